@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/contract.h"
+#include "reference/view.h"
+
+/// The interface of code under test: one call evaluates one (system, form) on a batch of sequences.
+/// Layout [B, T, H, D]; state [N, Hv, dk, dv] (row convention: o = S^T q); g is the natural log of the decay,
+/// <= 0.
+namespace samestate {
+
+/// Which key head serves value head h: h / (Hv / Hk) (Qwen3-Next, FLA) or h mod Hk (the tiled map of ggml).
+enum class HeadMap { interleaved, tiled };
+
+/// The tensors and settings of one call. All values travel in fp32; a contract with bf16, fp16 or tf32 inputs
+/// finds them already representable there. N is the number of sequences: B, or cu_seqlens.shape[0] - 1 when
+/// packed.
+struct Arguments {
+  View<const float, 4> q;              ///< [B, T, Hk, dk]
+  View<const float, 4> k;              ///< [B, T, Hk, dk]
+  View<const float, 4> v;              ///< [B, T, Hv, dv]
+  View<const float, 3> g;              ///< [B, T, Hv]; absent: no decay
+  View<const float, 3> beta;           ///< [B, T, Hv]; absent: 1
+  View<const float, 4> initial_state;  ///< [N, Hv, dk, dv]; absent: 0
+  View<const std::int64_t, 1>
+      cu_seqlens;    ///< [N + 1], packed: B = 1, sequence n holds tokens [c[n], c[n+1]); absent: dense
+  View<float, 4> o;  ///< [B, T, Hv, dv], every element is written
+  View<float, 4> final_state;  ///< [N, Hv, dk, dv], every element is written; absent: not wanted.
+                               ///< May be the same memory as initial_state (decoding in place)
+  float scale = 1.0F;          ///< multiplies the output
+  std::int64_t chunk = 0;      ///< tokens a chunk (chunked form); 0 in the recurrent form
+  HeadMap head_map = HeadMap::interleaved;
+  bool l2norm = false;  ///< q and k are normalised first: x (sum x^2 + 1e-6)^-1/2
+  int threads = 1;      ///< at most this many CPU threads
+
+  [[nodiscard]] std::int64_t sequences() const {
+    return cu_seqlens.present() ? cu_seqlens.shape[0] - 1 : q.shape[0];
+  }
+};
+
+/// What a kernel says of a call: it ran; it does not do this shape or setting (`reason` says which limit); or
+/// it cannot run on this machine (no device).
+struct Outcome {
+  enum class Kind { ran, unsupported, no_device } kind = Kind::ran;
+  std::string reason;
+};
+
+/// One row of the table of kernels.
+struct Kernel {
+  std::string name;    ///< device.system.form, as in cpu.gated_delta_rule.chunked
+  std::string system;  ///< gated_delta_rule, delta_rule, retention, linear_attention
+  std::string form;    ///< recurrent or chunked; decode, split and packed runs are calls of these
+  std::string device;  ///< cpu or cuda
+  std::vector<std::string> contracts;  ///< names of the contracts that it promises
+  Outcome (*run)(const Arguments&, const Contract&) = nullptr;
+};
+
+/// The table of this build: the project's kernels on the CPU and, where it was built with CUDA, on the GPU.
+[[nodiscard]] std::span<const Kernel> kernels();
+
+}  // namespace samestate

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <string>
+
+/// The contract: what a kernel promises to round, where, and to which format (the numerics card of the
+/// bounds). Data only, no arithmetic: it is the vocabulary that kernels and oracles share, so it stands on
+/// floor 0 beside the view; the kernels round with their own code (optimized/cpu/rounding.h), the oracles
+/// with theirs.
+namespace samestate {
+
+/// A storage or operand format. `none` at a rounding point says that the point does not exist in this kernel;
+/// `fp32` says that nothing is rounded below the working precision there.
+enum class Format { none, fp64, fp32, tf32, tf32_truncated, bf16, fp16 };
+
+/// How T = (I + A)^-1 is computed: fp32 forward substitution; 16 x 16 substitution and merges whose operands
+/// are rounded to `inverse_operand`; Neumann doubling with the same rounding.
+enum class Inverse { substitution, block16, neumann };
+
+/// fp32 sums in any order, or tensor-core sums: 16 terms exact, then truncated to fp32.
+enum class Accumulator { fp32, tensor_core };
+
+/// expf within one ulp, or ex2.approx(x * log2 e) with the product rounded to fp32.
+enum class Exponential { exact, ex2 };
+
+/// Order of the fp32 cumulative sum of g inside a chunk; a bound takes the worse of both where it can.
+enum class Scan { sequential, tree };
+
+/// One rounding point a field, named as the chunked form of EQUATIONS 5.5 names its matrices:
+///   A = strict_lower(beta K K^T o E), T = (I + A)^-1, U = T beta V, W = T beta e^G K, V' = U - W S,
+///   P = Q K^T o E, O = scale (e^G Q S + P V'), S <- e^{G_C} S + K^T (e^{G_C - G} V').
+/// The recurrent form uses `qk`, `state`, `output`, `accumulator` and `exponential` only.
+struct Contract {
+  std::string name = "fp32";
+  Format input = Format::fp32;   ///< q, k, v as oracle and kernel both read them (g and beta stay fp32)
+  Format qk = Format::fp32;      ///< q and k as multiply operands (tf32 units; re-rounded after l2norm)
+  Format beta_k = Format::none;  ///< beta k as operand of K K^T
+  Format A = Format::fp32;       ///< storage of A
+  Inverse inverse = Inverse::substitution;
+  Format inverse_operand = Format::fp32;  ///< operands of the merges or of the doubling
+  Format T = Format::fp32;                ///< stored inverse (T diag(beta) when beta_in_T)
+  Format beta_v = Format::fp32;           ///< operand beta v
+  Format beta_exp_k = Format::fp32;       ///< operand beta e^G k
+  bool beta_in_T = false;                 ///< beta multiplies T, not v and k
+  Format U = Format::fp32;
+  Format W = Format::fp32;
+  Format state_operand = Format::fp32;  ///< S as multiply operand
+  Format v_new = Format::fp32;          ///< V' as operand of P V'
+  Format v_decayed = Format::fp32;      ///< e^{G_C - G} V' as operand of the state update
+  Format k_decayed = Format::none;      ///< where not none: the decay multiplies K instead, rounded to this
+  Format P = Format::fp32;
+  Format q_decayed = Format::none;  ///< where not none: e^G q is an operand, rounded to this
+  Format state = Format::fp32;      ///< S stored between chunks or steps
+  Format output = Format::fp32;
+  Accumulator accumulator = Accumulator::fp32;
+  Exponential exponential = Exponential::exact;
+  Scan scan = Scan::sequential;
+};
+
+}  // namespace samestate
