@@ -14,9 +14,6 @@
 /// <= 0.
 namespace samestate {
 
-/// Which key head serves value head h: h / (Hv / Hk) (Qwen3-Next, FLA) or h mod Hk (the tiled map of ggml).
-enum class HeadMap { interleaved, tiled };
-
 /// The tensors and settings of one call. All values travel in fp32; a contract with bf16, fp16 or tf32 inputs
 /// finds them already representable there. N is the number of sequences: B, or cu_seqlens.shape[0] - 1 when
 /// packed.

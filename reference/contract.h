@@ -25,6 +25,9 @@ enum class Exponential { exact, ex2 };
 /// Order of the fp32 cumulative sum of g inside a chunk; a bound takes the worse of both where it can.
 enum class Scan { sequential, tree };
 
+/// Which key head serves value head h: h / (Hv / Hk) (Qwen3-Next, FLA) or h mod Hk (the tiled map of ggml).
+enum class HeadMap { interleaved, tiled };
+
 /// One rounding point a field, named as the chunked form of EQUATIONS 5.5 names its matrices:
 ///   A = strict_lower(beta K K^T o E), T = (I + A)^-1, U = T beta V, W = T beta e^G K, V' = U - W S,
 ///   P = Q K^T o E, O = scale (e^G Q S + P V'), S <- e^{G_C} S + K^T (e^{G_C - G} V').

@@ -1,0 +1,107 @@
+#pragma once
+
+#include "reference/recurrence.h"
+
+/// Linear attention (class C-LA), per head (g and beta are not read):
+///   S <- S + k_t v_t^T;  o_t = scale S^T q_t.
+namespace samestate {
+
+struct LinearAttention {
+  static constexpr bool gated = false;
+  static constexpr bool delta = false;
+
+  /// One token (LA-3, TTT-1).
+  template <class Scalar, class V, class State, class U, class O>
+  static void step(const Sequence<Scalar>& x, Index t, const V& v, State& S, U& u, O& o) {
+    u = v;
+    write(x.k.row(t), v, S);
+    o = x.scale * read(x.q.row(t), S);
+  }
+
+  /// One chunk (EQ-09): O = Q S + lower(Q K^T) V.
+  template <class Scalar>
+  [[nodiscard]] static Trajectory<Scalar> chunk(const Sequence<Scalar>& x) {
+    const Matrix<Scalar>& S = x.initial_state;
+    Trajectory<Scalar> out;
+    out.delta = x.v;
+    const Matrix<Scalar> P = lower<Scalar>(x.q * x.k.transpose(), 0);
+    out.o = x.scale * (x.q * S + P * x.v);
+    out.state = S + x.k.transpose() * x.v;
+    return out;
+  }
+};
+
+/// The causal parallel form (LA-2): O = scale lower(Q K^T) V, from a zero state. [T, dv].
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> linear_attention_parallel(const Sequence<Scalar>& x) {
+  const Matrix<Scalar> P = lower<Scalar>(x.q * x.k.transpose(), 0);
+  return x.scale * (P * x.v);
+}
+
+/// Non-causal, scores first: O = scale (Q K^T) V (EQ-10, LA-1). [T, dv].
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> linear_attention_bidirectional_scores_first(const Sequence<Scalar>& x) {
+  const Matrix<Scalar> scores = x.q * x.k.transpose();
+  return x.scale * (scores * x.v);
+}
+
+/// Non-causal, state first: O = scale Q (K^T V), the reassociation that only the missing mask allows (E-12).
+/// [T, dv].
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> linear_attention_bidirectional_state_first(const Sequence<Scalar>& x) {
+  const Matrix<Scalar> state = x.k.transpose() * x.v;
+  return x.scale * (x.q * state);
+}
+
+/// State of the normalised form: the numerator's matrix and the denominator's vector z = sum k.
+template <class Scalar>
+struct NormalisedState {
+  Matrix<Scalar> S;  ///< [dk, dv]
+  Vector<Scalar> z;  ///< [dk]
+};
+
+/// Outputs and state of the normalised form.
+template <class Scalar>
+struct NormalisedTrajectory {
+  Matrix<Scalar> o;  ///< [T, dv]
+  NormalisedState<Scalar> state;
+};
+
+/// Normalised linear attention, token by token: o_t = S_t^T q_t / (z_t . q_t), z_t = z_{t-1} + k_t. The
+/// denominator is part of the state (BUGS M60, M61). The caller's feature map makes q and k positive; a zero
+/// denominator gives what the division gives.
+template <class Scalar>
+[[nodiscard]] NormalisedTrajectory<Scalar> linear_attention_normalised(const Sequence<Scalar>& x,
+                                                                       NormalisedState<Scalar> state) {
+  Matrix<Scalar> o(x.tokens(), x.value_width());
+  for (Index t = 0; t < x.tokens(); ++t) {
+    state.S += x.k.row(t).transpose() * x.v.row(t);
+    state.z += x.k.row(t).transpose();
+    const Scalar denominator = (x.q.row(t) * state.z)(0, 0);
+    o.row(t) = x.q.row(t) * state.S / denominator;
+  }
+  return {std::move(o), std::move(state)};
+}
+
+/// The same in chunks: numerator and denominator of a chunk from lower(Q K^T) and the carried state.
+template <class Scalar>
+[[nodiscard]] NormalisedTrajectory<Scalar> linear_attention_normalised_chunked(
+    const Sequence<Scalar>& x, Index chunk, NormalisedState<Scalar> state) {
+  if (chunk < 1) throw Error("chunk=" + std::to_string(chunk) + ": a chunk holds at least 1 token");
+  Matrix<Scalar> o(x.tokens(), x.value_width());
+  for (Index t = 0; t < x.tokens(); t += chunk) {
+    const Index L = std::min(chunk, x.tokens() - t);
+    const Matrix<Scalar> q = x.q.middleRows(t, L);
+    const Matrix<Scalar> k = x.k.middleRows(t, L);
+    const Matrix<Scalar> v = x.v.middleRows(t, L);
+    const Matrix<Scalar> P = lower<Scalar>(q * k.transpose(), 0);
+    const Matrix<Scalar> numerator = q * state.S + P * v;
+    const Vector<Scalar> denominator = q * state.z + P.rowwise().sum();
+    for (Index i = 0; i < L; ++i) o.row(t + i) = numerator.row(i) / denominator(i);
+    state.S += k.transpose() * v;
+    state.z += k.colwise().sum().transpose();
+  }
+  return {std::move(o), std::move(state)};
+}
+
+}  // namespace samestate

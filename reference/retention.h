@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cmath>
+
+#include "reference/recurrence.h"
+
+/// Retention with any scalar decay (class C-GLA), per head (beta is not read):
+///   S <- e^{g_t} S + k_t v_t^T;  o_t = scale S^T q_t.
+/// RetNet is the constant g_t = log(1 - 2^{-5-h}) of head h.
+namespace samestate {
+
+struct Retention {
+  static constexpr bool gated = true;
+  static constexpr bool delta = false;
+
+  /// One token (RET-1, TTT-5).
+  template <class Scalar, class V, class State, class U, class O>
+  static void step(const Sequence<Scalar>& x, Index t, const V& v, State& S, U& u, O& o) {
+    using std::exp;
+    u = v;
+    S *= Scalar(exp(x.g(t)));
+    write(x.k.row(t), v, S);
+    o = x.scale * read(x.q.row(t), S);
+  }
+
+  /// One chunk (EQ-07): O = e^G Q S + (Q K^T o Gamma) V.
+  template <class Scalar>
+  [[nodiscard]] static Trajectory<Scalar> chunk(const Sequence<Scalar>& x) {
+    const Index L = x.tokens();
+    const Matrix<Scalar>& S = x.initial_state;
+    const Matrix<Scalar> gamma = decay_between(x.g);
+    const Vector<Scalar> e = decay_from_start(x.g);
+
+    Trajectory<Scalar> out;
+    out.delta = x.v;
+    const Matrix<Scalar> QK = x.q * x.k.transpose();
+    const Matrix<Scalar> P = QK.cwiseProduct(gamma);
+    const Matrix<Scalar> QS = x.q * S;
+    out.o = x.scale * (e.asDiagonal() * QS + P * x.v);
+    const Matrix<Scalar> decayed = gamma.row(L - 1).transpose().asDiagonal() * x.v;
+    out.state = e(L - 1) * S + x.k.transpose() * decayed;
+    return out;
+  }
+};
+
+/// RetNet's decay of head h (EQUATIONS 5.11): gamma_h = 1 - 2^{-5-h}, as a log-decay.
+template <class Scalar>
+[[nodiscard]] Scalar retention_log_decay(Index head) {
+  using std::log1p;
+  return log1p(-Scalar(std::ldexp(1.0, static_cast<int>(-5 - head))));
+}
+
+/// The parallel form (RET-2): O = scale (Q K^T o Gamma) V over the whole sequence, from a zero state.
+/// Gamma_ij is the product of the decays of steps j + 1 .. i (RET-3: row i is the query, and the own step
+/// does not decay). Returns o alone: [T, dv].
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> retention_parallel(const Sequence<Scalar>& x) {
+  const Matrix<Scalar> QK = x.q * x.k.transpose();
+  const Matrix<Scalar> P = QK.cwiseProduct(decay_between(x.g));
+  return x.scale * (P * x.v);
+}
+
+/// The parallel form with a constant decay: Gamma_ij = gamma^{i-j}, evaluated as powers and not as sums of
+/// logs.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> retention_parallel_constant(const Sequence<Scalar>& x, const Scalar& gamma) {
+  Matrix<Scalar> P = x.q * x.k.transpose();
+  for (Index i = 0; i < P.rows(); ++i) {
+    Scalar power(1);
+    for (Index j = i; j >= 0; --j) {
+      P(i, j) *= power;
+      power *= gamma;
+    }
+    for (Index j = i + 1; j < P.cols(); ++j) P(i, j) = Scalar(0);
+  }
+  return x.scale * (P * x.v);
+}
+
+}  // namespace samestate
