@@ -13,8 +13,8 @@ enum class Verdict { pass, fail, vacuous, unsupported, skipped, crash, timeout, 
 
 [[nodiscard]] std::string_view name_of(Verdict verdict);
 
-/// Where a figure was taken; -1 where the dimension does not apply. `channel` is a column of o (or of the state, with
-/// `token` then a row of it).
+/// Where a figure was taken; -1 where the dimension does not apply. `channel` is a column of o (or of the
+/// state, with `token` then a row of it).
 struct Location {
   std::int64_t sequence = -1;
   std::int64_t head = -1;
@@ -25,14 +25,14 @@ struct Location {
 /// The outcome of one comparison, with the numbers of the gate that decided it.
 struct Judgement {
   Verdict verdict = Verdict::vacuous;
-  std::string gate;           ///< what decided: exact, range, row, head, state, hard, twin, law, ... (BOUNDS 7)
-  double ratio = 0.0;         ///< error / bound, worst over all gates; > 1 fails
-  double error = 0.0;         ///< of the worst row (2-norm), head (RMS) or state (Frobenius norm)
-  double bound = 0.0;         ///< the tolerance that `error` was held against
+  std::string gate;    ///< what decided: exact, range, row, head, state, hard, twin, law, ... (BOUNDS 7)
+  double ratio = 0.0;  ///< error / bound, worst over all gates; > 1 fails
+  double error = 0.0;  ///< of the worst row (2-norm), head (RMS) or state (Frobenius norm)
+  double bound = 0.0;  ///< the tolerance that `error` was held against
   Location worst;
   double expected = std::numeric_limits<double>::quiet_NaN();  ///< the oracle's value at the worst element
   double actual = std::numeric_limits<double>::quiet_NaN();    ///< the kernel's value there
-  double row_ratio = 0.0;     ///< per gate, worst over heads
+  double row_ratio = 0.0;                                      ///< per gate, worst over heads
   double head_ratio = 0.0;
   double state_ratio = 0.0;
   double hard_ratio = 0.0;    ///< against the worst-case bound: > 1 is a proof that it is not rounding
@@ -45,14 +45,14 @@ struct Judgement {
 
 /// One case on one kernel: a line of the JSON Lines record.
 struct Record {
-  std::string line;      ///< the canonical case line; `samestate repro '<line>'` repeats it
-  std::string kernel;    ///< name in the table of kernels
+  std::string line;    ///< the canonical case line; `samestate repro '<line>'` repeats it
+  std::string kernel;  ///< name in the table of kernels
   std::string system;
   std::string form;
   std::string contract;
   std::string regime;
-  std::string law;       ///< empty: against the oracle
-  std::string device;    ///< cpu, or the device's name
+  std::string law;     ///< empty: against the oracle
+  std::string device;  ///< cpu, or the device's name
   Judgement judgement;
   double seconds = 0.0;
 };
