@@ -1,0 +1,183 @@
+#include "reports/junit.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <map>
+#include <pugixml.hpp>
+#include <sstream>
+#include <vector>
+
+#include "reports/files.h"
+#include "reports/summary.h"
+
+namespace samestate {
+namespace {
+
+constexpr std::string_view replacement = "\xEF\xBF\xBD";  // U+FFFD
+
+/// One UTF-8 character at the head of `text`: its length and code point, or length 0 where the bytes are no
+/// UTF-8.
+struct Character {
+  std::size_t length;
+  std::uint32_t code;
+};
+
+Character decode(std::string_view text) {
+  const auto byte = [&](std::size_t i) {
+    return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i]));
+  };
+  const std::uint32_t head = byte(0);
+  if (head < 0x80) return {1, head};
+  const std::size_t length = head >= 0xF0 && head < 0xF8   ? 4
+                             : head >= 0xE0 && head < 0xF0 ? 3
+                             : head >= 0xC0 && head < 0xE0 ? 2
+                                                           : 0;
+  if (length == 0 || text.size() < length) return {0, 0};
+  std::uint32_t code = head & (0x7FU >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0U) != 0x80U) return {0, 0};
+    code = code << 6 | (byte(i) & 0x3FU);
+  }
+  constexpr std::uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xD800 && code < 0xE000;
+  if (code < smallest[length] || code > 0x10FFFF || surrogate) return {0, 0};
+  return {length, code};
+}
+
+/// XML 1.0, production 2.
+bool is_xml_character(std::uint32_t code) {
+  return code == '\t' || code == '\n' || code == '\r' || (code >= 0x20 && code != 0xFFFE && code != 0xFFFF);
+}
+
+void set(pugi::xml_node node, const char* name, std::string_view value) {
+  node.append_attribute(name).set_value(xml_safe(value).c_str());
+}
+
+void set_seconds(pugi::xml_node node, double seconds) { set(node, "time", fmt::format("{:.6f}", seconds)); }
+
+void add_property(pugi::xml_node properties, std::string_view name, std::string_view value) {
+  if (value.empty()) return;
+  pugi::xml_node property = properties.append_child("property");
+  set(property, "name", name);
+  set(property, "value", value);
+}
+
+struct Totals {
+  std::int64_t failures;
+  std::int64_t errors;
+  std::int64_t skipped;
+};
+
+Totals totals_of(const Summary& summary) {
+  const auto count = [&](Verdict verdict) { return summary.count(verdict); };
+  return {count(Verdict::fail) + count(Verdict::flaky), count(Verdict::crash) + count(Verdict::timeout),
+          count(Verdict::vacuous) + count(Verdict::unsupported) + count(Verdict::skipped)};
+}
+
+void add_case(pugi::xml_node suite, const Record& record) {
+  pugi::xml_node node = suite.append_child("testcase");
+  set(node, "classname", record.system + "." + record.form);
+  set(node, "name", record.law.empty() ? record.line : record.line + " law=" + record.law);
+  set_seconds(node, record.seconds);
+  const Verdict verdict = record.judgement.verdict;
+  const std::string finding = judgement_line(record.judgement);
+  const auto explain = [&](const char* element, bool with_text) {
+    pugi::xml_node child = node.append_child(element);
+    set(child, "message", fmt::format("{} [{}]", finding, record.line));
+    if (!with_text) return;
+    set(child, "type", name_of(verdict));
+    const std::string text =
+        fmt::format("{}\n{}\nkernel {}, device {}, contract {}, regime {}\n{}\n", record.line, finding,
+                    record.kernel, record.device, record.contract, record.regime, repro_command(record));
+    child.text().set(xml_safe(text).c_str());
+  };
+  switch (verdict) {
+    case Verdict::pass:
+      break;
+    case Verdict::fail:
+    case Verdict::flaky:
+      explain("failure", true);
+      break;
+    case Verdict::crash:
+    case Verdict::timeout:
+      explain("error", true);
+      break;
+    case Verdict::vacuous:
+    case Verdict::unsupported:
+    case Verdict::skipped:
+      explain("skipped", false);
+      break;
+  }
+  if (verdict == Verdict::pass) node.append_child("system-out").text().set(xml_safe(finding).c_str());
+}
+
+void add_suite(pugi::xml_node root, const std::string& kernel, const std::vector<Record>& records,
+               const Run& run) {
+  const Summary summary = summarise(records);
+  const Totals totals = totals_of(summary);
+  pugi::xml_node suite = root.append_child("testsuite");
+  set(suite, "name", kernel);
+  set(suite, "tests", std::to_string(summary.cases));
+  set(suite, "failures", std::to_string(totals.failures));
+  set(suite, "errors", std::to_string(totals.errors));
+  set(suite, "skipped", std::to_string(totals.skipped));
+  set_seconds(suite, summary.seconds);
+  pugi::xml_node properties = suite.append_child("properties");
+  add_property(properties, "samestate.version", run.version);
+  add_property(properties, "commit", run.commit);
+  add_property(properties, "device", run.device);
+  add_property(properties, "driver", run.driver);
+  for (std::size_t i = 0; i < verdict_count; ++i) {
+    add_property(properties, fmt::format("cases.{}", name_of(static_cast<Verdict>(i))),
+                 std::to_string(summary.counts[i]));
+  }
+  for (const Record& record : records) add_case(suite, record);
+}
+
+}  // namespace
+
+std::string xml_safe(std::string_view text) {
+  std::string safe;
+  safe.reserve(text.size());
+  while (!text.empty()) {
+    const auto [length, code] = decode(text);
+    if (length == 0) {
+      safe += replacement;
+      text.remove_prefix(1);
+      continue;
+    }
+    if (is_xml_character(code)) safe += text.substr(0, length);
+    text.remove_prefix(length);
+  }
+  return safe;
+}
+
+std::string junit_text(std::span<const Record> records, const Run& run) {
+  std::map<std::string, std::vector<Record>> suites;
+  for (const Record& record : records) suites[record.kernel].push_back(record);
+  const Summary summary = summarise(records);
+  const Totals totals = totals_of(summary);
+
+  pugi::xml_document document;
+  pugi::xml_node declaration = document.append_child(pugi::node_declaration);
+  set(declaration, "version", "1.0");
+  set(declaration, "encoding", "UTF-8");
+  pugi::xml_node root = document.append_child("testsuites");
+  set(root, "name", "samestate");
+  set(root, "tests", std::to_string(summary.cases));
+  set(root, "failures", std::to_string(totals.failures));
+  set(root, "errors", std::to_string(totals.errors));
+  set_seconds(root, summary.seconds);
+  for (const auto& [kernel, of_kernel] : suites) add_suite(root, kernel, of_kernel, run);
+
+  std::ostringstream text;
+  document.save(text, "  ", pugi::format_default, pugi::encoding_utf8);
+  return text.str();
+}
+
+void write_junit(const std::filesystem::path& path, std::span<const Record> records, const Run& run) {
+  write_atomically(path, junit_text(records, run));
+}
+
+}  // namespace samestate
