@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "optimized/cpu/lanes.h"
+#include "optimized/cpu/rounding.h"
+
+namespace samestate::cpu {
+
+/// Columns that one step of a matrix product covers; every row is padded to whole steps.
+inline constexpr std::int64_t PANEL = 2 * LANES;
+
+/// A row-major matrix in scratch memory, its rows padded with zeros to a multiple of PANEL.
+struct Block {
+  std::vector<float> values;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t stride = 0;
+
+  /// Sets the size. The values are zero where it changed and untouched where it did not.
+  void resize(std::int64_t new_rows, std::int64_t new_columns) {
+    if (new_rows == rows && new_columns == columns) return;
+    rows = new_rows;
+    columns = new_columns;
+    stride = round_up(new_columns, PANEL);
+    values.assign(static_cast<std::size_t>(rows * stride), 0.0F);
+  }
+
+  [[nodiscard]] float* row(std::int64_t i) { return values.data() + i * stride; }
+  [[nodiscard]] const float* row(std::int64_t i) const { return values.data() + i * stride; }
+  [[nodiscard]] std::int64_t size() const { return rows * stride; }
+};
+
+/// x rounded to `format`: x itself where nothing changes, else `scratch`.
+[[nodiscard]] inline const Block& rounded(const Block& x, Format format, Block& scratch) {
+  if (keeps_fp32(format)) return x;
+  scratch.resize(x.rows, x.columns);
+  round_values(x.values.data(), scratch.values.data(), x.size(), format);
+  return scratch;
+}
+
+inline void round_in_place(Block& x, Format format) {
+  if (!keeps_fp32(format)) round_values(x.values.data(), x.values.data(), x.size(), format);
+}
+
+/// to <- x^T.
+inline void transpose(const Block& x, Block& to) {
+  to.resize(x.columns, x.rows);
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    for (std::int64_t j = 0; j < x.columns; ++j) to.row(j)[i] = x.row(i)[j];
+  }
+}
+
+/// to[i, :] <- factor[i] x[i, :]; `to` may be x.
+inline void scale_rows(const float* factor, const Block& x, Block& to) {
+  to.resize(x.rows, x.columns);
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    for (std::int64_t j = 0; j < x.stride; ++j) to.row(i)[j] = factor[i] * x.row(i)[j];
+  }
+}
+
+}  // namespace samestate::cpu

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "optimized/cpu/block.h"
+#include "optimized/cpu/sums.h"
+#include "reference/contract.h"
+
+/// T = (I + A)^-1 of a strictly lower triangular A [L, L], in the three ways of BOUNDS 6.
+namespace samestate::cpu {
+
+/// Rows and columns [first, first + size) of A and T, by forward substitution in fp32:
+/// t_i = e_i - sum_{j < i} A_ij t_j.
+inline void invert_by_substitution(const Block& A, Block& T, std::int64_t first, std::int64_t size) {
+  for (std::int64_t i = 0; i < size; ++i) {
+    const float* a = A.row(first + i) + first;
+    float* t = T.row(first + i) + first;
+    for (std::int64_t c = 0; c < size; ++c) t[c] = 0.0F;
+    for (std::int64_t j = 0; j < i; ++j) {
+      const float* above = T.row(first + j) + first;
+      const float factor = -a[j];
+      for (std::int64_t c = 0; c <= j; ++c) t[c] = std::fma(factor, above[c], t[c]);
+    }
+    t[i] = 1.0F;
+  }
+}
+
+/// The sub-matrix [row, row + rows) x [column, column + columns) of x, rounded.
+[[nodiscard]] inline Block rounded_part(const Block& x, std::int64_t row, std::int64_t rows,
+                                        std::int64_t column, std::int64_t columns, Format format) {
+  Block part;
+  part.resize(rows, columns);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    round_values(x.row(row + i) + column, part.row(i), columns, format);
+  }
+  return part;
+}
+
+/// 16 x 16 diagonal blocks by substitution, then merges T21 = -(T22 A21) T11 whose operands are rounded.
+template <class Sums>
+void invert_by_merges(const Sums& sums, const Block& A, Block& T, std::int64_t first, std::int64_t size,
+                      Format operand) {
+  if (size <= 16) return invert_by_substitution(A, T, first, size);
+  std::int64_t half = 16;
+  while (2 * half < size) half *= 2;
+  const std::int64_t rest = size - half;
+  const std::int64_t middle = first + half;
+  invert_by_merges(sums, A, T, first, half, operand);
+  invert_by_merges(sums, A, T, middle, rest, operand);
+  Block merge;
+  product(sums, rounded_part(T, middle, rest, middle, rest, operand),
+          rounded_part(A, middle, rest, first, half, operand), merge);
+  round_in_place(merge, operand);
+  Block corner;
+  product(sums, merge, rounded_part(T, first, half, first, half, operand), corner);
+  for (std::int64_t i = 0; i < rest; ++i) {
+    for (std::int64_t j = 0; j < half; ++j) T.row(middle + i)[first + j] = -corner.row(i)[j];
+  }
+  for (std::int64_t i = 0; i < half; ++i) std::fill_n(T.row(first + i) + middle, rest, 0.0F);
+}
+
+/// Neumann doubling: X <- X + X A^{2^k} from X = I - A, operands rounded. (I + A)^-1 = prod (I + A^{2^k}) (I
+/// - A).
+template <class Sums>
+void invert_by_doubling(const Sums& sums, const Block& A, Block& T, Format operand) {
+  Block power = A;
+  Block next;
+  Block left;
+  Block right;
+  for (std::int64_t i = 0; i < A.rows; ++i) {
+    for (std::int64_t j = 0; j < A.stride; ++j) T.row(i)[j] = (i == j ? 1.0F : 0.0F) - A.row(i)[j];
+  }
+  for (std::int64_t terms = 2; terms < A.rows; terms *= 2) {
+    const Block& factor = rounded(power, operand, right);
+    product(sums, factor, factor, next);
+    std::swap(power, next);
+    product(sums, rounded(T, operand, left), rounded(power, operand, right), next);
+    for (std::int64_t i = 0; i < T.size(); ++i) T.values[i] += next.values[i];
+  }
+}
+
+/// T = (I + A)^-1 as the contract computes it. A's diagonal and upper part are zero.
+template <class Sums>
+void invert(const Sums& sums, const Contract& contract, const Block& A, Block& T) {
+  T.resize(A.rows, A.columns);
+  switch (contract.inverse) {
+    case Inverse::substitution:
+      return invert_by_substitution(A, T, 0, A.rows);
+    case Inverse::block16:
+      return invert_by_merges(sums, A, T, 0, A.rows, contract.inverse_operand);
+    case Inverse::neumann:
+      return invert_by_doubling(sums, A, T, contract.inverse_operand);
+  }
+}
+
+}  // namespace samestate::cpu

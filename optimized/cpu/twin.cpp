@@ -1,0 +1,24 @@
+#include "optimized/cpu/twin.h"
+
+#include <string>
+
+#include "optimized/cpu/chunked.h"
+#include "optimized/cpu/recurrent.h"
+#include "reference/error.h"
+
+namespace samestate {
+
+Outcome run_twin(std::string_view system, std::string_view form, const Arguments& arguments,
+                 const Contract& contract) {
+  for (const cpu::System& known :
+       {cpu::GATED_DELTA_RULE, cpu::DELTA_RULE, cpu::RETENTION, cpu::LINEAR_ATTENTION}) {
+    if (known.name != system) continue;
+    if (form == "recurrent") return cpu::run_recurrent_twin(known, arguments, contract);
+    if (form == "chunked") return cpu::run_chunked_twin(known, arguments, contract);
+    throw Error("form '" + std::string(form) + "' has no twin; use recurrent or chunked");
+  }
+  throw Error("system '" + std::string(system) +
+              "' has no twin; use gated_delta_rule, delta_rule, retention or linear_attention");
+}
+
+}  // namespace samestate
