@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 
 #include "oracles/bounds/bound.h"
 #include "oracles/rounding.h"
@@ -33,7 +35,7 @@ struct Algebra {
   /// Errors of independent sources: x + y + ..., or sqrt(x^2 + y^2 + ...).
   template <class... Rest>
   [[nodiscard]] static double add(double first, Rest... rest) {
-    return worst_case ? (first + ... + rest) : std::sqrt((first * first + ... + (rest * rest)));
+    return worst_case ? (first + ... + rest) : std::sqrt(((first * first) + ... + (rest * rest)));
   }
   template <class First, class... Rest>
   [[nodiscard]] static typename First::PlainObject add(const Eigen::MatrixBase<First>& first,

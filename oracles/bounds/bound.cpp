@@ -1,0 +1,184 @@
+#include "oracles/bounds/bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "oracles/bounds/algebra.h"
+#include "oracles/bounds/shared.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double or_infinite(double tolerance, bool vacuous) {
+  return vacuous || !std::isfinite(tolerance) ? kInfinity : tolerance;
+}
+
+/// -1, 0, 1 as rows i and j of (k, v, beta) compare in lexicographic order.
+int compare_rows(const Sequence<double>& x, Index i, Index j) {
+  const auto compare = [](const auto& a, const auto& b) {
+    for (Index c = 0; c < a.size(); ++c) {
+      if (a(c) != b(c)) return a(c) < b(c) ? -1 : 1;
+    }
+    return 0;
+  };
+  if (const int by_key = compare(x.k.row(i), x.k.row(j)); by_key != 0) return by_key;
+  if (const int by_value = compare(x.v.row(i), x.v.row(j)); by_value != 0) return by_value;
+  return x.beta(i) == x.beta(j) ? 0 : (x.beta(i) < x.beta(j) ? -1 : 1);
+}
+
+/// The formats that multiply operands or stored matrices of `form` take.
+std::vector<Format> formats_of(const Contract& c, bool chunked) {
+  if (!chunked) return {c.qk, c.state};
+  std::vector<Format> used = {c.qk, c.beta_k, c.A,     c.T,         c.beta_v,    c.beta_exp_k, c.U,    c.W,
+                              c.P,  c.v_new,  c.v_decayed, c.k_decayed, c.q_decayed, c.state_operand, c.state};
+  if (c.inverse != Inverse::substitution) used.push_back(c.inverse_operand);
+  return used;
+}
+
+bool contains(const std::vector<Format>& formats, Format format) {
+  return std::find(formats.begin(), formats.end(), format) != formats.end();
+}
+
+bool coarser_than_fp32(Format format) { return unit_roundoff(format) > kUnitRoundoff32; }
+
+void check(bool holds, const std::string& name, const std::string& is, const std::string& needed) {
+  if (!holds) throw Error("bound: " + name + " is " + is + " and must be " + needed);
+}
+
+std::string shape(Index rows, Index cols) { return std::to_string(rows) + " x " + std::to_string(cols); }
+
+}  // namespace
+
+double Bound::row_tolerance(Index token, double lambda) const {
+  return or_infinite(lambda * before_output(token) + coherent(token) + output_rounding(token), vacuous);
+}
+
+double Bound::state_tolerance(double factor) const { return or_infinite(factor * state, vacuous); }
+
+bool coherent_decay(const Vector<double>& g) {
+  if (g.size() < 2 || (g.array() == 0.0).all()) return false;
+  std::vector<double> sorted(g.begin(), g.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto distinct = std::unique(sorted.begin(), sorted.end()) - sorted.begin();
+  return 2 * distinct < g.size();
+}
+
+bool structured(const Sequence<double>& sequence) {
+  const Index tokens = sequence.tokens();
+  if (tokens < 2) return false;
+  std::vector<Index> order(static_cast<std::size_t>(tokens));
+  std::iota(order.begin(), order.end(), Index{0});
+  std::sort(order.begin(), order.end(),
+            [&](Index i, Index j) { return compare_rows(sequence, i, j) < 0; });
+  Index distinct = 1;
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    distinct += compare_rows(sequence, order[i - 1], order[i]) != 0 ? 1 : 0;
+  }
+  return 4 * distinct < tokens;
+}
+
+Policy policy_for(const Contract& contract, const Sequence<double>& sequence, std::string_view form) {
+  if (form != "recurrent" && form != "chunked") {
+    throw Error("bound: form '" + std::string(form) + "' has no bound: use recurrent or chunked");
+  }
+  const bool chunked = form == "chunked";
+  const std::vector<Format> formats = formats_of(contract, chunked);
+  const bool truncated = contains(formats, Format::tf32_truncated);
+  const bool tf32 = truncated || contains(formats, Format::tf32);
+  const bool neumann =
+      chunked && contract.inverse == Inverse::neumann && coarser_than_fp32(contract.inverse_operand);
+
+  Policy policy;
+  const Index outputs = sequence.tokens() * sequence.value_width();
+  policy.head_limit = outputs < 1000 ? 2.5 : (tf32 ? 2.0 : 1.5);
+  if (structured(sequence) || neumann) return {Mode::det, 1.0, 1.0, false, policy.head_limit};
+  if (coarser_than_fp32(contract.state)) {
+    policy.mode = Mode::semi;
+    policy.lambda = 4.0;
+  }
+  if (truncated) policy.lambda = 16.0;
+  return policy;
+}
+
+double l2norm_error(Mode mode, Index key_width) {
+  const double terms = static_cast<double>(key_width);
+  return mode == Mode::det ? (terms / 2 + 4) * kUnitRoundoff32
+                           : (std::sqrt(terms) / 2 + 4) * kUnitRoundoff32 / std::sqrt(3.0);
+}
+
+namespace bounds {
+
+void check_shapes(const Sequence<double>& x, const StateError* carried_in) {
+  const Index T = x.tokens();
+  const Index dk = x.key_width();
+  const Index dv = x.value_width();
+  check(x.q.rows() == T && x.q.cols() == dk, "q", shape(x.q.rows(), x.q.cols()), shape(T, dk) + " as k is");
+  check(x.v.rows() == T, "v", shape(x.v.rows(), dv), std::to_string(T) + " rows as k has");
+  check(x.g.size() == T, "g", std::to_string(x.g.size()) + " long", std::to_string(T) + " as k has rows");
+  check(x.beta.size() == T, "beta", std::to_string(x.beta.size()) + " long",
+        std::to_string(T) + " as k has rows");
+  check(x.initial_state.rows() == dk && x.initial_state.cols() == dv, "initial_state",
+        shape(x.initial_state.rows(), x.initial_state.cols()), shape(dk, dv));
+  if (carried_in == nullptr) return;
+  for (const Matrix<double>* carried : {&carried_in->sigma, &carried_in->coherent}) {
+    check(carried->rows() == dk && carried->cols() == dk, "carried state error",
+          shape(carried->rows(), carried->cols()), shape(dk, dk));
+  }
+}
+
+StateError starting_error(const StateError* carried_in, Mode mode, Index key_width) {
+  const Matrix<double> zero = Matrix<double>::Zero(key_width, key_width);
+  if (carried_in == nullptr) return {zero, zero};
+  if (mode != Mode::det) return *carried_in;
+  const auto [f, h] =
+      worst_case_factors<2>({carried_in->sigma.trace(), carried_in->coherent.trace()});
+  return {f * carried_in->sigma + h * carried_in->coherent, zero};
+}
+
+Bound empty_bound(const Sequence<double>& x) {
+  Bound bound;
+  bound.before_output = Vector<double>::Zero(x.tokens());
+  bound.coherent = Vector<double>::Zero(x.tokens());
+  bound.o = Matrix<double>::Zero(x.tokens(), x.value_width());
+  return bound;
+}
+
+void finish(Bound& bound, Format output) {
+  const Index tokens = bound.o.rows();
+  const Vector<double> total = bound.before_output + bound.coherent;
+  bound.output_rounding.resize(tokens);
+  for (Index t = 0; t < tokens; ++t) {
+    double squares = 0.0;
+    for (Index c = 0; c < bound.o.cols(); ++c) {
+      const double half = half_ulp(std::fabs(bound.o(t, c)) + total(t), output);
+      squares += half * half;
+    }
+    bound.output_rounding(t) = std::sqrt(squares);
+  }
+  bound.rms = (total.cwiseAbs2() + bound.output_rounding.cwiseAbs2() / 3.0).cwiseSqrt();
+  const Matrix<double>& sigma = bound.carry.sigma;
+  const Matrix<double>& coherent = bound.carry.coherent;
+  bound.state = std::sqrt(std::max(sigma.trace(), 0.0)) + std::sqrt(std::max(coherent.trace(), 0.0));
+  bound.state_rows = diagonal_roots(sigma) + diagonal_roots(coherent);
+  if (bound.o.size() > 0) bound.largest = std::max(bound.largest, bound.o.cwiseAbs().maxCoeff());
+  bound.vacuous = bound.vacuous || !bound.rms.allFinite() || !sigma.allFinite() || !coherent.allFinite();
+}
+
+Vector<double> diagonal_roots(const Matrix<double>& sigma) {
+  return sigma.diagonal().cwiseMax(0.0).cwiseSqrt();
+}
+
+Vector<double> quadratic(const Matrix<double>& r, const Matrix<double>& sigma) {
+  const Matrix<double> y = r * sigma;
+  return y.cwiseProduct(r).rowwise().sum().cwiseMax(0.0).cwiseSqrt();
+}
+
+}  // namespace bounds
+}  // namespace samestate

@@ -1,0 +1,132 @@
+#include "oracles/bounds/decay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "oracles/bounds/algebra.h"
+#include "oracles/bounds/shared.h"
+
+namespace samestate::bounds {
+namespace {
+
+/// Relative error of exp given the absolute error of its argument. Capped at e^50: far beyond it nothing is
+/// left to bound, and an infinity times a flushed 0 would be NaN.
+double relative_error(double argument_error) { return std::expm1(std::min(argument_error, 50.0)); }
+
+/// Error of the fp32 cumulative sum G of g, as functions of the two ends.
+class ScanError {
+ public:
+  ScanError(const Vector<double>& g, const Vector<double>& sums, Scan scan, Mode mode)
+      : sums_(sums), tree_(scan == Scan::tree), det_(mode == Mode::det) {
+    const Index L = g.size();
+    prefix_.resize(L);
+    double prefix = 0.0;
+    for (Index i = 0; i < L; ++i) {
+      prefix += det_ ? std::fabs(sums(i)) : sums(i) * sums(i);
+      prefix_(i) = prefix;
+    }
+    levels_ = std::max(1.0, std::ceil(std::log2(std::max(static_cast<double>(L), 2.0))));
+    if (!det_) run_twins(g);
+  }
+
+  /// Of G_i; the first sum is g_0 itself, exact.
+  [[nodiscard]] double at(Index i) const {
+    if (det_ && tree_) return kUnitRoundoff32 * levels_ * std::fabs(sums_(i));
+    const double size = std::max(prefix_(i) - prefix_(0), 0.0);
+    if (det_) return kUnitRoundoff32 * size;
+    return 2 * std::max(std::fabs(sequential_(i)), std::fabs(doubling_(i))) + spread(size);
+  }
+
+  /// Of G_i - G_j.
+  [[nodiscard]] double between(Index i, Index j) const {
+    if (det_ && tree_) {
+      return i == j ? 0.0 : kUnitRoundoff32 * levels_ * (std::fabs(sums_(i)) + std::fabs(sums_(j)));
+    }
+    const double size = std::fabs(prefix_(i) - prefix_(j));
+    if (det_) return kUnitRoundoff32 * size;
+    return 2 * std::max(std::fabs(sequential_(i) - sequential_(j)), std::fabs(doubling_(i) - doubling_(j))) +
+           spread(size);
+  }
+
+ private:
+  static double spread(double squares) { return kUnitRoundoff32 / std::sqrt(3.0) * std::sqrt(squares); }
+
+  /// The fp32 scan in both orders, minus the exact one: running sum, and doubling x_i += x_{i - d}, d = 1, 2, 4, ...
+  void run_twins(const Vector<double>& g) {
+    const Index L = g.size();
+    sequential_.resize(L);
+    doubling_.resize(L);
+    std::vector<float> sums(g.begin(), g.end());
+    float running = 0.0F;
+    for (Index i = 0; i < L; ++i) {
+      running += sums[static_cast<std::size_t>(i)];
+      sequential_(i) = static_cast<double>(running) - sums_(i);
+    }
+    for (std::size_t d = 1; d < sums.size(); d *= 2) {
+      for (std::size_t i = sums.size(); i-- > d;) sums[i] += sums[i - d];
+    }
+    for (Index i = 0; i < L; ++i) {
+      doubling_(i) = static_cast<double>(sums[static_cast<std::size_t>(i)]) - sums_(i);
+    }
+  }
+
+  const Vector<double>& sums_;
+  bool tree_;
+  bool det_;
+  double levels_ = 1.0;
+  Vector<double> prefix_;  ///< sums of |G| (det) or of G^2 up to i
+  Vector<double> sequential_;
+  Vector<double> doubling_;
+};
+
+}  // namespace
+
+double exponential_error(double x, Exponential exponential) {
+  if (x == 0.0) return 0.0;
+  return exponential == Exponential::exact ? 2 * kUnitRoundoff32
+                                           : 3 * kUnitRoundoff32 + 1.5 * std::fabs(x) * kUnitRoundoff32;
+}
+
+double flush_error(double value) {
+  return value < 4 * kSmallestNormal32 ? std::min(value, kSmallestNormal32) : 0.0;
+}
+
+ChunkDecay chunk_decay(const Vector<double>& gates, Exponential exponential, Scan scan, Mode mode) {
+  const Index L = gates.size();
+  ChunkDecay decay;
+  if ((gates.array() == 0.0).all()) {  // no gate: every decay is exactly 1
+    decay.between = Matrix<double>::Ones(L, L).triangularView<Eigen::Lower>();
+    decay.between_error = Matrix<double>::Zero(L, L);
+    decay.from_start = Vector<double>::Ones(L);
+    decay.start_error = Vector<double>::Zero(L);
+    return decay;
+  }
+  const Vector<double> g = gates.unaryExpr([](double x) { return clamped(x); });
+  Vector<double> sums(L);
+  std::partial_sum(g.begin(), g.end(), sums.begin());
+  const ScanError error(g, sums, scan, mode);
+
+  decay.between = Matrix<double>::Zero(L, L);
+  decay.between_error = Matrix<double>::Zero(L, L);
+  decay.from_start.resize(L);
+  decay.start_error.resize(L);
+  for (Index i = 0; i < L; ++i) {
+    const double start = std::exp(sums(i));
+    decay.from_start(i) = start;
+    decay.start_error(i) =
+        relative_error(error.at(i) + exponential_error(sums(i), exponential)) * start + flush_error(start);
+    for (Index j = 0; j <= i; ++j) {
+      const double difference = sums(i) - sums(j);
+      const double value = std::exp(difference);
+      const double relative = relative_error(error.between(i, j) + kUnitRoundoff32 * std::fabs(difference) +
+                                             exponential_error(difference, exponential));
+      decay.between(i, j) = value;
+      decay.between_error(i, j) = relative * value + flush_error(value);
+    }
+  }
+  return decay;
+}
+
+}  // namespace samestate::bounds

@@ -1,0 +1,245 @@
+#include "oracles/bounds/recurrent.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "oracles/bounds/algebra.h"
+#include "oracles/bounds/decay.h"
+#include "oracles/bounds/shared.h"
+
+/// One step, with a = alpha_t, H = I - b k k^T (I where there is no delta rule), x (+) y the sum of ellipsoids:
+///   S'    = a S,                      m1 = rounding of a S
+///   Sigma <- H (a^2 Sigma (+) diag(m1)) H^T
+///   d     = b (v - S'^T k),           dd = error of d made in this step, along k
+///   S     <- S' + k d^T,              m2 = rounding of the update
+///   Sigma <- Sigma (+) dd^2 k k^T (+) diag(m2)
+///   Bp    = scale sqrt(q^T Sigma q) (+) rounding of S^T q
+/// and, where the state is stored below fp32, Sigma <- Sigma (+)time diag(m3).
+///
+/// In-kernel l2norm: the kernel uses k (1 + kappa), q (1 + epsilon) with |kappa|, |epsilon| <= e the same over a row,
+/// and rounds each element (u_qk below: to fp32, and to `qk` when re-rounded). To first order
+///   p = S'^T k gains kappa p, so d gains -b kappa p;  k d^T gains kappa k d^T, as an error e ||d|| of d would;
+///   o gains epsilon o.
+/// The elements' own roundings: p is off by u_qk mv(k, s'), row l of k d^T by u_qk |k_l| ||d||, o by
+/// u_qk scale mv(q, s).
+namespace samestate {
+namespace {
+
+using bounds::diagonal_roots;
+using bounds::row_norms;
+
+template <Mode mode>
+class Recurrence {
+  using Norms = Algebra<mode>;
+
+ public:
+  Recurrence(const Sequence<double>& x, const Contract& contract, Structure structure,
+             const StateError* carried_in, double key_norm_error)
+      : x_(x),
+        c_(contract),
+        delta_(structure.delta),
+        e_(key_norm_error),
+        u32_(Norms::deviation(kUnitRoundoff32)),
+        u_state_(Norms::u(bounds::below_fp32(contract.state))),
+        u_qk_(Norms::add(Norms::u(bounds::below_fp32(contract.qk)), key_norm_error > 0 ? u32_ : 0.0)),
+        coherent_gate_(!Norms::worst_case && coherent_decay(x.g)),
+        gated_(!Norms::worst_case && !(x.g.array() == 0.0).all()),
+        root_dv_(std::sqrt(static_cast<double>(x.value_width()))),
+        S_(x.initial_state),
+        error_(bounds::starting_error(carried_in, mode, x.key_width())) {
+    if (carried_in == nullptr && u_state_ > 0) {
+      error_.sigma.diagonal() += Norms::diag(u_state_ * row_norms(S_));
+    }
+    if (gated_) gram_ = S_ * S_.transpose();
+    has_coherent_ = coherent_gate_ || !error_.coherent.isZero(0.0);
+  }
+
+  [[nodiscard]] Bound run() {
+    Bound bound = bounds::empty_bound(x_);
+    for (Index t = 0; t < x_.tokens(); ++t) step(t, bound);
+    bound.carry = std::move(error_);
+    bounds::finish(bound, c_.output);
+    return bound;
+  }
+
+ private:
+  void step(Index t, Bound& bound) {
+    const double a = std::exp(x_.g(t));
+    const double b = delta_ ? x_.beta(t) : 0.0;
+    const double eps = bounds::exponential_error(bounds::clamped(x_.g(t)), c_.exponential);
+    const Vector<double> k = x_.k.row(t);
+    const Vector<double> q = x_.q.row(t);
+    const Index dk = k.size();
+
+    // Decay. A flushed alpha loses a row of S, the spacing of the subnormals rounds what is left.
+    const Vector<double> stored = row_norms(S_);
+    const Vector<double> decayed = a * (stored + diagonal_roots(error_.sigma));
+    const double relative = Norms::worst_case ? Norms::add(u32_, eps) : u32_;
+    const Vector<double> m1 =
+        Norms::add(relative * decayed, Vector<double>::Constant(dk, 0x1p-149 * root_dv_)) +
+        bounds::flush_error(a) * stored;
+    S_ *= a;
+
+    // The token's own write.
+    Vector<double> d = x_.beta(t) * x_.v.row(t);
+    double dd = 0.0;
+    if (delta_) {
+      const Vector<double> p = S_.transpose() * k;
+      const double size = Norms::mv(k.transpose(), decayed)(0);
+      d -= b * p;
+      dd = Norms::add(std::fabs(b) * Norms::acc(dk, size, p.norm(), c_.accumulator), 3 * u32_ * d.norm(),
+                      std::fabs(b) * u_qk_ * size, e_ * (std::fabs(b) * p.norm() + d.norm()));
+    } else {
+      dd = Norms::add(2 * u32_ * d.norm(), e_ * d.norm());
+    }
+    dd += 0x1p-148 * root_dv_;
+    if (gated_) decay_gram(a, k, d);
+    S_.noalias() += k * d.transpose();
+    const Vector<double> written = row_norms(S_);
+    const Vector<double> m2 =
+        Norms::add(u32_ * written, Norms::add(u32_, u_qk_) * d.norm() * k.cwiseAbs());
+    propagate(a, b, k, Norms::diag(m1), dd, Norms::diag(m2));
+
+    // Output, read before the state is rounded to its stored format.
+    const double scale = std::fabs(x_.scale);
+    const Vector<double> read = S_.transpose() * q;
+    const double size = Norms::mv(q.transpose(), written + diagonal_roots(error_.sigma))(0);
+    const double local = scale * Norms::add(Norms::acc(dk, size, read.norm(), c_.accumulator),
+                                            2 * u32_ * size, u_qk_ * size, e_ * read.norm());
+    bound.o.row(t) = x_.scale * read;
+    bound.before_output(t) =
+        Norms::add(scale * root_of(error_.sigma, q), local) + kSmallestNormal32 * root_dv_;
+
+    if (gated_ && !coherent_gate_ && eps > 0) {
+      Matrix<double> change = gram_decayed_;
+      congruence(change, b, k, 0.0);
+      error_.sigma += eps * eps / 3 * change;
+    }
+    if (has_coherent_) {
+      add_coherent(a, b, k, eps);
+      bound.coherent(t) = scale * root_of(error_.coherent, q);
+    }
+    bound.largest = std::max(bound.largest, S_.cwiseAbs().maxCoeff());
+    if (u_state_ > 0) store(written);
+  }
+
+  /// X <- H X H^T + extra k k^T, H = I - b k k^T, X symmetric. One row at a time, first from the left, then from
+  /// the right: each cancels by itself, which the rank-2 form of the same update would not.
+  static void congruence(Matrix<double>& X, double b, const Vector<double>& k, double extra) {
+    const Eigen::RowVectorXd right = k.transpose();
+    const Eigen::RowVectorXd left = (X * k).transpose();
+    for (Index i = 0; i < X.rows(); ++i) {
+      if (b != 0.0) X.row(i) -= b * k(i) * left;
+      const double y = b == 0.0 ? 0.0 : X.row(i).dot(right);
+      X.row(i) -= (b * y - extra * k(i)) * right;
+    }
+  }
+
+  /// Sigma <- H (a^2 Sigma (+) diag(d1)) H^T (+) dd^2 k k^T (+) diag(d2).
+  void propagate(double a, double b, const Vector<double>& k, const Vector<double>& d1, double dd,
+                 const Vector<double>& d2) {
+    Matrix<double>& sigma = error_.sigma;
+    const double write = dd * dd;
+    if constexpr (mode == Mode::prob) {
+      sigma *= a * a;
+      sigma.diagonal() += d1;
+      congruence(sigma, b, k, write);
+      sigma.diagonal() += d2;
+    } else if constexpr (mode == Mode::det) {
+      const auto [f0, f1] = worst_case_factors<2>({a * a * sigma.trace(), d1.sum()});
+      sigma *= f0 * a * a;
+      sigma.diagonal() += f1 * d1;
+      congruence(sigma, b, k, 0.0);
+      const auto [h0, h1, h2] =
+          worst_case_factors<3>({sigma.trace(), write * k.squaredNorm(), d2.sum()});
+      sigma *= h0;
+      sigma.noalias() += h1 * write * k * k.transpose();
+      sigma.diagonal() += h2 * d2;
+    } else {
+      // Quadrature inside the step, N = H diag(d1) H^T + dd^2 k k^T + diag(d2), then F2 across time.
+      sigma *= a * a;
+      congruence(sigma, b, k, 0.0);
+      Matrix<double> step = d1.asDiagonal();
+      congruence(step, b, k, write);
+      step.diagonal() += d2;
+      const auto [f0, f1] = worst_case_factors<2>({sigma.trace(), step.trace()});
+      sigma = f0 * sigma + f1 * step;
+    }
+  }
+
+  /// S' S'^T, and S S^T after the write: S' S'^T + k (S' d)^T + (S' d) k^T + ||d||^2 k k^T. O(dk^2 + dk dv).
+  void decay_gram(double a, const Vector<double>& k, const Vector<double>& d) {
+    gram_decayed_ = a * a * gram_;
+    const Vector<double> w = S_ * d + 0.5 * d.squaredNorm() * k;
+    gram_ = gram_decayed_;
+    gram_.noalias() += k * w.transpose();
+    gram_.noalias() += w * k.transpose();
+  }
+
+  /// A decay that rounds alike at every token: Sigma_c <- H (a^2 Sigma_c (+) eps^2 S' S'^T) H^T, (+) as in det.
+  void add_coherent(double a, double b, const Vector<double>& k, double eps) {
+    Matrix<double>& sigma = error_.coherent;
+    sigma *= a * a;
+    if (coherent_gate_) {
+      const double size = eps * eps;
+      const auto [f0, f1] = worst_case_factors<2>({sigma.trace(), size * gram_decayed_.trace()});
+      sigma = f0 * sigma + f1 * size * gram_decayed_;
+    }
+    congruence(sigma, b, k, 0.0);
+  }
+
+  /// Rounding of the stored state, row l to u_state (||S_l|| + sqrt(Sigma_ll)) + eta.
+  void store(const Vector<double>& written) {
+    Matrix<double>& sigma = error_.sigma;
+    const Vector<double> m3 =
+        (u_state_ * (written + diagonal_roots(sigma))).array() + subnormal_error(c_.state) * root_dv_;
+    const Vector<double> d3 = Norms::diag(m3);
+    double keep = 1.0;
+    double rounding = 1.0;
+    if constexpr (Norms::linear_in_time) {
+      const auto factors = worst_case_factors<2>({sigma.trace(), d3.sum()});
+      keep = factors[0];
+      rounding = factors[1];
+    }
+    sigma *= keep;
+    sigma.diagonal() += rounding * d3;
+  }
+
+  /// sqrt(q^T X q).
+  [[nodiscard]] static double root_of(const Matrix<double>& X, const Vector<double>& q) {
+    return std::sqrt(std::max(q.dot(X * q), 0.0));
+  }
+
+  const Sequence<double>& x_;
+  const Contract& c_;
+  bool delta_;
+  double e_;        ///< error of the l2norm factor
+  double u32_;
+  double u_state_;  ///< 0 where the state is kept in fp32
+  double u_qk_;
+  bool coherent_gate_;
+  bool gated_;         ///< the decay's own error is tracked beside m1 (not in det)
+  double root_dv_;
+  bool has_coherent_ = false;
+  Matrix<double> S_;
+  Matrix<double> gram_;          ///< S S^T, where gated_
+  Matrix<double> gram_decayed_;  ///< S' S'^T of this step
+  StateError error_;
+};
+
+}  // namespace
+
+Bound bound_recurrent(const Sequence<double>& sequence, const Contract& contract, Structure structure, Mode mode,
+                      const StateError* carried_in, double key_norm_error) {
+  bounds::check_shapes(sequence, carried_in);
+  switch (mode) {
+    case Mode::det:
+      return Recurrence<Mode::det>(sequence, contract, structure, carried_in, key_norm_error).run();
+    case Mode::semi:
+      return Recurrence<Mode::semi>(sequence, contract, structure, carried_in, key_norm_error).run();
+    case Mode::prob: break;
+  }
+  return Recurrence<Mode::prob>(sequence, contract, structure, carried_in, key_norm_error).run();
+}
+
+}  // namespace samestate

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "oracles/bounds/bound.h"
+
+/// What the bounds of both forms need and their readers do not.
+namespace samestate::bounds {
+
+/// A hard reset may be written as any g from -128 to -infinity: kernels clamp g here before they sum it, and the
+/// bounds do too. e^-128 = 2.6e-56 lies below the smallest fp32 subnormal (2^-149 = 1.4e-45), so alpha is 0 in fp32
+/// either way, and whatever the exact alpha <= e^-128 is, it differs from 0 by less than the flush term
+/// min(alpha, 2^-126) that every decay carries. Unclamped, g = -1e38 would make u32 |G| infinite.
+inline constexpr double kDecayFloor = -128.0;
+
+[[nodiscard]] inline double clamped(double g) { return g < kDecayFloor ? kDecayFloor : g; }
+
+/// Throws Error where shapes disagree: g, beta [T]; q, k [T, dk]; v [T, dv]; initial state [dk, dv]; carried
+/// error dk x dk.
+void check_shapes(const Sequence<double>& sequence, const StateError* carried_in);
+
+/// The error that the state starts with: carried in, or zero. In det the coherent part joins sigma (F2).
+[[nodiscard]] StateError starting_error(const StateError* carried_in, Mode mode, Index key_width);
+
+/// A bound with room for every row, exact output `o` left to the caller.
+[[nodiscard]] Bound empty_bound(const Sequence<double>& sequence);
+
+/// Fills what follows from Bp, Bc, o and carry: R, B, state, state_rows, largest (with o) and vacuous.
+void finish(Bound& bound, Format output);
+
+/// Row 2-norms.
+[[nodiscard]] inline Vector<double> row_norms(const Matrix<double>& x) { return x.rowwise().norm(); }
+
+/// sqrt(Sigma_ll): error of row l of the state (F3).
+[[nodiscard]] Vector<double> diagonal_roots(const Matrix<double>& sigma);
+
+/// sqrt(r_i^T Sigma r_i) for the rows r_i of R (F3).
+[[nodiscard]] Vector<double> quadratic(const Matrix<double>& r, const Matrix<double>& sigma);
+
+/// Error of one rounding at a point whose default, fp32, adds nothing to the working precision there.
+[[nodiscard]] inline Format below_fp32(Format format) { return format == Format::fp32 ? Format::none : format; }
+
+}  // namespace samestate::bounds

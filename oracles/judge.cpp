@@ -1,0 +1,348 @@
+#include "oracles/judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "oracles/contracts.h"
+#include "oracles/rounding.h"
+
+namespace samestate {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// RMS(tolerance) / RMS(o) above which a tolerance accepts almost anything (GV).
+constexpr double kVacuousTolerance = 0.3;
+
+/// 0/0 is no error; anything over a zero tolerance is infinitely wrong.
+double ratio_of(double error, double tolerance) {
+  if (std::isnan(error)) return kInfinity;
+  if (error == 0.0) return 0.0;
+  return tolerance > 0.0 ? error / tolerance : kInfinity;
+}
+
+double root_mean_square(const Vector<double>& x) {
+  return x.size() == 0 ? 0.0 : std::sqrt(x.squaredNorm() / static_cast<double>(x.size()));
+}
+
+double median(Vector<double> x) {
+  if (x.size() == 0) return 0.0;
+  double* middle = x.data() + x.size() / 2;
+  std::nth_element(x.data(), middle, x.data() + x.size());
+  return *middle;
+}
+
+Vector<double> ratios(const Vector<double>& error, const Vector<double>& tolerance) {
+  Vector<double> r(error.size());
+  for (Index i = 0; i < r.size(); ++i) r(i) = ratio_of(error(i), tolerance(i));
+  return r;
+}
+
+/// Index of the largest entry; 0 where there is none.
+Index argmax(const Vector<double>& x) {
+  Index at = 0;
+  for (Index i = 1; i < x.size(); ++i) {
+    if (x(i) > x(at)) at = i;
+  }
+  return at;
+}
+
+/// The column where two rows differ most; a NaN differs most of all.
+Index worst_column(const Eigen::RowVectorXd& a, const Eigen::RowVectorXd& b) {
+  Index at = 0;
+  double most = -1;
+  for (Index c = 0; c < a.size(); ++c) {
+    const double d = std::abs(a(c) - b(c));
+    if (std::isnan(d)) return c;
+    if (d > most) most = d, at = c;
+  }
+  return at;
+}
+
+void point_at_row(Judgement& j, const Matrix<double>& expected, const Matrix<double>& actual, Index token) {
+  j.worst.token = token;
+  j.worst.channel = worst_column(expected.row(token), actual.row(token));
+  j.expected = expected(token, j.worst.channel);
+  j.actual = actual(token, j.worst.channel);
+}
+
+struct Gate {
+  const char* name;
+  double ratio, error, bound;
+  Index token;  ///< -1: the whole head or the state
+};
+
+double largest_format_value(const Contract& c) {
+  double least = largest_finite(Format::fp32);
+  for (Format f : {c.T, c.beta_v, c.beta_exp_k, c.U, c.W, c.state_operand, c.v_new, c.v_decayed, c.P, c.state,
+                   c.output}) {
+    if (f == Format::fp16) least = largest_finite(Format::fp16);
+  }
+  return least;
+}
+
+}  // namespace
+
+HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract& contract,
+                     const Family& family, bool l2norm) {
+  const bool chunked_somewhere =
+      std::any_of(path.begin(), path.end(), [](const Segment& s) { return s.chunk > 0 && s.tokens > 0; });
+  HeadOracle out;
+  out.exact = family.recurrent(x);
+  out.policy = policy_for(chunked_somewhere ? contract : recurrent_contract(contract), x,
+                          chunked_somewhere ? "chunked" : "recurrent");
+  const Bound hard = bound_of(x, path, contract, family, Mode::det, l2norm);
+  const Bound soft =
+      out.policy.mode == Mode::det ? hard : bound_of(x, path, contract, family, out.policy.mode, l2norm);
+
+  const Index T = x.tokens();
+  out.row.resize(T);
+  out.row_hard.resize(T);
+  for (Index i = 0; i < T; ++i) {
+    out.row_hard(i) = hard.row_tolerance(i, 1.0);
+    out.row(i) = std::min(soft.row_tolerance(i, out.policy.lambda), out.row_hard(i));
+  }
+  out.rms = soft.rms;
+  out.state_hard = hard.state_tolerance(1.0);
+  out.state = std::min(soft.state_tolerance(out.policy.state_factor), out.state_hard);
+  out.largest = soft.largest;
+  out.overflow_expected = !(soft.largest < largest_format_value(contract) / 1.02);
+
+  const double tolerance = root_mean_square(out.row);
+  const double size = root_mean_square(out.exact.o.rowwise().norm());
+  if (soft.vacuous && hard.vacuous) {
+    out.vacuous = true;
+    out.why_vacuous = fmt::format("the bound does not hold here (nonlinearity {:.3g})", soft.nonlinearity);
+  } else if (T > 0 && !(tolerance <= kVacuousTolerance * size)) {
+    out.vacuous = true;
+    out.why_vacuous =
+        fmt::format("tolerance is {:.2g} of the output's size, more than {}",
+                    tolerance / std::max(size, std::numeric_limits<double>::min()), kVacuousTolerance);
+  }
+  return out;
+}
+
+Judgement judge_head(const HeadOracle& oracle, const Matrix<double>& o, const Matrix<double>& state) {
+  Judgement j;
+  const Vector<double> error = (o - oracle.exact.o).rowwise().norm();
+  const double state_error = (state - oracle.exact.state).norm();
+  const Vector<double> row_ratios = ratios(error, oracle.row);
+  const Vector<double> hard_ratios = ratios(error, oracle.row_hard);
+  const Index row = argmax(row_ratios);
+  const Index hard = argmax(hard_ratios);
+  const double rms_error = root_mean_square(error);
+  const double head_bound = oracle.policy.head_limit * root_mean_square(oracle.rms);
+  const double state_hard_ratio = ratio_of(state_error, oracle.state_hard);
+
+  j.rows = error.size();
+  j.row_ratio = error.size() ? row_ratios(row) : 0.0;
+  j.head_ratio = oracle.policy.head_gate && error.size() ? ratio_of(rms_error, head_bound) : 0.0;
+  j.state_ratio = ratio_of(state_error, oracle.state);
+  j.hard_ratio = std::max(error.size() ? hard_ratios(hard) : 0.0, state_hard_ratio);
+  j.median_ratio = median(row_ratios);
+  j.relative_rms = ratio_of(rms_error, root_mean_square(oracle.exact.o.rowwise().norm()));
+
+  const bool finite = o.allFinite() && state.allFinite();
+  if (!finite && oracle.overflow_expected) {
+    j.verdict = Verdict::vacuous;
+    j.gate = "range";
+    j.reason = fmt::format("overflow is expected: a value of {:.3g} does not fit the contract's formats",
+                           oracle.largest);
+    return j;
+  }
+
+  std::vector<Gate> gates;
+  if (error.size()) {
+    gates.push_back({"row", j.row_ratio, error(row), oracle.row(row), row});
+    gates.push_back({"head", j.head_ratio, rms_error, head_bound, row});
+    gates.push_back({"hard", hard_ratios(hard), error(hard), oracle.row_hard(hard), hard});
+  }
+  gates.push_back({"state", j.state_ratio, state_error, oracle.state, -1});
+  // A vacuous statistical bound proves nothing either way; the worst case still does.
+  if (oracle.vacuous) {
+    std::erase_if(gates, [](const Gate& g) { return std::string_view(g.name) != "hard"; });
+    gates.push_back({"hard", state_hard_ratio, state_error, oracle.state_hard, -1});
+  }
+  if (!finite) {
+    const Index bad = o.allFinite() ? -1 : argmax(hard_ratios);
+    gates.push_back({"range", kInfinity, kInfinity, 0.0, bad});
+  }
+  const Gate& worst = *std::max_element(gates.begin(), gates.end(),
+                                        [](const Gate& a, const Gate& b) { return a.ratio < b.ratio; });
+  j.gate = worst.name;
+  j.ratio = worst.ratio;
+  j.error = worst.error;
+  j.bound = worst.bound;
+  if (worst.token >= 0) {
+    point_at_row(j, oracle.exact.o, o, worst.token);
+  } else {
+    const Vector<double> rows = (state - oracle.exact.state).rowwise().norm();
+    const Index at = argmax(rows.unaryExpr([](double v) { return std::isnan(v) ? kInfinity : v; }));
+    point_at_row(j, oracle.exact.state, state, at);
+  }
+
+  if (j.ratio > 1.0) {
+    j.verdict = Verdict::fail;
+    const bool proof = j.hard_ratio > 1.0;
+    j.reason = !finite ? "output is not finite although every exact value fits"
+                       : fmt::format("{} gate: error {:.3g} > {:.3g}{}", j.gate, j.error, j.bound,
+                                     proof ? " (beyond the worst case: not rounding)" : "");
+  } else if (oracle.vacuous) {
+    j.verdict = Verdict::vacuous;
+    j.reason = oracle.why_vacuous;
+  } else if (oracle.exact.o.isZero(0) && oracle.exact.state.isZero(0)) {
+    j.verdict = Verdict::vacuous;
+    j.reason = "the expectation is all zero: a kernel that computes nothing would pass";
+  } else {
+    j.verdict = Verdict::pass;
+  }
+  return j;
+}
+
+Judgement judge_exact(const HeadOracle& oracle, const Contract& contract, const Matrix<double>& o,
+                      const Matrix<double>& state) {
+  Judgement j;
+  j.gate = "exact";
+  j.rows = o.rows();
+  const auto held = [](const Matrix<double>& x, Format format) {
+    return x.unaryExpr([format](double v) { return round_to(v, format); }).eval();
+  };
+  // What underflows in the oracle (a reset by e^-150) is zero in every format.
+  const auto flushed = [](const Matrix<double>& x) {
+    return x.unaryExpr([](double v) { return std::abs(v) < 0x1p-40 ? 0.0 : v; }).eval();
+  };
+  const Matrix<double> exact_o = flushed(oracle.exact.o);
+  const Matrix<double> exact_state = flushed(oracle.exact.state);
+  const double integers = 1.0 / unit_roundoff(contract.v_new == Format::none ? Format::fp32 : contract.v_new);
+  if (held(exact_o, contract.output) != exact_o || held(exact_state, contract.state) != exact_state ||
+      !(oracle.largest <= integers)) {
+    j.verdict = Verdict::vacuous;
+    j.reason = "the exact regime left the integers that the contract represents";
+    return j;
+  }
+  const Matrix<double> difference = (o - exact_o).cwiseAbs();
+  const Matrix<double> state_difference = (state - exact_state).cwiseAbs();
+  const auto wrong = [](const Matrix<double>& d) { return !(d.array() == 0.0).all(); };
+  if (wrong(difference) || wrong(state_difference)) {
+    j.verdict = Verdict::fail;
+    j.ratio = j.row_ratio = kInfinity;
+    const bool in_o = wrong(difference);
+    const Matrix<double>& d = in_o ? difference : state_difference;
+    for (Index i = 0; i < d.rows(); ++i) {
+      if ((d.row(i).array() == 0.0).all()) continue;
+      point_at_row(j, in_o ? exact_o : exact_state, in_o ? o : state, i);
+      break;
+    }
+    j.error = std::abs(j.actual - j.expected);
+    j.reason = fmt::format("exact arithmetic: {} is {} and must be {}", in_o ? "o" : "the state", j.actual,
+                           j.expected);
+    return j;
+  }
+  const bool nothing = exact_o.isZero(0) && exact_state.isZero(0);
+  j.verdict = nothing ? Verdict::vacuous : Verdict::pass;
+  if (nothing) j.reason = "the expectation is all zero: a kernel that computes nothing would pass";
+  return j;
+}
+
+Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const Matrix<double>& o,
+                     const Matrix<double>& twin) {
+  Judgement j;
+  j.gate = "twin";
+  j.rows = o.rows();
+  if (o.rows() < kTwinTokens || o.size() < kTwinElements || oracle.vacuous) {
+    j.verdict = Verdict::unsupported;
+    j.reason = "too few elements, or no bound, for a comparison with the twin";
+    return j;
+  }
+  const bool tf32 = contract.qk == Format::tf32 || contract.qk == Format::tf32_truncated;
+  const double median_limit = tf32 ? 0.25 : 0.15;
+  const double rms_limit = tf32 ? 0.1 : 0.03;
+  constexpr double kMaxLimit = 1.5;
+
+  const Vector<double> d = ratios((o - twin).rowwise().norm(), oracle.rms);
+  const Index worst = argmax(d);
+  const double mine = root_mean_square((o - oracle.exact.o).rowwise().norm());
+  const double theirs = root_mean_square((twin - oracle.exact.o).rowwise().norm());
+  const double rms = theirs > 0 ? mine / theirs : (mine > 0 ? kInfinity : 1.0);
+  const double middle = median(d);
+
+  j.error = d(worst) * oracle.rms(worst);
+  j.bound = kMaxLimit * oracle.rms(worst);
+  j.ratio = std::max({middle / median_limit, d(worst) / kMaxLimit, std::abs(rms - 1.0) / rms_limit});
+  if (std::isnan(j.ratio)) j.ratio = kInfinity;
+  j.twin_ratio = j.ratio;
+  point_at_row(j, twin, o, worst);
+  j.verdict = j.ratio > 1.0 ? Verdict::fail : Verdict::pass;
+  if (j.verdict == Verdict::fail) {
+    j.reason = fmt::format(
+        "differs from the twin of contract {}: median d/B {:.3g} (limit {}), max d/B {:.3g} (limit {}), RMS "
+        "error "
+        "{:.4g} times the twin's (limit 1 +- {}): a rounding that the contract does not declare, or one it "
+        "declares is missing",
+        contract.name, middle, median_limit, d(worst), kMaxLimit, rms, rms_limit);
+  }
+  return j;
+}
+
+Judgement judge_pair(const Matrix<double>& o1, const Vector<double>& tolerance1, const Matrix<double>& o2,
+                     const Vector<double>& tolerance2) {
+  Judgement j;
+  j.rows = o1.rows();
+  if (o1.rows() == 0) {
+    j.verdict = Verdict::vacuous;
+    j.reason = "nothing was compared";
+    return j;
+  }
+  const Vector<double> tolerance = tolerance1 + tolerance2;
+  const Vector<double> error = (o1 - o2).rowwise().norm();
+  if (!tolerance.allFinite()) {
+    j.verdict = Verdict::vacuous;
+    j.reason = "a bound is vacuous";
+    return j;
+  }
+  const Vector<double> r = ratios(error, tolerance);
+  const Index at = argmax(r);
+  j.ratio = j.row_ratio = r(at);
+  j.median_ratio = median(r);
+  j.error = error(at);
+  j.bound = tolerance(at);
+  point_at_row(j, o1, o2, at);
+  j.verdict = j.ratio > 1.0 ? Verdict::fail : Verdict::pass;
+  if (j.verdict == Verdict::fail) {
+    j.reason = fmt::format("the two runs differ by {:.3g}, more than the sum of their bounds {:.3g}", j.error,
+                           j.bound);
+  }
+  return j;
+}
+
+void merge(Judgement& worst, const Judgement& other) {
+  const auto rank = [](const Judgement& j) {
+    switch (j.verdict) {
+      case Verdict::fail:
+        return 3;
+      case Verdict::vacuous:
+        return 2;
+      case Verdict::pass:
+        return 1;
+      default:
+        return 0;
+    }
+  };
+  const bool worse = rank(other) > rank(worst) || (rank(other) == rank(worst) && other.ratio > worst.ratio);
+  Judgement kept = worse ? other : worst;
+  kept.row_ratio = std::max(worst.row_ratio, other.row_ratio);
+  kept.head_ratio = std::max(worst.head_ratio, other.head_ratio);
+  kept.state_ratio = std::max(worst.state_ratio, other.state_ratio);
+  kept.hard_ratio = std::max(worst.hard_ratio, other.hard_ratio);
+  kept.twin_ratio = std::max(worst.twin_ratio, other.twin_ratio);
+  kept.median_ratio = std::max(worst.median_ratio, other.median_ratio);
+  kept.relative_rms = std::max(worst.relative_rms, other.relative_rms);
+  kept.rows = worst.rows + other.rows;
+  worst = std::move(kept);
+}
+
+}  // namespace samestate
