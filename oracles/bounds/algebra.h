@@ -16,7 +16,8 @@
 /// F2  (X+Y)(X+Y)^T <= (1 + 1/p) X X^T + (1 + p) Y Y^T for p > 0; p = sqrt(tr X X^T / tr Y Y^T) minimises the
 ///     trace, and then sqrt(tr) adds linearly.
 /// F3  dS dS^T <= Sigma implies ||r^T dS|| <= sqrt(r^T Sigma r), ||dS||_F <= sqrt(tr Sigma).
-/// F4  second moments of mean-independent roundings add; one rounding to u has variance at most u^2 / 3 (uniform
+/// F4  second moments of mean-independent roundings add; one rounding to u has variance at most u^2 / 3
+/// (uniform
 ///     on [-u, u], the worst mantissa).
 namespace samestate {
 
@@ -68,10 +69,9 @@ struct Algebra {
   }
 
   /// Error of accumulating n products whose sizes sum to m (as mv or mm gives them) to the value `exact`.
-  /// fp32, any order, det: gamma_n m (Higham, ASNA 3.4-3.5). prob: n - 1 roundings of partial sums, whose mean
-  /// square under random order is at most exact^2 (mean) + m^2 (fluctuation).
-  /// Tensor core: 16 products exact, then truncated to fp32 (2^-23) ceil(n/16) times; det allows for two
-  /// more truncations a block.
+  /// fp32, any order, det: gamma_n m (Higham, ASNA 3.4-3.5). prob: n - 1 roundings of partial sums, whose
+  /// mean square under random order is at most exact^2 (mean) + m^2 (fluctuation). Tensor core: 16 products
+  /// exact, then truncated to fp32 (2^-23) ceil(n/16) times; det allows for two more truncations a block.
   [[nodiscard]] static double accumulation(Index n, Accumulator accumulator) {
     const double terms = static_cast<double>(n);
     if (accumulator == Accumulator::tensor_core) {
@@ -86,7 +86,8 @@ struct Algebra {
   }
   template <class M, class X>
   [[nodiscard]] static typename M::PlainObject acc(Index n, const Eigen::MatrixBase<M>& m,
-                                                   const Eigen::MatrixBase<X>& exact, Accumulator accumulator) {
+                                                   const Eigen::MatrixBase<X>& exact,
+                                                   Accumulator accumulator) {
     const double c = accumulation(n, accumulator);
     if constexpr (worst_case) {
       return c * m;
@@ -95,8 +96,8 @@ struct Algebra {
     }
   }
 
-  /// The diagonal of a majorant of E E^T, row norms of E at most m. det: |(E E^T)_ij| <= m_i m_j, then F1 with
-  /// N = m m^T. prob: rows independent, so E E^T is diagonal in the mean.
+  /// The diagonal of a majorant of E E^T, row norms of E at most m. det: |(E E^T)_ij| <= m_i m_j, then F1
+  /// with N = m m^T. prob: rows independent, so E E^T is diagonal in the mean.
   [[nodiscard]] static Vector<double> diag(const Vector<double>& m) {
     return worst_case ? Vector<double>(m * m.sum()) : Vector<double>(m.cwiseAbs2());
   }

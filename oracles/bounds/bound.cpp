@@ -36,8 +36,9 @@ int compare_rows(const Sequence<double>& x, Index i, Index j) {
 /// The formats that multiply operands or stored matrices of `form` take.
 std::vector<Format> formats_of(const Contract& c, bool chunked) {
   if (!chunked) return {c.qk, c.state};
-  std::vector<Format> used = {c.qk, c.beta_k, c.A,     c.T,         c.beta_v,    c.beta_exp_k, c.U,    c.W,
-                              c.P,  c.v_new,  c.v_decayed, c.k_decayed, c.q_decayed, c.state_operand, c.state};
+  std::vector<Format> used = {
+      c.qk, c.beta_k, c.A,         c.T,         c.beta_v,    c.beta_exp_k,    c.U,    c.W,
+      c.P,  c.v_new,  c.v_decayed, c.k_decayed, c.q_decayed, c.state_operand, c.state};
   if (c.inverse != Inverse::substitution) used.push_back(c.inverse_operand);
   return used;
 }
@@ -75,8 +76,7 @@ bool structured(const Sequence<double>& sequence) {
   if (tokens < 2) return false;
   std::vector<Index> order(static_cast<std::size_t>(tokens));
   std::iota(order.begin(), order.end(), Index{0});
-  std::sort(order.begin(), order.end(),
-            [&](Index i, Index j) { return compare_rows(sequence, i, j) < 0; });
+  std::sort(order.begin(), order.end(), [&](Index i, Index j) { return compare_rows(sequence, i, j) < 0; });
   Index distinct = 1;
   for (std::size_t i = 1; i < order.size(); ++i) {
     distinct += compare_rows(sequence, order[i - 1], order[i]) != 0 ? 1 : 0;
@@ -137,8 +137,7 @@ StateError starting_error(const StateError* carried_in, Mode mode, Index key_wid
   const Matrix<double> zero = Matrix<double>::Zero(key_width, key_width);
   if (carried_in == nullptr) return {zero, zero};
   if (mode != Mode::det) return *carried_in;
-  const auto [f, h] =
-      worst_case_factors<2>({carried_in->sigma.trace(), carried_in->coherent.trace()});
+  const auto [f, h] = worst_case_factors<2>({carried_in->sigma.trace(), carried_in->coherent.trace()});
   return {f * carried_in->sigma + h * carried_in->coherent, zero};
 }
 

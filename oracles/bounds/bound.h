@@ -10,18 +10,19 @@
 namespace samestate {
 
 /// det: worst case, never exceeded. prob: second moments of independent roundings. semi: second moments
-/// inside a step or chunk, worst case across them (a stored low-precision state correlates roundings in time).
+/// inside a step or chunk, worst case across them (a stored low-precision state correlates roundings in
+/// time).
 enum class Mode { det, prob, semi };
 
-/// Whether a token first removes what the state already holds for its key (delta rule). A system without a gate
-/// has g = 0, which makes every decay term vanish by itself.
+/// Whether a token first removes what the state already holds for its key (delta rule). A system without a
+/// gate has g = 0, which makes every decay term vanish by itself.
 struct Structure {
   bool delta = true;
 };
 
 /// The error dS of a state: dS dS^T <= sigma (det) or E[dS dS^T] = sigma (prob, semi). `coherent` holds
-/// the part made by a decay that rounds the same way at every token; it adds linearly, is not scaled by lambda and
-/// is zero in det. Both dk x dk, symmetric, positive semidefinite. BOUNDS 4.
+/// the part made by a decay that rounds the same way at every token; it adds linearly, is not scaled by
+/// lambda and is zero in det. Both dk x dk, symmetric, positive semidefinite. BOUNDS 4.
 struct StateError {
   Matrix<double> sigma;
   Matrix<double> coherent;
@@ -65,14 +66,15 @@ struct Policy {
 [[nodiscard]] bool structured(const Sequence<double>& sequence);
 
 /// The policy for a head in `form` ("recurrent" or "chunked", which decides the contract fields that count;
-/// throws Error on another). Structured input: det, lambda 1, no head gate. Neumann doubling with rounded operands:
-/// the same, since prob was exceeded 3.6e6-fold (BOUNDS 9.2). State stored below fp32: semi, 4. tf32 by
-/// truncation: lambda 16. Else prob, 5.
-[[nodiscard]] Policy policy_for(const Contract& contract, const Sequence<double>& sequence, std::string_view form);
+/// throws Error on another). Structured input: det, lambda 1, no head gate. Neumann doubling with rounded
+/// operands: the same, since prob was exceeded 3.6e6-fold (BOUNDS 9.2). State stored below fp32: semi, 4.
+/// tf32 by truncation: lambda 16. Else prob, 5.
+[[nodiscard]] Policy policy_for(const Contract& contract, const Sequence<double>& sequence,
+                                std::string_view form);
 
-/// The relative error of the factor (sum x^2 + 1e-6)^-1/2 in fp32, common to a row of q or k, for a kernel that
-/// normalises: the sum of dk squares, halved by the root, then the sum with 1e-6, the root and the product.
-/// det (dk/2 + 4) u32; prob and semi (sqrt(dk)/2 + 4) u32 / sqrt 3.
+/// The relative error of the factor (sum x^2 + 1e-6)^-1/2 in fp32, common to a row of q or k, for a kernel
+/// that normalises: the sum of dk squares, halved by the root, then the sum with 1e-6, the root and the
+/// product. det (dk/2 + 4) u32; prob and semi (sqrt(dk)/2 + 4) u32 / sqrt 3.
 [[nodiscard]] double l2norm_error(Mode mode, Index key_width);
 
 }  // namespace samestate

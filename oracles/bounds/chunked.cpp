@@ -20,11 +20,12 @@
 ///   Bp    = scale sqrt(R Sigma R^T) (+) local errors,   Sigma <- Phi Sigma Phi^T (+)time local errors.
 /// Second order enters by inflating the row norms of S, V' and Z with sqrt(Sigma_ll) and the like.
 ///
-/// In-kernel l2norm: the kernel's keys are k_j (1 + kappa_j), queries q_i (1 + epsilon_i), |kappa|, |epsilon| <= e
-/// over the whole row, so that products change by exact factors instead of by sums of absolute values:
-///   (Q K^T)_ij by epsilon_i + kappa_j, (K K^T)_ij by kappa_i + kappa_j: 2 e |.| in det, sqrt 2 e |.| in quadrature;
-///   e^G q_i S by epsilon_i;  row j of beta e^G K S by kappa_j;  term j of K_d^T V' by kappa_j.
-/// Each element is rounded besides (u_qk: to fp32, and to `qk` when re-rounded), and then W sees the rounded k too.
+/// In-kernel l2norm: the kernel's keys are k_j (1 + kappa_j), queries q_i (1 + epsilon_i), |kappa|, |epsilon|
+/// <= e over the whole row, so that products change by exact factors instead of by sums of absolute values:
+///   (Q K^T)_ij by epsilon_i + kappa_j, (K K^T)_ij by kappa_i + kappa_j: 2 e |.| in det, sqrt 2 e |.| in
+///   quadrature; e^G q_i S by epsilon_i;  row j of beta e^G K S by kappa_j;  term j of K_d^T V' by kappa_j.
+/// Each element is rounded besides (u_qk: to fp32, and to `qk` when re-rounded), and then W sees the rounded
+/// k too.
 namespace samestate {
 namespace {
 
@@ -37,8 +38,8 @@ using bounds::row_norms;
 using Mat = Matrix<double>;
 using Vec = Vector<double>;
 
-/// Sigma -> Phi Sigma Phi^T with Phi = e I - Kd^T W: through Phi itself where dk is small, else in rank-L form. Both
-/// work from one side, then from the other, so that a contraction cancels accurately.
+/// Sigma -> Phi Sigma Phi^T with Phi = e I - Kd^T W: through Phi itself where dk is small, else in rank-L
+/// form. Both work from one side, then from the other, so that a contraction cancels accurately.
 Mat propagated(const Mat& sigma, double e, const Mat& Kd, const Mat& W) {
   if (2 * Kd.cols() < 3 * Kd.rows()) {
     const Mat phi = e * Mat::Identity(Kd.cols(), Kd.cols()) - Kd.transpose() * W;
@@ -148,10 +149,10 @@ class Chunks {
     const Mat& sigma = error_.sigma;
     const Mat KK = K_ * K_.transpose();
     const Vec b_norm = beta_.cwiseAbs();
-    Mat A = (beta_.asDiagonal() * KK.cwiseProduct(decay_.between)).template triangularView<Eigen::StrictlyLower>();
-    const Mat T = (Mat::Identity(L_, L_) + A)
-                      .template triangularView<Eigen::UnitLower>()
-                      .solve(Mat::Identity(L_, L_));
+    Mat A = (beta_.asDiagonal() * KK.cwiseProduct(decay_.between))
+                .template triangularView<Eigen::StrictlyLower>();
+    const Mat T =
+        (Mat::Identity(L_, L_) + A).template triangularView<Eigen::UnitLower>().solve(Mat::Identity(L_, L_));
     const Mat Kt = beta_.cwiseProduct(decay_.from_start).asDiagonal() * K_;
     const Mat KtS = beta_.cwiseProduct(decay_.from_start).asDiagonal() * KS_;
     const Mat U = T * bV_;
@@ -180,15 +181,16 @@ class Chunks {
     const Vec T1 = Norms::mv(T, ones_L);
     const Vec Tbv = Norms::mv(T, row_norms(bV_));
     const Vec U_norm = row_norms(U);
-    const Vec e_bV = Norms::add(Norms::add(u_beta_v(), u32_) * Tbv, subnormal_error(c_.beta_v) * root_dv_ * T1,
-                                Norms::acc(L_, Tbv, U_norm, c_.accumulator));
+    const Vec e_bV =
+        Norms::add(Norms::add(u_beta_v(), u32_) * Tbv, subnormal_error(c_.beta_v) * root_dv_ * T1,
+                   Norms::acc(L_, Tbv, U_norm, c_.accumulator));
     const Vec e_U = (Norms::u(c_.U) * U_norm).array() + subnormal_error(c_.U) * root_dv_;
 
     const Vec Tw = Norms::mv(T, Norms::mv(Kt, s_));
     const double u_bK = Norms::add(Norms::u(c_.beta_exp_k), 2 * u32_, e_ > 0 ? u_qk_ : 0.0);
-    const Vec e_bK = Norms::add(u_bK * Tw, Norms::acc(L_, Tw, Vec::Zero(L_), c_.accumulator),
-                                subnormal_error(c_.beta_exp_k) * s_.sum() * T1,
-                                e_ * Norms::mv(T, row_norms(KtS)));
+    const Vec e_bK =
+        Norms::add(u_bK * Tw, Norms::acc(L_, Tw, Vec::Zero(L_), c_.accumulator),
+                   subnormal_error(c_.beta_exp_k) * s_.sum() * T1, e_ * Norms::mv(T, row_norms(KtS)));
     coherent_write_ = b_norm.cwiseProduct(decay_.start_error).cwiseProduct(row_norms(KS_));
     const Vec e_decay = Norms::mv(T, coherent_write_);
 
@@ -225,13 +227,12 @@ class Chunks {
   void output(Index begin) {
     const Vec& eG = decay_.from_start;
     const Vec qs = Norms::mv(Q_, s_);
-    const double operands =
-        Norms::add(Norms::u(c_.state_operand), u_qk_, Norms::u(c_.q_decayed), u32_);
+    const double operands = Norms::add(Norms::u(c_.state_operand), u_qk_, Norms::u(c_.q_decayed), u32_);
     const Vec Q1 = Q_.cwiseAbs().rowwise().sum();
-    const Vec from_state = eG.cwiseProduct(Norms::add(operands * qs, Norms::acc(K_.cols(), qs, QS_, c_.accumulator))) +
-                           decay_.start_error.cwiseProduct(QS_) +
-                           subnormal_error(c_.state_operand) * root_dv_ * Q1.cwiseProduct(eG) +
-                           e_ * eG.cwiseProduct(QS_);
+    const Vec from_state =
+        eG.cwiseProduct(Norms::add(operands * qs, Norms::acc(K_.cols(), qs, QS_, c_.accumulator))) +
+        decay_.start_error.cwiseProduct(QS_) +
+        subnormal_error(c_.state_operand) * root_dv_ * Q1.cwiseProduct(eG) + e_ * eG.cwiseProduct(QS_);
     const Vec rounded = (Norms::u(c_.v_new) * n_).array() + subnormal_error(c_.v_new) * root_dv_;
     const Mat PV = P_ * V_new_;
     const Vec in_chunk = Norms::add(Norms::mv(P_, Norms::add(dV_, rounded)), Norms::mv(dP_, n_),
@@ -274,10 +275,10 @@ class Chunks {
     const Vec next = row_norms(S_next_);
     const Vec K1 = K_.cwiseAbs().colwise().sum();
     const Vec floor = Vec::Constant(mk.size(), (subnormal_error(c_.state) + 0x1p-148) * root_dv_);
-    const Vec row_errors = Norms::add(
-        Norms::acc(L_, mk, row_norms(KV), c_.accumulator), Norms::add(Norms::u(c_.k_decayed), u_qk_) * mk,
-        u32_ * (next + eC * s_), Norms::u(below_fp32(c_.state)) * next,
-        subnormal_error(c_.v_decayed) * root_dv_ * K1, floor, e_ * mk);
+    const Vec row_errors = Norms::add(Norms::acc(L_, mk, row_norms(KV), c_.accumulator),
+                                      Norms::add(Norms::u(c_.k_decayed), u_qk_) * mk, u32_ * (next + eC * s_),
+                                      Norms::u(below_fp32(c_.state)) * next,
+                                      subnormal_error(c_.v_decayed) * root_dv_ * K1, floor, e_ * mk);
     const Vec diagonal = Norms::diag(row_errors);
 
     Mat& sigma = error_.sigma;
@@ -313,7 +314,8 @@ class Chunks {
       sum = propagate(sum, eC, Kd);
       if (coherent_gate_) {
         const Vec all = coherent * coherent.sum();
-        const auto f = worst_case_factors<3>({sum.trace(), decay_squared * S_.squaredNorm(), all.dot(Kd_squares)});
+        const auto f =
+            worst_case_factors<3>({sum.trace(), decay_squared * S_.squaredNorm(), all.dot(Kd_squares)});
         sum *= f[0];
         if (decay_squared > 0) sum += f[1] * gram;
         sum.noalias() += Kd.transpose() * ((f[2] * all).asDiagonal() * Kd);
@@ -360,8 +362,8 @@ class Chunks {
 
 }  // namespace
 
-Bound bound_chunked(const Sequence<double>& sequence, const Contract& contract, Structure structure, Mode mode,
-                    Index chunk, const StateError* carried_in, double key_norm_error,
+Bound bound_chunked(const Sequence<double>& sequence, const Contract& contract, Structure structure,
+                    Mode mode, Index chunk, const StateError* carried_in, double key_norm_error,
                     const Trajectory<double>* trajectory) {
   if (chunk < 1) throw Error("bound: chunk=" + std::to_string(chunk) + ": a chunk holds at least 1 token");
   bounds::check_shapes(sequence, carried_in);
@@ -369,15 +371,19 @@ Bound bound_chunked(const Sequence<double>& sequence, const Contract& contract, 
       (trajectory->delta.rows() != sequence.tokens() || trajectory->delta.cols() != sequence.value_width() ||
        trajectory->o.rows() != sequence.tokens() || trajectory->o.cols() != sequence.value_width())) {
     throw Error("bound: the trajectory has " + std::to_string(trajectory->delta.rows()) +
-                " tokens and the sequence " + std::to_string(sequence.tokens()) + ": compute it from this sequence");
+                " tokens and the sequence " + std::to_string(sequence.tokens()) +
+                ": compute it from this sequence");
   }
   const auto bound = [&]<Mode m>() {
     return Chunks<m>(sequence, contract, structure, carried_in, key_norm_error, trajectory).run(chunk);
   };
   switch (mode) {
-    case Mode::det: return bound.template operator()<Mode::det>();
-    case Mode::semi: return bound.template operator()<Mode::semi>();
-    case Mode::prob: break;
+    case Mode::det:
+      return bound.template operator()<Mode::det>();
+    case Mode::semi:
+      return bound.template operator()<Mode::semi>();
+    case Mode::prob:
+      break;
   }
   return bound.template operator()<Mode::prob>();
 }

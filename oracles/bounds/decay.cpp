@@ -53,7 +53,8 @@ class ScanError {
  private:
   static double spread(double squares) { return kUnitRoundoff32 / std::sqrt(3.0) * std::sqrt(squares); }
 
-  /// The fp32 scan in both orders, minus the exact one: running sum, and doubling x_i += x_{i - d}, d = 1, 2, 4, ...
+  /// The fp32 scan in both orders, minus the exact one: running sum, and doubling x_i += x_{i - d}, d = 1, 2,
+  /// 4, ...
   void run_twins(const Vector<double>& g) {
     const Index L = g.size();
     sequential_.resize(L);

@@ -91,17 +91,20 @@ Matrix<double> error_in(const Matrix<double>& A, const Matrix<double>& T, Invers
                         Accumulator accumulator) {
   const InverseError<mode> error{operand, accumulator};
   switch (inverse) {
-    case Inverse::block16: return error.merges(A, T);
-    case Inverse::neumann: return error.doubling(A);
-    case Inverse::substitution: break;
+    case Inverse::block16:
+      return error.merges(A, T);
+    case Inverse::neumann:
+      return error.doubling(A);
+    case Inverse::substitution:
+      break;
   }
   return InverseError<mode>::substitution(A, T);
 }
 
 }  // namespace
 
-Matrix<double> inverse_error(const Matrix<double>& A, const Matrix<double>& T, Inverse inverse, Format operand,
-                             Accumulator accumulator, Mode mode) {
+Matrix<double> inverse_error(const Matrix<double>& A, const Matrix<double>& T, Inverse inverse,
+                             Format operand, Accumulator accumulator, Mode mode) {
   // Within one chunk semi is prob.
   return mode == Mode::det ? error_in<Mode::det>(A, T, inverse, operand, accumulator)
                            : error_in<Mode::prob>(A, T, inverse, operand, accumulator);

@@ -7,7 +7,8 @@
 #include "oracles/bounds/decay.h"
 #include "oracles/bounds/shared.h"
 
-/// One step, with a = alpha_t, H = I - b k k^T (I where there is no delta rule), x (+) y the sum of ellipsoids:
+/// One step, with a = alpha_t, H = I - b k k^T (I where there is no delta rule), x (+) y the sum of
+/// ellipsoids:
 ///   S'    = a S,                      m1 = rounding of a S
 ///   Sigma <- H (a^2 Sigma (+) diag(m1)) H^T
 ///   d     = b (v - S'^T k),           dd = error of d made in this step, along k
@@ -16,10 +17,10 @@
 ///   Bp    = scale sqrt(q^T Sigma q) (+) rounding of S^T q
 /// and, where the state is stored below fp32, Sigma <- Sigma (+)time diag(m3).
 ///
-/// In-kernel l2norm: the kernel uses k (1 + kappa), q (1 + epsilon) with |kappa|, |epsilon| <= e the same over a row,
-/// and rounds each element (u_qk below: to fp32, and to `qk` when re-rounded). To first order
-///   p = S'^T k gains kappa p, so d gains -b kappa p;  k d^T gains kappa k d^T, as an error e ||d|| of d would;
-///   o gains epsilon o.
+/// In-kernel l2norm: the kernel uses k (1 + kappa), q (1 + epsilon) with |kappa|, |epsilon| <= e the same
+/// over a row, and rounds each element (u_qk below: to fp32, and to `qk` when re-rounded). To first order
+///   p = S'^T k gains kappa p, so d gains -b kappa p;  k d^T gains kappa k d^T, as an error e ||d|| of d
+///   would; o gains epsilon o.
 /// The elements' own roundings: p is off by u_qk mv(k, s'), row l of k d^T by u_qk |k_l| ||d||, o by
 /// u_qk scale mv(q, s).
 namespace samestate {
@@ -96,8 +97,7 @@ class Recurrence {
     if (gated_) decay_gram(a, k, d);
     S_.noalias() += k * d.transpose();
     const Vector<double> written = row_norms(S_);
-    const Vector<double> m2 =
-        Norms::add(u32_ * written, Norms::add(u32_, u_qk_) * d.norm() * k.cwiseAbs());
+    const Vector<double> m2 = Norms::add(u32_ * written, Norms::add(u32_, u_qk_) * d.norm() * k.cwiseAbs());
     propagate(a, b, k, Norms::diag(m1), dd, Norms::diag(m2));
 
     // Output, read before the state is rounded to its stored format.
@@ -123,8 +123,8 @@ class Recurrence {
     if (u_state_ > 0) store(written);
   }
 
-  /// X <- H X H^T + extra k k^T, H = I - b k k^T, X symmetric. One row at a time, first from the left, then from
-  /// the right: each cancels by itself, which the rank-2 form of the same update would not.
+  /// X <- H X H^T + extra k k^T, H = I - b k k^T, X symmetric. One row at a time, first from the left, then
+  /// from the right: each cancels by itself, which the rank-2 form of the same update would not.
   static void congruence(Matrix<double>& X, double b, const Vector<double>& k, double extra) {
     const Eigen::RowVectorXd right = k.transpose();
     const Eigen::RowVectorXd left = (X * k).transpose();
@@ -150,8 +150,7 @@ class Recurrence {
       sigma *= f0 * a * a;
       sigma.diagonal() += f1 * d1;
       congruence(sigma, b, k, 0.0);
-      const auto [h0, h1, h2] =
-          worst_case_factors<3>({sigma.trace(), write * k.squaredNorm(), d2.sum()});
+      const auto [h0, h1, h2] = worst_case_factors<3>({sigma.trace(), write * k.squaredNorm(), d2.sum()});
       sigma *= h0;
       sigma.noalias() += h1 * write * k * k.transpose();
       sigma.diagonal() += h2 * d2;
@@ -176,7 +175,8 @@ class Recurrence {
     gram_.noalias() += w * k.transpose();
   }
 
-  /// A decay that rounds alike at every token: Sigma_c <- H (a^2 Sigma_c (+) eps^2 S' S'^T) H^T, (+) as in det.
+  /// A decay that rounds alike at every token: Sigma_c <- H (a^2 Sigma_c (+) eps^2 S' S'^T) H^T, (+) as in
+  /// det.
   void add_coherent(double a, double b, const Vector<double>& k, double eps) {
     Matrix<double>& sigma = error_.coherent;
     sigma *= a * a;
@@ -213,12 +213,12 @@ class Recurrence {
   const Sequence<double>& x_;
   const Contract& c_;
   bool delta_;
-  double e_;        ///< error of the l2norm factor
+  double e_;  ///< error of the l2norm factor
   double u32_;
   double u_state_;  ///< 0 where the state is kept in fp32
   double u_qk_;
   bool coherent_gate_;
-  bool gated_;         ///< the decay's own error is tracked beside m1 (not in det)
+  bool gated_;  ///< the decay's own error is tracked beside m1 (not in det)
   double root_dv_;
   bool has_coherent_ = false;
   Matrix<double> S_;
@@ -229,15 +229,16 @@ class Recurrence {
 
 }  // namespace
 
-Bound bound_recurrent(const Sequence<double>& sequence, const Contract& contract, Structure structure, Mode mode,
-                      const StateError* carried_in, double key_norm_error) {
+Bound bound_recurrent(const Sequence<double>& sequence, const Contract& contract, Structure structure,
+                      Mode mode, const StateError* carried_in, double key_norm_error) {
   bounds::check_shapes(sequence, carried_in);
   switch (mode) {
     case Mode::det:
       return Recurrence<Mode::det>(sequence, contract, structure, carried_in, key_norm_error).run();
     case Mode::semi:
       return Recurrence<Mode::semi>(sequence, contract, structure, carried_in, key_norm_error).run();
-    case Mode::prob: break;
+    case Mode::prob:
+      break;
   }
   return Recurrence<Mode::prob>(sequence, contract, structure, carried_in, key_norm_error).run();
 }

@@ -5,10 +5,10 @@
 /// What the bounds of both forms need and their readers do not.
 namespace samestate::bounds {
 
-/// A hard reset may be written as any g from -128 to -infinity: kernels clamp g here before they sum it, and the
-/// bounds do too. e^-128 = 2.6e-56 lies below the smallest fp32 subnormal (2^-149 = 1.4e-45), so alpha is 0 in fp32
-/// either way, and whatever the exact alpha <= e^-128 is, it differs from 0 by less than the flush term
-/// min(alpha, 2^-126) that every decay carries. Unclamped, g = -1e38 would make u32 |G| infinite.
+/// A hard reset may be written as any g from -128 to -infinity: kernels clamp g here before they sum it, and
+/// the bounds do too. e^-128 = 2.6e-56 lies below the smallest fp32 subnormal (2^-149 = 1.4e-45), so alpha is
+/// 0 in fp32 either way, and whatever the exact alpha <= e^-128 is, it differs from 0 by less than the flush
+/// term min(alpha, 2^-126) that every decay carries. Unclamped, g = -1e38 would make u32 |G| infinite.
 inline constexpr double kDecayFloor = -128.0;
 
 [[nodiscard]] inline double clamped(double g) { return g < kDecayFloor ? kDecayFloor : g; }
@@ -36,6 +36,8 @@ void finish(Bound& bound, Format output);
 [[nodiscard]] Vector<double> quadratic(const Matrix<double>& r, const Matrix<double>& sigma);
 
 /// Error of one rounding at a point whose default, fp32, adds nothing to the working precision there.
-[[nodiscard]] inline Format below_fp32(Format format) { return format == Format::fp32 ? Format::none : format; }
+[[nodiscard]] inline Format below_fp32(Format format) {
+  return format == Format::fp32 ? Format::none : format;
+}
 
 }  // namespace samestate::bounds
