@@ -14,7 +14,7 @@ namespace {
 Bound bound_of_segment(const Sequence<double>& x, const Segment& segment, const Contract& contract,
                        const Family& family, Mode mode, const StateError* carried, double norm_error) {
   if (segment.chunk > 0) {
-    return bound_chunked(x, segment.chunk, contract, family.structure(), mode, carried, norm_error);
+    return bound_chunked(x, contract, family.structure(), mode, segment.chunk, carried, norm_error);
   }
   return bound_recurrent(x, recurrent_contract(contract), family.structure(), mode, carried, norm_error);
 }

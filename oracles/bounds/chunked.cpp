@@ -70,10 +70,10 @@ class Chunks {
         u_qk_(Norms::add(Norms::u(below_fp32(contract.qk)), key_norm_error > 0 ? u32_ : 0.0)),
         root_dv_(std::sqrt(static_cast<double>(x.value_width()))),
         scale_(std::fabs(x.scale)),
-        coherent_gate_(!Norms::worst_case && coherent_decay(x.g)),
         error_(bounds::starting_error(carried_in, mode, x.key_width())),
         S_(x.initial_state) {
-    has_coherent_ = coherent_gate_ || !error_.coherent.isZero(0.0);
+    // A segment too short to show that its gate repeats goes on as the one before it.
+    coherent_gate_ = !Norms::worst_case && (coherent_decay(x.g) || !error_.coherent.isZero(0.0));
   }
 
   [[nodiscard]] Bound run(Index chunk) {
@@ -203,7 +203,7 @@ class Chunks {
                    Norms::acc(K_.cols(), ws, row_norms(WS), c_.accumulator));
     dV_ = Norms::add(e_A, e_T, e_bV, e_U, e_bK, e_decay, e_W, e_S, u32_ * n_);
     R_ = decay_.from_start.asDiagonal() * Q_ - P_ * W_;
-    for (const Mat* x : {&T, &std::as_const(bV_), &U, &std::as_const(W_)}) {
+    for (const Mat* x : {&T, &U, &bV_, &W_}) {
       bound_.largest = std::max(bound_.largest, largest_in(*x));
     }
   }
@@ -241,11 +241,10 @@ class Chunks {
     const Vec sums = row_norms(bound_.o.middleRows(begin, L_)) + scale_ * eG.cwiseProduct(QS_);
     bound_.before_output.segment(begin, L_) =
         Norms::add(local, 3 * u32_ * sums).array() + kSmallestNormal32 * root_dv_;
-    if (has_coherent_) bound_.coherent.segment(begin, L_) = scale_ * quadratic(R_, error_.coherent);
     if (coherent_gate_) {
       Vec made = decay_.start_error.cwiseProduct(QS_);
       if (delta_) made += P_.cwiseAbs() * coherent_write_;
-      bound_.coherent.segment(begin, L_) += scale_ * made;
+      bound_.coherent.segment(begin, L_) = scale_ * (quadratic(R_, error_.coherent) + made);
     }
     for (const Mat* x : {&V_new_, &S_, &S_next_, &P_}) {
       bound_.largest = std::max(bound_.largest, largest_in(*x));
@@ -309,17 +308,15 @@ class Chunks {
     if (decay_squared > 0) gram = decay_squared * (S_ * S_.transpose());
     if (decay_squared > 0 && decay_factor > 0) sigma += decay_factor * gram;
 
-    if (has_coherent_) {
+    if (coherent_gate_) {
       Mat& sum = error_.coherent;
       sum = propagate(sum, eC, Kd);
-      if (coherent_gate_) {
-        const Vec all = coherent * coherent.sum();
-        const auto f =
-            worst_case_factors<3>({sum.trace(), decay_squared * S_.squaredNorm(), all.dot(Kd_squares)});
-        sum *= f[0];
-        if (decay_squared > 0) sum += f[1] * gram;
-        sum.noalias() += Kd.transpose() * ((f[2] * all).asDiagonal() * Kd);
-      }
+      const Vec all = coherent * coherent.sum();
+      const auto f =
+          worst_case_factors<3>({sum.trace(), decay_squared * S_.squaredNorm(), all.dot(Kd_squares)});
+      sum *= f[0];
+      if (decay_squared > 0) sum += f[1] * gram;
+      sum.noalias() += Kd.transpose() * ((f[2] * all).asDiagonal() * Kd);
     }
     std::swap(S_, S_next_);
   }
@@ -343,8 +340,7 @@ class Chunks {
   double u_qk_;
   double root_dv_;
   double scale_;
-  bool coherent_gate_;
-  bool has_coherent_ = false;
+  bool coherent_gate_ = false;  ///< the decay's error goes to the coherent part
   StateError error_;
   Bound bound_;
 

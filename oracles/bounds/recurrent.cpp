@@ -17,6 +17,10 @@
 ///   Bp    = scale sqrt(q^T Sigma q) (+) rounding of S^T q
 /// and, where the state is stored below fp32, Sigma <- Sigma (+)time diag(m3).
 ///
+/// The error of alpha_t is relative (the exponential) or the loss of a value that fp32 flushes, and the same
+/// for all of S': eps_t^2 H S' S'^T H^T joins Sigma (eps^2 / 3 for the exponential in quadrature, before this
+/// token's output is judged), or Sigma_c where the gate repeats, or m1 in det.
+///
 /// In-kernel l2norm: the kernel uses k (1 + kappa), q (1 + epsilon) with |kappa|, |epsilon| <= e the same
 /// over a row, and rounds each element (u_qk below: to fp32, and to `qk` when re-rounded). To first order
 ///   p = S'^T k gains kappa p, so d gains -b kappa p;  k d^T gains kappa k d^T, as an error e ||d|| of d
@@ -43,7 +47,6 @@ class Recurrence {
         u32_(Norms::deviation(kUnitRoundoff32)),
         u_state_(Norms::u(bounds::below_fp32(contract.state))),
         u_qk_(Norms::add(Norms::u(bounds::below_fp32(contract.qk)), key_norm_error > 0 ? u32_ : 0.0)),
-        coherent_gate_(!Norms::worst_case && coherent_decay(x.g)),
         gated_(!Norms::worst_case && !(x.g.array() == 0.0).all()),
         root_dv_(std::sqrt(static_cast<double>(x.value_width()))),
         S_(x.initial_state),
@@ -52,7 +55,8 @@ class Recurrence {
       error_.sigma.diagonal() += Norms::diag(u_state_ * row_norms(S_));
     }
     if (gated_) gram_ = S_ * S_.transpose();
-    has_coherent_ = coherent_gate_ || !error_.coherent.isZero(0.0);
+    // A segment too short to show that its gate repeats goes on as the one before it.
+    coherent_gate_ = !Norms::worst_case && (coherent_decay(x.g) || !error_.coherent.isZero(0.0));
   }
 
   [[nodiscard]] Bound run() {
@@ -68,17 +72,16 @@ class Recurrence {
     const double a = std::exp(x_.g(t));
     const double b = delta_ ? x_.beta(t) : 0.0;
     const double eps = bounds::exponential_error(bounds::clamped(x_.g(t)), c_.exponential);
+    const double lost = a > 0 ? bounds::flush_error(a) / a : 0.0;
     const Vector<double> k = x_.k.row(t);
     const Vector<double> q = x_.q.row(t);
     const Index dk = k.size();
 
-    // Decay. A flushed alpha loses a row of S, the spacing of the subnormals rounds what is left.
-    const Vector<double> stored = row_norms(S_);
-    const Vector<double> decayed = a * (stored + diagonal_roots(error_.sigma));
-    const double relative = Norms::worst_case ? Norms::add(u32_, eps) : u32_;
+    // Decay. In det its error counts with the rounding of a S, else through S' S'^T below.
+    const Vector<double> decayed = a * (row_norms(S_) + diagonal_roots(error_.sigma));
+    const double relative = Norms::worst_case ? Norms::add(u32_, eps + lost) : u32_;
     const Vector<double> m1 =
-        Norms::add(relative * decayed, Vector<double>::Constant(dk, 0x1p-149 * root_dv_)) +
-        bounds::flush_error(a) * stored;
+        Norms::add(relative * decayed, Vector<double>::Constant(dk, 0x1p-149 * root_dv_));
     S_ *= a;
 
     // The token's own write.
@@ -100,6 +103,8 @@ class Recurrence {
     const Vector<double> m2 = Norms::add(u32_ * written, Norms::add(u32_, u_qk_) * d.norm() * k.cwiseAbs());
     propagate(a, b, k, Norms::diag(m1), dd, Norms::diag(m2));
 
+    if (gated_ && !coherent_gate_) add_decay_error(b, k, eps * eps / 3 + lost * lost);
+
     // Output, read before the state is rounded to its stored format.
     const double scale = std::fabs(x_.scale);
     const Vector<double> read = S_.transpose() * q;
@@ -110,13 +115,8 @@ class Recurrence {
     bound.before_output(t) =
         Norms::add(scale * root_of(error_.sigma, q), local) + kSmallestNormal32 * root_dv_;
 
-    if (gated_ && !coherent_gate_ && eps > 0) {
-      Matrix<double> change = gram_decayed_;
-      congruence(change, b, k, 0.0);
-      error_.sigma += eps * eps / 3 * change;
-    }
-    if (has_coherent_) {
-      add_coherent(a, b, k, eps);
+    if (coherent_gate_) {
+      add_coherent(a, b, k, eps + lost);
       bound.coherent(t) = scale * root_of(error_.coherent, q);
     }
     bound.largest = std::max(bound.largest, S_.cwiseAbs().maxCoeff());
@@ -175,12 +175,20 @@ class Recurrence {
     gram_.noalias() += w * k.transpose();
   }
 
+  /// The error of exp(g) multiplies the whole of S': Sigma <- Sigma + variance H S' S'^T H^T.
+  void add_decay_error(double b, const Vector<double>& k, double variance) {
+    if (variance == 0.0) return;
+    Matrix<double> change = variance * gram_decayed_;
+    congruence(change, b, k, 0.0);
+    error_.sigma += change;
+  }
+
   /// A decay that rounds alike at every token: Sigma_c <- H (a^2 Sigma_c (+) eps^2 S' S'^T) H^T, (+) as in
   /// det.
   void add_coherent(double a, double b, const Vector<double>& k, double eps) {
     Matrix<double>& sigma = error_.coherent;
     sigma *= a * a;
-    if (coherent_gate_) {
+    if (gated_) {
       const double size = eps * eps;
       const auto [f0, f1] = worst_case_factors<2>({sigma.trace(), size * gram_decayed_.trace()});
       sigma = f0 * sigma + f1 * size * gram_decayed_;
@@ -217,10 +225,9 @@ class Recurrence {
   double u32_;
   double u_state_;  ///< 0 where the state is kept in fp32
   double u_qk_;
-  bool coherent_gate_;
   bool gated_;  ///< the decay's own error is tracked beside m1 (not in det)
   double root_dv_;
-  bool has_coherent_ = false;
+  bool coherent_gate_ = false;  ///< the decay's error goes to the coherent part
   Matrix<double> S_;
   Matrix<double> gram_;          ///< S S^T, where gated_
   Matrix<double> gram_decayed_;  ///< S' S'^T of this step

@@ -1,0 +1,54 @@
+#include "fuzz/campaign.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace samestate {
+
+CampaignResult run_campaign(std::span<const Case> cases, const KernelTable& table,
+                            const CampaignOptions& options, const CampaignObserver& observer) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  std::atomic<std::size_t> next{0};
+  std::atomic<std::int64_t> run{0};
+  std::mutex observing;
+  std::exception_ptr broken;
+
+  const auto work = [&] {
+    while (true) {
+      if (options.budget > 0 && std::chrono::duration<double>(Clock::now() - begin).count() > options.budget)
+        return;
+      const std::size_t i = next.fetch_add(1);
+      if (i >= cases.size()) return;
+      try {
+        {
+          const std::lock_guard lock(observing);
+          if (broken) return;
+          if (observer.started) observer.started(cases[i]);
+        }
+        const Record record = run_case(cases[i], table);
+        const std::lock_guard lock(observing);
+        ++run;
+        if (observer.finished) observer.finished(record);
+      } catch (...) {
+        const std::lock_guard lock(observing);
+        if (!broken) broken = std::current_exception();
+        return;
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 1; i < std::max(options.threads, 1); ++i) threads.emplace_back(work);
+    work();
+  }
+  if (broken) std::rethrow_exception(broken);
+  return {run, static_cast<std::int64_t>(cases.size()) - run};
+}
+
+}  // namespace samestate

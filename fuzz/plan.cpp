@@ -1,0 +1,304 @@
+#include "fuzz/plan.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "fuzz/generators/counter.h"
+#include "fuzz/generators/regimes.h"
+#include "fuzz/systems.h"
+#include "oracles/laws/law.h"
+
+namespace samestate {
+namespace {
+
+/// Work of a case in state updates, B Hv T dk dv; the oracle and its bounds cost a few times that.
+constexpr double kLargestWork = 3e6;
+
+bool fits(const Regime& regime, const Family& family) {
+  return (!regime.gated || family.gated) && (!regime.delta || family.delta);
+}
+
+bool sixteen_bit(std::string_view contract) {
+  return contract.starts_with("bf16") || contract.starts_with("fp16");
+}
+
+/// The cases of one kernel.
+class KernelPlan {
+ public:
+  KernelPlan(const Kernel& kernel, bool is_default, std::vector<Case>& out)
+      : kernel_(kernel), system_(system_named(kernel.system)), out_(out) {
+    base_.system = kernel.system;
+    if (!is_default) base_.kernel = kernel.name;
+    base_.form = kernel.form;
+    base_.T = 33;
+    base_.dk = 16;
+    base_.dv = 8;
+    base_.chunk = chunked() ? 16 : 64;
+    base_.state = "random";
+    base_.contract = kernel.contracts.front();
+  }
+
+  void edges() {
+    for (const std::string& contract : kernel_.contracts) {
+      Case c = base_;
+      c.contract = contract;
+      lengths(c);
+      forms(c);
+    }
+    Case c = base_;
+    shapes(c);
+    for (const std::string& contract : {kernel_.contracts.front(), contract_for_rounding()}) {
+      c.contract = contract;
+      regimes_of(c);
+      laws_of(c);
+    }
+  }
+
+  /// Case number `index` of the seeded ones.
+  void seeded(std::uint64_t seed, std::int64_t index) {
+    const Counter counter(seed, "plan/" + kernel_.system + "/" + kernel_.form);
+    std::int64_t draw = 0;
+    const auto below = [&](std::int64_t n) { return counter.below({index, draw++, 0, 0}, n); };
+    const auto pick = [&](const auto& values) {
+      return values[static_cast<std::size_t>(below(static_cast<std::int64_t>(std::size(values))))];
+    };
+    static constexpr std::array<std::int64_t, 12> kWidths{1, 3, 8, 16, 16, 24, 32, 33, 48, 64, 64, 128};
+    static constexpr std::array<std::int64_t, 9> kChunks{1, 2, 4, 8, 16, 16, 32, 64, 64};
+    static constexpr std::array<std::int64_t, 4> kHeads{1, 1, 2, 3};
+    Case c = base_;
+    // Logic errors are hunted in fp32, where they stand out most (DESIGN 5): half of the cases.
+    c.contract = below(2) == 0 ? kernel_.contracts.front() : pick(kernel_.contracts);
+    c.dk = pick(kWidths);
+    c.dv = below(4) == 0 ? c.dk : pick(kWidths);
+    c.B = below(4) == 0 ? 2 : 1;
+    c.Hk = pick(kHeads);
+    c.Hv = c.Hk * pick(kHeads);
+    c.heads = below(5) == 0 ? HeadMap::tiled : HeadMap::interleaved;
+    c.l2norm = below(6) == 0;
+    c.layout = below(6) == 0 ? "padded" : "dense";
+    c.state = below(2) == 0 ? "random" : "none";
+    if (chunked()) c.chunk = pick(kChunks);
+    c.seed = (seed << 32) ^ (static_cast<std::uint64_t>(index) + 1);
+    do {
+      c.regime = regimes()[static_cast<std::size_t>(below(std::ssize(regimes())))].name;
+    } while (!fits(regime_named(c.regime), *system_.family));
+    if (regime_named(c.regime).exact) c.l2norm = false;
+
+    const double room = kLargestWork / static_cast<double>(c.B * c.Hv * c.dk * c.dv);
+    const std::int64_t longest = std::clamp<std::int64_t>(static_cast<std::int64_t>(room), 2, 300);
+    c.T = 1 + below(longest);
+    switch (below(6)) {
+      case 0:
+        as_packed(c, below);
+        break;
+      case 1:
+        as_decode(c, below);
+        break;
+      case 2:
+        as_law(c, below);
+        break;
+      case 3:
+        if (chunked() && has_form("parallel") && c.T <= 64) c.form = "parallel";
+        break;
+      default:
+        break;
+    }
+    put(c);
+  }
+
+ private:
+  [[nodiscard]] bool chunked() const { return kernel_.form == "chunked"; }
+  [[nodiscard]] bool has_form(std::string_view form) const {
+    return std::find(system_.forms.begin(), system_.forms.end(), form) != system_.forms.end();
+  }
+  [[nodiscard]] std::string contract_for_rounding() const {
+    for (const std::string& name : kernel_.contracts) {
+      if (name == "bf16") return name;
+    }
+    return kernel_.contracts.back();
+  }
+
+  void put(const Case& c) {
+    out_.push_back(c);
+    out_.back().T = c.lengths.empty() ? c.T : out_.back().T;
+  }
+
+  void lengths(const Case& base) {
+    const std::int64_t C = base.chunk;
+    const std::vector<std::int64_t> chunked_lengths{0, 1, C - 1, C, C + 1, 2 * C + 3};
+    const std::vector<std::int64_t> recurrent_lengths{0, 1, 2, 33, 130};
+    for (std::int64_t T : chunked() ? chunked_lengths : recurrent_lengths) {
+      Case c = base;
+      c.T = T;
+      c.seed = static_cast<std::uint64_t>(T);
+      put(c);
+    }
+    Case c = base;  // long and wide enough for the twin's statistics
+    c.T = 130;
+    c.dk = 32;
+    c.dv = 40;
+    if (chunked()) c.chunk = 64;
+    put(c);
+  }
+
+  void forms(const Case& base) {
+    Case packed = base;
+    packed.form = "packed";
+    packed.lengths = {0, 17, 1, 0, 16, 15, 0};
+    packed.T = 49;
+    if (!chunked()) packed.chunk = 0;
+    put(packed);
+    Case decode = base;
+    decode.form = "decode";
+    decode.prefill = 20;
+    if (!chunked()) decode.chunk = 0;
+    put(decode);
+    if (chunked() && has_form("parallel")) {
+      Case parallel = base;
+      parallel.form = "parallel";
+      put(parallel);
+    }
+  }
+
+  void shapes(const Case& base) {
+    const auto with = [&](auto&& change) {
+      Case c = base;
+      change(c);
+      put(c);
+    };
+    with([](Case& c) { c.Hk = 2, c.Hv = 6; });
+    with([](Case& c) { c.Hk = 2, c.Hv = 6, c.heads = HeadMap::tiled; });
+    with([](Case& c) { c.Hk = 1, c.Hv = 8; });
+    with([](Case& c) { c.dk = 1, c.dv = 1; });
+    with([](Case& c) { c.dk = 3, c.dv = 70; });
+    with([](Case& c) { c.dk = 70, c.dv = 3; });
+    with([](Case& c) { c.dk = 128, c.dv = 128, c.T = 70; });
+    with([](Case& c) { c.dk = 160, c.dv = 96, c.T = 40; });
+    with([](Case& c) { c.dk = 256, c.dv = 256, c.T = 20; });
+    with([](Case& c) { c.dk = c.dv = 16; });
+    with([](Case& c) { c.B = 3, c.Hk = 2, c.Hv = 4, c.layout = "padded"; });
+    with([](Case& c) { c.l2norm = true; });
+    with([](Case& c) { c.l2norm = true, c.regime = "tiny_norms"; });
+    with([](Case& c) { c.state = "none"; });
+    with([](Case& c) { c.scale = 1.0; });
+    if (chunked()) {
+      for (std::int64_t C : {1, 2, 5, 31, 32, 64}) with([C](Case& c) { c.chunk = C, c.T = 70; });
+    }
+  }
+
+  void regimes_of(const Case& base) {
+    for (const Regime& regime : regimes()) {
+      if (!fits(regime, *system_.family)) continue;
+      Case c = base;
+      c.regime = regime.name;
+      c.T = 80;
+      c.Hk = 1;
+      c.Hv = 2;
+      put(c);
+    }
+  }
+
+  void laws_of(const Case& base) {
+    for (const Law& law : laws()) {
+      if ((law.name == "reset" && !system_.family->gated) || (law.name == "recall" && !system_.family->delta))
+        continue;
+      Case c = base;
+      c.law = law.name;
+      c.B = 2;
+      c.Hk = 2;
+      c.Hv = 4;
+      c.T = 35;
+      put(c);
+    }
+  }
+
+  template <class Below>
+  void as_packed(Case& c, Below&& below) {
+    c.form = "packed";
+    c.B = 1;
+    if (!chunked()) c.chunk = 0;
+    const std::int64_t most = std::max<std::int64_t>(c.T / 2, 1);
+    std::int64_t left = c.T;
+    while (left > 0 && c.lengths.size() < 8) {
+      const std::int64_t next = below(4) == 0 ? 0 : std::min(left, 1 + below(most));
+      c.lengths.push_back(next);
+      left -= next;
+    }
+    c.lengths.push_back(left);
+  }
+
+  template <class Below>
+  void as_decode(Case& c, Below&& below) {
+    c.form = "decode";
+    c.T = std::min<std::int64_t>(c.T, 80);
+    c.prefill = below(c.T + 1);
+    if (!chunked()) c.chunk = 0;
+  }
+
+  template <class Below>
+  void as_law(Case& c, Below&& below) {
+    const Law& law = laws()[static_cast<std::size_t>(below(std::ssize(laws())))];
+    if ((law.name == "reset" && !system_.family->gated) || (law.name == "recall" && !system_.family->delta))
+      return;
+    if (law.name == "no_op") c.state = "random";
+    c.law = law.name;
+    c.B = 2;
+    c.Hk = std::max<std::int64_t>(c.Hk, law.name == "head_permutation" ? 2 : 1);
+    c.Hv = std::min<std::int64_t>(std::max(c.Hv, c.Hk), 2 * c.Hk) / c.Hk * c.Hk;
+    c.dv = std::max<std::int64_t>(c.dv, 2);
+    c.T = std::clamp<std::int64_t>(c.T, 2, 48);
+    c.dk = std::min<std::int64_t>(c.dk, 64);
+    c.dv = std::min<std::int64_t>(c.dv, 64);
+    // The worst case of a low-precision state is vacuous after a few tokens, and no law can be judged with
+    // it.
+    if (sixteen_bit(c.contract) && c.contract.find("state") != std::string::npos)
+      c.contract = kernel_.contracts.front();
+    if (regime_named(c.regime).exact || c.regime == "unnormalised15") c.regime = "normal";
+  }
+
+  const Kernel& kernel_;
+  const System& system_;
+  std::vector<Case>& out_;
+  Case base_;
+};
+
+}  // namespace
+
+std::vector<Case> plan_cases(const KernelTable& table, const PlanOptions& options) {
+  if (!options.system.empty()) (void)system_named(options.system);
+  if (!options.kernel.empty()) (void)table.named(options.kernel);
+  std::vector<const Kernel*> rows;
+  for (const Kernel& kernel : table.rows()) {
+    if (!options.system.empty() && kernel.system != options.system) continue;
+    if (!options.kernel.empty() && kernel.name != options.kernel) continue;
+    rows.push_back(&kernel);
+  }
+  std::vector<Case> cases;
+  std::vector<KernelPlan> plans;
+  plans.reserve(rows.size());
+  for (const Kernel* row : rows) {
+    plans.emplace_back(*row, row->name == "cpu." + row->system + "." + row->form, cases);
+    plans.back().edges();
+  }
+  std::set<std::string_view> devices;
+  for (const Kernel* row : rows) devices.insert(row->device);
+  const std::int64_t seeded = static_cast<std::int64_t>(options.effort * static_cast<double>(kSeededCases) *
+                                                        static_cast<double>(devices.size()));
+  if (!plans.empty()) {
+    for (std::int64_t i = 0; i < seeded; ++i) {
+      plans[static_cast<std::size_t>(i) % plans.size()].seeded(options.seed, i / std::ssize(plans));
+    }
+  }
+  const std::int64_t total = std::ssize(cases);
+  if (options.max_cases > 0 && total > options.max_cases) {
+    std::vector<Case> kept;
+    for (std::int64_t i = 0; i < options.max_cases; ++i) {
+      kept.push_back(cases[static_cast<std::size_t>(i * total / options.max_cases)]);
+    }
+    return kept;
+  }
+  return cases;
+}
+
+}  // namespace samestate

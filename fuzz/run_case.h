@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "fuzz/case_line.h"
+#include "fuzz/runner.h"
+#include "oracles/verdict.h"
+
+namespace samestate {
+
+/// The kernels that a case runs on: the table of this build and, where given, rows of plugins.
+class KernelTable {
+ public:
+  explicit KernelTable(std::span<const Kernel> rows) : rows_(rows.begin(), rows.end()) {}
+  [[nodiscard]] std::span<const Kernel> rows() const { return rows_; }
+  /// Appends rows. Throws Error where a name is taken, a row has no function, no known system or no known
+  /// contract.
+  void add(std::span<const Kernel> rows);
+  /// Throws Error that lists the names.
+  [[nodiscard]] const Kernel& named(std::string_view name) const;
+  /// The pair that runs `c`: its kernel, or the CPU kernel of its system where it names none, and the other
+  /// form's kernel of the same system and device.
+  [[nodiscard]] KernelPair pair_for(const Case& c) const;
+
+ private:
+  std::vector<Kernel> rows_;
+};
+
+/// The inputs of a case. Throws Error (check_names).
+[[nodiscard]] Batch batch_of(const Case& c);
+
+/// How a case evaluates a dense sequence of T tokens, or one packed sequence of `tokens`.
+[[nodiscard]] Path path_of(const Case& c, std::int64_t tokens);
+
+/// What a case left behind, for repro and --dump: the data and what the kernel returned.
+struct Trace {
+  Batch batch;
+  Outputs outputs;
+};
+
+/// Runs one case on its kernel and judges it in the order of DESIGN 5: exact regimes bit for bit; else oracle
+/// gates, then the twin for low-precision contracts, then segment by segment where the bound of the whole run
+/// is vacuous (BOUNDS 10.1); with law=, the law instead. Throws Error for a case that is no case; whatever
+/// the kernel does becomes a verdict.
+[[nodiscard]] Record run_case(const Case& c, const KernelTable& table, int threads = 1,
+                              Trace* trace = nullptr);
+
+}  // namespace samestate

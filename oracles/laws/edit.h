@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "oracles/batch.h"
+
+/// Changes to a batch that the laws are made of. Tensors are row-major (oracles/batch.h).
+namespace samestate {
+
+/// The tokens [begin, end) of every sequence of a dense batch. Another initial state is the caller's to set.
+[[nodiscard]] Batch tokens_of(const Batch& batch, std::int64_t begin, std::int64_t end);
+
+/// A dense batch with its rows in the order given by `order` [B].
+[[nodiscard]] Batch permuted_rows(const Batch& batch, const std::vector<std::int64_t>& order);
+
+/// The batch with key heads in the order given by `order` [Hk], value heads moved along with the key head
+/// that serves them; `value_order` receives the old index of each new value head.
+[[nodiscard]] Batch permuted_heads(const Batch& batch, const std::vector<std::int64_t>& order,
+                                   std::vector<std::int64_t>& value_order);
+
+/// The rows of a dense batch end to end as one packed batch, with empty sequences before, between and after
+/// them.
+[[nodiscard]] Batch packed_of(const Batch& batch);
+
+/// Sets token t of batch row b to a no-op: q = k = v = 0, beta = 0, g = 0.
+void make_no_op(Batch& batch, std::int64_t b, std::int64_t t);
+
+}  // namespace samestate

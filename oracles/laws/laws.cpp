@@ -1,0 +1,481 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "oracles/laws/edit.h"
+#include "oracles/laws/law.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+/// One run of the kernel with what is needed to judge it.
+struct Run {
+  Batch batch;
+  Path path;
+  Outputs out;
+};
+
+Run run(const LawSubject& s, Batch batch, Path path) {
+  Outputs out = s.run(batch, path);
+  return {std::move(batch), std::move(path), std::move(out)};
+}
+
+Run run_whole(const LawSubject& s, Batch batch) {
+  const Index tokens = batch.shape.T;
+  return run(s, std::move(batch), whole(tokens, s.chunk));
+}
+
+/// One head of a run. A packed run is judged sequence by sequence.
+struct HeadRun {
+  HeadOracle oracle;
+  Matrix<double> o, state;
+};
+
+HeadRun head_of(const LawSubject& s, const Run& r, std::int64_t n, std::int64_t h) {
+  const Sequence<double> x = sequence_of(r.batch, n, h);
+  const Path path = r.batch.shape.offsets.empty() ? r.path : whole(x.tokens(), r.path[0].chunk);
+  return {oracle_of(x, path, s.contract, s.family, r.batch.shape.l2norm), rows_of(r.batch, r.out, n, h),
+          state_of(r.batch, r.out, n, h)};
+}
+
+/// Collects judgements over heads; the first one counts as it is.
+class Worst {
+ public:
+  void add(Judgement j, std::int64_t n, std::int64_t h) {
+    j.worst.sequence = n;
+    j.worst.head = h;
+    if (worst_) {
+      merge(*worst_, j);
+    } else {
+      worst_ = std::move(j);
+    }
+  }
+  [[nodiscard]] Judgement take() {
+    if (worst_) return std::move(*worst_);
+    Judgement nothing;
+    nothing.reason = "nothing was compared";
+    return nothing;
+  }
+
+ private:
+  std::optional<Judgement> worst_;
+};
+
+/// Rows [a0, a0 + count) of a against [b0, ...) of b, and with `states` the final states.
+void agree(Worst& worst, const HeadRun& a, Index a0, const HeadRun& b, Index b0, Index count, bool states,
+           std::int64_t n, std::int64_t h) {
+  if (count > 0) {
+    Judgement j = judge_pair(a.o.middleRows(a0, count), a.oracle.row.segment(a0, count),
+                             b.o.middleRows(b0, count), b.oracle.row.segment(b0, count));
+    if (j.worst.token >= 0) j.worst.token += a0;
+    worst.add(std::move(j), n, h);
+  }
+  if (states) {
+    const auto flat = [](const Matrix<double>& m) {
+      return Matrix<double>(Eigen::Map<const Matrix<double>>(m.data(), 1, m.size()));
+    };
+    Judgement j = judge_pair(flat(a.state), Vector<double>::Constant(1, a.oracle.state), flat(b.state),
+                             Vector<double>::Constant(1, b.oracle.state));
+    j.state_ratio = j.row_ratio;
+    j.row_ratio = 0;
+    if (j.verdict == Verdict::fail) j.reason = "final state: " + j.reason;
+    worst.add(std::move(j), n, h);
+  }
+}
+
+void agree_everywhere(Worst& worst, const LawSubject& s, const Run& a, const Run& b) {
+  const BatchShape& shape = a.batch.shape;
+  for (std::int64_t n = 0; n < shape.sequences(); ++n) {
+    for (std::int64_t h = 0; h < shape.Hv; ++h) {
+      agree(worst, head_of(s, a, n, h), 0, head_of(s, b, n, h), 0, shape.T, true, n, h);
+    }
+  }
+}
+
+/// Cuts worth trying: all of a short sequence, else the ends, the chunk's edges and the middle.
+std::vector<Index> cuts_of(Index tokens, Index chunk) {
+  std::set<Index> cuts;
+  if (tokens <= 12) {
+    for (Index t = 0; t <= tokens; ++t) cuts.insert(t);
+  } else {
+    const Index c = chunk > 0 ? chunk : 8;
+    for (Index t : {Index{0}, Index{1}, c - 1, c, c + 1, tokens / 2, tokens - 1, tokens}) {
+      cuts.insert(std::clamp<Index>(t, 0, tokens));
+    }
+  }
+  return {cuts.begin(), cuts.end()};
+}
+
+std::string_view dense(const LawSubject& s) {
+  return s.batch.shape.offsets.empty() ? "" : "a packed batch: the law is tried on dense ones";
+}
+std::string_view dense_with_tokens(const LawSubject& s) {
+  if (s.batch.shape.T < 2) return "fewer than two tokens";
+  return dense(s);
+}
+
+// EQ-02, EQ-07, EQ-09: chunked, with another chunk, and recurrent are one function.
+Judgement path_equivalence(const LawSubject& s) {
+  Worst worst;
+  const Index T = s.batch.shape.T;
+  const Run mine = run_whole(s, s.batch);
+  const Index other =
+      s.chunk == 0 ? std::min<Index>(16, std::max<Index>(T, 1)) : std::max<Index>(1, s.chunk / 2);
+  agree_everywhere(worst, s, mine, run(s, s.batch, whole(T, other == s.chunk ? s.chunk + 1 : other)));
+  if (s.chunk != 0) agree_everywhere(worst, s, mine, run(s, s.batch, whole(T, 0)));
+  return worst.take();
+}
+
+// EQ-03, P-09: any cut with the state carried gives one pass.
+Judgement split_law(const LawSubject& s) {
+  Worst worst;
+  const Run one = run_whole(s, s.batch);
+  for (Index cut : cuts_of(s.batch.shape.T, s.chunk)) {
+    agree_everywhere(worst, s, one, run(s, s.batch, split(s.batch.shape.T, s.chunk, cut)));
+  }
+  return worst.take();
+}
+
+// P-07: outputs before t do not depend on tokens from t on. The whole future is changed: v, g and beta.
+Judgement causality(const LawSubject& s) {
+  Worst worst;
+  const BatchShape& shape = s.batch.shape;
+  const Run before = run_whole(s, s.batch);
+  bool effect = false;
+  for (Index t : cuts_of(shape.T, s.chunk)) {
+    if (t == 0 || t == shape.T) continue;
+    Batch changed = s.batch;
+    for (std::int64_t b = 0; b < shape.B; ++b) {
+      for (std::int64_t i = (b * shape.T + t) * shape.Hv; i < (b + 1) * shape.T * shape.Hv; ++i) {
+        for (std::int64_t c = 0; c < shape.dv; ++c) {
+          float& v = changed.v[static_cast<std::size_t>(i * shape.dv + c)];
+          v = v == 0 ? 1.0F : v * -2.0F;  // inputs reach at most half the format's range
+        }
+        if (!changed.g.empty()) changed.g[static_cast<std::size_t>(i)] *= 2.0F;
+        if (!changed.beta.empty()) changed.beta[static_cast<std::size_t>(i)] *= 0.5F;
+      }
+    }
+    const Run after = run_whole(s, std::move(changed));
+    effect = effect || after.out.o != before.out.o;
+    for (std::int64_t n = 0; n < shape.B; ++n) {
+      for (std::int64_t h = 0; h < shape.Hv; ++h) {
+        agree(worst, head_of(s, before, n, h), 0, head_of(s, after, n, h), 0, t, false, n, h);
+      }
+    }
+  }
+  Judgement j = worst.take();
+  if (!effect && j.verdict == Verdict::pass) {
+    j.verdict = Verdict::vacuous;
+    j.reason = "the changed future changed nothing at all";
+  }
+  return j;
+}
+
+// P-08: rows of a batch do not meet.
+Judgement batch_permutation(const LawSubject& s) {
+  Worst worst;
+  const BatchShape& shape = s.batch.shape;
+  std::vector<std::int64_t> order;
+  for (std::int64_t b = 0; b < shape.B; ++b) order.push_back((b + 1) % shape.B);
+  const Run plain = run_whole(s, s.batch);
+  const Run moved = run_whole(s, permuted_rows(s.batch, order));
+  for (std::int64_t b = 0; b < shape.B; ++b) {
+    for (std::int64_t h = 0; h < shape.Hv; ++h) {
+      agree(worst, head_of(s, plain, order[static_cast<std::size_t>(b)], h), 0, head_of(s, moved, b, h), 0,
+            shape.T, true, b, h);
+    }
+  }
+  return worst.take();
+}
+
+// P-11: nor do heads, key heads moving with the value heads that they serve.
+Judgement head_permutation(const LawSubject& s) {
+  Worst worst;
+  const BatchShape& shape = s.batch.shape;
+  std::vector<std::int64_t> order, value_order;
+  for (std::int64_t h = 0; h < shape.Hk; ++h) order.push_back((h + 1) % shape.Hk);
+  const Run plain = run_whole(s, s.batch);
+  const Run moved = run_whole(s, permuted_heads(s.batch, order, value_order));
+  for (std::int64_t n = 0; n < shape.B; ++n) {
+    for (std::int64_t h = 0; h < shape.Hv; ++h) {
+      agree(worst, head_of(s, plain, n, value_order[static_cast<std::size_t>(h)]), 0, head_of(s, moved, n, h),
+            0, shape.T, true, n, h);
+    }
+  }
+  return worst.take();
+}
+
+// P-18: o and S are linear in (v, S_0). v = v_even + v_odd by channels is exact in every format.
+Judgement linearity(const LawSubject& s) {
+  Worst worst;
+  const BatchShape& shape = s.batch.shape;
+  std::array<Batch, 2> parts{s.batch, s.batch};
+  for (std::size_t i = 0; i < s.batch.v.size(); ++i) parts[i % 2].v[i] = 0.0F;
+  for (std::size_t i = 0; i < s.batch.initial_state.size(); ++i) parts[i % 2].initial_state[i] = 0.0F;
+  const Run all = run_whole(s, s.batch);
+  const Run first = run_whole(s, parts[0]);
+  const Run second = run_whole(s, parts[1]);
+  for (std::int64_t n = 0; n < shape.B; ++n) {
+    for (std::int64_t h = 0; h < shape.Hv; ++h) {
+      HeadRun a = head_of(s, first, n, h);
+      const HeadRun b = head_of(s, second, n, h);
+      a.o += b.o;
+      a.state += b.state;
+      a.oracle.row += b.oracle.row;
+      a.oracle.state += b.oracle.state;
+      agree(worst, head_of(s, all, n, h), 0, a, 0, shape.T, true, n, h);
+    }
+  }
+  return worst.take();
+}
+
+// P-04, P-05: a no-op token leaves the state bit for bit and reads nothing.
+Judgement no_op(const LawSubject& s) {
+  Batch idle = s.batch;
+  const BatchShape& shape = s.batch.shape;
+  for (std::int64_t b = 0; b < shape.B; ++b) {
+    for (std::int64_t t = 0; t < shape.T; ++t) make_no_op(idle, b, t);
+  }
+  const Outputs out = s.run(idle, whole(shape.T, s.chunk));
+  Judgement j;
+  j.gate = "exact";
+  j.rows = shape.B * shape.T * shape.Hv;
+  j.verdict = Verdict::pass;
+  const auto differs = [&](const std::vector<float>& actual, const auto& expected, const char* what) {
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      if (actual[i] == expected(i)) continue;
+      j.verdict = Verdict::fail;
+      j.ratio = std::numeric_limits<double>::infinity();
+      j.expected = static_cast<double>(expected(i));
+      j.actual = static_cast<double>(actual[i]);
+      j.error = std::abs(j.actual - j.expected);
+      j.reason = fmt::format("no-op tokens changed {}: element {} is {} and must stay {}", what, i, j.actual,
+                             j.expected);
+      return;
+    }
+  };
+  differs(
+      out.final_state, [&](std::size_t i) { return s.batch.initial_state[i]; }, "the state");
+  differs(
+      out.o, [](std::size_t) { return 0.0F; }, "o");
+  return j;
+}
+
+// Packed sequences, empty ones among them, are the same as each alone (BUGS M27, M37, M41).
+Judgement packing(const LawSubject& s) {
+  Worst worst;
+  const BatchShape& shape = s.batch.shape;
+  const Run plain = run_whole(s, s.batch);
+  const Run packed = run_whole(s, packed_of(s.batch));
+  for (std::int64_t n = 0; n < shape.B; ++n) {
+    for (std::int64_t h = 0; h < shape.Hv; ++h) {
+      agree(worst, head_of(s, plain, n, h), 0, head_of(s, packed, 2 * n + 1, h), 0, shape.T, true, n, h);
+    }
+  }
+  // An empty sequence hands its initial state on, bit for bit.
+  const std::size_t state = static_cast<std::size_t>(shape.Hv * shape.dk * shape.dv);
+  for (std::size_t i = 0; i < state; ++i) {
+    const float expected = packed.batch.initial_state.empty() ? 0.0F : packed.batch.initial_state[i];
+    if (packed.out.final_state[i] == expected) continue;
+    Judgement j;
+    j.verdict = Verdict::fail;
+    j.gate = "exact";
+    j.ratio = std::numeric_limits<double>::infinity();
+    j.expected = static_cast<double>(expected);
+    j.actual = static_cast<double>(packed.out.final_state[i]);
+    j.reason = fmt::format("the final state of an empty sequence is {} and must be its initial state {}",
+                           j.actual, j.expected);
+    worst.add(std::move(j), 0, 0);
+    break;
+  }
+  return worst.take();
+}
+
+// A token with alpha = 0 forgets everything: from there on the run is the suffix from a zero state (BUGS M09,
+// M10, M27).
+Judgement reset(const LawSubject& s) {
+  Worst worst;
+  const BatchShape& shape = s.batch.shape;
+  for (Index t : {Index{1}, std::max<Index>(1, s.chunk > 0 ? s.chunk - 1 : 1), shape.T / 2, shape.T - 1}) {
+    if (t <= 0 || t >= shape.T) continue;
+    Batch cut = s.batch;
+    for (std::int64_t b = 0; b < shape.B; ++b) {
+      std::fill_n(cut.g.begin() + (b * shape.T + t) * shape.Hv, shape.Hv, -1e30F);
+    }
+    Batch suffix = tokens_of(cut, t, shape.T);
+    suffix.initial_state.clear();
+    const Run all = run_whole(s, std::move(cut));
+    const Run tail = run_whole(s, std::move(suffix));
+    for (std::int64_t n = 0; n < shape.B; ++n) {
+      for (std::int64_t h = 0; h < shape.Hv; ++h) {
+        agree(worst, head_of(s, all, n, h), t, head_of(s, tail, n, h), 0, shape.T - t, true, n, h);
+      }
+    }
+  }
+  return worst.take();
+}
+
+/// ||S_t||_F <= a_t ||S_{t-1}||_F + beta_t ||k_t|| ||v_t||, valid while 0 <= beta ||k||^2 <= 2, as then
+/// ||I - beta k k^T|| <= 1 (P-16). Without the delta rule the first factor is 1 anyway and beta is 1.
+Vector<double> state_norm_bound(const Sequence<double>& x, bool delta) {
+  Vector<double> bound(x.tokens());
+  double norm = x.initial_state.norm();
+  for (Index t = 0; t < x.tokens(); ++t) {
+    const double k2 = x.k.row(t).squaredNorm();
+    const double grow = delta ? std::max(1.0, std::abs(1.0 - x.beta(t) * k2)) : 1.0;
+    norm = grow * std::exp(x.g(t)) * norm + std::abs(x.beta(t)) * std::sqrt(k2) * x.v.row(t).norm();
+    bound(t) = norm;
+  }
+  return bound;
+}
+
+// P-16, P-17: the state cannot outgrow what was written, nor an output what the state holds.
+Judgement norm_bounds(const LawSubject& s) {
+  Worst worst;
+  const Run all = run_whole(s, s.batch);
+  const BatchShape& shape = s.batch.shape;
+  for (std::int64_t n = 0; n < shape.sequences(); ++n) {
+    for (std::int64_t h = 0; h < shape.Hv; ++h) {
+      const Sequence<double> x = sequence_of(s.batch, n, h);
+      const HeadRun head = head_of(s, all, n, h);
+      const Vector<double> norms = state_norm_bound(x, s.family.delta);
+      Judgement j;
+      j.rows = x.tokens();
+      j.verdict = Verdict::pass;
+      const auto hold = [&](double value, double limit, Index token, const char* what) {
+        const double r =
+            limit > 0 ? value / limit : (value > 0 ? std::numeric_limits<double>::infinity() : 0.0);
+        if (r <= j.ratio) return;
+        j.ratio = j.row_ratio = r;
+        j.error = value;
+        j.bound = limit;
+        j.worst.token = token;
+        if (!(r <= 1.0)) {
+          j.verdict = Verdict::fail;
+          j.reason =
+              fmt::format("{} has norm {:.6g} > {:.6g}, the most that the inputs allow", what, value, limit);
+        }
+      };
+      for (Index t = 0; t < x.tokens(); ++t) {
+        const double limit = std::abs(x.scale) * x.q.row(t).norm() * norms(t) + head.oracle.row(t);
+        hold(head.o.row(t).norm(), limit, t, "o");
+      }
+      hold(head.state.norm(), norms(x.tokens() - 1) + head.oracle.state, x.tokens() - 1, "the state");
+      if (head.oracle.vacuous && j.verdict == Verdict::pass)
+        j.verdict = Verdict::vacuous, j.reason = head.oracle.why_vacuous;
+      worst.add(std::move(j), n, h);
+    }
+  }
+  return worst.take();
+}
+
+// P-19: after a write with beta = 1 and g = 0, reading the same key gives ||k||^2 v + (1 - ||k||^2) S_{t-1}^T
+// k: the value just written when ||k|| = 1. The last token is made such a write, its query the key.
+Judgement recall(const LawSubject& s) {
+  Worst worst;
+  const BatchShape& shape = s.batch.shape;
+  Batch last = s.batch;
+  for (std::int64_t b = 0; b < shape.B; ++b) {
+    const std::int64_t at = b * shape.T + shape.T - 1;
+    if (!last.g.empty()) std::fill_n(last.g.begin() + at * shape.Hv, shape.Hv, 0.0F);
+    std::fill_n(last.beta.begin() + at * shape.Hv, shape.Hv, 1.0F);
+    std::copy_n(last.k.begin() + at * shape.Hk * shape.dk, shape.Hk * shape.dk,
+                last.q.begin() + at * shape.Hk * shape.dk);
+  }
+  const Run all = run_whole(s, std::move(last));
+  for (std::int64_t n = 0; n < shape.B; ++n) {
+    for (std::int64_t h = 0; h < shape.Hv; ++h) {
+      const Sequence<double> x = sequence_of(all.batch, n, h);
+      const HeadRun head = head_of(s, all, n, h);
+      const Index t = shape.T - 1;
+      const Matrix<double> before = s.family.recurrent(x.slice(0, t, x.initial_state)).state;
+      const double k2 = x.k.row(t).squaredNorm();
+      const Matrix<double> expected = x.scale * (k2 * x.v.row(t) + (1 - k2) * (x.k.row(t) * before));
+      Judgement j = judge_pair(head.o.row(t), head.oracle.row.tail(1), expected, Vector<double>::Zero(1));
+      j.worst.token = t;
+      worst.add(std::move(j), n, h);
+    }
+  }
+  return worst.take();
+}
+
+constexpr std::array kLaws = {
+    Law{"path_equivalence", "EQ-01 EQ-02 EQ-07 EQ-09", "chunked = chunked with another chunk = recurrent",
+        dense_with_tokens, path_equivalence},
+    Law{"split", "EQ-03 P-09", "cut anywhere, carry the state, resume = one pass", dense_with_tokens,
+        split_law},
+    Law{"causality", "P-07", "outputs before t do not depend on tokens from t on", dense_with_tokens,
+        causality},
+    Law{"batch_permutation", "P-08", "rows of a batch do not meet",
+        [](const LawSubject& s) -> std::string_view {
+          return s.batch.shape.B < 2 ? "B=1: nothing to permute" : dense_with_tokens(s);
+        },
+        batch_permutation},
+    Law{"head_permutation", "P-11", "heads do not meet; value heads follow their key head",
+        [](const LawSubject& s) -> std::string_view {
+          return s.batch.shape.Hk < 2 ? "Hk=1: nothing to permute" : dense_with_tokens(s);
+        },
+        head_permutation},
+    Law{"linearity", "P-18", "o and S are linear in (v, S0)",
+        [](const LawSubject& s) -> std::string_view {
+          return s.batch.shape.dv < 2 ? "dv=1: v has one channel to split" : dense_with_tokens(s);
+        },
+        linearity},
+    Law{"no_op", "P-04 P-05", "no-op tokens leave the state bit-identical and read nothing",
+        [](const LawSubject& s) -> std::string_view {
+          return s.batch.initial_state.empty() ? "needs state=random: a zero state cannot change"
+                                               : dense_with_tokens(s);
+        },
+        no_op},
+    Law{"packing", "M27 M37", "packed sequences = each alone, empty ones included", dense_with_tokens,
+        packing},
+    Law{"reset", "M09 M10", "a token with alpha = 0 forgets everything before it",
+        [](const LawSubject& s) -> std::string_view {
+          return s.family.gated ? dense_with_tokens(s) : "the system has no decay";
+        },
+        reset},
+    Law{"norm_bounds", "P-16 P-17", "state and output stay within what was written",
+        [](const LawSubject& s) -> std::string_view { return s.batch.shape.T < 1 ? "no tokens" : dense(s); },
+        norm_bounds},
+    Law{"recall", "P-19",
+        "beta = 1, g = 0: reading the key just written gives ||k||^2 v + (1 - ||k||^2) S^T k",
+        [](const LawSubject& s) -> std::string_view {
+          return s.family.delta ? dense_with_tokens(s) : "the system has no delta rule";
+        },
+        recall},
+};
+
+}  // namespace
+
+std::span<const Law> laws() { return kLaws; }
+
+const Law& law_named(std::string_view name) {
+  std::string known;
+  for (const Law& law : kLaws) {
+    if (law.name == name) return law;
+    known += (known.empty() ? "" : ", ") + std::string(law.name);
+  }
+  throw Error("law=" + std::string(name) + ": no such law; known: " + known);
+}
+
+Judgement judge_law(const Law& law, const LawSubject& subject) {
+  const std::string_view why = law.inapplicable(subject);
+  if (!why.empty()) {
+    Judgement j;
+    j.gate = "law";
+    j.reason = why;
+    return j;
+  }
+  Judgement j = law.judge(subject);
+  if (j.gate.empty()) j.gate = "law";
+  return j;
+}
+
+}  // namespace samestate
