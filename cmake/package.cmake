@@ -1,0 +1,63 @@
+# find_package(samestate 0.1): the libraries as samestate::reference, samestate::oracles, ..., the headers under
+# include/samestate. COMPONENTS optimized_interface asks for the kernel interface alone, which needs no other package.
+add_library(samestate_optimized_interface INTERFACE)
+target_compile_features(samestate_optimized_interface INTERFACE cxx_std_20)
+target_include_directories(samestate_optimized_interface INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+  $<INSTALL_INTERFACE:include/samestate>)
+
+set(floors reference optimized oracles fixtures reports fuzz)
+set(libraries samestate_options)
+foreach(folder ${floors})
+  get_property(targets DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target ${targets})
+    get_target_property(type ${target} TYPE)
+    if(type MATCHES "^(STATIC|SHARED|INTERFACE)_LIBRARY$")
+      list(APPEND libraries ${target})
+    endif()
+  endforeach()
+endforeach()
+
+foreach(target ${libraries} samestate_optimized_interface)
+  string(REGEX REPLACE "^samestate_" "" name ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  add_library(samestate::${name} ALIAS ${target})
+  # A folder states its include path as the source tree; installed, it is include/samestate of samestate_options.
+  get_target_property(paths ${target} INTERFACE_INCLUDE_DIRECTORIES)
+  if(paths)
+    list(TRANSFORM paths REPLACE "^${PROJECT_SOURCE_DIR}$" "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>")
+    set_target_properties(${target} PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${paths}")
+  endif()
+endforeach()
+
+if(NOT SAMESTATE_INSTALL)
+  return()
+endif()
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/samestate)
+
+install(TARGETS samestate RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS ${libraries} EXPORT samestate ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS samestate_optimized_interface EXPORT samestate_interface)
+foreach(folder ${floors})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION include/samestate FILES_MATCHING PATTERN "*.h"
+    PATTERN golden EXCLUDE PATTERN corpus EXCLUDE PATTERN evidence EXCLUDE PATTERN cuda EXCLUDE)
+endforeach()
+install(FILES ${PROJECT_BINARY_DIR}/generated/samestate_version.h DESTINATION include/samestate)
+
+get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+set(SAMESTATE_NEEDS_CUDA FALSE)
+if(CUDA IN_LIST languages)
+  set(SAMESTATE_NEEDS_CUDA TRUE)
+endif()
+install(EXPORT samestate NAMESPACE samestate:: FILE samestateTargets.cmake DESTINATION ${package_dir})
+install(EXPORT samestate_interface NAMESPACE samestate:: FILE samestateInterfaceTargets.cmake
+  DESTINATION ${package_dir})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/samestateConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/generated/samestateConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/samestateConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/generated/samestateConfig.cmake
+  ${PROJECT_BINARY_DIR}/generated/samestateConfigVersion.cmake ${PROJECT_SOURCE_DIR}/cmake/system_headers.cmake
+  DESTINATION ${package_dir})

@@ -1,0 +1,303 @@
+/// The floors: who may include and link whom, read from the tree itself. reference 0; optimized, oracles and
+/// fixtures 1; fuzz and reports 2; cli 3; nothing includes tests.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace samestate {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A path from the repository root and its text.
+struct Source {
+  std::string path;
+  std::string text;
+};
+
+constexpr std::ptrdiff_t longest_source = 500;
+
+/// What each folder may include of ours, besides itself: folders (with a slash at the end) and single
+/// headers.
+const std::map<std::string, std::vector<std::string>> may_include = {
+    {"reference", {}},
+    {"optimized", {"reference/view.h", "reference/contract.h", "reference/error.h"}},
+    {"oracles", {"reference/"}},
+    {"fixtures", {"reference/view.h", "reference/error.h"}},
+    {"reports", {"oracles/verdict.h", "reference/error.h"}},
+    {"fuzz", {"reference/", "optimized/", "oracles/", "fixtures/"}},
+    {"cli",
+     {"reference/", "optimized/", "oracles/", "fixtures/", "reports/", "fuzz/", "samestate_version.h"}},
+    {"tests",
+     {"reference/", "optimized/", "oracles/", "fixtures/", "reports/", "fuzz/", "cli/",
+      "samestate_version.h"}},
+    {"examples", {"optimized/plugin.h", "optimized/kernel.h", "reference/view.h", "reference/contract.h"}},
+};
+
+/// What each folder's target may link of ours, besides its own targets and samestate_options.
+const std::map<std::string, std::set<std::string>> may_link = {
+    {"reference", {"samestate_eigen"}},
+    {"optimized", {}},
+    {"oracles", {"samestate_reference", "samestate_multiprecision"}},
+    {"fixtures", {}},
+    {"reports", {"samestate_oracles"}},
+    {"fuzz", {"samestate_oracles", "samestate_optimized", "samestate_fixtures", "samestate_multiprecision"}},
+    {"cli", {"samestate_fuzz", "samestate_reports"}},
+};
+
+std::string top_of(const std::string& path) { return path.substr(0, path.find('/')); }
+
+bool is_ours(const std::string& included) {
+  return included == "samestate_version.h" ||
+         (included.find('/') != included.npos && may_include.contains(top_of(included)));
+}
+
+/// An include directive: the name and how it is written.
+struct Include {
+  std::string name;
+  bool quoted;
+};
+
+/// The directives of a text, in order; one inside a block comment counts too.
+std::vector<Include> includes_of(const std::string& text) {
+  std::vector<Include> includes;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    char hash = 0;
+    if (!(words >> hash) || hash != '#') continue;
+    std::string rest;
+    std::getline(words >> std::ws, rest);
+    if (!rest.starts_with("include")) continue;
+    const std::size_t open = rest.find_first_of("\"<");
+    if (open == rest.npos) continue;
+    const bool quoted = rest[open] == '"';
+    const std::size_t close = rest.find(quoted ? '"' : '>', open + 1);
+    if (close != rest.npos) includes.push_back({rest.substr(open + 1, close - open - 1), quoted});
+  }
+  return includes;
+}
+
+/// Why `includer` may not have this directive; empty where it may.
+std::string include_fault(const std::string& includer, const Include& include) {
+  const std::string& included = include.name;
+  if (!is_ours(included)) {
+    return include.quoted
+               ? includer + " includes \"" + included + "\": ours from the repository root, others in <>"
+               : "";
+  }
+  const std::string folder = top_of(includer);
+  if (top_of(included) == folder) return "";
+  for (const std::string& allowed : may_include.at(folder)) {
+    if (allowed.back() == '/' ? included.starts_with(allowed) : included == allowed) return "";
+  }
+  return includer + " includes " + included + ": an edge outside the floors";
+}
+
+/// All that is wrong with the sources; each line names the file.
+std::vector<std::string> faults_of(const std::vector<Source>& sources) {
+  std::vector<std::string> faults;
+  for (const Source& source : sources) {
+    for (const Include& include : includes_of(source.text)) {
+      const std::string fault = include_fault(source.path, include);
+      if (!fault.empty()) faults.push_back(fault);
+    }
+    const std::ptrdiff_t lines = std::count(source.text.begin(), source.text.end(), '\n');
+    if (lines > longest_source) {
+      faults.push_back(source.path + " has " + std::to_string(lines) + " lines, more than " +
+                       std::to_string(longest_source) + ": split it by what it computes");
+    }
+    const bool header = source.path.ends_with(".h") || source.path.ends_with(".cuh");
+    if (header && source.text.find("#pragma once\n") == std::string::npos) {
+      faults.push_back(source.path + ": a header without #pragma once");
+    }
+  }
+  return faults;
+}
+
+/// A CMake file as words: comments gone, parentheses words of their own.
+std::vector<std::string> cmake_words(const std::string& text) {
+  std::string spaced;
+  bool in_comment = false;
+  for (char c : text) {
+    in_comment = c != '\n' && (in_comment || c == '#');
+    if (in_comment) continue;
+    if (c == '(' || c == ')') {
+      spaced += {' ', c, ' '};
+    } else {
+      spaced += c;
+    }
+  }
+  std::istringstream stream(spaced);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+/// All link edges of a folder's CMakeLists.txt that are outside the floors.
+std::vector<std::string> link_faults_of(const Source& source) {
+  const std::vector<std::string> words = cmake_words(source.text);
+  std::set<std::string> allowed = may_link.at(top_of(source.path));
+  allowed.insert("samestate_options");
+  for (std::size_t i = 0; i + 2 < words.size(); ++i) {
+    if (words[i] == "add_library" || words[i] == "add_executable") allowed.insert(words[i + 2]);
+  }
+  std::vector<std::string> faults;
+  for (std::size_t i = 0; i + 2 < words.size(); ++i) {
+    if (words[i] != "target_link_libraries") continue;
+    const std::string& target = words[i + 2];
+    for (std::size_t w = i + 3; w < words.size() && words[w] != ")"; ++w) {
+      std::string name = words[w];
+      if (name.starts_with("samestate::")) name.replace(0, std::string("samestate::").size(), "samestate_");
+      if (name.starts_with("samestate_") && !allowed.contains(name)) {
+        faults.push_back(source.path + ": " + target + " links " + name + ": an edge outside the floors");
+      }
+    }
+  }
+  return faults;
+}
+
+Source read(const fs::path& root, const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return {fs::relative(path, root).generic_string(), text.str()};
+}
+
+std::vector<Source> sources_of(const fs::path& root) {
+  std::vector<Source> sources;
+  for (const auto& [folder, allowed] : may_include) {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
+      const std::string extension = entry.path().extension().string();
+      if (extension == ".h" || extension == ".cpp" || extension == ".cu" || extension == ".cuh") {
+        sources.push_back(read(root, entry.path()));
+      }
+    }
+  }
+  return sources;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+TEST(Floors, TheTreeKeepsThem) {
+  const std::vector<Source> sources = sources_of(SAMESTATE_SOURCE_DIR);
+  ASSERT_GT(sources.size(), 20U) << "the tree was not found under " << SAMESTATE_SOURCE_DIR;
+  EXPECT_EQ(joined(faults_of(sources)), "");
+}
+
+TEST(Floors, TheTargetsKeepThem) {
+  const fs::path root = SAMESTATE_SOURCE_DIR;
+  for (const auto& [folder, allowed] : may_link) {
+    const Source source = read(root, root / folder / "CMakeLists.txt");
+    EXPECT_NE(source.text.find("target_link_libraries"), std::string::npos) << source.path;
+    EXPECT_EQ(joined(link_faults_of(source)), "");
+  }
+}
+
+TEST(Floors, NoFolderOfCodeIsOutsideTheTable) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(SAMESTATE_SOURCE_DIR)) {
+    if (!entry.is_directory() || entry.path().filename().string().front() == '.') continue;
+    if (!fs::exists(entry.path() / "CMakeLists.txt") || fs::exists(entry.path() / "CMakeCache.txt")) continue;
+    EXPECT_TRUE(may_include.contains(entry.path().filename().string())) << entry.path();
+  }
+}
+
+struct Edge {
+  const char* includer;
+  const char* include;
+  bool allowed;
+};
+
+class Planted : public ::testing::TestWithParam<Edge> {};
+
+TEST_P(Planted, IsJudgedByTheTable) {
+  const Edge& edge = GetParam();
+  const Source source{edge.includer, std::string("#include <vector>\n\n#include ") + edge.include + "\n"};
+  const std::vector<std::string> faults = faults_of({source});
+  EXPECT_EQ(faults.empty(), edge.allowed) << joined(faults);
+  if (!edge.allowed) {
+    ASSERT_EQ(faults.size(), 1U);
+    EXPECT_NE(faults[0].find(edge.includer), std::string::npos) << "the fault names the file";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Edges, Planted,
+    ::testing::Values(Edge{"reference/x.cpp", "\"reference/view.h\"", true},
+                      Edge{"reference/layers/x.cpp", "\"reference/delta_rule.h\"", true},
+                      Edge{"reference/x.cpp", "\"oracles/verdict.h\"", false},
+                      Edge{"reference/x.cpp", "<fixtures/safetensors.h>", false},
+                      Edge{"optimized/cpu/x.cpp", "\"optimized/kernel.h\"", true},
+                      Edge{"optimized/cpu/x.cpp", "\"reference/contract.h\"", true},
+                      Edge{"optimized/cpu/x.cpp", "\"reference/sequence.h\"", false},
+                      Edge{"optimized/cuda/x.cu", "\"oracles/rounding.h\"", false},
+                      Edge{"oracles/x.cpp", "\"reference/sequence.h\"", true},
+                      Edge{"oracles/bounds/x.cpp", "\"optimized/kernel.h\"", false},
+                      Edge{"oracles/x.cpp", "\"fixtures/safetensors.h\"", false},
+                      Edge{"fixtures/x.cpp", "\"reference/error.h\"", true},
+                      Edge{"fixtures/x.cpp", "\"reference/contract.h\"", false},
+                      Edge{"reports/x.cpp", "\"oracles/verdict.h\"", true},
+                      Edge{"reports/x.cpp", "\"oracles/rounding.h\"", false},
+                      Edge{"reports/x.cpp", "\"fuzz/case_line.h\"", false},
+                      Edge{"fuzz/x.cpp", "\"optimized/kernel.h\"", true},
+                      Edge{"fuzz/x.cpp", "\"reports/summary.h\"", false},
+                      Edge{"fuzz/x.cpp", "\"samestate_version.h\"", false},
+                      Edge{"cli/x.cpp", "\"fuzz/campaign.h\"", true},
+                      Edge{"cli/x.cpp", "\"samestate_version.h\"", true},
+                      Edge{"cli/x.cpp", "\"tests/reports/records.h\"", false},
+                      Edge{"tests/reports/x.cpp", "\"tests/reports/records.h\"", true},
+                      Edge{"examples/kernel_plugin/x.cpp", "\"optimized/plugin.h\"", true},
+                      Edge{"examples/kernel_plugin/x.cpp", "\"oracles/verdict.h\"", false},
+                      Edge{"oracles/x.cpp", "\"verdict.h\"", false},
+                      Edge{"oracles/x.cpp", "\"../optimized/kernel.h\"", false},
+                      Edge{"oracles/x.cpp", "\"Eigen/Dense\"", false},
+                      Edge{"oracles/x.cpp", "<Eigen/Dense>", true}));
+
+TEST(Floors, SeesAnEdgeHoweverItIsWritten) {
+  const auto faults = [](const std::string& text) { return faults_of({{"reference/x.cpp", text}}).size(); };
+  EXPECT_EQ(faults("  #  include  \"oracles/verdict.h\""), 1U);
+  EXPECT_EQ(faults("#include <vector>\n#include \"oracles/verdict.h\"\n#include \"fuzz/case_line.h\"\n"), 2U);
+  EXPECT_EQ(faults("// #include \"oracles/verdict.h\"\n"), 0U);
+  EXPECT_EQ(faults("#if 1\n#include \"oracles/verdict.h\"  // why\n#endif\n"), 1U);
+}
+
+TEST(Floors, SeesALongSourceAndAnUnguardedHeader) {
+  EXPECT_TRUE(faults_of({{"fuzz/x.cpp", std::string(500, '\n')}}).empty());
+  EXPECT_EQ(faults_of({{"fuzz/x.cpp", std::string(501, '\n')}}).size(), 1U);
+  EXPECT_TRUE(faults_of({{"fuzz/x.h", "#pragma once\n"}}).empty());
+  EXPECT_EQ(faults_of({{"fuzz/x.h", "int a;\n"}}).size(), 1U);
+}
+
+TEST(Floors, SeesALinkOutsideTheTable) {
+  const auto faults = [](const std::string& folder, const std::string& text) {
+    return link_faults_of({folder + "/CMakeLists.txt", text}).size();
+  };
+  EXPECT_EQ(faults("optimized", "target_link_libraries(samestate_optimized PUBLIC samestate_options)"), 0U);
+  EXPECT_EQ(faults("optimized",
+                   "target_link_libraries(samestate_optimized PUBLIC samestate_options\n"
+                   "  PRIVATE samestate_oracles fmt::fmt)"),
+            1U);
+  EXPECT_EQ(faults("oracles", "target_link_libraries(samestate_oracles PUBLIC samestate::fuzz)"), 1U);
+  EXPECT_EQ(
+      faults("reports", "target_link_libraries(samestate_reports PUBLIC samestate_oracles samestate_fuzz)"),
+      1U);
+  EXPECT_EQ(faults("fuzz", "# target_link_libraries(samestate_fuzz PUBLIC samestate_reports)"), 0U);
+  EXPECT_EQ(faults("optimized",
+                   "add_library(samestate_cuda STATIC x.cu)\n"
+                   "target_link_libraries(samestate_optimized PRIVATE samestate_cuda)"),
+            0U);
+}
+
+}  // namespace
+}  // namespace samestate

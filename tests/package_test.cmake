@@ -1,0 +1,68 @@
+# The package as its user meets it: install, build examples/kernel_plugin against the installed tree, gate its kernel
+# (exit 0), then the same kernel with its planted bug (exit 1). Also the libraries: find_package(samestate) without
+# components, one program linked against all of them.
+# cmake -DSOURCE_DIR= -DBUILD_DIR= -DWORK_DIR= -DGENERATOR= -DCXX= -P package_test.cmake
+cmake_minimum_required(VERSION 3.25)
+set(prefix ${WORK_DIR}/prefix)
+set(kernel my.gated_delta_rule.recurrent)
+file(REMOVE_RECURSE ${WORK_DIR})
+
+function(run_or_stop)
+  execute_process(COMMAND ${ARGN} COMMAND_ECHO STDOUT RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "exit ${status}, 0 expected")
+  endif()
+endfunction()
+
+function(configure_and_build source build)
+  run_or_stop(${CMAKE_COMMAND} -S ${source} -B ${build} -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX}
+    -DCMAKE_PREFIX_PATH=${prefix} ${ARGN})
+  run_or_stop(${CMAKE_COMMAND} --build ${build})
+endfunction()
+
+function(gate expected plugin)
+  execute_process(COMMAND ${prefix}/bin/samestate gate --plugin ${plugin} --kernel ${kernel} --max-cases 200
+    COMMAND_ECHO STDOUT RESULT_VARIABLE status)
+  if(NOT status EQUAL expected)
+    message(FATAL_ERROR "samestate gate on ${plugin}: exit ${status}, ${expected} expected")
+  endif()
+endfunction()
+
+run_or_stop(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix})
+
+# An installed file that names the source or build tree would break on the next machine.
+file(GLOB_RECURSE installed ${prefix}/*.cmake ${prefix}/*.h)
+foreach(file ${installed})
+  file(READ ${file} text)
+  foreach(tree ${SOURCE_DIR} ${BUILD_DIR})
+    string(FIND "${text}" "${tree}/" found)
+    if(NOT found EQUAL -1)
+      message(FATAL_ERROR "${file} names ${tree}")
+    endif()
+  endforeach()
+endforeach()
+
+configure_and_build(${SOURCE_DIR}/examples/kernel_plugin ${WORK_DIR}/plugin)
+gate(0 ${WORK_DIR}/plugin/my_kernel.so)
+configure_and_build(${SOURCE_DIR}/examples/kernel_plugin ${WORK_DIR}/plugin_fault -DFAULT=ON)
+gate(1 ${WORK_DIR}/plugin_fault/my_kernel.so)
+
+file(WRITE ${WORK_DIR}/user/CMakeLists.txt [[
+cmake_minimum_required(VERSION 3.25)
+project(user LANGUAGES CXX)
+find_package(samestate 0.1 REQUIRED)
+add_executable(user main.cpp)
+target_link_libraries(user PRIVATE samestate::fuzz samestate::reports)
+]])
+file(WRITE ${WORK_DIR}/user/main.cpp [[
+#include "optimized/kernel.h"
+#include "reports/summary.h"
+#include "samestate_version.h"
+
+int main() {
+  const samestate::Summary summary = samestate::summarise({});
+  return samestate::kernels().empty() || samestate::counts_line(summary) != "no case" || SAMESTATE_VERSION[0] == 0;
+}
+]])
+configure_and_build(${WORK_DIR}/user ${WORK_DIR}/user/build)
+run_or_stop(${WORK_DIR}/user/build/user)
