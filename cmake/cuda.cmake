@@ -1,0 +1,36 @@
+# The CUDA kernels, where nvcc is found and SAMESTATE_CUDA is ON; without it everything else builds.
+# Included by optimized/CMakeLists.txt after samestate_optimized exists.
+if(NOT SAMESTATE_CUDA)
+  return()
+endif()
+include(CheckLanguage)
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(SAMESTATE_NVCC nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  if(SAMESTATE_NVCC)
+    set(CMAKE_CUDA_COMPILER ${SAMESTATE_NVCC})
+  endif()
+endif()
+# The targets are named below, not by CMake.
+set(CMAKE_CUDA_ARCHITECTURES OFF)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+  message(STATUS "CUDA kernels: not built (no nvcc)")
+  return()
+endif()
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+message(STATUS "CUDA kernels: built with ${CMAKE_CUDA_COMPILER}")
+
+file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu)
+target_sources(samestate_optimized PRIVATE ${cuda_sources})
+target_compile_definitions(samestate_optimized PUBLIC SAMESTATE_HAVE_CUDA=1)
+target_link_libraries(samestate_optimized PRIVATE CUDA::cudart_static)
+set_target_properties(samestate_optimized PROPERTIES CUDA_ARCHITECTURES OFF)
+# CMake 3.25 knows no C++20 for CUDA. Native code for sm_90a, PTX for what comes after it. As in the C++ code, the
+# compiler may not fuse a*b+c on its own. 554: nvcc takes the constrained conversion of a view for one to itself.
+target_compile_options(samestate_optimized PRIVATE
+  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20
+    -gencode=arch=compute_90a,code=sm_90a
+    -gencode=arch=compute_90,code=compute_90
+    -fmad=false --diag-suppress=554 -Werror=all-warnings
+    -Xcompiler=-Wall,-Wextra,-Wconversion,-Wno-sign-conversion,-Werror>)

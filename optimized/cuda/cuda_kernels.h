@@ -1,0 +1,30 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "optimized/kernel.h"
+
+namespace samestate {
+
+/// The kernels of this folder: recurrent (decoding is T = 1, the state in place) and chunked (chunk 1..64),
+/// for all four systems, contracts fp32 and bf16, dk up to 256. Without a device they answer Outcome
+/// no_device. They throw Error for views that cannot belong together and where the CUDA runtime reports a
+/// failure.
+[[nodiscard]] std::vector<Kernel> cuda_kernels();
+
+/// The device that the kernels run on, for evidence; empty where there is none.
+struct DeviceInfo {
+  std::string name;
+  std::string driver;   ///< CUDA version that the driver supports, as in 13.0
+  std::string runtime;  ///< CUDA version that the kernels were built with
+};
+[[nodiscard]] std::optional<DeviceInfo> cuda_device();
+
+/// What the device's arithmetic was measured to do (BOUNDS 13, items 8 and 9), as one JSON object:
+/// tensor-core sums in bf16 and tf32, the exponentials, subnormal numbers. {"no_device": reason} without a
+/// device. Throws Error where the CUDA runtime reports a failure.
+[[nodiscard]] std::string probe_json();
+
+}  // namespace samestate

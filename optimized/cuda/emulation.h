@@ -1,0 +1,184 @@
+#pragma once
+
+#include <array>
+#include <barrier>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <thread>
+#include <vector>
+
+/// The names of intrinsics.cuh on the host: a block is a team of threads, a barrier a std::barrier, a warp 32
+/// threads that meet in a table of words. Slow, and meant to be: it runs the kernels' own source where there
+/// is no device, and a thread or address sanitizer then sees their races and overruns.
+#define SAMESTATE_DEVICE inline
+#define SAMESTATE_HOST_DEVICE
+#define SAMESTATE_UNROLL
+
+namespace samestate::cuda {
+
+struct Bf16 {
+  std::uint16_t bits;
+};
+struct Pair {
+  float x, y;
+};
+struct Quad {
+  float x, y, z, w;
+};
+
+namespace emulation {
+
+using Words = std::array<std::uint64_t, 4>;
+
+/// Exchange of one warp. Two tables in turn: a lane can write a table again only after the barrier of the
+/// other one, which no lane reaches before it has read this one.
+struct Warp {
+  std::barrier<> meet{32};
+  std::array<std::array<Words, 32>, 2> table{};
+};
+
+struct Block {
+  explicit Block(int threads) : size(threads), meet(threads), warps(static_cast<std::size_t>(threads / 32)) {
+    for (std::unique_ptr<Warp>& warp : warps) warp = std::make_unique<Warp>();
+  }
+  int size;
+  std::barrier<> meet;
+  std::vector<std::unique_ptr<Warp>> warps;
+};
+
+struct Thread {
+  Block* block = nullptr;
+  int index = 0;
+  unsigned turn = 0;
+};
+
+inline thread_local Thread self;
+
+/// What every lane of the caller's warp passes to the same call.
+inline const std::array<Words, 32>& exchange(const Words& mine) {
+  Warp& warp = *self.block->warps[static_cast<std::size_t>(self.index / 32)];
+  std::array<Words, 32>& table = warp.table[self.turn++ % 2];
+  table[static_cast<std::size_t>(self.index % 32)] = mine;
+  warp.meet.arrive_and_wait();
+  return table;
+}
+
+/// Runs `body()` in every thread of a block of `threads`, a multiple of 32.
+template <class Body>
+void run_block(int threads, Body&& body) {
+  Block block(threads);
+  std::vector<std::jthread> team;
+  team.reserve(static_cast<std::size_t>(threads));
+  for (int t = 0; t < threads; ++t) {
+    team.emplace_back([&block, &body, t] {
+      self = Thread{&block, t, 0};
+      body();
+    });
+  }
+}
+
+inline float from_bits(std::uint32_t bits) {
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+inline std::uint32_t to_bits(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+/// Toward zero: what the model of the tensor core (BOUNDS 2) does to the sum of a block.
+inline float truncated(double x) {
+  const float y = static_cast<float>(x);
+  return std::fabs(static_cast<double>(y)) > std::fabs(x) ? std::nextafterf(y, 0.0F) : y;
+}
+
+}  // namespace emulation
+
+inline int thread_index() { return emulation::self.index; }
+inline int block_threads() { return emulation::self.block->size; }
+inline void block_barrier() { emulation::self.block->meet.arrive_and_wait(); }
+inline void warp_barrier() { emulation::exchange({}); }
+
+inline float shuffle(float x, int source_lane) {
+  const auto& table = emulation::exchange({emulation::to_bits(x)});
+  return emulation::from_bits(static_cast<std::uint32_t>(table[static_cast<std::size_t>(source_lane)][0]));
+}
+inline float shuffle_xor(float x, int mask) { return shuffle(x, (thread_index() % 32) ^ mask); }
+
+inline float fused(float a, float b, float c) { return std::fmaf(a, b, c); }
+inline float inverse_root(float x) { return 1.0F / std::sqrt(x); }
+inline float exponential(float x) { return static_cast<float>(std::exp(static_cast<double>(x))); }
+inline float exponential2(float y) {
+  const float power = static_cast<float>(std::exp2(static_cast<double>(y)));
+  return power < std::numeric_limits<float>::min() ? 0.0F : power;
+}
+
+inline float widen(float x) { return x; }
+inline float widen(Bf16 x) { return emulation::from_bits(static_cast<std::uint32_t>(x.bits) << 16); }
+
+template <class Operand>
+Operand narrow(float x);
+template <>
+inline float narrow<float>(float x) {
+  return x;
+}
+template <>
+inline Bf16 narrow<Bf16>(float x) {
+  const std::uint32_t bits = emulation::to_bits(x);
+  if (std::isnan(x)) return {0x7fff};
+  return {static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16)};
+}
+
+inline Pair load_pair(const float* from) { return {from[0], from[1]}; }
+inline Quad load_quad(const float* from) { return {from[0], from[1], from[2], from[3]}; }
+
+inline void copy_async_16(void* to, const void* from) { std::memcpy(to, from, 16); }
+inline void copy_wait() {}
+
+template <bool transposed>
+void load_matrices(std::uint32_t (&r)[4], const Bf16* row) {
+  const auto& table = emulation::exchange({reinterpret_cast<std::uintptr_t>(row)});
+  const int lane = thread_index() % 32;
+  for (int i = 0; i < 4; ++i) {
+    r[i] = 0;
+    for (int e = 0; e < 2; ++e) {
+      const int at_row = transposed ? 2 * (lane % 4) + e : lane / 4;
+      const int at_column = transposed ? lane / 4 : 2 * (lane % 4) + e;
+      const auto* address = reinterpret_cast<const Bf16*>(
+          static_cast<std::uintptr_t>(table[static_cast<std::size_t>(8 * i + at_row)][0]));
+      r[i] |= static_cast<std::uint32_t>(address[at_column].bits) << (16 * e);
+    }
+  }
+}
+
+/// The sums of BOUNDS 2: 16 products and the accumulator added exactly, then truncated to fp32.
+inline void multiply_bf16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  const auto word = [](std::uint32_t low, std::uint32_t high) {
+    return low | (static_cast<std::uint64_t>(high) << 32);
+  };
+  const auto& table = emulation::exchange({word(a[0], a[1]), word(a[2], a[3]), word(b0, b1)});
+  const auto half = [](std::uint64_t words, int register_index, int e) {
+    const std::uint32_t bits = static_cast<std::uint32_t>(words >> (32 * register_index)) >> (16 * e);
+    return static_cast<double>(widen(Bf16{static_cast<std::uint16_t>(bits)}));
+  };
+  const int lane = thread_index() % 32;
+  for (int i = 0; i < 4; ++i) {
+    const int row_group = lane / 4;               // row of A: row_group + 8 (i / 2)
+    const int column = 2 * (lane % 4) + (i % 2);  // column of B
+    double sum = static_cast<double>(c[i]);
+    for (int k = 0; k < 16; ++k) {
+      const std::uint64_t a_words =
+          table[static_cast<std::size_t>(4 * row_group + (k % 8) / 2)][static_cast<std::size_t>(k / 8)];
+      const std::uint64_t b_words = table[static_cast<std::size_t>(4 * column + (k % 8) / 2)][2];
+      sum += half(a_words, i / 2, k % 2) * half(b_words, k / 8, k % 2);
+    }
+    c[i] = emulation::truncated(sum);
+  }
+}
+
+}  // namespace samestate::cuda

@@ -1,0 +1,147 @@
+#pragma once
+
+#include <cstdint>
+
+/// Everything that a kernel asks of the machine: thread positions, barriers, shuffles, asynchronous copies,
+/// matrix units, exponentials. Kernels call these names and nothing below them, so that a block can also be
+/// executed by threads of the host (emulation.h), which is how it is tested without a device.
+#ifndef __CUDACC__
+#include "optimized/cuda/emulation.h"
+#else
+#include <cuda_runtime.h>
+
+#define SAMESTATE_DEVICE __device__ __forceinline__
+#define SAMESTATE_HOST_DEVICE __host__ __device__
+#define SAMESTATE_UNROLL _Pragma("unroll")
+
+namespace samestate::cuda {
+
+/// bfloat16 as stored: the upper half of an fp32.
+struct Bf16 {
+  std::uint16_t bits;
+};
+
+/// 8 and 16 bytes of shared memory read at once.
+using Pair = float2;
+using Quad = float4;
+
+SAMESTATE_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
+SAMESTATE_DEVICE int block_threads() { return static_cast<int>(blockDim.x); }
+SAMESTATE_DEVICE void block_barrier() { __syncthreads(); }
+SAMESTATE_DEVICE void warp_barrier() { __syncwarp(); }
+
+SAMESTATE_DEVICE float shuffle(float x, int source_lane) { return __shfl_sync(0xffffffffU, x, source_lane); }
+SAMESTATE_DEVICE float shuffle_xor(float x, int mask) { return __shfl_xor_sync(0xffffffffU, x, mask); }
+
+SAMESTATE_DEVICE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+SAMESTATE_DEVICE float inverse_root(float x) { return __fdiv_rn(1.0F, __fsqrt_rn(x)); }
+
+/// e^x within one ulp.
+SAMESTATE_DEVICE float exponential(float x) { return expf(x); }
+
+/// 2^y by the special function unit, subnormal results flushed to zero.
+SAMESTATE_DEVICE float exponential2(float y) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(y));
+  return power;
+}
+
+SAMESTATE_DEVICE float widen(float x) { return x; }
+SAMESTATE_DEVICE float widen(Bf16 x) { return __uint_as_float(static_cast<std::uint32_t>(x.bits) << 16); }
+
+/// Round to nearest even into the operand format.
+template <class Operand>
+SAMESTATE_DEVICE Operand narrow(float x);
+template <>
+SAMESTATE_DEVICE float narrow<float>(float x) {
+  return x;
+}
+template <>
+SAMESTATE_DEVICE Bf16 narrow<Bf16>(float x) {
+  Bf16 y;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  return y;
+}
+
+SAMESTATE_DEVICE Pair load_pair(const float* from) { return *reinterpret_cast<const float2*>(from); }
+SAMESTATE_DEVICE Quad load_quad(const float* from) { return *reinterpret_cast<const float4*>(from); }
+
+SAMESTATE_DEVICE std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+/// 16 bytes from global to shared memory, both 16-byte aligned; there after copy_wait() and a barrier.
+SAMESTATE_DEVICE void copy_async_16(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
+}
+SAMESTATE_DEVICE void copy_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+/// Four 8 x 8 matrices of 16-bit elements: lane 8 i + r passes the address of row r of matrix i, 16-byte
+/// aligned. Register i of lane l receives elements (l / 4, 2 (l % 4) + {0, 1}) of matrix i, or of its
+/// transpose.
+template <bool transposed>
+SAMESTATE_DEVICE void load_matrices(std::uint32_t (&r)[4], const Bf16* row) {
+  if constexpr (transposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+  }
+}
+
+/// c += A B, m16n8k16, bf16 operands, fp32 sums. c[2 i + e] is element (l / 4 + 8 i, 2 (l % 4) + e) of lane
+/// l.
+SAMESTATE_DEVICE void multiply_bf16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                    std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/// c += A B, m16n8k8, tf32 operands (fp32 bits whose low 13 the unit does not read), fp32 sums.
+SAMESTATE_DEVICE void multiply_tf32(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                    std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+}  // namespace samestate::cuda
+#endif
+
+namespace samestate::cuda {
+
+SAMESTATE_DEVICE int lane_index() { return thread_index() % 32; }
+SAMESTATE_DEVICE int warp_index() { return thread_index() / 32; }
+SAMESTATE_DEVICE int block_warps() { return block_threads() / 32; }
+
+/// The sum over the lanes of a warp, in every lane.
+SAMESTATE_DEVICE float warp_sum(float x) {
+  SAMESTATE_UNROLL
+  for (int mask = 16; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
+  return x;
+}
+
+/// e^x, x <= 0, as the contract of the operand format has it: expf with fp32 operands; 2^(x log2 e), the
+/// product rounded to fp32, with bf16 operands.
+template <class Operand>
+SAMESTATE_DEVICE float decay(float x);
+template <>
+SAMESTATE_DEVICE float decay<float>(float x) {
+  return exponential(x);
+}
+template <>
+SAMESTATE_DEVICE float decay<Bf16>(float x) {
+  return exponential2(x * 1.4426950408889634F);
+}
+
+}  // namespace samestate::cuda

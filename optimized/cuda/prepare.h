@@ -1,0 +1,138 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "optimized/cpu/layout.h"
+#include "optimized/cuda/chunked.cuh"
+#include "optimized/cuda/parameters.cuh"
+#include "optimized/kernel.h"
+
+/// The host's half of a call: what is refused, and the way of the tensors from strided fp32 views to dense
+/// operands and back. Needs no device.
+namespace samestate::cuda {
+
+/// A value in the operand format, rounded to nearest even (inputs are representable there already), and back.
+template <class Operand>
+[[nodiscard]] Operand stored(float x) {
+  if constexpr (std::is_same_v<Operand, float>) {
+    return x;
+  } else {
+    const auto bits = std::bit_cast<std::uint32_t>(x);
+    if ((bits & 0x7fffffffU) > 0x7f800000U) return {0x7fff};
+    return {static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16)};
+  }
+}
+[[nodiscard]] inline float loaded(float x) { return x; }
+[[nodiscard]] inline float loaded(Bf16 x) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
+}
+
+/// The tensors of a call, dense in the order of Parameters; absent ones are empty.
+template <class Operand>
+struct Packed {
+  Parameters<Operand> parameters;  ///< sizes and settings; no pointers
+  std::vector<Operand> q, k, v;
+  std::vector<float> g, beta, initial_state;
+  std::vector<std::int64_t> cu_seqlens;
+};
+
+template <class To, std::size_t Rank>
+[[nodiscard]] std::vector<To> dense(const View<const float, Rank>& view) {
+  std::vector<To> values;
+  if (!view.present()) return values;
+  values.reserve(static_cast<std::size_t>(view.size()));
+  if constexpr (Rank == 3) {
+    for (std::int64_t b = 0; b < view.shape[0]; ++b)
+      for (std::int64_t t = 0; t < view.shape[1]; ++t)
+        for (std::int64_t h = 0; h < view.shape[2]; ++h) values.push_back(stored<To>(view(b, t, h)));
+  } else {
+    for (std::int64_t b = 0; b < view.shape[0]; ++b)
+      for (std::int64_t t = 0; t < view.shape[1]; ++t)
+        for (std::int64_t h = 0; h < view.shape[2]; ++h)
+          for (std::int64_t d = 0; d < view.shape[3]; ++d) values.push_back(stored<To>(view(b, t, h, d)));
+  }
+  return values;
+}
+
+template <class From>
+void scatter(const std::vector<From>& values, const View<float, 4>& view) {
+  std::size_t next = 0;
+  for (std::int64_t b = 0; b < view.shape[0]; ++b)
+    for (std::int64_t t = 0; t < view.shape[1]; ++t)
+      for (std::int64_t h = 0; h < view.shape[2]; ++h)
+        for (std::int64_t d = 0; d < view.shape[3]; ++d) view(b, t, h, d) = loaded(values[next++]);
+}
+
+/// `sizes` as cpu::checked_sizes returns them.
+template <class Operand>
+[[nodiscard]] Packed<Operand> pack(const Arguments& a, const cpu::Sizes& sizes, const Contract& contract) {
+  Packed<Operand> packed;
+  Parameters<Operand>& p = packed.parameters;
+  p.sequences = sizes.sequences, p.T = sizes.tokens, p.Hk = sizes.key_heads, p.Hv = sizes.value_heads;
+  p.dk = static_cast<int>(sizes.dk), p.dv = static_cast<int>(sizes.dv);
+  p.scale = a.scale;
+  p.tiled_heads = a.head_map == HeadMap::tiled;
+  p.l2norm = a.l2norm;
+  p.round_qk = contract.qk == Format::bf16;
+  // No sequence is longer than T, so a chunk never is.
+  p.chunk = static_cast<int>(std::clamp<std::int64_t>(a.chunk, 1, std::max<std::int64_t>(sizes.tokens, 1)));
+  packed.q = dense<Operand>(a.q);
+  packed.k = dense<Operand>(a.k);
+  packed.v = dense<Operand>(a.v);
+  packed.g = dense<float>(a.g);
+  packed.beta = dense<float>(a.beta);
+  packed.initial_state = dense<float>(a.initial_state);
+  if (a.cu_seqlens.present()) {
+    for (std::int64_t n = 0; n < a.cu_seqlens.shape[0]; ++n) packed.cu_seqlens.push_back(a.cu_seqlens(n));
+  }
+  return packed;
+}
+
+/// Whether the fields that a form reads say what the device kernels do: contract fp32 (FFMA, expf) or bf16
+/// (mma.sync with fp32 sums, ex2.approx; recurrent: fp32 arithmetic and a bf16 output).
+[[nodiscard]] inline bool keeps_contract(const Contract& c, bool chunked) {
+  const bool bf16 = c.output == Format::bf16;
+  const Format operand = bf16 ? Format::bf16 : Format::fp32;
+  if (c.output != operand || c.input != operand || c.state != Format::fp32) return false;
+  if (c.qk != Format::fp32 && c.qk != operand) return false;
+  if (c.exponential != (bf16 ? Exponential::ex2 : Exponential::exact)) return false;
+  if (!chunked) return true;
+  for (const Format format :
+       {c.T, c.beta_v, c.beta_exp_k, c.U, c.W, c.state_operand, c.v_new, c.v_decayed, c.P}) {
+    if (format != operand) return false;
+  }
+  for (const Format format : {c.beta_k, c.k_decayed, c.q_decayed}) {
+    if (format != Format::none) return false;
+  }
+  return c.A == Format::fp32 && c.inverse == Inverse::substitution && !c.beta_in_T &&
+         c.scan == Scan::sequential && c.accumulator == (bf16 ? Accumulator::tensor_core : Accumulator::fp32);
+}
+
+/// Why the device kernels do not run this call, naming the limit; empty where they do.
+[[nodiscard]] inline std::string refusal(const cpu::System& system, bool chunked, const Arguments& a,
+                                         const Contract& contract) {
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
+  if (std::string reason = cpu::unsupported_reason(system, a, contract); !reason.empty()) return reason;
+  if (!keeps_contract(contract, chunked)) {
+    return "contract " + contract.name + ": the CUDA kernels keep fp32 and bf16; choose one of them";
+  }
+  if (a.q.shape[3] > kKeyLimit) {
+    return "dk=" + number(a.q.shape[3]) + ": the CUDA kernels take dk up to " + number(kKeyLimit);
+  }
+  if (chunked && (a.chunk < 1 || a.chunk > kChunkLimit)) {
+    return "chunk=" + number(a.chunk) + ": the CUDA kernels take chunks of 1 to " + number(kChunkLimit);
+  }
+  if (chunked && a.l2norm && contract.output == Format::bf16 && contract.qk != Format::bf16) {
+    return "l2norm under contract " + contract.name +
+           ": tensor cores round normalised q and k to bf16; declare qk = bf16";
+  }
+  return {};
+}
+
+}  // namespace samestate::cuda
