@@ -29,12 +29,12 @@ CampaignResult run_campaign(std::span<const Case> cases, const KernelTable& tabl
         {
           const std::lock_guard lock(observing);
           if (broken) return;
-          if (observer.started) observer.started(cases[i]);
+          if (observer.started) observer.started(i, cases[i]);
         }
         const Record record = run_case(cases[i], table);
         const std::lock_guard lock(observing);
         ++run;
-        if (observer.finished) observer.finished(record);
+        if (observer.finished) observer.finished(i, record);
       } catch (...) {
         const std::lock_guard lock(observing);
         if (!broken) broken = std::current_exception();

@@ -13,10 +13,10 @@ struct CampaignOptions {
   double budget = 0.0;  ///< seconds after which no case is started; 0: no limit
 };
 
-/// Callbacks; they are called by one thread at a time.
+/// Callbacks, one at a time; `index` counts in the list of cases.
 struct CampaignObserver {
-  std::function<void(const Case&)> started;
-  std::function<void(const Record&)> finished;
+  std::function<void(std::size_t index, const Case&)> started;
+  std::function<void(std::size_t index, const Record&)> finished;
 };
 
 /// What a campaign did beyond its records.

@@ -30,14 +30,15 @@ class KernelTable {
 /// The inputs of a case. Throws Error (check_names).
 [[nodiscard]] Batch batch_of(const Case& c);
 
-/// How a case evaluates a dense sequence of T tokens, or one packed sequence of `tokens`.
-[[nodiscard]] Path path_of(const Case& c, std::int64_t tokens);
-
 /// What a case left behind, for repro and --dump: the data and what the kernel returned.
 struct Trace {
   Batch batch;
   Outputs outputs;
 };
+
+/// What is known of a case's record before it runs: all but judgement and seconds. Throws Error for a case
+/// that is no case.
+[[nodiscard]] Record planned_record(const Case& c, const KernelTable& table);
 
 /// Runs one case on its kernel and judges it in the order of DESIGN 5: exact regimes bit for bit; else oracle
 /// gates, then the twin for low-precision contracts, then segment by segment where the bound of the whole run

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+/// The verbs of the command (DESIGN 7). Each adds its options to `app`; the returned function runs it and
+/// gives the exit code. This floor alone prints, exits and reads the environment.
+namespace samestate::cli {
+
+/// HARNESS 3. Bad input is 2 for every verb.
+enum Exit : int {
+  kPass = 0,
+  kFail = 1,
+  kUsage = 2,
+  kVacuous = 3,
+  kFlaky = 4,
+  kCrash = 5,
+  kNothingRan = 77,
+};
+
+using Command = std::function<int()>;
+
+Command add_gate(CLI::App& app);
+Command add_repro(CLI::App& app);
+Command add_judge(CLI::App& app);
+Command add_list(CLI::App& app);
+Command add_goldens(CLI::App& app);
+
+}  // namespace samestate::cli

@@ -1,0 +1,116 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "cli/table.h"
+#include "fuzz/campaign.h"
+#include "fuzz/plan.h"
+#include "reports/json_lines.h"
+#include "reports/junit.h"
+#include "reports/markdown.h"
+#include "reports/summary.h"
+#include "reports/terminal.h"
+#include "samestate_version.h"
+
+namespace samestate::cli {
+namespace {
+
+/// Share of vacuous cases above which the gate says that it covered too little.
+constexpr double kVacuousShare = 0.05;
+
+struct GateOptions {
+  PlanOptions plan;
+  std::vector<std::string> plugins;
+  std::string jsonl, junit, markdown;
+  double budget = 0.0;
+  int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+};
+
+int verdict_of(const Summary& summary, const CampaignResult& result) {
+  if (summary.count(Verdict::crash) + summary.count(Verdict::timeout) > 0) return kCrash;
+  if (summary.count(Verdict::fail) > 0) return kFail;
+  if (summary.count(Verdict::flaky) > 0) return kFlaky;
+  if (summary.judged == 0) return summary.count(Verdict::vacuous) > 0 ? kVacuous : kNothingRan;
+  const double vacuous = static_cast<double>(summary.count(Verdict::vacuous));
+  if (vacuous > kVacuousShare * (vacuous + static_cast<double>(summary.judged))) {
+    fmt::print(stderr,
+               "samestate: {:.0f} of {:.0f} cases were vacuous, more than {:.0f} %: too little was covered\n",
+               vacuous, vacuous + static_cast<double>(summary.judged), 100 * kVacuousShare);
+    return kVacuous;
+  }
+  if (result.not_started > 0) {
+    fmt::print("The budget ended before {} of {} cases.\n", result.not_started,
+               result.not_started + result.run);
+  }
+  return kPass;
+}
+
+int run_gate(const GateOptions& options) {
+  const KernelTable table = kernel_table(options.plugins);
+  const std::vector<Case> cases = plan_cases(table, options.plan);
+  const Accelerator device = accelerator();
+  const Run run{SAMESTATE_VERSION, "", device.name.empty() ? "cpu" : device.name, device.driver};
+
+  std::unique_ptr<JsonLinesWriter> lines;
+  if (!options.jsonl.empty()) lines = std::make_unique<JsonLinesWriter>(options.jsonl, run);
+  std::vector<Record> records;
+  std::vector<std::int64_t> numbers(cases.size(), -1);
+  Progress progress(std::ssize(cases));
+
+  CampaignObserver observer;
+  observer.started = [&](std::size_t i, const Case& c) {
+    if (lines) numbers[i] = lines->start(planned_record(c, table));
+  };
+  observer.finished = [&](std::size_t i, const Record& record) {
+    if (lines) lines->end(numbers[i], record);
+    progress.step(record.judgement.ratio,
+                  record.judgement.verdict == Verdict::fail || record.judgement.verdict == Verdict::crash);
+    records.push_back(record);
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  const CampaignResult result = run_campaign(cases, table, {options.threads, options.budget}, observer);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+
+  if (!options.junit.empty()) write_junit(options.junit, records, run);
+  if (!options.markdown.empty()) write_markdown(options.markdown, records, run);
+  fmt::print("{}{} cases in {:.1f} s on {} thread(s), seed {}.\n", terminal_text(records), result.run,
+             seconds, options.threads, options.plan.seed);
+  return verdict_of(summarise(records), result);
+}
+
+}  // namespace
+
+Command add_gate(CLI::App& app) {
+  auto options = std::make_shared<GateOptions>();
+  app.footer(
+      "Edge cases come first, then seeded ones; the same options give the same cases on every machine. A "
+      "failing case prints\n"
+      "the command that repeats it.\n\n"
+      "  samestate gate --system retention --effort 10\n"
+      "  samestate gate --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --junit gate.xml");
+  app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case");
+  app.add_option("--junit", options->junit, "write JUnit XML");
+  app.add_option("--markdown", options->markdown, "write a Markdown summary, worst first");
+  app.add_option("--budget", options->budget, "start no case after this many seconds (0: no limit)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--effort", options->plan.effort, "multiplies the seeded cases")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e4));
+  app.add_option("--max-cases", options->plan.max_cases,
+                 "at most this many cases, spread over the plan (0: all)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", options->plan.seed, "seed of the seeded cases")->capture_default_str();
+  app.add_option("--system", options->plan.system, "only this system");
+  app.add_option("--kernel", options->plan.kernel, "only this kernel");
+  app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
+  app.add_option("--threads", options->threads, "cases at a time")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  return [options] { return run_gate(*options); };
+}
+
+}  // namespace samestate::cli

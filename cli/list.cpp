@@ -1,0 +1,128 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/table.h"
+#include "fuzz/generators/regimes.h"
+#include "fuzz/systems.h"
+#include "oracles/contracts.h"
+#include "oracles/laws/law.h"
+
+namespace samestate::cli {
+namespace {
+
+/// A table of strings with a header; every listing is one, for people or as JSON.
+struct Listing {
+  std::vector<std::string> header;
+  std::vector<std::vector<std::string>> rows;
+};
+
+std::string joined(const auto& names) { return fmt::format("{}", fmt::join(names, " ")); }
+
+Listing list_systems() {
+  Listing out{{"system", "forms", "equation"}, {}};
+  for (const System& s : systems()) {
+    out.rows.push_back({std::string(s.name()), joined(s.forms), std::string(s.family->equation)});
+  }
+  return out;
+}
+
+Listing list_forms() {
+  Listing out{{"form", "systems"}, {}};
+  for (const char* form : {"recurrent", "chunked", "parallel", "decode", "packed"}) {
+    std::vector<std::string_view> have;
+    for (const System& s : systems()) {
+      if (std::find(s.forms.begin(), s.forms.end(), form) != s.forms.end()) have.push_back(s.name());
+    }
+    out.rows.push_back({form, joined(have)});
+  }
+  return out;
+}
+
+Listing list_contracts() {
+  Listing out{{"contract", "what it promises"}, {}};
+  for (const NamedContract& c : contracts()) out.rows.push_back({c.contract.name, std::string(c.summary)});
+  return out;
+}
+
+Listing list_laws() {
+  Listing out{{"law", "ledger", "says"}, {}};
+  for (const Law& law : laws()) {
+    out.rows.push_back({std::string(law.name), std::string(law.ids), std::string(law.summary)});
+  }
+  return out;
+}
+
+Listing list_regimes() {
+  Listing out{{"regime", "judged", "inputs"}, {}};
+  for (const Regime& r : regimes()) {
+    out.rows.push_back({std::string(r.name), r.exact ? "bit for bit" : "bound", std::string(r.summary)});
+  }
+  return out;
+}
+
+Listing list_kernels(const std::vector<std::string>& plugins) {
+  Listing out{{"kernel", "contracts"}, {}};
+  const KernelTable table = kernel_table(plugins);
+  for (const Kernel& k : table.rows()) out.rows.push_back({k.name, joined(k.contracts)});
+  return out;
+}
+
+void print(const Listing& listing, bool json) {
+  if (json) {
+    nlohmann::json out = nlohmann::json::array();
+    for (const auto& row : listing.rows) {
+      nlohmann::json object;
+      for (std::size_t i = 0; i < row.size(); ++i) object[listing.header[i]] = row[i];
+      out.push_back(std::move(object));
+    }
+    fmt::print("{}\n", out.dump(2));
+    return;
+  }
+  std::vector<std::size_t> width;
+  for (const std::string& name : listing.header) width.push_back(name.size());
+  for (const auto& row : listing.rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
+  }
+  const auto line = [&](const std::vector<std::string>& row) {
+    std::string text;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      text += i + 1 < row.size() ? fmt::format("{:<{}}  ", row[i], width[i]) : row[i];
+    }
+    fmt::print("{}\n", text);
+  };
+  line(listing.header);
+  for (const auto& row : listing.rows) line(row);
+}
+
+}  // namespace
+
+Command add_list(CLI::App& app) {
+  struct Options {
+    std::string what = "systems";
+    bool json = false;
+    std::vector<std::string> plugins;
+  };
+  auto options = std::make_shared<Options>();
+  app.add_option("what", options->what, "systems, forms, kernels, contracts, laws or regimes")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"systems", "forms", "kernels", "contracts", "laws", "regimes"}));
+  app.add_flag("--json", options->json, "machine-readable");
+  app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
+  return [options] {
+    const std::string& what = options->what;
+    const Listing listing = what == "systems"     ? list_systems()
+                            : what == "forms"     ? list_forms()
+                            : what == "kernels"   ? list_kernels(options->plugins)
+                            : what == "contracts" ? list_contracts()
+                            : what == "laws"      ? list_laws()
+                                                  : list_regimes();
+    print(listing, options->json);
+    return static_cast<int>(kPass);
+  };
+}
+
+}  // namespace samestate::cli

@@ -1,0 +1,64 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/commands.h"
+#include "reference/error.h"
+#include "samestate_version.h"
+
+int main(int argc, char** argv) {
+  using namespace samestate;
+  CLI::App app(
+      "samestate checks linear-attention kernels against float64 and multiprecision references of the "
+      "equations they\n"
+      "implement, within error bounds that are derived, not tuned.\n\n"
+      "  samestate gate                        every kernel of this build: the CI job\n"
+      "  samestate gate --plugin mine.so       and kernels of yours\n"
+      "  samestate repro 'v1 retention T=65'   one case, in full\n"
+      "  samestate goldens fixtures/golden     the references against public model code\n"
+      "  samestate list kernels                what there is, and the evidence for it\n\n"
+      "Exit codes: 0 pass, 1 numerical failure, 2 bad input, 3 vacuous or too little covered, 4 flaky, 5 "
+      "crash,\n"
+      "77 nothing could run here.");
+  app.set_version_flag("--version", std::string("samestate ") + SAMESTATE_VERSION);
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::simple);
+
+  struct Verb {
+    CLI::App* app;
+    cli::Command command;
+  };
+  std::vector<Verb> verbs;
+  const auto add = [&](const char* name, const char* summary, auto&& adder) {
+    CLI::App* sub = app.add_subcommand(name, summary);
+    verbs.push_back({sub, adder(*sub)});
+  };
+  add("gate", "run the gate: every kernel against oracle, twin and laws; the CI job", cli::add_gate);
+  add("repro", "run one case line and explain the verdict", cli::add_repro);
+  add("judge", "judge the tensors of a run made elsewhere, without running anything", cli::add_judge);
+  add("goldens", "the references against tensors of public model code", cli::add_goldens);
+  add("list", "systems, forms, kernels, contracts, laws or regimes", cli::add_list);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : cli::kUsage;
+  }
+  try {
+    for (const Verb& verb : verbs) {
+      if (verb.app->parsed()) return verb.command();
+    }
+  } catch (const Error& error) {
+    fmt::print(stderr, "samestate: {}\n", error.what());
+    return cli::kUsage;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "samestate: internal error: {}\n", error.what());
+    return cli::kCrash;
+  }
+  return cli::kUsage;
+}

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace samestate::cli {
+
+/// A line on stderr that a person at a terminal watches: how far, the worst ratio, the time left. A pipe sees
+/// none.
+class Progress {
+ public:
+  explicit Progress(std::int64_t total);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void step(double ratio, bool failed);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::int64_t total_;
+  std::int64_t done_ = 0;
+  std::int64_t failures_ = 0;
+  double worst_ = 0.0;
+  bool terminal_;
+  Clock::time_point begin_ = Clock::now();
+  Clock::time_point drawn_{};
+};
+
+}  // namespace samestate::cli

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace samestate {
+
+/// The reference held against one tensor of somebody else's code.
+struct GoldenCheck {
+  std::string file, group, tensor;
+  std::string form;             ///< the form of the reference that was compared
+  double relative_error = 0.0;  ///< largest |difference| over largest |golden|
+  double limit = 0.0;
+  bool passed = false;
+};
+
+/// A folder of goldens, checked.
+struct GoldenReport {
+  std::vector<GoldenCheck> checks;
+  std::vector<std::string> unknown;   ///< "file: group" of the groups that no system of this build computes
+  [[nodiscard]] bool passed() const;  ///< at least one check, and none failed
+};
+
+/// Relative error up to which float64 evaluations of one equation by two codes agree.
+inline constexpr double kGoldenLimit = 1e-12;
+
+/// Checks every known group of every file in `folder`: gdn_*, delta_rule, retention, scalar_gated,
+/// linear_attention. Throws Error for a folder or file that cannot be read, or a known group whose tensors
+/// are missing or of wrong shape.
+[[nodiscard]] GoldenReport check_goldens(const std::filesystem::path& folder);
+
+}  // namespace samestate
