@@ -52,8 +52,6 @@ Mat propagated(const Mat& sigma, double e, const Mat& Kd, const Mat& W) {
   return e * left - written * Kd;
 }
 
-double largest_in(const Mat& x) { return x.cwiseAbs().maxCoeff(); }
-
 template <Mode mode>
 class Chunks {
   using Norms = Algebra<mode>;
@@ -203,9 +201,7 @@ class Chunks {
                    Norms::acc(K_.cols(), ws, row_norms(WS), c_.accumulator));
     dV_ = Norms::add(e_A, e_T, e_bV, e_U, e_bK, e_decay, e_W, e_S, u32_ * n_);
     R_ = decay_.from_start.asDiagonal() * Q_ - P_ * W_;
-    for (const Mat* x : {&T, &U, &bV_, &W_}) {
-      bound_.largest = std::max(bound_.largest, largest_in(*x));
-    }
+    note_range(T, U, bV_, W_);
   }
 
   /// Rounding of the stored T: its diagonal 1 is exact, unless it is T diag(beta) that is stored.
@@ -246,9 +242,7 @@ class Chunks {
       if (delta_) made += P_.cwiseAbs() * coherent_write_;
       bound_.coherent.segment(begin, L_) = scale_ * (quadratic(R_, error_.coherent) + made);
     }
-    for (const Mat* x : {&V_new_, &S_, &S_next_, &P_}) {
-      bound_.largest = std::max(bound_.largest, largest_in(*x));
-    }
+    note_range(V_new_, S_, S_next_, P_);
   }
 
   /// Sigma <- Phi Sigma Phi^T (+)time [Kd^T D Kd (+) diag(Er) (+) decay], S <- S_next.
@@ -319,6 +313,12 @@ class Chunks {
       sum.noalias() += Kd.transpose() * ((f[2] * all).asDiagonal() * Kd);
     }
     std::swap(S_, S_next_);
+  }
+
+  /// The range guard G0 reads the largest magnitude among all that a kernel stores.
+  template <class... Matrices>
+  void note_range(const Matrices&... x) {
+    bound_.largest = std::max({bound_.largest, x.cwiseAbs().maxCoeff()...});
   }
 
   [[nodiscard]] Mat propagate(const Mat& sigma, double e, const Mat& Kd) const {
