@@ -337,41 +337,122 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(difference / size);
 }
 
-/// Distances of o and of the state from the twin.
-struct Distance {
-  double o, state;
-};
-Distance from_twin(const cpu::System& system, bool chunked, Call call, const Contract& contract,
-                   const Contract& twin_contract) {
+/// ||o - twin's o|| / ||twin's o||, the twin under a contract of its own, and the same of the state; the
+/// larger.
+double from_twin(const cpu::System& system, bool chunked, Call call, const Contract& contract,
+                 const Contract& twin_contract, Cut cut = {16, 32, 64}) {
   Call twin = call;
   const Outcome outcome =
       run_twin(system.name, chunked ? "chunked" : "recurrent", twin.arguments(), twin_contract);
   EXPECT_EQ(outcome.kind, Outcome::Kind::ran) << outcome.reason;
-  emulate(system, chunked, call, contract, {16, 32, 64});
-  return {distance(call.o, twin.o), distance(call.final_state, twin.final_state)};
+  emulate(system, chunked, call, contract, cut);
+  return std::max(distance(call.o, twin.o), distance(call.final_state, twin.final_state));
 }
 
-/// The same rounding points differ only where a sum in another order falls on the other side of a rounding
-/// boundary: a fraction of one rounding to bf16, u = 2^-8. One undeclared rounding of an operand moves o by
-/// more.
-TEST(CudaEmulation, RoundsWhereTheTwinDoes) {
+/// fp32: sums of n terms in another order differ by at most 2 n u |terms|, u = 2^-24 (BOUNDS 2, det);
+/// ordinary data stay far below. Here n is the longest sum, over keys and over a chunk.
+TEST(CudaEmulation, Fp32IsTheTwinUpToTheOrderOfSums) {
   std::uint32_t seed = 21;
   for (const cpu::System* system : kSystems) {
     for (const bool chunked : {false, true}) {
-      for (const Contract& contract : {fp32(), bf16()}) {
-        const bool low = contract.output == Format::bf16;
-        Call call = sized(37, 24, 16, 20);
-        call.l2norm = system->decay;
-        call.scale = 0.3F;
-        fill_ordinary(*system, call, low, ++seed);
-        const Distance d = from_twin(*system, chunked, call, contract, contract);
-        RecordProperty(std::string(system->name) + (chunked ? ".chunked." : ".recurrent.") + contract.name,
-                       std::to_string(d.o) + " " + std::to_string(d.state));
-        std::printf("%s chunked=%d %s: o %.3g state %.3g\n", std::string(system->name).c_str(), chunked,
-                    contract.name.c_str(), d.o, d.state);
-      }
+      Call call = sized(37, 24, 16, 20);
+      call.l2norm = system->decay;
+      call.scale = 0.3F;
+      fill_ordinary(*system, call, false, ++seed);
+      EXPECT_LT(from_twin(*system, chunked, call, fp32(), fp32()), 2.0 * (24 + 20) * 0x1p-24)
+          << system->name << " chunked=" << chunked;
     }
   }
+}
+
+/// bf16: every rounding point is where the contract says. The twin without one of them is farther away than
+/// the twin with all of them, by ten times at least.
+TEST(CudaEmulation, Bf16RoundsWhereTheContractSays) {
+  struct Point {
+    const char* name;
+    Format Contract::*field;
+    bool delta;
+  };
+  const std::vector<Point> points = {{"T", &Contract::T, true},
+                                     {"beta_v", &Contract::beta_v, true},
+                                     {"beta_exp_k", &Contract::beta_exp_k, true},
+                                     {"U", &Contract::U, true},
+                                     {"W", &Contract::W, true},
+                                     {"state_operand", &Contract::state_operand, false},
+                                     {"v_new", &Contract::v_new, true},
+                                     {"v_decayed", &Contract::v_decayed, true},
+                                     {"P", &Contract::P, false},
+                                     {"qk", &Contract::qk, false},
+                                     {"output", &Contract::output, false}};
+  std::uint32_t seed = 41;
+  for (const cpu::System* system : kSystems) {
+    Call call = sized(37, 24, 16, 20);
+    call.l2norm = true;
+    call.scale = 0.3F;
+    fill_ordinary(*system, call, true, ++seed);
+    const double all = from_twin(*system, true, call, bf16(), bf16());
+    for (const Point& point : points) {
+      if (point.delta && !system->delta) continue;
+      Contract without = bf16();
+      without.*point.field = Format::fp32;
+      EXPECT_GT(from_twin(*system, true, call, bf16(), without), 10.0 * all)
+          << system->name << " " << point.name;
+    }
+    Contract unrounded = bf16();
+    unrounded.output = Format::fp32;
+    const double recurrent = from_twin(*system, false, call, bf16(), bf16());
+    EXPECT_GT(from_twin(*system, false, call, bf16(), unrounded), 10.0 * recurrent) << system->name;
+  }
+}
+
+/// The largest call that is taken, in a block of full size.
+TEST(CudaEmulation, LargestKeysAndChunk) {
+  Call call = sized(70, 256, 16, 64);
+  call.initial = false;
+  fill_ordinary(cpu::GATED_DELTA_RULE, call, true, 61);
+  EXPECT_LT(from_twin(cpu::GATED_DELTA_RULE, true, call, fp32(), fp32(), {16, 64, 256}),
+            2.0 * (256 + 64) * 0x1p-24);
+  Contract without = bf16();
+  without.W = Format::fp32;
+  const double all = from_twin(cpu::GATED_DELTA_RULE, true, call, bf16(), bf16(), {16, 64, 256});
+  EXPECT_GT(from_twin(cpu::GATED_DELTA_RULE, true, call, bf16(), without, {16, 64, 256}), 10.0 * all);
+}
+
+/// Some tile fits the 227 KiB of shared memory that a block of compute capability 9.0 may ask for.
+TEST(CudaEmulation, SharedMemorySufficesForEveryShape) {
+  constexpr int kAvailable = 227 * 1024;
+  for (int dk = 1; dk <= kKeyLimit; ++dk) {
+    const int panel = std::min((dk + 15) / 16 * 16, 64);
+    EXPECT_LE(chunk_layout<float>(kChunkLimit, dk, 16, panel, true).bytes, kAvailable) << dk;
+    EXPECT_LE(chunk_layout<Bf16>(kChunkLimit, dk, 32, panel, true).bytes, kAvailable) << dk;
+  }
+  EXPECT_GT(chunk_layout<float>(kChunkLimit, kKeyLimit, 32, 64, true).bytes, kAvailable);
+}
+
+TEST(CudaEmulation, RefusalsNameTheLimit) {
+  Call call = sized(2, 3, 4, 65);
+  fill_exact(cpu::GATED_DELTA_RULE, call, 1);
+  EXPECT_NE(refusal(cpu::GATED_DELTA_RULE, true, call.arguments(), fp32()).find("chunk=65"),
+            std::string::npos);
+  EXPECT_EQ(refusal(cpu::GATED_DELTA_RULE, false, call.arguments(), fp32()), "");
+  EXPECT_NE(refusal(cpu::LINEAR_ATTENTION, false, call.arguments(), fp32()), "");
+  call.chunk = 64;
+  EXPECT_EQ(refusal(cpu::GATED_DELTA_RULE, true, call.arguments(), bf16()), "");
+  Contract other = bf16();
+  other.U = Format::fp32;
+  EXPECT_NE(refusal(cpu::GATED_DELTA_RULE, true, call.arguments(), other), "");
+  EXPECT_EQ(refusal(cpu::GATED_DELTA_RULE, false, call.arguments(), other), "");
+  other = bf16();
+  other.state = Format::bf16;
+  EXPECT_NE(refusal(cpu::GATED_DELTA_RULE, false, call.arguments(), other), "");
+  call.l2norm = true;
+  other = bf16();
+  other.qk = Format::fp32;
+  EXPECT_NE(refusal(cpu::GATED_DELTA_RULE, true, call.arguments(), other).find("qk"), std::string::npos);
+  Call wide = sized(1, 257, 1, 1);
+  fill_exact(cpu::GATED_DELTA_RULE, wide, 1);
+  EXPECT_NE(refusal(cpu::GATED_DELTA_RULE, false, wide.arguments(), fp32()).find("dk=257"),
+            std::string::npos);
 }
 
 }  // namespace
