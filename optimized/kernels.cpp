@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "optimized/cpu/chunked.h"
 #include "optimized/cpu/recurrent.h"
 #include "optimized/kernel.h"
@@ -6,34 +8,35 @@
 #endif
 
 namespace samestate {
-namespace {
-
-using Contracts = std::vector<std::string>;
 
 // clang-format off
-const Contracts CPU_RECURRENT = {"fp32", "bf16", "fp16", "bf16_state", "fp16_state", "bf16_state_out_fp32"};
-const Contracts CPU_CHUNKED = {"fp32", "fp32_tree", "tf32", "tf32_block16", "fp16", "bf16", "bf16_beta_in_T",
-                               "bf16_k_decayed", "bf16_block16_tf32", "bf16_block16_bf16", "bf16_u_fp32",
-                               "bf16_out_fp32", "bf16_state", "fp16_state", "bf16_state_out_fp32"};
+std::span<const Kernel> kernels() {
+  using Contracts = std::vector<std::string>;
+  using namespace cpu;
+  static const Contracts cpu_recurrent = {"fp32", "bf16", "fp16", "bf16_state", "fp16_state", "bf16_state_out_fp32"};
+  static const Contracts cpu_chunked = {
+      "fp32", "fp32_tree", "tf32", "tf32_block16", "fp16", "bf16", "bf16_beta_in_T", "bf16_k_decayed", "bf16_block16_tf32",
+      "bf16_block16_bf16", "bf16_u_fp32", "bf16_out_fp32", "bf16_state", "fp16_state", "bf16_state_out_fp32"};
 
-const std::vector<Kernel> TABLE = {
-    // CPU
-    {"cpu.gated_delta_rule.recurrent", "gated_delta_rule", "recurrent", "cpu", CPU_RECURRENT, cpu::run_recurrent<cpu::GATED_DELTA_RULE>},
-    {"cpu.gated_delta_rule.chunked",   "gated_delta_rule", "chunked",   "cpu", CPU_CHUNKED,   cpu::run_chunked<cpu::GATED_DELTA_RULE>},
-    {"cpu.delta_rule.recurrent",       "delta_rule",       "recurrent", "cpu", CPU_RECURRENT, cpu::run_recurrent<cpu::DELTA_RULE>},
-    {"cpu.delta_rule.chunked",         "delta_rule",       "chunked",   "cpu", CPU_CHUNKED,   cpu::run_chunked<cpu::DELTA_RULE>},
-    {"cpu.retention.recurrent",        "retention",        "recurrent", "cpu", CPU_RECURRENT, cpu::run_recurrent<cpu::RETENTION>},
-    {"cpu.retention.chunked",          "retention",        "chunked",   "cpu", CPU_CHUNKED,   cpu::run_chunked<cpu::RETENTION>},
-    {"cpu.linear_attention.recurrent", "linear_attention", "recurrent", "cpu", CPU_RECURRENT, cpu::run_recurrent<cpu::LINEAR_ATTENTION>},
-    {"cpu.linear_attention.chunked",   "linear_attention", "chunked",   "cpu", CPU_CHUNKED,   cpu::run_chunked<cpu::LINEAR_ATTENTION>},
+  static const std::vector<Kernel> cpu_rows = {
+      {"cpu.gated_delta_rule.recurrent", "gated_delta_rule", "recurrent", "cpu", cpu_recurrent, run_recurrent<GATED_DELTA_RULE>},
+      {"cpu.gated_delta_rule.chunked",   "gated_delta_rule", "chunked",   "cpu", cpu_chunked,   run_chunked<GATED_DELTA_RULE>},
+      {"cpu.delta_rule.recurrent",       "delta_rule",       "recurrent", "cpu", cpu_recurrent, run_recurrent<DELTA_RULE>},
+      {"cpu.delta_rule.chunked",         "delta_rule",       "chunked",   "cpu", cpu_chunked,   run_chunked<DELTA_RULE>},
+      {"cpu.retention.recurrent",        "retention",        "recurrent", "cpu", cpu_recurrent, run_recurrent<RETENTION>},
+      {"cpu.retention.chunked",          "retention",        "chunked",   "cpu", cpu_chunked,   run_chunked<RETENTION>},
+      {"cpu.linear_attention.recurrent", "linear_attention", "recurrent", "cpu", cpu_recurrent, run_recurrent<LINEAR_ATTENTION>},
+      {"cpu.linear_attention.chunked",   "linear_attention", "chunked",   "cpu", cpu_chunked,   run_chunked<LINEAR_ATTENTION>},
+  };
+  static const std::vector<Kernel> TABLE = [] {
+    std::vector<Kernel> rows = cpu_rows;
 #ifdef SAMESTATE_HAVE_CUDA
-    // CUDA
+    for (Kernel& row : cuda_kernels()) rows.push_back(std::move(row));
 #endif
-};
+    return rows;
+  }();
+  return TABLE;
+}
 // clang-format on
-
-}  // namespace
-
-std::span<const Kernel> kernels() { return TABLE; }
 
 }  // namespace samestate

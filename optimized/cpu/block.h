@@ -11,6 +11,9 @@ namespace samestate::cpu {
 /// Columns that one step of a matrix product covers; every row is padded to whole steps.
 inline constexpr std::int64_t PANEL = 2 * LANES;
 
+/// Columns of the state that one recurrent task holds: 128 x 64 fp32 values are 32 KiB of level-1 cache.
+inline constexpr std::int64_t STATE_COLUMNS = 64;
+
 /// A row-major matrix in scratch memory, its rows padded with zeros to a multiple of PANEL.
 struct Block {
   std::vector<float> values;

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "optimized/cpu/block.h"
+#include "optimized/cpu/emulated_sums.h"
+#include "optimized/cpu/fused_sums.h"
 #include "optimized/cpu/inverse.h"
-#include "optimized/cpu/sums.h"
+#include "optimized/cpu/products.h"
 #include "reference/error.h"
 
 namespace samestate::cpu {
@@ -229,9 +231,10 @@ Outcome run(const Sums& sums, const System& system, const Arguments& arguments, 
   if (std::string reason = unsupported_reason(system, arguments, contract); !reason.empty()) {
     return {Outcome::Kind::unsupported, std::move(reason)};
   }
-  if (std::min(arguments.chunk, sizes.tokens) > LONGEST_CHUNK) {
-    return {Outcome::Kind::unsupported, "a chunk of " + std::to_string(arguments.chunk) +
-                                            " tokens; at most " + std::to_string(LONGEST_CHUNK)};
+  const std::int64_t longest = std::min(arguments.chunk, longest_sequence(arguments, sizes));
+  if (longest > LONGEST_CHUNK) {
+    return {Outcome::Kind::unsupported, "a chunk of " + std::to_string(longest) + " tokens; at most " +
+                                            std::to_string(LONGEST_CHUNK) + ", take a shorter chunk"};
   }
   clear_outside_sequences(arguments, sizes);
   const bool decay = arguments.g.present();

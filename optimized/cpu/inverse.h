@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "optimized/cpu/block.h"
-#include "optimized/cpu/sums.h"
+#include "optimized/cpu/products.h"
 #include "reference/contract.h"
 
 /// T = (I + A)^-1 of a strictly lower triangular A [L, L], in the three ways of BOUNDS 6.

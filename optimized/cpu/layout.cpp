@@ -112,6 +112,15 @@ Sizes checked_sizes(const Arguments& a) {
   return s;
 }
 
+std::int64_t longest_sequence(const Arguments& a, const Sizes& sizes) {
+  if (!a.cu_seqlens.present()) return sizes.tokens;
+  std::int64_t longest = 0;
+  for (std::int64_t n = 0; n < sizes.sequences; ++n) {
+    longest = std::max(longest, a.cu_seqlens(n + 1) - a.cu_seqlens(n));
+  }
+  return longest;
+}
+
 std::string unsupported_reason(const System& system, const Arguments& arguments, const Contract& contract) {
   const std::string name(system.name);
   if (!system.decay && arguments.g.present()) return name + " has no decay; leave g absent";

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct Sizes {
 /// differ, a missing tensor, sizes below 1, broadcast outputs, cu_seqlens that are not ascending within [0,
 /// T].
 [[nodiscard]] Sizes checked_sizes(const Arguments& arguments);
+
+/// Tokens of the longest sequence.
+[[nodiscard]] std::int64_t longest_sequence(const Arguments& arguments, const Sizes& sizes);
 
 /// Why the kernels of this folder do not run this call; empty where they do.
 [[nodiscard]] std::string unsupported_reason(const System& system, const Arguments& arguments,
@@ -111,7 +115,11 @@ void for_each_task(std::int64_t count, int threads, const MakeWork& make_work) {
   };
   {
     std::vector<std::jthread> helpers;
-    for (std::int64_t i = 1; i < std::min<std::int64_t>(threads, count); ++i) helpers.emplace_back(drain);
+    try {
+      for (std::int64_t i = 1; i < std::min<std::int64_t>(threads, count); ++i) helpers.emplace_back(drain);
+    } catch (const std::system_error&) {
+      // The machine has no more threads to give; those that started share out the same tasks.
+    }
     drain();
   }
   if (failure) std::rethrow_exception(failure);

@@ -5,8 +5,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "optimized/cpu/emulated_sums.h"
+#include "optimized/cpu/fused_sums.h"
 #include "optimized/cpu/rounding.h"
-#include "optimized/cpu/sums.h"
 
 namespace samestate::cpu {
 namespace {

@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "optimized/cpu/fused_sums.h"
+
 namespace samestate::cpu {
 namespace {
 

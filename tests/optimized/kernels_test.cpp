@@ -1,8 +1,11 @@
 /// Every CPU row of the table, against the equations in double and against itself.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <set>
 
+#include "optimized/cpu/l2norm.h"
+#include "optimized/cpu/rounding.h"
 #include "optimized/cpu/twin.h"
 #include "optimized/kernel.h"
 #include "reference/error.h"
@@ -241,6 +244,30 @@ TEST_P(CpuKernel, NormalisesKeysAndQueries) {
   EXPECT_GT(relative_error(raw.o, expected_of(wrong, has_delta(kernel.system)).o), 0.01);
 }
 
+TEST_P(CpuKernel, NormalisedKeysAreRoundedWhereTheContractSaysSo) {
+  Call inside = call({.T = 40, .dk = 19, .dv = 12}, 16);
+  Call outside = inside;
+  for (std::vector<float>* x : {&outside.q, &outside.k}) {
+    for (std::size_t t = 0; t < 40; ++t) cpu::l2_normalise(x->data() + t * 19, 19);
+    cpu::round_values(x->data(), x->data(), 40 * 19, Format::bf16);
+  }
+  outside = ran(outside);
+  inside.l2norm = true;
+  Contract contract;
+  const Call fp32 = ran(inside, contract);
+  contract.qk = Format::bf16;
+  inside = ran(inside, contract);
+  EXPECT_EQ(inside.o, outside.o);
+  EXPECT_EQ(inside.final_state, outside.final_state);
+  EXPECT_NE(inside.o, fp32.o);
+}
+
+TEST_P(CpuKernel, HeadsStartFromZeroWithoutAnInitialState) {
+  Call fresh = call({.B = 3, .T = 20, .Hk = 1, .Hv = 2, .dk = 9, .dv = 12}, 16);
+  fresh.initial_state.clear();
+  check(ran(fresh));
+}
+
 TEST_P(CpuKernel, TiledHeads) {
   Call tiled = call({.T = 20, .Hk = 2, .Hv = 6, .dk = 5, .dv = 4}, 16);
   tiled.head_map = HeadMap::tiled;
@@ -339,6 +366,8 @@ TEST_P(CpuKernel, ImpossibleAndUnsupportedCalls) {
     const Outcome outcome = huge.run(kernel);
     EXPECT_EQ(outcome.kind, Outcome::Kind::unsupported);
     EXPECT_NE(outcome.reason.find("8192"), std::string::npos);
+    // The chunk that counts is the longest one that occurs.
+    check(ran(call({.T = 9000, .dk = 1, .dv = 1, .offsets = {0, 100, 150}}, 9000)));
   }
 }
 

@@ -1,8 +1,14 @@
-#include "optimized/cpu/sums.h"
+#include "optimized/cpu/products.h"
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <random>
+#include <vector>
+
+#include "optimized/cpu/emulated_sums.h"
+#include "optimized/cpu/fused_sums.h"
 
 namespace samestate::cpu {
 namespace {
