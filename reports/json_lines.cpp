@@ -159,7 +159,8 @@ void close_run(Open& open, RecordFile& result) {
   for (auto& [number, record] : open) {
     record.judgement.verdict = Verdict::crash;
     record.judgement.gate = "crash";
-    record.judgement.reason = "started and never ended: the process died in this case or was killed";
+    record.judgement.reason =
+        "started and never ended: the process died in it or in a case beside it, or was killed";
     result.records.push_back(std::move(record));
   }
   open.clear();
