@@ -25,7 +25,7 @@ configure_file(${CMAKE_CURRENT_LIST_DIR}/version.h.in ${PROJECT_BINARY_DIR}/gene
 add_library(samestate_options INTERFACE)
 target_compile_features(samestate_options INTERFACE cxx_std_20)
 target_include_directories(samestate_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
-  $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated> $<INSTALL_INTERFACE:include/samestate>)
+  $<INSTALL_INTERFACE:include/samestate>)
 # Warnings are ours; who uses the package keeps their own.
 target_compile_options(samestate_options INTERFACE
   $<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wno-sign-conversion;-Werror>>)

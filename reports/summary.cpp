@@ -150,9 +150,9 @@ std::string judgement_line(const Judgement& judgement) {
     text += fmt::format(": ratio {:.4g} ({}), error {:.4g}, bound {:.4g}", judgement.ratio, judgement.gate,
                         judgement.error, judgement.bound);
     const std::string place = place_of(judgement.worst);
-    if (!place.empty()) {
-      text += fmt::format(", worst at {}: expected {:.9g}, actual {:.9g}", place, judgement.expected,
-                          judgement.actual);
+    if (!place.empty()) text += ", worst at " + place;
+    if (!std::isnan(judgement.expected) || !std::isnan(judgement.actual)) {
+      text += fmt::format(": expected {:.9g}, actual {:.9g}", judgement.expected, judgement.actual);
     }
   }
   if (!judgement.reason.empty()) text += ": " + judgement.reason;

@@ -43,10 +43,16 @@ std::string terminal_text(std::span<const Record> records) {
                         printable(judgement_line(record.judgement)), printable(repro_command(record)));
   }
 
-  const std::size_t ratios = std::min(most_ratios, summary.worst.size());
-  if (ratios > 0) text += "worst ratios (error / bound, above 1 fails)\n";
-  for (std::size_t i = 0; i < ratios; ++i) {
-    const Record& record = records[summary.worst[i]];
+  const auto shown_above = summary.failures.begin() + static_cast<std::ptrdiff_t>(failures);
+  std::size_t ratios = 0;
+  for (std::size_t i : summary.worst) {
+    if (ratios == most_ratios) break;
+    if (std::find(summary.failures.begin(), shown_above, i) != shown_above) continue;
+    if (ratios++ == 0) {
+      text +=
+          fmt::format("{} (error / bound, above 1 fails)\n", failures ? "next worst ratios" : "worst ratios");
+    }
+    const Record& record = records[i];
     text += fmt::format("  {:<9.3g} {}\n", record.judgement.ratio, printable(repro_command(record)));
   }
 
