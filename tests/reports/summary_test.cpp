@@ -122,7 +122,12 @@ TEST(Summary, JudgementLineNamesPlaceAndReason) {
   EXPECT_EQ(judgement_line(record(Verdict::skipped, 0.0).judgement), "skipped: because");
   EXPECT_NE(line.find("expected -0, actual 0.1"), std::string::npos) << line;
   EXPECT_EQ(place_of({-1, 3, -1, -1}), "head 3");
-  Judgement bare{.verdict = Verdict::pass, .gate = "row", .ratio = 0.5, .error = 1.0, .bound = 2.0};
+  Judgement bare;
+  bare.verdict = Verdict::pass;
+  bare.gate = "row";
+  bare.ratio = 0.5;
+  bare.error = 1.0;
+  bare.bound = 2.0;
   EXPECT_EQ(judgement_line(bare), "pass: ratio 0.5 (row), error 1, bound 2");
   bare.expected = 1.0;
   EXPECT_NE(judgement_line(bare).find("expected 1, actual nan"), std::string::npos);
