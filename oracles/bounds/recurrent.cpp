@@ -36,6 +36,7 @@ using bounds::row_norms;
 template <Mode mode>
 class Recurrence {
   using Norms = Algebra<mode>;
+  using Row = Eigen::RowVectorXd;
 
  public:
   Recurrence(const Sequence<double>& x, const Contract& contract, Structure structure,
@@ -50,9 +51,10 @@ class Recurrence {
         gated_(!Norms::worst_case && !(x.g.array() == 0.0).all()),
         root_dv_(std::sqrt(static_cast<double>(x.value_width()))),
         S_(x.initial_state),
+        norms_(row_norms(x.initial_state)),
         error_(bounds::starting_error(carried_in, mode, x.key_width())) {
     if (carried_in == nullptr && u_state_ > 0) {
-      error_.sigma.diagonal() += Norms::diag(u_state_ * row_norms(S_));
+      error_.sigma.diagonal() += Norms::diag(u_state_ * norms_);
     }
     if (gated_) gram_ = S_ * S_.transpose();
     // A segment too short to show that its gate repeats goes on as the one before it.
@@ -77,18 +79,22 @@ class Recurrence {
     const Vector<double> q = x_.q.row(t);
     const Index dk = k.size();
 
-    // Decay. In det its error counts with the rounding of a S, else through S' S'^T below.
-    const Vector<double> decayed = a * (row_norms(S_) + diagonal_roots(error_.sigma));
+    // Decay, and p = S'^T k. In det the decay's error counts with the rounding of a S.
+    const Vector<double> decayed = a * (norms_ + diagonal_roots(error_.sigma));
     const double relative = Norms::worst_case ? Norms::add(u32_, eps + lost) : u32_;
     const Vector<double> m1 =
         Norms::add(relative * decayed, Vector<double>::Constant(dk, 0x1p-149 * root_dv_));
-    S_ *= a;
+    Row p = Row::Zero(x_.value_width());
+    for (Index l = 0; l < dk; ++l) {
+      S_.row(l) *= a;
+      p += k(l) * S_.row(l);
+    }
+    if (gated_) gram_ *= a * a;
 
     // The token's own write.
-    Vector<double> d = x_.beta(t) * x_.v.row(t);
+    Row d = x_.beta(t) * x_.v.row(t);
     double dd = 0.0;
     if (delta_) {
-      const Vector<double> p = S_.transpose() * k;
       const double size = Norms::mv(k.transpose(), decayed)(0);
       d -= b * p;
       dd = Norms::add(std::fabs(b) * Norms::acc(dk, size, p.norm(), c_.accumulator), 3 * u32_ * d.norm(),
@@ -97,51 +103,68 @@ class Recurrence {
       dd = Norms::add(2 * u32_ * d.norm(), e_ * d.norm());
     }
     dd += 0x1p-148 * root_dv_;
-    if (gated_) decay_gram(a, k, d);
-    S_.noalias() += k * d.transpose();
-    const Vector<double> written = row_norms(S_);
-    const Vector<double> m2 = Norms::add(u32_ * written, Norms::add(u32_, u_qk_) * d.norm() * k.cwiseAbs());
-    propagate(a, b, k, Norms::diag(m1), dd, Norms::diag(m2));
-
-    if (gated_ && !coherent_gate_) add_decay_error(b, k, eps * eps / 3 + lost * lost);
+    Row read = Row::Zero(x_.value_width());  // S^T q
+    Vector<double> w(dk);                    // S' d
+    for (Index l = 0; l < dk; ++l) {
+      w(l) = gated_ ? S_.row(l).dot(d) : 0.0;
+      S_.row(l) += k(l) * d;
+      norms_(l) = S_.row(l).norm();
+      read += q(l) * S_.row(l);
+    }
+    const Vector<double> m2 = Norms::add(u32_ * norms_, Norms::add(u32_, u_qk_) * d.norm() * k.cwiseAbs());
+    const double variance = gated_ && !coherent_gate_ ? eps * eps / 3 + lost * lost : 0.0;
+    propagate(a, b, k, Norms::diag(m1), dd, Norms::diag(m2), variance);
 
     // Output, read before the state is rounded to its stored format.
     const double scale = std::fabs(x_.scale);
-    const Vector<double> read = S_.transpose() * q;
-    const double size = Norms::mv(q.transpose(), written + diagonal_roots(error_.sigma))(0);
+    const double size = Norms::mv(q.transpose(), norms_ + diagonal_roots(error_.sigma))(0);
     const double local = scale * Norms::add(Norms::acc(dk, size, read.norm(), c_.accumulator),
                                             2 * u32_ * size, u_qk_ * size, e_ * read.norm());
     bound.o.row(t) = x_.scale * read;
     bound.before_output(t) =
         Norms::add(scale * root_of(error_.sigma, q), local) + kSmallestNormal32 * root_dv_;
-
     if (coherent_gate_) {
       add_coherent(a, b, k, eps + lost);
       bound.coherent(t) = scale * root_of(error_.coherent, q);
     }
     bound.largest = std::max(bound.largest, S_.cwiseAbs().maxCoeff());
-    if (u_state_ > 0) store(written);
+    if (u_state_ > 0) store();
+    if (gated_) write_gram(k, w + 0.5 * d.squaredNorm() * k);
   }
 
   /// X <- H X H^T + extra k k^T, H = I - b k k^T, X symmetric. One row at a time, first from the left, then
   /// from the right: each cancels by itself, which the rank-2 form of the same update would not.
   static void congruence(Matrix<double>& X, double b, const Vector<double>& k, double extra) {
-    const Eigen::RowVectorXd right = k.transpose();
-    const Eigen::RowVectorXd left = (X * k).transpose();
+    const Row right = k.transpose();
+    if (b == 0.0) {
+      if (extra != 0.0) scale_and_write(X, 1.0, extra, right);
+      return;
+    }
+    const Row left = (X * k).transpose();
     for (Index i = 0; i < X.rows(); ++i) {
-      if (b != 0.0) X.row(i) -= b * k(i) * left;
-      const double y = b == 0.0 ? 0.0 : X.row(i).dot(right);
+      X.row(i) -= b * k(i) * left;
+      const double y = X.row(i).dot(right);
       X.row(i) -= (b * y - extra * k(i)) * right;
     }
   }
 
-  /// Sigma <- H (a^2 Sigma (+) diag(d1)) H^T (+) dd^2 k k^T (+) diag(d2).
+  /// X <- f X + c k k^T.
+  static void scale_and_write(Matrix<double>& X, double f, double c, const Row& k) {
+    for (Index i = 0; i < X.rows(); ++i) X.row(i) = f * X.row(i) + c * k(i) * k;
+  }
+
+  /// Sigma <- H (a^2 Sigma (+) diag(d1)) H^T (+) dd^2 k k^T (+) diag(d2) + variance H S' S'^T H^T, the last
+  /// term being the decay's error.
   void propagate(double a, double b, const Vector<double>& k, const Vector<double>& d1, double dd,
-                 const Vector<double>& d2) {
+                 const Vector<double>& d2, double variance) {
     Matrix<double>& sigma = error_.sigma;
     const double write = dd * dd;
     if constexpr (mode == Mode::prob) {
-      sigma *= a * a;
+      if (variance > 0) {
+        sigma = a * a * sigma + variance * gram_;
+      } else {
+        sigma *= a * a;
+      }
       sigma.diagonal() += d1;
       congruence(sigma, b, k, write);
       sigma.diagonal() += d2;
@@ -151,8 +174,7 @@ class Recurrence {
       sigma.diagonal() += f1 * d1;
       congruence(sigma, b, k, 0.0);
       const auto [h0, h1, h2] = worst_case_factors<3>({sigma.trace(), write * k.squaredNorm(), d2.sum()});
-      sigma *= h0;
-      sigma.noalias() += h1 * write * k * k.transpose();
+      scale_and_write(sigma, h0, h1 * write, k.transpose());
       sigma.diagonal() += h2 * d2;
     } else {
       // Quadrature inside the step, N = H diag(d1) H^T + dd^2 k k^T + diag(d2), then F2 across time.
@@ -163,24 +185,19 @@ class Recurrence {
       step.diagonal() += d2;
       const auto [f0, f1] = worst_case_factors<2>({sigma.trace(), step.trace()});
       sigma = f0 * sigma + f1 * step;
+      if (variance > 0) {
+        step = variance * gram_;
+        congruence(step, b, k, 0.0);
+        sigma += step;
+      }
     }
   }
 
-  /// S' S'^T, and S S^T after the write: S' S'^T + k (S' d)^T + (S' d) k^T + ||d||^2 k k^T. O(dk^2 + dk dv).
-  void decay_gram(double a, const Vector<double>& k, const Vector<double>& d) {
-    gram_decayed_ = a * a * gram_;
-    const Vector<double> w = S_ * d + 0.5 * d.squaredNorm() * k;
-    gram_ = gram_decayed_;
-    gram_.noalias() += k * w.transpose();
-    gram_.noalias() += w * k.transpose();
-  }
-
-  /// The error of exp(g) multiplies the whole of S': Sigma <- Sigma + variance H S' S'^T H^T.
-  void add_decay_error(double b, const Vector<double>& k, double variance) {
-    if (variance == 0.0) return;
-    Matrix<double> change = variance * gram_decayed_;
-    congruence(change, b, k, 0.0);
-    error_.sigma += change;
+  /// S' S'^T -> S S^T: + k w^T + w k^T with w = S' d + ||d||^2 k / 2. O(dk^2).
+  void write_gram(const Vector<double>& k, const Vector<double>& w) {
+    const Row key = k.transpose();
+    const Row other = w.transpose();
+    for (Index i = 0; i < gram_.rows(); ++i) gram_.row(i) += k(i) * other + w(i) * key;
   }
 
   /// A decay that rounds alike at every token: Sigma_c <- H (a^2 Sigma_c (+) eps^2 S' S'^T) H^T, (+) as in
@@ -190,17 +207,17 @@ class Recurrence {
     sigma *= a * a;
     if (gated_) {
       const double size = eps * eps;
-      const auto [f0, f1] = worst_case_factors<2>({sigma.trace(), size * gram_decayed_.trace()});
-      sigma = f0 * sigma + f1 * size * gram_decayed_;
+      const auto [f0, f1] = worst_case_factors<2>({sigma.trace(), size * gram_.trace()});
+      sigma = f0 * sigma + f1 * size * gram_;
     }
     congruence(sigma, b, k, 0.0);
   }
 
   /// Rounding of the stored state, row l to u_state (||S_l|| + sqrt(Sigma_ll)) + eta.
-  void store(const Vector<double>& written) {
+  void store() {
     Matrix<double>& sigma = error_.sigma;
     const Vector<double> m3 =
-        (u_state_ * (written + diagonal_roots(sigma))).array() + subnormal_error(c_.state) * root_dv_;
+        (u_state_ * (norms_ + diagonal_roots(sigma))).array() + subnormal_error(c_.state) * root_dv_;
     const Vector<double> d3 = Norms::diag(m3);
     double keep = 1.0;
     double rounding = 1.0;
@@ -229,8 +246,8 @@ class Recurrence {
   double root_dv_;
   bool coherent_gate_ = false;  ///< the decay's error goes to the coherent part
   Matrix<double> S_;
-  Matrix<double> gram_;          ///< S S^T, where gated_
-  Matrix<double> gram_decayed_;  ///< S' S'^T of this step
+  Vector<double> norms_;  ///< row norms of S
+  Matrix<double> gram_;   ///< S S^T, where gated_; S' S'^T inside a step
   StateError error_;
 };
 
