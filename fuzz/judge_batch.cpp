@@ -87,7 +87,7 @@ class BatchJudge {
     if (exact_ || x.tokens() == 0) return judge_exact(oracle, contract_, o, state);
     Judgement j = judge_head(oracle, o, state);
     if (j.verdict == Verdict::vacuous && oracle.vacuous) j = judge_pieces(n, h, std::move(j));
-    if (twin && j.verdict != Verdict::fail) {
+    if (twin && j.verdict == Verdict::pass) {
       const Judgement t = judge_twin(oracle, contract_, o, rows_of(batch_, *twin, n, h));
       if (t.verdict == Verdict::fail) merge(j, t);
       j.twin_ratio = t.twin_ratio;

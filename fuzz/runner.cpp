@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "optimized/cpu/twin.h"
+#include "oracles/contracts.h"
 
 namespace samestate {
 namespace {
@@ -183,14 +184,15 @@ Outputs run_kernel(const KernelPair& kernels, const Batch& batch, const Path& pa
                          std::string("the path needs a ") + (chunked ? "chunked" : "recurrent") +
                              " kernel of the same system and device, and the table has none"});
     }
-    const Outcome outcome = kernel->run(arguments, contract);
+    const Outcome outcome = kernel->run(arguments, chunked ? contract : recurrent_contract(contract));
     if (outcome.kind != Outcome::Kind::ran) throw Unavailable(outcome);
   });
 }
 
 Outputs run_on_twin(std::string_view system, const Batch& batch, const Path& path, const Contract& contract) {
   return run_path(batch, path, {}, [&](bool chunked, const Arguments& arguments) {
-    const Outcome outcome = run_twin(system, chunked ? "chunked" : "recurrent", arguments, contract);
+    const Outcome outcome = run_twin(system, chunked ? "chunked" : "recurrent", arguments,
+                                     chunked ? contract : recurrent_contract(contract));
     if (outcome.kind != Outcome::Kind::ran) throw Unavailable(outcome);
   });
 }

@@ -13,10 +13,11 @@ namespace samestate {
 struct HeadOracle {
   Trajectory<double> exact;  ///< float64 oracle
   Policy policy;
-  Vector<double> row;       ///< [T] min(lambda Bp + Bc + R, hard)
-  Vector<double> row_hard;  ///< [T] worst case: beyond it no rounding explains the error
-  Vector<double> rms;       ///< [T] predicted RMS error of a row, for head and twin gates
-  double state = 0.0;       ///< Frobenius tolerance of the final state
+  Vector<double> row;              ///< [T] min(lambda Bp + Bc + R, hard)
+  Vector<double> row_hard;         ///< [T] worst case: beyond it no rounding explains the error
+  Vector<double> output_rounding;  ///< [T] half an ulp of the output format, as a row norm
+  Vector<double> rms;              ///< [T] predicted RMS error of a row, for head and twin gates
+  double state = 0.0;              ///< Frobenius tolerance of the final state
   double state_hard = 0.0;
   double largest = 0.0;  ///< largest magnitude on the way, for the range gate
   bool vacuous = false;

@@ -146,6 +146,10 @@ class Recurrence {
       const double y = X.row(i).dot(right);
       X.row(i) -= (b * y - extra * k(i)) * right;
     }
+    // Rounding leaves a skew part that H does not contract and the factors of F2 inflate; unchecked it outgrows X.
+    for (Index i = 0; i < X.rows(); ++i) {
+      for (Index j = 0; j < i; ++j) X(i, j) = X(j, i) = 0.5 * (X(i, j) + X(j, i));
+    }
   }
 
   /// X <- f X + c k k^T.
