@@ -21,7 +21,8 @@ inline constexpr int recurrent_words(int warps, int rows) {
   return kStage * (2 * warps * rows + 32 + 2 + 32 * warps) + 2 * 32 * warps;
 }
 
-/// One item by one block: rows a multiple of 4, rows * warps >= dk, p.tile = 32. The next item may follow at once.
+/// One item by one block: rows a multiple of 4, rows * warps >= dk, p.tile = 32. The next item may follow at
+/// once.
 template <class Operand, int rows, bool delta>
 SAMESTATE_DEVICE void recurrent_block(const Parameters<Operand>& p, std::int64_t index, float* shared) {
   const int warps = block_warps();
