@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <csignal>
+#include <latch>
 #include <limits>
 #include <thread>
 
@@ -179,16 +180,18 @@ TEST_F(JsonLines, ThreadsShareAWriter) {
   {
     JsonLinesWriter writer(path("run.jsonl"), run);
     std::vector<std::thread> threads;
-    for (int t = 0; t < 4; ++t) {
+    std::latch together(8);
+    for (int t = 0; t < 8; ++t) {
       threads.emplace_back([&] {
-        for (int i = 0; i < 50; ++i)
-          writer.end(writer.start(record(Verdict::pass, 0.1)), record(Verdict::pass, 0.1));
+        const Record r = record(Verdict::pass, 0.1);
+        together.arrive_and_wait();
+        for (int i = 0; i < 500; ++i) writer.end(writer.start(r), r);
       });
     }
     for (std::thread& thread : threads) thread.join();
   }
   const RecordFile file = read_json_lines(path("run.jsonl"));
-  EXPECT_EQ(file.records.size(), 200U);
+  EXPECT_EQ(file.records.size(), 4000U);
   for (const Record& r : file.records) EXPECT_EQ(r.judgement.verdict, Verdict::pass);
 }
 
