@@ -44,7 +44,7 @@ class BatchJudge {
   BatchJudge(const Case& c, const Batch& batch, const Outputs& outputs, const Runner& rerun)
       : case_(c),
         family_(*system_named(c.system).family),
-        contract_(contract_named(c.contract)),
+        contract_(contract_of(c)),
         batch_(batch),
         outputs_(outputs),
         rerun_(rerun),
@@ -88,7 +88,10 @@ class BatchJudge {
     Judgement j = judge_head(oracle, o, state);
     if (j.verdict == Verdict::vacuous && oracle.vacuous) j = judge_pieces(n, h, std::move(j));
     if (twin && j.verdict == Verdict::pass) {
-      const Judgement t = judge_twin(oracle, contract_, o, rows_of(batch_, *twin, n, h));
+      const Vector<double> order = bound_of(x, path_of(case_, x.tokens()), sums_only(contract_), family_,
+                                            oracle.policy.mode, batch_.shape.l2norm)
+                                       .rms;
+      const Judgement t = judge_twin(oracle, contract_, order, o, rows_of(batch_, *twin, n, h));
       if (t.verdict == Verdict::fail) merge(j, t);
       j.twin_ratio = t.twin_ratio;
     }
@@ -132,7 +135,7 @@ class BatchJudge {
 
   const Case& case_;
   const Family& family_;
-  const Contract& contract_;
+  const Contract contract_;
   const Batch& batch_;
   const Outputs& outputs_;
   const Runner& rerun_;
@@ -159,6 +162,11 @@ BatchShape batch_shape_of(const Case& c) {
     for (std::int64_t length : c.lengths) shape.offsets.push_back(shape.offsets.back() + length);
   }
   return shape;
+}
+
+Contract contract_of(const Case& c) {
+  const Contract& named = contract_named(c.contract);
+  return c.l2norm ? with_l2norm(named) : named;
 }
 
 bool runs_recurrent_only(const Case& c) {

@@ -8,6 +8,9 @@ namespace samestate {
 /// Sizes and settings that a case's tensors have.
 [[nodiscard]] BatchShape batch_shape_of(const Case& c);
 
+/// The contract of the case's kernel call: the named one, or with_l2norm of it.
+[[nodiscard]] Contract contract_of(const Case& c);
+
 /// Whether no segment of the case is chunked.
 [[nodiscard]] bool runs_recurrent_only(const Case& c);
 

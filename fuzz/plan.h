@@ -17,7 +17,7 @@ struct PlanOptions {
 };
 
 /// Seeded cases of a full plan at effort 1, over all kernels of one device.
-inline constexpr std::int64_t kSeededCases = 2000;
+inline constexpr std::int64_t kSeededCases = 6000;
 
 /// Edge cases first (T in {0, 1, C-1, C, C+1}, dk != dv, ratio 3, every contract, regime and law at least
 /// once for each kernel), then seeded ones. The plan is a function of the options and the table's rows alone.

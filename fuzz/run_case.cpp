@@ -25,7 +25,7 @@ class CaseRun {
   CaseRun(const Case& c, const KernelTable& table, int threads)
       : case_(c),
         system_(system_named(c.system)),
-        contract_(contract_named(c.contract)),
+        contract_(contract_of(c)),
         pair_(table.pair_for(c)),
         options_{c.layout == "padded", threads},
         batch_(batch_of(c)) {
@@ -53,7 +53,7 @@ class CaseRun {
 
   const Case& case_;
   const System& system_;
-  const Contract& contract_;
+  const Contract contract_;
   KernelPair pair_;
   RunOptions options_;
   Batch batch_;

@@ -129,4 +129,20 @@ Contract recurrent_contract(const Contract& c) {
   return r;
 }
 
+Contract with_l2norm(const Contract& c) {
+  Contract r = c;
+  if (c.input == Format::bf16 || c.input == Format::fp16) r.qk = c.input;
+  return r;
+}
+
+Contract sums_only(const Contract& c) {
+  Contract r;
+  r.name = c.name;
+  r.input = c.input;
+  r.accumulator = c.accumulator;
+  r.exponential = c.exponential;
+  r.scan = c.scan;
+  return r;
+}
+
 }  // namespace samestate

@@ -30,4 +30,13 @@ struct NamedContract {
 /// operands; only the roundings of q and k, state and output and the exponential remain.
 [[nodiscard]] Contract recurrent_contract(const Contract& contract);
 
+/// The contract of a kernel that normalises q and k itself: where its inputs are 16 bit it stores the
+/// normalised values in that format again before they are multiplied (BOUNDS 5), so qk is rounded.
+[[nodiscard]] Contract with_l2norm(const Contract& contract);
+
+/// The contract with every format at fp32: what is left of its errors is what the order of fp32 sums, the
+/// accumulator and the exponential make. Kernel and twin share all the other roundings, so this is how far
+/// apart they may be.
+[[nodiscard]] Contract sums_only(const Contract& contract);
+
 }  // namespace samestate

@@ -249,28 +249,37 @@ Judgement judge_exact(const HeadOracle& oracle, const Contract& contract, const 
   return j;
 }
 
-Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const Matrix<double>& o,
-                     const Matrix<double>& twin) {
+Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const Vector<double>& order,
+                     const Matrix<double>& all_o, const Matrix<double>& all_twin) {
   Judgement j;
   j.gate = "twin";
-  j.rows = o.rows();
-  if (o.rows() < kTwinTokens || o.size() < kTwinElements || oracle.vacuous) {
+  std::vector<Index> counted;
+  for (Index i = 0; i < all_o.rows(); ++i) {
+    if (oracle.rms(i) >= kTwinMargin * order(i)) counted.push_back(i);
+  }
+  j.rows = std::ssize(counted);
+  if (j.rows < kTwinTokens || j.rows * all_o.cols() < kTwinElements || oracle.vacuous) {
     j.verdict = Verdict::unsupported;
-    j.reason = "too few elements, or no bound, for a comparison with the twin";
+    j.reason = "too few rows whose error is more than the order of fp32 sums makes, or no bound";
     return j;
   }
+  const Matrix<double> o = all_o(counted, Eigen::all);
+  const Matrix<double> twin = all_twin(counted, Eigen::all);
+  const Matrix<double> exact = oracle.exact.o(counted, Eigen::all);
+  const Vector<double> rms_bound = oracle.rms(counted);
+  const Vector<double> output_rounding = oracle.output_rounding(counted);
   const bool tf32 = contract.qk == Format::tf32 || contract.qk == Format::tf32_truncated;
   const double median_limit = tf32 ? 0.25 : 0.15;
   const double rms_limit = tf32 ? 0.1 : 0.03;
   constexpr double kMaxLimit = 1.5;
 
   const Vector<double> distance = (o - twin).rowwise().norm();
-  const Vector<double> limit = (kMaxLimit * oracle.rms).cwiseMax((2.0 + 0x1p-6) * oracle.output_rounding);
-  const Vector<double> d = ratios(distance, oracle.rms);
+  const Vector<double> limit = (kMaxLimit * rms_bound).cwiseMax((2.0 + 0x1p-6) * output_rounding);
+  const Vector<double> d = ratios(distance, rms_bound);
   const Vector<double> single = ratios(distance, limit);
   const Index worst = argmax(single);
-  const double mine = root_mean_square((o - oracle.exact.o).rowwise().norm());
-  const double theirs = root_mean_square((twin - oracle.exact.o).rowwise().norm());
+  const double mine = root_mean_square((o - exact).rowwise().norm());
+  const double theirs = root_mean_square((twin - exact).rowwise().norm());
   const double rms = theirs > 0 ? mine / theirs : (mine > 0 ? kInfinity : 1.0);
   const double middle = median(d);
 
@@ -280,6 +289,7 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const M
   if (std::isnan(j.ratio)) j.ratio = kInfinity;
   j.twin_ratio = j.ratio;
   point_at_row(j, twin, o, worst);
+  j.worst.token = counted[static_cast<std::size_t>(worst)];
   j.verdict = j.ratio > 1.0 ? Verdict::fail : Verdict::pass;
   if (j.verdict == Verdict::fail) {
     j.reason = fmt::format(
