@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "oracles/bounds/chunked.h"
@@ -64,7 +65,7 @@ TEST(Bound, EmptyAndScalarHeads) {
 // A segment that starts from the error of the one before it ends with the bound of both together.
 TEST(Bound, SegmentsChain) {
   for (const bool constant : {false, true}) {
-    Sequence<double> x = random_head(4, 35, 6, 4);
+    Sequence<double> x = random_head(4, 36, 6, 4);
     if (constant) x.g.setConstant(-0.03125);
     for (const bool form : {true, false}) {
       for (const Format state : {Format::fp32, Format::bf16}) {
@@ -77,7 +78,7 @@ TEST(Bound, SegmentsChain) {
           const StateError* start = nullptr;
           // Chunks of 5 can only be cut at their ends; tokens anywhere, one by itself included.
           const std::vector<Index> cuts =
-              form ? std::vector<Index>{0, 20, 30, 31, 35} : std::vector<Index>{0, 20, 30, 35};
+              form ? std::vector<Index>{0, 20, 30, 31, 36} : std::vector<Index>{0, 20, 30, 35, 36};
           for (std::size_t c = 1; c < cuts.size(); ++c) {
             const Index end = cuts[c];
             const Sequence<double> part = x.slice(cuts[c - 1], end, S);
@@ -119,16 +120,18 @@ TEST(Bound, TolerancesAreInfiniteWhereVacuous) {
 }
 
 TEST(Bound, NotFiniteIsVacuous) {
-  Sequence<double> x = random_head(7, 12, 4, 4);
+  const Sequence<double> x = random_head(7, 12, 4, 4);
   for (const double bad : {kInfinity, std::nan(""), 1e200}) {
     Sequence<double> broken = x;
     broken.v(6, 2) = bad;
     for (const bool form : {true, false}) EXPECT_TRUE(bound_of(form, broken, {}, Mode::prob).vacuous) << bad;
   }
-  // The last token's value reaches the state but, with q = 0, no output.
-  x.v(11, 0) = kInfinity;
-  x.q.setZero();
-  EXPECT_TRUE(bound_recurrent(x, {}, kDelta, Mode::prob).vacuous);
+  // An error that is not finite may come with outputs that are: here, with none.
+  StateError carried{Matrix<double>::Identity(4, 4), Matrix<double>::Zero(4, 4)};
+  const Sequence<double> none = x.slice(0, 0, x.initial_state);
+  EXPECT_FALSE(bound_recurrent(none, {}, kDelta, Mode::prob, &carried).vacuous);
+  carried.sigma(2, 2) = kInfinity;
+  EXPECT_TRUE(bound_recurrent(none, {}, kDelta, Mode::prob, &carried).vacuous);
 }
 
 TEST(Bound, ShapesAndChunkAreChecked) {
@@ -321,25 +324,51 @@ TEST(Bound, CoversTheRoundingOfNormalisedOperands) {
   }
 }
 
+// One token, v = 0, k along an axis: the state changes by 2 kappa b k p^T, and every term of the det bound is
+// attained.
+TEST(Bound, NormErrorIsAttained) {
+  constexpr double e = 1e-4;
+  Sequence<double> x = random_head(39, 1, 5, 4);
+  x.g.setZero();
+  x.v.setZero();
+  x.k.setZero();
+  x.k(0, 2) = 1.0;
+  Contract rounded;
+  rounded.qk = Format::tf32;
+  const double u = unit_roundoff(rounded.qk);
+  for (const bool form : {true, false}) {
+    for (const auto& [contract, norm_error, change] :
+         {std::tuple{Contract{}, e, e}, std::tuple{rounded, 1e-12, u}}) {
+      const Bound bound = bound_of(form, x, contract, Mode::det, nullptr, norm_error);
+      const Ratios found =
+          against(bound, x, 1, [c = change](Sequence<double>& changed) { changed.k *= 1 - c; });
+      EXPECT_LE(found.state, 1.0);
+      EXPECT_GT(found.state, 0.98);
+    }
+  }
+}
+
 // A hard reset by any number is one case: the bound is that of g = -128, finite, and tokens after it owe
 // nothing to the state before it.
 TEST(Bound, HardResetsStayFinite) {
+  Contract contract;
+  contract.exponential = Exponential::ex2;  // its error grows with |g|
   for (const bool form : {true, false}) {
     for (const Mode mode : {Mode::det, Mode::prob, Mode::semi}) {
       Sequence<double> x = random_head(40, 25, 5, 4);
       x.g(7) = x.g(13) = x.g(14) = -128.0;
-      const Bound floor = bound_of(form, x, {}, mode);
+      const Bound floor = bound_of(form, x, contract, mode);
       ASSERT_FALSE(floor.vacuous);
       for (const double reset : {-200.0, -1e38, -kInfinity}) {
         x.g(7) = x.g(13) = x.g(14) = reset;
-        const Bound bound = bound_of(form, x, {}, mode);
+        const Bound bound = bound_of(form, x, contract, mode);
         EXPECT_FALSE(bound.vacuous) << reset;
         EXPECT_LT((bound.before_output - floor.before_output).norm(), 1e-9 * floor.before_output.norm());
         EXPECT_NEAR(bound.state, floor.state, 1e-9 * floor.state);
       }
       if (mode == Mode::det) continue;  // F1 weighs a chunk's tokens by the sum of all their errors
       x.initial_state.setZero();
-      const Bound without = bound_of(form, x, {}, mode);
+      const Bound without = bound_of(form, x, contract, mode);
       EXPECT_NEAR(without.before_output(24), floor.before_output(24), 1e-9 * floor.before_output(24));
     }
   }
