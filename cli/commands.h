@@ -26,6 +26,7 @@ Command add_gate(CLI::App& app);
 Command add_repro(CLI::App& app);
 Command add_judge(CLI::App& app);
 Command add_list(CLI::App& app);
+Command add_probe(CLI::App& app);
 Command add_goldens(CLI::App& app);
 
 }  // namespace samestate::cli

@@ -14,6 +14,7 @@
 #include "reports/markdown.h"
 #include "reports/summary.h"
 #include "reports/terminal.h"
+#include "samestate_kernel_sources.h"
 #include "samestate_version.h"
 
 namespace samestate::cli {
@@ -53,7 +54,9 @@ int run_gate(const GateOptions& options) {
   const KernelTable table = kernel_table(options.plugins);
   const std::vector<Case> cases = plan_cases(table, options.plan);
   const Accelerator device = accelerator();
-  const Run run{SAMESTATE_VERSION, "", device.name.empty() ? "cpu" : device.name, device.driver};
+  const Run run{
+      SAMESTATE_VERSION,     "", device.name.empty() ? "cpu" : device.name, device.driver, device.toolkit,
+      SAMESTATE_CUDA_SOURCES};
 
   std::unique_ptr<JsonLinesWriter> lines;
   if (!options.jsonl.empty()) lines = std::make_unique<JsonLinesWriter>(options.jsonl, run);
@@ -104,6 +107,7 @@ Command add_gate(CLI::App& app) {
                  "at most this many cases, spread over the plan (0: all)")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--seed", options->plan.seed, "seed of the seeded cases")->capture_default_str();
+  app.add_option("--device", options->plan.device, "only kernels of this device: cpu or cuda");
   app.add_option("--system", options->plan.system, "only this system");
   app.add_option("--kernel", options->plan.kernel, "only this kernel");
   app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/commands.h"
 #include "cli/table.h"
@@ -10,6 +11,8 @@
 #include "fuzz/systems.h"
 #include "oracles/contracts.h"
 #include "oracles/laws/law.h"
+#include "reports/evidence.h"
+#include "samestate_kernel_sources.h"
 
 namespace samestate::cli {
 namespace {
@@ -64,10 +67,32 @@ Listing list_regimes() {
   return out;
 }
 
-Listing list_kernels(const std::vector<std::string>& plugins) {
-  Listing out{{"kernel", "contracts"}, {}};
+/// What recorded runs on a device say of a kernel: fresh while its sources are those that ran.
+std::string state_of(const std::vector<Evidence>& all, std::string_view kernel) {
+  std::string text;
+  for (const Evidence& e : all) {
+    if (e.kernel != kernel) continue;
+    const bool fresh = e.kernel_sources == SAMESTATE_CUDA_SOURCES;
+    text += fmt::format("{}{}: {} passed, {} failed on {}", text.empty() ? "" : "; ",
+                        fresh ? "fresh" : "stale", e.passed, e.failed, e.device);
+  }
+  return text.empty() ? "none" : text;
+}
+
+Listing list_kernels(const std::vector<std::string>& plugins, const std::string& evidence_folder) {
+  Listing out{{"kernel", "device", "evidence", "contracts"}, {}};
   const KernelTable table = kernel_table(plugins);
-  for (const Kernel& k : table.rows()) out.rows.push_back({k.name, joined(k.contracts)});
+  const std::vector<Evidence> evidence = read_evidence(evidence_folder);
+  std::set<std::string> here;
+  for (const Kernel& k : table.rows()) {
+    here.insert(k.name);
+    out.rows.push_back({k.name, k.device, k.device == "cpu" ? "runs here" : state_of(evidence, k.name),
+                        joined(k.contracts)});
+  }
+  for (const Evidence& e : evidence) {
+    if (here.insert(e.kernel).second)
+      out.rows.push_back({e.kernel, "cuda", state_of(evidence, e.kernel), "not in this build"});
+  }
   return out;
 }
 
@@ -105,18 +130,20 @@ Command add_list(CLI::App& app) {
     std::string what = "systems";
     bool json = false;
     std::vector<std::string> plugins;
+    std::string evidence = SAMESTATE_EVIDENCE;
   };
   auto options = std::make_shared<Options>();
   app.add_option("what", options->what, "systems, forms, kernels, contracts, laws or regimes")
       ->capture_default_str()
       ->check(CLI::IsMember({"systems", "forms", "kernels", "contracts", "laws", "regimes"}));
   app.add_flag("--json", options->json, "machine-readable");
+  app.add_option("--evidence", options->evidence, "folder of recorded runs on devices");
   app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
   return [options] {
     const std::string& what = options->what;
     const Listing listing = what == "systems"     ? list_systems()
                             : what == "forms"     ? list_forms()
-                            : what == "kernels"   ? list_kernels(options->plugins)
+                            : what == "kernels"   ? list_kernels(options->plugins, options->evidence)
                             : what == "contracts" ? list_contracts()
                             : what == "laws"      ? list_laws()
                                                   : list_regimes();

@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
   add("repro", "run one case line and explain the verdict", cli::add_repro);
   add("judge", "judge the tensors of a run made elsewhere, without running anything", cli::add_judge);
   add("goldens", "the references against tensors of public model code", cli::add_goldens);
+  add("probe", "measure the arithmetic of the GPU that the bounds assume", cli::add_probe);
   add("list", "systems, forms, kernels, contracts, laws or regimes", cli::add_list);
 
   try {

@@ -272,6 +272,7 @@ std::vector<Case> plan_cases(const KernelTable& table, const PlanOptions& option
   for (const Kernel& kernel : table.rows()) {
     if (!options.system.empty() && kernel.system != options.system) continue;
     if (!options.kernel.empty() && kernel.name != options.kernel) continue;
+    if (!options.device.empty() && kernel.device != options.device) continue;
     rows.push_back(&kernel);
   }
   std::vector<Case> cases;

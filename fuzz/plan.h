@@ -12,6 +12,7 @@ struct PlanOptions {
   std::uint64_t seed = 1;      ///< of the seeded cases; the edge cases are always the same
   double effort = 1.0;         ///< multiplies the number of seeded cases
   std::string system;          ///< only this one; empty: all
+  std::string device;          ///< only kernels of this one (cpu, cuda); empty: all
   std::string kernel;          ///< only this one; empty: all in the table
   std::int64_t max_cases = 0;  ///< at most this many, spread over the whole plan; 0: no limit
 };

@@ -70,6 +70,8 @@ void visit_run(AnyRun& run, Visit&& visit) {
   visit("commit", run.commit);
   visit("device", run.device);
   visit("driver", run.driver);
+  visit("toolkit", run.toolkit);
+  visit("kernel_sources", run.kernel_sources);
 }
 
 struct Writer {

@@ -12,7 +12,7 @@
 
 /// The record of a run, one JSON object a line: the source of truth that the other reports are made from
 /// (HARNESS 3). Three events:
-///   run    version, commit, device, driver; begins each run in the file
+///   run    version, commit, device, driver, toolkit, kernel_sources; begins each run in the file
 ///   start  what is about to be judged; on disk before the kernel is called
 ///   end    the same and the judgement
 /// Every line holds `schema`; start and end hold `case`, a number unique in its run. JSON has no NaN and no

@@ -128,6 +128,8 @@ void add_suite(pugi::xml_node root, const std::string& kernel, const std::vector
   add_property(properties, "commit", run.commit);
   add_property(properties, "device", run.device);
   add_property(properties, "driver", run.driver);
+  add_property(properties, "toolkit", run.toolkit);
+  add_property(properties, "kernel_sources", run.kernel_sources);
   for (std::size_t i = 0; i < verdict_count; ++i) {
     add_property(properties, fmt::format("cases.{}", name_of(static_cast<Verdict>(i))),
                  std::to_string(summary.counts[i]));

@@ -114,6 +114,8 @@ void add_counts(Page& page, const Summary& summary, const Run& run) {
   add_field("commit", run.commit);
   add_field("device", run.device);
   add_field("driver", run.driver);
+  add_field("toolkit", run.toolkit);
+  add_field("kernel sources", run.kernel_sources);
   page.add(".\n");
 }
 

@@ -10,6 +10,8 @@ struct Run {
   std::string commit;   ///< of the kernels' repository, where the caller knows it
   std::string device;   ///< cpu, or the accelerator's name
   std::string driver;   ///< of the accelerator
+  std::string toolkit;  ///< that built its kernels
+  std::string kernel_sources;  ///< hash of their sources: evidence is fresh while it is the build's
 };
 
 }  // namespace samestate

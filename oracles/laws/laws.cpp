@@ -349,13 +349,16 @@ Judgement norm_bounds(const LawSubject& s) {
       Judgement j;
       j.rows = x.tokens();
       j.verdict = Verdict::pass;
-      const auto hold = [&](double value, double limit, Index token, const char* what) {
-        const double r =
-            limit > 0 ? value / limit : (value > 0 ? std::numeric_limits<double>::infinity() : 0.0);
+      // The excess over the exact inequality, in units of what rounding may add.
+      const auto hold = [&](double value, double limit, double tolerance, Index token, const char* what) {
+        const double excess = value - limit;
+        const double r = excess <= 0     ? 0.0
+                         : tolerance > 0 ? excess / tolerance
+                                         : std::numeric_limits<double>::infinity();
         if (r <= j.ratio) return;
         j.ratio = j.row_ratio = r;
-        j.error = value;
-        j.bound = limit;
+        j.error = excess;
+        j.bound = tolerance;
         j.worst.token = token;
         if (!(r <= 1.0)) {
           j.verdict = Verdict::fail;
@@ -364,10 +367,10 @@ Judgement norm_bounds(const LawSubject& s) {
         }
       };
       for (Index t = 0; t < x.tokens(); ++t) {
-        const double limit = std::abs(x.scale) * x.q.row(t).norm() * norms(t) + head.oracle.row(t);
-        hold(head.o.row(t).norm(), limit, t, "o");
+        hold(head.o.row(t).norm(), std::abs(x.scale) * x.q.row(t).norm() * norms(t), head.oracle.row(t), t,
+             "o");
       }
-      hold(head.state.norm(), norms(x.tokens() - 1) + head.oracle.state, x.tokens() - 1, "the state");
+      hold(head.state.norm(), norms(x.tokens() - 1), head.oracle.state, x.tokens() - 1, "the state");
       if (head.oracle.vacuous && j.verdict == Verdict::pass)
         j.verdict = Verdict::vacuous, j.reason = head.oracle.why_vacuous;
       worst.add(std::move(j), n, h);
