@@ -25,8 +25,8 @@
 ///   (Q K^T)_ij by epsilon_i + kappa_j, (K K^T)_ij by kappa_i + kappa_j: 2 e |.| in det, sqrt 2 e |.| in
 ///   quadrature; e^G q_i S by epsilon_i;  row j of beta e^G K S by kappa_j;  term j of K_d^T V' by kappa_j.
 /// One kappa_j serves all these places, which quadrature takes apart: a row's RMS was 1.36 times Bp at worst,
-/// a head's 1.02 (random heads, dk 4-32, chunks 5-64). Each element is rounded besides (u_qk: to fp32, and to
-/// `qk` when re-rounded), and then W sees the rounded k too.
+/// a head's 1.01, the state's 1.02 (random heads, dk 4-32, chunks 5-64). Each element is rounded besides
+/// (u_qk: to fp32, and to `qk` when re-rounded), and then W sees the rounded k too.
 namespace samestate {
 namespace {
 
