@@ -69,8 +69,13 @@ cmake --preset release --log-level=WARNING || fail "configuring failed"
 cmake --build --preset release --parallel "$jobs" --target samestate || fail "the build failed"
 
 mkdir -p out
+rm -f out/gate.jsonl out/gate.xml out/gate.md
 status=0
 build/release/cli/samestate gate --jsonl out/gate.jsonl --junit out/gate.xml --markdown out/gate.md "$@" ||
   status=$?
+# Killed by a signal: the JSON Lines record tells in which case.
+if [[ $status -ge 128 ]]; then
+  status=5
+fi
 say "exit $status; reports: $PWD/out/gate.md, gate.xml, gate.jsonl"
 exit "$status"
