@@ -140,15 +140,13 @@ class Recurrence {
       if (extra != 0.0) scale_and_write(X, 1.0, extra, right);
       return;
     }
-    const Row left = (X * k).transpose();
+    // Not (X k)^T: on the skew part that rounding leaves in X it has the other sign, and I + b k k^T would
+    // grow it.
+    const Row left = right * X;
     for (Index i = 0; i < X.rows(); ++i) {
       X.row(i) -= b * k(i) * left;
       const double y = X.row(i).dot(right);
       X.row(i) -= (b * y - extra * k(i)) * right;
-    }
-    // Rounding leaves a skew part that H does not contract and the factors of F2 inflate; unchecked it outgrows X.
-    for (Index i = 0; i < X.rows(); ++i) {
-      for (Index j = 0; j < i; ++j) X(i, j) = X(j, i) = 0.5 * (X(i, j) + X(j, i));
     }
   }
 

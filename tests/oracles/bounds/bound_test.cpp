@@ -108,6 +108,30 @@ TEST(Bound, ForgettingTheCarriedErrorShows) {
   EXPECT_LT(bound_recurrent(tail, {}, kDelta, Mode::prob).before_output(0), 0.9 * whole.before_output(10));
 }
 
+// The update of sigma must treat what rounding makes unsymmetric as it treats the rest: long memory shows
+// otherwise.
+TEST(Bound, SigmaStaysSymmetric) {
+  for (const double length : {1.0, 1.3, 1.6}) {
+    Sequence<double> x = random_head(11, 600, 16, 2);
+    x.g.setZero();
+    x.beta.setOnes();
+    x.k *= length;
+    for (const Format state : {Format::fp32, Format::bf16}) {
+      Contract contract;
+      contract.state = state;
+      for (const bool form : {true, false}) {
+        for (const Mode mode : {Mode::det, Mode::prob, Mode::semi}) {
+          const Bound bound = bound_of(form, x, contract, mode);
+          if (bound.vacuous) continue;
+          const Matrix<double> sigma = bound.carry.sigma;
+          EXPECT_LT((sigma - sigma.transpose()).norm(), 1e-13 * sigma.norm())
+              << length << ' ' << form << ' ' << static_cast<int>(mode);
+        }
+      }
+    }
+  }
+}
+
 TEST(Bound, TolerancesAreInfiniteWhereVacuous) {
   Bound bound = bound_recurrent(random_head(6, 8, 4, 4), {}, kDelta, Mode::prob);
   EXPECT_DOUBLE_EQ(bound.row_tolerance(3, 5.0),
