@@ -26,11 +26,11 @@ target_sources(samestate_optimized PRIVATE ${cuda_sources})
 target_compile_definitions(samestate_optimized PUBLIC SAMESTATE_HAVE_CUDA=1)
 target_link_libraries(samestate_optimized PRIVATE CUDA::cudart_static)
 set_target_properties(samestate_optimized PROPERTIES CUDA_ARCHITECTURES OFF)
-# CMake 3.25 knows no C++20 for CUDA. Native code for sm_90a, PTX for what comes after it. As in the C++ code, the
-# compiler may not fuse a*b+c on its own. 554: nvcc takes the constrained conversion of a view for one to itself.
+# CMake 3.25 knows no C++20 for CUDA. Native code for sm_90a, PTX for what comes after it.
+# 554: nvcc takes the constrained conversion of a view for one to itself.
 target_compile_options(samestate_optimized PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20
     -gencode=arch=compute_90a,code=sm_90a
     -gencode=arch=compute_90,code=compute_90
-    -fmad=false --diag-suppress=554 -Werror=all-warnings
+    --diag-suppress=554 -Werror=all-warnings
     -Xcompiler=-Wall,-Wextra,-Wconversion,-Wno-sign-conversion,-Werror>)

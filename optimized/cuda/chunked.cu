@@ -65,8 +65,10 @@ ChunkLayout choose_tile(Parameters<Operand>& p, bool delta) {
 
 template <class Operand, bool delta>
 void launch(const Parameters<Operand>& p, const ChunkLayout& layout) {
+  // Always the device's limit, never this launch's need: the attribute belongs to the function, and a smaller
+  // value set between another thread's setting and its launch makes that launch fail.
   check(cudaFuncSetAttribute(chunked_kernel<Operand, delta>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             layout.bytes),
+                             attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)),
         "cudaFuncSetAttribute");
   const std::int64_t items = p.items();
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(items, std::numeric_limits<int>::max()));
