@@ -26,6 +26,7 @@ struct Structure {
 struct StateError {
   Matrix<double> sigma;
   Matrix<double> coherent;
+  bool repeating_gate = false;  ///< an earlier segment showed that the gate repeats (coherent_decay)
 };
 
 /// The bound on one head. Rows are tokens; norms run over the dv columns.
@@ -46,6 +47,22 @@ struct Bound {
   [[nodiscard]] double row_tolerance(Index token, double lambda) const;
   /// factor (sqrt tr sigma + sqrt tr coherent); infinite where vacuous.
   [[nodiscard]] double state_tolerance(double factor) const;
+};
+
+/// Errors of the two exponentials in units of u32 = 2^-24, for arguments x <= 0. `bias` is the part that does
+/// not average out: over the arguments of one narrow range the error of a polynomial or table has a mean, and
+/// a state that lives for many tokens collects it linearly. BOUNDS 4 has 2 and 3 + 1.5 |x| and no bias; its
+/// section 13 leaves them open.
+struct ExponentialModel {
+  double exact =
+      2.6;  ///< measured 2.51 (expf on one H100, CUDA 13.0, every 101st fp32 in [-126, -2^-24]); CPU libm 1.0
+  double exact_bias =
+      1.4;           ///< measured 1.32: largest mean over windows x .. x (1 + 2^-10), x from 1e-5 to 86
+  double ex2 = 3.0;  ///< measured at most 2.57 + 0.76 |x|
+  double ex2_slope = 1.5;
+  double ex2_bias =
+      1.3;  ///< measured mean at most 1.20 (1 + 0.25 |x|), the slope being the rounding of log2 e
+  double ex2_bias_slope = 0.3;
 };
 
 /// How a head is judged: the table "mode/lambda" of BOUNDS 7.

@@ -59,8 +59,10 @@ class Chunks {
 
  public:
   Chunks(const Sequence<double>& x, const Contract& contract, Structure structure,
-         const StateError* carried_in, double key_norm_error, const Trajectory<double>* trajectory)
+         const StateError* carried_in, double key_norm_error, const Trajectory<double>* trajectory,
+         const ExponentialModel& exponential)
       : x_(x),
+        exponential_(exponential),
         c_(contract),
         delta_(structure.delta),
         e_(key_norm_error),
@@ -72,7 +74,9 @@ class Chunks {
         error_(bounds::starting_error(carried_in, mode, x.key_width())),
         S_(x.initial_state) {
     // A segment too short to show that its gate repeats goes on as the one before it.
-    coherent_gate_ = !Norms::worst_case && (coherent_decay(x.g) || !error_.coherent.isZero(0.0));
+    gated_ = !Norms::worst_case && !(x.g.array() == 0.0).all();
+    coherent_gate_ = !Norms::worst_case && (coherent_decay(x.g) || error_.repeating_gate);
+    error_.repeating_gate = coherent_gate_;
   }
 
   [[nodiscard]] Bound run(Index chunk) {
@@ -103,7 +107,7 @@ class Chunks {
     Q_ = x_.q.middleRows(begin, L_);
     K_ = x_.k.middleRows(begin, L_);
     beta_ = x_.beta.segment(begin, L_);
-    decay_ = bounds::chunk_decay(x_.g.segment(begin, L_), c_.exponential, c_.scan, mode);
+    decay_ = bounds::chunk_decay(x_.g.segment(begin, L_), c_.exponential, c_.scan, mode, exponential_);
     bV_ = beta_.asDiagonal() * x_.v.middleRows(begin, L_);
     V_new_ = bV_;
     S_next_ = S_;
@@ -190,8 +194,9 @@ class Chunks {
     const Vec e_bK =
         Norms::add(u_bK * Tw, Norms::acc(L_, Tw, Vec::Zero(L_), c_.accumulator),
                    subnormal_error(c_.beta_exp_k) * s_.sum() * T1, e_ * Norms::mv(T, row_norms(KtS)));
-    coherent_write_ = b_norm.cwiseProduct(decay_.start_error).cwiseProduct(row_norms(KS_));
-    const Vec e_decay = Norms::mv(T, coherent_write_);
+    const Vec KS_norm = row_norms(KS_);
+    const Vec e_decay = Norms::mv(T, b_norm.cwiseProduct(decay_.start_error).cwiseProduct(KS_norm));
+    coherent_write_ = b_norm.cwiseProduct(coherent_start()).cwiseProduct(KS_norm);
 
     const Vec ws = Norms::mv(W_, s_);
     const Vec e_W = (Norms::u(c_.W) * ws).array() + subnormal_error(c_.W) * s_.sum();
@@ -238,8 +243,8 @@ class Chunks {
     const Vec sums = row_norms(bound_.o.middleRows(begin, L_)) + scale_ * eG.cwiseProduct(QS_);
     bound_.before_output.segment(begin, L_) =
         Norms::add(local, 3 * u32_ * sums).array() + kSmallestNormal32 * root_dv_;
-    if (coherent_gate_) {
-      Vec made = decay_.start_error.cwiseProduct(QS_);
+    if (gated_) {
+      Vec made = coherent_start().cwiseProduct(QS_);
       if (delta_) made += P_.cwiseAbs() * coherent_write_;
       bound_.coherent.segment(begin, L_) = scale_ * (quadratic(R_, error_.coherent) + made);
     }
@@ -279,8 +284,8 @@ class Chunks {
     sigma = propagate(sigma, eC, Kd);
     Vec weights = weight;
     double decay_factor = coherent_gate_ ? 0.0 : 1.0 / 3.0;
+    const Vec V_norm = row_norms(V_new_);
     double f_diagonal = 1.0;
-    const Vec coherent = to_end_error.cwiseProduct(row_norms(V_new_));
     if constexpr (mode == Mode::det) {
       const auto f = worst_case_factors<4>(
           {sigma.trace(), trace_written, diagonal.sum(), decay_squared * S_.squaredNorm()});
@@ -295,25 +300,34 @@ class Chunks {
         weights *= f[1];
         f_diagonal = f[1];
       }
-      if (!coherent_gate_) weights += coherent.cwiseAbs2() / 3.0;
+      if (!coherent_gate_) weights += to_end_error.cwiseProduct(V_norm).cwiseAbs2() / 3.0;
     }
     sigma.noalias() += Kd.transpose() * (weights.asDiagonal() * Kd);
     sigma.diagonal() += f_diagonal * diagonal;
     Mat gram;
-    if (decay_squared > 0) gram = decay_squared * (S_ * S_.transpose());
-    if (decay_squared > 0 && decay_factor > 0) sigma += decay_factor * gram;
+    if (decay_squared > 0) gram = S_ * S_.transpose();
+    if (decay_squared > 0 && decay_factor > 0) sigma += decay_factor * decay_squared * gram;
 
-    if (coherent_gate_) {
+    if (gated_) {
+      const double start_squared = std::pow(coherent_start()(L_ - 1), 2);
+      const Vec end_bias = decay_.end_bias.cwiseQuotient(to_end.cwiseMax(1e-300));
+      const Vec coherent = (coherent_gate_ ? to_end_error : end_bias).cwiseProduct(V_norm);
       Mat& sum = error_.coherent;
       sum = propagate(sum, eC, Kd);
       const Vec all = coherent * coherent.sum();
       const auto f =
-          worst_case_factors<3>({sum.trace(), decay_squared * S_.squaredNorm(), all.dot(Kd_squares)});
+          worst_case_factors<3>({sum.trace(), start_squared * S_.squaredNorm(), all.dot(Kd_squares)});
       sum *= f[0];
-      if (decay_squared > 0) sum += f[1] * gram;
+      if (start_squared > 0) sum += f[1] * start_squared * gram;
       sum.noalias() += Kd.transpose() * ((f[2] * all).asDiagonal() * Kd);
     }
     std::swap(S_, S_next_);
+  }
+
+  /// The error of e^G that adds linearly from chunk to chunk: all of it where the gate repeats, else the
+  /// exponential's bias.
+  [[nodiscard]] const Vec& coherent_start() const {
+    return coherent_gate_ ? decay_.start_error : decay_.start_bias;
   }
 
   /// The range guard G0 reads the largest magnitude among all that a kernel stores.
@@ -333,6 +347,7 @@ class Chunks {
   }
 
   const Sequence<double>& x_;
+  const ExponentialModel& exponential_;
   const Contract& c_;
   bool delta_;
   double e_;  ///< error of the l2norm factor
@@ -341,7 +356,8 @@ class Chunks {
   double u_qk_;
   double root_dv_;
   double scale_;
-  bool coherent_gate_ = false;  ///< the decay's error goes to the coherent part
+  bool gated_ = false;          ///< the coherent part is tracked: a gate, in prob or semi
+  bool coherent_gate_ = false;  ///< all of the decay's error goes to it
   StateError error_;
   Bound bound_;
 
@@ -361,7 +377,7 @@ class Chunks {
 
 Bound bound_chunked(const Sequence<double>& sequence, const Contract& contract, Structure structure,
                     Mode mode, Index chunk, const StateError* carried_in, double key_norm_error,
-                    const Trajectory<double>* trajectory) {
+                    const Trajectory<double>* trajectory, const ExponentialModel& exponential) {
   if (chunk < 1) throw Error("bound: chunk=" + std::to_string(chunk) + ": a chunk holds at least 1 token");
   bounds::check_shapes(sequence, carried_in);
   if (trajectory != nullptr &&
@@ -372,7 +388,8 @@ Bound bound_chunked(const Sequence<double>& sequence, const Contract& contract, 
                 ": compute it from this sequence");
   }
   const auto bound = [&]<Mode m>() {
-    return Chunks<m>(sequence, contract, structure, carried_in, key_norm_error, trajectory).run(chunk);
+    return Chunks<m>(sequence, contract, structure, carried_in, key_norm_error, trajectory, exponential)
+        .run(chunk);
   };
   switch (mode) {
     case Mode::det:

@@ -12,6 +12,7 @@ namespace samestate {
 [[nodiscard]] Bound bound_chunked(const Sequence<double>& sequence, const Contract& contract,
                                   Structure structure, Mode mode, Index chunk,
                                   const StateError* carried_in = nullptr, double key_norm_error = 0.0,
-                                  const Trajectory<double>* trajectory = nullptr);
+                                  const Trajectory<double>* trajectory = nullptr,
+                                  const ExponentialModel& exponential = {});
 
 }  // namespace samestate

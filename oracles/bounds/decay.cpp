@@ -84,17 +84,27 @@ class ScanError {
 
 }  // namespace
 
-double exponential_error(double x, Exponential exponential) {
+double exponential_error(double x, Exponential exponential, const ExponentialModel& model) {
   if (x == 0.0) return 0.0;
-  return exponential == Exponential::exact ? 2 * kUnitRoundoff32
-                                           : 3 * kUnitRoundoff32 + 1.5 * std::fabs(x) * kUnitRoundoff32;
+  const double units =
+      exponential == Exponential::exact ? model.exact : model.ex2 + model.ex2_slope * std::fabs(x);
+  return units * kUnitRoundoff32;
+}
+
+double exponential_bias(double x, Exponential exponential, const ExponentialModel& model) {
+  if (x == 0.0) return 0.0;
+  const double units = exponential == Exponential::exact
+                           ? model.exact_bias
+                           : model.ex2_bias + model.ex2_bias_slope * std::fabs(x);
+  return units * kUnitRoundoff32;
 }
 
 double flush_error(double value) {
   return value < 4 * kSmallestNormal32 ? std::min(value, kSmallestNormal32) : 0.0;
 }
 
-ChunkDecay chunk_decay(const Vector<double>& gates, Exponential exponential, Scan scan, Mode mode) {
+ChunkDecay chunk_decay(const Vector<double>& gates, Exponential exponential, Scan scan, Mode mode,
+                       const ExponentialModel& model) {
   const Index L = gates.size();
   ChunkDecay decay;
   if ((gates.array() == 0.0).all()) {  // no gate: every decay is exactly 1
@@ -102,6 +112,8 @@ ChunkDecay chunk_decay(const Vector<double>& gates, Exponential exponential, Sca
     decay.between_error = Matrix<double>::Zero(L, L);
     decay.from_start = Vector<double>::Ones(L);
     decay.start_error = Vector<double>::Zero(L);
+    decay.start_bias = Vector<double>::Zero(L);
+    decay.end_bias = Vector<double>::Zero(L);
     return decay;
   }
   const Vector<double> g = gates.unaryExpr([](double x) { return clamped(x); });
@@ -113,16 +125,22 @@ ChunkDecay chunk_decay(const Vector<double>& gates, Exponential exponential, Sca
   decay.between_error = Matrix<double>::Zero(L, L);
   decay.from_start.resize(L);
   decay.start_error.resize(L);
+  decay.start_bias.resize(L);
+  decay.end_bias.resize(L);
   for (Index i = 0; i < L; ++i) {
     const double start = std::exp(sums(i));
+    const double to_end = sums(L - 1) - sums(i);
+    decay.start_bias(i) = exponential_bias(sums(i), exponential, model) * start;
+    decay.end_bias(i) = exponential_bias(to_end, exponential, model) * std::exp(to_end);
     decay.from_start(i) = start;
     decay.start_error(i) =
-        relative_error(error.at(i) + exponential_error(sums(i), exponential)) * start + flush_error(start);
+        relative_error(error.at(i) + exponential_error(sums(i), exponential, model)) * start +
+        flush_error(start);
     for (Index j = 0; j <= i; ++j) {
       const double difference = sums(i) - sums(j);
       const double value = std::exp(difference);
       const double relative = relative_error(error.between(i, j) + kUnitRoundoff32 * std::fabs(difference) +
-                                             exponential_error(difference, exponential));
+                                             exponential_error(difference, exponential, model));
       decay.between(i, j) = value;
       decay.between_error(i, j) = relative * value + flush_error(value);
     }

@@ -5,9 +5,11 @@
 /// The decays of one chunk and their errors (BOUNDS 5, "Decay").
 namespace samestate::bounds {
 
-/// Relative error of the fp32 exponential: 2 u32 (expf within one ulp), or 3 u32 + 1.5 |x| u32
-/// (ex2.approx(x log2 e), product rounded); exp(0) = 1 is exact.
-[[nodiscard]] double exponential_error(double x, Exponential exponential);
+/// Relative error of the fp32 exponential, as the model has it; exp(0) = 1 is exact.
+[[nodiscard]] double exponential_error(double x, Exponential exponential, const ExponentialModel& model);
+
+/// The part of it that has the same sign over a range of arguments.
+[[nodiscard]] double exponential_bias(double x, Exponential exponential, const ExponentialModel& model);
 
 /// |alpha_kernel - alpha| beyond the relative error: fp32 loses a value below its normal range, all of it at
 /// worst. 0 for values from 2^-124, where the relative error cannot carry them below 2^-126.
@@ -18,6 +20,8 @@ struct ChunkDecay {
   Matrix<double> between_error;  ///< [L, L] absolute
   Vector<double> from_start;     ///< [L] exp(G_i)
   Vector<double> start_error;    ///< [L] absolute
+  Vector<double> start_bias;     ///< [L] absolute: the exponential's bias alone
+  Vector<double> end_bias;       ///< [L] the same of exp(G_L - G_j)
 };
 
 /// Of the gates g of one chunk. The error of a difference G_i - G_j is
@@ -26,6 +30,7 @@ struct ChunkDecay {
 ///   quadrature u32 / sqrt 3 sqrt(sum G_m^2). (Quadrature alone fails for constant g, whose roundings
 ///   repeat.)
 /// then eps = expm1(error + u32 |G_i - G_j| + exponential_error), error of E = eps E + flush_error(E).
-[[nodiscard]] ChunkDecay chunk_decay(const Vector<double>& g, Exponential exponential, Scan scan, Mode mode);
+[[nodiscard]] ChunkDecay chunk_decay(const Vector<double>& g, Exponential exponential, Scan scan, Mode mode,
+                                     const ExponentialModel& model);
 
 }  // namespace samestate::bounds

@@ -19,7 +19,8 @@
 ///
 /// The error of alpha_t is relative (the exponential) or the loss of a value that fp32 flushes, and the same
 /// for all of S': eps_t^2 H S' S'^T H^T joins Sigma (eps^2 / 3 for the exponential in quadrature, before this
-/// token's output is judged), or Sigma_c where the gate repeats, or m1 in det.
+/// token's output is judged), or Sigma_c where the gate repeats, or m1 in det. Of a gate that does not repeat
+/// the exponential's bias goes to Sigma_c.
 ///
 /// In-kernel l2norm: the kernel uses k (1 + kappa), q (1 + epsilon) with |kappa|, |epsilon| <= e the same
 /// over a row, and rounds each element (u_qk below: to fp32, and to `qk` when re-rounded). To first order
@@ -40,8 +41,9 @@ class Recurrence {
 
  public:
   Recurrence(const Sequence<double>& x, const Contract& contract, Structure structure,
-             const StateError* carried_in, double key_norm_error)
+             const StateError* carried_in, double key_norm_error, const ExponentialModel& exponential)
       : x_(x),
+        exponential_(exponential),
         c_(contract),
         delta_(structure.delta),
         e_(key_norm_error),
@@ -58,7 +60,8 @@ class Recurrence {
     }
     if (gated_) gram_ = S_ * S_.transpose();
     // A segment too short to show that its gate repeats goes on as the one before it.
-    coherent_gate_ = !Norms::worst_case && (coherent_decay(x.g) || !error_.coherent.isZero(0.0));
+    coherent_gate_ = !Norms::worst_case && (coherent_decay(x.g) || error_.repeating_gate);
+    error_.repeating_gate = coherent_gate_;
   }
 
   [[nodiscard]] Bound run() {
@@ -73,7 +76,7 @@ class Recurrence {
   void step(Index t, Bound& bound) {
     const double a = std::exp(x_.g(t));
     const double b = delta_ ? x_.beta(t) : 0.0;
-    const double eps = bounds::exponential_error(bounds::clamped(x_.g(t)), c_.exponential);
+    const double eps = bounds::exponential_error(bounds::clamped(x_.g(t)), c_.exponential, exponential_);
     const double lost = a > 0 ? bounds::flush_error(a) / a : 0.0;
     const Vector<double> k = x_.k.row(t);
     const Vector<double> q = x_.q.row(t);
@@ -123,8 +126,9 @@ class Recurrence {
     bound.o.row(t) = x_.scale * read;
     bound.before_output(t) =
         Norms::add(scale * root_of(error_.sigma, q), local) + kSmallestNormal32 * root_dv_;
-    if (coherent_gate_) {
-      add_coherent(a, b, k, eps + lost);
+    if (gated_) {
+      const double bias = bounds::exponential_bias(bounds::clamped(x_.g(t)), c_.exponential, exponential_);
+      add_coherent(a, b, k, coherent_gate_ ? eps + lost : bias);
       bound.coherent(t) = scale * root_of(error_.coherent, q);
     }
     bound.largest = std::max(bound.largest, S_.cwiseAbs().maxCoeff());
@@ -238,6 +242,7 @@ class Recurrence {
   }
 
   const Sequence<double>& x_;
+  const ExponentialModel& exponential_;
   const Contract& c_;
   bool delta_;
   double e_;  ///< error of the l2norm factor
@@ -256,17 +261,20 @@ class Recurrence {
 }  // namespace
 
 Bound bound_recurrent(const Sequence<double>& sequence, const Contract& contract, Structure structure,
-                      Mode mode, const StateError* carried_in, double key_norm_error) {
+                      Mode mode, const StateError* carried_in, double key_norm_error,
+                      const ExponentialModel& exponential) {
   bounds::check_shapes(sequence, carried_in);
   switch (mode) {
     case Mode::det:
-      return Recurrence<Mode::det>(sequence, contract, structure, carried_in, key_norm_error).run();
+      return Recurrence<Mode::det>(sequence, contract, structure, carried_in, key_norm_error, exponential)
+          .run();
     case Mode::semi:
-      return Recurrence<Mode::semi>(sequence, contract, structure, carried_in, key_norm_error).run();
+      return Recurrence<Mode::semi>(sequence, contract, structure, carried_in, key_norm_error, exponential)
+          .run();
     case Mode::prob:
       break;
   }
-  return Recurrence<Mode::prob>(sequence, contract, structure, carried_in, key_norm_error).run();
+  return Recurrence<Mode::prob>(sequence, contract, structure, carried_in, key_norm_error, exponential).run();
 }
 
 }  // namespace samestate

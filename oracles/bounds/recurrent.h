@@ -12,6 +12,6 @@ namespace samestate {
 /// error of the initial state. Throws Error where shapes disagree.
 [[nodiscard]] Bound bound_recurrent(const Sequence<double>& sequence, const Contract& contract,
                                     Structure structure, Mode mode, const StateError* carried_in = nullptr,
-                                    double key_norm_error = 0.0);
+                                    double key_norm_error = 0.0, const ExponentialModel& exponential = {});
 
 }  // namespace samestate
