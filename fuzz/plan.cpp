@@ -47,9 +47,9 @@ class KernelPlan {
       forms(c);
     }
     Case c = base_;
-    shapes(c);
     for (const std::string& contract : {kernel_.contracts.front(), contract_for_rounding()}) {
       c.contract = contract;
+      shapes(c);
       regimes_of(c);
       laws_of(c);
     }
@@ -176,6 +176,9 @@ class KernelPlan {
     with([](Case& c) { c.dk = 128, c.dv = 128, c.T = 70; });
     with([](Case& c) { c.dk = 160, c.dv = 96, c.T = 40; });
     with([](Case& c) { c.dk = 256, c.dv = 256, c.T = 20; });
+    // Qwen3-Next's and DendAttn's heads.
+    with([](Case& c) { c.dk = 128, c.dv = 128, c.Hv = 2, c.T = 513, c.l2norm = true; });
+    with([](Case& c) { c.dk = 160, c.dv = 512, c.T = 200; });
     with([](Case& c) { c.dk = c.dv = 16; });
     with([](Case& c) { c.B = 3, c.Hk = 2, c.Hv = 4, c.layout = "padded"; });
     with([](Case& c) { c.l2norm = true; });
