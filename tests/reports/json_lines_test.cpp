@@ -22,7 +22,7 @@ using testing::slurp;
 using testing::spit;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-const Run run{"0.1.0", "abc123", "cpu", "none"};
+const Run run = testing::run();
 
 class JsonLines : public testing::Folder {
  protected:
@@ -106,7 +106,10 @@ TEST_F(JsonLines, EveryFieldComesBackBitForBit) {
   ASSERT_EQ(file.runs.size(), 1U);
   EXPECT_EQ(file.runs[0].version, "0.1.0");
   EXPECT_EQ(file.runs[0].commit, "abc123");
-  EXPECT_EQ(file.runs[0].driver, "none");
+  EXPECT_EQ(file.runs[0].device, "H100");
+  EXPECT_EQ(file.runs[0].driver, "13.0");
+  EXPECT_EQ(file.runs[0].toolkit, "13.1");
+  EXPECT_EQ(file.runs[0].kernel_sources, "0123abcd");
   EXPECT_EQ(file.cut_lines, 0);
 }
 

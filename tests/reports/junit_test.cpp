@@ -14,7 +14,7 @@ using testing::record;
 class Junit : public testing::Folder {
  protected:
   static pugi::xml_document parsed(const std::vector<Record>& records) {
-    const std::string text = junit_text(records, {"0.1.0", "abc", "cpu", ""});
+    const std::string text = junit_text(records, testing::run());
     pugi::xml_document document;
     const pugi::xml_parse_result result = document.load_string(text.c_str());
     EXPECT_TRUE(result) << result.description();
@@ -41,7 +41,7 @@ TEST_F(Junit, MapsEveryVerdict) {
       suite.child("properties").find_child_by_attribute("name", "cases.vacuous").attribute("value").value(),
       "1");
   EXPECT_STREQ(suite.child("properties").find_child_by_attribute("name", "commit").attribute("value").value(),
-               "abc");
+               "abc123");
   const char* elements[] = {"", "failure", "skipped", "skipped", "skipped", "error", "error", "failure"};
   std::size_t i = 0;
   for (pugi::xml_node node : suite.children("testcase")) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "oracles/verdict.h"
+#include "reports/run.h"
 
 namespace samestate::testing {
 
@@ -44,6 +45,9 @@ inline Record record(Verdict verdict, double ratio, std::string line = "v1 gated
                     .reason = "because"};
   return made;
 }
+
+/// A run with every field set.
+inline Run run() { return {"0.1.0", "abc123", "H100", "13.0", "13.1", "0123abcd"}; }
 
 inline std::string slurp(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
