@@ -87,7 +87,9 @@ class BatchJudge {
     if (exact_ || x.tokens() == 0) return judge_exact(oracle, contract_, o, state);
     Judgement j = judge_head(oracle, o, state);
     if (j.verdict == Verdict::vacuous && oracle.vacuous) j = judge_pieces(n, h, std::move(j));
-    if (twin && j.verdict == Verdict::pass) {
+    // A repeating gate such as RetNet's, 1 - 2^-5, puts products on ties, which kernel and twin break as they
+    // like.
+    if (twin && j.verdict == Verdict::pass && !coherent_decay(x.g)) {
       const Vector<double> order = bound_of(x, path_of(case_, x.tokens()), sums_only(contract_), family_,
                                             oracle.policy.mode, batch_.shape.l2norm)
                                        .rms;

@@ -94,7 +94,7 @@ HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract
   HeadOracle out;
   out.exact = family.recurrent(x);
   out.policy = policy_for(chunked_somewhere ? contract : recurrent_contract(contract), x,
-                          chunked_somewhere ? "chunked" : "recurrent");
+                          chunked_somewhere ? "chunked" : "recurrent", l2norm);
   const Bound hard = bound_of(x, path, contract, family, Mode::det, l2norm);
   const Bound soft =
       out.policy.mode == Mode::det ? hard : bound_of(x, path, contract, family, out.policy.mode, l2norm);
@@ -267,6 +267,7 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const V
   const Matrix<double> twin = all_twin(counted, Eigen::all);
   const Matrix<double> exact = oracle.exact.o(counted, Eigen::all);
   const Vector<double> rms_bound = oracle.rms(counted);
+  const Vector<double> sums = order(counted);
   const Vector<double> output_rounding = oracle.output_rounding(counted);
   const bool tf32 = contract.qk == Format::tf32 || contract.qk == Format::tf32_truncated;
   const double median_limit = tf32 ? 0.25 : 0.15;
@@ -281,7 +282,11 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const V
   const double mine = root_mean_square((o - exact).rowwise().norm());
   const double theirs = root_mean_square((twin - exact).rowwise().norm());
   const double rms = theirs > 0 ? mine / theirs : (mine > 0 ? kInfinity : 1.0);
-  const double middle = median(d);
+  // Rounding to a spacing u falls the other way with probability |delta| / u, and moves the value by u: E d^2
+  // = u |delta| a rounding, where B counts u^2 / 12. With delta ~ order / B u / sqrt(12) that is d^2 / B^2 =
+  // sqrt(12) order / B.
+  const Vector<double> flips = (std::sqrt(12.0) * sums.cwiseQuotient(rms_bound)).cwiseSqrt();
+  const double middle = median(d.cwiseQuotient((flips / median_limit).cwiseMax(1.0)));
 
   j.error = distance(worst);
   j.bound = limit(worst);

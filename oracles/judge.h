@@ -46,6 +46,9 @@ struct HeadOracle {
 /// - Only rows count where B is at least kTwinMargin times `order`, [T], the RMS error that fp32 sums make by
 /// themselves (the bound
 ///   under sums_only(contract)): elsewhere the order of the sums is all there is, and it is free.
+/// - Sums that differ in the last place make a rounding fall the other way now and then, and what it moves
+/// stays in the state: the
+///   limit on the median is at least sqrt(sqrt(12) order / B), the d / B that such flips make.
 /// - Where rounding the output is all that B holds (recurrent form, 16-bit output), a value next to a tie
 /// moves a row by a whole ulp,
 ///   2 R = 2 sqrt(3) B, in a correct kernel: the limit on a single row is then 2 R, and median and RMS carry

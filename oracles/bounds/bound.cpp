@@ -71,20 +71,37 @@ bool coherent_decay(const Vector<double>& g) {
   return 2 * distinct < g.size();
 }
 
-bool structured(const Sequence<double>& sequence) {
-  const Index tokens = sequence.tokens();
+namespace {
+
+/// Whether fewer than T / 4 tokens differ under `compare(i, j)`, T > 1.
+template <class Compare>
+bool few_distinct(Index tokens, Compare&& compare) {
   if (tokens < 2) return false;
   std::vector<Index> order(static_cast<std::size_t>(tokens));
   std::iota(order.begin(), order.end(), Index{0});
-  std::sort(order.begin(), order.end(), [&](Index i, Index j) { return compare_rows(sequence, i, j) < 0; });
+  std::sort(order.begin(), order.end(), [&](Index i, Index j) { return compare(i, j) < 0; });
   Index distinct = 1;
-  for (std::size_t i = 1; i < order.size(); ++i) {
-    distinct += compare_rows(sequence, order[i - 1], order[i]) != 0 ? 1 : 0;
-  }
+  for (std::size_t i = 1; i < order.size(); ++i) distinct += compare(order[i - 1], order[i]) != 0 ? 1 : 0;
   return 4 * distinct < tokens;
 }
 
-Policy policy_for(const Contract& contract, const Sequence<double>& sequence, std::string_view form) {
+}  // namespace
+
+bool structured(const Sequence<double>& sequence) {
+  return few_distinct(sequence.tokens(), [&](Index i, Index j) { return compare_rows(sequence, i, j); });
+}
+
+bool repeated_keys(const Sequence<double>& sequence) {
+  return few_distinct(sequence.tokens(), [&](Index i, Index j) {
+    for (Index c = 0; c < sequence.key_width(); ++c) {
+      if (sequence.k(i, c) != sequence.k(j, c)) return sequence.k(i, c) < sequence.k(j, c) ? -1 : 1;
+    }
+    return 0;
+  });
+}
+
+Policy policy_for(const Contract& contract, const Sequence<double>& sequence, std::string_view form,
+                  bool l2norm) {
   if (form != "recurrent" && form != "chunked") {
     throw Error("bound: form '" + std::string(form) + "' has no bound: use recurrent or chunked");
   }
@@ -98,7 +115,8 @@ Policy policy_for(const Contract& contract, const Sequence<double>& sequence, st
   Policy policy;
   const Index outputs = sequence.tokens() * sequence.value_width();
   policy.head_limit = outputs < 1000 ? 2.5 : (tf32 ? 2.0 : 1.5);
-  if (structured(sequence) || neumann) return {Mode::det, 1.0, 1.0, false, policy.head_limit};
+  if (structured(sequence) || neumann || (l2norm && repeated_keys(sequence)))
+    return {Mode::det, 1.0, 1.0, false, policy.head_limit};
   if (coarser_than_fp32(contract.state)) {
     policy.mode = Mode::semi;
     policy.lambda = 4.0;

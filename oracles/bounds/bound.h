@@ -82,12 +82,16 @@ struct Policy {
 /// statistical mode holds. BOUNDS 0, 7.
 [[nodiscard]] bool structured(const Sequence<double>& sequence);
 
+/// Fewer than T / 4 distinct keys, T > 1. A kernel that normalises and rounds k itself then rounds it alike
+/// again and again: with beta -> 2 a head's RMS error was 3 times the prediction of independent roundings.
+[[nodiscard]] bool repeated_keys(const Sequence<double>& sequence);
+
 /// The policy for a head in `form` ("recurrent" or "chunked", which decides the contract fields that count;
 /// throws Error on another). Structured input: det, lambda 1, no head gate. Neumann doubling with rounded
 /// operands: the same, since prob was exceeded 3.6e6-fold (BOUNDS 9.2). State stored below fp32: semi, 4.
 /// tf32 by truncation: lambda 16. Else prob, 5.
 [[nodiscard]] Policy policy_for(const Contract& contract, const Sequence<double>& sequence,
-                                std::string_view form);
+                                std::string_view form, bool l2norm = false);
 
 /// The relative error of the factor (sum x^2 + 1e-6)^-1/2 in fp32, common to a row of q or k, for a kernel
 /// that normalises: the sum of dk squares, halved by the root, then the sum with 1e-6, the root and the
