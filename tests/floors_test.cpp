@@ -36,7 +36,8 @@ const std::map<std::string, std::vector<std::string>> may_include = {
     {"reports", {"oracles/verdict.h", "reference/error.h"}},
     {"fuzz", {"reference/", "optimized/", "oracles/", "fixtures/"}},
     {"cli",
-     {"reference/", "optimized/", "oracles/", "fixtures/", "reports/", "fuzz/", "samestate_version.h"}},
+     {"reference/", "optimized/", "oracles/", "fixtures/", "reports/", "fuzz/", "samestate_version.h",
+      "samestate_kernel_sources.h"}},
     {"tests",
      {"reference/", "optimized/", "oracles/", "fixtures/", "reports/", "fuzz/", "cli/",
       "samestate_version.h"}},
@@ -56,9 +57,14 @@ const std::map<std::string, std::set<std::string>> may_link = {
 
 std::string top_of(const std::string& path) { return path.substr(0, path.find('/')); }
 
+/// Headers made by the build.
+bool is_generated(const std::string& included) {
+  return included == "samestate_version.h" || included == "samestate_kernel_sources.h";
+}
+
 bool is_ours(const std::string& included) {
-  return included == "samestate_version.h" ||
-         (included.find('/') != included.npos && may_include.contains(top_of(included)));
+  const bool in_folder = included.find('/') != included.npos && may_include.contains(top_of(included));
+  return in_folder || is_generated(included);
 }
 
 /// An include directive: the name and how it is written.
@@ -242,6 +248,8 @@ const Edge planted_edges[] = {
     {"fuzz/x.cpp", "\"samestate_version.h\"", false},
     {"cli/x.cpp", "\"fuzz/campaign.h\"", true},
     {"cli/x.cpp", "\"samestate_version.h\"", true},
+    {"cli/x.cpp", "\"samestate_kernel_sources.h\"", true},
+    {"optimized/cuda/x.cu", "\"samestate_kernel_sources.h\"", false},
     {"cli/x.cpp", "\"tests/reports/records.h\"", false},
     {"tests/reports/x.cpp", "\"tests/reports/records.h\"", true},
     {"examples/kernel_plugin/x.cpp", "\"optimized/plugin.h\"", true},
