@@ -53,7 +53,10 @@ class BatchJudge {
   [[nodiscard]] Judgement judge() {
     const BatchShape& s = batch_.shape;
     std::optional<Outputs> twin;
-    if (!exact_ && has_twin()) twin = run_on_twin(case_.system, batch_, path_of(case_, s.T), contract_);
+    if (!exact_ && has_twin()) {
+      twin = run_on_twin(case_.system, batch_, path_of(case_, s.T), contract_);
+      reordered_ = run_on_twin(case_.system, batch_, path_of(case_, s.T), contract_, true);
+    }
     std::optional<Judgement> worst;
     for (std::int64_t n = 0; n < s.sequences(); ++n) {
       for (std::int64_t h = 0; h < s.Hv; ++h) {
@@ -90,10 +93,10 @@ class BatchJudge {
     // A repeating gate such as RetNet's, 1 - 2^-5, puts products on ties, which kernel and twin break as they
     // like.
     if (twin && j.verdict == Verdict::pass && !coherent_decay(x.g)) {
-      const Vector<double> order = bound_of(x, path_of(case_, x.tokens()), sums_only(contract_), family_,
-                                            oracle.policy.mode, batch_.shape.l2norm)
-                                       .rms;
-      const Judgement t = judge_twin(oracle, contract_, order, o, rows_of(batch_, *twin, n, h));
+      const Bound sums = bound_of(x, path_of(case_, x.tokens()), sums_only(contract_), family_,
+                                  oracle.policy.mode, batch_.shape.l2norm);
+      const TwinRuns runs{rows_of(batch_, *twin, n, h), rows_of(batch_, *reordered_, n, h), sums.rms};
+      const Judgement t = judge_twin(oracle, contract_, runs, o);
       if (t.verdict == Verdict::fail) merge(j, t);
       j.twin_ratio = t.twin_ratio;
     }
@@ -142,6 +145,7 @@ class BatchJudge {
   const Outputs& outputs_;
   const Runner& rerun_;
   bool exact_;
+  std::optional<Outputs> reordered_;  ///< the twin with its sums in another order
   std::vector<Piece> pieces_;
 };
 

@@ -189,10 +189,14 @@ Outputs run_kernel(const KernelPair& kernels, const Batch& batch, const Path& pa
   });
 }
 
-Outputs run_on_twin(std::string_view system, const Batch& batch, const Path& path, const Contract& contract) {
+Outputs run_on_twin(std::string_view system, const Batch& batch, const Path& path, const Contract& contract,
+                    bool reordered) {
   return run_path(batch, path, {}, [&](bool chunked, const Arguments& arguments) {
-    const Outcome outcome = run_twin(system, chunked ? "chunked" : "recurrent", arguments,
-                                     chunked ? contract : recurrent_contract(contract));
+    Contract used = chunked ? contract : recurrent_contract(contract);
+    if (reordered) {
+      used.accumulator = used.accumulator == Accumulator::fp32 ? Accumulator::tensor_core : Accumulator::fp32;
+    }
+    const Outcome outcome = run_twin(system, chunked ? "chunked" : "recurrent", arguments, used);
     if (outcome.kind != Outcome::Kind::ran) throw Unavailable(outcome);
   });
 }

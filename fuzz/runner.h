@@ -38,8 +38,9 @@ struct RunOptions {
 [[nodiscard]] Outputs run_kernel(const KernelPair& kernels, const Batch& batch, const Path& path,
                                  const Contract& contract, const RunOptions& options);
 
-/// The same on the twin: the CPU source with the contract's accumulator emulated (BOUNDS 10.3).
+/// The same on the twin: the CPU source with the contract's accumulator emulated (BOUNDS 10.3); `reordered`:
+/// with the other one, so that its sums alone differ.
 [[nodiscard]] Outputs run_on_twin(std::string_view system, const Batch& batch, const Path& path,
-                                  const Contract& contract);
+                                  const Contract& contract, bool reordered = false);
 
 }  // namespace samestate

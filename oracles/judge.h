@@ -40,25 +40,33 @@ struct HeadOracle {
 [[nodiscard]] Judgement judge_exact(const HeadOracle& oracle, const Contract& contract,
                                     const Matrix<double>& o, const Matrix<double>& state);
 
+/// What the twin gate needs of one head beside the kernel's output.
+struct TwinRuns {
+  Matrix<double> twin;  ///< [T, dv] the CPU source under the contract, its accumulator emulated
+  Matrix<double>
+      reordered;  ///< [T, dv] the same with the other accumulator: sums in another order, all else alike
+  Vector<double>
+      order;  ///< [T] RMS error that fp32 sums make by themselves: the bound under sums_only(contract)
+};
+
 /// The twin gates (BOUNDS 10.3) on one head: median d/B <= 0.15 (tf32 0.25), max d/B <= 1.5, and the ratio of
 /// the two RMS errors against the oracle in [0.97, 1.03] (tf32 [0.9, 1.1]), where d is the distance of kernel
-/// and twin. Two refinements:
-/// - Only rows count where B is at least kTwinMargin times `order`, [T], the RMS error that fp32 sums make by
-/// themselves (the bound
-///   under sums_only(contract)): elsewhere the order of the sums is all there is, and it is free.
-/// - Sums that differ in the last place make a rounding fall the other way now and then, and what it moves
-/// stays in the state: the
-///   limit on the median is at least sqrt(sqrt(12) order / B), the d / B that such flips make.
+/// and twin. Three refinements, each for something that a correct kernel does:
+/// - Only rows count where B is at least kTwinMargin times `order`: elsewhere the order of the sums is all
+/// there is, and it is free.
 /// - Where rounding the output is all that B holds (recurrent form, 16-bit output), a value next to a tie
 /// moves a row by a whole ulp,
-///   2 R = 2 sqrt(3) B, in a correct kernel: the limit on a single row is then 2 R, and median and RMS carry
-///   the gate.
-/// Unsupported where fewer than kTwinTokens such rows or kTwinElements elements are left, since a single
-/// rounding that falls the other way moves these statistics.
-[[nodiscard]] Judgement judge_twin(const HeadOracle& oracle, const Contract& contract,
-                                   const Vector<double>& order, const Matrix<double>& o,
-                                   const Matrix<double>& twin);
+///   2 R = 2 sqrt(3) B: the limit on a single row is then 2 R.
+/// - A rounding that falls the other way changes the state, and with it later roundings: with long memory or
+/// ill-conditioned keys
+///   the twin drifts from itself when only its sums are reordered. No limit is below kTwinSpread times that
+///   drift (for the RMS: 2 (s^2 + s / sqrt(rows)), s its RMS over the error's, which is how an independent
+///   part of size s moves a norm).
+/// Unsupported where fewer than kTwinTokens such rows or kTwinElements elements are left.
+[[nodiscard]] Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const TwinRuns& runs,
+                                   const Matrix<double>& o);
 inline constexpr double kTwinMargin = 8.0;
+inline constexpr double kTwinSpread = 3.0;
 inline constexpr Index kTwinTokens = 32;
 inline constexpr Index kTwinElements = 1000;
 

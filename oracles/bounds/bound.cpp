@@ -73,7 +73,7 @@ bool coherent_decay(const Vector<double>& g) {
 
 namespace {
 
-/// Whether fewer than T / 4 tokens differ under `compare(i, j)`, T > 1.
+/// Whether fewer than T / 4 tokens (T < 8: at most half) differ under `compare(i, j)`, T > 1.
 template <class Compare>
 bool few_distinct(Index tokens, Compare&& compare) {
   if (tokens < 2) return false;
@@ -82,7 +82,8 @@ bool few_distinct(Index tokens, Compare&& compare) {
   std::sort(order.begin(), order.end(), [&](Index i, Index j) { return compare(i, j) < 0; });
   Index distinct = 1;
   for (std::size_t i = 1; i < order.size(); ++i) distinct += compare(order[i - 1], order[i]) != 0 ? 1 : 0;
-  return 4 * distinct < tokens;
+  // Of fewer than eight tokens a quarter is no number to count with.
+  return tokens < 8 ? 2 * distinct <= tokens : 4 * distinct < tokens;
 }
 
 }  // namespace
@@ -115,6 +116,7 @@ Policy policy_for(const Contract& contract, const Sequence<double>& sequence, st
   Policy policy;
   const Index outputs = sequence.tokens() * sequence.value_width();
   policy.head_limit = outputs < 1000 ? 2.5 : (tf32 ? 2.0 : 1.5);
+  if (repeated_keys(sequence)) policy.head_limit = 2.5;
   if (structured(sequence) || neumann || (l2norm && repeated_keys(sequence)))
     return {Mode::det, 1.0, 1.0, false, policy.head_limit};
   if (coarser_than_fp32(contract.state)) {

@@ -78,12 +78,14 @@ struct Policy {
 /// (RetNet, a constant gate). BOUNDS 4.
 [[nodiscard]] bool coherent_decay(const Vector<double>& g);
 
-/// Fewer than T / 4 distinct rows (k, v, beta), T > 1: roundings repeat and add linearly, so that no
-/// statistical mode holds. BOUNDS 0, 7.
+/// Fewer than T / 4 distinct rows (k, v, beta) (T < 8: at most half), T > 1: roundings repeat and add
+/// linearly, so that no statistical mode holds. BOUNDS 0, 7.
 [[nodiscard]] bool structured(const Sequence<double>& sequence);
 
-/// Fewer than T / 4 distinct keys, T > 1. A kernel that normalises and rounds k itself then rounds it alike
-/// again and again: with beta -> 2 a head's RMS error was 3 times the prediction of independent roundings.
+/// The same of the keys alone. Errors then share a few directions, so that a head holds fewer independent
+/// ones than it has elements: its limit is 2.5 whatever its size. A kernel that normalises and rounds k
+/// itself then rounds it alike again and again: with beta -> 2 a head's RMS error was 3 times the prediction
+/// of independent roundings.
 [[nodiscard]] bool repeated_keys(const Sequence<double>& sequence);
 
 /// The policy for a head in `form` ("recurrent" or "chunked", which decides the contract fields that count;

@@ -71,6 +71,14 @@ class Worst {
 /// Rows [a0, a0 + count) of a against [b0, ...) of b, and with `states` the final states.
 void agree(Worst& worst, const HeadRun& a, Index a0, const HeadRun& b, Index b0, Index count, bool states,
            std::int64_t n, std::int64_t h) {
+  const auto finite = [](const HeadRun& r) { return r.o.allFinite() && r.state.allFinite(); };
+  if ((!finite(a) && a.oracle.overflow_expected) || (!finite(b) && b.oracle.overflow_expected)) {
+    Judgement j;
+    j.gate = "range";
+    j.reason = "overflow is expected: nothing can be compared";
+    worst.add(std::move(j), n, h);
+    return;
+  }
   if (count > 0) {
     Judgement j = judge_pair(a.o.middleRows(a0, count), a.oracle.row.segment(a0, count),
                              b.o.middleRows(b0, count), b.oracle.row.segment(b0, count));
