@@ -92,6 +92,13 @@ Case parse_case(std::string_view line) {
   if (line.size() > kLongestLine) {
     throw Error(fmt::format("case line of {} characters: at most {} are read", line.size(), kLongestLine));
   }
+  // What is quoted from the line then stands on one line of a message, and does nothing to a terminal.
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if ((c >= 0x20 && c < 0x7f) || c == '\t' || c == '\r' || c == '\n') continue;
+    throw Error(fmt::format("case line holds byte {:#04x} at position {}: write printable ASCII",
+                            static_cast<unsigned>(static_cast<unsigned char>(c)), i));
+  }
   const std::vector<std::string_view> parts = words(line);
   if (parts.empty())
     throw Error("empty case line: write 'v1 SYSTEM key=value ...', e.g. 'v1 gated_delta_rule T=65'");
@@ -184,7 +191,9 @@ void check_case(const Case& c) {
                                           {"Hk", c.Hk, 1},
                                           {"Hv", c.Hv, 1},
                                           {"dk", c.dk, 1},
-                                          {"dv", c.dv, 1}}) {
+                                          {"dv", c.dv, 1},
+                                          {"chunk", c.chunk, 0},
+                                          {"prefill", c.prefill, 0}}) {
     if (value < least || value > kLargestExtent) {
       throw Error(fmt::format("{}={}: must lie in {}..{}", key, value, least, kLargestExtent));
     }
@@ -205,7 +214,16 @@ void check_case(const Case& c) {
     throw Error(c.lengths.empty() ? "form=packed needs lengths=N,N,...: the tokens of each sequence"
                                   : "lengths belongs to form=packed");
   }
+  if (c.scale &&
+      !(std::isfinite(*c.scale) && static_cast<double>(static_cast<float>(*c.scale)) == *c.scale)) {
+    throw Error(fmt::format("scale={}: must be finite and representable in fp32", *c.scale));
+  }
   if (!c.lengths.empty()) {
+    for (std::int64_t length : c.lengths) {
+      if (length < 0 || length > kLargestExtent) {
+        throw Error(fmt::format("lengths: {} must lie in 0..{}", length, kLargestExtent));
+      }
+    }
     if (c.B != 1) throw Error(fmt::format("B={}: packed sequences share one batch row, so B=1", c.B));
     const std::int64_t sum = std::reduce(c.lengths.begin(), c.lengths.end());
     if (sum != c.T) throw Error(fmt::format("T={} but the lengths sum to {}: leave T out", c.T, sum));
