@@ -1,0 +1,128 @@
+#include "oracles/path.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "oracles/bounds/chunked.h"
+#include "oracles/bounds/recurrent.h"
+#include "oracles/contracts.h"
+#include "reference/error.h"
+#include "tests/oracles/bounds/heads.h"
+
+namespace samestate {
+namespace {
+
+const Family& gated() { return family_named("gated_delta_rule"); }
+
+/// Largest relative difference of the numbers that tolerances are made of.
+double difference(const Bound& a, const Bound& b) {
+  const auto relative = [](const auto& x, const auto& y) {
+    return x.size() == 0 ? 0.0 : (x - y).norm() / std::max(y.norm(), 1e-300);
+  };
+  return std::max({relative(a.before_output, b.before_output), relative(a.coherent, b.coherent),
+                   relative(a.output_rounding, b.output_rounding), relative(a.rms, b.rms),
+                   relative(a.state_rows, b.state_rows), relative(a.carry.sigma, b.carry.sigma)});
+}
+
+Index tokens_of(const Path& path) {
+  return std::accumulate(path.begin(), path.end(), Index{0},
+                         [](Index sum, const Segment& s) { return sum + s.tokens; });
+}
+
+TEST(Path, OfOneCallTwoCallsAndDecode) {
+  EXPECT_EQ(whole(9, 4).size(), 1U);
+  for (Index at = 0; at <= 9; ++at) {
+    const Path cut = split(9, 4, at);
+    ASSERT_EQ(cut.size(), 2U);
+    EXPECT_EQ(cut[0].tokens, at);
+    EXPECT_EQ(cut[1].chunk, 4);
+    EXPECT_EQ(tokens_of(cut), 9);
+    const Path decode = prefill_and_decode(9, 4, at);
+    ASSERT_EQ(decode.size(), 2U);
+    EXPECT_EQ(decode[0].tokens, at);
+    EXPECT_EQ(decode[0].chunk, 4);
+    EXPECT_FALSE(decode[0].token_by_token);
+    EXPECT_EQ(decode[1].chunk, 0);
+    EXPECT_TRUE(decode[1].token_by_token);
+    EXPECT_EQ(tokens_of(decode), 9);
+  }
+}
+
+TEST(BoundOf, SplitIsTheChainOfItsSegments) {
+  const Sequence<double> x = random_head(1, 14, 5, 4);
+  const Trajectory<double> head = gated().recurrent(x.slice(0, 6, x.initial_state));
+  const Sequence<double> tail = x.slice(6, 14, head.state);
+  for (const char* name : {"fp32", "bf16", "bf16_state"}) {
+    const Contract& contract = contract_named(name);
+    for (const Mode mode : {Mode::det, Mode::prob, Mode::semi}) {
+      const Bound first = bound_chunked(x.slice(0, 6, x.initial_state), contract, {true}, mode, 4);
+      const Bound chunked = bound_chunked(tail, contract, {true}, mode, 4, &first.carry);
+      const Bound found = bound_of(x, split(14, 4, 6), contract, gated(), mode, false);
+      EXPECT_TRUE(found.before_output.head(6) == first.before_output) << name;
+      EXPECT_TRUE(found.before_output.tail(8) == chunked.before_output) << name;
+      EXPECT_TRUE(found.rms.tail(8) == chunked.rms) << name;
+      EXPECT_TRUE(found.o.bottomRows(8) == chunked.o) << name;
+      EXPECT_EQ(found.state, chunked.state) << name;
+      EXPECT_EQ(found.largest, std::max(first.largest, chunked.largest)) << name;
+
+      const Bound decoded = bound_recurrent(tail, recurrent_contract(contract), {true}, mode, &first.carry);
+      const Bound path = bound_of(x, prefill_and_decode(14, 4, 6), contract, gated(), mode, false);
+      EXPECT_TRUE(path.before_output.tail(8) == decoded.before_output) << name;
+      EXPECT_EQ(path.state, decoded.state) << name;
+      // The error that the first segment leaves must reach the second.
+      const Bound fresh = bound_chunked(tail, contract, {true}, mode, 4);
+      EXPECT_GT(chunked.before_output(0), fresh.before_output(0)) << name;
+    }
+  }
+}
+
+TEST(BoundOf, CutAtAnEdgeChangesNothingAndElsewhereItDoes) {
+  const Sequence<double> x = random_head(2, 16, 5, 4);
+  for (const char* name : {"fp32", "bf16"}) {
+    const Contract& contract = contract_named(name);
+    for (const Mode mode : {Mode::det, Mode::prob}) {
+      const Bound one = bound_of(x, whole(16, 4), contract, gated(), mode, false);
+      for (const Index edge : {0, 4, 8, 12, 16}) {
+        const Bound two = bound_of(x, split(16, 4, edge), contract, gated(), mode, false);
+        EXPECT_LT(difference(one, two), 1e-9) << name << " cut at " << edge;
+      }
+      EXPECT_GT(difference(one, bound_of(x, split(16, 4, 6), contract, gated(), mode, false)), 1e-6) << name;
+      const Bound recurrent = bound_of(x, whole(16, 0), contract, gated(), mode, false);
+      for (Index cut = 0; cut <= 16; ++cut) {
+        const Bound two = bound_of(x, split(16, 0, cut), contract, gated(), mode, false);
+        EXPECT_LT(difference(recurrent, two), 1e-9) << name << " recurrent, cut at " << cut;
+      }
+    }
+  }
+}
+
+TEST(BoundOf, NormalisationInTheKernelCosts) {
+  const Sequence<double> x = random_head(3, 8, 4, 4);
+  for (const Index chunk : {0, 4}) {
+    const Bound without = bound_of(x, whole(8, chunk), {}, gated(), Mode::prob, false);
+    const Bound with = bound_of(x, whole(8, chunk), {}, gated(), Mode::prob, true);
+    EXPECT_TRUE((with.before_output.array() > without.before_output.array()).all()) << chunk;
+  }
+}
+
+TEST(BoundOf, WrongNumberOfTokensThrows) {
+  const Sequence<double> x = random_head(4, 8, 3, 3);
+  const auto bound = [&](const Path& path) { return bound_of(x, path, {}, gated(), Mode::prob, false); };
+  EXPECT_NO_THROW(static_cast<void>(bound(whole(8, 4))));
+  EXPECT_THROW(static_cast<void>(bound(whole(7, 4))), Error);
+  EXPECT_THROW(static_cast<void>(bound(whole(9, 4))), Error);
+  EXPECT_THROW(static_cast<void>(bound({{4, 4, false}, {3, 0, true}})), Error);
+  EXPECT_THROW(static_cast<void>(bound({})), Error);
+  try {
+    static_cast<void>(bound(whole(9, 4)));
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("9 tokens on a sequence of 8"), std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace samestate
