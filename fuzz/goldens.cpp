@@ -19,6 +19,10 @@ namespace {
 /// Chunk of the public chunked code that made the goldens; ours run others too.
 constexpr std::array<Index, 3> kChunks{1, 7, 64};
 
+/// What a group may hold of its code's outputs.
+constexpr std::array<std::string_view, 6> kOutputs{"out",   "out_recurrent",   "out_chunk64",
+                                                   "state", "state_recurrent", "state_chunk64"};
+
 /// One group of one file.
 struct Source {
   const Safetensors& file;
@@ -74,9 +78,9 @@ struct Comparison {
                   " x " + std::to_string(mine.cols()));
     }
     if (golden.size() == 0) return;
-    const double d = (mine - golden).cwiseAbs().maxCoeff();
+    const double d = (mine - golden).cwiseAbs().maxCoeff<Eigen::PropagateNaN>();
     difference = std::isnan(d) ? std::numeric_limits<double>::infinity() : std::max(difference, d);
-    size = std::max(size, golden.cwiseAbs().maxCoeff());
+    size = std::max(size, golden.cwiseAbs().maxCoeff<Eigen::PropagateNumbers>());
   }
 };
 
@@ -109,16 +113,38 @@ Sequence<double> head_of(const Source& s, const Recipe& recipe, Index b, Index h
   return x;
 }
 
+/// Throws Error unless the tensor has this rank and, where q has them, B rows and H heads.
+void require_shape(const Source& s, std::string_view name, std::size_t rank, std::size_t head_axis, Index B,
+                   Index H) {
+  const Tensor& t = s.tensor(name);
+  if (t.rank() == rank && t.shape[0] == B && t.shape[head_axis] == H) return;
+  throw Error(s.file_name + ": tensor " + s.path(name) + " must have " + std::to_string(rank) +
+              " dimensions, " + std::to_string(B) + " rows and " + std::to_string(H) + " heads, as q has");
+}
+
 void check_group(const Source& s, const Recipe& recipe) {
   const Tensor& q = s.tensor("q");
   if (q.rank() != 4) throw Error(s.file_name + ": " + s.path("q") + " must have 4 dimensions");
+  const std::size_t head_axis = recipe.heads_first ? 1 : 2;
   const Index B = q.shape[0];
-  const Index H = q.shape[recipe.heads_first ? 1 : 2];
+  const Index H = q.shape[head_axis];
+  for (std::string_view name : {"k", "v"}) require_shape(s, name, 4, head_axis, B, H);
+  if (recipe.family->gated && !recipe.retnet_decay) require_shape(s, "g", 3, 2, B, H);
+  if (recipe.family->delta) require_shape(s, "beta", 3, 2, B, H);
+  if (s.has("initial_state")) require_shape(s, "initial_state", 4, 1, B, H);
+  bool compared = false;
+  for (std::string_view name : kOutputs) {
+    if (!s.has(name)) continue;
+    require_shape(s, name, 4, name.starts_with("out") ? head_axis : 1, B, H);
+    compared = true;
+  }
+  if (!compared)
+    throw Error(s.file_name + ": group " + s.group +
+                " has inputs but no output to compare with (out, state)");
 
   using Run = std::function<Trajectory<double>(const Sequence<double>&)>;
   const auto check = [&](const std::string& form, const Run& run) {
-    for (std::string_view name :
-         {"out", "out_recurrent", "out_chunk64", "state", "state_recurrent", "state_chunk64"}) {
+    for (std::string_view name : kOutputs) {
       if (!s.has(name)) continue;
       Comparison comparison;
       for (Index b = 0; b < B; ++b) {

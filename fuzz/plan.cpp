@@ -8,6 +8,7 @@
 #include "fuzz/generators/regimes.h"
 #include "fuzz/systems.h"
 #include "oracles/laws/law.h"
+#include "reference/error.h"
 
 namespace samestate {
 namespace {
@@ -270,7 +271,21 @@ class KernelPlan {
 
 std::vector<Case> plan_cases(const KernelTable& table, const PlanOptions& options) {
   if (!options.system.empty()) (void)system_named(options.system);
-  if (!options.kernel.empty()) (void)table.named(options.kernel);
+  if (!options.device.empty() && options.device != "cpu" && options.device != "cuda") {
+    throw Error("device " + options.device + ": no such device; known: cpu, cuda");
+  }
+  if (!options.kernel.empty()) {
+    const Kernel& kernel = table.named(options.kernel);
+    // A filter that contradicts itself would look like a machine on which nothing can run.
+    if (!options.system.empty() && kernel.system != options.system) {
+      throw Error("kernel " + kernel.name + " computes " + kernel.system + ", not " + options.system +
+                  ": name one of the two");
+    }
+    if (!options.device.empty() && kernel.device != options.device) {
+      throw Error("kernel " + kernel.name + " is for device " + kernel.device + ", not " + options.device +
+                  ": name one of the two");
+    }
+  }
   std::vector<const Kernel*> rows;
   for (const Kernel& kernel : table.rows()) {
     if (!options.system.empty() && kernel.system != options.system) continue;

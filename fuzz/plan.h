@@ -22,7 +22,7 @@ inline constexpr std::int64_t kSeededCases = 6000;
 
 /// Edge cases first (T in {0, 1, C-1, C, C+1}, dk != dv, ratio 3, every contract, regime and law at least
 /// once for each kernel), then seeded ones. The plan is a function of the options and the table's rows alone.
-/// Throws Error for a system or kernel that does not exist.
+/// Throws Error for a system, device or kernel that does not exist, or a kernel that the other two exclude.
 [[nodiscard]] std::vector<Case> plan_cases(const KernelTable& table, const PlanOptions& options);
 
 }  // namespace samestate

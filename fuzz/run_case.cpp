@@ -6,6 +6,7 @@
 #include <chrono>
 #include <limits>
 
+#include "fixtures/quote.h"
 #include "fuzz/generators/regimes.h"
 #include "fuzz/judge_batch.h"
 #include "fuzz/systems.h"
@@ -64,6 +65,20 @@ class CaseRun {
 
 void KernelTable::add(std::span<const Kernel> rows) {
   for (const Kernel& row : rows) {
+    // The name is a value of the case line.
+    if (row.name.empty() ||
+        !std::all_of(row.name.begin(), row.name.end(), [](char c) { return c > ' ' && c < 0x7f; })) {
+      throw Error(
+          fmt::format("kernel {}: a name is printable ASCII without spaces, as my.gated_delta_rule.chunked",
+                      quote(row.name)));
+    }
+    if (row.device != "cpu" && row.device != "cuda") {
+      throw Error(fmt::format("kernel {}: device {} must be cpu or cuda", row.name, quote(row.device)));
+    }
+    if (row.contracts.empty()) {
+      throw Error("kernel " + row.name +
+                  ": its row promises no contract; `samestate list contracts` shows them");
+    }
     if (row.run == nullptr) throw Error("kernel " + row.name + ": its row has no function");
     if (std::any_of(rows_.begin(), rows_.end(), [&](const Kernel& k) { return k.name == row.name; })) {
       throw Error("kernel " + row.name + ": the name is taken; rename the plugin's row");
@@ -154,6 +169,9 @@ Record run_case(const Case& c, const KernelTable& table, int threads, Trace* tra
   } catch (const std::exception& thrown) {
     record.judgement.verdict = Verdict::crash;
     record.judgement.reason = std::string("the kernel threw: ") + thrown.what();
+  } catch (...) {
+    record.judgement.verdict = Verdict::crash;
+    record.judgement.reason = "the kernel threw something that is no std::exception";
   }
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   if (trace) *trace = run.take_trace();

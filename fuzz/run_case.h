@@ -14,8 +14,8 @@ class KernelTable {
  public:
   explicit KernelTable(std::span<const Kernel> rows) : rows_(rows.begin(), rows.end()) {}
   [[nodiscard]] std::span<const Kernel> rows() const { return rows_; }
-  /// Appends rows. Throws Error where a name is taken, a row has no function, no known system or no known
-  /// contract.
+  /// Appends rows. Throws Error where a name is taken or could not stand in a case line, or a row has no
+  /// function, no known device or system, or no contract that is known.
   void add(std::span<const Kernel> rows);
   /// Throws Error that lists the names.
   [[nodiscard]] const Kernel& named(std::string_view name) const;

@@ -107,7 +107,6 @@ HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract
     out.row(i) = std::min(soft.row_tolerance(i, out.policy.lambda), out.row_hard(i));
   }
   out.rms = soft.rms;
-  out.output_rounding = soft.output_rounding;
   out.state_hard = hard.state_tolerance(1.0);
   out.state = std::min(soft.state_tolerance(out.policy.state_factor), out.state_hard);
   out.largest = soft.largest;
@@ -268,26 +267,25 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   const Matrix<double> twin = runs.twin(counted, Eigen::all);
   const Matrix<double> exact = oracle.exact.o(counted, Eigen::all);
   const Vector<double> bound = oracle.rms(counted);
-  const Vector<double> output_rounding = oracle.output_rounding(counted);
   const auto norms = [](const Matrix<double>& x) -> Vector<double> { return x.rowwise().norm(); };
 
   const bool tf32 = contract.qk == Format::tf32 || contract.qk == Format::tf32_truncated;
-  constexpr double kMaxLimit = 1.5;
+  const double kMaxLimit = 2.0 * std::sqrt(3.0);
   const Vector<double> distance = norms(o - twin);
   const Vector<double> d = ratios(distance, bound);
   // What kernels that round alike differ by here: the twin against itself with its sums in another order.
   const Vector<double> free = norms(runs.reordered(counted, Eigen::all) - twin);
-  const double error = root_mean_square(norms(twin - exact));
-  const double spread = ratio_of(root_mean_square(free), error);
+  const double error = root_mean_square(ratios(norms(twin - exact), bound));
+  const double spread = ratio_of(root_mean_square(ratios(free, bound)), error);
   const double median_limit = std::max(tf32 ? 0.25 : 0.15, kTwinSpread * median(ratios(free, bound)));
   const double rms_limit =
       (tf32 ? 0.1 : 0.03) + 2 * (spread * spread + spread / std::sqrt(static_cast<double>(j.rows)));
 
-  const Vector<double> single_limit = (kMaxLimit * bound).cwiseMax((2.0 + 0x1p-6) * output_rounding);
+  const Vector<double> single_limit = kMaxLimit * bound;
   const double widest = std::max(1.0, kTwinSpread * ratios(free, single_limit).maxCoeff());
   const Vector<double> single = ratios(distance, single_limit * widest);
   const Index worst = argmax(single);
-  const double rms = ratio_of(root_mean_square(norms(o - exact)), error);
+  const double rms = ratio_of(root_mean_square(ratios(norms(o - exact), bound)), error);
   const double middle = median(d);
 
   j.error = distance(worst);

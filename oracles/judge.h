@@ -13,11 +13,10 @@ namespace samestate {
 struct HeadOracle {
   Trajectory<double> exact;  ///< float64 oracle
   Policy policy;
-  Vector<double> row;              ///< [T] min(lambda Bp + Bc + R, hard)
-  Vector<double> row_hard;         ///< [T] worst case: beyond it no rounding explains the error
-  Vector<double> output_rounding;  ///< [T] half an ulp of the output format, as a row norm
-  Vector<double> rms;              ///< [T] predicted RMS error of a row, for head and twin gates
-  double state = 0.0;              ///< Frobenius tolerance of the final state
+  Vector<double> row;       ///< [T] min(lambda Bp + Bc + R, hard)
+  Vector<double> row_hard;  ///< [T] worst case: beyond it no rounding explains the error
+  Vector<double> rms;       ///< [T] predicted RMS error of a row, for head and twin gates
+  double state = 0.0;       ///< Frobenius tolerance of the final state
   double state_hard = 0.0;
   double largest = 0.0;  ///< largest magnitude on the way, for the range gate
   bool vacuous = false;
@@ -49,14 +48,15 @@ struct TwinRuns {
       order;  ///< [T] RMS error that fp32 sums make by themselves: the bound under sums_only(contract)
 };
 
-/// The twin gates (BOUNDS 10.3) on one head: median d/B <= 0.15 (tf32 0.25), max d/B <= 1.5, and the ratio of
-/// the two RMS errors against the oracle in [0.97, 1.03] (tf32 [0.9, 1.1]), where d is the distance of kernel
-/// and twin. Three refinements, each for something that a correct kernel does:
+/// The twin gates (BOUNDS 10.3) on one head: median d/B <= 0.15 (tf32 0.25), max d/B <= 2 sqrt(3), and the
+/// ratio of the two RMS errors against the oracle in [0.97, 1.03] (tf32 [0.9, 1.1]), where d is the distance
+/// of kernel and twin. Refinements, each for something that a correct kernel does:
+/// - The RMS errors are those of e / B, so that a few rows of large error do not stand for the head.
 /// - Only rows count where B is at least kTwinMargin times `order`: elsewhere the order of the sums is all
 /// there is, and it is free.
-/// - Where rounding the output is all that B holds (recurrent form, 16-bit output), a value next to a tie
-/// moves a row by a whole ulp,
-///   2 R = 2 sqrt(3) B: the limit on a single row is then 2 R.
+/// - One rounding that dominates a row and falls the other way moves it by twice the half ulp that B counts
+/// over sqrt(3): hence
+///   2 sqrt(3) for a single row, where BOUNDS has 1.5 from rows of many comparable roundings.
 /// - A rounding that falls the other way changes the state, and with it later roundings: with long memory or
 /// ill-conditioned keys
 ///   the twin drifts from itself when only its sums are reordered. No limit is below kTwinSpread times that

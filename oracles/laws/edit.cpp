@@ -54,6 +54,26 @@ Batch tokens_of(const Batch& batch, std::int64_t begin, std::int64_t end) {
   return part;
 }
 
+Batch sequence_alone(const Batch& batch, std::int64_t n) {
+  Batch alone = batch;
+  const BatchShape& s = batch.shape;
+  const std::int64_t row = s.offsets.empty() ? n : 0;
+  const std::int64_t begin = row * s.T + s.begin(n);
+  const std::int64_t end = row * s.T + s.end(n);
+  each_token_tensor(alone, [&](std::vector<float>& data, std::int64_t H, std::int64_t D) {
+    data = std::vector<float>(data.begin() + begin * H * D, data.begin() + end * H * D);
+  });
+  const std::int64_t state = s.Hv * s.dk * s.dv;
+  if (!batch.initial_state.empty()) {
+    alone.initial_state.assign(batch.initial_state.begin() + n * state,
+                               batch.initial_state.begin() + (n + 1) * state);
+  }
+  alone.shape.B = 1;
+  alone.shape.T = end - begin;
+  alone.shape.offsets.clear();
+  return alone;
+}
+
 Batch permuted_rows(const Batch& batch, const std::vector<std::int64_t>& order) {
   Batch out = batch;
   const BatchShape& s = batch.shape;

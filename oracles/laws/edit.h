@@ -11,6 +11,9 @@ namespace samestate {
 /// The tokens [begin, end) of every sequence of a dense batch. Another initial state is the caller's to set.
 [[nodiscard]] Batch tokens_of(const Batch& batch, std::int64_t begin, std::int64_t end);
 
+/// Sequence n of a dense or packed batch as a dense batch of its own, B = 1.
+[[nodiscard]] Batch sequence_alone(const Batch& batch, std::int64_t n);
+
 /// A dense batch with its rows in the order given by `order` [B].
 [[nodiscard]] Batch permuted_rows(const Batch& batch, const std::vector<std::int64_t>& order);
 
