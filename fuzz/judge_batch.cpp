@@ -94,7 +94,7 @@ class BatchJudge {
     // like.
     if (twin && j.verdict == Verdict::pass && !coherent_decay(x.g)) {
       const TwinRuns runs{rows_of(batch_, *twin, n, h), rows_of(batch_, *reordered_, n, h),
-                          sums_for(x, path_of(case_, x.tokens()), oracle)};
+                          sums_for(x, path_of(case_, x.tokens()), oracle), repeated_keys(x)};
       Judgement t = judge_twin(oracle, contract_, runs, o);
       // One rounding that fell the other way early on stays in a long memory and moves every later row. From
       // the kernel's own state, piece by piece, it moves the rows of its piece alone; an undeclared rounding
@@ -169,7 +169,8 @@ class BatchJudge {
     HeadOracle all;
     all.exact.o.resize(T, dv);
     all.rms.resize(T);
-    TwinRuns runs{Matrix<double>(T, dv), Matrix<double>(T, dv), Vector<double>(T)};
+    TwinRuns runs{Matrix<double>(T, dv), Matrix<double>(T, dv), Vector<double>(T),
+                  repeated_keys(sequence_of(batch_, n, h))};
     Matrix<double> o(T, dv);
     Index begin = 0;
     for (const Piece& piece : pieces) {

@@ -1,15 +1,28 @@
 #include "oracles/path.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "oracles/bounds/chunked.h"
 #include "oracles/bounds/recurrent.h"
 #include "oracles/contracts.h"
+#include "oracles/rounding.h"
 #include "reference/error.h"
 
 namespace samestate {
 namespace {
+
+/// Error common to a row of q or k that the kernel normalises. Inputs on a 16-bit grid times a factor within
+/// u of a power of two round back to that grid, all by the same relative amount: where the result is rounded
+/// to such a format again, up to u is common to the row. In det the elements' own roundings, summed by
+/// absolute value, hold it already.
+double normalising_error(const Contract& contract, Mode mode, Index key_width) {
+  const double factor = l2norm_error(mode, key_width);
+  const bool grid = contract.qk == Format::bf16 || contract.qk == Format::fp16;
+  return mode == Mode::det || !grid ? factor
+                                    : std::hypot(factor, unit_roundoff(contract.qk) / std::sqrt(3.0));
+}
 
 Bound bound_of_segment(const Sequence<double>& x, const Segment& segment, const Contract& contract,
                        const Family& family, Mode mode, const StateError* carried, double norm_error) {
@@ -53,7 +66,7 @@ Path prefill_and_decode(Index tokens, Index chunk, Index prefill) {
 
 Bound bound_of(const Sequence<double>& x, const Path& path, const Contract& contract, const Family& family,
                Mode mode, bool l2norm) {
-  const double norm_error = l2norm ? l2norm_error(mode, x.key_width()) : 0.0;
+  const double norm_error = l2norm ? normalising_error(contract, mode, x.key_width()) : 0.0;
   Index total = 0;
   for (const Segment& segment : path) total += segment.tokens;
   if (total != x.tokens() || path.empty()) {

@@ -115,7 +115,7 @@ Policy policy_for(const Contract& contract, const Sequence<double>& sequence, st
 
   Policy policy;
   const Index outputs = sequence.tokens() * sequence.value_width();
-  policy.head_limit = outputs < 1000 ? 2.5 : (tf32 ? 2.0 : 1.5);
+  policy.head_limit = outputs < 1000 || sequence.tokens() < 64 ? 2.5 : (tf32 ? 2.0 : 1.5);
   if (repeated_keys(sequence)) policy.head_limit = 2.5;
   if (structured(sequence) || neumann || (l2norm && repeated_keys(sequence)))
     return {Mode::det, 1.0, 1.0, false, policy.head_limit};

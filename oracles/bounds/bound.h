@@ -71,7 +71,8 @@ struct Policy {
   double lambda = 5.0;
   double state_factor = 4.0;
   bool head_gate = true;
-  double head_limit = 1.5;  ///< on RMS(error) / RMS(B) over the tokens of the head
+  double head_limit =
+      1.5;  ///< on RMS(error) / RMS(B) over the tokens of the head; 2.5 below 64 tokens or 1000 elements
 };
 
 /// g takes fewer than T / 2 distinct values and is not all zero: exp(g) then rounds alike again and again
