@@ -234,18 +234,25 @@ TEST(Runner, DecodeCarriesTheStateToTheCompanion) {
   EXPECT_EQ(run_case(parse_case(line), table).judgement.verdict, Verdict::fail);
 }
 
-TEST(Runner, TwinIsTheCpuKernelWhereSumsAreFp32) {
-  const Case c =
-      parse_case("v1 gated_delta_rule form=recurrent T=33 dk=16 contract=bf16 state=random layout=padded");
+// Integers: layout, threads, path and twin must all give the same bits.
+TEST(Runner, ExactDataGiveTheSameBitsOnEveryWay) {
+  const Case c = parse_case(
+      "v1 gated_delta_rule chunk=16 B=2 T=33 Hk=2 Hv=4 dk=16 dv=8 regime=exact_reset state=random");
   const Batch batch = batch_of(c);
   const KernelTable table(kernels());
-  const Kernel& kernel = table.named("cpu.gated_delta_rule.recurrent");
-  Contract contract;
-  contract.input = contract.output = Format::bf16;
-  const Outputs ours = run_kernel({nullptr, &kernel}, batch, whole(33, 0), contract, {true, 1});
-  const Outputs twin = run_on_twin("gated_delta_rule", batch, whole(33, 0), contract);
-  EXPECT_EQ(ours.o, twin.o);
-  EXPECT_EQ(ours.final_state, twin.final_state);
+  const KernelPair pair = table.pair_for(c);
+  const Contract fp32;
+  const Outputs dense = run_kernel(pair, batch, whole(33, 16), fp32, {});
+  const auto same = [&](const Outputs& other) {
+    return other.o == dense.o && other.final_state == dense.final_state;
+  };
+  EXPECT_TRUE(same(run_kernel(pair, batch, whole(33, 16), fp32, {true, 2})));
+  EXPECT_TRUE(same(run_kernel(pair, batch, whole(33, 5), fp32, {})));
+  EXPECT_TRUE(same(run_kernel(pair, batch, whole(33, 0), fp32, {true, 1})));
+  EXPECT_TRUE(same(run_kernel(pair, batch, split(33, 16, 20), fp32, {})));
+  EXPECT_TRUE(same(run_kernel(pair, batch, prefill_and_decode(33, 16, 20), fp32, {true, 1})));
+  EXPECT_TRUE(same(run_on_twin("gated_delta_rule", batch, whole(33, 16), fp32)));
+  EXPECT_TRUE(same(run_on_twin("gated_delta_rule", batch, whole(33, 0), fp32)));
 }
 
 }  // namespace

@@ -1,0 +1,213 @@
+#include "fuzz/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "fuzz/generators/regimes.h"
+#include "fuzz/judge_batch.h"
+#include "fuzz/systems.h"
+#include "oracles/laws/law.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+/// The CPU rows: what every build has.
+KernelTable cpu_table() {
+  std::vector<Kernel> rows(kernels().begin(), kernels().end());
+  std::erase_if(rows, [](const Kernel& k) { return k.device != "cpu"; });
+  return KernelTable(rows);
+}
+
+std::vector<Case> plan(const PlanOptions& options = {}) { return plan_cases(cpu_table(), options); }
+
+TEST(Plan, DefaultPlanIsLargeAndEveryCaseIsACase) {
+  const KernelTable table = cpu_table();
+  const std::vector<Case> cases = plan();
+  EXPECT_GE(cases.size(), 2000U);
+  for (const Case& c : cases) {
+    ASSERT_NO_THROW(check_names(c)) << format_case(c);
+    ASSERT_EQ(parse_case(format_case(c)), c) << format_case(c);
+    const KernelPair pair = table.pair_for(c);
+    const Kernel& kernel = runs_recurrent_only(c) ? *pair.recurrent : *pair.chunked;
+    ASSERT_NE(std::find(kernel.contracts.begin(), kernel.contracts.end(), c.contract), kernel.contracts.end())
+        << format_case(c);
+  }
+}
+
+// With no seeded case at all, each kernel still meets each of its contracts in each form, each regime and
+// law.
+TEST(Plan, EdgesCoverEveryContractFormRegimeAndLaw) {
+  PlanOptions options;
+  options.effort = 0;
+  const KernelTable table = cpu_table();
+  for (const Kernel& kernel : table.rows()) {
+    options.kernel = kernel.name;
+    const std::vector<Case> cases = plan_cases(table, options);
+    std::set<std::pair<std::string, std::string>> forms;
+    std::set<std::string> regimes_seen, laws_seen;
+    std::set<std::int64_t> lengths;
+    for (const Case& c : cases) {
+      forms.emplace(c.contract, c.form);
+      regimes_seen.insert(c.regime);
+      laws_seen.insert(c.law);
+      if (c.form == kernel.form && c.contract == "fp32") lengths.insert(c.T);
+    }
+    const System& system = system_named(kernel.system);
+    for (const std::string& contract : kernel.contracts) {
+      for (std::string_view form : system.forms) {
+        const bool other = (form == "chunked" || form == "recurrent" || form == "parallel") &&
+                           form != kernel.form && !(form == "parallel" && kernel.form == "chunked");
+        EXPECT_EQ(forms.contains({contract, std::string(form)}), !other)
+            << kernel.name << " " << contract << " " << form;
+      }
+    }
+    for (const Regime& regime : regimes()) {
+      const bool fits = (!regime.gated || system.family->gated) && (!regime.delta || system.family->delta);
+      EXPECT_EQ(regimes_seen.contains(std::string(regime.name)), fits) << kernel.name << " " << regime.name;
+    }
+    for (const Law& law : laws()) {
+      const bool fits =
+          (law.name != "reset" || system.family->gated) && (law.name != "recall" || system.family->delta);
+      EXPECT_EQ(laws_seen.contains(std::string(law.name)), fits) << kernel.name << " " << law.name;
+    }
+    const std::set<std::int64_t> edges = kernel.form == "chunked"
+                                             ? std::set<std::int64_t>{0, 1, 15, 16, 17, 35}
+                                             : std::set<std::int64_t>{0, 1, 2};
+    EXPECT_TRUE(std::includes(lengths.begin(), lengths.end(), edges.begin(), edges.end())) << kernel.name;
+  }
+}
+
+TEST(Plan, SeededCasesReachEveryFormLayoutAndHeadMap) {
+  PlanOptions options;
+  const std::size_t edges = (options.effort = 0, plan(options).size());
+  options.effort = 1;
+  const std::vector<Case> cases = plan(options);
+  std::set<std::string> forms, layouts, states, laws_seen;
+  int tiled = 0, l2norm = 0, square = 0, batched = 0, grouped = 0;
+  for (std::size_t i = edges; i < cases.size(); ++i) {
+    const Case& c = cases[i];
+    forms.insert(c.form), layouts.insert(c.layout), states.insert(c.state), laws_seen.insert(c.law);
+    tiled += c.heads == HeadMap::tiled && c.Hk > 1 && c.Hv > c.Hk;
+    l2norm += c.l2norm;
+    square += c.dk == c.dv;
+    batched += c.B > 1;
+    grouped += c.Hv > c.Hk;
+  }
+  EXPECT_EQ(forms.size(), 5U);
+  EXPECT_EQ(layouts.size(), 2U);
+  EXPECT_EQ(states.size(), 2U);
+  EXPECT_EQ(laws_seen.size(), laws().size() + 1);
+  for (int count : {tiled, l2norm, square, batched, grouped}) EXPECT_GT(count, 100);
+}
+
+TEST(Plan, EffortMultipliesTheSeededCases) {
+  PlanOptions options;
+  options.effort = 0;
+  const std::size_t edges = plan(options).size();
+  options.effort = 1;
+  EXPECT_EQ(plan(options).size(), edges + kSeededCases);
+  options.effort = 10;
+  EXPECT_EQ(plan(options).size(), edges + 10 * kSeededCases);
+  options.effort = 0.1;
+  EXPECT_EQ(plan(options).size(), edges + kSeededCases / 10);
+}
+
+TEST(Plan, SameOptionsSamePlanAndLessIsAPrefix) {
+  PlanOptions options;
+  options.effort = 0.2;
+  const std::vector<Case> once = plan(options);
+  EXPECT_EQ(once, plan(options));
+  options.effort = 0.3;
+  const std::vector<Case> more = plan(options);
+  EXPECT_TRUE(std::equal(once.begin(), once.end(), more.begin()));
+  options.effort = 0.2;
+  options.seed = 2;
+  const std::vector<Case> other = plan(options);
+  ASSERT_EQ(other.size(), once.size());
+  int same = 0;
+  for (std::size_t i = once.size() - kSeededCases / 5; i < once.size(); ++i) same += once[i] == other[i];
+  EXPECT_EQ(same, 0);
+  // No seeded case is another one: each brings data of its own.
+  std::set<std::string> lines;
+  for (const Case& c : once) lines.insert(format_case(c));
+  EXPECT_GE(lines.size(), once.size() - once.size() / 20);
+}
+
+TEST(Plan, MaxCasesSpreadOverTheWholePlan) {
+  PlanOptions options;
+  const std::vector<Case> all = plan(options);
+  options.max_cases = 100;
+  const std::vector<Case> some = plan(options);
+  ASSERT_EQ(some.size(), 100U);
+  for (std::size_t i = 0; i < some.size(); ++i) EXPECT_EQ(some[i], all[i * all.size() / 100]);
+  std::set<std::string> systems_seen;
+  for (const Case& c : some) systems_seen.insert(c.system);
+  EXPECT_EQ(systems_seen.size(), systems().size());
+  options.max_cases = std::ssize(all) + 1;
+  EXPECT_EQ(plan(options), all);
+}
+
+TEST(Plan, FiltersKeepWhatTheyName) {
+  const KernelTable table = cpu_table();
+  PlanOptions options;
+  options.effort = 0.1;
+  options.system = "retention";
+  for (const Case& c : plan(options)) ASSERT_EQ(c.system, "retention");
+  options.system.clear();
+  options.kernel = "cpu.delta_rule.recurrent";
+  const std::vector<Case> of_kernel = plan(options);
+  EXPECT_FALSE(of_kernel.empty());
+  for (const Case& c : of_kernel) {
+    ASSERT_EQ(c.system, "delta_rule");
+    ASSERT_TRUE(runs_recurrent_only(c)) << format_case(c);
+  }
+  options.kernel.clear();
+  options.device = "cpu";
+  EXPECT_EQ(plan(options), (options.device = "", plan(options)));
+  // No CUDA row in this table: nothing to run, which the command reports as such.
+  options.device = "cuda";
+  EXPECT_TRUE(plan(options).empty());
+  // A row of somebody's own is named in its cases.
+  Kernel mine = table.named("cpu.retention.chunked");
+  mine.name = "mine.retention.chunked";
+  KernelTable with_mine = table;
+  with_mine.add(std::span(&mine, 1));
+  PlanOptions only;
+  only.kernel = mine.name;
+  only.max_cases = 50;
+  for (const Case& c : plan_cases(with_mine, only)) ASSERT_EQ(c.kernel, mine.name);
+}
+
+TEST(Plan, FiltersThatNameNothingAreErrors) {
+  const auto refused = [](const PlanOptions& options) {
+    try {
+      (void)plan(options);
+      return std::string();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  PlanOptions options;
+  options.system = "mamba";
+  EXPECT_NE(refused(options).find("mamba"), std::string::npos);
+  options = {};
+  options.kernel = "cpu.nope";
+  EXPECT_NE(refused(options).find("cpu.nope"), std::string::npos);
+  options = {};
+  options.device = "gpu";
+  EXPECT_NE(refused(options).find("gpu"), std::string::npos);
+  options = {};
+  options.kernel = "cpu.retention.chunked";
+  options.system = "delta_rule";
+  EXPECT_NE(refused(options).find("delta_rule"), std::string::npos);
+  options = {};
+  options.kernel = "cpu.retention.chunked";
+  options.device = "cuda";
+  EXPECT_NE(refused(options).find("cuda"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace samestate
