@@ -370,6 +370,28 @@ TEST(JudgeTwin, LimitsOfMedianAndRms) {
   }
 }
 
+TEST(JudgeTwin, RepeatedKeysWidenTheRmsAlone) {
+  TwinCase t(64, 16);
+  t.runs.repeated_keys = true;
+  t.o = 1.0999 * t.runs.twin;
+  EXPECT_EQ(t.judge().verdict, Verdict::pass);
+  t.o = 1.1001 * t.runs.twin;
+  EXPECT_EQ(t.judge().verdict, Verdict::fail);
+  TwinCase::turn(t.o, 0.1501);
+  EXPECT_EQ(t.judge().verdict, Verdict::fail);
+}
+
+TEST(JudgeTwin, RmsIsInUnitsOfTheBound) {
+  TwinCase t(64, 16);
+  // One row of large error and large bound does not stand for the head.
+  t.oracle.rms(5) = 1e3;
+  t.runs.twin.row(5) *= 1e3;
+  t.o = 1.031 * t.runs.twin;
+  t.o.row(5) = t.runs.twin.row(5);
+  t.runs.reordered = t.runs.twin;
+  EXPECT_EQ(t.judge().verdict, Verdict::fail);
+}
+
 TEST(JudgeTwin, LimitOfASingleRow) {
   const double limit = 2 * std::sqrt(3.0);  // one dominant rounding that falls the other way
   TwinCase t(256, 16);
@@ -571,6 +593,16 @@ TEST(JudgePair, SumOfTheTwoTolerances) {
   EXPECT_EQ(judge_pair(one, a, wrong, b).verdict, Verdict::fail);
   wrong(0, 0) = kInfinity;
   EXPECT_EQ(judge_pair(one, a, wrong, b).verdict, Verdict::fail);
+}
+
+TEST(JudgePair, WithoutToleranceOnlyTheSameWillDo) {
+  const Matrix<double> one = Matrix<double>::Ones(2, 3);
+  const Vector<double> zero = Vector<double>::Zero(2);
+  EXPECT_EQ(judge_pair(one, zero, one, zero).verdict, Verdict::pass);
+  Matrix<double> two = one;
+  two(1, 2) = std::nextafter(1.0, 2.0);
+  EXPECT_EQ(judge_pair(one, zero, two, zero).verdict, Verdict::fail);
+  EXPECT_EQ(judge_pair(one, zero, two, zero).ratio, kInfinity);
 }
 
 TEST(JudgePair, VacuousWithoutRowsOrWithoutABound) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string>
 
@@ -106,6 +107,19 @@ TEST(BoundOf, NormalisationInTheKernelCosts) {
     const Bound with = bound_of(x, whole(8, chunk), {}, gated(), Mode::prob, true);
     EXPECT_TRUE((with.before_output.array() > without.before_output.array()).all()) << chunk;
   }
+}
+
+TEST(BoundOf, NormalisedKeysOnAGridShareTheirRounding) {
+  const Sequence<double> x = random_head(3, 8, 4, 4);
+  const Contract bf16 = with_l2norm(contract_named("bf16"));
+  const double factor = l2norm_error(Mode::prob, 4);
+  const double shared = std::hypot(factor, 0x1p-8 / std::sqrt(3.0));
+  const Bound found = bound_of(x, whole(8, 4), bf16, gated(), Mode::prob, true);
+  EXPECT_TRUE(found.rms == bound_chunked(x, bf16, {true}, Mode::prob, 4, nullptr, shared).rms);
+  EXPECT_GT(found.rms(7), bound_chunked(x, bf16, {true}, Mode::prob, 4, nullptr, factor).rms(7));
+  const Bound worst = bound_of(x, whole(8, 4), bf16, gated(), Mode::det, true);
+  EXPECT_TRUE(worst.rms ==
+              bound_chunked(x, bf16, {true}, Mode::det, 4, nullptr, l2norm_error(Mode::det, 4)).rms);
 }
 
 TEST(BoundOf, WrongNumberOfTokensThrows) {

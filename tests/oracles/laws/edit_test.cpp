@@ -105,6 +105,21 @@ TEST_P(Edit, PackedRowsWithEmptySequencesAroundThem) {
   }
 }
 
+TEST_P(Edit, SequenceAlone) {
+  for (const bool optional_tensors : {true, false}) {
+    const Batch batch = distinct_batch(GetParam(), optional_tensors);
+    const Batch packed = packed_of(batch);
+    for (const Batch* from : {&batch, &packed}) {
+      for (std::int64_t n = 0; n < from->shape.sequences(); ++n) {
+        const Batch alone = sequence_alone(*from, n);
+        EXPECT_EQ(alone.shape.sequences(), 1);
+        EXPECT_TRUE(alone.shape.offsets.empty());
+        for (std::int64_t h = 0; h < 6; ++h) expect_same(sequence_of(alone, 0, h), sequence_of(*from, n, h));
+      }
+    }
+  }
+}
+
 TEST_P(Edit, NoOpChangesOneTokenOfOneRow) {
   const Batch batch = distinct_batch(GetParam());
   Batch changed = batch;
