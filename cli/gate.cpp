@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <thread>
 
@@ -9,6 +10,8 @@
 #include "cli/table.h"
 #include "fuzz/campaign.h"
 #include "fuzz/plan.h"
+#include "reference/error.h"
+#include "reports/files.h"
 #include "reports/json_lines.h"
 #include "reports/junit.h"
 #include "reports/markdown.h"
@@ -35,7 +38,9 @@ int verdict_of(const Summary& summary, const CampaignResult& result) {
   if (summary.count(Verdict::crash) + summary.count(Verdict::timeout) > 0) return kCrash;
   if (summary.count(Verdict::fail) > 0) return kFail;
   if (summary.count(Verdict::flaky) > 0) return kFlaky;
-  if (summary.judged == 0) return summary.count(Verdict::vacuous) > 0 ? kVacuous : kNothingRan;
+  if (summary.judged == 0) {
+    return summary.count(Verdict::vacuous) > 0 || result.not_started > 0 ? kVacuous : kNothingRan;
+  }
   const double vacuous = static_cast<double>(summary.count(Verdict::vacuous));
   if (vacuous > kVacuousShare * (vacuous + static_cast<double>(summary.judged))) {
     fmt::print(stderr,
@@ -50,6 +55,15 @@ int verdict_of(const Summary& summary, const CampaignResult& result) {
   return kPass;
 }
 
+/// Throws Error where a report cannot be written: better before the campaign than after it.
+void require_writable(const std::string& path) {
+  if (path.empty()) return;
+  if (std::filesystem::is_directory(path)) throw Error(path + ": is a folder; name a file in it");
+  const std::string trial = path + ".trial";
+  write_atomically(trial, "");
+  std::filesystem::remove(trial);
+}
+
 int run_gate(const GateOptions& options) {
   const KernelTable table = kernel_table(options.plugins);
   const std::vector<Case> cases = plan_cases(table, options.plan);
@@ -58,6 +72,8 @@ int run_gate(const GateOptions& options) {
       SAMESTATE_VERSION,     "", device.name.empty() ? "cpu" : device.name, device.driver, device.toolkit,
       SAMESTATE_CUDA_SOURCES};
 
+  require_writable(options.junit);
+  require_writable(options.markdown);
   std::unique_ptr<JsonLinesWriter> lines;
   if (!options.jsonl.empty()) lines = std::make_unique<JsonLinesWriter>(options.jsonl, run);
   std::vector<Record> records;
@@ -99,13 +115,13 @@ Command add_gate(CLI::App& app) {
   app.add_option("--junit", options->junit, "write JUnit XML");
   app.add_option("--markdown", options->markdown, "write a Markdown summary, worst first");
   app.add_option("--budget", options->budget, "start no case after this many seconds (0: no limit)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0.0, 1e9));
   app.add_option("--effort", options->plan.effort, "multiplies the seeded cases")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e4));
   app.add_option("--max-cases", options->plan.max_cases,
                  "at most this many cases, spread over the plan (0: all)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   app.add_option("--seed", options->plan.seed, "seed of the seeded cases")->capture_default_str();
   app.add_option("--device", options->plan.device, "only kernels of this device: cpu or cuda");
   app.add_option("--system", options->plan.system, "only this system");

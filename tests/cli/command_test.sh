@@ -1,0 +1,161 @@
+#!/usr/bin/env bash
+# The command as people and CI meet it: exit codes, one line on stderr, no file left half written.
+# usage: command_test.sh SAMESTATE GOLDENS
+set -uo pipefail
+
+samestate="$(realpath "$1")"
+goldens="$(realpath "$2")"
+folder="$(mktemp -d)"
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+checks=0
+
+complain() {
+  printf 'FAILED: samestate %s\n  %s\n' "$invocation" "$1"
+  sed 's/^/  stderr: /' err
+  failures=$((failures + 1))
+}
+
+# run CODE ARGUMENT...: runs the command, checks its exit code.
+run() {
+  local expected="$1"
+  shift
+  invocation="$*"
+  checks=$((checks + 1))
+  local code=0
+  timeout 60 "$samestate" "$@" >out 2>err </dev/null || code=$?
+  [[ $code -eq $expected ]] || complain "exit $code instead of $expected"
+}
+
+# bad WORD ARGUMENT...: bad input is exit 2, nothing on stdout, one line on stderr that holds WORD (the
+# parser's hint on --help apart).
+bad() {
+  local word="$1"
+  shift
+  run 2 "$@"
+  [[ ! -s out ]] || complain 'wrote to stdout'
+  [[ "$(grep -cv '^Run with --help' err)" -eq 1 ]] || complain 'not one line on stderr'
+  grep -qF -- "$word" err || complain "does not name '$word'"
+  [[ "$(wc -c <err)" -lt 1000 ]] || complain 'too long for a line'
+  ! grep -q 'internal error' err || complain 'an internal error'
+}
+
+# says WORD: stdout of the last run.
+says() { grep -qF -- "$1" out || complain "does not say '$1'"; }
+absent() { [[ ! -e "$1" ]] || complain "left $1"; }
+present() { [[ -s "$1" ]] || complain "did not write $1"; }
+
+quick=(--max-cases 8 --threads 1)
+
+# Bad command lines.
+bad 'subcommand'
+bad '--nope' gate --nope
+bad 'nope' gate --kernel nope
+bad 'mamba' gate --system mamba
+bad 'tpu' gate --device tpu
+bad 'delta_rule' gate --kernel cpu.retention.chunked --system delta_rule
+bad '--effort' gate --effort -1
+bad '--threads' gate --threads 0
+bad '--max-cases' gate --max-cases x
+bad '--budget' gate --budget -5
+bad '--seed' gate --seed none
+bad 'no_such.so' gate --plugin ./no_such.so
+printf 'not a library' >text.so
+bad 'text.so' gate --plugin ./text.so
+bad 'version v1' repro 'garbage'
+bad 'line' repro
+bad 'empty' repro ''
+bad 'T=-4' repro 'v1 retention T=-4'
+bad "'size'" repro 'v1 retention size=4'
+bad '0x1b' repro $'v1 retention \e[31mT=4'
+bad 'elements' repro 'v1 retention B=16777216 T=16777216'
+bad 'nope' repro 'v1 retention' --kernel nope
+bad 'computes' repro 'v1 retention' --kernel cpu.delta_rule.chunked
+bad 'nope' list nope
+bad 'nope.safetensors' judge nope.safetensors
+bad 'regular file' judge .
+bad 'no_folder' goldens no_folder
+mkdir empty
+bad 'empty' goldens empty
+printf '\xff\xff\xff\xff\xff\xff\xff\x7fgarbage' >empty/garbage.safetensors
+bad 'garbage.safetensors' goldens empty
+
+# Reports: a missing folder is made; what cannot be written is refused before anything runs.
+printf 'x' >file
+for report in --jsonl --junit --markdown; do
+  bad 'file' gate "${quick[@]}" "$report" file/report
+  bad 'empty' gate "${quick[@]}" "$report" empty
+  run 0 gate "${quick[@]}" "$report" "made/$report/report"
+  present "made/$report/report"
+done
+[[ "$(cat file)" == x ]] || complain 'a file was overwritten'
+[[ -z "$(find . -name '*.partial' -o -name '*.trial' -o -name 'report.*')" ]] || complain 'left a partial file'
+run 0 gate "${quick[@]}" --system retention
+says '8 cases, 8 judged: pass 8'
+[[ ! -s err ]] || complain 'wrote to stderr'
+
+# A case: pass, and vacuous where nothing could be wrong.
+run 0 repro 'v1 retention T=9 dk=8 state=random'
+says 'verdict   pass'
+cp out first
+run 0 repro 'v1 retention T=9 dk=8 state=random'
+cmp -s out first || complain 'the second run says something else'
+run 3 repro 'v1 retention T=0'
+says 'verdict   vacuous'
+
+# A run as a file: judged alike, then damaged.
+run 0 repro 'v1 retention T=9 dk=8 state=random' --dump run.safetensors
+present run.safetensors
+run 0 judge run.safetensors
+grep '^ratio' first >ratio
+grep -qxF "$(cat ratio)" out || complain 'judge and repro disagree'
+cp run.safetensors damaged.safetensors
+size="$(wc -c <damaged.safetensors)"
+printf '\x00\x00\xc8\x42' | dd of=damaged.safetensors bs=1 seek=$((size - 4)) conv=notrunc status=none
+run 1 judge damaged.safetensors
+says 'verdict   fail'
+head -c $((size - 10)) run.safetensors >cut.safetensors
+bad 'cut.safetensors' judge cut.safetensors
+head -c 5 run.safetensors >cut.safetensors
+bad 'cut.safetensors' judge cut.safetensors
+: >cut.safetensors
+bad 'cut.safetensors' judge cut.safetensors
+run 2 repro 'v1 retention T=0 state=random' --dump none.safetensors
+absent none.safetensors
+run 2 repro 'v1 retention T=9 dk=8' --dump file/run.safetensors
+
+# Goldens: known ones pass; a folder of unknown ones alone proves nothing; a changed value fails.
+run 0 goldens "$goldens"
+says 'gdn_qwen'
+mkdir unknown changed
+cp "$goldens/hf_norms.safetensors" unknown
+run 3 goldens unknown
+cp "$goldens/fla_naive.safetensors" changed
+size="$(wc -c <changed/fla_naive.safetensors)"
+printf '\x00\x00\x00\x00\x00\x00\x59\x40' |
+  dd of=changed/fla_naive.safetensors bs=1 seek=$((size - 8)) conv=notrunc status=none
+run 1 goldens changed
+says 'FAIL'
+
+# Nothing could run; the budget ended before the first case.
+if ! "$samestate" list kernels | grep -q '^cuda.* cuda .*fp32'; then
+  run 77 gate --device cuda
+fi
+run 3 gate --budget 1e-9
+
+# Listings.
+for what in systems forms kernels contracts laws regimes; do
+  run 0 list "$what"
+  run 0 list "$what" --json
+  [[ "$(head -c 1 out)" == '[' ]] || complain 'not a JSON array'
+done
+run 0 --version
+says 'samestate 0.'
+for verb in gate repro judge goldens probe list; do
+  run 0 "$verb" --help
+  says 'Usage'
+done
+
+printf '%s runs of the command, %s failures\n' "$checks" "$failures"
+[[ $failures -eq 0 ]]
