@@ -266,6 +266,11 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   const Matrix<double> o = all_o(counted, Eigen::all);
   const Matrix<double> twin = runs.twin(counted, Eigen::all);
   const Matrix<double> exact = oracle.exact.o(counted, Eigen::all);
+  if (!runs.reordered.allFinite() || !runs.twin.allFinite()) {
+    j.verdict = Verdict::unsupported;
+    j.reason = "the twin overflows here";
+    return j;
+  }
   const Vector<double> bound = oracle.rms(counted);
   const auto norms = [](const Matrix<double>& x) -> Vector<double> { return x.rowwise().norm(); };
 

@@ -116,6 +116,7 @@ TEST_P(EachRegime, FiniteAndRepresentableInEveryContract) {
         const Format format = tensor.width ? row.contract.input : Format::fp32;
         for (float x : batch.*tensor.values) {
           ASSERT_EQ(round_to(x, format), x) << tensor.name << " under " << row.contract.name;
+          ASSERT_LE(std::abs(static_cast<double>(x)), largest_finite(format) / 2) << tensor.name;
         }
       }
       for (float x : batch.initial_state) {
