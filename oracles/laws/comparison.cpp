@@ -1,0 +1,79 @@
+#include "oracles/laws/comparison.h"
+
+#include <utility>
+
+namespace samestate::laws_detail {
+
+Run run(const LawSubject& s, Batch batch, Path path) {
+  Outputs out = s.run(batch, path);
+  return {std::move(batch), std::move(path), std::move(out)};
+}
+
+Run run_whole(const LawSubject& s, Batch batch) {
+  const Index tokens = batch.shape.T;
+  return run(s, std::move(batch), whole(tokens, s.chunk));
+}
+
+HeadRun head_of(const LawSubject& s, const Run& r, std::int64_t n, std::int64_t h) {
+  const Sequence<double> x = sequence_of(r.batch, n, h);
+  const Path path = r.batch.shape.offsets.empty() ? r.path : whole(x.tokens(), r.path[0].chunk);
+  return {oracle_of(x, path, s.contract, s.family, r.batch.shape.l2norm), rows_of(r.batch, r.out, n, h),
+          state_of(r.batch, r.out, n, h)};
+}
+
+void Worst::add(Judgement j, std::int64_t n, std::int64_t h) {
+  j.worst.sequence = n;
+  j.worst.head = h;
+  if (worst_) {
+    merge(*worst_, j);
+  } else {
+    worst_ = std::move(j);
+  }
+}
+
+Judgement Worst::take() {
+  if (worst_) return std::move(*worst_);
+  Judgement nothing;
+  nothing.reason = "nothing was compared";
+  return nothing;
+}
+
+void agree(Worst& worst, const HeadRun& a, Index a0, const HeadRun& b, Index b0, Index count, bool states,
+           std::int64_t n, std::int64_t h) {
+  const auto finite = [](const HeadRun& r) { return r.o.allFinite() && r.state.allFinite(); };
+  if ((!finite(a) && a.oracle.overflow_expected) || (!finite(b) && b.oracle.overflow_expected)) {
+    Judgement j;
+    j.gate = "range";
+    j.reason = "overflow is expected: nothing can be compared";
+    worst.add(std::move(j), n, h);
+    return;
+  }
+  if (count > 0) {
+    Judgement j = judge_pair(a.o.middleRows(a0, count), a.oracle.row.segment(a0, count),
+                             b.o.middleRows(b0, count), b.oracle.row.segment(b0, count));
+    if (j.worst.token >= 0) j.worst.token += a0;
+    worst.add(std::move(j), n, h);
+  }
+  if (states) {
+    const auto flat = [](const Matrix<double>& m) {
+      return Matrix<double>(Eigen::Map<const Matrix<double>>(m.data(), 1, m.size()));
+    };
+    Judgement j = judge_pair(flat(a.state), Vector<double>::Constant(1, a.oracle.state), flat(b.state),
+                             Vector<double>::Constant(1, b.oracle.state));
+    j.state_ratio = j.row_ratio;
+    j.row_ratio = 0;
+    if (j.verdict == Verdict::fail) j.reason = "final state: " + j.reason;
+    worst.add(std::move(j), n, h);
+  }
+}
+
+void agree_everywhere(Worst& worst, const LawSubject& s, const Run& a, const Run& b) {
+  const BatchShape& shape = a.batch.shape;
+  for (std::int64_t n = 0; n < shape.sequences(); ++n) {
+    for (std::int64_t h = 0; h < shape.Hv; ++h) {
+      agree(worst, head_of(s, a, n, h), 0, head_of(s, b, n, h), 0, shape.T, true, n, h);
+    }
+  }
+}
+
+}  // namespace samestate::laws_detail

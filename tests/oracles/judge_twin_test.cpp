@@ -1,0 +1,283 @@
+#include "oracles/judge.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "oracles/contracts.h"
+#include "oracles/rounding.h"
+#include "reference/gated_delta_rule.h"
+#include "tests/oracles/bounds/heads.h"
+
+namespace samestate {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+/// Relative distance from a limit at which a gate is shown to be open and shut.
+constexpr double kBelow = 1 - 1e-9;
+constexpr double kAbove = 1 + 1e-9;
+
+/// Twin, reordered twin and kernel at distance B = 1 from the oracle in every row.
+struct TwinCase {
+  HeadOracle oracle;
+  TwinRuns runs;
+  Matrix<double> o;
+
+  TwinCase(Index tokens, Index width) {
+    oracle.exact.o = Matrix<double>::Zero(tokens, width);
+    oracle.exact.state = Matrix<double>::Zero(2, width);
+    oracle.rms = Vector<double>::Constant(tokens, 1.0);
+    runs.order = Vector<double>::Constant(tokens, 1e-4);
+    runs.twin = oracle.exact.o;
+    runs.twin.col(0).setOnes();
+    runs.reordered = o = runs.twin;
+  }
+  /// Turns every row of `m` by the angle that gives it the distance `d` from the twin: its error stays as
+  /// large.
+  static void turn(Matrix<double>& m, double d) {
+    const double angle = 2 * std::asin(d / 2);
+    m.col(0).setConstant(std::cos(angle));
+    m.col(1).setConstant(std::sin(angle));
+  }
+  [[nodiscard]] Judgement judge(const char* contract = "bf16") const {
+    return judge_twin(oracle, contract_named(contract), runs, o);
+  }
+};
+
+TEST(JudgeTwin, LimitsOfMedianAndRms) {
+  struct Row {
+    const char* contract;
+    double median, rms;
+  };
+  for (const Row& row : {Row{"bf16", 0.15, 0.03}, {"tf32", 0.25, 0.1}, {"tf32_truncated", 0.25, 0.1}}) {
+    TwinCase t(64, 16);
+    EXPECT_EQ(t.judge(row.contract).verdict, Verdict::pass);
+    EXPECT_EQ(t.judge(row.contract).ratio, 0.0);
+    EXPECT_EQ(t.judge(row.contract).rows, 64);
+    TwinCase::turn(t.o, row.median * 0.999);
+    EXPECT_EQ(t.judge(row.contract).verdict, Verdict::pass) << row.contract;
+    TwinCase::turn(t.o, row.median * 1.001);
+    EXPECT_EQ(t.judge(row.contract).verdict, Verdict::fail) << row.contract;
+    for (const double sign : {-1.0, 1.0}) {
+      t.o = (1 + sign * row.rms * 0.999) * t.runs.twin;
+      EXPECT_EQ(t.judge(row.contract).verdict, Verdict::pass) << row.contract << sign;
+      t.o = (1 + sign * row.rms * 1.001) * t.runs.twin;
+      EXPECT_EQ(t.judge(row.contract).verdict, Verdict::fail) << row.contract << sign;
+    }
+  }
+}
+
+TEST(JudgeTwin, RepeatedKeysWidenTheRmsAlone) {
+  TwinCase t(64, 16);
+  t.runs.repeated_keys = true;
+  t.o = 1.0999 * t.runs.twin;
+  EXPECT_EQ(t.judge().verdict, Verdict::pass);
+  t.o = 1.1001 * t.runs.twin;
+  EXPECT_EQ(t.judge().verdict, Verdict::fail);
+  TwinCase::turn(t.o, 0.1501);
+  EXPECT_EQ(t.judge().verdict, Verdict::fail);
+}
+
+TEST(JudgeTwin, RmsIsInUnitsOfTheBound) {
+  TwinCase t(64, 16);
+  // One row of large error and large bound does not stand for the head.
+  t.oracle.rms(5) = 1e3;
+  t.runs.twin.row(5) *= 1e3;
+  t.o = 1.031 * t.runs.twin;
+  t.o.row(5) = t.runs.twin.row(5);
+  t.runs.reordered = t.runs.twin;
+  EXPECT_EQ(t.judge().verdict, Verdict::fail);
+}
+
+TEST(JudgeTwin, LimitOfASingleRow) {
+  const double limit = 2 * std::sqrt(3.0);  // one dominant rounding that falls the other way
+  TwinCase t(256, 16);
+  t.o(40, 3) = limit * 0.999;
+  EXPECT_EQ(t.judge().verdict, Verdict::pass);
+  t.o(40, 3) = limit * 1.001;
+  const Judgement j = t.judge();
+  EXPECT_EQ(j.verdict, Verdict::fail);
+  EXPECT_EQ(j.gate, "twin");
+  EXPECT_EQ(j.worst.token, 40);
+  EXPECT_EQ(j.worst.channel, 3);
+  EXPECT_EQ(j.expected, 0.0);
+  EXPECT_EQ(j.actual, t.o(40, 3));
+}
+
+TEST(JudgeTwin, LimitsGrowWithTheTwinsOwnDriftAndNoFurther) {
+  constexpr double kDrift = 0.1;
+  TwinCase t(64, 16);
+  TwinCase::turn(t.runs.reordered, kDrift);
+  TwinCase::turn(t.o, kTwinSpread * kDrift * 0.999);
+  EXPECT_EQ(t.judge().verdict, Verdict::pass);
+  TwinCase::turn(t.o, kTwinSpread * kDrift * 1.001);
+  EXPECT_EQ(t.judge().verdict, Verdict::fail);
+  const double rms = 0.03 + 2 * (kDrift * kDrift + kDrift / std::sqrt(64.0));
+  t.o = (1 + rms * 0.999) * t.runs.twin;
+  EXPECT_EQ(t.judge().verdict, Verdict::pass);
+  t.o = (1 + rms * 1.001) * t.runs.twin;
+  EXPECT_EQ(t.judge().verdict, Verdict::fail);
+
+  TwinCase single(4096, 16);
+  const double drift = 2.0;
+  ASSERT_GT(kTwinSpread * drift, 2 * std::sqrt(3.0));
+  single.runs.reordered(7, 5) = drift;
+  single.o(9, 2) = kTwinSpread * drift * 0.999;
+  EXPECT_EQ(single.judge().verdict, Verdict::pass);
+  single.o(9, 2) = kTwinSpread * drift * 1.001;
+  EXPECT_EQ(single.judge().verdict, Verdict::fail);
+}
+
+TEST(JudgeTwin, RowsAtTheLevelOfTheOrderOfSumsDoNotCount) {
+  TwinCase t(80, 32);
+  for (Index i = 0; i < 40; ++i) {
+    t.runs.order(2 * i) = 1.001 / kTwinMargin;
+    t.o.row(2 * i).setConstant(100.0);
+  }
+  EXPECT_EQ(t.judge().verdict, Verdict::pass);
+  EXPECT_EQ(t.judge().rows, 40);
+  t.runs.order(10) = 0.999 / kTwinMargin;
+  const Judgement j = t.judge();
+  EXPECT_EQ(j.verdict, Verdict::fail);
+  EXPECT_EQ(j.worst.token, 10) << "a token of the head, not of the rows counted";
+}
+
+TEST(JudgeTwin, UnsupportedWithTooLittleToCount) {
+  EXPECT_EQ(TwinCase(kTwinTokens, 32).judge().verdict, Verdict::pass);
+  EXPECT_EQ(TwinCase(kTwinTokens - 1, 64).judge().verdict, Verdict::unsupported);
+  EXPECT_EQ(TwinCase(333, 3).judge().verdict, Verdict::unsupported) << "999 elements";
+  EXPECT_EQ(TwinCase(334, 3).judge().verdict, Verdict::pass);
+  TwinCase t(64, 32);
+  t.oracle.vacuous = true;
+  EXPECT_EQ(t.judge().verdict, Verdict::unsupported);
+}
+
+TEST(JudgeTwin, OutputThatIsNotFiniteFails) {
+  for (const double planted : {kNaN, kInfinity}) {
+    TwinCase t(64, 16);
+    t.o(3, 3) = planted;
+    EXPECT_EQ(t.judge().verdict, Verdict::fail);
+    EXPECT_EQ(t.judge().worst.token, 3);
+  }
+}
+
+/// The chunked form of EQUATIONS 5.5 with the contract's rounding points, sums in Scalar.
+template <class Scalar>
+Trajectory<double> simulated(const Sequence<double>& x, const Contract& c, Index chunk) {
+  const auto round = [](const Matrix<Scalar>& m, Format format) {
+    return m
+        .unaryExpr(
+            [format](Scalar v) { return static_cast<Scalar>(round_to(static_cast<float>(v), format)); })
+        .eval();
+  };
+  Trajectory<double> out = empty_trajectory(x);
+  Matrix<Scalar> S = x.initial_state.cast<Scalar>();
+  for (Index t = 0; t < x.tokens(); t += chunk) {
+    const Index L = std::min(chunk, x.tokens() - t);
+    const Sequence<Scalar> part = x.slice(t, t + L, x.initial_state).cast<Scalar>();
+    const Matrix<Scalar> D = decay_between(part.g);
+    const Vector<Scalar> e = decay_from_start(part.g);
+    const Matrix<Scalar> KK = part.k * part.k.transpose();
+    const Matrix<Scalar> A = lower<Scalar>(part.beta.asDiagonal() * KK.cwiseProduct(D), -1);
+    const Matrix<Scalar> inverse = round(solve_unit_lower<Scalar>(A, Matrix<Scalar>::Identity(L, L)), c.T);
+    const Matrix<Scalar> U = round(inverse * round(part.beta.asDiagonal() * part.v, c.beta_v), c.U);
+    const Matrix<Scalar> W =
+        round(inverse * round(part.beta.cwiseProduct(e).asDiagonal() * part.k, c.beta_exp_k), c.W);
+    const Matrix<Scalar> operand = round(S, c.state_operand);
+    const Matrix<Scalar> v_new = U - W * operand;
+    const Matrix<Scalar> QK = part.q * part.k.transpose();
+    const Matrix<Scalar> P = round(lower<Scalar>(QK.cwiseProduct(D), 0), c.P);
+    const Matrix<Scalar> read = part.q * operand;
+    const Matrix<Scalar> o = part.scale * (e.asDiagonal() * read + P * round(v_new, c.v_new));
+    out.o.middleRows(t, L) = round(o, c.output).template cast<double>();
+    const Matrix<Scalar> decayed = round(D.row(L - 1).transpose().asDiagonal() * v_new, c.v_decayed);
+    S = round(e(L - 1) * S + part.k.transpose() * decayed, c.state);
+  }
+  out.state = S.template cast<double>();
+  return out;
+}
+
+Sequence<double> in_bf16(Sequence<double> x) {
+  for (Matrix<double>* m : {&x.q, &x.k, &x.v}) {
+    *m = m->unaryExpr([](double v) { return round_to(v, Format::bf16); }).eval();
+  }
+  return x;
+}
+
+/// A head on which bf16 is far above the order of fp32 sums; inputs are bf16 values.
+class SimulatedKernel : public ::testing::Test {
+ protected:
+  [[nodiscard]] HeadOracle oracle(const Contract& contract) const {
+    return oracle_of(x, path, contract, family, false);
+  }
+  [[nodiscard]] Judgement against_twin(const Matrix<double>& o, const Matrix<double>& reordered) const {
+    const HeadOracle head = oracle(bf16);
+    const Bound sums = bound_of(x, path, sums_only(bf16), family, head.policy.mode, false);
+    return judge_twin(head, bf16, {twin.o, reordered, sums.rms}, o);
+  }
+
+  static constexpr Index kChunk = 32;
+  const Sequence<double> x = in_bf16(random_head(7, 128, 16, 32));
+  const Contract& bf16 = contract_named("bf16_out_fp32");  // so that no rounding hides the order of sums
+  const Family& family = family_named("gated_delta_rule");
+  const Path path = whole(128, kChunk);
+  const Trajectory<double> twin = simulated<float>(x, bf16, kChunk);
+  const Trajectory<double> reordered = simulated<double>(x, bf16, kChunk);
+};
+
+TEST_F(SimulatedKernel, ItselfAndAnotherOrderOfSumsPass) {
+  EXPECT_EQ(against_twin(twin.o, twin.o).ratio, 0.0);
+  ASSERT_FALSE(reordered.o == twin.o);
+  const Judgement j = against_twin(reordered.o, twin.o);
+  EXPECT_EQ(j.verdict, Verdict::pass) << j.reason;
+  EXPECT_GE(j.rows, kTwinTokens);
+  RecordProperty("ratio", std::to_string(j.ratio));
+}
+
+TEST_F(SimulatedKernel, UndeclaredRoundingFailsTheTwinWhereTheBoundCannotSeeIt) {
+  const HeadOracle head = oracle(bf16);
+  const auto expect_caught = [&](const Trajectory<double>& kernel, const char* what) {
+    EXPECT_EQ(judge_head(head, kernel.o, kernel.state).verdict, Verdict::pass) << what;
+    EXPECT_EQ(against_twin(kernel.o, reordered.o).verdict, Verdict::fail) << what;
+  };
+  Sequence<double> rounded_beta = x;
+  rounded_beta.beta = x.beta.unaryExpr([](double v) { return round_to(v, Format::bf16); });
+  expect_caught(simulated<double>(rounded_beta, bf16, kChunk), "beta rounded to bf16");
+  Contract changed = bf16;
+  changed.U = Format::fp32;
+  expect_caught(simulated<double>(x, changed, kChunk), "U, declared bf16, is not rounded");
+  changed = bf16;
+  changed.P = Format::fp32;
+  expect_caught(simulated<double>(x, changed, kChunk), "P, declared bf16, is not rounded");
+  changed = bf16;
+  changed.output = Format::bf16;
+  expect_caught(simulated<double>(x, changed, kChunk), "output, declared fp32, is rounded to bf16");
+}
+
+TEST_F(SimulatedKernel, NoiseOfOnePerCentFailsTheTwin) {
+  std::mt19937 random(3);
+  std::normal_distribution<double> normal;
+  const Matrix<double> noisy = twin.o.unaryExpr([&](double v) { return v * (1 + 0.01 * normal(random)); });
+  EXPECT_EQ(against_twin(noisy, reordered.o).verdict, Verdict::fail);
+}
+
+TEST_F(SimulatedKernel, PassesUnderItsOwnContractAndFailsUnderAStricterOne) {
+  const Judgement own = judge_head(oracle(bf16), twin.o, twin.state);
+  EXPECT_EQ(own.verdict, Verdict::pass) << own.reason;
+  const HeadOracle strict = oracle(contract_named("fp32"));
+  EXPECT_EQ(judge_head(strict, twin.o, twin.state).verdict, Verdict::fail);
+  const Trajectory<float> fp32 = recurrent<GatedDeltaRule>(x.cast<float>());
+  const Judgement j = judge_head(strict, fp32.o.cast<double>(), fp32.state.cast<double>());
+  EXPECT_EQ(j.verdict, Verdict::pass) << j.reason;
+}
+
+}  // namespace
+}  // namespace samestate
