@@ -119,9 +119,9 @@ HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract
     out.why_vacuous = fmt::format("the bound does not hold here (nonlinearity {:.3g})", soft.nonlinearity);
   } else if (T > 0 && !(tolerance <= kVacuousTolerance * size)) {
     out.vacuous = true;
-    out.why_vacuous =
-        fmt::format("tolerance is {:.2g} of the output's size, more than {}",
-                    tolerance / std::max(size, std::numeric_limits<double>::min()), kVacuousTolerance);
+    out.why_vacuous = size > 0 ? fmt::format("tolerance is {:.2g} of the output's size, more than {}",
+                                             tolerance / size, kVacuousTolerance)
+                               : "the expected output is all zero";
   }
   return out;
 }
