@@ -241,7 +241,15 @@ TEST(Bound, PolicyIsTheTable) {
   same.k.rowwise() = x.k.row(0).eval();
   same.v.rowwise() = x.v.row(0).eval();
   same.beta.setConstant(0.5);
-  expect(policy_for(Contract{}, same, "recurrent"), Mode::det, 1, 1, false, 1.5);
+  expect(policy_for(Contract{}, same, "recurrent"), Mode::det, 1, 1, false, 2.5);  // repeated keys
+  same.v = x.v;
+  expect(policy_for(Contract{}, same, "recurrent"), Mode::prob, 5, 4, true, 2.5);
+  expect(policy_for(Contract{}, same, "recurrent", true), Mode::det, 1, 1, false,
+         2.5);  // normalised in the kernel
+  const Sequence<double> wide = random_head(10, 64, 4, 32);
+  expect(policy_for(Contract{}, wide, "chunked"), Mode::prob, 5, 4, true, 1.5);
+  expect(policy_for(Contract{}, wide.slice(0, 63, wide.initial_state), "chunked"), Mode::prob, 5, 4, true,
+         2.5);
   EXPECT_THROW((void)policy_for(c, x, "parallel"), Error);
 }
 
