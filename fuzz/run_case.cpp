@@ -98,7 +98,8 @@ const Kernel& KernelTable::named(std::string_view name) const {
     if (row.name == name) return row;
     known += (known.empty() ? "" : ", ") + row.name;
   }
-  throw Error(fmt::format("kernel={}: no such kernel; known: {}", name, known));
+  throw Error(
+      fmt::format("kernel={}: no such kernel; a plugin's needs --plugin FILE; known: {}", name, known));
 }
 
 KernelPair KernelTable::pair_for(const Case& c) const {
