@@ -266,9 +266,17 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   const Matrix<double> o = all_o(counted, Eigen::all);
   const Matrix<double> twin = runs.twin(counted, Eigen::all);
   const Matrix<double> exact = oracle.exact.o(counted, Eigen::all);
-  if (!runs.reordered.allFinite() || !runs.twin.allFinite()) {
+  // The reordered twin sets the limits: an infinite one would let anything pass.
+  if (!runs.reordered.allFinite() || (!runs.twin.allFinite() && oracle.overflow_expected)) {
     j.verdict = Verdict::unsupported;
     j.reason = "the twin overflows here";
+    return j;
+  }
+  if (!runs.twin.allFinite()) {
+    j.verdict = Verdict::fail;
+    j.ratio = j.twin_ratio = kInfinity;
+    j.reason = "the twin of contract " + contract.name +
+               " overflows and the kernel does not: a format that the contract declares is missing";
     return j;
   }
   const Vector<double> bound = oracle.rms(counted);

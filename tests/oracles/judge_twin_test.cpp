@@ -169,6 +169,21 @@ TEST(JudgeTwin, OutputThatIsNotFiniteFails) {
   }
 }
 
+TEST(JudgeTwin, TwinThatOverflows) {
+  for (const double planted : {kNaN, kInfinity}) {
+    TwinCase drifting(64, 16);
+    drifting.runs.reordered(5, 2) = planted;
+    drifting.o(3, 3) = 1e30;  // would pass under infinite limits
+    EXPECT_EQ(drifting.judge().verdict, Verdict::unsupported);
+
+    TwinCase missing(64, 16);
+    missing.runs.twin(5, 2) = planted;
+    EXPECT_EQ(missing.judge().verdict, Verdict::fail);
+    missing.oracle.overflow_expected = true;
+    EXPECT_EQ(missing.judge().verdict, Verdict::unsupported);
+  }
+}
+
 /// The chunked form of EQUATIONS 5.5 with the contract's rounding points, sums in Scalar.
 template <class Scalar>
 Trajectory<double> simulated(const Sequence<double>& x, const Contract& c, Index chunk) {
