@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+/// Relations between evaluations of the reference itself: the paths of EQUATIONS 6 (EQ-01 .. EQ-27), the
+/// invariants of 7.7 (P-01 .. P-26) and the negative controls. Laws (oracles/laws/) hold kernels to the same
+/// relations; identities show that the mathematics has them.
+namespace samestate {
+
+/// What the residual of an identity must be.
+enum class Expectation {
+  equal,   ///< two paths agree up to rounding: at most kIdentityUlps units of the scalar's precision
+  exact,   ///< bit for bit, the residual is 0
+  holds,   ///< an inequality: the residual is its relative violation, at most kIdentityUlps units
+  differs  ///< a negative control, a mistake that must show: the residual is at least kVisibleDifference
+};
+
+/// Units of the last place, relative, that reordered sums of the small draws may make.
+inline constexpr double kIdentityUlps = 512.0;
+/// Relative difference from which on a negative control is seen.
+inline constexpr double kVisibleDifference = 1e-3;
+
+/// One relation. The residual is max|a - b| / max|b| over the compared tensors (draw.h: relative_difference)
+/// on random data of the given seed.
+struct Identity {
+  std::string_view id;         ///< EQ-nn, P-nn, or NC-name for a negative control
+  std::string_view name;       ///< snake_case, unique
+  std::string_view system;     ///< the stem of the reference header
+  std::string_view statement;  ///< one line: path A against path B
+  Expectation expectation = Expectation::equal;
+  double (*in_float64)(std::uint64_t seed) = nullptr;
+  double (*in_50_digits)(std::uint64_t seed) = nullptr;
+};
+
+/// An identity, evaluated.
+struct IdentityResult {
+  double in_float64 = 0.0;
+  double in_50_digits = 0.0;
+  bool passed = false;
+};
+
+/// All of them, by id.
+[[nodiscard]] std::span<const Identity> identities();
+
+/// Throws Error that lists the names. `name` is a name, or an id that one identity alone has.
+[[nodiscard]] const Identity& identity_named(std::string_view name);
+
+/// Evaluates both residuals and compares them with what is expected in each precision: what holds to 1e-15 in
+/// float64 and not to 1e-48 in 50 digits is no identity.
+[[nodiscard]] IdentityResult evaluate(const Identity& identity, std::uint64_t seed = 1);
+
+}  // namespace samestate

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cmath>
+
+#include "reference/activations.h"
+#include "reference/error.h"
+
+/// Root-mean-square norms over the last axis (classes C-RMS, C-RMSG; EQUATIONS 5.1). Epsilon is added to the
+/// MEAN of squares, inside the root; a zero row stays exactly zero. x: [rows, d], weights: [d]. All throw
+/// Error where the sizes disagree.
+namespace samestate {
+
+namespace detail {
+
+inline void require_width(Index width, Index weight) {
+  if (width != weight) {
+    throw Error("norm: rows of " + std::to_string(width) + " and a weight of " + std::to_string(weight));
+  }
+}
+
+}  // namespace detail
+
+/// x (mean x^2 + epsilon)^-1/2 w (RMS-5).
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> rms_norm(const Matrix<Scalar>& x, const Vector<Scalar>& weight,
+                                      const Scalar& epsilon) {
+  using std::sqrt;
+  detail::require_width(x.cols(), weight.size());
+  Matrix<Scalar> y(x.rows(), x.cols());
+  for (Index t = 0; t < x.rows(); ++t) {
+    const Scalar mean = x.row(t).squaredNorm() / Scalar(static_cast<double>(x.cols()));
+    const Scalar root = sqrt(Scalar(mean + epsilon));
+    for (Index i = 0; i < x.cols(); ++i) y(t, i) = x(t, i) / root * weight(i);
+  }
+  return y;
+}
+
+/// The same with the weight 1 + w (RMS-2, RMS-6): Qwen3-Next's layer norms and its norms of q and k heads.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> rms_norm_zero_centred(const Matrix<Scalar>& x, const Vector<Scalar>& weight,
+                                                   const Scalar& epsilon) {
+  const Vector<Scalar> shifted = weight + Vector<Scalar>::Ones(weight.size());
+  return rms_norm(x, shifted, epsilon);
+}
+
+/// What the fused residual norm returns.
+template <class Scalar>
+struct ResidualNorm {
+  Matrix<Scalar> y;
+  Matrix<Scalar> residual;  ///< x + residual, before the norm
+};
+
+/// Zero-centred norm of x + residual, and the sum itself (RMS-4).
+template <class Scalar>
+[[nodiscard]] ResidualNorm<Scalar> rms_norm_residual(const Matrix<Scalar>& x, const Matrix<Scalar>& residual,
+                                                     const Vector<Scalar>& weight, const Scalar& epsilon) {
+  if (x.rows() != residual.rows() || x.cols() != residual.cols()) {
+    throw Error("norm: x is " + std::to_string(x.rows()) + " x " + std::to_string(x.cols()) +
+                ", the residual " + std::to_string(residual.rows()) + " x " +
+                std::to_string(residual.cols()));
+  }
+  Matrix<Scalar> sum = x + residual;
+  Matrix<Scalar> y = rms_norm_zero_centred(sum, weight, epsilon);
+  return {std::move(y), std::move(sum)};
+}
+
+/// Norm first, then the weight, then the gate: rms_norm(x) silu(z) (RMS-1, RMS-8, DEND-45). z: [rows, d].
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> rms_norm_gated(const Matrix<Scalar>& x, const Matrix<Scalar>& z,
+                                            const Vector<Scalar>& weight, const Scalar& epsilon) {
+  if (x.rows() != z.rows() || x.cols() != z.cols()) throw Error("norm: x and the gate z differ in shape");
+  return rms_norm(x, weight, epsilon).cwiseProduct(silu(z));
+}
+
+/// Gate first: rms_norm(x silu(z)), Mamba-2's order (EQUATIONS 5.1). Another function than rms_norm_gated.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> rms_norm_of_gated(const Matrix<Scalar>& x, const Matrix<Scalar>& z,
+                                               const Vector<Scalar>& weight, const Scalar& epsilon) {
+  if (x.rows() != z.rows() || x.cols() != z.cols()) throw Error("norm: x and the gate z differ in shape");
+  const Matrix<Scalar> gated = x.cwiseProduct(silu(z));
+  return rms_norm(gated, weight, epsilon);
+}
+
+}  // namespace samestate

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "reference/sequence.h"
+
+/// Where a kernel of low precision may store a result: the references mark the place, and mean nothing by it.
+/// On every exact scalar it is the identity; the running-error scalar of the oracles adds the rounding that
+/// the contract allows there.
+namespace samestate {
+
+/// How a scalar passes a rounding point. Specialised by scalars that carry an error.
+template <class Scalar>
+struct RoundingPoint {
+  static constexpr bool rounds = false;
+  static Scalar stored(const Scalar& x) { return x; }
+};
+
+/// x, which a kernel may keep in its operand format from here on (a projection, a probability, an
+/// activation).
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> stored(Matrix<Scalar> x) {
+  if constexpr (RoundingPoint<Scalar>::rounds) {
+    for (Index i = 0; i < x.size(); ++i) x.data()[i] = RoundingPoint<Scalar>::stored(x.data()[i]);
+  }
+  return x;
+}
+
+}  // namespace samestate

@@ -1,0 +1,51 @@
+#pragma once
+
+#include "reference/activations.h"
+#include "reference/error.h"
+
+/// Depthwise causal convolution over time, a cross-correlation (class C-CONV; EQUATIONS 5.3):
+///   y_t = act(b + sum_{j < W} w_j x_{t-W+1+j}), and what lies before the first token comes from the state.
+namespace samestate {
+
+/// Output and carried inputs.
+template <class Scalar>
+struct Convolved {
+  Matrix<Scalar> y;      ///< [T, C]
+  Matrix<Scalar> state;  ///< [W - 1, C] the last inputs BEFORE the convolution, oldest first (CONV-5)
+};
+
+/// The state of a sequence that has not begun: zeros, which are the zero padding.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> empty_convolution_state(Index width, Index channels) {
+  return Matrix<Scalar>::Zero(width - 1, channels);
+}
+
+/// x: [T, C], kernel: [C, W], bias: [C] or empty, state: [W - 1, C]. With `activation` the sum passes silu
+/// (CONV-3, DEND-17). Any T, also shorter than W - 1 and zero. Throws Error where the sizes disagree.
+template <class Scalar>
+[[nodiscard]] Convolved<Scalar> short_convolution(const Matrix<Scalar>& x, const Matrix<Scalar>& kernel,
+                                                  const Vector<Scalar>& bias, const Matrix<Scalar>& state,
+                                                  bool activation = true) {
+  const Index W = kernel.cols();
+  const Index C = x.cols();
+  if (W < 1 || kernel.rows() != C || state.rows() != W - 1 || state.cols() != C ||
+      (bias.size() != 0 && bias.size() != C)) {
+    throw Error("short_convolution: x has " + std::to_string(C) + " channels, the kernel is " +
+                std::to_string(kernel.rows()) + " x " + std::to_string(W) + ", the state " +
+                std::to_string(state.rows()) + " x " + std::to_string(state.cols()) + " (must be W - 1 = " +
+                std::to_string(W - 1) + " x C), the bias " + std::to_string(bias.size()));
+  }
+  Matrix<Scalar> history(W - 1 + x.rows(), C);
+  history << state, x;
+  Matrix<Scalar> y(x.rows(), C);
+  for (Index t = 0; t < x.rows(); ++t) {
+    for (Index c = 0; c < C; ++c) {
+      Scalar sum = bias.size() != 0 ? bias(c) : Scalar(0);
+      for (Index j = 0; j < W; ++j) sum += kernel(c, j) * history(t + j, c);
+      y(t, c) = activation ? silu(sum) : sum;
+    }
+  }
+  return {stored(std::move(y)), history.bottomRows(W - 1)};
+}
+
+}  // namespace samestate
