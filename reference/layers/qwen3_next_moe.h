@@ -1,0 +1,68 @@
+#pragma once
+
+#include <vector>
+
+#include "reference/experts.h"
+
+/// The mixture-of-experts block of Qwen3-Next (EQUATIONS 5.8, CFG-12): renormalised top-K SwiGLU experts plus
+/// a shared one behind a gate of its own.
+namespace samestate {
+
+/// Weights as in public checkpoints. D model width, N experts.
+template <class Scalar>
+struct Qwen3NextMoeWeights {
+  Matrix<Scalar> router;                      ///< [N, D], no bias
+  std::vector<SwiGluExpert<Scalar>> experts;  ///< N
+  SwiGluExpert<Scalar> shared;
+  Matrix<Scalar> shared_gate;  ///< [1, D]
+};
+
+/// The output and what it hides: a routing flip shows in `routing`, not in a tolerance (EQUATIONS 8.2).
+template <class Scalar>
+struct Qwen3NextMoe {
+  Matrix<Scalar> y;         ///< [T, D] routed + gate * shared
+  Matrix<Scalar> routed;    ///< [T, D]
+  Matrix<Scalar> shared;    ///< [T, D] of the shared expert, before its gate
+  Matrix<Scalar> gate;      ///< [T, 1] sigma(x w_sg)
+  Routing<Scalar> routing;  ///< logits, probabilities, experts, weights
+};
+
+/// The block with a given routing, which need not be its own. x: [T, D]. Throws Error where sizes disagree,
+/// for no experts, a selection that is none.
+template <class Scalar>
+[[nodiscard]] Qwen3NextMoe<Scalar> qwen3_next_moe_routed(const Matrix<Scalar>& x,
+                                                         const Qwen3NextMoeWeights<Scalar>& weights,
+                                                         Routing<Scalar> routing,
+                                                         ExpertForm form = ExpertForm::loop) {
+  if (weights.shared_gate.rows() != 1) {
+    throw Error("Qwen3-Next MoE: the shared gate has " + std::to_string(weights.shared_gate.rows()) +
+                " rows; it is one number a token");
+  }
+  Qwen3NextMoe<Scalar> out;
+  out.routed = mixture_of_experts(x, routing, weights.experts, form);
+  out.shared = weights.shared(x);
+  if (out.shared.cols() != x.cols()) {
+    throw Error("Qwen3-Next MoE: the shared expert gives " + std::to_string(out.shared.cols()) +
+                " columns, x has " + std::to_string(x.cols()));
+  }
+  out.gate = logistic(linear(x, weights.shared_gate));
+  out.y = out.routed + out.gate.col(0).asDiagonal() * out.shared;
+  out.routing = std::move(routing);
+  return out;
+}
+
+/// The block: its router chooses K experts a token. x: [T, D]. Throws Error where sizes disagree, unless
+/// 1 <= K <= N, and where the router's N is not the number of experts.
+template <class Scalar>
+[[nodiscard]] Qwen3NextMoe<Scalar> qwen3_next_moe(const Matrix<Scalar>& x,
+                                                  const Qwen3NextMoeWeights<Scalar>& weights, Index K,
+                                                  ExpertForm form = ExpertForm::loop,
+                                                  TopKWeights mode = TopKWeights::renormalised) {
+  if (weights.router.rows() != static_cast<Index>(weights.experts.size())) {
+    throw Error("Qwen3-Next MoE: a router of " + std::to_string(weights.router.rows()) + " experts over " +
+                std::to_string(weights.experts.size()));
+  }
+  return qwen3_next_moe_routed(x, weights, route(router_logits(x, weights.router), K, mode), form);
+}
+
+}  // namespace samestate

@@ -1,0 +1,149 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reference/activations.h"
+#include "reference/error.h"
+#include "reference/linear.h"
+
+/// Mixture of experts (class C-MOE): which experts a token goes to and with what weight. experts.h evaluates
+/// them, load_balance.h has the auxiliary loss. T tokens, N experts, K of them a token; scores must be
+/// finite.
+namespace samestate {
+
+/// What becomes of the K largest router probabilities.
+enum class TopKWeights {
+  renormalised,  ///< divided by their sum: the document's code, Qwen3-Next (MOE-15, E-11)
+  literal        ///< as they are: the document's formula (MOE-4)
+};
+
+/// Where each token goes.
+template <class Scalar>
+struct Routing {
+  Matrix<Scalar> logits;         ///< [T, N]
+  Matrix<Scalar> probabilities;  ///< [T, N] router probabilities over all experts, before the selection
+  Matrix<Index> experts;         ///< [T, K] in descending probability, an expert once a token
+  Matrix<Scalar> weights;        ///< [T, K] what multiplies the experts' outputs
+};
+
+/// Columns of the K largest scores of each row, largest first; among equal scores the LOWER column first
+/// (EQUATIONS 5.8; MOE-3 and MOE-14 leave it open). scores: [T, N] -> [T, K]. Throws Error unless 1 <= K <=
+/// N.
+template <class Scalar>
+[[nodiscard]] Matrix<Index> top_k(const Matrix<Scalar>& scores, Index K) {
+  const Index N = scores.cols();
+  if (K < 1 || K > N) {
+    throw Error("top_k: K = " + std::to_string(K) + " of N = " + std::to_string(N) +
+                " experts; choose K from 1 to N");
+  }
+  Matrix<Index> chosen(scores.rows(), K);
+  for (Index t = 0; t < scores.rows(); ++t) {
+    std::vector<bool> taken(static_cast<std::size_t>(N), false);
+    for (Index r = 0; r < K; ++r) {
+      Index best = -1;
+      for (Index i = 0; i < N; ++i) {
+        if (taken[static_cast<std::size_t>(i)]) continue;
+        if (best < 0 || scores(t, best) < scores(t, i)) best = i;
+      }
+      taken[static_cast<std::size_t>(best)] = true;
+      chosen(t, r) = best;
+    }
+  }
+  return chosen;
+}
+
+/// p_(K) - p_(K+1) of each token, p_(1) >= p_(2) ...: where it is below the error of a kernel's probabilities
+/// the kernel may rightly choose other experts, and its output says nothing (EQUATIONS 8.2). K = N has no
+/// other choice: 1, the most that two probabilities can differ. [T, N] -> [T]. Throws Error unless 1 <= K <=
+/// N.
+template <class Scalar>
+[[nodiscard]] Vector<Scalar> selection_gap(const Matrix<Scalar>& probabilities, Index K) {
+  const Index N = probabilities.cols();
+  const Matrix<Index> order = top_k(probabilities, K < N ? K + 1 : K);
+  Vector<Scalar> gap = Vector<Scalar>::Constant(probabilities.rows(), Scalar(1));
+  for (Index t = 0; t < gap.size() && K < N; ++t) {
+    gap(t) = probabilities(t, order(t, K - 1)) - probabilities(t, order(t, K));
+  }
+  return gap;
+}
+
+/// Throws Error unless experts is [T, K] with K >= 1, every entry in 0..N-1, no entry twice in a row.
+inline void require_selection(const Matrix<Index>& experts, Index T, Index N) {
+  if (experts.rows() != T || experts.cols() < 1) {
+    throw Error("routing: the selection is " + std::to_string(experts.rows()) + " x " +
+                std::to_string(experts.cols()) + "; needed " + std::to_string(T) +
+                " tokens x at least 1 expert");
+  }
+  for (Index t = 0; t < T; ++t) {
+    for (Index r = 0; r < experts.cols(); ++r) {
+      const Index e = experts(t, r);
+      if (e < 0 || e >= N) {
+        throw Error("routing: token " + std::to_string(t) + " goes to expert " + std::to_string(e) +
+                    "; there are " + std::to_string(N) + ", numbered from 0");
+      }
+      for (Index s = 0; s < r; ++s) {
+        if (experts(t, s) == e) {
+          throw Error("routing: token " + std::to_string(t) + " goes to expert " + std::to_string(e) +
+                      " twice; select each expert once (MOE-16)");
+        }
+      }
+    }
+  }
+}
+
+/// The routing of the given logits to a selection made elsewhere: probabilities are the logits' own, only the
+/// choice is injected, so that a kernel's flip of a near tie is no error of its arithmetic (EQUATIONS 8.2).
+/// logits: [T, N], experts: [T, K]. Throws Error for a selection that is none (require_selection), or where
+/// renormalised weights do not exist since every selected probability is 0.
+template <class Scalar>
+[[nodiscard]] Routing<Scalar> route_to(const Matrix<Scalar>& logits, const Matrix<Index>& experts,
+                                       TopKWeights mode = TopKWeights::renormalised) {
+  require_selection(experts, logits.rows(), logits.cols());
+  Routing<Scalar> out{logits, softmax(logits), experts, Matrix<Scalar>(experts.rows(), experts.cols())};
+  for (Index t = 0; t < experts.rows(); ++t) {
+    Scalar sum(0);
+    for (Index r = 0; r < experts.cols(); ++r) {
+      out.weights(t, r) = out.probabilities(t, experts(t, r));
+      sum += out.weights(t, r);
+    }
+    if (mode == TopKWeights::literal) continue;
+    if (!(sum > Scalar(0))) {
+      throw Error("routing: the probabilities of the experts of token " + std::to_string(t) +
+                  " do not sum to a positive number; select others, or take finite logits");
+    }
+    for (Index r = 0; r < experts.cols(); ++r) out.weights(t, r) /= sum;  // MOE-15
+  }
+  out.weights = stored(std::move(out.weights));
+  return out;
+}
+
+/// softmax over all N -> top K -> renormalise (MOE-13..15). Throws Error unless 1 <= K <= N.
+template <class Scalar>
+[[nodiscard]] Routing<Scalar> route(const Matrix<Scalar>& logits, Index K,
+                                    TopKWeights mode = TopKWeights::renormalised) {
+  const Matrix<Scalar> probabilities = softmax(logits);
+  return route_to(logits, top_k(probabilities, K), mode);
+}
+
+/// The renormalised routing by the other path: top K of the LOGITS -> softmax over those (EQ-20). Chooses the
+/// same experts unless probabilities that differ in the logits round to a tie.
+template <class Scalar>
+[[nodiscard]] Routing<Scalar> route_by_logits(const Matrix<Scalar>& logits, Index K) {
+  const Matrix<Index> experts = top_k(logits, K);
+  Matrix<Scalar> selected(logits.rows(), K);
+  for (Index t = 0; t < logits.rows(); ++t) {
+    for (Index r = 0; r < K; ++r) selected(t, r) = logits(t, experts(t, r));
+  }
+  return {logits, softmax(logits), experts, stored(softmax(selected))};
+}
+
+/// Router logits x W_g^T + b (MOE-2, MOE-10: the formula has no bias, the code has one). x: [T, D], weight:
+/// [N, D], bias: [N] or empty -> [T, N]. Throws Error where the sizes disagree.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> router_logits(const Matrix<Scalar>& x, const Matrix<Scalar>& weight,
+                                           const Vector<Scalar>& bias = {}) {
+  return linear(x, weight, bias);
+}
+
+}  // namespace samestate
