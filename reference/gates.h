@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <string>
 
 #include "reference/activations.h"
 #include "reference/error.h"

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <utility>
+
 #include "reference/error.h"
 #include "reference/rounding_point.h"
 

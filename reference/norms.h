@@ -1,13 +1,16 @@
 #pragma once
 
 #include <cmath>
+#include <string>
+#include <utility>
 
 #include "reference/activations.h"
 #include "reference/error.h"
 
 /// Root-mean-square norms over the last axis (classes C-RMS, C-RMSG; EQUATIONS 5.1). Epsilon is added to the
-/// MEAN of squares, inside the root; a zero row stays exactly zero. x: [rows, d], weights: [d]. All throw
-/// Error where the sizes disagree.
+/// MEAN of squares, inside the root; a zero row stays exactly zero where epsilon > 0. x: [rows, d],
+/// weights: [d]; a row is what one mean is taken over, so heads that are normalised apart are rows (RMS-8).
+/// All throw Error where the sizes disagree.
 namespace samestate {
 
 namespace detail {
@@ -16,6 +19,14 @@ inline void require_width(Index width, Index weight) {
   if (width != weight) {
     throw Error("norm: rows of " + std::to_string(width) + " and a weight of " + std::to_string(weight));
   }
+}
+
+template <class Scalar>
+void require_same_shape(const Matrix<Scalar>& x, const Matrix<Scalar>& other, const char* name) {
+  if (x.rows() == other.rows() && x.cols() == other.cols()) return;
+  throw Error("norm: x is " + std::to_string(x.rows()) + " x " + std::to_string(x.cols()) + ", " + name +
+              " " + std::to_string(other.rows()) + " x " + std::to_string(other.cols()) +
+              "; they must have one shape");
 }
 
 }  // namespace detail
@@ -54,11 +65,7 @@ struct ResidualNorm {
 template <class Scalar>
 [[nodiscard]] ResidualNorm<Scalar> rms_norm_residual(const Matrix<Scalar>& x, const Matrix<Scalar>& residual,
                                                      const Vector<Scalar>& weight, const Scalar& epsilon) {
-  if (x.rows() != residual.rows() || x.cols() != residual.cols()) {
-    throw Error("norm: x is " + std::to_string(x.rows()) + " x " + std::to_string(x.cols()) +
-                ", the residual " + std::to_string(residual.rows()) + " x " +
-                std::to_string(residual.cols()));
-  }
+  detail::require_same_shape(x, residual, "the residual");
   Matrix<Scalar> sum = x + residual;
   Matrix<Scalar> y = rms_norm_zero_centred(sum, weight, epsilon);
   return {std::move(y), std::move(sum)};
@@ -68,7 +75,7 @@ template <class Scalar>
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> rms_norm_gated(const Matrix<Scalar>& x, const Matrix<Scalar>& z,
                                             const Vector<Scalar>& weight, const Scalar& epsilon) {
-  if (x.rows() != z.rows() || x.cols() != z.cols()) throw Error("norm: x and the gate z differ in shape");
+  detail::require_same_shape(x, z, "the gate z");
   return rms_norm(x, weight, epsilon).cwiseProduct(silu(z));
 }
 
@@ -76,7 +83,7 @@ template <class Scalar>
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> rms_norm_of_gated(const Matrix<Scalar>& x, const Matrix<Scalar>& z,
                                                const Vector<Scalar>& weight, const Scalar& epsilon) {
-  if (x.rows() != z.rows() || x.cols() != z.cols()) throw Error("norm: x and the gate z differ in shape");
+  detail::require_same_shape(x, z, "the gate z");
   const Matrix<Scalar> gated = x.cwiseProduct(silu(z));
   return rms_norm(gated, weight, epsilon);
 }

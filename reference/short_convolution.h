@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <utility>
+
 #include "reference/activations.h"
 #include "reference/error.h"
 
@@ -14,9 +17,10 @@ struct Convolved {
   Matrix<Scalar> state;  ///< [W - 1, C] the last inputs BEFORE the convolution, oldest first (CONV-5)
 };
 
-/// The state of a sequence that has not begun: zeros, which are the zero padding.
+/// The state of a sequence that has not begun: zeros, which are the zero padding. Throws Error for width < 1.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> empty_convolution_state(Index width, Index channels) {
+  if (width < 1) throw Error("short_convolution: kernel width " + std::to_string(width) + ", needed >= 1");
   return Matrix<Scalar>::Zero(width - 1, channels);
 }
 
@@ -36,7 +40,8 @@ template <class Scalar>
                 std::to_string(W - 1) + " x C), the bias " + std::to_string(bias.size()));
   }
   Matrix<Scalar> history(W - 1 + x.rows(), C);
-  history << state, x;
+  history.topRows(W - 1) = state;
+  history.bottomRows(x.rows()) = x;
   Matrix<Scalar> y(x.rows(), C);
   for (Index t = 0; t < x.rows(); ++t) {
     for (Index c = 0; c < C; ++c) {

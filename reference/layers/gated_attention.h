@@ -1,0 +1,168 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reference/activations.h"
+#include "reference/linear.h"
+#include "reference/norms.h"
+#include "reference/rotary_embedding.h"
+#include "reference/softmax_attention.h"
+
+/// Gated softmax attention, every fourth layer of Qwen3-Next (GATT-1, GATT-2, CFG-9, CFG-10; EQUATIONS 5.7).
+namespace samestate {
+
+/// Weights and sizes of one layer. D: model width, d: head width.
+template <class Scalar>
+struct GatedAttentionParameters {
+  Index heads = 1;         ///< H
+  Index key_heads = 1;     ///< Hk, divides H
+  Index head_width = 1;    ///< d; H d need not be D (4096 and 2048 in Qwen3-Next)
+  Index rotary_width = 0;  ///< columns of a head that turn: d / 4 in Qwen3-Next
+  Scalar theta{1e7};
+  Scalar epsilon{1e-6};
+  Matrix<Scalar> q_proj;  ///< [H 2d, D]: a head's query, then the same head's gate
+  Matrix<Scalar> k_proj;  ///< [Hk d, D]
+  Matrix<Scalar> v_proj;  ///< [Hk d, D]
+  Matrix<Scalar> o_proj;  ///< [D, H d]
+  Vector<Scalar> q_norm;  ///< [d] zero-centred, one for all heads
+  Vector<Scalar> k_norm;  ///< [d]
+};
+
+/// The layer's output and what lies on the way: a gate near 0 hides what is wrong before it, so the
+/// intermediates are there to be compared too.
+template <class Scalar>
+struct GatedAttentionOutput {
+  Matrix<Scalar> out;           ///< [T, D]
+  Matrix<Scalar> q;             ///< [T, H d] normalised and turned
+  Matrix<Scalar> gate;          ///< [T, H d] before the logistic function
+  Matrix<Scalar> attended;      ///< [T, H d] before the gate
+  Matrix<Scalar> gated;         ///< [T, H d] after the gate, before o_proj
+  KeyValueCache<Scalar> cache;  ///< keys AFTER norm and rotation, values; the past and these T tokens
+};
+
+/// Throws Error, with the sizes, unless the weights have the sizes that the parameters state.
+template <class Scalar>
+void require_consistent(const GatedAttentionParameters<Scalar>& p) {
+  const auto require = [](const char* name, const Matrix<Scalar>& w, Index rows, Index cols) {
+    if (w.rows() == rows && w.cols() == cols) return;
+    throw Error("gated attention: " + std::string(name) + " is " + std::to_string(w.rows()) + " x " +
+                std::to_string(w.cols()) + ", the sizes need " + std::to_string(rows) + " x " +
+                std::to_string(cols));
+  };
+  if (p.heads < 1 || p.key_heads < 1 || p.head_width < 1 || p.heads % p.key_heads != 0) {
+    throw Error("gated attention: " + std::to_string(p.heads) + " heads of width " +
+                std::to_string(p.head_width) + " must be a multiple of " + std::to_string(p.key_heads) +
+                " key heads, none of them 0");
+  }
+  const Index D = p.q_proj.cols();
+  require("q_proj", p.q_proj, p.heads * 2 * p.head_width, D);
+  require("k_proj", p.k_proj, p.key_heads * p.head_width, D);
+  require("v_proj", p.v_proj, p.key_heads * p.head_width, D);
+  require("o_proj", p.o_proj, D, p.heads * p.head_width);
+  require("q_norm", p.q_norm, p.head_width, 1);
+  require("k_norm", p.k_norm, p.head_width, 1);
+}
+
+namespace detail {
+
+/// Zero-centred norm of every head, then rotation. x: [T, heads d] -> the same.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> norm_and_rotate(const Matrix<Scalar>& x, Index heads,
+                                             const Vector<Scalar>& weight, const Scalar& epsilon,
+                                             const RotaryTables<Scalar>& tables) {
+  Matrix<Scalar> rows = x.template reshaped<Eigen::RowMajor>(x.rows() * heads, weight.size());
+  rows = rms_norm_zero_centred(rows, weight, epsilon);
+  const Matrix<Scalar> normed = rows.template reshaped<Eigen::RowMajor>(x.rows(), x.cols());
+  return stored(rotate(normed, tables, RotaryPairs::halves, heads));
+}
+
+}  // namespace detail
+
+/// The tokens `hidden` after those of `cache`, whose positions they continue: one call is a prefill, calls of
+/// one token a decode, and any split gives the same (EQ-14). `attend` is the form of softmax attention: a
+/// function of AttentionInputs. hidden: [T, D]. Padding tokens are left out by the caller. Throws Error where
+/// the sizes disagree.
+template <class Scalar, class Attend>
+[[nodiscard]] GatedAttentionOutput<Scalar> gated_attention(const Matrix<Scalar>& hidden,
+                                                           const GatedAttentionParameters<Scalar>& p,
+                                                           const KeyValueCache<Scalar>& cache,
+                                                           Attend&& attend) {
+  using std::sqrt;
+  require_consistent(p);
+  const Index T = hidden.rows();
+  const Index d = p.head_width;
+  const RotaryTables<Scalar> tables = rotary_tables(cache.tokens(), T, p.rotary_width, p.theta);
+
+  // [T, H 2d] -> a row a head: d of the query, d of its gate.
+  const Matrix<Scalar> projected = linear(hidden, p.q_proj);
+  const Matrix<Scalar> q_and_gate = projected.template reshaped<Eigen::RowMajor>(T * p.heads, 2 * d);
+  const Matrix<Scalar> query_rows = q_and_gate.leftCols(d);
+  const Matrix<Scalar> gate_rows = q_and_gate.rightCols(d);
+  const Matrix<Scalar> query = query_rows.template reshaped<Eigen::RowMajor>(T, p.heads * d);
+
+  GatedAttentionOutput<Scalar> out;
+  out.gate = gate_rows.template reshaped<Eigen::RowMajor>(T, p.heads * d);
+  out.q = detail::norm_and_rotate(query, p.heads, p.q_norm, p.epsilon, tables);
+  const Matrix<Scalar> key =
+      detail::norm_and_rotate(linear(hidden, p.k_proj), p.key_heads, p.k_norm, p.epsilon, tables);
+  out.cache = cache.appended(key, linear(hidden, p.v_proj));
+
+  AttentionInputs<Scalar> inputs;
+  inputs.q = out.q;
+  inputs.k = out.cache.k;
+  inputs.v = out.cache.v;
+  inputs.heads = p.heads;
+  inputs.key_heads = p.key_heads;
+  inputs.scale = Scalar(1) / Scalar(sqrt(Scalar(static_cast<double>(d))));
+  out.attended = stored<Scalar>(attend(inputs));
+  out.gated = stored<Scalar>(out.attended.cwiseProduct(logistic(out.gate)));
+  out.out = linear(out.gated, p.o_proj);
+  return out;
+}
+
+/// The same with the plain form of attention, from an empty cache unless one is given.
+template <class Scalar>
+[[nodiscard]] GatedAttentionOutput<Scalar> gated_attention(const Matrix<Scalar>& hidden,
+                                                           const GatedAttentionParameters<Scalar>& p,
+                                                           const KeyValueCache<Scalar>& cache = {}) {
+  return gated_attention(hidden, p, cache,
+                         [](const AttentionInputs<Scalar>& x) { return softmax_attention(x); });
+}
+
+/// Splits the tokens at `cuts` (not decreasing, in [0, T]) and carries the cache; `out` and `cache` as one
+/// call gives them. Throws Error for cuts out of order, and as gated_attention.
+template <class Scalar, class Attend>
+[[nodiscard]] GatedAttentionOutput<Scalar> gated_attention_resumed(const Matrix<Scalar>& hidden,
+                                                                   const GatedAttentionParameters<Scalar>& p,
+                                                                   const std::vector<Index>& cuts,
+                                                                   Attend&& attend) {
+  require_consistent(p);
+  const Index T = hidden.rows();
+  const Index n = p.heads * p.head_width;
+  GatedAttentionOutput<Scalar> whole;
+  whole.out.resize(T, hidden.cols());
+  for (Matrix<Scalar>* m : {&whole.q, &whole.gate, &whole.attended, &whole.gated}) m->resize(T, n);
+  Index begin = 0;
+  for (std::size_t i = 0; i <= cuts.size(); ++i) {
+    const Index end = i < cuts.size() ? cuts[i] : T;
+    if (end < begin || end > T) {
+      throw Error("cut " + std::to_string(end) + ": cuts must not decrease and lie in 0.." +
+                  std::to_string(T));
+    }
+    const Matrix<Scalar> segment = hidden.middleRows(begin, end - begin);
+    GatedAttentionOutput<Scalar> part = gated_attention(segment, p, whole.cache, attend);
+    whole.out.middleRows(begin, end - begin) = part.out;
+    whole.q.middleRows(begin, end - begin) = part.q;
+    whole.gate.middleRows(begin, end - begin) = part.gate;
+    whole.attended.middleRows(begin, end - begin) = part.attended;
+    whole.gated.middleRows(begin, end - begin) = part.gated;
+    whole.cache = std::move(part.cache);
+    begin = end;
+  }
+  return whole;
+}
+
+}  // namespace samestate
