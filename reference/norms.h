@@ -22,7 +22,7 @@ inline void require_width(Index width, Index weight) {
 }
 
 template <class Scalar>
-void require_same_shape(const Matrix<Scalar>& x, const Matrix<Scalar>& other, const char* name) {
+void require_norm_shapes(const Matrix<Scalar>& x, const Matrix<Scalar>& other, const char* name) {
   if (x.rows() == other.rows() && x.cols() == other.cols()) return;
   throw Error("norm: x is " + std::to_string(x.rows()) + " x " + std::to_string(x.cols()) + ", " + name +
               " " + std::to_string(other.rows()) + " x " + std::to_string(other.cols()) +
@@ -65,7 +65,7 @@ struct ResidualNorm {
 template <class Scalar>
 [[nodiscard]] ResidualNorm<Scalar> rms_norm_residual(const Matrix<Scalar>& x, const Matrix<Scalar>& residual,
                                                      const Vector<Scalar>& weight, const Scalar& epsilon) {
-  detail::require_same_shape(x, residual, "the residual");
+  detail::require_norm_shapes(x, residual, "the residual");
   Matrix<Scalar> sum = x + residual;
   Matrix<Scalar> y = rms_norm_zero_centred(sum, weight, epsilon);
   return {std::move(y), std::move(sum)};
@@ -75,7 +75,7 @@ template <class Scalar>
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> rms_norm_gated(const Matrix<Scalar>& x, const Matrix<Scalar>& z,
                                             const Vector<Scalar>& weight, const Scalar& epsilon) {
-  detail::require_same_shape(x, z, "the gate z");
+  detail::require_norm_shapes(x, z, "the gate z");
   return rms_norm(x, weight, epsilon).cwiseProduct(silu(z));
 }
 
@@ -83,7 +83,7 @@ template <class Scalar>
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> rms_norm_of_gated(const Matrix<Scalar>& x, const Matrix<Scalar>& z,
                                                const Vector<Scalar>& weight, const Scalar& epsilon) {
-  detail::require_same_shape(x, z, "the gate z");
+  detail::require_norm_shapes(x, z, "the gate z");
   const Matrix<Scalar> gated = x.cwiseProduct(silu(z));
   return rms_norm(gated, weight, epsilon);
 }

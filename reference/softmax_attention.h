@@ -66,7 +66,7 @@ namespace detail {
 
 /// The columns of head `index`.
 template <class Scalar>
-[[nodiscard]] Matrix<Scalar> head(const Matrix<Scalar>& x, Index index, Index width) {
+[[nodiscard]] Matrix<Scalar> head_columns(const Matrix<Scalar>& x, Index index, Index width) {
   return x.middleCols(index * width, width);
 }
 
@@ -77,7 +77,7 @@ template <class Scalar>
 
 /// Softmax over the keys seen; row i of `scores` belongs to token i mod T. scores: [n T, S].
 template <class Scalar>
-[[nodiscard]] Matrix<Scalar> probabilities(const AttentionInputs<Scalar>& x, Matrix<Scalar> scores) {
+[[nodiscard]] Matrix<Scalar> visible_softmax(const AttentionInputs<Scalar>& x, Matrix<Scalar> scores) {
   using std::exp;
   for (Index i = 0; i < scores.rows(); ++i) {
     const Index t = i % x.tokens();
@@ -107,10 +107,10 @@ template <class Scalar>
   if (head < 0 || head >= x.heads) {
     throw Error("attention: no head " + std::to_string(head) + " among " + std::to_string(x.heads));
   }
-  const Matrix<Scalar> Q = detail::head(x.q, head, x.width());
-  const Matrix<Scalar> K = detail::head(x.k, head / x.group(), x.width());
+  const Matrix<Scalar> Q = detail::head_columns(x.q, head, x.width());
+  const Matrix<Scalar> K = detail::head_columns(x.k, head / x.group(), x.width());
   const Matrix<Scalar> scores = x.scale * (Q * K.transpose());
-  return detail::probabilities(x, scores);
+  return detail::visible_softmax(x, scores);
 }
 
 /// The equation, head by head; key heads are shared by index, none is copied (EQ-15). -> [T, heads * dv].
@@ -121,7 +121,7 @@ template <class Scalar>
   const Index dv = x.value_width();
   Matrix<Scalar> o(x.tokens(), x.heads * dv);
   for (Index h = 0; h < x.heads; ++h) {
-    const Matrix<Scalar> V = detail::head(x.v, h / x.group(), dv);
+    const Matrix<Scalar> V = detail::head_columns(x.v, h / x.group(), dv);
     o.middleCols(h * dv, dv) = attention_probabilities(x, h) * V;
   }
   return o;
@@ -139,10 +139,10 @@ template <class Scalar>
   for (Index kh = 0; kh < x.key_heads; ++kh) {
     Matrix<Scalar> Q(x.group() * T, d);
     for (Index i = 0; i < x.group(); ++i) {
-      Q.middleRows(i * T, T) = detail::head(x.q, kh * x.group() + i, d);
+      Q.middleRows(i * T, T) = detail::head_columns(x.q, kh * x.group() + i, d);
     }
-    const Matrix<Scalar> scores = x.scale * (Q * detail::head(x.k, kh, d).transpose());
-    const Matrix<Scalar> O = detail::probabilities(x, scores) * detail::head(x.v, kh, dv);
+    const Matrix<Scalar> scores = x.scale * (Q * detail::head_columns(x.k, kh, d).transpose());
+    const Matrix<Scalar> O = detail::visible_softmax(x, scores) * detail::head_columns(x.v, kh, dv);
     for (Index i = 0; i < x.group(); ++i) {
       o.middleCols((kh * x.group() + i) * dv, dv) = O.middleRows(i * T, T);
     }
@@ -159,9 +159,9 @@ template <class Scalar>
   out.k.resize(x.keys(), x.heads * x.width());
   out.v.resize(x.keys(), x.heads * x.value_width());
   for (Index h = 0; h < x.heads; ++h) {
-    out.k.middleCols(h * x.width(), x.width()) = detail::head(x.k, h / x.group(), x.width());
+    out.k.middleCols(h * x.width(), x.width()) = detail::head_columns(x.k, h / x.group(), x.width());
     out.v.middleCols(h * x.value_width(), x.value_width()) =
-        detail::head(x.v, h / x.group(), x.value_width());
+        detail::head_columns(x.v, h / x.group(), x.value_width());
   }
   return out;
 }
@@ -215,9 +215,9 @@ namespace detail {
 template <class Scalar>
 void add_tile(const AttentionInputs<Scalar>& x, Index h, Index begin, Index end,
               std::vector<OnlineSoftmax<Scalar>>& rows) {
-  const Matrix<Scalar> K = head(x.k, h / x.group(), x.width()).middleRows(begin, end - begin);
-  const Matrix<Scalar> V = head(x.v, h / x.group(), x.value_width()).middleRows(begin, end - begin);
-  const Matrix<Scalar> scores = x.scale * (head(x.q, h, x.width()) * K.transpose());
+  const Matrix<Scalar> K = head_columns(x.k, h / x.group(), x.width()).middleRows(begin, end - begin);
+  const Matrix<Scalar> V = head_columns(x.v, h / x.group(), x.value_width()).middleRows(begin, end - begin);
+  const Matrix<Scalar> scores = x.scale * (head_columns(x.q, h, x.width()) * K.transpose());
   for (Index t = 0; t < x.tokens(); ++t) {
     OnlineSoftmax<Scalar>& row = rows[static_cast<std::size_t>(t)];
     Index largest = -1;
