@@ -1,0 +1,260 @@
+#pragma once
+
+#include <string>
+
+#include "reference/linear.h"
+#include "reference/norms.h"
+#include "reference/rotary_embedding.h"
+#include "reference/softmax_attention.h"
+
+/// Multi-head latent attention (class C-MLA, EQUATIONS 5.9): keys and values of all heads are linear in one
+/// latent vector a token, which alone is cached, with one rotary key. D model width, H heads, n non-rotary
+/// and r rotary columns of a key head, dv of a value head, c columns of the latent (DeepSeek-V3: 128 heads,
+/// 128, 64, 128, 512).
+namespace samestate {
+
+/// Widths that follow from the weights.
+struct LatentWidths {
+  Index nope = 0;    ///< n
+  Index rope = 0;    ///< r
+  Index value = 0;   ///< dv
+  Index latent = 0;  ///< c
+
+  [[nodiscard]] Index key() const { return nope + rope; }
+};
+
+/// Weights as in public checkpoints. With `kv_norm` empty and r = 0 it is the document's literal form
+/// (MLA-3..6; E-14 for what that lacks).
+template <class Scalar>
+struct LatentAttentionWeights {
+  Index heads = 1;
+  Matrix<Scalar> q_down;   ///< [q, D], or empty: queries straight from x
+  Vector<Scalar> q_norm;   ///< [q], or empty: no norm
+  Matrix<Scalar> q_up;     ///< [H (n + r), q or D], per head the n rows, then the r
+  Matrix<Scalar> kv_down;  ///< [c + r, D], the latent's rows, then the rotary key's
+  Vector<Scalar> kv_norm;  ///< [c], or empty: no norm
+  Matrix<Scalar> kv_up;    ///< [H (n + dv), c], per head W_UK, then W_UV
+  Matrix<Scalar> output;   ///< [D, H dv]
+  Scalar epsilon{1e-6};    ///< of both norms
+  Scalar score_factor{1};  ///< multiplies the scale (n + r)^-1/2; YaRN: (0.1 ln 40 + 1)^2
+  RotaryPairs pairs = RotaryPairs::interleaved;
+
+  /// Throws Error unless the weights fit together.
+  [[nodiscard]] LatentWidths widths() const {
+    const Index c = kv_up.cols();
+    const bool whole = heads >= 1 && output.cols() % heads == 0 && kv_up.rows() % heads == 0;
+    const LatentWidths w = whole ? LatentWidths{kv_up.rows() / heads - output.cols() / heads,
+                                                kv_down.rows() - c, output.cols() / heads, c}
+                                 : LatentWidths{};
+    if (!whole || w.nope < 0 || w.rope < 0 || w.key() < 1 || q_up.rows() != heads * w.key() ||
+        (kv_norm.size() != 0 && kv_norm.size() != c)) {
+      throw Error("latent attention: " + std::to_string(heads) + " heads, q_up of " +
+                  std::to_string(q_up.rows()) + " rows, kv_down of " + std::to_string(kv_down.rows()) +
+                  " rows, kv_norm of " + std::to_string(kv_norm.size()) + ", kv_up " +
+                  std::to_string(kv_up.rows()) + " x " + std::to_string(c) + ", output of " +
+                  std::to_string(output.cols()) +
+                  " columns disagree; needed are H (n + r), c + r, c, H (n + dv) x c and H dv");
+    }
+    return w;
+  }
+
+  /// W_UK [n, c], W_UV [dv, c] and W_O [D, dv] of head h.
+  [[nodiscard]] Matrix<Scalar> key_up(Index h) const {
+    const LatentWidths w = widths();
+    return kv_up.middleRows(h * (w.nope + w.value), w.nope);
+  }
+  [[nodiscard]] Matrix<Scalar> value_up(Index h) const {
+    const LatentWidths w = widths();
+    return kv_up.middleRows(h * (w.nope + w.value) + w.nope, w.value);
+  }
+  [[nodiscard]] Matrix<Scalar> head_output(Index h) const {
+    const LatentWidths w = widths();
+    return output.middleCols(h * w.value, w.value);
+  }
+};
+
+/// All that later tokens need of earlier ones: c + r numbers a token, 576 in DeepSeek-V3 (MLA-4 has the
+/// latent alone).
+template <class Scalar>
+struct LatentCache {
+  Matrix<Scalar> latent;      ///< [S, c] AFTER its norm; 0 x 0 before the first token
+  Matrix<Scalar> rotary_key;  ///< [S, r] AFTER its rotation, one for all heads
+
+  [[nodiscard]] Index tokens() const { return latent.rows(); }
+  [[nodiscard]] Index numbers_per_token() const { return latent.cols() + rotary_key.cols(); }
+};
+
+/// How the same attention is evaluated (EQ-16).
+enum class LatentForm {
+  naive,          ///< K and V of all heads restored from the latent (MLA-5..7)
+  absorbed,       ///< W_UK moved to the query, W_UV behind the sum: one key head [c + r], values the latent
+  fully_absorbed  ///< W_UK merged into the query projection, W_UV into the output projection
+};
+
+template <class Scalar>
+struct LatentAttention {
+  Matrix<Scalar> y;           ///< [T, D]
+  Matrix<Scalar> heads;       ///< [T, H dv] before the output projection; 0 x 0 where the form never has it
+  LatentCache<Scalar> cache;  ///< of all tokens so far, x included
+};
+
+namespace detail {
+
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> normed(Matrix<Scalar> x, const Vector<Scalar>& weight, const Scalar& epsilon) {
+  return weight.size() == 0 ? x : stored(rms_norm(x, weight, epsilon));
+}
+
+/// [past; x]. Throws Error where the widths disagree.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> appended(const Matrix<Scalar>& past, Index tokens, const Matrix<Scalar>& x) {
+  if (tokens == 0) return x;
+  if (past.rows() != tokens || past.cols() != x.cols()) {
+    throw Error("latent cache: " + std::to_string(past.rows()) + " x " + std::to_string(past.cols()) +
+                " where " + std::to_string(tokens) + " x " + std::to_string(x.cols()) + " is needed");
+  }
+  Matrix<Scalar> all(tokens + x.rows(), x.cols());
+  all << past, x;
+  return all;
+}
+
+/// Columns [begin, begin + width) of every head, heads of `stride` columns, side by side.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> part_of_heads(const Matrix<Scalar>& x, Index heads, Index stride, Index begin,
+                                           Index width) {
+  Matrix<Scalar> part(x.rows(), heads * width);
+  for (Index h = 0; h < heads; ++h) {
+    part.middleCols(h * width, width) = x.middleCols(h * stride + begin, width);
+  }
+  return part;
+}
+
+/// Heads [a_h | b_h] from a: [T, H wa] and b: [T, H wb].
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> joined_heads(const Matrix<Scalar>& a, const Matrix<Scalar>& b, Index heads) {
+  const Index wa = a.cols() / heads;
+  const Index wb = b.cols() / heads;
+  Matrix<Scalar> both(a.rows(), a.cols() + b.cols());
+  for (Index h = 0; h < heads; ++h) {
+    both.middleCols(h * (wa + wb), wa) = a.middleCols(h * wa, wa);
+    both.middleCols(h * (wa + wb) + wa, wb) = b.middleCols(h * wb, wb);
+  }
+  return both;
+}
+
+/// The rotation, or nothing where there are no rotary columns (tables may then be empty).
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> rotated(const Matrix<Scalar>& x, const LatentAttentionWeights<Scalar>& weights,
+                                     const RotaryTables<Scalar>& tables, Index heads) {
+  const Index r = weights.widths().rope;
+  if (tables.width() != r) {
+    throw Error("latent attention: rotary tables of width " + std::to_string(tables.width()) +
+                ", the rotary key has " + std::to_string(r));
+  }
+  return r == 0 ? x : stored(rotate(x, tables, weights.pairs, heads));
+}
+
+}  // namespace detail
+
+/// What the tokens add to the cache: c = RMSNorm(x W_dkv), k^R = RoPE(x W_kr). x: [T, D], tables of its
+/// positions. Throws Error where sizes disagree.
+template <class Scalar>
+[[nodiscard]] LatentCache<Scalar> latent_of(const Matrix<Scalar>& x,
+                                            const LatentAttentionWeights<Scalar>& weights,
+                                            const RotaryTables<Scalar>& tables) {
+  const LatentWidths w = weights.widths();
+  const Matrix<Scalar> down = linear(x, weights.kv_down);
+  const Matrix<Scalar> latent = down.leftCols(w.latent);
+  const Matrix<Scalar> rotary = down.rightCols(w.rope);
+  return {detail::normed(latent, weights.kv_norm, weights.epsilon),
+          detail::rotated(rotary, weights, tables, 1)};
+}
+
+/// The keys and values, restored from the cache: heads [k^N | k^R] with k^N = W_UK c, and v = W_UV c.
+/// [S, H (n + r)] and [S, H dv]. They are what a cache of full keys and values would hold.
+template <class Scalar>
+[[nodiscard]] KeyValueCache<Scalar> restored_keys_values(const LatentCache<Scalar>& cache,
+                                                         const LatentAttentionWeights<Scalar>& weights) {
+  const LatentWidths w = weights.widths();
+  const Matrix<Scalar> up = linear(cache.latent, weights.kv_up);
+  const Index stride = w.nope + w.value;
+  const Matrix<Scalar> k_nope = detail::part_of_heads(up, weights.heads, stride, 0, w.nope);
+  const Matrix<Scalar> k_rope = cache.rotary_key.replicate(1, weights.heads);
+  return {detail::joined_heads(k_nope, k_rope, weights.heads),
+          detail::part_of_heads(up, weights.heads, stride, w.nope, w.value)};
+}
+
+/// The layer on the tokens x [T, D], which follow those of `past`; `tables` are of x's positions. Prefill:
+/// empty past; decode: T = 1. Throws Error where sizes disagree.
+template <class Scalar>
+[[nodiscard]] LatentAttention<Scalar> latent_attention(const Matrix<Scalar>& x,
+                                                       const LatentAttentionWeights<Scalar>& weights,
+                                                       const RotaryTables<Scalar>& tables,
+                                                       LatentForm form = LatentForm::naive,
+                                                       const LatentCache<Scalar>& past = {}) {
+  using std::sqrt;
+  const LatentWidths w = weights.widths();
+  const Index H = weights.heads;
+  LatentAttention<Scalar> out;
+  const LatentCache<Scalar> fresh = latent_of(x, weights, tables);
+  out.cache = {detail::appended(past.latent, past.tokens(), fresh.latent),
+               detail::appended(past.rotary_key, past.tokens(), fresh.rotary_key)};
+
+  const bool compressed = weights.q_down.size() != 0;
+  const Matrix<Scalar> q_input =
+      compressed ? detail::normed(linear(x, weights.q_down), weights.q_norm, weights.epsilon) : x;
+  const Matrix<Scalar> q = linear(q_input, weights.q_up);
+  const Matrix<Scalar> q_nope = detail::part_of_heads(q, H, w.key(), 0, w.nope);
+  const Matrix<Scalar> q_rope =
+      detail::rotated(detail::part_of_heads(q, H, w.key(), w.nope, w.rope), weights, tables, H);
+
+  AttentionInputs<Scalar> attention;
+  attention.heads = H;
+  attention.scale = weights.score_factor / sqrt(Scalar(static_cast<double>(w.key())));
+
+  if (form == LatentForm::naive) {
+    KeyValueCache<Scalar> full = restored_keys_values(out.cache, weights);
+    attention.q = detail::joined_heads(q_nope, q_rope, H);
+    attention.k = std::move(full.k);
+    attention.v = std::move(full.v);
+    attention.key_heads = H;
+    out.heads = stored(softmax_attention(attention));
+    out.y = linear(out.heads, weights.output);
+    return out;
+  }
+
+  // q^N . W_UK c = (W_UK^T q^N) . c: every head asks the same key [c | k^R] for the same values c.
+  Matrix<Scalar> q_latent(x.rows(), H * w.latent);
+  for (Index h = 0; h < H; ++h) {
+    const Matrix<Scalar> up = weights.key_up(h).transpose();
+    if (form == LatentForm::absorbed) {
+      q_latent.middleCols(h * w.latent, w.latent) = linear<Scalar>(q_nope.middleCols(h * w.nope, w.nope), up);
+    } else {
+      const Matrix<Scalar> merged = stored<Scalar>(up * weights.q_up.middleRows(h * w.key(), w.nope));
+      q_latent.middleCols(h * w.latent, w.latent) = linear(q_input, merged);
+    }
+  }
+  attention.q = detail::joined_heads(q_latent, q_rope, H);
+  attention.k = detail::joined_heads(out.cache.latent, out.cache.rotary_key, 1);
+  attention.v = out.cache.latent;
+  attention.key_heads = 1;
+  const Matrix<Scalar> mixed = stored(softmax_attention(attention));  // sum p c, [T, H c]
+
+  if (form == LatentForm::absorbed) {
+    out.heads.resize(x.rows(), H * w.value);
+    for (Index h = 0; h < H; ++h) {
+      out.heads.middleCols(h * w.value, w.value) =
+          linear<Scalar>(mixed.middleCols(h * w.latent, w.latent), weights.value_up(h));
+    }
+    out.y = linear(out.heads, weights.output);
+    return out;
+  }
+  Matrix<Scalar> merged(weights.output.rows(), H * w.latent);  // W_O,h W_UV,h
+  for (Index h = 0; h < H; ++h) {
+    merged.middleCols(h * w.latent, w.latent) = weights.head_output(h) * weights.value_up(h);
+  }
+  out.y = linear(mixed, stored(std::move(merged)));
+  return out;
+}
+
+}  // namespace samestate
