@@ -17,7 +17,7 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    {"gdn_layer", nullptr},
+    {"gdn_layer", check_gated_delta_net_golden},
     {"gdn_*", check_recurrent_family_golden},
     {"delta_rule", check_recurrent_family_golden},
     {"linear_attention", check_recurrent_family_golden},
