@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include "reference/linear.h"
+#include "reference/retnet.h"
+
+namespace samestate {
+
+/// Weights of multi-scale retention, [out, in], no biases. H heads; D the hidden width, H dv the value width.
+template <class Scalar>
+struct MultiScaleRetentionWeights {
+  Index heads = 1;
+  Matrix<Scalar> q_proj;    ///< [H dk, D]
+  Matrix<Scalar> k_proj;    ///< [H dk, D]
+  Matrix<Scalar> v_proj;    ///< [H dv, D]
+  Matrix<Scalar> g_proj;    ///< [H dv, D] the gate
+  Matrix<Scalar> out_proj;  ///< [D, H dv]
+  Scalar epsilon{1e-6};     ///< of the norm; 0 where forms are to be compared
+};
+
+/// Output, and what lies before the norm that hides scales (EQUATIONS 8.1).
+template <class Scalar>
+struct MultiScaleRetentionOutput {
+  Matrix<Scalar> y;       ///< [T, D]
+  Matrix<Scalar> core;    ///< [T, H dv] before the norm
+  Matrix<Scalar> normed;  ///< [T, H dv] after the norm, before the gate
+};
+
+/// Multi-scale retention of one sequence: q, k rotated and k scaled by dk^{-1/2}; head h with the decay
+/// 1 - 2^{-5-h}; norm of each head; times silu of the gate; out_proj. x: [T, D], whose first token has
+/// position `first`. `run` evaluates a head in any form, core or normalised, carrying its state if it has
+/// one: (q, k, v, gamma, h) -> [T, dv]. Throws Error where the weights disagree.
+template <class Scalar, class Run>
+[[nodiscard]] MultiScaleRetentionOutput<Scalar> multi_scale_retention(
+    const Matrix<Scalar>& x, const MultiScaleRetentionWeights<Scalar>& w, const Run& run, Index first = 0) {
+  using std::sqrt;
+  const Index H = w.heads;
+  if (H < 1 || w.q_proj.rows() % H != 0 || w.v_proj.rows() % H != 0 || w.k_proj.rows() != w.q_proj.rows() ||
+      w.g_proj.rows() != w.v_proj.rows()) {
+    throw Error("multi_scale_retention: " + std::to_string(H) + " heads, q, k, v, g of " +
+                std::to_string(w.q_proj.rows()) + ", " + std::to_string(w.k_proj.rows()) + ", " +
+                std::to_string(w.v_proj.rows()) + ", " + std::to_string(w.g_proj.rows()) +
+                " rows: heads must divide them, q as k, g as v");
+  }
+  const Index dk = w.q_proj.rows() / H;
+  const Index dv = w.v_proj.rows() / H;
+  const RotaryTables<Scalar> tables = retention_rotation<Scalar>(first, x.rows(), dk);
+  const Matrix<Scalar> q = rotate(linear(x, w.q_proj), tables, RotaryPairs::interleaved, H);
+  const Matrix<Scalar> scaled = linear(x, w.k_proj) / Scalar(sqrt(Scalar(static_cast<double>(dk))));
+  const Matrix<Scalar> k = rotate(scaled, tables, RotaryPairs::interleaved, H);
+  const Matrix<Scalar> v = linear(x, w.v_proj);
+  MultiScaleRetentionOutput<Scalar> out;
+  out.core.resize(x.rows(), H * dv);
+  out.normed.resize(x.rows(), H * dv);
+  for (Index h = 0; h < H; ++h) {
+    const Scalar gamma = Scalar(1) - Scalar(std::ldexp(1.0, static_cast<int>(-5 - h)));
+    const Matrix<Scalar> core =
+        run(Matrix<Scalar>(q.middleCols(h * dk, dk)), Matrix<Scalar>(k.middleCols(h * dk, dk)),
+            Matrix<Scalar>(v.middleCols(h * dv, dv)), gamma, h);
+    out.core.middleCols(h * dv, dv) = stored(core);
+    out.normed.middleCols(h * dv, dv) = retention_norm<Scalar>(out.core.middleCols(h * dv, dv), w.epsilon);
+  }
+  const Matrix<Scalar> gate = silu(linear(x, w.g_proj));
+  out.y = linear<Scalar>(out.normed.cwiseProduct(gate), w.out_proj);
+  return out;
+}
+
+}  // namespace samestate
