@@ -23,6 +23,9 @@ constexpr Row kRows[] = {
     {"linear_attention", check_recurrent_family_golden},
     {"scalar_gated", check_recurrent_family_golden},
     {"retention", check_recurrent_family_golden},
+    {"gated_rmsnorm", check_norm_golden},
+    {"zero_centered_rmsnorm", check_norm_golden},
+    {"gated_attention", check_gated_attention_golden},
 };
 
 /// Null where no system of this build made the group.
