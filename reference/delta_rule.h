@@ -13,9 +13,8 @@ struct DeltaRule {
   /// One token (DELTA-2 with eta = beta, DELTA-8; DELTA-9 corrected).
   template <class Scalar, class V, class State, class U, class O>
   static void step(const Sequence<Scalar>& x, Index t, const V& v, State& S, U& u, O& o) {
-    u = x.beta(t) * (v - read(x.k.row(t), S));
-    write(x.k.row(t), u, S);
-    o = x.scale * read(x.q.row(t), S);
+    u = x.beta(t) * (v - decay_read(NoDecay{}, x.k.row(t), S));
+    o = x.scale * decay_write_read(NoDecay{}, x.k.row(t), u, x.q.row(t), S);
   }
 
   /// One chunk: T = (I + strict_lower(beta K K^T))^-1, V' = T beta (V - K S) (EQUATIONS 5.5 at g = 0).

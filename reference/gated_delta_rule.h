@@ -17,10 +17,10 @@ struct GatedDeltaRule {
   template <class Scalar, class V, class State, class U, class O>
   static void step(const Sequence<Scalar>& x, Index t, const V& v, State& S, U& u, O& o) {
     using std::exp;
-    S *= Scalar(exp(x.g(t)));                   // GDN-35, GDN-16
-    u = x.beta(t) * (v - read(x.k.row(t), S));  // GDN-36, GDN-37
-    write(x.k.row(t), u, S);                    // GDN-38
-    o = x.scale * read(x.q.row(t), S);          // GDN-39: reads after the write
+    const Scalar alpha = exp(x.g(t));                        // GDN-16
+    u = x.beta(t) * (v - decay_read(alpha, x.k.row(t), S));  // GDN-35, GDN-36, GDN-37
+    // GDN-38, GDN-39: reads after the write
+    o = x.scale * decay_write_read(NoDecay{}, x.k.row(t), u, x.q.row(t), S);
   }
 
   /// One chunk in WY form (EQUATIONS 5.5, EQ-02).

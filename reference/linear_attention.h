@@ -14,8 +14,7 @@ struct LinearAttention {
   template <class Scalar, class V, class State, class U, class O>
   static void step(const Sequence<Scalar>& x, Index t, const V& v, State& S, U& u, O& o) {
     u = v;
-    write(x.k.row(t), v, S);
-    o = x.scale * read(x.q.row(t), S);
+    o = x.scale * decay_write_read(NoDecay{}, x.k.row(t), u, x.q.row(t), S);
   }
 
   /// One chunk (EQ-09): O = Q S + lower(Q K^T) V.

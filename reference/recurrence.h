@@ -1,10 +1,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <vector>
 
 #include "reference/error.h"
 #include "reference/sequence.h"
+#include "reference/state_passes.h"
 
 /// The ways of running a system whose state is a matrix, written once. A `System` gives its equations:
 ///   System::step(x, t, v, S, u, o)   one token, on any block of value columns
@@ -15,22 +18,6 @@ namespace samestate {
 /// Value columns that `recurrent` handles at once. State column j depends on value column j alone, so a block
 /// of columns runs through all tokens by itself, and its part of the state stays in the first-level cache.
 inline constexpr Index kColumnBlock = 32;
-
-/// S^T x, the value stored under key x: sum_l x_l S_l. x: [1, dk], S: [dk, n] -> [1, n].
-template <class Key, class State>
-[[nodiscard]] auto read(const Key& x, const State& S) {
-  using Scalar = typename State::Scalar;
-  Eigen::Matrix<Scalar, 1, State::ColsAtCompileTime, Eigen::RowMajor> sum;
-  sum.setZero(1, S.cols());
-  for (Index l = 0; l < S.rows(); ++l) sum += x(l) * S.row(l);
-  return sum;
-}
-
-/// S <- S + x^T u, the value u written under key x. x: [1, dk], u: [1, n], S: [dk, n].
-template <class Key, class State, class Value>
-void write(const Key& x, const Value& u, State& S) {
-  for (Index l = 0; l < S.rows(); ++l) S.row(l) += x(l) * u;
-}
 
 namespace detail {
 

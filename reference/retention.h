@@ -18,9 +18,8 @@ struct Retention {
   static void step(const Sequence<Scalar>& x, Index t, const V& v, State& S, U& u, O& o) {
     using std::exp;
     u = v;
-    S *= Scalar(exp(x.g(t)));
-    write(x.k.row(t), v, S);
-    o = x.scale * read(x.q.row(t), S);
+    const Scalar alpha = exp(x.g(t));
+    o = x.scale * decay_write_read(alpha, x.k.row(t), u, x.q.row(t), S);
   }
 
   /// One chunk (EQ-07): O = e^G Q S + (Q K^T o Gamma) V.

@@ -11,7 +11,7 @@
 namespace samestate {
 namespace {
 
-constexpr Index kTokens = 1024;
+constexpr Index kTokens = 256;
 constexpr Index kWidth = 128;
 
 Sequence<double> draw() {
