@@ -26,6 +26,8 @@ constexpr Row kRows[] = {
     {"gated_rmsnorm", check_norm_golden},
     {"zero_centered_rmsnorm", check_norm_golden},
     {"gated_attention", check_gated_attention_golden},
+    {"mla", check_latent_attention_golden},
+    {"moe_block", check_mixture_of_experts_golden},
 };
 
 /// Null where no system of this build made the group.
