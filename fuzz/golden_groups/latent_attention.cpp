@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "fuzz/golden_groups/groups.h"
+#include "reference/error.h"
 
 namespace samestate {
 namespace {
@@ -15,16 +16,26 @@ constexpr std::pair<LatentForm, std::string_view> kForms[] = {{LatentForm::naive
 /// Tokens a call: decode, and a prefill in chunks with a ragged tail.
 constexpr std::pair<Index, std::string_view> kSegments[] = {{1, "decode"}, {5, "chunks of 5"}};
 
+/// A width of the layer. Throws Error above a million: products of two must not overflow.
+Index width_of(const GoldenSource& s, std::string_view name) {
+  const Index width = s.integer(name);
+  if (width > 1'000'000) {
+    throw Error(s.file_name + ": tensor " + s.path(name) + " holds " + std::to_string(width) +
+                "; a width is at most 1000000");
+  }
+  return width;
+}
+
 LatentAttentionWeights<double> weights_of(const GoldenSource& s) {
-  const Index n = s.integer("qk_nope_head_dim");
-  const Index r = s.integer("qk_rope_head_dim");
-  const Index dv = s.integer("v_head_dim");
-  const Index c = s.integer("kv_lora_rank");
+  const Index n = width_of(s, "qk_nope_head_dim");
+  const Index r = width_of(s, "qk_rope_head_dim");
+  const Index dv = width_of(s, "v_head_dim");
+  const Index c = width_of(s, "kv_lora_rank");
   const Index D = s.tensor("hidden_in").shape.back();
   LatentAttentionWeights<double> w;
-  w.heads = s.integer("num_heads");
+  w.heads = width_of(s, "num_heads");
   const bool compressed = s.has("w.q_a_proj.weight");
-  const Index q = compressed ? s.integer("q_lora_rank") : D;
+  const Index q = compressed ? width_of(s, "q_lora_rank") : D;
   if (compressed) {
     s.require_shape("w.q_a_proj.weight", {q, D});
     s.require_shape("w.q_a_layernorm.weight", {q});
@@ -60,7 +71,7 @@ void check_latent_attention_golden(const GoldenSource& s) {
   const Index B = s.tensor("hidden_in").shape[0];
   const Index T = s.tensor("hidden_in").shape[1];
   const Index D = s.tensor("hidden_in").shape[2];
-  const Index r = s.integer("qk_rope_head_dim");
+  const Index r = width_of(s, "qk_rope_head_dim");
   s.require_shape("hidden_out", {B, T, D});
   s.require_shape("cos", {B, T, r});
   s.require_shape("sin", {B, T, r});
