@@ -7,11 +7,12 @@
 namespace samestate {
 
 /// The smallest layer with everything in it (EQUATIONS 8.4): E=4, Es=1, K=2, N=2, O=2, d=8, so w=5 and s=3.
-[[nodiscard]] inline DendriticSizes small_dendritic_sizes() { return {7, 2, 8, 6, {4, 1, 2}, 2, 2, 4}; }
+[[nodiscard]] inline DendriticSizes small_dendritic_sizes() { return {5, 2, 8, 4, {4, 1, 2}, 2, 2, 4}; }
 
 /// Weights of size 1/sqrt(in), gates and norm of ordinary size: g in about (-3, 0), beta about a half.
 template <class Scalar>
-[[nodiscard]] DendriticParameters<Scalar> draw_dendritic(IdentityDraw<Scalar>& draw, const DendriticSizes& s) {
+[[nodiscard]] DendriticParameters<Scalar> draw_dendritic(IdentityDraw<Scalar>& draw,
+                                                         const DendriticSizes& s) {
   DendriticParameters<Scalar> p;
   p.sizes = s;
   const auto heads = static_cast<std::size_t>(s.heads);
@@ -27,6 +28,19 @@ template <class Scalar>
   p.o_norm = draw.uniform_vector(s.value_width, 0.5, 1.5);
   return p;
 }
+
+/// A layer and its input.
+template <class Scalar>
+struct DendriticCase {
+  DendriticParameters<Scalar> p;
+  Matrix<Scalar> x;  ///< [T, D]
+
+  explicit DendriticCase(std::uint64_t seed, const DendriticSizes& s = small_dendritic_sizes(), Index T = 9) {
+    IdentityDraw<Scalar> draw(seed);
+    p = draw_dendritic(draw, s);
+    x = draw.normal(T, s.model_width);
+  }
+};
 
 /// The layer from an empty cache.
 template <class Scalar>

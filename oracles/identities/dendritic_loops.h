@@ -5,9 +5,9 @@
 
 #include "reference/layers/dendritic_attention_parameters.h"
 
-/// The dendritic layer once more, for a batch, in plain loops over one flat index per axis (EQUATIONS 7.2): it
-/// shares the weights with the reference layer and no code. Each mistake is one that a document contains or
-/// that is easily made.
+/// The dendritic layer once more, for a batch, in plain loops over one flat index per axis (EQUATIONS 7.2):
+/// it shares the weights with the reference layer and no code. Each mistake is one that a document contains
+/// or that is easily made.
 namespace samestate {
 
 enum class DendriticMistake {

@@ -18,5 +18,6 @@ namespace samestate {
 [[nodiscard]] std::vector<Identity> mixture_of_experts_identities();
 [[nodiscard]] std::vector<Identity> selective_scan_identities();
 [[nodiscard]] std::vector<Identity> dendritic_attention_identities();
+[[nodiscard]] std::vector<Identity> dendritic_invariant_identities();
 
 }  // namespace samestate
