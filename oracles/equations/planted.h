@@ -35,7 +35,7 @@ template <class Rule>
 template <class Sigma>
 [[nodiscard]] Finding finding_of_the_write_strength(const Sigma& sigma) {
   double least = 1.0;
-  for (double b = -8.0; b <= 8.0; b += 0.0625) least = std::min(least, silu(b));
+  for (double b = -8.0; b <= 8.0; b += 0x1p-10) least = std::min(least, silu(b));
   return Computation()
       .rounds_to("silu(2), sigma of L25", silu(2.0), 1.7616, 4)
       .rounds_to("least silu on [-8, 8]", least, -0.2785, 4)
