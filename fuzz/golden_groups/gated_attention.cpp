@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "fuzz/golden_groups/groups.h"
+#include "reference/online_softmax.h"
 
 namespace samestate {
 namespace {

@@ -5,6 +5,7 @@
 #include "oracles/identities/draw.h"
 #include "oracles/identities/groups.h"
 #include "reference/layers/gated_attention.h"
+#include "reference/online_softmax.h"
 #include "reference/scalars.h"
 
 namespace samestate {

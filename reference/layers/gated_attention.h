@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reference/activations.h"
+#include "reference/key_value_cache.h"
 #include "reference/linear.h"
 #include "reference/norms.h"
 #include "reference/rotary_embedding.h"

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace samestate {
 
 /// A scalar that keeps integers only where a result may be stored.

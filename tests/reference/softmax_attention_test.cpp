@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <functional>
+
+#include "reference/key_value_cache.h"
+#include "reference/online_softmax.h"
 
 namespace samestate {
 namespace {
@@ -141,58 +143,6 @@ TEST(SoftmaxAttention, RefusesSizesThatDisagree) {
   }
   EXPECT_THROW((void)attention_probabilities(good, 1), Error);
   EXPECT_THROW((void)attention_probabilities(good, -1), Error);
-  EXPECT_THROW((void)softmax_attention_online(good, 0), Error);
-  EXPECT_THROW((void)softmax_attention_merged(good, -1), Error);
-}
-
-TEST(SoftmaxAttentionResumed, RefusesCutsOutOfOrderAndNoMask) {
-  AttentionInputs<double> x = head(column({1, 1}), column({0, 0}), column({3, 5}));
-  const Form plain = forms().front();
-  EXPECT_EQ(softmax_attention_resumed(x, {0, 1, 1, 2}, plain), column({3, 4}));
-  EXPECT_THROW((void)softmax_attention_resumed(x, {2, 1}, plain), Error);
-  EXPECT_THROW((void)softmax_attention_resumed(x, {3}, plain), Error);
-  EXPECT_THROW((void)softmax_attention_resumed(x, {-1}, plain), Error);
-  x.causal = false;
-  EXPECT_THROW((void)softmax_attention_resumed(x, {1}, plain), Error);
-}
-
-// 8.3: from nothing, without exp(-inf + inf).
-TEST(OnlineSoftmax, BeginsWithoutAMaximum) {
-  OnlineSoftmax<double> row(1);
-  EXPECT_TRUE(row.empty);
-  row.merge(OnlineSoftmax<double>(1));
-  EXPECT_TRUE(row.empty);
-  row.raise(-1e300);
-  row.add(-1e300, column({3}));
-  EXPECT_EQ(row.sum, 1.0);
-  EXPECT_EQ(row.values(0), 3.0);
-  OnlineSoftmax<double> from_nothing(1);
-  from_nothing.merge(row);
-  EXPECT_EQ(from_nothing.maximum, -1e300);
-  EXPECT_EQ(from_nothing.values(0), 3.0);
-}
-
-TEST(OnlineSoftmax, RescalesWhatItHasWhenTheMaximumRises) {
-  OnlineSoftmax<double> row(1);
-  row.raise(0);
-  row.add(0, column({4}));
-  row.raise(std::log(2.0));
-  EXPECT_NEAR(row.sum, 0.5, 1e-16);
-  EXPECT_NEAR(row.values(0), 2, 1e-15);
-  row.raise(-5);
-  EXPECT_NEAR(row.sum, 0.5, 1e-16);
-}
-
-TEST(KeyValueCache, GrowsAndRefusesOtherWidths) {
-  const KeyValueCache<double> one = KeyValueCache<double>{}.appended(column({1}), column({2}));
-  const KeyValueCache<double> two = one.appended(column({3, 5}), column({4, 6}));
-  EXPECT_EQ(two.tokens(), 3);
-  EXPECT_EQ(two.k, column({1, 3, 5}));
-  EXPECT_EQ(two.v, column({2, 4, 6}));
-  EXPECT_EQ(two.appended(Matrix<double>(0, 1), Matrix<double>(0, 1)).tokens(), 3);
-  EXPECT_THROW((void)one.appended(Matrix<double>::Ones(1, 2), column({1})), Error);
-  EXPECT_THROW((void)one.appended(column({1}), Matrix<double>::Ones(1, 2)), Error);
-  EXPECT_THROW((void)one.appended(column({1, 2}), column({1})), Error);
 }
 
 }  // namespace

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "reference/softmax_attention.h"
+
+/// Softmax attention with the keys a tile at a time, in memory that does not grow with their number (EQ-14).
+namespace samestate {
+
+/// The softmax-weighted mean of values that come a few at a time. It begins with no maximum at all: m = -inf
+/// would make the first rescaling exp(-inf - -inf), a NaN (EQUATIONS 8.3).
+template <class Scalar>
+struct OnlineSoftmax {
+  bool empty = true;      ///< no key so far
+  Scalar maximum{0};      ///< m, the largest score so far
+  Scalar sum{0};          ///< l = sum e^{score - m}
+  Vector<Scalar> values;  ///< [dv] sum e^{score - m} v
+
+  explicit OnlineSoftmax(Index value_width) : values(Vector<Scalar>::Zero(value_width)) {}
+
+  /// m <- max(m, score), and what was summed under the old m rescaled.
+  void raise(const Scalar& score) {
+    using std::exp;
+    if (empty) {
+      empty = false;
+      maximum = score;
+    } else if (maximum < score) {
+      const Scalar factor = exp(Scalar(maximum - score));
+      sum *= factor;
+      values *= factor;
+      maximum = score;
+    }
+  }
+  /// One key; m must have been raised to its score. value: [1, dv].
+  template <class Row>
+  void add(const Scalar& score, const Row& value) {
+    using std::exp;
+    const Scalar weight = RoundingPoint<Scalar>::stored(exp(Scalar(score - maximum)));
+    sum += weight;
+    values += weight * value.transpose();
+  }
+  /// The keys of both.
+  void merge(const OnlineSoftmax& other) {
+    using std::exp;
+    if (other.empty) return;
+    raise(other.maximum);
+    const Scalar factor = exp(Scalar(other.maximum - maximum));
+    sum += factor * other.sum;
+    values += factor * other.values;
+  }
+};
+
+namespace detail {
+
+/// Adds the keys [begin, end) of query head h to the rows' running softmax.
+template <class Scalar>
+void add_tile(const AttentionInputs<Scalar>& x, Index h, Index begin, Index end,
+              std::vector<OnlineSoftmax<Scalar>>& rows) {
+  const Matrix<Scalar> K = head_columns(x.k, h / x.group(), x.width()).middleRows(begin, end - begin);
+  const Matrix<Scalar> V = head_columns(x.v, h / x.group(), x.value_width()).middleRows(begin, end - begin);
+  const Matrix<Scalar> scores = x.scale * (head_columns(x.q, h, x.width()) * K.transpose());
+  for (Index t = 0; t < x.tokens(); ++t) {
+    OnlineSoftmax<Scalar>& row = rows[static_cast<std::size_t>(t)];
+    Index largest = -1;
+    for (Index s = begin; s < end; ++s) {
+      if (x.sees(t, s) && (largest < 0 || scores(t, largest - begin) < scores(t, s - begin))) largest = s;
+    }
+    if (largest < 0) continue;
+    row.raise(scores(t, largest - begin));
+    for (Index s = begin; s < end; ++s) {
+      if (x.sees(t, s)) row.add(scores(t, s - begin), V.row(s - begin));
+    }
+  }
+}
+
+/// Tiles of `tile` keys, into one running softmax a row, or into one a tile that are merged afterwards.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> tiled_attention(const AttentionInputs<Scalar>& x, Index tile, bool merged) {
+  require_consistent(x);
+  if (tile < 1) throw Error("attention: tile=" + std::to_string(tile) + ": a tile holds at least 1 key");
+  const Index dv = x.value_width();
+  const std::vector<OnlineSoftmax<Scalar>> none(static_cast<std::size_t>(x.tokens()),
+                                                OnlineSoftmax<Scalar>(dv));
+  Matrix<Scalar> o(x.tokens(), x.heads * dv);
+  for (Index h = 0; h < x.heads; ++h) {
+    std::vector<OnlineSoftmax<Scalar>> rows = none;
+    for (Index begin = 0; begin < x.keys(); begin += tile) {
+      const Index end = tile < x.keys() - begin ? begin + tile : x.keys();
+      if (!merged) {
+        add_tile(x, h, begin, end, rows);
+        continue;
+      }
+      std::vector<OnlineSoftmax<Scalar>> part = none;
+      add_tile(x, h, begin, end, part);
+      for (std::size_t t = 0; t < rows.size(); ++t) rows[t].merge(part[t]);
+    }
+    for (Index t = 0; t < x.tokens(); ++t) {
+      const OnlineSoftmax<Scalar>& row = rows[static_cast<std::size_t>(t)];
+      if (row.empty) throw_fully_masked(t);
+      o.row(t).segment(h * dv, dv) = row.values.transpose() / row.sum;
+    }
+  }
+  return o;
+}
+
+}  // namespace detail
+
+/// Online softmax, `tile` keys at a time, the last tile ragged (EQ-14). Throws Error for tile < 1, and as
+/// attention_probabilities.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> softmax_attention_online(const AttentionInputs<Scalar>& x, Index tile) {
+  return detail::tiled_attention(x, tile, false);
+}
+
+/// Every tile of keys by itself, then merged: the split over keys that decode kernels use (EQ-14). Throws as
+/// softmax_attention_online.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> softmax_attention_merged(const AttentionInputs<Scalar>& x, Index tile) {
+  return detail::tiled_attention(x, tile, true);
+}
+
+}  // namespace samestate
