@@ -9,7 +9,7 @@
 namespace samestate::cli {
 
 KernelTable kernel_table(const std::vector<std::string>& plugins) {
-  KernelTable table(kernels());
+  KernelTable table(kernels(), operator_kernels());
   for (const std::string& plugin : plugins) table.add(load_plugin(plugin));
   return table;
 }

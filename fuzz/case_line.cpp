@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "fuzz/operator_case.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -86,6 +87,14 @@ const std::vector<std::string_view> kKeys = {
     "form",  "chunk",  "prefill", "lengths",  "B",      "T",     "Hk",     "Hv",  "dk",     "dv",
     "heads", "l2norm", "scale",   "contract", "regime", "state", "layout", "law", "kernel", "seed"};
 
+/// The keys of a case line of an operator.
+std::vector<std::string_view> operator_keys(const Operator& op) {
+  std::vector<std::string_view> keys{"form",     "chunk",  "prefill", "B",   "T",
+                                     "contract", "regime", "kernel",  "seed"};
+  for (const Parameter& p : op.parameters) keys.push_back(p.name);
+  return keys;
+}
+
 }  // namespace
 
 Case parse_case(std::string_view line) {
@@ -111,13 +120,19 @@ Case parse_case(std::string_view line) {
   }
   Case c;
   c.system = parts[1];
+  const Operator* op = find_operator(c.system);
+  const std::vector<std::string_view> known = op ? operator_keys(*op) : kKeys;
+  if (op) {
+    c.form = op->forms.front().name;
+    for (const Parameter& p : op->parameters) c.parameters.emplace(p.name, p.standard);
+  }
   std::set<std::string_view> seen;
   for (std::size_t i = 2; i < parts.size(); ++i) {
     const std::size_t equals = parts[i].find('=');
     const std::string_view key = parts[i].substr(0, equals);
-    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
-      throw Error(
-          fmt::format("unknown key '{}' in case line: known keys are {}", key, fmt::join(kKeys, ", ")));
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      throw Error(fmt::format("unknown key '{}' in case line of {}: known keys are {}", key, c.system,
+                              fmt::join(known, ", ")));
     }
     if (equals == std::string_view::npos || equals + 1 == parts[i].size()) {
       throw Error(fmt::format("key '{}' has no value: write {}=VALUE", key, key));
@@ -125,7 +140,13 @@ Case parse_case(std::string_view line) {
     if (!seen.insert(key).second) throw Error(fmt::format("key '{}' occurs twice in the case line", key));
     const std::string_view value = parts[i].substr(equals + 1);
     const auto extent = [&](std::int64_t least) { return integer(key, value, least, kLargestExtent); };
-    if (key == "form") c.form = one_of(key, value, {"recurrent", "chunked", "parallel", "decode", "packed"});
+    if (const auto parameter = c.parameters.find(key); parameter != c.parameters.end()) {
+      parameter->second = extent(0);
+      continue;
+    }
+    if (key == "form") {
+      c.form = op ? value : one_of(key, value, {"recurrent", "chunked", "parallel", "decode", "packed"});
+    }
     if (key == "chunk") c.chunk = extent(0);
     if (key == "prefill") c.prefill = extent(0);
     if (key == "lengths") c.lengths = integers(key, value);
@@ -157,7 +178,9 @@ Case parse_case(std::string_view line) {
 }
 
 std::string format_case(const Case& c) {
-  const Case standard;
+  Case standard;
+  const Operator* op = find_operator(c.system);
+  if (op) standard.form = op->forms.front().name;
   std::string out = "v1 " + c.system;
   const auto put = [&](std::string_view key, const auto& value, const auto& normal) {
     if (value != normal) out += fmt::format(" {}={}", key, value);
@@ -175,6 +198,12 @@ std::string format_case(const Case& c) {
   if (c.heads == HeadMap::tiled) out += " heads=tiled";
   if (c.l2norm) out += " l2norm=1";
   if (c.scale) out += fmt::format(" scale={}", *c.scale);
+  if (op) {
+    for (const Parameter& p : op->parameters) {
+      const auto value = c.parameters.find(p.name);
+      if (value != c.parameters.end()) put(p.name, value->second, p.standard);
+    }
+  }
   put("contract", c.contract, standard.contract);
   put("regime", c.regime, standard.regime);
   put("state", c.state, standard.state);
@@ -198,6 +227,7 @@ void check_case(const Case& c) {
       throw Error(fmt::format("{}={}: must lie in {}..{}", key, value, least, kLargestExtent));
     }
   }
+  if (is_operator_case(c)) return check_operator_case(c);
   if (c.Hv % c.Hk != 0) {
     throw Error(
         fmt::format("Hv={} is not a multiple of Hk={}: each key head serves Hv/Hk value heads", c.Hv, c.Hk));

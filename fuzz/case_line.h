@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,7 +15,7 @@ namespace samestate {
 /// Everything that determines one run, data included: the unit of reproduction (DESIGN 6). A member's initial
 /// value is the key's default, which the canonical line omits.
 struct Case {
-  std::string system;                 ///< a row of fuzz/systems.cpp
+  std::string system;                 ///< a row of fuzz/systems.cpp or of the table of operators
   std::string form = "chunked";       ///< recurrent, chunked, parallel, decode, packed
   std::int64_t chunk = 64;            ///< chunked; decode and packed: 0 runs them on the recurrent kernel
   std::int64_t prefill = 0;           ///< decode: tokens before the token-by-token part
@@ -34,6 +36,9 @@ struct Case {
   std::string law;               ///< empty: against the oracle
   std::string kernel;            ///< empty: the CPU kernel of this system
   std::uint64_t seed = 0;
+  /// Sizes of a system of the table of operators, all of its row's keys; empty for the recurrent family. Such
+  /// a case has form, chunk, prefill, B, T, contract, regime, kernel and seed beside them, and nothing else.
+  std::map<std::string, std::int64_t, std::less<>> parameters;
 
   bool operator==(const Case&) const = default;
 };

@@ -1,6 +1,7 @@
 #include "fuzz/run_case.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +10,7 @@
 #include "fixtures/quote.h"
 #include "fuzz/generators/regimes.h"
 #include "fuzz/judge_batch.h"
+#include "fuzz/operator_run.h"
 #include "fuzz/systems.h"
 #include "oracles/contracts.h"
 
@@ -120,6 +122,19 @@ KernelPair KernelTable::pair_for(const Case& c) const {
   return pair;
 }
 
+const OperatorKernel& KernelTable::operator_for(const Case& c) const {
+  std::vector<std::string_view> known;
+  for (const OperatorKernel& row : operators_) {
+    if (row.system != c.system) continue;
+    known.push_back(row.name);
+    const bool fits = c.form == "decode" || row.form == c.form;
+    if (c.kernel.empty() ? fits : row.name == c.kernel && fits) return row;
+  }
+  throw Error(fmt::format("{}: no such kernel of {} with form={}; known: {}",
+                          c.kernel.empty() ? "kernel" : "kernel=" + c.kernel, c.system, c.form,
+                          fmt::join(known, ", ")));
+}
+
 Batch batch_of(const Case& c) {
   check_names(c);
   const System& system = system_named(c.system);
@@ -133,31 +148,27 @@ Batch batch_of(const Case& c) {
   return generate(draw);
 }
 
-Record planned_record(const Case& c, const KernelTable& table) {
-  check_names(c);
-  const KernelPair pair = table.pair_for(c);
-  const bool recurrent = pair.chunked == nullptr || runs_recurrent_only(c);
-  const Kernel& kernel = !c.kernel.empty() ? table.named(c.kernel)
-                         : recurrent       ? *pair.recurrent
-                                           : *pair.chunked;
+namespace {
+
+Record record_of(const Case& c, std::string_view kernel, std::string_view device) {
   Record record;
   record.line = format_case(c);
-  record.kernel = kernel.name;
+  record.kernel = kernel;
   record.system = c.system;
   record.form = c.form;
   record.contract = c.contract;
   record.regime = c.regime;
   record.law = c.law;
-  record.device = kernel.device;
+  record.device = device;
   return record;
 }
 
-Record run_case(const Case& c, const KernelTable& table, int threads, Trace* trace) {
-  Record record = planned_record(c, table);
-  CaseRun run(c, table, threads);
+/// Runs `judge` and makes a verdict of whatever the kernel does.
+template <class Judge>
+void judge_into(Record& record, Judge&& judge) {
   const auto started = std::chrono::steady_clock::now();
   try {
-    record.judgement = run.judge();
+    record.judgement = judge();
   } catch (const Unavailable& unavailable) {
     record.judgement.verdict =
         unavailable.kind == Outcome::Kind::no_device ? Verdict::skipped : Verdict::unsupported;
@@ -175,6 +186,33 @@ Record run_case(const Case& c, const KernelTable& table, int threads, Trace* tra
     record.judgement.reason = "the kernel threw something that is no std::exception";
   }
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+}
+
+}  // namespace
+
+Record planned_record(const Case& c, const KernelTable& table) {
+  check_names(c);
+  if (is_operator_case(c)) {
+    const OperatorKernel& kernel = table.operator_for(c);
+    return record_of(c, kernel.name, kernel.device);
+  }
+  const KernelPair pair = table.pair_for(c);
+  const bool recurrent = pair.chunked == nullptr || runs_recurrent_only(c);
+  const Kernel& kernel = !c.kernel.empty() ? table.named(c.kernel)
+                         : recurrent       ? *pair.recurrent
+                                           : *pair.chunked;
+  return record_of(c, kernel.name, kernel.device);
+}
+
+Record run_case(const Case& c, const KernelTable& table, int threads, Trace* trace) {
+  Record record = planned_record(c, table);
+  if (is_operator_case(c)) {
+    if (trace) throw Error(fmt::format("{}: tensors of an operator's run are not traced", c.system));
+    judge_into(record, [&] { return judge_operator_case(c, table.operator_for(c), threads); });
+    return record;
+  }
+  CaseRun run(c, table, threads);
+  judge_into(record, [&] { return run.judge(); });
   if (trace) *trace = run.take_trace();
   return record;
 }

@@ -5,6 +5,7 @@
 
 #include "fuzz/case_line.h"
 #include "fuzz/runner.h"
+#include "optimized/operator_kernel.h"
 #include "oracles/verdict.h"
 
 namespace samestate {
@@ -12,8 +13,10 @@ namespace samestate {
 /// The kernels that a case runs on: the table of this build and, where given, rows of plugins.
 class KernelTable {
  public:
-  explicit KernelTable(std::span<const Kernel> rows) : rows_(rows.begin(), rows.end()) {}
+  explicit KernelTable(std::span<const Kernel> rows, std::span<const OperatorKernel> operators = {})
+      : rows_(rows.begin(), rows.end()), operators_(operators.begin(), operators.end()) {}
   [[nodiscard]] std::span<const Kernel> rows() const { return rows_; }
+  [[nodiscard]] std::span<const OperatorKernel> operator_rows() const { return operators_; }
   /// Appends rows. Throws Error where a name is taken or could not stand in a case line, or a row has no
   /// function, no known device or system, or no contract that is known.
   void add(std::span<const Kernel> rows);
@@ -22,9 +25,13 @@ class KernelTable {
   /// The pair that runs `c`: its kernel, or the CPU kernel of its system where it names none, and the other
   /// form's kernel of the same system and device.
   [[nodiscard]] KernelPair pair_for(const Case& c) const;
+  /// The kernel that runs a case of an operator: the one it names, or the first of its system and form (of
+  /// its system under form=decode). Throws Error that lists those of the system.
+  [[nodiscard]] const OperatorKernel& operator_for(const Case& c) const;
 
  private:
   std::vector<Kernel> rows_;
+  std::vector<OperatorKernel> operators_;
 };
 
 /// The inputs of a case. Throws Error (check_names).

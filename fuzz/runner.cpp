@@ -1,22 +1,15 @@
 #include "fuzz/runner.h"
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
 
+#include "fuzz/guard.h"
 #include "optimized/cpu/twin.h"
 #include "oracles/contracts.h"
 
 namespace samestate {
 namespace {
-
-constexpr std::int64_t kGuard = 16;  // elements before and after a buffer
-
-/// A NaN that no arithmetic makes, so that an element still holding it was not written.
-const float kPoison = std::bit_cast<float>(0x7fc5a5a5U);
-
-bool poisoned(float x) { return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(kPoison); }
 
 /// A tensor of rank 4 in a buffer of its own with guards around it and, when padded, gaps inside it.
 class Tensor4 {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "fuzz/generators/regimes.h"
+#include "fuzz/operator_case.h"
 #include "oracles/contracts.h"
 #include "oracles/laws/law.h"
 #include "reference/error.h"
@@ -35,10 +36,12 @@ const System& system_named(std::string_view name) {
     if (row.name() == name) return row;
     known.push_back(row.name());
   }
+  for (const Operator& row : operators()) known.push_back(row.name);
   throw Error(fmt::format("system {}: no such system; known: {}", name, fmt::join(known, ", ")));
 }
 
 void check_names(const Case& c) {
+  if (is_operator_case(c)) return check_case(c);
   const System& system = system_named(c.system);
   if (std::find(system.forms.begin(), system.forms.end(), c.form) == system.forms.end()) {
     throw Error(fmt::format("form={}: {} has the forms {}", c.form, c.system, fmt::join(system.forms, ", ")));

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "fuzz/operator_case.h"
+#include "optimized/operator_kernel.h"
+#include "oracles/verdict.h"
+
+namespace samestate {
+
+/// Runs a case of an operator on a kernel, one call a segment with the states carried, and returns its
+/// outputs by sequence. Outputs hold NaN before each call; inputs and guard elements around every buffer are
+/// checked after it. Throws Unavailable and Trespass (fuzz/runner.h).
+[[nodiscard]] std::vector<Tensors<double>> run_operator(const Case& c,
+                                                        const std::vector<OperatorTensor>& inputs,
+                                                        const OperatorKernel& kernel, int threads);
+
+/// Inputs, run and judgement of all sequences of a case, the worst of them.
+[[nodiscard]] Judgement judge_operator_case(const Case& c, const OperatorKernel& kernel, int threads);
+
+}  // namespace samestate

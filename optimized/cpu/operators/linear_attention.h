@@ -1,0 +1,14 @@
+#pragma once
+
+#include "optimized/operator_kernel.h"
+
+namespace samestate::cpu {
+
+/// Non-causal linear attention, state first: Q (K^T V), linear in T.
+[[nodiscard]] Outcome linear_attention_state_first(const OperatorArguments& call, const Contract& contract);
+
+/// Normalised linear attention in chunks, numerator and denominator carried.
+[[nodiscard]] Outcome linear_attention_normalised_chunks(const OperatorArguments& call,
+                                                         const Contract& contract);
+
+}  // namespace samestate::cpu

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "optimized/kernel.h"
+#include "reference/contract.h"
+
+/// The interface of code under test that is no matrix recurrence: named dense tensors in, named dense tensors
+/// out. `samestate list systems` says which tensors and sizes a system has.
+namespace samestate {
+
+/// A dense row-major tensor. Tensors of a sequence begin with the batch: [B, T, ...]; weights do not.
+template <class T>
+struct NamedTensor {
+  std::string_view name;
+  std::vector<std::int64_t> shape;
+  T* data = nullptr;
+
+  [[nodiscard]] std::int64_t extent(std::size_t d) const { return d < shape.size() ? shape[d] : 1; }
+};
+
+/// The tensors and settings of one call. All values travel in fp32; a contract with 16-bit inputs finds them
+/// already representable there. Every element of every output is written. Inputs and outputs are different
+/// memory.
+struct OperatorArguments {
+  std::vector<NamedTensor<const float>> inputs;
+  std::vector<NamedTensor<float>> outputs;
+  std::vector<std::pair<std::string_view, std::int64_t>> parameters;
+  std::int64_t batch = 1;
+  std::int64_t tokens = 0;
+  std::int64_t chunk = 0;  ///< tile or chunk, for forms that have one
+  int threads = 1;         ///< at most this many CPU threads
+
+  /// Throw Error where there is no such tensor or parameter.
+  [[nodiscard]] const NamedTensor<const float>& input(std::string_view name) const;
+  [[nodiscard]] const NamedTensor<float>& output(std::string_view name) const;
+  [[nodiscard]] std::int64_t parameter(std::string_view name) const;
+};
+
+/// One row of the table.
+struct OperatorKernel {
+  std::string name;    ///< device.system.form
+  std::string system;  ///< a row of the table of operators
+  std::string form;    ///< one of the system's forms; decode is calls of it
+  std::string device;  ///< cpu or cuda
+  std::vector<std::string> contracts;
+  Outcome (*run)(const OperatorArguments&, const Contract&) = nullptr;
+};
+
+/// The table of this build.
+[[nodiscard]] std::span<const OperatorKernel> operator_kernels();
+
+}  // namespace samestate

@@ -1,0 +1,16 @@
+#include "oracles/bounds/running_error.h"
+
+namespace samestate {
+
+RunningModel RunningModel::of(const Contract& contract) {
+  RunningModel model;
+  // Operands of 16 bit: what a kernel keeps between two products has their format. fp32 adds nothing to the
+  // working precision.
+  if (contract.input != Format::fp32 && contract.input != Format::none && contract.input != Format::fp64) {
+    model.stored_unit = unit_roundoff(contract.input);
+    model.stored_tiny = subnormal_error(contract.input);
+  }
+  return model;
+}
+
+}  // namespace samestate

@@ -1,0 +1,218 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "oracles/bounds/bound.h"
+#include "oracles/rounding.h"
+#include "reference/rounding_point.h"
+
+/// A scalar that carries its own error: the exact value and a rigorous bound on what any correct fp32
+/// evaluation of the same expression may be off. Pushed through the reference's templates it bounds every
+/// system that has no bound of its own (the recurrent family keeps its own: there errors of a state cancel,
+/// which this cannot see).
+///
+/// Sums are bounded for any order. A sum of n terms keeps the sum of their largest possible magnitudes, M,
+/// and the count; only where it is used otherwise is its rounding charged: (n - 1) u M / (1 - (n - 1) u),
+/// Higham's bound for an arbitrary tree. So Eigen's products, loops and a kernel's own blocking are all
+/// covered by one pass.
+namespace samestate {
+
+/// What the operations of a contract may round. Errors in units u of the working precision, relative.
+struct RunningModel {
+  double unit = 0x1p-24;         ///< of additions and multiplications (fp32)
+  double tiny = 0x1p-126;        ///< results below this may be flushed to zero
+  double division_units = 3.0;   ///< x / y may be x times a reciprocal, each within 1 unit
+  double root_units = 2.0;       ///< sqrt, also through a reciprocal root
+  double function_units = 4.0;   ///< log, log1p, expm1, sin, cos: library functions within 4 units
+  ExponentialModel exponential;  ///< exp, its measured constants
+  double stored_unit = 0.0;      ///< of a rounding point of the reference (stored()); 0: none
+  double stored_tiny = 0.0;      ///< absolute error of a rounding there
+
+  /// Of a contract: rounding points keep 16 bits where its operands do.
+  [[nodiscard]] static RunningModel of(const Contract& contract);
+};
+
+namespace detail {
+inline RunningModel& running_model() {
+  thread_local RunningModel model;
+  return model;
+}
+}  // namespace detail
+
+/// The model of this thread's arithmetic while the object lives.
+class RunningScope {
+ public:
+  explicit RunningScope(const RunningModel& model) : before_(detail::running_model()) {
+    detail::running_model() = model;
+  }
+  ~RunningScope() { detail::running_model() = before_; }
+  RunningScope(const RunningScope&) = delete;
+  RunningScope& operator=(const RunningScope&) = delete;
+
+ private:
+  RunningModel before_;
+};
+
+class Running {
+ public:
+  Running() = default;
+  Running(double exact)  // NOLINT: a constant of the equations is exact
+      : value_(exact), magnitude_(std::abs(exact)), terms_(exact == 0.0 ? 0.0 : 1.0) {}
+
+  /// A value known to within `error`.
+  [[nodiscard]] static Running within(double value, double error) {
+    Running x;
+    x.value_ = value;
+    x.error_ = std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
+    x.magnitude_ = std::abs(value) + x.error_;
+    x.terms_ = x.magnitude_ == 0.0 ? 0.0 : 1.0;
+    return x;
+  }
+
+  [[nodiscard]] double value() const { return value_; }
+  /// The bound, the rounding of a pending sum included.
+  [[nodiscard]] double error() const {
+    if (terms_ <= 1.0) return error_;
+    const double roundings = (terms_ - 1.0) * detail::running_model().unit;
+    if (!(roundings < 0.5)) return std::numeric_limits<double>::infinity();
+    return error_ + roundings / (1.0 - roundings) * magnitude_;
+  }
+
+  friend Running operator-(Running x) {
+    x.value_ = -x.value_;
+    return x;
+  }
+  friend Running operator+(const Running& x, const Running& y) {
+    Running sum;
+    sum.value_ = x.value_ + y.value_;
+    sum.error_ = x.error_ + y.error_;
+    sum.magnitude_ = x.magnitude_ + y.magnitude_;
+    sum.terms_ = x.terms_ + y.terms_;
+    return sum;
+  }
+  friend Running operator-(const Running& x, const Running& y) { return x + (-y); }
+  friend Running operator*(const Running& x, const Running& y) {
+    const double ex = x.error();
+    const double ey = y.error();
+    // A factor of exactly zero stays zero whatever the other one is.
+    if ((x.value_ == 0.0 && ex == 0.0) || (y.value_ == 0.0 && ey == 0.0)) return {};
+    return rounded(x.value_ * y.value_, std::abs(x.value_) * ey + std::abs(y.value_) * ex + ex * ey, 1.0);
+  }
+  friend Running operator/(const Running& x, const Running& y) {
+    const double ex = x.error();
+    const double room = std::abs(y.value_) - y.error();
+    const double quotient = x.value_ / y.value_;
+    if (!(room > 0.0)) return within(quotient, std::numeric_limits<double>::infinity());
+    return rounded(quotient, (ex + std::abs(quotient) * y.error()) / room,
+                   detail::running_model().division_units);
+  }
+  Running& operator+=(const Running& y) { return *this = *this + y; }
+  Running& operator-=(const Running& y) { return *this = *this - y; }
+  Running& operator*=(const Running& y) { return *this = *this * y; }
+  Running& operator/=(const Running& y) { return *this = *this / y; }
+
+  // Decisions are taken on the exact value; that a kernel takes the same is the caller's to guard
+  // (EQUATIONS 8.2).
+  friend bool operator<(const Running& x, const Running& y) { return x.value_ < y.value_; }
+  friend bool operator>(const Running& x, const Running& y) { return x.value_ > y.value_; }
+  friend bool operator<=(const Running& x, const Running& y) { return x.value_ <= y.value_; }
+  friend bool operator>=(const Running& x, const Running& y) { return x.value_ >= y.value_; }
+  friend bool operator==(const Running& x, const Running& y) { return x.value_ == y.value_; }
+  friend bool operator!=(const Running& x, const Running& y) { return x.value_ != y.value_; }
+
+  /// The value with what came in and `units` roundings of the result.
+  [[nodiscard]] static Running rounded(double value, double carried, double units) {
+    const RunningModel& model = detail::running_model();
+    const double largest = std::abs(value) + carried;
+    double error = carried + units * model.unit * largest;
+    if (largest < 2.0 * model.tiny) error += model.tiny;
+    return within(value, error);
+  }
+
+ private:
+  double value_ = 0.0;
+  double error_ = 0.0;      ///< of the terms
+  double magnitude_ = 0.0;  ///< sum over the terms of |value| + error
+  double terms_ = 0.0;      ///< how many a pending sum has
+};
+
+// Each function: the largest change of f over [value - error, value + error], then the function's own units.
+
+inline Running abs(const Running& x) { return Running::within(std::abs(x.value()), x.error()); }
+
+inline Running sqrt(const Running& x) {
+  const double root = std::sqrt(x.value());
+  const double lower = std::sqrt(std::max(x.value() - x.error(), 0.0));
+  const double carried = x.error() > 0.0 ? x.error() / (root + lower) : 0.0;
+  return Running::rounded(root, carried, detail::running_model().root_units);
+}
+
+inline Running exp(const Running& x) {
+  const ExponentialModel& model = detail::running_model().exponential;
+  const double e = std::exp(x.value());
+  return Running::rounded(e, e * std::expm1(x.error()), model.exact);
+}
+
+inline Running expm1(const Running& x) {
+  const double e = std::expm1(x.value());
+  return Running::rounded(e, std::exp(x.value()) * std::expm1(x.error()),
+                          detail::running_model().function_units);
+}
+
+inline Running log(const Running& x) {
+  const double room = x.value() - x.error();
+  const double carried = room > 0.0 ? x.error() / room : std::numeric_limits<double>::infinity();
+  return Running::rounded(std::log(x.value()), x.error() > 0.0 ? carried : 0.0,
+                          detail::running_model().function_units);
+}
+
+inline Running log1p(const Running& x) {
+  const double room = 1.0 + x.value() - x.error();
+  const double carried = room > 0.0 ? x.error() / room : std::numeric_limits<double>::infinity();
+  return Running::rounded(std::log1p(x.value()), x.error() > 0.0 ? carried : 0.0,
+                          detail::running_model().function_units);
+}
+
+inline Running sin(const Running& x) {
+  // The argument reduction of a library may err by the unit of the result's range, not of the result.
+  return Running::rounded(std::sin(x.value()), x.error() + detail::running_model().unit,
+                          detail::running_model().function_units);
+}
+
+inline Running cos(const Running& x) {
+  return Running::rounded(std::cos(x.value()), x.error() + detail::running_model().unit,
+                          detail::running_model().function_units);
+}
+
+template <>
+struct RoundingPoint<Running> {
+  static constexpr bool rounds = true;
+  static Running stored(const Running& x) {
+    const RunningModel& model = detail::running_model();
+    if (model.stored_unit == 0.0) return x;
+    const double error = x.error();
+    return Running::within(x.value(),
+                           error + model.stored_unit * (std::abs(x.value()) + error) + model.stored_tiny);
+  }
+};
+
+}  // namespace samestate
+
+template <>
+struct Eigen::NumTraits<samestate::Running> : Eigen::GenericNumTraits<samestate::Running> {
+  using Real = samestate::Running;
+  using NonInteger = samestate::Running;
+  using Nested = samestate::Running;
+  using Literal = double;
+  enum {
+    IsComplex = 0,
+    IsInteger = 0,
+    IsSigned = 1,
+    RequireInitialization = 1,
+    ReadCost = 4,
+    AddCost = 8,
+    MulCost = 16
+  };
+};

@@ -1,0 +1,183 @@
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "oracles/bounds/running_error.h"
+#include "reference/error.h"
+#include "reference/sequence.h"
+
+/// Operators: the systems that are described by named tensors instead of the recurrent family's fixed set. A
+/// row says which tensors and sizes a system has, and evaluates its reference in float64 and with the running
+/// error.
+namespace samestate {
+
+/// How a tensor behaves when the tokens of a sequence are evaluated in several calls.
+enum class Axis {
+  tokens,  ///< row t belongs to token t: a call gets the rows of its tokens
+  prefix,  ///< token t sees rows 0..t: a call gets all rows up to its last token (keys and values)
+  whole,   ///< weights and tables, the same in every call and every sequence of a batch
+  state    ///< carried: an output of one call is the input of the same name of the next
+};
+
+/// What values a tensor holds, for the generators.
+enum class Content {
+  activation,  ///< unit normal, shaped by the regime
+  weight,      ///< normal, divided by the root of the last extent
+  scale,       ///< near one: 1 + 0.2 normal
+  offset,      ///< near zero: 0.2 normal
+  log_rate,    ///< log of a decay rate: uniform in [-1, log 16]
+  log_decay,   ///< g <= 0
+  strength,    ///< in (0, 1)
+  cosine,      ///< cosines of the rotation angles of Content::sine, by row and column
+  sine,
+  mask,      ///< zeros and ones: ones, but for a run of leading zeros in one regime
+  features,  ///< positive: exp of a normal, as a feature map makes them
+  zeros      ///< a state that has not begun
+};
+
+/// One tensor of one sequence. Rows are all extents but the last.
+struct TensorSpec {
+  std::string name;
+  Axis axis = Axis::tokens;
+  std::vector<Index> shape;  ///< without the batch; the first extent of tokens and prefix tensors is T
+  Content content = Content::activation;
+
+  [[nodiscard]] Index columns() const { return shape.empty() ? 1 : shape.back(); }
+  [[nodiscard]] Index rows() const { return columns() > 0 ? size() / columns() : 0; }
+  [[nodiscard]] Index size() const;
+};
+
+struct Signature {
+  std::vector<TensorSpec> inputs;
+  std::vector<TensorSpec> outputs;
+};
+
+/// One setting of an operator: a key of the case line.
+struct Parameter {
+  std::string_view name;
+  Index standard = 1;
+  Index least = 1;
+  Index most = 1;
+  std::string_view summary;
+};
+
+/// What determines a call beside its tensors.
+struct Call {
+  std::string form;
+  Index tokens = 0;
+  Index chunk = 0;  ///< tile or chunk of the forms that have one
+  std::map<std::string, Index, std::less<>> parameters;
+  /// Throws Error where there is no such parameter.
+  [[nodiscard]] Index at(std::string_view name) const;
+};
+
+/// Tensors of one sequence by name, flattened to rows x last extent.
+template <class Scalar>
+using Tensors = std::map<std::string, Matrix<Scalar>, std::less<>>;
+
+/// The tensor of that name. Throws Error where there is none.
+template <class Scalar>
+[[nodiscard]] const Matrix<Scalar>& get(const Tensors<Scalar>& tensors, std::string_view name) {
+  const auto found = tensors.find(name);
+  if (found == tensors.end()) throw Error("no tensor " + std::string(name));
+  return found->second;
+}
+
+/// A tensor of one row, as a vector.
+template <class Scalar>
+[[nodiscard]] Vector<Scalar> get_vector(const Tensors<Scalar>& tensors, std::string_view name) {
+  return get(tensors, name).transpose().col(0);
+}
+
+struct OperatorForm {
+  std::string_view name;
+  bool chunked = false;  ///< reads `chunk`
+};
+
+struct Operator {
+  std::string_view name;
+  std::string_view equation;
+  std::vector<Parameter> parameters;
+  std::vector<OperatorForm> forms;  ///< the oracle evaluates the first
+  bool streams = false;             ///< may be evaluated in several calls (form decode)
+  /// Throws Error, naming the parameter, where sizes are impossible together.
+  Signature (*signature)(const Call&) = nullptr;
+  Tensors<double> (*exact)(const Call&, const Tensors<double>&) = nullptr;
+  Tensors<Running> (*running)(const Call&, const Tensors<Running>&) = nullptr;
+
+  [[nodiscard]] const OperatorForm* form(std::string_view name) const;  ///< null where it has none
+};
+
+/// The table, a row an operator.
+[[nodiscard]] std::span<const Operator> operators();
+
+/// Null where there is no such operator.
+[[nodiscard]] const Operator* find_operator(std::string_view name);
+
+/// The rows [begin, end) of a sequence's inputs, as one call of a run in several calls sees them; `state`
+/// replaces the carried ones.
+template <class Scalar>
+[[nodiscard]] Tensors<Scalar> slice(const Signature& whole, const Tensors<Scalar>& inputs,
+                                    const Tensors<Scalar>& state, Index tokens, Index begin, Index end) {
+  Tensors<Scalar> part;
+  for (const TensorSpec& spec : whole.inputs) {
+    const Matrix<Scalar>& x = get(inputs, spec.name);
+    const Index rows = tokens > 0 ? x.rows() / tokens : 0;  // of one token
+    if (spec.axis == Axis::tokens) {
+      part[spec.name] = x.middleRows(begin * rows, (end - begin) * rows);
+    } else if (spec.axis == Axis::prefix) {
+      part[spec.name] = x.topRows(end * rows);
+    } else if (spec.axis == Axis::state) {
+      part[spec.name] = get(state, spec.name);
+    } else {
+      part[spec.name] = x;
+    }
+  }
+  return part;
+}
+
+/// Evaluates tokens [0, cuts[0]), [cuts[0], cuts[1]), ... of every sequence of a batch in calls of their own,
+/// the states carried, and puts the rows together again. `run(call, inputs)` evaluates one call of all
+/// sequences.
+template <class Scalar, class Run>
+[[nodiscard]] std::vector<Tensors<Scalar>> evaluate_in_calls(const Operator& op, const Call& call,
+                                                             const std::vector<Tensors<Scalar>>& sequences,
+                                                             const std::vector<Index>& cuts, Run&& run) {
+  const Signature whole = op.signature(call);
+  std::vector<Tensors<Scalar>> states = sequences;
+  std::vector<Tensors<Scalar>> out(sequences.size());
+  for (Tensors<Scalar>& tensors : out) {
+    for (const TensorSpec& spec : whole.outputs)
+      tensors[spec.name] = Matrix<Scalar>(spec.rows(), spec.columns());
+  }
+  Index begin = 0;
+  for (std::size_t i = 0; i <= cuts.size(); ++i) {
+    const Index end = i < cuts.size() ? cuts[i] : call.tokens;
+    Call one = call;
+    one.tokens = end - begin;
+    std::vector<Tensors<Scalar>> parts;
+    for (std::size_t b = 0; b < sequences.size(); ++b) {
+      parts.push_back(slice(whole, sequences[b], states[b], call.tokens, begin, end));
+    }
+    const std::vector<Tensors<Scalar>> results = run(one, parts);
+    for (std::size_t b = 0; b < sequences.size(); ++b) {
+      for (const TensorSpec& spec : whole.outputs) {
+        const Matrix<Scalar>& rows = get(results[b], spec.name);
+        if (spec.axis == Axis::state) {
+          states[b][spec.name] = rows;
+          out[b][spec.name] = rows;
+        } else if (end > begin) {
+          out[b][spec.name].middleRows(begin * (rows.rows() / (end - begin)), rows.rows()) = rows;
+        }
+      }
+    }
+    begin = end;
+  }
+  return out;
+}
+
+}  // namespace samestate

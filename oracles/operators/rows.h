@@ -1,0 +1,23 @@
+#pragma once
+
+#include <vector>
+
+#include "oracles/operators/operator.h"
+
+/// The rows of the table of operators, a function a file of this folder.
+namespace samestate {
+
+[[nodiscard]] std::vector<Operator> linear_attention_operators();
+
+/// The two instantiations of a row's evaluation, from one template `Form::evaluate<Scalar>(call, inputs)`.
+template <class Form>
+void evaluate_with(Operator& row) {
+  row.exact = [](const Call& call, const Tensors<double>& inputs) {
+    return Form::template evaluate<double>(call, inputs);
+  };
+  row.running = [](const Call& call, const Tensors<Running>& inputs) {
+    return Form::template evaluate<Running>(call, inputs);
+  };
+}
+
+}  // namespace samestate
