@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reference/error.h"
+#include "reference/key_value_cache.h"
 #include "reference/rounding_point.h"
 
 /// Softmax attention (class C-ATT; DEND-55, EQUATIONS 5.7), per query head:
@@ -164,6 +165,46 @@ template <class Scalar>
         detail::head_columns(x.v, h / x.group(), x.value_width());
   }
   return out;
+}
+
+/// Chunked prefill, and decode where every token is a segment (EQ-14): the queries in segments between
+/// `cuts`, each against the cache of all keys so far. Cuts are query indices in [0, T], not decreasing.
+/// `run` evaluates one segment in any form. Throws Error for non-causal inputs and cuts out of order.
+template <class Scalar, class Run>
+[[nodiscard]] Matrix<Scalar> softmax_attention_resumed(const AttentionInputs<Scalar>& x,
+                                                       const std::vector<Index>& cuts, Run&& run) {
+  require_consistent(x);
+  if (!x.causal) throw Error("attention: without a causal mask the first tokens see the last; no split");
+  const Index past = x.keys() - x.tokens();
+  KeyValueCache<Scalar> cache{x.k.topRows(past), x.v.topRows(past)};
+  Matrix<Scalar> o(x.tokens(), x.heads * x.value_width());
+  Index begin = 0;
+  for (std::size_t i = 0; i <= cuts.size(); ++i) {
+    const Index end = i < cuts.size() ? cuts[i] : x.tokens();
+    if (end < begin || end > x.tokens()) {
+      throw Error("cut " + std::to_string(end) + ": cuts must not decrease and lie in 0.." +
+                  std::to_string(x.tokens()));
+    }
+    const Index n = end - begin;
+    cache = cache.appended(x.k.middleRows(past + begin, n), x.v.middleRows(past + begin, n));
+    AttentionInputs<Scalar> part = x;
+    part.q = x.q.middleRows(begin, n);
+    part.k = cache.k;
+    part.v = cache.v;
+    if (!x.key_mask.empty()) part.key_mask.resize(static_cast<std::size_t>(past + end));
+    o.middleRows(begin, n) = run(part);
+    begin = end;
+  }
+  return o;
+}
+
+/// One token a call, in any form (EQ-14).
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> softmax_attention_decode(const AttentionInputs<Scalar>& x) {
+  std::vector<Index> cuts;
+  for (Index t = 1; t < x.tokens(); ++t) cuts.push_back(t);
+  return softmax_attention_resumed(
+      x, cuts, [](const AttentionInputs<Scalar>& part) { return softmax_attention(part); });
 }
 
 }  // namespace samestate

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "reference/activations.h"
-#include "reference/key_value_cache.h"
 #include "reference/linear.h"
 #include "reference/norms.h"
 #include "reference/rotary_embedding.h"

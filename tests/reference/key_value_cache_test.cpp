@@ -24,19 +24,5 @@ TEST(KeyValueCache, GrowsAndRefusesOtherWidths) {
   EXPECT_THROW((void)one.appended(column({1, 2}), column({1})), Error);
 }
 
-TEST(SoftmaxAttentionResumed, RefusesCutsOutOfOrderAndNoMask) {
-  AttentionInputs<double> x;
-  x.q = column({1, 1});
-  x.k = column({0, 0});
-  x.v = column({3, 5});
-  const auto plain = [](const AttentionInputs<double>& part) { return softmax_attention(part); };
-  EXPECT_EQ(softmax_attention_resumed(x, {0, 1, 1, 2}, plain), column({3, 4}));
-  EXPECT_THROW((void)softmax_attention_resumed(x, {2, 1}, plain), Error);
-  EXPECT_THROW((void)softmax_attention_resumed(x, {3}, plain), Error);
-  EXPECT_THROW((void)softmax_attention_resumed(x, {-1}, plain), Error);
-  x.causal = false;
-  EXPECT_THROW((void)softmax_attention_resumed(x, {1}, plain), Error);
-}
-
 }  // namespace
 }  // namespace samestate

@@ -4,7 +4,6 @@
 
 #include <functional>
 
-#include "reference/key_value_cache.h"
 #include "reference/online_softmax.h"
 
 namespace samestate {
@@ -117,9 +116,10 @@ TEST(SoftmaxAttention, SharesKeyHeadsInterleaved) {
   x.heads = 4;
   x.key_heads = 2;
   x.q = Matrix<double>::Ones(1, 4);
-  x.k = Matrix<double>::Ones(1, 2);
-  x.v = Matrix<double>(1, 4);
-  x.v << 10, 11, 20, 21;
+  x.k = Matrix<double>(2, 2);  // head 0 takes the second value, head 1 the first
+  x.k << -1e3, 1e3, 1e3, -1e3;
+  x.v = Matrix<double>(2, 4);
+  x.v << 1, 2, 20, 21, 10, 11, 3, 4;
   Matrix<double> o(1, 8);
   o << 10, 11, 10, 11, 20, 21, 20, 21;
   for (const Form& form : forms()) EXPECT_EQ(form(x), o);
@@ -143,6 +143,17 @@ TEST(SoftmaxAttention, RefusesSizesThatDisagree) {
   }
   EXPECT_THROW((void)attention_probabilities(good, 1), Error);
   EXPECT_THROW((void)attention_probabilities(good, -1), Error);
+}
+
+TEST(SoftmaxAttentionResumed, RefusesCutsOutOfOrderAndNoMask) {
+  AttentionInputs<double> x = head(column({1, 1}), column({0, 0}), column({3, 5}));
+  const auto plain = [](const AttentionInputs<double>& part) { return softmax_attention(part); };
+  EXPECT_EQ(softmax_attention_resumed(x, {0, 1, 1, 2}, plain), column({3, 4}));
+  EXPECT_THROW((void)softmax_attention_resumed(x, {2, 1}, plain), Error);
+  EXPECT_THROW((void)softmax_attention_resumed(x, {3}, plain), Error);
+  EXPECT_THROW((void)softmax_attention_resumed(x, {-1}, plain), Error);
+  x.causal = false;
+  EXPECT_THROW((void)softmax_attention_resumed(x, {1}, plain), Error);
 }
 
 }  // namespace
