@@ -28,6 +28,8 @@ constexpr Row kRows[] = {
     {"gated_attention", check_gated_attention_golden},
     {"mla", check_latent_attention_golden},
     {"moe_block", check_mixture_of_experts_golden},
+    {"mamba_mixer", check_mamba_golden},
+    {"mamba2_mixer", check_mamba2_golden},
 };
 
 /// Null where no system of this build made the group.
