@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -8,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/table.h"
 #include "fuzz/generators/regimes.h"
+#include "fuzz/operator_case.h"
 #include "fuzz/systems.h"
 #include "oracles/contracts.h"
 #include "oracles/laws/law.h"
@@ -25,23 +27,37 @@ struct Listing {
 
 std::string joined(const auto& names) { return fmt::format("{}", fmt::join(names, " ")); }
 
+/// With decode, where the operator can be evaluated in several calls.
+std::vector<std::string_view> forms_of(const Operator& op) {
+  std::vector<std::string_view> names;
+  for (const OperatorForm& form : op.forms) names.push_back(form.name);
+  if (op.streams) names.push_back("decode");
+  return names;
+}
+
 Listing list_systems() {
-  Listing out{{"system", "forms", "equation"}, {}};
+  Listing out{{"system", "forms", "sizes of its own", "equation"}, {}};
   for (const System& s : systems()) {
-    out.rows.push_back({std::string(s.name()), joined(s.forms), std::string(s.family->equation)});
+    out.rows.push_back({std::string(s.name()), joined(s.forms), "", std::string(s.family->equation)});
+  }
+  for (const Operator& op : operators()) {
+    std::vector<std::string> sizes;
+    for (const Parameter& p : op.parameters) sizes.push_back(fmt::format("{}={}", p.name, p.standard));
+    out.rows.push_back({std::string(op.name), joined(forms_of(op)), joined(sizes), std::string(op.equation)});
   }
   return out;
 }
 
 Listing list_forms() {
-  Listing out{{"form", "systems"}, {}};
-  for (const char* form : {"recurrent", "chunked", "parallel", "decode", "packed"}) {
-    std::vector<std::string_view> have;
-    for (const System& s : systems()) {
-      if (std::find(s.forms.begin(), s.forms.end(), form) != s.forms.end()) have.push_back(s.name());
-    }
-    out.rows.push_back({form, joined(have)});
+  std::map<std::string_view, std::vector<std::string_view>> by_form;
+  for (const System& s : systems()) {
+    for (std::string_view form : s.forms) by_form[form].push_back(s.name());
   }
+  for (const Operator& op : operators()) {
+    for (std::string_view form : forms_of(op)) by_form[form].push_back(op.name);
+  }
+  Listing out{{"form", "systems"}, {}};
+  for (const auto& [form, have] : by_form) out.rows.push_back({std::string(form), joined(have)});
   return out;
 }
 
@@ -63,6 +79,9 @@ Listing list_regimes() {
   Listing out{{"regime", "judged", "inputs"}, {}};
   for (const Regime& r : regimes()) {
     out.rows.push_back({std::string(r.name), r.exact ? "bit for bit" : "bound", std::string(r.summary)});
+  }
+  for (const OperatorRegime& r : operator_regimes()) {
+    out.rows.push_back({std::string(r.name), "running error", std::string(r.summary)});
   }
   return out;
 }
@@ -88,6 +107,9 @@ Listing list_kernels(const std::vector<std::string>& plugins, const std::string&
     here.insert(k.name);
     out.rows.push_back({k.name, k.device, k.device == "cpu" ? "runs here" : state_of(evidence, k.name),
                         joined(k.contracts)});
+  }
+  for (const OperatorKernel& k : table.operator_rows()) {
+    out.rows.push_back({k.name, k.device, "runs here", joined(k.contracts)});
   }
   for (const Evidence& e : evidence) {
     if (here.insert(e.kernel).second)

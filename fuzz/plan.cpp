@@ -6,8 +6,10 @@
 
 #include "fuzz/generators/counter.h"
 #include "fuzz/generators/regimes.h"
+#include "fuzz/operator_plan.h"
 #include "fuzz/systems.h"
 #include "oracles/laws/law.h"
+#include "oracles/operators/operator.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -269,46 +271,105 @@ class KernelPlan {
 
 }  // namespace
 
-std::vector<Case> plan_cases(const KernelTable& table, const PlanOptions& options) {
-  if (!options.system.empty()) (void)system_named(options.system);
+namespace {
+
+/// Name, system and device of a row of either table.
+struct RowName {
+  std::string_view name, system, device;
+};
+
+std::vector<RowName> row_names(const KernelTable& table) {
+  std::vector<RowName> names;
+  for (const Kernel& row : table.rows()) names.push_back({row.name, row.system, row.device});
+  for (const OperatorKernel& row : table.operator_rows()) names.push_back({row.name, row.system, row.device});
+  return names;
+}
+
+/// Throws Error for a filter that names what does not exist, or excludes itself: that would look like a
+/// machine on which nothing can run.
+void check_filters(const KernelTable& table, const PlanOptions& options) {
+  if (!options.system.empty() && find_operator(options.system) == nullptr) (void)system_named(options.system);
   if (!options.device.empty() && options.device != "cpu" && options.device != "cuda") {
     throw Error("device " + options.device + ": no such device; known: cpu, cuda");
   }
-  if (!options.kernel.empty()) {
-    const Kernel& kernel = table.named(options.kernel);
-    // A filter that contradicts itself would look like a machine on which nothing can run.
-    if (!options.system.empty() && kernel.system != options.system) {
-      throw Error("kernel " + kernel.name + " computes " + kernel.system + ", not " + options.system +
-                  ": name one of the two");
-    }
-    if (!options.device.empty() && kernel.device != options.device) {
-      throw Error("kernel " + kernel.name + " is for device " + kernel.device + ", not " + options.device +
-                  ": name one of the two");
-    }
+  if (options.kernel.empty()) return;
+  const std::vector<RowName> names = row_names(table);
+  const auto kernel = std::find_if(names.begin(), names.end(),
+                                   [&](const RowName& row) { return row.name == options.kernel; });
+  if (kernel == names.end()) {
+    std::string known;
+    for (const RowName& row : names) known += (known.empty() ? "" : ", ") + std::string(row.name);
+    throw Error("kernel=" + options.kernel +
+                ": no such kernel; a plugin's needs --plugin FILE; known: " + known);
   }
-  std::vector<const Kernel*> rows;
-  for (const Kernel& kernel : table.rows()) {
-    if (!options.system.empty() && kernel.system != options.system) continue;
-    if (!options.kernel.empty() && kernel.name != options.kernel) continue;
-    if (!options.device.empty() && kernel.device != options.device) continue;
-    rows.push_back(&kernel);
+  if (!options.system.empty() && kernel->system != options.system) {
+    throw Error("kernel " + options.kernel + " computes " + std::string(kernel->system) + ", not " +
+                options.system + ": name one of the two");
   }
-  std::vector<Case> cases;
+  if (!options.device.empty() && kernel->device != options.device) {
+    throw Error("kernel " + options.kernel + " is for device " + std::string(kernel->device) + ", not " +
+                options.device + ": name one of the two");
+  }
+}
+
+template <class Row>
+std::vector<const Row*> wanted(std::span<const Row> rows, const PlanOptions& options) {
+  std::vector<const Row*> kept;
+  for (const Row& row : rows) {
+    if (!options.system.empty() && row.system != options.system) continue;
+    if (!options.kernel.empty() && row.name != options.kernel) continue;
+    if (!options.device.empty() && row.device != options.device) continue;
+    kept.push_back(&row);
+  }
+  return kept;
+}
+
+std::int64_t scaled(std::int64_t count, double effort) {
+  return static_cast<std::int64_t>(effort * static_cast<double>(count));
+}
+
+void plan_family(const KernelTable& table, const PlanOptions& options, std::vector<Case>& cases) {
+  const std::vector<const Kernel*> rows = wanted(table.rows(), options);
   std::vector<KernelPlan> plans;
   plans.reserve(rows.size());
+  std::set<std::string_view> devices;
   for (const Kernel* row : rows) {
     plans.emplace_back(*row, row->name == "cpu." + row->system + "." + row->form, cases);
     plans.back().edges();
+    devices.insert(row->device);
   }
-  std::set<std::string_view> devices;
-  for (const Kernel* row : rows) devices.insert(row->device);
-  const std::int64_t seeded = static_cast<std::int64_t>(options.effort * static_cast<double>(kSeededCases) *
-                                                        static_cast<double>(devices.size()));
-  if (!plans.empty()) {
-    for (std::int64_t i = 0; i < seeded; ++i) {
-      plans[static_cast<std::size_t>(i) % plans.size()].seeded(options.seed, i / std::ssize(plans));
+  if (plans.empty()) return;
+  const std::int64_t seeded = scaled(kSeededCases * std::ssize(devices), options.effort);
+  for (std::int64_t i = 0; i < seeded; ++i) {
+    plans[static_cast<std::size_t>(i) % plans.size()].seeded(options.seed, i / std::ssize(plans));
+  }
+}
+
+void plan_operators(const KernelTable& table, const PlanOptions& options, std::vector<Case>& cases) {
+  for (const OperatorKernel* row : wanted(table.operator_rows(), options)) {
+    Case plain;
+    plain.system = row->system;
+    plain.form = row->form;
+    const bool is_default = table.operator_for(plain).name == row->name;
+    // Under form=decode the line names the kernel unless it is the system's first.
+    const auto begin = std::ssize(cases);
+    plan_operator_edges(*row, is_default, cases);
+    for (std::int64_t i = 0; i < scaled(kSeededOperatorCases, options.effort); ++i) {
+      plan_operator_seeded(*row, is_default, options.seed, i, cases);
+    }
+    for (auto i = static_cast<std::size_t>(begin); i < cases.size(); ++i) {
+      if (table.operator_for(cases[i]).name != row->name) cases[i].kernel = row->name;
     }
   }
+}
+
+}  // namespace
+
+std::vector<Case> plan_cases(const KernelTable& table, const PlanOptions& options) {
+  check_filters(table, options);
+  std::vector<Case> cases;
+  plan_family(table, options, cases);
+  plan_operators(table, options, cases);
   const std::int64_t total = std::ssize(cases);
   if (options.max_cases > 0 && total > options.max_cases) {
     std::vector<Case> kept;

@@ -17,8 +17,10 @@ struct PlanOptions {
   std::int64_t max_cases = 0;  ///< at most this many, spread over the whole plan; 0: no limit
 };
 
-/// Seeded cases of a full plan at effort 1, over all kernels of one device.
+/// Seeded cases of a full plan at effort 1, over all kernels of the recurrent family on one device.
 inline constexpr std::int64_t kSeededCases = 6000;
+/// The same for each kernel of an operator.
+inline constexpr std::int64_t kSeededOperatorCases = 100;
 
 /// Edge cases first (T in {0, 1, C-1, C, C+1}, dk != dv, ratio 3, every contract, regime and law at least
 /// once for each kernel), then seeded ones. The plan is a function of the options and the table's rows alone.
