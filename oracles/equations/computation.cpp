@@ -86,7 +86,7 @@ Computation& Computation::identity(std::string_view name) {
 Computation& Computation::contrast(std::string_view what, double printed, double correct) {
   ++contrasts_;
   const bool passed = !(relative(printed, correct) < kVisibleDifference);
-  return note(passed, passed ? fmt::format("{}: printed {:.7g}, correct {:.7g}", what, printed, correct)
+  return note(passed, passed ? fmt::format("{}: printed {:.8g}, correct {:.8g}", what, printed, correct)
                              : fmt::format("{}: printed and correct are both {:.7g}", what, correct));
 }
 

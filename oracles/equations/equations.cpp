@@ -15,7 +15,7 @@ const std::vector<Equation>& table() {
          {document_000_equations, document_001_layer_equations, document_001_rule_equations,
           document_002_equations, document_002_memory_equations, document_003_input_equations,
           document_003_recurrence_equations, document_003_output_equations, document_003_claim_equations,
-          document_004_equations, document_004_scan_equations}) {
+          document_004_equations, document_004_latent_equations, document_004_scan_equations}) {
       for (const Equation& row : group()) all.push_back(row);
     }
     return all;

@@ -16,7 +16,8 @@ namespace samestate {
 [[nodiscard]] std::span<const Equation> document_003_recurrence_equations();  ///< DEND-21 .. DEND-39
 [[nodiscard]] std::span<const Equation> document_003_output_equations();      ///< DEND-40 .. COST-21
 [[nodiscard]] std::span<const Equation> document_003_claim_equations();       ///< DEND-50 .. DEND-58
-[[nodiscard]] std::span<const Equation> document_004_equations();       ///< MOE-1 .. MLA-7 and COST-37..39
-[[nodiscard]] std::span<const Equation> document_004_scan_equations();  ///< SSM-1 .. SSM-13
+[[nodiscard]] std::span<const Equation> document_004_equations();             ///< MOE-1 .. MOE-17
+[[nodiscard]] std::span<const Equation> document_004_latent_equations();      ///< COST-34 .. COST-39
+[[nodiscard]] std::span<const Equation> document_004_scan_equations();        ///< SSM-1 .. SSM-13
 
 }  // namespace samestate
