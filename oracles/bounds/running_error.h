@@ -186,6 +186,16 @@ inline Running cos(const Running& x) {
                           detail::running_model().function_units);
 }
 
+/// log(1 + e^x), by whatever way: kernels take log1p(exp(x)), log(1 + exp(x)), where the 1 swallows a small
+/// e^x, or x itself from 20 on. So one unit of 1 joins the units of the result, and of the exponential's
+/// argument.
+inline Running softplus(const Running& x) {
+  const RunningModel& model = detail::running_model();
+  const double value = std::max(x.value(), 0.0) + std::log1p(std::exp(-std::abs(x.value())));
+  const double carried = x.error() + model.unit * (1.0 + model.exponential.exact);
+  return Running::rounded(value, carried, model.function_units);
+}
+
 template <>
 struct RoundingPoint<Running> {
   static constexpr bool rounds = true;

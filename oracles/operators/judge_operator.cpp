@@ -139,7 +139,7 @@ Judgement judge_operator(const Operator& op, const OperatorOracle& oracle, const
     judgement.reason = fmt::format("the bound of every output is above {} of its size", kVacuousTolerance);
   } else {
     judgement.verdict = Verdict::pass;
-    if (open > 0) judgement.reason = fmt::format("{} elements left out: a decision may turn", open);
+    if (open > 0) judgement.reason = fmt::format("{} element(s) left out: a decision may turn", open);
   }
   return judgement;
 }

@@ -1,0 +1,152 @@
+#include "oracles/bounds/running_error.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "oracles/contracts.h"
+#include "reference/activations.h"
+
+namespace samestate {
+namespace {
+
+/// Sums `terms` in fp32 as a random tree: two random partial sums are added until one is left.
+float random_tree(std::vector<float> terms, std::mt19937_64& engine) {
+  while (terms.size() > 1) {
+    std::swap(terms[engine() % terms.size()], terms.back());
+    const float last = terms.back();
+    terms.pop_back();
+    terms[engine() % terms.size()] += last;
+  }
+  return terms.front();
+}
+
+TEST(Running, SumIsBoundedInAnyOrder) {
+  std::mt19937_64 engine(3);
+  std::normal_distribution<float> normal;
+  double largest = 0.0;
+  for (int round = 0; round < 300; ++round) {
+    const std::size_t n = 2 + engine() % 200;
+    std::vector<float> terms(n);
+    Running sum(0.0);
+    double exact = 0.0;
+    for (float& x : terms) {
+      x = normal(engine) * static_cast<float>(1 << engine() % 12);
+      sum += Running(x);
+      exact += static_cast<double>(x);
+    }
+    const double error = std::abs(static_cast<double>(random_tree(terms, engine)) - exact);
+    EXPECT_NEAR(sum.value(), exact, 1e-9);
+    EXPECT_LE(error, sum.error());
+    largest = std::max(largest, error / sum.error());
+  }
+  EXPECT_GT(largest, 0.01);  // a bound that no tree comes near would say little
+}
+
+TEST(Running, ZerosAddNoRounding) {
+  Running sum(0.0);
+  for (int i = 0; i < 100; ++i) sum += Running(0.0);
+  sum += Running(1.5);
+  EXPECT_EQ(sum.error(), 0.0);
+  sum += Running(2.5);
+  EXPECT_NEAR(sum.error(), 0x1p-24 * 4.0, 1e-12);
+}
+
+TEST(Running, ASumUsedAsFactorIsChargedOnce) {
+  Running sum(0.0);
+  for (int i = 0; i < 5; ++i) sum += Running(1.0);
+  const Running product = sum * Running(2.0);
+  // 4 u 5 of the sum, twice that by the factor, and one rounding of the product.
+  EXPECT_NEAR(product.error(), 2.0 * 4.0 * 5.0 * 0x1p-24 + 10.0 * 0x1p-24, 1e-11);
+  EXPECT_EQ(product.value(), 10.0);
+}
+
+TEST(Running, FactorOfExactlyZeroStaysZero) {
+  const Running infinite = Running::within(1.0, std::numeric_limits<double>::infinity());
+  EXPECT_EQ((Running(0.0) * infinite).error(), 0.0);
+  EXPECT_EQ((Running(0.0) * infinite).value(), 0.0);
+  EXPECT_TRUE(std::isinf((Running(1.0) * infinite).error()));
+}
+
+TEST(Running, DivisionByWhatMayBeZeroHasNoBound) {
+  EXPECT_TRUE(std::isinf((Running(1.0) / Running::within(0.5, 0.5)).error()));
+  EXPECT_TRUE(std::isfinite((Running(1.0) / Running::within(0.5, 0.49)).error()));
+}
+
+/// Each function: fp32 evaluations at perturbed arguments stay within the bound, and some come near.
+struct Unary {
+  const char* name;
+  Running (*bound)(const Running&);
+  float (*value)(float);
+  double least, most;
+};
+
+class RunningFunction : public ::testing::TestWithParam<Unary> {};
+
+TEST_P(RunningFunction, BoundsTheFp32FunctionAtPerturbedArguments) {
+  const Unary& f = GetParam();
+  std::mt19937_64 engine(5);
+  std::uniform_real_distribution<double> uniform(f.least, f.most);
+  std::uniform_real_distribution<double> side(-1.0, 1.0);
+  double largest = 0.0;
+  for (int i = 0; i < 4000; ++i) {
+    const double x = static_cast<double>(static_cast<float>(uniform(engine)));
+    const double error = i % 2 == 0 ? 0.0 : 1e-4 * std::abs(x);
+    const Running y = f.bound(Running::within(x, error));
+    const float given = static_cast<float>(x + 0.999 * error * side(engine));
+    const double actual = static_cast<double>(f.value(given));
+    const double off = std::abs(actual - y.value());
+    EXPECT_LE(off, y.error()) << f.name << " at " << x;
+    if (y.error() > 0.0) largest = std::max(largest, off / y.error());
+  }
+  EXPECT_GT(largest, 0.1) << f.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RunningFunction,
+    ::testing::Values(Unary{"exp", [](const Running& x) { return exp(x); },
+                            [](float x) { return std::exp(x); }, -80.0, 20.0},
+                      Unary{"expm1", [](const Running& x) { return expm1(x); },
+                            [](float x) { return std::expm1(x); }, -10.0, 10.0},
+                      Unary{"log", [](const Running& x) { return log(x); },
+                            [](float x) { return std::log(x); }, 0.01, 100.0},
+                      Unary{"log1p", [](const Running& x) { return log1p(x); },
+                            [](float x) { return std::log1p(x); }, -0.9, 50.0},
+                      Unary{"sqrt", [](const Running& x) { return sqrt(x); },
+                            [](float x) { return std::sqrt(x); }, 0.0, 100.0},
+                      Unary{"sin", [](const Running& x) { return sin(x); },
+                            [](float x) { return std::sin(x); }, -50.0, 50.0},
+                      Unary{"cos", [](const Running& x) { return cos(x); },
+                            [](float x) { return std::cos(x); }, -50.0, 50.0},
+                      Unary{"silu", [](const Running& x) { return silu(x); },
+                            [](float x) { return x / (1.0F + std::exp(-x)); }, -80.0, 80.0},
+                      Unary{"softplus", [](const Running& x) { return softplus(x); },
+                            [](float x) { return x > 20.0F ? x : std::log1p(std::exp(x)); }, -40.0, 40.0},
+                      Unary{"softplus_by_log", [](const Running& x) { return softplus(x); },
+                            [](float x) { return x > 20.0F ? x : std::log(1.0F + std::exp(x)); }, -40.0,
+                            40.0}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Running, RoundingPointAddsTheContractsUnit) {
+  const Matrix<Running> x = Matrix<Running>::Constant(1, 1, Running(3.0));
+  EXPECT_EQ(stored(x)(0, 0).error(), 0.0);
+  const RunningScope scope(RunningModel::of(contract_named("bf16")));
+  EXPECT_NEAR(stored(x)(0, 0).error(), 3.0 * 0x1p-8, 1e-6);
+}
+
+TEST(Running, ScopeRestoresTheModel) {
+  {
+    RunningModel model;
+    model.unit = 0.25;
+    const RunningScope scope(model);
+    EXPECT_EQ((Running(1.0) * Running(1.0)).error(), 0.25);
+  }
+  EXPECT_EQ((Running(1.0) * Running(1.0)).error(), 0x1p-24);
+}
+
+}  // namespace
+}  // namespace samestate
