@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "oracles/identities/identity.h"
+#include "reference/error.h"
 
 namespace samestate::cli {
 namespace {
