@@ -1,6 +1,7 @@
 #include "optimized/operator_kernel.h"
 
 #include "optimized/cpu/operators/linear_attention.h"
+#include "optimized/cpu/operators/retnet.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -38,6 +39,9 @@ std::span<const OperatorKernel> operator_kernels() {
   static const std::vector<OperatorKernel> TABLE = {
       {"cpu.linear_attention_bidirectional.state_first", "linear_attention_bidirectional", "state_first", "cpu", both, linear_attention_state_first},
       {"cpu.linear_attention_normalised.chunked",        "linear_attention_normalised",    "chunked",     "cpu", both, linear_attention_normalised_chunks},
+      {"cpu.normalised_retention.chunked", "normalised_retention", "chunked", "cpu", both, normalised_retention_chunks},
+      {"cpu.normalised_retention_recurrence.core", "normalised_retention_recurrence", "core", "cpu", both, normalised_retention_tokens},
+      {"cpu.multi_scale_retention.chunked", "multi_scale_retention", "chunked", "cpu", both, multi_scale_retention_chunks},
   };
   return TABLE;
 }

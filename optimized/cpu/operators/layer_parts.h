@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "optimized/cpu/operators/tensor.h"
+
+/// What layers around a matrix recurrence are made of, in fp32.
+namespace samestate::cpu::layer {
+
+/// What a kernel of the contract keeps between two products: its operands' format.
+[[nodiscard]] inline Format kept(const Contract& contract) { return contract.input; }
+
+/// A weight [out, in] as the right factor [in, out].
+[[nodiscard]] inline Block transposed(const NamedTensor<const float>& weight) {
+  Block to;
+  copy_transposed(rows_of(weight, 0, false), to);
+  return to;
+}
+
+/// 1 / (1 + e^-x), from the side that does not overflow.
+[[nodiscard]] inline float logistic(float x) {
+  const float e = std::exp(-std::fabs(x));
+  return (x < 0.0F ? e : 1.0F) / (1.0F + e);
+}
+
+[[nodiscard]] inline float silu(float x) { return x * logistic(x); }
+
+/// log(1 + e^x).
+[[nodiscard]] inline float softplus(float x) {
+  return (x > 0.0F ? x : 0.0F) + std::log1p(std::exp(-std::fabs(x)));
+}
+
+/// (mean x^2 + epsilon)^-1/2.
+[[nodiscard]] inline float inverse_root_mean_square(const float* x, std::int64_t width, float epsilon) {
+  float partial[LANES] = {};
+  for (std::int64_t i = 0; i < width; ++i) partial[i % LANES] += x[i] * x[i];
+  float sum = 0.0F;
+  for (const float part : partial) sum += part;
+  return 1.0F / std::sqrt(sum / static_cast<float>(width) + epsilon);
+}
+
+/// y[c] = silu(sum_j w[j, c] history[first + j, c]): one token of a short convolution, `taps` [W, C].
+inline void convolve(const Block& taps, const Block& history, std::int64_t first, float* y) {
+  const std::int64_t width = taps.columns;
+  std::fill_n(y, width, 0.0F);
+  for (std::int64_t j = 0; j < taps.rows; ++j) {
+    const float* w = taps.row(j);
+    const float* x = history.row(first + j);
+    for (std::int64_t c = 0; c < width; ++c) y[c] += w[c] * x[c];
+  }
+  for (std::int64_t c = 0; c < width; ++c) y[c] = silu(y[c]);
+}
+
+/// A dense tensor of the call's own.
+struct Dense {
+  std::vector<float> values;
+  template <std::size_t Rank>
+  View<float, Rank> resize(const std::array<std::int64_t, Rank>& shape) {
+    const View<float, Rank> view = row_major<float, Rank>(nullptr, shape);
+    values.assign(static_cast<std::size_t>(view.size()), 0.0F);
+    return row_major<float, Rank>(values.data(), shape);
+  }
+};
+
+}  // namespace samestate::cpu::layer

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "oracles/bounds/running_error.h"
+#include "reference/recurrence.h"
+
+/// The chunk form as kernels evaluate it. Two things round otherwise than in the reference's chunk, and the
+/// running error must see them: decays are differences of one cumulative sum of g, and the triangular system
+/// is solved by its inverse.
+namespace samestate {
+
+/// g itself: differences of an exact cumulative sum are the sums between.
+template <class Scalar>
+[[nodiscard]] Vector<Scalar> cumulative_decay(const Vector<Scalar>& g) {
+  return g;
+}
+
+/// What g is in effect. G_t = fl(G_{t-1} + g_t) makes G_t - G_{t-1} = g_t + d with |d| <= u |G_t|, exactly,
+/// so that a difference G_i - G_j is the exact sum of these; its own rounding is at most u times their sum
+/// and is shared out among them. Kernels cut g off at -128 (e^-128 is no fp32 number), which bounds |G_t|.
+[[nodiscard]] inline Vector<Running> cumulative_decay(const Vector<Running>& g) {
+  constexpr double slack = 1.01;  // of second order in u, and (1 + u)^n in the growth of G
+  const RunningModel& model = detail::running_model();
+  Vector<Running> out(g.size());
+  double total = 0.0;
+  for (Index t = 0; t < g.size(); ++t) {
+    const double error = g(t).error();
+    const double size = std::abs(g(t).value()) + error;
+    total += std::min(size, 128.0 + error);
+    out(t) = Running::within(g(t).value(), error + slack * model.unit * (total + size) + model.tiny);
+  }
+  return out;
+}
+
+/// One chunk of at least one token from x.initial_state: the decays above and, with a delta term,
+/// T = (I + A)^-1, U = T beta V, W = T beta e^G K, V' = U - W S (EQUATIONS 5.5).
+template <class System, class Scalar>
+[[nodiscard]] Trajectory<Scalar> explicit_chunk(Sequence<Scalar> x) {
+  x.g = cumulative_decay(x.g);
+  if constexpr (!System::delta) {
+    return System::chunk(x);
+  } else {
+    const Index L = x.tokens();
+    const Matrix<Scalar>& S = x.initial_state;
+    const Matrix<Scalar> D = decay_between(x.g);
+    const Vector<Scalar> e = decay_from_start(x.g);
+    const Matrix<Scalar> KK = x.k * x.k.transpose();
+    const Matrix<Scalar> A = lower<Scalar>(x.beta.asDiagonal() * KK.cwiseProduct(D), -1);
+    const Matrix<Scalar> T = solve_unit_lower<Scalar>(A, Matrix<Scalar>::Identity(L, L));
+    const Matrix<Scalar> betaV = x.beta.asDiagonal() * x.v;
+    const Matrix<Scalar> betaK = x.beta.cwiseProduct(e).asDiagonal() * x.k;
+    const Matrix<Scalar> U = T * betaV;
+    const Matrix<Scalar> W = T * betaK;
+    Trajectory<Scalar> out;
+    out.delta = U - W * S;
+    const Matrix<Scalar> QK = x.q * x.k.transpose();
+    const Matrix<Scalar> P = lower<Scalar>(QK.cwiseProduct(D), 0);
+    const Matrix<Scalar> QS = x.q * S;
+    out.o = x.scale * (e.asDiagonal() * QS + P * out.delta);
+    const Matrix<Scalar> decayed = D.row(L - 1).transpose().asDiagonal() * out.delta;
+    out.state = e(L - 1) * S + x.k.transpose() * decayed;
+    return out;
+  }
+}
+
+/// A sequence in such chunks, the last one ragged; T = 0 returns the initial state. Throws Error for chunk <
+/// 1.
+template <class System, class Scalar>
+[[nodiscard]] Trajectory<Scalar> explicitly_chunked(const Sequence<Scalar>& x, Index chunk) {
+  if (chunk < 1) throw Error("chunk=" + std::to_string(chunk) + ": a chunk holds at least 1 token");
+  if (x.tokens() == 0) return empty_trajectory(x);
+  std::vector<Index> cuts;
+  for (Index t = chunk; t < x.tokens(); t += chunk) cuts.push_back(t);
+  return resumed(x, cuts, [](const Sequence<Scalar>& part) { return explicit_chunk<System>(part); });
+}
+
+}  // namespace samestate
