@@ -26,7 +26,8 @@ const OperatorForm* Operator::form(std::string_view wanted) const {
 std::span<const Operator> operators() {
   static const std::vector<Operator> rows = [] {
     std::vector<Operator> all;
-    for (const auto group : {linear_attention_operators, retnet_operators}) {
+    for (const auto group :
+         {linear_attention_operators, retnet_operators, state_space_operators, mamba_operators}) {
       for (const Operator& row : group()) all.push_back(row);
     }
     return all;

@@ -9,6 +9,8 @@ namespace samestate {
 
 [[nodiscard]] std::vector<Operator> linear_attention_operators();
 [[nodiscard]] std::vector<Operator> retnet_operators();
+[[nodiscard]] std::vector<Operator> state_space_operators();
+[[nodiscard]] std::vector<Operator> mamba_operators();
 
 /// The two instantiations of a row's evaluation, from one template `Form::evaluate<Scalar>(call, inputs)`.
 template <class Form>

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "oracles/bounds/running_error.h"
+#include "reference/selective_scan_parallel.h"
+#include "reference/state_space_duality.h"
+
+/// State spaces as kernels evaluate them, where these round otherwise than the references' forms: chunks one
+/// after the other, the state handed on; and the factor of the zero-order hold.
+namespace samestate {
+
+/// (e^{Delta A} - 1) / A, A < 0, with its error. Delta occurs twice in the reference's quotient, and its
+/// error, which the softplus makes absolute, leaves no room above zero where Delta is small. But the factor
+/// itself changes by e^{Delta A} for a change of Delta, and relatively by at most one for a relative change
+/// of A or of the product. Then expm1, a quotient and two products round.
+[[nodiscard]] inline Running input_factor(const Running& delta, const Running& A, Discretisation mode) {
+  if (mode == Discretisation::euler) return delta;
+  const RunningModel& model = detail::running_model();
+  const double x = delta.value() * A.value();
+  const double factor = x == 0.0 ? delta.value() : std::expm1(x) / A.value();
+  const double room = std::abs(A.value()) - A.error();
+  if (!(room > 0.0)) return Running::within(factor, std::numeric_limits<double>::infinity());
+  const double least = delta.value() - delta.error();
+  const double slope = std::exp(-least * (least > 0.0 ? room : std::abs(A.value()) + A.error()));
+  const double of_delta = delta.error() * slope;
+  const double of_A = A.error() / room * (std::abs(factor) + of_delta);
+  // A product Delta A below the normal numbers may be flushed, and is then divided by A.
+  const double flushed = std::abs(x) < 2.0 * model.tiny ? model.tiny / room : 0.0;
+  const double units = 2.0 + model.function_units + model.division_units;
+  return Running::rounded(factor, of_delta + of_A + flushed, units);
+}
+
+/// h_t after every token by composing one map after the other, from the first of the chunk: what a thread
+/// does with the tokens it holds.
+template <class Scalar>
+[[nodiscard]] DiagonalMaps<Scalar> composed_in_order(DiagonalMaps<Scalar> maps) {
+  for (Index t = 1; t < maps.a.rows(); ++t) detail::compose_maps(maps, t - 1, maps, t, maps, t);
+  return maps;
+}
+
+/// Chunk after chunk, the last one ragged: maps composed inside, h = a h_0 + b, and the last h is the next
+/// chunk's h_0. Throws Error for chunk < 1 or where shapes disagree.
+template <class Scalar>
+[[nodiscard]] SelectiveScanOutput<Scalar> selective_scan_chunk_after_chunk(const SelectiveScan<Scalar>& x,
+                                                                           Discretisation mode, Index chunk) {
+  if (chunk < 1) throw Error("chunk=" + std::to_string(chunk) + ": a chunk holds at least 1 token");
+  require_selective_scan(x);
+  const Index T = x.tokens();
+  SelectiveScanOutput<Scalar> out{Matrix<Scalar>(T, x.channels()), Matrix<Scalar>(T, x.channels()),
+                                  x.initial_state};
+  for (Index begin = 0; begin < T; begin += chunk) {
+    const Index n = std::min(chunk, T - begin);
+    SelectiveScanOutput<Scalar> part =
+        selective_scan_associative(x.slice(begin, n, std::move(out.state)), mode, composed_in_order<Scalar>);
+    out.y.middleRows(begin, n) = part.y;
+    out.out.middleRows(begin, n) = part.out;
+    out.state = std::move(part.state);
+  }
+  return out;
+}
+
+/// The quadratic dual of one chunk after the other, the state handed on. Throws Error for chunk < 1 or where
+/// shapes disagree.
+template <class Scalar>
+[[nodiscard]] StateSpaceOutput<Scalar> state_space_chunk_after_chunk(const StateSpaceHead<Scalar>& x,
+                                                                     Index chunk) {
+  if (chunk < 1) throw Error("chunk=" + std::to_string(chunk) + ": a chunk holds at least 1 token");
+  require_state_space(x);
+  StateSpaceOutput<Scalar> out{Matrix<Scalar>(x.tokens(), x.x.cols()), x.initial_state};
+  for (Index begin = 0; begin < x.tokens(); begin += chunk) {
+    const Index n = std::min(chunk, x.tokens() - begin);
+    StateSpaceOutput<Scalar> part = state_space_quadratic<Scalar>(
+        {x.x.middleRows(begin, n), x.delta.segment(begin, n), x.A, x.B.middleRows(begin, n),
+         x.C.middleRows(begin, n), x.skip, std::move(out.state)});
+    out.y.middleRows(begin, n) = part.y;
+    out.state = std::move(part.state);
+  }
+  return out;
+}
+
+}  // namespace samestate
