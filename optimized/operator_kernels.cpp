@@ -1,7 +1,13 @@
 #include "optimized/operator_kernel.h"
 
+#include "optimized/cpu/operators/activation_gates.h"
+#include "optimized/cpu/operators/gated_attention.h"
 #include "optimized/cpu/operators/linear_attention.h"
+#include "optimized/cpu/operators/norms.h"
 #include "optimized/cpu/operators/retnet.h"
+#include "optimized/cpu/operators/rotary_embedding.h"
+#include "optimized/cpu/operators/short_convolution.h"
+#include "optimized/cpu/operators/softmax_attention.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -42,6 +48,19 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.normalised_retention.chunked", "normalised_retention", "chunked", "cpu", both, normalised_retention_chunks},
       {"cpu.normalised_retention_recurrence.core", "normalised_retention_recurrence", "core", "cpu", both, normalised_retention_tokens},
       {"cpu.multi_scale_retention.chunked", "multi_scale_retention", "chunked", "cpu", both, multi_scale_retention_chunks},
+      {"cpu.activation_gates.branchless",                 "activation_gates",               "branchless", "cpu", both, activation_gates_branchless},
+      {"cpu.rms_norm.fused",                              "rms_norm",                       "fused",      "cpu", both, rms_norm_fused},
+      {"cpu.zero_centred_rms_norm.fused",                 "zero_centred_rms_norm",          "fused",      "cpu", both, zero_centred_rms_norm_fused},
+      {"cpu.residual_rms_norm.fused",                     "residual_rms_norm",              "fused",      "cpu", both, residual_rms_norm_fused},
+      {"cpu.gated_rms_norm.fused",                        "gated_rms_norm",                 "fused",      "cpu", both, gated_rms_norm_fused},
+      {"cpu.gate_first_rms_norm.fused",                   "gate_first_rms_norm",            "fused",      "cpu", both, gate_first_rms_norm_fused},
+      {"cpu.l2norm.fused",                                "l2norm",                         "fused",      "cpu", both, l2norm_fused},
+      {"cpu.short_convolution.scatter",                   "short_convolution",              "scatter",    "cpu", both, short_convolution_scatter},
+      {"cpu.rotary_embedding.full_width",                 "rotary_embedding",               "full_width", "cpu", both, rotary_embedding_full_width},
+      {"cpu.softmax_attention.online",                    "softmax_attention",              "online",     "cpu", both, softmax_attention_tiles},
+      {"cpu.softmax_attention.merged",                    "softmax_attention",              "merged",     "cpu", both, softmax_attention_split_keys},
+      {"cpu.softmax_attention.grouped",                   "softmax_attention",              "grouped",    "cpu", both, softmax_attention_groups},
+      {"cpu.gated_attention.online",                      "gated_attention",                "online",     "cpu", both, gated_attention_online},
   };
   return TABLE;
 }

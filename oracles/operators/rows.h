@@ -11,6 +11,11 @@ namespace samestate {
 [[nodiscard]] std::vector<Operator> retnet_operators();
 [[nodiscard]] std::vector<Operator> state_space_operators();
 [[nodiscard]] std::vector<Operator> mamba_operators();
+[[nodiscard]] std::vector<Operator> activation_gate_operators();
+[[nodiscard]] std::vector<Operator> norm_operators();
+[[nodiscard]] std::vector<Operator> rotary_embedding_operators();
+[[nodiscard]] std::vector<Operator> short_convolution_operators();
+[[nodiscard]] std::vector<Operator> softmax_attention_operators();
 
 /// The two instantiations of a row's evaluation, from one template `Form::evaluate<Scalar>(call, inputs)`.
 template <class Form>

@@ -81,20 +81,20 @@ template <class Scalar>
 
 }  // namespace detail
 
-/// The tokens `hidden` after those of `cache`, whose positions they continue: one call is a prefill, calls of
-/// one token a decode, and any split gives the same (EQ-14). `attend` is the form of softmax attention: a
-/// function of AttentionInputs. hidden: [T, D]. Padding tokens are left out by the caller. Throws Error where
-/// the sizes disagree.
+/// The tokens `hidden` after those of `cache`: one call is a prefill, calls of one token a decode, and any
+/// split gives the same (EQ-14). `tables` turn the positions of these tokens; their width goes before
+/// `rotary_width`. `attend` is the form of softmax attention: a function of AttentionInputs. hidden: [T, D].
+/// Padding tokens are left out by the caller. Throws Error where the sizes disagree.
 template <class Scalar, class Attend>
 [[nodiscard]] GatedAttentionOutput<Scalar> gated_attention(const Matrix<Scalar>& hidden,
                                                            const GatedAttentionParameters<Scalar>& p,
+                                                           const RotaryTables<Scalar>& tables,
                                                            const KeyValueCache<Scalar>& cache,
                                                            Attend&& attend) {
   using std::sqrt;
   require_consistent(p);
   const Index T = hidden.rows();
   const Index d = p.head_width;
-  const RotaryTables<Scalar> tables = rotary_tables(cache.tokens(), T, p.rotary_width, p.theta);
 
   // [T, H 2d] -> a row a head: d of the query, d of its gate.
   const Matrix<Scalar> projected = linear(hidden, p.q_proj);
@@ -121,6 +121,16 @@ template <class Scalar, class Attend>
   out.gated = stored<Scalar>(out.attended.cwiseProduct(logistic(out.gate)));
   out.out = linear(out.gated, p.o_proj);
   return out;
+}
+
+/// The same with the tables of theta and `rotary_width`, at the positions that follow those of `cache`.
+template <class Scalar, class Attend>
+[[nodiscard]] GatedAttentionOutput<Scalar> gated_attention(const Matrix<Scalar>& hidden,
+                                                           const GatedAttentionParameters<Scalar>& p,
+                                                           const KeyValueCache<Scalar>& cache,
+                                                           Attend&& attend) {
+  return gated_attention(hidden, p, rotary_tables(cache.tokens(), hidden.rows(), p.rotary_width, p.theta),
+                         cache, attend);
 }
 
 /// The same with the plain form of attention, from an empty cache unless one is given.
