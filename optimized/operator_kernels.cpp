@@ -2,6 +2,7 @@
 
 #include "optimized/cpu/operators/activation_gates.h"
 #include "optimized/cpu/operators/gated_attention.h"
+#include "optimized/cpu/operators/gated_delta_net.h"
 #include "optimized/cpu/operators/linear_attention.h"
 #include "optimized/cpu/operators/norms.h"
 #include "optimized/cpu/operators/retnet.h"
@@ -61,6 +62,7 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.softmax_attention.merged",                    "softmax_attention",              "merged",     "cpu", both, softmax_attention_split_keys},
       {"cpu.softmax_attention.grouped",                   "softmax_attention",              "grouped",    "cpu", both, softmax_attention_groups},
       {"cpu.gated_attention.online",                      "gated_attention",                "online",     "cpu", both, gated_attention_online},
+      {"cpu.gated_delta_net.chunked", "gated_delta_net", "chunked", "cpu", both, gated_delta_net_chunks},
   };
   return TABLE;
 }

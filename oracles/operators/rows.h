@@ -16,6 +16,7 @@ namespace samestate {
 [[nodiscard]] std::vector<Operator> rotary_embedding_operators();
 [[nodiscard]] std::vector<Operator> short_convolution_operators();
 [[nodiscard]] std::vector<Operator> softmax_attention_operators();
+[[nodiscard]] std::vector<Operator> gated_delta_net_operators();
 
 /// The two instantiations of a row's evaluation, from one template `Form::evaluate<Scalar>(call, inputs)`.
 template <class Form>

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "optimized/operator_kernel.h"
+
+namespace samestate::cpu {
+
+/// The Gated DeltaNet layer around the chunked gated delta rule, projections in the grouped layout of public
+/// checkpoints. A low-precision contract keeps projections, convolved q, k, v, the core's output and the
+/// gated vector in its format; the rule itself works in fp32.
+[[nodiscard]] Outcome gated_delta_net_chunks(const OperatorArguments& call, const Contract& contract);
+
+}  // namespace samestate::cpu
