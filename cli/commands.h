@@ -28,5 +28,8 @@ Command add_judge(CLI::App& app);
 Command add_list(CLI::App& app);
 Command add_probe(CLI::App& app);
 Command add_goldens(CLI::App& app);
+Command add_equations(CLI::App& app);
+Command add_laws(CLI::App& app);
+Command add_sweep(CLI::App& app);
 
 }  // namespace samestate::cli

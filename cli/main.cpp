@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
       "  samestate gate --plugin mine.so       and kernels of yours\n"
       "  samestate repro 'v1 retention T=65'   one case, in full\n"
       "  samestate goldens fixtures/golden     the references against public model code\n"
+      "  samestate equations --verdict erratum what the documents get wrong, with the counterexamples\n"
       "  samestate list kernels                what there is, and the evidence for it\n\n"
       "Exit codes: 0 pass, 1 numerical failure, 2 bad input, 3 vacuous or too little covered, 4 flaky, 5 "
       "crash,\n"
@@ -41,6 +42,11 @@ int main(int argc, char** argv) {
   add("repro", "run one case line and explain the verdict", cli::add_repro);
   add("judge", "judge the tensors of a run made elsewhere, without running anything", cli::add_judge);
   add("goldens", "the references against tensors of public model code", cli::add_goldens);
+  add("equations", "every equation of the documents, computed: holds, or what is wrong with it",
+      cli::add_equations);
+  add("laws", "the relations between forms of the references, in float64 and in 50 digits", cli::add_laws);
+  add("sweep", "error against chunk, length, decay, condition and width: the points of a report",
+      cli::add_sweep);
   add("probe", "measure the arithmetic of the GPU that the bounds assume", cli::add_probe);
   add("list", "systems, forms, kernels, contracts, laws or regimes", cli::add_list);
 

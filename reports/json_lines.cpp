@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cmath>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -12,21 +9,14 @@
 
 #include "reference/error.h"
 #include "reports/files.h"
+#include "reports/json_fields.h"
 
 namespace samestate {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr std::array verdicts = {Verdict::pass,    Verdict::fail,  Verdict::vacuous, Verdict::unsupported,
-                                 Verdict::skipped, Verdict::crash, Verdict::timeout, Verdict::flaky};
-
-Json encoded(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  return value;
-}
+using json_fields::Json;
+using json_fields::Reader;
+using json_fields::Writer;
 
 /// The one table of fields: calls visit(name, field) for each member, for writing and for reading alike.
 template <class AnyRecord, class Visit>
@@ -64,6 +54,28 @@ void visit_judgement(AnyRecord& record, Visit&& visit) {
   visit("seconds", record.seconds);
 }
 
+template <class AnyMeasurement, class Visit>
+void visit_measurement(AnyMeasurement& m, Visit&& visit) {
+  visit("series", m.series);
+  visit("curve", m.curve);
+  visit("x", m.x);
+  visit("tokens", m.tokens);
+  visit("size", m.size);
+  visit("max_error", m.max_error);
+  visit("rms_error", m.rms_error);
+  visit("rms_bound", m.rms_bound);
+  visit("state_size", m.state_size);
+  visit("state_max", m.state_max);
+  visit("state_rms", m.state_rms);
+  visit("state_bound", m.state_bound);
+  visit("flops", m.flops);
+  visit("bytes", m.bytes);
+  visit("condition", m.condition);
+  visit("by_token", m.by_token);
+  visit("by_chunk_position", m.by_chunk_position);
+  visit("by_head", m.by_head);
+}
+
 template <class AnyRun, class Visit>
 void visit_run(AnyRun& run, Visit&& visit) {
   visit("version", run.version);
@@ -73,72 +85,6 @@ void visit_run(AnyRun& run, Visit&& visit) {
   visit("toolkit", run.toolkit);
   visit("kernel_sources", run.kernel_sources);
 }
-
-struct Writer {
-  Json& object;
-  void operator()(const char* name, const std::string& text) const { object[name] = text; }
-  void operator()(const char* name, double value) const { object[name] = encoded(value); }
-  void operator()(const char* name, std::int64_t value) const { object[name] = value; }
-  void operator()(const char* name, Verdict verdict) const { object[name] = name_of(verdict); }
-  void operator()(const char* name, const Location& at) const {
-    object[name] = {
-        {"sequence", at.sequence}, {"head", at.head}, {"token", at.token}, {"channel", at.channel}};
-  }
-};
-
-struct Reader {
-  const Json& object;
-
-  [[nodiscard]] const Json& field(const char* name) const {
-    const auto found = object.find(name);
-    if (found == object.end()) throw Error(fmt::format("no field '{}'", name));
-    return *found;
-  }
-  [[noreturn]] static void reject(const char* name, const Json& value, const char* wanted) {
-    throw Error(fmt::format("field '{}' is {}, not {}", name, value.dump(), wanted));
-  }
-  void operator()(const char* name, std::string& text) const {
-    const Json& value = field(name);
-    if (!value.is_string()) reject(name, value, "a string");
-    text = value.get<std::string>();
-  }
-  void operator()(const char* name, double& number) const {
-    const Json& value = field(name);
-    if (value.is_number()) {
-      number = value.get<double>();
-    } else if (value == "nan") {
-      number = std::numeric_limits<double>::quiet_NaN();
-    } else if (value == "inf" || value == "-inf") {
-      number = value == "inf" ? infinity : -infinity;
-    } else {
-      reject(name, value, "a number, \"nan\", \"inf\" or \"-inf\"");
-    }
-  }
-  void operator()(const char* name, std::int64_t& number) const {
-    const Json& value = field(name);
-    if (!value.is_number_integer()) reject(name, value, "an integer");
-    number = value.get<std::int64_t>();
-  }
-  void operator()(const char* name, Verdict& verdict) const {
-    const Json& value = field(name);
-    for (Verdict candidate : verdicts) {
-      if (value == name_of(candidate)) {
-        verdict = candidate;
-        return;
-      }
-    }
-    reject(name, value, "a verdict");
-  }
-  void operator()(const char* name, Location& at) const {
-    const Json& value = field(name);
-    if (!value.is_object()) reject(name, value, "an object");
-    const Reader inner{value};
-    inner("sequence", at.sequence);
-    inner("head", at.head);
-    inner("token", at.token);
-    inner("channel", at.channel);
-  }
-};
 
 Json event(const char* name) { return {{"schema", json_lines_schema}, {"event", name}}; }
 
@@ -186,7 +132,17 @@ void read_event(const Json& object, Open& open, RecordFile& result) {
     result.runs.push_back(std::move(run));
     return;
   }
-  if (kind != "start" && kind != "end") throw Error(fmt::format("event '{}', not run, start or end", kind));
+  if (kind == "point") {
+    Measurement m;
+    visit_measurement(m, read);
+    visit_subject(m.record, read);
+    visit_judgement(m.record, read);
+    result.points.push_back(std::move(m));
+    return;
+  }
+  if (kind != "start" && kind != "end") {
+    throw Error(fmt::format("event '{}', not run, start, end or point", kind));
+  }
   std::int64_t number = 0;
   read("case", number);
   Record record;
@@ -231,6 +187,15 @@ void JsonLinesWriter::end(std::int64_t number, const Record& record) {
   object["case"] = number;
   visit_subject(record, Writer{object});
   visit_judgement(record, Writer{object});
+  write(one_line(object));
+}
+
+void JsonLinesWriter::point(const Measurement& measurement) {
+  const std::lock_guard lock(mutex_);
+  Json object = event("point");
+  visit_measurement(measurement, Writer{object});
+  visit_subject(measurement.record, Writer{object});
+  visit_judgement(measurement.record, Writer{object});
   write(one_line(object));
 }
 

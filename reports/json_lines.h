@@ -7,14 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "oracles/verdict.h"
+#include "oracles/measurement.h"
 #include "reports/run.h"
 
 /// The record of a run, one JSON object a line: the source of truth that the other reports are made from
-/// (HARNESS 3). Three events:
+/// (HARNESS 3). Four events:
 ///   run    version, commit, device, driver, toolkit, kernel_sources; begins each run in the file
 ///   start  what is about to be judged; on disk before the kernel is called
 ///   end    the same and the judgement
+///   point  a measured point of a sweep, with its judgement
 /// Every line holds `schema`; start and end hold `case`, a number unique in its run. JSON has no NaN and no
 /// infinity: they travel as the strings "nan", "inf" and "-inf"; every other double comes back bit for bit.
 namespace samestate {
@@ -35,6 +36,9 @@ class JsonLinesWriter {
   /// for `end`. Throws Error when the line did not reach the file.
   [[nodiscard]] std::int64_t start(const Record& planned);
 
+  /// A point of a sweep, measured. Throws Error when the line did not reach the file.
+  void point(const Measurement& measurement);
+
   /// After it was judged. Throws Error when the line did not reach the file.
   void end(std::int64_t number, const Record& record);
 
@@ -50,8 +54,9 @@ class JsonLinesWriter {
 /// What a file of records held.
 struct RecordFile {
   std::vector<Run> runs;
-  std::vector<Record> records;  ///< in order of their end; then, of each run, the cases that never ended
-  std::int64_t cut_lines = 0;   ///< lines that a crash left unfinished
+  std::vector<Record> records;      ///< in order of their end; then, of each run, the cases that never ended
+  std::vector<Measurement> points;  ///< of sweeps, in order
+  std::int64_t cut_lines = 0;       ///< lines that a crash left unfinished
 };
 
 /// Reads a file that JsonLinesWriter made, whole or cut anywhere. A start without an end becomes a record
