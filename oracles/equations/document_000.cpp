@@ -63,7 +63,10 @@ Finding column_order(bool gates) {
         .agree("z, the same", a.z, b.z)
         .contrast_all("q, k, v from grouped weights split flat, and split by group", mistaken.mixed, a.mixed);
   }
-  return c.remark("resolution: grouped by key head, as checkpoints are (GDN-23, GDN-24)").resolved();
+  return c.identity("gdn_layer_flat_layout")
+      .identity("gdn_layer_grouped_as_flat")
+      .remark("resolution: grouped by key head, as checkpoints are (GDN-23, GDN-24)")
+      .resolved();
 }
 
 Finding shape_swap(const char* what, std::int64_t printed_heads, std::int64_t channels) {
@@ -86,6 +89,8 @@ Finding head_repeat() {
       .contrast("key heads of value heads 0..5", text_of(tile.sources()), text_of(interleave.sources()))
       .count("heads of a 32-head q (GDN-4) after the repeat",
              Rearrangement("h -> (r h)", {32}, {{"r", 2}}).shape()[0], 64)
+      .identity("gdn_layer_interleaved_key_heads")
+      .identity("gdn_layer_tiled")
       .erratum();
 }
 
@@ -131,6 +136,7 @@ Finding missing_scale() {
                     recurrent<GatedDeltaRule>(full).o)
       .shape("bhk,bhkv->bhv", einsum_shape("bhk,bhkv->bhv", {{kBatch, 32, 128}, {kBatch, 32, 128, 128}}),
              {kBatch, 32, 128})
+      .identity("gdn_layer_no_scale")
       .resolved();
 }
 
@@ -180,6 +186,8 @@ Finding attention_gate() {
              out.attended.cwiseProduct(logistic(out.gate)).eval())
       .agree("gate = 0 gives half of plain attention", closed.gated, (0.5 * closed.attended).eval())
       .remark("the section is empty; resolution: EQUATIONS 5.7")
+      .identity("gated_attention_open_gate")
+      .identity("gated_attention_gate_missing")
       .resolved();
 }
 
@@ -202,7 +210,7 @@ const Equation kRows[] = {
            .count("key_dim", kShape.key_dim, 2048)
            .holds();
      }},
-    {"CFG-4", "000", "L12-13", "qwen3_next", "V: 32 heads x 128 = 4096", V::ok,
+    {"CFG-4", "000", "L13", "qwen3_next", "V: 32 heads x 128 = 4096", V::ok,
      [] {
        return Computation()
            .count("32 x 128", costs::product({32, 128}), kShape.value_dim)

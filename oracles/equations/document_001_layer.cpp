@@ -99,6 +99,8 @@ Finding convolution_history() {
       .contrast_all("decode with one past vector, and prefill", one, c.out.y)
       .identical("decode with three", three, c.out.y)
       .count("numbers of the stored state of width 4", costs::convolution_cache_elements(kModel, 4), 32768)
+      .identity("convolution_decode")
+      .identity("convolution_one_vector_cache")
       .erratum();
 }
 
@@ -113,6 +115,8 @@ Finding convolution_state() {
                  padded_state(c.x, 4))
       .identical("its last W - 1 are inputs before the convolution", c.out.state, padded_state(c.x, 3))
       .count("channels", kShape.convolved, 8192)
+      .identity("convolution_state_of_width_w")
+      .identity("convolution_outputs_as_state")
       .holds();
 }
 
@@ -163,6 +167,8 @@ const Equation kRows[] = {
            .equal("sigma(0), the gate that halves", logistic(0.0), 0.5)
            .count("columns of q_proj: queries and one gate each", costs::product({2, kShape.query_dim}), 8192)
            .remark("resolution: elementwise sigma(gate) on the attention output, before o_proj")
+           .identity("gated_attention_zero_gate")
+           .identity("gated_attention_silu_gate")
            .resolved();
      }},
     {"GDN-21", "001", "L16-23", "gated_delta_net",
@@ -238,6 +244,8 @@ const Equation kRows[] = {
        return Computation()
            .agree("padded by 3 on both sides, first s kept; no kernel flip",
                   padded_convolution(c.x, c.kernel), c.out.y)
+           .identity("convolution_padded_both_sides")
+           .identity("convolution_flipped_kernel")
            .holds();
      }},
     {"CONV-4", "001", "L113", "short_convolution",
@@ -252,7 +260,10 @@ const Equation kRows[] = {
        const Convolved<double> rest = short_convolution<double>(c.x.bottomRows(7), c.kernel, {}, first.state);
        Matrix<double> both(9, 3);
        both << first.y, rest.y;
-       return Computation().identical("prefill of 2 and 7 tokens, and of 9", both, c.out.y).holds();
+       return Computation()
+           .identical("prefill of 2 and 7 tokens, and of 9", both, c.out.y)
+           .identity("convolution_any_split")
+           .holds();
      }},
     {"GDN-25", "001", "L142-153", "gated_delta_net",
      "split and reshape: q, k [b, s, 16, 128], v [b, s, 32, 128]", V::ok,

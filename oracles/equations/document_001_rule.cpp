@@ -62,6 +62,8 @@ Finding not_parallel() {
   }
   return c.agree("parallel scan of affine maps", gated_delta_rule_scan(x).o, sequential.o)
       .contrast("sequential steps for 37 tokens", 37.0, static_cast<double>(costs::scan_depth(37)))
+      .identity("gdn_scan")
+      .identity("gdn_scan_order")
       .erratum();
 }
 
@@ -92,6 +94,8 @@ Finding gated_norm() {
       .agree("norm, weight, then silu(z)", rms_norm_gated(o, z, w, 1e-6), loops)
       .contrast_all("gate before the norm", rms_norm_of_gated(o, z, w, 1e-6), rms_norm_gated(o, z, w, 1e-6))
       .count("width of the mean, a value head", kModel.value_width, 128)
+      .identity("norm_after_gate")
+      .identity("norm_over_all_heads")
       .holds();
 }
 
@@ -105,6 +109,8 @@ Finding residual_norm() {
   return Computation()
       .identical("y", fused.y, rms_norm_zero_centred(sum, w, 1e-6))
       .identical("returned residual, the sum before the norm", fused.residual, sum)
+      .identity("rms_norm_fused_residual")
+      .identity("residual_after_norm")
       .holds();
 }
 
@@ -113,9 +119,9 @@ Finding normalised_keys() {
   const double tiny = l2norm(row_of({1e-3, 0.0})).norm();
   return Computation()
       .rounds_to("|x|^2 = 1e-6: norm, eps added to the sum", tiny, 0.7071, 4)
-      .contrast("max(|x|, 1e-6) instead", 1.0, tiny)
+      .contrast_all("F.normalize, which divides by max(|x|, eps) and gives 1 here, and this", row_of({1.0}),
+                    row_of({tiny}))
       .identical("a zero row", l2norm(zero), zero)
-      .remark("the contrast is F.normalize, another function")
       .holds();
 }
 
@@ -154,6 +160,8 @@ Finding rotation_of_the_model() {
       .equal("cosine of pair 31 at position 1", tables.cos(0, 31), std::cos(std::pow(1e7, -62.0 / 64.0)))
       .equal("length of a pair at position 262143", std::hypot(y(1, 3), y(1, 35)),
              std::hypot(x(1, 3), x(1, 35)))
+      .identity("rotary_relative_position")
+      .identity("rotary_other_pairs")
       .holds();
 }
 
@@ -167,6 +175,8 @@ const Equation kRows[] = {
                   recurrent<GatedDeltaRule>(x).o)
            .agree("their states", chunked<GatedDeltaRule>(x, 16).state, recurrent<GatedDeltaRule>(x).state)
            .remark("resolution: chunks prefill, the recurrence decodes; one function")
+           .identity("gdn_chunked")
+           .identity("gdn_prefill_then_chunks")
            .resolved();
      }},
     {"GDN-32", "001", "L240-243", "l2norm", "q, k <- x (sum x^2 + 1e-6)^-1/2", V::ok, normalised_keys},
@@ -188,6 +198,7 @@ const Equation kRows[] = {
            .agree("m from what the token writes, v - delta / beta",
                   (t.x.v - t.out.delta / t.x.beta(0)).eval(), t.memory)
            .contrast_all("m of the state before the decay", (t.x.k * t.x.initial_state).eval(), t.memory)
+           .identity("gdn_prediction_before_decay")
            .holds();
      }},
     {"GDN-37", "001", "L275", "gated_delta_rule", "delta_t = beta_t (v_t - m_t)", V::ok,
@@ -209,6 +220,7 @@ const Equation kRows[] = {
            .agree("o / scale, and q^T S after the write", (t.out.o / t.x.scale).eval(),
                   (t.x.q * t.out.state).eval())
            .contrast_all("q^T S before the write", (t.x.q * t.decayed).eval(), (t.x.q * t.out.state).eval())
+           .identity("gdn_read_before_write")
            .holds();
      }},
     {"GDN-40", "001", "L282-283", "gated_delta_rule", "output to [b, s, h, dv]; final state optional", V::ok,
@@ -245,6 +257,8 @@ const Equation kRows[] = {
            .identical("at its initial value it is the plain norm at w = 1",
                       rms_norm_zero_centred<double>(x, Vector<double>::Zero(5), 1e-6),
                       rms_norm<double>(x, Vector<double>::Ones(5), 1e-6))
+           .identity("rms_norm_shifted_weight")
+           .identity("zero_centred_as_plain")
            .holds();
      }},
     {"RMS-3", "001", "L315-317", "norms", "formulas of both norms announced, absent", V::incomplete,
@@ -291,10 +305,11 @@ const Equation kRows[] = {
            .count("parameters of the mixer", costs::gated_delta_net_parameters(kModel), 33718464)
            .holds();
      }},
-    {"CFG-12", "001", "L404-433", "mixture_of_experts",
+    {"CFG-12", "001", "L404,411,418,420-421,423-424,432-433", "mixture_of_experts",
      "every layer MoE: 512 experts, top 10, moe width 512, shared width 512, norm_topk_prob", V::ok,
      mixture_of_the_model},
-    {"CFG-13", "001", "L402-439", "qwen3_next", "hidden 2048, vocab 151936, untied ..", V::ok,
+    {"CFG-13", "001", "L402-403,405,408-410,419,427,429,434-439", "qwen3_next",
+     "hidden 2048, vocab 151936, untied ..", V::ok,
      [] {
        costs::Qwen3NextConfig tied = kModel;
        tied.tied_embeddings = true;

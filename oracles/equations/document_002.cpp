@@ -43,6 +43,7 @@ Finding circular_gate() {
       .rounds_to("its g", std::log(alpha), -0.9136, 4)
       .equal("it solves the printed form", -softplus(alpha), std::log(alpha))
       .contrast("g", std::log(alpha), correct)
+      .identity("gdn_layer_decay_without_bias")
       .erratum();
 }
 
@@ -90,6 +91,7 @@ Finding projected_vector() {
       .contrast_all("W_o h^core, and W_o h^out", printed, correct)
       .identical("W_o h^out at z = 0 is 0", closed.y, M::Zero(9, 5).eval())
       .contrast_all("W_o h^core at z = 0, and 0", linear(closed.core, layer.weights.out_proj), closed.y)
+      .identity("gdn_layer_core_projected")
       .erratum();
 }
 
@@ -112,6 +114,8 @@ Finding reassociation() {
       .contrast_all("with the softmax, and without", softmax_attention(attention),
                     linear_attention_bidirectional_state_first(random))
       .remark("resolution: the last arrow only without a causal mask")
+      .identity("linear_attention_reassociated")
+      .identity("linear_attention_causal_reassociation")
       .resolved();
 }
 
@@ -123,6 +127,7 @@ const Equation kRows[] = {
                   rms_norm(row_of({3, 4}), Vec::Ones(2).eval(), 0.0)(0, 1), 4.0 / std::sqrt(12.5))
            .equal("eps = 12.5 inside the root", rms_norm(row_of({3, 4}), Vec::Ones(2).eval(), 12.5)(0, 1),
                   0.8)
+           .identity("norm_epsilon_on_sum")
            .holds();
      }},
     {"RMS-6", "002", "L9", "norms", "RMSNorm0(x) = x / sqrt(mean x^2 + eps) (1 + w), w := 0", V::ok,
@@ -214,6 +219,7 @@ const Equation kRows[] = {
            .agree("state, and the transposed row recurrence", gated_delta_rule_column(x).state,
                   recurrent<GatedDeltaRule>(x).state)
            .agree("outputs", gated_delta_rule_column(x).o, recurrent<GatedDeltaRule>(x).o)
+           .identity("gdn_column_form")
            .holds();
      }},
     {"GDN-50", "002", "L41", "gated_delta_rule",
@@ -223,6 +229,7 @@ const Equation kRows[] = {
        return Computation()
            .agree("state, and GDN-49", gated_delta_rule_expanded(x).state, gated_delta_rule_column(x).state)
            .agree("outputs", gated_delta_rule_expanded(x).o, gated_delta_rule_column(x).o)
+           .identity("gdn_expanded_form")
            .holds();
      }},
     {"RMS-8", "002", "L45", "norms", "h^out = w h^core / sqrt(mean (h^core)^2 + eps) SiLU(Z)",
@@ -251,6 +258,8 @@ const Equation kRows[] = {
            .agree("S after 9 tokens, S_0 + K^T V", recurrent<LinearAttention>(x).state, S)
            .agree("o of the last, S^T q", recurrent<LinearAttention>(x).o.bottomRows(1).eval(),
                   (x.scale * x.q.bottomRows(1) * S).eval())
+           .identity("linear_attention_parallel")
+           .identity("linear_attention_chunked")
            .holds();
      }},
     {"LA-4", "002", "L61-62", "linear_attention", "linear time; only S is stored", V::ok,
@@ -262,6 +271,7 @@ const Equation kRows[] = {
                   costs::product({2000, costs::recurrent_flops_per_token({})}) /
                       costs::product({1000, costs::recurrent_flops_per_token({})}),
                   2)
+           .identity("linear_attention_decode")
            .holds();
      }},
 };

@@ -51,6 +51,8 @@ Finding decay_matrix() {
       .equal("Gamma(3, 1), steps 2 and 3", gamma(3, 1), std::exp(x.g(2)) * std::exp(x.g(3)))
       .contrast_all("Gamma transposed, and the recurrence", transposed, recurrent<Retention>(x).o)
       .remark("resolution: lambda of L66 is gamma_t")
+      .identity("retention_transposed_mask")
+      .identity("retention_own_step_decayed")
       .resolved();
 }
 
@@ -80,6 +82,8 @@ Finding loss_and_gradient() {
       .contrast("the left side is a number, the right side", "4 x 3 entries", "1 entry")
       .contrast("1/2 |S k - v|^2, and the largest entry of its gradient", printed.cwiseAbs().maxCoeff(),
                 loss(x.S))
+      .identity("ttt_squared_gradient")
+      .identity("ttt_squared_differences")
       .erratum();
 }
 
@@ -127,6 +131,7 @@ Finding missing_write_strength() {
       .contrast("S_t", printed, correct)
       .contrast_all("random token", (keep * x.S + x.written()).eval(), x.delta(beta))
       .agree("with beta v k^T", (keep * x.S + beta * x.written()).eval(), x.delta(beta))
+      .identity("delta_rule_beta_missing")
       .erratum();
 }
 
@@ -138,6 +143,7 @@ Finding two_forms_of_the_rule() {
       .agree("its state", gated_delta_rule_column(x).state, row.state)
       .agree("second line: o", gated_delta_rule_expanded(x).o, row.o)
       .agree("its state", gated_delta_rule_expanded(x).state, row.state)
+      .identity("ttt_learns_gated_delta_rule")
       .holds();
 }
 
@@ -160,6 +166,8 @@ const Equation kRows[] = {
        return Computation()
            .agree("parallel, and the recurrence", retention_parallel(x), recurrent<Retention>(x).o)
            .agree("chunks of 4, and the recurrence", chunked<Retention>(x, 4).o, recurrent<Retention>(x).o)
+           .identity("retention_mask")
+           .identity("retention_chunked")
            .holds();
      }},
     {"RET-3", "002", "L66", "retention",
@@ -173,6 +181,7 @@ const Equation kRows[] = {
        return Computation()
            .agree("steps of learning, and linear attention", test_time_training(x, step).o,
                   recurrent<LinearAttention>(x).o)
+           .identity("ttt_learns_linear_attention")
            .holds();
      }},
     {"TTT-2", "002", "L74", "test_time_training", "f(S; k) = S k", V::ok,
@@ -195,6 +204,7 @@ const Equation kRows[] = {
            .agree("eta = 1", gradient_step(x.S, gradient, 1.0), (x.S + x.written()).eval())
            .agree("eta = 0.37: S + eta v k^T", gradient_step(x.S, gradient, x.eta),
                   (x.S + x.eta * x.written()).eval())
+           .identity("ttt_inner_product_gradient")
            .holds();
      }},
     {"TTT-5", "002", "L80-82", "test_time_training",
@@ -207,6 +217,9 @@ const Equation kRows[] = {
                   (x.gamma * x.S + x.written()).eval())
            .agree("eta = 0.37: (1 - eta (1 - gamma)) S + eta v k^T", gradient_step(x.S, gradient, x.eta),
                   ((1.0 - x.eta * (1.0 - x.gamma)) * x.S + x.eta * x.written()).eval())
+           .identity("ttt_ridge_gradient")
+           .identity("ttt_learns_retention")
+           .identity("ttt_ridge_step_of_one")
            .holds();
      }},
     {"DELTA-1", "002", "L88", "test_time_training", "L = grad 1/2 |S k - v|^2 = (S k - v) k^T", V::erratum,
@@ -220,6 +233,7 @@ const Equation kRows[] = {
        return Computation()
            .agree("steps of learning with eta = beta, and the delta rule", test_time_training(x, step).o,
                   recurrent<DeltaRule>(x).o)
+           .identity("delta_rule_gradient_step")
            .holds();
      }},
     {"DELTA-3", "002", "L92", "delta_rule",
@@ -232,6 +246,7 @@ const Equation kRows[] = {
        return Computation()
            .agree("both sides at eta = 0.37", (x.eta * squared_gradient(x.S, x.k, x.v)).eval(),
                   squared_gradient(x.S, k, v))
+           .identity("delta_rule_absorbed_root")
            .holds();
      }},
     {"DELTA-4", "002", "L94-96", "delta_rule",
@@ -244,6 +259,7 @@ const Equation kRows[] = {
        return Computation()
            .agree("first and second form", second, first)
            .agree("first and third form", third, first)
+           .identity("delta_rule_closed_form")
            .holds();
      }},
     {"DELTA-5", "002", "L96", "linear_attention", "S_t^standard_attn = S_{t-1} + v_t k_t^T", V::erratum,
@@ -271,6 +287,7 @@ const Equation kRows[] = {
            .agree("state, and the delta rule",
                   (x.initial_state - x.k.transpose() * old + x.k.transpose() * updated).eval(),
                   recurrent<DeltaRule>(x).state)
+           .identity("delta_rule_old_and_new_value")
            .holds();
      }},
     {"DELTA-9", "002", "L110", "delta_rule", ".. = S_{t-1} (I - beta_t k_t k_t^T) + v_t k_t^T", V::erratum,

@@ -161,6 +161,8 @@ Finding softmax_form() {
       .agree("A of 5 causal tokens, d = 4", p, expected)
       .agree("rows sum to 1", p.rowwise().sum().eval(), Vector<double>::Ones(5).eval())
       .shape("A of the document", {c.batch, c.heads, c.length, c.length}, {2, 8, 1024, 1024})
+      .identity("attention_convex")
+      .identity("attention_not_causal")
       .holds();
 }
 
@@ -320,6 +322,7 @@ const Equation kRows[] = {
                   recurrent<GatedDeltaRule>(x).o)
            .contrast_all("the rule that they name, and DEND-31 without its delta term",
                          recurrent<Retention>(x).o, recurrent<GatedDeltaRule>(x).o)
+           .identity("gdn_chunked")
            .holds();
      }},
 };

@@ -52,6 +52,7 @@ Finding unnormalised_weights() {
       .rounds_to("second", code(0, 1), 0.2689, 4)
       .contrast("sum of the weights", literal.sum(), code.sum())
       .remark("resolution: divide by the sum, as the code does")
+      .identity("moe_unnormalised_top_k")
       .resolved();
 }
 
@@ -71,6 +72,7 @@ Finding load_fractions() {
       .contrast("balanced loss", auxiliary_loss(balanced, experts, 0.01, LoadFraction::token),
                 auxiliary_loss(balanced, experts, 0.01))
       .remark("resolution: of assignments")
+      .identity("aux_token_fractions")
       .resolved();
 }
 
@@ -242,6 +244,7 @@ const Equation kRows[] = {
            .shape("b s d -> (b s) d", Rearrangement("b s d -> (b s) d", {3, 2, 4}).shape(), {6, 4})
            .agree("the last of three rows of the batch, alone and among the others", last,
                   layer.y.bottomRows(2).eval())
+           .identity("moe_toy_layer")
            .holds();
      }},
     {"MOE-13", "004", "L93-94", "mixture_of_experts", "probs = softmax(gate(x))", V::ok,

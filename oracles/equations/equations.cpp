@@ -29,6 +29,9 @@ std::string upper(std::string_view text) {
   return result;
 }
 
+/// The letters before the number of an id.
+std::string_view family_of(std::string_view id) { return id.substr(0, id.find('-')); }
+
 /// Throws unless `wanted` is empty or one of the rows' values, which the message lists in order.
 template <class Field>
 void require_known(const std::string& what, const std::string& wanted, Field&& field) {
@@ -41,6 +44,19 @@ void require_known(const std::string& what, const std::string& wanted, Field&& f
   std::string list;
   for (const std::string& value : known) list += (list.empty() ? "" : ", ") + value;
   throw Error(what + " " + wanted + ": the ledger has no such " + what + "; known: " + list);
+}
+
+/// The same for ids, of which there are too many for a line: those of the same family, or the families.
+void require_known_id(const std::string& wanted) {
+  require_known("family of ids", wanted.substr(0, wanted.find('-')),
+                [](const Equation& row) { return family_of(row.id); });
+  std::string list;
+  for (const Equation& row : table()) {
+    if (wanted.empty() || upper(row.id) == upper(wanted)) return;
+    if (upper(family_of(row.id)) == upper(family_of(wanted)))
+      list += (list.empty() ? "" : ", ") + std::string(row.id);
+  }
+  throw Error("id " + wanted + ": the ledger has no such row; known: " + list);
 }
 
 }  // namespace
@@ -104,11 +120,10 @@ std::vector<const Equation*> select(const EquationFilter& filter) {
   const auto document = [](const Equation& row) { return row.document; };
   const auto system = [](const Equation& row) { return row.system; };
   const auto verdict = [](const Equation& row) { return name_of(row.verdict); };
-  const auto id = [](const Equation& row) { return row.id; };
   require_known("document", filter.document, document);
   require_known("system", filter.system, system);
   require_known("verdict", filter.verdict, verdict);
-  require_known("id", filter.id, id);
+  require_known_id(filter.id);
   const auto passes = [](std::string_view wanted, std::string_view value) {
     return wanted.empty() || upper(wanted) == upper(value);
   };

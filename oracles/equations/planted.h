@@ -28,6 +28,7 @@ template <class Rule>
       .contrast("S_2", printed, correct)
       .contrast_all("states of 7 random tokens", recurrent<Retention>(literal).state,
                     recurrent<Rule>(x).state)
+      .identity("gdn_no_delta_term")
       .erratum();
 }
 
@@ -42,6 +43,7 @@ template <class Sigma>
       .rounds_to("sigma(2) of L29", sigma(2.0), 0.8808, 4)
       .relation("sigma(2) lies in (0, 1) and silu(2) does not", 0.0 < sigma(2.0) && sigma(2.0) < 1.0)
       .contrast("beta at b = 2", silu(2.0), sigma(2.0))
+      .identity("gdn_layer_silu_write_strength")
       .resolved();
 }
 

@@ -5,6 +5,7 @@ set -uo pipefail
 
 samestate="$(realpath "$1")"
 goldens="$(realpath "$2")"
+docs="$(realpath "$(dirname "$0")/../../docs")"
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
@@ -144,6 +145,24 @@ if ! "$samestate" list kernels | grep -q '^cuda.* cuda .*fp32'; then
 fi
 run 3 gate --budget 1e-9
 
+# The ledger: every row, the page made of it, one row, filters that name nothing.
+bad '000, 001, 002, 003, 004' equations --document 005
+bad 'ERRATUM' equations --verdict wrong
+bad 'gated_delta_rule' equations --system mamba_ssm
+bad 'GDN-17' equations --id GDN-99
+bad 'together' equations --document 000 --id RMS-5
+bad '--markdown' equations --json --markdown
+run 0 equations
+says '245 rows, '
+run 0 equations --markdown
+diff -q out "$docs/equations.md" >/dev/null ||
+  complain 'docs/equations.md is not this page: samestate equations --markdown > docs/equations.md'
+run 0 equations --id gdn-17
+says 'printed 2, correct 1'
+says '1 row, 1 erratum demonstrated'
+run 0 equations --document 003 --verdict erratum --json
+[[ "$(grep -c '"outcome": "erratum demonstrated"' out)" -eq 16 ]] || complain 'not the 16 errata of 003'
+
 # Listings.
 for what in systems forms kernels contracts laws regimes; do
   run 0 list "$what"
@@ -152,7 +171,7 @@ for what in systems forms kernels contracts laws regimes; do
 done
 run 0 --version
 says 'samestate 0.'
-for verb in gate repro judge goldens probe list; do
+for verb in gate repro judge goldens equations probe list; do
   run 0 "$verb" --help
   says 'Usage'
 done
