@@ -4,11 +4,14 @@
 #include "optimized/cpu/operators/gated_attention.h"
 #include "optimized/cpu/operators/gated_delta_net.h"
 #include "optimized/cpu/operators/linear_attention.h"
+#include "optimized/cpu/operators/mamba_mixer.h"
 #include "optimized/cpu/operators/norms.h"
 #include "optimized/cpu/operators/retnet.h"
 #include "optimized/cpu/operators/rotary_embedding.h"
+#include "optimized/cpu/operators/selective_scan.h"
 #include "optimized/cpu/operators/short_convolution.h"
 #include "optimized/cpu/operators/softmax_attention.h"
+#include "optimized/cpu/operators/state_space_duality.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -63,6 +66,11 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.softmax_attention.grouped",                   "softmax_attention",              "grouped",    "cpu", both, softmax_attention_groups},
       {"cpu.gated_attention.online",                      "gated_attention",                "online",     "cpu", both, gated_attention_online},
       {"cpu.gated_delta_net.chunked", "gated_delta_net", "chunked", "cpu", both, gated_delta_net_chunks},
+      {"cpu.selective_scan.chunked",                     "selective_scan",                 "chunked",     "cpu", both, selective_scan_chunks},
+      {"cpu.selective_scan.blelloch",                    "selective_scan",                 "blelloch",    "cpu", both, selective_scan_tree},
+      {"cpu.state_space_duality.chunked",                "state_space_duality",            "chunked",     "cpu", both, state_space_duality_chunks},
+      {"cpu.mamba_mixer.chunked",                        "mamba_mixer",                    "chunked",     "cpu", both, mamba_mixer_chunks},
+      {"cpu.mamba2_mixer.chunked",                       "mamba2_mixer",                   "chunked",     "cpu", both, mamba2_mixer_chunks},
   };
   return TABLE;
 }
