@@ -10,7 +10,11 @@ namespace samestate::cli {
 
 KernelTable kernel_table(const std::vector<std::string>& plugins) {
   KernelTable table(kernels(), operator_kernels());
-  for (const std::string& plugin : plugins) table.add(load_plugin(plugin));
+  for (const std::string& plugin : plugins) {
+    const PluginRows rows = load_plugin(plugin);
+    table.add(rows.kernels);
+    table.add(rows.operators);
+  }
   return table;
 }
 

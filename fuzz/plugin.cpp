@@ -9,7 +9,7 @@
 
 namespace samestate {
 
-std::vector<Kernel> load_plugin(const std::filesystem::path& path) {
+PluginRows load_plugin(const std::filesystem::path& path) {
   // An absolute name: dlopen would look a bare one up in the system's folders.
   const std::string file = std::filesystem::absolute(path).string();
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -30,9 +30,14 @@ std::vector<Kernel> load_plugin(const std::filesystem::path& path) {
     throw Error("plugin " + path.string() + " was built for interface " + std::to_string(theirs) +
                 " and this is " + std::to_string(plugin_abi) + ": rebuild it against this version");
   }
-  std::vector<Kernel> rows;
-  rows_of(&rows);
-  if (rows.empty()) throw Error("plugin " + path.string() + " added no kernel");
+  PluginRows rows;
+  rows_of(&rows.kernels);
+  // Optional: a plugin of the recurrent family has none.
+  if (void* address = dlsym(library, "samestate_plugin_operator_kernels")) {
+    reinterpret_cast<void (*)(std::vector<OperatorKernel>*)>(address)(&rows.operators);
+  }
+  if (rows.kernels.empty() && rows.operators.empty())
+    throw Error("plugin " + path.string() + " added no kernel");
   return rows;
 }
 

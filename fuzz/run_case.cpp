@@ -65,32 +65,57 @@ class CaseRun {
 
 }  // namespace
 
+namespace {
+
+/// What rows of both tables must have.
+template <class Row>
+void check_row(const Row& row, const KernelTable& table) {
+  // The name is a value of the case line.
+  if (row.name.empty() ||
+      !std::all_of(row.name.begin(), row.name.end(), [](char c) { return c > ' ' && c < 0x7f; })) {
+    throw Error(
+        fmt::format("kernel {}: a name is printable ASCII without spaces, as my.gated_delta_rule.chunked",
+                    quote(row.name)));
+  }
+  if (row.device != "cpu" && row.device != "cuda") {
+    throw Error(fmt::format("kernel {}: device {} must be cpu or cuda", row.name, quote(row.device)));
+  }
+  if (row.contracts.empty()) {
+    throw Error("kernel " + row.name +
+                ": its row promises no contract; `samestate list contracts` shows them");
+  }
+  if (row.run == nullptr) throw Error("kernel " + row.name + ": its row has no function");
+  const auto same = [&](const auto& other) { return other.name == row.name; };
+  if (std::any_of(table.rows().begin(), table.rows().end(), same) ||
+      std::any_of(table.operator_rows().begin(), table.operator_rows().end(), same)) {
+    throw Error("kernel " + row.name + ": the name is taken; rename the plugin's row");
+  }
+  for (const std::string& contract : row.contracts) (void)contract_named(contract);
+}
+
+}  // namespace
+
 void KernelTable::add(std::span<const Kernel> rows) {
   for (const Kernel& row : rows) {
-    // The name is a value of the case line.
-    if (row.name.empty() ||
-        !std::all_of(row.name.begin(), row.name.end(), [](char c) { return c > ' ' && c < 0x7f; })) {
-      throw Error(
-          fmt::format("kernel {}: a name is printable ASCII without spaces, as my.gated_delta_rule.chunked",
-                      quote(row.name)));
-    }
-    if (row.device != "cpu" && row.device != "cuda") {
-      throw Error(fmt::format("kernel {}: device {} must be cpu or cuda", row.name, quote(row.device)));
-    }
-    if (row.contracts.empty()) {
-      throw Error("kernel " + row.name +
-                  ": its row promises no contract; `samestate list contracts` shows them");
-    }
-    if (row.run == nullptr) throw Error("kernel " + row.name + ": its row has no function");
-    if (std::any_of(rows_.begin(), rows_.end(), [&](const Kernel& k) { return k.name == row.name; })) {
-      throw Error("kernel " + row.name + ": the name is taken; rename the plugin's row");
-    }
+    check_row(row, *this);
     (void)system_named(row.system);
     if (row.form != "recurrent" && row.form != "chunked") {
       throw Error(fmt::format("kernel {}: form {} must be recurrent or chunked", row.name, row.form));
     }
-    for (const std::string& contract : row.contracts) (void)contract_named(contract);
     rows_.push_back(row);
+  }
+}
+
+void KernelTable::add(std::span<const OperatorKernel> rows) {
+  for (const OperatorKernel& row : rows) {
+    check_row(row, *this);
+    const Operator* op = find_operator(row.system);
+    if (op == nullptr) (void)system_named(row.system);
+    if (op == nullptr || op->form(row.form) == nullptr) {
+      throw Error(fmt::format("kernel {}: {} has no form {}; `samestate list systems` shows them", row.name,
+                              row.system, quote(row.form)));
+    }
+    operators_.push_back(row);
   }
 }
 

@@ -20,6 +20,7 @@ class KernelTable {
   /// Appends rows. Throws Error where a name is taken or could not stand in a case line, or a row has no
   /// function, no known device or system, or no contract that is known.
   void add(std::span<const Kernel> rows);
+  void add(std::span<const OperatorKernel> rows);
   /// Throws Error that lists the names.
   [[nodiscard]] const Kernel& named(std::string_view name) const;
   /// The pair that runs `c`: its kernel, or the CPU kernel of its system where it names none, and the other

@@ -4,10 +4,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "optimized/kernel.h"
 #include "reference/contract.h"
+#include "reference/error.h"
 
 /// The interface of code under test that is no matrix recurrence: named dense tensors in, named dense tensors
 /// out. `samestate list systems` says which tensors and sizes a system has.
@@ -36,9 +38,28 @@ struct OperatorArguments {
   int threads = 1;         ///< at most this many CPU threads
 
   /// Throw Error where there is no such tensor or parameter.
-  [[nodiscard]] const NamedTensor<const float>& input(std::string_view name) const;
-  [[nodiscard]] const NamedTensor<float>& output(std::string_view name) const;
-  [[nodiscard]] std::int64_t parameter(std::string_view name) const;
+  [[nodiscard]] const NamedTensor<const float>& input(std::string_view name) const {
+    return named(inputs, name, "input");
+  }
+  [[nodiscard]] const NamedTensor<float>& output(std::string_view name) const {
+    return named(outputs, name, "output");
+  }
+  [[nodiscard]] std::int64_t parameter(std::string_view name) const {
+    for (const auto& [key, value] : parameters) {
+      if (key == name) return value;
+    }
+    throw Error("the call has no parameter " + std::string(name));
+  }
+
+ private:
+  template <class T>
+  static const NamedTensor<T>& named(const std::vector<NamedTensor<T>>& list, std::string_view name,
+                                     const char* what) {
+    for (const NamedTensor<T>& tensor : list) {
+      if (tensor.name == name) return tensor;
+    }
+    throw Error("the call has no " + std::string(what) + " " + std::string(name));
+  }
 };
 
 /// One row of the table.

@@ -12,35 +12,8 @@
 #include "optimized/cpu/operators/short_convolution.h"
 #include "optimized/cpu/operators/softmax_attention.h"
 #include "optimized/cpu/operators/state_space_duality.h"
-#include "reference/error.h"
 
 namespace samestate {
-namespace {
-
-template <class List>
-const auto& named(const List& list, std::string_view name, const char* what) {
-  for (const auto& item : list) {
-    if (item.name == name) return item;
-  }
-  throw Error("the call has no " + std::string(what) + " " + std::string(name));
-}
-
-}  // namespace
-
-const NamedTensor<const float>& OperatorArguments::input(std::string_view name) const {
-  return named(inputs, name, "input");
-}
-
-const NamedTensor<float>& OperatorArguments::output(std::string_view name) const {
-  return named(outputs, name, "output");
-}
-
-std::int64_t OperatorArguments::parameter(std::string_view name) const {
-  for (const auto& [key, value] : parameters) {
-    if (key == name) return value;
-  }
-  throw Error("the call has no parameter " + std::string(name));
-}
 
 // clang-format off
 std::span<const OperatorKernel> operator_kernels() {

@@ -3,17 +3,19 @@
 #include <vector>
 
 #include "optimized/kernel.h"
+#include "optimized/operator_kernel.h"
 
 /// A kernel of yours in the table, without a change to samestate: a shared library that defines the two
-/// functions below with C linkage, loaded by `samestate gate --plugin FILE.so`. examples/kernel_plugin is one
-/// to copy.
+/// first two functions below with C linkage, loaded by `samestate gate --plugin FILE.so`.
+/// examples/kernel_plugin is one to copy.
 namespace samestate {
 
 /// What host and plugin must agree on: the first factor counts changes of meaning and is raised by hand, the
 /// sum follows the layout of what crosses the border. Both sides must be built with the same C++ standard
 /// library.
 inline constexpr int plugin_abi =
-    1 * 100'000 + static_cast<int>(sizeof(Arguments) + sizeof(Contract) + sizeof(Outcome) + sizeof(Kernel));
+    2 * 100'000 + static_cast<int>(sizeof(Arguments) + sizeof(Contract) + sizeof(Outcome) + sizeof(Kernel) +
+                                   sizeof(OperatorArguments) + sizeof(OperatorKernel));
 
 }  // namespace samestate
 
@@ -22,12 +24,16 @@ inline constexpr int plugin_abi =
 extern "C" {
 
 /// Returns samestate::plugin_abi as the plugin was compiled. The host refuses a plugin whose number is not
-/// its own and never calls the other function.
+/// its own and then calls nothing else of it.
 SAMESTATE_PLUGIN_EXPORT int samestate_plugin_abi();
 
 /// Appends one row a kernel to `*rows`. `Kernel::name` must not be in the table yet (a prefix of your own, as
 /// in my.gated_delta_rule.recurrent, keeps it apart); `run` is called from several threads and must stay
 /// valid while the process lives. May throw samestate::Error; anything else ends the process.
 SAMESTATE_PLUGIN_EXPORT void samestate_plugin_kernels(std::vector<samestate::Kernel>* rows);
+
+/// The same for kernels of the systems that are described by named tensors (`samestate list systems`). May be
+/// left out.
+SAMESTATE_PLUGIN_EXPORT void samestate_plugin_operator_kernels(std::vector<samestate::OperatorKernel>* rows);
 
 }  // extern "C"
