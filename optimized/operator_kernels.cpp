@@ -1,6 +1,7 @@
 #include "optimized/operator_kernel.h"
 
 #include "optimized/cpu/operators/activation_gates.h"
+#include "optimized/cpu/operators/dendritic_parts.h"
 #include "optimized/cpu/operators/gated_attention.h"
 #include "optimized/cpu/operators/gated_delta_net.h"
 #include "optimized/cpu/operators/linear_attention.h"
@@ -12,6 +13,7 @@
 #include "optimized/cpu/operators/short_convolution.h"
 #include "optimized/cpu/operators/softmax_attention.h"
 #include "optimized/cpu/operators/state_space_duality.h"
+#include "optimized/cpu/operators/test_time_training.h"
 
 namespace samestate {
 
@@ -44,6 +46,10 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.state_space_duality.chunked",                "state_space_duality",            "chunked",     "cpu", both, state_space_duality_chunks},
       {"cpu.mamba_mixer.chunked",                        "mamba_mixer",                    "chunked",     "cpu", both, mamba_mixer_chunks},
       {"cpu.mamba2_mixer.chunked",                       "mamba2_mixer",                   "chunked",     "cpu", both, mamba2_mixer_chunks},
+      {"cpu.gradient_step.delta_rule", "gradient_step", "delta_rule", "cpu", both, gradient_steps},
+      {"cpu.proximal_step.delta_rule", "proximal_step", "delta_rule", "cpu", both, proximal_steps},
+      {"cpu.overlap_windows.channels", "overlap_windows", "channels", "cpu", both, overlap_windows_channels},
+      {"cpu.dendritic_router.chosen", "dendritic_router", "chosen", "cpu", both, dendritic_router_chosen},
   };
   return TABLE;
 }

@@ -46,6 +46,7 @@ struct Layer {
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
     const GatedDeltaNetShape shape = shape_of(call);
     GatedDeltaNetWeights<Scalar> w;
+    w.epsilon = Scalar(static_cast<double>(1e-6F));  // as kernels hold it
     w.in_proj_qkvz = get(inputs, "in_proj_qkvz");
     w.in_proj_ba = get(inputs, "in_proj_ba");
     w.conv1d = get(inputs, "conv1d");

@@ -142,6 +142,7 @@ struct Layer {
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
     const Index dk = call.at("dk");
     MultiScaleRetentionWeights<Scalar> w;
+    w.epsilon = Scalar(static_cast<double>(1e-6F));  // as kernels hold it
     w.heads = call.at("H");
     w.q_proj = get(inputs, "q_proj");
     w.k_proj = get(inputs, "k_proj");

@@ -17,6 +17,9 @@ namespace samestate {
 [[nodiscard]] std::vector<Operator> short_convolution_operators();
 [[nodiscard]] std::vector<Operator> softmax_attention_operators();
 [[nodiscard]] std::vector<Operator> gated_delta_net_operators();
+[[nodiscard]] std::vector<Operator> test_time_training_operators();
+[[nodiscard]] std::vector<Operator> overlap_windows_operators();
+[[nodiscard]] std::vector<Operator> dendritic_router_operators();
 
 /// The two instantiations of a row's evaluation, from one template `Form::evaluate<Scalar>(call, inputs)`.
 template <class Form>
