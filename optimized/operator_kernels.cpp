@@ -1,6 +1,7 @@
 #include "optimized/operator_kernel.h"
 
 #include "optimized/cpu/operators/activation_gates.h"
+#include "optimized/cpu/operators/dendritic_attention.h"
 #include "optimized/cpu/operators/dendritic_parts.h"
 #include "optimized/cpu/operators/gated_attention.h"
 #include "optimized/cpu/operators/gated_delta_net.h"
@@ -50,6 +51,7 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.proximal_step.delta_rule", "proximal_step", "delta_rule", "cpu", both, proximal_steps},
       {"cpu.overlap_windows.channels", "overlap_windows", "channels", "cpu", both, overlap_windows_channels},
       {"cpu.dendritic_router.chosen", "dendritic_router", "chosen", "cpu", both, dendritic_router_chosen},
+      {"cpu.dendritic_attention.compacted", "dendritic_attention", "compacted", "cpu", both, dendritic_attention_compacted},
   };
   return TABLE;
 }

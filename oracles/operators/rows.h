@@ -20,6 +20,7 @@ namespace samestate {
 [[nodiscard]] std::vector<Operator> test_time_training_operators();
 [[nodiscard]] std::vector<Operator> overlap_windows_operators();
 [[nodiscard]] std::vector<Operator> dendritic_router_operators();
+[[nodiscard]] std::vector<Operator> dendritic_attention_operators();
 
 /// The two instantiations of a row's evaluation, from one template `Form::evaluate<Scalar>(call, inputs)`.
 template <class Form>
