@@ -29,11 +29,17 @@ void print_table(const GoldenReport& report) {
       row.where = check.tensor + ", " + check.form;
     }
   }
-  fmt::print("{:<32} {:<18} {:>5} {:>10}  {:<28} {}\n", "file", "group", "runs", "error", "largest in",
-             "verdict");
+  std::size_t file = 4;
+  std::size_t group = 5;
   for (const auto& [key, row] : rows) {
-    fmt::print("{:<32} {:<18} {:>5} {:>10.2e}  {:<28} {}\n", key.first, key.second, row.comparisons,
-               row.worst, row.where, row.passed ? "pass" : "FAIL");
+    file = std::max(file, key.first.size());
+    group = std::max(group, key.second.size());
+  }
+  fmt::print("{:<{}} {:<{}} {:>5} {:>10}  {:<7}  {}\n", "file", file, "group", group, "runs", "error",
+             "verdict", "largest in");
+  for (const auto& [key, row] : rows) {
+    fmt::print("{:<{}} {:<{}} {:>5} {:>10.2e}  {:<7}  {}\n", key.first, file, key.second, group,
+               row.comparisons, row.worst, row.passed ? "pass" : "FAIL", row.where);
   }
 }
 

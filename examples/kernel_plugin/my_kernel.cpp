@@ -67,10 +67,33 @@ samestate::Outcome run(const Arguments& a, const samestate::Contract&) {
   return {};
 }
 
+/// A system of named tensors: x (mean x^2 + 1e-6)^-1/2 weight. `samestate list systems` says which tensors
+/// there are.
+samestate::Outcome run_rms_norm(const samestate::OperatorArguments& a, const samestate::Contract&) {
+  const auto& x = a.input("x");
+  const auto& weight = a.input("weight");
+  const auto& y = a.output("y");
+  const std::int64_t width = a.parameter("D");
+  const std::int64_t rows = a.batch * a.tokens * a.parameter("H");
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float sum = 0.0F;
+    for (std::int64_t i = 0; i < width; ++i) sum += x.data[r * width + i] * x.data[r * width + i];
+    const float mean = sum / static_cast<float>(width);
+    const float factor = 1.0F / (MY_KERNEL_FAULT ? std::sqrt(mean) + 1e-6F : std::sqrt(mean + 1e-6F));
+    for (std::int64_t i = 0; i < width; ++i)
+      y.data[r * width + i] = x.data[r * width + i] * factor * weight.data[i];
+  }
+  return {};
+}
+
 }  // namespace
 
 int samestate_plugin_abi() { return samestate::plugin_abi; }
 
 void samestate_plugin_kernels(std::vector<samestate::Kernel>* rows) {
   rows->push_back({"my.gated_delta_rule.recurrent", "gated_delta_rule", "recurrent", "cpu", {"fp32"}, run});
+}
+
+void samestate_plugin_operator_kernels(std::vector<samestate::OperatorKernel>* rows) {
+  rows->push_back({"my.rms_norm.fused", "rms_norm", "fused", "cpu", {"fp32"}, run_rms_norm});
 }
