@@ -1,10 +1,10 @@
-# The package as its user meets it: install, build examples/kernel_plugin against the installed tree, gate its kernel
-# (exit 0), then the same kernel with its planted bug (exit 1). Also the libraries: find_package(samestate) without
+# The package as its user meets it: install, build examples/kernel_plugin against the installed tree, gate its kernels
+# (exit 0), then the same with their planted bugs (exit 1). Also the libraries: find_package(samestate) without
 # components, one program linked against all of them.
 # cmake -DSOURCE_DIR= -DBUILD_DIR= -DWORK_DIR= -DGENERATOR= -DCXX= -P package_test.cmake
 cmake_minimum_required(VERSION 3.25)
 set(prefix ${WORK_DIR}/prefix)
-set(kernel my.gated_delta_rule.recurrent)
+set(kernels my.gated_delta_rule.recurrent my.rms_norm.fused)
 file(REMOVE_RECURSE ${WORK_DIR})
 
 function(run_or_stop)
@@ -21,11 +21,13 @@ function(configure_and_build source build)
 endfunction()
 
 function(gate expected plugin)
-  execute_process(COMMAND ${prefix}/bin/samestate gate --plugin ${plugin} --kernel ${kernel} --max-cases 200
-    COMMAND_ECHO STDOUT RESULT_VARIABLE status)
-  if(NOT status EQUAL expected)
-    message(FATAL_ERROR "samestate gate on ${plugin}: exit ${status}, ${expected} expected")
-  endif()
+  foreach(kernel ${kernels})
+    execute_process(COMMAND ${prefix}/bin/samestate gate --plugin ${plugin} --kernel ${kernel} --max-cases 200
+      COMMAND_ECHO STDOUT RESULT_VARIABLE status)
+    if(NOT status EQUAL expected)
+      message(FATAL_ERROR "samestate gate on ${plugin}, ${kernel}: exit ${status}, ${expected} expected")
+    endif()
+  endforeach()
 endfunction()
 
 run_or_stop(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix})
