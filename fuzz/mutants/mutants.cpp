@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "fuzz/mutants/rows.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+using namespace mutants;
+
+/// What CI runs: a system or form of each class, and what only one gate sees. Whole classes take minutes.
+bool in_smoke(const Mutant& m) {
+  static const std::set<std::string_view> kSlow = {"sleeps", "fp16_readout", "long_sequence_tail_lost",
+                                                   "grid_of_65535", "last_row_unwritten"};
+  if (!m.equivalent.empty() || kSlow.count(m.fault) > 0) return false;
+  return m.system == "gated_delta_rule" || (m.system == "delta_rule" && m.fault == "delta_only_with_gate");
+}
+
+std::vector<Mutant> make_table() {
+  std::vector<Mutant> all;
+  for (auto make : {decay_mutants, delta_mutants, state_mutants, layout_mutants, precision_mutants,
+                    adversaries, operator_mutants}) {
+    for (Mutant& m : make()) all.push_back(std::move(m));
+  }
+  // M01..M90, then the subjects of the harness.
+  std::stable_sort(all.begin(), all.end(), [](const Mutant& x, const Mutant& y) {
+    return std::pair(x.bug[0] == 'H', x.bug) < std::pair(y.bug[0] == 'H', y.bug);
+  });
+  for (Mutant& m : all) m.smoke = m.smoke || in_smoke(m);
+  return all;
+}
+
+constexpr std::array kNotModelled = {
+    NotModelled{"M38",
+                "a 32-bit offset overflows above 2^31 elements; a case holds at most 2^30 (kLargestCase)"},
+    NotModelled{"M46", "the layer's projection: no kernel of the layer stands in the table"},
+    NotModelled{"M73", "gradients of one compiler on one architecture: there is no backward kernel"},
+};
+
+}  // namespace
+
+std::span<const Mutant> all_mutants() {
+  static const std::vector<Mutant> table = make_table();
+  return table;
+}
+
+const Mutant& mutant_named(std::string_view name) {
+  std::string near;
+  for (const Mutant& m : all_mutants()) {
+    if (m.name == name) return m;
+    if (m.name.find(name) != std::string::npos || m.fault == name.substr(0, name.find('.')))
+      near += (near.empty() ? "" : ", ") + m.name;
+  }
+  throw Error(fmt::format("mutant {}: no such mutant; {}", name,
+                          near.empty() ? "`samestate list mutants` shows them" : "did you mean " + near));
+}
+
+std::span<const NotModelled> not_modelled() { return kNotModelled; }
+
+std::span<const Kernel> unmutated_kernels() {
+  static const std::vector<Kernel> rows = [] {
+    std::vector<Kernel> all;
+    const std::vector<std::string> contracts = Entry{"", "", ""}.contracts;
+    for (unsigned system = 1; system <= kLinear; system *= 2) {
+      const std::string name(system_name(system));
+      all.push_back({"evaluator." + name + ".chunked", name, "chunked", "cpu", contracts,
+                     function_of<Chunked>(system)});
+      all.push_back({"evaluator." + name + ".recurrent", name, "recurrent", "cpu", contracts,
+                     function_of<Recurrent>(system)});
+    }
+    return all;
+  }();
+  return rows;
+}
+
+}  // namespace samestate
