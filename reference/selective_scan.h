@@ -77,6 +77,13 @@ template <class Scalar>
   return delta;
 }
 
+/// e^{Delta A}, the decay of one step, for either discretisation.
+template <class Scalar>
+[[nodiscard]] Scalar step_decay(const Scalar& delta, const Scalar& A) {
+  using std::exp;
+  return exp(Scalar(delta * A));
+}
+
 /// What multiplies B u: Delta, or (exp(Delta A) - 1) / A, which tends to Delta as Delta A -> 0. Near zero the
 /// quotient is by Delta A, whose rounding then cancels; far from it by A, since Delta A may overflow
 /// (EQUATIONS 8.3).
@@ -115,13 +122,12 @@ void require_selective_scan(const SelectiveScan<Scalar>& x) {
 template <class Scalar>
 void selective_scan_step(const SelectiveScan<Scalar>& x, Index t, Discretisation mode, Matrix<Scalar>& h,
                          SelectiveScanOutput<Scalar>& out) {
-  using std::exp;
   for (Index d = 0; d < x.channels(); ++d) {
     const Scalar& delta = x.delta(t, d);
     Scalar y(0);
     for (Index n = 0; n < x.states(); ++n) {
       const Scalar& A = x.A(d, n);
-      h(d, n) = exp(Scalar(delta * A)) * h(d, n) + input_factor(delta, A, mode) * x.B(t, n) * x.u(t, d);
+      h(d, n) = step_decay(delta, A) * h(d, n) + input_factor(delta, A, mode) * x.B(t, n) * x.u(t, d);
       y += x.C(t, n) * h(d, n);
     }
     out.y(t, d) = x.skip.size() != 0 ? Scalar(y + x.skip(d) * x.u(t, d)) : y;

@@ -8,14 +8,13 @@ namespace samestate {
 /// The step of every token as an elementwise map of the state, column d N + n that of h[d, n]: [T, D N].
 template <class Scalar>
 [[nodiscard]] DiagonalMaps<Scalar> selective_scan_maps(const SelectiveScan<Scalar>& x, Discretisation mode) {
-  using std::exp;
   const Index N = x.states();
   DiagonalMaps<Scalar> maps{Matrix<Scalar>(x.tokens(), x.channels() * N),
                             Matrix<Scalar>(x.tokens(), x.channels() * N)};
   for (Index t = 0; t < x.tokens(); ++t) {
     for (Index d = 0; d < x.channels(); ++d) {
       for (Index n = 0; n < N; ++n) {
-        maps.a(t, d * N + n) = exp(Scalar(x.delta(t, d) * x.A(d, n)));
+        maps.a(t, d * N + n) = step_decay(x.delta(t, d), x.A(d, n));
         maps.b(t, d * N + n) = input_factor(x.delta(t, d), x.A(d, n), mode) * x.B(t, n) * x.u(t, d);
       }
     }

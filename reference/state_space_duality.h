@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reference/recurrence.h"
+#include "reference/selective_scan.h"
 
 /// Mamba-2's state space duality (EQUATIONS 5.10): one scalar rate A a head,
 ///   S_t = e^{Delta_t A} S_{t-1} + (Delta_t x_t) B_t^T;  y_t = S_t C_t + D x_t.
@@ -135,8 +136,7 @@ template <class Scalar>
 /// One token, the update of decode: S [P, N] is carried, row t of y [T, P] is written.
 template <class Scalar>
 void state_space_step(const StateSpaceHead<Scalar>& x, Index t, Matrix<Scalar>& S, Matrix<Scalar>& y) {
-  using std::exp;
-  const Scalar alpha = exp(Scalar(x.delta(t) * x.A));
+  const Scalar alpha = step_decay(x.delta(t), x.A);
   for (Index p = 0; p < S.rows(); ++p) {
     Scalar sum(0);
     for (Index n = 0; n < S.cols(); ++n) {

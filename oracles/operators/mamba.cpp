@@ -115,9 +115,9 @@ std::vector<Operator> mamba_operators() {
                  "in_proj, convolution, x_proj, dt_proj, selective scan with skip and gate, out_proj (SSM-5, "
                  "SSM-6, SSM-11)",
                  {{"D", 16, 1, 4096, "model width"},
-                  {"Di", 32, 1, 8192, "inner width"},
-                  {"N", 8, 1, 256, "states of a channel"},
-                  {"R", 4, 1, 512, "rank of the time step"},
+                  {"Di", 24, 1, 8192, "inner width"},
+                  {"N", 4, 1, 256, "states of a channel"},
+                  {"R", 2, 1, 512, "rank of the time step"},
                   {"W", 4, 1, 16, "width of the convolution"},
                   {"hold", 0, 0, 1, "1: zero-order hold; 0: Euler (E-13)"}},
                  {{"recurrent"}, {"chunked", true}},

@@ -13,10 +13,48 @@
 /// after the other, the state handed on; and the factor of the zero-order hold.
 namespace samestate {
 
+/// e^g of a sum g <= 0 that a kernel, too, sums from terms <= 0: whatever their error, e^g stays in [0, 1].
+[[nodiscard]] inline Running decay_of(const Running& g) {
+  const double error = g.error();
+  const double e = std::exp(g.value());
+  const double above = std::min(1.0, std::exp(g.value() + error)) - e;
+  const double below = -e * std::expm1(-error);
+  return Running::rounded(e, std::max(above, below), detail::running_model().exponential.exact);
+}
+
+/// The references' decays of a state space, of Delta >= 0 and A < 0, in its place.
+[[nodiscard]] inline Running step_decay(const Running& delta, const Running& A) {
+  return decay_of(delta * A);
+}
+
+[[nodiscard]] inline Matrix<Running> decay_between(const Vector<Running>& g) {
+  const Index L = g.size();
+  Matrix<Running> E = Matrix<Running>::Zero(L, L);
+  for (Index j = 0; j < L; ++j) {
+    Running sum(0);
+    for (Index i = j; i < L; ++i) {
+      if (i > j) sum += g(i);
+      E(i, j) = decay_of(sum);
+    }
+  }
+  return E;
+}
+
+[[nodiscard]] inline Vector<Running> decay_from_start(const Vector<Running>& g) {
+  Vector<Running> e(g.size());
+  Running sum(0);
+  for (Index i = 0; i < g.size(); ++i) {
+    sum += g(i);
+    e(i) = decay_of(sum);
+  }
+  return e;
+}
+
 /// (e^{Delta A} - 1) / A, A < 0, with its error. Delta occurs twice in the reference's quotient, and its
 /// error, which the softplus makes absolute, leaves no room above zero where Delta is small. But the factor
-/// itself changes by e^{Delta A} for a change of Delta, and relatively by at most one for a relative change
-/// of A or of the product. Then expm1, a quotient and two products round.
+/// itself lies in [0, -1 / A], changes by e^{Delta A} for a change of Delta, which is >= 0 in a kernel too,
+/// and relatively by at most one for a relative change of A or of the product. Then expm1, a quotient and
+/// two products round.
 [[nodiscard]] inline Running input_factor(const Running& delta, const Running& A, Discretisation mode) {
   if (mode == Discretisation::euler) return delta;
   const RunningModel& model = detail::running_model();
@@ -24,9 +62,8 @@ namespace samestate {
   const double factor = x == 0.0 ? delta.value() : std::expm1(x) / A.value();
   const double room = std::abs(A.value()) - A.error();
   if (!(room > 0.0)) return Running::within(factor, std::numeric_limits<double>::infinity());
-  const double least = delta.value() - delta.error();
-  const double slope = std::exp(-least * (least > 0.0 ? room : std::abs(A.value()) + A.error()));
-  const double of_delta = delta.error() * slope;
+  const double slope = std::exp(-std::max(delta.value() - delta.error(), 0.0) * room);
+  const double of_delta = std::min(delta.error() * slope, std::max(factor, 1.0 / room - factor));
   const double of_A = A.error() / room * (std::abs(factor) + of_delta);
   // A product Delta A below the normal numbers may be flushed, and is then divided by A.
   const double flushed = std::abs(x) < 2.0 * model.tiny ? model.tiny / room : 0.0;
