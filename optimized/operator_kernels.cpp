@@ -3,10 +3,13 @@
 #include "optimized/cpu/operators/activation_gates.h"
 #include "optimized/cpu/operators/dendritic_attention.h"
 #include "optimized/cpu/operators/dendritic_parts.h"
+#include "optimized/cpu/operators/expert_router.h"
 #include "optimized/cpu/operators/gated_attention.h"
 #include "optimized/cpu/operators/gated_delta_net.h"
+#include "optimized/cpu/operators/latent_attention.h"
 #include "optimized/cpu/operators/linear_attention.h"
 #include "optimized/cpu/operators/mamba_mixer.h"
+#include "optimized/cpu/operators/mixture_of_experts.h"
 #include "optimized/cpu/operators/norms.h"
 #include "optimized/cpu/operators/retnet.h"
 #include "optimized/cpu/operators/rotary_embedding.h"
@@ -52,6 +55,13 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.overlap_windows.channels", "overlap_windows", "channels", "cpu", both, overlap_windows_channels},
       {"cpu.dendritic_router.chosen", "dendritic_router", "chosen", "cpu", both, dendritic_router_chosen},
       {"cpu.dendritic_attention.compacted", "dendritic_attention", "compacted", "cpu", both, dendritic_attention_compacted},
+      {"cpu.latent_cache.direct",                        "latent_cache",                   "direct",      "cpu", both, latent_cache_fused},
+      {"cpu.latent_attention.absorbed",                  "latent_attention",               "absorbed",    "cpu", both, latent_attention_absorbed},
+      {"cpu.expert_router.logits_first",                 "expert_router",                  "logits_first", "cpu", both, expert_router_logits_first},
+      {"cpu.load_balance.direct",                        "load_balance",                   "direct",      "cpu", both, load_balance_one_pass},
+      {"cpu.mixture_of_experts.sorted",                  "mixture_of_experts",             "sorted",      "cpu", both, mixture_of_experts_sorted},
+      {"cpu.mixture_of_experts.per_token",               "mixture_of_experts",             "per_token",   "cpu", both, mixture_of_experts_per_token},
+      {"cpu.qwen3_next_moe.sorted",                      "qwen3_next_moe",                 "sorted",      "cpu", both, qwen3_next_moe_sorted},
   };
   return TABLE;
 }

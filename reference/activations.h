@@ -54,9 +54,10 @@ template <class Scalar>
     for (Index i = 1; i < x.cols(); ++i) {
       if (largest < x(t, i)) largest = x(t, i);
     }
+    const Scalar shift = softmax_shift(largest);
     Scalar sum(0);
     for (Index i = 0; i < x.cols(); ++i) {
-      p(t, i) = exp(Scalar(x(t, i) - largest));
+      p(t, i) = exp(Scalar(x(t, i) - shift));
       sum += p(t, i);
     }
     for (Index i = 0; i < x.cols(); ++i) p(t, i) /= sum;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "reference/linear.h"
 #include "reference/norms.h"
@@ -184,21 +185,18 @@ template <class Scalar>
           detail::part_of_heads(up, weights.heads, stride, w.nope, w.value)};
 }
 
-/// The layer on the tokens x [T, D], which follow those of `past`; `tables` are of x's positions. Prefill:
-/// empty past; decode: T = 1. Throws Error where sizes disagree.
+/// Attention of the tokens x [T, D], which are the last T of those in `cache`; `tables` are of x's positions.
+/// Throws Error where sizes disagree.
 template <class Scalar>
-[[nodiscard]] LatentAttention<Scalar> latent_attention(const Matrix<Scalar>& x,
-                                                       const LatentAttentionWeights<Scalar>& weights,
-                                                       const RotaryTables<Scalar>& tables,
-                                                       LatentForm form = LatentForm::naive,
-                                                       const LatentCache<Scalar>& past = {}) {
+[[nodiscard]] LatentAttention<Scalar> latent_attention_cached(const Matrix<Scalar>& x,
+                                                              const LatentAttentionWeights<Scalar>& weights,
+                                                              const RotaryTables<Scalar>& tables,
+                                                              LatentForm form, LatentCache<Scalar> cache) {
   using std::sqrt;
   const LatentWidths w = weights.widths();
   const Index H = weights.heads;
   LatentAttention<Scalar> out;
-  const LatentCache<Scalar> fresh = latent_of(x, weights, tables);
-  out.cache = {detail::appended(past.latent, past.tokens(), fresh.latent),
-               detail::appended(past.rotary_key, past.tokens(), fresh.rotary_key)};
+  out.cache = std::move(cache);
 
   const bool compressed = weights.q_down.size() != 0;
   const Matrix<Scalar> q_input =
@@ -255,6 +253,20 @@ template <class Scalar>
   }
   out.y = linear(mixed, stored(std::move(merged)));
   return out;
+}
+
+/// The layer on the tokens x [T, D], which follow those of `past`; `tables` are of x's positions. Prefill:
+/// empty past; decode: T = 1. Throws Error where sizes disagree.
+template <class Scalar>
+[[nodiscard]] LatentAttention<Scalar> latent_attention(const Matrix<Scalar>& x,
+                                                       const LatentAttentionWeights<Scalar>& weights,
+                                                       const RotaryTables<Scalar>& tables,
+                                                       LatentForm form = LatentForm::naive,
+                                                       const LatentCache<Scalar>& past = {}) {
+  const LatentCache<Scalar> fresh = latent_of(x, weights, tables);
+  return latent_attention_cached(x, weights, tables, form,
+                                 {detail::appended(past.latent, past.tokens(), fresh.latent),
+                                  detail::appended(past.rotary_key, past.tokens(), fresh.rotary_key)});
 }
 
 }  // namespace samestate

@@ -25,12 +25,13 @@ struct OnlineSoftmax {
     using std::exp;
     if (empty) {
       empty = false;
-      maximum = score;
+      maximum = softmax_shift(score);
     } else if (maximum < score) {
-      const Scalar factor = exp(Scalar(maximum - score));
+      const Scalar raised = softmax_shift(score);
+      const Scalar factor = exp(Scalar(maximum - raised));
       sum *= factor;
       values *= factor;
-      maximum = score;
+      maximum = raised;
     }
   }
   /// One key; m must have been raised to its score. value: [1, dv].

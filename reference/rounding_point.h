@@ -12,6 +12,7 @@ template <class Scalar>
 struct RoundingPoint {
   static constexpr bool rounds = false;
   static Scalar stored(const Scalar& x) { return x; }
+  static Scalar shift(const Scalar& x) { return x; }
 };
 
 /// x, which a kernel may keep in its operand format from here on (a projection, a probability, an
@@ -22,6 +23,13 @@ template <class Scalar>
     for (Index i = 0; i < x.size(); ++i) x.data()[i] = RoundingPoint<Scalar>::stored(x.data()[i]);
   }
   return x;
+}
+
+/// The maximum as what a softmax subtracts from its scores. It cancels: whatever number is subtracted, the
+/// probabilities are the same, so the maximum's own error is none of theirs.
+template <class Scalar>
+[[nodiscard]] Scalar softmax_shift(const Scalar& maximum) {
+  return RoundingPoint<Scalar>::shift(maximum);
 }
 
 }  // namespace samestate

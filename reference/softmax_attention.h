@@ -87,7 +87,7 @@ template <class Scalar>
       if (x.sees(t, s) && (largest < 0 || scores(i, largest) < scores(i, s))) largest = s;
     }
     if (largest < 0) throw_fully_masked(t);
-    const Scalar maximum = scores(i, largest);
+    const Scalar maximum = softmax_shift(scores(i, largest));
     Scalar sum(0);
     for (Index s = 0; s < x.keys(); ++s) {
       scores(i, s) = x.sees(t, s) ? Scalar(exp(Scalar(scores(i, s) - maximum))) : Scalar(0);

@@ -22,7 +22,7 @@ namespace samestate {
 /// What the operations of a contract may round. Errors in units u of the working precision, relative.
 struct RunningModel {
   double unit = 0x1p-24;         ///< of additions and multiplications (fp32)
-  double tiny = 0x1p-126;        ///< results below this may be flushed to zero
+  double tiny = 0x1p-125;        ///< results below 2^-126 may be flushed to zero; twice that, see shift()
   double division_units = 3.0;   ///< x / y may be x times a reciprocal, each within 1 unit
   double root_units = 2.0;       ///< sqrt, also through a reciprocal root
   double function_units = 4.0;   ///< log, log1p, expm1, sin, cos: library functions within 4 units
@@ -78,6 +78,18 @@ class Running {
     const double roundings = (terms_ - 1.0) * detail::running_model().unit;
     if (!(roundings < 0.5)) return std::numeric_limits<double>::infinity();
     return error_ + roundings / (1.0 - roundings) * magnitude_;
+  }
+
+  /// What a softmax subtracts in place of its maximum x. The softmax is the same whatever is subtracted, so a
+  /// kernel's errors are those it makes with its own maximum, taken as exact; only the rounding of the
+  /// difference sees that it may be off. Off by more than log 2 it could move terms across the flush to zero:
+  /// then the error stays.
+  [[nodiscard]] static Running shift(const Running& x) {
+    const double error = x.error();
+    if (!(error < 0.69)) return x;
+    Running y(x.value_);
+    y.magnitude_ += error;
+    return y;
   }
 
   friend Running operator-(Running x) {
@@ -201,11 +213,12 @@ struct RoundingPoint<Running> {
   static constexpr bool rounds = true;
   static Running stored(const Running& x) {
     const RunningModel& model = detail::running_model();
-    if (model.stored_unit == 0.0) return x;
     const double error = x.error();
+    if (model.stored_unit == 0.0 || (x.value() == 0.0 && error == 0.0)) return x;  // zero is a number of it
     return Running::within(x.value(),
                            error + model.stored_unit * (std::abs(x.value()) + error) + model.stored_tiny);
   }
+  static Running shift(const Running& x) { return Running::shift(x); }
 };
 
 }  // namespace samestate

@@ -21,6 +21,9 @@ namespace samestate {
 [[nodiscard]] std::vector<Operator> overlap_windows_operators();
 [[nodiscard]] std::vector<Operator> dendritic_router_operators();
 [[nodiscard]] std::vector<Operator> dendritic_attention_operators();
+[[nodiscard]] std::vector<Operator> latent_attention_operators();
+[[nodiscard]] std::vector<Operator> expert_router_operators();
+[[nodiscard]] std::vector<Operator> mixture_of_experts_operators();
 
 /// The two instantiations of a row's evaluation, from one template `Form::evaluate<Scalar>(call, inputs)`.
 template <class Form>

@@ -138,6 +138,43 @@ TEST(Running, RoundingPointAddsTheContractsUnit) {
   EXPECT_NEAR(stored(x)(0, 0).error(), 3.0 * 0x1p-8, 1e-6);
 }
 
+TEST(Running, ZeroHasNothingToRound) {
+  const RunningScope scope(RunningModel::of(contract_named("bf16")));
+  EXPECT_EQ(stored<Running>(Matrix<Running>::Constant(1, 1, Running(0.0)))(0, 0).error(), 0.0);
+  EXPECT_GT(stored<Running>(Matrix<Running>::Constant(1, 1, Running::within(0.0, 1e-9)))(0, 0).error(), 1e-9);
+}
+
+/// Scores off by `error` each, the maximum among them.
+TEST(Running, SoftmaxOfScoresWithErrors) {
+  std::mt19937_64 engine(5);
+  std::normal_distribution<double> normal;
+  for (const double error : {1e-3, 0.1, 0.6}) {
+    double largest = 0.0;
+    for (int round = 0; round < 200; ++round) {
+      Matrix<double> moved(1, 6);
+      Matrix<Running> scores(1, 6);
+      for (Index i = 0; i < 6; ++i) {
+        const double x = normal(engine);
+        scores(0, i) = Running::within(x, error);
+        moved(0, i) = x + (engine() % 2 == 0 ? error : -error);
+      }
+      const Matrix<Running> p = softmax(scores);
+      const Matrix<double> actual = softmax(moved);
+      for (Index i = 0; i < 6; ++i) {
+        const double off = std::abs(actual(0, i) - p(0, i).value());
+        EXPECT_LE(off, p(0, i).error());
+        largest = std::max(largest, off / p(0, i).error());
+      }
+    }
+    EXPECT_GT(largest, 0.2) << error;
+  }
+}
+
+TEST(Running, AShiftFarOffKeepsItsError) {
+  EXPECT_EQ(softmax_shift(Running::within(3.0, 0.5)).error(), 0.0);
+  EXPECT_EQ(softmax_shift(Running::within(3.0, 0.7)).error(), 0.7);
+}
+
 TEST(Running, ScopeRestoresTheModel) {
   {
     RunningModel model;

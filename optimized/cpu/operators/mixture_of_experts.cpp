@@ -1,0 +1,200 @@
+#include "optimized/cpu/operators/mixture_of_experts.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "optimized/cpu/layout.h"
+#include "optimized/cpu/operators/routing.h"
+#include "optimized/cpu/operators/tensor.h"
+
+namespace samestate::cpu {
+namespace {
+
+/// 1 / (1 + e^-x) from the side that does not overflow.
+float sigmoid(float x) {
+  const float e = std::exp(-std::fabs(x));
+  return (x < 0.0F ? e : 1.0F) / (1.0F + e);
+}
+
+/// An expert's matrices in the layout of checkpoints.
+struct Expert {
+  TensorRows<const float> gate, up, down;
+};
+
+Expert expert_of(const OperatorArguments& call, std::int64_t i) {
+  const std::int64_t D = call.parameter("D");
+  const std::int64_t F = call.parameter("F");
+  return {rows_of(call.input("gate"), 0, false).rows(i * F, F),
+          rows_of(call.input("up"), 0, false).rows(i * F, F),
+          rows_of(call.input("down"), 0, false).rows(i * D, D)};
+}
+
+/// An expert on a block of tokens.
+class ExpertProduct {
+ public:
+  const Block& operator()(const Expert& expert, const Block& x, Format format) {
+    copy_transposed(expert.gate, weight_);
+    project(x, weight_, hidden_);
+    copy_transposed(expert.up, weight_);
+    project(x, weight_, up_);
+    for (std::int64_t i = 0; i < hidden_.size(); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      hidden_.values[at] *= sigmoid(hidden_.values[at]) * up_.values[at];
+    }
+    round_in_place(hidden_, format);
+    copy_transposed(expert.down, weight_);
+    project(hidden_, weight_, out_);
+    round_in_place(out_, format);
+    return out_;
+  }
+
+ private:
+  Block weight_, hidden_, up_, out_;
+};
+
+/// The sequence's assignments (token, rank) by expert.
+struct Assignments {
+  std::vector<std::int64_t> begin;  ///< [N + 1]
+  std::vector<std::int64_t> slot;   ///< [T K], token K + rank
+  std::vector<float> weight;        ///< [T K] by slot
+};
+
+/// `logits(t)`: those of token t.
+template <class Logits>
+Assignments assign(std::int64_t tokens, std::int64_t N, std::int64_t K, Format format, const Logits& logits) {
+  const auto slots = static_cast<std::size_t>(tokens * K);
+  Assignments a{
+      std::vector<std::int64_t>(static_cast<std::size_t>(N) + 1, 0), std::vector<std::int64_t>(slots), {}};
+  std::vector<std::int64_t> expert;
+  TokenRouting routing(K);
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    routing.choose(logits(t), N, format);
+    expert.insert(expert.end(), routing.experts().begin(), routing.experts().end());
+    a.weight.insert(a.weight.end(), routing.weights().begin(), routing.weights().end());
+  }
+  for (std::int64_t e : expert) ++a.begin[static_cast<std::size_t>(e) + 1];
+  std::partial_sum(a.begin.begin(), a.begin.end(), a.begin.begin());
+  std::vector<std::int64_t> next = a.begin;
+  for (std::size_t s = 0; s < slots; ++s)
+    a.slot[static_cast<std::size_t>(next[static_cast<std::size_t>(expert[s])]++)] =
+        static_cast<std::int64_t>(s);
+  return a;
+}
+
+/// y <- the routed sum of sequence b.
+void grouped_experts(const OperatorArguments& call, Format format, const Assignments& a, std::int64_t b,
+                     Block& y) {
+  const std::int64_t D = call.parameter("D");
+  const std::int64_t K = call.parameter("K");
+  const auto x = rows_of(call.input("x"), b);
+  Block z;  // by slot
+  z.resize(call.tokens * K, D);
+  for_each_task(call.parameter("N"), call.threads, [&] {
+    return [&, rows = Block{}, product = ExpertProduct()](std::int64_t i) mutable {
+      const std::int64_t first = a.begin[static_cast<std::size_t>(i)];
+      const std::int64_t size = a.begin[static_cast<std::size_t>(i) + 1] - first;
+      if (size == 0) return;
+      const std::int64_t* slots = a.slot.data() + first;
+      rows.resize(size, D);
+      for (std::int64_t n = 0; n < size; ++n) std::copy_n(x.row(slots[n] / K), D, rows.row(n));
+      const Block& out = product(expert_of(call, i), rows, format);
+      for (std::int64_t n = 0; n < size; ++n) std::copy_n(out.row(n), D, z.row(slots[n]));
+    };
+  });
+  y.resize(call.tokens, D);
+  for (std::int64_t t = 0; t < call.tokens; ++t) {
+    float* sum = y.row(t);
+    std::fill(sum, sum + y.stride, 0.0F);
+    for (std::int64_t slot = t * K; slot < (t + 1) * K; ++slot) {
+      const float weight = a.weight[static_cast<std::size_t>(slot)];
+      for (std::int64_t j = 0; j < D; ++j) sum[j] += weight * z.row(slot)[j];
+    }
+  }
+}
+
+/// W x for one token, W [out, in].
+void multiply(const TensorRows<const float>& weight, const float* x, std::vector<float>& y) {
+  y.resize(static_cast<std::size_t>(weight.count));
+  for (std::int64_t i = 0; i < weight.count; ++i) {
+    float sums[LANES] = {};
+    std::int64_t j = 0;
+    for (; j + LANES <= weight.width; j += LANES) {
+      for (std::int64_t l = 0; l < LANES; ++l) sums[l] += weight.row(i)[j + l] * x[j + l];
+    }
+    for (; j < weight.width; ++j) sums[j % LANES] += weight.row(i)[j] * x[j];
+    y[static_cast<std::size_t>(i)] = std::accumulate(std::begin(sums), std::end(sums), 0.0F);
+  }
+}
+
+}  // namespace
+
+Outcome mixture_of_experts_sorted(const OperatorArguments& call, const Contract& contract) {
+  Block y;
+  for (std::int64_t b = 0; b < call.batch; ++b) {
+    const auto logits = rows_of(call.input("logits"), b);
+    const Assignments a = assign(call.tokens, call.parameter("N"), call.parameter("K"), contract.input,
+                                 [&](std::int64_t t) { return logits.row(t); });
+    grouped_experts(call, contract.input, a, b, y);
+    store_rounded(y, rows_of(call.output("y"), b), contract.output);
+  }
+  return {};
+}
+
+Outcome mixture_of_experts_per_token(const OperatorArguments& call, const Contract& contract) {
+  const std::int64_t D = call.parameter("D");
+  for_each_task(call.batch * call.tokens, call.threads, [&] {
+    return [&, routing = TokenRouting(call.parameter("K")), hidden = std::vector<float>(),
+            up = std::vector<float>(), out = std::vector<float>()](std::int64_t task) mutable {
+      const std::int64_t b = task / call.tokens;
+      const std::int64_t t = task % call.tokens;
+      const float* x = rows_of(call.input("x"), b).row(t);
+      routing.choose(rows_of(call.input("logits"), b).row(t), call.parameter("N"), contract.input);
+      std::vector<float> y(static_cast<std::size_t>(D), 0.0F);
+      for (std::size_t r = 0; r < routing.experts().size(); ++r) {
+        const Expert expert = expert_of(call, routing.experts()[r]);
+        multiply(expert.gate, x, hidden);
+        multiply(expert.up, x, up);
+        for (std::size_t i = 0; i < hidden.size(); ++i) hidden[i] *= sigmoid(hidden[i]) * up[i];
+        round_values(hidden.data(), hidden.data(), std::ssize(hidden), contract.input);
+        multiply(expert.down, hidden.data(), out);
+        round_values(out.data(), out.data(), D, contract.input);
+        for (std::size_t j = 0; j < y.size(); ++j) y[j] += routing.weights()[r] * out[j];
+      }
+      round_values(y.data(), rows_of(call.output("y"), b).row(t), D, contract.output);
+    };
+  });
+  return {};
+}
+
+Outcome qwen3_next_moe_sorted(const OperatorArguments& call, const Contract& contract) {
+  const auto whole = [&](std::string_view name) { return rows_of(call.input(name), 0, false); };
+  Block router;
+  Block gate;
+  copy_transposed(whole("router"), router);
+  copy_transposed(whole("shared_gate"), gate);
+  const Expert shared{whole("shared_gate_proj"), whole("shared_up"), whole("shared_down")};
+  ExpertProduct product;
+  Block x;
+  Block logits;
+  Block gates;
+  Block y;
+  for (std::int64_t b = 0; b < call.batch; ++b) {
+    copy(rows_of(call.input("x"), b), x);
+    project(x, router, logits);
+    round_in_place(logits, contract.input);
+    const Assignments a = assign(call.tokens, call.parameter("N"), call.parameter("K"), contract.input,
+                                 [&](std::int64_t t) { return logits.row(t); });
+    grouped_experts(call, contract.input, a, b, y);
+    project(x, gate, gates);
+    round_in_place(gates, contract.input);
+    const Block& s = product(shared, x, contract.input);
+    for (std::int64_t t = 0; t < call.tokens; ++t) {
+      const float open = sigmoid(gates.row(t)[0]);
+      for (std::int64_t j = 0; j < y.columns; ++j) y.row(t)[j] += open * s.row(t)[j];
+    }
+    store_rounded(y, rows_of(call.output("y"), b), contract.output);
+  }
+  return {};
+}
+
+}  // namespace samestate::cpu
