@@ -120,13 +120,14 @@ void KernelTable::add(std::span<const OperatorKernel> rows) {
 }
 
 const Kernel& KernelTable::named(std::string_view name) const {
-  std::string known;
   for (const Kernel& row : rows_) {
     if (row.name == name) return row;
-    known += (known.empty() ? "" : ", ") + row.name;
   }
   throw Error(
-      fmt::format("kernel={}: no such kernel; a plugin's needs --plugin FILE; known: {}", name, known));
+      fmt::format("kernel={}: no such kernel of the recurrent family; `samestate list kernels` shows them, "
+                  "and a plugin's needs "
+                  "--plugin FILE",
+                  name));
 }
 
 KernelPair KernelTable::pair_for(const Case& c) const {

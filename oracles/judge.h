@@ -51,8 +51,9 @@ struct TwinRuns {
 };
 
 /// The twin gates (BOUNDS 10.3) on one head: median d/B <= 0.15 (tf32 0.25), max d/B <= 2 sqrt(3), and the
-/// ratio of the two RMS errors against the oracle in [0.97, 1.03] (tf32 and repeated keys [0.9, 1.1]), where
-/// d is the distance of kernel and twin. Refinements, each for something that a correct kernel does:
+/// ratio of the two RMS errors against the oracle in [0.97, 1.03] (tf32 [0.9, 1.1]; repeated keys: not
+/// judged), where d is the distance of kernel and twin. Refinements, each for something that a correct kernel
+/// does:
 /// - The RMS errors are those of e / B, so that a few rows of large error do not stand for the head.
 /// - Only rows count where B is at least kTwinMargin times `order`: elsewhere the order of the sums is all
 /// there is, and it is free.

@@ -75,14 +75,17 @@ TEST(JudgeTwin, LimitsOfMedianAndRms) {
   }
 }
 
-TEST(JudgeTwin, RepeatedKeysWidenTheRmsAlone) {
+TEST(JudgeTwin, RepeatedKeysLeaveTheRmsOut) {
   TwinCase t(64, 16);
-  t.runs.repeated_keys = true;
-  t.o = 1.0999 * t.runs.twin;
-  EXPECT_EQ(t.judge().verdict, Verdict::pass);
-  t.o = 1.1001 * t.runs.twin;
+  t.o = 1.1 * t.runs.twin;
   EXPECT_EQ(t.judge().verdict, Verdict::fail);
+  t.runs.repeated_keys = true;
+  EXPECT_EQ(t.judge().verdict, Verdict::pass);
+  // The other two gates stay.
   TwinCase::turn(t.o, 0.1501);
+  EXPECT_EQ(t.judge().verdict, Verdict::fail);
+  t.o = t.runs.twin;
+  t.o.row(7) = (1 + 2 * std::sqrt(3.0) * 1.01) * t.runs.twin.row(7);
   EXPECT_EQ(t.judge().verdict, Verdict::fail);
 }
 
