@@ -56,6 +56,7 @@ class KernelPlan {
       regimes_of(c);
       laws_of(c);
     }
+    limits();
   }
 
   /// Case number `index` of the seeded ones.
@@ -191,6 +192,20 @@ class KernelPlan {
     if (chunked()) {
       for (std::int64_t C : {1, 2, 5, 31, 32, 64}) with([C](Case& c) { c.chunk = C, c.T = 70; });
     }
+  }
+
+  /// Counts that no longer fit 16 bits, with a tail of one token: T (BUGS M12), and sequences times heads,
+  /// the limit of a CUDA grid's y axis (M39).
+  void limits() {
+    Case c = base_;
+    c.dk = c.dv = 2;
+    c.T = 65537;
+    if (chunked()) c.chunk = 64;
+    put(c);
+    c.T = 2;
+    c.B = 16400;
+    c.Hk = c.Hv = 4;
+    put(c);
   }
 
   void regimes_of(const Case& base) {
