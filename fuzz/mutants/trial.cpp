@@ -1,5 +1,7 @@
 #include "fuzz/mutants/trial.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -10,6 +12,16 @@
 #include "fuzz/plan.h"
 
 namespace samestate {
+namespace {
+
+/// Seconds of computing that this thread has done.
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+}  // namespace
 
 MutantResult try_mutant(const Mutant& mutant, const MutantOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
@@ -23,10 +35,12 @@ MutantResult try_mutant(const Mutant& mutant, const MutantOptions& options) {
   const std::vector<Case> cases = plan_cases(table, plan);
   result.planned = std::ssize(cases);
   for (const Case& c : cases) {
+    const double computed = thread_seconds();
     const Record record = run_case(c, table);
     ++result.cases;
     const Judgement& j = record.judgement;
-    const bool hung = record.seconds > kCaseSeconds;
+    // A busy machine makes a case wait as well, but in proportion to what it computes.
+    const bool hung = record.seconds > kCaseSeconds + 20.0 * (thread_seconds() - computed);
     result.killed = j.verdict == Verdict::fail || j.verdict == Verdict::crash || hung;
     result.ratio = result.killed ? j.ratio : std::max(result.ratio, j.ratio);
     if (!result.killed) continue;

@@ -11,7 +11,7 @@
 
 namespace samestate {
 
-/// Seconds after which a case of a mutant counts as hung. It is noticed when the kernel returns.
+/// Seconds without computing after which a case counts as hung. It is noticed when the kernel returns.
 inline constexpr double kCaseSeconds = 4.0;
 
 struct MutantOptions {
