@@ -23,6 +23,7 @@ enum Exit : int {
 using Command = std::function<int()>;
 
 Command add_gate(CLI::App& app);
+Command add_fuzz(CLI::App& app);
 Command add_repro(CLI::App& app);
 Command add_judge(CLI::App& app);
 Command add_list(CLI::App& app);

@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
       "implement, within error bounds that are derived, not tuned.\n\n"
       "  samestate gate                        every kernel of this build: the CI job\n"
       "  samestate gate --plugin mine.so       and kernels of yours\n"
+      "  samestate fuzz --budget 5m            search with fresh cases, shrink what fails to one line\n"
       "  samestate repro 'v1 retention T=65'   one case, in full\n"
       "  samestate goldens fixtures/golden     the references against public model code\n"
       "  samestate equations --verdict erratum what the documents get wrong, with the counterexamples\n"
@@ -39,6 +40,7 @@ int main(int argc, char** argv) {
     verbs.push_back({sub, adder(*sub)});
   };
   add("gate", "run the gate: every kernel against oracle, twin and laws; the CI job", cli::add_gate);
+  add("fuzz", "search for failures with fresh cases, shrink what is found", cli::add_fuzz);
   add("repro", "run one case line and explain the verdict", cli::add_repro);
   add("judge", "judge the tensors of a run made elsewhere, without running anything", cli::add_judge);
   add("goldens", "the references against tensors of public model code", cli::add_goldens);

@@ -6,13 +6,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <string>
 
 namespace samestate::cli {
 
-Progress::Progress(std::int64_t total) : total_(total), terminal_(isatty(STDERR_FILENO) != 0) {}
+Progress::Progress(std::int64_t total, double budget)
+    : total_(total), budget_(budget), terminal_(isatty(STDERR_FILENO) != 0) {}
 
-Progress::~Progress() {
+Progress::~Progress() { clear(); }
+
+void Progress::clear() {
   if (terminal_) fmt::print(stderr, "\r\033[K");
 }
 
@@ -21,16 +25,26 @@ void Progress::step(double ratio, bool failed) {
   failures_ += failed;
   if (std::isfinite(ratio)) worst_ = std::max(worst_, ratio);
   const Clock::time_point now = Clock::now();
-  if (!terminal_ || (now - drawn_ < std::chrono::milliseconds(100) && done_ < total_)) return;
+  if (!terminal_ || (now - drawn_ < std::chrono::milliseconds(100) && done_ != total_)) return;
   drawn_ = now;
   const double seconds = std::chrono::duration<double>(now - begin_).count();
-  const double left = seconds / static_cast<double>(done_) * static_cast<double>(total_ - done_);
-  constexpr std::int64_t kWidth = 24;
-  const std::int64_t filled = total_ > 0 ? done_ * kWidth / total_ : kWidth;
-  fmt::print(stderr, "\r\033[K[{}{}] {}/{}  {:.0f} cases/s  worst ratio {:.3f}  failures {}  {:.0f} s left",
-             std::string(static_cast<std::size_t>(filled), '#'),
-             std::string(static_cast<std::size_t>(kWidth - filled), '.'), done_, total_,
-             static_cast<double>(done_) / std::max(seconds, 1e-9), worst_, failures_, left);
+  const double rate = static_cast<double>(done_) / std::max(seconds, 1e-9);
+  double left = std::numeric_limits<double>::infinity();
+  double part = 0.0;
+  if (total_ > 0) {
+    left = static_cast<double>(total_ - done_) / std::max(rate, 1e-9);
+    part = static_cast<double>(done_) / static_cast<double>(total_);
+  }
+  if (budget_ > 0) {
+    left = std::min(left, std::max(budget_ - seconds, 0.0));
+    part = std::max(part, seconds / budget_);
+  }
+  constexpr std::size_t kWidth = 24;
+  const auto filled = static_cast<std::size_t>(std::min(part, 1.0) * static_cast<double>(kWidth));
+  const std::string of_total = total_ > 0 ? fmt::format("/{}", total_) : "";
+  fmt::print(stderr, "\r\033[K[{}{}] {}{}  {:.0f} cases/s  worst ratio {:.3f}  failures {}  {:.0f} s left",
+             std::string(filled, '#'), std::string(kWidth - filled, '.'), done_, of_total, rate, worst_,
+             failures_, left);
   std::fflush(stderr);
 }
 

@@ -9,16 +9,20 @@ namespace samestate::cli {
 /// none.
 class Progress {
  public:
-  explicit Progress(std::int64_t total);
+  /// Until `total` steps are done or `budget` seconds are spent, whichever comes first; 0: no such end.
+  explicit Progress(std::int64_t total, double budget = 0.0);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   void step(double ratio, bool failed);
+  /// Takes the line away.
+  void clear();
 
  private:
   using Clock = std::chrono::steady_clock;
   std::int64_t total_;
+  double budget_;
   std::int64_t done_ = 0;
   std::int64_t failures_ = 0;
   double worst_ = 0.0;

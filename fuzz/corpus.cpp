@@ -1,0 +1,120 @@
+#include "fuzz/corpus.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "fuzz/judge_batch.h"
+#include "fuzz/operator_case.h"
+#include "fuzz/systems.h"
+
+namespace samestate {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in) throw Error(file.string() + ": cannot be read");
+  return text;
+}
+
+bool blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
+
+void read_file(const fs::path& file, std::vector<CorpusEntry>& out) {
+  std::istringstream lines(text_of(file));
+  std::string comment;
+  std::int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (blank(line)) {
+      comment.clear();
+    } else if (line[0] == '#') {
+      const std::size_t begin = std::min(line.find_first_not_of("# "), line.size());
+      comment += (comment.empty() ? "" : " ") + line.substr(begin);
+    } else {
+      try {
+        CorpusEntry entry{file, number, std::exchange(comment, ""), parse_case(line)};
+        check_names(entry.c);
+        if (entry.c.system != file.stem()) {
+          throw Error(fmt::format("a case of {} belongs in {}.txt", entry.c.system, entry.c.system));
+        }
+        out.push_back(std::move(entry));
+      } catch (const Error& error) {
+        throw Error(fmt::format("{}: line {}: {}", file.string(), number, error.what()));
+      }
+    }
+  }
+}
+
+/// Whether the row evaluates the case's form: decode and packed with chunk=0 are the recurrent kernel's.
+bool evaluates(const Kernel& row, const Case& c) {
+  return (row.form == "recurrent") == runs_recurrent_only(c);
+}
+bool evaluates(const OperatorKernel& row, const Case& c) { return c.form == "decode" || row.form == c.form; }
+
+template <class Row>
+bool wanted(const Row& row, const Case& c, const PlanOptions& options) {
+  return row.system == c.system && (options.kernel.empty() || row.name == options.kernel) &&
+         (options.device.empty() || row.device == options.device) &&
+         (options.system.empty() || row.system == options.system) && evaluates(row, c) &&
+         std::find(row.contracts.begin(), row.contracts.end(), c.contract) != row.contracts.end();
+}
+
+}  // namespace
+
+std::vector<CorpusEntry> read_corpus(const fs::path& folder) {
+  std::error_code code;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder, code)) {
+    if (entry.path().extension() == ".txt") files.push_back(entry.path());
+  }
+  if (code) throw Error(fmt::format("{}: no corpus folder ({})", folder.string(), code.message()));
+  std::sort(files.begin(), files.end());
+  std::vector<CorpusEntry> out;
+  for (const fs::path& file : files) read_file(file, out);
+  return out;
+}
+
+std::vector<Case> corpus_cases(const std::vector<CorpusEntry>& corpus, const KernelTable& table,
+                               const PlanOptions& options) {
+  std::vector<Case> out;
+  const auto put = [&](Case c, const std::string& kernel, const std::string& standard) {
+    c.kernel = kernel == standard ? "" : kernel;
+    if (std::find(out.begin(), out.end(), c) == out.end()) out.push_back(std::move(c));
+  };
+  for (const CorpusEntry& entry : corpus) {
+    for (const Kernel& row : table.rows()) {
+      if (wanted(row, entry.c, options)) put(entry.c, row.name, "cpu." + row.system + "." + row.form);
+    }
+    for (const OperatorKernel& row : table.operator_rows()) {
+      if (!wanted(row, entry.c, options)) continue;
+      Case plain = entry.c;
+      plain.kernel.clear();
+      put(entry.c, row.name, table.operator_for(plain).name);
+    }
+  }
+  return out;
+}
+
+std::string with_entry(std::string text, const std::string& comment, const Case& c) {
+  const std::string line = format_case(c);
+  if (comment.empty() ||
+      std::any_of(comment.begin(), comment.end(), [](char x) { return x < ' ' || x > '~'; })) {
+    throw Error("the comment of a case must be one line of printable ASCII");
+  }
+  std::istringstream lines(text);
+  for (std::string known; std::getline(lines, known);) {
+    if (!known.empty() && known[0] != '#' && !blank(known) && format_case(parse_case(known)) == line)
+      return text;
+  }
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  if (!text.empty()) text += '\n';
+  return text + "# " + comment + "\n" + line + "\n";
+}
+
+}  // namespace samestate

@@ -1,0 +1,162 @@
+#include "fuzz/search/coverage.h"
+
+#include <algorithm>
+#include <array>
+
+#include "fuzz/generators/regimes.h"
+#include "fuzz/operator_case.h"
+#include "fuzz/search/edges.h"
+#include "fuzz/systems.h"
+#include "oracles/laws/law.h"
+
+namespace samestate {
+namespace {
+
+constexpr std::array<std::pair<const char*, const char*>, 4> kPairs{
+    {{"form", "contract"}, {"form", "regime"}, {"contract", "regime"}, {"law", "contract"}}};
+
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+void put(Values& values, const std::string& dimension, std::string_view value) {
+  const std::pair<std::string, std::string> one{dimension, std::string(value)};
+  if (std::find(values.begin(), values.end(), one) == values.end()) values.push_back(one);
+}
+
+void put_edges(Values& values, std::string_view system, std::string_view form) {
+  for (std::size_t i = 0; i < edges().size(); ++i) {
+    if (edge_applies(i, system, form)) put(values, "edge", edges()[i].name);
+  }
+}
+
+/// What draw.cpp can draw of a system.
+Values values_of_family(const SearchSystem& system) {
+  Values values;
+  const System& row = system_named(system.name);
+  for (const Kernel* kernel : system.kernels) {
+    put(values, "form", kernel->form);
+    put(values, "form", "decode");
+    put(values, "form", "packed");
+    if (kernel->form == "chunked" && std::count(row.forms.begin(), row.forms.end(), "parallel") > 0) {
+      put(values, "form", "parallel");
+    }
+    for (const std::string& contract : kernel->contracts) put(values, "contract", contract);
+  }
+  for (const Regime& regime : regimes()) {
+    if ((!regime.gated || row.family->gated) && (!regime.delta || row.family->delta)) {
+      put(values, "regime", regime.name);
+    }
+  }
+  for (const Law& law : laws()) {
+    if ((law.name != "reset" || row.family->gated) && (law.name != "recall" || row.family->delta)) {
+      put(values, "law", law.name);
+    }
+  }
+  for (const Kernel* kernel : system.kernels) put_edges(values, system.name, kernel->form);
+  return values;
+}
+
+Values values_of_operator(const SearchSystem& system) {
+  Values values;
+  for (const OperatorKernel* kernel : system.operators) {
+    put(values, "form", kernel->form);
+    if (find_operator(system.name)->streams) put(values, "form", "decode");
+    for (const std::string& contract : kernel->contracts) put(values, "contract", contract);
+  }
+  for (const OperatorRegime& regime : operator_regimes()) put(values, "regime", regime.name);
+  for (const OperatorKernel* kernel : system.operators) put_edges(values, system.name, kernel->form);
+  return values;
+}
+
+bool is_judged(Verdict v) { return v == Verdict::pass || v == Verdict::fail || v == Verdict::flaky; }
+bool is_refused(Verdict v) { return v == Verdict::unsupported || v == Verdict::skipped; }
+
+std::string value_of(const Case& c, std::string_view dimension) {
+  if (dimension == "form") return c.form;
+  if (dimension == "contract") return c.contract;
+  if (dimension == "regime") return c.regime;
+  return c.law;
+}
+
+}  // namespace
+
+Coverage::Coverage(const CaseSource& source) {
+  for (const SearchSystem& system : source.systems()) {
+    judged_[system.name] = 0;
+    const Values values = system.kernels.empty() ? values_of_operator(system) : values_of_family(system);
+    for (const auto& [dimension, value] : values) {
+      order_.emplace_back(system.name, dimension, value);
+      counts_[order_.back()];
+    }
+  }
+}
+
+void Coverage::add(const Case& c, const Finding& finding) {
+  const bool judged = is_judged(finding.judgement.verdict);
+  const bool refused = is_refused(finding.judgement.verdict);
+  judged_[c.system] += judged;
+  const auto count = [&](std::string_view dimension, std::string_view value) {
+    const auto at = counts_.find(Key{c.system, dimension, value});
+    if (at == counts_.end()) return;
+    ++at->second.drawn;
+    at->second.judged += judged;
+    at->second.refused += refused;
+  };
+  for (const char* dimension : {"form", "contract", "regime", "law"})
+    count(dimension, value_of(c, dimension));
+  for (std::size_t i = 0; i < edges().size(); ++i) {
+    if ((finding.edges >> i & 1U) != 0) count("edge", edges()[i].name);
+  }
+  if (!judged) return;
+  for (const auto& [first, second] : kPairs) {
+    const std::string a = value_of(c, first);
+    const std::string b = value_of(c, second);
+    if (!a.empty() && !b.empty()) pairs_[Key{c.system, first, second}].insert(a + "\t" + b);
+  }
+}
+
+std::vector<CoverageRow> Coverage::rows() const {
+  std::vector<CoverageRow> out;
+  for (const Key& key : order_) {
+    const Count& count = counts_.at(key);
+    out.push_back(
+        {std::get<0>(key), std::get<1>(key), std::get<2>(key), count.drawn, count.judged, count.refused});
+  }
+  return out;
+}
+
+std::int64_t Coverage::values_of(const std::string& system, std::string_view dimension) const {
+  return std::count_if(order_.begin(), order_.end(), [&](const Key& key) {
+    return std::get<0>(key) == system && std::get<1>(key) == dimension;
+  });
+}
+
+std::vector<CoveragePairs> Coverage::pairs() const {
+  std::vector<CoveragePairs> out;
+  for (const auto& [system, judged] : judged_) {
+    for (const auto& [first, second] : kPairs) {
+      const std::int64_t possible = values_of(system, first) * values_of(system, second);
+      if (possible == 0) continue;
+      const auto at = pairs_.find(Key{system, first, second});
+      const auto reached = at == pairs_.end() ? 0 : static_cast<std::int64_t>(at->second.size());
+      out.push_back({system, std::string(first) + " x " + second, reached, possible});
+    }
+  }
+  return out;
+}
+
+std::int64_t Coverage::judged(const std::string& system) const {
+  const auto at = judged_.find(system);
+  return at == judged_.end() ? 0 : at->second;
+}
+
+std::vector<CoverageRow> Coverage::missing(std::int64_t minimum) const {
+  std::vector<CoverageRow> out;
+  for (CoverageRow& row : rows()) {
+    if (judged(row.system) < minimum || row.judged > 0) continue;
+    if (row.drawn > 0 && row.refused == row.drawn) continue;
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
+}  // namespace samestate

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fuzz/run_case.h"
+
+namespace samestate {
+
+/// Which kernels a search is about; empty: all.
+struct SearchFilter {
+  std::string system;
+  std::string device;
+  std::string kernel;
+};
+
+/// The kernels of one system that a search draws from.
+struct SearchSystem {
+  std::string name;
+  std::vector<const Kernel*> kernels;            ///< of the recurrent family
+  std::vector<const OperatorKernel*> operators;  ///< of a row of the table of operators
+};
+
+/// The cases of a search: case i is a function of the seed, i and the table's rows, so that shards are
+/// disjoint and neither workers nor an interruption change what is tried. RapidCheck draws a small structure
+/// (system, kernel, form, shapes, chunk, contract, regime, law, state, layout, data seed); the case line is
+/// all there is.
+class CaseSource {
+ public:
+  /// Refers to `table`. Throws Error for a filter that names what does not exist, or leaves no kernel.
+  CaseSource(const KernelTable& table, const SearchFilter& filter, std::uint64_t seed);
+
+  [[nodiscard]] Case draw(std::int64_t index) const;
+  [[nodiscard]] const std::vector<SearchSystem>& systems() const { return systems_; }
+  [[nodiscard]] std::uint64_t seed() const { return seed_; }
+  /// Names and contracts of the rows and the version of the drawing: equal fingerprints and seeds draw equal
+  /// cases.
+  [[nodiscard]] std::string fingerprint() const;
+
+ private:
+  const KernelTable& table_;
+  std::vector<SearchSystem> systems_;
+  std::uint64_t seed_;
+};
+
+/// 64-bit FNV-1a.
+[[nodiscard]] std::uint64_t hash_of(std::string_view text);
+
+}  // namespace samestate

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "fuzz/case_line.h"
+
+namespace samestate {
+
+/// A place where kernels are known to break: what BUGS.md says that generators must reach.
+struct Edge {
+  std::string_view name;
+  std::string_view summary;
+};
+
+/// At most 64; bit i of edges_of is the i-th.
+[[nodiscard]] std::span<const Edge> edges();
+
+/// The edges that a case reaches, read from its data where they are about data. Throws Error for a case that
+/// is no case.
+[[nodiscard]] std::uint64_t edges_of(const Case& c);
+
+/// Whether some case of a kernel of this system and form could reach the edge.
+[[nodiscard]] bool edge_applies(std::size_t edge, std::string_view system, std::string_view form);
+
+}  // namespace samestate

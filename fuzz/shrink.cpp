@@ -1,0 +1,333 @@
+#include "fuzz/shrink.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include "fuzz/operator_case.h"
+#include "fuzz/systems.h"
+
+namespace samestate {
+namespace {
+
+/// What a person has to keep in mind beside the sizes; a step that takes one of these away is a gain.
+int settings_of(const Case& c) {
+  int n = (c.heads != HeadMap::interleaved) + c.l2norm + c.scale.has_value() + (c.regime != "normal") +
+          (c.regime != "normal" && c.regime != "none" && c.regime != "beta_one") + (c.state != "none") +
+          (c.layout != "dense") + (c.seed != 0);
+  if (c.form == "decode" || c.form == "packed") n += 3;
+  if (c.form == "parallel") n += 1;
+  if (is_operator_case(c)) return n;
+  return n + (c.dk != c.dv);
+}
+
+/// Less is simpler. Every accepted step makes it less, so that shrinking ends.
+double cost_of(const Case& c) {
+  const auto bits = [](std::int64_t n) { return std::log2(1.0 + static_cast<double>(n)); };
+  double cost = std::log2(1.0 + size_of_case(c)) + 0.5 * settings_of(c) + bits(c.T) + bits(c.B) +
+                0.1 * (bits(c.chunk) + bits(c.prefill) + bits(std::ssize(c.lengths)));
+  cost += 1e-3 * std::log2(1.0 + static_cast<double>(c.seed));
+  if (!is_operator_case(c)) return cost + 0.2 * (bits(c.Hk) + bits(c.Hv) + bits(c.dk) + bits(c.dv));
+  for (const auto& [name, value] : c.parameters) cost += 0.2 * bits(value);
+  return cost;
+}
+
+bool possible(const Case& c) {
+  try {
+    check_names(c);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// The steps from one case, boldest first.
+class Steps {
+ public:
+  explicit Steps(const Case& from) : c_(from), op_(find_operator(from.system)) {
+    forms();
+    whole_settings();
+    tokens();
+    if (op_) {
+      parameters();
+    } else {
+      heads_and_widths();
+    }
+    chunks();
+    gates();
+    for (std::uint64_t seed : {0, 1, 2, 3}) {
+      with([&](Case& c) { c.seed = seed; });
+    }
+  }
+  [[nodiscard]] const std::vector<Case>& list() const { return list_; }
+
+ private:
+  template <class Change>
+  void with(Change&& change) {
+    Case c = c_;
+    change(c);
+    if (c != c_ && cost_of(c) < cost_of(c_) && possible(c)) list_.push_back(std::move(c));
+  }
+
+  /// A dense sequence in one call instead of packed or decoded ones.
+  void forms() {
+    const auto plain = [&](Case& c) {
+      c.form = c.chunk == 0 ? "recurrent" : "chunked";
+      if (c.chunk == 0) c.chunk = Case{}.chunk;
+      c.prefill = 0;
+      c.lengths.clear();
+    };
+    if (op_) {
+      for (const OperatorForm& form : op_->forms) {
+        with([&](Case& c) { c.form = form.name, c.prefill = 0; });
+      }
+      return;
+    }
+    if (c_.form == "packed") {
+      const std::int64_t longest = *std::max_element(c_.lengths.begin(), c_.lengths.end());
+      with([&](Case& c) { plain(c), c.T = longest; });
+      with([&](Case& c) { c.lengths = {longest}, c.T = longest; });
+      for (std::size_t i = 0; i < c_.lengths.size(); ++i) {
+        with([&](Case& c) { set_lengths(c, i, -1); });
+        with([&](Case& c) { set_lengths(c, i, c.lengths[i] / 2); });
+        with([&](Case& c) { set_lengths(c, i, 1); });
+        with([&](Case& c) { set_lengths(c, i, std::max<std::int64_t>(c.lengths[i] - 1, 0)); });
+      }
+    } else if (c_.form == "decode" || c_.form == "parallel") {
+      with(plain);
+    }
+  }
+  /// Length i of a packed batch; -1 leaves the sequence out.
+  static void set_lengths(Case& c, std::size_t i, std::int64_t length) {
+    if (length >= 0) {
+      c.lengths[i] = length;
+    } else if (c.lengths.size() > 1) {
+      c.lengths.erase(c.lengths.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    c.T = std::reduce(c.lengths.begin(), c.lengths.end());
+  }
+
+  void whole_settings() {
+    with([](Case& c) { c.B = 1; });
+    with([](Case& c) { c.B = 2; });
+    with([](Case& c) { c.regime = "normal"; });
+    if (op_) return;
+    with([](Case& c) { c.Hk = c.Hv = 1; });
+    with([](Case& c) { c.layout = "dense"; });
+    with([](Case& c) { c.l2norm = false; });
+    with([](Case& c) { c.scale.reset(); });
+    with([](Case& c) { c.heads = HeadMap::interleaved; });
+    with([](Case& c) { c.state = "none"; });
+  }
+
+  /// Chunk edges first: 0, 1, C - 1, C, C + 1, 2C, 2C + 1; then halves; then one less.
+  void tokens() {
+    if (!c_.lengths.empty()) return;
+    const auto to = [&](std::int64_t T) {
+      if (T < 0 || T >= c_.T) return;
+      with([&](Case& c) { c.T = T, c.prefill = std::min(c.prefill, T); });
+      // Tokens go from the prefill, so that as many are decoded as before.
+      if (c_.prefill > 0) {
+        with([&](Case& c) { c.prefill = std::max<std::int64_t>(c.prefill - (c.T - T), 0), c.T = T; });
+      }
+    };
+    const std::int64_t C = c_.chunk;
+    for (const std::int64_t T :
+         {std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, C - 1, C, C + 1, 2 * C, 2 * C + 1})
+      to(T);
+    for (const std::int64_t part : {2, 4, 8}) to(c_.T - (c_.T + part - 1) / part);
+    to(c_.T - 1);
+    for (const std::int64_t prefill : {std::int64_t{0}, std::int64_t{1}, c_.prefill / 2, c_.prefill - 1}) {
+      if (prefill >= 0 && prefill < c_.prefill) with([&](Case& c) { c.prefill = prefill; });
+    }
+  }
+
+  void heads_and_widths() {
+    const std::int64_t ratio = c_.Hv / c_.Hk;
+    with([&](Case& c) { c.Hk = 1, c.Hv = ratio; });
+    with([](Case& c) { c.Hv = c.Hk; });
+    with([](Case& c) { c.Hk = 1, c.Hv = 2; });
+    with([](Case& c) { c.Hk = 2, c.Hv = 4; });
+    with([](Case& c) { c.Hk = c.Hv = 2; });
+    if (c_.Hk > 1) with([&](Case& c) { c.Hk -= 1, c.Hv = c.Hk * ratio; });
+    if (ratio > 1) with([&](Case& c) { c.Hv -= c.Hk; });
+    for (const std::int64_t d : {1, 2, 3, 4, 8}) {
+      with([&](Case& c) { c.dk = std::min(c.dk, d), c.dv = std::min(c.dv, d); });
+      with([&](Case& c) { c.dk = std::min(c.dk, d); });
+      with([&](Case& c) { c.dv = std::min(c.dv, d); });
+    }
+    with([](Case& c) { c.dk = c.dv = std::min(c.dk, c.dv); });
+    for (const std::int64_t part : {2, 4}) {
+      with([&](Case& c) { c.dk -= (c.dk + part - 1) / part; });
+      with([&](Case& c) { c.dv -= (c.dv + part - 1) / part; });
+    }
+    with([](Case& c) { c.dk -= 1; });
+    with([](Case& c) { c.dv -= 1; });
+  }
+
+  void parameters() {
+    for (const Parameter& p : op_->parameters) {
+      const std::int64_t now = c_.parameters.at(std::string(p.name));
+      for (const std::int64_t value :
+           {std::int64_t{p.least}, std::int64_t{p.least} + 1, now / 2, now - now / 4, now - 1}) {
+        if (value >= p.least && value < now)
+          with([&](Case& c) { c.parameters[std::string(p.name)] = value; });
+      }
+    }
+  }
+
+  /// A smaller chunk, with as many full chunks as before and a tail of at most what it had.
+  void chunks() {
+    for (const std::int64_t C :
+         {std::int64_t{1}, std::int64_t{2}, std::int64_t{4}, std::int64_t{8}, c_.chunk / 2, c_.chunk - 1}) {
+      if (C < 1 || C >= c_.chunk) continue;
+      with([&](Case& c) { c.chunk = C; });
+      if (!c_.lengths.empty()) continue;
+      with([&](Case& c) {
+        const std::int64_t tail = c.T % c.chunk;
+        c.T = c.T / c.chunk * C + std::min(tail, C - 1);
+        c.chunk = C;
+        c.prefill = std::min(c.prefill, c.T);
+      });
+    }
+  }
+
+  /// Data with fewer things in them: no decay, a full write. A named regime must go for it.
+  void gates() {
+    if (op_ || c_.regime == "normal" || c_.regime == "none" || c_.regime == "beta_one") return;
+    for (const char* regime : {"none", "beta_one"}) {
+      with([&](Case& c) { c.regime = regime; });
+    }
+  }
+
+  const Case& c_;
+  const Operator* op_;
+  std::vector<Case> list_;
+};
+
+class Shrinking {
+ public:
+  Shrinking(const std::function<Finding(const Case&)>& run, const ShrinkOptions& options)
+      : run_(run), options_(options), begin_(Clock::now()) {}
+
+  Shrunk operator()(const Case& failing) {
+    Shrunk out;
+    out.smallest = failing;
+    out.finding = again(failing);
+    kind_ = kind_of(out.finding.judgement);
+    if (out.finding.judgement.verdict == Verdict::flaky) return done(std::move(out));
+    if (!fails(out.finding.judgement)) {
+      throw Error("the case does not fail: there is nothing to shrink");
+    }
+    verdict_ = out.finding.judgement.verdict;
+    while (!spent() && step(out)) {
+    }
+    out.complete = !spent();
+    // What was found is only as good as it can be repeated.
+    const Finding last = again(out.smallest);
+    if (last.judgement.verdict == Verdict::flaky) {
+      out.finding = last;
+    }
+    return done(std::move(out));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  static bool fails(const Judgement& j) {
+    return j.verdict == Verdict::fail || j.verdict == Verdict::crash || j.verdict == Verdict::timeout;
+  }
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(Clock::now() - begin_).count();
+  }
+  [[nodiscard]] bool spent() const { return seconds() > options_.budget; }
+
+  Finding once(const Case& c) {
+    ++runs_;
+    return run_(c);
+  }
+
+  /// The case several times: its finding, flaky where two runs disagree in verdict or kind.
+  Finding again(const Case& c) {
+    Finding first = once(c);
+    for (int i = 1; i < options_.reruns; ++i) {
+      const Finding other = once(c);
+      const std::string a = kind_of(first.judgement);
+      const std::string b = kind_of(other.judgement);
+      if (first.judgement.verdict == other.judgement.verdict && a == b) continue;
+      const auto say = [](const Judgement& j, const std::string& kind) {
+        return std::string(name_of(j.verdict)) + (fails(j) && !kind.empty() ? " (" + kind + ")" : "");
+      };
+      first.judgement.reason =
+          "runs of the same case disagree: " + say(first.judgement, a) + ", then " + say(other.judgement, b);
+      first.judgement.verdict = Verdict::flaky;
+      return first;
+    }
+    return first;
+  }
+
+  /// The first step that still fails alike; false where none does.
+  bool step(Shrunk& out) {
+    const Steps steps(out.smallest);
+    for (const Case& smaller : steps.list()) {
+      if (spent()) return false;
+      if (!tried_.insert(format_case(smaller)).second) continue;
+      const Finding finding = once(smaller);
+      if (finding.judgement.verdict != verdict_ || kind_of(finding.judgement) != kind_) continue;
+      out.smallest = smaller;
+      out.finding = finding;
+      return true;
+    }
+    return false;
+  }
+
+  Shrunk done(Shrunk out) const {
+    out.runs = runs_;
+    out.seconds = seconds();
+    return out;
+  }
+
+  const std::function<Finding(const Case&)>& run_;
+  const ShrinkOptions& options_;
+  Clock::time_point begin_;
+  Verdict verdict_ = Verdict::fail;
+  std::string kind_;
+  std::set<std::string> tried_;
+  std::int64_t runs_ = 0;
+};
+
+}  // namespace
+
+std::string kind_of(const Judgement& judgement) {
+  std::string_view gate = judgement.gate;
+  if (gate.starts_with("segment ")) gate.remove_prefix(8);
+  if (gate == "row" || gate == "head" || gate == "hard" || gate == "state") return "bound";
+  return std::string(gate);
+}
+
+double size_of_case(const Case& c) {
+  if (const Operator* op = find_operator(c.system)) {
+    const Signature signature = op->signature(call_of(c, op->forms.front().name));
+    double size = 0.0;
+    for (const auto* list : {&signature.inputs, &signature.outputs}) {
+      for (const TensorSpec& spec : *list) {
+        size += static_cast<double>(spec.size() * (spec.axis == Axis::whole ? 1 : c.B));
+      }
+    }
+    return size;
+  }
+  const std::int64_t sequences = c.lengths.empty() ? c.B : std::ssize(c.lengths);
+  return static_cast<double>(c.B * c.T * (2 * c.Hk * c.dk + c.Hv * (2 * c.dv + 2)) +
+                             sequences * c.Hv * c.dk * c.dv * (c.state == "none" ? 1 : 2));
+}
+
+Shrunk shrink(const Case& failing, const std::function<Finding(const Case&)>& run,
+              const ShrinkOptions& options) {
+  check_names(failing);
+  return Shrinking(run, options)(failing);
+}
+
+}  // namespace samestate

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "fuzz/case_line.h"
+#include "fuzz/search/finding.h"
+
+namespace samestate {
+
+struct ShrinkOptions {
+  double budget = 30.0;  ///< seconds; what was found by then is returned
+  int reruns = 3;        ///< of the case found and of the smallest: they must agree
+};
+
+/// The smallest case found that still fails alike.
+struct Shrunk {
+  Case smallest;
+  Finding finding;        ///< of `smallest`; its verdict is flaky where re-runs disagree
+  std::int64_t runs = 0;  ///< of the kernel
+  double seconds = 0.0;
+  bool complete = false;  ///< no smaller step fails; false: the budget ended it
+};
+
+/// What kind of failure a judgement is; shrinking keeps it. The gates of one output are one kind: which of
+/// row, head or worst case is exceeded first depends on sizes.
+[[nodiscard]] std::string kind_of(const Judgement& judgement);
+
+/// Numbers of a case that shrinking makes smaller: elements that the kernel reads and writes.
+[[nodiscard]] double size_of_case(const Case& c);
+
+/// Shrinks a failing case by steps of its domain: one batch row and head, the plain layout, form and regime,
+/// T at chunk edges, then smaller chunks and widths. Contract, law and kernel stay. `run` may be called until
+/// the budget ends. Throws Error where `failing` does not fail at all.
+[[nodiscard]] Shrunk shrink(const Case& failing, const std::function<Finding(const Case&)>& run,
+                            const ShrinkOptions& options = {});
+
+}  // namespace samestate
