@@ -77,6 +77,32 @@ struct Layer {
   }
 };
 
+/// The layer behind the rule, from a core that is given: norm, gate, projection. In 16 bit the bound of the
+/// whole layer's output is vacuous, because the norm divides by a core that is itself known roughly; behind
+/// an injected core it is not.
+struct OutputPart {
+  static Signature signature(const Call& call) {
+    const Index values = call.at("Hv") * call.at("dv");
+    return {{{"core", Axis::tokens, {call.tokens, values}, Content::activation},
+             {"z", Axis::tokens, {call.tokens, values}, Content::activation},
+             {"norm", Axis::whole, {1, call.at("dv")}, Content::scale},
+             {"out_proj", Axis::whole, {call.at("D"), values}, Content::weight}},
+            {{"y", Axis::tokens, {call.tokens, call.at("D")}}}};
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const Index dv = call.at("dv");
+    Matrix<Scalar> gated(call.tokens, call.at("Hv") * dv);
+    for (Index h = 0; h < call.at("Hv"); ++h) {
+      const Matrix<Scalar> core = get(inputs, "core").middleCols(h * dv, dv);
+      const Matrix<Scalar> z = get(inputs, "z").middleCols(h * dv, dv);
+      gated.middleCols(h * dv, dv) =
+          rms_norm_gated(core, z, get_vector(inputs, "norm"), Scalar(static_cast<double>(1e-6F)));
+    }
+    return {{"y", linear(stored(std::move(gated)), get(inputs, "out_proj"))}};
+  }
+};
+
 }  // namespace
 
 std::vector<Operator> gated_delta_net_operators() {
@@ -93,7 +119,16 @@ std::vector<Operator> gated_delta_net_operators() {
                  true,
                  Layer::signature};
   evaluate_with<Layer>(layer);
-  return {std::move(layer)};
+  Operator output{"gated_delta_net_output",
+                  "y = W_o (norm(core) silu(z)), each head's norm by itself (EQUATIONS 5.6, RMS-1, RMS-8)",
+                  {{"D", 32, 1, 8192, "hidden width"},
+                   {"Hv", 4, 1, 64, "value heads"},
+                   {"dv", 16, 1, 256, "value width of a head"}},
+                  {{"separate"}, {"fused"}},
+                  false,
+                  OutputPart::signature};
+  evaluate_with<OutputPart>(output);
+  return {std::move(layer), std::move(output)};
 }
 
 }  // namespace samestate

@@ -9,6 +9,25 @@
 namespace samestate::cpu {
 namespace {
 
+/// Norm of every head of `core`, its gate by z, and the output projection. Overwrites `core`.
+void gate_and_project(Block& core, const TensorRows<const float>& z, const NamedTensor<const float>& norm,
+                      const Block& out_proj, const Contract& contract, const TensorRows<float>& to) {
+  const std::int64_t dv = norm.shape.back();
+  for (std::int64_t t = 0; t < core.rows; ++t) {
+    for (std::int64_t first = 0; first < core.columns; first += dv) {
+      float* row = core.row(t) + first;
+      const float* gate = z.row(t) + first;
+      const float factor = layer::inverse_root_mean_square(row, dv, 1e-6F);
+      for (std::int64_t c = 0; c < dv; ++c) row[c] = row[c] * factor * norm.data[c] * layer::silu(gate[c]);
+    }
+  }
+  round_in_place(core, layer::kept(contract));
+  Block y;
+  project(core, out_proj, y);
+  round_in_place(y, layer::kept(contract));
+  store_rounded(y, to, contract.output);
+}
+
 /// One call of the layer. Every token passes project() and finish(); the rule runs between them on the whole
 /// batch.
 class GatedDeltaNetLayer {
@@ -124,26 +143,17 @@ class GatedDeltaNetLayer {
     }
   }
 
-  /// Norm, gate and output projection of sequence b.
+  /// What follows the rule, for sequence b.
   void finish(std::int64_t b) {
-    Block gated, y;
-    gated.resize(T_, Hv_ * dv_);
-    const float* weight = call_.input("norm").data;
-    const auto core = rows_of(call_.output("core"), b);
+    Block core;
+    core.resize(T_, Hv_ * dv_);
     for (std::int64_t t = 0; t < T_; ++t) {
-      float* row = gated.row(t);
-      round_values(o_.values.data() + (b * T_ + t) * Hv_ * dv_, row, Hv_ * dv_, kept_);
-      round_values(row, core.row(t), Hv_ * dv_, contract_.output);
-      const float* z = &z_view_(b, t, 0, 0);
-      for (std::int64_t h = 0; h < Hv_; ++h, row += dv_, z += dv_) {
-        const float factor = layer::inverse_root_mean_square(row, dv_, 1e-6F);
-        for (std::int64_t c = 0; c < dv_; ++c) row[c] = row[c] * factor * weight[c] * layer::silu(z[c]);
-      }
+      round_values(o_.values.data() + (b * T_ + t) * Hv_ * dv_, core.row(t), Hv_ * dv_, kept_);
     }
-    round_in_place(gated, kept_);
-    cpu::project(gated, out_, y);
-    round_in_place(y, kept_);
-    store_rounded(y, rows_of(call_.output("y"), b), contract_.output);
+    store_rounded(core, rows_of(call_.output("core"), b), contract_.output);
+    const std::int64_t width = Hv_ * dv_;
+    const TensorRows<const float> z{z_.values.data() + b * T_ * width, T_, width, width};
+    gate_and_project(core, z, call_.input("norm"), out_, contract_, rows_of(call_.output("y"), b));
   }
 
   const OperatorArguments& call_;
@@ -160,6 +170,18 @@ class GatedDeltaNetLayer {
 
 Outcome gated_delta_net_chunks(const OperatorArguments& call, const Contract& contract) {
   return GatedDeltaNetLayer(call, contract).run();
+}
+
+Outcome gated_delta_net_output_fused(const OperatorArguments& call, const Contract& contract) {
+  const Block out_proj = layer::transposed(call.input("out_proj"));
+  for_each_task(call.batch, call.threads, [&] {
+    return [&, core = Block{}](std::int64_t b) mutable {
+      copy(rows_of(call.input("core"), b), core);
+      gate_and_project(core, rows_of(call.input("z"), b), call.input("norm"), out_proj, contract,
+                       rows_of(call.output("y"), b));
+    };
+  });
+  return {};
 }
 
 }  // namespace samestate::cpu

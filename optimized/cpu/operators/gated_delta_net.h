@@ -9,4 +9,7 @@ namespace samestate::cpu {
 /// gated vector in its format; the rule itself works in fp32.
 [[nodiscard]] Outcome gated_delta_net_chunks(const OperatorArguments& call, const Contract& contract);
 
+/// That layer's end from a given core: norm, gate and projection, by the same code.
+[[nodiscard]] Outcome gated_delta_net_output_fused(const OperatorArguments& call, const Contract& contract);
+
 }  // namespace samestate::cpu

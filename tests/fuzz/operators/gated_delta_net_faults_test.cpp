@@ -7,6 +7,7 @@ namespace samestate::planted {
 namespace {
 
 constexpr const char* kLayer = "cpu.gated_delta_net.chunked";
+constexpr const char* kOutput = "cpu.gated_delta_net_output.fused";
 
 GatedDeltaNetShape shape_of(const OperatorArguments& call) {
   GatedDeltaNetShape shape;
@@ -66,6 +67,17 @@ TEST(GatedDeltaNetFaults, TheEdgesKillEach) {
                    const auto root = std::sqrt(static_cast<float>(call.call.parameter("dk")));
                    for (float& x : call.output("core")) x *= root;
                  }),
+      misread("no gate", kOutput, [](Damaged& call) { call.fill("z", 1.0F); }),
+      misread("gate of the neighbouring column", kOutput,
+              [](Damaged& call) {
+                call.groups("z", call.width("z"), [](std::span<float> row) {
+                  std::rotate(row.begin(), row.begin() + 1, row.end());
+                });
+              }),
+      misread("norm weight as 1 + w", kOutput,
+              [](Damaged& call) { call.each("norm", [](float w) { return 1.0F + w; }); }),
+      misread("no epsilon", kOutput,
+              [](Damaged& call) { call.each("core", [](float x) { return 0x1p20F * x; }); }),
   });
 }
 
