@@ -276,7 +276,7 @@ std::vector<Mutant> decay_mutants() {
       out, {"M21", "state_not_decayed", "the read is decayed, the state that is kept is not"}, kGated);
   add_both<DecayTwice>(out, {"M21", "decay_twice", "the decay is applied twice"}, kGated);
   add<PaddingDecaysChunked>(out, {"M30", "padding_decays", "tokens of zeros decay the state"}, kGated);
-  add<PaddingDecaysRecurrent>(out, {"M30", "padding_decays", "tokens of zeros decay the state"}, kAll);
+  add<PaddingDecaysRecurrent>(out, {"M30", "padding_decays", "tokens of zeros decay the state"}, kGated);
   add_both<GateOfFirstHead>(out, {"M35", "gate_of_first_head", "the gate's load omits the head offset"},
                             kGated);
   add_both<GateIgnoresSequenceStart>(

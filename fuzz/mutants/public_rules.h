@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fuzz/mutants/mutant.h"
+#include "oracles/batch.h"
+
+/// What the tests of public kernels would say of a mutant: their inputs, their shapes, their tolerances.
+namespace samestate {
+
+/// Which tensor of which form is compared: some rules differ between them.
+struct Compared {
+  std::string_view form;    ///< recurrent or chunked
+  std::string_view tensor;  ///< o or final_state
+};
+
+struct PublicRule {
+  std::string_view name;
+  std::string_view summary;   ///< the formula
+  std::string_view source;    ///< project, file, commit
+  std::string_view contract;  ///< in which the project's test runs the kernel
+  bool (*accepts)(std::span<const float> expected, std::span<const float> actual, const Compared&) = nullptr;
+};
+
+[[nodiscard]] std::span<const PublicRule> public_rules();
+
+/// Sizes and settings of one test of flash-linear-attention (tests/ops/test_gated_delta.py, commit
+/// 0a8cd55da278).
+struct PublicShape {
+  std::int64_t B = 2, T = 1, H = 2, HV = 2, D = 64;
+  double scale = 1.0;
+  double gate_logit_normalizer = 1.0;
+  double mask_p = 0.0;                ///< share of tokens with g = 0
+  std::vector<std::int64_t> offsets;  ///< packed: cu_seqlens; else dense
+  bool beta_one = false;              ///< beta = 1 (test_chunk); else sigmoid(U(0, 1))
+  bool initial_state = false;         ///< N(0, 1); else zero
+};
+
+/// The shapes of test_chunk and test_chunk_varlen, or of test_fused_recurrent.
+[[nodiscard]] std::span<const PublicShape> public_shapes(std::string_view form);
+
+/// Their inputs: q, v ~ N(0, 1); k (and q, in the recurrent test) of unit length; g = logsigmoid(U(0, 1)) /
+/// gate_logit_normalizer; rounded to `contract`'s formats. A system leaves out what it does not read;
+/// retention has the gates of RetNet. Throws Error for an unknown system.
+[[nodiscard]] Batch public_batch(std::string_view system, std::string_view form, const PublicShape& shape,
+                                 const Contract& contract, std::uint64_t seed);
+
+/// What one rule makes of one mutant.
+struct PublicVerdict {
+  const PublicRule* rule = nullptr;
+  std::int64_t tests = 0;         ///< that the correct kernel passes
+  std::int64_t rejected = 0;      ///< of those, by the mutant
+  std::int64_t false_alarms = 0;  ///< tests that the correct kernel fails
+  [[nodiscard]] bool killed() const { return rejected > 0; }
+};
+
+/// The mutant and the correct evaluator on every shape, against the float64 reference, under every rule;
+/// where the mutant does not promise a rule's contract, under the first that it promises. Only for mutants of
+/// the recurrent family: empty for others.
+[[nodiscard]] std::vector<PublicVerdict> try_public_rules(const Mutant& mutant, std::uint64_t seed = 42);
+
+}  // namespace samestate
