@@ -32,5 +32,6 @@ Command add_goldens(CLI::App& app);
 Command add_equations(CLI::App& app);
 Command add_laws(CLI::App& app);
 Command add_sweep(CLI::App& app);
+Command add_mutants(CLI::App& app);
 
 }  // namespace samestate::cli

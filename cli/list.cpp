@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/table.h"
 #include "fuzz/generators/regimes.h"
+#include "fuzz/mutants/mutant.h"
 #include "fuzz/operator_case.h"
 #include "fuzz/systems.h"
 #include "oracles/contracts.h"
@@ -86,6 +87,19 @@ Listing list_regimes() {
   return out;
 }
 
+Listing list_mutants() {
+  Listing out{{"bug", "mutant", "smoke", "what is wrong"}, {}};
+  for (const Mutant& m : all_mutants()) {
+    out.rows.push_back(
+        {m.bug, m.name, m.smoke ? "smoke" : "",
+         m.equivalent.empty() ? m.summary : m.summary + " (equivalent: " + m.equivalent + ")"});
+  }
+  for (const NotModelled& n : not_modelled()) {
+    out.rows.push_back({std::string(n.bug), "none", "", std::string(n.reason)});
+  }
+  return out;
+}
+
 /// What recorded runs on a device say of a kernel: fresh while its sources are those that ran.
 std::string state_of(const std::vector<Evidence>& all, std::string_view kernel) {
   std::string text;
@@ -155,9 +169,9 @@ Command add_list(CLI::App& app) {
     std::string evidence = SAMESTATE_EVIDENCE;
   };
   auto options = std::make_shared<Options>();
-  app.add_option("what", options->what, "systems, forms, kernels, contracts, laws or regimes")
+  app.add_option("what", options->what, "systems, forms, kernels, contracts, laws, regimes or mutants")
       ->capture_default_str()
-      ->check(CLI::IsMember({"systems", "forms", "kernels", "contracts", "laws", "regimes"}));
+      ->check(CLI::IsMember({"systems", "forms", "kernels", "contracts", "laws", "regimes", "mutants"}));
   app.add_flag("--json", options->json, "machine-readable");
   app.add_option("--evidence", options->evidence, "folder of recorded runs on devices");
   app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
@@ -168,6 +182,7 @@ Command add_list(CLI::App& app) {
                             : what == "kernels"   ? list_kernels(options->plugins, options->evidence)
                             : what == "contracts" ? list_contracts()
                             : what == "laws"      ? list_laws()
+                            : what == "mutants"   ? list_mutants()
                                                   : list_regimes();
     print(listing, options->json);
     return static_cast<int>(kPass);

@@ -49,8 +49,10 @@ int main(int argc, char** argv) {
   add("laws", "the relations between forms of the references, in float64 and in 50 digits", cli::add_laws);
   add("sweep", "error against chunk, length, decay, condition and width: the points of a report",
       cli::add_sweep);
+  add("mutants", "the gate's own score: each real bug put back, killed or not, by which case",
+      cli::add_mutants);
   add("probe", "measure the arithmetic of the GPU that the bounds assume", cli::add_probe);
-  add("list", "systems, forms, kernels, contracts, laws or regimes", cli::add_list);
+  add("list", "systems, forms, kernels, contracts, laws, regimes or mutants", cli::add_list);
 
   try {
     app.parse(argc, argv);
