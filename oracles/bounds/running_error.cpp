@@ -4,6 +4,7 @@ namespace samestate {
 
 RunningModel RunningModel::of(const Contract& contract) {
   RunningModel model;
+  model.ex2 = contract.exponential == Exponential::ex2;
   // Operands of 16 bit: what a kernel keeps between two products has their format. fp32 adds nothing to the
   // working precision.
   if (contract.input != Format::fp32 && contract.input != Format::none && contract.input != Format::fp64) {

@@ -27,6 +27,7 @@ struct RunningModel {
   double root_units = 2.0;       ///< sqrt, also through a reciprocal root
   double function_units = 4.0;   ///< log, log1p, expm1, sin, cos: library functions within 4 units
   ExponentialModel exponential;  ///< exp, its measured constants
+  bool ex2 = false;              ///< exp(x) is ex2.approx(x log2 e), the product rounded
   double stored_unit = 0.0;      ///< of a rounding point of the reference (stored()); 0: none
   double stored_tiny = 0.0;      ///< absolute error of a rounding there
 
@@ -162,9 +163,12 @@ inline Running sqrt(const Running& x) {
 }
 
 inline Running exp(const Running& x) {
-  const ExponentialModel& model = detail::running_model().exponential;
+  const RunningModel& model = detail::running_model();
   const double e = std::exp(x.value());
-  return Running::rounded(e, e * std::expm1(x.error()), model.exact);
+  const double units =
+      model.ex2 ? model.exponential.ex2 + model.exponential.ex2_slope * (std::abs(x.value()) + x.error())
+                : model.exponential.exact;
+  return Running::rounded(e, e * std::expm1(x.error()), units);
 }
 
 inline Running expm1(const Running& x) {

@@ -72,6 +72,7 @@ Judgement judge_operator(const Operator& op, const OperatorOracle& oracle, const
   std::vector<double> ratios;
   std::int64_t open = 0;
   bool tight = false;
+  std::string loose;
   double squares = 0.0;
   double errors = 0.0;
   std::string where;
@@ -113,8 +114,10 @@ Judgement judge_operator(const Operator& op, const OperatorOracle& oracle, const
     }
     squares += size.expected;
     errors += size.error;
-    tight = tight || (size.judged > 0 && size.expected > 0.0 &&
-                      size.tolerance <= kVacuousTolerance * kVacuousTolerance * size.expected);
+    const bool says = size.judged > 0 && size.expected > 0.0 &&
+                      size.tolerance <= kVacuousTolerance * kVacuousTolerance * size.expected;
+    tight = tight || says;
+    if (!says && size.judged > 0 && size.expected > 0.0) loose += (loose.empty() ? "" : ", ") + name;
   }
   if (ratios.empty()) {
     judgement.ratio = 0.0;
@@ -139,7 +142,11 @@ Judgement judge_operator(const Operator& op, const OperatorOracle& oracle, const
     judgement.reason = fmt::format("the bound of every output is above {} of its size", kVacuousTolerance);
   } else {
     judgement.verdict = Verdict::pass;
-    if (open > 0) judgement.reason = fmt::format("{} element(s) left out: a decision may turn", open);
+    if (open > 0) judgement.reason = fmt::format("{} element(s) left out: their bound is not finite", open);
+    if (!loose.empty()) {
+      judgement.reason += fmt::format("{}bound above {} of its size: {}",
+                                      judgement.reason.empty() ? "" : "; ", kVacuousTolerance, loose);
+    }
   }
   return judgement;
 }

@@ -22,7 +22,8 @@ struct OperatorOracle {
 
 /// Elements of a finite tolerance against it. A NaN or infinity where a number is expected fails. Vacuous
 /// where no element has a finite tolerance, everything expected is zero, or every output's tolerance exceeds
-/// kVacuousTolerance of its size (RMS). Elements without tolerance are left out and counted in the reason.
+/// kVacuousTolerance of its size (RMS). Elements without tolerance are left out and counted in the reason,
+/// which also names outputs whose bound alone would be vacuous.
 [[nodiscard]] Judgement judge_operator(const Operator& op, const OperatorOracle& oracle,
                                        const Tensors<double>& actual);
 inline constexpr double kVacuousTolerance = 0.5;

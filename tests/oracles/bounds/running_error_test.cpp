@@ -175,6 +175,16 @@ TEST(Running, AShiftFarOffKeepsItsError) {
   EXPECT_EQ(softmax_shift(Running::within(3.0, 0.7)).error(), 0.7);
 }
 
+TEST(Running, ExponentialOfTheContractIsCharged) {
+  const double exact = exp(Running(-20.0)).error();
+  Contract contract = contract_named("fp32");
+  contract.exponential = Exponential::ex2;
+  const RunningScope scope(RunningModel::of(contract));
+  const float product = -20.0F * 1.4426950408889634F;
+  EXPECT_GT(exp(Running(-20.0)).error(), 5.0 * exact);
+  EXPECT_LE(std::abs(static_cast<double>(std::exp2(product)) - std::exp(-20.0)), exp(Running(-20.0)).error());
+}
+
 TEST(Running, ScopeRestoresTheModel) {
   {
     RunningModel model;

@@ -71,6 +71,15 @@ TEST(JudgeOperator, ElementsWithoutToleranceAreLeftOutAndCounted) {
   EXPECT_NE(j.reason.find("1 element"), std::string::npos);
 }
 
+TEST(JudgeOperator, OutputsThatABoundSaysNothingOfAreNamed) {
+  OperatorOracle o = oracle(1.0, 0.1);
+  o.exact["S"] = Matrix<double>::Constant(1, 1, 1.0);
+  o.tolerance["S"] = Matrix<double>::Constant(1, 1, 0.9);
+  const Judgement j = judge_operator(op(), o, {{"o", o.exact["o"]}, {"S", o.exact["S"]}});
+  EXPECT_EQ(j.verdict, Verdict::pass);
+  EXPECT_NE(j.reason.find("size: S"), std::string::npos) << j.reason;
+}
+
 TEST(JudgeOperator, WrongShapeIsAnError) {
   EXPECT_THROW((void)judge_operator(op(), oracle(1.0, 0.1), {{"o", Matrix<double>(1, 2)}}), Error);
   EXPECT_THROW((void)judge_operator(op(), oracle(1.0, 0.1), {}), Error);
