@@ -101,6 +101,7 @@ void append(const FuzzOptions& options, const Found& found, const Shrunk& small)
 std::map<Verdict, std::int64_t> shrink_all(const KernelTable& table, const FuzzOptions& options,
                                            const SearchResult& result) {
   std::map<Verdict, std::int64_t> verdicts;
+  std::set<std::string> printed;
   const std::vector<Found> kinds = distinct(result.failures);
   fmt::print("failures: {} cases, {} kind(s)\n", result.failures.size(), kinds.size());
   WorkerOptions one = options.search.workers;
@@ -127,6 +128,7 @@ std::map<Verdict, std::int64_t> shrink_all(const KernelTable& table, const FuzzO
       small.finding.judgement.reason = "failed in the search and passes alone";
     }
     ++verdicts[small.finding.judgement.verdict];
+    if (!printed.insert(format_case(small.smallest)).second) continue;
     fmt::print("  {}: {}\n    samestate repro{} '{}'\n    {} elements of {:.0f}, {} runs, {:.1f} s{}\n",
                found.record.kernel, judgement_line(small.finding.judgement), plugin_options(options.plugins),
                format_case(small.smallest), size_of_case(small.smallest), size_of_case(found.c), small.runs,

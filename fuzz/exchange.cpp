@@ -41,6 +41,8 @@ std::vector<float> floats(const RunFile& file, const std::string& name, Format f
 RunFile run_file_of(const Record& record, const Trace& trace) {
   const BatchShape& s = trace.batch.shape;
   if (!record.law.empty()) throw Error("--dump: a law compares several runs; drop law= from the case line");
+  if (!trace.operator_form.empty())
+    throw Error("--dump: a run of " + record.system + " has no run file yet: drop --dump");
   if (s.T == 0) throw Error("--dump: a case without tokens has no tensors");
   if (trace.outputs.o.empty()) throw Error("--dump: the kernel returned nothing to write");
   RunFile file;

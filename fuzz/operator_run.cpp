@@ -120,7 +120,7 @@ std::vector<Tensors<double>> run_operator(const Case& c, const std::vector<Opera
                                    KernelCall(op, kernel, contract_named(c.contract), threads));
 }
 
-Judgement judge_operator_case(const Case& c, const OperatorKernel& kernel, int threads) {
+Judgement judge_operator_case(const Case& c, const OperatorKernel& kernel, int threads, OperatorRun* kept) {
   const Operator& op = *find_operator(c.system);
   const std::vector<OperatorTensor> inputs = operator_inputs(c);
   const std::vector<Tensors<double>> actual = run_operator(c, inputs, kernel, threads);
@@ -137,6 +137,7 @@ Judgement judge_operator_case(const Case& c, const OperatorKernel& kernel, int t
       merge(worst, judgement);
     }
   }
+  if (kept) *kept = {inputs, actual};
   return worst;
 }
 

@@ -13,7 +13,14 @@ namespace samestate {
                                                         const std::vector<OperatorTensor>& inputs,
                                                         const OperatorKernel& kernel, int threads);
 
-/// Inputs, run and judgement of all sequences of a case, the worst of them.
-[[nodiscard]] Judgement judge_operator_case(const Case& c, const OperatorKernel& kernel, int threads);
+/// What a run was given and what it returned, by sequence.
+struct OperatorRun {
+  std::vector<OperatorTensor> inputs;
+  std::vector<Tensors<double>> outputs;
+};
+
+/// Inputs, run and judgement of all sequences of a case, the worst of them; the run itself goes to `kept`.
+[[nodiscard]] Judgement judge_operator_case(const Case& c, const OperatorKernel& kernel, int threads,
+                                            OperatorRun* kept = nullptr);
 
 }  // namespace samestate

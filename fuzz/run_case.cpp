@@ -47,7 +47,7 @@ class CaseRun {
                        [this](const Batch& batch, const Path& path) { return run(batch, path); });
   }
 
-  [[nodiscard]] Trace take_trace() { return {std::move(batch_), std::move(outputs_)}; }
+  [[nodiscard]] Trace take_trace() { return {std::move(batch_), std::move(outputs_), {}, {}, {}}; }
 
  private:
   [[nodiscard]] Outputs run(const Batch& batch, const Path& path) const {
@@ -233,8 +233,10 @@ Record planned_record(const Case& c, const KernelTable& table) {
 Record run_case(const Case& c, const KernelTable& table, int threads, Trace* trace) {
   Record record = planned_record(c, table);
   if (is_operator_case(c)) {
-    if (trace) throw Error(fmt::format("{}: tensors of an operator's run are not traced", c.system));
-    judge_into(record, [&] { return judge_operator_case(c, table.operator_for(c), threads); });
+    const OperatorKernel& kernel = table.operator_for(c);
+    OperatorRun kept;
+    judge_into(record, [&] { return judge_operator_case(c, kernel, threads, trace ? &kept : nullptr); });
+    if (trace) *trace = {{}, {}, std::move(kept.inputs), std::move(kept.outputs), kernel.form};
     return record;
   }
   CaseRun run(c, table, threads);

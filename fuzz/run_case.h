@@ -2,8 +2,11 @@
 
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "fuzz/case_line.h"
+#include "fuzz/operator_case.h"
 #include "fuzz/runner.h"
 #include "optimized/operator_kernel.h"
 #include "oracles/verdict.h"
@@ -42,6 +45,10 @@ class KernelTable {
 struct Trace {
   Batch batch;
   Outputs outputs;
+  /// Of an operator's case instead: inputs, outputs by sequence, and the form of the kernel that ran.
+  std::vector<OperatorTensor> operator_inputs;
+  std::vector<Tensors<double>> operator_outputs;
+  std::string operator_form;
 };
 
 /// What is known of a case's record before it runs: all but judgement and seconds. Throws Error for a case

@@ -1,5 +1,6 @@
 #include "fuzz/runner.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -19,9 +20,12 @@ class Tensor4 {
     const std::int64_t gap = padded ? 3 : 0;
     view_.shape = shape;
     view_.stride[3] = 1;
-    view_.stride[2] = shape[3] + gap;
-    view_.stride[1] = shape[2] * view_.stride[2] + gap;
-    view_.stride[0] = shape[1] * view_.stride[1] + gap;
+    // An empty dimension counts as one in the strides, as in PyTorch: else that of the batch would be 0
+    // without tokens.
+    const auto extent = [&](std::size_t d) { return std::max<std::int64_t>(shape[d], 1); };
+    view_.stride[2] = extent(3) + gap;
+    view_.stride[1] = extent(2) * view_.stride[2] + gap;
+    view_.stride[0] = extent(1) * view_.stride[1] + gap;
     storage_.assign(static_cast<std::size_t>(shape[0] * view_.stride[0] + 2 * kGuard), kPoison);
     view_.data = storage_.data() + kGuard;
   }

@@ -27,8 +27,13 @@ int settings_of(const Case& c) {
 /// Less is simpler. Every accepted step makes it less, so that shrinking ends.
 double cost_of(const Case& c) {
   const auto bits = [](std::int64_t n) { return std::log2(1.0 + static_cast<double>(n)); };
+  const Operator* const op = find_operator(c.system);
+  const OperatorForm* const form = op ? op->form(c.form) : nullptr;
+  const bool reads_chunk = op ? form != nullptr && form->chunked : c.form != "recurrent";
+  // Where nothing reads it, the chunk that the line leaves out is the simplest.
+  const double chunk = reads_chunk ? bits(c.chunk) : c.chunk == Case{}.chunk ? 0.0 : 1.0;
   double cost = std::log2(1.0 + size_of_case(c)) + 0.5 * settings_of(c) + bits(c.T) + bits(c.B) +
-                0.1 * (bits(c.chunk) + bits(c.prefill) + bits(std::ssize(c.lengths)));
+                0.1 * (chunk + bits(c.prefill) + bits(std::ssize(c.lengths)));
   cost += 1e-3 * std::log2(1.0 + static_cast<double>(c.seed));
   if (!is_operator_case(c)) return cost + 0.2 * (bits(c.Hk) + bits(c.Hv) + bits(c.dk) + bits(c.dv));
   for (const auto& [name, value] : c.parameters) cost += 0.2 * bits(value);

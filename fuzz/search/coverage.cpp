@@ -82,7 +82,14 @@ std::string value_of(const Case& c, std::string_view dimension) {
 Coverage::Coverage(const CaseSource& source) {
   for (const SearchSystem& system : source.systems()) {
     judged_[system.name] = 0;
-    const Values values = system.kernels.empty() ? values_of_operator(system) : values_of_family(system);
+    Values values = system.kernels.empty() ? values_of_operator(system) : values_of_family(system);
+    // Two kernels of a system each bring values; a dimension stands together.
+    const auto rank = [](const auto& value) {
+      const std::string_view order = "form contract regime law edge";
+      return order.find(value.first);
+    };
+    std::stable_sort(values.begin(), values.end(),
+                     [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
     for (const auto& [dimension, value] : values) {
       order_.emplace_back(system.name, dimension, value);
       counts_[order_.back()];

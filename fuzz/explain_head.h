@@ -1,0 +1,49 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fuzz/case_line.h"
+#include "oracles/batch.h"
+#include "oracles/family.h"
+#include "oracles/judge.h"
+
+/// Parts of explain() for the recurrent family.
+namespace samestate {
+
+/// One head of a run beside what it should be.
+struct HeadDifference {
+  Index sequence = 0;
+  Index head = 0;
+  Trajectory<double> exact;
+  Matrix<double> o, state;    ///< the kernel's
+  Vector<double> row;         ///< [T] tolerance of a row of o; 0 in the exact regimes
+  std::vector<Index> tokens;  ///< wrong ones
+  bool state_wrong = false;
+  double worst_ratio = 0.0;  ///< of a row, or of the state where no row is wrong
+  Index worst_token = -1;    ///< -1: the state
+};
+
+/// Every head of a run, the right ones too.
+[[nodiscard]] std::vector<HeadDifference> head_differences(const Case& c, const Batch& batch,
+                                                           const Outputs& outputs);
+
+/// Names of the patterns in where the wrong places are.
+[[nodiscard]] std::vector<std::string> place_patterns(const Case& c,
+                                                      const std::vector<HeadDifference>& heads);
+
+/// Names of the patterns in the values themselves.
+[[nodiscard]] std::vector<std::string> value_patterns(const Case& c, const Outputs& outputs,
+                                                      const std::vector<HeadDifference>& heads);
+
+/// The single mistakes in the equation that give the kernel's values.
+[[nodiscard]] std::vector<std::string> mistakes(const Case& c, const Batch& batch,
+                                                const std::vector<HeadDifference>& heads);
+
+/// The factor between actual and expected values where one number, not 1, explains the difference; else NaN.
+[[nodiscard]] double constant_factor(const Matrix<double>& expected, const Matrix<double>& actual);
+
+/// "0, 2..5 and 9"; at most four pieces.
+[[nodiscard]] std::string ranges_text(const std::vector<Index>& sorted);
+
+}  // namespace samestate
