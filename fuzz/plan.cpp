@@ -153,6 +153,12 @@ class KernelPlan {
     packed.T = 49;
     if (!chunked()) packed.chunk = 0;
     put(packed);
+    // A sequence of one token, and one of more chunks than there are sequences whose last row is the last of
+    // all (BUGS M25, M37, M41).
+    packed.lengths = {1, 52};
+    packed.T = 53;
+    packed.state = "none";
+    put(packed);
     Case decode = base;
     decode.form = "decode";
     decode.prefill = 20;

@@ -1,0 +1,121 @@
+#include "fuzz/mutants/mutant.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <regex>
+#include <set>
+
+#include "fuzz/campaign.h"
+#include "fuzz/mutants/trial.h"
+#include "fuzz/plan.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+TEST(Mutants, NamesAreUniqueAndReadable) {
+  std::set<std::string> names;
+  const std::regex name("[a-z0-9_]+\\.[a-z0-9_]+\\.[a-z0-9_]+");
+  const std::regex bug("M[0-9]{2}|H1\\.7");
+  for (const Mutant& m : all_mutants()) {
+    EXPECT_TRUE(names.insert(m.name).second) << m.name;
+    EXPECT_TRUE(std::regex_match(m.name, name)) << m.name;
+    EXPECT_TRUE(std::regex_match(m.bug, bug)) << m.name;
+    EXPECT_EQ(m.name, m.fault + "." + m.system + "." + m.form);
+    EXPECT_FALSE(m.summary.empty());
+    EXPECT_EQ(m.rows.empty(), !m.operators.empty()) << m.name;
+    EXPECT_EQ(&mutant_named(m.name), &m);
+  }
+  EXPECT_GE(names.size(), 80U);
+}
+
+TEST(Mutants, UnknownNamesAreRefusedWithTheNearest) {
+  try {
+    (void)mutant_named("no_decay");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("no_decay.retention.recurrent"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_THROW((void)mutant_named("nothing"), Error);
+}
+
+// What every mutant is made of is right: a mutant dies of its fault and of nothing else.
+void expect_clean(double effort, std::int64_t max_cases) {
+  const KernelTable table(unmutated_kernels());
+  PlanOptions options;
+  options.effort = effort;
+  options.max_cases = max_cases;
+  const std::vector<Case> cases = plan_cases(table, options);
+  std::int64_t passed = 0;
+  CampaignObserver observer;
+  observer.finished = [&](std::size_t, const Record& record) {
+    const Verdict v = record.judgement.verdict;
+    EXPECT_TRUE(v == Verdict::pass || v == Verdict::vacuous)
+        << record.line << ": " << record.judgement.reason;
+    passed += v == Verdict::pass ? 1 : 0;
+  };
+  run_campaign(cases, table, {2, 0.0}, observer);
+  EXPECT_GE(passed * 100, 95 * std::ssize(cases));
+}
+
+TEST(Mutants, UnmutatedEvaluatorPasses) { expect_clean(0.05, 400); }
+TEST(LongMutants, UnmutatedEvaluatorPassesTheWholePlan) { expect_clean(1.0, 0); }
+
+// A row that computes what the correct one computes is no mutant. Its own killing case is the input on which
+// they differ; the equivalent ones are those that the table says so of.
+TEST(LongMutants, EveryMutantIsKilledUnlessItIsEquivalent) {
+  std::vector<const Mutant*> list;
+  for (const Mutant& m : all_mutants()) list.push_back(&m);
+  for (const MutantResult& r : try_mutants(list, {}, 2, nullptr)) {
+    EXPECT_EQ(r.killed, r.mutant->equivalent.empty()) << r.mutant->name << " after " << r.cases << " cases";
+  }
+}
+
+MutantResult trial(std::string_view name) { return try_mutant(mutant_named(name)); }
+
+TEST(Mutants, DieByTheGateThatIsThereForThem) {
+  // Before anything else: the first edge cases are in fp32, with a state.
+  const MutantResult no_delta = trial("no_delta_term.gated_delta_rule.chunked");
+  EXPECT_TRUE(no_delta.killed);
+  EXPECT_LE(no_delta.cases, 5);
+  EXPECT_GT(no_delta.ratio, 100.0);
+  // alpha + 1e-10 is below fp32 beside anything: only exact arithmetic shows it.
+  const MutantResult soft_reset = trial("soft_reset.retention.recurrent");
+  EXPECT_TRUE(soft_reset.killed);
+  EXPECT_EQ(soft_reset.gate, "exact") << soft_reset.line;
+  // The state of Hk = Hv = 1 is invisible to a wrong head map.
+  const MutantResult heads = trial("other_head_map.linear_attention.chunked");
+  EXPECT_TRUE(heads.killed);
+  EXPECT_NE(heads.line.find("Hv="), std::string::npos) << heads.line;
+  // A rounding that the contract does not declare hides below bf16's, and not from the twin.
+  const MutantResult beta = trial("bf16_beta_in_bf16.delta_rule.chunked");
+  EXPECT_TRUE(beta.killed);
+  EXPECT_EQ(beta.gate, "twin") << beta.line;
+}
+
+TEST(Mutants, AdversariesAreCaughtByName) {
+  const auto gate_of = [](std::string_view fault) {
+    return trial(std::string(fault) + ".gated_delta_rule.chunked").gate;
+  };
+  EXPECT_EQ(gate_of("edits_its_inputs"), "memory");
+  EXPECT_EQ(gate_of("writes_past_the_end"), "memory");
+  EXPECT_EQ(gate_of("crashes"), "crash");
+  for (const char* fault :
+       {"replays_last_result", "writes_nothing", "writes_first_batch_only", "returns_nan", "returns_zeros"}) {
+    EXPECT_FALSE(gate_of(fault).empty()) << fault;
+  }
+}
+
+TEST(LongMutants, ASleeperTimesOut) { EXPECT_EQ(trial("sleeps.gated_delta_rule.chunked").gate, "timeout"); }
+
+TEST(Mutants, AnExceptionOfARowStopsTheTrialAndIsReported) {
+  Mutant broken = mutant_named("no_decay.retention.chunked");
+  broken.rows.front().contracts = {"no_such_contract"};
+  const Mutant* list[] = {&broken};
+  EXPECT_THROW((void)try_mutants(list, {}, 1, nullptr), Error);
+}
+
+}  // namespace
+}  // namespace samestate
