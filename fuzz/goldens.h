@@ -25,9 +25,10 @@ struct GoldenReport {
 /// Relative error up to which float64 evaluations of one equation by two codes agree.
 inline constexpr double kGoldenLimit = 1e-12;
 
-/// Checks every known group of every file in `folder`: gdn_*, delta_rule, retention, scalar_gated,
-/// linear_attention. Throws Error for a folder or file that cannot be read, or a known group whose tensors
-/// are missing or of wrong shape.
+/// Checks every known group of every file in `folder`: gdn_* and gdn_layer, delta_rule, retention,
+/// scalar_gated, linear_attention, gated_rmsnorm, zero_centered_rmsnorm, gated_attention, mla, moe_block,
+/// mamba_mixer, mamba2_mixer. Throws Error for a folder or file that cannot be read, or a known group whose
+/// tensors are missing or of wrong shape.
 [[nodiscard]] GoldenReport check_goldens(const std::filesystem::path& folder);
 
 }  // namespace samestate
