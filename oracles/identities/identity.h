@@ -25,9 +25,9 @@ inline constexpr double kVisibleDifference = 1e-3;
 /// One relation. The residual is max|a - b| / max|b| over the compared tensors (draw.h: relative_difference)
 /// on random data of the given seed.
 struct Identity {
-  std::string_view id;         ///< EQ-nn, P-nn, or NC-name for a negative control
-  std::string_view name;       ///< snake_case, unique
-  std::string_view system;     ///< the stem of the reference header
+  std::string_view id;      ///< EQ-nn, P-nn, a row of the ledger (RMS-5), or NC-name for a negative control
+  std::string_view name;    ///< snake_case, unique
+  std::string_view system;  ///< the stem of the reference header
   std::string_view statement;  ///< one line: path A against path B
   Expectation expectation = Expectation::equal;
   double (*in_float64)(std::uint64_t seed) = nullptr;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <string>
 
 #include "optimized/cpu/layout.h"
 #include "optimized/cpu/operators/layer_parts.h"
@@ -133,7 +134,9 @@ class Layer {
 }  // namespace
 
 Outcome gated_attention_online(const OperatorArguments& call, const Contract& contract) {
-  if (call.chunk < 1) return {Outcome::Kind::unsupported, "a tile holds at least 1 key"};
+  if (call.chunk < 1)
+    return {Outcome::Kind::unsupported,
+            "chunk=" + std::to_string(call.chunk) + ": a tile holds at least 1 key"};
   Layer(call, contract).run();
   return {};
 }

@@ -1,6 +1,7 @@
 #include "optimized/cpu/operators/softmax_attention.h"
 
 #include <cmath>
+#include <string>
 
 #include "optimized/cpu/layout.h"
 #include "optimized/cpu/operators/online_attention.h"
@@ -23,7 +24,9 @@ using Run = void (OnlineAttention::*)(const AttentionHead&, std::int64_t, Block&
 
 Outcome tiled(const OperatorArguments& call, const Contract& contract, Run run) {
   const HeadSizes n(call);
-  if (call.chunk < 1) return {Outcome::Kind::unsupported, "a tile holds at least 1 key"};
+  if (call.chunk < 1)
+    return {Outcome::Kind::unsupported,
+            "chunk=" + std::to_string(call.chunk) + ": a tile holds at least 1 key"};
   for_each_task(call.batch * n.H, call.threads, [&] {
     return [&, attention = OnlineAttention{}, o = Block{}](std::int64_t task) mutable {
       const std::int64_t b = task / n.H;
