@@ -318,10 +318,8 @@ void check_filters(const KernelTable& table, const PlanOptions& options) {
   const auto kernel = std::find_if(names.begin(), names.end(),
                                    [&](const RowName& row) { return row.name == options.kernel; });
   if (kernel == names.end()) {
-    std::string known;
-    for (const RowName& row : names) known += (known.empty() ? "" : ", ") + std::string(row.name);
     throw Error("kernel=" + options.kernel +
-                ": no such kernel; a plugin's needs --plugin FILE; known: " + known);
+                ": no such kernel; `samestate list kernels` shows them, and a plugin's needs --plugin FILE");
   }
   if (!options.system.empty() && kernel->system != options.system) {
     throw Error("kernel " + options.kernel + " computes " + std::string(kernel->system) + ", not " +
