@@ -1,8 +1,12 @@
-#include "fuzz/mutants/rows.h"
+#include "fuzz/mutants/changed_call.h"
 
-/// Bugs of what is no matrix recurrence.
+/// Bugs of what is no matrix recurrence: the right kernel with changed arguments or changed results.
 namespace samestate::mutants {
 
-std::vector<Mutant> operator_mutants() { return {}; }
+std::vector<Mutant> operator_mutants() {
+  std::vector<Mutant> out = norm_and_gate_mutants();
+  for (Mutant& m : layer_mutants()) out.push_back(std::move(m));
+  return out;
+}
 
 }  // namespace samestate::mutants
