@@ -13,13 +13,12 @@
 /// after the other, the state handed on; and the factor of the zero-order hold.
 namespace samestate {
 
-/// e^g of a sum g <= 0 that a kernel, too, sums from terms <= 0: whatever their error, e^g stays in [0, 1].
+/// e^g of a sum g <= 0 that a kernel, too, sums from terms <= 0: whatever their error, e^g stays in [0, 1],
+/// but for the last places of an exponential near 1.
 [[nodiscard]] inline Running decay_of(const Running& g) {
-  const double error = g.error();
-  const double e = std::exp(g.value());
-  const double above = std::min(1.0, std::exp(g.value() + error)) - e;
-  const double below = -e * std::expm1(-error);
-  return Running::rounded(e, std::max(above, below), detail::running_model().exponential.exact);
+  const Running e = exp(g);
+  const double last_places = 4.0 * detail::running_model().unit;
+  return Running::within(e.value(), std::min(e.error(), std::max(e.value(), 1.0 - e.value() + last_places)));
 }
 
 /// The references' decays of a state space, of Delta >= 0 and A < 0, in its place.
