@@ -3,14 +3,17 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/corpus.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "fuzz/campaign.h"
 #include "fuzz/plan.h"
 #include "reference/error.h"
+#include "reports/baseline.h"
 #include "reports/files.h"
 #include "reports/json_lines.h"
 #include "reports/junit.h"
@@ -29,7 +32,9 @@ constexpr double kVacuousShare = 0.05;
 struct GateOptions {
   PlanOptions plan;
   std::vector<std::string> plugins;
-  std::string jsonl, junit, markdown;
+  std::string jsonl, junit, markdown, baseline, new_baseline;
+  std::string corpus = standard_corpus();
+  double baseline_factor = 2.0;
   double budget = 0.0;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 };
@@ -64,9 +69,69 @@ void require_writable(const std::string& path) {
   std::filesystem::remove(trial);
 }
 
+/// The corpus, then the plan; thinned together where the cases are limited.
+std::vector<Case> cases_of(const GateOptions& options, const KernelTable& table) {
+  PlanOptions all = options.plan;
+  all.max_cases = 0;
+  const std::vector<Case> planned = plan_cases(table, all);  // checks the filters
+  std::vector<Case> cases = corpus_cases(corpus_of(options.corpus), table, options.plan);
+  cases.insert(cases.end(), planned.begin(), planned.end());
+  const std::int64_t total = std::ssize(cases);
+  const std::int64_t most = options.plan.max_cases;
+  if (most <= 0 || total <= most) return cases;
+  std::vector<Case> kept;
+  for (std::int64_t i = 0; i < most; ++i) kept.push_back(cases[static_cast<std::size_t>(i * total / most)]);
+  return kept;
+}
+
+/// How many cases have grown, printed. A case counts only where it is deterministic: run twice more, its
+/// ratio is the same to the last bit.
+std::int64_t grown_cases(const Baseline& baseline, const GateOptions& options, const KernelTable& table,
+                         const std::vector<Record>& records) {
+  const BaselineReport report = compare_with(baseline, records, options.baseline_factor);
+  std::int64_t grown = 0;
+  for (const Regression& r : report.grown) {
+    const Record& record = records[r.record];
+    const Case c = parse_case(record.line);
+    const bool deterministic =
+        run_case(c, table).judgement.ratio == r.now && run_case(c, table).judgement.ratio == r.now;
+    grown += deterministic;
+    fmt::print("  ratio {:.4g}, was {:.4g}{}: samestate repro '{}'\n", r.now, r.before,
+               deterministic ? "" : " (not deterministic: does not count)", record.line);
+  }
+  fmt::print(
+      "baseline {} of samestate {}: {} compared, {} grew more than {:g} times to above {:g}, {} new, {} not "
+      "run\n",
+      options.baseline, baseline.version, report.compared, grown, options.baseline_factor, kBaselineFloor,
+      report.unknown, report.not_run);
+  return report.compared > 0 ? grown : -1;
+}
+
+int with_baseline(int code, const std::optional<Baseline>& baseline, const GateOptions& options,
+                  const KernelTable& table, const std::vector<Record>& records) {
+  if (baseline) {
+    const std::int64_t grown = grown_cases(*baseline, options, table, records);
+    if (code == kPass && grown > 0) code = kFail;
+    if (code == kPass && grown < 0) {
+      fmt::print(stderr, "samestate: no case of this run is in {}: nothing was compared\n", options.baseline);
+      code = kVacuous;
+    }
+  }
+  if (!options.new_baseline.empty()) {
+    if (code == kPass) {
+      write_baseline(options.new_baseline, baseline_of(records, SAMESTATE_VERSION));
+    } else {
+      fmt::print(stderr, "samestate: {} was not written: the gate did not pass\n", options.new_baseline);
+    }
+  }
+  return code;
+}
+
 int run_gate(const GateOptions& options) {
   const KernelTable table = kernel_table(options.plugins);
-  const std::vector<Case> cases = plan_cases(table, options.plan);
+  const std::vector<Case> cases = cases_of(options, table);
+  std::optional<Baseline> baseline;
+  if (!options.baseline.empty()) baseline = read_baseline(options.baseline);
   const Accelerator device = accelerator();
   const Run run{
       SAMESTATE_VERSION,     "", device.name.empty() ? "cpu" : device.name, device.driver, device.toolkit,
@@ -74,6 +139,7 @@ int run_gate(const GateOptions& options) {
 
   require_writable(options.junit);
   require_writable(options.markdown);
+  require_writable(options.new_baseline);
   std::unique_ptr<JsonLinesWriter> lines;
   if (!options.jsonl.empty()) lines = std::make_unique<JsonLinesWriter>(options.jsonl, run);
   std::vector<Record> records;
@@ -98,7 +164,7 @@ int run_gate(const GateOptions& options) {
   if (!options.markdown.empty()) write_markdown(options.markdown, records, run);
   fmt::print("{}{} cases in {:.1f} s on {} thread(s), seed {}.\n", terminal_text(records), result.run,
              seconds, options.threads, options.plan.seed);
-  return verdict_of(summarise(records), result);
+  return with_baseline(verdict_of(summarise(records), result), baseline, options, table, records);
 }
 
 }  // namespace
@@ -106,7 +172,8 @@ int run_gate(const GateOptions& options) {
 Command add_gate(CLI::App& app) {
   auto options = std::make_shared<GateOptions>();
   app.footer(
-      "Edge cases come first, then seeded ones; the same options give the same cases on every machine. A "
+      "The corpus comes first, then edge cases, then seeded ones; the same options give the same cases on "
+      "every machine. A "
       "failing case prints\n"
       "the command that repeats it.\n\n"
       "  samestate gate --system retention --effort 10\n"
@@ -114,6 +181,13 @@ Command add_gate(CLI::App& app) {
   app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case");
   app.add_option("--junit", options->junit, "write JUnit XML");
   app.add_option("--markdown", options->markdown, "write a Markdown summary, worst first");
+  app.add_option("--corpus", options->corpus, "replay the cases of this folder first");
+  app.add_option("--baseline", options->baseline, "fail where a ratio has grown since this file was written");
+  app.add_option("--baseline-factor", options->baseline_factor,
+                 "growth that fails, where the ratio is above 0.1 now")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 1e9));
+  app.add_option("--write-baseline", options->new_baseline, "write the ratios of this run, if it passes");
   app.add_option("--budget", options->budget, "start no case after this many seconds (0: no limit)")
       ->check(CLI::Range(0.0, 1e9));
   app.add_option("--effort", options->plan.effort, "multiplies the seeded cases")

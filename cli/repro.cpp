@@ -1,11 +1,17 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <utility>
 
 #include "cli/commands.h"
+#include "cli/duration.h"
+#include "cli/isolated.h"
 #include "cli/table.h"
 #include "fixtures/run_file.h"
 #include "fuzz/exchange.h"
+#include "fuzz/explain.h"
+#include "fuzz/search/search.h"
+#include "fuzz/shrink.h"
 #include "oracles/contracts.h"
 #include "reports/summary.h"
 
@@ -13,8 +19,9 @@ namespace samestate::cli {
 namespace {
 
 struct ReproOptions {
-  std::string line, kernel, dump;
+  std::string line, kernel, dump, timeout = "10m", shrink_budget = "60s";
   std::vector<std::string> plugins;
+  bool shrink = false;
 };
 
 void print_record(const Record& record) {
@@ -22,8 +29,10 @@ void print_record(const Record& record) {
   fmt::print("case      {}\n", record.line);
   fmt::print("kernel    {} on {}\n", record.kernel, record.device);
   fmt::print("verdict   {}{}{}\n", name_of(j.verdict), j.reason.empty() ? "" : ": ", j.reason);
-  if (j.verdict == Verdict::skipped || j.verdict == Verdict::unsupported || j.verdict == Verdict::crash)
+  if (j.verdict == Verdict::skipped || j.verdict == Verdict::unsupported || j.verdict == Verdict::crash ||
+      j.verdict == Verdict::timeout || j.verdict == Verdict::flaky) {
     return;
+  }
   fmt::print("gate      {}\n", j.gate);
   fmt::print("ratio     {:.6g}   (error {:.6g} of a bound of {:.6g})\n", j.ratio, j.error, j.bound);
   fmt::print(
@@ -34,18 +43,70 @@ void print_record(const Record& record) {
   fmt::print("rows      {} compared, relative RMS error of o {:.3g}\n", j.rows, j.relative_rms);
 }
 
-int run_repro(const ReproOptions& options) {
-  const KernelTable table = kernel_table(options.plugins);
-  Case c = parse_case(options.line);
-  if (!options.kernel.empty()) c.kernel = options.kernel;
+void print_explanation(const Explanation& e) {
+  const char* title = "differs   ";
+  for (const std::string& line : e.differs) fmt::print("{}{}\n", std::exchange(title, "          "), line);
+  title = "looks like";
+  for (const std::string& line : e.patterns) fmt::print("{} {}\n", std::exchange(title, "          "), line);
+  title = "values    ";
+  for (const ExplainedValue& v : e.values) {
+    fmt::print("{}{}: expected {:.9g}, actual {:.9g}\n", std::exchange(title, "          "), v.place,
+               v.expected, v.actual);
+  }
+  title = "bound     ";
+  for (const BoundTerm& term : e.terms) {
+    fmt::print("{}{:<28} {:.4g}\n", std::exchange(title, "          "), term.name, term.value);
+  }
+}
+
+int repro_here(const Case& c, const KernelTable& table, const ReproOptions& options) {
   Trace trace;
-  const Record record = run_case(c, table, 1, options.dump.empty() ? nullptr : &trace);
+  const Record record = run_case(c, table, 1, &trace);
   print_record(record);
+  if (record.judgement.verdict == Verdict::fail) print_explanation(explain(c, trace));
   if (!options.dump.empty()) {
     write_run_file(options.dump, run_file_of(record, trace));
     fmt::print("tensors   {}\n", options.dump);
   }
   return exit_code_of(record.judgement.verdict);
+}
+
+/// The smallest case that fails alike, or the case itself where it is flaky.
+Shrunk shrink_case(const Case& c, const KernelTable& table, const ReproOptions& options) {
+  Workers worker(runner_of(table), {1, seconds_of("--timeout", options.timeout)});
+  ShrinkOptions how;
+  how.budget = seconds_of("--shrink-budget", options.shrink_budget);
+  Shrunk small = shrink(
+      c, [&](const Case& smaller) { return worker.run_one(smaller); }, how);
+  fmt::print("shrunk    {} elements of {:.0f} in {} runs, {:.1f} s{}\n", size_of_case(small.smallest),
+             size_of_case(c), small.runs, small.seconds,
+             small.complete ? "" : "; not finished: give more --shrink-budget");
+  return small;
+}
+
+/// The kernel runs in a child: a crash or a hang is a verdict here too.
+int run_repro(const ReproOptions& options) {
+  const KernelTable table = kernel_table(options.plugins);
+  Case c = parse_case(options.line);
+  if (!options.kernel.empty()) c.kernel = options.kernel;
+  const double timeout = seconds_of("--timeout", options.timeout);
+  (void)planned_record(c, table);
+  if (options.shrink) {
+    const Shrunk small = shrink_case(c, table, options);
+    if (small.finding.judgement.verdict == Verdict::flaky) {
+      print_record(record_of(c, table, small.finding));
+      return kFlaky;
+    }
+    c = small.smallest;
+  }
+  return run_isolated([&] { return repro_here(c, table, options); }, timeout,
+                      [&](Verdict verdict, const std::string& reason) {
+                        Record record = planned_record(c, table);
+                        record.judgement.verdict = verdict;
+                        record.judgement.reason = reason;
+                        print_record(record);
+                        return static_cast<int>(kCrash);
+                      });
 }
 
 }  // namespace
@@ -61,6 +122,10 @@ Command add_repro(CLI::App& app) {
   app.add_option("line", options->line, "the case line, quoted")->required();
   app.add_option("--kernel", options->kernel, "run this kernel instead of the one that the line names");
   app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
+  app.add_flag("--shrink", options->shrink, "first make the case smaller, as long as it fails alike");
+  app.add_option("--shrink-budget", options->shrink_budget, "time for that")->capture_default_str();
+  app.add_option("--timeout", options->timeout, "a run that takes longer is a timeout (0: no limit)")
+      ->capture_default_str();
   app.add_option("--dump", options->dump, "write all tensors of the run to a safetensors file");
   return [options] { return run_repro(*options); };
 }

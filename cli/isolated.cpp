@@ -1,0 +1,71 @@
+#include "cli/isolated.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "cli/commands.h"
+#include "reference/error.h"
+
+namespace samestate::cli {
+namespace {
+
+int guarded(const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    fmt::print(stderr, "samestate: {}\n", error.what());
+    return kUsage;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "samestate: internal error: {}\n", error.what());
+    return kCrash;
+  }
+}
+
+bool known(int code) { return (code >= kPass && code <= kCrash) || code == kNothingRan; }
+
+}  // namespace
+
+int run_isolated(const std::function<int()>& body, double timeout,
+                 const std::function<int(Verdict, const std::string&)>& lost) {
+  std::fflush(nullptr);
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) throw Error(fmt::format("no process for the kernel ({}): free memory", std::strerror(errno)));
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(kCrash);
+    const int code = guarded(body);
+    std::fflush(nullptr);
+    ::_exit(code);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  int status = 0;
+  while (::waitpid(pid, &status, timeout > 0 ? WNOHANG : 0) == 0) {
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    if (seconds.count() > timeout) {
+      ::kill(pid, SIGKILL);
+      (void)::waitpid(pid, &status, 0);
+      return lost(Verdict::timeout, fmt::format("no answer after {:g} s (--timeout)", timeout));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(seconds.count() < 1 ? 1 : 20));
+  }
+  if (WIFSIGNALED(status)) {
+    const int signal = WTERMSIG(status);
+    return lost(Verdict::crash, fmt::format("the kernel's process was killed by signal {} ({})", signal,
+                                            ::strsignal(signal)));
+  }
+  const int code = WEXITSTATUS(status);
+  if (!known(code))
+    return lost(Verdict::crash, fmt::format("the kernel ended its process with code {}", code));
+  return code;
+}
+
+}  // namespace samestate::cli
