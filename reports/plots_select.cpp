@@ -1,0 +1,114 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "reports/plots_sweep.h"
+
+/// Counting and choosing among measurements and records.
+namespace samestate {
+namespace {
+
+/// A before b: less, and a NaN last.
+bool less(double a, double b) { return !std::isnan(a) && (std::isnan(b) || a < b); }
+
+}  // namespace
+
+std::vector<ChunkAdvice> chunk_advice(std::span<const SweepPoint> points) {
+  std::vector<ChunkAdvice> all;
+  std::vector<std::vector<std::int64_t>> members;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const Measurement& m = points[i].measurement;
+    if (m.series != "chunk" && m.series != "dendritic") continue;
+    const Record& r = m.record;
+    // The shapes of dendritic attention have a line of their own.
+    const std::string system = m.series == "dendritic" ? r.system + " (dendritic)" : r.system;
+    auto found = std::find_if(all.begin(), all.end(), [&](const ChunkAdvice& a) {
+      return a.system == system && a.kernel == r.kernel && a.contract == r.contract && a.regime == r.regime;
+    });
+    if (found == all.end()) {
+      found = all.insert(all.end(), {system, r.kernel, r.contract, r.regime, -1, -1, -1, -1, -1, -1});
+      members.emplace_back();
+    }
+    members[static_cast<std::size_t>(found - all.begin())].push_back(static_cast<std::int64_t>(i));
+  }
+  const auto at = [&](std::int64_t i) -> const Measurement& {
+    return points[static_cast<std::size_t>(i)].measurement;
+  };
+  const auto least = [&](const std::vector<std::int64_t>& of, auto&& value) {
+    std::int64_t best = -1;
+    for (const std::int64_t i : of) {
+      if (!std::isnan(value(at(i))) && (best < 0 || less(value(at(i)), value(at(best))))) best = i;
+    }
+    return best;
+  };
+  for (std::size_t row = 0; row < all.size(); ++row) {
+    ChunkAdvice& advice = all[row];
+    const std::vector<std::int64_t>& of = members[row];
+    advice.least_error = least(of, [](const Measurement& m) { return m.rms_error; });
+    advice.least_flops = least(of, [](const Measurement& m) { return m.flops; });
+    advice.least_bytes = least(of, [](const Measurement& m) { return m.bytes; });
+    for (const std::int64_t i : of) {
+      const Measurement& m = at(i);
+      const double ratio = m.record.judgement.ratio;
+      if (advice.worst_ratio < 0 || less(at(advice.worst_ratio).record.judgement.ratio, ratio))
+        advice.worst_ratio = i;
+      if (!std::isnan(m.condition) &&
+          (advice.worst_condition < 0 || less(at(advice.worst_condition).condition, m.condition)))
+        advice.worst_condition = i;
+      if (advice.least_error >= 0 && m.rms_error <= flat * at(advice.least_error).rms_error &&
+          (advice.flat_to < 0 || m.x > at(advice.flat_to).x))
+        advice.flat_to = i;
+    }
+  }
+  return all;
+}
+
+Figure ratio_figure(std::span<const Record> records) {
+  // Upper edges of the bins; what is above the last, or not a number, has failed.
+  constexpr std::array edges = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5,
+                                0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0};
+  constexpr std::array middles = {0.025, 0.075, 0.125, 0.175, 0.225, 0.275, 0.325, 0.375, 0.425, 0.475, 0.525,
+                                  0.575, 0.625, 0.675, 0.725, 0.775, 0.825, 0.875, 0.925, 0.975, 1.025};
+  std::array<std::int64_t, middles.size()> counts{};
+  std::int64_t exact = 0;
+  std::int64_t judged = 0;
+  for (const Record& record : records) {
+    const Verdict verdict = record.judgement.verdict;
+    if (verdict != Verdict::pass && verdict != Verdict::fail && verdict != Verdict::flaky) continue;
+    const double ratio = record.judgement.ratio;
+    ++judged;
+    if (ratio == 0.0) {
+      ++exact;
+      continue;
+    }
+    std::size_t bin = 0;
+    while (bin < edges.size() && !(ratio <= edges[bin])) ++bin;
+    ++counts[bin];
+  }
+  Figure figure;
+  figure.id = "plot-ratio";
+  figure.title = "Cases by ratio";
+  figure.x = {"ratio = error / bound, in steps of 0.05", 0, false, false, {}};
+  figure.y = {"cases", 0, true, false, {}};
+  Curve within{"", 0, Curve::Style::bars, {}};
+  Curve above{"", 2, Curve::Style::bars, {}};
+  for (std::size_t bin = 0; bin < counts.size(); ++bin) {
+    if (counts[bin] == 0 && bin == edges.size()) continue;
+    (bin == edges.size() ? above : within)
+        .marks.push_back({middles[bin], static_cast<double>(counts[bin]), -1});
+  }
+  if (judged == exact) return figure;
+  figure.curves = {within, above};
+  figure.legend = {{"within the bound", 0, Curve::Style::bars}};
+  if (!above.marks.empty()) figure.legend.push_back({"above it, or not a number", 2, Curve::Style::bars});
+  figure.caption = fmt::format(
+      "Ratios of {} judged cases ({} of them exactly 0 and not drawn); mass near 0 means a loose bound, mass "
+      "near 1 "
+      "a gate that would see a little more error.",
+      judged, exact);
+  return figure;
+}
+
+}  // namespace samestate
