@@ -1,0 +1,218 @@
+#include "oracles/laws/serving.h"
+
+#include <algorithm>
+#include <bit>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "oracles/laws/comparison.h"
+#include "oracles/laws/edit.h"
+
+namespace samestate::laws_detail {
+namespace {
+
+/// Requests that may be begun again.
+constexpr int kRestarts = 2;
+
+/// One request: how far it is, the state that the kernel left, and what it was told.
+struct Slot {
+  std::int64_t done = 0;
+  std::vector<float> state;
+  std::vector<float> o;  ///< [done, Hv, dv]
+  Path path;             ///< the calls of its present history
+};
+
+/// FNV-1a over the queries: the same data, the same program.
+std::uint64_t seed_of(const Batch& batch) {
+  std::uint64_t h = 0xcbf29ce484222325U;
+  for (float x : batch.q) h = (h ^ std::bit_cast<std::uint32_t>(x)) * 0x100000001b3U;
+  return h;
+}
+
+/// Dense batches of one row each, end to end as one packed batch.
+Batch packed_from(const std::vector<Batch>& parts) {
+  Batch all = parts.front();
+  all.shape.offsets = {0, all.shape.T};
+  const auto append = [](std::vector<float>& to, const std::vector<float>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const Batch& part = parts[i];
+    append(all.q, part.q);
+    append(all.k, part.k);
+    append(all.v, part.v);
+    append(all.g, part.g);
+    append(all.beta, part.beta);
+    append(all.initial_state, part.initial_state);
+    all.shape.T += part.shape.T;
+    all.shape.offsets.push_back(all.shape.T);
+  }
+  return all;
+}
+
+class Server {
+ public:
+  explicit Server(const LawSubject& s) : s_(s), engine_(seed_of(s.batch)) {
+    for (std::int64_t n = 0; n < s.batch.shape.B; ++n) {
+      requests_.push_back(sequence_alone(s.batch, n));
+      // Every call has a state to start from, zeros where the case has none.
+      Batch& request = requests_.back();
+      request.shape.initial_state = true;
+      if (request.initial_state.empty()) request.initial_state.assign(state_size(), 0.0F);
+      slots_.push_back({0, request.initial_state, {}, {}});
+    }
+  }
+
+  Judgement run() {
+    int restarts = 0;
+    while (true) {
+      std::vector<std::size_t> open;
+      for (std::size_t n = 0; n < slots_.size(); ++n) {
+        if (left(n) > 0) open.push_back(n);
+      }
+      if (open.empty()) break;
+      const std::size_t n = open[below(open.size())];
+      switch (below(8)) {
+        case 0:
+          if (restarts < kRestarts && slots_[n].done > 0) ++restarts, restart(n);
+          break;
+        case 1:
+          speculate(n);
+          break;
+        case 2:
+          if (open.size() > 1) pack(open);
+          break;
+        case 3:
+        case 4:
+          decode(open);
+          break;
+        default:
+          advance(n, 1 + static_cast<std::int64_t>(below(static_cast<std::size_t>(left(n)))),
+                  below(3) == 0 ? 1 + static_cast<std::int64_t>(below(3)) : 0);
+      }
+    }
+    for (std::size_t n = 0; n < slots_.size(); ++n) judge(n);
+    return worst_.take();
+  }
+
+ private:
+  std::size_t below(std::size_t n) { return static_cast<std::size_t>(engine_() % n); }
+  [[nodiscard]] std::int64_t left(std::size_t n) const { return s_.batch.shape.T - slots_[n].done; }
+  [[nodiscard]] std::size_t state_size() const {
+    const BatchShape& shape = s_.batch.shape;
+    return static_cast<std::size_t>(shape.Hv * shape.dk * shape.dv);
+  }
+
+  /// The next `count` tokens of slot n from its state, and `padding` tokens that do nothing.
+  [[nodiscard]] Batch next(std::size_t n, std::int64_t count, std::int64_t padding = 0) const {
+    const Slot& slot = slots_[n];
+    const std::int64_t T = s_.batch.shape.T;
+    Batch part = tokens_of(requests_[n], slot.done, slot.done + count);
+    part.initial_state = slot.state;
+    if (padding > 0) {
+      // Tokens to be undone are the request's own, so that a kernel that reads them shows.
+      Batch more = tokens_of(requests_[n], T - std::min(padding, T), T);
+      more.initial_state.clear();
+      part = packed_from({part, more});
+      part.shape.offsets.clear();
+      for (std::int64_t t = count; t < part.shape.T; ++t) make_no_op(part, 0, t);
+    }
+    return part;
+  }
+
+  /// Rows [begin, begin + count) of a call's output and state `sequence` become slot n's.
+  void take(std::size_t n, const Outputs& out, std::int64_t begin, std::int64_t count, std::int64_t sequence,
+            Index chunk) {
+    Slot& slot = slots_[n];
+    const std::int64_t row = s_.batch.shape.Hv * s_.batch.shape.dv;
+    slot.o.insert(slot.o.end(), out.o.begin() + begin * row, out.o.begin() + (begin + count) * row);
+    const auto size = static_cast<std::int64_t>(state_size());
+    slot.state.assign(out.final_state.begin() + sequence * size,
+                      out.final_state.begin() + (sequence + 1) * size);
+    slot.done += count;
+    slot.path.push_back({count, chunk});
+  }
+
+  void advance(std::size_t n, std::int64_t count, std::int64_t padding) {
+    const Batch part = next(n, count, padding);
+    take(n, s_.run(part, whole(part.shape.T, s_.chunk)), 0, count, 0, s_.chunk);
+  }
+
+  /// One token of every open slot, in one batch, on the form that decodes.
+  void decode(const std::vector<std::size_t>& open) {
+    Batch all;
+    for (std::size_t n : open) {
+      const Batch one = next(n, 1);
+      if (all.q.empty()) {
+        all = one;
+        continue;
+      }
+      const auto append = [](std::vector<float>& to, const std::vector<float>& from) {
+        to.insert(to.end(), from.begin(), from.end());
+      };
+      append(all.q, one.q), append(all.k, one.k), append(all.v, one.v), append(all.g, one.g);
+      append(all.beta, one.beta), append(all.initial_state, one.initial_state);
+      ++all.shape.B;
+    }
+    const Outputs out = s_.run(all, whole(1, 0));
+    for (std::size_t i = 0; i < open.size(); ++i) {
+      take(open[i], out, static_cast<std::int64_t>(i), 1, static_cast<std::int64_t>(i), 0);
+    }
+  }
+
+  /// Several slots, each with its own number of tokens, in one packed call.
+  void pack(const std::vector<std::size_t>& open) {
+    std::vector<Batch> parts;
+    std::vector<std::int64_t> counts;
+    for (std::size_t n : open) {
+      counts.push_back(1 + static_cast<std::int64_t>(below(static_cast<std::size_t>(left(n)))));
+      parts.push_back(next(n, counts.back()));
+    }
+    const Batch packed = packed_from(parts);
+    const Outputs out = s_.run(packed, whole(packed.shape.T, s_.chunk));
+    std::int64_t begin = 0;
+    for (std::size_t i = 0; i < open.size(); ++i) {
+      take(open[i], out, begin, counts[i], static_cast<std::int64_t>(i), s_.chunk);
+      begin += counts[i];
+    }
+  }
+
+  /// A fork of slot n runs ahead on tokens that are then rejected: the slot itself must not notice.
+  void speculate(std::size_t n) {
+    const Slot before = slots_[n];
+    advance(n, 1 + static_cast<std::int64_t>(below(static_cast<std::size_t>(left(n)))), 0);
+    slots_[n] = before;
+  }
+
+  void restart(std::size_t n) {
+    judge(n);
+    slots_[n] = {0, requests_[n].initial_state, {}, {}};
+  }
+
+  /// The slot's whole history against the oracle on the calls that it was made of.
+  void judge(std::size_t n) {
+    const Slot& slot = slots_[n];
+    if (slot.done == 0) return;
+    const Batch history = tokens_of(requests_[n], 0, slot.done);
+    const Outputs out{slot.o, slot.state};
+    for (std::int64_t h = 0; h < s_.batch.shape.Hv; ++h) {
+      const HeadOracle oracle =
+          oracle_of(sequence_of(history, 0, h), slot.path, s_.contract, s_.family, history.shape.l2norm);
+      worst_.add(judge_head(oracle, rows_of(history, out, 0, h), state_of(history, out, 0, h)),
+                 static_cast<std::int64_t>(n), h);
+    }
+  }
+
+  const LawSubject& s_;
+  std::mt19937_64 engine_;
+  std::vector<Batch> requests_;
+  std::vector<Slot> slots_;
+  Worst worst_;
+};
+
+}  // namespace
+
+Judgement serving(const LawSubject& s) { return Server(s).run(); }
+
+}  // namespace samestate::laws_detail
