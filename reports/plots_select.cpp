@@ -57,7 +57,7 @@ std::vector<ChunkAdvice> chunk_advice(std::span<const SweepPoint> points) {
       if (!std::isnan(m.condition) &&
           (advice.worst_condition < 0 || less(at(advice.worst_condition).condition, m.condition)))
         advice.worst_condition = i;
-      if (advice.least_error >= 0 && m.rms_error <= flat * at(advice.least_error).rms_error &&
+      if (advice.least_error >= 0 && m.rms_error <= flat_factor * at(advice.least_error).rms_error &&
           (advice.flat_to < 0 || m.x > at(advice.flat_to).x))
         advice.flat_to = i;
     }

@@ -44,12 +44,12 @@ struct FigureGroup {
 struct ChunkAdvice {
   std::string system, kernel, contract, regime;
   std::int64_t least_error = -1;  ///< indices of points
-  std::int64_t flat_to = -1;      ///< the largest chunk whose RMS error is at most `flat` of the least
+  std::int64_t flat_to = -1;      ///< the largest chunk whose RMS error is at most `flat_factor` of the least
   std::int64_t least_flops = -1, least_bytes = -1;  ///< -1 without a cost model
   std::int64_t worst_ratio = -1;
   std::int64_t worst_condition = -1;
 };
-inline constexpr double flat = 1.25;
+inline constexpr double flat_factor = 1.25;
 [[nodiscard]] std::vector<ChunkAdvice> chunk_advice(std::span<const SweepPoint> points);
 
 }  // namespace samestate

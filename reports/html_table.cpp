@@ -1,0 +1,97 @@
+#include "reports/html_table.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "reports/junit.h"
+
+namespace samestate {
+
+std::string html_escaped(std::string_view text) {
+  std::string out;
+  for (const char c : xml_safe(text)) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
+  }
+  return out;
+}
+
+std::string short_number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "∞" : "-∞";
+  return fmt::format("{:.4g}", value);
+}
+
+void HtmlTable::row(std::string_view css_class) {
+  if (rows_ > 0) body_ += "</tr>\n";
+  ++rows_;
+  body_ += css_class.empty() ? "<tr>" : fmt::format("<tr class=\"{}\">", html_escaped(css_class));
+}
+
+void HtmlTable::text(std::string_view value, std::string_view css_class) {
+  if (css_class.empty()) {
+    body_ += fmt::format("<td>{}</td>", html_escaped(value));
+  } else {
+    body_ +=
+        fmt::format("<td><span class=\"{}\">{}</span></td>", html_escaped(css_class), html_escaped(value));
+  }
+}
+
+void HtmlTable::number(double value) {
+  body_ += fmt::format("<td class=\"n\" data-v=\"{}\">{}</td>", value, short_number(value));
+}
+
+void HtmlTable::count(std::int64_t value) {
+  body_ += fmt::format("<td class=\"n\" data-v=\"{}\">{}</td>", value, value);
+}
+
+void HtmlTable::linked(double value, std::int64_t point) {
+  if (point < 0) {
+    body_ += "<td class=\"n\" data-v=\"nan\">-</td>";
+    return;
+  }
+  body_ += fmt::format("<td class=\"n\" data-v=\"{}\"><button class=\"v\" data-point=\"{}\">{}</button></td>",
+                       value, point, short_number(value));
+}
+
+void HtmlTable::command(std::string_view command) {
+  body_ +=
+      fmt::format("<td class=\"c\"><button class=\"v\" data-copy=\"{0}\">copy</button> <code>{0}</code></td>",
+                  html_escaped(command));
+}
+
+std::string HtmlTable::html(bool filter) const {
+  std::string out = "<div class=\"table\">\n";
+  if (filter)
+    out +=
+        "<label class=\"filter\">Rows that hold <input type=\"search\" placeholder=\"for example bf16 "
+        "slow\"></label>\n";
+  out += "<div class=\"scroll\"><table>\n<thead><tr>";
+  for (const Column& column : columns_) {
+    out += fmt::format("<th{}{}><button>{}</button></th>", column.number ? " class=\"n\"" : "",
+                       column.hint.empty() ? "" : fmt::format(" title=\"{}\"", html_escaped(column.hint)),
+                       html_escaped(column.name));
+  }
+  return out + "</tr></thead>\n<tbody>\n" + body_ + (rows_ > 0 ? "</tr>\n" : "") +
+         "</tbody></table></div></div>\n";
+}
+
+}  // namespace samestate

@@ -1,0 +1,44 @@
+#include "reports/report.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "reference/error.h"
+#include "reports/csv.h"
+#include "reports/files.h"
+
+namespace samestate {
+
+ReportFiles write_report(const std::filesystem::path& folder, const ReportInput& input, bool plots) {
+  std::error_code code;
+  if (std::filesystem::exists(folder, code) && !std::filesystem::is_directory(folder, code))
+    throw Error(fmt::format("{}: is a file; name a folder", folder.string()));
+  const ReportData data = report_data(input);
+  const std::vector<Figure> figures = figures_of(data);
+  const std::vector<std::string> svgs = plots ? draw(figures) : std::vector<std::string>();
+  ReportFiles files;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    write_atomically(folder / name, text);
+    files.names.push_back(name);
+  };
+  const std::string page = html_text(input, data, svgs);
+  files.page_bytes = static_cast<std::int64_t>(page.size());
+  write("index.html", page);
+  const std::array tables = {points_table(data.points, data.names), profiles_table(data.points),
+                             cases_table(data.records)};
+  for (const DataTable& table : tables) {
+    if (!table.rows.empty()) write(table.name + ".csv", csv_text(table));
+  }
+  write("report.json", json_text(tables));
+  for (std::size_t i = 0; i < svgs.size(); ++i) {
+    if (svgs[i].empty()) continue;
+    write("plots/" + figures[i].id + ".svg", svg_file(svgs[i]));
+    ++files.plots;
+  }
+  files.points = std::ssize(data.points);
+  files.cases = std::ssize(data.records);
+  return files;
+}
+
+}  // namespace samestate
