@@ -32,6 +32,8 @@ Command add_goldens(CLI::App& app);
 Command add_equations(CLI::App& app);
 Command add_laws(CLI::App& app);
 Command add_sweep(CLI::App& app);
+Command add_report(CLI::App& app);
+Command add_compare(CLI::App& app);
 Command add_mutants(CLI::App& app);
 
 }  // namespace samestate::cli

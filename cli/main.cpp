@@ -49,6 +49,8 @@ int main(int argc, char** argv) {
   add("laws", "the relations between forms of the references, in float64 and in 50 digits", cli::add_laws);
   add("sweep", "error against chunk, length, decay, condition and width: the points of a report",
       cli::add_sweep);
+  add("report", "one HTML page of recorded runs: error curves, verdicts, evidence", cli::add_report);
+  add("compare", "what changed between two recorded runs, case by case", cli::add_compare);
   add("mutants", "the gate's own score: each real bug put back, killed or not, by which case",
       cli::add_mutants);
   add("probe", "measure the arithmetic of the GPU that the bounds assume", cli::add_probe);

@@ -109,15 +109,15 @@ std::string html_answers(const ReportInput& input, const ReportData& data) {
   std::string out = "<section id=\"answers\"><h2>In short</h2>\n";
   if (data.points.empty() && data.records.empty() && input.evidence.empty())
     out += "<p class=\"big warn\">No case and no point was recorded.</p>\n";
+  if (!data.records.empty()) {
+    const Summary summary = summarise(data.records);
+    out += "<h3>Did the gate pass?</h3>\n" + headline(summary, "cases");
+  }
   if (!data.points.empty()) {
     const std::vector<Record> records = records_of(data);
     const Summary summary = summarise(records);
     out += "<h3>Did the sweep pass?</h3>\n" + headline(summary, "points") +
            "<h3>Where is it closest to its bound?</h3>\n" + highest(records, summary);
-  }
-  if (!data.records.empty()) {
-    const Summary summary = summarise(data.records);
-    out += "<h3>Did the gate pass?</h3>\n" + headline(summary, "cases");
   }
   return out + advice_table(data) + "</section>\n";
 }

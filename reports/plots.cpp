@@ -159,12 +159,12 @@ void add_axis(std::string& script, const char* name, const Axis& axis) {
 void add_figure(std::string& script, const Figure& figure, const std::string& output) {
   script += "reset\nset encoding utf8\n";
   script +=
-      "set terminal svg size 480,380 dynamic font 'sans-serif,12' noenhanced linewidth 1\n"
+      "set terminal svg size 450,380 dynamic font 'sans-serif,13' noenhanced linewidth 1\n"
       "set border 3 lw 0.8\nunset mxtics\nunset mytics\nset tics nomirror out scale 0.6\n"
       "set grid back lt 1 lw 0.6 lc rgb '#dddddd'\nset key bmargin center horizontal Left reverse maxcols 4 "
       "samplen 2 spacing 1.1 height 0.3\n"
       "set boxwidth 0.9 relative\n";
-  script += fmt::format("set output '{}'\nset title {}\n", output, literal(figure.title));
+  script += fmt::format("set output '{}'\nset title {} font ',11.5'\n", output, literal(figure.title));
   // A dot on the frame of a plot of few dots is cut; a profile of many fills the width.
   if (figure.x.whole) {
     script += "set offsets 0.5, 0.5, 0, 0\nset xtics 1\n";

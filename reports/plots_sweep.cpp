@@ -364,7 +364,7 @@ std::vector<FigureGroup> sweep_figures(std::span<const SweepPoint> points,
       });
       if (!mine.empty()) curves.emplace_back(contract, std::move(mine));
     }
-    const std::string subject = key.regime.empty() ? key.system : key.system + ", regime " + key.regime;
+    const std::string subject = key.regime.empty() ? key.system : key.system + ", " + key.regime;
     FigureGroup group{key.series, subject, about(points, members, sources, with_points.size() > 1), {}};
     group.figures = GroupBuilder(points, series, contracts, std::move(curves),
                                  fmt::format("plot-{}", made.size() + 1), subject)

@@ -1,0 +1,56 @@
+#include "reports/compare.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands.h"
+#include "reference/error.h"
+#include "reports/files.h"
+
+namespace samestate::cli {
+
+Command add_compare(CLI::App& app) {
+  struct Options {
+    std::string before, after, markdown;
+    double factor = 2.0;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  app.footer(
+      "Case by case what became new, gone, worse or better from the first record to the second, worst "
+      "first.\n\n"
+      "  samestate compare baseline.jsonl out/gate.jsonl --markdown compare.md\n\n"
+      "Exit 1 on a regression: a worse verdict, a ratio that grew beyond the factor (even below 1), a new "
+      "case that "
+      "fails.\n"
+      "Exit 2 for bad input, 3 when the two have no case in common.");
+  app.add_option("before", options->before, "JSON Lines of gate, fuzz or sweep")->required();
+  app.add_option("after", options->after, "the same, later")->required();
+  app.add_option("--factor", options->factor, "a ratio may grow by this much")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 1e12));
+  app.add_flag("--json", options->json, "machine-readable");
+  app.add_option("--markdown", options->markdown, "write a Markdown page too");
+  return [options] {
+    for (const std::string& path : {options->before, options->after}) {
+      if (std::filesystem::is_directory(path)) throw Error(path + ": is a folder; name a JSON Lines file");
+    }
+    const RecordFile before = read_json_lines(options->before);
+    const RecordFile after = read_json_lines(options->after);
+    for (const auto& [path, file] :
+         {std::pair{&options->before, &before}, std::pair{&options->after, &after}}) {
+      if (file->records.empty() && file->points.empty())
+        throw Error(*path + ": no case in it; name a file that gate, fuzz or sweep wrote");
+    }
+    const Comparison comparison = compare(before, after, options->factor);
+    if (!options->markdown.empty())
+      write_atomically(options->markdown, compare_markdown(comparison, options->before, options->after));
+    fmt::print("{}", options->json ? compare_json(comparison) : compare_text(comparison));
+    if (comparison.regressions() > 0) return static_cast<int>(kFail);
+    return static_cast<int>(comparison.common == 0 ? kVacuous : kPass);
+  };
+}
+
+}  // namespace samestate::cli

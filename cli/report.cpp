@@ -1,0 +1,95 @@
+#include "reports/report.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "cli/commands.h"
+#include "reference/error.h"
+#include "samestate_kernel_sources.h"
+
+namespace samestate::cli {
+namespace {
+
+struct ReportOptions {
+  std::vector<std::string> files;
+  std::string out = "out/report";
+  std::string mutants, equations;
+  std::string evidence = SAMESTATE_EVIDENCE;
+  bool no_plots = false, no_evidence = false;
+};
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) throw Error(path + ": cannot be read; name a file that --json printed");
+  return text.str();
+}
+
+int run_report(const ReportOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  ReportInput input;
+  std::set<std::string> names;
+  std::int64_t cut = 0;
+  for (const std::string& path : options.files) {
+    if (std::filesystem::is_directory(path))
+      throw Error(path + ": is a folder; name the JSON Lines files that gate, fuzz or sweep wrote");
+    // The bare name, so that a report of the same file is the same anywhere.
+    std::string name = std::filesystem::path(path).filename().string();
+    if (!names.insert(name).second) name = path;
+    input.sources.push_back({name, read_json_lines(path)});
+    const RecordFile& content = input.sources.back().content;
+    if (content.cut_lines > 0) {
+      cut += content.cut_lines;
+      fmt::print(stderr, "samestate: {}: {} line(s) cut off in the middle; what was whole is shown\n", path,
+                 content.cut_lines);
+    }
+    if (content.points.empty() && content.records.empty())
+      fmt::print(stderr, "samestate: {}: no case and no point in it\n", path);
+  }
+  if (!options.no_evidence) input.evidence = read_evidence(options.evidence);
+  input.kernel_sources = SAMESTATE_CUDA_SOURCES;
+  if (!options.mutants.empty()) input.mutants = text_of(options.mutants);
+  if (!options.equations.empty()) input.equations = text_of(options.equations);
+  const ReportFiles files = write_report(options.out, input, !options.no_plots);
+  fmt::print("{}: {} points, {} cases, {} plots; page of {:.1f} MB, {} files in {:.1f} s\n",
+             (std::filesystem::path(options.out) / "index.html").string(), files.points, files.cases,
+             files.plots, static_cast<double>(files.page_bytes) / 1e6, files.names.size(),
+             std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  // A page that shows nothing is written, and is no success.
+  const bool nothing = files.points == 0 && files.cases == 0 && !input.mutants && !input.equations;
+  return nothing ? kVacuous : kPass;
+}
+
+}  // namespace
+
+Command add_report(CLI::App& app) {
+  auto options = std::make_shared<ReportOptions>();
+  app.footer(
+      "Reads what `sweep`, `gate --jsonl` and `fuzz` recorded and computes nothing anew: a report of "
+      "yesterday's "
+      "record works\n"
+      "on a machine without the kernels. Writes index.html (one file, opens from disk), the numbers as CSV "
+      "and JSON, "
+      "the plots\nas SVG.\n\n"
+      "  samestate sweep && samestate report out/sweep.jsonl out/gate.jsonl --out out/report\n"
+      "  samestate equations --json > eq.json; samestate mutants --json > mu.json\n"
+      "  samestate report out/sweep.jsonl --equations eq.json --mutants mu.json\n\n"
+      "Exit 0 when the report is written, 2 for bad input, 3 when it holds no case and no point.");
+  app.add_option("files", options->files, "JSON Lines files of sweep, gate or fuzz")->required();
+  app.add_option("--out", options->out, "the folder to write to")->capture_default_str();
+  app.add_option("--mutants", options->mutants, "JSON of `samestate mutants --json`: adds its table");
+  app.add_option("--equations", options->equations, "JSON of `samestate equations --json`: adds the ledger");
+  app.add_option("--evidence", options->evidence, "folder of recorded runs on devices");
+  app.add_flag("--no-evidence", options->no_evidence, "leave the recorded runs out");
+  app.add_flag("--no-plots", options->no_plots, "tables only; needs no gnuplot");
+  return [options] { return run_report(*options); };
+}
+
+}  // namespace samestate::cli
