@@ -10,6 +10,7 @@
 #include "oracles/laws/comparison.h"
 #include "oracles/laws/edit.h"
 #include "oracles/laws/law.h"
+#include "oracles/laws/serving.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -200,6 +201,30 @@ Judgement no_op(const LawSubject& s) {
   return j;
 }
 
+/// The last token of a packed batch taken out of its sequence: every element of o is written all the same
+/// (Arguments; BUGS M41), with whatever finite value.
+void written_outside_sequences(Worst& worst, const LawSubject& s, Batch packed) {
+  const std::int64_t T = packed.shape.T;
+  for (std::int64_t& offset : packed.shape.offsets) offset = std::min(offset, T - 1);
+  const Outputs out = s.run(packed, whole(T, s.chunk));
+  const std::int64_t row = packed.shape.Hv * packed.shape.dv;
+  for (std::int64_t i = 0; i < row; ++i) {
+    const float x = out.o[static_cast<std::size_t>((T - 1) * row + i)];
+    if (std::isfinite(x)) continue;
+    Judgement j;
+    j.verdict = Verdict::fail;
+    j.gate = "range";
+    j.ratio = std::numeric_limits<double>::infinity();
+    j.actual = static_cast<double>(x);
+    j.worst.token = T - 1;
+    j.worst.channel = i % packed.shape.dv;
+    j.reason =
+        fmt::format("o of a token that belongs to no sequence is {}: every element must be written", x);
+    worst.add(std::move(j), -1, i / packed.shape.dv);
+    return;
+  }
+}
+
 // Packed sequences, empty ones among them, are the same as each alone (BUGS M27, M37, M41).
 Judgement packing(const LawSubject& s) {
   Worst worst;
@@ -211,6 +236,7 @@ Judgement packing(const LawSubject& s) {
       agree(worst, head_of(s, plain, n, h), 0, head_of(s, packed, 2 * n + 1, h), 0, shape.T, true, n, h);
     }
   }
+  written_outside_sequences(worst, s, packed.batch);
   // An empty sequence hands its initial state on, bit for bit.
   const std::size_t state = static_cast<std::size_t>(shape.Hv * shape.dk * shape.dv);
   for (std::size_t i = 0; i < state; ++i) {
@@ -372,6 +398,9 @@ constexpr std::array kLaws = {
         no_op},
     Law{"packing", "M27 M37", "packed sequences = each alone, empty ones included", dense_with_tokens,
         packing},
+    Law{"serving", "EQ-03 P-09 M24 M25 M26 M27 M28 M29",
+        "prefill, decode, packed, padded, forked and restarted in any order = the whole history",
+        dense_with_tokens, serving},
     Law{"reset", "M09 M10", "a token with alpha = 0 forgets everything before it",
         [](const LawSubject& s) -> std::string_view {
           return s.family.gated ? dense_with_tokens(s) : "the system has no decay";
