@@ -7,6 +7,7 @@
 #include <set>
 
 #include "fuzz/campaign.h"
+#include "fuzz/mutants/changed_call.h"
 #include "fuzz/mutants/trial.h"
 #include "fuzz/plan.h"
 #include "reference/error.h"
@@ -93,6 +94,20 @@ TEST(Mutants, DieByTheGateThatIsThereForThem) {
   const MutantResult beta = trial("bf16_beta_in_bf16.delta_rule.chunked");
   EXPECT_TRUE(beta.killed);
   EXPECT_EQ(beta.gate, "twin") << beta.line;
+}
+
+// Nor does the wrapper of the operators' mutants kill anything by itself.
+TEST(Mutants, AnUnchangedCallSurvives) {
+  std::vector<Mutant> unchanged;
+  mutants::add_operator<"cpu.softmax_attention.online", mutants::kNothing>(unchanged, "M00", "none",
+                                                                           "nothing");
+  mutants::add_operator<"cpu.load_balance.direct", mutants::kNothing>(unchanged, "M00", "none", "nothing");
+  for (const Mutant& m : unchanged) {
+    const MutantResult r = try_mutant(m, {0.2, 1});
+    EXPECT_FALSE(r.killed) << r.line << ": " << r.reason;
+    EXPECT_EQ(r.cases, r.planned);
+    EXPECT_GT(r.ratio, 0.0);
+  }
 }
 
 TEST(Mutants, AdversariesAreCaughtByName) {
