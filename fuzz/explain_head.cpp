@@ -67,7 +67,8 @@ std::vector<Index> channels_of(const std::vector<HeadDifference>& heads) {
       double largest = 0.0;
       for (const double x : e) largest = std::isfinite(x) ? std::max(largest, x) : largest;
       for (Index j = 0; j < e.size(); ++j) {
-        if (!std::isfinite(e(j)) || (e(j) > 0 && e(j) >= 0.1 * largest)) channels.insert(j);
+        const bool wrong_here = e.allFinite() ? e(j) > 0 && e(j) >= 0.1 * largest : !std::isfinite(e(j));
+        if (wrong_here) channels.insert(j);
       }
     }
   }
@@ -155,7 +156,7 @@ std::vector<std::string> place_patterns(const Case& c, const std::vector<HeadDif
   const std::vector<Index> wrong_heads = wrong_of(heads, [](const HeadDifference& d) { return d.head; });
   const Index N = heads.empty() ? 0 : heads.back().sequence + 1;
   if (N > 1 && sequences.size() == 1) out.push_back(fmt::format("only sequence {} of {}", sequences[0], N));
-  if (N > 1 && std::ssize(sequences) == N - 1) {
+  if (N > 2 && std::ssize(sequences) == N - 1) {
     for (Index n = 0; n < N; ++n) {
       if (!std::binary_search(sequences.begin(), sequences.end(), n)) {
         out.push_back(n == 0 ? "every sequence but the first" : fmt::format("every sequence but {}", n));

@@ -220,7 +220,8 @@ std::vector<std::string> mistakes(const Case& c, const Batch& batch,
   }
   std::vector<std::string> out;
   if (!std::isfinite(whole) || whole == 0.0) return out;
-  for (const Mistake& mistake : Equation(c, batch).mistakes()) {
+  Equation equation(c, batch);
+  for (const Mistake& mistake : equation.mistakes()) {
     double rest = 0.0;
     for (const HeadDifference& d : heads) {
       const std::optional<Run> run = mistake.run(d.sequence, d.head);

@@ -280,7 +280,12 @@ class Shrinking {
     for (const Case& smaller : steps.list()) {
       if (spent()) return false;
       if (!tried_.insert(format_case(smaller)).second) continue;
-      const Finding finding = once(smaller);
+      Finding finding;
+      try {
+        finding = once(smaller);
+      } catch (const Error&) {  // a form that no kernel of the table has
+        continue;
+      }
       if (finding.judgement.verdict != verdict_ || kind_of(finding.judgement) != kind_) continue;
       out.smallest = smaller;
       out.finding = finding;

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,6 +18,13 @@ namespace {
 
 /// Version of the lines.
 constexpr std::string_view kMagic = "samestate-fuzz-checkpoint 1 ";
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in) throw Error(path.string() + ": cannot be read");
+  return text;
+}
 
 std::string with_sum(const std::string& text) { return fmt::format("{}\t{:016x}\n", text, hash_of(text)); }
 
@@ -93,9 +99,8 @@ Checkpoint::Checkpoint(const std::filesystem::path& path, const std::string& tit
   }
   try {
     lock();
-    std::ifstream in(path, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
-    if (!in) throw Error(path.string() + ": cannot be read");
+    const std::string text = text_of(path);
+    lock();  // closing the file that was read gave the lock up
     std::size_t at = 0;
     for (std::int64_t number = 1; at < text.size(); ++number) {
       const std::size_t end = text.find('\n', at);
@@ -135,7 +140,11 @@ Checkpoint::~Checkpoint() {
 }
 
 void Checkpoint::lock() {
-  if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
+  // Of this process alone: workers that still live for a moment after a kill do not hold it.
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (::fcntl(file_, F_SETLK, &whole) != 0) {
     throw Error(path_.string() + ": another search is writing it; name another file");
   }
 }

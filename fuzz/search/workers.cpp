@@ -171,7 +171,10 @@ void Workers::collect(Worker& worker, const WorkerObserver& observer) {
   const bool open = receive(worker.socket, worker.received);
   while (const std::optional<std::string> line = take_line(worker.received)) {
     if (!worker.task) continue;
-    if (line->starts_with(kBadCase)) throw Error(line->substr(kBadCase.size()));
+    if (line->starts_with(kBadCase)) {
+      worker.task.reset();
+      throw Error(line->substr(kBadCase.size()));
+    }
     finish(worker, parse_finding(*line), observer);
   }
   if (open) return;

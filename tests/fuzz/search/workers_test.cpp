@@ -1,0 +1,120 @@
+#include "fuzz/search/workers.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <map>
+#include <thread>
+
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+Case numbered(std::int64_t seed) {
+  Case c = parse_case("v1 retention T=4 dk=2");
+  c.seed = static_cast<std::uint64_t>(seed);
+  return c;
+}
+
+/// Seeds 10 and 11 die, 12 exits, 13 hangs; the others pass with their seed as ratio.
+Finding deadly(const Case& c) {
+  if (c.seed == 10) std::raise(SIGSEGV);
+  if (c.seed == 11) std::abort();
+  if (c.seed == 12) ::_exit(7);
+  while (c.seed == 13) std::this_thread::sleep_for(std::chrono::seconds(1));
+  if (c.seed == 14) throw Error("no such\nthing");
+  Finding f;
+  f.judgement.verdict = Verdict::pass;
+  f.judgement.ratio = static_cast<double>(c.seed);
+  return f;
+}
+
+std::map<std::int64_t, Judgement> run_all(int workers, std::int64_t last) {
+  // The dying children write no core and no sanitizer report.
+  Workers pool(
+      [](const Case& c) {
+        std::signal(SIGSEGV, SIG_DFL);
+        std::signal(SIGABRT, SIG_DFL);
+        return deadly(c);
+      },
+      {workers, 0.5});
+  std::map<std::int64_t, Judgement> out;
+  std::int64_t next = 0;
+  std::map<std::int64_t, int> started;
+  pool.run(
+      [&]() -> std::optional<Task> {
+        if (next > last) return std::nullopt;
+        const std::int64_t i = next++;
+        return Task{i, numbered(i)};
+      },
+      {[&](const Task& task) { ++started[task.index]; },
+       [&](const Task& task, const Finding& f) {
+         EXPECT_EQ(started[task.index], 1);
+         EXPECT_TRUE(out.emplace(task.index, f.judgement).second);
+       }});
+  return out;
+}
+
+TEST(Workers, ACrashOrAHangIsTheVerdictOfItsCaseAlone) {
+  for (const int workers : {1, 3}) {
+    const auto out = run_all(workers, 13);
+    ASSERT_EQ(out.size(), 14U);
+    for (std::int64_t i = 0; i < 10; ++i) {
+      EXPECT_EQ(out.at(i).verdict, Verdict::pass) << i;
+      EXPECT_EQ(out.at(i).ratio, static_cast<double>(i));
+    }
+    for (const std::int64_t i : {10, 11, 12}) EXPECT_EQ(out.at(i).verdict, Verdict::crash) << i;
+    EXPECT_NE(out.at(10).reason.find("signal 11"), std::string::npos) << out.at(10).reason;
+    EXPECT_NE(out.at(11).reason.find("signal 6"), std::string::npos) << out.at(11).reason;
+    EXPECT_NE(out.at(12).reason.find("code 7"), std::string::npos) << out.at(12).reason;
+    EXPECT_EQ(out.at(13).verdict, Verdict::timeout);
+    EXPECT_NE(out.at(13).reason.find("0.5 s"), std::string::npos) << out.at(13).reason;
+  }
+}
+
+TEST(Workers, GoOnAfterACrash) {
+  Workers pool(deadly, {1, 5.0});
+  EXPECT_EQ(pool.run_one(numbered(3)).judgement.verdict, Verdict::pass);
+  EXPECT_EQ(pool.run_one(numbered(12)).judgement.verdict, Verdict::crash);
+  EXPECT_EQ(pool.run_one(numbered(4)).judgement.ratio, 4.0);
+}
+
+TEST(Workers, WhatIsNoCaseIsAnErrorOfTheSearch) {
+  Workers pool(deadly, {1, 5.0});
+  EXPECT_THROW((void)pool.run_one(numbered(14)), Error);
+  EXPECT_EQ(pool.run_one(numbered(5)).judgement.ratio, 5.0);
+  EXPECT_THROW(Workers(deadly, {0, 5.0}), Error);
+}
+
+TEST(Workers, DoNotOutliveTheirOwner) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t owner = ::fork();
+  ASSERT_GE(owner, 0);
+  if (owner == 0) {
+    ::close(ends[0]);
+    Workers pool(
+        [&](const Case&) -> Finding {
+          const pid_t me = ::getpid();
+          (void)!::write(ends[1], &me, sizeof me);
+          while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
+        },
+        {1, 60.0});
+    (void)pool.run_one(numbered(0));
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  pid_t worker = 0;
+  ASSERT_EQ(::read(ends[0], &worker, sizeof worker), static_cast<ssize_t>(sizeof worker));
+  ::kill(owner, SIGKILL);
+  // Both ends of the pipe are closed when the last of the two processes is gone.
+  char byte = 0;
+  EXPECT_EQ(::read(ends[0], &byte, 1), 0);
+  ::close(ends[0]);
+}
+
+}  // namespace
+}  // namespace samestate

@@ -1,0 +1,161 @@
+#include "fuzz/shrink.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "fuzz/search/search.h"
+#include "tests/fuzz/planted.h"
+
+namespace samestate {
+namespace {
+
+using planted::Fault;
+using planted::GatedDeltaRule;
+using planted::planted_table;
+
+constexpr const char* kLarge =
+    "v1 gated_delta_rule chunk=16 B=2 T=77 Hk=2 Hv=6 dk=24 dv=16 contract=bf16 regime=slow state=random "
+    "layout=padded "
+    "l2norm=1 kernel=planted.gated_delta_rule.chunked seed=0x1234";
+
+Shrunk shrunk(const Fault& fault, const std::string& line = kLarge) {
+  const KernelTable table = planted_table<GatedDeltaRule>(fault);
+  const CaseRunner run = runner_of(table);
+  return shrink(parse_case(line), run, {60.0, 3});
+}
+
+TEST(Shrink, AFaultEverywhereEndsAtTheSmallestCase) {
+  const Shrunk s = shrunk([](const Kernel& base, const Arguments& a, const Contract& c) {
+    const Outcome outcome = base.run(a, c);
+    planted::each(a.o, [](float& x, const auto&) { x = x * 1.5F + 1.0F; });
+    return outcome;
+  });
+  EXPECT_TRUE(s.complete);
+  EXPECT_EQ(format_case(s.smallest),
+            "v1 gated_delta_rule chunk=1 T=1 dk=1 contract=bf16 kernel=planted.gated_delta_rule.chunked");
+  EXPECT_EQ(s.finding.judgement.verdict, Verdict::fail);
+}
+
+TEST(Shrink, AFaultOfTheSecondChunkKeepsIt) {
+  const Shrunk s = shrunk([](const Kernel& base, const Arguments& a, const Contract& c) {
+    const Outcome outcome = base.run(a, c);
+    planted::each(a.o, [&](float& x, const auto& at) {
+      if (at[1] == a.chunk) x += 10.0F;  // the first token of the second chunk
+    });
+    return outcome;
+  });
+  EXPECT_EQ(s.smallest.T, s.smallest.chunk + 1);
+  EXPECT_EQ(s.smallest.chunk, 1);
+  EXPECT_EQ(s.smallest.B * s.smallest.Hv * s.smallest.dk * s.smallest.dv, 1);
+}
+
+TEST(Shrink, AFaultOfThreeValueHeadsKeepsTheRatio) {
+  const Shrunk s = shrunk([](const Kernel& base, const Arguments& a, const Contract& c) {
+    const Outcome outcome = base.run(a, c);
+    if (a.v.shape[2] >= 3 * a.q.shape[2]) planted::each(a.o, [](float& x, const auto&) { x += 10.0F; });
+    return outcome;
+  });
+  EXPECT_EQ(s.smallest.Hk, 1);
+  EXPECT_EQ(s.smallest.Hv, 3);
+  EXPECT_EQ(s.smallest.T, 1);
+}
+
+TEST(Shrink, AFaultOfTheLayoutKeepsIt) {
+  const Shrunk s = shrunk([](const Kernel& base, const Arguments& a, const Contract& c) {
+    const Outcome outcome = base.run(a, c);
+    if (a.o.stride[2] != a.o.shape[3]) a.o.data[a.o.shape[3]] = 1.0F;
+    return outcome;
+  });
+  EXPECT_EQ(s.smallest.layout, "padded");
+  EXPECT_EQ(kind_of(s.finding.judgement), "memory");
+  EXPECT_LE(size_of_case(s.smallest), 6.0);
+}
+
+TEST(Shrink, DecodeAndPackedStayWhereTheyAreNeeded) {
+  const Fault forgets = [](const Kernel& base, Arguments a, const Contract& c) {
+    if (a.q.shape[1] == 1) a.initial_state = {};
+    return base.run(a, c);
+  };
+  const KernelTable table = planted_table<GatedDeltaRule>(planted::undamaged, forgets);
+  const CaseRunner run = runner_of(table);
+  const Case decode = parse_case(
+      "v1 gated_delta_rule form=decode chunk=16 prefill=40 T=60 Hv=2 dk=8 "
+      "kernel=planted.gated_delta_rule.chunked");
+  const Shrunk s = shrink(decode, run);
+  EXPECT_EQ(s.smallest.form, "decode");
+  EXPECT_LE(s.smallest.T, 2);
+  const Shrunk packed = shrunk(
+      [](const Kernel& base, const Arguments& a, const Contract& c) {
+        const Outcome outcome = base.run(a, c);
+        if (a.cu_seqlens.present() && a.sequences() > 1) a.o.data[0] += 10.0F;
+        return outcome;
+      },
+      "v1 gated_delta_rule form=packed chunk=16 lengths=0,17,40,3 dk=8 "
+      "kernel=planted.gated_delta_rule.chunked");
+  EXPECT_EQ(packed.smallest.form, "packed");
+  EXPECT_EQ(packed.smallest.lengths.size(), 2U);
+  EXPECT_LE(packed.smallest.T, 1);
+}
+
+TEST(Shrink, KeepsContractAndLaw) {
+  const Shrunk s = shrunk(
+      [](const Kernel& base, const Arguments& a, const Contract& c) {
+        const Outcome outcome = base.run(a, c);
+        planted::each(a.o, [&](float& x, const auto& at) {
+          if (at[1] == 0) x += 0.5F * static_cast<float>(a.q.shape[1]);  // depends on the length
+        });
+        return outcome;
+      },
+      "v1 gated_delta_rule chunk=16 B=2 T=35 Hk=2 Hv=4 dk=16 dv=8 contract=bf16 law=split "
+      "kernel=planted.gated_delta_rule.chunked");
+  EXPECT_EQ(s.smallest.law, "split");
+  EXPECT_EQ(s.smallest.contract, "bf16");
+}
+
+TEST(Shrink, RunsThatDisagreeAreFlaky) {
+  int calls = 0;
+  const auto run = [&](const Case&) {
+    Finding f;
+    f.judgement.verdict = ++calls % 2 == 1 ? Verdict::fail : Verdict::pass;
+    f.judgement.gate = "row";
+    return f;
+  };
+  const Shrunk s = shrink(parse_case("v1 retention T=4"), run);
+  EXPECT_EQ(s.finding.judgement.verdict, Verdict::flaky);
+  EXPECT_NE(s.finding.judgement.reason.find("fail (bound), then pass"), std::string::npos)
+      << s.finding.judgement.reason;
+  EXPECT_EQ(s.smallest, parse_case("v1 retention T=4"));
+}
+
+TEST(Shrink, StopsAtItsBudgetAndRefusesWhatPasses) {
+  const auto slow = [](const Case&) {
+    Finding f;
+    f.judgement.verdict = Verdict::fail;
+    f.judgement.gate = "row";
+    return f;
+  };
+  const Shrunk s = shrink(parse_case("v1 retention T=4"), slow, {0.0, 3});
+  EXPECT_FALSE(s.complete);
+  EXPECT_EQ(s.smallest.T, 4);
+  const auto passes = [](const Case&) {
+    Finding f;
+    f.judgement.verdict = Verdict::pass;
+    return f;
+  };
+  EXPECT_THROW((void)shrink(parse_case("v1 retention T=4"), passes), Error);
+}
+
+TEST(Shrink, OperatorsShrinkTheirParameters) {
+  const auto run = [](const Case& c) {
+    Finding f;
+    f.judgement.verdict = c.parameters.at("D") >= 5 && c.T >= 3 ? Verdict::fail : Verdict::pass;
+    f.judgement.gate = "element";
+    return f;
+  };
+  const Shrunk s = shrink(parse_case("v1 l2norm T=21 B=3 D=64 regime=spiky seed=0x99"), run);
+  EXPECT_EQ(format_case(s.smallest), "v1 l2norm T=3 H=1 D=5") << "or the standard H";
+}
+
+}  // namespace
+}  // namespace samestate
