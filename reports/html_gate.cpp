@@ -58,7 +58,7 @@ std::string case_table(std::span<const Record> records, const std::vector<std::s
     table.text(r.contract);
     table.text(r.regime);
     table.text(r.law);
-    table.text(judgement_line(r.judgement));
+    table.text(judgement_line(r.judgement), "wide");
     table.command(repro_command(r));
   }
   return table.html(chosen.size() > 10);
@@ -232,7 +232,9 @@ std::string html_listing(const std::string& json, const std::string& id, const s
       if (value.is_array() && rows == &parsed) rows = &value;
     }
   }
-  if (!rows->is_array() || (!rows->empty() && !rows->front().is_object()))
+  const bool objects = rows->is_array() && std::all_of(rows->begin(), rows->end(),
+                                                       [](const Json& row) { return row.is_object(); });
+  if (!objects)
     throw Error(
         fmt::format("--{}: not a JSON array of objects; give it what `samestate {} --json` printed", id, id));
   std::vector<Json> flat;
@@ -276,7 +278,7 @@ std::string html_listing(const std::string& json, const std::string& id, const s
       } else {
         const std::string text = text_of(*cell);
         const bool bad = text == "missed" || text == "survived" || text == "failed";
-        table.text(text, bad ? "bad" : "");
+        table.text(text, bad ? "bad" : text.size() > 60 ? "wide" : "");
       }
     }
   }

@@ -71,7 +71,7 @@ class GroupBuilder {
         [](const Measurement& m) { return m.max_error; }, [](const Measurement& m) { return m.rms_bound; }));
     add(errors(
         "state", "error of the final state", "error of the state, absolute", "the final state",
-        "its tolerance", [](const Measurement& m) { return m.state_rms; },
+        "the tolerance on the RMS", [](const Measurement& m) { return m.state_rms; },
         [](const Measurement& m) { return m.state_max; },
         [](const Measurement& m) { return m.state_bound; }));
     add(ratio());
@@ -151,9 +151,8 @@ class GroupBuilder {
     figure.legend.push_back({"largest, measured", {}, triangles});
     figure.legend.push_back({"RMS, bound", {}, dashes});
     figure.caption = fmt::format(
-        "{}: how far {} is from the float64 oracle: RMS over its elements, the largest element, and {}; a "
-        "point "
-        "without a bound is one whose bound says nothing.",
+        "{}: how far {} is from the float64 oracle: RMS over its elements, the largest element, and {} "
+        "(none where the bound says nothing).",
         subject_, of, bound_is);
     place_zero(figure);
     return figure;
