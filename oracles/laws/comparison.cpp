@@ -21,6 +21,17 @@ HeadRun head_of(const LawSubject& s, const Run& r, std::int64_t n, std::int64_t 
           state_of(r.batch, r.out, n, h)};
 }
 
+bool overflowed_as_expected(const HeadRun& r) {
+  return !(r.o.allFinite() && r.state.allFinite()) && r.oracle.overflow_expected;
+}
+
+Judgement nothing_to_compare() {
+  Judgement j;
+  j.gate = "range";
+  j.reason = "overflow is expected: nothing can be compared";
+  return j;
+}
+
 void Worst::add(Judgement j, std::int64_t n, std::int64_t h) {
   j.worst.sequence = n;
   j.worst.head = h;
@@ -40,12 +51,8 @@ Judgement Worst::take() {
 
 void agree(Worst& worst, const HeadRun& a, Index a0, const HeadRun& b, Index b0, Index count, bool states,
            std::int64_t n, std::int64_t h) {
-  const auto finite = [](const HeadRun& r) { return r.o.allFinite() && r.state.allFinite(); };
-  if ((!finite(a) && a.oracle.overflow_expected) || (!finite(b) && b.oracle.overflow_expected)) {
-    Judgement j;
-    j.gate = "range";
-    j.reason = "overflow is expected: nothing can be compared";
-    worst.add(std::move(j), n, h);
+  if (overflowed_as_expected(a) || overflowed_as_expected(b)) {
+    worst.add(nothing_to_compare(), n, h);
     return;
   }
   if (count > 0) {

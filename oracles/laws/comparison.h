@@ -28,6 +28,12 @@ struct HeadRun {
 
 [[nodiscard]] HeadRun head_of(const LawSubject& s, const Run& r, std::int64_t n, std::int64_t h);
 
+/// Not finite, and the contract's formats explain it.
+[[nodiscard]] bool overflowed_as_expected(const HeadRun& r);
+
+/// The judgement, vacuous, of a head that overflowed so.
+[[nodiscard]] Judgement nothing_to_compare();
+
 /// Collects judgements over heads; the first one counts as it is.
 class Worst {
  public:

@@ -309,6 +309,10 @@ Judgement norm_bounds(const LawSubject& s) {
       const Sequence<double> x = sequence_of(s.batch, n, h);
       const HeadRun head = head_of(s, all, n, h);
       const Vector<double> norms = state_norm_bound(x, s.family.delta);
+      if (overflowed_as_expected(head)) {
+        worst.add(nothing_to_compare(), n, h);
+        continue;
+      }
       Judgement j;
       j.rows = x.tokens();
       j.verdict = Verdict::pass;
@@ -360,6 +364,10 @@ Judgement recall(const LawSubject& s) {
     for (std::int64_t h = 0; h < shape.Hv; ++h) {
       const Sequence<double> x = sequence_of(all.batch, n, h);
       const HeadRun head = head_of(s, all, n, h);
+      if (overflowed_as_expected(head)) {
+        worst.add(nothing_to_compare(), n, h);
+        continue;
+      }
       const Index t = shape.T - 1;
       const Matrix<double> before = s.family.recurrent(x.slice(0, t, x.initial_state)).state;
       const double k2 = x.k.row(t).squaredNorm();

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "oracles/contracts.h"
 #include "oracles/laws/law.h"
 #include "reference/error.h"
 
@@ -188,6 +189,9 @@ std::vector<Planted> planted() {
          }
        })},
       {"split", "state not carried over a cut", with(&Fault::carry_state, false)},
+      {"serving", "a call of one token starts from zero (M26)", on_inputs([](Sequence<double>& x) {
+         if (x.tokens() == 1) x.initial_state.setZero();
+       })},
       {"split", "first token of a call does not decay", on_inputs([](Sequence<double>& x) {
          if (x.tokens() > 0) x.g(0) = 0;
        })},
@@ -322,6 +326,29 @@ TEST(Laws, EachHasAFaultThatItCatches) {
   }
 }
 
+TEST(Laws, OverflowThatTheFormatExplainsIsNoFailure) {
+  const Family& family = family_named("linear_attention");
+  Batch batch = random_batch(family, usual_shape());
+  for (float& v : batch.v) v *= 2e4F;
+  Fault fp16;
+  fp16.head = [](const Family& f, const Sequence<double>& x, Index chunk) {
+    Trajectory<double> out = honest(f, x, chunk);
+    const auto rounded = [](double value) {
+      return std::abs(value) > 65504.0 ? std::copysign(INFINITY, value) : value;
+    };
+    out.o = out.o.unaryExpr(rounded);
+    return out;
+  };
+  const Contract& contract = contract_named("fp16");
+  const Judgement j =
+      judge_law(law_named("norm_bounds"), {batch, family, contract, kChunk, runner_of(family, fp16)});
+  EXPECT_EQ(j.verdict, Verdict::vacuous) << j.reason;
+  const Contract fp32;
+  EXPECT_EQ(
+      judge_law(law_named("norm_bounds"), {batch, family, fp32, kChunk, runner_of(family, fp16)}).verdict,
+      Verdict::fail);
+}
+
 TEST(Laws, OutputThatIsNotFiniteFails) {
   const Family& family = family_named("gated_delta_rule");
   for (const Law& law : laws()) {
@@ -402,7 +429,7 @@ TEST(Laws, CausalityIsVacuousWhereTheFutureHasNoEffectAtAll) {
 }
 
 TEST(Laws, NamesAreUniqueAndUnknownOnesListThem) {
-  EXPECT_EQ(laws().size(), 11U);
+  EXPECT_EQ(laws().size(), 12U);
   for (const Law& law : laws()) {
     EXPECT_EQ(&law_named(law.name), &law);
     EXPECT_FALSE(law.ids.empty()) << law.name;
