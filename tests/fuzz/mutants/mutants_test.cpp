@@ -62,11 +62,11 @@ void expect_clean(double effort, std::int64_t max_cases) {
 }
 
 TEST(Mutants, UnmutatedEvaluatorPasses) { expect_clean(0.05, 200); }
-TEST(LongMutants, UnmutatedEvaluatorPassesTheWholePlan) { expect_clean(1.0, 0); }
+TEST(Mutants, LongUnmutatedEvaluatorPassesTheWholePlan) { expect_clean(1.0, 0); }
 
 // A row that computes what the correct one computes is no mutant. Its own killing case is the input on which
 // they differ; the equivalent ones are those that the table says so of.
-TEST(LongMutants, EveryMutantIsKilledUnlessItIsEquivalent) {
+TEST(Mutants, LongEveryMutantIsKilledUnlessItIsEquivalent) {
   std::vector<const Mutant*> list;
   for (const Mutant& m : all_mutants()) list.push_back(&m);
   for (const MutantResult& r : try_mutants(list, {}, 2, nullptr)) {
@@ -123,7 +123,7 @@ TEST(Mutants, AdversariesAreCaughtByName) {
   }
 }
 
-TEST(LongMutants, ASleeperTimesOut) { EXPECT_EQ(trial("sleeps.gated_delta_rule.chunked").gate, "timeout"); }
+TEST(Mutants, LongASleeperTimesOut) { EXPECT_EQ(trial("sleeps.gated_delta_rule.chunked").gate, "timeout"); }
 
 TEST(Mutants, AnExceptionOfARowStopsTheTrialAndIsReported) {
   Mutant broken = mutant_named("no_decay.retention.chunked");

@@ -91,7 +91,7 @@ TEST(PublicRules, InputsAreThoseOfTheTest) {
 }
 
 // What the rules let through is the argument for bounds by row and by contract.
-TEST(LongPublicRules, LetThroughWhatTheGateKills) {
+TEST(PublicRules, LongLetThroughWhatTheGateKills) {
   const auto killed = [](std::string_view name) {
     std::vector<std::string> by;
     for (const PublicVerdict& v : try_public_rules(mutant_named(name))) {
