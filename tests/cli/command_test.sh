@@ -165,6 +165,63 @@ says '1 row, 1 erratum demonstrated'
 run 0 equations --document 003 --verdict erratum --json
 [[ "$(grep -c '"outcome": "erratum demonstrated"' out)" -eq 16 ]] || complain 'not the 16 errata of 003'
 
+# Search: bad options, reproducible, a checkpoint that is gone on with and never overwritten.
+search=(fuzz --system retention --budget 0)
+bad '--budget' fuzz --budget 5x
+bad '--max-cases' fuzz --budget 0
+bad 'shard 3/3' fuzz --shard 3/3
+bad '--shard' fuzz --shard 1
+bad 'nope' fuzz --system nope
+bad '--checkpoint' fuzz --resume
+bad '--timeout' fuzz --timeout 0
+bad 'nope.so' fuzz --plugin ./nope.so
+run 0 "${search[@]}" --seed 4 --max-cases 60 --threads 3 --corpus found --checkpoint points --jsonl lines
+says '60 cases'
+says 'seed 0x4, shard 0/1'
+says 'coverage'
+present points
+[[ "$(grep -c '"event": *"end"' lines)" -eq 60 ]] || complain 'not 60 records'
+absent found
+grep -v 'cases/s' out >first
+run 0 "${search[@]}" --seed 4 --max-cases 60 --threads 1
+grep -v 'cases/s' out | cmp -s - first || complain 'the number of workers changes the result'
+cp points kept
+bad 'exists' "${search[@]}" --seed 4 --max-cases 60 --checkpoint points
+bad 'name another file' "${search[@]}" --seed 5 --max-cases 60 --checkpoint points --resume
+cmp -s points kept || complain 'the checkpoint was changed'
+run 0 "${search[@]}" --max-cases 80 --checkpoint points --resume
+says '60 from the checkpoint'
+sed '7s/pass/fail/' kept >damaged
+bad 'line 7' "${search[@]}" --max-cases 80 --checkpoint damaged --resume
+bad 'line 1' "${search[@]}" --max-cases 80 --checkpoint file --resume
+[[ "$(cat file)" == x ]] || complain 'a file was overwritten'
+
+# Corpus: replayed first; a damaged one is named by file and line before anything runs.
+mkdir corpus
+printf '# kept\nv1 retention T=9 dk=8 state=random seed=0x77\n' >corpus/retention.txt
+run 0 gate --device cpu --system retention --corpus corpus --max-cases 1 --jsonl lines
+grep -q 'seed=0x77' lines || complain 'the corpus does not come first'
+printf '# kept\nv1 retention T=9 speed=8\n' >corpus/retention.txt
+bad 'retention.txt: line 2' gate --corpus corpus --max-cases 1
+bad 'retention.txt: line 2' fuzz --corpus corpus --max-cases 1
+bad 'no_corpus' gate --corpus no_corpus --max-cases 1
+
+# Baseline: the same run agrees with itself, a smaller ratio in it is growth, another schema is refused.
+run 0 gate "${quick[@]}" --device cpu --write-baseline base.json
+present base.json
+run 0 gate "${quick[@]}" --device cpu --baseline base.json
+says ', 0 grew'
+sed -E 's/: 0\.[0-9]+/: 0.0001/' base.json >small.json
+run 1 gate "${quick[@]}" --device cpu --baseline small.json
+says 'was 0.0001'
+sed 's/"schema": 1/"schema": 7/' base.json >other.json
+bad 'schema 7' gate "${quick[@]}" --baseline other.json
+bad 'none.json' gate "${quick[@]}" --baseline none.json
+run 3 gate --device cpu --system delta_rule --max-cases 1 --seed 99 --corpus "$folder/empty" --baseline base.json
+
+# Nothing to shrink in a case that passes.
+bad 'does not fail' repro --shrink 'v1 retention T=9 dk=8 state=random'
+
 # Listings.
 for what in systems forms kernels contracts laws regimes; do
   run 0 list "$what"
@@ -173,7 +230,7 @@ for what in systems forms kernels contracts laws regimes; do
 done
 run 0 --version
 says 'samestate 0.'
-for verb in gate repro judge goldens equations probe list; do
+for verb in gate fuzz repro judge goldens equations probe list; do
   run 0 "$verb" --help
   says 'Usage'
 done
