@@ -201,6 +201,7 @@ bool edge_applies(std::size_t edge, std::string_view system, std::string_view fo
         return true;
       case kNorms:
         return has_content(*op, Content::activation);
+      case kRateZero:
       case kRateSixteen:
         return has_content(*op, Content::log_rate);
       case kSoftplus:

@@ -50,6 +50,8 @@ TEST(Edges, AreReadFromCaseAndData) {
       {"padded layout", "v1 retention T=4 dk=2 layout=padded", "v1 retention T=4 dk=2"},
       {"padded slots", "v1 retention form=packed lengths=0,4 dk=2",
        "v1 retention form=packed lengths=1,4 dk=2"},
+      {"A = 0", "v1 activation_gates regime=tiny T=4 H=16", "v1 activation_gates T=4 H=16"},
+      {"A = 16", "v1 activation_gates T=4 H=60", "v1 activation_gates T=4 H=1"},
       {"softplus > 88", "v1 activation_gates regime=large T=4000", "v1 activation_gates T=4000"},
   };
   for (const Reached& r : all) {
