@@ -39,7 +39,8 @@ std::string verdict_table(const Summary& summary) {
 
 std::string case_table(std::span<const Record> records, const std::vector<std::size_t>& chosen,
                        std::size_t most) {
-  HtmlTable table({{"verdict"},
+  HtmlTable table({{"case"},
+                   {"verdict"},
                    {"ratio", true},
                    {"gate"},
                    {"kernel"},
@@ -51,6 +52,7 @@ std::string case_table(std::span<const Record> records, const std::vector<std::s
   for (std::size_t i = 0; i < std::min(most, chosen.size()); ++i) {
     const Record& r = records[chosen[i]];
     table.row();
+    table.copy(repro_command(r));
     table.text(name_of(r.judgement.verdict), is_failure(r.judgement.verdict) ? "tag bad" : "tag good");
     table.number(r.judgement.ratio);
     table.text(r.judgement.gate);

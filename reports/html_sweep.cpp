@@ -39,7 +39,8 @@ std::string headline(const Summary& summary, const char* what) {
 
 std::string highest(std::span<const Record> records, const Summary& summary) {
   if (summary.worst.empty()) return "";
-  HtmlTable table({{"ratio", true, "error over bound; above 1 fails"},
+  HtmlTable table({{"case"},
+                   {"ratio", true, "error over bound; above 1 fails"},
                    {"gate", false, "which comparison decided"},
                    {"verdict"},
                    {"kernel"},
@@ -49,6 +50,7 @@ std::string highest(std::span<const Record> records, const Summary& summary) {
   for (std::size_t i = 0; i < std::min<std::size_t>(5, summary.worst.size()); ++i) {
     const Record& r = records[summary.worst[i]];
     table.row();
+    table.copy(repro_command(r));
     table.number(r.judgement.ratio);
     table.text(r.judgement.gate);
     table.text(name_of(r.judgement.verdict), tone_of(r.judgement.verdict));
@@ -139,7 +141,7 @@ std::string html_sweep(const ReportData& data, const std::vector<std::string>& s
     const bool first = group.series != series;
     if (first) {
       series = group.series;
-      out += fmt::format("<h3 id=\"series-{0}\">Series {0}</h3>\n", html_escaped(series));
+      out += fmt::format("<h3 id=\"series-{}\">{}</h3>\n", html_escaped(series), html_escaped(group.heading));
     }
     out += fmt::format("<details{}><summary>{} <span class=\"dim\">{}</span></summary>\n",
                        first ? " open" : "", html_escaped(group.title), html_escaped(group.about));
@@ -164,7 +166,8 @@ std::string html_sweep(const ReportData& data, const std::vector<std::string>& s
 
 std::string html_points(const ReportData& data) {
   if (data.points.empty()) return "";
-  HtmlTable table({{"series"},
+  HtmlTable table({{"case"},
+                   {"series"},
                    {"system"},
                    {"contract"},
                    {"regime"},
@@ -185,6 +188,7 @@ std::string html_points(const ReportData& data) {
     const Measurement& m = point.measurement;
     const Record& r = m.record;
     table.row();
+    table.copy(repro_command(r));
     table.text(m.series);
     table.text(r.system);
     table.text(r.contract);

@@ -73,9 +73,12 @@ void HtmlTable::linked(double value, std::int64_t point) {
 }
 
 void HtmlTable::command(std::string_view command) {
-  body_ +=
-      fmt::format("<td class=\"c\"><button class=\"v\" data-copy=\"{0}\">copy</button> <code>{0}</code></td>",
-                  html_escaped(command));
+  body_ += fmt::format("<td class=\"c\"><code>{}</code></td>", html_escaped(command));
+}
+
+void HtmlTable::copy(std::string_view command) {
+  body_ += fmt::format("<td class=\"c\"><button class=\"v\" data-copy=\"{}\">copy</button></td>",
+                       html_escaped(command));
 }
 
 std::string HtmlTable::html(bool filter) const {

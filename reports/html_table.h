@@ -33,8 +33,10 @@ class HtmlTable {
   void count(std::int64_t value);
   /// The value of a point, a button that copies its case; "-" for -1.
   void linked(double value, std::int64_t point);
-  /// The command of a case: a button that copies it.
+  /// The command of a case, in full.
   void command(std::string_view command);
+  /// A button that copies it.
+  void copy(std::string_view command);
 
   [[nodiscard]] bool empty() const { return rows_ == 0; }
   /// In a box that scrolls sideways where the window is narrow. `filter` adds a field that hides rows.

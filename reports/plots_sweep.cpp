@@ -152,8 +152,10 @@ class GroupBuilder {
     figure.legend.push_back({"RMS, bound", {}, dashes});
     figure.caption = fmt::format(
         "{}: how far {} is from the float64 oracle: RMS over its elements, the largest element, and {} "
-        "(none where the bound says nothing).",
-        subject_, of, bound_is);
+        "(none where the bound says nothing){}.",
+        subject_, of, bound_is,
+        series_.regime_varies ? "; each place along the axis is a regime of inputs, so nothing joins them"
+                              : "");
     place_zero(figure);
     return figure;
   }
@@ -364,7 +366,11 @@ std::vector<FigureGroup> sweep_figures(std::span<const SweepPoint> points,
       if (!mine.empty()) curves.emplace_back(contract, std::move(mine));
     }
     const std::string subject = key.regime.empty() ? key.system : key.system + ", " + key.regime;
-    FigureGroup group{key.series, subject, about(points, members, sources, with_points.size() > 1), {}};
+    FigureGroup group{key.series,
+                      fmt::format("Error by {}", series.title),
+                      subject,
+                      about(points, members, sources, with_points.size() > 1),
+                      {}};
     group.figures = GroupBuilder(points, series, contracts, std::move(curves),
                                  fmt::format("plot-{}", made.size() + 1), subject)
                         .figures();

@@ -20,6 +20,7 @@ struct SweepPoint {
 /// The plots of one series, for chunk sizes also of one system and regime.
 struct FigureGroup {
   std::string series;
+  std::string heading;  ///< of the series, for a person
   std::string title;
   std::string about;  ///< what all its points share
   std::vector<Figure> figures;

@@ -40,7 +40,7 @@ thead [aria-sort=ascending] button::after{content:" \2191"}thead [aria-sort=desc
 .c{white-space:nowrap}code{font:.84em ui-monospace,monospace}
 .v{padding:0 6px;font-size:inherit;line-height:1.35;border-color:transparent;background:none;color:var(--link);text-decoration:underline dotted}
 td.c .v,figcaption .v{border-color:var(--line);text-decoration:none;background:var(--bg)}
-.wide{display:inline-block;min-width:44ch}
+.wide{display:inline-block;min-width:min(66ch,80vw)}
 .filter{display:block;margin:.4em 0;font-size:.875rem}
 .cover th:first-child,.cover td:first-child{position:sticky;left:0;background:var(--bg)}
 .tag{display:inline-block;padding:0 7px;border-radius:9px;border:1px solid currentColor;font-size:.8em}
