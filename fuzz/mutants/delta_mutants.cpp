@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "fuzz/mutants/rows.h"
 #include "optimized/cpu/rounding.h"
@@ -156,16 +157,20 @@ struct WriteBeforeErase : Recurrent {
   }
 };
 
-/// The operators of a chunk are composed from the last to the first.
+/// The operators of a chunk are composed from the last to the first; in float64, so that a chunk rounds the
+/// state once, as the form promises.
 struct ReversedComposition : Chunked {
   using Chunked::Chunked;
   void update() override {
+    Matrix<double> S = S_.cast<double>();
     for (Index i = L_; i-- > 0;) {
-      if (decays()) S_ *= exponential(g_(i));
-      Grid u = V_.row(i);
-      if (system_.delta) u = beta_(i) * (u - K_.row(i) * S_);
-      S_ += K_.row(i).transpose() * u;
+      if (decays()) S *= std::exp(static_cast<double>(g_(i)));
+      const Matrix<double> k = K_.row(i).cast<double>();
+      Matrix<double> u = V_.row(i).cast<double>();
+      if (system_.delta) u = static_cast<double>(beta_(i)) * (u - k * S);
+      S += k.transpose() * u;
     }
+    S_ = S.cast<float>();
   }
 };
 
