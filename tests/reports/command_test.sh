@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# `samestate report` and `compare` on bad input: the exit code, one line that says what to do, no half a report.
+# usage: command_test.sh SAMESTATE EXAMPLES
+set -uo pipefail
+
+samestate="$(realpath "$1")"
+examples="$(realpath "$2")"
+folder="$(mktemp -d)"
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+around=(env)
+
+# run CODE WORD ARGUMENT...: the exit code, and WORD on stdout or stderr.
+run() {
+  local expected="$1" word="$2" code=0
+  shift 2
+  timeout 60 "${around[@]}" "$samestate" "$@" >out 2>err </dev/null || code=$?
+  if [[ $code -ne $expected ]] || ! cat out err | grep -qF -- "$word"; then
+    printf 'FAILED: samestate %s\n  exit %s instead of %s, or no "%s" in:\n' "$*" "$code" "$expected" "$word"
+    cat out err
+    failures=$((failures + 1))
+  fi
+}
+# bad WORD ARGUMENT...: exit 2, one line on stderr, nothing written to ./made.
+bad() {
+  run 2 "$@"
+  if [[ "$(grep -cv '^Run with --help' err)" -ne 1 || -e made || -s out ]]; then
+    printf 'FAILED: not one line, or something was written: %s\n' "$*"
+    cat out err
+    failures=$((failures + 1))
+  fi
+}
+quiet=(--no-plots --no-evidence)
+
+head -n 2 "$examples/sweep.jsonl" >one.jsonl
+head -c 30000 "$examples/sweep.jsonl" >cut.jsonl
+head -n 1 "$examples/sweep.jsonl" >empty.jsonl
+sed 's/"rms_error":[0-9.e-]*/"rms_error":"nan"/; s/"rms_bound":[0-9.e-]*/"rms_bound":"inf"/' one.jsonl >nan.jsonl
+sed 's/"schema":1/"schema":2/' one.jsonl >schema.jsonl
+sed 's/"rms_error":[0-9.e-]*,//' one.jsonl >field.jsonl
+(cat one.jsonl; echo '{"schema'; tail -n 1 one.jsonl) >damaged.jsonl
+printf '\xff\xfe\x00binary' >binary.jsonl
+: >nothing.jsonl
+echo x >file
+mkdir locked
+
+run 0 '1 points' report one.jsonl --out a "${quiet[@]}"
+run 0 'cut off in the middle' report cut.jsonl --out b "${quiet[@]}"
+grep -q 'cut off by a crash' b/index.html || { echo 'FAILED: the page does not say that its record was cut'; failures=$((failures + 1)); }
+run 0 '1 points' report nan.jsonl --out c "${quiet[@]}"
+run 3 'no case and no point' report empty.jsonl --out d "${quiet[@]}"
+run 3 'no case and no point' report nothing.jsonl --out e "${quiet[@]}"
+bad 'schema 2' report schema.jsonl --out made "${quiet[@]}"
+bad "'rms_error'" report field.jsonl --out made "${quiet[@]}"
+bad 'damaged.jsonl:3' report damaged.jsonl --out made "${quiet[@]}"
+run 3 'cut off' report binary.jsonl --out f "${quiet[@]}"
+bad 'none.jsonl' report none.jsonl --out made "${quiet[@]}"
+bad 'is a folder' report locked --out made "${quiet[@]}"
+bad 'file' report one.jsonl --out file "${quiet[@]}"
+bad 'file' report one.jsonl --out file/inside "${quiet[@]}"
+bad 'files' report --out made
+bad '--mutants' report one.jsonl --out made --mutants one.jsonl "${quiet[@]}"
+bad 'none.json' report one.jsonl --out made --equations none.json "${quiet[@]}"
+if command -v gnuplot >/dev/null; then
+  run 0 '11 plots' report "$examples/sweep.jsonl" --out plots --no-evidence
+  run 0 'points' report one.jsonl nan.jsonl --out plots2 --no-evidence
+fi
+around=(env PATH=/nonexistent)
+bad 'gnuplot-nox' report one.jsonl --out made --no-evidence
+around=(env)
+
+run 0 '36 unchanged' compare "$examples/sweep.jsonl" "$examples/sweep.jsonl"
+run 0 'gone' compare "$examples/sweep.jsonl" one.jsonl
+run 3 '0 cases in common' compare "$examples/sweep.jsonl" "$examples/gate.jsonl"
+sed 's/"verdict":"pass"/"verdict":"fail"/' one.jsonl >worse.jsonl
+run 1 'verdict worse' compare one.jsonl worse.jsonl --markdown made.md
+grep -q '1 regressions' made.md || { echo 'FAILED: the Markdown does not count the regression'; failures=$((failures + 1)); }
+run 1 '"regressions": 1' compare one.jsonl worse.jsonl --json
+run 0 'verdict better' compare worse.jsonl one.jsonl
+bad 'no case in it' compare one.jsonl empty.jsonl
+bad 'schema 2' compare schema.jsonl one.jsonl
+bad '--factor' compare one.jsonl one.jsonl --factor 0.5
+bad 'none.jsonl' compare none.jsonl one.jsonl
+
+printf '%s failures\n' "$failures"
+[[ $failures -eq 0 ]]
