@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -137,6 +138,20 @@ std::string text_of(const nlohmann::ordered_json& value) {
   return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+/// The table of mutants comes in alphabetical order; a reader wants the verdicts beside the name. The columns
+/// of other listings stay as they are.
+std::size_t place_of_column(const std::string& name, const std::vector<nlohmann::ordered_json>& rows) {
+  static constexpr std::array first = {"bug", "name", "killed"};
+  static constexpr std::array last = {"gate",       "cases",   "ratio",   "summary", "system", "form",
+                                      "equivalent", "planned", "seconds", "case",    "reason"};
+  if (rows.empty() || !rows.front().contains("bug")) return 0;
+  const auto head = std::find(first.begin(), first.end(), name);
+  if (head != first.end()) return static_cast<std::size_t>(head - first.begin());
+  const auto tail = std::find(last.begin(), last.end(), name);
+  // What is in neither list is a public rule.
+  return tail == last.end() ? first.size() : first.size() + 1 + static_cast<std::size_t>(tail - last.begin());
+}
+
 }  // namespace
 
 std::string html_gate(const ReportData& data, const std::string& ratio_svg) {
@@ -261,6 +276,24 @@ std::string html_listing(const std::string& json, const std::string& id, const s
     }
     flat.push_back(std::move(cells));
   }
+  std::string score;
+  for (const std::string& name : names) {
+    const auto kills = std::count_if(flat.begin(), flat.end(), [&](const Json& row) {
+      const auto cell = row.find(name);
+      return cell != row.end() &&
+             (name == "killed" ? *cell == true : cell->is_object() && text_of(*cell) == "killed");
+    });
+    const bool verdicts = name == "killed" || std::any_of(flat.begin(), flat.end(), [&](const Json& row) {
+                            const auto cell = row.find(name);
+                            return cell != row.end() && cell->is_object() && cell->contains("killed");
+                          });
+    if (verdicts)
+      score += fmt::format("{}{} {}", score.empty() ? "Killed, by " : ", ",
+                           name == "killed" ? "this gate" : name, kills);
+  }
+  std::stable_sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+    return place_of_column(a, flat) < place_of_column(b, flat);
+  });
   std::vector<HtmlTable::Column> columns;
   for (const std::string& name : names) columns.push_back({name, number[name]});
   HtmlTable table(columns);
@@ -284,8 +317,8 @@ std::string html_listing(const std::string& json, const std::string& id, const s
       }
     }
   }
-  return fmt::format("<section id=\"{}\"><h2>{}</h2>\n<p>{} {} rows.</p>\n", id, html_escaped(title),
-                     html_escaped(intro), flat.size()) +
+  return fmt::format("<section id=\"{}\"><h2>{}</h2>\n<p>{} {} rows. {}</p>\n", id, html_escaped(title),
+                     html_escaped(intro), flat.size(), html_escaped(score.empty() ? score : score + ".")) +
          table.html(true) + "</section>\n";
 }
 

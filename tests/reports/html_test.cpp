@@ -103,6 +103,7 @@ TEST_F(Html, ListingsTakeArraysOfObjectsAndNothingElse) {
   EXPECT_NE(page.find("<button>fla</button>"), std::string::npos);
   EXPECT_NE(page.find(">missed<"), std::string::npos);
   EXPECT_NE(page.find("data-v=\"7\""), std::string::npos);
+  EXPECT_NE(page.find("2 rows. Killed, by this gate 1, fla 0."), std::string::npos);
   for (const char* bad : {"", "{", "3", "[1, 2]", "{\"a\": 1}", "[{\"a\": 1}, 2]"}) {
     input.mutants = bad;
     EXPECT_THROW((void)page_of(input), Error) << bad;
