@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 /// Pieces of the page. Whatever comes from a record goes through `html_escaped`.
