@@ -101,6 +101,13 @@ std::string rules_text(const Row& row) {
   return text;
 }
 
+/// Text for a cell of a table.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
 std::string markdown(const std::vector<Row>& rows, const Summary& summary, bool rules) {
   std::string text = fmt::format("## Mutants\n\n{} of {} killed ({:.1f} %).\n\n", summary.score.killed,
                                  summary.score.all, summary.score.percent());
@@ -111,8 +118,8 @@ std::string markdown(const std::vector<Row>& rows, const Summary& summary, bool 
     for (const PublicRule& rule : public_rules()) {
       const auto found = summary.by_rule.find(std::string(rule.name));
       const Score score = found == summary.by_rule.end() ? Score{} : found->second;
-      text += fmt::format("| {}: {} ({}) | {} of {} | {:.1f} % |\n", rule.name, rule.summary, rule.source,
-                          score.killed, score.all, score.percent());
+      text += fmt::format("| {}: {} ({}) | {} of {} | {:.1f} % |\n", rule.name, cell(rule.summary),
+                          rule.source, score.killed, score.all, score.percent());
     }
     text += "\n";
   }
