@@ -55,7 +55,7 @@ struct Score {
     ++all;
   }
   [[nodiscard]] double percent() const {
-    return all == 0 ? 100.0 : 100.0 * static_cast<double>(killed) / static_cast<double>(all);
+    return all == 0 ? 0.0 : 100.0 * static_cast<double>(killed) / static_cast<double>(all);
   }
 };
 
@@ -225,6 +225,10 @@ int run_mutants(const MutantsOptions& options) {
     fmt::print("{} of {} mutants killed, {:.1f} %; {} equivalent; floor {:.1f} %\n", summary.score.killed,
                summary.score.all, summary.score.percent(), summary.equivalent, options.floor);
   }
+  if (summary.score.all == 0 && summary.wrongly_killed.empty()) {
+    fmt::print(stderr, "samestate: only equivalent mutants were chosen: there is nothing to score\n");
+    return kVacuous;
+  }
   // The slack is for a floor that was printed with one decimal.
   return summary.score.percent() >= options.floor - 1e-9 && summary.wrongly_killed.empty() ? kPass : kFail;
 }
@@ -240,7 +244,7 @@ Command add_mutants(CLI::App& app) {
       "until the first case that fails.\n\n"
       "  samestate mutants --smoke\n"
       "  samestate mutants --bug M13 --public\n"
-      "Exit: 0 the score reaches the floor, 1 it does not, 2 usage.");
+      "Exit: 0 the score reaches the floor, 1 it does not, 2 usage, 3 only equivalent mutants: no score.");
   app.add_option("--system", options->system, "only mutants of this system");
   app.add_option("--bug", options->bug, "only this bug, as M13");
   app.add_option("--name", options->name, "only this mutant, or this fault in every system and form");

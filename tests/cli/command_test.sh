@@ -126,6 +126,14 @@ run 2 repro 'v1 retention T=0 state=random' --dump none.safetensors
 absent none.safetensors
 run 2 repro 'v1 retention T=9 dk=8' --dump file/run.safetensors
 
+# Mutants: killed ones reach the floor; an equivalent one alone is no score; an unknown one is an error.
+run 0 mutants --bug M13 --effort 0
+says '100.0 %'
+run 3 mutants --name reversed_composition.linear_attention.chunked --effort 0
+says '0 of 0 mutants killed'
+bad 'M999' mutants --bug M999
+bad '101' mutants --floor 101
+
 # Goldens: known ones pass; a folder of unknown ones alone proves nothing; a changed value fails.
 run 0 goldens "$goldens"
 says 'gdn_qwen'
