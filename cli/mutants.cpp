@@ -44,7 +44,12 @@ std::vector<const Mutant*> chosen(const MutantsOptions& options) {
   }
   if (!list.empty()) return list;
   if (!options.name.empty()) (void)mutant_named(options.name);
-  throw Error("no mutant fits --system, --bug, --name and --smoke: `samestate list mutants` shows them all");
+  std::string asked;
+  if (!options.system.empty()) asked += " --system " + options.system;
+  if (!options.bug.empty()) asked += " --bug " + options.bug;
+  if (!options.name.empty()) asked += " --name " + options.name;
+  if (options.smoke) asked += " --smoke";
+  throw Error("no mutant fits" + asked + ": `samestate list mutants` shows them all");
 }
 
 /// Killed and all of a group, equivalent mutants left out.
