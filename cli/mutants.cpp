@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/duration.h"
 #include "cli/progress.h"
 #include "fuzz/mutants/public_rules.h"
 #include "fuzz/mutants/trial.h"
@@ -20,7 +21,7 @@ namespace samestate::cli {
 namespace {
 
 struct MutantsOptions {
-  std::string system, bug, name, markdown;
+  std::string system, bug, name, markdown, timeout = "20s";
   bool smoke = false, json = false, rules = false;
   double floor = 100.0;
   MutantOptions trial;
@@ -204,7 +205,9 @@ void print(const std::vector<Row>& rows, const Summary& summary) {
   }
 }
 
-int run_mutants(const MutantsOptions& options) {
+int run_mutants(MutantsOptions options) {
+  options.trial.timeout = seconds_of("--timeout", options.timeout);
+  if (options.trial.timeout <= 0) throw Error("--timeout 0: a case needs some time");
   const std::vector<const Mutant*> list = chosen(options);
   Progress progress(std::ssize(list));
   std::vector<Row> rows;
@@ -244,9 +247,9 @@ Command add_mutants(CLI::App& app) {
   auto options = std::make_shared<MutantsOptions>();
   app.footer(
       "Each mutant is a correct kernel with one bug put back that really shipped; the gate runs on it as on "
-      "a "
-      "kernel of yours\n"
-      "until the first case that fails.\n\n"
+      "a kernel of yours\n"
+      "until the first case that fails, in a process of its own: one that dies is killed by crash, one that "
+      "hangs by timeout.\n\n"
       "  samestate mutants --smoke\n"
       "  samestate mutants --bug M13 --public\n"
       "Exit: 0 the score reaches the floor, 1 it does not, 2 usage, 3 only equivalent mutants: no score.");
@@ -257,9 +260,11 @@ Command add_mutants(CLI::App& app) {
   app.add_flag("--public", options->rules, "and under the rules of public kernels' tests");
   app.add_flag("--json", options->json, "machine-readable");
   app.add_option("--markdown", options->markdown, "write a table in Markdown");
-  app.add_option("--threads", options->threads, "mutants at a time")
+  app.add_option("--threads", options->threads, "mutants at a time, each in a process of its own")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
+  app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout")
+      ->capture_default_str();
   app.add_option("--effort", options->trial.effort, "multiplies the seeded cases")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e4));

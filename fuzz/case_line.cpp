@@ -165,7 +165,7 @@ Case parse_case(std::string_view line) {
     if (key == "contract") c.contract = value;
     if (key == "regime") c.regime = value;
     if (key == "state") c.state = one_of(key, value, {"none", "random"});
-    if (key == "layout") c.layout = one_of(key, value, {"dense", "padded"});
+    if (key == "layout") c.layout = one_of(key, value, {"dense", "padded", "far"});
     if (key == "law") c.law = value;
     if (key == "kernel") c.kernel = value;
     if (key == "seed") c.seed = seed_value(value);

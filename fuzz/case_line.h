@@ -32,7 +32,7 @@ struct Case {
   std::string contract = "fp32";
   std::string regime = "normal";
   std::string state = "none";    ///< none or random
-  std::string layout = "dense";  ///< dense, or padded: the kernel sees strided views
+  std::string layout = "dense";  ///< as the kernel sees the tensors: dense, padded or far (Layout)
   std::string law;               ///< empty: against the oracle
   std::string kernel;            ///< empty: the CPU kernel of this system
   std::uint64_t seed = 0;

@@ -73,6 +73,7 @@ class KernelCall {
       std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
       shape.insert(shape.begin(), batch);
       buffers.emplace_back(static_cast<std::size_t>(batch * spec.size()));
+      for (std::int64_t e = 0; e < batch * spec.size(); ++e) buffers.back().data()[e] = stale(e);
       arguments.outputs.push_back({spec.name, std::move(shape), buffers.back().data()});
     }
     const Outcome outcome = kernel_.run(arguments, contract_);
@@ -89,6 +90,7 @@ class KernelCall {
     std::vector<Tensors<double>> out(inputs.size());
     for (const TensorSpec& spec : signature.outputs) {
       buffers[i].check(spec.name);
+      mark_unwritten({buffers[i].data(), buffers[i].size()});
       for (std::size_t b = 0; b < inputs.size(); ++b) {
         Matrix<double> x(spec.rows(), spec.columns());
         for (Index e = 0; e < x.size(); ++e) {

@@ -7,8 +7,8 @@
 namespace samestate {
 
 /// Runs a case of an operator on a kernel, one call a segment with the states carried, and returns its
-/// outputs by sequence. Outputs hold NaN before each call; inputs and guard elements around every buffer are
-/// checked after it. Throws Unavailable and Trespass (fuzz/runner.h).
+/// outputs by sequence. Outputs are stale (fuzz/guard.h) before each call; inputs and guard elements around
+/// every buffer are checked after it. Throws Unavailable and Trespass (fuzz/runner.h).
 [[nodiscard]] std::vector<Tensors<double>> run_operator(const Case& c,
                                                         const std::vector<OperatorTensor>& inputs,
                                                         const OperatorKernel& kernel, int threads);

@@ -49,6 +49,7 @@ class KernelPlan {
       lengths(c);
       forms(c);
     }
+    far_apart();
     Case c = base_;
     for (const std::string& contract : {kernel_.contracts.front(), contract_for_rounding()}) {
       c.contract = contract;
@@ -198,6 +199,23 @@ class KernelPlan {
     if (chunked()) {
       for (std::int64_t C : {1, 2, 5, 31, 32, 64}) with([C](Case& c) { c.chunk = C, c.T = 70; });
     }
+  }
+
+  /// Offsets that no longer fit 32 bits (BUGS M38): of batch rows, of tokens, of sequences' states.
+  void far_apart() {
+    Case c = base_;
+    c.layout = "far";
+    put(c);
+    c.B = 3;
+    c.Hk = 2;
+    c.Hv = 4;
+    put(c);
+    c = base_;
+    c.layout = "far";
+    c.form = "packed";
+    c.lengths = {17, 16};
+    if (!chunked()) c.chunk = 0;
+    put(c);
   }
 
   /// Counts that no longer fit 16 bits, with a tail of one token: T (BUGS M12), and sequences times heads,

@@ -30,7 +30,7 @@ class CaseRun {
         system_(system_named(c.system)),
         contract_(contract_of(c)),
         pair_(table.pair_for(c)),
-        options_{c.layout == "padded", threads},
+        options_{layout_named(c.layout), threads},
         batch_(batch_of(c)) {
     require_finite(batch_);
   }

@@ -1,8 +1,6 @@
 #include "fuzz/runner.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <functional>
 
 #include "fuzz/guard.h"
@@ -12,92 +10,46 @@
 namespace samestate {
 namespace {
 
-/// A tensor of rank 4 in a buffer of its own with guards around it and, when padded, gaps inside it.
-class Tensor4 {
- public:
-  Tensor4() = default;
-  Tensor4(std::array<std::int64_t, 4> shape, bool padded) {
-    const std::int64_t gap = padded ? 3 : 0;
-    view_.shape = shape;
-    view_.stride[3] = 1;
-    // An empty dimension counts as one in the strides, as in PyTorch: else that of the batch would be 0
-    // without tokens.
-    const auto extent = [&](std::size_t d) { return std::max<std::int64_t>(shape[d], 1); };
-    view_.stride[2] = extent(3) + gap;
-    view_.stride[1] = extent(2) * view_.stride[2] + gap;
-    view_.stride[0] = extent(1) * view_.stride[1] + gap;
-    storage_.assign(static_cast<std::size_t>(shape[0] * view_.stride[0] + 2 * kGuard), kPoison);
-    view_.data = storage_.data() + kGuard;
-  }
-
-  void set(const std::vector<float>& dense) {
-    std::size_t from = 0;
-    each([&](float& x) { x = dense[from++]; });
-  }
-  [[nodiscard]] std::vector<float> get() const {
-    std::vector<float> dense;
-    dense.reserve(static_cast<std::size_t>(view_.size()));
-    each([&](float& x) { dense.push_back(x); });
-    return dense;
-  }
-  [[nodiscard]] const View<float, 4>& view() const { return view_; }
-
-  /// Throws Trespass where an element outside the tensor changed.
-  void check_surroundings(const char* name) const {
-    std::vector<float> outside = storage_;
-    View<float, 4> inside = view_;
-    inside.data = outside.data() + kGuard;
-    visit(inside, [](float& x) { x = kPoison; });
-    for (std::size_t i = 0; i < outside.size(); ++i) {
-      if (poisoned(outside[i])) continue;
-      throw Trespass(std::string("the kernel wrote outside ") + name + ": element " +
-                     std::to_string(static_cast<std::int64_t>(i) - kGuard) + " of its buffer");
-    }
-  }
-  [[nodiscard]] bool same_as(const std::vector<float>& dense) const {
-    const std::vector<float> now = get();
-    return now.size() == dense.size() &&
-           (now.empty() || std::memcmp(now.data(), dense.data(), now.size() * sizeof(float)) == 0);
-  }
-
- private:
-  template <class Visitor>
-  static void visit(const View<float, 4>& view, Visitor&& visitor) {
-    for (std::int64_t a = 0; a < view.shape[0]; ++a) {
-      for (std::int64_t b = 0; b < view.shape[1]; ++b) {
-        for (std::int64_t c = 0; c < view.shape[2]; ++c) {
-          for (std::int64_t d = 0; d < view.shape[3]; ++d) visitor(view(a, b, c, d));
-        }
-      }
-    }
-  }
-  template <class Visitor>
-  void each(Visitor&& visitor) const {
-    visit(view_, visitor);
-  }
-
-  std::vector<float> storage_;
-  View<float, 4> view_;
-};
-
 View<const float, 3> without_last(const View<float, 4>& v) {
   return {v.data, {v.shape[0], v.shape[1], v.shape[2]}, {v.stride[0], v.stride[1], v.stride[2]}};
 }
+
+/// Offsets of packed sequences with guards around them, which a loop up to them does not enter.
+class GuardedOffsets {
+ public:
+  explicit GuardedOffsets(const std::vector<std::int64_t>& offsets) {
+    storage_.assign(offsets.size() + 2 * kGuard, kOutside);
+    std::copy(offsets.begin(), offsets.end(), storage_.begin() + kGuard);
+    before_ = storage_;
+  }
+  [[nodiscard]] View<const std::int64_t, 1> view() const {
+    const auto size = static_cast<std::int64_t>(storage_.size()) - 2 * kGuard;
+    return size > 0 ? row_major<const std::int64_t, 1>(storage_.data() + kGuard, {size})
+                    : View<const std::int64_t, 1>{};
+  }
+  /// Throws Trespass.
+  void check() const {
+    if (storage_ != before_) throw Trespass("the kernel changed its input cu_seqlens");
+  }
+
+ private:
+  static constexpr std::int64_t kOutside = -0x5a5a5a5a;
+  std::vector<std::int64_t> storage_, before_;
+};
 
 /// Evaluates one call of one form; throws Unavailable.
 using Call = std::function<void(bool chunked, const Arguments&)>;
 
 Outputs run_path(const Batch& batch, const Path& path, const RunOptions& options, const Call& call) {
   const BatchShape& s = batch.shape;
-  const bool padded = options.padded;
   struct Named {
     const char* name;
     const std::vector<float>* dense;
-    Tensor4 tensor;
+    GuardedTensor tensor;
   };
   const auto make = [&](const char* name, const std::vector<float>& dense,
                         std::array<std::int64_t, 4> shape) {
-    Named input{name, &dense, Tensor4(shape, padded)};
+    Named input{name, &dense, GuardedTensor(shape, options.layout)};
     input.tensor.set(dense);
     return input;
   };
@@ -122,12 +74,12 @@ Outputs run_path(const Batch& batch, const Path& path, const RunOptions& options
     if (name == "beta") all.beta = without_last(view);
     if (name == "initial_state") all.initial_state = view;
   }
-  if (!s.offsets.empty()) {
-    all.cu_seqlens =
-        row_major<const std::int64_t, 1>(s.offsets.data(), {static_cast<std::int64_t>(s.offsets.size())});
-  }
-  Tensor4 o({s.B, s.T, s.Hv, s.dv}, padded);
-  Tensor4 state({N, s.Hv, s.dk, s.dv}, padded);
+  const GuardedOffsets offsets(s.offsets);
+  all.cu_seqlens = offsets.view();
+  GuardedTensor o({s.B, s.T, s.Hv, s.dv}, options.layout);
+  GuardedTensor state({N, s.Hv, s.dk, s.dv}, options.layout);
+  o.spoil();
+  state.spoil();
   all.scale = static_cast<float>(s.scale);
   all.head_map = s.head_map;
   all.l2norm = s.l2norm;
@@ -165,9 +117,10 @@ Outputs run_path(const Batch& batch, const Path& path, const RunOptions& options
       throw Trespass(std::string("the kernel changed its input ") + input.name);
     input.tensor.check_surroundings(input.name);
   }
+  offsets.check();
   o.check_surroundings("o");
   state.check_surroundings("final_state");
-  return {o.get(), state.get()};
+  return {o.written(), state.written()};
 }
 
 }  // namespace

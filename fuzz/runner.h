@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "fuzz/guarded_tensor.h"
 #include "optimized/kernel.h"
 #include "oracles/laws/law.h"
 #include "reference/error.h"
@@ -28,13 +29,13 @@ struct KernelPair {
 };
 
 struct RunOptions {
-  bool padded = false;  ///< strided views: unused elements between tokens and heads
+  Layout layout = Layout::dense;
   int threads = 1;
 };
 
 /// Runs `batch` along `path`, one kernel call a segment (or a token), the state carried in place from call to
-/// call. Outputs hold NaN before the call; inputs, padding and guard elements around every buffer are checked
-/// after it. Throws Unavailable and Trespass.
+/// call. Outputs are stale (fuzz/guard.h) before the first call; inputs, padding and guard elements around
+/// every buffer are checked after the last. Throws Unavailable and Trespass.
 [[nodiscard]] Outputs run_kernel(const KernelPair& kernels, const Batch& batch, const Path& path,
                                  const Contract& contract, const RunOptions& options);
 

@@ -71,7 +71,7 @@ class Meter {
     const Batch batch = batch_of(c_);
     const KernelPair pair = table_.pair_for(c_);
     const auto runner = [&](const Batch& b, const Path& path) {
-      return run_kernel(pair, b, path, contract, {c_.layout == "padded", 1});
+      return run_kernel(pair, b, path, contract, {layout_named(c_.layout), 1});
     };
     const Path path = path_of(c_, c_.T);
     const Outputs outputs = runner(batch, path);

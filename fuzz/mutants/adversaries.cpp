@@ -1,12 +1,16 @@
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <new>
 #include <stdexcept>
 #include <thread>
 #include <utility>
 
 #include "fuzz/mutants/rows.h"
-#include "fuzz/mutants/trial.h"
 
 /// Subjects that compute nothing wrong but cheat, or break the process (HARNESS 1.7). The correct kernel is
 /// the CPU's chunked one.
@@ -90,20 +94,86 @@ Outcome returns_zeros(const Arguments& arguments, const Contract&) {
   return {};
 }
 
-Outcome sleeps(const Arguments& arguments, const Contract& contract) {
-  std::this_thread::sleep_for(std::chrono::duration<double>(1.1 * kCaseSeconds));
+Outcome changes_cu_seqlens(const Arguments& arguments, const Contract& contract) {
+  const Outcome outcome = correct(arguments, contract);
+  if (arguments.cu_seqlens.present()) --const_cast<std::int64_t&>(arguments.cu_seqlens(0));
+  return outcome;
+}
+
+/// As an accumulation into a buffer that is taken for zeroed, by one who saw NaN in it once.
+Outcome adds_to_what_was_there(const Arguments& arguments, const Contract& contract) {
+  std::vector<float> before;
+  each(arguments.o, [&](float x) { before.push_back(std::isnan(x) ? 0.0F : x); });
+  const Outcome outcome = correct(arguments, contract);
+  std::size_t i = 0;
+  each(arguments.o, [&](float& x) { x += before[i++]; });
+  return outcome;
+}
+
+/// The running maximum of a row, say, that fmax begins with what the buffer holds.
+Outcome keeps_the_larger(const Arguments& arguments, const Contract& contract) {
+  std::vector<float> before;
+  each(arguments.o, [&](float x) { before.push_back(x); });
+  const Outcome outcome = correct(arguments, contract);
+  std::size_t i = 0;
+  each(arguments.o, [&](float& x) { x = std::fmax(x, before[i++]); });
+  return outcome;
+}
+
+Outcome throws(const Arguments& arguments, const Contract& contract) {
+  if (arguments.v.shape[3] > 64) throw std::runtime_error("an illegal memory access was encountered");
   return correct(arguments, contract);
 }
 
-Outcome crashes(const Arguments& arguments, const Contract& contract) {
-  if (arguments.v.shape[3] > 64) throw std::runtime_error("an illegal memory access was encountered");
+Outcome dereferences_null(const Arguments&, const Contract&) {
+  volatile float* volatile nowhere = nullptr;
+  *nowhere = 0.0F;
+  return {};
+}
+
+Outcome touches_a_guard_page(const Arguments& arguments, const Contract& contract) {
+  void* const page = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  *static_cast<volatile float*>(page) = arguments.scale;
   return correct(arguments, contract);
+}
+
+Outcome aborts(const Arguments&, const Contract&) { std::abort(); }
+
+/// With the exit code of success.
+Outcome exits(const Arguments&, const Contract&) { std::exit(0); }
+
+Outcome loops_forever(const Arguments&, const Contract&) {
+  for (volatile unsigned i = 0;;) i = i + 1;
+}
+
+Outcome sleeps(const Arguments& arguments, const Contract& contract) {
+  std::this_thread::sleep_for(std::chrono::hours(1));
+  return correct(arguments, contract);
+}
+
+/// As a launch on another stream than the caller's. The wait is longer than a case and its verdict take: the
+/// buffers are gone by then, and what happens to the process is nobody's verdict.
+Outcome returns_before_it_is_done(const Arguments& arguments, const Contract& contract) {
+  std::thread([arguments, contract] {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    (void)correct(arguments, contract);
+  }).detach();
+  return {};
+}
+
+/// Address space is enough for the limit, and leaves the machine its memory where there is none.
+Outcome allocates_without_bound(const Arguments&, const Contract&) {
+  constexpr std::size_t size = std::size_t{1} << 30;
+  while (::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {
+  }
+  throw std::bad_alloc();
 }
 
 struct Subject {
   const char* name;
   const char* summary;
   Run run;
+  bool hostile = false;
 };
 
 constexpr Subject kSubjects[] = {
@@ -115,8 +185,20 @@ constexpr Subject kSubjects[] = {
     {"writes_first_batch_only", "leaves all but the first row of a batch unwritten", writes_first_batch_only},
     {"returns_nan", "fills its outputs with NaN", returns_nan},
     {"returns_zeros", "fills its outputs with zeros", returns_zeros},
-    {"sleeps", "does not return in time", sleeps},
-    {"crashes", "throws where dv > 64", crashes},
+    {"changes_cu_seqlens", "writes into cu_seqlens", changes_cu_seqlens},
+    {"adds_to_what_was_there", "adds to what o held before the call unless that is NaN",
+     adds_to_what_was_there},
+    {"keeps_the_larger", "fmax of the result and of what o held before the call", keeps_the_larger},
+    {"throws", "throws where dv > 64", throws},
+    {"dereferences_null", "writes through a null pointer", dereferences_null, true},
+    {"touches_a_guard_page", "writes to a page without access", touches_a_guard_page, true},
+    {"aborts", "calls abort", aborts, true},
+    {"exits", "calls exit(0)", exits, true},
+    {"loops_forever", "does not return, busy", loops_forever, true},
+    {"sleeps", "does not return, idle", sleeps, true},
+    {"returns_before_it_is_done", "a thread of its own writes the outputs after it has returned",
+     returns_before_it_is_done, true},
+    {"allocates_without_bound", "allocates until it gets nothing", allocates_without_bound, true},
 };
 
 }  // namespace
@@ -130,6 +212,7 @@ std::vector<Mutant> adversaries() {
     m.system = "gated_delta_rule";
     m.form = "chunked";
     m.summary = subject.summary;
+    m.hostile = subject.hostile;
     m.name = m.fault + "." + m.system + "." + m.form;
     m.rows = {{"mutant." + m.name, m.system, m.form, "cpu", {"fp32"}, subject.run},
               {"mutant." + m.fault + "." + m.system + ".recurrent",

@@ -86,9 +86,11 @@ Outcome run_changed(const OperatorArguments& arguments, const Contract& contract
   return outcome;
 }
 
-template <Name name, auto before, auto after = kNothing>
-void add_operator(std::vector<Mutant>& out, const char* bug, const char* fault, const char* summary) {
-  OperatorKernel row = right_operator(name.text);
+/// `run` in place of the kernel `name`.
+inline void add_operator_row(std::vector<Mutant>& out, std::string_view name,
+                             Outcome (*run)(const OperatorArguments&, const Contract&), const char* bug,
+                             const char* fault, const char* summary) {
+  OperatorKernel row = right_operator(name);
   Mutant m;
   m.bug = bug;
   m.fault = fault;
@@ -98,9 +100,14 @@ void add_operator(std::vector<Mutant>& out, const char* bug, const char* fault, 
   m.name = m.fault + "." + m.system + "." + m.form;
   m.smoke = true;
   row.name = "mutant." + m.name;
-  row.run = run_changed<name, before, after>;
+  row.run = run;
   m.operators = {std::move(row)};
   out.push_back(std::move(m));
+}
+
+template <Name name, auto before, auto after = kNothing>
+void add_operator(std::vector<Mutant>& out, const char* bug, const char* fault, const char* summary) {
+  add_operator_row(out, name.text, run_changed<name, before, after>, bug, fault, summary);
 }
 
 /// A fault in what the kernel wrote.
@@ -111,5 +118,6 @@ void add_output_fault(std::vector<Mutant>& out, const char* bug, const char* fau
 
 [[nodiscard]] std::vector<Mutant> norm_and_gate_mutants();
 [[nodiscard]] std::vector<Mutant> layer_mutants();
+[[nodiscard]] std::vector<Mutant> dendritic_mutants();
 
 }  // namespace samestate::mutants

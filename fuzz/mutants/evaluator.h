@@ -47,8 +47,8 @@ class Evaluator {
   [[nodiscard]] virtual Grid multiply(const Grid& a, const Grid& b) const { return a * b; }
   [[nodiscard]] virtual Grid settled(const Grid& S) const { return rounded(S, contract_.state); }
 
-  [[nodiscard]] Column key(const cpu::Rows<const float>& x, Index t) const;
-  [[nodiscard]] Column value(Index t) const;
+  [[nodiscard]] virtual Column key(const cpu::Rows<const float>& x, Index t) const;
+  [[nodiscard]] virtual Column value(Index t) const;
   [[nodiscard]] bool packed() const { return arguments_.cu_seqlens.present(); }
   [[nodiscard]] bool decays() const { return arguments_.g.present(); }
 

@@ -2,7 +2,7 @@
 
 #include "fuzz/mutants/rows.h"
 
-/// Bugs of indices: M31, M32, M34, M37, M39-M41, M43-M45.
+/// Bugs of indices: M31, M32, M34, M37-M41, M43-M45.
 namespace samestate::mutants {
 namespace {
 
@@ -83,6 +83,46 @@ struct ChunksCountedBySequences : Chunked {
   void outputs() override {
     Chunked::outputs();
     if (packed() && first_ / arguments_.chunk >= sizes_.sequences) O_.setZero();
+  }
+};
+
+/// An offset as a product of ints leaves it.
+std::int64_t wrapped(std::int64_t offset) { return static_cast<std::int32_t>(offset); }
+
+template <class Base>
+struct HeadOffsetOf32Bits : Base {
+  using Base::Base;
+  cpu::Head locate(std::int64_t n, std::int64_t h) const override {
+    cpu::Head head = Base::locate(n, h);
+    const Arguments& a = this->arguments_;
+    const auto wrap = [](auto& rows, const auto& view) {
+      if (rows.data != nullptr) rows.data = view.data + wrapped(rows.data - view.data);
+    };
+    wrap(head.q, a.q), wrap(head.k, a.k), wrap(head.v, a.v), wrap(head.o, a.o);
+    return head;
+  }
+};
+
+/// Of the tokens within a sequence.
+template <class Base>
+struct TokenOffsetOf32Bits : Base {
+  using Base::Base;
+  Column key(const cpu::Rows<const float>& x, Index t) const override {
+    cpu::Rows<const float> row = x;
+    row.data += wrapped(t * x.row_stride);
+    return Base::key(row, 0);
+  }
+};
+
+/// Of the sequences' states.
+template <class Base>
+struct StateOffsetOf32Bits : Base {
+  using Base::Base;
+  cpu::Head locate(std::int64_t n, std::int64_t h) const override {
+    cpu::Head head = Base::locate(n, h);
+    const View<float, 4>& S = this->arguments_.final_state;
+    if (S.present()) head.final_state.data = S.data + wrapped(head.final_state.data - S.data);
+    return head;
   }
 };
 
@@ -171,6 +211,16 @@ std::vector<Mutant> layout_mutants() {
       kAll);
   add<ChunksCountedBySequences>(
       out, {"M37", "chunks_counted_by_sequences", "packed: at most as many chunks as there are sequences"},
+      kAll);
+  add_both<HeadOffsetOf32Bits>(
+      out, {"M38", "head_offset_of_32_bits", "where a head's rows begin in q, k, v and o is kept in an int"},
+      kAll);
+  add_both<TokenOffsetOf32Bits>(
+      out,
+      {"M38", "token_offset_of_32_bits", "where a token's q and k begin in its sequence is kept in an int"},
+      kAll);
+  add_both<StateOffsetOf32Bits>(
+      out, {"M38", "state_offset_of_32_bits", "where a sequence's final state begins is kept in an int"},
       kAll);
   add_both<GridOf65535>(
       out, {"M39", "grid_of_65535", "(sequence, head) pairs from 65535 on are not computed"}, kAll);

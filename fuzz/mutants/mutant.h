@@ -22,6 +22,7 @@ struct Mutant {
   std::vector<Kernel> rows;               ///< the mutated kernel, then the correct one of the other form
   std::vector<OperatorKernel> operators;  ///< of an operator: the mutated kernel alone
   bool smoke = false;                     ///< one of the fixed subset that CI runs
+  bool hostile = false;                   ///< ends, holds or damages the process that runs it
 
   [[nodiscard]] const std::string& kernel() const {
     return rows.empty() ? operators.front().name : rows.front().name;

@@ -41,13 +41,7 @@ std::vector<Mutant> make_table() {
 }
 
 constexpr std::array kNotModelled = {
-    NotModelled{"M38",
-                "a 32-bit offset overflows above 2^31 elements; a case holds at most 2^30 (kLargestCase)"},
     NotModelled{"M73", "gradients of one compiler on one architecture: there is no backward kernel"},
-    NotModelled{
-        "M75",
-        "the mask lies inside the layer's kernel; its arguments cannot move it before the convolution"},
-    NotModelled{"M77", "the order of repetition lies inside the layer's kernel, beyond its arguments"},
 };
 
 }  // namespace

@@ -273,7 +273,7 @@ std::vector<PublicVerdict> try_public_rules(const Mutant& mutant, std::uint64_t 
     for (std::size_t i = 0; i < tests.size(); ++i) {
       if (outputs.size() <= i) {
         try {
-          outputs.push_back(run_whole_batch(kernel, tests[i].batch, contract));
+          outputs.push_back(mutant.hostile ? Outputs{} : run_whole_batch(kernel, tests[i].batch, contract));
         } catch (const std::exception&) {
           outputs.push_back({});  // it threw, or touched what is not its own; torch would not see the latter
         }

@@ -1,85 +1,146 @@
 #include "fuzz/mutants/trial.h"
 
-#include <time.h>
-
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <exception>
-#include <mutex>
-#include <thread>
+#include <optional>
 
 #include "fuzz/plan.h"
+#include "fuzz/search/workers.h"
 
 namespace samestate {
 namespace {
 
-/// Seconds of computing that this thread has done.
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
+/// The trials of a list; a trial's place in it is the subject that the workers know it by.
+class Trials {
+ public:
+  Trials(std::span<const Mutant* const> list, const MutantOptions& options,
+         const std::function<void(const MutantResult&)>& finished)
+      : list_(list), options_(options), finished_(finished), trials_(list.size()) {
+    for (std::int64_t i = 0; i < std::ssize(list); ++i) order_.push_back(i);
+    // What may take as long as a case is allowed to begins first, beside the others.
+    std::stable_partition(order_.begin(), order_.end(),
+                          [&](std::int64_t i) { return list[static_cast<std::size_t>(i)]->hostile; });
+  }
+
+  /// For a worker that served a trial last: its next case, or the first one of the next trial.
+  std::optional<Task> next(std::int64_t served) {
+    if (served != Workers::kNoSubject && !at(served).ended) return task(served);
+    while (begun_ < order_.size()) {
+      const std::int64_t subject = order_[begun_++];
+      begin(subject);
+      if (at(subject).cases.empty()) {
+        end(subject);
+        continue;
+      }
+      return task(subject);
+    }
+    return std::nullopt;
+  }
+
+  void take(const Task& task, const Finding& finding) {
+    Trial& trial = at(task.subject);
+    MutantResult& r = trial.result;
+    const Judgement& j = finding.judgement;
+    ++r.cases;
+    r.killed = j.verdict == Verdict::fail || j.verdict == Verdict::crash || j.verdict == Verdict::timeout;
+    r.ratio = r.killed ? j.ratio : std::max(r.ratio, j.ratio);
+    if (r.killed) {
+      r.gate = j.verdict == Verdict::fail ? j.gate : std::string(name_of(j.verdict));
+      r.line = format_case(task.c);
+      r.reason = j.reason;
+    } else {
+      if (r.cases == r.planned && !trial.seeded) seed(task.subject);
+      if (r.cases < r.planned) return;
+    }
+    end(task.subject);
+  }
+
+  /// In the worker's process.
+  [[nodiscard]] Finding run(std::int64_t subject, const Case& c) const {
+    const Record record = run_case(c, *trials_[static_cast<std::size_t>(subject)].table);
+    return {record.judgement, record.seconds, 0};
+  }
+
+  [[nodiscard]] std::vector<MutantResult> results() {
+    std::vector<MutantResult> out;
+    for (Trial& trial : trials_) out.push_back(std::move(trial.result));
+    return out;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Trial {
+    std::optional<KernelTable> table;
+    std::vector<Case> cases;
+    bool seeded = false, ended = false;
+    Clock::time_point began;
+    MutantResult result;
+  };
+
+  Trial& at(std::int64_t subject) { return trials_[static_cast<std::size_t>(subject)]; }
+
+  Task task(std::int64_t subject) {
+    Trial& trial = at(subject);
+    return {trial.result.cases, trial.cases[static_cast<std::size_t>(trial.result.cases)], subject};
+  }
+
+  void plan(std::int64_t subject, double effort) {
+    Trial& trial = at(subject);
+    PlanOptions plan;
+    plan.seed = options_.seed;
+    plan.effort = effort;
+    plan.kernel = trial.result.mutant->kernel();
+    trial.cases = plan_cases(*trial.table, plan);
+    trial.result.planned = std::ssize(trial.cases);
+  }
+
+  /// With the edge cases: they come first in every plan, and few mutants outlive them.
+  void begin(std::int64_t subject) {
+    Trial& trial = at(subject);
+    trial.began = Clock::now();
+    trial.result.mutant = list_[static_cast<std::size_t>(subject)];
+    trial.table.emplace(trial.result.mutant->table());
+    plan(subject, 0.0);
+  }
+
+  void seed(std::int64_t subject) {
+    at(subject).seeded = true;
+    plan(subject, options_.effort);
+  }
+
+  void end(std::int64_t subject) {
+    Trial& trial = at(subject);
+    trial.ended = true;
+    trial.cases = {};
+    trial.result.seconds = std::chrono::duration<double>(Clock::now() - trial.began).count();
+    if (finished_) finished_(trial.result);
+  }
+
+  std::span<const Mutant* const> list_;
+  const MutantOptions& options_;
+  const std::function<void(const MutantResult&)>& finished_;
+  std::vector<Trial> trials_;
+  std::vector<std::int64_t> order_;
+  std::size_t begun_ = 0;
+};
 
 }  // namespace
 
 MutantResult try_mutant(const Mutant& mutant, const MutantOptions& options) {
-  const auto begin = std::chrono::steady_clock::now();
-  MutantResult result;
-  result.mutant = &mutant;
-  const KernelTable table = mutant.table();
-  PlanOptions plan;
-  plan.seed = options.seed;
-  plan.effort = options.effort;
-  plan.kernel = mutant.kernel();
-  const std::vector<Case> cases = plan_cases(table, plan);
-  result.planned = std::ssize(cases);
-  for (const Case& c : cases) {
-    const double computed = thread_seconds();
-    const Record record = run_case(c, table);
-    ++result.cases;
-    const Judgement& j = record.judgement;
-    // A busy machine makes a case wait as well, but in proportion to what it computes.
-    const bool hung = record.seconds > kCaseSeconds + 20.0 * (thread_seconds() - computed);
-    result.killed = j.verdict == Verdict::fail || j.verdict == Verdict::crash || hung;
-    result.ratio = result.killed ? j.ratio : std::max(result.ratio, j.ratio);
-    if (!result.killed) continue;
-    result.gate = j.verdict == Verdict::fail ? j.gate : j.verdict == Verdict::crash ? "crash" : "timeout";
-    result.line = record.line;
-    result.reason = j.reason;
-    break;
-  }
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return result;
+  const Mutant* const list[] = {&mutant};
+  return try_mutants(list, options, 1, nullptr).front();
 }
 
 std::vector<MutantResult> try_mutants(std::span<const Mutant* const> list, const MutantOptions& options,
-                                      int threads, const std::function<void(const MutantResult&)>& finished) {
-  std::vector<MutantResult> results(list.size());
-  std::atomic<std::size_t> next{0};
-  std::mutex observing;
-  std::exception_ptr broken;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < list.size(); i = next++) {
-      try {
-        results[i] = try_mutant(*list[i], options);
-        const std::lock_guard lock(observing);
-        if (finished) finished(results[i]);
-      } catch (...) {
-        const std::lock_guard lock(observing);
-        broken = std::current_exception();
-        next = list.size();
-      }
-    }
-  };
-  {
-    std::vector<std::jthread> helpers;
-    for (int i = 1; i < std::min<int>(threads, static_cast<int>(list.size())); ++i)
-      helpers.emplace_back(work);
-    work();
-  }
-  if (broken) std::rethrow_exception(broken);
-  return results;
+                                      int workers, const std::function<void(const MutantResult&)>& finished) {
+  if (list.empty()) return {};
+  Trials trials(list, options, finished);
+  const int processes = std::min(workers, static_cast<int>(list.size()));
+  Workers pool([&](std::int64_t subject, const Case& c) { return trials.run(subject, c); },
+               {processes, options.timeout, options.memory});
+  pool.run([&](std::int64_t served) { return trials.next(served); },
+           {{}, [&](const Task& task, const Finding& finding) { trials.take(task, finding); }});
+  return trials.results();
 }
 
 }  // namespace samestate

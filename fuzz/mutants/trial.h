@@ -11,12 +11,12 @@
 
 namespace samestate {
 
-/// Seconds without computing after which a case counts as hung. It is noticed when the kernel returns.
-inline constexpr double kCaseSeconds = 4.0;
-
 struct MutantOptions {
   double effort = 1.0;     ///< of the plan, as in PlanOptions
   std::uint64_t seed = 1;  ///< of the seeded cases
+  /// Seconds after which a case counts as hung: ten times the slowest case of the plan on a busy core.
+  double timeout = 20.0;
+  std::uint64_t memory = std::uint64_t{4} << 30;  ///< bytes that a mutant may hold; 0: no limit
 };
 
 /// What the gate made of one mutant.
@@ -26,20 +26,21 @@ struct MutantResult {
   std::string gate;  ///< that killed it: exact, row, head, state, twin, law, memory ...; crash or timeout
   std::string line;  ///< the case that did
   std::string reason;
-  std::int64_t cases = 0;  ///< run, the last one included
-  std::int64_t planned = 0;
-  double ratio = 0.0;  ///< of the killing case; of a survivor: the worst
+  std::int64_t cases = 0;    ///< run, the last one included
+  std::int64_t planned = 0;  ///< the plan's edge cases, and its seeded ones where those passed
+  double ratio = 0.0;        ///< of the killing case; of a survivor: the worst
   double seconds = 0.0;
 };
 
 /// The gate as CI runs it on a user's kernel, `samestate gate --kernel`, in plan order until the first case
-/// that fails.
+/// that fails, crashes or does not end. See try_mutants.
 [[nodiscard]] MutantResult try_mutant(const Mutant& mutant, const MutantOptions& options = {});
 
-/// Each of them on its own thread of `threads`; finished() is called one at a time, in order of finish. The
-/// results come in the order of the list.
+/// Each of them in a process of its own, `workers` at a time, so that none disturbs another or the caller,
+/// whatever it does (see Workers for what that asks of the caller). finished() is called here, in order of
+/// finish; the results come in the order of the list.
 [[nodiscard]] std::vector<MutantResult> try_mutants(std::span<const Mutant* const> list,
-                                                    const MutantOptions& options, int threads,
+                                                    const MutantOptions& options, int workers,
                                                     const std::function<void(const MutantResult&)>& finished);
 
 }  // namespace samestate

@@ -22,7 +22,7 @@ namespace samestate {
 namespace {
 
 /// Another number whenever the drawing changes: a checkpoint of another drawing is then refused.
-constexpr std::uint64_t kDrawing = 1;
+constexpr std::uint64_t kDrawing = 2;
 
 /// Work of a case of the family in state updates, B Hv T dk dv, and of an operator in multiplications
 /// (fuzz/plan.cpp, fuzz/operator_plan.cpp). Most cases are far smaller: rate finds more than size does.
@@ -125,7 +125,10 @@ Case draw_family(const Dice& dice, const Kernel& kernel) {
   c.Hv = c.Hk * dice.pick(kHeads);
   c.heads = dice.one_in(5) ? HeadMap::tiled : HeadMap::interleaved;
   c.l2norm = dice.one_in(6);
-  c.layout = dice.one_in(6) ? "padded" : "dense";
+  static constexpr std::array<const char*, 12> kLayouts{"padded", "padded", "far",   "dense",
+                                                        "dense",  "dense",  "dense", "dense",
+                                                        "dense",  "dense",  "dense", "dense"};
+  c.layout = dice.pick(kLayouts);
   c.state = dice.one_in(2) ? "random" : "none";
   if (chunked) c.chunk = dice.pick(kChunks);
   do c.regime = regimes()[static_cast<std::size_t>(dice.below(std::ssize(regimes())))].name;

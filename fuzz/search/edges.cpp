@@ -32,6 +32,7 @@ enum Bit : std::size_t {
   kStale,
   kPadded,
   kMask,
+  kFar,
 };
 
 constexpr std::array kEdges = {
@@ -52,9 +53,11 @@ constexpr std::array kEdges = {
     Edge{"collinear keys", "all keys of a head within 12 degrees of one line"},
     Edge{"beta -> 0", "a write of strength at most 1e-3"},
     Edge{"beta -> 1", "a write of strength in [0.999, 1]"},
-    Edge{"stale state", "no initial state, or that of another call, in a state buffer full of NaN"},
+    Edge{"stale state",
+         "no initial state, or that of another call, in a state buffer full of NaN and huge numbers"},
     Edge{"padded layout", "strided views"},
     Edge{"padded slots", "tokens that a mask leaves out, or empty sequences of a packed batch"},
+    Edge{"far layout", "rows more than 2^31 elements apart"},
 };
 
 constexpr std::uint64_t bit(Bit b) { return std::uint64_t{1} << b; }
@@ -100,6 +103,7 @@ std::uint64_t of_family(const Case& c) {
   if (c.Hv == 3 * c.Hk) out |= bit(kHeadRatio);
   if (c.dk != c.dv) out |= bit(kWidths);
   if (c.layout == "padded") out |= bit(kPadded);
+  if (c.layout == "far" && (c.B > 1 || c.T > 1)) out |= bit(kFar);
   if (c.state == "none") out |= bit(kStale);
   if (std::find(c.lengths.begin(), c.lengths.end(), 0) != c.lengths.end()) out |= bit(kMask);
   const Batch batch = batch_of(c);

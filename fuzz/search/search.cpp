@@ -65,7 +65,7 @@ class Search {
       take(task, finding, false);
     };
     workers.run(
-        [&]() -> std::optional<Task> {
+        [&](std::int64_t) -> std::optional<Task> {
           if (stop && stop()) return std::nullopt;
           return next();
         },

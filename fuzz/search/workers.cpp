@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -22,6 +24,11 @@ namespace {
 
 constexpr int kTickMilliseconds = 50;  // a worker that died without closing its socket, or ran out of time
 constexpr std::string_view kBadCase = "!";
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kLimitsMemory = false;  // the sanitizer's shadow of the memory counts as data
+#else
+constexpr bool kLimitsMemory = true;
+#endif
 
 bool send_all(int socket, std::string_view text) {
   while (!text.empty()) {
@@ -58,6 +65,14 @@ std::string one_line(std::string text) {
   return text;
 }
 
+/// Of the calling process. A limit that the machine already has below it stays.
+void limit(int resource, std::uint64_t most) {
+  rlimit now{};
+  if (::getrlimit(static_cast<__rlimit_resource>(resource), &now) != 0) return;
+  now.rlim_cur = std::min<rlim_t>(now.rlim_cur, most);
+  ::setrlimit(static_cast<__rlimit_resource>(resource), &now);
+}
+
 /// The life of a worker: a case line in, a finding out.
 [[noreturn]] void serve(int socket, const CaseRunner& run) {
   std::string received;
@@ -86,10 +101,12 @@ std::string end_of(int status) {
 
 }  // namespace
 
-Workers::Workers(CaseRunner run, const WorkerOptions& options) : run_(std::move(run)), options_(options) {
+Workers::Workers(CaseRunner run, const WorkerOptions& options)
+    : Workers([run = std::move(run)](std::int64_t, const Case& c) { return run(c); }, options) {}
+
+Workers::Workers(SubjectRunner run, const WorkerOptions& options) : run_(std::move(run)), options_(options) {
   if (options_.workers < 1) throw Error(fmt::format("{} workers: at least 1 is needed", options_.workers));
   workers_.resize(static_cast<std::size_t>(options_.workers));
-  for (Worker& worker : workers_) start(worker);
 }
 
 Workers::~Workers() {
@@ -98,7 +115,7 @@ Workers::~Workers() {
   }
 }
 
-void Workers::start(Worker& worker) {
+void Workers::start(Worker& worker, std::int64_t subject) {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     throw Error(fmt::format("no socket for a worker ({}): use fewer --threads", std::strerror(errno)));
@@ -119,10 +136,13 @@ void Workers::start(Worker& worker) {
     for (const Worker& other : workers_) {
       if (other.socket >= 0) ::close(other.socket);
     }
-    serve(pair[1], run_);
+    limit(RLIMIT_CORE, 0);
+    if (kLimitsMemory && options_.memory > 0) limit(RLIMIT_DATA, options_.memory);
+    serve(pair[1], [&](const Case& c) { return run_(subject, c); });
   }
   ::close(pair[1]);
   worker = Worker{};
+  worker.subject = subject;
   worker.pid = pid;
   worker.socket = pair[0];
 }
@@ -153,6 +173,9 @@ void Workers::finish(Worker& worker, const Finding& finding, const WorkerObserve
 }
 
 void Workers::give(Worker& worker, Task task, const WorkerObserver& observer) {
+  // What a subject left behind (threads, static variables, a damaged heap) ends with its process.
+  if (worker.pid > 0 && worker.subject != task.subject) (void)bury(worker, true);
+  if (worker.pid < 0) start(worker, task.subject);
   worker.task = std::move(task);
   worker.began = Clock::now();
   if (observer.started) observer.started(*worker.task);
@@ -161,7 +184,7 @@ void Workers::give(Worker& worker, Task task, const WorkerObserver& observer) {
     if (attempt == 3) throw Error("workers die before they are given a case: see stderr for their reason");
     std::optional<Task> kept = std::move(worker.task);
     (void)bury(worker, true);
-    start(worker);
+    start(worker, kept->subject);
     worker.task = std::move(kept);
     worker.began = Clock::now();
   }
@@ -181,18 +204,19 @@ void Workers::collect(Worker& worker, const WorkerObserver& observer) {
   const Worker before = worker;
   const std::string reason = bury(worker, true);
   if (before.task) finish(worker, lost(before, Verdict::crash, reason), observer);
-  start(worker);
 }
 
-void Workers::run(const std::function<std::optional<Task>()>& next, const WorkerObserver& observer) {
-  bool more = true;
+void Workers::run(const std::function<std::optional<Task>(std::int64_t served)>& next,
+                  const WorkerObserver& observer) {
+  std::vector<char> done(workers_.size(), 0);
   while (true) {
     std::vector<pollfd> waiting;
     std::vector<Worker*> busy;
-    for (Worker& worker : workers_) {
-      if (!worker.task && more) {
-        std::optional<Task> task = next();
-        more = task.has_value();
+    for (std::size_t i = 0; i < workers_.size(); ++i) {
+      Worker& worker = workers_[i];
+      if (!worker.task && done[i] == 0) {
+        std::optional<Task> task = next(worker.subject);
+        done[i] = task ? 0 : 1;
         if (task) give(worker, std::move(*task), observer);
       }
       if (!worker.task) continue;
@@ -212,7 +236,6 @@ void Workers::run(const std::function<std::optional<Task>()>& next, const Worker
                                      fmt::format("no answer after {:g} s (--timeout)", options_.timeout));
         (void)bury(worker, true);
         finish(worker, finding, observer);
-        start(worker);
       }
     }
   }
@@ -222,7 +245,7 @@ Finding Workers::run_one(const Case& c) {
   Finding out;
   bool given = false;
   run(
-      [&]() -> std::optional<Task> {
+      [&](std::int64_t) -> std::optional<Task> {
         if (std::exchange(given, true)) return std::nullopt;
         return Task{0, c};
       },

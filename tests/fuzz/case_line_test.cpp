@@ -76,7 +76,7 @@ Case random_case(Draws& draws) {
     if (draws.below(2) == 0) c.*word = draws.pick(std::array<std::string, 3>{"bf16", "slow", "x=y"});
   }
   c.state = draws.pick(std::array<std::string, 2>{"none", "random"});
-  c.layout = draws.pick(std::array<std::string, 2>{"dense", "padded"});
+  c.layout = draws.pick(std::array<std::string, 3>{"dense", "padded", "far"});
   c.law = draws.pick(words);
   c.kernel = draws.pick(words);
   c.seed = draws.below(3) == 0 ? 0 : draws.word();

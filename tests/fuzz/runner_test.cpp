@@ -39,7 +39,7 @@ float* last(const View<float, 4>& v) {
 }
 
 TEST(Runner, UndamagedRowPasses) {
-  for (const char* keys : {"", "layout=padded", "contract=bf16", "regime=exact"}) {
+  for (const char* keys : {"", "layout=padded", "layout=far", "contract=bf16", "regime=exact"}) {
     const Judgement j = judged(planted::undamaged, keys);
     EXPECT_EQ(j.verdict, Verdict::pass) << keys << ": " << j.reason;
   }
@@ -78,6 +78,10 @@ INSTANTIATE_TEST_SUITE_P(
                     "outside o"},
         Trespassing{"PaddingOfTokens", "layout=padded",
                     [](const Arguments& a) { (&a.o(0, 1, 0, 0))[-1] = 0; }, "outside o"},
+        Trespassing{"BesideAFarRow", "layout=far", [](const Arguments& a) { (&a.o(1, 0, 0, 0))[-1] = 0; },
+                    "outside o"},
+        Trespassing{"EditsAFarInput", "layout=far",
+                    [](const Arguments& a) { writable(a.v(1, 32, 3, 7)) = 7; }, "its input v"},
         Trespassing{"PaddingOfTheState", "layout=padded",
                     [](const Arguments& a) { (&a.final_state(1, 0, 3, 7))[1] = 1; }, "outside final_state"},
         Trespassing{"PaddingOfAnInput", "layout=padded",
@@ -95,6 +99,46 @@ INSTANTIATE_TEST_SUITE_P(
                     [](const Arguments& a) { writable(a.initial_state(0, 0, 0, 0)) += 1; },
                     "its input initial_state"}),
     [](const auto& parameter) { return std::string(parameter.param.name); });
+
+TEST(Runner, OffsetsOfPackedSequencesAreAnInput) {
+  const std::string line =
+      "v1 gated_delta_rule form=packed chunk=16 lengths=17,16 dk=16 dv=8 "
+      "kernel=planted.gated_delta_rule.chunked";
+  EXPECT_EQ(judged(planted::undamaged, "", line).verdict, Verdict::pass);
+  const auto offset = [](const Arguments& a, std::int64_t i) -> std::int64_t& {
+    return const_cast<std::int64_t*>(a.cu_seqlens.data)[i];
+  };
+  for (const std::int64_t i : {-1, 0, 2, 3}) {
+    const Judgement j = judged(after([&](const Arguments& a) { ++offset(a, i); }), "", line);
+    EXPECT_EQ(j.gate, "memory") << i;
+    EXPECT_NE(j.reason.find("cu_seqlens"), std::string::npos) << j.reason;
+  }
+}
+
+/// A fault that mixes each element of o with what it was before the call.
+template <class Mix>
+Fault mixes(Mix mix) {
+  return [mix](const Kernel& base, const Arguments& a, const Contract& c) {
+    std::vector<float> before;
+    planted::each(a.o, [&](float& x, const auto&) { before.push_back(x); });
+    const Outcome outcome = base.run(a, c);
+    std::size_t i = 0;
+    planted::each(a.o, [&](float& x, const auto&) { x = mix(x, before[i++]); });
+    return outcome;
+  };
+}
+
+// NaN alone would not show these: each of them leaves it out.
+TEST(Runner, WhatOutputsHeldBeforeTheCallMustNotMatter) {
+  for (const char* keys : {"", "layout=padded", "contract=bf16", "regime=exact"}) {
+    const auto verdict = [&](float (*mix)(float, float)) { return judged(mixes(mix), keys).verdict; };
+    EXPECT_EQ(verdict([](float x, float) { return x; }), Verdict::pass) << keys;
+    EXPECT_EQ(verdict([](float x, float was) { return std::isnan(was) ? x : x + was; }), Verdict::fail);
+    EXPECT_EQ(verdict([](float x, float was) { return std::fmax(x, was); }), Verdict::fail) << keys;
+    EXPECT_EQ(verdict([](float x, float was) { return std::fmin(x, was); }), Verdict::fail) << keys;
+    EXPECT_EQ(verdict([](float x, float was) { return x + 0.0F * was; }), Verdict::fail) << keys;
+  }
+}
 
 TEST(Runner, AnInputEditedAndPutBackIsNoTrespass) {
   const Judgement j = judged(after([](const Arguments& a) {
@@ -246,11 +290,11 @@ TEST(Runner, ExactDataGiveTheSameBitsOnEveryWay) {
   const auto same = [&](const Outputs& other) {
     return other.o == dense.o && other.final_state == dense.final_state;
   };
-  EXPECT_TRUE(same(run_kernel(pair, batch, whole(33, 16), fp32, {true, 2})));
+  EXPECT_TRUE(same(run_kernel(pair, batch, whole(33, 16), fp32, {Layout::padded, 2})));
   EXPECT_TRUE(same(run_kernel(pair, batch, whole(33, 5), fp32, {})));
-  EXPECT_TRUE(same(run_kernel(pair, batch, whole(33, 0), fp32, {true, 1})));
+  EXPECT_TRUE(same(run_kernel(pair, batch, whole(33, 0), fp32, {Layout::padded, 1})));
   EXPECT_TRUE(same(run_kernel(pair, batch, split(33, 16, 20), fp32, {})));
-  EXPECT_TRUE(same(run_kernel(pair, batch, prefill_and_decode(33, 16, 20), fp32, {true, 1})));
+  EXPECT_TRUE(same(run_kernel(pair, batch, prefill_and_decode(33, 16, 20), fp32, {Layout::padded, 1})));
   EXPECT_TRUE(same(run_on_twin("gated_delta_rule", batch, whole(33, 16), fp32)));
   EXPECT_TRUE(same(run_on_twin("gated_delta_rule", batch, whole(33, 0), fp32)));
 }

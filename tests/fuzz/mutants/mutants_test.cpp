@@ -110,20 +110,68 @@ TEST(Mutants, AnUnchangedCallSurvives) {
   }
 }
 
+std::string gate_of(std::string_view fault, const MutantOptions& options = {}) {
+  return try_mutant(mutant_named(std::string(fault) + ".gated_delta_rule.chunked"), options).gate;
+}
+
 TEST(Mutants, AdversariesAreCaughtByName) {
-  const auto gate_of = [](std::string_view fault) {
-    return trial(std::string(fault) + ".gated_delta_rule.chunked").gate;
-  };
-  EXPECT_EQ(gate_of("edits_its_inputs"), "memory");
-  EXPECT_EQ(gate_of("writes_past_the_end"), "memory");
-  EXPECT_EQ(gate_of("crashes"), "crash");
-  for (const char* fault :
-       {"replays_last_result", "writes_nothing", "writes_first_batch_only", "returns_nan", "returns_zeros"}) {
-    EXPECT_FALSE(gate_of(fault).empty()) << fault;
+  for (const char* fault : {"edits_its_inputs", "writes_past_the_end", "changes_cu_seqlens"}) {
+    EXPECT_EQ(gate_of(fault), "memory") << fault;
+  }
+  for (const char* fault : {"throws", "dereferences_null", "touches_a_guard_page", "aborts", "exits",
+                            "allocates_without_bound"}) {
+    EXPECT_EQ(gate_of(fault), "crash") << fault;
+  }
+  MutantOptions impatient;
+  impatient.timeout = 0.5;
+  for (const char* fault : {"sleeps", "loops_forever"}) {
+    EXPECT_EQ(gate_of(fault, impatient), "timeout") << fault;
+  }
+  for (const char* fault : {"adds_to_what_was_there", "keeps_the_larger"}) {
+    EXPECT_EQ(gate_of(fault), "range") << fault;
+  }
+  for (const char* fault : {"replays_last_result", "writes_nothing", "writes_first_batch_only", "returns_nan",
+                            "returns_zeros", "returns_before_it_is_done"}) {
+    const std::string gate = gate_of(fault);
+    EXPECT_TRUE(gate == "exact" || gate == "range" || gate == "row") << fault << ": " << gate;
   }
 }
 
-TEST(Mutants, LongASleeperTimesOut) { EXPECT_EQ(trial("sleeps.gated_delta_rule.chunked").gate, "timeout"); }
+// A process of its own for each: those that die or hang cost the others nothing, nor this process.
+TEST(Mutants, ADeathIsTheMutantsOwn) {
+  std::vector<const Mutant*> list;
+  for (const char* fault : {"exits", "no_delta_term", "loops_forever", "aborts", "no_delta_term"}) {
+    list.push_back(&mutant_named(std::string(fault) + ".gated_delta_rule.chunked"));
+  }
+  MutantOptions impatient;
+  impatient.timeout = 0.5;
+  const MutantResult alone = try_mutant(*list[1], impatient);
+  for (const int workers : {1, 2}) {
+    std::vector<std::string> finished;
+    const std::vector<MutantResult> results =
+        try_mutants(list, impatient, workers, [&](const MutantResult& r) { finished.push_back(r.gate); });
+    ASSERT_EQ(results.size(), list.size());
+    EXPECT_EQ(finished.size(), list.size());
+    for (std::size_t i = 0; i < list.size(); ++i) EXPECT_EQ(results[i].mutant, list[i]);
+    EXPECT_EQ(results[0].gate, "crash");
+    EXPECT_NE(results[0].reason.find("code 0"), std::string::npos) << results[0].reason;
+    EXPECT_EQ(results[2].gate, "timeout");
+    EXPECT_EQ(results[3].gate, "crash");
+    for (const std::size_t i : {1, 4}) {
+      EXPECT_EQ(results[i].line, alone.line);
+      EXPECT_EQ(results[i].cases, alone.cases);
+      EXPECT_EQ(results[i].ratio, alone.ratio);
+    }
+  }
+}
+
+TEST(Mutants, WrappedOffsetsDieWhereRowsLieFarApart) {
+  for (const char* fault : {"head_offset_of_32_bits", "token_offset_of_32_bits", "state_offset_of_32_bits"}) {
+    const MutantResult r = trial(std::string(fault) + ".retention.recurrent");
+    EXPECT_TRUE(r.killed);
+    EXPECT_NE(r.line.find("layout=far"), std::string::npos) << r.line;
+  }
+}
 
 TEST(Mutants, AnExceptionOfARowStopsTheTrialAndIsReported) {
   Mutant broken = mutant_named("no_decay.retention.chunked");

@@ -48,6 +48,7 @@ TEST(Edges, AreReadFromCaseAndData) {
       {"beta -> 1", "v1 delta_rule regime=beta_one T=4 dk=2", "v1 delta_rule regime=beta_two T=4 dk=2"},
       {"stale state", "v1 retention T=4 dk=2", "v1 retention T=4 dk=2 state=random"},
       {"padded layout", "v1 retention T=4 dk=2 layout=padded", "v1 retention T=4 dk=2"},
+      {"far layout", "v1 retention T=4 dk=2 layout=far", "v1 retention T=1 dk=2 layout=far"},
       {"padded slots", "v1 retention form=packed lengths=0,4 dk=2",
        "v1 retention form=packed lengths=1,4 dk=2"},
       {"A = 0", "v1 activation_gates regime=tiny T=4 H=16", "v1 activation_gates T=4 H=16"},

@@ -6,7 +6,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <map>
+#include <new>
 #include <thread>
+#include <vector>
 
 #include "reference/error.h"
 
@@ -45,7 +47,7 @@ std::map<std::int64_t, Judgement> run_all(int workers, std::int64_t last) {
   std::int64_t next = 0;
   std::map<std::int64_t, int> started;
   pool.run(
-      [&]() -> std::optional<Task> {
+      [&](std::int64_t) -> std::optional<Task> {
         if (next > last) return std::nullopt;
         const std::int64_t i = next++;
         return Task{i, numbered(i)};
@@ -80,6 +82,52 @@ TEST(Workers, GoOnAfterACrash) {
   EXPECT_EQ(pool.run_one(numbered(3)).judgement.verdict, Verdict::pass);
   EXPECT_EQ(pool.run_one(numbered(12)).judgement.verdict, Verdict::crash);
   EXPECT_EQ(pool.run_one(numbered(4)).judgement.ratio, 4.0);
+}
+
+// The runner counts its calls: what a subject leaves behind is gone for the next one.
+TEST(Workers, GiveEachSubjectAProcess) {
+  int calls = 0;
+  Workers pool(
+      [&](std::int64_t subject, const Case&) {
+        Finding f;
+        f.judgement.ratio = static_cast<double>(100 * subject + ++calls);
+        return f;
+      },
+      {1, 5.0});
+  std::vector<std::int64_t> served;
+  std::vector<double> ratios;
+  const std::vector<std::int64_t> subjects{3, 3, 4, 3};
+  pool.run(
+      [&](std::int64_t last) -> std::optional<Task> {
+        const std::size_t i = served.size();
+        if (i == subjects.size()) return std::nullopt;
+        served.push_back(last);
+        return Task{static_cast<std::int64_t>(i), numbered(0), subjects[i]};
+      },
+      {{}, [&](const Task&, const Finding& f) { ratios.push_back(f.judgement.ratio); }});
+  EXPECT_EQ(served, (std::vector<std::int64_t>{Workers::kNoSubject, 3, 3, 4}));
+  EXPECT_EQ(ratios, (std::vector<double>{301, 302, 401, 301}));
+  EXPECT_EQ(calls, 0);
+}
+
+TEST(Workers, HoldNoMoreMemoryThanTheyMay) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer's shadow counts as data, so there is no limit";
+#endif
+  const auto allocates = [](const Case& c) {
+    Finding f;
+    try {
+      f.judgement.ratio = static_cast<double>(std::vector<char>(c.seed << 20).size());
+    } catch (const std::bad_alloc&) {
+      f.judgement.verdict = Verdict::crash;
+    }
+    return f;
+  };
+  Workers pool(allocates, {1, 5.0, std::uint64_t{256} << 20});
+  EXPECT_NE(pool.run_one(numbered(64)).judgement.verdict, Verdict::crash);
+  EXPECT_EQ(pool.run_one(numbered(512)).judgement.verdict, Verdict::crash);
+  Workers free(allocates, {1, 5.0});
+  EXPECT_NE(free.run_one(numbered(512)).judgement.verdict, Verdict::crash);
 }
 
 TEST(Workers, WhatIsNoCaseIsAnErrorOfTheSearch) {

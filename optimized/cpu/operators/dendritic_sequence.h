@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "optimized/cpu/layout.h"
+#include "optimized/cpu/operators/layer_parts.h"
+
+/// The dendritic layer (EQUATIONS 7.3) on one sequence, its steps apart: a mutant overrides one of them.
+namespace samestate::cpu::dendritic {
+
+/// The sizes of a call; letters as in EQUATIONS 7.2.
+struct Extents {
+  explicit Extents(const OperatorArguments& call);
+  std::int64_t T, H, N, d, stride, w, dv, shared, routed, candidates, E, W;
+};
+
+/// What all sequences share: the weights as right factors.
+struct Weights {
+  Weights(const OperatorArguments& call, const Extents& n);
+  Block q, k, v, g, o, b, a, q_taps, k_taps, v_taps;
+  std::vector<Block> q_expansion, k_expansion;  ///< of every head
+};
+
+/// One sequence of a call: reads its inputs, writes its outputs.
+class Sequence {
+ public:
+  Sequence(const OperatorArguments& call, const Contract& contract, const Extents& extents,
+           const Weights& weights, std::int64_t b);
+  virtual ~Sequence() = default;
+  Sequence(const Sequence&) = delete;
+  Sequence& operator=(const Sequence&) = delete;
+
+  void run();
+
+ protected:
+  /// q, k [T, H d] of branch e after its expansion and before its convolutions.
+  virtual void expanded(std::int64_t, Block&, Block&) {}
+  /// q, k, v, g, beta, scale and l2norm of the windows of branch e of head h on `tokens`; a head is a window.
+  virtual void windows(std::int64_t e, std::int64_t h, const std::vector<std::int64_t>& tokens,
+                       Arguments& core);
+  /// Whether token t of head h uses branch e.
+  [[nodiscard]] bool uses(std::int64_t t, std::int64_t h, std::int64_t e) const {
+    return used_[static_cast<std::size_t>((t * n_.H + h) * n_.E + e)] != 0;
+  }
+
+  const Extents& n_;
+  Block v_, beta_, g_;                                                ///< [T, H dv] convolved; [T, E H]
+  std::vector<float> q_rows_, k_rows_, v_rows_, g_rows_, beta_rows_;  ///< what the views of windows() show
+
+ private:
+  void projected(const Block& x, const Block& weight, Block& y) const;
+  void head_of(const Block& x, std::int64_t h, Block& to) const;
+  void branch_of(const std::vector<Block>& wide, std::int64_t e, Block& to) const;
+  void gates(const Block& b, const Block& a);
+  void route();
+  void convolved(const Block& x, const Block& taps, std::string_view state, std::int64_t part, Block& y);
+  void run_head(std::int64_t e, std::int64_t h);
+  void finish();
+
+  const OperatorArguments& call_;
+  const Contract& contract_;
+  Format kept_;
+  const Weights& w_;
+  std::int64_t b_;
+  TensorRows<const float> mask_;
+  Block z_, q_, k_, omega_, mixed_;
+  std::vector<char> used_;
+  layer::Dense o_;
+};
+
+/// All sequences of a call, each by an Each, which is a Sequence.
+template <class Each>
+[[nodiscard]] Outcome run(const OperatorArguments& call, const Contract& contract) {
+  const Extents extents(call);
+  const Weights weights(call, extents);
+  for_each_task(call.batch, call.threads,
+                [&] { return [&](std::int64_t b) { Each(call, contract, extents, weights, b).run(); }; });
+  return {};
+}
+
+}  // namespace samestate::cpu::dendritic
