@@ -44,14 +44,20 @@ void print_record(const Record& record) {
 }
 
 void print_explanation(const Explanation& e) {
-  const char* title = "differs   ";
+  const char* title = "compared  ";
+  for (const std::string& line : e.compared) fmt::print("{}{}\n", std::exchange(title, "          "), line);
+  title = "program   ";
+  for (std::size_t i = 0; i < e.program.size(); ++i) {
+    fmt::print("{}{:>2}. {}\n", std::exchange(title, "          "), i + 1, e.program[i]);
+  }
+  title = "differs   ";
   for (const std::string& line : e.differs) fmt::print("{}{}\n", std::exchange(title, "          "), line);
   title = "looks like";
   for (const std::string& line : e.patterns) fmt::print("{} {}\n", std::exchange(title, "          "), line);
   title = "values    ";
   for (const ExplainedValue& v : e.values) {
-    fmt::print("{}{}: expected {:.9g}, actual {:.9g}\n", std::exchange(title, "          "), v.place,
-               v.expected, v.actual);
+    fmt::print("{}{}: {} {:.9g}, {} {:.9g}\n", std::exchange(title, "          "), v.place, e.expected,
+               v.expected, e.actual, v.actual);
   }
   title = "bound     ";
   for (const BoundTerm& term : e.terms) {

@@ -25,21 +25,25 @@ std::string with_form(const Kernel& kernel, std::string_view form) {
 
 class CaseRun {
  public:
-  CaseRun(const Case& c, const KernelTable& table, int threads)
+  CaseRun(const Case& c, const KernelTable& table, int threads, bool traced)
       : case_(c),
         system_(system_named(c.system)),
         contract_(contract_of(c)),
         pair_(table.pair_for(c)),
         options_{c.layout == "padded", threads},
+        traced_(traced),
         batch_(batch_of(c)) {
     require_finite(batch_);
   }
 
   [[nodiscard]] Judgement judge() {
     if (!case_.law.empty()) {
-      const LawSubject subject{batch_, *system_.family, contract_,
+      const LawSubject subject{batch_,
+                               *system_.family,
+                               contract_,
                                case_.form == "recurrent" ? 0 : case_.chunk,
-                               [this](const Batch& batch, const Path& path) { return run(batch, path); }};
+                               [this](const Batch& batch, const Path& path) { return run(batch, path); },
+                               traced_ ? &law_ : nullptr};
       return judge_law(law_named(case_.law), subject);
     }
     outputs_ = run(batch_, path_of(case_, batch_.shape.T));
@@ -47,7 +51,9 @@ class CaseRun {
                        [this](const Batch& batch, const Path& path) { return run(batch, path); });
   }
 
-  [[nodiscard]] Trace take_trace() { return {std::move(batch_), std::move(outputs_), {}, {}, {}}; }
+  [[nodiscard]] Trace take_trace() {
+    return {std::move(batch_), std::move(outputs_), {}, {}, {}, std::move(law_)};
+  }
 
  private:
   [[nodiscard]] Outputs run(const Batch& batch, const Path& path) const {
@@ -59,8 +65,10 @@ class CaseRun {
   const Contract contract_;
   KernelPair pair_;
   RunOptions options_;
+  bool traced_;
   Batch batch_;
   Outputs outputs_;
+  LawTrace law_;
 };
 
 }  // namespace
@@ -236,10 +244,10 @@ Record run_case(const Case& c, const KernelTable& table, int threads, Trace* tra
     const OperatorKernel& kernel = table.operator_for(c);
     OperatorRun kept;
     judge_into(record, [&] { return judge_operator_case(c, kernel, threads, trace ? &kept : nullptr); });
-    if (trace) *trace = {{}, {}, std::move(kept.inputs), std::move(kept.outputs), kernel.form};
+    if (trace) *trace = {{}, {}, std::move(kept.inputs), std::move(kept.outputs), kernel.form, {}};
     return record;
   }
-  CaseRun run(c, table, threads);
+  CaseRun run(c, table, threads, trace != nullptr);
   judge_into(record, [&] { return run.judge(); });
   if (trace) *trace = run.take_trace();
   return record;

@@ -1,0 +1,136 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "fuzz/explain_head.h"
+#include "fuzz/explain_parts.h"
+#include "oracles/contracts.h"
+#include "oracles/operators/judge_operator.h"
+
+namespace samestate {
+namespace {
+
+/// One output of one sequence of an operator's run.
+struct TensorDifference {
+  std::string name;
+  Index sequence = 0;
+  std::vector<Index> rows;  ///< wrong ones
+  std::set<Index> columns;
+  Index wrong = 0;
+  double worst = 0.0;
+  Index worst_row = 0;
+};
+
+TensorDifference difference_of(const std::string& name, Index b, const Matrix<double>& exact,
+                               const Matrix<double>& tolerance, const Matrix<double>& actual) {
+  TensorDifference d;
+  d.name = name;
+  d.sequence = b;
+  for (Index r = 0; r < exact.rows(); ++r) {
+    bool row_wrong = false;
+    for (Index j = 0; j < exact.cols(); ++j) {
+      if (!std::isfinite(tolerance(r, j))) continue;
+      const double error = std::abs(actual(r, j) - exact(r, j));
+      const double ratio = std::isnan(error) ? std::numeric_limits<double>::infinity()
+                           : error == 0.0    ? 0.0
+                                             : error / tolerance(r, j);
+      if (ratio > d.worst) d.worst = ratio, d.worst_row = r;
+      if (ratio <= 1.0) continue;
+      row_wrong = true;
+      ++d.wrong;
+      d.columns.insert(j);
+    }
+    if (row_wrong) d.rows.push_back(r);
+  }
+  return d;
+}
+
+void tensor_patterns(Explanation& out, const Case& c, const TensorDifference& d, Index tokens,
+                     const Matrix<double>& exact, const Matrix<double>& actual) {
+  const auto say = [&](const std::string& what) { out.patterns.push_back(d.name + ": " + what); };
+  const bool finite = actual.allFinite();
+  if (!finite) say("some values are NaN, infinite or were never written");
+  if (finite && actual.isZero(0)) say("all zero");
+  const double factor = constant_factor(exact, actual);
+  if (!std::isnan(factor)) say(fmt::format("the right values times {:.6g}", factor));
+  if (exact.rows() == exact.cols() && exact.rows() > 1 &&
+      (actual.transpose() - exact).norm() <= (1.0 - kExplainedShare) * (actual - exact).norm()) {
+    say("transposed");
+  }
+  if (std::ssize(d.columns) < exact.cols()) {
+    say("only column(s) " + ranges_text({d.columns.begin(), d.columns.end()}));
+  }
+  if (tokens == 0 || exact.rows() % tokens != 0) return;
+  const Index each = exact.rows() / tokens;
+  std::set<Index> wrong;
+  for (const Index r : d.rows) wrong.insert(r / each);
+  const auto all = [&](auto&& test) { return std::all_of(wrong.begin(), wrong.end(), test); };
+  say(fmt::format("from token {} on, {} of {} tokens: {}", *wrong.begin(), wrong.size(), tokens,
+                  ranges_text({wrong.begin(), wrong.end()})));
+  const Index C = c.chunk;
+  if (c.form == "decode") {
+    if (c.prefill > 0 && *wrong.begin() >= c.prefill) say("only after the resume");
+  } else if (find_operator(c.system)->form(c.form)->chunked && C > 1 && tokens > C) {
+    if (all([&](Index t) { return t % C == 0; })) say("only the first token of a chunk");
+    if (tokens % C != 0 && all([&](Index t) { return t >= tokens - tokens % C; }))
+      say("only the last, partial chunk");
+    if (*wrong.begin() >= C) say("the first chunk is right");
+  }
+}
+
+}  // namespace
+
+Explanation explain_operator(const Case& c, const Trace& trace) {
+  Explanation out;
+  if (trace.operator_outputs.empty()) return out;
+  const Operator& op = *find_operator(c.system);
+  const Call call = call_of(c, trace.operator_form);
+  const Signature signature = op.signature(call);
+  std::vector<TensorDifference> found;
+  std::vector<OperatorOracle> oracles;
+  for (Index b = 0; b < c.B; ++b) {
+    oracles.push_back(operator_oracle(op, call, operator_sequence(trace.operator_inputs, b), cuts_of(c),
+                                      contract_named(c.contract)));
+    for (const auto& [name, exact] : oracles.back().exact) {
+      TensorDifference d = difference_of(name, b, exact, get(oracles.back().tolerance, name),
+                                         get(trace.operator_outputs[static_cast<std::size_t>(b)], name));
+      if (d.wrong == 0) continue;
+      out.differs.push_back(fmt::format("{} of sequence {}: {} of {} elements in {} row(s): {}", name, b,
+                                        d.wrong, exact.size(), d.rows.size(), ranges_text(d.rows)));
+      found.push_back(std::move(d));
+    }
+  }
+  if (found.empty()) return out;
+  const TensorDifference& worst = *std::max_element(
+      found.begin(), found.end(), [](const auto& x, const auto& y) { return x.worst < y.worst; });
+  const OperatorOracle& oracle = oracles[static_cast<std::size_t>(worst.sequence)];
+  const Matrix<double>& exact = get(oracle.exact, worst.name);
+  const Matrix<double>& actual =
+      get(trace.operator_outputs[static_cast<std::size_t>(worst.sequence)], worst.name);
+  Index tokens = 0;
+  for (const TensorSpec& spec : signature.outputs) {
+    if (spec.name == worst.name && spec.axis == Axis::tokens) tokens = c.T;
+  }
+  tensor_patterns(out, c, worst, tokens, exact, actual);
+  if (c.B > 1) {
+    std::set<Index> sequences;
+    for (const TensorDifference& d : found) sequences.insert(d.sequence);
+    if (std::ssize(sequences) < c.B) {
+      out.patterns.push_back("only sequence(s) " + ranges_text({sequences.begin(), sequences.end()}) +
+                             fmt::format(" of {}", c.B));
+    }
+  }
+  show_row(out, fmt::format("{}: sequence {}, row {}", worst.name, worst.sequence, worst.worst_row), "column",
+           exact, actual, worst.worst_row);
+  const Index column = worst_column(exact, actual, worst.worst_row);
+  out.terms.push_back({"error", std::abs(exact(worst.worst_row, column) - actual(worst.worst_row, column))});
+  out.terms.push_back(
+      {"running error of the form", get(oracle.tolerance, worst.name)(worst.worst_row, column)});
+  return out;
+}
+
+}  // namespace samestate
