@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
-#include <numeric>
 #include <set>
 
 #include "fuzz/explain_head.h"
@@ -49,6 +49,69 @@ TensorDifference difference_of(const std::string& name, Index b, const Matrix<do
   return d;
 }
 
+/// Whether the kernel's values are those of `other`, so far as they differ from the right ones.
+bool explained(const Matrix<double>& actual, const Matrix<double>& exact, const Matrix<double>& other) {
+  const double whole = (actual - exact).norm();
+  return whole > 0.0 && (actual - other).norm() <= (1.0 - kExplainedShare) * whole;
+}
+
+/// The values of a token as one row.
+Matrix<double> by_token(const Matrix<double>& x, Index tokens) {
+  return Eigen::Map<const Matrix<double>>(x.data(), tokens, x.size() / tokens);
+}
+
+/// "block 0 holds that of block 2, ..." where every wrong one of the n blocks of a token holds another's
+/// values; else empty.
+std::string exchanged(const Matrix<double>& exact, const Matrix<double>& actual, Index n) {
+  const Index width = exact.cols() / n;
+  std::string text;
+  int count = 0;
+  for (Index j = 0; j < n; ++j) {
+    const Matrix<double> mine = actual.middleCols(j * width, width);
+    const Matrix<double> right = exact.middleCols(j * width, width);
+    if ((mine - right).norm() <= (1.0 - kExplainedShare) * right.norm()) continue;
+    Index from = 0;
+    while (from < n && (from == j || !explained(mine, right, exact.middleCols(from * width, width)))) ++from;
+    if (from == n) return {};
+    if (++count <= 4) text += fmt::format("{}{} holds that of {}", text.empty() ? "" : ", ", j, from);
+  }
+  return text + (count > 4 ? ", ..." : "");
+}
+
+/// Right values in wrong places.
+void rearranged(const Case& c, Index tokens, Index each, const Matrix<double>& exact,
+                const Matrix<double>& actual, const std::function<void(const std::string&)>& say) {
+  const Matrix<double> right = by_token(exact, tokens);
+  const Matrix<double> now = by_token(actual, tokens);
+  const Index rest = tokens - 1;
+  if (rest >= 2) {
+    if (explained(now.bottomRows(rest), right.bottomRows(rest), right.topRows(rest)))
+      say("shifted: token t holds the value of token t - 1");
+    if (explained(now.topRows(rest), right.topRows(rest), right.bottomRows(rest)))
+      say("shifted: token t holds the value of token t + 1");
+  }
+  std::set<Index> counts{each};
+  for (const auto& [name, value] : c.parameters) {
+    counts.insert(value);
+    if (value > 0 && right.cols() % value == 0) counts.insert(right.cols() / value);
+  }
+  for (const Index n : counts) {
+    if (n < 2 || n > 256 || right.cols() % n != 0) continue;
+    const Index width = right.cols() / n;
+    if (const std::string text = exchanged(right, now, n); !text.empty()) {
+      say(fmt::format("of the {} {} of a token, {}", n, n == each ? "rows (heads)" : "blocks", text));
+      return;  // finer blocks say no more
+    }
+    if (width < 2) continue;
+    Matrix<double> woven(right.rows(), right.cols());
+    for (Index i = 0; i < right.cols(); ++i) woven.col(i % width * n + i / width) = right.col(i);
+    if (explained(now, right, woven)) {
+      say(fmt::format("the {} blocks of {} of a token are interleaved", n, width));
+      return;
+    }
+  }
+}
+
 void tensor_patterns(Explanation& out, const Case& c, const TensorDifference& d, Index tokens,
                      const Matrix<double>& exact, const Matrix<double>& actual) {
   const auto say = [&](const std::string& what) { out.patterns.push_back(d.name + ": " + what); };
@@ -57,8 +120,8 @@ void tensor_patterns(Explanation& out, const Case& c, const TensorDifference& d,
   if (finite && actual.isZero(0)) say("all zero");
   const double factor = constant_factor(exact, actual);
   if (!std::isnan(factor)) say(fmt::format("the right values times {:.6g}", factor));
-  if (exact.rows() == exact.cols() && exact.rows() > 1 &&
-      (actual.transpose() - exact).norm() <= (1.0 - kExplainedShare) * (actual - exact).norm()) {
+  if (finite && exact.rows() == exact.cols() && exact.rows() > 1 &&
+      explained(actual, exact, exact.transpose())) {
     say("transposed");
   }
   if (std::ssize(d.columns) < exact.cols()) {
@@ -71,14 +134,21 @@ void tensor_patterns(Explanation& out, const Case& c, const TensorDifference& d,
   const auto all = [&](auto&& test) { return std::all_of(wrong.begin(), wrong.end(), test); };
   say(fmt::format("from token {} on, {} of {} tokens: {}", *wrong.begin(), wrong.size(), tokens,
                   ranges_text({wrong.begin(), wrong.end()})));
+  if (finite && std::isnan(factor)) rearranged(c, tokens, each, exact, actual, say);
+  if (tokens > 2 && wrong.size() == 1 && *wrong.begin() == tokens - 1) say("only the last token");
+  if (tokens > 2 && wrong.size() == 1 && *wrong.begin() == 0) say("only the first token");
   const Index C = c.chunk;
   if (c.form == "decode") {
-    if (c.prefill > 0 && *wrong.begin() >= c.prefill) say("only after the resume");
+    const Index first = std::max<Index>(c.prefill, 1);
+    if (*wrong.begin() >= first) {
+      say(fmt::format("only after the resume: the {} token(s) before a state was carried are right", first));
+    }
   } else if (find_operator(c.system)->form(c.form)->chunked && C > 1 && tokens > C) {
     if (all([&](Index t) { return t % C == 0; })) say("only the first token of a chunk");
     if (tokens % C != 0 && all([&](Index t) { return t >= tokens - tokens % C; }))
       say("only the last, partial chunk");
-    if (*wrong.begin() >= C) say("the first chunk is right");
+    if (*wrong.begin() >= C && *wrong.begin() < 2 * C)
+      say("from the second chunk on: the first, which needs no carried state, is right");
   }
 }
 
@@ -116,6 +186,11 @@ Explanation explain_operator(const Case& c, const Trace& trace) {
     if (spec.name == worst.name && spec.axis == Axis::tokens) tokens = c.T;
   }
   tensor_patterns(out, c, worst, tokens, exact, actual);
+  std::set<std::string> wrong_names;
+  for (const TensorDifference& d : found) wrong_names.insert(d.name);
+  if (wrong_names.size() == 1 && signature.outputs.size() > 1) {
+    out.patterns.push_back(fmt::format("only {}: the other output(s) are right", worst.name));
+  }
   if (c.B > 1) {
     std::set<Index> sequences;
     for (const TensorDifference& d : found) sequences.insert(d.sequence);
@@ -124,8 +199,12 @@ Explanation explain_operator(const Case& c, const Trace& trace) {
                              fmt::format(" of {}", c.B));
     }
   }
-  show_row(out, fmt::format("{}: sequence {}, row {}", worst.name, worst.sequence, worst.worst_row), "column",
-           exact, actual, worst.worst_row);
+  std::string place = fmt::format("{}: sequence {}, row {}", worst.name, worst.sequence, worst.worst_row);
+  if (tokens > 0 && exact.rows() > tokens) {
+    const Index each = exact.rows() / tokens;
+    place += fmt::format(" (token {}, its row {})", worst.worst_row / each, worst.worst_row % each);
+  }
+  show_row(out, place, "column", exact, actual, worst.worst_row);
   const Index column = worst_column(exact, actual, worst.worst_row);
   out.terms.push_back({"error", std::abs(exact(worst.worst_row, column) - actual(worst.worst_row, column))});
   out.terms.push_back(

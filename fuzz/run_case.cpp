@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "fixtures/quote.h"
+#include "fuzz/device_fault.h"
 #include "fuzz/generators/regimes.h"
 #include "fuzz/judge_batch.h"
 #include "fuzz/operator_run.h"
@@ -197,10 +198,18 @@ Record record_of(const Case& c, std::string_view kernel, std::string_view device
   return record;
 }
 
-/// Runs `judge` and makes a verdict of whatever the kernel does.
+/// Runs `judge` and makes a verdict of whatever the kernel does. On a device that an earlier case of the
+/// process broke nothing can be judged.
 template <class Judge>
 void judge_into(Record& record, Judge&& judge) {
   const auto started = std::chrono::steady_clock::now();
+  if (record.device == "cuda") {
+    if (const std::string fault = device_fault(); !fault.empty()) {
+      record.judgement.verdict = Verdict::skipped;
+      record.judgement.reason = fault + ": an earlier case of this process broke its device context";
+      return;
+    }
+  }
   try {
     record.judgement = judge();
   } catch (const Unavailable& unavailable) {
@@ -214,10 +223,21 @@ void judge_into(Record& record, Judge&& judge) {
     record.judgement.reason = trespass.what();
   } catch (const std::exception& thrown) {
     record.judgement.verdict = Verdict::crash;
+    record.judgement.gate = "exception";
     record.judgement.reason = std::string("the kernel threw: ") + thrown.what();
   } catch (...) {
     record.judgement.verdict = Verdict::crash;
+    record.judgement.gate = "exception";
     record.judgement.reason = "the kernel threw something that is no std::exception";
+  }
+  // A kernel that does not look at its own errors returns as if nothing had happened.
+  if (record.device == "cuda" && record.judgement.verdict != Verdict::crash) {
+    if (const std::string fault = device_fault(); !fault.empty()) {
+      record.judgement = {};
+      record.judgement.verdict = Verdict::crash;
+      record.judgement.gate = "device";
+      record.judgement.reason = fault + ": the kernel broke its device context, and every later call fails";
+    }
   }
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
 }

@@ -22,6 +22,7 @@ namespace {
 
 constexpr int kTickMilliseconds = 50;  // a worker that died without closing its socket, or ran out of time
 constexpr std::string_view kBadCase = "!";
+constexpr std::string_view kLast = "$";  // the worker ends with this answer
 
 bool send_all(int socket, std::string_view text) {
   while (!text.empty()) {
@@ -66,22 +67,17 @@ std::string one_line(std::string text) {
       if (!receive(socket, received)) ::_exit(0);  // the parent is gone
     }
     std::string answer;
+    bool last = false;
     try {
-      answer = finding_text(run(parse_case(*take_line(received))));
+      const Finding finding = run(parse_case(*take_line(received)));
+      last = finding.judgement.verdict == Verdict::crash;
+      answer = (last ? std::string(kLast) : std::string()) + finding_text(finding);
     } catch (const std::exception& error) {
       answer = std::string(kBadCase) + one_line(error.what());
     }
     std::fflush(nullptr);
-    if (!send_all(socket, answer + "\n")) ::_exit(0);
+    if (!send_all(socket, answer + "\n") || last) ::_exit(0);
   }
-}
-
-std::string end_of(int status) {
-  if (WIFSIGNALED(status)) {
-    const int signal = WTERMSIG(status);
-    return fmt::format("the kernel's process was killed by signal {} ({})", signal, ::strsignal(signal));
-  }
-  return fmt::format("the kernel ended its process with code {}", WEXITSTATUS(status));
 }
 
 }  // namespace
@@ -94,7 +90,7 @@ Workers::Workers(CaseRunner run, const WorkerOptions& options) : run_(std::move(
 
 Workers::~Workers() {
   for (Worker& worker : workers_) {
-    if (worker.pid > 0) (void)bury(worker, true);
+    if (worker.pid > 0) bury(worker, true);
   }
 }
 
@@ -127,7 +123,7 @@ void Workers::start(Worker& worker) {
   worker.socket = pair[0];
 }
 
-std::string Workers::bury(Worker& worker, bool kill_first) {
+Workers::End Workers::bury(Worker& worker, bool kill_first) {
   if (kill_first) ::kill(worker.pid, SIGKILL);
   int status = 0;
   while (::waitpid(worker.pid, &status, 0) < 0 && errno == EINTR) {
@@ -135,13 +131,19 @@ std::string Workers::bury(Worker& worker, bool kill_first) {
   ::close(worker.socket);
   worker.pid = -1;
   worker.socket = -1;
-  return end_of(status);
+  if (WIFSIGNALED(status)) {
+    const int signal = WTERMSIG(status);
+    return {"signal",
+            fmt::format("the kernel's process was killed by signal {} ({})", signal, ::strsignal(signal))};
+  }
+  return {"exit", fmt::format("the kernel ended its process with code {}", WEXITSTATUS(status))};
 }
 
-Finding Workers::lost(const Worker& worker, Verdict verdict, std::string reason) const {
+Finding Workers::lost(const Worker& worker, Verdict verdict, End end) const {
   Finding finding;
   finding.judgement.verdict = verdict;
-  finding.judgement.reason = std::move(reason);
+  finding.judgement.gate = std::move(end.gate);
+  finding.judgement.reason = std::move(end.reason);
   finding.seconds = std::chrono::duration<double>(Clock::now() - worker.began).count();
   return finding;
 }
@@ -160,7 +162,7 @@ void Workers::give(Worker& worker, Task task, const WorkerObserver& observer) {
   for (int attempt = 0; !send_all(worker.socket, format_case(worker.task->c) + "\n"); ++attempt) {
     if (attempt == 3) throw Error("workers die before they are given a case: see stderr for their reason");
     std::optional<Task> kept = std::move(worker.task);
-    (void)bury(worker, true);
+    bury(worker, true);
     start(worker);
     worker.task = std::move(kept);
     worker.began = Clock::now();
@@ -175,12 +177,19 @@ void Workers::collect(Worker& worker, const WorkerObserver& observer) {
       worker.task.reset();
       throw Error(line->substr(kBadCase.size()));
     }
+    if (line->starts_with(kLast)) {
+      const Finding finding = parse_finding(std::string_view(*line).substr(kLast.size()));
+      finish(worker, finding, observer);
+      bury(worker, true);
+      start(worker);
+      return;
+    }
     finish(worker, parse_finding(*line), observer);
   }
   if (open) return;
   const Worker before = worker;
-  const std::string reason = bury(worker, true);
-  if (before.task) finish(worker, lost(before, Verdict::crash, reason), observer);
+  End end = bury(worker, true);
+  if (before.task) finish(worker, lost(before, Verdict::crash, std::move(end)), observer);
   start(worker);
 }
 
@@ -208,9 +217,10 @@ void Workers::run(const std::function<std::optional<Task>()>& next, const Worker
       if (ready > 0 && waiting[i].revents != 0) {
         collect(worker, observer);
       } else if (std::chrono::duration<double>(now - worker.began).count() > options_.timeout) {
-        const Finding finding = lost(worker, Verdict::timeout,
-                                     fmt::format("no answer after {:g} s (--timeout)", options_.timeout));
-        (void)bury(worker, true);
+        const Finding finding =
+            lost(worker, Verdict::timeout,
+                 {"", fmt::format("no answer after {:g} s (--timeout)", options_.timeout)});
+        bury(worker, true);
         finish(worker, finding, observer);
         start(worker);
       }
