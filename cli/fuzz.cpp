@@ -79,8 +79,7 @@ std::vector<Found> distinct(const std::vector<Found>& failures) {
 
 /// What `repro` needs beside the line to give the same verdict.
 std::string repro_options(const FuzzOptions& options, const Judgement& judgement) {
-  std::string text;
-  for (const std::string& plugin : options.plugins) text += " --plugin " + plugin;
+  std::string text = plugin_options(options.plugins);
   if (judgement.verdict == Verdict::timeout) text += " --timeout " + options.timeout;
   return text;
 }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -74,6 +75,43 @@ int run_isolated(const std::function<int()>& body, double timeout,
   const int code = WEXITSTATUS(status);
   if (!done) return lost(Verdict::crash, fmt::format("the kernel ended its process with code {}", code));
   return code;
+}
+
+namespace {
+constexpr std::int64_t kNone = -1;
+}  // namespace
+
+UnderWay::UnderWay(std::size_t most) : most_(most) {
+  void* memory = ::mmap(nullptr, most_ * sizeof(std::int64_t), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw Error(
+        fmt::format("no memory to share with the kernels' process ({}): free some", std::strerror(errno)));
+  }
+  numbers_ = static_cast<std::int64_t*>(memory);
+  for (std::size_t i = 0; i < most_; ++i) numbers_[i] = kNone;
+}
+
+UnderWay::~UnderWay() { ::munmap(const_cast<std::int64_t*>(numbers_), most_ * sizeof(std::int64_t)); }
+
+void UnderWay::replace(std::int64_t from, std::int64_t to) {
+  for (std::size_t i = 0; i < most_; ++i) {
+    if (numbers_[i] != from) continue;
+    numbers_[i] = to;
+    return;
+  }
+}
+
+void UnderWay::begin(std::int64_t number) { replace(kNone, number); }
+void UnderWay::end(std::int64_t number) { replace(number, kNone); }
+
+std::vector<std::int64_t> UnderWay::left() const {
+  std::vector<std::int64_t> out;
+  for (std::size_t i = 0; i < most_; ++i) {
+    const std::int64_t number = numbers_[i];
+    if (number != kNone) out.push_back(number);
+  }
+  return out;
 }
 
 }  // namespace samestate::cli

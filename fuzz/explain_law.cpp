@@ -54,14 +54,23 @@ HeadDifference difference_of(const LawPair& pair, bool at_most) {
 struct Seen {
   const LawComparison* comparison = nullptr;
   std::vector<HeadDifference> heads;
+  std::set<Index> tokens;  ///< wrong ones of any head
   double worst = 0.0;
+
+  /// A difference in o says more than one in the state alone.
+  [[nodiscard]] bool less_than(const Seen& other) const {
+    const bool rows = !tokens.empty();
+    const bool other_rows = !other.tokens.empty();
+    return rows != other_rows ? other_rows : worst < other.worst;
+  }
 };
 
 Seen seen(const LawComparison& comparison) {
-  Seen out{&comparison, {}, 0.0};
+  Seen out{&comparison, {}, {}, 0.0};
   for (const LawPair& pair : comparison.pairs) {
-    out.heads.push_back(difference_of(pair, comparison.at_most));
-    if (wrong(out.heads.back())) out.worst = std::max(out.worst, out.heads.back().worst_ratio);
+    const HeadDifference& d = out.heads.emplace_back(difference_of(pair, comparison.at_most));
+    out.tokens.insert(d.tokens.begin(), d.tokens.end());
+    if (wrong(d)) out.worst = std::max(out.worst, d.worst_ratio);
   }
   return out;
 }
@@ -129,21 +138,42 @@ void exchanged(const Seen& seen, std::vector<std::string>& out) {
   if (count > 0) out.push_back("results are exchanged: " + text + (count > 4 ? "; ..." : ""));
 }
 
-/// What the runs were compared up to was not to depend on the tokens from `changed` on.
-void not_causal(const Case& c, const Seen& seen, std::vector<std::string>& out) {
-  const Index changed = seen.comparison->pairs.front().rows;
-  std::set<Index> tokens;
-  for (const HeadDifference& d : seen.heads) tokens.insert(d.tokens.begin(), d.tokens.end());
-  if (tokens.empty()) return;
+/// Tokens before `changed` were not to depend on it and what follows.
+void not_causal(const Case& c, const std::vector<Seen>& all, const Seen& worst,
+                std::vector<std::string>& out) {
+  if (worst.tokens.empty()) return;
+  const Index changed = worst.comparison->pairs.front().rows;
   out.push_back(fmt::format("not causal: token(s) {} depend on tokens from {} on",
-                            ranges_text({tokens.begin(), tokens.end()}), changed));
-  const Index chunk = c.form == "chunked" ? c.chunk : 0;
-  if (chunk > 1 && *tokens.begin() / chunk == changed / chunk) {
-    out.push_back(fmt::format("only tokens of the chunk of the changed ones, {}: the mask inside a chunk",
-                              changed / chunk));
-  } else if (tokens.size() == 1 && *tokens.begin() == changed - 1) {
-    out.push_back("each token sees the one after it");
+                            ranges_text({worst.tokens.begin(), worst.tokens.end()}), changed));
+  Index ahead = 0;
+  bool same_chunk = c.form == "chunked" && c.chunk > 1;
+  for (const Seen& s : all) {
+    if (s.tokens.empty()) continue;
+    const Index t = s.comparison->pairs.front().rows;
+    ahead = std::max(ahead, t - *s.tokens.begin());
+    same_chunk = same_chunk && *s.tokens.begin() / c.chunk == t / c.chunk;
   }
+  if (ahead == 1) {
+    out.push_back("a token sees the one after it, none beyond");
+  } else if (same_chunk) {
+    out.push_back("a token sees others of its chunk alone: the mask inside a chunk");
+  }
+}
+
+/// Whether the run with alpha = 0 at a token is one with alpha = 1 there.
+void reset_ignored(const Case& c, const Seen& seen, std::vector<std::string>& out) {
+  const LawRun& run = *seen.comparison->first_run;
+  double whole = 0.0;
+  double rest = 0.0;
+  for (const LawPair& pair : seen.comparison->pairs) {
+    Sequence<double> x = sequence_of(run.batch, pair.first.sequence, pair.first.head);
+    for (double& g : x.g) g = g < -1e29 ? 0.0 : g;
+    const Trajectory<double> ignored = system_named(c.system).family->recurrent(x);
+    whole += (pair.first.o - pair.first.oracle.exact.o).squaredNorm();
+    rest += (pair.first.o - ignored.o).squaredNorm();
+  }
+  if (whole > 0.0 && rest <= (1.0 - kExplainedShare) * (1.0 - kExplainedShare) * whole)
+    out.push_back("the first: alpha = 0 is ignored, as if it were 1");
 }
 
 /// A slot's calls: which of them its first wrong token lies in, and what that call may have started from.
@@ -219,15 +249,15 @@ Explanation explain_law(const Case& c, const Trace& trace) {
   out.actual = "second";
   std::vector<Seen> all;
   for (const LawComparison& comparison : trace.law.comparisons) all.push_back(seen(comparison));
-  const auto at = std::max_element(all.begin(), all.end(),
-                                   [](const Seen& a, const Seen& b) { return a.worst < b.worst; });
+  const auto at =
+      std::max_element(all.begin(), all.end(), [](const Seen& a, const Seen& b) { return a.less_than(b); });
   if (at == all.end() || !any_wrong(at->heads)) return out;
   const LawComparison& comparison = *at->comparison;
   out.compared = {"first:  " + comparison.first, "second: " + comparison.second};
   if (all.size() > 1) {
     const auto differing = std::count_if(all.begin(), all.end(), [](const Seen& s) { return s.worst > 0; });
     out.compared.push_back(
-        fmt::format("{} of {} such comparisons differ; this is the worst", differing, all.size()));
+        fmt::format("{} of {} such comparisons differ; this one most", differing, all.size()));
   }
   out.program = trace.law.program;
 
@@ -236,7 +266,8 @@ Explanation explain_law(const Case& c, const Trace& trace) {
                                           : c;
   const HeadDifference& worst = *show_differences(out, own, at->heads);
   exchanged(*at, out.patterns);
-  if (c.law == "causality") not_causal(own, *at, out.patterns);
+  if (c.law == "causality") not_causal(own, all, *at, out.patterns);
+  if (c.law == "reset") reset_ignored(c, *at, out.patterns);
   if (c.law == "serving") calls(own, *at, out.patterns);
   append(out.patterns, pair_patterns(own, *at));
   bool right[2] = {true, true};

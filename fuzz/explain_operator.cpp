@@ -144,7 +144,8 @@ void tensor_patterns(Explanation& out, const Case& c, const TensorDifference& d,
       say(fmt::format("only after the resume: the {} token(s) before a state was carried are right", first));
     }
   } else if (find_operator(c.system)->form(c.form)->chunked && C > 1 && tokens > C) {
-    if (all([&](Index t) { return t % C == 0; })) say("only the first token of a chunk");
+    const bool first_alone = wrong.size() == 1 && *wrong.begin() == 0;
+    if (!first_alone && all([&](Index t) { return t % C == 0; })) say("only the first token of a chunk");
     if (tokens % C != 0 && all([&](Index t) { return t >= tokens - tokens % C; }))
       say("only the last, partial chunk");
     if (*wrong.begin() >= C && *wrong.begin() < 2 * C)
@@ -175,16 +176,21 @@ Explanation explain_operator(const Case& c, const Trace& trace) {
     }
   }
   if (found.empty()) return out;
-  const TensorDifference& worst = *std::max_element(
-      found.begin(), found.end(), [](const auto& x, const auto& y) { return x.worst < y.worst; });
+  const auto of_tokens = [&](const TensorDifference& d) {
+    return std::any_of(signature.outputs.begin(), signature.outputs.end(), [&](const TensorSpec& spec) {
+      return spec.name == d.name && spec.axis == Axis::tokens;
+    });
+  };
+  // A difference by token says more than one in the state that they leave.
+  const TensorDifference& worst =
+      *std::max_element(found.begin(), found.end(), [&](const auto& x, const auto& y) {
+        return of_tokens(x) != of_tokens(y) ? of_tokens(y) : x.worst < y.worst;
+      });
   const OperatorOracle& oracle = oracles[static_cast<std::size_t>(worst.sequence)];
   const Matrix<double>& exact = get(oracle.exact, worst.name);
   const Matrix<double>& actual =
       get(trace.operator_outputs[static_cast<std::size_t>(worst.sequence)], worst.name);
-  Index tokens = 0;
-  for (const TensorSpec& spec : signature.outputs) {
-    if (spec.name == worst.name && spec.axis == Axis::tokens) tokens = c.T;
-  }
+  const Index tokens = of_tokens(worst) ? c.T : 0;
   tensor_patterns(out, c, worst, tokens, exact, actual);
   std::set<std::string> wrong_names;
   for (const TensorDifference& d : found) wrong_names.insert(d.name);

@@ -248,7 +248,11 @@ TEST(Exchange, AnOperatorFileIsCheckedAgainstItsCase) {
               t.back().name = "output.extra";
             }).find("'output.extra': not one of input.q"),
             std::string::npos);
-  EXPECT_NE(refused([&](auto& t, auto&) { named(t, "output.S").dtype = DType::bf16; }), "");
+  EXPECT_NE(refused([&](auto& t, auto&) {
+              named(t, "output.S").dtype = DType::i64;
+              for (double& x : named(t, "output.S").values) x = 1.0;
+            }).find("'output.S': dtype I64"),
+            std::string::npos);
   EXPECT_NE(refused([&](auto& t, auto&) {
               named(t, "input.k").shape = {2, 16, 13};
             }).find("'input.k': its shape is [2, 16, 13] and the case line asks for [2, 13, 16]"),

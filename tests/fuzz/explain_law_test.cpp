@@ -62,7 +62,7 @@ const Known kKnown[] = {
        return base.run(a, c);
      }},
     {"causality", "the tokens as they are", "v, g and beta of the tokens from", "",
-     "each token sees the one after it", after([](const Arguments& a) {
+     "a token sees the one after it, none beyond", after([](const Arguments& a) {
        planted::each(a.o, [&](float& x, const auto& at) {
          if (at[1] + 1 < a.o.shape[1]) x += a.v(at[0], at[1] + 1, at[2], at[3]);
        });
@@ -92,7 +92,7 @@ const Known kKnown[] = {
        return base.run(a, c);
      }},
     {"reset", "all tokens, alpha = 0 at token", "alone, from a zero state",
-     "the first is wrong and the second is right", "the first: ",
+     "the first is wrong and the second is right", "alpha = 0 is ignored",
      [](const Kernel& base, Arguments a, const Contract& c) {
        Copy<3> g(a.g, [](float x, const auto&) { return x < -1e20F ? 0.0F : x; });
        a.g = g.view();
