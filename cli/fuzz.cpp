@@ -77,9 +77,10 @@ std::vector<Found> distinct(const std::vector<Found>& failures) {
   return out;
 }
 
-std::string plugin_options(const std::vector<std::string>& plugins) {
-  std::string text;
-  for (const std::string& plugin : plugins) text += " --plugin " + plugin;
+/// What `repro` needs beside the line to give the same verdict.
+std::string repro_options(const FuzzOptions& options, const Judgement& judgement) {
+  std::string text = plugin_options(options.plugins);
+  if (judgement.verdict == Verdict::timeout) text += " --timeout " + options.timeout;
   return text;
 }
 
@@ -113,7 +114,8 @@ std::map<Verdict, std::int64_t> shrink_all(const KernelTable& table, const FuzzO
     if (i >= kShrunkFailures) {
       ++verdicts[found.record.judgement.verdict];
       fmt::print("  {}: {}\n    not shrunk: samestate repro{} '{}'\n", found.record.kernel,
-                 judgement_line(found.record.judgement), plugin_options(options.plugins), found.record.line);
+                 judgement_line(found.record.judgement), repro_options(options, found.record.judgement),
+                 found.record.line);
       continue;
     }
     ShrinkOptions how;
@@ -130,9 +132,10 @@ std::map<Verdict, std::int64_t> shrink_all(const KernelTable& table, const FuzzO
     ++verdicts[small.finding.judgement.verdict];
     if (!printed.insert(format_case(small.smallest)).second) continue;
     fmt::print("  {}: {}\n    samestate repro{} '{}'\n    {} elements of {:.0f}, {} runs, {:.1f} s{}\n",
-               found.record.kernel, judgement_line(small.finding.judgement), plugin_options(options.plugins),
-               format_case(small.smallest), size_of_case(small.smallest), size_of_case(found.c), small.runs,
-               small.seconds, small.complete ? "" : "; not finished");
+               found.record.kernel, judgement_line(small.finding.judgement),
+               repro_options(options, small.finding.judgement), format_case(small.smallest),
+               size_of_case(small.smallest), size_of_case(found.c), small.runs, small.seconds,
+               small.complete ? "" : "; not finished");
     if (small.finding.judgement.verdict != Verdict::flaky) append(options, found, small);
   }
   return verdicts;

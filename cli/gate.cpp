@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/corpus.h"
+#include "cli/isolated.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "fuzz/campaign.h"
@@ -127,11 +128,8 @@ int with_baseline(int code, const std::optional<Baseline>& baseline, const GateO
   return code;
 }
 
-int run_gate(const GateOptions& options) {
-  const KernelTable table = kernel_table(options.plugins);
-  const std::vector<Case> cases = cases_of(options, table);
-  std::optional<Baseline> baseline;
-  if (!options.baseline.empty()) baseline = read_baseline(options.baseline);
+int run_cases(const GateOptions& options, const KernelTable& table, const std::vector<Case>& cases,
+              const std::optional<Baseline>& baseline, UnderWay& under_way) {
   const Accelerator device = accelerator();
   const Run run{
       SAMESTATE_VERSION,     "", device.name.empty() ? "cpu" : device.name, device.driver, device.toolkit,
@@ -148,6 +146,7 @@ int run_gate(const GateOptions& options) {
 
   CampaignObserver observer;
   observer.started = [&](std::size_t i, const Case& c) {
+    under_way.begin(static_cast<std::int64_t>(i));
     if (lines) numbers[i] = lines->start(planned_record(c, table));
   };
   observer.finished = [&](std::size_t i, const Record& record) {
@@ -155,6 +154,7 @@ int run_gate(const GateOptions& options) {
     progress.step(record.judgement.ratio,
                   record.judgement.verdict == Verdict::fail || record.judgement.verdict == Verdict::crash);
     records.push_back(record);
+    under_way.end(static_cast<std::int64_t>(i));
   };
   const auto begin = std::chrono::steady_clock::now();
   const CampaignResult result = run_campaign(cases, table, {options.threads, options.budget}, observer);
@@ -165,6 +165,26 @@ int run_gate(const GateOptions& options) {
   fmt::print("{}{} cases in {:.1f} s on {} thread(s), seed {}.\n", terminal_text(records), result.run,
              seconds, options.threads, options.plan.seed);
   return with_baseline(verdict_of(summarise(records), result), baseline, options, table, records);
+}
+
+/// The cases run in a child: a kernel that crashes, or ends the process with a code of its choice, is no
+/// pass.
+int run_gate(const GateOptions& options) {
+  const KernelTable table = kernel_table(options.plugins);
+  const std::vector<Case> cases = cases_of(options, table);
+  std::optional<Baseline> baseline;
+  if (!options.baseline.empty()) baseline = read_baseline(options.baseline);
+  UnderWay under_way(static_cast<std::size_t>(options.threads));
+  return run_isolated(
+      [&] { return run_cases(options, table, cases, baseline, under_way); }, 0.0,
+      [&](Verdict, const std::string& reason) {
+        fmt::print(stderr, "samestate: {}; `samestate fuzz` runs each case apart. Under way:\n", reason);
+        for (const std::int64_t i : under_way.left()) {
+          fmt::print(stderr, "  samestate repro{} '{}'\n", plugin_options(options.plugins),
+                     planned_record(cases[static_cast<std::size_t>(i)], table).line);
+        }
+        return static_cast<int>(kCrash);
+      });
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "fuzz/explain.h"
 #include "fuzz/search/search.h"
 #include "fuzz/shrink.h"
+#include "fuzz/systems.h"
 #include "oracles/contracts.h"
 #include "reports/summary.h"
 
@@ -44,14 +46,20 @@ void print_record(const Record& record) {
 }
 
 void print_explanation(const Explanation& e) {
-  const char* title = "differs   ";
+  const char* title = "compared  ";
+  for (const std::string& line : e.compared) fmt::print("{}{}\n", std::exchange(title, "          "), line);
+  title = "program   ";
+  for (std::size_t i = 0; i < e.program.size(); ++i) {
+    fmt::print("{}{:>2}. {}\n", std::exchange(title, "          "), i + 1, e.program[i]);
+  }
+  title = "differs   ";
   for (const std::string& line : e.differs) fmt::print("{}{}\n", std::exchange(title, "          "), line);
   title = "looks like";
   for (const std::string& line : e.patterns) fmt::print("{} {}\n", std::exchange(title, "          "), line);
   title = "values    ";
   for (const ExplainedValue& v : e.values) {
-    fmt::print("{}{}: expected {:.9g}, actual {:.9g}\n", std::exchange(title, "          "), v.place,
-               v.expected, v.actual);
+    fmt::print("{}{}: {} {:.9g}, {} {:.9g}\n", std::exchange(title, "          "), v.place, e.expected,
+               v.expected, e.actual, v.actual);
   }
   title = "bound     ";
   for (const BoundTerm& term : e.terms) {
@@ -130,17 +138,56 @@ Command add_repro(CLI::App& app) {
   return [options] { return run_repro(*options); };
 }
 
+namespace {
+
+/// The tensors that a run file of a case holds, a line each.
+int print_tensors(const std::string& line) {
+  const Case c = parse_case(line);
+  check_names(c);
+  std::vector<NamedShape> shapes = named_shapes(line);
+  if (shapes.empty()) {
+    Trace trace;
+    trace.batch = batch_of(c);
+    const BatchShape& s = trace.batch.shape;
+    trace.outputs.o.resize(static_cast<std::size_t>(s.B * s.T * s.Hv * s.dv));
+    trace.outputs.final_state.resize(static_cast<std::size_t>(s.sequences() * s.Hv * s.dk * s.dv));
+    Record record;
+    record.line = line;
+    record.law = c.law;
+    for (const auto& [name, tensor] : run_file_of(record, trace).tensors)
+      shapes.push_back({name, tensor.shape});
+  }
+  for (const NamedShape& tensor : shapes)
+    fmt::print("{:<24} [{}]\n", tensor.name, fmt::join(tensor.shape, ", "));
+  return kPass;
+}
+
+}  // namespace
+
 Command add_judge(CLI::App& app) {
   auto file = std::make_shared<std::string>();
+  auto line = std::make_shared<std::string>();
   app.footer(
       "The file is a safetensors file as `samestate repro --dump` writes it: metadata "
       "format=samestate-run-1, case and kernel;\n"
-      "tensors q k v o, and where the case has them g beta initial_state cu_seqlens final_state. System, "
-      "form, chunk and contract\n"
-      "are those of the case line; the data are the file's, whatever regime or seed the line names.");
-  app.add_option("file", *file, "the run file")->required();
-  return [file] {
-    const Record record = judge_run_file(read_run_file(*file));
+      "tensors q k v o, and where the case has them g beta initial_state cu_seqlens final_state. A system of "
+      "named tensors has\n"
+      "them all as input.NAME and output.NAME, [B, ...] but for weights, and under form=decode metadata "
+      "form, "
+      "the form that was\n"
+      "called. F32 or F64. System, form, chunk, sizes and contract are those of the case line; the data are "
+      "the "
+      "file's, whatever\n"
+      "regime or seed the line names.\n\n"
+      "  samestate judge run.safetensors\n"
+      "  samestate judge --tensors 'v1 rms_norm form=fused T=8'      which tensors, of which shape");
+  auto* path = app.add_option("file", *file, "the run file");
+  auto* names = app.add_option("--tensors", *line, "print what a run file of this case line holds");
+  names->excludes(path);
+  return [file, line, names, path] {
+    if (names->count() > 0) return print_tensors(*line);
+    if (path->count() == 0) throw Error("judge: name a run file, or --tensors and a case line");
+    const Record record = judge_run_file(read_run_file(*file, named_shapes));
     print_record(record);
     return exit_code_of(record.judgement.verdict);
   };

@@ -18,6 +18,12 @@ KernelTable kernel_table(const std::vector<std::string>& plugins) {
   return table;
 }
 
+std::string plugin_options(const std::vector<std::string>& plugins) {
+  std::string text;
+  for (const std::string& plugin : plugins) text += " --plugin " + plugin;
+  return text;
+}
+
 Accelerator accelerator() {
 #ifdef SAMESTATE_HAVE_CUDA
   if (const auto device = cuda_device()) return {device->name, device->driver, device->runtime};

@@ -10,6 +10,9 @@ namespace samestate::cli {
 /// The kernels of this build and of the named plugins. Throws Error.
 [[nodiscard]] KernelTable kernel_table(const std::vector<std::string>& plugins);
 
+/// The options that load those plugins again: " --plugin FILE" for each.
+[[nodiscard]] std::string plugin_options(const std::vector<std::string>& plugins);
+
 /// The name of the accelerator that this build could run on, empty where there is none.
 struct Accelerator {
   std::string name, driver, toolkit;

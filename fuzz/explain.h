@@ -22,16 +22,21 @@ struct BoundTerm {
 
 /// What a person wants to know of a run that differs.
 struct Explanation {
+  std::vector<std::string> compared;   ///< of a law: the two runs, and which of them keeps to the equations
+  std::vector<std::string> program;    ///< of the law serving: the calls up to the one that went wrong
   std::vector<std::string> differs;    ///< where: tensors, sequences, heads, tokens, chunks, channels
   std::vector<std::string> patterns;   ///< what it looks like, of the faults that are known by name
   std::vector<ExplainedValue> values;  ///< around the worst place
   std::vector<BoundTerm> terms;        ///< of the row's bound there (BOUNDS 7)
+  std::string expected = "expected";   ///< what the first number of `values` is called
+  std::string actual = "actual";
 };
 
 /// Explains a run of which run_case left `trace`: compares with the oracle, looks at the set of wrong places,
 /// and evaluates the equation with one mistake at a time (another head map, no scale, a transposed state, a
-/// state that is lost between chunks ...) to see which one gives the kernel's values. Empty where nothing
-/// differs beyond the bound or there are no outputs (a law, a crash).
+/// state that is lost between chunks ...) to see which one gives the kernel's values. Of a law, the two runs
+/// that disagree most are compared with each other, and each with the equations. Empty where nothing differs
+/// beyond the bound or there are no outputs (a crash).
 [[nodiscard]] Explanation explain(const Case& c, const Trace& trace);
 
 /// Share of the difference that a mistake must account for to be named.

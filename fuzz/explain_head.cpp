@@ -25,36 +25,31 @@ double ratio_of(double error, double tolerance) {
   return error == 0.0 ? 0.0 : error / tolerance;
 }
 
-HeadDifference difference_of(const Case& c, const Batch& batch, const Outputs& outputs, Index n, Index h) {
+HeadDifference difference_of(const Case& c, const Batch& batch, const Outputs& outputs, Index n, Index h,
+                             const Path* path) {
   const Sequence<double> x = sequence_of(batch, n, h);
-  const HeadOracle oracle = oracle_of(x, path_of(c, x.tokens()), contract_of(c),
-                                      *system_named(c.system).family, batch.shape.l2norm);
+  const bool packed = !batch.shape.offsets.empty();
+  const HeadOracle oracle = oracle_of(x,
+                                      path == nullptr ? path_of(c, x.tokens())
+                                      : packed        ? whole(x.tokens(), path->front().chunk)
+                                                      : *path,
+                                      contract_of(c), *system_named(c.system).family, batch.shape.l2norm);
   HeadDifference d;
   d.sequence = n;
   d.head = h;
   d.exact = oracle.exact;
   d.o = rows_of(batch, outputs, n, h);
   d.state = state_of(batch, outputs, n, h);
-  const bool exact = regime_named(c.regime).exact || x.tokens() == 0;
+  const bool exact = path == nullptr && (regime_named(c.regime).exact || x.tokens() == 0);
   // Where a whole run has no bound, the worst rows still are worth a look: a tenth of the largest error.
   d.row = exact ? Vector<double>::Zero(x.tokens()).eval() : oracle.row;
-  Vector<double> error = (d.o - d.exact.o).rowwise().norm();
-  if (!exact && (oracle.vacuous || !d.row.allFinite())) {
+  const Vector<double> error = (d.o - d.exact.o).rowwise().norm();
+  if (!exact && path == nullptr && (oracle.vacuous || !d.row.allFinite())) {
     double largest = 0.0;
     for (const double e : error) largest = std::isfinite(e) ? std::max(largest, e) : largest;
     d.row.setConstant(0.1 * largest);
   }
-  for (Index t = 0; t < error.size(); ++t) {
-    const double ratio = ratio_of(error(t), d.row(t));
-    if (!(ratio <= 1.0)) d.tokens.push_back(t);
-    if (ratio > d.worst_ratio) d.worst_ratio = ratio, d.worst_token = t;
-  }
-  const double state = ratio_of((d.state - d.exact.state).norm(), exact ? 0.0 : oracle.state);
-  d.state_wrong = !(state <= 1.0);
-  if (state > d.worst_ratio) {
-    d.worst_ratio = state;
-    if (d.tokens.empty()) d.worst_token = -1;
-  }
+  find_wrong(d, exact ? 0.0 : oracle.state);
   return d;
 }
 
@@ -107,9 +102,9 @@ void token_patterns(const Case& c, const std::vector<HeadDifference>& heads, std
   const auto all = [&](auto&& test) { return std::all_of(tokens.begin(), tokens.end(), test); };
   const Index C = runs_recurrent_only(c) || c.form == "parallel" ? 0 : c.chunk;
   if (c.form == "decode" && c.prefill > 0 && tokens.front() >= c.prefill) {
-    out.push_back(fmt::format("only after the resume: the prefill of {} tokens is right", c.prefill));
+    out.push_back(fmt::format("only after the resume: the {} tokens before it are right", c.prefill));
   } else if (c.form == "decode" && all([&](Index t) { return t < c.prefill; })) {
-    out.push_back("only in the prefill; the decoded tokens are right");
+    out.push_back("only before the resume: the tokens after it are right");
   }
   if (C > 1 && T > C) {
     if (all([&](Index t) { return t % C == 0; })) out.push_back("only the first token of a chunk");
@@ -127,10 +122,39 @@ void token_patterns(const Case& c, const std::vector<HeadDifference>& heads, std
 
 }  // namespace
 
-std::vector<HeadDifference> head_differences(const Case& c, const Batch& batch, const Outputs& outputs) {
+void find_wrong(HeadDifference& d, double state_tolerance) {
+  const Vector<double> error = (d.o - d.exact.o).rowwise().norm();
+  for (Index t = 0; t < error.size(); ++t) {
+    const double ratio = ratio_of(error(t), d.row(t));
+    if (!(ratio <= 1.0)) d.tokens.push_back(t);
+    if (ratio > d.worst_ratio) d.worst_ratio = ratio, d.worst_token = t;
+  }
+  const double state = ratio_of((d.state - d.exact.state).norm(), state_tolerance);
+  d.state_wrong = !(state <= 1.0);
+  if (state > d.worst_ratio) {
+    d.worst_ratio = state;
+    if (d.tokens.empty()) d.worst_token = -1;
+  }
+}
+
+std::string where_text(const Case& c, const HeadDifference& d) {
+  std::string text = fmt::format("sequence {}, head {}: ", d.sequence, d.head);
+  if (d.tokens.empty()) return text + "the final state";
+  const Index t = d.tokens.front();
+  text += fmt::format("o from token {} on", t);
+  if (!runs_recurrent_only(c) && c.chunk > 0 && c.form != "parallel" &&
+      (c.form != "decode" || t < c.prefill)) {
+    text += fmt::format(" (chunk {}, its token {})", t / c.chunk, t % c.chunk);
+  }
+  text += fmt::format(", {} of {} tokens: {}", d.tokens.size(), d.o.rows(), ranges_text(d.tokens));
+  return text + (d.state_wrong ? "; and the final state" : "");
+}
+
+std::vector<HeadDifference> head_differences(const Case& c, const Batch& batch, const Outputs& outputs,
+                                             const Path* path) {
   std::vector<HeadDifference> out;
   for (Index n = 0; n < batch.shape.sequences(); ++n) {
-    for (Index h = 0; h < batch.shape.Hv; ++h) out.push_back(difference_of(c, batch, outputs, n, h));
+    for (Index h = 0; h < batch.shape.Hv; ++h) out.push_back(difference_of(c, batch, outputs, n, h, path));
   }
   return out;
 }

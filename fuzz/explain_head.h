@@ -24,9 +24,18 @@ struct HeadDifference {
   Index worst_token = -1;    ///< -1: the state
 };
 
-/// Every head of a run, the right ones too.
+/// Fills in tokens, state_wrong, worst_ratio and worst_token from the rest.
+void find_wrong(HeadDifference& d, double state_tolerance);
+
+/// "sequence 0, head 1: o from token 16 on (chunk 2, its token 0), 4 of 20 tokens: 16..19; and the final
+/// state", the chunks those of `c`.
+[[nodiscard]] std::string where_text(const Case& c, const HeadDifference& d);
+
+/// Every head of a run, the right ones too. With `path` the run went along it instead of the case's, on data
+/// of its own: the regime is not read, and what has no bound is not wrong.
 [[nodiscard]] std::vector<HeadDifference> head_differences(const Case& c, const Batch& batch,
-                                                           const Outputs& outputs);
+                                                           const Outputs& outputs,
+                                                           const Path* path = nullptr);
 
 /// Names of the patterns in where the wrong places are.
 [[nodiscard]] std::vector<std::string> place_patterns(const Case& c,

@@ -77,11 +77,6 @@ double element(const TensorSpec& spec, const Counter& counter, std::string_view 
   return 0.0;
 }
 
-/// Data and weights have the contract's input format; the rest travels in fp32, as in the public kernels.
-bool rounds_to_input(Content content) {
-  return content == Content::activation || content == Content::weight || content == Content::features;
-}
-
 double size_of(const TensorSpec& spec) {
   double size = 1.0;
   for (Index extent : spec.shape) size *= static_cast<double>(extent);
@@ -160,13 +155,21 @@ void check_operator_case(const Case& c) {
   }
 }
 
+Format input_format(const TensorSpec& spec, const Contract& contract) {
+  const Content content = spec.content;
+  const bool rounded =
+      content == Content::activation || content == Content::weight || content == Content::features;
+  return rounded ? contract.input : Format::fp32;
+}
+
 std::vector<OperatorTensor> operator_inputs(const Case& c) {
   check_operator_case(c);
   const Operator& op = *find_operator(c.system);
-  const Format format = contract_named(c.contract).input;
+  const Contract& contract = contract_named(c.contract);
   std::vector<OperatorTensor> out;
   for (const TensorSpec& spec : op.signature(call_of(c, op.forms.front().name)).inputs) {
     OperatorTensor tensor{spec, spec.axis != Axis::whole, {}};
+    const Format format = input_format(spec, contract);
     const Counter counter(c.seed, c.system + "/" + spec.name);
     const Index columns = spec.columns();
     const Index rows = spec.rows();
@@ -180,7 +183,7 @@ std::vector<OperatorTensor> operator_inputs(const Case& c) {
         for (Index j = 0; j < columns; ++j) {
           double x = element(spec, counter, c.regime, {b, r / each, r % each, j}, columns);
           if (spec.content == Content::mask && r / each < padding) x = 0.0;
-          if (rounds_to_input(spec.content)) x = round_to(x, format);
+          if (format != Format::fp32) x = round_to(x, format);
           tensor.data.push_back(static_cast<float>(x));
         }
       }

@@ -21,6 +21,9 @@ namespace samestate {
 /// the operator does not have.
 void check_operator_case(const Case& c);
 
+/// The format whose values an input holds: the contract's for data and weights, fp32 for the rest.
+[[nodiscard]] Format input_format(const TensorSpec& spec, const Contract& contract);
+
 /// One tensor of a case's inputs, [B, ...] or, where it belongs to no sequence, [...].
 struct OperatorTensor {
   TensorSpec spec;

@@ -122,16 +122,14 @@ std::vector<Tensors<double>> run_operator(const Case& c, const std::vector<Opera
                                    KernelCall(op, kernel, contract_named(c.contract), threads));
 }
 
-Judgement judge_operator_case(const Case& c, const OperatorKernel& kernel, int threads, OperatorRun* kept) {
+Judgement judge_operator_run(const Case& c, std::string_view native, const OperatorRun& run) {
   const Operator& op = *find_operator(c.system);
-  const std::vector<OperatorTensor> inputs = operator_inputs(c);
-  const std::vector<Tensors<double>> actual = run_operator(c, inputs, kernel, threads);
   const Contract& contract = contract_named(c.contract);
   Judgement worst;
   for (Index b = 0; b < c.B; ++b) {
     const OperatorOracle oracle =
-        operator_oracle(op, call_of(c, kernel.form), operator_sequence(inputs, b), cuts_of(c), contract);
-    Judgement judgement = judge_operator(op, oracle, actual[static_cast<std::size_t>(b)]);
+        operator_oracle(op, call_of(c, native), operator_sequence(run.inputs, b), cuts_of(c), contract);
+    Judgement judgement = judge_operator(op, oracle, run.outputs[static_cast<std::size_t>(b)]);
     judgement.worst.sequence = b;
     if (b == 0) {
       worst = std::move(judgement);
@@ -139,7 +137,15 @@ Judgement judge_operator_case(const Case& c, const OperatorKernel& kernel, int t
       merge(worst, judgement);
     }
   }
-  if (kept) *kept = {inputs, actual};
+  return worst;
+}
+
+Judgement judge_operator_case(const Case& c, const OperatorKernel& kernel, int threads, OperatorRun* kept) {
+  OperatorRun run;
+  run.inputs = operator_inputs(c);
+  run.outputs = run_operator(c, run.inputs, kernel, threads);
+  const Judgement worst = judge_operator_run(c, kernel.form, run);
+  if (kept) *kept = std::move(run);
   return worst;
 }
 

@@ -19,6 +19,9 @@ struct OperatorRun {
   std::vector<Tensors<double>> outputs;
 };
 
+/// The worst judgement of the sequences of such a run, whose calls were of the form `native`.
+[[nodiscard]] Judgement judge_operator_run(const Case& c, std::string_view native, const OperatorRun& run);
+
 /// Inputs, run and judgement of all sequences of a case, the worst of them; the run itself goes to `kept`.
 [[nodiscard]] Judgement judge_operator_case(const Case& c, const OperatorKernel& kernel, int threads,
                                             OperatorRun* kept = nullptr);

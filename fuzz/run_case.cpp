@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "fixtures/quote.h"
+#include "fuzz/device_fault.h"
 #include "fuzz/generators/regimes.h"
 #include "fuzz/judge_batch.h"
 #include "fuzz/operator_run.h"
@@ -25,21 +26,25 @@ std::string with_form(const Kernel& kernel, std::string_view form) {
 
 class CaseRun {
  public:
-  CaseRun(const Case& c, const KernelTable& table, int threads)
+  CaseRun(const Case& c, const KernelTable& table, int threads, bool traced)
       : case_(c),
         system_(system_named(c.system)),
         contract_(contract_of(c)),
         pair_(table.pair_for(c)),
         options_{layout_named(c.layout), threads},
+        traced_(traced),
         batch_(batch_of(c)) {
     require_finite(batch_);
   }
 
   [[nodiscard]] Judgement judge() {
     if (!case_.law.empty()) {
-      const LawSubject subject{batch_, *system_.family, contract_,
+      const LawSubject subject{batch_,
+                               *system_.family,
+                               contract_,
                                case_.form == "recurrent" ? 0 : case_.chunk,
-                               [this](const Batch& batch, const Path& path) { return run(batch, path); }};
+                               [this](const Batch& batch, const Path& path) { return run(batch, path); },
+                               traced_ ? &law_ : nullptr};
       return judge_law(law_named(case_.law), subject);
     }
     outputs_ = run(batch_, path_of(case_, batch_.shape.T));
@@ -47,7 +52,9 @@ class CaseRun {
                        [this](const Batch& batch, const Path& path) { return run(batch, path); });
   }
 
-  [[nodiscard]] Trace take_trace() { return {std::move(batch_), std::move(outputs_), {}, {}, {}}; }
+  [[nodiscard]] Trace take_trace() {
+    return {std::move(batch_), std::move(outputs_), {}, {}, {}, std::move(law_)};
+  }
 
  private:
   [[nodiscard]] Outputs run(const Batch& batch, const Path& path) const {
@@ -59,8 +66,10 @@ class CaseRun {
   const Contract contract_;
   KernelPair pair_;
   RunOptions options_;
+  bool traced_;
   Batch batch_;
   Outputs outputs_;
+  LawTrace law_;
 };
 
 }  // namespace
@@ -189,10 +198,18 @@ Record record_of(const Case& c, std::string_view kernel, std::string_view device
   return record;
 }
 
-/// Runs `judge` and makes a verdict of whatever the kernel does.
+/// Runs `judge` and makes a verdict of whatever the kernel does. On a device that an earlier case of the
+/// process broke nothing can be judged.
 template <class Judge>
 void judge_into(Record& record, Judge&& judge) {
   const auto started = std::chrono::steady_clock::now();
+  if (record.device == "cuda") {
+    if (const std::string fault = device_fault(); !fault.empty()) {
+      record.judgement.verdict = Verdict::skipped;
+      record.judgement.reason = fault + ": an earlier case of this process broke its device context";
+      return;
+    }
+  }
   try {
     record.judgement = judge();
   } catch (const Unavailable& unavailable) {
@@ -206,10 +223,21 @@ void judge_into(Record& record, Judge&& judge) {
     record.judgement.reason = trespass.what();
   } catch (const std::exception& thrown) {
     record.judgement.verdict = Verdict::crash;
+    record.judgement.gate = "exception";
     record.judgement.reason = std::string("the kernel threw: ") + thrown.what();
   } catch (...) {
     record.judgement.verdict = Verdict::crash;
+    record.judgement.gate = "exception";
     record.judgement.reason = "the kernel threw something that is no std::exception";
+  }
+  // A kernel that does not look at its own errors returns as if nothing had happened.
+  if (record.device == "cuda" && record.judgement.verdict != Verdict::crash) {
+    if (const std::string fault = device_fault(); !fault.empty()) {
+      record.judgement = {};
+      record.judgement.verdict = Verdict::crash;
+      record.judgement.gate = "device";
+      record.judgement.reason = fault + ": the kernel broke its device context, and every later call fails";
+    }
   }
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
 }
@@ -236,10 +264,10 @@ Record run_case(const Case& c, const KernelTable& table, int threads, Trace* tra
     const OperatorKernel& kernel = table.operator_for(c);
     OperatorRun kept;
     judge_into(record, [&] { return judge_operator_case(c, kernel, threads, trace ? &kept : nullptr); });
-    if (trace) *trace = {{}, {}, std::move(kept.inputs), std::move(kept.outputs), kernel.form};
+    if (trace) *trace = {{}, {}, std::move(kept.inputs), std::move(kept.outputs), kernel.form, {}};
     return record;
   }
-  CaseRun run(c, table, threads);
+  CaseRun run(c, table, threads, trace != nullptr);
   judge_into(record, [&] { return run.judge(); });
   if (trace) *trace = run.take_trace();
   return record;

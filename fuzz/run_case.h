@@ -9,6 +9,7 @@
 #include "fuzz/operator_case.h"
 #include "fuzz/runner.h"
 #include "optimized/operator_kernel.h"
+#include "oracles/laws/trace.h"
 #include "oracles/verdict.h"
 
 namespace samestate {
@@ -49,6 +50,7 @@ struct Trace {
   std::vector<OperatorTensor> operator_inputs;
   std::vector<Tensors<double>> operator_outputs;
   std::string operator_form;
+  LawTrace law;  ///< of a case with a law
 };
 
 /// What is known of a case's record before it runs: all but judgement and seconds. Throws Error for a case

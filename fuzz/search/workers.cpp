@@ -29,6 +29,7 @@ constexpr bool kLimitsMemory = false;  // the sanitizer's shadow of the memory c
 #else
 constexpr bool kLimitsMemory = true;
 #endif
+constexpr std::string_view kLast = "$";  // the worker ends with this answer
 
 bool send_all(int socket, std::string_view text) {
   while (!text.empty()) {
@@ -81,22 +82,17 @@ void limit(int resource, std::uint64_t most) {
       if (!receive(socket, received)) ::_exit(0);  // the parent is gone
     }
     std::string answer;
+    bool last = false;
     try {
-      answer = finding_text(run(parse_case(*take_line(received))));
+      const Finding finding = run(parse_case(*take_line(received)));
+      last = finding.judgement.verdict == Verdict::crash;
+      answer = (last ? std::string(kLast) : std::string()) + finding_text(finding);
     } catch (const std::exception& error) {
       answer = std::string(kBadCase) + one_line(error.what());
     }
     std::fflush(nullptr);
-    if (!send_all(socket, answer + "\n")) ::_exit(0);
+    if (!send_all(socket, answer + "\n") || last) ::_exit(0);
   }
-}
-
-std::string end_of(int status) {
-  if (WIFSIGNALED(status)) {
-    const int signal = WTERMSIG(status);
-    return fmt::format("the kernel's process was killed by signal {} ({})", signal, ::strsignal(signal));
-  }
-  return fmt::format("the kernel ended its process with code {}", WEXITSTATUS(status));
 }
 
 }  // namespace
@@ -111,7 +107,7 @@ Workers::Workers(SubjectRunner run, const WorkerOptions& options) : run_(std::mo
 
 Workers::~Workers() {
   for (Worker& worker : workers_) {
-    if (worker.pid > 0) (void)bury(worker, true);
+    if (worker.pid > 0) bury(worker, true);
   }
 }
 
@@ -147,7 +143,7 @@ void Workers::start(Worker& worker, std::int64_t subject) {
   worker.socket = pair[0];
 }
 
-std::string Workers::bury(Worker& worker, bool kill_first) {
+Workers::End Workers::bury(Worker& worker, bool kill_first) {
   if (kill_first) ::kill(worker.pid, SIGKILL);
   int status = 0;
   while (::waitpid(worker.pid, &status, 0) < 0 && errno == EINTR) {
@@ -155,13 +151,19 @@ std::string Workers::bury(Worker& worker, bool kill_first) {
   ::close(worker.socket);
   worker.pid = -1;
   worker.socket = -1;
-  return end_of(status);
+  if (WIFSIGNALED(status)) {
+    const int signal = WTERMSIG(status);
+    return {"signal",
+            fmt::format("the kernel's process was killed by signal {} ({})", signal, ::strsignal(signal))};
+  }
+  return {"exit", fmt::format("the kernel ended its process with code {}", WEXITSTATUS(status))};
 }
 
-Finding Workers::lost(const Worker& worker, Verdict verdict, std::string reason) const {
+Finding Workers::lost(const Worker& worker, Verdict verdict, End end) const {
   Finding finding;
   finding.judgement.verdict = verdict;
-  finding.judgement.reason = std::move(reason);
+  finding.judgement.gate = std::move(end.gate);
+  finding.judgement.reason = std::move(end.reason);
   finding.seconds = std::chrono::duration<double>(Clock::now() - worker.began).count();
   return finding;
 }
@@ -174,7 +176,7 @@ void Workers::finish(Worker& worker, const Finding& finding, const WorkerObserve
 
 void Workers::give(Worker& worker, Task task, const WorkerObserver& observer) {
   // What a subject left behind (threads, static variables, a damaged heap) ends with its process.
-  if (worker.pid > 0 && worker.subject != task.subject) (void)bury(worker, true);
+  if (worker.pid > 0 && worker.subject != task.subject) bury(worker, true);
   if (worker.pid < 0) start(worker, task.subject);
   worker.task = std::move(task);
   worker.began = Clock::now();
@@ -183,7 +185,7 @@ void Workers::give(Worker& worker, Task task, const WorkerObserver& observer) {
   for (int attempt = 0; !send_all(worker.socket, format_case(worker.task->c) + "\n"); ++attempt) {
     if (attempt == 3) throw Error("workers die before they are given a case: see stderr for their reason");
     std::optional<Task> kept = std::move(worker.task);
-    (void)bury(worker, true);
+    bury(worker, true);
     start(worker, kept->subject);
     worker.task = std::move(kept);
     worker.began = Clock::now();
@@ -198,12 +200,18 @@ void Workers::collect(Worker& worker, const WorkerObserver& observer) {
       worker.task.reset();
       throw Error(line->substr(kBadCase.size()));
     }
+    if (line->starts_with(kLast)) {
+      const Finding finding = parse_finding(std::string_view(*line).substr(kLast.size()));
+      finish(worker, finding, observer);
+      bury(worker, true);
+      return;
+    }
     finish(worker, parse_finding(*line), observer);
   }
   if (open) return;
   const Worker before = worker;
-  const std::string reason = bury(worker, true);
-  if (before.task) finish(worker, lost(before, Verdict::crash, reason), observer);
+  End end = bury(worker, true);
+  if (before.task) finish(worker, lost(before, Verdict::crash, std::move(end)), observer);
 }
 
 void Workers::run(const std::function<std::optional<Task>(std::int64_t served)>& next,
@@ -232,9 +240,10 @@ void Workers::run(const std::function<std::optional<Task>(std::int64_t served)>&
       if (ready > 0 && waiting[i].revents != 0) {
         collect(worker, observer);
       } else if (std::chrono::duration<double>(now - worker.began).count() > options_.timeout) {
-        const Finding finding = lost(worker, Verdict::timeout,
-                                     fmt::format("no answer after {:g} s (--timeout)", options_.timeout));
-        (void)bury(worker, true);
+        const Finding finding =
+            lost(worker, Verdict::timeout,
+                 {"", fmt::format("no answer after {:g} s (--timeout)", options_.timeout)});
+        bury(worker, true);
         finish(worker, finding, observer);
       }
     }

@@ -38,10 +38,11 @@ struct WorkerObserver {
 };
 
 /// Processes that run cases: a crash or a hang in a kernel kills one of them and becomes the verdict crash or
-/// timeout of the case that it was given. A killed worker is replaced. They are forked from the calling
-/// process when they are first given a case; it must have no other threads and must not have called a GPU,
-/// and they die with it. What a kernel prints to stdout goes to stderr. A crash leaves no core: `repro`
-/// repeats it.
+/// timeout of the case that it was given. A killed worker is replaced, and so is one whose case had the
+/// verdict crash, for a kernel that threw or broke its device context leaves neither heap nor device as they
+/// were. They are forked from the calling process when they are first given a case; it must have no other
+/// threads and must not have called a GPU, and they die with it. What a kernel prints to stdout goes to
+/// stderr. A crash leaves no core: `repro` repeats it.
 class Workers {
  public:
   Workers(CaseRunner run, const WorkerOptions& options);
@@ -71,11 +72,15 @@ class Workers {
     Clock::time_point began;
   };
   void start(Worker& worker, std::int64_t subject);
-  [[nodiscard]] std::string bury(Worker& worker, bool kill_first);
+  /// How a worker ended: the kind of it and the reason, of a judgement.
+  struct End {
+    std::string gate, reason;
+  };
+  End bury(Worker& worker, bool kill_first);
   void give(Worker& worker, Task task, const WorkerObserver& observer);
   void collect(Worker& worker, const WorkerObserver& observer);
   void finish(Worker& worker, const Finding& finding, const WorkerObserver& observer);
-  [[nodiscard]] Finding lost(const Worker& worker, Verdict verdict, std::string reason) const;
+  [[nodiscard]] Finding lost(const Worker& worker, Verdict verdict, End end) const;
 
   SubjectRunner run_;
   WorkerOptions options_;

@@ -1,5 +1,7 @@
 #include "oracles/laws/comparison.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace samestate::laws_detail {
@@ -18,7 +20,40 @@ HeadRun head_of(const LawSubject& s, const Run& r, std::int64_t n, std::int64_t 
   const Sequence<double> x = sequence_of(r.batch, n, h);
   const Path path = r.batch.shape.offsets.empty() ? r.path : whole(x.tokens(), r.path[0].chunk);
   return {oracle_of(x, path, s.contract, s.family, r.batch.shape.l2norm), rows_of(r.batch, r.out, n, h),
-          state_of(r.batch, r.out, n, h)};
+          state_of(r.batch, r.out, n, h), n, h};
+}
+
+HeadRun demanded(Matrix<double> o, Matrix<double> state) {
+  HeadRun out;
+  out.oracle.exact.o = o;
+  out.oracle.exact.state = state;
+  out.oracle.row = Vector<double>::Zero(o.rows());
+  out.o = std::move(o);
+  out.state = std::move(state);
+  return out;
+}
+
+std::string chunks_text(Index chunk) {
+  return chunk > 0 ? fmt::format("in chunks of {}", chunk) : "token by token";
+}
+
+void Worst::compares(std::string first, const Run* first_run, std::string second, const Run* second_run) {
+  if (trace_ == nullptr) return;
+  LawComparison comparison;
+  comparison.first = std::move(first);
+  comparison.second = std::move(second);
+  if (first_run) comparison.first_run = *first_run;
+  if (second_run) comparison.second_run = *second_run;
+  trace_->comparisons.push_back(std::move(comparison));
+}
+
+void Worst::at_most() {
+  if (trace_ != nullptr && !trace_->comparisons.empty()) trace_->comparisons.back().at_most = true;
+}
+
+void Worst::keep(LawPair pair) {
+  if (trace_ != nullptr && !trace_->comparisons.empty())
+    trace_->comparisons.back().pairs.push_back(std::move(pair));
 }
 
 bool overflowed_as_expected(const HeadRun& r) {
@@ -55,6 +90,7 @@ void agree(Worst& worst, const HeadRun& a, Index a0, const HeadRun& b, Index b0,
     worst.add(nothing_to_compare(), n, h);
     return;
   }
+  if (worst.trace()) worst.keep({a, b, a0, b0, count, states, n, h});
   if (count > 0) {
     Judgement j = judge_pair(a.o.middleRows(a0, count), a.oracle.row.segment(a0, count),
                              b.o.middleRows(b0, count), b.oracle.row.segment(b0, count));

@@ -2,29 +2,21 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "oracles/laws/law.h"
+#include "oracles/laws/trace.h"
 
 /// Runs and their comparison, as every law needs them (oracles/laws/laws.cpp).
 namespace samestate::laws_detail {
 
-/// One run of the kernel with what is needed to judge it.
-struct Run {
-  Batch batch;
-  Path path;
-  Outputs out;
-};
+using Run = LawRun;
+using HeadRun = LawHead;
 
 [[nodiscard]] Run run(const LawSubject& s, Batch batch, Path path);
 
 /// All tokens of every sequence in one call.
 [[nodiscard]] Run run_whole(const LawSubject& s, Batch batch);
-
-/// One head of a run. A packed run is judged sequence by sequence.
-struct HeadRun {
-  HeadOracle oracle;
-  Matrix<double> o, state;
-};
 
 [[nodiscard]] HeadRun head_of(const LawSubject& s, const Run& r, std::int64_t n, std::int64_t h);
 
@@ -34,16 +26,33 @@ struct HeadRun {
 /// The judgement, vacuous, of a head that overflowed so.
 [[nodiscard]] Judgement nothing_to_compare();
 
-/// Collects judgements over heads; the first one counts as it is.
+/// What a law demands of one head, to be held against a run: bounds of zero.
+[[nodiscard]] HeadRun demanded(Matrix<double> o, Matrix<double> state);
+
+/// Collects judgements over heads, the first of which counts as it is, and what they compared.
 class Worst {
  public:
+  explicit Worst(const LawSubject& s) : trace_(s.trace) {}
+
+  /// What the judgements that follow compare, in words, and the runs where they are runs.
+  void compares(std::string first, const Run* first_run, std::string second, const Run* second_run);
+  /// Of these, the second may also be less than the first.
+  void at_most();
+  /// A pair of them.
+  void keep(LawPair pair);
+  [[nodiscard]] LawTrace* trace() const { return trace_; }
+
   void add(Judgement j, std::int64_t n, std::int64_t h);
   /// The worst of all; vacuous where none was added.
   [[nodiscard]] Judgement take();
 
  private:
   std::optional<Judgement> worst_;
+  LawTrace* trace_;
 };
+
+/// "in chunks of 16" or "token by token".
+[[nodiscard]] std::string chunks_text(Index chunk);
 
 /// Rows [a0, a0 + count) of a against [b0, ...) of b, and with `states` the final states, within the sum of
 /// their bounds. Vacuous where a run is not finite and its contract's formats explain it.

@@ -13,6 +13,8 @@ namespace samestate {
 /// where the kernel does not support the call.
 using Runner = std::function<Outputs(const Batch&, const Path&)>;
 
+struct LawTrace;
+
 /// The kernel and the data on which a law is tried.
 struct LawSubject {
   const Batch& batch;
@@ -20,6 +22,7 @@ struct LawSubject {
   const Contract& contract;
   Index chunk = 0;  ///< 0: recurrent form
   Runner run;
+  LawTrace* trace = nullptr;  ///< where to keep what was compared (oracles/laws/trace.h)
 };
 
 /// A relation between runs of one kernel that must hold whatever the equations' values are. Compared within

@@ -11,6 +11,7 @@
 #include "oracles/laws/edit.h"
 #include "oracles/laws/law.h"
 #include "oracles/laws/serving.h"
+#include "oracles/laws/single_run.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -42,29 +43,38 @@ std::string_view dense_with_tokens(const LawSubject& s) {
 
 // EQ-02, EQ-07, EQ-09: chunked, with another chunk, and recurrent are one function.
 Judgement path_equivalence(const LawSubject& s) {
-  Worst worst;
+  Worst worst(s);
   const Index T = s.batch.shape.T;
   const Run mine = run_whole(s, s.batch);
   const Index other =
       s.chunk == 0 ? std::min<Index>(16, std::max<Index>(T, 1)) : std::max<Index>(1, s.chunk / 2);
-  agree_everywhere(worst, s, mine, run(s, s.batch, whole(T, other == s.chunk ? s.chunk + 1 : other)));
-  if (s.chunk != 0) agree_everywhere(worst, s, mine, run(s, s.batch, whole(T, 0)));
+  const auto with = [&](Index chunk) {
+    const Run run_of_it = run(s, s.batch, whole(T, chunk));
+    worst.compares(chunks_text(s.chunk), &mine, chunks_text(chunk), &run_of_it);
+    agree_everywhere(worst, s, mine, run_of_it);
+  };
+  with(other == s.chunk ? s.chunk + 1 : other);
+  if (s.chunk != 0) with(0);
   return worst.take();
 }
 
 // EQ-03, P-09: any cut with the state carried gives one pass.
 Judgement split_law(const LawSubject& s) {
-  Worst worst;
+  Worst worst(s);
   const Run one = run_whole(s, s.batch);
   for (Index cut : cuts_of(s.batch.shape.T, s.chunk)) {
-    agree_everywhere(worst, s, one, run(s, s.batch, split(s.batch.shape.T, s.chunk, cut)));
+    const Run two = run(s, s.batch, split(s.batch.shape.T, s.chunk, cut));
+    worst.compares(
+        "all tokens in one call", &one,
+        fmt::format("cut before token {}, the second call from the state that the first left", cut), &two);
+    agree_everywhere(worst, s, one, two);
   }
   return worst.take();
 }
 
 // P-07: outputs before t do not depend on tokens from t on. The whole future is changed: v, g and beta.
 Judgement causality(const LawSubject& s) {
-  Worst worst;
+  Worst worst(s);
   const BatchShape& shape = s.batch.shape;
   const Run before = run_whole(s, s.batch);
   bool effect = false;
@@ -83,6 +93,8 @@ Judgement causality(const LawSubject& s) {
     }
     const Run after = run_whole(s, std::move(changed));
     effect = effect || after.out.o != before.out.o;
+    worst.compares("the tokens as they are", &before,
+                   fmt::format("v, g and beta of the tokens from {} on changed", t), &after);
     for (std::int64_t n = 0; n < shape.B; ++n) {
       for (std::int64_t h = 0; h < shape.Hv; ++h) {
         agree(worst, head_of(s, before, n, h), 0, head_of(s, after, n, h), 0, t, false, n, h);
@@ -99,12 +111,13 @@ Judgement causality(const LawSubject& s) {
 
 // P-08: rows of a batch do not meet.
 Judgement batch_permutation(const LawSubject& s) {
-  Worst worst;
+  Worst worst(s);
   const BatchShape& shape = s.batch.shape;
   std::vector<std::int64_t> order;
   for (std::int64_t b = 0; b < shape.B; ++b) order.push_back((b + 1) % shape.B);
   const Run plain = run_whole(s, s.batch);
   const Run moved = run_whole(s, permuted_rows(s.batch, order));
+  worst.compares("the rows of the batch in their order", &plain, "each row moved one place down", &moved);
   for (std::int64_t b = 0; b < shape.B; ++b) {
     for (std::int64_t h = 0; h < shape.Hv; ++h) {
       agree(worst, head_of(s, plain, order[static_cast<std::size_t>(b)], h), 0, head_of(s, moved, b, h), 0,
@@ -116,12 +129,14 @@ Judgement batch_permutation(const LawSubject& s) {
 
 // P-11: nor do heads, key heads moving with the value heads that they serve.
 Judgement head_permutation(const LawSubject& s) {
-  Worst worst;
+  Worst worst(s);
   const BatchShape& shape = s.batch.shape;
   std::vector<std::int64_t> order, value_order;
   for (std::int64_t h = 0; h < shape.Hk; ++h) order.push_back((h + 1) % shape.Hk);
   const Run plain = run_whole(s, s.batch);
   const Run moved = run_whole(s, permuted_heads(s.batch, order, value_order));
+  worst.compares("the heads in their order", &plain,
+                 "each key head moved one place down, its value heads with it", &moved);
   for (std::int64_t n = 0; n < shape.B; ++n) {
     for (std::int64_t h = 0; h < shape.Hv; ++h) {
       agree(worst, head_of(s, plain, n, value_order[static_cast<std::size_t>(h)]), 0, head_of(s, moved, n, h),
@@ -147,7 +162,7 @@ void split_in_two(const std::vector<float>& x, std::int64_t width, std::vector<f
 
 // P-18: o and S are linear in (v, S_0).
 Judgement linearity(const LawSubject& s) {
-  Worst worst;
+  Worst worst(s);
   const BatchShape& shape = s.batch.shape;
   std::array<Batch, 2> parts{s.batch, s.batch};
   split_in_two(s.batch.v, shape.dv, parts[0].v, parts[1].v);
@@ -155,6 +170,7 @@ Judgement linearity(const LawSubject& s) {
   const Run all = run_whole(s, s.batch);
   const Run first = run_whole(s, parts[0]);
   const Run second = run_whole(s, parts[1]);
+  worst.compares("v and the initial state whole", &all, "the sum of the runs on two parts of them", nullptr);
   for (std::int64_t n = 0; n < shape.B; ++n) {
     for (std::int64_t h = 0; h < shape.Hv; ++h) {
       HeadRun a = head_of(s, first, n, h);
@@ -163,42 +179,12 @@ Judgement linearity(const LawSubject& s) {
       a.state += b.state;
       a.oracle.row += b.oracle.row;
       a.oracle.state += b.oracle.state;
+      a.oracle.exact.o += b.oracle.exact.o;
+      a.oracle.exact.state += b.oracle.exact.state;
       agree(worst, head_of(s, all, n, h), 0, a, 0, shape.T, true, n, h);
     }
   }
   return worst.take();
-}
-
-// P-04, P-05: a no-op token leaves the state bit for bit and reads nothing.
-Judgement no_op(const LawSubject& s) {
-  Batch idle = s.batch;
-  const BatchShape& shape = s.batch.shape;
-  for (std::int64_t b = 0; b < shape.B; ++b) {
-    for (std::int64_t t = 0; t < shape.T; ++t) make_no_op(idle, b, t);
-  }
-  const Outputs out = s.run(idle, whole(shape.T, s.chunk));
-  Judgement j;
-  j.gate = "exact";
-  j.rows = shape.B * shape.T * shape.Hv;
-  j.verdict = Verdict::pass;
-  const auto differs = [&](const std::vector<float>& actual, const auto& expected, const char* what) {
-    for (std::size_t i = 0; i < actual.size(); ++i) {
-      if (actual[i] == expected(i)) continue;
-      j.verdict = Verdict::fail;
-      j.ratio = std::numeric_limits<double>::infinity();
-      j.expected = static_cast<double>(expected(i));
-      j.actual = static_cast<double>(actual[i]);
-      j.error = std::abs(j.actual - j.expected);
-      j.reason = fmt::format("no-op tokens changed {}: element {} is {} and must stay {}", what, i, j.actual,
-                             j.expected);
-      return;
-    }
-  };
-  differs(
-      out.final_state, [&](std::size_t i) { return s.batch.initial_state[i]; }, "the state");
-  differs(
-      out.o, [](std::size_t) { return 0.0F; }, "o");
-  return j;
 }
 
 /// The last token of a packed batch taken out of its sequence: every element of o is written all the same
@@ -220,17 +206,28 @@ void written_outside_sequences(Worst& worst, const LawSubject& s, Batch packed) 
     j.worst.channel = i % packed.shape.dv;
     j.reason =
         fmt::format("o of a token that belongs to no sequence is {}: every element must be written", x);
-    worst.add(std::move(j), -1, i / packed.shape.dv);
+    const std::int64_t h = i / packed.shape.dv;
+    worst.compares("a finite number", nullptr, "o of a token that belongs to no sequence", nullptr);
+    Matrix<double> written(1, packed.shape.dv);
+    for (std::int64_t c = 0; c < packed.shape.dv; ++c) {
+      written(0, c) =
+          static_cast<double>(out.o[static_cast<std::size_t>((T - 1) * row + h * packed.shape.dv + c)]);
+    }
+    worst.keep({demanded(Matrix<double>::Zero(1, packed.shape.dv), {}), demanded(written, {}), 0, 0, 1, false,
+                0, h});
+    worst.add(std::move(j), -1, h);
     return;
   }
 }
 
 // Packed sequences, empty ones among them, are the same as each alone (BUGS M27, M37, M41).
 Judgement packing(const LawSubject& s) {
-  Worst worst;
+  Worst worst(s);
   const BatchShape& shape = s.batch.shape;
   const Run plain = run_whole(s, s.batch);
   const Run packed = run_whole(s, packed_of(s.batch));
+  worst.compares("each sequence as a row of a dense batch", &plain,
+                 "packed end to end, an empty sequence before, between and after them", &packed);
   for (std::int64_t n = 0; n < shape.B; ++n) {
     for (std::int64_t h = 0; h < shape.Hv; ++h) {
       agree(worst, head_of(s, plain, n, h), 0, head_of(s, packed, 2 * n + 1, h), 0, shape.T, true, n, h);
@@ -238,6 +235,12 @@ Judgement packing(const LawSubject& s) {
   }
   written_outside_sequences(worst, s, packed.batch);
   // An empty sequence hands its initial state on, bit for bit.
+  worst.compares("the initial state of the empty sequence in front", nullptr, "its final state", nullptr);
+  for (std::int64_t h = 0; h < shape.Hv && worst.trace() != nullptr; ++h) {
+    const HeadRun out = head_of(s, packed, 0, h);
+    worst.keep({demanded({}, sequence_of(packed.batch, 0, h).initial_state), demanded({}, out.state), 0, 0, 0,
+                true, 0, h});
+  }
   const std::size_t state = static_cast<std::size_t>(shape.Hv * shape.dk * shape.dv);
   for (std::size_t i = 0; i < state; ++i) {
     const float expected = packed.batch.initial_state.empty() ? 0.0F : packed.batch.initial_state[i];
@@ -259,7 +262,7 @@ Judgement packing(const LawSubject& s) {
 // A token with alpha = 0 forgets everything: from there on the run is the suffix from a zero state (BUGS M09,
 // M10, M27).
 Judgement reset(const LawSubject& s) {
-  Worst worst;
+  Worst worst(s);
   const BatchShape& shape = s.batch.shape;
   for (Index t : {Index{1}, std::max<Index>(1, s.chunk > 0 ? s.chunk - 1 : 1), shape.T / 2, shape.T - 1}) {
     if (t <= 0 || t >= shape.T) continue;
@@ -276,105 +279,12 @@ Judgement reset(const LawSubject& s) {
     }
     const Run all = run_whole(s, std::move(cut));
     const Run tail = run_whole(s, std::move(suffix));
+    worst.compares(fmt::format("all tokens, alpha = 0 at token {}", t), &all,
+                   fmt::format("the tokens from {} on alone, from a zero state", t), &tail);
     for (std::int64_t n = 0; n < shape.B; ++n) {
       for (std::int64_t h = 0; h < shape.Hv; ++h) {
         agree(worst, head_of(s, all, n, h), t, head_of(s, tail, n, h), 0, shape.T - t, true, n, h);
       }
-    }
-  }
-  return worst.take();
-}
-
-/// ||S_t||_F <= a_t ||S_{t-1}||_F + beta_t ||k_t|| ||v_t||, valid while 0 <= beta ||k||^2 <= 2, as then
-/// ||I - beta k k^T|| <= 1 (P-16). Without the delta rule the first factor is 1 anyway and beta is 1.
-Vector<double> state_norm_bound(const Sequence<double>& x, bool delta) {
-  Vector<double> bound(x.tokens());
-  double norm = x.initial_state.norm();
-  for (Index t = 0; t < x.tokens(); ++t) {
-    const double k2 = x.k.row(t).squaredNorm();
-    const double grow = delta ? std::max(1.0, std::abs(1.0 - x.beta(t) * k2)) : 1.0;
-    norm = grow * std::exp(x.g(t)) * norm + std::abs(x.beta(t)) * std::sqrt(k2) * x.v.row(t).norm();
-    bound(t) = norm;
-  }
-  return bound;
-}
-
-// P-16, P-17: the state cannot outgrow what was written, nor an output what the state holds.
-Judgement norm_bounds(const LawSubject& s) {
-  Worst worst;
-  const Run all = run_whole(s, s.batch);
-  const BatchShape& shape = s.batch.shape;
-  for (std::int64_t n = 0; n < shape.sequences(); ++n) {
-    for (std::int64_t h = 0; h < shape.Hv; ++h) {
-      const Sequence<double> x = sequence_of(s.batch, n, h);
-      const HeadRun head = head_of(s, all, n, h);
-      const Vector<double> norms = state_norm_bound(x, s.family.delta);
-      if (overflowed_as_expected(head)) {
-        worst.add(nothing_to_compare(), n, h);
-        continue;
-      }
-      Judgement j;
-      j.rows = x.tokens();
-      j.verdict = Verdict::pass;
-      // The excess over the exact inequality, in units of what rounding may add.
-      const auto hold = [&](double value, double limit, double tolerance, Index token, const char* what) {
-        const double excess = value - limit;
-        const double r = excess <= 0     ? 0.0
-                         : tolerance > 0 ? excess / tolerance
-                                         : std::numeric_limits<double>::infinity();
-        if (r <= j.ratio) return;
-        j.ratio = j.row_ratio = r;
-        j.error = excess;
-        j.bound = tolerance;
-        j.worst.token = token;
-        if (!(r <= 1.0)) {
-          j.verdict = Verdict::fail;
-          j.reason =
-              fmt::format("{} has norm {:.6g} > {:.6g}, the most that the inputs allow", what, value, limit);
-        }
-      };
-      for (Index t = 0; t < x.tokens(); ++t) {
-        hold(head.o.row(t).norm(), std::abs(x.scale) * x.q.row(t).norm() * norms(t), head.oracle.row(t), t,
-             "o");
-      }
-      hold(head.state.norm(), norms(x.tokens() - 1), head.oracle.state, x.tokens() - 1, "the state");
-      if (head.oracle.vacuous && j.verdict == Verdict::pass)
-        j.verdict = Verdict::vacuous, j.reason = head.oracle.why_vacuous;
-      worst.add(std::move(j), n, h);
-    }
-  }
-  return worst.take();
-}
-
-// P-19: after a write with beta = 1 and g = 0, reading the same key gives ||k||^2 v + (1 - ||k||^2) S_{t-1}^T
-// k: the value just written when ||k|| = 1. The last token is made such a write, its query the key.
-Judgement recall(const LawSubject& s) {
-  Worst worst;
-  const BatchShape& shape = s.batch.shape;
-  Batch last = s.batch;
-  for (std::int64_t b = 0; b < shape.B; ++b) {
-    const std::int64_t at = b * shape.T + shape.T - 1;
-    if (!last.g.empty()) std::fill_n(last.g.begin() + at * shape.Hv, shape.Hv, 0.0F);
-    std::fill_n(last.beta.begin() + at * shape.Hv, shape.Hv, 1.0F);
-    std::copy_n(last.k.begin() + at * shape.Hk * shape.dk, shape.Hk * shape.dk,
-                last.q.begin() + at * shape.Hk * shape.dk);
-  }
-  const Run all = run_whole(s, std::move(last));
-  for (std::int64_t n = 0; n < shape.B; ++n) {
-    for (std::int64_t h = 0; h < shape.Hv; ++h) {
-      const Sequence<double> x = sequence_of(all.batch, n, h);
-      const HeadRun head = head_of(s, all, n, h);
-      if (overflowed_as_expected(head)) {
-        worst.add(nothing_to_compare(), n, h);
-        continue;
-      }
-      const Index t = shape.T - 1;
-      const Matrix<double> before = s.family.recurrent(x.slice(0, t, x.initial_state)).state;
-      const double k2 = x.k.row(t).squaredNorm();
-      const Matrix<double> expected = x.scale * (k2 * x.v.row(t) + (1 - k2) * (x.k.row(t) * before));
-      Judgement j = judge_pair(head.o.row(t), head.oracle.row.tail(1), expected, Vector<double>::Zero(1));
-      j.worst.token = t;
-      worst.add(std::move(j), n, h);
     }
   }
   return worst.take();

@@ -1,5 +1,8 @@
 #include "oracles/laws/serving.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
 #include <random>
@@ -53,7 +56,7 @@ Batch packed_from(const std::vector<Batch>& parts) {
 
 class Server {
  public:
-  explicit Server(const LawSubject& s) : s_(s), engine_(seed_of(s.batch)) {
+  explicit Server(const LawSubject& s) : s_(s), engine_(seed_of(s.batch)), worst_(s) {
     for (std::int64_t n = 0; n < s.batch.shape.B; ++n) {
       requests_.push_back(sequence_alone(s.batch, n));
       // Every call has a state to start from, zeros where the case has none.
@@ -132,15 +135,33 @@ class Server {
                       out.final_state.begin() + (sequence + 1) * size);
     slot.done += count;
     slot.path.push_back({count, chunk});
+    if (tracing() && !forked_) look(n);
+  }
+
+  [[nodiscard]] bool tracing() const { return s_.trace != nullptr && !found_; }
+  /// A line of the program, for the trace.
+  void say(const std::string& what) {
+    if (tracing()) s_.trace->program.push_back(what);
+  }
+  [[nodiscard]] std::string tokens_text(std::size_t n, std::int64_t count) const {
+    const std::int64_t begin = slots_[n].done;
+    return count == 1 ? fmt::format("token {}", begin)
+                      : fmt::format("tokens {}..{}", begin, begin + count - 1);
   }
 
   void advance(std::size_t n, std::int64_t count, std::int64_t padding) {
+    say(fmt::format("slot {}{}: {} in one call, {}{}", n, forked_ ? ", its fork" : "", tokens_text(n, count),
+                    chunks_text(s_.chunk),
+                    padding > 0 ? fmt::format(", then {} that do nothing", padding) : ""));
     const Batch part = next(n, count, padding);
     take(n, s_.run(part, whole(part.shape.T, s_.chunk)), 0, count, 0, s_.chunk);
   }
 
   /// One token of every open slot, in one batch, on the form that decodes.
   void decode(const std::vector<std::size_t>& open) {
+    std::vector<std::string> words;
+    for (std::size_t n : open) words.push_back(fmt::format("slot {} {}", n, tokens_text(n, 1)));
+    say(fmt::format("decode, one batch: {}", fmt::join(words, ", ")));
     Batch all;
     for (std::size_t n : open) {
       const Batch one = next(n, 1);
@@ -165,10 +186,13 @@ class Server {
   void pack(const std::vector<std::size_t>& open) {
     std::vector<Batch> parts;
     std::vector<std::int64_t> counts;
+    std::vector<std::string> words;
     for (std::size_t n : open) {
       counts.push_back(1 + static_cast<std::int64_t>(below(static_cast<std::size_t>(left(n)))));
       parts.push_back(next(n, counts.back()));
+      words.push_back(fmt::format("slot {} {}", n, tokens_text(n, counts.back())));
     }
+    say(fmt::format("one packed call, {}: {}", chunks_text(s_.chunk), fmt::join(words, ", ")));
     const Batch packed = packed_from(parts);
     const Outputs out = s_.run(packed, whole(packed.shape.T, s_.chunk));
     std::int64_t begin = 0;
@@ -181,27 +205,51 @@ class Server {
   /// A fork of slot n runs ahead on tokens that are then rejected: the slot itself must not notice.
   void speculate(std::size_t n) {
     const Slot before = slots_[n];
+    forked_ = true;
     advance(n, 1 + static_cast<std::int64_t>(below(static_cast<std::size_t>(left(n)))), 0);
+    forked_ = false;
     slots_[n] = before;
+    say(fmt::format("slot {}: the fork is rejected", n));
   }
 
   void restart(std::size_t n) {
     judge(n);
     slots_[n] = {0, requests_[n].initial_state, {}, {}};
+    say(fmt::format("slot {}: freed, its request begins again", n));
   }
 
-  /// The slot's whole history against the oracle on the calls that it was made of.
-  void judge(std::size_t n) {
+  /// The slot's whole history, as one run of the calls that it was made of.
+  [[nodiscard]] Run history_of(std::size_t n) const {
     const Slot& slot = slots_[n];
-    if (slot.done == 0) return;
-    const Batch history = tokens_of(requests_[n], 0, slot.done);
-    const Outputs out{slot.o, slot.state};
+    return {tokens_of(requests_[n], 0, slot.done), slot.path, {slot.o, slot.state}};
+  }
+
+  /// That history against the oracle.
+  void judge(std::size_t n) {
+    if (slots_[n].done == 0) return;
+    const Run history = history_of(n);
     for (std::int64_t h = 0; h < s_.batch.shape.Hv; ++h) {
-      const HeadOracle oracle =
-          oracle_of(sequence_of(history, 0, h), slot.path, s_.contract, s_.family, history.shape.l2norm);
-      worst_.add(judge_head(oracle, rows_of(history, out, 0, h), state_of(history, out, 0, h)),
-                 static_cast<std::int64_t>(n), h);
+      const HeadRun head = head_of(s_, history, 0, h);
+      worst_.add(judge_head(head.oracle, head.o, head.state), static_cast<std::int64_t>(n), h);
     }
+  }
+
+  /// The same after a call, for the trace: the first one that left something wrong ends the program.
+  void look(std::size_t n) {
+    const Run history = history_of(n);
+    std::vector<LawPair> pairs;
+    for (std::int64_t h = 0; h < s_.batch.shape.Hv; ++h) {
+      HeadRun head = head_of(s_, history, 0, h);
+      found_ = found_ || judge_head(head.oracle, head.o, head.state).verdict == Verdict::fail;
+      pairs.push_back({demanded(head.oracle.exact.o, head.oracle.exact.state), std::move(head), 0, 0,
+                       history.batch.shape.T, true, static_cast<std::int64_t>(n), h});
+    }
+    if (!found_) return;
+    worst_.compares(
+        fmt::format("the whole history of slot {}, {} tokens", n, history.batch.shape.T), nullptr,
+        fmt::format("what its calls returned, and its state after call {}", s_.trace->program.size()),
+        &history);
+    for (LawPair& pair : pairs) worst_.keep(std::move(pair));
   }
 
   const LawSubject& s_;
@@ -209,6 +257,8 @@ class Server {
   std::vector<Batch> requests_;
   std::vector<Slot> slots_;
   Worst worst_;
+  bool forked_ = false;  ///< the call is a fork's
+  bool found_ = false;   ///< the trace has its end
 };
 
 }  // namespace

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <set>
 
 #include "reference/error.h"
 
@@ -20,7 +23,7 @@ struct Dumped {
 Dumped dump(const std::string& line) {
   Trace trace;
   Dumped out;
-  const KernelTable table(kernels());
+  const KernelTable table(kernels(), operator_kernels());
   out.record = run_case(parse_case(line), table, 1, &trace);
   out.file = run_file_of(out.record, trace);
   return out;
@@ -158,6 +161,128 @@ TEST(Exchange, MissingTensorsAreErrors) {
 TEST(Exchange, WhatHasNoSingleSetOfOutputsIsNotDumped) {
   EXPECT_THROW((void)dump("v1 retention T=20 dk=8 Hk=2 law=split"), Error);
   EXPECT_THROW((void)dump("v1 retention T=0 dk=8 state=random"), Error);
+}
+
+constexpr const char* kOperator =
+    "v1 linear_attention_normalised form=chunked chunk=8 T=13 B=2 H=2 dk=8 dv=4 contract=bf16";
+
+/// Through a file and back.
+Record judged_again(const RunFile& file) {
+  const fs::path path =
+      fs::path(testing::TempDir()) / ("exchange_operator." + std::to_string(::getpid()) + ".safetensors");
+  write_run_file(path, file);
+  Record out = judge_run_file(read_run_file(path, named_shapes));
+  fs::remove(path);
+  return out;
+}
+
+TEST(Exchange, EveryOperatorComesBackWithTheSameRatio) {
+  std::set<std::string> seen;
+  for (const OperatorKernel& kernel : operator_kernels()) {
+    const Operator& op = *find_operator(kernel.system);
+    std::vector<std::string> lines = {"v1 " + kernel.system + " form=" + kernel.form +
+                                      " chunk=4 T=5 B=2 kernel=" + kernel.name};
+    if (op.streams && seen.insert(kernel.system).second)
+      lines.push_back("v1 " + kernel.system + " form=decode chunk=4 prefill=2 T=5 kernel=" + kernel.name);
+    for (const std::string& line : lines) {
+      const Dumped dumped = dump(line);
+      const Record back = judged_again(dumped.file);
+      EXPECT_EQ(back.judgement.verdict, dumped.record.judgement.verdict)
+          << line << ": " << back.judgement.reason;
+      EXPECT_EQ(back.judgement.ratio, dumped.record.judgement.ratio) << line;
+      EXPECT_EQ(back.judgement.rows, dumped.record.judgement.rows) << line;
+      EXPECT_EQ(back.kernel, kernel.name);
+    }
+  }
+}
+
+TEST(Exchange, AnOperatorWithoutTokensHandsItsStateOn) {
+  const Dumped dumped = dump("v1 short_convolution form=scatter T=0");
+  EXPECT_EQ(judged_again(dumped.file).judgement.ratio, dumped.record.judgement.ratio);
+}
+
+TEST(Exchange, ATamperedOperatorFails) {
+  const Dumped dumped = dump(kOperator);
+  for (const char* name : {"output.o", "output.S", "output.z"}) {
+    RunFile file = dumped.file;
+    double& x = file.tensors.at(name).values[5];
+    x = static_cast<double>(static_cast<float>(x + 3.0));
+    EXPECT_EQ(judge_run_file(file).judgement.verdict, Verdict::fail) << name;
+    x = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_EQ(judge_run_file(file).judgement.verdict, Verdict::fail) << name;
+  }
+  RunFile file = dumped.file;
+  for (double& x : file.tensors.at("input.v").values) x *= 2;
+  EXPECT_EQ(judge_run_file(file).judgement.verdict, Verdict::fail);
+}
+
+// The header alone must refuse a file: none of its tensors is read.
+TEST(Exchange, AnOperatorFileIsCheckedAgainstItsCase) {
+  const RunFile good = dump(kOperator).file;
+  EXPECT_EQ(complaint(good), "");
+  const fs::path path =
+      fs::path(testing::TempDir()) / ("exchange_header." + std::to_string(::getpid()) + ".safetensors");
+  const auto refused = [&](const std::function<void(std::vector<Tensor>&, Metadata&)>& damage) {
+    std::vector<Tensor> tensors;
+    for (const auto& [name, tensor] : good.tensors) tensors.push_back(tensor);
+    Metadata metadata = {{"format", "samestate-run-1"}, {"case", good.case_line}, {"kernel", "k"}};
+    damage(tensors, metadata);
+    write_safetensors(path, tensors, metadata);
+    std::string message;
+    try {
+      (void)judge_run_file(read_run_file(path, named_shapes));
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    fs::remove(path);
+    return message;
+  };
+  const auto named = [](std::vector<Tensor>& tensors, const std::string& name) -> Tensor& {
+    return *std::find_if(tensors.begin(), tensors.end(), [&](const Tensor& t) { return t.name == name; });
+  };
+  EXPECT_EQ(refused([](auto&, auto&) {}), "");
+  EXPECT_NE(refused([&](auto& t, auto&) { named(t, "input.q").name = "input.x"; }).find("'input.q': missing"),
+            std::string::npos);
+  EXPECT_NE(refused([&](auto& t, auto&) {
+              t.push_back(named(t, "input.q"));
+              t.back().name = "output.extra";
+            }).find("'output.extra': not one of input.q"),
+            std::string::npos);
+  EXPECT_NE(refused([&](auto& t, auto&) {
+              named(t, "output.S").dtype = DType::i64;
+              for (double& x : named(t, "output.S").values) x = 1.0;
+            }).find("'output.S': dtype I64"),
+            std::string::npos);
+  EXPECT_NE(refused([&](auto& t, auto&) {
+              named(t, "input.k").shape = {2, 16, 13};
+            }).find("'input.k': its shape is [2, 16, 13] and the case line asks for [2, 13, 16]"),
+            std::string::npos);
+  EXPECT_NE(refused([&](auto&, auto& m) {
+              m["case"].replace(m["case"].find("T=13"), 4, "T=14");
+            }).find("asks for [2, 14, 16]"),
+            std::string::npos);
+  EXPECT_NE(
+      refused([&](auto&, auto& m) { m["case"] = "v1 linear_attention_normalised form=chunked T=9000000"; }),
+      "");
+  EXPECT_NE(refused([&](auto&, auto& m) { m["case"] = "v1 retention T=13"; }), "");
+  EXPECT_NE(refused([&](auto&, auto& m) { m["case"] = "v1 no_such_system"; }).find("no_such_system"),
+            std::string::npos);
+  EXPECT_NE(refused([&](auto& t, auto&) { named(t, "input.v").values[3] = INFINITY; }).find("input.v"),
+            std::string::npos);
+  EXPECT_NE(refused([&](auto& t, auto&) {
+              named(t, "input.v").values[3] = static_cast<double>(1.0F / 3);
+            }).find("input format"),
+            std::string::npos);
+}
+
+TEST(Exchange, DecodeOfAnOperatorSaysWhichFormWasCalled) {
+  const RunFile good = dump("v1 linear_attention_normalised form=decode prefill=3 T=6 H=2 dk=8 dv=4").file;
+  EXPECT_EQ(good.form, "chunked");
+  RunFile file = good;
+  for (const char* form : {"", "parallel"}) {
+    file.form = form;
+    EXPECT_NE(complaint(file).find("recurrent, chunked"), std::string::npos) << complaint(file);
+  }
 }
 
 }  // namespace

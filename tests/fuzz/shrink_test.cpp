@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "fuzz/search/search.h"
+#include "tests/fuzz/operators/faults.h"
 #include "tests/fuzz/planted.h"
 
 namespace samestate {
@@ -113,6 +114,50 @@ TEST(Shrink, KeepsContractAndLaw) {
   EXPECT_EQ(s.smallest.contract, "bf16");
 }
 
+// What is printed of a law's failure must fail by the same law, in a run of its own, and explain itself.
+TEST(Shrink, AShrunkLawFailsByTheSameLaw) {
+  const auto last_call = [](const Kernel& base, Arguments a, const Contract& c) {
+    if (a.q.shape[1] == 1) a.initial_state = {};
+    return base.run(a, c);
+  };
+  const auto future = [](const Kernel& base, const Arguments& a, const Contract& c) {
+    const Outcome outcome = base.run(a, c);
+    planted::each(a.o, [&](float& x, const auto& at) {
+      if (at[1] + 1 < a.o.shape[1]) x += a.v(at[0], at[1] + 1, at[2], at[3]);
+    });
+    return outcome;
+  };
+  const auto packed = [](const Kernel& base, const Arguments& a, const Contract& c) {
+    const Outcome outcome = base.run(a, c);
+    if (a.cu_seqlens.present() && a.o.shape[1] > 3) a.o(0, 3, 0, 0) += 10.0F;
+    return outcome;
+  };
+  const struct {
+    const char* law;
+    Fault chunked, recurrent;
+    double largest;  // elements of the shrunk case
+  } cases[] = {{"serving", planted::undamaged, last_call, 40.0},
+               {"split", last_call, planted::undamaged, 40.0},
+               {"causality", future, planted::undamaged, 40.0},
+               {"packing", packed, planted::undamaged, 60.0}};
+  for (const auto& [law, chunked, recurrent, largest] : cases) {
+    const KernelTable table = planted_table<GatedDeltaRule>(chunked, recurrent);
+    const CaseRunner run = runner_of(table);
+    const Case found = parse_case(
+        "v1 gated_delta_rule chunk=8 B=3 T=25 Hk=2 Hv=4 dk=12 dv=8 state=random regime=slow seed=0x77 "
+        "kernel=planted.gated_delta_rule.chunked law=" +
+        std::string(law));
+    const Shrunk s = shrink(found, run, {60.0, 3});
+    EXPECT_TRUE(s.complete) << law;
+    EXPECT_EQ(s.smallest.law, law);
+    EXPECT_LE(size_of_case(s.smallest), largest) << format_case(s.smallest);
+    const Record again = run_case(parse_case(format_case(s.smallest)), table);
+    EXPECT_EQ(again.judgement.verdict, Verdict::fail) << law;
+    EXPECT_EQ(kind_of(again.judgement), kind_of(s.finding.judgement)) << law;
+    EXPECT_EQ(again.judgement.ratio, s.finding.judgement.ratio) << law;
+  }
+}
+
 TEST(Shrink, RunsThatDisagreeAreFlaky) {
   int calls = 0;
   const auto run = [&](const Case&) {
@@ -155,6 +200,37 @@ TEST(Shrink, OperatorsShrinkTheirParameters) {
   };
   const Shrunk s = shrink(parse_case("v1 l2norm T=21 B=3 D=64 regime=spiky seed=0x99"), run);
   EXPECT_EQ(format_case(s.smallest), "v1 l2norm T=3 H=1 D=5") << "or the standard H";
+}
+
+// A real kernel with a real fault: the second head from the second chunk on.
+Outcome second_head_of_a_late_chunk(const OperatorArguments& call, const Contract& contract) {
+  const Outcome outcome =
+      planted::operator_kernel("cpu.linear_attention_normalised.chunked").run(call, contract);
+  const auto& o = call.output("o");
+  const std::int64_t width = call.parameter("H") * call.parameter("dv");
+  for (std::int64_t b = 0; b < call.batch; ++b) {
+    for (std::int64_t t = call.chunk; t < call.tokens && call.parameter("H") > 1; ++t)
+      o.data[(b * call.tokens + t) * width + call.parameter("dv")] += 10.0F;
+  }
+  return outcome;
+}
+
+TEST(Shrink, ARealOperatorEndsAtWhatTheFaultNeeds) {
+  OperatorKernel row = planted::operator_kernel("cpu.linear_attention_normalised.chunked");
+  row.run = second_head_of_a_late_chunk;
+  const KernelTable table(kernels(), std::vector<OperatorKernel>{row});
+  const CaseRunner run = runner_of(table);
+  const Shrunk s =
+      shrink(parse_case("v1 linear_attention_normalised form=chunked chunk=16 T=77 B=3 H=5 dk=24 "
+                        "dv=16 contract=bf16 regime=spiky seed=0x1234"),
+             run, {60.0, 3});
+  EXPECT_TRUE(s.complete);
+  // H = 2 is the standard, which the line leaves out.
+  EXPECT_EQ(format_case(s.smallest),
+            "v1 linear_attention_normalised form=chunked chunk=1 T=2 dk=1 dv=1 contract=bf16");
+  const Record again = run_case(parse_case(format_case(s.smallest)), table);
+  EXPECT_EQ(again.judgement.verdict, Verdict::fail);
+  EXPECT_EQ(again.judgement.ratio, s.finding.judgement.ratio);
 }
 
 }  // namespace

@@ -21,6 +21,22 @@ Case numbered(std::int64_t seed) {
   return c;
 }
 
+/// What a kernel leaves behind in its process: the state of a device that every later call finds.
+bool device_broken = false;
+
+/// Seed 15 breaks the device, which its case reports as a crash; where it is broken, every case fails.
+Finding on_device(const Case& c) {
+  Finding f;
+  f.judgement.verdict = device_broken ? Verdict::fail : Verdict::pass;
+  f.judgement.ratio = static_cast<double>(c.seed);
+  if (c.seed == 15) {
+    device_broken = true;
+    f.judgement.verdict = Verdict::crash;
+    f.judgement.reason = "the kernel threw: cudaMemcpy: an illegal memory access was encountered";
+  }
+  return f;
+}
+
 /// Seeds 10 and 11 die, 12 exits, 13 hangs; the others pass with their seed as ratio.
 Finding deadly(const Case& c) {
   if (c.seed == 10) std::raise(SIGSEGV);
@@ -72,6 +88,8 @@ TEST(Workers, ACrashOrAHangIsTheVerdictOfItsCaseAlone) {
     EXPECT_NE(out.at(10).reason.find("signal 11"), std::string::npos) << out.at(10).reason;
     EXPECT_NE(out.at(11).reason.find("signal 6"), std::string::npos) << out.at(11).reason;
     EXPECT_NE(out.at(12).reason.find("code 7"), std::string::npos) << out.at(12).reason;
+    EXPECT_EQ(out.at(10).gate, "signal");
+    EXPECT_EQ(out.at(12).gate, "exit");
     EXPECT_EQ(out.at(13).verdict, Verdict::timeout);
     EXPECT_NE(out.at(13).reason.find("0.5 s"), std::string::npos) << out.at(13).reason;
   }
@@ -128,6 +146,30 @@ TEST(Workers, HoldNoMoreMemoryThanTheyMay) {
   EXPECT_EQ(pool.run_one(numbered(512)).judgement.verdict, Verdict::crash);
   Workers free(allocates, {1, 5.0});
   EXPECT_NE(free.run_one(numbered(512)).judgement.verdict, Verdict::crash);
+}
+
+// One crash, not a cascade of failures: the next case finds a process of its own.
+TEST(Workers, AWorkerWhoseCaseCrashedIsReplaced) {
+  for (const int workers : {1, 2}) {
+    Workers pool(on_device, {workers, 5.0});
+    std::map<std::int64_t, Judgement> out;
+    std::int64_t next = 10;
+    pool.run(
+        [&](std::int64_t) -> std::optional<Task> {
+          if (next == 40) return std::nullopt;
+          const std::int64_t i = next++;
+          return Task{i, numbered(i % 10 == 5 ? 15 : i)};
+        },
+        {{}, [&](const Task& task, const Finding& f) { out[task.index] = f.judgement; }});
+    ASSERT_EQ(out.size(), 30U);
+    for (const auto& [index, j] : out) {
+      EXPECT_EQ(j.verdict, index % 10 == 5 ? Verdict::crash : Verdict::pass) << index << ": " << j.reason;
+      if (index % 10 == 5) {
+        EXPECT_NE(j.reason.find("illegal memory access"), std::string::npos) << j.reason;
+      }
+    }
+  }
+  EXPECT_FALSE(device_broken) << "a case ran in the caller's process";
 }
 
 TEST(Workers, WhatIsNoCaseIsAnErrorOfTheSearch) {

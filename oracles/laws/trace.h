@@ -1,0 +1,49 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "oracles/batch.h"
+#include "oracles/judge.h"
+
+/// What a law ran and compared, kept for the explanation of a failure.
+namespace samestate {
+
+/// One run of the kernel with what is needed to judge it.
+struct LawRun {
+  Batch batch;
+  Path path;
+  Outputs out;
+};
+
+/// One head of a run, or of what a law says that it must be. A packed run is judged sequence by sequence.
+struct LawHead {
+  HeadOracle oracle;
+  Matrix<double> o, state;
+  std::int64_t sequence = 0;  ///< in its own run
+  std::int64_t head = 0;
+};
+
+/// Two heads that must agree: `rows` rows of o from a row of each on, and their states where `states`.
+struct LawPair {
+  LawHead first, second;
+  Index first_row = 0, second_row = 0, rows = 0;
+  bool states = false;
+  std::int64_t sequence = 0;  ///< as the judgement names them
+  std::int64_t head = 0;
+};
+
+struct LawComparison {
+  std::string first, second;                    ///< what is compared, in words
+  std::optional<LawRun> first_run, second_run;  ///< absent: a formula, or the sum of two runs
+  bool at_most = false;                         ///< the second may also be less than the first
+  std::vector<LawPair> pairs;
+};
+
+struct LawTrace {
+  std::vector<LawComparison> comparisons;
+  std::vector<std::string> program;  ///< of `serving`: its calls, up to the first that left something wrong
+};
+
+}  // namespace samestate

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Search on a CUDA kernel whose illegal memory access kills the context of its process: a crash for that case, and
+# the following ones judged in a process of their own. With DRIVER, a stand-in for libcuda.so.1, no device is
+# needed; without, skipped (77) where there is none.
+# usage: device_crash_test.sh SAMESTATE PLUGIN [DRIVER]
+set -uo pipefail
+
+samestate="$(realpath "$1")"
+plugin="$(realpath "$2")"
+if [[ $# -ge 3 ]]; then
+  driver="$(dirname "$(realpath "$3")")"
+  export LD_LIBRARY_PATH="$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+fi
+folder="$(mktemp -d)"
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+complain() {
+  printf 'FAILED: %s\n' "$1"
+  failures=$((failures + 1))
+}
+
+kernel=device.gated_delta_rule.recurrent
+code=0
+"$samestate" repro --plugin "$plugin" "v1 gated_delta_rule form=recurrent T=4 dk=4 kernel=$kernel" >out 2>err || code=$?
+if [[ $code -eq 77 && $# -lt 3 ]]; then
+  printf 'skipped: no CUDA device\n'
+  exit 77
+fi
+[[ $code -eq 0 ]] || complain "a right case: exit $code instead of 0"
+
+code=0
+timeout 240 "$samestate" fuzz --plugin "$plugin" --kernel "$kernel" --seed 7 --budget 0 --max-cases 60 --threads 1 \
+  --timeout 60s --shrink-budget 20s --corpus found >out 2>err || code=$?
+[[ $code -eq 5 ]] || complain "exit $code instead of 5"
+count() { grep -oE "[:,] $1 [0-9]+" out | head -1 | grep -oE '[0-9]+$' || echo 0; }
+[[ "$(count crash)" -ge 2 ]] || complain 'no crashes'
+[[ "$(count fail)" -eq 0 ]] || complain 'a dead context became a failure'
+[[ "$(count skipped)" -eq 0 ]] || complain 'a case met a dead context'
+# One worker: whatever passes after the first crash has a context of its own.
+[[ "$(count pass)" -ge 15 ]] || complain 'the other cases were not judged'
+grep -q 'CUDA_ERROR_ILLEGAL_ADDRESS: the kernel broke its device context' out ||
+  complain 'a kernel that looks at no error is not found out'
+grep -q 'the kernel threw: cuCtxSynchronize: CUDA error 700' out || complain 'a kernel that throws is not found out'
+
+lines=0
+while read -r command; do
+  lines=$((lines + 1))
+  code=0
+  eval "timeout 60 \"$samestate\" ${command#samestate }" >repeated 2>&1 || code=$?
+  [[ $code -eq 5 ]] || complain "exit $code instead of 5: $command"
+done < <(grep -oE "samestate repro .*--plugin .*'" out)
+[[ $lines -ge 2 ]] || complain "$lines shrunk lines instead of 2"
+
+# In the gate, whose cases share a process, one case crashes and the rest of the device's cannot be judged.
+code=0
+"$samestate" gate --plugin "$plugin" --kernel "$kernel" --threads 1 --corpus found --jsonl lines >out 2>err || code=$?
+[[ $code -eq 5 ]] || complain "gate: exit $code instead of 5"
+[[ "$(grep -c '"verdict": *"crash"' lines)" -eq 1 ]] || complain 'gate: not one crash'
+[[ "$(grep -c '"verdict": *"skipped"' lines)" -ge 10 ]] || complain 'gate: cases on a dead context were judged'
+
+# The command itself never starts the device before it forks: its own kernels run in workers.
+if "$samestate" list kernels | grep -q '^cuda.* cuda .*fp32' && [[ $# -lt 3 ]]; then
+  code=0
+  "$samestate" fuzz --device cuda --system gated_delta_rule --seed 3 --budget 0 --max-cases 20 >out 2>err || code=$?
+  [[ $code -eq 0 || $code -eq 3 ]] || complain "fuzz --device cuda: exit $code"
+  [[ "$(count pass)" -ge 5 ]] || complain 'fuzz --device cuda: nothing was judged'
+fi
+
+if [[ $failures -ne 0 ]]; then cat out err; fi
+printf '%s shrunk lines, %s failures\n' "$lines" "$failures"
+[[ $failures -eq 0 ]]
