@@ -49,11 +49,11 @@ struct Outcome {
 
 /// What `Kernel::time` is asked for.
 struct TimingRequest {
-  double seconds = 0.5;           ///< stop once so much time lies in timed calls ..
-  int least_samples = 5;          ///< .. but not with fewer samples than this
-  int most_samples = 1000;        ///< .. nor with more
-  int warm_up = 3;                ///< calls before the first sample
-  std::int64_t most_bytes = 0;    ///< of device memory for all copies of the tensors; 0: what is free
+  double seconds = 0.5;         ///< stop once so much time lies in timed calls ..
+  int least_samples = 5;        ///< .. but not with fewer samples than this
+  int most_samples = 1000;      ///< .. nor with more
+  int warm_up = 3;              ///< calls before the first sample
+  std::int64_t most_bytes = 0;  ///< of device memory for all copies of the tensors; 0: what is free
 };
 
 /// What `Kernel::time` measured.

@@ -33,8 +33,7 @@ __global__ void fill_uniform(Element* to, std::size_t count, std::uint64_t seed)
 }
 
 double median_seconds(const OnCopy& call) {
-  std::vector<double> seconds =
-      measure(1, kRequest, call, [](int, cudaStream_t) {}).timing.seconds;
+  std::vector<double> seconds = measure(1, kRequest, call, [](int, cudaStream_t) {}).timing.seconds;
   const auto middle = seconds.begin() + std::ssize(seconds) / 2;
   std::nth_element(seconds.begin(), middle, seconds.end());
   return *middle;
@@ -97,9 +96,9 @@ class Blas {
       const float one = 1.0F;
       const float zero = 0.0F;
       set_stream_(handle_, stream);
-      const int status = multiply_(handle_, kNoTranspose, kNoTranspose, kWidth, kWidth, kWidth, &one,
-                                   a.data(), type, kWidth, b.data(), type, kWidth, &zero, c.data(), type,
-                                   kWidth, kCompute32F, kDefaultAlgorithm);
+      const int status =
+          multiply_(handle_, kNoTranspose, kNoTranspose, kWidth, kWidth, kWidth, &one, a.data(), type, kWidth,
+                    b.data(), type, kWidth, &zero, c.data(), type, kWidth, kCompute32F, kDefaultAlgorithm);
       if (status != 0) throw Error("cublasGemmEx gave status " + std::to_string(status));
     });
     return 2.0 * kWidth * kWidth * kWidth / seconds;

@@ -145,16 +145,15 @@ Outcome with_packed(const Arguments& a, const Contract& contract, Work&& work) {
 
 template <const cpu::System& system, bool chunked>
 Outcome run(const Arguments& a, const Contract& contract) {
-  return with_packed<system, chunked>(
-      a, contract, [&](const auto& packed) { evaluate(system, chunked, a, packed); });
+  return with_packed<system, chunked>(a, contract,
+                                      [&](const auto& packed) { evaluate(system, chunked, a, packed); });
 }
 
 template <const cpu::System& system, bool chunked>
 Timing time(const Arguments& a, const Contract& contract, const TimingRequest& request) {
   Timing timing;
-  Outcome outcome = with_packed<system, chunked>(a, contract, [&](const auto& packed) {
-    timing = time_calls(system, chunked, a, packed, request);
-  });
+  Outcome outcome = with_packed<system, chunked>(
+      a, contract, [&](const auto& packed) { timing = time_calls(system, chunked, a, packed, request); });
   timing.outcome = std::move(outcome);
   return timing;
 }
@@ -162,10 +161,20 @@ Timing time(const Arguments& a, const Contract& contract, const TimingRequest& r
 template <const cpu::System& system>
 void append(std::vector<Kernel>& table) {
   const std::string name(system.name);
-  table.push_back(
-      {"cuda." + name + ".recurrent", name, "recurrent", "cuda", {"fp32", "bf16"}, run<system, false>, time<system, false>});
-  table.push_back(
-      {"cuda." + name + ".chunked", name, "chunked", "cuda", {"fp32", "bf16"}, run<system, true>, time<system, true>});
+  table.push_back({"cuda." + name + ".recurrent",
+                   name,
+                   "recurrent",
+                   "cuda",
+                   {"fp32", "bf16"},
+                   run<system, false>,
+                   time<system, false>});
+  table.push_back({"cuda." + name + ".chunked",
+                   name,
+                   "chunked",
+                   "cuda",
+                   {"fp32", "bf16"},
+                   run<system, true>,
+                   time<system, true>});
 }
 
 }  // namespace
