@@ -74,8 +74,8 @@ struct Kernel {
   std::vector<std::string> contracts;  ///< names of the contracts that it promises
   Outcome (*run)(const Arguments&, const Contract&) = nullptr;
   /// Evaluates the same call many times and says how long each took, without the way of the tensors to the
-  /// device and back. `o` and `final_state` receive what the last timed call wrote into memory that was
-  /// poisoned before it; they do not share memory with the inputs. Null: `samestate bench` times `run` by the
+  /// device and back. `o` and `final_state` are dense, receive what the last timed call wrote into memory
+  /// that was poisoned before it, and share none with the inputs. Null: `samestate bench` times `run` by the
   /// wall clock and says so.
   Timing (*time)(const Arguments&, const Contract&, const TimingRequest&) = nullptr;
 };

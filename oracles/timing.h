@@ -10,7 +10,7 @@
 namespace samestate {
 
 /// Of repeated calls, in seconds; NaN where nothing was timed.
-struct Spread {
+struct TimeSpread {
   double median = std::numeric_limits<double>::quiet_NaN();
   double p10 = std::numeric_limits<double>::quiet_NaN();
   double p90 = std::numeric_limits<double>::quiet_NaN();
@@ -23,7 +23,7 @@ struct TimedCase {
   std::int64_t heads = 0;         ///< (sequence, value head) pairs of the case
   std::int64_t heads_judged = 0;  ///< of them, spread over all; in the others nothing may be NaN
   std::string timed;              ///< events, graph, or call: the wall clock around a whole call
-  Spread time;                    ///< of one call; not set unless its outputs were judged and did not fail
+  TimeSpread time;                ///< of one call; not set unless its outputs were judged and did not fail
   std::int64_t calls_per_sample = 1;
   std::int64_t copies = 1;      ///< sets of tensors that the calls took in turn
   std::int64_t bytes = 0;       ///< that every evaluation must move (reference/costs/call.h)
@@ -37,7 +37,7 @@ struct TimedCase {
       std::numeric_limits<double>::quiet_NaN();  ///< the larger floor over the median: 1 is perfect
   std::string peer;                              ///< what the peer ran; empty: no peer
   std::string peer_note;                         ///< what the peer says of it, or why there is none
-  Spread peer_time;
+  TimeSpread peer_time;
   double peer_ratio =
       std::numeric_limits<double>::quiet_NaN();  ///< the peer's median over ours: > 1 is faster
 };

@@ -49,6 +49,6 @@ struct BenchResult {
                                      const Ceilings& ceilings, Peer* peer);
 
 /// Median and the 10th and 90th of a hundred, interpolated.
-[[nodiscard]] Spread spread_of(std::vector<double> seconds);
+[[nodiscard]] TimeSpread time_spread(std::vector<double> seconds);
 
 }  // namespace samestate

@@ -31,7 +31,8 @@ Arguments arguments_of(const Batch& batch, Outputs& outputs, const Case& c, int 
   const auto optional = [](const std::vector<float>& x) { return x.empty() ? nullptr : x.data(); };
   a.g = row_major<const float, 3>(optional(batch.g), {s.B, s.T, s.Hv});
   a.beta = row_major<const float, 3>(optional(batch.beta), {s.B, s.T, s.Hv});
-  a.initial_state = row_major<const float, 4>(optional(batch.initial_state), {s.sequences(), s.Hv, s.dk, s.dv});
+  a.initial_state =
+      row_major<const float, 4>(optional(batch.initial_state), {s.sequences(), s.Hv, s.dk, s.dv});
   if (!s.offsets.empty()) {
     a.cu_seqlens =
         row_major<const std::int64_t, 1>(s.offsets.data(), {static_cast<std::int64_t>(s.offsets.size())});
@@ -248,8 +249,8 @@ double host_bytes(const Case& c) {
 
 }  // namespace
 
-Spread spread_of(std::vector<double> seconds) {
-  Spread spread;
+TimeSpread time_spread(std::vector<double> seconds) {
+  TimeSpread spread;
   if (seconds.empty()) return spread;
   std::sort(seconds.begin(), seconds.end());
   const auto at = [&](double part) {
@@ -293,7 +294,7 @@ BenchResult bench_case(const Case& c, const KernelTable& table, const BenchOptio
                                                     : answer.note;
     if (!answer.seconds.empty()) {
       timed.peer = answer.kernel;
-      timed.peer_time = spread_of(std::move(answer.seconds));
+      timed.peer_time = time_spread(std::move(answer.seconds));
       try {
         const std::vector<double> again = run.once_more().seconds;
         seconds.insert(seconds.end(), again.begin(), again.end());
@@ -305,7 +306,7 @@ BenchResult bench_case(const Case& c, const KernelTable& table, const BenchOptio
       }
     }
   }
-  timed.time = spread_of(std::move(seconds));
+  timed.time = time_spread(std::move(seconds));
   // A NaN is no floor: max takes the other one.
   const double floor = std::fmax(timed.memory_floor, timed.compute_floor);
   timed.share = floor / timed.time.median;
