@@ -14,10 +14,10 @@
 namespace samestate {
 
 struct BenchPlan {
-  std::vector<std::string> kernels;  ///< only these; empty: all of `device`
-  std::string system;                ///< only this one; empty: all four
-  std::string device;                ///< cpu or cuda; empty: any
-  std::vector<std::string> lines;    ///< own cases instead of the standard shapes
+  std::vector<std::string> kernels = {};  ///< only these; empty: all of `device`
+  std::string system = {};                ///< only this one; empty: all four
+  std::string device = {};                ///< cpu or cuda; empty: any
+  std::vector<std::string> lines = {};    ///< own cases instead of the standard shapes
   bool quick = false;
 };
 

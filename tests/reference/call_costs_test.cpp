@@ -16,8 +16,9 @@ CallConfig qwen3_next(Count tokens) {
 /// 163,840 operations a token and head in chunks of 64, less what a triangular solve saves over a product.
 TEST(CallCosts, QwenThreeNextByHand) {
   EXPECT_EQ(call_bytes(qwen3_next(8192)), 24832 * 8192 + 8 * 32 * 128 * 128);
-  EXPECT_EQ(call_flops(qwen3_next(8192), 64),
-            32 * 128 * (4 * 64 * 64 * 128 + 64 * 63 * 256 + 2 * 64 * 64 * 128 + 6 * 64 * 16384 + 16384));
+  EXPECT_EQ(
+      call_flops(qwen3_next(8192), 64),
+      Count{32} * 128 * (4 * 64 * 64 * 128 + 64 * 63 * 256 + 2 * 64 * 64 * 128 + 6 * 64 * 16384 + 16384));
   EXPECT_NEAR(static_cast<double>(call_flops(qwen3_next(8192), 64)) / (32.0 * 8192.0), 163840.0, 200.0);
 }
 

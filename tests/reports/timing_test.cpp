@@ -88,7 +88,7 @@ TEST_F(Timings, ComeBackBitForBit) {
 
 TEST_F(Timings, AppendedRunsKeepTheirOwn) {
   write("run.jsonl", {timed(1024, 0.5)});
-  Run second = testing::run();
+  samestate::Run second = testing::run();
   second.kernel_sources = "changed";
   {
     JsonLinesWriter writer(path("run.jsonl"), second, JsonLinesWriter::Mode::append);

@@ -10,7 +10,10 @@
 namespace samestate {
 namespace {
 
-const Case kCase = parse_case("v1 retention T=9 dk=8 seed=0x2a");
+const Case& a_case() {
+  static const Case c = parse_case("v1 retention T=9 dk=8 seed=0x2a");
+  return c;
+}
 
 std::string problem_of(const std::string& answer) { return parse_peer_answer(7, answer).problem; }
 
@@ -61,9 +64,9 @@ TEST(PeerAnswers, TextIsMadeFitForALine) {
 }
 
 TEST(PeerRequest, HoldsTheCaseAndItsFields) {
-  const nlohmann::json request = nlohmann::json::parse(peer_request(3, kCase, 0.25));
+  const nlohmann::json request = nlohmann::json::parse(peer_request(3, a_case(), 0.25));
   EXPECT_EQ(request["id"], 3);
-  EXPECT_EQ(parse_case(request["line"].get<std::string>()), kCase);
+  EXPECT_EQ(parse_case(request["line"].get<std::string>()), a_case());
   EXPECT_EQ(request["system"], "retention");
   EXPECT_EQ(request["T"], 9);
   EXPECT_EQ(request["seconds"], 0.25);
@@ -73,15 +76,15 @@ TEST(PeerRequest, HoldsTheCaseAndItsFields) {
 /// Shells that stand in for a peer.
 PeerAnswer answer_of(const std::string& shell, double timeout = 10.0) {
   Peer peer(shell, timeout);
-  return peer.ask(kCase, 0.1);
+  return peer.ask(a_case(), 0.1);
 }
 
 TEST(Peer, AnswersLineByLine) {
   Peer peer(
       R"(n=0; while read -r line; do n=$((n + 1)); printf '{"id": %d, "kernel": "sh", "seconds": [%d]}\n' $n $n; done)",
       10.0);
-  EXPECT_EQ(peer.ask(kCase, 0.1).seconds, std::vector<double>{1.0});
-  EXPECT_EQ(peer.ask(kCase, 0.1).seconds, std::vector<double>{2.0});
+  EXPECT_EQ(peer.ask(a_case(), 0.1).seconds, std::vector<double>{1.0});
+  EXPECT_EQ(peer.ask(a_case(), 0.1).seconds, std::vector<double>{2.0});
 }
 
 TEST(Peer, ThatDiesIsAProblem) {
@@ -103,8 +106,8 @@ TEST(Peer, ThatTalksWithoutEndIsEnded) {
 TEST(Peer, IsStartedAgainTwiceAndThenLeftAlone) {
   Peer peer("read -r line; echo nonsense", 10.0);
   for (int i = 0; i < 3; ++i)
-    EXPECT_NE(peer.ask(kCase, 0.1).problem.find("no JSON object"), std::string::npos) << i;
-  EXPECT_NE(peer.ask(kCase, 0.1).problem.find("not asked"), std::string::npos);
+    EXPECT_NE(peer.ask(a_case(), 0.1).problem.find("no JSON object"), std::string::npos) << i;
+  EXPECT_NE(peer.ask(a_case(), 0.1).problem.find("not asked"), std::string::npos);
 }
 
 /// What it said before cannot pass for the answer to a later case.
@@ -112,8 +115,8 @@ TEST(Peer, ASecondLineIsNoAnswerToTheNextCase) {
   Peer peer(
       R"(read -r line; printf '{"id": 1, "kernel": "sh", "seconds": [1]}\n{"id": 1, "kernel": "sh", "seconds": [9]}\n'; read -r line; sleep 5)",
       10.0);
-  EXPECT_EQ(peer.ask(kCase, 0.1).seconds, std::vector<double>{1.0});
-  EXPECT_NE(peer.ask(kCase, 0.1).problem.find("lacks \"id\""), std::string::npos);
+  EXPECT_EQ(peer.ask(a_case(), 0.1).seconds, std::vector<double>{1.0});
+  EXPECT_NE(peer.ask(a_case(), 0.1).problem.find("lacks \"id\""), std::string::npos);
 }
 
 }  // namespace
