@@ -35,5 +35,6 @@ Command add_sweep(CLI::App& app);
 Command add_report(CLI::App& app);
 Command add_compare(CLI::App& app);
 Command add_mutants(CLI::App& app);
+Command add_bench(CLI::App& app);
 
 }  // namespace samestate::cli

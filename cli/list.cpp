@@ -101,7 +101,8 @@ Listing list_mutants() {
 }
 
 /// What recorded runs on a device say of a kernel: fresh while its sources are those that ran.
-std::string state_of(const std::vector<Evidence>& all, std::string_view kernel) {
+std::string state_of(const std::vector<Evidence>& all, const std::vector<TimedEvidence>& timings,
+                     std::string_view kernel) {
   std::string text;
   for (const Evidence& e : all) {
     if (e.kernel != kernel) continue;
@@ -109,6 +110,12 @@ std::string state_of(const std::vector<Evidence>& all, std::string_view kernel) 
     text += fmt::format("{}{}: {} passed, {} failed on {}", text.empty() ? "" : "; ",
                         fresh ? "fresh" : "stale", e.passed, e.failed, e.device);
   }
+  double share = 0.0;
+  for (const TimedEvidence& e : timings) {
+    if (e.timed.record.kernel == kernel && e.timed.share > share) share = e.timed.share;
+  }
+  if (share > 0.0)
+    text += fmt::format("{}at best {:.1f} % of the floor", text.empty() ? "" : "; ", 100 * share);
   return text.empty() ? "none" : text;
 }
 
@@ -116,10 +123,12 @@ Listing list_kernels(const std::vector<std::string>& plugins, const std::string&
   Listing out{{"kernel", "device", "evidence", "contracts"}, {}};
   const KernelTable table = kernel_table(plugins);
   const std::vector<Evidence> evidence = read_evidence(evidence_folder);
+  const std::vector<TimedEvidence> timings = read_timings(evidence_folder);
   std::set<std::string> here;
   for (const Kernel& k : table.rows()) {
     here.insert(k.name);
-    out.rows.push_back({k.name, k.device, k.device == "cpu" ? "runs here" : state_of(evidence, k.name),
+    out.rows.push_back({k.name, k.device,
+                        k.device == "cpu" ? "runs here" : state_of(evidence, timings, k.name),
                         joined(k.contracts)});
   }
   for (const OperatorKernel& k : table.operator_rows()) {
@@ -127,7 +136,7 @@ Listing list_kernels(const std::vector<std::string>& plugins, const std::string&
   }
   for (const Evidence& e : evidence) {
     if (here.insert(e.kernel).second)
-      out.rows.push_back({e.kernel, "cuda", state_of(evidence, e.kernel), "not in this build"});
+      out.rows.push_back({e.kernel, "cuda", state_of(evidence, timings, e.kernel), "not in this build"});
   }
   return out;
 }

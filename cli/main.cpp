@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
   add("compare", "what changed between two recorded runs, case by case", cli::add_compare);
   add("mutants", "the gate's own score: each real bug put back, killed or not, by which case",
       cli::add_mutants);
+  add("bench", "kernels against the clock: median, share of the floor, ratio to a peer", cli::add_bench);
   add("probe", "measure the arithmetic of the GPU that the bounds assume", cli::add_probe);
   add("list", "systems, forms, kernels, contracts, laws, regimes or mutants", cli::add_list);
 

@@ -50,20 +50,26 @@ int run_report(const ReportOptions& options) {
       fmt::print(stderr, "samestate: {}: {} line(s) cut off in the middle; what was whole is shown\n", path,
                  content.cut_lines);
     }
-    if (content.points.empty() && content.records.empty())
-      fmt::print(stderr, "samestate: {}: no case and no point in it\n", path);
+    if (content.points.empty() && content.records.empty() && content.timings.empty())
+      fmt::print(stderr, "samestate: {}: no case, no point and no timing in it\n", path);
   }
-  if (!options.no_evidence) input.evidence = read_evidence(options.evidence);
+  std::int64_t timings = 0;
+  for (const ReportSource& source : input.sources) timings += std::ssize(source.content.timings);
+  if (!options.no_evidence) {
+    input.evidence = read_evidence(options.evidence);
+    input.timings = read_timings(options.evidence);
+  }
   input.kernel_sources = SAMESTATE_CUDA_SOURCES;
   if (!options.mutants.empty()) input.mutants = text_of(options.mutants);
   if (!options.equations.empty()) input.equations = text_of(options.equations);
   const ReportFiles files = write_report(options.out, input, !options.no_plots);
-  fmt::print("{}: {} points, {} cases, {} plots; page of {:.1f} MB, {} files in {:.1f} s\n",
+  fmt::print("{}: {} points, {} cases, {} timings, {} plots; page of {:.1f} MB, {} files in {:.1f} s\n",
              (std::filesystem::path(options.out) / "index.html").string(), files.points, files.cases,
-             files.plots, static_cast<double>(files.page_bytes) / 1e6, files.names.size(),
+             files.timings, files.plots, static_cast<double>(files.page_bytes) / 1e6, files.names.size(),
              std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   // A page that shows nothing is written, and is no success.
-  const bool nothing = files.points == 0 && files.cases == 0 && !input.mutants && !input.equations;
+  const bool nothing =
+      files.points == 0 && files.cases == 0 && timings == 0 && !input.mutants && !input.equations;
   return nothing ? kVacuous : kPass;
 }
 
@@ -72,7 +78,8 @@ int run_report(const ReportOptions& options) {
 Command add_report(CLI::App& app) {
   auto options = std::make_shared<ReportOptions>();
   app.footer(
-      "Reads what `sweep`, `gate --jsonl` and `fuzz` recorded and computes nothing anew: a report of "
+      "Reads what `sweep`, `gate --jsonl`, `fuzz` and `bench --jsonl` recorded and computes nothing anew: a "
+      "report of "
       "yesterday's "
       "record works\n"
       "on a machine without the kernels. Writes index.html (one file, opens from disk), the numbers as CSV "
@@ -81,8 +88,13 @@ Command add_report(CLI::App& app) {
       "  samestate sweep && samestate report out/sweep.jsonl out/gate.jsonl --out out/report\n"
       "  samestate equations --json > eq.json; samestate mutants --json > mu.json\n"
       "  samestate report out/sweep.jsonl --equations eq.json --mutants mu.json\n\n"
-      "Exit 0 when the report is written, 2 for bad input, 3 when it holds no case and no point.");
-  app.add_option("files", options->files, "JSON Lines files of sweep, gate or fuzz")->required();
+      "  samestate bench --jsonl out/bench.jsonl && samestate report out/bench.jsonl\n\n"
+      "Timings stand under Evidence: the share of the floor, the ratio to the peer, and whether the kernels "
+      "are "
+      "still those\nthat ran; timings.csv holds them in full.\n\n"
+      "Exit 0 when the report is written, 2 for bad input, 3 when the files hold no case, no point and no "
+      "timing.");
+  app.add_option("files", options->files, "JSON Lines files of sweep, gate, fuzz or bench")->required();
   app.add_option("--out", options->out, "the folder to write to")->capture_default_str();
   app.add_option("--mutants", options->mutants, "JSON of `samestate mutants --json`: adds its table");
   app.add_option("--equations", options->equations, "JSON of `samestate equations --json`: adds the ledger");

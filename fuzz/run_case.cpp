@@ -170,7 +170,7 @@ const OperatorKernel& KernelTable::operator_for(const Case& c) const {
                           fmt::join(known, ", ")));
 }
 
-Batch batch_of(const Case& c) {
+Batch batch_of(const Case& c, int threads) {
   check_names(c);
   const System& system = system_named(c.system);
   Draw draw;
@@ -180,6 +180,7 @@ Batch batch_of(const Case& c) {
   draw.gated = system.family->gated;
   draw.beta = system.family->delta;
   draw.contract = &contract_named(c.contract);
+  draw.threads = threads;
   return generate(draw);
 }
 
@@ -198,10 +199,9 @@ Record record_of(const Case& c, std::string_view kernel, std::string_view device
   return record;
 }
 
-/// Runs `judge` and makes a verdict of whatever the kernel does. On a device that an earlier case of the
-/// process broke nothing can be judged.
-template <class Judge>
-void judge_into(Record& record, Judge&& judge) {
+}  // namespace
+
+void judge_into(Record& record, const std::function<Judgement()>& judge) {
   const auto started = std::chrono::steady_clock::now();
   if (record.device == "cuda") {
     if (const std::string fault = device_fault(); !fault.empty()) {
@@ -241,8 +241,6 @@ void judge_into(Record& record, Judge&& judge) {
   }
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
 }
-
-}  // namespace
 
 Record planned_record(const Case& c, const KernelTable& table) {
   check_names(c);

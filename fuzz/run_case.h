@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -39,8 +40,8 @@ class KernelTable {
   std::vector<OperatorKernel> operators_;
 };
 
-/// The inputs of a case. Throws Error (check_names).
-[[nodiscard]] Batch batch_of(const Case& c);
+/// The inputs of a case, made by `threads` threads. Throws Error (check_names).
+[[nodiscard]] Batch batch_of(const Case& c, int threads = 1);
 
 /// What a case left behind, for repro and --dump: the data and what the kernel returned.
 struct Trace {
@@ -56,6 +57,11 @@ struct Trace {
 /// What is known of a case's record before it runs: all but judgement and seconds. Throws Error for a case
 /// that is no case.
 [[nodiscard]] Record planned_record(const Case& c, const KernelTable& table);
+
+/// Sets the judgement of `record` to what `judge` returns, or to the verdict of what it throws: unsupported,
+/// skipped, fail (Trespass) or crash; `seconds` to how long it took. A kernel that breaks its device context
+/// crashed, and later cases of the process are skipped: nothing can be judged there.
+void judge_into(Record& record, const std::function<Judgement()>& judge);
 
 /// Runs one case on its kernel and judges it in the order of DESIGN 5: exact regimes bit for bit; else oracle
 /// gates, then the twin for low-precision contracts, then segment by segment where the bound of the whole run

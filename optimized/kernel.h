@@ -47,6 +47,24 @@ struct Outcome {
   std::string reason;
 };
 
+/// What `Kernel::time` is asked for.
+struct TimingRequest {
+  double seconds = 0.5;         ///< stop once so much time lies in timed calls ..
+  int least_samples = 5;        ///< .. but not with fewer samples than this
+  int most_samples = 1000;      ///< .. nor with more
+  int warm_up = 3;              ///< calls before the first sample
+  std::int64_t most_bytes = 0;  ///< of device memory for all copies of the tensors; 0: what is free
+};
+
+/// What `Kernel::time` measured.
+struct Timing {
+  Outcome outcome;
+  std::string how;              ///< events (one call between two device events), graph (replayed), ..
+  std::vector<double> seconds;  ///< of one call, a sample each
+  int calls_per_sample = 1;     ///< a sample is the mean of so many calls
+  int copies = 1;               ///< sets of tensors that the calls take in turn, so that a cache holds none
+};
+
 /// One row of the table of kernels.
 struct Kernel {
   std::string name;    ///< device.system.form, as in cpu.gated_delta_rule.chunked
@@ -55,6 +73,11 @@ struct Kernel {
   std::string device;  ///< cpu or cuda
   std::vector<std::string> contracts;  ///< names of the contracts that it promises
   Outcome (*run)(const Arguments&, const Contract&) = nullptr;
+  /// Evaluates the same call many times and says how long each took, without the way of the tensors to the
+  /// device and back. `o` and `final_state` are dense, receive what the last timed call wrote into memory
+  /// that was poisoned before it, and share none with the inputs. Null: `samestate bench` times `run` by the
+  /// wall clock and says so.
+  Timing (*time)(const Arguments&, const Contract&, const TimingRequest&) = nullptr;
 };
 
 /// The table of this build: the project's kernels on the CPU and, where it was built with CUDA, on the GPU.

@@ -14,8 +14,9 @@ namespace samestate {
 /// sum follows the layout of what crosses the border. Both sides must be built with the same C++ standard
 /// library.
 inline constexpr int plugin_abi =
-    2 * 100'000 + static_cast<int>(sizeof(Arguments) + sizeof(Contract) + sizeof(Outcome) + sizeof(Kernel) +
-                                   sizeof(OperatorArguments) + sizeof(OperatorKernel));
+    3 * 100'000 + static_cast<int>(sizeof(Arguments) + sizeof(Contract) + sizeof(Outcome) + sizeof(Kernel) +
+                                   sizeof(TimingRequest) + sizeof(Timing) + sizeof(OperatorArguments) +
+                                   sizeof(OperatorKernel));
 
 }  // namespace samestate
 
@@ -29,7 +30,8 @@ SAMESTATE_PLUGIN_EXPORT int samestate_plugin_abi();
 
 /// Appends one row a kernel to `*rows`. `Kernel::name` must not be in the table yet (a prefix of your own, as
 /// in my.gated_delta_rule.recurrent, keeps it apart); `run` is called from several threads and must stay
-/// valid while the process lives. May throw samestate::Error; anything else ends the process.
+/// valid while the process lives. May throw samestate::Error; anything else ends the process. `time`, for
+/// `samestate bench`, may be left out; it is called from one thread at a time.
 SAMESTATE_PLUGIN_EXPORT void samestate_plugin_kernels(std::vector<samestate::Kernel>* rows);
 
 /// The same for kernels of the systems that are described by named tensors (`samestate list systems`). May be

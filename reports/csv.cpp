@@ -102,6 +102,67 @@ DataTable cases_table(std::span<const Record> records) {
   return table;
 }
 
+DataTable timings_table(std::span<const TimedEvidence> timings) {
+  DataTable table{"timings",
+                  {"file",
+                   "driver",
+                   "toolkit",
+                   "kernel_sources",
+                   "B",
+                   "T",
+                   "Hk",
+                   "Hv",
+                   "dk",
+                   "dv",
+                   "chunk",
+                   "heads",
+                   "heads_judged",
+                   "timed",
+                   "median",
+                   "p10",
+                   "p90",
+                   "samples",
+                   "calls_per_sample",
+                   "copies",
+                   "bytes",
+                   "operations",
+                   "copy_rate",
+                   "product_rate",
+                   "ceilings",
+                   "memory_floor",
+                   "compute_floor",
+                   "share",
+                   "peer",
+                   "peer_note",
+                   "peer_median",
+                   "peer_p10",
+                   "peer_p90",
+                   "peer_samples",
+                   "peer_ratio"},
+                  {}};
+  table.columns.insert(table.columns.end(), kRecordColumns.begin(), kRecordColumns.end());
+  for (const TimedEvidence& e : timings) {
+    const TimedCase& t = e.timed;
+    Row row = {e.file, e.driver, e.toolkit, e.kernel_sources};
+    for (const std::int64_t value : {t.B, t.T, t.Hk, t.Hv, t.dk, t.dv, t.chunk, t.heads, t.heads_judged})
+      row.emplace_back(value);
+    row.emplace_back(t.timed);
+    for (const double value : {t.time.median, t.time.p10, t.time.p90}) row.emplace_back(value);
+    for (const std::int64_t value : {t.time.samples, t.calls_per_sample, t.copies, t.bytes, t.operations})
+      row.emplace_back(value);
+    for (const double value : {t.copy_rate, t.product_rate}) row.emplace_back(value);
+    row.emplace_back(t.ceilings);
+    for (const double value : {t.memory_floor, t.compute_floor, t.share}) row.emplace_back(value);
+    for (const std::string* text : {&t.peer, &t.peer_note}) row.emplace_back(*text);
+    for (const double value : {t.peer_time.median, t.peer_time.p10, t.peer_time.p90}) row.emplace_back(value);
+    row.emplace_back(t.peer_time.samples);
+    row.emplace_back(t.peer_ratio);
+    add_record(row, t.record);
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
 std::string csv_text(const DataTable& table) {
   std::string out;
   for (std::size_t i = 0; i < table.columns.size(); ++i) out += (i == 0 ? "" : ",") + table.columns[i];

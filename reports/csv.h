@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "oracles/verdict.h"
+#include "reports/evidence.h"
 #include "reports/plots_sweep.h"
 
 /// Every number of a report as tables: CSV for a spreadsheet, JSON for a program.
@@ -29,6 +30,9 @@ struct DataTable {
 
 /// A row a case of the gate.
 [[nodiscard]] DataTable cases_table(std::span<const Record> records);
+
+/// A row a timing of a bench.
+[[nodiscard]] DataTable timings_table(std::span<const TimedEvidence> timings);
 
 /// RFC 4180 with a head; NaN and infinity as nan, inf and -inf, other numbers to the last bit. A text that a
 /// spreadsheet would take as a formula begins with an apostrophe.

@@ -2,20 +2,28 @@
 
 #include <algorithm>
 #include <map>
-
-#include "reports/json_lines.h"
+#include <tuple>
+#include <utility>
 
 namespace samestate {
+namespace {
 
-std::vector<Evidence> read_evidence(const std::filesystem::path& folder) {
-  std::vector<Evidence> all;
-  if (!std::filesystem::is_directory(folder)) return all;
+/// In order of name; none where there is no folder.
+std::vector<std::filesystem::path> record_files(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
+  if (!std::filesystem::is_directory(folder)) return files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() == ".jsonl") files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
-  for (const std::filesystem::path& path : files) {
+  return files;
+}
+
+}  // namespace
+
+std::vector<Evidence> read_evidence(const std::filesystem::path& folder) {
+  std::vector<Evidence> all;
+  for (const std::filesystem::path& path : record_files(folder)) {
     const RecordFile file = read_json_lines(path);
     if (file.runs.empty()) continue;
     const Run& run = file.runs.front();
@@ -51,6 +59,39 @@ std::vector<Evidence> read_evidence(const std::filesystem::path& folder) {
     }
   }
   return all;
+}
+
+std::vector<TimedEvidence> timings_of(const RecordFile& content, const std::string& file) {
+  std::vector<TimedEvidence> all;
+  for (const RecordedTiming& recorded : content.timings) {
+    const Run& run = content.runs[recorded.run];
+    all.push_back({recorded.timed, run.driver, run.toolkit, run.kernel_sources, file});
+  }
+  return all;
+}
+
+std::vector<TimedEvidence> read_timings(const std::filesystem::path& folder) {
+  std::vector<TimedEvidence> all;
+  for (const std::filesystem::path& path : record_files(folder)) {
+    for (TimedEvidence& timing : timings_of(read_json_lines(path), path.filename().string()))
+      all.push_back(std::move(timing));
+  }
+  return all;
+}
+
+std::vector<TimedEvidence> latest_timings(const std::vector<TimedEvidence>& all) {
+  std::vector<TimedEvidence> latest;
+  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> places;
+  for (const TimedEvidence& e : all) {
+    const Record& r = e.timed.record;
+    const auto [place, added] = places.try_emplace({r.line, r.kernel, r.device}, latest.size());
+    if (added) {
+      latest.push_back(e);
+    } else {
+      latest[place->second] = e;
+    }
+  }
+  return latest;
 }
 
 }  // namespace samestate

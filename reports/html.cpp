@@ -43,6 +43,7 @@ std::string made_by(const ReportInput& input) {
 std::string commands_json(const ReportData& data) {
   nlohmann::json commands = nlohmann::json::array();
   for (const SweepPoint& point : data.points) commands.push_back(repro_command(point.measurement.record));
+  for (const TimedEvidence& e : data.timings) commands.push_back(bench_command(e.timed.record));
   std::string out;
   for (const char c : commands.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)) {
     if (c == '<') {
@@ -101,6 +102,12 @@ ReportData report_data(const ReportInput& input) {
   data.points = latest(all);
   data.groups = sweep_figures(data.points, data.names);
   data.ratios = ratio_figure(data.records);
+  std::vector<TimedEvidence> timings = input.timings;
+  for (const ReportSource& source : input.sources) {
+    for (TimedEvidence& e : timings_of(source.content, source.name)) timings.push_back(std::move(e));
+  }
+  data.timings = latest_timings(timings);
+  data.timing_figures = timing_figures(data.timings, std::ssize(data.points));
   return data;
 }
 
@@ -108,6 +115,7 @@ std::vector<Figure> figures_of(const ReportData& data) {
   std::vector<Figure> all;
   for (const FigureGroup& group : data.groups)
     all.insert(all.end(), group.figures.begin(), group.figures.end());
+  all.insert(all.end(), data.timing_figures.begin(), data.timing_figures.end());
   all.push_back(data.ratios);
   return all;
 }
@@ -130,7 +138,7 @@ std::string html_text(const ReportInput& input, const ReportData& data,
   std::string sections = html_answers(input, data);
   sections += html_sweep(data, svgs);
   sections += html_gate(data, svgs.empty() ? "" : svgs.back());
-  sections += html_evidence(input);
+  sections += html_evidence(input, html_timings(input, data, svgs));
   if (input.mutants) {
     sections += html_listing(
         *input.mutants, "mutants", "Mutants: does the gate see real bugs?",

@@ -8,6 +8,7 @@
 #include "reports/evidence.h"
 #include "reports/json_lines.h"
 #include "reports/plots_sweep.h"
+#include "reports/plots_timing.h"
 
 /// The page that a person reads.
 namespace samestate {
@@ -22,6 +23,7 @@ struct ReportSource {
 struct ReportInput {
   std::vector<ReportSource> sources;
   std::vector<Evidence> evidence;
+  std::vector<TimedEvidence> timings;    ///< of the evidence; those of the sources come after them
   std::string kernel_sources;            ///< of this build: evidence of other sources is stale
   std::optional<std::string> mutants;    ///< JSON of `samestate mutants --json`
   std::optional<std::string> equations;  ///< JSON of `samestate equations --json`
@@ -34,6 +36,8 @@ struct ReportData {
   std::vector<Record> records;
   std::vector<FigureGroup> groups;
   Figure ratios;
+  std::vector<TimedEvidence> timings;
+  std::vector<Figure> timing_figures;
 };
 [[nodiscard]] ReportData report_data(const ReportInput& input);
 
@@ -51,7 +55,10 @@ struct ReportData {
 [[nodiscard]] std::string html_sweep(const ReportData& data, const std::vector<std::string>& svgs);
 [[nodiscard]] std::string html_points(const ReportData& data);
 [[nodiscard]] std::string html_gate(const ReportData& data, const std::string& ratio_svg);
-[[nodiscard]] std::string html_evidence(const ReportInput& input);
+[[nodiscard]] std::string html_evidence(const ReportInput& input, const std::string& timings);
+/// Not a section: the second half of that of the evidence.
+[[nodiscard]] std::string html_timings(const ReportInput& input, const ReportData& data,
+                                       const std::vector<std::string>& svgs);
 [[nodiscard]] std::string html_listing(const std::string& json, const std::string& id,
                                        const std::string& title, const std::string& intro);
 [[nodiscard]] std::string html_figure(const Figure& figure, const std::string& svg);

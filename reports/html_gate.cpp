@@ -210,8 +210,8 @@ std::string html_gate(const ReportData& data, const std::string& ratio_svg) {
   return out + coverage(data.records) + "</section>\n";
 }
 
-std::string html_evidence(const ReportInput& input) {
-  if (input.evidence.empty()) return "";
+std::string html_evidence(const ReportInput& input, const std::string& timings) {
+  if (input.evidence.empty() && timings.empty()) return "";
   HtmlTable table({{"kernel"},
                    {"evidence", false, "fresh while the kernel sources are those that ran"},
                    {"passed", true},
@@ -236,7 +236,7 @@ std::string html_evidence(const ReportInput& input) {
              "were "
              "changed since (sources now {}), so the run vouches for something else.</p>\n",
              html_escaped(input.kernel_sources)) +
-         table.html() + "</section>\n";
+         (input.evidence.empty() ? "" : table.html()) + timings + "</section>\n";
 }
 
 std::string html_listing(const std::string& json, const std::string& id, const std::string& title,

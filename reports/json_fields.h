@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "oracles/measurement.h"
+#include "oracles/timing.h"
 #include "reference/error.h"
 
 /// How the fields of a record travel in JSON, for writing and for reading alike: a NaN or infinity is a
@@ -41,6 +42,12 @@ struct Writer {
     for (const ErrorAt& at : profile)
       rows.push_back({encoded(at.position), encoded(at.error), encoded(at.bound)});
     object[name] = std::move(rows);
+  }
+  void operator()(const char* name, const TimeSpread& spread) const {
+    object[name] = {{"median", encoded(spread.median)},
+                    {"p10", encoded(spread.p10)},
+                    {"p90", encoded(spread.p90)},
+                    {"samples", spread.samples}};
   }
   void operator()(const char* name, const Location& at) const {
     object[name] = {
@@ -96,10 +103,20 @@ struct Reader {
     }
     reject(name, value, "a verdict");
   }
-  void operator()(const char* name, Location& at) const {
+  [[nodiscard]] Reader inside(const char* name) const {
     const Json& value = field(name);
     if (!value.is_object()) reject(name, value, "an object");
-    const Reader inner{value};
+    return {value};
+  }
+  void operator()(const char* name, TimeSpread& spread) const {
+    const Reader inner = inside(name);
+    inner("median", spread.median);
+    inner("p10", spread.p10);
+    inner("p90", spread.p90);
+    inner("samples", spread.samples);
+  }
+  void operator()(const char* name, Location& at) const {
+    const Reader inner = inside(name);
     inner("sequence", at.sequence);
     inner("head", at.head);
     inner("token", at.token);

@@ -76,6 +76,35 @@ void visit_measurement(AnyMeasurement& m, Visit&& visit) {
   visit("by_head", m.by_head);
 }
 
+template <class AnyTiming, class Visit>
+void visit_timing(AnyTiming& t, Visit&& visit) {
+  visit("B", t.B);
+  visit("T", t.T);
+  visit("Hk", t.Hk);
+  visit("Hv", t.Hv);
+  visit("dk", t.dk);
+  visit("dv", t.dv);
+  visit("chunk", t.chunk);
+  visit("heads", t.heads);
+  visit("heads_judged", t.heads_judged);
+  visit("timed", t.timed);
+  visit("time", t.time);
+  visit("calls_per_sample", t.calls_per_sample);
+  visit("copies", t.copies);
+  visit("bytes", t.bytes);
+  visit("operations", t.operations);
+  visit("copy_rate", t.copy_rate);
+  visit("product_rate", t.product_rate);
+  visit("ceilings", t.ceilings);
+  visit("memory_floor", t.memory_floor);
+  visit("compute_floor", t.compute_floor);
+  visit("share", t.share);
+  visit("peer", t.peer);
+  visit("peer_note", t.peer_note);
+  visit("peer_time", t.peer_time);
+  visit("peer_ratio", t.peer_ratio);
+}
+
 template <class AnyRun, class Visit>
 void visit_run(AnyRun& run, Visit&& visit) {
   visit("version", run.version);
@@ -140,8 +169,18 @@ void read_event(const Json& object, Open& open, RecordFile& result) {
     result.points.push_back(std::move(m));
     return;
   }
+  if (kind == "timing") {
+    if (result.runs.empty())
+      throw Error("a timing before the line of its run; name a file that --jsonl wrote");
+    RecordedTiming recorded{{}, result.runs.size() - 1};
+    visit_timing(recorded.timed, read);
+    visit_subject(recorded.timed.record, read);
+    visit_judgement(recorded.timed.record, read);
+    result.timings.push_back(std::move(recorded));
+    return;
+  }
   if (kind != "start" && kind != "end") {
-    throw Error(fmt::format("event '{}', not run, start, end or point", kind));
+    throw Error(fmt::format("event '{}', not run, start, end, point or timing", kind));
   }
   std::int64_t number = 0;
   read("case", number);
@@ -196,6 +235,15 @@ void JsonLinesWriter::point(const Measurement& measurement) {
   visit_measurement(measurement, Writer{object});
   visit_subject(measurement.record, Writer{object});
   visit_judgement(measurement.record, Writer{object});
+  write(one_line(object));
+}
+
+void JsonLinesWriter::timing(const TimedCase& timed) {
+  const std::lock_guard lock(mutex_);
+  Json object = event("timing");
+  visit_timing(timed, Writer{object});
+  visit_subject(timed.record, Writer{object});
+  visit_judgement(timed.record, Writer{object});
   write(one_line(object));
 }
 

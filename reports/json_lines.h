@@ -8,14 +8,17 @@
 #include <vector>
 
 #include "oracles/measurement.h"
+#include "oracles/timing.h"
 #include "reports/run.h"
 
 /// The record of a run, one JSON object a line: the source of truth that the other reports are made from
-/// (HARNESS 3). Four events:
+/// (HARNESS 3). Five events:
 ///   run    version, commit, device, driver, toolkit, kernel_sources; begins each run in the file
 ///   start  what is about to be judged; on disk before the kernel is called
 ///   end    the same and the judgement
 ///   point  a measured point of a sweep, with its judgement
+///   timing a case of a bench: times, floor, peer, with its judgement. Files without one are read as before,
+///          and readers of before refuse a file with one: they do not know the event
 /// Every line holds `schema`; start and end hold `case`, a number unique in its run. JSON has no NaN and no
 /// infinity: they travel as the strings "nan", "inf" and "-inf"; every other double comes back bit for bit.
 namespace samestate {
@@ -39,6 +42,9 @@ class JsonLinesWriter {
   /// A point of a sweep, measured. Throws Error when the line did not reach the file.
   void point(const Measurement& measurement);
 
+  /// A case of a bench, timed. Throws Error when the line did not reach the file.
+  void timing(const TimedCase& timed);
+
   /// After it was judged. Throws Error when the line did not reach the file.
   void end(std::int64_t number, const Record& record);
 
@@ -51,12 +57,19 @@ class JsonLinesWriter {
   std::int64_t next_ = 0;
 };
 
+/// A timing and the run that took it.
+struct RecordedTiming {
+  TimedCase timed;
+  std::size_t run = 0;  ///< index of RecordFile::runs
+};
+
 /// What a file of records held.
 struct RecordFile {
   std::vector<Run> runs;
   std::vector<Record> records;      ///< in order of their end; then, of each run, the cases that never ended
   std::vector<Measurement> points;  ///< of sweeps, in order
-  std::int64_t cut_lines = 0;       ///< lines that a crash left unfinished
+  std::vector<RecordedTiming> timings;  ///< of benches, in order
+  std::int64_t cut_lines = 0;           ///< lines that a crash left unfinished
 };
 
 /// Reads a file that JsonLinesWriter made, whole or cut anywhere. A start without an end becomes a record

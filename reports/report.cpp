@@ -26,7 +26,7 @@ ReportFiles write_report(const std::filesystem::path& folder, const ReportInput&
   files.page_bytes = static_cast<std::int64_t>(page.size());
   write("index.html", page);
   const std::array tables = {points_table(data.points, data.names), profiles_table(data.points),
-                             cases_table(data.records)};
+                             cases_table(data.records), timings_table(data.timings)};
   for (const DataTable& table : tables) {
     if (!table.rows.empty()) write(table.name + ".csv", csv_text(table));
   }
@@ -38,6 +38,7 @@ ReportFiles write_report(const std::filesystem::path& folder, const ReportInput&
   }
   files.points = std::ssize(data.points);
   files.cases = std::ssize(data.records);
+  files.timings = std::ssize(data.timings);
   return files;
 }
 

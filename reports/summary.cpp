@@ -120,7 +120,10 @@ std::string counts_line(const Summary& summary) {
   return text.empty() ? "no case" : text;
 }
 
-std::string repro_command(const Record& record) {
+namespace {
+
+/// The case line as one word of a shell.
+std::string quoted_line(const Record& record) {
   std::string quoted;
   for (char c : record.line) {
     if (c == '\'') {
@@ -129,8 +132,14 @@ std::string repro_command(const Record& record) {
       quoted += c;
     }
   }
-  return fmt::format("samestate repro '{}'", quoted);
+  return "'" + quoted + "'";
 }
+
+}  // namespace
+
+std::string repro_command(const Record& record) { return "samestate repro " + quoted_line(record); }
+
+std::string bench_command(const Record& record) { return "samestate bench --case " + quoted_line(record); }
 
 std::string place_of(const Location& location) {
   std::string text;

@@ -76,6 +76,9 @@ struct Summary {
 /// The command that repeats a record, quoted for a POSIX shell.
 [[nodiscard]] std::string repro_command(const Record& record);
 
+/// The command that times the case again, as one would type it into a shell.
+[[nodiscard]] std::string bench_command(const Record& record);
+
 /// "sequence 0, head 2, token 17, channel 3"; the dimensions that do not apply are left out.
 [[nodiscard]] std::string place_of(const Location& location);
 

@@ -33,7 +33,7 @@ const std::map<std::string, std::vector<std::string>> may_include = {
     {"optimized", {"reference/view.h", "reference/contract.h", "reference/error.h"}},
     {"oracles", {"reference/"}},
     {"fixtures", {"reference/view.h", "reference/error.h"}},
-    {"reports", {"oracles/verdict.h", "oracles/measurement.h", "reference/error.h"}},
+    {"reports", {"oracles/verdict.h", "oracles/measurement.h", "oracles/timing.h", "reference/error.h"}},
     {"fuzz", {"reference/", "optimized/", "oracles/", "fixtures/"}},
     {"cli",
      {"reference/", "optimized/", "oracles/", "fixtures/", "reports/", "fuzz/", "samestate_version.h",

@@ -1,3 +1,4 @@
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -73,6 +74,31 @@ samestate::Outcome run(const Arguments& a, const samestate::Contract&) {
   return {};
 }
 
+/// For `samestate bench`, and optional: how long one call takes. A kernel on a device uploads its tensors
+/// here, once and as several copies that together exceed its caches, and puts events or a graph around its
+/// launches alone; the copies to and from the device then stay outside the time. The outputs are those of the
+/// last timed call, and hold poison before it so that a call that writes nothing shows.
+samestate::Timing time(const Arguments& a, const samestate::Contract& contract,
+                       const samestate::TimingRequest& request) {
+  using Clock = std::chrono::steady_clock;
+  samestate::Timing timing;
+  timing.how = "clock";
+  for (int i = 0; i < request.warm_up; ++i) timing.outcome = run(a, contract);
+  double total = 0.0;
+  const auto done = [&] {
+    const int samples = static_cast<int>(timing.seconds.size());
+    return samples >= request.least_samples && (total >= request.seconds || samples >= request.most_samples);
+  };
+  while (!done()) {
+    for (std::int64_t i = 0; i < a.o.size(); ++i) a.o.data[i] = NAN;  // dense, as every output is
+    const auto begin = Clock::now();
+    timing.outcome = run(a, contract);
+    timing.seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    total += timing.seconds.back();
+  }
+  return timing;
+}
+
 /// A system of named tensors: x (mean x^2 + 1e-6)^-1/2 weight. `samestate list systems` says which tensors
 /// there are.
 samestate::Outcome run_rms_norm(const samestate::OperatorArguments& a, const samestate::Contract&) {
@@ -97,7 +123,8 @@ samestate::Outcome run_rms_norm(const samestate::OperatorArguments& a, const sam
 int samestate_plugin_abi() { return samestate::plugin_abi; }
 
 void samestate_plugin_kernels(std::vector<samestate::Kernel>* rows) {
-  rows->push_back({"my.gated_delta_rule.recurrent", "gated_delta_rule", "recurrent", "cpu", {"fp32"}, run});
+  rows->push_back(
+      {"my.gated_delta_rule.recurrent", "gated_delta_rule", "recurrent", "cpu", {"fp32"}, run, time});
 }
 
 void samestate_plugin_operator_kernels(std::vector<samestate::OperatorKernel>* rows) {

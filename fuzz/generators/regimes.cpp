@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "fuzz/generators/counter.h"
 #include "oracles/rounding.h"
@@ -223,22 +224,36 @@ double make_beta(const Source& source, const Coordinates& at) {
   return sigmoid(source.beta.normal(at));
 }
 
+/// Calls work(begin, end) for parts of [0, count) that together are all of it, on `threads` threads.
+template <class Work>
+void in_parts(std::int64_t count, int threads, const Work& work) {
+  constexpr std::int64_t kLeast = 64;  // fewer are not worth a thread
+  const std::int64_t parts = std::clamp<std::int64_t>(count / kLeast, 1, std::max(threads, 1));
+  std::vector<std::jthread> helpers;
+  for (std::int64_t i = 1; i < parts; ++i)
+    helpers.emplace_back([&, i] { work(count * i / parts, count * (i + 1) / parts); });
+  work(0, count / parts);
+}
+
 /// A [sequences or B, T, H, D] tensor filled row by row. Packed sequences count tokens from their own start.
-void tensor(std::vector<float>& out, const BatchShape& s, std::int64_t H, std::int64_t D, Format format,
+void tensor(std::vector<float>& out, const Draw& draw, std::int64_t H, std::int64_t D, Format format,
             const std::function<void(Row&, const Coordinates&)>& make) {
+  const BatchShape& s = draw.shape;
   out.resize(static_cast<std::size_t>(s.B * s.T * H * D));
-  Row row(static_cast<std::size_t>(D));
   // Inputs saturate at half the format's range: an infinite input is not a test of the kernel.
   const double largest = largest_finite(format) / 2;
   for (std::int64_t n = 0; n < s.sequences(); ++n) {
-    for (std::int64_t t = s.begin(n); t < s.end(n); ++t) {
-      for (std::int64_t h = 0; h < H; ++h) {
-        make(row, {n, t - s.begin(n), h, 0});
-        const std::int64_t b = s.offsets.empty() ? n : 0;
-        float* at = out.data() + ((b * s.T + t) * H + h) * D;
-        for (double x : row) *at++ = static_cast<float>(round_to(std::clamp(x, -largest, largest), format));
+    const std::int64_t b = s.offsets.empty() ? n : 0;
+    in_parts(s.end(n) - s.begin(n), draw.threads, [&](std::int64_t begin, std::int64_t end) {
+      Row row(static_cast<std::size_t>(D));
+      for (std::int64_t t = begin; t < end; ++t) {
+        for (std::int64_t h = 0; h < H; ++h) {
+          make(row, {n, t, h, 0});
+          float* at = out.data() + ((b * s.T + s.begin(n) + t) * H + h) * D;
+          for (double x : row) *at++ = static_cast<float>(round_to(std::clamp(x, -largest, largest), format));
+        }
       }
-    }
+    });
   }
 }
 
@@ -261,36 +276,36 @@ Batch generate(const Draw& draw) {
   Batch batch;
   batch.shape = s;
   const Format input = draw.contract->input;
-  tensor(batch.q, s, s.Hk, s.dk, input,
+  tensor(batch.q, draw, s.Hk, s.dk, input,
          [&](Row& row, const Coordinates& at) { make_query(row, source, at); });
-  tensor(batch.k, s, s.Hk, s.dk, input, [&](Row& row, const Coordinates& at) { make_key(row, source, at); });
-  tensor(batch.v, s, s.Hv, s.dv, input,
+  tensor(batch.k, draw, s.Hk, s.dk, input,
+         [&](Row& row, const Coordinates& at) { make_key(row, source, at); });
+  tensor(batch.v, draw, s.Hv, s.dv, input,
          [&](Row& row, const Coordinates& at) { make_value(row, source, at); });
   if (draw.gated) {
-    tensor(batch.g, s, s.Hv, 1, Format::fp32,
+    tensor(batch.g, draw, s.Hv, 1, Format::fp32,
            [&](Row& row, const Coordinates& at) { row[0] = make_gate(source, at); });
   }
   if (draw.beta) {
-    tensor(batch.beta, s, s.Hv, 1, Format::fp32,
+    tensor(batch.beta, draw, s.Hv, 1, Format::fp32,
            [&](Row& row, const Coordinates& at) { row[0] = make_beta(source, at); });
   }
   if (s.initial_state) {
     const bool exact = regime_named(draw.regime).exact;
     const double size = 0.3 * (source.is("tiny_v") ? 1e-6 : source.is("huge_v") ? 1e4 : 1.0);
-    batch.initial_state.reserve(static_cast<std::size_t>(s.sequences() * s.Hv * s.dk * s.dv));
-    for (std::int64_t n = 0; n < s.sequences(); ++n) {
-      for (std::int64_t h = 0; h < s.Hv; ++h) {
-        for (std::int64_t l = 0; l < s.dk; ++l) {
-          for (std::int64_t c = 0; c < s.dv; ++c) {
-            const Coordinates at{n, l, h, c};
-            const double x =
-                exact ? static_cast<double>(source.state.below(at, 7)) - 3.0 : size * source.state.normal(at);
-            batch.initial_state.push_back(static_cast<float>(
-                round_to(static_cast<double>(static_cast<float>(x)), draw.contract->state)));
-          }
+    batch.initial_state.resize(static_cast<std::size_t>(s.sequences() * s.Hv * s.dk * s.dv));
+    in_parts(s.sequences() * s.Hv * s.dk, draw.threads, [&](std::int64_t begin, std::int64_t end) {
+      float* to = batch.initial_state.data() + begin * s.dv;
+      for (std::int64_t row = begin; row < end; ++row) {
+        for (std::int64_t c = 0; c < s.dv; ++c) {
+          const Coordinates at{row / s.dk / s.Hv, row % s.dk, row / s.dk % s.Hv, c};
+          const double x =
+              exact ? static_cast<double>(source.state.below(at, 7)) - 3.0 : size * source.state.normal(at);
+          *to++ =
+              static_cast<float>(round_to(static_cast<double>(static_cast<float>(x)), draw.contract->state));
         }
       }
-    }
+    });
   }
   return batch;
 }

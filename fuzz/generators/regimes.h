@@ -29,6 +29,7 @@ struct Draw {
   bool gated = true;                   ///< the system reads g
   bool beta = true;                    ///< the system reads beta
   const Contract* contract = nullptr;  ///< its input and state formats round the data
+  int threads = 1;                     ///< that share the tokens out; the data is the same
 };
 
 /// The inputs of a case: each element a function of (seed, tensor, coordinates), rounded to the contract's

@@ -64,7 +64,7 @@ ChunkLayout choose_tile(Parameters<Operand>& p, bool delta) {
 }
 
 template <class Operand, bool delta>
-void launch(const Parameters<Operand>& p, const ChunkLayout& layout) {
+void launch(const Parameters<Operand>& p, const ChunkLayout& layout, cudaStream_t stream) {
   // Always the device's limit, never this launch's need: the attribute belongs to the function, and a smaller
   // value set between another thread's setting and its launch makes that launch fail.
   check(cudaFuncSetAttribute(chunked_kernel<Operand, delta>, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -73,20 +73,20 @@ void launch(const Parameters<Operand>& p, const ChunkLayout& layout) {
   const std::int64_t items = p.items();
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(items, std::numeric_limits<int>::max()));
   chunked_kernel<Operand, delta>
-      <<<blocks, kThreads, static_cast<std::size_t>(layout.bytes)>>>(p, layout, items);
-  check_launch("chunked_kernel");
+      <<<blocks, kThreads, static_cast<std::size_t>(layout.bytes), stream>>>(p, layout, items);
+  check(cudaGetLastError(), "chunked_kernel");
 }
 
 }  // namespace
 
 template <class Operand>
-void launch_chunked(Parameters<Operand> p, bool delta) {
+void launch_chunked(Parameters<Operand> p, bool delta, cudaStream_t stream) {
   if (p.items() == 0) return;
   const ChunkLayout layout = choose_tile(p, delta);
-  delta ? launch<Operand, true>(p, layout) : launch<Operand, false>(p, layout);
+  delta ? launch<Operand, true>(p, layout, stream) : launch<Operand, false>(p, layout, stream);
 }
 
-template void launch_chunked(Parameters<float>, bool);
-template void launch_chunked(Parameters<Bf16>, bool);
+template void launch_chunked(Parameters<float>, bool, cudaStream_t);
+template void launch_chunked(Parameters<Bf16>, bool, cudaStream_t);
 
 }  // namespace samestate::cuda

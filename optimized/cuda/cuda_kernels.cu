@@ -2,13 +2,15 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "optimized/cuda/device.cuh"
 #include "optimized/cuda/device_memory.cuh"
 #include "optimized/cuda/launch.cuh"
+#include "optimized/cuda/measure.cuh"
 #include "optimized/cuda/prepare.h"
 
 namespace samestate {
@@ -39,59 +41,140 @@ Device find_device() {
   return {DeviceInfo{properties.name, dotted(driver), dotted(runtime)}, {}};
 }
 
+/// The tensors of one call on the device, uploaded when it is made.
 template <class Operand>
-void evaluate(const cpu::System& system, bool chunked, const Arguments& a, const Contract& contract,
-              const cpu::Sizes& sizes) {
-  const Packed<Operand> packed = pack<Operand>(a, sizes, contract);
-  const DeviceBuffer<Operand> q(packed.q);
-  const DeviceBuffer<Operand> k(packed.k);
-  const DeviceBuffer<Operand> v(packed.v);
-  const DeviceBuffer<float> g(packed.g);
-  const DeviceBuffer<float> beta(packed.beta);
-  const DeviceBuffer<float> initial_state(packed.initial_state);
-  const DeviceBuffer<std::int64_t> cu_seqlens(packed.cu_seqlens);
-  const DeviceBuffer<Operand> o(static_cast<std::size_t>(a.o.present() ? a.o.size() : 0));
-  // Where both states are asked for, the kernel works in place.
-  const bool in_place = a.initial_state.present();
-  const DeviceBuffer<float> written(
-      static_cast<std::size_t>(a.final_state.present() && !in_place ? a.final_state.size() : 0));
+class DeviceCall {
+ public:
+  /// `in_place`: where both states are asked for, they share memory, as in decoding.
+  DeviceCall(const Packed<Operand>& packed, const Arguments& a, bool in_place)
+      : q_(packed.q),
+        k_(packed.k),
+        v_(packed.v),
+        g_(packed.g),
+        beta_(packed.beta),
+        initial_state_(packed.initial_state),
+        cu_seqlens_(packed.cu_seqlens),
+        in_place_(in_place && a.initial_state.present()),
+        o_(static_cast<std::size_t>(a.o.present() ? a.o.size() : 0)),
+        written_(static_cast<std::size_t>(a.final_state.present() && !in_place_ ? a.final_state.size() : 0)),
+        parameters_(packed.parameters) {
+    Parameters<Operand>& p = parameters_;
+    p.q = q_.data(), p.k = k_.data(), p.v = v_.data();
+    p.g = g_.data(), p.beta = beta_.data();
+    p.initial_state = initial_state_.data();
+    p.cu_seqlens = cu_seqlens_.data();
+    p.o = o_.data();
+    if (a.final_state.present()) p.final_state = in_place_ ? initial_state_.data() : written_.data();
+  }
 
-  Parameters<Operand> p = packed.parameters;
-  p.q = q.data(), p.k = k.data(), p.v = v.data();
-  p.g = g.data(), p.beta = beta.data();
-  p.initial_state = initial_state.data();
-  p.cu_seqlens = cu_seqlens.data();
-  p.o = o.data();
-  if (a.final_state.present()) p.final_state = in_place ? initial_state.data() : written.data();
+  [[nodiscard]] std::size_t bytes() const {
+    return q_.bytes() + k_.bytes() + v_.bytes() + g_.bytes() + beta_.bytes() + initial_state_.bytes() +
+           cu_seqlens_.bytes() + o_.bytes() + written_.bytes();
+  }
 
-  o.zero();  // rows of no packed sequence
-  chunked ? launch_chunked(p, system.delta) : launch_recurrent(p, system.delta);
-  if (a.o.present()) scatter(o.download(), a.o);
-  if (a.final_state.present()) scatter((in_place ? initial_state : written).download(), a.final_state);
+  /// What is not written afterwards is NaN.
+  void poison(cudaStream_t stream) const {
+    o_.fill(0xff, stream);
+    written_.fill(0xff, stream);
+  }
+
+  void enqueue(const cpu::System& system, bool chunked, cudaStream_t stream) const {
+    if (parameters_.cu_seqlens) o_.fill(0, stream);  // rows of no packed sequence
+    chunked ? launch_chunked(parameters_, system.delta, stream)
+            : launch_recurrent(parameters_, system.delta, stream);
+  }
+
+  void download(const Arguments& a) const {
+    if (a.o.present()) scatter(o_.download(), a.o);
+    if (a.final_state.present()) scatter((in_place_ ? initial_state_ : written_).download(), a.final_state);
+  }
+
+ private:
+  DeviceBuffer<Operand> q_, k_, v_;
+  DeviceBuffer<float> g_, beta_, initial_state_;
+  DeviceBuffer<std::int64_t> cu_seqlens_;
+  bool in_place_;
+  DeviceBuffer<Operand> o_;
+  DeviceBuffer<float> written_;
+  Parameters<Operand> parameters_;
+};
+
+template <class Operand>
+void evaluate(const cpu::System& system, bool chunked, const Arguments& a, const Packed<Operand>& packed) {
+  const DeviceCall<Operand> call(packed, a, /*in_place=*/true);
+  call.poison(nullptr);
+  call.enqueue(system, chunked, nullptr);
+  check_launch(chunked ? "chunked_kernel" : "recurrent_kernel");
+  call.download(a);
 }
 
-template <const cpu::System& system, bool chunked>
-Outcome run(const Arguments& a, const Contract& contract) {
+/// Separate states: a call then reads the same state each time, and moves as many bytes as one in place.
+template <class Operand>
+Timing time_calls(const cpu::System& system, bool chunked, const Arguments& a, const Packed<Operand>& packed,
+                  const TimingRequest& request) {
+  std::vector<std::unique_ptr<DeviceCall<Operand>>> calls;
+  calls.push_back(std::make_unique<DeviceCall<Operand>>(packed, a, /*in_place=*/false));
+  const int copies = copies_beyond_cache(calls.front()->bytes(), request);
+  while (std::ssize(calls) < copies)
+    calls.push_back(std::make_unique<DeviceCall<Operand>>(packed, a, /*in_place=*/false));
+  const auto at = [&](int copy) -> const DeviceCall<Operand>& {
+    return *calls[static_cast<std::size_t>(copy)];
+  };
+  const TimedCalls timed = measure(
+      copies, request, [&](int copy, cudaStream_t stream) { at(copy).enqueue(system, chunked, stream); },
+      [&](int copy, cudaStream_t stream) { at(copy).poison(stream); });
+  at(timed.last_copy).download(a);
+  return timed.timing;
+}
+
+/// Calls `work(packed)` with the call's tensors in the contract's operand format.
+template <const cpu::System& system, bool chunked, class Work>
+Outcome with_packed(const Arguments& a, const Contract& contract, Work&& work) {
   const cpu::Sizes sizes = cpu::checked_sizes(a);
   if (std::string reason = refusal(system, chunked, a, contract); !reason.empty()) {
     return {Outcome::Kind::unsupported, std::move(reason)};
   }
   if (const Device& found = device(); !found.info) return {Outcome::Kind::no_device, found.reason};
   if (contract.output == Format::bf16) {
-    evaluate<Bf16>(system, chunked, a, contract, sizes);
+    work(pack<Bf16>(a, sizes, contract));
   } else {
-    evaluate<float>(system, chunked, a, contract, sizes);
+    work(pack<float>(a, sizes, contract));
   }
   return {};
+}
+
+template <const cpu::System& system, bool chunked>
+Outcome run(const Arguments& a, const Contract& contract) {
+  return with_packed<system, chunked>(a, contract,
+                                      [&](const auto& packed) { evaluate(system, chunked, a, packed); });
+}
+
+template <const cpu::System& system, bool chunked>
+Timing time(const Arguments& a, const Contract& contract, const TimingRequest& request) {
+  Timing timing;
+  Outcome outcome = with_packed<system, chunked>(
+      a, contract, [&](const auto& packed) { timing = time_calls(system, chunked, a, packed, request); });
+  timing.outcome = std::move(outcome);
+  return timing;
 }
 
 template <const cpu::System& system>
 void append(std::vector<Kernel>& table) {
   const std::string name(system.name);
-  table.push_back(
-      {"cuda." + name + ".recurrent", name, "recurrent", "cuda", {"fp32", "bf16"}, run<system, false>});
-  table.push_back(
-      {"cuda." + name + ".chunked", name, "chunked", "cuda", {"fp32", "bf16"}, run<system, true>});
+  table.push_back({"cuda." + name + ".recurrent",
+                   name,
+                   "recurrent",
+                   "cuda",
+                   {"fp32", "bf16"},
+                   run<system, false>,
+                   time<system, false>});
+  table.push_back({"cuda." + name + ".chunked",
+                   name,
+                   "chunked",
+                   "cuda",
+                   {"fp32", "bf16"},
+                   run<system, true>,
+                   time<system, true>});
 }
 
 }  // namespace

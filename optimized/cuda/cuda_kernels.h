@@ -22,6 +22,19 @@ struct DeviceInfo {
 };
 [[nodiscard]] std::optional<DeviceInfo> cuda_device();
 
+/// What the device can do at best, measured now: nothing runs faster than its bytes over `copy` or its
+/// operations over a product's rate.
+struct DeviceCeilings {
+  double copy = 0.0;  ///< bytes a second, read and written, of a copy of 1 GiB within the device
+  double bf16 = 0.0;  ///< operations a second of a product of 8192 x 8192 matrices; 0: not measured
+  double fp32 = 0.0;  ///< the same in fp32 without tf32
+  std::string note;   ///< which library multiplied, or why none did
+};
+
+/// Takes about a second and 2 GiB of device memory. The products come from cuBLAS, loaded when it is there.
+/// Throws Error without a device and where the CUDA runtime reports a failure.
+[[nodiscard]] DeviceCeilings measure_ceilings();
+
 /// What the device's arithmetic was measured to do (BOUNDS 13, items 8 and 9), as one JSON object:
 /// tensor-core sums in bf16 and tf32, the exponentials, subnormal numbers. {"no_device": reason} without a
 /// device. Throws Error where the CUDA runtime reports a failure.

@@ -44,8 +44,11 @@ class DeviceBuffer {
 
   [[nodiscard]] T* data() const { return data_; }
 
-  void zero() const {
-    if (size_ > 0) check(cudaMemset(data_, 0, size_ * sizeof(T)), "cudaMemset");
+  [[nodiscard]] std::size_t bytes() const { return size_ * sizeof(T); }
+
+  /// Every byte set to `byte`, in the order of `stream`; 0xff makes a NaN of any floating-point element.
+  void fill(int byte, cudaStream_t stream) const {
+    if (size_ > 0) check(cudaMemsetAsync(data_, byte, bytes(), stream), "cudaMemsetAsync");
   }
 
   [[nodiscard]] std::vector<T> download() const {

@@ -47,7 +47,9 @@ template <class To, std::size_t Rank>
   std::vector<To> values;
   if (!view.present()) return values;
   values.reserve(static_cast<std::size_t>(view.size()));
-  if constexpr (Rank == 3) {
+  if (view.stride == row_major(view.data, view.shape).stride) {
+    for (std::int64_t i = 0; i < view.size(); ++i) values.push_back(stored<To>(view.data[i]));
+  } else if constexpr (Rank == 3) {
     for (std::int64_t b = 0; b < view.shape[0]; ++b)
       for (std::int64_t t = 0; t < view.shape[1]; ++t)
         for (std::int64_t h = 0; h < view.shape[2]; ++h) values.push_back(stored<To>(view(b, t, h)));

@@ -21,33 +21,33 @@ __global__ void __launch_bounds__(32 * kMostWarps)
 }
 
 template <class Operand, int rows, bool delta>
-void launch(const Parameters<Operand>& p) {
+void launch(const Parameters<Operand>& p, cudaStream_t stream) {
   const int warps = (p.dk + rows - 1) / rows;
   const std::int64_t items = p.items();
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(items, std::numeric_limits<int>::max()));
   const std::size_t bytes = sizeof(float) * static_cast<std::size_t>(recurrent_words(warps, rows));
-  recurrent_kernel<Operand, rows, delta><<<blocks, static_cast<unsigned>(32 * warps), bytes>>>(p, items);
-  check_launch("recurrent_kernel");
+  recurrent_kernel<Operand, rows, delta><<<blocks, static_cast<unsigned>(32 * warps), bytes, stream>>>(p, items);
+  check(cudaGetLastError(), "recurrent_kernel");
 }
 
 template <class Operand, bool delta>
-void launch_rows(const Parameters<Operand>& p) {
-  if (p.dk <= 8 * kMostWarps) return launch<Operand, 8, delta>(p);
-  if (p.dk <= 16 * kMostWarps) return launch<Operand, 16, delta>(p);
-  return launch<Operand, 32, delta>(p);
+void launch_rows(const Parameters<Operand>& p, cudaStream_t stream) {
+  if (p.dk <= 8 * kMostWarps) return launch<Operand, 8, delta>(p, stream);
+  if (p.dk <= 16 * kMostWarps) return launch<Operand, 16, delta>(p, stream);
+  return launch<Operand, 32, delta>(p, stream);
 }
 
 }  // namespace
 
 template <class Operand>
-void launch_recurrent(Parameters<Operand> p, bool delta) {
+void launch_recurrent(Parameters<Operand> p, bool delta, cudaStream_t stream) {
   p.tile = 32;
   if (p.items() == 0) return;
-  delta ? launch_rows<Operand, true>(p) : launch_rows<Operand, false>(p);
+  delta ? launch_rows<Operand, true>(p, stream) : launch_rows<Operand, false>(p, stream);
 }
 
-template void launch_recurrent(Parameters<float>, bool);
-template void launch_recurrent(Parameters<Bf16>, bool);
+template void launch_recurrent(Parameters<float>, bool, cudaStream_t);
+template void launch_recurrent(Parameters<Bf16>, bool, cudaStream_t);
 
 static_assert(32 * kMostWarps >= 256, "dk up to 256");
 static_assert(sizeof(float) * recurrent_words(kMostWarps, 32) <= 48 * 1024, "more must be opted in to");

@@ -235,6 +235,36 @@ run 3 gate --device cpu --system delta_rule --max-cases 1 --seed 99 --corpus "$f
 # Nothing to shrink in a case that passes.
 bad 'does not fail' repro --shrink 'v1 retention T=9 dk=8 state=random'
 
+# Bench: bad plans are bad input; a quick run of one kernel has times, records and a page; a peer that is no
+# peer costs the ratio alone.
+bad 'nope' bench --kernel nope
+bad 'mamba' bench --system mamba
+bad 'tpu' bench --device tpu
+bad '--seconds' bench --seconds 0
+bad '--max-memory' bench --max-memory -1
+bad '--peer-timeout' bench --peer-timeout 0
+bad 'several calls' bench --case 'v1 retention form=decode T=4'
+bad 'law' bench --case 'v1 retention T=4 law=causality'
+bad 'recurrent family' bench --case 'v1 rms_norm T=4'
+bad "'size'" bench --case 'v1 retention size=4'
+run 77 bench --case 'v1 retention T=4 contract=tf32_truncated'
+tiny=(bench --device cpu --quick --seconds 0.01 --threads 1 --judge-heads 1)
+run 0 "${tiny[@]}" --jsonl bench.jsonl
+says 'cpu.linear_attention.recurrent'
+says 'pass (1 of 2 heads)'
+says 'Ceilings of cpu: copy'
+present bench.jsonl
+run 0 "${tiny[@]}" --json --case 'v1 retention T=9 dk=8' --jsonl bench.jsonl
+[[ "$(head -c 1 out)" == '[' ]] || complain 'not a JSON array'
+run 0 report bench.jsonl --out page --no-plots --no-evidence
+says ' 9 timings'
+present page/timings.csv
+printf 'read -r line; echo hello; exit\n' >peer.sh
+run 0 "${tiny[@]}" --case 'v1 retention T=9 dk=8' --peer 'sh peer.sh'
+grep -q 'no peer for v1 retention' err || complain 'does not say that there is no peer'
+run 77 "${tiny[@]}" --case 'v1 retention T=4096 Hk=64 dk=256' --max-memory 0.01
+says 'skipped'
+
 # Listings.
 for what in systems forms kernels contracts laws regimes; do
   run 0 list "$what"
@@ -243,7 +273,7 @@ for what in systems forms kernels contracts laws regimes; do
 done
 run 0 --version
 says 'samestate 0.'
-for verb in gate fuzz repro judge goldens equations probe list; do
+for verb in gate fuzz repro judge goldens equations probe bench list; do
   run 0 "$verb" --help
   says 'Usage'
 done

@@ -87,6 +87,23 @@ TEST(Layout, ImpossibleViewsAreNamed) {
   EXPECT_NE(with(beyond).find("cu_seqlens[2] is 6"), std::string::npos);
 }
 
+TEST(Layout, AnEmptyOutputMayBeBroadcast) {
+  const auto without_tokens = [](Arguments& a) {
+    a.q = a.q.slice(1, 0, 0), a.k = a.k.slice(1, 0, 0), a.v = a.v.slice(1, 0, 0);
+    a.g = a.g.slice(1, 0, 0), a.beta = a.beta.slice(1, 0, 0), a.o = a.o.slice(1, 0, 0);
+    a.o.stride = {};
+  };
+  EXPECT_EQ(error_of(plain, without_tokens), "");
+  EXPECT_NE(error_of(plain,
+                     [&](Arguments& a) {
+                       without_tokens(a);
+                       a.final_state.stride[0] = 0;
+                     })
+                .find("final_state has stride 0"),
+            std::string::npos)
+      << "the states are there without tokens";
+}
+
 TEST(Layout, WhatASystemDoesNotDoIsUnsupported) {
   Call call = make_call("gated_delta_rule", plain, 4);
   const Arguments arguments = call.arguments();

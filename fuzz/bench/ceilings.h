@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+
+#include "fuzz/case_line.h"
+#include "oracles/timing.h"
+
+/// What the machine can do at best, measured in the run that is compared with it.
+namespace samestate {
+
+struct Ceilings {
+  double copy = 0.0;  ///< bytes a second, read and written; 0: not measured
+  double bf16 = 0.0;  ///< operations a second of a large matrix product; 0: not measured
+  double fp32 = 0.0;
+  std::string note;  ///< how, and why one was not
+};
+
+/// Of the processor: a copy between buffers larger than its caches, `threads` sharing it out; no product.
+[[nodiscard]] Ceilings host_ceilings(int threads);
+
+/// Of the accelerator that this build's kernels run on; nothing measured, and the reason, where there is
+/// none.
+[[nodiscard]] Ceilings device_ceilings();
+
+/// Fills bytes, operations, rates and floors of `timed` for its case. `on_device`: operands and states travel
+/// in the contract's formats; on the processor everything is fp32. Operations count at the rate of bf16 where
+/// a chunked form multiplies 16-bit operands, of fp32 where it multiplies fp32 ones and in the recurrent
+/// form; there is no floor of them under tf32.
+void add_floor(TimedCase& timed, const Case& c, const Ceilings& ceilings, bool on_device);
+
+}  // namespace samestate
