@@ -9,7 +9,6 @@
 #include "fuzz/runner.h"
 #include "oracles/contracts.h"
 #include "oracles/judge.h"
-#include "oracles/operators/judge_operator.h"
 
 namespace samestate {
 namespace {
@@ -126,8 +125,9 @@ Judgement judge_operator_case(const Case& c, const OperatorKernel& kernel, int t
   const std::vector<Tensors<double>> actual = run_operator(c, inputs, kernel, threads);
   const Contract& contract = contract_named(c.contract);
   Judgement worst;
+  std::vector<OperatorOracle> oracles;
   for (Index b = 0; b < c.B; ++b) {
-    const OperatorOracle oracle =
+    OperatorOracle oracle =
         operator_oracle(op, call_of(c, kernel.form), operator_sequence(inputs, b), cuts_of(c), contract);
     Judgement judgement = judge_operator(op, oracle, actual[static_cast<std::size_t>(b)]);
     judgement.worst.sequence = b;
@@ -136,8 +136,9 @@ Judgement judge_operator_case(const Case& c, const OperatorKernel& kernel, int t
     } else {
       merge(worst, judgement);
     }
+    if (kept) oracles.push_back(std::move(oracle));
   }
-  if (kept) *kept = {inputs, actual};
+  if (kept) *kept = {inputs, actual, std::move(oracles)};
   return worst;
 }
 

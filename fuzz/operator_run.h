@@ -2,7 +2,7 @@
 
 #include "fuzz/operator_case.h"
 #include "optimized/operator_kernel.h"
-#include "oracles/verdict.h"
+#include "oracles/operators/judge_operator.h"
 
 namespace samestate {
 
@@ -13,10 +13,11 @@ namespace samestate {
                                                         const std::vector<OperatorTensor>& inputs,
                                                         const OperatorKernel& kernel, int threads);
 
-/// What a run was given and what it returned, by sequence.
+/// What a run was given, what it returned and what it was held against, by sequence.
 struct OperatorRun {
   std::vector<OperatorTensor> inputs;
   std::vector<Tensors<double>> outputs;
+  std::vector<OperatorOracle> oracles;
 };
 
 /// Inputs, run and judgement of all sequences of a case, the worst of them; the run itself goes to `kept`.

@@ -6,28 +6,50 @@
 /// An operation is one multiplication, addition or subtraction; exponentials are not counted.
 namespace samestate::costs {
 
-/// One head of the gated delta rule.
+/// One head; the defaults are the gated delta rule's.
 struct RecurrenceConfig {
   Count key_width = 128;
   Count value_width = 128;
   Count operand_bytes = 2;  ///< q, k, v, o
   Count gate_bytes = 4;     ///< g, beta
   Count state_bytes = 4;
+  bool delta = true;        ///< what S holds for k is taken away first: in chunks a solve
+  bool decay = true;        ///< S <- e^g S
+  Count gates = 2;          ///< numbers that a token brings: g and beta; a constant decay brings none
+  bool normaliser = false;  ///< z <- z + k is carried too, as one more column of values that are 1
 };
+
+[[nodiscard]] inline RecurrenceConfig gated_delta_rule(Count dk, Count dv) { return {dk, dv}; }
+[[nodiscard]] inline RecurrenceConfig delta_rule(Count dk, Count dv) {
+  return {dk, dv, 2, 4, 4, true, false, 1};
+}
+/// `gates`: 1 where g is data, 0 for RetNet's constant gamma.
+[[nodiscard]] inline RecurrenceConfig retention(Count dk, Count dv, Count gates) {
+  return {dk, dv, 2, 4, 4, false, true, gates};
+}
+[[nodiscard]] inline RecurrenceConfig linear_attention(Count dk, Count dv, bool normaliser = false) {
+  return {dk, dv, 2, 4, 4, false, false, 0, normaliser};
+}
+
+/// Columns of the state: dv, and the normaliser's.
+[[nodiscard]] inline Count state_columns(const RecurrenceConfig& c) {
+  return sum({c.value_width, c.normaliser ? 1 : 0});
+}
 
 /// Elements of the state, [dk, dv].
 [[nodiscard]] inline Count state_elements(const RecurrenceConfig& c) {
-  return product({c.key_width, c.value_width});
+  return product({c.key_width, state_columns(c)});
 }
 
 /// One token, GDN-35..39, in terms of order dk dv: decay 1, S^T k 2, write 2, read 2 (COST-23: 7 w dv).
 [[nodiscard]] inline Count recurrent_flops_per_token(const RecurrenceConfig& c) {
-  return product({7, state_elements(c)});
+  return product({4 + (c.delta ? 2 : 0) + (c.decay ? 1 : 0), state_elements(c)});
 }
 
-/// Bytes of the tensors that a token brings and takes: q, k, v, o, g, beta.
+/// Bytes of the tensors that a token brings and takes: q, k, v, o and its gates.
 [[nodiscard]] inline Count token_bytes(const RecurrenceConfig& c) {
-  return sum({product({2, sum({c.key_width, c.value_width}), c.operand_bytes}), product({2, c.gate_bytes})});
+  return sum(
+      {product({2, sum({c.key_width, c.value_width}), c.operand_bytes}), product({c.gates, c.gate_bytes})});
 }
 
 /// Bytes of one decode step: the state is read and written for every token.
@@ -37,30 +59,32 @@ struct RecurrenceConfig {
 
 /// Operations of one chunk by what they do.
 struct ChunkFlops {
-  Count scores = 0;  ///< K K^T and Q K^T, whole squares as matrix units compute them: 4 C^2 dk
+  Count scores = 0;  ///< Q K^T and, with a delta term, K K^T: whole squares as matrix units compute them
   Count solve = 0;   ///< (I + A) [U, W] = diag(beta) [V, e^G K] by substitution: C (C - 1) (dk + dv)
   Count within = 0;  ///< P V': 2 C^2 dv
-  Count state = 0;   ///< W S, Q S and K^T V': 6 C dk dv
+  Count state = 0;   ///< Q S, K^T V' and, with a delta term, W S: 2 C dk dv each
   Count decay = 0;   ///< e^{G_C} S: dk dv
 
   [[nodiscard]] Count total() const { return sum({scores, solve, within, state, decay}); }
 };
 
 /// The products of the WY form on a chunk of C tokens (EQ-02). Terms of order C (dk + dv) or C^2 without a
-/// width (gates, decays, masks) are left out, as they are in the recurrent count. Throws Error for chunk < 1.
+/// width (gates, decays, masks, row scales) are left out, as they are in the recurrent count. Throws Error
+/// for chunk < 1.
 [[nodiscard]] inline ChunkFlops chunk_flops(const RecurrenceConfig& c, Count chunk) {
   require_at_least(chunk, 1, "chunk");
   const Count square = product({chunk, chunk});
   ChunkFlops f;
-  f.scores = product({4, square, c.key_width});
-  f.solve = product({chunk, chunk - 1, sum({c.key_width, c.value_width})});
-  f.within = product({2, square, c.value_width});
-  f.state = product({6, chunk, state_elements(c)});
-  f.decay = state_elements(c);
+  f.scores = product({c.delta ? 4 : 2, square, c.key_width});
+  f.solve = c.delta ? product({chunk, chunk - 1, sum({c.key_width, c.value_width})}) : 0;
+  f.within = product({2, square, state_columns(c)});
+  f.state = product({c.delta ? 6 : 4, chunk, state_elements(c)});
+  f.decay = c.decay ? state_elements(c) : 0;
   return f;
 }
 
-/// chunk_flops over the tokens of the chunk: 7 dk dv falls to 6 dk dv, and C (5 dk + 3 dv) is added.
+/// chunk_flops over the tokens of the chunk. Of the gated delta rule 7 dk dv falls to 6 dk dv, and
+/// C (5 dk + 3 dv) is added.
 [[nodiscard]] inline double chunked_flops_per_token(const RecurrenceConfig& c, Count chunk) {
   return static_cast<double>(chunk_flops(c, chunk).total()) / static_cast<double>(chunk);
 }
