@@ -20,6 +20,7 @@ struct ReportSource {
 
 /// All that a report is made of.
 struct ReportInput {
+  std::string title = "samestate report";
   std::vector<ReportSource> sources;
   std::vector<Evidence> evidence;
   std::string kernel_sources;            ///< of this build: evidence of other sources is stale

@@ -69,7 +69,7 @@ std::string advice_table(const ReportData& data) {
       {{"system"},
        {"contract"},
        {"regime"},
-       {"least RMS error", true, "of the output, absolute, over all chunks"},
+       {"least RMS error", true, "of the output, over its RMS, least of all chunks"},
        {"at chunk", true},
        {"flat up to chunk", true, "the largest chunk whose RMS error is within 1.25 of the least"},
        {"least FLOPs at", true, "chunk with the fewest operations a token, by the cost model"},
@@ -85,7 +85,8 @@ std::string advice_table(const ReportData& data) {
     table.text(a.system);
     table.text(a.contract);
     table.text(a.regime);
-    table.linked(a.least_error < 0 ? 0.0 : at(a.least_error).rms_error, a.least_error);
+    table.linked(a.least_error < 0 ? 0.0 : at(a.least_error).rms_error / at(a.least_error).size,
+                 a.least_error);
     chunk(a.least_error);
     chunk(a.flat_to);
     chunk(a.least_flops);
@@ -132,9 +133,10 @@ std::string html_sweep(const ReportData& data, const std::vector<std::string>& s
         "<p class=\"warn\">Drawn without plots; the numbers are under <a href=\"#points\">All "
         "points</a>.</p>\n";
   out +=
-      "<p>Colour is the contract; dots are RMS errors, triangles the largest element, dashes the RMS error "
-      "that the "
-      "bound predicts. Every mark copies the command that repeats its case.</p>\n";
+      "<p>Colour is the contract; dots are RMS errors, triangles the largest element, dashes the bound: the "
+      "RMS error that it predicts, or of an operator the RMS of the worst case. Errors are over the RMS of "
+      "the "
+      "exact output. Every mark copies the command that repeats its case.</p>\n";
   std::size_t next = 0;
   std::string series;
   for (const FigureGroup& group : data.groups) {
@@ -175,7 +177,7 @@ std::string html_points(const ReportData& data) {
                    {"verdict"},
                    {"ratio", true, "error over bound, worst gate"},
                    {"RMS error", true, "of the output"},
-                   {"of its RMS", true, "RMS error over the RMS of the output"},
+                   {"over its RMS", true, "RMS error over the RMS of the output"},
                    {"largest error", true, "of the output"},
                    {"RMS bound", true, "predicted RMS error of the output"},
                    {"state RMS error", true},
@@ -195,8 +197,8 @@ std::string html_points(const ReportData& data) {
     table.text(r.regime);
     table.number(m.x);
     table.text(name_of(r.judgement.verdict), tone_of(r.judgement.verdict));
-    for (const double value : {r.judgement.ratio, m.rms_error, r.judgement.relative_rms, m.max_error,
-                               m.rms_bound, m.state_rms, m.state_bound, m.condition, m.flops, m.bytes})
+    for (const double value : {r.judgement.ratio, m.rms_error, m.rms_error / m.size, m.max_error, m.rms_bound,
+                               m.state_rms, m.state_bound, m.condition, m.flops, m.bytes})
       table.number(value);
     table.command(repro_command(r));
   }
