@@ -90,7 +90,21 @@ class SweepPlan {
     if (!options_.system.empty() && c.system != options_.system) return;
     const std::vector<std::string>& contracts = contracts_for(c);
     if (std::find(contracts.begin(), contracts.end(), c.contract) == contracts.end()) return;
-    points_.push_back({std::string(series), std::move(curve), x, c});
+    points_.push_back({std::string(series), std::move(curve), x, c, options_.quick ? 32 : 128, work_of(c)});
+  }
+
+  /// Tokens times what a token costs, fitted by eye to a recorded sweep: the state and its covariance are
+  /// propagated once a chunk, scores are squares of it, and the running error costs more than a bound.
+  [[nodiscard]] static double work_of(const Case& c) {
+    const auto tokens = static_cast<double>(c.T);
+    const auto chunk = static_cast<double>(c.form == "chunked" ? c.chunk : 1);
+    double a_token = static_cast<double>(c.Hv * (c.dk + 8) * (c.dk + c.dv + 16));
+    if (is_operator_case(c)) {
+      a_token = 0.0;
+      for (const TensorSpec& spec : find_operator(c.system)->signature(call_of(c, c.form)).inputs)
+        a_token += 3.0 * static_cast<double>(spec.size()) / (spec.axis == Axis::tokens ? tokens / 64.0 : 1.0);
+    }
+    return tokens * a_token * (1.0 + 4.0 / chunk + chunk / 256.0);
   }
 
   [[nodiscard]] const std::vector<std::string>& contracts_for(const Case& c) const {

@@ -21,8 +21,6 @@ namespace samestate {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-/// Points of a profile over tokens; a long run is averaged over windows.
-constexpr Index kProfile = 128;
 
 /// Sums of squares over some elements.
 struct Squares {
@@ -62,41 +60,56 @@ double condition_of(const Sequence<double>& x, Index chunk) {
   return worst;
 }
 
-/// Errors of rows of one output by token and by position in the chunk.
-class Profile {
+/// Errors of rows by where they stand among `length` places, in at most `most` windows.
+class Windows {
  public:
-  explicit Profile(Index chunk) : chunk_(chunk) {}
+  Windows(Index length, Index most) : width_(std::max<Index>(1, (length + most - 1) / most)) {}
 
-  /// A row of `width` elements: sums of squares of its errors and of their bounds.
-  void add(Index token, Index tokens, double error, double bound, double width) {
-    const Index window = std::max<Index>(1, (tokens + kProfile - 1) / kProfile);
-    window_ = static_cast<double>(window);
-    const auto at = [](std::vector<Squares>& list, Index i) -> Squares& {
-      if (std::ssize(list) <= i) list.resize(static_cast<std::size_t>(i) + 1);
-      return list[static_cast<std::size_t>(i)];
-    };
-    at(tokens_, token / window).add(error, bound, width);
-    if (chunk_ > 0) at(positions_, token % chunk_).add(error, bound, width);
+  void add(Index place, double error, double bound, double width) {
+    const auto at = static_cast<std::size_t>(place / width_);
+    if (windows_.size() <= at) windows_.resize(at + 1);
+    windows_[at].add(error, bound, width);
+  }
+  [[nodiscard]] std::vector<ErrorAt> means() const {
+    std::vector<ErrorAt> out;
+    for (const Squares& window : windows_)
+      out.push_back(window.at(static_cast<double>(std::ssize(out) * width_)));
+    return out;
   }
 
+ private:
+  Index width_;
+  std::vector<Squares> windows_;
+};
+
+/// The same by token and by position in the chunk.
+class Profile {
+ public:
+  explicit Profile(const SweepCase& point)
+      : chunk_(point.c.form == "chunked" ? point.c.chunk : 0),
+        tokens_(point.c.T, point.profile),
+        positions_(std::min(chunk_, point.c.T), point.profile) {}
+
+  /// A row of `width` elements: sums of squares of its errors and of their bounds.
+  void add(Index token, double error, double bound, double width) {
+    tokens_.add(token, error, bound, width);
+    if (chunk_ > 0) positions_.add(token % chunk_, error, bound, width);
+  }
   void write(Measurement& m) const {
-    for (std::size_t i = 0; i < tokens_.size(); ++i)
-      m.by_token.push_back(tokens_[i].at(static_cast<double>(i) * window_));
-    for (std::size_t i = 0; i < positions_.size(); ++i)
-      m.by_chunk_position.push_back(positions_[i].at(static_cast<double>(i)));
+    m.by_token = tokens_.means();
+    m.by_chunk_position = positions_.means();
   }
 
  private:
   Index chunk_;
-  double window_ = 1.0;
-  std::vector<Squares> tokens_, positions_;
+  Windows tokens_, positions_;
 };
 
 /// The recurrent family, whose bound predicts the RMS error.
 class FamilyMeter {
  public:
-  FamilyMeter(const Case& c, const KernelTable& table)
-      : c_(c), table_(table), chunk_(c.form == "chunked" ? c.chunk : 0), profile_(chunk_) {}
+  FamilyMeter(const SweepCase& point, const KernelTable& table)
+      : c_(point.c), table_(table), profile_(point) {}
 
   void run(Measurement& m) {
     const Family& family = *system_named(c_.system).family;
@@ -155,13 +168,13 @@ class FamilyMeter {
       const double b =
           oracle.vacuous ? std::numeric_limits<double>::infinity() : oracle.rms(t) * oracle.rms(t);
       all.add(e, b, width);
-      profile_.add(t, T, e, b, width);
+      profile_.add(t, e, b, width);
     }
     return all;
   }
 
   void describe(Measurement& m, const Sequence<double>& x, const Family& family) const {
-    if (chunk_ > 0 && family.delta) m.condition = condition_of(x, chunk_);
+    if (c_.form == "chunked" && family.delta) m.condition = condition_of(x, c_.chunk);
     if (!std::isnan(m.x)) return;
     if (m.series == "condition") m.x = m.condition;
     if (m.series == "decay") m.x = x.g.size() > 0 ? -x.g.mean() : kNaN;
@@ -169,13 +182,13 @@ class FamilyMeter {
 
   const Case& c_;
   const KernelTable& table_;
-  Index chunk_ = 0;
   Profile profile_;
 };
 
 /// The first output of an operator and the largest of its states. Their bound is the running error: a worst
 /// case for each element, of which the RMS is taken.
-void measure_operator(Measurement& m, const Case& c, const KernelTable& table) {
+void measure_operator(Measurement& m, const SweepCase& point, const KernelTable& table) {
+  const Case& c = point.c;
   OperatorRun run;
   m.record.judgement = judge_operator_case(c, table.operator_for(c), 1, &run);
   const Signature signature = find_operator(c.system)->signature(call_of(c, c.form));
@@ -194,16 +207,16 @@ void measure_operator(Measurement& m, const Case& c, const KernelTable& table) {
       const double e = error.row(t).squaredNorm();
       const double b = tolerance.row(t).squaredNorm();
       all.add(e, b, static_cast<double>(exact.cols()));
-      row(t, exact.rows(), e, b, static_cast<double>(exact.cols()));
+      row(t, e, b, static_cast<double>(exact.cols()));
     }
     size = std::sqrt(exact.squaredNorm() / all.elements);
     largest = error.cwiseAbs().maxCoeff<Eigen::PropagateNaN>();
     return all.at(0.0);
   };
-  Profile profile(c.form == "chunked" ? c.chunk : 0);
-  const ErrorAt of_output = errors(
-      output, m.size, m.max_error,
-      [&](Index t, Index tokens, double e, double b, double width) { profile.add(t, tokens, e, b, width); });
+  Profile profile(point);
+  const ErrorAt of_output =
+      errors(output, m.size, m.max_error,
+             [&](Index t, double e, double b, double width) { profile.add(t, e, b, width); });
   m.rms_error = of_output.error;
   m.rms_bound = of_output.bound;
   profile.write(m);
@@ -236,9 +249,9 @@ Measurement measure(const SweepCase& point, const KernelTable& table) {
   m.condition = kNaN;
   try {
     if (is_operator_case(point.c)) {
-      measure_operator(m, point.c, table);
+      measure_operator(m, point, table);
     } else {
-      FamilyMeter(point.c, table).run(m);
+      FamilyMeter(point, table).run(m);
     }
   } catch (const Unavailable& unavailable) {
     m.record.judgement.verdict =

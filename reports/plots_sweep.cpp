@@ -202,7 +202,7 @@ class GroupBuilder {
     figure.limit = 1.0;
     figure.legend.push_back({"limit", {}, Curve::Style::dashes});
     figure.caption = fmt::format(
-        "{}: the number that the gate decides by, tolerance included; above the dotted line at 1 a kernel "
+        "{}: the number that the gate decides by, tolerance included; above the dashed line at 1 a kernel "
         "fails.",
         subject_);
     place_zero(figure);
