@@ -35,6 +35,8 @@ std::string key_of(const std::string& series, const std::string& curve, const st
 int run_sweep(const Options& options) {
   const KernelTable table = kernel_table(options.plugins);
   const std::vector<SweepCase> all = plan_sweep(table, options.sweep);
+  if (std::filesystem::is_directory(options.out))
+    throw Error(options.out + ": is a folder; name the file for the points");
   std::set<std::string> done;
   const bool resume = !options.restart && std::filesystem::exists(options.out);
   if (resume) {

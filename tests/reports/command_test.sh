@@ -33,6 +33,7 @@ bad() {
   fi
 }
 quiet=(--no-plots --no-evidence)
+points=$(grep -c '"event":"point"' "$examples/sweep.jsonl")
 
 head -n 2 "$examples/sweep.jsonl" >one.jsonl
 head -c 30000 "$examples/sweep.jsonl" >cut.jsonl
@@ -64,14 +65,15 @@ bad 'files' report --out made
 bad '--mutants' report one.jsonl --out made --mutants one.jsonl "${quiet[@]}"
 bad 'none.json' report one.jsonl --out made --equations none.json "${quiet[@]}"
 if command -v gnuplot >/dev/null; then
-  run 0 '11 plots' report "$examples/sweep.jsonl" --out plots --no-evidence
+  run 0 "$points points" report "$examples/sweep.jsonl" --out plots --no-evidence
+  grep -qE '[1-9][0-9]+ plots' out || { echo 'FAILED: no plots of the example'; failures=$((failures + 1)); }
   run 0 'points' report one.jsonl nan.jsonl --out plots2 --no-evidence
 fi
 around=(env PATH=/nonexistent)
 bad 'gnuplot-nox' report one.jsonl --out made --no-evidence
 around=(env)
 
-run 0 '36 unchanged' compare "$examples/sweep.jsonl" "$examples/sweep.jsonl"
+run 0 "$points unchanged" compare "$examples/sweep.jsonl" "$examples/sweep.jsonl"
 run 0 'gone' compare "$examples/sweep.jsonl" one.jsonl
 run 3 '0 cases in common' compare "$examples/sweep.jsonl" "$examples/gate.jsonl"
 sed 's/"verdict":"pass"/"verdict":"fail"/' one.jsonl >worse.jsonl
