@@ -11,8 +11,11 @@
 
 namespace samestate::cli {
 
-Progress::Progress(std::int64_t total, double budget)
-    : total_(total), budget_(budget), terminal_(isatty(STDERR_FILENO) != 0) {}
+Progress::Progress(std::int64_t total, double budget, double total_work)
+    : total_(total),
+      budget_(budget),
+      total_work_(total_work > 0.0 ? total_work : static_cast<double>(total)),
+      terminal_(isatty(STDERR_FILENO) != 0) {}
 
 Progress::~Progress() { clear(); }
 
@@ -20,8 +23,9 @@ void Progress::clear() {
   if (terminal_) fmt::print(stderr, "\r\033[K");
 }
 
-void Progress::step(double ratio, bool failed) {
+void Progress::step(double ratio, bool failed, double work) {
   ++done_;
+  work_ += work;
   failures_ += failed;
   if (std::isfinite(ratio)) worst_ = std::max(worst_, ratio);
   const Clock::time_point now = Clock::now();
@@ -32,8 +36,8 @@ void Progress::step(double ratio, bool failed) {
   double left = std::numeric_limits<double>::infinity();
   double part = 0.0;
   if (total_ > 0) {
-    left = static_cast<double>(total_ - done_) / std::max(rate, 1e-9);
-    part = static_cast<double>(done_) / static_cast<double>(total_);
+    part = work_ / std::max(total_work_, 1e-300);
+    left = done_ == total_ ? 0.0 : seconds * (1.0 - part) / std::max(part, 1e-9);
   }
   if (budget_ > 0) {
     left = std::min(left, std::max(budget_ - seconds, 0.0));

@@ -10,12 +10,13 @@ namespace samestate::cli {
 class Progress {
  public:
   /// Until `total` steps are done or `budget` seconds are spent, whichever comes first; 0: no such end.
-  explicit Progress(std::int64_t total, double budget = 0.0);
+  /// `total_work`: where steps differ in size, the sum of theirs; 0: all alike.
+  explicit Progress(std::int64_t total, double budget = 0.0, double total_work = 0.0);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void step(double ratio, bool failed);
+  void step(double ratio, bool failed, double work = 1.0);
   /// Takes the line away.
   void clear();
 
@@ -25,6 +26,8 @@ class Progress {
   double budget_;
   std::int64_t done_ = 0;
   std::int64_t failures_ = 0;
+  double total_work_;
+  double work_ = 0.0;
   double worst_ = 0.0;
   bool terminal_;
   Clock::time_point begin_ = Clock::now();

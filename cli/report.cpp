@@ -19,6 +19,7 @@ namespace {
 struct ReportOptions {
   std::vector<std::string> files;
   std::string out = "out/report";
+  std::string title = "samestate report";
   std::string mutants, equations;
   std::string evidence = SAMESTATE_EVIDENCE;
   bool no_plots = false, no_evidence = false;
@@ -35,6 +36,7 @@ std::string text_of(const std::string& path) {
 int run_report(const ReportOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   ReportInput input;
+  input.title = options.title;
   std::set<std::string> names;
   std::int64_t cut = 0;
   for (const std::string& path : options.files) {
@@ -96,6 +98,7 @@ Command add_report(CLI::App& app) {
       "timing.");
   app.add_option("files", options->files, "JSON Lines files of sweep, gate, fuzz or bench")->required();
   app.add_option("--out", options->out, "the folder to write to")->capture_default_str();
+  app.add_option("--title", options->title, "heading of the page: what was recorded")->capture_default_str();
   app.add_option("--mutants", options->mutants, "JSON of `samestate mutants --json`: adds its table");
   app.add_option("--equations", options->equations, "JSON of `samestate equations --json`: adds the ledger");
   app.add_option("--evidence", options->evidence, "folder of recorded runs on devices");

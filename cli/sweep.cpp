@@ -35,6 +35,8 @@ std::string key_of(const std::string& series, const std::string& curve, const st
 int run_sweep(const Options& options) {
   const KernelTable table = kernel_table(options.plugins);
   const std::vector<SweepCase> all = plan_sweep(table, options.sweep);
+  if (std::filesystem::is_directory(options.out))
+    throw Error(options.out + ": is a folder; name the file for the points");
   std::set<std::string> done;
   const bool resume = !options.restart && std::filesystem::exists(options.out);
   if (resume) {
@@ -53,7 +55,9 @@ int run_sweep(const Options& options) {
                         {SAMESTATE_VERSION, "", device.name.empty() ? "cpu" : device.name, device.driver,
                          device.toolkit, SAMESTATE_CUDA_SOURCES},
                         resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
-  Progress progress(std::ssize(left));
+  double work_left = 0.0;
+  for (const SweepCase* point : left) work_left += point->work;
+  Progress progress(std::ssize(left), 0.0, work_left);
   std::atomic<std::size_t> next{0};
   std::mutex guard;
   std::int64_t failures = 0;
@@ -67,7 +71,7 @@ int run_sweep(const Options& options) {
             m.record.judgement.verdict == Verdict::fail || m.record.judgement.verdict == Verdict::crash;
         const std::lock_guard lock(guard);
         failures += failed ? 1 : 0;
-        progress.step(m.record.judgement.ratio, failed);
+        progress.step(m.record.judgement.ratio, failed, left[i]->work);
       } catch (...) {
         const std::lock_guard lock(guard);
         broken = std::current_exception();

@@ -9,7 +9,6 @@
 #include "fuzz/runner.h"
 #include "oracles/contracts.h"
 #include "oracles/judge.h"
-#include "oracles/operators/judge_operator.h"
 
 namespace samestate {
 namespace {
@@ -122,12 +121,13 @@ std::vector<Tensors<double>> run_operator(const Case& c, const std::vector<Opera
                                    KernelCall(op, kernel, contract_named(c.contract), threads));
 }
 
-Judgement judge_operator_run(const Case& c, std::string_view native, const OperatorRun& run) {
+Judgement judge_operator_run(const Case& c, std::string_view native, const OperatorRun& run,
+                             std::vector<OperatorOracle>* oracles) {
   const Operator& op = *find_operator(c.system);
   const Contract& contract = contract_named(c.contract);
   Judgement worst;
   for (Index b = 0; b < c.B; ++b) {
-    const OperatorOracle oracle =
+    OperatorOracle oracle =
         operator_oracle(op, call_of(c, native), operator_sequence(run.inputs, b), cuts_of(c), contract);
     Judgement judgement = judge_operator(op, oracle, run.outputs[static_cast<std::size_t>(b)]);
     judgement.worst.sequence = b;
@@ -136,6 +136,7 @@ Judgement judge_operator_run(const Case& c, std::string_view native, const Opera
     } else {
       merge(worst, judgement);
     }
+    if (oracles) oracles->push_back(std::move(oracle));
   }
   return worst;
 }
@@ -144,7 +145,7 @@ Judgement judge_operator_case(const Case& c, const OperatorKernel& kernel, int t
   OperatorRun run;
   run.inputs = operator_inputs(c);
   run.outputs = run_operator(c, run.inputs, kernel, threads);
-  const Judgement worst = judge_operator_run(c, kernel.form, run);
+  const Judgement worst = judge_operator_run(c, kernel.form, run, kept ? &run.oracles : nullptr);
   if (kept) *kept = std::move(run);
   return worst;
 }

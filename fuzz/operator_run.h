@@ -2,7 +2,7 @@
 
 #include "fuzz/operator_case.h"
 #include "optimized/operator_kernel.h"
-#include "oracles/verdict.h"
+#include "oracles/operators/judge_operator.h"
 
 namespace samestate {
 
@@ -13,14 +13,17 @@ namespace samestate {
                                                         const std::vector<OperatorTensor>& inputs,
                                                         const OperatorKernel& kernel, int threads);
 
-/// What a run was given and what it returned, by sequence.
+/// What a run was given, what it returned and what it was held against, by sequence.
 struct OperatorRun {
   std::vector<OperatorTensor> inputs;
   std::vector<Tensors<double>> outputs;
+  std::vector<OperatorOracle> oracles;
 };
 
-/// The worst judgement of the sequences of such a run, whose calls were of the form `native`.
-[[nodiscard]] Judgement judge_operator_run(const Case& c, std::string_view native, const OperatorRun& run);
+/// The worst judgement of the sequences of such a run, whose calls were of the form `native`; what they were
+/// held against goes to `oracles`.
+[[nodiscard]] Judgement judge_operator_run(const Case& c, std::string_view native, const OperatorRun& run,
+                                           std::vector<OperatorOracle>* oracles = nullptr);
 
 /// Inputs, run and judgement of all sequences of a case, the worst of them; the run itself goes to `kept`.
 [[nodiscard]] Judgement judge_operator_case(const Case& c, const OperatorKernel& kernel, int threads,

@@ -1,163 +1,19 @@
 #include "fuzz/sweep.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <Eigen/SVD>
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <limits>
 
 #include "fuzz/judge_batch.h"
+#include "fuzz/operator_case.h"
 #include "fuzz/systems.h"
-#include "oracles/bounds/shared.h"
-#include "oracles/contracts.h"
-#include "oracles/judge.h"
-#include "reference/costs/recurrence.h"
-#include "reference/recurrence.h"
 
 namespace samestate {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-/// Points of a profile over tokens; a long run is averaged over windows.
-constexpr Index kProfile = 256;
-
-/// Sums of squares over some elements.
-struct Squares {
-  double error = 0.0;
-  double bound = 0.0;
-  double elements = 0.0;
-
-  void add(double error_squared, double bound_squared, double count) {
-    error += error_squared;
-    bound += bound_squared;
-    elements += count;
-  }
-  [[nodiscard]] ErrorAt at(double position) const {
-    return {position, std::sqrt(error / elements), std::sqrt(bound / elements)};
-  }
-};
-
-/// Largest singular value over smallest of I + A of the chunk that begins at `begin`.
-double condition_of_chunk(const Sequence<double>& x, Index begin, Index end) {
-  const Sequence<double> part = x.slice(begin, end, x.initial_state);
-  Vector<double> g(part.g.size());
-  for (Index t = 0; t < g.size(); ++t) g(t) = bounds::clamped(part.g(t));
-  Matrix<double> A = lower<double>(
-      part.beta.asDiagonal() * (part.k * part.k.transpose()).cwiseProduct(decay_between(g)), -1);
-  A.diagonal().setOnes();
-  const Eigen::VectorXd singular = Eigen::BDCSVD<Eigen::MatrixXd>(A).singularValues();
-  return singular(0) / singular(singular.size() - 1);
-}
-
-/// Of the worst of the first chunks.
-double condition_of(const Sequence<double>& x, Index chunk) {
-  constexpr Index kChunks = 8;
-  double worst = 1.0;
-  for (Index begin = 0; begin < std::min(x.tokens(), kChunks * chunk); begin += chunk) {
-    worst = std::max(worst, condition_of_chunk(x, begin, std::min(begin + chunk, x.tokens())));
-  }
-  return worst;
-}
-
-class Meter {
- public:
-  Meter(const SweepCase& point, const KernelTable& table) : point_(point), c_(point.c), table_(table) {}
-
-  void run(Measurement& m) {
-    const Family& family = *system_named(c_.system).family;
-    const Contract contract = contract_of(c_);
-    const Batch batch = batch_of(c_);
-    const KernelPair pair = table_.pair_for(c_);
-    const auto runner = [&](const Batch& b, const Path& path) {
-      return run_kernel(pair, b, path, contract, {layout_named(c_.layout), 1});
-    };
-    const Path path = path_of(c_, c_.T);
-    const Outputs outputs = runner(batch, path);
-    m.record.judgement = judge_batch(c_, batch, outputs, runner);
-    chunk_ = c_.form == "chunked" ? c_.chunk : 0;
-    Squares state;
-    double state_tolerance = 0.0;
-    double expected = 0.0;
-    double expected_state = 0.0;
-    std::vector<Squares> heads;
-    for (std::int64_t n = 0; n < batch.shape.sequences(); ++n) {
-      for (std::int64_t h = 0; h < batch.shape.Hv; ++h) {
-        const Sequence<double> x = sequence_of(batch, n, h);
-        const HeadOracle oracle = oracle_of(x, path_of(c_, x.tokens()), contract, family, batch.shape.l2norm);
-        const Matrix<double> error = rows_of(batch, outputs, n, h) - oracle.exact.o;
-        const Matrix<double> state_error = state_of(batch, outputs, n, h) - oracle.exact.state;
-        heads.push_back(rows(error, oracle));
-        m.max_error =
-            std::max(m.max_error, error.size() > 0 ? error.cwiseAbs().maxCoeff<Eigen::PropagateNaN>() : 0.0);
-        m.state_max = std::max(m.state_max, state_error.cwiseAbs().maxCoeff<Eigen::PropagateNaN>());
-        expected += oracle.exact.o.squaredNorm();
-        expected_state += oracle.exact.state.squaredNorm();
-        state.add(state_error.squaredNorm(), 0.0, static_cast<double>(state_error.size()));
-        state_tolerance += oracle.state * oracle.state;
-        m.by_head.push_back(heads.back().at(static_cast<double>(m.by_head.size())));
-        if (m.by_head.size() == 1) describe(m, x, family);
-      }
-    }
-    Squares all;
-    for (const Squares& head : heads) all.add(head.error, head.bound, head.elements);
-    const ErrorAt whole = all.at(0.0);
-    m.rms_error = whole.error;
-    m.rms_bound = whole.bound;
-    m.size = std::sqrt(expected / all.elements);
-    m.state_rms = std::sqrt(state.error / state.elements);
-    m.state_size = std::sqrt(expected_state / state.elements);
-    m.state_bound = std::sqrt(state_tolerance / state.elements);
-    for (std::size_t i = 0; i < tokens_.size(); ++i) {
-      if (tokens_[i].elements > 0) m.by_token.push_back(tokens_[i].at(static_cast<double>(i) * window_));
-    }
-    for (std::size_t i = 0; i < positions_.size(); ++i) {
-      if (positions_[i].elements > 0) m.by_chunk_position.push_back(positions_[i].at(static_cast<double>(i)));
-    }
-  }
-
- private:
-  /// Adds the rows of one head to the profiles and returns their sum.
-  Squares rows(const Matrix<double>& error, const HeadOracle& oracle) {
-    const Index T = error.rows();
-    const auto width = static_cast<double>(error.cols());
-    window_ = static_cast<double>(std::max<Index>(1, (T + kProfile - 1) / kProfile));
-    tokens_.resize(static_cast<std::size_t>(std::min(T, kProfile)) + 1);
-    if (chunk_ > 0) positions_.resize(static_cast<std::size_t>(std::min(chunk_, T)));
-    Squares all;
-    for (Index t = 0; t < T; ++t) {
-      const double e = error.row(t).squaredNorm();
-      const double b =
-          oracle.vacuous ? std::numeric_limits<double>::infinity() : oracle.rms(t) * oracle.rms(t);
-      all.add(e, b, width);
-      tokens_[static_cast<std::size_t>(static_cast<double>(t) / window_)].add(e, b, width);
-      if (chunk_ > 0) positions_[static_cast<std::size_t>(t % chunk_)].add(e, b, width);
-    }
-    return all;
-  }
-
-  void describe(Measurement& m, const Sequence<double>& x, const Family& family) const {
-    m.tokens = c_.T;
-    m.flops = m.bytes = m.condition = kNaN;
-    if (chunk_ > 0 && family.delta) m.condition = condition_of(x, chunk_);
-    if (chunk_ > 0 && family.gated && family.delta) {
-      const costs::RecurrenceConfig config{c_.dk, c_.dv};
-      m.flops = costs::chunked_flops_per_token(config, chunk_);
-      m.bytes = costs::chunked_bytes_per_token(config, chunk_);
-    }
-    if (!std::isnan(m.x)) return;
-    if (m.series == "condition") m.x = m.condition;
-    if (m.series == "decay") m.x = x.g.size() > 0 ? -x.g.mean() : kNaN;
-  }
-
-  const SweepCase& point_;
-  const Case& c_;
-  const KernelTable& table_;
-  Index chunk_ = 0;
-  double window_ = 1.0;
-  std::vector<Squares> tokens_, positions_;
-};
 
 constexpr SweepSeries kSeries[] = {
     {"chunk", "error, bound, FLOPs and bytes against the chunk, 1 to 256"},
@@ -168,6 +24,30 @@ constexpr SweepSeries kSeries[] = {
     {"width", "error against the head dimension"},
     {"drift", "error along one long decode, fp32 and bf16 state"},
 };
+
+/// An operator over chunks. Where a size is not named, its row's standard one stands, in a quick sweep
+/// everywhere.
+struct OperatorSweep {
+  std::string_view system;
+  std::int64_t tokens;
+  std::vector<std::pair<std::string_view, std::int64_t>> sizes;
+  std::vector<std::string_view> regimes;
+};
+
+/// Heads as in public models, few of them: what happens inside a head does not depend on their number.
+const std::vector<OperatorSweep>& operator_sweeps() {
+  static const std::vector<OperatorSweep> rows = {
+      {"state_space_duality", 1024, {{"H", 2}, {"G", 1}, {"P", 64}, {"N", 128}}, {"normal", "tiny"}},
+      {"selective_scan", 1024, {{"D", 64}, {"N", 16}}, {"normal", "tiny"}},
+      {"linear_attention_normalised", 1024, {{"H", 1}, {"dk", 128}, {"dv", 128}}, {"normal"}},
+      {"normalised_retention", 1024, {{"H", 1}, {"dk", 128}, {"dv", 128}}, {"normal"}},
+      {"multi_scale_retention", 512, {{"D", 128}, {"H", 1}, {"dk", 128}, {"dv", 128}}, {"normal"}},
+      {"gated_delta_net", 512, {{"D", 128}, {"Hk", 1}, {"R", 2}, {"dk", 128}, {"dv", 128}}, {"normal"}},
+      {"mamba_mixer", 512, {{"D", 64}, {"Di", 128}, {"N", 16}, {"R", 4}}, {"normal"}},
+      {"mamba2_mixer", 512, {{"D", 64}, {"H", 2}, {"G", 1}, {"P", 64}, {"N", 128}}, {"normal"}},
+  };
+  return rows;
+}
 
 /// The points of one sweep.
 class SweepPlan {
@@ -199,7 +79,7 @@ class SweepPlan {
     c.Hv = 2;
     c.Hk = 1;
     c.dk = c.dv = options_.quick ? 32 : 128;
-    c.T = options_.quick ? 192 : 1024;
+    c.T = options_.quick ? 256 : 1024;
     c.kernel = options_.kernel;
     c.seed = 1;
     return c;
@@ -208,12 +88,44 @@ class SweepPlan {
   /// Only what the kernel promises.
   void put(std::string_view series, std::string curve, double x, const Case& c) {
     if (!options_.system.empty() && c.system != options_.system) return;
+    const std::vector<std::string>& contracts = contracts_for(c);
+    if (std::find(contracts.begin(), contracts.end(), c.contract) == contracts.end()) return;
+    points_.push_back({std::string(series), std::move(curve), x, c, options_.quick ? 32 : 128, work_of(c)});
+  }
+
+  /// Tokens times what a token costs, fitted by eye to a recorded sweep: the state and its covariance are
+  /// propagated once a chunk, scores are squares of it, and the running error costs more than a bound.
+  [[nodiscard]] static double work_of(const Case& c) {
+    const auto tokens = static_cast<double>(c.T);
+    const auto chunk = static_cast<double>(c.form == "chunked" ? c.chunk : 1);
+    double a_token = static_cast<double>(c.Hv * (c.dk + 8) * (c.dk + c.dv + 16));
+    if (is_operator_case(c)) {
+      a_token = 0.0;
+      for (const TensorSpec& spec : find_operator(c.system)->signature(call_of(c, c.form)).inputs)
+        a_token += 3.0 * static_cast<double>(spec.size()) / (spec.axis == Axis::tokens ? tokens / 64.0 : 1.0);
+    }
+    return tokens * a_token * (1.0 + 4.0 / chunk + chunk / 256.0);
+  }
+
+  [[nodiscard]] const std::vector<std::string>& contracts_for(const Case& c) const {
+    if (is_operator_case(c)) return table_.operator_for(c).contracts;
     const KernelPair pair = table_.pair_for(c);
-    const Kernel& kernel =
-        pair.chunked != nullptr && !runs_recurrent_only(c) ? *pair.chunked : *pair.recurrent;
-    if (std::find(kernel.contracts.begin(), kernel.contracts.end(), c.contract) == kernel.contracts.end())
-      return;
-    points_.push_back({std::string(series), std::move(curve), x, c});
+    return (pair.chunked != nullptr && !runs_recurrent_only(c) ? *pair.chunked : *pair.recurrent).contracts;
+  }
+
+  [[nodiscard]] Case base(const OperatorSweep& row, std::string_view contract,
+                          std::string_view regime) const {
+    Case c;
+    c.system = row.system;
+    c.contract = contract;
+    c.regime = regime;
+    c.T = options_.quick ? 256 : row.tokens;
+    c.kernel = options_.kernel;
+    c.seed = 1;
+    for (const Parameter& p : find_operator(row.system)->parameters) c.parameters.emplace(p.name, p.standard);
+    if (options_.quick) return c;
+    for (const auto& [name, value] : row.sizes) c.parameters.find(name)->second = value;
+    return c;
   }
 
   void over_chunks(std::string_view series, const Case& base, const std::string& curve) {
@@ -234,6 +146,17 @@ class SweepPlan {
           if (name == "collinear" && (!system.family->delta || options_.quick)) continue;
           over_chunks("chunk", base(system.name(), contract, regime),
                       fmt::format("{} {} {}", system.name(), contract, regime));
+        }
+      }
+    }
+    for (const OperatorSweep& row : operator_sweeps()) {
+      // A plugin's kernel belongs to one system; the others have no kernel of that name.
+      if (!options_.system.empty() && row.system != options_.system) continue;
+      for (const char* contract : {"fp32", "bf16"}) {
+        for (const std::string_view regime : row.regimes) {
+          if (options_.quick && regime != row.regimes.front()) continue;
+          over_chunks("chunk", base(row, contract, regime),
+                      fmt::format("{} {} {}", row.system, contract, regime));
         }
       }
     }
@@ -290,7 +213,7 @@ class SweepPlan {
         if (options_.quick && d > 64) continue;
         Case c = base("gated_delta_rule", contract, "normal");
         c.dk = c.dv = d;
-        c.T = options_.quick ? 192 : 512;
+        c.T = options_.quick ? 256 : 512;
         put("width", contract, static_cast<double>(d), c);
       }
     }
@@ -316,6 +239,27 @@ class SweepPlan {
   std::vector<SweepCase> points_;
 };
 
+/// Throws Error for a system that does not exist or has no chunks.
+void require_swept(const std::string& system) {
+  const auto swept = [&](const OperatorSweep& row) { return row.system == system; };
+  if (std::any_of(operator_sweeps().begin(), operator_sweeps().end(), swept)) return;
+  if (find_operator(system) == nullptr) return (void)system_named(system);
+  std::vector<std::string_view> names;
+  for (const System& row : systems()) names.push_back(row.name());
+  for (const OperatorSweep& row : operator_sweeps()) names.push_back(row.system);
+  throw Error(fmt::format("system {} has no chunked form: a sweep varies the chunk; those that have one: {}",
+                          system, fmt::join(names, ", ")));
+}
+
+/// System and form of a kernel of either table. Throws Error where there is none of that name.
+std::pair<std::string, std::string> kernel_named(const KernelTable& table, const std::string& name) {
+  for (const OperatorKernel& row : table.operator_rows()) {
+    if (row.name == name) return {row.system, row.form};
+  }
+  const Kernel& kernel = table.named(name);
+  return {kernel.system, kernel.form};
+}
+
 }  // namespace
 
 std::span<const SweepSeries> sweep_series() { return kSeries; }
@@ -328,41 +272,19 @@ std::vector<SweepCase> plan_sweep(const KernelTable& table, const SweepOptions& 
     for (const SweepSeries& s : kSeries) known += (known.empty() ? "" : ", ") + std::string(s.name);
     throw Error("series " + options.series + ": no such series; known: " + known);
   }
-  if (!options.system.empty()) (void)system_named(options.system);
+  if (!options.system.empty()) require_swept(options.system);
   SweepOptions chosen = options;
   if (!options.kernel.empty()) {
-    const Kernel& kernel = table.named(options.kernel);
-    if (kernel.form != "chunked")
-      throw Error("kernel " + kernel.name + " is no chunked kernel: a sweep varies the chunk");
-    if (!options.system.empty() && options.system != kernel.system) {
-      throw Error("kernel " + kernel.name + " computes " + kernel.system + ", not " + options.system);
+    const auto [system, form] = kernel_named(table, options.kernel);
+    if (form != "chunked")
+      throw Error("kernel " + options.kernel + " is no chunked kernel: a sweep varies the chunk");
+    if (!options.system.empty() && options.system != system) {
+      throw Error("kernel " + options.kernel + " computes " + system + ", not " + options.system);
     }
-    chosen.system = kernel.system;
+    require_swept(system);
+    chosen.system = system;
   }
   return SweepPlan(table, chosen).points();
-}
-
-Measurement measure(const SweepCase& point, const KernelTable& table) {
-  Measurement m;
-  m.series = point.series;
-  m.curve = point.curve;
-  m.x = point.x;
-  m.record = planned_record(point.c, table);
-  const auto started = std::chrono::steady_clock::now();
-  try {
-    Meter(point, table).run(m);
-  } catch (const Unavailable& unavailable) {
-    m.record.judgement.verdict =
-        unavailable.kind == Outcome::Kind::no_device ? Verdict::skipped : Verdict::unsupported;
-    m.record.judgement.reason = unavailable.what();
-    m.size = m.max_error = m.rms_error = m.rms_bound = kNaN;
-  } catch (const std::exception& thrown) {
-    m.record.judgement.verdict = Verdict::crash;
-    m.record.judgement.reason = std::string("the kernel threw: ") + thrown.what();
-    m.size = m.max_error = m.rms_error = m.rms_bound = kNaN;
-  }
-  m.record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  return m;
 }
 
 }  // namespace samestate

@@ -15,6 +15,9 @@ struct SweepCase {
   std::string curve;
   double x = 0.0;  ///< NaN: taken from the data (decay: mean |g|; condition: that of I + A)
   Case c;
+  std::int64_t profile =
+      128;            ///< points of a profile over tokens or chunk positions, at most; windows between
+  double work = 1.0;  ///< what it costs to measure beside the others, roughly: for the time that is left
 };
 
 struct SweepOptions {

@@ -8,3 +8,4 @@
 #include "reference/costs/qwen3_next.h"
 #include "reference/costs/recurrence.h"
 #include "reference/costs/selective_scan.h"
+#include "reference/costs/state_space_duality.h"

@@ -170,15 +170,14 @@ std::string html_text(const ReportInput& input, const ReportData& data,
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
       "script-src 'unsafe-inline'; img-src data:\">\n<link rel=\"icon\" href=\"data:,\">\n"
-      "<title>samestate report</title>\n<style>\n{}{}</style></head>\n<body>\n<header><h1>samestate "
-      "report</h1>\n"
+      "<title>{0}</title>\n<style>\n{1}{2}</style></head>\n<body>\n<header><h1>{0}</h1>\n"
       "<button id=\"theme\" type=\"button\" aria-label=\"switch between light and dark\">light / "
       "dark</button>\n"
-      "{}<nav>{}</nav></header>\n<main>\n{}{}</main>\n<div id=\"toast\" role=\"status\"></div>\n"
+      "{3}<nav>{4}</nav></header>\n<main>\n{5}{6}</main>\n<div id=\"toast\" role=\"status\"></div>\n"
       "<script type=\"application/json\" "
-      "id=\"commands\">{}</script>\n<script>\n{}</script>\n</body></html>\n",
-      assets::style, theme_rules(), made_by(input), links, sections, kWords, commands_json(data),
-      assets::script);
+      "id=\"commands\">{7}</script>\n<script>\n{8}</script>\n</body></html>\n",
+      html_escaped(input.title), assets::style, theme_rules(), made_by(input), links, sections, kWords,
+      commands_json(data), assets::script);
 }
 
 }  // namespace samestate

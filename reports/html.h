@@ -21,6 +21,7 @@ struct ReportSource {
 
 /// All that a report is made of.
 struct ReportInput {
+  std::string title = "samestate report";
   std::vector<ReportSource> sources;
   std::vector<Evidence> evidence;
   std::vector<TimedEvidence> timings;    ///< of the evidence; those of the sources come after them

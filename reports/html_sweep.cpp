@@ -37,6 +37,7 @@ std::string headline(const Summary& summary, const char* what) {
                      counts_line(summary));
 }
 
+/// The highest ratio of each kernel and contract, five of them: neighbours of one point say nothing new.
 std::string highest(std::span<const Record> records, const Summary& summary) {
   if (summary.worst.empty()) return "";
   HtmlTable table({{"case"},
@@ -47,8 +48,12 @@ std::string highest(std::span<const Record> records, const Summary& summary) {
                    {"contract"},
                    {"regime"},
                    {"repeat with"}});
-  for (std::size_t i = 0; i < std::min<std::size_t>(5, summary.worst.size()); ++i) {
-    const Record& r = records[summary.worst[i]];
+  std::vector<std::pair<std::string, std::string>> shown;
+  for (const std::size_t i : summary.worst) {
+    const Record& r = records[i];
+    if (std::find(shown.begin(), shown.end(), std::pair(r.kernel, r.contract)) != shown.end()) continue;
+    if (shown.size() == 5) break;
+    shown.emplace_back(r.kernel, r.contract);
     table.row();
     table.copy(repro_command(r));
     table.number(r.judgement.ratio);
@@ -69,7 +74,7 @@ std::string advice_table(const ReportData& data) {
       {{"system"},
        {"contract"},
        {"regime"},
-       {"least RMS error", true, "of the output, absolute, over all chunks"},
+       {"least RMS error", true, "of the output, over its RMS, least of all chunks"},
        {"at chunk", true},
        {"flat up to chunk", true, "the largest chunk whose RMS error is within 1.25 of the least"},
        {"least FLOPs at", true, "chunk with the fewest operations a token, by the cost model"},
@@ -85,7 +90,8 @@ std::string advice_table(const ReportData& data) {
     table.text(a.system);
     table.text(a.contract);
     table.text(a.regime);
-    table.linked(a.least_error < 0 ? 0.0 : at(a.least_error).rms_error, a.least_error);
+    table.linked(a.least_error < 0 ? 0.0 : at(a.least_error).rms_error / at(a.least_error).size,
+                 a.least_error);
     chunk(a.least_error);
     chunk(a.flat_to);
     chunk(a.least_flops);
@@ -119,7 +125,10 @@ std::string html_answers(const ReportInput& input, const ReportData& data) {
     const std::vector<Record> records = records_of(data);
     const Summary summary = summarise(records);
     out += "<h3>Did the sweep pass?</h3>\n" + headline(summary, "points") +
-           "<h3>Where is it closest to its bound?</h3>\n" + highest(records, summary);
+           "<h3>Where is it closest to its bound?</h3>\n<p>The highest ratio of a kernel and contract. An "
+           "output of one "
+           "rounding attains its bound: ratios of 1 are then what they should be.</p>\n" +
+           highest(records, summary);
   }
   return out + advice_table(data) + "</section>\n";
 }
@@ -132,9 +141,10 @@ std::string html_sweep(const ReportData& data, const std::vector<std::string>& s
         "<p class=\"warn\">Drawn without plots; the numbers are under <a href=\"#points\">All "
         "points</a>.</p>\n";
   out +=
-      "<p>Colour is the contract; dots are RMS errors, triangles the largest element, dashes the RMS error "
-      "that the "
-      "bound predicts. Every mark copies the command that repeats its case.</p>\n";
+      "<p>Colour is the contract; dots are RMS errors, triangles the largest element, dashes the bound: the "
+      "RMS error that it predicts, or of an operator the RMS of the worst case. Errors are over the RMS of "
+      "the "
+      "exact output. Every mark copies the command that repeats its case.</p>\n";
   std::size_t next = 0;
   std::string series;
   for (const FigureGroup& group : data.groups) {
@@ -175,7 +185,7 @@ std::string html_points(const ReportData& data) {
                    {"verdict"},
                    {"ratio", true, "error over bound, worst gate"},
                    {"RMS error", true, "of the output"},
-                   {"of its RMS", true, "RMS error over the RMS of the output"},
+                   {"over its RMS", true, "RMS error over the RMS of the output"},
                    {"largest error", true, "of the output"},
                    {"RMS bound", true, "predicted RMS error of the output"},
                    {"state RMS error", true},
@@ -195,8 +205,8 @@ std::string html_points(const ReportData& data) {
     table.text(r.regime);
     table.number(m.x);
     table.text(name_of(r.judgement.verdict), tone_of(r.judgement.verdict));
-    for (const double value : {r.judgement.ratio, m.rms_error, r.judgement.relative_rms, m.max_error,
-                               m.rms_bound, m.state_rms, m.state_bound, m.condition, m.flops, m.bytes})
+    for (const double value : {r.judgement.ratio, m.rms_error, m.rms_error / m.size, m.max_error, m.rms_bound,
+                               m.state_rms, m.state_bound, m.condition, m.flops, m.bytes})
       table.number(value);
     table.command(repro_command(r));
   }

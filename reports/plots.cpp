@@ -159,12 +159,18 @@ void add_axis(std::string& script, const char* name, const Axis& axis) {
 void add_figure(std::string& script, const Figure& figure, const std::string& output) {
   script += "reset\nset encoding utf8\n";
   script +=
-      "set terminal svg size 450,380 dynamic font 'sans-serif,13' noenhanced linewidth 1\n"
+      "set terminal svg size 450,396 dynamic font 'sans-serif,13' noenhanced linewidth 1\n"
       "set border 3 lw 0.8\nunset mxtics\nunset mytics\nset tics nomirror out scale 0.6\n"
       "set grid back lt 1 lw 0.6 lc rgb '#dddddd'\nset key bmargin center horizontal Left reverse maxcols 4 "
       "samplen 2 spacing 1.1 height 0.3\n"
       "set boxwidth 0.9 relative\n";
-  script += fmt::format("set output '{}'\nset title {} font ',11.5'\n", output, literal(figure.title));
+  // The subject stands on a line of its own: on one, long names would run out of the picture.
+  const std::size_t subject = figure.title.find(": ");
+  const std::string title = subject == figure.title.npos
+                                ? literal(figure.title)
+                                : literal(figure.title.substr(0, subject)) + ".\"\\n\"." +
+                                      literal(figure.title.substr(subject + 2));
+  script += fmt::format("set output '{}'\nset title {} font ',12.5'\n", output, title);
   // A dot on the frame of a plot of few dots is cut; a profile of many fills the width.
   if (figure.x.whole) {
     script += "set offsets 0.5, 0.5, 0, 0\nset xtics 1\n";
@@ -200,8 +206,8 @@ void add_figure(std::string& script, const Figure& figure, const std::string& ou
     }
   }
   if (figure.limit)
-    parts.push_back(fmt::format("{} with lines lw 1.2 dt (3,3) lc rgb '{}' notitle", *figure.limit,
-                                inks().front().light));
+    parts.push_back(fmt::format("{} {} lc rgb '{}' notitle", *figure.limit, style_of(Curve::Style::dashes),
+                                inks()[1].light));
   for (const LegendEntry& entry : figure.legend) {
     const std::string colour =
         entry.colour ? palette()[*entry.colour % palette().size()].light : inks()[1].light;

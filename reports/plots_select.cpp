@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <tuple>
 
 #include "reports/plots_sweep.h"
 
@@ -14,6 +16,31 @@ namespace {
 bool less(double a, double b) { return !std::isnan(a) && (std::isnan(b) || a < b); }
 
 }  // namespace
+
+std::vector<SweepPoint> latest(std::span<const SweepPoint> points) {
+  std::vector<SweepPoint> kept;
+  std::map<std::tuple<std::size_t, std::string, std::string, std::string, std::string>, std::size_t> seen;
+  for (const SweepPoint& point : points) {
+    const Measurement& m = point.measurement;
+    const auto [where, fresh] =
+        seen.try_emplace({point.source, m.series, m.curve, m.record.kernel, m.record.line}, kept.size());
+    if (fresh) {
+      kept.push_back(point);
+    } else {
+      kept[where->second] = point;
+    }
+  }
+  return kept;
+}
+
+std::vector<std::string> contracts_of(std::span<const SweepPoint> points) {
+  std::vector<std::string> names = {"fp32", "tf32", "bf16", "fp16", "bf16_state"};
+  for (const SweepPoint& point : points) {
+    const std::string& contract = point.measurement.record.contract;
+    if (std::find(names.begin(), names.end(), contract) == names.end()) names.push_back(contract);
+  }
+  return names;
+}
 
 std::vector<ChunkAdvice> chunk_advice(std::span<const SweepPoint> points) {
   std::vector<ChunkAdvice> all;

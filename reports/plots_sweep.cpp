@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
+#include <sstream>
 #include <string_view>
 #include <tuple>
 
@@ -48,6 +48,15 @@ using Curves = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
 
 using Pick = double (*)(const Measurement&);
 
+/// Errors are drawn over the RMS of what is expected, which inputs and contracts change: what a format can
+/// hold of it is then the same in every plot (2^-24 = 6e-8 in fp32, 2^-9 = 2e-3 in bf16). The one division of
+/// the report; the tables and files beside it hold both numbers.
+double of_output(double error, const Measurement& m) { return error / m.size; }
+double of_state(double error, const Measurement& m) { return error / m.state_size; }
+
+/// Operators are judged element by element within a worst case; the recurrent family has a prediction.
+bool worst_case(const Measurement& m) { return m.record.judgement.gate == "element"; }
+
 class GroupBuilder {
  public:
   GroupBuilder(std::span<const SweepPoint> points, Series series, const std::vector<std::string>& contracts,
@@ -65,15 +74,19 @@ class GroupBuilder {
                   Curve::Style::line));
       return std::move(figures_);
     }
+    const bool worst = worst_case(at(curves_.front().second.front()));
     add(errors(
-        "error", "error of the output", "error of o, absolute", "the output",
-        "the RMS that the bound predicts", [](const Measurement& m) { return m.rms_error; },
-        [](const Measurement& m) { return m.max_error; }, [](const Measurement& m) { return m.rms_bound; }));
+        "error", "error of the output", "error / RMS of the output", "the output",
+        worst ? "the RMS of the worst case" : "the RMS that the bound predicts",
+        [](const Measurement& m) { return of_output(m.rms_error, m); },
+        [](const Measurement& m) { return of_output(m.max_error, m); },
+        [](const Measurement& m) { return of_output(m.rms_bound, m); }));
     add(errors(
-        "state", "error of the final state", "error of the state, absolute", "the final state",
-        "the tolerance on the RMS", [](const Measurement& m) { return m.state_rms; },
-        [](const Measurement& m) { return m.state_max; },
-        [](const Measurement& m) { return m.state_bound; }));
+        "state", "error of the final state", "error / RMS of the state", "the final state",
+        worst ? "the RMS of the worst case" : "the tolerance on the RMS",
+        [](const Measurement& m) { return of_state(m.state_rms, m); },
+        [](const Measurement& m) { return of_state(m.state_max, m); },
+        [](const Measurement& m) { return of_state(m.state_bound, m); }));
     add(ratio());
     add(cost());
     if (series_.name == "chunk" || series_.name == "dendritic") {
@@ -149,9 +162,11 @@ class GroupBuilder {
     }
     figure.legend.push_back({"RMS, measured", {}, dots});
     figure.legend.push_back({"largest, measured", {}, triangles});
-    figure.legend.push_back({"RMS, bound", {}, dashes});
+    figure.legend.push_back(
+        {worst_case(at(curves_.front().second.front())) ? "RMS, worst case" : "RMS, bound", {}, dashes});
     figure.caption = fmt::format(
-        "{}: how far {} is from the float64 oracle: RMS over its elements, the largest element, and {} "
+        "{}: how far {} is from the float64 oracle, over its RMS: the RMS error, the largest element's, and "
+        "{} "
         "(none where the bound says nothing){}.",
         subject_, of, bound_is,
         series_.regime_varies ? "; each place along the axis is a regime of inputs, so nothing joins them"
@@ -162,11 +177,12 @@ class GroupBuilder {
 
   /// Over five decades of contracts no growth shows; alone and on a linear axis it does.
   Figure alone(const std::string& contract, const std::vector<std::int64_t>& points) const {
-    Figure figure = begin("alone", fmt::format("{} alone", contract), "RMS error of o, absolute");
+    Figure figure = begin("alone", fmt::format("{} alone", contract), "RMS error / RMS of the output");
     figure.id += "-" + std::to_string(colour_of(contract));
-    figure.y = {"RMS error of o, absolute", 0, true, false, {}};
+    figure.y.log_base = 0;
+    figure.y.from_zero = true;
     figure.curves = {curve(contract, points, "RMS error", Curve::Style::line_dots,
-                           [](const Measurement& m) { return m.rms_error; })};
+                           [](const Measurement& m) { return of_output(m.rms_error, m); })};
     figure.legend = {{"RMS, measured", colour_of(contract), Curve::Style::line_dots}};
     figure.caption = fmt::format(
         "{}, contract {}: the RMS error of the output on a linear axis, so that growth with the chunk shows.",
@@ -186,7 +202,7 @@ class GroupBuilder {
     figure.limit = 1.0;
     figure.legend.push_back({"limit", {}, Curve::Style::dashes});
     figure.caption = fmt::format(
-        "{}: the number that the gate decides by, tolerance included; above the dotted line at 1 a kernel "
+        "{}: the number that the gate decides by, tolerance included; above the dashed line at 1 a kernel "
         "fails.",
         subject_);
     place_zero(figure);
@@ -212,7 +228,8 @@ class GroupBuilder {
     }
     figure.curves = {std::move(flops), std::move(bytes)};
     figure.caption = fmt::format(
-        "{}: what the cost model counts for one token of one head; it is the same for all contracts.",
+        "{}: what the cost model counts for one token of one head (of a scan: one channel; of a layer: the "
+        "recurrence in it), operands of 2 bytes and a state of 4.",
         subject_);
     return figure;
   }
@@ -228,7 +245,7 @@ class GroupBuilder {
 
   Figure profile(const char* kind, const char* title, const char* x_label,
                  std::vector<ErrorAt> Measurement::*member, double log_base, Curve::Style style) const {
-    Figure figure = begin(kind, title, "RMS error of o, absolute");
+    Figure figure = begin(kind, title, "RMS error / RMS of the output");
     figure.x = {x_label, log_base, false, false, {}};
     if (member == &Measurement::by_head) figure.x.whole = true;
     std::string at_x;
@@ -240,8 +257,9 @@ class GroupBuilder {
                   style == Curve::Style::dots ? Curve::Style::dashed_ticks : Curve::Style::dashes,
                   {}};
       for (const ErrorAt& e : at(i).*member) {
-        measured.marks.push_back({e.position, e.error, style == Curve::Style::dots ? i : -1});
-        bound.marks.push_back({e.position, e.bound, -1});
+        measured.marks.push_back(
+            {e.position, of_output(e.error, at(i)), style == Curve::Style::dots ? i : -1});
+        bound.marks.push_back({e.position, of_output(e.bound, at(i)), -1});
       }
       if (measured.marks.empty()) continue;
       figure.curves.push_back(std::move(bound));
@@ -253,10 +271,12 @@ class GroupBuilder {
     figure.legend.push_back(
         {"bound", {}, style == Curve::Style::dots ? Curve::Style::dashed_ticks : Curve::Style::dashes});
     figure.caption = fmt::format(
-        "{}{}: RMS error of the output {}, and the RMS that the bound predicts there.", subject_, at_x,
+        "{}{}: RMS error of the output {}, over the RMS of the whole output, and {} there.", subject_, at_x,
         member == &Measurement::by_head    ? "of each head"
         : member == &Measurement::by_token ? "at each token, or window of tokens where there are many"
-                                           : "at each place in a chunk, over all chunks");
+                                           : "at each place in a chunk, over all chunks",
+        worst_case(at(curves_.front().second.front())) ? "the RMS of the worst case"
+                                                       : "the RMS that the bound predicts");
     return figure;
   }
 
@@ -269,7 +289,21 @@ class GroupBuilder {
   std::vector<Figure> figures_;
 };
 
-/// " = 1024 tokens" and the like, where all points agree.
+/// Sizes of a case, "Hk=1 Hv=2 dk=128 dv=128": its line without the keys that the page says elsewhere.
+std::string sizes_of(const std::string& line) {
+  std::string out;
+  std::istringstream words(line);
+  for (std::string word; words >> word;) {
+    const std::string key = word.substr(0, word.find('='));
+    constexpr std::array elsewhere = {"form", "chunk", "T",      "contract", "regime",
+                                      "seed", "state", "kernel", "scale",    "layout"};
+    if (key == word || std::find(elsewhere.begin(), elsewhere.end(), key) != elsewhere.end()) continue;
+    out += (out.empty() ? "" : " ") + word;
+  }
+  return out;
+}
+
+/// Kernel, and tokens and sizes where all points agree.
 std::string about(std::span<const SweepPoint> points, const std::vector<std::int64_t>& members,
                   std::span<const std::string> sources, bool several) {
   const auto at = [&](std::int64_t i) -> const Measurement& {
@@ -280,6 +314,10 @@ std::string about(std::span<const SweepPoint> points, const std::vector<std::int
   if (std::all_of(members.begin(), members.end(),
                   [&](std::int64_t i) { return at(i).tokens == first.tokens; }))
     text += fmt::format(", {} tokens", first.tokens);
+  const std::string sizes = sizes_of(first.record.line);
+  if (!sizes.empty() && std::all_of(members.begin(), members.end(),
+                                    [&](std::int64_t i) { return sizes_of(at(i).record.line) == sizes; }))
+    text += ", " + sizes;
   if (first.series == "chunk" || first.series == "dendritic")
     text += fmt::format(", output of RMS {:.3g}, final state of RMS {:.3g}", first.size, first.state_size);
   if (several)
@@ -288,31 +326,6 @@ std::string about(std::span<const SweepPoint> points, const std::vector<std::int
 }
 
 }  // namespace
-
-std::vector<SweepPoint> latest(std::span<const SweepPoint> points) {
-  std::vector<SweepPoint> kept;
-  std::map<std::tuple<std::size_t, std::string, std::string, std::string, std::string>, std::size_t> seen;
-  for (const SweepPoint& point : points) {
-    const Measurement& m = point.measurement;
-    const auto [where, fresh] =
-        seen.try_emplace({point.source, m.series, m.curve, m.record.kernel, m.record.line}, kept.size());
-    if (fresh) {
-      kept.push_back(point);
-    } else {
-      kept[where->second] = point;
-    }
-  }
-  return kept;
-}
-
-std::vector<std::string> contracts_of(std::span<const SweepPoint> points) {
-  std::vector<std::string> names = {"fp32", "tf32", "bf16", "fp16", "bf16_state"};
-  for (const SweepPoint& point : points) {
-    const std::string& contract = point.measurement.record.contract;
-    if (std::find(names.begin(), names.end(), contract) == names.end()) names.push_back(contract);
-  }
-  return names;
-}
 
 std::vector<FigureGroup> sweep_figures(std::span<const SweepPoint> points,
                                        std::span<const std::string> sources) {

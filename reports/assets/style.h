@@ -30,10 +30,10 @@ figcaption{padding:2px 8px 10px;line-height:1.4}
 details{border:1px solid var(--line);border-radius:7px;margin:.7em 0;padding:0 12px}
 details details{background:var(--box)}
 summary{cursor:pointer;padding:8px 0;font-weight:600}summary .dim{font-weight:400}
-.scroll{overflow:auto;max-height:75vh;border:1px solid var(--line);border-radius:5px}
+.scroll{overflow:auto;max-height:75vh;border:1px solid var(--line);border-radius:5px;background:linear-gradient(90deg,var(--bg) 30%,transparent) left/32px 100% no-repeat local,linear-gradient(270deg,var(--bg) 30%,transparent) right/32px 100% no-repeat local,linear-gradient(90deg,#8886,transparent) left/12px 100% no-repeat scroll,linear-gradient(270deg,#8886,transparent) right/12px 100% no-repeat scroll}
 table{border-collapse:collapse;font-size:.84rem;width:100%}
 th,td{padding:3px 9px;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}
-thead th{position:sticky;top:0;background:var(--box);z-index:1;white-space:nowrap;padding:0}
+thead th{position:sticky;top:0;background:var(--box);z-index:1;vertical-align:bottom;padding:0}
 thead button{border:0;background:none;padding:5px 9px;font-weight:600;font-size:inherit;width:100%;text-align:inherit}
 thead [aria-sort=ascending] button::after{content:" \2191"}thead [aria-sort=descending] button::after{content:" \2193"}
 .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}

@@ -169,6 +169,59 @@ TEST(RecurrenceCosts, ChunkByHand) {
   EXPECT_EQ(chunked_bytes_per_token(c, 2), 28.0 + 24.0);
 }
 
+/// The rest of the family, term by term against the gated delta rule: dk = 2, dv = 3, C = 2.
+TEST(RecurrenceCosts, OfTheFamilyByHand) {
+  const RecurrenceConfig delta = delta_rule(2, 3);
+  EXPECT_EQ(recurrent_flops_per_token(delta), 36);    // 42 less the decay
+  EXPECT_EQ(chunk_flops(delta, 2).total(), 144 - 6);  // nothing decays
+  EXPECT_EQ(token_bytes(delta), 2 * 5 * 2 + 4);       // beta alone
+  const RecurrenceConfig decaying = retention(2, 3, 1);
+  EXPECT_EQ(recurrent_flops_per_token(decaying), 30);
+  EXPECT_EQ(chunk_flops(decaying, 2).total(), 16 + 24 + 48 + 6);  // one score matrix, no solve, no W S
+  EXPECT_EQ(token_bytes(decaying), 24);
+  EXPECT_EQ(token_bytes(retention(2, 3, 0)), 20);
+  const RecurrenceConfig linear = linear_attention(2, 3);
+  EXPECT_EQ(recurrent_flops_per_token(linear), 24);
+  EXPECT_EQ(chunk_flops(linear, 2).total(), 16 + 24 + 48);
+  EXPECT_EQ(decode_bytes_per_token(linear), 48 + 20);
+  const RecurrenceConfig normalised = linear_attention(2, 3, true);  // z is a fourth column of the state
+  EXPECT_EQ(recurrent_flops_per_token(normalised), 32);
+  EXPECT_EQ(chunk_flops(normalised, 2).total(), 16 + 32 + 64);
+  EXPECT_EQ(decode_bytes_per_token(normalised), 64 + 20);
+}
+
+/// COST-4: 114,688 operations a token of one head of the gated delta rule; COST-23: 7 w dv of 128 virtual
+/// heads is 73.4 MFLOP; COST-12: the state of B = 2 is 83.9 MB in fp32, 41.9 MB in 16 bit.
+TEST(RecurrenceCosts, AgreeWithTheLedger) {
+  EXPECT_EQ(recurrent_flops_per_token(gated_delta_rule(128, 128)), 114688);
+  EXPECT_EQ(128 * recurrent_flops_per_token(gated_delta_rule(160, 512)), 73400320);
+  EXPECT_EQ(2 * 128 * 4 * state_elements(gated_delta_rule(160, 512)), 83886080);
+  EXPECT_EQ(2 * 128 * 2 * state_elements(gated_delta_rule(160, 512)), 41943040);
+}
+
+/// Without a shared key the dual is retention with dk = N, dv = P, whose decay a token brings.
+TEST(StateSpaceCosts, OneHeadAGroupIsRetention) {
+  const StateSpaceConfig c{3, 3, 5, 7, 2, 4, 4};
+  const RecurrenceConfig head = retention(7, 5, 1);
+  EXPECT_EQ(state_elements(c), 3 * state_elements(head));
+  EXPECT_EQ(duality_flops_per_token(c), 3 * recurrent_flops_per_token(head));
+  EXPECT_EQ(duality_token_bytes(c), 3 * token_bytes(head));
+  for (const Count chunk : {1, 2, 64})
+    EXPECT_EQ(duality_chunk_flops(c, chunk).total(), 3 * chunk_flops(head, chunk).total());
+}
+
+TEST(StateSpaceCosts, AGroupSharesItsScoresAndKeys) {
+  // H = 4, G = 2, P = 3, N = 5, C = 2: scores 2 4 2 5, within 2 4 4 3, state 4 2 60, decay 60.
+  const StateSpaceConfig c{4, 2, 3, 5, 2, 4, 4};
+  EXPECT_EQ(duality_chunk_flops(c, 2).scores, 80);
+  EXPECT_EQ(duality_chunk_flops(c, 2).within, 96);
+  EXPECT_EQ(duality_chunk_flops(c, 2).total(), 80 + 96 + 480 + 60);
+  EXPECT_EQ(duality_token_bytes(c), 2 * 12 * 2 + 2 * 10 * 2 + 16);
+  EXPECT_EQ(duality_state_bytes(c), 2 * 60 * 4);
+  EXPECT_THROW((void)state_elements(StateSpaceConfig{4, 3}), Error);
+  EXPECT_THROW((void)duality_chunk_flops(c, 0), Error);
+}
+
 TEST(RecurrenceCosts, IntensityRisesWithTheChunk) {
   double last = 0.0;
   for (Count chunk = 1; chunk <= 256; chunk *= 2) {
@@ -183,6 +236,18 @@ TEST(RecurrenceCosts, BreakEven) {
   EXPECT_EQ(break_even_length(5, 2), 3);
   EXPECT_EQ(break_even_length(0, 2), 0);
   EXPECT_THROW((void)break_even_length(5, 0), Error);
+}
+
+/// D = 2, N = 3: 6 states, 6 operations each; composing costs 3 more for every token but the chunk's first.
+TEST(SelectiveScanCosts, ScanByHand) {
+  const ScanConfig c{2, 3, 2, 4};
+  EXPECT_EQ(scan_flops_per_token(c), 36);
+  EXPECT_EQ(scan_chunk_flops(c, 1), 36);
+  EXPECT_EQ(scan_chunk_flops(c, 4), 4 * 36 + 3 * 18);
+  EXPECT_EQ(scan_token_bytes(c), 2 * (8 + 6));
+  EXPECT_EQ(scan_state_bytes(c), 48);
+  EXPECT_EQ(state_elements(ScanConfig{1536, 16}), shape(SelectiveScanConfig{}).state);
+  EXPECT_THROW((void)scan_chunk_flops(c, 0), Error);
 }
 
 TEST(SelectiveScanCosts, SketchAndUpstream) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `samestate report` and `compare` on bad input: the exit code, one line that says what to do, no half a report.
+# `samestate sweep`, `report` and `compare` on bad input: the exit code, one line that says what to do, no half a
+# report; a sweep that was killed goes on.
 # usage: command_test.sh SAMESTATE EXAMPLES
 set -uo pipefail
 
@@ -32,6 +33,7 @@ bad() {
   fi
 }
 quiet=(--no-plots --no-evidence)
+points=$(grep -c '"event":"point"' "$examples/sweep.jsonl")
 
 head -n 2 "$examples/sweep.jsonl" >one.jsonl
 head -c 30000 "$examples/sweep.jsonl" >cut.jsonl
@@ -63,14 +65,15 @@ bad 'files' report --out made
 bad '--mutants' report one.jsonl --out made --mutants one.jsonl "${quiet[@]}"
 bad 'none.json' report one.jsonl --out made --equations none.json "${quiet[@]}"
 if command -v gnuplot >/dev/null; then
-  run 0 '11 plots' report "$examples/sweep.jsonl" --out plots --no-evidence
+  run 0 "$points points" report "$examples/sweep.jsonl" --out plots --no-evidence
+  grep -qE '[1-9][0-9]+ plots' out || { echo 'FAILED: no plots of the example'; failures=$((failures + 1)); }
   run 0 'points' report one.jsonl nan.jsonl --out plots2 --no-evidence
 fi
 around=(env PATH=/nonexistent)
 bad 'gnuplot-nox' report one.jsonl --out made --no-evidence
 around=(env)
 
-run 0 '36 unchanged' compare "$examples/sweep.jsonl" "$examples/sweep.jsonl"
+run 0 "$points unchanged" compare "$examples/sweep.jsonl" "$examples/sweep.jsonl"
 run 0 'gone' compare "$examples/sweep.jsonl" one.jsonl
 run 3 '0 cases in common' compare "$examples/sweep.jsonl" "$examples/gate.jsonl"
 sed 's/"verdict":"pass"/"verdict":"fail"/' one.jsonl >worse.jsonl
@@ -82,6 +85,37 @@ bad 'no case in it' compare one.jsonl empty.jsonl
 bad 'schema 2' compare schema.jsonl one.jsonl
 bad '--factor' compare one.jsonl one.jsonl --factor 0.5
 bad 'none.jsonl' compare none.jsonl one.jsonl
+
+# A sweep: bad words, files that are not its own, folders that cannot be.
+sweep=(sweep --quick --threads 1)
+bad 'known: chunk' "${sweep[@]}" --series wrong --out made
+bad 'no such system' "${sweep[@]}" --system wrong --out made
+bad 'no chunked form' "${sweep[@]}" --system rms_norm --out made
+bad 'no chunked kernel' "${sweep[@]}" --kernel cpu.retention.recurrent --out made
+bad '--threads' "${sweep[@]}" --threads 0 --out made
+bad 'schema 2' "${sweep[@]}" --series width --out schema.jsonl
+bad 'damaged.jsonl:3' "${sweep[@]}" --series width --out damaged.jsonl
+bad "'rms_error'" "${sweep[@]}" --series width --out field.jsonl
+bad 'locked' "${sweep[@]}" --series width --out locked
+bad 'file' "${sweep[@]}" --series width --out file/inside.jsonl
+[[ "$(wc -l <damaged.jsonl)" -eq 4 ]] || { echo 'FAILED: a sweep wrote to a file that it could not read'; failures=$((failures + 1)); }
+run 77 '0 points' "${sweep[@]}" --series length --system retention --out nothing_there.jsonl
+
+# Killed while it measures, its last line cut: the same command measures what is missing, and that alone.
+"$samestate" "${sweep[@]}" --system gated_delta_net --out killed.jsonl >killed.out 2>&1 &
+victim=$!
+for _ in $(seq 1 200); do
+  [[ "$(grep -c '"event":"point"' killed.jsonl 2>/dev/null)" -ge 2 ]] && break
+  sleep 0.05
+done
+kill -9 "$victim"
+wait "$victim" 2>/dev/null
+truncate -s -100 killed.jsonl
+whole=$(grep -c '"event":"point".*}$' killed.jsonl)
+run 0 "$whole of 10 points are there, $((10 - whole)) to go" "${sweep[@]}" --system gated_delta_net --out killed.jsonl
+run 0 '10 of 10 points are there, 0 to go' "${sweep[@]}" --system gated_delta_net --out killed.jsonl
+run 0 '10 points' report killed.jsonl --out resumed "${quiet[@]}"
+[[ $whole -ge 1 && $whole -lt 10 ]] || { echo "FAILED: the sweep was killed after $whole of 10 points"; failures=$((failures + 1)); }
 
 printf '%s failures\n' "$failures"
 [[ $failures -eq 0 ]]

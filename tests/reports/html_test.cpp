@@ -46,6 +46,28 @@ TEST_F(Html, TheFirstThingSaysWhetherItPassed) {
   EXPECT_NE(page_of(input_of({}, {})).find("No case and no point was recorded"), std::string::npos);
 }
 
+TEST_F(Html, TheClosestAreOneOfEachKernelAndContract) {
+  std::vector<SweepPoint> points = {point("bf16", 1, 1e-3), point("bf16", 2, 1e-3), point("fp32", 1, 1e-8)};
+  points[0].measurement.record.judgement.ratio = 0.75;
+  points[1].measurement.record.judgement.ratio = 0.625;
+  points[2].measurement.record.judgement.ratio = 0.5;
+  const ReportInput input = input_of(points, {});
+  const std::string answers = html_answers(input, report_data(input));
+  const std::string closest = answers.substr(0, answers.find("Which chunk?"));
+  EXPECT_EQ(occurrences(closest, "<tr>") - occurrences(closest, "<thead><tr>"), 2U) << closest;
+  EXPECT_NE(closest.find(">0.75<"), std::string::npos);
+  EXPECT_EQ(closest.find(">0.625<"), std::string::npos);
+  EXPECT_NE(closest.find(">0.5<"), std::string::npos);
+}
+
+TEST_F(Html, TheTitleIsTheHeading) {
+  ReportInput input = input_of({}, {});
+  input.title = kHostile;
+  const std::string page = page_of(input);
+  EXPECT_EQ(occurrences(page, "<h1>&lt;/script&gt;"), 1U);
+  EXPECT_EQ(occurrences(page, "<title>&lt;/script&gt;"), 1U);
+}
+
 TEST_F(Html, NoRecordedTextBecomesMarkup) {
   Record bad = record(Verdict::fail, 2.0, kHostile);
   bad.kernel = bad.system = bad.form = bad.contract = bad.regime = bad.law = bad.device = kHostile;
@@ -54,6 +76,7 @@ TEST_F(Html, NoRecordedTextBecomesMarkup) {
   p.measurement.record = bad;
   p.measurement.series = p.measurement.curve = kHostile;
   ReportInput input = input_of({p}, {bad});
+  input.title = kHostile;
   input.sources[0].name = kHostile;
   input.sources[0].content.runs[0].device = kHostile;
   input.evidence = {{kHostile, kHostile, kHostile, kHostile, kHostile, kHostile, 1, 0}};

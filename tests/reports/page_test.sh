@@ -59,15 +59,32 @@ cat >"$folder/reader.html" <<'END'
   seen.theme = getComputedStyle(document.body).backgroundColor !== before;
   window.dispatchEvent(new Event('beforeprint'));
   seen.print = !document.querySelector('details:not([open])');
-  seen.width = root.scrollWidth <= root.clientWidth;
+  // Nothing scrolls sideways but the boxes of tables, all sections open.
+  seen.width = root.scrollWidth <= root.clientWidth && document.body.scrollWidth <= root.clientWidth;
+  const inside = e => { for (let p = e; p; p = p.parentElement) if (p.classList.contains('scroll')) return true; return false; };
+  seen.inside = Array.from(document.querySelectorAll('main *')).every(e => inside(e) || e.getBoundingClientRect().right <= root.clientWidth + 1);
+  seen.boxes = Array.from(document.querySelectorAll('.scroll')).every(e => e.getBoundingClientRect().right <= root.clientWidth && getComputedStyle(e).overflowX === 'auto');
   root.dataset.rows = rows.length;
   for (const name of Object.keys(seen)) root.setAttribute('data-seen-' + name, seen[name]);
+  if (window.parent !== window)
+    window.parent.postMessage({window: window.innerWidth, width: seen.width, inside: seen.inside, boxes: seen.boxes}, '*');
 })();
 </script>
 END
 sed "/<\/body>/{
   r $folder/reader.html
 }" "$folder/report/index.html" >"$folder/report/read.html"
+
+# A headless window is never narrower than 500 pixels; a frame in it is as narrow as a telephone.
+frame() {
+  cat >"$folder/report/$2" <<END
+<!DOCTYPE html><html><body><script>
+window.addEventListener('message', event => {
+  for (const [name, value] of Object.entries(event.data)) document.documentElement.setAttribute('data-frame-' + name, value);
+});
+</script><iframe style="width:$1px;height:800px;border:0" src="$3"></iframe></body></html>
+END
+}
 
 status=0
 look() {
@@ -98,6 +115,17 @@ expect "copied: samestate repro 'v1 "
 for thing in clipboard fallback ascending descending filtered unfiltered theme print width; do expect "data-seen-$thing=\"true\""; done
 expect 'data-rows="[1-9]'
 look 500 read.html
-expect 'data-seen-width="true"'
+for thing in width inside boxes; do expect "data-seen-$thing=\"true\""; done
+frame 390 telephone.html read.html
+look 500 telephone.html
+for thing in 'window="390"' 'width="true"' 'inside="true"' 'boxes="true"'; do expect "data-frame-$thing"; done
+# The check bites: a table that does not scroll in its box is seen.
+sed 's/\.scroll{overflow:auto;/.scroll{overflow:visible;/' "$folder/report/read.html" >"$folder/report/wide.html"
+frame 390 broken.html wide.html
+look 500 broken.html
+grep -q 'data-frame-width="false"' "$folder/dom" || {
+  echo 'a page that is wider than a telephone was not seen'
+  status=1
+}
 [[ $status -eq 0 ]] && echo 'the page loads, copies, sorts, filters and turns its theme'
 exit $status

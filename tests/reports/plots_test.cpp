@@ -54,6 +54,14 @@ TEST(Plots, NoTextEndsItsStringOrRunsACommand) {
   EXPECT_NE(script.find("set title 'x; system(touch /tmp/owned)id (id) m "), std::string::npos) << script;
 }
 
+TEST(Plots, TheSubjectStandsOnALineOfItsOwn) {
+  Figure figure = simple();
+  figure.title = "a system, slow: error of o' by chunk";
+  const std::string script = gnuplot_script({figure}, "p");
+  EXPECT_NE(script.find("set title 'a system, slow'.\"\\n\".'error of o by chunk' font"), std::string::npos)
+      << script;
+}
+
 TEST(Plots, DrawnSvgHoldsItsPointsAndNothingThatRuns) {
   if (no_gnuplot()) GTEST_SKIP() << "gnuplot is not there";
   const std::vector<std::string> svgs = draw({simple(), Figure(), simple()});
@@ -109,6 +117,41 @@ TEST(SweepFigures, AChunkSeriesGivesErrorStateRatioCostAndWhere) {
   ASSERT_EQ(rms.marks.size(), 2U);
   EXPECT_EQ(rms.marks[0].point, 1) << "in order of x, by the index of the point";
   EXPECT_EQ(rms.marks[1].point, 0);
+}
+
+/// Size 0.05, RMS error 1e-8: what is drawn is 2e-7; the state's 2e-8 over its 0.5 is 4e-8.
+TEST(SweepFigures, ErrorsAreOverTheSizeOfWhatIsExpected) {
+  const std::vector<SweepPoint> points = {point("fp32", 1, 1e-8)};
+  const std::vector<Figure> figures = sweep_figures(points, kSources)[0].figures;
+  const auto drawn = [&](std::size_t figure, std::size_t curve) {
+    return figures[figure].curves[curve].marks[0].y;
+  };
+  EXPECT_DOUBLE_EQ(drawn(0, 2), 2e-7);
+  EXPECT_DOUBLE_EQ(drawn(0, 0), 8e-7) << "its bound";
+  EXPECT_DOUBLE_EQ(drawn(1, 2), 4e-8);
+  std::vector<SweepPoint> nothing = points;
+  nothing[0].measurement.size = 0.0;
+  for (const Figure& figure : sweep_figures(nothing, kSources)[0].figures)
+    EXPECT_NE(figure.id, "plot-1-error") << "nothing was expected: no share of it";
+}
+
+TEST(SweepFigures, TheBoundOfAnOperatorIsNamedAWorstCase) {
+  std::vector<SweepPoint> points = {point("fp32", 1, 1e-8)};
+  const auto caption = [&] { return sweep_figures(points, kSources)[0].figures[0].caption; };
+  EXPECT_NE(caption().find("the RMS that the bound predicts"), std::string::npos) << caption();
+  points[0].measurement.record.judgement.gate = "element";
+  EXPECT_NE(caption().find("the RMS of the worst case"), std::string::npos) << caption();
+}
+
+TEST(SweepFigures, AGroupSaysTheSizesThatItsCasesShare) {
+  std::vector<SweepPoint> points = {point("fp32", 1, 1e-8), point("fp32", 2, 1e-8)};
+  for (SweepPoint& p : points)
+    p.measurement.record.line = "v1 retention chunk=8 T=256 Hv=2 dk=32 contract=fp32 kernel=a.b.c seed=0x1";
+  EXPECT_NE(sweep_figures(points, kSources)[0].about.find("128 tokens, Hv=2 dk=32, output"),
+            std::string::npos)
+      << sweep_figures(points, kSources)[0].about;
+  points[1].measurement.record.line = "v1 retention chunk=8 T=256 Hv=2 dk=64 seed=0x1";
+  EXPECT_EQ(sweep_figures(points, kSources)[0].about.find("dk="), std::string::npos);
 }
 
 TEST(SweepFigures, ChunkSizesStandFirstAndAnUnknownSeriesIsDrawn) {
