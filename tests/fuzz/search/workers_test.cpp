@@ -141,11 +141,11 @@ TEST(Workers, HoldNoMoreMemoryThanTheyMay) {
     }
     return f;
   };
-  Workers pool(allocates, {1, 5.0, std::uint64_t{256} << 20});
-  EXPECT_NE(pool.run_one(numbered(64)).judgement.verdict, Verdict::crash);
-  EXPECT_EQ(pool.run_one(numbered(512)).judgement.verdict, Verdict::crash);
+  Workers pool(allocates, {1, 5.0, std::uint64_t{192} << 20});
+  EXPECT_NE(pool.run_one(numbered(16)).judgement.verdict, Verdict::crash);
+  EXPECT_EQ(pool.run_one(numbered(256)).judgement.verdict, Verdict::crash);
   Workers free(allocates, {1, 5.0});
-  EXPECT_NE(free.run_one(numbered(512)).judgement.verdict, Verdict::crash);
+  EXPECT_NE(free.run_one(numbered(256)).judgement.verdict, Verdict::crash);
 }
 
 // One crash, not a cascade of failures: the next case finds a process of its own.
