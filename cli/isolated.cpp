@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -54,15 +55,19 @@ int run_isolated(const std::function<int()>& body, double timeout,
   ::close(ended[1]);
   const auto begin = std::chrono::steady_clock::now();
   int status = 0;
-  while (::waitpid(pid, &status, timeout > 0 ? WNOHANG : 0) == 0) {
+  while (true) {
+    const pid_t gone = ::waitpid(pid, &status, timeout > 0 ? WNOHANG : 0);
+    if (gone == pid) break;
+    if (gone < 0 && errno != EINTR)
+      throw Error(fmt::format("the kernel's process is lost ({})", std::strerror(errno)));
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    if (seconds.count() > timeout) {
+    if (timeout > 0 && seconds.count() > timeout) {
       ::kill(pid, SIGKILL);
       (void)::waitpid(pid, &status, 0);
       ::close(ended[0]);
       return lost(Verdict::timeout, fmt::format("no answer after {:g} s (--timeout)", timeout));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(seconds.count() < 1 ? 1 : 20));
+    if (gone == 0) std::this_thread::sleep_for(std::chrono::milliseconds(seconds.count() < 1 ? 1 : 20));
   }
   char byte = 0;
   const bool done = ::read(ended[0], &byte, 1) == 1;

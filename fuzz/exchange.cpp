@@ -134,8 +134,8 @@ Record judge_operator_file(const Case& c, const RunFile& file) {
 
 std::vector<NamedShape> named_shapes(const std::string& case_line) {
   const Case c = parse_case(case_line);
-  if (!is_operator_case(c)) return {};
   check_names(c);
+  if (!is_operator_case(c)) return {};
   const Operator& op = *find_operator(c.system);
   const Signature signature = op.signature(call_of(c, op.forms.front().name));
   std::vector<NamedShape> out;

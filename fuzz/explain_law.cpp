@@ -56,17 +56,29 @@ struct Seen {
   std::vector<HeadDifference> heads;
   std::set<Index> tokens;  ///< wrong ones of any head
   double worst = 0.0;
+  Index place = -1;   ///< the token that the comparison is about: of the cut, the change, the reset
+  bool edge = false;  ///< cut where there is nothing on one side
 
-  /// A difference in o says more than one in the state alone.
+  /// A difference in o says more than one in the state alone, and a cut within the tokens more than one at an
+  /// end.
   [[nodiscard]] bool less_than(const Seen& other) const {
+    if (const bool mine = worst > 0 && !edge, theirs = other.worst > 0 && !other.edge; mine != theirs)
+      return theirs;
     const bool rows = !tokens.empty();
     const bool other_rows = !other.tokens.empty();
     return rows != other_rows ? other_rows : worst < other.worst;
   }
 };
 
-Seen seen(const LawComparison& comparison) {
-  Seen out{&comparison, {}, {}, 0.0};
+Seen seen(const Case& c, const LawComparison& comparison) {
+  Seen out;
+  out.comparison = &comparison;
+  if (comparison.pairs.empty()) return out;
+  const LawPair& first = comparison.pairs.front();
+  if (c.law == "split") out.place = comparison.second_run->path.front().tokens;
+  if (c.law == "causality") out.place = first.rows;
+  if (c.law == "reset") out.place = first.first_row;
+  out.edge = c.law == "split" && (out.place == 0 || out.place == comparison.second_run->batch.shape.T);
   for (const LawPair& pair : comparison.pairs) {
     const HeadDifference& d = out.heads.emplace_back(difference_of(pair, comparison.at_most));
     out.tokens.insert(d.tokens.begin(), d.tokens.end());
@@ -142,14 +154,14 @@ void exchanged(const Seen& seen, std::vector<std::string>& out) {
 void not_causal(const Case& c, const std::vector<Seen>& all, const Seen& worst,
                 std::vector<std::string>& out) {
   if (worst.tokens.empty()) return;
-  const Index changed = worst.comparison->pairs.front().rows;
+  const Index changed = worst.place;
   out.push_back(fmt::format("not causal: token(s) {} depend on tokens from {} on",
                             ranges_text({worst.tokens.begin(), worst.tokens.end()}), changed));
   Index ahead = 0;
   bool same_chunk = c.form == "chunked" && c.chunk > 1;
   for (const Seen& s : all) {
     if (s.tokens.empty()) continue;
-    const Index t = s.comparison->pairs.front().rows;
+    const Index t = s.place;
     ahead = std::max(ahead, t - *s.tokens.begin());
     same_chunk = same_chunk && *s.tokens.begin() / c.chunk == t / c.chunk;
   }
@@ -241,6 +253,16 @@ std::vector<std::string> pair_patterns(Case own, const Seen& seen) {
   return out;
 }
 
+/// The places where the comparisons differ, or agree.
+std::string places(const std::vector<Seen>& all, bool differing) {
+  std::set<Index> found;
+  for (const Seen& s : all) {
+    if ((s.worst > 0) == differing) found.insert(s.place);
+  }
+  const std::string text = ranges_text({found.begin(), found.end()});
+  return differing ? text : text.empty() ? "at none do they agree" : "they agree at " + text;
+}
+
 }  // namespace
 
 Explanation explain_law(const Case& c, const Trace& trace) {
@@ -248,7 +270,7 @@ Explanation explain_law(const Case& c, const Trace& trace) {
   out.expected = "first";
   out.actual = "second";
   std::vector<Seen> all;
-  for (const LawComparison& comparison : trace.law.comparisons) all.push_back(seen(comparison));
+  for (const LawComparison& comparison : trace.law.comparisons) all.push_back(seen(c, comparison));
   const auto at =
       std::max_element(all.begin(), all.end(), [](const Seen& a, const Seen& b) { return a.less_than(b); });
   if (at == all.end() || !any_wrong(at->heads)) return out;
@@ -256,8 +278,9 @@ Explanation explain_law(const Case& c, const Trace& trace) {
   out.compared = {"first:  " + comparison.first, "second: " + comparison.second};
   if (all.size() > 1) {
     const auto differing = std::count_if(all.begin(), all.end(), [](const Seen& s) { return s.worst > 0; });
-    out.compared.push_back(
-        fmt::format("{} of {} such comparisons differ; this one most", differing, all.size()));
+    std::string text = fmt::format("{} of {} such comparisons differ; this one most", differing, all.size());
+    if (at->place >= 0) text += fmt::format(" (at token {}; {})", places(all, true), places(all, false));
+    out.compared.push_back(std::move(text));
   }
   out.program = trace.law.program;
 

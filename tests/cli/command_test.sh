@@ -126,6 +126,33 @@ run 2 repro 'v1 retention T=0 state=random' --dump none.safetensors
 absent none.safetensors
 run 2 repro 'v1 retention T=9 dk=8' --dump file/run.safetensors
 
+# The same of a system of named tensors, and what such a file must hold.
+operator='v1 linear_attention_normalised form=decode prefill=3 T=7 B=2 dk=4 dv=4'
+run 0 repro "$operator" --dump named.safetensors
+grep '^ratio' out >ratio
+run 0 judge named.safetensors
+grep -qxF "$(cat ratio)" out || complain 'judge and repro disagree'
+run 0 judge --tensors "$operator"
+says 'input.q                  [2, 7, 8]'
+says 'output.S                 [2, 2, 4, 4]'
+run 0 judge --tensors 'v1 retention T=9 dk=8'
+says 'final_state              [1, 1, 8, 8]'
+size="$(wc -c <named.safetensors)"
+head -c $((size - 10)) named.safetensors >cut.safetensors
+bad 'cut.safetensors' judge cut.safetensors
+LC_ALL=C sed 's/"output\.o"/"output.p"/' named.safetensors >other.safetensors
+bad "'output.o': missing" judge other.safetensors
+LC_ALL=C sed 's/ B=2 T=7/ B=2 T=8/' named.safetensors >other.safetensors
+bad '[2, 8, 8]' judge other.safetensors
+LC_ALL=C sed 's/"chunked"/"parallX"/' named.safetensors >other.safetensors
+bad 'parallX' judge other.safetensors
+printf '\x00\x00\xc8\x42' | dd of=named.safetensors bs=1 seek=$((size - 4)) conv=notrunc status=none
+run 1 judge named.safetensors
+run 2 repro 'v1 retention T=9 dk=8 law=split' --dump law.safetensors
+absent law.safetensors
+bad 'run file' judge
+bad 'nope' judge --tensors 'v1 nope'
+
 # Mutants: killed ones reach the floor; an equivalent one alone is no score; an unknown one is an error.
 run 0 mutants --bug M13 --effort 0
 says '100.0 %'

@@ -21,7 +21,7 @@ complain() {
 cases=60
 code=0
 timeout 120 "$samestate" fuzz --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent --seed 7 --budget 0 \
-  --max-cases "$cases" --timeout 1s --shrink-budget 4s --corpus found --jsonl lines >out 2>err || code=$?
+  --max-cases "$cases" --timeout 1s --shrink-budget 2s --corpus found --jsonl lines >out 2>err || code=$?
 [[ $code -eq 5 ]] || complain "exit $code instead of 5"
 count() { grep -oE "[:,] $1 [0-9]+" out | head -1 | grep -oE '[0-9]+$' || echo 0; }
 [[ "$(grep -c '"event": *"end"' lines)" -eq $cases ]] || complain 'not every case has a record'
@@ -50,6 +50,20 @@ done < <(grep -oE "samestate repro .*--plugin .*'" out)
 # Nothing bigger than it has to be: the shapes are named in the plugin.
 grep -q 'T=3 .*dv=3' found/gated_delta_rule.txt || complain 'the segmentation fault is not at its least shape'
 
-if [[ $failures -ne 0 ]]; then cat out err; fi
+# The gate's cases share a process: it ends with the first crash, says which case that was, and a kernel that ends
+# the process with code 0 does not pass for a gate that passed.
+for found in 'T=3 dk=1 dv=3' 'T=5 Hv=3 dk=1'; do
+  mkdir -p "gate $found"
+  line="v1 gated_delta_rule form=recurrent $found kernel=crashing.gated_delta_rule.recurrent"
+  printf '# kept\n%s\n' "$line" >"gate $found/gated_delta_rule.txt"
+  code=0
+  timeout 60 "$samestate" gate --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent --threads 1 \
+    --corpus "gate $found" --max-cases 4 --jsonl gate_lines >gate_out 2>gate_err || code=$?
+  [[ $code -eq 5 ]] || complain "gate: exit $code instead of 5 ($found)"
+  grep -qF -- "samestate repro --plugin $plugin '$line'" gate_err || complain "gate: does not name $found"
+  [[ "$(grep -c '"event": *"start"' gate_lines)" -eq 1 ]] || complain 'gate: no unmatched start'
+done
+
+if [[ $failures -ne 0 ]]; then cat out err gate_err; fi
 printf '%s shrunk lines, %s failures\n' "$lines" "$failures"
 [[ $failures -eq 0 ]]
