@@ -109,7 +109,7 @@ std::vector<Record> records_of(const ReportData& data) {
 
 std::string html_answers(const ReportInput& input, const ReportData& data) {
   std::string out = "<section id=\"answers\"><h2>In short</h2>\n";
-  if (data.points.empty() && data.records.empty() && input.evidence.empty())
+  if (data.points.empty() && data.records.empty() && data.timings.empty() && input.evidence.empty())
     out += "<p class=\"big warn\">No case and no point was recorded.</p>\n";
   if (!data.records.empty()) {
     const Summary summary = summarise(data.records);
@@ -121,7 +121,7 @@ std::string html_answers(const ReportInput& input, const ReportData& data) {
     out += "<h3>Did the sweep pass?</h3>\n" + headline(summary, "points") +
            "<h3>Where is it closest to its bound?</h3>\n" + highest(records, summary);
   }
-  return out + advice_table(data) + "</section>\n";
+  return out + html_fastest(data) + advice_table(data) + "</section>\n";
 }
 
 std::string html_sweep(const ReportData& data, const std::vector<std::string>& svgs) {
