@@ -21,9 +21,18 @@ void measured(HtmlTable& table, double value) {
   }
 }
 
+/// Whole microseconds above a thousand: nobody reads 1.235e+04.
+void time_cell(HtmlTable& table, double seconds) {
+  const double microseconds = 1e6 * seconds;
+  if (microseconds >= 1000.0 && microseconds < 1e15) {
+    table.count(std::llround(microseconds));
+  } else {
+    measured(table, microseconds);
+  }
+}
+
 HtmlTable table_of(const ReportInput& input, const std::vector<TimedEvidence>& all,
                    const std::string& device) {
-  constexpr double kMicroseconds = 1e6;
   constexpr double kPercent = 100.0;
   HtmlTable table({{"case"},
                    {"kernel"},
@@ -68,13 +77,13 @@ HtmlTable table_of(const ReportInput& input, const std::vector<TimedEvidence>& a
                                  : verdict == Verdict::fail || verdict == Verdict::crash ? "tag bad"
                                                                                          : "tag warn");
     table.text(fmt::format("{}/{}", t.heads_judged, t.heads));
-    for (const double value : {t.time.median, t.time.p10, t.time.p90}) measured(table, kMicroseconds * value);
+    for (const double value : {t.time.median, t.time.p10, t.time.p90}) time_cell(table, value);
     table.text(t.timed);
-    measured(table, kMicroseconds * t.memory_floor);
-    measured(table, kMicroseconds * t.compute_floor);
+    time_cell(table, t.memory_floor);
+    time_cell(table, t.compute_floor);
     measured(table, kPercent * t.share);
     table.text(t.peer.empty() ? t.peer_note : t.peer);
-    measured(table, kMicroseconds * t.peer_time.median);
+    time_cell(table, t.peer_time.median);
     measured(table, t.peer_ratio);
     // The hash is of the CUDA kernels.
     if (device == "cpu") {
@@ -137,7 +146,7 @@ std::string html_fastest(const ReportData& data) {
           html_escaped(t.record.kernel), html_escaped(t.record.contract), t.B, t.T,
           std::ssize(data.points) + best, 100.0 * t.share);
     }
-    out += ". <a href=\"#evidence\">All times</a></p>\n";
+    out += " <a href=\"#evidence\">All times</a></p>\n";
   }
   return out;
 }
