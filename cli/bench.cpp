@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -187,6 +188,12 @@ int run_bench(Options options) {
                scaled(accelerated->copy, 1e9, "{:.0f}"), scaled(accelerated->bf16, 1e12),
                scaled(accelerated->fp32, 1e12), accelerated->note);
   }
+  std::map<std::string, std::int64_t> unanswered;
+  for (const TimedCase& t : all) {
+    if (std::isnan(t.peer_time.median) && !t.peer_note.empty()) ++unanswered[t.peer_note];
+  }
+  for (const auto& [reason, count] : unanswered)
+    fmt::print("No time of the peer in {} case(s): {}\n", count, reason);
   for (const TimedCase& t : all) {
     const Judgement& j = t.record.judgement;
     if (j.verdict != Verdict::pass)
