@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -161,9 +162,9 @@ int run_bench(Options options) {
   Progress progress(std::ssize(cases));
   for (const Case& c : cases) {
     const bool on_host = table.named(c.kernel).device == "cpu";
-    std::optional<Ceilings>& ceilings = on_host ? host : accelerated;
-    if (!ceilings) ceilings = on_host ? host_ceilings(options.bench.threads) : device_ceilings();
-    BenchResult result = bench_case(c, table, options.bench, *ceilings, peer.get());
+    if (on_host) host = host_ceilings(bytes_of_call(c, false), options.bench.threads);
+    if (!on_host && !accelerated) accelerated = device_ceilings();
+    BenchResult result = bench_case(c, table, options.bench, on_host ? *host : *accelerated, peer.get());
     result.timed.record.device = on_host ? "cpu" : name;
     if (lines) lines->timing(result.timed);
     const Judgement& j = result.timed.record.judgement;
@@ -181,12 +182,18 @@ int run_bench(Options options) {
     return exit_code(all);
   }
   print_table(all);
-  for (const auto& [where, ceilings] : {std::pair{"cpu", host}, {name.c_str(), accelerated}}) {
-    if (!ceilings) continue;
-    fmt::print("Ceilings of {}: copy {} GB/s, products bf16 {} and fp32 {} TFLOP/s ({}).\n", where,
-               scaled(ceilings->copy, 1e9, "{:.0f}"), scaled(ceilings->bf16, 1e12),
-               scaled(ceilings->fp32, 1e12), ceilings->note);
+  if (host) fmt::print("Ceilings of cpu: {}.\n", host->note);
+  if (accelerated) {
+    fmt::print("Ceilings of {}: copy {} GB/s, products bf16 {} and fp32 {} TFLOP/s ({}).\n", name,
+               scaled(accelerated->copy, 1e9, "{:.0f}"), scaled(accelerated->bf16, 1e12),
+               scaled(accelerated->fp32, 1e12), accelerated->note);
   }
+  std::map<std::string, std::int64_t> unanswered;
+  for (const TimedCase& t : all) {
+    if (std::isnan(t.peer_time.median) && !t.peer_note.empty()) ++unanswered[t.peer_note];
+  }
+  for (const auto& [reason, count] : unanswered)
+    fmt::print("No time of the peer in {} case(s): {}\n", count, reason);
   for (const TimedCase& t : all) {
     const Judgement& j = t.record.judgement;
     if (j.verdict != Verdict::pass)

@@ -53,7 +53,7 @@ int run_report(const ReportOptions& options) {
                  content.cut_lines);
     }
     if (content.points.empty() && content.records.empty() && content.timings.empty())
-      fmt::print(stderr, "samestate: {}: no case, no point and no timing in it\n", path);
+      fmt::print(stderr, "samestate: {}: no case and no point in it, nor a timing\n", path);
   }
   std::int64_t timings = 0;
   for (const ReportSource& source : input.sources) timings += std::ssize(source.content.timings);

@@ -199,9 +199,9 @@ Record record_of(const Case& c, std::string_view kernel, std::string_view device
   return record;
 }
 
-}  // namespace
-
-void judge_into(Record& record, const std::function<Judgement()>& judge) {
+/// Runs `judge` and makes a verdict of whatever the kernel does.
+template <class Judge>
+void judge_into(Record& record, Judge&& judge) {
   const auto started = std::chrono::steady_clock::now();
   if (record.device == "cuda") {
     if (const std::string fault = device_fault(); !fault.empty()) {
@@ -241,6 +241,10 @@ void judge_into(Record& record, const std::function<Judgement()>& judge) {
   }
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
 }
+
+}  // namespace
+
+void set_judgement(Record& record, const std::function<Judgement()>& judge) { judge_into(record, judge); }
 
 Record planned_record(const Case& c, const KernelTable& table) {
   check_names(c);

@@ -61,7 +61,7 @@ struct Trace {
 /// Sets the judgement of `record` to what `judge` returns, or to the verdict of what it throws: unsupported,
 /// skipped, fail (Trespass) or crash; `seconds` to how long it took. A kernel that breaks its device context
 /// crashed, and later cases of the process are skipped: nothing can be judged there.
-void judge_into(Record& record, const std::function<Judgement()>& judge);
+void set_judgement(Record& record, const std::function<Judgement()>& judge);
 
 /// Runs one case on its kernel and judges it in the order of DESIGN 5: exact regimes bit for bit; else oracle
 /// gates, then the twin for low-precision contracts, then segment by segment where the bound of the whole run

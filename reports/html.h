@@ -57,6 +57,8 @@ struct ReportData {
 [[nodiscard]] std::string html_points(const ReportData& data);
 [[nodiscard]] std::string html_gate(const ReportData& data, const std::string& ratio_svg);
 [[nodiscard]] std::string html_evidence(const ReportInput& input, const std::string& timings);
+/// For the first section: what came closest to its floor on each device.
+[[nodiscard]] std::string html_fastest(const ReportData& data);
 /// Not a section: the second half of that of the evidence.
 [[nodiscard]] std::string html_timings(const ReportInput& input, const ReportData& data,
                                        const std::vector<std::string>& svgs);

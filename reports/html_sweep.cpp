@@ -115,7 +115,7 @@ std::vector<Record> records_of(const ReportData& data) {
 
 std::string html_answers(const ReportInput& input, const ReportData& data) {
   std::string out = "<section id=\"answers\"><h2>In short</h2>\n";
-  if (data.points.empty() && data.records.empty() && input.evidence.empty())
+  if (data.points.empty() && data.records.empty() && data.timings.empty() && input.evidence.empty())
     out += "<p class=\"big warn\">No case and no point was recorded.</p>\n";
   if (!data.records.empty()) {
     const Summary summary = summarise(data.records);
@@ -130,7 +130,7 @@ std::string html_answers(const ReportInput& input, const ReportData& data) {
            "rounding attains its bound: ratios of 1 are then what they should be.</p>\n" +
            highest(records, summary);
   }
-  return out + advice_table(data) + "</section>\n";
+  return out + html_fastest(data) + advice_table(data) + "</section>\n";
 }
 
 std::string html_sweep(const ReportData& data, const std::vector<std::string>& svgs) {

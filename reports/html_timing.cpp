@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "reports/html.h"
 #include "reports/html_table.h"
@@ -20,27 +21,29 @@ void measured(HtmlTable& table, double value) {
   }
 }
 
-std::string shape_of(const TimedCase& t) {
-  return fmt::format("B{} T{} H{}/{} d{}x{}{}", t.B, t.T, t.Hk, t.Hv, t.dk, t.dv,
-                     t.chunk > 0 ? fmt::format(" C{}", t.chunk) : "");
-}
-
-std::string verdict_of(const TimedCase& t) {
-  std::string text(name_of(t.record.judgement.verdict));
-  if (t.heads_judged > 0 && t.heads_judged < t.heads)
-    text += fmt::format(", {} of {} heads", t.heads_judged, t.heads);
-  return text;
+/// Whole microseconds above a thousand: nobody reads 1.235e+04.
+void time_cell(HtmlTable& table, double seconds) {
+  const double microseconds = 1e6 * seconds;
+  if (microseconds >= 1000.0 && microseconds < 1e15) {
+    table.count(std::llround(microseconds));
+  } else {
+    measured(table, microseconds);
+  }
 }
 
 HtmlTable table_of(const ReportInput& input, const std::vector<TimedEvidence>& all,
                    const std::string& device) {
-  constexpr double kMicroseconds = 1e6;
   constexpr double kPercent = 100.0;
   HtmlTable table({{"case"},
                    {"kernel"},
                    {"contract"},
-                   {"shape", false, "sequences, tokens, key heads/value heads, dk x dv, chunk"},
+                   {"B", true, "sequences"},
+                   {"T", true, "tokens of each"},
+                   {"heads", false, "of keys/of values"},
+                   {"dk x dv"},
+                   {"chunk", true},
                    {"verdict", false, "of what the last timed call wrote; a wrong kernel has no time"},
+                   {"judged", false, "(sequence, head) pairs that the oracle judged, of all"},
                    {"median, us", true},
                    {"p10, us", true},
                    {"p90, us", true},
@@ -65,17 +68,22 @@ HtmlTable table_of(const ReportInput& input, const std::vector<TimedEvidence>& a
     table.copy(bench_command(t.record));
     table.text(t.record.kernel);
     table.text(t.record.contract);
-    table.text(shape_of(t));
-    table.text(verdict_of(t), verdict == Verdict::pass                                ? "tag good"
-                              : verdict == Verdict::fail || verdict == Verdict::crash ? "tag bad"
-                                                                                      : "tag warn");
-    for (const double value : {t.time.median, t.time.p10, t.time.p90}) measured(table, kMicroseconds * value);
+    table.count(t.B);
+    table.count(t.T);
+    table.text(fmt::format("{}/{}", t.Hk, t.Hv));
+    table.text(fmt::format("{}x{}", t.dk, t.dv));
+    measured(table, t.chunk > 0 ? static_cast<double>(t.chunk) : std::numeric_limits<double>::quiet_NaN());
+    table.text(name_of(verdict), verdict == Verdict::pass                                ? "tag good"
+                                 : verdict == Verdict::fail || verdict == Verdict::crash ? "tag bad"
+                                                                                         : "tag warn");
+    table.text(fmt::format("{}/{}", t.heads_judged, t.heads));
+    for (const double value : {t.time.median, t.time.p10, t.time.p90}) time_cell(table, value);
     table.text(t.timed);
-    measured(table, kMicroseconds * t.memory_floor);
-    measured(table, kMicroseconds * t.compute_floor);
+    time_cell(table, t.memory_floor);
+    time_cell(table, t.compute_floor);
     measured(table, kPercent * t.share);
     table.text(t.peer.empty() ? t.peer_note : t.peer);
-    measured(table, kMicroseconds * t.peer_time.median);
+    time_cell(table, t.peer_time.median);
     measured(table, t.peer_ratio);
     // The hash is of the CUDA kernels.
     if (device == "cpu") {
@@ -103,7 +111,45 @@ std::string ceilings_of(const std::vector<TimedEvidence>& all, const std::string
   return out.empty() ? out : "<ul class=\"runs\">" + out + "</ul>\n";
 }
 
+std::vector<std::string> devices_of(const std::vector<TimedEvidence>& all) {
+  std::vector<std::string> devices;
+  for (const TimedEvidence& e : all) {
+    const std::string& device = e.timed.record.device;
+    if (std::find(devices.begin(), devices.end(), device) == devices.end()) devices.push_back(device);
+  }
+  return devices;
+}
+
 }  // namespace
+
+std::string html_fastest(const ReportData& data) {
+  if (data.timings.empty()) return "";
+  std::string out = "<h3>How fast?</h3>\n";
+  for (const std::string& device : devices_of(data.timings)) {
+    std::int64_t cases = 0;
+    std::int64_t untimed = 0;
+    std::int64_t best = -1;
+    for (std::size_t i = 0; i < data.timings.size(); ++i) {
+      const TimedCase& t = data.timings[i].timed;
+      if (t.record.device != device) continue;
+      ++cases;
+      untimed += std::isnan(t.time.median) ? 1 : 0;
+      if (t.share > (best < 0 ? 0.0 : data.timings[static_cast<std::size_t>(best)].timed.share))
+        best = static_cast<std::int64_t>(i);
+    }
+    out += fmt::format("<p>{}: {} cases, {} of them without a time", html_escaped(device), cases, untimed);
+    if (best >= 0) {
+      const TimedCase& t = data.timings[static_cast<std::size_t>(best)].timed;
+      out += fmt::format(
+          "; closest to its floor: {} {} with B = {}, T = {}, at <button class=\"v\" "
+          "data-point=\"{}\">{:.3g} %</button>",
+          html_escaped(t.record.kernel), html_escaped(t.record.contract), t.B, t.T,
+          std::ssize(data.points) + best, 100.0 * t.share);
+    }
+    out += " <a href=\"#evidence\">All times</a></p>\n";
+  }
+  return out;
+}
 
 std::string html_timings(const ReportInput& input, const ReportData& data,
                          const std::vector<std::string>& svgs) {
@@ -123,11 +169,7 @@ std::string html_timings(const ReportInput& input, const ReportData& data,
     ++next;
   }
   if (!figures.empty()) out += "<div class=\"grid\">\n" + figures + "</div>\n";
-  std::vector<std::string> devices;
-  for (const TimedEvidence& e : data.timings) {
-    const std::string& device = e.timed.record.device;
-    if (std::find(devices.begin(), devices.end(), device) != devices.end()) continue;
-    devices.push_back(device);
+  for (const std::string& device : devices_of(data.timings)) {
     out += fmt::format("<h4>{}</h4>\n{}{}", html_escaped(device), ceilings_of(data.timings, device),
                        table_of(input, data.timings, device).html(true));
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <memory>
 #include <thread>
 #include <vector>
 
@@ -56,33 +55,36 @@ double product_rate(const Case& c, const Ceilings& ceilings) {
 
 }  // namespace
 
-Ceilings host_ceilings(int threads) {
-  constexpr std::size_t kBytes = std::size_t{1} << 30;
-  constexpr int kTimes = 5;
-  // Not initialised: a zeroed page would be the same page for all.
-  const auto from = std::make_unique_for_overwrite<char[]>(kBytes);
-  const auto to = std::make_unique_for_overwrite<char[]>(kBytes);
-  const auto each = [&](auto&& work) {
-    std::vector<std::jthread> helpers;
-    const auto count = static_cast<std::size_t>(std::max(threads, 1));
-    for (std::size_t i = 0; i < count; ++i)
-      helpers.emplace_back([&, i] { work(kBytes * i / count, kBytes * (i + 1) / count); });
-  };
-  each([&](std::size_t begin, std::size_t end) {
-    std::memset(from.get() + begin, 1, end - begin);
-    std::memset(to.get() + begin, 2, end - begin);
-  });
+Ceilings host_ceilings(std::int64_t bytes, int threads) {
+  constexpr double kSeconds = 10e-3;  // of copies, for each number of threads
+  constexpr int kLeast = 3;
+  const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes / 2, 1));
+  const std::vector<char> from(size, 1);
+  std::vector<char> to(size, 2);
   double best = 0.0;
-  for (int i = 0; i < kTimes; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    each([&](std::size_t begin, std::size_t end) {
-      std::memcpy(to.get() + begin, from.get() + begin, end - begin);
-    });
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    best = std::max(best, 2.0 * static_cast<double>(kBytes) / seconds);
+  for (const std::size_t parts : {std::size_t{1}, static_cast<std::size_t>(std::max(threads, 1))}) {
+    const auto part = [&](std::size_t i) {
+      std::memcpy(to.data() + size * i / parts, from.data() + size * i / parts,
+                  size * (i + 1) / parts - size * i / parts);
+    };
+    double total = 0.0;
+    for (int i = 0; i < kLeast || total < kSeconds; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      {
+        std::vector<std::jthread> helpers;
+        for (std::size_t p = 1; p < parts; ++p) helpers.emplace_back(part, p);
+        part(0);
+      }
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      total += seconds;
+      best = std::max(best, 2.0 * static_cast<double>(size) / std::max(seconds, 1e-9));
+    }
   }
-  return {best, 0.0, 0.0, "copy of 1 GiB in memory; no floor of arithmetic on a CPU"};
+  return {best, 0.0, 0.0,
+          "a copy of the case's own bytes, cached as they are; no floor of arithmetic on a CPU"};
 }
+
+std::int64_t bytes_of_call(const Case& c, bool on_device) { return costs::call_bytes(call_of(c, on_device)); }
 
 Ceilings device_ceilings() {
 #ifdef SAMESTATE_HAVE_CUDA

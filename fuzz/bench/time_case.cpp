@@ -282,7 +282,7 @@ BenchResult bench_case(const Case& c, const KernelTable& table, const BenchOptio
     return result;
   }
   BenchRun run(c, table, options);
-  judge_into(timed.record, [&] { return run.judge(timed); });
+  set_judgement(timed.record, [&] { return run.judge(timed); });
   const Verdict verdict = timed.record.judgement.verdict;
   if (verdict != Verdict::pass && verdict != Verdict::vacuous) return result;
   std::vector<double>& seconds = run.seconds();

@@ -55,7 +55,8 @@ double copy_rate() {
 class Blas {
  public:
   Blas() {
-    for (const char* name : {"libcublas.so.13", "libcublas.so.12", "libcublas.so"}) {
+    for (const char* name :
+         {"libcublas.so.13", "libcublas.so.12", "libcublas.so", "/usr/local/cuda/lib64/libcublas.so"}) {
       library_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
       if (library_) break;
     }

@@ -279,7 +279,7 @@ tiny=(bench --device cpu --quick --seconds 0.01 --threads 1 --judge-heads 1)
 run 0 "${tiny[@]}" --jsonl bench.jsonl
 says 'cpu.linear_attention.recurrent'
 says 'pass (1 of 2 heads)'
-says 'Ceilings of cpu: copy'
+says 'Ceilings of cpu'
 present bench.jsonl
 run 0 "${tiny[@]}" --json --case 'v1 retention T=9 dk=8' --jsonl bench.jsonl
 [[ "$(head -c 1 out)" == '[' ]] || complain 'not a JSON array'

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "optimized/cpu/twin.h"
+#include "reference/error.h"
 #include "tests/optimized/call.h"
 
 /// The CUDA kernels on a device; without one, that they say so and touch nothing.
@@ -134,6 +135,44 @@ TEST_P(CudaKernel, Bf16RoundsWhereTheContractSays) {
   EXPECT_LT(distance(declared), distance(undeclared));
 }
 
+/// What is timed is what is run: the same bits, dense and packed, short calls in a graph and long ones not.
+TEST_P(CudaKernel, TimesWhatItRuns) {
+  const TimingRequest request{.seconds = 1e-3, .least_samples = 3, .most_samples = 8, .warm_up = 1};
+  for (const Contract& contract : {Contract{}, bf16()}) {
+    for (Call call :
+         {make_call(GetParam().system, {2, 65, 2, 4, 40, 24, {}}, 64, true, 11),
+          make_call(GetParam().system, {1, 90, 2, 4, 33, 17, {0, 0, 1, 40, 88, 88}}, 32, true, 12),
+          make_call(GetParam().system, {1, 4000, 2, 4, 64, 64, {}}, 64, true, 13)}) {
+      Call timed = call;
+      const Timing timing = GetParam().time(timed.arguments(), contract, request);
+      if (!ran(call, contract)) {
+        EXPECT_EQ(timing.outcome.kind, Outcome::Kind::no_device);
+        GTEST_SKIP() << "no device";
+      }
+      ASSERT_EQ(timing.outcome.kind, Outcome::Kind::ran) << timing.outcome.reason;
+      EXPECT_EQ(timed.o, call.o);
+      EXPECT_EQ(timed.final_state, call.final_state);
+      EXPECT_GE(timing.seconds.size(), 3U);
+      EXPECT_LE(timing.seconds.size(), 8U);
+      for (const double seconds : timing.seconds) {
+        EXPECT_GT(seconds, 0.0);
+        EXPECT_LT(seconds, 1.0);
+      }
+      EXPECT_EQ(timing.how, timing.calls_per_sample > 1 ? "graph" : "events");
+      EXPECT_GT(timing.copies, 1) << "such tensors fit the cache";
+    }
+  }
+}
+
+TEST_P(CudaKernel, TimesNothingThatItRefuses) {
+  Call call = make_call(GetParam().system, {1, 9, 1, 1, 8, 8, {}}, 4, true, 14);
+  Contract other;
+  other.output = Format::fp16;
+  const Timing timing = GetParam().time(call.arguments(), other, {});
+  EXPECT_EQ(timing.outcome.kind, Outcome::Kind::unsupported);
+  EXPECT_TRUE(timing.seconds.empty());
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, CudaKernel, ::testing::ValuesIn(cuda_kernels()), [](const auto& row) {
   std::string name = row.param.name;
   for (char& c : name) c = c == '.' ? '_' : c;
@@ -145,7 +184,20 @@ TEST(CudaKernels, EightRows) {
   for (const Kernel& row : cuda_kernels()) {
     EXPECT_EQ(row.name, "cuda." + row.system + "." + row.form);
     EXPECT_EQ(row.contracts, (std::vector<std::string>{"fp32", "bf16"}));
+    EXPECT_NE(row.time, nullptr);
   }
+}
+
+TEST(CudaKernels, CeilingsAreThoseOfADevice) {
+  if (!cuda_device()) {
+    EXPECT_THROW((void)measure_ceilings(), Error);
+    GTEST_SKIP() << "no device";
+  }
+  const DeviceCeilings ceilings = measure_ceilings();
+  EXPECT_GT(ceilings.copy, 1e11);
+  EXPECT_LT(ceilings.copy, 1e14);
+  EXPECT_EQ(ceilings.bf16 > 0.0, ceilings.fp32 > 0.0) << ceilings.note;
+  EXPECT_GE(ceilings.bf16, 2.0 * ceilings.fp32);
 }
 
 TEST(CudaKernels, ProbeSaysWhatItFoundOrWhyNot) {

@@ -122,6 +122,15 @@ TEST(Floors, ByHandAndByContract) {
   EXPECT_DOUBLE_EQ(recurrent.product_rate, 2e12) << "vectors, in fp32";
 }
 
+TEST(Ceilings, OfTheProcessor) {
+  for (const std::int64_t bytes : {std::int64_t{1}, std::int64_t{1} << 12, std::int64_t{1} << 22}) {
+    const Ceilings c = host_ceilings(bytes, 2);
+    EXPECT_GT(c.copy, 0.0);
+    EXPECT_LT(c.copy, 1e14);
+    EXPECT_EQ(c.bf16, 0.0);
+  }
+}
+
 TEST(Bench, ACorrectKernelHasATime) {
   const KernelTable table(kernels());
   for (const std::string& line :
