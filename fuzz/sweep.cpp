@@ -55,13 +55,13 @@ class SweepPlan {
   SweepPlan(const KernelTable& table, const SweepOptions& options) : table_(table), options_(options) {}
 
   std::vector<SweepCase> points() {
+    if (wants("drift")) drift();  // first: its longest point would be waited for at the end
     if (wants("chunk")) chunk();
     if (wants("dendritic")) dendritic();
     if (wants("length")) length();
     if (wants("decay")) decay();
     if (wants("condition")) condition();
     if (wants("width")) width();
-    if (wants("drift")) drift();
     return std::move(points_);
   }
 
@@ -104,7 +104,10 @@ class SweepPlan {
       for (const TensorSpec& spec : find_operator(c.system)->signature(call_of(c, c.form)).inputs)
         a_token += 3.0 * static_cast<double>(spec.size()) / (spec.axis == Axis::tokens ? tokens / 64.0 : 1.0);
     }
-    return tokens * a_token * (1.0 + 4.0 / chunk + chunk / 256.0);
+    // Its bound is vacuous over the whole run, so that it is judged token by token from its own state.
+    const double again =
+        c.form == "recurrent" && c.contract == "bf16_state" && c.regime == "slow" ? 20.0 : 1.0;
+    return again * tokens * a_token * (1.0 + 4.0 / chunk + chunk / 256.0);
   }
 
   [[nodiscard]] const std::vector<std::string>& contracts_for(const Case& c) const {

@@ -177,7 +177,7 @@ class FamilyMeter {
     if (c_.form == "chunked" && family.delta) m.condition = condition_of(x, c_.chunk);
     if (!std::isnan(m.x)) return;
     if (m.series == "condition") m.x = m.condition;
-    if (m.series == "decay") m.x = x.g.size() > 0 ? -x.g.mean() : kNaN;
+    if (m.series == "decay") m.x = x.g.size() > 0 ? 0.0 - x.g.mean() : kNaN;
   }
 
   const Case& c_;

@@ -219,7 +219,8 @@ class GroupBuilder {
     for (const auto& [contract, points] : curves_) {
       if (longest == nullptr || points.size() > longest->size()) longest = &points;
     }
-    if (series_.regime_varies || longest == nullptr) return figure;
+    if (series_.regime_varies || series_.name == "length" || longest == nullptr)
+      return figure;  // it is constant
     Curve flops{"operations", 5, Curve::Style::line_dots, {}};
     Curve bytes{"bytes", 6, Curve::Style::line_triangles, {}};
     for (const std::int64_t i : *longest) {

@@ -12,7 +12,7 @@ html{scroll-behavior:smooth}
 body{margin:0;background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,sans-serif;-webkit-text-size-adjust:100%}
 header,main{max-width:1240px;margin:0 auto;padding:0 20px}
 header{padding-top:18px;position:relative}
-h1{font-size:1.5rem;margin:0}h2{font-size:1.3rem;margin:2.2em 0 .4em}h3{font-size:1.05rem;margin:1.6em 0 .3em}
+h1{font-size:1.5rem;line-height:1.3;margin:0;padding-right:118px}h2{font-size:1.3rem;margin:2.2em 0 .4em}h3{font-size:1.05rem;margin:1.6em 0 .3em}
 p{max-width:80ch;margin:.4em 0 .8em}.dim,figcaption,.runs{color:var(--dim);font-size:.875rem}
 .runs{list-style:none;padding:0;margin:.4em 0;overflow-wrap:anywhere}
 nav{display:flex;flex-wrap:wrap;gap:4px 18px;border-bottom:1px solid var(--line);padding:.5em 0}

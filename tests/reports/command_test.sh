@@ -81,6 +81,12 @@ run 1 'verdict worse' compare one.jsonl worse.jsonl --markdown made.md
 grep -q '1 regressions' made.md || { echo 'FAILED: the Markdown does not count the regression'; failures=$((failures + 1)); }
 run 1 '"regressions": 1' compare one.jsonl worse.jsonl --json
 run 0 'verdict better' compare worse.jsonl one.jsonl
+# A record cut in the middle, a number that is none: what can be compared is.
+run 0 'cases in common' compare "$examples/sweep.jsonl" cut.jsonl
+sed 's/"ratio":[0-9.e-]*/"ratio":"nan"/' one.jsonl >nan_ratio.jsonl
+run 1 'ratio grew' compare one.jsonl nan_ratio.jsonl
+sed 's/"ratio":[0-9.e-]*/"ratio":"inf"/' one.jsonl >inf_ratio.jsonl
+run 1 'ratio grew' compare one.jsonl inf_ratio.jsonl
 bad 'no case in it' compare one.jsonl empty.jsonl
 bad 'schema 2' compare schema.jsonl one.jsonl
 bad '--factor' compare one.jsonl one.jsonl --factor 0.5

@@ -18,7 +18,7 @@ folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 plots=()
 command -v gnuplot >/dev/null || plots=(--no-plots)
-"$samestate" report "$record" --out "$folder/report" --no-evidence "${plots[@]}" >"$folder/out" 2>&1 || {
+"$samestate" report "$record" --title 'A title that is longer than a telephone is wide' --out "$folder/report" --no-evidence "${plots[@]}" >"$folder/out" 2>&1 || {
   cat "$folder/out"
   exit 1
 }
@@ -63,11 +63,14 @@ cat >"$folder/reader.html" <<'END'
   seen.width = root.scrollWidth <= root.clientWidth && document.body.scrollWidth <= root.clientWidth;
   const inside = e => { for (let p = e; p; p = p.parentElement) if (p.classList.contains('scroll')) return true; return false; };
   seen.inside = Array.from(document.querySelectorAll('main *')).every(e => inside(e) || e.getBoundingClientRect().right <= root.clientWidth + 1);
+  const title = document.createRange(), button = document.getElementById('theme').getBoundingClientRect();
+  title.selectNodeContents(document.querySelector('h1'));
+  seen.title = Array.from(title.getClientRects()).every(r => r.right <= button.left || r.top >= button.bottom);
   seen.boxes = Array.from(document.querySelectorAll('.scroll')).every(e => e.getBoundingClientRect().right <= root.clientWidth && getComputedStyle(e).overflowX === 'auto');
   root.dataset.rows = rows.length;
   for (const name of Object.keys(seen)) root.setAttribute('data-seen-' + name, seen[name]);
   if (window.parent !== window)
-    window.parent.postMessage({window: window.innerWidth, width: seen.width, inside: seen.inside, boxes: seen.boxes}, '*');
+    window.parent.postMessage({window: window.innerWidth, width: seen.width, inside: seen.inside, boxes: seen.boxes, title: seen.title}, '*');
 })();
 </script>
 END
@@ -118,7 +121,7 @@ look 500 read.html
 for thing in width inside boxes; do expect "data-seen-$thing=\"true\""; done
 frame 390 telephone.html read.html
 look 500 telephone.html
-for thing in 'window="390"' 'width="true"' 'inside="true"' 'boxes="true"'; do expect "data-frame-$thing"; done
+for thing in 'window="390"' 'width="true"' 'inside="true"' 'boxes="true"' 'title="true"'; do expect "data-frame-$thing"; done
 # The check bites: a table that does not scroll in its box is seen.
 sed 's/\.scroll{overflow:auto;/.scroll{overflow:visible;/' "$folder/report/read.html" >"$folder/report/wide.html"
 frame 390 broken.html wide.html
