@@ -199,9 +199,9 @@ Record record_of(const Case& c, std::string_view kernel, std::string_view device
   return record;
 }
 
-/// Runs `judge` and makes a verdict of whatever the kernel does.
-template <class Judge>
-void judge_into(Record& record, Judge&& judge) {
+}  // namespace
+
+void set_judgement(Record& record, const std::function<Judgement()>& judge) {
   const auto started = std::chrono::steady_clock::now();
   if (record.device == "cuda") {
     if (const std::string fault = device_fault(); !fault.empty()) {
@@ -242,10 +242,6 @@ void judge_into(Record& record, Judge&& judge) {
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
 }
 
-}  // namespace
-
-void set_judgement(Record& record, const std::function<Judgement()>& judge) { judge_into(record, judge); }
-
 Record planned_record(const Case& c, const KernelTable& table) {
   check_names(c);
   if (is_operator_case(c)) {
@@ -265,12 +261,12 @@ Record run_case(const Case& c, const KernelTable& table, int threads, Trace* tra
   if (is_operator_case(c)) {
     const OperatorKernel& kernel = table.operator_for(c);
     OperatorRun kept;
-    judge_into(record, [&] { return judge_operator_case(c, kernel, threads, trace ? &kept : nullptr); });
+    set_judgement(record, [&] { return judge_operator_case(c, kernel, threads, trace ? &kept : nullptr); });
     if (trace) *trace = {{}, {}, std::move(kept.inputs), std::move(kept.outputs), kernel.form, {}};
     return record;
   }
   CaseRun run(c, table, threads, trace != nullptr);
-  judge_into(record, [&] { return run.judge(); });
+  set_judgement(record, [&] { return run.judge(); });
   if (trace) *trace = run.take_trace();
   return record;
 }
