@@ -26,7 +26,8 @@ void launch(const Parameters<Operand>& p, cudaStream_t stream) {
   const std::int64_t items = p.items();
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(items, std::numeric_limits<int>::max()));
   const std::size_t bytes = sizeof(float) * static_cast<std::size_t>(recurrent_words(warps, rows));
-  recurrent_kernel<Operand, rows, delta><<<blocks, static_cast<unsigned>(32 * warps), bytes, stream>>>(p, items);
+  recurrent_kernel<Operand, rows, delta>
+      <<<blocks, static_cast<unsigned>(32 * warps), bytes, stream>>>(p, items);
   check(cudaGetLastError(), "recurrent_kernel");
 }
 
