@@ -199,6 +199,12 @@ says '245 rows, '
 run 0 equations --markdown
 diff -q out "$docs/equations.md" >/dev/null ||
   complain 'docs/equations.md is not this page: samestate equations --markdown > docs/equations.md'
+# The recorded table of mutants is of those that there are.
+run 0 list mutants --json
+if ! diff <(grep -o '"mutant": "[^"]*"' out | cut -d'"' -f4 | sort) \
+  <(sed -n 's/^| [MH][0-9.]* | \([^ ]*\) .*/\1/p' "$docs/mutants.md" | sort) >&2; then
+  complain 'docs/mutants.md is of other mutants: samestate mutants --public --markdown docs/mutants.md'
+fi
 run 0 equations --id gdn-17
 says 'printed 2, correct 1'
 says '1 row, 1 erratum demonstrated'

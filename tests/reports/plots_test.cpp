@@ -131,7 +131,9 @@ TEST(SweepFigures, ErrorsAreOverTheSizeOfWhatIsExpected) {
   EXPECT_DOUBLE_EQ(drawn(1, 2), 4e-8);
   std::vector<SweepPoint> nothing = points;
   nothing[0].measurement.size = 0.0;
-  for (const Figure& figure : sweep_figures(nothing, kSources)[0].figures)
+  const std::vector<FigureGroup> groups = sweep_figures(nothing, kSources);
+  ASSERT_EQ(groups.size(), 1U);
+  for (const Figure& figure : groups[0].figures)
     EXPECT_NE(figure.id, "plot-1-error") << "nothing was expected: no share of it";
 }
 
