@@ -11,6 +11,7 @@
 namespace samestate {
 namespace {
 
+using planted::after;
 using planted::Copy;
 using planted::Fault;
 using planted::GatedDeltaRule;
@@ -30,15 +31,6 @@ struct Known {
   Fault chunked;
   Fault recurrent = planted::undamaged;
 };
-
-template <class Act>
-Fault after(Act act) {
-  return [act](const Kernel& base, const Arguments& a, const Contract& c) {
-    const Outcome outcome = base.run(a, c);
-    act(a);
-    return outcome;
-  };
-}
 
 template <class Test>
 Fault adds_where(Test test) {

@@ -11,6 +11,8 @@
 namespace samestate {
 namespace {
 
+using planted::after;
+using planted::before;
 using planted::Copy;
 using planted::Fault;
 using planted::GatedDeltaRule;
@@ -40,21 +42,6 @@ struct Known {
   Fault fault;
 };
 
-template <class Act>
-Fault after(Act act) {
-  return [act](const Kernel& base, const Arguments& a, const Contract& c) {
-    const Outcome outcome = base.run(a, c);
-    act(a);
-    return outcome;
-  };
-}
-template <class Change>
-Fault before(Change change) {
-  return [change](const Kernel& base, Arguments a, const Contract& c) {
-    change(a);
-    return base.run(a, c);
-  };
-}
 template <class Test>
 Fault adds_where(Test test) {
   return after([test](const Arguments& a) {

@@ -28,6 +28,25 @@ inline Fault& planted_fault(std::string_view form) {
   return faults[form == "chunked" ? 0 : 1];
 }
 
+/// A fault that acts on the arguments after a right run.
+template <class Act>
+Fault after(Act act) {
+  return [act](const Kernel& base, const Arguments& a, const Contract& c) {
+    const Outcome outcome = base.run(a, c);
+    act(a);
+    return outcome;
+  };
+}
+
+/// A fault that changes the arguments of a right run.
+template <class Change>
+Fault before(Change change) {
+  return [change](const Kernel& base, Arguments a, const Contract& c) {
+    change(a);
+    return base.run(a, c);
+  };
+}
+
 /// planted.SYSTEM.chunked and planted.SYSTEM.recurrent beside the CPU kernels. One table at a time.
 template <class System>
 KernelTable planted_table(Fault chunked, Fault recurrent = undamaged) {

@@ -11,6 +11,7 @@
 namespace samestate {
 namespace {
 
+using planted::after;
 using planted::Fault;
 using planted::GatedDeltaRule;
 using planted::planted_table;
@@ -22,16 +23,6 @@ constexpr const char* kCase =
 Judgement judged(const Fault& fault, const std::string& keys = "", const std::string& line = kCase) {
   const std::string tokens = keys.find("T=0") == keys.npos ? " T=33 " : " ";
   return run_case(parse_case(line + tokens + keys), planted_table<GatedDeltaRule>(fault)).judgement;
-}
-
-/// A fault that acts on the arguments after a right run.
-template <class Act>
-Fault after(Act act) {
-  return [act](const Kernel& base, const Arguments& a, const Contract& c) {
-    const Outcome outcome = base.run(a, c);
-    act(a);
-    return outcome;
-  };
 }
 
 float* last(const View<float, 4>& v) {

@@ -35,17 +35,6 @@ class JsonLines : public testing::Folder {
     static_cast<void>(writer.start(record(Verdict::vacuous, 0.0, "v1 c")));
     return file;
   }
-
-  /// The message of the Error that reading `text` throws; empty when it throws none.
-  std::string rejection(const std::string& text) {
-    spit(path("bad.jsonl"), text);
-    try {
-      static_cast<void>(read_json_lines(path("bad.jsonl")));
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  }
 };
 
 bool same_bits(double a, double b) {

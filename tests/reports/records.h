@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "oracles/verdict.h"
+#include "reference/error.h"
+#include "reports/json_lines.h"
 #include "reports/run.h"
 
 namespace samestate::testing {
@@ -79,6 +81,17 @@ class Folder : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   [[nodiscard]] std::filesystem::path path(const char* name) const { return folder_ / name; }
+
+  /// The message of the Error that reading `text` as JSON Lines throws; empty when it throws none.
+  [[nodiscard]] std::string rejection(const std::string& text) const {
+    spit(path("bad.jsonl"), text);
+    try {
+      static_cast<void>(read_json_lines(path("bad.jsonl")));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
 
  private:
   std::filesystem::path folder_;

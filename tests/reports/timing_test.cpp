@@ -45,15 +45,6 @@ class Timings : public testing::Folder {
     JsonLinesWriter writer(path(name), testing::run());
     for (const TimedCase& t : all) writer.timing(t);
   }
-  std::string rejection(const std::string& text) {
-    spit(path("bad.jsonl"), text);
-    try {
-      static_cast<void>(read_json_lines(path("bad.jsonl")));
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  }
 };
 
 ReportInput input_of(const std::vector<TimedCase>& all) {
