@@ -206,13 +206,13 @@ Command add_gate(CLI::App& app) {
   app.add_option("--baseline-factor", options->baseline_factor,
                  "growth that fails, where the ratio is above 0.1 now")
       ->capture_default_str()
-      ->check(CLI::Range(1.0, 1e9));
+      ->check(finite_range(1.0, 1e9));
   app.add_option("--write-baseline", options->new_baseline, "write the ratios of this run, if it passes");
   app.add_option("--budget", options->budget, "start no case after this many seconds (0: no limit)")
-      ->check(CLI::Range(0.0, 1e9));
+      ->check(finite_range(0.0, 1e9));
   app.add_option("--effort", options->plan.effort, "multiplies the seeded cases")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e4));
+      ->check(finite_range(0.0, 1e4));
   app.add_option("--max-cases", options->plan.max_cases,
                  "at most this many cases, spread over the plan (0: all)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));

@@ -267,11 +267,11 @@ Command add_mutants(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--effort", options->trial.effort, "multiplies the seeded cases")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e4));
+      ->check(finite_range(0.0, 1e4));
   app.add_option("--seed", options->trial.seed, "of the seeded cases")->capture_default_str();
   app.add_option("--floor", options->floor, "least score in percent for exit 0")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 100.0));
+      ->check(finite_range(0.0, 100.0));
   return [options] { return run_mutants(*options); };
 }
 

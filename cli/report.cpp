@@ -37,11 +37,19 @@ int run_report(const ReportOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   ReportInput input;
   input.title = options.title;
+  if (options.out.empty()) throw Error("--out is empty; name a folder to write to");
+  if (options.evidence != SAMESTATE_EVIDENCE && !std::filesystem::is_directory(options.evidence))
+    throw Error(options.evidence + ": no such folder of evidence; name one, or --no-evidence");
   std::set<std::string> names;
   std::int64_t cut = 0;
   for (const std::string& path : options.files) {
     if (std::filesystem::is_directory(path))
       throw Error(path + ": is a folder; name the JSON Lines files that gate, fuzz or sweep wrote");
+    std::error_code code;
+    for (const std::string& other : options.files) {
+      if (&other < &path && std::filesystem::equivalent(other, path, code))
+        throw Error(path + ": is given twice, and every case would count twice; name it once");
+    }
     // The bare name, so that a report of the same file is the same anywhere.
     std::string name = std::filesystem::path(path).filename().string();
     if (!names.insert(name).second) name = path;
@@ -88,9 +96,11 @@ Command add_report(CLI::App& app) {
       "and JSON, "
       "the plots\nas SVG.\n\n"
       "  samestate sweep && samestate report out/sweep.jsonl out/gate.jsonl --out out/report\n"
-      "  samestate equations --json > eq.json; samestate mutants --json > mu.json\n"
-      "  samestate report out/sweep.jsonl --equations eq.json --mutants mu.json\n\n"
       "  samestate bench --jsonl out/bench.jsonl && samestate report out/bench.jsonl\n\n"
+      "The whole page:\n"
+      "  samestate equations --json > out/equations.json\n"
+      "  samestate mutants --smoke --public --json > out/mutants.json\n"
+      "  samestate report out/*.jsonl --equations out/equations.json --mutants out/mutants.json\n\n"
       "Timings stand under Evidence: the share of the floor, the ratio to the peer, and whether the kernels "
       "are "
       "still those\nthat ran; timings.csv holds them in full.\n\n"

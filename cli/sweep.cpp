@@ -40,8 +40,11 @@ int run_sweep(const Options& options) {
   std::set<std::string> done;
   const bool resume = !options.restart && std::filesystem::exists(options.out);
   if (resume) {
-    for (const Measurement& m : read_json_lines(options.out).points)
-      done.insert(key_of(m.series, m.curve, m.record.line));
+    for (const Measurement& m : read_json_lines(options.out).points) {
+      // What had no device then may have one now.
+      if (m.record.judgement.verdict != Verdict::skipped)
+        done.insert(key_of(m.series, m.curve, m.record.line));
+    }
   }
   std::vector<const SweepCase*> left;
   for (const SweepCase& point : all) {
@@ -61,6 +64,7 @@ int run_sweep(const Options& options) {
   std::atomic<std::size_t> next{0};
   std::mutex guard;
   std::int64_t failures = 0;
+  std::int64_t not_run = 0;
   std::exception_ptr broken;
   const auto work = [&] {
     for (std::size_t i = next++; i < left.size(); i = next++) {
@@ -71,6 +75,8 @@ int run_sweep(const Options& options) {
             m.record.judgement.verdict == Verdict::fail || m.record.judgement.verdict == Verdict::crash;
         const std::lock_guard lock(guard);
         failures += failed ? 1 : 0;
+        const Verdict verdict = m.record.judgement.verdict;
+        not_run += verdict == Verdict::skipped || verdict == Verdict::unsupported ? 1 : 0;
         progress.step(m.record.judgement.ratio, failed, left[i]->work);
       } catch (...) {
         const std::lock_guard lock(guard);
@@ -85,9 +91,10 @@ int run_sweep(const Options& options) {
     work();
   }
   if (broken) std::rethrow_exception(broken);
-  fmt::print("{} points in {}, {} failed. `samestate report {} --out DIR` draws them.\n", left.size(),
-             options.out, failures, options.out);
-  if (all.empty()) return kNothingRan;
+  fmt::print("{} points measured into {}, {} failed{}. `samestate report {} --out DIR` draws them.\n",
+             left.size(), options.out, failures,
+             not_run > 0 ? fmt::format(", {} could not run here", not_run) : "", options.out);
+  if (all.empty() || (!left.empty() && not_run == std::ssize(left))) return kNothingRan;
   return failures > 0 ? kFail : kPass;
 }
 

@@ -1,7 +1,11 @@
 #include "reports/files.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 #include <system_error>
 
@@ -18,6 +22,23 @@ void make_parent_folder(const std::filesystem::path& path) {
     throw Error(fmt::format("{}: cannot make the folder ({}); name a folder that can be written",
                             parent.string(), code.message()));
   }
+}
+
+FileLock::FileLock(const std::filesystem::path& path) {
+  std::error_code code;
+  const bool there = std::filesystem::exists(path, code);
+  if (there && !std::filesystem::is_regular_file(path, code)) return;
+  constexpr mode_t permissions = 0666;
+  // What cannot be opened is told by whoever writes; a file system without locks has none to give.
+  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, permissions);
+  if (descriptor_ < 0 || ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(descriptor_);
+  throw Error(
+      fmt::format("{}: another process is writing to it; wait for it, or name another file", path.string()));
+}
+
+FileLock::~FileLock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 void write_atomically(const std::filesystem::path& path, std::string_view text) {

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 namespace samestate {
 
@@ -12,5 +13,23 @@ void write_atomically(const std::filesystem::path& path, std::string_view text);
 
 /// Makes the folder that will hold `path`. Throws Error when it cannot.
 void make_parent_folder(const std::filesystem::path& path);
+
+/// One writer at a time of a file of records: lines of two would run into each other. Held until destroyed; a
+/// process that dies holds none. Devices and pipes need none.
+class FileLock {
+ public:
+  FileLock() = default;
+  /// Makes the file where there is none. Throws Error when another process holds the lock.
+  explicit FileLock(const std::filesystem::path& path);
+  ~FileLock();
+  FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  FileLock& operator=(FileLock&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+
+ private:
+  int descriptor_ = -1;
+};
 
 }  // namespace samestate

@@ -140,11 +140,10 @@ std::string html_text(const ReportInput& input, const ReportData& data,
   sections += html_gate(data, svgs.empty() ? "" : svgs.back());
   sections += html_evidence(input, html_timings(input, data, svgs));
   if (input.mutants) {
-    sections += html_listing(
-        *input.mutants, "mutants", "Mutants: does the gate see real bugs?",
-        "Each row is a correct kernel with one bug put back that shipped somewhere. Killed: the "
-        "gate failed it, by which check and after how many cases; beside it, what the tolerances "
-        "of public test suites make of the same kernel.");
+    sections +=
+        html_listing(*input.mutants, "mutants", "Mutants: does the gate see real bugs?",
+                     "Each row is a correct kernel with one bug put back that shipped somewhere. Killed: the "
+                     "gate failed it, by which check and after how many cases.");
   }
   if (input.equations) {
     sections += html_listing(

@@ -254,6 +254,11 @@ std::string html_listing(const std::string& json, const std::string& id, const s
   if (!objects)
     throw Error(
         fmt::format("--{}: not a JSON array of objects; give it what `samestate {} --json` printed", id, id));
+  const char* key = id == "mutants" ? "killed" : "verdict";
+  if (rows->empty() ||
+      !std::all_of(rows->begin(), rows->end(), [&](const Json& row) { return row.contains(key); }))
+    throw Error(
+        fmt::format("--{}: rows without '{}'; give it what `samestate {} --json` printed", id, key, id));
   std::vector<Json> flat;
   std::vector<std::string> names;
   std::map<std::string, bool> number;
@@ -287,9 +292,21 @@ std::string html_listing(const std::string& json, const std::string& id, const s
                             const auto cell = row.find(name);
                             return cell != row.end() && cell->is_object() && cell->contains("killed");
                           });
+    // Not every mutant is shown to every rule.
+    const auto shown = std::count_if(flat.begin(), flat.end(), [&](const Json& row) {
+      const auto cell = row.find(name);
+      return cell != row.end() && (name == "killed" || (cell->is_object() && text_of(*cell) != ""));
+    });
     if (verdicts)
-      score += fmt::format("{}{} {}", score.empty() ? "Killed, by " : ", ",
-                           name == "killed" ? "this gate" : name, kills);
+      score += fmt::format("{}{} {} of {}", score.empty() ? "Killed by " : ", by ",
+                           name == "killed" ? "this gate" : name, kills, shown);
+  }
+  if (id == "mutants") {
+    const bool rules = score.find(", by ") != score.npos;
+    score += rules
+                 ? ". The columns named after public projects say what the tolerances of their tests make of "
+                   "the same kernel, where it was shown to them"
+                 : ". Recorded without --public: no rules of public projects stand beside it";
   }
   std::stable_sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
     return place_of_column(a, flat) < place_of_column(b, flat);

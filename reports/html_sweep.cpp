@@ -205,9 +205,11 @@ std::string html_points(const ReportData& data) {
     table.text(r.regime);
     table.number(m.x);
     table.text(name_of(r.judgement.verdict), tone_of(r.judgement.verdict));
-    for (const double value : {r.judgement.ratio, m.rms_error, m.rms_error / m.size, m.max_error, m.rms_bound,
-                               m.state_rms, m.state_bound, m.condition, m.flops, m.bytes})
+    for (const double value : {r.judgement.ratio, m.rms_error, m.rms_error / m.size, m.max_error})
       table.number(value);
+    // A system without a state, a triangular system or a cost has none of these.
+    for (const double value : {m.rms_bound, m.state_rms, m.state_bound, m.condition, m.flops, m.bytes})
+      table.measured(value);
     table.command(repro_command(r));
   }
   return fmt::format(

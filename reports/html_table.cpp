@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "reports/junit.h"
 
@@ -63,9 +64,17 @@ void HtmlTable::count(std::int64_t value) {
   body_ += fmt::format("<td class=\"n\" data-v=\"{}\">{}</td>", value, value);
 }
 
+void HtmlTable::measured(double value) {
+  if (std::isnan(value)) {
+    body_ += "<td class=\"n\" data-v=\"nan\">-</td>";
+  } else {
+    number(value);
+  }
+}
+
 void HtmlTable::linked(double value, std::int64_t point) {
   if (point < 0) {
-    body_ += "<td class=\"n\" data-v=\"nan\">-</td>";
+    measured(std::numeric_limits<double>::quiet_NaN());
     return;
   }
   body_ += fmt::format("<td class=\"n\" data-v=\"{}\"><button class=\"v\" data-point=\"{}\">{}</button></td>",

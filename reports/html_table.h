@@ -32,6 +32,8 @@ class HtmlTable {
   void text(std::string_view value, std::string_view css_class = {});
   void number(double value);
   void count(std::int64_t value);
+  /// A number that need not be there: "-" for NaN.
+  void measured(double value);
   /// The value of a point, a button that copies its case; "-" for -1.
   void linked(double value, std::int64_t point);
   /// The command of a case, in full.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -129,6 +130,28 @@ bool ends_inside_a_line(const std::filesystem::path& path) {
   return file.get() != '\n';
 }
 
+/// The longest of the project, a drift's profile by token, has some 10 kB: a device or a disk image given by
+/// mistake shall not fill the memory.
+constexpr std::size_t longest_line = 64'000'000;
+
+/// As std::getline, but stops beyond the longest line.
+bool next_line(std::istream& file, std::string& line) {
+  std::array<char, 1 << 16> part;
+  line.clear();
+  while (line.size() <= longest_line) {
+    file.getline(part.data(), part.size());
+    line.append(part.data(), static_cast<std::size_t>(file.gcount()));
+    if (file.eof()) return !line.empty();
+    if (!file.fail()) {
+      line.pop_back();  // the end of the line was counted
+      return true;
+    }
+    if (file.gcount() == 0) return false;
+    file.clear();
+  }
+  return true;
+}
+
 /// The cases of one run that have started and not ended.
 using Open = std::map<std::int64_t, Record>;
 
@@ -202,6 +225,7 @@ void read_event(const Json& object, Open& open, RecordFile& result) {
 
 JsonLinesWriter::JsonLinesWriter(const std::filesystem::path& path, const Run& run, Mode mode) : path_(path) {
   make_parent_folder(path);
+  lock_ = FileLock(path);
   const bool cut = mode == Mode::append && ends_inside_a_line(path);
   file_.open(path, std::ios::binary | (mode == Mode::append ? std::ios::app : std::ios::trunc));
   if (!file_) throw Error(fmt::format("{}: cannot be opened for writing; name another file", path.string()));
@@ -260,7 +284,11 @@ RecordFile read_json_lines(const std::filesystem::path& path) {
   Open open;
   std::int64_t line_number = 0;
   std::int64_t damaged = 0;  // number of a line that is no JSON: the last of its run, or an error
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; next_line(file, line);) {
+    if (line.size() > longest_line) {
+      throw Error(fmt::format("{}:{}: a line of more than {} MB; name a file that --jsonl wrote",
+                              path.string(), line_number + 1, longest_line / 1'000'000));
+    }
     ++line_number;
     if (line.empty()) continue;
     const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);

@@ -9,6 +9,7 @@
 
 #include "oracles/measurement.h"
 #include "oracles/timing.h"
+#include "reports/files.h"
 #include "reports/run.h"
 
 /// The record of a run, one JSON object a line: the source of truth that the other reports are made from
@@ -52,6 +53,7 @@ class JsonLinesWriter {
   void write(const std::string& line);
 
   std::filesystem::path path_;
+  FileLock lock_;
   std::ofstream file_;
   std::mutex mutex_;
   std::int64_t next_ = 0;

@@ -173,7 +173,13 @@ void add_figure(std::string& script, const Figure& figure, const std::string& ou
   script += fmt::format("set output '{}'\nset title {} font ',12.5'\n", output, title);
   // A dot on the frame of a plot of few dots is cut; a profile of many fills the width.
   if (figure.x.whole) {
-    script += "set offsets 0.5, 0.5, 0, 0\nset xtics 1\n";
+    double last = 0.0;
+    for (const Curve& curve : figure.curves) {
+      for (const Mark& mark : curve.marks) last = std::max(last, mark.x);
+    }
+    // Many are labelled in steps; none is labelled beside the data.
+    script +=
+        fmt::format("set offsets 0.5, 0.5, 0, 0\nset xtics 0, {}, {}\n", std::ceil((last + 1) / 16), last);
   } else {
     script += figure.x.log_base > 0.0 ? "set offsets graph 0.03, graph 0.03, 0, 0\n" : "set autoscale xfix\n";
   }

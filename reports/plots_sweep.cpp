@@ -320,7 +320,9 @@ std::string about(std::span<const SweepPoint> points, const std::vector<std::int
                                     [&](std::int64_t i) { return sizes_of(at(i).record.line) == sizes; }))
     text += ", " + sizes;
   if (first.series == "chunk" || first.series == "dendritic")
-    text += fmt::format(", output of RMS {:.3g}, final state of RMS {:.3g}", first.size, first.state_size);
+    text +=
+        fmt::format(", output of RMS {:.3g}", first.size) +
+        (std::isnan(first.state_size) ? "" : fmt::format(", final state of RMS {:.3g}", first.state_size));
   if (several)
     text += fmt::format(", from {}", sources[points[static_cast<std::size_t>(members.front())].source]);
   return text;

@@ -54,10 +54,11 @@ class TimingFigure {
     figure.y = {"median time (us)", 10, false, false, {}};
     figure.caption = fmt::format(
         "On {}, {}Hk = {}, Hv = {}, dk = {}, dv = {}: the median of timed calls (dots), the least that a "
-        "call "
-        "could take at the rates measured in the same run (dashes), and the peer (triangles); lower is "
-        "better.",
-        t.record.device, decode ? "" : fmt::format("B = {}, ", t.B), t.Hk, t.Hv, t.dk, t.dv);
+        "call could take at the rates measured in the same run (dashes){}; lower is better.",
+        t.record.device, decode ? "" : fmt::format("B = {}, ", t.B), t.Hk, t.Hv, t.dk, t.dv,
+        !with_peer() ? ""
+        : decode     ? ", and the peer (triangles)"
+                     : ", and the peer (triangles), whose float32 products may be tf32");
     std::size_t colour = 0;
     for (const auto& [kernel, contract] : names()) {
       const std::string name = kernel + " " + contract;
@@ -71,11 +72,16 @@ class TimingFigure {
     }
     figure.legend.push_back({"kernel", {}, Curve::Style::line_dots});
     figure.legend.push_back({"floor", {}, Curve::Style::dashes});
-    if (peers_) figure.legend.push_back({"peer", {}, Curve::Style::line_triangles});
+    if (with_peer()) figure.legend.push_back({"peer", {}, Curve::Style::line_triangles});
     return figure;
   }
 
  private:
+  [[nodiscard]] bool with_peer() const {
+    return std::any_of(members_.begin(), members_.end(),
+                       [&](std::size_t i) { return !std::isnan(all_[i].timed.peer_time.median); });
+  }
+
   [[nodiscard]] std::set<std::pair<std::string, std::string>> names() const {
     std::set<std::pair<std::string, std::string>> all;
     for (const std::size_t i : members_)
@@ -94,14 +100,12 @@ class TimingFigure {
     }
     if (curve.marks.empty()) return;
     std::sort(curve.marks.begin(), curve.marks.end(), [](const Mark& a, const Mark& b) { return a.x < b.x; });
-    peers_ = peers_ || style == Curve::Style::line_triangles;
     figure.curves.push_back(std::move(curve));
   }
 
   std::span<const TimedEvidence> all_;
   std::vector<std::size_t> members_;
   std::int64_t first_;
-  bool peers_ = false;
 };
 
 }  // namespace

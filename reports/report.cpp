@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "reference/error.h"
@@ -9,6 +10,24 @@
 #include "reports/files.h"
 
 namespace samestate {
+
+namespace {
+
+/// Tables and plots that an earlier report left here would be taken for this one's.
+void remove_stale(const std::filesystem::path& folder, const std::vector<std::string>& written) {
+  std::error_code code;
+  std::vector<std::string> old = {"points.csv", "profiles.csv", "cases.csv", "timings.csv"};
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "plots", code)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("plot-") && name.ends_with(".svg")) old.push_back("plots/" + name);
+  }
+  for (const std::string& name : old) {
+    if (std::find(written.begin(), written.end(), name) == written.end())
+      std::filesystem::remove(folder / name, code);
+  }
+}
+
+}  // namespace
 
 ReportFiles write_report(const std::filesystem::path& folder, const ReportInput& input, bool plots) {
   std::error_code code;
@@ -36,6 +55,7 @@ ReportFiles write_report(const std::filesystem::path& folder, const ReportInput&
     write("plots/" + figures[i].id + ".svg", svg_file(svgs[i]));
     ++files.plots;
   }
+  remove_stale(folder, files.names);
   files.points = std::ssize(data.points);
   files.cases = std::ssize(data.records);
   files.timings = std::ssize(data.timings);

@@ -134,8 +134,11 @@ def measure(torch, case):
     cache = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 50 * 2**20)
     copies = max(1, -(-CACHE_TIMES * cache // max(bytes_of(torch, first), 1)))
     sets = [first] + [inputs_of(torch, case, dtype)[0] for _ in range(copies - 1)]
-    if case["chunk"] not in (0, 64) and case["form"] != "recurrent":
-        notes.append("chunk of 64")
+    if case["form"] != "recurrent" and case["chunk"] != 0:
+        if case["chunk"] != 64:
+            notes.append("chunk of 64")
+        if dtype == torch.float32:  # tl.dot on float32 is tf32 unless a kernel asks for ieee
+            notes.append("float32 tensors; products inside may be tf32")
     with torch.no_grad():
         for i in range(WARM_UP):  # compiles, and tunes
             operator(**sets[i % copies])

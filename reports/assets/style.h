@@ -49,9 +49,13 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:4px 16px}dt{font-weigh
 #toast{position:fixed;left:50%;bottom:18px;transform:translateX(-50%);max-width:92vw;background:var(--fg);color:var(--bg);border-radius:7px;padding:8px 14px;font:.85rem ui-monospace,monospace;overflow-wrap:anywhere;opacity:0;pointer-events:none;transition:opacity .15s}
 #toast.on{opacity:1}
 @media(max-width:600px){header,main{padding-left:12px;padding-right:12px}#theme{right:12px}dl{display:block}dt{margin-top:.5em}details{padding:0 8px}figcaption{padding:2px 2px 10px}}
+@media(min-width:900px){.wide{min-width:120ch}}
 @media print{:root,:root[data-theme=dark],:root:not([data-theme=light]){--bg:#fff;--fg:#000;--dim:#444;--line:#bbb;--box:#fff;color-scheme:light}
 body{font-size:10pt}#theme,nav,.filter,#toast{display:none}.scroll{overflow:visible;max-height:none;border:0}.grid{grid-template-columns:1fr 1fr}
-details{border:0;padding:0}thead{display:table-header-group}thead th{position:static}tr{break-inside:avoid}.c{white-space:normal;overflow-wrap:anywhere}table{font-size:7.5pt}}
+details{border:0;padding:0}thead{display:table-header-group}thead th{position:static}tr{break-inside:avoid}.c{white-space:normal;overflow-wrap:anywhere}table{font-size:7pt}
+.wide{min-width:0}th,td{padding:1px 3px;overflow-wrap:anywhere}.n{white-space:normal}thead button{padding:1px 3px;overflow-wrap:anywhere}
+.cover thead button{writing-mode:vertical-rl;white-space:nowrap;width:auto}.cover th:first-child,.cover td:first-child{position:static}}
+@page{size:A4 landscape;margin:10mm}
 )css";
 
 }  // namespace samestate::assets

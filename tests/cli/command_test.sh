@@ -274,6 +274,9 @@ bad 'nope' bench --kernel nope
 bad 'mamba' bench --system mamba
 bad 'tpu' bench --device tpu
 bad '--seconds' bench --seconds 0
+bad '--seconds' bench --seconds nan
+bad '--baseline-factor' gate --baseline-factor nan
+bad '--floor' mutants --smoke --floor nan
 bad '--max-memory' bench --max-memory -1
 bad '--peer-timeout' bench --peer-timeout 0
 bad 'several calls' bench --case 'v1 retention form=decode T=4'

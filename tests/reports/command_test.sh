@@ -64,6 +64,13 @@ bad 'file' report one.jsonl --out file/inside "${quiet[@]}"
 bad 'files' report --out made
 bad '--mutants' report one.jsonl --out made --mutants one.jsonl "${quiet[@]}"
 bad 'none.json' report one.jsonl --out made --equations none.json "${quiet[@]}"
+bad 'is empty' report one.jsonl --out '' "${quiet[@]}"
+bad 'given twice' report one.jsonl ./one.jsonl --out made "${quiet[@]}"
+bad 'no such folder' report one.jsonl --out made --no-plots --evidence nowhere
+"$samestate" equations --id GDN-17 --json >equations.json
+bad "without 'killed'" report one.jsonl --out made --mutants equations.json "${quiet[@]}"
+truncate -s 1G sparse.jsonl
+bad 'more than 64 MB' report sparse.jsonl --out made "${quiet[@]}"
 if command -v gnuplot >/dev/null; then
   run 0 "$points points" report "$examples/sweep.jsonl" --out plots --no-evidence
   grep -qE '[1-9][0-9]+ plots' out || { echo 'FAILED: no plots of the example'; failures=$((failures + 1)); }
@@ -90,6 +97,7 @@ run 1 'ratio grew' compare one.jsonl inf_ratio.jsonl
 bad 'no case in it' compare one.jsonl empty.jsonl
 bad 'schema 2' compare schema.jsonl one.jsonl
 bad '--factor' compare one.jsonl one.jsonl --factor 0.5
+bad 'no number' compare one.jsonl worse.jsonl --factor nan
 bad 'none.jsonl' compare none.jsonl one.jsonl
 
 # A sweep: bad words, files that are not its own, folders that cannot be.
@@ -105,6 +113,12 @@ bad "'rms_error'" "${sweep[@]}" --series width --out field.jsonl
 bad 'locked' "${sweep[@]}" --series width --out locked
 bad 'file' "${sweep[@]}" --series width --out file/inside.jsonl
 [[ "$(wc -l <damaged.jsonl)" -eq 4 ]] || { echo 'FAILED: a sweep wrote to a file that it could not read'; failures=$((failures + 1)); }
+# Without its device a kernel is not measured: neither a pass, nor a point that a later run would leave out.
+if "$samestate" list kernels | grep -q '^cuda' && ! command -v nvidia-smi >/dev/null; then
+  device=("${sweep[@]}" --kernel cuda.gated_delta_rule.chunked --series width --out device.jsonl)
+  run 77 'could not run here' "${device[@]}"
+  run 77 ': 0 of' "${device[@]}"
+fi
 run 77 '0 points' "${sweep[@]}" --series length --system retention --out nothing_there.jsonl
 
 # Killed while it measures, its last line cut: the same command measures what is missing, and that alone.
@@ -114,6 +128,10 @@ for _ in $(seq 1 200); do
   [[ "$(grep -c '"event":"point"' killed.jsonl 2>/dev/null)" -ge 2 ]] && break
   sleep 0.05
 done
+# A second one beside it is refused, and its lines do not run into the first one's.
+bad_code=0
+"$samestate" "${sweep[@]}" --system gated_delta_net --out killed.jsonl >second.out 2>&1 || bad_code=$?
+[[ $bad_code -eq 2 ]] && grep -q 'another process is writing' second.out || { echo "FAILED: a second writer: exit $bad_code"; cat second.out; failures=$((failures + 1)); }
 kill -9 "$victim"
 wait "$victim" 2>/dev/null
 truncate -s -100 killed.jsonl

@@ -80,7 +80,7 @@ TEST_F(Html, NoRecordedTextBecomesMarkup) {
   input.sources[0].name = kHostile;
   input.sources[0].content.runs[0].device = kHostile;
   input.evidence = {{kHostile, kHostile, kHostile, kHostile, kHostile, kHostile, 1, 0}};
-  input.mutants = nlohmann::json::array({{{kHostile, kHostile}}})
+  input.mutants = nlohmann::json::array({{{kHostile, kHostile}, {"killed", true}}})
                       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const std::string page = page_of(input);
   EXPECT_EQ(page.find("<script>alert"), std::string::npos);
@@ -105,6 +105,10 @@ TEST_F(Html, NumbersThatAreNoneAreShownAsSuchAndSortLast) {
   const std::string page = page_of(input_of({p}, {}));
   EXPECT_NE(page.find("data-v=\"nan\">nan<"), std::string::npos);
   EXPECT_NE(page.find("data-v=\"inf\">∞<"), std::string::npos);
+  p.measurement.state_size = p.measurement.condition = std::nan("");
+  const std::string stateless = page_of(input_of({p}, {}));
+  EXPECT_EQ(stateless.find("RMS nan"), std::string::npos) << "a system without a state has no RMS of one";
+  EXPECT_NE(stateless.find("data-v=\"nan\">-<"), std::string::npos);
 }
 
 TEST_F(Html, EvidenceOfOtherSourcesIsStale) {
@@ -126,11 +130,16 @@ TEST_F(Html, ListingsTakeArraysOfObjectsAndNothingElse) {
   EXPECT_NE(page.find("<button>fla</button>"), std::string::npos);
   EXPECT_NE(page.find(">missed<"), std::string::npos);
   EXPECT_NE(page.find("data-v=\"7\""), std::string::npos);
-  EXPECT_NE(page.find("2 rows. Killed, by this gate 1, fla 0."), std::string::npos);
-  for (const char* bad : {"", "{", "3", "[1, 2]", "{\"a\": 1}", "[{\"a\": 1}, 2]"}) {
+  EXPECT_NE(page.find("2 rows. Killed by this gate 1 of 2, by fla 0 of 1. "), std::string::npos);
+  for (const char* bad :
+       {"", "{", "3", "[1, 2]", "{\"a\": 1}", "[{\"a\": 1}, 2]", "[]", "[{\"verdict\": \"OK\"}]"}) {
     input.mutants = bad;
     EXPECT_THROW((void)page_of(input), Error) << bad;
   }
+  input.mutants = R"([{"bug": "M13", "killed": true}])";
+  EXPECT_NE(page_of(input).find("Recorded without --public"), std::string::npos);
+  input.equations = input.mutants;
+  EXPECT_THROW((void)page_of(input), Error) << "the two options exchanged";
 }
 
 TEST_F(Html, TheReportIsWrittenWholeAndTwiceAlike) {
@@ -150,6 +159,17 @@ TEST_F(Html, TheReportIsWrittenWholeAndTwiceAlike) {
   const auto json = nlohmann::json::parse(slurp(path("report") / "report.json"));
   EXPECT_EQ(json["points"]["rows"].size(), 2U);
   EXPECT_EQ(json["profiles"]["rows"].size(), 10U);
+}
+
+TEST_F(Html, NothingOfAnEarlierReportStaysBesideThePage) {
+  (void)write_report(path("report"), input_of({point("bf16", 1, 1e-3)}, {record(Verdict::pass, 0.5)}), false);
+  testing::spit(path("report") / "mine.csv", "x");
+  std::filesystem::create_directory(path("report") / "plots");
+  testing::spit(path("report") / "plots" / "plot-1-error.svg", "x");
+  (void)write_report(path("report"), input_of({}, {record(Verdict::pass, 0.5)}), false);
+  const auto present = [&](const char* name) { return std::filesystem::exists(path("report") / name); };
+  EXPECT_FALSE(present("points.csv") || present("profiles.csv") || present("plots/plot-1-error.svg"));
+  EXPECT_TRUE(present("cases.csv") && present("mine.csv"));
 }
 
 TEST_F(Html, AFolderThatCannotBeWrittenIsNamed) {

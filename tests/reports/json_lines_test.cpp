@@ -213,6 +213,31 @@ TEST_F(JsonLines, RejectsWithFileAndLine) {
   expect_rejected(replaced("\"line\":\"v1 b\"", "\"line\":7"), "4", "'line'");
 }
 
+TEST_F(JsonLines, OneWriterAtATime) {
+  {
+    const JsonLinesWriter first(path("run.jsonl"), testing::run());
+    for (const auto mode : {JsonLinesWriter::Mode::append, JsonLinesWriter::Mode::replace})
+      EXPECT_THROW(JsonLinesWriter(path("run.jsonl"), testing::run(), mode), Error);
+  }
+  EXPECT_EQ(read_json_lines(path("run.jsonl")).runs.size(), 1U) << "and the refused one has cut nothing off";
+  EXPECT_NO_THROW(JsonLinesWriter(path("run.jsonl"), testing::run()));
+  EXPECT_NO_THROW(JsonLinesWriter("/dev/null", testing::run()));
+}
+
+TEST_F(JsonLines, LinesOfAnyLengthUpToALimit) {
+  // About the size of the reader's buffer, with and without an end of line.
+  for (const std::size_t length : {65534U, 65535U, 65536U, 131070U, 200000U}) {
+    const std::string line =
+        "{\"schema\":1,\"event\":\"stop\",\"x\":\"" + std::string(length - 34, 'x') + "\"}";
+    ASSERT_EQ(line.size(), length);
+    for (const char* end : {"", "\n", "\n\n"})
+      EXPECT_NE(rejection(line + end).find("bad.jsonl:1: event 'stop'"), std::string::npos) << length;
+    EXPECT_NE(rejection("\n" + line + "\n[]\n").find("bad.jsonl:2: event"), std::string::npos) << length;
+  }
+  EXPECT_NE(rejection(std::string(64'000'001, ' ')).find("bad.jsonl:1: a line of more than 64 MB"),
+            std::string::npos);
+}
+
 TEST_F(JsonLines, RejectsTwoWritersAndDamageInTheMiddle) {
   const std::string good = slurp(two_and_a_start());
   const std::size_t second = good.find('\n') + 1;

@@ -122,6 +122,11 @@ for thing in width inside boxes; do expect "data-seen-$thing=\"true\""; done
 frame 390 telephone.html read.html
 look 500 telephone.html
 for thing in 'window="390"' 'width="true"' 'inside="true"' 'boxes="true"' 'title="true"'; do expect "data-frame-$thing"; done
+# On paper nothing scrolls: every table fits a page of A4, 277 mm wide at 96 pixels an inch.
+sed 's/@media print/@media all/g' "$folder/report/read.html" >"$folder/report/paper.html"
+frame 1047 printed.html paper.html
+look 1280 printed.html
+expect 'data-frame-width="true"'
 # The check bites: a table that does not scroll in its box is seen.
 sed 's/\.scroll{overflow:auto;/.scroll{overflow:visible;/' "$folder/report/read.html" >"$folder/report/wide.html"
 frame 390 broken.html wide.html

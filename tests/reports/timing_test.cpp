@@ -131,7 +131,11 @@ TEST_F(Timings, ThePageShowsThemByDevice) {
   EXPECT_NE(page.find("<section id=\"evidence\""), std::string::npos);
   EXPECT_NE(page.find("<h4>H100</h4>"), std::string::npos);
   EXPECT_NE(page.find("<h4>cpu</h4>"), std::string::npos);
-  EXPECT_NE(page.find("H100: 2 cases, 1 of them without a time; closest to its floor: "), std::string::npos);
+  EXPECT_NE(page.find("H100: 1 of 2 cases have a time; of the speed that the floor allows "),
+            std::string::npos);
+  EXPECT_NE(page.find("2 of 2 beside a peer are faster than it, peer / kernel 3 to 3."), std::string::npos);
+  EXPECT_NE(page.find("may multiply in tf32"), std::string::npos);
+  EXPECT_NE(page.find(">a note<"), std::string::npos) << "what the peer says of itself";
   EXPECT_EQ(page.find("No case and no point"), std::string::npos);
   EXPECT_NE(page.find(">4/12<"), std::string::npos);
   EXPECT_NE(page.find("samestate bench --case &#39;v1 gated_delta_rule T=1024"), std::string::npos);
@@ -142,6 +146,11 @@ TEST_F(Timings, ThePageShowsThemByDevice) {
   other.kernel_sources = "changed";
   EXPECT_NE(page_of(other).find(">stale<"), std::string::npos);
   EXPECT_EQ(page_of(input_of({})).find("<section id=\"evidence\""), std::string::npos);
+  TimedCase alone = timed(1024, 0.5);
+  alone.peer = alone.peer_note = "";
+  alone.peer_time = {};
+  alone.peer_ratio = std::nan("");
+  EXPECT_EQ(page_of(input_of({alone})).find("in tf32"), std::string::npos) << "no peer, nothing to say of it";
 }
 
 TEST_F(Timings, NoRecordedTextBecomesMarkup) {
@@ -172,6 +181,7 @@ TEST_F(Timings, PlotsAgainstLengthAndBatch) {
   ASSERT_EQ(data.timing_figures.size(), 2U);
   const Figure& length = data.timing_figures[0];
   ASSERT_EQ(length.curves.size(), 3U) << "kernel, floor, peer";
+  EXPECT_NE(length.caption.find("whose float32 products may be tf32"), std::string::npos);
   ASSERT_EQ(length.curves[0].marks.size(), 3U);
   EXPECT_EQ(length.curves[0].marks[0].x, 1024);
   EXPECT_EQ(length.curves[0].marks[0].y, 0.5e6);
