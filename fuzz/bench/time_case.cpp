@@ -164,6 +164,7 @@ class BenchRun {
 
   /// Throws what the kernel throws.
   [[nodiscard]] Judgement judge(TimedCase& timed) {
+    require_device();
     batch_ = batch_of(c_, options_.threads);
     const BatchShape& s = batch_.shape;
     outputs_.o.resize(static_cast<std::size_t>(s.B * s.T * s.Hv * s.dv));
@@ -188,6 +189,27 @@ class BenchRun {
   [[nodiscard]] std::vector<double>& seconds() { return seconds_; }
 
  private:
+  /// Without its device a kernel says so on one token too, before seconds go into filling large tensors. What
+  /// else it says or throws is of that call, which nobody asked for.
+  void require_device() const {
+    if (kernel_.device == "cpu" || c_.form == "packed") return;
+    Case one = c_;
+    one.B = one.T = 1;
+    const Batch batch = batch_of(one);
+    Outputs outputs;
+    outputs.o.resize(static_cast<std::size_t>(one.Hv * one.dv));
+    outputs.final_state.resize(static_cast<std::size_t>(one.Hv * one.dk * one.dv));
+    const Contract contract =
+        runs_recurrent_only(one) ? recurrent_contract(contract_of(one)) : contract_of(one);
+    Outcome outcome;
+    try {
+      outcome = kernel_.run(arguments_of(batch, outputs, one, 1), contract);
+    } catch (const std::exception&) {
+      return;
+    }
+    if (outcome.kind == Outcome::Kind::no_device) throw Unavailable(outcome);
+  }
+
   Judgement judge_heads(TimedCase& timed) {
     const std::vector<std::int64_t> chosen = spread_heads(timed.heads, options_.judged_heads);
     timed.heads_judged = std::ssize(chosen);
