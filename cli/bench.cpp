@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "fuzz/bench/bench.h"
@@ -230,7 +231,7 @@ Command add_bench(CLI::App& app) {
   app.add_flag("--quick", options->plan.quick, "the smaller set of shapes");
   app.add_option("--seconds", options->bench.request.seconds, "time spent in timed calls of a case")
       ->capture_default_str()
-      ->check(finite_range(1e-3, 3600.0));
+      ->check(number_in(1e-3, 3600.0));
   app.add_option("--judge-heads", options->bench.judged_heads,
                  "heads of a case that the oracle judges, spread over all (0: all)")
       ->capture_default_str()
@@ -240,11 +241,11 @@ Command add_bench(CLI::App& app) {
       ->check(CLI::Range(1, 1024));
   app.add_option("--max-memory", options->gigabytes, "GB of tensors in memory; a larger case is skipped")
       ->capture_default_str()
-      ->check(finite_range(1e-3, 1e6));
+      ->check(number_in(1e-3, 1e6));
   app.add_option("--peer", options->peer, "a command that times somebody else's kernels (docs/bench.md)");
   app.add_option("--peer-timeout", options->peer_timeout, "seconds that the peer has for a case")
       ->capture_default_str()
-      ->check(finite_range(1e-2, 1e5));
+      ->check(number_in(1e-2, 1e5));
   app.add_option("--jsonl", options->jsonl, "append the timings to this file of records");
   app.add_flag("--json", options->json, "machine-readable, instead of the table");
   return [options] { return run_bench(*options); };

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,18 +19,6 @@ enum Exit : int {
   kCrash = 5,
   kNothingRan = 77,
 };
-
-/// CLI::Range lets NaN pass, and every comparison with NaN is false: a limit of NaN would never fail.
-inline CLI::Validator finite_range(double low, double high) {
-  const CLI::Range range(low, high);
-  return {[range](std::string& text) {
-            double value = 0.0;
-            if (CLI::detail::lexical_cast(text, value) && std::isnan(value))
-              return "Value " + text + " is no number";
-            return range(text);
-          },
-          range.get_description()};
-}
 
 using Command = std::function<int()>;
 

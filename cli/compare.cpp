@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "reference/error.h"
 #include "reports/files.h"
 
@@ -30,7 +31,7 @@ Command add_compare(CLI::App& app) {
   app.add_option("after", options->after, "the same, later")->required();
   app.add_option("--factor", options->factor, "a ratio may grow by this much")
       ->capture_default_str()
-      ->check(finite_range(1.0, 1e12));
+      ->check(number_in(1.0, 1e12));
   app.add_flag("--json", options->json, "machine-readable");
   app.add_option("--markdown", options->markdown, "write a Markdown page too");
   return [options] {

@@ -15,6 +15,7 @@
 #include "cli/corpus.h"
 #include "cli/coverage_table.h"
 #include "cli/duration.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "fuzz/search/checkpoint.h"
@@ -58,10 +59,11 @@ void read_shard(const std::string& text, SearchOptions& search) {
     const std::string parts[2] = {text.substr(0, slash), slash == text.npos ? "" : text.substr(slash + 1)};
     search.shard = std::stoll(parts[0], &used[0]);
     search.shards = std::stoll(parts[1], &used[1]);
-    if (used[0] == parts[0].size() && used[1] == parts[1].size()) return;
+    const bool whole = used[0] == parts[0].size() && used[1] == parts[1].size();
+    if (whole && search.shard >= 0 && search.shard < search.shards && search.shards <= kMostShards) return;
   } catch (const std::exception&) {
   }
-  throw Error("--shard " + text + ": write I/N with N at least 1 and I in 0..N-1");
+  throw Error(fmt::format("--shard {}: write I/N with N in 1..{} and I in 0..N-1", text, kMostShards));
 }
 
 /// One of each kind of failure, that of the least index: form, gate, law and kernel tell them apart.
@@ -119,6 +121,7 @@ std::map<Verdict, std::int64_t> shrink_all(const KernelTable& table, const FuzzO
       continue;
     }
     ShrinkOptions how;
+    how.fresh = [&](const Case& c) { return worker.run_fresh(c); };
     how.budget = seconds_of("--shrink-budget", options.shrink_budget);
     Shrunk small;
     try {
@@ -264,22 +267,28 @@ Command add_fuzz(CLI::App& app) {
   app.add_option("--max-cases", search.max_cases, "cases 0..N-1 of the seed, over all shards (0: no limit)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   auto* seed =
-      app.add_option("--seed", options->seed, "of the cases; default: a fresh one, printed at the end");
+      app.add_option("--seed", options->seed, "of the cases; default: a fresh one, printed at the end")
+          ->check(seed_number());
   app.add_option("--shard", options->shard, "I/N: only the cases I, I + N, I + 2N, ...")
       ->capture_default_str();
-  app.add_option("--system", search.filter.system, "only this system");
-  app.add_option("--kernel", search.filter.kernel, "only this kernel");
-  app.add_option("--device", search.filter.device, "only kernels of this device: cpu or cuda");
-  app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
+  app.add_option("--system", search.filter.system, "only this system")->check(named());
+  app.add_option("--kernel", search.filter.kernel, "only this kernel")->check(named());
+  app.add_option("--device", search.filter.device, "only kernels of this device: cpu or cuda")
+      ->check(named());
+  app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)")
+      ->check(named());
   app.add_option("--threads", search.workers.workers, "worker processes")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout")
       ->capture_default_str();
-  app.add_option("--checkpoint", search.checkpoint, "append every finished case to this file");
+  app.add_option("--checkpoint", search.checkpoint, "append every finished case to this file")
+      ->check(named());
   app.add_flag("--resume", search.resume, "go on with the checkpoint");
-  app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case");
-  app.add_option("--corpus", options->corpus, "append shrunk failures to this folder; default: fuzz/corpus");
+  app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case")
+      ->check(named());
+  app.add_option("--corpus", options->corpus, "append shrunk failures to this folder; default: fuzz/corpus")
+      ->check(named());
   app.add_option("--shrink-budget", options->shrink_budget, "time to shrink one failure")
       ->capture_default_str();
   return [options, seed] {

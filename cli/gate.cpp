@@ -1,18 +1,22 @@
 #include <fmt/format.h>
 
+#include <charconv>
 #include <chrono>
-#include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <thread>
 
 #include "cli/commands.h"
 #include "cli/corpus.h"
+#include "cli/duration.h"
 #include "cli/isolated.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "fuzz/campaign.h"
 #include "fuzz/plan.h"
+#include "fuzz/search/search.h"
 #include "reference/error.h"
 #include "reports/baseline.h"
 #include "reports/files.h"
@@ -33,7 +37,7 @@ constexpr double kVacuousShare = 0.05;
 struct GateOptions {
   PlanOptions plan;
   std::vector<std::string> plugins;
-  std::string jsonl, junit, markdown, baseline, new_baseline;
+  std::string jsonl, junit, markdown, baseline, new_baseline, timeout = "10m";
   std::string corpus = standard_corpus();
   double baseline_factor = 2.0;
   double budget = 0.0;
@@ -59,15 +63,6 @@ int verdict_of(const Summary& summary, const CampaignResult& result) {
                result.not_started + result.run);
   }
   return kPass;
-}
-
-/// Throws Error where a report cannot be written: better before the campaign than after it.
-void require_writable(const std::string& path) {
-  if (path.empty()) return;
-  if (std::filesystem::is_directory(path)) throw Error(path + ": is a folder; name a file in it");
-  const std::string trial = path + ".trial";
-  write_atomically(trial, "");
-  std::filesystem::remove(trial);
 }
 
 /// The corpus, then the plan; thinned together where the cases are limited.
@@ -128,62 +123,112 @@ int with_baseline(int code, const std::optional<Baseline>& baseline, const GateO
   return code;
 }
 
+/// What the child of run_gate leaves for its parent, which finishes the reports where the child is lost.
+struct Shared {
+  explicit Shared(const GateOptions& options) : under_way(static_cast<std::size_t>(options.threads)) {}
+  UnderWay under_way;
+  ChildLines findings;  ///< index of the case, a tab, finding_text
+};
+
+/// In the order of the cases, whatever the order in which they finished.
+std::vector<Record> in_order(std::map<std::size_t, Record>& done) {
+  std::vector<Record> records;
+  for (auto& [index, record] : done) records.push_back(std::move(record));
+  return records;
+}
+
+void report(const GateOptions& options, const std::vector<Record>& records, const Run& run, double seconds) {
+  if (!options.junit.empty()) write_junit(options.junit, records, run);
+  if (!options.markdown.empty()) write_markdown(options.markdown, records, run);
+  fmt::print("{}{} cases in {:.1f} s on {} thread(s), seed {}.\n", terminal_text(records), records.size(),
+             seconds, options.threads, options.plan.seed);
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
 int run_cases(const GateOptions& options, const KernelTable& table, const std::vector<Case>& cases,
-              const std::optional<Baseline>& baseline, UnderWay& under_way) {
+              const std::optional<Baseline>& baseline, Shared& shared) {
   const Accelerator device = accelerator();
   const Run run{
       SAMESTATE_VERSION,     "", device.name.empty() ? "cpu" : device.name, device.driver, device.toolkit,
       SAMESTATE_CUDA_SOURCES};
 
-  require_writable(options.junit);
-  require_writable(options.markdown);
-  require_writable(options.new_baseline);
+  for (const std::string& path : {options.junit, options.markdown, options.new_baseline}) {
+    if (!path.empty()) require_writable(path);
+  }
   std::unique_ptr<JsonLinesWriter> lines;
   if (!options.jsonl.empty()) lines = std::make_unique<JsonLinesWriter>(options.jsonl, run);
-  std::vector<Record> records;
+  std::map<std::size_t, Record> done;
   std::vector<std::int64_t> numbers(cases.size(), -1);
   Progress progress(std::ssize(cases));
 
   CampaignObserver observer;
   observer.started = [&](std::size_t i, const Case& c) {
-    under_way.begin(static_cast<std::int64_t>(i));
+    shared.under_way.begin(static_cast<std::int64_t>(i));
     if (lines) numbers[i] = lines->start(planned_record(c, table));
   };
   observer.finished = [&](std::size_t i, const Record& record) {
     if (lines) lines->end(numbers[i], record);
     progress.step(record.judgement.ratio,
                   record.judgement.verdict == Verdict::fail || record.judgement.verdict == Verdict::crash);
-    records.push_back(record);
-    under_way.end(static_cast<std::int64_t>(i));
+    done.emplace(i, record);
+    shared.findings.add(fmt::format("{}\t{}", i, finding_text({record.judgement, record.seconds, 0})));
+    shared.under_way.end(static_cast<std::int64_t>(i));
   };
   const auto begin = std::chrono::steady_clock::now();
   const CampaignResult result = run_campaign(cases, table, {options.threads, options.budget}, observer);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-
-  if (!options.junit.empty()) write_junit(options.junit, records, run);
-  if (!options.markdown.empty()) write_markdown(options.markdown, records, run);
-  fmt::print("{}{} cases in {:.1f} s on {} thread(s), seed {}.\n", terminal_text(records), result.run,
-             seconds, options.threads, options.plan.seed);
+  const std::vector<Record> records = in_order(done);
+  report(options, records, run, seconds_since(begin));
   return with_baseline(verdict_of(summarise(records), result), baseline, options, table, records);
 }
 
-/// The cases run in a child: a kernel that crashes, or ends the process with a code of its choice, is no
-/// pass.
+/// The reports of a run whose process is lost: what it had finished, and what was under way as `verdict`.
+int report_lost(const GateOptions& options, const KernelTable& table, const std::vector<Case>& cases,
+                const Shared& shared, Verdict verdict, const std::string& reason, double seconds) {
+  std::map<std::size_t, Record> done;
+  for (const std::string& line : shared.findings.lines()) {
+    std::size_t i = cases.size();
+    const char* const end = std::from_chars(line.data(), line.data() + line.size(), i).ptr;
+    if (i >= cases.size() || *end != '\t') throw Error("the record of a case is damaged: run the gate again");
+    done.emplace(i, record_of(cases[i], table, parse_finding(std::string_view(end + 1))));
+  }
+  const double limit = verdict == Verdict::timeout ? seconds_of("--timeout", options.timeout) : 0.0;
+  const std::vector<std::int64_t> left = shared.under_way.left(limit);
+  fmt::print(stderr, "samestate: {}; `samestate fuzz` runs each case apart. Under way:\n", reason);
+  for (const std::int64_t number : left) {
+    const auto i = static_cast<std::size_t>(number);
+    Finding finding;
+    finding.judgement.verdict = verdict;
+    finding.judgement.reason =
+        left.size() == 1 ? reason : fmt::format("{}, in this case or another of {}", reason, left.size());
+    const Record record = record_of(cases[i], table, finding);
+    fmt::print(stderr, "  samestate repro{} '{}'\n", plugin_options(options.plugins), record.line);
+    done.emplace(i, record);
+  }
+  const std::vector<Record> records = in_order(done);
+  report(options, records, {SAMESTATE_VERSION, "", options.plan.device, "", "", SAMESTATE_CUDA_SOURCES},
+         seconds);
+  fmt::print("{} of {} cases were not run.\n", cases.size() - records.size(), cases.size());
+  return kCrash;
+}
+
+/// The cases run in a child: a kernel that crashes, hangs, or ends the process with a code of its choice, is
+/// no pass. They share it, so that threads of one kernel meet.
 int run_gate(const GateOptions& options) {
   const KernelTable table = kernel_table(options.plugins);
   const std::vector<Case> cases = cases_of(options, table);
   std::optional<Baseline> baseline;
   if (!options.baseline.empty()) baseline = read_baseline(options.baseline);
-  UnderWay under_way(static_cast<std::size_t>(options.threads));
+  const double timeout = seconds_of("--timeout", options.timeout);
+  Shared shared(options);
+  const auto begin = std::chrono::steady_clock::now();
   return run_isolated(
-      [&] { return run_cases(options, table, cases, baseline, under_way); }, 0.0,
-      [&](Verdict, const std::string& reason) {
-        fmt::print(stderr, "samestate: {}; `samestate fuzz` runs each case apart. Under way:\n", reason);
-        for (const std::int64_t i : under_way.left()) {
-          fmt::print(stderr, "  samestate repro{} '{}'\n", plugin_options(options.plugins),
-                     planned_record(cases[static_cast<std::size_t>(i)], table).line);
-        }
-        return static_cast<int>(kCrash);
+      [&] { return run_cases(options, table, cases, baseline, shared); },
+      [&](double) { return shared.under_way.left(timeout).empty() ? "" : no_answer(timeout + 1, timeout); },
+      [&](Verdict verdict, const std::string& reason) {
+        return report_lost(options, table, cases, shared, verdict, reason, seconds_since(begin));
       });
 }
 
@@ -198,29 +243,38 @@ Command add_gate(CLI::App& app) {
       "the command that repeats it.\n\n"
       "  samestate gate --system retention --effort 10\n"
       "  samestate gate --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --junit gate.xml");
-  app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case");
-  app.add_option("--junit", options->junit, "write JUnit XML");
-  app.add_option("--markdown", options->markdown, "write a Markdown summary, worst first");
-  app.add_option("--corpus", options->corpus, "replay the cases of this folder first");
-  app.add_option("--baseline", options->baseline, "fail where a ratio has grown since this file was written");
+  app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case")
+      ->check(named());
+  app.add_option("--junit", options->junit, "write JUnit XML")->check(named());
+  app.add_option("--markdown", options->markdown, "write a Markdown summary, worst first")->check(named());
+  app.add_option("--corpus", options->corpus, "replay the cases of this folder first")->check(named());
+  app.add_option("--baseline", options->baseline, "fail where a ratio has grown since this file was written")
+      ->check(named());
   app.add_option("--baseline-factor", options->baseline_factor,
                  "growth that fails, where the ratio is above 0.1 now")
       ->capture_default_str()
-      ->check(finite_range(1.0, 1e9));
-  app.add_option("--write-baseline", options->new_baseline, "write the ratios of this run, if it passes");
+      ->check(number_in(1.0, 1e9));
+  app.add_option("--write-baseline", options->new_baseline, "write the ratios of this run, if it passes")
+      ->check(named());
   app.add_option("--budget", options->budget, "start no case after this many seconds (0: no limit)")
-      ->check(finite_range(0.0, 1e9));
+      ->check(number_in(0.0, 1e9));
   app.add_option("--effort", options->plan.effort, "multiplies the seeded cases")
       ->capture_default_str()
-      ->check(finite_range(0.0, 1e4));
+      ->check(number_in(0.0, 1e4));
   app.add_option("--max-cases", options->plan.max_cases,
                  "at most this many cases, spread over the plan (0: all)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
-  app.add_option("--seed", options->plan.seed, "seed of the seeded cases")->capture_default_str();
-  app.add_option("--device", options->plan.device, "only kernels of this device: cpu or cuda");
-  app.add_option("--system", options->plan.system, "only this system");
-  app.add_option("--kernel", options->plan.kernel, "only this kernel");
-  app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
+  app.add_option("--seed", options->plan.seed, "seed of the seeded cases")
+      ->check(seed_number())
+      ->capture_default_str();
+  app.add_option("--device", options->plan.device, "only kernels of this device: cpu or cuda")
+      ->check(named());
+  app.add_option("--system", options->plan.system, "only this system")->check(named());
+  app.add_option("--kernel", options->plan.kernel, "only this kernel")->check(named());
+  app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)")
+      ->check(named());
+  app.add_option("--timeout", options->timeout, "a case that takes longer ends the gate (0: no limit)")
+      ->capture_default_str();
   app.add_option("--threads", options->threads, "cases at a time")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));

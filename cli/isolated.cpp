@@ -34,7 +34,7 @@ int guarded(const std::function<int()>& body) {
 
 }  // namespace
 
-int run_isolated(const std::function<int()>& body, double timeout,
+int run_isolated(const std::function<int()>& body, const std::function<std::string(double)>& overdue,
                  const std::function<int(Verdict, const std::string&)>& lost) {
   // The child says that `body` ended: a code alone could be the kernel's own exit().
   int ended[2];
@@ -56,16 +56,17 @@ int run_isolated(const std::function<int()>& body, double timeout,
   const auto begin = std::chrono::steady_clock::now();
   int status = 0;
   while (true) {
-    const pid_t gone = ::waitpid(pid, &status, timeout > 0 ? WNOHANG : 0);
+    const pid_t gone = ::waitpid(pid, &status, WNOHANG);
     if (gone == pid) break;
     if (gone < 0 && errno != EINTR)
       throw Error(fmt::format("the kernel's process is lost ({})", std::strerror(errno)));
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    if (timeout > 0 && seconds.count() > timeout) {
+    const std::string late = gone == 0 ? overdue(seconds.count()) : "";
+    if (!late.empty()) {
       ::kill(pid, SIGKILL);
       (void)::waitpid(pid, &status, 0);
       ::close(ended[0]);
-      return lost(Verdict::timeout, fmt::format("no answer after {:g} s (--timeout)", timeout));
+      return lost(Verdict::timeout, late);
     }
     if (gone == 0) std::this_thread::sleep_for(std::chrono::milliseconds(seconds.count() < 1 ? 1 : 20));
   }
@@ -82,27 +83,67 @@ int run_isolated(const std::function<int()>& body, double timeout,
   return code;
 }
 
+std::string no_answer(double seconds, double timeout) {
+  return timeout > 0 && seconds > timeout ? fmt::format("no answer after {:g} s (--timeout)", timeout) : "";
+}
+
+ChildLines::ChildLines() : file_(::memfd_create("samestate", MFD_CLOEXEC)) {
+  if (file_ < 0) {
+    throw Error(
+        fmt::format("no memory to share with the kernels' process ({}): free some", std::strerror(errno)));
+  }
+}
+
+ChildLines::~ChildLines() { ::close(file_); }
+
+void ChildLines::add(const std::string& line) {
+  // Where it fails (a kernel may close any file) the lines are shorter, and nothing else is wrong.
+  const std::string text = line + "\n";
+  (void)!::write(file_, text.data(), text.size());
+}
+
+std::vector<std::string> ChildLines::lines() const {
+  std::string text;
+  char buffer[1 << 16];
+  for (ssize_t n = 0; (n = ::pread(file_, buffer, sizeof buffer, static_cast<off_t>(text.size()))) > 0;) {
+    text.append(buffer, static_cast<std::size_t>(n));
+  }
+  std::vector<std::string> out;
+  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
+    out.push_back(text.substr(at, end - at));
+  }
+  return out;
+}
+
 namespace {
+
 constexpr std::int64_t kNone = -1;
+
+std::int64_t now() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+}
+
 }  // namespace
 
 UnderWay::UnderWay(std::size_t most) : most_(most) {
-  void* memory = ::mmap(nullptr, most_ * sizeof(std::int64_t), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      ::mmap(nullptr, most_ * sizeof(Slot), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     throw Error(
         fmt::format("no memory to share with the kernels' process ({}): free some", std::strerror(errno)));
   }
-  numbers_ = static_cast<std::int64_t*>(memory);
-  for (std::size_t i = 0; i < most_; ++i) numbers_[i] = kNone;
+  slots_ = static_cast<Slot*>(memory);
+  for (std::size_t i = 0; i < most_; ++i) slots_[i].number = kNone;
 }
 
-UnderWay::~UnderWay() { ::munmap(const_cast<std::int64_t*>(numbers_), most_ * sizeof(std::int64_t)); }
+UnderWay::~UnderWay() { ::munmap(const_cast<Slot*>(slots_), most_ * sizeof(Slot)); }
 
 void UnderWay::replace(std::int64_t from, std::int64_t to) {
   for (std::size_t i = 0; i < most_; ++i) {
-    if (numbers_[i] != from) continue;
-    numbers_[i] = to;
+    if (slots_[i].number != from) continue;
+    slots_[i].began = now();
+    slots_[i].number = to;
     return;
   }
 }
@@ -110,11 +151,13 @@ void UnderWay::replace(std::int64_t from, std::int64_t to) {
 void UnderWay::begin(std::int64_t number) { replace(kNone, number); }
 void UnderWay::end(std::int64_t number) { replace(number, kNone); }
 
-std::vector<std::int64_t> UnderWay::left() const {
+std::vector<std::int64_t> UnderWay::left(double seconds) const {
   std::vector<std::int64_t> out;
   for (std::size_t i = 0; i < most_; ++i) {
-    const std::int64_t number = numbers_[i];
-    if (number != kNone) out.push_back(number);
+    const std::int64_t number = slots_[i].number;
+    if (number != kNone && static_cast<double>(now() - slots_[i].began) * 1e-9 >= seconds) {
+      out.push_back(number);
+    }
   }
   return out;
 }

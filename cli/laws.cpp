@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "oracles/identities/identity.h"
 #include "reference/error.h"
 
@@ -36,7 +37,7 @@ Command add_laws(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("--id", options->id, "only laws of this id or name, as EQ-14, P-03 or NC-no-delta");
   app.add_option("--system", options->system, "only laws of this system (the stem of a reference header)");
-  app.add_option("--seed", options->seed, "of the random data")->capture_default_str();
+  app.add_option("--seed", options->seed, "of the random data")->check(seed_number())->capture_default_str();
   app.add_flag("--json", options->json, "machine-readable");
   app.footer(
       "Evaluates each relation between evaluations of the reference twice, in float64 and in 50 decimal "

@@ -11,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "cli/duration.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "fuzz/mutants/public_rules.h"
 #include "fuzz/mutants/trial.h"
@@ -209,6 +210,7 @@ int run_mutants(MutantsOptions options) {
   options.trial.timeout = seconds_of("--timeout", options.timeout);
   if (options.trial.timeout <= 0) throw Error("--timeout 0: a case needs some time");
   const std::vector<const Mutant*> list = chosen(options);
+  if (!options.markdown.empty()) require_writable(options.markdown);
   Progress progress(std::ssize(list));
   std::vector<Row> rows;
   for (MutantResult& r : try_mutants(list, options.trial, options.threads, [&](const MutantResult& r) {
@@ -253,13 +255,14 @@ Command add_mutants(CLI::App& app) {
       "  samestate mutants --smoke\n"
       "  samestate mutants --bug M13 --public\n"
       "Exit: 0 the score reaches the floor, 1 it does not, 2 usage, 3 only equivalent mutants: no score.");
-  app.add_option("--system", options->system, "only mutants of this system");
-  app.add_option("--bug", options->bug, "only this bug, as M13");
-  app.add_option("--name", options->name, "only this mutant, or this fault in every system and form");
+  app.add_option("--system", options->system, "only mutants of this system")->check(named());
+  app.add_option("--bug", options->bug, "only this bug, as M13")->check(named());
+  app.add_option("--name", options->name, "only this mutant, or this fault in every system and form")
+      ->check(named());
   app.add_flag("--smoke", options->smoke, "the fixed subset that CI runs");
   app.add_flag("--public", options->rules, "and under the rules of public kernels' tests");
   app.add_flag("--json", options->json, "machine-readable");
-  app.add_option("--markdown", options->markdown, "write a table in Markdown");
+  app.add_option("--markdown", options->markdown, "write a table in Markdown")->check(named());
   app.add_option("--threads", options->threads, "mutants at a time, each in a process of its own")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
@@ -267,11 +270,13 @@ Command add_mutants(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--effort", options->trial.effort, "multiplies the seeded cases")
       ->capture_default_str()
-      ->check(finite_range(0.0, 1e4));
-  app.add_option("--seed", options->trial.seed, "of the seeded cases")->capture_default_str();
+      ->check(number_in(0.0, 1e4));
+  app.add_option("--seed", options->trial.seed, "of the seeded cases")
+      ->check(seed_number())
+      ->capture_default_str();
   app.add_option("--floor", options->floor, "least score in percent for exit 0")
       ->capture_default_str()
-      ->check(finite_range(0.0, 100.0));
+      ->check(number_in(0.0, 100.0));
   return [options] { return run_mutants(*options); };
 }
 

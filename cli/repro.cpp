@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/duration.h"
 #include "cli/isolated.h"
+#include "cli/options.h"
 #include "cli/table.h"
 #include "fixtures/run_file.h"
 #include "fuzz/exchange.h"
@@ -83,6 +84,7 @@ int repro_here(const Case& c, const KernelTable& table, const ReproOptions& opti
 Shrunk shrink_case(const Case& c, const KernelTable& table, const ReproOptions& options) {
   Workers worker(runner_of(table), {1, seconds_of("--timeout", options.timeout)});
   ShrinkOptions how;
+  how.fresh = [&](const Case& smaller) { return worker.run_fresh(smaller); };
   how.budget = seconds_of("--shrink-budget", options.shrink_budget);
   Shrunk small = shrink(
       c, [&](const Case& smaller) { return worker.run_one(smaller); }, how);
@@ -107,7 +109,8 @@ int run_repro(const ReproOptions& options) {
     }
     c = small.smallest;
   }
-  return run_isolated([&] { return repro_here(c, table, options); }, timeout,
+  return run_isolated([&] { return repro_here(c, table, options); },
+                      [&](double seconds) { return no_answer(seconds, timeout); },
                       [&](Verdict verdict, const std::string& reason) {
                         Record record = planned_record(c, table);
                         record.judgement.verdict = verdict;
@@ -128,13 +131,16 @@ Command add_repro(CLI::App& app) {
       "  samestate repro 'v1 gated_delta_rule chunk=16 T=65 Hk=2 Hv=4 dk=16 dv=8 contract=bf16 regime=slow "
       "seed=0x2a'");
   app.add_option("line", options->line, "the case line, quoted")->required();
-  app.add_option("--kernel", options->kernel, "run this kernel instead of the one that the line names");
-  app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
+  app.add_option("--kernel", options->kernel, "run this kernel instead of the one that the line names")
+      ->check(named());
+  app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)")
+      ->check(named());
   app.add_flag("--shrink", options->shrink, "first make the case smaller, as long as it fails alike");
   app.add_option("--shrink-budget", options->shrink_budget, "time for that")->capture_default_str();
   app.add_option("--timeout", options->timeout, "a run that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
-  app.add_option("--dump", options->dump, "write all tensors of the run to a safetensors file");
+  app.add_option("--dump", options->dump, "write all tensors of the run to a safetensors file")
+      ->check(named());
   return [options] { return run_repro(*options); };
 }
 

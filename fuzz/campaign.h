@@ -25,7 +25,8 @@ struct CampaignResult {
   std::int64_t not_started = 0;  ///< left when the budget was spent
 };
 
-/// Runs the cases, in order of start; records arrive in order of finish.
+/// Runs the cases, in order of start; records arrive in order of finish. A failure is run again, and is flaky
+/// where it does not come each time (the first 200; a kernel with more is wrong, not flaky).
 CampaignResult run_campaign(std::span<const Case> cases, const KernelTable& table,
                             const CampaignOptions& options, const CampaignObserver& observer);
 

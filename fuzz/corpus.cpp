@@ -17,6 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string text_of(const fs::path& file) {
+  // A pipe would keep the reader waiting.
+  if (fs::exists(file) && !fs::is_regular_file(file)) throw Error(file.string() + ": is no file; remove it");
   std::ifstream in(file, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(in), {}};
   if (!in) throw Error(file.string() + ": cannot be read");

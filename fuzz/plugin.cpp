@@ -10,6 +10,7 @@
 namespace samestate {
 
 PluginRows load_plugin(const std::filesystem::path& path) {
+  if (path.empty()) throw Error("the name of a plugin is empty: name a shared library");
   // An absolute name: dlopen would look a bare one up in the system's folders.
   const std::string file = std::filesystem::absolute(path).string();
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);

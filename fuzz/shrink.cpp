@@ -1,5 +1,7 @@
 #include "fuzz/shrink.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -228,15 +230,15 @@ class Shrinking {
       throw Error("the case does not fail: there is nothing to shrink");
     }
     verdict_ = out.finding.judgement.verdict;
-    while (!spent() && step(out)) {
+    Shrunk small = out;
+    descend(small);
+    if (small.finding.judgement.verdict == Verdict::flaky && options_.fresh) {
+      always_fresh_ = true;
+      tried_.clear();
+      small = out;
+      descend(small);
     }
-    out.complete = !spent();
-    // What was found is only as good as it can be repeated.
-    const Finding last = again(out.smallest);
-    if (last.judgement.verdict == Verdict::flaky) {
-      out.finding = last;
-    }
-    return done(std::move(out));
+    return done(std::move(small));
   }
 
  private:
@@ -250,14 +252,30 @@ class Shrinking {
   }
   [[nodiscard]] bool spent() const { return seconds() > options_.budget; }
 
-  Finding once(const Case& c) {
+  Finding once(const Case& c, bool fresh = false) {
     ++runs_;
-    return run_(c);
+    return (fresh || always_fresh_) && options_.fresh ? options_.fresh(c) : run_(c);
+  }
+
+  void descend(Shrunk& out) {
+    while (!spent() && step(out)) {
+    }
+    out.complete = !spent();
+    // What was found is only as good as it can be repeated.
+    const Finding last = again(out.smallest);
+    const Verdict verdict = last.judgement.verdict;
+    if (verdict == verdict_) return;
+    if (verdict == Verdict::flaky) {
+      out.finding = last;
+    } else {
+      out.finding.judgement.verdict = Verdict::flaky;
+      out.finding.judgement.reason = fmt::format("fails after other cases and is {} alone", name_of(verdict));
+    }
   }
 
   /// The case several times: its finding, flaky where two runs disagree in verdict or kind.
   Finding again(const Case& c) {
-    Finding first = once(c);
+    Finding first = once(c, true);
     for (int i = 1; i < options_.reruns; ++i) {
       const Finding other = once(c);
       const std::string a = kind_of(first.judgement);
@@ -307,6 +325,7 @@ class Shrinking {
   std::string kind_;
   std::set<std::string> tried_;
   std::int64_t runs_ = 0;
+  bool always_fresh_ = false;
 };
 
 }  // namespace

@@ -12,6 +12,9 @@ namespace samestate {
 struct ShrinkOptions {
   double budget = 30.0;  ///< seconds; what was found by then is returned
   int reruns = 3;        ///< of the case found and of the smallest: they must agree
+  /// Runs a case in a process that has run none before; empty: as `run`. What is found must fail there too:
+  /// a kernel that keeps something from call to call fails after others what it passes alone.
+  std::function<Finding(const Case&)> fresh = {};
 };
 
 /// The smallest case found that still fails alike.
@@ -32,7 +35,8 @@ struct Shrunk {
 
 /// Shrinks a failing case by steps of its domain: one batch row and head, the plain layout, form and regime,
 /// T at chunk edges, then smaller chunks and widths. Contract, law and kernel stay. `run` may be called until
-/// the budget ends. Throws Error where `failing` does not fail at all.
+/// the budget ends. Where the smallest case fails only after others and `failing` alone too, each step is
+/// taken in a process of its own. Throws Error where `failing` does not fail at all.
 [[nodiscard]] Shrunk shrink(const Case& failing, const std::function<Finding(const Case&)>& run,
                             const ShrinkOptions& options = {});
 

@@ -319,9 +319,12 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
     j.reason = fmt::format(
         "differs from the twin of contract {}: median d/B {:.3g} (limit {:.3g}), worst row {:.3g} of its "
         "limit, RMS error "
-        "{:.4g} times the twin's (limit 1 +- {:.3g}): a rounding that the contract does not declare, or one "
-        "it declares is missing",
-        contract.name, middle, median_limit, single(worst), rms, rms_limit);
+        "{:.4g} times the twin's (limit 1 +- {:.3g}): {}",
+        contract.name, middle, median_limit, single(worst), rms, rms_limit,
+        rms < 1.0 - rms_limit ? "more exact than the contract, a rounding that it declares is missing"
+        : rms > 1.0 + rms_limit
+            ? "a rounding that the contract does not declare"
+            : "a rounding that the contract does not declare, or one it declares is missing");
   }
   return j;
 }

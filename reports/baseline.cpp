@@ -39,6 +39,7 @@ void write_baseline(const std::filesystem::path& path, const Baseline& baseline)
 }
 
 Baseline read_baseline(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path)) throw Error(path.string() + ": is a folder; name a file in it");
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(path.string() + ": cannot be read; make it with --write-baseline");
   const Json json = Json::parse(std::string{std::istreambuf_iterator<char>(in), {}}, nullptr, false);

@@ -41,27 +41,72 @@ FileLock::~FileLock() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-void write_atomically(const std::filesystem::path& path, std::string_view text) {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Whether `path` is there and is no file: renaming onto it would put a file in its place, for the superuser
+/// in that of /dev/null.
+bool is_special(const fs::path& path) {
+  std::error_code code;
+  const fs::file_status status = fs::status(path, code);
+  return fs::exists(status) && !fs::is_regular_file(status);
+}
+
+void write_all(const fs::path& file, std::string_view text) {
+  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  out.close();
+  if (!out) {
+    throw Error(fmt::format("{}: cannot write {} bytes; free space or name another file", file.string(),
+                            text.size()));
+  }
+}
+
+/// The file that `path` names, at the end of symbolic links; `path` where there is none yet.
+fs::path resolved(const fs::path& path) {
+  std::error_code code;
+  if (!fs::is_symlink(path, code)) return path;
+  const fs::path target = fs::weakly_canonical(path, code);
+  return code ? path : target;
+}
+
+}  // namespace
+
+void write_atomically(const fs::path& path, std::string_view text) {
+  if (fs::is_directory(path)) throw Error(path.string() + ": is a folder; name a file in it");
+  if (is_special(path)) return write_all(path, text);
   make_parent_folder(path);
-  std::filesystem::path partial = path;
+  const fs::path target = resolved(path);
+  fs::path partial = target;
   partial += ".partial";
   std::error_code code;
-  {
-    std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-    file.write(text.data(), static_cast<std::streamsize>(text.size()));
-    file.close();
-    if (!file) {
-      std::filesystem::remove(partial, code);
-      throw Error(fmt::format("{}: cannot write {} bytes; free space or name another file", path.string(),
-                              text.size()));
-    }
+  try {
+    write_all(partial, text);
+  } catch (const Error&) {
+    fs::remove(partial, code);
+    throw;
   }
-  std::filesystem::rename(partial, path, code);
+  fs::rename(partial, target, code);
   if (code) {
     const std::string reason = code.message();
-    std::filesystem::remove(partial, code);
+    fs::remove(partial, code);
     throw Error(fmt::format("{}: cannot be replaced ({}); name another file", path.string(), reason));
   }
+}
+
+void require_writable(const fs::path& path) {
+  if (fs::is_directory(path)) throw Error(path.string() + ": is a folder; name a file in it");
+  if (is_special(path)) {
+    if (!std::ofstream(path, std::ios::binary | std::ios::app)) {
+      throw Error(path.string() + ": cannot be written; name another file");
+    }
+    return;
+  }
+  fs::path trial = resolved(path);
+  trial += ".trial";
+  write_atomically(trial, "");
+  fs::remove(trial);
 }
 
 }  // namespace samestate

@@ -78,7 +78,7 @@ Totals totals_of(const Summary& summary) {
 void add_case(pugi::xml_node suite, const Record& record) {
   pugi::xml_node node = suite.append_child("testcase");
   set(node, "classname", record.system + "." + record.form);
-  set(node, "name", record.law.empty() ? record.line : record.line + " law=" + record.law);
+  set(node, "name", record.line);
   set_seconds(node, record.seconds);
   const Verdict verdict = record.judgement.verdict;
   const std::string finding = judgement_line(record.judgement);

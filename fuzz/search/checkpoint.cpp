@@ -64,6 +64,9 @@ CheckpointEntry entry_of(std::string_view line) {
 }  // namespace
 
 std::uint64_t checkpoint_seed(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) {
+    throw Error(path.string() + ": is not there; leave --resume out to begin it");
+  }
   std::ifstream in(path);
   std::string line;
   std::getline(in, line);
@@ -71,7 +74,7 @@ std::uint64_t checkpoint_seed(const std::filesystem::path& path) {
   std::uint64_t seed = 0;
   if (!in || !line.starts_with(kMagic) || at == std::string::npos ||
       std::from_chars(line.data() + at + 8, line.data() + line.size(), seed, 16).ec != std::errc{}) {
-    throw Error(path.string() + ": line 1: no checkpoint of this version; leave --resume out to begin one");
+    throw Error(path.string() + ": line 1: no checkpoint of this version; name another file");
   }
   return seed;
 }

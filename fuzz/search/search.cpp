@@ -14,8 +14,9 @@ namespace samestate {
 namespace {
 
 void check(const SearchOptions& o) {
-  if (o.shards < 1 || o.shard < 0 || o.shard >= o.shards) {
-    throw Error(fmt::format("shard {}/{}: write I/N with N at least 1 and I in 0..N-1", o.shard, o.shards));
+  if (o.shards < 1 || o.shards > kMostShards || o.shard < 0 || o.shard >= o.shards) {
+    throw Error(fmt::format("shard {}/{}: write I/N with N in 1..{} and I in 0..N-1", o.shard, o.shards,
+                            kMostShards));
   }
   if (o.budget <= 0 && o.max_cases <= 0) throw Error("no end: give --budget, --max-cases or both");
   if (o.resume && o.checkpoint.empty()) throw Error("--resume needs --checkpoint FILE");

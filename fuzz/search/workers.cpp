@@ -250,6 +250,14 @@ void Workers::run(const std::function<std::optional<Task>(std::int64_t served)>&
   }
 }
 
+Finding Workers::run_fresh(const Case& c) {
+  for (Worker& worker : workers_) {
+    if (worker.pid > 0) bury(worker, true);
+    worker = Worker{};
+  }
+  return run_one(c);
+}
+
 Finding Workers::run_one(const Case& c) {
   Finding out;
   bool given = false;

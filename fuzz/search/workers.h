@@ -60,6 +60,8 @@ class Workers {
 
   /// One case.
   [[nodiscard]] Finding run_one(const Case& c);
+  /// One case in a process that has run none before: what a fresh `samestate repro` sees.
+  [[nodiscard]] Finding run_fresh(const Case& c);
 
  private:
   using Clock = std::chrono::steady_clock;

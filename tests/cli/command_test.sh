@@ -61,6 +61,15 @@ bad '--threads' gate --threads 0
 bad '--max-cases' gate --max-cases x
 bad '--budget' gate --budget -5
 bad '--seed' gate --seed none
+bad '--seed' gate --seed -1
+bad '--seed' gate --seed 18446744073709551616
+# A NaN is in no range, and an unset variable of a script is no name: else the baseline would not be compared.
+bad '--budget' gate --budget nan
+bad '--baseline-factor' gate --baseline-factor nan
+bad '--floor' mutants --floor nan
+bad '--baseline' gate --baseline ''
+bad '--plugin' gate --plugin ''
+bad '--timeout' gate --timeout nan
 bad 'no_such.so' gate --plugin ./no_such.so
 printf 'not a library' >text.so
 bad 'text.so' gate --plugin ./text.so
@@ -124,6 +133,9 @@ bad 'cut.safetensors' judge cut.safetensors
 bad 'cut.safetensors' judge cut.safetensors
 run 2 repro 'v1 retention T=0 state=random' --dump none.safetensors
 absent none.safetensors
+mkfifo pipe.safetensors
+run 2 repro 'v1 retention T=9 dk=8' --dump pipe.safetensors
+[[ -p pipe.safetensors ]] || complain 'a pipe was replaced'
 run 2 repro 'v1 retention T=9 dk=8' --dump file/run.safetensors
 
 # The same of a system of named tensors, and what such a file must hold.
@@ -163,6 +175,7 @@ run 0 mutants --bug H1.7 --timeout 1 --threads 2
 says 'killed by crash after 1 cases'
 says 'killed by timeout after 1 cases'
 bad 'timeout' mutants --timeout 0
+bad 'folder' mutants --smoke --markdown empty
 bad 'M999' mutants --bug M999
 bad '101' mutants --floor 101
 
@@ -216,6 +229,10 @@ search=(fuzz --system retention --budget 0)
 bad '--budget' fuzz --budget 5x
 bad '--max-cases' fuzz --budget 0
 bad 'shard 3/3' fuzz --shard 3/3
+bad 'shard 0/0' fuzz --shard 0/0 --max-cases 3
+bad 'shard 1/0' fuzz --shard 1/0
+bad 'shard -1/2' fuzz --shard -1/2
+bad 'shard 0/9223372036854775807' fuzz --shard 0/9223372036854775807
 bad '--shard' fuzz --shard 1
 bad 'nope' fuzz --system nope
 bad '--checkpoint' fuzz --resume
@@ -250,6 +267,9 @@ grep -q 'seed=0x77' lines || complain 'the corpus does not come first'
 printf '# kept\nv1 retention T=9 speed=8\n' >corpus/retention.txt
 bad 'retention.txt: line 2' gate --corpus corpus --max-cases 1
 bad 'retention.txt: line 2' fuzz --corpus corpus --max-cases 1
+mkdir odd_corpus
+mkfifo odd_corpus/retention.txt
+bad 'is no file' gate --corpus odd_corpus --max-cases 1
 bad 'no_corpus' gate --corpus no_corpus --max-cases 1
 
 # Baseline: the same run agrees with itself, a smaller ratio in it is growth, another schema is refused.
@@ -262,6 +282,7 @@ run 1 gate "${quick[@]}" --device cpu --baseline small.json
 says 'was 0.0001'
 sed 's/"schema": 1/"schema": 7/' base.json >other.json
 bad 'schema 7' gate "${quick[@]}" --baseline other.json
+bad 'folder' gate "${quick[@]}" --baseline corpus
 bad 'none.json' gate "${quick[@]}" --baseline none.json
 run 3 gate --device cpu --system delta_rule --max-cases 1 --seed 99 --corpus "$folder/empty" --baseline base.json
 

@@ -58,11 +58,27 @@ for found in 'T=3 dk=1 dv=3' 'T=5 Hv=3 dk=1'; do
   printf '# kept\n%s\n' "$line" >"gate $found/gated_delta_rule.txt"
   code=0
   timeout 60 "$samestate" gate --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent --threads 1 \
-    --corpus "gate $found" --max-cases 4 --jsonl gate_lines >gate_out 2>gate_err || code=$?
+    --corpus "gate $found" --max-cases 4 --jsonl gate_lines --junit gate.xml >gate_out 2>gate_err || code=$?
   [[ $code -eq 5 ]] || complain "gate: exit $code instead of 5 ($found)"
   grep -qF -- "samestate repro --plugin $plugin '$line'" gate_err || complain "gate: does not name $found"
   [[ "$(grep -c '"event": *"start"' gate_lines)" -eq 1 ]] || complain 'gate: no unmatched start'
+  grep -q 'errors="1"' gate.xml || complain 'gate: the crash is not in the JUnit report'
+  grep -q 'cases were not run' gate_out || complain 'gate: does not say that it is incomplete'
+  rm -f gate.xml
 done
+
+# A kernel that never returns ends the gate after --timeout; what had finished is in its reports.
+mkdir hang
+printf 'v1 gated_delta_rule form=recurrent T=1 dk=1 kernel=crashing.gated_delta_rule.recurrent\n\n%s\n' \
+  'v1 gated_delta_rule form=recurrent B=2 T=2 dk=1 heads=tiled kernel=crashing.gated_delta_rule.recurrent' \
+  >hang/gated_delta_rule.txt
+code=0
+timeout 60 "$samestate" gate --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent --threads 1 \
+  --corpus hang --effort 0 --timeout 1 --junit gate.xml --markdown gate.md >gate_out 2>gate_err || code=$?
+[[ $code -eq 5 ]] || complain "hang: exit $code instead of 5"
+grep -q 'no answer after 1 s' gate_err || complain 'hang: no timeout'
+grep -q 'timeout 1, pass 1' gate_out || complain 'hang: what had finished is lost'
+grep -q 'B=2 T=2 .*heads=tiled' gate.xml gate.md || complain 'hang: not in the reports'
 
 if [[ $failures -ne 0 ]]; then cat out err gate_err; fi
 printf '%s shrunk lines, %s failures\n' "$lines" "$failures"

@@ -121,5 +121,38 @@ TEST(Campaign, CrashingKernelDoesNotEndIt) {
   EXPECT_EQ(count[Verdict::pass], 5);
 }
 
+// Wrong each time is a failure, wrong at times is flaky.
+TEST(Campaign, AFailureThatDoesNotComeAgainIsFlaky) {
+  static int calls = 0;
+  static Kernel base;
+  const KernelTable cpu(kernels());
+  base = cpu.named("cpu.retention.chunked");
+  Kernel rows[2] = {base, base};
+  rows[0].name = "always.retention.chunked";
+  rows[0].run = [](const Arguments& a, const Contract& c) {
+    const Outcome outcome = base.run(a, c);
+    a.o.data[0] += 3.0F;
+    return outcome;
+  };
+  rows[1].name = "once.retention.chunked";
+  rows[1].run = [](const Arguments& a, const Contract& c) {
+    const Outcome outcome = base.run(a, c);
+    if (calls++ == 0) a.o.data[0] += 3.0F;
+    return outcome;
+  };
+  KernelTable table(kernels());
+  table.add(rows);
+  for (const auto& [name, verdict] :
+       {std::pair{"always", Verdict::fail}, {"once", Verdict::flaky}, {"once", Verdict::pass}}) {
+    std::vector<Case> cases = small_cases(1);
+    cases[0].kernel = name + std::string(".retention.chunked");
+    CampaignObserver observer;
+    observer.finished = [&, wanted = verdict](std::size_t, const Record& r) {
+      EXPECT_EQ(r.judgement.verdict, wanted) << r.kernel << ": " << r.judgement.reason;
+    };
+    EXPECT_EQ(run_campaign(cases, table, {1, 0.0}, observer).run, 1);
+  }
+}
+
 }  // namespace
 }  // namespace samestate

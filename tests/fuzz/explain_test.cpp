@@ -171,6 +171,15 @@ TEST(Explain, ARightRunHasNothingToExplain) {
   EXPECT_TRUE(e.why.patterns.empty());
 }
 
+// Integers and powers of two are bf16 values whatever the kernel rounds.
+TEST(Explain, ExactDataShowNoRounding) {
+  const Fault once = after([](const Arguments& a) { a.o(1, 4, 0, 0) *= 1.5F; });
+  const Explained e = explained(planted_table<GatedDeltaRule>(once), std::string(kCase) + " regime=exact");
+  EXPECT_EQ(e.verdict, Verdict::fail);
+  const std::string all = testing::PrintToString(e.why.patterns);
+  EXPECT_EQ(all.find("bf16"), std::string::npos) << all;
+}
+
 TEST(Explain, AStateLostAtTheResume) {
   const Fault forgets = [](const Kernel& base, Arguments a, const Contract& c) {
     a.initial_state = {};

@@ -173,6 +173,32 @@ TEST(Shrink, RunsThatDisagreeAreFlaky) {
   EXPECT_EQ(s.smallest, parse_case("v1 retention T=4"));
 }
 
+// A kernel that keeps something from call to call fails after others what it passes alone.
+TEST(Shrink, WhatItFindsFailsInAProcessOfItsOwn) {
+  const auto finding = [](bool fails, Verdict other) {
+    Finding f;
+    f.judgement.verdict = fails ? Verdict::fail : other;
+    f.judgement.gate = "row";
+    return f;
+  };
+  for (const Verdict other : {Verdict::pass, Verdict::vacuous}) {
+    const auto after_others = [&](const Case&) { return finding(true, other); };
+    ShrinkOptions options;
+    options.fresh = [&](const Case& c) { return finding(c.B > 1 && c.T > 2, other); };
+    const Shrunk s = shrink(parse_case("v1 retention B=3 T=9 Hk=2"), after_others, options);
+    EXPECT_EQ(s.finding.judgement.verdict, Verdict::fail);
+    EXPECT_TRUE(s.complete);
+    EXPECT_GT(s.smallest.B, 1);
+    EXPECT_EQ(s.smallest.T, 3);
+    EXPECT_EQ(s.smallest.Hk, 1);
+  }
+  ShrinkOptions never;
+  never.fresh = [&](const Case&) { return finding(false, Verdict::pass); };
+  const auto after_others = [&](const Case&) { return finding(true, Verdict::pass); };
+  EXPECT_EQ(shrink(parse_case("v1 retention T=4"), after_others, never).finding.judgement.verdict,
+            Verdict::flaky);
+}
+
 TEST(Shrink, StopsAtItsBudgetAndRefusesWhatPasses) {
   const auto slow = [](const Case&) {
     Finding f;

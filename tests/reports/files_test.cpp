@@ -1,6 +1,9 @@
 #include "reports/files.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "reference/error.h"
 #include "tests/reports/records.h"
@@ -29,6 +32,33 @@ TEST_F(Files, NamesTheFileItCannotWrite) {
     EXPECT_NE(std::string(error.what()).find("taken"), std::string::npos);
   }
   EXPECT_FALSE(std::filesystem::exists(path("taken.partial")));
+}
+
+// Renaming would put a file in the place of a pipe or, for the superuser, of /dev/null.
+TEST_F(Files, WhatIsNoFileStaysWhatItIs) {
+  const std::string pipe = path("pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int end = ::open(pipe.c_str(), O_RDWR | O_NONBLOCK);
+  ASSERT_GE(end, 0);
+  require_writable(pipe);
+  write_atomically(pipe, "text");
+  char buffer[8] = {};
+  EXPECT_EQ(::read(end, buffer, sizeof buffer), 4);
+  ::close(end);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+
+  testing::spit(path("target"), "old");
+  std::filesystem::create_symlink(path("target"), path("link"));
+  require_writable(path("link"));
+  write_atomically(path("link"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  EXPECT_EQ(testing::slurp(path("target")), "new");
+}
+
+TEST_F(Files, AskedBeforehandItLeavesNothing) {
+  require_writable(path("made/report"));
+  EXPECT_TRUE(std::filesystem::is_empty(path("made")));
+  EXPECT_THROW(require_writable(path("made")), Error);
 }
 
 }  // namespace

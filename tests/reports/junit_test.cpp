@@ -69,6 +69,7 @@ TEST_F(Junit, MapsEveryVerdict) {
 TEST_F(Junit, ASuiteAKernelAndALawInTheName) {
   std::vector<Record> records(3, record(Verdict::pass, 0.5, "v1 a"));
   records[1].law = "split";
+  records[1].line = "v1 a law=split";
   records[2].kernel = "cuda.gated_delta_rule.chunked";
   const pugi::xml_document document = parsed(records);
   const pugi::xml_node root = document.child("testsuites");

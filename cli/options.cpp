@@ -1,0 +1,45 @@
+#include "cli/options.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace samestate::cli {
+namespace {
+
+template <class Number, class... Format>
+bool reads(std::string_view text, Number& value, Format... format) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, format...);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+}  // namespace
+
+CLI::Validator number_in(double least, double most) {
+  const auto check = [least, most](std::string& text) {
+    double value = 0.0;
+    const bool good = reads(text, value) && value >= least && value <= most;
+    return good ? std::string() : fmt::format("Value {} not in range {:g} to {:g}", text, least, most);
+  };
+  return {check, fmt::format("in [{:g} - {:g}]", least, most), "number"};
+}
+
+CLI::Validator named() {
+  return {[](std::string& text) { return text.empty() ? std::string("is empty; give a name") : ""; }, "",
+          "named"};
+}
+
+CLI::Validator seed_number() {
+  const auto check = [](std::string& text) {
+    std::uint64_t value = 0;
+    const bool hex = text.starts_with("0x");
+    const bool good = reads(std::string_view(text).substr(hex ? 2 : 0), value, hex ? 16 : 10);
+    return good ? std::string() : "Value " + text + " is no 64-bit number, as 42 or 0x2a";
+  };
+  return {check, "", "seed"};
+}
+
+}  // namespace samestate::cli
