@@ -97,7 +97,7 @@ run 1 'ratio grew' compare one.jsonl inf_ratio.jsonl
 bad 'no case in it' compare one.jsonl empty.jsonl
 bad 'schema 2' compare schema.jsonl one.jsonl
 bad '--factor' compare one.jsonl one.jsonl --factor 0.5
-bad 'no number' compare one.jsonl worse.jsonl --factor nan
+bad 'not in range' compare one.jsonl worse.jsonl --factor nan
 bad 'none.jsonl' compare none.jsonl one.jsonl
 
 # A sweep: bad words, files that are not its own, folders that cannot be.
