@@ -72,7 +72,10 @@ std::vector<ChunkAdvice> chunk_advice(std::span<const SweepPoint> points) {
   };
   for (std::size_t row = 0; row < all.size(); ++row) {
     ChunkAdvice& advice = all[row];
-    const std::vector<std::int64_t>& of = members[row];
+    // By chunk, whatever the order in which they were measured: of equals the smaller one is named.
+    std::vector<std::int64_t>& of = members[row];
+    std::stable_sort(of.begin(), of.end(),
+                     [&](std::int64_t i, std::int64_t j) { return less(at(i).x, at(j).x); });
     advice.least_error = least(of, [](const Measurement& m) { return m.rms_error; });
     advice.least_flops = least(of, [](const Measurement& m) { return m.flops; });
     advice.least_bytes = least(of, [](const Measurement& m) { return m.bytes; });

@@ -194,6 +194,17 @@ TEST(SweepFigures, AdviceNamesTheLastFlatChunk) {
   EXPECT_EQ(advice[0].least_bytes, 3);
 }
 
+TEST(SweepFigures, AdviceNamesTheSmallerOfEqualChunksInAnyOrder) {
+  std::vector<SweepPoint> points = {point("bf16", 8, 1.0), point("bf16", 4, 1.0), point("bf16", 16, 1.0)};
+  for (SweepPoint& p : points) p.measurement.flops = p.measurement.bytes = 7.0;
+  const std::vector<ChunkAdvice> advice = chunk_advice(points);
+  ASSERT_EQ(advice.size(), 1U);
+  EXPECT_EQ(advice[0].least_error, 1);
+  EXPECT_EQ(advice[0].least_flops, 1);
+  EXPECT_EQ(advice[0].least_bytes, 1);
+  EXPECT_EQ(advice[0].flat_to, 2);
+}
+
 TEST(RatioFigure, CountsEachJudgedRatioOnce) {
   std::vector<Record> records = {record(Verdict::pass, 0.0),   record(Verdict::pass, 0.05),
                                  record(Verdict::pass, 0.051), record(Verdict::pass, 1.0),
