@@ -80,35 +80,47 @@ std::vector<Case> cases_of(const GateOptions& options, const KernelTable& table)
   return kept;
 }
 
-/// How many cases have grown, printed. A case counts only where it is deterministic: run twice more, its
-/// ratio is the same to the last bit.
-std::int64_t grown_cases(const Baseline& baseline, const GateOptions& options, const KernelTable& table,
-                         const std::vector<Record>& records) {
+/// What came of a comparison with a baseline.
+struct Growth {
+  std::string text;
+  std::int64_t compared = 0;
+};
+
+/// Makes failures of the records whose ratio has grown, so that every report shows them. A case counts only
+/// where it is deterministic: run twice more, its ratio is the same to the last bit.
+Growth mark_grown(const Baseline& baseline, const GateOptions& options, const KernelTable& table,
+                  std::vector<Record>& records) {
   const BaselineReport report = compare_with(baseline, records, options.baseline_factor);
+  Growth out{"", report.compared};
   std::int64_t grown = 0;
   for (const Regression& r : report.grown) {
-    const Record& record = records[r.record];
+    Record& record = records[r.record];
     const Case c = parse_case(record.line);
     const bool deterministic =
         run_case(c, table).judgement.ratio == r.now && run_case(c, table).judgement.ratio == r.now;
-    grown += deterministic;
-    fmt::print("  ratio {:.4g}, was {:.4g}{}: samestate repro '{}'\n", r.now, r.before,
-               deterministic ? "" : " (not deterministic: does not count)", record.line);
+    out.text += fmt::format("  ratio {:.4g}, was {:.4g}{}: samestate repro '{}'\n", r.now, r.before,
+                            deterministic ? "" : " (not deterministic: does not count)", record.line);
+    if (!deterministic) continue;
+    ++grown;
+    record.judgement.verdict = Verdict::fail;
+    record.judgement.reason = fmt::format(
+        "within the bound, but the ratio was {:.4g} in the baseline, and {:g} times "
+        "that is the most",
+        r.before, options.baseline_factor);
   }
-  fmt::print(
+  out.text += fmt::format(
       "baseline {} of samestate {}: {} compared, {} grew more than {:g} times to above {:g}, {} new, {} not "
       "run\n",
       options.baseline, baseline.version, report.compared, grown, options.baseline_factor, kBaselineFloor,
       report.unknown, report.not_run);
-  return report.compared > 0 ? grown : -1;
+  return out;
 }
 
-int with_baseline(int code, const std::optional<Baseline>& baseline, const GateOptions& options,
-                  const KernelTable& table, const std::vector<Record>& records) {
-  if (baseline) {
-    const std::int64_t grown = grown_cases(*baseline, options, table, records);
-    if (code == kPass && grown > 0) code = kFail;
-    if (code == kPass && grown < 0) {
+int with_baseline(int code, const std::optional<Growth>& growth, const GateOptions& options,
+                  const std::vector<Record>& records) {
+  if (growth) {
+    fmt::print("{}", growth->text);
+    if (code == kPass && growth->compared == 0) {
       fmt::print(stderr, "samestate: no case of this run is in {}: nothing was compared\n", options.baseline);
       code = kVacuous;
     }
@@ -179,9 +191,12 @@ int run_cases(const GateOptions& options, const KernelTable& table, const std::v
   };
   const auto begin = std::chrono::steady_clock::now();
   const CampaignResult result = run_campaign(cases, table, {options.threads, options.budget}, observer);
-  const std::vector<Record> records = in_order(done);
-  report(options, records, run, seconds_since(begin));
-  return with_baseline(verdict_of(summarise(records), result), baseline, options, table, records);
+  const double seconds = seconds_since(begin);
+  std::vector<Record> records = in_order(done);
+  std::optional<Growth> growth;
+  if (baseline) growth = mark_grown(*baseline, options, table, records);
+  report(options, records, run, seconds);
+  return with_baseline(verdict_of(summarise(records), result), growth, options, records);
 }
 
 /// The reports of a run whose process is lost: what it had finished, and what was under way as `verdict`.

@@ -278,8 +278,10 @@ present base.json
 run 0 gate "${quick[@]}" --device cpu --baseline base.json
 says ', 0 grew'
 sed -E 's/: 0\.[0-9]+/: 0.0001/' base.json >small.json
-run 1 gate "${quick[@]}" --device cpu --baseline small.json
+run 1 gate "${quick[@]}" --device cpu --baseline small.json --junit grown.xml --markdown grown.md
 says 'was 0.0001'
+grep -q 'was 0.0001 in the baseline' grown.xml || complain 'the JUnit report does not show the growth'
+grep -q 'was 0.0001 in the baseline' grown.md || complain 'the summary does not show the growth'
 sed 's/"schema": 1/"schema": 7/' base.json >other.json
 bad 'schema 7' gate "${quick[@]}" --baseline other.json
 bad 'folder' gate "${quick[@]}" --baseline corpus
