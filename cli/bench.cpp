@@ -163,7 +163,7 @@ int run_bench(Options options) {
   Progress progress(std::ssize(cases));
   for (const Case& c : cases) {
     const bool on_host = table.named(c.kernel).device == "cpu";
-    if (on_host) host = host_ceilings(bytes_of_call(c, false), options.bench.threads);
+    if (on_host) host = host_ceilings(bytes_of_call(Resolved(c), false), options.bench.threads);
     if (!on_host && !accelerated) accelerated = device_ceilings();
     BenchResult result = bench_case(c, table, options.bench, on_host ? *host : *accelerated, peer.get());
     result.timed.record.device = on_host ? "cpu" : name;

@@ -9,9 +9,7 @@
 #include "cli/commands.h"
 #include "cli/table.h"
 #include "fuzz/mutants/mutant.h"
-#include "harness/cases/operator_case.h"
-#include "harness/cases/regimes.h"
-#include "harness/cases/systems.h"
+#include "harness/cases/system.h"
 #include "oracles/contracts.h"
 #include "oracles/laws/law.h"
 #include "reports/evidence.h"
@@ -28,34 +26,21 @@ struct Listing {
 
 std::string joined(const auto& names) { return fmt::format("{}", fmt::join(names, " ")); }
 
-/// With decode, where the operator can be evaluated in several calls.
-std::vector<std::string_view> forms_of(const Operator& op) {
-  std::vector<std::string_view> names;
-  for (const OperatorForm& form : op.forms) names.push_back(form.name);
-  if (op.streams) names.push_back("decode");
-  return names;
-}
-
 Listing list_systems() {
   Listing out{{"system", "forms", "sizes of its own", "equation"}, {}};
-  for (const System& s : systems()) {
-    out.rows.push_back({std::string(s.name()), joined(s.forms), "", std::string(s.family->equation)});
-  }
-  for (const Operator& op : operators()) {
+  for (const System* s : systems()) {
     std::vector<std::string> sizes;
-    for (const Parameter& p : op.parameters) sizes.push_back(fmt::format("{}={}", p.name, p.standard));
-    out.rows.push_back({std::string(op.name), joined(forms_of(op)), joined(sizes), std::string(op.equation)});
+    for (const Parameter& p : s->sizes) sizes.push_back(fmt::format("{}={}", p.name, p.standard));
+    out.rows.push_back(
+        {std::string(s->name), joined(s->form_names()), joined(sizes), std::string(s->equation)});
   }
   return out;
 }
 
 Listing list_forms() {
   std::map<std::string_view, std::vector<std::string_view>> by_form;
-  for (const System& s : systems()) {
-    for (std::string_view form : s.forms) by_form[form].push_back(s.name());
-  }
-  for (const Operator& op : operators()) {
-    for (std::string_view form : forms_of(op)) by_form[form].push_back(op.name);
+  for (const System* s : systems()) {
+    for (std::string_view form : s->form_names()) by_form[form].push_back(s->name);
   }
   Listing out{{"form", "systems"}, {}};
   for (const auto& [form, have] : by_form) out.rows.push_back({std::string(form), joined(have)});
@@ -81,7 +66,7 @@ Listing list_regimes() {
   for (const Regime& r : regimes()) {
     out.rows.push_back({std::string(r.name), r.exact ? "bit for bit" : "bound", std::string(r.summary)});
   }
-  for (const OperatorRegime& r : operator_regimes()) {
+  for (const Regime& r : tensor_regimes()) {
     out.rows.push_back({std::string(r.name), "running error", std::string(r.summary)});
   }
   return out;
@@ -125,14 +110,11 @@ Listing list_kernels(const std::vector<std::string>& plugins, const std::string&
   const std::vector<Evidence> evidence = read_evidence(evidence_folder);
   const std::vector<TimedEvidence> timings = read_timings(evidence_folder);
   std::set<std::string> here;
-  for (const Kernel& k : table.rows()) {
+  for (const KernelRow& k : table.all()) {
     here.insert(k.name);
     out.rows.push_back({k.name, k.device,
                         k.device == "cpu" ? "runs here" : state_of(evidence, timings, k.name),
                         joined(k.contracts)});
-  }
-  for (const OperatorKernel& k : table.operator_rows()) {
-    out.rows.push_back({k.name, k.device, "runs here", joined(k.contracts)});
   }
   for (const Evidence& e : evidence) {
     if (here.insert(e.kernel).second)

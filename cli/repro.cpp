@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -12,9 +13,8 @@
 #include "fixtures/run_file.h"
 #include "fuzz/search/search.h"
 #include "fuzz/shrink.h"
-#include "harness/cases/systems.h"
 #include "harness/explain/explain.h"
-#include "harness/run/saved_run.h"
+#include "harness/systems/saved_run.h"
 #include "oracles/contracts.h"
 #include "reports/summary.h"
 
@@ -72,7 +72,7 @@ int repro_here(const Case& c, const KernelTable& table, const ReproOptions& opti
   Trace trace;
   const Record record = run_case(c, table, 1, &trace);
   print_record(record);
-  if (record.judgement.verdict == Verdict::fail) print_explanation(explain(c, trace));
+  if (record.judgement.verdict == Verdict::fail) print_explanation(explain(Resolved(c), trace));
   if (!options.dump.empty()) {
     write_run_file(options.dump, run_file_of(record, trace));
     fmt::print("tensors   {}\n", options.dump);
@@ -148,20 +148,19 @@ namespace {
 
 /// The tensors that a run file of a case holds, a line each.
 int print_tensors(const std::string& line) {
-  const Case c = parse_case(line);
-  check_names(c);
+  const Resolved r(parse_case(line));
   std::vector<NamedShape> shapes = named_shapes(line);
   if (shapes.empty()) {
-    Trace trace;
-    trace.batch = batch_of(c);
-    const BatchShape& s = trace.batch.shape;
-    trace.outputs.o.resize(static_cast<std::size_t>(s.B * s.T * s.Hv * s.dv));
-    trace.outputs.final_state.resize(static_cast<std::size_t>(s.sequences() * s.Hv * s.dk * s.dv));
-    Record record;
-    record.line = line;
-    record.law = c.law;
-    for (const auto& [name, tensor] : run_file_of(record, trace).tensors)
-      shapes.push_back({name, tensor.shape});
+    const Signature signature = r.system->signature(r.c);
+    for (const CaseTensor& x : r.system->inputs(r)) shapes.push_back({x.spec.name, x.shape});
+    const std::int64_t sequences = r.c.lengths.empty() ? r.c.B : std::ssize(r.c.lengths);
+    for (const TensorSpec& spec : signature.outputs) {
+      std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
+      shape.insert(shape.begin(), spec.axis == Axis::state ? sequences : r.c.B);
+      shapes.push_back({spec.name, std::move(shape)});
+    }
+    if (!r.c.lengths.empty()) shapes.push_back({"cu_seqlens", {sequences + 1}});
+    std::sort(shapes.begin(), shapes.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   }
   for (const NamedShape& tensor : shapes)
     fmt::print("{:<24} [{}]\n", tensor.name, fmt::join(tensor.shape, ", "));

@@ -7,10 +7,6 @@
 #include <iterator>
 #include <sstream>
 
-#include "harness/cases/operator_case.h"
-#include "harness/cases/systems.h"
-#include "harness/run/judge_batch.h"
-
 namespace samestate {
 namespace {
 
@@ -41,7 +37,6 @@ void read_file(const fs::path& file, std::vector<CorpusEntry>& out) {
     } else {
       try {
         CorpusEntry entry{file, number, std::exchange(comment, ""), parse_case(line)};
-        check_names(entry.c);
         if (entry.c.system != file.stem()) {
           throw Error(fmt::format("a case of {} belongs in {}.txt", entry.c.system, entry.c.system));
         }
@@ -53,18 +48,11 @@ void read_file(const fs::path& file, std::vector<CorpusEntry>& out) {
   }
 }
 
-/// Whether the row evaluates the case's form: decode and packed with chunk=0 are the recurrent kernel's.
-bool evaluates(const Kernel& row, const Case& c) {
-  return (row.form == "recurrent") == runs_recurrent_only(c);
-}
-bool evaluates(const OperatorKernel& row, const Case& c) { return c.form == "decode" || row.form == c.form; }
-
-template <class Row>
-bool wanted(const Row& row, const Case& c, const PlanOptions& options) {
-  return row.system == c.system && (options.kernel.empty() || row.name == options.kernel) &&
+bool wanted(const KernelRow& row, const Resolved& r, const PlanOptions& options) {
+  return row.system == r.system && (options.kernel.empty() || row.name == options.kernel) &&
          (options.device.empty() || row.device == options.device) &&
-         (options.system.empty() || row.system == options.system) && evaluates(row, c) &&
-         std::find(row.contracts.begin(), row.contracts.end(), c.contract) != row.contracts.end();
+         (options.system.empty() || row.system->name == options.system) && r.system->evaluates(r, row.form) &&
+         std::find(row.contracts.begin(), row.contracts.end(), r.c.contract) != row.contracts.end();
 }
 
 }  // namespace
@@ -85,19 +73,13 @@ std::vector<CorpusEntry> read_corpus(const fs::path& folder) {
 std::vector<Case> corpus_cases(const std::vector<CorpusEntry>& corpus, const KernelTable& table,
                                const PlanOptions& options) {
   std::vector<Case> out;
-  const auto put = [&](Case c, const std::string& kernel, const std::string& standard) {
-    c.kernel = kernel == standard ? "" : kernel;
-    if (std::find(out.begin(), out.end(), c) == out.end()) out.push_back(std::move(c));
-  };
   for (const CorpusEntry& entry : corpus) {
-    for (const Kernel& row : table.rows()) {
-      if (wanted(row, entry.c, options)) put(entry.c, row.name, "cpu." + row.system + "." + row.form);
-    }
-    for (const OperatorKernel& row : table.operator_rows()) {
-      if (!wanted(row, entry.c, options)) continue;
-      Case plain = entry.c;
-      plain.kernel.clear();
-      put(entry.c, row.name, table.operator_for(plain).name);
+    const Resolved r(entry.c);
+    for (const KernelRow& row : table.all()) {
+      if (!wanted(row, r, options)) continue;
+      Case c = entry.c;
+      c.kernel = table.is_standard(row, c) ? "" : row.name;
+      if (std::find(out.begin(), out.end(), c) == out.end()) out.push_back(std::move(c));
     }
   }
   return out;

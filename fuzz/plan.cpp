@@ -1,38 +1,31 @@
 #include "fuzz/plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
 
-#include "fuzz/operator_plan.h"
+#include "fuzz/shapes.h"
+#include "fuzz/tensor_plan.h"
 #include "harness/cases/counter.h"
 #include "harness/cases/regimes.h"
-#include "harness/cases/systems.h"
+#include "harness/systems/recurrent_system.h"
 #include "oracles/laws/law.h"
-#include "oracles/systems/operator.h"
 #include "reference/error.h"
 
 namespace samestate {
 namespace {
 
-/// Work of a case in state updates, B Hv T dk dv; the oracle and its bounds cost a few times that.
-constexpr double kLargestWork = 3e6;
+using shapes::kLargestFamilyWork;
 
-bool fits(const Regime& regime, const Family& family) {
-  return (!regime.gated || family.gated) && (!regime.delta || family.delta);
-}
-
-bool sixteen_bit(std::string_view contract) {
-  return contract.starts_with("bf16") || contract.starts_with("fp16");
-}
-
-/// The cases of one kernel.
+/// The cases of one kernel of the recurrent family.
 class KernelPlan {
  public:
-  KernelPlan(const Kernel& kernel, bool is_default, std::vector<Case>& out)
-      : kernel_(kernel), system_(system_named(kernel.system)), out_(out) {
-    base_.system = kernel.system;
-    if (!is_default) base_.kernel = kernel.name;
+  KernelPlan(const KernelRow& kernel, bool is_standard, std::vector<Case>& out)
+      : kernel_(kernel), system_(dynamic_cast<const RecurrentSystem&>(*kernel.system)), out_(out) {
+    base_.system = kernel.system->name;
+    if (!is_standard) base_.kernel = kernel.name;
     base_.form = kernel.form;
     base_.T = 33;
     base_.dk = 16;
@@ -62,7 +55,7 @@ class KernelPlan {
 
   /// Case number `index` of the seeded ones.
   void seeded(std::uint64_t seed, std::int64_t index) {
-    const Counter counter(seed, "plan/" + kernel_.system + "/" + kernel_.form);
+    const Counter counter(seed, fmt::format("plan/{}/{}", kernel_.system->name, kernel_.form));
     std::int64_t draw = 0;
     const auto below = [&](std::int64_t n) { return counter.below({index, draw++, 0, 0}, n); };
     const auto pick = [&](const auto& values) {
@@ -85,26 +78,31 @@ class KernelPlan {
     c.state = below(2) == 0 ? "random" : "none";
     if (chunked()) c.chunk = pick(kChunks);
     c.seed = (seed << 32) ^ (static_cast<std::uint64_t>(index) + 1);
+    const Regime* regime = nullptr;
     do {
-      c.regime = regimes()[static_cast<std::size_t>(below(std::ssize(regimes())))].name;
-    } while (!fits(regime_named(c.regime), *system_.family));
-    if (regime_named(c.regime).exact) c.l2norm = false;
+      regime = &regimes()[static_cast<std::size_t>(below(std::ssize(regimes())))];
+    } while (system_.regime(regime->name) == nullptr);
+    c.regime = regime->name;
+    if (regime->exact) c.l2norm = false;
 
-    const double room = kLargestWork / static_cast<double>(c.B * c.Hv * c.dk * c.dv);
+    const double room = kLargestFamilyWork / static_cast<double>(c.B * c.Hv * c.dk * c.dv);
     const std::int64_t longest = std::clamp<std::int64_t>(static_cast<std::int64_t>(room), 2, 300);
     c.T = 1 + below(longest);
     switch (below(6)) {
       case 0:
-        as_packed(c, below);
+        shapes::as_packed(c, chunked(), below);
         break;
       case 1:
-        as_decode(c, below);
+        shapes::as_decode(c, chunked(), below);
         break;
       case 2:
-        as_law(c, below);
+        if (const Law& law = laws()[static_cast<std::size_t>(below(std::ssize(laws())))];
+            law.fits(system_.family)) {
+          shapes::as_law(c, law, kernel_.contracts.front());
+        }
         break;
       case 3:
-        if (chunked() && has_form("parallel") && c.T <= 64) c.form = "parallel";
+        if (chunked() && system_.form("parallel") != nullptr && c.T <= 64) c.form = "parallel";
         break;
       default:
         break;
@@ -114,9 +112,6 @@ class KernelPlan {
 
  private:
   [[nodiscard]] bool chunked() const { return kernel_.form == "chunked"; }
-  [[nodiscard]] bool has_form(std::string_view form) const {
-    return std::find(system_.forms.begin(), system_.forms.end(), form) != system_.forms.end();
-  }
   [[nodiscard]] std::string contract_for_rounding() const {
     for (const std::string& name : kernel_.contracts) {
       if (name == "bf16") return name;
@@ -124,10 +119,7 @@ class KernelPlan {
     return kernel_.contracts.back();
   }
 
-  void put(const Case& c) {
-    out_.push_back(c);
-    out_.back().T = c.lengths.empty() ? c.T : out_.back().T;
-  }
+  void put(const Case& c) { out_.push_back(c); }
 
   void lengths(const Case& base) {
     const std::int64_t C = base.chunk;
@@ -165,7 +157,7 @@ class KernelPlan {
     decode.prefill = 20;
     if (!chunked()) decode.chunk = 0;
     put(decode);
-    if (chunked() && has_form("parallel")) {
+    if (chunked() && system_.form("parallel") != nullptr) {
       Case parallel = base;
       parallel.form = "parallel";
       put(parallel);
@@ -233,10 +225,9 @@ class KernelPlan {
   }
 
   void regimes_of(const Case& base) {
-    for (const Regime& regime : regimes()) {
-      if (!fits(regime, *system_.family)) continue;
+    for (const Regime* regime : system_.regimes) {
       Case c = base;
-      c.regime = regime.name;
+      c.regime = regime->name;
       c.T = 80;
       c.Hk = 1;
       c.Hv = 2;
@@ -245,9 +236,7 @@ class KernelPlan {
   }
 
   void laws_of(const Case& base) {
-    for (const Law& law : laws()) {
-      if ((law.name == "reset" && !system_.family->gated) || (law.name == "recall" && !system_.family->delta))
-        continue;
+    for (const LawName& law : system_.laws) {
       Case c = base;
       c.law = law.name;
       c.B = 2;
@@ -258,52 +247,8 @@ class KernelPlan {
     }
   }
 
-  template <class Below>
-  void as_packed(Case& c, Below&& below) {
-    c.form = "packed";
-    c.B = 1;
-    if (!chunked()) c.chunk = 0;
-    const std::int64_t most = std::max<std::int64_t>(c.T / 2, 1);
-    std::int64_t left = c.T;
-    while (left > 0 && c.lengths.size() < 8) {
-      const std::int64_t next = below(4) == 0 ? 0 : std::min(left, 1 + below(most));
-      c.lengths.push_back(next);
-      left -= next;
-    }
-    c.lengths.push_back(left);
-  }
-
-  template <class Below>
-  void as_decode(Case& c, Below&& below) {
-    c.form = "decode";
-    c.T = std::min<std::int64_t>(c.T, 80);
-    c.prefill = below(c.T + 1);
-    if (!chunked()) c.chunk = 0;
-  }
-
-  template <class Below>
-  void as_law(Case& c, Below&& below) {
-    const Law& law = laws()[static_cast<std::size_t>(below(std::ssize(laws())))];
-    if ((law.name == "reset" && !system_.family->gated) || (law.name == "recall" && !system_.family->delta))
-      return;
-    if (law.name == "no_op") c.state = "random";
-    c.law = law.name;
-    c.B = 2;
-    c.Hk = std::max<std::int64_t>(c.Hk, law.name == "head_permutation" ? 2 : 1);
-    c.Hv = std::min<std::int64_t>(std::max(c.Hv, c.Hk), 2 * c.Hk) / c.Hk * c.Hk;
-    c.dv = std::max<std::int64_t>(c.dv, 2);
-    c.T = std::clamp<std::int64_t>(c.T, 2, 48);
-    c.dk = std::min<std::int64_t>(c.dk, 64);
-    c.dv = std::min<std::int64_t>(c.dv, 64);
-    // The worst case of a low-precision state is vacuous after a few tokens, and no law can be judged with
-    // it.
-    if (sixteen_bit(c.contract) && c.contract.find("state") != std::string::npos)
-      c.contract = kernel_.contracts.front();
-    if (regime_named(c.regime).exact || c.regime == "unnormalised15") c.regime = "normal";
-  }
-
-  const Kernel& kernel_;
-  const System& system_;
+  const KernelRow& kernel_;
+  const RecurrentSystem& system_;
   std::vector<Case>& out_;
   Case base_;
 };
@@ -312,48 +257,10 @@ class KernelPlan {
 
 namespace {
 
-/// Name, system and device of a row of either table.
-struct RowName {
-  std::string_view name, system, device;
-};
-
-std::vector<RowName> row_names(const KernelTable& table) {
-  std::vector<RowName> names;
-  for (const Kernel& row : table.rows()) names.push_back({row.name, row.system, row.device});
-  for (const OperatorKernel& row : table.operator_rows()) names.push_back({row.name, row.system, row.device});
-  return names;
-}
-
-/// Throws Error for a filter that names what does not exist, or excludes itself: that would look like a
-/// machine on which nothing can run.
-void check_filters(const KernelTable& table, const PlanOptions& options) {
-  if (!options.system.empty() && find_operator(options.system) == nullptr) (void)system_named(options.system);
-  if (!options.device.empty() && options.device != "cpu" && options.device != "cuda") {
-    throw Error("device " + options.device + ": no such device; known: cpu, cuda");
-  }
-  if (options.kernel.empty()) return;
-  const std::vector<RowName> names = row_names(table);
-  const auto kernel = std::find_if(names.begin(), names.end(),
-                                   [&](const RowName& row) { return row.name == options.kernel; });
-  if (kernel == names.end()) {
-    throw Error("kernel=" + options.kernel +
-                ": no such kernel; `samestate list kernels` shows them, and a plugin's needs --plugin FILE");
-  }
-  if (!options.system.empty() && kernel->system != options.system) {
-    throw Error("kernel " + options.kernel + " computes " + std::string(kernel->system) + ", not " +
-                options.system + ": name one of the two");
-  }
-  if (!options.device.empty() && kernel->device != options.device) {
-    throw Error("kernel " + options.kernel + " is for device " + std::string(kernel->device) + ", not " +
-                options.device + ": name one of the two");
-  }
-}
-
-template <class Row>
-std::vector<const Row*> wanted(std::span<const Row> rows, const PlanOptions& options) {
-  std::vector<const Row*> kept;
-  for (const Row& row : rows) {
-    if (!options.system.empty() && row.system != options.system) continue;
+std::vector<const KernelRow*> wanted(const KernelTable& table, const PlanOptions& options) {
+  std::vector<const KernelRow*> kept;
+  for (const KernelRow& row : table.all()) {
+    if (!options.system.empty() && row.system->name != options.system) continue;
     if (!options.kernel.empty() && row.name != options.kernel) continue;
     if (!options.device.empty() && row.device != options.device) continue;
     kept.push_back(&row);
@@ -366,12 +273,11 @@ std::int64_t scaled(std::int64_t count, double effort) {
 }
 
 void plan_family(const KernelTable& table, const PlanOptions& options, std::vector<Case>& cases) {
-  const std::vector<const Kernel*> rows = wanted(table.rows(), options);
   std::vector<KernelPlan> plans;
-  plans.reserve(rows.size());
   std::set<std::string_view> devices;
-  for (const Kernel* row : rows) {
-    plans.emplace_back(*row, row->name == "cpu." + row->system + "." + row->form, cases);
+  for (const KernelRow* row : wanted(table, options)) {
+    if (!row->system->sizes.empty()) continue;
+    plans.emplace_back(*row, table.is_standard(*row, {}), cases);
     plans.back().edges();
     devices.insert(row->device);
   }
@@ -382,31 +288,49 @@ void plan_family(const KernelTable& table, const PlanOptions& options, std::vect
   }
 }
 
-void plan_operators(const KernelTable& table, const PlanOptions& options, std::vector<Case>& cases) {
-  for (const OperatorKernel* row : wanted(table.operator_rows(), options)) {
-    Case plain;
-    plain.system = row->system;
-    plain.form = row->form;
-    const bool is_default = table.operator_for(plain).name == row->name;
+void plan_tensors(const KernelTable& table, const PlanOptions& options, std::vector<Case>& cases) {
+  for (const KernelRow* row : wanted(table, options)) {
+    if (row->system->sizes.empty()) continue;
     // Under form=decode the line names the kernel unless it is the system's first.
     const auto begin = std::ssize(cases);
-    plan_operator_edges(*row, is_default, cases);
-    for (std::int64_t i = 0; i < scaled(kSeededOperatorCases, options.effort); ++i) {
-      plan_operator_seeded(*row, is_default, options.seed, i, cases);
-    }
-    for (auto i = static_cast<std::size_t>(begin); i < cases.size(); ++i) {
-      if (table.operator_for(cases[i]).name != row->name) cases[i].kernel = row->name;
-    }
+    plan_tensor_edges(*row, cases);
+    for (std::int64_t i = 0; i < scaled(kSeededOperatorCases, options.effort); ++i)
+      plan_tensor_seeded(*row, options.seed, i, cases);
+    for (auto i = static_cast<std::size_t>(begin); i < cases.size(); ++i)
+      cases[i].kernel = table.is_standard(*row, cases[i]) ? "" : row->name;
   }
 }
 
 }  // namespace
 
+void check_filters(const KernelTable& table, const std::string& system, const std::string& device,
+                   const std::string& name) {
+  if (!system.empty()) (void)system_named(system);
+  if (!device.empty() && device != "cpu" && device != "cuda") {
+    throw Error("device " + device + ": no such device; known: cpu, cuda");
+  }
+  if (name.empty()) return;
+  const auto kernel = std::find_if(table.all().begin(), table.all().end(),
+                                   [&](const KernelRow& row) { return row.name == name; });
+  if (kernel == table.all().end()) {
+    throw Error("kernel=" + name +
+                ": no such kernel; `samestate list kernels` shows them, and a plugin's needs --plugin FILE");
+  }
+  if (!system.empty() && kernel->system->name != system) {
+    throw Error(fmt::format("kernel {} computes {}, not {}: name one of the two", name, kernel->system->name,
+                            system));
+  }
+  if (!device.empty() && kernel->device != device) {
+    throw Error("kernel " + name + " is for device " + kernel->device + ", not " + device +
+                ": name one of the two");
+  }
+}
+
 std::vector<Case> plan_cases(const KernelTable& table, const PlanOptions& options) {
-  check_filters(table, options);
+  check_filters(table, options.system, options.device, options.kernel);
   std::vector<Case> cases;
   plan_family(table, options, cases);
-  plan_operators(table, options, cases);
+  plan_tensors(table, options, cases);
   const std::int64_t total = std::ssize(cases);
   if (options.max_cases > 0 && total > options.max_cases) {
     std::vector<Case> kept;

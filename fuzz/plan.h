@@ -22,6 +22,11 @@ inline constexpr std::int64_t kSeededCases = 6000;
 /// The same for each kernel of an operator.
 inline constexpr std::int64_t kSeededOperatorCases = 100;
 
+/// Throws Error for a filter that names what does not exist, or excludes itself: that would look like a
+/// machine on which nothing can run. Empty: no filter.
+void check_filters(const KernelTable& table, const std::string& system, const std::string& device,
+                   const std::string& kernel);
+
 /// Edge cases first (T in {0, 1, C-1, C, C+1}, dk != dv, ratio 3, every contract, regime and law at least
 /// once for each kernel), then seeded ones. The plan is a function of the options and the table's rows alone.
 /// Throws Error for a system, device or kernel that does not exist, or a kernel that the other two exclude.

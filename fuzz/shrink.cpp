@@ -9,65 +9,51 @@
 #include <set>
 #include <vector>
 
-#include "harness/cases/operator_case.h"
-#include "harness/cases/systems.h"
+#include "harness/cases/keys.h"
+#include "harness/cases/resolved.h"
 
 namespace samestate {
 namespace {
 
 /// What a person has to keep in mind beside the sizes; a step that takes one of these away is a gain.
-int settings_of(const Case& c) {
-  int n = (c.heads != HeadMap::interleaved) + c.l2norm + c.scale.has_value() + (c.regime != "normal") +
-          (c.regime != "normal" && c.regime != "none" && c.regime != "beta_one") + (c.state != "none") +
-          (c.layout != "dense") + (c.seed != 0);
-  if (c.form == "decode" || c.form == "packed") n += 3;
-  if (c.form == "parallel") n += 1;
-  if (is_operator_case(c)) return n;
-  return n + (c.dk != c.dv);
+int settings_of(const Case& c, const System& system) {
+  int n = 0;
+  for (const Key& key : keys()) n += key.setting && !key.print(c).empty();
+  n += c.regime != "normal" && c.regime != "none" && c.regime != "beta_one";
+  const CaseForm& form = *system.form(c.form);
+  if (form.decodes || form.packed) n += 3;
+  if (form.whole) n += 1;
+  return system.sizes.empty() ? n + (c.dk != c.dv) : n;
 }
 
 /// Less is simpler. Every accepted step makes it less, so that shrinking ends.
 double cost_of(const Case& c) {
   const auto bits = [](std::int64_t n) { return std::log2(1.0 + static_cast<double>(n)); };
-  const Operator* const op = find_operator(c.system);
-  const OperatorForm* const form = op ? op->form(c.form) : nullptr;
-  const bool reads_chunk = op ? form != nullptr && form->chunked : c.form != "recurrent";
+  const System& system = system_named(c.system);
+  const CaseForm& form = *system.form(c.form);
   // Where nothing reads it, the chunk that the line leaves out is the simplest.
+  const bool reads_chunk = form.chunked || form.whole;
   const double chunk = reads_chunk ? bits(c.chunk) : c.chunk == Case{}.chunk ? 0.0 : 1.0;
-  double cost = std::log2(1.0 + size_of_case(c)) + 0.5 * settings_of(c) + bits(c.T) + bits(c.B) +
+  double cost = std::log2(1.0 + size_of_case(c)) + 0.5 * settings_of(c, system) + bits(c.T) + bits(c.B) +
                 0.1 * (chunk + bits(c.prefill) + bits(std::ssize(c.lengths)));
   cost += 1e-3 * std::log2(1.0 + static_cast<double>(c.seed));
-  if (!is_operator_case(c)) return cost + 0.2 * (bits(c.Hk) + bits(c.Hv) + bits(c.dk) + bits(c.dv));
+  if (system.sizes.empty()) return cost + 0.2 * (bits(c.Hk) + bits(c.Hv) + bits(c.dk) + bits(c.dv));
   for (const auto& [name, value] : c.parameters) cost += 0.2 * bits(value);
   return cost;
-}
-
-bool possible(const Case& c) {
-  try {
-    check_names(c);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
 }
 
 /// The steps from one case, boldest first.
 class Steps {
  public:
-  explicit Steps(const Case& from) : c_(from), op_(find_operator(from.system)) {
+  explicit Steps(const Case& from) : c_(from), system_(system_named(from.system)) {
     forms();
-    whole_settings();
+    single_keys(false);
     tokens();
-    if (op_) {
-      parameters();
-    } else {
-      heads_and_widths();
-    }
+    sizes();
+    heads_and_widths();
     chunks();
     gates();
-    for (std::uint64_t seed : {0, 1, 2, 3}) {
-      with([&](Case& c) { c.seed = seed; });
-    }
+    single_keys(true);
   }
   [[nodiscard]] const std::vector<Case>& list() const { return list_; }
 
@@ -87,9 +73,9 @@ class Steps {
       c.prefill = 0;
       c.lengths.clear();
     };
-    if (op_) {
-      for (const OperatorForm& form : op_->forms) {
-        with([&](Case& c) { c.form = form.name, c.prefill = 0; });
+    if (!system_.native("recurrent") || !system_.native("chunked") || !system_.sizes.empty()) {
+      for (const CaseForm& form : system_.forms) {
+        if (system_.native(form.name)) with([&](Case& c) { c.form = form.name, c.prefill = 0; });
       }
       return;
     }
@@ -117,17 +103,12 @@ class Steps {
     c.T = std::reduce(c.lengths.begin(), c.lengths.end());
   }
 
-  void whole_settings() {
-    with([](Case& c) { c.B = 1; });
-    with([](Case& c) { c.B = 2; });
-    with([](Case& c) { c.regime = "normal"; });
-    if (op_) return;
-    with([](Case& c) { c.Hk = c.Hv = 1; });
-    with([](Case& c) { c.layout = "dense"; });
-    with([](Case& c) { c.l2norm = false; });
-    with([](Case& c) { c.scale.reset(); });
-    with([](Case& c) { c.heads = HeadMap::interleaved; });
-    with([](Case& c) { c.state = "none"; });
+  /// Of keys that stand for themselves what their rows say; the seed comes last.
+  void single_keys(bool seed) {
+    for (const Key& key : keys()) {
+      if ((key.name == "seed") != seed) continue;
+      for (const Case& smaller : key.smaller(c_)) with([&](Case& c) { c = smaller; });
+    }
   }
 
   /// Chunk edges first: 0, 1, C - 1, C, C + 1, 2C, 2C + 1; then halves; then one less.
@@ -153,6 +134,8 @@ class Steps {
   }
 
   void heads_and_widths() {
+    if (!system_.sizes.empty()) return;
+    with([](Case& c) { c.Hk = c.Hv = 1; });
     const std::int64_t ratio = c_.Hv / c_.Hk;
     with([&](Case& c) { c.Hk = 1, c.Hv = ratio; });
     with([](Case& c) { c.Hv = c.Hk; });
@@ -175,8 +158,8 @@ class Steps {
     with([](Case& c) { c.dv -= 1; });
   }
 
-  void parameters() {
-    for (const Parameter& p : op_->parameters) {
+  void sizes() {
+    for (const Parameter& p : system_.sizes) {
       const std::int64_t now = c_.parameters.at(std::string(p.name));
       for (const std::int64_t value :
            {std::int64_t{p.least}, std::int64_t{p.least} + 1, now / 2, now - now / 4, now - 1}) {
@@ -204,14 +187,14 @@ class Steps {
 
   /// Data with fewer things in them: no decay, a full write. A named regime must go for it.
   void gates() {
-    if (op_ || c_.regime == "normal" || c_.regime == "none" || c_.regime == "beta_one") return;
+    if (c_.regime == "normal" || c_.regime == "none" || c_.regime == "beta_one") return;
     for (const char* regime : {"none", "beta_one"}) {
       with([&](Case& c) { c.regime = regime; });
     }
   }
 
   const Case& c_;
-  const Operator* op_;
+  const System& system_;
   std::vector<Case> list_;
 };
 
@@ -337,25 +320,9 @@ std::string kind_of(const Judgement& judgement) {
   return std::string(gate);
 }
 
-double size_of_case(const Case& c) {
-  if (const Operator* op = find_operator(c.system)) {
-    const Signature signature = op->signature(call_of(c, op->forms.front().name));
-    double size = 0.0;
-    for (const auto* list : {&signature.inputs, &signature.outputs}) {
-      for (const TensorSpec& spec : *list) {
-        size += static_cast<double>(spec.size() * (spec.axis == Axis::whole ? 1 : c.B));
-      }
-    }
-    return size;
-  }
-  const std::int64_t sequences = c.lengths.empty() ? c.B : std::ssize(c.lengths);
-  return static_cast<double>(c.B * c.T * (2 * c.Hk * c.dk + c.Hv * (2 * c.dv + 2)) +
-                             sequences * c.Hv * c.dk * c.dv * (c.state == "none" ? 1 : 2));
-}
-
 Shrunk shrink(const Case& failing, const std::function<CaseResult(const Case&)>& run,
               const ShrinkOptions& options) {
-  check_names(failing);
+  (void)Resolved(failing);
   return Shrinking(run, options)(failing);
 }
 

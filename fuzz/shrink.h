@@ -30,9 +30,6 @@ struct Shrunk {
 /// row, head or worst case is exceeded first depends on sizes.
 [[nodiscard]] std::string kind_of(const Judgement& judgement);
 
-/// Numbers of a case that shrinking makes smaller: elements that the kernel reads and writes.
-[[nodiscard]] double size_of_case(const Case& c);
-
 /// Shrinks a failing case by steps of its domain: one batch row and head, the plain layout, form and regime,
 /// T at chunk edges, then smaller chunks and widths. Contract, law and kernel stay. `run` may be called until
 /// the budget ends. Where the smallest case fails only after others and `failing` alone too, each step is

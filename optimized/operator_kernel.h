@@ -12,16 +12,17 @@
 #include "reference/contract.h"
 #include "reference/error.h"
 
-/// The interface of code under test that is no matrix recurrence: named dense tensors in, named dense tensors
-/// out. `samestate list systems` says which tensors and sizes a system has.
+/// The interface of code under test that is no matrix recurrence: named tensors in, named tensors out. `samestate list systems` says which tensors and sizes a system has.
 namespace samestate {
 
-/// A dense row-major tensor. Tensors of a sequence begin with the batch: [B, T, ...]; weights do not.
+/// A row-major tensor. Tensors of a sequence begin with the batch: [B, T, ...]; weights do not.
 template <class T>
 struct NamedTensor {
   std::string_view name;
   std::vector<std::int64_t> shape;
   T* data = nullptr;
+  /// In elements, of a row whose kernel takes strided tensors; empty: dense. The innermost is 1.
+  std::vector<std::int64_t> stride = {};
 
   [[nodiscard]] std::int64_t extent(std::size_t d) const { return d < shape.size() ? shape[d] : 1; }
 };
@@ -72,6 +73,7 @@ struct OperatorKernel {
   std::vector<std::string> contracts;
   /// Evaluates one call; called from several threads at a time.
   std::function<Outcome(const OperatorArguments&, const Contract&)> run = nullptr;
+  bool strided = false;  ///< takes tensors with strides of their own; else every tensor is dense
 };
 
 /// The table of this build.

@@ -17,6 +17,7 @@
 #include "optimized/cpu/operators/short_convolution.h"
 #include "optimized/cpu/operators/softmax_attention.h"
 #include "optimized/cpu/operators/state_space_duality.h"
+#include "optimized/cpu/operators/strided.h"
 #include "optimized/cpu/operators/test_time_training.h"
 
 namespace samestate {
@@ -25,7 +26,12 @@ namespace samestate {
 std::span<const OperatorKernel> operator_kernels() {
   using namespace cpu;
   static const std::vector<std::string> both = {"fp32", "bf16"};
-  static const std::vector<OperatorKernel> TABLE = {
+  struct Row {
+    const char *name, *system, *form, *device;
+    const std::vector<std::string>& contracts;
+    Outcome (*run)(const OperatorArguments&, const Contract&);
+  };
+  const Row rows[] = {
       {"cpu.linear_attention_bidirectional.state_first", "linear_attention_bidirectional", "state_first", "cpu", both, linear_attention_state_first},
       {"cpu.linear_attention_normalised.chunked",        "linear_attention_normalised",    "chunked",     "cpu", both, linear_attention_normalised_chunks},
       {"cpu.normalised_retention.chunked",                "normalised_retention",           "chunked",    "cpu", both, normalised_retention_chunks},
@@ -64,7 +70,13 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.qwen3_next_moe.sorted",                      "qwen3_next_moe",                 "sorted",      "cpu", both, qwen3_next_moe_sorted},
       {"cpu.gated_delta_net_output.fused",                "gated_delta_net_output",         "fused",      "cpu", both, gated_delta_net_output_fused},
   };
-  return TABLE;
+  static const std::vector<OperatorKernel> kTable = [&] {
+    std::vector<OperatorKernel> table;
+    for (const Row& row : rows)
+      table.push_back({row.name, row.system, row.form, row.device, row.contracts, with_dense_copies(row.run), true});
+    return table;
+  }();
+  return kTable;
 }
 // clang-format on
 

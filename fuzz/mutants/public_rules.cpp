@@ -7,10 +7,10 @@
 #include <tuple>
 
 #include "harness/cases/counter.h"
-#include "harness/cases/systems.h"
-#include "harness/run/runner.h"
+#include "harness/run/family_run.h"
 #include "oracles/contracts.h"
 #include "oracles/rounding.h"
+#include "oracles/systems/family.h"
 
 namespace samestate {
 namespace {
@@ -137,7 +137,7 @@ Outputs reference_outputs(std::string_view system, const Batch& batch) {
   for (std::int64_t n = 0; n < s.sequences(); ++n) {
     const std::int64_t row = s.offsets.empty() ? n * s.T : s.begin(n);
     for (std::int64_t h = 0; h < s.Hv; ++h) {
-      const Trajectory<double> y = system_named(system).family->recurrent(sequence_of(batch, n, h));
+      const Trajectory<double> y = family_named(system).recurrent(sequence_of(batch, n, h));
       for (Index t = 0; t < y.o.rows(); ++t) {
         for (Index c = 0; c < s.dv; ++c) {
           out.o[static_cast<std::size_t>(((row + t) * s.Hv + h) * s.dv + c)] = static_cast<float>(y.o(t, c));
@@ -158,10 +158,9 @@ struct Test {
 };
 
 Outputs run_whole_batch(const Kernel& kernel, const Batch& batch, const Contract& contract) {
-  KernelPair pair;
-  (kernel.form == "chunked" ? pair.chunked : pair.recurrent) = &kernel;
+  const KernelRow row = adapted(kernel);
   const Path path = whole(batch.shape.T, kernel.form == "chunked" ? 64 : 0);  // FLA's chunk
-  return run_kernel(pair, batch, path, contract, {});
+  return run_kernel({&row, &row, &row}, batch, path, contract, {});
 }
 
 const std::vector<Test>& tests_of(const std::string& system, const std::string& form,
@@ -215,7 +214,7 @@ std::span<const PublicShape> public_shapes(std::string_view form) {
 
 Batch public_batch(std::string_view system, std::string_view form, const PublicShape& shape,
                    const Contract& contract, std::uint64_t seed) {
-  const Family& family = *system_named(system).family;
+  const Family& family = family_named(system);
   Batch batch;
   BatchShape& s = batch.shape;
   s = {shape.B,

@@ -4,10 +4,6 @@
 #include <array>
 
 #include "fuzz/search/edges.h"
-#include "harness/cases/operator_case.h"
-#include "harness/cases/regimes.h"
-#include "harness/cases/systems.h"
-#include "oracles/laws/law.h"
 
 namespace samestate {
 namespace {
@@ -22,48 +18,27 @@ void put(Values& values, const std::string& dimension, std::string_view value) {
   if (std::find(values.begin(), values.end(), one) == values.end()) values.push_back(one);
 }
 
-void put_edges(Values& values, std::string_view system, std::string_view form) {
+void put_edges(Values& values, const System& system, const KernelRow& kernel) {
   for (std::size_t i = 0; i < edges().size(); ++i) {
-    if (edge_applies(i, system, form)) put(values, "edge", edges()[i].name);
+    if (edge_applies(i, system, kernel.form, kernel.strided)) put(values, "edge", edges()[i].name);
   }
 }
 
 /// What draw.cpp can draw of a system.
-Values values_of_family(const SearchSystem& system) {
+Values drawable(const SearchSystem& of) {
   Values values;
-  const System& row = system_named(system.name);
-  for (const Kernel* kernel : system.kernels) {
+  const System& system = *of.system;
+  for (const KernelRow* kernel : of.kernels) {
     put(values, "form", kernel->form);
-    put(values, "form", "decode");
-    put(values, "form", "packed");
-    if (kernel->form == "chunked" && std::count(row.forms.begin(), row.forms.end(), "parallel") > 0) {
-      put(values, "form", "parallel");
+    for (const CaseForm& form : system.forms) {
+      if (!system.native(form.name) && (!form.whole || kernel->form == "chunked"))
+        put(values, "form", form.name);
     }
     for (const std::string& contract : kernel->contracts) put(values, "contract", contract);
   }
-  for (const Regime& regime : regimes()) {
-    if ((!regime.gated || row.family->gated) && (!regime.delta || row.family->delta)) {
-      put(values, "regime", regime.name);
-    }
-  }
-  for (const Law& law : laws()) {
-    if ((law.name != "reset" || row.family->gated) && (law.name != "recall" || row.family->delta)) {
-      put(values, "law", law.name);
-    }
-  }
-  for (const Kernel* kernel : system.kernels) put_edges(values, system.name, kernel->form);
-  return values;
-}
-
-Values values_of_operator(const SearchSystem& system) {
-  Values values;
-  for (const OperatorKernel* kernel : system.operators) {
-    put(values, "form", kernel->form);
-    if (find_operator(system.name)->streams) put(values, "form", "decode");
-    for (const std::string& contract : kernel->contracts) put(values, "contract", contract);
-  }
-  for (const OperatorRegime& regime : operator_regimes()) put(values, "regime", regime.name);
-  for (const OperatorKernel* kernel : system.operators) put_edges(values, system.name, kernel->form);
+  for (const Regime* regime : system.regimes) put(values, "regime", regime->name);
+  for (const LawName& law : system.laws) put(values, "law", law.name);
+  for (const KernelRow* kernel : of.kernels) put_edges(values, system, *kernel);
   return values;
 }
 
@@ -81,8 +56,9 @@ std::string value_of(const Case& c, std::string_view dimension) {
 
 Coverage::Coverage(const CaseSource& source) {
   for (const SearchSystem& system : source.systems()) {
-    judged_[system.name] = 0;
-    Values values = system.kernels.empty() ? values_of_operator(system) : values_of_family(system);
+    const std::string name(system.system->name);
+    judged_[name] = 0;
+    Values values = drawable(system);
     // Two kernels of a system each bring values; a dimension stands together.
     const auto rank = [](const auto& value) {
       const std::string_view order = "form contract regime law edge";
@@ -91,7 +67,7 @@ Coverage::Coverage(const CaseSource& source) {
     std::stable_sort(values.begin(), values.end(),
                      [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
     for (const auto& [dimension, value] : values) {
-      order_.emplace_back(system.name, dimension, value);
+      order_.emplace_back(name, dimension, value);
       counts_[order_.back()];
     }
   }

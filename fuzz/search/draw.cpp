@@ -12,22 +12,18 @@
 #include <cmath>
 
 #include "fuzz/plan.h"
-#include "harness/cases/operator_case.h"
+#include "fuzz/shapes.h"
 #include "harness/cases/regimes.h"
-#include "harness/cases/systems.h"
-#include "oracles/contracts.h"
+#include "harness/systems/recurrent_system.h"
 #include "oracles/laws/law.h"
 
 namespace samestate {
 namespace {
 
 /// Another number whenever the drawing changes: a checkpoint of another drawing is then refused.
-constexpr std::uint64_t kDrawing = 2;
+constexpr std::uint64_t kDrawing = 3;
 
-/// Work of a case of the family in state updates, B Hv T dk dv, and of an operator in multiplications
-/// (fuzz/plan.cpp, fuzz/operator_plan.cpp). Most cases are far smaller: rate finds more than size does.
-constexpr double kLargestFamilyWork = 3e6;
-constexpr double kLargestOperatorWork = 4e5;
+// Most cases are far smaller than the largest work of a plan: rate finds more than size does.
 constexpr int kAttempts = 50;
 
 /// Draws of one case; only inside rc::gen::exec.
@@ -48,10 +44,6 @@ struct Dice {
   [[nodiscard]] std::uint64_t seed() const { return *rc::gen::arbitrary<std::uint64_t>(); }
 };
 
-bool has_form(const System& system, std::string_view form) {
-  return std::find(system.forms.begin(), system.forms.end(), form) != system.forms.end();
-}
-
 /// T in {0, 1, 2, C - 1, C, C + 1, 2C, 2C + 1} half of the time.
 std::int64_t draw_tokens(const Dice& dice, std::int64_t chunk, std::int64_t longest) {
   if (dice.one_in(2)) {
@@ -62,60 +54,15 @@ std::int64_t draw_tokens(const Dice& dice, std::int64_t chunk, std::int64_t long
   return 1 + dice.below(longest);
 }
 
-void as_packed(const Dice& dice, Case& c, bool chunked) {
-  c.form = "packed";
-  c.B = 1;
-  if (!chunked) c.chunk = 0;
-  const std::int64_t most = std::max<std::int64_t>(c.T / 2, 1);
-  std::int64_t left = c.T;
-  while (left > 0 && c.lengths.size() < 8) {
-    const std::int64_t next = dice.one_in(4) ? 0 : std::min(left, 1 + dice.below(most));
-    c.lengths.push_back(next);
-    left -= next;
-  }
-  c.lengths.push_back(left);
-}
-
-void as_decode(const Dice& dice, Case& c, bool chunked) {
-  c.form = "decode";
-  c.T = std::min<std::int64_t>(c.T, 80);
-  c.prefill = dice.below(c.T + 1);
-  if (!chunked) c.chunk = 0;
-}
-
-bool law_fits(const Law& law, const Family& family) {
-  return (law.name != "reset" || family.gated) && (law.name != "recall" || family.delta);
-}
-
-/// A law and sizes on which it can bite, as in fuzz/plan.cpp.
-void as_law(const Dice& dice, Case& c, const Family& family, const std::string& plain_contract) {
-  const Law* law = nullptr;
-  do law = &laws()[static_cast<std::size_t>(dice.below(std::ssize(laws())))];
-  while (!law_fits(*law, family));
-  if (law->name == "no_op") c.state = "random";
-  c.law = law->name;
-  c.B = 2;
-  c.Hk = std::max<std::int64_t>(c.Hk, law->name == "head_permutation" ? 2 : 1);
-  c.Hv = std::min<std::int64_t>(std::max(c.Hv, c.Hk), 2 * c.Hk) / c.Hk * c.Hk;
-  c.T = std::clamp<std::int64_t>(c.T, 2, 48);
-  c.dk = std::min<std::int64_t>(c.dk, 64);
-  c.dv = std::clamp<std::int64_t>(c.dv, 2, 64);
-  // The worst case of a low-precision state is vacuous after a few tokens.
-  if (low_precision_state(contract_named(c.contract))) c.contract = plain_contract;
-  if (regime_named(c.regime).exact || c.regime == "unnormalised15") c.regime = "normal";
-}
-
-Case draw_family(const Dice& dice, const Kernel& kernel) {
+Case draw_family(const Dice& dice, const KernelRow& kernel, const RecurrentSystem& system) {
   static constexpr std::array<std::int64_t, 12> kWidths{1, 2, 3, 8, 8, 16, 16, 24, 33, 48, 64, 128};
   static constexpr std::array<std::int64_t, 10> kChunks{1, 2, 3, 4, 8, 8, 16, 16, 32, 64};
   static constexpr std::array<std::int64_t, 5> kHeads{1, 1, 1, 2, 3};
-  const System& system = system_named(kernel.system);
-  const Family& family = *system.family;
   const bool chunked = kernel.form == "chunked";
+  const auto below = [&](std::int64_t n) { return dice.below(n); };
   Case c;
-  c.system = kernel.system;
+  c.system = system.name;
   c.form = kernel.form;
-  if (kernel.name != "cpu." + kernel.system + "." + kernel.form) c.kernel = kernel.name;
   // Logic errors stand out most in the first contract (DESIGN 5).
   c.contract = dice.one_in(2) ? kernel.contracts.front() : dice.pick(kernel.contracts);
   c.dk = dice.pick(kWidths);
@@ -131,26 +78,33 @@ Case draw_family(const Dice& dice, const Kernel& kernel) {
   c.layout = dice.pick(kLayouts);
   c.state = dice.one_in(2) ? "random" : "none";
   if (chunked) c.chunk = dice.pick(kChunks);
-  do c.regime = regimes()[static_cast<std::size_t>(dice.below(std::ssize(regimes())))].name;
-  while ((regime_named(c.regime).gated && !family.gated) || (regime_named(c.regime).delta && !family.delta));
-  if (regime_named(c.regime).exact) c.l2norm = false;
-  const double room = dice.room(1e3, kLargestFamilyWork) / static_cast<double>(c.B * c.Hv * c.dk * c.dv);
+  const Regime* regime = nullptr;
+  do regime = &regimes()[static_cast<std::size_t>(dice.below(std::ssize(regimes())))];
+  while (system.regime(regime->name) == nullptr);
+  c.regime = regime->name;
+  if (regime->exact) c.l2norm = false;
+  const double room =
+      dice.room(1e3, shapes::kLargestFamilyWork) / static_cast<double>(c.B * c.Hv * c.dk * c.dv);
   const std::int64_t longest = std::clamp<std::int64_t>(static_cast<std::int64_t>(room), 2, 300);
   c.T = draw_tokens(dice, chunked ? c.chunk : 2, longest);
   // Without tokens only a state can be wrong.
   if (c.T == 0) c.state = "random";
   switch (dice.below(6)) {
     case 0:
-      as_packed(dice, c, chunked);
+      shapes::as_packed(c, chunked, below);
       break;
     case 1:
-      as_decode(dice, c, chunked);
+      shapes::as_decode(c, chunked, below);
       break;
-    case 2:
-      as_law(dice, c, family, kernel.contracts.front());
+    case 2: {
+      const Law* law = nullptr;
+      do law = &laws()[static_cast<std::size_t>(dice.below(std::ssize(laws())))];
+      while (!law->fits(system.family));
+      shapes::as_law(c, *law, kernel.contracts.front());
       break;
+    }
     case 3:
-      if (chunked && has_form(system, "parallel") && c.T <= 64) c.form = "parallel";
+      if (chunked && system.form("parallel") != nullptr && c.T <= 64) c.form = "parallel";
       break;
     default:
       break;
@@ -159,53 +113,37 @@ Case draw_family(const Dice& dice, const Kernel& kernel) {
   return c;
 }
 
-double work_of(const Case& c, const Operator& op) {
-  double elements = 0.0;
-  for (const TensorSpec& spec : op.signature(call_of(c, op.forms.front().name)).inputs) {
-    elements += static_cast<double>(spec.size());
-  }
-  return static_cast<double>(c.B * std::max<std::int64_t>(c.T, 1)) * elements;
-}
-
-bool possible(const Case& c) {
-  try {
-    check_operator_case(c);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-Case draw_operator(const Dice& dice, const OperatorKernel& kernel) {
-  const Operator& op = *find_operator(kernel.system);
-  const OperatorForm* form = op.form(kernel.form);
+Case draw_tensors(const Dice& dice, const KernelRow& kernel) {
+  const System& system = *kernel.system;
+  const CaseForm* form = system.form(kernel.form);
   const bool chunked = form != nullptr && form->chunked;
   Case standard;
-  standard.system = kernel.system;
+  standard.system = system.name;
   standard.form = kernel.form;
   standard.contract = kernel.contracts.front();
-  for (const Parameter& p : op.parameters) standard.parameters.emplace(p.name, p.standard);
-  const double room = dice.room(1e3, kLargestOperatorWork);
+  for (const Parameter& p : system.sizes) standard.parameters.emplace(p.name, p.standard);
+  const double room = dice.room(1e3, shapes::kLargestTensorWork);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     Case c = standard;
     c.contract = dice.pick(kernel.contracts);
-    c.regime = operator_regimes()[static_cast<std::size_t>(dice.below(std::ssize(operator_regimes())))].name;
+    c.regime = dice.pick(system.regimes)->name;
     c.B = dice.one_in(4) ? 2 : 1;
+    if (kernel.strided && dice.one_in(6)) c.layout = dice.one_in(3) ? "far" : "padded";
     if (chunked) c.chunk = 1 + dice.below(20);
     c.T = draw_tokens(dice, chunked ? c.chunk : 8, 60);
-    for (const Parameter& p : op.parameters) {
+    for (const Parameter& p : system.sizes) {
       if (dice.one_in(2)) continue;
       const std::int64_t most = std::min<std::int64_t>(p.most, 2 * p.standard + 1);
       c.parameters[std::string(p.name)] = p.least + dice.below(most - p.least + 1);
     }
-    if (op.streams && dice.one_in(3)) {
+    if (system.form("decode") != nullptr && dice.one_in(3)) {
       c.form = "decode";
       c.T = std::min<std::int64_t>(c.T, 24);
       c.prefill = dice.below(c.T + 1);
     }
     // Half of the attempts stay within the room that was drawn; the rest only within what is affordable.
-    const double limit = attempt < kAttempts / 2 ? room : kLargestOperatorWork;
-    if (!possible(c) || work_of(c, op) > limit) continue;
+    const double limit = attempt < kAttempts / 2 ? room : shapes::kLargestTensorWork;
+    if (!possible(c) || shapes::tensor_work(c) > limit) continue;
     c.seed = dice.seed();
     return c;
   }
@@ -224,28 +162,17 @@ std::uint64_t hash_of(std::string_view text) {
 
 CaseSource::CaseSource(const KernelTable& table, const SearchFilter& filter, std::uint64_t seed)
     : table_(table), seed_(seed) {
-  PlanOptions same;  // the gate's messages for the gate's filters
-  same.system = filter.system;
-  same.device = filter.device;
-  same.kernel = filter.kernel;
-  same.effort = 0.0;
-  (void)plan_cases(table, same);
-  const auto fits = [&](const auto& row) {
-    return (filter.system.empty() || row.system == filter.system) &&
-           (filter.device.empty() || row.device == filter.device) &&
-           (filter.kernel.empty() || row.name == filter.kernel);
-  };
-  const auto at = [&](const std::string& system) -> SearchSystem& {
-    for (SearchSystem& known : systems_) {
-      if (known.name == system) return known;
+  check_filters(table, filter.system, filter.device, filter.kernel);
+  for (const KernelRow& row : table.all()) {
+    if ((!filter.system.empty() && row.system->name != filter.system) ||
+        (!filter.device.empty() && row.device != filter.device) ||
+        (!filter.kernel.empty() && row.name != filter.kernel)) {
+      continue;
     }
-    return systems_.emplace_back(SearchSystem{system, {}, {}});
-  };
-  for (const Kernel& row : table.rows()) {
-    if (fits(row)) at(row.system).kernels.push_back(&row);
-  }
-  for (const OperatorKernel& row : table.operator_rows()) {
-    if (fits(row)) at(row.system).operators.push_back(&row);
+    const auto known = std::find_if(systems_.begin(), systems_.end(),
+                                    [&](const SearchSystem& s) { return s.system == row.system; });
+    SearchSystem& of = known != systems_.end() ? *known : systems_.emplace_back(SearchSystem{row.system, {}});
+    of.kernels.push_back(&row);
   }
   if (systems_.empty()) {
     throw Error(
@@ -257,10 +184,10 @@ Case CaseSource::draw(std::int64_t index) const {
   const rc::Gen<Case> gen = rc::gen::exec([this] {
     const Dice dice;
     const SearchSystem& system = systems_[static_cast<std::size_t>(dice.below(std::ssize(systems_)))];
-    if (!system.kernels.empty()) return draw_family(dice, *dice.pick(system.kernels));
-    const OperatorKernel& kernel = *dice.pick(system.operators);
-    Case c = draw_operator(dice, kernel);
-    if (table_.operator_for(c).name != kernel.name) c.kernel = kernel.name;
+    const KernelRow& kernel = *dice.pick(system.kernels);
+    const auto* family = dynamic_cast<const RecurrentSystem*>(system.system);
+    Case c = family ? draw_family(dice, kernel, *family) : draw_tensors(dice, kernel);
+    if (!table_.is_standard(kernel, c)) c.kernel = kernel.name;
     return c;
   });
   const rc::Random random(rc::Random::Key{seed_, static_cast<std::uint64_t>(index), kDrawing, 0});
@@ -270,11 +197,7 @@ Case CaseSource::draw(std::int64_t index) const {
 std::string CaseSource::fingerprint() const {
   std::string text = fmt::format("drawing {}", kDrawing);
   for (const SearchSystem& system : systems_) {
-    for (const Kernel* row : system.kernels) {
-      text += " " + row->name;
-      for (const std::string& contract : row->contracts) text += "," + contract;
-    }
-    for (const OperatorKernel* row : system.operators) {
+    for (const KernelRow* row : system.kernels) {
       text += " " + row->name;
       for (const std::string& contract : row->contracts) text += "," + contract;
     }

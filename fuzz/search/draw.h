@@ -17,9 +17,8 @@ struct SearchFilter {
 
 /// The kernels of one system that a search draws from.
 struct SearchSystem {
-  std::string name;
-  std::vector<const Kernel*> kernels;            ///< of the recurrent family
-  std::vector<const OperatorKernel*> operators;  ///< of a row of the table of operators
+  const System* system = nullptr;
+  std::vector<const KernelRow*> kernels;
 };
 
 /// The cases of a search: case i is a function of the seed, i and the table's rows, so that shards are

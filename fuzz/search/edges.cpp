@@ -4,9 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "harness/cases/operator_case.h"
-#include "harness/cases/systems.h"
-#include "harness/run/run_case.h"
+#include "harness/cases/resolved.h"
 
 namespace samestate {
 namespace {
@@ -64,81 +62,59 @@ constexpr std::uint64_t bit(Bit b) { return std::uint64_t{1} << b; }
 constexpr double kExpUnderflow = -103.98;  // exp below it is 0 in fp32, subnormals included
 constexpr double kDecay12 = -27.63;        // log 1e-12
 
-bool chunked_form(const Case& c) { return c.form == "chunked" && c.chunk > 0; }
-
-std::uint64_t of_shape(const Case& c) {
+std::uint64_t of_shape(const Resolved& r) {
+  const Case& c = r.c;
+  const bool family = r.system->sizes.empty();
   std::uint64_t out = 0;
-  const auto tokens = [&](std::int64_t T) {
-    if (T == 0) out |= bit(kT0);
-    if (T == 1) out |= bit(kT1);
-    if (!chunked_form(c)) return;
-    if (T == c.chunk - 1) out |= bit(kBelowChunk);
-    if (T == c.chunk) out |= bit(kChunk);
-    if (T == c.chunk + 1) out |= bit(kAboveChunk);
-  };
-  tokens(c.T);
+  if (c.T == 0) out |= bit(kT0);
+  if (c.T == 1) out |= bit(kT1);
+  if (c.form == "chunked" && c.chunk > 0) {
+    if (c.T == c.chunk - 1) out |= bit(kBelowChunk);
+    if (c.T == c.chunk) out |= bit(kChunk);
+    if (c.T == c.chunk + 1) out |= bit(kAboveChunk);
+  }
+  if (family && c.Hv == 3 * c.Hk) out |= bit(kHeadRatio);
+  if (family && c.dk != c.dv) out |= bit(kWidths);
+  if (family && c.state == "none") out |= bit(kStale);
+  if (r.layout == Layout::padded) out |= bit(kPadded);
+  if (r.layout == Layout::far && (c.B > 1 || c.T > 1)) out |= bit(kFar);
+  if (std::find(c.lengths.begin(), c.lengths.end(), 0) != c.lengths.end()) out |= bit(kMask);
   return out;
 }
 
-/// |cos| of every key of the head with its first key at least cos 12 degrees.
-bool collinear(const Batch& batch, std::int64_t head) {
-  const BatchShape& s = batch.shape;
-  if (s.T < 2 || s.dk < 2) return false;
-  const float* first = batch.k.data() + head * s.dk;
-  for (std::int64_t t = 1; t < s.T; ++t) {
-    const float* key = batch.k.data() + (t * s.Hk + head) * s.dk;
-    double dot = 0, a = 0, b = 0;
-    for (std::int64_t i = 0; i < s.dk; ++i) {
-      const double x = static_cast<double>(first[i]);
-      const double y = static_cast<double>(key[i]);
-      dot += x * y, a += x * x, b += y * y;
-    }
+/// Sum of squares of `width` values from `begin` on.
+double squares(const std::vector<float>& data, std::size_t begin, std::size_t width) {
+  double sum = 0;
+  for (std::size_t i = begin; i < begin + width; ++i)
+    sum += static_cast<double>(data[i]) * static_cast<double>(data[i]);
+  return sum;
+}
+
+/// |cos| of every key of the first head with its first key at least cos 12 degrees. k: [B, T, H, d].
+bool collinear(const CaseTensor& k) {
+  const auto T = static_cast<std::size_t>(k.shape.at(1));
+  const auto d = static_cast<std::size_t>(k.shape.at(3));
+  const std::size_t step = static_cast<std::size_t>(k.shape.at(2)) * d;
+  if (T < 2 || d < 2) return false;
+  const double a = squares(k.data, 0, d);
+  for (std::size_t t = 1; t < T; ++t) {
+    double dot = 0;
+    for (std::size_t i = 0; i < d; ++i)
+      dot += static_cast<double>(k.data[i]) * static_cast<double>(k.data[t * step + i]);
+    const double b = squares(k.data, t * step, d);
     if (!(std::abs(dot) >= 0.978 * std::sqrt(a * b)) || a * b == 0) return false;
   }
   return true;
 }
 
-std::uint64_t of_family(const Case& c) {
-  std::uint64_t out = of_shape(c);
-  if (c.Hv == 3 * c.Hk) out |= bit(kHeadRatio);
-  if (c.dk != c.dv) out |= bit(kWidths);
-  if (c.layout == "padded") out |= bit(kPadded);
-  if (c.layout == "far" && (c.B > 1 || c.T > 1)) out |= bit(kFar);
-  if (c.state == "none") out |= bit(kStale);
-  if (std::find(c.lengths.begin(), c.lengths.end(), 0) != c.lengths.end()) out |= bit(kMask);
-  const Batch batch = batch_of(c);
-  for (const float value : batch.g) {
-    const double g = static_cast<double>(value);
-    if (g == 0) out |= bit(kAlphaOne) | bit(kRateZero);
-    if (g < kExpUnderflow) out |= bit(kAlphaZero);
-    if (g <= kDecay12 && g > -80.0) out |= bit(kDecay);
-  }
-  for (const float value : batch.beta) {
-    if (value > 0 && value <= 1e-3F) out |= bit(kBetaZero);
-    if (value >= 0.999F && value <= 1.0F) out |= bit(kBetaOne);
-  }
-  const auto rows = static_cast<std::int64_t>(batch.k.size()) / std::max<std::int64_t>(c.dk, 1);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    double sum = 0;
-    for (std::int64_t i = 0; i < c.dk; ++i) {
-      const double x = static_cast<double>(batch.k[static_cast<std::size_t>(r * c.dk + i)]);
-      sum += x * x;
-    }
-    if (sum > 0 && sum <= 4e-8) out |= bit(kNorms);
-  }
-  if (collinear(batch, 0)) out |= bit(kCollinear);
-  return out;
-}
-
-/// What is added to dt_bias under the softplus (GDN-05, MAM-4), by its name in the public checkpoints.
+/// What is added to dt_bias under the softplus (GDN-06, MAM-03), by its name in the public checkpoints.
 bool is_softplus_argument(const TensorSpec& spec) {
   return spec.content == Content::activation && (spec.name == "a" || spec.name == "dt");
 }
 
-/// The tensors of an operator by what they hold.
-std::uint64_t of_tensor(const OperatorTensor& tensor) {
+/// A tensor by what it holds.
+std::uint64_t of_tensor(const CaseTensor& tensor) {
   std::uint64_t out = 0;
-  const bool softplus_argument = is_softplus_argument(tensor.spec);
   const std::vector<float>& data = tensor.data;
   const auto any = [&](auto&& test) { return std::any_of(data.begin(), data.end(), test); };
   const Content content = tensor.spec.content;
@@ -147,41 +123,41 @@ std::uint64_t of_tensor(const OperatorTensor& tensor) {
     if (any([](float x) { return std::exp(x) >= 15.0F; })) out |= bit(kRateSixteen);
   }
   if (content == Content::log_decay) {
-    if (any([](float x) { return x == 0.0F; })) out |= bit(kAlphaOne);
-    if (any([](float x) { return x <= static_cast<float>(kDecay12); })) out |= bit(kDecay);
+    if (any([](float x) { return x == 0.0F; })) out |= bit(kAlphaOne) | bit(kRateZero);
+    if (any([](float x) { return static_cast<double>(x) < kExpUnderflow; })) out |= bit(kAlphaZero);
+    if (any([](float x) { return static_cast<double>(x) <= kDecay12 && x > -80.0F; })) out |= bit(kDecay);
   }
   if (content == Content::strength) {
-    if (any([](float x) { return x <= 1e-3F; })) out |= bit(kBetaZero);
+    if (any([](float x) { return x > 0.0F && x <= 1e-3F; })) out |= bit(kBetaZero);
     if (any([](float x) { return x >= 0.999F && x <= 1.0F; })) out |= bit(kBetaOne);
   }
   if (content == Content::mask && any([](float x) { return x == 0.0F; })) out |= bit(kMask);
-  if (content == Content::activation) {
-    if (softplus_argument && any([](float x) { return x > 88.0F; })) out |= bit(kSoftplus);
+  const bool key = content == Content::key && tensor.spec.name == "k";
+  if (is_softplus_argument(tensor.spec) && any([](float x) { return x > 88.0F; })) out |= bit(kSoftplus);
+  if (key || (content == Content::activation && tensor.spec.axis != Axis::state)) {
     const auto width = static_cast<std::size_t>(tensor.spec.columns());
+    // The length of a key, the RMS of a row of data.
+    const double most = 4e-8 * (key ? 1.0 : static_cast<double>(width));
     for (std::size_t begin = 0; width > 0 && begin + width <= data.size(); begin += width) {
-      double sum = 0;
-      for (std::size_t i = begin; i < begin + width; ++i) {
-        sum += static_cast<double>(data[i]) * static_cast<double>(data[i]);
-      }
-      if (sum > 0 && sum <= 4e-8 * static_cast<double>(width)) out |= bit(kNorms);
+      const double sum = squares(data, begin, width);
+      if (sum > 0 && sum <= most) out |= bit(kNorms);
     }
   }
+  if (key && collinear(tensor)) out |= bit(kCollinear);
   return out;
 }
 
 template <class Test>
-bool has_input(const Operator& op, Test&& test) {
-  Call call;
-  call.form = op.forms.front().name;
-  call.tokens = 4;
-  call.chunk = 4;
-  for (const Parameter& p : op.parameters) call.parameters.emplace(p.name, p.standard);
-  const Signature signature = op.signature(call);
+bool has_input(const System& system, Test&& test) {
+  Case c;
+  c.system = system.name;
+  c.form = system.standard_form;
+  c.T = 4;
+  c.chunk = 4;
+  c.state = "random";
+  for (const Parameter& p : system.sizes) c.parameters.emplace(p.name, p.standard);
+  const Signature signature = system.signature(c);
   return std::any_of(signature.inputs.begin(), signature.inputs.end(), test);
-}
-
-bool has_content(const Operator& op, Content content) {
-  return has_input(op, [&](const TensorSpec& spec) { return spec.content == content; });
 }
 
 }  // namespace
@@ -189,49 +165,46 @@ bool has_content(const Operator& op, Content content) {
 std::span<const Edge> edges() { return kEdges; }
 
 std::uint64_t edges_of(const Case& c) {
-  if (!is_operator_case(c)) return of_family(c);
-  std::uint64_t out = of_shape(c);
-  for (const OperatorTensor& tensor : operator_inputs(c)) out |= of_tensor(tensor);
+  const Resolved r(c);
+  std::uint64_t out = of_shape(r);
+  for (const CaseTensor& tensor : r.system->inputs(r)) out |= of_tensor(tensor);
   return out;
 }
 
-bool edge_applies(std::size_t edge, std::string_view system, std::string_view form) {
-  const bool chunk_edge = edge == kBelowChunk || edge == kChunk || edge == kAboveChunk;
-  if (const Operator* op = find_operator(system)) {
-    const OperatorForm* row = op->form(form);
-    if (chunk_edge) return row != nullptr && row->chunked && form == "chunked";
-    switch (edge) {
-      case kT1:
-        return true;
-      case kNorms:
-        return has_content(*op, Content::activation);
-      case kRateZero:
-      case kRateSixteen:
-        return has_content(*op, Content::log_rate);
-      case kSoftplus:
-        return has_input(*op, is_softplus_argument);
-      case kMask:
-        return has_content(*op, Content::mask);
-      default:
-        return false;
-    }
-  }
-  const Family& family = *system_named(system).family;
-  if (chunk_edge) return form == "chunked";
+bool edge_applies(std::size_t edge, const System& system, std::string_view form, bool strided) {
+  const bool family = system.sizes.empty();
+  const auto holds = [&](Content content) {
+    return has_input(system, [&](const TensorSpec& spec) { return spec.content == content; });
+  };
   switch (edge) {
+    case kBelowChunk:
+    case kChunk:
+    case kAboveChunk:
+      return form == "chunked" && system.form(form)->chunked;
+    case kT1:
+      return true;
+    case kPadded:
+    case kFar:
+      return strided;
+    case kNorms:
+      return holds(Content::activation);
     case kAlphaOne:
     case kAlphaZero:
     case kDecay:
+      return family && holds(Content::log_decay);
     case kRateZero:
-      return family.gated;
+      return (family && holds(Content::log_decay)) || holds(Content::log_rate);
+    case kRateSixteen:
+      return holds(Content::log_rate);
+    case kSoftplus:
+      return has_input(system, is_softplus_argument);
     case kBetaZero:
     case kBetaOne:
-      return family.delta;
-    case kRateSixteen:
-    case kSoftplus:
-      return false;  // the family reads g itself
+      return family && holds(Content::strength);
+    case kMask:
+      return family || holds(Content::mask);
     default:
-      return true;
+      return family;
   }
 }
 

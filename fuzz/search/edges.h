@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/cases/case_line.h"
+#include "harness/cases/system.h"
 
 namespace samestate {
 
@@ -22,7 +22,8 @@ struct Edge {
 /// is no case.
 [[nodiscard]] std::uint64_t edges_of(const Case& c);
 
-/// Whether some case of a kernel of this system and form could reach the edge.
-[[nodiscard]] bool edge_applies(std::size_t edge, std::string_view system, std::string_view form);
+/// Whether some case of a kernel of this system and form could reach the edge. `strided`: it takes tensors
+/// that are not dense.
+[[nodiscard]] bool edge_applies(std::size_t edge, const System& system, std::string_view form, bool strided);
 
 }  // namespace samestate

@@ -15,7 +15,7 @@ namespace samestate {
 /// Everything that determines one run, data included: the unit of reproduction (DESIGN 6). A member's initial
 /// value is the key's default, which the canonical line omits.
 struct Case {
-  std::string system;                 ///< a row of harness/cases/systems.cpp or of the table of operators
+  std::string system;                 ///< a row of the table of systems
   std::string form = "chunked";       ///< recurrent, chunked, parallel, decode, packed
   std::int64_t chunk = 64;            ///< chunked; decode and packed: 0 runs them on the recurrent kernel
   std::int64_t prefill = 0;           ///< decode: tokens before the token-by-token part
@@ -36,24 +36,22 @@ struct Case {
   std::string law;               ///< empty: against the oracle
   std::string kernel;            ///< empty: the CPU kernel of this system
   std::uint64_t seed = 0;
-  /// Sizes of a system of the table of operators, all of its row's keys; empty for the recurrent family. Such
-  /// a case has form, chunk, prefill, B, T, contract, regime, kernel and seed beside them, and nothing else.
+  /// The sizes that the system alone has (System::sizes), all of them.
   std::map<std::string, std::int64_t, std::less<>> parameters;
 
   bool operator==(const Case&) const = default;
 };
 
 /// Reads `v1 SYSTEM key=value ...`, keys in any order. Throws Error that names the key or value, the limit
-/// and the remedy: another version, an unknown or repeated key, a value that does not parse or is impossible
-/// (check_case).
+/// and the remedy: another version, an unknown or repeated key, a value that does not parse, or a line that
+/// is no case (Resolved).
 [[nodiscard]] Case parse_case(std::string_view line);
 
 /// The canonical line: fixed key order, defaults omitted. parse_case(format_case(c)) == c.
 [[nodiscard]] std::string format_case(const Case& c);
 
-/// Throws Error for impossible combinations: sizes below their least value, Hv not a multiple of Hk, chunk 0
-/// in the chunked form, lengths that do not sum to T, more data than kLargestCase elements.
-void check_case(const Case& c);
+/// Throws Error for sizes below their least value or above kLargestExtent (keys.h).
+void check_common(const Case& c);
 
 /// Elements of the largest tensor that a case may ask for (4 GiB of fp32).
 inline constexpr std::int64_t kLargestCase = std::int64_t{1} << 30;

@@ -34,7 +34,7 @@ constexpr std::array kRegimes = {
     Regime{"constant_gates", "g and beta constant, q, k, v random"},
     Regime{"period2", "two tokens in turn"},
     Regime{"unnormalised", "keys of random length about 1.3"},
-    Regime{"unnormalised15", "keys of length 1.5: the step expands the state", false, false, true},
+    Regime{"unnormalised15", "keys of length 1.5: the step expands the state", false, false, true, true},
     Regime{"tiny_v", "v about 1e-6: fp16 subnormals"},
     Regime{"huge_v", "v about 1e4"},
     Regime{"tiny_norms", "q and k of length 1e-4"},
@@ -67,7 +67,7 @@ struct Source {
         pick(d.seed, "pick"),
         gate(d.seed, "gate") {}
 
-  [[nodiscard]] bool is(std::string_view name) const { return draw.regime == name; }
+  [[nodiscard]] bool is(std::string_view name) const { return draw.regime->name == name; }
 
   /// Which token's vector stands at this token: itself, or one of a small pool.
   [[nodiscard]] std::int64_t token_of(const Coordinates& at) const {
@@ -113,7 +113,7 @@ void set_one_hot(Row& row, const Counter& counter, Coordinates at) {
 
 void make_key(Row& row, const Source& source, const Coordinates& at) {
   const Coordinates from{at.sequence, source.token_of(at), at.head, 0};
-  if (regime_named(source.draw.regime).exact) return set_one_hot(row, source.k, at);
+  if (source.draw.regime->exact) return set_one_hot(row, source.k, at);
   if (source.no_op(at)) return std::fill(row.begin(), row.end(), 0.0);
   fill(row, source.k, from);
   if (source.is("collinear")) {
@@ -142,7 +142,7 @@ void make_key(Row& row, const Source& source, const Coordinates& at) {
 }
 
 void make_query(Row& row, const Source& source, const Coordinates& at) {
-  if (regime_named(source.draw.regime).exact) {
+  if (source.draw.regime->exact) {
     set_one_hot(row, source.q, at);
     for (double& x : row) x *= 2.0;
     return;
@@ -158,7 +158,7 @@ void make_query(Row& row, const Source& source, const Coordinates& at) {
 }
 
 void make_value(Row& row, const Source& source, const Coordinates& at) {
-  if (regime_named(source.draw.regime).exact) {
+  if (source.draw.regime->exact) {
     for (std::size_t c = 0; c < row.size(); ++c) {
       row[c] = static_cast<double>(
                    source.v.below({at.sequence, at.token, at.head, static_cast<std::int64_t>(c)}, 3)) -
@@ -211,7 +211,7 @@ double make_gate(const Source& source, const Coordinates& at) {
 double make_beta(const Source& source, const Coordinates& at) {
   if (source.no_op(at)) return 0.0;
   const double r = source.beta.uniform(at);
-  if (regime_named(source.draw.regime).exact) return r < 0.75 ? 1.0 : 0.0;
+  if (source.draw.regime->exact) return r < 0.75 ? 1.0 : 0.0;
   if (source.is("beta_zero")) return 1e-3 * r;
   if (source.is("beta_one")) return 1.0 - 1e-3 * r;
   if (source.is("beta_two")) return 1.5 + 0.5 * r;
@@ -291,7 +291,7 @@ Batch generate(const Draw& draw) {
            [&](Row& row, const Coordinates& at) { row[0] = make_beta(source, at); });
   }
   if (s.initial_state) {
-    const bool exact = regime_named(draw.regime).exact;
+    const bool exact = draw.regime->exact;
     const double size = 0.3 * (source.is("tiny_v") ? 1e-6 : source.is("huge_v") ? 1e4 : 1.0);
     batch.initial_state.resize(static_cast<std::size_t>(s.sequences() * s.Hv * s.dk * s.dv));
     in_parts(s.sequences() * s.Hv * s.dk, draw.threads, [&](std::int64_t begin, std::int64_t end) {

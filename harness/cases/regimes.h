@@ -11,12 +11,17 @@ namespace samestate {
 struct Regime {
   std::string_view name;
   std::string_view summary;
-  bool exact = false;  ///< integers and powers of two: every correct kernel agrees bit for bit
-  bool gated = false;  ///< differs from another regime in g alone, so it is for systems with a decay
-  bool delta = false;  ///< differs in beta alone, so it is for systems with the delta rule
+  bool exact = false;    ///< integers and powers of two: every correct kernel agrees bit for bit
+  bool gated = false;    ///< differs from another regime in g alone, so it is for systems with a decay
+  bool delta = false;    ///< differs in beta alone, so it is for systems with the delta rule
+  bool expands = false;  ///< a step expands the state, so that its bound soon says nothing
 };
 
+/// Those of the recurrent family.
 [[nodiscard]] std::span<const Regime> regimes();
+
+/// Those of the systems of named tensors (harness/systems/tensor_system.h).
+[[nodiscard]] std::span<const Regime> tensor_regimes();
 
 /// The regime of that name. Throws Error that lists the names.
 [[nodiscard]] const Regime& regime_named(std::string_view name);
@@ -24,7 +29,7 @@ struct Regime {
 /// What the generators need of a case.
 struct Draw {
   BatchShape shape;
-  std::string_view regime;
+  const Regime* regime = nullptr;
   std::uint64_t seed = 0;
   bool gated = true;                   ///< the system reads g
   bool beta = true;                    ///< the system reads beta

@@ -1,21 +1,19 @@
 #include "harness/explain/explain.h"
 
-#include "harness/cases/operator_case.h"
-#include "harness/cases/systems.h"
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
-#include "harness/run/judge_batch.h"
+#include "harness/systems/recurrent_system.h"
 
 namespace samestate {
 namespace {
 
-void show_bound(Explanation& out, const Case& c, const Batch& batch, const HeadDifference& d) {
+void show_bound(Explanation& out, const Resolved& r, const Batch& batch, const HeadDifference& d) {
   const Sequence<double> x = sequence_of(batch, d.sequence, d.head);
   if (x.tokens() == 0) return;
-  const Path path = path_of(c, x.tokens());
-  const Family& family = *system_named(c.system).family;
-  const HeadOracle oracle = oracle_of(x, path, contract_of(c), family, batch.shape.l2norm);
-  const Bound bound = bound_of(x, path, contract_of(c), family, oracle.policy.mode, batch.shape.l2norm);
+  const Path path = r.path(x.tokens());
+  const Family& family = family_of(r);
+  const HeadOracle oracle = oracle_of(x, path, r.promised, family, batch.shape.l2norm);
+  const Bound bound = bound_of(x, path, r.promised, family, oracle.policy.mode, batch.shape.l2norm);
   if (d.worst_token >= 0) {
     const Index t = d.worst_token;
     out.terms.push_back({"error of the row", (d.o.row(t) - d.exact.o.row(t)).norm()});
@@ -32,25 +30,27 @@ void show_bound(Explanation& out, const Case& c, const Batch& batch, const HeadD
   }
 }
 
-Explanation explain_family(const Case& c, const Trace& trace) {
+Explanation explain_family(const Resolved& r, const Trace& trace) {
   Explanation out;
   if (trace.outputs.final_state.empty()) return out;
-  const std::vector<HeadDifference> heads = head_differences(c, trace.batch, trace.outputs);
-  const HeadDifference* worst = show_differences(out, c, heads);
+  const std::vector<HeadDifference> heads = head_differences(r, trace.batch, trace.outputs);
+  const HeadDifference* worst = show_differences(out, r, heads);
   if (worst == nullptr) return out;
-  out.patterns = mistakes(c, trace.batch, heads);
-  for (auto& more : {place_patterns(c, heads), value_patterns(c, trace.outputs, heads)}) {
+  out.patterns = mistakes(r, trace.batch, heads);
+  for (auto& more : {place_patterns(r, heads), value_patterns(r, trace.outputs, heads)}) {
     out.patterns.insert(out.patterns.end(), more.begin(), more.end());
   }
-  show_bound(out, c, trace.batch, *worst);
+  show_bound(out, r, trace.batch, *worst);
   return out;
 }
 
 }  // namespace
 
-Explanation explain(const Case& c, const Trace& trace) {
-  if (is_operator_case(c)) return explain_operator(c, trace);
-  return c.law.empty() ? explain_family(c, trace) : explain_law(c, trace);
+Explanation explain(const Resolved& r, const Trace& trace) {
+  if (const auto* tensors = dynamic_cast<const TensorSystem*>(r.system)) {
+    return explain_tensors(r, *tensors, trace);
+  }
+  return r.law == nullptr ? explain_family(r, trace) : explain_law(r, trace);
 }
 
 }  // namespace samestate

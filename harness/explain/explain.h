@@ -37,7 +37,7 @@ struct Explanation {
 /// state that is lost between chunks ...) to see which one gives the kernel's values. Of a law, the two runs
 /// that disagree most are compared with each other, and each with the equations. Empty where nothing differs
 /// beyond the bound or there are no outputs (a crash).
-[[nodiscard]] Explanation explain(const Case& c, const Trace& trace);
+[[nodiscard]] Explanation explain(const Resolved& r, const Trace& trace);
 
 /// Share of the difference that a mistake must account for to be named.
 inline constexpr double kExplainedShare = 0.95;

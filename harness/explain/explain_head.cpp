@@ -8,10 +8,9 @@
 #include <set>
 
 #include "harness/cases/regimes.h"
-#include "harness/cases/systems.h"
 #include "harness/explain/explain.h"
 #include "harness/run/guard.h"
-#include "harness/run/judge_batch.h"
+#include "harness/systems/recurrent_system.h"
 #include "oracles/contracts.h"
 #include "oracles/rounding.h"
 
@@ -25,22 +24,22 @@ double ratio_of(double error, double tolerance) {
   return error == 0.0 ? 0.0 : error / tolerance;
 }
 
-HeadDifference difference_of(const Case& c, const Batch& batch, const Outputs& outputs, Index n, Index h,
+HeadDifference difference_of(const Resolved& r, const Batch& batch, const Outputs& outputs, Index n, Index h,
                              const Path* path) {
   const Sequence<double> x = sequence_of(batch, n, h);
   const bool packed = !batch.shape.offsets.empty();
   const HeadOracle oracle = oracle_of(x,
-                                      path == nullptr ? path_of(c, x.tokens())
+                                      path == nullptr ? r.path(x.tokens())
                                       : packed        ? whole(x.tokens(), path->front().chunk)
                                                       : *path,
-                                      contract_of(c), *system_named(c.system).family, batch.shape.l2norm);
+                                      r.promised, family_of(r), batch.shape.l2norm);
   HeadDifference d;
   d.sequence = n;
   d.head = h;
   d.exact = oracle.exact;
   d.o = rows_of(batch, outputs, n, h);
   d.state = state_of(batch, outputs, n, h);
-  const bool exact = path == nullptr && (regime_named(c.regime).exact || x.tokens() == 0);
+  const bool exact = path == nullptr && (r.regime->exact || x.tokens() == 0);
   // Where a whole run has no bound, the worst rows still are worth a look: a tenth of the largest error.
   d.row = exact ? Vector<double>::Zero(x.tokens()).eval() : oracle.row;
   const Vector<double> error = (d.o - d.exact.o).rowwise().norm();
@@ -94,16 +93,17 @@ bool held_in_bf16(const Matrix<double>& x) {
   return x.size() >= 8 && !x.isZero(0);
 }
 
-void token_patterns(const Case& c, const std::vector<HeadDifference>& heads, std::vector<std::string>& out) {
+void token_patterns(const Resolved& r, const std::vector<HeadDifference>& heads,
+                    std::vector<std::string>& out) {
   const std::vector<Index> tokens = tokens_of(heads);
   if (tokens.empty()) return;
   Index T = 0;
   for (const HeadDifference& d : heads) T = std::max<Index>(T, d.o.rows());
   const auto all = [&](auto&& test) { return std::all_of(tokens.begin(), tokens.end(), test); };
-  const Index C = runs_recurrent_only(c) || c.form == "parallel" ? 0 : c.chunk;
-  if (c.form == "decode" && c.prefill > 0 && tokens.front() >= c.prefill) {
-    out.push_back(fmt::format("only after the resume: the {} tokens before it are right", c.prefill));
-  } else if (c.form == "decode" && all([&](Index t) { return t < c.prefill; })) {
+  const Index C = r.unchunked() || r.form->whole ? 0 : r.c.chunk;
+  if (r.form->decodes && r.c.prefill > 0 && tokens.front() >= r.c.prefill) {
+    out.push_back(fmt::format("only after the resume: the {} tokens before it are right", r.c.prefill));
+  } else if (r.form->decodes && all([&](Index t) { return t < r.c.prefill; })) {
     out.push_back("only before the resume: the tokens after it are right");
   }
   if (C > 1 && T > C) {
@@ -137,24 +137,23 @@ void find_wrong(HeadDifference& d, double state_tolerance) {
   }
 }
 
-std::string where_text(const Case& c, const HeadDifference& d) {
+std::string where_text(const Resolved& r, const HeadDifference& d) {
   std::string text = fmt::format("sequence {}, head {}: ", d.sequence, d.head);
   if (d.tokens.empty()) return text + "the final state";
   const Index t = d.tokens.front();
   text += fmt::format("o from token {} on", t);
-  if (!runs_recurrent_only(c) && c.chunk > 0 && c.form != "parallel" &&
-      (c.form != "decode" || t < c.prefill)) {
-    text += fmt::format(" (chunk {}, its token {})", t / c.chunk, t % c.chunk);
+  if (!r.unchunked() && r.c.chunk > 0 && !r.form->whole && (!r.form->decodes || t < r.c.prefill)) {
+    text += fmt::format(" (chunk {}, its token {})", t / r.c.chunk, t % r.c.chunk);
   }
   text += fmt::format(", {} of {} tokens: {}", d.tokens.size(), d.o.rows(), ranges_text(d.tokens));
   return text + (d.state_wrong ? "; and the final state" : "");
 }
 
-std::vector<HeadDifference> head_differences(const Case& c, const Batch& batch, const Outputs& outputs,
+std::vector<HeadDifference> head_differences(const Resolved& r, const Batch& batch, const Outputs& outputs,
                                              const Path* path) {
   std::vector<HeadDifference> out;
   for (Index n = 0; n < batch.shape.sequences(); ++n) {
-    for (Index h = 0; h < batch.shape.Hv; ++h) out.push_back(difference_of(c, batch, outputs, n, h, path));
+    for (Index h = 0; h < batch.shape.Hv; ++h) out.push_back(difference_of(r, batch, outputs, n, h, path));
   }
   return out;
 }
@@ -173,9 +172,9 @@ std::string ranges_text(const std::vector<Index>& sorted) {
   return out;
 }
 
-std::vector<std::string> place_patterns(const Case& c, const std::vector<HeadDifference>& heads) {
+std::vector<std::string> place_patterns(const Resolved& r, const std::vector<HeadDifference>& heads) {
   std::vector<std::string> out;
-  token_patterns(c, heads, out);
+  token_patterns(r, heads, out);
   const std::vector<Index> sequences = wrong_of(heads, [](const HeadDifference& d) { return d.sequence; });
   const std::vector<Index> wrong_heads = wrong_of(heads, [](const HeadDifference& d) { return d.head; });
   const Index N = heads.empty() ? 0 : heads.back().sequence + 1;
@@ -187,22 +186,22 @@ std::vector<std::string> place_patterns(const Case& c, const std::vector<HeadDif
       }
     }
   }
-  if (c.Hv > 1 && std::ssize(wrong_heads) < c.Hv) {
+  if (r.c.Hv > 1 && std::ssize(wrong_heads) < r.c.Hv) {
     std::vector<Index> differing;
-    for (Index h = 0; h < c.Hv; ++h) {
-      if (key_head(h, c.Hk, c.Hv, HeadMap::tiled) != key_head(h, c.Hk, c.Hv, HeadMap::interleaved)) {
+    for (Index h = 0; h < r.c.Hv; ++h) {
+      if (key_head(h, r.c.Hk, r.c.Hv, HeadMap::tiled) != key_head(h, r.c.Hk, r.c.Hv, HeadMap::interleaved)) {
         differing.push_back(h);
       }
     }
     if (!differing.empty() && differing == wrong_heads) {
       out.push_back("exactly the heads whose key head differs between the tiled and the interleaved map");
     } else if (wrong_heads.size() == 1) {
-      out.push_back(fmt::format("only head {} of {}", wrong_heads[0], c.Hv));
+      out.push_back(fmt::format("only head {} of {}", wrong_heads[0], r.c.Hv));
     }
   }
   const std::vector<Index> channels = channels_of(heads);
-  if (!channels.empty() && std::ssize(channels) < c.dv) {
-    out.push_back(fmt::format("only channel(s) {} of {}", ranges_text(channels), c.dv));
+  if (!channels.empty() && std::ssize(channels) < r.c.dv) {
+    out.push_back(fmt::format("only channel(s) {} of {}", ranges_text(channels), r.c.dv));
   }
   const bool rows_wrong =
       std::any_of(heads.begin(), heads.end(), [](const auto& d) { return !d.tokens.empty(); });
@@ -223,7 +222,7 @@ double constant_factor(const Matrix<double>& expected, const Matrix<double>& act
   return rest <= (1.0 - kExplainedShare) * whole ? factor : nan;
 }
 
-std::vector<std::string> value_patterns(const Case& c, const Outputs& outputs,
+std::vector<std::string> value_patterns(const Resolved& r, const Outputs& outputs,
                                         const std::vector<HeadDifference>& heads) {
   std::vector<std::string> out;
   const auto never = [](const std::vector<float>& x) { return std::count_if(x.begin(), x.end(), poisoned); };
@@ -236,7 +235,7 @@ std::vector<std::string> value_patterns(const Case& c, const Outputs& outputs,
     if (not_finite(*values) > 0)
       out.push_back(fmt::format("{} element(s) of {} are NaN or infinite", not_finite(*values), name));
   }
-  bool zero_o = true, zero_state = true, transposed = c.dk == c.dv && c.dk > 1, bf16_o = true,
+  bool zero_o = true, zero_state = true, transposed = r.c.dk == r.c.dv && r.c.dk > 1, bf16_o = true,
        bf16_state = true, right_in_bf16 = true;
   bool any = false;
   std::vector<double> expected, actual;
@@ -267,7 +266,7 @@ std::vector<std::string> value_patterns(const Case& c, const Outputs& outputs,
   if (!std::isnan(factor))
     out.push_back(fmt::format("the wrong rows of o are the right ones times {:.6g}", factor));
   if (right_in_bf16) return out;  // integers and powers of two: no rounding shows
-  const Contract contract = contract_of(c);
+  const Contract& contract = r.promised;
   if (bf16_state && contract.state != Format::bf16 && contract.input != Format::bf16) {
     out.push_back("every value of the final state is a bf16 one, which the contract does not allow for");
   }

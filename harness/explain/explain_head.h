@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/cases/case_line.h"
+#include "harness/cases/resolved.h"
 #include "oracles/batch.h"
 #include "oracles/judge.h"
 #include "oracles/systems/family.h"
@@ -28,25 +28,25 @@ struct HeadDifference {
 void find_wrong(HeadDifference& d, double state_tolerance);
 
 /// "sequence 0, head 1: o from token 16 on (chunk 2, its token 0), 4 of 20 tokens: 16..19; and the final
-/// state", the chunks those of `c`.
-[[nodiscard]] std::string where_text(const Case& c, const HeadDifference& d);
+/// state", the chunks those of `r`.
+[[nodiscard]] std::string where_text(const Resolved& r, const HeadDifference& d);
 
 /// Every head of a run, the right ones too. With `path` the run went along it instead of the case's, on data
 /// of its own: the regime is not read, and what has no bound is not wrong.
-[[nodiscard]] std::vector<HeadDifference> head_differences(const Case& c, const Batch& batch,
+[[nodiscard]] std::vector<HeadDifference> head_differences(const Resolved& r, const Batch& batch,
                                                            const Outputs& outputs,
                                                            const Path* path = nullptr);
 
 /// Names of the patterns in where the wrong places are.
-[[nodiscard]] std::vector<std::string> place_patterns(const Case& c,
+[[nodiscard]] std::vector<std::string> place_patterns(const Resolved& r,
                                                       const std::vector<HeadDifference>& heads);
 
 /// Names of the patterns in the values themselves.
-[[nodiscard]] std::vector<std::string> value_patterns(const Case& c, const Outputs& outputs,
+[[nodiscard]] std::vector<std::string> value_patterns(const Resolved& r, const Outputs& outputs,
                                                       const std::vector<HeadDifference>& heads);
 
 /// The single mistakes in the equation that give the kernel's values.
-[[nodiscard]] std::vector<std::string> mistakes(const Case& c, const Batch& batch,
+[[nodiscard]] std::vector<std::string> mistakes(const Resolved& r, const Batch& batch,
                                                 const std::vector<HeadDifference>& heads);
 
 /// The factor between actual and expected values where one number, not 1, explains the difference; else NaN.

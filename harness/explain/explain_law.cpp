@@ -4,9 +4,9 @@
 #include <cmath>
 #include <set>
 
-#include "harness/cases/systems.h"
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
+#include "harness/systems/recurrent_system.h"
 
 namespace samestate {
 namespace {
@@ -88,7 +88,7 @@ Seen seen(const Case& c, const LawComparison& comparison) {
 }
 
 /// The case that a law's run would be by itself, so that the patterns know its chunks and its resume.
-Case case_of(const Case& c, const LawRun& run) {
+Resolved case_of(const Case& c, const LawRun& run) {
   const BatchShape& s = run.batch.shape;
   Case own = c;
   own.law.clear();
@@ -108,7 +108,7 @@ Case case_of(const Case& c, const LawRun& run) {
   } else if (run.path.size() > 2) {
     own.form = "recurrent";  // calls of many lengths have no chunks in common
   }
-  return own;
+  return Resolved(own);
 }
 
 void append(std::vector<std::string>& to, const std::vector<std::string>& from,
@@ -121,7 +121,7 @@ void append(std::vector<std::string>& to, const std::vector<std::string>& from,
 
 /// One side of the comparison against the equations themselves; empty where it keeps to them.
 std::vector<std::string> side_patterns(const Case& c, const LawRun& run, bool& right) {
-  const Case own = case_of(c, run);
+  const Resolved own = case_of(c, run);
   const std::vector<HeadDifference> heads = head_differences(own, run.batch, run.out, &run.path);
   right = !any_wrong(heads);
   if (right) return {};
@@ -151,19 +151,20 @@ void exchanged(const Seen& seen, std::vector<std::string>& out) {
 }
 
 /// Tokens before `changed` were not to depend on it and what follows.
-void not_causal(const Case& c, const std::vector<Seen>& all, const Seen& worst,
+void not_causal(const Resolved& r, const std::vector<Seen>& all, const Seen& worst,
                 std::vector<std::string>& out) {
   if (worst.tokens.empty()) return;
   const Index changed = worst.place;
   out.push_back(fmt::format("not causal: token(s) {} depend on tokens from {} on",
                             ranges_text({worst.tokens.begin(), worst.tokens.end()}), changed));
   Index ahead = 0;
-  bool same_chunk = c.form == "chunked" && c.chunk > 1;
+  const Index chunk = r.form->decodes || r.form->packed ? 0 : r.chunk;
+  bool same_chunk = chunk > 1;
   for (const Seen& s : all) {
     if (s.tokens.empty()) continue;
     const Index t = s.place;
     ahead = std::max(ahead, t - *s.tokens.begin());
-    same_chunk = same_chunk && *s.tokens.begin() / c.chunk == t / c.chunk;
+    same_chunk = same_chunk && *s.tokens.begin() / chunk == t / chunk;
   }
   if (ahead == 1) {
     out.push_back("a token sees the one after it, none beyond");
@@ -173,14 +174,14 @@ void not_causal(const Case& c, const std::vector<Seen>& all, const Seen& worst,
 }
 
 /// Whether the run with alpha = 0 at a token is one with alpha = 1 there.
-void reset_ignored(const Case& c, const Seen& seen, std::vector<std::string>& out) {
+void reset_ignored(const Resolved& r, const Seen& seen, std::vector<std::string>& out) {
   const LawRun& run = *seen.comparison->first_run;
   double whole = 0.0;
   double rest = 0.0;
   for (const LawPair& pair : seen.comparison->pairs) {
     Sequence<double> x = sequence_of(run.batch, pair.first.sequence, pair.first.head);
     for (double& g : x.g) g = g < -1e29 ? 0.0 : g;
-    const Trajectory<double> ignored = system_named(c.system).family->recurrent(x);
+    const Trajectory<double> ignored = family_of(r).recurrent(x);
     whole += (pair.first.o - pair.first.oracle.exact.o).squaredNorm();
     rest += (pair.first.o - ignored.o).squaredNorm();
   }
@@ -189,7 +190,7 @@ void reset_ignored(const Case& c, const Seen& seen, std::vector<std::string>& ou
 }
 
 /// A slot's calls: which of them its first wrong token lies in, and what that call may have started from.
-void calls(const Case& c, const Seen& seen, std::vector<std::string>& out) {
+void calls(const Resolved& r, const Seen& seen, std::vector<std::string>& out) {
   const LawRun& run = *seen.comparison->second_run;
   Index first = run.batch.shape.T;
   for (const HeadDifference& d : seen.heads) {
@@ -207,7 +208,7 @@ void calls(const Case& c, const Seen& seen, std::vector<std::string>& out) {
                             first == begin ? "from the first token of" : "within", call + 1, run.path.size(),
                             count, begin));
   if (first != begin) return;
-  const Family& family = *system_named(c.system).family;
+  const Family& family = family_of(r);
   const auto from = [&](const char* what, bool initial) {
     for (const HeadDifference& d : seen.heads) {
       if (d.tokens.empty()) continue;
@@ -244,10 +245,10 @@ void show_bounds(Explanation& out, const Seen& seen, const HeadDifference& worst
 }
 
 /// Patterns in the places, as far as the whole of two runs is compared.
-std::vector<std::string> pair_patterns(Case own, const Seen& seen) {
+std::vector<std::string> pair_patterns(Resolved own, const Seen& seen) {
   const LawPair& pair = seen.comparison->pairs.front();
   if (pair.first_row != 0 || pair.second_row != 0 || pair.rows < 2) return {};
-  own.dv = pair.first.o.cols();
+  own.c.dv = pair.first.o.cols();
   std::vector<std::string> out = place_patterns(own, seen.heads);
   if (!pair.states) std::erase_if(out, [](const std::string& text) { return text.starts_with("only o:"); });
   return out;
@@ -265,7 +266,8 @@ std::string places(const std::vector<Seen>& all, bool differing) {
 
 }  // namespace
 
-Explanation explain_law(const Case& c, const Trace& trace) {
+Explanation explain_law(const Resolved& r, const Trace& trace) {
+  const Case& c = r.c;
   Explanation out;
   out.expected = "first";
   out.actual = "second";
@@ -284,13 +286,13 @@ Explanation explain_law(const Case& c, const Trace& trace) {
   }
   out.program = trace.law.program;
 
-  const Case own = comparison.second_run  ? case_of(c, *comparison.second_run)
-                   : comparison.first_run ? case_of(c, *comparison.first_run)
-                                          : c;
+  const Resolved own = comparison.second_run  ? case_of(c, *comparison.second_run)
+                       : comparison.first_run ? case_of(c, *comparison.first_run)
+                                              : r;
   const HeadDifference& worst = *show_differences(out, own, at->heads);
   exchanged(*at, out.patterns);
   if (c.law == "causality") not_causal(own, all, *at, out.patterns);
-  if (c.law == "reset") reset_ignored(c, *at, out.patterns);
+  if (c.law == "reset") reset_ignored(r, *at, out.patterns);
   if (c.law == "serving") calls(own, *at, out.patterns);
   append(out.patterns, pair_patterns(own, *at));
   bool right[2] = {true, true};

@@ -4,10 +4,9 @@
 #include <functional>
 #include <optional>
 
-#include "harness/cases/systems.h"
 #include "harness/explain/explain.h"
 #include "harness/explain/explain_head.h"
-#include "harness/run/judge_batch.h"
+#include "harness/systems/recurrent_system.h"
 #include "oracles/laws/edit.h"
 
 namespace samestate {
@@ -23,8 +22,7 @@ struct Mistake {
 
 class Equation {
  public:
-  Equation(const Case& c, const Batch& batch)
-      : c_(c), batch_(batch), family_(*system_named(c.system).family) {}
+  Equation(const Resolved& r, const Batch& batch) : r_(r), c_(r.c), batch_(batch), family_(family_of(r)) {}
 
   [[nodiscard]] std::vector<Mistake> mistakes() {
     settings();
@@ -93,7 +91,7 @@ class Equation {
         });
       }
     }
-    if (c_.chunk > 0 && !runs_recurrent_only(c_)) {
+    if (c_.chunk > 0 && !r_.unchunked()) {
       add("the state is lost between chunks",
           [this](Index n, Index h) { return in_pieces(n, h, c_.chunk, c_.chunk, true); });
       add("the last, partial chunk is left out of the state", [this](Index n, Index h) -> std::optional<Run> {
@@ -105,7 +103,7 @@ class Equation {
         return run;
       });
     }
-    if (c_.form == "decode") {
+    if (r_.form->decodes) {
       add("the state is lost at the resume",
           [this](Index n, Index h) { return in_pieces(n, h, c_.prefill, c_.T, false); });
       add("the state is lost at every call",
@@ -204,6 +202,7 @@ class Equation {
     return out;
   }
 
+  const Resolved& r_;
   const Case& c_;
   const Batch& batch_;
   const Family& family_;
@@ -212,7 +211,7 @@ class Equation {
 
 }  // namespace
 
-std::vector<std::string> mistakes(const Case& c, const Batch& batch,
+std::vector<std::string> mistakes(const Resolved& r, const Batch& batch,
                                   const std::vector<HeadDifference>& heads) {
   double whole = 0.0;
   for (const HeadDifference& d : heads) {
@@ -220,7 +219,7 @@ std::vector<std::string> mistakes(const Case& c, const Batch& batch,
   }
   std::vector<std::string> out;
   if (!std::isfinite(whole) || whole == 0.0) return out;
-  Equation equation(c, batch);
+  Equation equation(r, batch);
   for (const Mistake& mistake : equation.mistakes()) {
     double rest = 0.0;
     for (const HeadDifference& d : heads) {

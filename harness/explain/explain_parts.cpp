@@ -39,13 +39,13 @@ void show_row(Explanation& out, const std::string& place, const char* column, co
   }
 }
 
-const HeadDifference* show_differences(Explanation& out, const Case& c,
+const HeadDifference* show_differences(Explanation& out, const Resolved& r,
                                        const std::vector<HeadDifference>& heads) {
   const HeadDifference* worst = nullptr;
   std::size_t wrong = 0;
   for (const HeadDifference& d : heads) {
     if (d.tokens.empty() && !d.state_wrong) continue;
-    if (++wrong <= 4) out.differs.push_back(where_text(c, d));
+    if (++wrong <= 4) out.differs.push_back(where_text(r, d));
     if (worst == nullptr || d.worst_ratio > worst->worst_ratio) worst = &d;
   }
   if (worst == nullptr) return nullptr;

@@ -5,6 +5,7 @@
 
 #include "harness/explain/explain.h"
 #include "harness/explain/explain_head.h"
+#include "harness/systems/tensor_system.h"
 
 /// Parts of explain() that its subjects share.
 namespace samestate {
@@ -17,11 +18,11 @@ void show_row(Explanation& out, const std::string& place, const char* column, co
 [[nodiscard]] Index worst_column(const Matrix<double>& exact, const Matrix<double>& actual, Index row);
 
 /// Says which heads differ and shows values at the worst place of the worst of them, which is returned; null
-/// where none differs. `c` says what chunks there are.
-const HeadDifference* show_differences(Explanation& out, const Case& c,
+/// where none differs. `r` says what chunks there are.
+const HeadDifference* show_differences(Explanation& out, const Resolved& r,
                                        const std::vector<HeadDifference>& heads);
 
-[[nodiscard]] Explanation explain_law(const Case& c, const Trace& trace);
-[[nodiscard]] Explanation explain_operator(const Case& c, const Trace& trace);
+[[nodiscard]] Explanation explain_law(const Resolved& r, const Trace& trace);
+[[nodiscard]] Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const Trace& trace);
 
 }  // namespace samestate

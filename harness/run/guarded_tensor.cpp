@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "harness/run/call_loop.h"
 #include "harness/run/guard.h"
-#include "harness/run/runner.h"
 
 namespace samestate {
 namespace {
@@ -18,24 +18,46 @@ constexpr std::int64_t kPage = 4096 / sizeof(float);
 
 std::int64_t whole_pages(std::int64_t elements) { return (elements + kPage - 1) / kPage * kPage; }
 
+/// Calls visitor(element) in row-major order.
 template <class Visitor>
-void visit(const View<float, 4>& view, Visitor&& visitor) {
-  for (std::int64_t a = 0; a < view.shape[0]; ++a) {
-    for (std::int64_t b = 0; b < view.shape[1]; ++b) {
-      for (std::int64_t c = 0; c < view.shape[2]; ++c) {
-        for (std::int64_t d = 0; d < view.shape[3]; ++d) visitor(view(a, b, c, d));
-      }
-    }
+void visit(const StridedTensor& x, Visitor&& visitor, std::size_t d = 0, std::int64_t offset = 0) {
+  if (d == 0 && x.dense()) {
+    for (std::int64_t i = 0, size = x.size(); i < size; ++i) visitor(x.data[i]);
+    return;
   }
+  if (d == x.shape.size()) {
+    visitor(x.data[offset]);
+    return;
+  }
+  if (d + 1 == x.shape.size()) {
+    for (std::int64_t i = 0; i < x.shape[d]; ++i) visitor(x.data[offset + i * x.stride[d]]);
+    return;
+  }
+  for (std::int64_t i = 0; i < x.shape[d]; ++i) visit(x, visitor, d + 1, offset + i * x.stride[d]);
 }
 
 }  // namespace
 
-Layout layout_named(std::string_view name) {
-  if (name == "dense") return Layout::dense;
-  if (name == "padded") return Layout::padded;
-  if (name == "far") return Layout::far;
-  throw Error(fmt::format("layout={}: must be one of dense, padded, far", name));
+std::int64_t StridedTensor::size() const {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  return count;
+}
+
+bool StridedTensor::dense() const {
+  if (size() == 0) return true;
+  std::int64_t step = 1;
+  for (std::size_t d = shape.size(); d-- > 0; step *= shape[d]) {
+    if (shape[d] > 1 && stride[d] != step) return false;
+  }
+  return true;
+}
+
+StridedTensor StridedTensor::slice(std::size_t d, std::int64_t begin, std::int64_t end) const {
+  StridedTensor part = *this;
+  if (part.data) part.data += begin * stride.at(d);
+  part.shape.at(d) = end - begin;
+  return part;
 }
 
 struct GuardedTensor::Range {
@@ -48,33 +70,37 @@ void GuardedTensor::Unmap::operator()(Range* range) const {
   delete range;
 }
 
-GuardedTensor::GuardedTensor(std::array<std::int64_t, 4> shape, Layout layout) {
+GuardedTensor::GuardedTensor(std::vector<std::int64_t> shape, Layout layout) {
   const std::int64_t gap = layout == Layout::padded ? 3 : 0;
-  view_.shape = shape;
-  view_.stride[3] = 1;
+  tensor_.shape = std::move(shape);
+  const std::size_t rank = tensor_.shape.size();
+  tensor_.stride.assign(rank, 1);
   // An empty dimension counts as one in the strides, as in PyTorch: else that of the batch would be 0
   // without tokens.
-  const auto extent = [&](std::size_t d) { return std::max<std::int64_t>(shape[d], 1); };
-  view_.stride[2] = extent(3) + gap;
-  view_.stride[1] = extent(2) * view_.stride[2] + gap;
-  view_.stride[0] = extent(1) * view_.stride[1] + gap;
-  if (layout == Layout::far && view_.size() > 0 && (shape[0] > 1 || shape[1] > 1)) {
-    reserve(shape[0] > 1 ? 0 : 1);
-    return;
+  const auto extent = [&](std::size_t d) { return std::max<std::int64_t>(tensor_.shape[d], 1); };
+  for (std::size_t d = rank; d-- > 1;) tensor_.stride[d - 1] = extent(d) * tensor_.stride[d] + gap;
+  if (layout == Layout::far && tensor_.size() > 0) {
+    // Never the innermost: what a kernel reads at once lies together.
+    for (std::size_t d = 0; d < 2 && d + 1 < rank; ++d) {
+      if (tensor_.shape[d] < 2) continue;
+      reserve(d);
+      return;
+    }
   }
-  block_size_ = shape[0] * view_.stride[0];
+  block_size_ = rank > 0 ? tensor_.shape[0] * tensor_.stride[0] : 1;
   storage_.assign(static_cast<std::size_t>(block_size_ + 2 * kGuard), kPoison);
-  view_.data = storage_.data() + kGuard;
+  tensor_.data = storage_.data() + kGuard;
 }
 
 void GuardedTensor::reserve(std::size_t far) {
-  blocks_ = view_.shape[far];
-  block_size_ = view_.stride[far];
+  far_ = far;
+  blocks_ = tensor_.shape[far];
+  block_size_ = tensor_.stride[far];
   // The last row begins after 2^31; of the batch every row after the first does.
   const std::int64_t slot = whole_pages(block_size_ + 2 * kGuard);
   block_stride_ = slot + whole_pages(far == 0 ? kOverflow : kOverflow / (blocks_ - 1));
-  view_.stride[far] = block_stride_;
-  if (far == 1) view_.stride[0] = blocks_ * block_stride_;
+  tensor_.stride[far] = block_stride_;
+  if (far == 1) tensor_.stride[0] = blocks_ * block_stride_;
   const std::int64_t before = kOverflow + slot;
   const auto bytes =
       static_cast<std::size_t>(before + (blocks_ - 1) * block_stride_ + 2 * slot) * sizeof(float);
@@ -88,21 +114,21 @@ void GuardedTensor::reserve(std::size_t far) {
                                    bytes >> 30, std::strerror(errno))});
   }
   range_.reset(new Range{begin, bytes});
-  view_.data = static_cast<float*>(begin) + before;
+  tensor_.data = static_cast<float*>(begin) + before;
   for (std::int64_t i = 0; i < blocks_; ++i) {
-    std::fill_n(view_.data + i * block_stride_ - kGuard, block_size_ + 2 * kGuard, kPoison);
+    std::fill_n(tensor_.data + i * block_stride_ - kGuard, block_size_ + 2 * kGuard, kPoison);
   }
 }
 
 void GuardedTensor::set(const std::vector<float>& dense) {
   std::size_t from = 0;
-  visit(view_, [&](float& x) { x = dense[from++]; });
+  visit(tensor_, [&](float& x) { x = dense[from++]; });
 }
 
 std::vector<float> GuardedTensor::get() const {
   std::vector<float> dense;
-  dense.reserve(static_cast<std::size_t>(view_.size()));
-  visit(view_, [&](float& x) { dense.push_back(x); });
+  dense.reserve(static_cast<std::size_t>(tensor_.size()));
+  visit(tensor_, [&](float& x) { dense.push_back(x); });
   return dense;
 }
 
@@ -114,7 +140,7 @@ bool GuardedTensor::same_as(const std::vector<float>& dense) const {
 
 void GuardedTensor::spoil() {
   std::int64_t i = 0;
-  visit(view_, [&](float& x) { x = stale(i++); });
+  visit(tensor_, [&](float& x) { x = stale(i++); });
 }
 
 std::vector<float> GuardedTensor::written() const {
@@ -123,13 +149,26 @@ std::vector<float> GuardedTensor::written() const {
   return dense;
 }
 
-void GuardedTensor::check_surroundings(const char* name) const {
-  View<float, 4> inside = view_;
-  if (blocks_ > 1) inside.shape[view_.shape[0] > 1 ? 0 : 1] = 1;
+void GuardedTensor::check_surroundings(std::string_view name) const {
+  const auto check = [&](const float* guard) {
+    for (std::int64_t i = 0; i < kGuard; ++i) {
+      if (!poisoned(guard[i])) {
+        throw Trespass(fmt::format("the kernel wrote outside {}: element {} of its buffer", name,
+                                   guard + i - tensor_.data));
+      }
+    }
+  };
+  if (blocks_ == 1 && block_size_ == tensor_.size()) {
+    check(tensor_.data - kGuard);
+    check(tensor_.data + block_size_);
+    return;
+  }
+  StridedTensor inside = tensor_;
+  if (blocks_ > 1) inside.shape[far_] = 1;
   std::vector<float> block(static_cast<std::size_t>(block_size_ + 2 * kGuard));
   inside.data = block.data() + kGuard;
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    std::copy_n(view_.data + b * block_stride_ - kGuard, std::ssize(block), block.data());
+    std::copy_n(tensor_.data + b * block_stride_ - kGuard, std::ssize(block), block.data());
     visit(inside, [](float& x) { x = kPoison; });
     for (std::size_t i = 0; i < block.size(); ++i) {
       if (poisoned(block[i])) continue;

@@ -6,8 +6,7 @@
 #include <optional>
 
 #include "harness/cases/regimes.h"
-#include "harness/cases/systems.h"
-#include "harness/run/runner.h"
+#include "harness/run/family_run.h"
 #include "oracles/contracts.h"
 #include "oracles/judge.h"
 #include "oracles/laws/edit.h"
@@ -19,10 +18,10 @@ namespace {
 /// short enough that a low-precision state does not drift (BOUNDS 10.1).
 constexpr Index kRecurrentSegment = 4;
 
-double default_scale(const Case& c) {
-  const double root = 1.0 / std::sqrt(static_cast<double>(c.dk));
+double default_scale(const Resolved& r) {
+  const double root = 1.0 / std::sqrt(static_cast<double>(r.c.dk));
   // A power of two keeps integers exact.
-  if (regime_named(c.regime).exact) return std::exp2(std::round(std::log2(root)));
+  if (r.regime->exact) return std::exp2(std::round(std::log2(root)));
   return static_cast<double>(static_cast<float>(root));
 }
 
@@ -42,21 +41,22 @@ struct Piece {
 
 class BatchJudge {
  public:
-  BatchJudge(const Case& c, const Batch& batch, const Outputs& outputs, const Runner& rerun)
-      : case_(c),
-        family_(*system_named(c.system).family),
-        contract_(contract_of(c)),
+  BatchJudge(const Resolved& r, const Family& family, const Batch& batch, const Outputs& outputs,
+             const Runner& rerun)
+      : case_(r),
+        family_(family),
+        contract_(r.promised),
         batch_(batch),
         outputs_(outputs),
         rerun_(rerun),
-        exact_(regime_named(c.regime).exact) {}
+        exact_(r.regime->exact) {}
 
   [[nodiscard]] Judgement judge() {
     const BatchShape& s = batch_.shape;
     std::optional<Outputs> twin;
     if (!exact_ && has_twin()) {
-      twin = run_on_twin(case_.system, batch_, path_of(case_, s.T), contract_);
-      reordered_ = run_on_twin(case_.system, batch_, path_of(case_, s.T), contract_, true);
+      twin = run_on_twin(family_.name, batch_, case_.path(s.T), contract_);
+      reordered_ = run_on_twin(family_.name, batch_, case_.path(s.T), contract_, true);
     }
     std::optional<Judgement> worst;
     for (std::int64_t n = 0; n < s.sequences(); ++n) {
@@ -84,7 +84,7 @@ class BatchJudge {
 
   Judgement judge_one(std::int64_t n, std::int64_t h, const Outputs* twin) {
     const Sequence<double> x = sequence_of(batch_, n, h);
-    const HeadOracle oracle = oracle_for(x, path_of(case_, x.tokens()));
+    const HeadOracle oracle = oracle_for(x, case_.path(x.tokens()));
     const Matrix<double> o = rows_of(batch_, outputs_, n, h);
     const Matrix<double> state = state_of(batch_, outputs_, n, h);
     if (exact_ || x.tokens() == 0) return judge_exact(oracle, contract_, o, state);
@@ -94,7 +94,7 @@ class BatchJudge {
     // like.
     if (twin && j.verdict == Verdict::pass && !coherent_decay(x.g)) {
       const TwinRuns runs{rows_of(batch_, *twin, n, h), rows_of(batch_, *reordered_, n, h),
-                          sums_for(x, path_of(case_, x.tokens()), oracle), repeated_keys(x)};
+                          sums_for(x, case_.path(x.tokens()), oracle), repeated_keys(x)};
       Judgement t = judge_twin(oracle, contract_, runs, o);
       // One rounding that fell the other way early on stays in a long memory and moves every later row. From
       // the kernel's own state, piece by piece, it moves the rows of its piece alone; an undeclared rounding
@@ -117,8 +117,8 @@ class BatchJudge {
 
   /// Decoding is taken apart on its recurrent kernel.
   [[nodiscard]] Path piece_path(Index tokens) const {
-    const bool recurrent = runs_recurrent_only(case_) || case_.form == "decode";
-    return whole(tokens, recurrent ? 0 : case_.chunk);
+    const bool recurrent = case_.unchunked() || case_.form->decodes;
+    return whole(tokens, recurrent ? 0 : case_.c.chunk);
   }
 
   /// Sequence n run again in pieces, each from the state that the kernel left (BOUNDS 10.1); empty where that
@@ -182,16 +182,16 @@ class BatchJudge {
       all.rms.segment(begin, L) = oracle.rms;
       runs.order.segment(begin, L) = sums_for(x, path, oracle);
       runs.twin.middleRows(begin, L) =
-          rows_of(piece.batch, run_on_twin(case_.system, piece.batch, path, contract_), 0, h);
+          rows_of(piece.batch, run_on_twin(family_.name, piece.batch, path, contract_), 0, h);
       runs.reordered.middleRows(begin, L) =
-          rows_of(piece.batch, run_on_twin(case_.system, piece.batch, path, contract_, true), 0, h);
+          rows_of(piece.batch, run_on_twin(family_.name, piece.batch, path, contract_, true), 0, h);
       o.middleRows(begin, L) = rows_of(piece.batch, piece.outputs, 0, h);
       begin += L;
     }
     return judge_twin(all, contract_, runs, o);
   }
 
-  const Case& case_;
+  const Resolved& case_;
   const Family& family_;
   const Contract contract_;
   const Batch& batch_;
@@ -204,7 +204,8 @@ class BatchJudge {
 
 }  // namespace
 
-BatchShape batch_shape_of(const Case& c) {
+BatchShape batch_shape_of(const Resolved& r) {
+  const Case& c = r.c;
   BatchShape shape{c.B,
                    c.T,
                    c.Hk,
@@ -213,7 +214,7 @@ BatchShape batch_shape_of(const Case& c) {
                    c.dv,
                    {},
                    c.heads,
-                   c.scale.value_or(default_scale(c)),
+                   c.scale.value_or(default_scale(r)),
                    c.l2norm,
                    c.state == "random"};
   if (!c.lengths.empty()) {
@@ -223,24 +224,21 @@ BatchShape batch_shape_of(const Case& c) {
   return shape;
 }
 
-Contract contract_of(const Case& c) {
-  const Contract& named = contract_named(c.contract);
-  return c.l2norm ? with_l2norm(named) : named;
+Batch batch_of(const Resolved& r, const Family& family, int threads) {
+  Draw draw;
+  draw.shape = batch_shape_of(r);
+  draw.regime = r.regime;
+  draw.seed = r.c.seed;
+  draw.gated = family.gated;
+  draw.beta = family.delta;
+  draw.contract = r.contract;
+  draw.threads = threads;
+  return generate(draw);
 }
 
-bool runs_recurrent_only(const Case& c) {
-  return c.form == "recurrent" || (c.chunk == 0 && (c.form == "decode" || c.form == "packed"));
-}
-
-Path path_of(const Case& c, std::int64_t tokens) {
-  if (c.form == "recurrent") return whole(tokens, 0);
-  if (c.form == "parallel") return whole(tokens, std::max<std::int64_t>(c.T, 1));
-  if (c.form == "decode") return prefill_and_decode(tokens, c.chunk, c.prefill);
-  return whole(tokens, c.chunk);
-}
-
-Judgement judge_batch(const Case& c, const Batch& batch, const Outputs& outputs, const Runner& rerun) {
-  return BatchJudge(c, batch, outputs, rerun).judge();
+Judgement judge_batch(const Resolved& r, const Family& family, const Batch& batch, const Outputs& outputs,
+                      const Runner& rerun) {
+  return BatchJudge(r, family, batch, outputs, rerun).judge();
 }
 
 }  // namespace samestate

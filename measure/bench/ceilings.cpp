@@ -6,8 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "harness/cases/systems.h"
-#include "harness/run/judge_batch.h"
+#include "harness/systems/recurrent_system.h"
 #include "reference/costs/call.h"
 #ifdef SAMESTATE_HAVE_CUDA
 #include "optimized/cuda/cuda_kernels.h"
@@ -20,9 +19,10 @@ costs::Count bytes_of(Format format) {
   return format == Format::bf16 || format == Format::fp16 ? 2 : format == Format::fp64 ? 8 : 4;
 }
 
-costs::CallConfig call_of(const Case& c, bool on_device) {
-  const Family& family = *system_named(c.system).family;
-  const Contract contract = contract_of(c);
+costs::CallConfig call_of(const Resolved& r, bool on_device) {
+  const Case& c = r.c;
+  const Family& family = family_of(r);
+  const Contract& contract = r.promised;
   costs::CallConfig call;
   call.head.key_width = c.dk;
   call.head.value_width = c.dv;
@@ -40,9 +40,9 @@ costs::CallConfig call_of(const Case& c, bool on_device) {
   return call;
 }
 
-double product_rate(const Case& c, const Ceilings& ceilings) {
-  if (runs_recurrent_only(c)) return ceilings.fp32;
-  switch (contract_of(c).state_operand) {
+double product_rate(const Resolved& r, const Ceilings& ceilings) {
+  if (r.unchunked()) return ceilings.fp32;
+  switch (r.promised.state_operand) {
     case Format::bf16:
     case Format::fp16:
       return ceilings.bf16;
@@ -84,7 +84,9 @@ Ceilings host_ceilings(std::int64_t bytes, int threads) {
           "a copy of the case's own bytes, cached as they are; no floor of arithmetic on a CPU"};
 }
 
-std::int64_t bytes_of_call(const Case& c, bool on_device) { return costs::call_bytes(call_of(c, on_device)); }
+std::int64_t bytes_of_call(const Resolved& r, bool on_device) {
+  return costs::call_bytes(call_of(r, on_device));
+}
 
 Ceilings device_ceilings() {
 #ifdef SAMESTATE_HAVE_CUDA
@@ -96,12 +98,12 @@ Ceilings device_ceilings() {
 #endif
 }
 
-void add_floor(TimedCase& timed, const Case& c, const Ceilings& ceilings, bool on_device) {
-  const costs::CallConfig call = call_of(c, on_device);
+void add_floor(TimedCase& timed, const Resolved& r, const Ceilings& ceilings, bool on_device) {
+  const costs::CallConfig call = call_of(r, on_device);
   timed.bytes = costs::call_bytes(call);
-  timed.operations = costs::call_flops(call, runs_recurrent_only(c) ? 0 : c.chunk);
+  timed.operations = costs::call_flops(call, r.chunk);
   timed.copy_rate = ceilings.copy;
-  timed.product_rate = product_rate(c, ceilings);
+  timed.product_rate = product_rate(r, ceilings);
   timed.ceilings = ceilings.note;
   if (timed.copy_rate > 0.0) timed.memory_floor = static_cast<double>(timed.bytes) / timed.copy_rate;
   if (timed.product_rate > 0.0)

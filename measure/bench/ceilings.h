@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "harness/cases/case_line.h"
+#include "harness/cases/resolved.h"
 #include "harness/records/timing.h"
 
 /// What the machine can do at best, measured in the run that is compared with it.
@@ -23,7 +23,7 @@ struct Ceilings {
 
 /// What every evaluation of the case must move (reference/costs/call.h). `on_device`: operands and states
 /// travel in the contract's formats; on the processor everything is fp32.
-[[nodiscard]] std::int64_t bytes_of_call(const Case& c, bool on_device);
+[[nodiscard]] std::int64_t bytes_of_call(const Resolved& r, bool on_device);
 
 /// Of the accelerator that this build's kernels run on; nothing measured, and the reason, where there is
 /// none.
@@ -32,6 +32,6 @@ struct Ceilings {
 /// Fills bytes, operations, rates and floors of `timed` for its case. Operations count at the rate of bf16
 /// where a chunked form multiplies 16-bit operands, of fp32 where it multiplies fp32 ones and in the
 /// recurrent form; there is no floor of them under tf32.
-void add_floor(TimedCase& timed, const Case& c, const Ceilings& ceilings, bool on_device);
+void add_floor(TimedCase& timed, const Resolved& r, const Ceilings& ceilings, bool on_device);
 
 }  // namespace samestate

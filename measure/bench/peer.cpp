@@ -77,7 +77,7 @@ std::string peer_request(std::int64_t id, const Case& c, double seconds) {
                         {"lengths", c.lengths},
                         {"heads", c.heads == HeadMap::tiled ? "tiled" : "interleaved"},
                         {"l2norm", c.l2norm},
-                        {"scale", batch_shape_of(c).scale},
+                        {"scale", batch_shape_of(Resolved(c)).scale},
                         {"contract", c.contract},
                         {"state", c.state}};
   return request.dump();

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "harness/cases/systems.h"
-#include "harness/run/judge_batch.h"
+#include "harness/cases/resolved.h"
 #include "measure/bench/bench.h"
 #include "reference/error.h"
 
@@ -79,7 +78,7 @@ void require_one_call(const Case& c, const std::string& line) {
   const auto refuse = [&](const std::string& what) {
     throw Error(fmt::format("--case '{}': {}", line, what));
   };
-  if (is_operator_case(c))
+  if (!system_named(c.system).sizes.empty())
     refuse(c.system + " is described by named tensors; bench times the kernels of the recurrent family");
   if (!c.law.empty()) refuse("law=" + c.law + " is a relation between runs; leave it out");
   if (c.form != "chunked" && c.form != "recurrent" && c.form != "packed")
@@ -105,13 +104,13 @@ std::vector<Case> bench_cases(const KernelTable& table, const BenchPlan& plan) {
   for (const std::string& line : plan.lines) {
     Case c = parse_case(line);
     require_one_call(c, line);
-    check_names(c);
+    const Resolved r(c);
     if (!c.kernel.empty()) {
-      (void)table.pair_for(c);
+      (void)table.choose(r);
       cases.push_back(std::move(c));
       continue;
     }
-    const std::string_view form = runs_recurrent_only(c) ? "recurrent" : "chunked";
+    const std::string_view form = r.unchunked() ? "recurrent" : "chunked";
     for (const Kernel& kernel : table.rows()) {
       const bool promised =
           std::find(kernel.contracts.begin(), kernel.contracts.end(), c.contract) != kernel.contracts.end();

@@ -7,8 +7,10 @@
 #include <optional>
 #include <thread>
 
+#include "harness/run/family_run.h"
 #include "harness/run/guard.h"
 #include "harness/run/judge_batch.h"
+#include "harness/systems/recurrent_system.h"
 #include "measure/bench/bench.h"
 #include "oracles/contracts.h"
 #include "oracles/judge.h"
@@ -22,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 /// The whole call, dense, on tensors that outlive it.
-Arguments arguments_of(const Batch& batch, Outputs& outputs, const Case& c, int threads) {
+Arguments arguments_of(const Batch& batch, Outputs& outputs, const Resolved& r, int threads) {
   const BatchShape& s = batch.shape;
   Arguments a;
   a.q = row_major<const float, 4>(batch.q.data(), {s.B, s.T, s.Hk, s.dk});
@@ -40,7 +42,7 @@ Arguments arguments_of(const Batch& batch, Outputs& outputs, const Case& c, int 
   a.o = row_major<float, 4>(outputs.o.data(), {s.B, s.T, s.Hv, s.dv});
   a.final_state = row_major<float, 4>(outputs.final_state.data(), {s.sequences(), s.Hv, s.dk, s.dv});
   a.scale = static_cast<float>(s.scale);
-  a.chunk = runs_recurrent_only(c) ? 0 : c.chunk;
+  a.chunk = r.chunk;
   a.head_map = s.head_map;
   a.l2norm = s.l2norm;
   a.threads = threads;
@@ -108,16 +110,17 @@ std::vector<float> head_rows(const std::vector<float>& from, std::int64_t begin,
   return rows;
 }
 
-OneHead one_head(const Case& c, const Batch& batch, const Outputs& outputs, std::int64_t n, std::int64_t h) {
+OneHead one_head(const Resolved& r, const Batch& batch, const Outputs& outputs, std::int64_t n,
+                 std::int64_t h) {
   const BatchShape& s = batch.shape;
   const std::int64_t begin = s.offsets.empty() ? n * s.T : s.begin(n);
   const std::int64_t end = begin + s.end(n) - s.begin(n);
   const std::int64_t key = key_head(h, s.Hk, s.Hv, s.head_map);
-  OneHead one{c, {}, {}};
+  OneHead one{r.c, {}, {}};
   one.c.B = one.c.Hk = one.c.Hv = 1;
   one.c.T = end - begin;
   one.c.lengths.clear();
-  if (c.form == "packed") one.c.form = runs_recurrent_only(c) ? "recurrent" : "chunked";
+  if (r.form->packed) one.c.form = r.unchunked() ? "recurrent" : "chunked";
   one.batch.shape = s;
   one.batch.shape.B = one.batch.shape.Hk = one.batch.shape.Hv = 1;
   one.batch.shape.T = end - begin;
@@ -157,15 +160,20 @@ std::vector<std::int64_t> spread_heads(std::int64_t all, std::int64_t count) {
   return chosen;
 }
 
+/// Of the one call that is timed.
+Contract contract_of(const Resolved& r) {
+  return r.unchunked() ? recurrent_contract(r.promised) : r.promised;
+}
+
 class BenchRun {
  public:
-  BenchRun(const Case& c, const KernelTable& table, const BenchOptions& options)
-      : c_(c), table_(table), options_(options), kernel_(table.named(c.kernel)) {}
+  BenchRun(const Resolved& r, const KernelTable& table, const BenchOptions& options)
+      : r_(r), table_(table), options_(options), kernel_(table.named(r.c.kernel)) {}
 
   /// Throws what the kernel throws.
   [[nodiscard]] Judgement judge(TimedCase& timed) {
     require_device();
-    batch_ = batch_of(c_, options_.threads);
+    batch_ = batch_of(r_, family_of(r_), options_.threads);
     const BatchShape& s = batch_.shape;
     outputs_.o.resize(static_cast<std::size_t>(s.B * s.T * s.Hv * s.dv));
     outputs_.final_state.resize(static_cast<std::size_t>(s.sequences() * s.Hv * s.dk * s.dv));
@@ -181,8 +189,7 @@ class BenchRun {
 
   /// Another set of times of the same call.
   [[nodiscard]] Timing once_more() {
-    const Contract contract = runs_recurrent_only(c_) ? recurrent_contract(contract_of(c_)) : contract_of(c_);
-    return time_kernel(kernel_, arguments_of(batch_, outputs_, c_, options_.threads), contract,
+    return time_kernel(kernel_, arguments_of(batch_, outputs_, r_, options_.threads), contract_of(r_),
                        options_.request, outputs_);
   }
 
@@ -192,18 +199,17 @@ class BenchRun {
   /// Without its device a kernel says so on one token too, before seconds go into filling large tensors. What
   /// else it says or throws is of that call, which nobody asked for.
   void require_device() const {
-    if (kernel_.device == "cpu" || c_.form == "packed") return;
-    Case one = c_;
-    one.B = one.T = 1;
-    const Batch batch = batch_of(one);
+    if (kernel_.device == "cpu" || r_.form->packed) return;
+    Case small = r_.c;
+    small.B = small.T = 1;
+    const Resolved one(small);
+    const Batch batch = batch_of(one, family_of(one));
     Outputs outputs;
-    outputs.o.resize(static_cast<std::size_t>(one.Hv * one.dv));
-    outputs.final_state.resize(static_cast<std::size_t>(one.Hv * one.dk * one.dv));
-    const Contract contract =
-        runs_recurrent_only(one) ? recurrent_contract(contract_of(one)) : contract_of(one);
+    outputs.o.resize(static_cast<std::size_t>(small.Hv * small.dv));
+    outputs.final_state.resize(static_cast<std::size_t>(small.Hv * small.dk * small.dv));
     Outcome outcome;
     try {
-      outcome = kernel_.run(arguments_of(batch, outputs, one, 1), contract);
+      outcome = kernel_.run(arguments_of(batch, outputs, one, 1), contract_of(one));
     } catch (const std::exception&) {
       return;
     }
@@ -241,18 +247,19 @@ class BenchRun {
 
   Judgement judge_head_alone(std::int64_t index) const {
     const std::int64_t Hv = batch_.shape.Hv;
-    const OneHead one = one_head(c_, batch_, outputs_, index / Hv, index % Hv);
-    const KernelPair pair = table_.pair_for(c_);
-    const Contract contract = contract_of(c_);
-    Judgement j = judge_batch(one.c, one.batch, one.outputs, [&](const Batch& batch, const Path& path) {
-      return run_kernel(pair, batch, path, contract, {});
-    });
+    const OneHead one = one_head(r_, batch_, outputs_, index / Hv, index % Hv);
+    const KernelChoice kernels = table_.choose(r_);
+    const Resolved alone(one.c);
+    const Runner again = [&](const Batch& batch, const Path& path) {
+      return run_kernel(kernels, batch, path, r_.promised, {});
+    };
+    Judgement j = judge_batch(alone, family_of(r_), one.batch, one.outputs, again);
     j.worst.sequence = index / Hv;
     j.worst.head = index % Hv;
     return j;
   }
 
-  const Case& c_;
+  const Resolved& r_;
   const KernelTable& table_;
   const BenchOptions& options_;
   const Kernel& kernel_;
@@ -292,10 +299,11 @@ BenchResult bench_case(const Case& c, const KernelTable& table, const BenchOptio
                        const Ceilings& ceilings, Peer* peer) {
   BenchResult result;
   TimedCase& timed = result.timed;
+  const Resolved r(c);
   timed.record = planned_record(c, table);
   timed.B = c.B, timed.T = c.T, timed.Hk = c.Hk, timed.Hv = c.Hv, timed.dk = c.dk, timed.dv = c.dv;
-  timed.chunk = runs_recurrent_only(c) ? 0 : c.chunk;
-  add_floor(timed, c, ceilings, timed.record.device != "cpu");
+  timed.chunk = r.chunk;
+  add_floor(timed, r, ceilings, timed.record.device != "cpu");
   if (const double bytes = host_bytes(c); bytes > options.most_bytes) {
     timed.record.judgement.verdict = Verdict::skipped;
     timed.record.judgement.reason =
@@ -303,7 +311,7 @@ BenchResult bench_case(const Case& c, const KernelTable& table, const BenchOptio
                     options.most_bytes / 1e9);
     return result;
   }
-  BenchRun run(c, table, options);
+  BenchRun run(r, table, options);
   set_judgement(timed.record, [&] { return run.judge(timed); });
   const Verdict verdict = timed.record.judgement.verdict;
   if (verdict != Verdict::pass && verdict != Verdict::vacuous) return result;

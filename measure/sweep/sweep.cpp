@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "harness/cases/operator_case.h"
-#include "harness/cases/systems.h"
-#include "harness/run/judge_batch.h"
+#include "oracles/systems/family.h"
 
 namespace samestate {
 namespace {
@@ -88,7 +86,7 @@ class SweepPlan {
   /// Only what the kernel promises.
   void put(std::string_view series, std::string curve, double x, const Case& c) {
     if (!options_.system.empty() && c.system != options_.system) return;
-    const std::vector<std::string>& contracts = contracts_for(c);
+    const std::vector<std::string>& contracts = table_.choose(Resolved(c)).named->contracts;
     if (std::find(contracts.begin(), contracts.end(), c.contract) == contracts.end()) return;
     points_.push_back({std::string(series), std::move(curve), x, c, options_.quick ? 32 : 128, work_of(c)});
   }
@@ -98,22 +96,17 @@ class SweepPlan {
   [[nodiscard]] static double work_of(const Case& c) {
     const auto tokens = static_cast<double>(c.T);
     const auto chunk = static_cast<double>(c.form == "chunked" ? c.chunk : 1);
+    const System& system = system_named(c.system);
     double a_token = static_cast<double>(c.Hv * (c.dk + 8) * (c.dk + c.dv + 16));
-    if (is_operator_case(c)) {
+    if (!system.sizes.empty()) {
       a_token = 0.0;
-      for (const TensorSpec& spec : find_operator(c.system)->signature(call_of(c, c.form)).inputs)
+      for (const TensorSpec& spec : system.signature(c).inputs)
         a_token += 3.0 * static_cast<double>(spec.size()) / (spec.axis == Axis::tokens ? tokens / 64.0 : 1.0);
     }
     // Its bound is vacuous over the whole run, so that it is judged token by token from its own state.
     const double again =
         c.form == "recurrent" && c.contract == "bf16_state" && c.regime == "slow" ? 20.0 : 1.0;
     return again * tokens * a_token * (1.0 + 4.0 / chunk + chunk / 256.0);
-  }
-
-  [[nodiscard]] const std::vector<std::string>& contracts_for(const Case& c) const {
-    if (is_operator_case(c)) return table_.operator_for(c).contracts;
-    const KernelPair pair = table_.pair_for(c);
-    return (pair.chunked != nullptr && !runs_recurrent_only(c) ? *pair.chunked : *pair.recurrent).contracts;
   }
 
   [[nodiscard]] Case base(const OperatorSweep& row, std::string_view contract,
@@ -125,7 +118,7 @@ class SweepPlan {
     c.T = options_.quick ? 256 : row.tokens;
     c.kernel = options_.kernel;
     c.seed = 1;
-    for (const Parameter& p : find_operator(row.system)->parameters) c.parameters.emplace(p.name, p.standard);
+    for (const Parameter& p : system_named(row.system).sizes) c.parameters.emplace(p.name, p.standard);
     if (options_.quick) return c;
     for (const auto& [name, value] : row.sizes) c.parameters.find(name)->second = value;
     return c;
@@ -140,15 +133,15 @@ class SweepPlan {
   }
 
   void chunk() {
-    for (const System& system : systems()) {
+    for (const Family& family : families()) {
       for (const char* contract : {"fp32", "tf32", "bf16", "fp16"}) {
         for (const char* regime : {"normal", "slow", "none", "collinear"}) {
           const std::string_view name = regime;
-          if (name == "slow" && !system.family->gated) continue;
-          if (name == "none" && (!system.family->gated || options_.quick)) continue;
-          if (name == "collinear" && (!system.family->delta || options_.quick)) continue;
-          over_chunks("chunk", base(system.name(), contract, regime),
-                      fmt::format("{} {} {}", system.name(), contract, regime));
+          if (name == "slow" && !family.gated) continue;
+          if (name == "none" && (!family.gated || options_.quick)) continue;
+          if (name == "collinear" && (!family.delta || options_.quick)) continue;
+          over_chunks("chunk", base(family.name, contract, regime),
+                      fmt::format("{} {} {}", family.name, contract, regime));
         }
       }
     }
@@ -246,21 +239,12 @@ class SweepPlan {
 void require_swept(const std::string& system) {
   const auto swept = [&](const OperatorSweep& row) { return row.system == system; };
   if (std::any_of(operator_sweeps().begin(), operator_sweeps().end(), swept)) return;
-  if (find_operator(system) == nullptr) return (void)system_named(system);
+  if (system_named(system).sizes.empty()) return;
   std::vector<std::string_view> names;
-  for (const System& row : systems()) names.push_back(row.name());
+  for (const Family& row : families()) names.push_back(row.name);
   for (const OperatorSweep& row : operator_sweeps()) names.push_back(row.system);
   throw Error(fmt::format("system {} has no chunked form: a sweep varies the chunk; those that have one: {}",
                           system, fmt::join(names, ", ")));
-}
-
-/// System and form of a kernel of either table. Throws Error where there is none of that name.
-std::pair<std::string, std::string> kernel_named(const KernelTable& table, const std::string& name) {
-  for (const OperatorKernel& row : table.operator_rows()) {
-    if (row.name == name) return {row.system, row.form};
-  }
-  const Kernel& kernel = table.named(name);
-  return {kernel.system, kernel.form};
 }
 
 }  // namespace
@@ -278,8 +262,13 @@ std::vector<SweepCase> plan_sweep(const KernelTable& table, const SweepOptions& 
   if (!options.system.empty()) require_swept(options.system);
   SweepOptions chosen = options;
   if (!options.kernel.empty()) {
-    const auto [system, form] = kernel_named(table, options.kernel);
-    if (form != "chunked")
+    const auto row = std::find_if(table.all().begin(), table.all().end(),
+                                  [&](const KernelRow& of) { return of.name == options.kernel; });
+    if (row == table.all().end()) {
+      throw Error("kernel=" + options.kernel + ": no such kernel; `samestate list kernels` shows them");
+    }
+    const std::string system(row->system->name);
+    if (row->form != "chunked")
       throw Error("kernel " + options.kernel + " is no chunked kernel: a sweep varies the chunk");
     if (!options.system.empty() && options.system != system) {
       throw Error("kernel " + options.kernel + " computes " + system + ", not " + options.system);

@@ -8,12 +8,10 @@
 #include <cmath>
 #include <limits>
 
-#include "harness/cases/systems.h"
-#include "harness/run/judge_batch.h"
-#include "harness/run/operator_run.h"
+#include "harness/run/run_case.h"
+#include "harness/systems/recurrent_system.h"
 #include "measure/sweep/sweep_costs.h"
 #include "oracles/bounds/shared.h"
-#include "oracles/contracts.h"
 #include "oracles/judge.h"
 #include "reference/recurrence.h"
 
@@ -108,20 +106,14 @@ class Profile {
 /// The recurrent family, whose bound predicts the RMS error.
 class FamilyMeter {
  public:
-  FamilyMeter(const SweepCase& point, const KernelTable& table)
-      : c_(point.c), table_(table), profile_(point) {}
+  FamilyMeter(const SweepCase& point, const Resolved& r) : r_(r), c_(r.c), profile_(point) {}
 
-  void run(Measurement& m) {
-    const Family& family = *system_named(c_.system).family;
-    const Contract contract = contract_of(c_);
-    const Batch batch = batch_of(c_);
-    const KernelPair pair = table_.pair_for(c_);
-    const auto runner = [&](const Batch& b, const Path& path) {
-      return run_kernel(pair, b, path, contract, {layout_named(c_.layout), 1});
-    };
-    const Path path = path_of(c_, c_.T);
-    const Outputs outputs = runner(batch, path);
-    m.record.judgement = judge_batch(c_, batch, outputs, runner);
+  /// Of the run that left `trace`.
+  void read(Measurement& m, const Trace& trace) {
+    const Family& family = family_of(r_);
+    const Contract& contract = r_.promised;
+    const Batch& batch = trace.batch;
+    const Outputs& outputs = trace.outputs;
     Squares state;
     double state_tolerance = 0.0;
     double expected = 0.0;
@@ -130,7 +122,7 @@ class FamilyMeter {
     for (std::int64_t n = 0; n < batch.shape.sequences(); ++n) {
       for (std::int64_t h = 0; h < batch.shape.Hv; ++h) {
         const Sequence<double> x = sequence_of(batch, n, h);
-        const HeadOracle oracle = oracle_of(x, path_of(c_, x.tokens()), contract, family, batch.shape.l2norm);
+        const HeadOracle oracle = oracle_of(x, r_.path(x.tokens()), contract, family, batch.shape.l2norm);
         const Matrix<double> error = rows_of(batch, outputs, n, h) - oracle.exact.o;
         const Matrix<double> state_error = state_of(batch, outputs, n, h) - oracle.exact.state;
         heads.push_back(rows(error, oracle));
@@ -180,18 +172,15 @@ class FamilyMeter {
     if (m.series == "decay") m.x = x.g.size() > 0 ? 0.0 - x.g.mean() : kNaN;
   }
 
+  const Resolved& r_;
   const Case& c_;
-  const KernelTable& table_;
   Profile profile_;
 };
 
 /// The first output of an operator and the largest of its states. Their bound is the running error: a worst
 /// case for each element, of which the RMS is taken.
-void measure_operator(Measurement& m, const SweepCase& point, const KernelTable& table) {
-  const Case& c = point.c;
-  OperatorRun run;
-  m.record.judgement = judge_operator_case(c, table.operator_for(c), 1, &run);
-  const Signature signature = find_operator(c.system)->signature(call_of(c, c.form));
+void read_tensors(Measurement& m, const SweepCase& point, const Resolved& r, const Trace& run) {
+  const Signature signature = r.system->signature(r.c);
   const TensorSpec& output = signature.outputs.front();
   const TensorSpec* state = nullptr;
   for (const TensorSpec& spec : signature.outputs) {
@@ -201,7 +190,7 @@ void measure_operator(Measurement& m, const SweepCase& point, const KernelTable&
   const auto errors = [&](const TensorSpec& spec, double& size, double& largest, auto&& row) {
     const Matrix<double>& exact = get(oracle.exact, spec.name);
     const Matrix<double>& tolerance = get(oracle.tolerance, spec.name);
-    const Matrix<double> error = get(run.outputs.front(), spec.name) - exact;
+    const Matrix<double> error = get(run.tensors.front(), spec.name) - exact;
     Squares all;
     for (Index t = 0; t < exact.rows(); ++t) {
       const double e = error.row(t).squaredNorm();
@@ -248,10 +237,13 @@ Measurement measure(const SweepCase& point, const KernelTable& table) {
   m.bytes = cost.bytes;
   m.condition = kNaN;
   try {
-    if (is_operator_case(point.c)) {
-      measure_operator(m, point, table);
+    Trace trace;
+    const Resolved r(point.c);
+    m.record.judgement = r.system->run(r, table.choose(r), {r.layout, 1}, &trace);
+    if (trace.tensors.empty()) {
+      FamilyMeter(point, r).read(m, trace);
     } else {
-      FamilyMeter(point, table).run(m);
+      read_tensors(m, point, r, trace);
     }
   } catch (const Unavailable& unavailable) {
     m.record.judgement.verdict =

@@ -25,6 +25,14 @@ struct LawSubject {
   LawTrace* trace = nullptr;  ///< where to keep what was compared (oracles/laws/trace.h)
 };
 
+/// What a law asks of a case before it can bite at all.
+struct LawNeeds {
+  bool decay = false;  ///< a system that reads g
+  bool delta = false;  ///< one that reads beta
+  bool state = false;  ///< an initial state
+  bool heads = false;  ///< two key heads
+};
+
 /// A relation between runs of one kernel that must hold whatever the equations' values are. Compared within
 /// the sum of the two runs' bounds (BOUNDS 10.2), or bit for bit where the law says so.
 struct Law {
@@ -34,6 +42,11 @@ struct Law {
   /// Why the law cannot bite on this subject ("B=1: nothing to permute"); empty where it can.
   std::string_view (*inapplicable)(const LawSubject&) = nullptr;
   Judgement (*judge)(const LawSubject&) = nullptr;
+  LawNeeds needs = {};
+
+  [[nodiscard]] bool fits(const Family& family) const {
+    return (!needs.decay || family.gated) && (!needs.delta || family.delta);
+  }
 };
 
 [[nodiscard]] std::span<const Law> laws();

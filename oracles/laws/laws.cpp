@@ -302,37 +302,48 @@ constexpr std::array kLaws = {
           return s.batch.shape.B < 2 ? "B=1: nothing to permute" : dense_with_tokens(s);
         },
         batch_permutation},
-    Law{"head_permutation", "P-11", "heads do not meet; value heads follow their key head",
+    Law{"head_permutation",
+        "P-11",
+        "heads do not meet; value heads follow their key head",
         [](const LawSubject& s) -> std::string_view {
           return s.batch.shape.Hk < 2 ? "Hk=1: nothing to permute" : dense_with_tokens(s);
         },
-        head_permutation},
+        head_permutation,
+        {.heads = true}},
     Law{"linearity", "P-18", "o and S are linear in (v, S0)", dense_with_tokens, linearity},
-    Law{"no_op", "P-04 P-05", "no-op tokens leave the state bit-identical and read nothing",
+    Law{"no_op",
+        "P-04 P-05",
+        "no-op tokens leave the state bit-identical and read nothing",
         [](const LawSubject& s) -> std::string_view {
           return s.batch.initial_state.empty() ? "needs state=random: a zero state cannot change"
                                                : dense_with_tokens(s);
         },
-        no_op},
+        no_op,
+        {.state = true}},
     Law{"packing", "M27 M37", "packed sequences = each alone, empty ones included", dense_with_tokens,
         packing},
     Law{"serving", "EQ-03 P-09 M24 M25 M26 M27 M28 M29",
         "prefill, decode, packed, padded, forked and restarted in any order = the whole history",
         dense_with_tokens, serving},
-    Law{"reset", "M09 M10", "a token with alpha = 0 forgets everything before it",
+    Law{"reset",
+        "M09 M10",
+        "a token with alpha = 0 forgets everything before it",
         [](const LawSubject& s) -> std::string_view {
           return s.family.gated ? dense_with_tokens(s) : "the system has no decay";
         },
-        reset},
+        reset,
+        {.decay = true}},
     Law{"norm_bounds", "P-16 P-17", "state and output stay within what was written",
         [](const LawSubject& s) -> std::string_view { return s.batch.shape.T < 1 ? "no tokens" : dense(s); },
         norm_bounds},
-    Law{"recall", "P-19",
+    Law{"recall",
+        "P-19",
         "beta = 1, g = 0: reading the key just written gives ||k||^2 v + (1 - ||k||^2) S^T k",
         [](const LawSubject& s) -> std::string_view {
           return s.family.delta ? dense_with_tokens(s) : "the system has no delta rule";
         },
-        recall},
+        recall,
+        {.delta = true}},
 };
 
 }  // namespace

@@ -36,6 +36,7 @@ enum class Content {
   sine,
   mask,      ///< zeros and ones: ones, but for a run of leading zeros in one regime
   features,  ///< positive: exp of a normal, as a feature map makes them
+  key,       ///< a key of the recurrent family, whose length its regimes set
   zeros      ///< a state that has not begun
 };
 

@@ -1,4 +1,4 @@
-#include "harness/run/saved_run.h"
+#include "harness/systems/saved_run.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

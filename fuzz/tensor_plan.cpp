@@ -1,51 +1,24 @@
-#include "fuzz/operator_plan.h"
+#include "fuzz/tensor_plan.h"
 
 #include <algorithm>
 #include <array>
 
+#include "fuzz/shapes.h"
 #include "harness/cases/counter.h"
-#include "harness/cases/operator_case.h"
-#include "oracles/systems/operator.h"
 
 namespace samestate {
 namespace {
 
-/// Tokens times elements of weights and of one token's data, roughly the multiplications of a case; the
-/// running error costs about thirty times a multiplication.
-constexpr double kLargestWork = 4e5;
-
-double work_of(const Case& c, const Operator& op) {
-  const Signature signature = op.signature(call_of(c, op.forms.front().name));
-  double weights = 0.0;
-  double data = 0.0;
-  for (const TensorSpec& spec : signature.inputs) {
-    (spec.axis == Axis::whole ? weights : data) += static_cast<double>(spec.size());
-  }
-  const auto tokens = static_cast<double>(std::max<std::int64_t>(c.T, 1));
-  return static_cast<double>(c.B) * (tokens * weights + tokens * data);
-}
-
-/// Whether the sizes fit together.
-bool possible(const Case& c) {
-  try {
-    check_operator_case(c);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-class OperatorPlan {
+class TensorPlan {
  public:
-  OperatorPlan(const OperatorKernel& kernel, bool is_default, std::vector<Case>& out)
-      : kernel_(kernel), op_(*find_operator(kernel.system)), out_(out) {
-    base_.system = kernel.system;
+  TensorPlan(const KernelRow& kernel, std::vector<Case>& out)
+      : kernel_(kernel), system_(*kernel.system), out_(out) {
+    base_.system = system_.name;
     base_.form = kernel.form;
-    base_.kernel = is_default ? "" : kernel.name;
     base_.contract = kernel.contracts.front();
     base_.chunk = chunked() ? 8 : Case{}.chunk;
     base_.T = 21;
-    for (const Parameter& p : op_.parameters) base_.parameters.emplace(p.name, p.standard);
+    for (const Parameter& p : system_.sizes) base_.parameters.emplace(p.name, p.standard);
   }
 
   void edges() {
@@ -56,6 +29,7 @@ class OperatorPlan {
       sizes(c);
       regimes(c);
       calls(c);
+      layouts(c);
       c.B = 3;
       put(c);
     }
@@ -68,22 +42,22 @@ class OperatorPlan {
     for (int attempt = 0; attempt < 50; ++attempt) {
       Case c = base_;
       c.contract = kernel_.contracts[static_cast<std::size_t>(below(std::ssize(kernel_.contracts)))];
-      c.regime = operator_regimes()[static_cast<std::size_t>(below(std::ssize(operator_regimes())))].name;
+      c.regime = system_.regimes[static_cast<std::size_t>(below(std::ssize(system_.regimes)))]->name;
       c.T = 1 + below(60);
       c.B = below(4) == 0 ? 2 : 1;
-      for (const Parameter& p : op_.parameters) {
+      for (const Parameter& p : system_.sizes) {
         if (below(2) == 0) continue;
         const std::int64_t most = std::min(p.most, 2 * p.standard + 1);
         c.parameters[std::string(p.name)] = p.least + below(most - p.least + 1);
       }
       if (chunked()) c.chunk = 1 + below(20);
-      if (op_.streams && below(3) == 0) {
+      if (system_.form("decode") != nullptr && below(3) == 0) {
         c.form = "decode";
         c.T = std::min<std::int64_t>(c.T, 24);
         c.prefill = below(c.T + 1);
       }
       c.seed = (seed << 32) ^ static_cast<std::uint64_t>(index + 1);
-      if (!possible(c) || work_of(c, op_) > kLargestWork) continue;
+      if (!possible(c) || shapes::tensor_work(c) > shapes::kLargestTensorWork) continue;
       put(c);
       return;
     }
@@ -91,7 +65,7 @@ class OperatorPlan {
 
  private:
   [[nodiscard]] bool chunked() const {
-    const OperatorForm* form = op_.form(kernel_.form);
+    const CaseForm* form = system_.form(kernel_.form);
     return form != nullptr && form->chunked;
   }
   /// Only cases that are cases: a size at its least may not fit the others.
@@ -115,7 +89,7 @@ class OperatorPlan {
   }
 
   void sizes(const Case& base) {
-    for (const Parameter& p : op_.parameters) {
+    for (const Parameter& p : system_.sizes) {
       for (std::int64_t value : {p.least, p.standard + 1, 2 * p.standard}) {
         if (value > p.most) continue;
         Case c = base;
@@ -126,16 +100,16 @@ class OperatorPlan {
   }
 
   void regimes(const Case& base) {
-    for (const OperatorRegime& regime : operator_regimes()) {
+    for (const Regime* regime : system_.regimes) {
       Case c = base;
-      c.regime = regime.name;
+      c.regime = regime->name;
       c.seed = 7;
       put(c);
     }
   }
 
   void calls(const Case& base) {
-    if (!op_.streams) return;
+    if (system_.form("decode") == nullptr) return;
     for (std::int64_t prefill : {0, 1, 2, 13, 21}) {
       Case c = base;
       c.form = "decode";
@@ -144,21 +118,32 @@ class OperatorPlan {
     }
   }
 
-  const OperatorKernel& kernel_;
-  const Operator& op_;
+  /// Tensors that are not dense, of one and of several sequences, and calls that see a part of them.
+  void layouts(const Case& base) {
+    if (!kernel_.strided) return;
+    for (const char* layout : {"padded", "far"}) {
+      Case c = base;
+      c.layout = layout;
+      put(c);
+      c.B = 2;
+      if (system_.form("decode") != nullptr) c.form = "decode", c.prefill = 13;
+      put(c);
+    }
+  }
+
+  const KernelRow& kernel_;
+  const System& system_;
   std::vector<Case>& out_;
   Case base_;
 };
 
 }  // namespace
 
-void plan_operator_edges(const OperatorKernel& kernel, bool is_default, std::vector<Case>& out) {
-  OperatorPlan(kernel, is_default, out).edges();
-}
+void plan_tensor_edges(const KernelRow& kernel, std::vector<Case>& out) { TensorPlan(kernel, out).edges(); }
 
-void plan_operator_seeded(const OperatorKernel& kernel, bool is_default, std::uint64_t seed,
-                          std::int64_t index, std::vector<Case>& out) {
-  OperatorPlan(kernel, is_default, out).seeded(seed, index);
+void plan_tensor_seeded(const KernelRow& kernel, std::uint64_t seed, std::int64_t index,
+                        std::vector<Case>& out) {
+  TensorPlan(kernel, out).seeded(seed, index);
 }
 
 }  // namespace samestate

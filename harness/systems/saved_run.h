@@ -2,8 +2,11 @@
 
 #include "fixtures/run_file.h"
 #include "harness/run/run_case.h"
+#include "oracles/systems/family.h"
 
 namespace samestate {
+
+class TensorSystem;
 
 /// A run as a file: inputs and outputs of `trace` under the record's case line and kernel. Throws Error for a
 /// case with a law: such a run has no single set of outputs; for one of the recurrent family without tokens,
@@ -20,5 +23,11 @@ namespace samestate {
 /// tensors disagree, or where an input is not finite or not representable in the contract's input format. Of
 /// named tensors under form=decode the file must say which form was called.
 [[nodiscard]] Record judge_run_file(const RunFile& file);
+
+/// The same by kind of system (System::write, System::judge).
+[[nodiscard]] RunFile family_file(const Resolved& r, const Trace& trace);
+[[nodiscard]] Judgement judge_family_file(const Resolved& r, const Family& family, const RunFile& file);
+[[nodiscard]] RunFile tensor_file(const Resolved& r, const TensorSystem& system, const Trace& trace);
+[[nodiscard]] Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const RunFile& file);
 
 }  // namespace samestate

@@ -8,8 +8,6 @@
 
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
-#include "oracles/contracts.h"
-#include "oracles/systems/judge_operator.h"
 
 namespace samestate {
 namespace {
@@ -112,7 +110,7 @@ void rearranged(const Case& c, Index tokens, Index each, const Matrix<double>& e
   }
 }
 
-void tensor_patterns(Explanation& out, const Case& c, const TensorDifference& d, Index tokens,
+void tensor_patterns(Explanation& out, const Resolved& r, const TensorDifference& d, Index tokens,
                      const Matrix<double>& exact, const Matrix<double>& actual) {
   const auto say = [&](const std::string& what) { out.patterns.push_back(d.name + ": " + what); };
   const bool finite = actual.allFinite();
@@ -134,16 +132,16 @@ void tensor_patterns(Explanation& out, const Case& c, const TensorDifference& d,
   const auto all = [&](auto&& test) { return std::all_of(wrong.begin(), wrong.end(), test); };
   say(fmt::format("from token {} on, {} of {} tokens: {}", *wrong.begin(), wrong.size(), tokens,
                   ranges_text({wrong.begin(), wrong.end()})));
-  if (finite && std::isnan(factor)) rearranged(c, tokens, each, exact, actual, say);
+  if (finite && std::isnan(factor)) rearranged(r.c, tokens, each, exact, actual, say);
   if (tokens > 2 && wrong.size() == 1 && *wrong.begin() == tokens - 1) say("only the last token");
   if (tokens > 2 && wrong.size() == 1 && *wrong.begin() == 0) say("only the first token");
-  const Index C = c.chunk;
-  if (c.form == "decode") {
-    const Index first = std::max<Index>(c.prefill, 1);
+  const Index C = r.chunk;
+  if (r.form->decodes) {
+    const Index first = std::max<Index>(r.c.prefill, 1);
     if (*wrong.begin() >= first) {
       say(fmt::format("only after the resume: the {} token(s) before a state was carried are right", first));
     }
-  } else if (find_operator(c.system)->form(c.form)->chunked && C > 1 && tokens > C) {
+  } else if (C > 1 && tokens > C) {
     const bool first_alone = wrong.size() == 1 && *wrong.begin() == 0;
     if (!first_alone && all([&](Index t) { return t % C == 0; })) say("only the first token of a chunk");
     if (tokens % C != 0 && all([&](Index t) { return t >= tokens - tokens % C; }))
@@ -155,20 +153,18 @@ void tensor_patterns(Explanation& out, const Case& c, const TensorDifference& d,
 
 }  // namespace
 
-Explanation explain_operator(const Case& c, const Trace& trace) {
+Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const Trace& trace) {
+  const Case& c = r.c;
   Explanation out;
-  if (trace.operator_outputs.empty()) return out;
-  const Operator& op = *find_operator(c.system);
-  const Call call = call_of(c, trace.operator_form);
-  const Signature signature = op.signature(call);
+  if (trace.tensors.empty()) return out;
+  const Signature signature = system.row.signature(system.call(c, trace.native));
+  const std::vector<OperatorOracle>& oracles = trace.oracles;
   std::vector<TensorDifference> found;
-  std::vector<OperatorOracle> oracles;
   for (Index b = 0; b < c.B; ++b) {
-    oracles.push_back(operator_oracle(op, call, operator_sequence(trace.operator_inputs, b), cuts_of(c),
-                                      contract_named(c.contract)));
-    for (const auto& [name, exact] : oracles.back().exact) {
-      TensorDifference d = difference_of(name, b, exact, get(oracles.back().tolerance, name),
-                                         get(trace.operator_outputs[static_cast<std::size_t>(b)], name));
+    const OperatorOracle& of = oracles[static_cast<std::size_t>(b)];
+    for (const auto& [name, exact] : of.exact) {
+      TensorDifference d = difference_of(name, b, exact, get(of.tolerance, name),
+                                         get(trace.tensors[static_cast<std::size_t>(b)], name));
       if (d.wrong == 0) continue;
       out.differs.push_back(fmt::format("{} of sequence {}: {} of {} elements in {} row(s): {}", name, b,
                                         d.wrong, exact.size(), d.rows.size(), ranges_text(d.rows)));
@@ -188,10 +184,9 @@ Explanation explain_operator(const Case& c, const Trace& trace) {
       });
   const OperatorOracle& oracle = oracles[static_cast<std::size_t>(worst.sequence)];
   const Matrix<double>& exact = get(oracle.exact, worst.name);
-  const Matrix<double>& actual =
-      get(trace.operator_outputs[static_cast<std::size_t>(worst.sequence)], worst.name);
+  const Matrix<double>& actual = get(trace.tensors[static_cast<std::size_t>(worst.sequence)], worst.name);
   const Index tokens = of_tokens(worst) ? c.T : 0;
-  tensor_patterns(out, c, worst, tokens, exact, actual);
+  tensor_patterns(out, r, worst, tokens, exact, actual);
   std::set<std::string> wrong_names;
   for (const TensorDifference& d : found) wrong_names.insert(d.name);
   if (wrong_names.size() == 1 && signature.outputs.size() > 1) {

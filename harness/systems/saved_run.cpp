@@ -1,17 +1,15 @@
-#include "harness/run/saved_run.h"
+#include "harness/systems/saved_run.h"
 
 #include <fmt/format.h>
-
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "fixtures/quote.h"
-#include "harness/cases/systems.h"
 #include "harness/run/judge_batch.h"
-#include "harness/run/operator_run.h"
-#include "oracles/contracts.h"
+#include "harness/systems/tensor_inputs.h"
+#include "harness/systems/tensor_system.h"
 #include "oracles/rounding.h"
 
 namespace samestate {
@@ -50,29 +48,6 @@ std::vector<std::int64_t> file_shape(const TensorSpec& spec, std::int64_t B, boo
   return shape;
 }
 
-RunFile operator_file(const Record& record, const Trace& trace) {
-  const Case c = parse_case(record.line);
-  if (trace.operator_outputs.empty()) throw Error("--dump: the kernel returned nothing to write");
-  RunFile file;
-  file.case_line = record.line;
-  file.kernel = record.kernel;
-  file.named = named_shapes(record.line);
-  if (c.form == "decode") file.form = trace.operator_form;
-  for (const OperatorTensor& input : trace.operator_inputs) {
-    const std::string name = kInput + input.spec.name;
-    file.tensors[name] = tensor_of(name, input.data, file_shape(input.spec, c.B, input.batched));
-  }
-  for (const TensorSpec& spec : find_operator(c.system)->signature(call_of(c, trace.operator_form)).outputs) {
-    Tensor out{kOutput + spec.name, DType::f32, file_shape(spec, c.B, true), {}};
-    for (const Tensors<double>& sequence : trace.operator_outputs) {
-      const Matrix<double>& x = get(sequence, spec.name);
-      out.values.insert(out.values.end(), x.data(), x.data() + x.size());
-    }
-    file.tensors[out.name] = std::move(out);
-  }
-  return file;
-}
-
 /// What is known of the record of a run made elsewhere.
 Record record_elsewhere(const Case& c, const RunFile& file) {
   Record record;
@@ -87,24 +62,55 @@ Record record_elsewhere(const Case& c, const RunFile& file) {
 }
 
 /// The form whose calls made the run.
-std::string native_form(const Case& c, const RunFile& file) {
-  if (c.form != "decode") return c.form;
-  const Operator& op = *find_operator(c.system);
+std::string native_form(const Resolved& r, const TensorSystem& system, const RunFile& file) {
+  if (!r.form->decodes) return r.c.form;
+  const Operator& op = system.row;
   if (file.form.empty() && op.forms.size() == 1) return std::string(op.forms.front().name);
   if (op.form(file.form) != nullptr) return file.form;
   std::vector<std::string_view> names;
   for (const OperatorForm& form : op.forms) names.push_back(form.name);
   throw Error(fmt::format("judge: form=decode of {} is calls of one of {}; the file's metadata 'form' is {}",
-                          c.system, fmt::join(names, ", "), quote(file.form)));
+                          r.c.system, fmt::join(names, ", "), quote(file.form)));
 }
 
-Record judge_operator_file(const Case& c, const RunFile& file) {
-  if (file.named != named_shapes(file.case_line))
-    throw Error("judge: the file's tensors were read as those of another case");
-  const std::string native = native_form(c, file);
-  const Contract& contract = contract_named(c.contract);
-  const Signature signature = find_operator(c.system)->signature(call_of(c, native));
-  OperatorRun run;
+std::vector<NamedShape> shapes_of(const Resolved& r) {
+  if (r.system->sizes.empty()) return {};
+  const Signature signature = r.system->signature(r.c);
+  std::vector<NamedShape> out;
+  for (const TensorSpec& spec : signature.inputs)
+    out.push_back({kInput + spec.name, file_shape(spec, r.c.B, spec.axis != Axis::whole)});
+  for (const TensorSpec& spec : signature.outputs)
+    out.push_back({kOutput + spec.name, file_shape(spec, r.c.B, true)});
+  return out;
+}
+
+}  // namespace
+
+RunFile tensor_file(const Resolved& r, const TensorSystem& system, const Trace& trace) {
+  if (trace.tensors.empty()) throw Error("--dump: the kernel returned nothing to write");
+  RunFile file;
+  file.named = shapes_of(r);
+  if (r.form->decodes) file.form = trace.native;
+  for (const CaseTensor& input : trace.inputs) {
+    const std::string name = kInput + input.spec.name;
+    file.tensors[name] = tensor_of(name, input.data, input.shape);
+  }
+  for (const TensorSpec& spec : system.row.signature(system.call(r.c, trace.native)).outputs) {
+    Tensor out{kOutput + spec.name, DType::f32, file_shape(spec, r.c.B, true), {}};
+    for (const Tensors<double>& sequence : trace.tensors) {
+      const Matrix<double>& x = get(sequence, spec.name);
+      out.values.insert(out.values.end(), x.data(), x.data() + x.size());
+    }
+    file.tensors[out.name] = std::move(out);
+  }
+  return file;
+}
+
+Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const RunFile& file) {
+  if (file.named != shapes_of(r)) throw Error("judge: the file's tensors were read as those of another case");
+  const std::string native = native_form(r, system, file);
+  const Signature signature = system.row.signature(system.call(r.c, native));
+  std::vector<CaseTensor> inputs;
   for (const TensorSpec& spec : signature.inputs) {
     const std::string name = kInput + spec.name;
     const std::vector<double>& values = file.tensors.at(name).values;
@@ -113,48 +119,29 @@ Record judge_operator_file(const Case& c, const RunFile& file) {
       throw Error(fmt::format("tensor '{}' element {} is {}: inputs must be finite", name,
                               bad - values.begin(), *bad));
     }
-    run.inputs.push_back({spec, spec.axis != Axis::whole, floats(file, name, input_format(spec, contract))});
+    const bool batched = spec.axis != Axis::whole;
+    inputs.push_back({spec, batched, file_shape(spec, r.c.B, batched),
+                      floats(file, name, input_format(spec, *r.contract))});
   }
-  run.outputs.resize(static_cast<std::size_t>(c.B));
+  std::vector<Tensors<double>> outputs(static_cast<std::size_t>(r.c.B));
   for (const TensorSpec& spec : signature.outputs) {
     const double* from = file.tensors.at(kOutput + spec.name).values.data();
-    for (Tensors<double>& sequence : run.outputs) {
+    for (Tensors<double>& sequence : outputs) {
       Matrix<double> x(spec.rows(), spec.columns());
       std::copy_n(from, x.size(), x.data());
       from += x.size();
       sequence.emplace(spec.name, std::move(x));
     }
   }
-  Record record = record_elsewhere(c, file);
-  record.judgement = judge_operator_run(c, native, run);
-  return record;
+  return judge_tensors(r, system, native, inputs, outputs);
 }
 
-}  // namespace
-
-std::vector<NamedShape> named_shapes(const std::string& case_line) {
-  const Case c = parse_case(case_line);
-  check_names(c);
-  if (!is_operator_case(c)) return {};
-  const Operator& op = *find_operator(c.system);
-  const Signature signature = op.signature(call_of(c, op.forms.front().name));
-  std::vector<NamedShape> out;
-  for (const TensorSpec& spec : signature.inputs)
-    out.push_back({kInput + spec.name, file_shape(spec, c.B, spec.axis != Axis::whole)});
-  for (const TensorSpec& spec : signature.outputs)
-    out.push_back({kOutput + spec.name, file_shape(spec, c.B, true)});
-  return out;
-}
-
-RunFile run_file_of(const Record& record, const Trace& trace) {
+RunFile family_file(const Resolved& r, const Trace& trace) {
   const BatchShape& s = trace.batch.shape;
-  if (!record.law.empty()) throw Error("--dump: a law compares several runs; drop law= from the case line");
-  if (!trace.operator_form.empty()) return operator_file(record, trace);
+  if (r.law != nullptr) throw Error("--dump: a law compares several runs; drop law= from the case line");
   if (s.T == 0) throw Error("--dump: a case without tokens has no tensors");
   if (trace.outputs.o.empty()) throw Error("--dump: the kernel returned nothing to write");
   RunFile file;
-  file.case_line = record.line;
-  file.kernel = record.kernel;
   const auto put = [&](const std::string& name, const std::vector<float>& values,
                        std::vector<std::int64_t> shape) {
     if (!values.empty()) file.tensors[name] = tensor_of(name, values, std::move(shape));
@@ -174,14 +161,9 @@ RunFile run_file_of(const Record& record, const Trace& trace) {
   return file;
 }
 
-Record judge_run_file(const RunFile& file) {
-  check_run(file);
-  Case c = parse_case(file.case_line);
-  check_names(c);
-  if (is_operator_case(c)) return judge_operator_file(c, file);
-  if (!c.law.empty()) throw Error("judge: the case line names a law, which needs several runs; drop law=");
-  const Family& family = *system_named(c.system).family;
-  const Contract& contract = contract_named(c.contract);
+Judgement judge_family_file(const Resolved& r, const Family& family, const RunFile& file) {
+  const Case& c = r.c;
+  const Contract& contract = *r.contract;
   const std::vector<std::int64_t>& q = file.tensors.at("q").shape;
   const std::vector<std::int64_t>& v = file.tensors.at("v").shape;
   for (const auto& [key, line, tensor] : {std::tuple{"B", c.B, q[0]},
@@ -194,7 +176,7 @@ Record judge_run_file(const RunFile& file) {
       throw Error(fmt::format("judge: {}={} in the case line but {} in the tensors", key, line, tensor));
   }
   Batch batch;
-  batch.shape = batch_shape_of(c);
+  batch.shape = batch_shape_of(r);
   batch.q = floats(file, "q", contract.input);
   batch.k = floats(file, "k", contract.input);
   batch.v = floats(file, "v", contract.input);
@@ -225,8 +207,27 @@ Record judge_run_file(const RunFile& file) {
     throw Error("judge: the file has no final_state: o alone does not show what the next call starts from");
   }
   const Outputs outputs{floats(file, "o", Format::none), floats(file, "final_state", Format::none)};
-  Record record = record_elsewhere(c, file);
-  record.judgement = judge_batch(c, batch, outputs, {});
+  return judge_batch(r, family, batch, outputs, {});
+}
+
+std::vector<NamedShape> named_shapes(const std::string& case_line) {
+  return shapes_of(Resolved(parse_case(case_line)));
+}
+
+RunFile run_file_of(const Record& record, const Trace& trace) {
+  const Resolved r(parse_case(record.line));
+  RunFile file = r.system->write(r, trace);
+  file.case_line = record.line;
+  file.kernel = record.kernel;
+  return file;
+}
+
+Record judge_run_file(const RunFile& file) {
+  check_run(file);
+  const Resolved r(parse_case(file.case_line));
+  if (r.law != nullptr) throw Error("judge: the case line names a law, which needs several runs; drop law=");
+  Record record = record_elsewhere(r.c, file);
+  record.judgement = r.system->judge(r, file);
   return record;
 }
 

@@ -1,0 +1,187 @@
+#include "harness/cases/keys.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+std::uint64_t seed_value(std::string_view text) {
+  const bool hexadecimal = text.starts_with("0x") || text.starts_with("0X");
+  const std::string_view digits = hexadecimal ? text.substr(2) : text;
+  std::uint64_t value = 0;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), value, hexadecimal ? 16 : 10);
+  if (error != std::errc{} || end != digits.data() + digits.size() || digits.empty()) {
+    throw Error(fmt::format("seed={}: a 64-bit number is needed, as 42 or 0x2a", text));
+  }
+  return value;
+}
+
+double real(std::string_view key, std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) {
+    throw Error(fmt::format("{}={}: a finite number is needed", key, text));
+  }
+  if (static_cast<double>(static_cast<float>(value)) != value) {
+    throw Error(fmt::format("{}={}: must be representable in fp32, since kernels take it so; nearest: {}",
+                            key, text, static_cast<double>(static_cast<float>(value))));
+  }
+  return value;
+}
+
+std::string_view one_of(std::string_view key, std::string_view text,
+                        const std::vector<std::string_view>& allowed) {
+  if (std::find(allowed.begin(), allowed.end(), text) != allowed.end()) return text;
+  throw Error(fmt::format("{}={}: must be one of {}", key, text, fmt::join(allowed, ", ")));
+}
+
+std::vector<std::int64_t> whole_numbers(std::string_view key, std::string_view text) {
+  std::vector<std::int64_t> out;
+  while (true) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    out.push_back(whole_number(key, text.substr(0, comma), 0, kLargestExtent));
+    if (comma == text.size()) return out;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+/// Reads a member that is an extent of at least `least`.
+template <auto member, std::int64_t least>
+void extent(std::string_view key, Case& c, std::string_view text) {
+  c.*member = whole_number(key, text, least, kLargestExtent);
+}
+
+template <auto member>
+std::string unless(const Case& c, const std::decay_t<decltype(c.*member)>& standard) {
+  return c.*member == standard ? "" : fmt::format("{}", c.*member);
+}
+
+/// The members' initial values are the defaults.
+const Case& standard() {
+  static const Case c;
+  return c;
+}
+
+/// The case with one member at each of `values`.
+template <auto member, class... Values>
+std::vector<Case> with(const Case& c, Values... values) {
+  std::vector<Case> out;
+  const auto put = [&](const auto& value) {
+    out.push_back(c);
+    out.back().*member = value;
+  };
+  (put(values), ...);
+  return out;
+}
+
+std::vector<Case> nothing(const Case&) { return {}; }
+
+// The tokens of a packed line are the sum of its lengths, and need no key of their own.
+std::int64_t standard_tokens(const Case& c) {
+  return c.lengths.empty() ? standard().T : std::reduce(c.lengths.begin(), c.lengths.end(), std::int64_t{0});
+}
+
+using Text = std::string_view;
+
+const std::vector<Key>& table() {
+  static const std::vector<Key> rows = {
+      // What form a line has where it names none is its system's: format_case prints this key.
+      {"form", [](Case& c, Text v) { c.form = v; }, [](const Case& c) { return c.form; }, nothing},
+      {"chunk", [](Case& c, Text v) { extent<&Case::chunk, 0>("chunk", c, v); },
+       [](const Case& c) { return unless<&Case::chunk>(c, standard().chunk); }, nothing},
+      {"prefill", [](Case& c, Text v) { extent<&Case::prefill, 0>("prefill", c, v); },
+       [](const Case& c) { return unless<&Case::prefill>(c, 0); }, nothing},
+      {"lengths", [](Case& c, Text v) { c.lengths = whole_numbers("lengths", v); },
+       [](const Case& c) { return fmt::format("{}", fmt::join(c.lengths, ",")); }, nothing},
+      {"B", [](Case& c, Text v) { extent<&Case::B, 1>("B", c, v); },
+       [](const Case& c) { return unless<&Case::B>(c, 1); },
+       [](const Case& c) { return with<&Case::B>(c, 1, 2); }},
+      {"T", [](Case& c, Text v) { extent<&Case::T, 0>("T", c, v); },
+       [](const Case& c) { return unless<&Case::T>(c, standard_tokens(c)); }, nothing},
+      {"Hk", [](Case& c, Text v) { extent<&Case::Hk, 1>("Hk", c, v); },
+       [](const Case& c) { return unless<&Case::Hk>(c, standard().Hk); }, nothing},
+      {"Hv", [](Case& c, Text v) { extent<&Case::Hv, 1>("Hv", c, v); },
+       [](const Case& c) { return unless<&Case::Hv>(c, c.Hk); }, nothing},
+      {"dk", [](Case& c, Text v) { extent<&Case::dk, 1>("dk", c, v); },
+       [](const Case& c) { return unless<&Case::dk>(c, standard().dk); }, nothing},
+      {"dv", [](Case& c, Text v) { extent<&Case::dv, 1>("dv", c, v); },
+       [](const Case& c) { return unless<&Case::dv>(c, c.dk); }, nothing},
+      {"heads",
+       [](Case& c, Text v) {
+         const bool tiled = one_of("heads", v, {"interleaved", "tiled"}) == "tiled";
+         c.heads = tiled ? HeadMap::tiled : HeadMap::interleaved;
+       },
+       [](const Case& c) { return std::string(c.heads == HeadMap::tiled ? "tiled" : ""); },
+       [](const Case& c) { return with<&Case::heads>(c, HeadMap::interleaved); }, true},
+      {"l2norm", [](Case& c, Text v) { c.l2norm = whole_number("l2norm", v, 0, 1) == 1; },
+       [](const Case& c) { return std::string(c.l2norm ? "1" : ""); },
+       [](const Case& c) { return with<&Case::l2norm>(c, false); }, true},
+      {"scale", [](Case& c, Text v) { c.scale = real("scale", v); },
+       [](const Case& c) { return c.scale ? fmt::format("{}", *c.scale) : ""; },
+       [](const Case& c) { return with<&Case::scale>(c, std::nullopt); }, true},
+      {"contract", [](Case& c, Text v) { c.contract = v; },
+       [](const Case& c) { return unless<&Case::contract>(c, standard().contract); }, nothing},
+      {"regime", [](Case& c, Text v) { c.regime = v; },
+       [](const Case& c) { return unless<&Case::regime>(c, standard().regime); },
+       [](const Case& c) { return with<&Case::regime>(c, "normal"); }, true},
+      {"state",
+       [](Case& c, Text v) {
+         c.state = one_of("state", v, {"none", "random"});
+       },
+       [](const Case& c) { return unless<&Case::state>(c, standard().state); },
+       [](const Case& c) { return with<&Case::state>(c, "none"); }, true},
+      {"layout",
+       [](Case& c, Text v) {
+         c.layout = one_of("layout", v, {"dense", "padded", "far"});
+       },
+       [](const Case& c) { return unless<&Case::layout>(c, standard().layout); },
+       [](const Case& c) { return with<&Case::layout>(c, "dense"); }, true},
+      {"law", [](Case& c, Text v) { c.law = v; }, [](const Case& c) { return c.law; }, nothing},
+      {"kernel", [](Case& c, Text v) { c.kernel = v; }, [](const Case& c) { return c.kernel; }, nothing},
+      {"seed", [](Case& c, Text v) { c.seed = seed_value(v); },
+       [](const Case& c) { return c.seed == 0 ? "" : fmt::format("{:#x}", c.seed); },
+       [](const Case& c) {
+         return with<&Case::seed>(c, std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3});
+       },
+       true},
+  };
+  return rows;
+}
+
+}  // namespace
+
+std::span<const Key> keys() { return table(); }
+
+std::vector<std::string_view> common_keys() {
+  return {"form", "chunk", "prefill", "B", "T", "contract", "regime", "layout", "law", "kernel", "seed"};
+}
+
+std::vector<std::string_view> family_keys() {
+  std::vector<std::string_view> names;
+  for (const Key& key : table()) names.push_back(key.name);
+  return names;
+}
+
+std::int64_t whole_number(std::string_view key, std::string_view text, std::int64_t least,
+                          std::int64_t most) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range || (error == std::errc{} && (value < least || value > most))) {
+    throw Error(fmt::format("{}={}: must lie in {}..{}", key, text, least, most));
+  }
+  if (error != std::errc{} || end != text.data() + text.size() || text.empty()) {
+    throw Error(fmt::format("{}={}: not a whole number", key, text));
+  }
+  return value;
+}
+
+}  // namespace samestate

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/cases/case_line.h"
+
+namespace samestate {
+
+/// One key of the case line, all that is known of it: a new key is a row here.
+struct Key {
+  std::string_view name;
+  /// Sets the member from the value of a line. Throws Error that names key, value, limit and remedy.
+  void (*parse)(Case& c, std::string_view value) = nullptr;
+  /// The value as a line has it; empty at the default, which the canonical line omits.
+  std::string (*print)(const Case& c) = nullptr;
+  /// What shrinking may put in its place, boldest first; each needs one member alone to change. Keys that
+  /// hang together (form, T and chunk, heads) have their steps in fuzz/shrink.cpp.
+  std::vector<Case> (*smaller)(const Case& c) = nullptr;
+  bool setting = false;  ///< no size: a person has to keep it in mind, so that its absence is a gain
+};
+
+/// All of them but the sizes that a system alone has, in canonical order.
+[[nodiscard]] std::span<const Key> keys();
+
+/// The keys that every system has, and those of the recurrent family, in canonical order.
+[[nodiscard]] std::vector<std::string_view> common_keys();
+[[nodiscard]] std::vector<std::string_view> family_keys();
+
+/// A whole number of the line. Throws Error.
+[[nodiscard]] std::int64_t whole_number(std::string_view key, std::string_view text, std::int64_t least,
+                                        std::int64_t most);
+
+/// The largest extent of a tensor that a line may ask for.
+inline constexpr std::int64_t kLargestExtent = std::int64_t{1} << 24;
+
+}  // namespace samestate

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <vector>
+
+#include "harness/cases/case_line.h"
+#include "harness/cases/layout.h"
+#include "harness/cases/system.h"
+#include "oracles/path.h"
+#include "reference/contract.h"
+
+namespace samestate {
+
+/// A case with everything that its line names looked up: what runs and judges it takes this and no name.
+struct Resolved {
+  /// Throws Error where the line is no case: system, form, contract, regime, law or layout that is not there
+  /// or does not fit, sizes that are impossible (System::check).
+  explicit Resolved(const Case& c);
+
+  Case c;
+  const System* system = nullptr;
+  const CaseForm* form = nullptr;
+  const Contract* contract = nullptr;  ///< the named one
+  Contract promised;                   ///< of the kernel's call: with_l2norm of it where the case asks
+  const Regime* regime = nullptr;
+  const LawName* law = nullptr;  ///< null: against the oracle
+  Layout layout = Layout::dense;
+  Index chunk = 0;  ///< tokens a chunk in the calls that have chunks; 0: none has
+
+  /// Whether no call of the case is chunked.
+  [[nodiscard]] bool unchunked() const { return chunk == 0; }
+  /// How the case evaluates a dense sequence, or one packed sequence, of `tokens`.
+  [[nodiscard]] Path path(Index tokens) const;
+};
+
+/// Whether the line is a case.
+[[nodiscard]] bool possible(const Case& c);
+
+/// Elements that a kernel of the case reads and writes. Throws Error where the sizes are impossible.
+[[nodiscard]] double size_of_case(const Case& c);
+
+}  // namespace samestate

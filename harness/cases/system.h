@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/cases/regimes.h"
+#include "oracles/systems/operator.h"
+#include "oracles/verdict.h"
+
+namespace samestate {
+
+struct Case;
+struct Resolved;
+struct RunOptions;
+struct KernelChoice;
+struct Trace;
+struct RunFile;
+
+/// One way of evaluating a system, by its name in the case line.
+struct CaseForm {
+  std::string_view name;
+  bool chunked = false;  ///< reads `chunk`
+  bool decodes = false;  ///< reads `prefill`: so many tokens in one call, then a call a token
+  bool packed = false;   ///< reads `lengths`
+  bool whole = false;    ///< all tokens are one chunk
+};
+
+/// A relation between runs that a case may be judged by, as the case line names it.
+struct LawName {
+  std::string_view name;
+  std::string_view ids;  ///< of the ledger
+  std::string_view summary;
+};
+
+/// A tensor of a whole case: [B, ...] or, packed, [1, ...]; states [sequences, ...]; weights as they are.
+/// Row-major.
+struct CaseTensor {
+  TensorSpec spec;
+  bool batched = false;             ///< its first extent is the batch's
+  std::vector<std::int64_t> shape;  ///< the batch's extent included
+  std::vector<float> data;
+};
+
+/// A system of the documents as everything behind the case line asks for it; the table is in
+/// harness/systems/. Its numerics (references, bounds, running errors) stand in oracles/ and are reached
+/// through judge().
+class System {
+ public:
+  virtual ~System() = default;
+
+  std::string_view name;
+  std::string_view equation;
+  std::vector<std::string_view> keys;  ///< of its case lines, in canonical order
+  std::vector<Parameter> sizes;        ///< those that it alone has, whose values are Case::parameters
+  std::vector<CaseForm> forms;         ///< of the case line
+  std::string_view standard_form;      ///< where the line names none
+  std::vector<const Regime*> regimes;  ///< that fit it
+  std::vector<LawName> laws;           ///< that fit it
+
+  /// Throws Error for sizes and settings that are impossible together; names key, value, limit, remedy.
+  virtual void check(const Case& c) const = 0;
+
+  /// The tensors of one sequence in one call of all its tokens.
+  [[nodiscard]] virtual Signature signature(const Case& c) const = 0;
+
+  /// The inputs, each element a function of (seed, tensor, coordinates), rounded to the formats of the
+  /// contract.
+  [[nodiscard]] virtual std::vector<CaseTensor> inputs(const Resolved& r) const = 0;
+
+  /// Runs `kernels` on the case and judges what they did, by the law where the case names one. What was read
+  /// and written goes to `trace` where it is not null. Throws Unavailable, Trespass and what a kernel throws.
+  [[nodiscard]] virtual Judgement run(const Resolved& r, const KernelChoice& kernels,
+                                      const RunOptions& options, Trace* trace) const = 0;
+
+  /// The run as a file, and the judgement of such a file, also one made elsewhere. Throw Error where a run
+  /// holds nothing to write, or a file is not one of this case.
+  [[nodiscard]] virtual RunFile write(const Resolved& r, const Trace& trace) const = 0;
+  [[nodiscard]] virtual Judgement judge(const Resolved& r, const RunFile& file) const = 0;
+
+  /// Whether a kernel of the native form `kernel_form` makes the calls of the case, or the first of them.
+  [[nodiscard]] virtual bool evaluates(const Resolved& r, std::string_view kernel_form) const = 0;
+
+  /// Null where there is none.
+  [[nodiscard]] const CaseForm* form(std::string_view wanted) const;
+  /// The names of all forms.
+  [[nodiscard]] std::vector<std::string_view> form_names() const;
+  /// Whether kernels are written for the form: decode and packed runs are calls of others.
+  [[nodiscard]] bool native(std::string_view wanted) const;
+  /// Null where it has none of that name.
+  [[nodiscard]] const Regime* regime(std::string_view wanted) const;
+  [[nodiscard]] const LawName* law(std::string_view wanted) const;
+};
+
+/// The table, a row a system.
+[[nodiscard]] std::span<const System* const> systems();
+
+/// Throws Error that lists the names.
+[[nodiscard]] const System& system_named(std::string_view name);
+
+}  // namespace samestate

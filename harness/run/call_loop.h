@@ -1,0 +1,90 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "harness/cases/layout.h"
+#include "harness/run/guarded_tensor.h"
+#include "optimized/kernel.h"
+#include "oracles/path.h"
+#include "oracles/systems/operator.h"
+#include "reference/error.h"
+
+/// How a case's tensors meet a kernel: every system and every kind of kernel goes through run_calls.
+namespace samestate {
+
+/// The kernel does not do this call, or there is no device for it: a verdict, which run_case makes of it.
+class Unavailable : public Error {
+ public:
+  explicit Unavailable(Outcome outcome) : Error(outcome.reason), kind(outcome.kind) {}
+  Outcome::Kind kind;
+};
+
+/// The kernel touched memory that is not its to write: its inputs, or elements around its outputs.
+class Trespass : public Error {
+ public:
+  using Error::Error;
+};
+
+struct RunOptions {
+  Layout layout = Layout::dense;
+  int threads = 1;
+};
+
+/// A tensor as one call sees it.
+struct CallTensor {
+  std::string_view name;
+  StridedTensor tensor;
+};
+
+/// One call of a kernel, whichever interface it was written for.
+struct KernelCall {
+  std::vector<CallTensor> inputs, outputs;
+  View<const std::int64_t, 1> cu_seqlens;  ///< of a packed batch; else absent
+  std::vector<std::pair<std::string_view, std::int64_t>> parameters;
+  std::int64_t batch = 1;
+  std::int64_t tokens = 0;
+  std::int64_t chunk = 0;
+  float scale = 1.0F;
+  HeadMap head_map = HeadMap::interleaved;
+  bool l2norm = false;
+  int threads = 1;
+
+  /// Absent where the call has no tensor of that name.
+  [[nodiscard]] StridedTensor input(std::string_view name) const;
+  [[nodiscard]] StridedTensor output(std::string_view name) const;
+};
+
+/// A tensor of all calls together: [B, ...], or without the batch where it belongs to no sequence.
+struct LoopTensor {
+  std::string name;
+  Axis axis = Axis::tokens;
+  bool batched = true;
+  std::vector<std::int64_t> shape;           ///< the batch's extent included
+  const std::vector<float>* data = nullptr;  ///< of an input; null: absent until it is carried
+  std::string carried_as = {};               ///< of an output: the input of the next call that it becomes
+};
+
+/// Calls of one kernel that follow each other, states carried from each to the next.
+struct CallLoop {
+  std::vector<LoopTensor> inputs, outputs;
+  std::vector<std::int64_t> offsets;  ///< of packed sequences; else empty
+  KernelCall settings;                ///< of every call, but for tensors, tokens and chunk
+  Path path;
+  bool in_place = false;  ///< states are carried in place, and calls see parts of whole tensors
+};
+
+/// One call along a segment. Throws Unavailable where it did not run.
+using OneCall = std::function<void(const Segment&, const KernelCall&)>;
+
+/// Runs the calls and returns the outputs in their order, row-major. Outputs are stale (guard.h) before they
+/// are written; inputs, padding and guard elements around every buffer are checked after it. Throws
+/// Unavailable and Trespass.
+[[nodiscard]] std::vector<std::vector<float>> run_calls(const CallLoop& loop, const RunOptions& options,
+                                                        const OneCall& call);
+
+}  // namespace samestate

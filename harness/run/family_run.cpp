@@ -1,0 +1,66 @@
+#include "harness/run/family_run.h"
+
+#include "optimized/cpu/twin.h"
+#include "oracles/contracts.h"
+
+namespace samestate {
+namespace {
+
+Outputs run_path(const Batch& batch, const Path& path, const RunOptions& options, const OneCall& call) {
+  const BatchShape& s = batch.shape;
+  const std::int64_t N = s.sequences();
+  CallLoop loop;
+  loop.in_place = true;
+  loop.path = path;
+  loop.offsets = s.offsets;
+  loop.settings.batch = s.B;
+  loop.settings.scale = static_cast<float>(s.scale);
+  loop.settings.head_map = s.head_map;
+  loop.settings.l2norm = s.l2norm;
+  loop.inputs = {{"q", Axis::tokens, true, {s.B, s.T, s.Hk, s.dk}, &batch.q},
+                 {"k", Axis::tokens, true, {s.B, s.T, s.Hk, s.dk}, &batch.k},
+                 {"v", Axis::tokens, true, {s.B, s.T, s.Hv, s.dv}, &batch.v}};
+  // Of rank 4, so that a padded layout has gaps between heads too.
+  if (!batch.g.empty()) loop.inputs.push_back({"g", Axis::tokens, true, {s.B, s.T, s.Hv, 1}, &batch.g});
+  if (!batch.beta.empty())
+    loop.inputs.push_back({"beta", Axis::tokens, true, {s.B, s.T, s.Hv, 1}, &batch.beta});
+  if (!batch.initial_state.empty()) {
+    loop.inputs.push_back({"initial_state", Axis::state, true, {N, s.Hv, s.dk, s.dv}, &batch.initial_state});
+  }
+  loop.outputs = {{"o", Axis::tokens, true, {s.B, s.T, s.Hv, s.dv}, nullptr},
+                  {"final_state", Axis::state, true, {N, s.Hv, s.dk, s.dv}, nullptr, "initial_state"}};
+  std::vector<std::vector<float>> written = run_calls(loop, options, call);
+  return {std::move(written[0]), std::move(written[1])};
+}
+
+}  // namespace
+
+Outputs run_kernel(const KernelChoice& kernels, const Batch& batch, const Path& path,
+                   const Contract& contract, const RunOptions& options) {
+  return run_path(batch, path, options, [&](const Segment& segment, const KernelCall& call) {
+    const bool chunked = segment.chunk > 0;
+    const KernelRow* kernel = chunked ? kernels.chunked : kernels.unchunked;
+    if (kernel == nullptr) {
+      throw Unavailable({Outcome::Kind::unsupported,
+                         std::string("the path needs a ") + (chunked ? "chunked" : "recurrent") +
+                             " kernel of the same system and device, and the table has none"});
+    }
+    const Outcome outcome = kernel->run(call, chunked ? contract : recurrent_contract(contract));
+    if (outcome.kind != Outcome::Kind::ran) throw Unavailable(outcome);
+  });
+}
+
+Outputs run_on_twin(std::string_view system, const Batch& batch, const Path& path, const Contract& contract,
+                    bool reordered) {
+  return run_path(batch, path, {}, [&](const Segment& segment, const KernelCall& call) {
+    const bool chunked = segment.chunk > 0;
+    Contract used = chunked ? contract : recurrent_contract(contract);
+    if (reordered) {
+      used.accumulator = used.accumulator == Accumulator::fp32 ? Accumulator::tensor_core : Accumulator::fp32;
+    }
+    const Outcome outcome = run_twin(system, chunked ? "chunked" : "recurrent", arguments_of(call), used);
+    if (outcome.kind != Outcome::Kind::ran) throw Unavailable(outcome);
+  });
+}
+
+}  // namespace samestate

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "harness/run/kernel_table.h"
+#include "oracles/batch.h"
+
+/// Calls of the recurrent family on a batch, as its oracles and laws hold it.
+namespace samestate {
+
+/// Runs `batch` along `path`, one kernel call a segment (or a token), the state carried in place from call to
+/// call (run_calls). Throws Unavailable and Trespass.
+[[nodiscard]] Outputs run_kernel(const KernelChoice& kernels, const Batch& batch, const Path& path,
+                                 const Contract& contract, const RunOptions& options);
+
+/// The same on the twin: the CPU source with the contract's accumulator emulated (BOUNDS 10.3); `reordered`:
+/// with the other one, so that its sums alone differ.
+[[nodiscard]] Outputs run_on_twin(std::string_view system, const Batch& batch, const Path& path,
+                                  const Contract& contract, bool reordered = false);
+
+}  // namespace samestate

@@ -1,0 +1,219 @@
+#include "harness/run/kernel_table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "fixtures/quote.h"
+#include "oracles/contracts.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+/// A view of rank `Rank`; absent where the tensor is.
+template <std::size_t Rank>
+View<float, Rank> view_of(const StridedTensor& tensor) {
+  return tensor.data == nullptr ? View<float, Rank>{} : tensor.view<Rank>();
+}
+
+/// Throws Unavailable for a tensor that the kernel cannot take.
+template <class T>
+NamedTensor<T> named_tensor(const CallTensor& x, const OperatorKernel& kernel) {
+  const bool plain = x.tensor.dense();
+  if (!plain && !kernel.strided) {
+    throw Unavailable({Outcome::Kind::unsupported,
+                       fmt::format("{} takes dense tensors, and {} has strides of its own: layout=dense",
+                                   kernel.name, x.name)});
+  }
+  return {x.name, x.tensor.shape, x.tensor.data, plain ? std::vector<std::int64_t>{} : x.tensor.stride};
+}
+
+OperatorArguments operator_arguments_of(const KernelCall& call, const OperatorKernel& kernel) {
+  OperatorArguments a;
+  for (const CallTensor& x : call.inputs) a.inputs.push_back(named_tensor<const float>(x, kernel));
+  for (const CallTensor& x : call.outputs) a.outputs.push_back(named_tensor<float>(x, kernel));
+  a.parameters = call.parameters;
+  a.batch = call.batch;
+  a.tokens = call.tokens;
+  a.chunk = call.chunk;
+  a.threads = call.threads;
+  return a;
+}
+
+/// The companion's name differs in the form alone.
+std::string with_form(const KernelRow& kernel, std::string_view form) {
+  const std::size_t dot = kernel.name.rfind('.');
+  return kernel.name.substr(0, dot == std::string::npos ? 0 : dot + 1) + std::string(form);
+}
+
+}  // namespace
+
+Arguments arguments_of(const KernelCall& call) {
+  Arguments a;
+  a.q = view_of<4>(call.input("q"));
+  a.k = view_of<4>(call.input("k"));
+  a.v = view_of<4>(call.input("v"));
+  a.g = view_of<3>(call.input("g"));
+  a.beta = view_of<3>(call.input("beta"));
+  a.initial_state = view_of<4>(call.input("initial_state"));
+  a.cu_seqlens = call.cu_seqlens;
+  a.o = view_of<4>(call.output("o"));
+  a.final_state = view_of<4>(call.output("final_state"));
+  a.scale = call.scale;
+  a.chunk = call.chunk;
+  a.head_map = call.head_map;
+  a.l2norm = call.l2norm;
+  a.threads = call.threads;
+  return a;
+}
+
+KernelRow adapted(const Kernel& kernel) {
+  return {kernel.name,
+          &system_named(kernel.system),
+          kernel.form,
+          kernel.device,
+          kernel.contracts,
+          true,
+          true,
+          [run = kernel.run](const KernelCall& call, const Contract& contract) {
+            return run(arguments_of(call), contract);
+          }};
+}
+
+KernelRow adapted(const OperatorKernel& kernel) {
+  return {kernel.name,
+          &system_named(kernel.system),
+          kernel.form,
+          kernel.device,
+          kernel.contracts,
+          kernel.strided,
+          false,
+          [kernel](const KernelCall& call, const Contract& contract) {
+            return kernel.run(operator_arguments_of(call, kernel), contract);
+          }};
+}
+
+KernelTable::KernelTable(std::span<const Kernel> rows, std::span<const OperatorKernel> operators)
+    : rows_(rows.begin(), rows.end()), operators_(operators.begin(), operators.end()) {
+  for (const Kernel& row : rows_) append(adapted(row));
+  for (const OperatorKernel& row : operators_) append(adapted(row));
+}
+
+void KernelTable::append(KernelRow row) {
+  if (row.in_place) {
+    all_.insert(all_.begin() + family_++, std::move(row));
+  } else {
+    all_.push_back(std::move(row));
+  }
+}
+
+template <class Row>
+void KernelTable::check(const Row& row) const {
+  // The name is a value of the case line.
+  if (row.name.empty() ||
+      !std::all_of(row.name.begin(), row.name.end(), [](char c) { return c > ' ' && c < 0x7f; })) {
+    throw Error(
+        fmt::format("kernel {}: a name is printable ASCII without spaces, as my.gated_delta_rule.chunked",
+                    quote(row.name)));
+  }
+  if (row.device != "cpu" && row.device != "cuda") {
+    throw Error(fmt::format("kernel {}: device {} must be cpu or cuda", row.name, quote(row.device)));
+  }
+  if (row.contracts.empty()) {
+    throw Error("kernel " + row.name +
+                ": its row promises no contract; `samestate list contracts` shows them");
+  }
+  if (row.run == nullptr) throw Error("kernel " + row.name + ": its row has no function");
+  if (find(row.name) != nullptr) {
+    throw Error("kernel " + row.name + ": the name is taken; rename the plugin's row");
+  }
+  for (const std::string& contract : row.contracts) (void)contract_named(contract);
+}
+
+void KernelTable::add(std::span<const Kernel> rows) {
+  for (const Kernel& row : rows) {
+    check(row);
+    if (!system_named(row.system).sizes.empty()) {
+      throw Error(
+          fmt::format("kernel {}: {} is a system of named tensors: a row of "
+                      "samestate_plugin_operator_kernels",
+                      row.name, row.system));
+    }
+    if (row.form != "recurrent" && row.form != "chunked") {
+      throw Error(fmt::format("kernel {}: form {} must be recurrent or chunked", row.name, row.form));
+    }
+    rows_.push_back(row);
+    append(adapted(row));
+  }
+}
+
+void KernelTable::add(std::span<const OperatorKernel> rows) {
+  for (const OperatorKernel& row : rows) {
+    check(row);
+    const System& system = system_named(row.system);
+    if (system.sizes.empty() || !system.native(row.form)) {
+      throw Error(fmt::format("kernel {}: {} has no form {}; `samestate list systems` shows them", row.name,
+                              row.system, quote(row.form)));
+    }
+    operators_.push_back(row);
+    append(adapted(row));
+  }
+}
+
+const KernelRow* KernelTable::find(std::string_view name) const {
+  const auto at =
+      std::find_if(all_.begin(), all_.end(), [&](const KernelRow& row) { return row.name == name; });
+  return at == all_.end() ? nullptr : &*at;
+}
+
+const Kernel& KernelTable::named(std::string_view name) const {
+  for (const Kernel& row : rows_) {
+    if (row.name == name) return row;
+  }
+  throw Error(
+      fmt::format("kernel={}: no such kernel of the recurrent family; `samestate list kernels` shows them, "
+                  "and a plugin's needs "
+                  "--plugin FILE",
+                  name));
+}
+
+KernelChoice KernelTable::choose(const Resolved& r) const {
+  const std::string& wanted = r.c.kernel;
+  // Without a name: the first kernel that evaluates the form. Decode and packed runs are calls of other
+  // forms: of chunks where the case has chunks, of any where that is one of several.
+  const KernelRow* row = wanted.empty() ? nullptr : find(wanted);
+  if (!wanted.empty() && row == nullptr) {
+    throw Error(
+        fmt::format("kernel={}: no such kernel; `samestate list kernels` shows them, and a plugin's "
+                    "needs --plugin FILE",
+                    wanted));
+  }
+  if (row != nullptr && row->system != r.system) {
+    throw Error(fmt::format("kernel={} computes {}, not {}", wanted, row->system->name, r.c.system));
+  }
+  std::vector<std::string_view> known;
+  for (const KernelRow& other : all_) {
+    if (other.system != r.system) continue;
+    known.push_back(other.name);
+    if (row == nullptr && wanted.empty() && r.system->evaluates(r, other.form)) row = &other;
+  }
+  if (row == nullptr || (!row->in_place && !r.system->evaluates(r, row->form))) {
+    throw Error(fmt::format("{}: no such kernel of {} with form={}; known: {}",
+                            wanted.empty() ? "kernel" : "kernel=" + wanted, r.c.system, r.c.form,
+                            fmt::join(known, ", ")));
+  }
+  if (!row->in_place) return {row, row, row};
+  const bool chunked = row->form == "chunked";
+  const KernelRow* other = find(with_form(*row, chunked ? "recurrent" : "chunked"));
+  return {row, chunked ? row : other, chunked ? other : row};
+}
+
+bool KernelTable::is_standard(const KernelRow& row, Case c) const {
+  if (row.in_place) return row.name == fmt::format("cpu.{}.{}", row.system->name, row.form);
+  c.kernel.clear();
+  return choose(Resolved(c)).named == &row;
+}
+
+}  // namespace samestate

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/cases/resolved.h"
+#include "harness/run/call_loop.h"
+#include "optimized/kernel.h"
+#include "optimized/operator_kernel.h"
+
+namespace samestate {
+
+/// A kernel as the harness calls it, whichever interface its row was written for.
+struct KernelRow {
+  std::string name;
+  const System* system = nullptr;
+  std::string form;
+  std::string device;
+  std::vector<std::string> contracts;
+  bool strided = false;  ///< takes tensors that are not dense
+  /// Of the recurrent family: states are carried in place, calls without chunks are made by the kernel whose
+  /// name ends in `recurrent`, those with chunks by that in `chunked`.
+  bool in_place = false;
+  std::function<Outcome(const KernelCall&, const Contract&)> run;
+};
+
+/// What a kernel of the recurrent family is given.
+[[nodiscard]] Arguments arguments_of(const KernelCall& call);
+
+/// The adapters: the row behind it is called with its own kind of arguments. Throws Error for a system that
+/// is not there.
+[[nodiscard]] KernelRow adapted(const Kernel& kernel);
+[[nodiscard]] KernelRow adapted(const OperatorKernel& kernel);
+
+/// The kernels that evaluate the calls of a case.
+struct KernelChoice {
+  const KernelRow* named = nullptr;      ///< the one that the case is about
+  const KernelRow* chunked = nullptr;    ///< of calls with chunks; null: there is none
+  const KernelRow* unchunked = nullptr;  ///< of the others
+};
+
+/// The kernels that a case runs on: the table of this build and, where given, rows of plugins.
+class KernelTable {
+ public:
+  /// Throws Error for a system that is not there.
+  explicit KernelTable(std::span<const Kernel> rows, std::span<const OperatorKernel> operators = {});
+
+  /// All of them, in the order in which they came: those of the recurrent family first.
+  [[nodiscard]] const std::vector<KernelRow>& all() const { return all_; }
+  [[nodiscard]] std::span<const Kernel> rows() const { return rows_; }
+  [[nodiscard]] std::span<const OperatorKernel> operator_rows() const { return operators_; }
+
+  /// Appends rows. Throws Error where a name is taken or could not stand in a case line, or a row has no
+  /// function, no known device or system, or no contract that is known.
+  void add(std::span<const Kernel> rows);
+  void add(std::span<const OperatorKernel> rows);
+
+  /// Throws Error that lists the names.
+  [[nodiscard]] const Kernel& named(std::string_view name) const;
+
+  /// The kernels of a case: the one that it names, or the first CPU kernel of its system and form, and where
+  /// calls of two forms may follow each other the other form's kernel of the same name. Throws Error that
+  /// lists the names.
+  [[nodiscard]] KernelChoice choose(const Resolved& r) const;
+
+  /// Whether the case runs on this row without naming it, so that its line need not.
+  [[nodiscard]] bool is_standard(const KernelRow& row, Case c) const;
+
+ private:
+  template <class Row>
+  void check(const Row& row) const;
+  [[nodiscard]] const KernelRow* find(std::string_view name) const;
+  void append(KernelRow row);
+
+  std::vector<Kernel> rows_;
+  std::vector<OperatorKernel> operators_;
+  std::vector<KernelRow> all_;
+  std::ptrdiff_t family_ = 0;  ///< rows of all_ that are of the recurrent family
+};
+
+}  // namespace samestate

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "harness/cases/system.h"
+#include "oracles/laws/law.h"
+#include "oracles/systems/family.h"
+
+namespace samestate {
+
+/// A system of the recurrent family: tensors q, k, v, g, beta and a state, bounds and laws of its own, a twin.
+class RecurrentSystem final : public System {
+ public:
+  /// `parallel`: has the form of one chunk, which needs no inverse.
+  RecurrentSystem(const Family& row, bool parallel);
+
+  void check(const Case& c) const override;
+  [[nodiscard]] Signature signature(const Case& c) const override;
+  [[nodiscard]] std::vector<CaseTensor> inputs(const Resolved& r) const override;
+  [[nodiscard]] Judgement run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
+                              Trace* trace) const override;
+  [[nodiscard]] RunFile write(const Resolved& r, const Trace& trace) const override;
+  [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file) const override;
+  [[nodiscard]] bool evaluates(const Resolved& r, std::string_view kernel_form) const override;
+
+  const Family& family;
+
+ private:
+  std::vector<const Law*> rows_;  ///< of `laws`
+};
+
+/// The family's row of a case. Throws Error where its system is none of the recurrent family.
+[[nodiscard]] const Family& family_of(const Resolved& r);
+
+}  // namespace samestate

@@ -1,0 +1,73 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "harness/systems/recurrent_system.h"
+#include "harness/systems/tensor_system.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+template <class Rows>
+auto* find(Rows& rows, std::string_view name) {
+  const auto at = std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.name == name; });
+  return at == rows.end() ? nullptr : &*at;
+}
+
+const std::vector<std::unique_ptr<const System>>& table() {
+  static const std::vector<std::unique_ptr<const System>> rows = [] {
+    std::vector<std::unique_ptr<const System>> all;
+    // `parallel` is the chunked form with one chunk: it needs no inverse only where there is no delta rule.
+    for (const Family& row : families()) all.push_back(std::make_unique<RecurrentSystem>(row, !row.delta));
+    for (const Operator& row : operators()) all.push_back(std::make_unique<TensorSystem>(row));
+    return all;
+  }();
+  return rows;
+}
+
+}  // namespace
+
+std::span<const System* const> systems() {
+  static const std::vector<const System*> rows = [] {
+    std::vector<const System*> all;
+    for (const auto& row : table()) all.push_back(row.get());
+    return all;
+  }();
+  return rows;
+}
+
+const System& system_named(std::string_view name) {
+  std::vector<std::string_view> known;
+  for (const System* row : systems()) {
+    if (row->name == name) return *row;
+    known.push_back(row->name);
+  }
+  throw Error(fmt::format("system {}: no such system; known: {}", name, fmt::join(known, ", ")));
+}
+
+const CaseForm* System::form(std::string_view wanted) const { return find(forms, wanted); }
+
+std::vector<std::string_view> System::form_names() const {
+  std::vector<std::string_view> names;
+  for (const CaseForm& row : forms) names.push_back(row.name);
+  return names;
+}
+
+bool System::native(std::string_view wanted) const {
+  const CaseForm* row = form(wanted);
+  return row != nullptr && !row->decodes && !row->packed && !row->whole;
+}
+
+const Regime* System::regime(std::string_view wanted) const {
+  for (const Regime* row : regimes) {
+    if (row->name == wanted) return row;
+  }
+  return nullptr;
+}
+
+const LawName* System::law(std::string_view wanted) const { return find(laws, wanted); }
+
+}  // namespace samestate

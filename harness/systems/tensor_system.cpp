@@ -1,0 +1,181 @@
+#include "harness/systems/tensor_system.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "fixtures/run_file.h"
+#include "harness/cases/counter.h"
+#include "harness/cases/keys.h"
+#include "harness/run/kernel_table.h"
+#include "harness/run/run_case.h"
+#include "harness/systems/saved_run.h"
+#include "harness/systems/tensor_inputs.h"
+#include "oracles/judge.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+/// Runs a kernel on the inputs of a case; outputs by sequence.
+std::vector<Tensors<double>> run_tensors(const Resolved& r, const TensorSystem& system,
+                                         const std::vector<CaseTensor>& inputs, const KernelChoice& kernels,
+                                         const RunOptions& options) {
+  const KernelRow& kernel = *kernels.named;
+  const Call call = system.call(r.c, kernel.form);
+  const Signature signature = system.row.signature(call);
+  CallLoop loop;
+  loop.settings.batch = r.c.B;
+  for (const auto& [name, value] : call.parameters) loop.settings.parameters.emplace_back(name, value);
+  for (const CaseTensor& x : inputs)
+    loop.inputs.push_back({x.spec.name, x.spec.axis, x.batched, x.shape, &x.data});
+  for (const TensorSpec& spec : signature.outputs) {
+    std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
+    shape.insert(shape.begin(), r.c.B);
+    loop.outputs.push_back({spec.name, spec.axis, true, std::move(shape), nullptr,
+                            spec.axis == Axis::state ? spec.name : std::string()});
+  }
+  Index begin = 0;
+  for (const Index end : cuts_of(r)) loop.path.push_back({end - std::exchange(begin, end), r.c.chunk, false});
+  loop.path.push_back({r.c.T - begin, r.c.chunk, false});
+  const std::vector<std::vector<float>> written =
+      run_calls(loop, options, [&](const Segment&, const KernelCall& one) {
+        const Outcome outcome = kernel.run(one, *r.contract);
+        if (outcome.kind != Outcome::Kind::ran) throw Unavailable(outcome);
+      });
+  std::vector<Tensors<double>> out(static_cast<std::size_t>(r.c.B));
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    const TensorSpec& spec = signature.outputs[i];
+    const float* from = written[i].data();
+    for (Tensors<double>& sequence : out) {
+      Matrix<double> x(spec.rows(), spec.columns());
+      for (Index e = 0; e < x.size(); ++e) x.data()[e] = static_cast<double>(from[e]);
+      from += x.size();
+      sequence.emplace(spec.name, std::move(x));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+TensorSystem::TensorSystem(const Operator& of) : row(of) {
+  name = of.name;
+  equation = of.equation;
+  keys = common_keys();
+  sizes = of.parameters;
+  standard_form = of.forms.front().name;
+  for (const OperatorForm& form : of.forms) forms.push_back({.name = form.name, .chunked = form.chunked});
+  // Its calls are those of any form, so that the chunk is theirs.
+  if (of.streams) forms.push_back({.name = "decode", .decodes = true});
+  for (const Regime& regime : tensor_regimes()) regimes.push_back(&regime);
+}
+
+Call TensorSystem::call(const Case& c, std::string_view native) const {
+  Call call;
+  call.form = c.form == "decode" ? std::string(native) : c.form;
+  call.tokens = c.T;
+  call.chunk = c.chunk;
+  for (const auto& [key, value] : c.parameters) call.parameters.emplace(key, value);
+  return call;
+}
+
+std::vector<Index> cuts_of(const Resolved& r) {
+  std::vector<Index> cuts;
+  if (!r.form->decodes) return cuts;
+  for (Index t = std::max<Index>(r.c.prefill, 1); t < r.c.T; ++t) cuts.push_back(t);
+  return cuts;
+}
+
+void TensorSystem::check(const Case& c) const {
+  if (form(c.form)->chunked && c.chunk < 1) {
+    throw Error(
+        fmt::format("chunk={}: form={} of {} needs a chunk of at least 1", c.chunk, c.form, c.system));
+  }
+  for (const Parameter& p : sizes) {
+    const auto found = c.parameters.find(p.name);
+    if (found == c.parameters.end())
+      throw Error(fmt::format("{} needs the key {}: {}", c.system, p.name, p.summary));
+    if (found->second < p.least || found->second > p.most) {
+      throw Error(
+          fmt::format("{}={}: must lie in {}..{} ({})", p.name, found->second, p.least, p.most, p.summary));
+    }
+  }
+  const Signature all = signature(c);
+  double largest = 0.0;
+  for (const auto* list : {&all.inputs, &all.outputs}) {
+    for (const TensorSpec& spec : *list) {
+      double size = static_cast<double>(c.B);
+      for (const Index extent : spec.shape) size *= static_cast<double>(extent);
+      largest = std::max(largest, size);
+    }
+  }
+  if (largest > static_cast<double>(kLargestCase)) {
+    throw Error(fmt::format("case needs a tensor of {:.3g} elements: at most {}", largest, kLargestCase));
+  }
+}
+
+Signature TensorSystem::signature(const Case& c) const {
+  return row.signature(call(c, row.forms.front().name));
+}
+
+std::vector<CaseTensor> TensorSystem::inputs(const Resolved& r) const { return tensor_inputs(r); }
+
+Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
+                            Trace* trace) const {
+  std::vector<CaseTensor> given = inputs(r);
+  std::vector<Tensors<double>> outputs = run_tensors(r, *this, given, kernels, options);
+  const std::string& native = kernels.named->form;
+  std::vector<OperatorOracle> oracles;
+  const Judgement judgement = judge_tensors(r, *this, native, given, outputs, trace ? &oracles : nullptr);
+  if (trace) *trace = {{}, {}, std::move(given), std::move(outputs), std::move(oracles), native, {}};
+  return judgement;
+}
+
+Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::string_view native,
+                        const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& outputs,
+                        std::vector<OperatorOracle>* oracles) {
+  Judgement worst;
+  for (Index b = 0; b < r.c.B; ++b) {
+    OperatorOracle oracle = operator_oracle(system.row, system.call(r.c, native), sequence_of(inputs, b),
+                                            cuts_of(r), *r.contract);
+    Judgement judgement = judge_operator(system.row, oracle, outputs[static_cast<std::size_t>(b)]);
+    judgement.worst.sequence = b;
+    if (b == 0) {
+      worst = std::move(judgement);
+    } else {
+      merge(worst, judgement);
+    }
+    if (oracles) oracles->push_back(std::move(oracle));
+  }
+  return worst;
+}
+
+Tensors<double> sequence_of(const std::vector<CaseTensor>& inputs, Index b) {
+  Tensors<double> out;
+  for (const CaseTensor& tensor : inputs) {
+    const Index size = tensor.spec.size();
+    Matrix<double> x(tensor.spec.rows(), tensor.spec.columns());
+    const std::size_t offset = static_cast<std::size_t>(tensor.batched ? b * size : 0);
+    for (Index i = 0; i < size; ++i)
+      x.data()[i] = static_cast<double>(tensor.data[offset + static_cast<std::size_t>(i)]);
+    out.emplace(tensor.spec.name, std::move(x));
+  }
+  return out;
+}
+
+RunFile TensorSystem::write(const Resolved& r, const Trace& trace) const {
+  return tensor_file(r, *this, trace);
+}
+
+Judgement TensorSystem::judge(const Resolved& r, const RunFile& file) const {
+  return judge_tensor_file(r, *this, file);
+}
+
+bool TensorSystem::evaluates(const Resolved& r, std::string_view kernel_form) const {
+  return r.form->decodes || r.form->name == kernel_form;
+}
+
+}  // namespace samestate

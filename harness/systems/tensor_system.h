@@ -1,0 +1,42 @@
+#pragma once
+
+#include "harness/cases/system.h"
+#include "oracles/systems/judge_operator.h"
+
+namespace samestate {
+
+/// A system of named tensors: its row says which, and evaluates its reference in float64 and with the running
+/// error, by which every element is judged.
+class TensorSystem final : public System {
+ public:
+  explicit TensorSystem(const Operator& row);
+
+  void check(const Case& c) const override;
+  [[nodiscard]] Signature signature(const Case& c) const override;
+  [[nodiscard]] std::vector<CaseTensor> inputs(const Resolved& r) const override;
+  [[nodiscard]] Judgement run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
+                              Trace* trace) const override;
+  [[nodiscard]] RunFile write(const Resolved& r, const Trace& trace) const override;
+  [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file) const override;
+  [[nodiscard]] bool evaluates(const Resolved& r, std::string_view kernel_form) const override;
+
+  /// The call of a case over the whole sequence; under form=decode with the form that `native` names.
+  [[nodiscard]] Call call(const Case& c, std::string_view native) const;
+
+  const Operator& row;
+};
+
+/// Where the calls of a case end, the last excepted: form=decode evaluates `prefill` tokens, then one a call.
+[[nodiscard]] std::vector<Index> cuts_of(const Resolved& r);
+
+/// Sequence b of inputs as the oracle reads them.
+[[nodiscard]] Tensors<double> sequence_of(const std::vector<CaseTensor>& inputs, Index b);
+
+/// The worst judgement of the sequences of a run whose calls were of the form `native`; what they were held
+/// against goes to `oracles`.
+[[nodiscard]] Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::string_view native,
+                                      const std::vector<CaseTensor>& inputs,
+                                      const std::vector<Tensors<double>>& outputs,
+                                      std::vector<OperatorOracle>* oracles = nullptr);
+
+}  // namespace samestate
