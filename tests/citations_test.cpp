@@ -37,7 +37,7 @@ const std::map<std::string, std::string, std::less<>> kPages = {
 };
 
 /// What looks like the id of a row and is none.
-const std::set<std::string, std::less<>> kOtherNames = {"CRC", "FNV", "GQA", "UTF"};
+const std::set<std::string, std::less<>> kOtherNames = {"CRC", "FNV", "GQA", "SHA", "UTF"};
 
 /// Ids that tests use for what is not there.
 const std::set<std::string, std::less<>> kMissingOnPurpose = {"EQ-00", "GDN-99", "RMS-9", "XYZ-1", "M00"};
