@@ -207,17 +207,40 @@ std::vector<std::string> dangling(const std::vector<Source>& sources, const Theo
   return faults;
 }
 
-/// Targets of [text](target) that are files of the tree and are not there.
+/// The anchors of a page's headings, as GitHub makes them: "## 6. The case line" is 6-the-case-line.
+std::set<std::string> anchors_of(const std::string& page) {
+  std::set<std::string> anchors;
+  std::istringstream lines(page);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t text = line.find_first_not_of('#');
+    if (text == 0 || text == line.npos || line[text] != ' ') continue;
+    std::string anchor;
+    for (const char c : line.substr(text + 1)) {
+      if (c == ' ') anchor += '-';
+      if (is_word(c) || c == '-') anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+    anchors.insert(anchor);
+  }
+  return anchors;
+}
+
+/// Targets of [text](target) that are files of the tree, or headings of a page, and are not there.
 std::vector<std::string> broken_links(const Source& page, const fs::path& root) {
   std::vector<std::string> faults;
   for (std::size_t at = page.text.find("]("); at != page.text.npos; at = page.text.find("](", at + 1)) {
     const std::size_t end = page.text.find_first_of(") \n", at);
-    std::string target = page.text.substr(at + 2, end - at - 2);
-    target = target.substr(0, target.find('#'));
-    if (target.empty() || target.find("://") != target.npos) continue;
-    if (!fs::exists(root / fs::path(page.path).parent_path() / target)) {
-      faults.push_back(page.path + " links " + target + ", which is not in the tree");
-    }
+    const std::string target = page.text.substr(at + 2, end - at - 2);
+    if (target.find("://") != target.npos) continue;
+    const std::size_t hash = target.find('#');
+    const std::string file = target.substr(0, hash);
+    const fs::path path = file.empty() ? root / page.path : root / fs::path(page.path).parent_path() / file;
+    std::ostringstream text;
+    if (hash != target.npos) text << std::ifstream(path, std::ios::binary).rdbuf();
+    const bool there =
+        hash == target.npos
+            ? fs::exists(path)
+            : anchors_of(file.empty() ? page.text : text.str()).contains(target.substr(hash + 1));
+    if (!there) faults.push_back(page.path + " links " + target + ", which is not in the tree");
   }
   return faults;
 }
@@ -351,8 +374,13 @@ TEST(Pages, LinksLeadToFiles) {
     for (const std::string& fault : broken_links(source, SAMESTATE_SOURCE_DIR)) faults.push_back(fault);
   }
   EXPECT_EQ(joined(faults), "");
-  const Source page{"docs/x.md", "[a](words.md#ratio) [b](none.md) [c](https://x.org/y) ![d](../none.svg)"};
-  EXPECT_EQ(broken_links(page, SAMESTATE_SOURCE_DIR).size(), 2U);
+  const Source page{"docs/x.md",
+                    "# A page's head\n[a](words.md) [b](theory/design.md#6-the-case-line) [c](#a-pages-head) "
+                    "[d](https://x.org/y)"};
+  EXPECT_EQ(joined(broken_links(page, SAMESTATE_SOURCE_DIR)), "");
+  const Source broken{"docs/x.md",
+                      "[a](none.md) [b](theory/design.md#6-no-heading) [c](#none) ![d](../none.svg)"};
+  EXPECT_EQ(broken_links(broken, SAMESTATE_SOURCE_DIR).size(), 4U);
 }
 
 TEST(Pages, TheReadmeIsAPage) {
