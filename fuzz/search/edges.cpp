@@ -107,7 +107,7 @@ bool collinear(const CaseTensor& k) {
   return true;
 }
 
-/// What is added to dt_bias under the softplus (GDN-06, MAM-03), by its name in the public checkpoints.
+/// What is added to dt_bias under the softplus (GDN-29; EQUATIONS 5.10), by its name in the public checkpoints.
 bool is_softplus_argument(const TensorSpec& spec) {
   return spec.content == Content::activation && (spec.name == "a" || spec.name == "dt");
 }
