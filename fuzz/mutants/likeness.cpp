@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "harness/explain/explain.h"
 #include "harness/run/judge_batch.h"
@@ -110,8 +111,13 @@ Likeness mutants_like(const Case& c, const Trace& trace, double seconds) {
     const double unexplained = 1.0 - kExplainedShare;
     if (*whole > 0.0 && rest <= unexplained * unexplained * scale) alike.emplace_back(rest, &m);
   }
-  std::stable_sort(alike.begin(), alike.end(),
-                   [](const auto& x, const auto& y) { return x.first < y.first; });
+  // The same fault in another form gives the same values but for roundings.
+  const std::string_view form = is_operator_case(c)      ? std::string_view(trace.operator_form)
+                                : runs_recurrent_only(c) ? "recurrent"
+                                                         : "chunked";
+  std::stable_sort(alike.begin(), alike.end(), [&](const auto& x, const auto& y) {
+    return std::pair(x.second->form != form, x.first) < std::pair(y.second->form != form, y.first);
+  });
   std::set<std::string_view> named;
   for (const auto& [rest, m] : alike) {
     if (out.mutants.size() < kMost && named.insert(m->fault).second) out.mutants.push_back(m);

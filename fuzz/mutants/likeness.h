@@ -7,7 +7,7 @@
 
 namespace samestate {
 
-/// Mutants that a run looks like, the most alike first.
+/// Mutants that a run looks like: those of the form that ran first, of these the most alike.
 struct Likeness {
   std::vector<const Mutant*> mutants;
   std::int64_t tried = 0;

@@ -73,8 +73,8 @@ TEST(Likeness, ByTheValuesAlone) {
   EXPECT_EQ(mutants_like(passes, Trace{}).all, 0);
 }
 
-// Each on the case that kills it, unless its values there are no numbers or those of another mutant.
-TEST(Likeness, LongMostMutantsOfOperatorsAreNamedOnTheirKillingCase) {
+// Each on the case that kills it, unless four others give the same values there.
+TEST(Likeness, LongMutantsOfOperatorsAreNamedOnTheirKillingCase) {
   std::vector<const Mutant*> list;
   for (const Mutant& m : all_mutants()) {
     if (!m.operators.empty()) list.push_back(&m);
@@ -85,7 +85,7 @@ TEST(Likeness, LongMostMutantsOfOperatorsAreNamedOnTheirKillingCase) {
     named += itself ? 1 : 0;
     if (!itself) std::cout << r.mutant->name << ": not named on " << r.line << "\n";
   }
-  EXPECT_GE(named * 100, 90 * std::ssize(list));
+  EXPECT_GE(named * 100, 99 * std::ssize(list));
 }
 
 }  // namespace
