@@ -118,6 +118,10 @@ std::string cell(std::string_view text) {
 std::string markdown(const std::vector<Row>& rows, const Summary& summary, bool rules) {
   std::string text = fmt::format("## Mutants\n\n{} of {} killed ({:.1f} %).\n\n", summary.score.killed,
                                  summary.score.all, summary.score.percent());
+  text +=
+      "M01..M90 shipped in a public project; F is a fault in a system's equations that nobody is known to "
+      "have "
+      "shipped; H1.7 is a subject that cheats the gate or breaks its process.\n\n";
   if (rules) {
     text += "| judged by | killed | share |\n|---|---|---|\n";
     text += fmt::format("| samestate gate | {} of {} | {:.1f} % |\n", summary.score.killed, summary.score.all,
@@ -248,15 +252,16 @@ int run_mutants(MutantsOptions options) {
 Command add_mutants(CLI::App& app) {
   auto options = std::make_shared<MutantsOptions>();
   app.footer(
-      "Each mutant is a correct kernel with one bug put back that really shipped; the gate runs on it as on "
-      "a kernel of yours\n"
+      "Each mutant is a correct kernel with one bug put back that really shipped (M..), with a fault that "
+      "nobody is known to\n"
+      "have shipped (F), or a subject that cheats (H1.7); the gate runs on it as on a kernel of yours\n"
       "until the first case that fails, in a process of its own: one that dies is killed by crash, one that "
       "hangs by timeout.\n\n"
       "  samestate mutants --smoke\n"
       "  samestate mutants --bug M13 --public\n"
       "Exit: 0 the score reaches the floor, 1 it does not, 2 usage, 3 only equivalent mutants: no score.");
   app.add_option("--system", options->system, "only mutants of this system")->check(named());
-  app.add_option("--bug", options->bug, "only this bug, as M13")->check(named());
+  app.add_option("--bug", options->bug, "only this bug, as M13, or F")->check(named());
   app.add_option("--name", options->name, "only this mutant, or this fault in every system and form")
       ->check(named());
   app.add_flag("--smoke", options->smoke, "the fixed subset that CI runs");

@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/table.h"
 #include "fixtures/run_file.h"
+#include "fuzz/mutants/likeness.h"
 #include "fuzz/search/search.h"
 #include "fuzz/shrink.h"
 #include "harness/explain/explain.h"
@@ -68,11 +69,24 @@ void print_explanation(const Explanation& e) {
   }
 }
 
+/// With the mutants that give just these values.
+Explanation explain_with_mutants(const Resolved& r, const Trace& trace) {
+  Explanation e = explain(r, trace);
+  if (e.differs.empty()) return e;
+  const Likeness like = mutants_like(r, trace);
+  for (const Mutant* m : like.mutants)
+    e.patterns.push_back(fmt::format("{} (mutant {})", m->summary, m->name));
+  if (like.tried < like.all)
+    e.patterns.push_back(
+        fmt::format("(the time was up after {} of {} mutants of {})", like.tried, like.all, r.c.system));
+  return e;
+}
+
 int repro_here(const Case& c, const KernelTable& table, const ReproOptions& options) {
   Trace trace;
   const Record record = run_case(c, table, 1, &trace);
   print_record(record);
-  if (record.judgement.verdict == Verdict::fail) print_explanation(explain(Resolved(c), trace));
+  if (record.judgement.verdict == Verdict::fail) print_explanation(explain_with_mutants(Resolved(c), trace));
   if (!options.dump.empty()) {
     write_run_file(options.dump, run_file_of(record, trace));
     fmt::print("tensors   {}\n", options.dump);

@@ -48,7 +48,7 @@ const std::map<std::string, std::vector<std::string>> may_include = {
       "harness/run/", "harness/systems/", "harness/processes/"}},
     {"fuzz",
      {"reference/", "optimized/", "oracles/", "fixtures/", "harness/records/", "harness/cases/",
-      "harness/run/", "harness/systems/", "harness/processes/"}},
+      "harness/run/", "harness/systems/", "harness/processes/", "harness/explain/explain.h"}},
     {"cli",
      {"reference/", "optimized/", "oracles/", "oracles/proofs/", "fixtures/", "harness/records/",
       "harness/cases/", "harness/run/", "harness/systems/", "harness/processes/", "harness/explain/",

@@ -9,10 +9,11 @@
 
 namespace samestate {
 
-/// A correct kernel with one bug put back that really shipped (the catalogue's M ids), or a subject that
-/// cheats the gate (H1.7). The gate must kill it.
+/// A correct kernel with one bug put back that really shipped (the catalogue's M ids), with a fault in its
+/// equations that nobody is known to have shipped (F), or a subject that cheats the gate (H1.7). The gate must
+/// kill it.
 struct Mutant {
-  std::string bug;    ///< M01..M90, or H1.7
+  std::string bug;    ///< M01..M90, F or H1.7
   std::string name;   ///< unique: fault.system.form, as in no_delta_term.delta_rule.chunked
   std::string fault;  ///< snake_case, the same in all systems and forms
   std::string system;

@@ -256,7 +256,7 @@ Batch public_batch(std::string_view system, std::string_view form, const PublicS
 
 std::vector<PublicVerdict> try_public_rules(const Mutant& mutant, std::uint64_t seed) {
   std::vector<PublicVerdict> verdicts;
-  if (mutant.rows.empty()) return verdicts;
+  if (mutant.rows.empty() || mutant.bug == "F") return verdicts;
   const Kernel& kernel = mutant.rows.front();
   // Outputs of the mutant, by contract.
   std::map<std::string, std::vector<Outputs>> ran;

@@ -60,8 +60,8 @@ struct PublicVerdict {
 
 /// The mutant and the correct evaluator on every shape, against the float64 reference, under every rule;
 /// where the mutant does not promise a rule's contract, under the first that it promises. A hostile mutant is
-/// not run: a test whose process dies or hangs has rejected it. Only for mutants of the recurrent family:
-/// empty for others.
+/// not run: a test whose process dies or hangs has rejected it. Only for bugs that shipped and subjects that
+/// cheat, of the recurrent family: empty for others.
 [[nodiscard]] std::vector<PublicVerdict> try_public_rules(const Mutant& mutant, std::uint64_t seed = 42);
 
 }  // namespace samestate

@@ -75,6 +75,10 @@ class System {
   [[nodiscard]] virtual Judgement run(const Resolved& r, const KernelChoice& kernels,
                                       const RunOptions& options, Trace* trace) const = 0;
 
+  /// Runs `kernels` on the inputs that are in `trace` and leaves there what they wrote. Throws as run does.
+  virtual void replay(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
+                      Trace& trace) const = 0;
+
   /// The run as a file, and the judgement of such a file, also one made elsewhere. Throw Error where a run
   /// holds nothing to write, or a file is not one of this case.
   [[nodiscard]] virtual RunFile write(const Resolved& r, const Trace& trace) const = 0;

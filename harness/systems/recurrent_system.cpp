@@ -132,6 +132,11 @@ Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, c
   return judge_batch(r, family, batch, outputs, runner);
 }
 
+void RecurrentSystem::replay(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
+                             Trace& trace) const {
+  trace.outputs = run_kernel(kernels, trace.batch, r.path(trace.batch.shape.T), r.promised, options);
+}
+
 RunFile RecurrentSystem::write(const Resolved& r, const Trace& trace) const { return family_file(r, trace); }
 
 Judgement RecurrentSystem::judge(const Resolved& r, const RunFile& file) const {

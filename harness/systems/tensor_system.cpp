@@ -166,6 +166,12 @@ Tensors<double> sequence_of(const std::vector<CaseTensor>& inputs, Index b) {
   return out;
 }
 
+void TensorSystem::replay(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
+                          Trace& trace) const {
+  trace.native = kernels.named->form;
+  trace.tensors = run_tensors(r, *this, trace.inputs, kernels, options);
+}
+
 RunFile TensorSystem::write(const Resolved& r, const Trace& trace) const {
   return tensor_file(r, *this, trace);
 }

@@ -16,6 +16,8 @@ class TensorSystem final : public System {
   [[nodiscard]] std::vector<CaseTensor> inputs(const Resolved& r) const override;
   [[nodiscard]] Judgement run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
                               Trace* trace) const override;
+  void replay(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
+              Trace& trace) const override;
   [[nodiscard]] RunFile write(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file) const override;
   [[nodiscard]] bool evaluates(const Resolved& r, std::string_view kernel_form) const override;

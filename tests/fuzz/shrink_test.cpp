@@ -4,15 +4,14 @@
 
 #include <algorithm>
 
+#include "fuzz/mutants/operators/changed_call.h"
 #include "fuzz/search/search.h"
-#include "tests/fuzz/mutants/faults.h"
 #include "tests/harness/planted.h"
 
 namespace samestate {
 namespace {
 
 using planted::Fault;
-using planted::GatedDeltaRule;
 using planted::planted_table;
 
 constexpr const char* kLarge =
@@ -21,7 +20,7 @@ constexpr const char* kLarge =
     "l2norm=1 kernel=planted.gated_delta_rule.chunked seed=0x1234";
 
 Shrunk shrunk(const Fault& fault, const std::string& line = kLarge) {
-  const KernelTable table = planted_table<GatedDeltaRule>(fault);
+  const KernelTable table = planted_table(fault);
   const CaseRunner run = runner_of(table);
   return shrink(parse_case(line), run, {60.0, 3});
 }
@@ -78,7 +77,7 @@ TEST(Shrink, DecodeAndPackedStayWhereTheyAreNeeded) {
     if (a.q.shape[1] == 1) a.initial_state = {};
     return base.run(a, c);
   };
-  const KernelTable table = planted_table<GatedDeltaRule>(planted::undamaged, forgets);
+  const KernelTable table = planted_table(planted::undamaged, forgets);
   const CaseRunner run = runner_of(table);
   const Case decode = parse_case(
       "v1 gated_delta_rule form=decode chunk=16 prefill=40 T=60 Hv=2 dk=8 "
@@ -141,7 +140,7 @@ TEST(Shrink, AShrunkLawFailsByTheSameLaw) {
                {"causality", future, planted::undamaged, 40.0},
                {"packing", packed, planted::undamaged, 60.0}};
   for (const auto& [law, chunked, recurrent, largest] : cases) {
-    const KernelTable table = planted_table<GatedDeltaRule>(chunked, recurrent);
+    const KernelTable table = planted_table(chunked, recurrent);
     const CaseRunner run = runner_of(table);
     const Case found = parse_case(
         "v1 gated_delta_rule chunk=8 B=3 T=25 Hk=2 Hv=4 dk=12 dv=8 state=random regime=slow seed=0x77 "
@@ -231,7 +230,7 @@ TEST(Shrink, OperatorsShrinkTheirParameters) {
 // A real kernel with a real fault: the second head from the second chunk on.
 Outcome second_head_of_a_late_chunk(const OperatorArguments& call, const Contract& contract) {
   const Outcome outcome =
-      planted::operator_kernel("cpu.linear_attention_normalised.chunked").run(call, contract);
+      mutants::right_operator("cpu.linear_attention_normalised.chunked").run(call, contract);
   const auto& o = call.output("o");
   const std::int64_t width = call.parameter("H") * call.parameter("dv");
   for (std::int64_t b = 0; b < call.batch; ++b) {
@@ -242,7 +241,7 @@ Outcome second_head_of_a_late_chunk(const OperatorArguments& call, const Contrac
 }
 
 TEST(Shrink, ARealOperatorEndsAtWhatTheFaultNeeds) {
-  OperatorKernel row = planted::operator_kernel("cpu.linear_attention_normalised.chunked");
+  OperatorKernel row = mutants::right_operator("cpu.linear_attention_normalised.chunked");
   row.run = second_head_of_a_late_chunk;
   const KernelTable table(kernels(), std::vector<OperatorKernel>{row});
   const CaseRunner run = runner_of(table);

@@ -22,12 +22,6 @@ inline Outcome undamaged(const Kernel& base, Arguments a, const Contract& contra
   return base.run(a, contract);
 }
 
-/// The fault that the planted rows have now; a row's function can hold no state.
-inline Fault& planted_fault(std::string_view form) {
-  static std::array<Fault, 2> faults{undamaged, undamaged};
-  return faults[form == "chunked" ? 0 : 1];
-}
-
 /// A fault that acts on the arguments after a right run.
 template <class Act>
 Fault after(Act act) {
@@ -47,30 +41,20 @@ Fault before(Change change) {
   };
 }
 
-/// planted.SYSTEM.chunked and planted.SYSTEM.recurrent beside the CPU kernels. One table at a time.
-template <class System>
-KernelTable planted_table(Fault chunked, Fault recurrent = undamaged) {
-  planted_fault("chunked") = std::move(chunked);
-  planted_fault("recurrent") = std::move(recurrent);
-  static const KernelTable cpu(kernels());
-  static const Kernel* bases[] = {&cpu.named(std::string("cpu.") + System::name + ".chunked"),
-                                  &cpu.named(std::string("cpu.") + System::name + ".recurrent")};
-  std::array<Kernel, 2> rows{*bases[0], *bases[1]};
-  rows[0].run = [](const Arguments& a, const Contract& c) {
-    return planted_fault("chunked")(*bases[0], a, c);
-  };
-  rows[1].run = [](const Arguments& a, const Contract& c) {
-    return planted_fault("recurrent")(*bases[1], a, c);
-  };
-  for (Kernel& row : rows) row.name = std::string("planted.") + System::name + "." + row.form;
+/// planted.gated_delta_rule.chunked and planted.gated_delta_rule.recurrent beside the CPU kernels.
+inline KernelTable planted_table(const Fault& chunked, const Fault& recurrent = undamaged) {
   KernelTable table(kernels());
+  const auto planted = [&](const std::string& form, const Fault& fault) {
+    const Kernel& base = table.named("cpu.gated_delta_rule." + form);
+    Kernel row = base;
+    row.name = "planted.gated_delta_rule." + form;
+    row.run = [base, fault](const Arguments& a, const Contract& c) { return fault(base, a, c); };
+    return row;
+  };
+  const std::array rows{planted("chunked", chunked), planted("recurrent", recurrent)};
   table.add(rows);
   return table;
 }
-
-struct GatedDeltaRule {
-  static constexpr const char* name = "gated_delta_rule";
-};
 
 /// Calls visit(element, coordinates) for each element of a view of rank 4 or 3.
 template <class T, std::size_t Rank, class Visit>

@@ -19,7 +19,6 @@ namespace samestate {
 namespace {
 
 namespace fs = std::filesystem;
-using planted::GatedDeltaRule;
 using planted::planted_table;
 
 const KernelTable& cpu() {
@@ -85,13 +84,12 @@ TEST(Search, ShardsAreDisjointAndTogetherAreAll) {
 }
 
 TEST(Search, FindsAPlantedFaultAndACrash) {
-  KernelTable table =
-      planted_table<GatedDeltaRule>([](const Kernel& base, const Arguments& a, const Contract& c) {
-        if (a.q.shape[1] == 17) std::raise(SIGKILL);
-        const Outcome outcome = base.run(a, c);
-        if (a.q.shape[1] > 20) a.o(0, 20, 0, 0) += 1;
-        return outcome;
-      });
+  KernelTable table = planted_table([](const Kernel& base, const Arguments& a, const Contract& c) {
+    if (a.q.shape[1] == 17) std::raise(SIGKILL);
+    const Outcome outcome = base.run(a, c);
+    if (a.q.shape[1] > 20) a.o(0, 20, 0, 0) += 1;
+    return outcome;
+  });
   SearchOptions o = of(300);
   o.filter = {"", "", "planted.gated_delta_rule.chunked"};
   const SearchResult result = search(table, o, {});

@@ -14,7 +14,6 @@ namespace {
 using planted::after;
 using planted::Copy;
 using planted::Fault;
-using planted::GatedDeltaRule;
 using planted::planted_table;
 
 constexpr const char* kCase =
@@ -123,8 +122,8 @@ class ExplainLaw : public testing::TestWithParam<Known> {};
 
 TEST_P(ExplainLaw, SaysWhatWasComparedAndWhereItParts) {
   const Known& known = GetParam();
-  const Explanation why = explained(planted_table<GatedDeltaRule>(known.chunked, known.recurrent),
-                                    std::string(kCase) + known.law, Verdict::fail);
+  const Explanation why =
+      explained(planted_table(known.chunked, known.recurrent), std::string(kCase) + known.law, Verdict::fail);
   ASSERT_GE(why.compared.size(), 2U);
   EXPECT_NE(why.compared[0].find(known.first), std::string::npos) << why.compared[0];
   EXPECT_NE(why.compared[1].find(known.second), std::string::npos) << why.compared[1];
@@ -153,7 +152,7 @@ TEST(ExplainLaws, EveryLawHasItsFaultHere) {
 
 TEST(ExplainLaws, ARightKernelLeavesNothingToExplain) {
   for (const Law& law : laws()) {
-    const Explanation why = explained(planted_table<GatedDeltaRule>(planted::undamaged),
+    const Explanation why = explained(planted_table(planted::undamaged),
                                       std::string(kCase) + std::string(law.name), Verdict::pass);
     EXPECT_TRUE(why.compared.empty()) << law.name;
     EXPECT_TRUE(why.differs.empty()) << law.name;
@@ -164,8 +163,7 @@ TEST(ExplainLaws, AnEmptySequenceAndATokenOfNone) {
   const Fault forgets = after([](const Arguments& a) {
     if (a.cu_seqlens.present() && a.cu_seqlens(0) == a.cu_seqlens(1)) a.final_state(0, 1, 2, 3) += 1.0F;
   });
-  const Explanation empty =
-      explained(planted_table<GatedDeltaRule>(forgets), std::string(kCase) + "packing", Verdict::fail);
+  const Explanation empty = explained(planted_table(forgets), std::string(kCase) + "packing", Verdict::fail);
   ASSERT_FALSE(empty.compared.empty());
   EXPECT_NE(empty.compared[1].find("its final state"), std::string::npos) << empty.compared[1];
   const Fault unwritten = [](const Kernel& base, const Arguments& a, const Contract& c) {
@@ -175,7 +173,7 @@ TEST(ExplainLaws, AnEmptySequenceAndATokenOfNone) {
     return outcome;
   };
   const Explanation outside =
-      explained(planted_table<GatedDeltaRule>(unwritten), std::string(kCase) + "packing", Verdict::fail);
+      explained(planted_table(unwritten), std::string(kCase) + "packing", Verdict::fail);
   ASSERT_FALSE(outside.compared.empty());
   EXPECT_NE(outside.compared[1].find("belongs to no sequence"), std::string::npos) << outside.compared[1];
 }
@@ -194,7 +192,7 @@ TEST(ExplainLaws, TheProgramOfAServerEndsWhereItWentWrong) {
         "kernel=planted.gated_delta_rule.chunked seed=" +
         std::to_string(seed));
     Trace trace;
-    const KernelTable table = planted_table<GatedDeltaRule>(third);
+    const KernelTable table = planted_table(third);
     if (run_case(c, table, 1, &trace).judgement.verdict != Verdict::fail) continue;
     ++seen;
     const Explanation why = explain(c, trace);

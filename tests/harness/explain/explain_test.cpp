@@ -15,7 +15,6 @@ using planted::after;
 using planted::before;
 using planted::Copy;
 using planted::Fault;
-using planted::GatedDeltaRule;
 using planted::planted_table;
 
 constexpr const char* kCase =
@@ -136,8 +135,7 @@ class Recognised : public testing::TestWithParam<Known> {};
 
 TEST_P(Recognised, ByName) {
   const Known& known = GetParam();
-  const Explained e =
-      explained(planted_table<GatedDeltaRule>(known.fault), std::string(kCase) + " " + known.keys);
+  const Explained e = explained(planted_table(known.fault), std::string(kCase) + " " + known.keys);
   EXPECT_EQ(e.verdict, Verdict::fail);
   EXPECT_TRUE(std::any_of(e.why.patterns.begin(), e.why.patterns.end(), [&](const std::string& p) {
     return p.find(known.says) != p.npos;
@@ -155,7 +153,7 @@ TEST(Explain, SaysWhereItBegins) {
   const Fault fault = adds_where([](const Arguments&, const auto& at) {
     return at[0] == 1 && at[2] == 3 && (at[1] == 17 || at[1] == 19);
   });
-  const Explained e = explained(planted_table<GatedDeltaRule>(fault), kCase);
+  const Explained e = explained(planted_table(fault), kCase);
   ASSERT_EQ(e.why.differs.size(), 1U);
   EXPECT_EQ(e.why.differs[0],
             "sequence 1, head 3: o from token 17 on (chunk 2, its token 1), 2 of 27 tokens: 17, 19");
@@ -165,7 +163,7 @@ TEST(Explain, SaysWhereItBegins) {
 }
 
 TEST(Explain, ARightRunHasNothingToExplain) {
-  const Explained e = explained(planted_table<GatedDeltaRule>(planted::undamaged), kCase);
+  const Explained e = explained(planted_table(planted::undamaged), kCase);
   EXPECT_EQ(e.verdict, Verdict::pass);
   EXPECT_TRUE(e.why.differs.empty());
   EXPECT_TRUE(e.why.patterns.empty());
@@ -174,7 +172,7 @@ TEST(Explain, ARightRunHasNothingToExplain) {
 // Integers and powers of two are bf16 values whatever the kernel rounds.
 TEST(Explain, ExactDataShowNoRounding) {
   const Fault once = after([](const Arguments& a) { a.o(1, 4, 0, 0) *= 1.5F; });
-  const Explained e = explained(planted_table<GatedDeltaRule>(once), std::string(kCase) + " regime=exact");
+  const Explained e = explained(planted_table(once), std::string(kCase) + " regime=exact");
   EXPECT_EQ(e.verdict, Verdict::fail);
   const std::string all = testing::PrintToString(e.why.patterns);
   EXPECT_EQ(all.find("bf16"), std::string::npos) << all;
@@ -185,7 +183,7 @@ TEST(Explain, AStateLostAtTheResume) {
     a.initial_state = {};
     return base.run(a, c);
   };
-  const Explained e = explained(planted_table<GatedDeltaRule>(planted::undamaged, forgets),
+  const Explained e = explained(planted_table(planted::undamaged, forgets),
                                 "v1 gated_delta_rule form=decode chunk=8 prefill=17 T=20 dk=8 "
                                 "kernel=planted.gated_delta_rule.chunked");
   const std::string all = testing::PrintToString(e.why.patterns);
@@ -194,8 +192,7 @@ TEST(Explain, AStateLostAtTheResume) {
 }
 
 TEST(Explain, NothingOfALaw) {
-  const Explained e =
-      explained(planted_table<GatedDeltaRule>(planted::undamaged), std::string(kCase) + " law=split");
+  const Explained e = explained(planted_table(planted::undamaged), std::string(kCase) + " law=split");
   EXPECT_TRUE(e.why.differs.empty());
 }
 

@@ -13,7 +13,6 @@ namespace {
 
 using planted::after;
 using planted::Fault;
-using planted::GatedDeltaRule;
 using planted::planted_table;
 
 constexpr const char* kCase =
@@ -22,7 +21,7 @@ constexpr const char* kCase =
 
 Judgement judged(const Fault& fault, const std::string& keys = "", const std::string& line = kCase) {
   const std::string tokens = keys.find("T=0") == keys.npos ? " T=33 " : " ";
-  return run_case(parse_case(line + tokens + keys), planted_table<GatedDeltaRule>(fault)).judgement;
+  return run_case(parse_case(line + tokens + keys), planted_table(fault)).judgement;
 }
 
 float* last(const View<float, 4>& v) {
@@ -256,7 +255,7 @@ TEST(Runner, DecodeCarriesTheStateToTheCompanion) {
     EXPECT_EQ(a.initial_state.data, a.final_state.data);  // in place
     return base.run(a, c);
   };
-  KernelTable table = planted_table<GatedDeltaRule>(planted::undamaged, counted);
+  KernelTable table = planted_table(planted::undamaged, counted);
   EXPECT_EQ(run_case(parse_case(line), table).judgement.verdict, Verdict::pass);
   EXPECT_EQ(calls, 13);
   // A companion that forgets the state it is handed: the chunked case does not see it, decoding does.
@@ -264,7 +263,7 @@ TEST(Runner, DecodeCarriesTheStateToTheCompanion) {
     a.initial_state = {};
     return base.run(a, c);
   };
-  table = planted_table<GatedDeltaRule>(planted::undamaged, forgets);
+  table = planted_table(planted::undamaged, forgets);
   EXPECT_EQ(run_case(parse_case(std::string(kCase) + " T=33"), table).judgement.verdict, Verdict::pass);
   EXPECT_EQ(run_case(parse_case(line), table).judgement.verdict, Verdict::fail);
 }

@@ -12,7 +12,6 @@ namespace samestate {
 namespace {
 
 using planted::Copy;
-using planted::GatedDeltaRule;
 using planted::planted_table;
 
 /// Verdicts over some seeds of the law; a program need not contain every kind of call.
@@ -39,14 +38,14 @@ planted::Fault with_state(float (*change)(float, const std::array<std::int64_t, 
 }
 
 TEST(Serving, RightKernelsServe) {
-  EXPECT_EQ(failures(planted_table<GatedDeltaRule>(planted::undamaged), "chunked"), 0);
-  EXPECT_EQ(failures(planted_table<GatedDeltaRule>(planted::undamaged), "recurrent"), 0);
+  EXPECT_EQ(failures(planted_table(planted::undamaged), "chunked"), 0);
+  EXPECT_EQ(failures(planted_table(planted::undamaged), "recurrent"), 0);
 }
 
 TEST(Serving, ACallThatRestartsFromZeroFails) {  // M26
   const auto zero = with_state([](float, const auto&) { return 0.0F; });
-  EXPECT_EQ(failures(planted_table<GatedDeltaRule>(zero), "chunked"), 8);
-  EXPECT_EQ(failures(planted_table<GatedDeltaRule>(planted::undamaged, zero), "recurrent"), 8);
+  EXPECT_EQ(failures(planted_table(zero), "chunked"), 8);
+  EXPECT_EQ(failures(planted_table(planted::undamaged, zero), "recurrent"), 8);
 }
 
 TEST(Serving, OneTokenThatReadsAStaleStateFails) {  // M25: what the last call of any slot left
@@ -63,7 +62,7 @@ TEST(Serving, OneTokenThatReadsAStaleStateFails) {  // M25: what the last call o
     planted::each(a.final_state, [](float& x, const auto&) { last.push_back(x); });
     return outcome;
   };
-  EXPECT_GE(failures(planted_table<GatedDeltaRule>(planted::undamaged, stale), "chunked"), 4);
+  EXPECT_GE(failures(planted_table(planted::undamaged, stale), "chunked"), 4);
 }
 
 TEST(Serving, SlotsThatShareTheFirstStateFail) {  // M29: slot -1 clamped to 0
@@ -73,7 +72,7 @@ TEST(Serving, SlotsThatShareTheFirstStateFail) {  // M29: slot -1 clamped to 0
     a.initial_state = state.view();
     return base.run(a, contract);
   };
-  EXPECT_GE(failures(planted_table<GatedDeltaRule>(shared, shared), "chunked"), 6);
+  EXPECT_GE(failures(planted_table(shared, shared), "chunked"), 6);
 }
 
 TEST(Serving, PaddingThatDecaysTheStateFails) {  // M30
@@ -82,14 +81,14 @@ TEST(Serving, PaddingThatDecaysTheStateFails) {  // M30
     a.g = g.view();
     return base.run(a, contract);
   };
-  EXPECT_GE(failures(planted_table<GatedDeltaRule>(decays), "chunked"), 4);
+  EXPECT_GE(failures(planted_table(decays), "chunked"), 4);
 }
 
 TEST(Serving, AStateKeptInBf16Fails) {  // M24
   const auto bf16 = with_state([](float x, const auto&) {
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0xffff0000U);
   });
-  EXPECT_EQ(failures(planted_table<GatedDeltaRule>(planted::undamaged, bf16), "recurrent"), 8);
+  EXPECT_EQ(failures(planted_table(planted::undamaged, bf16), "recurrent"), 8);
 }
 
 }  // namespace

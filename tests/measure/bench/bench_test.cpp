@@ -11,7 +11,6 @@
 namespace samestate {
 namespace {
 
-using planted::GatedDeltaRule;
 using planted::planted_table;
 
 const Ceilings kCeilings{1e9, 4e12, 2e12, "made up"};
@@ -164,12 +163,11 @@ TEST(Bench, JudgesSomeHeadsOfMany) {
 
 /// Planted: fast and wrong. It fails, has no time, and nobody asks a peer about it.
 TEST(Bench, AWrongKernelHasNoTime) {
-  const KernelTable table =
-      planted_table<GatedDeltaRule>([](const Kernel& base, Arguments a, const Contract& contract) {
-        const Outcome outcome = base.run(a, contract);
-        a.o(1, 39, 1, 7) += 0.5F;
-        return outcome;
-      });
+  const KernelTable table = planted_table([](const Kernel& base, Arguments a, const Contract& contract) {
+    const Outcome outcome = base.run(a, contract);
+    a.o(1, 39, 1, 7) += 0.5F;
+    return outcome;
+  });
   Peer peer("exit 0", 5.0);
   const BenchResult result = bench_case(parse_case(kSmall + " kernel=planted.gated_delta_rule.chunked"),
                                         table, quick(), kCeilings, &peer);
@@ -181,13 +179,12 @@ TEST(Bench, AWrongKernelHasNoTime) {
 
 /// Planted: the last head of the last sequence is left unwritten, which no judged head need see.
 TEST(Bench, AnUnwrittenHeadFailsWhereNoneIsJudged) {
-  const KernelTable table =
-      planted_table<GatedDeltaRule>([](const Kernel& base, Arguments a, const Contract& contract) {
-        const float before = a.o(1, 20, 0, 0);
-        const Outcome outcome = base.run(a, contract);
-        a.o(1, 20, 0, 0) = before;  // the poison
-        return outcome;
-      });
+  const KernelTable table = planted_table([](const Kernel& base, Arguments a, const Contract& contract) {
+    const float before = a.o(1, 20, 0, 0);
+    const Outcome outcome = base.run(a, contract);
+    a.o(1, 20, 0, 0) = before;  // the poison
+    return outcome;
+  });
   BenchOptions options = quick();
   options.judged_heads = 1;
   const TimedCase t = timed(kSmall + " kernel=planted.gated_delta_rule.chunked", table, options);

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "fuzz/mutants/rows.h"
+#include "fuzz/mutants/family/rows.h"
 
 /// Subjects that compute nothing wrong but cheat, or break the process (HARNESS 1.7). The correct kernel is
 /// the CPU's chunked one.
@@ -215,12 +215,7 @@ std::vector<Mutant> adversaries() {
     m.hostile = subject.hostile;
     m.name = m.fault + "." + m.system + "." + m.form;
     m.rows = {{"mutant." + m.name, m.system, m.form, "cpu", {"fp32"}, subject.run},
-              {"mutant." + m.fault + "." + m.system + ".recurrent",
-               m.system,
-               "recurrent",
-               "cpu",
-               {"fp32"},
-               run_fault<Recurrent, cpu::GATED_DELTA_RULE>}};
+              kernel_of<Recurrent>(cpu::GATED_DELTA_RULE, "mutant." + m.fault, {"fp32"})};
     out.push_back(std::move(m));
   }
   return out;

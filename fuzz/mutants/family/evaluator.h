@@ -26,6 +26,9 @@ class Evaluator {
 
   [[nodiscard]] Outcome run();
 
+  /// The contract that a call is evaluated under.
+  [[nodiscard]] static Contract kept(const Contract& promised) { return promised; }
+
  protected:
   virtual void evaluate() = 0;
 
@@ -47,6 +50,8 @@ class Evaluator {
   [[nodiscard]] virtual Grid multiply(const Grid& a, const Grid& b) const { return a * b; }
   [[nodiscard]] virtual Grid settled(const Grid& S) const { return rounded(S, contract_.state); }
 
+  [[nodiscard]] virtual float given_gate(Index t) const { return *head_.g.row(t); }
+  [[nodiscard]] virtual float given_strength(Index t) const { return *head_.beta.row(t); }
   [[nodiscard]] virtual Column key(const cpu::Rows<const float>& x, Index t) const;
   [[nodiscard]] virtual Column value(Index t) const;
   [[nodiscard]] bool packed() const { return arguments_.cu_seqlens.present(); }

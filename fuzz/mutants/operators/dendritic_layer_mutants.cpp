@@ -1,6 +1,7 @@
+#include <algorithm>
 #include <cmath>
 
-#include "fuzz/mutants/changed_call.h"
+#include "fuzz/mutants/operators/changed_call.h"
 #include "optimized/cpu/operators/dendritic_sequence.h"
 
 /// Bugs inside the dendritic layer (M75-M77): the right kernel with one of its steps replaced.
@@ -70,16 +71,18 @@ struct RepeatedInterleaved : dendritic::Sequence {
 
 }  // namespace
 
-std::vector<Mutant> dendritic_mutants() {
-  constexpr std::string_view kernel = "cpu.dendritic_attention.compacted";
-  std::vector<Mutant> out;
-  add_operator_row(out, kernel, dendritic::run<MaskBeforeConvolution>, "M75", "mask_before_convolution",
-                   "the branch mask of q and k before the convolutions instead of after");
-  add_operator_row(out, kernel, dendritic::run<NormBeforeWindows>, "M76", "norm_before_windows",
-                   "q and k are normalised over the head instead of over each window");
-  add_operator_row(out, kernel, dendritic::run<RepeatedInterleaved>, "M77", "repeated_interleaved",
-                   "v, g and beta of the windows repeated head by head where window by window is meant");
-  return out;
+std::vector<Mutant> dendritic_layer_mutants() {
+  const OperatorKernel& right = right_operator("cpu.dendritic_attention.compacted");
+  return {
+      operator_mutant(right, "M75", "mask_before_convolution",
+                      "the branch mask of q and k before the convolutions instead of after",
+                      dendritic::run<MaskBeforeConvolution>),
+      operator_mutant(right, "M76", "norm_before_windows",
+                      "q and k are normalised over the head instead of over each window",
+                      dendritic::run<NormBeforeWindows>),
+      operator_mutant(right, "M77", "repeated_interleaved",
+                      "v, g and beta of the windows repeated head by head where window by window is meant",
+                      dendritic::run<RepeatedInterleaved>)};
 }
 
 }  // namespace samestate::mutants

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "fuzz/mutants/evaluator.h"
+#include "fuzz/mutants/family/evaluator.h"
 #include "fuzz/mutants/mutant.h"
 
 /// From an evaluator with a fault to a row of the table of mutants.
@@ -22,25 +22,27 @@ enum Systems : unsigned {
   kAll = 15
 };
 
-/// A kernel's function holds no state, so each (fault, system) has one of its own.
-template <class Fault, const cpu::System& system>
-Outcome run_fault(const Arguments& arguments, const Contract& contract) {
-  return Fault(system, arguments, contract).run();
+[[nodiscard]] constexpr const cpu::System& system_of(unsigned system) {
+  return system == kGatedDelta  ? cpu::GATED_DELTA_RULE
+         : system == kDelta     ? cpu::DELTA_RULE
+         : system == kRetention ? cpu::RETENTION
+                                : cpu::LINEAR_ATTENTION;
 }
 
+/// A kernel's row whose function is the evaluator Fault.
 template <class Fault>
-auto function_of(unsigned system) {
-  return system == kGatedDelta  ? run_fault<Fault, cpu::GATED_DELTA_RULE>
-         : system == kDelta     ? run_fault<Fault, cpu::DELTA_RULE>
-         : system == kRetention ? run_fault<Fault, cpu::RETENTION>
-                                : run_fault<Fault, cpu::LINEAR_ATTENTION>;
-}
-
-[[nodiscard]] constexpr std::string_view system_name(unsigned system) {
-  return system == kGatedDelta  ? cpu::GATED_DELTA_RULE.name
-         : system == kDelta     ? cpu::DELTA_RULE.name
-         : system == kRetention ? cpu::RETENTION.name
-                                : cpu::LINEAR_ATTENTION.name;
+[[nodiscard]] Kernel kernel_of(const cpu::System& system, const std::string& stem,
+                               const std::vector<std::string>& contracts) {
+  const std::string name(system.name);
+  return {stem + "." + name + "." + Fault::form,
+          name,
+          Fault::form,
+          "cpu",
+          contracts,
+          [&system](const Arguments& arguments, const Contract& contract) {
+            const Contract kept = Fault::kept(contract);
+            return Fault(system, arguments, kept).run();
+          }};
 }
 
 struct Entry {
@@ -65,14 +67,12 @@ void add(std::vector<Mutant>& out, const Entry& entry, unsigned systems) {
     Mutant m;
     m.bug = entry.bug;
     m.fault = entry.fault;
-    m.system = system_name(system);
+    m.system = system_of(system).name;
     m.form = Fault::form;
     m.summary = entry.summary;
     m.name = m.fault + "." + m.system + "." + m.form;
-    const std::string stem = "mutant." + m.fault + "." + m.system + ".";
-    m.rows = {{stem + m.form, m.system, m.form, "cpu", entry.contracts, function_of<Fault>(system)},
-              {stem + Companion::form, m.system, Companion::form, "cpu", entry.contracts,
-               function_of<Companion>(system)}};
+    m.rows = {kernel_of<Fault>(system_of(system), "mutant." + m.fault, entry.contracts),
+              kernel_of<Companion>(system_of(system), "mutant." + m.fault, entry.contracts)};
     out.push_back(std::move(m));
   }
 }
@@ -91,6 +91,5 @@ void add_both(std::vector<Mutant>& out, const Entry& entry, unsigned systems) {
 [[nodiscard]] std::vector<Mutant> layout_mutants();
 [[nodiscard]] std::vector<Mutant> precision_mutants();
 [[nodiscard]] std::vector<Mutant> adversaries();
-[[nodiscard]] std::vector<Mutant> operator_mutants();
 
 }  // namespace samestate::mutants

@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
-#include "fuzz/mutants/rows.h"
+#include "fuzz/mutants/family/rows.h"
 #include "optimized/cpu/rounding.h"
 
 /// Bugs of the delta rule: what is written and what is erased (M13, M17-M20), the triangle and its inverse
@@ -208,6 +209,61 @@ struct TriangleWithDiagonal : Chunked {
   }
 };
 
+template <class Base>
+struct NoBeta : Base {
+  using Base::Base;
+  float strength(float) const override { return 1.0F; }
+};
+template <class Base>
+struct BetaClamped : Base {
+  using Base::Base;
+  float strength(float beta) const override { return std::min(beta, 1.0F); }
+};
+template <class Base>
+struct BetaOfTheTokenBefore : Base {
+  using Base::Base;
+  float given_strength(Index t) const override { return t == 0 ? 1.0F : Base::given_strength(t - 1); }
+};
+struct BetaTwiceOnValueChunked : Chunked {
+  using Chunked::Chunked;
+  float value_factor(Index i) const override { return beta_(i) * beta_(i); }
+};
+struct BetaTwiceOnValueRecurrent : Recurrent {
+  using Recurrent::Recurrent;
+  void correct() override { u_ = beta_ * (beta_ * v_.transpose() - recall(k_)); }
+};
+
+struct ReadBeforeDecay : Recurrent {
+  using Recurrent::Recurrent;
+  void decay() override {
+    Recurrent::read();
+    Recurrent::decay();
+  }
+  void read() override {}
+};
+
+/// The last token is read and neither written nor decayed.
+struct LastTokenLeftOut : Recurrent {
+  using Recurrent::Recurrent;
+  void load() override {
+    Recurrent::load();
+    if (t_ + 1 < head_.tokens) return;
+    alpha_ = 1.0F;
+    k_.setZero();
+    v_.setZero();
+  }
+};
+
+template <class Base>
+struct QueriesForKeys : Base {
+  using Base::Base;
+  cpu::Head locate(std::int64_t n, std::int64_t h) const override {
+    cpu::Head head = Base::locate(n, h);
+    std::swap(head.q, head.k);
+    return head;
+  }
+};
+
 }  // namespace
 
 std::vector<Mutant> delta_mutants() {
@@ -255,6 +311,18 @@ std::vector<Mutant> delta_mutants() {
   add<ReadBeforeWrite>(out, {"M90", "strict_mask", "the output is read before the token is written"}, kAll);
   add<OneTokenAhead>(out, {"M90", "one_token_ahead", "j <= i + 1: a token sees the next one"}, kAll);
   add<TriangleWithDiagonal>(out, {"M90", "triangle_with_diagonal", "the triangle is not strict"}, kDeltas);
+  add_both<NoBeta>(out, {"F", "no_beta", "beta is left out"}, kDeltas);
+  add_both<BetaClamped>(out, {"F", "beta_clamped", "beta above 1 is 1"}, kDeltas);
+  add_both<BetaOfTheTokenBefore>(out, {"F", "beta_of_the_token_before", "beta is that of the token before"},
+                                 kDeltas);
+  add<BetaTwiceOnValueChunked>(out, {"F", "beta_twice_on_value", "beta multiplies v twice and the rest once"},
+                               kDeltas);
+  add<BetaTwiceOnValueRecurrent>(
+      out, {"F", "beta_twice_on_value", "beta multiplies v twice and the rest once"}, kDeltas);
+  add<ReadBeforeDecay>(
+      out, {"F", "read_before_decay", "the output is read from the state that the token found"}, kAll);
+  add<LastTokenLeftOut>(out, {"F", "last_token_left_out", "the last token is read and not written"}, kAll);
+  add_both<QueriesForKeys>(out, {"F", "q_and_k_exchanged", "q is taken for k and k for q"}, kAll);
   for (Mutant& m : out) {
     // S <- S + k v^T: rank-one writes add up, and sums of matrices commute. In float64 and rounded once a
     // chunk they differ from the form's by less than its own roundings. (Added token by token to an fp32

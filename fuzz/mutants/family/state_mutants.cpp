@@ -2,7 +2,7 @@
 #include <utility>
 #include <vector>
 
-#include "fuzz/mutants/rows.h"
+#include "fuzz/mutants/family/rows.h"
 #include "optimized/cpu/rounding.h"
 
 /// Bugs of the state between tokens, chunks, calls and sequences: M12, M22-M29, M33, M36.
@@ -182,6 +182,40 @@ struct StateMaskTransposed : Base {
   }
 };
 
+template <class Base>
+struct InitialStateIgnored : Base {
+  using Base::Base;
+  Grid initial_state() override { return Grid::Zero(this->head_.dk, this->head_.dv); }
+};
+template <class Base>
+struct InitialStateTransposed : Base {
+  using Base::Base;
+  Grid initial_state() override { return reinterpreted(Base::initial_state()); }
+};
+template <class Base>
+struct Bf16InitialState : Base {
+  using Base::Base;
+  Grid initial_state() override { return rounded(Base::initial_state(), Format::bf16); }
+};
+
+struct LostBetweenChunks : Chunked {
+  using Chunked::Chunked;
+  void load() override {
+    Chunked::load();
+    if (first_ > 0) S_.setZero();
+  }
+};
+struct LastPartialChunkDropped : Chunked {
+  using Chunked::Chunked;
+  void outputs() override {
+    Chunked::outputs();
+    if (valid_ < arguments_.chunk) O_.setZero();
+  }
+  void update() override {
+    if (valid_ == arguments_.chunk) Chunked::update();
+  }
+};
+
 }  // namespace
 
 std::vector<Mutant> state_mutants() {
@@ -228,6 +262,15 @@ std::vector<Mutant> state_mutants() {
                                 {"M36", "state_mask_transposed",
                                  "the initial state is masked by [dv, dk] where sizes are no powers of two"},
                                 kAll);
+  add_both<Bf16InitialState>(
+      out, {"M24", "bf16_state_between_calls", "the state that a call is given is rounded to bf16", {"fp32"}},
+      kAll);
+  add_both<InitialStateIgnored>(out, {"F", "initial_state_ignored", "every call starts from zero"}, kAll);
+  add_both<InitialStateTransposed>(
+      out, {"F", "initial_state_transposed", "the initial state is read as [dv, dk]"}, kAll);
+  add<LostBetweenChunks>(out, {"F", "lost_between_chunks", "every chunk starts from zero"}, kAll);
+  add<LastPartialChunkDropped>(
+      out, {"F", "last_partial_chunk_dropped", "the last, partial chunk is not computed"}, kAll);
   return out;
 }
 

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "fuzz/mutants/rows.h"
+#include "fuzz/mutants/family/rows.h"
 #include "optimized/cpu/rounding.h"
 
 /// Bugs of scale and normalisation (M47-M51) and of roundings that no contract declares (M55, M62, M71, M72).
@@ -86,6 +86,25 @@ struct Tf32Products : Base {
   }
 };
 
+template <class Base>
+struct NoEpsilon : Base {
+  using Base::Base;
+  void normalise(Column& x) const override {
+    if (const float norm = x.norm(); norm > 0.0F) x /= norm;
+  }
+};
+
+/// P and o in the 16-bit format that was not asked for.
+template <class Base>
+struct OtherFormat : Base {
+  using Base::Base;
+  static Contract kept(Contract c) {
+    if (c.input == Format::bf16 || c.input == Format::fp16)
+      c.P = c.output = c.input == Format::bf16 ? Format::fp16 : Format::bf16;
+    return c;
+  }
+};
+
 }  // namespace
 
 std::vector<Mutant> precision_mutants() {
@@ -119,6 +138,10 @@ std::vector<Mutant> precision_mutants() {
                      kAll);
   add_both<Tf32Products>(out, {"M72", "tf32_products", "operands of products are rounded to tf32", {"fp32"}},
                          kAll);
+  add_both<NoEpsilon>(out, {"F", "no_epsilon", "x / ||x||, without epsilon"}, kAll);
+  add_both<OtherFormat>(
+      out, {"F", "other_16_bit_format", "o is rounded to fp16 where bf16 is meant, to bf16 where fp16 is"},
+      kAll);
   return out;
 }
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fuzz/mutants/rows.h"
+#include "fuzz/mutants/family/rows.h"
 #include "optimized/cpu/rounding.h"
 
 /// Bugs of the decay: masks and exponentials (M01-M11, M43), which decay reaches what (M14-M16, M21, M30).
@@ -232,6 +232,32 @@ struct GateIgnoresSequenceStart : Base {
   }
 };
 
+template <class Base>
+struct GateOfTheTokenBefore : Base {
+  using Base::Base;
+  float given_gate(Index t) const override { return t == 0 ? 0.0F : Base::given_gate(t - 1); }
+};
+
+template <class Base>
+struct GateOfTheTokenAfter : Base {
+  using Base::Base;
+  float given_gate(Index t) const override {
+    return t + 1 == this->head_.tokens ? 0.0F : Base::given_gate(t + 1);
+  }
+};
+
+template <class Base>
+struct PowersOfTwo : Base {
+  using Base::Base;
+  float gate(float g) const override { return Base::gate(g * 0.69314718F); }
+};
+
+template <class Base>
+struct DecayClamped : Base {
+  using Base::Base;
+  float gate(float g) const override { return Base::gate(std::max(g, -20.0F)); }
+};
+
 }  // namespace
 
 std::vector<Mutant> decay_mutants() {
@@ -290,6 +316,12 @@ std::vector<Mutant> decay_mutants() {
       {"M70", "half_exponential_in_bf16",
        "the exponential is evaluated in fp16, in a kernel that promises bf16 alone", kOnlyBf16},
       kGated);
+  add_both<GateOfTheTokenBefore>(
+      out, {"F", "gate_of_the_token_before", "the decay is that of the token before"}, kGated);
+  add_both<GateOfTheTokenAfter>(out, {"F", "gate_of_the_token_after", "the decay is that of the token after"},
+                                kGated);
+  add_both<PowersOfTwo>(out, {"F", "powers_of_two", "alpha = 2^g"}, kGated);
+  add_both<DecayClamped>(out, {"F", "decay_clamped", "g below -20 is -20: e^-20 of the state stays"}, kGated);
   return out;
 }
 

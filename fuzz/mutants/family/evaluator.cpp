@@ -1,4 +1,4 @@
-#include "fuzz/mutants/evaluator.h"
+#include "fuzz/mutants/family/evaluator.h"
 
 #include <algorithm>
 #include <cmath>
@@ -99,8 +99,8 @@ void Recurrent::load() {
   q_ = rounded(key(head_.q, t_), contract_.qk);
   k_ = rounded(key(head_.k, t_), contract_.qk);
   v_ = value(t_);
-  alpha_ = head_.g.data ? exponential(gate(*head_.g.row(t_))) : 1.0F;
-  beta_ = head_.beta.data ? strength(*head_.beta.row(t_)) : 1.0F;
+  alpha_ = head_.g.data ? exponential(gate(given_gate(t_))) : 1.0F;
+  beta_ = head_.beta.data ? strength(given_strength(t_)) : 1.0F;
 }
 
 void Recurrent::decay() {
@@ -155,8 +155,8 @@ void Chunked::load() {
     Q_.row(i) = rounded(key(head_.q, first_ + i), format).transpose();
     K_.row(i) = rounded(key(head_.k, first_ + i), format).transpose();
     V_.row(i) = value(first_ + i).transpose();
-    if (head_.g.data) g_(i) = gate(*head_.g.row(first_ + i));
-    if (head_.beta.data) beta_(i) = strength(*head_.beta.row(first_ + i));
+    if (head_.g.data) g_(i) = gate(given_gate(first_ + i));
+    if (head_.beta.data) beta_(i) = strength(given_strength(first_ + i));
   }
 }
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "fuzz/mutants/rows.h"
+#include "fuzz/mutants/family/rows.h"
 
 /// Bugs of indices: M31, M32, M34, M37-M41, M43-M45.
 namespace samestate::mutants {
@@ -192,6 +192,42 @@ struct WrongAtEightHeads : Base {
   }
 };
 
+template <class Base>
+struct FirstRowForAll : Base {
+  using Base::Base;
+  cpu::Head locate(std::int64_t n, std::int64_t h) const override {
+    if (this->packed()) return Base::locate(n, h);
+    const cpu::Head own = Base::locate(n, h);
+    cpu::Head head = Base::locate(0, h);
+    head.o = own.o;
+    head.final_state = own.final_state;
+    return head;
+  }
+};
+
+template <class Base>
+struct MiddleRowZeroed : Base {
+  using Base::Base;
+  void store_row(Index t, const Grid& o) override {
+    const bool middle = this->head_.tokens > 1 && t == this->head_.tokens / 2;
+    Base::store_row(t, middle ? Grid::Zero(o.rows(), o.cols()) : o);
+  }
+};
+
+/// The first element of the last row of the last head of the last sequence.
+template <class Base>
+struct OneElementOff : Base {
+  using Base::Base;
+  void store_row(Index t, const Grid& o) override {
+    Grid row = o;
+    if (this->n_ + 1 == this->sizes_.sequences && this->h_ + 1 == this->sizes_.value_heads &&
+        t + 1 == this->head_.tokens) {
+      row(0, 0) *= 1.001F;
+    }
+    Base::store_row(t, row);
+  }
+};
+
 }  // namespace
 
 std::vector<Mutant> layout_mutants() {
@@ -237,6 +273,10 @@ std::vector<Mutant> layout_mutants() {
       out, {"M44", "first_batch_only", "only the first sequence is computed, the others are zero"}, kAll);
   add_both<WrongAtEightHeads>(
       out, {"M45", "wrong_at_eight_heads", "Hv = 8: the last head reads its neighbour's v"}, kAll);
+  add_both<FirstRowForAll>(
+      out, {"F", "first_row_for_all", "every row of a batch has the result of the first"}, kAll);
+  add_both<MiddleRowZeroed>(out, {"F", "middle_row_zeroed", "one row of o is zero"}, kAll);
+  add_both<OneElementOff>(out, {"F", "one_element_off", "one element of o is 1e-3 too large"}, kAll);
   return out;
 }
 

@@ -1,0 +1,122 @@
+#include "fuzz/mutants/likeness.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "harness/explain/explain.h"
+#include "harness/run/run_case.h"
+
+namespace samestate {
+namespace {
+
+using Values = std::vector<double>;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr std::size_t kMost = 4;
+
+Values values_of(const Trace& trace) {
+  Values all(trace.outputs.o.begin(), trace.outputs.o.end());
+  all.insert(all.end(), trace.outputs.final_state.begin(), trace.outputs.final_state.end());
+  for (const Tensors<double>& tensors : trace.tensors) {
+    for (const auto& [name, x] : tensors) all.insert(all.end(), x.data(), x.data() + x.size());
+  }
+  return all;
+}
+
+/// Sum of squared differences; infinite where one is no finite number and the other another value.
+double distance(const Values& a, const Values& b) {
+  if (a.size() != b.size()) return kInfinity;
+  double sum = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    const double d = a[i] - b[i];
+    if (!std::isfinite(d)) return kInfinity;
+    sum += d * d;
+  }
+  return sum;
+}
+
+/// Sum of squares of what is finite.
+double size_of(const Values& x) {
+  double sum = 0.0;
+  for (const double v : x) sum += std::isfinite(v) ? v * v : 0.0;
+  return sum;
+}
+
+/// What a kernel makes of the run's inputs; nothing where it does not do the case.
+Values values_of(const Resolved& r, const Trace& trace, const KernelTable& table, const std::string& kernel,
+                 const std::string& form) {
+  Case own = r.c;
+  own.kernel = kernel;
+  // Another form of named tensors is another case; calls of the recurrent family find their kernel.
+  if (!r.form->decodes && !r.system->sizes.empty()) own.form = form;
+  try {
+    const Resolved mine(own);
+    Trace run;
+    run.batch = trace.batch;
+    run.inputs = trace.inputs;
+    mine.system->replay(mine, table.choose(mine), {mine.layout, 1}, run);
+    return values_of(run);
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+/// Of the kernel that the mutant was made of.
+Values right_values(const Resolved& r, const Trace& trace, const Mutant& m) {
+  const KernelTable right = m.rows.empty() ? KernelTable({}, operator_kernels()) : KernelTable(unmutated_kernels());
+  return values_of(r, trace, right,
+                   (m.rows.empty() ? "cpu." : "evaluator.") + m.system + "." + m.form, m.form);
+}
+
+/// A row that promises one contract alone is a twin of another's, for that contract.
+bool meant_for(const Mutant& m, const Case& c) {
+  if (m.system != c.system || m.hostile || !m.equivalent.empty()) return false;
+  if (m.rows.empty()) return true;
+  const std::vector<std::string>& promised = m.rows.front().contracts;
+  return promised.size() > 1 || promised.front() == c.contract;
+}
+
+}  // namespace
+
+Likeness mutants_like(const Resolved& r, const Trace& trace, double seconds) {
+  Likeness out;
+  const Values actual = values_of(trace);
+  if (actual.empty() || r.law != nullptr) return out;
+  const auto began = std::chrono::steady_clock::now();
+  const auto late = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() > seconds;
+  };
+  std::vector<std::pair<double, const Mutant*>> alike;
+  std::optional<double> whole;
+  for (const Mutant& m : all_mutants()) {
+    if (!meant_for(m, r.c)) continue;
+    ++out.all;
+    if (late()) continue;
+    ++out.tried;
+    if (!whole) whole = distance(actual, right_values(r, trace, m));
+    const double scale = std::isfinite(*whole) ? *whole : size_of(actual);
+    const double rest = distance(actual, values_of(r, trace, m.table(), m.kernel(), m.form));
+    const double unexplained = 1.0 - kExplainedShare;
+    if (*whole > 0.0 && rest <= unexplained * unexplained * scale) alike.emplace_back(rest, &m);
+  }
+  // The same fault in another form gives the same values but for roundings.
+  const std::string_view form = !trace.native.empty() ? std::string_view(trace.native)
+                                : r.unchunked()       ? "recurrent"
+                                                      : "chunked";
+  std::stable_sort(alike.begin(), alike.end(), [&](const auto& x, const auto& y) {
+    return std::pair(x.second->form != form, x.first) < std::pair(y.second->form != form, y.first);
+  });
+  std::set<std::string_view> named;
+  for (const auto& [rest, m] : alike) {
+    if (out.mutants.size() < kMost && named.insert(m->fault).second) out.mutants.push_back(m);
+  }
+  return out;
+}
+
+}  // namespace samestate

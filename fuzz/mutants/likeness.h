@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fuzz/mutants/mutant.h"
+
+namespace samestate {
+
+/// Mutants that a run looks like: those of the form that ran first, of these the most alike.
+struct Likeness {
+  std::vector<const Mutant*> mutants;
+  std::int64_t tried = 0;
+  std::int64_t all = 0;  ///< of the case's system; more than `tried` where the time was up
+};
+
+/// The mutants of the case's system whose values on the inputs in `trace` account for kExplainedShare of the
+/// difference between the run's values and the right kernel's; of a fault one form, at most four. None for a
+/// law, or where the run left no outputs. Starts no mutant after `seconds`.
+[[nodiscard]] Likeness mutants_like(const Resolved& r, const Trace& trace, double seconds = 10.0);
+
+}  // namespace samestate

@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <cmath>
+
+#include "fuzz/mutants/operators/changed_call.h"
+
+/// Attention and the gated attention layer: M31, M46, M47, M52, M85, M90, and caches, heads, gates, tables.
+namespace samestate::mutants {
+namespace {
+
+using Call = ChangedCall;
+
+// Query heads go where the right map gives them the key head of the wrong one, and their outputs back.
+void heads_tiled(Call& c) {
+  const std::int64_t groups = c.at("Hkv"), size = c.at("H") / groups;
+  permute(c.input("q"), c.at("H"), c.at("d"), [&](std::int64_t h) { return h % size * groups + h / size; });
+}
+void heads_back(Call& c) {
+  const std::int64_t groups = c.at("Hkv"), size = c.at("H") / groups;
+  permute(c.output("o"), c.at("H"), c.at("dv"),
+          [&](std::int64_t h) { return h % groups * size + h / groups; });
+}
+void no_scale(Call& c) {
+  c.each("q", [s = root_of(c.at("d"))](float x) { return x * s; });
+}
+void scale_of_value_width(Call& c) {
+  const float s = std::sqrt(static_cast<float>(c.at("d")) / static_cast<float>(c.at("dv")));
+  c.each("q", [s](float x) { return x * s; });
+}
+/// Query t sees the keys 1 .. t + 1 in place of 0 .. t.
+void mask_off_by_one(Call& c) {
+  next_token("k")(c);
+  next_token("v")(c);
+}
+/// The keys of this call alone.
+void cache_forgotten(Call& c) {
+  for (NamedTensor<const float>& tensor : c.call.inputs) {
+    if (tensor.name == "q" || tensor.shape[1] == c.call.tokens) continue;
+    last_tokens(c, tensor);
+  }
+}
+void values_of_the_first_key_head(Call& c) {
+  permute(c.input("v"), c.at("Hkv"), c.at("dv"), [](std::int64_t) { return 0; });
+}
+void sums_not_divided_out(Call& c) {
+  const std::int64_t width = c.at("H") * c.at("dv");
+  std::int64_t t = 0;
+  each_row(c.output("o"), width, [&](std::span<float> row) {
+    for (float& x : row) x *= static_cast<float>(1 + t % c.call.tokens);
+    ++t;
+  });
+}
+
+void add_attention(std::vector<Mutant>& out, std::string_view kernel) {
+  add_faults(
+      out, kernel,
+      {{"M31", "other_head_map", "key head of h as h mod Hkv", changed(heads_tiled, heads_back)},
+       {"M47", "no_scale", "the scale is ignored", misread(no_scale)},
+       {"M90", "mask_off_by_one", "a query sees the next key and not the first", misread(mask_off_by_one)},
+       {"F", "cache_forgotten", "only the keys of the call are seen", misread(cache_forgotten)},
+       {"F", "values_of_the_first_key_head", "every key head has the values of the first",
+        misread(values_of_the_first_key_head)},
+       {"F", "sums_not_divided_out", "row t is t + 1 times too large", miswritten(sums_not_divided_out)}});
+}
+
+/// The rows of q_proj of every head, first the gate, then the query.
+void gate_before_query(Call& c) {
+  const std::int64_t rows = c.at("d") * c.at("D");
+  each_row(c.input("q_proj"), 2 * rows, [rows](std::span<float> w) { rotate(w, rows); });
+}
+/// q_proj as all queries, then all gates.
+void flat_projection(Call& c) {
+  const std::int64_t H = c.at("H");
+  permute(c.input("q_proj"), 2 * H, c.at("d") * c.at("D"), [H](std::int64_t i) { return i % 2 * H + i / 2; });
+}
+/// Columns of a head that turn go 0 2 4 .. 1 3 5 ..: halves then are what interleaved pairs would be.
+void keys_interleaved(Call& c) {
+  const std::int64_t pairs = c.at("pairs");
+  const auto from = [&](std::int64_t i) {
+    return i >= 2 * pairs ? i : i < pairs ? 2 * i : 2 * (i - pairs) + 1;
+  };
+  permute(c.input("k_proj"), c.at("d"), c.at("D"), from);
+  permute(c.input("k_norm"), c.at("d"), 1, from);
+}
+void key_heads_exchanged(Call& c) {
+  const std::int64_t Hkv = c.at("Hkv");
+  permute(c.input("v_proj"), Hkv, c.at("d") * c.at("D"), [Hkv](std::int64_t h) { return (h + 1) % Hkv; });
+}
+void output_not_projected(Call& c) {
+  const std::span<float> out = c.output("out");
+  const std::span<float> gated = c.output("gated");
+  std::copy_n(gated.begin(), std::min(out.size(), gated.size()), out.begin());
+}
+
+}  // namespace
+
+std::vector<Mutant> softmax_attention_mutants() {
+  std::vector<Mutant> out;
+  for (const char* kernel :
+       {"cpu.softmax_attention.online", "cpu.softmax_attention.merged", "cpu.softmax_attention.grouped"}) {
+    add_attention(out, kernel);
+  }
+  add_faults(out, "cpu.softmax_attention.online",
+             {{"M47", "scale_of_value_width", "dv^-1/2 for d^-1/2", misread(scale_of_value_width)}});
+  add_faults(
+      out, "cpu.gated_attention.online",
+      {{"M46", "flat_projection", "queries and gates read as two blocks where rows are grouped by head",
+        misread(flat_projection)},
+       {"M52", "weight_without_one", "w where 1 + w is meant, of the query norm",
+        misread(mapped("q_norm", [](float w) { return w - 1.0F; }))},
+       {"M85", "keys_interleaved", "keys turn in pairs (2 i, 2 i + 1), queries in halves",
+        misread(keys_interleaved)},
+       {"F", "gate_before_query", "of a head's rows the gate's come first", misread(gate_before_query)},
+       {"F", "key_norm_of_queries", "the key norm has the weight of the query norm",
+        misread([](Call& c) { std::ranges::copy(c.input("q_norm"), c.input("k_norm").begin()); })},
+       {"F", "position_off_by_one", "tables of the token before", misread(token_before({"cosine", "sine"}))},
+       {"F", "turned_the_other_way", "the angle has the other sign",
+        misread(mapped("sine", [](float x) { return -x; }))},
+       {"F", "key_heads_exchanged", "a key head has the values of the next", misread(key_heads_exchanged)},
+       {"F", "values_doubled_in_the_cache", "values are scaled on their way into the cache",
+        miswritten(scaled("v", [](const Call&) { return 2.0F; }))},
+       {"F", "output_not_projected", "the output projection is left out", miswritten(output_not_projected)}});
+  return out;
+}
+
+}  // namespace samestate::mutants

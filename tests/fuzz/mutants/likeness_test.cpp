@@ -1,0 +1,92 @@
+#include "fuzz/mutants/likeness.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "fuzz/mutants/operators/changed_call.h"
+#include "fuzz/mutants/trial.h"
+
+namespace samestate {
+namespace {
+
+/// Names of the mutants that the run of `kernel` on `line` looks like; the run must fail.
+std::vector<std::string> alike(const std::string& line, KernelTable table, const std::string& kernel) {
+  Case c = parse_case(line);
+  c.kernel = kernel;
+  Trace trace;
+  EXPECT_EQ(run_case(c, table, 1, &trace).judgement.verdict, Verdict::fail) << line;
+  std::vector<std::string> names;
+  for (const Mutant* m : mutants_like(c, trace, 60.0).mutants) names.push_back(m->name);
+  return names;
+}
+
+bool names_itself(const std::string& line, const std::string& name) {
+  const Mutant& m = mutant_named(name);
+  const std::vector<std::string> names = alike(line, m.table(), m.kernel());
+  return std::ranges::find(names, name) != names.end();
+}
+
+TEST(Likeness, AMutantIsNamedOnACaseOfTheFamily) {
+  const std::string line = "v1 gated_delta_rule B=2 T=27 Hk=2 Hv=4 dk=8 dv=6 state=random l2norm=1 ";
+  for (const char* fault : {"no_scale", "no_decay", "gate_of_the_token_before", "no_delta_term",
+                            "initial_state_ignored", "other_head_map", "q_and_k_exchanged"}) {
+    const std::string stem = std::string(fault) + ".gated_delta_rule.";
+    EXPECT_TRUE(names_itself(line + "chunk=8", stem + "chunked")) << fault;
+    EXPECT_TRUE(names_itself(line + "form=recurrent", stem + "recurrent")) << fault;
+  }
+  EXPECT_TRUE(names_itself(line + "chunk=8", "lost_between_chunks.gated_delta_rule.chunked"));
+  EXPECT_TRUE(names_itself(line + "form=decode chunk=0 prefill=9", "no_beta.gated_delta_rule.recurrent"));
+  EXPECT_TRUE(names_itself("v1 gated_delta_rule form=packed chunk=8 lengths=9,12 T=21 dk=8 contract=bf16",
+                           "leaks_into_next_sequence.gated_delta_rule.chunked"));
+}
+
+TEST(Likeness, AMutantIsNamedOnACaseOfAnOperator) {
+  EXPECT_TRUE(names_itself("v1 rms_norm form=fused T=9 H=3 D=16 regime=tiny", "no_epsilon.rms_norm.fused"));
+  EXPECT_TRUE(names_itself("v1 rotary_embedding form=full_width T=9",
+                           "turned_the_other_way.rotary_embedding.full_width"));
+  EXPECT_TRUE(names_itself("v1 softmax_attention form=decode T=9 prefill=4",
+                           "cache_forgotten.softmax_attention.online"));
+  EXPECT_TRUE(names_itself("v1 mamba2_mixer form=chunked chunk=4 T=9", "no_skip.mamba2_mixer.chunked"));
+}
+
+// A kernel of another form, and a fault that no mutant has.
+TEST(Likeness, ByTheValuesAlone) {
+  std::vector<Mutant> planted;
+  mutants::add_faults(planted, "cpu.softmax_attention.grouped",
+                      {{"F", "none", "nothing", mutants::miswritten([](mutants::ChangedCall& call) {
+                          for (float& x : call.output("o")) x += 1.0F;
+                        })}});
+  const Mutant& m = planted.front();
+  EXPECT_TRUE(alike("v1 softmax_attention form=grouped T=9", m.table(), m.kernel()).empty());
+
+  const Case passes = parse_case("v1 rms_norm form=fused T=9");
+  Trace trace;
+  EXPECT_EQ(run_case(passes, KernelTable({}, operator_kernels()), 1, &trace).judgement.verdict,
+            Verdict::pass);
+  const Likeness like = mutants_like(passes, trace);
+  EXPECT_TRUE(like.mutants.empty());
+  EXPECT_GT(like.all, 4);
+  EXPECT_EQ(like.tried, like.all);
+  EXPECT_EQ(mutants_like(passes, trace, -1.0).tried, 0);
+  EXPECT_EQ(mutants_like(passes, Trace{}).all, 0);
+}
+
+// Each on the case that kills it, unless four others give the same values there.
+TEST(Likeness, LongMutantsOfOperatorsAreNamedOnTheirKillingCase) {
+  std::vector<const Mutant*> list;
+  for (const Mutant& m : all_mutants()) {
+    if (!m.operators.empty()) list.push_back(&m);
+  }
+  std::int64_t named = 0;
+  for (const MutantResult& r : try_mutants(list, {}, 2, nullptr)) {
+    const bool itself = r.killed && names_itself(r.line, r.mutant->name);
+    named += itself ? 1 : 0;
+    if (!itself) std::cout << r.mutant->name << ": not named on " << r.line << "\n";
+  }
+  EXPECT_GE(named * 100, 99 * std::ssize(list));
+}
+
+}  // namespace
+}  // namespace samestate
