@@ -16,7 +16,7 @@
 #include "harness/explain/explain.h"
 #include "harness/run/saved_run.h"
 #include "oracles/contracts.h"
-#include "reports/summary.h"
+#include "reports/records/summary.h"
 
 namespace samestate::cli {
 namespace {

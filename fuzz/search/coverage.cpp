@@ -67,7 +67,6 @@ Values values_of_operator(const SearchSystem& system) {
   return values;
 }
 
-bool is_judged(Verdict v) { return v == Verdict::pass || v == Verdict::fail || v == Verdict::flaky; }
 bool is_refused(Verdict v) { return v == Verdict::unsupported || v == Verdict::skipped; }
 
 std::string value_of(const Case& c, std::string_view dimension) {
