@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <set>
@@ -13,16 +12,17 @@
 #include <utility>
 #include <vector>
 
+#include "tests/tree.h"
+
 namespace samestate {
 namespace {
 
-namespace fs = std::filesystem;
+using testing::joined;
+using testing::read;
+using testing::Source;
+using testing::sources_of;
 
-/// A path from the repository root and its text.
-struct Source {
-  std::string path;
-  std::string text;
-};
+namespace fs = std::filesystem;
 
 constexpr std::ptrdiff_t kLongestSource = 500;
 
@@ -197,36 +197,14 @@ std::vector<std::string> link_faults_of(const Source& source) {
   return faults;
 }
 
-Source read(const fs::path& root, const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return {fs::relative(path, root).generic_string(), text.str()};
-}
-
-std::vector<Source> sources_of(const fs::path& root) {
-  std::vector<Source> sources;
+std::vector<Source> all_sources() {
   std::set<std::string> tops;
   for (const auto& [room, allowed] : kMayInclude) tops.insert(room.substr(0, room.find('/')));
-  for (const std::string& folder : tops) {
-    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
-      const std::string extension = entry.path().extension().string();
-      if (extension == ".h" || extension == ".cpp" || extension == ".cu" || extension == ".cuh") {
-        sources.push_back(read(root, entry.path()));
-      }
-    }
-  }
-  return sources;
-}
-
-std::string joined(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += line + "\n";
-  return text;
+  return sources_of(SAMESTATE_SOURCE_DIR, tops);
 }
 
 TEST(Floors, TheTreeKeepsThem) {
-  const std::vector<Source> sources = sources_of(SAMESTATE_SOURCE_DIR);
+  const std::vector<Source> sources = all_sources();
   ASSERT_GT(sources.size(), 20U) << "the tree was not found under " << SAMESTATE_SOURCE_DIR;
   EXPECT_EQ(joined(faults_of(sources)), "");
 }

@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "reference/error.h"
 #include "reports/page/html.h"
 #include "reports/page/html_table.h"
 #include "reports/records/summary.h"
+#include "reports/records/surprise.h"
 #include "reports/text/escape.h"
 
 /// Cases of the gate, evidence of devices, and the listings of other verbs.
@@ -18,7 +21,7 @@ namespace samestate {
 namespace {
 
 constexpr std::size_t kMostFailures = 200;
-constexpr std::size_t kMostRatios = 100;
+constexpr std::size_t kMostSurprises = 100;
 
 std::string verdict_table(const Summary& summary) {
   std::string out =
@@ -35,24 +38,32 @@ std::string verdict_table(const Summary& summary) {
   return out + "</tbody></table></div>\n";
 }
 
+/// One row a case; with their groups where `surprises` is not null: then `chosen` names its elements.
 std::string case_table(std::span<const Record> records, const std::vector<std::size_t>& chosen,
-                       std::size_t most) {
-  HtmlTable table({{"case"},
-                   {"verdict"},
-                   {"ratio", true},
-                   {"gate"},
-                   {"kernel"},
-                   {"contract"},
-                   {"regime"},
-                   {"law"},
-                   {"what was found"},
-                   {"repeat with"}});
+                       std::size_t most, const std::vector<Surprise>* surprises = nullptr) {
+  std::vector<HtmlTable::Column> columns = {{"case"}, {"verdict"}};
+  if (surprises != nullptr)
+    columns.push_back({"tail", true, "0 is the median of the case's group, 1 its ninth decile"});
+  columns.push_back({"ratio", true, "error over bound; above 1 fails"});
+  if (surprises != nullptr) {
+    columns.push_back({"group's median", true, "ratio; - in a group of fewer than 8"});
+    columns.push_back({"group", true, "cases of the same system, form, contract, law and gate"});
+  }
+  for (const char* name : {"gate", "kernel", "contract", "regime", "law", "what was found", "repeat with"})
+    columns.push_back({name});
+  HtmlTable table(std::move(columns));
   for (std::size_t i = 0; i < std::min(most, chosen.size()); ++i) {
-    const Record& r = records[chosen[i]];
+    const Surprise* surprise = surprises == nullptr ? nullptr : &(*surprises)[chosen[i]];
+    const Record& r = records[surprise == nullptr ? chosen[i] : surprise->record];
     table.row();
     table.copy(repro_command(r));
     table.text(name_of(r.judgement.verdict), tone_of(r.judgement.verdict));
+    if (surprise != nullptr) table.measured(std::isnan(surprise->median) ? surprise->median : surprise->tail);
     table.number(r.judgement.ratio);
+    if (surprise != nullptr) {
+      table.measured(surprise->median);
+      table.count(surprise->group);
+    }
     table.text(r.judgement.gate);
     table.text(r.kernel);
     table.text(r.contract);
@@ -62,6 +73,43 @@ std::string case_table(std::span<const Record> records, const std::vector<std::s
     table.command(repro_command(r));
   }
   return table.html(chosen.size() > 10);
+}
+
+/// The cases in the tails of their groups; apart from them the groups that attain their bound.
+std::string surprise_tables(std::span<const Record> records) {
+  const Surprises surprises = surprises_of(records);
+  std::string out;
+  if (!surprises.ranked.empty()) {
+    std::vector<std::size_t> places(surprises.ranked.size());
+    std::iota(places.begin(), places.end(), std::size_t{0});
+    out +=
+        fmt::format(
+            "<details><summary>What stands out from its group <span class=\"dim\">{} of {}</span></summary>"
+            "<p>{}</p>",
+            std::min(kMostSurprises, places.size()), places.size(), kSurpriseMeaning) +
+        case_table(records, places, kMostSurprises, &surprises.ranked) + "</details>\n";
+  }
+  if (surprises.attained.empty()) return out;
+  HtmlTable table({{"system"},
+                   {"form"},
+                   {"contract"},
+                   {"law"},
+                   {"cases", true},
+                   {"least ratio", true},
+                   {"largest ratio", true}});
+  for (const AttainedGroup& group : surprises.attained) {
+    table.row();
+    for (const std::string* text : {&group.system, &group.form, &group.contract, &group.law})
+      table.text(*text);
+    table.count(group.cases);
+    table.number(group.least);
+    table.number(group.largest);
+  }
+  return out +
+         fmt::format(
+             "<details><summary>Attained bounds <span class=\"dim\">{} cases</span></summary><p>{}.</p>",
+             surprises.attained_cases(), attained_line(surprises)) +
+         table.html() + "</details>\n";
 }
 
 /// Cases by form and contract (columns) and regime (rows), one table a system.
@@ -193,10 +241,7 @@ std::string html_gate(const ReportData& data, const std::string& ratio_svg) {
     groups.number(group.median_ratio);
   }
   out += "<details><summary>By system, form and contract</summary>" + groups.html(true) + "</details>\n";
-  if (!summary.worst.empty())
-    out += fmt::format("<details><summary>The {} worst ratios</summary>",
-                       std::min(kMostRatios, summary.worst.size())) +
-           case_table(data.records, summary.worst, kMostRatios) + "</details>\n";
+  out += surprise_tables(data.records);
   HtmlTable rest({{"verdict"}, {"reason"}, {"cases", true}});
   for (const NotJudged& row : summary.not_judged) {
     rest.row();

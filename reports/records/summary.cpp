@@ -64,7 +64,6 @@ Summary summarise(std::span<const Record> records) {
     }
     if (is_judged(judgement.verdict)) {
       ++summary.judged;
-      summary.worst.push_back(i);
       group.ratios.push_back(judgement.ratio);
       group.medians.push_back(judgement.median_ratio);
       regimes[record.regime].push_back(judgement.ratio);
@@ -74,7 +73,6 @@ Summary summarise(std::span<const Record> records) {
   const auto worse = [&](std::size_t a, std::size_t b) {
     return less(records[b].judgement.ratio, records[a].judgement.ratio);
   };
-  std::stable_sort(summary.worst.begin(), summary.worst.end(), worse);
   std::stable_sort(summary.failures.begin(), summary.failures.end(), [&](std::size_t a, std::size_t b) {
     const auto rank_a = rank_of(records[a].judgement.verdict);
     const auto rank_b = rank_of(records[b].judgement.verdict);

@@ -49,17 +49,16 @@ struct NotJudged {
   std::int64_t cases = 0;
 };
 
-/// Judged: pass, fail or flaky, i.e. the ratio means something. Failures: fail, crash, timeout or flaky.
+/// Judged and failures as in oracles/verdict.h.
 /// The indices point into the records that `summarise` was given.
 struct Summary {
   std::array<std::int64_t, kVerdictCount> counts{};  ///< by Verdict
   std::int64_t cases = 0;
   std::int64_t judged = 0;
   double seconds = 0.0;
-  std::vector<std::size_t>
-      failures;                    ///< crash first, then timeout, fail and flaky, each the worst ratio first
-  std::vector<std::size_t> worst;  ///< all judged cases, the worst ratio first
-  std::vector<Group> groups;       ///< the worst ratio first
+  /// Crash first, then timeout, fail and flaky, each the worst ratio first.
+  std::vector<std::size_t> failures;
+  std::vector<Group> groups;          ///< the worst ratio first
   std::vector<RegimeSpread> regimes;  ///< the worst ratio first
   std::vector<NotJudged> not_judged;  ///< vacuous, unsupported and skipped; the most cases first
 

@@ -3,17 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "reports/records/files.h"
 #include "reports/records/summary.h"
+#include "reports/records/surprise.h"
 #include "reports/text/escape.h"
 
 namespace samestate {
 namespace {
 
 constexpr std::size_t kMostFailures = 50;
-constexpr std::size_t kMostRatios = 20;
+constexpr std::size_t kMostSurprises = 20;
 constexpr std::size_t kLongestText = 4000;  // bytes
 
 /// Collects rows while they fit; counts the rest.
@@ -127,15 +129,29 @@ void add_failures(Page& page, const Summary& summary, std::span<const Record> re
   for (std::size_t i = 0; i < shown; ++i) add_failure(page, records[summary.failures[i]]);
 }
 
-void add_worst(Page& page, const Summary& summary, std::span<const Record> records) {
-  if (summary.worst.empty()) return;
-  page.add("\n## Worst ratios\n\nratio = error / bound; above 1 fails.\n\n");
-  page.add("| ratio | gate | verdict | kernel | law | repeat with |\n|---:|---|---|---|---|---|\n");
-  for (std::size_t i = 0; i < std::min(kMostRatios, summary.worst.size()); ++i) {
-    const Record& record = records[summary.worst[i]];
-    page.add(fmt::format("| {} | {} | {} | {} | {} | {} |\n", fmt::format("{:.3g}", record.judgement.ratio),
+void add_surprises(Page& page, std::span<const Record> records) {
+  const Surprises surprises = surprises_of(records);
+  if (!surprises.ranked.empty()) {
+    page.add(fmt::format("\n## What stands out from its group\n\n{}\n\n", kSurpriseMeaning));
+    page.add("| tail | ratio | median of the group | gate | verdict | kernel | law | repeat with |\n");
+    page.add("|---:|---:|---:|---|---|---|---|---|\n");
+  }
+  for (std::size_t i = 0; i < std::min(kMostSurprises, surprises.ranked.size()); ++i) {
+    const Surprise& surprise = surprises.ranked[i];
+    const Record& record = records[surprise.record];
+    const std::int64_t judged = std::isnan(surprise.median) ? 0 : surprise.group;
+    page.add(fmt::format("| {} | {:.3g} | {} | {} | {} | {} | {} | {} |\n", figure(surprise.tail, judged),
+                         record.judgement.ratio, figure(surprise.median, judged),
                          plain(record.judgement.gate), name_of(record.judgement.verdict), code(record.kernel),
                          plain(record.law), code(repro_command(record))));
+  }
+  if (surprises.attained.empty()) return;
+  page.add(fmt::format("\n{}.\n\n| system | form | contract | cases | least ratio | largest |\n",
+                       attained_line(surprises)));
+  page.add("|---|---|---|---:|---:|---:|\n");
+  for (const AttainedGroup& group : surprises.attained) {
+    page.add(fmt::format("| {} | {} | {} | {} | {:.4f} | {:.4f} |\n", plain(group.system), plain(group.form),
+                         plain(group.contract), group.cases, group.least, group.largest));
   }
 }
 
@@ -168,7 +184,7 @@ std::string markdown_text(std::span<const Record> records, const Run& run) {
   Page page;
   add_counts(page, summary, run);
   add_failures(page, summary, records);
-  add_worst(page, summary, records);
+  add_surprises(page, records);
   add_tables(page, summary);
   return page.finish();
 }

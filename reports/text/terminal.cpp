@@ -3,16 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "reports/records/summary.h"
+#include "reports/records/surprise.h"
 #include "reports/text/escape.h"
 
 namespace samestate {
 namespace {
 
 constexpr std::size_t kMostFailures = 5;
-constexpr std::size_t kMostRatios = 5;
+constexpr std::size_t kMostSurprises = 5;
 constexpr std::size_t kMostRegimes = 8;
 constexpr std::size_t kMostReasons = 5;
 
@@ -36,18 +38,23 @@ std::string terminal_text(std::span<const Record> records) {
                         on_one_line(judgement_line(record.judgement)), on_one_line(repro_command(record)));
   }
 
+  const Surprises surprises = surprises_of(records);
   const auto shown_above = summary.failures.begin() + static_cast<std::ptrdiff_t>(failures);
-  std::size_t ratios = 0;
-  for (std::size_t i : summary.worst) {
-    if (ratios == kMostRatios) break;
-    if (std::find(summary.failures.begin(), shown_above, i) != shown_above) continue;
-    if (ratios++ == 0) {
-      text +=
-          fmt::format("{} (error / bound, above 1 fails)\n", failures ? "next worst ratios" : "worst ratios");
-    }
-    const Record& record = records[i];
-    text += fmt::format("  {:<9.3g} {}\n", record.judgement.ratio, on_one_line(repro_command(record)));
+  std::size_t rows = 0;
+  for (const Surprise& surprise : surprises.ranked) {
+    if (rows == kMostSurprises) break;
+    if (std::find(summary.failures.begin(), shown_above, surprise.record) != shown_above) continue;
+    if (rows++ == 0)
+      text += fmt::format(
+          "{}farthest above its group: ratio (error / bound, above 1 fails), median of the group\n",
+          failures ? "next " : "");
+    const Record& record = records[surprise.record];
+    text += fmt::format("  {:<9.3g} {:<9} {}\n", record.judgement.ratio,
+                        std::isnan(surprise.median) ? "-" : fmt::format("{:.3g}", surprise.median),
+                        on_one_line(repro_command(record)));
   }
+  const std::string attained = attained_line(surprises);
+  if (!attained.empty()) text += "  " + attained + "\n";
 
   const std::size_t regimes = std::min(kMostRegimes, summary.regimes.size());
   if (regimes > 0) {

@@ -46,18 +46,18 @@ TEST_F(Html, TheFirstThingSaysWhetherItPassed) {
   EXPECT_NE(page_of(input_of({}, {})).find("No case and no point was recorded"), std::string::npos);
 }
 
-TEST_F(Html, TheClosestAreOneOfEachKernelAndContract) {
+TEST_F(Html, WhatStandsOutIsOneOfEachKernelAndContract) {
   std::vector<SweepPoint> points = {point("bf16", 1, 1e-3), point("bf16", 2, 1e-3), point("fp32", 1, 1e-8)};
   points[0].measurement.record.judgement.ratio = 0.75;
   points[1].measurement.record.judgement.ratio = 0.625;
   points[2].measurement.record.judgement.ratio = 0.5;
   const ReportInput input = input_of(points, {});
   const std::string answers = html_answers(input, report_data(input));
-  const std::string closest = answers.substr(0, answers.find("Which chunk?"));
-  EXPECT_EQ(occurrences(closest, "<tr>") - occurrences(closest, "<thead><tr>"), 2U) << closest;
-  EXPECT_NE(closest.find(">0.75<"), std::string::npos);
-  EXPECT_EQ(closest.find(">0.625<"), std::string::npos);
-  EXPECT_NE(closest.find(">0.5<"), std::string::npos);
+  const std::string out = answers.substr(0, answers.find("Which chunk?"));
+  EXPECT_EQ(occurrences(out, "<tr>") - occurrences(out, "<thead><tr>"), 2U) << out;
+  EXPECT_NE(out.find(">0.75<"), std::string::npos);
+  EXPECT_EQ(out.find(">0.625<"), std::string::npos);
+  EXPECT_NE(out.find(">0.5<"), std::string::npos);
 }
 
 TEST_F(Html, TheTitleIsTheHeading) {

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # The report in a real browser: it loads without an error on the console, a click on a dot copies the case's
 # command, tables sort, the theme turns, nothing is wider than a phone.
-# usage: page_test.sh SAMESTATE RECORD.jsonl; exit 77 without Chromium.
+# usage: page_test.sh SAMESTATE EXAMPLES; exit 77 without Chromium.
 set -uo pipefail
 
 samestate="$(realpath "$1")"
-record="$(realpath "$2")"
+examples="$(realpath "$2")"
+record="$examples/sweep.jsonl"
 browser=''
 for name in chromium chromium-browser google-chrome; do
   if command -v "$name" >/dev/null; then browser="$name"; break; fi
@@ -112,6 +113,13 @@ expect() {
 
 look 1280 index.html
 expect 'data-ready="yes"'
+# Every other example too.
+for other in "$examples"/*.jsonl; do
+  [[ "$other" == "$record" ]] && continue
+  "$samestate" report "$other" --out "$folder/report/other" --no-evidence "${plots[@]}" >/dev/null || status=1
+  look 1280 other/index.html
+  expect 'data-ready="yes"'
+done
 look 1280 read.html
 expect "data-copied=\"samestate repro 'v1 "
 expect "copied: samestate repro 'v1 "
@@ -128,7 +136,7 @@ frame 1047 printed.html paper.html
 look 1280 printed.html
 expect 'data-frame-width="true"'
 # The check bites: a table that does not scroll in its box is seen.
-sed 's/\.scroll{overflow:auto;/.scroll{overflow:visible;/' "$folder/report/read.html" >"$folder/report/wide.html"
+sed '/^\.scroll {$/,/^}$/s/overflow: auto;/overflow: visible;/' "$folder/report/read.html" >"$folder/report/wide.html"
 frame 390 broken.html wide.html
 look 500 broken.html
 grep -q 'data-frame-width="false"' "$folder/dom" || {

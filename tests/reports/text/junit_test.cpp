@@ -100,19 +100,6 @@ TEST_F(Junit, StaysXmlWhateverAKernelSays) {
   EXPECT_NE(message.find("]]> <b> & \" \uFFFD \uFFFD\uFFFD\uFFFD nul end"), std::string::npos) << message;
 }
 
-TEST_F(Junit, XmlSafeKeepsWhatIsAllowed) {
-  EXPECT_EQ(xml_safe("tab\tline\nreturn\r \u00fc \u20ac \U0001F600"),
-            "tab\tline\nreturn\r \u00fc \u20ac \U0001F600");
-  EXPECT_EQ(xml_safe("a\x01\x08\x0b\x1f\x7f"
-                     "b"),
-            "a\x7f"
-            "b");
-  EXPECT_EQ(xml_safe("\xc0\xaf"), "\uFFFD\uFFFD") << "overlong";
-  EXPECT_EQ(xml_safe("\xe2\x82"), "\uFFFD\uFFFD") << "cut";
-  EXPECT_EQ(xml_safe("\xef\xbf\xbf"), "") << "U+FFFF is no XML character";
-  EXPECT_EQ(xml_safe("\xf4\x90\x80\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD") << "above U+10FFFF";
-}
-
 TEST_F(Junit, WritesTheFile) {
   const std::vector<Record> records = {record(Verdict::pass, 0.5)};
   write_junit(path("out/gate.xml"), records, {});

@@ -36,7 +36,7 @@ TEST_F(Markdown, ShowsTheWorstFirstWithItsCommand) {
   EXPECT_LT(text.find("v1 case29'"), text.find("v1 case28'"));
   EXPECT_EQ(text.find("v1 case9'"), std::string::npos);
   EXPECT_NE(text.find("| slow | 30 | 0.14 | 0.26 | 0.29 |"), std::string::npos) << text;
-  EXPECT_NE(text.find("| gated\\_delta\\_rule | chunked | bf16 | 30 | 30 | 0 | 0.29 | 0.0625 |"),
+  EXPECT_NE(text.find("| gated_delta_rule | chunked | bf16 | 30 | 30 | 0 | 0.29 | 0.0625 |"),
             std::string::npos)
       << text;
   EXPECT_EQ(text.find("## Failures"), std::string::npos);
@@ -74,7 +74,7 @@ TEST_F(Markdown, StaysOneRowWhateverAKernelSays) {
   const std::string text = markdown_text(std::vector{odd}, {});
   EXPECT_EQ(text.find("\n# d"), std::string::npos);
   EXPECT_EQ(text.find("\n# heading"), std::string::npos);
-  EXPECT_EQ(text.find("<img"), std::string::npos);
+  EXPECT_EQ(occurrences(text, "<img"), occurrences(text, "\\<img"));
   EXPECT_NE(text.find("``samestate repro 'v1 a\\|b `c` # d'``"), std::string::npos) << text;
 }
 
