@@ -29,11 +29,15 @@ std::string verdict_table(const Summary& summary) {
       "class=\"n\"><button>cases</button></th><th></th></tr></thead><tbody>\n";
   for (std::size_t i = 0; i < kVerdictCount; ++i) {
     if (summary.counts[i] == 0) continue;
+    const auto verdict = static_cast<Verdict>(i);
+    // A meter whose least value is the best is yellow above `low` and red above `high`.
+    const char* colour = verdict == Verdict::pass ? ""
+                         : is_failure(verdict)    ? " optimum=\"0\" low=\"0.25\" high=\"0.5\""
+                                                  : " optimum=\"0\" low=\"0.5\"";
     out += fmt::format(
-        "<tr><td>{0}</td><td class=\"n\" data-v=\"{1}\">{1}</td><td><meter min=\"0\" max=\"{2}\" "
-        "value=\"{1}\">{1} of "
-        "{2}</meter></td></tr>\n",
-        name_of(static_cast<Verdict>(i)), summary.counts[i], summary.cases);
+        "<tr><td>{0}</td><td class=\"n\" data-v=\"{1}\">{1}</td><td><meter min=\"0\" max=\"{2}\"{3} "
+        "value=\"{1}\">{1} of {2}</meter></td></tr>\n",
+        name_of(verdict), summary.counts[i], summary.cases, colour);
   }
   return out + "</tbody></table></div>\n";
 }

@@ -28,7 +28,7 @@ std::string headline(const Summary& summary, const char* what) {
 
 /// The case farthest above its group of each kernel and contract, five of them: neighbours of one point say
 /// nothing new.
-std::string standing_out(std::span<const Record> records) {
+std::string standing_out(std::span<const Record> records, const char* what) {
   const Surprises surprises = surprises_of(records);
   HtmlTable table({{"case"},
                    {"ratio", true, "error over bound; above 1 fails"},
@@ -58,10 +58,13 @@ std::string standing_out(std::span<const Record> records) {
   }
   if (table.empty()) return "";
   const std::string attained = attained_line(surprises);
-  return "<h3>What stands out from its group?</h3>\n<p>Of each kernel and contract the point whose ratio "
-         "lies "
-         "farthest above those of the same system, form, contract and gate." +
-         (attained.empty() ? "" : " " + attained + ".") + "</p>\n" + table.html();
+  return fmt::format(
+             "<h3>Which {0}s stand out from their groups?</h3>\n<p>Of each kernel and contract the {0} whose "
+             "ratio "
+             "lies "
+             "farthest above those of the same system, form, contract, law and gate{1}.</p>\n",
+             what, attained.empty() ? "" : "; " + attained) +
+         table.html();
 }
 
 std::string advice_table(const ReportData& data) {
@@ -116,12 +119,12 @@ std::string html_answers(const ReportInput& input, const ReportData& data) {
     out += "<p class=\"big warn\">No case and no point was recorded.</p>\n";
   if (!data.records.empty()) {
     const Summary summary = summarise(data.records);
-    out += "<h3>Did the gate pass?</h3>\n" + headline(summary, "cases");
+    out += "<h3>Did the gate pass?</h3>\n" + headline(summary, "cases") + standing_out(data.records, "case");
   }
   if (!data.points.empty()) {
     const std::vector<Record> records = records_of(data);
     const Summary summary = summarise(records);
-    out += "<h3>Did the sweep pass?</h3>\n" + headline(summary, "points") + standing_out(records);
+    out += "<h3>Did the sweep pass?</h3>\n" + headline(summary, "points") + standing_out(records, "point");
   }
   return out + html_fastest(data) + advice_table(data) + "</section>\n";
 }

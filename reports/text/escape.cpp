@@ -79,8 +79,11 @@ std::string markdown_cell(std::string_view text) {
   for (std::size_t i = 0; i < line.size(); ++i) {
     const char c = line[i];
     const bool in_word = i > 0 && i + 1 < line.size() && is_word(line[i - 1]) && is_word(line[i + 1]);
-    if (std::string_view("\\`*[|~<&").find(c) != std::string_view::npos || (c == '_' && !in_word))
-      out += '\\';
+    if (c == '<' || c == '&') {
+      out += c == '<' ? "&lt;" : "&amp;";
+      continue;
+    }
+    if (std::string_view("\\`*[|~").find(c) != std::string_view::npos || (c == '_' && !in_word)) out += '\\';
     out += c;
   }
   return out;

@@ -13,8 +13,8 @@ namespace samestate {
 /// are not UTF-8 U+FFFD.
 [[nodiscard]] std::string on_one_line(std::string_view text);
 
-/// on_one_line, with a backslash before whatever Markdown or HTML could take as markup: for a paragraph or the
-/// cell of a table. An underscore inside a word is none.
+/// on_one_line, with whatever Markdown or HTML could take as markup escaped: for a paragraph or the cell of a
+/// table. An underscore inside a word is none.
 [[nodiscard]] std::string markdown_cell(std::string_view text);
 
 /// For an element of HTML or a quoted attribute: markup is escaped, control characters become spaces, and bytes

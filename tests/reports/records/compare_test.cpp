@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "reports/text/compare_text.h"
 #include "tests/reports/records.h"
 
 namespace samestate {

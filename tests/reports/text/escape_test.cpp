@@ -25,7 +25,7 @@ TEST(Escape, OneLineHoldsNoControlCharacter) {
 
 TEST(Escape, ACellIsOneRowWithoutMarkup) {
   EXPECT_EQ(markdown_cell("a|b\nc"), "a\\|b c");
-  EXPECT_EQ(markdown_cell("<b>*x* `y` [z](w) ~ & \\"), "\\<b>\\*x\\* \\`y\\` \\[z](w) \\~ \\& \\\\");
+  EXPECT_EQ(markdown_cell("<b>*x* `y` [z](w) ~ & \\"), "&lt;b>\\*x\\* \\`y\\` \\[z](w) \\~ &amp; \\\\");
   EXPECT_EQ(markdown_cell("gated_delta_rule S_t a__b"), "gated_delta_rule S_t a__b")
       << "inside a word an underscore is no markup";
   EXPECT_EQ(markdown_cell("_x_ \u00e9_\u00e9"), "\\_x\\_ \u00e9\\_\u00e9");

@@ -74,7 +74,7 @@ TEST_F(Markdown, StaysOneRowWhateverAKernelSays) {
   const std::string text = markdown_text(std::vector{odd}, {});
   EXPECT_EQ(text.find("\n# d"), std::string::npos);
   EXPECT_EQ(text.find("\n# heading"), std::string::npos);
-  EXPECT_EQ(occurrences(text, "<img"), occurrences(text, "\\<img"));
+  EXPECT_EQ(text.find("<img"), std::string::npos);
   EXPECT_NE(text.find("``samestate repro 'v1 a\\|b `c` # d'``"), std::string::npos) << text;
 }
 
