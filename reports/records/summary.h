@@ -13,7 +13,7 @@
 /// computed here that is not in a record; a percentile is an element (nearest rank), never an interpolation.
 namespace samestate {
 
-inline constexpr std::size_t kVerdictCount = 8;
+inline constexpr std::size_t kVerdictCount = kVerdicts.size();
 
 /// Elements of a sorted list; a NaN ranks above infinity. All NaN where the list is empty.
 struct Spread {
