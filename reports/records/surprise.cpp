@@ -25,12 +25,15 @@ struct Peers {
 /// A strict weak order with NaN on top, as in summary.cpp.
 bool less(double a, double b) { return std::isnan(a) ? false : std::isnan(b) || a < b; }
 
-/// By construction only where each element is held against its worst case; a case that failed attained nothing.
+/// By construction only where each element is held against its worst case; a case that failed attained nothing. An
+/// exact output is no exception: what was not rounded has no half ulp.
 bool is_attained(const Key& key, const Peers& group, std::span<const Record> records) {
-  return std::get<4>(key) == "element" && group.ratios.size() == group.members.size() &&
-         group.ratios.front() >= kAttained && group.ratios.back() <= 1.0 + kWhisker &&
-         std::none_of(group.members.begin(), group.members.end(),
-                      [&](std::size_t i) { return is_failure(records[i].judgement.verdict); });
+  return std::get<4>(key) == "element" && !group.ratios.empty() && group.ratios.front() >= kAttained &&
+         group.ratios.back() <= 1.0 + kWhisker &&
+         std::none_of(group.members.begin(), group.members.end(), [&](std::size_t i) {
+           const Judgement& j = records[i].judgement;
+           return is_failure(j.verdict) || !std::isfinite(j.ratio);
+         });
 }
 
 Surprise surprise_of(std::size_t record, double ratio, const Peers& group, const Spread& spread) {
@@ -63,7 +66,7 @@ Surprises surprises_of(std::span<const Record> records) {
   Surprises out;
   for (auto& [key, group] : groups) {
     std::sort(group.ratios.begin(), group.ratios.end());
-    if (!group.ratios.empty() && is_attained(key, group, records)) {
+    if (is_attained(key, group, records)) {
       const auto& [system, form, contract, law, gate] = key;
       out.attained.push_back({system, form, contract, law, std::ssize(group.members), group.ratios.front(),
                               group.ratios.back()});
@@ -89,8 +92,9 @@ std::string attained_line(const Surprises& surprises) {
   const std::int64_t cases = surprises.attained_cases();
   const std::size_t groups = surprises.attained.size();
   return fmt::format(
-      "not ranked: {} {} of {} {} whose ratios are all {} to 1, as of an output that is rounded once", cases,
-      cases == 1 ? "case" : "cases", groups, groups == 1 ? "group" : "groups", kAttained);
+      "not ranked: {} {} of {} {} whose ratios are all {} to 1 (or 0: exact), as of an output that is "
+      "rounded once",
+      cases, cases == 1 ? "case" : "cases", groups, groups == 1 ? "group" : "groups", kAttained);
 }
 
 }  // namespace samestate

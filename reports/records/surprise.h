@@ -30,12 +30,12 @@ struct Surprise {
   std::int64_t group = 0;                                    ///< its cases with a ratio above 0
 };
 
-/// A group judged element by element against a worst case, in which every ratio is within a whisker of 1: its
-/// outputs are rounded once, and half an ulp is both the error and the bound.
+/// A group judged element by element against a worst case, in which every ratio that is not 0 is within a whisker
+/// of 1: its outputs are rounded once, and half an ulp is both the error and the bound.
 struct AttainedGroup {
   std::string system, form, contract, law;
   std::int64_t cases = 0;
-  double least = 0.0;    ///< ratio
+  double least = 0.0;    ///< ratio above 0
   double largest = 0.0;  ///< ratio, at most 1
 };
 

@@ -105,7 +105,6 @@ DataTable cases_table(std::span<const Record> records) {
 DataTable timings_table(std::span<const TimedEvidence> timings) {
   DataTable table{"timings",
                   {"file",
-                   "ran_on",
                    "driver",
                    "toolkit",
                    "kernel_sources",
@@ -144,7 +143,7 @@ DataTable timings_table(std::span<const TimedEvidence> timings) {
   table.columns.insert(table.columns.end(), kRecordColumns.begin(), kRecordColumns.end());
   for (const TimedEvidence& e : timings) {
     const TimedCase& t = e.timed;
-    Row row = {e.file, e.device, e.driver, e.toolkit, e.kernel_sources};
+    Row row = {e.file, e.driver, e.toolkit, e.kernel_sources};
     for (const std::int64_t value : {t.B, t.T, t.Hk, t.Hv, t.dk, t.dv, t.chunk, t.heads, t.heads_judged})
       row.emplace_back(value);
     row.emplace_back(t.timed);
@@ -158,7 +157,9 @@ DataTable timings_table(std::span<const TimedEvidence> timings) {
     for (const double value : {t.peer_time.median, t.peer_time.p10, t.peer_time.p90}) row.emplace_back(value);
     row.emplace_back(t.peer_time.samples);
     row.emplace_back(t.peer_ratio);
-    add_record(row, t.record);
+    Record named = t.record;
+    named.device = e.device;
+    add_record(row, named);
     table.rows.push_back(std::move(row));
   }
   return table;

@@ -31,7 +31,7 @@ struct DataTable {
 /// A row a case of the gate.
 [[nodiscard]] DataTable cases_table(std::span<const Record> records);
 
-/// A row a timing of a bench.
+/// A row a timing of a bench; its `device` is what it ran on, by name.
 [[nodiscard]] DataTable timings_table(std::span<const TimedEvidence> timings);
 
 /// RFC 4180 with a head; NaN and infinity as nan, inf and -inf, other numbers to the last bit. A text that a

@@ -65,9 +65,9 @@ TEST(Surprise, AttainedBoundsAreCountedAndNotRanked) {
   EXPECT_EQ(surprises.attained[0].least, 0.98);
   EXPECT_EQ(surprises.attained_cases(), 20);
   for (const Surprise& s : surprises.ranked) EXPECT_NE(records[s.record].system, "rms_norm");
-  EXPECT_EQ(
-      attained_line(surprises),
-      "not ranked: 20 cases of 1 group whose ratios are all 0.95 to 1, as of an output that is rounded once");
+  EXPECT_EQ(attained_line(surprises),
+            "not ranked: 20 cases of 1 group whose ratios are all 0.95 to 1 (or 0: exact), as of an output "
+            "that is rounded once");
   EXPECT_EQ(attained_line({}), "");
 }
 
@@ -75,6 +75,8 @@ TEST(Surprise, OnlyAWholeGroupHeldAgainstItsWorstCaseAttainsIt) {
   std::vector<Record> records = group_of("rms_norm", "element", 20, 0.98, 0.001);
   records[7].judgement.ratio = 0.5;
   EXPECT_TRUE(surprises_of(records).attained.empty()) << "one case below the whisker";
+  records[7].judgement.ratio = 0.0;
+  EXPECT_EQ(surprises_of(records).attained_cases(), 20) << "an exact one of them";
   records[7].judgement.ratio = 1.5;
   records[7].judgement.verdict = Verdict::fail;
   const Surprises failing = surprises_of(records);
