@@ -43,10 +43,8 @@ bool is_xml_character(std::uint32_t code) {
   return code == '\t' || code == '\n' || code == '\r' || (code >= 0x20 && code != 0xFFFE && code != 0xFFFF);
 }
 
-/// Part of a word: an underscore between two of these begins no emphasis (CommonMark 6.2).
-bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
+/// An underscore after one of these opens no emphasis, and what is not open cannot be closed (CommonMark 6.2).
+bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 
 }  // namespace
 
@@ -78,12 +76,14 @@ std::string markdown_cell(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < line.size(); ++i) {
     const char c = line[i];
-    const bool in_word = i > 0 && i + 1 < line.size() && is_word(line[i - 1]) && is_word(line[i + 1]);
+    const char next = i + 1 < line.size() ? line[i + 1] : ' ';
+    const bool opens = c == '_' && !(i > 0 && is_word(line[i - 1]));
+    const bool link = c == ']' && (next == '(' || next == '[');
     if (c == '<' || c == '&') {
       out += c == '<' ? "&lt;" : "&amp;";
       continue;
     }
-    if (std::string_view("\\`*[|~").find(c) != std::string_view::npos || (c == '_' && !in_word)) out += '\\';
+    if (std::string_view("\\`*|~").find(c) != std::string_view::npos || opens || link) out += '\\';
     out += c;
   }
   return out;

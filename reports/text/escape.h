@@ -14,7 +14,7 @@ namespace samestate {
 [[nodiscard]] std::string on_one_line(std::string_view text);
 
 /// on_one_line, with whatever Markdown or HTML could take as markup escaped: for a paragraph or the cell of a
-/// table. An underscore inside a word is none.
+/// table. An underscore after a letter is none, nor is a bracket that begins no link.
 [[nodiscard]] std::string markdown_cell(std::string_view text);
 
 /// For an element of HTML or a quoted attribute: markup is escaped, control characters become spaces, and bytes

@@ -25,10 +25,11 @@ TEST(Escape, OneLineHoldsNoControlCharacter) {
 
 TEST(Escape, ACellIsOneRowWithoutMarkup) {
   EXPECT_EQ(markdown_cell("a|b\nc"), "a\\|b c");
-  EXPECT_EQ(markdown_cell("<b>*x* `y` [z](w) ~ & \\"), "&lt;b>\\*x\\* \\`y\\` \\[z](w) \\~ &amp; \\\\");
-  EXPECT_EQ(markdown_cell("gated_delta_rule S_t a__b"), "gated_delta_rule S_t a__b")
-      << "inside a word an underscore is no markup";
-  EXPECT_EQ(markdown_cell("_x_ \u00e9_\u00e9"), "\\_x\\_ \u00e9\\_\u00e9");
+  EXPECT_EQ(markdown_cell("<b>*x* `y` [z](w) ~ & \\"), "&lt;b>\\*x\\* \\`y\\` [z\\](w) \\~ &amp; \\\\");
+  EXPECT_EQ(markdown_cell("gated_delta_rule S_{t} a__b"), "gated_delta_rule S_{t} a_\\_b")
+      << "after a letter an underscore opens nothing";
+  EXPECT_EQ(markdown_cell("S[t] [B, T]"), "S[t] [B, T]") << "no link";
+  EXPECT_EQ(markdown_cell("_x_ \u00e9_\u00e9"), "\\_x_ \u00e9\\_\u00e9");
 }
 
 TEST(Escape, HtmlEndsNoElementAndNoAttribute) {
