@@ -334,7 +334,7 @@ cmp -s out identities.out || complain 'laws is not identities'
 [[ "$(wc -l <err)" -eq 1 ]] && grep -qF 'samestate identities' err || complain 'laws does not name its new name in one line'
 run 0 identities --id RMS-5 --json
 [[ "$(head -c 1 out)" == '[' ]] || complain 'not a JSON array'
-bad 'no identity --id EQ-99' identities --id EQ-99
+bad 'no identity --id nothing' identities --id nothing
 
 # Listings.
 for what in systems forms kernels contracts laws regimes; do

@@ -93,9 +93,9 @@ TEST(Equations, ARowThatFailsIsCountedWhereverItIsShown) {
 }
 
 TEST(Identities, TheResidualOfANegativeControlIsNoneThatVanishes) {
-  const std::vector<IdentityRow> rows = {{"EQ-1", "a", "norms", "p = q", "equal", 1e-16, 1e-50, true},
-                                         {"NC-1", "b", "norms", "p = r", "differs", 0.5, 0.5, true},
-                                         {"EQ-2", "c", "norms", "q = r", "exact", 1e-3, 1e-3, false}};
+  const std::vector<IdentityRow> rows = {{"EQ-02", "a", "norms", "p = q", "equal", 1e-16, 1e-50, true},
+                                         {"X-1", "b", "norms", "p = r", "differs", 0.5, 0.5, true},
+                                         {"EQ-03", "c", "norms", "q = r", "exact", 1e-3, 1e-3, false}};
   const std::string text = identities_text(rows);
   EXPECT_NE(
       text.find("3 identities, 1 not as expected; largest residual that should vanish 1.00e-03 in float64"),
