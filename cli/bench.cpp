@@ -1,10 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
@@ -14,7 +11,8 @@
 #include "cli/table.h"
 #include "measure/bench/bench.h"
 #include "reference/error.h"
-#include "reports/json_lines.h"
+#include "reports/records/json_lines.h"
+#include "reports/text/bench.h"
 #include "samestate_kernel_sources.h"
 #include "samestate_version.h"
 
@@ -30,99 +28,6 @@ struct Options {
   double gigabytes = 16.0;
   bool json = false;
 };
-
-/// Three digits in the unit that suits.
-std::string time_text(double seconds) {
-  if (std::isnan(seconds)) return "-";
-  if (seconds < 1e-3) return fmt::format("{:.3g} us", seconds * 1e6);
-  if (seconds < 1.0) return fmt::format("{:.3g} ms", seconds * 1e3);
-  return fmt::format("{:.3g} s", seconds);
-}
-
-std::string scaled(double value, double unit, const char* format = "{:.3g}") {
-  return std::isnan(value) || value == 0.0 ? "-" : fmt::format(fmt::runtime(format), value / unit);
-}
-
-std::string shape_text(const TimedCase& t) {
-  return fmt::format("{} B{} T{} H{}/{} d{}x{}{}", t.record.contract, t.B, t.T, t.Hk, t.Hv, t.dk, t.dv,
-                     t.chunk > 0 ? fmt::format(" C{}", t.chunk) : "");
-}
-
-std::string verdict_text(const TimedCase& t) {
-  std::string text(name_of(t.record.judgement.verdict));
-  if (t.heads_judged > 0 && t.heads_judged < t.heads)
-    text += fmt::format(" ({} of {} heads)", t.heads_judged, t.heads);
-  return text;
-}
-
-using Row = std::vector<std::string>;
-
-Row row_of(const TimedCase& t) {
-  const double median = t.time.median;
-  return {t.record.kernel,
-          shape_text(t),
-          time_text(median),
-          std::isnan(median) ? "-" : fmt::format("{}..{}", time_text(t.time.p10), time_text(t.time.p90)),
-          t.timed.empty() ? "-" : t.timed,
-          time_text(t.memory_floor),
-          time_text(t.compute_floor),
-          std::isnan(t.share) ? "-" : fmt::format("{:.1f} %", 100.0 * t.share),
-          scaled(static_cast<double>(t.operations) / median, 1e12),
-          scaled(static_cast<double>(t.bytes) / median, 1e9),
-          std::isnan(t.peer_time.median)
-              ? "-"
-              : fmt::format("{} {} ({:.3g}x)", t.peer, time_text(t.peer_time.median), t.peer_ratio),
-          verdict_text(t)};
-}
-
-void print_table(const std::vector<TimedCase>& all) {
-  std::vector<Row> rows = {{"kernel", "case", "median", "p10..p90", "timed", "memory floor", "compute floor",
-                            "of floor", "TFLOP/s", "GB/s", "peer", "verdict"}};
-  for (const TimedCase& t : all) rows.push_back(row_of(t));
-  std::vector<std::size_t> width(rows.front().size(), 0);
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
-  }
-  for (const Row& row : rows) {
-    std::string text;
-    for (std::size_t i = 0; i < row.size(); ++i)
-      text += i + 1 < row.size() ? fmt::format("{:<{}}  ", row[i], width[i]) : row[i];
-    fmt::print("{}\n", text);
-  }
-}
-
-nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nullptr; }
-
-void print_json(const std::vector<TimedCase>& all) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const TimedCase& t : all) {
-    rows.push_back({{"line", t.record.line},
-                    {"kernel", t.record.kernel},
-                    {"verdict", name_of(t.record.judgement.verdict)},
-                    {"reason", t.record.judgement.reason},
-                    {"heads", t.heads},
-                    {"heads_judged", t.heads_judged},
-                    {"timed", t.timed},
-                    {"median", number(t.time.median)},
-                    {"p10", number(t.time.p10)},
-                    {"p90", number(t.time.p90)},
-                    {"samples", t.time.samples},
-                    {"calls_per_sample", t.calls_per_sample},
-                    {"copies", t.copies},
-                    {"bytes", t.bytes},
-                    {"operations", t.operations},
-                    {"copy_rate", t.copy_rate},
-                    {"product_rate", t.product_rate},
-                    {"memory_floor", number(t.memory_floor)},
-                    {"compute_floor", number(t.compute_floor)},
-                    {"share", number(t.share)},
-                    {"peer", t.peer},
-                    {"peer_note", t.peer_note},
-                    {"peer_median", number(t.peer_time.median)},
-                    {"peer_ratio", number(t.peer_ratio)}});
-  }
-  fmt::print("{}\n", rows.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-}
 
 /// Bad cases are told with the command that repeats them, worst exit code first.
 int exit_code(const std::vector<TimedCase>& all) {
@@ -166,11 +71,9 @@ int run_bench(Options options) {
     if (on_host) host = host_ceilings(bytes_of_call(Resolved(c), false), options.bench.threads);
     if (!on_host && !accelerated) accelerated = device_ceilings();
     BenchResult result = bench_case(c, table, options.bench, on_host ? *host : *accelerated, peer.get());
-    result.timed.record.device = on_host ? "cpu" : name;
     if (lines) lines->timing(result.timed);
     const Judgement& j = result.timed.record.judgement;
-    const bool bad = j.verdict == Verdict::fail || j.verdict == Verdict::crash;
-    progress.step(j.ratio, bad);
+    progress.step(j.ratio, is_failure(j.verdict));
     if (!result.problem.empty()) {
       progress.clear();
       fmt::print(stderr, "samestate: no peer for {}: {}\n", result.timed.record.line, result.problem);
@@ -178,29 +81,11 @@ int run_bench(Options options) {
     all.push_back(std::move(result.timed));
   }
   progress.clear();
-  if (options.json) {
-    print_json(all);
-    return exit_code(all);
-  }
-  print_table(all);
-  if (host) fmt::print("Ceilings of cpu: {}.\n", host->note);
-  if (accelerated) {
-    fmt::print("Ceilings of {}: copy {} GB/s, products bf16 {} and fp32 {} TFLOP/s ({}).\n", name,
-               scaled(accelerated->copy, 1e9, "{:.0f}"), scaled(accelerated->bf16, 1e12),
-               scaled(accelerated->fp32, 1e12), accelerated->note);
-  }
-  std::map<std::string, std::int64_t> unanswered;
-  for (const TimedCase& t : all) {
-    if (std::isnan(t.peer_time.median) && !t.peer_note.empty()) ++unanswered[t.peer_note];
-  }
-  for (const auto& [reason, count] : unanswered)
-    fmt::print("No time of the peer in {} case(s): {}\n", count, reason);
-  for (const TimedCase& t : all) {
-    const Judgement& j = t.record.judgement;
-    if (j.verdict != Verdict::pass)
-      fmt::print("{}: {}: samestate bench --case '{}'\n", name_of(j.verdict),
-                 j.reason.empty() ? j.gate : j.reason, t.record.line);
-  }
+  std::vector<DeviceRates> devices;
+  if (host) devices.push_back({"cpu", host->copy, host->bf16, host->fp32, host->note});
+  if (accelerated)
+    devices.push_back({name, accelerated->copy, accelerated->bf16, accelerated->fp32, accelerated->note});
+  fmt::print("{}", options.json ? bench_json(all) : bench_text(all, devices));
   return exit_code(all);
 }
 

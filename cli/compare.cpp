@@ -1,5 +1,3 @@
-#include "reports/compare.h"
-
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -8,7 +6,8 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "reference/error.h"
-#include "reports/files.h"
+#include "reports/records/files.h"
+#include "reports/text/compare_text.h"
 
 namespace samestate::cli {
 

@@ -5,10 +5,8 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
-#include "reports/files.h"
+#include "reports/records/files.h"
 
 namespace samestate::cli {
 
@@ -30,8 +28,7 @@ bool append_to_corpus(const std::string& folder, const std::string& comment, con
   if (lock >= 0) ::flock(lock, LOCK_EX);
   try {
     (void)read_corpus(folder);
-    std::ifstream in(path, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const std::string text = text_of(path).value_or("");
     const std::string longer = with_entry(text, comment, c);
     if (longer != text) write_atomically(path, longer);
     if (lock >= 0) ::close(lock);

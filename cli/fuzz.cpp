@@ -21,8 +21,8 @@
 #include "fuzz/search/checkpoint.h"
 #include "fuzz/search/search.h"
 #include "fuzz/shrink.h"
-#include "reports/json_lines.h"
-#include "reports/summary.h"
+#include "reports/records/json_lines.h"
+#include "reports/records/summary.h"
 #include "samestate_kernel_sources.h"
 #include "samestate_version.h"
 
@@ -227,9 +227,7 @@ int run_fuzz(FuzzOptions options) {
     if (lines) numbers[task.index] = lines->start(planned_record(task.c, table));
   };
   observer.finished = [&](const Task& task, const Record& record, bool replayed) {
-    const Verdict v = record.judgement.verdict;
-    progress->step(record.judgement.ratio,
-                   v == Verdict::fail || v == Verdict::crash || v == Verdict::timeout);
+    progress->step(record.judgement.ratio, is_failure(record.judgement.verdict));
     if (!lines || replayed) return;
     lines->end(numbers.at(task.index), record);
     numbers.erase(task.index);

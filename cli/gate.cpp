@@ -18,13 +18,13 @@
 #include "fuzz/search/search.h"
 #include "harness/run/campaign.h"
 #include "reference/error.h"
-#include "reports/baseline.h"
-#include "reports/files.h"
-#include "reports/json_lines.h"
-#include "reports/junit.h"
-#include "reports/markdown.h"
-#include "reports/summary.h"
-#include "reports/terminal.h"
+#include "reports/records/baseline.h"
+#include "reports/records/files.h"
+#include "reports/records/json_lines.h"
+#include "reports/records/summary.h"
+#include "reports/text/junit.h"
+#include "reports/text/markdown.h"
+#include "reports/text/terminal.h"
 #include "samestate_kernel_sources.h"
 #include "samestate_version.h"
 
@@ -183,8 +183,7 @@ int run_cases(const GateOptions& options, const KernelTable& table, const std::v
   };
   observer.finished = [&](std::size_t i, const Record& record) {
     if (lines) lines->end(numbers[i], record);
-    progress.step(record.judgement.ratio,
-                  record.judgement.verdict == Verdict::fail || record.judgement.verdict == Verdict::crash);
+    progress.step(record.judgement.ratio, is_failure(record.judgement.verdict));
     done.emplace(i, record);
     shared.findings.add(fmt::format("{}\t{}", i, result_text({record.judgement, record.seconds, 0})));
     shared.under_way.end(static_cast<std::int64_t>(i));

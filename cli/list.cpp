@@ -12,7 +12,8 @@
 #include "harness/cases/system.h"
 #include "oracles/contracts.h"
 #include "oracles/laws/law.h"
-#include "reports/evidence.h"
+#include "reports/records/evidence.h"
+#include "reports/text/aligned.h"
 #include "samestate_kernel_sources.h"
 
 namespace samestate::cli {
@@ -134,20 +135,9 @@ void print(const Listing& listing, bool json) {
     fmt::print("{}\n", out.dump(2));
     return;
   }
-  std::vector<std::size_t> width;
-  for (const std::string& name : listing.header) width.push_back(name.size());
-  for (const auto& row : listing.rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
-  }
-  const auto line = [&](const std::vector<std::string>& row) {
-    std::string text;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      text += i + 1 < row.size() ? fmt::format("{:<{}}  ", row[i], width[i]) : row[i];
-    }
-    fmt::print("{}\n", text);
-  };
-  line(listing.header);
-  for (const auto& row : listing.rows) line(row);
+  std::vector<std::vector<std::string>> rows = {listing.header};
+  rows.insert(rows.end(), listing.rows.begin(), listing.rows.end());
+  fmt::print("{}", aligned(rows));
 }
 
 }  // namespace

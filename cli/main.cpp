@@ -46,7 +46,9 @@ int main(int argc, char** argv) {
   add("goldens", "the references against tensors of public model code", cli::add_goldens);
   add("equations", "every equation of the documents, computed: holds, or what is wrong with it",
       cli::add_equations);
-  add("laws", "the relations between forms of the references, in float64 and in 50 digits", cli::add_laws);
+  add("identities", "the relations between forms of the references, in float64 and in 50 digits",
+      cli::add_identities);
+  add("laws", "old name of identities", cli::add_laws);
   add("sweep", "error against chunk, length, decay, condition and width: the points of a report",
       cli::add_sweep);
   add("report", "one HTML page of recorded runs: error curves, verdicts, evidence", cli::add_report);

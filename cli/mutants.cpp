@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cli/commands.h"
@@ -16,7 +13,8 @@
 #include "fuzz/mutants/public_rules.h"
 #include "fuzz/mutants/trial.h"
 #include "reference/error.h"
-#include "reports/files.h"
+#include "reports/records/files.h"
+#include "reports/text/mutants.h"
 
 namespace samestate::cli {
 namespace {
@@ -27,12 +25,6 @@ struct MutantsOptions {
   double floor = 100.0;
   MutantOptions trial;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-};
-
-/// What was found of one mutant.
-struct Row {
-  MutantResult gate;
-  std::vector<PublicVerdict> rules;
 };
 
 std::vector<const Mutant*> chosen(const MutantsOptions& options) {
@@ -54,160 +46,25 @@ std::vector<const Mutant*> chosen(const MutantsOptions& options) {
   throw Error("no mutant fits" + asked + ": `samestate list mutants` shows them all");
 }
 
-/// Killed and all of a group, equivalent mutants left out.
-struct Score {
-  std::int64_t killed = 0, all = 0;
-  void add(bool dead) {
-    killed += dead ? 1 : 0;
-    ++all;
-  }
-  [[nodiscard]] double percent() const {
-    return all == 0 ? 0.0 : 100.0 * static_cast<double>(killed) / static_cast<double>(all);
-  }
-};
-
-struct Summary {
-  Score score;
-  std::map<std::string, Score> by_bug, by_system, by_gate, by_rule;
-  std::vector<std::int64_t> cases;
-  double slowest = 0.0;
-  std::int64_t equivalent = 0;
-  std::vector<const Row*> survivors, wrongly_killed;
-};
-
-Summary summarised(const std::vector<Row>& rows) {
-  Summary out;
-  for (const Row& row : rows) {
-    const MutantResult& r = row.gate;
-    if (!r.mutant->equivalent.empty()) {
-      ++out.equivalent;
-      if (r.killed) out.wrongly_killed.push_back(&row);
-      continue;
-    }
-    out.score.add(r.killed);
-    out.by_bug[r.mutant->bug].add(r.killed);
-    out.by_system[r.mutant->system].add(r.killed);
-    for (const PublicVerdict& v : row.rules) out.by_rule[std::string(v.rule->name)].add(v.killed());
-    if (!r.killed) {
-      out.survivors.push_back(&row);
-      continue;
-    }
-    out.by_gate[r.gate].add(true);
-    out.cases.push_back(r.cases);
-    out.slowest = std::max(out.slowest, r.seconds);
-  }
-  std::sort(out.cases.begin(), out.cases.end());
-  return out;
+MutantRow row_of(const MutantResult& r, const std::vector<PublicVerdict>& rules) {
+  const Mutant& m = *r.mutant;
+  MutantRow row{m.bug,  m.name,   m.system, m.form,    m.summary, m.equivalent, r.killed, r.gate,
+                r.line, r.reason, r.cases,  r.planned, r.ratio,   r.seconds,    {}};
+  for (const PublicVerdict& v : rules)
+    row.rules.push_back({std::string(v.rule->name), v.killed(), v.tests, v.rejected, v.false_alarms});
+  return row;
 }
 
-std::string rules_text(const Row& row) {
-  std::string text;
-  for (const PublicVerdict& v : row.rules) {
-    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", v.rule->name, v.killed() ? "killed" : "passes");
-  }
-  return text;
-}
-
-/// Text for a cell of a table.
-std::string cell(std::string_view text) {
-  std::string out;
-  for (char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
-  return out;
-}
-
-std::string markdown(const std::vector<Row>& rows, const Summary& summary, bool rules) {
-  std::string text = fmt::format("## Mutants\n\n{} of {} killed ({:.1f} %).\n\n", summary.score.killed,
-                                 summary.score.all, summary.score.percent());
-  text +=
-      "M01..M90 shipped in a public project; F is a fault in a system's equations that nobody is known to "
-      "have "
-      "shipped; H1.7 is a subject that cheats the gate or breaks its process.\n\n";
+/// The table without its rows.
+MutantTable table_of(bool rules) {
+  MutantTable table;
   if (rules) {
-    text += "| judged by | killed | share |\n|---|---|---|\n";
-    text += fmt::format("| samestate gate | {} of {} | {:.1f} % |\n", summary.score.killed, summary.score.all,
-                        summary.score.percent());
-    for (const PublicRule& rule : public_rules()) {
-      const auto found = summary.by_rule.find(std::string(rule.name));
-      const Score score = found == summary.by_rule.end() ? Score{} : found->second;
-      text += fmt::format("| {}: {} ({}) | {} of {} | {:.1f} % |\n", rule.name, cell(rule.summary),
-                          rule.source, score.killed, score.all, score.percent());
-    }
-    text += "\n";
+    for (const PublicRule& rule : public_rules())
+      table.rules.push_back({std::string(rule.name), std::string(rule.summary), std::string(rule.source)});
   }
-  text += "| bug | mutant | what is wrong | gate | cases | ratio |";
-  if (rules) {
-    for (const PublicRule& rule : public_rules()) text += fmt::format(" {} |", rule.name);
-  }
-  text += "\n|---|---|---|---|---|---|";
-  for (std::size_t i = 0; rules && i < public_rules().size(); ++i) text += "---|";
-  text += "\n";
-  for (const Row& row : rows) {
-    const MutantResult& r = row.gate;
-    text += fmt::format("| {} | {} | {} | {} | {} | {:.3g} |", r.mutant->bug, r.mutant->name,
-                        r.mutant->summary, r.killed ? r.gate : "survives", r.cases, r.ratio);
-    for (const PublicVerdict& v : row.rules) text += v.killed() ? " killed |" : " passes |";
-    for (std::size_t i = row.rules.size(); rules && i < public_rules().size(); ++i) text += " |";
-    text += "\n";
-  }
-  return text;
-}
-
-nlohmann::json json_of(const Row& row) {
-  const MutantResult& r = row.gate;
-  nlohmann::json out = {{"bug", r.mutant->bug},
-                        {"name", r.mutant->name},
-                        {"system", r.mutant->system},
-                        {"form", r.mutant->form},
-                        {"summary", r.mutant->summary},
-                        {"equivalent", r.mutant->equivalent},
-                        {"killed", r.killed},
-                        {"gate", r.gate},
-                        {"case", r.line},
-                        {"reason", r.reason},
-                        {"cases", r.cases},
-                        {"planned", r.planned},
-                        {"seconds", r.seconds}};
-  // JSON has no infinity.
-  out["ratio"] = std::isfinite(r.ratio) ? nlohmann::json(r.ratio) : nlohmann::json("inf");
-  for (const PublicVerdict& v : row.rules) {
-    out["rules"][std::string(v.rule->name)] = {{"killed", v.killed()},
-                                               {"tests", v.tests},
-                                               {"rejected", v.rejected},
-                                               {"false_alarms", v.false_alarms}};
-  }
-  return out;
-}
-
-void print(const std::vector<Row>& rows, const Summary& summary) {
-  for (const Row& row : rows) {
-    const MutantResult& r = row.gate;
-    const std::string verdict =
-        r.killed ? fmt::format("killed by {} after {} cases, ratio {:.3g}", r.gate, r.cases, r.ratio)
-                 : fmt::format("SURVIVES {} cases, worst ratio {:.3g}{}", r.cases, r.ratio,
-                               r.mutant->equivalent.empty() ? "" : " (equivalent)");
-    fmt::print("{:<4} {:<58} {}\n", r.mutant->bug, r.mutant->name, verdict);
-    if (!row.rules.empty()) fmt::print("     {}\n", rules_text(row));
-  }
-  const auto table = [](const char* what, const std::map<std::string, Score>& scores) {
-    fmt::print("{}", what);
-    for (const auto& [key, score] : scores) fmt::print("  {} {}/{}", key, score.killed, score.all);
-    fmt::print("\n");
-  };
-  table("by bug   ", summary.by_bug);
-  table("by system", summary.by_system);
-  table("by gate  ", summary.by_gate);
-  if (!summary.by_rule.empty()) table("by public rule", summary.by_rule);
-  for (const Row* row : summary.survivors) {
-    fmt::print("survivor: {}: {}\n", row->gate.mutant->name, row->gate.mutant->summary);
-  }
-  for (const Row* row : summary.wrongly_killed) {
-    fmt::print("false alarm: {} is equivalent ({}) and was killed: samestate repro '{}'\n",
-               row->gate.mutant->name, row->gate.mutant->equivalent, row->gate.line);
-  }
-  if (!summary.cases.empty()) {
-    fmt::print("cases to kill: median {}, most {}; slowest {:.1f} s\n",
-               summary.cases[summary.cases.size() / 2], summary.cases.back(), summary.slowest);
-  }
+  for (const NotModelled& n : not_modelled())
+    table.not_modelled.push_back({std::string(n.bug), std::string(n.reason)});
+  return table;
 }
 
 int run_mutants(MutantsOptions options) {
@@ -216,28 +73,21 @@ int run_mutants(MutantsOptions options) {
   const std::vector<const Mutant*> list = chosen(options);
   if (!options.markdown.empty()) require_writable(options.markdown);
   Progress progress(std::ssize(list));
-  std::vector<Row> rows;
-  for (MutantResult& r : try_mutants(list, options.trial, options.threads, [&](const MutantResult& r) {
+  MutantTable table = table_of(options.rules);
+  for (const MutantResult& r : try_mutants(list, options.trial, options.threads, [&](const MutantResult& r) {
          progress.step(r.killed ? 0.0 : r.ratio, !r.killed && r.mutant->equivalent.empty());
        })) {
-    Row row{std::move(r), {}};
-    if (options.rules) row.rules = try_public_rules(*row.gate.mutant);
-    rows.push_back(std::move(row));
+    table.rows.push_back(
+        row_of(r, options.rules ? try_public_rules(*r.mutant) : std::vector<PublicVerdict>()));
   }
-  const Summary summary = summarised(rows);
-  if (!options.markdown.empty()) write_atomically(options.markdown, markdown(rows, summary, options.rules));
+  const MutantSummary summary = summarise(table);
+  if (!options.markdown.empty()) write_atomically(options.markdown, mutants_markdown(table, summary));
   if (options.json) {
-    nlohmann::json out = {{"killed", summary.score.killed},
-                          {"all", summary.score.all},
-                          {"equivalent", summary.equivalent},
-                          {"score", summary.score.percent()}};
-    for (const Row& row : rows) out["mutants"].push_back(json_of(row));
-    for (const NotModelled& n : not_modelled()) out["not_modelled"][std::string(n.bug)] = n.reason;
-    fmt::print("{}\n", out.dump(2));
+    fmt::print("{}", mutants_json(table, summary));
   } else {
-    print(rows, summary);
-    fmt::print("{} of {} mutants killed, {:.1f} %; {} equivalent; floor {:.1f} %\n", summary.score.killed,
-               summary.score.all, summary.score.percent(), summary.equivalent, options.floor);
+    fmt::print("{}{} of {} mutants killed, {:.1f} %; {} equivalent; floor {:.1f} %\n",
+               mutants_text(table, summary), summary.score.killed, summary.score.all, summary.score.percent(),
+               summary.equivalent, options.floor);
   }
   if (summary.score.all == 0 && summary.wrongly_killed.empty()) {
     fmt::print(stderr, "samestate: only equivalent mutants were chosen: there is nothing to score\n");

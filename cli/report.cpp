@@ -1,16 +1,16 @@
-#include "reports/report.h"
+#include "reports/page/report.h"
 
 #include <fmt/format.h>
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <memory>
+#include <optional>
 #include <set>
-#include <sstream>
 
 #include "cli/commands.h"
 #include "reference/error.h"
+#include "reports/records/files.h"
 #include "samestate_kernel_sources.h"
 
 namespace samestate::cli {
@@ -25,12 +25,10 @@ struct ReportOptions {
   bool no_plots = false, no_evidence = false;
 };
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) throw Error(path + ": cannot be read; name a file that --json printed");
-  return text.str();
+std::string printed(const std::string& path) {
+  std::optional<std::string> text = text_of(path);
+  if (!text) throw Error(path + ": cannot be read; name a file that --json printed");
+  return std::move(*text);
 }
 
 int run_report(const ReportOptions& options) {
@@ -70,8 +68,8 @@ int run_report(const ReportOptions& options) {
     input.timings = read_timings(options.evidence);
   }
   input.kernel_sources = SAMESTATE_CUDA_SOURCES;
-  if (!options.mutants.empty()) input.mutants = text_of(options.mutants);
-  if (!options.equations.empty()) input.equations = text_of(options.equations);
+  if (!options.mutants.empty()) input.mutants = printed(options.mutants);
+  if (!options.equations.empty()) input.equations = printed(options.equations);
   const ReportFiles files = write_report(options.out, input, !options.no_plots);
   fmt::print("{}: {} points, {} cases, {} timings, {} plots; page of {:.1f} MB, {} files in {:.1f} s\n",
              (std::filesystem::path(options.out) / "index.html").string(), files.points, files.cases,

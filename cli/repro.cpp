@@ -17,7 +17,7 @@
 #include "harness/explain/explain.h"
 #include "harness/systems/saved_run.h"
 #include "oracles/contracts.h"
-#include "reports/summary.h"
+#include "reports/records/summary.h"
 
 namespace samestate::cli {
 namespace {

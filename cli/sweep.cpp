@@ -12,7 +12,7 @@
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "measure/sweep/sweep.h"
-#include "reports/json_lines.h"
+#include "reports/records/json_lines.h"
 #include "samestate_kernel_sources.h"
 #include "samestate_version.h"
 
@@ -71,8 +71,7 @@ int run_sweep(const Options& options) {
       try {
         const Measurement m = measure(*left[i], table);
         lines.point(m);
-        const bool failed =
-            m.record.judgement.verdict == Verdict::fail || m.record.judgement.verdict == Verdict::crash;
+        const bool failed = is_failure(m.record.judgement.verdict);
         const std::lock_guard lock(guard);
         failures += failed ? 1 : 0;
         const Verdict verdict = m.record.judgement.verdict;

@@ -18,7 +18,7 @@ execute_process(COMMAND git -C ${SOURCE_DIR} ls-files -- *.h *.cpp *.cu *.cuh
   OUTPUT_VARIABLE tracked RESULT_VARIABLE no_checkout ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
 if(no_checkout)
   set(tracked)
-  foreach(folder reference optimized oracles fixtures reports fuzz cli tests examples)
+  foreach(folder reference optimized oracles fixtures harness reports measure fuzz cli tests examples)
     file(GLOB_RECURSE sources RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/${folder}/*.h ${SOURCE_DIR}/${folder}/*.cpp
       ${SOURCE_DIR}/${folder}/*.cu ${SOURCE_DIR}/${folder}/*.cuh)
     list(APPEND tracked ${sources})

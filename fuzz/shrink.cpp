@@ -227,9 +227,7 @@ class Shrinking {
  private:
   using Clock = std::chrono::steady_clock;
 
-  static bool fails(const Judgement& j) {
-    return j.verdict == Verdict::fail || j.verdict == Verdict::crash || j.verdict == Verdict::timeout;
-  }
+  static bool fails(const Judgement& j) { return is_repeatable_failure(j.verdict); }
   [[nodiscard]] double seconds() const {
     return std::chrono::duration<double>(Clock::now() - begin_).count();
   }

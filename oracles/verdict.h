@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -11,7 +12,27 @@ namespace samestate {
 /// A vacuous run proves nothing and is never a pass; a skipped one could not run here (no device).
 enum class Verdict { pass, fail, vacuous, unsupported, skipped, crash, timeout, flaky };
 
+/// Every one, in the order of the enumeration.
+inline constexpr std::array kVerdicts = {Verdict::pass,        Verdict::fail,    Verdict::vacuous,
+                                         Verdict::unsupported, Verdict::skipped, Verdict::crash,
+                                         Verdict::timeout,     Verdict::flaky};
+
 [[nodiscard]] std::string_view name_of(Verdict verdict);
+
+/// The ratio means something.
+[[nodiscard]] constexpr bool is_judged(Verdict verdict) {
+  return verdict == Verdict::pass || verdict == Verdict::fail || verdict == Verdict::flaky;
+}
+
+/// A defect that showed itself each time: what a search keeps and shrinks, and what kills a mutant.
+[[nodiscard]] constexpr bool is_repeatable_failure(Verdict verdict) {
+  return verdict == Verdict::fail || verdict == Verdict::crash || verdict == Verdict::timeout;
+}
+
+/// What a reader must look at: every report and exit code counts these, flaky ones included.
+[[nodiscard]] constexpr bool is_failure(Verdict verdict) {
+  return is_repeatable_failure(verdict) || verdict == Verdict::flaky;
+}
 
 /// Where a figure was taken; -1 where the dimension does not apply. `channel` is a column of o (or of the
 /// state, with `token` then a row of it).
@@ -39,8 +60,8 @@ struct Judgement {
   double twin_ratio = 0.0;    ///< against the twin; 0 where there was none
   double median_ratio = 0.0;  ///< over rows
   double relative_rms = 0.0;  ///< RMS of the error of o over RMS of o
-  std::int64_t rows =
-      0;  ///< rows of o compared; without one, only a state that is not all zero can pass (T = 0)
+  /// Rows of o compared; without one, only a state that is not all zero can pass (T = 0).
+  std::int64_t rows = 0;
   std::string reason;  ///< one line for a person: why it failed, is vacuous, unsupported or skipped
 };
 

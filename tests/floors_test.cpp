@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <set>
@@ -13,22 +12,23 @@
 #include <utility>
 #include <vector>
 
+#include "tests/tree.h"
+
 namespace samestate {
 namespace {
 
+using testing::joined;
+using testing::read;
+using testing::Source;
+using testing::sources_of;
+
 namespace fs = std::filesystem;
 
-/// A path from the repository root and its text.
-struct Source {
-  std::string path;
-  std::string text;
-};
-
-constexpr std::ptrdiff_t longest_source = 500;
+constexpr std::ptrdiff_t kLongestSource = 500;
 
 /// What each room may include of ours, besides itself: rooms (with a slash at the end) and single headers. A
 /// room is the deepest folder of this table that holds a file.
-const std::map<std::string, std::vector<std::string>> may_include = {
+const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"reference", {}},
     {"optimized", {"reference/view.h", "reference/contract.h", "reference/error.h"}},
     {"oracles", {"reference/"}},
@@ -42,7 +42,7 @@ const std::map<std::string, std::vector<std::string>> may_include = {
     {"harness/explain",
      {"reference/", "optimized/", "oracles/", "fixtures/", "harness/records/", "harness/cases/",
       "harness/run/"}},
-    {"reports", {"oracles/verdict.h", "harness/records/", "reference/error.h"}},
+    {"reports", {"oracles/verdict.h", "harness/records/", "reference/error.h", "samestate_assets.h"}},
     {"measure",
      {"reference/", "optimized/", "oracles/", "fixtures/", "harness/records/", "harness/cases/",
       "harness/run/", "harness/systems/", "harness/processes/"}},
@@ -62,7 +62,7 @@ const std::map<std::string, std::vector<std::string>> may_include = {
 
 /// What the targets of each folder with a CMakeLists.txt may link of ours, besides its own targets and
 /// samestate_options.
-const std::map<std::string, std::set<std::string>> may_link = {
+const std::map<std::string, std::set<std::string>> kMayLink = {
     {"reference", {"samestate_eigen"}},
     {"optimized", {}},
     {"oracles", {"samestate_reference", "samestate_multiprecision"}},
@@ -78,7 +78,7 @@ const std::map<std::string, std::set<std::string>> may_link = {
 /// The room of a path; empty where it is in none.
 std::string room_of(const std::string& path) {
   std::string room;
-  for (const auto& [folder, allowed] : may_include) {
+  for (const auto& [folder, allowed] : kMayInclude) {
     if (path.starts_with(folder + "/") && folder.size() > room.size()) room = folder;
   }
   return room;
@@ -86,7 +86,8 @@ std::string room_of(const std::string& path) {
 
 /// Headers made by the build.
 bool is_generated(const std::string& included) {
-  return included == "samestate_version.h" || included == "samestate_kernel_sources.h";
+  return included == "samestate_version.h" || included == "samestate_kernel_sources.h" ||
+         included == "samestate_assets.h";
 }
 
 bool is_ours(const std::string& included) { return !room_of(included).empty() || is_generated(included); }
@@ -129,7 +130,7 @@ std::string include_fault(const std::string& includer, const Include& include) {
   if (room.empty()) return includer + ": a folder that the table of floors does not know";
   const std::string of = room_of(included);
   if (of == room) return "";
-  for (const std::string& allowed : may_include.at(room)) {
+  for (const std::string& allowed : kMayInclude.at(room)) {
     if (allowed == of + "/" || allowed == included) return "";
   }
   return includer + " includes " + included + ": an edge outside the floors";
@@ -144,9 +145,9 @@ std::vector<std::string> faults_of(const std::vector<Source>& sources) {
       if (!fault.empty()) faults.push_back(fault);
     }
     const std::ptrdiff_t lines = std::count(source.text.begin(), source.text.end(), '\n');
-    if (lines > longest_source) {
+    if (lines > kLongestSource) {
       faults.push_back(source.path + " has " + std::to_string(lines) + " lines, more than " +
-                       std::to_string(longest_source) + ": split it by what it computes");
+                       std::to_string(kLongestSource) + ": split it by what it computes");
     }
     const bool header = source.path.ends_with(".h") || source.path.ends_with(".cuh");
     if (header && source.text.find("#pragma once\n") == std::string::npos) {
@@ -176,7 +177,7 @@ std::vector<std::string> cmake_words(const std::string& text) {
 /// All link edges of a folder's CMakeLists.txt that are outside the floors.
 std::vector<std::string> link_faults_of(const Source& source) {
   const std::vector<std::string> words = cmake_words(source.text);
-  std::set<std::string> allowed = may_link.at(source.path.substr(0, source.path.rfind('/')));
+  std::set<std::string> allowed = kMayLink.at(source.path.substr(0, source.path.rfind('/')));
   allowed.insert("samestate_options");
   for (std::size_t i = 0; i + 2 < words.size(); ++i) {
     if (words[i] == "add_library" || words[i] == "add_executable") allowed.insert(words[i + 2]);
@@ -196,43 +197,21 @@ std::vector<std::string> link_faults_of(const Source& source) {
   return faults;
 }
 
-Source read(const fs::path& root, const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return {fs::relative(path, root).generic_string(), text.str()};
-}
-
-std::vector<Source> sources_of(const fs::path& root) {
-  std::vector<Source> sources;
+std::vector<Source> all_sources() {
   std::set<std::string> tops;
-  for (const auto& [room, allowed] : may_include) tops.insert(room.substr(0, room.find('/')));
-  for (const std::string& folder : tops) {
-    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
-      const std::string extension = entry.path().extension().string();
-      if (extension == ".h" || extension == ".cpp" || extension == ".cu" || extension == ".cuh") {
-        sources.push_back(read(root, entry.path()));
-      }
-    }
-  }
-  return sources;
-}
-
-std::string joined(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += line + "\n";
-  return text;
+  for (const auto& [room, allowed] : kMayInclude) tops.insert(room.substr(0, room.find('/')));
+  return sources_of(SAMESTATE_SOURCE_DIR, tops);
 }
 
 TEST(Floors, TheTreeKeepsThem) {
-  const std::vector<Source> sources = sources_of(SAMESTATE_SOURCE_DIR);
+  const std::vector<Source> sources = all_sources();
   ASSERT_GT(sources.size(), 20U) << "the tree was not found under " << SAMESTATE_SOURCE_DIR;
   EXPECT_EQ(joined(faults_of(sources)), "");
 }
 
 TEST(Floors, TheTargetsKeepThem) {
   const fs::path root = SAMESTATE_SOURCE_DIR;
-  for (const auto& [folder, allowed] : may_link) {
+  for (const auto& [folder, allowed] : kMayLink) {
     const Source source = read(root, root / folder / "CMakeLists.txt");
     EXPECT_NE(source.text.find("target_link_libraries"), std::string::npos) << source.path;
     EXPECT_EQ(joined(link_faults_of(source)), "");
@@ -244,7 +223,7 @@ TEST(Floors, NoFolderOfCodeIsOutsideTheTable) {
     if (!entry.is_directory() || entry.path().filename().string().front() == '.') continue;
     if (!fs::exists(entry.path() / "CMakeLists.txt") || fs::exists(entry.path() / "CMakeCache.txt")) continue;
     const std::string folder = entry.path().filename().string() + "/";
-    EXPECT_TRUE(std::any_of(may_include.begin(), may_include.end(), [&](const auto& row) {
+    EXPECT_TRUE(std::any_of(kMayInclude.begin(), kMayInclude.end(), [&](const auto& row) {
       return (row.first + "/").starts_with(folder);
     })) << entry.path();
   }
@@ -257,7 +236,7 @@ struct Edge {
 };
 
 /// One allowed and one planted edge or more for each folder.
-const Edge planted_edges[] = {
+const Edge kPlantedEdges[] = {
     {"reference/x.cpp", "\"reference/view.h\"", true},
     {"reference/layers/x.cpp", "\"reference/delta_rule.h\"", true},
     {"reference/x.cpp", "\"oracles/verdict.h\"", false},
@@ -275,7 +254,9 @@ const Edge planted_edges[] = {
     {"reports/x.cpp", "\"oracles/rounding.h\"", false},
     {"reports/x.cpp", "\"harness/cases/case_line.h\"", false},
     {"fuzz/x.cpp", "\"optimized/kernel.h\"", true},
-    {"fuzz/x.cpp", "\"reports/summary.h\"", false},
+    {"reports/page/x.cpp", "\"samestate_assets.h\"", true},
+    {"cli/x.cpp", "\"samestate_assets.h\"", false},
+    {"fuzz/x.cpp", "\"reports/records/summary.h\"", false},
     {"fuzz/x.cpp", "\"samestate_version.h\"", false},
     {"cli/x.cpp", "\"harness/run/campaign.h\"", true},
     {"cli/x.cpp", "\"samestate_version.h\"", true},
@@ -292,7 +273,7 @@ const Edge planted_edges[] = {
 };
 
 TEST(Floors, JudgesEachEdgeByTheTable) {
-  for (const Edge& edge : planted_edges) {
+  for (const Edge& edge : kPlantedEdges) {
     const std::string text = std::string("#include <vector>\n\n#include ") + edge.include + "\n";
     const std::vector<std::string> faults = faults_of({{edge.includer, text}});
     EXPECT_EQ(faults.size(), edge.allowed ? 0U : 1U) << edge.includer << " includes " << edge.include;

@@ -58,7 +58,7 @@ target_link_libraries(user PRIVATE samestate::fuzz samestate::reports)
 ]])
 file(WRITE ${WORK_DIR}/user/main.cpp [[
 #include "optimized/kernel.h"
-#include "reports/summary.h"
+#include "reports/records/summary.h"
 #include "samestate_version.h"
 
 int main() {

@@ -42,7 +42,7 @@ class Trials {
     MutantResult& r = trial.result;
     const Judgement& j = finding.judgement;
     ++r.cases;
-    r.killed = j.verdict == Verdict::fail || j.verdict == Verdict::crash || j.verdict == Verdict::timeout;
+    r.killed = is_repeatable_failure(j.verdict);
     r.ratio = r.killed ? j.ratio : std::max(r.ratio, j.ratio);
     if (r.killed) {
       r.gate = j.verdict == Verdict::fail ? j.gate : std::string(name_of(j.verdict));

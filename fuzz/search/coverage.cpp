@@ -42,7 +42,6 @@ Values drawable(const SearchSystem& of) {
   return values;
 }
 
-bool is_judged(Verdict v) { return v == Verdict::pass || v == Verdict::fail || v == Verdict::flaky; }
 bool is_refused(Verdict v) { return v == Verdict::unsupported || v == Verdict::skipped; }
 
 std::string value_of(const Case& c, std::string_view dimension) {

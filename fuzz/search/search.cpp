@@ -22,8 +22,6 @@ void check(const SearchOptions& o) {
   if (o.resume && o.checkpoint.empty()) throw Error("--resume needs --checkpoint FILE");
 }
 
-bool is_failure(Verdict v) { return v == Verdict::fail || v == Verdict::crash || v == Verdict::timeout; }
-
 class Search {
  public:
   using Clock = std::chrono::steady_clock;
@@ -99,7 +97,7 @@ class Search {
     result_.replayed += replayed;
     ++result_.counts[j.verdict];
     result_.coverage.add(task.c, finding);
-    if (is_failure(j.verdict)) {
+    if (is_repeatable_failure(j.verdict)) {
       if (result_.failures.size() < kKeptFailures) result_.failures.push_back({task.index, task.c, record});
     } else if (j.verdict == Verdict::pass) {
       keep_worst({task.index, task.c, record});

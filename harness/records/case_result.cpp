@@ -99,8 +99,7 @@ Integer integer_of(std::string_view text) {
 }
 
 Verdict verdict_named(std::string_view name) {
-  for (const Verdict v : {Verdict::pass, Verdict::fail, Verdict::vacuous, Verdict::unsupported,
-                          Verdict::skipped, Verdict::crash, Verdict::timeout, Verdict::flaky}) {
+  for (const Verdict v : kVerdicts) {
     if (name_of(v) == name) return v;
   }
   throw Error("damaged verdict");

@@ -15,7 +15,7 @@ struct Record {
   std::string contract;
   std::string regime;
   std::string law;     ///< empty: against the oracle
-  std::string device;  ///< cpu, or the device's name
+  std::string device;  ///< cpu, cuda or elsewhere; which GPU it was stands in the run
   Judgement judgement;
   double seconds = 0.0;
 };

@@ -17,6 +17,15 @@ struct TimeSpread {
   std::int64_t samples = 0;
 };
 
+/// What a device reached in the same run as the timings.
+struct DeviceRates {
+  std::string device;  ///< its name
+  double copy = 0.0;   ///< bytes a second, read and written; 0: not measured
+  double bf16 = 0.0;   ///< operations a second of a large matrix product; 0: not measured
+  double fp32 = 0.0;
+  std::string note;  ///< how, and why one was not
+};
+
 struct TimedCase {
   Record record;  ///< the case and its judgement; `seconds` is what data, timing and judging took together
   std::int64_t B = 1, T = 0, Hk = 1, Hv = 1, dk = 1, dv = 1, chunk = 0;  ///< of the case; chunk 0: recurrent

@@ -9,12 +9,12 @@
 namespace samestate::cpu {
 
 /// Columns that one step of a matrix product covers; every row is padded to whole steps.
-inline constexpr std::int64_t PANEL = 2 * LANES;
+inline constexpr std::int64_t kPanel = 2 * kLanes;
 
 /// Columns of the state that one recurrent task holds: 128 x 64 fp32 values are 32 KiB of level-1 cache.
-inline constexpr std::int64_t STATE_COLUMNS = 64;
+inline constexpr std::int64_t kStateColumns = 64;
 
-/// A row-major matrix in scratch memory, its rows padded with zeros to a multiple of PANEL.
+/// A row-major matrix in scratch memory, its rows padded with zeros to a multiple of kPanel.
 struct Block {
   std::vector<float> values;
   std::int64_t rows = 0;
@@ -26,7 +26,7 @@ struct Block {
     if (new_rows == rows && new_columns == columns) return;
     rows = new_rows;
     columns = new_columns;
-    stride = round_up(new_columns, PANEL);
+    stride = round_up(new_columns, kPanel);
     values.assign(static_cast<std::size_t>(rows * stride), 0.0F);
   }
 

@@ -26,8 +26,8 @@ struct EmulatedSums {
 
   void multiply(const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c,
                 std::int64_t ldc, std::int64_t rows, std::int64_t columns, std::int64_t inner) const {
-    for (std::int64_t j = 0; j < columns; j += STATE_COLUMNS) {
-      const std::int64_t width = std::min(STATE_COLUMNS, columns - j);
+    for (std::int64_t j = 0; j < columns; j += kStateColumns) {
+      const std::int64_t width = std::min(kStateColumns, columns - j);
       for (std::int64_t i = 0; i < rows; ++i) {
         sum(
             a + i * lda, inner, width, [&](std::int64_t l) { return b + l * ldb + j; }, c + i * ldc + j);
@@ -37,7 +37,7 @@ struct EmulatedSums {
 
   void read(const float* k, float decay, const float* state, std::int64_t dk, std::int64_t width,
             float* p) const {
-    std::array<float, STATE_COLUMNS> decayed;
+    std::array<float, kStateColumns> decayed;
     const auto row = [&](std::int64_t l) {
       for (std::int64_t c = 0; c < width; ++c) decayed[c] = decay * state[l * width + c];
       return decayed.data();
@@ -56,9 +56,9 @@ struct EmulatedSums {
   }
 
  private:
-  static constexpr std::int64_t TERMS = 16;
+  static constexpr std::int64_t kTerms = 16;
 
-  /// y[0..width) = sum_l x[l] row(l)[0..width), width <= STATE_COLUMNS.
+  /// y[0..width) = sum_l x[l] row(l)[0..width), width <= kStateColumns.
   template <class Row>
   void sum(const float* x, std::int64_t inner, std::int64_t width, const Row& row, float* y) const {
     std::fill_n(y, width, 0.0F);
@@ -72,10 +72,10 @@ struct EmulatedSums {
       }
       return;
     }
-    std::array<double, STATE_COLUMNS> block;
-    for (std::int64_t first = 0; first < inner; first += TERMS) {
+    std::array<double, kStateColumns> block;
+    for (std::int64_t first = 0; first < inner; first += kTerms) {
       block.fill(0.0);
-      for (std::int64_t l = first; l < std::min(inner, first + TERMS); ++l) {
+      for (std::int64_t l = first; l < std::min(inner, first + kTerms); ++l) {
         const double factor = x[l];
         const float* z = row(l);
         for (std::int64_t c = 0; c < width; ++c) block[c] += factor * static_cast<double>(z[c]);

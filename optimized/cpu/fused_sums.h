@@ -11,7 +11,7 @@ namespace samestate::cpu {
 
 /// fp32 fused multiply-adds in the order of the inner index.
 struct FusedSums {
-  /// c[0..height, 0..PANEL) = a b over `inner` terms, accumulators in registers.
+  /// c[0..height, 0..kPanel) = a b over `inner` terms, accumulators in registers.
   template <int height>
   static void tile(const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c,
                    std::int64_t ldc, std::int64_t inner) {
@@ -20,7 +20,7 @@ struct FusedSums {
       Lanes left;
       Lanes right;
       load(left, b + l * ldb);
-      load(right, b + l * ldb + LANES);
+      load(right, b + l * ldb + kLanes);
 #pragma GCC unroll 8
       for (int i = 0; i < height; ++i) {
         Lanes x;
@@ -32,14 +32,14 @@ struct FusedSums {
 #pragma GCC unroll 8
     for (int i = 0; i < height; ++i) {
       store(c + i * ldc, sum[i][0]);
-      store(c + i * ldc + LANES, sum[i][1]);
+      store(c + i * ldc + kLanes, sum[i][1]);
     }
   }
 
-  /// c [rows, columns] = a [rows, inner] b [inner, columns]; columns is a multiple of PANEL.
+  /// c [rows, columns] = a [rows, inner] b [inner, columns]; columns is a multiple of kPanel.
   void multiply(const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c,
                 std::int64_t ldc, std::int64_t rows, std::int64_t columns, std::int64_t inner) const {
-    for (std::int64_t j = 0; j < columns; j += PANEL) {
+    for (std::int64_t j = 0; j < columns; j += kPanel) {
       std::int64_t i = 0;
       const auto strip = [&]<int height>(std::integral_constant<int, height>) {
         tile<height>(a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc, inner);
@@ -65,12 +65,12 @@ struct FusedSums {
 #pragma GCC unroll 8
         for (int c = 0; c < registers; ++c) {
           Lanes s;
-          load(s, state + l * width + c * LANES);
+          load(s, state + l * width + c * kLanes);
           s *= factor;
           fuse(sum[c], x, s);
         }
       }
-      for (int c = 0; c < registers; ++c) store(p + c * LANES, sum[c]);
+      for (int c = 0; c < registers; ++c) store(p + c * kLanes, sum[c]);
     });
   }
 
@@ -83,7 +83,7 @@ struct FusedSums {
       for (int first = 0; first < registers; first += half) {
         Lanes sum[half] = {};
         Lanes written[half];
-        for (int c = 0; c < half; ++c) load(written[c], u + (first + c) * LANES);
+        for (int c = 0; c < half; ++c) load(written[c], u + (first + c) * kLanes);
         Lanes factor;
         splat(factor, decay);
         for (std::int64_t l = 0; l < dk; ++l) {
@@ -91,18 +91,18 @@ struct FusedSums {
           Lanes query;
           splat(key, k[l]);
           splat(query, q[l]);
-          float* row = state + l * width + first * LANES;
+          float* row = state + l * width + first * kLanes;
 #pragma GCC unroll 8
           for (int c = 0; c < half; ++c) {
             Lanes s;
-            load(s, row + c * LANES);
+            load(s, row + c * kLanes);
             s *= factor;
             fuse(s, key, written[c]);
-            store(row + c * LANES, s);
+            store(row + c * kLanes, s);
             fuse(sum[c], query, s);
           }
         }
-        for (int c = 0; c < half; ++c) store(o + (first + c) * LANES, sum[c]);
+        for (int c = 0; c < half; ++c) store(o + (first + c) * kLanes, sum[c]);
       }
     });
   }

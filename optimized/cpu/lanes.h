@@ -7,8 +7,8 @@
 /// build forbids the compiler to do so on its own: the same bits come out of every build.
 namespace samestate::cpu {
 
-inline constexpr std::int64_t LANES = 8;
-using Lanes [[gnu::vector_size(LANES * sizeof(float))]] = float;
+inline constexpr std::int64_t kLanes = 8;
+using Lanes [[gnu::vector_size(kLanes * sizeof(float))]] = float;
 
 // Lanes pass by reference: by value their ABI depends on -march.
 inline void load(Lanes& x, const float* from) { std::memcpy(&x, from, sizeof x); }
@@ -22,7 +22,7 @@ inline void splat(Lanes& x, float value) {
 /// sum <- x y + sum, rounded once.
 inline void fuse(Lanes& sum, const Lanes& x, const Lanes& y) {
   Lanes fused;
-  for (int i = 0; i < LANES; ++i) fused[i] = __builtin_fmaf(x[i], y[i], sum[i]);
+  for (int i = 0; i < kLanes; ++i) fused[i] = __builtin_fmaf(x[i], y[i], sum[i]);
   sum = fused;
 }
 

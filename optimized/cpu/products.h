@@ -18,15 +18,15 @@ void product(const Sums& sums, const Block& a, const Block& b, Block& c) {
 }
 
 /// Rows that a triangular product takes at a time: two strips of FusedSums::tile.
-inline constexpr std::int64_t TRIANGLE_ROWS = 12;
+inline constexpr std::int64_t kTriangleRows = 12;
 
 /// c = a b where only the elements j <= i of c are wanted; the others are left undefined.
 template <class Sums>
 void product_lower(const Sums& sums, const Block& a, const Block& b, Block& c) {
   c.resize(a.rows, b.columns);
-  for (std::int64_t i = 0; i < a.rows; i += TRIANGLE_ROWS) {
-    const std::int64_t end = std::min(a.rows, i + TRIANGLE_ROWS);
-    sums.multiply(a.row(i), a.stride, b.row(0), b.stride, c.row(i), c.stride, end - i, round_up(end, PANEL),
+  for (std::int64_t i = 0; i < a.rows; i += kTriangleRows) {
+    const std::int64_t end = std::min(a.rows, i + kTriangleRows);
+    sums.multiply(a.row(i), a.stride, b.row(0), b.stride, c.row(i), c.stride, end - i, round_up(end, kPanel),
                   b.rows);
   }
 }
@@ -35,8 +35,8 @@ void product_lower(const Sums& sums, const Block& a, const Block& b, Block& c) {
 template <class Sums>
 void lower_product(const Sums& sums, const Block& a, const Block& b, Block& c) {
   c.resize(a.rows, b.columns);
-  for (std::int64_t i = 0; i < a.rows; i += TRIANGLE_ROWS) {
-    const std::int64_t end = std::min(a.rows, i + TRIANGLE_ROWS);
+  for (std::int64_t i = 0; i < a.rows; i += kTriangleRows) {
+    const std::int64_t end = std::min(a.rows, i + kTriangleRows);
     sums.multiply(a.row(i), a.stride, b.row(0), b.stride, c.row(i), c.stride, end - i, b.stride, end);
   }
 }

@@ -15,7 +15,7 @@ namespace {
 /// The width of the scratch that holds `columns` value columns: the next one that FusedSums has registers
 /// for.
 std::int64_t padded_width(std::int64_t columns) {
-  std::int64_t width = LANES;
+  std::int64_t width = kLanes;
   while (width < columns) width *= 2;
   return width;
 }
@@ -37,10 +37,10 @@ void recur(const Sums& sums, const Head& head, std::int64_t first, std::int64_t 
   float* const S = scratch.state.data();
   float* const q = scratch.q.data();
   float* const k = scratch.k.data();
-  std::array<float, STATE_COLUMNS> v{};
-  std::array<float, STATE_COLUMNS> read{};
-  std::array<float, STATE_COLUMNS> u{};
-  std::array<float, STATE_COLUMNS> o{};
+  std::array<float, kStateColumns> v{};
+  std::array<float, kStateColumns> read{};
+  std::array<float, kStateColumns> u{};
+  std::array<float, kStateColumns> o{};
 
   if (head.initial_state.data) {
     for (std::int64_t l = 0; l < dk; ++l) head.initial_state.load(l, first, columns, S + l * width);
@@ -72,13 +72,13 @@ void recur(const Sums& sums, const Head& head, std::int64_t first, std::int64_t 
 
 template <bool delta, class Sums>
 void run_heads(const Sums& sums, const Arguments& arguments, const Contract& contract, const Sizes& sizes) {
-  const std::int64_t blocks = round_up(sizes.dv, STATE_COLUMNS) / STATE_COLUMNS;
+  const std::int64_t blocks = round_up(sizes.dv, kStateColumns) / kStateColumns;
   for_each_task(sizes.sequences * sizes.value_heads * blocks, arguments.threads, [&] {
     return [&, scratch = Scratch{}](std::int64_t task) mutable {
       const std::int64_t head = task / blocks;
-      const std::int64_t first = task % blocks * STATE_COLUMNS;
+      const std::int64_t first = task % blocks * kStateColumns;
       recur<delta>(sums, head_of(arguments, sizes, head / sizes.value_heads, head % sizes.value_heads), first,
-                   std::min(STATE_COLUMNS, sizes.dv - first), arguments, contract, scratch);
+                   std::min(kStateColumns, sizes.dv - first), arguments, contract, scratch);
     };
   });
 }

@@ -324,6 +324,18 @@ grep -q 'no peer for v1 retention' err || complain 'does not say that there is n
 run 77 "${tiny[@]}" --case 'v1 retention T=4096 Hk=64 dk=256' --max-memory 0.01
 says 'skipped'
 
+# Identities, and their old name for a release: the same output, one line on stderr.
+run 0 identities --id EQ-02
+says '3 identities, 0 not as expected'
+cp out identities.out
+[[ -s err ]] && complain 'identities wrote to stderr'
+run 0 laws --id EQ-02
+cmp -s out identities.out || complain 'laws is not identities'
+[[ "$(wc -l <err)" -eq 1 ]] && grep -qF 'samestate identities' err || complain 'laws does not name its new name in one line'
+run 0 identities --id RMS-5 --json
+[[ "$(head -c 1 out)" == '[' ]] || complain 'not a JSON array'
+bad 'no identity --id nothing' identities --id nothing
+
 # Listings.
 for what in systems forms kernels contracts laws regimes; do
   run 0 list "$what"
@@ -332,7 +344,7 @@ for what in systems forms kernels contracts laws regimes; do
 done
 run 0 --version
 says 'samestate 0.'
-for verb in gate fuzz repro judge goldens equations probe bench list; do
+for verb in gate fuzz repro judge goldens equations identities probe bench list; do
   run 0 "$verb" --help
   says 'Usage'
 done

@@ -19,7 +19,7 @@ Block counted(std::int64_t rows, std::int64_t columns) {
 
 TEST(Block, ANewSizeIsZeroAndTheSameSizeUntouched) {
   Block x = counted(3, 17);
-  EXPECT_EQ(x.stride, 2 * PANEL);
+  EXPECT_EQ(x.stride, 2 * kPanel);
   const std::vector<float> before = x.values;
   x.resize(3, 17);
   EXPECT_EQ(x.values, before);

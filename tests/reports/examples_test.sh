@@ -1,18 +1,15 @@
 #!/usr/bin/env bash
-# The published examples are what this version makes of their records, and the record of the sweep is what it measures:
-# the same cases, no verdict worse, no ratio grown.
-# usage: examples_test.sh SAMESTATE DOCS [--write]; --write puts new pages in their place, and with a changed sweep its
-# record; exit 77 without the gnuplot that drew them.
+# The record of the example sweep is what this version measures: the same cases, no verdict worse, no ratio grown. The
+# pages of the example records are made, whole and twice alike, and stay in PAGES to be looked at.
+# usage: examples_test.sh SAMESTATE DOCS PAGES [--write]; --write puts a changed record and plot in their place.
 set -uo pipefail
 
 samestate="$(realpath "$1")"
 docs="$(realpath "$2")"
-write="${3:-}"
-# Another version lays plots out otherwise.
-if [[ "$(gnuplot --version 2>/dev/null)" != 'gnuplot 5.4 patchlevel 4' ]]; then
-  echo 'skipped: the examples were drawn by gnuplot 5.4 patchlevel 4'
-  exit 77
-fi
+mkdir -p "$3"
+pages="$(realpath "$3")"
+write="${4:-}"
+again='tests/reports/examples_test.sh SAMESTATE docs PAGES --write'
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 status=0
@@ -28,25 +25,40 @@ if [[ $drifted -ne 0 && "$write" == --write ]]; then
   cp "$folder/sweep.jsonl" "$docs/examples/sweep.jsonl"
 elif [[ $drifted -ne 0 ]]; then
   cat "$folder/drift"
-  echo "$docs/examples/sweep.jsonl is not what a quick sweep measures: tests/reports/examples_test.sh SAMESTATE docs --write"
+  echo "$docs/examples/sweep.jsonl is not what a quick sweep measures: $again"
   status=1
 fi
 
-report() { "$samestate" report "$docs/examples/$1.jsonl" --title "$2" --out "$folder/$1" --no-evidence || status=1; }
-report sweep 'Example: samestate sweep --quick'
-report gate "Example: $(grep -c '"event":"end"' "$docs/examples/gate.jsonl") cases of samestate gate"
-
-same() {
-  if [[ "$write" == --write ]]; then
-    cp "$1" "$2"
-  elif ! cmp "$1" "$2"; then
-    echo "$2 is out of date: tests/reports/examples_test.sh SAMESTATE docs --write"
+plots=()
+command -v gnuplot >/dev/null || plots=(--no-plots)
+# page NAME TITLE SECTION...: the page of a record, its sections and nothing from elsewhere.
+page() {
+  local name="$1" title="$2" section
+  shift 2
+  for out in "$pages/$name" "$folder/$name"; do
+    "$samestate" report "$docs/examples/$name.jsonl" --title "$title" --out "$out" --no-evidence "${plots[@]}" || status=1
+  done
+  diff -r "$pages/$name" "$folder/$name" || { echo "two reports of one record differ: $name"; status=1; }
+  for section in "$@"; do
+    grep -q "<section id=\"$section\"" "$pages/$name/index.html" || { echo "$name has no section $section"; status=1; }
+  done
+  if grep -nE '(src|href)="https?:|@import|url\(' "$pages/$name/index.html"; then
+    echo "$name loads something from elsewhere"
     status=1
   fi
 }
-same "$folder/sweep/index.html" "$docs/examples/sweep.html"
-same "$folder/gate/index.html" "$docs/examples/gate.html"
-same "$folder/sweep/plots/plot-1-error.svg" "$docs/error_vs_chunk.svg"
+page sweep 'Example: samestate sweep --quick' answers sweep points words
+page gate "Example: $(grep -c '"event":"end"' "$docs/examples/gate.jsonl") cases of samestate gate" answers gate words
+
+# Another version lays plots out otherwise.
+if [[ "$(gnuplot --version 2>/dev/null)" != 'gnuplot 5.4 patchlevel 4' ]]; then
+  echo 'docs/error_vs_chunk.svg was not compared: it was drawn by gnuplot 5.4 patchlevel 4'
+elif [[ "$write" == --write ]]; then
+  cp "$pages/sweep/plots/plot-1-error.svg" "$docs/error_vs_chunk.svg"
+elif ! cmp "$pages/sweep/plots/plot-1-error.svg" "$docs/error_vs_chunk.svg"; then
+  echo "$docs/error_vs_chunk.svg is out of date: $again"
+  status=1
+fi
 
 # The check of the record bites: a ratio that grew.
 head -n 5 "$docs/examples/sweep.jsonl" >"$folder/fewer.jsonl"

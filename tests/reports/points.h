@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "reports/plots_sweep.h"
+#include "reports/plots/plots_sweep.h"
 #include "tests/reports/records.h"
 
 namespace samestate::testing {

@@ -11,8 +11,8 @@
 
 #include "harness/records/record.h"
 #include "reference/error.h"
-#include "reports/json_lines.h"
-#include "reports/run.h"
+#include "reports/records/json_lines.h"
+#include "reports/records/run.h"
 
 namespace samestate::testing {
 

@@ -7,13 +7,13 @@
 namespace samestate::cpu {
 namespace {
 
-constexpr std::int64_t TILE = 32;  // tokens that a task takes at a time
+constexpr std::int64_t kTile = 32;  // tokens that a task takes at a time
 
 }  // namespace
 
 Outcome expert_router_logits_first(const OperatorArguments& call, const Contract& contract) {
   const std::int64_t N = call.parameter("N");
-  const std::int64_t tiles = (call.tokens + TILE - 1) / TILE;
+  const std::int64_t tiles = (call.tokens + kTile - 1) / kTile;
   const float* bias = call.parameter("bias") == 1 ? call.input("bias").data : nullptr;
   Block router;
   copy_transposed(rows_of(call.input("router"), 0, false), router);
@@ -21,8 +21,8 @@ Outcome expert_router_logits_first(const OperatorArguments& call, const Contract
     return [&, x = Block{}, logits = Block{}, routing = TokenRouting(call.parameter("K")),
             row = std::vector<float>(static_cast<std::size_t>(N))](std::int64_t task) mutable {
       const std::int64_t b = task / tiles;
-      const std::int64_t begin = task % tiles * TILE;
-      copy(rows_of(call.input("x"), b).rows(begin, std::min(TILE, call.tokens - begin)), x);
+      const std::int64_t begin = task % tiles * kTile;
+      copy(rows_of(call.input("x"), b).rows(begin, std::min(kTile, call.tokens - begin)), x);
       project(x, router, logits);
       for (std::int64_t i = 0; i < x.rows; ++i) {
         float* l = logits.row(i);

@@ -14,7 +14,7 @@ namespace samestate::cpu {
 namespace {
 
 /// Tokens of one task of the projections.
-constexpr std::int64_t TOKENS = 32;
+constexpr std::int64_t kTokens = 32;
 
 /// Rows of a block as a tensor.
 TensorRows<const float> part(const Block& x, std::int64_t first, std::int64_t count, std::int64_t column,
@@ -42,12 +42,12 @@ class Layer {
 
   void run() {
     const std::int64_t rows = call_.batch * T_;
-    const std::int64_t blocks = (rows + TOKENS - 1) / TOKENS;
+    const std::int64_t blocks = (rows + kTokens - 1) / kTokens;
     for_each_task(blocks, call_.threads, [&] {
       return [this, rows, rotary = RotaryRow(d_, call_.parameter("pairs"), false), x = Block{},
               y = Block{}](std::int64_t block) mutable {
-        const std::int64_t first = block * TOKENS;
-        project_in(first, std::min(TOKENS, rows - first), rotary, x, y);
+        const std::int64_t first = block * kTokens;
+        project_in(first, std::min(kTokens, rows - first), rotary, x, y);
       };
     });
     for_each_task(call_.batch * H_, call_.threads, [&] {
@@ -57,8 +57,8 @@ class Layer {
     });
     for_each_task(blocks, call_.threads, [&] {
       return [this, rows, x = Block{}, y = Block{}](std::int64_t block) mutable {
-        const std::int64_t first = block * TOKENS;
-        const std::int64_t n = std::min(TOKENS, rows - first);
+        const std::int64_t first = block * kTokens;
+        const std::int64_t n = std::min(kTokens, rows - first);
         copy(part(gated_, first, n, 0, H_ * d_), x);
         project(x, weights_[3].transposed, y);
         store_rounded(y, {call_.output("out").data + first * D_, n, D_, D_}, contract_.output);

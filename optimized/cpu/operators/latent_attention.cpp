@@ -8,8 +8,8 @@
 namespace samestate::cpu {
 namespace {
 
-constexpr float EPSILON = 1e-6F;
-constexpr std::int64_t TILE = 32;  // tokens that a task takes at a time
+constexpr float kEpsilon = 1e-6F;
+constexpr std::int64_t kTile = 32;  // tokens that a task takes at a time
 
 /// Pairs (2i, 2i + 1) of each row turned by the angles of `cos` and `sin`.
 void turn_pairs(float* x, const float* cos, const float* sin, std::int64_t width) {
@@ -25,7 +25,7 @@ void turn_pairs(float* x, const float* cos, const float* sin, std::int64_t width
 void norm(float* x, const float* weight, std::int64_t width) {
   float squares = 0.0F;
   for (std::int64_t i = 0; i < width; ++i) squares += x[i] * x[i];
-  const float inverse = 1.0F / std::sqrt(squares / static_cast<float>(width) + EPSILON);
+  const float inverse = 1.0F / std::sqrt(squares / static_cast<float>(width) + kEpsilon);
   for (std::int64_t i = 0; i < width; ++i) x[i] = x[i] * inverse * weight[i];
 }
 
@@ -42,7 +42,7 @@ struct Angles {
   TensorRows<const float> cos, sin;
 };
 
-std::int64_t tiles_of(std::int64_t tokens) { return (tokens + TILE - 1) / TILE; }
+std::int64_t tiles_of(std::int64_t tokens) { return (tokens + kTile - 1) / kTile; }
 
 }  // namespace
 
@@ -55,8 +55,8 @@ Outcome latent_cache_fused(const OperatorArguments& call, const Contract& contra
   for_each_task(call.batch * tiles, call.threads, [&] {
     return [&, x = Block{}, y = Block{}](std::int64_t task) mutable {
       const std::int64_t b = task / tiles;
-      const std::int64_t begin = task % tiles * TILE;
-      const std::int64_t n = std::min(TILE, call.tokens - begin);
+      const std::int64_t begin = task % tiles * kTile;
+      const std::int64_t n = std::min(kTile, call.tokens - begin);
       copy(rows_of(call.input("x"), b).rows(begin, n), x);
       project(x, down, y);
       round_in_place(y, contract.input);
@@ -154,8 +154,8 @@ class Absorbed {
     copy({s.q.values.data(), s.q.rows, dn_, s.q.stride}, s.nope);
     product(FusedSums{}, s.nope, s.key_up, s.latent);
     round_in_place(s.latent, contract_.input);
-    for (std::int64_t begin = 0; begin < call_.tokens; begin += TILE) {
-      queries(b, begin, std::min(TILE, call_.tokens - begin), s);
+    for (std::int64_t begin = 0; begin < call_.tokens; begin += kTile) {
+      queries(b, begin, std::min(kTile, call_.tokens - begin), s);
       attend(at, begin, s);
       product(FusedSums{}, s.mixed, s.value_up, s.values);
       round_in_place(s.values, contract_.input);
@@ -181,7 +181,7 @@ class Absorbed {
   void attend(std::size_t at, std::int64_t begin, Scratch& s) const {
     const float scale = 1.0F / std::sqrt(static_cast<float>(dn_ + dr_));
     product(FusedSums{}, s.tile, transposed_keys_[at], s.scores);
-    float sums[TILE];
+    float sums[kTile];
     for (std::int64_t i = 0; i < s.tile.rows; ++i) {
       float* row = s.scores.row(i);
       const std::int64_t seen = keys_ - call_.tokens + begin + i + 1;

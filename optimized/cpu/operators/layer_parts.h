@@ -34,8 +34,8 @@ namespace samestate::cpu::layer {
 
 /// (mean x^2 + epsilon)^-1/2.
 [[nodiscard]] inline float inverse_root_mean_square(const float* x, std::int64_t width, float epsilon) {
-  float partial[LANES] = {};
-  for (std::int64_t i = 0; i < width; ++i) partial[i % LANES] += x[i] * x[i];
+  float partial[kLanes] = {};
+  for (std::int64_t i = 0; i < width; ++i) partial[i % kLanes] += x[i] * x[i];
   float sum = 0.0F;
   for (const float part : partial) sum += part;
   return 1.0F / std::sqrt(sum / static_cast<float>(width) + epsilon);

@@ -15,7 +15,7 @@ using mixer::for_each_tile;
 using mixer::part;
 
 /// EQUATIONS 5.10: norms of the public checkpoints.
-constexpr float NORM_EPSILON = 1e-5F;
+constexpr float kNormEpsilon = 1e-5F;
 
 void require_chunk(const OperatorArguments& call) {
   if (call.chunk < 1) throw Error("chunk=" + std::to_string(call.chunk) + ": a chunk holds at least 1 token");
@@ -158,7 +158,7 @@ Outcome mamba2_mixer_chunks(const OperatorArguments& call, const Contract& contr
       float* gated = y.row(row);
       for (std::int64_t c = 0; c < Di; ++c) gated[c] *= layer::silu(projected.row(row)[c]);
       for (std::int64_t first = 0; first < Di; first += width) {
-        const float inverse = layer::inverse_root_mean_square(gated + first, width, NORM_EPSILON);
+        const float inverse = layer::inverse_root_mean_square(gated + first, width, kNormEpsilon);
         for (std::int64_t c = first; c < first + width; ++c) gated[c] = gated[c] * inverse * weight[c];
       }
       round_values(gated, gated, Di, kept);

@@ -11,7 +11,7 @@
 /// in one block, [B T, width]; a task is a tile of one sequence's tokens.
 namespace samestate::cpu::mixer {
 
-inline constexpr std::int64_t TILE = 32;  ///< tokens
+inline constexpr std::int64_t kTile = 32;  ///< tokens
 
 /// Rows [begin, begin + n) and columns [first, first + width) of a block.
 [[nodiscard]] inline TensorRows<float> part(Block& x, std::int64_t begin, std::int64_t n, std::int64_t first,
@@ -26,11 +26,11 @@ inline constexpr std::int64_t TILE = 32;  ///< tokens
 /// visit(b, begin, n) for every tile of every sequence, on the call's threads.
 template <class Visit>
 void for_each_tile(const OperatorArguments& call, Visit&& visit) {
-  const std::int64_t tiles = (call.tokens + TILE - 1) / TILE;
+  const std::int64_t tiles = (call.tokens + kTile - 1) / kTile;
   for_each_task(call.batch * tiles, call.threads, [&] {
     return [&](std::int64_t task) {
-      const std::int64_t begin = task % tiles * TILE;
-      visit(task / tiles, begin, std::min(TILE, call.tokens - begin));
+      const std::int64_t begin = task % tiles * kTile;
+      visit(task / tiles, begin, std::min(kTile, call.tokens - begin));
     };
   });
 }

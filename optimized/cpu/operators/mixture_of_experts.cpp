@@ -116,12 +116,12 @@ void grouped_experts(const OperatorArguments& call, Format format, const Assignm
 void multiply(const TensorRows<const float>& weight, const float* x, std::vector<float>& y) {
   y.resize(static_cast<std::size_t>(weight.count));
   for (std::int64_t i = 0; i < weight.count; ++i) {
-    float sums[LANES] = {};
+    float sums[kLanes] = {};
     std::int64_t j = 0;
-    for (; j + LANES <= weight.width; j += LANES) {
-      for (std::int64_t l = 0; l < LANES; ++l) sums[l] += weight.row(i)[j + l] * x[j + l];
+    for (; j + kLanes <= weight.width; j += kLanes) {
+      for (std::int64_t l = 0; l < kLanes; ++l) sums[l] += weight.row(i)[j + l] * x[j + l];
     }
-    for (; j < weight.width; ++j) sums[j % LANES] += weight.row(i)[j] * x[j];
+    for (; j < weight.width; ++j) sums[j % kLanes] += weight.row(i)[j] * x[j];
     y[static_cast<std::size_t>(i)] = std::accumulate(std::begin(sums), std::end(sums), 0.0F);
   }
 }

@@ -13,14 +13,14 @@ namespace {
 float sum_of_squares(const float* x, std::int64_t count) {
   Lanes sums = {};
   std::int64_t i = 0;
-  for (; i + LANES <= count; i += LANES) {
+  for (; i + kLanes <= count; i += kLanes) {
     Lanes values;
     load(values, x + i);
     fuse(sums, values, values);
   }
   float sum = 0.0F;
   for (; i < count; ++i) sum += x[i] * x[i];
-  for (std::int64_t lane = 0; lane < LANES; ++lane) sum += sums[lane];
+  for (std::int64_t lane = 0; lane < kLanes; ++lane) sum += sums[lane];
   return sum;
 }
 

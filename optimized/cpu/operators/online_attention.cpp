@@ -55,8 +55,8 @@ void OnlineAttention::add(const AttentionHead& head, std::int64_t first, std::in
 
 void OnlineAttention::run(const AttentionHead& head, std::int64_t tile, Block& o) {
   o.resize(head.q.count, head.v.width);
-  for (std::int64_t first = 0; first < head.q.count; first += QUERIES) {
-    const std::int64_t n = std::min(QUERIES, head.q.count - first);
+  for (std::int64_t first = 0; first < head.q.count; first += kQueries) {
+    const std::int64_t n = std::min(kQueries, head.q.count - first);
     const std::int64_t keys = head.k.count - head.q.count + first + n;  // that these queries see
     softmax_.clear(n, head.v.width);
     for (std::int64_t begin = 0; begin < keys; begin += tile)
@@ -68,8 +68,8 @@ void OnlineAttention::run(const AttentionHead& head, std::int64_t tile, Block& o
 
 void OnlineAttention::run_merged(const AttentionHead& head, std::int64_t tile, Block& o) {
   o.resize(head.q.count, head.v.width);
-  for (std::int64_t first = 0; first < head.q.count; first += QUERIES) {
-    const std::int64_t n = std::min(QUERIES, head.q.count - first);
+  for (std::int64_t first = 0; first < head.q.count; first += kQueries) {
+    const std::int64_t n = std::min(kQueries, head.q.count - first);
     const std::int64_t keys = head.k.count - head.q.count + first + n;
     parts_.resize(static_cast<std::size_t>((keys + tile - 1) / tile));
     for (std::size_t p = 0; p < parts_.size(); ++p) {

@@ -28,7 +28,7 @@ struct RunningSoftmax {
 class OnlineAttention {
  public:
   /// Queries that share a pass over the keys.
-  static constexpr std::int64_t QUERIES = 24;
+  static constexpr std::int64_t kQueries = 24;
 
   /// o [T, dv], tiles of `tile` keys, one running softmax.
   void run(const AttentionHead& head, std::int64_t tile, Block& o);

@@ -8,7 +8,7 @@ namespace samestate::cpu {
 namespace {
 
 /// Channels of one task.
-constexpr std::int64_t CHANNELS = 64;
+constexpr std::int64_t kChannels = 64;
 
 /// The channels [first, first + n) of one sequence.
 class ChannelBlock {
@@ -62,11 +62,11 @@ class ChannelBlock {
 
 Outcome short_convolution_scatter(const OperatorArguments& call, const Contract& contract) {
   const std::int64_t C = call.parameter("C");
-  const std::int64_t blocks = (C + CHANNELS - 1) / CHANNELS;
+  const std::int64_t blocks = (C + kChannels - 1) / kChannels;
   for_each_task(call.batch * blocks, call.threads, [&] {
     return [&, block = ChannelBlock(call, contract)](std::int64_t task) mutable {
-      const std::int64_t first = task % blocks * CHANNELS;
-      block.run(task / blocks, first, std::min(CHANNELS, C - first));
+      const std::int64_t first = task % blocks * kChannels;
+      block.run(task / blocks, first, std::min(kChannels, C - first));
     };
   });
   return {};

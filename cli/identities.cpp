@@ -1,0 +1,86 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "oracles/proofs/identities/identity.h"
+#include "reference/error.h"
+#include "reports/text/identities.h"
+
+namespace samestate::cli {
+namespace {
+
+struct Options {
+  std::string id;
+  std::string system;
+  std::uint64_t seed = 1;
+  bool json = false;
+};
+
+std::string name_of(Expectation expectation) {
+  switch (expectation) {
+    case Expectation::equal:
+      return "equal";
+    case Expectation::exact:
+      return "exact";
+    case Expectation::holds:
+      return "holds";
+    case Expectation::differs:
+      return "differs";
+  }
+  return "";
+}
+
+int run_identities(const Options& options) {
+  std::vector<IdentityRow> rows;
+  for (const Identity& identity : identities()) {
+    if (!options.id.empty() && identity.id != options.id && identity.name != options.id) continue;
+    if (!options.system.empty() && identity.system != options.system) continue;
+    const IdentityResult result = evaluate(identity, options.seed);
+    rows.push_back({std::string(identity.id), std::string(identity.name), std::string(identity.system),
+                    std::string(identity.statement), name_of(identity.expectation), result.in_float64,
+                    result.in_50_digits, result.passed});
+  }
+  if (rows.empty()) {
+    throw Error("no identity" + (options.id.empty() ? "" : " --id " + options.id) +
+                (options.system.empty() ? "" : " --system " + options.system) +
+                ": `samestate identities` shows them all");
+  }
+  fmt::print("{}", options.json ? identities_json(rows) : identities_text(rows));
+  return std::all_of(rows.begin(), rows.end(), [](const IdentityRow& row) { return row.passed; }) ? kPass
+                                                                                                  : kFail;
+}
+
+}  // namespace
+
+Command add_identities(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("--id", options->id, "only identities of this id or name, as EQ-14, P-03 or NC-no-delta");
+  app.add_option("--system", options->system,
+                 "only identities of this system (the stem of a reference header)");
+  app.add_option("--seed", options->seed, "of the random data")->check(seed_number())->capture_default_str();
+  app.add_flag("--json", options->json, "machine-readable");
+  app.footer(
+      "Evaluates each relation between evaluations of the reference twice, in float64 and in 50 decimal "
+      "digits. What holds "
+      "to 1e-15 and not to 1e-48 is no identity.\n"
+      "  equal    two paths agree up to rounding      exact    bit for bit\n"
+      "  holds    an inequality, residual 0           differs  a mistake that must show (negative control)\n"
+      "Exit: 0 all as expected, 1 one is not, 2 usage.\n"
+      "The laws that kernels are held to are others: `samestate list laws`.");
+  return [options] { return run_identities(*options); };
+}
+
+Command add_laws(CLI::App& app) {
+  const Command command = add_identities(app);
+  return [command] {
+    fmt::print(stderr,
+               "samestate: `samestate laws` is now `samestate identities`; the old name goes with the next "
+               "release\n");
+    return command();
+  };
+}
+
+}  // namespace samestate::cli

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reports/plots/plots_sweep.h"
+#include "reports/plots/plots_timing.h"
+#include "reports/records/evidence.h"
+#include "reports/records/json_lines.h"
+
+/// The page that a person reads.
+namespace samestate {
+
+/// A file of records by the name to show.
+struct ReportSource {
+  std::string name;
+  RecordFile content;
+};
+
+/// All that a report is made of.
+struct ReportInput {
+  std::string title = "samestate report";
+  std::vector<ReportSource> sources;
+  std::vector<Evidence> evidence;
+  std::vector<TimedEvidence> timings;    ///< of the evidence; those of the sources come after them
+  std::string kernel_sources;            ///< of this build: evidence of other sources is stale
+  std::optional<std::string> mutants;    ///< JSON of `samestate mutants --json`
+  std::optional<std::string> equations;  ///< JSON of `samestate equations --json`
+};
+
+/// The same, put together: points without those that were measured again, all records.
+struct ReportData {
+  std::vector<std::string> names;
+  std::vector<SweepPoint> points;
+  std::vector<Record> records;
+  std::vector<FigureGroup> groups;
+  Figure ratios;
+  std::vector<TimedEvidence> timings;
+  std::vector<Figure> timing_figures;
+};
+[[nodiscard]] ReportData report_data(const ReportInput& input);
+
+/// The figures in the order in which `html_text` wants their SVG.
+[[nodiscard]] std::vector<Figure> figures_of(const ReportData& data);
+
+/// One self-contained page; `svgs` are those of `figures_of`, or empty for a page without plots. The same
+/// input gives the same bytes. Throws Error when the mutants or equations are not the JSON that they should
+/// be.
+[[nodiscard]] std::string html_text(const ReportInput& input, const ReportData& data,
+                                    const std::vector<std::string>& svgs);
+
+/// Parts of the page, each a <section> or empty.
+[[nodiscard]] std::string html_answers(const ReportInput& input, const ReportData& data);
+[[nodiscard]] std::string html_sweep(const ReportData& data, const std::vector<std::string>& svgs);
+[[nodiscard]] std::string html_points(const ReportData& data);
+[[nodiscard]] std::string html_gate(const ReportData& data, const std::string& ratio_svg);
+[[nodiscard]] std::string html_evidence(const ReportInput& input, const std::string& timings);
+/// For the first section: what came closest to its floor on each device.
+[[nodiscard]] std::string html_fastest(const ReportData& data);
+/// Not a section: the second half of that of the evidence.
+[[nodiscard]] std::string html_timings(const ReportInput& input, const ReportData& data,
+                                       const std::vector<std::string>& svgs);
+[[nodiscard]] std::string html_listing(const std::string& json, const std::string& id,
+                                       const std::string& title, const std::string& intro);
+[[nodiscard]] std::string html_figure(const Figure& figure, const std::string& svg);
+
+}  // namespace samestate

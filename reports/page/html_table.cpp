@@ -1,0 +1,88 @@
+#include "reports/page/html_table.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "reports/text/escape.h"
+
+namespace samestate {
+
+std::string_view tone_of(Verdict verdict) {
+  if (is_failure(verdict)) return "tag bad";
+  return verdict == Verdict::pass ? "tag good" : "tag warn";
+}
+
+std::string short_number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "∞" : "-∞";
+  return fmt::format("{:.4g}", value);
+}
+
+void HtmlTable::row(std::string_view css_class) {
+  if (rows_ > 0) body_ += "</tr>\n";
+  ++rows_;
+  body_ += css_class.empty() ? "<tr>" : fmt::format("<tr class=\"{}\">", html_escaped(css_class));
+}
+
+void HtmlTable::text(std::string_view value, std::string_view css_class) {
+  if (css_class.empty()) {
+    body_ += fmt::format("<td>{}</td>", html_escaped(value));
+  } else {
+    body_ +=
+        fmt::format("<td><span class=\"{}\">{}</span></td>", html_escaped(css_class), html_escaped(value));
+  }
+}
+
+void HtmlTable::number(double value) {
+  body_ += fmt::format("<td class=\"n\" data-v=\"{}\">{}</td>", value, short_number(value));
+}
+
+void HtmlTable::count(std::int64_t value) {
+  body_ += fmt::format("<td class=\"n\" data-v=\"{}\">{}</td>", value, value);
+}
+
+void HtmlTable::measured(double value) {
+  if (std::isnan(value)) {
+    body_ += "<td class=\"n\" data-v=\"nan\">-</td>";
+  } else {
+    number(value);
+  }
+}
+
+void HtmlTable::linked(double value, std::int64_t point) {
+  if (point < 0) {
+    measured(std::numeric_limits<double>::quiet_NaN());
+    return;
+  }
+  body_ += fmt::format("<td class=\"n\" data-v=\"{}\"><button class=\"v\" data-point=\"{}\">{}</button></td>",
+                       value, point, short_number(value));
+}
+
+void HtmlTable::command(std::string_view command) {
+  body_ += fmt::format("<td class=\"c\"><code>{}</code></td>", html_escaped(command));
+}
+
+void HtmlTable::copy(std::string_view command) {
+  body_ += fmt::format("<td class=\"c\"><button class=\"v\" data-copy=\"{}\">copy</button></td>",
+                       html_escaped(command));
+}
+
+std::string HtmlTable::html(bool filter) const {
+  std::string out = "<div class=\"table\">\n";
+  if (filter)
+    out +=
+        "<label class=\"filter\">Rows that hold <input type=\"search\" placeholder=\"for example bf16 "
+        "slow\"></label>\n";
+  out += "<div class=\"scroll\"><table>\n<thead><tr>";
+  for (const Column& column : columns_) {
+    out += fmt::format("<th{}{}><button>{}</button></th>", column.number ? " class=\"n\"" : "",
+                       column.hint.empty() ? "" : fmt::format(" title=\"{}\"", html_escaped(column.hint)),
+                       html_escaped(column.name));
+  }
+  return out + "</tr></thead>\n<tbody>\n" + body_ + (rows_ > 0 ? "</tr>\n" : "") +
+         "</tbody></table></div></div>\n";
+}
+
+}  // namespace samestate

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "reports/page/html.h"
+
+namespace samestate {
+
+/// What was written.
+struct ReportFiles {
+  std::vector<std::string> names;  ///< in the folder, in order
+  std::int64_t points = 0;
+  std::int64_t cases = 0;
+  std::int64_t timings = 0;
+  std::int64_t plots = 0;
+  std::int64_t page_bytes = 0;
+};
+
+/// Writes index.html, points.csv, profiles.csv, cases.csv, timings.csv and report.json into `folder` (made
+/// when missing), and each plot as plots/<id>.svg. Each file is replaced as a whole. The same input gives the
+/// same bytes for one version of gnuplot. Throws Error when the folder cannot be written or gnuplot is
+/// missing and `plots` is set.
+ReportFiles write_report(const std::filesystem::path& folder, const ReportInput& input, bool plots);
+
+}  // namespace samestate

@@ -1,0 +1,86 @@
+#include "reports/records/evidence.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace samestate {
+namespace {
+
+/// In order of name; none where there is no folder.
+std::vector<std::filesystem::path> record_files(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  if (!std::filesystem::is_directory(folder)) return files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".jsonl") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+std::vector<Evidence> read_evidence(const std::filesystem::path& folder) {
+  std::vector<Evidence> all;
+  for (const std::filesystem::path& path : record_files(folder)) {
+    const RecordFile file = read_json_lines(path);
+    if (file.runs.empty()) continue;
+    const Run& run = file.runs.front();
+    std::map<std::string, Evidence> kernels;
+    for (const Record& record : file.records) {
+      if (record.device != "cuda") continue;
+      Evidence& evidence = kernels[record.kernel];
+      evidence.passed += record.judgement.verdict == Verdict::pass ? 1 : 0;
+      evidence.failed += is_failure(record.judgement.verdict) ? 1 : 0;
+    }
+    for (auto& [kernel, evidence] : kernels) {
+      if (evidence.passed + evidence.failed == 0) continue;  // skipped throughout: nothing ran
+      evidence.kernel = kernel;
+      evidence.device = run.device;
+      evidence.driver = run.driver;
+      evidence.toolkit = run.toolkit;
+      evidence.kernel_sources = run.kernel_sources;
+      evidence.file = path.filename().string();
+      all.push_back(evidence);
+    }
+  }
+  return all;
+}
+
+std::vector<TimedEvidence> timings_of(const RecordFile& content, const std::string& file) {
+  std::vector<TimedEvidence> all;
+  for (const RecordedTiming& recorded : content.timings) {
+    const Run& run = content.runs[recorded.run];
+    const std::string& kind = recorded.timed.record.device;
+    all.push_back({recorded.timed, kind == "cpu" || run.device.empty() ? kind : run.device, run.driver,
+                   run.toolkit, run.kernel_sources, file});
+  }
+  return all;
+}
+
+std::vector<TimedEvidence> read_timings(const std::filesystem::path& folder) {
+  std::vector<TimedEvidence> all;
+  for (const std::filesystem::path& path : record_files(folder)) {
+    for (TimedEvidence& timing : timings_of(read_json_lines(path), path.filename().string()))
+      all.push_back(std::move(timing));
+  }
+  return all;
+}
+
+std::vector<TimedEvidence> latest_timings(const std::vector<TimedEvidence>& all) {
+  std::vector<TimedEvidence> latest;
+  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> places;
+  for (const TimedEvidence& e : all) {
+    const Record& r = e.timed.record;
+    const auto [place, added] = places.try_emplace({r.line, r.kernel, e.device}, latest.size());
+    if (added) {
+      latest.push_back(e);
+    } else {
+      latest[place->second] = e;
+    }
+  }
+  return latest;
+}
+
+}  // namespace samestate

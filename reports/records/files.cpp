@@ -1,0 +1,121 @@
+#include "reports/records/files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "reference/error.h"
+
+namespace samestate {
+
+std::optional<std::string> text_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) return std::nullopt;
+  return std::move(text).str();
+}
+
+void make_parent_folder(const std::filesystem::path& path) {
+  const std::filesystem::path parent = path.parent_path();
+  if (parent.empty()) return;
+  std::error_code code;
+  std::filesystem::create_directories(parent, code);
+  if (code) {
+    throw Error(fmt::format("{}: cannot make the folder ({}); name a folder that can be written",
+                            parent.string(), code.message()));
+  }
+}
+
+FileLock::FileLock(const std::filesystem::path& path) {
+  std::error_code code;
+  const bool there = std::filesystem::exists(path, code);
+  if (there && !std::filesystem::is_regular_file(path, code)) return;
+  constexpr mode_t kPermissions = 0666;
+  // What cannot be opened is told by whoever writes; a file system without locks has none to give.
+  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kPermissions);
+  if (descriptor_ < 0 || ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(descriptor_);
+  throw Error(
+      fmt::format("{}: another process is writing to it; wait for it, or name another file", path.string()));
+}
+
+FileLock::~FileLock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Whether `path` is there and is no file: renaming onto it would put a file in its place, for the superuser
+/// in that of /dev/null.
+bool is_special(const fs::path& path) {
+  std::error_code code;
+  const fs::file_status status = fs::status(path, code);
+  return fs::exists(status) && !fs::is_regular_file(status);
+}
+
+void write_all(const fs::path& file, std::string_view text) {
+  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  out.close();
+  if (!out) {
+    throw Error(fmt::format("{}: cannot write {} bytes; free space or name another file", file.string(),
+                            text.size()));
+  }
+}
+
+/// The file that `path` names, at the end of symbolic links; `path` where there is none yet.
+fs::path resolved(const fs::path& path) {
+  std::error_code code;
+  if (!fs::is_symlink(path, code)) return path;
+  const fs::path target = fs::weakly_canonical(path, code);
+  return code ? path : target;
+}
+
+}  // namespace
+
+void write_atomically(const fs::path& path, std::string_view text) {
+  if (fs::is_directory(path)) throw Error(path.string() + ": is a folder; name a file in it");
+  if (is_special(path)) return write_all(path, text);
+  make_parent_folder(path);
+  const fs::path target = resolved(path);
+  fs::path partial = target;
+  partial += ".partial";
+  std::error_code code;
+  try {
+    write_all(partial, text);
+  } catch (const Error&) {
+    fs::remove(partial, code);
+    throw;
+  }
+  fs::rename(partial, target, code);
+  if (code) {
+    const std::string reason = code.message();
+    fs::remove(partial, code);
+    throw Error(fmt::format("{}: cannot be replaced ({}); name another file", path.string(), reason));
+  }
+}
+
+void require_writable(const fs::path& path) {
+  if (fs::is_directory(path)) throw Error(path.string() + ": is a folder; name a file in it");
+  if (is_special(path)) {
+    if (!std::ofstream(path, std::ios::binary | std::ios::app)) {
+      throw Error(path.string() + ": cannot be written; name another file");
+    }
+    return;
+  }
+  fs::path trial = resolved(path);
+  trial += ".trial";
+  write_atomically(trial, "");
+  fs::remove(trial);
+}
+
+}  // namespace samestate

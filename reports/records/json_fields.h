@@ -1,0 +1,123 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/records/measurement.h"
+#include "harness/records/timing.h"
+#include "reference/error.h"
+
+/// How the fields of a record travel in JSON, for writing and for reading alike: a NaN or infinity is a
+/// string. Private to json_lines.cpp.
+namespace samestate::json_fields {
+
+using Json = nlohmann::ordered_json;
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+inline Json encoded(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+struct Writer {
+  Json& object;
+  void operator()(const char* name, const std::string& text) const { object[name] = text; }
+  void operator()(const char* name, double value) const { object[name] = encoded(value); }
+  void operator()(const char* name, std::int64_t value) const { object[name] = value; }
+  void operator()(const char* name, Verdict verdict) const { object[name] = name_of(verdict); }
+  /// Triples [position, error, bound].
+  void operator()(const char* name, const std::vector<ErrorAt>& profile) const {
+    Json rows = Json::array();
+    for (const ErrorAt& at : profile)
+      rows.push_back({encoded(at.position), encoded(at.error), encoded(at.bound)});
+    object[name] = std::move(rows);
+  }
+  void operator()(const char* name, const TimeSpread& spread) const {
+    object[name] = {{"median", encoded(spread.median)},
+                    {"p10", encoded(spread.p10)},
+                    {"p90", encoded(spread.p90)},
+                    {"samples", spread.samples}};
+  }
+  void operator()(const char* name, const Location& at) const {
+    object[name] = {
+        {"sequence", at.sequence}, {"head", at.head}, {"token", at.token}, {"channel", at.channel}};
+  }
+};
+
+struct Reader {
+  const Json& object;
+
+  [[nodiscard]] const Json& field(const char* name) const {
+    const auto found = object.find(name);
+    if (found == object.end()) throw Error(fmt::format("no field '{}'", name));
+    return *found;
+  }
+  [[noreturn]] static void reject(const char* name, const Json& value, const char* wanted) {
+    throw Error(fmt::format("field '{}' is {}, not {}", name, value.dump(), wanted));
+  }
+  void operator()(const char* name, std::string& text) const {
+    const Json& value = field(name);
+    if (!value.is_string()) reject(name, value, "a string");
+    text = value.get<std::string>();
+  }
+  static double number_of(const char* name, const Json& value) {
+    if (value.is_number()) return value.get<double>();
+    if (value == "nan") return std::numeric_limits<double>::quiet_NaN();
+    if (value == "inf") return kInfinity;
+    if (value == "-inf") return -kInfinity;
+    reject(name, value, "a number, \"nan\", \"inf\" or \"-inf\"");
+  }
+  void operator()(const char* name, double& number) const { number = number_of(name, field(name)); }
+  void operator()(const char* name, std::vector<ErrorAt>& profile) const {
+    const Json& rows = field(name);
+    if (!rows.is_array()) reject(name, rows, "an array");
+    profile.clear();
+    for (const Json& row : rows) {
+      if (!row.is_array() || row.size() != 3) reject(name, row, "three numbers");
+      profile.push_back({number_of(name, row[0]), number_of(name, row[1]), number_of(name, row[2])});
+    }
+  }
+  void operator()(const char* name, std::int64_t& number) const {
+    const Json& value = field(name);
+    if (!value.is_number_integer()) reject(name, value, "an integer");
+    number = value.get<std::int64_t>();
+  }
+  void operator()(const char* name, Verdict& verdict) const {
+    const Json& value = field(name);
+    for (Verdict candidate : kVerdicts) {
+      if (value == name_of(candidate)) {
+        verdict = candidate;
+        return;
+      }
+    }
+    reject(name, value, "a verdict");
+  }
+  [[nodiscard]] Reader inside(const char* name) const {
+    const Json& value = field(name);
+    if (!value.is_object()) reject(name, value, "an object");
+    return {value};
+  }
+  void operator()(const char* name, TimeSpread& spread) const {
+    const Reader inner = inside(name);
+    inner("median", spread.median);
+    inner("p10", spread.p10);
+    inner("p90", spread.p90);
+    inner("samples", spread.samples);
+  }
+  void operator()(const char* name, Location& at) const {
+    const Reader inner = inside(name);
+    inner("sequence", at.sequence);
+    inner("head", at.head);
+    inner("token", at.token);
+    inner("channel", at.channel);
+  }
+};
+
+}  // namespace samestate::json_fields

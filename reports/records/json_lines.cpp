@@ -1,0 +1,323 @@
+#include "reports/records/json_lines.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "reference/error.h"
+#include "reports/records/files.h"
+#include "reports/records/json_fields.h"
+
+namespace samestate {
+namespace {
+
+using json_fields::Json;
+using json_fields::Reader;
+using json_fields::Writer;
+
+/// The one table of fields: calls visit(name, field) for each member, for writing and for reading alike.
+template <class AnyRecord, class Visit>
+void visit_subject(AnyRecord& record, Visit&& visit) {
+  visit("line", record.line);
+  visit("kernel", record.kernel);
+  visit("system", record.system);
+  visit("form", record.form);
+  visit("contract", record.contract);
+  visit("regime", record.regime);
+  visit("law", record.law);
+  visit("device", record.device);
+}
+
+/// A device is cpu, cuda or elsewhere; a bench of samestate 0.1.0 wrote the name of its GPU here, which is that of
+/// its run.
+void read_subject(Record& record, const Reader& read) {
+  visit_subject(record, read);
+  if (record.device != "cpu" && record.device != "elsewhere") record.device = "cuda";
+}
+
+template <class AnyRecord, class Visit>
+void visit_judgement(AnyRecord& record, Visit&& visit) {
+  auto& judgement = record.judgement;
+  visit("verdict", judgement.verdict);
+  visit("gate", judgement.gate);
+  visit("ratio", judgement.ratio);
+  visit("error", judgement.error);
+  visit("bound", judgement.bound);
+  visit("worst", judgement.worst);
+  visit("expected", judgement.expected);
+  visit("actual", judgement.actual);
+  visit("row_ratio", judgement.row_ratio);
+  visit("head_ratio", judgement.head_ratio);
+  visit("state_ratio", judgement.state_ratio);
+  visit("hard_ratio", judgement.hard_ratio);
+  visit("twin_ratio", judgement.twin_ratio);
+  visit("median_ratio", judgement.median_ratio);
+  visit("relative_rms", judgement.relative_rms);
+  visit("rows", judgement.rows);
+  visit("reason", judgement.reason);
+  visit("seconds", record.seconds);
+}
+
+template <class AnyMeasurement, class Visit>
+void visit_measurement(AnyMeasurement& m, Visit&& visit) {
+  visit("series", m.series);
+  visit("curve", m.curve);
+  visit("x", m.x);
+  visit("tokens", m.tokens);
+  visit("size", m.size);
+  visit("max_error", m.max_error);
+  visit("rms_error", m.rms_error);
+  visit("rms_bound", m.rms_bound);
+  visit("state_size", m.state_size);
+  visit("state_max", m.state_max);
+  visit("state_rms", m.state_rms);
+  visit("state_bound", m.state_bound);
+  visit("flops", m.flops);
+  visit("bytes", m.bytes);
+  visit("condition", m.condition);
+  visit("by_token", m.by_token);
+  visit("by_chunk_position", m.by_chunk_position);
+  visit("by_head", m.by_head);
+}
+
+template <class AnyTiming, class Visit>
+void visit_timing(AnyTiming& t, Visit&& visit) {
+  visit("B", t.B);
+  visit("T", t.T);
+  visit("Hk", t.Hk);
+  visit("Hv", t.Hv);
+  visit("dk", t.dk);
+  visit("dv", t.dv);
+  visit("chunk", t.chunk);
+  visit("heads", t.heads);
+  visit("heads_judged", t.heads_judged);
+  visit("timed", t.timed);
+  visit("time", t.time);
+  visit("calls_per_sample", t.calls_per_sample);
+  visit("copies", t.copies);
+  visit("bytes", t.bytes);
+  visit("operations", t.operations);
+  visit("copy_rate", t.copy_rate);
+  visit("product_rate", t.product_rate);
+  visit("ceilings", t.ceilings);
+  visit("memory_floor", t.memory_floor);
+  visit("compute_floor", t.compute_floor);
+  visit("share", t.share);
+  visit("peer", t.peer);
+  visit("peer_note", t.peer_note);
+  visit("peer_time", t.peer_time);
+  visit("peer_ratio", t.peer_ratio);
+}
+
+template <class AnyRun, class Visit>
+void visit_run(AnyRun& run, Visit&& visit) {
+  visit("version", run.version);
+  visit("commit", run.commit);
+  visit("device", run.device);
+  visit("driver", run.driver);
+  visit("toolkit", run.toolkit);
+  visit("kernel_sources", run.kernel_sources);
+}
+
+Json event(const char* name) { return {{"schema", kJsonLinesSchema}, {"event", name}}; }
+
+/// Bytes that are not UTF-8 (a kernel's message may hold anything) become U+FFFD.
+std::string one_line(const Json& object) {
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+bool ends_inside_a_line(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file || file.tellg() == std::streampos(0)) return false;
+  file.seekg(-1, std::ios::end);
+  return file.get() != '\n';
+}
+
+/// The longest of the project, a drift's profile by token, has some 10 kB: a device or a disk image given by
+/// mistake shall not fill the memory.
+constexpr std::size_t kLongestLine = 64'000'000;
+
+/// As std::getline, but stops beyond the longest line.
+bool next_line(std::istream& file, std::string& line) {
+  std::array<char, 1 << 16> part;
+  line.clear();
+  while (line.size() <= kLongestLine) {
+    file.getline(part.data(), part.size());
+    line.append(part.data(), static_cast<std::size_t>(file.gcount()));
+    if (file.eof()) return !line.empty();
+    if (!file.fail()) {
+      line.pop_back();  // the end of the line was counted
+      return true;
+    }
+    if (file.gcount() == 0) return false;
+    file.clear();
+  }
+  return true;
+}
+
+/// The cases of one run that have started and not ended.
+using Open = std::map<std::int64_t, Record>;
+
+void close_run(Open& open, RecordFile& result) {
+  for (auto& [number, record] : open) {
+    record.judgement.verdict = Verdict::crash;
+    record.judgement.gate = "crash";
+    record.judgement.reason =
+        "started and never ended: the process died in it or in a case beside it, or was killed";
+    result.records.push_back(std::move(record));
+  }
+  open.clear();
+}
+
+void read_event(const Json& object, Open& open, RecordFile& result) {
+  if (!object.is_object() || !object.contains("schema")) {
+    throw Error("no field 'schema': not a record of samestate; name a file that --jsonl wrote");
+  }
+  if (object["schema"] != kJsonLinesSchema) {
+    throw Error(fmt::format("schema {}, this version reads {}; use the samestate that wrote it",
+                            object["schema"].dump(), kJsonLinesSchema));
+  }
+  const Reader read{object};
+  std::string kind;
+  read("event", kind);
+  if (kind == "run") {
+    close_run(open, result);
+    Run run;
+    visit_run(run, read);
+    result.runs.push_back(std::move(run));
+    return;
+  }
+  if (kind == "point") {
+    Measurement m;
+    visit_measurement(m, read);
+    read_subject(m.record, read);
+    visit_judgement(m.record, read);
+    result.points.push_back(std::move(m));
+    return;
+  }
+  if (kind == "timing") {
+    if (result.runs.empty())
+      throw Error("a timing before the line of its run; name a file that --jsonl wrote");
+    RecordedTiming recorded{{}, result.runs.size() - 1};
+    visit_timing(recorded.timed, read);
+    read_subject(recorded.timed.record, read);
+    visit_judgement(recorded.timed.record, read);
+    result.timings.push_back(std::move(recorded));
+    return;
+  }
+  if (kind != "start" && kind != "end") {
+    throw Error(fmt::format("event '{}', not run, start, end, point or timing", kind));
+  }
+  std::int64_t number = 0;
+  read("case", number);
+  Record record;
+  read_subject(record, read);
+  if (kind == "start") {
+    if (!open.emplace(number, std::move(record)).second) {
+      throw Error(
+          fmt::format("case {} starts twice: two processes wrote to this file; give each its own", number));
+    }
+    return;
+  }
+  visit_judgement(record, read);
+  open.erase(number);
+  result.records.push_back(std::move(record));
+}
+
+}  // namespace
+
+JsonLinesWriter::JsonLinesWriter(const std::filesystem::path& path, const Run& run, Mode mode) : path_(path) {
+  make_parent_folder(path);
+  lock_ = FileLock(path);
+  const bool cut = mode == Mode::append && ends_inside_a_line(path);
+  file_.open(path, std::ios::binary | (mode == Mode::append ? std::ios::app : std::ios::trunc));
+  if (!file_) throw Error(fmt::format("{}: cannot be opened for writing; name another file", path.string()));
+  Json object = event("run");
+  visit_run(run, Writer{object});
+  write((cut ? "\n" : "") + one_line(object));
+}
+
+std::int64_t JsonLinesWriter::start(const Record& planned) {
+  const std::lock_guard lock(mutex_);
+  const std::int64_t number = next_++;
+  Json object = event("start");
+  object["case"] = number;
+  visit_subject(planned, Writer{object});
+  write(one_line(object));
+  return number;
+}
+
+void JsonLinesWriter::end(std::int64_t number, const Record& record) {
+  const std::lock_guard lock(mutex_);
+  Json object = event("end");
+  object["case"] = number;
+  visit_subject(record, Writer{object});
+  visit_judgement(record, Writer{object});
+  write(one_line(object));
+}
+
+void JsonLinesWriter::point(const Measurement& measurement) {
+  const std::lock_guard lock(mutex_);
+  Json object = event("point");
+  visit_measurement(measurement, Writer{object});
+  visit_subject(measurement.record, Writer{object});
+  visit_judgement(measurement.record, Writer{object});
+  write(one_line(object));
+}
+
+void JsonLinesWriter::timing(const TimedCase& timed) {
+  const std::lock_guard lock(mutex_);
+  Json object = event("timing");
+  visit_timing(timed, Writer{object});
+  visit_subject(timed.record, Writer{object});
+  visit_judgement(timed.record, Writer{object});
+  write(one_line(object));
+}
+
+void JsonLinesWriter::write(const std::string& line) {
+  file_ << line << std::flush;
+  if (!file_)
+    throw Error(fmt::format("{}: cannot be written; free space or name another file", path_.string()));
+}
+
+RecordFile read_json_lines(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(fmt::format("{}: cannot be read; name a file that --jsonl wrote", path.string()));
+  RecordFile result;
+  Open open;
+  std::int64_t line_number = 0;
+  std::int64_t damaged = 0;  // number of a line that is no JSON: the last of its run, or an error
+  for (std::string line; next_line(file, line);) {
+    if (line.size() > kLongestLine) {
+      throw Error(fmt::format("{}:{}: a line of more than {} MB; name a file that --jsonl wrote",
+                              path.string(), line_number + 1, kLongestLine / 1'000'000));
+    }
+    ++line_number;
+    if (line.empty()) continue;
+    const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const bool begins_run = object.is_object() && object.value("event", Json()) == "run";
+    if (damaged && !begins_run) {
+      throw Error(
+          fmt::format("{}:{}: not JSON, and not the last line of its run; take the line out to read the rest",
+                      path.string(), damaged));
+    }
+    damaged = object.is_discarded() ? line_number : 0;
+    if (damaged) {
+      ++result.cut_lines;
+      continue;
+    }
+    try {
+      read_event(object, open, result);
+    } catch (const Error& error) {
+      throw Error(fmt::format("{}:{}: {}", path.string(), line_number, error.what()));
+    }
+  }
+  close_run(open, result);
+  return result;
+}
+
+}  // namespace samestate

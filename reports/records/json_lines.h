@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "harness/records/measurement.h"
+#include "harness/records/timing.h"
+#include "reports/records/files.h"
+#include "reports/records/run.h"
+
+/// The record of a run, one JSON object a line: the source of truth that the other reports are made from
+/// (HARNESS 3). Five events:
+///   run    version, commit, device, driver, toolkit, kernel_sources; begins each run in the file
+///   start  what is about to be judged; on disk before the kernel is called
+///   end    the same and the judgement
+///   point  a measured point of a sweep, with its judgement
+///   timing a case of a bench: times, floor, peer, with its judgement. Files without one are read as before,
+///          and readers of before refuse a file with one: they do not know the event
+/// Every line holds `schema`; start and end hold `case`, a number unique in its run. JSON has no NaN and no
+/// infinity: they travel as the strings "nan", "inf" and "-inf"; every other double comes back bit for bit.
+namespace samestate {
+
+/// Layout of the lines; a reader takes this number and no other.
+inline constexpr int kJsonLinesSchema = 1;
+
+/// Writes straight to the final name and flushes each line, so that the file survives a crash of the process.
+/// Threads may share one writer; two processes may not share one file.
+class JsonLinesWriter {
+ public:
+  enum class Mode { replace, append };
+
+  /// Opens `path` (missing folders are made) and writes the `run` line. Throws Error when it cannot.
+  JsonLinesWriter(const std::filesystem::path& path, const Run& run, Mode mode = Mode::replace);
+
+  /// Before the kernel is called; of `planned` the judgement and the seconds are not read. Returns the number
+  /// for `end`. Throws Error when the line did not reach the file.
+  [[nodiscard]] std::int64_t start(const Record& planned);
+
+  /// A point of a sweep, measured. Throws Error when the line did not reach the file.
+  void point(const Measurement& measurement);
+
+  /// A case of a bench, timed. Throws Error when the line did not reach the file.
+  void timing(const TimedCase& timed);
+
+  /// After it was judged. Throws Error when the line did not reach the file.
+  void end(std::int64_t number, const Record& record);
+
+ private:
+  void write(const std::string& line);
+
+  std::filesystem::path path_;
+  FileLock lock_;
+  std::ofstream file_;
+  std::mutex mutex_;
+  std::int64_t next_ = 0;
+};
+
+/// A timing and the run that took it.
+struct RecordedTiming {
+  TimedCase timed;
+  std::size_t run = 0;  ///< index of RecordFile::runs
+};
+
+/// What a file of records held.
+struct RecordFile {
+  std::vector<Run> runs;
+  std::vector<Record> records;      ///< in order of their end; then, of each run, the cases that never ended
+  std::vector<Measurement> points;  ///< of sweeps, in order
+  std::vector<RecordedTiming> timings;  ///< of benches, in order
+  std::int64_t cut_lines = 0;           ///< lines that a crash left unfinished
+};
+
+/// Reads a file that JsonLinesWriter made, whole or cut anywhere. A start without an end becomes a record
+/// with the verdict `crash`. Throws Error with file and line number for a file that cannot be read, another
+/// schema, a field that is missing or of a wrong type, or a damaged line that is not the last of its run.
+[[nodiscard]] RecordFile read_json_lines(const std::filesystem::path& path);
+
+}  // namespace samestate

@@ -1,0 +1,163 @@
+#include "reports/records/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace samestate {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+/// Order of severity: what a reader must see first.
+constexpr std::array kSeverity = {Verdict::crash,   Verdict::timeout, Verdict::fail,        Verdict::flaky,
+                                  Verdict::vacuous, Verdict::pass,    Verdict::unsupported, Verdict::skipped};
+
+std::ptrdiff_t rank_of(Verdict verdict) {
+  return std::find(kSeverity.begin(), kSeverity.end(), verdict) - kSeverity.begin();
+}
+
+/// A strict weak order with NaN on top: a ratio that is not a number is the worst one.
+bool less(double a, double b) { return std::isnan(a) ? false : std::isnan(b) || a < b; }
+
+struct Collected {
+  std::int64_t cases = 0;
+  std::int64_t failures = 0;
+  std::vector<double> ratios;
+  std::vector<double> medians;
+};
+
+}  // namespace
+
+Spread spread_of(std::vector<double> values) {
+  if (values.empty()) return {kNaN, kNaN, kNaN};
+  std::sort(values.begin(), values.end(), less);
+  const auto nearest_rank = [&](std::size_t percent) {
+    return values[(values.size() * percent + 99) / 100 - 1];
+  };
+  return {nearest_rank(50), nearest_rank(90), values.back()};
+}
+
+Summary summarise(std::span<const Record> records) {
+  Summary summary;
+  std::map<std::tuple<std::string, std::string, std::string>, Collected> groups;
+  std::map<std::string, std::vector<double>> regimes;
+  std::map<std::pair<Verdict, std::string>, std::int64_t> not_judged;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const Record& record = records[i];
+    const Judgement& judgement = record.judgement;
+    ++summary.cases;
+    ++summary.counts[static_cast<std::size_t>(judgement.verdict)];
+    summary.seconds += record.seconds;
+    Collected& group = groups[{record.system, record.form, record.contract}];
+    ++group.cases;
+    if (is_failure(judgement.verdict)) {
+      ++group.failures;
+      summary.failures.push_back(i);
+    } else if (judgement.verdict != Verdict::pass) {
+      ++not_judged[{judgement.verdict, judgement.reason}];
+    }
+    if (is_judged(judgement.verdict)) {
+      ++summary.judged;
+      group.ratios.push_back(judgement.ratio);
+      group.medians.push_back(judgement.median_ratio);
+      regimes[record.regime].push_back(judgement.ratio);
+    }
+  }
+
+  const auto worse = [&](std::size_t a, std::size_t b) {
+    return less(records[b].judgement.ratio, records[a].judgement.ratio);
+  };
+  std::stable_sort(summary.failures.begin(), summary.failures.end(), [&](std::size_t a, std::size_t b) {
+    const auto rank_a = rank_of(records[a].judgement.verdict);
+    const auto rank_b = rank_of(records[b].judgement.verdict);
+    return rank_a != rank_b ? rank_a < rank_b : worse(a, b);
+  });
+
+  for (const auto& [key, group] : groups) {
+    const auto& [system, form, contract] = key;
+    summary.groups.push_back({system, form, contract, group.cases,
+                              static_cast<std::int64_t>(group.ratios.size()), group.failures,
+                              spread_of(group.ratios).max, spread_of(group.medians).p50});
+  }
+  // A group in which nothing was judged has no ratio and stands last.
+  std::stable_sort(summary.groups.begin(), summary.groups.end(), [](const Group& a, const Group& b) {
+    const bool any_a = a.judged > 0;
+    const bool any_b = b.judged > 0;
+    return any_a != any_b ? any_a : less(b.worst_ratio, a.worst_ratio);
+  });
+  for (const auto& [regime, ratios] : regimes) {
+    summary.regimes.push_back({regime, static_cast<std::int64_t>(ratios.size()), spread_of(ratios)});
+  }
+  std::stable_sort(
+      summary.regimes.begin(), summary.regimes.end(),
+      [](const RegimeSpread& a, const RegimeSpread& b) { return less(b.ratio.max, a.ratio.max); });
+  for (const auto& [key, cases] : not_judged) summary.not_judged.push_back({key.first, key.second, cases});
+  std::stable_sort(summary.not_judged.begin(), summary.not_judged.end(),
+                   [](const NotJudged& a, const NotJudged& b) { return a.cases > b.cases; });
+  return summary;
+}
+
+std::string counts_line(const Summary& summary) {
+  std::string text;
+  for (Verdict verdict : kSeverity) {
+    if (summary.count(verdict) == 0) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(verdict), summary.count(verdict));
+  }
+  return text.empty() ? "no case" : text;
+}
+
+namespace {
+
+/// The case line as one word of a shell.
+std::string quoted_line(const Record& record) {
+  std::string quoted;
+  for (char c : record.line) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return "'" + quoted + "'";
+}
+
+}  // namespace
+
+std::string repro_command(const Record& record) { return "samestate repro " + quoted_line(record); }
+
+std::string bench_command(const Record& record) { return "samestate bench --case " + quoted_line(record); }
+
+std::string place_of(const Location& location) {
+  std::string text;
+  const auto add = [&](const char* name, std::int64_t value) {
+    if (value >= 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
+  };
+  add("sequence", location.sequence);
+  add("head", location.head);
+  add("token", location.token);
+  add("channel", location.channel);
+  return text;
+}
+
+std::string judgement_line(const Judgement& judgement) {
+  std::string text(name_of(judgement.verdict));
+  if (is_judged(judgement.verdict)) {
+    text += fmt::format(": ratio {:.4g} ({}), error {:.4g}, bound {:.4g}", judgement.ratio, judgement.gate,
+                        judgement.error, judgement.bound);
+    const std::string place = place_of(judgement.worst);
+    if (!place.empty()) text += ", worst at " + place;
+    if (!std::isnan(judgement.expected) || !std::isnan(judgement.actual)) {
+      text += fmt::format(": expected {:.9g}, actual {:.9g}", judgement.expected, judgement.actual);
+    }
+  }
+  if (!judgement.reason.empty()) text += ": " + judgement.reason;
+  return text;
+}
+
+}  // namespace samestate

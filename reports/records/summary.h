@@ -1,0 +1,87 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/records/record.h"
+
+/// Counts, order and selection over records: what the Markdown, terminal and JUnit reports show. No value is
+/// computed here that is not in a record; a percentile is an element (nearest rank), never an interpolation.
+namespace samestate {
+
+inline constexpr std::size_t kVerdictCount = kVerdicts.size();
+
+/// Elements of a sorted list; a NaN ranks above infinity. All NaN where the list is empty.
+struct Spread {
+  double p50;
+  double p90;
+  double max;
+};
+[[nodiscard]] Spread spread_of(std::vector<double> values);
+
+/// The cases of one system, form and contract.
+struct Group {
+  std::string system;
+  std::string form;
+  std::string contract;
+  std::int64_t cases = 0;
+  std::int64_t judged = 0;
+  std::int64_t failures = 0;
+  double worst_ratio = 0.0;   ///< over the judged cases; NaN where there is none
+  double median_ratio = 0.0;  ///< the median over the judged cases of Judgement::median_ratio
+};
+
+/// The ratios of the judged cases of one regime.
+struct RegimeSpread {
+  std::string regime;
+  std::int64_t judged = 0;
+  Spread ratio;
+};
+
+/// Cases that were not judged, and why.
+struct NotJudged {
+  Verdict verdict;
+  std::string reason;
+  std::int64_t cases = 0;
+};
+
+/// Judged and failures as in oracles/verdict.h.
+/// The indices point into the records that `summarise` was given.
+struct Summary {
+  std::array<std::int64_t, kVerdictCount> counts{};  ///< by Verdict
+  std::int64_t cases = 0;
+  std::int64_t judged = 0;
+  double seconds = 0.0;
+  /// Crash first, then timeout, fail and flaky, each the worst ratio first.
+  std::vector<std::size_t> failures;
+  std::vector<Group> groups;          ///< the worst ratio first
+  std::vector<RegimeSpread> regimes;  ///< the worst ratio first
+  std::vector<NotJudged> not_judged;  ///< vacuous, unsupported and skipped; the most cases first
+
+  [[nodiscard]] std::int64_t count(Verdict verdict) const {
+    return counts[static_cast<std::size_t>(verdict)];
+  }
+};
+
+[[nodiscard]] Summary summarise(std::span<const Record> records);
+
+/// "fail 2, pass 31, vacuous 1": the verdicts that occur, the worst kind first; "no case" where none does.
+[[nodiscard]] std::string counts_line(const Summary& summary);
+
+/// The command that repeats a record, quoted for a POSIX shell.
+[[nodiscard]] std::string repro_command(const Record& record);
+
+/// The command that times the case again, as one would type it into a shell.
+[[nodiscard]] std::string bench_command(const Record& record);
+
+/// "sequence 0, head 2, token 17, channel 3"; the dimensions that do not apply are left out.
+[[nodiscard]] std::string place_of(const Location& location);
+
+/// One line: verdict, gate, ratio, error, bound, the worst place with both values, reason.
+[[nodiscard]] std::string judgement_line(const Judgement& judgement);
+
+}  // namespace samestate

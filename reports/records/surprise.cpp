@@ -1,0 +1,100 @@
+#include "reports/records/surprise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "reports/records/summary.h"
+
+namespace samestate {
+namespace {
+
+/// Rounding of a bound: a ratio this far above 1 still attains it.
+constexpr double kWhisker = 1e-9;
+
+using Key = std::tuple<std::string, std::string, std::string, std::string, std::string>;
+
+struct Peers {
+  std::vector<std::size_t> members;
+  std::vector<double> ratios;  ///< those above 0, in order
+};
+
+/// A strict weak order with NaN on top, as in summary.cpp.
+bool less(double a, double b) { return std::isnan(a) ? false : std::isnan(b) || a < b; }
+
+/// By construction only where each element is held against its worst case; a case that failed attained nothing. An
+/// exact output is no exception: what was not rounded has no half ulp.
+bool is_attained(const Key& key, const Peers& group, std::span<const Record> records) {
+  return std::get<4>(key) == "element" && !group.ratios.empty() && group.ratios.front() >= kAttained &&
+         group.ratios.back() <= 1.0 + kWhisker &&
+         std::none_of(group.members.begin(), group.members.end(), [&](std::size_t i) {
+           const Judgement& j = records[i].judgement;
+           return is_failure(j.verdict) || !std::isfinite(j.ratio);
+         });
+}
+
+Surprise surprise_of(std::size_t record, double ratio, const Peers& group, const Spread& spread) {
+  Surprise out{record, 0.0, std::numeric_limits<double>::quiet_NaN(), std::ssize(group.ratios)};
+  if (out.group < kLeastGroup) return out;
+  out.median = spread.p50;
+  out.tail = std::log(ratio / spread.p50) / std::max(std::log(spread.p90 / spread.p50), std::log(kLeastStep));
+  return out;
+}
+
+}  // namespace
+
+std::int64_t Surprises::attained_cases() const {
+  std::int64_t cases = 0;
+  for (const AttainedGroup& group : attained) cases += group.cases;
+  return cases;
+}
+
+Surprises surprises_of(std::span<const Record> records) {
+  std::map<Key, Peers> groups;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const Record& r = records[i];
+    if (!is_judged(r.judgement.verdict)) continue;
+    Peers& group = groups[{r.system, r.form, r.contract, r.law, r.judgement.gate}];
+    group.members.push_back(i);
+    // An exact output, or a number that is none, says nothing of its group's spread.
+    if (r.judgement.ratio > 0.0 && std::isfinite(r.judgement.ratio))
+      group.ratios.push_back(r.judgement.ratio);
+  }
+  Surprises out;
+  for (auto& [key, group] : groups) {
+    std::sort(group.ratios.begin(), group.ratios.end());
+    if (is_attained(key, group, records)) {
+      const auto& [system, form, contract, law, gate] = key;
+      out.attained.push_back({system, form, contract, law, std::ssize(group.members), group.ratios.front(),
+                              group.ratios.back()});
+      continue;
+    }
+    const Spread spread = spread_of(group.ratios);
+    for (const std::size_t i : group.members)
+      out.ranked.push_back(surprise_of(i, records[i].judgement.ratio, group, spread));
+  }
+  std::sort(out.ranked.begin(), out.ranked.end(), [&](const Surprise& a, const Surprise& b) {
+    const Judgement& x = records[a.record].judgement;
+    const Judgement& y = records[b.record].judgement;
+    if (is_failure(x.verdict) != is_failure(y.verdict)) return is_failure(x.verdict);
+    if (!is_failure(x.verdict) && a.tail != b.tail) return less(b.tail, a.tail);
+    if (less(x.ratio, y.ratio) || less(y.ratio, x.ratio)) return less(y.ratio, x.ratio);
+    return a.record < b.record;
+  });
+  return out;
+}
+
+std::string attained_line(const Surprises& surprises) {
+  if (surprises.attained.empty()) return "";
+  const std::int64_t cases = surprises.attained_cases();
+  const std::size_t groups = surprises.attained.size();
+  return fmt::format(
+      "not ranked: {} {} of {} {} whose ratios are all {} to 1 (or 0: exact), as of an output that is "
+      "rounded once",
+      cases, cases == 1 ? "case" : "cases", groups, groups == 1 ? "group" : "groups", kAttained);
+}
+
+}  // namespace samestate

@@ -1,0 +1,133 @@
+#include "reports/text/compare_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "reports/records/summary.h"
+#include "reports/text/escape.h"
+
+namespace samestate {
+namespace {
+
+using Kind = Change::Kind;
+constexpr std::array kKinds = {Kind::verdict_worse,  Kind::ratio_grew, Kind::new_failure,
+                               Kind::verdict_better, Kind::ratio_fell, Kind::ratio_changed,
+                               Kind::gone,           Kind::appeared};
+
+/// A change within the factor is no news a line, only a count.
+bool is_listed(Kind kind) { return kind != Kind::ratio_changed && kind != Kind::appeared; }
+
+std::string state_of(const Record& record) {
+  return fmt::format("{} {:.4g}", name_of(record.judgement.verdict), record.judgement.ratio);
+}
+
+const Record& case_of(const Change& change) {
+  return change.kind == Kind::gone ? change.before : change.after;
+}
+
+std::string from_to(const Change& change) {
+  if (change.kind == Kind::gone) return "was " + state_of(change.before);
+  if (change.kind == Kind::appeared || change.kind == Kind::new_failure) return state_of(change.after);
+  return state_of(change.before) + " -> " + state_of(change.after);
+}
+
+std::string counts(const Comparison& c) {
+  std::string text = fmt::format("{} cases in common, {} unchanged", c.common, c.unchanged);
+  for (const Kind kind : kKinds) {
+    if (c.count(kind) > 0) text += fmt::format(", {} {}", c.count(kind), name_of(kind));
+  }
+  return text;
+}
+
+nlohmann::ordered_json json_of(const Record& record) {
+  const double ratio = record.judgement.ratio;
+  nlohmann::ordered_json out = {{"verdict", name_of(record.judgement.verdict)},
+                                {"gate", record.judgement.gate}};
+  if (std::isfinite(ratio)) {
+    out["ratio"] = ratio;
+  } else {
+    out["ratio"] = std::isnan(ratio) ? "nan" : ratio > 0 ? "inf" : "-inf";
+  }
+  out["reason"] = record.judgement.reason;
+  return out;
+}
+
+}  // namespace
+
+std::string compare_text(const Comparison& comparison, std::size_t most) {
+  std::string text = counts(comparison) + "\n";
+  for (const Kind kind : kKinds) {
+    if (!is_listed(kind) || comparison.count(kind) == 0) continue;
+    text += fmt::format("{}{}\n", name_of(kind),
+                        static_cast<std::size_t>(comparison.count(kind)) > most
+                            ? fmt::format(" ({} of {})", most, comparison.count(kind))
+                            : "");
+    std::size_t shown = 0;
+    for (const Change& change : comparison.changes) {
+      if (change.kind != kind || shown == most) continue;
+      ++shown;
+      const Record& record = case_of(change);
+      text += fmt::format("  {:<30} {}\n", from_to(change), on_one_line(repro_command(record)));
+      if (is_regression(kind) && !record.judgement.reason.empty())
+        text += fmt::format("  {:<30} {}\n", "", on_one_line(record.judgement.reason));
+    }
+  }
+  if (comparison.repeated > 0)
+    text += fmt::format("{} records were repeated in their file; the last one counts\n", comparison.repeated);
+  return text;
+}
+
+std::string compare_json(const Comparison& comparison) {
+  nlohmann::ordered_json out = {{"before", comparison.before},
+                                {"after", comparison.after},
+                                {"common", comparison.common},
+                                {"unchanged", comparison.unchanged},
+                                {"repeated", comparison.repeated},
+                                {"factor", comparison.factor},
+                                {"regressions", comparison.regressions()}};
+  out["changes"] = nlohmann::ordered_json::array();
+  for (const Change& change : comparison.changes) {
+    const Record& record = case_of(change);
+    nlohmann::ordered_json row = {{"kind", name_of(change.kind)},
+                                  {"regression", is_regression(change.kind)},
+                                  {"line", record.line},
+                                  {"kernel", record.kernel},
+                                  {"law", record.law}};
+    if (change.kind != Kind::appeared && change.kind != Kind::new_failure)
+      row["before"] = json_of(change.before);
+    if (change.kind != Kind::gone) row["after"] = json_of(change.after);
+    out["changes"].push_back(std::move(row));
+  }
+  return out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string compare_markdown(const Comparison& comparison, const std::string& before,
+                             const std::string& after) {
+  constexpr std::size_t kMost = 100;
+  std::string text = fmt::format(
+      "# {}\n\n{} against {}: {}. A ratio counts as grown beyond a factor of {:g}.\n",
+      comparison.regressions() == 0 ? "samestate: no regression"
+                                    : fmt::format("samestate: {} regressions", comparison.regressions()),
+      markdown_cell(after), markdown_cell(before), counts(comparison), comparison.factor);
+  for (const Kind kind : kKinds) {
+    if (!is_listed(kind) || comparison.count(kind) == 0) continue;
+    const auto all = static_cast<std::size_t>(comparison.count(kind));
+    text += fmt::format("\n## {} ({} of {})\n\n| change | gate | repeat with |\n|---|---|---|\n",
+                        name_of(kind), std::min(kMost, all), all);
+    std::size_t shown = 0;
+    for (const Change& change : comparison.changes) {
+      if (change.kind != kind || shown == kMost) continue;
+      ++shown;
+      const Record& record = case_of(change);
+      text += fmt::format("| {} | {} | {} |\n", markdown_cell(from_to(change)),
+                          markdown_cell(record.judgement.gate), markdown_cell(repro_command(record)));
+    }
+  }
+  return text;
+}
+
+}  // namespace samestate

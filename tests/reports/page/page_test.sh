@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# The report in a real browser: it loads without an error on the console, a click on a dot copies the case's
+# command, tables sort, the theme turns, nothing is wider than a phone.
+# usage: page_test.sh SAMESTATE EXAMPLES; exit 77 without Chromium.
+set -uo pipefail
+
+samestate="$(realpath "$1")"
+examples="$(realpath "$2")"
+record="$examples/sweep.jsonl"
+browser=''
+for name in chromium chromium-browser google-chrome; do
+  if command -v "$name" >/dev/null; then browser="$name"; break; fi
+done
+if [[ -z "$browser" ]]; then
+  echo 'skipped: no Chromium here'
+  exit 77
+fi
+folder="$(mktemp -d)"
+trap 'rm -rf "$folder"' EXIT
+plots=()
+command -v gnuplot >/dev/null || plots=(--no-plots)
+"$samestate" report "$record" --title 'A title that is longer than a telephone is wide' --out "$folder/report" --no-evidence "${plots[@]}" >"$folder/out" 2>&1 || {
+  cat "$folder/out"
+  exit 1
+}
+
+# The page itself, and after its own script one that does what a reader does and writes down what it saw.
+cat >"$folder/reader.html" <<'END'
+<script>
+(function () {
+  const root = document.documentElement, seen = {};
+  // Without a hand on the mouse a browser lets no page write to its clipboard: the test holds it.
+  let held = '';
+  Object.defineProperty(navigator, 'clipboard', {configurable: true,
+    value: {writeText: text => { held = text; return Promise.resolve(); }}});
+  const dot = document.querySelector('.mark path') || document.querySelector('[data-point]');
+  dot.dispatchEvent(new MouseEvent('click', {bubbles: true}));
+  seen.clipboard = held.startsWith("samestate repro 'v1 ");
+  Object.defineProperty(navigator, 'clipboard', {configurable: true, value: undefined});
+  document.execCommand = () => { held = document.activeElement.value; return true; };
+  held = '';
+  document.querySelector('[data-copy]').click();
+  seen.fallback = held.startsWith("samestate repro 'v1 ");
+  const table = document.querySelector('#points table'), heads = table.tHead.rows[0].cells;
+  const column = Array.from(heads).findIndex(h => h.textContent === 'RMS error');
+  const values = () => Array.from(table.tBodies[0].rows).map(r => Number(r.cells[column].dataset.v)).filter(v => !Number.isNaN(v));
+  const rising = v => v.every((x, i) => i === 0 || v[i - 1] <= x);
+  heads[column].querySelector('button').click();
+  seen.ascending = rising(values());
+  heads[column].querySelector('button').click();
+  seen.descending = rising(values().reverse());
+  const field = document.querySelector('#points .filter input');
+  const rows = table.tBodies[0].rows;
+  field.value = 'no such row'; field.dispatchEvent(new Event('input'));
+  seen.filtered = Array.from(rows).every(r => r.hidden);
+  field.value = ''; field.dispatchEvent(new Event('input'));
+  seen.unfiltered = Array.from(rows).every(r => !r.hidden);
+  const before = getComputedStyle(document.body).backgroundColor;
+  document.getElementById('theme').click();
+  seen.theme = getComputedStyle(document.body).backgroundColor !== before;
+  window.dispatchEvent(new Event('beforeprint'));
+  seen.print = !document.querySelector('details:not([open])');
+  // Nothing scrolls sideways but the boxes of tables, all sections open.
+  seen.width = root.scrollWidth <= root.clientWidth && document.body.scrollWidth <= root.clientWidth;
+  const inside = e => { for (let p = e; p; p = p.parentElement) if (p.classList.contains('scroll')) return true; return false; };
+  seen.inside = Array.from(document.querySelectorAll('main *')).every(e => inside(e) || e.getBoundingClientRect().right <= root.clientWidth + 1);
+  const title = document.createRange(), button = document.getElementById('theme').getBoundingClientRect();
+  title.selectNodeContents(document.querySelector('h1'));
+  seen.title = Array.from(title.getClientRects()).every(r => r.right <= button.left || r.top >= button.bottom);
+  seen.boxes = Array.from(document.querySelectorAll('.scroll')).every(e => e.getBoundingClientRect().right <= root.clientWidth && getComputedStyle(e).overflowX === 'auto');
+  root.dataset.rows = rows.length;
+  for (const name of Object.keys(seen)) root.setAttribute('data-seen-' + name, seen[name]);
+  if (window.parent !== window)
+    window.parent.postMessage({window: window.innerWidth, width: seen.width, inside: seen.inside, boxes: seen.boxes, title: seen.title}, '*');
+})();
+</script>
+END
+sed "/<\/body>/{
+  r $folder/reader.html
+}" "$folder/report/index.html" >"$folder/report/read.html"
+
+# A headless window is never narrower than 500 pixels; a frame in it is as narrow as a telephone.
+frame() {
+  cat >"$folder/report/$2" <<END
+<!DOCTYPE html><html><body><script>
+window.addEventListener('message', event => {
+  for (const [name, value] of Object.entries(event.data)) document.documentElement.setAttribute('data-frame-' + name, value);
+});
+</script><iframe style="width:$1px;height:800px;border:0" src="$3"></iframe></body></html>
+END
+}
+
+status=0
+look() {
+  "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$folder/profile" \
+    --enable-logging=stderr --v=0 --virtual-time-budget=5000 --window-size="$1",900 --dump-dom \
+    "file://$folder/report/$2" >"$folder/dom" 2>"$folder/log" || {
+    echo "$browser failed"
+    tail -5 "$folder/log"
+    status=1
+  }
+  if grep 'CONSOLE' "$folder/log"; then
+    echo "console messages on $2"
+    status=1
+  fi
+}
+expect() {
+  grep -q -- "$1" "$folder/dom" || {
+    echo "the page does not hold: $1"
+    status=1
+  }
+}
+
+look 1280 index.html
+expect 'data-ready="yes"'
+# Every other example too.
+for other in "$examples"/*.jsonl; do
+  [[ "$other" == "$record" ]] && continue
+  "$samestate" report "$other" --out "$folder/report/other" --no-evidence "${plots[@]}" >/dev/null || status=1
+  look 1280 other/index.html
+  expect 'data-ready="yes"'
+done
+look 1280 read.html
+expect "data-copied=\"samestate repro 'v1 "
+expect "copied: samestate repro 'v1 "
+for thing in clipboard fallback ascending descending filtered unfiltered theme print width; do expect "data-seen-$thing=\"true\""; done
+expect 'data-rows="[1-9]'
+look 500 read.html
+for thing in width inside boxes; do expect "data-seen-$thing=\"true\""; done
+frame 390 telephone.html read.html
+look 500 telephone.html
+for thing in 'window="390"' 'width="true"' 'inside="true"' 'boxes="true"' 'title="true"'; do expect "data-frame-$thing"; done
+# On paper nothing scrolls: every table fits a page of A4, 277 mm wide at 96 pixels an inch.
+sed 's/@media print/@media all/g' "$folder/report/read.html" >"$folder/report/paper.html"
+frame 1047 printed.html paper.html
+look 1280 printed.html
+expect 'data-frame-width="true"'
+# The check bites: a table that does not scroll in its box is seen.
+sed '/^\.scroll {$/,/^}$/s/overflow: auto;/overflow: visible;/' "$folder/report/read.html" >"$folder/report/wide.html"
+frame 390 broken.html wide.html
+look 500 broken.html
+grep -q 'data-frame-width="false"' "$folder/dom" || {
+  echo 'a page that is wider than a telephone was not seen'
+  status=1
+}
+[[ $status -eq 0 ]] && echo 'the page loads, copies, sorts, filters and turns its theme'
+exit $status

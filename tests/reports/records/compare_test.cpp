@@ -1,0 +1,142 @@
+#include "reports/records/compare.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "reports/text/compare_text.h"
+#include "tests/reports/records.h"
+
+namespace samestate {
+namespace {
+
+using testing::record;
+using Kind = Change::Kind;
+
+RecordFile file(std::vector<Record> records) {
+  RecordFile made;
+  made.records = std::move(records);
+  return made;
+}
+
+/// The one change from a to b, where there is one.
+Comparison of(const Record& a, const Record& b) { return compare(file({a}), file({b}), 2.0); }
+
+TEST(Compare, NothingChangedIsNoChange) {
+  const Comparison c = of(record(Verdict::pass, 0.5), record(Verdict::pass, 0.5));
+  EXPECT_EQ(c.common, 1);
+  EXPECT_EQ(c.unchanged, 1);
+  EXPECT_TRUE(c.changes.empty());
+  EXPECT_EQ(c.regressions(), 0);
+}
+
+TEST(Compare, ARatioIsARegressionBeyondTheFactorAndNotAtIt) {
+  EXPECT_EQ(of(record(Verdict::pass, 0.25), record(Verdict::pass, 0.5)).changes.at(0).kind,
+            Kind::ratio_changed);
+  EXPECT_EQ(of(record(Verdict::pass, 0.25), record(Verdict::pass, 0.51)).changes.at(0).kind,
+            Kind::ratio_grew);
+  EXPECT_EQ(of(record(Verdict::pass, 0.51), record(Verdict::pass, 0.25)).changes.at(0).kind,
+            Kind::ratio_fell);
+  EXPECT_EQ(of(record(Verdict::pass, 0.0), record(Verdict::pass, 1e-9)).changes.at(0).kind, Kind::ratio_grew);
+  EXPECT_EQ(
+      compare(file({record(Verdict::pass, 0.25)}), file({record(Verdict::pass, 0.51)}), 3.0).regressions(),
+      0);
+}
+
+TEST(Compare, NotANumberIsTheWorstRatio) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(of(record(Verdict::fail, infinity), record(Verdict::fail, nan)).changes.at(0).kind,
+            Kind::ratio_grew);
+  EXPECT_EQ(of(record(Verdict::fail, nan), record(Verdict::fail, 3.0)).changes.at(0).kind, Kind::ratio_fell);
+  EXPECT_EQ(of(record(Verdict::fail, nan), record(Verdict::fail, nan)).unchanged, 1);
+}
+
+TEST(Compare, EveryStepDownTheVerdictsIsARegressionAndBackIsNone) {
+  const Verdict order[] = {Verdict::pass,  Verdict::skipped, Verdict::unsupported, Verdict::vacuous,
+                           Verdict::flaky, Verdict::fail,    Verdict::timeout,     Verdict::crash};
+  for (std::size_t i = 0; i + 1 < std::size(order); ++i) {
+    const Record better = record(order[i], 0.5);
+    const Record worse = record(order[i + 1], 0.5);
+    EXPECT_EQ(of(better, worse).changes.at(0).kind, Kind::verdict_worse) << i;
+    EXPECT_EQ(of(worse, better).changes.at(0).kind, Kind::verdict_better) << i;
+    EXPECT_EQ(of(worse, better).regressions(), 0) << i;
+  }
+}
+
+TEST(Compare, NewAndGoneCasesAreListedAndOnlyANewFailureIsARegression) {
+  const Comparison c =
+      compare(file({record(Verdict::fail, 9.0, "v1 a")}),
+              file({record(Verdict::pass, 0.5, "v1 b"), record(Verdict::fail, 2.0, "v1 c")}), 2.0);
+  EXPECT_EQ(c.common, 0);
+  EXPECT_EQ(c.count(Kind::gone), 1);
+  EXPECT_EQ(c.count(Kind::appeared), 1);
+  EXPECT_EQ(c.count(Kind::new_failure), 1);
+  EXPECT_EQ(c.regressions(), 1);
+}
+
+TEST(Compare, AnotherKernelLawOrCurveIsAnotherCase) {
+  Record other = record(Verdict::fail, 3.0);
+  other.kernel = "cuda.gated_delta_rule.chunked";
+  EXPECT_EQ(of(record(Verdict::pass, 0.5), other).common, 0);
+  other = record(Verdict::fail, 3.0);
+  other.law = "causality";
+  EXPECT_EQ(of(record(Verdict::pass, 0.5), other).common, 0);
+  Measurement m;
+  m.record = record(Verdict::pass, 0.5);
+  m.series = "chunk";
+  RecordFile points;
+  points.points = {m};
+  EXPECT_EQ(compare(points, points, 2.0).unchanged, 1);
+  RecordFile another = points;
+  another.points[0].curve = "other";
+  EXPECT_EQ(compare(points, another, 2.0).common, 0);
+}
+
+TEST(Compare, OfARepeatedCaseTheLastRecordCounts) {
+  const Comparison c = compare(file({record(Verdict::fail, 3.0), record(Verdict::pass, 0.5)}),
+                               file({record(Verdict::pass, 0.5)}), 2.0);
+  EXPECT_EQ(c.repeated, 1);
+  EXPECT_EQ(c.unchanged, 1);
+}
+
+TEST(Compare, TheWorstStandFirst) {
+  const Comparison c =
+      compare(file({record(Verdict::pass, 0.1, "v1 a"), record(Verdict::pass, 0.1, "v1 b"),
+                    record(Verdict::pass, 0.1, "v1 c"), record(Verdict::pass, 0.1, "v1 d")}),
+              file({record(Verdict::pass, 0.4, "v1 a"), record(Verdict::fail, 2.0, "v1 b"),
+                    record(Verdict::pass, 0.9, "v1 c"), record(Verdict::crash, 0.0, "v1 d")}),
+              2.0);
+  std::vector<std::string> lines;
+  for (const Change& change : c.changes) lines.push_back(change.after.line);
+  EXPECT_EQ(lines, (std::vector<std::string>{"v1 d", "v1 b", "v1 c", "v1 a"}));
+}
+
+TEST(Compare, TextSaysWhatChangedOnOneLineEach) {
+  Record after = record(Verdict::fail, 2.5, "v1 a\n| b");
+  after.judgement.reason = "two\nlines";
+  Record before = record(Verdict::pass, 0.5, "v1 a\n| b");
+  const Comparison c = of(before, after);
+  const std::string text = compare_text(c);
+  EXPECT_NE(text.find("1 cases in common, 0 unchanged, 1 verdict worse"), std::string::npos) << text;
+  EXPECT_NE(text.find("pass 0.5 -> fail 2.5"), std::string::npos) << text;
+  EXPECT_NE(text.find("samestate repro 'v1 a | b'"), std::string::npos) << text;
+  EXPECT_NE(text.find("two lines"), std::string::npos) << text;
+  const std::string page = compare_markdown(c, "a.jsonl", "<b>.jsonl");
+  EXPECT_NE(page.find("# samestate: 1 regressions"), std::string::npos) << page;
+  EXPECT_EQ(page.find("<b>"), std::string::npos);
+  EXPECT_NE(page.find("v1 a \\| b"), std::string::npos) << page;
+}
+
+TEST(Compare, JsonHoldsBothSides) {
+  const auto parsed = nlohmann::json::parse(compare_json(
+      of(record(Verdict::pass, 0.5), record(Verdict::fail, std::numeric_limits<double>::infinity()))));
+  EXPECT_EQ(parsed["regressions"], 1);
+  EXPECT_EQ(parsed["changes"][0]["kind"], "verdict worse");
+  EXPECT_EQ(parsed["changes"][0]["before"]["ratio"], 0.5);
+  EXPECT_EQ(parsed["changes"][0]["after"]["ratio"], "inf");
+}
+
+}  // namespace
+}  // namespace samestate

@@ -1,0 +1,141 @@
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "reports/text/aligned.h"
+#include "reports/text/bench.h"
+#include "reports/text/equations.h"
+#include "reports/text/identities.h"
+#include "reports/text/mutants.h"
+#include "tests/reports/records.h"
+
+/// What the verbs with tables of their own print: aligned.h, bench.h, equations.h, identities.h, mutants.h.
+namespace samestate {
+namespace {
+
+using testing::occurrences;
+
+MutantRow mutant(const std::string& name, bool killed, const std::string& equivalent = "") {
+  MutantRow row;
+  row.bug = "M13";
+  row.name = name;
+  row.system = "retention";
+  row.form = "chunked";
+  row.summary = "a | b";
+  row.equivalent = equivalent;
+  row.killed = killed;
+  row.gate = killed ? "row" : "";
+  row.line = "v1 retention T=9";
+  row.cases = killed ? 7 : 90;
+  row.planned = 90;
+  row.ratio = killed ? std::numeric_limits<double>::infinity() : 0.5;
+  row.seconds = 0.25;
+  return row;
+}
+
+MutantTable mutants() {
+  MutantTable table;
+  table.rows = {mutant("dead", true), mutant("alive", false), mutant("same", false, "by symmetry"),
+                mutant("alarm", true, "by symmetry")};
+  table.rules = {{"fla", "rel < 1e-3", "test.py"}};
+  table.rows[0].rules = {{"fla", false, 4, 0, 1}};
+  table.not_modelled = {{"M73", "a backward pass"}};
+  return table;
+}
+
+TEST(Mutants, EquivalentOnesAreNotScoredAndMustSurvive) {
+  const MutantSummary summary = summarise(mutants());
+  EXPECT_EQ(summary.score.killed, 1);
+  EXPECT_EQ(summary.score.all, 2);
+  EXPECT_EQ(summary.score.percent(), 50.0);
+  EXPECT_EQ(summary.equivalent, 2);
+  EXPECT_EQ(summary.survivors, (std::vector<std::size_t>{1}));
+  EXPECT_EQ(summary.wrongly_killed, (std::vector<std::size_t>{3}));
+  EXPECT_EQ(summary.by_rule.at("fla").killed, 0);
+  EXPECT_EQ(summarise(MutantTable{}).score.percent(), 0.0);
+}
+
+TEST(Mutants, TextMarkdownAndJsonSayTheSame) {
+  const MutantTable table = mutants();
+  const MutantSummary summary = summarise(table);
+  const std::string text = mutants_text(table, summary);
+  EXPECT_NE(text.find("killed by row after 7 cases, ratio inf\n     fla: passes\n"), text.npos) << text;
+  EXPECT_NE(text.find("SURVIVES 90 cases, worst ratio 0.5 (equivalent)"), text.npos);
+  EXPECT_NE(text.find("survivor: alive: a | b\n"), text.npos);
+  EXPECT_NE(text.find("false alarm: alarm is equivalent (by symmetry)"), text.npos);
+  const std::string page = mutants_markdown(table, summary);
+  EXPECT_NE(page.find("1 of 2 killed (50.0 %)."), page.npos);
+  EXPECT_NE(page.find("| fla: rel &lt; 1e-3 (test.py) | 0 of 1 | 0.0 % |"), page.npos) << page;
+  EXPECT_NE(page.find("| M13 | dead | a \\| b | row | 7 | inf | passes |"), page.npos) << page;
+  EXPECT_NE(page.find("| M13 | alive | a \\| b | survives | 90 | 0.5 | |"), page.npos) << page;
+  const auto json = nlohmann::json::parse(mutants_json(table, summary));
+  EXPECT_EQ(json["killed"], 1);
+  EXPECT_EQ(json["mutants"][0]["ratio"], "inf") << "JSON has no infinity";
+  EXPECT_EQ(json["mutants"][0]["rules"]["fla"]["false_alarms"], 1);
+  EXPECT_FALSE(json["mutants"][1].contains("rules")) << "it was not shown to them";
+  EXPECT_EQ(json["not_modelled"]["M73"], "a backward pass");
+}
+
+TEST(Equations, ARowThatFailsIsCountedWhereverItIsShown) {
+  const std::vector<EquationRow> rows = {
+      {"A-1", "000", "first", "L1", "norms", "x < y * z", "OK*", "holds", "1 = 1", 2, 1e-16},
+      {"B-1", "001", "second", "L2", "costs", "s", "ERRATUM", "failed", "1 != 2", 1, 0.5}};
+  const std::string text = equations_text(rows);
+  EXPECT_NE(text.find("000: first\n"), text.npos);
+  EXPECT_NE(text.find("\n\n2 rows, 1 holds, 1 failed\n"), text.npos) << text;
+  const std::string page = equations_markdown(rows);
+  EXPECT_NE(page.find("| A-1 | L1 | norms | x &lt; y \\* z | OK\\* | holds | 1 = 1 |"), page.npos) << page;
+  EXPECT_NE(page.find("\n## 001: second\n"), page.npos);
+  const auto json = nlohmann::json::parse(equations_json(rows));
+  EXPECT_EQ(json[1]["outcome"], "failed");
+  EXPECT_EQ(json[0]["checks"], 2);
+}
+
+TEST(Identities, TheResidualOfANegativeControlIsNoneThatVanishes) {
+  const std::vector<IdentityRow> rows = {{"EQ-02", "a", "norms", "p = q", "equal", 1e-16, 1e-50, true},
+                                         {"X-1", "b", "norms", "p = r", "differs", 0.5, 0.5, true},
+                                         {"EQ-03", "c", "norms", "q = r", "exact", 1e-3, 1e-3, false}};
+  const std::string text = identities_text(rows);
+  EXPECT_NE(
+      text.find("3 identities, 1 not as expected; largest residual that should vanish 1.00e-03 in float64"),
+      text.npos)
+      << text;
+  EXPECT_EQ(occurrences(text, "FAIL"), 1U);
+  EXPECT_NE(identities_text(std::span(rows).first(1)).find("1 identity, 0 not"), text.npos);
+  EXPECT_EQ(nlohmann::json::parse(identities_json(rows))[2]["passed"], false);
+}
+
+TEST(Bench, AWrongKernelHasNoTimeAndIsNamedWithItsCommand) {
+  TimedCase good;
+  good.record = testing::record(Verdict::pass, 0.5, "v1 retention T=9");
+  good.time = {1e-3, 9e-4, 2e-3, 5};
+  good.share = 0.25;
+  good.operations = 2'000'000'000;
+  good.peer = "fla", good.peer_ratio = 2.0, good.peer_time = {2e-3, 2e-3, 2e-3, 5};
+  TimedCase wrong;
+  wrong.record = testing::record(Verdict::fail, 2.0, "v1 retention T=10");
+  wrong.peer_note = "no such shape";
+  const std::vector<TimedCase> all = {good, wrong};
+  const std::string text = bench_text(
+      all, std::vector<DeviceRates>{{"cpu", 1e10, 0.0, 0.0, "a note"}, {"H100", 3e12, 7e14, 0.0, "b"}});
+  EXPECT_NE(text.find("1 ms"), text.npos) << text;
+  EXPECT_NE(text.find("25.0 %"), text.npos);
+  EXPECT_NE(text.find("fla 2 ms (2x)"), text.npos);
+  EXPECT_NE(text.find("Ceilings of cpu: a note.\n"), text.npos);
+  EXPECT_NE(text.find("Ceilings of H100: copy 3000 GB/s, products bf16 700 and fp32 - TFLOP/s (b).\n"),
+            text.npos);
+  EXPECT_NE(text.find("No time of the peer in 1 case(s): no such shape\n"), text.npos);
+  EXPECT_NE(text.find("fail: because: samestate bench --case 'v1 retention T=10'\n"), text.npos);
+  const auto json = nlohmann::json::parse(bench_json(all));
+  EXPECT_EQ(json[0]["median"], 1e-3);
+  EXPECT_TRUE(json[1]["median"].is_null()) << "no time, no number";
+}
+
+TEST(Aligned, ColumnsBeginBelowEachOther) {
+  EXPECT_EQ(aligned({{"a", "bb", "c"}, {"aaa", "b", "cc"}}), "a    bb  c\naaa  b   cc\n");
+  EXPECT_EQ(aligned({}), "");
+}
+
+}  // namespace
+}  // namespace samestate
