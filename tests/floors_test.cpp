@@ -38,7 +38,7 @@ const std::map<std::string, std::vector<std::string>> may_include = {
     {"harness/cases", {"reference/", "oracles/", "fixtures/", "harness/records/"}},
     {"harness/run",
      {"reference/", "optimized/", "oracles/", "fixtures/", "harness/records/", "harness/cases/"}},
-    {"harness/processes", {"reference/", "oracles/", "harness/records/", "harness/cases/"}},
+    {"harness/processes", {"reference/", "oracles/", "harness/records/", "harness/cases/", "harness/run/"}},
     {"harness/explain",
      {"reference/", "optimized/", "oracles/", "fixtures/", "harness/records/", "harness/cases/",
       "harness/run/"}},
