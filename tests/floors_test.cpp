@@ -277,7 +277,7 @@ const Edge planted_edges[] = {
     {"fuzz/x.cpp", "\"optimized/kernel.h\"", true},
     {"fuzz/x.cpp", "\"reports/summary.h\"", false},
     {"fuzz/x.cpp", "\"samestate_version.h\"", false},
-    {"cli/x.cpp", "\"harness/run/campaign.h\"", true},
+    {"cli/x.cpp", "\"harness/processes/campaign.h\"", true},
     {"cli/x.cpp", "\"samestate_version.h\"", true},
     {"cli/x.cpp", "\"samestate_kernel_sources.h\"", true},
     {"optimized/cuda/x.cu", "\"samestate_kernel_sources.h\"", false},

@@ -6,9 +6,11 @@ namespace samestate {
 
 void Losses::add(const Record& record) {
   const Judgement& j = record.judgement;
-  const bool hung = j.verdict == Verdict::timeout;
+  const bool hung = j.verdict == Verdict::timeout || (j.verdict == Verdict::flaky && j.gate == "timeout");
   const bool thrown = j.gate == "exception" && record.device == "cpu";
-  if (!hung && (j.verdict != Verdict::crash || thrown)) return;
+  const bool lost = (j.verdict == Verdict::crash && !thrown) ||
+                    (j.verdict == Verdict::flaky && (j.gate == "signal" || j.gate == "exit"));
+  if (!hung && !lost) return;
   Cost& cost = by_kernel_[record.kernel];
   ++cost.processes;
   if (hung) cost.hung += record.seconds;

@@ -16,8 +16,8 @@ inline constexpr double kMostHungSeconds = 3600.0;
 /// What each kernel cost so far.
 class Losses {
  public:
-  /// Counts a crash that took a process or its device context with it, and a timeout. What a kernel on the
-  /// CPU threw costs nothing.
+  /// Counts what took a process or its device context with it: crash, timeout, and either of them that was not
+  /// repeated. What a kernel on the CPU threw costs nothing.
   void add(const Record& record);
   [[nodiscard]] bool none() const { return by_kernel_.empty(); }
   /// Sets the judgement to skipped and says why where the record's kernel is run no further.
