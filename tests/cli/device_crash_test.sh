@@ -52,16 +52,16 @@ while read -r command; do
 done < <(grep -oE "samestate repro .*--plugin .*'" out)
 [[ $lines -ge 2 ]] || complain "$lines shrunk lines instead of 2"
 
-# The gate goes on too: whatever passes after the first crash has a context of its own. Threads share one; the
-# plugin's own context is of the thread that began, so that only the stand-in serves two.
-for threads in 1 ${3:+2}; do
+# The gate goes on too: whatever passes after the first crash has a context of its own. Threads share one. Few cases,
+# for a kernel that costs twenty processes is run no further.
+for threads in 1 2; do
   code=0
-  timeout 240 "$samestate" gate --plugin "$plugin" --kernel "$kernel" --max-cases 60 --threads "$threads" --corpus found \
-    --jsonl lines >out 2>err || code=$?
+  timeout 240 "$samestate" gate --plugin "$plugin" --kernel "$kernel" --max-cases 24 --threads "$threads" --jsonl lines \
+    >out 2>err || code=$?
   [[ $code -eq 5 ]] || complain "gate: exit $code instead of 5"
   [[ "$(grep -c '"verdict": *"crash"' lines)" -ge 2 ]] || complain 'gate: no crashes'
   [[ "$(grep -cE '"verdict": *"(skipped|flaky|fail)"' lines)" -eq 0 ]] || complain 'gate: a case met a dead context'
-  [[ "$(grep -c '"verdict": *"pass"' lines)" -ge 15 ]] || complain 'gate: the other cases were not judged'
+  [[ "$(grep -c '"verdict": *"pass"' lines)" -ge 5 ]] || complain 'gate: the other cases were not judged'
 done
 
 # The command itself never starts the device before it forks: its own kernels run in workers.
