@@ -164,7 +164,7 @@ for way in "${ways[@]}"; do
   [[ $code -eq 5 ]] || complain "repro: exit $code instead of 5 (dv=$width)"
   grep -qE "^verdict   $verdict: .*$reason" gate_out || complain "repro: not $verdict $reason (dv=$width)"
 done
-"$samestate" repro 'v1 gated_delta_rule T=2048 dk=64' --dump run.safetensors >gate_out 2>gate_err
+"$samestate" repro 'v1 gated_delta_rule T=8192 dk=64' --dump run.safetensors >gate_out 2>gate_err
 code=0
 timeout 60 "$samestate" judge run.safetensors --timeout 0.001 >gate_out 2>gate_err || code=$?
 [[ $code -eq 5 ]] || complain "judge: exit $code instead of 5"
