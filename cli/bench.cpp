@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/duration.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/table.h"
@@ -23,7 +24,7 @@ struct Options {
   BenchPlan plan;
   BenchOptions bench;
   std::vector<std::string> plugins;
-  std::string jsonl, peer;
+  std::string jsonl, peer, timeout = "10m";
   double peer_timeout = 120.0;
   double gigabytes = 16.0;
   bool json = false;
@@ -51,6 +52,7 @@ int run_bench(Options options) {
     return kNothingRan;
   }
   options.bench.most_bytes = options.gigabytes * 1e9;
+  options.bench.timeout = seconds_of("--timeout", options.timeout);
   const std::string name = device.name.empty() ? "cpu" : device.name;
   std::unique_ptr<JsonLinesWriter> lines;
   if (!options.jsonl.empty()) {
@@ -62,6 +64,7 @@ int run_bench(Options options) {
   std::unique_ptr<Peer> peer;
   if (!options.peer.empty()) peer = std::make_unique<Peer>(options.peer, options.peer_timeout);
 
+  Bench bench(table, options.bench);
   std::optional<Ceilings> host;
   std::optional<Ceilings> accelerated;
   std::vector<TimedCase> all;
@@ -69,8 +72,9 @@ int run_bench(Options options) {
   for (const Case& c : cases) {
     const bool on_host = table.named(c.kernel).device == "cpu";
     if (on_host) host = host_ceilings(bytes_of_call(Resolved(c), false), options.bench.threads);
-    if (!on_host && !accelerated) accelerated = device_ceilings();
-    BenchResult result = bench_case(c, table, options.bench, on_host ? *host : *accelerated, peer.get());
+    if (!on_host && !accelerated) accelerated = bench.ceilings_of_device();
+    BenchResult result = bench.run(c, on_host ? *host : *accelerated, peer.get());
+    result.timed.record.device = on_host ? "cpu" : name;
     if (lines) lines->timing(result.timed);
     const Judgement& j = result.timed.record.judgement;
     progress.step(j.ratio, is_failure(j.verdict));
@@ -127,6 +131,8 @@ Command add_bench(CLI::App& app) {
   app.add_option("--max-memory", options->gigabytes, "GB of tensors in memory; a larger case is skipped")
       ->capture_default_str()
       ->check(number_in(1e-3, 1e6));
+  app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout (0: no limit)")
+      ->capture_default_str();
   app.add_option("--peer", options->peer, "a command that times somebody else's kernels (docs/bench.md)");
   app.add_option("--peer-timeout", options->peer_timeout, "seconds that the peer has for a case")
       ->capture_default_str()

@@ -1,9 +1,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <ctime>
 #include <map>
 #include <memory>
@@ -15,6 +12,7 @@
 #include "cli/corpus.h"
 #include "cli/coverage_table.h"
 #include "cli/duration.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/table.h"
@@ -39,18 +37,6 @@ struct FuzzOptions {
   std::uint64_t seed = 0;
   bool has_seed = false;
 };
-
-volatile std::sig_atomic_t interrupted = 0;
-extern "C" void note_interrupt(int) { interrupted = 1; }
-
-/// A process that forks must not have called the GPU itself, so a child looks for it.
-bool device_found() {
-  const pid_t pid = ::fork();
-  if (pid == 0) ::_exit(accelerator().name.empty() ? 1 : 0);
-  int status = 0;
-  if (pid < 0 || ::waitpid(pid, &status, 0) != pid) return false;
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
 
 void read_shard(const std::string& text, SearchOptions& search) {
   const std::size_t slash = text.find('/');
@@ -204,7 +190,7 @@ int run_fuzz(FuzzOptions options) {
   const KernelTable table = kernel_table(options.plugins);
   SearchOptions& search = options.search;
   if (search.filter.device.empty() && search.filter.kernel.empty() && options.plugins.empty() &&
-      !device_found()) {
+      accelerator().name.empty()) {
     search.filter.device = "cpu";
   }
   std::unique_ptr<JsonLinesWriter> lines;
@@ -213,10 +199,7 @@ int run_fuzz(FuzzOptions options) {
     lines = std::make_unique<JsonLinesWriter>(
         options.jsonl, run, search.resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
   }
-  struct sigaction action {};
-  action.sa_handler = note_interrupt;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  note_interrupts();
 
   std::map<std::int64_t, std::int64_t> numbers;
   SearchObserver observer;
@@ -232,13 +215,13 @@ int run_fuzz(FuzzOptions options) {
     lines->end(numbers.at(task.index), record);
     numbers.erase(task.index);
   };
-  const SearchResult result = samestate::search(table, search, observer, [] { return interrupted != 0; });
+  const SearchResult result = samestate::search(table, search, observer, interrupted);
   progress->clear();
   print_result(result, search);
   std::map<Verdict, std::int64_t> verdicts;
   if (!result.failures.empty()) verdicts = shrink_all(table, options, result);
   fmt::print("{}", coverage_table(result.coverage));
-  if (interrupted != 0) fmt::print("Interrupted.\n");
+  if (interrupted()) fmt::print("Interrupted.\n");
   return exit_of(result, verdicts);
 }
 

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <charconv>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -10,13 +9,13 @@
 #include "cli/commands.h"
 #include "cli/corpus.h"
 #include "cli/duration.h"
-#include "cli/isolated.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "fuzz/plan.h"
 #include "fuzz/search/search.h"
-#include "harness/run/campaign.h"
+#include "harness/processes/campaign.h"
 #include "reference/error.h"
 #include "reports/records/baseline.h"
 #include "reports/records/files.h"
@@ -45,6 +44,10 @@ struct GateOptions {
 };
 
 int verdict_of(const Summary& summary, const CampaignResult& result) {
+  if (result.not_started > 0) {
+    fmt::print("{} {} of {} cases.\n", interrupted() ? "Interrupted before" : "The budget ended before",
+               result.not_started, result.not_started + result.run);
+  }
   if (summary.count(Verdict::crash) + summary.count(Verdict::timeout) > 0) return kCrash;
   if (summary.count(Verdict::fail) > 0) return kFail;
   if (summary.count(Verdict::flaky) > 0) return kFlaky;
@@ -58,11 +61,7 @@ int verdict_of(const Summary& summary, const CampaignResult& result) {
                vacuous, vacuous + static_cast<double>(summary.judged), 100 * kVacuousShare);
     return kVacuous;
   }
-  if (result.not_started > 0) {
-    fmt::print("The budget ended before {} of {} cases.\n", result.not_started,
-               result.not_started + result.run);
-  }
-  return kPass;
+  return interrupted() ? kVacuous : kPass;
 }
 
 /// The corpus, then the plan; thinned together where the cases are limited.
@@ -91,13 +90,15 @@ struct Growth {
 Growth mark_grown(const Baseline& baseline, const GateOptions& options, const KernelTable& table,
                   std::vector<Record>& records) {
   const BaselineReport report = compare_with(baseline, records, options.baseline_factor);
+  Workers again([&](const Case& c) { return case_result(run_case(c, table)); },
+                {1, seconds_of("--timeout", options.timeout)});
+  const auto ratio_of = [&](const Case& c) { return again.run_one(c).judgement.ratio; };
   Growth out{"", report.compared};
   std::int64_t grown = 0;
   for (const Regression& r : report.grown) {
     Record& record = records[r.record];
     const Case c = parse_case(record.line);
-    const bool deterministic =
-        run_case(c, table).judgement.ratio == r.now && run_case(c, table).judgement.ratio == r.now;
+    const bool deterministic = ratio_of(c) == r.now && ratio_of(c) == r.now;
     out.text += fmt::format("  ratio {:.4g}, was {:.4g}{}: samestate repro '{}'\n", r.now, r.before,
                             deterministic ? "" : " (not deterministic: does not count)", record.line);
     if (!deterministic) continue;
@@ -135,13 +136,6 @@ int with_baseline(int code, const std::optional<Growth>& growth, const GateOptio
   return code;
 }
 
-/// What the child of run_gate leaves for its parent, which finishes the reports where the child is lost.
-struct Shared {
-  explicit Shared(const GateOptions& options) : under_way(static_cast<std::size_t>(options.threads)) {}
-  UnderWay under_way;
-  ChildLines findings;  ///< index of the case, a tab, result_text
-};
-
 /// In the order of the cases, whatever the order in which they finished.
 std::vector<Record> in_order(std::map<std::size_t, Record>& done) {
   std::vector<Record> records;
@@ -156,12 +150,14 @@ void report(const GateOptions& options, const std::vector<Record>& records, cons
              seconds, options.threads, options.plan.seed);
 }
 
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-int run_cases(const GateOptions& options, const KernelTable& table, const std::vector<Case>& cases,
-              const std::optional<Baseline>& baseline, Shared& shared) {
+/// The kernels run in a worker process: one that crashes, hangs, or ends the process with a code of its choice
+/// has that verdict, and the run goes on.
+int run_gate(const GateOptions& options) {
+  const KernelTable table = kernel_table(options.plugins);
+  const std::vector<Case> cases = cases_of(options, table);
+  std::optional<Baseline> baseline;
+  if (!options.baseline.empty()) baseline = read_baseline(options.baseline);
+  const double timeout = seconds_of("--timeout", options.timeout);
   const Accelerator device = accelerator();
   const Run run{
       SAMESTATE_VERSION,     "", device.name.empty() ? "cpu" : device.name, device.driver, device.toolkit,
@@ -178,72 +174,24 @@ int run_cases(const GateOptions& options, const KernelTable& table, const std::v
 
   CampaignObserver observer;
   observer.started = [&](std::size_t i, const Case& c) {
-    shared.under_way.begin(static_cast<std::int64_t>(i));
     if (lines) numbers[i] = lines->start(planned_record(c, table));
   };
   observer.finished = [&](std::size_t i, const Record& record) {
     if (lines) lines->end(numbers[i], record);
     progress.step(record.judgement.ratio, is_failure(record.judgement.verdict));
     done.emplace(i, record);
-    shared.findings.add(fmt::format("{}\t{}", i, result_text({record.judgement, record.seconds, 0})));
-    shared.under_way.end(static_cast<std::int64_t>(i));
   };
+  note_interrupts();
   const auto begin = std::chrono::steady_clock::now();
-  const CampaignResult result = run_campaign(cases, table, {options.threads, options.budget}, observer);
-  const double seconds = seconds_since(begin);
+  const CampaignResult result =
+      run_campaign(cases, table, {options.threads, options.budget, timeout}, observer, interrupted);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  progress.clear();
   std::vector<Record> records = in_order(done);
   std::optional<Growth> growth;
   if (baseline) growth = mark_grown(*baseline, options, table, records);
-  report(options, records, run, seconds);
+  report(options, records, run, seconds.count());
   return with_baseline(verdict_of(summarise(records), result), growth, options, records);
-}
-
-/// The reports of a run whose process is lost: what it had finished, and what was under way as `verdict`.
-int report_lost(const GateOptions& options, const KernelTable& table, const std::vector<Case>& cases,
-                const Shared& shared, Verdict verdict, const std::string& reason, double seconds) {
-  std::map<std::size_t, Record> done;
-  for (const std::string& line : shared.findings.lines()) {
-    std::size_t i = cases.size();
-    const char* const end = std::from_chars(line.data(), line.data() + line.size(), i).ptr;
-    if (i >= cases.size() || *end != '\t') throw Error("the record of a case is damaged: run the gate again");
-    done.emplace(i, record_of(cases[i], table, parse_result(std::string_view(end + 1))));
-  }
-  const double limit = verdict == Verdict::timeout ? seconds_of("--timeout", options.timeout) : 0.0;
-  const std::vector<std::int64_t> left = shared.under_way.left(limit);
-  fmt::print(stderr, "samestate: {}; `samestate fuzz` runs each case apart. Under way:\n", reason);
-  for (const std::int64_t number : left) {
-    const auto i = static_cast<std::size_t>(number);
-    CaseResult finding;
-    finding.judgement.verdict = verdict;
-    finding.judgement.reason =
-        left.size() == 1 ? reason : fmt::format("{}, in this case or another of {}", reason, left.size());
-    const Record record = record_of(cases[i], table, finding);
-    fmt::print(stderr, "  samestate repro{} '{}'\n", plugin_options(options.plugins), record.line);
-    done.emplace(i, record);
-  }
-  const std::vector<Record> records = in_order(done);
-  report(options, records, {SAMESTATE_VERSION, "", options.plan.device, "", "", SAMESTATE_CUDA_SOURCES},
-         seconds);
-  fmt::print("{} of {} cases were not run.\n", cases.size() - records.size(), cases.size());
-  return kCrash;
-}
-
-/// The cases run in a child: a kernel that crashes, hangs, or ends the process with a code of its choice, is
-/// no pass. They share it, so that threads of one kernel meet.
-int run_gate(const GateOptions& options) {
-  const KernelTable table = kernel_table(options.plugins);
-  const std::vector<Case> cases = cases_of(options, table);
-  std::optional<Baseline> baseline;
-  if (!options.baseline.empty()) baseline = read_baseline(options.baseline);
-  const double timeout = seconds_of("--timeout", options.timeout);
-  Shared shared(options);
-  const auto begin = std::chrono::steady_clock::now();
-  return run_isolated(
-      [&] { return run_cases(options, table, cases, baseline, shared); },
-      [&](double) { return shared.under_way.left(timeout).empty() ? "" : no_answer(timeout + 1, timeout); },
-      [&](Verdict verdict, const std::string& reason) {
-        return report_lost(options, table, cases, shared, verdict, reason, seconds_since(begin));
-      });
 }
 
 }  // namespace
@@ -287,7 +235,7 @@ Command add_gate(CLI::App& app) {
   app.add_option("--kernel", options->plan.kernel, "only this kernel")->check(named());
   app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)")
       ->check(named());
-  app.add_option("--timeout", options->timeout, "a case that takes longer ends the gate (0: no limit)")
+  app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
   app.add_option("--threads", options->threads, "cases at a time")
       ->capture_default_str()

@@ -2,12 +2,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "cli/commands.h"
 #include "cli/duration.h"
-#include "cli/isolated.h"
 #include "cli/options.h"
 #include "cli/table.h"
 #include "fixtures/run_file.h"
@@ -28,44 +29,57 @@ struct ReproOptions {
   bool shrink = false;
 };
 
-void print_record(const Record& record) {
+/// A page of text that grows line by line.
+class Page {
+ public:
+  template <class... Arguments>
+  void line(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    text_ += fmt::format(format, std::forward<Arguments>(arguments)...) + "\n";
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+void add_record(Page& page, const Record& record) {
   const Judgement& j = record.judgement;
-  fmt::print("case      {}\n", record.line);
-  fmt::print("kernel    {} on {}\n", record.kernel, record.device);
-  fmt::print("verdict   {}{}{}\n", name_of(j.verdict), j.reason.empty() ? "" : ": ", j.reason);
+  page.line("case      {}", record.line);
+  page.line("kernel    {} on {}", record.kernel, record.device);
+  page.line("verdict   {}{}{}", name_of(j.verdict), j.reason.empty() ? "" : ": ", j.reason);
   if (j.verdict == Verdict::skipped || j.verdict == Verdict::unsupported || j.verdict == Verdict::crash ||
       j.verdict == Verdict::timeout || j.verdict == Verdict::flaky) {
     return;
   }
-  fmt::print("gate      {}\n", j.gate);
-  fmt::print("ratio     {:.6g}   (error {:.6g} of a bound of {:.6g})\n", j.ratio, j.error, j.bound);
-  fmt::print(
-      "gates     row {:.4g}   head {:.4g}   state {:.4g}   hard {:.4g}   twin {:.4g}   median row {:.4g}\n",
+  page.line("gate      {}", j.gate);
+  page.line("ratio     {:.6g}   (error {:.6g} of a bound of {:.6g})", j.ratio, j.error, j.bound);
+  page.line(
+      "gates     row {:.4g}   head {:.4g}   state {:.4g}   hard {:.4g}   twin {:.4g}   median row {:.4g}",
       j.row_ratio, j.head_ratio, j.state_ratio, j.hard_ratio, j.twin_ratio, j.median_ratio);
-  fmt::print("worst at  {}\n", place_of(j.worst));
-  fmt::print("          expected {:.9g}, actual {:.9g}\n", j.expected, j.actual);
-  fmt::print("rows      {} compared, relative RMS error of o {:.3g}\n", j.rows, j.relative_rms);
+  page.line("worst at  {}", place_of(j.worst));
+  page.line("          expected {:.9g}, actual {:.9g}", j.expected, j.actual);
+  page.line("rows      {} compared, relative RMS error of o {:.3g}", j.rows, j.relative_rms);
 }
 
-void print_explanation(const Explanation& e) {
+void add_explanation(Page& page, const Explanation& e) {
   const char* title = "compared  ";
-  for (const std::string& line : e.compared) fmt::print("{}{}\n", std::exchange(title, "          "), line);
+  for (const std::string& line : e.compared) page.line("{}{}", std::exchange(title, "          "), line);
   title = "program   ";
   for (std::size_t i = 0; i < e.program.size(); ++i) {
-    fmt::print("{}{:>2}. {}\n", std::exchange(title, "          "), i + 1, e.program[i]);
+    page.line("{}{:>2}. {}", std::exchange(title, "          "), i + 1, e.program[i]);
   }
   title = "differs   ";
-  for (const std::string& line : e.differs) fmt::print("{}{}\n", std::exchange(title, "          "), line);
+  for (const std::string& line : e.differs) page.line("{}{}", std::exchange(title, "          "), line);
   title = "looks like";
-  for (const std::string& line : e.patterns) fmt::print("{} {}\n", std::exchange(title, "          "), line);
+  for (const std::string& line : e.patterns) page.line("{} {}", std::exchange(title, "          "), line);
   title = "values    ";
   for (const ExplainedValue& v : e.values) {
-    fmt::print("{}{}: {} {:.9g}, {} {:.9g}\n", std::exchange(title, "          "), v.place, e.expected,
-               v.expected, e.actual, v.actual);
+    page.line("{}{}: {} {:.9g}, {} {:.9g}", std::exchange(title, "          "), v.place, e.expected,
+              v.expected, e.actual, v.actual);
   }
   title = "bound     ";
   for (const BoundTerm& term : e.terms) {
-    fmt::print("{}{:<28} {:.4g}\n", std::exchange(title, "          "), term.name, term.value);
+    page.line("{}{:<28} {:.4g}", std::exchange(title, "          "), term.name, term.value);
   }
 }
 
@@ -82,16 +96,41 @@ Explanation explain_with_mutants(const Resolved& r, const Trace& trace) {
   return e;
 }
 
-int repro_here(const Case& c, const KernelTable& table, const ReproOptions& options) {
+/// A page about a case and its verdict's exit code, as one text that a worker returns.
+std::string with_code(const Page& page, Verdict verdict) {
+  return fmt::format("{}\n{}", exit_code_of(verdict), page.text());
+}
+
+/// Prints the page that `body` makes in a process of its own, or `planned` with the verdict of what became of
+/// it there.
+int print_apart(const std::function<std::string()>& body, double timeout,
+                const std::function<Record()>& planned) {
+  const JobResult outcome = run_apart(body, timeout);
+  if (const std::optional<Judgement> lost = judgement_of_loss(outcome)) {
+    Record record = planned();
+    record.judgement = *lost;
+    Page page;
+    add_record(page, record);
+    fmt::print("{}", page.text());
+    return exit_code_of(lost->verdict);
+  }
+  const std::size_t end = outcome.text.find('\n');
+  fmt::print("{}", std::string_view(outcome.text).substr(end + 1));
+  return std::stoi(outcome.text.substr(0, end));
+}
+
+std::string repro_page(const Case& c, const KernelTable& table, const ReproOptions& options) {
   Trace trace;
   const Record record = run_case(c, table, 1, &trace);
-  print_record(record);
-  if (record.judgement.verdict == Verdict::fail) print_explanation(explain_with_mutants(Resolved(c), trace));
+  Page page;
+  add_record(page, record);
+  if (record.judgement.verdict == Verdict::fail)
+    add_explanation(page, explain_with_mutants(Resolved(c), trace));
   if (!options.dump.empty()) {
     write_run_file(options.dump, run_file_of(record, trace));
-    fmt::print("tensors   {}\n", options.dump);
+    page.line("tensors   {}", options.dump);
   }
-  return exit_code_of(record.judgement.verdict);
+  return with_code(page, record.judgement.verdict);
 }
 
 /// The smallest case that fails alike, or the case itself where it is flaky.
@@ -108,7 +147,7 @@ Shrunk shrink_case(const Case& c, const KernelTable& table, const ReproOptions& 
   return small;
 }
 
-/// The kernel runs in a child: a crash or a hang is a verdict here too.
+/// The kernel runs in a process of its own: a crash or a hang is a verdict here too.
 int run_repro(const ReproOptions& options) {
   const KernelTable table = kernel_table(options.plugins);
   Case c = parse_case(options.line);
@@ -118,20 +157,15 @@ int run_repro(const ReproOptions& options) {
   if (options.shrink) {
     const Shrunk small = shrink_case(c, table, options);
     if (small.finding.judgement.verdict == Verdict::flaky) {
-      print_record(record_of(c, table, small.finding));
+      Page page;
+      add_record(page, record_of(c, table, small.finding));
+      fmt::print("{}", page.text());
       return kFlaky;
     }
     c = small.smallest;
   }
-  return run_isolated([&] { return repro_here(c, table, options); },
-                      [&](double seconds) { return no_answer(seconds, timeout); },
-                      [&](Verdict verdict, const std::string& reason) {
-                        Record record = planned_record(c, table);
-                        record.judgement.verdict = verdict;
-                        record.judgement.reason = reason;
-                        print_record(record);
-                        return static_cast<int>(kCrash);
-                      });
+  return print_apart([&] { return repro_page(c, table, options); }, timeout,
+                     [&] { return planned_record(c, table); });
 }
 
 }  // namespace
@@ -186,6 +220,7 @@ int print_tensors(const std::string& line) {
 Command add_judge(CLI::App& app) {
   auto file = std::make_shared<std::string>();
   auto line = std::make_shared<std::string>();
+  auto timeout = std::make_shared<std::string>("10m");
   app.footer(
       "The file is a safetensors file as `samestate repro --dump` writes it: metadata "
       "format=samestate-run-1, case and kernel;\n"
@@ -203,12 +238,23 @@ Command add_judge(CLI::App& app) {
   auto* path = app.add_option("file", *file, "the run file");
   auto* names = app.add_option("--tensors", *line, "print what a run file of this case line holds");
   names->excludes(path);
-  return [file, line, names, path] {
+  app.add_option("--timeout", *timeout, "a file that takes longer is a timeout (0: no limit)")
+      ->capture_default_str();
+  return [file, line, timeout, names, path] {
     if (names->count() > 0) return print_tensors(*line);
     if (path->count() == 0) throw Error("judge: name a run file, or --tensors and a case line");
-    const Record record = judge_run_file(read_run_file(*file, named_shapes));
-    print_record(record);
-    return exit_code_of(record.judgement.verdict);
+    const auto judged = [&] {
+      const Record record = judge_run_file(read_run_file(*file, named_shapes));
+      Page page;
+      add_record(page, record);
+      return with_code(page, record.judgement.verdict);
+    };
+    return print_apart(judged, seconds_of("--timeout", *timeout), [&] {
+      Record record;
+      record.line = "of " + *file;
+      record.kernel = record.device = "unknown";
+      return record;
+    });
   };
 }
 

@@ -1,16 +1,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
+#include <map>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/duration.h"
 #include "cli/progress.h"
 #include "cli/table.h"
+#include "harness/processes/campaign.h"
+#include "harness/processes/losses.h"
 #include "measure/sweep/sweep.h"
 #include "reports/records/json_lines.h"
 #include "samestate_kernel_sources.h"
@@ -21,7 +24,7 @@ namespace {
 
 struct Options {
   SweepOptions sweep;
-  std::string out = "out/sweep.jsonl";
+  std::string out = "out/sweep.jsonl", timeout = "10m";
   std::vector<std::string> plugins;
   bool restart = false;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -32,7 +35,24 @@ std::string key_of(const std::string& series, const std::string& curve, const st
   return series + "\n" + curve + "\n" + line;
 }
 
+bool is_failure(Verdict v) {
+  return v == Verdict::fail || v == Verdict::crash || v == Verdict::timeout || v == Verdict::flaky;
+}
+
+/// What a process measured, or the verdict of what became of it.
+Measurement point_of(const JobResult& outcome, const SweepCase& point, const KernelTable& table) {
+  const bool said = outcome.kind == JobResult::Kind::answered || outcome.kind == JobResult::Kind::unrepeated;
+  Measurement m = said ? parse_point(outcome.text) : unmeasured(point, table, {});
+  const Verdict verdict = m.record.judgement.verdict;
+  const std::optional<Judgement> lost = judgement_of_loss(outcome, verdict);
+  if (!lost || (said && verdict == Verdict::fail)) return m;
+  m = unmeasured(point, table, *lost);
+  m.record.seconds = outcome.seconds;
+  return m;
+}
+
 int run_sweep(const Options& options) {
+  const double timeout = seconds_of("--timeout", options.timeout);
   const KernelTable table = kernel_table(options.plugins);
   const std::vector<SweepCase> all = plan_sweep(table, options.sweep);
   if (std::filesystem::is_directory(options.out))
@@ -61,40 +81,53 @@ int run_sweep(const Options& options) {
   double work_left = 0.0;
   for (const SweepCase* point : left) work_left += point->work;
   Progress progress(std::ssize(left), 0.0, work_left);
-  std::atomic<std::size_t> next{0};
-  std::mutex guard;
-  std::int64_t failures = 0;
-  std::int64_t not_run = 0;
-  std::exception_ptr broken;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < left.size(); i = next++) {
-      try {
-        const Measurement m = measure(*left[i], table);
-        lines.point(m);
-        const bool failed = is_failure(m.record.judgement.verdict);
-        const std::lock_guard lock(guard);
-        failures += failed ? 1 : 0;
-        const Verdict verdict = m.record.judgement.verdict;
-        not_run += verdict == Verdict::skipped || verdict == Verdict::unsupported ? 1 : 0;
-        progress.step(m.record.judgement.ratio, failed, left[i]->work);
-      } catch (...) {
-        const std::lock_guard lock(guard);
-        broken = std::current_exception();
-        next = left.size();
-      }
-    }
+  Losses losses;
+  std::map<Verdict, std::int64_t> counts;
+  const auto finish = [&](std::size_t i, const Measurement& m) {
+    lines.point(m);
+    losses.add(m.record);
+    const Verdict verdict = m.record.judgement.verdict;
+    ++counts[verdict];
+    progress.step(m.record.judgement.ratio, is_failure(verdict), left[i]->work);
   };
-  {
-    std::vector<std::jthread> threads;
-    for (int i = 1; i < options.threads; ++i) threads.emplace_back(work);
-    work();
-  }
-  if (broken) std::rethrow_exception(broken);
-  fmt::print("{} points measured into {}, {} failed{}. `samestate report {} --out DIR` draws them.\n",
+  // The case line names a job; its number follows.
+  const auto number_of = [](const std::string& text) { return std::stoull(text.substr(text.find('\t'))); };
+  const auto on_device = [&](const SweepCase* point) {
+    return planned_record(point->c, table).device != "cpu";
+  };
+  Pool pool(
+      [&](std::int64_t, const std::string& text) {
+        const Measurement m = measure(*left[number_of(text)], table);
+        return Answer{point_text(m), broken_by(m.record.judgement)};
+      },
+      shared_process(options.threads, timeout, std::any_of(left.begin(), left.end(), on_device)));
+  std::size_t next = 0;
+  pool.run(
+      [&](std::int64_t) -> std::optional<Job> {
+        for (; next < left.size(); ++next) {
+          Record record = planned_record(left[next]->c, table);
+          if (losses.none() || !losses.skip(record))
+            return Job{0, fmt::format("{}\t{}", record.line, next++)};
+          finish(next, unmeasured(*left[next], table, record.judgement));
+        }
+        return std::nullopt;
+      },
+      {{}, [&](const Job& job, const JobResult& outcome) {
+         const std::size_t i = number_of(job.text);
+         finish(i, point_of(outcome, *left[i], table));
+       }});
+  progress.clear();
+  const std::int64_t crashed = counts[Verdict::crash] + counts[Verdict::timeout];
+  const std::int64_t failures = crashed + counts[Verdict::fail] + counts[Verdict::flaky];
+  const std::int64_t not_run = counts[Verdict::skipped] + counts[Verdict::unsupported];
+  fmt::print("{} points measured into {}, {} failed{}{}. `samestate report {} --out DIR` draws them.\n",
              left.size(), options.out, failures,
+             crashed > 0 ? fmt::format(" ({} crashed or hung)", crashed) : "",
              not_run > 0 ? fmt::format(", {} could not run here", not_run) : "", options.out);
+  if (crashed > 0) return kCrash;
   if (all.empty() || (!left.empty() && not_run == std::ssize(left))) return kNothingRan;
-  return failures > 0 ? kFail : kPass;
+  if (counts[Verdict::fail] > 0) return kFail;
+  return counts[Verdict::flaky] > 0 ? kFlaky : kPass;
 }
 
 }  // namespace
@@ -118,6 +151,8 @@ Command add_sweep(CLI::App& app) {
   app.add_option("--kernel", options->sweep.kernel, "this chunked kernel instead of the CPU kernels");
   app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
   app.add_flag("--restart", options->restart, "measure every point again");
+  app.add_option("--timeout", options->timeout, "a point that takes longer is a timeout (0: no limit)")
+      ->capture_default_str();
   app.add_option("--threads", options->threads, "points at a time")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));

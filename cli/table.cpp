@@ -1,12 +1,21 @@
 #include "cli/table.h"
 
+#include <sstream>
+
 #include "cli/commands.h"
+#include "harness/processes/pool.h"
 #include "harness/run/plugin.h"
 #ifdef SAMESTATE_HAVE_CUDA
 #include "optimized/cuda/cuda_kernels.h"
 #endif
 
 namespace samestate::cli {
+namespace {
+
+/// A driver that does not answer for so long is none.
+[[maybe_unused]] constexpr double kLookSeconds = 60.0;
+
+}  // namespace
 
 KernelTable kernel_table(const std::vector<std::string>& plugins) {
   KernelTable table(kernels(), operator_kernels());
@@ -25,10 +34,18 @@ std::string plugin_options(const std::vector<std::string>& plugins) {
 }
 
 Accelerator accelerator() {
+  Accelerator found;
 #ifdef SAMESTATE_HAVE_CUDA
-  if (const auto device = cuda_device()) return {device->name, device->driver, device->runtime};
+  const JobResult looked = run_apart(
+      []() -> std::string {
+        const auto device = cuda_device();
+        return device ? device->name + "\t" + device->driver + "\t" + device->runtime : "\t\t";
+      },
+      kLookSeconds);
+  std::istringstream fields(looked.text);
+  for (std::string* field : {&found.name, &found.driver, &found.toolkit}) std::getline(fields, *field, '\t');
 #endif
-  return {};
+  return found;
 }
 
 int exit_code_of(Verdict verdict) {

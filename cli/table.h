@@ -13,7 +13,8 @@ namespace samestate::cli {
 /// The options that load those plugins again: " --plugin FILE" for each.
 [[nodiscard]] std::string plugin_options(const std::vector<std::string>& plugins);
 
-/// The name of the accelerator that this build could run on, empty where there is none.
+/// The name of the accelerator that this build could run on, empty where there is none. A process of its own
+/// looks for it: one that forks workers must not have called a GPU itself.
 struct Accelerator {
   std::string name, driver, toolkit;
 };

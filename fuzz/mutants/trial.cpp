@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "fuzz/plan.h"
-#include "harness/processes/workers.h"
+#include "harness/processes/campaign.h"
 
 namespace samestate {
 namespace {
@@ -57,8 +57,7 @@ class Trials {
 
   /// In the worker's process.
   [[nodiscard]] CaseResult run(std::int64_t subject, const Case& c) const {
-    const Record record = run_case(c, *trials_[static_cast<std::size_t>(subject)].table);
-    return {record.judgement, record.seconds, 0};
+    return case_result(run_case(c, *trials_[static_cast<std::size_t>(subject)].table));
   }
 
   [[nodiscard]] std::vector<MutantResult> results() {

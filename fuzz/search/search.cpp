@@ -132,17 +132,7 @@ class Search {
 }  // namespace
 
 CaseRunner runner_of(const KernelTable& table) {
-  return [&table](const Case& c) {
-    const Record record = run_case(c, table);
-    return CaseResult{record.judgement, record.seconds, edges_of(c)};
-  };
-}
-
-Record record_of(const Case& c, const KernelTable& table, const CaseResult& finding) {
-  Record record = planned_record(c, table);
-  record.judgement = finding.judgement;
-  record.seconds = finding.seconds;
-  return record;
+  return [&table](const Case& c) { return case_result(run_case(c, table), edges_of(c)); };
 }
 
 SearchResult search(const KernelTable& table, const SearchOptions& options, const SearchObserver& observer,

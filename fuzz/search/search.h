@@ -9,7 +9,7 @@
 
 #include "fuzz/search/coverage.h"
 #include "fuzz/search/draw.h"
-#include "harness/processes/workers.h"
+#include "harness/processes/campaign.h"
 
 namespace samestate {
 
@@ -65,8 +65,5 @@ inline constexpr std::size_t kKeptFailures = 10'000;
 
 /// What a worker runs: the case, judged, and the edges that it reaches.
 [[nodiscard]] CaseRunner runner_of(const KernelTable& table);
-
-/// The record of a case of which a worker reported `finding`.
-[[nodiscard]] Record record_of(const Case& c, const KernelTable& table, const CaseResult& finding);
 
 }  // namespace samestate

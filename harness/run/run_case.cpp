@@ -29,6 +29,7 @@ void set_judgement(Record& record, const std::function<Judgement()>& judge) {
   if (record.device == "cuda") {
     if (const std::string fault = device_fault(); !fault.empty()) {
       record.judgement.verdict = Verdict::skipped;
+      record.judgement.gate = "device";
       record.judgement.reason = fault + ": an earlier case of this process broke its device context";
       return;
     }

@@ -31,7 +31,8 @@ struct Trace {
 
 /// Sets the judgement of `record` to what `judge` returns, or to the verdict of what it throws: unsupported,
 /// skipped, fail (Trespass) or crash; `seconds` to how long it took. A kernel that breaks its device context
-/// crashed, and later cases of the process are skipped: nothing can be judged there.
+/// crashed, gate device, and later cases of the process are skipped, of the same gate: nothing can be judged
+/// there.
 void set_judgement(Record& record, const std::function<Judgement()>& judge);
 
 /// Runs a resolved case on kernels chosen for it: the record of run_case.

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/processes/losses.h"
+#include "harness/processes/pool.h"
 #include "harness/records/timing.h"
 #include "harness/run/run_case.h"
 #include "measure/bench/ceilings.h"
@@ -33,6 +35,7 @@ struct BenchOptions {
   TimingRequest request;
   int threads = 1;                ///< for data and judging, and what a CPU kernel may use
   std::int64_t judged_heads = 4;  ///< (sequence, head) pairs that the gate's oracle sees; 0: all
+  double timeout = 600.0;         ///< seconds that a case may take, data and judging with it; 0: no limit
   double most_bytes = 16e9;       ///< of tensors on the host; a case that needs more is skipped
 };
 
@@ -42,11 +45,33 @@ struct BenchResult {
   std::string problem;
 };
 
-/// Times the kernel of `c`, then judges what the last timed call wrote as the gate does. With a peer, which
-/// is asked where the kernel is right, the kernel is timed once more after it, so that a drift of the machine
-/// meets both. Throws Error for a case that is no case; whatever the kernel or the peer does is a result.
-[[nodiscard]] BenchResult bench_case(const Case& c, const KernelTable& table, const BenchOptions& options,
-                                     const Ceilings& ceilings, Peer* peer);
+/// Times kernels in a worker process (see WorkerProcess for what that asks of the caller): whatever a kernel
+/// does there, a crash or a hang too, is the verdict of its case. The process is kept from case to case, for a
+/// device's context takes time, and replaced where it is lost. The cases of a kernel that cost too much are
+/// skipped (Losses).
+class Bench {
+ public:
+  /// `table` outlives it.
+  Bench(const KernelTable& table, const BenchOptions& options);
+
+  /// device_ceilings, measured in the worker; nothing measured where that is lost.
+  [[nodiscard]] Ceilings ceilings_of_device();
+
+  /// Times the kernel of `c`, then judges what the last timed call wrote as the gate does. With a peer, which
+  /// is asked where the kernel is right, the kernel is timed once more after it, so that a drift of the
+  /// machine meets both. Throws Error for a case that is no case; whatever the kernel or the peer does is a
+  /// result.
+  [[nodiscard]] BenchResult run(const Case& c, const Ceilings& ceilings, Peer* peer);
+
+ private:
+  std::vector<double> first(const Case& c, TimedCase& timed);
+  std::vector<double> again(const Case& c, Judgement& judgement);
+
+  const KernelTable& table_;
+  const BenchOptions options_;
+  Pool pool_;
+  Losses losses_;
+};
 
 /// Median and the 10th and 90th of a hundred, interpolated.
 [[nodiscard]] TimeSpread time_spread(std::vector<double> seconds);

@@ -1,3 +1,5 @@
+#include "measure/bench/time_case.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,12 +8,12 @@
 #include <cmath>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "harness/run/family_run.h"
 #include "harness/run/guard.h"
 #include "harness/run/judge_batch.h"
 #include "harness/systems/recurrent_system.h"
-#include "measure/bench/bench.h"
 #include "oracles/contracts.h"
 #include "oracles/judge.h"
 #include "oracles/laws/edit.h"
@@ -165,183 +167,92 @@ Contract contract_of(const Resolved& r) {
   return r.unchunked() ? recurrent_contract(r.promised) : r.promised;
 }
 
-class BenchRun {
- public:
-  BenchRun(const Resolved& r, const KernelTable& table, const BenchOptions& options)
-      : r_(r), table_(table), options_(options), kernel_(table.named(r.c.kernel)) {}
-
-  /// Throws what the kernel throws.
-  [[nodiscard]] Judgement judge(TimedCase& timed) {
-    require_device();
-    batch_ = batch_of(r_, family_of(r_), options_.threads);
-    const BatchShape& s = batch_.shape;
-    outputs_.o.resize(static_cast<std::size_t>(s.B * s.T * s.Hv * s.dv));
-    outputs_.final_state.resize(static_cast<std::size_t>(s.sequences() * s.Hv * s.dk * s.dv));
-    const Timing timing = once_more();
-    timed.timed = timing.how;
-    timed.calls_per_sample = timing.calls_per_sample;
-    timed.copies = timing.copies;
-    seconds_ = timing.seconds;
-    timed.heads = s.sequences() * s.Hv;
-    if (std::optional<Judgement> bad = not_a_number(outputs_)) return *bad;
-    return judge_heads(timed);
-  }
-
-  /// Another set of times of the same call.
-  [[nodiscard]] Timing once_more() {
-    return time_kernel(kernel_, arguments_of(batch_, outputs_, r_, options_.threads), contract_of(r_),
-                       options_.request, outputs_);
-  }
-
-  [[nodiscard]] std::vector<double>& seconds() { return seconds_; }
-
- private:
-  /// Without its device a kernel says so on one token too, before seconds go into filling large tensors. What
-  /// else it says or throws is of that call, which nobody asked for.
-  void require_device() const {
-    if (kernel_.device == "cpu" || r_.form->packed) return;
-    Case small = r_.c;
-    small.B = small.T = 1;
-    const Resolved one(small);
-    const Batch batch = batch_of(one, family_of(one));
-    Outputs outputs;
-    outputs.o.resize(static_cast<std::size_t>(small.Hv * small.dv));
-    outputs.final_state.resize(static_cast<std::size_t>(small.Hv * small.dk * small.dv));
-    Outcome outcome;
-    try {
-      outcome = kernel_.run(arguments_of(batch, outputs, one, 1), contract_of(one));
-    } catch (const std::exception&) {
-      return;
-    }
-    if (outcome.kind == Outcome::Kind::no_device) throw Unavailable(outcome);
-  }
-
-  Judgement judge_heads(TimedCase& timed) {
-    const std::vector<std::int64_t> chosen = spread_heads(timed.heads, options_.judged_heads);
-    timed.heads_judged = std::ssize(chosen);
-    std::vector<Judgement> judgements(chosen.size());
-    std::vector<std::exception_ptr> thrown(chosen.size());
-    std::atomic<std::size_t> next{0};
-    const auto work = [&] {
-      for (std::size_t i = next++; i < chosen.size(); i = next++) {
-        try {
-          judgements[i] = judge_head_alone(chosen[i]);
-        } catch (...) {
-          thrown[i] = std::current_exception();
-        }
-      }
-    };
-    {
-      std::vector<std::jthread> helpers;
-      for (int i = 1; i < std::min<int>(options_.threads, static_cast<int>(chosen.size())); ++i)
-        helpers.emplace_back(work);
-      work();
-    }
-    for (const std::exception_ptr& exception : thrown) {
-      if (exception) std::rethrow_exception(exception);
-    }
-    Judgement worst = judgements.front();
-    for (std::size_t i = 1; i < judgements.size(); ++i) merge(worst, judgements[i]);
-    return worst;
-  }
-
-  Judgement judge_head_alone(std::int64_t index) const {
-    const std::int64_t Hv = batch_.shape.Hv;
-    const OneHead one = one_head(r_, batch_, outputs_, index / Hv, index % Hv);
-    const KernelChoice kernels = table_.choose(r_);
-    const Resolved alone(one.c);
-    const Runner again = [&](const Batch& batch, const Path& path) {
-      return run_kernel(kernels, batch, path, r_.promised, {});
-    };
-    Judgement j = judge_batch(alone, family_of(r_), one.batch, one.outputs, again);
-    j.worst.sequence = index / Hv;
-    j.worst.head = index % Hv;
-    return j;
-  }
-
-  const Resolved& r_;
-  const KernelTable& table_;
-  const BenchOptions& options_;
-  const Kernel& kernel_;
-  Batch batch_;
-  Outputs outputs_;
-  std::vector<double> seconds_;
-};
-
-double host_bytes(const Case& c) {
-  const double tokens = static_cast<double>(c.B * c.T);
-  const double keys = static_cast<double>(2 * c.Hk * c.dk);
-  const double values = static_cast<double>(2 * c.Hv * c.dv + 2 * c.Hv);
-  const double sequences = static_cast<double>(c.lengths.empty() ? c.B : std::ssize(c.lengths));
-  return 4.0 * (tokens * (keys + values) + 2.0 * sequences * static_cast<double>(c.Hv * c.dk * c.dv));
-}
-
 }  // namespace
 
-TimeSpread time_spread(std::vector<double> seconds) {
-  TimeSpread spread;
-  if (seconds.empty()) return spread;
-  std::sort(seconds.begin(), seconds.end());
-  const auto at = [&](double part) {
-    const double place = part * static_cast<double>(seconds.size() - 1);
-    const auto below = static_cast<std::size_t>(place);
-    const std::size_t above = std::min(below + 1, seconds.size() - 1);
-    return seconds[below] + (place - static_cast<double>(below)) * (seconds[above] - seconds[below]);
-  };
-  spread.median = at(0.5);
-  spread.p10 = at(0.1);
-  spread.p90 = at(0.9);
-  spread.samples = std::ssize(seconds);
-  return spread;
+BenchRun::BenchRun(const Case& c, const KernelTable& table, const BenchOptions& options)
+    : r_(c), table_(table), options_(options), kernel_(table.named(c.kernel)) {}
+
+Judgement BenchRun::judge(TimedCase& timed) {
+  require_device();
+  batch_ = batch_of(r_, family_of(r_), options_.threads);
+  const BatchShape& s = batch_.shape;
+  outputs_.o.resize(static_cast<std::size_t>(s.B * s.T * s.Hv * s.dv));
+  outputs_.final_state.resize(static_cast<std::size_t>(s.sequences() * s.Hv * s.dk * s.dv));
+  const Timing timing = once_more();
+  timed.timed = timing.how;
+  timed.calls_per_sample = timing.calls_per_sample;
+  timed.copies = timing.copies;
+  seconds_ = timing.seconds;
+  timed.heads = s.sequences() * s.Hv;
+  if (std::optional<Judgement> bad = not_a_number(outputs_)) return *bad;
+  return judge_heads(timed);
 }
 
-BenchResult bench_case(const Case& c, const KernelTable& table, const BenchOptions& options,
-                       const Ceilings& ceilings, Peer* peer) {
-  BenchResult result;
-  TimedCase& timed = result.timed;
-  const Resolved r(c);
-  timed.record = planned_record(c, table);
-  timed.B = c.B, timed.T = c.T, timed.Hk = c.Hk, timed.Hv = c.Hv, timed.dk = c.dk, timed.dv = c.dv;
-  timed.chunk = r.chunk;
-  add_floor(timed, r, ceilings, timed.record.device != "cpu");
-  if (const double bytes = host_bytes(c); bytes > options.most_bytes) {
-    timed.record.judgement.verdict = Verdict::skipped;
-    timed.record.judgement.reason =
-        fmt::format("its tensors take {:.1f} GB, more than the {:.1f} GB of --max-memory", bytes / 1e9,
-                    options.most_bytes / 1e9);
-    return result;
+Timing BenchRun::once_more() {
+  return time_kernel(kernel_, arguments_of(batch_, outputs_, r_, options_.threads), contract_of(r_),
+                     options_.request, outputs_);
+}
+
+/// Without its device a kernel says so on one token too, before seconds go into filling large tensors. What
+/// else it says or throws is of that call, which nobody asked for.
+void BenchRun::require_device() const {
+  if (kernel_.device == "cpu" || r_.form->packed) return;
+  Case small = r_.c;
+  small.B = small.T = 1;
+  const Resolved one(small);
+  const Batch batch = batch_of(one, family_of(one));
+  Outputs outputs;
+  outputs.o.resize(static_cast<std::size_t>(small.Hv * small.dv));
+  outputs.final_state.resize(static_cast<std::size_t>(small.Hv * small.dk * small.dv));
+  Outcome outcome;
+  try {
+    outcome = kernel_.run(arguments_of(batch, outputs, one, 1), contract_of(one));
+  } catch (const std::exception&) {
+    return;
   }
-  BenchRun run(r, table, options);
-  set_judgement(timed.record, [&] { return run.judge(timed); });
-  const Verdict verdict = timed.record.judgement.verdict;
-  if (verdict != Verdict::pass && verdict != Verdict::vacuous) return result;
-  std::vector<double>& seconds = run.seconds();
-  if (peer) {
-    PeerAnswer answer = peer->ask(c, options.request.seconds);
-    result.problem = answer.problem;
-    timed.peer_note = !answer.problem.empty()       ? answer.problem
-                      : !answer.unsupported.empty() ? "unsupported: " + answer.unsupported
-                                                    : answer.note;
-    if (!answer.seconds.empty()) {
-      timed.peer = answer.kernel;
-      timed.peer_time = time_spread(std::move(answer.seconds));
+  if (outcome.kind == Outcome::Kind::no_device) throw Unavailable(outcome);
+}
+
+Judgement BenchRun::judge_heads(TimedCase& timed) {
+  const std::vector<std::int64_t> chosen = spread_heads(timed.heads, options_.judged_heads);
+  timed.heads_judged = std::ssize(chosen);
+  std::vector<Judgement> judgements(chosen.size());
+  std::vector<std::exception_ptr> thrown(chosen.size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < chosen.size(); i = next++) {
       try {
-        const std::vector<double> again = run.once_more().seconds;
-        seconds.insert(seconds.end(), again.begin(), again.end());
-      } catch (const std::exception& thrown) {
-        timed.record.judgement.verdict = Verdict::crash;
-        timed.record.judgement.reason =
-            std::string("timed a second time, after the peer, the kernel threw: ") + thrown.what();
-        return result;
+        judgements[i] = judge_head_alone(chosen[i]);
+      } catch (...) {
+        thrown[i] = std::current_exception();
       }
     }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    for (int i = 1; i < std::min<int>(options_.threads, static_cast<int>(chosen.size())); ++i)
+      helpers.emplace_back(work);
+    work();
   }
-  timed.time = time_spread(std::move(seconds));
-  // A NaN is no floor: max takes the other one.
-  const double floor = std::fmax(timed.memory_floor, timed.compute_floor);
-  timed.share = floor / timed.time.median;
-  timed.peer_ratio = timed.peer_time.median / timed.time.median;
-  return result;
+  for (const std::exception_ptr& exception : thrown) {
+    if (exception) std::rethrow_exception(exception);
+  }
+  Judgement worst = judgements.front();
+  for (std::size_t i = 1; i < judgements.size(); ++i) merge(worst, judgements[i]);
+  return worst;
+}
+
+Judgement BenchRun::judge_head_alone(std::int64_t index) const {
+  const std::int64_t Hv = batch_.shape.Hv;
+  const OneHead one = one_head(r_, batch_, outputs_, index / Hv, index % Hv);
+  const KernelChoice kernels = table_.choose(r_);
+  const Runner again = [&](const Batch& batch, const Path& path) {
+    return run_kernel(kernels, batch, path, r_.promised, {});
+  };
+  Judgement j = judge_batch(Resolved(one.c), family_of(r_), one.batch, one.outputs, again);
+  j.worst.sequence = index / Hv;
+  j.worst.head = index % Hv;
+  return j;
 }
 
 }  // namespace samestate

@@ -38,7 +38,10 @@ struct SweepSeries {
 [[nodiscard]] std::vector<SweepCase> plan_sweep(const KernelTable& table, const SweepOptions& options);
 
 /// Runs the case and measures it. Whatever the kernel does becomes the record's verdict, and the figures are
-/// NaN then.
+/// NaN where there was nothing to measure.
 [[nodiscard]] Measurement measure(const SweepCase& point, const KernelTable& table);
+
+/// A point that has this judgement and no figures.
+[[nodiscard]] Measurement unmeasured(const SweepCase& point, const KernelTable& table, Judgement judgement);
 
 }  // namespace samestate

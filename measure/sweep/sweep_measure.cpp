@@ -4,9 +4,9 @@
 
 #include <Eigen/SVD>
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "harness/run/run_case.h"
 #include "harness/systems/recurrent_system.h"
@@ -222,21 +222,27 @@ void nothing_measured(Measurement& m) {
     *figure = kNaN;
 }
 
-}  // namespace
-
-Measurement measure(const SweepCase& point, const KernelTable& table) {
+/// All that is known before the case runs.
+Measurement planned_point(const SweepCase& point, const KernelTable& table) {
   Measurement m;
   m.series = point.series;
   m.curve = point.curve;
   m.x = point.x;
   m.record = planned_record(point.c, table);
-  const auto started = std::chrono::steady_clock::now();
   const TokenCost cost = token_cost(point.c);
   m.tokens = point.c.T;
   m.flops = cost.flops;
   m.bytes = cost.bytes;
   m.condition = kNaN;
-  try {
+  return m;
+}
+
+}  // namespace
+
+Measurement measure(const SweepCase& point, const KernelTable& table) {
+  Measurement m = planned_point(point, table);
+  bool measured = false;
+  set_judgement(m.record, [&] {
     Trace trace;
     const Resolved r(point.c);
     m.record.judgement = r.system->run(r, table.choose(r), {r.layout, 1}, &trace);
@@ -245,17 +251,17 @@ Measurement measure(const SweepCase& point, const KernelTable& table) {
     } else {
       read_tensors(m, point, r, trace);
     }
-  } catch (const Unavailable& unavailable) {
-    m.record.judgement.verdict =
-        unavailable.kind == Outcome::Kind::no_device ? Verdict::skipped : Verdict::unsupported;
-    m.record.judgement.reason = unavailable.what();
-    nothing_measured(m);
-  } catch (const std::exception& thrown) {
-    m.record.judgement.verdict = Verdict::crash;
-    m.record.judgement.reason = std::string("the kernel threw: ") + thrown.what();
-    nothing_measured(m);
-  }
-  m.record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    measured = true;
+    return m.record.judgement;
+  });
+  if (!measured || m.record.judgement.verdict == Verdict::crash) nothing_measured(m);
+  return m;
+}
+
+Measurement unmeasured(const SweepCase& point, const KernelTable& table, Judgement judgement) {
+  Measurement m = planned_point(point, table);
+  m.record.judgement = std::move(judgement);
+  nothing_measured(m);
   return m;
 }
 

@@ -173,6 +173,14 @@ void close_run(Open& open, RecordFile& result) {
   open.clear();
 }
 
+Measurement point_of(const Reader& read) {
+  Measurement m;
+  visit_measurement(m, read);
+  visit_subject(m.record, read);
+  visit_judgement(m.record, read);
+  return m;
+}
+
 void read_event(const Json& object, Open& open, RecordFile& result) {
   if (!object.is_object() || !object.contains("schema")) {
     throw Error("no field 'schema': not a record of samestate; name a file that --jsonl wrote");
@@ -191,14 +199,7 @@ void read_event(const Json& object, Open& open, RecordFile& result) {
     result.runs.push_back(std::move(run));
     return;
   }
-  if (kind == "point") {
-    Measurement m;
-    visit_measurement(m, read);
-    read_subject(m.record, read);
-    visit_judgement(m.record, read);
-    result.points.push_back(std::move(m));
-    return;
-  }
+  if (kind == "point") return result.points.push_back(point_of(read));
   if (kind == "timing") {
     if (result.runs.empty())
       throw Error("a timing before the line of its run; name a file that --jsonl wrote");
@@ -262,11 +263,7 @@ void JsonLinesWriter::end(std::int64_t number, const Record& record) {
 
 void JsonLinesWriter::point(const Measurement& measurement) {
   const std::lock_guard lock(mutex_);
-  Json object = event("point");
-  visit_measurement(measurement, Writer{object});
-  visit_subject(measurement.record, Writer{object});
-  visit_judgement(measurement.record, Writer{object});
-  write(one_line(object));
+  write(point_text(measurement));
 }
 
 void JsonLinesWriter::timing(const TimedCase& timed) {
@@ -276,6 +273,20 @@ void JsonLinesWriter::timing(const TimedCase& timed) {
   visit_subject(timed.record, Writer{object});
   visit_judgement(timed.record, Writer{object});
   write(one_line(object));
+}
+
+std::string point_text(const Measurement& measurement) {
+  Json object = event("point");
+  visit_measurement(measurement, Writer{object});
+  visit_subject(measurement.record, Writer{object});
+  visit_judgement(measurement.record, Writer{object});
+  return one_line(object);
+}
+
+Measurement parse_point(std::string_view text) {
+  const Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) throw Error("a damaged point");
+  return point_of(Reader{object});
 }
 
 void JsonLinesWriter::write(const std::string& line) {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/records/measurement.h"
@@ -58,6 +59,11 @@ class JsonLinesWriter {
   std::mutex mutex_;
   std::int64_t next_ = 0;
 };
+
+/// A point as text, and back bit for bit: for a process that measures to the one that writes. Throws Error
+/// where the text is no point.
+[[nodiscard]] std::string point_text(const Measurement& measurement);
+[[nodiscard]] Measurement parse_point(std::string_view text);
 
 /// A timing and the run that took it.
 struct RecordedTiming {

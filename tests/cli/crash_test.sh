@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Search on a kernel that really segfaults, exits and hangs for some shapes: verdicts, shrunk lines that a fresh
-# process repeats at the first try, lines of the corpus; and the rest of the cases judged.
+# Kernels that really crash, exit and hang for some shapes, in every command that runs kernels: each of it is the
+# verdict of the right case, and the others are judged. Of a search: shrunk lines that a fresh process repeats at the
+# first try, and lines of the corpus.
 # usage: crash_test.sh SAMESTATE PLUGIN
 set -uo pipefail
 
@@ -50,35 +51,124 @@ done < <(grep -oE "samestate repro .*--plugin .*'" out)
 # Nothing bigger than it has to be: the shapes are named in the plugin.
 grep -q 'T=3 .*dv=3' found/gated_delta_rule.txt || complain 'the segmentation fault is not at its least shape'
 
-# The gate's cases share a process: it ends with the first crash, says which case that was, and a kernel that ends
-# the process with code 0 does not pass for a gate that passed.
-for found in 'T=3 dk=1 dv=3' 'T=5 Hv=3 dk=1'; do
-  mkdir -p "gate $found"
-  line="v1 gated_delta_rule form=recurrent $found kernel=crashing.gated_delta_rule.recurrent"
-  printf '# kept\n%s\n' "$line" >"gate $found/gated_delta_rule.txt"
+# verdict_of PATTERN FILE: verdict and reason of the case whose line holds it, from a file of records.
+verdict_of() {
+  grep -E '"event": *"(end|point|timing)"' "$2" | grep -E -- "\"line\": *\"[^\"]*$1[ \"]" |
+    sed -E 's/.*"reason": *"([^"]*)".*"verdict": *"([a-z]*)".*/\2 \1/'
+}
+# is VERDICT REASON PATTERN FILE
+is() {
+  local found
+  found="$(verdict_of "$3" "$4")"
+  [[ "$(wc -l <<<"$found")" -eq 1 && "$found" == "$1 "*"$2"* ]] || complain "$3: '$found' instead of $1 $2"
+}
+
+# The gate goes on after every way to end a process, on one thread and on two of one process.
+deadly=deadly.gated_delta_rule.recurrent
+ways=('101|crash|code 3' '102|crash|signal 11' '103|crash|signal 6' '104|crash|signal 6' '105|crash|code 0'
+  '106|crash|signal 11' '107|timeout|no answer after 1 s')
+# Under a sanitizer a spoilt heap is reported in its words.
+nm "$samestate" | grep -q __asan_init && ways=("${ways[@]:0:1}" "${ways[@]:3}")
+mkdir ways
+for way in "${ways[@]}"; do
+  printf 'v1 gated_delta_rule form=recurrent T=4 dk=4 dv=%s kernel=%s\n\n' "${way%%|*}" "$deadly"
+done >ways/gated_delta_rule.txt
+for threads in 1 2; do
   code=0
-  timeout 60 "$samestate" gate --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent --threads 1 \
-    --corpus "gate $found" --max-cases 4 --jsonl gate_lines --junit gate.xml >gate_out 2>gate_err || code=$?
-  [[ $code -eq 5 ]] || complain "gate: exit $code instead of 5 ($found)"
-  grep -qF -- "samestate repro --plugin $plugin '$line'" gate_err || complain "gate: does not name $found"
-  [[ "$(grep -c '"event": *"start"' gate_lines)" -eq 1 ]] || complain 'gate: no unmatched start'
-  grep -q 'errors="1"' gate.xml || complain 'gate: the crash is not in the JUnit report'
-  grep -q 'cases were not run' gate_out || complain 'gate: does not say that it is incomplete'
-  rm -f gate.xml
+  timeout 120 "$samestate" gate --plugin "$plugin" --kernel "$deadly" --threads "$threads" --corpus ways --effort 0 \
+    --timeout 1 --jsonl gate_lines --junit gate.xml --markdown gate.md >gate_out 2>gate_err || code=$?
+  [[ $code -eq 5 ]] || complain "gate: exit $code instead of 5"
+  for way in "${ways[@]}"; do
+    IFS='|' read -r width verdict reason <<<"$way"
+    is "$verdict" "$reason" "dv=$width" gate_lines
+    grep -q "dv=$width" gate.xml || complain "gate: dv=$width is not in the JUnit report"
+  done
+  begun="$(grep -c '"event": *"start"' gate_lines)"
+  [[ "$(grep -c '"event": *"end"' gate_lines)" -eq $begun ]] || complain 'gate: not every case has a record'
+  [[ "$(grep -cE '"verdict": *"(pass|vacuous)"' gate_lines)" -eq $((begun - ${#ways[@]})) ]] ||
+    complain 'gate: not all other cases were judged'
+  [[ $begun -ge 40 ]] || complain "gate: only $begun cases"
 done
 
-# A kernel that never returns ends the gate after --timeout; what had finished is in its reports.
-mkdir hang
-printf 'v1 gated_delta_rule form=recurrent T=1 dk=1 kernel=crashing.gated_delta_rule.recurrent\n\n%s\n' \
-  'v1 gated_delta_rule form=recurrent B=2 T=2 dk=1 heads=tiled kernel=crashing.gated_delta_rule.recurrent' \
-  >hang/gated_delta_rule.txt
+# Threads that meet in a kernel which is not made for it: flaky, and the other case is named; alone it passes.
 code=0
-timeout 60 "$samestate" gate --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent --threads 1 \
-  --corpus hang --effort 0 --timeout 1 --junit gate.xml --markdown gate.md >gate_out 2>gate_err || code=$?
-[[ $code -eq 5 ]] || complain "hang: exit $code instead of 5"
-grep -q 'no answer after 1 s' gate_err || complain 'hang: no timeout'
-grep -q 'timeout 1, pass 1' gate_out || complain 'hang: what had finished is lost'
-grep -q 'B=2 T=2 .*heads=tiled' gate.xml gate.md || complain 'hang: not in the reports'
+timeout 60 "$samestate" gate --plugin "$plugin" --kernel unsafe.gated_delta_rule.recurrent --threads 2 --effort 0 \
+  --max-cases 8 --jsonl gate_lines >gate_out 2>gate_err || code=$?
+[[ $code -eq 4 ]] || complain "unsafe: exit $code instead of 4"
+[[ "$(grep -c '"verdict": *"flaky"' gate_lines)" -ge 2 ]] || complain 'unsafe: threads did not meet'
+grep -qE "signal 11.*with 'v1 gated_delta_rule [^']*' under way on other threads" gate_lines ||
+  complain 'unsafe: the other case is not named'
+timeout 60 "$samestate" gate --plugin "$plugin" --kernel unsafe.gated_delta_rule.recurrent --threads 1 --effort 0 \
+  --max-cases 8 >gate_out 2>gate_err || complain 'unsafe: wrong on one thread'
+
+# One that always hangs costs its limit and no more.
+code=0
+timeout 120 "$samestate" gate --plugin "$plugin" --kernel hanging.gated_delta_rule.recurrent --threads 4 --timeout 0.4 \
+  --effort 0 --jsonl gate_lines >gate_out 2>gate_err || code=$?
+[[ $code -eq 5 ]] || complain "hanging: exit $code instead of 5"
+hung="$(grep -c '"verdict": *"timeout"' gate_lines)"
+[[ $hung -ge 20 && $hung -le 24 ]] || complain "hanging: $hung timeouts instead of 20"
+grep -q 'has crashed or hung in 2[0-4] cases' gate_lines || complain 'hanging: does not say why the rest is skipped'
+
+# An interrupt: what is under way is finished, the reports are written, and it is no pass.
+"$samestate" gate --device cpu --threads 1 --jsonl gate_lines --junit gate.xml >gate_out 2>gate_err &
+gate=$!
+for _ in {1..200}; do
+  grep -q '"event": *"end"' gate_lines 2>/dev/null && break
+  sleep 0.1
+done
+kill -TERM "$gate"
+code=0
+wait "$gate" || code=$?
+[[ $code -eq 3 ]] || complain "interrupt: exit $code instead of 3"
+grep -q 'Interrupted before' gate_out || complain 'interrupt: not said'
+ended="$(grep -c '"event": *"end"' gate_lines)"
+[[ $ended -ge 1 && "$(grep -c '"event": *"start"' gate_lines)" -eq $ended ]] || complain 'interrupt: a case was lost'
+grep -q "tests=\"$ended\"" gate.xml || complain 'interrupt: the JUnit report is of other cases'
+
+# A sweep, on one thread and on two.
+for threads in 1 2; do
+  rm -f points
+  code=0
+  timeout 120 "$samestate" sweep --quick --series width --plugin "$plugin" --kernel deadly.gated_delta_rule.chunked \
+    --timeout 1 --threads "$threads" --out points >gate_out 2>gate_err || code=$?
+  [[ $code -eq 5 ]] || complain "sweep: exit $code instead of 5"
+  is crash 'signal 11' 'dk=16 kernel=deadly[^ ]*' points
+  is crash 'code 0' 'dk=32 kernel=deadly[^ ]*' points
+  is timeout 'no answer after 1 s' 'T=[0-9]* Hv=2 state=random kernel=deadly[^ ]*' points
+  is pass '' 'dk=8 kernel=deadly[^ ]*' points
+done
+
+# Bench: of every case a row, and times where the kernel lived.
+code=0
+bench=()
+for way in "${ways[@]}"; do
+  bench+=(--case "v1 gated_delta_rule form=recurrent T=4 dk=4 dv=${way%%|*} kernel=$deadly")
+done
+bench+=(--case "v1 gated_delta_rule form=recurrent T=4 dk=4 dv=9 kernel=$deadly")
+timeout 120 "$samestate" bench --device cpu --threads 1 --seconds 0.01 --plugin "$plugin" --timeout 1 "${bench[@]}" \
+  --jsonl times >gate_out 2>gate_err || code=$?
+[[ $code -eq 5 ]] || complain "bench: exit $code instead of 5"
+for way in "${ways[@]}"; do
+  IFS='|' read -r width verdict reason <<<"$way"
+  is "$verdict" "$reason" "dv=$width" times
+done
+is pass '' dv=9 times
+
+# Repro: the same words. A run file is judged in a process of its own too.
+for way in "${ways[@]}"; do
+  IFS='|' read -r width verdict reason <<<"$way"
+  code=0
+  timeout 60 "$samestate" repro --plugin "$plugin" --timeout 1 \
+    "v1 gated_delta_rule form=recurrent T=4 dk=4 dv=$width kernel=$deadly" >gate_out 2>gate_err || code=$?
+  [[ $code -eq 5 ]] || complain "repro: exit $code instead of 5 (dv=$width)"
+  grep -qE "^verdict   $verdict: .*$reason" gate_out || complain "repro: not $verdict $reason (dv=$width)"
+done
+"$samestate" repro 'v1 gated_delta_rule T=8192 dk=64' --dump run.safetensors >gate_out 2>gate_err
+code=0
+timeout 60 "$samestate" judge run.safetensors --timeout 0.001 >gate_out 2>gate_err || code=$?
+[[ $code -eq 5 ]] || complain "judge: exit $code instead of 5"
+grep -q '^verdict   timeout: no answer after 0.001 s' gate_out || complain 'judge: no timeout'
 
 if [[ $failures -ne 0 ]]; then cat out err gate_err; fi
 printf '%s shrunk lines, %s failures\n' "$lines" "$failures"

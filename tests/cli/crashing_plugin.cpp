@@ -1,16 +1,20 @@
-// A kernel that really crashes, hangs and exits, for some shapes each; it is right for all others.
+// Kernels that really crash, hang and exit, for some shapes each; they are right for all others.
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "optimized/plugin.h"
 
 namespace {
 
-const samestate::Kernel& base() {
+const samestate::Kernel& base(const char* name = "cpu.gated_delta_rule.recurrent") {
   for (const samestate::Kernel& kernel : samestate::kernels()) {
-    if (kernel.name == "cpu.gated_delta_rule.recurrent") return kernel;
+    if (kernel.name == name) return kernel;
   }
   std::abort();
 }
@@ -34,11 +38,89 @@ samestate::Outcome run(const samestate::Arguments& a, const samestate::Contract&
   return base().run(a, contract);
 }
 
+void sleep_on() {
+  while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
+/// Recursion without an end that the compiler sees.
+__attribute__((noinline)) int deeper(volatile int* from) {
+  volatile int here[1000] = {*from};
+  return here[0] < 0 ? 0 : deeper(here) + here[999];
+}
+
+/// Past the end of a block, over what the allocator keeps there and looks at when it gets the block back.
+__attribute__((no_sanitize("address", "undefined"))) void spoil_the_heap() {
+  std::vector<char> block(5000);
+  volatile char* at = block.data();
+  for (int i = 5000; i < 5064; ++i) at[i] = 1;
+}
+
+/// The width of a value head says how it ends.
+samestate::Outcome deadly(const samestate::Arguments& a, const samestate::Contract& contract) {
+  volatile int none = 0;
+  switch (a.v.shape[3]) {
+    case 101:
+      ::_exit(3);
+    case 102:
+      return deeper(&none) == 0 ? samestate::Outcome{} : base().run(a, contract);
+    case 103:
+      spoil_the_heap();
+      break;
+    case 104:
+      std::abort();
+    case 105:
+      std::exit(0);
+    case 106:
+      store_nowhere();
+      break;
+    case 107:
+      sleep_on();
+      break;
+    default:
+      break;
+  }
+  return base().run(a, contract);
+}
+
+/// The same in chunks, at widths of a sweep.
+samestate::Outcome deadly_chunks(const samestate::Arguments& a, const samestate::Contract& contract) {
+  if (a.v.shape[3] == 16) store_nowhere();
+  if (a.v.shape[3] == 32) std::exit(0);
+  if (a.v.shape[3] == 64) sleep_on();
+  return base("cpu.gated_delta_rule.chunked").run(a, contract);
+}
+
+/// Right in one thread; two that meet in it crash.
+samestate::Outcome unsafe(const samestate::Arguments& a, const samestate::Contract& contract) {
+  static std::atomic<int> inside{0};
+  ++inside;
+  for (int i = 0; i < 100 && inside < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (inside > 1) store_nowhere();
+  --inside;
+  return base().run(a, contract);
+}
+
+samestate::Outcome hangs(const samestate::Arguments& a, const samestate::Contract& contract) {
+  if (a.v.shape[3] > 0) sleep_on();
+  return base().run(a, contract);
+}
+
 }  // namespace
 
 int samestate_plugin_abi() { return samestate::plugin_abi; }
 
 void samestate_plugin_kernels(std::vector<samestate::Kernel>* rows) {
-  rows->push_back(
-      {"crashing.gated_delta_rule.recurrent", "gated_delta_rule", "recurrent", "cpu", {"fp32"}, run});
+  const auto add = [&](const char* name, const char* form, auto function) {
+    rows->push_back({std::string(name) + ".gated_delta_rule." + form,
+                     "gated_delta_rule",
+                     form,
+                     "cpu",
+                     {"fp32"},
+                     function});
+  };
+  add("crashing", "recurrent", run);
+  add("deadly", "recurrent", deadly);
+  add("deadly", "chunked", deadly_chunks);
+  add("unsafe", "recurrent", unsafe);
+  add("hanging", "recurrent", hangs);
 }

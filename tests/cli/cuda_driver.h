@@ -7,7 +7,6 @@ namespace samestate::driver {
 
 inline constexpr int kSuccess = 0;
 inline constexpr int kNotInitialized = 3;
-inline constexpr int kInvalidContext = 201;
 inline constexpr int kIllegalAddress = 700;
 
 using Init = int (*)(unsigned);

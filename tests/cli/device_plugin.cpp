@@ -44,9 +44,11 @@ class Driver {
                of<DeviceGet>("cuDeviceGet")(&device, 0) == kSuccess;
     if (!present_) return;
     check(of<ContextRetain>("cuDevicePrimaryCtxRetain")(&context, device), "cuDevicePrimaryCtxRetain");
-    check(of<ContextSet>("cuCtxSetCurrent")(context), "cuCtxSetCurrent");
+    context_ = context;
   }
   [[nodiscard]] bool present() const { return present_; }
+  /// A context is current in one thread; every thread that calls needs it.
+  void use_here() const { check(of<ContextSet>("cuCtxSetCurrent")(context_), "cuCtxSetCurrent"); }
 
   template <class Function>
   [[nodiscard]] Function of(const char* name) const {
@@ -80,11 +82,13 @@ class Driver {
  private:
   void* library_;
   bool present_ = false;
+  void* context_ = nullptr;
 };
 
 samestate::Outcome run(const samestate::Arguments& a, const samestate::Contract& contract) {
   static const Driver driver;
   if (!driver.present()) return {samestate::Outcome::Kind::no_device, "no CUDA device"};
+  driver.use_here();
   const std::int64_t width = a.v.shape[3];
   const std::int64_t tokens = a.q.shape[1];
   if (width % 4 == 3 && tokens > 2) {

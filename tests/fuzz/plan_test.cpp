@@ -6,7 +6,7 @@
 #include <set>
 
 #include "harness/cases/regimes.h"
-#include "harness/cases/systems.h"
+#include "harness/cases/resolved.h"
 #include "harness/run/judge_batch.h"
 #include "oracles/laws/law.h"
 #include "reference/error.h"
@@ -28,10 +28,9 @@ TEST(Plan, DefaultPlanIsLargeAndEveryCaseIsACase) {
   const std::vector<Case> cases = plan();
   EXPECT_GE(cases.size(), 2000U);
   for (const Case& c : cases) {
-    ASSERT_NO_THROW(check_names(c)) << format_case(c);
+    ASSERT_NO_THROW((void)Resolved(c)) << format_case(c);
     ASSERT_EQ(parse_case(format_case(c)), c) << format_case(c);
-    const KernelPair pair = table.pair_for(c);
-    const Kernel& kernel = runs_recurrent_only(c) ? *pair.recurrent : *pair.chunked;
+    const KernelRow& kernel = *table.choose(Resolved(c)).named;
     ASSERT_NE(std::find(kernel.contracts.begin(), kernel.contracts.end(), c.contract), kernel.contracts.end())
         << format_case(c);
   }
@@ -57,7 +56,7 @@ TEST(Plan, EdgesCoverEveryContractFormRegimeAndLaw) {
     }
     const System& system = system_named(kernel.system);
     for (const std::string& contract : kernel.contracts) {
-      for (std::string_view form : system.forms) {
+      for (std::string_view form : system.form_names()) {
         const bool other = (form == "chunked" || form == "recurrent" || form == "parallel") &&
                            form != kernel.form && !(form == "parallel" && kernel.form == "chunked");
         EXPECT_EQ(forms.contains({contract, std::string(form)}), !other)
@@ -65,12 +64,11 @@ TEST(Plan, EdgesCoverEveryContractFormRegimeAndLaw) {
       }
     }
     for (const Regime& regime : regimes()) {
-      const bool fits = (!regime.gated || system.family->gated) && (!regime.delta || system.family->delta);
+      const bool fits = system.regime(regime.name) != nullptr;
       EXPECT_EQ(regimes_seen.contains(std::string(regime.name)), fits) << kernel.name << " " << regime.name;
     }
     for (const Law& law : laws()) {
-      const bool fits =
-          (law.name != "reset" || system.family->gated) && (law.name != "recall" || system.family->delta);
+      const bool fits = law.fits(family_named(kernel.system));
       EXPECT_EQ(laws_seen.contains(std::string(law.name)), fits) << kernel.name << " " << law.name;
     }
     const std::set<std::int64_t> edges = kernel.form == "chunked"
@@ -145,7 +143,7 @@ TEST(Plan, MaxCasesSpreadOverTheWholePlan) {
   for (std::size_t i = 0; i < some.size(); ++i) EXPECT_EQ(some[i], all[i * all.size() / 100]);
   std::set<std::string> systems_seen;
   for (const Case& c : some) systems_seen.insert(c.system);
-  EXPECT_EQ(systems_seen.size(), systems().size());
+  EXPECT_EQ(systems_seen.size(), families().size());
   options.max_cases = std::ssize(all) + 1;
   EXPECT_EQ(plan(options), all);
 }

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "harness/cases/regimes.h"
-#include "harness/cases/systems.h"
+#include "harness/cases/resolved.h"
 #include "optimized/operator_kernel.h"
 
 namespace samestate {
@@ -35,7 +35,7 @@ TEST(Draw, EveryCaseIsItsOwnLineAndCanRun) {
   const CaseSource source(table(), {}, 1);
   for (std::int64_t i = 0; i < 2000; ++i) {
     const Case c = source.draw(i);
-    ASSERT_NO_THROW(check_names(c)) << format_case(c);
+    ASSERT_NO_THROW((void)Resolved(c)) << format_case(c);
     ASSERT_EQ(parse_case(format_case(c)), c);
     ASSERT_NO_THROW((void)planned_record(c, table())) << format_case(c);
   }

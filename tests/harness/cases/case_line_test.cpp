@@ -8,17 +8,17 @@
 #include <random>
 #include <sstream>
 
-#include "harness/cases/systems.h"
+#include "harness/cases/resolved.h"
 #include "harness/run/run_case.h"
 #include "reference/error.h"
 
 namespace samestate {
 namespace {
 
-/// What parse_case and check_names say of a line; empty: they take it.
+/// What parse_case and Resolved say of a line; empty: they take it.
 std::string complaint(std::string_view line) {
   try {
-    check_names(parse_case(line));
+    (void)Resolved(parse_case(line));
     return {};
   } catch (const Error& error) {
     return error.what();

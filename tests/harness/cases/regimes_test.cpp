@@ -25,7 +25,7 @@ BatchShape shape_of(std::int64_t B, std::int64_t T, std::int64_t Hk, std::int64_
 
 Batch draw(std::string_view regime, const BatchShape& shape, std::string_view contract = "fp32",
            std::uint64_t seed = 3) {
-  return generate({shape, regime, seed, true, true, &contract_named(contract)});
+  return generate({shape, &regime_named(regime), seed, true, true, &contract_named(contract)});
 }
 
 struct Tensor {

@@ -115,7 +115,7 @@ Explanation explained(const KernelTable& table, const std::string& line, Verdict
   const Judgement alone = run_case(c, table).judgement;
   EXPECT_EQ(alone.ratio, record.judgement.ratio) << line;
   EXPECT_EQ(alone.reason, record.judgement.reason) << line;
-  return explain(c, trace);
+  return explain(Resolved(c), trace);
 }
 
 class ExplainLaw : public testing::TestWithParam<Known> {};
@@ -195,7 +195,7 @@ TEST(ExplainLaws, TheProgramOfAServerEndsWhereItWentWrong) {
     const KernelTable table = planted_table(third);
     if (run_case(c, table, 1, &trace).judgement.verdict != Verdict::fail) continue;
     ++seen;
-    const Explanation why = explain(c, trace);
+    const Explanation why = explain(Resolved(c), trace);
     ASSERT_FALSE(why.program.empty());
     EXPECT_TRUE(why.program.back().starts_with("one packed call")) << why.program.back();
     EXPECT_EQ(std::count_if(why.program.begin(), why.program.end(),

@@ -114,7 +114,7 @@ TEST_P(ExplainOperator, KnowsThePattern) {
   const Case c = parse_case(known.line);
   Trace trace;
   EXPECT_EQ(run_case(c, table, 1, &trace).judgement.verdict, Verdict::fail);
-  const Explanation why = explain(c, trace);
+  const Explanation why = explain(Resolved(c), trace);
   EXPECT_TRUE(std::any_of(why.patterns.begin(), why.patterns.end(), [&](const std::string& p) {
     return p.find(known.says) != p.npos;
   })) << testing::PrintToString(why.patterns);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "oracles/rounding.h"
+#include "tests/harness/operator_row.h"
 #include "tests/harness/planted.h"
 
 namespace samestate {
@@ -30,7 +31,7 @@ Explained explained(const KernelTable& table, const std::string& line) {
   const Case c = parse_case(line);
   Trace trace;
   const Record record = run_case(c, table, 1, &trace);
-  return {record.judgement.verdict, explain(c, trace)};
+  return {record.judgement.verdict, explain(Resolved(c), trace)};
 }
 
 /// A fault of the chunked kernel and a pattern that it is to be recognised by.
@@ -197,9 +198,7 @@ TEST(Explain, NothingOfALaw) {
 }
 
 Outcome doubled(const OperatorArguments& call, const Contract& contract) {
-  static const KernelTable table(kernels(), operator_kernels());
-  const Outcome outcome =
-      table.operator_for(parse_case("v1 linear_attention_normalised form=chunked")).run(call, contract);
+  const Outcome outcome = operator_row("cpu.linear_attention_normalised.chunked").run(call, contract);
   const auto& o = call.output("o");
   std::int64_t size = 1;
   for (const std::int64_t extent : o.shape) size *= extent;

@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <numeric>
 
+#include "harness/run/call_loop.h"
 #include "harness/run/guard.h"
 #include "harness/run/run_case.h"
-#include "harness/run/runner.h"
 
 namespace samestate {
 namespace {
@@ -28,7 +28,7 @@ TEST(GuardedTensor, GivesBackWhatItWasGivenInEveryLayout) {
   for (const Layout layout : {Layout::dense, Layout::padded, Layout::far}) {
     for (const Shape& shape : {Shape{3, 2, 2, 5}, Shape{1, 4, 2, 3}, Shape{1, 1, 2, 3}, Shape{2, 0, 1, 4}}) {
       GuardedTensor x(shape, layout);
-      const std::vector<float> values = counted(x.view().size());
+      const std::vector<float> values = counted(x.view<4>().size());
       x.set(values);
       EXPECT_EQ(x.get(), values);
       EXPECT_TRUE(x.same_as(values));
@@ -46,8 +46,8 @@ TEST(GuardedTensor, FarRowsOverflowAnInt) {
   constexpr std::int64_t int_end = std::int64_t{1} << 31;
   for (const Shape& shape : {Shape{3, 2, 2, 5}, Shape{1, 33, 2, 5}, Shape{1, 2, 1, 1}}) {
     GuardedTensor x(shape, Layout::far);
-    x.set(counted(x.view().size()));
-    const View<float, 4>& v = x.view();
+    x.set(counted(x.view<4>().size()));
+    const View<float, 4> v = x.view<4>();
     const std::int64_t last = &v(shape[0] - 1, shape[1] - 1, 0, 0) - v.data;
     EXPECT_GT(last, int_end);
     const auto wrapped = static_cast<std::int32_t>(last);
@@ -64,14 +64,14 @@ TEST(GuardedTensor, SeesAWriteBesideARow) {
     for (const Shape& shape : {Shape{3, 2, 2, 5}, Shape{1, 4, 2, 3}}) {
       const std::int64_t B = shape[0] - 1, T = shape[1] - 1, H = shape[2] - 1, D = shape[3] - 1;
       GuardedTensor before(shape, layout), after(shape, layout);
-      (&before.view()(0, 0, 0, 0))[-1] = 1.0F;
+      (&before.view<4>()(0, 0, 0, 0))[-1] = 1.0F;
       EXPECT_THROW(before.check_surroundings("x"), Trespass);
-      (&after.view()(B, T, H, D))[1] = 1.0F;
+      (&after.view<4>()(B, T, H, D))[1] = 1.0F;
       EXPECT_THROW(after.check_surroundings("x"), Trespass);
     }
   }
   GuardedTensor between({3, 2, 2, 5}, Layout::far);
-  (&between.view()(1, 1, 1, 4))[kGuard] = 1.0F;
+  (&between.view<4>()(1, 1, 1, 4))[kGuard] = 1.0F;
   EXPECT_THROW(between.check_surroundings("x"), Trespass);
 }
 
@@ -87,7 +87,7 @@ TEST(GuardedTensor, HoldsNansAndHugeNumbersBeforeACall) {
   EXPECT_EQ(nan + high + low, 2 * 4 * 3 * 8);
   for (const int count : {nan, high, low}) EXPECT_GT(count, 30);
   for (const float x : o.written()) EXPECT_TRUE(poisoned(x));
-  o.view()(1, 2, 0, 3) = 0.0F;
+  o.view<4>()(1, 2, 0, 3) = 0.0F;
   EXPECT_EQ(std::ranges::count_if(o.written(), poisoned), 2 * 4 * 3 * 8 - 1);
   o.check_surroundings("o");
 }

@@ -100,23 +100,23 @@ TEST(BenchCases, BadPlansAreNamed) {
 TEST(Floors, ByHandAndByContract) {
   TimedCase fp32;
   const Case c = parse_case("v1 gated_delta_rule T=128 Hk=16 Hv=32 dk=128 contract=bf16 state=random");
-  add_floor(fp32, c, kCeilings, true);
+  add_floor(fp32, Resolved(c), kCeilings, true);
   EXPECT_EQ(fp32.bytes, 24832 * 128 + 8 * 32 * 128 * 128);
   EXPECT_DOUBLE_EQ(fp32.memory_floor, static_cast<double>(fp32.bytes) / 1e9);
   EXPECT_DOUBLE_EQ(fp32.compute_floor, static_cast<double>(fp32.operations) / 4e12);
   TimedCase host;
-  add_floor(host, c, {1e9, 0, 0, "cpu"}, false);
+  add_floor(host, Resolved(c), {1e9, 0, 0, "cpu"}, false);
   EXPECT_GT(host.bytes, fp32.bytes) << "on the CPU values travel in fp32";
   EXPECT_TRUE(std::isnan(host.compute_floor));
   TimedCase tf32;
-  add_floor(tf32, parse_case("v1 gated_delta_rule T=128 contract=tf32"), kCeilings, true);
+  add_floor(tf32, Resolved(parse_case("v1 gated_delta_rule T=128 contract=tf32")), kCeilings, true);
   EXPECT_TRUE(std::isnan(tf32.compute_floor)) << "nobody measured tf32";
   TimedCase none;
-  add_floor(none, c, {}, true);
+  add_floor(none, Resolved(c), {}, true);
   EXPECT_TRUE(std::isnan(none.memory_floor));
   TimedCase recurrent;
-  add_floor(recurrent, parse_case("v1 linear_attention form=recurrent T=1 B=4 dk=8 contract=bf16"), kCeilings,
-            true);
+  add_floor(recurrent, Resolved(parse_case("v1 linear_attention form=recurrent T=1 B=4 dk=8 contract=bf16")),
+            kCeilings, true);
   EXPECT_EQ(recurrent.operations, 4 * 4 * 64);
   EXPECT_DOUBLE_EQ(recurrent.product_rate, 2e12) << "vectors, in fp32";
 }
@@ -263,8 +263,8 @@ TEST(Bench, ACaseBeyondTheMemoryIsSkipped) {
 TEST(BenchData, IsTheSameOnAnyNumberOfThreads) {
   const Case c =
       parse_case("v1 gated_delta_rule form=packed lengths=200,3,150 Hk=2 Hv=4 dk=8 state=random seed=7");
-  const Batch one = batch_of(c, 1);
-  const Batch three = batch_of(c, 3);
+  const Batch one = batch_of(Resolved(c), family_named(c.system), 1);
+  const Batch three = batch_of(Resolved(c), family_named(c.system), 3);
   EXPECT_EQ(one.q, three.q);
   EXPECT_EQ(one.v, three.v);
   EXPECT_EQ(one.g, three.g);

@@ -8,6 +8,7 @@
 
 #include "measure/sweep/sweep_costs.h"
 #include "optimized/kernel.h"
+#include "tests/harness/operator_row.h"
 
 namespace samestate {
 namespace {
@@ -145,7 +146,7 @@ TEST(Sweep, AProfileHasNoMorePointsThanAskedFor) {
 
 /// One element of one output off by 1e-3: both the verdict and the figures show it.
 TEST(Sweep, MeasuresAPlantedFault) {
-  static const OperatorKernel right = table().operator_for(parse_case("v1 selective_scan form=chunked"));
+  static const OperatorKernel right = operator_row("cpu.selective_scan.chunked");
   OperatorKernel wrong = right;
   wrong.name = "test.selective_scan.chunked";
   wrong.run = [](const OperatorArguments& call, const Contract& contract) {
@@ -165,7 +166,7 @@ TEST(Sweep, MeasuresAPlantedFault) {
 }
 
 TEST(Sweep, WhatDidNotRunHasNoFigures) {
-  OperatorKernel refuses = table().operator_for(parse_case("v1 selective_scan form=chunked"));
+  OperatorKernel refuses = operator_row("cpu.selective_scan.chunked");
   refuses.name = "test.selective_scan.refuses";
   refuses.run = [](const OperatorArguments&, const Contract&) {
     return Outcome{Outcome::Kind::unsupported, "no"};

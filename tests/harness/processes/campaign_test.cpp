@@ -1,15 +1,18 @@
-#include "harness/run/campaign.h"
+#include "harness/processes/campaign.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <stdexcept>
 #include <thread>
 
 #include "fuzz/plan.h"
+#include "harness/processes/losses.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -142,8 +145,7 @@ TEST(Campaign, AFailureThatDoesNotComeAgainIsFlaky) {
   };
   KernelTable table(kernels());
   table.add(rows);
-  for (const auto& [name, verdict] :
-       {std::pair{"always", Verdict::fail}, {"once", Verdict::flaky}, {"once", Verdict::pass}}) {
+  for (const auto& [name, verdict] : {std::pair{"always", Verdict::fail}, {"once", Verdict::flaky}}) {
     std::vector<Case> cases = small_cases(1);
     cases[0].kernel = name + std::string(".retention.chunked");
     CampaignObserver observer;
@@ -152,6 +154,126 @@ TEST(Campaign, AFailureThatDoesNotComeAgainIsFlaky) {
     };
     EXPECT_EQ(run_campaign(cases, table, {1, 0.0}, observer).run, 1);
   }
+}
+
+/// "deadly.retention.chunked" beside the CPU kernels: dv = 5 dies, 6 hangs, 7 exits, 8 throws.
+KernelTable deadly_table() {
+  static Kernel base;
+  base = KernelTable(kernels()).named("cpu.retention.chunked");
+  Kernel row = base;
+  row.name = "deadly.retention.chunked";
+  row.run = [](const Arguments& a, const Contract& c) {
+    std::signal(SIGSEGV, SIG_DFL);
+    const std::int64_t dv = a.v.shape[3];
+    if (dv == 5) std::raise(SIGSEGV);
+    while (dv == 6) std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (dv == 7) std::_Exit(0);
+    if (dv == 8) throw std::runtime_error("boom");
+    return base.run(a, c);
+  };
+  KernelTable table(kernels());
+  table.add(std::span(&row, 1));
+  return table;
+}
+
+TEST(Campaign, WhateverAKernelDoesIsTheVerdictOfItsCase) {
+  const KernelTable table = deadly_table();
+  std::vector<Case> cases = small_cases(48);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    cases[i].kernel = "deadly.retention.chunked";
+    if (i % 12 == 3) cases[i].dv = 5 + static_cast<std::int64_t>(i / 12);
+  }
+  for (const int threads : {1, 3}) {
+    std::map<std::size_t, Judgement> out;
+    CampaignObserver observer;
+    observer.finished = [&](std::size_t i, const Record& r) {
+      EXPECT_TRUE(out.emplace(i, r.judgement).second);
+    };
+    EXPECT_EQ(run_campaign(cases, table, {threads, 0.0, 1.0}, observer).run, 48);
+    ASSERT_EQ(out.size(), 48U);
+    for (const auto& [i, j] : out) {
+      const Verdict wanted = cases[i].dv == 4   ? Verdict::pass
+                             : cases[i].dv == 6 ? Verdict::timeout
+                                                : Verdict::crash;
+      EXPECT_EQ(j.verdict, wanted) << "dv=" << cases[i].dv << ": " << j.reason;
+    }
+    EXPECT_NE(out.at(3).reason.find("signal 11"), std::string::npos) << out.at(3).reason;
+    EXPECT_NE(out.at(27).reason.find("code 0"), std::string::npos) << out.at(27).reason;
+    EXPECT_EQ(out.at(39).gate, "exception");
+  }
+}
+
+// One that dies each time does not take all day, and the other kernels are judged.
+TEST(Campaign, AKernelThatCostsTooMuchIsRunNoFurther) {
+  const KernelTable table = deadly_table();
+  std::vector<Case> cases = small_cases(100);
+  for (std::size_t i = 0; i < cases.size(); i += 2) {
+    cases[i].kernel = "deadly.retention.chunked";
+    cases[i].dv = 7;
+  }
+  for (const int threads : {1, 2}) {
+    std::map<Verdict, std::int64_t> count;
+    CampaignObserver observer;
+    observer.finished = [&](std::size_t i, const Record& r) {
+      ++count[r.judgement.verdict];
+      EXPECT_EQ(r.judgement.verdict == Verdict::pass, i % 2 == 1) << i << ": " << r.judgement.reason;
+      if (r.judgement.verdict == Verdict::skipped) {
+        EXPECT_NE(r.judgement.reason.find("deadly.retention.chunked"), std::string::npos);
+      }
+    };
+    EXPECT_EQ(run_campaign(cases, table, {threads, 0.0, 5.0}, observer).run, 100);
+    EXPECT_GE(count[Verdict::crash], kMostLostProcesses);
+    EXPECT_LE(count[Verdict::crash], kMostLostProcesses + threads);
+    EXPECT_EQ(count[Verdict::crash] + count[Verdict::skipped], 50);
+  }
+}
+
+TEST(Campaign, StopsWhenToldAndLosesNothing) {
+  const KernelTable table(kernels());
+  std::int64_t finished = 0;
+  CampaignObserver observer;
+  observer.finished = [&](std::size_t, const Record&) { ++finished; };
+  const CampaignResult result =
+      run_campaign(small_cases(500), table, {2, 0.0}, observer, [&] { return finished >= 10; });
+  EXPECT_EQ(result.run, finished);
+  EXPECT_GE(finished, 10);
+  EXPECT_LE(finished, 12);
+  EXPECT_EQ(result.not_started, 500 - finished);
+}
+
+Record record(Verdict verdict, std::string gate, std::string device = "cpu", double seconds = 0.0) {
+  Record r;
+  r.kernel = "mine";
+  r.device = std::move(device);
+  r.judgement.verdict = verdict;
+  r.judgement.gate = std::move(gate);
+  r.seconds = seconds;
+  return r;
+}
+
+TEST(Losses, CountWhatCostsAProcess) {
+  const auto skipped_after = [](std::int64_t count, const Record& lost) {
+    Losses losses;
+    for (std::int64_t i = 0; i < count; ++i) losses.add(lost);
+    Record next = record(Verdict::pass, "row");
+    Record other = next;
+    other.kernel = "another";
+    EXPECT_FALSE(losses.skip(other));
+    return losses.skip(next);
+  };
+  for (const Record& lost :
+       {record(Verdict::crash, "signal"), record(Verdict::crash, "exception", "cuda"),
+        record(Verdict::crash, "device", "cuda"), record(Verdict::timeout, "", "cpu", 1.0),
+        record(Verdict::flaky, "signal"), record(Verdict::flaky, "timeout")}) {
+    EXPECT_FALSE(skipped_after(kMostLostProcesses - 1, lost)) << lost.judgement.gate;
+    EXPECT_TRUE(skipped_after(kMostLostProcesses, lost)) << lost.judgement.gate;
+  }
+  for (const Record& kept : {record(Verdict::crash, "exception"), record(Verdict::flaky, "row"),
+                             record(Verdict::fail, "signal"), record(Verdict::pass, "")}) {
+    EXPECT_FALSE(skipped_after(1000, kept));
+  }
+  EXPECT_FALSE(skipped_after(5, record(Verdict::timeout, "", "cpu", 600.0)));
+  EXPECT_TRUE(skipped_after(6, record(Verdict::timeout, "", "cpu", 600.0))) << "an hour is enough";
 }
 
 }  // namespace

@@ -1,34 +1,32 @@
-#include "harness/run/operator_run.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
 
-#include "fuzz/operator_plan.h"
+#include "fuzz/tensor_plan.h"
 #include "harness/run/run_case.h"
-#include "harness/run/runner.h"
+#include "harness/systems/tensor_inputs.h"
 #include "optimized/kernel.h"
+#include "tests/harness/operator_row.h"
 
 namespace samestate {
 namespace {
 
 constexpr const char* kLine = "v1 linear_attention_normalised form=chunked chunk=8 T=21 B=2";
 
-const OperatorKernel& right() {
-  static const KernelTable table(kernels(), operator_kernels());
-  return table.operator_for(parse_case(kLine));
-}
+const OperatorKernel& right() { return operator_row("cpu.linear_attention_normalised.chunked"); }
 
+/// What the case says of a row: its judgement, or what System::run throws.
 Judgement judged(const OperatorKernel& kernel, const std::string& line = kLine) {
-  return judge_operator_case(parse_case(line), kernel, 1);
+  const KernelRow row = adapted(kernel);
+  const Resolved r(parse_case(line));
+  return r.system->run(r, {&row, &row, &row}, {r.layout, 1}, nullptr);
 }
 
 /// The right kernel after `change` has had its way with the outputs of the call.
-template <Outcome (*change)(const OperatorArguments&)>
-OperatorKernel planted() {
+OperatorKernel planted(Outcome (*change)(const OperatorArguments&)) {
   OperatorKernel kernel = right();
-  kernel.run = [](const OperatorArguments& call, const Contract& contract) {
+  kernel.run = [change](const OperatorArguments& call, const Contract& contract) {
     const Outcome outcome = right().run(call, contract);
     const Outcome changed = change(call);
     return changed.kind == Outcome::Kind::ran ? outcome : changed;
@@ -69,25 +67,25 @@ TEST(OperatorRun, RightKernelPasses) {
 }
 
 TEST(OperatorRun, PlantedFaultsFail) {
-  EXPECT_EQ(judged(planted<one_element>()).verdict, Verdict::fail);
-  EXPECT_EQ(judged(planted<not_written>()).verdict, Verdict::fail);
-  EXPECT_EQ(judged(planted<drops_state>()).verdict, Verdict::fail);
-  EXPECT_THROW((void)judged(planted<writes_before>()), Trespass);
-  EXPECT_THROW((void)judged(planted<writes_input>()), Trespass);
-  EXPECT_THROW((void)judged(planted<refuses>()), Unavailable);
+  EXPECT_EQ(judged(planted(one_element)).verdict, Verdict::fail);
+  EXPECT_EQ(judged(planted(not_written)).verdict, Verdict::fail);
+  EXPECT_EQ(judged(planted(drops_state)).verdict, Verdict::fail);
+  EXPECT_THROW((void)judged(planted(writes_before)), Trespass);
+  EXPECT_THROW((void)judged(planted(writes_input)), Trespass);
+  EXPECT_THROW((void)judged(planted(refuses)), Unavailable);
 }
 
 TEST(OperatorRun, AStateThatIsNotCarriedFailsInDecodeOnly) {
   const Judgement j =
-      judged(planted<drops_state>(), "v1 linear_attention_normalised form=decode prefill=7 T=15");
+      judged(planted(drops_state), "v1 linear_attention_normalised form=decode prefill=7 T=15");
   EXPECT_EQ(j.verdict, Verdict::fail);
 }
 
 TEST(OperatorRun, EveryPlannedCaseIsItsOwnLine) {
   for (const OperatorKernel& kernel : operator_kernels()) {
     std::vector<Case> cases;
-    plan_operator_edges(kernel, true, cases);
-    for (std::int64_t i = 0; i < 20; ++i) plan_operator_seeded(kernel, true, 3, i, cases);
+    plan_tensor_edges(adapted(kernel), cases);
+    for (std::int64_t i = 0; i < 20; ++i) plan_tensor_seeded(adapted(kernel), 3, i, cases);
     EXPECT_GT(cases.size(), 20U) << kernel.name;
     for (const Case& c : cases) EXPECT_EQ(parse_case(format_case(c)), c) << format_case(c);
   }
@@ -119,8 +117,8 @@ TEST(OperatorCase, BadLinesNameTheKey) {
 }
 
 TEST(OperatorCase, InputsDoNotMoveWithTheSizes) {
-  const auto small = operator_inputs(parse_case("v1 linear_attention_bidirectional T=5 seed=4"));
-  const auto large = operator_inputs(parse_case("v1 linear_attention_bidirectional T=9 B=2 seed=4"));
+  const auto small = tensor_inputs(Resolved(parse_case("v1 linear_attention_bidirectional T=5 seed=4")));
+  const auto large = tensor_inputs(Resolved(parse_case("v1 linear_attention_bidirectional T=9 B=2 seed=4")));
   for (std::size_t i = 0; i < small.size(); ++i) {
     for (std::size_t e = 0; e < small[i].data.size(); ++e) EXPECT_EQ(small[i].data[e], large[i].data[e]);
   }
@@ -128,10 +126,45 @@ TEST(OperatorCase, InputsDoNotMoveWithTheSizes) {
 
 TEST(OperatorCase, KernelOfAnotherSystemIsAnError) {
   const KernelTable table(kernels(), operator_kernels());
-  EXPECT_THROW((void)table.operator_for(parse_case("v1 linear_attention_normalised form=chunked "
-                                                   "kernel=cpu.linear_attention_bidirectional.state_first")),
+  const auto choose = [&](const std::string& line) { (void)table.choose(Resolved(parse_case(line))); };
+  EXPECT_THROW(choose("v1 linear_attention_normalised form=chunked "
+                      "kernel=cpu.linear_attention_bidirectional.state_first"),
                Error);
-  EXPECT_THROW((void)table.operator_for(parse_case("v1 linear_attention_normalised form=recurrent")), Error);
+  EXPECT_THROW(choose("v1 linear_attention_normalised form=recurrent"), Error);
+}
+
+// A layout changes where the values lie, and neither they nor the verdict.
+TEST(TensorSystem, ALayoutChangesNoValue) {
+  for (const char* more : {"", " form=decode prefill=7"}) {
+    const std::string line = "v1 linear_attention_normalised form=chunked chunk=8 T=21 B=2";
+    const std::string of =
+        *more == 0 ? line : "v1 linear_attention_normalised chunk=8 T=21 B=2" + std::string(more);
+    const Judgement dense = judged(right(), of);
+    EXPECT_EQ(dense.verdict, Verdict::pass);
+    for (const char* layout : {" layout=padded", " layout=far"})
+      EXPECT_EQ(judged(right(), of + layout).ratio, dense.ratio) << of << layout;
+  }
+}
+
+// A kernel that says it takes strides and does not look at them.
+TEST(TensorSystem, IgnoredStridesFail) {
+  OperatorKernel blind = right();
+  blind.run = [](OperatorArguments call, const Contract& contract) {
+    for (auto& x : call.inputs) x.stride.clear();
+    for (auto& x : call.outputs) x.stride.clear();
+    return right().run(call, contract);
+  };
+  const std::string padded = std::string(kLine) + " layout=padded";
+  bool noticed = false;
+  try {
+    noticed = judged(blind, padded).verdict == Verdict::fail;
+  } catch (const Trespass&) {
+    noticed = true;
+  }
+  EXPECT_TRUE(noticed);
+  OperatorKernel dense = right();
+  dense.strided = false;
+  EXPECT_THROW((void)judged(dense, padded), Unavailable) << "it says that it takes none";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "harness/run/runner.h"
+#include "harness/run/family_run.h"
 
 #include <gtest/gtest.h>
 
@@ -274,7 +274,7 @@ TEST(Runner, ExactDataGiveTheSameBitsOnEveryWay) {
       "v1 gated_delta_rule chunk=16 B=2 T=33 Hk=2 Hv=4 dk=16 dv=8 regime=exact_reset state=random");
   const Batch batch = batch_of(c);
   const KernelTable table(kernels());
-  const KernelPair pair = table.pair_for(c);
+  const KernelChoice pair = table.choose(Resolved(c));
   const Contract fp32;
   const Outputs dense = run_kernel(pair, batch, whole(33, 16), fp32, {});
   const auto same = [&](const Outputs& other) {

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "harness/processes/workers.h"
+#include "harness/run/run_case.h"
+
+namespace samestate {
+
+/// How a list of cases is run.
+struct CampaignOptions {
+  int threads = 1;       ///< cases at a time, in one process, so that threads of one kernel meet
+  double budget = 0.0;   ///< seconds after which no case is started; 0: no limit
+  double timeout = 0.0;  ///< seconds that a case may take; 0: no limit
+};
+
+/// Callbacks in the calling process; `index` counts in the list of cases.
+struct CampaignObserver {
+  std::function<void(std::size_t index, const Case&)> started;
+  std::function<void(std::size_t index, const Record&)> finished;
+};
+
+/// What a campaign did beyond its records.
+struct CampaignResult {
+  std::int64_t run = 0;
+  std::int64_t not_started = 0;  ///< left when the budget was spent or `stop` said so
+};
+
+/// Runs the cases in a worker process (see Workers for what that asks of the caller and for crashes and
+/// hangs), in order of start; records arrive in order of finish. A failure is run again, and is flaky where it
+/// does not come each time (the first 200; a kernel with more is wrong, not flaky). The cases of a kernel that
+/// cost too much are skipped (Losses). Once `stop` is true no case is started. Throws Error for a case that
+/// is no case.
+CampaignResult run_campaign(std::span<const Case> cases, const KernelTable& table,
+                            const CampaignOptions& options, const CampaignObserver& observer,
+                            const std::function<bool()>& stop = {});
+
+/// What a worker reports of a case, and the record of it.
+[[nodiscard]] CaseResult case_result(const Record& record, std::uint64_t edges = 0);
+[[nodiscard]] Record record_of(const Case& c, const KernelTable& table, const CaseResult& result);
+
+/// The options of a pool that runs the cases of `records` in one process on so many threads. Contexts of a
+/// device cost memory: its cases are repeated alone one at a time.
+[[nodiscard]] WorkerOptions shared_process(int threads, double timeout, bool on_device);
+
+}  // namespace samestate

@@ -1,0 +1,284 @@
+#include "harness/processes/pool.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <stdexcept>
+#include <utility>
+
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+constexpr int kTickMilliseconds = 50;  // a process that ran out of time says nothing
+constexpr int kMostStarts = 4;         // of a process that dies before it is given a job
+
+}  // namespace
+
+Pool::Pool(JobRunner run, const WorkerOptions& options) : run_(std::move(run)), options_(options) {
+  if (options_.workers < 1) throw Error(fmt::format("{} workers: at least 1 is needed", options_.workers));
+  if (options_.threads < 1) throw Error(fmt::format("{} threads: at least 1 is needed", options_.threads));
+  if (options_.apart < 1) options_.apart = options_.workers * options_.threads;
+  slots_.resize(static_cast<std::size_t>(options_.workers));
+}
+
+Pool::~Pool() {
+  for (Worker& worker : workers_) (void)worker.process->end(!worker.flights.empty());
+}
+
+std::size_t Pool::in_flight() const {
+  std::size_t count = 0;
+  for (const Worker& worker : workers_) count += worker.flights.size();
+  return count;
+}
+
+double Pool::age(const Flight& flight) const {
+  return std::chrono::duration<double>(Clock::now() - flight.began).count();
+}
+
+Pool::Worker& Pool::start(std::int64_t subject, int slot, int threads) {
+  Worker worker{std::make_unique<WorkerProcess>(run_, subject, threads, options_.memory), subject, slot};
+  workers_.push_back(std::move(worker));
+  if (slot != kNoSlot) slots_[static_cast<std::size_t>(slot)] = {&workers_.back(), subject};
+  return workers_.back();
+}
+
+void Pool::detach(Worker& worker) {
+  if (worker.slot != kNoSlot) slots_[static_cast<std::size_t>(worker.slot)].worker = nullptr;
+  worker.slot = kNoSlot;
+}
+
+/// A process that died while idle takes no job with it: the send fails, and another gets it.
+void Pool::give(Worker& worker, Job job, Suspect as, const JobObserver& observer) {
+  Flight flight{next_id_++, std::move(job), Clock::now(), std::move(as)};
+  ++worker.given;
+  if (!flight.as.suspicion && observer.started) observer.started(flight.job);
+  for (int starts = 1; !worker.process->send(flight.id, flight.job.text); ++starts) {
+    if (starts == kMostStarts)
+      throw Error("workers die before they are given a case: see stderr for their reason");
+    if (!worker.flights.empty()) break;  // these were lost with it, and so will this one be
+    (void)worker.process->end(true);
+    worker.process = std::make_unique<WorkerProcess>(
+        run_, worker.subject, worker.slot == kNoSlot ? 1 : options_.threads, options_.memory);
+    worker.given = 1;
+  }
+  flight.began = Clock::now();
+  worker.flights.push_back(std::move(flight));
+}
+
+void Pool::fill(const std::function<std::optional<Job>(std::int64_t served)>& next,
+                const JobObserver& observer) {
+  const auto most = static_cast<std::size_t>(options_.workers) * static_cast<std::size_t>(options_.threads);
+  const auto alone = [&] {
+    return std::count_if(workers_.begin(), workers_.end(), [](const Worker& w) {
+      return !w.flights.empty() && w.flights.front().as.suspicion != nullptr;
+    });
+  };
+  while (!suspects_.empty() && in_flight() < most && alone() < options_.apart) {
+    const Suspect suspect = suspects_.front();
+    suspects_.pop_front();
+    const Job& job = suspect.member->job;
+    give(start(job.subject, kNoSlot, 1), job, suspect, observer);
+  }
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    while (in_flight() < most &&
+           (slot.worker == nullptr || std::ssize(slot.worker->flights) < options_.threads)) {
+      std::optional<Job> job = next(slot.served);
+      if (!job) break;
+      if (job->fresh) {
+        give(start(job->subject, kNoSlot, 1), std::move(*job), {}, observer);
+        continue;
+      }
+      // What a subject left behind (threads, static variables, a damaged heap) ends with its process.
+      if (slot.worker != nullptr && slot.worker->subject != job->subject) {
+        detach(*slot.worker);
+        let_go(observer);
+      }
+      Worker& worker =
+          slot.worker != nullptr ? *slot.worker : start(job->subject, static_cast<int>(i), options_.threads);
+      give(worker, std::move(*job), {}, observer);
+    }
+  }
+}
+
+void Pool::wait_for_messages(const JobObserver& observer) {
+  std::vector<pollfd> waiting;
+  std::vector<Worker*> workers;
+  for (Worker& worker : workers_) {
+    waiting.push_back({worker.process->socket(), POLLIN, 0});
+    workers.push_back(&worker);
+  }
+  const int ready = ::poll(waiting.data(), waiting.size(), kTickMilliseconds);
+  if (ready < 0 && errno != EINTR) throw std::runtime_error("poll failed");
+  for (std::size_t i = 0; ready > 0 && i < waiting.size(); ++i) {
+    if (waiting[i].revents != 0) collect(*workers[i], observer);
+  }
+}
+
+void Pool::collect(Worker& worker, const JobObserver& observer) {
+  std::vector<WorkerMessage> messages;
+  const bool open = worker.process->receive(messages);
+  for (WorkerMessage& message : messages) {
+    const auto found = std::find_if(worker.flights.begin(), worker.flights.end(),
+                                    [&](const Flight& flight) { return flight.id == message.id; });
+    if (found == worker.flights.end()) continue;
+    Flight flight = std::move(*found);
+    worker.flights.erase(found);
+    take(worker, std::move(flight), std::move(message), observer);
+  }
+  if (open) return;
+  detach(worker);
+  lose(worker, JobResult::Kind::died, worker.process->end(true), observer);
+}
+
+void Pool::take(Worker& worker, Flight flight, WorkerMessage message, const JobObserver& observer) {
+  if (message.kind == WorkerMessage::Kind::error) throw Error(message.answer.text);
+  if (message.kind == WorkerMessage::Kind::internal_error) throw std::runtime_error(message.answer.text);
+  const bool broken = !message.answer.broken.empty();
+  if (broken) detach(worker);
+  // What breaks a process may be the job beside the one that finds it broken.
+  if (broken && (worker.suspicion || !worker.flights.empty())) {
+    suspect(worker, std::move(flight), {"broken", message.answer.broken});
+    return;
+  }
+  JobResult result;
+  result.text = std::move(message.answer.text);
+  result.seconds = age(flight);
+  deliver(flight, std::move(result), broken, observer);
+}
+
+void Pool::look_at_the_clock(const JobObserver& observer) {
+  if (options_.timeout <= 0) return;
+  for (Worker& worker : workers_) {
+    double oldest = 0.0;
+    for (const Flight& flight : worker.flights) oldest = std::max(oldest, age(flight));
+    if (oldest > options_.timeout) {
+      detach(worker);
+      (void)worker.process->end(true);
+      lose(worker, JobResult::Kind::hung,
+           {"timeout", fmt::format("no answer after {:g} s (--timeout)", options_.timeout)}, observer);
+    } else if (oldest > options_.timeout / 2 && options_.threads > 1) {
+      detach(worker);
+    }
+  }
+}
+
+/// Of a process that is gone.
+void Pool::lose(Worker& worker, JobResult::Kind kind, const WorkerEnd& end, const JobObserver& observer) {
+  std::vector<Flight> flights = std::exchange(worker.flights, {});
+  const bool unsure = kind == JobResult::Kind::died && options_.confirm && worker.given > 1;
+  const bool alone = flights.size() == 1 && !worker.suspicion && !unsure;
+  for (Flight& flight : flights) {
+    if (!alone && !flight.as.suspicion) {
+      suspect(worker, std::move(flight), end);
+      continue;
+    }
+    JobResult result;
+    result.kind = kind;
+    result.how = end.how;
+    result.reason = end.reason;
+    result.seconds = age(flight);
+    deliver(flight, std::move(result), true, observer);
+  }
+}
+
+void Pool::suspect(Worker& worker, Flight flight, const WorkerEnd& end) {
+  if (!worker.suspicion) {
+    worker.suspicion = std::make_shared<Suspicion>();
+    worker.suspicion->how = end.how;
+    worker.suspicion->reason = end.reason;
+  }
+  const double seconds = age(flight);
+  worker.suspicion->members.push_back({std::move(flight.job), std::nullopt, seconds});
+  suspects_.push_back({worker.suspicion, &worker.suspicion->members.back()});
+}
+
+void Pool::deliver(Flight& flight, JobResult result, bool repeats, const JobObserver& observer) {
+  const auto& [suspicion, member] = flight.as;
+  if (!suspicion) {
+    if (observer.finished) observer.finished(flight.job, std::move(result));
+    return;
+  }
+  member->alone = std::move(result);
+  suspicion->repeated |= repeats;
+  settle(*suspicion, observer);
+}
+
+void Pool::settle(Suspicion& suspicion, const JobObserver& observer) {
+  const auto open = [](const Suspicion::Member& member) { return !member.alone; };
+  if (!suspicion.closed || std::any_of(suspicion.members.begin(), suspicion.members.end(), open)) return;
+  for (const Suspicion::Member& member : suspicion.members) {
+    JobResult result = *member.alone;
+    if (!suspicion.repeated) {
+      result.kind = JobResult::Kind::unrepeated;
+      result.how = suspicion.how;
+      result.reason = suspicion.reason;
+      result.seconds = member.seconds;
+      for (const Suspicion::Member& other : suspicion.members) {
+        if (&other != &member) result.beside.push_back(other.job.text);
+      }
+    }
+    if (observer.finished) observer.finished(member.job, std::move(result));
+  }
+}
+
+/// Ends the processes that are given nothing more and have nothing left.
+void Pool::let_go(const JobObserver& observer) {
+  for (auto worker = workers_.begin(); worker != workers_.end();) {
+    if (worker->slot != kNoSlot || !worker->flights.empty()) {
+      ++worker;
+      continue;
+    }
+    const std::shared_ptr<Suspicion> suspicion = worker->suspicion;
+    (void)worker->process->end(suspicion != nullptr);
+    worker = workers_.erase(worker);
+    if (suspicion) {
+      suspicion->closed = true;
+      settle(*suspicion, observer);
+    }
+  }
+}
+
+void Pool::run(const std::function<std::optional<Job>(std::int64_t served)>& next,
+               const JobObserver& observer) {
+  try {
+    while (true) {
+      let_go(observer);
+      fill(next, observer);
+      if (in_flight() == 0 && suspects_.empty()) return;
+      wait_for_messages(observer);
+      look_at_the_clock(observer);
+    }
+  } catch (...) {
+    // Whoever goes on with the pool finds it without the jobs of this run.
+    for (Slot& slot : slots_) slot = {};
+    workers_.clear();
+    suspects_.clear();
+    throw;
+  }
+}
+
+JobResult Pool::run_one(Job job) {
+  JobResult out;
+  bool given = false;
+  run(
+      [&](std::int64_t) -> std::optional<Job> {
+        if (std::exchange(given, true)) return std::nullopt;
+        return std::move(job);
+      },
+      {{}, [&](const Job&, JobResult result) { out = std::move(result); }});
+  return out;
+}
+
+JobResult run_apart(const std::function<std::string()>& body, double timeout) {
+  WorkerOptions one;
+  one.timeout = timeout;
+  Pool pool([&](std::int64_t, const std::string&) { return Answer{body(), {}}; }, one);
+  return pool.run_one({});
+}
+
+}  // namespace samestate

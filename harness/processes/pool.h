@@ -1,0 +1,148 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/processes/worker_process.h"
+
+namespace samestate {
+
+/// Something to be run in a process of the pool.
+struct Job {
+  std::int64_t index = 0;    ///< the caller's number
+  std::string text;          ///< what the runner is given
+  std::int64_t subject = 0;  ///< what the job is about: a process serves one subject and ends with it
+  bool fresh = false;        ///< in a process that has run none before, and runs none after it
+};
+
+/// What came of a job.
+struct JobResult {
+  enum class Kind {
+    answered,
+    died,       ///< its process ended while it ran
+    hung,       ///< it took longer than the timeout, and was killed
+    unrepeated  ///< its process was lost while it ran, and alone neither it nor one beside it repeats that
+  };
+  Kind kind = Kind::answered;
+  std::string text;                 ///< of the runner; of an unrepeated one: what it said alone
+  std::string how;                  ///< the process was lost: signal, exit, timeout or broken
+  std::string reason;               ///< the same for a person
+  std::vector<std::string> beside;  ///< unrepeated: the texts of the jobs that ran beside it
+  double seconds = 0.0;             ///< that it ran, where it was lost
+};
+
+struct WorkerOptions {
+  int workers = 1;        ///< processes
+  double timeout = 60.0;  ///< seconds that one job may take before its process is killed; 0: no limit
+  std::uint64_t memory =
+      0;            ///< bytes of data that a process may hold before an allocation fails; 0: no limit
+  int threads = 1;  ///< jobs at a time in a process, each on a thread of it
+  int apart = 0;    ///< jobs that may be repeated alone at a time; 0: workers x threads
+  /// Where a process dies that ran other jobs before this one, this one is repeated alone too: what damaged
+  /// the process may have been one of those.
+  bool confirm = false;
+};
+
+/// Callbacks in the calling process; `started` comes once for a job, however often it is run.
+struct JobObserver {
+  std::function<void(const Job&)> started;
+  std::function<void(const Job&, JobResult)> finished;
+};
+
+/// Processes that run jobs: a crash or a hang kills one of them, and is what came of the job that it was
+/// given. A lost process is replaced, and so is one that an answer calls broken. Where jobs ran beside each
+/// other in it, each of them is suspect: it is run again alone in a process of its own, so that the crash or
+/// the hang is found where it belongs; where none of them repeats it, all are unrepeated. A process in which
+/// a job has taken half of its timeout is given no more of them, so that a hang is alone when its time is
+/// over and costs the timeout once. Processes are forked from the calling process when they are first given a
+/// job (see WorkerProcess for what that asks of the caller).
+class Pool {
+ public:
+  Pool(JobRunner run, const WorkerOptions& options);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  static constexpr std::int64_t kNoSubject = -1;
+  /// Asks `next` for a job whenever a process has a free thread, with the subject that it served last or
+  /// kNoSubject, until it gives nothing and all that was given is finished. Throws Error where the runner did
+  /// or where no process can be made.
+  void run(const std::function<std::optional<Job>(std::int64_t served)>& next, const JobObserver& observer);
+
+  /// One job.
+  [[nodiscard]] JobResult run_one(Job job);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr int kNoSlot = -1;
+  /// Jobs that were in one process when it was lost, and what came of each of them alone.
+  struct Suspicion {
+    std::string how, reason;
+    struct Member {
+      Job job;
+      std::optional<JobResult> alone;
+      double seconds;
+    };
+    std::list<Member> members;
+    bool closed = false, repeated = false;  ///< closed: the process is gone, so that no member is added
+  };
+  /// A member and the suspicion that holds it; neither for a job that is none.
+  struct Suspect {
+    std::shared_ptr<Suspicion> suspicion;
+    Suspicion::Member* member = nullptr;
+  };
+  struct Flight {
+    std::uint32_t id;
+    Job job;
+    Clock::time_point began;
+    Suspect as;  ///< where it is repeated alone
+  };
+  struct Worker {
+    std::unique_ptr<WorkerProcess> process;
+    std::int64_t subject = kNoSubject;
+    int slot = kNoSlot;  ///< kNoSlot: it is given nothing more and leaves with its last job
+    std::vector<Flight> flights = {};
+    std::int64_t given = 0;
+    std::shared_ptr<Suspicion> suspicion = nullptr;
+  };
+  struct Slot {
+    Worker* worker = nullptr;
+    std::int64_t served = kNoSubject;
+  };
+
+  void fill(const std::function<std::optional<Job>(std::int64_t served)>& next, const JobObserver& observer);
+  Worker& start(std::int64_t subject, int slot, int threads);
+  void give(Worker& worker, Job job, Suspect as, const JobObserver& observer);
+  void wait_for_messages(const JobObserver& observer);
+  void collect(Worker& worker, const JobObserver& observer);
+  void take(Worker& worker, Flight flight, WorkerMessage message, const JobObserver& observer);
+  void look_at_the_clock(const JobObserver& observer);
+  void lose(Worker& worker, JobResult::Kind kind, const WorkerEnd& end, const JobObserver& observer);
+  void suspect(Worker& worker, Flight flight, const WorkerEnd& end);
+  void deliver(Flight& flight, JobResult result, bool repeats, const JobObserver& observer);
+  void settle(Suspicion& suspicion, const JobObserver& observer);
+  void detach(Worker& worker);
+  void let_go(const JobObserver& observer);
+  [[nodiscard]] std::size_t in_flight() const;
+  [[nodiscard]] double age(const Flight& flight) const;
+
+  JobRunner run_;
+  WorkerOptions options_;
+  std::vector<Slot> slots_;
+  std::list<Worker> workers_;
+  std::deque<Suspect> suspects_;  ///< to be run alone
+  std::uint32_t next_id_ = 0;
+};
+
+/// What `body` gives in a process of its own, which is killed after `timeout` seconds (0: never). Throws the
+/// Error of `body`.
+[[nodiscard]] JobResult run_apart(const std::function<std::string()>& body, double timeout);
+
+}  // namespace samestate

@@ -1,0 +1,227 @@
+#include "harness/processes/worker_process.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kLimitsMemory = false;  // the sanitizer's shadow of the memory counts as data
+#else
+constexpr bool kLimitsMemory = true;
+#endif
+
+/// What stands before every message of either side.
+struct Header {
+  std::uint32_t id = 0;
+  WorkerMessage::Kind kind = WorkerMessage::Kind::answer;
+  std::uint32_t text = 0, broken = 0;  ///< bytes that follow
+};
+/// An answer of more bytes is none: something wrote into the socket that is not the worker.
+constexpr std::uint32_t kMostBytes = 1U << 30;
+
+/// The parent's ends, which no child shall hold open.
+std::set<int>& parents_sockets() {
+  static std::set<int> sockets;
+  return sockets;
+}
+
+bool send_all(int socket, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
+bool send_message(int socket, Header header, const Answer& answer) {
+  header.text = static_cast<std::uint32_t>(answer.text.size());
+  header.broken = static_cast<std::uint32_t>(answer.broken.size());
+  std::string bytes(sizeof header, '\0');
+  std::memcpy(bytes.data(), &header, sizeof header);
+  return send_all(socket, bytes + answer.text + answer.broken);
+}
+
+/// Appends what is there; false at the end of the stream.
+bool receive_some(int socket, std::string& into) {
+  char buffer[1 << 14];
+  const ssize_t n = ::recv(socket, buffer, sizeof buffer, 0);
+  if (n < 0) return errno == EINTR || errno == EAGAIN;
+  into.append(buffer, static_cast<std::size_t>(n));
+  return n > 0;
+}
+
+/// The message that `received` begins with, removed from it; nothing where it is not whole. Throws Error where
+/// it is none.
+std::optional<WorkerMessage> take_message(std::string& received) {
+  Header header;
+  if (received.size() < sizeof header) return std::nullopt;
+  std::memcpy(&header, received.data(), sizeof header);
+  if (header.text > kMostBytes || header.broken > kMostBytes) throw Error("a damaged message of a worker");
+  const std::size_t size = sizeof header + header.text + header.broken;
+  if (received.size() < size) return std::nullopt;
+  WorkerMessage message{header.id, header.kind, {}};
+  message.answer.text = received.substr(sizeof header, header.text);
+  message.answer.broken = received.substr(sizeof header + header.text, header.broken);
+  received.erase(0, size);
+  return message;
+}
+
+/// Of the calling process. A limit that the machine already has below it stays.
+void limit(int resource, std::uint64_t most) {
+  rlimit now{};
+  if (::getrlimit(static_cast<__rlimit_resource>(resource), &now) != 0) return;
+  now.rlim_cur = std::min<rlim_t>(now.rlim_cur, most);
+  ::setrlimit(static_cast<__rlimit_resource>(resource), &now);
+}
+
+/// The life of a worker: a job in, an answer out, until the parent is gone or wants no more.
+class Service {
+ public:
+  Service(int socket, const JobRunner& run, std::int64_t subject)
+      : socket_(socket), run_(run), subject_(subject) {}
+
+  [[noreturn]] void work(int threads) {
+    // Detached: _exit ends them, wherever they are.
+    for (int i = 1; i < threads; ++i) std::thread([this] { serve(); }).detach();
+    serve();
+  }
+
+ private:
+  [[noreturn]] void serve() {
+    while (true) {
+      const WorkerMessage job = next();
+      Header header{job.id, WorkerMessage::Kind::answer, 0, 0};
+      Answer answer;
+      try {
+        answer = run_(subject_, job.answer.text);
+      } catch (const Error& error) {
+        header.kind = WorkerMessage::Kind::error;
+        answer.text = error.what();
+      } catch (const std::exception& error) {
+        header.kind = WorkerMessage::Kind::internal_error;
+        answer.text = error.what();
+      } catch (...) {
+        header.kind = WorkerMessage::Kind::internal_error;
+        answer.text = "something was thrown that is no std::exception";
+      }
+      const std::lock_guard lock(sending_);
+      std::fflush(nullptr);
+      if (!send_message(socket_, header, answer)) ::_exit(0);
+    }
+  }
+
+  WorkerMessage next() {
+    const std::lock_guard lock(reading_);
+    while (true) {
+      if (std::optional<WorkerMessage> job = take_message(received_)) return std::move(*job);
+      if (!receive_some(socket_, received_)) ::_exit(0);
+    }
+  }
+
+  int socket_;
+  const JobRunner& run_;
+  std::int64_t subject_;
+  std::mutex reading_, sending_;
+  std::string received_;
+};
+
+}  // namespace
+
+WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int threads, std::uint64_t memory) {
+  int pair[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+    throw Error(fmt::format("no socket for a worker ({}): use fewer --threads", std::strerror(errno)));
+  }
+  std::fflush(nullptr);  // or the child prints the parent's text again
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) {
+    const int why = errno;
+    ::close(pair[0]), ::close(pair[1]);
+    throw Error(fmt::format("no process for a worker ({}): use fewer --threads", std::strerror(why)));
+  }
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(0);
+    std::signal(SIGINT, SIG_IGN);  // the parent decides what an interrupt at the terminal ends
+    std::signal(SIGTERM, SIG_DFL);
+    ::dup2(STDERR_FILENO, STDOUT_FILENO);
+    ::close(pair[0]);
+    for (const int other : parents_sockets()) ::close(other);
+    limit(RLIMIT_CORE, 0);
+    if (kLimitsMemory && memory > 0) limit(RLIMIT_DATA, memory);
+    Service(pair[1], run, subject).work(threads);
+  }
+  ::close(pair[1]);
+  pid_ = pid;
+  socket_ = pair[0];
+  parents_sockets().insert(socket_);
+}
+
+WorkerProcess::~WorkerProcess() { (void)end(true); }
+
+bool WorkerProcess::send(std::uint32_t id, std::string_view text) {
+  return send_message(socket_, {id, WorkerMessage::Kind::answer, 0, 0}, {std::string(text), {}});
+}
+
+bool WorkerProcess::receive(std::vector<WorkerMessage>& messages) {
+  const bool open = receive_some(socket_, received_);
+  try {
+    while (std::optional<WorkerMessage> message = take_message(received_)) messages.push_back(*message);
+  } catch (const Error&) {
+    return false;
+  }
+  return open;
+}
+
+WorkerEnd WorkerProcess::end(bool kill) {
+  if (pid_ < 0) return {};
+  int status = 0;
+  bool gone = false;
+  if (!kill) {
+    // An idle one reads the end of its jobs and exits: a tool that watches it, as a sanitizer, sees no kill.
+    ::shutdown(socket_, SHUT_WR);
+    const auto begin = std::chrono::steady_clock::now();
+    while (!gone && std::chrono::steady_clock::now() - begin < std::chrono::seconds(2)) {
+      gone = ::waitpid(pid_, &status, WNOHANG) == pid_;
+      if (!gone) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+  if (!gone) {
+    ::kill(pid_, SIGKILL);
+    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+  }
+  parents_sockets().erase(socket_);
+  ::close(socket_);
+  pid_ = socket_ = -1;
+  if (WIFSIGNALED(status)) {
+    const int signal = WTERMSIG(status);
+    return {"signal",
+            fmt::format("the kernel's process was killed by signal {} ({})", signal, ::strsignal(signal))};
+  }
+  return {"exit", fmt::format("the kernel ended its process with code {}", WEXITSTATUS(status))};
+}
+
+}  // namespace samestate

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace samestate {
+
+/// What a job gives back in the process that ran it.
+struct Answer {
+  std::string text;  ///< any bytes
+  /// Why the process is of no more use: what ran in it left heap or device in an unknown state. Empty: it
+  /// goes on.
+  std::string broken;
+};
+
+/// What a process does with the text of a job; of a subject where there are several. Called by as many
+/// threads at a time as the process has.
+using JobRunner = std::function<Answer(std::int64_t subject, const std::string& text)>;
+
+/// What a process says of one job.
+struct WorkerMessage {
+  enum class Kind : std::uint32_t { answer, error, internal_error };
+  std::uint32_t id = 0;
+  Kind kind = Kind::answer;
+  Answer answer;  ///< of an error: its text
+};
+
+/// How a process ended: the kind of it, signal or exit, and the reason, as of a judgement.
+struct WorkerEnd {
+  std::string how, reason;
+};
+
+/// A child of the calling process that answers jobs over a socket, on `threads` threads. It dies with its
+/// parent, ignores the terminal's interrupt, leaves no core, and what it prints to stdout goes to stderr. The
+/// caller must have no other threads and must not have called a GPU.
+class WorkerProcess {
+ public:
+  /// `memory`: bytes of data that it may hold before an allocation fails; 0: no limit. Throws Error where no
+  /// process can be made.
+  WorkerProcess(const JobRunner& run, std::int64_t subject, int threads, std::uint64_t memory);
+  /// Ends it, by force where it does not end by itself.
+  ~WorkerProcess();
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+
+  [[nodiscard]] int socket() const { return socket_; }
+  /// False where the process is gone.
+  [[nodiscard]] bool send(std::uint32_t id, std::string_view text);
+  /// Reads what is there and appends the whole messages; false where the process is gone.
+  [[nodiscard]] bool receive(std::vector<WorkerMessage>& messages);
+  /// Waits until it has ended, and kills it first where `kill` or where it does not end when told that there
+  /// is nothing more. Empty where that was done before.
+  WorkerEnd end(bool kill);
+
+ private:
+  pid_t pid_ = -1;
+  int socket_ = -1;
+  std::string received_;
+};
+
+}  // namespace samestate

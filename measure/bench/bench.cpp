@@ -1,0 +1,197 @@
+#include "measure/bench/bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "harness/processes/workers.h"
+#include "measure/bench/time_case.h"
+
+namespace samestate {
+namespace {
+
+using Json = nlohmann::json;
+
+/// What the worker is asked: the case line, which names the job, and one of these.
+constexpr std::string_view kFirst = "\tfirst", kAgain = "\tagain", kCeilings = "\tceilings";
+
+double host_bytes(const Case& c) {
+  const double tokens = static_cast<double>(c.B * c.T);
+  const double keys = static_cast<double>(2 * c.Hk * c.dk);
+  const double values = static_cast<double>(2 * c.Hv * c.dv + 2 * c.Hv);
+  const double sequences = static_cast<double>(c.lengths.empty() ? c.B : std::ssize(c.lengths));
+  return 4.0 * (tokens * (keys + values) + 2.0 * sequences * static_cast<double>(c.Hv * c.dk * c.dv));
+}
+
+std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+/// The worker's side: it keeps the case that it timed last.
+class Timer {
+ public:
+  Timer(const KernelTable& table, const BenchOptions& options) : table_(table), options_(options) {}
+
+  Answer answer(const std::string& text) {
+    const std::size_t tab = text.find('\t');
+    const std::string_view asked = std::string_view(text).substr(tab);
+    if (asked == kCeilings) {
+      const Ceilings c = device_ceilings();
+      return {text_of({{"copy", c.copy}, {"bf16", c.bf16}, {"fp32", c.fp32}, {"note", c.note}}), {}};
+    }
+    return asked == kFirst ? first(parse_case(text.substr(0, tab))) : again();
+  }
+
+ private:
+  Answer first(const Case& c) {
+    TimedCase timed;
+    const Resolved r(c);
+    timed.record = planned_record(c, table_);
+    run_.emplace(c, table_, options_);
+    set_judgement(timed.record, [&] { return run_->judge(timed); });
+    const Judgement& j = timed.record.judgement;
+    return {text_of({{"result", result_text({j, timed.record.seconds, 0})},
+                     {"timed", timed.timed},
+                     {"calls_per_sample", timed.calls_per_sample},
+                     {"copies", timed.copies},
+                     {"heads", timed.heads},
+                     {"heads_judged", timed.heads_judged},
+                     {"seconds", run_->seconds()}}),
+            broken_by(j)};
+  }
+
+  /// What the kernel throws now becomes a reason.
+  Answer again() {
+    if (!run_) return {text_of({{"reason", "its process was lost meanwhile"}}), {}};
+    try {
+      return {text_of({{"seconds", run_->once_more().seconds}}), {}};
+    } catch (const std::exception& thrown) {
+      const std::string reason = std::string("the kernel threw: ") + thrown.what();
+      return {text_of({{"reason", reason}}), reason};
+    }
+  }
+
+  const KernelTable& table_;
+  const BenchOptions& options_;
+  std::optional<BenchRun> run_;
+};
+
+WorkerOptions one_process(const BenchOptions& options) {
+  WorkerOptions worker;
+  worker.timeout = options.timeout;
+  return worker;
+}
+
+}  // namespace
+
+TimeSpread time_spread(std::vector<double> seconds) {
+  TimeSpread spread;
+  if (seconds.empty()) return spread;
+  std::sort(seconds.begin(), seconds.end());
+  const auto at = [&](double part) {
+    const double place = part * static_cast<double>(seconds.size() - 1);
+    const auto below = static_cast<std::size_t>(place);
+    const std::size_t above = std::min(below + 1, seconds.size() - 1);
+    return seconds[below] + (place - static_cast<double>(below)) * (seconds[above] - seconds[below]);
+  };
+  spread.median = at(0.5);
+  spread.p10 = at(0.1);
+  spread.p90 = at(0.9);
+  spread.samples = std::ssize(seconds);
+  return spread;
+}
+
+Bench::Bench(const KernelTable& table, const BenchOptions& options)
+    : table_(table),
+      options_(options),
+      pool_([timer = std::make_shared<Timer>(table_, options_)](
+                std::int64_t, const std::string& text) { return timer->answer(text); },
+            one_process(options_)) {}
+
+Ceilings Bench::ceilings_of_device() {
+  const JobResult done = pool_.run_one({0, std::string(kCeilings)});
+  if (done.kind != JobResult::Kind::answered) return {0.0, 0.0, 0.0, "not measured: " + done.reason};
+  const Json json = Json::parse(done.text);
+  return {json.at("copy"), json.at("bf16"), json.at("fp32"), json.at("note")};
+}
+
+std::vector<double> Bench::first(const Case& c, TimedCase& timed) {
+  const JobResult done = pool_.run_one({0, format_case(c) + std::string(kFirst)});
+  if (const std::optional<Judgement> lost = judgement_of_loss(done)) {
+    timed.record.judgement = *lost;
+    timed.record.seconds = done.seconds;
+    return {};
+  }
+  const Json json = Json::parse(done.text);
+  const CaseResult result = parse_result(json.at("result").get<std::string>());
+  timed.record.judgement = result.judgement;
+  timed.record.seconds = result.seconds;
+  timed.timed = json.at("timed");
+  timed.calls_per_sample = json.at("calls_per_sample");
+  timed.copies = json.at("copies");
+  timed.heads = json.at("heads");
+  timed.heads_judged = json.at("heads_judged");
+  return json.at("seconds");
+}
+
+std::vector<double> Bench::again(const Case& c, Judgement& judgement) {
+  const JobResult done = pool_.run_one({0, format_case(c) + std::string(kAgain)});
+  constexpr std::string_view kWhen = "timed a second time, after the peer, ";
+  if (const std::optional<Judgement> lost = judgement_of_loss(done)) {
+    judgement.verdict = lost->verdict;
+    judgement.reason = std::string(kWhen) + lost->reason;
+    return {};
+  }
+  const Json json = Json::parse(done.text);
+  if (json.contains("seconds")) return json.at("seconds");
+  judgement.verdict = Verdict::crash;
+  judgement.reason = std::string(kWhen) + json.at("reason").get<std::string>();
+  return {};
+}
+
+BenchResult Bench::run(const Case& c, const Ceilings& ceilings, Peer* peer) {
+  BenchResult result;
+  TimedCase& timed = result.timed;
+  const Resolved r(c);
+  timed.record = planned_record(c, table_);
+  timed.B = c.B, timed.T = c.T, timed.Hk = c.Hk, timed.Hv = c.Hv, timed.dk = c.dk, timed.dv = c.dv;
+  timed.chunk = r.chunk;
+  add_floor(timed, r, ceilings, timed.record.device != "cpu");
+  if (losses_.skip(timed.record)) return result;
+  if (const double bytes = host_bytes(c); bytes > options_.most_bytes) {
+    timed.record.judgement.verdict = Verdict::skipped;
+    timed.record.judgement.reason =
+        fmt::format("its tensors take {:.1f} GB, more than the {:.1f} GB of --max-memory", bytes / 1e9,
+                    options_.most_bytes / 1e9);
+    return result;
+  }
+  std::vector<double> seconds = first(c, timed);
+  losses_.add(timed.record);
+  const Verdict verdict = timed.record.judgement.verdict;
+  if (verdict != Verdict::pass && verdict != Verdict::vacuous) return result;
+  if (peer) {
+    PeerAnswer answer = peer->ask(c, options_.request.seconds);
+    result.problem = answer.problem;
+    timed.peer_note = !answer.problem.empty()       ? answer.problem
+                      : !answer.unsupported.empty() ? "unsupported: " + answer.unsupported
+                                                    : answer.note;
+    if (!answer.seconds.empty()) {
+      timed.peer = answer.kernel;
+      timed.peer_time = time_spread(std::move(answer.seconds));
+      const std::vector<double> second = again(c, timed.record.judgement);
+      losses_.add(timed.record);
+      if (second.empty()) return result;
+      seconds.insert(seconds.end(), second.begin(), second.end());
+    }
+  }
+  timed.time = time_spread(std::move(seconds));
+  // A NaN is no floor: max takes the other one.
+  const double floor = std::fmax(timed.memory_floor, timed.compute_floor);
+  timed.share = floor / timed.time.median;
+  timed.peer_ratio = timed.peer_time.median / timed.time.median;
+  return result;
+}
+
+}  // namespace samestate
