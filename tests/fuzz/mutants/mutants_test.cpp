@@ -10,7 +10,7 @@
 #include "fuzz/mutants/operators/changed_call.h"
 #include "fuzz/mutants/trial.h"
 #include "fuzz/plan.h"
-#include "harness/run/campaign.h"
+#include "harness/processes/campaign.h"
 #include "reference/error.h"
 
 namespace samestate {

@@ -26,7 +26,7 @@ BenchOptions quick() {
 
 TimedCase timed(const std::string& line, const KernelTable& table, const BenchOptions& options = quick(),
                 Peer* peer = nullptr) {
-  return bench_case(parse_case(line), table, options, kCeilings, peer).timed;
+  return Bench(table, options).run(parse_case(line), kCeilings, peer).timed;
 }
 
 std::string error_of(const BenchPlan& plan) {
@@ -169,8 +169,9 @@ TEST(Bench, AWrongKernelHasNoTime) {
     return outcome;
   });
   Peer peer("exit 0", 5.0);
-  const BenchResult result = bench_case(parse_case(kSmall + " kernel=planted.gated_delta_rule.chunked"),
-                                        table, quick(), kCeilings, &peer);
+  const BenchResult result =
+      Bench(table, quick())
+          .run(parse_case(kSmall + " kernel=planted.gated_delta_rule.chunked"), kCeilings, &peer);
   EXPECT_EQ(result.timed.record.judgement.verdict, Verdict::fail);
   EXPECT_TRUE(std::isnan(result.timed.time.median));
   EXPECT_TRUE(std::isnan(result.timed.share));
@@ -245,7 +246,8 @@ TEST(Bench, AgainstAPeer) {
 TEST(Bench, APeerThatTalksNonsenseCostsOnlyTheRatio) {
   Peer peer("read -r line; echo hello", 10.0);
   Case c = parse_case(kSmall + " kernel=cpu.gated_delta_rule.chunked");
-  const BenchResult result = bench_case(c, KernelTable(kernels()), quick(), kCeilings, &peer);
+  const KernelTable table(kernels());
+  const BenchResult result = Bench(table, quick()).run(c, kCeilings, &peer);
   EXPECT_NE(result.problem.find("no JSON object"), std::string::npos);
   EXPECT_EQ(result.timed.record.judgement.verdict, Verdict::pass);
   EXPECT_GT(result.timed.time.median, 0.0);
