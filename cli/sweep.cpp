@@ -34,11 +34,6 @@ struct Options {
 std::string key_of(const std::string& series, const std::string& curve, const std::string& line) {
   return series + "\n" + curve + "\n" + line;
 }
-
-bool is_failure(Verdict v) {
-  return v == Verdict::fail || v == Verdict::crash || v == Verdict::timeout || v == Verdict::flaky;
-}
-
 /// What a process measured, or the verdict of what became of it.
 Measurement point_of(const JobResult& outcome, const SweepCase& point, const KernelTable& table) {
   const bool said = outcome.kind == JobResult::Kind::answered || outcome.kind == JobResult::Kind::unrepeated;

@@ -177,6 +177,7 @@ Mutant operator_mutant(const OperatorKernel& right, const char* bug, const char*
   m.operators = {right};
   m.operators.front().name = "mutant." + m.name;
   m.operators.front().run = std::move(run);
+  m.operators.front().strided = false;  // a changed call is one of dense copies
   return m;
 }
 

@@ -18,7 +18,7 @@ std::vector<std::string> alike(const std::string& line, KernelTable table, const
   Trace trace;
   EXPECT_EQ(run_case(c, table, 1, &trace).judgement.verdict, Verdict::fail) << line;
   std::vector<std::string> names;
-  for (const Mutant* m : mutants_like(c, trace, 60.0).mutants) names.push_back(m->name);
+  for (const Mutant* m : mutants_like(Resolved(c), trace, 60.0).mutants) names.push_back(m->name);
   return names;
 }
 
@@ -65,12 +65,12 @@ TEST(Likeness, ByTheValuesAlone) {
   Trace trace;
   EXPECT_EQ(run_case(passes, KernelTable({}, operator_kernels()), 1, &trace).judgement.verdict,
             Verdict::pass);
-  const Likeness like = mutants_like(passes, trace);
+  const Likeness like = mutants_like(Resolved(passes), trace);
   EXPECT_TRUE(like.mutants.empty());
   EXPECT_GT(like.all, 4);
   EXPECT_EQ(like.tried, like.all);
-  EXPECT_EQ(mutants_like(passes, trace, -1.0).tried, 0);
-  EXPECT_EQ(mutants_like(passes, Trace{}).all, 0);
+  EXPECT_EQ(mutants_like(Resolved(passes), trace, -1.0).tried, 0);
+  EXPECT_EQ(mutants_like(Resolved(passes), Trace{}).all, 0);
 }
 
 // Each on the case that kills it, unless four others give the same values there.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "harness/run/judge_batch.h"
 #include "tests/harness/planted.h"
 
 namespace samestate {
@@ -272,7 +273,7 @@ TEST(Runner, DecodeCarriesTheStateToTheCompanion) {
 TEST(Runner, ExactDataGiveTheSameBitsOnEveryWay) {
   const Case c = parse_case(
       "v1 gated_delta_rule chunk=16 B=2 T=33 Hk=2 Hv=4 dk=16 dv=8 regime=exact_reset state=random");
-  const Batch batch = batch_of(c);
+  const Batch batch = batch_of(Resolved(c), family_named(c.system));
   const KernelTable table(kernels());
   const KernelChoice pair = table.choose(Resolved(c));
   const Contract fp32;

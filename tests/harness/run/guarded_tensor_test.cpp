@@ -16,7 +16,7 @@
 namespace samestate {
 namespace {
 
-using Shape = std::array<std::int64_t, 4>;
+using Shape = std::vector<std::int64_t>;
 
 std::vector<float> counted(std::int64_t size) {
   std::vector<float> values(static_cast<std::size_t>(size));

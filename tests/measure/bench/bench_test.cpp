@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "harness/run/judge_batch.h"
 #include "reference/error.h"
 #include "tests/harness/planted.h"
 
