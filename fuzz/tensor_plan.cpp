@@ -30,6 +30,7 @@ class TensorPlan {
       regimes(c);
       calls(c);
       layouts(c);
+      laws(c);
       c.B = 3;
       put(c);
     }
@@ -127,6 +128,16 @@ class TensorPlan {
       put(c);
       c.B = 2;
       if (system_.form("decode") != nullptr) c.form = "decode", c.prefill = 13;
+      put(c);
+    }
+  }
+
+  void laws(const Case& base) {
+    for (const LawName& law : system_.laws) {
+      Case c = base;
+      c.law = law.name;
+      c.B = 2;
+      c.T = 13;
       put(c);
     }
   }

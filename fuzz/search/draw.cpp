@@ -141,6 +141,11 @@ Case draw_tensors(const Dice& dice, const KernelRow& kernel) {
       c.T = std::min<std::int64_t>(c.T, 24);
       c.prefill = dice.below(c.T + 1);
     }
+    if (system.native(c.form) && !system.laws.empty() && dice.one_in(6)) {
+      c.law = dice.pick(system.laws).name;
+      c.B = 2;
+      c.T = std::clamp<std::int64_t>(c.T, 2, 24);
+    }
     // Half of the attempts stay within the room that was drawn; the rest only within what is affordable.
     const double limit = attempt < kAttempts / 2 ? room : shapes::kLargestTensorWork;
     if (!possible(c) || shapes::tensor_work(c) > limit) continue;

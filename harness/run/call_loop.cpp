@@ -35,11 +35,11 @@ class GuardedOffsets {
 };
 
 struct GuardedInput {
-  const LoopTensor* spec;
+  const RunTensor* spec;
   std::vector<float> dense;
   GuardedTensor tensor;
 
-  GuardedInput(const LoopTensor& from, std::vector<std::int64_t> shape, std::vector<float> values,
+  GuardedInput(const RunTensor& from, std::vector<std::int64_t> shape, std::vector<float> values,
                Layout layout)
       : spec(&from), dense(std::move(values)), tensor(std::move(shape), layout) {
     tensor.set(dense);
@@ -52,19 +52,19 @@ struct GuardedInput {
 };
 
 struct GuardedOutput {
-  const LoopTensor* spec;
+  const RunTensor* spec;
   GuardedTensor tensor;
 
-  GuardedOutput(const LoopTensor& from, std::vector<std::int64_t> shape, Layout layout)
+  GuardedOutput(const RunTensor& from, std::vector<std::int64_t> shape, Layout layout)
       : spec(&from), tensor(std::move(shape), layout) {
     tensor.spoil();
   }
 };
 
-std::size_t token_dimension(const LoopTensor& x) { return x.batched ? 1 : 0; }
+std::size_t token_dimension(const RunTensor& x) { return x.batched ? 1 : 0; }
 
 /// What a call of the tokens [begin, end) sees of an input or writes of an output.
-StridedTensor part_of(const LoopTensor& spec, const StridedTensor& whole, std::int64_t begin,
+StridedTensor part_of(const RunTensor& spec, const StridedTensor& whole, std::int64_t begin,
                       std::int64_t end) {
   if (spec.axis == Axis::tokens) return whole.slice(token_dimension(spec), begin, end);
   if (spec.axis == Axis::prefix) return whole.slice(token_dimension(spec), 0, end);
@@ -98,11 +98,11 @@ void each_call(const Path& path, Step&& step) {
 std::vector<std::vector<float>> run_in_place(const CallLoop& loop, const RunOptions& options,
                                              const OneCall& call) {
   std::deque<GuardedInput> inputs;
-  for (const LoopTensor& x : loop.inputs) {
+  for (const RunTensor& x : loop.inputs) {
     if (x.data != nullptr) inputs.emplace_back(x, x.shape, *x.data, options.layout);
   }
   std::deque<GuardedOutput> outputs;
-  for (const LoopTensor& x : loop.outputs) outputs.emplace_back(x, x.shape, options.layout);
+  for (const RunTensor& x : loop.outputs) outputs.emplace_back(x, x.shape, options.layout);
   const GuardedOffsets offsets(loop.offsets);
   bool first = true;
   each_call(loop.path, [&](const Segment& segment, std::int64_t begin, std::int64_t end) {
@@ -139,7 +139,7 @@ std::vector<std::vector<float>> run_in_place(const CallLoop& loop, const RunOpti
 struct Cut {
   std::size_t outer = 1, tokens = 1, inner = 1;
 
-  explicit Cut(const LoopTensor& x) {
+  explicit Cut(const RunTensor& x) {
     const std::size_t d = token_dimension(x);
     for (std::size_t i = 0; i < x.shape.size(); ++i)
       (i < d ? outer : i == d ? tokens : inner) *= static_cast<std::size_t>(x.shape[i]);
@@ -162,7 +162,7 @@ std::vector<std::vector<float>> run_apart(const CallLoop& loop, const RunOptions
                                           const OneCall& call) {
   std::map<std::string, std::vector<float>> states;
   std::vector<std::vector<float>> all;
-  for (const LoopTensor& x : loop.outputs) {
+  for (const RunTensor& x : loop.outputs) {
     std::size_t size = 1;
     for (const std::int64_t extent : x.shape) size *= static_cast<std::size_t>(extent);
     all.emplace_back(size, kPoison);
@@ -172,7 +172,7 @@ std::vector<std::vector<float>> run_apart(const CallLoop& loop, const RunOptions
     KernelCall one = one_call(loop, options, segment, end - begin);
     one.cu_seqlens = offsets.view();
     std::deque<GuardedInput> inputs;
-    for (const LoopTensor& x : loop.inputs) {
+    for (const RunTensor& x : loop.inputs) {
       const auto state = states.find(x.name);
       if (state == states.end() && x.data == nullptr) continue;
       std::vector<std::int64_t> shape = x.shape;
@@ -191,7 +191,7 @@ std::vector<std::vector<float>> run_apart(const CallLoop& loop, const RunOptions
       one.inputs.push_back({x.name, inputs.back().tensor.tensor()});
     }
     std::deque<GuardedOutput> outputs;
-    for (const LoopTensor& x : loop.outputs) {
+    for (const RunTensor& x : loop.outputs) {
       std::vector<std::int64_t> shape = x.shape;
       if (x.axis == Axis::tokens) shape[token_dimension(x)] = end - begin;
       if (x.axis == Axis::prefix) shape[token_dimension(x)] = end;
@@ -201,7 +201,7 @@ std::vector<std::vector<float>> run_apart(const CallLoop& loop, const RunOptions
     call(segment, one);
     for (const GuardedInput& x : inputs) x.check();
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const LoopTensor& spec = *outputs[i].spec;
+      const RunTensor& spec = *outputs[i].spec;
       outputs[i].tensor.check_surroundings(spec.name);
       std::vector<float> written = outputs[i].tensor.written();
       if (sliced(spec.axis)) {

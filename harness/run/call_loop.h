@@ -60,7 +60,7 @@ struct KernelCall {
 };
 
 /// A tensor of all calls together: [B, ...], or without the batch where it belongs to no sequence.
-struct LoopTensor {
+struct RunTensor {
   std::string name;
   Axis axis = Axis::tokens;
   bool batched = true;
@@ -71,7 +71,7 @@ struct LoopTensor {
 
 /// Calls of one kernel that follow each other, states carried from each to the next.
 struct CallLoop {
-  std::vector<LoopTensor> inputs, outputs;
+  std::vector<RunTensor> inputs, outputs;
   std::vector<std::int64_t> offsets;  ///< of packed sequences; else empty
   KernelCall settings;                ///< of every call, but for tensors, tokens and chunk
   Path path;

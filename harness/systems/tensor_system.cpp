@@ -22,7 +22,7 @@ namespace {
 /// Runs a kernel on the inputs of a case; outputs by sequence.
 std::vector<Tensors<double>> run_tensors(const Resolved& r, const TensorSystem& system,
                                          const std::vector<CaseTensor>& inputs, const KernelChoice& kernels,
-                                         const RunOptions& options) {
+                                         const RunOptions& options, const std::vector<Index>& cuts) {
   const KernelRow& kernel = *kernels.named;
   const Call call = system.call(r.c, kernel.form);
   const Signature signature = system.row.signature(call);
@@ -38,7 +38,7 @@ std::vector<Tensors<double>> run_tensors(const Resolved& r, const TensorSystem& 
                             spec.axis == Axis::state ? spec.name : std::string()});
   }
   Index begin = 0;
-  for (const Index end : cuts_of(r)) loop.path.push_back({end - std::exchange(begin, end), r.c.chunk, false});
+  for (const Index end : cuts) loop.path.push_back({end - std::exchange(begin, end), r.c.chunk, false});
   loop.path.push_back({r.c.T - begin, r.c.chunk, false});
   const std::vector<std::vector<float>> written =
       run_calls(loop, options, [&](const Segment&, const KernelCall& one) {
@@ -71,6 +71,11 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   // Its calls are those of any form, so that the chunk is theirs.
   if (of.streams) forms.push_back({.name = "decode", .decodes = true});
   for (const Regime& regime : tensor_regimes()) regimes.push_back(&regime);
+  for (const TensorLaw& law : tensor_laws()) {
+    if (!law.fits(of)) continue;
+    laws.push_back(law.name);
+    rows_.push_back(&law);
+  }
 }
 
 Call TensorSystem::call(const Case& c, std::string_view native) const {
@@ -126,8 +131,15 @@ std::vector<CaseTensor> TensorSystem::inputs(const Resolved& r) const { return t
 Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
                             Trace* trace) const {
   std::vector<CaseTensor> given = inputs(r);
-  std::vector<Tensors<double>> outputs = run_tensors(r, *this, given, kernels, options);
   const std::string& native = kernels.named->form;
+  if (r.law != nullptr) {
+    const TensorLaw& law = *rows_.at(static_cast<std::size_t>(r.law - laws.data()));
+    return law.judge(
+        {r, *this, given, native, [&](const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
+           return run_tensors(r, *this, of, kernels, options, cuts);
+         }});
+  }
+  std::vector<Tensors<double>> outputs = run_tensors(r, *this, given, kernels, options, cuts_of(r));
   std::vector<OperatorOracle> oracles;
   const Judgement judgement = judge_tensors(r, *this, native, given, outputs, trace ? &oracles : nullptr);
   if (trace) *trace = {{}, {}, std::move(given), std::move(outputs), std::move(oracles), native, {}};
@@ -169,7 +181,7 @@ Tensors<double> sequence_of(const std::vector<CaseTensor>& inputs, Index b) {
 void TensorSystem::replay(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
                           Trace& trace) const {
   trace.native = kernels.named->form;
-  trace.tensors = run_tensors(r, *this, trace.inputs, kernels, options);
+  trace.tensors = run_tensors(r, *this, trace.inputs, kernels, options, cuts_of(r));
 }
 
 RunFile TensorSystem::write(const Resolved& r, const Trace& trace) const {

@@ -1,9 +1,37 @@
 #pragma once
 
-#include "harness/cases/system.h"
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "harness/cases/resolved.h"
 #include "oracles/systems/judge_operator.h"
 
 namespace samestate {
+
+class TensorSystem;
+
+/// A case of named tensors with the runs that a law needs.
+struct TensorSubject {
+  const Resolved& r;
+  const TensorSystem& system;
+  const std::vector<CaseTensor>& inputs;
+  std::string_view native;  ///< form of the kernel
+  /// The kernel's outputs by sequence, its calls ending at `cuts`, the last excepted.
+  std::function<std::vector<Tensors<double>>(const std::vector<CaseTensor>& inputs,
+                                             const std::vector<Index>& cuts)>
+      run;
+};
+
+/// A relation between runs of one kernel of named tensors, within the sum of their running errors.
+struct TensorLaw {
+  LawName name;
+  bool (*fits)(const Operator&) = nullptr;
+  Judgement (*judge)(const TensorSubject&) = nullptr;
+};
+
+/// The table, a row a law (harness/systems/tensor_laws.cpp).
+[[nodiscard]] std::span<const TensorLaw> tensor_laws();
 
 /// A system of named tensors: its row says which, and evaluates its reference in float64 and with the running
 /// error, by which every element is judged.
@@ -26,6 +54,9 @@ class TensorSystem final : public System {
   [[nodiscard]] Call call(const Case& c, std::string_view native) const;
 
   const Operator& row;
+
+ private:
+  std::vector<const TensorLaw*> rows_;  ///< of `laws`
 };
 
 /// Where the calls of a case end, the last excepted: form=decode evaluates `prefill` tokens, then one a call.
