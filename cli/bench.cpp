@@ -12,7 +12,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/table.h"
-#include "fuzz/bench/bench.h"
+#include "measure/bench/bench.h"
 #include "reference/error.h"
 #include "reports/json_lines.h"
 #include "samestate_kernel_sources.h"

@@ -1,4 +1,4 @@
-#include "oracles/equations/equation.h"
+#include "oracles/proofs/equations/equation.h"
 
 #include <fmt/format.h>
 

@@ -14,9 +14,9 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/table.h"
-#include "fuzz/campaign.h"
 #include "fuzz/plan.h"
 #include "fuzz/search/search.h"
+#include "harness/run/campaign.h"
 #include "reference/error.h"
 #include "reports/baseline.h"
 #include "reports/files.h"
@@ -139,7 +139,7 @@ int with_baseline(int code, const std::optional<Growth>& growth, const GateOptio
 struct Shared {
   explicit Shared(const GateOptions& options) : under_way(static_cast<std::size_t>(options.threads)) {}
   UnderWay under_way;
-  ChildLines findings;  ///< index of the case, a tab, finding_text
+  ChildLines findings;  ///< index of the case, a tab, result_text
 };
 
 /// In the order of the cases, whatever the order in which they finished.
@@ -186,7 +186,7 @@ int run_cases(const GateOptions& options, const KernelTable& table, const std::v
     progress.step(record.judgement.ratio,
                   record.judgement.verdict == Verdict::fail || record.judgement.verdict == Verdict::crash);
     done.emplace(i, record);
-    shared.findings.add(fmt::format("{}\t{}", i, finding_text({record.judgement, record.seconds, 0})));
+    shared.findings.add(fmt::format("{}\t{}", i, result_text({record.judgement, record.seconds, 0})));
     shared.under_way.end(static_cast<std::int64_t>(i));
   };
   const auto begin = std::chrono::steady_clock::now();
@@ -207,14 +207,14 @@ int report_lost(const GateOptions& options, const KernelTable& table, const std:
     std::size_t i = cases.size();
     const char* const end = std::from_chars(line.data(), line.data() + line.size(), i).ptr;
     if (i >= cases.size() || *end != '\t') throw Error("the record of a case is damaged: run the gate again");
-    done.emplace(i, record_of(cases[i], table, parse_finding(std::string_view(end + 1))));
+    done.emplace(i, record_of(cases[i], table, parse_result(std::string_view(end + 1))));
   }
   const double limit = verdict == Verdict::timeout ? seconds_of("--timeout", options.timeout) : 0.0;
   const std::vector<std::int64_t> left = shared.under_way.left(limit);
   fmt::print(stderr, "samestate: {}; `samestate fuzz` runs each case apart. Under way:\n", reason);
   for (const std::int64_t number : left) {
     const auto i = static_cast<std::size_t>(number);
-    Finding finding;
+    CaseResult finding;
     finding.judgement.verdict = verdict;
     finding.judgement.reason =
         left.size() == 1 ? reason : fmt::format("{}, in this case or another of {}", reason, left.size());

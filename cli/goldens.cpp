@@ -1,4 +1,4 @@
-#include "fuzz/goldens.h"
+#include "oracles/proofs/goldens/goldens.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "oracles/identities/identity.h"
+#include "oracles/proofs/identities/identity.h"
 #include "reference/error.h"
 
 namespace samestate::cli {

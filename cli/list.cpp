@@ -8,10 +8,10 @@
 
 #include "cli/commands.h"
 #include "cli/table.h"
-#include "fuzz/generators/regimes.h"
 #include "fuzz/mutants/mutant.h"
-#include "fuzz/operator_case.h"
-#include "fuzz/systems.h"
+#include "harness/cases/operator_case.h"
+#include "harness/cases/regimes.h"
+#include "harness/cases/systems.h"
 #include "oracles/contracts.h"
 #include "oracles/laws/law.h"
 #include "reports/evidence.h"

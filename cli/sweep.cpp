@@ -11,7 +11,7 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/table.h"
-#include "fuzz/sweep.h"
+#include "measure/sweep/sweep.h"
 #include "reports/json_lines.h"
 #include "samestate_kernel_sources.h"
 #include "samestate_version.h"

@@ -1,7 +1,7 @@
 #include "cli/table.h"
 
 #include "cli/commands.h"
-#include "fuzz/plugin.h"
+#include "harness/run/plugin.h"
 #ifdef SAMESTATE_HAVE_CUDA
 #include "optimized/cuda/cuda_kernels.h"
 #endif

@@ -5,9 +5,9 @@ target_compile_features(samestate_optimized_interface INTERFACE cxx_std_20)
 target_include_directories(samestate_optimized_interface INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
   $<INSTALL_INTERFACE:include/samestate>)
 
-set(floors reference optimized oracles fixtures reports fuzz)
+set(floors reference optimized oracles fixtures harness reports measure fuzz)
 set(libraries samestate_options)
-foreach(folder ${floors})
+foreach(folder ${floors} oracles/proofs)
   get_property(targets DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target ${targets})
     get_target_property(type ${target} TYPE)

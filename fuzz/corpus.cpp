@@ -7,9 +7,9 @@
 #include <iterator>
 #include <sstream>
 
-#include "fuzz/judge_batch.h"
-#include "fuzz/operator_case.h"
-#include "fuzz/systems.h"
+#include "harness/cases/operator_case.h"
+#include "harness/cases/systems.h"
+#include "harness/run/judge_batch.h"
 
 namespace samestate {
 namespace {

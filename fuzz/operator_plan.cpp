@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "fuzz/generators/counter.h"
-#include "fuzz/operator_case.h"
-#include "oracles/operators/operator.h"
+#include "harness/cases/counter.h"
+#include "harness/cases/operator_case.h"
+#include "oracles/systems/operator.h"
 
 namespace samestate {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "fuzz/case_line.h"
+#include "harness/cases/case_line.h"
 #include "optimized/operator_kernel.h"
 
 namespace samestate {

@@ -4,12 +4,12 @@
 #include <array>
 #include <set>
 
-#include "fuzz/generators/counter.h"
-#include "fuzz/generators/regimes.h"
 #include "fuzz/operator_plan.h"
-#include "fuzz/systems.h"
+#include "harness/cases/counter.h"
+#include "harness/cases/regimes.h"
+#include "harness/cases/systems.h"
 #include "oracles/laws/law.h"
-#include "oracles/operators/operator.h"
+#include "oracles/systems/operator.h"
 #include "reference/error.h"
 
 namespace samestate {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "fuzz/run_case.h"
+#include "harness/run/run_case.h"
 
 namespace samestate {
 

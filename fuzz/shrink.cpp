@@ -9,8 +9,8 @@
 #include <set>
 #include <vector>
 
-#include "fuzz/operator_case.h"
-#include "fuzz/systems.h"
+#include "harness/cases/operator_case.h"
+#include "harness/cases/systems.h"
 
 namespace samestate {
 namespace {
@@ -217,7 +217,7 @@ class Steps {
 
 class Shrinking {
  public:
-  Shrinking(const std::function<Finding(const Case&)>& run, const ShrinkOptions& options)
+  Shrinking(const std::function<CaseResult(const Case&)>& run, const ShrinkOptions& options)
       : run_(run), options_(options), begin_(Clock::now()) {}
 
   Shrunk operator()(const Case& failing) {
@@ -252,7 +252,7 @@ class Shrinking {
   }
   [[nodiscard]] bool spent() const { return seconds() > options_.budget; }
 
-  Finding once(const Case& c, bool fresh = false) {
+  CaseResult once(const Case& c, bool fresh = false) {
     ++runs_;
     return (fresh || always_fresh_) && options_.fresh ? options_.fresh(c) : run_(c);
   }
@@ -262,7 +262,7 @@ class Shrinking {
     }
     out.complete = !spent();
     // What was found is only as good as it can be repeated.
-    const Finding last = again(out.smallest);
+    const CaseResult last = again(out.smallest);
     const Verdict verdict = last.judgement.verdict;
     if (verdict == verdict_) return;
     if (verdict == Verdict::flaky) {
@@ -274,10 +274,10 @@ class Shrinking {
   }
 
   /// The case several times: its finding, flaky where two runs disagree in verdict or kind.
-  Finding again(const Case& c) {
-    Finding first = once(c, true);
+  CaseResult again(const Case& c) {
+    CaseResult first = once(c, true);
     for (int i = 1; i < options_.reruns; ++i) {
-      const Finding other = once(c);
+      const CaseResult other = once(c);
       const std::string a = kind_of(first.judgement);
       const std::string b = kind_of(other.judgement);
       if (first.judgement.verdict == other.judgement.verdict && a == b) continue;
@@ -298,7 +298,7 @@ class Shrinking {
     for (const Case& smaller : steps.list()) {
       if (spent()) return false;
       if (!tried_.insert(format_case(smaller)).second) continue;
-      Finding finding;
+      CaseResult finding;
       try {
         finding = once(smaller);
       } catch (const Error&) {  // a form that no kernel of the table has
@@ -318,7 +318,7 @@ class Shrinking {
     return out;
   }
 
-  const std::function<Finding(const Case&)>& run_;
+  const std::function<CaseResult(const Case&)>& run_;
   const ShrinkOptions& options_;
   Clock::time_point begin_;
   Verdict verdict_ = Verdict::fail;
@@ -353,7 +353,7 @@ double size_of_case(const Case& c) {
                              sequences * c.Hv * c.dk * c.dv * (c.state == "none" ? 1 : 2));
 }
 
-Shrunk shrink(const Case& failing, const std::function<Finding(const Case&)>& run,
+Shrunk shrink(const Case& failing, const std::function<CaseResult(const Case&)>& run,
               const ShrinkOptions& options) {
   check_names(failing);
   return Shrinking(run, options)(failing);

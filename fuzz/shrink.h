@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "fuzz/case_line.h"
-#include "fuzz/search/finding.h"
+#include "harness/cases/case_line.h"
+#include "harness/records/case_result.h"
 
 namespace samestate {
 
@@ -14,13 +14,13 @@ struct ShrinkOptions {
   int reruns = 3;        ///< of the case found and of the smallest: they must agree
   /// Runs a case in a process that has run none before; empty: as `run`. What is found must fail there too:
   /// a kernel that keeps something from call to call fails after others what it passes alone.
-  std::function<Finding(const Case&)> fresh = {};
+  std::function<CaseResult(const Case&)> fresh = {};
 };
 
 /// The smallest case found that still fails alike.
 struct Shrunk {
   Case smallest;
-  Finding finding;        ///< of `smallest`; its verdict is flaky where re-runs disagree
+  CaseResult finding;     ///< of `smallest`; its verdict is flaky where re-runs disagree
   std::int64_t runs = 0;  ///< of the kernel
   double seconds = 0.0;
   bool complete = false;  ///< no smaller step fails; false: the budget ended it
@@ -37,7 +37,7 @@ struct Shrunk {
 /// T at chunk edges, then smaller chunks and widths. Contract, law and kernel stay. `run` may be called until
 /// the budget ends. Where the smallest case fails only after others and `failing` alone too, each step is
 /// taken in a process of its own. Throws Error where `failing` does not fail at all.
-[[nodiscard]] Shrunk shrink(const Case& failing, const std::function<Finding(const Case&)>& run,
+[[nodiscard]] Shrunk shrink(const Case& failing, const std::function<CaseResult(const Case&)>& run,
                             const ShrinkOptions& options = {});
 
 }  // namespace samestate

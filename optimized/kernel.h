@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -72,12 +73,13 @@ struct Kernel {
   std::string form;    ///< recurrent or chunked; decode, split and packed runs are calls of these
   std::string device;  ///< cpu or cuda
   std::vector<std::string> contracts;  ///< names of the contracts that it promises
-  Outcome (*run)(const Arguments&, const Contract&) = nullptr;
+  /// Evaluates one call; called from several threads at a time.
+  std::function<Outcome(const Arguments&, const Contract&)> run = nullptr;
   /// Evaluates the same call many times and says how long each took, without the way of the tensors to the
   /// device and back. `o` and `final_state` are dense, receive what the last timed call wrote into memory
-  /// that was poisoned before it, and share none with the inputs. Null: `samestate bench` times `run` by the
+  /// that was poisoned before it, and share none with the inputs. Empty: `samestate bench` times `run` by the
   /// wall clock and says so.
-  Timing (*time)(const Arguments&, const Contract&, const TimingRequest&) = nullptr;
+  std::function<Timing(const Arguments&, const Contract&, const TimingRequest&)> time = nullptr;
 };
 
 /// The table of this build: the project's kernels on the CPU and, where it was built with CUDA, on the GPU.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -69,7 +70,8 @@ struct OperatorKernel {
   std::string form;    ///< one of the system's forms; decode is calls of it
   std::string device;  ///< cpu or cuda
   std::vector<std::string> contracts;
-  Outcome (*run)(const OperatorArguments&, const Contract&) = nullptr;
+  /// Evaluates one call; called from several threads at a time.
+  std::function<Outcome(const OperatorArguments&, const Contract&)> run = nullptr;
 };
 
 /// The table of this build.

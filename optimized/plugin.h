@@ -5,7 +5,7 @@
 #include "optimized/kernel.h"
 #include "optimized/operator_kernel.h"
 
-/// A kernel of yours in the table, without a change to samestate: a shared library that defines the two
+/// A kernel of yours in the table, without a change to samestate: a shared library that defines the
 /// first two functions below with C linkage, loaded by `samestate gate --plugin FILE.so`.
 /// examples/kernel_plugin is one to copy.
 namespace samestate {
@@ -14,7 +14,7 @@ namespace samestate {
 /// sum follows the layout of what crosses the border. Both sides must be built with the same C++ standard
 /// library.
 inline constexpr int plugin_abi =
-    3 * 100'000 + static_cast<int>(sizeof(Arguments) + sizeof(Contract) + sizeof(Outcome) + sizeof(Kernel) +
+    4 * 100'000 + static_cast<int>(sizeof(Arguments) + sizeof(Contract) + sizeof(Outcome) + sizeof(Kernel) +
                                    sizeof(TimingRequest) + sizeof(Timing) + sizeof(OperatorArguments) +
                                    sizeof(OperatorKernel));
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "oracles/family.h"
+#include "oracles/systems/family.h"
 
 namespace samestate {
 

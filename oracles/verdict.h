@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-/// What was found, as plain data: reports read this header and no other of ours.
+/// What was found, as plain data.
 namespace samestate {
 
 /// A vacuous run proves nothing and is never a pass; a skipped one could not run here (no device).
@@ -42,20 +42,6 @@ struct Judgement {
   std::int64_t rows =
       0;  ///< rows of o compared; without one, only a state that is not all zero can pass (T = 0)
   std::string reason;  ///< one line for a person: why it failed, is vacuous, unsupported or skipped
-};
-
-/// One case on one kernel: a line of the JSON Lines record.
-struct Record {
-  std::string line;    ///< the canonical case line; `samestate repro '<line>'` repeats it
-  std::string kernel;  ///< name in the table of kernels
-  std::string system;
-  std::string form;
-  std::string contract;
-  std::string regime;
-  std::string law;     ///< empty: against the oracle
-  std::string device;  ///< cpu, or the device's name
-  Judgement judgement;
-  double seconds = 0.0;
 };
 
 }  // namespace samestate

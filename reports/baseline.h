@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "oracles/verdict.h"
+#include "harness/records/record.h"
 
 /// The ratios of an earlier run, to see one grow while it still is below 1.
 namespace samestate {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "oracles/verdict.h"
+#include "harness/records/record.h"
 #include "reports/json_lines.h"
 
 /// What changed between two records of runs, case by case.

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "oracles/verdict.h"
+#include "harness/records/record.h"
 #include "reports/evidence.h"
 #include "reports/plots_sweep.h"
 

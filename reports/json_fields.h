@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "oracles/measurement.h"
-#include "oracles/timing.h"
+#include "harness/records/measurement.h"
+#include "harness/records/timing.h"
 #include "reference/error.h"
 
 /// How the fields of a record travel in JSON, for writing and for reading alike: a NaN or infinity is a

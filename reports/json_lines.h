@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "oracles/measurement.h"
-#include "oracles/timing.h"
+#include "harness/records/measurement.h"
+#include "harness/records/timing.h"
 #include "reports/files.h"
 #include "reports/run.h"
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "oracles/verdict.h"
+#include "harness/records/record.h"
 #include "reports/run.h"
 
 namespace samestate {

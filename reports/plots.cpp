@@ -145,7 +145,7 @@ const char* marker_of(Curve::Style style) {
   }
 }
 
-void add_axis(std::string& script, const char* name, const Axis& axis) {
+void add_axis(std::string& script, const char* name, const PlotAxis& axis) {
   script += fmt::format("set {}label {}\n", name, literal(axis.label));
   if (axis.log_base > 0.0) {
     script += fmt::format("set logscale {} {}\n", name, axis.log_base);

@@ -41,7 +41,7 @@ struct LegendEntry {
   Curve::Style style = Curve::Style::line;
 };
 
-struct Axis {
+struct PlotAxis {
   std::string label;
   double log_base = 0.0;  ///< 0: linear
   bool from_zero = false;
@@ -53,7 +53,7 @@ struct Figure {
   std::string id;  ///< of the file and of the element: lower case, digits, '-'
   std::string title;
   std::string caption;  ///< one sentence
-  Axis x, y;
+  PlotAxis x, y;
   std::vector<Curve> curves;
   std::vector<LegendEntry> legend;                          ///< under the plot; covers no data
   std::optional<double> limit;                              ///< a horizontal line

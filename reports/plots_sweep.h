@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "oracles/measurement.h"
-#include "oracles/verdict.h"
+#include "harness/records/measurement.h"
+#include "harness/records/record.h"
 #include "reports/plots.h"
 
 /// Which plots a set of measurements gives. Selection only: every drawn number is one of a record.

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "oracles/verdict.h"
+#include "harness/records/record.h"
 
 /// Counts, order and selection over records: what the Markdown, terminal and JUnit reports show. No value is
 /// computed here that is not in a record; a percentile is an element (nearest rank), never an interpolation.

@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "oracles/verdict.h"
+#include "harness/records/record.h"
 
 namespace samestate {
 

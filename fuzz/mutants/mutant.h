@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fuzz/run_case.h"
+#include "harness/run/run_case.h"
 
 namespace samestate {
 

@@ -6,9 +6,9 @@
 #include <mutex>
 #include <tuple>
 
-#include "fuzz/generators/counter.h"
-#include "fuzz/runner.h"
-#include "fuzz/systems.h"
+#include "harness/cases/counter.h"
+#include "harness/cases/systems.h"
+#include "harness/run/runner.h"
 #include "oracles/contracts.h"
 #include "oracles/rounding.h"
 

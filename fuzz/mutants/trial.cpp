@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "fuzz/plan.h"
-#include "fuzz/search/workers.h"
+#include "harness/processes/workers.h"
 
 namespace samestate {
 namespace {
@@ -37,7 +37,7 @@ class Trials {
     return std::nullopt;
   }
 
-  void take(const Task& task, const Finding& finding) {
+  void take(const Task& task, const CaseResult& finding) {
     Trial& trial = at(task.subject);
     MutantResult& r = trial.result;
     const Judgement& j = finding.judgement;
@@ -56,7 +56,7 @@ class Trials {
   }
 
   /// In the worker's process.
-  [[nodiscard]] Finding run(std::int64_t subject, const Case& c) const {
+  [[nodiscard]] CaseResult run(std::int64_t subject, const Case& c) const {
     const Record record = run_case(c, *trials_[static_cast<std::size_t>(subject)].table);
     return {record.judgement, record.seconds, 0};
   }
@@ -139,7 +139,7 @@ std::vector<MutantResult> try_mutants(std::span<const Mutant* const> list, const
   Workers pool([&](std::int64_t subject, const Case& c) { return trials.run(subject, c); },
                {processes, options.timeout, options.memory});
   pool.run([&](std::int64_t served) { return trials.next(served); },
-           {{}, [&](const Task& task, const Finding& finding) { trials.take(task, finding); }});
+           {{}, [&](const Task& task, const CaseResult& finding) { trials.take(task, finding); }});
   return trials.results();
 }
 

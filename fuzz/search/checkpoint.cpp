@@ -29,7 +29,7 @@ std::string text_of(const std::filesystem::path& path) {
 std::string with_sum(const std::string& text) { return fmt::format("{}\t{:016x}\n", text, hash_of(text)); }
 
 std::string text_of(const CheckpointEntry& entry) {
-  return fmt::format("{}\t{:.3f}\t{}", entry.index, entry.elapsed, finding_text(entry.finding));
+  return fmt::format("{}\t{:.3f}\t{}", entry.index, entry.elapsed, result_text(entry.finding));
 }
 
 template <class Number>
@@ -57,7 +57,7 @@ CheckpointEntry entry_of(std::string_view line) {
   CheckpointEntry entry;
   entry.index = number_of<std::int64_t>(take(rest));
   entry.elapsed = number_of<double>(take(rest));
-  entry.finding = parse_finding(rest);
+  entry.finding = parse_result(rest);
   return entry;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fuzz/search/finding.h"
+#include "harness/records/case_result.h"
 
 namespace samestate {
 
@@ -13,7 +13,7 @@ namespace samestate {
 struct CheckpointEntry {
   std::int64_t index = 0;
   double elapsed = 0.0;  ///< seconds of search when it finished
-  Finding finding;
+  CaseResult finding;
 };
 
 /// The seed of the search that a checkpoint holds. Throws Error where it is none.

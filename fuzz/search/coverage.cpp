@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
-#include "fuzz/generators/regimes.h"
-#include "fuzz/operator_case.h"
 #include "fuzz/search/edges.h"
-#include "fuzz/systems.h"
+#include "harness/cases/operator_case.h"
+#include "harness/cases/regimes.h"
+#include "harness/cases/systems.h"
 #include "oracles/laws/law.h"
 
 namespace samestate {
@@ -97,7 +97,7 @@ Coverage::Coverage(const CaseSource& source) {
   }
 }
 
-void Coverage::add(const Case& c, const Finding& finding) {
+void Coverage::add(const Case& c, const CaseResult& finding) {
   const bool judged = is_judged(finding.judgement.verdict);
   const bool refused = is_refused(finding.judgement.verdict);
   judged_[c.system] += judged;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fuzz/search/draw.h"
-#include "fuzz/search/finding.h"
+#include "harness/records/case_result.h"
 
 namespace samestate {
 
@@ -39,7 +39,7 @@ class Coverage {
  public:
   explicit Coverage(const CaseSource& source);
 
-  void add(const Case& c, const Finding& finding);
+  void add(const Case& c, const CaseResult& finding);
 
   [[nodiscard]] std::vector<CoverageRow> rows() const;
   [[nodiscard]] std::vector<CoveragePairs> pairs() const;

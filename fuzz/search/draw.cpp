@@ -11,10 +11,10 @@
 #include <array>
 #include <cmath>
 
-#include "fuzz/generators/regimes.h"
-#include "fuzz/operator_case.h"
 #include "fuzz/plan.h"
-#include "fuzz/systems.h"
+#include "harness/cases/operator_case.h"
+#include "harness/cases/regimes.h"
+#include "harness/cases/systems.h"
 #include "oracles/contracts.h"
 #include "oracles/laws/law.h"
 

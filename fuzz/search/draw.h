@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "fuzz/run_case.h"
+#include "harness/run/run_case.h"
 
 namespace samestate {
 

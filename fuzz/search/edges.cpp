@@ -4,9 +4,9 @@
 #include <array>
 #include <cmath>
 
-#include "fuzz/operator_case.h"
-#include "fuzz/run_case.h"
-#include "fuzz/systems.h"
+#include "harness/cases/operator_case.h"
+#include "harness/cases/systems.h"
+#include "harness/run/run_case.h"
 
 namespace samestate {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fuzz/case_line.h"
+#include "harness/cases/case_line.h"
 
 namespace samestate {
 

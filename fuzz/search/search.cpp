@@ -61,7 +61,7 @@ class Search {
     Workers workers(runner_of(table_), options_.workers);
     WorkerObserver observer;
     observer.started = observer_.started;
-    observer.finished = [this](const Task& task, const Finding& finding) {
+    observer.finished = [this](const Task& task, const CaseResult& finding) {
       if (checkpoint_) checkpoint_->append({task.index, before_ + seconds(), finding});
       take(task, finding, false);
     };
@@ -92,7 +92,7 @@ class Search {
     return Task{index, source_.draw(index)};
   }
 
-  void take(const Task& task, const Finding& finding, bool replayed) {
+  void take(const Task& task, const CaseResult& finding, bool replayed) {
     const Record record = record_of(task.c, table_, finding);
     const Judgement& j = finding.judgement;
     ++result_.cases;
@@ -136,11 +136,11 @@ class Search {
 CaseRunner runner_of(const KernelTable& table) {
   return [&table](const Case& c) {
     const Record record = run_case(c, table);
-    return Finding{record.judgement, record.seconds, edges_of(c)};
+    return CaseResult{record.judgement, record.seconds, edges_of(c)};
   };
 }
 
-Record record_of(const Case& c, const KernelTable& table, const Finding& finding) {
+Record record_of(const Case& c, const KernelTable& table, const CaseResult& finding) {
   Record record = planned_record(c, table);
   record.judgement = finding.judgement;
   record.seconds = finding.seconds;

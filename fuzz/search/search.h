@@ -9,7 +9,7 @@
 
 #include "fuzz/search/coverage.h"
 #include "fuzz/search/draw.h"
-#include "fuzz/search/workers.h"
+#include "harness/processes/workers.h"
 
 namespace samestate {
 
@@ -67,6 +67,6 @@ inline constexpr std::size_t kKeptFailures = 10'000;
 [[nodiscard]] CaseRunner runner_of(const KernelTable& table);
 
 /// The record of a case of which a worker reported `finding`.
-[[nodiscard]] Record record_of(const Case& c, const KernelTable& table, const Finding& finding);
+[[nodiscard]] Record record_of(const Case& c, const KernelTable& table, const CaseResult& finding);
 
 }  // namespace samestate

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "optimized/kernel.h"
-#include "oracles/family.h"
+#include "oracles/systems/family.h"
 
 namespace samestate {
 namespace {

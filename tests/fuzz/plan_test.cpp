@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <set>
 
-#include "fuzz/generators/regimes.h"
-#include "fuzz/judge_batch.h"
-#include "fuzz/systems.h"
+#include "harness/cases/regimes.h"
+#include "harness/cases/systems.h"
+#include "harness/run/judge_batch.h"
 #include "oracles/laws/law.h"
 #include "reference/error.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "fuzz/search/search.h"
-#include "tests/fuzz/operators/faults.h"
-#include "tests/fuzz/planted.h"
+#include "tests/fuzz/mutants/faults.h"
+#include "tests/harness/planted.h"
 
 namespace samestate {
 namespace {
@@ -161,7 +161,7 @@ TEST(Shrink, AShrunkLawFailsByTheSameLaw) {
 TEST(Shrink, RunsThatDisagreeAreFlaky) {
   int calls = 0;
   const auto run = [&](const Case&) {
-    Finding f;
+    CaseResult f;
     f.judgement.verdict = ++calls % 2 == 1 ? Verdict::fail : Verdict::pass;
     f.judgement.gate = "row";
     return f;
@@ -176,7 +176,7 @@ TEST(Shrink, RunsThatDisagreeAreFlaky) {
 // A kernel that keeps something from call to call fails after others what it passes alone.
 TEST(Shrink, WhatItFindsFailsInAProcessOfItsOwn) {
   const auto finding = [](bool fails, Verdict other) {
-    Finding f;
+    CaseResult f;
     f.judgement.verdict = fails ? Verdict::fail : other;
     f.judgement.gate = "row";
     return f;
@@ -201,7 +201,7 @@ TEST(Shrink, WhatItFindsFailsInAProcessOfItsOwn) {
 
 TEST(Shrink, StopsAtItsBudgetAndRefusesWhatPasses) {
   const auto slow = [](const Case&) {
-    Finding f;
+    CaseResult f;
     f.judgement.verdict = Verdict::fail;
     f.judgement.gate = "row";
     return f;
@@ -210,7 +210,7 @@ TEST(Shrink, StopsAtItsBudgetAndRefusesWhatPasses) {
   EXPECT_FALSE(s.complete);
   EXPECT_EQ(s.smallest.T, 4);
   const auto passes = [](const Case&) {
-    Finding f;
+    CaseResult f;
     f.judgement.verdict = Verdict::pass;
     return f;
   };
@@ -219,7 +219,7 @@ TEST(Shrink, StopsAtItsBudgetAndRefusesWhatPasses) {
 
 TEST(Shrink, OperatorsShrinkTheirParameters) {
   const auto run = [](const Case& c) {
-    Finding f;
+    CaseResult f;
     f.judgement.verdict = c.parameters.at("D") >= 5 && c.T >= 3 ? Verdict::fail : Verdict::pass;
     f.judgement.gate = "element";
     return f;

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "oracles/verdict.h"
+#include "harness/records/record.h"
 #include "reference/error.h"
 #include "reports/json_lines.h"
 #include "reports/run.h"

@@ -6,10 +6,10 @@
 #include <regex>
 #include <set>
 
-#include "fuzz/campaign.h"
 #include "fuzz/mutants/changed_call.h"
 #include "fuzz/mutants/trial.h"
 #include "fuzz/plan.h"
+#include "harness/run/campaign.h"
 #include "reference/error.h"
 
 namespace samestate {

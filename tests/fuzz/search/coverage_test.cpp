@@ -61,8 +61,8 @@ TEST(Edges, AreReadFromCaseAndData) {
   }
 }
 
-Finding passing(const Case& c) {
-  Finding f;
+CaseResult passing(const Case& c) {
+  CaseResult f;
   f.judgement.verdict = Verdict::pass;
   f.edges = edges_of(c);
   return f;
@@ -91,7 +91,7 @@ TEST(Coverage, WhatIsNeverJudgedIsMissingUnlessItIsRefused) {
   Coverage coverage(source);
   for (std::int64_t i = 0; i < 3000; ++i) {
     const Case c = source.draw(i);
-    Finding f = passing(c);
+    CaseResult f = passing(c);
     if (c.regime == "spike") f.judgement.verdict = Verdict::vacuous;
     if (c.law == "split") f.judgement.verdict = Verdict::unsupported;
     coverage.add(c, f);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "fuzz/systems.h"
+#include "harness/cases/systems.h"
 #include "optimized/operator_kernel.h"
 
 namespace samestate {

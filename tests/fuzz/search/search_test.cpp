@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "fuzz/search/checkpoint.h"
-#include "tests/fuzz/planted.h"
+#include "tests/harness/planted.h"
 
 namespace samestate {
 namespace {
@@ -42,7 +42,7 @@ std::map<std::int64_t, std::string> judged(const SearchOptions& options, const K
   std::map<std::int64_t, std::string> out;
   SearchObserver observer;
   observer.finished = [&](const Task& task, const Record& record, bool) {
-    EXPECT_TRUE(out.emplace(task.index, record.line + finding_text({record.judgement, 0.0, 0})).second);
+    EXPECT_TRUE(out.emplace(task.index, record.line + result_text({record.judgement, 0.0, 0})).second);
   };
   (void)search(table, options, observer);
   return out;
@@ -133,7 +133,7 @@ TEST(Search, GoesOnAfterAKill) {
   SearchObserver observer;
   observer.finished = [&](const Task& task, const Record& record, bool from_file) {
     replayed += from_file;
-    EXPECT_TRUE(together.emplace(task.index, record.line + finding_text({record.judgement, 0.0, 0})).second);
+    EXPECT_TRUE(together.emplace(task.index, record.line + result_text({record.judgement, 0.0, 0})).second);
   };
   const SearchResult result = search(cpu(), o, observer);
   EXPECT_GE(replayed, 29);

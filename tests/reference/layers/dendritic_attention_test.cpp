@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "oracles/identities/dendritic_draw.h"
-#include "oracles/identities/dendritic_loops.h"
+#include "oracles/proofs/identities/dendritic_draw.h"
+#include "oracles/proofs/identities/dendritic_loops.h"
 #include "reference/scalars.h"
 
 namespace samestate {

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/contract.h"
+
+namespace samestate {
+
+/// Everything that determines one run, data included: the unit of reproduction (DESIGN 6). A member's initial
+/// value is the key's default, which the canonical line omits.
+struct Case {
+  std::string system;                 ///< a row of harness/cases/systems.cpp or of the table of operators
+  std::string form = "chunked";       ///< recurrent, chunked, parallel, decode, packed
+  std::int64_t chunk = 64;            ///< chunked; decode and packed: 0 runs them on the recurrent kernel
+  std::int64_t prefill = 0;           ///< decode: tokens before the token-by-token part
+  std::vector<std::int64_t> lengths;  ///< packed: tokens of each sequence, zeros included; T is their sum
+  std::int64_t B = 1;
+  std::int64_t T = 64;
+  std::int64_t Hk = 1;
+  std::int64_t Hv = 1;  ///< default: Hk
+  std::int64_t dk = 64;
+  std::int64_t dv = 64;  ///< default: dk
+  HeadMap heads = HeadMap::interleaved;
+  bool l2norm = false;          ///< the kernel normalises q and k
+  std::optional<double> scale;  ///< default: dk^-1/2, or the power of two above it in the exact regimes
+  std::string contract = "fp32";
+  std::string regime = "normal";
+  std::string state = "none";    ///< none or random
+  std::string layout = "dense";  ///< as the kernel sees the tensors: dense, padded or far (Layout)
+  std::string law;               ///< empty: against the oracle
+  std::string kernel;            ///< empty: the CPU kernel of this system
+  std::uint64_t seed = 0;
+  /// Sizes of a system of the table of operators, all of its row's keys; empty for the recurrent family. Such
+  /// a case has form, chunk, prefill, B, T, contract, regime, kernel and seed beside them, and nothing else.
+  std::map<std::string, std::int64_t, std::less<>> parameters;
+
+  bool operator==(const Case&) const = default;
+};
+
+/// Reads `v1 SYSTEM key=value ...`, keys in any order. Throws Error that names the key or value, the limit
+/// and the remedy: another version, an unknown or repeated key, a value that does not parse or is impossible
+/// (check_case).
+[[nodiscard]] Case parse_case(std::string_view line);
+
+/// The canonical line: fixed key order, defaults omitted. parse_case(format_case(c)) == c.
+[[nodiscard]] std::string format_case(const Case& c);
+
+/// Throws Error for impossible combinations: sizes below their least value, Hv not a multiple of Hk, chunk 0
+/// in the chunked form, lengths that do not sum to T, more data than kLargestCase elements.
+void check_case(const Case& c);
+
+/// Elements of the largest tensor that a case may ask for (4 GiB of fp32).
+inline constexpr std::int64_t kLargestCase = std::int64_t{1} << 30;
+
+}  // namespace samestate

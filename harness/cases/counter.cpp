@@ -1,0 +1,50 @@
+#include "harness/cases/counter.h"
+
+#include <Random123/philox.h>
+
+#include <cmath>
+
+namespace samestate {
+namespace {
+
+/// FNV-1a: the tensor's name as 64 bits.
+std::uint64_t hash(std::string_view text) {
+  std::uint64_t h = 0xcbf29ce484222325U;
+  for (char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return h;
+}
+
+r123::Philox4x64::ctr_type draw(std::uint64_t seed, std::uint64_t tensor, const Coordinates& at) {
+  const r123::Philox4x64::ctr_type counter = {
+      {static_cast<std::uint64_t>(at.sequence), static_cast<std::uint64_t>(at.token),
+       static_cast<std::uint64_t>(at.head), static_cast<std::uint64_t>(at.channel)}};
+  const r123::Philox4x64::key_type key = {{seed, tensor}};
+  return r123::Philox4x64()(counter, key);
+}
+
+}  // namespace
+
+Counter::Counter(std::uint64_t seed, std::string_view tensor) : seed_(seed), tensor_(hash(tensor)) {}
+
+double Counter::uniform(const Coordinates& at) const {
+  return static_cast<double>(draw(seed_, tensor_, at)[0] >> 11) * 0x1p-53;
+}
+
+double Counter::normal(const Coordinates& at) const {
+  const auto bits = draw(seed_, tensor_, at);
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < 4; ++i) {
+    for (unsigned shift = 0; shift < 64; shift += 16)
+      sum += static_cast<std::int64_t>((bits[i] >> shift) & 0xffffU);
+  }
+  // Mean 16 * 65535 / 2; variance 16 (65536^2 - 1) / 12.
+  constexpr std::int64_t kTwiceMean = 16 * 65535;
+  const double deviation = std::sqrt(16.0 * (65536.0 * 65536.0 - 1.0) / 12.0);
+  return static_cast<double>(2 * sum - kTwiceMean) / (2.0 * deviation);
+}
+
+std::int64_t Counter::below(const Coordinates& at, std::int64_t n) const {
+  return static_cast<std::int64_t>(uniform(at) * static_cast<double>(n));
+}
+
+}  // namespace samestate

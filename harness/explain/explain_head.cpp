@@ -1,0 +1,280 @@
+#include "harness/explain/explain_head.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "harness/cases/regimes.h"
+#include "harness/cases/systems.h"
+#include "harness/explain/explain.h"
+#include "harness/run/guard.h"
+#include "harness/run/judge_batch.h"
+#include "oracles/contracts.h"
+#include "oracles/rounding.h"
+
+namespace samestate {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double ratio_of(double error, double tolerance) {
+  if (std::isnan(error)) return kInfinity;
+  return error == 0.0 ? 0.0 : error / tolerance;
+}
+
+HeadDifference difference_of(const Case& c, const Batch& batch, const Outputs& outputs, Index n, Index h,
+                             const Path* path) {
+  const Sequence<double> x = sequence_of(batch, n, h);
+  const bool packed = !batch.shape.offsets.empty();
+  const HeadOracle oracle = oracle_of(x,
+                                      path == nullptr ? path_of(c, x.tokens())
+                                      : packed        ? whole(x.tokens(), path->front().chunk)
+                                                      : *path,
+                                      contract_of(c), *system_named(c.system).family, batch.shape.l2norm);
+  HeadDifference d;
+  d.sequence = n;
+  d.head = h;
+  d.exact = oracle.exact;
+  d.o = rows_of(batch, outputs, n, h);
+  d.state = state_of(batch, outputs, n, h);
+  const bool exact = path == nullptr && (regime_named(c.regime).exact || x.tokens() == 0);
+  // Where a whole run has no bound, the worst rows still are worth a look: a tenth of the largest error.
+  d.row = exact ? Vector<double>::Zero(x.tokens()).eval() : oracle.row;
+  const Vector<double> error = (d.o - d.exact.o).rowwise().norm();
+  if (!exact && path == nullptr && (oracle.vacuous || !d.row.allFinite())) {
+    double largest = 0.0;
+    for (const double e : error) largest = std::isfinite(e) ? std::max(largest, e) : largest;
+    d.row.setConstant(0.1 * largest);
+  }
+  find_wrong(d, exact ? 0.0 : oracle.state);
+  return d;
+}
+
+/// Wrong channels over all wrong rows: those with at least a tenth of the row's largest error.
+std::vector<Index> channels_of(const std::vector<HeadDifference>& heads) {
+  std::set<Index> channels;
+  for (const HeadDifference& d : heads) {
+    for (const Index t : d.tokens) {
+      const Vector<double> e = (d.o.row(t) - d.exact.o.row(t)).cwiseAbs().transpose();
+      double largest = 0.0;
+      for (const double x : e) largest = std::isfinite(x) ? std::max(largest, x) : largest;
+      for (Index j = 0; j < e.size(); ++j) {
+        const bool wrong_here = e.allFinite() ? e(j) > 0 && e(j) >= 0.1 * largest : !std::isfinite(e(j));
+        if (wrong_here) channels.insert(j);
+      }
+    }
+  }
+  return {channels.begin(), channels.end()};
+}
+
+bool wrong(const HeadDifference& d) { return !d.tokens.empty() || d.state_wrong; }
+
+std::vector<Index> tokens_of(const std::vector<HeadDifference>& heads) {
+  std::set<Index> tokens;
+  for (const HeadDifference& d : heads) tokens.insert(d.tokens.begin(), d.tokens.end());
+  return {tokens.begin(), tokens.end()};
+}
+
+template <class Key>
+std::vector<Index> wrong_of(const std::vector<HeadDifference>& heads, Key&& key) {
+  std::set<Index> out;
+  for (const HeadDifference& d : heads) {
+    if (wrong(d)) out.insert(key(d));
+  }
+  return {out.begin(), out.end()};
+}
+
+bool held_in_bf16(const Matrix<double>& x) {
+  for (Index i = 0; i < x.size(); ++i) {
+    if (round_to(x.data()[i], Format::bf16) != x.data()[i]) return false;
+  }
+  return x.size() >= 8 && !x.isZero(0);
+}
+
+void token_patterns(const Case& c, const std::vector<HeadDifference>& heads, std::vector<std::string>& out) {
+  const std::vector<Index> tokens = tokens_of(heads);
+  if (tokens.empty()) return;
+  Index T = 0;
+  for (const HeadDifference& d : heads) T = std::max<Index>(T, d.o.rows());
+  const auto all = [&](auto&& test) { return std::all_of(tokens.begin(), tokens.end(), test); };
+  const Index C = runs_recurrent_only(c) || c.form == "parallel" ? 0 : c.chunk;
+  if (c.form == "decode" && c.prefill > 0 && tokens.front() >= c.prefill) {
+    out.push_back(fmt::format("only after the resume: the {} tokens before it are right", c.prefill));
+  } else if (c.form == "decode" && all([&](Index t) { return t < c.prefill; })) {
+    out.push_back("only before the resume: the tokens after it are right");
+  }
+  if (C > 1 && T > C) {
+    if (all([&](Index t) { return t % C == 0; })) out.push_back("only the first token of a chunk");
+    if (all([&](Index t) { return t % C == C - 1; })) out.push_back("only the last token of a chunk");
+    if (T % C != 0 && all([&](Index t) { return t >= T - T % C; }))
+      out.push_back("only the last, partial chunk");
+    if (tokens.front() >= C && tokens.front() < 2 * C && tokens.back() >= 2 * C - 1) {
+      out.push_back("from the second chunk on: the first, which needs no carried state, is right");
+    }
+    if (tokens.back() < C) out.push_back("only the first chunk");
+  }
+  if (T > 2 && tokens.size() == 1 && tokens[0] == T - 1) out.push_back("only the last token");
+  if (T > 2 && tokens.size() == 1 && tokens[0] == 0) out.push_back("only the first token");
+}
+
+}  // namespace
+
+void find_wrong(HeadDifference& d, double state_tolerance) {
+  const Vector<double> error = (d.o - d.exact.o).rowwise().norm();
+  for (Index t = 0; t < error.size(); ++t) {
+    const double ratio = ratio_of(error(t), d.row(t));
+    if (!(ratio <= 1.0)) d.tokens.push_back(t);
+    if (ratio > d.worst_ratio) d.worst_ratio = ratio, d.worst_token = t;
+  }
+  const double state = ratio_of((d.state - d.exact.state).norm(), state_tolerance);
+  d.state_wrong = !(state <= 1.0);
+  if (state > d.worst_ratio) {
+    d.worst_ratio = state;
+    if (d.tokens.empty()) d.worst_token = -1;
+  }
+}
+
+std::string where_text(const Case& c, const HeadDifference& d) {
+  std::string text = fmt::format("sequence {}, head {}: ", d.sequence, d.head);
+  if (d.tokens.empty()) return text + "the final state";
+  const Index t = d.tokens.front();
+  text += fmt::format("o from token {} on", t);
+  if (!runs_recurrent_only(c) && c.chunk > 0 && c.form != "parallel" &&
+      (c.form != "decode" || t < c.prefill)) {
+    text += fmt::format(" (chunk {}, its token {})", t / c.chunk, t % c.chunk);
+  }
+  text += fmt::format(", {} of {} tokens: {}", d.tokens.size(), d.o.rows(), ranges_text(d.tokens));
+  return text + (d.state_wrong ? "; and the final state" : "");
+}
+
+std::vector<HeadDifference> head_differences(const Case& c, const Batch& batch, const Outputs& outputs,
+                                             const Path* path) {
+  std::vector<HeadDifference> out;
+  for (Index n = 0; n < batch.shape.sequences(); ++n) {
+    for (Index h = 0; h < batch.shape.Hv; ++h) out.push_back(difference_of(c, batch, outputs, n, h, path));
+  }
+  return out;
+}
+
+std::string ranges_text(const std::vector<Index>& sorted) {
+  std::string out;
+  int pieces = 0;
+  for (std::size_t i = 0; i < sorted.size();) {
+    std::size_t j = i;
+    while (j + 1 < sorted.size() && sorted[j + 1] == sorted[j] + 1) ++j;
+    if (++pieces > 4) return out + ", ...";
+    out += fmt::format("{}{}", out.empty() ? "" : ", ", sorted[i]);
+    if (j > i) out += fmt::format("{}{}", j == i + 1 ? ", " : "..", sorted[j]);
+    i = j + 1;
+  }
+  return out;
+}
+
+std::vector<std::string> place_patterns(const Case& c, const std::vector<HeadDifference>& heads) {
+  std::vector<std::string> out;
+  token_patterns(c, heads, out);
+  const std::vector<Index> sequences = wrong_of(heads, [](const HeadDifference& d) { return d.sequence; });
+  const std::vector<Index> wrong_heads = wrong_of(heads, [](const HeadDifference& d) { return d.head; });
+  const Index N = heads.empty() ? 0 : heads.back().sequence + 1;
+  if (N > 1 && sequences.size() == 1) out.push_back(fmt::format("only sequence {} of {}", sequences[0], N));
+  if (N > 2 && std::ssize(sequences) == N - 1) {
+    for (Index n = 0; n < N; ++n) {
+      if (!std::binary_search(sequences.begin(), sequences.end(), n)) {
+        out.push_back(n == 0 ? "every sequence but the first" : fmt::format("every sequence but {}", n));
+      }
+    }
+  }
+  if (c.Hv > 1 && std::ssize(wrong_heads) < c.Hv) {
+    std::vector<Index> differing;
+    for (Index h = 0; h < c.Hv; ++h) {
+      if (key_head(h, c.Hk, c.Hv, HeadMap::tiled) != key_head(h, c.Hk, c.Hv, HeadMap::interleaved)) {
+        differing.push_back(h);
+      }
+    }
+    if (!differing.empty() && differing == wrong_heads) {
+      out.push_back("exactly the heads whose key head differs between the tiled and the interleaved map");
+    } else if (wrong_heads.size() == 1) {
+      out.push_back(fmt::format("only head {} of {}", wrong_heads[0], c.Hv));
+    }
+  }
+  const std::vector<Index> channels = channels_of(heads);
+  if (!channels.empty() && std::ssize(channels) < c.dv) {
+    out.push_back(fmt::format("only channel(s) {} of {}", ranges_text(channels), c.dv));
+  }
+  const bool rows_wrong =
+      std::any_of(heads.begin(), heads.end(), [](const auto& d) { return !d.tokens.empty(); });
+  if (!rows_wrong && !wrong_heads.empty()) out.push_back("only the final state: every row of o is right");
+  const bool state_right =
+      std::none_of(heads.begin(), heads.end(), [](const auto& d) { return d.state_wrong; });
+  if (rows_wrong && state_right) out.push_back("only o: the final state is right");
+  return out;
+}
+
+double constant_factor(const Matrix<double>& expected, const Matrix<double>& actual) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double square = expected.squaredNorm();
+  if (expected.size() < 2 || square == 0.0 || !actual.allFinite() || actual.isZero(0)) return nan;
+  const double factor = expected.cwiseProduct(actual).sum() / square;
+  const double rest = (actual - factor * expected).norm();
+  const double whole = (actual - expected).norm();
+  return rest <= (1.0 - kExplainedShare) * whole ? factor : nan;
+}
+
+std::vector<std::string> value_patterns(const Case& c, const Outputs& outputs,
+                                        const std::vector<HeadDifference>& heads) {
+  std::vector<std::string> out;
+  const auto never = [](const std::vector<float>& x) { return std::count_if(x.begin(), x.end(), poisoned); };
+  const auto not_finite = [](const std::vector<float>& x) {
+    return std::count_if(x.begin(), x.end(), [](float v) { return !std::isfinite(v) && !poisoned(v); });
+  };
+  for (const auto& [name, values] : {std::pair{"o", &outputs.o}, {"final_state", &outputs.final_state}}) {
+    if (never(*values) > 0)
+      out.push_back(fmt::format("{} element(s) of {} were never written", never(*values), name));
+    if (not_finite(*values) > 0)
+      out.push_back(fmt::format("{} element(s) of {} are NaN or infinite", not_finite(*values), name));
+  }
+  bool zero_o = true, zero_state = true, transposed = c.dk == c.dv && c.dk > 1, bf16_o = true,
+       bf16_state = true, right_in_bf16 = true;
+  bool any = false;
+  std::vector<double> expected, actual;
+  for (const HeadDifference& d : heads) {
+    if (!held_in_bf16(d.state)) bf16_state = false;
+    if (d.o.size() > 0 && !held_in_bf16(d.o)) bf16_o = false;
+    right_in_bf16 = right_in_bf16 && held_in_bf16(d.exact.state) && held_in_bf16(d.exact.o);
+    if (!wrong(d)) continue;
+    any = true;
+    for (const Index t : d.tokens) {
+      zero_o = zero_o && d.o.row(t).isZero(0);
+      for (Index j = 0; j < d.o.cols(); ++j) expected.push_back(d.exact.o(t, j)), actual.push_back(d.o(t, j));
+    }
+    if (d.tokens.empty()) zero_o = false;
+    zero_state = zero_state && d.state_wrong && d.state.isZero(0);
+    const double whole = (d.state - d.exact.state).norm();
+    transposed = transposed && d.state_wrong &&
+                 (d.state.transpose() - d.exact.state).norm() <= (1.0 - kExplainedShare) * whole;
+  }
+  if (!any) return out;
+  if (zero_o) out.push_back("the wrong rows of o are all zero");
+  if (zero_state) out.push_back("the final state is all zero");
+  if (transposed) out.push_back("the final state is the transposed of the right one");
+  const auto view = [](std::vector<double>& x) {
+    return Eigen::Map<Matrix<double>>(x.data(), 1, std::ssize(x));
+  };
+  const double factor = constant_factor(view(expected), view(actual));
+  if (!std::isnan(factor))
+    out.push_back(fmt::format("the wrong rows of o are the right ones times {:.6g}", factor));
+  if (right_in_bf16) return out;  // integers and powers of two: no rounding shows
+  const Contract contract = contract_of(c);
+  if (bf16_state && contract.state != Format::bf16 && contract.input != Format::bf16) {
+    out.push_back("every value of the final state is a bf16 one, which the contract does not allow for");
+  }
+  if (bf16_o && !heads.empty() && heads[0].o.size() >= 8 && contract.output != Format::bf16) {
+    out.push_back("every value of o is a bf16 one, which the contract does not allow for");
+  }
+  return out;
+}
+
+}  // namespace samestate

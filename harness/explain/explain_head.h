@@ -1,0 +1,58 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/cases/case_line.h"
+#include "oracles/batch.h"
+#include "oracles/judge.h"
+#include "oracles/systems/family.h"
+
+/// Parts of explain() for the recurrent family.
+namespace samestate {
+
+/// One head of a run beside what it should be.
+struct HeadDifference {
+  Index sequence = 0;
+  Index head = 0;
+  Trajectory<double> exact;
+  Matrix<double> o, state;    ///< the kernel's
+  Vector<double> row;         ///< [T] tolerance of a row of o; 0 in the exact regimes
+  std::vector<Index> tokens;  ///< wrong ones
+  bool state_wrong = false;
+  double worst_ratio = 0.0;  ///< of a row, or of the state where no row is wrong
+  Index worst_token = -1;    ///< -1: the state
+};
+
+/// Fills in tokens, state_wrong, worst_ratio and worst_token from the rest.
+void find_wrong(HeadDifference& d, double state_tolerance);
+
+/// "sequence 0, head 1: o from token 16 on (chunk 2, its token 0), 4 of 20 tokens: 16..19; and the final
+/// state", the chunks those of `c`.
+[[nodiscard]] std::string where_text(const Case& c, const HeadDifference& d);
+
+/// Every head of a run, the right ones too. With `path` the run went along it instead of the case's, on data
+/// of its own: the regime is not read, and what has no bound is not wrong.
+[[nodiscard]] std::vector<HeadDifference> head_differences(const Case& c, const Batch& batch,
+                                                           const Outputs& outputs,
+                                                           const Path* path = nullptr);
+
+/// Names of the patterns in where the wrong places are.
+[[nodiscard]] std::vector<std::string> place_patterns(const Case& c,
+                                                      const std::vector<HeadDifference>& heads);
+
+/// Names of the patterns in the values themselves.
+[[nodiscard]] std::vector<std::string> value_patterns(const Case& c, const Outputs& outputs,
+                                                      const std::vector<HeadDifference>& heads);
+
+/// The single mistakes in the equation that give the kernel's values.
+[[nodiscard]] std::vector<std::string> mistakes(const Case& c, const Batch& batch,
+                                                const std::vector<HeadDifference>& heads);
+
+/// The factor between actual and expected values where one number, not 1, explains the difference; else NaN.
+[[nodiscard]] double constant_factor(const Matrix<double>& expected, const Matrix<double>& actual);
+
+/// "0, 2..5 and 9"; at most four pieces.
+[[nodiscard]] std::string ranges_text(const std::vector<Index>& sorted);
+
+}  // namespace samestate

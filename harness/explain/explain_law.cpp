@@ -1,0 +1,321 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "harness/cases/systems.h"
+#include "harness/explain/explain_head.h"
+#include "harness/explain/explain_parts.h"
+
+namespace samestate {
+namespace {
+
+bool wrong(const HeadDifference& d) { return !d.tokens.empty() || d.state_wrong; }
+bool any_wrong(const std::vector<HeadDifference>& heads) {
+  return std::any_of(heads.begin(), heads.end(), wrong);
+}
+
+/// Rows of `part` from `begin` on, after as many of zeros as there are before them: tokens keep their
+/// numbers.
+Matrix<double> in_place(const Matrix<double>& part, Index begin, Index rows, Index before) {
+  Matrix<double> out = Matrix<double>::Zero(before + rows, part.cols());
+  if (rows > 0) out.bottomRows(rows) = part.middleRows(begin, rows);
+  return out;
+}
+
+/// The second of a pair beside the first, which stands where the oracle does in a run.
+HeadDifference difference_of(const LawPair& pair, bool at_most) {
+  const LawHead& a = pair.first;
+  const LawHead& b = pair.second;
+  const Index before = std::max(pair.first_row, pair.second_row);
+  HeadDifference d;
+  d.sequence = pair.sequence;
+  d.head = pair.head;
+  d.exact.o = in_place(a.o, pair.first_row, pair.rows, before);
+  d.o = in_place(b.o, pair.second_row, pair.rows, before);
+  d.row = Vector<double>::Zero(before + pair.rows);
+  if (pair.rows > 0) {
+    d.row.tail(pair.rows) =
+        a.oracle.row.segment(pair.first_row, pair.rows) + b.oracle.row.segment(pair.second_row, pair.rows);
+  }
+  if (pair.states) d.exact.state = a.state, d.state = b.state;
+  if (at_most) {
+    for (Index t = 0; t < d.o.rows(); ++t) {
+      if (d.o(t, 0) <= a.o(t, 0)) d.exact.o(t, 0) = d.o(t, 0);
+    }
+    if (pair.states && d.state(0, 0) <= a.state(0, 0)) d.exact.state = d.state;
+  }
+  find_wrong(d, a.oracle.state + b.oracle.state);
+  return d;
+}
+
+/// A comparison and its differences, head by head.
+struct Seen {
+  const LawComparison* comparison = nullptr;
+  std::vector<HeadDifference> heads;
+  std::set<Index> tokens;  ///< wrong ones of any head
+  double worst = 0.0;
+  Index place = -1;   ///< the token that the comparison is about: of the cut, the change, the reset
+  bool edge = false;  ///< cut where there is nothing on one side
+
+  /// A difference in o says more than one in the state alone, and a cut within the tokens more than one at an
+  /// end.
+  [[nodiscard]] bool less_than(const Seen& other) const {
+    if (const bool mine = worst > 0 && !edge, theirs = other.worst > 0 && !other.edge; mine != theirs)
+      return theirs;
+    const bool rows = !tokens.empty();
+    const bool other_rows = !other.tokens.empty();
+    return rows != other_rows ? other_rows : worst < other.worst;
+  }
+};
+
+Seen seen(const Case& c, const LawComparison& comparison) {
+  Seen out;
+  out.comparison = &comparison;
+  if (comparison.pairs.empty()) return out;
+  const LawPair& first = comparison.pairs.front();
+  if (c.law == "split") out.place = comparison.second_run->path.front().tokens;
+  if (c.law == "causality") out.place = first.rows;
+  if (c.law == "reset") out.place = first.first_row;
+  out.edge = c.law == "split" && (out.place == 0 || out.place == comparison.second_run->batch.shape.T);
+  for (const LawPair& pair : comparison.pairs) {
+    const HeadDifference& d = out.heads.emplace_back(difference_of(pair, comparison.at_most));
+    out.tokens.insert(d.tokens.begin(), d.tokens.end());
+    if (wrong(d)) out.worst = std::max(out.worst, d.worst_ratio);
+  }
+  return out;
+}
+
+/// The case that a law's run would be by itself, so that the patterns know its chunks and its resume.
+Case case_of(const Case& c, const LawRun& run) {
+  const BatchShape& s = run.batch.shape;
+  Case own = c;
+  own.law.clear();
+  own.regime = "normal";
+  own.B = s.B, own.T = s.T, own.Hk = s.Hk, own.Hv = s.Hv, own.dk = s.dk, own.dv = s.dv;
+  own.heads = s.head_map;
+  own.chunk = run.path.front().chunk;
+  own.prefill = 0;
+  own.lengths.clear();
+  own.form = own.chunk == 0 ? "recurrent" : "chunked";
+  if (!s.offsets.empty()) {
+    own.form = "packed";
+    for (std::int64_t n = 0; n < s.sequences(); ++n) own.lengths.push_back(s.end(n) - s.begin(n));
+  } else if (run.path.size() == 2) {
+    own.form = "decode";
+    own.prefill = run.path.front().tokens;
+  } else if (run.path.size() > 2) {
+    own.form = "recurrent";  // calls of many lengths have no chunks in common
+  }
+  return own;
+}
+
+void append(std::vector<std::string>& to, const std::vector<std::string>& from,
+            const std::string& prefix = {}) {
+  for (const std::string& text : from) {
+    if (std::none_of(to.begin(), to.end(), [&](const std::string& t) { return t.ends_with(text); }))
+      to.push_back(prefix + text);
+  }
+}
+
+/// One side of the comparison against the equations themselves; empty where it keeps to them.
+std::vector<std::string> side_patterns(const Case& c, const LawRun& run, bool& right) {
+  const Case own = case_of(c, run);
+  const std::vector<HeadDifference> heads = head_differences(own, run.batch, run.out, &run.path);
+  right = !any_wrong(heads);
+  if (right) return {};
+  std::vector<std::string> out = mistakes(own, run.batch, heads);
+  append(out, place_patterns(own, heads));
+  append(out, value_patterns(own, run.out, heads));
+  return out;
+}
+
+/// Places of the pair that hold what belongs to another place.
+void exchanged(const Seen& seen, std::vector<std::string>& out) {
+  std::string text;
+  int count = 0;
+  for (const HeadDifference& d : seen.heads) {
+    if (!wrong(d)) continue;
+    const double whole = (d.o - d.exact.o).norm() + (d.state - d.exact.state).norm();
+    const auto other = std::find_if(seen.heads.begin(), seen.heads.end(), [&](const HeadDifference& e) {
+      if (&e == &d || e.o.rows() != d.o.rows() || e.state.rows() != d.state.rows()) return false;
+      return (d.o - e.exact.o).norm() + (d.state - e.exact.state).norm() <= (1.0 - kExplainedShare) * whole;
+    });
+    if (other == seen.heads.end()) return;  // not all of what is wrong is explained by it
+    if (++count > 4) continue;
+    text += fmt::format("{}sequence {}, head {} has that of sequence {}, head {}", text.empty() ? "" : "; ",
+                        d.sequence, d.head, other->sequence, other->head);
+  }
+  if (count > 0) out.push_back("results are exchanged: " + text + (count > 4 ? "; ..." : ""));
+}
+
+/// Tokens before `changed` were not to depend on it and what follows.
+void not_causal(const Case& c, const std::vector<Seen>& all, const Seen& worst,
+                std::vector<std::string>& out) {
+  if (worst.tokens.empty()) return;
+  const Index changed = worst.place;
+  out.push_back(fmt::format("not causal: token(s) {} depend on tokens from {} on",
+                            ranges_text({worst.tokens.begin(), worst.tokens.end()}), changed));
+  Index ahead = 0;
+  bool same_chunk = c.form == "chunked" && c.chunk > 1;
+  for (const Seen& s : all) {
+    if (s.tokens.empty()) continue;
+    const Index t = s.place;
+    ahead = std::max(ahead, t - *s.tokens.begin());
+    same_chunk = same_chunk && *s.tokens.begin() / c.chunk == t / c.chunk;
+  }
+  if (ahead == 1) {
+    out.push_back("a token sees the one after it, none beyond");
+  } else if (same_chunk) {
+    out.push_back("a token sees others of its chunk alone: the mask inside a chunk");
+  }
+}
+
+/// Whether the run with alpha = 0 at a token is one with alpha = 1 there.
+void reset_ignored(const Case& c, const Seen& seen, std::vector<std::string>& out) {
+  const LawRun& run = *seen.comparison->first_run;
+  double whole = 0.0;
+  double rest = 0.0;
+  for (const LawPair& pair : seen.comparison->pairs) {
+    Sequence<double> x = sequence_of(run.batch, pair.first.sequence, pair.first.head);
+    for (double& g : x.g) g = g < -1e29 ? 0.0 : g;
+    const Trajectory<double> ignored = system_named(c.system).family->recurrent(x);
+    whole += (pair.first.o - pair.first.oracle.exact.o).squaredNorm();
+    rest += (pair.first.o - ignored.o).squaredNorm();
+  }
+  if (whole > 0.0 && rest <= (1.0 - kExplainedShare) * (1.0 - kExplainedShare) * whole)
+    out.push_back("the first: alpha = 0 is ignored, as if it were 1");
+}
+
+/// A slot's calls: which of them its first wrong token lies in, and what that call may have started from.
+void calls(const Case& c, const Seen& seen, std::vector<std::string>& out) {
+  const LawRun& run = *seen.comparison->second_run;
+  Index first = run.batch.shape.T;
+  for (const HeadDifference& d : seen.heads) {
+    if (!d.tokens.empty()) first = std::min(first, d.tokens.front());
+  }
+  if (first == run.batch.shape.T) {
+    out.push_back("the rows of o are right so far: the state that the last call left is not");
+    return;
+  }
+  Index begin = 0;
+  std::size_t call = 0;
+  while (begin + run.path[call].tokens <= first) begin += run.path[call++].tokens;
+  const Index count = run.path[call].tokens;
+  out.push_back(fmt::format("{} the slot's call {} of {} ({} token(s) from token {} on)",
+                            first == begin ? "from the first token of" : "within", call + 1, run.path.size(),
+                            count, begin));
+  if (first != begin) return;
+  const Family& family = *system_named(c.system).family;
+  const auto from = [&](const char* what, bool initial) {
+    for (const HeadDifference& d : seen.heads) {
+      if (d.tokens.empty()) continue;
+      const Sequence<double> x = sequence_of(run.batch, 0, d.head);
+      const Matrix<double> start =
+          initial ? x.initial_state : Matrix<double>::Zero(x.key_width(), x.value_width());
+      const Matrix<double> o = family.recurrent(x.slice(begin, begin + count, start)).o;
+      const double whole = (d.o - d.exact.o).middleRows(begin, count).norm();
+      if (!((d.o.middleRows(begin, count) - o).norm() <= (1.0 - kExplainedShare) * whole)) return;
+    }
+    out.push_back(fmt::format("that call started from {} instead of the slot's", what));
+  };
+  from("a zero state", false);
+  if (begin > 0) from("the request's initial state", true);
+}
+
+void show_bounds(Explanation& out, const Seen& seen, const HeadDifference& worst) {
+  const auto index = static_cast<std::size_t>(&worst - seen.heads.data());
+  const LawPair& pair = seen.comparison->pairs[index];
+  double first = pair.first.oracle.state;
+  double second = pair.second.oracle.state;
+  if (worst.worst_token >= 0) {
+    const Index row = worst.worst_token - std::max(pair.first_row, pair.second_row);
+    out.terms.push_back({"difference of the row",
+                         (worst.o.row(worst.worst_token) - worst.exact.o.row(worst.worst_token)).norm()});
+    first = pair.first.oracle.row(pair.first_row + row);
+    second = pair.second.oracle.row(pair.second_row + row);
+  } else {
+    out.terms.push_back({"difference of the state", (worst.state - worst.exact.state).norm()});
+  }
+  out.terms.push_back({"bound of the first", first});
+  out.terms.push_back({"bound of the second", second});
+  out.terms.push_back({"their sum", first + second});
+}
+
+/// Patterns in the places, as far as the whole of two runs is compared.
+std::vector<std::string> pair_patterns(Case own, const Seen& seen) {
+  const LawPair& pair = seen.comparison->pairs.front();
+  if (pair.first_row != 0 || pair.second_row != 0 || pair.rows < 2) return {};
+  own.dv = pair.first.o.cols();
+  std::vector<std::string> out = place_patterns(own, seen.heads);
+  if (!pair.states) std::erase_if(out, [](const std::string& text) { return text.starts_with("only o:"); });
+  return out;
+}
+
+/// The places where the comparisons differ, or agree.
+std::string places(const std::vector<Seen>& all, bool differing) {
+  std::set<Index> found;
+  for (const Seen& s : all) {
+    if ((s.worst > 0) == differing) found.insert(s.place);
+  }
+  const std::string text = ranges_text({found.begin(), found.end()});
+  return differing ? text : text.empty() ? "at none do they agree" : "they agree at " + text;
+}
+
+}  // namespace
+
+Explanation explain_law(const Case& c, const Trace& trace) {
+  Explanation out;
+  out.expected = "first";
+  out.actual = "second";
+  std::vector<Seen> all;
+  for (const LawComparison& comparison : trace.law.comparisons) all.push_back(seen(c, comparison));
+  const auto at =
+      std::max_element(all.begin(), all.end(), [](const Seen& a, const Seen& b) { return a.less_than(b); });
+  if (at == all.end() || !any_wrong(at->heads)) return out;
+  const LawComparison& comparison = *at->comparison;
+  out.compared = {"first:  " + comparison.first, "second: " + comparison.second};
+  if (all.size() > 1) {
+    const auto differing = std::count_if(all.begin(), all.end(), [](const Seen& s) { return s.worst > 0; });
+    std::string text = fmt::format("{} of {} such comparisons differ; this one most", differing, all.size());
+    if (at->place >= 0) text += fmt::format(" (at token {}; {})", places(all, true), places(all, false));
+    out.compared.push_back(std::move(text));
+  }
+  out.program = trace.law.program;
+
+  const Case own = comparison.second_run  ? case_of(c, *comparison.second_run)
+                   : comparison.first_run ? case_of(c, *comparison.first_run)
+                                          : c;
+  const HeadDifference& worst = *show_differences(out, own, at->heads);
+  exchanged(*at, out.patterns);
+  if (c.law == "causality") not_causal(own, all, *at, out.patterns);
+  if (c.law == "reset") reset_ignored(c, *at, out.patterns);
+  if (c.law == "serving") calls(own, *at, out.patterns);
+  append(out.patterns, pair_patterns(own, *at));
+  bool right[2] = {true, true};
+  const std::optional<LawRun>* runs[2] = {&comparison.first_run, &comparison.second_run};
+  std::vector<std::string> found[2];
+  for (int side = 0; side < 2; ++side) {
+    if (*runs[side]) found[side] = side_patterns(c, **runs[side], right[side]);
+  }
+  if (comparison.first_run && comparison.second_run) {
+    out.compared.push_back(fmt::format("against the equations, the first is {} and the second is {}",
+                                       right[0] ? "right" : "wrong", right[1] ? "right" : "wrong"));
+  }
+  append(out.patterns, found[0], "the first: ");
+  append(out.patterns, found[1], "the second: ");
+  std::vector<std::string> values;
+  for (const HeadDifference& d : at->heads) {
+    if (!wrong(d) || d.tokens.empty()) continue;
+    const double factor = constant_factor(d.exact.o, d.o);
+    if (!std::isnan(factor) && std::abs(factor) > 0.0)
+      values.push_back(fmt::format("the second is the first times {:.6g}", factor));
+    break;
+  }
+  append(out.patterns, values);
+  show_bounds(out, *at, worst);
+  return out;
+}
+
+}  // namespace samestate

@@ -1,0 +1,236 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
+#include <optional>
+
+#include "harness/cases/systems.h"
+#include "harness/explain/explain.h"
+#include "harness/explain/explain_head.h"
+#include "harness/run/judge_batch.h"
+#include "oracles/laws/edit.h"
+
+namespace samestate {
+namespace {
+
+using Run = Trajectory<double>;
+
+/// The equation with one mistake, for one head; empty where the mistake changes nothing there can be.
+struct Mistake {
+  std::string name;
+  std::function<std::optional<Run>(Index n, Index h)> run;
+};
+
+class Equation {
+ public:
+  Equation(const Case& c, const Batch& batch)
+      : c_(c), batch_(batch), family_(*system_named(c.system).family) {}
+
+  [[nodiscard]] std::vector<Mistake> mistakes() {
+    settings();
+    states();
+    gates();
+    structure();
+    return std::move(list_);
+  }
+
+ private:
+  using Edit = std::function<void(Sequence<double>&)>;
+
+  void add(std::string name, std::function<std::optional<Run>(Index, Index)> run) {
+    list_.push_back({std::move(name), std::move(run)});
+  }
+  void edited(std::string name, Edit edit) {
+    add(std::move(name), [this, edit](Index n, Index h) {
+      Sequence<double> x = sequence_of(batch_, n, h);
+      edit(x);
+      return family_.recurrent(x);
+    });
+  }
+  void with_shape(std::string name, std::function<void(BatchShape&)> change) {
+    add(std::move(name), [this, change](Index n, Index h) {
+      Batch other = batch_;
+      change(other.shape);
+      return family_.recurrent(sequence_of(other, n, h));
+    });
+  }
+
+  void settings() {
+    if (c_.Hk > 1 && c_.Hv > c_.Hk) {
+      const bool tiled = c_.heads == HeadMap::tiled;
+      with_shape(fmt::format("the head map is {} instead of {}", tiled ? "interleaved" : "tiled",
+                             tiled ? "tiled" : "interleaved"),
+                 [tiled](BatchShape& s) { s.head_map = tiled ? HeadMap::interleaved : HeadMap::tiled; });
+    }
+    edited("the scale is left out", [](auto& x) { x.scale = 1.0; });
+    edited("the scale is applied twice", [](auto& x) { x.scale *= x.scale; });
+    if (c_.dk != c_.dv) {
+      const double scale = 1.0 / std::sqrt(static_cast<double>(c_.dv));
+      edited("the scale is that of the value width, dv^-1/2", [scale](auto& x) { x.scale = scale; });
+    }
+    with_shape(c_.l2norm ? "q and k are not normalised" : "q and k are normalised, which was not asked for",
+               [on = !c_.l2norm](BatchShape& s) { s.l2norm = on; });
+    if (batch_.shape.sequences() > 1) {
+      add("every sequence is given the first one's result", [this](Index n, Index h) -> std::optional<Run> {
+        const Sequence<double> first = sequence_of(batch_, 0, h);
+        if (first.tokens() != sequence_of(batch_, n, h).tokens()) return std::nullopt;
+        return family_.recurrent(first);
+      });
+    }
+  }
+
+  void states() {
+    if (!batch_.initial_state.empty()) {
+      edited("the initial state is ignored", [](auto& x) { x.initial_state.setZero(); });
+      if (c_.dk == c_.dv && c_.dk > 1) {
+        edited("the initial state is read transposed", [](auto& x) { x.initial_state.transposeInPlace(); });
+        add("the state is transposed on its way in and out", [this](Index n, Index h) -> std::optional<Run> {
+          Sequence<double> x = sequence_of(batch_, n, h);
+          x.initial_state.transposeInPlace();
+          Run run = family_.recurrent(x);
+          run.state.transposeInPlace();
+          return run;
+        });
+      }
+    }
+    if (c_.chunk > 0 && !runs_recurrent_only(c_)) {
+      add("the state is lost between chunks",
+          [this](Index n, Index h) { return in_pieces(n, h, c_.chunk, c_.chunk, true); });
+      add("the last, partial chunk is left out of the state", [this](Index n, Index h) -> std::optional<Run> {
+        const Sequence<double> x = sequence_of(batch_, n, h);
+        const Index tail = x.tokens() % c_.chunk;
+        if (tail == 0) return std::nullopt;
+        Run run = family_.recurrent(x);
+        run.state = family_.recurrent(x.slice(0, x.tokens() - tail, x.initial_state)).state;
+        return run;
+      });
+    }
+    if (c_.form == "decode") {
+      add("the state is lost at the resume",
+          [this](Index n, Index h) { return in_pieces(n, h, c_.prefill, c_.T, false); });
+      add("the state is lost at every call",
+          [this](Index n, Index h) { return in_pieces(n, h, c_.prefill, 1, true); });
+    }
+    if (batch_.shape.sequences() > 1) {
+      add("a sequence begins with the state that the one before it left",
+          [this](Index n, Index h) -> std::optional<Run> {
+            Matrix<double> state = sequence_of(batch_, 0, h).initial_state;
+            Run run;
+            for (Index i = 0; i <= n; ++i) {
+              Sequence<double> x = sequence_of(batch_, i, h);
+              x.initial_state = state;
+              run = family_.recurrent(x);
+              state = run.state;
+            }
+            return run;
+          });
+    }
+  }
+
+  void gates() {
+    if (family_.gated) {
+      edited("the decay is left out (alpha = 1)", [](auto& x) { x.g.setZero(); });
+      edited("g is read as a power of two (alpha = 2^g)", [](auto& x) { x.g *= std::log(2.0); });
+      edited("the decay is that of the token before", [](auto& x) { shift(x.g, 1, 0.0); });
+      edited("the decay is that of the token after", [](auto& x) { shift(x.g, -1, 0.0); });
+      edited("the decay is applied twice", [](auto& x) { x.g *= 2.0; });
+    }
+    if (family_.delta) {
+      edited("beta is left out (beta = 1)", [](auto& x) { x.beta.setOnes(); });
+      edited("beta is that of the token before", [](auto& x) { shift(x.beta, 1, 1.0); });
+      edited("beta is applied twice", [](auto& x) { x.beta = x.beta.cwiseAbs2().eval(); });
+      edited("beta multiplies v only twice", [](auto& x) { x.v = (x.beta.asDiagonal() * x.v).eval(); });
+      add("what the state holds for the key is not removed (no delta rule)",
+          [this](Index n, Index h) -> std::optional<Run> {
+            Sequence<double> x = sequence_of(batch_, n, h);
+            x.v = (x.beta.asDiagonal() * x.v).eval();
+            return family_named("retention").recurrent(x);
+          });
+    }
+  }
+
+  void structure() {
+    add("o is read before the write of its token",
+        [this](Index n, Index h) { return read_early(n, h, false); });
+    if (family_.gated) {
+      add("o is read before the write of its token, after the decay",
+          [this](Index n, Index h) { return read_early(n, h, true); });
+    }
+    edited("the last token is left out", [](auto& x) {
+      if (x.tokens() == 0) return;
+      const Index t = x.tokens() - 1;
+      x.k.row(t).setZero(), x.v.row(t).setZero(), x.g(t) = 0.0;
+    });
+    edited("q and k are exchanged", [](auto& x) { x.q.swap(x.k); });
+  }
+
+  template <class V>
+  static void shift(V& x, int by, double fill) {
+    const V old = x;
+    for (Index t = 0; t < x.size(); ++t) x(t) = t - by >= 0 && t - by < x.size() ? old(t - by) : fill;
+  }
+
+  /// The first `first` tokens, then pieces of `length`, each from zero (`every`) or the first resume only.
+  std::optional<Run> in_pieces(Index n, Index h, Index first, Index length, bool every) {
+    const Sequence<double> x = sequence_of(batch_, n, h);
+    const Index T = x.tokens();
+    if (first <= 0 || first >= T) return std::nullopt;
+    Run out;
+    out.o.resize(T, x.value_width());
+    Matrix<double> state = x.initial_state;
+    for (Index begin = 0; begin < T;) {
+      const Index end = std::min(begin == 0 ? first : begin + length, T);
+      if (begin == first || (begin > 0 && every)) state.setZero();
+      const Run piece = family_.recurrent(x.slice(begin, end, state));
+      out.o.middleRows(begin, end - begin) = piece.o;
+      state = piece.state;
+      begin = end;
+    }
+    out.state = state;
+    return out;
+  }
+
+  std::optional<Run> read_early(Index n, Index h, bool decayed) {
+    const Sequence<double> x = sequence_of(batch_, n, h);
+    Run out;
+    out.o.resize(x.tokens(), x.value_width());
+    Matrix<double> state = x.initial_state;
+    for (Index t = 0; t < x.tokens(); ++t) {
+      const double alpha = decayed ? std::exp(x.g(t)) : 1.0;
+      out.o.row(t) = x.scale * alpha * (x.q.row(t) * state);
+      state = family_.recurrent(x.slice(t, t + 1, state)).state;
+    }
+    out.state = state;
+    return out;
+  }
+
+  const Case& c_;
+  const Batch& batch_;
+  const Family& family_;
+  std::vector<Mistake> list_;
+};
+
+}  // namespace
+
+std::vector<std::string> mistakes(const Case& c, const Batch& batch,
+                                  const std::vector<HeadDifference>& heads) {
+  double whole = 0.0;
+  for (const HeadDifference& d : heads) {
+    whole += (d.o - d.exact.o).squaredNorm() + (d.state - d.exact.state).squaredNorm();
+  }
+  std::vector<std::string> out;
+  if (!std::isfinite(whole) || whole == 0.0) return out;
+  Equation equation(c, batch);
+  for (const Mistake& mistake : equation.mistakes()) {
+    double rest = 0.0;
+    for (const HeadDifference& d : heads) {
+      const std::optional<Run> run = mistake.run(d.sequence, d.head);
+      const Run& value = run ? *run : d.exact;
+      rest += (d.o - value.o).squaredNorm() + (d.state - value.state).squaredNorm();
+    }
+    if (rest <= (1.0 - kExplainedShare) * (1.0 - kExplainedShare) * whole) out.push_back(mistake.name);
+  }
+  return out;
+}
+
+}  // namespace samestate

@@ -1,0 +1,221 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <set>
+
+#include "harness/explain/explain_head.h"
+#include "harness/explain/explain_parts.h"
+#include "oracles/contracts.h"
+#include "oracles/systems/judge_operator.h"
+
+namespace samestate {
+namespace {
+
+/// One output of one sequence of an operator's run.
+struct TensorDifference {
+  std::string name;
+  Index sequence = 0;
+  std::vector<Index> rows;  ///< wrong ones
+  std::set<Index> columns;
+  Index wrong = 0;
+  double worst = 0.0;
+  Index worst_row = 0;
+};
+
+TensorDifference difference_of(const std::string& name, Index b, const Matrix<double>& exact,
+                               const Matrix<double>& tolerance, const Matrix<double>& actual) {
+  TensorDifference d;
+  d.name = name;
+  d.sequence = b;
+  for (Index r = 0; r < exact.rows(); ++r) {
+    bool row_wrong = false;
+    for (Index j = 0; j < exact.cols(); ++j) {
+      if (!std::isfinite(tolerance(r, j))) continue;
+      const double error = std::abs(actual(r, j) - exact(r, j));
+      const double ratio = std::isnan(error) ? std::numeric_limits<double>::infinity()
+                           : error == 0.0    ? 0.0
+                                             : error / tolerance(r, j);
+      if (ratio > d.worst) d.worst = ratio, d.worst_row = r;
+      if (ratio <= 1.0) continue;
+      row_wrong = true;
+      ++d.wrong;
+      d.columns.insert(j);
+    }
+    if (row_wrong) d.rows.push_back(r);
+  }
+  return d;
+}
+
+/// Whether the kernel's values are those of `other`, so far as they differ from the right ones.
+bool explained(const Matrix<double>& actual, const Matrix<double>& exact, const Matrix<double>& other) {
+  const double whole = (actual - exact).norm();
+  return whole > 0.0 && (actual - other).norm() <= (1.0 - kExplainedShare) * whole;
+}
+
+/// The values of a token as one row.
+Matrix<double> by_token(const Matrix<double>& x, Index tokens) {
+  return Eigen::Map<const Matrix<double>>(x.data(), tokens, x.size() / tokens);
+}
+
+/// "block 0 holds that of block 2, ..." where every wrong one of the n blocks of a token holds another's
+/// values; else empty.
+std::string exchanged(const Matrix<double>& exact, const Matrix<double>& actual, Index n) {
+  const Index width = exact.cols() / n;
+  std::string text;
+  int count = 0;
+  for (Index j = 0; j < n; ++j) {
+    const Matrix<double> mine = actual.middleCols(j * width, width);
+    const Matrix<double> right = exact.middleCols(j * width, width);
+    if ((mine - right).norm() <= (1.0 - kExplainedShare) * right.norm()) continue;
+    Index from = 0;
+    while (from < n && (from == j || !explained(mine, right, exact.middleCols(from * width, width)))) ++from;
+    if (from == n) return {};
+    if (++count <= 4) text += fmt::format("{}{} holds that of {}", text.empty() ? "" : ", ", j, from);
+  }
+  return text + (count > 4 ? ", ..." : "");
+}
+
+/// Right values in wrong places.
+void rearranged(const Case& c, Index tokens, Index each, const Matrix<double>& exact,
+                const Matrix<double>& actual, const std::function<void(const std::string&)>& say) {
+  const Matrix<double> right = by_token(exact, tokens);
+  const Matrix<double> now = by_token(actual, tokens);
+  const Index rest = tokens - 1;
+  if (rest >= 2) {
+    if (explained(now.bottomRows(rest), right.bottomRows(rest), right.topRows(rest)))
+      say("shifted: token t holds the value of token t - 1");
+    if (explained(now.topRows(rest), right.topRows(rest), right.bottomRows(rest)))
+      say("shifted: token t holds the value of token t + 1");
+  }
+  std::set<Index> counts{each};
+  for (const auto& [name, value] : c.parameters) {
+    counts.insert(value);
+    if (value > 0 && right.cols() % value == 0) counts.insert(right.cols() / value);
+  }
+  for (const Index n : counts) {
+    if (n < 2 || n > 256 || right.cols() % n != 0) continue;
+    const Index width = right.cols() / n;
+    if (const std::string text = exchanged(right, now, n); !text.empty()) {
+      say(fmt::format("of the {} {} of a token, {}", n, n == each ? "rows (heads)" : "blocks", text));
+      return;  // finer blocks say no more
+    }
+    if (width < 2) continue;
+    Matrix<double> woven(right.rows(), right.cols());
+    for (Index i = 0; i < right.cols(); ++i) woven.col(i % width * n + i / width) = right.col(i);
+    if (explained(now, right, woven)) {
+      say(fmt::format("the {} blocks of {} of a token are interleaved", n, width));
+      return;
+    }
+  }
+}
+
+void tensor_patterns(Explanation& out, const Case& c, const TensorDifference& d, Index tokens,
+                     const Matrix<double>& exact, const Matrix<double>& actual) {
+  const auto say = [&](const std::string& what) { out.patterns.push_back(d.name + ": " + what); };
+  const bool finite = actual.allFinite();
+  if (!finite) say("some values are NaN, infinite or were never written");
+  if (finite && actual.isZero(0)) say("all zero");
+  const double factor = constant_factor(exact, actual);
+  if (!std::isnan(factor)) say(fmt::format("the right values times {:.6g}", factor));
+  if (finite && exact.rows() == exact.cols() && exact.rows() > 1 &&
+      explained(actual, exact, exact.transpose())) {
+    say("transposed");
+  }
+  if (std::ssize(d.columns) < exact.cols()) {
+    say("only column(s) " + ranges_text({d.columns.begin(), d.columns.end()}));
+  }
+  if (tokens == 0 || exact.rows() % tokens != 0) return;
+  const Index each = exact.rows() / tokens;
+  std::set<Index> wrong;
+  for (const Index r : d.rows) wrong.insert(r / each);
+  const auto all = [&](auto&& test) { return std::all_of(wrong.begin(), wrong.end(), test); };
+  say(fmt::format("from token {} on, {} of {} tokens: {}", *wrong.begin(), wrong.size(), tokens,
+                  ranges_text({wrong.begin(), wrong.end()})));
+  if (finite && std::isnan(factor)) rearranged(c, tokens, each, exact, actual, say);
+  if (tokens > 2 && wrong.size() == 1 && *wrong.begin() == tokens - 1) say("only the last token");
+  if (tokens > 2 && wrong.size() == 1 && *wrong.begin() == 0) say("only the first token");
+  const Index C = c.chunk;
+  if (c.form == "decode") {
+    const Index first = std::max<Index>(c.prefill, 1);
+    if (*wrong.begin() >= first) {
+      say(fmt::format("only after the resume: the {} token(s) before a state was carried are right", first));
+    }
+  } else if (find_operator(c.system)->form(c.form)->chunked && C > 1 && tokens > C) {
+    const bool first_alone = wrong.size() == 1 && *wrong.begin() == 0;
+    if (!first_alone && all([&](Index t) { return t % C == 0; })) say("only the first token of a chunk");
+    if (tokens % C != 0 && all([&](Index t) { return t >= tokens - tokens % C; }))
+      say("only the last, partial chunk");
+    if (*wrong.begin() >= C && *wrong.begin() < 2 * C)
+      say("from the second chunk on: the first, which needs no carried state, is right");
+  }
+}
+
+}  // namespace
+
+Explanation explain_operator(const Case& c, const Trace& trace) {
+  Explanation out;
+  if (trace.operator_outputs.empty()) return out;
+  const Operator& op = *find_operator(c.system);
+  const Call call = call_of(c, trace.operator_form);
+  const Signature signature = op.signature(call);
+  std::vector<TensorDifference> found;
+  std::vector<OperatorOracle> oracles;
+  for (Index b = 0; b < c.B; ++b) {
+    oracles.push_back(operator_oracle(op, call, operator_sequence(trace.operator_inputs, b), cuts_of(c),
+                                      contract_named(c.contract)));
+    for (const auto& [name, exact] : oracles.back().exact) {
+      TensorDifference d = difference_of(name, b, exact, get(oracles.back().tolerance, name),
+                                         get(trace.operator_outputs[static_cast<std::size_t>(b)], name));
+      if (d.wrong == 0) continue;
+      out.differs.push_back(fmt::format("{} of sequence {}: {} of {} elements in {} row(s): {}", name, b,
+                                        d.wrong, exact.size(), d.rows.size(), ranges_text(d.rows)));
+      found.push_back(std::move(d));
+    }
+  }
+  if (found.empty()) return out;
+  const auto of_tokens = [&](const TensorDifference& d) {
+    return std::any_of(signature.outputs.begin(), signature.outputs.end(), [&](const TensorSpec& spec) {
+      return spec.name == d.name && spec.axis == Axis::tokens;
+    });
+  };
+  // A difference by token says more than one in the state that they leave.
+  const TensorDifference& worst =
+      *std::max_element(found.begin(), found.end(), [&](const auto& x, const auto& y) {
+        return of_tokens(x) != of_tokens(y) ? of_tokens(y) : x.worst < y.worst;
+      });
+  const OperatorOracle& oracle = oracles[static_cast<std::size_t>(worst.sequence)];
+  const Matrix<double>& exact = get(oracle.exact, worst.name);
+  const Matrix<double>& actual =
+      get(trace.operator_outputs[static_cast<std::size_t>(worst.sequence)], worst.name);
+  const Index tokens = of_tokens(worst) ? c.T : 0;
+  tensor_patterns(out, c, worst, tokens, exact, actual);
+  std::set<std::string> wrong_names;
+  for (const TensorDifference& d : found) wrong_names.insert(d.name);
+  if (wrong_names.size() == 1 && signature.outputs.size() > 1) {
+    out.patterns.push_back(fmt::format("only {}: the other output(s) are right", worst.name));
+  }
+  if (c.B > 1) {
+    std::set<Index> sequences;
+    for (const TensorDifference& d : found) sequences.insert(d.sequence);
+    if (std::ssize(sequences) < c.B) {
+      out.patterns.push_back("only sequence(s) " + ranges_text({sequences.begin(), sequences.end()}) +
+                             fmt::format(" of {}", c.B));
+    }
+  }
+  std::string place = fmt::format("{}: sequence {}, row {}", worst.name, worst.sequence, worst.worst_row);
+  if (tokens > 0 && exact.rows() > tokens) {
+    const Index each = exact.rows() / tokens;
+    place += fmt::format(" (token {}, its row {})", worst.worst_row / each, worst.worst_row % each);
+  }
+  show_row(out, place, "column", exact, actual, worst.worst_row);
+  const Index column = worst_column(exact, actual, worst.worst_row);
+  out.terms.push_back({"error", std::abs(exact(worst.worst_row, column) - actual(worst.worst_row, column))});
+  out.terms.push_back(
+      {"running error of the form", get(oracle.tolerance, worst.name)(worst.worst_row, column)});
+  return out;
+}
+
+}  // namespace samestate

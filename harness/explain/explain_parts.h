@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/explain/explain.h"
+#include "harness/explain/explain_head.h"
+
+/// Parts of explain() that its subjects share.
+namespace samestate {
+
+/// Adds the values of a row around its worst column.
+void show_row(Explanation& out, const std::string& place, const char* column, const Matrix<double>& exact,
+              const Matrix<double>& actual, Index row);
+
+/// The column of a row where the two differ most.
+[[nodiscard]] Index worst_column(const Matrix<double>& exact, const Matrix<double>& actual, Index row);
+
+/// Says which heads differ and shows values at the worst place of the worst of them, which is returned; null
+/// where none differs. `c` says what chunks there are.
+const HeadDifference* show_differences(Explanation& out, const Case& c,
+                                       const std::vector<HeadDifference>& heads);
+
+[[nodiscard]] Explanation explain_law(const Case& c, const Trace& trace);
+[[nodiscard]] Explanation explain_operator(const Case& c, const Trace& trace);
+
+}  // namespace samestate

@@ -1,0 +1,146 @@
+#include "harness/records/case_result.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+/// The numbers of a judgement in the order of the line.
+template <class J, class Visit>
+void each_number(J& j, Visit&& visit) {
+  for (auto* x : {&j.ratio, &j.error, &j.bound, &j.expected, &j.actual, &j.row_ratio, &j.head_ratio,
+                  &j.state_ratio, &j.hard_ratio, &j.twin_ratio, &j.median_ratio, &j.relative_rms}) {
+    visit(*x);
+  }
+}
+template <class J, class Visit>
+void each_place(J& j, Visit&& visit) {
+  for (auto* x : {&j.worst.sequence, &j.worst.head, &j.worst.token, &j.worst.channel, &j.rows}) visit(*x);
+}
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\') {
+      out += "\\\\";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\r') {
+      out += "\\r";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string plain(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\') {
+      out += text[i];
+      continue;
+    }
+    const char c = ++i < text.size() ? text[i] : ' ';
+    if (c == '\\') {
+      out += '\\';
+    } else if (c == 't') {
+      out += '\t';
+    } else if (c == 'n') {
+      out += '\n';
+    } else if (c == 'r') {
+      out += '\r';
+    } else {
+      throw Error("damaged text field");
+    }
+  }
+  return out;
+}
+
+std::string real_text(double x) {
+  if (std::isnan(x)) return "nan";
+  if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
+  return fmt::format("{:a}", x);
+}
+
+double real_of(std::string_view text) {
+  if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (text == "inf") return std::numeric_limits<double>::infinity();
+  if (text == "-inf") return -std::numeric_limits<double>::infinity();
+  const bool negative = text.starts_with('-');
+  if (negative) text.remove_prefix(1);
+  double x = 0.0;
+  if (!text.starts_with("0x")) throw Error("damaged number");
+  text.remove_prefix(2);
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), x, std::chars_format::hex);
+  // An underflow still is the number that was written: from_chars reports it where it is subnormal.
+  if (end != text.data() + text.size() || text.empty() || error == std::errc::invalid_argument) {
+    throw Error("damaged number");
+  }
+  return negative ? -x : x;
+}
+
+template <class Integer>
+Integer integer_of(std::string_view text) {
+  Integer x = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+  if (error != std::errc{} || end != text.data() + text.size() || text.empty()) throw Error("damaged count");
+  return x;
+}
+
+Verdict verdict_named(std::string_view name) {
+  for (const Verdict v : {Verdict::pass, Verdict::fail, Verdict::vacuous, Verdict::unsupported,
+                          Verdict::skipped, Verdict::crash, Verdict::timeout, Verdict::flaky}) {
+    if (name_of(v) == name) return v;
+  }
+  throw Error("damaged verdict");
+}
+
+constexpr std::size_t kFields = 1 + 1 + 12 + 5 + 1 + 1 + 1;
+
+}  // namespace
+
+std::string result_text(const CaseResult& finding) {
+  const Judgement& j = finding.judgement;
+  std::string out = std::string(name_of(j.verdict)) + '\t' + escaped(j.gate);
+  each_number(j, [&](double x) { out += '\t' + real_text(x); });
+  each_place(j, [&](std::int64_t x) { out += '\t' + std::to_string(x); });
+  out += '\t' + real_text(finding.seconds) + '\t' + std::to_string(finding.edges) + '\t' + escaped(j.reason);
+  return out;
+}
+
+CaseResult parse_result(std::string_view text) {
+  std::vector<std::string_view> fields;
+  while (true) {
+    const std::size_t tab = text.find('\t');
+    fields.push_back(text.substr(0, tab));
+    if (tab == std::string_view::npos) break;
+    text.remove_prefix(tab + 1);
+  }
+  if (fields.size() != kFields) {
+    throw Error(fmt::format("{} fields instead of {}", fields.size(), kFields));
+  }
+  CaseResult finding;
+  Judgement& j = finding.judgement;
+  std::size_t at = 0;
+  j.verdict = verdict_named(fields[at++]);
+  j.gate = plain(fields[at++]);
+  each_number(j, [&](double& x) { x = real_of(fields[at++]); });
+  each_place(j, [&](std::int64_t& x) { x = integer_of<std::int64_t>(fields[at++]); });
+  finding.seconds = real_of(fields[at++]);
+  finding.edges = integer_of<std::uint64_t>(fields[at++]);
+  j.reason = plain(fields[at++]);
+  return finding;
+}
+
+}  // namespace samestate

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "oracles/verdict.h"
+
+namespace samestate {
+
+/// What a worker reports of one case: the part of a record that does not follow from the case.
+struct CaseResult {
+  Judgement judgement;
+  double seconds = 0.0;
+  std::uint64_t edges = 0;  ///< edges_of
+};
+
+/// One line without its end, tab-separated, that comes back bit for bit: between processes and in
+/// checkpoints.
+[[nodiscard]] std::string result_text(const CaseResult& finding);
+
+/// The finding of such a line. Throws Error that says which field is damaged.
+[[nodiscard]] CaseResult parse_result(std::string_view text);
+
+}  // namespace samestate

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "harness/records/record.h"
+
+/// How long one case took, against its floor and a peer, as plain data. Reports read it.
+namespace samestate {
+
+/// Of repeated calls, in seconds; NaN where nothing was timed.
+struct TimeSpread {
+  double median = std::numeric_limits<double>::quiet_NaN();
+  double p10 = std::numeric_limits<double>::quiet_NaN();
+  double p90 = std::numeric_limits<double>::quiet_NaN();
+  std::int64_t samples = 0;
+};
+
+struct TimedCase {
+  Record record;  ///< the case and its judgement; `seconds` is what data, timing and judging took together
+  std::int64_t B = 1, T = 0, Hk = 1, Hv = 1, dk = 1, dv = 1, chunk = 0;  ///< of the case; chunk 0: recurrent
+  std::int64_t heads = 0;         ///< (sequence, value head) pairs of the case
+  std::int64_t heads_judged = 0;  ///< of them, spread over all; in the others nothing may be NaN
+  std::string timed;              ///< events, graph, or call: the wall clock around a whole call
+  TimeSpread time;                ///< of one call; not set unless its outputs were judged and did not fail
+  std::int64_t calls_per_sample = 1;
+  std::int64_t copies = 1;      ///< sets of tensors that the calls took in turn
+  std::int64_t bytes = 0;       ///< that every evaluation must move (reference/costs/call.h)
+  std::int64_t operations = 0;  ///< of this form
+  double copy_rate = 0.0;       ///< bytes a second that a copy reached in the same run; 0: not measured
+  double product_rate = 0.0;    ///< operations a second that a matrix product reached; 0: not measured
+  std::string ceilings;         ///< how the rates were measured, and why one was not
+  double memory_floor = std::numeric_limits<double>::quiet_NaN();   ///< bytes / copy_rate, seconds
+  double compute_floor = std::numeric_limits<double>::quiet_NaN();  ///< operations / product_rate, seconds
+  double share =
+      std::numeric_limits<double>::quiet_NaN();  ///< the larger floor over the median: 1 is perfect
+  std::string peer;                              ///< what the peer ran; empty: no peer
+  std::string peer_note;                         ///< what the peer says of it, or why there is none
+  TimeSpread peer_time;
+  double peer_ratio =
+      std::numeric_limits<double>::quiet_NaN();  ///< the peer's median over ours: > 1 is faster
+};
+
+}  // namespace samestate

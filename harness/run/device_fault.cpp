@@ -1,0 +1,34 @@
+#include "harness/run/device_fault.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace samestate {
+namespace {
+
+/// Errors of the driver API after which "the process must be terminated and relaunched" (CUDA Driver API,
+/// CUresult), and that of a context which is gone.
+constexpr int kFatal[] = {214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719};
+
+}  // namespace
+
+std::string device_fault() {
+  // Only a driver that is there already: a process that forks must not be the one to start it.
+  void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver == nullptr) return {};
+  const auto synchronize = reinterpret_cast<int (*)()>(::dlsym(driver, "cuCtxSynchronize"));
+  const auto name_of_error = reinterpret_cast<int (*)(int, const char**)>(::dlsym(driver, "cuGetErrorName"));
+  const int status = synchronize ? synchronize() : 0;
+  std::string fault;
+  if (std::find(std::begin(kFatal), std::end(kFatal), status) != std::end(kFatal)) {
+    const char* name = nullptr;
+    if (name_of_error) (void)name_of_error(status, &name);
+    fault = name ? name : "CUDA error " + std::to_string(status);
+  }
+  ::dlclose(driver);
+  return fault;
+}
+
+}  // namespace samestate

@@ -1,0 +1,246 @@
+#include "harness/run/judge_batch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "harness/cases/regimes.h"
+#include "harness/cases/systems.h"
+#include "harness/run/runner.h"
+#include "oracles/contracts.h"
+#include "oracles/judge.h"
+#include "oracles/laws/edit.h"
+
+namespace samestate {
+namespace {
+
+/// Tokens of a segment of the recurrent form where a run is judged segment by segment: long enough to carry,
+/// short enough that a low-precision state does not drift (BOUNDS 10.1).
+constexpr Index kRecurrentSegment = 4;
+
+double default_scale(const Case& c) {
+  const double root = 1.0 / std::sqrt(static_cast<double>(c.dk));
+  // A power of two keeps integers exact.
+  if (regime_named(c.regime).exact) return std::exp2(std::round(std::log2(root)));
+  return static_cast<double>(static_cast<float>(root));
+}
+
+void keep_worst(std::optional<Judgement>& worst, Judgement j) {
+  if (worst) {
+    merge(*worst, j);
+  } else {
+    worst = std::move(j);
+  }
+}
+
+/// One piece of a run that was repeated in pieces.
+struct Piece {
+  Batch batch;
+  Outputs outputs;
+};
+
+class BatchJudge {
+ public:
+  BatchJudge(const Case& c, const Batch& batch, const Outputs& outputs, const Runner& rerun)
+      : case_(c),
+        family_(*system_named(c.system).family),
+        contract_(contract_of(c)),
+        batch_(batch),
+        outputs_(outputs),
+        rerun_(rerun),
+        exact_(regime_named(c.regime).exact) {}
+
+  [[nodiscard]] Judgement judge() {
+    const BatchShape& s = batch_.shape;
+    std::optional<Outputs> twin;
+    if (!exact_ && has_twin()) {
+      twin = run_on_twin(case_.system, batch_, path_of(case_, s.T), contract_);
+      reordered_ = run_on_twin(case_.system, batch_, path_of(case_, s.T), contract_, true);
+    }
+    std::optional<Judgement> worst;
+    for (std::int64_t n = 0; n < s.sequences(); ++n) {
+      for (std::int64_t h = 0; h < s.Hv; ++h) {
+        Judgement j = judge_one(n, h, twin ? &*twin : nullptr);
+        // An empty sequence beside others is no evidence of its own, and no reason to distrust theirs.
+        const bool empty = s.begin(n) == s.end(n);
+        if (empty && j.verdict == Verdict::vacuous && s.sequences() > 1) continue;
+        j.worst.sequence = n;
+        j.worst.head = h;
+        keep_worst(worst, std::move(j));
+      }
+    }
+    if (worst) return *worst;
+    Judgement nothing;
+    nothing.reason = "nothing was compared";
+    return nothing;
+  }
+
+ private:
+  [[nodiscard]] bool has_twin() const {
+    return low_precision(contract_) && batch_.shape.T >= kTwinTokens &&
+           batch_.shape.T * batch_.shape.dv >= kTwinElements;
+  }
+
+  Judgement judge_one(std::int64_t n, std::int64_t h, const Outputs* twin) {
+    const Sequence<double> x = sequence_of(batch_, n, h);
+    const HeadOracle oracle = oracle_for(x, path_of(case_, x.tokens()));
+    const Matrix<double> o = rows_of(batch_, outputs_, n, h);
+    const Matrix<double> state = state_of(batch_, outputs_, n, h);
+    if (exact_ || x.tokens() == 0) return judge_exact(oracle, contract_, o, state);
+    Judgement j = judge_head(oracle, o, state);
+    if (j.verdict == Verdict::vacuous && oracle.vacuous) j = judge_pieces(n, h, std::move(j));
+    // A repeating gate such as RetNet's, 1 - 2^-5, puts products on ties, which kernel and twin break as they
+    // like.
+    if (twin && j.verdict == Verdict::pass && !coherent_decay(x.g)) {
+      const TwinRuns runs{rows_of(batch_, *twin, n, h), rows_of(batch_, *reordered_, n, h),
+                          sums_for(x, path_of(case_, x.tokens()), oracle), repeated_keys(x)};
+      Judgement t = judge_twin(oracle, contract_, runs, o);
+      // One rounding that fell the other way early on stays in a long memory and moves every later row. From
+      // the kernel's own state, piece by piece, it moves the rows of its piece alone; an undeclared rounding
+      // is in all of them.
+      if (t.verdict == Verdict::fail) t = judge_twin_pieces(n, h, std::move(t));
+      if (t.verdict == Verdict::fail) merge(j, t);
+      j.twin_ratio = t.twin_ratio;
+    }
+    return j;
+  }
+
+  [[nodiscard]] HeadOracle oracle_for(const Sequence<double>& x, const Path& path) const {
+    return oracle_of(x, path, contract_, family_, batch_.shape.l2norm);
+  }
+
+  [[nodiscard]] Vector<double> sums_for(const Sequence<double>& x, const Path& path,
+                                        const HeadOracle& oracle) const {
+    return bound_of(x, path, sums_only(contract_), family_, oracle.policy.mode, batch_.shape.l2norm).rms;
+  }
+
+  /// Decoding is taken apart on its recurrent kernel.
+  [[nodiscard]] Path piece_path(Index tokens) const {
+    const bool recurrent = runs_recurrent_only(case_) || case_.form == "decode";
+    return whole(tokens, recurrent ? 0 : case_.chunk);
+  }
+
+  /// Sequence n run again in pieces, each from the state that the kernel left (BOUNDS 10.1); empty where that
+  /// is the run itself or the kernel cannot be called.
+  const std::vector<Piece>& pieces_of(std::int64_t n) {
+    const auto [at, added] = pieces_.try_emplace(n);
+    if (!added || !rerun_) return at->second;
+    const Batch alone = sequence_alone(batch_, n);
+    const Index chunk = piece_path(1).front().chunk;
+    const Index length = chunk > 0 ? chunk : kRecurrentSegment;
+    if (alone.shape.T <= length) return at->second;
+    std::vector<float> state = alone.initial_state;
+    for (std::int64_t t = 0; t < alone.shape.T; t += length) {
+      Batch part = tokens_of(alone, t, std::min<std::int64_t>(t + length, alone.shape.T));
+      part.initial_state = std::move(state);
+      Outputs out = rerun_(part, piece_path(part.shape.T));
+      state = out.final_state;
+      at->second.push_back({std::move(part), std::move(out)});
+    }
+    return at->second;
+  }
+
+  Judgement judge_pieces(std::int64_t n, std::int64_t h, Judgement whole_run) {
+    std::optional<Judgement> worst;
+    std::int64_t begin = 0;
+    for (const Piece& piece : pieces_of(n)) {
+      const Sequence<double> x = sequence_of(piece.batch, 0, h);
+      const HeadOracle oracle = oracle_for(x, piece_path(x.tokens()));
+      Judgement j = judge_head(oracle, rows_of(piece.batch, piece.outputs, 0, h),
+                               state_of(piece.batch, piece.outputs, 0, h));
+      if (j.worst.token >= 0) j.worst.token += begin;
+      begin += piece.batch.shape.T;
+      keep_worst(worst, std::move(j));
+    }
+    if (!worst) return whole_run;
+    worst->gate = "segment " + worst->gate;
+    if (worst->verdict == Verdict::vacuous) {
+      worst->reason = whole_run.reason + "; nor does one segment say more: " + worst->reason;
+    }
+    return *worst;
+  }
+
+  Judgement judge_twin_pieces(std::int64_t n, std::int64_t h, Judgement whole_run) {
+    const std::vector<Piece>& pieces = pieces_of(n);
+    if (pieces.empty()) return whole_run;
+    const Index T = batch_.shape.end(n) - batch_.shape.begin(n);
+    const Index dv = batch_.shape.dv;
+    HeadOracle all;
+    all.exact.o.resize(T, dv);
+    all.rms.resize(T);
+    TwinRuns runs{Matrix<double>(T, dv), Matrix<double>(T, dv), Vector<double>(T),
+                  repeated_keys(sequence_of(batch_, n, h))};
+    Matrix<double> o(T, dv);
+    Index begin = 0;
+    for (const Piece& piece : pieces) {
+      const Sequence<double> x = sequence_of(piece.batch, 0, h);
+      const Path path = piece_path(x.tokens());
+      const HeadOracle oracle = oracle_for(x, path);
+      const Index L = x.tokens();
+      all.exact.o.middleRows(begin, L) = oracle.exact.o;
+      all.rms.segment(begin, L) = oracle.rms;
+      runs.order.segment(begin, L) = sums_for(x, path, oracle);
+      runs.twin.middleRows(begin, L) =
+          rows_of(piece.batch, run_on_twin(case_.system, piece.batch, path, contract_), 0, h);
+      runs.reordered.middleRows(begin, L) =
+          rows_of(piece.batch, run_on_twin(case_.system, piece.batch, path, contract_, true), 0, h);
+      o.middleRows(begin, L) = rows_of(piece.batch, piece.outputs, 0, h);
+      begin += L;
+    }
+    return judge_twin(all, contract_, runs, o);
+  }
+
+  const Case& case_;
+  const Family& family_;
+  const Contract contract_;
+  const Batch& batch_;
+  const Outputs& outputs_;
+  const Runner& rerun_;
+  bool exact_;
+  std::optional<Outputs> reordered_;                   ///< the twin with its sums in another order
+  std::map<std::int64_t, std::vector<Piece>> pieces_;  ///< by sequence
+};
+
+}  // namespace
+
+BatchShape batch_shape_of(const Case& c) {
+  BatchShape shape{c.B,
+                   c.T,
+                   c.Hk,
+                   c.Hv,
+                   c.dk,
+                   c.dv,
+                   {},
+                   c.heads,
+                   c.scale.value_or(default_scale(c)),
+                   c.l2norm,
+                   c.state == "random"};
+  if (!c.lengths.empty()) {
+    shape.offsets = {0};
+    for (std::int64_t length : c.lengths) shape.offsets.push_back(shape.offsets.back() + length);
+  }
+  return shape;
+}
+
+Contract contract_of(const Case& c) {
+  const Contract& named = contract_named(c.contract);
+  return c.l2norm ? with_l2norm(named) : named;
+}
+
+bool runs_recurrent_only(const Case& c) {
+  return c.form == "recurrent" || (c.chunk == 0 && (c.form == "decode" || c.form == "packed"));
+}
+
+Path path_of(const Case& c, std::int64_t tokens) {
+  if (c.form == "recurrent") return whole(tokens, 0);
+  if (c.form == "parallel") return whole(tokens, std::max<std::int64_t>(c.T, 1));
+  if (c.form == "decode") return prefill_and_decode(tokens, c.chunk, c.prefill);
+  return whole(tokens, c.chunk);
+}
+
+Judgement judge_batch(const Case& c, const Batch& batch, const Outputs& outputs, const Runner& rerun) {
+  return BatchJudge(c, batch, outputs, rerun).judge();
+}
+
+}  // namespace samestate

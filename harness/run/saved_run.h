@@ -1,0 +1,24 @@
+#pragma once
+
+#include "fixtures/run_file.h"
+#include "harness/run/run_case.h"
+
+namespace samestate {
+
+/// A run as a file: inputs and outputs of `trace` under the record's case line and kernel. Throws Error for a
+/// case with a law: such a run has no single set of outputs; for one of the recurrent family without tokens,
+/// and where the kernel returned nothing.
+[[nodiscard]] RunFile run_file_of(const Record& record, const Trace& trace);
+
+/// The tensors that a run of the case holds where its system is one of named tensors: "input.NAME" and
+/// "output.NAME", those of a sequence [B, ...], the rest as they are. Empty for the recurrent family. Throws
+/// Error where the line is no case.
+[[nodiscard]] std::vector<NamedShape> named_shapes(const std::string& case_line);
+
+/// Judges the tensors of a run made elsewhere against oracle and bounds, as its case line's system, form,
+/// chunk and contract ask. Throws Error where the line is no case, where the shapes of the line and of the
+/// tensors disagree, or where an input is not finite or not representable in the contract's input format. Of
+/// named tensors under form=decode the file must say which form was called.
+[[nodiscard]] Record judge_run_file(const RunFile& file);
+
+}  // namespace samestate

@@ -1,0 +1,293 @@
+#include "measure/sweep/sweep.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "harness/cases/operator_case.h"
+#include "harness/cases/systems.h"
+#include "harness/run/judge_batch.h"
+
+namespace samestate {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+constexpr SweepSeries kSeries[] = {
+    {"chunk", "error, bound, FLOPs and bytes against the chunk, 1 to 256"},
+    {"dendritic", "the same at the heads of dendritic attention, dk = 160, dv = 512"},
+    {"length", "error against the number of tokens"},
+    {"decay", "error against the mean log-decay of a token"},
+    {"condition", "error against the condition of the triangular system, by correlation of the keys"},
+    {"width", "error against the head dimension"},
+    {"drift", "error along one long decode, fp32 and bf16 state"},
+};
+
+/// An operator over chunks. Where a size is not named, its row's standard one stands, in a quick sweep
+/// everywhere.
+struct OperatorSweep {
+  std::string_view system;
+  std::int64_t tokens;
+  std::vector<std::pair<std::string_view, std::int64_t>> sizes;
+  std::vector<std::string_view> regimes;
+};
+
+/// Heads as in public models, few of them: what happens inside a head does not depend on their number.
+const std::vector<OperatorSweep>& operator_sweeps() {
+  static const std::vector<OperatorSweep> rows = {
+      {"state_space_duality", 1024, {{"H", 2}, {"G", 1}, {"P", 64}, {"N", 128}}, {"normal", "tiny"}},
+      {"selective_scan", 1024, {{"D", 64}, {"N", 16}}, {"normal", "tiny"}},
+      {"linear_attention_normalised", 1024, {{"H", 1}, {"dk", 128}, {"dv", 128}}, {"normal"}},
+      {"normalised_retention", 1024, {{"H", 1}, {"dk", 128}, {"dv", 128}}, {"normal"}},
+      {"multi_scale_retention", 512, {{"D", 128}, {"H", 1}, {"dk", 128}, {"dv", 128}}, {"normal"}},
+      {"gated_delta_net", 512, {{"D", 128}, {"Hk", 1}, {"R", 2}, {"dk", 128}, {"dv", 128}}, {"normal"}},
+      {"mamba_mixer", 512, {{"D", 64}, {"Di", 128}, {"N", 16}, {"R", 4}}, {"normal"}},
+      {"mamba2_mixer", 512, {{"D", 64}, {"H", 2}, {"G", 1}, {"P", 64}, {"N", 128}}, {"normal"}},
+  };
+  return rows;
+}
+
+/// The points of one sweep.
+class SweepPlan {
+ public:
+  SweepPlan(const KernelTable& table, const SweepOptions& options) : table_(table), options_(options) {}
+
+  std::vector<SweepCase> points() {
+    if (wants("drift")) drift();  // first: its longest point would be waited for at the end
+    if (wants("chunk")) chunk();
+    if (wants("dendritic")) dendritic();
+    if (wants("length")) length();
+    if (wants("decay")) decay();
+    if (wants("condition")) condition();
+    if (wants("width")) width();
+    return std::move(points_);
+  }
+
+ private:
+  [[nodiscard]] bool wants(std::string_view series) const {
+    return options_.series.empty() || options_.series == series;
+  }
+
+  [[nodiscard]] Case base(std::string_view system, std::string_view contract, std::string_view regime) const {
+    Case c;
+    c.system = system;
+    c.contract = contract;
+    c.regime = regime;
+    c.state = "random";
+    c.Hv = 2;
+    c.Hk = 1;
+    c.dk = c.dv = options_.quick ? 32 : 128;
+    c.T = options_.quick ? 256 : 1024;
+    c.kernel = options_.kernel;
+    c.seed = 1;
+    return c;
+  }
+
+  /// Only what the kernel promises.
+  void put(std::string_view series, std::string curve, double x, const Case& c) {
+    if (!options_.system.empty() && c.system != options_.system) return;
+    const std::vector<std::string>& contracts = contracts_for(c);
+    if (std::find(contracts.begin(), contracts.end(), c.contract) == contracts.end()) return;
+    points_.push_back({std::string(series), std::move(curve), x, c, options_.quick ? 32 : 128, work_of(c)});
+  }
+
+  /// Tokens times what a token costs, fitted by eye to a recorded sweep: the state and its covariance are
+  /// propagated once a chunk, scores are squares of it, and the running error costs more than a bound.
+  [[nodiscard]] static double work_of(const Case& c) {
+    const auto tokens = static_cast<double>(c.T);
+    const auto chunk = static_cast<double>(c.form == "chunked" ? c.chunk : 1);
+    double a_token = static_cast<double>(c.Hv * (c.dk + 8) * (c.dk + c.dv + 16));
+    if (is_operator_case(c)) {
+      a_token = 0.0;
+      for (const TensorSpec& spec : find_operator(c.system)->signature(call_of(c, c.form)).inputs)
+        a_token += 3.0 * static_cast<double>(spec.size()) / (spec.axis == Axis::tokens ? tokens / 64.0 : 1.0);
+    }
+    // Its bound is vacuous over the whole run, so that it is judged token by token from its own state.
+    const double again =
+        c.form == "recurrent" && c.contract == "bf16_state" && c.regime == "slow" ? 20.0 : 1.0;
+    return again * tokens * a_token * (1.0 + 4.0 / chunk + chunk / 256.0);
+  }
+
+  [[nodiscard]] const std::vector<std::string>& contracts_for(const Case& c) const {
+    if (is_operator_case(c)) return table_.operator_for(c).contracts;
+    const KernelPair pair = table_.pair_for(c);
+    return (pair.chunked != nullptr && !runs_recurrent_only(c) ? *pair.chunked : *pair.recurrent).contracts;
+  }
+
+  [[nodiscard]] Case base(const OperatorSweep& row, std::string_view contract,
+                          std::string_view regime) const {
+    Case c;
+    c.system = row.system;
+    c.contract = contract;
+    c.regime = regime;
+    c.T = options_.quick ? 256 : row.tokens;
+    c.kernel = options_.kernel;
+    c.seed = 1;
+    for (const Parameter& p : find_operator(row.system)->parameters) c.parameters.emplace(p.name, p.standard);
+    if (options_.quick) return c;
+    for (const auto& [name, value] : row.sizes) c.parameters.find(name)->second = value;
+    return c;
+  }
+
+  void over_chunks(std::string_view series, const Case& base, const std::string& curve) {
+    for (std::int64_t chunk = 1; chunk <= 256; chunk *= options_.quick ? 4 : 2) {
+      Case c = base;
+      c.chunk = chunk;
+      put(series, curve, static_cast<double>(chunk), c);
+    }
+  }
+
+  void chunk() {
+    for (const System& system : systems()) {
+      for (const char* contract : {"fp32", "tf32", "bf16", "fp16"}) {
+        for (const char* regime : {"normal", "slow", "none", "collinear"}) {
+          const std::string_view name = regime;
+          if (name == "slow" && !system.family->gated) continue;
+          if (name == "none" && (!system.family->gated || options_.quick)) continue;
+          if (name == "collinear" && (!system.family->delta || options_.quick)) continue;
+          over_chunks("chunk", base(system.name(), contract, regime),
+                      fmt::format("{} {} {}", system.name(), contract, regime));
+        }
+      }
+    }
+    for (const OperatorSweep& row : operator_sweeps()) {
+      // A plugin's kernel belongs to one system; the others have no kernel of that name.
+      if (!options_.system.empty() && row.system != options_.system) continue;
+      for (const char* contract : {"fp32", "bf16"}) {
+        for (const std::string_view regime : row.regimes) {
+          if (options_.quick && regime != row.regimes.front()) continue;
+          over_chunks("chunk", base(row, contract, regime),
+                      fmt::format("{} {} {}", row.system, contract, regime));
+        }
+      }
+    }
+  }
+
+  void dendritic() {
+    for (const char* contract : {"fp32", "bf16"}) {
+      Case c = base("gated_delta_rule", contract, "slow");
+      c.dk = 160;
+      c.dv = options_.quick ? 64 : 512;
+      c.T = options_.quick ? 128 : 512;
+      c.Hv = c.Hk = 1;
+      over_chunks("dendritic", c, contract);
+    }
+  }
+
+  void length() {
+    const std::int64_t most = options_.quick ? 2048 : 65536;
+    for (const char* contract : {"fp32", "bf16", "bf16_state"}) {
+      for (const char* regime : {"normal", "slow"}) {
+        for (std::int64_t T = 64; T <= most; T *= 4) {
+          Case c = base("gated_delta_rule", contract, regime);
+          c.dk = c.dv = 32;
+          c.Hv = c.Hk = 1;
+          c.T = T;
+          put("length", fmt::format("{} {}", contract, regime), static_cast<double>(T), c);
+        }
+      }
+    }
+  }
+
+  void decay() {
+    for (const char* contract : {"fp32", "bf16"}) {
+      for (const char* regime : {"none", "slow", "retnet", "normal", "plateau", "measured", "strong"}) {
+        put("decay", contract, kNaN, base("gated_delta_rule", contract, regime));
+      }
+    }
+  }
+
+  void condition() {
+    for (const char* contract : {"fp32", "tf32", "bf16", "fp16"}) {
+      for (const char* regime : {"normal", "none", "positive", "pool4", "beta_one", "collinear", "identical",
+                                 "identical_beta_two"}) {
+        Case c = base("gated_delta_rule", contract, regime);
+        c.T = options_.quick ? 128 : 512;
+        put("condition", contract, kNaN, c);
+      }
+    }
+  }
+
+  void width() {
+    for (const char* contract : {"fp32", "bf16"}) {
+      for (std::int64_t d : {8, 16, 32, 64, 128, 256}) {
+        if (options_.quick && d > 64) continue;
+        Case c = base("gated_delta_rule", contract, "normal");
+        c.dk = c.dv = d;
+        c.T = options_.quick ? 256 : 512;
+        put("width", contract, static_cast<double>(d), c);
+      }
+    }
+  }
+
+  void drift() {
+    for (const char* contract : {"fp32", "bf16_state"}) {
+      for (const char* regime : {"normal", "slow"}) {
+        Case c = base("gated_delta_rule", contract, regime);
+        c.form = "recurrent";
+        c.chunk = 64;
+        c.kernel.clear();
+        c.dk = c.dv = 32;
+        c.Hv = c.Hk = 1;
+        c.T = options_.quick ? 4000 : 100000;
+        put("drift", fmt::format("{} {}", contract, regime), static_cast<double>(c.T), c);
+      }
+    }
+  }
+
+  const KernelTable& table_;
+  const SweepOptions& options_;
+  std::vector<SweepCase> points_;
+};
+
+/// Throws Error for a system that does not exist or has no chunks.
+void require_swept(const std::string& system) {
+  const auto swept = [&](const OperatorSweep& row) { return row.system == system; };
+  if (std::any_of(operator_sweeps().begin(), operator_sweeps().end(), swept)) return;
+  if (find_operator(system) == nullptr) return (void)system_named(system);
+  std::vector<std::string_view> names;
+  for (const System& row : systems()) names.push_back(row.name());
+  for (const OperatorSweep& row : operator_sweeps()) names.push_back(row.system);
+  throw Error(fmt::format("system {} has no chunked form: a sweep varies the chunk; those that have one: {}",
+                          system, fmt::join(names, ", ")));
+}
+
+/// System and form of a kernel of either table. Throws Error where there is none of that name.
+std::pair<std::string, std::string> kernel_named(const KernelTable& table, const std::string& name) {
+  for (const OperatorKernel& row : table.operator_rows()) {
+    if (row.name == name) return {row.system, row.form};
+  }
+  const Kernel& kernel = table.named(name);
+  return {kernel.system, kernel.form};
+}
+
+}  // namespace
+
+std::span<const SweepSeries> sweep_series() { return kSeries; }
+
+std::vector<SweepCase> plan_sweep(const KernelTable& table, const SweepOptions& options) {
+  if (!options.series.empty() &&
+      std::none_of(std::begin(kSeries), std::end(kSeries),
+                   [&](const SweepSeries& s) { return s.name == options.series; })) {
+    std::string known;
+    for (const SweepSeries& s : kSeries) known += (known.empty() ? "" : ", ") + std::string(s.name);
+    throw Error("series " + options.series + ": no such series; known: " + known);
+  }
+  if (!options.system.empty()) require_swept(options.system);
+  SweepOptions chosen = options;
+  if (!options.kernel.empty()) {
+    const auto [system, form] = kernel_named(table, options.kernel);
+    if (form != "chunked")
+      throw Error("kernel " + options.kernel + " is no chunked kernel: a sweep varies the chunk");
+    if (!options.system.empty() && options.system != system) {
+      throw Error("kernel " + options.kernel + " computes " + system + ", not " + options.system);
+    }
+    require_swept(system);
+    chosen.system = system;
+  }
+  return SweepPlan(table, chosen).points();
+}
+
+}  // namespace samestate

@@ -1,0 +1,106 @@
+#include "reference/latent_attention.h"
+
+#include <cmath>
+#include <utility>
+
+#include "oracles/proofs/goldens/groups.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+constexpr std::pair<LatentForm, std::string_view> kForms[] = {{LatentForm::naive, "naive"},
+                                                              {LatentForm::absorbed, "absorbed"},
+                                                              {LatentForm::fully_absorbed, "fully absorbed"}};
+
+/// Tokens a call: decode, and a prefill in chunks with a ragged tail.
+constexpr std::pair<Index, std::string_view> kSegments[] = {{1, "decode"}, {5, "chunks of 5"}};
+
+/// A width of the layer. Throws Error above a million: products of two must not overflow.
+Index width_of(const GoldenSource& s, std::string_view name) {
+  const Index width = s.integer(name);
+  if (width > 1'000'000) {
+    throw Error(s.file_name + ": tensor " + s.path(name) + " holds " + std::to_string(width) +
+                "; a width is at most 1000000");
+  }
+  return width;
+}
+
+LatentAttentionWeights<double> weights_of(const GoldenSource& s) {
+  const Index n = width_of(s, "qk_nope_head_dim");
+  const Index r = width_of(s, "qk_rope_head_dim");
+  const Index dv = width_of(s, "v_head_dim");
+  const Index c = width_of(s, "kv_lora_rank");
+  const Index D = s.tensor("hidden_in").shape.back();
+  LatentAttentionWeights<double> w;
+  w.heads = width_of(s, "num_heads");
+  const bool compressed = s.has("w.q_a_proj.weight");
+  const Index q = compressed ? width_of(s, "q_lora_rank") : D;
+  if (compressed) {
+    s.require_shape("w.q_a_proj.weight", {q, D});
+    s.require_shape("w.q_a_layernorm.weight", {q});
+    w.q_down = s.matrix("w.q_a_proj.weight");
+    w.q_norm = s.vector("w.q_a_layernorm.weight");
+  }
+  const std::string_view q_up = compressed ? "w.q_b_proj.weight" : "w.q_proj.weight";
+  s.require_shape(q_up, {w.heads * (n + r), q});
+  s.require_shape("w.kv_a_proj_with_mqa.weight", {c + r, D});
+  s.require_shape("w.kv_a_layernorm.weight", {c});
+  s.require_shape("w.kv_b_proj.weight", {w.heads * (n + dv), c});
+  s.require_shape("w.o_proj.weight", {D, w.heads * dv});
+  w.q_up = s.matrix(q_up);
+  w.kv_down = s.matrix("w.kv_a_proj_with_mqa.weight");
+  w.kv_norm = s.vector("w.kv_a_layernorm.weight");
+  w.kv_up = s.matrix("w.kv_b_proj.weight");
+  w.output = s.matrix("w.o_proj.weight");
+  w.pairs = s.number("rope_interleave") != 0.0 ? RotaryPairs::interleaved : RotaryPairs::halves;
+  w.score_factor = s.number("softmax_scale") * std::sqrt(static_cast<double>(n + r));
+  return w;
+}
+
+/// The public tables hold every cosine twice, [T, r].
+RotaryTables<double> tables_of(const GoldenSource& s, Index b, Index r) {
+  return {s.matrix("cos", b).leftCols(r / 2), s.matrix("sin", b).leftCols(r / 2)};
+}
+
+}  // namespace
+
+void check_latent_attention_golden(const GoldenSource& s) {
+  s.require_shape("hidden_in", {-1, -1, -1});
+  const LatentAttentionWeights<double> weights = weights_of(s);
+  const Index B = s.tensor("hidden_in").shape[0];
+  const Index T = s.tensor("hidden_in").shape[1];
+  const Index D = s.tensor("hidden_in").shape[2];
+  const Index r = width_of(s, "qk_rope_head_dim");
+  s.require_shape("hidden_out", {B, T, D});
+  s.require_shape("cos", {B, T, r});
+  s.require_shape("sin", {B, T, r});
+
+  const auto check = [&](const std::string& form_name, LatentForm form, Index segment, bool own_tables) {
+    Matrix<double> y(B * T, D);
+    for (Index b = 0; b < B; ++b) {
+      const Matrix<double> x = s.matrix("hidden_in", b);
+      const RotaryTables<double> tables =
+          own_tables ? rotary_tables(0, T, r, s.number("rope_theta")) : tables_of(s, b, r);
+      LatentCache<double> cache;
+      for (Index begin = 0; begin < T; begin += segment) {
+        const Index n = segment < T - begin ? segment : T - begin;
+        const Matrix<double> part = x.middleRows(begin, n);
+        const LatentAttention<double> out = latent_attention<double>(
+            part, weights, {tables.cos.middleRows(begin, n), tables.sin.middleRows(begin, n)}, form, cache);
+        y.middleRows(b * T + begin, n) = out.y;
+        cache = out.cache;
+      }
+    }
+    s.check("hidden_out", form_name, y);
+  };
+  for (const auto& [form, name] : kForms) {
+    check(std::string(name), form, T < 1 ? 1 : T, false);
+    for (const auto& [segment, how] : kSegments) {
+      check(std::string(name) + ", " + std::string(how), form, segment, false);
+    }
+  }
+  check("naive, own rotary tables", LatentForm::naive, T < 1 ? 1 : T, true);
+}
+
+}  // namespace samestate

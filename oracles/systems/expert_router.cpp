@@ -1,0 +1,105 @@
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "oracles/systems/routing.h"
+#include "oracles/systems/rows.h"
+#include "reference/load_balance.h"
+#include "reference/mixture_of_experts.h"
+
+namespace samestate {
+namespace {
+
+void require_choice(const Call& call) {
+  if (call.at("K") > call.at("N")) {
+    throw Error("K=" + std::to_string(call.at("K")) + ": there are only N=" + std::to_string(call.at("N")) +
+                " experts to choose from");
+  }
+}
+
+/// x -> logits, probabilities, and weights by expert, 0 where not selected.
+struct Router {
+  static Signature signature(const Call& call) {
+    require_choice(call);
+    const Index N = call.at("N");
+    Signature s{{{"x", Axis::tokens, {call.tokens, call.at("D")}, Content::activation},
+                 {"router", Axis::whole, {N, call.at("D")}, Content::weight}},
+                {{"logits", Axis::tokens, {call.tokens, N}},
+                 {"probabilities", Axis::tokens, {call.tokens, N}},
+                 {"weights", Axis::tokens, {call.tokens, N}}}};
+    if (call.at("bias") == 1) s.inputs.push_back({"bias", Axis::whole, {N}, Content::offset});
+    return s;
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const Index K = call.at("K");
+    const bool biased = call.at("bias") == 1;
+    const Matrix<Scalar> logits = router_logits(get(inputs, "x"), get(inputs, "router"),
+                                                biased ? get_vector(inputs, "bias") : Vector<Scalar>());
+    const bool by_logits = call.form == "logits_first";
+    const Routing<Scalar> routing = by_logits ? route_by_logits(logits, K) : route(logits, K);
+    Matrix<Scalar> weights = Matrix<Scalar>::Constant(call.tokens, logits.cols(), Scalar(0));
+    for (Index t = 0; t < call.tokens; ++t) {
+      for (Index r = 0; r < K; ++r) weights(t, routing.experts(t, r)) = routing.weights(t, r);
+      if constexpr (std::is_same_v<Scalar, Running>) {
+        const Matrix<Running> l = logits.row(t);
+        const Matrix<Running> p = routing.probabilities.row(t);
+        const std::vector<Chosen> choice = certain_choice(l, by_logits ? l : p, K);
+        if (!decided(choice)) weights.row(t) = certain_weights(p, choice, K);
+      }
+    }
+    return {{"logits", logits}, {"probabilities", routing.probabilities}, {"weights", std::move(weights)}};
+  }
+};
+
+/// Logits are inputs, so that the choice is exact; ties by the rule, lower index first.
+struct LoadBalance {
+  static Signature signature(const Call& call) {
+    require_choice(call);
+    if (call.tokens < 1) throw Error("T=0: a mean over tokens needs at least 1");
+    const Index N = call.at("N");
+    return {{{"logits", Axis::tokens, {call.tokens, N}, Content::activation},
+             {"mask", Axis::tokens, {call.tokens, 1}, Content::mask},
+             {"alpha", Axis::whole, {1}, Content::strength}},
+            {{"load", Axis::whole, {N}}, {"mean", Axis::whole, {N}}, {"loss", Axis::whole, {1}}}};
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const Matrix<Scalar>& logits = get(inputs, "logits");
+    const Matrix<Scalar>& counts = get(inputs, "mask");
+    Vector<bool> mask(call.tokens);
+    for (Index t = 0; t < call.tokens; ++t) mask(t) = counts(t, 0) != Scalar(0);
+    const LoadFraction fraction = call.at("per_token") == 1 ? LoadFraction::token : LoadFraction::assignment;
+    const Matrix<Scalar> probabilities = softmax(logits);
+    const Matrix<Index> experts = top_k(logits, call.at("K"));
+    const Matrix<Scalar> loss = Matrix<Scalar>::Constant(
+        1, 1, auxiliary_loss(probabilities, experts, get(inputs, "alpha")(0, 0), fraction, mask));
+    return {{"load", load<Scalar>(experts, logits.cols(), fraction, mask).transpose()},
+            {"mean", mean_probability(probabilities, mask).transpose()},
+            {"loss", loss}};
+  }
+};
+
+}  // namespace
+
+std::vector<Operator> expert_router_operators() {
+  const Parameter experts{"N", 8, 1, 1024, "experts"};
+  const Parameter chosen{"K", 2, 1, 64, "experts a token"};
+  Operator router{"expert_router",
+                  "p = softmax(x W_g + b), w = p / sum p over the K largest, else 0 (MOE-13..15, EQ-20)",
+                  {{"D", 32, 1, 16384, "model width"}, experts, chosen, {"bias", 0, 0, 1, "1: with b"}},
+                  {{"probabilities_first"}, {"logits_first"}},
+                  false,
+                  Router::signature};
+  evaluate_with<Router>(router);
+  Operator balance{"load_balance",
+                   "L = alpha N sum_i f_i P_i over the tokens of the mask (MOE-6, C-AUX)",
+                   {experts, chosen, {"per_token", 0, 0, 1, "1: f counts tokens, sum f = K; 0: sum f = 1"}},
+                   {{"direct"}},
+                   false,
+                   LoadBalance::signature};
+  evaluate_with<LoadBalance>(balance);
+  return {std::move(router), std::move(balance)};
+}
+
+}  // namespace samestate

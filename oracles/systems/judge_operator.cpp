@@ -1,0 +1,154 @@
+#include "oracles/systems/judge_operator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace samestate {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Tensors<Running> as_running(const Tensors<double>& inputs) {
+  Tensors<Running> out;
+  for (const auto& [name, x] : inputs) {
+    Matrix<Running> y(x.rows(), x.cols());
+    for (Index i = 0; i < x.size(); ++i) y.data()[i] = Running(x.data()[i]);
+    out.emplace(name, std::move(y));
+  }
+  return out;
+}
+
+/// The rounding of an output to its format, of a value within `error` of x.
+double output_rounding(double x, double error, Format format) {
+  if (format == Format::fp32 || format == Format::none) return 0.0;  // counted by the last operation
+  return half_ulp(std::abs(x) + error, format);
+}
+
+/// What is known of one output over all its elements.
+struct Size {
+  double expected = 0.0;   ///< sum of squares
+  double tolerance = 0.0;  ///< over elements that have one
+  double error = 0.0;
+  std::int64_t judged = 0;
+};
+
+}  // namespace
+
+OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tensors<double>& inputs,
+                               const std::vector<Index>& cuts, const Contract& contract) {
+  OperatorOracle oracle;
+  Call canonical = call;
+  canonical.form = op.forms.front().name;
+  oracle.exact = op.exact(canonical, inputs);
+  const RunningScope scope(RunningModel::of(contract));
+  const Tensors<Running> running =
+      evaluate_in_calls<Running>(op, call, {as_running(inputs)}, cuts,
+                                 [&](const Call& one, const std::vector<Tensors<Running>>& part) {
+                                   return std::vector<Tensors<Running>>{op.running(one, part.front())};
+                                 })
+          .front();
+  for (const auto& [name, x] : running) {
+    const Matrix<double>& exact = get(oracle.exact, name);
+    if (exact.rows() != x.rows() || exact.cols() != x.cols()) {
+      throw Error(fmt::format("{}: form {} returns {} as {} x {}, form {} as {} x {}", op.name, call.form,
+                              name, x.rows(), x.cols(), canonical.form, exact.rows(), exact.cols()));
+    }
+    Matrix<double> tolerance(x.rows(), x.cols());
+    for (Index i = 0; i < x.size(); ++i) {
+      const double error = x.data()[i].error();
+      tolerance.data()[i] = error + output_rounding(exact.data()[i], error, contract.output);
+    }
+    oracle.tolerance.emplace(name, std::move(tolerance));
+  }
+  return oracle;
+}
+
+Judgement judge_operator(const Operator& op, const OperatorOracle& oracle, const Tensors<double>& actual) {
+  Judgement judgement;
+  judgement.gate = "element";
+  judgement.ratio = -1.0;
+  std::vector<double> ratios;
+  std::int64_t open = 0;
+  bool tight = false;
+  std::string loose;
+  double squares = 0.0;
+  double errors = 0.0;
+  std::string where;
+  for (const auto& [name, exact] : oracle.exact) {
+    const Matrix<double>& x = get(actual, name);
+    const Matrix<double>& tolerance = get(oracle.tolerance, name);
+    if (x.rows() != exact.rows() || x.cols() != exact.cols()) {
+      throw Error(fmt::format("{}: output {} has {} x {} elements, expected {} x {}", op.name, name, x.rows(),
+                              x.cols(), exact.rows(), exact.cols()));
+    }
+    judgement.rows += exact.rows();
+    Size size;
+    for (Index i = 0; i < exact.rows(); ++i) {
+      for (Index j = 0; j < exact.cols(); ++j) {
+        const double bound = tolerance(i, j);
+        if (!std::isfinite(bound)) {
+          ++open;
+          continue;
+        }
+        const double difference = std::abs(x(i, j) - exact(i, j));
+        const double error = std::isnan(difference) ? kInfinity : difference;
+        const double ratio = error == 0.0 ? 0.0 : error / bound;
+        size.expected += exact(i, j) * exact(i, j);
+        size.tolerance += bound * bound;
+        size.error += error * error;
+        ++size.judged;
+        ratios.push_back(ratio);
+        if (ratio > judgement.ratio) {
+          judgement.ratio = ratio;
+          judgement.error = error;
+          judgement.bound = bound;
+          judgement.worst.token = i;
+          judgement.worst.channel = j;
+          judgement.expected = exact(i, j);
+          judgement.actual = x(i, j);
+          where = name;
+        }
+      }
+    }
+    squares += size.expected;
+    errors += size.error;
+    const bool says = size.judged > 0 && size.expected > 0.0 &&
+                      size.tolerance <= kVacuousTolerance * kVacuousTolerance * size.expected;
+    tight = tight || says;
+    if (!says && size.judged > 0 && size.expected > 0.0) loose += (loose.empty() ? "" : ", ") + name;
+  }
+  if (ratios.empty()) {
+    judgement.ratio = 0.0;
+    judgement.verdict = Verdict::vacuous;
+    judgement.reason =
+        open > 0 ? fmt::format("none of {} elements has a finite bound", open) : "nothing was compared";
+    return judgement;
+  }
+  std::nth_element(ratios.begin(), ratios.begin() + std::ssize(ratios) / 2, ratios.end());
+  judgement.median_ratio = ratios[ratios.size() / 2];
+  judgement.row_ratio = judgement.ratio;
+  judgement.hard_ratio = judgement.ratio;
+  judgement.relative_rms = squares > 0.0 ? std::sqrt(errors / squares) : std::sqrt(errors);
+  if (judgement.ratio > 1.0) {
+    judgement.verdict = Verdict::fail;
+    judgement.reason = fmt::format("output {}", where);
+  } else if (squares == 0.0) {
+    judgement.verdict = Verdict::vacuous;
+    judgement.reason = "everything expected is zero";
+  } else if (!tight) {
+    judgement.verdict = Verdict::vacuous;
+    judgement.reason = fmt::format("the bound of every output is above {} of its size", kVacuousTolerance);
+  } else {
+    judgement.verdict = Verdict::pass;
+    if (open > 0) judgement.reason = fmt::format("{} element(s) left out: their bound is not finite", open);
+    if (!loose.empty()) {
+      judgement.reason += fmt::format("{}bound above {} of its size: {}",
+                                      judgement.reason.empty() ? "" : "; ", kVacuousTolerance, loose);
+    }
+  }
+  return judgement;
+}
+
+}  // namespace samestate

@@ -1,0 +1,149 @@
+#include "reference/latent_attention.h"
+
+#include <string>
+#include <utility>
+
+#include "oracles/systems/rows.h"
+
+namespace samestate {
+namespace {
+
+/// What fp32 kernels add, exactly; the equation's 1e-6 is none of their numbers.
+constexpr double kEpsilon = static_cast<double>(1e-6F);
+
+void require_pairs(const Call& call) {
+  if (call.at("dr") % 2 != 0) {
+    throw Error("dr=" + std::to_string(call.at("dr")) +
+                ": rotary columns turn in pairs; give an even number");
+  }
+}
+
+/// Without rotary columns there are no tables either.
+void add_tables(const Call& call, Signature& signature) {
+  const Index dr = call.at("dr");
+  if (dr == 0) return;
+  signature.inputs.push_back({"cos", Axis::tokens, {call.tokens, dr / 2}, Content::cosine});
+  signature.inputs.push_back({"sin", Axis::tokens, {call.tokens, dr / 2}, Content::sine});
+}
+
+template <class Scalar>
+RotaryTables<Scalar> tables(const Call& call, const Tensors<Scalar>& inputs) {
+  if (call.at("dr") == 0) return {Matrix<Scalar>(call.tokens, 0), Matrix<Scalar>(call.tokens, 0)};
+  return {get(inputs, "cos"), get(inputs, "sin")};
+}
+
+/// x -> c, k^R: what one token adds to the cache.
+struct Cache {
+  static Signature signature(const Call& call) {
+    require_pairs(call);
+    const Index D = call.at("D");
+    const Index dc = call.at("dc");
+    const Index dr = call.at("dr");
+    Signature s{{{"x", Axis::tokens, {call.tokens, D}, Content::activation},
+                 {"kv_down", Axis::whole, {dc + dr, D}, Content::weight},
+                 {"kv_norm", Axis::whole, {dc}, Content::scale}},
+                {{"c", Axis::tokens, {call.tokens, dc}}}};
+    add_tables(call, s);
+    if (dr > 0) s.outputs.push_back({"kr", Axis::tokens, {call.tokens, dr}});
+    return s;
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const Index dc = call.at("dc");
+    LatentAttentionWeights<Scalar> weights;  // one head of one value column, which the cache does not read
+    weights.q_up = Matrix<Scalar>(1 + call.at("dr"), call.at("D"));
+    weights.kv_down = get(inputs, "kv_down");
+    weights.kv_norm = get_vector(inputs, "kv_norm");
+    weights.kv_up = Matrix<Scalar>(2, dc);
+    weights.output = Matrix<Scalar>(call.at("D"), 1);
+    weights.epsilon = Scalar(kEpsilon);
+    LatentCache<Scalar> cache = latent_of(get(inputs, "x"), weights, tables(call, inputs));
+    Tensors<Scalar> out{{"c", std::move(cache.latent)}};
+    if (call.at("dr") > 0) out.emplace("kr", std::move(cache.rotary_key));
+    return out;
+  }
+};
+
+LatentForm form_named(std::string_view name) {
+  if (name == "absorbed") return LatentForm::absorbed;
+  return name == "fully_absorbed" ? LatentForm::fully_absorbed : LatentForm::naive;
+}
+
+/// x and the cache of all tokens so far -> y.
+struct Attention {
+  static Signature signature(const Call& call) {
+    require_pairs(call);
+    const Index D = call.at("D");
+    const Index H = call.at("H");
+    const Index dr = call.at("dr");
+    const Index dc = call.at("dc");
+    const Index compressed = call.at("q_lora");
+    Signature s{
+        {{"x", Axis::tokens, {call.tokens, D}, Content::activation},
+         {"c", Axis::prefix, {call.tokens, dc}, Content::activation},
+         {"q_up", Axis::whole, {H * (call.at("dn") + dr), compressed > 0 ? compressed : D}, Content::weight},
+         {"kv_up", Axis::whole, {H * (call.at("dn") + call.at("dv")), dc}, Content::weight},
+         {"output", Axis::whole, {D, H * call.at("dv")}, Content::weight}},
+        {{"y", Axis::tokens, {call.tokens, D}}}};
+    if (dr > 0) s.inputs.push_back({"kr", Axis::prefix, {call.tokens, dr}, Content::activation});
+    add_tables(call, s);
+    if (compressed > 0) {
+      s.inputs.push_back({"q_down", Axis::whole, {compressed, D}, Content::weight});
+      s.inputs.push_back({"q_norm", Axis::whole, {compressed}, Content::scale});
+    }
+    return s;
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    LatentAttentionWeights<Scalar> weights;
+    weights.heads = call.at("H");
+    if (call.at("q_lora") > 0) {
+      weights.q_down = get(inputs, "q_down");
+      weights.q_norm = get_vector(inputs, "q_norm");
+    }
+    weights.q_up = get(inputs, "q_up");
+    // The cache is given: of what makes it, only the height counts.
+    weights.kv_down = Matrix<Scalar>(call.at("dc") + call.at("dr"), call.at("D"));
+    weights.kv_up = get(inputs, "kv_up");
+    weights.output = get(inputs, "output");
+    weights.epsilon = Scalar(kEpsilon);
+    const Matrix<Scalar>& c = get(inputs, "c");
+    return {{"y", latent_attention_cached<Scalar>(
+                      get(inputs, "x"), weights, tables(call, inputs), form_named(call.form),
+                      {c, call.at("dr") > 0 ? get(inputs, "kr") : Matrix<Scalar>(c.rows(), 0)})
+                      .y}};
+  }
+};
+
+}  // namespace
+
+std::vector<Operator> latent_attention_operators() {
+  // Small as standard: under 16-bit contracts the bound grows with the root of every width, six products
+  // deep.
+  const Parameter width{"D", 8, 1, 16384, "model width"};
+  const Parameter latent{"dc", 4, 1, 4096, "columns of the latent"};
+  const Parameter rotary{"dr", 2, 0, 512, "rotary columns, in pairs"};
+  Operator cache{"latent_cache",
+                 "c = RMSNorm(x W_dkv), k^R = RoPE(x W_kr) (MLA-3, C-MLA)",
+                 {width, latent, rotary},
+                 {{"direct"}},
+                 true,
+                 Cache::signature};
+  evaluate_with<Cache>(cache);
+  Operator attention{"latent_attention",
+                     "softmax((q^N . W_UK c + q^R . k^R) (dn + dr)^-1/2) W_UV c, W_O (MLA-5..7, C-MLA)",
+                     {width,
+                      {"H", 2, 1, 256, "heads"},
+                      {"dn", 3, 1, 512, "non-rotary columns of a key head"},
+                      rotary,
+                      {"dv", 4, 1, 512, "value columns of a head"},
+                      latent,
+                      {"q_lora", 2, 0, 8192, "columns of the compressed query; 0: none"}},
+                     {{"naive"}, {"absorbed"}, {"fully_absorbed"}},
+                     true,
+                     Attention::signature};
+  evaluate_with<Attention>(attention);
+  return {std::move(cache), std::move(attention)};
+}
+
+}  // namespace samestate

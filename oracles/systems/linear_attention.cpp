@@ -1,0 +1,104 @@
+#include "reference/linear_attention.h"
+
+#include "oracles/systems/rows.h"
+
+namespace samestate {
+namespace {
+
+const std::vector<Parameter> kWidths = {{"H", 2, 1, 64, "heads"},
+                                        {"dk", 32, 1, 512, "key width of a head"},
+                                        {"dv", 32, 1, 512, "value width of a head"}};
+
+/// Head h of a [T, H d] tensor.
+template <class Scalar>
+Matrix<Scalar> head(const Tensors<Scalar>& inputs, std::string_view name, Index h, Index width) {
+  return get(inputs, name).middleCols(h * width, width);
+}
+
+template <class Scalar>
+Sequence<Scalar> sequence(const Call& call, const Tensors<Scalar>& inputs, Index h) {
+  Sequence<Scalar> x;
+  x.q = head(inputs, "q", h, call.at("dk"));
+  x.k = head(inputs, "k", h, call.at("dk"));
+  x.v = head(inputs, "v", h, call.at("dv"));
+  return x;
+}
+
+struct Bidirectional {
+  static Signature signature(const Call& call) {
+    const Index keys = call.at("H") * call.at("dk");
+    const Index values = call.at("H") * call.at("dv");
+    return {{{"q", Axis::tokens, {call.tokens, keys}, Content::activation},
+             {"k", Axis::tokens, {call.tokens, keys}, Content::activation},
+             {"v", Axis::tokens, {call.tokens, values}, Content::activation}},
+            {{"o", Axis::tokens, {call.tokens, values}}}};
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const Index dv = call.at("dv");
+    Matrix<Scalar> o(call.tokens, call.at("H") * dv);
+    for (Index h = 0; h < call.at("H"); ++h) {
+      const Sequence<Scalar> x = sequence(call, inputs, h);
+      o.middleCols(h * dv, dv) = call.form == "state_first" ? linear_attention_bidirectional_state_first(x)
+                                                            : linear_attention_bidirectional_scores_first(x);
+    }
+    return {{"o", std::move(o)}};
+  }
+};
+
+struct Normalised {
+  static Signature signature(const Call& call) {
+    const Index H = call.at("H");
+    const Index keys = H * call.at("dk");
+    const Index values = H * call.at("dv");
+    return {{{"q", Axis::tokens, {call.tokens, keys}, Content::features},
+             {"k", Axis::tokens, {call.tokens, keys}, Content::features},
+             {"v", Axis::tokens, {call.tokens, values}, Content::activation},
+             {"S", Axis::state, {H, call.at("dk"), call.at("dv")}, Content::zeros},
+             {"z", Axis::state, {H, call.at("dk")}, Content::zeros}},
+            {{"o", Axis::tokens, {call.tokens, values}},
+             {"S", Axis::state, {H, call.at("dk"), call.at("dv")}},
+             {"z", Axis::state, {H, call.at("dk")}}}};
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const Index dk = call.at("dk");
+    const Index dv = call.at("dv");
+    Matrix<Scalar> o(call.tokens, call.at("H") * dv);
+    Matrix<Scalar> S = get(inputs, "S");
+    Matrix<Scalar> z = get(inputs, "z");
+    for (Index h = 0; h < call.at("H"); ++h) {
+      NormalisedState<Scalar> state{S.middleRows(h * dk, dk), z.row(h).transpose()};
+      const Sequence<Scalar> x = sequence(call, inputs, h);
+      const NormalisedTrajectory<Scalar> out =
+          call.form == "chunked" ? linear_attention_normalised_chunked(x, call.chunk, std::move(state))
+                                 : linear_attention_normalised(x, std::move(state));
+      o.middleCols(h * dv, dv) = out.o;
+      S.middleRows(h * dk, dk) = out.state.S;
+      z.row(h) = out.state.z.transpose();
+    }
+    return {{"o", std::move(o)}, {"S", std::move(S)}, {"z", std::move(z)}};
+  }
+};
+
+}  // namespace
+
+std::vector<Operator> linear_attention_operators() {
+  Operator bidirectional{"linear_attention_bidirectional",
+                         "O = (Q K^T) V = Q (K^T V), without a mask (LA-1, EQ-10)",
+                         kWidths,
+                         {{"scores_first"}, {"state_first"}},
+                         false,
+                         Bidirectional::signature};
+  evaluate_with<Bidirectional>(bidirectional);
+  Operator normalised{"linear_attention_normalised",
+                      "o_t = S_t^T q_t / (z_t . q_t), S_t = S_{t-1} + k_t v_t^T, z_t = z_{t-1} + k_t",
+                      kWidths,
+                      {{"recurrent"}, {"chunked", true}},
+                      true,
+                      Normalised::signature};
+  evaluate_with<Normalised>(normalised);
+  return {std::move(bidirectional), std::move(normalised)};
+}
+
+}  // namespace samestate

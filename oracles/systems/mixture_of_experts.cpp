@@ -1,0 +1,130 @@
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "oracles/systems/routing.h"
+#include "oracles/systems/rows.h"
+#include "reference/layers/qwen3_next_moe.h"
+
+namespace samestate {
+namespace {
+
+const std::vector<OperatorForm> kForms = {{"loop"}, {"dense"}, {"sorted"}, {"per_token"}};
+
+ExpertForm form_named(std::string_view name) {
+  if (name == "dense") return ExpertForm::dense;
+  if (name == "sorted") return ExpertForm::sorted;
+  return name == "per_token" ? ExpertForm::per_token : ExpertForm::loop;
+}
+
+/// x and the weights of the experts, an expert after the other.
+Signature with_experts(const Call& call) {
+  const Index N = call.at("N");
+  if (call.at("K") > N) {
+    throw Error("K=" + std::to_string(call.at("K")) + ": there are only N=" + std::to_string(N) +
+                " experts to choose from");
+  }
+  const Index D = call.at("D");
+  const Index F = call.at("F");
+  return {{{"x", Axis::tokens, {call.tokens, D}, Content::activation},
+           {"gate", Axis::whole, {N, F, D}, Content::weight},
+           {"up", Axis::whole, {N, F, D}, Content::weight},
+           {"down", Axis::whole, {N, D, F}, Content::weight}},
+          {{"y", Axis::tokens, {call.tokens, D}}}};
+}
+
+template <class Scalar>
+std::vector<SwiGluExpert<Scalar>> experts_of(const Call& call, const Tensors<Scalar>& inputs) {
+  const Index D = call.at("D");
+  const Index F = call.at("F");
+  std::vector<SwiGluExpert<Scalar>> experts;
+  for (Index i = 0; i < call.at("N"); ++i) {
+    experts.push_back({get(inputs, "gate").middleRows(i * F, F), get(inputs, "up").middleRows(i * F, F),
+                       get(inputs, "down").middleRows(i * D, D)});
+  }
+  return experts;
+}
+
+/// The routing comes from logits that are inputs: comparing them takes no arithmetic, so every kernel chooses
+/// alike, ties by the rule. The weights' error is that of softmax over all and renormalisation, which is no
+/// less than that of softmax over the selected.
+struct Experts {
+  static Signature signature(const Call& call) {
+    Signature s = with_experts(call);
+    s.inputs.push_back({"logits", Axis::tokens, {call.tokens, call.at("N")}, Content::activation});
+    return s;
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const Matrix<Scalar>& logits = get(inputs, "logits");
+    const Routing<Scalar> routing = route_to(logits, top_k(logits, call.at("K")));
+    return {{"y",
+             mixture_of_experts(get(inputs, "x"), routing, experts_of(call, inputs), form_named(call.form))}};
+  }
+};
+
+/// The whole block, its own router included.
+struct Block {
+  static Signature signature(const Call& call) {
+    const Index D = call.at("D");
+    const Index shared = call.at("Fs");
+    Signature s = with_experts(call);
+    s.inputs.push_back({"router", Axis::whole, {call.at("N"), D}, Content::weight});
+    s.inputs.push_back({"shared_gate_proj", Axis::whole, {shared, D}, Content::weight});
+    s.inputs.push_back({"shared_up", Axis::whole, {shared, D}, Content::weight});
+    s.inputs.push_back({"shared_down", Axis::whole, {D, shared}, Content::weight});
+    s.inputs.push_back({"shared_gate", Axis::whole, {1, D}, Content::weight});
+    return s;
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const Index K = call.at("K");
+    const Qwen3NextMoeWeights<Scalar> weights{
+        get(inputs, "router"),
+        experts_of(call, inputs),
+        {get(inputs, "shared_gate_proj"), get(inputs, "shared_up"), get(inputs, "shared_down")},
+        get(inputs, "shared_gate")};
+    const Qwen3NextMoe<Scalar> out = qwen3_next_moe(get(inputs, "x"), weights, K, form_named(call.form));
+    Matrix<Scalar> y = out.y;
+    if constexpr (std::is_same_v<Scalar, Running>) {
+      // Where the choice may turn, nothing can be said of the token.
+      for (Index t = 0; t < call.tokens; ++t) {
+        if (decided(certain_choice(out.routing.logits.row(t), out.routing.probabilities.row(t), K))) continue;
+        for (Index j = 0; j < y.cols(); ++j) {
+          y(t, j) = Running::within(y(t, j).value(), std::numeric_limits<double>::infinity());
+        }
+      }
+    }
+    return {{"y", std::move(y)}};
+  }
+};
+
+}  // namespace
+
+std::vector<Operator> mixture_of_experts_operators() {
+  const std::vector<Parameter> sizes = {{"D", 20, 1, 16384, "model width"},
+                                        {"N", 5, 1, 1024, "experts"},
+                                        {"K", 2, 1, 64, "experts a token"},
+                                        {"F", 12, 1, 16384, "width of an expert"}};
+  Operator experts{"mixture_of_experts",
+                   "y = sum over the K largest logits of softmax(logits)_i W_down (silu(W_gate x) * W_up x) "
+                   "(MOE-15, MOE-16, EQ-19)",
+                   sizes,
+                   kForms,
+                   false,
+                   Experts::signature};
+  evaluate_with<Experts>(experts);
+  Operator block{"qwen3_next_moe",
+                 "renormalised top-K experts of the block's own router, plus sigma(x w_sg) shared expert "
+                 "(EQUATIONS 5.8, CFG-12)",
+                 sizes,
+                 kForms,
+                 false,
+                 Block::signature};
+  block.parameters.push_back({"Fs", 9, 1, 16384, "width of the shared expert"});
+  evaluate_with<Block>(block);
+  return {std::move(experts), std::move(block)};
+}
+
+}  // namespace samestate

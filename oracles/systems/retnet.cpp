@@ -1,0 +1,200 @@
+#include "reference/retnet.h"
+
+#include "oracles/systems/explicit_chunk.h"
+#include "oracles/systems/rows.h"
+#include "reference/layers/multi_scale_retention.h"
+#include "reference/retention.h"
+
+namespace samestate {
+namespace {
+
+const std::vector<Parameter> kWidths = {{"H", 2, 1, 16, "heads"},
+                                        {"dk", 32, 1, 512, "key width of a head"},
+                                        {"dv", 32, 1, 512, "value width of a head"}};
+
+/// Head h of a [T, H d] tensor.
+template <class Scalar>
+Matrix<Scalar> head(const Tensors<Scalar>& inputs, std::string_view name, Index h, Index width) {
+  return get(inputs, name).middleCols(h * width, width);
+}
+
+/// gamma of head h, a number of fp32 for every head that the rows allow.
+template <class Scalar>
+Scalar decay_of(Index h) {
+  return Scalar(1) - Scalar(std::ldexp(1.0, static_cast<int>(-5 - h)));
+}
+
+template <class Scalar>
+Sequence<Scalar> core_sequence(Matrix<Scalar> q, Matrix<Scalar> k, Matrix<Scalar> v, Index h,
+                               Matrix<Scalar> state) {
+  const Index T = q.rows();
+  const Vector<Scalar> g = Vector<Scalar>::Constant(T, retention_log_decay<Scalar>(h));
+  return {std::move(q), std::move(k), std::move(v), g, Vector<Scalar>::Ones(T), Scalar(1), std::move(state)};
+}
+
+std::vector<TensorSpec> heads_of(const Call& call) {
+  const Index keys = call.at("H") * call.at("dk");
+  return {{"q", Axis::tokens, {call.tokens, keys}, Content::activation},
+          {"k", Axis::tokens, {call.tokens, keys}, Content::activation},
+          {"v", Axis::tokens, {call.tokens, call.at("H") * call.at("dv")}, Content::activation}};
+}
+
+/// Each form divides a row by a scale of its own, and the norm without epsilon takes it away again (EQ-11):
+/// the forms are comparable behind it only.
+struct Normalised {
+  static Signature signature(const Call& call) {
+    return {heads_of(call), {{"o", Axis::tokens, {call.tokens, call.at("H") * call.at("dv")}}}};
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const Index dk = call.at("dk");
+    const Index dv = call.at("dv");
+    Matrix<Scalar> o(call.tokens, call.at("H") * dv);
+    for (Index h = 0; h < call.at("H"); ++h) {
+      const Matrix<Scalar> q = head(inputs, "q", h, dk);
+      const Matrix<Scalar> k = head(inputs, "k", h, dk);
+      const Matrix<Scalar> v = head(inputs, "v", h, dv);
+      const Scalar gamma = decay_of<Scalar>(h);
+      const Matrix<Scalar> core = call.form == "chunked"
+                                      ? normalised_retention_chunked(q, k, v, gamma, call.chunk)
+                                      : normalised_retention_parallel(q, k, v, gamma);
+      o.middleCols(h * dv, dv) = retention_norm(core, Scalar(0));
+    }
+    return {{"o", std::move(o)}};
+  }
+};
+
+/// The normalised recurrence with its own scale, before any norm. `core` carries the state of plain retention
+/// and divides what it reads and leaves: S sqrt(s) is that state (EQUATIONS 5.11).
+struct Recurrence {
+  static Signature signature(const Call& call) {
+    const Index H = call.at("H");
+    const TensorSpec S{"S", Axis::state, {H, call.at("dk"), call.at("dv")}, Content::zeros};
+    const TensorSpec s{"s", Axis::state, {H, 1}, Content::zeros};
+    std::vector<TensorSpec> inputs = heads_of(call);
+    inputs.push_back(S);
+    inputs.push_back(s);
+    return {std::move(inputs), {{"o", Axis::tokens, {call.tokens, H * call.at("dv")}}, S, s}};
+  }
+  template <class Scalar>
+  static Matrix<Scalar> core(const Matrix<Scalar>& q, const Matrix<Scalar>& k, const Matrix<Scalar>& v,
+                             Index h, NormalisedRetentionState<Scalar>& state) {
+    using std::sqrt;
+    const Matrix<Scalar> plain = state.S * Scalar(sqrt(state.s));
+    Sequence<Scalar> x = core_sequence<Scalar>(q, k, v, h, plain);
+    Trajectory<Scalar> out = recurrent<Retention>(x);
+    for (Index t = 0; t < q.rows(); ++t) {
+      state.s = decay_of<Scalar>(h) * state.s + Scalar(1);
+      out.o.row(t) /= Scalar(sqrt(state.s));
+    }
+    if (q.rows() > 0) state.S = out.state / Scalar(sqrt(state.s));
+    return out.o;
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const Index dk = call.at("dk");
+    const Index dv = call.at("dv");
+    Matrix<Scalar> o(call.tokens, call.at("H") * dv);
+    Matrix<Scalar> S = get(inputs, "S");
+    Matrix<Scalar> s = get(inputs, "s");
+    for (Index h = 0; h < call.at("H"); ++h) {
+      NormalisedRetentionState<Scalar> state{S.middleRows(h * dk, dk), s(h, 0)};
+      const Matrix<Scalar> q = head(inputs, "q", h, dk);
+      const Matrix<Scalar> k = head(inputs, "k", h, dk);
+      const Matrix<Scalar> v = head(inputs, "v", h, dv);
+      o.middleCols(h * dv, dv) = call.form == "core"
+                                     ? core(q, k, v, h, state)
+                                     : normalised_retention_recurrent(q, k, v, decay_of<Scalar>(h), state);
+      S.middleRows(h * dk, dk) = state.S;
+      s(h, 0) = state.s;
+    }
+    return {{"o", std::move(o)}, {"S", std::move(S)}, {"s", std::move(s)}};
+  }
+};
+
+double exact_of(double x) { return x; }
+double exact_of(const Running& x) { return x.value(); }
+
+/// The whole layer; `position` counts the tokens before the call.
+struct Layer {
+  static Signature signature(const Call& call) {
+    const Index H = call.at("H");
+    const Index D = call.at("D");
+    if (call.at("dk") % 2 != 0) {
+      throw Error("dk=" + std::to_string(call.at("dk")) + ": keys turn in pairs, make it even");
+    }
+    const Index keys = H * call.at("dk");
+    const Index values = H * call.at("dv");
+    const TensorSpec S{"S", Axis::state, {H, call.at("dk"), call.at("dv")}, Content::zeros};
+    const TensorSpec position{"position", Axis::state, {1, 1}, Content::zeros};
+    return {
+        {{"x", Axis::tokens, {call.tokens, D}, Content::activation},
+         {"q_proj", Axis::whole, {keys, D}, Content::weight},
+         {"k_proj", Axis::whole, {keys, D}, Content::weight},
+         {"v_proj", Axis::whole, {values, D}, Content::weight},
+         {"g_proj", Axis::whole, {values, D}, Content::weight},
+         {"out_proj", Axis::whole, {D, values}, Content::weight},
+         S,
+         position},
+        {{"y", Axis::tokens, {call.tokens, D}}, {"core", Axis::tokens, {call.tokens, values}}, S, position}};
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const Index dk = call.at("dk");
+    MultiScaleRetentionWeights<Scalar> w;
+    w.epsilon = Scalar(static_cast<double>(1e-6F));  // as kernels hold it
+    w.heads = call.at("H");
+    w.q_proj = get(inputs, "q_proj");
+    w.k_proj = get(inputs, "k_proj");
+    w.v_proj = get(inputs, "v_proj");
+    w.g_proj = get(inputs, "g_proj");
+    w.out_proj = get(inputs, "out_proj");
+    Matrix<Scalar> S = get(inputs, "S");
+    const auto first = static_cast<Index>(exact_of(get(inputs, "position")(0, 0)));
+    const auto run = [&](Matrix<Scalar> q, Matrix<Scalar> k, Matrix<Scalar> v, const Scalar&, Index h) {
+      const Matrix<Scalar> before = S.middleRows(h * dk, dk);
+      const Sequence<Scalar> x = core_sequence<Scalar>(std::move(q), std::move(k), std::move(v), h, before);
+      Trajectory<Scalar> out =
+          call.form == "chunked" ? explicitly_chunked<Retention>(x, call.chunk) : recurrent<Retention>(x);
+      S.middleRows(h * dk, dk) = out.state;
+      return out.o;
+    };
+    MultiScaleRetentionOutput<Scalar> out = multi_scale_retention(get(inputs, "x"), w, run, first);
+    const Matrix<Scalar> position =
+        Matrix<Scalar>::Constant(1, 1, Scalar(static_cast<double>(first + call.tokens)));
+    return {
+        {"y", std::move(out.y)}, {"core", std::move(out.core)}, {"S", std::move(S)}, {"position", position}};
+  }
+};
+
+}  // namespace
+
+std::vector<Operator> retnet_operators() {
+  Operator normalised{"normalised_retention",
+                      "norm(O), O = P V, P_ij = (Q K^T o D)_ij / sqrt(sum D_i) / max(|sum P_i|, 1) (EQ-11)",
+                      kWidths,
+                      {{"parallel"}, {"chunked", true}},
+                      false,
+                      Normalised::signature};
+  evaluate_with<Normalised>(normalised);
+  Operator recurrence{"normalised_retention_recurrence",
+                      "S <- S gamma sqrt(s'/s) + k v^T / sqrt(s), s = gamma s' + 1, o = S^T q",
+                      kWidths,
+                      {{"recurrent"}, {"core"}},
+                      true,
+                      Recurrence::signature};
+  evaluate_with<Recurrence>(recurrence);
+  Operator layer{"multi_scale_retention",
+                 "y = W_o (silu(W_g x) norm(retention(rot W_q x, rot W_k x dk^-1/2, W_v x)))",
+                 {{"D", 32, 1, 8192, "hidden width"},
+                  {"H", 2, 1, 16, "heads"},
+                  {"dk", 16, 2, 512, "key width of a head, even"},
+                  {"dv", 16, 1, 512, "value width of a head"}},
+                 {{"recurrent"}, {"chunked", true}},
+                 true,
+                 Layer::signature};
+  evaluate_with<Layer>(layer);
+  return {std::move(normalised), std::move(recurrence), std::move(layer)};
+}
+
+}  // namespace samestate

@@ -1,0 +1,49 @@
+#include "reference/rotary_embedding.h"
+
+#include "oracles/systems/rows.h"
+
+namespace samestate {
+namespace {
+
+struct Rotation {
+  /// Throws Error where the pairs need more columns than a head has.
+  static Signature signature(const Call& call) {
+    const Index pairs = call.at("pairs");
+    const Index d = call.at("d");
+    if (2 * pairs > d) {
+      throw Error("pairs=" + std::to_string(pairs) + ": a head of d=" + std::to_string(d) +
+                  " columns has at most " + std::to_string(d / 2) + " pairs");
+    }
+    const std::vector<Index> x = {call.tokens, call.at("H") * d};
+    return {{{"x", Axis::tokens, x, Content::activation},
+             {"cosine", Axis::tokens, {call.tokens, pairs}, Content::cosine},
+             {"sine", Axis::tokens, {call.tokens, pairs}, Content::sine}},
+            {{"y", Axis::tokens, x}}};
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const RotaryPairs pairs = call.at("interleaved") != 0 ? RotaryPairs::interleaved : RotaryPairs::halves;
+    const RotaryTables<Scalar> tables{get(inputs, "cosine"), get(inputs, "sine")};
+    return {{"y", rotate(get(inputs, "x"), tables, pairs, call.at("H"))}};
+  }
+};
+
+}  // namespace
+
+std::vector<Operator> rotary_embedding_operators() {
+  // `full_width` repeats the tables over the columns of a head and turns all heads by one multiply-add a
+  // column, as public kernels do: the same two products.
+  Operator row{"rotary_embedding",
+               "(x_i, x_j) -> (x_i cos - x_j sin, x_j cos + x_i sin) of every pair (CFG-10, EQUATIONS 5.7)",
+               {{"H", 2, 1, 512, "heads"},
+                {"d", 32, 2, 1024, "width of a head"},
+                {"pairs", 8, 1, 512, "pairs of columns that turn; the other columns pass"},
+                {"interleaved", 0, 0, 1, "0: pairs (i, i + pairs); 1: (2 i, 2 i + 1)"}},
+               {{"equation"}, {"full_width"}},
+               false,
+               Rotation::signature};
+  evaluate_with<Rotation>(row);
+  return {std::move(row)};
+}
+
+}  // namespace samestate

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <vector>
+
+#include "oracles/systems/operator.h"
+
+/// The rows of the table of operators, a function a file of this folder.
+namespace samestate {
+
+[[nodiscard]] std::vector<Operator> linear_attention_operators();
+[[nodiscard]] std::vector<Operator> retnet_operators();
+[[nodiscard]] std::vector<Operator> state_space_operators();
+[[nodiscard]] std::vector<Operator> mamba_operators();
+[[nodiscard]] std::vector<Operator> activation_gate_operators();
+[[nodiscard]] std::vector<Operator> norm_operators();
+[[nodiscard]] std::vector<Operator> rotary_embedding_operators();
+[[nodiscard]] std::vector<Operator> short_convolution_operators();
+[[nodiscard]] std::vector<Operator> softmax_attention_operators();
+[[nodiscard]] std::vector<Operator> gated_delta_net_operators();
+[[nodiscard]] std::vector<Operator> test_time_training_operators();
+[[nodiscard]] std::vector<Operator> overlap_windows_operators();
+[[nodiscard]] std::vector<Operator> dendritic_router_operators();
+[[nodiscard]] std::vector<Operator> dendritic_attention_operators();
+[[nodiscard]] std::vector<Operator> latent_attention_operators();
+[[nodiscard]] std::vector<Operator> expert_router_operators();
+[[nodiscard]] std::vector<Operator> mixture_of_experts_operators();
+
+/// The two instantiations of a row's evaluation, from one template `Form::evaluate<Scalar>(call, inputs)`.
+template <class Form>
+void evaluate_with(Operator& row) {
+  row.exact = [](const Call& call, const Tensors<double>& inputs) {
+    return Form::template evaluate<double>(call, inputs);
+  };
+  row.running = [](const Call& call, const Tensors<Running>& inputs) {
+    return Form::template evaluate<Running>(call, inputs);
+  };
+}
+
+}  // namespace samestate

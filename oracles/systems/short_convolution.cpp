@@ -1,0 +1,49 @@
+#include "reference/short_convolution.h"
+
+#include "oracles/systems/rows.h"
+
+namespace samestate {
+namespace {
+
+struct Convolution {
+  static Signature signature(const Call& call) {
+    const Index C = call.at("C");
+    const Index W = call.at("W");
+    Signature s{{{"x", Axis::tokens, {call.tokens, C}, Content::activation},
+                 {"kernel", Axis::whole, {C, W}, Content::weight},
+                 {"state", Axis::state, {W - 1, C}, Content::activation}},
+                {{"y", Axis::tokens, {call.tokens, C}}, {"state", Axis::state, {W - 1, C}}}};
+    if (call.at("bias") != 0) s.inputs.push_back({"bias", Axis::whole, {C}, Content::offset});
+    return s;
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const Vector<Scalar> bias =
+        call.at("bias") != 0 ? get_vector(inputs, "bias") : Vector<Scalar>(Vector<Scalar>::Zero(0));
+    // A state of no rows has lost its width on the way.
+    const Matrix<Scalar> state =
+        call.at("W") == 1 ? empty_convolution_state<Scalar>(1, call.at("C")) : get(inputs, "state");
+    Convolved<Scalar> out =
+        short_convolution(get(inputs, "x"), get(inputs, "kernel"), bias, state, call.at("activation") != 0);
+    return {{"y", std::move(out.y)}, {"state", std::move(out.state)}};
+  }
+};
+
+}  // namespace
+
+std::vector<Operator> short_convolution_operators() {
+  // `scatter` adds each input to the W outputs that see it, where the equation gathers: the same sums.
+  Operator row{"short_convolution",
+               "y_t = act(b + sum_j w_j x_{t-W+1+j}), depthwise and causal, the last W - 1 inputs carried",
+               {{"C", 32, 1, 65536, "channels"},
+                {"W", 4, 1, 16, "width of the kernel in time"},
+                {"bias", 0, 0, 1, "1: with a bias"},
+                {"activation", 1, 0, 1, "1: the sum passes silu"}},
+               {{"gather"}, {"scatter"}},
+               true,
+               Convolution::signature};
+  evaluate_with<Convolution>(row);
+  return {std::move(row)};
+}
+
+}  // namespace samestate

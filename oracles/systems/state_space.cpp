@@ -1,0 +1,104 @@
+#include "oracles/systems/rows.h"
+#include "oracles/systems/state_space_forms.h"
+
+namespace samestate {
+namespace {
+
+struct ChannelScan {
+  static Signature signature(const Call& call) {
+    const Index T = call.tokens;
+    const Index D = call.at("D");
+    const Index N = call.at("N");
+    return {{{"u", Axis::tokens, {T, D}, Content::activation},
+             {"dt", Axis::tokens, {T, D}, Content::activation},
+             {"dt_bias", Axis::whole, {D}, Content::offset},
+             {"A_log", Axis::whole, {D, N}, Content::log_rate},
+             {"B", Axis::tokens, {T, N}, Content::activation},
+             {"C", Axis::tokens, {T, N}, Content::activation},
+             {"skip", Axis::whole, {D}, Content::scale},
+             {"z", Axis::tokens, {T, D}, Content::activation},
+             {"h", Axis::state, {D, N}, Content::activation}},
+            {{"out", Axis::tokens, {T, D}}, {"h", Axis::state, {D, N}}}};
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const SelectiveScan<Scalar> x{get(inputs, "u"),
+                                  time_steps(get(inputs, "dt"), get_vector(inputs, "dt_bias")),
+                                  decay_rates(get(inputs, "A_log")),
+                                  get(inputs, "B"),
+                                  get(inputs, "C"),
+                                  get_vector(inputs, "skip"),
+                                  get(inputs, "z"),
+                                  get(inputs, "h")};
+    const auto mode = call.at("hold") != 0 ? Discretisation::zero_order_hold : Discretisation::euler;
+    SelectiveScanOutput<Scalar> out = call.form == "chunked"
+                                          ? selective_scan_chunk_after_chunk(x, mode, call.chunk)
+                                      : call.form == "blelloch" ? selective_scan_blelloch(x, mode)
+                                                                : selective_scan_recurrent(x, mode);
+    return {{"out", std::move(out.out)}, {"h", std::move(out.state)}};
+  }
+};
+
+struct Duality {
+  static Signature signature(const Call& call) {
+    const Index T = call.tokens;
+    const Index H = call.at("H");
+    const Index G = call.at("G");
+    const Index N = call.at("N");
+    const Index P = call.at("P");
+    if (H % G != 0) throw Error("G=" + std::to_string(G) + ": must divide H=" + std::to_string(H));
+    return {{{"x", Axis::tokens, {T, H * P}, Content::activation},
+             {"dt", Axis::tokens, {T, H}, Content::activation},
+             {"dt_bias", Axis::whole, {H}, Content::offset},
+             {"A_log", Axis::whole, {H}, Content::log_rate},
+             {"B", Axis::tokens, {T, G * N}, Content::activation},
+             {"C", Axis::tokens, {T, G * N}, Content::activation},
+             {"skip", Axis::whole, {H}, Content::scale},
+             {"S", Axis::state, {H * P, N}, Content::activation}},
+            {{"y", Axis::tokens, {T, H * P}}, {"S", Axis::state, {H * P, N}}}};
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const StateSpaceHeads<Scalar> x{get(inputs, "x"),
+                                    time_steps(get(inputs, "dt"), get_vector(inputs, "dt_bias")),
+                                    decay_rates<Scalar>(get_vector(inputs, "A_log")),
+                                    get(inputs, "B"),
+                                    get(inputs, "C"),
+                                    get_vector(inputs, "skip"),
+                                    get(inputs, "S"),
+                                    call.at("G")};
+    StateSpaceOutput<Scalar> out = state_space_heads(x, [&](const StateSpaceHead<Scalar>& head) {
+      return call.form == "chunked" ? state_space_chunk_after_chunk(head, call.chunk)
+                                    : state_space_recurrent(head);
+    });
+    return {{"y", std::move(out.y)}, {"S", std::move(out.state)}};
+  }
+};
+
+}  // namespace
+
+std::vector<Operator> state_space_operators() {
+  Operator scan{
+      "selective_scan",
+      "h_t = e^{Delta_t A} h_{t-1} + Bbar_t u_t, out_t = (C_t h_t + D u_t) silu(z_t) (SSM-9, SSM-10)",
+      {{"D", 32, 1, 8192, "channels"},
+       {"N", 16, 1, 256, "states of a channel"},
+       {"hold", 0, 0, 1, "1: zero-order hold, Bbar = (e^{Delta A} - 1) / A B; 0: Euler (E-13)"}},
+      {{"recurrent"}, {"chunked", true}, {"blelloch"}},
+      true,
+      ChannelScan::signature};
+  evaluate_with<ChannelScan>(scan);
+  Operator duality{"state_space_duality",
+                   "S_t = e^{Delta_t A} S_{t-1} + Delta_t x_t B_t^T, y_t = S_t C_t + D x_t (EQ-08)",
+                   {{"H", 4, 1, 256, "heads"},
+                    {"G", 2, 1, 256, "groups of heads that share B and C"},
+                    {"P", 16, 1, 256, "channels of a head"},
+                    {"N", 16, 1, 256, "states of a channel"}},
+                   {{"recurrent"}, {"chunked", true}},
+                   true,
+                   Duality::signature};
+  evaluate_with<Duality>(duality);
+  return {std::move(scan), std::move(duality)};
+}
+
+}  // namespace samestate

@@ -1,0 +1,140 @@
+// What repro says of an operator that fails: a planted fault for each pattern.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/explain/explain.h"
+#include "tests/fuzz/mutants/faults.h"
+
+namespace samestate {
+namespace {
+
+using planted::Damaged;
+using planted::miswritten;
+using planted::OperatorFault;
+
+constexpr const char* kKernel = "cpu.linear_attention_normalised.chunked";
+constexpr const char* kLine = "v1 linear_attention_normalised form=chunked chunk=8 T=21 B=2 H=4 dk=8 dv=8";
+constexpr std::int64_t kWidth = 32;  // of a token of o: 4 heads of 8
+
+/// An output [B, T, width] of a fault, value by value: x(b, t, j) <- f(old, b, t, j).
+template <class Function>
+std::function<void(Damaged&)> each_of(const char* name, std::int64_t width, Function f) {
+  return [=](Damaged& call) {
+    const std::span<float> now = call.output(name);
+    const std::vector<float> old(now.begin(), now.end());
+    const std::int64_t T = call.call.tokens;
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      const auto flat = static_cast<std::int64_t>(i);
+      now[i] = f([&](std::int64_t b, std::int64_t t,
+                     std::int64_t j) { return old[static_cast<std::size_t>((b * T + t) * width + j)]; },
+                 flat / width / T, flat / width % T, flat % width);
+    }
+  };
+}
+template <class Function>
+std::function<void(Damaged&)> each_o(Function f) {
+  return each_of("o", kWidth, f);
+}
+
+struct Known {
+  const char* name;
+  const char* line;
+  const char* says;
+  OperatorFault fault;
+};
+
+const Known kKnown[] = {
+    {"Factor", kLine, "o: the right values times 2",
+     miswritten("", kKernel, each_o([](auto&& o, auto b, auto t, auto j) { return 2 * o(b, t, j); }))},
+    {"Zero", kLine, "o: all zero",
+     miswritten("", kKernel, each_o([](auto&&, auto, auto, auto) { return 0.0F; }))},
+    {"NotFinite", kLine, "NaN, infinite or were never written",
+     miswritten("", kKernel, [](Damaged& call) { call.output("o")[7] = NAN; })},
+    {"Heads", kLine, "of the 4 blocks of a token, 0 holds that of 1, 1 holds that of 2, 2 holds that of 3",
+     miswritten("", kKernel,
+                each_o([](auto&& o, auto b, auto t, auto j) { return o(b, t, (j + 8) % kWidth); }))},
+    {"TwoHeads", kLine, "of the 4 blocks of a token, 1 holds that of 3, 3 holds that of 1",
+     miswritten("", kKernel, each_o([](auto&& o, auto b, auto t, auto j) {
+                  return o(b, t, j / 8 % 2 == 1 ? (j + 16) % kWidth : j);
+                }))},
+    {"Interleaved", kLine, "the 4 blocks of 8 of a token are interleaved",
+     miswritten("", kKernel,
+                each_o([](auto&& o, auto b, auto t, auto j) { return o(b, t, j % 4 * 8 + j / 4); }))},
+    {"Rows", "v1 rms_norm form=fused T=9 H=3 D=16", "of the 3 rows (heads) of a token, 0 holds that of 2",
+     miswritten("", "cpu.rms_norm.fused",
+                each_of("y", 48, [](auto&& y, auto b, auto t, auto j) { return y(b, t, (j + 32) % 48); }))},
+    {"Late", kLine, "shifted: token t holds the value of token t - 1",
+     miswritten("", kKernel,
+                each_o([](auto&& o, auto b, auto t, auto j) { return t > 0 ? o(b, t - 1, j) : 0.0F; }))},
+    {"Early", kLine, "shifted: token t holds the value of token t + 1",
+     miswritten("", kKernel,
+                each_o([](auto&& o, auto b, auto t, auto j) { return t < 20 ? o(b, t + 1, j) : 0.0F; }))},
+    {"FirstOfChunk", kLine, "only the first token of a chunk",
+     miswritten("", kKernel, each_o([](auto&& o, auto b, auto t, auto j) {
+                  return o(b, t, j) + (t % 8 == 0 ? 1.0F + static_cast<float>(j) : 0.0F);
+                }))},
+    {"PartialChunk", kLine, "only the last, partial chunk",
+     miswritten("", kKernel, each_o([](auto&& o, auto b, auto t, auto j) {
+                  return o(b, t, j) + (t >= 16 ? 1.0F + static_cast<float>(j % 3) : 0.0F);
+                }))},
+    {"SecondChunk", kLine, "from the second chunk on: the first, which needs no carried state, is right",
+     miswritten("", kKernel, each_o([](auto&& o, auto b, auto t, auto j) {
+                  return o(b, t, j) + (t >= 8 ? 1.0F + static_cast<float>(j % 3) : 0.0F);
+                }))},
+    {"LastToken", kLine, "only the last token",
+     miswritten("", kKernel, each_o([](auto&& o, auto b, auto t, auto j) {
+                  return o(b, t, j) + (t == 20 ? 1.0F + static_cast<float>(j % 3) : 0.0F);
+                }))},
+    {"OneOutput", kLine, "only S: the other output(s) are right",
+     miswritten("", kKernel, [](Damaged& call) { call.output("S")[5] += 3.0F; })},
+    {"OneSequence", kLine, "only sequence(s) 1 of 2",
+     miswritten("", kKernel, each_o([](auto&& o, auto b, auto t, auto j) {
+                  return o(b, t, j) + (b == 1 ? 1.0F + static_cast<float>(j % 3) : 0.0F);
+                }))},
+    {"OneColumn", kLine, "only column(s) 5",
+     miswritten("", kKernel, each_o([](auto&& o, auto b, auto t, auto j) {
+                  return o(b, t, j) + (j == 5 ? 1.0F : 0.0F);
+                }))},
+    {"Resume", "v1 linear_attention_normalised form=decode chunk=8 prefill=9 T=14 H=2 dk=8 dv=8",
+     "only after the resume: the 9 token(s) before a state was carried are right",
+     planted::misread("", kKernel,
+                      [](Damaged& call) {
+                        if (call.call.tokens == 1) call.fill("S", 0.0F), call.fill("z", 0.0F);
+                      })},
+    {"ResumeWithoutPrefill", "v1 linear_attention_normalised form=decode chunk=8 T=6 H=2 dk=8 dv=8",
+     "only after the resume: the 1 token(s) before a state was carried are right",
+     planted::misread("", kKernel, [](Damaged& call) { call.fill("S", 0.0F), call.fill("z", 0.0F); })},
+};
+
+class ExplainOperator : public testing::TestWithParam<Known> {};
+
+TEST_P(ExplainOperator, KnowsThePattern) {
+  const Known& known = GetParam();
+  planted::current_fault() = &known.fault;
+  OperatorKernel row = planted::operator_kernel(known.fault.kernel);
+  row.run = [](const OperatorArguments& call, const Contract& contract) {
+    Damaged damaged(call);
+    return planted::current_fault()->run(planted::operator_kernel(planted::current_fault()->kernel), damaged,
+                                         contract);
+  };
+  const KernelTable table(kernels(), std::vector<OperatorKernel>{row});
+  const Case c = parse_case(known.line);
+  Trace trace;
+  EXPECT_EQ(run_case(c, table, 1, &trace).judgement.verdict, Verdict::fail);
+  const Explanation why = explain(c, trace);
+  EXPECT_TRUE(std::any_of(why.patterns.begin(), why.patterns.end(), [&](const std::string& p) {
+    return p.find(known.says) != p.npos;
+  })) << testing::PrintToString(why.patterns);
+  EXPECT_LE(why.patterns.size(), 6U) << testing::PrintToString(why.patterns);
+  EXPECT_FALSE(why.differs.empty());
+  EXPECT_FALSE(why.values.empty());
+  EXPECT_EQ(why.terms.size(), 2U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Patterns, ExplainOperator, testing::ValuesIn(kKnown),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace samestate

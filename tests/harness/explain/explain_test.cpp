@@ -1,0 +1,232 @@
+#include "harness/explain/explain.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "oracles/rounding.h"
+#include "tests/harness/planted.h"
+
+namespace samestate {
+namespace {
+
+using planted::after;
+using planted::before;
+using planted::Copy;
+using planted::Fault;
+using planted::GatedDeltaRule;
+using planted::planted_table;
+
+constexpr const char* kCase =
+    "v1 gated_delta_rule chunk=8 B=2 T=27 Hk=2 Hv=4 dk=8 dv=8 state=random "
+    "kernel=planted.gated_delta_rule.chunked";
+
+struct Explained {
+  Verdict verdict;
+  Explanation why;
+};
+
+Explained explained(const KernelTable& table, const std::string& line) {
+  const Case c = parse_case(line);
+  Trace trace;
+  const Record record = run_case(c, table, 1, &trace);
+  return {record.judgement.verdict, explain(c, trace)};
+}
+
+/// A fault of the chunked kernel and a pattern that it is to be recognised by.
+struct Known {
+  const char* name;
+  const char* keys;
+  const char* says;
+  Fault fault;
+};
+
+template <class Test>
+Fault adds_where(Test test) {
+  return after([test](const Arguments& a) {
+    planted::each(a.o, [&](float& x, const auto& at) {
+      if (test(a, at)) x += 3.0F;
+    });
+  });
+}
+/// g or beta through a copy with each element changed by its token.
+template <class Change>
+Fault gate(View<const float, 3> Arguments::*which, Change change) {
+  return [which, change](const Kernel& base, Arguments a, const Contract& c) {
+    const Copy<3> changed(a.*which, [&](float x, const auto& at) { return change(a, x, at); });
+    Copy<3> kept = changed;
+    a.*which = kept.view();
+    return base.run(a, c);
+  };
+}
+
+const Known kKnown[] = {
+    {"FirstOfChunk", "", "only the first token of a chunk",
+     adds_where([](const Arguments& a, const auto& at) { return at[1] % a.chunk == 0; })},
+    {"LastOfChunk", "", "only the last token of a chunk",
+     adds_where([](const Arguments& a, const auto& at) { return at[1] % a.chunk == a.chunk - 1; })},
+    {"PartialChunk", "", "only the last, partial chunk",
+     adds_where([](const Arguments&, const auto& at) { return at[1] >= 24; })},
+    {"SecondChunkOn", "", "from the second chunk on",
+     adds_where([](const Arguments& a, const auto& at) { return at[1] >= a.chunk; })},
+    {"LastToken", "", "only the last token",
+     adds_where([](const Arguments&, const auto& at) { return at[1] == 26; })},
+    {"OneRow", "", "only sequence 1 of 2",
+     adds_where([](const Arguments&, const auto& at) { return at[0] == 1; })},
+    {"OneHead", "", "only head 2 of 4",
+     adds_where([](const Arguments&, const auto& at) { return at[2] == 2; })},
+    {"OneChannel", "", "only channel(s) 5..7 of 8",
+     adds_where([](const Arguments&, const auto& at) { return at[3] >= 5; })},
+    {"OnlyO", "", "only o: the final state is right",
+     adds_where([](const Arguments&, const auto&) { return true; })},
+    {"OnlyState", "", "only the final state",
+     after([](const Arguments& a) { a.final_state(0, 0, 0, 0) += 1; })},
+    {"Zero", "", "the wrong rows of o are all zero",
+     after([](const Arguments& a) { planted::each(a.o, [](float& x, const auto&) { x = 0; }); })},
+    {"Factor", "", "the right ones times 1.25",
+     after([](const Arguments& a) { planted::each(a.o, [](float& x, const auto&) { x *= 1.25F; }); })},
+    {"Nan", "", "NaN or infinite", after([](const Arguments& a) { a.o(0, 3, 1, 2) = INFINITY; })},
+    {"Unwritten", "", "1 element(s) of o were never written",
+     [](const Kernel& base, const Arguments& a, const Contract& c) {
+       const float poison = a.o(1, 4, 0, 0);
+       const Outcome outcome = base.run(a, c);
+       a.o(1, 4, 0, 0) = poison;
+       return outcome;
+     }},
+    {"Transposed", "", "the final state is the transposed", after([](const Arguments& a) {
+       for (std::int64_t n = 0; n < 2; ++n) {
+         for (std::int64_t h = 0; h < 4; ++h) {
+           for (std::int64_t i = 0; i < 8; ++i) {
+             for (std::int64_t j = 0; j < i; ++j)
+               std::swap(a.final_state(n, h, i, j), a.final_state(n, h, j, i));
+           }
+         }
+       }
+     })},
+    {"Bf16State", "", "every value of the final state is a bf16 one", after([](const Arguments& a) {
+       planted::each(a.final_state, [](float& x, const auto&) {
+         x = static_cast<float>(round_to(static_cast<double>(x), Format::bf16));
+       });
+     })},
+    {"HeadMap", "", "the head map is tiled instead of interleaved",
+     before([](Arguments& a) { a.head_map = HeadMap::tiled; })},
+    {"HeadMapPlaces", "", "exactly the heads whose key head differs",
+     before([](Arguments& a) { a.head_map = HeadMap::tiled; })},
+    {"NoScale", "", "the scale is left out", before([](Arguments& a) { a.scale = 1.0F; })},
+    {"ScaleTwice", "", "the scale is applied twice", before([](Arguments& a) { a.scale *= a.scale; })},
+    {"NoInitialState", "", "the initial state is ignored",
+     before([](Arguments& a) { a.initial_state = {}; })},
+    {"NoL2norm", "l2norm=1", "q and k are not normalised", before([](Arguments& a) { a.l2norm = false; })},
+    {"NoDecay", "", "the decay is left out", before([](Arguments& a) { a.g = {}; })},
+    {"NoBeta", "", "beta is left out", before([](Arguments& a) { a.beta = {}; })},
+    {"Log2Gate", "", "g is read as a power of two",
+     gate(&Arguments::g, [](const Arguments&, float x, const auto&) { return x * 0.69314718F; })},
+    {"EarlierGate", "", "the decay is that of the token before",
+     gate(&Arguments::g, [](const Arguments& a, float,
+                            const auto& at) { return at[1] > 0 ? a.g(at[0], at[1] - 1, at[2]) : 0.0F; })},
+    {"SquaredBeta", "", "beta is applied twice",
+     gate(&Arguments::beta, [](const Arguments&, float x, const auto&) { return x * x; })},
+    {"ForgetsBetweenChunks", "", "the state is lost between chunks",
+     gate(&Arguments::g, [](const Arguments& a, float x,
+                            const auto& at) { return at[1] > 0 && at[1] % a.chunk == 0 ? -1e38F : x; })},
+};
+
+class Recognised : public testing::TestWithParam<Known> {};
+
+TEST_P(Recognised, ByName) {
+  const Known& known = GetParam();
+  const Explained e =
+      explained(planted_table<GatedDeltaRule>(known.fault), std::string(kCase) + " " + known.keys);
+  EXPECT_EQ(e.verdict, Verdict::fail);
+  EXPECT_TRUE(std::any_of(e.why.patterns.begin(), e.why.patterns.end(), [&](const std::string& p) {
+    return p.find(known.says) != p.npos;
+  })) << testing::PrintToString(e.why.patterns);
+  EXPECT_LE(e.why.patterns.size(), 6U) << testing::PrintToString(e.why.patterns);
+  EXPECT_FALSE(e.why.differs.empty());
+  EXPECT_FALSE(e.why.values.empty());
+  EXPECT_FALSE(e.why.terms.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Explain, Recognised, testing::ValuesIn(kKnown),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Explain, SaysWhereItBegins) {
+  const Fault fault = adds_where([](const Arguments&, const auto& at) {
+    return at[0] == 1 && at[2] == 3 && (at[1] == 17 || at[1] == 19);
+  });
+  const Explained e = explained(planted_table<GatedDeltaRule>(fault), kCase);
+  ASSERT_EQ(e.why.differs.size(), 1U);
+  EXPECT_EQ(e.why.differs[0],
+            "sequence 1, head 3: o from token 17 on (chunk 2, its token 1), 2 of 27 tokens: 17, 19");
+  ASSERT_FALSE(e.why.values.empty());
+  EXPECT_EQ(e.why.values[0].place.substr(0, 34), "o: sequence 1, head 3, token 17, c");
+  EXPECT_NEAR(e.why.values[0].actual - e.why.values[0].expected, 3.0, 1e-3);
+}
+
+TEST(Explain, ARightRunHasNothingToExplain) {
+  const Explained e = explained(planted_table<GatedDeltaRule>(planted::undamaged), kCase);
+  EXPECT_EQ(e.verdict, Verdict::pass);
+  EXPECT_TRUE(e.why.differs.empty());
+  EXPECT_TRUE(e.why.patterns.empty());
+}
+
+// Integers and powers of two are bf16 values whatever the kernel rounds.
+TEST(Explain, ExactDataShowNoRounding) {
+  const Fault once = after([](const Arguments& a) { a.o(1, 4, 0, 0) *= 1.5F; });
+  const Explained e = explained(planted_table<GatedDeltaRule>(once), std::string(kCase) + " regime=exact");
+  EXPECT_EQ(e.verdict, Verdict::fail);
+  const std::string all = testing::PrintToString(e.why.patterns);
+  EXPECT_EQ(all.find("bf16"), std::string::npos) << all;
+}
+
+TEST(Explain, AStateLostAtTheResume) {
+  const Fault forgets = [](const Kernel& base, Arguments a, const Contract& c) {
+    a.initial_state = {};
+    return base.run(a, c);
+  };
+  const Explained e = explained(planted_table<GatedDeltaRule>(planted::undamaged, forgets),
+                                "v1 gated_delta_rule form=decode chunk=8 prefill=17 T=20 dk=8 "
+                                "kernel=planted.gated_delta_rule.chunked");
+  const std::string all = testing::PrintToString(e.why.patterns);
+  EXPECT_NE(all.find("only after the resume"), std::string::npos) << all;
+  EXPECT_NE(all.find("the state is lost at every call"), std::string::npos) << all;
+}
+
+TEST(Explain, NothingOfALaw) {
+  const Explained e =
+      explained(planted_table<GatedDeltaRule>(planted::undamaged), std::string(kCase) + " law=split");
+  EXPECT_TRUE(e.why.differs.empty());
+}
+
+Outcome doubled(const OperatorArguments& call, const Contract& contract) {
+  static const KernelTable table(kernels(), operator_kernels());
+  const Outcome outcome =
+      table.operator_for(parse_case("v1 linear_attention_normalised form=chunked")).run(call, contract);
+  const auto& o = call.output("o");
+  std::int64_t size = 1;
+  for (const std::int64_t extent : o.shape) size *= extent;
+  for (std::int64_t i = 0; i < size; ++i) o.data[i] *= 2.0F;
+  return outcome;
+}
+
+TEST(Explain, TheWorstTensorOfAnOperator) {
+  std::vector<OperatorKernel> rows;
+  for (const OperatorKernel& row : operator_kernels()) {
+    if (row.system == "linear_attention_normalised") rows.push_back(row);
+  }
+  ASSERT_FALSE(rows.empty());
+  rows[0].run = doubled;
+  const KernelTable table(kernels(), rows);
+  const Explained e = explained(table, "v1 linear_attention_normalised form=chunked chunk=8 T=21 B=2");
+  EXPECT_EQ(e.verdict, Verdict::fail);
+  const std::string all = testing::PrintToString(e.why.patterns);
+  EXPECT_NE(all.find("o: the right values times 2"), std::string::npos) << all;
+  EXPECT_FALSE(e.why.differs.empty());
+  ASSERT_FALSE(e.why.values.empty());
+  EXPECT_EQ(e.why.values[0].place.substr(0, 12), "o: sequence ");
+  EXPECT_EQ(e.why.terms.size(), 2U);
+}
+
+}  // namespace
+}  // namespace samestate

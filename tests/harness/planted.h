@@ -1,0 +1,108 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "harness/run/run_case.h"
+
+/// Kernels with a fault put into them: rows that call a CPU kernel of this build and damage what goes in or
+/// what comes out.
+namespace samestate::planted {
+
+/// What stands in for a kernel: `base` is the CPU kernel, to be called with arguments of its own.
+using Fault = std::function<Outcome(const Kernel& base, Arguments, const Contract&)>;
+
+inline Outcome undamaged(const Kernel& base, Arguments a, const Contract& contract) {
+  return base.run(a, contract);
+}
+
+/// The fault that the planted rows have now; a row's function can hold no state.
+inline Fault& planted_fault(std::string_view form) {
+  static std::array<Fault, 2> faults{undamaged, undamaged};
+  return faults[form == "chunked" ? 0 : 1];
+}
+
+/// A fault that acts on the arguments after a right run.
+template <class Act>
+Fault after(Act act) {
+  return [act](const Kernel& base, const Arguments& a, const Contract& c) {
+    const Outcome outcome = base.run(a, c);
+    act(a);
+    return outcome;
+  };
+}
+
+/// A fault that changes the arguments of a right run.
+template <class Change>
+Fault before(Change change) {
+  return [change](const Kernel& base, Arguments a, const Contract& c) {
+    change(a);
+    return base.run(a, c);
+  };
+}
+
+/// planted.SYSTEM.chunked and planted.SYSTEM.recurrent beside the CPU kernels. One table at a time.
+template <class System>
+KernelTable planted_table(Fault chunked, Fault recurrent = undamaged) {
+  planted_fault("chunked") = std::move(chunked);
+  planted_fault("recurrent") = std::move(recurrent);
+  static const KernelTable cpu(kernels());
+  static const Kernel* bases[] = {&cpu.named(std::string("cpu.") + System::name + ".chunked"),
+                                  &cpu.named(std::string("cpu.") + System::name + ".recurrent")};
+  std::array<Kernel, 2> rows{*bases[0], *bases[1]};
+  rows[0].run = [](const Arguments& a, const Contract& c) {
+    return planted_fault("chunked")(*bases[0], a, c);
+  };
+  rows[1].run = [](const Arguments& a, const Contract& c) {
+    return planted_fault("recurrent")(*bases[1], a, c);
+  };
+  for (Kernel& row : rows) row.name = std::string("planted.") + System::name + "." + row.form;
+  KernelTable table(kernels());
+  table.add(rows);
+  return table;
+}
+
+struct GatedDeltaRule {
+  static constexpr const char* name = "gated_delta_rule";
+};
+
+/// Calls visit(element, coordinates) for each element of a view of rank 4 or 3.
+template <class T, std::size_t Rank, class Visit>
+void each(const View<T, Rank>& view, Visit&& visit) {
+  std::array<std::int64_t, Rank> at{};
+  for (std::int64_t i = 0; i < view.size(); ++i) {
+    std::int64_t offset = 0;
+    for (std::size_t d = 0; d < Rank; ++d) offset += at[d] * view.stride[d];
+    visit(view.data[offset], at);
+    for (std::size_t d = Rank; d-- > 0 && ++at[d] == view.shape[d];) at[d] = 0;
+  }
+}
+
+/// A dense copy with memory of its own, each element changed on the way.
+template <std::size_t Rank>
+class Copy {
+ public:
+  using At = std::array<std::int64_t, Rank>;
+  template <class Change>
+  Copy(const View<const float, Rank>& view, Change&& change) : shape_(view.shape), present_(view.present()) {
+    if (!present_) return;
+    values_.reserve(static_cast<std::size_t>(view.size()) + 1);
+    each(view, [&](const float& x, const At& at) { values_.push_back(change(x, at)); });
+    values_.resize(values_.size() + 1);  // a view of no elements still is not absent
+  }
+  explicit Copy(const View<const float, Rank>& view) : Copy(view, [](float x, const At&) { return x; }) {}
+  [[nodiscard]] View<float, Rank> view() { return row_major(present_ ? values_.data() : nullptr, shape_); }
+
+ private:
+  std::vector<float> values_;
+  std::array<std::int64_t, Rank> shape_;
+  bool present_;
+};
+
+}  // namespace samestate::planted

@@ -1,0 +1,61 @@
+#include "harness/records/case_result.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+CaseResult full() {
+  CaseResult f;
+  Judgement& j = f.judgement;
+  j.verdict = Verdict::fail;
+  j.gate = "segment row";
+  j.ratio = std::numeric_limits<double>::infinity();
+  j.error = 0.1;
+  j.bound = std::numeric_limits<double>::denorm_min();
+  j.expected = -1.0 / 3.0;
+  j.actual = std::numeric_limits<double>::quiet_NaN();
+  j.row_ratio = 1.5, j.head_ratio = 2.5, j.state_ratio = 3.5, j.hard_ratio = 4.5, j.twin_ratio = 5.5;
+  j.median_ratio = 6.5, j.relative_rms = -0.0;
+  j.worst = {1, -1, 65, 7};
+  j.rows = 33;
+  j.reason = "a tab\tand a \\ and\na line";
+  f.seconds = 0.25;
+  f.edges = 0xf000000000000001U;
+  return f;
+}
+
+TEST(CaseResult, ComesBackBitForBit) {
+  const CaseResult in = full();
+  const std::string text = result_text(in);
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+  const CaseResult out = parse_result(text);
+  EXPECT_EQ(result_text(out), text);
+  EXPECT_EQ(out.judgement.verdict, Verdict::fail);
+  EXPECT_EQ(out.judgement.gate, in.judgement.gate);
+  EXPECT_EQ(out.judgement.reason, in.judgement.reason);
+  EXPECT_EQ(out.judgement.bound, in.judgement.bound);
+  EXPECT_EQ(out.judgement.expected, in.judgement.expected);
+  EXPECT_TRUE(std::isnan(out.judgement.actual));
+  EXPECT_TRUE(std::isinf(out.judgement.ratio));
+  EXPECT_TRUE(std::signbit(out.judgement.relative_rms));
+  EXPECT_EQ(out.judgement.worst.head, -1);
+  EXPECT_EQ(out.judgement.worst.token, 65);
+  EXPECT_EQ(out.edges, in.edges);
+}
+
+TEST(CaseResult, DamagedLinesAreErrors) {
+  const std::string text = result_text(full());
+  EXPECT_THROW((void)parse_result(""), Error);
+  EXPECT_THROW((void)parse_result(text.substr(0, text.size() / 2)), Error);
+  EXPECT_THROW((void)parse_result("passed" + text.substr(4)), Error);
+  EXPECT_THROW((void)parse_result(text + "\tmore"), Error);
+}
+
+}  // namespace
+}  // namespace samestate

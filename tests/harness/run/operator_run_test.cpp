@@ -1,0 +1,138 @@
+#include "harness/run/operator_run.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "fuzz/operator_plan.h"
+#include "harness/run/run_case.h"
+#include "harness/run/runner.h"
+#include "optimized/kernel.h"
+
+namespace samestate {
+namespace {
+
+constexpr const char* kLine = "v1 linear_attention_normalised form=chunked chunk=8 T=21 B=2";
+
+const OperatorKernel& right() {
+  static const KernelTable table(kernels(), operator_kernels());
+  return table.operator_for(parse_case(kLine));
+}
+
+Judgement judged(const OperatorKernel& kernel, const std::string& line = kLine) {
+  return judge_operator_case(parse_case(line), kernel, 1);
+}
+
+/// The right kernel after `change` has had its way with the outputs of the call.
+template <Outcome (*change)(const OperatorArguments&)>
+OperatorKernel planted() {
+  OperatorKernel kernel = right();
+  kernel.run = [](const OperatorArguments& call, const Contract& contract) {
+    const Outcome outcome = right().run(call, contract);
+    const Outcome changed = change(call);
+    return changed.kind == Outcome::Kind::ran ? outcome : changed;
+  };
+  return kernel;
+}
+
+Outcome one_element(const OperatorArguments& call) {
+  if (call.tokens > 0) call.output("o").data[0] *= 1.001F;
+  return {};
+}
+Outcome not_written(const OperatorArguments& call) {
+  if (call.tokens > 0) call.output("o").data[1] = std::nanf("");
+  return {};
+}
+Outcome writes_before(const OperatorArguments& call) {
+  call.output("o").data[-1] = 0.0F;
+  return {};
+}
+Outcome writes_input(const OperatorArguments& call) {
+  if (call.tokens > 0) const_cast<float*>(call.input("q").data)[0] += 1.0F;
+  return {};
+}
+Outcome drops_state(const OperatorArguments& call) {
+  const auto& S = call.output("S");
+  std::int64_t size = 1;
+  for (std::int64_t extent : S.shape) size *= extent;
+  std::fill_n(S.data, size, 0.0F);
+  return {};
+}
+Outcome refuses(const OperatorArguments&) { return {Outcome::Kind::unsupported, "no"}; }
+
+TEST(OperatorRun, RightKernelPasses) {
+  EXPECT_EQ(judged(right()).verdict, Verdict::pass);
+  EXPECT_EQ(judged(right(), std::string(kLine) + " contract=bf16").verdict, Verdict::pass);
+  EXPECT_EQ(judged(right(), "v1 linear_attention_normalised form=decode prefill=7 T=15 chunk=4").verdict,
+            Verdict::pass);
+}
+
+TEST(OperatorRun, PlantedFaultsFail) {
+  EXPECT_EQ(judged(planted<one_element>()).verdict, Verdict::fail);
+  EXPECT_EQ(judged(planted<not_written>()).verdict, Verdict::fail);
+  EXPECT_EQ(judged(planted<drops_state>()).verdict, Verdict::fail);
+  EXPECT_THROW((void)judged(planted<writes_before>()), Trespass);
+  EXPECT_THROW((void)judged(planted<writes_input>()), Trespass);
+  EXPECT_THROW((void)judged(planted<refuses>()), Unavailable);
+}
+
+TEST(OperatorRun, AStateThatIsNotCarriedFailsInDecodeOnly) {
+  const Judgement j =
+      judged(planted<drops_state>(), "v1 linear_attention_normalised form=decode prefill=7 T=15");
+  EXPECT_EQ(j.verdict, Verdict::fail);
+}
+
+TEST(OperatorRun, EveryPlannedCaseIsItsOwnLine) {
+  for (const OperatorKernel& kernel : operator_kernels()) {
+    std::vector<Case> cases;
+    plan_operator_edges(kernel, true, cases);
+    for (std::int64_t i = 0; i < 20; ++i) plan_operator_seeded(kernel, true, 3, i, cases);
+    EXPECT_GT(cases.size(), 20U) << kernel.name;
+    for (const Case& c : cases) EXPECT_EQ(parse_case(format_case(c)), c) << format_case(c);
+  }
+}
+
+std::string error_of(const std::string& line) {
+  try {
+    (void)parse_case(line);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(OperatorCase, BadLinesNameTheKey) {
+  const std::string v1 = "v1 linear_attention_normalised ";
+  EXPECT_NE(error_of(v1 + "Hk=2").find("Hk"), std::string::npos);
+  EXPECT_NE(error_of(v1 + "l2norm=1").find("l2norm"), std::string::npos);
+  EXPECT_NE(error_of(v1 + "H=0").find("H=0"), std::string::npos);
+  EXPECT_NE(error_of(v1 + "H=65").find("1..64"), std::string::npos);
+  EXPECT_NE(error_of(v1 + "form=parallel").find("recurrent, chunked, decode"), std::string::npos);
+  EXPECT_NE(error_of(v1 + "form=chunked chunk=0").find("chunk=0"), std::string::npos);
+  EXPECT_NE(error_of(v1 + "regime=collinear").find("collinear"), std::string::npos);
+  EXPECT_NE(error_of(v1 + "contract=fp7").find("fp7"), std::string::npos);
+  EXPECT_NE(error_of(v1 + "prefill=3").find("form=decode"), std::string::npos);
+  EXPECT_NE(error_of(v1 + "form=decode prefill=99 T=9").find("prefill=99"), std::string::npos);
+  EXPECT_NE(error_of(v1 + "T=16777216 B=16777216").find("elements"), std::string::npos);
+  EXPECT_NE(error_of("v1 linear_attention_bidirectional form=decode").find("form=decode"), std::string::npos);
+}
+
+TEST(OperatorCase, InputsDoNotMoveWithTheSizes) {
+  const auto small = operator_inputs(parse_case("v1 linear_attention_bidirectional T=5 seed=4"));
+  const auto large = operator_inputs(parse_case("v1 linear_attention_bidirectional T=9 B=2 seed=4"));
+  for (std::size_t i = 0; i < small.size(); ++i) {
+    for (std::size_t e = 0; e < small[i].data.size(); ++e) EXPECT_EQ(small[i].data[e], large[i].data[e]);
+  }
+}
+
+TEST(OperatorCase, KernelOfAnotherSystemIsAnError) {
+  const KernelTable table(kernels(), operator_kernels());
+  EXPECT_THROW((void)table.operator_for(parse_case("v1 linear_attention_normalised form=chunked "
+                                                   "kernel=cpu.linear_attention_bidirectional.state_first")),
+               Error);
+  EXPECT_THROW((void)table.operator_for(parse_case("v1 linear_attention_normalised form=recurrent")), Error);
+}
+
+}  // namespace
+}  // namespace samestate

@@ -1,0 +1,278 @@
+#include "measure/bench/bench.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "reference/error.h"
+#include "tests/harness/planted.h"
+
+namespace samestate {
+namespace {
+
+using planted::GatedDeltaRule;
+using planted::planted_table;
+
+const Ceilings kCeilings{1e9, 4e12, 2e12, "made up"};
+const std::string kSmall =
+    "v1 gated_delta_rule form=chunked chunk=16 B=2 T=40 Hk=1 Hv=2 dk=16 dv=8 state=random";
+
+BenchOptions quick() {
+  BenchOptions options;
+  options.request = {.seconds = 1e-3, .least_samples = 3, .most_samples = 5, .warm_up = 1};
+  options.judged_heads = 0;
+  return options;
+}
+
+TimedCase timed(const std::string& line, const KernelTable& table, const BenchOptions& options = quick(),
+                Peer* peer = nullptr) {
+  return bench_case(parse_case(line), table, options, kCeilings, peer).timed;
+}
+
+std::string error_of(const BenchPlan& plan) {
+  try {
+    (void)bench_cases(KernelTable(kernels(), operator_kernels()), plan);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(Spread, OfTimes) {
+  const TimeSpread spread = time_spread({5, 1, 4, 2, 3});
+  EXPECT_EQ(spread.median, 3);
+  EXPECT_DOUBLE_EQ(spread.p10, 1.4);
+  EXPECT_DOUBLE_EQ(spread.p90, 4.6);
+  EXPECT_EQ(spread.samples, 5);
+  EXPECT_EQ(time_spread({2, 1}).median, 1.5);
+  EXPECT_TRUE(std::isnan(time_spread({}).median));
+}
+
+TEST(BenchCases, EverySystemAndFormOfTheCpu) {
+  const KernelTable table(kernels());
+  std::set<std::string> named;
+  for (const Case& c :
+       bench_cases(table, {.kernels = {}, .system = "", .device = "cpu", .lines = {}, .quick = true}))
+    named.insert(c.kernel);
+  EXPECT_EQ(named.size(), 8U);
+}
+
+TEST(BenchCases, ShapesOfADeviceAreThoseOfTheDocuments) {
+  Kernel row = kernels()[1];
+  row.name = "planted.chunked";
+  row.device = "cuda";
+  KernelTable table(std::span<const Kernel>(&row, 1));
+  const std::vector<Case> cases = bench_cases(table, {});
+  ASSERT_EQ(cases.size(), 10U) << "five shapes, fp32 and bf16";
+  EXPECT_EQ(format_case(cases[0]), "v1 gated_delta_rule T=1024 Hk=16 Hv=32 dk=128 kernel=planted.chunked");
+  EXPECT_EQ(format_case(cases[9]),
+            "v1 gated_delta_rule B=2 T=1024 Hk=128 dk=160 dv=512 contract=bf16 kernel=planted.chunked");
+}
+
+TEST(BenchCases, OwnCasesRunOnEveryKernelThatFits) {
+  const KernelTable table(kernels(), operator_kernels());
+  BenchPlan plan;
+  plan.device = "cpu";
+  plan.lines = {kSmall, "v1 retention form=recurrent T=3 dk=8",
+                "v1 delta_rule T=9 dk=8 kernel=cpu.delta_rule.chunked"};
+  const std::vector<Case> cases = bench_cases(table, plan);
+  ASSERT_EQ(cases.size(), 3U);
+  EXPECT_EQ(cases[0].kernel, "cpu.gated_delta_rule.chunked");
+  EXPECT_EQ(cases[1].kernel, "cpu.retention.recurrent");
+  plan.lines = {"v1 retention T=3 dk=8 contract=tf32_truncated"};
+  EXPECT_TRUE(bench_cases(table, plan).empty()) << "nobody promises it";
+}
+
+TEST(BenchCases, BadPlansAreNamed) {
+  const auto line = [](const char* text) { return error_of({.lines = {text}}); };
+  EXPECT_NE(error_of({.kernels = {"nope"}}).find("nope"), std::string::npos);
+  EXPECT_NE(error_of({.system = "nope"}).find("nope"), std::string::npos);
+  EXPECT_NE(error_of({.device = "tpu"}).find("tpu"), std::string::npos);
+  EXPECT_NE(line("v1 retention form=decode T=4").find("several calls"), std::string::npos);
+  EXPECT_NE(line("v1 retention form=parallel T=4").find("several calls"), std::string::npos);
+  EXPECT_NE(line("v1 retention T=4 law=causality").find("law"), std::string::npos);
+  EXPECT_NE(line("v1 retention T=4 layout=padded").find("padded"), std::string::npos);
+  EXPECT_NE(line("v1 retention T=0").find("T=0"), std::string::npos);
+  EXPECT_NE(line("v1 rms_norm T=4").find("recurrent family"), std::string::npos);
+  EXPECT_NE(line("v1 retention T=4 kernel=cpu.delta_rule.chunked").find("computes"), std::string::npos);
+}
+
+TEST(Floors, ByHandAndByContract) {
+  TimedCase fp32;
+  const Case c = parse_case("v1 gated_delta_rule T=128 Hk=16 Hv=32 dk=128 contract=bf16 state=random");
+  add_floor(fp32, c, kCeilings, true);
+  EXPECT_EQ(fp32.bytes, 24832 * 128 + 8 * 32 * 128 * 128);
+  EXPECT_DOUBLE_EQ(fp32.memory_floor, static_cast<double>(fp32.bytes) / 1e9);
+  EXPECT_DOUBLE_EQ(fp32.compute_floor, static_cast<double>(fp32.operations) / 4e12);
+  TimedCase host;
+  add_floor(host, c, {1e9, 0, 0, "cpu"}, false);
+  EXPECT_GT(host.bytes, fp32.bytes) << "on the CPU values travel in fp32";
+  EXPECT_TRUE(std::isnan(host.compute_floor));
+  TimedCase tf32;
+  add_floor(tf32, parse_case("v1 gated_delta_rule T=128 contract=tf32"), kCeilings, true);
+  EXPECT_TRUE(std::isnan(tf32.compute_floor)) << "nobody measured tf32";
+  TimedCase none;
+  add_floor(none, c, {}, true);
+  EXPECT_TRUE(std::isnan(none.memory_floor));
+  TimedCase recurrent;
+  add_floor(recurrent, parse_case("v1 linear_attention form=recurrent T=1 B=4 dk=8 contract=bf16"), kCeilings,
+            true);
+  EXPECT_EQ(recurrent.operations, 4 * 4 * 64);
+  EXPECT_DOUBLE_EQ(recurrent.product_rate, 2e12) << "vectors, in fp32";
+}
+
+TEST(Ceilings, OfTheProcessor) {
+  for (const std::int64_t bytes : {std::int64_t{1}, std::int64_t{1} << 12, std::int64_t{1} << 22}) {
+    const Ceilings c = host_ceilings(bytes, 2);
+    EXPECT_GT(c.copy, 0.0);
+    EXPECT_LT(c.copy, 1e14);
+    EXPECT_EQ(c.bf16, 0.0);
+  }
+}
+
+TEST(Bench, ACorrectKernelHasATime) {
+  const KernelTable table(kernels());
+  for (const std::string& line :
+       {kSmall + " kernel=cpu.gated_delta_rule.chunked",
+        kSmall + " heads=tiled kernel=cpu.gated_delta_rule.chunked",
+        std::string("v1 delta_rule form=recurrent T=1 B=3 Hk=2 Hv=4 dk=8 state=random "
+                    "kernel=cpu.delta_rule.recurrent"),
+        std::string("v1 retention form=packed chunk=8 lengths=9,0,12 Hk=1 Hv=2 dk=8 state=random "
+                    "kernel=cpu.retention.chunked"),
+        std::string("v1 linear_attention T=70 dk=16 contract=bf16 kernel=cpu.linear_attention.chunked")}) {
+    const TimedCase t = timed(line, table);
+    EXPECT_EQ(t.record.judgement.verdict, Verdict::pass) << line << ": " << t.record.judgement.reason;
+    EXPECT_EQ(t.timed, "call");
+    EXPECT_GT(t.time.median, 0.0);
+    EXPECT_LE(t.time.p10, t.time.p90);
+    EXPECT_DOUBLE_EQ(t.share, std::fmax(t.memory_floor, t.compute_floor) / t.time.median);
+    EXPECT_EQ(t.heads_judged, t.heads);
+    EXPECT_TRUE(std::isnan(t.peer_ratio));
+  }
+}
+
+TEST(Bench, JudgesSomeHeadsOfMany) {
+  BenchOptions options = quick();
+  options.judged_heads = 2;
+  options.threads = 2;
+  const TimedCase t = timed(kSmall + " kernel=cpu.gated_delta_rule.chunked", KernelTable(kernels()), options);
+  EXPECT_EQ(t.heads, 4);
+  EXPECT_EQ(t.heads_judged, 2);
+  EXPECT_EQ(t.record.judgement.verdict, Verdict::pass);
+}
+
+/// Planted: fast and wrong. It fails, has no time, and nobody asks a peer about it.
+TEST(Bench, AWrongKernelHasNoTime) {
+  const KernelTable table =
+      planted_table<GatedDeltaRule>([](const Kernel& base, Arguments a, const Contract& contract) {
+        const Outcome outcome = base.run(a, contract);
+        a.o(1, 39, 1, 7) += 0.5F;
+        return outcome;
+      });
+  Peer peer("exit 0", 5.0);
+  const BenchResult result = bench_case(parse_case(kSmall + " kernel=planted.gated_delta_rule.chunked"),
+                                        table, quick(), kCeilings, &peer);
+  EXPECT_EQ(result.timed.record.judgement.verdict, Verdict::fail);
+  EXPECT_TRUE(std::isnan(result.timed.time.median));
+  EXPECT_TRUE(std::isnan(result.timed.share));
+  EXPECT_EQ(result.problem, "");
+}
+
+/// Planted: the last head of the last sequence is left unwritten, which no judged head need see.
+TEST(Bench, AnUnwrittenHeadFailsWhereNoneIsJudged) {
+  const KernelTable table =
+      planted_table<GatedDeltaRule>([](const Kernel& base, Arguments a, const Contract& contract) {
+        const float before = a.o(1, 20, 0, 0);
+        const Outcome outcome = base.run(a, contract);
+        a.o(1, 20, 0, 0) = before;  // the poison
+        return outcome;
+      });
+  BenchOptions options = quick();
+  options.judged_heads = 1;
+  const TimedCase t = timed(kSmall + " kernel=planted.gated_delta_rule.chunked", table, options);
+  EXPECT_EQ(t.record.judgement.verdict, Verdict::fail);
+  EXPECT_NE(t.record.judgement.reason.find("not written"), std::string::npos);
+  EXPECT_TRUE(std::isnan(t.time.median));
+}
+
+Timing no_times(const Arguments& a, const Contract& c, const TimingRequest&) {
+  return {kernels()[1].run(a, c), "events", {}, 1, 1};
+}
+/// Planted: says what a fast kernel says and computes nothing.
+Timing computes_nothing(const Arguments&, const Contract&, const TimingRequest&) {
+  return {{}, "graph", {1e-9, 1e-9}, 8, 1};
+}
+Timing half_a_second(const Arguments& a, const Contract& c, const TimingRequest&) {
+  return {kernels()[1].run(a, c), "graph", {0.5, 0.5, 0.5}, 8, 4};
+}
+Timing no_device(const Arguments&, const Contract&, const TimingRequest&) {
+  return {{Outcome::Kind::no_device, "no CUDA device"}, "", {}, 1, 1};
+}
+Timing throws(const Arguments&, const Contract&, const TimingRequest&) { throw Error("out of memory"); }
+
+TimedCase timed_by(Timing (*time)(const Arguments&, const Contract&, const TimingRequest&),
+                   Peer* peer = nullptr) {
+  Kernel row = kernels()[1];
+  row.name = "timed.gated_delta_rule.chunked";
+  row.time = time;
+  KernelTable table(kernels());
+  table.add(std::span<const Kernel>(&row, 1));
+  return timed(kSmall + " kernel=" + row.name, table, quick(), peer);
+}
+
+TEST(Bench, AKernelThatTimesItselfIsTakenAtItsWordAndJudged) {
+  const TimedCase good = timed_by(half_a_second);
+  EXPECT_EQ(good.record.judgement.verdict, Verdict::pass);
+  EXPECT_EQ(good.time.median, 0.5);
+  EXPECT_EQ(good.timed, "graph");
+  EXPECT_EQ(good.calls_per_sample, 8);
+  EXPECT_EQ(good.copies, 4);
+  EXPECT_EQ(timed_by(computes_nothing).record.judgement.verdict, Verdict::fail);
+  EXPECT_TRUE(std::isnan(timed_by(computes_nothing).time.median));
+  EXPECT_EQ(timed_by(no_times).record.judgement.verdict, Verdict::crash);
+  EXPECT_EQ(timed_by(no_device).record.judgement.verdict, Verdict::skipped);
+  EXPECT_EQ(timed_by(throws).record.judgement.verdict, Verdict::crash);
+}
+
+TEST(Bench, AgainstAPeer) {
+  Peer peer(R"(read -r line; echo '{"id": 1, "kernel": "sh.slow", "seconds": [1, 2, 1], "note": "n"}')",
+            10.0);
+  const TimedCase t = timed_by(half_a_second, &peer);
+  EXPECT_EQ(t.peer, "sh.slow");
+  EXPECT_EQ(t.peer_time.median, 1.0);
+  EXPECT_EQ(t.peer_ratio, 2.0) << "the peer takes twice as long";
+  EXPECT_EQ(t.time.samples, 6) << "before the peer and after it";
+}
+
+TEST(Bench, APeerThatTalksNonsenseCostsOnlyTheRatio) {
+  Peer peer("read -r line; echo hello", 10.0);
+  Case c = parse_case(kSmall + " kernel=cpu.gated_delta_rule.chunked");
+  const BenchResult result = bench_case(c, KernelTable(kernels()), quick(), kCeilings, &peer);
+  EXPECT_NE(result.problem.find("no JSON object"), std::string::npos);
+  EXPECT_EQ(result.timed.record.judgement.verdict, Verdict::pass);
+  EXPECT_GT(result.timed.time.median, 0.0);
+  EXPECT_TRUE(std::isnan(result.timed.peer_ratio));
+}
+
+TEST(Bench, ACaseBeyondTheMemoryIsSkipped) {
+  BenchOptions options = quick();
+  options.most_bytes = 1000;
+  const TimedCase t = timed(kSmall + " kernel=cpu.gated_delta_rule.chunked", KernelTable(kernels()), options);
+  EXPECT_EQ(t.record.judgement.verdict, Verdict::skipped);
+  EXPECT_NE(t.record.judgement.reason.find("--max-memory"), std::string::npos);
+}
+
+TEST(BenchData, IsTheSameOnAnyNumberOfThreads) {
+  const Case c =
+      parse_case("v1 gated_delta_rule form=packed lengths=200,3,150 Hk=2 Hv=4 dk=8 state=random seed=7");
+  const Batch one = batch_of(c, 1);
+  const Batch three = batch_of(c, 3);
+  EXPECT_EQ(one.q, three.q);
+  EXPECT_EQ(one.v, three.v);
+  EXPECT_EQ(one.g, three.g);
+  EXPECT_EQ(one.initial_state, three.initial_state);
+}
+
+}  // namespace
+}  // namespace samestate

@@ -1,0 +1,182 @@
+#include "measure/sweep/sweep.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "measure/sweep/sweep_costs.h"
+#include "optimized/kernel.h"
+
+namespace samestate {
+namespace {
+
+const KernelTable& table() {
+  static const KernelTable rows(kernels(), operator_kernels());
+  return rows;
+}
+
+SweepOptions only(const std::string& system, bool quick = true) { return {quick, "chunk", system, ""}; }
+
+SweepCase of(const std::string& line) {
+  SweepCase point{"chunk", "curve", 1.0, parse_case(line)};
+  return point;
+}
+
+std::string error_of(const SweepOptions& options) {
+  try {
+    (void)plan_sweep(table(), options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// A kernel of chunks that no sweep visits is a hole in the report.
+TEST(SweepPlan, EverySystemWithAChunkedFormIsSweptInEachOfItsContracts) {
+  for (const bool quick : {true, false}) {
+    std::set<std::pair<std::string, std::string>> swept;
+    for (const SweepCase& point : plan_sweep(table(), {quick, "chunk", "", ""}))
+      swept.emplace(point.c.system, point.c.contract);
+    for (const OperatorKernel& kernel : operator_kernels()) {
+      if (kernel.form != "chunked") continue;
+      for (const std::string& contract : kernel.contracts)
+        EXPECT_TRUE(swept.contains({kernel.system, contract})) << kernel.name << " " << contract;
+    }
+    for (const Kernel& kernel : kernels()) {
+      if (kernel.form != "chunked" || kernel.device != "cpu") continue;
+      EXPECT_TRUE(swept.contains({kernel.system, "bf16"})) << kernel.name;
+    }
+  }
+}
+
+TEST(SweepPlan, FromOneTokenToTwoHundredAndFiftySix) {
+  std::vector<double> chunks;
+  for (const SweepCase& point : plan_sweep(table(), only("state_space_duality", false))) {
+    if (point.c.contract == "bf16" && point.c.regime == "normal") chunks.push_back(point.x);
+  }
+  EXPECT_EQ(chunks, (std::vector<double>{1, 2, 4, 8, 16, 32, 64, 128, 256}));
+}
+
+TEST(SweepPlan, EveryPointIsACaseOfItsOwnWithACost) {
+  std::set<std::string> seen;
+  for (const SweepCase& point : plan_sweep(table(), {true, "", "", ""})) {
+    EXPECT_TRUE(seen.insert(point.series + point.curve + format_case(point.c)).second)
+        << format_case(point.c);
+    EXPECT_GT(point.work, 0.0);
+    if (point.c.form != "chunked") continue;
+    const TokenCost cost = token_cost(point.c);
+    EXPECT_GT(cost.flops, 0.0) << format_case(point.c);
+    EXPECT_GT(cost.bytes, 0.0) << format_case(point.c);
+  }
+}
+
+TEST(SweepPlan, NamesWhatThereIsNot) {
+  EXPECT_NE(error_of({true, "wrong", "", ""}).find("known: chunk, dendritic"), std::string::npos);
+  EXPECT_NE(error_of(only("wrong")).find("no such system"), std::string::npos);
+  EXPECT_NE(error_of(only("rms_norm")).find("rms_norm has no chunked form"), std::string::npos);
+  EXPECT_NE(error_of({true, "", "", "cpu.retention.recurrent"}).find("no chunked kernel"), std::string::npos);
+  EXPECT_NE(error_of({true, "", "", "cpu.selective_scan.blelloch"}).find("no chunked kernel"),
+            std::string::npos);
+  EXPECT_NE(error_of({true, "", "", "wrong"}).find("no such kernel"), std::string::npos);
+  EXPECT_NE(error_of({true, "", "delta_rule", "cpu.retention.chunked"}).find("computes retention"),
+            std::string::npos);
+}
+
+TEST(SweepPlan, AKernelBringsItsOwnSystemOnly) {
+  for (const SweepCase& point : plan_sweep(table(), {true, "", "", "cpu.selective_scan.chunked"})) {
+    EXPECT_EQ(point.c.system, "selective_scan");
+    EXPECT_EQ(point.c.kernel, "cpu.selective_scan.chunked");
+  }
+}
+
+/// By hand: dk = 4, dv = 8, C = 2. Retention: 2 C dk + 2 C dv + 4 dk dv + dk dv / C = 16 + 32 + 128 + 16.
+TEST(SweepCosts, AreThoseOfTheSystem) {
+  EXPECT_EQ(token_cost(parse_case("v1 retention chunk=2 dk=4 dv=8")).flops, 192.0);
+  // Two states of 32 numbers of 4 bytes a chunk of two; q, k, v, o of 2 bytes, g of 4.
+  EXPECT_EQ(token_cost(parse_case("v1 retention chunk=2 dk=4 dv=8")).bytes, 128.0 + 48.0 + 4.0);
+  EXPECT_EQ(token_cost(parse_case("v1 normalised_retention form=chunked chunk=2 dk=4 dv=8")).bytes, 176.0);
+  // The dual with a group of two heads, P = 8, N = 4: scores 2 C N / 2, the rest as retention's.
+  EXPECT_EQ(token_cost(parse_case("v1 state_space_duality form=chunked chunk=2 H=2 G=1 P=8 N=4")).flops,
+            184.0);
+  EXPECT_EQ(token_cost(parse_case("v1 selective_scan form=chunked chunk=2 D=5 N=4")).flops, 24.0 + 6.0);
+  // Traffic does not depend on the chunk but for the state: halved where the chunk is doubled.
+  for (const char* line : {"v1 mamba_mixer form=chunked chunk=", "v1 mamba2_mixer form=chunked chunk=",
+                           "v1 gated_delta_net form=chunked chunk=", "v1 delta_rule chunk=",
+                           "v1 linear_attention_normalised form=chunked chunk="}) {
+    const auto bytes = [&](const char* chunk) {
+      return token_cost(parse_case(std::string(line) + chunk)).bytes;
+    };
+    EXPECT_NEAR(bytes("1") - bytes("2"), 2 * (bytes("2") - bytes("4")), 1e-9) << line;
+  }
+  EXPECT_TRUE(std::isnan(token_cost(parse_case("v1 retention form=recurrent")).flops));
+  EXPECT_TRUE(std::isnan(token_cost(parse_case("v1 rms_norm form=fused")).bytes));
+}
+
+TEST(Sweep, MeasuresARightKernelOfEitherTable) {
+  for (const char* line : {"v1 gated_delta_rule chunk=8 T=40 dk=16 state=random",
+                           "v1 linear_attention_normalised form=chunked chunk=8 T=40"}) {
+    const Measurement m = measure(of(line), table());
+    EXPECT_EQ(m.record.judgement.verdict, Verdict::pass) << line;
+    EXPECT_GT(m.rms_error, 0.0);
+    EXPECT_LT(m.rms_error, m.rms_bound);
+    EXPECT_LE(m.rms_error, m.max_error);
+    EXPECT_GT(m.state_rms, 0.0);
+    EXPECT_LT(m.state_rms, m.state_bound);
+    EXPECT_GT(m.size, 1e3 * m.rms_error);
+    EXPECT_EQ(m.by_token.size(), 40U);
+    EXPECT_EQ(m.by_chunk_position.size(), 8U);
+    double squares = 0.0;
+    for (const ErrorAt& e : m.by_token) squares += e.error * e.error;
+    EXPECT_NEAR(std::sqrt(squares / 40.0), m.rms_error, 1e-9 * m.rms_error)
+        << "the profile is of these errors";
+  }
+}
+
+TEST(Sweep, AProfileHasNoMorePointsThanAskedFor) {
+  SweepCase point = of("v1 retention chunk=33 T=100 dk=8");
+  point.profile = 10;
+  const Measurement m = measure(point, table());
+  ASSERT_EQ(m.by_token.size(), 10U);
+  EXPECT_EQ(m.by_token[9].position, 90.0);
+  EXPECT_EQ(m.by_chunk_position.size(), 9U) << "windows of four";
+}
+
+/// One element of one output off by 1e-3: both the verdict and the figures show it.
+TEST(Sweep, MeasuresAPlantedFault) {
+  static const OperatorKernel right = table().operator_for(parse_case("v1 selective_scan form=chunked"));
+  OperatorKernel wrong = right;
+  wrong.name = "test.selective_scan.chunked";
+  wrong.run = [](const OperatorArguments& call, const Contract& contract) {
+    const Outcome outcome = right.run(call, contract);
+    call.output("out").data[7] += 0.5F;
+    call.output("h").data[3] += 0.25F;
+    return outcome;
+  };
+  KernelTable with(kernels(), operator_kernels());
+  with.add(std::vector<OperatorKernel>{wrong});
+  const Measurement m =
+      measure(of("v1 selective_scan form=chunked chunk=8 T=20 kernel=test.selective_scan.chunked"), with);
+  EXPECT_EQ(m.record.judgement.verdict, Verdict::fail);
+  EXPECT_NEAR(m.max_error, 0.5, 1e-4);
+  EXPECT_NEAR(m.state_max, 0.25, 1e-4);
+  EXPECT_NEAR(m.by_token[0].error, 0.5 / std::sqrt(32.0), 1e-4) << "the first token's row of 32 channels";
+}
+
+TEST(Sweep, WhatDidNotRunHasNoFigures) {
+  OperatorKernel refuses = table().operator_for(parse_case("v1 selective_scan form=chunked"));
+  refuses.name = "test.selective_scan.refuses";
+  refuses.run = [](const OperatorArguments&, const Contract&) {
+    return Outcome{Outcome::Kind::unsupported, "no"};
+  };
+  KernelTable with(kernels(), operator_kernels());
+  with.add(std::vector<OperatorKernel>{refuses});
+  const Measurement m =
+      measure(of("v1 selective_scan form=chunked chunk=8 T=20 kernel=test.selective_scan.refuses"), with);
+  EXPECT_EQ(m.record.judgement.verdict, Verdict::unsupported);
+  EXPECT_TRUE(std::isnan(m.rms_error) && std::isnan(m.state_rms) && std::isnan(m.state_bound));
+}
+
+}  // namespace
+}  // namespace samestate

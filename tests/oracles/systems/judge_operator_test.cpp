@@ -1,0 +1,118 @@
+#include "oracles/systems/judge_operator.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "oracles/contracts.h"
+
+namespace samestate {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+const Operator& op() { return *find_operator("linear_attention_normalised"); }
+
+/// An oracle of one output.
+OperatorOracle oracle(double expected, double tolerance) {
+  OperatorOracle o;
+  o.exact["o"] = Matrix<double>::Constant(2, 2, expected);
+  o.tolerance["o"] = Matrix<double>::Constant(2, 2, tolerance);
+  return o;
+}
+
+Judgement judge(const OperatorOracle& oracle, double actual, double last) {
+  Matrix<double> o = Matrix<double>::Constant(2, 2, actual);
+  o(1, 1) = last;
+  return judge_operator(op(), oracle, {{"o", o}});
+}
+
+TEST(JudgeOperator, RatioIsErrorOverBoundOfTheWorstElement) {
+  const Judgement j = judge(oracle(1.0, 0.1), 1.0, 1.05);
+  EXPECT_EQ(j.verdict, Verdict::pass);
+  EXPECT_NEAR(j.ratio, 0.5, 1e-12);
+  EXPECT_EQ(j.worst.token, 1);
+  EXPECT_EQ(j.worst.channel, 1);
+  EXPECT_EQ(j.rows, 2);
+  EXPECT_EQ(judge(oracle(1.0, 0.1), 1.0, 1.11).verdict, Verdict::fail);
+}
+
+TEST(JudgeOperator, NaNAndInfinityFail) {
+  for (double wrong : {kNaN, kInfinity, -kInfinity}) {
+    const Judgement j = judge(oracle(1.0, 0.1), 1.0, wrong);
+    EXPECT_EQ(j.verdict, Verdict::fail);
+    EXPECT_TRUE(std::isinf(j.ratio));
+  }
+}
+
+TEST(JudgeOperator, ToleranceOfZeroAllowsNothing) {
+  EXPECT_EQ(judge(oracle(1.0, 0.0), 1.0, 1.0).verdict, Verdict::pass);
+  EXPECT_EQ(judge(oracle(1.0, 0.0), 1.0, 1.0 + 1e-15).verdict, Verdict::fail);
+}
+
+TEST(JudgeOperator, VacuousWhereNothingCanBeSaid) {
+  EXPECT_EQ(judge(oracle(0.0, 0.1), 0.0, 0.0).verdict, Verdict::vacuous);
+  EXPECT_EQ(judge(oracle(1.0, 0.6), 1.0, 1.0).verdict, Verdict::vacuous);
+  EXPECT_EQ(judge(oracle(1.0, kInfinity), 1.0, 7.0).verdict, Verdict::vacuous);
+  EXPECT_EQ(judge_operator(op(), {}, {}).verdict, Verdict::vacuous);
+}
+
+TEST(JudgeOperator, AnErrorBeyondALooseBoundStillFails) {
+  EXPECT_EQ(judge(oracle(1.0, 0.6), 1.0, 2.0).verdict, Verdict::fail);
+}
+
+TEST(JudgeOperator, ElementsWithoutToleranceAreLeftOutAndCounted) {
+  OperatorOracle o = oracle(1.0, 0.1);
+  o.tolerance["o"](1, 1) = kInfinity;
+  const Judgement j = judge(o, 1.0, 99.0);
+  EXPECT_EQ(j.verdict, Verdict::pass);
+  EXPECT_NE(j.reason.find("1 element"), std::string::npos);
+}
+
+TEST(JudgeOperator, OutputsThatABoundSaysNothingOfAreNamed) {
+  OperatorOracle o = oracle(1.0, 0.1);
+  o.exact["S"] = Matrix<double>::Constant(1, 1, 1.0);
+  o.tolerance["S"] = Matrix<double>::Constant(1, 1, 0.9);
+  const Judgement j = judge_operator(op(), o, {{"o", o.exact["o"]}, {"S", o.exact["S"]}});
+  EXPECT_EQ(j.verdict, Verdict::pass);
+  EXPECT_NE(j.reason.find("size: S"), std::string::npos) << j.reason;
+}
+
+TEST(JudgeOperator, WrongShapeIsAnError) {
+  EXPECT_THROW((void)judge_operator(op(), oracle(1.0, 0.1), {{"o", Matrix<double>(1, 2)}}), Error);
+  EXPECT_THROW((void)judge_operator(op(), oracle(1.0, 0.1), {}), Error);
+}
+
+TEST(Operators, EveryRowEvaluatesAllItsFormsAlike) {
+  for (const Operator& row : operators()) {
+    Call call;
+    call.tokens = 5;
+    call.chunk = 2;
+    for (const Parameter& p : row.parameters) {
+      call.parameters.emplace(p.name, p.standard);
+      EXPECT_LE(p.least, p.standard) << row.name << " " << p.name;
+      EXPECT_LE(p.standard, p.most) << row.name << " " << p.name;
+    }
+    ASSERT_FALSE(row.forms.empty()) << row.name;
+    for (const OperatorForm& form : row.forms) {
+      call.form = form.name;
+      Tensors<double> inputs;
+      for (const TensorSpec& spec : row.signature(call).inputs) {
+        Matrix<double> x(spec.rows(), spec.columns());
+        for (Index i = 0; i < x.size(); ++i)
+          x.data()[i] = 0.5 + 0.4 * std::sin(static_cast<double>(3 * i + 1));
+        inputs.emplace(spec.name, std::move(x));
+      }
+      // The tolerance of each form is on the exact value, so an evaluation of the reference in that form
+      // passes.
+      const OperatorOracle oracle = operator_oracle(row, call, inputs, {}, contract_named("fp32"));
+      const Judgement j = judge_operator(row, oracle, row.exact(call, inputs));
+      EXPECT_NE(j.verdict, Verdict::fail) << row.name << " " << form.name << ": " << j.ratio;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace samestate

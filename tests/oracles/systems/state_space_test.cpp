@@ -1,0 +1,81 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "oracles/systems/operator.h"
+#include "oracles/systems/state_space_forms.h"
+
+namespace samestate {
+namespace {
+
+constexpr Discretisation kHold = Discretisation::zero_order_hold;
+
+std::string error_of(std::string_view system, std::map<std::string, Index, std::less<>> changed) {
+  const Operator& op = *find_operator(system);
+  Call call;
+  call.tokens = 3;
+  for (const Parameter& p : op.parameters) call.parameters.emplace(p.name, p.standard);
+  for (const auto& [name, value] : changed) call.parameters[name] = value;
+  try {
+    (void)op.signature(call);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(StateSpaceOperators, SizesThatDoNotFitNameTheKey) {
+  EXPECT_NE(error_of("state_space_duality", {{"G", 3}}).find("G=3"), std::string::npos);
+  EXPECT_NE(error_of("mamba2_mixer", {{"H", 6}, {"G", 4}}).find("G=4"), std::string::npos);
+  EXPECT_NE(error_of("mamba2_mixer", {{"norm_groups", 5}}).find("norm_groups=5"), std::string::npos);
+  EXPECT_EQ(error_of("state_space_duality", {{"H", 6}, {"G", 3}}), "");
+  EXPECT_EQ(error_of("mamba2_mixer", {{"norm_groups", 4}}), "");
+}
+
+TEST(StateSpaceForms, ADecayStaysBetweenZeroAndOne) {
+  EXPECT_EQ(decay_of(Running(0.0)).value(), 1.0);
+  EXPECT_LT(decay_of(Running(0.0)).error(), 1e-6);
+  // exp alone would allow e^8 - e^-2.
+  const Running loose = decay_of(Running::within(-2.0, 10.0));
+  EXPECT_GE(loose.error(), 1.0 - std::exp(-2.0));
+  EXPECT_LT(loose.error(), 0.87);
+  // Close by, both ways of the error are covered.
+  const Running tight = decay_of(Running::within(-2.0, 0.1));
+  EXPECT_GE(tight.error(), std::exp(-1.9) - std::exp(-2.0));
+  EXPECT_LT(tight.error(), 1.01 * (std::exp(-1.9) - std::exp(-2.0)));
+}
+
+TEST(StateSpaceForms, TheHoldFactorCoversEveryStepWithinTheError) {
+  for (const double delta : {1e-30, 1e-6, 0.3, 4.0, 90.0}) {
+    for (const double A : {-0.37, -1.0, -16.0}) {
+      for (const double error : {0.0, 1e-7, 1e-2, 3.0}) {
+        const Running factor = input_factor(Running::within(delta, error), Running(A), kHold);
+        for (const double other : {std::max(delta - error, 0.0), delta, delta + error}) {
+          const double exact = std::expm1(other * A) / A;
+          EXPECT_LE(std::abs(exact - factor.value()), factor.error()) << delta << " " << A << " " << error;
+        }
+        EXPECT_LE(factor.error(), error + 1e-6 * (factor.value() + error) + 1e-35);
+        EXPECT_LE(factor.value() + factor.error(), 2.0 / -A);
+      }
+    }
+  }
+  EXPECT_TRUE(std::isinf(input_factor(Running(1.0), Running::within(-1.0, 1.0), kHold).error()));
+}
+
+TEST(StateSpaceForms, AChunkHoldsATokenAtLeast) {
+  const SelectiveScan<double> scan{Matrix<double>::Zero(2, 1),
+                                   Matrix<double>::Zero(2, 1),
+                                   Matrix<double>::Constant(1, 1, -1.0),
+                                   Matrix<double>::Zero(2, 1),
+                                   Matrix<double>::Zero(2, 1),
+                                   {},
+                                   {},
+                                   Matrix<double>::Zero(1, 1)};
+  EXPECT_THROW((void)selective_scan_chunk_after_chunk(scan, kHold, 0), Error);
+  EXPECT_EQ(selective_scan_chunk_after_chunk(scan.slice(0, 0, Matrix<double>::Ones(1, 1)), kHold, 4).state(0),
+            1.0);
+}
+
+}  // namespace
+}  // namespace samestate
