@@ -81,7 +81,7 @@ class Correcting {
     dA = dA.template triangularView<Eigen::StrictlyLower>().toDenseMatrix().eval();
     out_.nonlinearity = Norms::worst_case ? Norms::mm(T_, dA).rowwise().sum().maxCoeff()
                                           : 3 * row_norms(Norms::mm(T_, dA)).maxCoeff();
-    const double limit = Norms::worst_case ? 0.9 : 0.7;
+    const double limit = Norms::worst_case ? kNonlinearityWorst : kNonlinearity;
     out_.vacuous = !(out_.nonlinearity < limit);
     return Norms::mv(T_, Norms::mv(dA, out_.n)) / (1 - std::min(out_.nonlinearity, limit));
   }

@@ -7,8 +7,7 @@
 #include "oracles/bounds/decay.h"
 #include "oracles/bounds/shared.h"
 
-/// One step, with a = alpha_t, H = I - b k k^T (I where there is no delta rule), x (+) y the sum of
-/// ellipsoids:
+/// One step, a = alpha_t, H = I - b k k^T (I where there is no delta rule), x (+) y the sum of ellipsoids:
 ///   S'    = a S,                      m1 = rounding of a S
 ///   Sigma <- H (a^2 Sigma (+) diag(m1)) H^T
 ///   d     = b (v - S'^T k),           dd = error of d made in this step, along k
@@ -21,8 +20,8 @@
 /// times them: o = scale (a S^T q + d (k . q)). The rounding of a S is then seen by the next token alone, as
 /// m2 is, and what o sees of this step is
 ///   Bp = scale sqrt(q^T (H a^2 Sigma H^T (+) dd^2 k k^T) q) (+) scale (a acc(dk, mv(q, s), ||S^T q||)
-///        + acc(dk, |q|^T |k|, |q . k|) ||d|| + 3 u32 (a ||S^T q|| + |q . k| ||d||)),  dd gaining b u32
-///        ||p||.
+///        + acc(dk, |q|^T |k|, |q . k|) ||d|| + 3 u32 (a ||S^T q|| + |q . k| ||d||)),
+/// dd gaining b u32 ||p||.
 ///
 /// The error of alpha_t is relative (the exponential) or the loss of a value that fp32 flushes, and the same
 /// for all of S': eps_t^2 H S' S'^T H^T joins Sigma (eps^2 / 3 for the exponential in quadrature, before this

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <random>
 #include <string>
 #include <tuple>
@@ -11,6 +10,7 @@
 
 #include "oracles/bounds/chunked.h"
 #include "oracles/bounds/recurrent.h"
+#include "oracles/numbers.h"
 #include "oracles/rounding.h"
 #include "reference/error.h"
 #include "reference/gated_delta_rule.h"
@@ -20,7 +20,6 @@
 namespace samestate {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr Structure kDelta{true};
 
 /// Both forms by one name; the chunked one takes 5 tokens a chunk.
