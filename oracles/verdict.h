@@ -39,8 +39,8 @@ struct Judgement {
   double twin_ratio = 0.0;    ///< against the twin; 0 where there was none
   double median_ratio = 0.0;  ///< over rows
   double relative_rms = 0.0;  ///< RMS of the error of o over RMS of o
-  std::int64_t rows =
-      0;  ///< rows of o compared; without one, only a state that is not all zero can pass (T = 0)
+  /// Rows of o compared; without one, only a state that is not all zero can pass (T = 0).
+  std::int64_t rows = 0;
   std::string reason;  ///< one line for a person: why it failed, is vacuous, unsupported or skipped
 };
 
