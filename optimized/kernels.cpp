@@ -30,14 +30,14 @@ std::span<const Kernel> kernels() {
       {"cpu.linear_attention.recurrent", "linear_attention", "recurrent", "cpu", cpu_recurrent, run_recurrent<LINEAR_ATTENTION>},
       {"cpu.linear_attention.chunked",   "linear_attention", "chunked",   "cpu", cpu_chunked,   run_chunked<LINEAR_ATTENTION>},
   };
-  static const std::vector<Kernel> TABLE = [] {
+  static const std::vector<Kernel> kTable = [] {
     std::vector<Kernel> rows = cpu_rows;
 #ifdef SAMESTATE_HAVE_CUDA
     for (Kernel& row : cuda_kernels()) rows.push_back(std::move(row));
 #endif
     return rows;
   }();
-  return TABLE;
+  return kTable;
 }
 // clang-format on
 

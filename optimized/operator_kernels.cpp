@@ -25,7 +25,7 @@ namespace samestate {
 std::span<const OperatorKernel> operator_kernels() {
   using namespace cpu;
   static const std::vector<std::string> both = {"fp32", "bf16"};
-  static const std::vector<OperatorKernel> TABLE = {
+  static const std::vector<OperatorKernel> kTable = {
       {"cpu.linear_attention_bidirectional.state_first", "linear_attention_bidirectional", "state_first", "cpu", both, linear_attention_state_first},
       {"cpu.linear_attention_normalised.chunked",        "linear_attention_normalised",    "chunked",     "cpu", both, linear_attention_normalised_chunks},
       {"cpu.normalised_retention.chunked",                "normalised_retention",           "chunked",    "cpu", both, normalised_retention_chunks},
@@ -64,7 +64,7 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.qwen3_next_moe.sorted",                      "qwen3_next_moe",                 "sorted",      "cpu", both, qwen3_next_moe_sorted},
       {"cpu.gated_delta_net_output.fused",                "gated_delta_net_output",         "fused",      "cpu", both, gated_delta_net_output_fused},
   };
-  return TABLE;
+  return kTable;
 }
 // clang-format on
 

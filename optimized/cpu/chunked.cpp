@@ -281,9 +281,9 @@ Outcome run(const Sums& sums, const System& system, const Arguments& arguments, 
     return {Outcome::Kind::unsupported, std::move(reason)};
   }
   const std::int64_t longest = std::min(arguments.chunk, longest_sequence(arguments, sizes));
-  if (longest > LONGEST_CHUNK) {
+  if (longest > kLongestChunk) {
     return {Outcome::Kind::unsupported, "a chunk of " + std::to_string(longest) + " tokens; at most " +
-                                            std::to_string(LONGEST_CHUNK) + ", take a shorter chunk"};
+                                            std::to_string(kLongestChunk) + ", take a shorter chunk"};
   }
   clear_outside_sequences(arguments, sizes);
   const bool decay = arguments.g.present();

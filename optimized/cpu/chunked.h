@@ -7,7 +7,7 @@
 namespace samestate::cpu {
 
 /// Tokens of one chunk that the L x L scratch matrices are made for: 256 MiB each at the limit.
-inline constexpr std::int64_t LONGEST_CHUNK = 8192;
+inline constexpr std::int64_t kLongestChunk = 8192;
 
 /// Runs a call with plain fp32 sums; a low-precision contract rounds every operand and stored matrix that it
 /// names. Throws Error where the views are impossible (checked_sizes) or chunk < 1.
