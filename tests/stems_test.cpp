@@ -39,7 +39,7 @@ std::vector<Row> rows_of(const std::string& text) {
 }
 
 bool matches(const std::string& pattern, const std::string& stem) {
-  const std::string one = std::regex_replace(pattern, std::regex(R"((^|[^*])\*(?!\*))"), "$1[^/]+");
+  const std::string one = std::regex_replace(pattern, std::regex(R"((^|[^*])\*(?!\*))"), "$1[^/]*");
   return std::regex_match(stem, std::regex(std::regex_replace(one, std::regex(R"(\*\*)"), ".+")));
 }
 
