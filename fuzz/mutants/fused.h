@@ -7,7 +7,7 @@
 /// l2norm and scale as factors of sums. A mutant overrides one stage.
 namespace samestate::mutants {
 
-/// Contracts that only these kernels keep.
+/// Contracts that only these kernels keep. (recurrent_contract of one keeps `reads_old_state` alone.)
 [[nodiscard]] bool is_fused(const Contract& contract);
 
 class FusedRecurrent : public Recurrent {
@@ -15,7 +15,7 @@ class FusedRecurrent : public Recurrent {
   using Recurrent::Recurrent;
 
  protected:
-  [[nodiscard]] bool promises() const override { return is_fused(contract_); }
+  [[nodiscard]] bool promises() const override { return contract_.reads_old_state; }
   void decay() override;  ///< reads S^T q and S^T k first
   void correct() override;
   void read() override;

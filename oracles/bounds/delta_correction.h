@@ -60,7 +60,7 @@ template <Mode mode>
 /// Ones on and below the diagonal, or below it alone (Eigen::Lower, Eigen::StrictlyLower).
 [[nodiscard]] Matrix<double> ones(Index size, unsigned part);
 
-/// The correction of a chunk that starts from a state with error sigma [dk, dk]. BOUNDS 5.
+/// The correction of a chunk that starts from a state with error sigma [dk, dk]. BOUNDS 5, 5.1.
 template <Mode mode>
 [[nodiscard]] Correction delta_correction(const Chunk& chunk, const Contract& contract, const KeyError& keys,
                                           const Matrix<double>& sigma);

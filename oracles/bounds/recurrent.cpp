@@ -16,7 +16,7 @@
 ///   Bp    = scale sqrt(q^T Sigma q) (+) rounding of S^T q
 /// and, where the state is stored below fp32, Sigma <- Sigma (+)time diag(m3).
 ///
-/// A kernel that reads the state before the token (reads_old_state) takes S^T k and S^T q of S itself and a
+/// A kernel that reads the state before the token (reads_old_state; BOUNDS 4.1) takes S^T k and S^T q of S itself and a
 /// times them: o = scale (a S^T q + d (k . q)). The rounding of a S is then seen by the next token alone, as
 /// m2 is, and what o sees of this step is
 ///   Bp = scale sqrt(q^T (H a^2 Sigma H^T (+) dd^2 k k^T) q) (+) scale (a acc(dk, mv(q, s), ||S^T q||)

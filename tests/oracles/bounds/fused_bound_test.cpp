@@ -54,8 +54,7 @@ void invert(const Mat& A, Mat& T, Index first, Index size, Format operand) {
       -(rounded(left, operand) * rounded(T.block(first, first, half, half), operand));
 }
 
-/// The fused chunked form in fp32 with the contract's roundings, written for this test from KERNELS' order of
-/// products. With `norm`, q and k come unnormalised and the factors multiply sums.
+/// The fused chunked form in fp32 with the contract's roundings, written for this test. With `norm`, q and k come unnormalised and the factors multiply sums.
 Result fused_chunks(const Sequence<double>& given, const Contract& c, Index chunk, bool norm,
                     const Planted& planted = {}) {
   const Sequence<float> x = given.cast<float>();
