@@ -58,8 +58,7 @@ std::vector<std::string> faults(const std::set<std::string>& sources, const std:
   std::set<std::string> used;
   for (const std::string& source : sources) {
     const std::string stem = fs::path(source).replace_extension().string();
-    if (named.contains(stem.substr(0, stem.find('/')) + "/" + fs::path(stem).filename().string())) continue;
-    bool found = false;
+    bool found = named.contains(stem.substr(0, stem.find('/')) + "/" + fs::path(stem).filename().string());
     for (const Row& row : rows) {
       for (const std::string& pattern : row.files) {
         if (!matches(pattern, stem)) continue;
@@ -71,7 +70,7 @@ std::vector<std::string> faults(const std::set<std::string>& sources, const std:
   }
   for (const Row& row : rows) {
     for (const std::string& pattern : row.files) {
-      if (!used.contains(pattern)) out.push_back("tests/README.md: no file needs the row of " + pattern);
+      if (!used.contains(pattern)) out.push_back("tests/README.md: there is no file " + pattern);
     }
     for (const std::string& test : row.tests) {
       if (!exists(test)) out.push_back("tests/README.md: there is no " + test);
