@@ -121,7 +121,7 @@ TEST(Stems, AFileWithoutATestAnIdleRowAndALostTestShow) {
   EXPECT_EQ(count("| `oracles/x/*` | `tests/t.cpp` | y |\n"), 2U) << "b.cpp and b.h: a's room has a b_test";
   EXPECT_EQ(count("| `oracles/*` | `tests/t.cpp` | y |\n"), 1U) << "* ends at a slash";
   EXPECT_EQ(count("| `oracles/**` | `tests/t.cpp` | y |\n"), 0U);
-  EXPECT_EQ(count("| `oracles/b`, `oracles/x/c`, `reference/a` | `tests/t.cpp` | y |\n"), 1U)
+  EXPECT_EQ(count("| `oracles/b`, `oracles/x/c`, `oracles/x/d` | `tests/t.cpp` | y |\n"), 1U)
       << "an idle row";
   EXPECT_EQ(count("| `oracles/b`, `oracles/x/c` | `tests/gone.cpp` | y |\n"), 1U) << "a lost test";
 }
