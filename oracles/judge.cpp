@@ -4,19 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "oracles/contracts.h"
+#include "oracles/numbers.h"
 #include "oracles/rounding.h"
 
 namespace samestate {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// RMS(tolerance) / RMS(o) above which a tolerance accepts almost anything (GV).
-constexpr double kVacuousTolerance = 0.3;
 
 /// 0/0 is no error; anything over a zero tolerance, and what is not finite over any, is infinitely wrong.
 double ratio_of(double error, double tolerance) {
@@ -78,8 +73,8 @@ struct Gate {
 
 double largest_format_value(const Contract& c) {
   double least = largest_finite(Format::fp32);
-  for (Format f : {c.T, c.beta_v, c.beta_exp_k, c.U, c.W, c.state_operand, c.v_new, c.v_decayed, c.P, c.state,
-                   c.output}) {
+  for (Format f : {c.T, c.beta_v, c.beta_exp_k, c.residual, c.U, c.W, c.state_operand, c.v_new, c.v_decayed,
+                   c.P, c.state, c.output}) {
     if (f == Format::fp16) least = largest_finite(Format::fp16);
   }
   return least;
@@ -110,17 +105,17 @@ HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract
   out.state_hard = hard.state_tolerance(1.0);
   out.state = std::min(soft.state_tolerance(out.policy.state_factor), out.state_hard);
   out.largest = soft.largest;
-  out.overflow_expected = !(soft.largest < largest_format_value(contract) / 1.02);
+  out.overflow_expected = !(soft.largest < largest_format_value(contract) / kRangeMargin);
 
   const double tolerance = root_mean_square(out.row);
   const double size = root_mean_square(out.exact.o.rowwise().norm());
   if (soft.vacuous && hard.vacuous) {
     out.vacuous = true;
     out.why_vacuous = fmt::format("the bound does not hold here (nonlinearity {:.3g})", soft.nonlinearity);
-  } else if (T > 0 && !(tolerance <= kVacuousTolerance * size)) {
+  } else if (T > 0 && !(tolerance <= kVacuousRows * size)) {
     out.vacuous = true;
     out.why_vacuous = size > 0 ? fmt::format("tolerance is {:.2g} of the output's size, more than {}",
-                                             tolerance / size, kVacuousTolerance)
+                                             tolerance / size, kVacuousRows)
                                : "the expected output is all zero";
   }
   return out;
@@ -290,9 +285,10 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   const Vector<double> free = norms(runs.reordered(counted, Eigen::all) - twin);
   const double error = root_mean_square(ratios(norms(twin - exact), bound));
   const double spread = ratio_of(root_mean_square(ratios(free, bound)), error);
-  const double median_limit = std::max(tf32 ? 0.25 : 0.15, kTwinSpread * median(ratios(free, bound)));
-  const double rms_limit =
-      (tf32 ? 0.1 : 0.03) + 2 * (spread * spread + spread / std::sqrt(static_cast<double>(j.rows)));
+  const double median_limit =
+      std::max(tf32 ? kTwinMedianTf32 : kTwinMedian, kTwinSpread * median(ratios(free, bound)));
+  const double rms_limit = (tf32 ? kTwinRmsTf32 : kTwinRms) +
+                           2 * (spread * spread + spread / std::sqrt(static_cast<double>(j.rows)));
 
   const Vector<double> single_limit = kMaxLimit * bound;
   const double widest = std::max(1.0, kTwinSpread * ratios(free, single_limit).maxCoeff());
@@ -318,8 +314,7 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   if (j.verdict == Verdict::fail) {
     j.reason = fmt::format(
         "differs from the twin of contract {}: median d/B {:.3g} (limit {:.3g}), worst row {:.3g} of its "
-        "limit, RMS error "
-        "{:.4g} times the twin's (limit 1 +- {:.3g}): {}",
+        "limit, RMS error {:.4g} times the twin's (limit 1 +- {:.3g}): {}",
         contract.name, middle, median_limit, single(worst), rms, rms_limit,
         rms < 1.0 - rms_limit ? "more exact than the contract, a rounding that it declares is missing"
         : rms > 1.0 + rms_limit

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "oracles/limits.h"
 #include "oracles/path.h"
 #include "oracles/verdict.h"
 
@@ -42,36 +43,30 @@ struct HeadOracle {
 /// What the twin gate needs of one head beside the kernel's output.
 struct TwinRuns {
   Matrix<double> twin;  ///< [T, dv] the CPU source under the contract, its accumulator emulated
-  Matrix<double>
-      reordered;  ///< [T, dv] the same with the other accumulator: sums in another order, all else alike
-  Vector<double>
-      order;  ///< [T] RMS error that fp32 sums make by themselves: the bound under sums_only(contract)
-  bool repeated_keys =
-      false;  ///< errors share few directions, so that their RMS is a statistic of few numbers
+  /// [T, dv] the same with the other accumulator: sums in another order, all else alike.
+  Matrix<double> reordered;
+  /// [T] RMS error that fp32 sums make by themselves: the bound under sums_only(contract).
+  Vector<double> order;
+  /// Errors share few directions, so that their RMS is a statistic of few numbers.
+  bool repeated_keys = false;
 };
 
-/// The twin gates (BOUNDS 10.3) on one head: median d/B <= 0.15 (tf32 0.25), max d/B <= 2 sqrt(3), and the
-/// ratio of the two RMS errors against the oracle in [0.97, 1.03] (tf32 [0.9, 1.1]; repeated keys: not
-/// judged), where d is the distance of kernel and twin. Refinements, each for something that a correct kernel
-/// does:
+/// The twin gates (BOUNDS 10.3) on one head, d the distance of kernel and twin: median d/B <= kTwinMedian, max
+/// d/B <= 2 sqrt(3), and the ratio of the two RMS errors against the oracle in 1 +- kTwinRms (tf32: the wider
+/// limits; repeated keys: not judged). Refinements, each for something that a correct kernel does:
 /// - The RMS errors are those of e / B, so that a few rows of large error do not stand for the head.
 /// - Only rows count where B is at least kTwinMargin times `order`: elsewhere the order of the sums is all
-/// there is, and it is free.
+///   there is, and it is free.
 /// - One rounding that dominates a row and falls the other way moves it by twice the half ulp that B counts
-/// over sqrt(3): hence
-///   2 sqrt(3) for a single row, where BOUNDS has 1.5 from rows of many comparable roundings.
+///   over sqrt(3): hence 2 sqrt(3) for a single row, where BOUNDS has 1.5 from rows of many comparable
+///   roundings.
 /// - A rounding that falls the other way changes the state, and with it later roundings: with long memory or
-/// ill-conditioned keys
-///   the twin drifts from itself when only its sums are reordered. No limit is below kTwinSpread times that
-///   drift (for the RMS: 2 (s^2 + s / sqrt(rows)), s its RMS over the error's, which is how an independent
-///   part of size s moves a norm).
+///   ill-conditioned keys the twin drifts from itself when only its sums are reordered. No limit is below
+///   kTwinSpread times that drift (for the RMS: 2 (s^2 + s / sqrt(rows)), s its RMS over the error's, which is
+///   how an independent part of size s moves a norm).
 /// Unsupported where fewer than kTwinTokens such rows or kTwinElements elements are left.
 [[nodiscard]] Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const TwinRuns& runs,
                                    const Matrix<double>& o);
-inline constexpr double kTwinMargin = 8.0;
-inline constexpr double kTwinSpread = 3.0;
-inline constexpr Index kTwinTokens = 32;
-inline constexpr Index kTwinElements = 1000;
 
 /// Two runs of one head that must agree (BOUNDS 10.2): row by row within the sum of their tolerances. Vacuous
 /// where either bound is.

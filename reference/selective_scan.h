@@ -97,6 +97,28 @@ template <class Scalar>
   return expm1(x) / A;
 }
 
+/// The exponentials of a state space. Its forms take them as an argument: an evaluation that carries errors
+/// knows more of them than of their parts (oracles/systems/state_space_forms.h).
+struct PlainFactors {
+  template <class Scalar>
+  [[nodiscard]] static Scalar decay(const Scalar& delta, const Scalar& A) {
+    return step_decay(delta, A);
+  }
+  template <class Scalar>
+  [[nodiscard]] static Scalar input(const Scalar& delta, const Scalar& A, Discretisation mode) {
+    return input_factor(delta, A, mode);
+  }
+  /// As decay_between and decay_from_start of reference/recurrence.h.
+  template <class Scalar>
+  [[nodiscard]] static Matrix<Scalar> between(const Vector<Scalar>& g) {
+    return decay_between(g);
+  }
+  template <class Scalar>
+  [[nodiscard]] static Vector<Scalar> from_start(const Vector<Scalar>& g) {
+    return decay_from_start(g);
+  }
+};
+
 /// Throws Error, naming the tensor, unless all shapes agree.
 template <class Scalar>
 void require_selective_scan(const SelectiveScan<Scalar>& x) {
@@ -119,7 +141,7 @@ void require_selective_scan(const SelectiveScan<Scalar>& x) {
 }
 
 /// One token, the update of decode: h [D, N] is carried, row t of y and out is written.
-template <class Scalar>
+template <class Scalar, class Factors = PlainFactors>
 void selective_scan_step(const SelectiveScan<Scalar>& x, Index t, Discretisation mode, Matrix<Scalar>& h,
                          SelectiveScanOutput<Scalar>& out) {
   for (Index d = 0; d < x.channels(); ++d) {
@@ -127,7 +149,7 @@ void selective_scan_step(const SelectiveScan<Scalar>& x, Index t, Discretisation
     Scalar y(0);
     for (Index n = 0; n < x.states(); ++n) {
       const Scalar& A = x.A(d, n);
-      h(d, n) = step_decay(delta, A) * h(d, n) + input_factor(delta, A, mode) * x.B(t, n) * x.u(t, d);
+      h(d, n) = Factors::decay(delta, A) * h(d, n) + Factors::input(delta, A, mode) * x.B(t, n) * x.u(t, d);
       y += x.C(t, n) * h(d, n);
     }
     out.y(t, d) = x.skip.size() != 0 ? Scalar(y + x.skip(d) * x.u(t, d)) : y;
@@ -136,13 +158,13 @@ void selective_scan_step(const SelectiveScan<Scalar>& x, Index t, Discretisation
 }
 
 /// Token by token. T = 0 returns the initial state. Throws Error where shapes disagree.
-template <class Scalar>
+template <class Scalar, class Factors = PlainFactors>
 [[nodiscard]] SelectiveScanOutput<Scalar> selective_scan_recurrent(const SelectiveScan<Scalar>& x,
                                                                    Discretisation mode) {
   require_selective_scan(x);
   SelectiveScanOutput<Scalar> out{Matrix<Scalar>(x.tokens(), x.channels()),
                                   Matrix<Scalar>(x.tokens(), x.channels()), x.initial_state};
-  for (Index t = 0; t < x.tokens(); ++t) selective_scan_step(x, t, mode, out.state, out);
+  for (Index t = 0; t < x.tokens(); ++t) selective_scan_step<Scalar, Factors>(x, t, mode, out.state, out);
   return out;
 }
 

@@ -6,7 +6,7 @@
 namespace samestate {
 
 /// The step of every token as an elementwise map of the state, column d N + n that of h[d, n]: [T, D N].
-template <class Scalar>
+template <class Scalar, class Factors = PlainFactors>
 [[nodiscard]] DiagonalMaps<Scalar> selective_scan_maps(const SelectiveScan<Scalar>& x, Discretisation mode) {
   const Index N = x.states();
   DiagonalMaps<Scalar> maps{Matrix<Scalar>(x.tokens(), x.channels() * N),
@@ -14,8 +14,8 @@ template <class Scalar>
   for (Index t = 0; t < x.tokens(); ++t) {
     for (Index d = 0; d < x.channels(); ++d) {
       for (Index n = 0; n < N; ++n) {
-        maps.a(t, d * N + n) = step_decay(x.delta(t, d), x.A(d, n));
-        maps.b(t, d * N + n) = input_factor(x.delta(t, d), x.A(d, n), mode) * x.B(t, n) * x.u(t, d);
+        maps.a(t, d * N + n) = Factors::decay(x.delta(t, d), x.A(d, n));
+        maps.b(t, d * N + n) = Factors::input(x.delta(t, d), x.A(d, n), mode) * x.B(t, n) * x.u(t, d);
       }
     }
   }
@@ -44,11 +44,11 @@ template <class Scalar>
 
 /// All states from the composed maps of `scan`, hillis_steele_scan or blelloch_scan. Throws Error where
 /// shapes disagree.
-template <class Scalar, class Scan>
+template <class Factors = PlainFactors, class Scalar, class Scan>
 [[nodiscard]] SelectiveScanOutput<Scalar> selective_scan_associative(const SelectiveScan<Scalar>& x,
                                                                      Discretisation mode, Scan&& scan) {
   require_selective_scan(x);
-  const DiagonalMaps<Scalar> prefix = scan(selective_scan_maps(x, mode));
+  const DiagonalMaps<Scalar> prefix = scan(selective_scan_maps<Scalar, Factors>(x, mode));
   const Index N = x.states();
   Matrix<Scalar> h(x.tokens(), x.channels() * N);
   for (Index t = 0; t < x.tokens(); ++t) {
@@ -65,16 +65,15 @@ template <class Scalar>
   return selective_scan_associative(x, mode, hillis_steele_scan<Scalar>);
 }
 
-template <class Scalar>
+template <class Scalar, class Factors = PlainFactors>
 [[nodiscard]] SelectiveScanOutput<Scalar> selective_scan_blelloch(const SelectiveScan<Scalar>& x,
                                                                   Discretisation mode) {
-  return selective_scan_associative(x, mode, blelloch_scan<Scalar>);
+  return selective_scan_associative<Factors>(x, mode, blelloch_scan<Scalar>);
 }
 
-/// Chunk by chunk, the last one ragged. Inside, every state is the sum of all writes before it under their
-/// decays,
-///   h_i = e^{G_i} h_0 + sum_{j <= i} e^{G_i - G_j} b_j,  G the sums of Delta A (only differences <= 0 are
-/// exponentiated, EQUATIONS 8.3). Throws Error for chunk < 1 or where shapes disagree.
+/// Chunk by chunk, the last one ragged. Inside, every state is the sum of all writes before it, decayed:
+///   h_i = e^{G_i} h_0 + sum_{j <= i} e^{G_i - G_j} b_j,  G the sums of Delta A;
+/// only differences <= 0 are exponentiated (EQUATIONS 8.3). Throws Error for chunk < 1 or where shapes disagree.
 template <class Scalar>
 [[nodiscard]] SelectiveScanOutput<Scalar> selective_scan_chunked(const SelectiveScan<Scalar>& x,
                                                                  Discretisation mode, Index chunk) {

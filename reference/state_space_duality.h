@@ -134,9 +134,9 @@ template <class Scalar>
 }
 
 /// One token, the update of decode: S [P, N] is carried, row t of y [T, P] is written.
-template <class Scalar>
+template <class Scalar, class Factors = PlainFactors>
 void state_space_step(const StateSpaceHead<Scalar>& x, Index t, Matrix<Scalar>& S, Matrix<Scalar>& y) {
-  const Scalar alpha = step_decay(x.delta(t), x.A);
+  const Scalar alpha = Factors::decay(x.delta(t), x.A);
   for (Index p = 0; p < S.rows(); ++p) {
     Scalar sum(0);
     for (Index n = 0; n < S.cols(); ++n) {
@@ -148,23 +148,24 @@ void state_space_step(const StateSpaceHead<Scalar>& x, Index t, Matrix<Scalar>& 
 }
 
 /// Token by token. T = 0 returns the initial state. Throws Error where shapes disagree.
-template <class Scalar>
+template <class Scalar, class Factors = PlainFactors>
 [[nodiscard]] StateSpaceOutput<Scalar> state_space_recurrent(const StateSpaceHead<Scalar>& x) {
   require_state_space(x);
   StateSpaceOutput<Scalar> out{Matrix<Scalar>(x.tokens(), x.x.cols()), x.initial_state};
-  for (Index t = 0; t < x.tokens(); ++t) state_space_step(x, t, out.state, out.y);
+  for (Index t = 0; t < x.tokens(); ++t) state_space_step<Scalar, Factors>(x, t, out.state, out.y);
   return out;
 }
 
-/// The quadratic dual: y = (C B^T o L) (Delta x) + e^G C S_0^T + D x over the whole sequence, L_ij = e^{G_i -
-/// G_j} the 1-semiseparable mask, G the sums of Delta A. Throws Error where shapes disagree.
-template <class Scalar>
+/// The quadratic dual over the whole sequence:
+///   y = (C B^T o L) (Delta x) + e^G C S_0^T + D x,
+/// L_ij = e^{G_i - G_j} the 1-semiseparable mask, G the sums of Delta A. Throws Error where shapes disagree.
+template <class Scalar, class Factors = PlainFactors>
 [[nodiscard]] StateSpaceOutput<Scalar> state_space_quadratic(const StateSpaceHead<Scalar>& x) {
   require_state_space(x);
   if (x.tokens() == 0) return {x.x, x.initial_state};
   const Vector<Scalar> g = x.delta * x.A;
-  const Matrix<Scalar> L = decay_between(g);
-  const Vector<Scalar> e = decay_from_start(g);
+  const Matrix<Scalar> L = Factors::between(g);
+  const Vector<Scalar> e = Factors::from_start(g);
   const Matrix<Scalar> CB = x.C * x.B.transpose();
   const Matrix<Scalar> M = CB.cwiseProduct(L);
   const Matrix<Scalar> v = x.delta.asDiagonal() * x.x;

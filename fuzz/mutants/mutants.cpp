@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "fuzz/mutants/family/fused.h"
 #include "fuzz/mutants/family/rows.h"
 #include "fuzz/mutants/operators/changed_call.h"
 #include "reference/error.h"
@@ -34,6 +35,7 @@ std::vector<Mutant> make_table() {
                     state_mutants,
                     layout_mutants,
                     precision_mutants,
+                    fused_mutants,
                     adversaries,
                     activation_gates_mutants,
                     dendritic_mutants,
@@ -91,6 +93,9 @@ std::span<const Kernel> unmutated_kernels() {
     for (unsigned system = 1; system <= kLinear; system *= 2) {
       all.push_back(kernel_of<Chunked>(system_of(system), "evaluator", contracts));
       all.push_back(kernel_of<Recurrent>(system_of(system), "evaluator", contracts));
+      const std::vector<std::string> fused = {"fp32_fused", "tf32_fused", "bf16_fused", "bf16_fused_state"};
+      all.push_back(kernel_of<FusedChunked>(system_of(system), "evaluator_fused", fused));
+      all.push_back(kernel_of<FusedRecurrent>(system_of(system), "evaluator_fused", fused));
     }
     return all;
   }();

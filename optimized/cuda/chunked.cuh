@@ -10,8 +10,9 @@
 /// The chunked form (EQUATIONS 5.5) of all four systems, one block a tile of value columns of one head; the
 /// names are those of the contract (reference/contract.h). Everything lives in shared memory:
 ///
-///   A = strict_lower(beta K K^T o E)     T = (I + A)^-1     U = T beta V     W = T beta e^G K     V' = U - W
-///   S P = Q K^T o E     O = scale (e^G Q S + P V')     S <- e^{G_C} S + K^T (e^{G_C - G} V')
+///   A  = strict_lower(beta K K^T o E)     T = (I + A)^-1     U = T beta V     W = T beta e^G K
+///   V' = U - W S                          P = Q K^T o E
+///   O  = scale (e^G Q S + P V')           S <- e^{G_C} S + K^T (e^{G_C - G} V')
 ///
 /// and without the delta rule V' = V. E_ij = e^{G_i - G_j} for i >= j: no other difference is exponentiated.
 namespace samestate::cuda {

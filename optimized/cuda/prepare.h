@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "optimized/cpu/layout.h"
+#include "optimized/call.h"
 #include "optimized/cuda/chunked.cuh"
 #include "optimized/cuda/parameters.cuh"
 #include "optimized/kernel.h"

@@ -165,8 +165,7 @@ struct ExponentialProbe {
   double ex2 = 0.0, ex2_at = 0.0;    ///< ex2.approx.ftz against 2^x, x in [-126, 0]
   double expf = 0.0, expf_at = 0.0;  ///< expf against e^x, x in [-87, 0]
   double fast = 0.0, fast_at = 0.0;  ///< ex2.approx.ftz(x log2 e), x in [-87, 0]
-  double fast_share =
-      0.0;  ///< the same over the bound 3 + 1.5 |x| (BOUNDS 4); above 1: the bound is too small
+  double fast_share = 0.0;  ///< the same over the bound 3 + 1.5 |x| (BOUNDS 4); above 1: it is too small
   double ex2_ulps = 0.0, expf_ulps = 0.0,
          fast_ulps = 0.0;    ///< the same in units in the last place of the result
   bool ex2_flushes = false;  ///< 2^-127 comes out as 0

@@ -6,8 +6,9 @@
 
 /// The recurrent form (EQUATIONS 5.5) of all four systems; decoding is the same with T = 1:
 ///
-///   S <- e^g S;  u = beta (v - S^T k);  S <- S + k u^T;  o = scale S^T q          (u = v without the delta
-///   rule)
+///   S <- e^g S;  u = beta (v - S^T k);  S <- S + k u^T;  o = scale S^T q
+///
+/// and without the delta rule u = v.
 ///
 /// A block handles 32 value columns of one head, a column a lane; each warp keeps its rows of the state in
 /// registers, and partial sums of S^T k and S^T q meet in shared memory. fp32 throughout; only o (and

@@ -16,8 +16,7 @@
 /// F2  (X+Y)(X+Y)^T <= (1 + 1/p) X X^T + (1 + p) Y Y^T for p > 0; p = sqrt(tr X X^T / tr Y Y^T) minimises the
 ///     trace, and then sqrt(tr) adds linearly.
 /// F3  dS dS^T <= Sigma implies ||r^T dS|| <= sqrt(r^T Sigma r), ||dS||_F <= sqrt(tr Sigma).
-/// F4  second moments of mean-independent roundings add; one rounding to u has variance at most u^2 / 3
-/// (uniform
+/// F4  second moments of mean-independent roundings add; one rounding to u has variance at most u^2 / 3 (uniform
 ///     on [-u, u], the worst mantissa).
 namespace samestate {
 

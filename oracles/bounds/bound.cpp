@@ -2,19 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "oracles/bounds/algebra.h"
 #include "oracles/bounds/shared.h"
+#include "oracles/numbers.h"
 #include "reference/error.h"
 
 namespace samestate {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double or_infinite(double tolerance, bool vacuous) {
   return vacuous || !std::isfinite(tolerance) ? kInfinity : tolerance;
@@ -37,9 +35,11 @@ int compare_rows(const Sequence<double>& x, Index i, Index j) {
 std::vector<Format> formats_of(const Contract& c, bool chunked) {
   if (!chunked) return {c.qk, c.state};
   std::vector<Format> used = {
-      c.qk, c.beta_k, c.A,         c.T,         c.beta_v,    c.beta_exp_k,    c.U,    c.W,
-      c.P,  c.v_new,  c.v_decayed, c.k_decayed, c.q_decayed, c.state_operand, c.state};
-  if (c.inverse != Inverse::substitution) used.push_back(c.inverse_operand);
+      c.qk, c.beta_k, c.A,     c.T,         c.beta_v,    c.beta_exp_k, c.residual,      c.U,
+      c.W,  c.P,      c.v_new, c.v_decayed, c.k_decayed, c.q_decayed,  c.state_operand, c.state};
+  // The merges of block8 round to nearest, each operand by itself: no coherence of keys to allow for.
+  const bool merged = c.inverse == Inverse::block8 && c.inverse_operand == Format::tf32;
+  if (c.inverse != Inverse::substitution && !merged) used.push_back(c.inverse_operand);
   return used;
 }
 
@@ -68,7 +68,7 @@ bool coherent_decay(const Vector<double>& g) {
   std::vector<double> sorted(g.begin(), g.end());
   std::sort(sorted.begin(), sorted.end());
   const auto distinct = std::unique(sorted.begin(), sorted.end()) - sorted.begin();
-  return 2 * distinct < g.size();
+  return kRepeatingGatePart * distinct < g.size();
 }
 
 namespace {
@@ -82,8 +82,8 @@ bool few_distinct(Index tokens, Compare&& compare) {
   std::sort(order.begin(), order.end(), [&](Index i, Index j) { return compare(i, j) < 0; });
   Index distinct = 1;
   for (std::size_t i = 1; i < order.size(); ++i) distinct += compare(order[i - 1], order[i]) != 0 ? 1 : 0;
-  // Of fewer than eight tokens a quarter is no number to count with.
-  return tokens < 8 ? 2 * distinct <= tokens : 4 * distinct < tokens;
+  return tokens < kShortSequence ? kStructuredShortPart * distinct <= tokens
+                                 : kStructuredPart * distinct < tokens;
 }
 
 }  // namespace
@@ -115,15 +115,15 @@ Policy policy_for(const Contract& contract, const Sequence<double>& sequence, st
 
   Policy policy;
   const Index outputs = sequence.tokens() * sequence.value_width();
-  policy.head_limit = outputs < 1000 || sequence.tokens() < 64 ? 2.5 : (tf32 ? 2.0 : 1.5);
-  if (repeated_keys(sequence)) policy.head_limit = 2.5;
+  const bool few = outputs < kHeadElements || sequence.tokens() < kHeadTokens || repeated_keys(sequence);
+  policy.head_limit = few ? kHeadLimitFew : (tf32 ? kHeadLimitTf32 : kHeadLimit);
   if (structured(sequence) || neumann || (l2norm && repeated_keys(sequence)))
     return {Mode::det, 1.0, 1.0, false, policy.head_limit};
   if (coarser_than_fp32(contract.state)) {
     policy.mode = Mode::semi;
-    policy.lambda = 4.0;
+    policy.lambda = kRowLambdaLowState;
   }
-  if (truncated) policy.lambda = 16.0;
+  if (truncated) policy.lambda = kRowLambdaTruncated;
   return policy;
 }
 

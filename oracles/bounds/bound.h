@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "oracles/limits.h"
 #include "reference/contract.h"
 #include "reference/sequence.h"
 
@@ -51,27 +52,24 @@ struct Bound {
 
 /// Errors of the two exponentials in units of u32 = 2^-24, for arguments x <= 0. `bias` is the part that does
 /// not average out: over the arguments of one narrow range the error of a polynomial or table has a mean, and
-/// a state that lives for many tokens collects it linearly. BOUNDS 4 has 2 and 3 + 1.5 |x| and no bias; its
-/// section 13 leaves them open.
+/// a state that lives for many tokens collects it linearly. BOUNDS 4 has 2 and 3 + 1.5 |x| and no bias; what was
+/// measured since is in oracles/limits.h.
 struct ExponentialModel {
-  double exact = 2.6;  ///< measured 2.51 (expf on one H100, CUDA 13.0, every 101st fp32 in [-126, -2^-24])
-  double exact_bias =
-      1.4;           ///< measured 1.32: largest mean over windows x .. x (1 + 2^-10), x from 1e-5 to 86
-  double ex2 = 3.0;  ///< measured over [x, 0]: 2.57 at -1, 4.6 at -5, 16 at -20, 63 at -80 or -85
-  double ex2_slope = 1.5;
-  double ex2_bias =
-      1.3;  ///< measured mean at most 1.20 (1 + 0.25 |x|), the slope being the rounding of log2 e
-  double ex2_bias_slope = 0.3;
+  double exact = kExpUnits;
+  double exact_bias = kExpBias;
+  double ex2 = kEx2Units;  ///< ex2 + ex2_slope |x|, and so for the bias
+  double ex2_slope = kEx2Slope;
+  double ex2_bias = kEx2Bias;
+  double ex2_bias_slope = kEx2BiasSlope;
 };
 
 /// How a head is judged: the table "mode/lambda" of BOUNDS 7.
 struct Policy {
   Mode mode = Mode::prob;
-  double lambda = 5.0;
-  double state_factor = 4.0;
+  double lambda = kRowLambda;
+  double state_factor = kStateFactor;
   bool head_gate = true;
-  double head_limit =
-      1.5;  ///< on RMS(error) / RMS(B) over the tokens of the head; 2.5 below 64 tokens or 1000 elements
+  double head_limit = kHeadLimit;  ///< on RMS(error) / RMS(B) over the tokens of the head
 };
 
 /// g takes fewer than T / 2 distinct values and is not all zero: exp(g) then rounds alike again and again

@@ -21,15 +21,15 @@ namespace samestate {
 
 /// What the operations of a contract may round. Errors in units u of the working precision, relative.
 struct RunningModel {
-  double unit = 0x1p-24;         ///< of additions and multiplications (fp32)
-  double tiny = 0x1p-125;        ///< results below 2^-126 may be flushed to zero; twice that, see shift()
-  double division_units = 3.0;   ///< x / y may be x times a reciprocal, each within 1 unit
-  double root_units = 2.0;       ///< sqrt, also through a reciprocal root
-  double function_units = 4.0;   ///< log, log1p, expm1, sin, cos: library functions within 4 units
-  ExponentialModel exponential;  ///< exp, its measured constants
-  bool ex2 = false;              ///< exp(x) is ex2.approx(x log2 e), the product rounded
-  double stored_unit = 0.0;      ///< of a rounding point of the reference (stored()); 0: none
-  double stored_tiny = 0.0;      ///< absolute error of a rounding there
+  double unit = 0x1p-24;        ///< of additions and multiplications (fp32)
+  double tiny = 0x1p-125;       ///< results below 2^-126 may be flushed to zero; twice that, see shift()
+  double division_units = 3.0;  ///< x / y may be x times a reciprocal, each within 1 unit
+  double root_units = 2.0;      ///< sqrt, also through a reciprocal root
+  double function_units = kFunctionUnits;  ///< log, log1p, expm1, sin, cos
+  ExponentialModel exponential;            ///< exp, its measured constants
+  bool ex2 = false;                        ///< exp(x) is ex2.approx(x log2 e), the product rounded
+  double stored_unit = 0.0;                ///< of a rounding point of the reference (stored()); 0: none
+  double stored_tiny = 0.0;                ///< absolute error of a rounding there
 
   /// Of a contract: rounding points keep 16 bits where its operands do.
   [[nodiscard]] static RunningModel of(const Contract& contract);

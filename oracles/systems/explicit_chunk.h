@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "oracles/bounds/running_error.h"
+#include "oracles/bounds/shared.h"
 #include "reference/recurrence.h"
 
 /// The chunk form as kernels evaluate it. Two things round otherwise than in the reference's chunk, and the
@@ -20,17 +21,17 @@ template <class Scalar>
 
 /// What g is in effect. G_t = fl(G_{t-1} + g_t) makes G_t - G_{t-1} = g_t + d with |d| <= u |G_t|, exactly,
 /// so that a difference G_i - G_j is the exact sum of these; its own rounding is at most u times their sum
-/// and is shared out among them. Kernels cut g off at -128 (e^-128 is no fp32 number), which bounds |G_t|.
+/// and is shared out among them. Kernels cut g off at kDecayFloor, which bounds |G_t|.
 [[nodiscard]] inline Vector<Running> cumulative_decay(const Vector<Running>& g) {
-  constexpr double slack = 1.01;  // of second order in u, and (1 + u)^n in the growth of G
+  constexpr double kSlack = 1.01;  // of second order in u, and (1 + u)^n in the growth of G
   const RunningModel& model = detail::running_model();
   Vector<Running> out(g.size());
   double total = 0.0;
   for (Index t = 0; t < g.size(); ++t) {
     const double error = g(t).error();
     const double size = std::abs(g(t).value()) + error;
-    total += std::min(size, 128.0 + error);
-    out(t) = Running::within(g(t).value(), error + slack * model.unit * (total + size) + model.tiny);
+    total += std::min(size, error - bounds::kDecayFloor);
+    out(t) = Running::within(g(t).value(), error + kSlack * model.unit * (total + size) + model.tiny);
   }
   return out;
 }

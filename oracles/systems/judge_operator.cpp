@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "oracles/numbers.h"
+
 namespace samestate {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Tensors<Running> as_running(const Tensors<double>& inputs) {
   Tensors<Running> out;
@@ -115,7 +115,7 @@ Judgement judge_operator(const Operator& op, const OperatorOracle& oracle, const
     squares += size.expected;
     errors += size.error;
     const bool says = size.judged > 0 && size.expected > 0.0 &&
-                      size.tolerance <= kVacuousTolerance * kVacuousTolerance * size.expected;
+                      size.tolerance <= kVacuousOutput * kVacuousOutput * size.expected;
     tight = tight || says;
     if (!says && size.judged > 0 && size.expected > 0.0) loose += (loose.empty() ? "" : ", ") + name;
   }
@@ -139,13 +139,13 @@ Judgement judge_operator(const Operator& op, const OperatorOracle& oracle, const
     judgement.reason = "everything expected is zero";
   } else if (!tight) {
     judgement.verdict = Verdict::vacuous;
-    judgement.reason = fmt::format("the bound of every output is above {} of its size", kVacuousTolerance);
+    judgement.reason = fmt::format("the bound of every output is above {} of its size", kVacuousOutput);
   } else {
     judgement.verdict = Verdict::pass;
     if (open > 0) judgement.reason = fmt::format("{} element(s) left out: their bound is not finite", open);
     if (!loose.empty()) {
       judgement.reason += fmt::format("{}bound above {} of its size: {}",
-                                      judgement.reason.empty() ? "" : "; ", kVacuousTolerance, loose);
+                                      judgement.reason.empty() ? "" : "; ", kVacuousOutput, loose);
     }
   }
   return judgement;

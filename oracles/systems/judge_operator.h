@@ -1,5 +1,6 @@
 #pragma once
 
+#include "oracles/limits.h"
 #include "oracles/systems/operator.h"
 #include "oracles/verdict.h"
 
@@ -10,8 +11,8 @@ namespace samestate {
 /// What the kernel should have returned for one sequence, and how far off it may be.
 struct OperatorOracle {
   Tensors<double> exact;
-  Tensors<double>
-      tolerance;  ///< infinite where nothing can be said (a decision within the kernel's error of turning)
+  /// Infinite where nothing can be said (a decision within the kernel's error of turning).
+  Tensors<double> tolerance;
 };
 
 /// Oracle and tolerances of one sequence evaluated in calls ending at `cuts` under `contract`. Inputs are as
@@ -22,10 +23,9 @@ struct OperatorOracle {
 
 /// Elements of a finite tolerance against it. A NaN or infinity where a number is expected fails. Vacuous
 /// where no element has a finite tolerance, everything expected is zero, or every output's tolerance exceeds
-/// kVacuousTolerance of its size (RMS). Elements without tolerance are left out and counted in the reason,
+/// kVacuousOutput of its size (RMS). Elements without tolerance are left out and counted in the reason,
 /// which also names outputs whose bound alone would be vacuous.
 [[nodiscard]] Judgement judge_operator(const Operator& op, const OperatorOracle& oracle,
                                        const Tensors<double>& actual);
-inline constexpr double kVacuousTolerance = 0.5;
 
 }  // namespace samestate

@@ -1,19 +1,12 @@
 #include "reference/linear_attention.h"
 
+#include "oracles/systems/head_tensors.h"
 #include "oracles/systems/rows.h"
 
 namespace samestate {
 namespace {
 
-const std::vector<Parameter> kWidths = {{"H", 2, 1, 64, "heads"},
-                                        {"dk", 32, 1, 512, "key width of a head"},
-                                        {"dv", 32, 1, 512, "value width of a head"}};
-
-/// Head h of a [T, H d] tensor.
-template <class Scalar>
-Matrix<Scalar> head(const Tensors<Scalar>& inputs, std::string_view name, Index h, Index width) {
-  return get(inputs, name).middleCols(h * width, width);
-}
+const std::vector<Parameter> kWidths = head_widths(64);
 
 template <class Scalar>
 Sequence<Scalar> sequence(const Call& call, const Tensors<Scalar>& inputs, Index h) {
@@ -26,12 +19,7 @@ Sequence<Scalar> sequence(const Call& call, const Tensors<Scalar>& inputs, Index
 
 struct Bidirectional {
   static Signature signature(const Call& call) {
-    const Index keys = call.at("H") * call.at("dk");
-    const Index values = call.at("H") * call.at("dv");
-    return {{{"q", Axis::tokens, {call.tokens, keys}, Content::activation},
-             {"k", Axis::tokens, {call.tokens, keys}, Content::activation},
-             {"v", Axis::tokens, {call.tokens, values}, Content::activation}},
-            {{"o", Axis::tokens, {call.tokens, values}}}};
+    return {head_tensors(call), {{"o", Axis::tokens, {call.tokens, call.at("H") * call.at("dv")}}}};
   }
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {

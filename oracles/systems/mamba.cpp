@@ -42,12 +42,12 @@ struct Mixer {
     w.skip = get_vector(inputs, "skip");
     w.out_proj = get(inputs, "out_proj");
     w.discretisation = call.at("hold") != 0 ? Discretisation::zero_order_hold : Discretisation::euler;
-    MambaOutput<Scalar> out =
-        mamba(get(inputs, "hidden"), w, MambaCache<Scalar>{get(inputs, "convolution"), get(inputs, "h")},
-              [&](const SelectiveScan<Scalar>& x, Discretisation mode) {
-                return call.form == "chunked" ? selective_scan_chunk_after_chunk(x, mode, call.chunk)
-                                              : selective_scan_recurrent(x, mode);
-              });
+    MambaOutput<Scalar> out = mamba(
+        get(inputs, "hidden"), w, MambaCache<Scalar>{get(inputs, "convolution"), get(inputs, "h")},
+        [&](const SelectiveScan<Scalar>& x, Discretisation mode) {
+          return call.form == "chunked" ? selective_scan_chunk_after_chunk(x, mode, call.chunk)
+                                        : selective_scan_recurrent<Scalar, OracleFactors<Scalar>>(x, mode);
+        });
     return {{"out", std::move(out.out)},
             {"convolution", std::move(out.cache.convolution)},
             {"h", std::move(out.cache.state)}};
@@ -100,7 +100,7 @@ struct Mixer2 {
         mamba2(get(inputs, "hidden"), w, Mamba2Cache<Scalar>{get(inputs, "convolution"), get(inputs, "S")},
                [&](const StateSpaceHead<Scalar>& head) {
                  return call.form == "chunked" ? state_space_chunk_after_chunk(head, call.chunk)
-                                               : state_space_recurrent(head);
+                                               : state_space_recurrent<Scalar, OracleFactors<Scalar>>(head);
                });
     return {{"out", std::move(out.out)},
             {"convolution", std::move(out.cache.convolution)},

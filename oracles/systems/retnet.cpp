@@ -1,6 +1,7 @@
 #include "reference/retnet.h"
 
 #include "oracles/systems/explicit_chunk.h"
+#include "oracles/systems/head_tensors.h"
 #include "oracles/systems/rows.h"
 #include "reference/layers/multi_scale_retention.h"
 #include "reference/retention.h"
@@ -8,15 +9,7 @@
 namespace samestate {
 namespace {
 
-const std::vector<Parameter> kWidths = {{"H", 2, 1, 16, "heads"},
-                                        {"dk", 32, 1, 512, "key width of a head"},
-                                        {"dv", 32, 1, 512, "value width of a head"}};
-
-/// Head h of a [T, H d] tensor.
-template <class Scalar>
-Matrix<Scalar> head(const Tensors<Scalar>& inputs, std::string_view name, Index h, Index width) {
-  return get(inputs, name).middleCols(h * width, width);
-}
+const std::vector<Parameter> kWidths = head_widths(16);
 
 /// gamma of head h, a number of fp32 for every head that the rows allow.
 template <class Scalar>
@@ -32,18 +25,11 @@ Sequence<Scalar> core_sequence(Matrix<Scalar> q, Matrix<Scalar> k, Matrix<Scalar
   return {std::move(q), std::move(k), std::move(v), g, Vector<Scalar>::Ones(T), Scalar(1), std::move(state)};
 }
 
-std::vector<TensorSpec> heads_of(const Call& call) {
-  const Index keys = call.at("H") * call.at("dk");
-  return {{"q", Axis::tokens, {call.tokens, keys}, Content::activation},
-          {"k", Axis::tokens, {call.tokens, keys}, Content::activation},
-          {"v", Axis::tokens, {call.tokens, call.at("H") * call.at("dv")}, Content::activation}};
-}
-
 /// Each form divides a row by a scale of its own, and the norm without epsilon takes it away again (EQ-11):
 /// the forms are comparable behind it only.
 struct Normalised {
   static Signature signature(const Call& call) {
-    return {heads_of(call), {{"o", Axis::tokens, {call.tokens, call.at("H") * call.at("dv")}}}};
+    return {head_tensors(call), {{"o", Axis::tokens, {call.tokens, call.at("H") * call.at("dv")}}}};
   }
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
@@ -71,7 +57,7 @@ struct Recurrence {
     const Index H = call.at("H");
     const TensorSpec S{"S", Axis::state, {H, call.at("dk"), call.at("dv")}, Content::zeros};
     const TensorSpec s{"s", Axis::state, {H, 1}, Content::zeros};
-    std::vector<TensorSpec> inputs = heads_of(call);
+    std::vector<TensorSpec> inputs = head_tensors(call);
     inputs.push_back(S);
     inputs.push_back(s);
     return {std::move(inputs), {{"o", Axis::tokens, {call.tokens, H * call.at("dv")}}, S, s}};

@@ -31,10 +31,10 @@ struct ChannelScan {
                                   get(inputs, "z"),
                                   get(inputs, "h")};
     const auto mode = call.at("hold") != 0 ? Discretisation::zero_order_hold : Discretisation::euler;
-    SelectiveScanOutput<Scalar> out = call.form == "chunked"
-                                          ? selective_scan_chunk_after_chunk(x, mode, call.chunk)
-                                      : call.form == "blelloch" ? selective_scan_blelloch(x, mode)
-                                                                : selective_scan_recurrent(x, mode);
+    SelectiveScanOutput<Scalar> out =
+        call.form == "chunked"    ? selective_scan_chunk_after_chunk(x, mode, call.chunk)
+        : call.form == "blelloch" ? selective_scan_blelloch<Scalar, OracleFactors<Scalar>>(x, mode)
+                                  : selective_scan_recurrent<Scalar, OracleFactors<Scalar>>(x, mode);
     return {{"out", std::move(out.out)}, {"h", std::move(out.state)}};
   }
 };
@@ -69,7 +69,7 @@ struct Duality {
                                     call.at("G")};
     StateSpaceOutput<Scalar> out = state_space_heads(x, [&](const StateSpaceHead<Scalar>& head) {
       return call.form == "chunked" ? state_space_chunk_after_chunk(head, call.chunk)
-                                    : state_space_recurrent(head);
+                                    : state_space_recurrent<Scalar, OracleFactors<Scalar>>(head);
     });
     return {{"y", std::move(out.y)}, {"S", std::move(out.state)}};
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "oracles/bounds/running_error.h"
@@ -21,40 +22,12 @@ namespace samestate {
   return Running::within(e.value(), std::min(e.error(), std::max(e.value(), 1.0 - e.value() + last_places)));
 }
 
-/// The references' decays of a state space, of Delta >= 0 and A < 0, in its place.
-[[nodiscard]] inline Running step_decay(const Running& delta, const Running& A) {
-  return decay_of(delta * A);
-}
-
-[[nodiscard]] inline Matrix<Running> decay_between(const Vector<Running>& g) {
-  const Index L = g.size();
-  Matrix<Running> E = Matrix<Running>::Zero(L, L);
-  for (Index j = 0; j < L; ++j) {
-    Running sum(0);
-    for (Index i = j; i < L; ++i) {
-      if (i > j) sum += g(i);
-      E(i, j) = decay_of(sum);
-    }
-  }
-  return E;
-}
-
-[[nodiscard]] inline Vector<Running> decay_from_start(const Vector<Running>& g) {
-  Vector<Running> e(g.size());
-  Running sum(0);
-  for (Index i = 0; i < g.size(); ++i) {
-    sum += g(i);
-    e(i) = decay_of(sum);
-  }
-  return e;
-}
-
 /// (e^{Delta A} - 1) / A, A < 0, with its error. Delta occurs twice in the reference's quotient, and its
 /// error, which the softplus makes absolute, leaves no room above zero where Delta is small. But the factor
 /// itself lies in [0, -1 / A], changes by e^{Delta A} for a change of Delta, which is >= 0 in a kernel too,
 /// and relatively by at most one for a relative change of A or of the product. Then expm1, a quotient and
 /// two products round.
-[[nodiscard]] inline Running input_factor(const Running& delta, const Running& A, Discretisation mode) {
+[[nodiscard]] inline Running input_factor_of(const Running& delta, const Running& A, Discretisation mode) {
   if (mode == Discretisation::euler) return delta;
   const RunningModel& model = detail::running_model();
   const double x = delta.value() * A.value();
@@ -69,6 +42,39 @@ namespace samestate {
   const double units = 2.0 + model.function_units + model.division_units;
   return Running::rounded(factor, of_delta + of_A + flushed, units);
 }
+
+/// The exponentials of a state space, of Delta >= 0 and A < 0, with these errors.
+struct RunningFactors {
+  [[nodiscard]] static Running decay(const Running& delta, const Running& A) { return decay_of(delta * A); }
+  [[nodiscard]] static Running input(const Running& delta, const Running& A, Discretisation mode) {
+    return input_factor_of(delta, A, mode);
+  }
+  [[nodiscard]] static Matrix<Running> between(const Vector<Running>& g) {
+    const Index L = g.size();
+    Matrix<Running> E = Matrix<Running>::Zero(L, L);
+    for (Index j = 0; j < L; ++j) {
+      Running sum(0);
+      for (Index i = j; i < L; ++i) {
+        if (i > j) sum += g(i);
+        E(i, j) = decay_of(sum);
+      }
+    }
+    return E;
+  }
+  [[nodiscard]] static Vector<Running> from_start(const Vector<Running>& g) {
+    Vector<Running> e(g.size());
+    Running sum(0);
+    for (Index i = 0; i < g.size(); ++i) {
+      sum += g(i);
+      e(i) = decay_of(sum);
+    }
+    return e;
+  }
+};
+
+/// What the oracle of a kernel hands to the references' forms: with the running error its own factors.
+template <class Scalar>
+using OracleFactors = std::conditional_t<std::is_same_v<Scalar, Running>, RunningFactors, PlainFactors>;
 
 /// h_t after every token by composing one map after the other, from the first of the chunk: what a thread
 /// does with the tokens it holds.
@@ -90,8 +96,8 @@ template <class Scalar>
                                   x.initial_state};
   for (Index begin = 0; begin < T; begin += chunk) {
     const Index n = std::min(chunk, T - begin);
-    SelectiveScanOutput<Scalar> part =
-        selective_scan_associative(x.slice(begin, n, std::move(out.state)), mode, composed_in_order<Scalar>);
+    SelectiveScanOutput<Scalar> part = selective_scan_associative<OracleFactors<Scalar>>(
+        x.slice(begin, n, std::move(out.state)), mode, composed_in_order<Scalar>);
     out.y.middleRows(begin, n) = part.y;
     out.out.middleRows(begin, n) = part.out;
     out.state = std::move(part.state);
@@ -109,7 +115,7 @@ template <class Scalar>
   StateSpaceOutput<Scalar> out{Matrix<Scalar>(x.tokens(), x.x.cols()), x.initial_state};
   for (Index begin = 0; begin < x.tokens(); begin += chunk) {
     const Index n = std::min(chunk, x.tokens() - begin);
-    StateSpaceOutput<Scalar> part = state_space_quadratic<Scalar>(
+    StateSpaceOutput<Scalar> part = state_space_quadratic<Scalar, OracleFactors<Scalar>>(
         {x.x.middleRows(begin, n), x.delta.segment(begin, n), x.A, x.B.middleRows(begin, n),
          x.C.middleRows(begin, n), x.skip, std::move(out.state)});
     out.y.middleRows(begin, n) = part.y;

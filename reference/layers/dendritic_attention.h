@@ -22,8 +22,8 @@ struct DendriticOptions {
   bool compacted = false;  ///< run each virtual head on its active tokens alone, instead of on zeros (EQ-22)
   Index chunk = 0;         ///< tokens a chunk of the recurrence; 0: token by token
   std::vector<bool> real;  ///< chi [T], false for a pad; empty: no pads
-  const std::vector<DendriticRouting<Scalar>>* routing =
-      nullptr;  ///< H choices to use instead of the router's
+  /// H choices to use instead of the router's.
+  const std::vector<DendriticRouting<Scalar>>* routing = nullptr;
 };
 
 /// The inputs of the recurrence: steps 1-13.

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "reference/layers/resumed.h"
 #include "reference/linear.h"
 #include "reference/norms.h"
 #include "reference/selective_scan.h"
@@ -142,30 +144,16 @@ template <class Scalar>
   return mamba2(hidden, w, cache, state_space_recurrent<Scalar>);
 }
 
-/// Split at the token positions `cuts` (not decreasing, in [0, T]), the cache carried from part to part:
-/// EQ-18. All cuts 1, 2, .. T - 1 is decode. Returns out and the last cache; the rest stays empty. Throws
-/// Error for cuts out of order.
+/// Split at `cuts`, as resumed_layer.
 template <class Scalar, class Run>
 [[nodiscard]] Mamba2Output<Scalar> mamba2_resumed(const Matrix<Scalar>& hidden,
                                                   const Mamba2Weights<Scalar>& w, Mamba2Cache<Scalar> cache,
                                                   const std::vector<Index>& cuts, const Run& run) {
-  Mamba2Output<Scalar> whole;
-  whole.out.resize(hidden.rows(), w.out_proj.rows());
-  Index begin = 0;
-  for (std::size_t i = 0; i <= cuts.size(); ++i) {
-    const Index end = i < cuts.size() ? cuts[i] : hidden.rows();
-    if (end < begin || end > hidden.rows()) {
-      throw Error("cut " + std::to_string(end) + ": cuts must not decrease and lie in 0.." +
-                  std::to_string(hidden.rows()));
-    }
-    const Matrix<Scalar> part = hidden.middleRows(begin, end - begin);
-    Mamba2Output<Scalar> done = mamba2(part, w, cache, run);
-    whole.out.middleRows(begin, end - begin) = done.out;
-    cache = std::move(done.cache);
-    begin = end;
-  }
-  whole.cache = std::move(cache);
-  return whole;
+  return resumed_layer<Mamba2Output<Scalar>>(
+      hidden, w.out_proj.rows(), std::move(cache), cuts,
+      [&](const Matrix<Scalar>& part, const Mamba2Cache<Scalar>& before) {
+        return mamba2(part, w, before, run);
+      });
 }
 
 }  // namespace samestate

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "optimized/cpu/layout.h"
+#include "optimized/call.h"
 #include "optimized/cpu/twin.h"
 #include "optimized/cuda/chunked.cuh"
 #include "optimized/cuda/prepare.h"

@@ -5,21 +5,18 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <random>
 #include <string>
 #include <utility>
 
 #include "oracles/contracts.h"
+#include "oracles/numbers.h"
 #include "oracles/rounding.h"
 #include "reference/gated_delta_rule.h"
 #include "tests/oracles/bounds/heads.h"
 
 namespace samestate {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// Relative distance from a limit at which a gate is shown to be open and shut.
 constexpr double kBelow = 1 - 1e-9;

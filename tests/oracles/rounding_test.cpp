@@ -10,10 +10,10 @@
 #include <random>
 #include <vector>
 
+#include "oracles/numbers.h"
+
 namespace samestate {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Every finite non-negative value of a format with `fraction` fraction bits and `exponent` exponent bits, in
 /// order, decoded from its bits by the definition of IEEE 754.

@@ -1,6 +1,6 @@
 #include "optimized/cpu/operators/activation_gates.h"
 
-#include "optimized/cpu/layout.h"
+#include "optimized/call.h"
 #include "optimized/cpu/operators/layer_parts.h"
 #include "optimized/cpu/operators/tensor.h"
 

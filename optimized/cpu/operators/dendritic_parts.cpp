@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "optimized/cpu/layout.h"
+#include "optimized/call.h"
 #include "optimized/cpu/operators/tensor.h"
 
 namespace samestate::cpu {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "optimized/cpu/layout.h"
+#include "optimized/call.h"
 #include "optimized/cpu/operators/layer_parts.h"
 
 /// The dendritic layer (EQUATIONS 7.3) on one sequence, its steps apart: a mutant overrides one of them.

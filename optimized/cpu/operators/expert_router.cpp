@@ -1,6 +1,6 @@
 #include "optimized/cpu/operators/expert_router.h"
 
-#include "optimized/cpu/layout.h"
+#include "optimized/call.h"
 #include "optimized/cpu/operators/routing.h"
 #include "optimized/cpu/operators/tensor.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "optimized/cpu/layout.h"
+#include "optimized/call.h"
 #include "optimized/cpu/operators/layer_parts.h"
 #include "optimized/cpu/operators/norms.h"
 #include "optimized/cpu/operators/online_attention.h"

@@ -1,6 +1,6 @@
 #include "optimized/cpu/operators/linear_attention.h"
 
-#include "optimized/cpu/layout.h"
+#include "optimized/call.h"
 #include "optimized/cpu/operators/tensor.h"
 
 namespace samestate::cpu {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "optimized/cpu/layout.h"
+#include "optimized/call.h"
 #include "optimized/cpu/operators/layer_parts.h"
 #include "optimized/cpu/operators/tensor.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "optimized/cpu/layout.h"
+#include "optimized/call.h"
 #include "optimized/cpu/operators/routing.h"
 #include "optimized/cpu/operators/tensor.h"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "optimized/cpu/layout.h"
+#include "optimized/call.h"
 #include "optimized/cpu/operators/layer_parts.h"
 #include "optimized/cpu/operators/tensor.h"
 

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "optimized/cpu/layout.h"
+#include "optimized/call.h"
 #include "optimized/cpu/operators/tensor.h"
 
 namespace samestate::cpu {

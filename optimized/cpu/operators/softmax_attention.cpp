@@ -3,7 +3,7 @@
 #include <cmath>
 #include <string>
 
-#include "optimized/cpu/layout.h"
+#include "optimized/call.h"
 #include "optimized/cpu/operators/online_attention.h"
 
 namespace samestate::cpu {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <string>
 
-#include "optimized/cpu/layout.h"
+#include "optimized/call.h"
 #include "optimized/cpu/operators/layer_parts.h"
 #include "optimized/cpu/operators/selective_scan.h"
 #include "reference/error.h"

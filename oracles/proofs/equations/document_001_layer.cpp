@@ -4,6 +4,7 @@
 #include "oracles/proofs/equations/computation.h"
 #include "oracles/proofs/equations/data.h"
 #include "oracles/proofs/equations/groups.h"
+#include "oracles/proofs/equations/model.h"
 #include "oracles/proofs/equations/rearrange.h"
 #include "oracles/proofs/equations/small_layer.h"
 #include "reference/costs.h"
@@ -16,12 +17,7 @@ namespace samestate {
 namespace {
 
 using V = LedgerVerdict;
-using Extents = std::vector<std::int64_t>;
-
-const costs::Qwen3NextConfig kModel;
-const costs::Qwen3NextShape kShape = costs::shape(kModel);
-constexpr std::int64_t kBatch = 2;
-constexpr std::int64_t kLength = 5;
+using namespace equation_model;
 
 Finding order_of_the_layer() {
   const SmallLayer layer;

@@ -70,12 +70,6 @@ double difference(const GatedDeltaNetOutput<Scalar>& a, const GatedDeltaNetOutpu
                    cache_difference(a.cache, b.cache)});
 }
 
-template <class Scalar>
-double chunked_is_recurrent(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  return difference(run<Chunked>(layer), run<Recurrent>(layer));
-}
-
 /// Segments one after the other, the caches carried; cuts as for `resumed`.
 template <class Scalar, class Run>
 GatedDeltaNetOutput<Scalar> resume(const Layer<Scalar>& layer, std::vector<Index> cuts, const Run& run) {
@@ -96,29 +90,6 @@ GatedDeltaNetOutput<Scalar> resume(const Layer<Scalar>& layer, std::vector<Index
   return out;
 }
 
-template <class Scalar>
-double decode(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  std::vector<Index> cuts;
-  for (Index t = 1; t < kTokens; ++t) cuts.push_back(t);
-  return difference(resume(layer, cuts, Recurrent{}), run<Chunked>(layer));
-}
-
-/// Any two cuts, also into segments of no token and shorter than the convolution's memory.
-template <class Scalar>
-double any_split(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  const GatedDeltaNetOutput<Scalar> whole = run<Recurrent>(layer);
-  double worst = 0.0;
-  for (Index first = 0; first <= kTokens; first += 3) {
-    for (const Index length : {0, 1, 2, 6}) {
-      const Index second = std::min(first + length, kTokens);
-      worst = std::max(worst, difference(resume(layer, {first, second}, Chunked{}), whole));
-    }
-  }
-  return worst;
-}
-
 // ---- projection layouts and the fused convolution (EQ-21)
 
 template <class Scalar>
@@ -137,43 +108,6 @@ Layer<Scalar> flat(const Layer<Scalar>& layer) {
   other.w.in_proj_qkvz = picked_rows(layer.w.in_proj_qkvz, rows.qkvz);
   other.w.in_proj_ba = picked_rows(layer.w.in_proj_ba, rows.ba);
   return other;
-}
-
-template <class Scalar>
-double flat_layout(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  return difference(run<Recurrent>(flat(layer)), run<Recurrent>(layer));
-}
-
-/// Grouped weights read as if they were flat (E-15).
-template <class Scalar>
-double grouped_as_flat(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  Layer<Scalar> wrong = layer;
-  wrong.shape.layout = ProjectionLayout::flat;
-  return relative_difference(run<Recurrent>(wrong).y, run<Recurrent>(layer).y);
-}
-
-/// One convolution over (q, k, v) against three.
-template <class Scalar>
-double three_convolutions(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  const GatedDeltaNetShape& s = layer.shape;
-  const Matrix<Scalar> mixed = run<Recurrent>(layer).mixed;
-  IdentityDraw<Scalar> draw(seed + 1);
-  const Matrix<Scalar> before = draw.normal(kKernel - 1, s.channels());
-  Convolved<Scalar> apart{Matrix<Scalar>(kTokens, s.channels()), Matrix<Scalar>(kKernel - 1, s.channels())};
-  Index from = 0;
-  for (const Index width : {s.keys(), s.keys(), s.values()}) {
-    const Convolved<Scalar> part =
-        short_convolution<Scalar>(mixed.middleCols(from, width), layer.w.conv1d.middleRows(from, width), {},
-                                  before.middleCols(from, width));
-    apart.y.middleCols(from, width) = part.y;
-    apart.state.middleCols(from, width) = part.state;
-    from += width;
-  }
-  const Convolved<Scalar> fused = short_convolution<Scalar>(mixed, layer.w.conv1d, {}, before);
-  return std::max(relative_difference(apart.y, fused.y), relative_difference(apart.state, fused.state));
 }
 
 /// Key heads copied out by repeat_interleave, in the weights, so that each value head has its own (GDN-26).
@@ -207,102 +141,7 @@ double repeated_key_heads(std::uint64_t seed, bool tiled) {
   return worst;
 }
 
-template <class Scalar>
-double interleaved_key_heads(std::uint64_t seed) {
-  return repeated_key_heads<Scalar>(seed, false);
-}
-
-template <class Scalar>
-double tiled_key_heads(std::uint64_t seed) {
-  return repeated_key_heads<Scalar>(seed, true);
-}
-
-template <class Scalar>
-double tiled_against_interleaved(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  Layer<Scalar> tiled = layer;
-  tiled.shape.head_map = HeadMap::tiled;
-  return relative_difference(run<Recurrent>(tiled).core, run<Recurrent>(layer).core);
-}
-
 // ---- invariants of 7.7 at the layer
-
-/// Outputs before t under a changed future.
-template <class Scalar>
-double causality(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  Layer<Scalar> changed = layer;
-  changed.x.bottomRows(6) = Layer<Scalar>(seed + 1).x.bottomRows(6);
-  double worst = 0.0;
-  const auto head = [](const Matrix<Scalar>& y) { return Matrix<Scalar>(y.topRows(kTokens - 6)); };
-  worst = std::max(worst,
-                   relative_difference(head(run<Recurrent>(changed).core), head(run<Recurrent>(layer).core)));
-  return std::max(worst,
-                  relative_difference(head(run<Chunked>(changed).core), head(run<Chunked>(layer).core)));
-}
-
-/// Value heads, with the key heads that serve them, in another order (P-11).
-template <class Scalar>
-double permuted_heads(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  const GatedDeltaNetShape& s = layer.shape;
-  Layer<Scalar> other = layer;
-  const Index served = s.value_heads / s.key_heads;
-  const Index group = 2 * s.key_width + 2 * served * s.value_width;
-  const auto swap = [](auto& into, const auto& from, Index begin, Index rows) {
-    into.middleRows(begin, rows) = from.middleRows(begin + rows, rows);
-    into.middleRows(begin + rows, rows) = from.middleRows(begin, rows);
-  };
-  swap(other.w.in_proj_qkvz, layer.w.in_proj_qkvz, 0, group);
-  swap(other.w.in_proj_ba, layer.w.in_proj_ba, 0, 2 * served);
-  swap(other.w.conv1d, layer.w.conv1d, 0, s.key_width);
-  swap(other.w.conv1d, layer.w.conv1d, s.keys(), s.key_width);
-  swap(other.w.conv1d, layer.w.conv1d, 2 * s.keys(), served * s.value_width);
-  swap(other.w.A_log, layer.w.A_log, 0, served);
-  swap(other.w.dt_bias, layer.w.dt_bias, 0, served);
-  const Index columns = served * s.value_width;
-  other.w.out_proj << layer.w.out_proj.rightCols(columns), layer.w.out_proj.leftCols(columns);
-  return relative_difference(run<Recurrent>(other).y, run<Recurrent>(layer).y);
-}
-
-/// x = 0 gives 0 and leaves the zero caches (P-14).
-template <class Scalar>
-double zero_input(std::uint64_t seed) {
-  Layer<Scalar> layer(seed);
-  layer.x.setZero();
-  const GatedDeltaNetOutput<Scalar> out = run<Chunked>(layer);
-  const Matrix<Scalar> zero = Matrix<Scalar>::Zero(kTokens, kHidden);
-  return std::max(relative_difference(out.y, zero),
-                  cache_difference(out.cache, empty_gated_delta_net_cache(layer.shape, layer.w)));
-}
-
-/// 0 <= beta <= 1 (1 only by rounding), g <= 0 (P-15): how far outside.
-template <class Scalar>
-double gate_ranges(std::uint64_t seed) {
-  Layer<Scalar> layer(seed);
-  layer.x *= Scalar(8);  // up to the ends of both ranges
-  const GatedDeltaNetOutput<Scalar> out = run<Recurrent>(layer);
-  double worst = 0.0;
-  for (Index i = 0; i < out.g.size(); ++i) {
-    const Scalar beta = out.beta.data()[i];
-    worst = std::max({worst, static_cast<double>(out.g.data()[i]), static_cast<double>(Scalar(-beta)),
-                      static_cast<double>(Scalar(beta - Scalar(1)))});
-  }
-  return worst;
-}
-
-/// z = 0, or v = 0, gives y = 0 (P-22; E-06: the gated vector is what is projected).
-template <class Scalar>
-double closed_gate(std::uint64_t seed) {
-  Layer<Scalar> no_gate = flat(Layer<Scalar>(seed));
-  const Index values = no_gate.shape.values();
-  no_gate.w.in_proj_qkvz.bottomRows(values).setZero();
-  Layer<Scalar> no_values = flat(Layer<Scalar>(seed));
-  no_values.w.in_proj_qkvz.middleRows(2 * no_values.shape.keys(), values).setZero();
-  const Matrix<Scalar> zero = Matrix<Scalar>::Zero(kTokens, kHidden);
-  return std::max(relative_difference(run<Recurrent>(no_gate).y, zero),
-                  relative_difference(run<Recurrent>(no_values).y, zero));
-}
 
 /// `pads` tokens of garbage before or behind the sequence, masked.
 template <class Scalar>
@@ -321,166 +160,256 @@ GatedDeltaNetOutput<Scalar> padded(const Layer<Scalar>& layer, Index pads, bool 
   return run<Recurrent>(wide, real);
 }
 
-/// Left padding vanishes: outputs of real tokens, caches, and pads that give 0 (P-23).
-template <class Scalar>
-double left_padding(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  const GatedDeltaNetOutput<Scalar> plain = run<Recurrent>(layer);
-  const GatedDeltaNetOutput<Scalar> wide = padded(layer, 3, true);
-  const Matrix<Scalar> pads = wide.y.topRows(3);
-  return std::max({relative_difference(Matrix<Scalar>(wide.y.bottomRows(kTokens)), plain.y),
-                   relative_difference(Matrix<Scalar>(wide.core.bottomRows(kTokens)), plain.core),
-                   relative_difference(pads, Matrix<Scalar>(Matrix<Scalar>::Zero(3, kHidden))),
-                   cache_difference(wide.cache, plain.cache)});
-}
-
-/// Right padding leaves the outputs of real tokens.
-template <class Scalar>
-double right_padding_outputs(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  return relative_difference(Matrix<Scalar>(padded(layer, 3, false).core.topRows(kTokens)),
-                             run<Recurrent>(layer).core);
-}
-
-/// Its state is not that of the last real token: it decayed, and the convolution's tail was written.
-template <class Scalar>
-double right_padding_state(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  return cache_difference(padded(layer, 3, false).cache, run<Recurrent>(layer).cache);
-}
-
-// ---- mistakes that must show
-
-/// Heads of `core` normed after the gate, then projected (against RMS-1).
-template <class Scalar>
-double norm_after_gate(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  const GatedDeltaNetOutput<Scalar> out = run<Recurrent>(layer);
-  const Index dv = layer.shape.value_width;
-  Matrix<Scalar> gated(kTokens, layer.shape.values());
-  for (Index h = 0; h < layer.shape.value_heads; ++h) {
-    gated.middleCols(h * dv, dv) = rms_norm_of_gated<Scalar>(
-        out.core.middleCols(h * dv, dv), out.z.middleCols(h * dv, dv), layer.w.norm, layer.w.epsilon);
-  }
-  return relative_difference(linear(gated, layer.w.out_proj), out.y);
-}
-
-/// W_o applied to the core (GDN-51, E-06).
-template <class Scalar>
-double core_projected(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  const GatedDeltaNetOutput<Scalar> out = run<Recurrent>(layer);
-  return relative_difference(linear(out.core, layer.w.out_proj), out.y);
-}
-
-/// The scale dk^-1/2 left out (E-10): the core, since the norm would hide it.
-template <class Scalar>
-double no_scale(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  const auto unscaled = [](Sequence<Scalar> x) {
-    x.scale = Scalar(1);
-    return recurrent<GatedDeltaRule>(x);
-  };
-  const auto cache = empty_gated_delta_net_cache(layer.shape, layer.w);
-  return relative_difference(gated_delta_net(layer.x, layer.w, layer.shape, cache, unscaled).core,
-                             run<Recurrent>(layer).core);
-}
-
-/// beta = silu(b), the document calling silu sigma (ACT-2, E-05).
-template <class Scalar>
-double silu_write_strength(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  const Matrix<Scalar> b = split_projections(linear(layer.x, layer.w.in_proj_qkvz),
-                                             linear(layer.x, layer.w.in_proj_ba), layer.shape)
-                               .b;
-  return relative_difference(silu(b), write_strength(b));
-}
-
-/// softplus without dt_bias (GDN-12).
-template <class Scalar>
-double decay_without_bias(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  Layer<Scalar> wrong = layer;
-  wrong.w.dt_bias.setZero();
-  return relative_difference(run<Recurrent>(wrong).g, run<Recurrent>(layer).g);
-}
-
-/// Decode that starts the convolution anew at each token, the states carried.
-template <class Scalar>
-double convolution_cache_lost(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  const GatedDeltaNetOutput<Scalar> whole = run<Recurrent>(layer);
-  GatedDeltaNetCache<Scalar> cache = empty_gated_delta_net_cache(layer.shape, layer.w);
-  Matrix<Scalar> core(kTokens, layer.shape.values());
-  for (Index t = 0; t < kTokens; ++t) {
-    const auto one = gated_delta_net<Scalar>(layer.x.row(t), layer.w, layer.shape, cache, Recurrent{});
-    core.row(t) = one.core;
-    cache.state = one.cache.state;
-  }
-  return relative_difference(core, whole.core);
-}
-
 }  // namespace
 
 std::vector<Identity> gated_delta_net_identities() {
   using enum Expectation;
-  constexpr std::string_view s = "gated_delta_net";
+  constexpr std::string_view kSystem = "gated_delta_net";
   return {
-      {"EQ-02", "gdn_layer_chunked", s,
+      {"EQ-02", "gdn_layer_chunked", kSystem,
        "layer with the rule in chunks = token by token; output, core, caches", equal,
-       &chunked_is_recurrent<double>, &chunked_is_recurrent<Decimal50>},
-      {"EQ-21", "gdn_layer_flat_layout", s,
-       "grouped projections = flat ones with permuted rows (GDN-23, GDN-24)", equal, &flat_layout<double>,
-       &flat_layout<Decimal50>},
-      {"EQ-21", "gdn_layer_three_convolutions", s, "one convolution over (q, k, v) = three", exact,
-       &three_convolutions<double>, &three_convolutions<Decimal50>},
-      {"EQ-21", "gdn_layer_interleaved_key_heads", s,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         return difference(run<Chunked>(layer), run<Recurrent>(layer));
+       }},
+      {"EQ-21", "gdn_layer_flat_layout", kSystem,
+       "grouped projections = flat ones with permuted rows (GDN-23, GDN-24)", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         return difference(run<Recurrent>(flat(layer)), run<Recurrent>(layer));
+       }},
+      {"EQ-21", "gdn_layer_three_convolutions", kSystem, "one convolution over (q, k, v) = three", exact,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         const GatedDeltaNetShape& s = layer.shape;
+         const Matrix<Scalar> mixed = run<Recurrent>(layer).mixed;
+         IdentityDraw<Scalar> draw(seed + 1);
+         const Matrix<Scalar> before = draw.normal(kKernel - 1, s.channels());
+         Convolved<Scalar> apart{Matrix<Scalar>(kTokens, s.channels()),
+                                 Matrix<Scalar>(kKernel - 1, s.channels())};
+         Index from = 0;
+         for (const Index width : {s.keys(), s.keys(), s.values()}) {
+           const Convolved<Scalar> part = short_convolution<Scalar>(mixed.middleCols(from, width),
+                                                                    layer.w.conv1d.middleRows(from, width),
+                                                                    {}, before.middleCols(from, width));
+           apart.y.middleCols(from, width) = part.y;
+           apart.state.middleCols(from, width) = part.state;
+           from += width;
+         }
+         const Convolved<Scalar> fused = short_convolution<Scalar>(mixed, layer.w.conv1d, {}, before);
+         return std::max(relative_difference(apart.y, fused.y),
+                         relative_difference(apart.state, fused.state));
+       }},
+      {"EQ-21", "gdn_layer_interleaved_key_heads", kSystem,
        "Hk key heads read h / 2 = key heads repeated in the weights (GDN-26)", equal,
-       &interleaved_key_heads<double>, &interleaved_key_heads<Decimal50>},
-      {"EQ-21", "gdn_layer_tiled_key_heads", s,
+       []<class Scalar>(std::uint64_t seed) { return repeated_key_heads<Scalar>(seed, false); }},
+      {"EQ-21", "gdn_layer_tiled_key_heads", kSystem,
        "the tiled map = key heads tiled in the weights (GDN-9, as a map of its own)", equal,
-       &tiled_key_heads<double>, &tiled_key_heads<Decimal50>},
-      {"P-07", "gdn_layer_causal", s, "core before t does not see x from t on, both forms", exact,
-       &causality<double>, &causality<Decimal50>},
-      {"P-09", "gdn_layer_decode", s, "chunked prefill = token by token with both caches", equal,
-       &decode<double>, &decode<Decimal50>},
-      {"P-09", "gdn_layer_any_split", s, "one pass = any two cuts, also into less than W - 1 tokens", equal,
-       &any_split<double>, &any_split<Decimal50>},
-      {"P-11", "gdn_layer_permuted_heads", s, "key heads and what they serve in another order: same output",
-       equal, &permuted_heads<double>, &permuted_heads<Decimal50>},
-      {"P-14", "gdn_layer_zero_input", s, "x = 0 gives y = 0 and zero caches", exact, &zero_input<double>,
-       &zero_input<Decimal50>},
-      {"P-15", "gdn_layer_gate_ranges", s, "0 <= beta <= 1 and g <= 0", holds, &gate_ranges<double>,
-       &gate_ranges<Decimal50>},
-      {"P-22", "gdn_layer_closed_gate", s, "z = 0, or v = 0, gives y = 0 (E-06)", exact, &closed_gate<double>,
-       &closed_gate<Decimal50>},
-      {"P-23", "gdn_layer_left_padding", s, "masked tokens in front: same outputs and caches, pads give 0",
-       equal, &left_padding<double>, &left_padding<Decimal50>},
-      {"P-23", "gdn_layer_right_padding_outputs", s, "masked tokens behind: same core of the real tokens",
-       equal, &right_padding_outputs<double>, &right_padding_outputs<Decimal50>},
-      {"NC-right-padded-cache", "gdn_layer_right_padding_state", s,
-       "cache after right padding against that of the last real token", differs, &right_padding_state<double>,
-       &right_padding_state<Decimal50>},
-      {"NC-tile-for-interleave", "gdn_layer_tiled", s, "repeat in place of repeat_interleave (E-08, GDN-9)",
-       differs, &tiled_against_interleaved<double>, &tiled_against_interleaved<Decimal50>},
-      {"NC-grouped-as-flat", "gdn_layer_grouped_as_flat", s, "checkpoint rows read in the flat order (E-15)",
-       differs, &grouped_as_flat<double>, &grouped_as_flat<Decimal50>},
-      {"NC-layer-norm-after-gate", "gdn_layer_norm_after_gate", s,
-       "norm(o silu(z)) in place of norm(o) silu(z) (RMS-1)", differs, &norm_after_gate<double>,
-       &norm_after_gate<Decimal50>},
-      {"NC-core-projected", "gdn_layer_core_projected", s, "W_o h^core in place of W_o h^out (GDN-51, E-06)",
-       differs, &core_projected<double>, &core_projected<Decimal50>},
-      {"NC-no-scale", "gdn_layer_no_scale", s, "dk^-1/2 left out, seen before the norm (E-10, 8.1)", differs,
-       &no_scale<double>, &no_scale<Decimal50>},
-      {"NC-silu-write-strength", "gdn_layer_silu_write_strength", s,
-       "beta = silu(b) in place of sigma(b) (E-05, GDN-45)", differs, &silu_write_strength<double>,
-       &silu_write_strength<Decimal50>},
-      {"NC-decay-without-bias", "gdn_layer_decay_without_bias", s,
-       "softplus(a) in place of softplus(a + dt_bias) (E-04)", differs, &decay_without_bias<double>,
-       &decay_without_bias<Decimal50>},
-      {"NC-layer-convolution-cache", "gdn_layer_convolution_cache_lost", s,
-       "decode that carries the states alone", differs, &convolution_cache_lost<double>,
-       &convolution_cache_lost<Decimal50>},
+       []<class Scalar>(std::uint64_t seed) { return repeated_key_heads<Scalar>(seed, true); }},
+      {"P-07", "gdn_layer_causal", kSystem, "core before t does not see x from t on, both forms", exact,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         Layer<Scalar> changed = layer;
+         changed.x.bottomRows(6) = Layer<Scalar>(seed + 1).x.bottomRows(6);
+         double worst = 0.0;
+         const auto head = [](const Matrix<Scalar>& y) { return Matrix<Scalar>(y.topRows(kTokens - 6)); };
+         worst = std::max(worst, relative_difference(head(run<Recurrent>(changed).core),
+                                                     head(run<Recurrent>(layer).core)));
+         return std::max(
+             worst, relative_difference(head(run<Chunked>(changed).core), head(run<Chunked>(layer).core)));
+       }},
+      {"P-09", "gdn_layer_decode", kSystem, "chunked prefill = token by token with both caches", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         std::vector<Index> cuts;
+         for (Index t = 1; t < kTokens; ++t) cuts.push_back(t);
+         return difference(resume(layer, cuts, Recurrent{}), run<Chunked>(layer));
+       }},
+      // Any two cuts, also into segments of no token and shorter than the convolution's memory.
+      {"P-09", "gdn_layer_any_split", kSystem, "one pass = any two cuts, also into less than W - 1 tokens",
+       equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         const GatedDeltaNetOutput<Scalar> whole = run<Recurrent>(layer);
+         double worst = 0.0;
+         for (Index first = 0; first <= kTokens; first += 3) {
+           for (const Index length : {0, 1, 2, 6}) {
+             const Index second = std::min(first + length, kTokens);
+             worst = std::max(worst, difference(resume(layer, {first, second}, Chunked{}), whole));
+           }
+         }
+         return worst;
+       }},
+      {"P-11", "gdn_layer_permuted_heads", kSystem,
+       "key heads and what they serve in another order: same output", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         const GatedDeltaNetShape& s = layer.shape;
+         Layer<Scalar> other = layer;
+         const Index served = s.value_heads / s.key_heads;
+         const Index group = 2 * s.key_width + 2 * served * s.value_width;
+         const auto swap = [](auto& into, const auto& from, Index begin, Index rows) {
+           into.middleRows(begin, rows) = from.middleRows(begin + rows, rows);
+           into.middleRows(begin + rows, rows) = from.middleRows(begin, rows);
+         };
+         swap(other.w.in_proj_qkvz, layer.w.in_proj_qkvz, 0, group);
+         swap(other.w.in_proj_ba, layer.w.in_proj_ba, 0, 2 * served);
+         swap(other.w.conv1d, layer.w.conv1d, 0, s.key_width);
+         swap(other.w.conv1d, layer.w.conv1d, s.keys(), s.key_width);
+         swap(other.w.conv1d, layer.w.conv1d, 2 * s.keys(), served * s.value_width);
+         swap(other.w.A_log, layer.w.A_log, 0, served);
+         swap(other.w.dt_bias, layer.w.dt_bias, 0, served);
+         const Index columns = served * s.value_width;
+         other.w.out_proj << layer.w.out_proj.rightCols(columns), layer.w.out_proj.leftCols(columns);
+         return relative_difference(run<Recurrent>(other).y, run<Recurrent>(layer).y);
+       }},
+      {"P-14", "gdn_layer_zero_input", kSystem, "x = 0 gives y = 0 and zero caches", exact,
+       []<class Scalar>(std::uint64_t seed) {
+         Layer<Scalar> layer(seed);
+         layer.x.setZero();
+         const GatedDeltaNetOutput<Scalar> out = run<Chunked>(layer);
+         const Matrix<Scalar> zero = Matrix<Scalar>::Zero(kTokens, kHidden);
+         return std::max(relative_difference(out.y, zero),
+                         cache_difference(out.cache, empty_gated_delta_net_cache(layer.shape, layer.w)));
+       }},
+      // 0 <= beta <= 1 (1 only by rounding), g <= 0 (P-15): how far outside.
+      {"P-15", "gdn_layer_gate_ranges", kSystem, "0 <= beta <= 1 and g <= 0", holds,
+       []<class Scalar>(std::uint64_t seed) {
+         Layer<Scalar> layer(seed);
+         layer.x *= Scalar(8);  // up to the ends of both ranges
+         const GatedDeltaNetOutput<Scalar> out = run<Recurrent>(layer);
+         double worst = 0.0;
+         for (Index i = 0; i < out.g.size(); ++i) {
+           const Scalar beta = out.beta.data()[i];
+           worst = std::max({worst, static_cast<double>(out.g.data()[i]), static_cast<double>(Scalar(-beta)),
+                             static_cast<double>(Scalar(beta - Scalar(1)))});
+         }
+         return worst;
+       }},
+      {"P-22", "gdn_layer_closed_gate", kSystem, "z = 0, or v = 0, gives y = 0 (E-06)", exact,
+       []<class Scalar>(std::uint64_t seed) {
+         Layer<Scalar> no_gate = flat(Layer<Scalar>(seed));
+         const Index values = no_gate.shape.values();
+         no_gate.w.in_proj_qkvz.bottomRows(values).setZero();
+         Layer<Scalar> no_values = flat(Layer<Scalar>(seed));
+         no_values.w.in_proj_qkvz.middleRows(2 * no_values.shape.keys(), values).setZero();
+         const Matrix<Scalar> zero = Matrix<Scalar>::Zero(kTokens, kHidden);
+         return std::max(relative_difference(run<Recurrent>(no_gate).y, zero),
+                         relative_difference(run<Recurrent>(no_values).y, zero));
+       }},
+      {"P-23", "gdn_layer_left_padding", kSystem,
+       "masked tokens in front: same outputs and caches, pads give 0", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         const GatedDeltaNetOutput<Scalar> plain = run<Recurrent>(layer);
+         const GatedDeltaNetOutput<Scalar> wide = padded(layer, 3, true);
+         const Matrix<Scalar> pads = wide.y.topRows(3);
+         return std::max({relative_difference(Matrix<Scalar>(wide.y.bottomRows(kTokens)), plain.y),
+                          relative_difference(Matrix<Scalar>(wide.core.bottomRows(kTokens)), plain.core),
+                          relative_difference(pads, Matrix<Scalar>(Matrix<Scalar>::Zero(3, kHidden))),
+                          cache_difference(wide.cache, plain.cache)});
+       }},
+      {"P-23", "gdn_layer_right_padding_outputs", kSystem,
+       "masked tokens behind: same core of the real tokens", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         return relative_difference(Matrix<Scalar>(padded(layer, 3, false).core.topRows(kTokens)),
+                                    run<Recurrent>(layer).core);
+       }},
+
+      // ---- mistakes that must show
+
+      // Its state is not that of the last real token: it decayed, and the convolution's tail was written.
+      {"NC-right-padded-cache", "gdn_layer_right_padding_state", kSystem,
+       "cache after right padding against that of the last real token", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         return cache_difference(padded(layer, 3, false).cache, run<Recurrent>(layer).cache);
+       }},
+      {"NC-tile-for-interleave", "gdn_layer_tiled", kSystem,
+       "repeat in place of repeat_interleave (E-08, GDN-9)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         Layer<Scalar> tiled = layer;
+         tiled.shape.head_map = HeadMap::tiled;
+         return relative_difference(run<Recurrent>(tiled).core, run<Recurrent>(layer).core);
+       }},
+      {"NC-grouped-as-flat", "gdn_layer_grouped_as_flat", kSystem,
+       "checkpoint rows read in the flat order (E-15)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         Layer<Scalar> wrong = layer;
+         wrong.shape.layout = ProjectionLayout::flat;
+         return relative_difference(run<Recurrent>(wrong).y, run<Recurrent>(layer).y);
+       }},
+      // Heads of `core` normed after the gate, then projected (against RMS-1).
+      {"NC-layer-norm-after-gate", "gdn_layer_norm_after_gate", kSystem,
+       "norm(o silu(z)) in place of norm(o) silu(z) (RMS-1)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         const GatedDeltaNetOutput<Scalar> out = run<Recurrent>(layer);
+         const Index dv = layer.shape.value_width;
+         Matrix<Scalar> gated(kTokens, layer.shape.values());
+         for (Index h = 0; h < layer.shape.value_heads; ++h) {
+           gated.middleCols(h * dv, dv) = rms_norm_of_gated<Scalar>(
+               out.core.middleCols(h * dv, dv), out.z.middleCols(h * dv, dv), layer.w.norm, layer.w.epsilon);
+         }
+         return relative_difference(linear(gated, layer.w.out_proj), out.y);
+       }},
+      {"NC-core-projected", "gdn_layer_core_projected", kSystem,
+       "W_o h^core in place of W_o h^out (GDN-51, E-06)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         const GatedDeltaNetOutput<Scalar> out = run<Recurrent>(layer);
+         return relative_difference(linear(out.core, layer.w.out_proj), out.y);
+       }},
+      // The scale dk^-1/2 left out (E-10): the core, since the norm would hide it.
+      {"NC-no-scale", "gdn_layer_no_scale", kSystem, "dk^-1/2 left out, seen before the norm (E-10, 8.1)",
+       differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         const auto unscaled = [](Sequence<Scalar> x) {
+           x.scale = Scalar(1);
+           return recurrent<GatedDeltaRule>(x);
+         };
+         const auto cache = empty_gated_delta_net_cache(layer.shape, layer.w);
+         return relative_difference(gated_delta_net(layer.x, layer.w, layer.shape, cache, unscaled).core,
+                                    run<Recurrent>(layer).core);
+       }},
+      // beta = silu(b), the document calling silu sigma (ACT-2, E-05).
+      {"NC-silu-write-strength", "gdn_layer_silu_write_strength", kSystem,
+       "beta = silu(b) in place of sigma(b) (E-05, GDN-45)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         const Matrix<Scalar> b = split_projections(linear(layer.x, layer.w.in_proj_qkvz),
+                                                    linear(layer.x, layer.w.in_proj_ba), layer.shape)
+                                      .b;
+         return relative_difference(silu(b), write_strength(b));
+       }},
+      // softplus without dt_bias (GDN-12).
+      {"NC-decay-without-bias", "gdn_layer_decay_without_bias", kSystem,
+       "softplus(a) in place of softplus(a + dt_bias) (E-04)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         Layer<Scalar> wrong = layer;
+         wrong.w.dt_bias.setZero();
+         return relative_difference(run<Recurrent>(wrong).g, run<Recurrent>(layer).g);
+       }},
+      // Decode that starts the convolution anew at each token, the states carried.
+      {"NC-layer-convolution-cache", "gdn_layer_convolution_cache_lost", kSystem,
+       "decode that carries the states alone", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         const GatedDeltaNetOutput<Scalar> whole = run<Recurrent>(layer);
+         GatedDeltaNetCache<Scalar> cache = empty_gated_delta_net_cache(layer.shape, layer.w);
+         Matrix<Scalar> core(kTokens, layer.shape.values());
+         for (Index t = 0; t < kTokens; ++t) {
+           const auto one = gated_delta_net<Scalar>(layer.x.row(t), layer.w, layer.shape, cache, Recurrent{});
+           core.row(t) = one.core;
+           cache.state = one.cache.state;
+         }
+         return relative_difference(core, whole.core);
+       }},
   };
 }
 

@@ -3,9 +3,16 @@
 #include <vector>
 
 #include "oracles/proofs/identities/identity.h"
+#include "reference/scalars.h"
 
-/// The identities of each file of this folder; identities() is all of them.
+/// The identities of each file of this folder, a row each: what is claimed and how it is computed. identities()
+/// is all of them.
 namespace samestate {
+
+template <class Computation>
+Residual::Residual(Computation)
+    : Residual([](std::uint64_t seed) { return Computation{}.template operator()<double>(seed); },
+               [](std::uint64_t seed) { return Computation{}.template operator()<Decimal50>(seed); }) {}
 
 [[nodiscard]] std::vector<Identity> recurrent_family_identities();
 [[nodiscard]] std::vector<Identity> test_time_training_identities();

@@ -64,8 +64,8 @@ const Identity& identity_named(std::string_view name) {
 
 IdentityResult evaluate(const Identity& identity, std::uint64_t seed) {
   IdentityResult result;
-  result.in_float64 = identity.in_float64(seed);
-  result.in_50_digits = identity.in_50_digits(seed);
+  result.in_float64 = identity.residual.in_float64(seed);
+  result.in_50_digits = identity.residual.in_50_digits(seed);
   result.passed = as_expected(identity.expectation, result.in_float64, unit(false)) &&
                   as_expected(identity.expectation, result.in_50_digits, unit(true));
   return result;

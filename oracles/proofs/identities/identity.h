@@ -4,6 +4,8 @@
 #include <span>
 #include <string_view>
 
+#include "oracles/limits.h"
+
 /// Relations between evaluations of the reference itself: the paths of EQUATIONS 6 (EQ-01 .. EQ-27), the
 /// invariants of 7.7 (P-01 .. P-26) and the negative controls. Laws (oracles/laws/) hold kernels to the same
 /// relations; identities show that the mathematics has them.
@@ -17,21 +19,27 @@ enum class Expectation {
   differs  ///< a negative control, a mistake that must show: the residual is at least kVisibleDifference
 };
 
-/// Units of the last place, relative, that reordered sums of the small draws may make.
-inline constexpr double kIdentityUlps = 512.0;
-/// Relative difference from which on a negative control is seen.
-inline constexpr double kVisibleDifference = 1e-3;
+/// A residual as a function of the random data's seed, in the two precisions.
+struct Residual {
+  using Function = double (*)(std::uint64_t seed);
 
-/// One relation. The residual is max|a - b| / max|b| over the compared tensors (draw.h: relative_difference)
-/// on random data of the given seed.
+  Residual(Function float64, Function fifty_digits) : in_float64(float64), in_50_digits(fifty_digits) {}
+  /// Of `[]<class Scalar>(std::uint64_t seed) { ... }`, a lambda without captures (groups.h).
+  template <class Computation>
+  Residual(Computation computation);
+
+  Function in_float64;
+  Function in_50_digits;
+};
+
+/// One relation. The residual is max|a - b| / max|b| over the compared tensors (draw.h: relative_difference).
 struct Identity {
   std::string_view id;      ///< EQ-nn, P-nn, a row of the ledger (RMS-5), or NC-name for a negative control
   std::string_view name;    ///< snake_case, unique
   std::string_view system;  ///< the stem of the reference header
   std::string_view statement;  ///< one line: path A against path B
   Expectation expectation = Expectation::equal;
-  double (*in_float64)(std::uint64_t seed) = nullptr;
-  double (*in_50_digits)(std::uint64_t seed) = nullptr;
+  Residual residual;
 };
 
 /// An identity, evaluated.

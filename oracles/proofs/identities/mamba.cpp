@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "oracles/proofs/identities/groups.h"
 #include "oracles/proofs/identities/state_space_draw.h"
 #include "reference/layers/mamba2.h"
 #include "reference/scalars.h"
@@ -66,74 +67,7 @@ std::vector<std::vector<Index>> all_cuts() {
   return {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {0, 2, 2, 3, 9}};
 }
 
-template <class Scalar>
-double mamba_decode(std::uint64_t seed) {
-  const Mamba<Scalar> layer(seed);
-  const MambaOutput<Scalar> whole =
-      mamba(layer.x, layer.w, empty_mamba_cache(layer.w), selective_scan_blelloch<Scalar>);
-  double worst = 0.0;
-  for (const std::vector<Index>& cuts : all_cuts()) {
-    const MambaOutput<Scalar> parts =
-        mamba_resumed(layer.x, layer.w, empty_mamba_cache(layer.w), cuts, selective_scan_recurrent<Scalar>);
-    worst = std::max(
-        {worst, relative_difference(parts.out, whole.out), cache_difference(parts.cache, whole.cache)});
-  }
-  return worst;
-}
-
-template <class Scalar>
-double mamba2_decode(std::uint64_t seed) {
-  const Mamba2<Scalar> layer(seed);
-  const auto by_chunks = [](const StateSpaceHead<Scalar>& x) { return state_space_chunked(x, 5); };
-  const Mamba2Output<Scalar> whole = mamba2(layer.x, layer.w, empty_mamba2_cache(layer.w), by_chunks);
-  double worst = 0.0;
-  for (const std::vector<Index>& cuts : all_cuts()) {
-    const Mamba2Output<Scalar> parts =
-        mamba2_resumed(layer.x, layer.w, empty_mamba2_cache(layer.w), cuts, state_space_recurrent<Scalar>);
-    worst = std::max(
-        {worst, relative_difference(parts.out, whole.out), cache_difference(parts.cache, whole.cache)});
-  }
-  return worst;
-}
-
 // --- Negative controls ----------------------------------------------------------------------------------
-
-template <class Scalar>
-double no_convolution_bias(std::uint64_t seed) {
-  Mamba<Scalar> layer(seed);
-  const Matrix<Scalar> right = mamba(layer.x, layer.w, empty_mamba_cache(layer.w)).out;
-  layer.w.conv1d_bias.resize(0);
-  return relative_difference(mamba(layer.x, layer.w, empty_mamba_cache(layer.w)).out, right);
-}
-
-template <class Scalar>
-double unbiased_time_step(std::uint64_t seed) {
-  Mamba<Scalar> layer(seed);
-  const Matrix<Scalar> right = mamba(layer.x, layer.w, empty_mamba_cache(layer.w)).out;
-  layer.w.dt_bias.setZero();
-  return relative_difference(mamba(layer.x, layer.w, empty_mamba_cache(layer.w)).out, right);
-}
-
-/// Decode that carries the state of the scan alone.
-template <class Scalar>
-double lost_convolution_state(std::uint64_t seed) {
-  const Mamba<Scalar> layer(seed);
-  const MambaCache<Scalar> empty = empty_mamba_cache(layer.w);
-  const Matrix<Scalar> head = layer.x.topRows(6);
-  const Matrix<Scalar> tail = layer.x.bottomRows(kTokens - 6);
-  MambaCache<Scalar> cache = mamba(head, layer.w, empty).cache;
-  const Matrix<Scalar> right = mamba(tail, layer.w, cache).out;
-  cache.convolution = empty.convolution;
-  return relative_difference(mamba(tail, layer.w, cache).out, right);
-}
-
-template <class Scalar>
-double norm_order(std::uint64_t seed) {
-  const Mamba2<Scalar> layer(seed);
-  const Mamba2Output<Scalar> right = mamba2(layer.x, layer.w, empty_mamba2_cache(layer.w));
-  const Matrix<Scalar> normed = rms_norm_gated(right.y, right.z, layer.w.norm, layer.w.epsilon);
-  return relative_difference(linear(normed, layer.w.out_proj), right.out);
-}
 
 template <class Scalar>
 double norm_groups(std::uint64_t seed) {
@@ -143,56 +77,103 @@ double norm_groups(std::uint64_t seed) {
   return relative_difference(mamba2(layer.x, layer.w, empty_mamba2_cache(layer.w)).out, whole);
 }
 
-/// Heads 0 1 2 3 on groups 0 1 0 1, where they belong on 0 0 1 1.
-template <class Scalar>
-double tiled_groups(std::uint64_t seed) {
-  const Mamba2<Scalar> layer(seed);
-  const Mamba2Output<Scalar> right = mamba2(layer.x, layer.w, empty_mamba2_cache(layer.w));
-  const Index Di = layer.w.inner();
-  const Index GN = layer.w.group_width();
-  StateSpaceHeads<Scalar> x{right.convolved.leftCols(Di),       right.delta,
-                            decay_rates<Scalar>(layer.w.A_log), right.convolved.middleCols(Di, GN),
-                            right.convolved.rightCols(GN),      layer.w.skip,
-                            Matrix<Scalar>::Zero(Di, kStates),  2};
-  Matrix<Scalar> y(kTokens, Di);
-  for (Index h = 0; h < x.heads(); ++h) {
-    StateSpaceHead<Scalar> head = x.head(h);
-    head.B = x.B.middleCols(h % 2 * kStates, kStates);
-    head.C = x.C.middleCols(h % 2 * kStates, kStates);
-    y.middleCols(h * kChannels, kChannels) = state_space_recurrent(head).y;
-  }
-  return relative_difference(y, right.y);
-}
-
 }  // namespace
 
 std::vector<Identity> layer_identities() {
-  constexpr std::string_view mamba1 = "mamba";
-  constexpr std::string_view mamba2 = "mamba2";
+  constexpr std::string_view kMamba = "mamba";
+  constexpr std::string_view kMamba2 = "mamba2";
   constexpr Expectation equal = Expectation::equal;
   constexpr Expectation differs = Expectation::differs;
   return {
-      {"EQ-18", "mamba_decode", mamba1,
+      {"EQ-18", "mamba_decode", kMamba,
        "Blelloch prefill = single steps, and uneven parts: out, conv and ssm state", equal,
-       &mamba_decode<double>, &mamba_decode<Decimal50>},
-      {"EQ-18", "mamba2_decode", mamba2,
+       []<class Scalar>(std::uint64_t seed) {
+         const Mamba<Scalar> layer(seed);
+         const MambaOutput<Scalar> whole =
+             mamba(layer.x, layer.w, empty_mamba_cache(layer.w), selective_scan_blelloch<Scalar>);
+         double worst = 0.0;
+         for (const std::vector<Index>& cuts : all_cuts()) {
+           const MambaOutput<Scalar> parts = mamba_resumed(layer.x, layer.w, empty_mamba_cache(layer.w), cuts,
+                                                           selective_scan_recurrent<Scalar>);
+           worst = std::max({worst, relative_difference(parts.out, whole.out),
+                             cache_difference(parts.cache, whole.cache)});
+         }
+         return worst;
+       }},
+      {"EQ-18", "mamba2_decode", kMamba2,
        "chunked prefill = single steps, and uneven parts: out, conv and ssm state", equal,
-       &mamba2_decode<double>, &mamba2_decode<Decimal50>},
-      {"NC-mamba-no-convolution-bias", "mamba_no_convolution_bias", mamba1, "convolution without its bias",
-       differs, &no_convolution_bias<double>, &no_convolution_bias<Decimal50>},
-      {"NC-mamba-no-step-bias", "mamba_no_step_bias", mamba1, "softplus(dt) without the bias", differs,
-       &unbiased_time_step<double>, &unbiased_time_step<Decimal50>},
-      {"NC-mamba-lost-convolution", "mamba_lost_convolution_state", mamba1,
-       "decode that carries the ssm state alone", differs, &lost_convolution_state<double>,
-       &lost_convolution_state<Decimal50>},
-      {"NC-mamba2-norm-order", "mamba2_norm_order", mamba2, "norm, then gate; Mamba-2 gates first (5.1)",
-       differs, &norm_order<double>, &norm_order<Decimal50>},
-      {"NC-mamba2-norm-groups", "mamba2_norm_groups", mamba2,
-       "a mean for each group, not one over all channels", differs, &norm_groups<double>,
-       &norm_groups<Decimal50>},
-      {"NC-mamba2-tiled-groups", "mamba2_tiled_groups", mamba2,
-       "B and C of head h from group h mod G, not h / (H/G)", differs, &tiled_groups<double>,
-       &tiled_groups<Decimal50>},
+       []<class Scalar>(std::uint64_t seed) {
+         const Mamba2<Scalar> layer(seed);
+         const auto by_chunks = [](const StateSpaceHead<Scalar>& x) { return state_space_chunked(x, 5); };
+         const Mamba2Output<Scalar> whole = mamba2(layer.x, layer.w, empty_mamba2_cache(layer.w), by_chunks);
+         double worst = 0.0;
+         for (const std::vector<Index>& cuts : all_cuts()) {
+           const Mamba2Output<Scalar> parts = mamba2_resumed(layer.x, layer.w, empty_mamba2_cache(layer.w),
+                                                             cuts, state_space_recurrent<Scalar>);
+           worst = std::max({worst, relative_difference(parts.out, whole.out),
+                             cache_difference(parts.cache, whole.cache)});
+         }
+         return worst;
+       }},
+      {"NC-mamba-no-convolution-bias", "mamba_no_convolution_bias", kMamba, "convolution without its bias",
+       differs,
+       []<class Scalar>(std::uint64_t seed) {
+         Mamba<Scalar> layer(seed);
+         const Matrix<Scalar> right = mamba(layer.x, layer.w, empty_mamba_cache(layer.w)).out;
+         layer.w.conv1d_bias.resize(0);
+         return relative_difference(mamba(layer.x, layer.w, empty_mamba_cache(layer.w)).out, right);
+       }},
+      {"NC-mamba-no-step-bias", "mamba_no_step_bias", kMamba, "softplus(dt) without the bias", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         Mamba<Scalar> layer(seed);
+         const Matrix<Scalar> right = mamba(layer.x, layer.w, empty_mamba_cache(layer.w)).out;
+         layer.w.dt_bias.setZero();
+         return relative_difference(mamba(layer.x, layer.w, empty_mamba_cache(layer.w)).out, right);
+       }},
+      {"NC-mamba-lost-convolution", "mamba_lost_convolution_state", kMamba,
+       "decode that carries the ssm state alone", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Mamba<Scalar> layer(seed);
+         const MambaCache<Scalar> empty = empty_mamba_cache(layer.w);
+         const Matrix<Scalar> head = layer.x.topRows(6);
+         const Matrix<Scalar> tail = layer.x.bottomRows(kTokens - 6);
+         MambaCache<Scalar> cache = mamba(head, layer.w, empty).cache;
+         const Matrix<Scalar> right = mamba(tail, layer.w, cache).out;
+         cache.convolution = empty.convolution;
+         return relative_difference(mamba(tail, layer.w, cache).out, right);
+       }},
+      {"NC-mamba2-norm-order", "mamba2_norm_order", kMamba2, "norm, then gate; Mamba-2 gates first (5.1)",
+       differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Mamba2<Scalar> layer(seed);
+         const Mamba2Output<Scalar> right = mamba2(layer.x, layer.w, empty_mamba2_cache(layer.w));
+         const Matrix<Scalar> normed = rms_norm_gated(right.y, right.z, layer.w.norm, layer.w.epsilon);
+         return relative_difference(linear(normed, layer.w.out_proj), right.out);
+       }},
+      {"NC-mamba2-norm-groups", "mamba2_norm_groups", kMamba2,
+       "a mean for each group, not one over all channels", differs,
+       []<class Scalar>(std::uint64_t seed) { return norm_groups<Scalar>(seed); }},
+      // Heads 0 1 2 3 on groups 0 1 0 1, where they belong on 0 0 1 1.
+      {"NC-mamba2-tiled-groups", "mamba2_tiled_groups", kMamba2,
+       "B and C of head h from group h mod G, not h / (H/G)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Mamba2<Scalar> layer(seed);
+         const Mamba2Output<Scalar> right = mamba2(layer.x, layer.w, empty_mamba2_cache(layer.w));
+         const Index Di = layer.w.inner();
+         const Index GN = layer.w.group_width();
+         StateSpaceHeads<Scalar> x{right.convolved.leftCols(Di),       right.delta,
+                                   decay_rates<Scalar>(layer.w.A_log), right.convolved.middleCols(Di, GN),
+                                   right.convolved.rightCols(GN),      layer.w.skip,
+                                   Matrix<Scalar>::Zero(Di, kStates),  2};
+         Matrix<Scalar> y(kTokens, Di);
+         for (Index h = 0; h < x.heads(); ++h) {
+           StateSpaceHead<Scalar> head = x.head(h);
+           head.B = x.B.middleCols(h % 2 * kStates, kStates);
+           head.C = x.C.middleCols(h % 2 * kStates, kStates);
+           y.middleCols(h * kChannels, kChannels) = state_space_recurrent(head).y;
+         }
+         return relative_difference(y, right.y);
+       }},
   };
 }
 

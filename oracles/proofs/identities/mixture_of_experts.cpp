@@ -67,171 +67,11 @@ double per_token(std::uint64_t seed) {
   return loop_is<Scalar, ExpertForm::per_token>(seed);
 }
 
-/// The document's layer: biased router, linear experts with bias, every K from 1 to N.
-template <class Scalar>
-double toy_layer(std::uint64_t seed) {
-  const Drawn<Scalar> in = draw<Scalar>(seed);
-  const Matrix<Scalar> logits = router_logits(in.x, in.weights.router, in.router_bias);
-  double worst = 0.0;
-  for (Index K = 1; K <= kExperts; ++K) {
-    const Routing<Scalar> routing = route(logits, K);
-    const Matrix<Scalar> loop = mixture_of_experts(in.x, routing, in.toys);
-    for (ExpertForm form : kOtherForms) {
-      worst = std::max(worst, relative_difference(mixture_of_experts(in.x, routing, in.toys, form), loop));
-    }
-  }
-  return worst;
-}
-
-/// Every token to experts 1 and 4: the others have none.
-template <class Scalar>
-double idle_experts(std::uint64_t seed) {
-  const Drawn<Scalar> in = draw<Scalar>(seed);
-  Matrix<Index> experts(kTokens, 2);
-  experts.col(0).setConstant(4);
-  experts.col(1).setConstant(1);
-  const Routing<Scalar> routing = route_to(in.logits(), experts);
-  const Matrix<Scalar> loop = mixture_of_experts(in.x, routing, in.weights.experts);
-  double worst = 0.0;
-  for (ExpertForm form : kOtherForms) {
-    worst = std::max(worst,
-                     relative_difference(mixture_of_experts(in.x, routing, in.weights.experts, form), loop));
-  }
-  return worst;
-}
-
-template <class Scalar>
-double qwen3_next_block(std::uint64_t seed) {
-  const Drawn<Scalar> in = draw<Scalar>(seed);
-  const Matrix<Scalar> loop = qwen3_next_moe(in.x, in.weights, kChosen).y;
-  double worst = 0.0;
-  for (ExpertForm form : kOtherForms) {
-    worst = std::max(worst, relative_difference(qwen3_next_moe(in.x, in.weights, kChosen, form).y, loop));
-  }
-  return worst;
-}
-
-template <class Scalar>
-double injected(std::uint64_t seed) {
-  const Drawn<Scalar> in = draw<Scalar>(seed);
-  const Qwen3NextMoe<Scalar> own = qwen3_next_moe(in.x, in.weights, kChosen);
-  const Routing<Scalar> again = route_to(own.routing.logits, own.routing.experts);
-  return relative_difference(qwen3_next_moe_routed(in.x, in.weights, again).y, own.y);
-}
-
-/// K = N, literal weights: the soft mixture sum_i p_i E_i(x), written out.
-template <class Scalar>
-double all_experts(std::uint64_t seed) {
-  const Drawn<Scalar> in = draw<Scalar>(seed);
-  const Routing<Scalar> routing = route(in.logits(), kExperts, TopKWeights::literal);
-  Matrix<Scalar> soft = Matrix<Scalar>::Zero(kTokens, kWidth);
-  for (Index i = 0; i < kExperts; ++i) {
-    const Matrix<Scalar> y = in.weights.experts[static_cast<std::size_t>(i)](in.x);
-    soft += routing.probabilities.col(i).asDiagonal() * y;
-  }
-  return relative_difference(mixture_of_experts(in.x, routing, in.weights.experts), soft);
-}
-
-/// Experts and router rows renumbered from the last to the first.
-template <class Scalar>
-double renumbered(std::uint64_t seed) {
-  const Drawn<Scalar> in = draw<Scalar>(seed);
-  Qwen3NextMoeWeights<Scalar> turned = in.weights;
-  turned.router = in.weights.router.colwise().reverse();
-  std::reverse(turned.experts.begin(), turned.experts.end());
-  return relative_difference(qwen3_next_moe(in.x, turned, kChosen).y,
-                             qwen3_next_moe(in.x, in.weights, kChosen).y);
-}
-
-template <class Scalar>
-double top_k_of_logits(std::uint64_t seed) {
-  const Matrix<Scalar> logits = draw<Scalar>(seed).logits();
-  double worst = 0.0;
-  for (Index K = 1; K <= kExperts; ++K) {
-    const Routing<Scalar> a = route(logits, K);
-    const Routing<Scalar> b = route_by_logits(logits, K);
-    if (a.experts != b.experts) return std::numeric_limits<double>::infinity();
-    worst = std::max(worst, relative_difference(a.weights, b.weights));
-  }
-  return worst;
-}
-
-/// E-11: weights sum to one.
-template <class Scalar>
-double weights_sum_to_one(std::uint64_t seed) {
-  const Routing<Scalar> routing = route(draw<Scalar>(seed).logits(), kChosen);
-  const Vector<Scalar> sums = routing.weights.rowwise().sum();
-  const Vector<Scalar> ones = Vector<Scalar>::Ones(kTokens);
-  return relative_difference(sums, ones);
-}
-
 // Negative controls.
-
-template <class Scalar>
-double unnormalised(std::uint64_t seed) {
-  const Drawn<Scalar> in = draw<Scalar>(seed);
-  const Matrix<Scalar> logits = in.logits();
-  return relative_difference(
-      mixture_of_experts(in.x, route(logits, kChosen, TopKWeights::literal), in.weights.experts),
-      mixture_of_experts(in.x, route(logits, kChosen), in.weights.experts));
-}
-
-template <class Scalar>
-double flipped_selection(std::uint64_t seed) {
-  const Drawn<Scalar> in = draw<Scalar>(seed);
-  const Routing<Scalar> own = route(in.logits(), kChosen);
-  Matrix<Index> experts = own.experts;
-  experts.col(kChosen - 1) = top_k(own.probabilities, kChosen + 1).col(kChosen);
-  return relative_difference(mixture_of_experts(in.x, route_to(own.logits, experts), in.weights.experts),
-                             mixture_of_experts(in.x, own, in.weights.experts));
-}
-
-template <class Scalar>
-double no_shared_gate(std::uint64_t seed) {
-  const Drawn<Scalar> in = draw<Scalar>(seed);
-  const Qwen3NextMoe<Scalar> out = qwen3_next_moe(in.x, in.weights, kChosen);
-  const Matrix<Scalar> ungated = out.routed + out.shared;
-  return relative_difference(ungated, out.y);
-}
-
-template <class Scalar>
-double swapped_gate_and_up(std::uint64_t seed) {
-  const Drawn<Scalar> in = draw<Scalar>(seed);
-  SwiGluExpert<Scalar> swapped = in.weights.shared;
-  std::swap(swapped.gate, swapped.up);
-  return relative_difference(swapped(in.x), in.weights.shared(in.x));
-}
 
 template <class Scalar>
 Matrix<Scalar> one(const Scalar& value) {
   return Matrix<Scalar>::Constant(1, 1, value);
-}
-
-template <class Scalar>
-double token_fractions(std::uint64_t seed) {
-  const Routing<Scalar> r = route(draw<Scalar>(seed).logits(), kChosen);
-  return relative_difference(one(auxiliary_loss(r.probabilities, r.experts, Scalar(1), LoadFraction::token)),
-                             one(auxiliary_loss(r.probabilities, r.experts, Scalar(1))));
-}
-
-/// P_i as the fraction of selections, f_i itself: MOE-8's wording (E-33).
-template <class Scalar>
-double selection_probability(std::uint64_t seed) {
-  const Routing<Scalar> r = route(draw<Scalar>(seed).logits(), kChosen);
-  const Vector<Scalar> f = load<Scalar>(r.experts, kExperts);
-  const Scalar literal = Scalar(static_cast<double>(kExperts)) * f.squaredNorm();
-  return relative_difference(one(literal), one(auxiliary_loss(r.probabilities, r.experts, Scalar(1))));
-}
-
-/// The mean over all tokens where the last third is padding.
-template <class Scalar>
-double padding_counted(std::uint64_t seed) {
-  const Routing<Scalar> r = route(draw<Scalar>(seed).logits(), kChosen);
-  Vector<bool> mask = Vector<bool>::Constant(kTokens, true);
-  mask.tail(kTokens / 3).setConstant(false);
-  return relative_difference(
-      one(auxiliary_loss(r.probabilities, r.experts, Scalar(1))),
-      one(auxiliary_loss(r.probabilities, r.experts, Scalar(1), LoadFraction::assignment, mask)));
 }
 
 }  // namespace
@@ -239,52 +79,170 @@ double padding_counted(std::uint64_t seed) {
 std::vector<Identity> mixture_of_experts_identities() {
   constexpr Expectation equal = Expectation::equal;
   constexpr Expectation differs = Expectation::differs;
-  constexpr std::string_view moe = "mixture_of_experts";
+  constexpr std::string_view kMoe = "mixture_of_experts";
   return {
-      {"EQ-19", "moe_dense", moe, "expert loop with gather and index_add = dense masked sum", equal,
-       &dense<double>, &dense<Decimal50>},
-      {"EQ-19", "moe_sorted", moe, "expert loop = assignments sorted by expert, grouped product", equal,
-       &sorted<double>, &sorted<Decimal50>},
-      {"EQ-19", "moe_per_token", moe, "expert loop = loop over tokens and ranks", equal, &per_token<double>,
-       &per_token<Decimal50>},
-      {"EQ-19", "moe_toy_layer", moe,
+      {"EQ-19", "moe_dense", kMoe, "expert loop with gather and index_add = dense masked sum", equal,
+       []<class Scalar>(std::uint64_t seed) { return dense<Scalar>(seed); }},
+      {"EQ-19", "moe_sorted", kMoe, "expert loop = assignments sorted by expert, grouped product", equal,
+       []<class Scalar>(std::uint64_t seed) { return sorted<Scalar>(seed); }},
+      {"EQ-19", "moe_per_token", kMoe, "expert loop = loop over tokens and ranks", equal,
+       []<class Scalar>(std::uint64_t seed) { return per_token<Scalar>(seed); }},
+      // The document's layer: biased router, linear experts with bias, every K from 1 to N.
+      {"EQ-19", "moe_toy_layer", kMoe,
        "the document's layer (biased router, linear experts), K = 1..N: all four forms", equal,
-       &toy_layer<double>, &toy_layer<Decimal50>},
-      {"EQ-19", "moe_idle_experts", moe, "all four forms where four of six experts have no token", equal,
-       &idle_experts<double>, &idle_experts<Decimal50>},
-      {"EQ-19", "moe_qwen3_next_block", moe, "Qwen3-Next block: all four forms", equal,
-       &qwen3_next_block<double>, &qwen3_next_block<Decimal50>},
-      {"EQ-19", "moe_injected_routing", moe, "own routing = the same routing injected", Expectation::exact,
-       &injected<double>, &injected<Decimal50>},
-      {"EQ-19", "moe_all_experts", moe, "K = N with literal weights = soft mixture sum p_i E_i", equal,
-       &all_experts<double>, &all_experts<Decimal50>},
-      {"EQ-19", "moe_renumbered_experts", moe, "experts and router rows renumbered: same output", equal,
-       &renumbered<double>, &renumbered<Decimal50>},
-      {"EQ-20", "moe_top_k_of_logits", moe,
+       []<class Scalar>(std::uint64_t seed) {
+         const Drawn<Scalar> in = draw<Scalar>(seed);
+         const Matrix<Scalar> logits = router_logits(in.x, in.weights.router, in.router_bias);
+         double worst = 0.0;
+         for (Index K = 1; K <= kExperts; ++K) {
+           const Routing<Scalar> routing = route(logits, K);
+           const Matrix<Scalar> loop = mixture_of_experts(in.x, routing, in.toys);
+           for (ExpertForm form : kOtherForms) {
+             worst =
+                 std::max(worst, relative_difference(mixture_of_experts(in.x, routing, in.toys, form), loop));
+           }
+         }
+         return worst;
+       }},
+      // Every token to experts 1 and 4: the others have none.
+      {"EQ-19", "moe_idle_experts", kMoe, "all four forms where four of six experts have no token", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Drawn<Scalar> in = draw<Scalar>(seed);
+         Matrix<Index> experts(kTokens, 2);
+         experts.col(0).setConstant(4);
+         experts.col(1).setConstant(1);
+         const Routing<Scalar> routing = route_to(in.logits(), experts);
+         const Matrix<Scalar> loop = mixture_of_experts(in.x, routing, in.weights.experts);
+         double worst = 0.0;
+         for (ExpertForm form : kOtherForms) {
+           worst = std::max(
+               worst, relative_difference(mixture_of_experts(in.x, routing, in.weights.experts, form), loop));
+         }
+         return worst;
+       }},
+      {"EQ-19", "moe_qwen3_next_block", kMoe, "Qwen3-Next block: all four forms", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Drawn<Scalar> in = draw<Scalar>(seed);
+         const Matrix<Scalar> loop = qwen3_next_moe(in.x, in.weights, kChosen).y;
+         double worst = 0.0;
+         for (ExpertForm form : kOtherForms) {
+           worst =
+               std::max(worst, relative_difference(qwen3_next_moe(in.x, in.weights, kChosen, form).y, loop));
+         }
+         return worst;
+       }},
+      {"EQ-19", "moe_injected_routing", kMoe, "own routing = the same routing injected", Expectation::exact,
+       []<class Scalar>(std::uint64_t seed) {
+         const Drawn<Scalar> in = draw<Scalar>(seed);
+         const Qwen3NextMoe<Scalar> own = qwen3_next_moe(in.x, in.weights, kChosen);
+         const Routing<Scalar> again = route_to(own.routing.logits, own.routing.experts);
+         return relative_difference(qwen3_next_moe_routed(in.x, in.weights, again).y, own.y);
+       }},
+      // K = N, literal weights: the soft mixture sum_i p_i E_i(x), written out.
+      {"EQ-19", "moe_all_experts", kMoe, "K = N with literal weights = soft mixture sum p_i E_i", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Drawn<Scalar> in = draw<Scalar>(seed);
+         const Routing<Scalar> routing = route(in.logits(), kExperts, TopKWeights::literal);
+         Matrix<Scalar> soft = Matrix<Scalar>::Zero(kTokens, kWidth);
+         for (Index i = 0; i < kExperts; ++i) {
+           const Matrix<Scalar> y = in.weights.experts[static_cast<std::size_t>(i)](in.x);
+           soft += routing.probabilities.col(i).asDiagonal() * y;
+         }
+         return relative_difference(mixture_of_experts(in.x, routing, in.weights.experts), soft);
+       }},
+      {"EQ-19", "moe_renumbered_experts", kMoe, "experts and router rows renumbered: same output", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Drawn<Scalar> in = draw<Scalar>(seed);
+         Qwen3NextMoeWeights<Scalar> turned = in.weights;
+         turned.router = in.weights.router.colwise().reverse();
+         std::reverse(turned.experts.begin(), turned.experts.end());
+         return relative_difference(qwen3_next_moe(in.x, turned, kChosen).y,
+                                    qwen3_next_moe(in.x, in.weights, kChosen).y);
+       }},
+      {"EQ-20", "moe_top_k_of_logits", kMoe,
        "softmax, top-k, renormalise = top-k of the logits, softmax; K = 1..N", equal,
-       &top_k_of_logits<double>, &top_k_of_logits<Decimal50>},
-      {"EQ-20", "moe_weights_sum_to_one", moe, "renormalised weights sum to 1 (E-11)", equal,
-       &weights_sum_to_one<double>, &weights_sum_to_one<Decimal50>},
-      {"NC-moe-unnormalised-top-k", "moe_unnormalised_top_k", moe,
-       "unnormalised weights (MOE-4) against renormalised (MOE-15)", differs, &unnormalised<double>,
-       &unnormalised<Decimal50>},
-      {"NC-moe-flipped-selection", "moe_flipped_selection", moe,
+       []<class Scalar>(std::uint64_t seed) {
+         const Matrix<Scalar> logits = draw<Scalar>(seed).logits();
+         double worst = 0.0;
+         for (Index K = 1; K <= kExperts; ++K) {
+           const Routing<Scalar> a = route(logits, K);
+           const Routing<Scalar> b = route_by_logits(logits, K);
+           if (a.experts != b.experts) return std::numeric_limits<double>::infinity();
+           worst = std::max(worst, relative_difference(a.weights, b.weights));
+         }
+         return worst;
+       }},
+      {"EQ-20", "moe_weights_sum_to_one", kMoe, "renormalised weights sum to 1 (E-11)", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Routing<Scalar> routing = route(draw<Scalar>(seed).logits(), kChosen);
+         const Vector<Scalar> sums = routing.weights.rowwise().sum();
+         const Vector<Scalar> ones = Vector<Scalar>::Ones(kTokens);
+         return relative_difference(sums, ones);
+       }},
+      {"NC-moe-unnormalised-top-k", "moe_unnormalised_top_k", kMoe,
+       "unnormalised weights (MOE-4) against renormalised (MOE-15)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Drawn<Scalar> in = draw<Scalar>(seed);
+         const Matrix<Scalar> logits = in.logits();
+         return relative_difference(
+             mixture_of_experts(in.x, route(logits, kChosen, TopKWeights::literal), in.weights.experts),
+             mixture_of_experts(in.x, route(logits, kChosen), in.weights.experts));
+       }},
+      {"NC-moe-flipped-selection", "moe_flipped_selection", kMoe,
        "each token's K-th expert replaced by its (K+1)-th (EQUATIONS 8.2)", differs,
-       &flipped_selection<double>, &flipped_selection<Decimal50>},
-      {"NC-moe-no-shared-gate", "moe_no_shared_gate", moe, "shared expert without its gate against with it",
-       differs, &no_shared_gate<double>, &no_shared_gate<Decimal50>},
-      {"NC-moe-swapped-gate-up", "moe_swapped_gate_and_up", moe,
-       "silu on the up projection against silu on the gate", differs, &swapped_gate_and_up<double>,
-       &swapped_gate_and_up<Decimal50>},
-      {"NC-aux-token-fractions", "aux_token_fractions", moe,
-       "f by token against f by assignment, K = 3 (MOE-7)", differs, &token_fractions<double>,
-       &token_fractions<Decimal50>},
-      {"NC-aux-selection-probability", "aux_selection_probability", moe,
+       []<class Scalar>(std::uint64_t seed) {
+         const Drawn<Scalar> in = draw<Scalar>(seed);
+         const Routing<Scalar> own = route(in.logits(), kChosen);
+         Matrix<Index> experts = own.experts;
+         experts.col(kChosen - 1) = top_k(own.probabilities, kChosen + 1).col(kChosen);
+         return relative_difference(
+             mixture_of_experts(in.x, route_to(own.logits, experts), in.weights.experts),
+             mixture_of_experts(in.x, own, in.weights.experts));
+       }},
+      {"NC-moe-no-shared-gate", "moe_no_shared_gate", kMoe, "shared expert without its gate against with it",
+       differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Drawn<Scalar> in = draw<Scalar>(seed);
+         const Qwen3NextMoe<Scalar> out = qwen3_next_moe(in.x, in.weights, kChosen);
+         const Matrix<Scalar> ungated = out.routed + out.shared;
+         return relative_difference(ungated, out.y);
+       }},
+      {"NC-moe-swapped-gate-up", "moe_swapped_gate_and_up", kMoe,
+       "silu on the up projection against silu on the gate", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Drawn<Scalar> in = draw<Scalar>(seed);
+         SwiGluExpert<Scalar> swapped = in.weights.shared;
+         std::swap(swapped.gate, swapped.up);
+         return relative_difference(swapped(in.x), in.weights.shared(in.x));
+       }},
+      {"NC-aux-token-fractions", "aux_token_fractions", kMoe,
+       "f by token against f by assignment, K = 3 (MOE-7)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Routing<Scalar> r = route(draw<Scalar>(seed).logits(), kChosen);
+         return relative_difference(
+             one(auxiliary_loss(r.probabilities, r.experts, Scalar(1), LoadFraction::token)),
+             one(auxiliary_loss(r.probabilities, r.experts, Scalar(1))));
+       }},
+      // P_i as the fraction of selections, f_i itself: MOE-8's wording (E-33).
+      {"NC-aux-selection-probability", "aux_selection_probability", kMoe,
        "P as selection frequency (MOE-8's wording, E-33) against mean router probability", differs,
-       &selection_probability<double>, &selection_probability<Decimal50>},
-      {"NC-aux-padding-counted", "aux_padding_counted", moe,
-       "padding tokens counted against left out of both means", differs, &padding_counted<double>,
-       &padding_counted<Decimal50>},
+       []<class Scalar>(std::uint64_t seed) {
+         const Routing<Scalar> r = route(draw<Scalar>(seed).logits(), kChosen);
+         const Vector<Scalar> f = load<Scalar>(r.experts, kExperts);
+         const Scalar literal = Scalar(static_cast<double>(kExperts)) * f.squaredNorm();
+         return relative_difference(one(literal), one(auxiliary_loss(r.probabilities, r.experts, Scalar(1))));
+       }},
+      // The mean over all tokens where the last third is padding.
+      {"NC-aux-padding-counted", "aux_padding_counted", kMoe,
+       "padding tokens counted against left out of both means", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Routing<Scalar> r = route(draw<Scalar>(seed).logits(), kChosen);
+         Vector<bool> mask = Vector<bool>::Constant(kTokens, true);
+         mask.tail(kTokens / 3).setConstant(false);
+         return relative_difference(
+             one(auxiliary_loss(r.probabilities, r.experts, Scalar(1))),
+             one(auxiliary_loss(r.probabilities, r.experts, Scalar(1), LoadFraction::assignment, mask)));
+       }},
   };
 }
 

@@ -63,94 +63,6 @@ double normed(const Matrix<Scalar>& a, const Matrix<Scalar>& b, double epsilon) 
   return relative_difference(retention_norm(a, Scalar(epsilon)), retention_norm(b, Scalar(epsilon)));
 }
 
-template <class Scalar>
-double recurrent_after_norm(std::uint64_t seed) {
-  const Head<Scalar> x(seed);
-  return normed(recurrent_form(x), parallel(x), 0.0);
-}
-
-template <class Scalar>
-double chunked_after_norm(std::uint64_t seed) {
-  const Head<Scalar> x(seed);
-  double worst = 0.0;
-  for (const Index chunk : {1, 5, 8, 19, 64}) {
-    worst = std::max(worst, normed(chunks(x, chunk), recurrent_form(x), 0.0));
-  }
-  return worst;
-}
-
-template <class Scalar>
-double core_after_norm(std::uint64_t seed) {
-  const Head<Scalar> x(seed);
-  return normed(parallel(x), core(x), 0.0);
-}
-
-/// o_t sqrt(s_t), s_t = 1 + gamma + .. + gamma^t: the recurrent form's division undone, without the norm.
-template <class Scalar>
-double recurrent_scale_undone(std::uint64_t seed) {
-  using std::sqrt;
-  const Head<Scalar> x(seed);
-  Matrix<Scalar> o = recurrent_form(x);
-  Scalar s(0);
-  for (Index t = 0; t < kTokens; ++t) {
-    s = x.gamma * s + Scalar(1);
-    o.row(t) *= Scalar(sqrt(s));
-  }
-  return relative_difference(o, core(x));
-}
-
-template <class Scalar>
-double recurrent_raw(std::uint64_t seed) {
-  const Head<Scalar> x(seed);
-  return relative_difference(recurrent_form(x), parallel(x));
-}
-
-template <class Scalar>
-double chunked_raw(std::uint64_t seed) {
-  const Head<Scalar> x(seed);
-  return std::min(relative_difference(chunks(x, 5), parallel(x)),
-                  relative_difference(chunks(x, 5), recurrent_form(x)));
-}
-
-/// Values of size 2^-8, mean squares of the order of epsilon: the scales no longer cancel.
-template <class Scalar>
-double recurrent_with_epsilon(std::uint64_t seed) {
-  const Head<Scalar> x(seed, 0x1p-8);
-  return normed(recurrent_form(x), parallel(x), 1e-6);
-}
-
-template <class Scalar>
-double chunked_with_epsilon(std::uint64_t seed) {
-  const Head<Scalar> x(seed, 0x1p-8);
-  return normed(chunks(x, 5), recurrent_form(x), 1e-6);
-}
-
-/// How far the forms may be apart under an epsilon: a normed row of mean square m is shorter than without
-/// epsilon by sqrt(dv) (1 - (1 + epsilon/m)^-1/2) <= sqrt(dv) epsilon / 2m, in either form with its own m.
-template <class Scalar>
-double epsilon_effect_bounded(std::uint64_t seed) {
-  using std::abs;
-  using std::sqrt;
-  const Head<Scalar> x(seed);
-  const Scalar epsilon(1e-6);
-  const Matrix<Scalar> a = recurrent_form(x);
-  const Matrix<Scalar> b = parallel(x);
-  const Matrix<Scalar> na = retention_norm(a, epsilon);
-  const Matrix<Scalar> nb = retention_norm(b, epsilon);
-  double worst = 0.0;
-  for (Index t = 0; t < kTokens; ++t) {
-    const Scalar width(static_cast<double>(kValueWidth));
-    const Scalar ma = a.row(t).squaredNorm() / width;
-    const Scalar mb = b.row(t).squaredNorm() / width;
-    // row.
-    const Scalar limit = sqrt(width) * epsilon / Scalar(2) * Scalar(Scalar(1) / ma + Scalar(1) / mb);
-    const Matrix<Scalar> apart = na.row(t) - nb.row(t);
-    const Scalar distance = sqrt(Scalar(apart.squaredNorm()));
-    if (distance > limit) worst = std::max(worst, static_cast<double>(Scalar((distance - limit) / limit)));
-  }
-  return worst;
-}
-
 // ---- the layer
 
 constexpr Index kHeads = 2;
@@ -180,14 +92,6 @@ Matrix<Scalar> layer_parallel(const Layer<Scalar>& layer) {
   return multi_scale_retention(layer.x, layer.w, run).y;
 }
 
-template <class Scalar>
-double layer_chunked(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  const auto run = [](const Matrix<Scalar>& q, const Matrix<Scalar>& k, const Matrix<Scalar>& v,
-                      const Scalar& gamma, Index) { return normalised_retention_chunked(q, k, v, gamma, 5); };
-  return relative_difference(multi_scale_retention(layer.x, layer.w, run).y, layer_parallel(layer));
-}
-
 /// Token by token with the normalised states carried; `positions`: whether a token knows where it stands.
 template <class Scalar>
 double layer_decoded(std::uint64_t seed, bool positions) {
@@ -205,82 +109,137 @@ double layer_decoded(std::uint64_t seed, bool positions) {
   return relative_difference(y, layer_parallel(layer));
 }
 
-template <class Scalar>
-double layer_decode(std::uint64_t seed) {
-  return layer_decoded<Scalar>(seed, true);
-}
-
-template <class Scalar>
-double layer_decode_without_positions(std::uint64_t seed) {
-  return layer_decoded<Scalar>(seed, false);
-}
-
-/// The core in its recurrent form, from the projections of the same layer.
-template <class Scalar>
-double layer_core(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  const auto run = [](const Matrix<Scalar>& q, const Matrix<Scalar>& k, const Matrix<Scalar>& v,
-                      const Scalar&, Index h) {
-    Sequence<Scalar> x{q, k, v, {}, {}, Scalar(1), Matrix<Scalar>::Zero(kKeyWidth, kValueWidth)};
-    x.g = Vector<Scalar>::Constant(kTokens, retention_log_decay<Scalar>(h));
-    return recurrent<Retention>(x).o;
-  };
-  return relative_difference(multi_scale_retention(layer.x, layer.w, run).y, layer_parallel(layer));
-}
-
-/// Positions moved by a constant: the rotation sees distances only.
-template <class Scalar>
-double layer_shifted(std::uint64_t seed) {
-  const Layer<Scalar> layer(seed);
-  const auto run = [](const Matrix<Scalar>& q, const Matrix<Scalar>& k, const Matrix<Scalar>& v,
-                      const Scalar& gamma, Index) { return normalised_retention_parallel(q, k, v, gamma); };
-  return relative_difference(multi_scale_retention(layer.x, layer.w, run, 11).y, layer_parallel(layer));
-}
-
 }  // namespace
 
 std::vector<Identity> retnet_identities() {
   using enum Expectation;
-  constexpr std::string_view s = "retnet";
+  constexpr std::string_view kSystem = "retnet";
   return {
-      {"EQ-11", "retnet_recurrent_after_norm", s,
-       "normalised recurrent = parallel, after the norm with epsilon 0", equal, &recurrent_after_norm<double>,
-       &recurrent_after_norm<Decimal50>},
-      {"EQ-11", "retnet_chunked_after_norm", s,
+      {"EQ-11", "retnet_recurrent_after_norm", kSystem,
+       "normalised recurrent = parallel, after the norm with epsilon 0", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Head<Scalar> x(seed);
+         return normed(recurrent_form(x), parallel(x), 0.0);
+       }},
+      {"EQ-11", "retnet_chunked_after_norm", kSystem,
        "normalised chunks of 1, 5, 8, 19, 64 = recurrent, after the norm with epsilon 0", equal,
-       &chunked_after_norm<double>, &chunked_after_norm<Decimal50>},
-      {"EQ-11", "retnet_core_after_norm", s,
-       "normalised parallel = core that nothing normalises, after the norm", equal, &core_after_norm<double>,
-       &core_after_norm<Decimal50>},
-      {"EQ-11", "retnet_recurrent_scale_undone", s,
-       "normalised recurrent times sqrt(s_t) = core, before the norm", equal, &recurrent_scale_undone<double>,
-       &recurrent_scale_undone<Decimal50>},
-      {"EQ-11", "retnet_layer_chunked", s, "multi-scale retention: chunks = parallel, epsilon 0", equal,
-       &layer_chunked<double>, &layer_chunked<Decimal50>},
-      {"EQ-11", "retnet_layer_decode", s, "multi-scale retention: token by token = parallel, epsilon 0",
-       equal, &layer_decode<double>, &layer_decode<Decimal50>},
-      {"EQ-11", "retnet_layer_core", s, "multi-scale retention: core = normalised parallel, epsilon 0", equal,
-       &layer_core<double>, &layer_core<Decimal50>},
-      {"EQ-11", "retnet_layer_shifted", s, "multi-scale retention: positions 0.. = positions 11..", equal,
-       &layer_shifted<double>, &layer_shifted<Decimal50>},
-      {"EQ-11", "retnet_epsilon_effect", s,
+       []<class Scalar>(std::uint64_t seed) {
+         const Head<Scalar> x(seed);
+         double worst = 0.0;
+         for (const Index chunk : {1, 5, 8, 19, 64}) {
+           worst = std::max(worst, normed(chunks(x, chunk), recurrent_form(x), 0.0));
+         }
+         return worst;
+       }},
+      {"EQ-11", "retnet_core_after_norm", kSystem,
+       "normalised parallel = core that nothing normalises, after the norm", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Head<Scalar> x(seed);
+         return normed(parallel(x), core(x), 0.0);
+       }},
+      // o_t sqrt(s_t), s_t = 1 + gamma + .. + gamma^t: the recurrent form's division undone, without the norm.
+      {"EQ-11", "retnet_recurrent_scale_undone", kSystem,
+       "normalised recurrent times sqrt(s_t) = core, before the norm", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         using std::sqrt;
+         const Head<Scalar> x(seed);
+         Matrix<Scalar> o = recurrent_form(x);
+         Scalar s(0);
+         for (Index t = 0; t < kTokens; ++t) {
+           s = x.gamma * s + Scalar(1);
+           o.row(t) *= Scalar(sqrt(s));
+         }
+         return relative_difference(o, core(x));
+       }},
+      {"EQ-11", "retnet_layer_chunked", kSystem, "multi-scale retention: chunks = parallel, epsilon 0", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         const auto run = [](const Matrix<Scalar>& q, const Matrix<Scalar>& k, const Matrix<Scalar>& v,
+                             const Scalar& gamma,
+                             Index) { return normalised_retention_chunked(q, k, v, gamma, 5); };
+         return relative_difference(multi_scale_retention(layer.x, layer.w, run).y, layer_parallel(layer));
+       }},
+      {"EQ-11", "retnet_layer_decode", kSystem, "multi-scale retention: token by token = parallel, epsilon 0",
+       equal, []<class Scalar>(std::uint64_t seed) { return layer_decoded<Scalar>(seed, true); }},
+      {"EQ-11", "retnet_layer_core", kSystem, "multi-scale retention: core = normalised parallel, epsilon 0",
+       equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         const auto run = [](const Matrix<Scalar>& q, const Matrix<Scalar>& k, const Matrix<Scalar>& v,
+                             const Scalar&, Index h) {
+           Sequence<Scalar> x{q, k, v, {}, {}, Scalar(1), Matrix<Scalar>::Zero(kKeyWidth, kValueWidth)};
+           x.g = Vector<Scalar>::Constant(kTokens, retention_log_decay<Scalar>(h));
+           return recurrent<Retention>(x).o;
+         };
+         return relative_difference(multi_scale_retention(layer.x, layer.w, run).y, layer_parallel(layer));
+       }},
+      // Positions moved by a constant: the rotation sees distances only.
+      {"EQ-11", "retnet_layer_shifted", kSystem, "multi-scale retention: positions 0.. = positions 11..",
+       equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Layer<Scalar> layer(seed);
+         const auto run = [](const Matrix<Scalar>& q, const Matrix<Scalar>& k, const Matrix<Scalar>& v,
+                             const Scalar& gamma,
+                             Index) { return normalised_retention_parallel(q, k, v, gamma); };
+         return relative_difference(multi_scale_retention(layer.x, layer.w, run, 11).y,
+                                    layer_parallel(layer));
+       }},
+      // How far the forms may be apart under an epsilon: a normed row of mean square m is shorter than without
+      // epsilon by sqrt(dv) (1 - (1 + epsilon/m)^-1/2) <= sqrt(dv) epsilon / 2m, in either form with its own m.
+      {"EQ-11", "retnet_epsilon_effect", kSystem,
        "epsilon moves a form by at most epsilon / 2m of the row's mean square m", holds,
-       &epsilon_effect_bounded<double>, &epsilon_effect_bounded<Decimal50>},
-      {"NC-retnet-recurrent-raw", "retnet_recurrent_raw", s,
-       "normalised recurrent against parallel without the norm", differs, &recurrent_raw<double>,
-       &recurrent_raw<Decimal50>},
-      {"NC-retnet-chunked-raw", "retnet_chunked_raw", s,
-       "normalised chunks against the other forms without the norm", differs, &chunked_raw<double>,
-       &chunked_raw<Decimal50>},
-      {"NC-retnet-recurrent-epsilon", "retnet_recurrent_with_epsilon", s,
+       []<class Scalar>(std::uint64_t seed) {
+         using std::abs;
+         using std::sqrt;
+         const Head<Scalar> x(seed);
+         const Scalar epsilon(1e-6);
+         const Matrix<Scalar> a = recurrent_form(x);
+         const Matrix<Scalar> b = parallel(x);
+         const Matrix<Scalar> na = retention_norm(a, epsilon);
+         const Matrix<Scalar> nb = retention_norm(b, epsilon);
+         double worst = 0.0;
+         for (Index t = 0; t < kTokens; ++t) {
+           const Scalar width(static_cast<double>(kValueWidth));
+           const Scalar ma = a.row(t).squaredNorm() / width;
+           const Scalar mb = b.row(t).squaredNorm() / width;
+           // row.
+           const Scalar limit = sqrt(width) * epsilon / Scalar(2) * Scalar(Scalar(1) / ma + Scalar(1) / mb);
+           const Matrix<Scalar> apart = na.row(t) - nb.row(t);
+           const Scalar distance = sqrt(Scalar(apart.squaredNorm()));
+           if (distance > limit)
+             worst = std::max(worst, static_cast<double>(Scalar((distance - limit) / limit)));
+         }
+         return worst;
+       }},
+      {"NC-retnet-recurrent-raw", "retnet_recurrent_raw", kSystem,
+       "normalised recurrent against parallel without the norm", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Head<Scalar> x(seed);
+         return relative_difference(recurrent_form(x), parallel(x));
+       }},
+      {"NC-retnet-chunked-raw", "retnet_chunked_raw", kSystem,
+       "normalised chunks against the other forms without the norm", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Head<Scalar> x(seed);
+         return std::min(relative_difference(chunks(x, 5), parallel(x)),
+                         relative_difference(chunks(x, 5), recurrent_form(x)));
+       }},
+      // Values of size 2^-8, mean squares of the order of epsilon: the scales no longer cancel.
+      {"NC-retnet-recurrent-epsilon", "retnet_recurrent_with_epsilon", kSystem,
        "values of 2^-8, epsilon 1e-6: recurrent against parallel after the norm", differs,
-       &recurrent_with_epsilon<double>, &recurrent_with_epsilon<Decimal50>},
-      {"NC-retnet-chunked-epsilon", "retnet_chunked_with_epsilon", s,
+       []<class Scalar>(std::uint64_t seed) {
+         const Head<Scalar> x(seed, 0x1p-8);
+         return normed(recurrent_form(x), parallel(x), 1e-6);
+       }},
+      {"NC-retnet-chunked-epsilon", "retnet_chunked_with_epsilon", kSystem,
        "values of 2^-8, epsilon 1e-6: chunks against recurrent after the norm", differs,
-       &chunked_with_epsilon<double>, &chunked_with_epsilon<Decimal50>},
-      {"NC-retnet-decode-position", "retnet_decode_without_positions", s,
-       "decode that rotates every token as the first", differs, &layer_decode_without_positions<double>,
-       &layer_decode_without_positions<Decimal50>},
+       []<class Scalar>(std::uint64_t seed) {
+         const Head<Scalar> x(seed, 0x1p-8);
+         return normed(chunks(x, 5), recurrent_form(x), 1e-6);
+       }},
+      {"NC-retnet-decode-position", "retnet_decode_without_positions", kSystem,
+       "decode that rotates every token as the first", differs,
+       []<class Scalar>(std::uint64_t seed) { return layer_decoded<Scalar>(seed, false); }},
   };
 }
 

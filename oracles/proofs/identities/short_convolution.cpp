@@ -60,192 +60,163 @@ Matrix<Scalar> carried(const Convolved<Scalar>& part) {
   return part.state;
 }
 
-template <class Scalar>
-double decode(std::uint64_t seed) {
-  const Data<Scalar> d(seed);
-  return difference(in_segments(d, every_token(), carried<Scalar>), d.whole());
-}
-
-template <class Scalar>
-double any_split(std::uint64_t seed) {
-  const Data<Scalar> d(seed);
-  double worst = 0.0;
-  for (Index a = 0; a <= kTokens; ++a) {
-    for (Index b = a; b <= kTokens; ++b) {
-      worst = std::max(worst, difference(in_segments(d, {a, b}, carried<Scalar>), d.whole()));
-    }
-  }
-  return worst;
-}
-
-/// As public code does it: W - 1 zeros on BOTH sides, and the first T outputs kept (CONV-3).
-template <class Scalar>
-double padded_both_sides(std::uint64_t seed) {
-  Data<Scalar> d(seed);
-  d.state.setZero();
-  Matrix<Scalar> padded = Matrix<Scalar>::Zero(kTokens + 2 * (kKernel - 1), kChannels);
-  padded.middleRows(kKernel - 1, kTokens) = d.x;
-  Matrix<Scalar> all(kTokens + kKernel - 1, kChannels);
-  for (Index t = 0; t < all.rows(); ++t) {
-    for (Index c = 0; c < kChannels; ++c) {
-      Scalar sum = d.bias(c);
-      for (Index j = 0; j < kKernel; ++j) sum += d.kernel(c, j) * padded(t + j, c);
-      all(t, c) = silu(sum);
-    }
-  }
-  const Matrix<Scalar> first = all.topRows(kTokens);
-  return relative_difference(first, d.whole().y);
-}
-
-/// Upstream's state has W columns: pad(x, (W - T, 0)), a negative pad crops; a step shifts it and reads all W
-/// (CONV-5). The oldest column is never read again.
-template <class Scalar>
-double state_of_full_width(std::uint64_t seed) {
-  Data<Scalar> d(seed);
-  d.state.setZero();
-  const Convolved<Scalar> whole = d.whole();
-  double worst = 0.0;
-  for (Index prefill = 0; prefill < kTokens; ++prefill) {
-    Matrix<Scalar> state = Matrix<Scalar>::Zero(kKernel, kChannels);
-    const Index kept = std::min(prefill, kKernel);
-    state.bottomRows(kept) = d.x.middleRows(prefill - kept, kept);
-    Matrix<Scalar> y(kTokens - prefill, kChannels);
-    for (Index t = prefill; t < kTokens; ++t) {
-      const Matrix<Scalar> newest = state.bottomRows(kKernel - 1);
-      state.topRows(kKernel - 1) = newest;
-      state.row(kKernel - 1) = d.x.row(t);
-      for (Index c = 0; c < kChannels; ++c) {
-        Scalar sum = d.bias(c);
-        for (Index j = 0; j < kKernel; ++j) sum += d.kernel(c, j) * state(j, c);
-        y(t - prefill, c) = silu(sum);
-      }
-    }
-    const Matrix<Scalar> expected = whole.y.bottomRows(kTokens - prefill);
-    worst = std::max(worst, relative_difference(y, expected));
-    const Matrix<Scalar> last = state.bottomRows(kKernel - 1);
-    worst = std::max(worst, relative_difference(last, whole.state));
-  }
-  return worst;
-}
-
-/// Depthwise: one convolution over all channels, or each channel by itself.
-template <class Scalar>
-double channels_apart(std::uint64_t seed) {
-  const Data<Scalar> d(seed);
-  Convolved<Scalar> apart{Matrix<Scalar>(kTokens, kChannels), Matrix<Scalar>(kKernel - 1, kChannels)};
-  for (Index c = 0; c < kChannels; ++c) {
-    const Matrix<Scalar> x = d.x.col(c);
-    const Matrix<Scalar> kernel = d.kernel.row(c);
-    const Vector<Scalar> bias = d.bias.segment(c, 1);
-    const Matrix<Scalar> state = d.state.col(c);
-    const Convolved<Scalar> one = short_convolution(x, kernel, bias, state);
-    apart.y.col(c) = one.y;
-    apart.state.col(c) = one.state;
-  }
-  return difference(apart, d.whole());
-}
-
-/// The sum is a product with a band of the kernel: T x (T + W - 1), constant along its diagonals.
-template <class Scalar>
-double band_matrix(std::uint64_t seed) {
-  const Data<Scalar> d(seed);
-  Matrix<Scalar> history(kTokens + kKernel - 1, kChannels);
-  history << d.state, d.x;
-  Matrix<Scalar> y(kTokens, kChannels);
-  for (Index c = 0; c < kChannels; ++c) {
-    Matrix<Scalar> band = Matrix<Scalar>::Zero(kTokens, history.rows());
-    for (Index t = 0; t < kTokens; ++t) band.row(t).segment(t, kKernel) = d.kernel.row(c);
-    const Vector<Scalar> column = history.col(c);
-    y.col(c) = band * column;
-  }
-  y.rowwise() += d.bias.transpose();
-  return relative_difference(silu(y), d.whole().y);
-}
-
-/// Only the last input carried: "the stride size" (CONV-4, E-31).
-template <class Scalar>
-double one_vector_cache(std::uint64_t seed) {
-  const Data<Scalar> d(seed);
-  const auto last_only = [](const Convolved<Scalar>& part) {
-    Matrix<Scalar> state = Matrix<Scalar>::Zero(kKernel - 1, kChannels);
-    state.row(kKernel - 2) = part.state.row(kKernel - 2);
-    return state;
-  };
-  return relative_difference(in_segments(d, every_token(), last_only).y, d.whole().y);
-}
-
-template <class Scalar>
-double flipped_kernel(std::uint64_t seed) {
-  Data<Scalar> d(seed);
-  const Matrix<Scalar> y = d.whole().y;
-  const Matrix<Scalar> flipped = d.kernel.rowwise().reverse();
-  d.kernel = flipped;
-  return relative_difference(d.whole().y, y);
-}
-
-/// The last outputs carried in place of the last inputs (CONV-5).
-template <class Scalar>
-double outputs_as_state(std::uint64_t seed) {
-  const Data<Scalar> d(seed);
-  std::vector<Index> cuts{4};
-  const auto outputs = [](const Convolved<Scalar>& part) {
-    return Matrix<Scalar>(part.y.bottomRows(std::min(part.y.rows(), kKernel - 1)));
-  };
-  return relative_difference(in_segments(d, cuts, outputs).y, d.whole().y);
-}
-
-/// A given state taken for zero padding.
-template <class Scalar>
-double state_ignored(std::uint64_t seed) {
-  Data<Scalar> d(seed);
-  const Matrix<Scalar> y = d.whole().y;
-  d.state.setZero();
-  return relative_difference(d.whole().y, y);
-}
-
-/// Shifted by one token, as with padding on both sides and the LAST outputs kept: it sees the next token.
-template <class Scalar>
-double one_ahead(std::uint64_t seed) {
-  Data<Scalar> d(seed);
-  const Matrix<Scalar> y = d.whole().y;
-  Matrix<Scalar> later = Matrix<Scalar>::Zero(kTokens, kChannels);
-  later.topRows(kTokens - 1) = d.x.bottomRows(kTokens - 1);
-  d.x = later;
-  return relative_difference(d.whole().y, y);
-}
-
 }  // namespace
 
 std::vector<Identity> short_convolution_identities() {
   using enum Expectation;
-  constexpr std::string_view s = "short_convolution";
+  constexpr std::string_view kSystem = "short_convolution";
   return {
-      {"EQ-12", "convolution_decode", s, "prefill = token by token, state included (CONV-5)", exact,
-       &decode<double>, &decode<Decimal50>},
-      {"EQ-12", "convolution_any_split", s, "prefill = any two cuts, also into less than W - 1 tokens", exact,
-       &any_split<double>, &any_split<Decimal50>},
-      {"EQ-12", "convolution_padded_both_sides", s,
+      {"EQ-12", "convolution_decode", kSystem, "prefill = token by token, state included (CONV-5)", exact,
+       []<class Scalar>(std::uint64_t seed) {
+         const Data<Scalar> d(seed);
+         return difference(in_segments(d, every_token(), carried<Scalar>), d.whole());
+       }},
+      {"EQ-12", "convolution_any_split", kSystem, "prefill = any two cuts, also into less than W - 1 tokens",
+       exact,
+       []<class Scalar>(std::uint64_t seed) {
+         const Data<Scalar> d(seed);
+         double worst = 0.0;
+         for (Index a = 0; a <= kTokens; ++a) {
+           for (Index b = a; b <= kTokens; ++b) {
+             worst = std::max(worst, difference(in_segments(d, {a, b}, carried<Scalar>), d.whole()));
+           }
+         }
+         return worst;
+       }},
+      // As public code does it: W - 1 zeros on BOTH sides, and the first T outputs kept (CONV-3).
+      {"EQ-12", "convolution_padded_both_sides", kSystem,
        "state of zeros = W - 1 zeros on both sides, first T outputs kept (CONV-3)", exact,
-       &padded_both_sides<double>, &padded_both_sides<Decimal50>},
-      {"EQ-12", "convolution_state_of_width_w", s,
+       []<class Scalar>(std::uint64_t seed) {
+         Data<Scalar> d(seed);
+         d.state.setZero();
+         Matrix<Scalar> padded = Matrix<Scalar>::Zero(kTokens + 2 * (kKernel - 1), kChannels);
+         padded.middleRows(kKernel - 1, kTokens) = d.x;
+         Matrix<Scalar> all(kTokens + kKernel - 1, kChannels);
+         for (Index t = 0; t < all.rows(); ++t) {
+           for (Index c = 0; c < kChannels; ++c) {
+             Scalar sum = d.bias(c);
+             for (Index j = 0; j < kKernel; ++j) sum += d.kernel(c, j) * padded(t + j, c);
+             all(t, c) = silu(sum);
+           }
+         }
+         const Matrix<Scalar> first = all.topRows(kTokens);
+         return relative_difference(first, d.whole().y);
+       }},
+      // Upstream's state has W columns: pad(x, (W - T, 0)), a negative pad crops; a step shifts it and reads all W
+      // (CONV-5). The oldest column is never read again.
+      {"EQ-12", "convolution_state_of_width_w", kSystem,
        "state of W - 1 inputs = upstream's shifted state of W (CONV-4, CONV-5)", exact,
-       &state_of_full_width<double>, &state_of_full_width<Decimal50>},
-      {"EQ-12", "convolution_channels_apart", s, "one depthwise convolution = each channel by itself", exact,
-       &channels_apart<double>, &channels_apart<Decimal50>},
-      {"EQ-12", "convolution_band_matrix", s, "loop over the kernel = product with its band matrix", equal,
-       &band_matrix<double>, &band_matrix<Decimal50>},
-      {"NC-one-vector-cache", "convolution_one_vector_cache", s,
-       "decode that carries 1 input, not W - 1 (CONV-4, E-31)", differs, &one_vector_cache<double>,
-       &one_vector_cache<Decimal50>},
-      {"NC-flipped-kernel", "convolution_flipped_kernel", s,
-       "a true convolution: the kernel reversed (CONV-3)", differs, &flipped_kernel<double>,
-       &flipped_kernel<Decimal50>},
-      {"NC-outputs-as-state", "convolution_outputs_as_state", s, "state of outputs, not of inputs (CONV-5)",
-       differs, &outputs_as_state<double>, &outputs_as_state<Decimal50>},
-      {"NC-convolution-state-ignored", "convolution_state_ignored", s,
-       "zero padding although a state is given", differs, &state_ignored<double>, &state_ignored<Decimal50>},
-      {"NC-convolution-ahead", "convolution_one_ahead", s, "a kernel that reaches one token ahead (CONV-7)",
-       differs, &one_ahead<double>, &one_ahead<Decimal50>},
+       []<class Scalar>(std::uint64_t seed) {
+         Data<Scalar> d(seed);
+         d.state.setZero();
+         const Convolved<Scalar> whole = d.whole();
+         double worst = 0.0;
+         for (Index prefill = 0; prefill < kTokens; ++prefill) {
+           Matrix<Scalar> state = Matrix<Scalar>::Zero(kKernel, kChannels);
+           const Index kept = std::min(prefill, kKernel);
+           state.bottomRows(kept) = d.x.middleRows(prefill - kept, kept);
+           Matrix<Scalar> y(kTokens - prefill, kChannels);
+           for (Index t = prefill; t < kTokens; ++t) {
+             const Matrix<Scalar> newest = state.bottomRows(kKernel - 1);
+             state.topRows(kKernel - 1) = newest;
+             state.row(kKernel - 1) = d.x.row(t);
+             for (Index c = 0; c < kChannels; ++c) {
+               Scalar sum = d.bias(c);
+               for (Index j = 0; j < kKernel; ++j) sum += d.kernel(c, j) * state(j, c);
+               y(t - prefill, c) = silu(sum);
+             }
+           }
+           const Matrix<Scalar> expected = whole.y.bottomRows(kTokens - prefill);
+           worst = std::max(worst, relative_difference(y, expected));
+           const Matrix<Scalar> last = state.bottomRows(kKernel - 1);
+           worst = std::max(worst, relative_difference(last, whole.state));
+         }
+         return worst;
+       }},
+      {"EQ-12", "convolution_channels_apart", kSystem, "one depthwise convolution = each channel by itself",
+       exact,
+       []<class Scalar>(std::uint64_t seed) {
+         const Data<Scalar> d(seed);
+         Convolved<Scalar> apart{Matrix<Scalar>(kTokens, kChannels), Matrix<Scalar>(kKernel - 1, kChannels)};
+         for (Index c = 0; c < kChannels; ++c) {
+           const Matrix<Scalar> x = d.x.col(c);
+           const Matrix<Scalar> kernel = d.kernel.row(c);
+           const Vector<Scalar> bias = d.bias.segment(c, 1);
+           const Matrix<Scalar> state = d.state.col(c);
+           const Convolved<Scalar> one = short_convolution(x, kernel, bias, state);
+           apart.y.col(c) = one.y;
+           apart.state.col(c) = one.state;
+         }
+         return difference(apart, d.whole());
+       }},
+      // The sum is a product with a band of the kernel: T x (T + W - 1), constant along its diagonals.
+      {"EQ-12", "convolution_band_matrix", kSystem, "loop over the kernel = product with its band matrix",
+       equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Data<Scalar> d(seed);
+         Matrix<Scalar> history(kTokens + kKernel - 1, kChannels);
+         history << d.state, d.x;
+         Matrix<Scalar> y(kTokens, kChannels);
+         for (Index c = 0; c < kChannels; ++c) {
+           Matrix<Scalar> band = Matrix<Scalar>::Zero(kTokens, history.rows());
+           for (Index t = 0; t < kTokens; ++t) band.row(t).segment(t, kKernel) = d.kernel.row(c);
+           const Vector<Scalar> column = history.col(c);
+           y.col(c) = band * column;
+         }
+         y.rowwise() += d.bias.transpose();
+         return relative_difference(silu(y), d.whole().y);
+       }},
+      // Only the last input carried: "the stride size" (CONV-4, E-31).
+      {"NC-one-vector-cache", "convolution_one_vector_cache", kSystem,
+       "decode that carries 1 input, not W - 1 (CONV-4, E-31)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Data<Scalar> d(seed);
+         const auto last_only = [](const Convolved<Scalar>& part) {
+           Matrix<Scalar> state = Matrix<Scalar>::Zero(kKernel - 1, kChannels);
+           state.row(kKernel - 2) = part.state.row(kKernel - 2);
+           return state;
+         };
+         return relative_difference(in_segments(d, every_token(), last_only).y, d.whole().y);
+       }},
+      {"NC-flipped-kernel", "convolution_flipped_kernel", kSystem,
+       "a true convolution: the kernel reversed (CONV-3)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         Data<Scalar> d(seed);
+         const Matrix<Scalar> y = d.whole().y;
+         const Matrix<Scalar> flipped = d.kernel.rowwise().reverse();
+         d.kernel = flipped;
+         return relative_difference(d.whole().y, y);
+       }},
+      // The last outputs carried in place of the last inputs (CONV-5).
+      {"NC-outputs-as-state", "convolution_outputs_as_state", kSystem,
+       "state of outputs, not of inputs (CONV-5)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Data<Scalar> d(seed);
+         std::vector<Index> cuts{4};
+         const auto outputs = [](const Convolved<Scalar>& part) {
+           return Matrix<Scalar>(part.y.bottomRows(std::min(part.y.rows(), kKernel - 1)));
+         };
+         return relative_difference(in_segments(d, cuts, outputs).y, d.whole().y);
+       }},
+      {"NC-convolution-state-ignored", "convolution_state_ignored", kSystem,
+       "zero padding although a state is given", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         Data<Scalar> d(seed);
+         const Matrix<Scalar> y = d.whole().y;
+         d.state.setZero();
+         return relative_difference(d.whole().y, y);
+       }},
+      // Shifted by one token, as with padding on both sides and the LAST outputs kept: it sees the next token.
+      {"NC-convolution-ahead", "convolution_one_ahead", kSystem,
+       "a kernel that reaches one token ahead (CONV-7)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         Data<Scalar> d(seed);
+         const Matrix<Scalar> y = d.whole().y;
+         Matrix<Scalar> later = Matrix<Scalar>::Zero(kTokens, kChannels);
+         later.topRows(kTokens - 1) = d.x.bottomRows(kTokens - 1);
+         d.x = later;
+         return relative_difference(d.whole().y, y);
+       }},
   };
 }
 

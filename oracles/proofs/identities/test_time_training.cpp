@@ -80,16 +80,6 @@ Matrix<Scalar> delta_step(const Token<Scalar>& token, const Scalar& beta) {
   return recurrent<DeltaRule>(x).state;
 }
 
-/// S - (S k) k^T + (eta v + (1 - eta) S k) k^T: the old value out, a mixture in (DELTA-8; here transposed).
-template <class Scalar>
-double old_and_new_value(std::uint64_t seed) {
-  const Token<Scalar> token(seed);
-  const Vector<Scalar> old = token.S.transpose() * token.k;
-  const Vector<Scalar> mixed = token.eta * token.v + Scalar(Scalar(1) - token.eta) * old;
-  const Matrix<Scalar> S = token.S - token.k * old.transpose() + token.k * mixed.transpose();
-  return relative_difference(S, delta_step(token, token.eta));
-}
-
 /// (I - eta k k^T) S + eta k v^T (DELTA-9 corrected, DELTA-4, DELTA-7).
 template <class Scalar>
 Matrix<Scalar> closed_form(const Token<Scalar>& token, const Scalar& write) {
@@ -97,120 +87,10 @@ Matrix<Scalar> closed_form(const Token<Scalar>& token, const Scalar& write) {
   return keep * token.S + write * token.k * token.v.transpose();
 }
 
-template <class Scalar>
-double closed(std::uint64_t seed) {
-  const Token<Scalar> token(seed);
-  return relative_difference(closed_form(token, token.eta), delta_step(token, token.eta));
-}
-
-/// The printed line: no beta on the write (DELTA-9, E-03).
-template <class Scalar>
-double beta_missing(std::uint64_t seed) {
-  const Token<Scalar> token(seed);
-  return relative_difference(closed_form(token, Scalar(1)), delta_step(token, token.eta));
-}
-
-/// sqrt(eta) taken into k and v, then a step of 1 (DELTA-3).
-template <class Scalar>
-double absorbed(std::uint64_t seed) {
-  using std::sqrt;
-  const Token<Scalar> token(seed);
-  Token<Scalar> scaled = token;
-  const Scalar root = sqrt(token.eta);
-  scaled.k *= root;
-  scaled.v *= root;
-  const Matrix<Scalar> S = gradient_step(scaled.S, squared_gradient(scaled.S, scaled.k, scaled.v), Scalar(1));
-  return relative_difference(S, delta_step(token, token.eta));
-}
-
-template <class Scalar>
-double gradient_step_is_delta(std::uint64_t seed) {
-  const Token<Scalar> token(seed);
-  const Matrix<Scalar> gradient = gradient_by_dual_numbers(loss_of<Loss::squared>(token), token.S);
-  return relative_difference(gradient_step(token.S, gradient, token.eta), delta_step(token, token.eta));
-}
-
-template <class Scalar>
-double proximal(std::uint64_t seed) {
-  const Token<Scalar> token(seed);
-  return relative_difference(proximal_step(token.S, token.k, token.v, token.eta),
-                             delta_step(token, proximal_write_strength(token.k, token.eta)));
-}
-
-/// At the proximal point the gradient of the objective vanishes: squared gradient = (S_0 - S) / eta.
-template <class Scalar>
-double proximal_stationary(std::uint64_t seed) {
-  const Token<Scalar> token(seed);
-  const Matrix<Scalar> S = proximal_step(token.S, token.k, token.v, token.eta);
-  const Matrix<Scalar> pull = (token.S - S) / token.eta;
-  return relative_difference(squared_gradient(S, token.k, token.v), pull);
-}
-
-/// The explicit step where the implicit one is meant: beta = eta.
-template <class Scalar>
-double explicit_for_proximal(std::uint64_t seed) {
-  const Token<Scalar> token(seed);
-  return relative_difference(delta_step(token, token.eta),
-                             proximal_step(token.S, token.k, token.v, token.eta));
-}
-
 /// Outputs and state of a learned sequence against a system of the family.
 template <class Scalar>
 double learned(const Trajectory<Scalar>& a, const Trajectory<Scalar>& b) {
   return std::max(relative_difference(a.o, b.o), relative_difference(a.state, b.state));
-}
-
-/// Inner-product loss, step eta: linear attention of eta v; eta = 1 is TTT-4.
-template <class Scalar>
-double learns_linear_attention(std::uint64_t seed) {
-  const Sequence<Scalar> x = draw_head<Scalar>(seed);
-  double worst = 0.0;
-  for (const double eta : {1.0, 0.375}) {
-    Sequence<Scalar> scaled = x;
-    scaled.v *= Scalar(eta);
-    const auto step = [&](const Matrix<Scalar>& S, const Vector<Scalar>& k, const Vector<Scalar>& v, Index) {
-      return gradient_step(S, inner_product_gradient(S, k, v), Scalar(eta));
-    };
-    worst = std::max(worst, learned(test_time_training(x, step), recurrent<LinearAttention>(scaled)));
-  }
-  return worst;
-}
-
-/// Ridge loss, step eta: retention of eta v with the decay 1 - eta (1 - gamma); eta = 1 is TTT-5.
-template <class Scalar>
-double learns_retention(std::uint64_t seed) {
-  using std::log;
-  const Sequence<Scalar> x = draw_head<Scalar>(seed);
-  const Scalar gamma(0.875);
-  double worst = 0.0;
-  for (const double eta : {1.0, 0.375}) {
-    Sequence<Scalar> scaled = x;
-    scaled.v *= Scalar(eta);
-    scaled.g.setConstant(Scalar(log(Scalar(Scalar(1) - Scalar(eta) * (Scalar(1) - gamma)))));
-    const auto step = [&](const Matrix<Scalar>& S, const Vector<Scalar>& k, const Vector<Scalar>& v, Index) {
-      return gradient_step(S, ridge_gradient(S, k, v, gamma), Scalar(eta));
-    };
-    worst = std::max(worst, learned(test_time_training(x, step), recurrent<Retention>(scaled)));
-  }
-  return worst;
-}
-
-/// TTT-5 as printed, decay gamma, at a step that is not 1.
-template <class Scalar>
-double ridge_step_of_one(std::uint64_t seed) {
-  const Token<Scalar> token(seed);
-  const Matrix<Scalar> printed = token.gamma * token.S + token.k * token.v.transpose();
-  return relative_difference(printed, gradient_step(token.S, gradient_of<Loss::ridge>(token), token.eta));
-}
-
-/// Squared loss, step beta_t: the delta rule (DELTA-2).
-template <class Scalar>
-double learns_delta_rule(std::uint64_t seed) {
-  const Sequence<Scalar> x = draw_head<Scalar>(seed);
-  const auto step = [&](const Matrix<Scalar>& S, const Vector<Scalar>& k, const Vector<Scalar>& v, Index t) {
-    return gradient_step(S, squared_gradient(S, k, v), x.beta(t));
-  };
-  return learned(test_time_training(x, step), recurrent<DeltaRule>(x));
 }
 
 /// Squared loss, step beta_t from the decayed state: the gated delta rule (EQ-27).
@@ -224,79 +104,168 @@ Trajectory<Scalar> learn_gated(const Sequence<Scalar>& x) {
   return test_time_training(x, step);
 }
 
-template <class Scalar>
-double learns_gated_delta_rule(std::uint64_t seed) {
-  const Sequence<Scalar> x = draw_head<Scalar>(seed);
-  return learned(learn_gated(x), recurrent<GatedDeltaRule>(x));
-}
-
-/// The gradient taken at the state before its decay.
-template <class Scalar>
-double gradient_before_decay(std::uint64_t seed) {
-  using std::exp;
-  const Sequence<Scalar> x = draw_head<Scalar>(seed);
-  const auto step = [&](const Matrix<Scalar>& S, const Vector<Scalar>& k, const Vector<Scalar>& v, Index t) {
-    const Matrix<Scalar> decayed = Scalar(exp(x.g(t))) * S;
-    return gradient_step(decayed, squared_gradient(S, k, v), x.beta(t));
-  };
-  return learned(test_time_training(x, step), recurrent<GatedDeltaRule>(x));
-}
-
 }  // namespace
 
 std::vector<Identity> test_time_training_identities() {
   using enum Expectation;
-  constexpr std::string_view s = "test_time_training";
+  constexpr std::string_view kSystem = "test_time_training";
   return {
-      {"TTT-4", "ttt_inner_product_gradient", s, "-k v^T = dual numbers through the inner-product loss",
-       equal, &dual_numbers<Loss::inner_product, double>, &dual_numbers<Loss::inner_product, Decimal50>},
-      {"TTT-4", "ttt_inner_product_differences", s, "-k v^T = central differences", equal,
-       &central_differences<Loss::inner_product, double>,
-       &central_differences<Loss::inner_product, Decimal50>},
-      {"TTT-5", "ttt_ridge_gradient", s, "-k v^T + (1 - gamma) S = dual numbers through the ridge loss",
-       equal, &dual_numbers<Loss::ridge, double>, &dual_numbers<Loss::ridge, Decimal50>},
-      {"TTT-5", "ttt_ridge_differences", s, "-k v^T + (1 - gamma) S = central differences", equal,
-       &central_differences<Loss::ridge, double>, &central_differences<Loss::ridge, Decimal50>},
-      {"EQ-05", "ttt_squared_gradient", s,
+      {"TTT-4", "ttt_inner_product_gradient", kSystem, "-k v^T = dual numbers through the inner-product loss",
+       equal,
+       []<class Scalar>(std::uint64_t seed) { return dual_numbers<Loss::inner_product, Scalar>(seed); }},
+      {"TTT-4", "ttt_inner_product_differences", kSystem, "-k v^T = central differences", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         return central_differences<Loss::inner_product, Scalar>(seed);
+       }},
+      {"TTT-5", "ttt_ridge_gradient", kSystem, "-k v^T + (1 - gamma) S = dual numbers through the ridge loss",
+       equal, []<class Scalar>(std::uint64_t seed) { return dual_numbers<Loss::ridge, Scalar>(seed); }},
+      {"TTT-5", "ttt_ridge_differences", kSystem, "-k v^T + (1 - gamma) S = central differences", equal,
+       []<class Scalar>(std::uint64_t seed) { return central_differences<Loss::ridge, Scalar>(seed); }},
+      {"EQ-05", "ttt_squared_gradient", kSystem,
        "k (S^T k - v)^T = dual numbers through the squared loss (DELTA-1)", equal,
-       &dual_numbers<Loss::squared, double>, &dual_numbers<Loss::squared, Decimal50>},
-      {"EQ-05", "ttt_squared_differences", s,
+       []<class Scalar>(std::uint64_t seed) { return dual_numbers<Loss::squared, Scalar>(seed); }},
+      {"EQ-05", "ttt_squared_differences", kSystem,
        "k (S^T k - v)^T = central differences, exact for a quadratic loss at any step", equal,
-       &central_differences<Loss::squared, double>, &central_differences<Loss::squared, Decimal50>},
-      {"EQ-05", "delta_rule_gradient_step", s, "delta rule = step eta down the squared loss (DELTA-2)", equal,
-       &gradient_step_is_delta<double>, &gradient_step_is_delta<Decimal50>},
-      {"EQ-05", "delta_rule_old_and_new_value", s, "delta rule = old value out, mixture in (DELTA-8)", equal,
-       &old_and_new_value<double>, &old_and_new_value<Decimal50>},
-      {"EQ-05", "delta_rule_closed_form", s,
-       "delta rule = (I - b k k^T) S + b k v^T (DELTA-7, DELTA-9 corrected)", equal, &closed<double>,
-       &closed<Decimal50>},
-      {"EQ-05", "delta_rule_absorbed_root", s, "delta rule = step 1 with sqrt(eta) k, sqrt(eta) v (DELTA-3)",
-       equal, &absorbed<double>, &absorbed<Decimal50>},
-      {"EQ-06", "delta_rule_proximal", s,
-       "argmin by linear solve = delta rule with b = eta / (1 + eta |k|^2)", equal, &proximal<double>,
-       &proximal<Decimal50>},
-      {"EQ-06", "ttt_proximal_stationary", s, "at the argmin the gradient is (S_0 - S) / eta", equal,
-       &proximal_stationary<double>, &proximal_stationary<Decimal50>},
-      {"EQ-27", "ttt_learns_gated_delta_rule", s, "gated delta rule = squared-loss step b from a S", equal,
-       &learns_gated_delta_rule<double>, &learns_gated_delta_rule<Decimal50>},
-      {"C-TTT", "ttt_learns_linear_attention", s,
+       []<class Scalar>(std::uint64_t seed) { return central_differences<Loss::squared, Scalar>(seed); }},
+      {"EQ-05", "delta_rule_gradient_step", kSystem, "delta rule = step eta down the squared loss (DELTA-2)",
+       equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Token<Scalar> token(seed);
+         const Matrix<Scalar> gradient = gradient_by_dual_numbers(loss_of<Loss::squared>(token), token.S);
+         return relative_difference(gradient_step(token.S, gradient, token.eta),
+                                    delta_step(token, token.eta));
+       }},
+      // S - (S k) k^T + (eta v + (1 - eta) S k) k^T: the old value out, a mixture in (DELTA-8; here transposed).
+      {"EQ-05", "delta_rule_old_and_new_value", kSystem, "delta rule = old value out, mixture in (DELTA-8)",
+       equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Token<Scalar> token(seed);
+         const Vector<Scalar> old = token.S.transpose() * token.k;
+         const Vector<Scalar> mixed = token.eta * token.v + Scalar(Scalar(1) - token.eta) * old;
+         const Matrix<Scalar> S = token.S - token.k * old.transpose() + token.k * mixed.transpose();
+         return relative_difference(S, delta_step(token, token.eta));
+       }},
+      {"EQ-05", "delta_rule_closed_form", kSystem,
+       "delta rule = (I - b k k^T) S + b k v^T (DELTA-7, DELTA-9 corrected)", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Token<Scalar> token(seed);
+         return relative_difference(closed_form(token, token.eta), delta_step(token, token.eta));
+       }},
+      {"EQ-05", "delta_rule_absorbed_root", kSystem,
+       "delta rule = step 1 with sqrt(eta) k, sqrt(eta) v (DELTA-3)", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         using std::sqrt;
+         const Token<Scalar> token(seed);
+         Token<Scalar> scaled = token;
+         const Scalar root = sqrt(token.eta);
+         scaled.k *= root;
+         scaled.v *= root;
+         const Matrix<Scalar> S =
+             gradient_step(scaled.S, squared_gradient(scaled.S, scaled.k, scaled.v), Scalar(1));
+         return relative_difference(S, delta_step(token, token.eta));
+       }},
+      {"EQ-06", "delta_rule_proximal", kSystem,
+       "argmin by linear solve = delta rule with b = eta / (1 + eta |k|^2)", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Token<Scalar> token(seed);
+         return relative_difference(proximal_step(token.S, token.k, token.v, token.eta),
+                                    delta_step(token, proximal_write_strength(token.k, token.eta)));
+       }},
+      // At the proximal point the gradient of the objective vanishes: squared gradient = (S_0 - S) / eta.
+      {"EQ-06", "ttt_proximal_stationary", kSystem, "at the argmin the gradient is (S_0 - S) / eta", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Token<Scalar> token(seed);
+         const Matrix<Scalar> S = proximal_step(token.S, token.k, token.v, token.eta);
+         const Matrix<Scalar> pull = (token.S - S) / token.eta;
+         return relative_difference(squared_gradient(S, token.k, token.v), pull);
+       }},
+      {"EQ-27", "ttt_learns_gated_delta_rule", kSystem, "gated delta rule = squared-loss step b from a S",
+       equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Sequence<Scalar> x = draw_head<Scalar>(seed);
+         return learned(learn_gated(x), recurrent<GatedDeltaRule>(x));
+       }},
+      // Inner-product loss, step eta: linear attention of eta v; eta = 1 is TTT-4.
+      {"C-TTT", "ttt_learns_linear_attention", kSystem,
        "steps down the inner product = linear attention of eta v (TTT-4)", equal,
-       &learns_linear_attention<double>, &learns_linear_attention<Decimal50>},
-      {"C-TTT", "ttt_learns_retention", s,
+       []<class Scalar>(std::uint64_t seed) {
+         const Sequence<Scalar> x = draw_head<Scalar>(seed);
+         double worst = 0.0;
+         for (const double eta : {1.0, 0.375}) {
+           Sequence<Scalar> scaled = x;
+           scaled.v *= Scalar(eta);
+           const auto step = [&](const Matrix<Scalar>& S, const Vector<Scalar>& k, const Vector<Scalar>& v,
+                                 Index) {
+             return gradient_step(S, inner_product_gradient(S, k, v), Scalar(eta));
+           };
+           worst = std::max(worst, learned(test_time_training(x, step), recurrent<LinearAttention>(scaled)));
+         }
+         return worst;
+       }},
+      // Ridge loss, step eta: retention of eta v with the decay 1 - eta (1 - gamma); eta = 1 is TTT-5.
+      {"C-TTT", "ttt_learns_retention", kSystem,
        "steps down the ridge loss = retention, decay 1 - eta (1 - gamma) (TTT-5)", equal,
-       &learns_retention<double>, &learns_retention<Decimal50>},
-      {"C-TTT", "ttt_learns_delta_rule", s, "steps beta down the squared loss = delta rule (DELTA-2)", equal,
-       &learns_delta_rule<double>, &learns_delta_rule<Decimal50>},
-      {"NC-beta-missing", "delta_rule_beta_missing", s, "(I - b k k^T) S + k v^T as printed (DELTA-9, E-03)",
-       differs, &beta_missing<double>, &beta_missing<Decimal50>},
-      {"NC-explicit-for-proximal", "delta_rule_explicit_for_proximal", s,
-       "b = eta in place of eta / (1 + eta |k|^2)", differs, &explicit_for_proximal<double>,
-       &explicit_for_proximal<Decimal50>},
-      {"NC-ridge-step-of-one", "ttt_ridge_step_of_one", s,
-       "gamma S + k v^T at a step that is not 1 (TTT-5, E-28)", differs, &ridge_step_of_one<double>,
-       &ridge_step_of_one<Decimal50>},
-      {"NC-gradient-before-decay", "ttt_gradient_before_decay", s, "gradient at S in place of a S (EQ-27)",
-       differs, &gradient_before_decay<double>, &gradient_before_decay<Decimal50>},
+       []<class Scalar>(std::uint64_t seed) {
+         using std::log;
+         const Sequence<Scalar> x = draw_head<Scalar>(seed);
+         const Scalar gamma(0.875);
+         double worst = 0.0;
+         for (const double eta : {1.0, 0.375}) {
+           Sequence<Scalar> scaled = x;
+           scaled.v *= Scalar(eta);
+           scaled.g.setConstant(Scalar(log(Scalar(Scalar(1) - Scalar(eta) * (Scalar(1) - gamma)))));
+           const auto step = [&](const Matrix<Scalar>& S, const Vector<Scalar>& k, const Vector<Scalar>& v,
+                                 Index) {
+             return gradient_step(S, ridge_gradient(S, k, v, gamma), Scalar(eta));
+           };
+           worst = std::max(worst, learned(test_time_training(x, step), recurrent<Retention>(scaled)));
+         }
+         return worst;
+       }},
+      // Squared loss, step beta_t: the delta rule (DELTA-2).
+      {"C-TTT", "ttt_learns_delta_rule", kSystem, "steps beta down the squared loss = delta rule (DELTA-2)",
+       equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Sequence<Scalar> x = draw_head<Scalar>(seed);
+         const auto step = [&](const Matrix<Scalar>& S, const Vector<Scalar>& k, const Vector<Scalar>& v,
+                               Index t) { return gradient_step(S, squared_gradient(S, k, v), x.beta(t)); };
+         return learned(test_time_training(x, step), recurrent<DeltaRule>(x));
+       }},
+      {"NC-beta-missing", "delta_rule_beta_missing", kSystem,
+       "(I - b k k^T) S + k v^T as printed (DELTA-9, E-03)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Token<Scalar> token(seed);
+         return relative_difference(closed_form(token, Scalar(1)), delta_step(token, token.eta));
+       }},
+      // The explicit step where the implicit one is meant: beta = eta.
+      {"NC-explicit-for-proximal", "delta_rule_explicit_for_proximal", kSystem,
+       "b = eta in place of eta / (1 + eta |k|^2)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Token<Scalar> token(seed);
+         return relative_difference(delta_step(token, token.eta),
+                                    proximal_step(token.S, token.k, token.v, token.eta));
+       }},
+      // TTT-5 as printed, decay gamma, at a step that is not 1.
+      {"NC-ridge-step-of-one", "ttt_ridge_step_of_one", kSystem,
+       "gamma S + k v^T at a step that is not 1 (TTT-5, E-28)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Token<Scalar> token(seed);
+         const Matrix<Scalar> printed = token.gamma * token.S + token.k * token.v.transpose();
+         return relative_difference(printed,
+                                    gradient_step(token.S, gradient_of<Loss::ridge>(token), token.eta));
+       }},
+      {"NC-gradient-before-decay", "ttt_gradient_before_decay", kSystem,
+       "gradient at S in place of a S (EQ-27)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         using std::exp;
+         const Sequence<Scalar> x = draw_head<Scalar>(seed);
+         const auto step = [&](const Matrix<Scalar>& S, const Vector<Scalar>& k, const Vector<Scalar>& v,
+                               Index t) {
+           const Matrix<Scalar> decayed = Scalar(exp(x.g(t))) * S;
+           return gradient_step(decayed, squared_gradient(S, k, v), x.beta(t));
+         };
+         return learned(test_time_training(x, step), recurrent<GatedDeltaRule>(x));
+       }},
   };
 }
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <random>
 #include <string>
 #include <tuple>
@@ -11,6 +10,7 @@
 
 #include "oracles/bounds/chunked.h"
 #include "oracles/bounds/recurrent.h"
+#include "oracles/numbers.h"
 #include "oracles/rounding.h"
 #include "reference/error.h"
 #include "reference/gated_delta_rule.h"
@@ -20,7 +20,6 @@
 namespace samestate {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr Structure kDelta{true};
 
 /// Both forms by one name; the chunked one takes 5 tokens a chunk.
@@ -72,6 +71,8 @@ TEST(Bound, SegmentsChain) {
         for (const Mode mode : {Mode::det, Mode::prob, Mode::semi}) {
           Contract contract;
           contract.state = state;
+          contract.reads_old_state = constant;
+          if (constant) contract.residual = Format::bf16;
           const Bound whole = bound_of(form, x, contract, mode);
           Matrix<double> S = x.initial_state;
           StateError carried;

@@ -3,15 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "oracles/contracts.h"
+#include "oracles/numbers.h"
 
 namespace samestate {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 const Operator& op() { return *find_operator("linear_attention_normalised"); }
 

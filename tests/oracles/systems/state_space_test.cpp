@@ -50,7 +50,7 @@ TEST(StateSpaceForms, TheHoldFactorCoversEveryStepWithinTheError) {
   for (const double delta : {1e-30, 1e-6, 0.3, 4.0, 90.0}) {
     for (const double A : {-0.37, -1.0, -16.0}) {
       for (const double error : {0.0, 1e-7, 1e-2, 3.0}) {
-        const Running factor = input_factor(Running::within(delta, error), Running(A), kHold);
+        const Running factor = input_factor_of(Running::within(delta, error), Running(A), kHold);
         for (const double other : {std::max(delta - error, 0.0), delta, delta + error}) {
           const double exact = std::expm1(other * A) / A;
           EXPECT_LE(std::abs(exact - factor.value()), factor.error()) << delta << " " << A << " " << error;
@@ -60,7 +60,18 @@ TEST(StateSpaceForms, TheHoldFactorCoversEveryStepWithinTheError) {
       }
     }
   }
-  EXPECT_TRUE(std::isinf(input_factor(Running(1.0), Running::within(-1.0, 1.0), kHold).error()));
+  EXPECT_TRUE(std::isinf(input_factor_of(Running(1.0), Running::within(-1.0, 1.0), kHold).error()));
+}
+
+TEST(StateSpaceForms, OnlyTheOraclesFactorsKeepADecayBetweenZeroAndOne) {
+  // Delta = 1 +- 2, A = -1: through its parts e^{Delta A} might be e^1, as a decay it is at most 1.
+  const Running delta = Running::within(1.0, 2.0);
+  EXPECT_GT(PlainFactors::decay(delta, Running(-1.0)).error(), 2.0);
+  EXPECT_LT(OracleFactors<Running>::decay(delta, Running(-1.0)).error(), 1.0);
+  const Vector<Running> g = Vector<Running>::Constant(2, Running::within(-1.0, 2.0));
+  EXPECT_GT(decay_between(g)(1, 0).error(), 2.0) << "what a name means hangs on no include";
+  EXPECT_LT(OracleFactors<Running>::between(g)(1, 0).error(), 1.0);
+  EXPECT_LT(OracleFactors<Running>::from_start(g)(1).error(), 1.0);
 }
 
 TEST(StateSpaceForms, AChunkHoldsATokenAtLeast) {

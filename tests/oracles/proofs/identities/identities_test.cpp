@@ -39,9 +39,9 @@ double visible(std::uint64_t) { return 0.1; }
 double none(std::uint64_t) { return 0.0; }
 double nan(std::uint64_t) { return std::numeric_limits<double>::quiet_NaN(); }
 
-bool passes(Expectation expectation, double (*in_float64)(std::uint64_t),
-            double (*in_50_digits)(std::uint64_t)) {
-  return evaluate({"EQ-00", "made_up", "none", "a against b", expectation, in_float64, in_50_digits}).passed;
+bool passes(Expectation expectation, Residual::Function in_float64, Residual::Function in_50_digits) {
+  return evaluate({"EQ-00", "made_up", "none", "a against b", expectation, {in_float64, in_50_digits}})
+      .passed;
 }
 
 TEST(Identities, WhatHoldsInFloat64AloneIsNoLaw) {

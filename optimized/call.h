@@ -1,0 +1,124 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "optimized/kernel.h"
+
+/// From the tensors of a call to one value head of one sequence, and the threads that share such heads out:
+/// what kernels on the CPU and the host side of those on a device have in common.
+namespace samestate::calls {
+
+/// Which terms a system has. S <- e^g S + k u^T; u = beta (v - S^T k) with the delta term, else u = v.
+struct System {
+  std::string_view name;
+  bool delta;
+  bool decay;
+};
+inline constexpr System GATED_DELTA_RULE{"gated_delta_rule", true, true};
+inline constexpr System DELTA_RULE{"delta_rule", true, false};
+inline constexpr System RETENTION{"retention", false, true};
+inline constexpr System LINEAR_ATTENTION{"linear_attention", false, false};
+
+struct Sizes {
+  std::int64_t batch, tokens, key_heads, value_heads, dk, dv, sequences;
+};
+
+/// The sizes of a call, read off q and v. Throws Error where the views cannot belong together: shapes that
+/// differ, a missing tensor, sizes below 1, broadcast outputs, cu_seqlens that are not ascending within [0,
+/// T].
+[[nodiscard]] Sizes checked_sizes(const Arguments& arguments);
+
+/// Tokens of the longest sequence.
+[[nodiscard]] std::int64_t longest_sequence(const Arguments& arguments, const Sizes& sizes);
+
+/// Why no kernel of this table runs this call; empty where one may.
+[[nodiscard]] std::string unsupported_reason(const System& system, const Arguments& arguments,
+                                             const Contract& contract);
+
+/// A strided vector or matrix of one head; rows are tokens (or rows of the state).
+template <class T>
+struct Rows {
+  T* data = nullptr;
+  std::int64_t row_stride = 0;
+  std::int64_t stride = 0;
+
+  [[nodiscard]] T* row(std::int64_t i) const { return data + i * row_stride; }
+
+  /// Row i, elements [first, first + count), into a dense array.
+  void load(std::int64_t i, std::int64_t first, std::int64_t count, float* to) const {
+    const T* from = row(i) + first * stride;
+    if (stride == 1) {
+      std::copy_n(from, count, to);
+    } else {
+      for (std::int64_t c = 0; c < count; ++c) to[c] = from[c * stride];
+    }
+  }
+
+  void store(std::int64_t i, std::int64_t first, std::int64_t count, const float* from) const {
+    T* to = row(i) + first * stride;
+    for (std::int64_t c = 0; c < count; ++c) to[c * stride] = from[c];
+  }
+};
+
+/// One value head of one sequence, with the key head that serves it.
+struct Head {
+  std::int64_t tokens = 0;
+  std::int64_t dk = 0;
+  std::int64_t dv = 0;
+  Rows<const float> q, k;           ///< [tokens, dk]
+  Rows<const float> v;              ///< [tokens, dv]
+  Rows<const float> g, beta;        ///< [tokens, 1]; data null: absent
+  Rows<const float> initial_state;  ///< [dk, dv]; data null: zero
+  Rows<float> o;                    ///< [tokens, dv]
+  Rows<float> final_state;          ///< [dk, dv]; data null: not wanted
+};
+
+[[nodiscard]] Head head_of(const Arguments& arguments, const Sizes& sizes, std::int64_t sequence,
+                           std::int64_t value_head);
+
+/// Rows of o that belong to no packed sequence are zeroed: every element of o is written (BUGS M41).
+void clear_outside_sequences(const Arguments& arguments, const Sizes& sizes);
+
+/// Calls work(i) once for every i in [0, count) on at most `threads` threads; each thread works with a `work`
+/// of its own, made by make_work(). An exception stops the rest and is thrown here.
+template <class MakeWork>
+void for_each_task(std::int64_t count, int threads, const MakeWork& make_work) {
+  std::atomic<std::int64_t> next{0};
+  std::mutex guard;
+  std::exception_ptr failure;
+  const auto drain = [&] {
+    try {
+      auto work = make_work();
+      for (std::int64_t i = next++; i < count; i = next++) work(i);
+    } catch (...) {
+      const std::lock_guard lock(guard);
+      failure = std::current_exception();
+      next = count;
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    try {
+      for (std::int64_t i = 1; i < std::min<std::int64_t>(threads, count); ++i) helpers.emplace_back(drain);
+    } catch (const std::system_error&) {
+      // The machine has no more threads to give; those that started share out the same tasks.
+    }
+    drain();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace samestate::calls
+
+namespace samestate::cpu {
+using namespace calls;
+}

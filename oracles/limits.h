@@ -1,0 +1,95 @@
+#pragma once
+
+#include "reference/sequence.h"
+
+/// Every constant of a verdict that no derivation gives, with what it was set from. docs/validation.md
+/// ("Constants that are not derived") says the same to users; a test holds the two together. All else is a
+/// formula with its source above it.
+namespace samestate {
+
+// Rows and states (BOUNDS 2, 7): multiples of a standard deviation.
+
+/// State in fp32: a quarter above the largest of 5.9 M development rows, 3.92 (BOUNDS 2, F5, asks 13.6).
+inline constexpr double kRowLambda = 5.0;
+/// State below fp32, its errors added linearly in time: as kRowLambda.
+inline constexpr double kRowLambdaLowState = 4.0;
+/// tf32 by truncation, whose errors have a mean: 15 was needed (BOUNDS 13.2).
+inline constexpr double kRowLambdaTruncated = 16.0;
+/// Frobenius norm of the final state: at most 0.67 of it in 39 281 held-out sequences (BOUNDS 9.1).
+inline constexpr double kStateFactor = 4.0;
+
+// Heads, RMS(error) / RMS(prediction) (BOUNDS 7.1, 9.1): largest 1.45; in tf32 1.548; in few elements 2.13.
+
+inline constexpr double kHeadLimit = 1.5;
+inline constexpr double kHeadLimitTf32 = 2.0;
+/// Below kHeadTokens tokens or kHeadElements elements, and with repeated keys.
+inline constexpr double kHeadLimitFew = 2.5;
+inline constexpr Index kHeadTokens = 64;
+inline constexpr Index kHeadElements = 1000;
+
+// Which mode (BOUNDS 0, 4, 7): the development campaign needed lambda = 47 on constant input.
+
+/// Structured: fewer than a kStructuredPart-th of the rows are distinct; below kShortSequence tokens, where a
+/// quarter is no number to count with, at most a kStructuredShortPart-th.
+inline constexpr Index kStructuredPart = 4;
+inline constexpr Index kShortSequence = 8;
+inline constexpr Index kStructuredShortPart = 2;
+/// Coherent decay: fewer than a kRepeatingGatePart-th of the gates are distinct.
+inline constexpr Index kRepeatingGatePart = 2;
+
+// ||T dA|| from which on the first-order bound of (I + A)^-1 says nothing (BOUNDS 5, fac; 9.1).
+
+inline constexpr double kNonlinearityWorst = 0.9;
+/// Of three standard deviations.
+inline constexpr double kNonlinearity = 0.7;
+
+// The twin (BOUNDS 10.3): correct kernels of another order had medians up to 0.10 and RMS ratios 0.987 .. 1.017,
+// an undeclared rounding 0.1 to 1.1.
+
+inline constexpr double kTwinMedian = 0.15;
+inline constexpr double kTwinMedianTf32 = 0.25;
+inline constexpr double kTwinRms = 0.03;
+inline constexpr double kTwinRmsTf32 = 0.1;
+/// Rows count where the prediction is so many times what the order of fp32 sums makes by itself.
+inline constexpr double kTwinMargin = 8.0;
+/// No limit lies below so many times the twin's drift from itself with its sums reordered.
+inline constexpr double kTwinSpread = 3.0;
+/// Fewer rows or elements are no statistic.
+inline constexpr Index kTwinTokens = 32;
+inline constexpr Index kTwinElements = 1000;
+
+// Vacuous: RMS(tolerance) / RMS(expected) above which a pass would say nothing. Errors within their tolerances
+// have RMS(error) <= RMS(tolerance), so a limit is the relative error above which nothing passes.
+
+/// Rows of a head, against a statistical tolerance (BOUNDS 7.1, GV): 2 of 52 453 held-out sequences exceeded it
+/// or first order (BOUNDS 9.1).
+inline constexpr double kVacuousRows = 0.3;
+/// Outputs of an operator, against a worst case that is wide by nature: half the output is the error of a lost
+/// factor of 2; a wrong sign (2) and zeros (1) are larger.
+inline constexpr double kVacuousOutput = 0.5;
+/// Overflow is expected where the largest value on the way comes this near to the format's (BOUNDS 7.1, G0).
+inline constexpr double kRangeMargin = 1.02;
+
+// Errors of functions in units of 2^-24 (BOUNDS 4, 13.9), measured on one H100 with CUDA 13.0.
+
+/// Measured 2.51: expf of every 101st fp32 in [-126, -2^-24].
+inline constexpr double kExpUnits = 2.6;
+/// Measured 1.32: largest mean over windows x .. x (1 + 2^-10), x from 1e-5 to 86.
+inline constexpr double kExpBias = 1.4;
+/// Measured over [x, 0]: 2.57 at -1, 4.6 at -5, 16 at -20, 63 at -80 or -85.
+inline constexpr double kEx2Units = 3.0;
+inline constexpr double kEx2Slope = 1.5;
+/// Measured mean at most 1.20 (1 + 0.25 |x|), the slope being the rounding of log2 e.
+inline constexpr double kEx2Bias = 1.3;
+inline constexpr double kEx2BiasSlope = 0.3;
+/// log, log1p, expm1, sin, cos: not measured, what libraries state of themselves.
+inline constexpr double kFunctionUnits = 4.0;
+
+// Proofs (oracles/proofs).
+
+/// Units of the last place, relative, that reordered sums of the small draws may make: 11 in float64.
+inline constexpr double kIdentityUlps = 512.0;
+/// Relative difference from which on a negative control is seen.
+inline constexpr double kVisibleDifference = 1e-3;
+
+}  // namespace samestate
