@@ -90,6 +90,7 @@ struct Kernel {
   /// that was poisoned before it, and share none with the inputs. Empty: `samestate bench` times `run` by the
   /// wall clock and says so.
   std::function<Timing(const Arguments&, const Contract&, const TimingRequest&)> time = nullptr;
+  std::vector<Variant> variants = {};  ///< in order of choice; empty: `run` is one function
 };
 
 /// The table of this build: the project's kernels on the CPU and, where it was built with CUDA, on the GPU.

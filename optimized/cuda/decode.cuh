@@ -10,9 +10,10 @@
 ///   u = beta (v - alpha S^T k);  o = scale (alpha S^T q + u (k . q));  S <- alpha S + k u^T;  alpha = e^g
 ///
 /// with u = v without the delta rule. S^T k and S^T q come from one pass over S, which stays in registers in
-/// its stored format; an l2norm is a factor of their sums. A warp has 32 keys of a tile of columns: a lane
-/// some adjacent columns of some adjacent keys. Sums over keys go over a lane's own, over the warp's lanes
-/// and, by way of shared memory and the one barrier of a token, over the warps.
+/// its stored format; an l2norm is a factor of their sums. A warp has 32 keys of a tile of columns: each lane
+/// holds one element of k and of q, and of the state some adjacent columns of some keys. Rows go round the
+/// warps, so that a block's accesses sweep its tile from top to bottom. Sums over keys go over a lane's own,
+/// over the warp's lanes and, by way of shared memory and the one barrier of a token, over the warps.
 namespace samestate::cuda {
 
 /// Sums over the `groups` row groups of a warp, lane = group * lanes + column: before, every lane has its own
@@ -48,16 +49,15 @@ struct DecodeBlock {
   static constexpr int width = tile.width;                ///< adjacent columns of a lane
   static constexpr int lanes = tile.columns / width;      ///< that share a row of the tile
   static constexpr int groups = 32 / lanes;               ///< of lanes in a warp, each with rows of its own
-  static constexpr int rows = kWarpKeys / groups;         ///< adjacent rows of a lane
+  static constexpr int rows = kWarpKeys / groups;         ///< of a lane: row(0) + r step
   static constexpr int sums = delta ? 2 * width : width;  ///< of a lane: S^T q, then S^T k
-  static constexpr int piece = width == 1 ? 1 : rows < 4 ? rows : 4;  ///< keys in one access of k and of q
-  static constexpr int pieces = rows / piece;
   static constexpr int folded = sums / groups > 0 ? sums / groups : 1;  ///< sums of a lane after the fold
   static constexpr int stride = decode_warp_words(tile, delta);         ///< of a warp's sums in shared memory
   static_assert(lanes * width == tile.columns && lanes * groups == 32,
                 "a warp's lanes share out whole rows of the tile");
+  static_assert(tile.state_bytes == sizeof(State), "the tile is of a state of this format");
   static_assert(width == 1 || width * sizeof(State) == 16, "a lane moves 16 bytes of the state at once");
-  static_assert(rows * groups == kWarpKeys && rows % piece == 0, "a lane's keys are whole accesses of k");
+  static_assert(kWarpKeys == 32, "a lane holds one of its warp's keys");
   static_assert(folded * groups >= sums, "each sum of a column ends in some group of lanes");
 
   using StateVector = Vector<State, width>;
@@ -70,14 +70,16 @@ struct DecodeBlock {
   std::int64_t state = 0;                    ///< offset of this lane's first element in the states
   std::int64_t first_token = 0, tokens = 0;  ///< of the sequence
   std::int64_t head = 0, key_head = 0;
-  int column = 0, first_row = 0;  ///< of this lane
-  int lane = 0, group = 0;        ///< among the lanes of a row, among the groups of a warp
-  bool inside = false;            ///< the lane's columns exist
+  int column = 0;           ///< of this lane: the first
+  int row = 0, step = 0;    ///< of this lane: the first, and how far to the next
+  int own_row = 0;          ///< whose k and q this lane holds
+  int lane = 0, group = 0;  ///< among the lanes of a row, among the groups of a warp
+  bool inside = false;      ///< the lane's columns exist
 
   StateVector S[rows];
 
   // One token.
-  Vector<Operand, piece> k[pieces], q[pieces];
+  float k = 0.0F, q = 0.0F;  ///< elements own_row
   Vector<Operand, width> v;
   float g = 0.0F, beta = 1.0F, alpha = 1.0F;
   float sum[sums];  ///< S^T q, S^T k
@@ -88,32 +90,34 @@ struct DecodeBlock {
       : p(parameters), shared(words) {
     lane = lane_index() % lanes;
     group = lane_index() / lanes;
-    first_row = kWarpKeys * warp_index() + rows * group;
+    step = groups * block_warps();
+    row = groups * warp_index() + group;
+    own_row = groups * warp_index() + lane_index() % groups + lane_index() / groups * step;
   }
 
-  SAMESTATE_DEVICE static float at(const Vector<Operand, piece> (&x)[pieces], int row) {
-    return element(x[row / piece], row % piece);
-  }
+  /// Element row + r step of what every lane holds of its own row.
+  SAMESTATE_DEVICE float at(float x, int r) const { return shuffle(x, r * groups + group); }
 
   SAMESTATE_DEVICE void place(std::int64_t sequence, std::int64_t value_head, int tile_index) {
     head = value_head;
     column = tile_index * tile.columns + width * lane;
     inside = column < p.dv;
-    state = ((sequence * p.Hv + head) * p.dk + first_row) * p.dv + column;
+    state = ((sequence * p.Hv + head) * p.dk + row) * p.dv + column;
     first_token = sequence * p.T;
     tokens = tile.single ? 1 : p.T;
   }
 
   SAMESTATE_DEVICE void load_state() {
-    const State* row = p.initial_state + state;
-    const int there = p.initial_state && inside ? p.dk - first_row : 0;  // rows
+    const State* const from = p.initial_state + state;
+    const int end = p.initial_state && inside ? p.dk : 0;
+    const int stride = recomputed(step * p.dv);
     SAMESTATE_UNROLL
     for (int r = 0; r < rows; ++r) {
-      const State* const from = row + r * p.dv;
+      const auto* const at_row = reinterpret_cast<const StateVector*>(from + r * stride);
       if constexpr (width == 1) {
-        S[r] = r < there ? *reinterpret_cast<const StateVector*>(from) : StateVector{};
+        S[r] = row + r * step < end ? *at_row : StateVector{};
       } else {
-        S[r] = load_settled<tile.once>(reinterpret_cast<const StateVector*>(from), r < there);
+        S[r] = load_settled<tile.once>(at_row, row + r * step < end);
       }
     }
   }
@@ -132,15 +136,10 @@ struct DecodeBlock {
 
   SAMESTATE_DEVICE void load_token(std::int64_t t) {
     const std::int64_t token = first_token + t;
-    const std::int64_t keys = (token * p.Hk + key_head) * p.dk + first_row;
+    const std::int64_t keys = (token * p.Hk + key_head) * p.dk + own_row;
     const std::int64_t gate = token * p.Hv + head;
-    SAMESTATE_UNROLL
-    for (int i = 0; i < pieces; ++i) {
-      k[i] = q[i] = {};
-      if (first_row + i * piece >= p.dk) continue;
-      k[i] = load_global(reinterpret_cast<const Vector<Operand, piece>*>(p.k + keys + i * piece));
-      q[i] = load_global(reinterpret_cast<const Vector<Operand, piece>*>(p.q + keys + i * piece));
-    }
+    k = own_row < p.dk ? widen(load_global(p.k + keys)) : 0.0F;
+    q = own_row < p.dk ? widen(load_global(p.q + keys)) : 0.0F;
     v = {};
     if (inside) v = load_global(reinterpret_cast<const Vector<Operand, width>*>(p.v + gate * p.dv + column));
     g = p.g ? load_global(p.g + gate) : 0.0F;
@@ -153,10 +152,8 @@ struct DecodeBlock {
     SAMESTATE_UNROLL
     for (int i = 0; i < sums; ++i) sum[i] = 0.0F;
     SAMESTATE_UNROLL
-    for (int i = 0; i < 4; ++i) dot[i] = 0.0F;
-    SAMESTATE_UNROLL
     for (int r = 0; r < rows; ++r) {
-      const float key = at(k, r);
+      const float key = delta ? at(k, r) : 0.0F;
       const float query = at(q, r);
       SAMESTATE_UNROLL
       for (int c = 0; c < width; ++c) {
@@ -164,28 +161,24 @@ struct DecodeBlock {
         sum[c] = fused(query, s, sum[c]);
         if constexpr (delta) sum[width + c] = fused(key, s, sum[width + c]);
       }
-      dot[0] = fused(key, query, dot[0]);
-      dot[1] = fused(key, key, dot[1]);
-      dot[2] = fused(query, query, dot[2]);
     }
+    dot[0] = k * q;
+    dot[1] = k * k;
+    dot[2] = q * q;
+    dot[3] = 0.0F;
   }
 
   /// Over the rows of the warp, and one lane of each sum hands it to the other warps.
   SAMESTATE_DEVICE void share_sums() {
     fold<sums, groups, lanes>(sum);
-    fold<4, groups, lanes>(dot);
+    fold<4, 32, 1>(dot);
     float* const mine = shared + (turn % 2 * block_warps() + warp_index()) * stride;
     constexpr int same = groups > sums ? groups / sums : 1;  // groups that end with the same sum
     SAMESTATE_UNROLL
     for (int i = 0; i < folded; ++i) {
       if (group % same == 0) mine[lane * sums + group / same * folded + i] = sum[i];
     }
-    constexpr int same_dot = groups > 4 ? groups / 4 : 1;
-    constexpr int dots = groups < 4 ? 4 / groups : 1;
-    SAMESTATE_UNROLL
-    for (int i = 0; i < dots; ++i) {
-      if (lane == 0 && group % same_dot == 0) mine[lanes * sums + group / same_dot * dots + i] = dot[i];
-    }
+    if (lane_index() % 8 == 0) mine[lanes * sums + lane_index() / 8] = dot[0];
   }
 
   /// Over the warps.
@@ -202,7 +195,7 @@ struct DecodeBlock {
         if (w < warps) add_sums(from + w * stride);
       }
     } else {
-      SAMESTATE_ROLLED
+      SAMESTATE_NO_UNROLL
       for (int w = 0; w < warps; ++w) add_sums(from + w * stride);
     }
   }
@@ -235,8 +228,6 @@ struct DecodeBlock {
       u[c] *= norm_k;
     }
     SAMESTATE_UNROLL
-    for (int i = 0; i < pieces; ++i) keep_as_stored(k[i]);
-    SAMESTATE_UNROLL
     for (int r = 0; r < rows; ++r) {
       keep_as_stored(S[r]);
       const float key = at(k, r);
@@ -254,12 +245,14 @@ struct DecodeBlock {
   }
 
   SAMESTATE_DEVICE void store_state() const {
-    State* const row = p.final_state + state;
-    const int there = p.final_state && inside ? p.dk - first_row : 0;
-    const int dv = recomputed(p.dv);  // else every row's offset stays in registers from its load on
+    State* const to = p.final_state + state;
+    const int end = p.final_state && inside ? p.dk : 0;
+    const int stride =
+        recomputed(step * p.dv);  // else every row's offset stays in registers from its load on
     SAMESTATE_UNROLL
     for (int r = 0; r < rows; ++r) {
-      if (r < there) store_result<tile.once>(reinterpret_cast<StateVector*>(row + r * dv), S[r]);
+      if (row + r * step < end)
+        store_result<tile.once>(reinterpret_cast<StateVector*>(to + r * stride), S[r]);
     }
   }
 };

@@ -17,7 +17,7 @@
 #define SAMESTATE_DEVICE inline
 #define SAMESTATE_HOST_DEVICE
 #define SAMESTATE_UNROLL
-#define SAMESTATE_ROLLED
+#define SAMESTATE_NO_UNROLL
 
 namespace samestate::cuda {
 

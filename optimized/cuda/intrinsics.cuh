@@ -14,7 +14,7 @@
 #define SAMESTATE_DEVICE __device__ __forceinline__
 #define SAMESTATE_HOST_DEVICE __host__ __device__
 #define SAMESTATE_UNROLL _Pragma("unroll")
-#define SAMESTATE_ROLLED _Pragma("unroll 1")
+#define SAMESTATE_NO_UNROLL _Pragma("unroll 1")
 
 namespace samestate::cuda {
 
