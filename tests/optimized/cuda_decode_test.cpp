@@ -200,6 +200,8 @@ void emulate(const std::string& system, Call& call, const Contract& contract, st
                                   : evaluate<Fault, float, float>(a, contract, delta, row);
 }
 
+std::size_t row_of(std::string_view kernel) { return row_named(recurrent_rows(), kernel); }
+
 std::size_t chosen(Call& call, const Contract& contract) { return recurrent_row(call.arguments(), contract); }
 
 /// Elements that are not the twin's, bit for bit.
@@ -257,8 +259,8 @@ TEST(CudaDecode, EveryWidth) {
 TEST(CudaDecode, PackedBatchedTiledAndWithoutAState) {
   Call packed = make_call("gated_delta_rule", {1, 9, 2, 4, 20, 12, {0, 0, 1, 7, 7}}, 0, true, 7);
   packed.head_map = HeadMap::tiled;
-  EXPECT_EQ(chosen(packed, kContracts[0]), 3U);
-  EXPECT_EQ(differing("gated_delta_rule", packed, kContracts[0], 3), 0U);
+  EXPECT_EQ(chosen(packed, kContracts[0]), row_of("decode, 32 columns, tokens"));
+  EXPECT_EQ(differing("gated_delta_rule", packed, kContracts[0], chosen(packed, kContracts[0])), 0U);
   Call batched = make_call("retention", {3, 1, 2, 6, 20, 12, {}}, 0, true, 8);
   batched.initial_state.clear();
   EXPECT_EQ(differing("retention", batched, kContracts[1], chosen(batched, kContracts[1])), 0U);
@@ -330,13 +332,14 @@ TEST(CudaDecode, FaultsAreSeen) {
   EXPECT_GT(differing<WrittenBeforeRead>("gated_delta_rule", call, contract, row), 0U);
   EXPECT_GT(differing<PastTheColumns>("gated_delta_rule", call, contract, row), 0U);
   Call tokens = make_call("gated_delta_rule", {1, 3, 1, 1, 96, 8, {}}, 0, true, 53);
-  EXPECT_EQ(differing<TwoHalves>("gated_delta_rule", tokens, contract, 3), 0U);
-  EXPECT_GT(differing<OneHalf>("gated_delta_rule", tokens, contract, 3), 0U);
+  const std::size_t several = chosen(tokens, contract);
+  EXPECT_EQ(differing<TwoHalves>("gated_delta_rule", tokens, contract, several), 0U);
+  EXPECT_GT(differing<OneHalf>("gated_delta_rule", tokens, contract, several), 0U);
 }
 
 TEST(CudaDecode, InputsAreReadAfterTheGridsBefore) {
   Call call = make_call("gated_delta_rule", {1, 1, 1, 1, 40, 24, {}}, 0, true, 61);
-  for (const std::size_t row : {std::size_t{0}, std::size_t{3}}) {
+  for (const std::size_t row : {std::size_t{0}, row_of("decode, 32 columns, tokens")}) {
     emulation::accesses_before_wait = 0;
     emulate("gated_delta_rule", call, kContracts[0], row);
     EXPECT_EQ(emulation::accesses_before_wait, 0);
@@ -364,7 +367,8 @@ TEST(CudaDecode, TheTableTakesEveryShape) {
             }
   }
   EXPECT_EQ(choose(recurrent_rows(), {1, 1, 32, 128, 128, 0, false}, kContracts[0]), 0U);
-  EXPECT_EQ(choose(recurrent_rows(), {64, 1, 32, 128, 128, 0, false}, kContracts[0]), 2U);
+  EXPECT_EQ(choose(recurrent_rows(), {64, 1, 32, 128, 128, 0, false}, kContracts[0]),
+            row_of("decode, 64 columns"));
   EXPECT_EQ(recurrent_rows().size(), kDecodeTileCount + 1);
 }
 
