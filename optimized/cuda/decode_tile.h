@@ -31,7 +31,7 @@ inline constexpr DecodeTile kDecodeTiles[] = {
     {64, 4, 4, true, true, false, Trigger::end, 2},
     {64, 4, 4, true, false, false, Trigger::loaded, 1},
     {32, 4, 4, false, false, false, Trigger::end, 2},
-    {64, 4, 4, false, false, false, Trigger::end, 2},
+    {64, 4, 4, false, false, false, Trigger::end, 1},
     {32, 4, 1, false, false, false, Trigger::end, 1},
     // bf16 state
     {128, 2, 8, true, true, true, Trigger::start, 1},
