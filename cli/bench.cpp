@@ -28,6 +28,7 @@ struct Options {
   double peer_timeout = 120.0;
   double gigabytes = 16.0;
   bool json = false;
+  bool sweep = false;
 };
 
 /// Bad cases are told with the command that repeats them, worst exit code first.
@@ -40,6 +41,24 @@ int exit_code(const std::vector<TimedCase>& all) {
   if (count(Verdict::fail) > 0) return kFail;
   if (count(Verdict::pass) + count(Verdict::vacuous) == 0) return kNothingRan;
   return count(Verdict::vacuous) > 0 ? kVacuous : kPass;
+}
+
+/// A case and which variant of its kernel; empty: the one that the kernel chooses.
+struct Entry {
+  Case c;
+  std::string variant;
+};
+
+/// Each case once; in a sweep once for every variant of its kernel.
+std::vector<Entry> entries_of(const std::vector<Case>& cases, const KernelTable& table, bool sweep) {
+  std::vector<Entry> entries;
+  for (const Case& c : cases) {
+    const Kernel& kernel = table.named(c.kernel);
+    if (!sweep || kernel.variants.empty()) entries.push_back({c, ""});
+    if (!sweep) continue;
+    for (const Variant& variant : kernel.variants) entries.push_back({c, variant.name});
+  }
+  return entries;
 }
 
 int run_bench(Options options) {
@@ -68,12 +87,14 @@ int run_bench(Options options) {
   std::optional<Ceilings> host;
   std::optional<Ceilings> accelerated;
   std::vector<TimedCase> all;
-  Progress progress(std::ssize(cases));
-  for (const Case& c : cases) {
+  const std::vector<Entry> entries = entries_of(cases, table, options.sweep);
+  Progress progress(std::ssize(entries));
+  for (const auto& [c, variant] : entries) {
     const bool on_host = table.named(c.kernel).device == "cpu";
     if (on_host) host = host_ceilings(bytes_of_call(Resolved(c), false), options.bench.threads);
     if (!on_host && !accelerated) accelerated = bench.ceilings_of_device();
-    BenchResult result = bench.run(c, on_host ? *host : *accelerated, peer.get());
+    BenchResult result = bench.run(c, on_host ? *host : *accelerated, peer.get(), variant);
+    if (!variant.empty() && result.timed.record.judgement.verdict == Verdict::unsupported) continue;
     result.timed.record.device = on_host ? "cpu" : name;
     if (lines) lines->timing(result.timed);
     const Judgement& j = result.timed.record.judgement;
@@ -117,6 +138,8 @@ Command add_bench(CLI::App& app) {
                  "only kernels of this device: cpu or cuda (default: cuda where there is one)");
   app.add_option("--case", options->plan.lines, "this case instead of the standard shapes (repeatable)");
   app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
+  app.add_flag("--sweep", options->sweep,
+               "each case with every variant of its kernel that takes it (list kernels --long)");
   app.add_flag("--quick", options->plan.quick, "the smaller set of shapes");
   app.add_option("--seconds", options->bench.request.seconds, "time spent in timed calls of a case")
       ->capture_default_str()

@@ -69,9 +69,10 @@ Values values_of(const Resolved& r, const Trace& trace, const KernelTable& table
 
 /// Of the kernel that the mutant was made of.
 Values right_values(const Resolved& r, const Trace& trace, const Mutant& m) {
-  const KernelTable right = m.rows.empty() ? KernelTable({}, operator_kernels()) : KernelTable(unmutated_kernels());
-  return values_of(r, trace, right,
-                   (m.rows.empty() ? "cpu." : "evaluator.") + m.system + "." + m.form, m.form);
+  const KernelTable right =
+      m.rows.empty() ? KernelTable({}, operator_kernels()) : KernelTable(unmutated_kernels());
+  return values_of(r, trace, right, (m.rows.empty() ? "cpu." : "evaluator.") + m.system + "." + m.form,
+                   m.form);
 }
 
 /// A row that promises one contract alone is a twin of another's, for that contract.

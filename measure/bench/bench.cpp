@@ -41,19 +41,22 @@ class Timer {
       const Ceilings c = device_ceilings();
       return {text_of({{"copy", c.copy}, {"bf16", c.bf16}, {"fp32", c.fp32}, {"note", c.note}}), {}};
     }
-    return asked == kFirst ? first(parse_case(text.substr(0, tab))) : again();
+    if (asked == kAgain) return again();
+    return first(parse_case(text.substr(0, tab)), std::string(asked.substr(kFirst.size())));
   }
 
  private:
-  Answer first(const Case& c) {
+  Answer first(const Case& c, const std::string& variant) {
     TimedCase timed;
-    const Resolved r(c);
     timed.record = planned_record(c, table_);
-    run_.emplace(c, table_, options_);
+    BenchOptions options = options_;
+    options.request.variant = variant;
+    run_.emplace(c, table_, options);
     set_judgement(timed.record, [&] { return run_->judge(timed); });
     const Judgement& j = timed.record.judgement;
     return {text_of({{"result", result_text({j, timed.record.seconds, 0})},
                      {"timed", timed.timed},
+                     {"variant", timed.variant},
                      {"calls_per_sample", timed.calls_per_sample},
                      {"copies", timed.copies},
                      {"heads", timed.heads},
@@ -117,8 +120,8 @@ Ceilings Bench::ceilings_of_device() {
   return {json.at("copy"), json.at("bf16"), json.at("fp32"), json.at("note")};
 }
 
-std::vector<double> Bench::first(const Case& c, TimedCase& timed) {
-  const JobResult done = pool_.run_one({0, format_case(c) + std::string(kFirst)});
+std::vector<double> Bench::first(const Case& c, const std::string& variant, TimedCase& timed) {
+  const JobResult done = pool_.run_one({0, format_case(c) + std::string(kFirst) + variant});
   if (const std::optional<Judgement> lost = judgement_of_loss(done)) {
     timed.record.judgement = *lost;
     timed.record.seconds = done.seconds;
@@ -129,6 +132,7 @@ std::vector<double> Bench::first(const Case& c, TimedCase& timed) {
   timed.record.judgement = result.judgement;
   timed.record.seconds = result.seconds;
   timed.timed = json.at("timed");
+  timed.variant = json.at("variant");
   timed.calls_per_sample = json.at("calls_per_sample");
   timed.copies = json.at("copies");
   timed.heads = json.at("heads");
@@ -151,7 +155,7 @@ std::vector<double> Bench::again(const Case& c, Judgement& judgement) {
   return {};
 }
 
-BenchResult Bench::run(const Case& c, const Ceilings& ceilings, Peer* peer) {
+BenchResult Bench::run(const Case& c, const Ceilings& ceilings, Peer* peer, const std::string& variant) {
   BenchResult result;
   TimedCase& timed = result.timed;
   const Resolved r(c);
@@ -167,7 +171,7 @@ BenchResult Bench::run(const Case& c, const Ceilings& ceilings, Peer* peer) {
                     options_.most_bytes / 1e9);
     return result;
   }
-  std::vector<double> seconds = first(c, timed);
+  std::vector<double> seconds = first(c, variant, timed);
   losses_.add(timed.record);
   const Verdict verdict = timed.record.judgement.verdict;
   if (verdict != Verdict::pass && verdict != Verdict::vacuous) return result;

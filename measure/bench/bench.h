@@ -61,10 +61,12 @@ class Bench {
   /// is asked where the kernel is right, the kernel is timed once more after it, so that a drift of the
   /// machine meets both. Throws Error for a case that is no case; whatever the kernel or the peer does is a
   /// result.
-  [[nodiscard]] BenchResult run(const Case& c, const Ceilings& ceilings, Peer* peer);
+  /// `variant`: of the kernel's table (Kernel::variants); empty: the one that the kernel chooses.
+  [[nodiscard]] BenchResult run(const Case& c, const Ceilings& ceilings, Peer* peer,
+                                const std::string& variant = {});
 
  private:
-  std::vector<double> first(const Case& c, TimedCase& timed);
+  std::vector<double> first(const Case& c, const std::string& variant, TimedCase& timed);
   std::vector<double> again(const Case& c, Judgement& judgement);
 
   const KernelTable& table_;

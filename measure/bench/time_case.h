@@ -28,7 +28,7 @@ class BenchRun {
 
   Resolved r_;
   const KernelTable& table_;
-  const BenchOptions& options_;
+  BenchOptions options_;
   const Kernel& kernel_;
   Batch batch_;
   Outputs outputs_;

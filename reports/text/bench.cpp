@@ -46,6 +46,7 @@ Row row_of(const TimedCase& t) {
           time_text(median),
           std::isnan(median) ? "-" : fmt::format("{}..{}", time_text(t.time.p10), time_text(t.time.p90)),
           t.timed.empty() ? "-" : t.timed,
+          t.variant.empty() ? "-" : t.variant,
           time_text(t.memory_floor),
           time_text(t.compute_floor),
           std::isnan(t.share) ? "-" : fmt::format("{:.1f} %", 100.0 * t.share),
@@ -69,8 +70,8 @@ std::string rates_text(const DeviceRates& rates) {
 }  // namespace
 
 std::string bench_text(std::span<const TimedCase> all, std::span<const DeviceRates> devices) {
-  std::vector<Row> rows = {{"kernel", "case", "median", "p10..p90", "timed", "memory floor", "compute floor",
-                            "of floor", "TFLOP/s", "GB/s", "peer", "verdict"}};
+  std::vector<Row> rows = {{"kernel", "case", "median", "p10..p90", "timed", "variant", "memory floor",
+                            "compute floor", "of floor", "TFLOP/s", "GB/s", "peer", "verdict"}};
   for (const TimedCase& t : all) rows.push_back(row_of(t));
   std::string text = aligned(rows);
   for (const DeviceRates& rates : devices) text += rates_text(rates);
@@ -99,6 +100,7 @@ std::string bench_json(std::span<const TimedCase> all) {
                     {"heads", t.heads},
                     {"heads_judged", t.heads_judged},
                     {"timed", t.timed},
+                    {"variant", t.variant},
                     {"median", number(t.time.median)},
                     {"p10", number(t.time.p10)},
                     {"p90", number(t.time.p90)},
