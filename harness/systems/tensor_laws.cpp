@@ -6,6 +6,7 @@
 #include <set>
 
 #include "harness/systems/tensor_system.h"
+#include "oracles/limits.h"
 
 /// Laws of the systems of named tensors. Each compares runs of one kernel with each other, element by element
 /// within the sum of their running errors (BOUNDS 10.2): what is wrong in both runs alike passes here, and not
@@ -51,8 +52,8 @@ class Comparison {
       worst_.reason = fmt::format("output {}: {}", where_, what);
     } else if (squares_ == 0.0) {
       worst_.reason = "everything compared is zero";
-    } else if (bounds_ > kVacuousTolerance * kVacuousTolerance * squares_) {
-      worst_.reason = fmt::format("the sum of the bounds is above {} of what is compared", kVacuousTolerance);
+    } else if (bounds_ > kVacuousOutput * kVacuousOutput * squares_) {
+      worst_.reason = fmt::format("the sum of the bounds is above {} of what is compared", kVacuousOutput);
     } else {
       worst_.verdict = Verdict::pass;
     }
