@@ -39,6 +39,20 @@ Contract tensor_float(std::string name, Format format) {
   return c;
 }
 
+/// The points of the fused kernels: state first, the inverse from 8 x 8 blocks merged in tf32, a tree-shaped
+/// sum of g, the l2norm and the scale as factors of fp32 sums, decode from the state before the token.
+Contract fused(Contract c, std::string name, Format format) {
+  c.name = std::move(name);
+  c.residual = format;
+  c.beta_v = c.beta_exp_k = c.U = c.W = Format::none;
+  c.inverse = Inverse::block8;
+  c.inverse_operand = format == Format::fp32 ? Format::fp32 : Format::tf32;
+  c.scan = Scan::tree;
+  c.norm = Norm::factor;
+  c.scale_in_P = c.reads_old_state = true;
+  return c;
+}
+
 template <class Change>
 Contract with(Contract c, Change&& change) {
   change(c);
@@ -79,6 +93,14 @@ std::vector<NamedContract> make_table() {
       {with(bf16("bf16_state_out_fp32"),
             [](Contract& c) { c.state = Format::bf16, c.output = Format::fp32; }),
        "bf16 state, fp32 output"},
+      {fused(Contract{}, "fp32_fused", Format::fp32), "fp32 in the order of the fused kernels"},
+      {fused(tensor_float("tf32_fused", Format::tf32), "tf32_fused", Format::tf32),
+       "tf32 operands, state first with beta in the residual: the fused kernels"},
+      {fused(bf16("bf16"), "bf16_fused", Format::bf16),
+       "bf16, state first with beta in the residual, decode from the old state: the fused kernels"},
+      {with(fused(bf16("bf16"), "bf16_fused_state", Format::bf16),
+            [](Contract& c) { c.state = Format::bf16; }),
+       "bf16_fused whose state is stored in bf16 between chunks or steps"},
   };
 }
 
@@ -106,8 +128,9 @@ const Contract& contract_named(std::string_view name) {
 }
 
 bool low_precision(const Contract& c) {
-  for (Format format : {c.qk, c.beta_k, c.A, c.T, c.beta_v, c.beta_exp_k, c.U, c.W, c.state_operand, c.v_new,
-                        c.v_decayed, c.k_decayed, c.P, c.q_decayed, c.state, c.output}) {
+  for (Format format :
+       {c.qk, c.beta_k, c.A, c.T, c.beta_v, c.beta_exp_k, c.residual, c.U, c.W, c.state_operand, c.v_new,
+        c.v_decayed, c.k_decayed, c.P, c.q_decayed, c.state, c.output}) {
     if (below_fp32(format)) return true;
   }
   return false;
@@ -126,12 +149,14 @@ Contract recurrent_contract(const Contract& c) {
   r.output = c.output;
   r.exponential = c.exponential;
   r.accumulator = Accumulator::fp32;
+  r.norm = c.norm;
+  r.reads_old_state = c.reads_old_state;
   return r;
 }
 
 Contract with_l2norm(const Contract& c) {
   Contract r = c;
-  if (c.input == Format::bf16 || c.input == Format::fp16) r.qk = c.input;
+  if (c.norm == Norm::operand && (c.input == Format::bf16 || c.input == Format::fp16)) r.qk = c.input;
   return r;
 }
 
@@ -142,6 +167,10 @@ Contract sums_only(const Contract& c) {
   r.accumulator = c.accumulator;
   r.exponential = c.exponential;
   r.scan = c.scan;
+  if (c.residual != Format::none) r.residual = Format::fp32;
+  r.norm = c.norm;
+  r.scale_in_P = c.scale_in_P;
+  r.reads_old_state = c.reads_old_state;
   return r;
 }
 

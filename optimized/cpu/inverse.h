@@ -9,7 +9,7 @@
 #include "optimized/cpu/products.h"
 #include "reference/contract.h"
 
-/// T = (I + A)^-1 of a strictly lower triangular A [L, L], in the three ways of BOUNDS 6.
+/// T = (I + A)^-1 of a strictly lower triangular A [L, L], in the ways of BOUNDS 6.
 namespace samestate::cpu {
 
 /// Rows and columns [first, first + size) of A and T, by forward substitution in fp32:
@@ -39,17 +39,18 @@ inline void invert_by_substitution(const Block& A, Block& T, std::int64_t first,
   return part;
 }
 
-/// 16 x 16 diagonal blocks by substitution, then merges T21 = -(T22 A21) T11 whose operands are rounded.
+/// Diagonal blocks of `base` x `base` by substitution, then merges T21 = -(T22 A21) T11 whose operands are
+/// rounded.
 template <class Sums>
 void invert_by_merges(const Sums& sums, const Block& A, Block& T, std::int64_t first, std::int64_t size,
-                      Format operand) {
-  if (size <= 16) return invert_by_substitution(A, T, first, size);
-  std::int64_t half = 16;
+                      std::int64_t base, Format operand) {
+  if (size <= base) return invert_by_substitution(A, T, first, size);
+  std::int64_t half = base;
   while (2 * half < size) half *= 2;
   const std::int64_t rest = size - half;
   const std::int64_t middle = first + half;
-  invert_by_merges(sums, A, T, first, half, operand);
-  invert_by_merges(sums, A, T, middle, rest, operand);
+  invert_by_merges(sums, A, T, first, half, base, operand);
+  invert_by_merges(sums, A, T, middle, rest, base, operand);
   Block merge;
   product(sums, rounded_part(T, middle, rest, middle, rest, operand),
           rounded_part(A, middle, rest, first, half, operand), merge);
@@ -90,7 +91,9 @@ void invert(const Sums& sums, const Contract& contract, const Block& A, Block& T
     case Inverse::substitution:
       return invert_by_substitution(A, T, 0, A.rows);
     case Inverse::block16:
-      return invert_by_merges(sums, A, T, 0, A.rows, contract.inverse_operand);
+      return invert_by_merges(sums, A, T, 0, A.rows, 16, contract.inverse_operand);
+    case Inverse::block8:
+      return invert_by_merges(sums, A, T, 0, A.rows, 8, contract.inverse_operand);
     case Inverse::neumann:
       return invert_by_doubling(sums, A, T, contract.inverse_operand);
   }

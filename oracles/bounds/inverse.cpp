@@ -40,19 +40,19 @@ struct InverseError {
     return Norms::mm(T, residual);
   }
 
-  /// 16 x 16 substitution, then merges T21 = -(T22 A21) T11 with M = T22 A21 (ASNA 14.2.2):
+  /// Substitution on blocks of `base`, then merges T21 = -(T22 A21) T11 with M = T22 A21 (ASNA 14.2.2):
   ///   dM = dT22 A21 + rounding of M,  dT21 = dM T11 + M dT11 + rounding of M T11.
-  [[nodiscard]] Matrix<double> merges(const Block& A, const Block& T) const {
+  [[nodiscard]] Matrix<double> merges(const Block& A, const Block& T, Index base) const {
     const Index L = A.rows();
-    if (L <= 16) return substitution(A, T);
-    Index h = 16;
+    if (L <= base) return substitution(A, T);
+    Index h = base;
     while (2 * h < L) h *= 2;
     const Index rest = L - h;
     const Block T11 = T.topLeftCorner(h, h);
     const Block T22 = T.bottomRightCorner(rest, rest);
     const Block A21 = A.bottomLeftCorner(rest, h);
-    const Matrix<double> d11 = merges(A.topLeftCorner(h, h), T11);
-    const Matrix<double> d22 = merges(A.bottomRightCorner(rest, rest), T22);
+    const Matrix<double> d11 = merges(A.topLeftCorner(h, h), T11, base);
+    const Matrix<double> d22 = merges(A.bottomRightCorner(rest, rest), T22, base);
     const double c = product(L);
     const Matrix<double> dM = Norms::add(Norms::mm(d22, A21), c * Norms::mm(T22, A21));
     const Matrix<double> M = (T22 * A21).cwiseAbs() + (Norms::worst_case ? 1.0 : 0.0) * dM;
@@ -92,7 +92,9 @@ Matrix<double> error_in(const Matrix<double>& A, const Matrix<double>& T, Invers
   const InverseError<mode> error{operand, accumulator};
   switch (inverse) {
     case Inverse::block16:
-      return error.merges(A, T);
+      return error.merges(A, T, 16);
+    case Inverse::block8:
+      return error.merges(A, T, 8);
     case Inverse::neumann:
       return error.doubling(A);
     case Inverse::substitution:
