@@ -13,6 +13,7 @@
 #define SAMESTATE_DEVICE __device__ __forceinline__
 #define SAMESTATE_HOST_DEVICE __host__ __device__
 #define SAMESTATE_UNROLL _Pragma("unroll")
+#define SAMESTATE_NO_UNROLL _Pragma("unroll 1")
 
 namespace samestate::cuda {
 
@@ -26,6 +27,7 @@ using Pair = float2;
 using Quad = float4;
 
 SAMESTATE_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
+SAMESTATE_DEVICE int block_index() { return static_cast<int>(blockIdx.x); }
 SAMESTATE_DEVICE int block_threads() { return static_cast<int>(blockDim.x); }
 SAMESTATE_DEVICE void block_barrier() { __syncthreads(); }
 SAMESTATE_DEVICE void warp_barrier() { __syncwarp(); }

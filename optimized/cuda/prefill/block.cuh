@@ -1,0 +1,102 @@
+#pragma once
+
+#include "optimized/cuda/prefill/chain.cuh"
+#include "optimized/cuda/prefill/transport.cuh"
+
+namespace samestate::cuda {
+
+/// The number of this launch, from 1; the same in all its blocks. The last block that begins counts the launch: until
+/// then every block reads the number before. By one thread.
+SAMESTATE_DEVICE int begin_launch(const Prefill& c) {
+  const int before = load_shared_by_all(&c.launches[1]);
+  if (fetch_add(&c.launches[0], 1) == static_cast<int>(c.blocks()) - 1) {
+    c.launches[0] = 0;
+    c.launches[1] = before + 1;
+  }
+  return before + 1;
+}
+
+template <bool delta, bool norm>
+SAMESTATE_DEVICE void helper_block(HelperShared& s, const Prefill& c, const Maps& maps, const Task& x,
+                                   const int& launch_number) {
+  if (thread_index() == 0) {
+    s.k_ring.init(1, 4);
+    s.q_ring.init(1, 4);
+    s.gate_ring.init(1, 4);
+    barriers_ready();
+  }
+  block_barrier();
+  const int launch = launch_number;
+  const int role = uniform(warp_index() / 4);
+  if (role == 0) {
+    fewer_registers<56>();
+    if (warp_index() == 0) load_helper(s, c, maps, x);
+    if (warp_index() == 1) gate_warp<delta>(s, c, x);
+  } else {
+    more_registers<152>();
+    Maker<delta, norm> maker{s, c, role - 1};
+    SAMESTATE_NO_UNROLL
+    for (int m = role - 1; m * kHelpers + x.part < x.chunks; m += kMakers) {
+      maker.prepare(m);
+      named_barrier(role, 128);
+      if (thread_index() % 128 == 0) {
+        publish_prepared(c, s.made[role - 1], x.slot + (m * kHelpers + x.part) * c.p.Hv, launch, delta);
+      }
+      named_barrier(role, 128);
+    }
+  }
+}
+
+template <bool delta>
+SAMESTATE_DEVICE void state_block(StateShared& s, const Prefill& c, const Maps& maps, const Task& x,
+                                  const int& launch_number) {
+  if (thread_index() == 0) {
+    s.k_ring.init(1, 4);
+    s.q_ring.init(1, 4);
+    s.v_ring.init(1, 4);
+    s.t_ring.init(1, 8);
+    s.p_ring.init(1, 4);
+    s.state_ring.init(4, 4);
+    s.value_ring.init(4, 4);
+    s.o_ring.init(4, 1);
+    barriers_ready();
+  }
+  block_barrier();
+  const int launch = launch_number;
+  const int role = uniform(warp_index() / 4);
+  if (role == 0) {
+    fewer_registers<56>();
+    if (warp_index() == 0) load_state_block(s, c, maps, x);
+    if (warp_index() == 1 && lane_index() == 0) load_prepared<delta>(s, c, x, launch);
+    if (warp_index() == 2) store_output(s, c, maps, x);
+  } else if (role == 1) {
+    more_registers<240>();
+    const int column = x.part * kTileColumns;
+    const int columns = c.p.dv - column;
+    Chain<delta> chain{s};
+    chain.load_state(c.p.initial_state ? c.p.initial_state + x.state + column : nullptr, c.p.dk, columns,
+                     c.p.dv);
+    chain.run(x.chunks);
+    if (c.p.final_state) chain.store_state(c.p.final_state + x.state + column, c.p.dk, columns, c.p.dv);
+  } else if (role == 2) {
+    more_registers<192>();
+    Output{s}.run(x.chunks);
+  } else {
+    fewer_registers<24>();
+  }
+}
+
+/// Block `block` of Prefill::blocks(); `launch_number` is a word of shared memory.
+template <bool delta, bool norm>
+SAMESTATE_DEVICE void prefill_block(Shared& shared, int& launch_number, const Prefill& c, const Maps& maps,
+                                    std::int64_t block) {
+  if (thread_index() == 0) launch_number = begin_launch(c);
+  const Task x = task_of(c, block);
+  if (!x.exists) return;
+  if (x.helper)
+    helper_block<delta, norm>(shared.helper, c, maps, x, launch_number);
+  else
+    state_block<delta>(shared.state, c, maps, x, launch_number);
+}
+
+}  // namespace samestate::cuda
