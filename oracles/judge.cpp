@@ -78,8 +78,8 @@ struct Gate {
 
 double largest_format_value(const Contract& c) {
   double least = largest_finite(Format::fp32);
-  for (Format f : {c.T, c.beta_v, c.beta_exp_k, c.U, c.W, c.state_operand, c.v_new, c.v_decayed, c.P, c.state,
-                   c.output}) {
+  for (Format f : {c.T, c.beta_v, c.beta_exp_k, c.residual, c.U, c.W, c.state_operand, c.v_new, c.v_decayed,
+                   c.P, c.state, c.output}) {
     if (f == Format::fp16) least = largest_finite(Format::fp16);
   }
   return least;

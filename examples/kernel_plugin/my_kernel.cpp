@@ -78,8 +78,8 @@ samestate::Outcome run(const Arguments& a, const samestate::Contract&) {
 /// here, once and as several copies that together exceed its caches, and puts events or a graph around its
 /// launches alone; the copies to and from the device then stay outside the time. The outputs are those of the
 /// last timed call, and hold poison before it so that a call that writes nothing shows.
-samestate::Timing time(const Arguments& a, const samestate::Contract& contract,
-                       const samestate::TimingRequest& request) {
+samestate::Timing measure(const Arguments& a, const samestate::Contract& contract,
+                          const samestate::TimingRequest& request) {
   using Clock = std::chrono::steady_clock;
   samestate::Timing timing;
   timing.how = "clock";
@@ -124,7 +124,7 @@ int samestate_plugin_abi() { return samestate::plugin_abi; }
 
 void samestate_plugin_kernels(std::vector<samestate::Kernel>* rows) {
   rows->push_back(
-      {"my.gated_delta_rule.recurrent", "gated_delta_rule", "recurrent", "cpu", {"fp32"}, run, time});
+      {"my.gated_delta_rule.recurrent", "gated_delta_rule", "recurrent", "cpu", {"fp32"}, run, measure});
 }
 
 void samestate_plugin_operator_kernels(std::vector<samestate::OperatorKernel>* rows) {

@@ -55,6 +55,10 @@ inline void transpose(const Block& x, Block& to) {
   }
 }
 
+inline void scale_block(float factor, Block& x) {
+  for (float& value : x.values) value *= factor;
+}
+
 /// to[i, :] <- factor[i] x[i, :]; `to` may be x.
 inline void scale_rows(const float* factor, const Block& x, Block& to) {
   to.resize(x.rows, x.columns);

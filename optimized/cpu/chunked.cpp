@@ -10,6 +10,7 @@
 #include "optimized/cpu/emulated_sums.h"
 #include "optimized/cpu/fused_sums.h"
 #include "optimized/cpu/inverse.h"
+#include "optimized/cpu/l2norm.h"
 #include "optimized/cpu/products.h"
 #include "reference/error.h"
 
@@ -33,7 +34,10 @@ template <bool delta, bool decay, class Sums>
 class ChunkedHead {
  public:
   ChunkedHead(const Sums& sums, const Arguments& arguments, const Contract& contract)
-      : sums_(sums), arguments_(arguments), contract_(contract) {}
+      : sums_(sums),
+        arguments_(arguments),
+        contract_(contract),
+        factored_(arguments.l2norm && contract.norm == Norm::factor) {}
 
   void run(const Head& head) {
     S_.resize(head.dk, head.dv);
@@ -46,12 +50,16 @@ class ChunkedHead {
     }
     for (std::int64_t first = 0; first < head.tokens; first += arguments_.chunk) {
       load_chunk(head, first, std::min(arguments_.chunk, head.tokens - first));
+      state_operand_ = &rounded(S_, contract_.state_operand, S_rounded_);
       decays();
       if constexpr (delta) {
         triangle();
-        corrected_values();
+        if (contract_.residual == Format::none) {
+          corrected_values();
+        } else {
+          residual_values();
+        }
       } else {
-        state_operand_ = &rounded(S_, contract_.state_operand, S_rounded_);
         std::swap(V_, V_new_);
       }
       outputs(head, first);
@@ -66,16 +74,25 @@ class ChunkedHead {
   /// Q, K [L, dk], V [L, dv], g and beta [L] of the chunk.
   void load_chunk(const Head& head, std::int64_t first, std::int64_t length) {
     // A normalised key is rounded before any use; a given one only as an operand of K K^T, Q K^T and K^T V'.
-    const Format format = arguments_.l2norm ? contract_.qk : Format::fp32;
+    const Format format = arguments_.l2norm && !factored_ ? contract_.qk : Format::fp32;
     L_ = length;
     Q_.resize(length, head.dk);
     K_.resize(length, head.dk);
     V_.resize(length, head.dv);
     G_.resize(static_cast<std::size_t>(length));
     beta_.resize(static_cast<std::size_t>(length));
+    const bool normalised = arguments_.l2norm && !factored_;
+    if (factored_) {
+      q_factor_.resize(static_cast<std::size_t>(length));
+      k_factor_.resize(static_cast<std::size_t>(length));
+    }
     for (std::int64_t i = 0; i < length; ++i) {
-      load_key(head.q, first + i, head.dk, arguments_.l2norm, format, Q_.row(i));
-      load_key(head.k, first + i, head.dk, arguments_.l2norm, format, K_.row(i));
+      load_key(head.q, first + i, head.dk, normalised, format, Q_.row(i));
+      load_key(head.k, first + i, head.dk, normalised, format, K_.row(i));
+      if (factored_) {
+        q_factor_[i] = l2_factor(Q_.row(i), head.dk);
+        k_factor_[i] = l2_factor(K_.row(i), head.dk);
+      }
       head.v.load(first + i, 0, head.dv, V_.row(i));
       if constexpr (decay) G_[i] = clamped_decay(*head.g.row(first + i));
       beta_[i] = head.beta.data ? *head.beta.row(first + i) : 1.0F;
@@ -111,6 +128,13 @@ class ChunkedHead {
     }
   }
 
+  /// x_ij <- row_i k_factor_j x_ij.
+  void scale_both(const std::vector<float>& row, Block& x) const {
+    for (std::int64_t i = 0; i < L_; ++i) {
+      for (std::int64_t j = 0; j <= i; ++j) x.row(i)[j] *= row[i] * k_factor_[j];
+    }
+  }
+
   /// A = strict_lower(beta K K^T o E), T = (I + A)^-1.
   void triangle() {
     if (contract_.beta_k == Format::none) {
@@ -123,6 +147,7 @@ class ChunkedHead {
       product_lower(sums_, scaled_, K_transposed_, A_);
       mask(A_, 0);
     }
+    if (factored_) scale_both(k_factor_, A_);
     round_in_place(A_, contract_.A);
     invert(sums_, contract_, A_, T_);
     if (contract_.beta_in_T) {
@@ -151,15 +176,32 @@ class ChunkedHead {
     lower_product(sums_, T_, scaled_, W_);
     round_in_place(W_, contract_.W);
 
-    state_operand_ = &rounded(S_, contract_.state_operand, S_rounded_);
     product(sums_, W_, *state_operand_, product_);
     for (std::int64_t i = 0; i < V_new_.size(); ++i) V_new_.values[i] -= product_.values[i];
+  }
+
+  /// R = beta V - beta e^G K S, V' = T R.
+  void residual_values() {
+    product(sums_, *k_operand_, *state_operand_, product_);
+    scaled_.resize(L_, V_.columns);
+    for (std::int64_t i = 0; i < L_; ++i) {
+      float of_state = beta_[i];
+      if constexpr (decay) of_state *= exp_G_[i];
+      if (factored_) of_state *= k_factor_[i];
+      for (std::int64_t c = 0; c < V_.stride; ++c) {
+        scaled_.row(i)[c] = beta_[i] * V_.row(i)[c] - of_state * product_.row(i)[c];
+      }
+    }
+    round_in_place(scaled_, contract_.residual);
+    lower_product(sums_, T_, scaled_, V_new_);
   }
 
   /// P = Q K^T o E, O = scale (e^G Q S + P V').
   void outputs(const Head& head, std::int64_t first) {
     product_lower(sums_, *q_operand_, K_transposed_, P_);
     mask(P_, 1);
+    if (factored_) scale_both(q_factor_, P_);
+    if (contract_.scale_in_P) scale_block(arguments_.scale, P_);
     round_in_place(P_, contract_.P);
 
     if (contract_.q_decayed != Format::none) {
@@ -171,9 +213,12 @@ class ChunkedHead {
       product(sums_, *q_operand_, *state_operand_, O_);
       if constexpr (decay) scale_rows(exp_G_.data(), O_, O_);
     }
+    if (factored_) scale_rows(q_factor_.data(), O_, O_);
+    if (contract_.scale_in_P) scale_block(arguments_.scale, O_);
+    const float scale = contract_.scale_in_P ? 1.0F : arguments_.scale;
     lower_product(sums_, P_, rounded(V_new_, contract_.v_new, scaled_), product_);
     for (std::int64_t i = 0; i < O_.size(); ++i) {
-      O_.values[i] = (O_.values[i] + product_.values[i]) * arguments_.scale;
+      O_.values[i] = (O_.values[i] + product_.values[i]) * scale;
     }
     round_in_place(O_, contract_.output);
     for (std::int64_t i = 0; i < L_; ++i) head.o.store(first + i, 0, head.dv, O_.row(i));
@@ -182,6 +227,7 @@ class ChunkedHead {
   /// S <- e^{G_C} S + K^T (e^{G_C - G} V').
   void update_state() {
     if (contract_.k_decayed != Format::none) {
+      if (factored_) scale_rows(k_factor_.data(), V_new_, V_new_);
       if constexpr (decay) {
         for (std::int64_t l = 0; l < K_transposed_.rows; ++l) {
           for (std::int64_t j = 0; j < L_; ++j) K_transposed_.row(l)[j] *= to_end_[j];
@@ -191,6 +237,7 @@ class ChunkedHead {
       product(sums_, K_transposed_, rounded(V_new_, contract_.v_new, scaled_), product_);
     } else {
       if constexpr (decay) scale_rows(to_end_.data(), V_new_, V_new_);
+      if (factored_) scale_rows(k_factor_.data(), V_new_, V_new_);
       product(sums_, K_transposed_, rounded(V_new_, contract_.v_decayed, scaled_), product_);
     }
     const float carried = decay ? exp_G_[L_ - 1] : 1.0F;
@@ -201,10 +248,11 @@ class ChunkedHead {
   const Sums& sums_;
   const Arguments& arguments_;
   const Contract& contract_;
+  bool factored_;  ///< the l2norm multiplies sums: q_factor_, k_factor_
 
   std::int64_t L_ = 0;  ///< tokens of this chunk
   Block Q_, Q_rounded_, K_, K_rounded_, K_transposed_, V_;
-  std::vector<float> G_, beta_, exp_G_, to_end_, factor_;
+  std::vector<float> G_, beta_, exp_G_, to_end_, factor_, q_factor_, k_factor_;
   Block E_, A_, T_, W_, V_new_, P_, O_, S_, S_rounded_;
   Block scaled_, product_;  ///< an operand and a product on their way
   const Block* q_operand_ = nullptr;

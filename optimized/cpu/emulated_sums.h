@@ -55,6 +55,13 @@ struct EmulatedSums {
         q, dk, width, [&](std::int64_t l) { return state + l * width; }, o);
   }
 
+  [[nodiscard]] float dot(const float* x, const float* y, std::int64_t count) const {
+    float result;
+    sum(
+        x, count, 1, [&](std::int64_t l) { return y + l; }, &result);
+    return result;
+  }
+
  private:
   static constexpr std::int64_t TERMS = 16;
 

@@ -107,6 +107,13 @@ struct FusedSums {
     });
   }
 
+  /// sum_l x_l y_l.
+  [[nodiscard]] static float dot(const float* x, const float* y, std::int64_t count) {
+    float sum = 0.0F;
+    for (std::int64_t l = 0; l < count; ++l) sum = __builtin_fmaf(x[l], y[l], sum);
+    return sum;
+  }
+
  private:
   template <class Body>
   static void with_registers(std::int64_t width, const Body& body) {

@@ -28,35 +28,44 @@ inline void invert_by_substitution(const Block& A, Block& T, std::int64_t first,
   }
 }
 
-/// The sub-matrix [row, row + rows) x [column, column + columns) of x, rounded.
-[[nodiscard]] inline Block rounded_part(const Block& x, std::int64_t row, std::int64_t rows,
-                                        std::int64_t column, std::int64_t columns, Format format) {
-  Block part;
-  part.resize(rows, columns);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    round_values(x.row(row + i) + column, part.row(i), columns, format);
+/// The merges of one inverse: from which blocks they start and how they round their operands.
+struct Merges {
+  std::int64_t base;
+  Format operand;
+  bool ties_away;  ///< of tf32
+
+  void round(const float* x, float* y, std::int64_t count) const {
+    if (!ties_away || operand != Format::tf32) return round_values(x, y, count, operand);
+    for (std::int64_t i = 0; i < count; ++i) y[i] = to_tf32_away(x[i]);
   }
-  return part;
-}
+
+  /// The sub-matrix [row, row + rows) x [column, column + columns) of x, rounded.
+  [[nodiscard]] Block part(const Block& x, std::int64_t row, std::int64_t rows, std::int64_t column,
+                           std::int64_t columns) const {
+    Block rounded;
+    rounded.resize(rows, columns);
+    for (std::int64_t i = 0; i < rows; ++i) round(x.row(row + i) + column, rounded.row(i), columns);
+    return rounded;
+  }
+};
 
 /// Diagonal blocks of `base` x `base` by substitution, then merges T21 = -(T22 A21) T11 whose operands are
 /// rounded.
 template <class Sums>
 void invert_by_merges(const Sums& sums, const Block& A, Block& T, std::int64_t first, std::int64_t size,
-                      std::int64_t base, Format operand) {
-  if (size <= base) return invert_by_substitution(A, T, first, size);
-  std::int64_t half = base;
+                      const Merges& merges) {
+  if (size <= merges.base) return invert_by_substitution(A, T, first, size);
+  std::int64_t half = merges.base;
   while (2 * half < size) half *= 2;
   const std::int64_t rest = size - half;
   const std::int64_t middle = first + half;
-  invert_by_merges(sums, A, T, first, half, base, operand);
-  invert_by_merges(sums, A, T, middle, rest, base, operand);
+  invert_by_merges(sums, A, T, first, half, merges);
+  invert_by_merges(sums, A, T, middle, rest, merges);
   Block merge;
-  product(sums, rounded_part(T, middle, rest, middle, rest, operand),
-          rounded_part(A, middle, rest, first, half, operand), merge);
-  round_in_place(merge, operand);
+  product(sums, merges.part(T, middle, rest, middle, rest), merges.part(A, middle, rest, first, half), merge);
+  merges.round(merge.values.data(), merge.values.data(), merge.size());
   Block corner;
-  product(sums, merge, rounded_part(T, first, half, first, half, operand), corner);
+  product(sums, merge, merges.part(T, first, half, first, half), corner);
   for (std::int64_t i = 0; i < rest; ++i) {
     for (std::int64_t j = 0; j < half; ++j) T.row(middle + i)[first + j] = -corner.row(i)[j];
   }
@@ -91,9 +100,9 @@ void invert(const Sums& sums, const Contract& contract, const Block& A, Block& T
     case Inverse::substitution:
       return invert_by_substitution(A, T, 0, A.rows);
     case Inverse::block16:
-      return invert_by_merges(sums, A, T, 0, A.rows, 16, contract.inverse_operand);
+      return invert_by_merges(sums, A, T, 0, A.rows, {16, contract.inverse_operand, false});
     case Inverse::block8:
-      return invert_by_merges(sums, A, T, 0, A.rows, 8, contract.inverse_operand);
+      return invert_by_merges(sums, A, T, 0, A.rows, {8, contract.inverse_operand, true});
     case Inverse::neumann:
       return invert_by_doubling(sums, A, T, contract.inverse_operand);
   }

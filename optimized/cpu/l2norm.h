@@ -7,14 +7,18 @@
 
 namespace samestate::cpu {
 
-/// x <- x (sum x^2 + 1e-6)^(-1/2) in fp32 (EQUATIONS 5.2, GDN-32); eight partial sums. Zero stays exactly
-/// zero.
-inline void l2_normalise(float* x, std::int64_t width) {
+/// (sum x^2 + 1e-6)^(-1/2) in fp32 (EQUATIONS 5.2, GDN-32); eight partial sums.
+[[nodiscard]] inline float l2_factor(const float* x, std::int64_t width) {
   float partial[LANES] = {};
   for (std::int64_t i = 0; i < width; ++i) partial[i % LANES] = std::fma(x[i], x[i], partial[i % LANES]);
   float sum = 0.0F;
   for (const float part : partial) sum += part;
-  const float factor = 1.0F / std::sqrt(sum + 1e-6F);
+  return 1.0F / std::sqrt(sum + 1e-6F);
+}
+
+/// x <- x (sum x^2 + 1e-6)^(-1/2). Zero stays exactly zero.
+inline void l2_normalise(float* x, std::int64_t width) {
+  const float factor = l2_factor(x, width);
   for (std::int64_t i = 0; i < width; ++i) x[i] *= factor;
 }
 

@@ -127,7 +127,7 @@ std::string unsupported_reason(const System& system, const Arguments& arguments,
   if (!system.decay && arguments.g.present()) return name + " has no decay; leave g absent";
   if (!system.delta && arguments.beta.present()) return name + " has no write strength; leave beta absent";
   for (const Format format : {contract.qk, contract.beta_k, contract.A, contract.inverse_operand, contract.T,
-                              contract.beta_v, contract.beta_exp_k, contract.U, contract.W,
+                              contract.beta_v, contract.beta_exp_k, contract.residual, contract.U, contract.W,
                               contract.state_operand, contract.v_new, contract.v_decayed, contract.k_decayed,
                               contract.P, contract.q_decayed, contract.state, contract.output}) {
     if (format == Format::fp64)

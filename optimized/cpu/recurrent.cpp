@@ -40,6 +40,7 @@ void recur(const Sums& sums, const Head& head, std::int64_t first, std::int64_t 
   std::array<float, STATE_COLUMNS> v{};
   std::array<float, STATE_COLUMNS> read{};
   std::array<float, STATE_COLUMNS> u{};
+  std::array<float, STATE_COLUMNS> old{};  ///< S^T q before the token
   std::array<float, STATE_COLUMNS> o{};
 
   if (head.initial_state.data) {
@@ -53,12 +54,19 @@ void recur(const Sums& sums, const Head& head, std::int64_t first, std::int64_t 
     const float decay = head.g.data ? exponential(*head.g.row(t), contract.exponential) : 1.0F;
     const float beta = head.beta.data ? *head.beta.row(t) : 1.0F;
 
+    if (contract.reads_old_state) {
+      sums.read(q, 1.0F, S, dk, width, old.data());
+    }
+    float* const written = delta ? u.data() : v.data();
     if constexpr (delta) {
-      sums.read(k, decay, S, dk, width, read.data());
-      for (std::int64_t c = 0; c < width; ++c) u[c] = beta * (v[c] - read[c]);
-      sums.write(k, u.data(), q, decay, S, dk, width, o.data());
-    } else {
-      sums.write(k, v.data(), q, decay, S, dk, width, o.data());
+      sums.read(k, contract.reads_old_state ? 1.0F : decay, S, dk, width, read.data());
+      const float outside = contract.reads_old_state ? decay : 1.0F;
+      for (std::int64_t c = 0; c < width; ++c) u[c] = beta * (v[c] - outside * read[c]);
+    }
+    sums.write(k, written, q, decay, S, dk, width, o.data());
+    if (contract.reads_old_state) {
+      const float of_key = sums.dot(q, k, dk);
+      for (std::int64_t c = 0; c < width; ++c) o[c] = decay * old[c] + written[c] * of_key;
     }
 
     round_values(o.data(), o.data(), columns, contract.output);

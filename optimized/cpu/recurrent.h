@@ -5,8 +5,9 @@
 /// The recurrent form on the CPU (EQUATIONS 5.5, GDN-34..40), all systems from one source:
 ///   S' = e^g S,  u = beta (v - S'^T k)  or  u = v,  S = S' + k u^T,  o = (scale q)^T S.
 /// Rounding points: q and k (contract.qk), o (contract.output), and S after each step (contract.state); the
-/// output reads S before it is rounded (BOUNDS 4). `chunk` is not read. A task is one head's block of value
-/// columns, whose state stays in the level-1 cache.
+/// output reads S before it is rounded (BOUNDS 4). Where contract.reads_old_state both reads are of the state
+/// before the token: u = beta (v - e^g S^T k), o = scale (e^g S^T q + u (k . q)). `chunk` is not read. A task
+/// is one head's block of value columns, whose state stays in the level-1 cache.
 namespace samestate::cpu {
 
 /// Runs a call with plain fp32 sums. Throws Error where the views are impossible (checked_sizes).

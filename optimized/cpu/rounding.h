@@ -29,6 +29,13 @@ template <int dropped>
 
 [[nodiscard]] inline float to_tf32(float x) { return drop_bits<13>(x); }
 
+/// To nearest, a tie away from zero: one integer addition, as fused kernels round the operands of their
+/// merges.
+[[nodiscard]] inline float to_tf32_away(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return (bits & 0x7f800000U) == 0x7f800000U ? x : std::bit_cast<float>((bits + 0x1000U) & 0xffffe000U);
+}
+
 [[nodiscard]] inline float to_tf32_truncated(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   return (bits & 0x7f800000U) == 0x7f800000U ? x : std::bit_cast<float>(bits & 0xffffe000U);

@@ -37,9 +37,11 @@ int compare_rows(const Sequence<double>& x, Index i, Index j) {
 std::vector<Format> formats_of(const Contract& c, bool chunked) {
   if (!chunked) return {c.qk, c.state};
   std::vector<Format> used = {
-      c.qk, c.beta_k, c.A,         c.T,         c.beta_v,    c.beta_exp_k,    c.U,    c.W,
-      c.P,  c.v_new,  c.v_decayed, c.k_decayed, c.q_decayed, c.state_operand, c.state};
-  if (c.inverse != Inverse::substitution) used.push_back(c.inverse_operand);
+      c.qk, c.beta_k, c.A,     c.T,         c.beta_v,    c.beta_exp_k, c.residual,      c.U,
+      c.W,  c.P,      c.v_new, c.v_decayed, c.k_decayed, c.q_decayed,  c.state_operand, c.state};
+  // The merges of block8 round to nearest, each operand by itself: no coherence of keys to allow for.
+  const bool merged = c.inverse == Inverse::block8 && c.inverse_operand == Format::tf32;
+  if (c.inverse != Inverse::substitution && !merged) used.push_back(c.inverse_operand);
   return used;
 }
 

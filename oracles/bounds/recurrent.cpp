@@ -17,6 +17,13 @@
 ///   Bp    = scale sqrt(q^T Sigma q) (+) rounding of S^T q
 /// and, where the state is stored below fp32, Sigma <- Sigma (+)time diag(m3).
 ///
+/// A kernel that reads the state before the token (reads_old_state) takes S^T k and S^T q of S itself and a
+/// times them: o = scale (a S^T q + d (k . q)). The rounding of a S is then seen by the next token alone, as
+/// m2 is, and what o sees of this step is
+///   Bp = scale sqrt(q^T (H a^2 Sigma H^T (+) dd^2 k k^T) q) (+) scale (a acc(dk, mv(q, s), ||S^T q||)
+///        + acc(dk, |q|^T |k|, |q . k|) ||d|| + 3 u32 (a ||S^T q|| + |q . k| ||d||)),  dd gaining b u32
+///        ||p||.
+///
 /// The error of alpha_t is relative (the exponential) or the loss of a value that fp32 flushes, and the same
 /// for all of S': eps_t^2 H S' S'^T H^T joins Sigma (eps^2 / 3 for the exponential in quadrature, before this
 /// token's output is judged), or Sigma_c where the gate repeats, or m1 in det. Of a gate that does not repeat
@@ -84,13 +91,17 @@ class Recurrence {
 
     // Decay, and p = S'^T k. In det the decay's error counts with the rounding of a S.
     const Vector<double> decayed = a * (norms_ + diagonal_roots(error_.sigma));
-    const double relative = Norms::worst_case ? Norms::add(u32_, eps + lost) : u32_;
+    const bool old = c_.reads_old_state;
+    const double of_decay = Norms::worst_case ? eps + lost : 0.0;
+    const double relative = old ? of_decay : Norms::worst_case ? Norms::add(u32_, of_decay) : u32_;
     const Vector<double> m1 =
         Norms::add(relative * decayed, Vector<double>::Constant(dk, 0x1p-149 * root_dv_));
+    Row before = Row::Zero(x_.value_width());  // S'^T q
     Row p = Row::Zero(x_.value_width());
     for (Index l = 0; l < dk; ++l) {
       S_.row(l) *= a;
       p += k(l) * S_.row(l);
+      if (old) before += q(l) * S_.row(l);
     }
     if (gated_) gram_ *= a * a;
 
@@ -101,7 +112,8 @@ class Recurrence {
       const double size = Norms::mv(k.transpose(), decayed)(0);
       d -= b * p;
       dd = Norms::add(std::fabs(b) * Norms::acc(dk, size, p.norm(), c_.accumulator), 3 * u32_ * d.norm(),
-                      std::fabs(b) * u_qk_ * size, e_ * (std::fabs(b) * p.norm() + d.norm()));
+                      std::fabs(b) * (u_qk_ * size + (old ? u32_ * p.norm() : 0.0)),
+                      e_ * (std::fabs(b) * p.norm() + d.norm()));
     } else {
       dd = Norms::add(2 * u32_ * d.norm(), e_ * d.norm());
     }
@@ -114,18 +126,31 @@ class Recurrence {
       norms_(l) = S_.row(l).norm();
       read += q(l) * S_.row(l);
     }
-    const Vector<double> m2 = Norms::add(u32_ * norms_, Norms::add(u32_, u_qk_) * d.norm() * k.cwiseAbs());
+    Vector<double> m2 = Norms::add(u32_ * norms_, Norms::add(u32_, u_qk_) * d.norm() * k.cwiseAbs());
+    if (old) m2 = Norms::add(m2, u32_ * decayed);
     const double variance = gated_ && !coherent_gate_ ? eps * eps / 3 + lost * lost : 0.0;
-    propagate(a, b, k, Norms::diag(m1), dd, Norms::diag(m2), variance);
+    double carried = propagate(a, b, k, q, Norms::diag(m1), dd, Norms::diag(m2), variance);
 
     // Output, read before the state is rounded to its stored format.
+    double local = 0.0;
+    if (old) {
+      const double size = Norms::mv(q.transpose(), decayed)(0);
+      const double key_size = Norms::mv(q.transpose(), k)(0);
+      const double key = q.dot(k);
+      local = Norms::add(
+          Norms::acc(dk, size, before.norm(), c_.accumulator), u_qk_ * size,
+          (Norms::acc(dk, key_size, std::fabs(key), c_.accumulator) + Norms::add(u_qk_, u_qk_) * key_size) *
+              d.norm(),
+          3 * u32_ * (before.norm() + std::fabs(key) * d.norm()), e_ * read.norm());
+    } else {
+      carried = root_of(error_.sigma, q);
+      const double size = Norms::mv(q.transpose(), norms_ + diagonal_roots(error_.sigma))(0);
+      local = Norms::add(Norms::acc(dk, size, read.norm(), c_.accumulator), 2 * u32_ * size, u_qk_ * size,
+                         e_ * read.norm());
+    }
     const double scale = std::fabs(x_.scale);
-    const double size = Norms::mv(q.transpose(), norms_ + diagonal_roots(error_.sigma))(0);
-    const double local = scale * Norms::add(Norms::acc(dk, size, read.norm(), c_.accumulator),
-                                            2 * u32_ * size, u_qk_ * size, e_ * read.norm());
     bound.o.row(t) = x_.scale * read;
-    bound.before_output(t) =
-        Norms::add(scale * root_of(error_.sigma, q), local) + kSmallestNormal32 * root_dv_;
+    bound.before_output(t) = scale * Norms::add(carried, local) + kSmallestNormal32 * root_dv_;
     if (gated_) {
       const double bias = bounds::exponential_bias(bounds::clamped(x_.g(t)), c_.exponential, exponential_);
       add_coherent(a, b, k, coherent_gate_ ? eps + lost : bias);
@@ -160,9 +185,11 @@ class Recurrence {
   }
 
   /// Sigma <- H (a^2 Sigma (+) diag(d1)) H^T (+) dd^2 k k^T (+) diag(d2) + variance H S' S'^T H^T, the last
-  /// term being the decay's error.
-  void propagate(double a, double b, const Vector<double>& k, const Vector<double>& d1, double dd,
-                 const Vector<double>& d2, double variance) {
+  /// term being the decay's error. Returns sqrt(q^T Sigma q) as it is before diag(d2) joins.
+  double propagate(double a, double b, const Vector<double>& k, const Vector<double>& q,
+                   const Vector<double>& d1, double dd, const Vector<double>& d2, double variance) {
+    const auto seen = [&](const Matrix<double>& X) { return c_.reads_old_state ? root_of(X, q) : 0.0; };
+    double carried = 0.0;
     Matrix<double>& sigma = error_.sigma;
     const double write = dd * dd;
     if constexpr (mode == Mode::prob) {
@@ -173,12 +200,14 @@ class Recurrence {
       }
       sigma.diagonal() += d1;
       congruence(sigma, b, k, write);
+      carried = seen(sigma);
       sigma.diagonal() += d2;
     } else if constexpr (mode == Mode::det) {
       const auto [f0, f1] = worst_case_factors<2>({a * a * sigma.trace(), d1.sum()});
       sigma *= f0 * a * a;
       sigma.diagonal() += f1 * d1;
       congruence(sigma, b, k, 0.0);
+      carried = seen(sigma) + dd * std::fabs(q.dot(k));
       const auto [h0, h1, h2] = worst_case_factors<3>({sigma.trace(), write * k.squaredNorm(), d2.sum()});
       scale_and_write(sigma, h0, h1 * write, k.transpose());
       sigma.diagonal() += h2 * d2;
@@ -188,6 +217,7 @@ class Recurrence {
       congruence(sigma, b, k, 0.0);
       Matrix<double> step = d1.asDiagonal();
       congruence(step, b, k, write);
+      carried = seen(sigma) + seen(step);
       step.diagonal() += d2;
       const auto [f0, f1] = worst_case_factors<2>({sigma.trace(), step.trace()});
       sigma = f0 * sigma + f1 * step;
@@ -195,8 +225,10 @@ class Recurrence {
         step = variance * gram_;
         congruence(step, b, k, 0.0);
         sigma += step;
+        carried = std::hypot(carried, seen(step));
       }
     }
+    return carried;
   }
 
   /// S' S'^T -> S S^T: + k w^T + w k^T with w = S' d + ||d||^2 k / 2. O(dk^2).
