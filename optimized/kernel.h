@@ -55,6 +55,7 @@ struct TimingRequest {
   int most_samples = 1000;      ///< .. nor with more
   int warm_up = 3;              ///< calls before the first sample
   std::int64_t most_bytes = 0;  ///< of device memory for all copies of the tensors; 0: what is free
+  std::string variant;          ///< of Kernel::variants, by name; empty: the one that `run` would choose
 };
 
 /// What `Kernel::time` measured.
@@ -64,6 +65,15 @@ struct Timing {
   std::vector<double> seconds;  ///< of one call, a sample each
   int calls_per_sample = 1;     ///< a sample is the mean of so many calls
   int copies = 1;               ///< sets of tensors that the calls take in turn, so that a cache holds none
+  std::string variant;          ///< what was timed, where the kernel has variants
+};
+
+/// One of several functions among which a kernel chooses by contract and shape: the first that takes a call.
+struct Variant {
+  std::string name;
+  std::string contracts;  ///< that it keeps, one space between
+  std::string limits;     ///< shapes that it takes, as in tokens <= 4, dv % 4 = 0
+  std::string why;        ///< it is the choice there
 };
 
 /// One row of the table of kernels.

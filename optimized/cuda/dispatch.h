@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "optimized/kernel.h"
+
+/// Which of several device kernels evaluates a call: the first row of a table that keeps the contract and
+/// whose limits hold the call's shape. Host code without CUDA, so that the tests ask it for every shape of
+/// the plan.
+namespace samestate::cuda {
+
+/// What a choice may depend on.
+struct CallShape {
+  std::int64_t sequences = 0;
+  std::int64_t tokens = 0;  ///< of the longest sequence
+  std::int64_t value_heads = 1;
+  std::int64_t dk = 1, dv = 1;
+  std::int64_t chunk = 0;  ///< 0 in the recurrent form
+  bool packed = false;     ///< cu_seqlens
+
+  /// Value columns of all states: how much there is to share out among blocks that never meet.
+  [[nodiscard]] std::int64_t columns() const { return sequences * value_heads * dv; }
+};
+
+/// `sizes` as they are read off a call; chunk as the form has it.
+[[nodiscard]] inline CallShape shape_of(const Arguments& a, std::int64_t longest_sequence) {
+  return {a.sequences(), longest_sequence, a.v.shape[2],          a.q.shape[3],
+          a.v.shape[3],  a.chunk,          a.cu_seqlens.present()};
+}
+
+/// Both ends belong to it.
+struct Range {
+  static constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
+  std::int64_t least = 0;
+  std::int64_t most = kAny;
+
+  [[nodiscard]] constexpr bool holds(std::int64_t x) const { return least <= x && x <= most; }
+};
+
+/// The shapes that a row takes; what is not mentioned is not limited.
+struct Limits {
+  Range tokens{}, sequences{}, columns{}, dk{}, dv{}, chunk{};
+  std::int64_t dk_multiple = 1;
+  std::int64_t dv_multiple = 1;
+  bool packed = true;  ///< takes cu_seqlens
+
+  [[nodiscard]] constexpr bool hold(const CallShape& s) const {
+    return tokens.holds(s.tokens) && sequences.holds(s.sequences) && columns.holds(s.columns()) &&
+           dk.holds(s.dk) && dv.holds(s.dv) && chunk.holds(s.chunk) && s.dk % dk_multiple == 0 &&
+           s.dv % dv_multiple == 0 && (packed || !s.packed);
+  }
+};
+
+/// As in `columns <= 8192, dv % 4 = 0`; `any shape` where nothing is limited.
+[[nodiscard]] inline std::string text(const Limits& limits) {
+  std::string out;
+  const auto add = [&](const std::string& one) { out += (out.empty() ? "" : ", ") + one; };
+  const auto range = [&](const std::string& name, const Range& r) {
+    const bool below = r.most != Range::kAny;
+    if (r.least > 0 && r.least == r.most) return add(name + " = " + std::to_string(r.least));
+    if (r.least > 0 && below)
+      return add(name + " " + std::to_string(r.least) + " .. " + std::to_string(r.most));
+    if (r.least > 0) return add(name + " >= " + std::to_string(r.least));
+    if (below) add(name + " <= " + std::to_string(r.most));
+  };
+  const auto multiple = [&](const std::string& name, std::int64_t n) {
+    if (n > 1) add(name + " % " + std::to_string(n) + " = 0");
+  };
+  range("tokens", limits.tokens);
+  range("sequences", limits.sequences);
+  range("columns", limits.columns);
+  range("dk", limits.dk);
+  multiple("dk", limits.dk_multiple);
+  range("dv", limits.dv);
+  multiple("dv", limits.dv_multiple);
+  range("chunk", limits.chunk);
+  if (!limits.packed) add("not packed");
+  return out.empty() ? "any shape" : out;
+}
+
+/// One kernel and where it is the choice.
+struct DispatchRow {
+  std::string_view kernel;         ///< unique in its table, as in decode 16 x 4
+  std::string_view contracts;      ///< names of those it keeps, one space between
+  bool (*keeps)(const Contract&);  ///< of a contract's fields; the names above must agree
+  Limits limits;
+  std::string_view why;  ///< it is the choice here: what was measured, or what it is for
+};
+
+/// Index of the first row that takes the call; rows.size() where none does.
+[[nodiscard]] inline std::size_t choose(std::span<const DispatchRow> rows, const CallShape& shape,
+                                        const Contract& contract) {
+  std::size_t i = 0;
+  while (i < rows.size() && !(rows[i].keeps(contract) && rows[i].limits.hold(shape))) ++i;
+  return i;
+}
+
+/// The rows as `samestate list kernels --long` shows them.
+[[nodiscard]] inline std::vector<Variant> variants(std::span<const DispatchRow> rows) {
+  std::vector<Variant> out;
+  for (const DispatchRow& row : rows) {
+    out.push_back(
+        {std::string(row.kernel), std::string(row.contracts), text(row.limits), std::string(row.why)});
+  }
+  return out;
+}
+
+}  // namespace samestate::cuda
