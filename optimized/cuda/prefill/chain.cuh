@@ -53,7 +53,10 @@ struct Chain {
       s.k_ring.wait_full(n + 1);
       const float over = s.gates[s.t_ring.stage(n)].over[0];
       begin_chunk(n + 1, [&](int half) {
-        products_wait<1>();
+        if (half == 0)
+          products_wait<1>();
+        else
+          products_wait<delta ? 1 : 0>();  // X of the first half is behind U of the second
         if (half == 1) s.k_ring.release(n), s.t_ring.release(n);
         sum_state(half, U[half], over);
       });
@@ -225,7 +228,7 @@ struct Output {
       float O[32];
       read_state(n, O);
       add_values(n, O);
-      store(n, O);
+      store(O);
     }
   }
 
@@ -272,7 +275,7 @@ struct Output {
     s.p_ring.release(n);
   }
 
-  SAMESTATE_DEVICE void store(int n, const float (&O)[32]) {
+  SAMESTATE_DEVICE void store(const float (&O)[32]) {
     const int offset = value_offset(at);
     SAMESTATE_UNROLL
     for (int j = 0; j < 4; ++j) {

@@ -26,7 +26,7 @@ inline constexpr int kThreads = 128 * (1 + kMakers);
 inline constexpr int kInverseStride = 68;  ///< floats a row of A
 
 /// What depends on keys and gates alone, of one chunk of one value head; T and P swizzled tiles.
-struct Prepared {
+struct alignas(1024) Prepared {
   Bf16 T[kTileBytes / 2];
   Bf16 P[kTileBytes / 2];
   struct Gates {
@@ -36,9 +36,7 @@ struct Prepared {
     float out_start[kChunk];   ///< scale e^G r^q
     float over[4];             ///< e^{G_C}, four times
   } gates;
-  float pad[28];
 };
-static_assert(sizeof(Prepared) % 128 == 0, "slots of the workspace keep the alignment of bulk copies");
 
 /// One call.
 struct Prefill {
@@ -133,7 +131,7 @@ struct StateShared {
 struct HelperShared {
   alignas(1024) Bf16 k[3][kPanels][kTileBytes / 2];
   alignas(1024) Bf16 q[3][kPanels][kTileBytes / 2];
-  alignas(1024) Prepared made[kMakers];
+  Prepared made[kMakers];
   alignas(16) float a[kMakers][kChunk * kInverseStride];
   alignas(16) float decay[4][kChunk];  ///< G log2 e
   alignas(16) float beta[4][kChunk];

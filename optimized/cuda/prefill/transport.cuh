@@ -69,6 +69,7 @@ SAMESTATE_DEVICE void load_chunk(Ring<stages>& ring, int m, Bf16* tiles, int pan
               static_cast<std::int64_t>(heads) * width, rows, width - column);
     full.arrive_warp();
   }
+  warp_barrier();  // a lane that fell two chunks behind would take the phase after next for its own
 }
 
 /// Rows of chunk n of the task.
