@@ -150,6 +150,7 @@ inline void fence_async() {
 inline int uniform(int x) {
   return static_cast<int>(emulation::exchange({static_cast<std::uint64_t>(x)})[0][0]);
 }
+inline int broadcast(int x) { return uniform(x); }
 inline float shuffle_up(float x, int lanes) {
   const auto& table = emulation::exchange({emulation::to_bits(x)});
   const int lane = thread_index() % 32;
@@ -236,6 +237,7 @@ inline std::uint32_t pack(float low, float high) {
 }
 inline float low(std::uint32_t both) { return emulation::from_bits(both << 16); }
 inline float high(std::uint32_t both) { return emulation::from_bits(both & 0xffff0000U); }
+inline void pin(float&) {}
 inline std::uint32_t tf32(float x) { return emulation::to_bits(x) + 0x1000U; }
 
 struct Words {

@@ -75,8 +75,10 @@ SAMESTATE_DEVICE void named_barrier(int id, int threads) {
 /// What this thread stored into shared memory becomes visible to copies and products.
 SAMESTATE_DEVICE void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-/// x, the same in every thread of the warp, and known to be.
-SAMESTATE_DEVICE int uniform(int x) { return __shfl_sync(0xffffffffU, x, 0); }
+/// x, the same in every thread of the warp, and known to be: kept in uniform registers, addresses and descriptors made
+/// of it cost the warp nothing.
+SAMESTATE_DEVICE int uniform(int x) { return __reduce_max_sync(0xffffffffU, x); }
+SAMESTATE_DEVICE int broadcast(int x) { return __shfl_sync(0xffffffffU, x, 0); }
 
 SAMESTATE_DEVICE float shuffle_up(float x, int lanes) { return __shfl_up_sync(0xffffffffU, x, lanes); }
 
@@ -174,6 +176,9 @@ SAMESTATE_DEVICE std::uint32_t pack(float low, float high) {
 }
 SAMESTATE_DEVICE float low(std::uint32_t both) { return __uint_as_float(both << 16); }
 SAMESTATE_DEVICE float high(std::uint32_t both) { return __uint_as_float(both & 0xffff0000U); }
+
+/// x is computed before this point, not where it is used.
+SAMESTATE_DEVICE void pin(float& x) { asm volatile("" : "+f"(x)); }
 
 /// fp32 to the nearest tf32, ties away from zero: the unit does not read the low 13 bits.
 SAMESTATE_DEVICE std::uint32_t tf32(float x) { return __float_as_uint(x) + 0x1000U; }

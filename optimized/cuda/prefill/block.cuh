@@ -23,27 +23,23 @@ SAMESTATE_DEVICE void helper_block(HelperShared& s, const Prefill& c, const Maps
     s.k_ring.init(1, 4);
     s.q_ring.init(1, 4);
     s.gate_ring.init(1, 4);
+    s.made_ring.init(4, 1);
     barriers_ready();
   }
   block_barrier();
   const int launch = launch_number;
-  const int role = uniform(warp_index() / 4);
+  const int role = broadcast(warp_index() / 4);
   if (role == 0) {
     fewer_registers<56>();
     if (warp_index() == 0) load_helper(s, c, maps, x);
     if (warp_index() == 1) gate_warp<delta>(s, c, x);
+    if (warp_index() >= 2 && lane_index() == 0) publish_chunks(s, c, x, warp_index() - 2, launch, delta);
   } else {
     more_registers<152>();
     Maker<delta, norm> maker{s, c, role - 1};
+    const int mine = uniform((x.chunks - x.part + kHelpers - 1) / kHelpers);
     SAMESTATE_NO_UNROLL
-    for (int m = role - 1; m * kHelpers + x.part < x.chunks; m += kMakers) {
-      maker.prepare(m);
-      named_barrier(role, 128);
-      if (thread_index() % 128 == 0) {
-        publish_prepared(c, s.made[role - 1], x.slot + (m * kHelpers + x.part) * c.p.Hv, launch, delta);
-      }
-      named_barrier(role, 128);
-    }
+    for (int m = role - 1; m < mine; m += kMakers) maker.prepare(m);
   }
 }
 
@@ -63,7 +59,7 @@ SAMESTATE_DEVICE void state_block(StateShared& s, const Prefill& c, const Maps& 
   }
   block_barrier();
   const int launch = launch_number;
-  const int role = uniform(warp_index() / 4);
+  const int role = broadcast(warp_index() / 4);
   if (role == 0) {
     fewer_registers<56>();
     if (warp_index() == 0) load_state_block(s, c, maps, x);
@@ -76,11 +72,11 @@ SAMESTATE_DEVICE void state_block(StateShared& s, const Prefill& c, const Maps& 
     Chain<delta> chain{s};
     chain.load_state(c.p.initial_state ? c.p.initial_state + x.state + column : nullptr, c.p.dk, columns,
                      c.p.dv);
-    chain.run(x.chunks);
+    chain.run(uniform(x.chunks));
     if (c.p.final_state) chain.store_state(c.p.final_state + x.state + column, c.p.dk, columns, c.p.dv);
   } else if (role == 2) {
     more_registers<192>();
-    Output{s}.run(x.chunks);
+    Output{s}.run(uniform(x.chunks));
   } else {
     fewer_registers<24>();
   }

@@ -87,6 +87,7 @@ struct Chain {
       float bV[32];
       s.t_ring.wait_full(n);
       weigh_values(n, bV);
+      s.value_ring.wait_empty(n);  // a loop: the assembler leaves beta V above it, under X
       products_wait<0>();
       s.v_ring.release(n);
       new_values(n, bV);
@@ -135,6 +136,8 @@ struct Chain {
         bV[x + 2] = b.x * low(v[2 * i + 1]), bV[x + 3] = b.y * high(v[2 * i + 1]);
       }
     }
+    SAMESTATE_UNROLL
+    for (int i = 0; i < 32; ++i) pin(bV[i]);
   }
 
   /// X: V'^T = R^T T^T, R = beta V - beta e^G K S rounded. Readable at the end.
@@ -154,7 +157,6 @@ struct Chain {
     SAMESTATE_UNROLL
     for (int kk = 0; kk < 4; ++kk) multiply(X, R[kk], by_rows(s.t[s.t_ring.stage(n)], kk), kk > 0);
     products_commit();
-    s.value_ring.wait_empty(n);
     products_wait<0>();
   }
 

@@ -140,6 +140,7 @@ struct HelperShared {
   float raw[4][4][32];                            ///< g and beta as read, two tokens a lane
   Ring<3> k_ring, q_ring;
   Ring<4> gate_ring;
+  Ring<kMakers> made_ring;  ///< chunk m by maker m % kMakers
 };
 
 union Shared {

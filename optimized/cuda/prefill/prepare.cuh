@@ -7,7 +7,7 @@ namespace samestate::cuda {
 
 /// Where a thread stands in the 64 x 64 results of products.cuh and in tiles.
 struct Place {
-  int lane = lane_index(), warp = uniform(warp_index() % 4);
+  int lane = lane_index(), warp = broadcast(warp_index() % 4);
   int row = 16 * warp + lane / 4, column = 2 * (lane % 4);
   int matrix = lane / 8, matrix_row = lane % 8;  ///< of the 8 x 8 matrices whose addresses it passes
 };
@@ -132,6 +132,7 @@ struct Maker {
     s.k_ring.release(m);
     s.q_ring.release(m);
     if constexpr (norm) named_barrier(group + 1, 128);
+    s.made_ring.wait_empty(m);
     const float* const G = s.decay[s.gate_ring.stage(m)];
     const float* const beta = s.beta[s.gate_ring.stage(m)];
     weigh(KK, QK, A, G, beta);
@@ -143,6 +144,7 @@ struct Maker {
       store_T(A);
     }
     fence_async();
+    s.made_ring.full[group].arrive_warp();
   }
 
  private:
@@ -266,8 +268,8 @@ struct Maker {
 
   /// T rounded, half a row a thread.
   SAMESTATE_DEVICE void store_T(const float* A) {
-    const int r = thread_index() % 128 / 2;
-    const int first = 32 * (thread_index() % 2);
+    const int r = thread_index() % kChunk;
+    const int first = 32 * (thread_index() % 128 / kChunk);
     SAMESTATE_UNROLL
     for (int j = first; j < first + 32; j += 8) {
       float x[8];
