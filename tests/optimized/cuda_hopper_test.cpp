@@ -248,21 +248,32 @@ TEST(CudaHopper, BarriersCountArrivalsBytesAndPhases) {
                  [](Barrier& b) {
                    for (int phase = 0; phase < 5; ++phase) {
                      b.arrive_warp();
-                     b.wait(phase % 2);
+                     b.wait(phase);
+                     block_barrier();
                    }
                  }),
             "");
-  EXPECT_EQ(with(1, [](Barrier& b) { b.wait(1); }), "") << "the phase before the first is done";
-  EXPECT_NE(with(5, [](Barrier& b) { b.arrive_warp(), b.wait(0); }).find("waits for a barrier"),
+  EXPECT_EQ(with(1, [](Barrier& b) { b.wait(-1); }), "") << "the phase before the first is done";
+  EXPECT_NE(with(5, [](Barrier& b) { b.arrive_warp(), b.wait(0); }).find("does not complete"),
             std::string::npos);
-  EXPECT_NE(with(4, [](Barrier& b) { b.arrive_warp(), b.wait(1), b.wait(0), b.wait(1); }), "")
+  EXPECT_NE(with(4, [](Barrier& b) { b.arrive_warp(), b.wait(1); }).find("phase"), std::string::npos)
       << "a phase that is off by one";
+  EXPECT_NE(with(4, [](Barrier& b) { b.wait(1); }).find("before the one before it"), std::string::npos)
+      << "its parity is that of phase -1, and the device would go on";
+  EXPECT_NE(with(4,
+                 [](Barrier& b) {
+                   for (int phase = 0; phase < 2; ++phase) b.arrive_warp(), block_barrier();
+                   b.wait(0);
+                 })
+                .find("after the next one"),
+            std::string::npos)
+      << "its parity is that of phase 2, and the device would wait";
   EXPECT_NE(with(1,
                  [](Barrier& b) {
                    if (thread_index() == 0) b.expect(16);
                    b.wait(0);
                  })
-                .find("waits for a barrier"),
+                .find("does not complete"),
             std::string::npos)
       << "bytes that never come";
   EXPECT_NE(with(1,

@@ -99,19 +99,28 @@ class Barrier {
     if (thread_index() % 32 == 0) change(1, 0);
   }
   void complete(int bytes) { change(0, -bytes); }
-  void wait(int parity) {
+  void wait(int phase) {
     std::unique_lock lock(state_->guard);
-    const bool there = state_->changed.wait_for(lock, emulation::patience, [&] {
-      return state_->phase % 2 != parity || emulation::self.block->failed;
-    });
-    lock.unlock();
-    if (emulation::self.block->failed) throw emulation::Abandoned{};
-    if (!there)
-      emulation::fail("waits for a barrier in phase " + std::to_string(state_->phase) +
-                      " whose parity stays");
+    if (state_->phase < phase) emulation_fail(lock, "waits for a phase before the one before it is complete");
+    if (state_->phase > phase + 1) emulation_fail(lock, "waits for a phase after the next one is complete");
+    const bool there = state_->changed.wait_for(
+        lock, emulation::patience, [&] { return state_->phase > phase || emulation::self.block->failed; });
+    if (emulation::self.block->failed) {
+      lock.unlock();
+      throw emulation::Abandoned{};
+    }
+    if (!there) emulation_fail(lock, "waits for a phase that does not complete");
+  }
+  static void wait_all(Barrier& a, int phase_a, Barrier& b, int phase_b, Barrier& c, int phase_c) {
+    a.wait(phase_a), b.wait(phase_b), c.wait(phase_c);
   }
 
  private:
+  [[noreturn]] void emulation_fail(std::unique_lock<std::mutex>& lock, const char* what) {
+    const int phase = state_->phase;
+    lock.unlock();
+    emulation::fail(std::string(what) + " (it is in phase " + std::to_string(phase) + ")");
+  }
   void change(int arrivals, int bytes) {
     const std::lock_guard lock(state_->guard);
     state_->missing -= arrivals;

@@ -28,7 +28,7 @@ SAMESTATE_HOST_DEVICE constexpr int swizzled(int row, int byte) {
 
 namespace samestate::cuda {
 
-/// Counts arrivals and bytes of copies in phases; phase n is waited for by its parity n % 2.
+/// Counts arrivals and bytes of copies in phases.
 class Barrier {
  public:
   /// By one thread, before barriers_ready() and a block barrier.
@@ -52,11 +52,23 @@ class Barrier {
                  "r"(thread_index() % 32)
                  : "memory");
   }
-  SAMESTATE_DEVICE void wait(int parity) {
+  /// Until phase `phase`, counted from 0, is complete; phase -1 is. The hardware sees its parity alone: the phase
+  /// before must be known to be complete, the phase after must not be (the emulation checks both).
+  SAMESTATE_DEVICE void wait(int phase) {
     asm volatile(
         "{\n.reg .pred p;\nL_%=:\nmbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@!p bra L_%=;\n}\n" ::"r"(
             shared_address(this)),
-        "r"(parity)
+        "r"(phase & 1)
+        : "memory");
+  }
+  /// Of three barriers, their latencies (42 cycles each where the phase is there) overlapped.
+  SAMESTATE_DEVICE static void wait_all(Barrier& a, int phase_a, Barrier& b, int phase_b, Barrier& c,
+                                        int phase_c) {
+    asm volatile(
+        "{\n.reg .pred p, q, r;\nL_%=:\nmbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n"
+        "mbarrier.try_wait.parity.shared.b64 q, [%2], %3;\nmbarrier.try_wait.parity.shared.b64 r, [%4], %5;\n"
+        "and.pred p, p, q;\nand.pred p, p, r;\n@!p bra L_%=;\n}\n" ::"r"(shared_address(&a)),
+        "r"(phase_a & 1), "r"(shared_address(&b)), "r"(phase_b & 1), "r"(shared_address(&c)), "r"(phase_c & 1)
         : "memory");
   }
 

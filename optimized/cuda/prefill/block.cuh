@@ -1,6 +1,6 @@
 #pragma once
 
-#include "optimized/cuda/prefill/chain.cuh"
+#include "optimized/cuda/prefill/state.cuh"
 #include "optimized/cuda/prefill/transport.cuh"
 
 namespace samestate::cuda {
@@ -17,11 +17,11 @@ SAMESTATE_DEVICE int begin_launch(const Prefill& c) {
 }
 
 template <bool delta, bool norm>
-SAMESTATE_DEVICE void helper_block(HelperShared& s, const Prefill& c, const Maps& maps, const Task& x,
+SAMESTATE_DEVICE void helper_block(HelperShared& s, const Prefill& c, const Maps& maps, std::int64_t block,
                                    const int& launch_number) {
   if (thread_index() == 0) {
-    s.k_ring.init(1, 4);
-    s.q_ring.init(1, 4);
+    s.key_ring.init(1, 4);
+    s.query_ring.init(1, 4);
     s.gate_ring.init(1, 4);
     s.made_ring.init(4, 1);
     barriers_ready();
@@ -31,11 +31,13 @@ SAMESTATE_DEVICE void helper_block(HelperShared& s, const Prefill& c, const Maps
   const int role = broadcast(warp_index() / 4);
   if (role == 0) {
     fewer_registers<56>();
+    const Task x = task_of(c, block);
     if (warp_index() == 0) load_helper(s, c, maps, x);
     if (warp_index() == 1) gate_warp<delta>(s, c, x);
-    if (warp_index() >= 2 && lane_index() == 0) publish_chunks(s, c, x, warp_index() - 2, launch, delta);
+    if (warp_index() >= 2 && lane_index() == 0) publish_chunks(s, c, x, warp_index() - 2, launch);
   } else {
-    more_registers<152>();
+    more_registers<200>();
+    const Task x = task_of(c, block);
     Maker<delta, norm> maker{s, c, role - 1};
     const int mine = uniform((x.chunks - x.part + kHelpers - 1) / kHelpers);
     SAMESTATE_NO_UNROLL
@@ -44,17 +46,14 @@ SAMESTATE_DEVICE void helper_block(HelperShared& s, const Prefill& c, const Maps
 }
 
 template <bool delta>
-SAMESTATE_DEVICE void state_block(StateShared& s, const Prefill& c, const Maps& maps, const Task& x,
+SAMESTATE_DEVICE void state_block(StateShared& s, const Prefill& c, const Maps& maps, std::int64_t block,
                                   const int& launch_number) {
   if (thread_index() == 0) {
-    s.k_ring.init(1, 4);
-    s.q_ring.init(1, 4);
-    s.v_ring.init(1, 4);
-    s.t_ring.init(1, 8);
-    s.p_ring.init(1, 4);
-    s.state_ring.init(4, 4);
-    s.value_ring.init(4, 4);
-    s.o_ring.init(4, 1);
+    s.key_ring.init(1, 4);
+    s.query_ring.init(1, 4);
+    s.value_ring.init(1, 4);
+    s.made_ring.init(1, 4);
+    s.o_ring[0].init(4, 1);
     barriers_ready();
   }
   block_barrier();
@@ -62,21 +61,20 @@ SAMESTATE_DEVICE void state_block(StateShared& s, const Prefill& c, const Maps& 
   const int role = broadcast(warp_index() / 4);
   if (role == 0) {
     fewer_registers<56>();
+    const Task x = task_of(c, block);
     if (warp_index() == 0) load_state_block(s, c, maps, x);
-    if (warp_index() == 1 && lane_index() == 0) load_prepared<delta>(s, c, x, launch);
-    if (warp_index() == 2) store_output(s, c, maps, x);
+    if (warp_index() == 1 && lane_index() == 0) load_prepared(s, c, x, launch);
+    if (warp_index() == 2) store_output(s, c, maps, x, 0, x.part * kTileColumns);
   } else if (role == 1) {
     more_registers<240>();
+    const Task x = task_of(c, block);
     const int column = x.part * kTileColumns;
     const int columns = c.p.dv - column;
-    Chain<delta> chain{s};
-    chain.load_state(c.p.initial_state ? c.p.initial_state + x.state + column : nullptr, c.p.dk, columns,
+    PipelinedState<StateShared, delta> state{{s, 0}};
+    state.load_state(c.p.initial_state ? c.p.initial_state + x.state + column : nullptr, c.p.dk, columns,
                      c.p.dv);
-    chain.run(uniform(x.chunks));
-    if (c.p.final_state) chain.store_state(c.p.final_state + x.state + column, c.p.dk, columns, c.p.dv);
-  } else if (role == 2) {
-    more_registers<192>();
-    Output{s}.run(uniform(x.chunks));
+    state.run(uniform(x.chunks));
+    if (c.p.final_state) state.store_state(c.p.final_state + x.state + column, c.p.dk, columns, c.p.dv);
   } else {
     fewer_registers<24>();
   }
@@ -87,12 +85,13 @@ template <bool delta, bool norm>
 SAMESTATE_DEVICE void prefill_block(Shared& shared, int& launch_number, const Prefill& c, const Maps& maps,
                                     std::int64_t block) {
   if (thread_index() == 0) launch_number = begin_launch(c);
+  // Every role asks for its task itself: what it does not need would take registers until its share is set.
   const Task x = task_of(c, block);
   if (!x.exists) return;
   if (x.helper)
-    helper_block<delta, norm>(shared.helper, c, maps, x, launch_number);
+    helper_block<delta, norm>(shared.helper, c, maps, block, launch_number);
   else
-    state_block<delta>(shared.state, c, maps, x, launch_number);
+    state_block<delta>(shared.state, c, maps, block, launch_number);
 }
 
 }  // namespace samestate::cuda

@@ -11,16 +11,15 @@
 ///   R = beta V - beta e^G (K S)        V' = T R         (without the delta rule V' = V)
 ///   O = scale e^G (Q S) + P V'         S <- e^{G_C} S + K^T (e^{G_C - G} V')
 ///
-/// One launch, two kinds of block. A helper makes T, P and the gates of every second chunk of one head, which depend
-/// on the keys alone, and publishes them in global memory (L2). A state block carries 64 value columns of S through
-/// the sequence: its chain warpgroup holds S^T in registers and runs K S -> R -> V' -> S, its output warpgroup makes
-/// O from what the chain hands it. Helpers never wait for another block and stand before their readers in the grid.
+/// What depends on the keys alone (T, P, the gates) is prepared by one kind of warpgroup, what depends on the state by
+/// another: few heads by helper blocks that publish it in global memory (L2) and state blocks of 64 value columns
+/// (split.cuh), many heads in one block (fused.cuh).
 namespace samestate::cuda {
 
 inline constexpr int kChunk = kTileRows;
 inline constexpr int kPanels = 2;  ///< tiles side by side: keys up to 128
 inline constexpr int kFusedKeys = kPanels * kTileColumns;
-inline constexpr int kMakers = 3;   ///< warpgroups of a helper that prepare, chunk by chunk in turn
+inline constexpr int kMakers = 2;   ///< warpgroups of a helper that prepare, chunk by chunk in turn
 inline constexpr int kHelpers = 2;  ///< helper blocks a (sequence, head)
 inline constexpr int kThreads = 128 * (1 + kMakers);
 inline constexpr int kInverseStride = 68;  ///< floats a row of A
@@ -29,13 +28,13 @@ inline constexpr int kInverseStride = 68;  ///< floats a row of A
 struct alignas(1024) Prepared {
   Bf16 T[kTileBytes / 2];
   Bf16 P[kTileBytes / 2];
-  struct Gates {
-    float beta[kChunk];        ///< b
-    float beta_start[kChunk];  ///< b e^G r
-    float to_end[kChunk];      ///< e^{G_C - G} r
-    float out_start[kChunk];   ///< scale e^G r^q
-    float over[4];             ///< e^{G_C}, four times
-  } gates;
+  float beta[kChunk];        ///< b
+  float beta_start[kChunk];  ///< b e^G r
+  float to_end[kChunk];      ///< e^{G_C - G} r
+  float out_start[kChunk];   ///< scale e^G r^q
+  float over[4];             ///< e^{G_C}, four times
+
+  static constexpr int kBytes = 2 * kTileBytes + 4 * (4 * kChunk + 4);  ///< that are used
 };
 
 /// One call.
@@ -102,30 +101,26 @@ struct Ring {
   Barrier full[stages], empty[stages];
 
   SAMESTATE_DEVICE static int stage(int n) { return n % stages; }
-  SAMESTATE_DEVICE static int parity(int n) { return n / stages % 2; }
+  SAMESTATE_DEVICE static int phase(int n) { return n / stages; }
   /// Readers arrive a warp at a time.
   SAMESTATE_DEVICE void init(int fillers, int reading_warps) {
     for (Barrier& b : full) b.init(fillers);
     for (Barrier& b : empty) b.init(reading_warps);
   }
-  SAMESTATE_DEVICE void wait_full(int n) { full[stage(n)].wait(parity(n)); }
-  SAMESTATE_DEVICE void wait_empty(int n) { empty[stage(n)].wait(parity(n) ^ 1); }
+  SAMESTATE_DEVICE void wait_full(int n) { full[stage(n)].wait(phase(n)); }
+  SAMESTATE_DEVICE void wait_empty(int n) { empty[stage(n)].wait(phase(n) - 1); }
   SAMESTATE_DEVICE void release(int n) { empty[stage(n)].arrive_warp(); }
 };
 
 struct StateShared {
   alignas(1024) Bf16 k[3][kPanels][kTileBytes / 2];
   alignas(1024) Bf16 q[3][kPanels][kTileBytes / 2];
-  alignas(1024) Bf16 v[3][kTileBytes / 2];
-  alignas(1024) Bf16 t[4][kTileBytes / 2];
-  alignas(1024) Bf16 p[4][kTileBytes / 2];
-  alignas(1024) Bf16 o[kTileBytes / 2];
-  Words state[8][128];   ///< S^T rounded, as left operand, thread by thread: chain to output
-  Words values[4][128];  ///< V'^T likewise
-  alignas(16) Prepared::Gates gates[4];
-  Ring<3> k_ring, q_ring, v_ring;
-  Ring<4> t_ring, p_ring;  ///< T comes with the gates
-  Ring<1> state_ring, value_ring, o_ring;
+  alignas(1024) Bf16 v[4][1][kTileBytes / 2];
+  Prepared made[4];
+  alignas(1024) Bf16 o[1][kTileBytes / 2];
+  Ring<3> key_ring, query_ring;
+  Ring<4> value_ring, made_ring;
+  Ring<1> o_ring[1];
 };
 
 struct HelperShared {
@@ -138,7 +133,7 @@ struct HelperShared {
   alignas(16) float key_norm[kMakers][kChunk];    ///< r
   alignas(16) float query_norm[kMakers][kChunk];  ///< r^q
   float raw[4][4][32];                            ///< g and beta as read, two tokens a lane
-  Ring<3> k_ring, q_ring;
+  Ring<3> key_ring, query_ring;
   Ring<4> gate_ring;
   Ring<kMakers> made_ring;  ///< chunk m by maker m % kMakers
 };

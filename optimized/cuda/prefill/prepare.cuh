@@ -115,12 +115,12 @@ struct Maker {
 
   /// T and P of the chunk in the rings at m; its gates to the readers.
   SAMESTATE_DEVICE void prepare(int m) {
-    const int key_stage = s.k_ring.stage(m);
-    const int query_stage = s.q_ring.stage(m);
+    const int key_stage = s.key_ring.stage(m);
+    const int query_stage = s.query_ring.stage(m);
     float* const A = s.a[group];
     s.gate_ring.wait_full(m);
-    s.k_ring.wait_full(m);
-    s.q_ring.wait_full(m);
+    s.key_ring.wait_full(m);
+    s.query_ring.wait_full(m);
     float KK[32];
     float QK[32];
     products_begin();
@@ -129,8 +129,8 @@ struct Maker {
     products_commit();
     if constexpr (norm) norms(s.k[key_stage], s.q[query_stage]);
     products_wait<0>();
-    s.k_ring.release(m);
-    s.q_ring.release(m);
+    s.key_ring.release(m);
+    s.query_ring.release(m);
     if constexpr (norm) named_barrier(group + 1, 128);
     s.made_ring.wait_empty(m);
     const float* const G = s.decay[s.gate_ring.stage(m)];
@@ -235,7 +235,7 @@ struct Maker {
   /// What the state blocks multiply with, one token a thread.
   SAMESTATE_DEVICE void gates(const float* G, const float* beta) {
     const int i = thread_index() % 128;
-    Prepared::Gates& y = s.made[group].gates;
+    Prepared& y = s.made[group];
     if (i < kChunk) {
       const float r = norm ? s.key_norm[group][i] : 1.0F;
       const float from_start = exponential2(G[i]);

@@ -50,23 +50,27 @@ SAMESTATE_DEVICE void write_rows(Bf16* to, const Bf16* tile, std::int64_t step, 
   }
 }
 
-/// Fills one stage with the rows of a chunk: by one copy a tile, or by the whole warp.
-template <int stages>
-SAMESTATE_DEVICE void load_chunk(Ring<stages>& ring, int m, Bf16* tiles, int panels, const TensorMap& map,
-                                 const Bf16* from, std::int64_t first, int column, int head, int heads,
-                                 int width, int rows, bool bulk) {
-  ring.wait_empty(m);
-  Barrier& full = ring.full[ring.stage(m)];
+/// Rows of one head that a ring's stage is to hold.
+struct Source {
+  const TensorMap& map;
+  const Bf16* data;
+  int heads, head, width, column;
+};
+
+/// One arrival at `full` with the rows of a chunk: by one copy a tile, or by the whole warp.
+SAMESTATE_DEVICE void load_chunk(Barrier& full, Bf16* tiles, int panels, const Source& from,
+                                 std::int64_t first, int rows, bool bulk) {
   if (bulk && rows == kChunk) {
     if (lane_index() == 0) {
       full.expect(panels * kTileBytes);
       for (int i = 0; i < panels; ++i)
-        load_tile(tiles + i * (kTileBytes / 2), map, full, column + i * kTileColumns, head,
+        load_tile(tiles + i * (kTileBytes / 2), from.map, full, from.column + i * kTileColumns, from.head,
                   static_cast<int>(first));
     }
   } else {
-    copy_rows(tiles, panels, from + (first * heads + head) * width + column,
-              static_cast<std::int64_t>(heads) * width, rows, width - column);
+    const std::int64_t step = static_cast<std::int64_t>(from.heads) * from.width;
+    copy_rows(tiles, panels, from.data + first * step + from.head * from.width + from.column, step, rows,
+              from.width - from.column);
     full.arrive_warp();
   }
   warp_barrier();  // a lane that fell two chunks behind would take the phase after next for its own
@@ -78,72 +82,79 @@ SAMESTATE_DEVICE int rows_of(const Prefill& c, const Task& x, int n) {
   return static_cast<int>(left < c.p.chunk ? left : c.p.chunk);
 }
 
-/// Q and K of a helper's chunks, K, Q, V of a state block's, by one warp.
+/// Q, K of a helper's chunks, and K, V, Q of a state block's, by one warp.
 SAMESTATE_DEVICE void load_helper(HelperShared& s, const Prefill& c, const Maps& maps, const Task& x) {
   const Parameters<Bf16>& p = c.p;
+  const int heads = static_cast<int>(p.Hk);
   SAMESTATE_NO_UNROLL
   for (int m = 0, n = x.part; n < x.chunks; ++m, n += kHelpers) {
     const std::int64_t first = x.first_token + static_cast<std::int64_t>(n) * p.chunk;
     const int rows = rows_of(c, x, n);
-    load_chunk(s.k_ring, m, s.k[s.k_ring.stage(m)][0], kPanels, maps.k, p.k, first, 0, x.key_head,
-               static_cast<int>(p.Hk), p.dk, rows, c.bulk);
-    load_chunk(s.q_ring, m, s.q[s.q_ring.stage(m)][0], kPanels, maps.q, p.q, first, 0, x.key_head,
-               static_cast<int>(p.Hk), p.dk, rows, c.bulk);
+    const int at = s.key_ring.stage(m);
+    s.key_ring.wait_empty(m);
+    load_chunk(s.key_ring.full[at], s.k[at][0], kPanels, {maps.k, p.k, heads, x.key_head, p.dk, 0}, first,
+               rows, c.bulk);
+    s.query_ring.wait_empty(m);
+    load_chunk(s.query_ring.full[at], s.q[at][0], kPanels, {maps.q, p.q, heads, x.key_head, p.dk, 0}, first,
+               rows, c.bulk);
   }
 }
 SAMESTATE_DEVICE void load_state_block(StateShared& s, const Prefill& c, const Maps& maps, const Task& x) {
   const Parameters<Bf16>& p = c.p;
+  const int heads = static_cast<int>(p.Hk);
   SAMESTATE_NO_UNROLL
   for (int n = 0; n < x.chunks; ++n) {
     const std::int64_t first = x.first_token + static_cast<std::int64_t>(n) * p.chunk;
     const int rows = rows_of(c, x, n);
-    load_chunk(s.k_ring, n, s.k[s.k_ring.stage(n)][0], kPanels, maps.k, p.k, first, 0, x.key_head,
-               static_cast<int>(p.Hk), p.dk, rows, c.bulk);
-    load_chunk(s.v_ring, n, s.v[s.v_ring.stage(n)], 1, maps.v, p.v, first, x.part * kTileColumns, x.head,
-               static_cast<int>(p.Hv), p.dv, rows, c.bulk);
-    load_chunk(s.q_ring, n, s.q[s.q_ring.stage(n)][0], kPanels, maps.q, p.q, first, 0, x.key_head,
-               static_cast<int>(p.Hk), p.dk, rows, c.bulk);
+    const int at = s.key_ring.stage(n);
+    s.key_ring.wait_empty(n);
+    load_chunk(s.key_ring.full[at], s.k[at][0], kPanels, {maps.k, p.k, heads, x.key_head, p.dk, 0}, first,
+               rows, c.bulk);
+    s.value_ring.wait_empty(n);
+    load_chunk(s.value_ring.full[s.value_ring.stage(n)], s.v[s.value_ring.stage(n)][0], 1,
+               {maps.v, p.v, static_cast<int>(p.Hv), x.head, p.dv, x.part * kTileColumns}, first, rows,
+               c.bulk);
+    s.query_ring.wait_empty(n);
+    load_chunk(s.query_ring.full[at], s.q[at][0], kPanels, {maps.q, p.q, heads, x.key_head, p.dk, 0}, first,
+               rows, c.bulk);
   }
 }
 
-/// T, P and gates as the helpers publish them, by one thread: the wait for a flag must hold back no other load.
-template <bool delta>
+/// What the helpers publish, by one thread: the wait for a flag must hold back no other load.
 SAMESTATE_DEVICE void load_prepared(StateShared& s, const Prefill& c, const Task& x, int launch) {
   SAMESTATE_NO_UNROLL
   for (int n = 0; n < x.chunks; ++n) {
     const std::int64_t slot = x.slot + n * c.p.Hv;
-    const Prepared& made = c.prepared[slot];
-    const int at = s.t_ring.stage(n);
+    const int at = s.made_ring.stage(n);
     await(&c.ready[slot], launch);
-    s.t_ring.wait_empty(n);
-    s.t_ring.full[at].expect((delta ? kTileBytes : 0) + static_cast<int>(sizeof(Prepared::Gates)));
-    if constexpr (delta) load_bytes(s.t[at], made.T, s.t_ring.full[at], kTileBytes);
-    load_bytes(&s.gates[at], &made.gates, s.t_ring.full[at], sizeof(Prepared::Gates));
-    s.p_ring.wait_empty(n);
-    s.p_ring.full[at].expect(kTileBytes);
-    load_bytes(s.p[at], made.P, s.p_ring.full[at], kTileBytes);
+    s.made_ring.wait_empty(n);
+    s.made_ring.full[at].expect(Prepared::kBytes);
+    load_bytes(&s.made[at], &c.prepared[slot], s.made_ring.full[at], Prepared::kBytes);
   }
 }
 
-/// O of every chunk, by one warp.
-SAMESTATE_DEVICE void store_output(StateShared& s, const Prefill& c, const Maps& maps, const Task& x) {
+/// O of every chunk, 64 columns by one warp: of state warpgroup `group`, from column `column`.
+template <class SharedMemory>
+SAMESTATE_DEVICE void store_output(SharedMemory& s, const Prefill& c, const Maps& maps, const Task& x,
+                                   int group, int column) {
   const Parameters<Bf16>& p = c.p;
-  const int column = x.part * kTileColumns;
+  Ring<1>& ring = s.o_ring[group];
+  const Bf16* const tile = s.o[group];
   SAMESTATE_NO_UNROLL
   for (int n = 0; n < x.chunks; ++n) {
     const std::int64_t first = x.first_token + static_cast<std::int64_t>(n) * p.chunk;
     const int rows = rows_of(c, x, n);
-    s.o_ring.wait_full(n);
+    ring.wait_full(n);
     if (c.bulk && rows == kChunk) {
       if (lane_index() == 0) {
-        store_tile(maps.o, s.o, column, x.head, static_cast<int>(first));
+        store_tile(maps.o, tile, column, x.head, static_cast<int>(first));
         commit_stores();
         wait_stores_read();
       }
     } else {
-      write_rows(p.o + (first * p.Hv + x.head) * p.dv + column, s.o, p.Hv * p.dv, rows, p.dv - column);
+      write_rows(p.o + (first * p.Hv + x.head) * p.dv + column, tile, p.Hv * p.dv, rows, p.dv - column);
     }
-    s.o_ring.release(n);
+    ring.release(n);
   }
 }
 
@@ -202,19 +213,15 @@ SAMESTATE_DEVICE void gate_warp(HelperShared& s, const Prefill& c, const Task& x
   }
 }
 
-/// What the makers have ready leaves for its slot, and the flag after it. By two threads in turn: a store takes some
-/// 3,000 cycles until it is in memory.
-SAMESTATE_DEVICE void publish_chunks(HelperShared& s, const Prefill& c, const Task& x, int turn, int launch,
-                                     bool delta) {
+/// What maker `maker` has ready leaves for its slot, and the flag after it; by one thread a maker, since a store takes
+/// some 3,000 cycles until it is in memory.
+SAMESTATE_DEVICE void publish_chunks(HelperShared& s, const Prefill& c, const Task& x, int maker,
+                                     int launch) {
   SAMESTATE_NO_UNROLL
-  for (int m = turn; x.part + m * kHelpers < x.chunks; m += 2) {
+  for (int m = maker; x.part + m * kHelpers < x.chunks; m += kMakers) {
     const std::int64_t slot = x.slot + (x.part + m * kHelpers) * c.p.Hv;
-    const Prepared& made = s.made[s.made_ring.stage(m)];
-    Prepared& to = c.prepared[slot];
     s.made_ring.wait_full(m);
-    if (delta) store_bytes(to.T, made.T, kTileBytes);
-    store_bytes(to.P, made.P, kTileBytes);
-    store_bytes(&to.gates, &made.gates, sizeof(Prepared::Gates));
+    store_bytes(&c.prepared[slot], &s.made[s.made_ring.stage(m)], Prepared::kBytes);
     commit_stores();
     wait_stores_read();
     s.made_ring.empty[s.made_ring.stage(m)].arrive();
