@@ -55,7 +55,7 @@ struct TimingRequest {
   int most_samples = 1000;      ///< .. nor with more
   int warm_up = 3;              ///< calls before the first sample
   std::int64_t most_bytes = 0;  ///< of device memory for all copies of the tensors; 0: what is free
-  std::string variant;          ///< of Kernel::variants, by name; empty: the one that `run` would choose
+  std::string variant = {};     ///< of Kernel::variants, by name; empty: the one that `run` would choose
 };
 
 /// What `Kernel::time` measured.
@@ -65,7 +65,7 @@ struct Timing {
   std::vector<double> seconds;  ///< of one call, a sample each
   int calls_per_sample = 1;     ///< a sample is the mean of so many calls
   int copies = 1;               ///< sets of tensors that the calls take in turn, so that a cache holds none
-  std::string variant;          ///< what was timed, where the kernel has variants
+  std::string variant = {};     ///< what was timed, where the kernel has variants
 };
 
 /// One of several functions among which a kernel chooses by contract and shape: the first that takes a call.
@@ -90,6 +90,7 @@ struct Kernel {
   /// that was poisoned before it, and share none with the inputs. Empty: `samestate bench` times `run` by the
   /// wall clock and says so.
   std::function<Timing(const Arguments&, const Contract&, const TimingRequest&)> time = nullptr;
+  std::vector<Variant> variants = {};  ///< in order of choice; empty: `run` is one function
 };
 
 /// The table of this build: the project's kernels on the CPU and, where it was built with CUDA, on the GPU.

@@ -12,20 +12,18 @@ Grid rounded(Grid x, Format format) {
   return x;
 }
 
-namespace {
-
-bool plain(const Contract& c) {
-  return c.inverse == Inverse::substitution && c.scan == Scan::sequential && !c.beta_in_T &&
-         c.beta_k == Format::none && c.k_decayed == Format::none && c.q_decayed == Format::none;
-}
-
-}  // namespace
-
 Evaluator::Evaluator(const cpu::System& system, const Arguments& arguments, const Contract& contract)
     : system_(system), arguments_(arguments), contract_(contract), sizes_(cpu::checked_sizes(arguments)) {}
 
+bool Evaluator::promises() const {
+  const Contract& c = contract_;
+  return c.inverse == Inverse::substitution && c.scan == Scan::sequential && !c.beta_in_T &&
+         c.residual == Format::none && !c.scale_in_P && c.norm == Norm::operand && !c.reads_old_state &&
+         c.beta_k == Format::none && c.k_decayed == Format::none && c.q_decayed == Format::none;
+}
+
 Outcome Evaluator::run() {
-  if (!plain(contract_)) return {Outcome::Kind::unsupported, "contract " + contract_.name};
+  if (!promises()) return {Outcome::Kind::unsupported, "contract " + contract_.name};
   if (std::string reason = cpu::unsupported_reason(system_, arguments_, contract_); !reason.empty()) {
     return {Outcome::Kind::unsupported, std::move(reason)};
   }

@@ -28,6 +28,8 @@ class Evaluator {
 
  protected:
   virtual void evaluate() = 0;
+  /// Whether this evaluator keeps the contract's rounding points.
+  [[nodiscard]] virtual bool promises() const;
 
   // Tensors of the call.
   [[nodiscard]] virtual bool computes(std::int64_t n, std::int64_t h) const;  ///< else zeros are written

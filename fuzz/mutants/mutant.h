@@ -9,10 +9,10 @@
 
 namespace samestate {
 
-/// A correct kernel with one bug put back that really shipped (the catalogue's M ids), or a subject that
-/// cheats the gate (H1.7). The gate must kill it.
+/// A correct kernel with one bug put back that really shipped (the catalogue's M ids), one that the fused
+/// kernels invite (F ids), or a subject that cheats the gate (H1.7). The gate must kill it.
 struct Mutant {
-  std::string bug;    ///< M01..M90, or H1.7
+  std::string bug;    ///< M01..M90, F01..F08, or H1.7
   std::string name;   ///< unique: fault.system.form, as in no_delta_term.delta_rule.chunked
   std::string fault;  ///< snake_case, the same in all systems and forms
   std::string system;
@@ -44,7 +44,7 @@ struct NotModelled {
 [[nodiscard]] std::span<const NotModelled> not_modelled();
 
 /// The evaluator that every mutant of the recurrent family is made of, without a fault: rows
-/// evaluator.SYSTEM.FORM of the four systems.
+/// evaluator.SYSTEM.FORM and evaluator_fused.SYSTEM.FORM of the four systems.
 [[nodiscard]] std::span<const Kernel> unmutated_kernels();
 
 }  // namespace samestate

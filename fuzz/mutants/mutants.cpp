@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "fuzz/mutants/fused.h"
 #include "fuzz/mutants/rows.h"
 #include "reference/error.h"
 
@@ -29,10 +30,10 @@ void mark_smoke(std::vector<Mutant>& all) {
 std::vector<Mutant> make_table() {
   std::vector<Mutant> all;
   for (auto make : {decay_mutants, delta_mutants, state_mutants, layout_mutants, precision_mutants,
-                    adversaries, operator_mutants}) {
+                    fused_mutants, adversaries, operator_mutants}) {
     for (Mutant& m : make()) all.push_back(std::move(m));
   }
-  // M01..M90, then the subjects of the harness.
+  // F01..F08, M01..M90, then the subjects of the harness.
   std::stable_sort(all.begin(), all.end(), [](const Mutant& x, const Mutant& y) {
     return std::pair(x.bug[0] == 'H', x.bug) < std::pair(y.bug[0] == 'H', y.bug);
   });
@@ -74,6 +75,11 @@ std::span<const Kernel> unmutated_kernels() {
                      function_of<Chunked>(system)});
       all.push_back({"evaluator." + name + ".recurrent", name, "recurrent", "cpu", contracts,
                      function_of<Recurrent>(system)});
+      const std::vector<std::string> fused = {"fp32_fused", "tf32_fused", "bf16_fused", "bf16_fused_state"};
+      all.push_back({"evaluator_fused." + name + ".chunked", name, "chunked", "cpu", fused,
+                     function_of<FusedChunked>(system)});
+      all.push_back({"evaluator_fused." + name + ".recurrent", name, "recurrent", "cpu", fused,
+                     function_of<FusedRecurrent>(system)});
     }
     return all;
   }();

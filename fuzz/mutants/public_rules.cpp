@@ -6,6 +6,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "fuzz/mutants/fused.h"
 #include "harness/cases/counter.h"
 #include "harness/cases/systems.h"
 #include "harness/run/runner.h"
@@ -172,7 +173,8 @@ const std::vector<Test>& tests_of(const std::string& system, const std::string& 
   std::vector<Test>& tests = made[{system, form, contract.name, seed}];
   if (!tests.empty()) return tests;
   const KernelTable table(unmutated_kernels());
-  const Kernel& kernel = table.named("evaluator." + system + "." + form);
+  const Kernel& kernel =
+      table.named((mutants::is_fused(contract) ? "evaluator_fused." : "evaluator.") + system + "." + form);
   for (const PublicShape& shape : public_shapes(form)) {
     Test test;
     test.batch = public_batch(system, form, shape, contract, seed);
@@ -255,6 +257,20 @@ Batch public_batch(std::string_view system, std::string_view form, const PublicS
   return batch;
 }
 
+namespace {
+
+/// The rule's own, its counterpart of the fused kernels, or the kernel's first.
+std::string contract_for(const PublicRule& rule, const Kernel& kernel) {
+  const std::string own(rule.contract);
+  for (const std::string& name : {own, own + "_fused"}) {
+    if (std::find(kernel.contracts.begin(), kernel.contracts.end(), name) != kernel.contracts.end())
+      return name;
+  }
+  return kernel.contracts.front();
+}
+
+}  // namespace
+
 std::vector<PublicVerdict> try_public_rules(const Mutant& mutant, std::uint64_t seed) {
   std::vector<PublicVerdict> verdicts;
   if (mutant.rows.empty()) return verdicts;
@@ -262,10 +278,7 @@ std::vector<PublicVerdict> try_public_rules(const Mutant& mutant, std::uint64_t 
   // Outputs of the mutant, by contract.
   std::map<std::string, std::vector<Outputs>> ran;
   for (const PublicRule& rule : kRules) {
-    const bool promised =
-        std::find(kernel.contracts.begin(), kernel.contracts.end(), rule.contract) != kernel.contracts.end();
-    const Contract& contract =
-        contract_named(promised ? rule.contract : std::string_view(kernel.contracts.front()));
+    const Contract& contract = contract_named(contract_for(rule, kernel));
     const std::vector<Test>& tests = tests_of(mutant.system, mutant.form, contract, seed);
     std::vector<Outputs>& outputs = ran[contract.name];
     PublicVerdict verdict;

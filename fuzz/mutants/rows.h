@@ -56,10 +56,9 @@ inline const std::vector<std::string> kOnlyBf16 = {"bf16"};
 inline const std::vector<std::string> kOnlyFp16 = {"fp16"};
 
 /// Fault derives from Recurrent or Chunked; the companion is the other, without a fault.
-template <class Fault>
+template <class Fault,
+          class Companion = std::conditional_t<std::is_base_of_v<Chunked, Fault>, Recurrent, Chunked>>
 void add(std::vector<Mutant>& out, const Entry& entry, unsigned systems) {
-  constexpr bool chunked = std::is_base_of_v<Chunked, Fault>;
-  using Companion = std::conditional_t<chunked, Recurrent, Chunked>;
   for (unsigned system = 1; system <= kLinear; system *= 2) {
     if ((systems & system) == 0) continue;
     Mutant m;
@@ -90,6 +89,7 @@ void add_both(std::vector<Mutant>& out, const Entry& entry, unsigned systems) {
 [[nodiscard]] std::vector<Mutant> state_mutants();
 [[nodiscard]] std::vector<Mutant> layout_mutants();
 [[nodiscard]] std::vector<Mutant> precision_mutants();
+[[nodiscard]] std::vector<Mutant> fused_mutants();
 [[nodiscard]] std::vector<Mutant> adversaries();
 [[nodiscard]] std::vector<Mutant> operator_mutants();
 

@@ -180,16 +180,17 @@ class ChunkedHead {
     for (std::int64_t i = 0; i < V_new_.size(); ++i) V_new_.values[i] -= product_.values[i];
   }
 
-  /// R = beta V - beta e^G K S, V' = T R.
+  /// R = beta V - beta e^G K S, V' = T R; with beta in T without it here.
   void residual_values() {
     product(sums_, *k_operand_, *state_operand_, product_);
     scaled_.resize(L_, V_.columns);
     for (std::int64_t i = 0; i < L_; ++i) {
-      float of_state = beta_[i];
+      const float beta = contract_.beta_in_T ? 1.0F : beta_[i];
+      float of_state = beta;
       if constexpr (decay) of_state *= exp_G_[i];
       if (factored_) of_state *= k_factor_[i];
       for (std::int64_t c = 0; c < V_.stride; ++c) {
-        scaled_.row(i)[c] = beta_[i] * V_.row(i)[c] - of_state * product_.row(i)[c];
+        scaled_.row(i)[c] = beta * V_.row(i)[c] - of_state * product_.row(i)[c];
       }
     }
     round_in_place(scaled_, contract_.residual);

@@ -3,7 +3,9 @@
 #include <cuda_runtime.h>
 
 #include <memory>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "optimized/cuda/device_memory.cuh"
 #include "optimized/cuda/launch.cuh"
 #include "optimized/cuda/measure.cuh"
+#include "optimized/cuda/prefill_call.cuh"
 #include "optimized/cuda/prepare.h"
 
 namespace samestate {
@@ -41,13 +44,29 @@ Device find_device() {
   return {DeviceInfo{properties.name, dotted(driver), dotted(runtime)}, {}};
 }
 
+/// What evaluates a call: the chunked kernel, or a row of recurrent_rows().
+struct Choice {
+  bool delta = false;
+  bool chunked = false;
+  std::size_t row = 0;
+
+  [[nodiscard]] bool prefill() const { return chunked && row == kSplitRow; }
+  [[nodiscard]] const char* name() const {
+    return prefill()            ? "prefill_kernel"
+           : chunked            ? "chunked_kernel"
+           : row == kGenericRow ? "recurrent_kernel"
+                                : "decode_kernel";
+  }
+};
+
 /// The tensors of one call on the device, uploaded when it is made.
-template <class Operand>
+template <class Operand, class State>
 class DeviceCall {
  public:
   /// `in_place`: where both states are asked for, they share memory, as in decoding.
-  DeviceCall(const Packed<Operand>& packed, const Arguments& a, bool in_place)
-      : q_(packed.q),
+  DeviceCall(Choice choice, const Packed<Operand, State>& packed, const Arguments& a, bool in_place)
+      : choice_(choice),
+        q_(packed.q),
         k_(packed.k),
         v_(packed.v),
         g_(packed.g),
@@ -58,13 +77,18 @@ class DeviceCall {
         o_(static_cast<std::size_t>(a.o.present() ? a.o.size() : 0)),
         written_(static_cast<std::size_t>(a.final_state.present() && !in_place_ ? a.final_state.size() : 0)),
         parameters_(packed.parameters) {
-    Parameters<Operand>& p = parameters_;
+    Parameters<Operand, State>& p = parameters_;
     p.q = q_.data(), p.k = k_.data(), p.v = v_.data();
     p.g = g_.data(), p.beta = beta_.data();
     p.initial_state = initial_state_.data();
     p.cu_seqlens = cu_seqlens_.data();
     p.o = o_.data();
     if (a.final_state.present()) p.final_state = in_place_ ? initial_state_.data() : written_.data();
+    p.settled = !in_place_;  // no call writes it, and its upload has ended
+    if constexpr (kPrefill) {
+      if (choice.prefill())
+        prefill_ = std::make_unique<PrefillCall>(p, a.q.shape[0] * a.q.shape[1], choice.delta);
+    }
   }
 
   [[nodiscard]] std::size_t bytes() const {
@@ -78,10 +102,16 @@ class DeviceCall {
     written_.fill(0xff, stream);
   }
 
-  void enqueue(const cpu::System& system, bool chunked, cudaStream_t stream) const {
-    if (parameters_.cu_seqlens) o_.fill(0, stream);  // rows of no packed sequence
-    chunked ? launch_chunked(parameters_, system.delta, stream)
-            : launch_recurrent(parameters_, system.delta, stream);
+  void enqueue(Launch launch) const {
+    if (parameters_.cu_seqlens) o_.fill(0, launch.stream);  // rows of no packed sequence
+    if (prefill_) {
+      prefill_->launch(launch.stream);
+    } else if (!choice_.chunked && choice_.row != kGenericRow) {
+      launch_decode(parameters_, choice_.row, choice_.delta, launch);
+    } else if constexpr (std::is_same_v<State, float>) {
+      choice_.chunked ? launch_chunked(parameters_, choice_.delta, launch.stream)
+                      : launch_recurrent(parameters_, choice_.delta, launch.stream);
+    }
   }
 
   void download(const Arguments& a) const {
@@ -90,70 +120,91 @@ class DeviceCall {
   }
 
  private:
+  static constexpr bool kPrefill = std::is_same_v<Operand, Bf16> && std::is_same_v<State, float>;
+
+  Choice choice_;
   DeviceBuffer<Operand> q_, k_, v_;
-  DeviceBuffer<float> g_, beta_, initial_state_;
+  DeviceBuffer<float> g_, beta_;
+  DeviceBuffer<State> initial_state_;
   DeviceBuffer<std::int64_t> cu_seqlens_;
   bool in_place_;
   DeviceBuffer<Operand> o_;
-  DeviceBuffer<float> written_;
-  Parameters<Operand> parameters_;
+  DeviceBuffer<State> written_;
+  Parameters<Operand, State> parameters_;
+  std::unique_ptr<PrefillCall> prefill_;
 };
 
-template <class Operand>
-void evaluate(const cpu::System& system, bool chunked, const Arguments& a, const Packed<Operand>& packed) {
-  const DeviceCall<Operand> call(packed, a, /*in_place=*/true);
+template <class Operand, class State>
+void evaluate(Choice choice, const Arguments& a, const Packed<Operand, State>& packed) {
+  const DeviceCall<Operand, State> call(choice, packed, a, /*in_place=*/true);
   call.poison(nullptr);
-  call.enqueue(system, chunked, nullptr);
-  check_launch(chunked ? "chunked_kernel" : "recurrent_kernel");
+  call.enqueue({});
+  check_launch(choice.name());
   call.download(a);
 }
 
-/// Separate states: a call then reads the same state each time, and moves as many bytes as one in place.
-template <class Operand>
-Timing time_calls(const cpu::System& system, bool chunked, const Arguments& a, const Packed<Operand>& packed,
+/// Separate states: a call then reads the same state each time, and moves as many bytes as one in place. Calls
+/// may overlap at their ends, as in a decoding engine's graph.
+template <class Operand, class State>
+Timing time_calls(Choice choice, const Arguments& a, const Packed<Operand, State>& packed,
                   const TimingRequest& request) {
-  std::vector<std::unique_ptr<DeviceCall<Operand>>> calls;
-  calls.push_back(std::make_unique<DeviceCall<Operand>>(packed, a, /*in_place=*/false));
+  using Call = DeviceCall<Operand, State>;
+  std::vector<std::unique_ptr<Call>> calls;
+  calls.push_back(std::make_unique<Call>(choice, packed, a, /*in_place=*/false));
   const int copies = copies_beyond_cache(calls.front()->bytes(), request);
   while (std::ssize(calls) < copies)
-    calls.push_back(std::make_unique<DeviceCall<Operand>>(packed, a, /*in_place=*/false));
-  const auto at = [&](int copy) -> const DeviceCall<Operand>& {
-    return *calls[static_cast<std::size_t>(copy)];
-  };
-  const TimedCalls timed = measure(
-      copies, request, [&](int copy, cudaStream_t stream) { at(copy).enqueue(system, chunked, stream); },
+    calls.push_back(std::make_unique<Call>(choice, packed, a, /*in_place=*/false));
+  const auto at = [&](int copy) -> const Call& { return *calls[static_cast<std::size_t>(copy)]; };
+  TimedCalls timed = measure(
+      copies, request,
+      [&](int copy, cudaStream_t stream) {
+        at(copy).enqueue({stream, /*programmatic=*/true});
+      },
       [&](int copy, cudaStream_t stream) { at(copy).poison(stream); });
   at(timed.last_copy).download(a);
+  timed.timing.variant = (choice.chunked ? chunked_rows() : recurrent_rows())[choice.row].kernel;
   return timed.timing;
 }
 
-/// Calls `work(packed)` with the call's tensors in the contract's operand format.
+/// Calls `work(choice, packed)` with the call's tensors in the contract's formats. `variant`: that row of the
+/// table where it takes the call, instead of the first that does.
 template <const cpu::System& system, bool chunked, class Work>
-Outcome with_packed(const Arguments& a, const Contract& contract, Work&& work) {
+Outcome with_packed(const Arguments& a, const Contract& contract, const std::string& variant, Work&& work) {
   const cpu::Sizes sizes = cpu::checked_sizes(a);
   if (std::string reason = refusal(system, chunked, a, contract); !reason.empty()) {
     return {Outcome::Kind::unsupported, std::move(reason)};
   }
+  const std::span<const DispatchRow> rows = chunked ? chunked_rows() : recurrent_rows();
+  Choice choice{system.delta, chunked, chunked ? chunked_row(a, contract) : recurrent_row(a, contract)};
+  if (!variant.empty()) {
+    choice.row = row_named(rows, variant);
+    const CallShape shape = shape_of(a, cpu::longest_sequence(a, sizes));
+    if (choice.row == rows.size() || !rows[choice.row].takes(shape, contract))
+      return {Outcome::Kind::unsupported, "variant " + variant + " does not take this call"};
+  }
   if (const Device& found = device(); !found.info) return {Outcome::Kind::no_device, found.reason};
-  if (contract.output == Format::bf16) {
-    work(pack<Bf16>(a, sizes, contract));
+  if (contract.state == Format::bf16) {
+    work(choice, pack<Bf16, Bf16>(a, sizes, contract));
+  } else if (contract.output == Format::bf16) {
+    work(choice, pack<Bf16>(a, sizes, contract));
   } else {
-    work(pack<float>(a, sizes, contract));
+    work(choice, pack<float>(a, sizes, contract));
   }
   return {};
 }
 
 template <const cpu::System& system, bool chunked>
 Outcome run(const Arguments& a, const Contract& contract) {
-  return with_packed<system, chunked>(a, contract,
-                                      [&](const auto& packed) { evaluate(system, chunked, a, packed); });
+  return with_packed<system, chunked>(
+      a, contract, {}, [&](Choice choice, const auto& packed) { evaluate(choice, a, packed); });
 }
 
 template <const cpu::System& system, bool chunked>
 Timing time(const Arguments& a, const Contract& contract, const TimingRequest& request) {
   Timing timing;
   Outcome outcome = with_packed<system, chunked>(
-      a, contract, [&](const auto& packed) { timing = time_calls(system, chunked, a, packed, request); });
+      a, contract, request.variant,
+      [&](Choice choice, const auto& packed) { timing = time_calls(choice, a, packed, request); });
   timing.outcome = std::move(outcome);
   return timing;
 }
@@ -161,20 +212,10 @@ Timing time(const Arguments& a, const Contract& contract, const TimingRequest& r
 template <const cpu::System& system>
 void append(std::vector<Kernel>& table) {
   const std::string name(system.name);
-  table.push_back({"cuda." + name + ".recurrent",
-                   name,
-                   "recurrent",
-                   "cuda",
-                   {"fp32", "bf16"},
-                   run<system, false>,
-                   time<system, false>});
-  table.push_back({"cuda." + name + ".chunked",
-                   name,
-                   "chunked",
-                   "cuda",
-                   {"fp32", "bf16"},
-                   run<system, true>,
-                   time<system, true>});
+  table.push_back({"cuda." + name + ".recurrent", name, "recurrent", "cuda", contracts_of(recurrent_rows()),
+                   run<system, false>, time<system, false>, variants(recurrent_rows())});
+  table.push_back({"cuda." + name + ".chunked", name, "chunked", "cuda", contracts_of(chunked_rows()),
+                   run<system, true>, time<system, true>, variants(chunked_rows())});
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,15 +47,15 @@ struct Range {
 
 /// The shapes that a row takes; what is not mentioned is not limited.
 struct Limits {
-  Range tokens{}, sequences{}, columns{}, dk{}, dv{}, chunk{};
+  Range tokens{}, sequences{}, heads{}, columns{}, dk{}, dv{}, chunk{};
   std::int64_t dk_multiple = 1;
   std::int64_t dv_multiple = 1;
   bool packed = true;  ///< takes cu_seqlens
 
   [[nodiscard]] constexpr bool hold(const CallShape& s) const {
-    return tokens.holds(s.tokens) && sequences.holds(s.sequences) && columns.holds(s.columns()) &&
-           dk.holds(s.dk) && dv.holds(s.dv) && chunk.holds(s.chunk) && s.dk % dk_multiple == 0 &&
-           s.dv % dv_multiple == 0 && (packed || !s.packed);
+    return tokens.holds(s.tokens) && sequences.holds(s.sequences) && heads.holds(s.value_heads) &&
+           columns.holds(s.columns()) && dk.holds(s.dk) && dv.holds(s.dv) && chunk.holds(s.chunk) &&
+           s.dk % dk_multiple == 0 && s.dv % dv_multiple == 0 && (packed || !s.packed);
   }
 };
 
@@ -74,6 +76,7 @@ struct Limits {
   };
   range("tokens", limits.tokens);
   range("sequences", limits.sequences);
+  range("heads", limits.heads);
   range("columns", limits.columns);
   range("dk", limits.dk);
   multiple("dk", limits.dk_multiple);
@@ -91,14 +94,42 @@ struct DispatchRow {
   bool (*keeps)(const Contract&);  ///< of a contract's fields; the names above must agree
   Limits limits;
   std::string_view why;  ///< it is the choice here: what was measured, or what it is for
+
+  [[nodiscard]] bool takes(const CallShape& shape, const Contract& contract) const {
+    return keeps(contract) && limits.hold(shape);
+  }
 };
 
 /// Index of the first row that takes the call; rows.size() where none does.
 [[nodiscard]] inline std::size_t choose(std::span<const DispatchRow> rows, const CallShape& shape,
                                         const Contract& contract) {
   std::size_t i = 0;
-  while (i < rows.size() && !(rows[i].keeps(contract) && rows[i].limits.hold(shape))) ++i;
+  while (i < rows.size() && !rows[i].takes(shape, contract)) ++i;
   return i;
+}
+
+/// Index of the row of that name; rows.size() where there is none.
+[[nodiscard]] inline std::size_t row_named(std::span<const DispatchRow> rows, std::string_view kernel) {
+  std::size_t i = 0;
+  while (i < rows.size() && rows[i].kernel != kernel) ++i;
+  return i;
+}
+
+/// Names of the contracts that some row keeps, each once.
+[[nodiscard]] inline std::vector<std::string> contracts_of(std::span<const DispatchRow> rows) {
+  std::vector<std::string> names;
+  for (const DispatchRow& row : rows) {
+    std::istringstream words{std::string(row.contracts)};
+    for (std::string name; words >> name;)
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
+[[nodiscard]] inline std::string kept(std::span<const DispatchRow> rows) {
+  std::string text;
+  for (const std::string& name : contracts_of(rows)) text += (text.empty() ? "" : ", ") + name;
+  return text;
 }
 
 /// The rows as `samestate list kernels --long` shows them.

@@ -93,8 +93,8 @@ struct Block {
 struct Thread {
   Block* block = nullptr;
   int index = 0;
-  int block_index = 0;
   unsigned turn = 0;
+  bool waited = false;  ///< for the grids before
   std::shared_ptr<Asynchronous> asynchronous;
 };
 
@@ -122,14 +122,14 @@ inline const std::array<Words, 32>& exchange(const Words& mine) {
 /// Runs `body()` in every thread of a block of `threads`, a multiple of 32. Throws Error with the first
 /// failure that a name of the emulation found.
 template <class Body>
-void run_block(int threads, Body&& body, int block_index = 0) {
+void run_block(int threads, Body&& body) {
   Block block(threads);
   {
     std::vector<std::jthread> team;
     team.reserve(static_cast<std::size_t>(threads));
     for (int t = 0; t < threads; ++t) {
-      team.emplace_back([&block, &body, t, block_index] {
-        self = Thread{&block, t, block_index, 0, nullptr};
+      team.emplace_back([&block, &body, t] {
+        self = Thread{&block, t, 0, false, nullptr};
         try {
           body();
         } catch (const Abandoned&) {

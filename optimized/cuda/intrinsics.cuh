@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 /// Everything that a kernel asks of the machine: thread positions, barriers, shuffles, asynchronous copies,
 /// matrix units, exponentials. Kernels call these names and nothing below them, so that a block can also be
@@ -27,7 +28,6 @@ using Pair = float2;
 using Quad = float4;
 
 SAMESTATE_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
-SAMESTATE_DEVICE int block_index() { return static_cast<int>(blockIdx.x); }
 SAMESTATE_DEVICE int block_threads() { return static_cast<int>(blockDim.x); }
 SAMESTATE_DEVICE void block_barrier() { __syncthreads(); }
 SAMESTATE_DEVICE void warp_barrier() { __syncwarp(); }
@@ -65,11 +65,84 @@ SAMESTATE_DEVICE Bf16 narrow<Bf16>(float x) {
   return y;
 }
 
+/// Two neighbours rounded to nearest even, `low` first in memory.
+SAMESTATE_DEVICE std::uint32_t narrow_pair(float low, float high) {
+  std::uint32_t word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+SAMESTATE_DEVICE float float_of(std::uint32_t bits) { return __uint_as_float(bits); }
+SAMESTATE_DEVICE std::uint32_t bits_of(float x) { return __float_as_uint(x); }
+
 SAMESTATE_DEVICE Pair load_pair(const float* from) { return *reinterpret_cast<const float2*>(from); }
 SAMESTATE_DEVICE Quad load_quad(const float* from) { return *reinterpret_cast<const float4*>(from); }
 
 SAMESTATE_DEVICE std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+/// Waits until the grids launched before this one have ended and their memory is seen; returns at once where
+/// the launch was not programmatic.
+SAMESTATE_DEVICE void wait_for_grids_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+/// Lets the next grid of the stream start, once every block has said so or ended.
+SAMESTATE_DEVICE void let_next_grid_start() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+/// x, of which the compiler does not know that it had it before: what follows from it is computed again
+/// instead of kept in registers.
+template <class T>
+SAMESTATE_DEVICE T recomputed(T x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
+/// Global memory that a grid before this one may have written: after wait_for_grids_before().
+template <class T>
+SAMESTATE_DEVICE T load_global(const T* from) {
+  return *from;
+}
+template <class T>
+SAMESTATE_DEVICE void store_global(T* to, const T& value) {
+  *to = value;
+}
+
+/// 16 bytes of global memory that no grid still running writes, which may be read at once; zeros where not
+/// `wanted`, without a branch. `once`: they will not be read again.
+template <bool once, class T>
+SAMESTATE_DEVICE T load_settled(const T* from, bool wanted) {
+  static_assert(sizeof(T) == 16, "one access of 16 bytes");
+  uint4 words{};
+  if constexpr (once) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, "
+        "[%4];\n}"
+        : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w)
+        : "l"(from), "r"(static_cast<int>(wanted)));
+  } else {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+                 : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w)
+                 : "l"(from), "r"(static_cast<int>(wanted)));
+  }
+  return __builtin_bit_cast(T, words);
+}
+
+/// `once`: it will not be read soon, and leaves the cache first.
+template <bool once, class T>
+SAMESTATE_DEVICE void store_result(T* to, const T& value) {
+  if constexpr (once && sizeof(T) == 16) {
+    __stcs(reinterpret_cast<uint4*>(to), __builtin_bit_cast(uint4, value));
+  } else {
+    *to = value;
+  }
+}
+
+/// x^-1/2 by the special function unit, x a normal number or infinite: relative error at most 2^-22.9.
+SAMESTATE_DEVICE float fast_inverse_root(float x) {
+  float root;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(x));
+  return root;
 }
 
 /// 16 bytes from global to shared memory, both 16-byte aligned; there after copy_wait() and a barrier.
@@ -125,6 +198,51 @@ namespace samestate::cuda {
 SAMESTATE_DEVICE int lane_index() { return thread_index() % 32; }
 SAMESTATE_DEVICE int warp_index() { return thread_index() / 32; }
 SAMESTATE_DEVICE int block_warps() { return block_threads() / 32; }
+
+/// `n` adjacent elements as stored, moved by one access and kept in as many registers.
+template <class T, int n>
+struct alignas(sizeof(T) * n) Vector {
+  static constexpr int kBytes = static_cast<int>(sizeof(T)) * n;
+  static_assert(kBytes == 2 || kBytes == 4 || kBytes == 8 || kBytes == 16, "what one access moves");
+  using Word = std::conditional_t<kBytes == 2, std::uint16_t, std::uint32_t>;
+  Word words[kBytes < 4 ? 1 : kBytes / 4];
+};
+
+template <int n>
+SAMESTATE_DEVICE float element(const Vector<float, n>& x, int i) {
+  return float_of(x.words[i]);
+}
+template <int n>
+SAMESTATE_DEVICE float element(const Vector<Bf16, n>& x, int i) {
+  if constexpr (n == 1) return float_of(static_cast<std::uint32_t>(x.words[0]) << 16);
+  return float_of(i % 2 == 0 ? x.words[i / 2] << 16 : x.words[i / 2] & 0xffff0000U);
+}
+
+/// Values as they are stored: rounded to nearest even where T is bf16.
+template <class T, int n>
+SAMESTATE_DEVICE Vector<T, n> narrowed(const float (&x)[n]) {
+  Vector<T, n> y;
+  SAMESTATE_UNROLL
+  for (int i = 0; i < n; i += 4 / static_cast<int>(sizeof(T))) {
+    if constexpr (sizeof(T) == 4) {
+      y.words[i] = bits_of(x[i]);
+    } else if constexpr (n == 1) {
+      y.words[0] = narrow<T>(x[0]).bits;
+    } else {
+      y.words[i / 2] = narrow_pair(x[i], x[i + 1]);
+    }
+  }
+  return y;
+}
+
+/// The same values, widened again where they are used: their fp32 forms stay in no registers.
+template <class T, int n>
+SAMESTATE_DEVICE void keep_as_stored(Vector<T, n>& x) {
+  if constexpr (sizeof(T) * n >= 4) {
+    SAMESTATE_UNROLL
+    for (std::uint32_t& word : x.words) word = recomputed(word);
+  }
+}
 
 /// The sum over the lanes of a warp, in every lane.
 SAMESTATE_DEVICE float warp_sum(float x) {

@@ -7,25 +7,28 @@
 namespace samestate::cuda {
 
 /// One call as the device sees it: dense row-major tensors in device memory. Operand is float (contract fp32)
-/// or Bf16 (contract bf16); gates and states are fp32 in both. Token t of sequence n is row n T + t, or
+/// or Bf16 (contract bf16), State too; gates are fp32. Token t of sequence n is row n T + t, or
 /// cu_seqlens[n] + t when packed.
-template <class Operand>
+template <class Operand, class State = float>
 struct Parameters {
   const Operand* q = nullptr;                ///< [B T, Hk, dk]
   const Operand* k = nullptr;                ///< [B T, Hk, dk]
   const Operand* v = nullptr;                ///< [B T, Hv, dv]
   const float* g = nullptr;                  ///< [B T, Hv]; null: no decay
   const float* beta = nullptr;               ///< [B T, Hv]; null: 1
-  const float* initial_state = nullptr;      ///< [N, Hv, dk, dv]; null: 0; may be final_state
-  float* final_state = nullptr;              ///< [N, Hv, dk, dv]; null: not wanted
+  const State* initial_state = nullptr;      ///< [N, Hv, dk, dv]; null: 0; may be final_state
+  State* final_state = nullptr;              ///< [N, Hv, dk, dv]; null: not wanted
   Operand* o = nullptr;                      ///< [B T, Hv, dv]
   const std::int64_t* cu_seqlens = nullptr;  ///< [N + 1]; null: N sequences of T tokens
   std::int64_t sequences = 0, T = 0, Hk = 1, Hv = 1;
   int dk = 1, dv = 1;
   float scale = 1.0F;
+  float inverse_heads = 1;   ///< decode: 1 / (Hv / Hk), or 1 / Hk where tiled_heads
   bool tiled_heads = false;  ///< key head h mod Hk instead of h / (Hv / Hk)
   bool l2norm = false;
   bool round_qk = false;  ///< recurrent form: normalised q and k are rounded to Operand
+  bool ex2 = false;       ///< decode: e^g by the special function unit (Exponential::ex2)
+  bool settled = false;   ///< decode: the grid launched before this one does not write initial_state
   int chunk = 1;          ///< chunked form
   int tile = 32;          ///< columns of v and of the state that one block handles
 

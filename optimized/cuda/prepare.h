@@ -10,7 +10,9 @@
 
 #include "optimized/cpu/layout.h"
 #include "optimized/cuda/chunked.cuh"
+#include "optimized/cuda/decode_table.h"
 #include "optimized/cuda/parameters.cuh"
+#include "optimized/cuda/prefill/table.h"
 #include "optimized/kernel.h"
 
 /// The host's half of a call: what is refused, and the way of the tensors from strided fp32 views to dense
@@ -34,11 +36,12 @@ template <class Operand>
 }
 
 /// The tensors of a call, dense in the order of Parameters; absent ones are empty.
-template <class Operand>
+template <class Operand, class State = float>
 struct Packed {
-  Parameters<Operand> parameters;  ///< sizes and settings; no pointers
+  Parameters<Operand, State> parameters;  ///< sizes and settings; no pointers
   std::vector<Operand> q, k, v;
-  std::vector<float> g, beta, initial_state;
+  std::vector<float> g, beta;
+  std::vector<State> initial_state;
   std::vector<std::int64_t> cu_seqlens;
 };
 
@@ -72,16 +75,18 @@ void scatter(const std::vector<From>& values, const View<float, 4>& view) {
 }
 
 /// `sizes` as cpu::checked_sizes returns them.
-template <class Operand>
-[[nodiscard]] Packed<Operand> pack(const Arguments& a, const cpu::Sizes& sizes, const Contract& contract) {
-  Packed<Operand> packed;
-  Parameters<Operand>& p = packed.parameters;
+template <class Operand, class State = float>
+[[nodiscard]] Packed<Operand, State> pack(const Arguments& a, const cpu::Sizes& sizes,
+                                          const Contract& contract) {
+  Packed<Operand, State> packed;
+  Parameters<Operand, State>& p = packed.parameters;
   p.sequences = sizes.sequences, p.T = sizes.tokens, p.Hk = sizes.key_heads, p.Hv = sizes.value_heads;
   p.dk = static_cast<int>(sizes.dk), p.dv = static_cast<int>(sizes.dv);
   p.scale = a.scale;
   p.tiled_heads = a.head_map == HeadMap::tiled;
   p.l2norm = a.l2norm;
   p.round_qk = contract.qk == Format::bf16;
+  p.ex2 = contract.exponential == Exponential::ex2;
   // No sequence is longer than T, so a chunk never is.
   p.chunk = static_cast<int>(std::clamp<std::int64_t>(a.chunk, 1, std::max<std::int64_t>(sizes.tokens, 1)));
   packed.q = dense<Operand>(a.q);
@@ -89,31 +94,21 @@ template <class Operand>
   packed.v = dense<Operand>(a.v);
   packed.g = dense<float>(a.g);
   packed.beta = dense<float>(a.beta);
-  packed.initial_state = dense<float>(a.initial_state);
+  packed.initial_state = dense<State>(a.initial_state);
   if (a.cu_seqlens.present()) {
     for (std::int64_t n = 0; n < a.cu_seqlens.shape[0]; ++n) packed.cu_seqlens.push_back(a.cu_seqlens(n));
   }
   return packed;
 }
 
-/// Whether the fields that a form reads say what the device kernels do: contract fp32 (FFMA, expf) or bf16
-/// (mma.sync with fp32 sums, ex2.approx; recurrent: fp32 arithmetic and a bf16 output).
-[[nodiscard]] inline bool keeps_contract(const Contract& c, bool chunked) {
-  const bool bf16 = c.output == Format::bf16;
-  const Format operand = bf16 ? Format::bf16 : Format::fp32;
-  if (c.output != operand || c.input != operand || c.state != Format::fp32) return false;
-  if (c.qk != Format::fp32 && c.qk != operand) return false;
-  if (c.exponential != (bf16 ? Exponential::ex2 : Exponential::exact)) return false;
-  if (!chunked) return true;
-  for (const Format format :
-       {c.T, c.beta_v, c.beta_exp_k, c.U, c.W, c.state_operand, c.v_new, c.v_decayed, c.P}) {
-    if (format != operand) return false;
-  }
-  for (const Format format : {c.beta_k, c.k_decayed, c.q_decayed}) {
-    if (format != Format::none) return false;
-  }
-  return c.A == Format::fp32 && c.inverse == Inverse::substitution && !c.beta_in_T &&
-         c.scan == Scan::sequential && c.accumulator == (bf16 ? Accumulator::tensor_core : Accumulator::fp32);
+/// Which row of recurrent_rows() evaluates the call; their number where none keeps the contract.
+[[nodiscard]] inline std::size_t recurrent_row(const Arguments& a, const Contract& contract) {
+  return choose(recurrent_rows(), shape_of(a, cpu::longest_sequence(a, cpu::checked_sizes(a))), contract);
+}
+
+/// The same of chunked_rows().
+[[nodiscard]] inline std::size_t chunked_row(const Arguments& a, const Contract& contract) {
+  return choose(chunked_rows(), shape_of(a, cpu::longest_sequence(a, cpu::checked_sizes(a))), contract);
 }
 
 /// Why the device kernels do not run this call, naming the limit; empty where they do.
@@ -121,19 +116,27 @@ template <class Operand>
                                          const Contract& contract) {
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   if (std::string reason = cpu::unsupported_reason(system, a, contract); !reason.empty()) return reason;
-  if (!keeps_contract(contract, chunked)) {
-    return "contract " + contract.name + ": the CUDA kernels keep fp32 and bf16; choose one of them";
-  }
+  if (chunked && !keeps_chunked(contract) && !keeps_prefill(contract))
+    return "contract " + contract.name + ": the chunked CUDA kernels keep " + kept(chunked_rows()) +
+           "; choose one of them";
   if (a.q.shape[3] > kKeyLimit) {
     return "dk=" + number(a.q.shape[3]) + ": the CUDA kernels take dk up to " + number(kKeyLimit);
   }
   if (chunked && (a.chunk < 1 || a.chunk > kChunkLimit)) {
     return "chunk=" + number(a.chunk) + ": the CUDA kernels take chunks of 1 to " + number(kChunkLimit);
   }
-  if (chunked && a.l2norm && contract.output == Format::bf16 && contract.qk != Format::bf16) {
+  if (chunked && chunked_row(a, contract) == chunked_rows().size()) {
+    return "dk=" + number(a.q.shape[3]) + ": contract " + contract.name + " takes dk up to " +
+           number(kPrefillKeys) + " here; contract bf16 takes more";
+  }
+  if (chunked && a.l2norm && contract.norm == Norm::operand && contract.output == Format::bf16 &&
+      contract.qk != Format::bf16) {
     return "l2norm under contract " + contract.name +
            ": tensor cores round normalised q and k to bf16; declare qk = bf16";
   }
+  if (!chunked && recurrent_row(a, contract) == recurrent_rows().size())
+    return "contract " + contract.name + ": the recurrent CUDA kernels keep " + kept(recurrent_rows()) +
+           "; choose one of them";
   return {};
 }
 

@@ -135,7 +135,7 @@ class Recurrence {
     double local = 0.0;
     if (old) {
       const double size = Norms::mv(q.transpose(), decayed)(0);
-      const double key_size = Norms::mv(q.transpose(), k)(0);
+      const double key_size = Norms::mv(q.transpose(), k.cwiseAbs())(0);
       const double key = q.dot(k);
       local = Norms::add(
           Norms::acc(dk, size, before.norm(), c_.accumulator), u_qk_ * size,

@@ -60,7 +60,7 @@ Block inverse_of(const Block& A, Inverse inverse, Format operand) {
   return T;
 }
 
-constexpr Inverse all[] = {Inverse::substitution, Inverse::block16, Inverse::neumann};
+constexpr Inverse all[] = {Inverse::substitution, Inverse::block16, Inverse::neumann, Inverse::block8};
 
 TEST(Inverse, EveryAlgorithmInvertsEverySize) {
   for (const Inverse inverse : all) {
@@ -86,21 +86,41 @@ TEST(Inverse, IntegersAreExact) {
 
 TEST(Inverse, OperandsOfMergesAreRounded) {
   const Block A = triangle(64, false);
-  for (const Inverse inverse : {Inverse::block16, Inverse::neumann}) {
+  for (const Inverse inverse : {Inverse::block16, Inverse::block8, Inverse::neumann}) {
     const double fine = residual(A, inverse_of(A, inverse, Format::fp32)).error;
     const double coarse = residual(A, inverse_of(A, inverse, Format::bf16)).error;
     EXPECT_GT(coarse, 100 * fine);
     EXPECT_LT(coarse, 0.1);
   }
-  // The diagonal blocks of block16 are fp32 substitution; substitution itself rounds no operand.
+  // The diagonal blocks of block16 and block8 are fp32 substitution; substitution itself rounds no operand.
   const Block exact = inverse_of(A, Inverse::substitution, Format::bf16);
   EXPECT_EQ(exact.values, inverse_of(A, Inverse::substitution, Format::fp32).values);
-  const Block blocked = inverse_of(A, Inverse::block16, Format::bf16);
-  for (std::int64_t i = 0; i < 64; ++i) {
-    for (std::int64_t j = i / 16 * 16; j < i / 16 * 16 + 16; ++j) {
-      ASSERT_EQ(blocked.row(i)[j], exact.row(i)[j]);
+  for (const auto& [inverse, base] : {std::pair{Inverse::block16, 16}, {Inverse::block8, 8}}) {
+    const Block blocked = inverse_of(A, inverse, Format::bf16);
+    int merged = 0;
+    for (std::int64_t i = 0; i < 64; ++i) {
+      for (std::int64_t j = i / base * base; j < i / base * base + base; ++j) {
+        ASSERT_EQ(blocked.row(i)[j], exact.row(i)[j]);
+      }
+      for (std::int64_t j = 0; j < i / base * base; ++j)
+        merged += blocked.row(i)[j] != exact.row(i)[j] ? 1 : 0;
     }
+    EXPECT_GT(merged, 1000) << "elements below the blocks come of rounded operands";
   }
+}
+
+TEST(Inverse, MergesOfBlock8RoundTiesAwayFromZero) {
+  // One merge of two 8 x 8 identities: the corner is -round(round(1) round(A)) round(1), A on a tie of tf32.
+  Block A;
+  A.resize(16, 16);
+  A.row(8)[0] = 0x1.002p0F;
+  A.row(9)[1] = -0x1.002p0F;
+  const Block away = inverse_of(A, Inverse::block8, Format::tf32);
+  EXPECT_EQ(away.row(8)[0], -0x1.004p0F);
+  EXPECT_EQ(away.row(9)[1], 0x1.004p0F);
+  const Block fp32 = inverse_of(A, Inverse::block8, Format::fp32);
+  EXPECT_EQ(fp32.row(8)[0], -0x1.002p0F);
+  EXPECT_EQ(fp32.row(9)[1], 0x1.002p0F);
 }
 
 TEST(Inverse, AFaultInOneElementShows) {

@@ -42,6 +42,17 @@ TEST(Rounding, Bf16EveryValueAndMidpoint) { check_all(16, to_bf16); }
 
 TEST(Rounding, Tf32EveryValueAndMidpoint) { check_all(13, to_tf32); }
 
+TEST(Rounding, Tf32AwayDiffersFromNearestEvenOnTiesAlone) {
+  for (std::uint64_t bits = 0; bits < (1ULL << 32U); bits += 1021) {
+    const float x = from_bits(static_cast<std::uint32_t>(bits));
+    const bool tie = std::isfinite(x) && (bits & 0x1fffU) == 0x1000U;
+    const float away = from_bits(static_cast<std::uint32_t>(bits + 0x1000U) & 0xffffe000U);
+    ASSERT_TRUE(same(to_tf32_away(x), tie ? away : to_tf32(x)));
+  }
+  EXPECT_EQ(to_tf32_away(0x1.002p0F), 0x1.004p0F);
+  EXPECT_EQ(to_tf32(0x1.002p0F), 1.0F);
+}
+
 TEST(Rounding, Tf32TruncatedDropsTheTail) {
   for (std::uint64_t bits = 0; bits < (1ULL << 32U); bits += 4099) {
     const float x = from_bits(static_cast<std::uint32_t>(bits));

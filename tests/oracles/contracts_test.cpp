@@ -11,13 +11,15 @@ namespace samestate {
 namespace {
 
 /// The fields of a contract that are formats of operands or of storage, the inputs apart.
-constexpr Format Contract::*kRoundingPoints[] = {
-    &Contract::qk,    &Contract::beta_k,    &Contract::A,
-    &Contract::T,     &Contract::beta_v,    &Contract::beta_exp_k,
-    &Contract::U,     &Contract::W,         &Contract::state_operand,
-    &Contract::v_new, &Contract::v_decayed, &Contract::k_decayed,
-    &Contract::P,     &Contract::q_decayed, &Contract::state,
-    &Contract::output};
+constexpr Format Contract::*kRoundingPoints[] = {&Contract::qk,        &Contract::beta_k,
+                                                 &Contract::A,         &Contract::T,
+                                                 &Contract::beta_v,    &Contract::beta_exp_k,
+                                                 &Contract::U,         &Contract::W,
+                                                 &Contract::residual,  &Contract::state_operand,
+                                                 &Contract::v_new,     &Contract::v_decayed,
+                                                 &Contract::k_decayed, &Contract::P,
+                                                 &Contract::q_decayed, &Contract::state,
+                                                 &Contract::output};
 
 constexpr Format kLowPrecision[] = {Format::tf32, Format::tf32_truncated, Format::bf16, Format::fp16};
 
@@ -57,7 +59,8 @@ TEST(Contracts, NoTwoOfThemPromiseTheSame) {
     for (const int setting :
          {static_cast<int>(c.input), static_cast<int>(c.inverse), static_cast<int>(c.inverse_operand),
           static_cast<int>(c.beta_in_T), static_cast<int>(c.accumulator), static_cast<int>(c.exponential),
-          static_cast<int>(c.scan)}) {
+          static_cast<int>(c.scan), static_cast<int>(c.norm), static_cast<int>(c.scale_in_P),
+          static_cast<int>(c.reads_old_state)}) {
       promise += std::to_string(setting) + " ";
     }
     EXPECT_TRUE(seen.insert(promise).second) << c.name;
@@ -102,12 +105,15 @@ TEST(RecurrentContract, KeepsWhatTheRecurrentFormReads) {
     EXPECT_EQ(r.output, c.output);
     EXPECT_EQ(r.exponential, c.exponential);
     EXPECT_EQ(r.accumulator, Accumulator::fp32);
+    EXPECT_EQ(r.norm, c.norm);
+    EXPECT_EQ(r.reads_old_state, c.reads_old_state);
     for (Format Contract::*point : kRoundingPoints) {
       if (point == &Contract::qk || point == &Contract::state || point == &Contract::output) continue;
       EXPECT_EQ(r.*point, Contract{}.*point) << c.name;
     }
     EXPECT_NE(r.qk, Format::tf32) << "a recurrent kernel feeds no matrix unit";
-    EXPECT_EQ(recurrent_contract(with_l2norm(c)).qk, c.input == Format::fp32 ? Format::fp32 : c.input);
+    const bool stored = c.input != Format::fp32 && c.norm == Norm::operand;
+    EXPECT_EQ(recurrent_contract(with_l2norm(c)).qk, stored ? c.input : Format::fp32) << c.name;
   }
 }
 
@@ -116,7 +122,8 @@ TEST(WithL2norm, RoundsQueriesAndKeysAgainWhereInputsHave16Bits) {
     const Contract& c = row.contract;
     const Contract n = with_l2norm(c);
     const bool sixteen = c.input == Format::bf16 || c.input == Format::fp16;
-    EXPECT_EQ(n.qk, sixteen ? c.input : c.qk) << c.name;
+    const bool stored = sixteen && c.norm == Norm::operand;
+    EXPECT_EQ(n.qk, stored ? c.input : c.qk) << c.name;
     EXPECT_EQ(n.T, c.T) << c.name;
     EXPECT_EQ(n.output, c.output) << c.name;
   }
@@ -131,6 +138,11 @@ TEST(SumsOnly, KeepsTheSumsAndNoRounding) {
     EXPECT_EQ(s.exponential, c.exponential) << c.name;
     EXPECT_EQ(s.scan, c.scan) << c.name;
     EXPECT_EQ(s.inverse, Inverse::substitution) << c.name;
+    // What is no rounding stays: the order in which the sums are formed.
+    EXPECT_EQ(s.residual == Format::none, c.residual == Format::none) << c.name;
+    EXPECT_EQ(s.norm, c.norm) << c.name;
+    EXPECT_EQ(s.scale_in_P, c.scale_in_P) << c.name;
+    EXPECT_EQ(s.reads_old_state, c.reads_old_state) << c.name;
   }
 }
 

@@ -72,6 +72,8 @@ TEST(Bound, SegmentsChain) {
         for (const Mode mode : {Mode::det, Mode::prob, Mode::semi}) {
           Contract contract;
           contract.state = state;
+          contract.reads_old_state = constant;
+          if (constant) contract.residual = Format::bf16;
           const Bound whole = bound_of(form, x, contract, mode);
           Matrix<double> S = x.initial_state;
           StateError carried;
