@@ -111,5 +111,82 @@ TEST(CudaPrefill, ExactRegimeIsBitForBit) {
     expect_twin(*system, make_call(system->name, {1, 200, 1, 2, 128, 128, {}}, 64, true, ++seed));
 }
 
+/// Sizes that are no multiple of a tile, of a row of 16 bytes, of a chunk; chunks shorter than a tile.
+TEST(CudaPrefill, EverySizeAndTail) {
+  std::uint32_t seed = 11;
+  for (const testing::Shape& shape : {testing::Shape{1, 64, 1, 1, 64, 64, {}},
+                                      {1, 65, 1, 1, 96, 40, {}},
+                                      {1, 1, 1, 1, 8, 8, {}},
+                                      {1, 130, 1, 1, 17, 9, {}},
+                                      {1, 63, 1, 1, 128, 136, {}}})
+    expect_twin(cpu::GATED_DELTA_RULE, make_call("gated_delta_rule", shape, 64, true, ++seed));
+  for (const std::int64_t chunk : {1, 16, 33})
+    expect_twin(cpu::GATED_DELTA_RULE,
+                make_call("gated_delta_rule", {1, 70, 1, 1, 24, 16, {}}, chunk, true, ++seed));
+  expect_twin(cpu::RETENTION, make_call("retention", {1, 100, 1, 1, 72, 33, {}}, 64, true, ++seed));
+}
+
+/// A tile across a sequence's end would bring in, and overwrite, its neighbour's rows.
+TEST(CudaPrefill, PackedBatchedAndTiledHeads) {
+  Call packed = make_call("gated_delta_rule", {1, 200, 2, 4, 16, 16, {0, 0, 70, 71, 200}}, 64, true, 21);
+  packed.head_map = HeadMap::tiled;
+  expect_twin(cpu::GATED_DELTA_RULE, packed);
+  expect_twin(cpu::DELTA_RULE, make_call("delta_rule", {2, 70, 1, 2, 16, 16, {}}, 64, true, 22));
+  Call alone = make_call("linear_attention", {2, 66, 1, 1, 16, 16, {}}, 64, true, 23);
+  alone.initial_state.clear();
+  expect_twin(cpu::LINEAR_ATTENTION, alone);
+}
+
+/// The count of launches in device memory tells a flag of this launch from one of the launch before.
+TEST(CudaPrefill, LaunchesFollowOneAnother) {
+  expect_twin(cpu::GATED_DELTA_RULE, make_call("gated_delta_rule", {1, 130, 1, 1, 16, 16, {}}, 64, true, 31),
+              3);
+}
+
+float bf16_of(float x) { return loaded(stored<Bf16>(x)); }
+
+/// Elements of o that are not the twin's under `contract`.
+std::size_t differing(const cpu::System& system, Call call, const Contract& contract) {
+  Call twin = call;
+  EXPECT_EQ(run_twin(system.name, "chunked", twin.arguments(), contract).kind, Outcome::Kind::ran);
+  emulate(system, call);
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < call.o.size(); ++i) count += bf16_of(twin.o[i]) == call.o[i] ? 0 : 1;
+  return count;
+}
+
+/// Ordinary data: every rounding point is where the contract says. The twin without one of them differs in ten times as
+/// many outputs as the twin with all of them, at least: sums in another order move a rounding now and then.
+TEST(CudaPrefill, RoundsWhereTheContractSays) {
+  struct Point {
+    const char* name;
+    Format Contract::*field;
+    bool delta;
+  };
+  const std::vector<Point> points = {{"residual", &Contract::residual, true},
+                                     {"T", &Contract::T, true},
+                                     {"v_new", &Contract::v_new, true},
+                                     {"v_decayed", &Contract::v_decayed, false},
+                                     {"P", &Contract::P, false},
+                                     {"state_operand", &Contract::state_operand, false}};
+  std::uint32_t seed = 41;
+  for (const cpu::System* system : {&cpu::GATED_DELTA_RULE, &cpu::RETENTION}) {
+    for (const bool l2norm : {false, true}) {
+      Call call = make_call(system->name, {1, 100, 1, 1, 24, 16, {}}, 64, false, ++seed);
+      for (auto* values : {&call.q, &call.k, &call.v})
+        for (float& x : *values) x = bf16_of(x);
+      call.l2norm = l2norm;
+      const std::size_t all = differing(*system, call, bf16_fused());
+      for (const Point& point : points) {
+        if (point.delta && !system->delta) continue;
+        Contract without = bf16_fused();
+        without.*point.field = Format::fp32;
+        EXPECT_GT(differing(*system, call, without), 10 * all)
+            << system->name << " " << point.name << " l2norm=" << l2norm << " all=" << all;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace samestate::cuda

@@ -226,10 +226,13 @@ struct Maker {
   /// Above the diagonal: zeros of P, and of A where a merge reads them.
   SAMESTATE_DEVICE void clear_columns(int j, float* A) {
     store_matrices<false>(s.made[group].P, cell(j), words(0, 0, 0, 0));
-    if (!delta || j / 2 != at.warp / 2) return;
-    SAMESTATE_UNROLL
-    for (int i = 0; i < 4; ++i)
-      store_pair(&A[(at.row + 8 * (i / 2)) * kInverseStride + 16 * j + 8 * (i % 2) + at.column], 0.0F, 0.0F);
+    if constexpr (delta) {
+      if (j / 2 != at.warp / 2) return;
+      SAMESTATE_UNROLL
+      for (int i = 0; i < 4; ++i)
+        store_pair(&A[(at.row + 8 * (i / 2)) * kInverseStride + 16 * j + 8 * (i % 2) + at.column], 0.0F,
+                   0.0F);
+    }
   }
 
   /// What the state blocks multiply with, one token a thread.

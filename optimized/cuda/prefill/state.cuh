@@ -149,9 +149,10 @@ struct StateParts {
       for (int i = 0; i < 2; ++i)
         D[j / 2][2 * (j % 2) + i] = pack(X[4 * j + 2 * i] * e.x, X[4 * j + 2 * i + 1] * e.y);
     }
-    if constexpr (!delta) return;
-    SAMESTATE_UNROLL
-    for (int j = 0; j < 16; ++j) V[j / 4][j % 4] = pack(X[2 * j], X[2 * j + 1]);
+    if constexpr (delta) {
+      SAMESTATE_UNROLL
+      for (int j = 0; j < 16; ++j) V[j / 4][j % 4] = pack(X[2 * j], X[2 * j + 1]);
+    }
   }
 
   /// U = D K over half of the keys.
