@@ -124,8 +124,8 @@ struct StateShared {
 };
 
 struct HelperShared {
-  alignas(1024) Bf16 k[3][kPanels][kTileBytes / 2];
-  alignas(1024) Bf16 q[3][kPanels][kTileBytes / 2];
+  alignas(1024) Bf16 k[4][kPanels][kTileBytes / 2];
+  alignas(1024) Bf16 q[4][kPanels][kTileBytes / 2];
   Prepared made[kMakers];
   alignas(16) float a[kMakers][kChunk * kInverseStride];
   alignas(16) float decay[4][kChunk];  ///< G log2 e
@@ -133,10 +133,14 @@ struct HelperShared {
   alignas(16) float key_norm[kMakers][kChunk];    ///< r
   alignas(16) float query_norm[kMakers][kChunk];  ///< r^q
   float raw[4][4][32];                            ///< g and beta as read, two tokens a lane
-  Ring<3> key_ring, query_ring;
+  Ring<4> key_ring, query_ring;
   Ring<4> gate_ring;
   Ring<kMakers> made_ring;  ///< chunk m by maker m % kMakers
 };
+static_assert(
+    4 % kMakers == 0,
+    "a ring's stage belongs to one maker: tiles land in any order, and a maker that had not seen the phase "
+    "before would take its parity for its own");
 
 union Shared {
   StateShared state;
