@@ -29,6 +29,7 @@ struct Options {
   double peer_timeout = 120.0;
   double gigabytes = 16.0;
   bool json = false;
+  bool sweep = false;
 };
 
 /// Three digits in the unit that suits.
@@ -64,6 +65,7 @@ Row row_of(const TimedCase& t) {
           time_text(median),
           std::isnan(median) ? "-" : fmt::format("{}..{}", time_text(t.time.p10), time_text(t.time.p90)),
           t.timed.empty() ? "-" : t.timed,
+          t.variant.empty() ? "-" : t.variant,
           time_text(t.memory_floor),
           time_text(t.compute_floor),
           std::isnan(t.share) ? "-" : fmt::format("{:.1f} %", 100.0 * t.share),
@@ -76,8 +78,8 @@ Row row_of(const TimedCase& t) {
 }
 
 void print_table(const std::vector<TimedCase>& all) {
-  std::vector<Row> rows = {{"kernel", "case", "median", "p10..p90", "timed", "memory floor", "compute floor",
-                            "of floor", "TFLOP/s", "GB/s", "peer", "verdict"}};
+  std::vector<Row> rows = {{"kernel", "case", "median", "p10..p90", "timed", "variant", "memory floor",
+                            "compute floor", "of floor", "TFLOP/s", "GB/s", "peer", "verdict"}};
   for (const TimedCase& t : all) rows.push_back(row_of(t));
   std::vector<std::size_t> width(rows.front().size(), 0);
   for (const Row& row : rows) {
@@ -103,6 +105,7 @@ void print_json(const std::vector<TimedCase>& all) {
                     {"heads", t.heads},
                     {"heads_judged", t.heads_judged},
                     {"timed", t.timed},
+                    {"variant", t.variant},
                     {"median", number(t.time.median)},
                     {"p10", number(t.time.p10)},
                     {"p90", number(t.time.p90)},
@@ -136,6 +139,24 @@ int exit_code(const std::vector<TimedCase>& all) {
   return count(Verdict::vacuous) > 0 ? kVacuous : kPass;
 }
 
+/// A case and which variant of its kernel; empty: the one that the kernel chooses.
+struct Entry {
+  Case c;
+  std::string variant;
+};
+
+/// Each case once; in a sweep once for every variant of its kernel.
+std::vector<Entry> entries_of(const std::vector<Case>& cases, const KernelTable& table, bool sweep) {
+  std::vector<Entry> entries;
+  for (const Case& c : cases) {
+    const Kernel& kernel = table.named(c.kernel);
+    if (!sweep || kernel.variants.empty()) entries.push_back({c, ""});
+    if (!sweep) continue;
+    for (const Variant& variant : kernel.variants) entries.push_back({c, variant.name});
+  }
+  return entries;
+}
+
 int run_bench(Options options) {
   const KernelTable table = kernel_table(options.plugins);
   const Accelerator device = accelerator();
@@ -160,12 +181,15 @@ int run_bench(Options options) {
   std::optional<Ceilings> host;
   std::optional<Ceilings> accelerated;
   std::vector<TimedCase> all;
-  Progress progress(std::ssize(cases));
-  for (const Case& c : cases) {
+  const std::vector<Entry> entries = entries_of(cases, table, options.sweep);
+  Progress progress(std::ssize(entries));
+  for (const auto& [c, variant] : entries) {
     const bool on_host = table.named(c.kernel).device == "cpu";
     if (on_host) host = host_ceilings(bytes_of_call(c, false), options.bench.threads);
     if (!on_host && !accelerated) accelerated = device_ceilings();
+    options.bench.request.variant = variant;
     BenchResult result = bench_case(c, table, options.bench, on_host ? *host : *accelerated, peer.get());
+    if (!variant.empty() && result.timed.record.judgement.verdict == Verdict::unsupported) continue;
     result.timed.record.device = on_host ? "cpu" : name;
     if (lines) lines->timing(result.timed);
     const Judgement& j = result.timed.record.judgement;
@@ -228,6 +252,8 @@ Command add_bench(CLI::App& app) {
                  "only kernels of this device: cpu or cuda (default: cuda where there is one)");
   app.add_option("--case", options->plan.lines, "this case instead of the standard shapes (repeatable)");
   app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
+  app.add_flag("--sweep", options->sweep,
+               "each case with every variant of its kernel that takes it (list kernels --long)");
   app.add_flag("--quick", options->plan.quick, "the smaller set of shapes");
   app.add_option("--seconds", options->bench.request.seconds, "time spent in timed calls of a case")
       ->capture_default_str()

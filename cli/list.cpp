@@ -87,6 +87,17 @@ Listing list_regimes() {
   return out;
 }
 
+/// What a kernel chooses among, in order of choice.
+Listing list_variants(const std::vector<std::string>& plugins) {
+  Listing out{{"kernel", "variant", "limits", "why", "contracts"}, {}};
+  const KernelTable table = kernel_table(plugins);
+  for (const Kernel& k : table.rows()) {
+    for (const Variant& v : k.variants) out.rows.push_back({k.name, v.name, v.limits, v.why, v.contracts});
+    if (k.variants.empty()) out.rows.push_back({k.name, "", "", "", joined(k.contracts)});
+  }
+  return out;
+}
+
 Listing list_mutants() {
   Listing out{{"bug", "mutant", "smoke", "what is wrong"}, {}};
   for (const Mutant& m : all_mutants()) {
@@ -174,6 +185,7 @@ Command add_list(CLI::App& app) {
   struct Options {
     std::string what = "systems";
     bool json = false;
+    bool variants = false;
     std::vector<std::string> plugins;
     std::string evidence = SAMESTATE_EVIDENCE;
   };
@@ -182,12 +194,15 @@ Command add_list(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::IsMember({"systems", "forms", "kernels", "contracts", "laws", "regimes", "mutants"}));
   app.add_flag("--json", options->json, "machine-readable");
+  app.add_flag("--long", options->variants,
+               "kernels of the recurrent family: what each chooses among by contract and shape, first fit");
   app.add_option("--evidence", options->evidence, "folder of recorded runs on devices");
   app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
   return [options] {
     const std::string& what = options->what;
-    const Listing listing = what == "systems"     ? list_systems()
-                            : what == "forms"     ? list_forms()
+    const Listing listing = what == "systems"                        ? list_systems()
+                            : what == "forms"                        ? list_forms()
+                            : what == "kernels" && options->variants ? list_variants(options->plugins)
                             : what == "kernels"   ? list_kernels(options->plugins, options->evidence)
                             : what == "contracts" ? list_contracts()
                             : what == "laws"      ? list_laws()

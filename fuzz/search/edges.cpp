@@ -130,7 +130,7 @@ std::uint64_t of_family(const Case& c) {
   return out;
 }
 
-/// What is added to dt_bias under the softplus (GDN-05, MAM-4), by its name in the public checkpoints.
+/// What is added to dt_bias under the softplus (GDN-29; EQUATIONS 5.10), by its name in the public checkpoints.
 bool is_softplus_argument(const TensorSpec& spec) {
   return spec.content == Content::activation && (spec.name == "a" || spec.name == "dt");
 }

@@ -23,6 +23,7 @@ struct TimedCase {
   std::int64_t heads = 0;         ///< (sequence, value head) pairs of the case
   std::int64_t heads_judged = 0;  ///< of them, spread over all; in the others nothing may be NaN
   std::string timed;              ///< events, graph, or call: the wall clock around a whole call
+  std::string variant = {};       ///< which of the kernel's variants ran, where it has some
   TimeSpread time;                ///< of one call; not set unless its outputs were judged and did not fail
   std::int64_t calls_per_sample = 1;
   std::int64_t copies = 1;      ///< sets of tensors that the calls took in turn

@@ -27,11 +27,11 @@ constexpr Shape kDeviceDecode[] = {{1, 1, 16, 32, 128, 128, true},
 constexpr Shape kHostChunked[] = {{1, 128, 1, 2, 64, 64, true}, {1, 1024, 2, 4, 128, 128, false}};
 constexpr Shape kHostDecode[] = {{1, 1, 2, 4, 64, 64, true}, {16, 1, 4, 8, 128, 128, false}};
 
-/// fp32 and bf16 where it promises them, else the first that it does; on the CPU a low precision is
-/// emulated and its time says nothing.
+/// fp32 and bf16, and those of the fused kernels, where it promises them, else the first that it does; on the
+/// CPU a low precision is emulated and its time says nothing.
 std::vector<std::string> contracts_of(const Kernel& kernel) {
   std::vector<std::string> chosen;
-  for (const char* name : {"fp32", "bf16"}) {
+  for (const char* name : {"fp32", "bf16", "fp32_fused", "bf16_fused", "bf16_fused_state"}) {
     const bool timed = kernel.device != "cpu" || name == std::string_view("fp32");
     if (timed && std::find(kernel.contracts.begin(), kernel.contracts.end(), name) != kernel.contracts.end())
       chosen.emplace_back(name);

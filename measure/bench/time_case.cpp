@@ -171,6 +171,7 @@ class BenchRun {
     outputs_.final_state.resize(static_cast<std::size_t>(s.sequences() * s.Hv * s.dk * s.dv));
     const Timing timing = once_more();
     timed.timed = timing.how;
+    timed.variant = timing.variant;
     timed.calls_per_sample = timing.calls_per_sample;
     timed.copies = timing.copies;
     seconds_ = timing.seconds;

@@ -52,7 +52,7 @@ struct DecodeBlock {
   static constexpr int rows = kWarpKeys / groups;         ///< of a lane: row(0) + r step
   static constexpr int sums = delta ? 2 * width : width;  ///< of a lane: S^T q, then S^T k
   static constexpr int folded = sums / groups > 0 ? sums / groups : 1;  ///< sums of a lane after the fold
-  static constexpr int stride = decode_warp_words(tile, delta);         ///< of a warp's sums in shared memory
+  static constexpr int warp_words = decode_warp_words(tile, delta);     ///< of a warp's sums in shared memory
   static_assert(lanes * width == tile.columns && lanes * groups == 32,
                 "a warp's lanes share out whole rows of the tile");
   static_assert(tile.state_bytes == sizeof(State), "the tile is of a state of this format");
@@ -146,11 +146,17 @@ struct DecodeBlock {
     beta = p.beta ? load_global(p.beta + gate) : 1.0F;
   }
 
+  SAMESTATE_DEVICE void clear_sums() {
+    SAMESTATE_UNROLL
+    for (int i = 0; i < sums; ++i) sum[i] = 0.0F;
+    SAMESTATE_UNROLL
+    for (int i = 0; i < 4; ++i) dot[i] = 0.0F;
+  }
+
   /// Over this lane's rows.
   SAMESTATE_DEVICE void read_state() {
     alpha = p.ex2 ? decay<Bf16>(g) : decay<float>(g);
-    SAMESTATE_UNROLL
-    for (int i = 0; i < sums; ++i) sum[i] = 0.0F;
+    clear_sums();
     SAMESTATE_UNROLL
     for (int r = 0; r < rows; ++r) {
       const float key = delta ? at(k, r) : 0.0F;
@@ -165,14 +171,13 @@ struct DecodeBlock {
     dot[0] = k * q;
     dot[1] = k * k;
     dot[2] = q * q;
-    dot[3] = 0.0F;
   }
 
   /// Over the rows of the warp, and one lane of each sum hands it to the other warps.
   SAMESTATE_DEVICE void share_sums() {
     fold<sums, groups, lanes>(sum);
     fold<4, 32, 1>(dot);
-    float* const mine = shared + (turn % 2 * block_warps() + warp_index()) * stride;
+    float* const mine = shared + (turn % 2 * block_warps() + warp_index()) * warp_words;
     constexpr int same = groups > sums ? groups / sums : 1;  // groups that end with the same sum
     SAMESTATE_UNROLL
     for (int i = 0; i < folded; ++i) {
@@ -183,20 +188,17 @@ struct DecodeBlock {
 
   /// Over the warps.
   SAMESTATE_DEVICE void gather_sums() {
-    SAMESTATE_UNROLL
-    for (int i = 0; i < sums; ++i) sum[i] = 0.0F;
-    SAMESTATE_UNROLL
-    for (int i = 0; i < 4; ++i) dot[i] = 0.0F;
+    clear_sums();
     const int warps = block_warps();
-    const float* const from = shared + turn % 2 * warps * stride;
+    const float* const from = shared + turn % 2 * warps * warp_words;
     if constexpr (tile.columns * sizeof(State) <= 64) {  // few registers hold the state: all sums at once
       SAMESTATE_UNROLL
       for (int w = 0; w < kMostWarps; ++w) {
-        if (w < warps) add_sums(from + w * stride);
+        if (w < warps) add_sums(from + w * warp_words);
       }
     } else {
       SAMESTATE_NO_UNROLL
-      for (int w = 0; w < warps; ++w) add_sums(from + w * stride);
+      for (int w = 0; w < warps; ++w) add_sums(from + w * warp_words);
     }
   }
 
@@ -240,8 +242,9 @@ struct DecodeBlock {
 
   SAMESTATE_DEVICE void store_output(std::int64_t t) const {
     if (warp_index() > 0 || group > 0 || !inside) return;
-    const std::int64_t row = (first_token + t) * p.Hv + head;
-    store_global(reinterpret_cast<Vector<Operand, width>*>(p.o + row * p.dv + column), narrowed<Operand>(o));
+    const std::int64_t token = (first_token + t) * p.Hv + head;
+    store_global(reinterpret_cast<Vector<Operand, width>*>(p.o + token * p.dv + column),
+                 narrowed<Operand>(o));
   }
 
   SAMESTATE_DEVICE void store_state() const {

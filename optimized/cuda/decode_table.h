@@ -41,28 +41,36 @@ inline constexpr std::size_t kGenericRow = kDecodeTileCount;
     limits.dk = kKeys, limits.dv_multiple = multiple, limits.packed = false;
     return limits;
   };
-  const auto several = [](std::int64_t multiple) {
+  const auto several = [](Range columns, std::int64_t multiple) {
     Limits limits;
-    limits.dk = kKeys, limits.dv_multiple = multiple;
+    limits.columns = columns, limits.dk = kKeys, limits.dv_multiple = multiple;
     return limits;
   };
+  Limits wide = single({16385, Range::kAny}, 8);
+  wide.dv = {65, Range::kAny};
   static const std::array<DispatchRow, kDecodeTileCount + 1> rows = {{
       {"decode, 16 columns", kOld, decodes<Format::fp32>, single({0, 8192}, 4),
-       "latency: most blocks, next grid started first"},
-      {"decode, 64 columns, once", kOld, decodes<Format::fp32>, single({0, 65536}, 4),
-       "one wave of blocks: the state leaves the cache first"},
-      {"decode, 64 columns", kOld, decodes<Format::fp32>, single({}, 4), "bandwidth: 256 bytes of a row"},
-      {"decode, 32 columns, tokens", kOld, decodes<Format::fp32>, several(4),
+       "latency: most blocks, the next grid started at once; B 1 in 2.4 us"},
+      {"decode, 64 columns, early", kOld, decodes<Format::fp32>, single({0, 16384}, 4),
+       "loads of a grid under the stores of the one before; B 4 in 6.3 us"},
+      {"decode, 64 columns, once", kOld, decodes<Format::fp32>, single({0, 49152}, 4),
+       "one wave of blocks that leave the cache to the next grid; B 8 in 11.9 to 12.2 us"},
+      {"decode, 64 columns", kOld, decodes<Format::fp32>, single({}, 4),
+       "256 bytes of a row at the rate of a copy from B 32 on"},
+      {"decode, 32 columns, tokens", kOld, decodes<Format::fp32>, several({0, 16384}, 4),
        "several tokens or packed: the state stays in registers"},
-      {"decode, 1 column a lane", kOld, decodes<Format::fp32>, several(1), "rows that are not aligned"},
-      {"decode, 64 columns of bf16", kOldBf16, decodes<Format::bf16>, single({0, 32768}, 8), "latency"},
-      {"decode, 128 columns of bf16", kOldBf16, decodes<Format::bf16>, single({}, 8),
-       "bandwidth: 256 bytes of a row"},
-      {"decode, 64 columns of bf16, tokens", kOldBf16, decodes<Format::bf16>, several(8),
+      {"decode, 64 columns, tokens", kOld, decodes<Format::fp32>, several({}, 4),
        "several tokens or packed: the state stays in registers"},
-      {"decode, 1 column of bf16 a lane", kOldBf16, decodes<Format::bf16>, several(1),
+      {"decode, 1 column a lane", kOld, decodes<Format::fp32>, several({}, 1), "rows that are not aligned"},
+      {"decode, 128 columns of bf16", kOldBf16, decodes<Format::bf16>, wide,
+       "256 bytes of a row; at the rate of a copy from B 64 on"},
+      {"decode, 64 columns of bf16", kOldBf16, decodes<Format::bf16>, single({}, 8),
+       "latency: B 1 in 2.2 us"},
+      {"decode, 64 columns of bf16, tokens", kOldBf16, decodes<Format::bf16>, several({}, 8),
+       "several tokens or packed: the state stays in registers"},
+      {"decode, 1 column of bf16 a lane", kOldBf16, decodes<Format::bf16>, several({}, 1),
        "rows that are not aligned"},
-      {"recurrent", "fp32 bf16", reads_new_state, several(1), "reads the new state; every shape"},
+      {"recurrent", "fp32 bf16", reads_new_state, several({}, 1), "reads the new state; every shape"},
   }};
   return rows;
 }

@@ -27,13 +27,15 @@ struct DecodeTile {
 inline constexpr DecodeTile kDecodeTiles[] = {
     // fp32 state
     {16, 4, 4, true, true, true, Trigger::start, 2},
+    {64, 4, 4, true, false, true, Trigger::start, 1},
     {64, 4, 4, true, true, false, Trigger::end, 2},
-    {64, 4, 4, true, false, false, Trigger::loaded, 2},
+    {64, 4, 4, true, false, false, Trigger::loaded, 1},
     {32, 4, 4, false, false, false, Trigger::end, 2},
+    {64, 4, 4, false, false, false, Trigger::end, 1},
     {32, 4, 1, false, false, false, Trigger::end, 1},
     // bf16 state
+    {128, 2, 8, true, true, true, Trigger::start, 1},
     {64, 2, 8, true, true, true, Trigger::loaded, 2},
-    {128, 2, 8, true, true, true, Trigger::loaded, 1},
     {64, 2, 8, false, false, false, Trigger::end, 1},
     {32, 2, 1, false, false, false, Trigger::end, 1},
 };

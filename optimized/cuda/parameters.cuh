@@ -28,7 +28,7 @@ struct Parameters {
   bool l2norm = false;
   bool round_qk = false;  ///< recurrent form: normalised q and k are rounded to Operand
   bool ex2 = false;       ///< decode: e^g by the special function unit (Exponential::ex2)
-  bool settled = false;   ///< decode: the grid launched before this one does not write initial_state
+  bool settled = false;   ///< decode: no grid that may still run writes initial_state
   int chunk = 1;          ///< chunked form
   int tile = 32;          ///< columns of v and of the state that one block handles
 

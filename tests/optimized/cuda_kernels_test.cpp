@@ -32,6 +32,28 @@ Contract bf16() {
   return c;
 }
 
+/// Contracts of the decoding kernels, as the recurrent form sees them.
+Contract old_state(Format format, Format state = Format::fp32) {
+  Contract c;
+  c.name = format == Format::bf16 ? "bf16_fused" : "fp32_fused";
+  c.input = c.output = format;
+  c.state = state;
+  c.exponential = format == Format::bf16 ? Exponential::ex2 : Exponential::exact;
+  c.norm = Norm::factor;
+  c.reads_old_state = true;
+  return c;
+}
+
+std::vector<Contract> contracts_of(const Kernel& kernel) {
+  std::vector<Contract> contracts = {Contract{}, bf16()};
+  if (kernel.form == "recurrent") {
+    contracts.push_back(old_state(Format::fp32));
+    contracts.push_back(old_state(Format::bf16));
+    contracts.push_back(old_state(Format::bf16, Format::bf16));
+  }
+  return contracts;
+}
+
 float rounded(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   return std::bit_cast<float>((bits + 0x7fffU + ((bits >> 16) & 1U)) & 0xffff0000U);
@@ -66,7 +88,7 @@ class CudaKernel : public ::testing::TestWithParam<Kernel> {
 
 /// Where data make every intermediate an integer, every form and contract gives the same bits.
 TEST_P(CudaKernel, ExactRegimeIsBitForBit) {
-  for (const Contract& contract : {Contract{}, bf16()}) {
+  for (const Contract& contract : contracts_of(GetParam())) {
     for (const std::int64_t T : {0, 1, 15, 16, 64, 65, 150}) {
       expect_twin(make_call(GetParam().system, {2, T, 2, 4, 40, 24, {}}, 64, true, 3), contract);
     }
@@ -138,7 +160,7 @@ TEST_P(CudaKernel, Bf16RoundsWhereTheContractSays) {
 /// What is timed is what is run: the same bits, dense and packed, short calls in a graph and long ones not.
 TEST_P(CudaKernel, TimesWhatItRuns) {
   const TimingRequest request{.seconds = 1e-3, .least_samples = 3, .most_samples = 8, .warm_up = 1};
-  for (const Contract& contract : {Contract{}, bf16()}) {
+  for (const Contract& contract : contracts_of(GetParam())) {
     for (Call call :
          {make_call(GetParam().system, {2, 65, 2, 4, 40, 24, {}}, 64, true, 11),
           make_call(GetParam().system, {1, 90, 2, 4, 33, 17, {0, 0, 1, 40, 88, 88}}, 32, true, 12),
@@ -164,6 +186,34 @@ TEST_P(CudaKernel, TimesWhatItRuns) {
   }
 }
 
+/// Every row of the table that takes the call, chosen or not, launched programmatically one after the other as
+/// it is when it is timed.
+TEST_P(CudaKernel, EveryVariantIsTheTwin) {
+  if (!cuda_device()) GTEST_SKIP() << "no device";
+  for (const Contract& contract : contracts_of(GetParam())) {
+    for (const testing::Shape& shape :
+         {testing::Shape{3, 1, 2, 4, 128, 128, {}}, testing::Shape{2, 1, 1, 3, 40, 72, {}},
+          testing::Shape{2, 5, 1, 2, 256, 64, {}}, testing::Shape{2, 1, 1, 1, 33, 17, {}}}) {
+      Call twin = make_call(GetParam().system, shape, 0, true, 15);
+      ASSERT_EQ(run_twin(GetParam().system, "recurrent", twin.arguments(), contract).kind,
+                Outcome::Kind::ran);
+      int rows = 0;
+      for (const Variant& variant : GetParam().variants) {
+        Call call = make_call(GetParam().system, shape, 0, true, 15);
+        const TimingRequest request{
+            .seconds = 1e-3, .least_samples = 3, .most_samples = 20, .warm_up = 1, .variant = variant.name};
+        const Timing timing = GetParam().time(call.arguments(), contract, request);
+        if (timing.outcome.kind == Outcome::Kind::unsupported) continue;
+        ++rows;
+        EXPECT_EQ(timing.variant, variant.name);
+        EXPECT_EQ(call.o, twin.o) << contract.name << " " << variant.name << " dv=" << shape.dv;
+        EXPECT_EQ(call.final_state, twin.final_state) << contract.name << " " << variant.name;
+      }
+      EXPECT_GE(rows, GetParam().variants.empty() ? 0 : 1) << contract.name;
+    }
+  }
+}
+
 TEST_P(CudaKernel, TimesNothingThatItRefuses) {
   Call call = make_call(GetParam().system, {1, 9, 1, 1, 8, 8, {}}, 4, true, 14);
   Contract other;
@@ -183,7 +233,11 @@ TEST(CudaKernels, EightRows) {
   EXPECT_EQ(cuda_kernels().size(), 8U);
   for (const Kernel& row : cuda_kernels()) {
     EXPECT_EQ(row.name, "cuda." + row.system + "." + row.form);
-    EXPECT_EQ(row.contracts, (std::vector<std::string>{"fp32", "bf16"}));
+    const std::vector<std::string> generic = {"fp32", "bf16"};
+    const std::vector<std::string> all = {"fp32_fused",       "tf32_fused", "bf16_fused",
+                                          "bf16_fused_state", "fp32",       "bf16"};
+    EXPECT_EQ(row.contracts, row.form == "recurrent" ? all : generic);
+    EXPECT_EQ(row.variants.empty(), row.form != "recurrent");
     EXPECT_NE(row.time, nullptr);
   }
 }
