@@ -183,6 +183,11 @@ Outcome with_packed(const Arguments& a, const Contract& contract, const std::str
       return {Outcome::Kind::unsupported, "variant " + variant + " does not take this call"};
   }
   if (const Device& found = device(); !found.info) return {Outcome::Kind::no_device, found.reason};
+  if (choice.prefill() && !prefill_runs_here()) {
+    return {
+        Outcome::Kind::unsupported,
+        "contract " + contract.name + ": the prefill kernels need compute capability 9.0; use contract bf16"};
+  }
   if (contract.state == Format::bf16) {
     work(choice, pack<Bf16, Bf16>(a, sizes, contract));
   } else if (contract.output == Format::bf16) {

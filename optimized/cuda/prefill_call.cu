@@ -91,6 +91,11 @@ struct PrefillCall::Parts {
   }
 };
 
+bool prefill_runs_here() {
+  return attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
+         attribute(cudaDevAttrComputeCapabilityMinor) == 0;
+}
+
 PrefillCall::PrefillCall(const Parameters<Bf16>& parameters, std::int64_t tokens, bool delta)
     : parts_(std::make_unique<Parts>(parameters, tokens, delta)) {}
 PrefillCall::~PrefillCall() = default;
