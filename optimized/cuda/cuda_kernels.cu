@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "optimized/cuda/device_memory.cuh"
 #include "optimized/cuda/launch.cuh"
 #include "optimized/cuda/measure.cuh"
+#include "optimized/cuda/prefill_call.cuh"
 #include "optimized/cuda/prepare.h"
 
 namespace samestate {
@@ -48,8 +50,12 @@ struct Choice {
   bool chunked = false;
   std::size_t row = 0;
 
+  [[nodiscard]] bool prefill() const { return chunked && row == kSplitRow; }
   [[nodiscard]] const char* name() const {
-    return chunked ? "chunked_kernel" : row == kGenericRow ? "recurrent_kernel" : "decode_kernel";
+    return prefill()            ? "prefill_kernel"
+           : chunked            ? "chunked_kernel"
+           : row == kGenericRow ? "recurrent_kernel"
+                                : "decode_kernel";
   }
 };
 
@@ -58,8 +64,9 @@ template <class Operand, class State>
 class DeviceCall {
  public:
   /// `in_place`: where both states are asked for, they share memory, as in decoding.
-  DeviceCall(const Packed<Operand, State>& packed, const Arguments& a, bool in_place)
-      : q_(packed.q),
+  DeviceCall(Choice choice, const Packed<Operand, State>& packed, const Arguments& a, bool in_place)
+      : choice_(choice),
+        q_(packed.q),
         k_(packed.k),
         v_(packed.v),
         g_(packed.g),
@@ -78,6 +85,10 @@ class DeviceCall {
     p.o = o_.data();
     if (a.final_state.present()) p.final_state = in_place_ ? initial_state_.data() : written_.data();
     p.settled = !in_place_;  // no call writes it, and its upload has ended
+    if constexpr (kPrefill) {
+      if (choice.prefill())
+        prefill_ = std::make_unique<PrefillCall>(p, a.q.shape[0] * a.q.shape[1], choice.delta);
+    }
   }
 
   [[nodiscard]] std::size_t bytes() const {
@@ -91,13 +102,15 @@ class DeviceCall {
     written_.fill(0xff, stream);
   }
 
-  void enqueue(Choice choice, Launch launch) const {
+  void enqueue(Launch launch) const {
     if (parameters_.cu_seqlens) o_.fill(0, launch.stream);  // rows of no packed sequence
-    if (!choice.chunked && choice.row != kGenericRow) {
-      launch_decode(parameters_, choice.row, choice.delta, launch);
+    if (prefill_) {
+      prefill_->launch(launch.stream);
+    } else if (!choice_.chunked && choice_.row != kGenericRow) {
+      launch_decode(parameters_, choice_.row, choice_.delta, launch);
     } else if constexpr (std::is_same_v<State, float>) {
-      choice.chunked ? launch_chunked(parameters_, choice.delta, launch.stream)
-                     : launch_recurrent(parameters_, choice.delta, launch.stream);
+      choice_.chunked ? launch_chunked(parameters_, choice_.delta, launch.stream)
+                      : launch_recurrent(parameters_, choice_.delta, launch.stream);
     }
   }
 
@@ -107,6 +120,9 @@ class DeviceCall {
   }
 
  private:
+  static constexpr bool kPrefill = std::is_same_v<Operand, Bf16> && std::is_same_v<State, float>;
+
+  Choice choice_;
   DeviceBuffer<Operand> q_, k_, v_;
   DeviceBuffer<float> g_, beta_;
   DeviceBuffer<State> initial_state_;
@@ -115,13 +131,14 @@ class DeviceCall {
   DeviceBuffer<Operand> o_;
   DeviceBuffer<State> written_;
   Parameters<Operand, State> parameters_;
+  std::unique_ptr<PrefillCall> prefill_;
 };
 
 template <class Operand, class State>
 void evaluate(Choice choice, const Arguments& a, const Packed<Operand, State>& packed) {
-  const DeviceCall<Operand, State> call(packed, a, /*in_place=*/true);
+  const DeviceCall<Operand, State> call(choice, packed, a, /*in_place=*/true);
   call.poison(nullptr);
-  call.enqueue(choice, {});
+  call.enqueue({});
   check_launch(choice.name());
   call.download(a);
 }
@@ -133,18 +150,19 @@ Timing time_calls(Choice choice, const Arguments& a, const Packed<Operand, State
                   const TimingRequest& request) {
   using Call = DeviceCall<Operand, State>;
   std::vector<std::unique_ptr<Call>> calls;
-  calls.push_back(std::make_unique<Call>(packed, a, /*in_place=*/false));
+  calls.push_back(std::make_unique<Call>(choice, packed, a, /*in_place=*/false));
   const int copies = copies_beyond_cache(calls.front()->bytes(), request);
-  while (std::ssize(calls) < copies) calls.push_back(std::make_unique<Call>(packed, a, /*in_place=*/false));
+  while (std::ssize(calls) < copies)
+    calls.push_back(std::make_unique<Call>(choice, packed, a, /*in_place=*/false));
   const auto at = [&](int copy) -> const Call& { return *calls[static_cast<std::size_t>(copy)]; };
   TimedCalls timed = measure(
       copies, request,
       [&](int copy, cudaStream_t stream) {
-        at(copy).enqueue(choice, {stream, /*programmatic=*/true});
+        at(copy).enqueue({stream, /*programmatic=*/true});
       },
       [&](int copy, cudaStream_t stream) { at(copy).poison(stream); });
   at(timed.last_copy).download(a);
-  if (!choice.chunked) timed.timing.variant = recurrent_rows()[choice.row].kernel;
+  timed.timing.variant = (choice.chunked ? chunked_rows() : recurrent_rows())[choice.row].kernel;
   return timed.timing;
 }
 
@@ -156,15 +174,20 @@ Outcome with_packed(const Arguments& a, const Contract& contract, const std::str
   if (std::string reason = refusal(system, chunked, a, contract); !reason.empty()) {
     return {Outcome::Kind::unsupported, std::move(reason)};
   }
-  Choice choice{system.delta, chunked, chunked ? 0 : recurrent_row(a, contract)};
+  const std::span<const DispatchRow> rows = chunked ? chunked_rows() : recurrent_rows();
+  Choice choice{system.delta, chunked, chunked ? chunked_row(a, contract) : recurrent_row(a, contract)};
   if (!variant.empty()) {
-    choice.row = chunked ? 0 : row_named(recurrent_rows(), variant);
+    choice.row = row_named(rows, variant);
     const CallShape shape = shape_of(a, cpu::longest_sequence(a, sizes));
-    if (chunked || choice.row == recurrent_rows().size() ||
-        !recurrent_rows()[choice.row].takes(shape, contract))
+    if (choice.row == rows.size() || !rows[choice.row].takes(shape, contract))
       return {Outcome::Kind::unsupported, "variant " + variant + " does not take this call"};
   }
   if (const Device& found = device(); !found.info) return {Outcome::Kind::no_device, found.reason};
+  if (choice.prefill() && !prefill_runs_here()) {
+    return {
+        Outcome::Kind::unsupported,
+        "contract " + contract.name + ": the prefill kernels need compute capability 9.0; use contract bf16"};
+  }
   if (contract.state == Format::bf16) {
     work(choice, pack<Bf16, Bf16>(a, sizes, contract));
   } else if (contract.output == Format::bf16) {
@@ -196,13 +219,8 @@ void append(std::vector<Kernel>& table) {
   const std::string name(system.name);
   table.push_back({"cuda." + name + ".recurrent", name, "recurrent", "cuda", contracts_of(recurrent_rows()),
                    run<system, false>, time<system, false>, variants(recurrent_rows())});
-  table.push_back({"cuda." + name + ".chunked",
-                   name,
-                   "chunked",
-                   "cuda",
-                   {"fp32", "bf16"},
-                   run<system, true>,
-                   time<system, true>});
+  table.push_back({"cuda." + name + ".chunked", name, "chunked", "cuda", contracts_of(chunked_rows()),
+                   run<system, true>, time<system, true>, variants(chunked_rows())});
 }
 
 }  // namespace

@@ -1,17 +1,14 @@
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <barrier>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <memory>
-#include <thread>
-#include <vector>
 
-/// The names of intrinsics.cuh on the host: a block is a team of threads, a barrier a std::barrier, a warp 32
+#include "optimized/cuda/emulated_block.h"
+
+/// The names of intrinsics.cuh on the host: a block is a team of threads, a warp 32
 /// threads that meet in a table of words. Slow, and meant to be: it runs the kernels' own source where there
 /// is no device, and a thread or address sanitizer then sees their races and overruns.
 #define SAMESTATE_DEVICE inline
@@ -33,60 +30,10 @@ struct Quad {
 
 namespace emulation {
 
-using Words = std::array<std::uint64_t, 4>;
-
-/// Exchange of one warp. Two tables in turn: a lane can write a table again only after the barrier of the
-/// other one, which no lane reaches before it has read this one.
-struct Warp {
-  std::barrier<> meet{32};
-  std::array<std::array<Words, 32>, 2> table{};
-};
-
-struct Block {
-  explicit Block(int threads) : size(threads), meet(threads), warps(static_cast<std::size_t>(threads / 32)) {
-    for (std::unique_ptr<Warp>& warp : warps) warp = std::make_unique<Warp>();
-  }
-  int size;
-  std::barrier<> meet;
-  std::vector<std::unique_ptr<Warp>> warps;
-};
-
-struct Thread {
-  Block* block = nullptr;
-  int index = 0;
-  unsigned turn = 0;
-  bool waited = false;  ///< for the grids before
-};
-
-inline thread_local Thread self;
-
 /// Accesses of global memory before wait_for_grids_before(), which a programmatic launch makes a race between
 /// grids that no sanitizer of one block sees. A test sets it to zero and reads it.
 inline std::atomic<long> accesses_before_wait{0};
 inline void count_access() { accesses_before_wait += self.waited ? 0 : 1; }
-
-/// What every lane of the caller's warp passes to the same call.
-inline const std::array<Words, 32>& exchange(const Words& mine) {
-  Warp& warp = *self.block->warps[static_cast<std::size_t>(self.index / 32)];
-  std::array<Words, 32>& table = warp.table[self.turn++ % 2];
-  table[static_cast<std::size_t>(self.index % 32)] = mine;
-  warp.meet.arrive_and_wait();
-  return table;
-}
-
-/// Runs `body()` in every thread of a block of `threads`, a multiple of 32.
-template <class Body>
-void run_block(int threads, Body&& body) {
-  Block block(threads);
-  std::vector<std::jthread> team;
-  team.reserve(static_cast<std::size_t>(threads));
-  for (int t = 0; t < threads; ++t) {
-    team.emplace_back([&block, &body, t] {
-      self = Thread{&block, t, 0, false};
-      body();
-    });
-  }
-}
 
 inline float from_bits(std::uint32_t bits) {
   float x;
@@ -109,7 +56,7 @@ inline float truncated(double x) {
 
 inline int thread_index() { return emulation::self.index; }
 inline int block_threads() { return emulation::self.block->size; }
-inline void block_barrier() { emulation::self.block->meet.arrive_and_wait(); }
+inline void block_barrier() { emulation::meet_at(emulation::self.block->meet); }
 inline void warp_barrier() { emulation::exchange({}); }
 
 inline float shuffle(float x, int source_lane) {
@@ -218,6 +165,29 @@ inline void multiply_bf16(float (&c)[4], const std::uint32_t (&a)[4], std::uint3
           table[static_cast<std::size_t>(4 * row_group + (k % 8) / 2)][static_cast<std::size_t>(k / 8)];
       const std::uint64_t b_words = table[static_cast<std::size_t>(4 * column + (k % 8) / 2)][2];
       sum += half(a_words, i / 2, k % 2) * half(b_words, k / 8, k % 2);
+    }
+    c[i] = emulation::truncated(sum);
+  }
+}
+
+/// tf32: the low 13 bits of an operand are not read; 8 products and the accumulator in one block.
+inline void multiply_tf32(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  const auto word = [](std::uint32_t low, std::uint32_t high) {
+    return low | (static_cast<std::uint64_t>(high) << 32);
+  };
+  const auto& table = emulation::exchange({word(a[0], a[1]), word(a[2], a[3]), word(b0, b1)});
+  const auto value = [](std::uint64_t words, int register_index) {
+    const auto bits = static_cast<std::uint32_t>(words >> (32 * register_index));
+    return static_cast<double>(emulation::from_bits(bits & 0xffffe000U));
+  };
+  const int lane = thread_index() % 32;
+  for (int i = 0; i < 4; ++i) {
+    const int column = 2 * (lane % 4) + (i % 2);
+    double sum = static_cast<double>(c[i]);
+    for (int k = 0; k < 8; ++k) {
+      const auto& a_lane = table[static_cast<std::size_t>(4 * (lane / 4) + k % 4)];
+      const auto& b_lane = table[static_cast<std::size_t>(4 * column + k % 4)];
+      sum += value(a_lane[static_cast<std::size_t>(k / 4)], i / 2) * value(b_lane[2], k / 4);
     }
     c[i] = emulation::truncated(sum);
   }

@@ -12,6 +12,7 @@
 #include "optimized/cuda/chunked.cuh"
 #include "optimized/cuda/decode_table.h"
 #include "optimized/cuda/parameters.cuh"
+#include "optimized/cuda/prefill/table.h"
 #include "optimized/kernel.h"
 
 /// The host's half of a call: what is refused, and the way of the tensors from strided fp32 views to dense
@@ -100,28 +101,14 @@ template <class Operand, class State = float>
   return packed;
 }
 
-/// Contract fp32 (FFMA, expf) or bf16 (mma.sync with fp32 sums, ex2.approx), as the chunked kernel does them.
-[[nodiscard]] inline bool keeps_chunked(const Contract& c) {
-  const bool bf16 = c.output == Format::bf16;
-  const Format operand = bf16 ? Format::bf16 : Format::fp32;
-  if (c.output != operand || c.input != operand || c.state != Format::fp32) return false;
-  if (c.qk != Format::fp32 && c.qk != operand) return false;
-  if (c.exponential != (bf16 ? Exponential::ex2 : Exponential::exact)) return false;
-  for (const Format format :
-       {c.T, c.beta_v, c.beta_exp_k, c.U, c.W, c.state_operand, c.v_new, c.v_decayed, c.P}) {
-    if (format != operand) return false;
-  }
-  for (const Format format : {c.beta_k, c.k_decayed, c.q_decayed, c.residual}) {
-    if (format != Format::none) return false;
-  }
-  return c.A == Format::fp32 && c.inverse == Inverse::substitution && !c.beta_in_T && !c.scale_in_P &&
-         c.norm == Norm::operand && c.scan == Scan::sequential &&
-         c.accumulator == (bf16 ? Accumulator::tensor_core : Accumulator::fp32);
-}
-
 /// Which row of recurrent_rows() evaluates the call; their number where none keeps the contract.
 [[nodiscard]] inline std::size_t recurrent_row(const Arguments& a, const Contract& contract) {
   return choose(recurrent_rows(), shape_of(a, cpu::longest_sequence(a, cpu::checked_sizes(a))), contract);
+}
+
+/// The same of chunked_rows().
+[[nodiscard]] inline std::size_t chunked_row(const Arguments& a, const Contract& contract) {
+  return choose(chunked_rows(), shape_of(a, cpu::longest_sequence(a, cpu::checked_sizes(a))), contract);
 }
 
 /// Why the device kernels do not run this call, naming the limit; empty where they do.
@@ -129,15 +116,21 @@ template <class Operand, class State = float>
                                          const Contract& contract) {
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   if (std::string reason = cpu::unsupported_reason(system, a, contract); !reason.empty()) return reason;
-  if (chunked && !keeps_chunked(contract))
-    return "contract " + contract.name + ": the chunked CUDA kernel keeps fp32 and bf16; choose one";
+  if (chunked && !keeps_chunked(contract) && !keeps_prefill(contract))
+    return "contract " + contract.name + ": the chunked CUDA kernels keep " + kept(chunked_rows()) +
+           "; choose one of them";
   if (a.q.shape[3] > kKeyLimit) {
     return "dk=" + number(a.q.shape[3]) + ": the CUDA kernels take dk up to " + number(kKeyLimit);
   }
   if (chunked && (a.chunk < 1 || a.chunk > kChunkLimit)) {
     return "chunk=" + number(a.chunk) + ": the CUDA kernels take chunks of 1 to " + number(kChunkLimit);
   }
-  if (chunked && a.l2norm && contract.output == Format::bf16 && contract.qk != Format::bf16) {
+  if (chunked && chunked_row(a, contract) == chunked_rows().size()) {
+    return "dk=" + number(a.q.shape[3]) + ": contract " + contract.name + " takes dk up to " +
+           number(kPrefillKeys) + " here; contract bf16 takes more";
+  }
+  if (chunked && a.l2norm && contract.norm == Norm::operand && contract.output == Format::bf16 &&
+      contract.qk != Format::bf16) {
     return "l2norm under contract " + contract.name +
            ": tensor cores round normalised q and k to bf16; declare qk = bf16";
   }

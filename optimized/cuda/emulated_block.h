@@ -1,0 +1,144 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "reference/error.h"
+
+/// A block of the device as a team of host threads.
+namespace samestate::cuda::emulation {
+
+using Words = std::array<std::uint64_t, 4>;
+
+/// Ends a thread of a block in which another one has failed.
+struct Abandoned {};
+
+/// Where a number of threads meet again and again. Woken without being complete when the block has failed.
+class Meeting {
+ public:
+  explicit Meeting(int threads) : threads_(threads) {}
+  void arrive_and_wait() {
+    const unsigned turn = turn_.load();
+    if (arrived_.fetch_add(1) + 1 == threads_) {
+      arrived_ = 0;
+      wake();
+    } else {
+      while (turn_.load() == turn) turn_.wait(turn);
+    }
+  }
+  void wake() {
+    turn_.fetch_add(1);
+    turn_.notify_all();
+  }
+  [[nodiscard]] int threads() const { return threads_; }
+
+ private:
+  int threads_;
+  std::atomic<int> arrived_{0};
+  std::atomic<unsigned> turn_{0};
+};
+
+/// Exchange of one warp. Two tables in turn: a lane can write a table again only after the meeting of the
+/// other one, which no lane reaches before it has read this one.
+struct Warp {
+  Meeting meet{32};
+  std::array<std::array<Words, 32>, 2> table{};
+};
+
+struct BarrierState;  // hopper/emulation.h
+struct Asynchronous;  // what a thread has under way: hopper/emulation.h
+
+struct Block {
+  explicit Block(int threads) : size(threads), meet(threads), warps(static_cast<std::size_t>(threads / 32)) {
+    for (std::unique_ptr<Warp>& warp : warps) warp = std::make_unique<Warp>();
+  }
+
+  /// The first failure is the block's; every thread that waits is let go, to end.
+  void fail(const std::string& what) {
+    {
+      const std::lock_guard lock(guard);
+      if (failure.empty()) failure = what;
+      failed = true;
+    }
+    meet.wake();
+    for (const std::unique_ptr<Warp>& warp : warps) warp->meet.wake();
+    const std::lock_guard lock(guard);
+    for (auto& [id, meeting] : named) meeting->wake();
+    for (const auto& wake : wakers) wake();
+  }
+
+  int size;
+  Meeting meet;
+  std::vector<std::unique_ptr<Warp>> warps;
+  std::atomic<bool> failed{false};
+  std::mutex guard;  ///< of everything below
+  std::string failure;
+  std::map<int, std::unique_ptr<Meeting>> named;
+  std::vector<std::shared_ptr<BarrierState>> barriers;
+  std::vector<std::function<void()>> wakers;
+  std::map<std::uintptr_t, int> dirty;  ///< KiB of shared memory -> threads with unfenced stores into it
+};
+
+struct Thread {
+  Block* block = nullptr;
+  int index = 0;
+  unsigned turn = 0;
+  bool waited = false;  ///< for the grids before
+  std::shared_ptr<Asynchronous> asynchronous;
+};
+
+inline thread_local Thread self;
+
+[[noreturn]] inline void fail(const std::string& what) {
+  self.block->fail("thread " + std::to_string(self.index) + ": " + what);
+  throw Abandoned{};
+}
+
+inline void meet_at(Meeting& meeting) {
+  meeting.arrive_and_wait();
+  if (self.block->failed) throw Abandoned{};
+}
+
+/// What every lane of the caller's warp passes to the same call.
+inline const std::array<Words, 32>& exchange(const Words& mine) {
+  Warp& warp = *self.block->warps[static_cast<std::size_t>(self.index / 32)];
+  std::array<Words, 32>& table = warp.table[self.turn++ % 2];
+  table[static_cast<std::size_t>(self.index % 32)] = mine;
+  meet_at(warp.meet);
+  return table;
+}
+
+/// Runs `body()` in every thread of a block of `threads`, a multiple of 32. Throws Error with the first
+/// failure that a name of the emulation found.
+template <class Body>
+void run_block(int threads, Body&& body) {
+  Block block(threads);
+  {
+    std::vector<std::jthread> team;
+    team.reserve(static_cast<std::size_t>(threads));
+    for (int t = 0; t < threads; ++t) {
+      team.emplace_back([&block, &body, t] {
+        self = Thread{&block, t, 0, false, nullptr};
+        try {
+          body();
+        } catch (const Abandoned&) {
+        }
+        self.asynchronous.reset();
+      });
+    }
+  }
+  if (block.failed) throw Error(block.failure);
+}
+
+}  // namespace samestate::cuda::emulation

@@ -1,0 +1,292 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "optimized/cuda/emulation.h"
+
+/// The names of names.cuh on the host. What the device would let pass by luck ends the block with a message:
+/// a wait of ten seconds, a copy or a product that reads a KiB of shared memory stored to since its writer's last
+/// fence_async(), a barrier of another number of threads.
+namespace samestate::cuda {
+namespace emulation {
+
+inline constexpr std::chrono::milliseconds kPatience{10000};
+/// How long a wait may take before it fails the block; tests of such failures shorten it.
+inline std::chrono::milliseconds patience = kPatience;
+
+struct BarrierState {
+  std::mutex guard;
+  std::condition_variable changed;
+  int arrivals = 0, missing = 0, phase = 0;
+  std::int64_t bytes = 0;
+
+  /// Holding `guard`.
+  void settle() {
+    if (missing > 0 || bytes != 0) return;
+    ++phase;
+    missing = arrivals;
+    changed.notify_all();
+  }
+};
+
+/// One multiplication of 16 inner elements that is in flight, and its result so far.
+struct Product {
+  float* c;
+  int group;
+  std::vector<float> sums;
+  std::vector<std::function<void()>> recheck;  ///< its tiles still hold what they held
+};
+
+struct Asynchronous {
+  std::set<std::uintptr_t> dirty;  ///< this thread's unfenced KiB
+  std::vector<Product> products;
+  int groups = 0;  ///< committed
+};
+
+inline Asynchronous& asynchronous() {
+  if (!self.asynchronous) self.asynchronous = std::make_shared<Asynchronous>();
+  return *self.asynchronous;
+}
+
+inline void mark_dirty(const void* at) {
+  const std::uintptr_t kib = reinterpret_cast<std::uintptr_t>(at) / 1024;
+  if (!asynchronous().dirty.insert(kib).second) return;
+  const std::lock_guard lock(self.block->guard);
+  ++self.block->dirty[kib];
+}
+
+inline void expect_clean(const void* from, std::int64_t bytes, const char* reader) {
+  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(from) / 1024;
+  const std::uintptr_t last =
+      (reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(bytes) - 1) / 1024;
+  bool found = false;
+  {
+    const std::lock_guard lock(self.block->guard);
+    const auto next = self.block->dirty.lower_bound(first);
+    found = next != self.block->dirty.end() && next->first <= last;
+  }
+  if (found) fail(std::string(reader) + " reads shared memory that was stored to without fence_async()");
+}
+
+}  // namespace emulation
+
+class Barrier {
+ public:
+  void init(int arrivals) {
+    auto state = std::make_shared<emulation::BarrierState>();
+    state->arrivals = state->missing = arrivals;
+    state_ = state.get();
+    const std::lock_guard lock(emulation::self.block->guard);
+    emulation::self.block->barriers.push_back(state);
+    emulation::self.block->wakers.emplace_back([state] { state->changed.notify_all(); });
+  }
+  void expect(int bytes) { change(1, bytes); }
+  void arrive() { change(1, 0); }
+  void arrive_warp() {
+    warp_barrier();
+    if (thread_index() % 32 == 0) change(1, 0);
+  }
+  void complete(int bytes) { change(0, -bytes); }
+  void wait(int phase) {
+    std::unique_lock lock(state_->guard);
+    if (state_->phase < phase) emulation_fail(lock, "waits for a phase before the one before it is complete");
+    if (state_->phase > phase + 1) emulation_fail(lock, "waits for a phase after the next one is complete");
+    const bool there = state_->changed.wait_for(
+        lock, emulation::patience, [&] { return state_->phase > phase || emulation::self.block->failed; });
+    if (emulation::self.block->failed) {
+      lock.unlock();
+      throw emulation::Abandoned{};
+    }
+    if (!there) emulation_fail(lock, "waits for a phase that does not complete");
+  }
+  static void wait_all(Barrier& a, int phase_a, Barrier& b, int phase_b, Barrier& c, int phase_c) {
+    a.wait(phase_a), b.wait(phase_b), c.wait(phase_c);
+  }
+
+ private:
+  [[noreturn]] void emulation_fail(std::unique_lock<std::mutex>& lock, const char* what) {
+    const int phase = state_->phase;
+    lock.unlock();
+    emulation::fail(std::string(what) + " (it is in phase " + std::to_string(phase) + ")");
+  }
+  void change(int arrivals, int bytes) {
+    const std::lock_guard lock(state_->guard);
+    state_->missing -= arrivals;
+    state_->bytes += bytes;
+    if (state_->missing < 0) emulation::fail("one arrival too many at a barrier");
+    state_->settle();
+  }
+
+  emulation::BarrierState* state_;
+};
+
+inline void barriers_ready() {}
+
+inline void named_barrier(int id, int threads) {
+  emulation::Block& block = *emulation::self.block;
+  emulation::Meeting* meeting = nullptr;
+  {
+    const std::lock_guard lock(block.guard);
+    auto& slot = block.named[id];
+    if (!slot) slot = std::make_unique<emulation::Meeting>(threads);
+    meeting = slot.get();
+  }
+  if (meeting->threads() != threads) emulation::fail("named barrier with two numbers of threads");
+  emulation::meet_at(*meeting);
+}
+
+inline void fence_async() {
+  const std::lock_guard lock(emulation::self.block->guard);
+  for (const std::uintptr_t kib : emulation::asynchronous().dirty) {
+    const auto at = emulation::self.block->dirty.find(kib);
+    if (--at->second == 0) emulation::self.block->dirty.erase(at);
+  }
+  emulation::asynchronous().dirty.clear();
+}
+
+inline int uniform(int x) {
+  return static_cast<int>(emulation::exchange({static_cast<std::uint64_t>(x)})[0][0]);
+}
+inline int broadcast(int x) { return uniform(x); }
+inline float shuffle_up(float x, int lanes) {
+  const auto& table = emulation::exchange({emulation::to_bits(x)});
+  const int lane = thread_index() % 32;
+  return emulation::from_bits(
+      static_cast<std::uint32_t>(table[static_cast<std::size_t>(lane < lanes ? lane : lane - lanes)][0]));
+}
+
+template <int n>
+void more_registers() {}
+template <int n>
+void fewer_registers() {}
+
+struct TensorMap {
+  Bf16* data = nullptr;  ///< [tokens, heads, width]
+  std::int64_t width = 0, heads = 0, tokens = 0;
+};
+
+namespace emulation {
+
+/// Calls cell(element of the tile, element of the tensor or null where it has none).
+template <class Cell>
+void for_each_cell(Bf16* tile, const TensorMap& map, int column, int head, int token, Cell&& cell) {
+  if (reinterpret_cast<std::uintptr_t>(tile) % 1024 != 0) fail("a tile that is not 1024-byte aligned");
+  if (map.width % 8 != 0) fail("a tensor whose rows are no multiple of 16 bytes");
+  auto* bytes = reinterpret_cast<unsigned char*>(tile);
+  for (int r = 0; r < kTileRows; ++r) {
+    for (int c = 0; c < kTileColumns; ++c) {
+      const bool inside = column + c < map.width && head < map.heads && token + r < map.tokens;
+      cell(reinterpret_cast<Bf16*>(bytes + swizzled(r, 2 * c)),
+           inside ? map.data + ((token + r) * map.heads + head) * map.width + column + c : nullptr);
+    }
+  }
+}
+
+}  // namespace emulation
+
+inline void load_tile(Bf16* tile, const TensorMap& from, Barrier& barrier, int column, int head, int token) {
+  emulation::for_each_cell(tile, from, column, head, token,
+                           [](Bf16* to, const Bf16* x) { *to = x ? *x : Bf16{0}; });
+  barrier.complete(kTileBytes);
+}
+inline void store_tile(const TensorMap& to, const Bf16* tile, int column, int head, int token) {
+  emulation::expect_clean(tile, kTileBytes, "a copy");
+  emulation::for_each_cell(const_cast<Bf16*>(tile), to, column, head, token, [](const Bf16* x, Bf16* cell) {
+    if (cell) *cell = *x;
+  });
+}
+inline void load_bytes(void* to, const void* from, Barrier& barrier, int bytes) {
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  barrier.complete(bytes);
+}
+inline void store_bytes(void* to, const void* from, int bytes) {
+  emulation::expect_clean(from, bytes, "a copy");
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+inline void commit_stores() {}
+inline void wait_stores_read() {}
+inline void wait_stores() {}
+
+inline void copy_async_4(void* to, const void* from) { std::memcpy(to, from, 4); }
+inline void copy_commit() {}
+template <int n>
+void copy_wait_but() {}
+
+inline void publish(int* flag, int value) {
+  std::atomic_ref<int>(*flag).store(value, std::memory_order_release);
+}
+inline void await(const int* flag, int value) {
+  const auto start = std::chrono::steady_clock::now();
+  while (std::atomic_ref<int>(*const_cast<int*>(flag)).load(std::memory_order_acquire) != value) {
+    if (emulation::self.block->failed) throw emulation::Abandoned{};
+    if (std::chrono::steady_clock::now() - start > emulation::patience)
+      emulation::fail("awaits a flag that stays");
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+inline int fetch_add(int* counter, int n) { return std::atomic_ref<int>(*counter).fetch_add(n); }
+inline int load_shared_by_all(const int* word) {
+  return std::atomic_ref<int>(*const_cast<int*>(word)).load();
+}
+
+inline std::uint32_t pack(float low, float high) {
+  return narrow<Bf16>(low).bits | static_cast<std::uint32_t>(narrow<Bf16>(high).bits) << 16;
+}
+inline float low(std::uint32_t both) { return emulation::from_bits(both << 16); }
+inline float high(std::uint32_t both) { return emulation::from_bits(both & 0xffff0000U); }
+inline void pin(float&) {}
+inline std::uint32_t tf32(float x) { return emulation::to_bits(x) + 0x1000U; }
+
+struct Words {
+  std::uint32_t x, y, z, w;
+};
+inline Words words(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
+  return {a, b, c, d};
+}
+
+inline Words load_words(const Bf16* tile, int offset) {
+  Words x;
+  std::memcpy(&x, reinterpret_cast<const unsigned char*>(tile) + offset, sizeof x);
+  return x;
+}
+inline Words load_global_words(const Bf16* from) { return load_words(from, 0); }
+inline void mark_stored(const void* at) { emulation::mark_dirty(at); }
+inline void store_pair(float* to, float x, float y) { to[0] = x, to[1] = y; }
+
+inline void store_words(Bf16* tile, int offset, Words x) {
+  auto* at = reinterpret_cast<unsigned char*>(tile) + offset;
+  emulation::mark_dirty(at);
+  std::memcpy(at, &x, sizeof x);
+}
+template <bool transposed>
+void store_matrices(Bf16* tile, int offset, Words x) {
+  auto* row = reinterpret_cast<unsigned char*>(tile) + offset;
+  emulation::mark_dirty(row);
+  const auto& table = emulation::exchange(
+      {x.x | static_cast<std::uint64_t>(x.y) << 32, x.z | static_cast<std::uint64_t>(x.w) << 32});
+  const int lane = thread_index() % 32;
+  const int matrix = lane / 8, r = lane % 8;
+  for (int c = 0; c < 8; ++c) {
+    const int at_row = transposed ? c : r;
+    const int at_column = transposed ? r : c;
+    const std::uint64_t pair =
+        table[static_cast<std::size_t>(4 * at_row + at_column / 2)][static_cast<std::size_t>(matrix / 2)];
+    const auto word = static_cast<std::uint32_t>(pair >> (32 * (matrix % 2)));
+    const auto element = static_cast<std::uint16_t>(word >> (16 * (at_column % 2)));
+    std::memcpy(row + 2 * c, &element, 2);
+  }
+}
+
+}  // namespace samestate::cuda

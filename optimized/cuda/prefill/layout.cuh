@@ -1,0 +1,151 @@
+#pragma once
+
+#include <cstdint>
+
+#include "optimized/cuda/hopper/products.cuh"
+#include "optimized/cuda/parameters.cuh"
+
+/// Chunked prefill on tensor cores, contract bf16_fused, state first (EQUATIONS 5.5):
+///
+///   A = strict_lower(beta K K^T o E)   T = (I + A)^-1   P = scale Q K^T o E
+///   R = beta V - beta e^G (K S)        V' = T R         (without the delta rule V' = V)
+///   O = scale e^G (Q S) + P V'         S <- e^{G_C} S + K^T (e^{G_C - G} V')
+///
+/// What depends on the keys alone (T, P, the gates) is prepared by one kind of warpgroup, what depends on the state by
+/// another: few heads by helper blocks that publish it in global memory (L2) and state blocks of 64 value columns
+/// (split.cuh), many heads in one block (fused.cuh).
+namespace samestate::cuda {
+
+inline constexpr int kChunk = kTileRows;
+inline constexpr int kPanels = 2;  ///< tiles side by side: keys up to 128
+inline constexpr int kFusedKeys = kPanels * kTileColumns;
+inline constexpr int kMakers = 2;   ///< warpgroups of a helper that prepare, chunk by chunk in turn
+inline constexpr int kHelpers = 2;  ///< helper blocks a (sequence, head)
+inline constexpr int kThreads = 128 * (1 + kMakers);
+inline constexpr int kInverseStride = 68;  ///< floats a row of A
+
+/// What depends on keys and gates alone, of one chunk of one value head; T and P swizzled tiles.
+struct alignas(1024) Prepared {
+  Bf16 T[kTileBytes / 2];
+  Bf16 P[kTileBytes / 2];
+  float beta[kChunk];        ///< b
+  float beta_start[kChunk];  ///< b e^G r
+  float to_end[kChunk];      ///< e^{G_C - G} r
+  float out_start[kChunk];   ///< scale e^G r^q
+  float over[4];             ///< e^{G_C}, four times
+
+  static constexpr int kBytes = 2 * kTileBytes + 4 * (4 * kChunk + 4);  ///< that are used
+};
+
+/// One call.
+struct Prefill {
+  Parameters<Bf16> p;
+  Prepared* prepared = nullptr;  ///< [slots(p)]
+  int* ready = nullptr;          ///< [slots(p)], the launch that made it
+  int* launches = nullptr;       ///< {blocks of this launch that have begun, launches so far}
+  int group = 1;                 ///< (sequence, head) pairs whose blocks stand together in the grid
+  bool bulk = false;             ///< rows are multiples of 16 bytes: full chunks travel by tiles
+
+  SAMESTATE_HOST_DEVICE std::int64_t items() const { return p.sequences * p.Hv; }
+  SAMESTATE_HOST_DEVICE int value_tiles() const { return (p.dv + kTileColumns - 1) / kTileColumns; }
+  SAMESTATE_HOST_DEVICE std::int64_t blocks() const {
+    return (items() + group - 1) / group * group * (kHelpers + value_tiles());
+  }
+  /// Chunks before sequence n are at most first_token / chunk + n.
+  SAMESTATE_HOST_DEVICE static std::int64_t slots(const Parameters<Bf16>& p, std::int64_t tokens) {
+    return (tokens / p.chunk + p.sequences + 1) * p.Hv;
+  }
+};
+
+/// The tensors of a call as tiles; unused where rows are no multiple of 16 bytes.
+struct Maps {
+  TensorMap q, k, v, o;
+};
+
+/// What one block works on.
+struct Task {
+  bool exists = false, helper = false;
+  int part = 0;  ///< which of the helpers, or of the value tiles
+  std::int64_t first_token = 0, tokens = 0, slot = 0, state = 0;
+  int head = 0, key_head = 0, chunks = 0;
+};
+
+SAMESTATE_DEVICE Task task_of(const Prefill& c, std::int64_t block) {
+  const Parameters<Bf16>& p = c.p;
+  const int each = kHelpers + c.value_tiles();
+  const std::int64_t group = block / (c.group * each);
+  const int rest = static_cast<int>(block % (c.group * each));
+  Task x;
+  x.helper = rest < kHelpers * c.group;
+  const int of_kind = x.helper ? rest : rest - kHelpers * c.group;
+  const int parts = x.helper ? kHelpers : each - kHelpers;
+  x.part = of_kind % parts;
+  const std::int64_t item = group * c.group + of_kind / parts;
+  x.exists = item < c.items();
+  if (!x.exists) return x;
+  const std::int64_t n = item / p.Hv;
+  x.head = static_cast<int>(item % p.Hv);
+  x.key_head = static_cast<int>(p.tiled_heads ? x.head % p.Hk : x.head / (p.Hv / p.Hk));
+  x.first_token = p.cu_seqlens ? p.cu_seqlens[n] : n * p.T;
+  x.tokens = p.cu_seqlens ? p.cu_seqlens[n + 1] - x.first_token : p.T;
+  x.chunks = static_cast<int>((x.tokens + p.chunk - 1) / p.chunk);
+  x.slot = (x.first_token / p.chunk + n) * p.Hv + x.head;  // of chunk m: slot + m Hv
+  x.state = (n * p.Hv + x.head) * p.dk * p.dv;
+  return x;
+}
+
+/// A ring of shared memory that one role fills and others empty: stage and phase follow from the chunk's number.
+template <int stages>
+struct Ring {
+  static constexpr int kStages = stages;
+  Barrier full[stages], empty[stages];
+
+  SAMESTATE_DEVICE static int stage(int n) { return n % stages; }
+  SAMESTATE_DEVICE static int phase(int n) { return n / stages; }
+  /// Readers arrive a warp at a time.
+  SAMESTATE_DEVICE void init(int fillers, int reading_warps) {
+    for (Barrier& b : full) b.init(fillers);
+    for (Barrier& b : empty) b.init(reading_warps);
+  }
+  SAMESTATE_DEVICE void wait_full(int n) { full[stage(n)].wait(phase(n)); }
+  SAMESTATE_DEVICE void wait_empty(int n) { empty[stage(n)].wait(phase(n) - 1); }
+  SAMESTATE_DEVICE void release(int n) { empty[stage(n)].arrive_warp(); }
+};
+
+struct StateShared {
+  alignas(1024) Bf16 k[3][kPanels][kTileBytes / 2];
+  alignas(1024) Bf16 q[3][kPanels][kTileBytes / 2];
+  alignas(1024) Bf16 v[4][1][kTileBytes / 2];
+  Prepared made[4];
+  alignas(1024) Bf16 o[1][kTileBytes / 2];
+  Ring<3> key_ring, query_ring;
+  Ring<4> value_ring, made_ring;
+  Ring<1> o_ring[1];
+};
+
+struct HelperShared {
+  alignas(1024) Bf16 k[4][kPanels][kTileBytes / 2];
+  alignas(1024) Bf16 q[4][kPanels][kTileBytes / 2];
+  Prepared made[kMakers];
+  alignas(16) float a[kMakers][kChunk * kInverseStride];
+  alignas(16) float decay[4][kChunk];  ///< G log2 e
+  alignas(16) float beta[4][kChunk];
+  alignas(16) float key_norm[kMakers][kChunk];    ///< r
+  alignas(16) float query_norm[kMakers][kChunk];  ///< r^q
+  float raw[4][4][32];                            ///< g and beta as read, two tokens a lane
+  Ring<4> key_ring, query_ring;
+  Ring<4> gate_ring;
+  Ring<kMakers> made_ring;  ///< chunk m by maker m % kMakers
+};
+static_assert(
+    4 % kMakers == 0,
+    "a ring's stage belongs to one maker: tiles land in any order, and a maker that had not seen the phase "
+    "before would take its parity for its own");
+
+union Shared {
+  StateShared state;
+  HelperShared helper;
+};
+static_assert(sizeof(Shared) <= 227 * 1024, "a block of compute capability 9.0 has 227 KiB of shared memory");
+
+}  // namespace samestate::cuda

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <array>
+
+#include "optimized/cuda/dispatch.h"
+#include "reference/contract.h"
+
+/// Which kernel evaluates a call of the chunked form (docs/kernels.md, Prefill, has the measurements).
+namespace samestate::cuda {
+
+/// The generic kernel: contract fp32 (FFMA, expf) or bf16 (mma.sync with fp32 sums, ex2.approx).
+[[nodiscard]] inline bool keeps_chunked(const Contract& c) {
+  const bool bf16 = c.output == Format::bf16;
+  const Format operand = bf16 ? Format::bf16 : Format::fp32;
+  if (c.output != operand || c.input != operand || c.state != Format::fp32) return false;
+  if (c.qk != Format::fp32 && c.qk != operand) return false;
+  if (c.exponential != (bf16 ? Exponential::ex2 : Exponential::exact)) return false;
+  for (const Format format :
+       {c.T, c.beta_v, c.beta_exp_k, c.U, c.W, c.state_operand, c.v_new, c.v_decayed, c.P}) {
+    if (format != operand) return false;
+  }
+  for (const Format format : {c.beta_k, c.k_decayed, c.q_decayed, c.residual}) {
+    if (format != Format::none) return false;
+  }
+  return c.A == Format::fp32 && c.inverse == Inverse::substitution && !c.beta_in_T && !c.scale_in_P &&
+         c.norm == Norm::operand && c.scan == Scan::sequential &&
+         c.accumulator == (bf16 ? Accumulator::tensor_core : Accumulator::fp32);
+}
+
+/// The fields that the chunked form reads are those of bf16_fused.
+[[nodiscard]] inline bool keeps_prefill(const Contract& c) {
+  for (const Format format :
+       {c.input, c.residual, c.T, c.state_operand, c.v_new, c.v_decayed, c.P, c.output}) {
+    if (format != Format::bf16) return false;
+  }
+  for (const Format format : {c.beta_k, c.k_decayed, c.q_decayed, c.beta_v, c.beta_exp_k, c.U, c.W}) {
+    if (format != Format::none) return false;
+  }
+  return c.qk == Format::fp32 && c.A == Format::fp32 && c.state == Format::fp32 &&
+         c.inverse == Inverse::block8 && c.inverse_operand == Format::tf32 && !c.beta_in_T && c.scale_in_P &&
+         c.scan == Scan::tree && c.norm == Norm::factor && c.accumulator == Accumulator::tensor_core &&
+         c.exponential == Exponential::ex2;
+}
+
+inline constexpr std::int64_t kPrefillKeys = 128;
+inline constexpr std::size_t kSplitRow = 0;
+inline constexpr std::size_t kGenericChunkedRow = 1;
+
+[[nodiscard]] inline std::span<const DispatchRow> chunked_rows() {
+  static constexpr Range kKeys{1, kPrefillKeys};
+  const auto keys = [] {
+    Limits limits;
+    limits.dk = kKeys;
+    return limits;
+  };
+  static const std::array<DispatchRow, 2> rows = {{
+      {"prefill, split", "bf16_fused", keeps_prefill, keys(),
+       "wgmma, state in registers; T and P by helper blocks through L2"},
+      {"chunked", "fp32 bf16", keeps_chunked, Limits{}, "mma.sync or FFMA in shared memory; every shape"},
+  }};
+  return rows;
+}
+
+}  // namespace samestate::cuda

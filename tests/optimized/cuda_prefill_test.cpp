@@ -1,0 +1,192 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "optimized/cpu/twin.h"
+#include "optimized/cuda/prefill/plan.h"
+#include "optimized/cuda/prepare.h"
+#include "tests/optimized/call.h"
+
+/// The prefill kernels' own source, executed by threads of the host.
+namespace samestate::cuda {
+namespace {
+
+using testing::Call;
+using testing::make_call;
+
+constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
+
+Contract bf16_fused() {
+  Contract c;
+  c.name = "bf16_fused";
+  c.input = c.T = c.state_operand = c.v_new = c.v_decayed = c.P = c.output = c.residual = Format::bf16;
+  c.beta_v = c.beta_exp_k = c.U = c.W = Format::none;
+  c.inverse = Inverse::block8, c.inverse_operand = Format::tf32;
+  c.accumulator = Accumulator::tensor_core, c.exponential = Exponential::ex2, c.scan = Scan::tree;
+  c.norm = Norm::factor;
+  c.scale_in_P = c.reads_old_state = true;
+  return c;
+}
+
+/// Exactly one Shared, so that a sanitizer sees an overrun; poisoned.
+struct SharedMemory {
+  SharedMemory() : bytes(::operator new (sizeof(Shared), std::align_val_t{1024})) {
+    std::fill_n(static_cast<unsigned char*>(bytes), sizeof(Shared), static_cast<unsigned char>(0xff));
+  }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  ~SharedMemory() { ::operator delete (bytes, std::align_val_t{1024}); }
+  void* bytes;
+};
+
+template <bool delta, bool norm>
+void run_block_of(const Prefill& c, const Maps& maps, std::int64_t block) {
+  SharedMemory memory;
+  int launch = -1;
+  emulation::run_block(kThreads, [&] {
+    prefill_block<delta, norm>(*static_cast<Shared*>(memory.bytes), launch, c, maps, block);
+  });
+}
+
+void emulate(const cpu::System& system, Call& call, int multiprocessors = 4, int launches = 1) {
+  const Arguments a = call.arguments();
+  Packed<Bf16> packed = pack<Bf16>(a, cpu::checked_sizes(a), bf16_fused());
+  Parameters<Bf16> p = packed.parameters;
+  const auto pointer = [](auto& values) { return values.empty() ? nullptr : values.data(); };
+  std::vector<Bf16> o(static_cast<std::size_t>(a.o.size()), stored<Bf16>(0.0F));
+  std::vector<float> final_state(static_cast<std::size_t>(a.final_state.size()), kPoison);
+  p.q = pointer(packed.q), p.k = pointer(packed.k), p.v = pointer(packed.v);
+  p.g = pointer(packed.g), p.beta = pointer(packed.beta), p.initial_state = pointer(packed.initial_state);
+  p.cu_seqlens = pointer(packed.cu_seqlens);
+  p.o = pointer(o), p.final_state = pointer(final_state);
+  Prefill c = plan_prefill(p, multiprocessors);
+  const std::int64_t tokens = a.q.shape[0] * a.q.shape[1];
+  std::vector<Prepared> prepared(static_cast<std::size_t>(Prefill::slots(p, tokens)));
+  std::vector<int> ready(prepared.size(), 0);
+  int counts[2] = {0, 0};
+  c.prepared = prepared.data(), c.ready = ready.data(), c.launches = counts;
+  const Maps maps{{packed.q.data(), p.dk, p.Hk, tokens},
+                  {packed.k.data(), p.dk, p.Hk, tokens},
+                  {packed.v.data(), p.dv, p.Hv, tokens},
+                  {o.data(), p.dv, p.Hv, tokens}};
+  for (int launch = 0; launch < launches; ++launch) {
+    for (std::int64_t block = 0; block < c.blocks(); ++block) {
+      if (system.delta && p.l2norm)
+        run_block_of<true, true>(c, maps, block);
+      else if (system.delta)
+        run_block_of<true, false>(c, maps, block);
+      else if (p.l2norm)
+        run_block_of<false, true>(c, maps, block);
+      else
+        run_block_of<false, false>(c, maps, block);
+    }
+  }
+  EXPECT_EQ(counts[1], launches);
+  scatter(o, a.o);
+  scatter(final_state, a.final_state);
+}
+
+const std::vector<const cpu::System*> kSystems = {&cpu::GATED_DELTA_RULE, &cpu::DELTA_RULE, &cpu::RETENTION,
+                                                  &cpu::LINEAR_ATTENTION};
+
+/// Against the twin, bit for bit.
+void expect_twin(const cpu::System& system, Call call, int launches = 1) {
+  Call twin = call;
+  const Outcome outcome = run_twin(system.name, "chunked", twin.arguments(), bf16_fused());
+  ASSERT_EQ(outcome.kind, Outcome::Kind::ran) << outcome.reason;
+  ASSERT_NO_THROW(emulate(system, call, 4, launches));
+  EXPECT_EQ(call.o, twin.o) << system.name << " T=" << call.shape.T << " dk=" << call.shape.dk;
+  EXPECT_EQ(call.final_state, twin.final_state) << system.name << " T=" << call.shape.T;
+}
+
+TEST(CudaPrefill, ExactRegimeIsBitForBit) {
+  std::uint32_t seed = 1;
+  for (const cpu::System* system : kSystems)
+    expect_twin(*system, make_call(system->name, {1, 200, 1, 2, 128, 128, {}}, 64, true, ++seed));
+}
+
+/// Sizes that are no multiple of a tile, of a row of 16 bytes, of a chunk; chunks shorter than a tile.
+TEST(CudaPrefill, EverySizeAndTail) {
+  std::uint32_t seed = 11;
+  for (const testing::Shape& shape : {testing::Shape{1, 64, 1, 1, 64, 64, {}},
+                                      {1, 65, 1, 1, 96, 40, {}},
+                                      {1, 1, 1, 1, 8, 8, {}},
+                                      {1, 130, 1, 1, 17, 9, {}},
+                                      {1, 63, 1, 1, 128, 136, {}}})
+    expect_twin(cpu::GATED_DELTA_RULE, make_call("gated_delta_rule", shape, 64, true, ++seed));
+  for (const std::int64_t chunk : {1, 16, 33})
+    expect_twin(cpu::GATED_DELTA_RULE,
+                make_call("gated_delta_rule", {1, 70, 1, 1, 24, 16, {}}, chunk, true, ++seed));
+  expect_twin(cpu::RETENTION, make_call("retention", {1, 100, 1, 1, 72, 33, {}}, 64, true, ++seed));
+}
+
+/// A tile across a sequence's end would bring in, and overwrite, its neighbour's rows.
+TEST(CudaPrefill, PackedBatchedAndTiledHeads) {
+  Call packed = make_call("gated_delta_rule", {1, 200, 2, 4, 16, 16, {0, 0, 70, 71, 200}}, 64, true, 21);
+  packed.head_map = HeadMap::tiled;
+  expect_twin(cpu::GATED_DELTA_RULE, packed);
+  expect_twin(cpu::DELTA_RULE, make_call("delta_rule", {2, 70, 1, 2, 16, 16, {}}, 64, true, 22));
+  Call alone = make_call("linear_attention", {2, 66, 1, 1, 16, 16, {}}, 64, true, 23);
+  alone.initial_state.clear();
+  expect_twin(cpu::LINEAR_ATTENTION, alone);
+}
+
+/// The count of launches in device memory tells a flag of this launch from one of the launch before.
+TEST(CudaPrefill, LaunchesFollowOneAnother) {
+  expect_twin(cpu::GATED_DELTA_RULE, make_call("gated_delta_rule", {1, 130, 1, 1, 16, 16, {}}, 64, true, 31),
+              3);
+}
+
+float bf16_of(float x) { return loaded(stored<Bf16>(x)); }
+
+/// Elements of o that are not the twin's under `contract`.
+std::size_t differing(const cpu::System& system, Call call, const Contract& contract) {
+  Call twin = call;
+  EXPECT_EQ(run_twin(system.name, "chunked", twin.arguments(), contract).kind, Outcome::Kind::ran);
+  emulate(system, call);
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < call.o.size(); ++i) count += bf16_of(twin.o[i]) == call.o[i] ? 0 : 1;
+  return count;
+}
+
+/// Ordinary data: every rounding point is where the contract says. The twin without one of them differs in ten times as
+/// many outputs as the twin with all of them, at least: sums in another order move a rounding now and then.
+TEST(CudaPrefill, RoundsWhereTheContractSays) {
+  struct Point {
+    const char* name;
+    Format Contract::*field;
+    bool delta;
+  };
+  const std::vector<Point> points = {{"residual", &Contract::residual, true},
+                                     {"T", &Contract::T, true},
+                                     {"v_new", &Contract::v_new, true},
+                                     {"v_decayed", &Contract::v_decayed, false},
+                                     {"P", &Contract::P, false},
+                                     {"state_operand", &Contract::state_operand, false}};
+  std::uint32_t seed = 41;
+  for (const cpu::System* system : {&cpu::GATED_DELTA_RULE, &cpu::RETENTION}) {
+    for (const bool l2norm : {false, true}) {
+      Call call = make_call(system->name, {1, 100, 1, 1, 24, 16, {}}, 64, false, ++seed);
+      for (auto* values : {&call.q, &call.k, &call.v})
+        for (float& x : *values) x = bf16_of(x);
+      call.l2norm = l2norm;
+      const std::size_t all = differing(*system, call, bf16_fused());
+      for (const Point& point : points) {
+        if (point.delta && !system->delta) continue;
+        Contract without = bf16_fused();
+        without.*point.field = Format::fp32;
+        EXPECT_GT(differing(*system, call, without), 10 * all)
+            << system->name << " " << point.name << " l2norm=" << l2norm << " all=" << all;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace samestate::cuda
