@@ -11,7 +11,6 @@
 namespace samestate {
 namespace {
 
-using planted::GatedDeltaRule;
 using planted::planted_table;
 
 struct Point {
@@ -28,7 +27,7 @@ constexpr Point kPoints[] = {
     {"v_new", &Contract::v_new},       {"P", &Contract::P}, {"output", &Contract::output}};
 
 Record run(const planted::Fault& fault, const std::string& line) {
-  const KernelTable table = planted_table<GatedDeltaRule>(fault);
+  const KernelTable table = planted_table(fault);
   return run_case(parse_case(line), table);
 }
 
