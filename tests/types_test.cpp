@@ -142,6 +142,8 @@ const std::set<std::string> kLinked = {"reference", "optimized", "oracles", "fix
 const std::set<std::set<std::string>> kInTurn = {
     // The second includes the first on the host, and defines the names itself on a device.
     {"optimized/cuda/emulation.h", "optimized/cuda/intrinsics.cuh"},
+    {"optimized/cuda/hopper/emulation.h", "optimized/cuda/hopper/names.cuh"},
+    {"optimized/cuda/hopper/emulated_products.h", "optimized/cuda/hopper/products.cuh"},
 };
 
 /// Two definitions of one name: the linker merges what it takes for one type.

@@ -97,7 +97,8 @@ std::string mutants_markdown(const MutantTable& table, const MutantSummary& summ
   std::string text = fmt::format("## Mutants\n\n{} of {} killed ({:.1f} %).\n\n", summary.score.killed,
                                  summary.score.all, summary.score.percent());
   text +=
-      "M01..M90 shipped in a public project; F is a fault in a system's equations that nobody is known to have "
+      "M01..M90 shipped in a public project; F is a fault in a system's equations that nobody is known to "
+      "have "
       "shipped; H1.7 is a subject that cheats the gate or breaks its process.\n\n";
   if (!table.rules.empty()) {
     text += "| judged by | killed | share |\n|---|---|---|\n";

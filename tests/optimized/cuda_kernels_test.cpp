@@ -229,15 +229,15 @@ INSTANTIATE_TEST_SUITE_P(Table, CudaKernel, ::testing::ValuesIn(cuda_kernels()),
   return name;
 });
 
-TEST(CudaKernels, EightRows) {
-  EXPECT_EQ(cuda_kernels().size(), 8U);
+TEST(CudaKernels, EveryRowIsNamedForWhatItIs) {
+  EXPECT_FALSE(cuda_kernels().empty());
   for (const Kernel& row : cuda_kernels()) {
     EXPECT_EQ(row.name, "cuda." + row.system + "." + row.form);
-    const std::vector<std::string> generic = {"fp32", "bf16"};
+    const std::vector<std::string> chunked = {"bf16_fused", "fp32", "bf16"};
     const std::vector<std::string> all = {"fp32_fused",       "tf32_fused", "bf16_fused",
                                           "bf16_fused_state", "fp32",       "bf16"};
-    EXPECT_EQ(row.contracts, row.form == "recurrent" ? all : generic);
-    EXPECT_EQ(row.variants.empty(), row.form != "recurrent");
+    EXPECT_EQ(row.contracts, row.form == "recurrent" ? all : chunked);
+    EXPECT_FALSE(row.variants.empty());
     EXPECT_NE(row.time, nullptr);
   }
 }
