@@ -146,6 +146,34 @@ TEST(TensorSystem, ALayoutChangesNoValue) {
   }
 }
 
+Outcome sees_the_last_token(const OperatorArguments& call) {
+  const auto& v = call.input("v");
+  const std::int64_t size = v.extent(1) * v.extent(2) * v.extent(3);
+  if (call.tokens > 1) call.output("o").data[0] += v.data[size - 1];
+  return {};
+}
+Outcome sees_the_first_row(const OperatorArguments& call) {
+  const auto& v = call.input("v");
+  const std::int64_t size = v.extent(1) * v.extent(2) * v.extent(3);
+  if (call.batch > 1 && size > 0) call.output("o").data[size] += v.data[0];
+  return {};
+}
+
+TEST(TensorLaws, EachKillsTheFaultThatItIsThereFor) {
+  const struct {
+    const char* law;
+    Outcome (*fault)(const OperatorArguments&);
+  } rows[] = {
+      {"split", drops_state}, {"causality", sees_the_last_token}, {"batch_permutation", sees_the_first_row}};
+  for (const auto& [law, fault] : rows) {
+    const std::string line = std::string(kLine) + " law=" + law;
+    EXPECT_EQ(judged(right(), line).verdict, Verdict::pass) << law;
+    const Judgement j = judged(planted(fault), line);
+    EXPECT_EQ(j.verdict, Verdict::fail) << law << ": " << j.reason;
+    EXPECT_EQ(j.gate, "law");
+  }
+}
+
 // A kernel that says it takes strides and does not look at them.
 TEST(TensorSystem, IgnoredStridesFail) {
   OperatorKernel blind = right();
