@@ -64,9 +64,7 @@ TEST(BenchCases, ShapesOfADeviceAreThoseOfTheDocuments) {
   row.device = "cuda";
   KernelTable table(std::span<const Kernel>(&row, 1));
   const std::vector<Case> cases = bench_cases(table, {});
-  ASSERT_GE(cases.size(), 10U)
-      << "five shapes, fp32 and bf16 and what else it promises of the timed contracts";
-  EXPECT_EQ(cases.size() % 5, 0U);
+  ASSERT_EQ(cases.size(), 25U) << "five shapes, fp32, bf16 and the three fused contracts that it promises";
   EXPECT_EQ(format_case(cases[0]), "v1 gated_delta_rule T=1024 Hk=16 Hv=32 dk=128 kernel=planted.chunked");
   EXPECT_EQ(format_case(cases[9]),
             "v1 gated_delta_rule B=2 T=1024 Hk=128 dk=160 dv=512 contract=bf16 kernel=planted.chunked");
