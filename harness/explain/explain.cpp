@@ -2,6 +2,7 @@
 
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
+#include "harness/explain/explain_tensors.h"
 #include "harness/systems/recurrent_system.h"
 
 namespace samestate {
@@ -48,7 +49,7 @@ Explanation explain_family(const Resolved& r, const Trace& trace) {
 
 Explanation explain(const Resolved& r, const Trace& trace) {
   if (const auto* tensors = dynamic_cast<const TensorSystem*>(r.system)) {
-    return explain_tensors(r, *tensors, trace);
+    return r.law == nullptr ? explain_tensors(r, *tensors, trace) : explain_tensor_law(r, *tensors, trace);
   }
   return r.law == nullptr ? explain_family(r, trace) : explain_law(r, trace);
 }

@@ -7,6 +7,7 @@
 #include "harness/cases/resolved.h"
 #include "harness/records/record.h"
 #include "harness/run/kernel_table.h"
+#include "harness/systems/tensor_law_trace.h"
 #include "oracles/laws/trace.h"
 #include "oracles/systems/judge_operator.h"
 
@@ -22,7 +23,8 @@ struct Trace {
   std::vector<Tensors<double>> tensors;
   std::vector<OperatorOracle> oracles;
   std::string native;
-  LawTrace law;  ///< of a case with a law
+  LawTrace law;               ///< of a case with a law
+  TensorLawTrace tensor_law;  ///< the same, of a system of named tensors
 };
 
 /// What is known of a case's record before it runs: all but judgement and seconds. Throws Error for a case

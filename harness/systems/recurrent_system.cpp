@@ -121,7 +121,7 @@ Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, c
     Outputs& outputs;
     LawTrace& law;
     ~Keep() {
-      if (trace) *trace = {std::move(batch), std::move(outputs), {}, {}, {}, {}, std::move(law)};
+      if (trace) *trace = {std::move(batch), std::move(outputs), {}, {}, {}, {}, std::move(law), {}};
     }
   } const keep{trace, batch, outputs, law};
   if (r.law != nullptr) {

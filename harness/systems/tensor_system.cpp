@@ -134,15 +134,17 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
   const std::string& native = kernels.named->form;
   if (r.law != nullptr) {
     const TensorLaw& law = *rows_.at(static_cast<std::size_t>(r.law - laws.data()));
-    return law.judge(
-        {r, *this, given, native, [&](const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
-           return run_tensors(r, *this, of, kernels, options, cuts);
-         }});
+    if (trace) trace->native = native;
+    return law.judge({r, *this, given, native,
+                      [&](const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
+                        return run_tensors(r, *this, of, kernels, options, cuts);
+                      },
+                      trace ? &trace->tensor_law : nullptr});
   }
   std::vector<Tensors<double>> outputs = run_tensors(r, *this, given, kernels, options, cuts_of(r));
   std::vector<OperatorOracle> oracles;
   const Judgement judgement = judge_tensors(r, *this, native, given, outputs, trace ? &oracles : nullptr);
-  if (trace) *trace = {{}, {}, std::move(given), std::move(outputs), std::move(oracles), native, {}};
+  if (trace) *trace = {{}, {}, std::move(given), std::move(outputs), std::move(oracles), native, {}, {}};
   return judgement;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/cases/resolved.h"
+#include "harness/systems/tensor_law_trace.h"
 #include "oracles/systems/judge_operator.h"
 
 namespace samestate {
@@ -21,6 +22,7 @@ struct TensorSubject {
   std::function<std::vector<Tensors<double>>(const std::vector<CaseTensor>& inputs,
                                              const std::vector<Index>& cuts)>
       run;
+  TensorLawTrace* trace = nullptr;  ///< where to keep what was compared
 };
 
 /// A relation between runs of one kernel of named tensors, within the sum of their running errors.
