@@ -8,6 +8,7 @@
 #include "fuzz/draw.h"
 #include "harness/cases/counter.h"
 #include "harness/cases/keys.h"
+#include "oracles/contracts.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -17,7 +18,10 @@ namespace {
 class KernelPlan {
  public:
   KernelPlan(const KernelTable& table, const KernelRow& kernel, std::vector<Case>& out)
-      : table_(table), kernel_(kernel), system_(*kernel.system), start_(start_of(kernel)), out_(out) {}
+      : table_(table), kernel_(kernel), system_(*kernel.system), start_(start_of(kernel)), out_(out) {
+    // A line that is no case is left out; a row that names no contract is an error.
+    for (const std::string& contract : kernel.contracts) (void)contract_named(contract);
+  }
 
   void edges() {
     for (const std::string& contract : kernel_.contracts) {

@@ -188,9 +188,15 @@ KernelChoice KernelTable::choose(const Resolved& r) const {
     known.push_back(other.name);
     if (row == nullptr && wanted.empty() && r.system->evaluates(r, other.form)) row = &other;
   }
-  if (row == nullptr || !r.system->evaluates(r, row->form)) {
-    throw Error(fmt::format("{}: no such kernel of {} with form={}; known: {}",
-                            wanted.empty() ? "kernel" : "kernel=" + wanted, r.c.system, r.c.form,
+  // Calls with and without chunks follow each other in a decoded case, which may be about either kernel.
+  if (row != nullptr && !r.form->decodes && !r.system->evaluates(r, row->form)) {
+    throw Error(
+        fmt::format("kernel={} makes no calls of form={} with chunk={}: its own form is {}{}", wanted,
+                    r.c.form, r.c.chunk, row->form,
+                    r.form->chunked && !r.system->native(r.c.form) ? ", and chunk=0 is without chunks" : ""));
+  }
+  if (row == nullptr) {
+    throw Error(fmt::format("no kernel of {} evaluates form={}; known: {}", r.c.system, r.c.form,
                             fmt::join(known, ", ")));
   }
   const bool chunked = row->form == "chunked";

@@ -51,7 +51,7 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
                  "B=3 Hk=2 Hv=4 layout=far", "layout=far form=packed lengths=17,16"},
       // With a tail of one token: T (BUGS M12), and sequences times heads, the limit of a CUDA grid's y axis
       // (M39), that no longer fit 16 bits.
-      .limits = {"dk=2 dv=2 T=65537 chunk=64", "dk=2 dv=2 T=2 B=16400 Hk=4 Hv=4"},
+      .limits = {"dk=2 dv=2 T=65537 chunk=64", "dk=2 dv=2 T=2 B=16400 Hk=4 Hv=4 chunk=64"},
       .regime = "T=80 Hv=2",
       .law = "B=2 T=35 Hk=2 Hv=4",
       .seeded = 750,
