@@ -12,8 +12,8 @@ class RecurrentSystem final : public System {
   /// `parallel`: has the form of one chunk, which needs no inverse.
   RecurrentSystem(const Family& row, bool parallel);
 
-  void check(const Case& c) const override;
   [[nodiscard]] Signature signature(const Case& c) const override;
+  [[nodiscard]] double work(const Case& c) const override;
   [[nodiscard]] std::vector<CaseTensor> inputs(const Resolved& r) const override;
   [[nodiscard]] Judgement run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
                               Trace* trace) const override;
@@ -21,7 +21,6 @@ class RecurrentSystem final : public System {
               Trace& trace) const override;
   [[nodiscard]] RunFile write(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file) const override;
-  [[nodiscard]] bool evaluates(const Resolved& r, std::string_view kernel_form) const override;
 
   const Family& family;
 

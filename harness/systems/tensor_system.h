@@ -27,7 +27,7 @@ struct TensorSubject {
 
 /// A relation between runs of one kernel of named tensors, within the sum of their running errors.
 struct TensorLaw {
-  LawName name;
+  CaseLaw name;
   bool (*fits)(const Operator&) = nullptr;
   Judgement (*judge)(const TensorSubject&) = nullptr;
 };
@@ -41,8 +41,8 @@ class TensorSystem final : public System {
  public:
   explicit TensorSystem(const Operator& row);
 
-  void check(const Case& c) const override;
   [[nodiscard]] Signature signature(const Case& c) const override;
+  [[nodiscard]] double work(const Case& c) const override;
   [[nodiscard]] std::vector<CaseTensor> inputs(const Resolved& r) const override;
   [[nodiscard]] Judgement run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
                               Trace* trace) const override;
@@ -50,7 +50,6 @@ class TensorSystem final : public System {
               Trace& trace) const override;
   [[nodiscard]] RunFile write(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file) const override;
-  [[nodiscard]] bool evaluates(const Resolved& r, std::string_view kernel_form) const override;
 
   /// The call of a case over the whole sequence; under form=decode with the form that `native` names.
   [[nodiscard]] Call call(const Case& c, std::string_view native) const;
