@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "oracles/contracts.h"
 #include "oracles/systems/family.h"
 
 namespace samestate {
@@ -86,26 +87,27 @@ class SweepPlan {
   /// Only what the kernel promises.
   void put(std::string_view series, std::string curve, double x, const Case& c) {
     if (!options_.system.empty() && c.system != options_.system) return;
-    const std::vector<std::string>& contracts = table_.choose(Resolved(c)).named->contracts;
+    const Resolved r(c);
+    const std::vector<std::string>& contracts = table_.choose(r).named->contracts;
     if (std::find(contracts.begin(), contracts.end(), c.contract) == contracts.end()) return;
-    points_.push_back({std::string(series), std::move(curve), x, c, options_.quick ? 32 : 128, work_of(c)});
+    points_.push_back({std::string(series), std::move(curve), x, c, options_.quick ? 32 : 128, work_of(r)});
   }
 
   /// Tokens times what a token costs, fitted by eye to a recorded sweep: the state and its covariance are
   /// propagated once a chunk, scores are squares of it, and the running error costs more than a bound.
-  [[nodiscard]] static double work_of(const Case& c) {
+  [[nodiscard]] static double work_of(const Resolved& r) {
+    const Case& c = r.c;
     const auto tokens = static_cast<double>(c.T);
     const auto chunk = static_cast<double>(c.form == "chunked" ? c.chunk : 1);
-    const System& system = system_named(c.system);
     double a_token = static_cast<double>(c.Hv * (c.dk + 8) * (c.dk + c.dv + 16));
-    if (!system.sizes.empty()) {
+    if (!r.system->sizes.empty()) {
       a_token = 0.0;
-      for (const TensorSpec& spec : system.signature(c).inputs)
+      for (const TensorSpec& spec : r.system->signature(c).inputs)
         a_token += 3.0 * static_cast<double>(spec.size()) / (spec.axis == Axis::tokens ? tokens / 64.0 : 1.0);
     }
     // Its bound is vacuous over the whole run, so that it is judged token by token from its own state.
-    const double again =
-        c.form == "recurrent" && c.contract == "bf16_state" && c.regime == "slow" ? 20.0 : 1.0;
+    const bool by_token = r.unchunked() && low_precision_state(*r.contract) && r.regime->lasting;
+    const double again = by_token ? 20.0 : 1.0;
     return again * tokens * a_token * (1.0 + 4.0 / chunk + chunk / 256.0);
   }
 
