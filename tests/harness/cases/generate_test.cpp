@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "fuzz/search/draw.h"
+#include "fuzz/search/case_source.h"
 #include "harness/systems/tensor_inputs.h"
 #include "oracles/contracts.h"
 
