@@ -60,11 +60,32 @@ class TensorPlan {
       c.seed = (seed << 32) ^ static_cast<std::uint64_t>(index + 1);
       if (!possible(c) || shapes::tensor_work(c) > shapes::kLargestTensorWork) continue;
       put(c);
+      if (index % 2 == 0) put(changed(c, Counter(seed, "plan/changed/" + kernel_.name), index));
       return;
     }
   }
 
  private:
+  /// A drawn case once more: under a law of its system, or with tensors that are not dense. Its draws are of
+  /// a counter of their own, so that the other cases of a seed stay what they were.
+  [[nodiscard]] Case changed(Case c, const Counter& counter, std::int64_t index) const {
+    const auto below = [&](std::int64_t draw, std::int64_t n) {
+      return counter.below({index, draw, 0, 0}, n);
+    };
+    if (kernel_.strided && below(0, 3) == 0) {
+      c.layout = below(1, 3) == 0 ? "far" : "padded";
+      return c;
+    }
+    c.law = system_.laws[static_cast<std::size_t>(below(2, std::ssize(system_.laws)))].name;
+    c.form = kernel_.form;
+    // The bounds of two runs in 16 bits say little of a layer.
+    if (below(3, 4) > 0) c.contract = kernel_.contracts.front();
+    c.prefill = 0;
+    c.B = 2;
+    c.T = std::clamp<std::int64_t>(c.T, 2, 24);
+    return c;
+  }
+
   [[nodiscard]] bool chunked() const {
     const CaseForm* form = system_.form(kernel_.form);
     return form != nullptr && form->chunked;

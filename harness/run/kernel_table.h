@@ -25,6 +25,9 @@ struct KernelRow {
   /// name ends in `recurrent`, those with chunks by that in `chunked`.
   bool in_place = false;
   std::function<Outcome(const KernelCall&, const Contract&)> run;
+  /// Many times the same call, of dense tensors: as the row times itself (Kernel::time), else by the clock.
+  std::function<Timing(const KernelCall&, const Contract&, const TimingRequest&)> time;
+  std::vector<Variant> variants = {};  ///< Kernel::variants
 };
 
 /// What a kernel of the recurrent family is given.

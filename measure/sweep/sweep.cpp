@@ -83,30 +83,38 @@ class SweepPlan {
     return c;
   }
 
+  using TokenWork = double (*)(const Case&);
+
   /// Only what the kernel promises.
-  void put(std::string_view series, std::string curve, double x, const Case& c) {
+  void put(std::string_view series, std::string curve, double x, const Case& c,
+           TokenWork a_token = family_token) {
     if (!options_.system.empty() && c.system != options_.system) return;
     const std::vector<std::string>& contracts = table_.choose(Resolved(c)).named->contracts;
     if (std::find(contracts.begin(), contracts.end(), c.contract) == contracts.end()) return;
-    points_.push_back({std::string(series), std::move(curve), x, c, options_.quick ? 32 : 128, work_of(c)});
+    points_.push_back(
+        {std::string(series), std::move(curve), x, c, options_.quick ? 32 : 128, work_of(c, a_token(c))});
   }
 
   /// Tokens times what a token costs, fitted by eye to a recorded sweep: the state and its covariance are
-  /// propagated once a chunk, scores are squares of it, and the running error costs more than a bound.
-  [[nodiscard]] static double work_of(const Case& c) {
-    const auto tokens = static_cast<double>(c.T);
+  /// propagated once a chunk and scores are squares of it.
+  [[nodiscard]] static double work_of(const Case& c, double a_token) {
     const auto chunk = static_cast<double>(c.form == "chunked" ? c.chunk : 1);
-    const System& system = system_named(c.system);
-    double a_token = static_cast<double>(c.Hv * (c.dk + 8) * (c.dk + c.dv + 16));
-    if (!system.sizes.empty()) {
-      a_token = 0.0;
-      for (const TensorSpec& spec : system.signature(c).inputs)
-        a_token += 3.0 * static_cast<double>(spec.size()) / (spec.axis == Axis::tokens ? tokens / 64.0 : 1.0);
-    }
     // Its bound is vacuous over the whole run, so that it is judged token by token from its own state.
     const double again =
         c.form == "recurrent" && c.contract == "bf16_state" && c.regime == "slow" ? 20.0 : 1.0;
-    return again * tokens * a_token * (1.0 + 4.0 / chunk + chunk / 256.0);
+    return again * static_cast<double>(c.T) * a_token * (1.0 + 4.0 / chunk + chunk / 256.0);
+  }
+  /// What a token of a head costs, its covariance with it.
+  [[nodiscard]] static double family_token(const Case& c) {
+    return static_cast<double>(c.Hv * (c.dk + 8) * (c.dk + c.dv + 16));
+  }
+  /// The running error costs more than a bound.
+  [[nodiscard]] static double tensor_token(const Case& c) {
+    double elements = 0.0;
+    for (const TensorSpec& spec : system_named(c.system).signature(c).inputs)
+      elements += static_cast<double>(spec.size()) /
+                  (spec.axis == Axis::tokens ? static_cast<double>(c.T) / 64.0 : 1.0);
+    return 3.0 * elements;
   }
 
   [[nodiscard]] Case base(const OperatorSweep& row, std::string_view contract,
@@ -124,11 +132,12 @@ class SweepPlan {
     return c;
   }
 
-  void over_chunks(std::string_view series, const Case& base, const std::string& curve) {
+  void over_chunks(std::string_view series, const Case& base, const std::string& curve,
+                   TokenWork a_token = family_token) {
     for (std::int64_t chunk = 1; chunk <= 256; chunk *= options_.quick ? 4 : 2) {
       Case c = base;
       c.chunk = chunk;
-      put(series, curve, static_cast<double>(chunk), c);
+      put(series, curve, static_cast<double>(chunk), c, a_token);
     }
   }
 
@@ -152,7 +161,7 @@ class SweepPlan {
         for (const std::string_view regime : row.regimes) {
           if (options_.quick && regime != row.regimes.front()) continue;
           over_chunks("chunk", base(row, contract, regime),
-                      fmt::format("{} {} {}", row.system, contract, regime));
+                      fmt::format("{} {} {}", row.system, contract, regime), tensor_token);
         }
       }
     }
@@ -237,12 +246,11 @@ class SweepPlan {
 
 /// Throws Error for a system that does not exist or has no chunks.
 void require_swept(const std::string& system) {
-  const auto swept = [&](const OperatorSweep& row) { return row.system == system; };
-  if (std::any_of(operator_sweeps().begin(), operator_sweeps().end(), swept)) return;
-  if (system_named(system).sizes.empty()) return;
   std::vector<std::string_view> names;
   for (const Family& row : families()) names.push_back(row.name);
   for (const OperatorSweep& row : operator_sweeps()) names.push_back(row.system);
+  if (std::find(names.begin(), names.end(), system) != names.end()) return;
+  (void)system_named(system);
   throw Error(fmt::format("system {} has no chunked form: a sweep varies the chunk; those that have one: {}",
                           system, fmt::join(names, ", ")));
 }
