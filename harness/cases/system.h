@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,8 @@ struct RunOptions;
 struct KernelChoice;
 struct Trace;
 struct RunFile;
+struct CaseCost;
+class WholeCall;
 
 /// One way of evaluating a system, by its name in the case line.
 struct CaseForm {
@@ -104,6 +107,14 @@ class System {
   /// holds nothing to write, or a file is not one of this case.
   [[nodiscard]] virtual RunFile write(const Resolved& r, const Trace& trace) const = 0;
   [[nodiscard]] virtual Judgement judge(const Resolved& r, const RunFile& file) const = 0;
+
+  /// What the case costs, a call of its native form (harness/cases/case_cost.h). `on_device`: tensors travel
+  /// in the contract's formats; on the processor everything is fp32.
+  [[nodiscard]] virtual CaseCost cost(const Resolved& r, bool on_device) const = 0;
+
+  /// The case as one call (harness/run/whole_call.h), its data made by `threads` threads. Throws Error for a
+  /// case that is several.
+  [[nodiscard]] virtual std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const = 0;
 
   /// Whether a kernel of the native form `kernel_form` makes the calls of the case, or the first of them.
   [[nodiscard]] bool evaluates(const Resolved& r, std::string_view kernel_form) const;

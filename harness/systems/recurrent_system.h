@@ -21,6 +21,8 @@ class RecurrentSystem final : public System {
               Trace& trace) const override;
   [[nodiscard]] RunFile write(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file) const override;
+  [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
+  [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
 
   const Family& family;
 

@@ -116,8 +116,9 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
   if (r.law != nullptr) {
     const TensorLaw& law = *rows_.at(static_cast<std::size_t>(r.law - laws.data()));
     return law.judge(
-        {r, *this, given, native, [&](const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
-           return run_tensors(r, *this, of, kernels, options, cuts);
+        {r, *this, given, native,
+         [&](const Resolved& sized, const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
+           return run_tensors(sized, *this, of, kernels, options, cuts);
          }});
   }
   std::vector<Tensors<double>> outputs = run_tensors(r, *this, given, kernels, options, cuts_of(r));

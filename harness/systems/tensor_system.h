@@ -18,9 +18,14 @@ struct TensorSubject {
   const std::vector<CaseTensor>& inputs;
   std::string_view native;  ///< form of the kernel
   /// The kernel's outputs by sequence, its calls ending at `cuts`, the last excepted.
-  std::function<std::vector<Tensors<double>>(const std::vector<CaseTensor>& inputs,
+  std::function<std::vector<Tensors<double>>(const Resolved& sized, const std::vector<CaseTensor>& inputs,
                                              const std::vector<Index>& cuts)>
-      run;
+      run_as;  ///< with the batch and tokens of `sized`
+
+  [[nodiscard]] std::vector<Tensors<double>> run(const std::vector<CaseTensor>& of,
+                                                 const std::vector<Index>& cuts) const {
+    return run_as(r, of, cuts);
+  }
 };
 
 /// A relation between runs of one kernel of named tensors, within the sum of their running errors.
@@ -48,6 +53,8 @@ class TensorSystem final : public System {
               Trace& trace) const override;
   [[nodiscard]] RunFile write(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file) const override;
+  [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
+  [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
 
   /// The call of a case over the whole sequence; under form=decode with the form that `native` names.
   [[nodiscard]] Call call(const Case& c, std::string_view native) const;

@@ -8,9 +8,9 @@
 #include <limits>
 #include <utility>
 
+#include "harness/cases/case_cost.h"
 #include "harness/run/run_case.h"
 #include "harness/systems/recurrent_system.h"
-#include "measure/sweep/sweep_costs.h"
 #include "oracles/bounds/shared.h"
 #include "oracles/judge.h"
 #include "reference/recurrence.h"
@@ -229,10 +229,11 @@ Measurement planned_point(const SweepCase& point, const KernelTable& table) {
   m.curve = point.curve;
   m.x = point.x;
   m.record = planned_record(point.c, table);
-  const TokenCost cost = token_cost(point.c);
+  const Resolved r(point.c);
+  const CaseCost cost = r.system->cost(r, false);
   m.tokens = point.c.T;
-  m.flops = cost.flops;
-  m.bytes = cost.bytes;
+  m.flops = cost.token_operations;
+  m.bytes = cost.token_bytes;
   m.condition = kNaN;
   return m;
 }
