@@ -53,8 +53,7 @@ Values values_of(const Resolved& r, const Trace& trace, const KernelTable& table
                  const std::string& form) {
   Case own = r.c;
   own.kernel = kernel;
-  // Another form of named tensors is another case; calls of the recurrent family find their kernel.
-  if (!r.form->decodes && !r.system->sizes.empty()) own.form = form;
+  if (!r.system->evaluates(r, form)) own.form = form;
   try {
     const Resolved mine(own);
     Trace run;

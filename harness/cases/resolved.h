@@ -13,7 +13,7 @@ namespace samestate {
 /// A case with everything that its line names looked up: what runs and judges it takes this and no name.
 struct Resolved {
   /// Throws Error where the line is no case: system, form, contract, regime, law or layout that is not there
-  /// or does not fit, sizes that are impossible (System::check).
+  /// or does not fit, sizes that are impossible.
   explicit Resolved(const Case& c);
 
   Case c;
@@ -22,7 +22,7 @@ struct Resolved {
   const Contract* contract = nullptr;  ///< the named one
   Contract promised;                   ///< of the kernel's call: with_l2norm of it where the case asks
   const Regime* regime = nullptr;
-  const LawName* law = nullptr;  ///< null: against the oracle
+  const CaseLaw* law = nullptr;  ///< null: against the oracle
   Layout layout = Layout::dense;
   Index chunk = 0;  ///< tokens a chunk in the calls that have chunks; 0: none has
 

@@ -31,11 +31,31 @@ struct CaseForm {
   bool whole = false;    ///< all tokens are one chunk
 };
 
+/// A size of a case line: of the system alone (a value of Case::parameters) or, not `own`, a key of the table.
+struct CaseSize : Parameter {
+  std::string_view multiple_of = {};  ///< the size that divides it; empty: any value of its range
+  bool own = true;
+  Index start = standard;  ///< from which a plan starts
+};
+
 /// A relation between runs that a case may be judged by, as the case line names it.
-struct LawName {
+struct CaseLaw {
   std::string_view name;
   std::string_view ids;  ///< of the ledger
   std::string_view summary;
+  std::vector<std::pair<std::string_view, Index>> least = {};  ///< sizes under which it cannot bite
+  bool state = false;                                          ///< it needs an initial state
+};
+
+/// Cases that a plan tries beside those that follow from the keys' and sizes' rows: parts of case lines.
+struct PlanRows {
+  std::string_view start = {};                ///< of every case
+  std::vector<std::string_view> every = {};   ///< under every contract of a kernel
+  std::vector<std::string_view> shapes = {};  ///< under its first and the rounding one
+  std::vector<std::string_view> limits = {};  ///< counts that no longer fit; under its first
+  std::string_view regime = {};               ///< beside each regime
+  std::string_view law = {};                  ///< beside each law
+  std::int64_t seeded = 100;                  ///< seeded cases a kernel at effort 1
 };
 
 /// A tensor of a whole case: [B, ...] or, packed, [1, ...]; states [sequences, ...]; weights as they are.
@@ -57,17 +77,18 @@ class System {
   std::string_view name;
   std::string_view equation;
   std::vector<std::string_view> keys;  ///< of its case lines, in canonical order
-  std::vector<Parameter> sizes;        ///< those that it alone has, whose values are Case::parameters
-  std::vector<CaseForm> forms;         ///< of the case line
-  std::string_view standard_form;      ///< where the line names none
+  std::vector<CaseSize> sizes;         ///< of its tensors
+  std::vector<CaseForm> forms;         ///< of the case line, which means the first where it names none
   std::vector<const Regime*> regimes;  ///< that fit it
-  std::vector<LawName> laws;           ///< that fit it
+  std::vector<CaseLaw> laws;           ///< that fit it
+  PlanRows plan;
 
-  /// Throws Error for sizes and settings that are impossible together; names key, value, limit, remedy.
-  virtual void check(const Case& c) const = 0;
-
-  /// The tensors of one sequence in one call of all its tokens.
+  /// The tensors of one sequence in one call of all its tokens. Throws Error for sizes that are impossible
+  /// together; names key, value, limit, remedy.
   [[nodiscard]] virtual Signature signature(const Case& c) const = 0;
+
+  /// What judging the case takes, as a share of the most that a plan gives one seeded case.
+  [[nodiscard]] virtual double work(const Case& c) const = 0;
 
   /// The inputs, each element a function of (seed, tensor, coordinates), rounded to the formats of the
   /// contract.
@@ -96,8 +117,11 @@ class System {
   [[nodiscard]] virtual std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const = 0;
 
   /// Whether a kernel of the native form `kernel_form` makes the calls of the case, or the first of them.
-  [[nodiscard]] virtual bool evaluates(const Resolved& r, std::string_view kernel_form) const = 0;
+  [[nodiscard]] bool evaluates(const Resolved& r, std::string_view kernel_form) const;
 
+  /// The case whose line names nothing but the system.
+  [[nodiscard]] Case standard() const;
+  [[nodiscard]] bool has_key(std::string_view wanted) const;
   /// Null where there is none.
   [[nodiscard]] const CaseForm* form(std::string_view wanted) const;
   /// The names of all forms.
@@ -106,7 +130,7 @@ class System {
   [[nodiscard]] bool native(std::string_view wanted) const;
   /// Null where it has none of that name.
   [[nodiscard]] const Regime* regime(std::string_view wanted) const;
-  [[nodiscard]] const LawName* law(std::string_view wanted) const;
+  [[nodiscard]] const CaseLaw* law(std::string_view wanted) const;
 };
 
 /// The table, a row a system.

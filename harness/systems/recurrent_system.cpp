@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 #include "fixtures/run_file.h"
 #include "harness/cases/keys.h"
@@ -21,8 +19,11 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
   name = row.name;
   equation = row.equation;
   keys = family_keys();
-  standard_form = "chunked";
-  forms = {{.name = "recurrent"}, {.name = "chunked", .chunked = true}};
+  sizes = {{{"Hk", 1, 1, kLargestExtent, "key heads"}, {}, false},
+           {{"Hv", 1, 1, kLargestExtent, "value heads: each key head serves Hv/Hk of them"}, "Hk", false},
+           {{"dk", 64, 1, kLargestExtent, "width of keys"}, {}, false, 16},
+           {{"dv", 64, 1, kLargestExtent, "width of values"}, {}, false, 8}};
+  forms = {{.name = "chunked", .chunked = true}, {.name = "recurrent"}};
   if (parallel) forms.push_back({.name = "parallel", .whole = true});
   forms.push_back({.name = "decode", .chunked = true, .decodes = true});
   forms.push_back({.name = "packed", .chunked = true, .packed = true});
@@ -31,48 +32,30 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
   }
   for (const Law& law : samestate::laws()) {
     if (!law.fits(row)) continue;
-    laws.push_back({law.name, law.ids, law.summary});
+    laws.push_back(
+        {law.name, law.ids, law.summary, {{"Hk", law.needs.heads ? 2 : 1}, {"dv", 2}}, law.needs.state});
     rows_.push_back(&law);
   }
-}
-
-void RecurrentSystem::check(const Case& c) const {
-  const CaseForm& of = *form(c.form);
-  if (c.Hv % c.Hk != 0) {
-    throw Error(
-        fmt::format("Hv={} is not a multiple of Hk={}: each key head serves Hv/Hk value heads", c.Hv, c.Hk));
-  }
-  if (c.form == "chunked" && c.chunk < 1) {
-    throw Error("chunk=0: a chunk holds at least 1 token; use form=recurrent for token by token");
-  }
-  if (of.packed == c.lengths.empty()) {
-    throw Error(c.lengths.empty() ? "form=packed needs lengths=N,N,...: the tokens of each sequence"
-                                  : "lengths belongs to form=packed");
-  }
-  if (c.scale &&
-      !(std::isfinite(*c.scale) && static_cast<double>(static_cast<float>(*c.scale)) == *c.scale)) {
-    throw Error(fmt::format("scale={}: must be finite and representable in fp32", *c.scale));
-  }
-  if (!c.lengths.empty()) {
-    for (std::int64_t length : c.lengths) {
-      if (length < 0 || length > kLargestExtent) {
-        throw Error(fmt::format("lengths: {} must lie in 0..{}", length, kLargestExtent));
-      }
-    }
-    if (c.B != 1) throw Error(fmt::format("B={}: packed sequences share one batch row, so B=1", c.B));
-    const std::int64_t sum = std::reduce(c.lengths.begin(), c.lengths.end());
-    if (sum != c.T) throw Error(fmt::format("T={} but the lengths sum to {}: leave T out", c.T, sum));
-  }
-  const double tokens = static_cast<double>(c.B) * static_cast<double>(c.T) * static_cast<double>(c.Hv);
-  const double states =
-      static_cast<double>(c.lengths.empty() ? c.B : static_cast<std::int64_t>(c.lengths.size())) *
-      static_cast<double>(c.Hv) * static_cast<double>(c.dk) * static_cast<double>(c.dv);
-  const double largest = std::max({tokens * static_cast<double>(std::max(c.dk, c.dv)), states});
-  if (largest > static_cast<double>(kLargestCase)) {
-    throw Error(
-        fmt::format("case needs a tensor of {:.3g} elements: at most {} (B T Hv max(dk, dv) and N Hv dk dv)",
-                    largest, kLargestCase));
-  }
+  plan = {
+      .start = "T=33 chunk=16 state=random",
+      // Long and wide enough for the twin's statistics; sequences of one token, and of more chunks than there
+      // are sequences whose last row is the last of all (BUGS M25, M37, M41).
+      .every = {"T=130 dk=32 dv=40 chunk=64", "form=packed lengths=0,17,1,0,16,15,0",
+                "form=packed lengths=1,52 state=none"},
+      .shapes = {"Hk=2 Hv=6", "Hk=2 Hv=6 heads=tiled", "Hv=8", "dk=1 dv=1", "dk=3 dv=70", "dk=70 dv=3",
+                 "dk=128 dv=128 T=70", "dk=160 dv=96 T=40", "dk=256 dv=256 T=20", "dv=16",
+                 // Qwen3-Next's and DendAttn's heads.
+                 "dk=128 dv=128 Hv=2 T=513 l2norm=1", "dk=160 dv=512 T=200", "B=3 Hk=2 Hv=4 layout=padded",
+                 "l2norm=1 regime=tiny_norms",
+                 // Offsets of batch rows, tokens and sequences' states that no longer fit 32 bits (BUGS M38).
+                 "B=3 Hk=2 Hv=4 layout=far", "layout=far form=packed lengths=17,16"},
+      // With a tail of one token: T (BUGS M12), and sequences times heads, the limit of a CUDA grid's y axis
+      // (M39), that no longer fit 16 bits.
+      .limits = {"dk=2 dv=2 T=65537 chunk=64", "dk=2 dv=2 T=2 B=16400 Hk=4 Hv=4 chunk=64"},
+      .regime = "T=80 Hv=2",
+      .law = "B=2 T=35 Hk=2 Hv=4",
+      .seeded = 750,
+  };
 }
 
 Signature RecurrentSystem::signature(const Case& c) const {
@@ -86,6 +69,14 @@ Signature RecurrentSystem::signature(const Case& c) const {
     s.inputs.push_back({"initial_state", Axis::state, {c.Hv, c.dk, c.dv}, Content::activation});
   s.outputs = {{"o", Axis::tokens, {c.T, c.Hv, c.dv}}, {"final_state", Axis::state, {c.Hv, c.dk, c.dv}}};
   return s;
+}
+
+double RecurrentSystem::work(const Case& c) const {
+  // A token costs its state and the state's covariance; an empty sequence its states; a law several runs.
+  constexpr double kMost = 7.5e6;
+  const Index rows = c.lengths.empty() ? c.B * std::max<Index>(c.T, 1) : c.T + std::ssize(c.lengths);
+  const double a_row = static_cast<double>(c.Hv * (c.dk + 8)) * static_cast<double>(c.dk + c.dv + 16);
+  return static_cast<double>(rows) * a_row * (c.law.empty() ? 1.0 : 3.0) / kMost;
 }
 
 std::vector<CaseTensor> RecurrentSystem::inputs(const Resolved& r) const {
@@ -141,10 +132,6 @@ RunFile RecurrentSystem::write(const Resolved& r, const Trace& trace) const { re
 
 Judgement RecurrentSystem::judge(const Resolved& r, const RunFile& file) const {
   return judge_family_file(r, family, file);
-}
-
-bool RecurrentSystem::evaluates(const Resolved& r, std::string_view kernel_form) const {
-  return kernel_form == (r.unchunked() ? "recurrent" : "chunked");
 }
 
 const Family& family_of(const Resolved& r) {

@@ -12,8 +12,8 @@ class RecurrentSystem final : public System {
   /// `parallel`: has the form of one chunk, which needs no inverse.
   RecurrentSystem(const Family& row, bool parallel);
 
-  void check(const Case& c) const override;
   [[nodiscard]] Signature signature(const Case& c) const override;
+  [[nodiscard]] double work(const Case& c) const override;
   [[nodiscard]] std::vector<CaseTensor> inputs(const Resolved& r) const override;
   [[nodiscard]] Judgement run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
                               Trace* trace) const override;
@@ -23,7 +23,6 @@ class RecurrentSystem final : public System {
   [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file) const override;
   [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
   [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
-  [[nodiscard]] bool evaluates(const Resolved& r, std::string_view kernel_form) const override;
 
   const Family& family;
 

@@ -65,8 +65,8 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   name = of.name;
   equation = of.equation;
   keys = common_keys();
-  sizes = of.parameters;
-  standard_form = of.forms.front().name;
+  for (const Parameter& size : of.parameters) sizes.push_back({size});
+  plan = {.start = "T=21 chunk=8", .law = "B=2 T=13"};
   for (const OperatorForm& form : of.forms) forms.push_back({.name = form.name, .chunked = form.chunked});
   // Its calls are those of any form, so that the chunk is theirs.
   if (of.streams) forms.push_back({.name = "decode", .decodes = true});
@@ -94,36 +94,17 @@ std::vector<Index> cuts_of(const Resolved& r) {
   return cuts;
 }
 
-void TensorSystem::check(const Case& c) const {
-  if (form(c.form)->chunked && c.chunk < 1) {
-    throw Error(
-        fmt::format("chunk={}: form={} of {} needs a chunk of at least 1", c.chunk, c.form, c.system));
-  }
-  for (const Parameter& p : sizes) {
-    const auto found = c.parameters.find(p.name);
-    if (found == c.parameters.end())
-      throw Error(fmt::format("{} needs the key {}: {}", c.system, p.name, p.summary));
-    if (found->second < p.least || found->second > p.most) {
-      throw Error(
-          fmt::format("{}={}: must lie in {}..{} ({})", p.name, found->second, p.least, p.most, p.summary));
-    }
-  }
-  const Signature all = signature(c);
-  double largest = 0.0;
-  for (const auto* list : {&all.inputs, &all.outputs}) {
-    for (const TensorSpec& spec : *list) {
-      double size = static_cast<double>(c.B);
-      for (const Index extent : spec.shape) size *= static_cast<double>(extent);
-      largest = std::max(largest, size);
-    }
-  }
-  if (largest > static_cast<double>(kLargestCase)) {
-    throw Error(fmt::format("case needs a tensor of {:.3g} elements: at most {}", largest, kLargestCase));
-  }
-}
-
 Signature TensorSystem::signature(const Case& c) const {
   return row.signature(call(c, row.forms.front().name));
+}
+
+double TensorSystem::work(const Case& c) const {
+  // Tokens times elements of weights and of the tokens' data: roughly multiplications, which the running error
+  // makes about thirty times as dear.
+  constexpr double kMost = 4e5;
+  double elements = 0.0;
+  for (const TensorSpec& spec : signature(c).inputs) elements += static_cast<double>(spec.size());
+  return static_cast<double>(c.B) * static_cast<double>(std::max<Index>(c.T, 1)) * elements / kMost;
 }
 
 std::vector<CaseTensor> TensorSystem::inputs(const Resolved& r) const { return tensor_inputs(r); }
@@ -191,10 +172,6 @@ RunFile TensorSystem::write(const Resolved& r, const Trace& trace) const {
 
 Judgement TensorSystem::judge(const Resolved& r, const RunFile& file) const {
   return judge_tensor_file(r, *this, file);
-}
-
-bool TensorSystem::evaluates(const Resolved& r, std::string_view kernel_form) const {
-  return r.form->decodes || r.form->name == kernel_form;
 }
 
 }  // namespace samestate

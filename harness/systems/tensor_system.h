@@ -30,7 +30,7 @@ struct TensorSubject {
 
 /// A relation between runs of one kernel of named tensors, within the sum of their running errors.
 struct TensorLaw {
-  LawName name;
+  CaseLaw name;
   bool (*fits)(const Operator&) = nullptr;
   Judgement (*judge)(const TensorSubject&) = nullptr;
 };
@@ -44,8 +44,8 @@ class TensorSystem final : public System {
  public:
   explicit TensorSystem(const Operator& row);
 
-  void check(const Case& c) const override;
   [[nodiscard]] Signature signature(const Case& c) const override;
+  [[nodiscard]] double work(const Case& c) const override;
   [[nodiscard]] std::vector<CaseTensor> inputs(const Resolved& r) const override;
   [[nodiscard]] Judgement run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
                               Trace* trace) const override;
@@ -55,7 +55,6 @@ class TensorSystem final : public System {
   [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file) const override;
   [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
   [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
-  [[nodiscard]] bool evaluates(const Resolved& r, std::string_view kernel_form) const override;
 
   /// The call of a case over the whole sequence; under form=decode with the form that `native` names.
   [[nodiscard]] Call call(const Case& c, std::string_view native) const;

@@ -22,9 +22,11 @@ constexpr std::string_view kFirst = "\tfirst", kAgain = "\tagain", kCeilings = "
 /// The sizes that the case's system alone has: "D=2048 H=16".
 std::string sizes_text(const Resolved& r) {
   std::string text;
-  for (const Parameter& size : r.system->sizes)
+  for (const CaseSize& size : r.system->sizes) {
+    if (!size.own) continue;
     text +=
         fmt::format("{}{}={}", text.empty() ? "" : " ", size.name, r.c.parameters.find(size.name)->second);
+  }
   return text;
 }
 

@@ -76,8 +76,7 @@ std::vector<Case> tensor_cases(const KernelRow& kernel, bool quick) {
   std::vector<Case> cases;
   for (const TensorShape& shape : tensor_shapes()) {
     if (shape.system != kernel.system->name) continue;
-    Case& c = cases.emplace_back();
-    for (const Parameter& p : kernel.system->sizes) c.parameters.emplace(p.name, p.standard);
+    Case& c = cases.emplace_back(kernel.system->standard());
     c.B = quick ? 1 : shape.B, c.T = quick ? 64 : shape.T;
     if (quick) break;
     for (const auto& [name, value] : shape.sizes) c.parameters.find(name)->second = value;

@@ -119,14 +119,13 @@ class SweepPlan {
 
   [[nodiscard]] Case base(const OperatorSweep& row, std::string_view contract,
                           std::string_view regime) const {
-    Case c;
-    c.system = row.system;
+    Case c = system_named(row.system).standard();
+    c.form = "chunked";
     c.contract = contract;
     c.regime = regime;
     c.T = options_.quick ? 256 : row.tokens;
     c.kernel = options_.kernel;
     c.seed = 1;
-    for (const Parameter& p : system_named(row.system).sizes) c.parameters.emplace(p.name, p.standard);
     if (options_.quick) return c;
     for (const auto& [name, value] : row.sizes) c.parameters.find(name)->second = value;
     return c;
