@@ -159,7 +159,7 @@ TEST(TensorServing, LawsAreThoseThatTheInterfaceAllows) {
 TEST(TensorServing, EveryKernelKeepsTheLawsOfItsSystem) {
   for (const OperatorKernel& kernel : operator_kernels()) {
     const System& system = system_named(kernel.system);
-    for (const LawName& law : system.laws) {
+    for (const CaseLaw& law : system.laws) {
       const std::string line =
           "v1 " + kernel.system + " form=" + kernel.form + " T=9 B=3 law=" + std::string(law.name);
       const Judgement j = judged(kernel, line);

@@ -1,6 +1,7 @@
 /// Systems of named tensors against the clock.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -43,7 +44,9 @@ TEST(TensorShapes, EverySystemWithAKernelHasOneThatIsACase) {
       EXPECT_TRUE(possible(c)) << format_case(c);
       named.insert(c.kernel);
     }
-    EXPECT_EQ(std::ssize(named), std::ssize(table().all())) << "quick: " << quick;
+    EXPECT_EQ(std::ssize(named), std::count_if(table().all().begin(), table().all().end(),
+                                               [](const KernelRow& row) { return row.device == "cpu"; }))
+        << "quick: " << quick;
   }
 }
 
