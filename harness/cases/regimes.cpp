@@ -172,10 +172,11 @@ constexpr FamilyDraws exact_draws(NumberOf gate) {
 
 // clang-format off
 constexpr Regime kRegimes[] = {
-    {.name = "normal", .summary = "unit random q and k, g = logsigmoid(N)/4, beta = sigmoid(N)"},
+    {.name = "normal", .summary = "unit random q and k, g = logsigmoid(N)/4, beta = sigmoid(N)", .plain = true},
     {.name = "slow", .summary = "g in (-1e-3, 0]: long memory", .gated = true, .lasting = true,
      .family = {.gate = slow}},
-    {.name = "none", .summary = "g = 0: no decay", .gated = true, .lasting = true, .family = {.gate = no_decay}},
+    {.name = "none", .summary = "g = 0: no decay", .gated = true, .lasting = true, .plain = true,
+     .family = {.gate = no_decay}},
     {.name = "strong", .summary = "g in (-100, -20]: nothing survives a token", .gated = true,
      .family = {.gate = strong}},
     {.name = "plateau", .summary = "one token in ten decays by e^-20 .. e^-120, the rest hardly", .gated = true,
@@ -188,7 +189,7 @@ constexpr Regime kRegimes[] = {
      .family = {.gate = retnet}},
     {.name = "beta_zero", .summary = "beta < 1e-3, slow", .delta = true, .lasting = true,
      .family = {.gate = slow, .beta = near_zero}},
-    {.name = "beta_one", .summary = "beta > 0.999, g in (-1e-2, 0]", .delta = true,
+    {.name = "beta_one", .summary = "beta > 0.999, g in (-1e-2, 0]", .delta = true, .plain = true,
      .family = {.gate = mild, .beta = near_one}},
     {.name = "beta_two", .summary = "beta in [1.5, 2): the widest stable write", .delta = true,
      .family = {.gate = mild, .beta = to_two}},
@@ -257,7 +258,7 @@ double some_rates_zero(const Counter& own, const Coordinates& at) {
 
 // clang-format off
 constexpr Regime kTensorRegimes[] = {
-    {.name = "normal", .summary = "unit normal data, weights divided by the root of their width"},
+    {.name = "normal", .summary = "unit normal data, weights divided by the root of their width", .plain = true},
     {.name = "large", .summary = "data times 30: gates saturate, softmax has one winner",
      .tensors = {.activation = large, .feature = wide_feature, .log_decay = 200.0}},
     {.name = "tiny", .summary = "data times 1e-4: epsilons count",

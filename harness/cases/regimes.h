@@ -16,6 +16,7 @@ struct Regime {
   bool delta = false;        ///< differs in beta alone, so it is for systems with the delta rule
   bool expands = false;      ///< a step expands the state, so that its bound soon says nothing
   bool lasting = false;      ///< no g below -1e-3: what a state holds, its roundings too, stays
+  bool plain = false;        ///< few things in the data: a failure that it shows needs no other
   FamilyDraws family = {};   ///< read where it is one of regimes()
   TensorDraws tensors = {};  ///< read where it is one of tensor_regimes()
 };

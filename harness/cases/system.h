@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,9 @@ struct RunOptions;
 struct KernelChoice;
 struct Trace;
 struct RunFile;
+struct CaseCost;
+struct Explanation;
+class WholeCall;
 
 /// One way of evaluating a system, by its name in the case line.
 struct CaseForm {
@@ -64,6 +68,17 @@ struct CaseTensor {
   std::vector<float> data;
 };
 
+/// An output beside what it was held against: of one sequence, or of one head of it. Rows x last extent.
+struct Held {
+  std::string output;
+  Axis axis = Axis::tokens;
+  std::int64_t sequence = 0;
+  std::int64_t head = -1;  ///< -1: all of them
+  Matrix<double> exact, actual;
+  Vector<double>
+      allowed;  ///< sum of squares of the predicted errors of a row; infinite where nothing is said
+};
+
 /// A system of the documents as everything behind the case line asks for it; the table is in
 /// harness/systems/. Its numerics (references, bounds, running errors) stand in oracles/ and are reached
 /// through judge().
@@ -96,14 +111,30 @@ class System {
   [[nodiscard]] virtual Judgement run(const Resolved& r, const KernelChoice& kernels,
                                       const RunOptions& options, Trace* trace) const = 0;
 
-  /// Runs `kernels` on the inputs that are in `trace` and leaves there what they wrote. Throws as run does.
-  virtual void replay(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
-                      Trace& trace) const = 0;
+  /// Runs `kernels` on such inputs and returns what they wrote. Throws as run does.
+  [[nodiscard]] virtual std::vector<CaseTensor> outputs(const Resolved& r,
+                                                        const std::vector<CaseTensor>& inputs,
+                                                        const KernelChoice& kernels,
+                                                        const RunOptions& options) const = 0;
+
+  /// Every output of a run without a law, sequence by sequence.
+  [[nodiscard]] virtual std::vector<Held> held(const Resolved& r, const Trace& trace) const = 0;
+
+  /// What a person wants to know of a run that differs (harness/explain/explain.h).
+  [[nodiscard]] virtual Explanation explain(const Resolved& r, const Trace& trace) const = 0;
 
   /// The run as a file, and the judgement of such a file, also one made elsewhere. Throw Error where a run
   /// holds nothing to write, or a file is not one of this case.
   [[nodiscard]] virtual RunFile write(const Resolved& r, const Trace& trace) const = 0;
   [[nodiscard]] virtual Judgement judge(const Resolved& r, const RunFile& file) const = 0;
+
+  /// What the case costs, a call of its native form (harness/cases/case_cost.h). `on_device`: tensors travel
+  /// in the contract's formats; on the processor everything is fp32.
+  [[nodiscard]] virtual CaseCost cost(const Resolved& r, bool on_device) const = 0;
+
+  /// The case as one call (harness/run/whole_call.h), its data made by `threads` threads. Throws Error for a
+  /// case that is several.
+  [[nodiscard]] virtual std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const = 0;
 
   /// Whether a kernel of the native form `kernel_form` makes the calls of the case, or the first of them.
   [[nodiscard]] bool evaluates(const Resolved& r, std::string_view kernel_form) const;

@@ -281,6 +281,17 @@ Explanation explain_tensor_law(const Resolved& r, const TensorSystem& system, co
     case Change::order:
       of_order(r, *at, out.patterns);
       break;
+    case Change::history:
+      out.patterns.push_back(
+          "a request's result depends on the one before it: a state or cache is not begun again");
+      break;
+    case Change::slots:
+      out.patterns.push_back(
+          "a request's result depends on its slot, its neighbours or how its calls are cut");
+      break;
+    case Change::packing:
+      out.patterns.push_back("a sequence's result depends on what is packed before or behind it");
+      break;
   }
   const Parting& p = at->largest();
   const TensorLawSide* sides[2] = {&p.pair->first, &p.pair->second};

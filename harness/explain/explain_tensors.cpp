@@ -163,7 +163,8 @@ std::vector<std::string> tensor_values(const Case& c, const TensorDifference& d,
 Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const Trace& trace) {
   const Case& c = r.c;
   Explanation out;
-  if (trace.tensors.empty()) return out;
+  if (trace.outputs.empty()) return out;
+  const std::vector<Tensors<double>> outputs = by_sequence(trace.outputs);
   const Signature signature = system.row.signature(system.call(c, trace.native));
   const std::vector<OperatorOracle>& oracles = trace.oracles;
   std::vector<TensorDifference> found;
@@ -171,7 +172,7 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
     const OperatorOracle& of = oracles[static_cast<std::size_t>(b)];
     for (const auto& [name, exact] : of.exact) {
       TensorDifference d = difference_of(name, b, exact, get(of.tolerance, name),
-                                         get(trace.tensors[static_cast<std::size_t>(b)], name));
+                                         get(outputs[static_cast<std::size_t>(b)], name));
       if (d.wrong == 0) continue;
       out.differs.push_back(fmt::format("{} of sequence {}: {} of {} elements in {} row(s): {}", name, b,
                                         d.wrong, exact.size(), d.rows.size(), ranges_text(d.rows)));
@@ -191,7 +192,7 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
       });
   const OperatorOracle& oracle = oracles[static_cast<std::size_t>(worst.sequence)];
   const Matrix<double>& exact = get(oracle.exact, worst.name);
-  const Matrix<double>& actual = get(trace.tensors[static_cast<std::size_t>(worst.sequence)], worst.name);
+  const Matrix<double>& actual = get(outputs[static_cast<std::size_t>(worst.sequence)], worst.name);
   const Index tokens = of_tokens(worst) ? c.T : 0;
   out.patterns = tensor_values(c, worst, tokens, exact, actual);
   for (std::string& place : tensor_places(r, worst, tokens, exact.rows()))

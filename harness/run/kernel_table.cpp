@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "fixtures/quote.h"
+#include "harness/run/clock.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
 
@@ -78,7 +79,13 @@ KernelRow adapted(const Kernel& kernel) {
           true,
           [run = kernel.run](const KernelCall& call, const Contract& contract) {
             return run(arguments_of(call), contract);
-          }};
+          },
+          [kernel](const KernelCall& call, const Contract& contract, const TimingRequest& request) {
+            const Arguments a = arguments_of(call);
+            return kernel.time ? kernel.time(a, contract, request)
+                               : time_by_clock(call, request, [&] { return kernel.run(a, contract); });
+          },
+          kernel.variants};
 }
 
 KernelRow adapted(const OperatorKernel& kernel) {
@@ -90,6 +97,11 @@ KernelRow adapted(const OperatorKernel& kernel) {
           kernel.strided,
           [kernel](const KernelCall& call, const Contract& contract) {
             return kernel.run(operator_arguments_of(call, kernel), contract);
+          },
+          [kernel](const KernelCall& call, const Contract& contract, const TimingRequest& request) {
+            const OperatorArguments a = operator_arguments_of(call, kernel);
+            return kernel.time ? kernel.time(a, contract, request)
+                               : time_by_clock(call, request, [&] { return kernel.run(a, contract); });
           }};
 }
 

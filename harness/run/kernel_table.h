@@ -22,6 +22,9 @@ struct KernelRow {
   std::vector<std::string> contracts;
   bool strided = false;  ///< takes tensors that are not dense
   std::function<Outcome(const KernelCall&, const Contract&)> run;
+  /// Many times the same call, of dense tensors: as the row times itself (Kernel::time), else by the clock.
+  std::function<Timing(const KernelCall&, const Contract&, const TimingRequest&)> time;
+  std::vector<Variant> variants = {};  ///< Kernel::variants
 };
 
 /// What a kernel of the recurrent family is given.

@@ -2,13 +2,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <set>
-#include <utility>
 
-#include "harness/systems/tensor_system.h"
-#include "oracles/limits.h"
+#include "harness/systems/tensor_comparison.h"
 
 /// Laws of the systems of named tensors. Each compares runs of one kernel with each other, element by element
 /// within the sum of their running errors (BOUNDS 10.2): what is wrong in both runs alike passes here, and not
@@ -16,89 +12,10 @@
 namespace samestate {
 namespace {
 
-using Change = TensorLawComparison::Change;
-
-/// An output of one sequence of a run beside what it is held against.
-struct Side {
-  const Tensors<double>& outputs;
-  const OperatorOracle& oracle;
-};
-
-/// Judgements of many comparisons, as one.
-class Comparison {
- public:
-  explicit Comparison(TensorLawTrace* trace) : trace_(trace) {}
-
-  /// Two runs, in words; `place` as in TensorLawComparison.
-  void begin(Change change, std::string first, std::string second, Index place = -1) {
-    if (trace_) trace_->push_back({change, std::move(first), std::move(second), place, {}});
-  }
-  /// The rows [0, rows) of an output of sequence b of the two.
-  void add(Index b, const std::string& name, Index rows, const Side& first, const Side& second) {
-    const Matrix<double>& x = get(first.outputs, name);
-    const Matrix<double>& y = get(second.outputs, name);
-    const Matrix<double>& tolerance_x = get(first.oracle.tolerance, name);
-    const Matrix<double>& tolerance_y = get(second.oracle.tolerance, name);
-    if (trace_) {
-      trace_->back().pairs.push_back({name,
-                                      b,
-                                      rows,
-                                      {x, get(first.oracle.exact, name), tolerance_x},
-                                      {y, get(second.oracle.exact, name), tolerance_y}});
-    }
-    for (Index i = 0; i < rows; ++i) {
-      for (Index j = 0; j < x.cols(); ++j) {
-        const double bound = tolerance_x(i, j) + tolerance_y(i, j);
-        if (!std::isfinite(bound)) continue;
-        const double difference = std::abs(x(i, j) - y(i, j));
-        const double error = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
-        const double ratio = error == 0.0 ? 0.0 : error / bound;
-        ++compared_;
-        squares_ += y(i, j) * y(i, j);
-        bounds_ += bound * bound;
-        if (compared_ > 1 && ratio <= worst_.ratio) continue;
-        worst_.ratio = ratio;
-        worst_.error = error;
-        worst_.bound = bound;
-        worst_.expected = x(i, j);
-        worst_.actual = y(i, j);
-        worst_.worst = {b, -1, i, j};
-        where_ = name;
-      }
-    }
-  }
-  /// `what` was compared, in words.
-  [[nodiscard]] Judgement take(const std::string& what) {
-    worst_.gate = "law";
-    worst_.rows = compared_;
-    if (compared_ == 0) {
-      worst_.reason = "nothing was compared: no element has a finite bound";
-    } else if (worst_.ratio > 1.0) {
-      worst_.verdict = Verdict::fail;
-      worst_.reason = fmt::format("output {}: {}", where_, what);
-    } else if (squares_ == 0.0) {
-      worst_.reason = "everything compared is zero";
-    } else if (bounds_ > kVacuousOutput * kVacuousOutput * squares_) {
-      worst_.reason = fmt::format("the sum of the bounds is above {} of what is compared", kVacuousOutput);
-    } else {
-      worst_.verdict = Verdict::pass;
-    }
-    return worst_;
-  }
-
- private:
-  TensorLawTrace* trace_;
-  Judgement worst_;
-  std::int64_t compared_ = 0;
-  double squares_ = 0.0, bounds_ = 0.0;
-  std::string where_;
-};
-
-OperatorOracle oracle_of(const TensorSubject& s, const std::vector<CaseTensor>& inputs, Index b,
-                         const std::vector<Index>& cuts) {
-  return operator_oracle(s.system.row, s.system.call(s.r.c, s.native), sequence_of(inputs, b), cuts,
-                         *s.r.contract);
-}
+using tensor_laws_detail::Change;
+using tensor_laws_detail::Comparison;
+using tensor_laws_detail::inapplicable;
+using tensor_laws_detail::oracle_of;
 
 /// The first tokens of a sequence, its middle and its end.
 std::vector<Index> cuts_worth_trying(Index tokens, Index chunk) {
@@ -109,14 +26,6 @@ std::vector<Index> cuts_worth_trying(Index tokens, Index chunk) {
   }
   return {cuts.begin(), cuts.end()};
 }
-
-Judgement inapplicable(const char* why) {
-  Judgement j;
-  j.gate = "law";
-  j.reason = why;
-  return j;
-}
-
 // EQ-03, P-09: any cut with the states carried gives one pass.
 Judgement split(const TensorSubject& s) {
   if (s.r.c.T < 2) return inapplicable("fewer than two tokens");
@@ -214,12 +123,34 @@ Judgement batch_permutation(const TensorSubject& s) {
 
 bool streams(const Operator& row) { return row.streams; }
 
+/// Whether a call reads what earlier ones left: a state, or the keys and values of a cache.
+bool carries(const Operator& row) {
+  Call call;
+  call.form = row.forms.front().name;
+  call.tokens = 1;
+  for (const Parameter& p : row.parameters) call.parameters.emplace(p.name, p.standard);
+  const Signature signature = row.signature(call);
+  return row.streams &&
+         std::any_of(signature.inputs.begin(), signature.inputs.end(),
+                     [](const TensorSpec& x) { return x.axis == Axis::state || x.axis == Axis::prefix; });
+}
+
 constexpr TensorLaw kLaws[] = {
     {{"split", "EQ-03 P-09", "cut anywhere, carry the states, resume = one pass"}, streams, split},
     {{"causality", "P-07", "outputs before t do not depend on tokens from t on"}, streams, causality},
     {{"batch_permutation", "P-08", "rows of a batch do not meet"},
      [](const Operator&) { return true; },
      batch_permutation},
+    {{"reset", "M25 M26", "a request from a reset state or cache does not know of the one before it"},
+     carries,
+     tensor_laws_detail::reset},
+    {{"serving", "EQ-03 P-09 M24 M25 M26 M28 M29",
+      "requests in slots, decoded, advanced, forked and restarted in any order = each alone"},
+     carries,
+     tensor_laws_detail::serving},
+    {{"packing", "M27 M37", "sequences of different lengths end to end = each alone"},
+     [](const Operator& row) { return row.token_wise; },
+     tensor_laws_detail::packing},
 };
 
 }  // namespace

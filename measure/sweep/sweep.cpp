@@ -93,22 +93,13 @@ class SweepPlan {
     points_.push_back({std::string(series), std::move(curve), x, c, options_.quick ? 32 : 128, work_of(r)});
   }
 
-  /// Tokens times what a token costs, fitted by eye to a recorded sweep: the state and its covariance are
-  /// propagated once a chunk, scores are squares of it, and the running error costs more than a bound.
+  /// Fitted by eye to a recorded sweep: the state and its covariance are propagated once a chunk and scores are
+  /// squares of it.
   [[nodiscard]] static double work_of(const Resolved& r) {
-    const Case& c = r.c;
-    const auto tokens = static_cast<double>(c.T);
-    const auto chunk = static_cast<double>(c.form == "chunked" ? c.chunk : 1);
-    double a_token = static_cast<double>(c.Hv * (c.dk + 8) * (c.dk + c.dv + 16));
-    if (!r.system->sizes.empty()) {
-      a_token = 0.0;
-      for (const TensorSpec& spec : r.system->signature(c).inputs)
-        a_token += 3.0 * static_cast<double>(spec.size()) / (spec.axis == Axis::tokens ? tokens / 64.0 : 1.0);
-    }
+    const auto chunk = static_cast<double>(r.chunk > 0 ? r.chunk : 1);
     // Its bound is vacuous over the whole run, so that it is judged token by token from its own state.
     const bool by_token = r.unchunked() && low_precision_state(*r.contract) && r.regime->lasting;
-    const double again = by_token ? 20.0 : 1.0;
-    return again * tokens * a_token * (1.0 + 4.0 / chunk + chunk / 256.0);
+    return (by_token ? 20.0 : 1.0) * r.system->work(r.c) * (1.0 + 4.0 / chunk + chunk / 256.0);
   }
 
   [[nodiscard]] Case base(const OperatorSweep& row, std::string_view contract,
@@ -238,12 +229,11 @@ class SweepPlan {
 
 /// Throws Error for a system that does not exist or has no chunks.
 void require_swept(const std::string& system) {
-  const auto swept = [&](const OperatorSweep& row) { return row.system == system; };
-  if (std::any_of(operator_sweeps().begin(), operator_sweeps().end(), swept)) return;
-  if (system_named(system).sizes.empty()) return;
   std::vector<std::string_view> names;
   for (const Family& row : families()) names.push_back(row.name);
   for (const OperatorSweep& row : operator_sweeps()) names.push_back(row.system);
+  if (std::find(names.begin(), names.end(), system) != names.end()) return;
+  (void)system_named(system);
   throw Error(fmt::format("system {} has no chunked form: a sweep varies the chunk; those that have one: {}",
                           system, fmt::join(names, ", ")));
 }
