@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -16,34 +17,32 @@ namespace samestate {
 namespace {
 
 /// What a person has to keep in mind beside the sizes; a step that takes one of these away is a gain.
-int settings_of(const Case& c, const System& system) {
+int settings_of(const Resolved& r) {
   int n = 0;
-  for (const Key& key : keys()) n += key.setting && !key.print(c).empty();
-  n += c.regime != "normal" && c.regime != "none" && c.regime != "beta_one";
-  const CaseForm& form = *system.form(c.form);
-  if (form.decodes || form.packed) n += 3;
-  return n + form.whole;
+  for (const Key& key : keys()) n += key.setting && !key.print(r.c).empty();
+  n += !r.regime->plain;
+  if (r.form->decodes || r.form->packed) n += 3;
+  return n + r.form->whole;
 }
 
 /// Less is simpler. Every accepted step makes it less, so that shrinking ends.
-double cost_of(const Case& c) {
+double cost_of(const Resolved& r) {
   const auto bits = [](std::int64_t n) { return std::log2(1.0 + static_cast<double>(n)); };
-  const System& system = system_named(c.system);
-  const CaseForm& form = *system.form(c.form);
+  const Case& c = r.c;
   // Where nothing reads it, the chunk that the line leaves out is the simplest.
-  const bool reads_chunk = form.chunked || form.whole;
+  const bool reads_chunk = r.form->chunked || r.form->whole;
   const double chunk = reads_chunk ? bits(c.chunk) : c.chunk == Case{}.chunk ? 0.0 : 1.0;
-  double cost = std::log2(1.0 + size_of_case(c)) + 0.5 * settings_of(c, system) + bits(c.T) + bits(c.B) +
+  double cost = std::log2(1.0 + size_of_case(r)) + 0.5 * settings_of(r) + bits(c.T) + bits(c.B) +
                 0.1 * (chunk + bits(c.prefill) + bits(std::ssize(c.lengths)));
   cost += 1e-3 * std::log2(1.0 + static_cast<double>(c.seed));
-  for (const CaseSize& size : system.sizes) cost += 0.2 * bits(size_in(c, size.name));
+  for (const CaseSize& size : r.system->sizes) cost += 0.2 * bits(size_in(c, size.name));
   return cost;
 }
 
 /// The steps from one case, boldest first.
 class Steps {
  public:
-  explicit Steps(const Case& from) : c_(from), system_(system_named(from.system)) {
+  explicit Steps(const Case& from) : r_(from), cost_(cost_of(r_)) {
     forms();
     single_keys(false);
     tokens();
@@ -59,14 +58,15 @@ class Steps {
   void with(Change&& change) {
     Case c = c_;
     change(c);
-    if (c != c_ && cost_of(c) < cost_of(c_) && possible(c)) list_.push_back(std::move(c));
+    if (c == c_) return;
+    const std::optional<Resolved> r = resolved(c);
+    if (r && cost_of(*r) < cost_) list_.push_back(std::move(c));
   }
 
   /// One call of a kernel's form instead of packed or decoded ones, and fewer or shorter packed sequences.
   void forms() {
-    const Resolved r(c_);
     for (const CaseForm& form : system_.forms) {
-      const bool same_kernel = !system_.native(c_.form) && system_.evaluates(r, form.name);
+      const bool same_kernel = !system_.native(c_.form) && system_.evaluates(r_, form.name);
       if (!same_kernel && !(system_.native(c_.form) && system_.native(form.name))) continue;
       with([&](Case& c) {
         c.form = form.name;
@@ -168,16 +168,18 @@ class Steps {
     }
   }
 
-  /// Data with fewer things in them: no decay, a full write. A named regime must go for it.
+  /// Data with fewer things in them: no decay, a full write.
   void gates() {
-    if (c_.regime == "normal" || c_.regime == "none" || c_.regime == "beta_one") return;
-    for (const char* regime : {"none", "beta_one"}) {
-      with([&](Case& c) { c.regime = regime; });
+    if (r_.regime->plain) return;
+    for (const Regime* regime : system_.regimes) {
+      if (regime->plain) with([&](Case& c) { c.regime = regime->name; });
     }
   }
 
-  const Case& c_;
-  const System& system_;
+  const Resolved r_;
+  const double cost_;
+  const Case& c_ = r_.c;
+  const System& system_ = *r_.system;
   std::vector<Case> list_;
 };
 

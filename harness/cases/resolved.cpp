@@ -151,20 +151,21 @@ Path Resolved::path(Index tokens) const {
   return whole(tokens, chunk);
 }
 
-bool possible(const Case& c) {
+std::optional<Resolved> resolved(const Case& c) {
   try {
-    (void)Resolved(c);
-    return true;
+    return Resolved(c);
   } catch (const Error&) {
-    return false;
+    return {};
   }
 }
 
-double size_of_case(const Case& c) {
-  const Signature signature = system_named(c.system).signature(c);
+bool possible(const Case& c) { return resolved(c).has_value(); }
+
+double size_of_case(const Resolved& r) {
+  const Signature signature = r.system->signature(r.c);
   double size = 0.0;
   for (const auto* list : {&signature.inputs, &signature.outputs}) {
-    for (const TensorSpec& spec : *list) size += elements_of(c, spec);
+    for (const TensorSpec& spec : *list) size += elements_of(r.c, spec);
   }
   return size;
 }

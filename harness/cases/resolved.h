@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "harness/cases/case_line.h"
@@ -32,10 +33,11 @@ struct Resolved {
   [[nodiscard]] Path path(Index tokens) const;
 };
 
-/// Whether the line is a case.
+/// Nothing where the line is no case.
+[[nodiscard]] std::optional<Resolved> resolved(const Case& c);
 [[nodiscard]] bool possible(const Case& c);
 
-/// Elements that a kernel of the case reads and writes. Throws Error where the sizes are impossible.
-[[nodiscard]] double size_of_case(const Case& c);
+/// Elements that a kernel of the case reads and writes.
+[[nodiscard]] double size_of_case(const Resolved& r);
 
 }  // namespace samestate

@@ -20,6 +20,7 @@ struct KernelChoice;
 struct Trace;
 struct RunFile;
 struct CaseCost;
+struct Explanation;
 class WholeCall;
 
 /// One way of evaluating a system, by its name in the case line.
@@ -67,6 +68,17 @@ struct CaseTensor {
   std::vector<float> data;
 };
 
+/// An output beside what it was held against: of one sequence, or of one head of it. Rows x last extent.
+struct Held {
+  std::string output;
+  Axis axis = Axis::tokens;
+  std::int64_t sequence = 0;
+  std::int64_t head = -1;  ///< -1: all of them
+  Matrix<double> exact, actual;
+  Vector<double>
+      allowed;  ///< sum of squares of the predicted errors of a row; infinite where nothing is said
+};
+
 /// A system of the documents as everything behind the case line asks for it; the table is in
 /// harness/systems/. Its numerics (references, bounds, running errors) stand in oracles/ and are reached
 /// through judge().
@@ -99,9 +111,17 @@ class System {
   [[nodiscard]] virtual Judgement run(const Resolved& r, const KernelChoice& kernels,
                                       const RunOptions& options, Trace* trace) const = 0;
 
-  /// Runs `kernels` on the inputs that are in `trace` and leaves there what they wrote. Throws as run does.
-  virtual void replay(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
-                      Trace& trace) const = 0;
+  /// Runs `kernels` on such inputs and returns what they wrote. Throws as run does.
+  [[nodiscard]] virtual std::vector<CaseTensor> outputs(const Resolved& r,
+                                                        const std::vector<CaseTensor>& inputs,
+                                                        const KernelChoice& kernels,
+                                                        const RunOptions& options) const = 0;
+
+  /// Every output of a run without a law, sequence by sequence.
+  [[nodiscard]] virtual std::vector<Held> held(const Resolved& r, const Trace& trace) const = 0;
+
+  /// What a person wants to know of a run that differs (harness/explain/explain.h).
+  [[nodiscard]] virtual Explanation explain(const Resolved& r, const Trace& trace) const = 0;
 
   /// The run as a file, and the judgement of such a file, also one made elsewhere. Throw Error where a run
   /// holds nothing to write, or a file is not one of this case.

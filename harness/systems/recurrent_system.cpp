@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "fixtures/run_file.h"
 #include "harness/cases/keys.h"
@@ -79,21 +81,54 @@ double RecurrentSystem::work(const Case& c) const {
   return static_cast<double>(rows) * a_row * (c.law.empty() ? 1.0 : 3.0) / kMost;
 }
 
-std::vector<CaseTensor> RecurrentSystem::inputs(const Resolved& r) const {
-  Batch batch = batch_of(r, family);
+namespace {
+
+std::vector<float>& tensor_in(Batch& batch, std::string_view name) {
+  if (name == "q") return batch.q;
+  if (name == "k") return batch.k;
+  if (name == "v") return batch.v;
+  if (name == "g") return batch.g;
+  return name == "beta" ? batch.beta : batch.initial_state;
+}
+
+/// [B, ...], states [sequences, ...].
+CaseTensor case_tensor(const Resolved& r, const TensorSpec& spec, std::vector<float> data) {
+  std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
+  const std::int64_t sequences = r.form->packed ? std::ssize(r.c.lengths) : r.c.B;
+  shape.insert(shape.begin(), spec.axis == Axis::state ? sequences : r.c.B);
+  return {spec, true, std::move(shape), std::move(data)};
+}
+
+}  // namespace
+
+std::vector<CaseTensor> RecurrentSystem::tensors(const Resolved& r, Batch batch) const {
   std::vector<CaseTensor> out;
-  for (const TensorSpec& spec : signature(r.c).inputs) {
-    std::vector<float>& data = spec.name == "q"      ? batch.q
-                               : spec.name == "k"    ? batch.k
-                               : spec.name == "v"    ? batch.v
-                               : spec.name == "g"    ? batch.g
-                               : spec.name == "beta" ? batch.beta
-                                                     : batch.initial_state;
-    std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
-    shape.insert(shape.begin(), spec.axis == Axis::state ? batch.shape.sequences() : r.c.B);
-    out.push_back({spec, true, std::move(shape), std::move(data)});
-  }
+  for (const TensorSpec& spec : signature(r.c).inputs)
+    out.push_back(case_tensor(r, spec, std::move(tensor_in(batch, spec.name))));
   return out;
+}
+
+std::vector<CaseTensor> RecurrentSystem::tensors(const Resolved& r, Outputs outputs) const {
+  if (outputs.final_state.empty()) return {};
+  const std::vector<TensorSpec> specs = signature(r.c).outputs;
+  return {case_tensor(r, specs[0], std::move(outputs.o)),
+          case_tensor(r, specs[1], std::move(outputs.final_state))};
+}
+
+Batch RecurrentSystem::batch(const Resolved& r, const std::vector<CaseTensor>& inputs) const {
+  Batch batch;
+  batch.shape = batch_shape_of(r);
+  for (const CaseTensor& x : inputs) tensor_in(batch, x.spec.name) = x.data;
+  return batch;
+}
+
+Outputs outputs_of(const std::vector<CaseTensor>& outputs) {
+  if (outputs.empty()) return {};
+  return {outputs[0].data, outputs[1].data};
+}
+
+std::vector<CaseTensor> RecurrentSystem::inputs(const Resolved& r) const {
+  return tensors(r, batch_of(r, family));
 }
 
 Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
@@ -105,27 +140,60 @@ Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, c
   const Runner runner = [&](const Batch& of, const Path& path) {
     return run_kernel(kernels, of, path, r.promised, options);
   };
-  // What there is when a kernel fails is kept too.
-  struct Keep {
-    Trace* trace;
-    Batch& batch;
-    Outputs& outputs;
-    LawTrace& law;
-    ~Keep() {
-      if (trace) *trace = {std::move(batch), std::move(outputs), {}, {}, {}, {}, std::move(law)};
+  const auto judged = [&] {
+    if (r.law != nullptr) {
+      const Law& row = *rows_.at(static_cast<std::size_t>(r.law - laws.data()));
+      return judge_law(row, {batch, family, r.promised, r.chunk, runner, trace ? &law : nullptr});
     }
-  } const keep{trace, batch, outputs, law};
-  if (r.law != nullptr) {
-    const Law& row = *rows_.at(static_cast<std::size_t>(r.law - laws.data()));
-    return judge_law(row, {batch, family, r.promised, r.chunk, runner, trace ? &law : nullptr});
+    outputs = runner(batch, r.path(batch.shape.T));
+    return judge_batch(r, family, batch, outputs, runner);
+  };
+  if (trace == nullptr) return judged();
+  // What there is when a kernel fails is kept too.
+  const auto keep = [&] {
+    *trace = {tensors(r, std::move(batch)),
+              tensors(r, std::move(outputs)),
+              kernels.named->form,
+              {},
+              std::move(law),
+              {}};
+  };
+  try {
+    Judgement judgement = judged();
+    keep();
+    return judgement;
+  } catch (...) {
+    keep();
+    throw;
   }
-  outputs = runner(batch, r.path(batch.shape.T));
-  return judge_batch(r, family, batch, outputs, runner);
 }
 
-void RecurrentSystem::replay(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
-                             Trace& trace) const {
-  trace.outputs = run_kernel(kernels, trace.batch, r.path(trace.batch.shape.T), r.promised, options);
+std::vector<CaseTensor> RecurrentSystem::outputs(const Resolved& r, const std::vector<CaseTensor>& inputs,
+                                                 const KernelChoice& kernels,
+                                                 const RunOptions& options) const {
+  const Batch of = batch(r, inputs);
+  return tensors(r, run_kernel(kernels, of, r.path(of.shape.T), r.promised, options));
+}
+
+std::vector<Held> RecurrentSystem::held(const Resolved& r, const Trace& trace) const {
+  const Batch of = batch(r, trace.inputs);
+  const Outputs outputs = outputs_of(trace.outputs);
+  std::vector<Held> out;
+  for (std::int64_t n = 0; n < of.shape.sequences(); ++n) {
+    for (std::int64_t h = 0; h < of.shape.Hv; ++h) {
+      const Sequence<double> x = sequence_of(of, n, h);
+      HeadOracle oracle = oracle_of(x, r.path(x.tokens()), r.promised, family, of.shape.l2norm);
+      Vector<double> rows = oracle.rms.cwiseAbs2();
+      if (oracle.vacuous) rows.setConstant(std::numeric_limits<double>::infinity());
+      const Index keys = oracle.exact.state.rows();
+      const double state = oracle.state * oracle.state / static_cast<double>(keys);
+      out.push_back(
+          {"o", Axis::tokens, n, h, std::move(oracle.exact.o), rows_of(of, outputs, n, h), std::move(rows)});
+      out.push_back({"final_state", Axis::state, n, h, std::move(oracle.exact.state),
+                     state_of(of, outputs, n, h), Vector<double>::Constant(keys, state)});
+    }
+  }
+  return out;
 }
 
 RunFile RecurrentSystem::write(const Resolved& r, const Trace& trace) const { return family_file(r, trace); }

@@ -4,14 +4,28 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "oracles/limits.h"
 
 namespace samestate::tensor_laws_detail {
 
-void Comparison::add(Index b, const std::string& name, Index rows, const Matrix<double>& x,
-                     const Matrix<double>& y, const Matrix<double>& tolerance_x,
-                     const Matrix<double>& tolerance_y) {
+void Comparison::begin(Change change, std::string first, std::string second, Index place) {
+  if (trace_) trace_->push_back({change, std::move(first), std::move(second), place, {}});
+}
+
+void Comparison::add(Index b, const std::string& name, Index rows, const Side& first, const Side& second) {
+  const Matrix<double>& x = get(first.outputs, name);
+  const Matrix<double>& y = get(second.outputs, name);
+  const Matrix<double>& tolerance_x = get(first.oracle.tolerance, name);
+  const Matrix<double>& tolerance_y = get(second.oracle.tolerance, name);
+  if (trace_) {
+    trace_->back().pairs.push_back({name,
+                                    b,
+                                    rows,
+                                    {x, get(first.oracle.exact, name), tolerance_x},
+                                    {y, get(second.oracle.exact, name), tolerance_y}});
+  }
   for (Index i = 0; i < rows; ++i) {
     for (Index j = 0; j < x.cols(); ++j) {
       const double bound = tolerance_x(i, j) + tolerance_y(i, j);

@@ -9,16 +9,28 @@
 /// What the laws of the systems of named tensors compare, and the laws that stand in files of their own.
 namespace samestate::tensor_laws_detail {
 
+using Change = TensorLawComparison::Change;
+
+/// The outputs of one sequence of a run, and what they are held against.
+struct Side {
+  const Tensors<double>& outputs;
+  const OperatorOracle& oracle;
+};
+
 /// Judgements of many comparisons, as one.
 class Comparison {
  public:
-  /// The rows [0, rows) of an output of two runs of sequence b, within the sum of their tolerances.
-  void add(Index b, const std::string& name, Index rows, const Matrix<double>& x, const Matrix<double>& y,
-           const Matrix<double>& tolerance_x, const Matrix<double>& tolerance_y);
+  explicit Comparison(TensorLawTrace* trace) : trace_(trace) {}
+
+  /// Two runs, in words; `place` as in TensorLawComparison. Before the first add.
+  void begin(Change change, std::string first, std::string second, Index place = -1);
+  /// The rows [0, rows) of an output of sequence b of the two, within the sum of their tolerances.
+  void add(Index b, const std::string& name, Index rows, const Side& first, const Side& second);
   /// `what` was compared, in words.
   [[nodiscard]] Judgement take(const std::string& what);
 
  private:
+  TensorLawTrace* trace_;
   Judgement worst_;
   std::int64_t compared_ = 0;
   double squares_ = 0.0, bounds_ = 0.0;

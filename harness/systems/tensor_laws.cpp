@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <set>
 
@@ -9,6 +12,7 @@
 namespace samestate {
 namespace {
 
+using tensor_laws_detail::Change;
 using tensor_laws_detail::Comparison;
 using tensor_laws_detail::inapplicable;
 using tensor_laws_detail::oracle_of;
@@ -22,22 +26,21 @@ std::vector<Index> cuts_worth_trying(Index tokens, Index chunk) {
   }
   return {cuts.begin(), cuts.end()};
 }
-
 // EQ-03, P-09: any cut with the states carried gives one pass.
 Judgement split(const TensorSubject& s) {
   if (s.r.c.T < 2) return inapplicable("fewer than two tokens");
-  Comparison comparison;
+  Comparison comparison(s.trace);
   const std::vector<Tensors<double>> one = s.run(s.inputs, {});
   for (const Index cut : cuts_worth_trying(s.r.c.T, s.r.chunk)) {
     const std::vector<Tensors<double>> two = s.run(s.inputs, {cut});
+    comparison.begin(Change::calls, "all tokens in one call",
+                     fmt::format("cut before token {}, the states carried", cut), cut);
     for (Index b = 0; b < s.r.c.B; ++b) {
       const OperatorOracle whole = oracle_of(s, s.inputs, b, {});
       const OperatorOracle parts = oracle_of(s, s.inputs, b, {cut});
-      for (const auto& [name, tolerance] : whole.tolerance) {
-        const auto at = static_cast<std::size_t>(b);
-        comparison.add(b, name, tolerance.rows(), get(one[at], name), get(two[at], name), tolerance,
-                       get(parts.tolerance, name));
-      }
+      const auto at = static_cast<std::size_t>(b);
+      for (const auto& [name, tolerance] : whole.tolerance)
+        comparison.add(b, name, tolerance.rows(), {one[at], whole}, {two[at], parts});
     }
   }
   return comparison.take("all tokens in one call, and cut in two with the state carried");
@@ -46,15 +49,17 @@ Judgement split(const TensorSubject& s) {
 // P-07: outputs before t do not depend on tokens from t on.
 Judgement causality(const TensorSubject& s) {
   if (s.r.c.T < 2) return inapplicable("fewer than two tokens");
-  Comparison comparison;
+  Comparison comparison(s.trace);
   const Signature signature = s.system.signature(s.r.c);
   const std::vector<Tensors<double>> before = s.run(s.inputs, {});
   bool effect = false;
   for (const Index t : cuts_worth_trying(s.r.c.T, s.r.chunk)) {
     std::vector<CaseTensor> changed = s.inputs;
+    std::vector<std::string> names;
     for (CaseTensor& x : changed) {
       if (x.spec.axis != Axis::tokens && x.spec.axis != Axis::prefix) continue;
       if (x.spec.content != Content::activation && x.spec.content != Content::features) continue;
+      names.push_back(x.spec.name);
       const Index each = x.spec.size() / s.r.c.T;
       for (Index b = 0; b < s.r.c.B; ++b) {
         for (Index i = t * each; i < s.r.c.T * each; ++i) {
@@ -65,6 +70,10 @@ Judgement causality(const TensorSubject& s) {
       }
     }
     const std::vector<Tensors<double>> after = s.run(changed, {});
+    comparison.begin(Change::future, "the tokens as they are",
+                     fmt::format("{} of the tokens from {} on halved, signs turned where they may be",
+                                 fmt::join(names, ", "), t),
+                     t);
     for (Index b = 0; b < s.r.c.B; ++b) {
       const OperatorOracle of_before = oracle_of(s, s.inputs, b, {});
       const OperatorOracle of_after = oracle_of(s, changed, b, {});
@@ -74,8 +83,8 @@ Judgement causality(const TensorSubject& s) {
         const Matrix<double>& y = get(after[at], spec.name);
         effect = effect || x != y;
         if (spec.axis != Axis::tokens) continue;
-        comparison.add(b, spec.name, t * (x.rows() / s.r.c.T), x, y, get(of_before.tolerance, spec.name),
-                       get(of_after.tolerance, spec.name));
+        comparison.add(b, spec.name, t * (x.rows() / s.r.c.T), {before[at], of_before},
+                       {after[at], of_after});
       }
     }
   }
@@ -100,12 +109,13 @@ Judgement batch_permutation(const TensorSubject& s) {
   }
   const std::vector<Tensors<double>> one = s.run(s.inputs, {});
   const std::vector<Tensors<double>> other = s.run(turned, {});
-  Comparison comparison;
+  Comparison comparison(s.trace);
+  comparison.begin(Change::order, "the rows of the batch in their order", "in reverse order");
   for (Index b = 0; b < B; ++b) {
     const OperatorOracle oracle = oracle_of(s, s.inputs, b, {});
     for (const auto& [name, tolerance] : oracle.tolerance) {
-      comparison.add(b, name, tolerance.rows(), get(one[static_cast<std::size_t>(b)], name),
-                     get(other[static_cast<std::size_t>(B - 1 - b)], name), tolerance, tolerance);
+      comparison.add(b, name, tolerance.rows(), {one[static_cast<std::size_t>(b)], oracle},
+                     {other[static_cast<std::size_t>(B - 1 - b)], oracle});
     }
   }
   return comparison.take("a batch, and its rows in reverse order");

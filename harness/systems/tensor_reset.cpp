@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "harness/systems/tensor_comparison.h"
 
@@ -60,18 +61,21 @@ Judgement reset(const TensorSubject& s) {
   const std::vector<Tensors<double>> parts = s.run(fresh, cut);
   const bool carried =
       std::any_of(fresh.begin(), fresh.end(), [](const CaseTensor& x) { return x.spec.axis == Axis::state; });
-  Comparison comparison;
+  Comparison comparison(s.trace);
   bool matters = false;
   for (Index b = 0; b < s.r.c.B; ++b) {
     const auto at = static_cast<std::size_t>(b);
     const OperatorOracle one = oracle_of(s, fresh, b, {});
     const OperatorOracle two = oracle_of(s, fresh, b, cut);
-    for (const auto& [name, tolerance] : one.tolerance) {
-      const Matrix<double>& x = get(alone[at], name);
-      comparison.add(b, name, tolerance.rows(), x, get(whole[at], name), tolerance, tolerance);
-      comparison.add(b, name, tolerance.rows(), x, get(parts[at], name), tolerance, get(two.tolerance, name));
-      matters = matters || x != get(carried ? kept[at] : before[at], name);
-    }
+    const auto compare = [&](std::string again, const Side& other_run) {
+      comparison.begin(Change::history, "the request before any other", std::move(again));
+      for (const auto& [name, tolerance] : one.tolerance)
+        comparison.add(b, name, tolerance.rows(), {alone[at], one}, other_run);
+    };
+    compare("the same after another request", {whole[at], one});
+    compare("the same after another request, in two calls", {parts[at], two});
+    for (const auto& [name, tolerance] : one.tolerance)
+      matters = matters || get(alone[at], name) != get(carried ? kept[at] : before[at], name);
   }
   Judgement j = comparison.take("a request by itself, and again after another one");
   if (!matters && j.verdict == Verdict::pass) {
@@ -107,16 +111,20 @@ Judgement packing(const TensorSubject& s) {
   }
   const std::vector<Tensors<double>> apart = s.run(s.inputs, {});
   const Tensors<double> together = s.run_as(resized(s.r, 1, all), packed, {}).front();
-  Comparison comparison;
+  Comparison comparison(s.trace);
+  comparison.begin(Change::packing, "the sequences as rows of a batch", "end to end as one sequence");
   Index begin = 0;
   for (Index b = 0; b < B; ++b) {
     const Index length = lengths[static_cast<std::size_t>(b)];
     const OperatorOracle oracle = oracle_of(s, s.inputs, b, {});
     for (const auto& [name, tolerance] : oracle.tolerance) {
       const Index each = tolerance.rows() / T;
-      const Matrix<double> rows = get(together, name).middleRows(begin * each, length * each);
-      comparison.add(b, name, length * each, get(apart[static_cast<std::size_t>(b)], name), rows, tolerance,
-                     tolerance);
+      // As many rows as the sequence has alone, of which those that it has packed are compared.
+      Matrix<double> rows = Matrix<double>::Zero(tolerance.rows(), tolerance.cols());
+      rows.topRows(length * each) = get(together, name).middleRows(begin * each, length * each);
+      const Tensors<double> of_sequence{{name, std::move(rows)}};
+      comparison.add(b, name, length * each, {apart[static_cast<std::size_t>(b)], oracle},
+                     {of_sequence, oracle});
     }
     begin += length;
   }

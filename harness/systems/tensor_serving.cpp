@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
 #include <random>
@@ -34,7 +37,8 @@ class Server {
   explicit Server(const TensorSubject& s)
       : s_(s),
         signature_(s.system.row.signature(s.system.call(s.r.c, s.native))),
-        engine_(seed_of(s.inputs)) {
+        engine_(seed_of(s.inputs)),
+        comparison_(s.trace) {
     for (Index b = 0; b < s.r.c.B; ++b) {
       slots_.push_back(empty(b));
       alone_.push_back(s.run_as(resized(s.r, 1, T()), row_alone(b), {}).front());
@@ -181,13 +185,15 @@ class Server {
     const auto b = static_cast<Index>(n);
     const OperatorOracle whole = oracle_of(s_, s_.inputs, b, {});
     const OperatorOracle parts = oracle_of(s_, s_.inputs, b, cuts);
+    comparison_.begin(
+        Change::slots, "the request alone in one call",
+        fmt::format("in a slot among others, its calls ending before tokens {}", fmt::join(slot.cuts, ", ")));
     for (const TensorSpec& spec : signature_.outputs) {
       const Matrix<double>& tolerance = get(whole.tolerance, spec.name);
       const bool state = spec.axis == Axis::state;
       if (state && slot.done < T()) continue;
       const Index rows = state ? tolerance.rows() : slot.done * (tolerance.rows() / T());
-      comparison_.add(b, spec.name, rows, get(alone_[n], spec.name), get(slot.outputs, spec.name), tolerance,
-                      get(parts.tolerance, spec.name));
+      comparison_.add(b, spec.name, rows, {alone_[n], whole}, {slot.outputs, parts});
     }
   }
 

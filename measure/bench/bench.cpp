@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "harness/cases/keys.h"
 #include "harness/processes/workers.h"
 #include "measure/bench/time_case.h"
 
@@ -23,9 +24,7 @@ constexpr std::string_view kFirst = "\tfirst", kAgain = "\tagain", kCeilings = "
 std::string sizes_text(const Resolved& r) {
   std::string text;
   for (const CaseSize& size : r.system->sizes) {
-    if (!size.own) continue;
-    text +=
-        fmt::format("{}{}={}", text.empty() ? "" : " ", size.name, r.c.parameters.find(size.name)->second);
+    if (size.own) text += fmt::format("{}{}={}", text.empty() ? "" : " ", size.name, size_in(r.c, size.name));
   }
   return text;
 }
@@ -169,7 +168,7 @@ BenchResult Bench::run(const Case& c, const Ceilings& ceilings, Peer* peer, cons
   timed.chunk = r.chunk;
   add_floor(timed, r, ceilings, timed.record.device != "cpu");
   if (losses_.skip(timed.record)) return result;
-  if (const double bytes = 4.0 * size_of_case(c); bytes > options_.most_bytes) {
+  if (const double bytes = 4.0 * size_of_case(r); bytes > options_.most_bytes) {
     timed.record.judgement.verdict = Verdict::skipped;
     timed.record.judgement.reason =
         fmt::format("its tensors take {:.1f} GB, more than the {:.1f} GB of --max-memory", bytes / 1e9,

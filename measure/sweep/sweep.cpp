@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "oracles/contracts.h"
 #include "oracles/systems/family.h"
 
 namespace samestate {
@@ -83,38 +84,22 @@ class SweepPlan {
     return c;
   }
 
-  using TokenWork = double (*)(const Case&);
-
   /// Only what the kernel promises.
-  void put(std::string_view series, std::string curve, double x, const Case& c,
-           TokenWork a_token = family_token) {
+  void put(std::string_view series, std::string curve, double x, const Case& c) {
     if (!options_.system.empty() && c.system != options_.system) return;
-    const std::vector<std::string>& contracts = table_.choose(Resolved(c)).named->contracts;
+    const Resolved r(c);
+    const std::vector<std::string>& contracts = table_.choose(r).named->contracts;
     if (std::find(contracts.begin(), contracts.end(), c.contract) == contracts.end()) return;
-    points_.push_back(
-        {std::string(series), std::move(curve), x, c, options_.quick ? 32 : 128, work_of(c, a_token(c))});
+    points_.push_back({std::string(series), std::move(curve), x, c, options_.quick ? 32 : 128, work_of(r)});
   }
 
-  /// Tokens times what a token costs, fitted by eye to a recorded sweep: the state and its covariance are
-  /// propagated once a chunk and scores are squares of it.
-  [[nodiscard]] static double work_of(const Case& c, double a_token) {
-    const auto chunk = static_cast<double>(c.form == "chunked" ? c.chunk : 1);
+  /// Fitted by eye to a recorded sweep: the state and its covariance are propagated once a chunk and scores are
+  /// squares of it.
+  [[nodiscard]] static double work_of(const Resolved& r) {
+    const auto chunk = static_cast<double>(r.chunk > 0 ? r.chunk : 1);
     // Its bound is vacuous over the whole run, so that it is judged token by token from its own state.
-    const double again =
-        c.form == "recurrent" && c.contract == "bf16_state" && c.regime == "slow" ? 20.0 : 1.0;
-    return again * static_cast<double>(c.T) * a_token * (1.0 + 4.0 / chunk + chunk / 256.0);
-  }
-  /// What a token of a head costs, its covariance with it.
-  [[nodiscard]] static double family_token(const Case& c) {
-    return static_cast<double>(c.Hv * (c.dk + 8) * (c.dk + c.dv + 16));
-  }
-  /// The running error costs more than a bound.
-  [[nodiscard]] static double tensor_token(const Case& c) {
-    double elements = 0.0;
-    for (const TensorSpec& spec : system_named(c.system).signature(c).inputs)
-      elements += static_cast<double>(spec.size()) /
-                  (spec.axis == Axis::tokens ? static_cast<double>(c.T) / 64.0 : 1.0);
-    return 3.0 * elements;
+    const bool by_token = r.unchunked() && low_precision_state(*r.contract) && r.regime->lasting;
+    return (by_token ? 20.0 : 1.0) * r.system->work(r.c) * (1.0 + 4.0 / chunk + chunk / 256.0);
   }
 
   [[nodiscard]] Case base(const OperatorSweep& row, std::string_view contract,
@@ -131,12 +116,11 @@ class SweepPlan {
     return c;
   }
 
-  void over_chunks(std::string_view series, const Case& base, const std::string& curve,
-                   TokenWork a_token = family_token) {
+  void over_chunks(std::string_view series, const Case& base, const std::string& curve) {
     for (std::int64_t chunk = 1; chunk <= 256; chunk *= options_.quick ? 4 : 2) {
       Case c = base;
       c.chunk = chunk;
-      put(series, curve, static_cast<double>(chunk), c, a_token);
+      put(series, curve, static_cast<double>(chunk), c);
     }
   }
 
@@ -160,7 +144,7 @@ class SweepPlan {
         for (const std::string_view regime : row.regimes) {
           if (options_.quick && regime != row.regimes.front()) continue;
           over_chunks("chunk", base(row, contract, regime),
-                      fmt::format("{} {} {}", row.system, contract, regime), tensor_token);
+                      fmt::format("{} {} {}", row.system, contract, regime));
         }
       }
     }

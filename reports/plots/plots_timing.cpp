@@ -66,9 +66,12 @@ class TimingFigure {
         : decode     ? ", and the peer (triangles)"
                      : ", and the peer (triangles), whose float32 products may be tf32");
     std::size_t colour = 0;
-    for (const auto& [kernel, contract] : names()) {
+    const std::set<std::pair<std::string, std::string>> curves = names();
+    const bool one_kernel = curves.begin()->first == curves.rbegin()->first;  // sorted
+    if (one_kernel) figure.caption = fmt::format("Kernel {}. ", curves.begin()->first) + figure.caption;
+    for (const auto& [kernel, contract] : curves) {
       const std::string name = kernel + " " + contract;
-      figure.legend.push_back({name, colour, Curve::Style::line});
+      figure.legend.push_back({one_kernel ? contract : name, colour, Curve::Style::line});
       add(figure, name, colour, Curve::Style::line_dots, kernel, contract,
           [](const TimedCase& c) { return c.time.median; });
       add(figure, "floor of " + name, colour, Curve::Style::dashes, kernel, contract, floor_of);
