@@ -74,7 +74,7 @@ std::string native_form(const Resolved& r, const TensorSystem& system, const Run
 }
 
 std::vector<NamedShape> shapes_of(const Resolved& r) {
-  if (r.system->sizes.empty()) return {};
+  if (r.c.parameters.empty()) return {};
   const Signature signature = r.system->signature(r.c);
   std::vector<NamedShape> out;
   for (const TensorSpec& spec : signature.inputs)
