@@ -7,7 +7,7 @@
 #include "harness/cases/resolved.h"
 #include "harness/records/record.h"
 #include "harness/run/kernel_table.h"
-#include "harness/systems/tensor_law_trace.h"
+#include "oracles/laws/tensor_trace.h"
 #include "oracles/laws/trace.h"
 #include "oracles/systems/judge_operator.h"
 

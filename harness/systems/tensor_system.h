@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "harness/cases/resolved.h"
-#include "harness/systems/tensor_law_trace.h"
+#include "oracles/laws/tensor_trace.h"
 #include "oracles/systems/judge_operator.h"
 
 namespace samestate {
