@@ -94,25 +94,28 @@ std::int64_t standard_tokens(const Case& c) {
 using Text = std::string_view;
 
 const std::vector<Key>& table() {
+  using enum KeyOf;
   static const std::vector<Key> rows = {
       // What form a line has where it names none is its system's: format_case prints this key.
-      {"form", [](Case& c, Text v) { c.form = v; }, [](const Case& c) { return c.form; }, nothing},
-      {"chunk", [](Case& c, Text v) { extent<&Case::chunk, 0>("chunk", c, v); },
+      {"form", every, [](Case& c, Text v) { c.form = v; }, [](const Case& c) { return c.form; }, nothing},
+      {"chunk", every, [](Case& c, Text v) { extent<&Case::chunk, 0>("chunk", c, v); },
        [](const Case& c) { return unless<&Case::chunk>(c, standard().chunk); }, nothing},
-      {"prefill", [](Case& c, Text v) { extent<&Case::prefill, 0>("prefill", c, v); },
+      {"prefill", every, [](Case& c, Text v) { extent<&Case::prefill, 0>("prefill", c, v); },
        [](const Case& c) { return unless<&Case::prefill>(c, 0); }, nothing},
-      {"lengths", [](Case& c, Text v) { c.lengths = whole_numbers("lengths", v); },
+      {"lengths", family, [](Case& c, Text v) { c.lengths = whole_numbers("lengths", v); },
        [](const Case& c) { return fmt::format("{}", fmt::join(c.lengths, ",")); }, nothing},
       {"B",
+       every,
        [](Case& c, Text v) { extent<&Case::B, 1>("B", c, v); },
        [](const Case& c) { return unless<&Case::B>(c, 1); },
        [](const Case& c) { return with<&Case::B>(c, 1, 2); },
        false,
        {"2", "3"},
        4},
-      {"T", [](Case& c, Text v) { extent<&Case::T, 0>("T", c, v); },
+      {"T", every, [](Case& c, Text v) { extent<&Case::T, 0>("T", c, v); },
        [](const Case& c) { return unless<&Case::T>(c, standard_tokens(c)); }, nothing},
       {"Hk",
+       family,
        [](Case& c, Text v) { extent<&Case::Hk, 1>("Hk", c, v); },
        [](const Case& c) { return unless<&Case::Hk>(c, standard().Hk); },
        nothing,
@@ -121,6 +124,7 @@ const std::vector<Key>& table() {
        0,
        &Case::Hk},
       {"Hv",
+       family,
        [](Case& c, Text v) { extent<&Case::Hv, 1>("Hv", c, v); },
        [](const Case& c) { return unless<&Case::Hv>(c, c.Hk); },
        nothing,
@@ -129,6 +133,7 @@ const std::vector<Key>& table() {
        0,
        &Case::Hv},
       {"dk",
+       family,
        [](Case& c, Text v) { extent<&Case::dk, 1>("dk", c, v); },
        [](const Case& c) { return unless<&Case::dk>(c, standard().dk); },
        nothing,
@@ -137,6 +142,7 @@ const std::vector<Key>& table() {
        0,
        &Case::dk},
       {"dv",
+       family,
        [](Case& c, Text v) { extent<&Case::dv, 1>("dv", c, v); },
        [](const Case& c) { return unless<&Case::dv>(c, c.dk); },
        nothing,
@@ -145,6 +151,7 @@ const std::vector<Key>& table() {
        0,
        &Case::dv},
       {"heads",
+       family,
        [](Case& c, Text v) {
          const bool tiled = one_of("heads", v, {"interleaved", "tiled"}) == "tiled";
          c.heads = tiled ? HeadMap::tiled : HeadMap::interleaved;
@@ -155,6 +162,7 @@ const std::vector<Key>& table() {
        {"tiled"},
        5},
       {"l2norm",
+       family,
        [](Case& c, Text v) { c.l2norm = whole_number("l2norm", v, 0, 1) == 1; },
        [](const Case& c) { return std::string(c.l2norm ? "1" : ""); },
        [](const Case& c) { return with<&Case::l2norm>(c, false); },
@@ -162,18 +170,20 @@ const std::vector<Key>& table() {
        {"1"},
        6},
       {"scale",
+       family,
        [](Case& c, Text v) { c.scale = real("scale", v); },
        [](const Case& c) { return c.scale ? fmt::format("{}", *c.scale) : ""; },
        [](const Case& c) { return with<&Case::scale>(c, std::nullopt); },
        true,
        {"1"},
        20},
-      {"contract", [](Case& c, Text v) { c.contract = v; },
+      {"contract", every, [](Case& c, Text v) { c.contract = v; },
        [](const Case& c) { return unless<&Case::contract>(c, standard().contract); }, nothing},
-      {"regime", [](Case& c, Text v) { c.regime = v; },
+      {"regime", every, [](Case& c, Text v) { c.regime = v; },
        [](const Case& c) { return unless<&Case::regime>(c, standard().regime); },
        [](const Case& c) { return with<&Case::regime>(c, "normal"); }, true},
       {"state",
+       family,
        [](Case& c, Text v) {
          c.state = one_of("state", v, {"none", "random"});
        },
@@ -183,6 +193,7 @@ const std::vector<Key>& table() {
        {"none", "random"},
        1},
       {"layout",
+       every,
        [](Case& c, Text v) {
          c.layout = one_of("layout", v, {"dense", "padded", "far"});
        },
@@ -191,9 +202,10 @@ const std::vector<Key>& table() {
        true,
        {"padded", "far"},
        5},
-      {"law", [](Case& c, Text v) { c.law = v; }, [](const Case& c) { return c.law; }, nothing},
-      {"kernel", [](Case& c, Text v) { c.kernel = v; }, [](const Case& c) { return c.kernel; }, nothing},
-      {"seed", [](Case& c, Text v) { c.seed = seed_value(v); },
+      {"law", every, [](Case& c, Text v) { c.law = v; }, [](const Case& c) { return c.law; }, nothing},
+      {"kernel", every, [](Case& c, Text v) { c.kernel = v; }, [](const Case& c) { return c.kernel; },
+       nothing},
+      {"seed", every, [](Case& c, Text v) { c.seed = seed_value(v); },
        [](const Case& c) { return c.seed == 0 ? "" : fmt::format("{:#x}", c.seed); },
        [](const Case& c) {
          return with<&Case::seed>(c, std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3});
@@ -208,7 +220,11 @@ const std::vector<Key>& table() {
 std::span<const Key> keys() { return table(); }
 
 std::vector<std::string_view> common_keys() {
-  return {"form", "chunk", "prefill", "B", "T", "contract", "regime", "layout", "law", "kernel", "seed"};
+  std::vector<std::string_view> names;
+  for (const Key& key : table()) {
+    if (key.of == KeyOf::every) names.push_back(key.name);
+  }
+  return names;
 }
 
 std::vector<std::string_view> family_keys() {

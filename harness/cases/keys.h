@@ -9,10 +9,15 @@
 
 namespace samestate {
 
+/// Whose case lines have a key: every system's, or the recurrent family's alone.
+enum class KeyOf { every, family };
+
 /// One key of the case line, all that is known of it: a new key is a row here.
 struct Key {
   std::string_view name;
-  /// Sets the member from the value of a line. Throws Error that names key, value, limit and remedy.
+  KeyOf of = KeyOf::family;
+  /// Sets the member from the value of a line. Throws Error that names key, value, limit and remedy; of a case
+  /// that was made in code too, whose values Resolved has read again.
   void (*parse)(Case& c, std::string_view value) = nullptr;
   /// The value as a line has it; empty at the default, which the canonical line omits.
   std::string (*print)(const Case& c) = nullptr;

@@ -244,6 +244,9 @@ TEST(CaseLine, ImpossibleCasesMadeInCodeAreRefused) {
   EXPECT_TRUE(refused([](Case& c) { c.form = "decode", c.prefill = -1; }));
   EXPECT_TRUE(refused([](Case& c) { c.form = "packed", c.lengths = {-1, 65}; }));
   EXPECT_TRUE(refused([](Case& c) { c.scale = std::numeric_limits<double>::quiet_NaN(); }));
+  EXPECT_TRUE(refused([](Case& c) { c.scale = 0.1; }));
+  EXPECT_TRUE(refused([](Case& c) { c.state = "zero"; }));
+  EXPECT_TRUE(refused([](Case& c) { c.B = 0; }));
 }
 
 TEST(CaseLine, GarbageIsAnErrorOrACase) {
