@@ -34,8 +34,9 @@ class ScanError {
   /// Of G_i; the first sum is g_0 itself, exact.
   [[nodiscard]] double at(Index i) const {
     if (det_ && tree_) return kUnitRoundoff32 * levels_ * std::fabs(sums_(i));
-    const double size = std::max(prefix_(i) - prefix_(0), 0.0);
-    if (det_) return kUnitRoundoff32 * size;
+    const double steps = std::max(prefix_(i) - prefix_(0), 0.0);
+    if (det_) return kUnitRoundoff32 * std::max(steps, i == 0 ? 0.0 : std::fabs(sums_(i)));
+    const double size = std::max(steps, i == 0 ? 0.0 : sums_(i) * sums_(i));
     return 2 * std::max(std::fabs(sequential_(i)), std::fabs(doubling_(i))) + spread(size);
   }
 
@@ -44,8 +45,14 @@ class ScanError {
     if (det_ && tree_) {
       return i == j ? 0.0 : kUnitRoundoff32 * levels_ * (std::fabs(sums_(i)) + std::fabs(sums_(j)));
     }
-    const double size = std::fabs(prefix_(i) - prefix_(j));
-    if (det_) return kUnitRoundoff32 * size;
+    // A sum made from its rounded predecessor, and one that is made exactly (in double, compensated, of
+    // blocks) and rounded once at each end: no kernel of the contract is held to the narrower of the two.
+    const double steps = std::fabs(prefix_(i) - prefix_(j));
+    if (det_) {
+      const double ends = i == j ? 0.0 : std::fabs(sums_(i)) + std::fabs(sums_(j));
+      return kUnitRoundoff32 * std::max(steps, ends);
+    }
+    const double size = i == j ? 0.0 : std::max(steps, sums_(i) * sums_(i) + sums_(j) * sums_(j));
     return 2 * std::max(std::fabs(sequential_(i) - sequential_(j)), std::fabs(doubling_(i) - doubling_(j))) +
            spread(size);
   }
