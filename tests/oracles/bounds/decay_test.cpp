@@ -10,7 +10,7 @@ namespace samestate::bounds {
 namespace {
 
 /// Exponentials without an error of their own: what is left is the scan's.
-constexpr ExponentialModel kExactExponential = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
+constexpr ExponentialModel kExactExponential = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, true};
 
 /// Largest |e^{fl(G_i) - fl(G_j)} - e^{G_i - G_j}| over its bound, for sums that are rounded once.
 double rounded_once(const Vector<double>& g, Mode mode) {
