@@ -10,6 +10,10 @@ struct Place {
   int lane = lane_index(), warp = broadcast(warp_index() % 4);
   int row = 16 * warp + lane / 4, column = 2 * (lane % 4);
   int matrix = lane / 8, matrix_row = lane % 8;  ///< of the 8 x 8 matrices whose addresses it passes
+
+  /// The same, addresses made of it computed anew: kept from chunk to chunk they would take more registers than there
+  /// are.
+  SAMESTATE_DEVICE Place again() const { return {recomputed(lane), warp}; }
 };
 
 /// Inverse of a 16 x 16 unit lower triangular block at `a`, in place, by one warp: both 8 x 8 blocks by forward
@@ -105,49 +109,19 @@ SAMESTATE_DEVICE float row_norm(const Bf16 (&panels)[kPanels][kTileBytes / 2], i
   return inverse_root(sum + 1e-6F);
 }
 
-/// One warpgroup's part of a helper.
-template <bool delta, bool norm>
-struct Maker {
-  HelperShared& s;
+/// The parts. `SharedMemory` has `a` and `made` of every maker.
+template <class SharedMemory, bool delta, bool norm>
+struct MakerParts {
+  SharedMemory& s;
   const Prefill& c;
   int group;  ///< which of the makers
   Place at{};
 
-  /// T and P of the chunk in the rings at m; its gates to the readers.
-  SAMESTATE_DEVICE void prepare(int m) {
-    const int key_stage = s.key_ring.stage(m);
-    const int query_stage = s.query_ring.stage(m);
-    float* const A = s.a[group];
-    s.gate_ring.wait_full(m);
-    s.key_ring.wait_full(m);
-    s.query_ring.wait_full(m);
-    float KK[32];
-    float QK[32];
-    products_begin();
-    if constexpr (delta) multiply_rows(KK, s.k[key_stage], s.k[key_stage]);
-    multiply_rows(QK, s.q[query_stage], s.k[key_stage]);
-    products_commit();
-    if constexpr (norm) norms(s.k[key_stage], s.q[query_stage]);
-    products_wait<0>();
-    s.key_ring.release(m);
-    s.query_ring.release(m);
-    if constexpr (norm) named_barrier(group + 1, 128);
-    s.made_ring.wait_empty(m);
-    const float* const G = s.decay[s.gate_ring.stage(m)];
-    const float* const beta = s.beta[s.gate_ring.stage(m)];
-    weigh(KK, QK, A, G, beta);
-    gates(G, beta);
-    s.gate_ring.release(m);
-    if constexpr (delta) {
-      warp_barrier();  // a warp inverts what it wrote itself
-      invert(A);
-      store_T(A);
-    }
-    fence_async();
-    s.made_ring.full[group].arrive_warp();
-  }
+ protected:
+  SAMESTATE_DEVICE static int thread() { return thread_index() % 128; }
+  /// The maker's threads meet.
+  SAMESTATE_DEVICE void meet() const { named_barrier(group + 1, 128); }
 
- private:
   /// c = X Y^T over the keys.
   SAMESTATE_DEVICE static void multiply_rows(float (&sums)[32], const Bf16 (&x)[kPanels][kTileBytes / 2],
                                              const Bf16 (&y)[kPanels][kTileBytes / 2]) {
@@ -156,123 +130,78 @@ struct Maker {
       multiply(sums, by_rows(x[kk / 4], kk % 4), by_rows(y[kk / 4], kk % 4), kk > 0);
   }
 
-  SAMESTATE_DEVICE void norms(const Bf16 (&k)[kPanels][kTileBytes / 2],
-                              const Bf16 (&q)[kPanels][kTileBytes / 2]) {
-    const int thread = thread_index() % 128;
-    // One product in flight allows no branch: every thread takes one row of one of the two.
-    const Bf16(&from)[kPanels][kTileBytes / 2] = thread < kChunk ? k : q;
-    float* const to = thread < kChunk ? s.key_norm[group] : s.query_norm[group];
-    to[thread % kChunk] = row_norm(from, thread % kChunk);
+  /// Of every row: a row a thread, all of it twice.
+  SAMESTATE_DEVICE static void norms(const Bf16 (&rows)[kPanels][kTileBytes / 2], float* to) {
+    const int row = recomputed(thread() % kChunk);
+    to[row] = row_norm(rows, row);
   }
 
-  /// A = beta K K^T o E below the diagonal, P = scale Q K^T o E on and below it; 16 columns at a time.
-  SAMESTATE_DEVICE void weigh(const float (&KK)[32], const float (&QK)[32], float* A, const float* G,
-                              const float* beta) {
-    const float scale = c.p.scale;
-    float left[2];   // beta r of this thread's rows
-    float right[2];  // scale r^q
+  /// A = beta K K^T o E below the diagonal, P = scale Q K^T o E on and below it, or one of the two; 16 columns at a
+  /// time.
+  template <bool make_A, bool make_P>
+  SAMESTATE_DEVICE void weigh(const float (&KK)[32], const float (&QK)[32], const Gates& y) {
+    const Place here = at.again();
+    float left[2] = {};   // beta r of this thread's rows
+    float right[2] = {};  // scale r^q
     SAMESTATE_UNROLL
     for (int i = 0; i < 2; ++i) {
-      left[i] = beta[at.row + 8 * i] * (norm ? s.key_norm[group][at.row + 8 * i] : 1.0F);
-      right[i] = scale * (norm ? s.query_norm[group][at.row + 8 * i] : 1.0F);
+      if constexpr (make_A) left[i] = y.beta[here.row + 8 * i] * (norm ? y.key_norm[here.row + 8 * i] : 1.0F);
+      if constexpr (make_P) right[i] = c.p.scale * (norm ? y.query_norm[here.row + 8 * i] : 1.0F);
     }
-    const float G_row[2] = {G[at.row], G[at.row + 8]};
     SAMESTATE_UNROLL
     for (int j = 0; j < 4; ++j) {  // only the block on the diagonal needs the mask
       if (j < at.warp)
-        weigh_columns<false>(j, KK, QK, A, G, G_row, left, right);
+        weigh_columns<false, make_A, make_P>(here, j, KK, QK, y, left, right);
       else if (j == at.warp)
-        weigh_columns<true>(j, KK, QK, A, G, G_row, left, right);
+        weigh_columns<true, make_A, make_P>(here, j, KK, QK, y, left, right);
       else
-        clear_columns(j, A);
-    }
-  }
-
-  /// Byte of P that this lane passes to store_matrices for columns 16 j ...
-  SAMESTATE_DEVICE int cell(int j) const {
-    return (16 * at.warp + 8 * (at.matrix % 2) + at.matrix_row) * 128 +
-           ((32 * j + 16 * (at.matrix / 2)) ^ (at.matrix_row * 16));
-  }
-
-  template <bool diagonal>
-  SAMESTATE_DEVICE void weigh_columns(int j, const float (&KK)[32], const float (&QK)[32], float* A,
-                                      const float* G, const float (&G_row)[2], const float (&left)[2],
-                                      const float (&right)[2]) {
-    std::uint32_t x[4];
-    SAMESTATE_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const int column = 16 * j + 8 * half + at.column;
-      const Pair G_column = load_pair(&G[column]);
-      const Pair r = norm ? load_pair(&s.key_norm[group][column]) : Pair{1.0F, 1.0F};
-      SAMESTATE_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        const int e = 8 * j + 4 * half + 2 * i;
-        float E[2] = {exponential2(G_row[i] - G_column.x), exponential2(G_row[i] - G_column.y)};
-        if constexpr (diagonal) {  // above the diagonal an exponential may overflow: selected, not multiplied
-          E[0] = at.row + 8 * i >= column ? E[0] : 0.0F;
-          E[1] = at.row + 8 * i >= column + 1 ? E[1] : 0.0F;
-        }
-        if constexpr (norm) E[0] *= r.x, E[1] *= r.y;
-        if constexpr (delta) {
-          store_pair(&A[(at.row + 8 * i) * kInverseStride + column], KK[e] * E[0] * left[i],
-                     KK[e + 1] * E[1] * left[i]);
-        }
-        x[2 * half + i] = pack(QK[e] * E[0] * right[i], QK[e + 1] * E[1] * right[i]);
-      }
-    }
-    store_matrices<false>(s.made[group].P, cell(j), words(x[0], x[1], x[2], x[3]));
-  }
-
-  /// Above the diagonal: zeros of P, and of A where a merge reads them.
-  SAMESTATE_DEVICE void clear_columns(int j, float* A) {
-    store_matrices<false>(s.made[group].P, cell(j), words(0, 0, 0, 0));
-    if constexpr (delta) {
-      if (j / 2 != at.warp / 2) return;
-      SAMESTATE_UNROLL
-      for (int i = 0; i < 4; ++i)
-        store_pair(&A[(at.row + 8 * (i / 2)) * kInverseStride + 16 * j + 8 * (i % 2) + at.column], 0.0F,
-                   0.0F);
+        clear_columns<make_A, make_P>(here, j);
     }
   }
 
   /// What the state blocks multiply with, one token a thread.
-  SAMESTATE_DEVICE void gates(const float* G, const float* beta) {
-    const int i = thread_index() % 128;
+  SAMESTATE_DEVICE void gates(const Gates& x) {
+    const int i = recomputed(thread());
     Prepared& y = s.made[group];
     if (i < kChunk) {
-      const float r = norm ? s.key_norm[group][i] : 1.0F;
+      const float* const G = x.decay;
+      const float r = norm ? x.key_norm[i] : 1.0F;
       const float from_start = exponential2(G[i]);
-      y.beta[i] = beta[i];
-      y.beta_start[i] = beta[i] * from_start * r;
+      y.beta[i] = x.beta[i];
+      y.beta_start[i] = x.beta[i] * from_start * r;
       y.to_end[i] = exponential2(G[kChunk - 1] - G[i]) * r;
-      y.out_start[i] = c.p.scale * from_start * (norm ? s.query_norm[group][i] : 1.0F);
+      y.out_start[i] = c.p.scale * from_start * (norm ? x.query_norm[i] : 1.0F);
       mark_stored(&y.beta[i]), mark_stored(&y.out_start[i]);
       if (i < 4) y.over[i] = exponential2(G[kChunk - 1]), mark_stored(&y.over[i]);
     }
   }
 
   /// A <- (I + A)^-1; the block of rows 32.. and columns ..31 of it lies at (0, 32), above the diagonal.
-  SAMESTATE_DEVICE void invert(float* A) {
+  SAMESTATE_DEVICE void invert() {
+    float* const A = s.a[group];
     constexpr int kStride = kInverseStride;
-    invert_16(A + 16 * at.warp * (kStride + 1), at.lane);
-    named_barrier(group + 1, 128);
+    const auto lane = [&] { return recomputed(at.lane); };
+    invert_16(A + 16 * at.warp * (kStride + 1), lane());
+    meet();
     if (at.warp % 2 == 0) {
       const int b = 16 * at.warp;
       merge<16>(A + (b + 16) * kStride + b + 16, A + (b + 16) * kStride + b, A + b * kStride + b,
-                A + (b + 16) * kStride + b, at.lane);
+                A + (b + 16) * kStride + b, lane());
     }
-    named_barrier(group + 1, 128);
+    meet();
     const int row = 32 + 16 * (at.warp % 2);
     const int column = 16 * (at.warp / 2);
     merge<32>(A + row * kStride + 32, A + 32 * kStride, A + column, A + (row - 32) * kStride + 32 + column,
-              at.lane);
-    named_barrier(group + 1, 128);
+              lane());
+    meet();
   }
 
   /// T rounded, half a row a thread.
-  SAMESTATE_DEVICE void store_T(const float* A) {
-    const int r = thread_index() % kChunk;
-    const int first = 32 * (thread_index() % 128 / kChunk);
+  SAMESTATE_DEVICE void store_T() {
+    const float* const A = s.a[group];
+    const int thread = recomputed(this->thread());
+    const int r = thread % kChunk;
+    const int first = 32 * (thread / kChunk);
     SAMESTATE_UNROLL
     for (int j = first; j < first + 32; j += 8) {
       float x[8];
@@ -288,6 +217,56 @@ struct Maker {
       }
       store_words(s.made[group].T, swizzled(r, 2 * j),
                   words(pack(x[0], x[1]), pack(x[2], x[3]), pack(x[4], x[5]), pack(x[6], x[7])));
+    }
+  }
+
+ private:
+  /// Byte of P that this lane passes to store_matrices for columns 16 j ...
+  SAMESTATE_DEVICE static int cell(const Place& at, int j) {
+    return (16 * at.warp + 8 * (at.matrix % 2) + at.matrix_row) * 128 +
+           ((32 * j + 16 * (at.matrix / 2)) ^ (at.matrix_row * 16));
+  }
+
+  template <bool diagonal, bool make_A, bool make_P>
+  SAMESTATE_DEVICE void weigh_columns(const Place& at, int j, const float (&KK)[32], const float (&QK)[32], const Gates& y,
+                                      const float (&left)[2], const float (&right)[2]) {
+    float* const A = s.a[group];
+    const float G_row[2] = {y.decay[at.row], y.decay[at.row + 8]};
+    std::uint32_t x[4];
+    SAMESTATE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int column = 16 * j + 8 * half + at.column;
+      const Pair G_column = load_pair(&y.decay[column]);
+      const Pair r = norm ? load_pair(&y.key_norm[column]) : Pair{1.0F, 1.0F};
+      SAMESTATE_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        const int e = 8 * j + 4 * half + 2 * i;
+        float E[2] = {exponential2(G_row[i] - G_column.x), exponential2(G_row[i] - G_column.y)};
+        if constexpr (diagonal) {  // above the diagonal an exponential may overflow: selected, not multiplied
+          E[0] = at.row + 8 * i >= column ? E[0] : 0.0F;
+          E[1] = at.row + 8 * i >= column + 1 ? E[1] : 0.0F;
+        }
+        if constexpr (norm) E[0] *= r.x, E[1] *= r.y;
+        if constexpr (make_A) {
+          store_pair(&A[(at.row + 8 * i) * kInverseStride + column], KK[e] * E[0] * left[i],
+                     KK[e + 1] * E[1] * left[i]);
+        }
+        if constexpr (make_P) x[2 * half + i] = pack(QK[e] * E[0] * right[i], QK[e + 1] * E[1] * right[i]);
+      }
+    }
+    if constexpr (make_P) store_matrices<false>(s.made[group].P, cell(at, j), words(x[0], x[1], x[2], x[3]));
+  }
+
+  /// Above the diagonal: zeros of P, and of A where a merge reads them.
+  template <bool make_A, bool make_P>
+  SAMESTATE_DEVICE void clear_columns(const Place& at, int j) {
+    if constexpr (make_P) store_matrices<false>(s.made[group].P, cell(at, j), words(0, 0, 0, 0));
+    if constexpr (make_A) {
+      if (j / 2 != at.warp / 2) return;
+      SAMESTATE_UNROLL
+      for (int i = 0; i < 4; ++i)
+        store_pair(&s.a[group][(at.row + 8 * (i / 2)) * kInverseStride + 16 * j + 8 * (i % 2) + at.column],
+                   0.0F, 0.0F);
     }
   }
 };

@@ -43,8 +43,7 @@ namespace samestate::cuda {
 }
 
 inline constexpr std::int64_t kPrefillKeys = 128;
-inline constexpr std::size_t kSplitRow = 0;
-inline constexpr std::size_t kGenericChunkedRow = 1;
+enum ChunkedRow : std::size_t { kFused128Row, kFused64Row, kSplitRow, kGenericChunkedRow };
 
 [[nodiscard]] inline std::span<const DispatchRow> chunked_rows() {
   static constexpr Range kKeys{1, kPrefillKeys};
@@ -53,7 +52,9 @@ inline constexpr std::size_t kGenericChunkedRow = 1;
     limits.dk = kKeys;
     return limits;
   };
-  static const std::array<DispatchRow, 2> rows = {{
+  static const std::array<DispatchRow, 4> rows = {{
+      {"prefill, fused 128", "bf16_fused", keeps_prefill, keys(), "two state warpgroups"},
+      {"prefill, fused 64", "bf16_fused", keeps_prefill, keys(), "one state warpgroup"},
       {"prefill, split", "bf16_fused", keeps_prefill, keys(),
        "wgmma, state in registers; T and P by helper blocks through L2"},
       {"chunked", "fp32 bf16", keeps_chunked, Limits{}, "mma.sync or FFMA in shared memory; every shape"},

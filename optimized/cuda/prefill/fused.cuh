@@ -1,0 +1,219 @@
+#pragma once
+
+#include <type_traits>
+
+#include "optimized/cuda/prefill/pipelined.cuh"
+#include "optimized/cuda/prefill/plain.cuh"
+#include "optimized/cuda/prefill/transport.cuh"
+
+/// The fused form, for many heads: one block a (sequence, head) and `value_groups` times 64 value columns. Two
+/// warpgroups fetch and prepare the chunks in turn, each of the others carries 64 columns of S and stores its own part of
+/// O. No warp only fetches: a fifth warpgroup would leave every thread too few registers.
+namespace samestate::cuda {
+
+template <int value_groups>
+inline constexpr int kFusedThreads = 128 * (kMakers + value_groups);
+
+template <int value_groups, bool delta>
+struct FusedShared {
+  /// Stages of Q and V. Where memory sets the pace, blocks that run ahead lose the K and Q that they share in L2.
+  static constexpr int kStages = value_groups == 1 && !delta ? 4 : 2;
+
+  alignas(1024) Bf16 k[4][kPanels][kTileBytes / 2];
+  alignas(1024) Bf16 q[kStages][kPanels][kTileBytes / 2];
+  alignas(1024) Bf16 v[kStages][value_groups][kTileBytes / 2];
+  Prepared made[kMakers];
+  alignas(1024) Bf16 o[value_groups][kTileBytes / 2];
+  alignas(16) float a[kMakers][delta ? kChunk * kInverseStride : 4];
+  Gates gates[kMakers][2];  ///< in turn: a warp may still read the chunk before
+  RawGates raw[kMakers];
+  Ring<4> key_ring;
+  Ring<kStages> query_ring, value_ring;
+  Ring<kMakers> made_ring;
+  Task task;
+};
+
+template <int value_groups>
+SAMESTATE_HOST_DEVICE std::int64_t fused_blocks(const Prefill& c) {
+  return c.items() * c.value_tiles(value_groups * kTileColumns);
+}
+
+template <int value_groups>
+SAMESTATE_DEVICE Task fused_task(const Prefill& c, std::int64_t block) {
+  const int tiles = c.value_tiles(value_groups * kTileColumns);
+  Task x;
+  x.part = static_cast<int>(block % tiles);
+  assign(x, c, block / tiles);
+  return x;
+}
+
+/// Prepares every second chunk, from `group` on. Every ring's stage belongs to one maker.
+template <int value_groups, bool delta, bool norm>
+struct FusedMaker : MakerParts<FusedShared<value_groups, delta>, delta, norm> {
+  using Shared = FusedShared<value_groups, delta>;
+  using Base = MakerParts<Shared, delta, norm>;
+  using Base::s, Base::c, Base::group, Base::at;
+  const Maps& maps;
+
+  SAMESTATE_DEVICE void run() {
+    fetch_keys(group);
+    if constexpr (kAhead > 0) fetch_queries_and_values(group);
+    const int chunks = uniform(s.task.chunks);
+    SAMESTATE_NO_UNROLL
+    for (int n = group; n < chunks; n += kMakers) prepare(n);
+  }
+
+ private:
+  static constexpr int kAhead = Shared::kStages - kMakers;  ///< chunks that Q and V are fetched before they are prepared
+
+  /// K, the gates; Q; V: a warp each.
+  SAMESTATE_DEVICE void fetch_keys(int n) {
+    if (at.warp == 0) fetch(s.key_ring, n, s.k[s.key_ring.stage(n)][0], kPanels, keys_of(c, maps, s.task));
+    if (at.warp == 3) fetch_gates<delta>(s.raw[group], c, s.task, n);
+  }
+  SAMESTATE_DEVICE void fetch_queries_and_values(int n) {
+    if (at.warp == 1)
+      fetch(s.query_ring, n, s.q[s.query_ring.stage(n)][0], kPanels, queries_of(c, maps, s.task));
+    if (at.warp == 2) {
+      fetch(s.value_ring, n, s.v[s.value_ring.stage(n)][0], value_groups,
+            values_of(c, maps, s.task, s.task.part * value_groups * kTileColumns));
+    }
+  }
+  template <int stages>
+  SAMESTATE_DEVICE void fetch(Ring<stages>& ring, int n, Bf16* tiles, int panels, const Source& from) {
+    if (n >= s.task.chunks) return;
+    ring.wait_empty(n);
+    load_chunk(ring.full[ring.stage(n)], tiles, panels, from,
+               s.task.first_token + static_cast<std::int64_t>(n) * c.p.chunk, rows_of(c, s.task, n), c.bulk);
+  }
+
+  SAMESTATE_DEVICE void prepare(int n) {
+    const auto& k = s.k[s.key_ring.stage(n)];
+    const auto& q = s.q[s.query_ring.stage(n)];
+    Gates& y = s.gates[group][n / kMakers % 2];
+    float product[32];
+    if (at.warp == 3) take_gates(y);
+    if constexpr (delta) {
+      s.key_ring.wait_full(n);
+      products_begin();
+      this->multiply_rows(product, k, k);
+      products_commit();
+      if constexpr (norm) this->norms(k, y.key_norm);
+      products_wait<0>();
+      this->meet();
+      this->template weigh<true, false>(product, product, y);
+      warp_barrier();  // a warp inverts what it wrote itself
+      this->invert();
+    }
+    // Readers release Q and V before they do what is made.
+    fetch_queries_and_values(n + kAhead);
+    s.made_ring.wait_empty(n);
+    fetch_keys(n + kMakers);
+    if constexpr (delta) {
+      this->store_T();
+    } else {
+      s.key_ring.wait_full(n);
+    }
+    s.query_ring.wait_full(n);
+    products_begin();
+    this->multiply_rows(product, q, k);
+    products_commit();
+    if constexpr (norm) {  // without the delta rule a row of one of the two a thread
+      const bool of_keys = !delta && this->thread() < kChunk;
+      this->norms(of_keys ? k : q, of_keys ? y.key_norm : y.query_norm);
+    }
+    products_wait<0>();
+    s.key_ring.release(n);
+    s.query_ring.release(n);
+    if constexpr (norm || !delta) this->meet();
+    this->template weigh<false, true>(product, product, y);
+    this->gates(y);
+    fence_async();
+    s.made_ring.full[group].arrive_warp();
+  }
+
+  SAMESTATE_DEVICE void take_gates(Gates& y) {
+    copy_wait_but<0>();
+    const RawGates& raw = s.raw[group];
+    const Pair sums = sum_gates(raw);
+    store_pair(&y.decay[2 * at.lane], sums.x, sums.y);
+    store_pair(&y.beta[2 * at.lane], raw[2][at.lane], raw[3][at.lane]);
+  }
+};
+
+/// O of a state warpgroup, stored by itself.
+struct OwnOutput {
+  const Prefill& c;
+  const Maps& maps;
+  const Task& task;
+  const Bf16* tile;
+  int group, column;
+
+  SAMESTATE_DEVICE void begin(int) {
+    wait_stores_read();  // of the thread that stored
+    meet();
+  }
+  SAMESTATE_DEVICE void end(int n) {
+    meet();
+    const Parameters<Bf16>& p = c.p;
+    const std::int64_t first = task.first_token + static_cast<std::int64_t>(n) * p.chunk;
+    const int rows = rows_of(c, task, n);
+    const int warp = warp_index() % 4;
+    if (c.bulk && rows == kChunk) {
+      if (thread_index() % 128 == 0) {
+        store_tile(maps.o, tile, column, task.head, static_cast<int>(first));
+        commit_stores();
+      }
+    } else if (warp == 0) {
+      write_rows(p.o + (first * p.Hv + task.head) * p.dv + column, tile, p.Hv * p.dv, rows, p.dv - column);
+    }
+  }
+
+ private:
+  SAMESTATE_DEVICE void meet() const { named_barrier(kMakers + 1 + group, 128); }
+};
+
+/// Registers a thread, of 168 at the start in 384 threads and 128 in 512.
+template <int value_groups>
+struct FusedRegisters {
+  static constexpr int kMaker = value_groups == 1 ? 128 : 72;
+  static constexpr int kState = value_groups == 1 ? 240 : 184;
+};
+
+/// Block `block` of fused_blocks().
+template <int value_groups, bool delta, bool norm>
+SAMESTATE_DEVICE void fused_block(FusedShared<value_groups, delta>& s, const Prefill& c, const Maps& maps,
+                                  std::int64_t block) {
+  using Shared = FusedShared<value_groups, delta>;
+  static_assert(sizeof(Shared) <= 227 * 1024, "a block of compute capability 9.0 has 227 KiB of shared memory");
+  constexpr int kReaders = 4 * value_groups;  // warps
+  if (thread_index() == 0) {
+    s.task = fused_task<value_groups>(c, block);
+    s.key_ring.init(1, 4 + kReaders);
+    s.query_ring.init(1, 4 + kReaders);
+    s.value_ring.init(1, kReaders);
+    s.made_ring.init(4, kReaders);
+    barriers_ready();
+  }
+  block_barrier();
+  const int role = broadcast(warp_index() / 4);
+  if (role < kMakers) {
+    fewer_registers<FusedRegisters<value_groups>::kMaker>();
+    FusedMaker<value_groups, delta, norm>{{s, c, role}, maps}.run();
+  } else {
+    more_registers<FusedRegisters<value_groups>::kState>();
+    const int group = role - kMakers;
+    const int column = (s.task.part * value_groups + group) * kTileColumns;
+    const int columns = c.p.dv - column;
+    using State = std::conditional_t<value_groups == 1 && !delta, PipelinedState<Shared, delta, OwnOutput>,
+                                     PlainState<Shared, delta, OwnOutput>>;
+    State state{{s, group, {c, maps, s.task, s.o[group], group, column}}};
+    state.load_state(c.p.initial_state ? c.p.initial_state + s.task.state + column : nullptr, c.p.dk, columns,
+                     c.p.dv);
+    state.run(uniform(s.task.chunks));
+    wait_stores_read();
+    if (c.p.final_state) state.store_state(c.p.final_state + s.task.state + column, c.p.dk, columns, c.p.dv);
+  }
+}
+
+}  // namespace samestate::cuda
