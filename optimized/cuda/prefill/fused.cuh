@@ -57,7 +57,11 @@ struct FusedMaker : MakerParts<FusedShared<value_groups, delta>, delta, norm> {
 
   SAMESTATE_DEVICE void run() {
     fetch_keys(group);
-    if constexpr (kAhead > 0) fetch_queries_and_values(group);
+    if constexpr (kAhead > 0) {
+      fetch_queries(group);
+      fetch_values(group);
+    }
+    this->clear();
     const int chunks = uniform(s.task.chunks);
     SAMESTATE_NO_UNROLL
     for (int n = group; n < chunks; n += kMakers) prepare(n);
@@ -66,14 +70,16 @@ struct FusedMaker : MakerParts<FusedShared<value_groups, delta>, delta, norm> {
  private:
   static constexpr int kAhead = Shared::kStages - kMakers;  ///< chunks that Q and V are fetched before they are prepared
 
-  /// K, the gates; Q; V: a warp each.
+  /// K and the gates; Q; V: a warp each.
   SAMESTATE_DEVICE void fetch_keys(int n) {
     if (at.warp == 0) fetch(s.key_ring, n, s.k[s.key_ring.stage(n)][0], kPanels, keys_of(c, maps, s.task));
     if (at.warp == 3) fetch_gates<delta>(s.raw[group], c, s.task, n);
   }
-  SAMESTATE_DEVICE void fetch_queries_and_values(int n) {
+  SAMESTATE_DEVICE void fetch_queries(int n) {
     if (at.warp == 1)
       fetch(s.query_ring, n, s.q[s.query_ring.stage(n)][0], kPanels, queries_of(c, maps, s.task));
+  }
+  SAMESTATE_DEVICE void fetch_values(int n) {
     if (at.warp == 2) {
       fetch(s.value_ring, n, s.v[s.value_ring.stage(n)][0], value_groups,
             values_of(c, maps, s.task, s.task.part * value_groups * kTileColumns));
@@ -83,8 +89,7 @@ struct FusedMaker : MakerParts<FusedShared<value_groups, delta>, delta, norm> {
   SAMESTATE_DEVICE void fetch(Ring<stages>& ring, int n, Bf16* tiles, int panels, const Source& from) {
     if (n >= s.task.chunks) return;
     ring.wait_empty(n);
-    load_chunk(ring.full[ring.stage(n)], tiles, panels, from,
-               s.task.first_token + static_cast<std::int64_t>(n) * c.p.chunk, rows_of(c, s.task, n), c.bulk);
+    load_chunk(ring.full[ring.stage(n)], tiles, panels, from, c, s.task, n);
   }
 
   SAMESTATE_DEVICE void prepare(int n) {
@@ -92,9 +97,11 @@ struct FusedMaker : MakerParts<FusedShared<value_groups, delta>, delta, norm> {
     const auto& q = s.q[s.query_ring.stage(n)];
     Gates& y = s.gates[group][n / kMakers % 2];
     float product[32];
+    fetch_queries(n + kAhead);
+    if constexpr (!delta) fetch_values(n + kAhead);
     if (at.warp == 3) take_gates(y);
+    s.key_ring.wait_full(n);
     if constexpr (delta) {
-      s.key_ring.wait_full(n);
       products_begin();
       this->multiply_rows(product, k, k);
       products_commit();
@@ -104,27 +111,25 @@ struct FusedMaker : MakerParts<FusedShared<value_groups, delta>, delta, norm> {
       this->template weigh<true, false>(product, product, y);
       warp_barrier();  // a warp inverts what it wrote itself
       this->invert();
-    }
-    // Readers release Q and V before they do what is made.
-    fetch_queries_and_values(n + kAhead);
-    s.made_ring.wait_empty(n);
-    fetch_keys(n + kMakers);
-    if constexpr (delta) {
-      this->store_T();
-    } else {
-      s.key_ring.wait_full(n);
+      fetch_values(n + kAhead);
     }
     s.query_ring.wait_full(n);
     products_begin();
     this->multiply_rows(product, q, k);
     products_commit();
-    if constexpr (norm) {  // without the delta rule a row of one of the two a thread
-      const bool of_keys = !delta && this->thread() < kChunk;
-      this->norms(of_keys ? k : q, of_keys ? y.key_norm : y.query_norm);
+    if constexpr (norm && !delta) this->norms(k, y.key_norm);
+    if constexpr (norm) this->norms(q, y.query_norm);
+    if constexpr (delta) {
+      float below[2][4];
+      this->merge_below(below);
+      s.made_ring.wait_empty(n);
+      this->store_T(below);
     }
     products_wait<0>();
     s.key_ring.release(n);
     s.query_ring.release(n);
+    if constexpr (!delta) s.made_ring.wait_empty(n);
+    fetch_keys(n + kMakers);
     if constexpr (norm || !delta) this->meet();
     this->template weigh<false, true>(product, product, y);
     this->gates(y);
@@ -155,18 +160,7 @@ struct OwnOutput {
   }
   SAMESTATE_DEVICE void end(int n) {
     meet();
-    const Parameters<Bf16>& p = c.p;
-    const std::int64_t first = task.first_token + static_cast<std::int64_t>(n) * p.chunk;
-    const int rows = rows_of(c, task, n);
-    const int warp = warp_index() % 4;
-    if (c.bulk && rows == kChunk) {
-      if (thread_index() % 128 == 0) {
-        store_tile(maps.o, tile, column, task.head, static_cast<int>(first));
-        commit_stores();
-      }
-    } else if (warp == 0) {
-      write_rows(p.o + (first * p.Hv + task.head) * p.dv + column, tile, p.Hv * p.dv, rows, p.dv - column);
-    }
+    if (warp_index() % 4 == 0) store_chunk(tile, column, c, maps, task, n);
   }
 
  private:

@@ -76,6 +76,7 @@ struct Task {
   int part = 0;         ///< which of the helpers, or of the value tiles
   std::int64_t first_token = 0, tokens = 0, slot = 0, state = 0;
   int head = 0, key_head = 0, chunks = 0;
+  int whole = 0;  ///< chunks that travel by tiles
 };
 
 /// The (sequence, head) pair `item`.
@@ -89,6 +90,7 @@ SAMESTATE_DEVICE void assign(Task& x, const Prefill& c, std::int64_t item) {
   x.first_token = p.cu_seqlens ? p.cu_seqlens[n] : n * p.T;
   x.tokens = p.cu_seqlens ? p.cu_seqlens[n + 1] - x.first_token : p.T;
   x.chunks = static_cast<int>((x.tokens + p.chunk - 1) / p.chunk);
+  x.whole = c.bulk ? static_cast<int>(x.tokens / kChunk) : 0;
   x.slot = (x.first_token / p.chunk + n) * p.Hv + x.head;  // of chunk m: slot + m Hv
   x.state = (n * p.Hv + x.head) * p.dk * p.dv;
 }

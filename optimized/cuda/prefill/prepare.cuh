@@ -54,10 +54,9 @@ SAMESTATE_DEVICE void invert_16(float* a, int lane) {
   store_pair(&a[(8 + r) * kInverseStride + 2 * k], below[0], below[1]);
 }
 
-/// 16 rows and 16 columns of -(X22 A21) X11 into `out` by one warp: `x22` its 16 rows, `a21` [n, n], `x11` its 16
-/// columns.
+/// 16 rows and 16 columns of -(X22 A21) X11 by one warp: `x22` its 16 rows, `a21` [n, n], `x11` its 16 columns.
 template <int n>
-SAMESTATE_DEVICE void merge(const float* x22, const float* a21, const float* x11, float* out, int lane) {
+SAMESTATE_DEVICE void merge(float (&below)[2][4], const float* x22, const float* a21, const float* x11, int lane) {
   constexpr int kStride = kInverseStride;
   float left[n / 8][4] = {};
   const int r = lane / 4;
@@ -73,7 +72,11 @@ SAMESTATE_DEVICE void merge(const float* x22, const float* a21, const float* x11
                     tf32(a21[(kk + k + 4) * kStride + 8 * j + r]));
     }
   }
-  float below[2][4] = {};
+  SAMESTATE_UNROLL
+  for (int j = 0; j < 2; ++j) {
+    SAMESTATE_UNROLL
+    for (int i = 0; i < 4; ++i) below[j][i] = 0.0F;
+  }
   SAMESTATE_UNROLL
   for (int kk = 0; kk < n / 8; ++kk) {
     const std::uint32_t a[4] = {tf32(-left[kk][0]), tf32(-left[kk][2]), tf32(-left[kk][1]),
@@ -84,29 +87,23 @@ SAMESTATE_DEVICE void merge(const float* x22, const float* a21, const float* x11
                     tf32(x11[(8 * kk + 2 * k + 1) * kStride + 8 * j + r]));
     }
   }
-  warp_barrier();
-  SAMESTATE_UNROLL
-  for (int j = 0; j < 2; ++j) {
-    store_pair(&out[r * kStride + 8 * j + 2 * k], below[j][0], below[j][1]);
-    store_pair(&out[(r + 8) * kStride + 8 * j + 2 * k], below[j][2], below[j][3]);
-  }
 }
 
-/// r = (sum x^2 + 1e-6)^-1/2 of row `row` of a chunk (EQUATIONS 5.2).
-SAMESTATE_DEVICE float row_norm(const Bf16 (&panels)[kPanels][kTileBytes / 2], int row) {
+/// r = (sum x^2 + 1e-6)^-1/2 of row `row` of a chunk (EQUATIONS 5.2), by two lanes, half of every panel each.
+SAMESTATE_DEVICE float row_norm(const Bf16 (&panels)[kPanels][kTileBytes / 2], int row, int half) {
   float sum = 0.0F;
   SAMESTATE_UNROLL
   for (int panel = 0; panel < kPanels; ++panel) {
     SAMESTATE_UNROLL
-    for (int byte = 0; byte < 128; byte += 16) {
-      const Words x = load_words(panels[panel], swizzled(row, byte));
+    for (int byte = 0; byte < 64; byte += 16) {
+      const Words x = load_words(panels[panel], swizzled(row, 64 * half + byte));
       for (const std::uint32_t both : {x.x, x.y, x.z, x.w}) {
         sum = fused(low(both), low(both), sum);
         sum = fused(high(both), high(both), sum);
       }
     }
   }
-  return inverse_root(sum + 1e-6F);
+  return inverse_root(sum + shuffle_xor(sum, 1) + 1e-6F);
 }
 
 /// The parts. `SharedMemory` has `a` and `made` of every maker.
@@ -122,6 +119,20 @@ struct MakerParts {
   /// The maker's threads meet.
   SAMESTATE_DEVICE void meet() const { named_barrier(group + 1, 128); }
 
+ public:
+  /// Once: what lies above the diagonal of T and P, and of A where merges read it, stays zero from here on.
+  SAMESTATE_DEVICE void clear() {
+    SAMESTATE_NO_UNROLL
+    for (int i = thread(); i < 2 * kTileBytes / 16; i += 128) store_words(s.made[group].T, 16 * i, words(0, 0, 0, 0));
+    if constexpr (delta) {
+      SAMESTATE_NO_UNROLL
+      for (int i = thread(); i < kChunk * kInverseStride / 2; i += 128) store_pair(&s.a[group][2 * i], 0.0F, 0.0F);
+    }
+    meet();
+  }
+
+ protected:
+
   /// c = X Y^T over the keys.
   SAMESTATE_DEVICE static void multiply_rows(float (&sums)[32], const Bf16 (&x)[kPanels][kTileBytes / 2],
                                              const Bf16 (&y)[kPanels][kTileBytes / 2]) {
@@ -130,10 +141,10 @@ struct MakerParts {
       multiply(sums, by_rows(x[kk / 4], kk % 4), by_rows(y[kk / 4], kk % 4), kk > 0);
   }
 
-  /// Of every row: a row a thread, all of it twice.
+  /// Of every row; without a branch, for it stands under products.
   SAMESTATE_DEVICE static void norms(const Bf16 (&rows)[kPanels][kTileBytes / 2], float* to) {
-    const int row = recomputed(thread() % kChunk);
-    to[row] = row_norm(rows, row);
+    const int thread = recomputed(MakerParts::thread());
+    to[thread / 2] = row_norm(rows, thread / 2, thread % 2);
   }
 
   /// A = beta K K^T o E below the diagonal, P = scale Q K^T o E on and below it, or one of the two; 16 columns at a
@@ -154,8 +165,6 @@ struct MakerParts {
         weigh_columns<false, make_A, make_P>(here, j, KK, QK, y, left, right);
       else if (j == at.warp)
         weigh_columns<true, make_A, make_P>(here, j, KK, QK, y, left, right);
-      else
-        clear_columns<make_A, make_P>(here, j);
     }
   }
 
@@ -176,54 +185,65 @@ struct MakerParts {
     }
   }
 
-  /// A <- (I + A)^-1; the block of rows 32.. and columns ..31 of it lies at (0, 32), above the diagonal.
+  /// The two 32 x 32 blocks on A's diagonal <- their inverses in I + A.
   SAMESTATE_DEVICE void invert() {
-    float* const A = s.a[group];
     constexpr int kStride = kInverseStride;
-    const auto lane = [&] { return recomputed(at.lane); };
-    invert_16(A + 16 * at.warp * (kStride + 1), lane());
+    float* const A = s.a[group];
+    invert_16(A + 16 * at.warp * (kStride + 1), recomputed(at.lane));
     meet();
     if (at.warp % 2 == 0) {
-      const int b = 16 * at.warp;
-      merge<16>(A + (b + 16) * kStride + b + 16, A + (b + 16) * kStride + b, A + b * kStride + b,
-                A + (b + 16) * kStride + b, lane());
+      const Place here = at.again();
+      float below[2][4];
+      float* const a21 = A + 16 * at.warp * (kStride + 1) + 16 * kStride;
+      merge<16>(below, a21 + 16, a21, a21 - 16 * kStride, here.lane);
+      warp_barrier();
+      SAMESTATE_UNROLL
+      for (int j = 0; j < 2; ++j) {
+        float* const to = a21 + here.lane / 4 * kStride + 8 * j + here.column;
+        store_pair(to, below[j][0], below[j][1]);
+        store_pair(to + 8 * kStride, below[j][2], below[j][3]);
+      }
     }
-    meet();
-    const int row = 32 + 16 * (at.warp % 2);
-    const int column = 16 * (at.warp / 2);
-    merge<32>(A + row * kStride + 32, A + 32 * kStride, A + column, A + (row - 32) * kStride + 32 + column,
-              lane());
     meet();
   }
 
-  /// T rounded, half a row a thread.
-  SAMESTATE_DEVICE void store_T() {
+  /// The block of the inverse below them, 16 x 16 of it a warp.
+  SAMESTATE_DEVICE void merge_below(float (&below)[2][4]) const {
     const float* const A = s.a[group];
-    const int thread = recomputed(this->thread());
-    const int r = thread % kChunk;
-    const int first = 32 * (thread / kChunk);
+    const float* const a21 = A + 32 * kInverseStride;
+    merge<32>(below, a21 + 16 * (at.warp % 2) * kInverseStride + 32, a21, A + 16 * (at.warp / 2), recomputed(at.lane));
+  }
+
+  /// T rounded: what merge_below() made, and of the blocks on the diagonal a quarter of a row a thread.
+  SAMESTATE_DEVICE void store_T(const float (&below)[2][4]) {
+    const Place here = at.again();
+    Bf16* const T = s.made[group].T;
+    const int r = 32 * (here.warp / 2) + here.lane;
+    const int first = 32 * (here.warp / 2) + 16 * (here.warp % 2);
     SAMESTATE_UNROLL
-    for (int j = first; j < first + 32; j += 8) {
+    for (int j = first; j < first + 16; j += 8) {
       float x[8];
       SAMESTATE_UNROLL
       for (int e = 0; e < 8; e += 4) {
         const int column = j + e;
-        const Quad m = load_quad(r >= 32 && column < 32 ? &A[(r - 32) * kInverseStride + 32 + column]
-                                                        : &A[r * kInverseStride + column]);
+        const Quad m = load_quad(&s.a[group][r * kInverseStride + column]);
         x[e] = column > r ? 0.0F : m.x;
         x[e + 1] = column + 1 > r ? 0.0F : m.y;
         x[e + 2] = column + 2 > r ? 0.0F : m.z;
         x[e + 3] = column + 3 > r ? 0.0F : m.w;
       }
-      store_words(s.made[group].T, swizzled(r, 2 * j),
+      store_words(T, swizzled(r, 2 * j),
                   words(pack(x[0], x[1]), pack(x[2], x[3]), pack(x[4], x[5]), pack(x[6], x[7])));
     }
+    store_matrices<false>(T, cell(here, 2 + here.warp % 2, here.warp / 2),
+                          words(pack(below[0][0], below[0][1]), pack(below[0][2], below[0][3]),
+                                pack(below[1][0], below[1][1]), pack(below[1][2], below[1][3])));
   }
 
  private:
-  /// Byte of P that this lane passes to store_matrices for columns 16 j ...
-  SAMESTATE_DEVICE static int cell(const Place& at, int j) {
-    return (16 * at.warp + 8 * (at.matrix % 2) + at.matrix_row) * 128 +
+  /// Byte of T or P that this lane passes to store_matrices for rows 16 i ... and columns 16 j ...
+  SAMESTATE_DEVICE static int cell(const Place& at, int i, int j) {
+    return (16 * i + 8 * (at.matrix % 2) + at.matrix_row) * 128 +
            ((32 * j + 16 * (at.matrix / 2)) ^ (at.matrix_row * 16));
   }
 
@@ -254,20 +274,7 @@ struct MakerParts {
         if constexpr (make_P) x[2 * half + i] = pack(QK[e] * E[0] * right[i], QK[e + 1] * E[1] * right[i]);
       }
     }
-    if constexpr (make_P) store_matrices<false>(s.made[group].P, cell(at, j), words(x[0], x[1], x[2], x[3]));
-  }
-
-  /// Above the diagonal: zeros of P, and of A where a merge reads them.
-  template <bool make_A, bool make_P>
-  SAMESTATE_DEVICE void clear_columns(const Place& at, int j) {
-    if constexpr (make_P) store_matrices<false>(s.made[group].P, cell(at, j), words(0, 0, 0, 0));
-    if constexpr (make_A) {
-      if (j / 2 != at.warp / 2) return;
-      SAMESTATE_UNROLL
-      for (int i = 0; i < 4; ++i)
-        store_pair(&s.a[group][(at.row + 8 * (i / 2)) * kInverseStride + 16 * j + 8 * (i % 2) + at.column],
-                   0.0F, 0.0F);
-    }
+    if constexpr (make_P) store_matrices<false>(s.made[group].P, cell(at, at.warp, j), words(x[0], x[1], x[2], x[3]));
   }
 };
 

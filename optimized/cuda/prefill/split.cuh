@@ -66,37 +66,26 @@ SAMESTATE_DEVICE Task split_task(const Prefill& c, std::int64_t block) {
 
 /// Q, K of a helper's chunks, and K, V, Q of a state block's, by one warp.
 SAMESTATE_DEVICE void load_helper(HelperShared& s, const Prefill& c, const Maps& maps, const Task& x) {
-  const Parameters<Bf16>& p = c.p;
   SAMESTATE_NO_UNROLL
   for (int m = 0, n = x.part; n < x.chunks; ++m, n += kHelpers) {
-    const std::int64_t first = x.first_token + static_cast<std::int64_t>(n) * p.chunk;
-    const int rows = rows_of(c, x, n);
     const int at = s.key_ring.stage(m);
     s.key_ring.wait_empty(m);
-    load_chunk(s.key_ring.full[at], s.k[at][0], kPanels, keys_of(c, maps, x), first,
-               rows, c.bulk);
+    load_chunk(s.key_ring.full[at], s.k[at][0], kPanels, keys_of(c, maps, x), c, x, n);
     s.query_ring.wait_empty(m);
-    load_chunk(s.query_ring.full[at], s.q[at][0], kPanels, queries_of(c, maps, x), first,
-               rows, c.bulk);
+    load_chunk(s.query_ring.full[at], s.q[at][0], kPanels, queries_of(c, maps, x), c, x, n);
   }
 }
 SAMESTATE_DEVICE void load_state_block(StateShared& s, const Prefill& c, const Maps& maps, const Task& x) {
-  const Parameters<Bf16>& p = c.p;
   SAMESTATE_NO_UNROLL
   for (int n = 0; n < x.chunks; ++n) {
-    const std::int64_t first = x.first_token + static_cast<std::int64_t>(n) * p.chunk;
-    const int rows = rows_of(c, x, n);
     const int at = s.key_ring.stage(n);
+    const int value_at = s.value_ring.stage(n);
     s.key_ring.wait_empty(n);
-    load_chunk(s.key_ring.full[at], s.k[at][0], kPanels, keys_of(c, maps, x), first,
-               rows, c.bulk);
+    load_chunk(s.key_ring.full[at], s.k[at][0], kPanels, keys_of(c, maps, x), c, x, n);
     s.value_ring.wait_empty(n);
-    load_chunk(s.value_ring.full[s.value_ring.stage(n)], s.v[s.value_ring.stage(n)][0], 1,
-               values_of(c, maps, x, x.part * kTileColumns), first, rows,
-               c.bulk);
+    load_chunk(s.value_ring.full[value_at], s.v[value_at][0], 1, values_of(c, maps, x, x.part * kTileColumns), c, x, n);
     s.query_ring.wait_empty(n);
-    load_chunk(s.query_ring.full[at], s.q[at][0], kPanels, queries_of(c, maps, x), first,
-               rows, c.bulk);
+    load_chunk(s.query_ring.full[at], s.q[at][0], kPanels, queries_of(c, maps, x), c, x, n);
   }
 }
 
@@ -115,25 +104,12 @@ SAMESTATE_DEVICE void load_prepared(StateShared& s, const Prefill& c, const Task
 
 /// O of every chunk, by one warp.
 SAMESTATE_DEVICE void store_output(StateShared& s, const Prefill& c, const Maps& maps, const Task& x) {
-  const Parameters<Bf16>& p = c.p;
-  const int column = x.part * kTileColumns;
-  Ring<1>& ring = s.o_ring;
-  const Bf16* const tile = s.o[0];
   SAMESTATE_NO_UNROLL
   for (int n = 0; n < x.chunks; ++n) {
-    const std::int64_t first = x.first_token + static_cast<std::int64_t>(n) * p.chunk;
-    const int rows = rows_of(c, x, n);
-    ring.wait_full(n);
-    if (c.bulk && rows == kChunk) {
-      if (lane_index() == 0) {
-        store_tile(maps.o, tile, column, x.head, static_cast<int>(first));
-        commit_stores();
-        wait_stores_read();
-      }
-    } else {
-      write_rows(p.o + (first * p.Hv + x.head) * p.dv + column, tile, p.Hv * p.dv, rows, p.dv - column);
-    }
-    ring.release(n);
+    s.o_ring.wait_full(n);
+    store_chunk(s.o[0], x.part * kTileColumns, c, maps, x, n);
+    wait_stores_read();
+    s.o_ring.release(n);
   }
 }
 
@@ -196,20 +172,24 @@ struct HelperMaker : MakerParts<HelperShared, delta, norm> {
     if constexpr (delta) this->multiply_rows(KK, k, k);
     this->multiply_rows(QK, q, k);
     products_commit();
-    // No branch under products: every thread takes one row of one of the two.
-    if constexpr (norm) this->norms(this->thread() < kChunk ? k : q, this->thread() < kChunk ? y.key_norm : y.query_norm);
+    if constexpr (norm) {
+      this->norms(k, y.key_norm);
+      this->norms(q, y.query_norm);
+    }
     products_wait<0>();
     s.key_ring.release(m);
     s.query_ring.release(m);
-    if constexpr (norm) this->meet();
+    if constexpr (norm || delta) this->meet();  // and A of the chunk before has been read
     s.made_ring.wait_empty(m);
     this->template weigh<delta, true>(KK, QK, y);
     this->gates(y);
     s.gate_ring.release(m);
     if constexpr (delta) {
       warp_barrier();  // a warp inverts what it wrote itself
+      float below[2][4];
       this->invert();
-      this->store_T();
+      this->merge_below(below);
+      this->store_T(below);
     }
     fence_async();
     s.made_ring.full[group].arrive_warp();
@@ -257,6 +237,7 @@ SAMESTATE_DEVICE void helper_block(HelperShared& s, const Prefill& c, const Maps
     more_registers<200>();
     const Task x = split_task(c, block);
     HelperMaker<delta, norm> maker{{s, c, role - 1}};
+    maker.clear();
     const int mine = uniform((x.chunks - x.part + kHelpers - 1) / kHelpers);
     SAMESTATE_NO_UNROLL
     for (int m = role - 1; m < mine; m += kMakers) maker.prepare(m);

@@ -57,29 +57,46 @@ struct Source {
   int heads, head, width, column;
 };
 
-/// One arrival at `full` with the rows of a chunk: by one copy a tile, or by the whole warp.
-SAMESTATE_DEVICE void load_chunk(Barrier& full, Bf16* tiles, int panels, const Source& from,
-                                 std::int64_t first, int rows, bool bulk) {
-  if (bulk && rows == kChunk) {
+/// Rows of chunk n of the task.
+SAMESTATE_DEVICE int rows_of(const Prefill& c, const Task& x, int n) {
+  const std::int64_t left = x.tokens - static_cast<std::int64_t>(n) * c.p.chunk;
+  return static_cast<int>(left < c.p.chunk ? left : c.p.chunk);
+}
+
+/// One arrival at `full` with the rows of chunk n: by one copy a tile, or by the whole warp.
+SAMESTATE_DEVICE void load_chunk(Barrier& full, Bf16* tiles, int panels, const Source& from, const Prefill& c,
+                                 const Task& x, int n) {
+  if (n < x.whole) {
     if (lane_index() == 0) {
       full.expect(panels * kTileBytes);
       for (int i = 0; i < panels; ++i)
         load_tile(tiles + i * (kTileBytes / 2), from.map, full, from.column + i * kTileColumns, from.head,
-                  static_cast<int>(first));
+                  static_cast<int>(x.first_token) + n * kChunk);
     }
   } else {
     const std::int64_t step = static_cast<std::int64_t>(from.heads) * from.width;
-    copy_rows(tiles, panels, from.data + first * step + from.head * from.width + from.column, step, rows,
-              from.width - from.column);
+    const std::int64_t first = x.first_token + static_cast<std::int64_t>(n) * c.p.chunk;
+    copy_rows(tiles, panels, from.data + first * step + from.head * from.width + from.column, step,
+              rows_of(c, x, n), from.width - from.column);
     full.arrive_warp();
   }
   warp_barrier();  // a lane that fell two chunks behind would take the phase after next for its own
 }
 
-/// Rows of chunk n of the task.
-SAMESTATE_DEVICE int rows_of(const Prefill& c, const Task& x, int n) {
-  const std::int64_t left = x.tokens - static_cast<std::int64_t>(n) * c.p.chunk;
-  return static_cast<int>(left < c.p.chunk ? left : c.p.chunk);
+/// O of chunk n, 64 columns from `column` on, from its tile to memory, by one warp; a copy is one group of stores.
+SAMESTATE_DEVICE void store_chunk(const Bf16* tile, int column, const Prefill& c, const Maps& maps,
+                                  const Task& x, int n) {
+  if (n < x.whole) {
+    if (lane_index() == 0) {
+      store_tile(maps.o, tile, column, x.head, static_cast<int>(x.first_token) + n * kChunk);
+      commit_stores();
+    }
+  } else {
+    const Parameters<Bf16>& p = c.p;
+    const std::int64_t first = x.first_token + static_cast<std::int64_t>(n) * p.chunk;
+    write_rows(p.o + (first * p.Hv + x.head) * p.dv + column, tile, p.Hv * p.dv, rows_of(c, x, n),
+               p.dv - column);
+  }
 }
 
 /// The heads that a task reads; V from column `column`.
