@@ -84,7 +84,9 @@ Form fused() {
 template <bool delta, bool norm>
 Form form_of(std::size_t row) {
   if (row == kFused128Row) return fused<2, delta, norm>();
-  if (row == kFused64Row) return fused<1, delta, norm>();
+  if constexpr (!delta) {
+    if (row == kFused64Row) return fused<1, delta, norm>();
+  }
   return {split_kernel<delta, norm>, split_blocks, kSplitThreads, sizeof(SplitShared)};
 }
 

@@ -69,10 +69,10 @@ template <bool delta, bool norm>
 void run_row(std::size_t row, const Prefill& c, const Maps& maps) {
   if (row == kFused128Row)
     run_fused<2, delta, norm>(c, maps);
-  else if (row == kFused64Row)
-    run_fused<1, delta, norm>(c, maps);
-  else
+  else if (row == kSplitRow)
     run_split<delta, norm>(c, maps);
+  else if constexpr (!delta)
+    run_fused<1, delta, norm>(c, maps);
 }
 
 /// By row `row` of chunked_rows().
@@ -111,14 +111,17 @@ void emulate(const cpu::System& system, Call& call, std::size_t row, int launche
 const std::vector<const cpu::System*> kSystems = {&cpu::GATED_DELTA_RULE, &cpu::DELTA_RULE, &cpu::RETENTION,
                                                   &cpu::LINEAR_ATTENTION};
 
-constexpr std::size_t kRows[] = {kFused128Row, kFused64Row, kSplitRow};
+std::vector<std::size_t> rows_of(const cpu::System& system) {
+  if (system.delta) return {kFused128Row, kSplitRow};
+  return {kFused128Row, kFused64Row, kSplitRow};
+}
 
 /// Every row against the twin, bit for bit.
 void expect_twin(const cpu::System& system, Call call, int launches = 1) {
   Call twin = call;
   const Outcome outcome = run_twin(system.name, "chunked", twin.arguments(), bf16_fused());
   ASSERT_EQ(outcome.kind, Outcome::Kind::ran) << outcome.reason;
-  for (const std::size_t row : kRows) {
+  for (const std::size_t row : rows_of(system)) {
     SCOPED_TRACE(std::string(chunked_rows()[row].kernel) + " " + std::string(system.name) +
                  " T=" + std::to_string(call.shape.T) + " dk=" + std::to_string(call.shape.dk));
     ASSERT_NO_THROW(emulate(system, call, row, launches));
@@ -210,6 +213,22 @@ TEST(CudaPrefill, RoundsWhereTheContractSays) {
   }
 }
 
+/// Which form a shape of the plan or of the bench takes.
+TEST(CudaPrefill, FormByShape) {
+  const auto form = [](std::int64_t sequences, std::int64_t heads, std::int64_t dv, bool delta) {
+    return choose(chunked_rows(), CallShape{sequences, 4096, heads, 128, dv, 64, false, delta}, bf16_fused());
+  };
+  EXPECT_EQ(form(1, 32, 128, true), kSplitRow);
+  EXPECT_EQ(form(2, 33, 128, true), kSplitRow);
+  EXPECT_EQ(form(1, 67, 128, true), kFused128Row);
+  EXPECT_EQ(form(8, 32, 128, true), kFused128Row);
+  EXPECT_EQ(form(1, 32, 128, false), kFused64Row);
+  EXPECT_EQ(form(2, 33, 128, false), kFused64Row);
+  EXPECT_EQ(form(8, 32, 128, false), kFused128Row);
+  CallShape wide{1, 64, 1, 129, 64, 64, false, true};
+  EXPECT_EQ(choose(chunked_rows(), wide, bf16_fused()), chunked_rows().size());
+}
+
 /// Ordinary data: the forms differ in their schedule alone.
 TEST(CudaPrefill, FormsAreEqualBitForBit) {
   std::uint32_t seed = 61;
@@ -221,7 +240,7 @@ TEST(CudaPrefill, FormsAreEqualBitForBit) {
       call.l2norm = l2norm;
       Call split = call;
       ASSERT_NO_THROW(emulate(*system, split, kSplitRow));
-      for (const std::size_t row : {kFused128Row, kFused64Row}) {
+      for (const std::size_t row : rows_of(*system)) {
         ASSERT_NO_THROW(emulate(*system, call, row));
         EXPECT_EQ(call.o, split.o) << system->name << " l2norm=" << l2norm << " row " << row;
         EXPECT_EQ(call.final_state, split.final_state) << system->name << " l2norm=" << l2norm << " row " << row;

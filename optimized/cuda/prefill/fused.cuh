@@ -17,7 +17,7 @@ inline constexpr int kFusedThreads = 128 * (kMakers + value_groups);
 template <int value_groups, bool delta>
 struct FusedShared {
   /// Stages of Q and V. Where memory sets the pace, blocks that run ahead lose the K and Q that they share in L2.
-  static constexpr int kStages = value_groups == 1 && !delta ? 4 : 2;
+  static constexpr int kStages = value_groups == 1 ? 4 : 2;
 
   alignas(1024) Bf16 k[4][kPanels][kTileBytes / 2];
   alignas(1024) Bf16 q[kStages][kPanels][kTileBytes / 2];
@@ -199,7 +199,7 @@ SAMESTATE_DEVICE void fused_block(FusedShared<value_groups, delta>& s, const Pre
     const int group = role - kMakers;
     const int column = (s.task.part * value_groups + group) * kTileColumns;
     const int columns = c.p.dv - column;
-    using State = std::conditional_t<value_groups == 1 && !delta, PipelinedState<Shared, delta, OwnOutput>,
+    using State = std::conditional_t<value_groups == 1, PipelinedState<Shared, delta, OwnOutput>,
                                      PlainState<Shared, delta, OwnOutput>>;
     State state{{s, group, {c, maps, s.task, s.o[group], group, column}}};
     state.load_state(c.p.initial_state ? c.p.initial_state + s.task.state + column : nullptr, c.p.dk, columns,

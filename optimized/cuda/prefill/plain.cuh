@@ -23,10 +23,10 @@ struct PlainState : StateParts<SharedMemory, delta, Output> {
       }
       s.query_ring.wait_full(n);
       this->multiply_queries(n);
-      s.value_ring.wait_full(n);
-      s.made_ring.wait_full(n);
       products_wait<0>();  // the registers of S rounded are wanted
       s.query_ring.release(n);
+      s.value_ring.wait_full(n);
+      s.made_ring.wait_full(n);
       if constexpr (delta) {
         std::uint32_t R[4][4];
         this->residual(n, R);

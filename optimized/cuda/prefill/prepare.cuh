@@ -54,9 +54,11 @@ SAMESTATE_DEVICE void invert_16(float* a, int lane) {
   store_pair(&a[(8 + r) * kInverseStride + 2 * k], below[0], below[1]);
 }
 
-/// 16 rows and 16 columns of -(X22 A21) X11 by one warp: `x22` its 16 rows, `a21` [n, n], `x11` its 16 columns.
+/// 16 rows and 16 columns of -(X22 A21) X11 by one warp, the first or last of each: `x22` its 16 rows, `a21` [n, n],
+/// `x11` its 16 columns. What the triangles X22 and X11 have of zeros is left out.
 template <int n>
-SAMESTATE_DEVICE void merge(float (&below)[2][4], const float* x22, const float* a21, const float* x11, int lane) {
+SAMESTATE_DEVICE void merge(float (&below)[2][4], const float* x22, const float* a21, const float* x11,
+                            bool last_rows, bool last_columns, int lane) {
   constexpr int kStride = kInverseStride;
   float left[n / 8][4] = {};
   const int r = lane / 4;
@@ -68,8 +70,8 @@ SAMESTATE_DEVICE void merge(float (&below)[2][4], const float* x22, const float*
                                 tf32(x22[(r + 8) * kStride + kk + k + 4])};
     SAMESTATE_UNROLL
     for (int j = 0; j < n / 8; ++j) {
-      multiply_tf32(left[j], a, tf32(a21[(kk + k) * kStride + 8 * j + r]),
-                    tf32(a21[(kk + k + 4) * kStride + 8 * j + r]));
+      multiply_tf32_if((kk < 16 || last_rows) && (8 * j >= n - 16 || !last_columns), left[j], a, tf32(a21[(kk + k) * kStride + 8 * j + r]),
+                       tf32(a21[(kk + k + 4) * kStride + 8 * j + r]));
     }
   }
   SAMESTATE_UNROLL
@@ -83,8 +85,8 @@ SAMESTATE_DEVICE void merge(float (&below)[2][4], const float* x22, const float*
                                 tf32(-left[kk][3])};
     SAMESTATE_UNROLL
     for (int j = 0; j < 2; ++j) {
-      multiply_tf32(below[j], a, tf32(x11[(8 * kk + 2 * k) * kStride + 8 * j + r]),
-                    tf32(x11[(8 * kk + 2 * k + 1) * kStride + 8 * j + r]));
+      multiply_tf32_if(kk >= j && (8 * (kk - j) >= n - 16 || !last_columns), below[j], a, tf32(x11[(8 * kk + 2 * k) * kStride + 8 * j + r]),
+                       tf32(x11[(8 * kk + 2 * k + 1) * kStride + 8 * j + r]));
     }
   }
 }
@@ -195,7 +197,7 @@ struct MakerParts {
       const Place here = at.again();
       float below[2][4];
       float* const a21 = A + 16 * at.warp * (kStride + 1) + 16 * kStride;
-      merge<16>(below, a21 + 16, a21, a21 - 16 * kStride, here.lane);
+      merge<16>(below, a21 + 16, a21, a21 - 16 * kStride, true, true, here.lane);
       warp_barrier();
       SAMESTATE_UNROLL
       for (int j = 0; j < 2; ++j) {
@@ -211,7 +213,10 @@ struct MakerParts {
   SAMESTATE_DEVICE void merge_below(float (&below)[2][4]) const {
     const float* const A = s.a[group];
     const float* const a21 = A + 32 * kInverseStride;
-    merge<32>(below, a21 + 16 * (at.warp % 2) * kInverseStride + 32, a21, A + 16 * (at.warp / 2), recomputed(at.lane));
+    const int row = at.warp % 2;
+    const int column = at.warp / 2;
+    merge<32>(below, a21 + 16 * row * kInverseStride + 32, a21, A + 16 * column, row == 1, column == 1,
+              recomputed(at.lane));
   }
 
   /// T rounded: what merge_below() made, and of the blocks on the diagonal a quarter of a row a thread.
