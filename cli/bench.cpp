@@ -53,7 +53,7 @@ struct Entry {
 std::vector<Entry> entries_of(const std::vector<Case>& cases, const KernelTable& table, bool sweep) {
   std::vector<Entry> entries;
   for (const Case& c : cases) {
-    const Kernel& kernel = table.named(c.kernel);
+    const KernelRow& kernel = *table.choose(Resolved(c)).named;
     if (!sweep || kernel.variants.empty()) entries.push_back({c, ""});
     if (!sweep) continue;
     for (const Variant& variant : kernel.variants) entries.push_back({c, variant.name});
@@ -90,7 +90,7 @@ int run_bench(Options options) {
   const std::vector<Entry> entries = entries_of(cases, table, options.sweep);
   Progress progress(std::ssize(entries));
   for (const auto& [c, variant] : entries) {
-    const bool on_host = table.named(c.kernel).device == "cpu";
+    const bool on_host = table.choose(Resolved(c)).named->device == "cpu";
     if (on_host) host = host_ceilings(bytes_of_call(Resolved(c), false), options.bench.threads);
     if (!on_host && !accelerated) accelerated = bench.ceilings_of_device();
     BenchResult result = bench.run(c, on_host ? *host : *accelerated, peer.get(), variant);
@@ -130,6 +130,7 @@ Command add_bench(CLI::App& app) {
       "  samestate bench --quick\n"
       "  samestate bench --kernel cuda.gated_delta_rule.chunked --jsonl out/bench.jsonl\n"
       "  samestate bench --case 'v1 retention B=4 T=2048 Hk=8 dk=128 contract=bf16'\n"
+      "  samestate bench --case 'v1 rms_norm form=fused T=1024 D=2048'\n"
       "  samestate bench --plugin ./mine.so --kernel mine.gated_delta_rule.chunked\n"
       "  samestate bench --peer 'python3 examples/peers/fla_bench.py'");
   app.add_option("--kernel", options->plan.kernels, "only this kernel (repeatable)");
@@ -144,8 +145,9 @@ Command add_bench(CLI::App& app) {
   app.add_option("--seconds", options->bench.request.seconds, "time spent in timed calls of a case")
       ->capture_default_str()
       ->check(number_in(1e-3, 3600.0));
-  app.add_option("--judge-heads", options->bench.judged_heads,
-                 "heads of a case that the oracle judges, spread over all (0: all)")
+  app.add_option(
+         "--judge-heads", options->bench.judged_heads,
+         "heads of a case that the oracle judges, spread over all (0: all); of named tensors sequences")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   app.add_option("--threads", options->bench.threads, "for data and judging, and for a CPU kernel")

@@ -123,8 +123,8 @@ std::map<Verdict, std::int64_t> shrink_all(const KernelTable& table, const FuzzO
     fmt::print("  {}: {}\n    samestate repro{} '{}'\n    {} elements of {:.0f}, {} runs, {:.1f} s{}\n",
                found.record.kernel, judgement_line(small.finding.judgement),
                repro_options(options, small.finding.judgement), format_case(small.smallest),
-               size_of_case(small.smallest), size_of_case(found.c), small.runs, small.seconds,
-               small.complete ? "" : "; not finished");
+               size_of_case(Resolved(small.smallest)), size_of_case(Resolved(found.c)), small.runs,
+               small.seconds, small.complete ? "" : "; not finished");
     if (small.finding.judgement.verdict != Verdict::flaky) append(options, found, small);
   }
   return verdicts;

@@ -28,10 +28,10 @@ struct Listing {
 std::string joined(const auto& names) { return fmt::format("{}", fmt::join(names, " ")); }
 
 Listing list_systems() {
-  Listing out{{"system", "forms", "sizes of its own", "equation"}, {}};
+  Listing out{{"system", "forms", "sizes", "equation"}, {}};
   for (const System* s : systems()) {
     std::vector<std::string> sizes;
-    for (const Parameter& p : s->sizes) sizes.push_back(fmt::format("{}={}", p.name, p.standard));
+    for (const CaseSize& p : s->sizes) sizes.push_back(fmt::format("{}={}", p.name, p.standard));
     out.rows.push_back(
         {std::string(s->name), joined(s->form_names()), joined(sizes), std::string(s->equation)});
   }

@@ -141,8 +141,8 @@ Shrunk shrink_case(const Case& c, const KernelTable& table, const ReproOptions& 
   how.budget = seconds_of("--shrink-budget", options.shrink_budget);
   Shrunk small = shrink(
       c, [&](const Case& smaller) { return worker.run_one(smaller); }, how);
-  fmt::print("shrunk    {} elements of {:.0f} in {} runs, {:.1f} s{}\n", size_of_case(small.smallest),
-             size_of_case(c), small.runs, small.seconds,
+  fmt::print("shrunk    {} elements of {:.0f} in {} runs, {:.1f} s{}\n",
+             size_of_case(Resolved(small.smallest)), size_of_case(Resolved(c)), small.runs, small.seconds,
              small.complete ? "" : "; not finished: give more --shrink-budget");
   return small;
 }

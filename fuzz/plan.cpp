@@ -3,305 +3,190 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <set>
+#include <cmath>
 
-#include "fuzz/shapes.h"
-#include "fuzz/tensor_plan.h"
+#include "fuzz/draw.h"
 #include "harness/cases/counter.h"
-#include "harness/cases/regimes.h"
-#include "harness/systems/recurrent_system.h"
-#include "oracles/laws/law.h"
+#include "harness/cases/keys.h"
+#include "oracles/contracts.h"
 #include "reference/error.h"
 
 namespace samestate {
 namespace {
 
-using shapes::kLargestFamilyWork;
-
-/// The cases of one kernel of the recurrent family.
+/// The edge cases of one kernel: what follows from the rows of its system and of the keys.
 class KernelPlan {
  public:
-  KernelPlan(const KernelRow& kernel, bool is_standard, std::vector<Case>& out)
-      : kernel_(kernel), system_(dynamic_cast<const RecurrentSystem&>(*kernel.system)), out_(out) {
-    base_.system = kernel.system->name;
-    if (!is_standard) base_.kernel = kernel.name;
-    base_.form = kernel.form;
-    base_.T = 33;
-    base_.dk = 16;
-    base_.dv = 8;
-    base_.chunk = chunked() ? 16 : 64;
-    base_.state = "random";
-    base_.contract = kernel.contracts.front();
+  KernelPlan(const KernelTable& table, const KernelRow& kernel, std::vector<Case>& out)
+      : table_(table), kernel_(kernel), system_(*kernel.system), start_(start_of(kernel)), out_(out) {
+    // A line that is no case is left out; a row that names no contract is an error.
+    for (const std::string& contract : kernel.contracts) (void)contract_named(contract);
   }
 
   void edges() {
     for (const std::string& contract : kernel_.contracts) {
-      Case c = base_;
-      c.contract = contract;
+      const Case c = under(contract);
       lengths(c);
-      forms(c);
+      calls(c);
+      for (const std::string_view part : system_.plan.every) put(c, part);
     }
-    far_apart();
-    Case c = base_;
-    for (const std::string& contract : {kernel_.contracts.front(), contract_for_rounding()}) {
-      c.contract = contract;
-      shapes(c);
-      regimes_of(c);
-      laws_of(c);
+    std::vector<std::string> both{kernel_.contracts.front()};
+    if (contract_for_rounding() != both.front()) both.push_back(contract_for_rounding());
+    for (const std::string& contract : both) {
+      const Case c = under(contract);
+      sizes(c);
+      settings(c);
+      chunks(c);
+      for (const std::string_view part : system_.plan.shapes) put(c, part);
+      for (const Regime* regime : system_.regimes) {
+        Case of = with_part(kernel_, c, system_.plan.regime);
+        of.regime = regime->name;
+        of.seed = 7;
+        put(of);
+      }
+      for (const CaseLaw& law : system_.laws) {
+        Case of = with_part(kernel_, c, system_.plan.law);
+        of.law = law.name;
+        put(of);
+      }
     }
-    limits();
-  }
-
-  /// Case number `index` of the seeded ones.
-  void seeded(std::uint64_t seed, std::int64_t index) {
-    const Counter counter(seed, fmt::format("plan/{}/{}", kernel_.system->name, kernel_.form));
-    std::int64_t draw = 0;
-    const auto below = [&](std::int64_t n) { return counter.below({index, draw++, 0, 0}, n); };
-    const auto pick = [&](const auto& values) {
-      return values[static_cast<std::size_t>(below(static_cast<std::int64_t>(std::size(values))))];
-    };
-    static constexpr std::array<std::int64_t, 12> kWidths{1, 3, 8, 16, 16, 24, 32, 33, 48, 64, 64, 128};
-    static constexpr std::array<std::int64_t, 9> kChunks{1, 2, 4, 8, 16, 16, 32, 64, 64};
-    static constexpr std::array<std::int64_t, 4> kHeads{1, 1, 2, 3};
-    Case c = base_;
-    // Logic errors are hunted in fp32, where they stand out most (DESIGN 5): half of the cases.
-    c.contract = below(2) == 0 ? kernel_.contracts.front() : pick(kernel_.contracts);
-    c.dk = pick(kWidths);
-    c.dv = below(4) == 0 ? c.dk : pick(kWidths);
-    c.B = below(4) == 0 ? 2 : 1;
-    c.Hk = pick(kHeads);
-    c.Hv = c.Hk * pick(kHeads);
-    c.heads = below(5) == 0 ? HeadMap::tiled : HeadMap::interleaved;
-    c.l2norm = below(6) == 0;
-    c.layout = below(6) == 0 ? "padded" : "dense";
-    c.state = below(2) == 0 ? "random" : "none";
-    if (chunked()) c.chunk = pick(kChunks);
-    c.seed = (seed << 32) ^ (static_cast<std::uint64_t>(index) + 1);
-    const Regime* regime = nullptr;
-    do {
-      regime = &regimes()[static_cast<std::size_t>(below(std::ssize(regimes())))];
-    } while (system_.regime(regime->name) == nullptr);
-    c.regime = regime->name;
-    if (regime->exact) c.l2norm = false;
-
-    const double room = kLargestFamilyWork / static_cast<double>(c.B * c.Hv * c.dk * c.dv);
-    const std::int64_t longest = std::clamp<std::int64_t>(static_cast<std::int64_t>(room), 2, 300);
-    c.T = 1 + below(longest);
-    switch (below(6)) {
-      case 0:
-        shapes::as_packed(c, chunked(), below);
-        break;
-      case 1:
-        shapes::as_decode(c, chunked(), below);
-        break;
-      case 2:
-        if (const Law& law = laws()[static_cast<std::size_t>(below(std::ssize(laws())))];
-            law.fits(system_.family)) {
-          shapes::as_law(c, law, kernel_.contracts.front());
-        }
-        break;
-      case 3:
-        if (chunked() && system_.form("parallel") != nullptr && c.T <= 64) c.form = "parallel";
-        break;
-      default:
-        break;
-    }
-    put(c);
+    for (const std::string_view part : system_.plan.limits) put(start_, part);
   }
 
  private:
-  [[nodiscard]] bool chunked() const { return kernel_.form == "chunked"; }
+  [[nodiscard]] bool chunked() const { return system_.form(kernel_.form)->chunked; }
   [[nodiscard]] std::string contract_for_rounding() const {
-    for (const std::string& name : kernel_.contracts) {
-      if (name == "bf16") return name;
-    }
-    return kernel_.contracts.back();
+    const auto bf16 = std::find(kernel_.contracts.begin(), kernel_.contracts.end(), "bf16");
+    return bf16 != kernel_.contracts.end() ? *bf16 : kernel_.contracts.back();
+  }
+  [[nodiscard]] Case under(const std::string& contract) const {
+    Case c = start_;
+    c.contract = contract;
+    return c;
   }
 
-  void put(const Case& c) { out_.push_back(c); }
+  /// Only cases that are cases: a size at its least may not fit the others, nor a layout the kernel.
+  void put(Case c) {
+    if (c.layout != Case{}.layout && !kernel_.strided) return;
+    if (!possible(c)) return;
+    if (!table_.is_standard(kernel_, c)) c.kernel = kernel_.name;
+    out_.push_back(std::move(c));
+  }
+  void put(const Case& c, std::string_view part) { put(with_part(kernel_, c, part)); }
 
   void lengths(const Case& base) {
-    const std::int64_t C = base.chunk;
-    const std::vector<std::int64_t> chunked_lengths{0, 1, C - 1, C, C + 1, 2 * C + 3};
-    const std::vector<std::int64_t> recurrent_lengths{0, 1, 2, 33, 130};
-    for (std::int64_t T : chunked() ? chunked_lengths : recurrent_lengths) {
+    const Index C = base.chunk;
+    const std::vector<Index> all = chunked() ? std::vector<Index>{0, 1, 2, C - 1, C, C + 1, 2 * C + 3}
+                                             : std::vector<Index>{0, 1, 2, 7, 8, 9, 33};
+    for (const Index T : all) {
       Case c = base;
       c.T = T;
       c.seed = static_cast<std::uint64_t>(T);
       put(c);
     }
-    Case c = base;  // long and wide enough for the twin's statistics
-    c.T = 130;
-    c.dk = 32;
-    c.dv = 40;
-    if (chunked()) c.chunk = 64;
-    put(c);
   }
 
-  void forms(const Case& base) {
-    Case packed = base;
-    packed.form = "packed";
-    packed.lengths = {0, 17, 1, 0, 16, 15, 0};
-    packed.T = 49;
-    if (!chunked()) packed.chunk = 0;
-    put(packed);
-    // A sequence of one token, and one of more chunks than there are sequences whose last row is the last of
-    // all (BUGS M25, M37, M41).
-    packed.lengths = {1, 52};
-    packed.T = 53;
-    packed.state = "none";
-    put(packed);
-    Case decode = base;
-    decode.form = "decode";
-    decode.prefill = 20;
-    if (!chunked()) decode.chunk = 0;
-    put(decode);
-    if (chunked() && system_.form("parallel") != nullptr) {
-      Case parallel = base;
-      parallel.form = "parallel";
-      put(parallel);
-    }
-  }
-
-  void shapes(const Case& base) {
-    const auto with = [&](auto&& change) {
+  /// The forms that are calls of the kernel's: one, several and all tokens in one call of several.
+  void calls(const Case& base) {
+    for (const CaseForm& form : system_.forms) {
       Case c = base;
-      change(c);
-      put(c);
-    };
-    with([](Case& c) { c.Hk = 2, c.Hv = 6; });
-    with([](Case& c) { c.Hk = 2, c.Hv = 6, c.heads = HeadMap::tiled; });
-    with([](Case& c) { c.Hk = 1, c.Hv = 8; });
-    with([](Case& c) { c.dk = 1, c.dv = 1; });
-    with([](Case& c) { c.dk = 3, c.dv = 70; });
-    with([](Case& c) { c.dk = 70, c.dv = 3; });
-    with([](Case& c) { c.dk = 128, c.dv = 128, c.T = 70; });
-    with([](Case& c) { c.dk = 160, c.dv = 96, c.T = 40; });
-    with([](Case& c) { c.dk = 256, c.dv = 256, c.T = 20; });
-    // Qwen3-Next's and DendAttn's heads.
-    with([](Case& c) { c.dk = 128, c.dv = 128, c.Hv = 2, c.T = 513, c.l2norm = true; });
-    with([](Case& c) { c.dk = 160, c.dv = 512, c.T = 200; });
-    with([](Case& c) { c.dk = c.dv = 16; });
-    with([](Case& c) { c.B = 3, c.Hk = 2, c.Hv = 4, c.layout = "padded"; });
-    with([](Case& c) { c.l2norm = true; });
-    with([](Case& c) { c.l2norm = true, c.regime = "tiny_norms"; });
-    with([](Case& c) { c.state = "none"; });
-    with([](Case& c) { c.scale = 1.0; });
-    if (chunked()) {
-      for (std::int64_t C : {1, 2, 5, 31, 32, 64}) with([C](Case& c) { c.chunk = C, c.T = 70; });
+      c.form = form.name;
+      if (form.whole && chunked()) put(c);
+      if (!form.decodes) continue;
+      if (form.chunked && !chunked()) c.chunk = 0;
+      for (const Index prefill : {Index{0}, Index{1}, Index{2}, Index{13}, base.T}) {
+        c.prefill = std::min(prefill, base.T);
+        put(c);
+      }
     }
   }
 
-  /// Offsets that no longer fit 32 bits (BUGS M38): of batch rows, of tokens, of sequences' states.
-  void far_apart() {
-    Case c = base_;
-    c.layout = "far";
-    put(c);
-    c.B = 3;
-    c.Hk = 2;
-    c.Hv = 4;
-    put(c);
-    c = base_;
-    c.layout = "far";
-    c.form = "packed";
-    c.lengths = {17, 16};
-    if (!chunked()) c.chunk = 0;
-    put(c);
+  /// Each size at its least, odd, and beyond what the others' cases have.
+  void sizes(const Case& base) {
+    for (const CaseSize& size : system_.sizes) {
+      for (const Index value : {size.least, size.start + 1, 2 * size.start}) {
+        Case c = base;
+        size_in(c, size.name) = value;
+        for (const CaseSize& other : system_.sizes) {
+          if (other.multiple_of == size.name) size_in(c, other.name) = 2 * value;
+        }
+        put(c);
+      }
+    }
   }
 
-  /// Counts that no longer fit 16 bits, with a tail of one token: T (BUGS M12), and sequences times heads,
-  /// the limit of a CUDA grid's y axis (M39).
-  void limits() {
-    Case c = base_;
-    c.dk = c.dv = 2;
-    c.T = 65537;
-    if (chunked()) c.chunk = 64;
-    put(c);
-    c.T = 2;
-    c.B = 16400;
-    c.Hk = c.Hv = 4;
-    put(c);
+  /// Every value of every key that has some, alone and in a batch.
+  void settings(const Case& base) {
+    for (const Key& key : keys()) {
+      if (!system_.has_key(key.name)) continue;
+      for (const std::string_view value : key.values) {
+        Case c = base;
+        key.parse(c, value);
+        put(c);
+        if (key.name == "B" || c == base) continue;
+        c.B = 2;
+        put(c);
+        for (const CaseForm& form : system_.forms) {
+          if (!form.decodes) continue;
+          c.form = form.name;
+          if (form.chunked && !chunked()) c.chunk = 0;
+          c.prefill = std::min<Index>(13, c.T);
+          put(c);
+        }
+      }
+    }
   }
 
-  void regimes_of(const Case& base) {
-    for (const Regime* regime : system_.regimes) {
+  void chunks(const Case& base) {
+    if (!chunked()) return;
+    for (const Index chunk : {1, 2, 5, 21, 31, 32, 64}) {
       Case c = base;
-      c.regime = regime->name;
-      c.T = 80;
-      c.Hk = 1;
-      c.Hv = 2;
+      c.chunk = chunk;
       put(c);
+      c.T = 70;
+      if (possible(c) && system_.work(c) <= 1.0) put(c);
     }
   }
 
-  void laws_of(const Case& base) {
-    for (const LawName& law : system_.laws) {
-      Case c = base;
-      c.law = law.name;
-      c.B = 2;
-      c.Hk = 2;
-      c.Hv = 4;
-      c.T = 35;
-      put(c);
-    }
-  }
-
+  const KernelTable& table_;
   const KernelRow& kernel_;
-  const RecurrentSystem& system_;
+  const System& system_;
+  Case start_;
   std::vector<Case>& out_;
-  Case base_;
 };
+
+/// Seeded case number `index` of a kernel.
+Case seeded(const KernelTable& table, const KernelRow& kernel, std::uint64_t seed, std::int64_t index) {
+  const Counter counter(seed, "plan/" + kernel.name);
+  std::int64_t draw = 0;
+  Case c = draw_case(kernel, {[&](std::int64_t n) { return counter.below({index, draw++, 0, 0}, n); }});
+  c.seed = (seed << 32) ^ (static_cast<std::uint64_t>(index) + 1);
+  if (!table.is_standard(kernel, c)) c.kernel = kernel.name;
+  return c;
+}
+
+/// The seeded cases of all kernels, in turn by their share of their kernel's: those of a smaller effort are the
+/// first of those of a larger one.
+void plan_seeded(const KernelTable& table, const std::vector<const KernelRow*>& kernels,
+                 const PlanOptions& options, std::vector<Case>& cases) {
+  struct Turn {
+    double at;
+    const KernelRow* kernel;
+    std::int64_t index;
+  };
+  std::vector<Turn> turns;
+  for (const KernelRow* kernel : kernels) {
+    const auto of = static_cast<double>(kernel->system->plan.seeded);
+    const auto count = static_cast<std::int64_t>(options.effort * of + 1e-9);
+    for (std::int64_t i = 0; i < count; ++i) turns.push_back({static_cast<double>(i + 1) / of, kernel, i});
+  }
+  std::stable_sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) { return a.at < b.at; });
+  for (const Turn& turn : turns) cases.push_back(seeded(table, *turn.kernel, options.seed, turn.index));
+}
 
 }  // namespace
 
 namespace {
-
-std::vector<const KernelRow*> wanted(const KernelTable& table, const PlanOptions& options) {
-  std::vector<const KernelRow*> kept;
-  for (const KernelRow& row : table.all()) {
-    if (!options.system.empty() && row.system->name != options.system) continue;
-    if (!options.kernel.empty() && row.name != options.kernel) continue;
-    if (!options.device.empty() && row.device != options.device) continue;
-    kept.push_back(&row);
-  }
-  return kept;
-}
-
-std::int64_t scaled(std::int64_t count, double effort) {
-  return static_cast<std::int64_t>(effort * static_cast<double>(count));
-}
-
-void plan_family(const KernelTable& table, const PlanOptions& options, std::vector<Case>& cases) {
-  std::vector<KernelPlan> plans;
-  std::set<std::string_view> devices;
-  for (const KernelRow* row : wanted(table, options)) {
-    if (!row->system->sizes.empty()) continue;
-    plans.emplace_back(*row, table.is_standard(*row, {}), cases);
-    plans.back().edges();
-    devices.insert(row->device);
-  }
-  if (plans.empty()) return;
-  const std::int64_t seeded = scaled(kSeededCases * std::ssize(devices), options.effort);
-  for (std::int64_t i = 0; i < seeded; ++i) {
-    plans[static_cast<std::size_t>(i) % plans.size()].seeded(options.seed, i / std::ssize(plans));
-  }
-}
-
-void plan_tensors(const KernelTable& table, const PlanOptions& options, std::vector<Case>& cases) {
-  for (const KernelRow* row : wanted(table, options)) {
-    if (row->system->sizes.empty()) continue;
-    // Under form=decode the line names the kernel unless it is the system's first.
-    const auto begin = std::ssize(cases);
-    plan_tensor_edges(*row, cases);
-    for (std::int64_t i = 0; i < scaled(kSeededOperatorCases, options.effort); ++i)
-      plan_tensor_seeded(*row, options.seed, i, cases);
-    for (auto i = static_cast<std::size_t>(begin); i < cases.size(); ++i)
-      cases[i].kernel = table.is_standard(*row, cases[i]) ? "" : row->name;
-  }
-}
-
-}  // namespace
 
 void check_filters(const KernelTable& table, const std::string& system, const std::string& device,
                    const std::string& name) {
@@ -326,11 +211,27 @@ void check_filters(const KernelTable& table, const std::string& system, const st
   }
 }
 
+}  // namespace
+
+std::vector<const KernelRow*> wanted_kernels(const KernelTable& table, const std::string& system,
+                                             const std::string& device, const std::string& kernel) {
+  check_filters(table, system, device, kernel);
+  std::vector<const KernelRow*> kept;
+  for (const KernelRow& row : table.all()) {
+    if (!system.empty() && row.system->name != system) continue;
+    if (!kernel.empty() && row.name != kernel) continue;
+    if (!device.empty() && row.device != device) continue;
+    kept.push_back(&row);
+  }
+  return kept;
+}
+
 std::vector<Case> plan_cases(const KernelTable& table, const PlanOptions& options) {
-  check_filters(table, options.system, options.device, options.kernel);
+  const std::vector<const KernelRow*> kernels =
+      wanted_kernels(table, options.system, options.device, options.kernel);
   std::vector<Case> cases;
-  plan_family(table, options, cases);
-  plan_tensors(table, options, cases);
+  for (const KernelRow* kernel : kernels) KernelPlan(table, *kernel, cases).edges();
+  plan_seeded(table, kernels, options, cases);
   const std::int64_t total = std::ssize(cases);
   if (options.max_cases > 0 && total > options.max_cases) {
     std::vector<Case> kept;

@@ -17,18 +17,16 @@ struct PlanOptions {
   std::int64_t max_cases = 0;  ///< at most this many, spread over the whole plan; 0: no limit
 };
 
-/// Seeded cases of a full plan at effort 1, over all kernels of the recurrent family on one device.
-inline constexpr std::int64_t kSeededCases = 6000;
-/// The same for each kernel of an operator.
-inline constexpr std::int64_t kSeededOperatorCases = 100;
+/// The kernels that a campaign is about; empty: no filter. Throws Error for a filter that names what does not
+/// exist, or excludes itself: that would look like a machine on which nothing can run.
+[[nodiscard]] std::vector<const KernelRow*> wanted_kernels(const KernelTable& table,
+                                                           const std::string& system,
+                                                           const std::string& device,
+                                                           const std::string& kernel);
 
-/// Throws Error for a filter that names what does not exist, or excludes itself: that would look like a
-/// machine on which nothing can run. Empty: no filter.
-void check_filters(const KernelTable& table, const std::string& system, const std::string& device,
-                   const std::string& kernel);
-
-/// Edge cases first (T in {0, 1, C-1, C, C+1}, dk != dv, ratio 3, every contract, regime and law at least
-/// once for each kernel), then seeded ones. The plan is a function of the options and the table's rows alone.
+/// Edge cases first (T in {0, 1, C-1, C, C+1}, each size at its least and at an odd value, every contract,
+/// regime, law and value of a key at least once for each kernel, and the rows of System::plan), then seeded
+/// ones (draw_case), System::plan's count a kernel. The plan is a function of the options and the table's rows alone.
 /// Throws Error for a system, device or kernel that does not exist, or a kernel that the other two exclude.
 [[nodiscard]] std::vector<Case> plan_cases(const KernelTable& table, const PlanOptions& options);
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -16,41 +17,36 @@ namespace samestate {
 namespace {
 
 /// What a person has to keep in mind beside the sizes; a step that takes one of these away is a gain.
-int settings_of(const Case& c, const System& system) {
+int settings_of(const Resolved& r) {
   int n = 0;
-  for (const Key& key : keys()) n += key.setting && !key.print(c).empty();
-  n += c.regime != "normal" && c.regime != "none" && c.regime != "beta_one";
-  const CaseForm& form = *system.form(c.form);
-  if (form.decodes || form.packed) n += 3;
-  if (form.whole) n += 1;
-  return system.sizes.empty() ? n + (c.dk != c.dv) : n;
+  for (const Key& key : keys()) n += key.setting && !key.print(r.c).empty();
+  n += !r.regime->plain;
+  if (r.form->decodes || r.form->packed) n += 3;
+  return n + r.form->whole;
 }
 
 /// Less is simpler. Every accepted step makes it less, so that shrinking ends.
-double cost_of(const Case& c) {
+double cost_of(const Resolved& r) {
   const auto bits = [](std::int64_t n) { return std::log2(1.0 + static_cast<double>(n)); };
-  const System& system = system_named(c.system);
-  const CaseForm& form = *system.form(c.form);
+  const Case& c = r.c;
   // Where nothing reads it, the chunk that the line leaves out is the simplest.
-  const bool reads_chunk = form.chunked || form.whole;
+  const bool reads_chunk = r.form->chunked || r.form->whole;
   const double chunk = reads_chunk ? bits(c.chunk) : c.chunk == Case{}.chunk ? 0.0 : 1.0;
-  double cost = std::log2(1.0 + size_of_case(c)) + 0.5 * settings_of(c, system) + bits(c.T) + bits(c.B) +
+  double cost = std::log2(1.0 + size_of_case(r)) + 0.5 * settings_of(r) + bits(c.T) + bits(c.B) +
                 0.1 * (chunk + bits(c.prefill) + bits(std::ssize(c.lengths)));
   cost += 1e-3 * std::log2(1.0 + static_cast<double>(c.seed));
-  if (system.sizes.empty()) return cost + 0.2 * (bits(c.Hk) + bits(c.Hv) + bits(c.dk) + bits(c.dv));
-  for (const auto& [name, value] : c.parameters) cost += 0.2 * bits(value);
+  for (const CaseSize& size : r.system->sizes) cost += 0.2 * bits(size_in(c, size.name));
   return cost;
 }
 
 /// The steps from one case, boldest first.
 class Steps {
  public:
-  explicit Steps(const Case& from) : c_(from), system_(system_named(from.system)) {
+  explicit Steps(const Case& from) : r_(from), cost_(cost_of(r_)) {
     forms();
     single_keys(false);
     tokens();
     sizes();
-    heads_and_widths();
     chunks();
     gates();
     single_keys(true);
@@ -62,35 +58,32 @@ class Steps {
   void with(Change&& change) {
     Case c = c_;
     change(c);
-    if (c != c_ && cost_of(c) < cost_of(c_) && possible(c)) list_.push_back(std::move(c));
+    if (c == c_) return;
+    const std::optional<Resolved> r = resolved(c);
+    if (r && cost_of(*r) < cost_) list_.push_back(std::move(c));
   }
 
-  /// A dense sequence in one call instead of packed or decoded ones.
+  /// One call of a kernel's form instead of packed or decoded ones, and fewer or shorter packed sequences.
   void forms() {
-    const auto plain = [&](Case& c) {
-      c.form = c.chunk == 0 ? "recurrent" : "chunked";
-      if (c.chunk == 0) c.chunk = Case{}.chunk;
-      c.prefill = 0;
-      c.lengths.clear();
-    };
-    if (!system_.native("recurrent") || !system_.native("chunked") || !system_.sizes.empty()) {
-      for (const CaseForm& form : system_.forms) {
-        if (system_.native(form.name)) with([&](Case& c) { c.form = form.name, c.prefill = 0; });
-      }
-      return;
+    for (const CaseForm& form : system_.forms) {
+      const bool same_kernel = !system_.native(c_.form) && system_.evaluates(r_, form.name);
+      if (!same_kernel && !(system_.native(c_.form) && system_.native(form.name))) continue;
+      with([&](Case& c) {
+        c.form = form.name;
+        if (c.chunk == 0) c.chunk = Case{}.chunk;
+        c.prefill = 0;
+        if (!c.lengths.empty()) c.T = *std::max_element(c.lengths.begin(), c.lengths.end());
+        c.lengths.clear();
+      });
     }
-    if (c_.form == "packed") {
-      const std::int64_t longest = *std::max_element(c_.lengths.begin(), c_.lengths.end());
-      with([&](Case& c) { plain(c), c.T = longest; });
-      with([&](Case& c) { c.lengths = {longest}, c.T = longest; });
-      for (std::size_t i = 0; i < c_.lengths.size(); ++i) {
-        with([&](Case& c) { set_lengths(c, i, -1); });
-        with([&](Case& c) { set_lengths(c, i, c.lengths[i] / 2); });
-        with([&](Case& c) { set_lengths(c, i, 1); });
-        with([&](Case& c) { set_lengths(c, i, std::max<std::int64_t>(c.lengths[i] - 1, 0)); });
-      }
-    } else if (c_.form == "decode" || c_.form == "parallel") {
-      with(plain);
+    if (c_.lengths.empty()) return;
+    const std::int64_t longest = *std::max_element(c_.lengths.begin(), c_.lengths.end());
+    with([&](Case& c) { c.lengths = {longest}, c.T = longest; });
+    for (std::size_t i = 0; i < c_.lengths.size(); ++i) {
+      with([&](Case& c) { set_lengths(c, i, -1); });
+      with([&](Case& c) { set_lengths(c, i, c.lengths[i] / 2); });
+      with([&](Case& c) { set_lengths(c, i, 1); });
+      with([&](Case& c) { set_lengths(c, i, std::max<std::int64_t>(c.lengths[i] - 1, 0)); });
     }
   }
   /// Length i of a packed batch; -1 leaves the sequence out.
@@ -133,40 +126,30 @@ class Steps {
     }
   }
 
-  void heads_and_widths() {
-    if (!system_.sizes.empty()) return;
-    with([](Case& c) { c.Hk = c.Hv = 1; });
-    const std::int64_t ratio = c_.Hv / c_.Hk;
-    with([&](Case& c) { c.Hk = 1, c.Hv = ratio; });
-    with([](Case& c) { c.Hv = c.Hk; });
-    with([](Case& c) { c.Hk = 1, c.Hv = 2; });
-    with([](Case& c) { c.Hk = 2, c.Hv = 4; });
-    with([](Case& c) { c.Hk = c.Hv = 2; });
-    if (c_.Hk > 1) with([&](Case& c) { c.Hk -= 1, c.Hv = c.Hk * ratio; });
-    if (ratio > 1) with([&](Case& c) { c.Hv -= c.Hk; });
-    for (const std::int64_t d : {1, 2, 3, 4, 8}) {
-      with([&](Case& c) { c.dk = std::min(c.dk, d), c.dv = std::min(c.dv, d); });
-      with([&](Case& c) { c.dk = std::min(c.dk, d); });
-      with([&](Case& c) { c.dv = std::min(c.dv, d); });
-    }
-    with([](Case& c) { c.dk = c.dv = std::min(c.dk, c.dv); });
-    for (const std::int64_t part : {2, 4}) {
-      with([&](Case& c) { c.dk -= (c.dk + part - 1) / part; });
-      with([&](Case& c) { c.dv -= (c.dv + part - 1) / part; });
-    }
-    with([](Case& c) { c.dk -= 1; });
-    with([](Case& c) { c.dv -= 1; });
-  }
-
+  /// All sizes at once, then each alone; a size that another divides keeps its multiple where that shrinks.
   void sizes() {
-    for (const Parameter& p : system_.sizes) {
-      const std::int64_t now = c_.parameters.at(std::string(p.name));
-      for (const std::int64_t value :
-           {std::int64_t{p.least}, std::int64_t{p.least} + 1, now / 2, now - now / 4, now - 1}) {
-        if (value >= p.least && value < now)
-          with([&](Case& c) { c.parameters[std::string(p.name)] = value; });
+    for (const std::int64_t most : {1, 2, 3, 4, 8}) {
+      with([&](Case& c) {
+        for (const CaseSize& size : system_.sizes) resize(c, size, std::min(size_in(c, size.name), most));
+      });
+    }
+    for (const CaseSize& size : system_.sizes) {
+      const std::int64_t now = size_in(c_, size.name);
+      const std::int64_t unit = size.multiple_of.empty() ? 1 : size_in(c_, size.multiple_of);
+      for (const std::int64_t value : {unit, 2 * unit, 3 * unit, size.least, size.least + 1, 4 * unit,
+                                       8 * unit, now / 2, now - now / 4, now - unit}) {
+        if (value >= size.least && value < now) with([&](Case& c) { resize(c, size, value); });
       }
     }
+  }
+  /// Sizes that `size` divides are as many times it as before.
+  void resize(Case& c, const CaseSize& size, std::int64_t value) const {
+    const std::int64_t before = size_in(c, size.name);
+    const std::int64_t after = std::max<std::int64_t>(value, size.least);
+    for (const CaseSize& other : system_.sizes) {
+      if (other.multiple_of == size.name) size_in(c, other.name) = size_in(c, other.name) / before * after;
+    }
+    size_in(c, size.name) = after;
   }
 
   /// A smaller chunk, with as many full chunks as before and a tail of at most what it had.
@@ -185,16 +168,18 @@ class Steps {
     }
   }
 
-  /// Data with fewer things in them: no decay, a full write. A named regime must go for it.
+  /// Data with fewer things in them: no decay, a full write.
   void gates() {
-    if (c_.regime == "normal" || c_.regime == "none" || c_.regime == "beta_one") return;
-    for (const char* regime : {"none", "beta_one"}) {
-      with([&](Case& c) { c.regime = regime; });
+    if (r_.regime->plain) return;
+    for (const Regime* regime : system_.regimes) {
+      if (regime->plain) with([&](Case& c) { c.regime = regime->name; });
     }
   }
 
-  const Case& c_;
-  const System& system_;
+  const Resolved r_;
+  const double cost_;
+  const Case& c_ = r_.c;
+  const System& system_ = *r_.system;
   std::vector<Case> list_;
 };
 

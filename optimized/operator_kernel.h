@@ -74,6 +74,8 @@ struct OperatorKernel {
   /// Evaluates one call; called from several threads at a time.
   std::function<Outcome(const OperatorArguments&, const Contract&)> run = nullptr;
   bool strided = false;  ///< takes tensors with strides of their own; else every tensor is dense
+  /// The same call many times, as Kernel::time. Empty: `samestate bench` times `run` by the wall clock.
+  std::function<Timing(const OperatorArguments&, const Contract&, const TimingRequest&)> time = nullptr;
 };
 
 /// The table of this build.

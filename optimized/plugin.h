@@ -34,8 +34,8 @@ SAMESTATE_PLUGIN_EXPORT int samestate_plugin_abi();
 /// `samestate bench`, may be left out; it is called from one thread at a time.
 SAMESTATE_PLUGIN_EXPORT void samestate_plugin_kernels(std::vector<samestate::Kernel>* rows);
 
-/// The same for kernels of the systems that are described by named tensors (`samestate list systems`). May be
-/// left out.
+/// The same for kernels of the systems that are described by named tensors (`samestate list systems`), `time`
+/// included. May be left out.
 SAMESTATE_PLUGIN_EXPORT void samestate_plugin_operator_kernels(std::vector<samestate::OperatorKernel>* rows);
 
 }  // extern "C"

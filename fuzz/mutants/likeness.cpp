@@ -19,12 +19,9 @@ using Values = std::vector<double>;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMost = 4;
 
-Values values_of(const Trace& trace) {
-  Values all(trace.outputs.o.begin(), trace.outputs.o.end());
-  all.insert(all.end(), trace.outputs.final_state.begin(), trace.outputs.final_state.end());
-  for (const Tensors<double>& tensors : trace.tensors) {
-    for (const auto& [name, x] : tensors) all.insert(all.end(), x.data(), x.data() + x.size());
-  }
+Values values_of(const std::vector<CaseTensor>& outputs) {
+  Values all;
+  for (const CaseTensor& x : outputs) all.insert(all.end(), x.data.begin(), x.data.end());
   return all;
 }
 
@@ -53,15 +50,10 @@ Values values_of(const Resolved& r, const Trace& trace, const KernelTable& table
                  const std::string& form) {
   Case own = r.c;
   own.kernel = kernel;
-  // Another form of named tensors is another case; calls of the recurrent family find their kernel.
-  if (!r.form->decodes && !r.system->sizes.empty()) own.form = form;
+  if (!r.system->evaluates(r, form)) own.form = form;
   try {
     const Resolved mine(own);
-    Trace run;
-    run.batch = trace.batch;
-    run.inputs = trace.inputs;
-    mine.system->replay(mine, table.choose(mine), {mine.layout, 1}, run);
-    return values_of(run);
+    return values_of(mine.system->outputs(mine, trace.inputs, table.choose(mine), {mine.layout, 1}));
   } catch (const std::exception&) {
     return {};
   }
@@ -87,7 +79,7 @@ bool meant_for(const Mutant& m, const Case& c) {
 
 Likeness mutants_like(const Resolved& r, const Trace& trace, double seconds) {
   Likeness out;
-  const Values actual = values_of(trace);
+  const Values actual = values_of(trace.outputs);
   if (actual.empty() || r.law != nullptr) return out;
   const auto began = std::chrono::steady_clock::now();
   const auto late = [&] {
@@ -107,9 +99,7 @@ Likeness mutants_like(const Resolved& r, const Trace& trace, double seconds) {
     if (*whole > 0.0 && rest <= unexplained * unexplained * scale) alike.emplace_back(rest, &m);
   }
   // The same fault in another form gives the same values but for roundings.
-  const std::string_view form = !trace.native.empty() ? std::string_view(trace.native)
-                                : r.unchunked()       ? "recurrent"
-                                                      : "chunked";
+  const std::string_view form = trace.native;
   std::stable_sort(alike.begin(), alike.end(), [&](const auto& x, const auto& y) {
     return std::pair(x.second->form != form, x.first) < std::pair(y.second->form != form, y.first);
   });

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "fuzz/search/draw.h"
+#include "fuzz/search/case_source.h"
 #include "reference/error.h"
 
 namespace samestate {

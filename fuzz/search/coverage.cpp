@@ -24,7 +24,7 @@ void put_edges(Values& values, const System& system, const KernelRow& kernel) {
   }
 }
 
-/// What draw.cpp can draw of a system.
+/// What draw_case can draw of a system.
 Values drawable(const SearchSystem& of) {
   Values values;
   const System& system = *of.system;
@@ -37,7 +37,7 @@ Values drawable(const SearchSystem& of) {
     for (const std::string& contract : kernel->contracts) put(values, "contract", contract);
   }
   for (const Regime* regime : system.regimes) put(values, "regime", regime->name);
-  for (const LawName& law : system.laws) put(values, "law", law.name);
+  for (const CaseLaw& law : system.laws) put(values, "law", law.name);
   for (const KernelRow* kernel : of.kernels) put_edges(values, system, *kernel);
   return values;
 }

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "fuzz/search/draw.h"
+#include "fuzz/search/case_source.h"
 #include "harness/records/case_result.h"
 
 namespace samestate {

@@ -64,7 +64,7 @@ constexpr double kDecay12 = -27.63;        // log 1e-12
 
 std::uint64_t of_shape(const Resolved& r) {
   const Case& c = r.c;
-  const bool family = r.system->sizes.empty();
+  const System& system = *r.system;
   std::uint64_t out = 0;
   if (c.T == 0) out |= bit(kT0);
   if (c.T == 1) out |= bit(kT1);
@@ -73,9 +73,9 @@ std::uint64_t of_shape(const Resolved& r) {
     if (c.T == c.chunk) out |= bit(kChunk);
     if (c.T == c.chunk + 1) out |= bit(kAboveChunk);
   }
-  if (family && c.Hv == 3 * c.Hk) out |= bit(kHeadRatio);
-  if (family && c.dk != c.dv) out |= bit(kWidths);
-  if (family && c.state == "none") out |= bit(kStale);
+  if (system.has_key("Hv") && c.Hv == 3 * c.Hk) out |= bit(kHeadRatio);
+  if (system.has_key("dv") && c.dk != c.dv) out |= bit(kWidths);
+  if (system.has_key("state") && c.state == "none") out |= bit(kStale);
   if (r.layout == Layout::padded) out |= bit(kPadded);
   if (r.layout == Layout::far && (c.B > 1 || c.T > 1)) out |= bit(kFar);
   if (std::find(c.lengths.begin(), c.lengths.end(), 0) != c.lengths.end()) out |= bit(kMask);
@@ -149,13 +149,10 @@ std::uint64_t of_tensor(const CaseTensor& tensor) {
 
 template <class Test>
 bool has_input(const System& system, Test&& test) {
-  Case c;
-  c.system = system.name;
-  c.form = system.standard_form;
+  Case c = system.standard();
   c.T = 4;
   c.chunk = 4;
   c.state = "random";
-  for (const Parameter& p : system.sizes) c.parameters.emplace(p.name, p.standard);
   const Signature signature = system.signature(c);
   return std::any_of(signature.inputs.begin(), signature.inputs.end(), test);
 }
@@ -172,10 +169,14 @@ std::uint64_t edges_of(const Case& c) {
 }
 
 bool edge_applies(std::size_t edge, const System& system, std::string_view form, bool strided) {
-  const bool family = system.sizes.empty();
   const auto holds = [&](Content content) {
     return has_input(system, [&](const TensorSpec& spec) { return spec.content == content; });
   };
+  const auto drawn = [&](bool Regime::*what) {
+    return std::any_of(system.regimes.begin(), system.regimes.end(),
+                       [&](const Regime* regime) { return regime->*what; });
+  };
+  const auto packed = [](const CaseForm& row) { return row.packed; };
   switch (edge) {
     case kBelowChunk:
     case kChunk:
@@ -191,20 +192,26 @@ bool edge_applies(std::size_t edge, const System& system, std::string_view form,
     case kAlphaOne:
     case kAlphaZero:
     case kDecay:
-      return family && holds(Content::log_decay);
+      return drawn(&Regime::gated);
     case kRateZero:
-      return (family && holds(Content::log_decay)) || holds(Content::log_rate);
+      return drawn(&Regime::gated) || holds(Content::log_rate);
     case kRateSixteen:
       return holds(Content::log_rate);
     case kSoftplus:
       return has_input(system, is_softplus_argument);
     case kBetaZero:
     case kBetaOne:
-      return family && holds(Content::strength);
+      return drawn(&Regime::delta);
     case kMask:
-      return family || holds(Content::mask);
-    default:
-      return family;
+      return std::any_of(system.forms.begin(), system.forms.end(), packed) || holds(Content::mask);
+    case kHeadRatio:
+      return system.has_key("Hv");
+    case kWidths:
+      return system.has_key("dv");
+    case kCollinear:
+      return holds(Content::key);
+    default:  // no token and a stale state: where there is a state
+      return system.has_key("state");
   }
 }
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "fuzz/search/case_source.h"
 #include "fuzz/search/coverage.h"
-#include "fuzz/search/draw.h"
 #include "harness/processes/campaign.h"
 
 namespace samestate {

@@ -58,20 +58,18 @@ Case parse_case(std::string_view line) {
     throw Error(
         "case line names no system: write 'v1 SYSTEM key=value ...'; `samestate list systems` shows them");
   }
-  Case c;
-  c.system = parts[1];
-  const System& system = system_named(c.system);
-  c.form = system.standard_form;
-  for (const Parameter& size : system.sizes) c.parameters.emplace(size.name, size.standard);
+  const System& system = system_named(parts[1]);
+  Case c = system.standard();
   std::set<std::string_view> seen;
   for (std::size_t i = 2; i < parts.size(); ++i) {
     const std::size_t equals = parts[i].find('=');
     const std::string_view name = parts[i].substr(0, equals);
     const auto size = c.parameters.find(name);
-    if (size == c.parameters.end() &&
-        std::find(system.keys.begin(), system.keys.end(), name) == system.keys.end()) {
+    if (size == c.parameters.end() && !system.has_key(name)) {
       std::vector<std::string_view> known = system.keys;
-      for (const Parameter& own : system.sizes) known.push_back(own.name);
+      for (const CaseSize& other : system.sizes) {
+        if (other.own) known.push_back(other.name);
+      }
       throw Error(fmt::format("unknown key '{}' in case line of {}: known keys are {}", name, c.system,
                               fmt::join(known, ", ")));
     }
@@ -102,33 +100,18 @@ std::string format_case(const Case& c) {
   for (const Key& key : keys()) {
     // The sizes that the system alone has stand where those of the family do.
     if (key.name == "contract") {
-      for (const Parameter& size : system.sizes) {
+      for (const CaseSize& size : system.sizes) {
         const auto value = c.parameters.find(size.name);
         if (value != c.parameters.end() && value->second != size.standard)
           put(size.name, std::to_string(value->second));
       }
     }
     if (c.parameters.contains(key.name)) continue;
-    if (std::find(system.keys.begin(), system.keys.end(), key.name) == system.keys.end()) continue;
-    if (key.name == "form" && c.form == system.standard_form) continue;
+    if (!system.has_key(key.name)) continue;
+    if (key.name == "form" && c.form == system.forms.front().name) continue;
     put(key.name, key.print(c));
   }
   return out;
-}
-
-void check_common(const Case& c) {
-  for (const auto& [key, value, least] : {std::tuple{"B", c.B, 1},
-                                          {"T", c.T, 0},
-                                          {"Hk", c.Hk, 1},
-                                          {"Hv", c.Hv, 1},
-                                          {"dk", c.dk, 1},
-                                          {"dv", c.dv, 1},
-                                          {"chunk", c.chunk, 0},
-                                          {"prefill", c.prefill, 0}}) {
-    if (value < least || value > kLargestExtent) {
-      throw Error(fmt::format("{}={}: must lie in {}..{}", key, value, least, kLargestExtent));
-    }
-  }
 }
 
 }  // namespace samestate

@@ -50,9 +50,6 @@ struct Case {
 /// The canonical line: fixed key order, defaults omitted. parse_case(format_case(c)) == c.
 [[nodiscard]] std::string format_case(const Case& c);
 
-/// Throws Error for sizes below their least value or above kLargestExtent (keys.h).
-void check_common(const Case& c);
-
 /// Elements of the largest tensor that a case may ask for (4 GiB of fp32).
 inline constexpr std::int64_t kLargestCase = std::int64_t{1} << 30;
 

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
+#include <ranges>
 
 #include "reference/error.h"
 
@@ -102,32 +103,71 @@ const std::vector<Key>& table() {
        [](const Case& c) { return unless<&Case::prefill>(c, 0); }, nothing},
       {"lengths", [](Case& c, Text v) { c.lengths = whole_numbers("lengths", v); },
        [](const Case& c) { return fmt::format("{}", fmt::join(c.lengths, ",")); }, nothing},
-      {"B", [](Case& c, Text v) { extent<&Case::B, 1>("B", c, v); },
+      {"B",
+       [](Case& c, Text v) { extent<&Case::B, 1>("B", c, v); },
        [](const Case& c) { return unless<&Case::B>(c, 1); },
-       [](const Case& c) { return with<&Case::B>(c, 1, 2); }},
+       [](const Case& c) { return with<&Case::B>(c, 1, 2); },
+       false,
+       {"2", "3"},
+       4},
       {"T", [](Case& c, Text v) { extent<&Case::T, 0>("T", c, v); },
        [](const Case& c) { return unless<&Case::T>(c, standard_tokens(c)); }, nothing},
-      {"Hk", [](Case& c, Text v) { extent<&Case::Hk, 1>("Hk", c, v); },
-       [](const Case& c) { return unless<&Case::Hk>(c, standard().Hk); }, nothing},
-      {"Hv", [](Case& c, Text v) { extent<&Case::Hv, 1>("Hv", c, v); },
-       [](const Case& c) { return unless<&Case::Hv>(c, c.Hk); }, nothing},
-      {"dk", [](Case& c, Text v) { extent<&Case::dk, 1>("dk", c, v); },
-       [](const Case& c) { return unless<&Case::dk>(c, standard().dk); }, nothing},
-      {"dv", [](Case& c, Text v) { extent<&Case::dv, 1>("dv", c, v); },
-       [](const Case& c) { return unless<&Case::dv>(c, c.dk); }, nothing},
+      {"Hk",
+       [](Case& c, Text v) { extent<&Case::Hk, 1>("Hk", c, v); },
+       [](const Case& c) { return unless<&Case::Hk>(c, standard().Hk); },
+       nothing,
+       false,
+       {},
+       0,
+       &Case::Hk},
+      {"Hv",
+       [](Case& c, Text v) { extent<&Case::Hv, 1>("Hv", c, v); },
+       [](const Case& c) { return unless<&Case::Hv>(c, c.Hk); },
+       nothing,
+       false,
+       {},
+       0,
+       &Case::Hv},
+      {"dk",
+       [](Case& c, Text v) { extent<&Case::dk, 1>("dk", c, v); },
+       [](const Case& c) { return unless<&Case::dk>(c, standard().dk); },
+       nothing,
+       false,
+       {},
+       0,
+       &Case::dk},
+      {"dv",
+       [](Case& c, Text v) { extent<&Case::dv, 1>("dv", c, v); },
+       [](const Case& c) { return unless<&Case::dv>(c, c.dk); },
+       nothing,
+       false,
+       {},
+       0,
+       &Case::dv},
       {"heads",
        [](Case& c, Text v) {
          const bool tiled = one_of("heads", v, {"interleaved", "tiled"}) == "tiled";
          c.heads = tiled ? HeadMap::tiled : HeadMap::interleaved;
        },
        [](const Case& c) { return std::string(c.heads == HeadMap::tiled ? "tiled" : ""); },
-       [](const Case& c) { return with<&Case::heads>(c, HeadMap::interleaved); }, true},
-      {"l2norm", [](Case& c, Text v) { c.l2norm = whole_number("l2norm", v, 0, 1) == 1; },
+       [](const Case& c) { return with<&Case::heads>(c, HeadMap::interleaved); },
+       true,
+       {"tiled"},
+       5},
+      {"l2norm",
+       [](Case& c, Text v) { c.l2norm = whole_number("l2norm", v, 0, 1) == 1; },
        [](const Case& c) { return std::string(c.l2norm ? "1" : ""); },
-       [](const Case& c) { return with<&Case::l2norm>(c, false); }, true},
-      {"scale", [](Case& c, Text v) { c.scale = real("scale", v); },
+       [](const Case& c) { return with<&Case::l2norm>(c, false); },
+       true,
+       {"1"},
+       6},
+      {"scale",
+       [](Case& c, Text v) { c.scale = real("scale", v); },
        [](const Case& c) { return c.scale ? fmt::format("{}", *c.scale) : ""; },
-       [](const Case& c) { return with<&Case::scale>(c, std::nullopt); }, true},
+       [](const Case& c) { return with<&Case::scale>(c, std::nullopt); },
+       true,
+       {"1"},
+       20},
       {"contract", [](Case& c, Text v) { c.contract = v; },
        [](const Case& c) { return unless<&Case::contract>(c, standard().contract); }, nothing},
       {"regime", [](Case& c, Text v) { c.regime = v; },
@@ -138,13 +178,19 @@ const std::vector<Key>& table() {
          c.state = one_of("state", v, {"none", "random"});
        },
        [](const Case& c) { return unless<&Case::state>(c, standard().state); },
-       [](const Case& c) { return with<&Case::state>(c, "none"); }, true},
+       [](const Case& c) { return with<&Case::state>(c, "none"); },
+       true,
+       {"none", "random"},
+       1},
       {"layout",
        [](Case& c, Text v) {
          c.layout = one_of("layout", v, {"dense", "padded", "far"});
        },
        [](const Case& c) { return unless<&Case::layout>(c, standard().layout); },
-       [](const Case& c) { return with<&Case::layout>(c, "dense"); }, true},
+       [](const Case& c) { return with<&Case::layout>(c, "dense"); },
+       true,
+       {"padded", "far"},
+       5},
       {"law", [](Case& c, Text v) { c.law = v; }, [](const Case& c) { return c.law; }, nothing},
       {"kernel", [](Case& c, Text v) { c.kernel = v; }, [](const Case& c) { return c.kernel; }, nothing},
       {"seed", [](Case& c, Text v) { c.seed = seed_value(v); },
@@ -169,6 +215,39 @@ std::vector<std::string_view> family_keys() {
   std::vector<std::string_view> names;
   for (const Key& key : table()) names.push_back(key.name);
   return names;
+}
+
+Case with_keys(Case c, std::string_view part) {
+  for (const auto& word : std::views::split(part, ' ')) {
+    const std::string_view text(word.begin(), word.end());
+    if (text.empty()) continue;
+    const std::size_t equals = text.find('=');
+    if (equals == Text::npos) throw Error(fmt::format("'{}' is no key=value", text));
+    const Text name = text.substr(0, equals);
+    const Text value = text.substr(equals + 1);
+    if (const auto own = c.parameters.find(name); own != c.parameters.end()) {
+      own->second = whole_number(name, value, 0, kLargestExtent);
+      continue;
+    }
+    const auto key =
+        std::find_if(table().begin(), table().end(), [&](const Key& row) { return row.name == name; });
+    if (key == table().end()) throw Error(fmt::format("unknown key '{}'", name));
+    key->parse(c, value);
+    if (name == "lengths") c.T = standard_tokens(c);
+  }
+  return c;
+}
+
+std::int64_t& size_in(Case& c, std::string_view name) {
+  if (const auto own = c.parameters.find(name); own != c.parameters.end()) return own->second;
+  for (const Key& key : table()) {
+    if (key.name == name && key.size != nullptr) return c.*key.size;
+  }
+  throw Error(fmt::format("{} has no size {}", c.system, name));
+}
+std::int64_t size_in(const Case& c, std::string_view name) {
+  Case copy = c;
+  return size_in(copy, name);
 }
 
 std::int64_t whole_number(std::string_view key, std::string_view text, std::int64_t least,

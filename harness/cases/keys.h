@@ -20,6 +20,9 @@ struct Key {
   /// hang together (form, T and chunk, heads) have their steps in fuzz/shrink.cpp.
   std::vector<Case> (*smaller)(const Case& c) = nullptr;
   bool setting = false;  ///< no size: a person has to keep it in mind, so that its absence is a gain
+  std::vector<std::string_view> values = {};  ///< what plans and drawers may put, beside the default
+  std::int64_t odds = 0;                      ///< one drawn case in so many takes one of them
+  std::int64_t Case::*size = nullptr;         ///< the member, of keys that are sizes of tensors
 };
 
 /// All of them but the sizes that a system alone has, in canonical order.
@@ -28,6 +31,15 @@ struct Key {
 /// The keys that every system has, and those of the recurrent family, in canonical order.
 [[nodiscard]] std::vector<std::string_view> common_keys();
 [[nodiscard]] std::vector<std::string_view> family_keys();
+
+/// The keys of a part of a line, as "dk=3 dv=70", put into the case; sizes that are keys of their own too.
+/// Throws Error for what does not parse; whether the result is a case, Resolved says.
+[[nodiscard]] Case with_keys(Case c, std::string_view part);
+
+/// The size of that name: the system's own where the case has one, else the key's. Throws Error where it has
+/// none.
+[[nodiscard]] std::int64_t& size_in(Case& c, std::string_view name);
+[[nodiscard]] std::int64_t size_in(const Case& c, std::string_view name);
 
 /// A whole number of the line. Throws Error.
 [[nodiscard]] std::int64_t whole_number(std::string_view key, std::string_view text, std::int64_t least,

@@ -1,313 +1,317 @@
 #include "harness/cases/regimes.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <functional>
-#include <string>
-#include <thread>
-
-#include "harness/cases/counter.h"
-#include "oracles/rounding.h"
-#include "reference/error.h"
 
 namespace samestate {
 namespace {
 
-constexpr std::array kRegimes = {
-    Regime{"normal", "unit random q and k, g = logsigmoid(N)/4, beta = sigmoid(N)"},
-    Regime{"slow", "g in (-1e-3, 0]: long memory", false, true},
-    Regime{"none", "g = 0: no decay", false, true},
-    Regime{"strong", "g in (-100, -20]: nothing survives a token", false, true},
-    Regime{"plateau", "one token in ten decays by e^-20 .. e^-120, the rest hardly", false, true},
-    Regime{"reset", "now and then g = -1e38 or -150 (alpha = 0), else slow", false, true},
-    Regime{"measured", "g in [-316, 0), v in [-0.28, 24.8): ranges of a served model (BUGS)", false, true},
-    Regime{"retnet", "g = log(1 - 2^(-5-h)), constant a head", false, true},
-    Regime{"beta_zero", "beta < 1e-3, slow", false, false, true},
-    Regime{"beta_one", "beta > 0.999, slow", false, false, true},
-    Regime{"beta_two", "beta in [1.5, 2): the widest stable write", false, false, true},
-    Regime{"collinear", "keys within 1 % of one direction"},
-    Regime{"identical", "one key for all tokens"},
-    Regime{"identical_beta_two", "one key, beta in [1.8, 2): worst conditioned inverse", false, false, true},
-    Regime{"pool4", "four keys, drawn again and again"},
-    Regime{"constant", "every token the same"},
-    Regime{"constant_gates", "g and beta constant, q, k, v random"},
-    Regime{"period2", "two tokens in turn"},
-    Regime{"unnormalised", "keys of random length about 1.3"},
-    Regime{"unnormalised15", "keys of length 1.5: the step expands the state", false, false, true, true},
-    Regime{"tiny_v", "v about 1e-6: fp16 subnormals"},
-    Regime{"huge_v", "v about 1e4"},
-    Regime{"tiny_norms", "q and k of length 1e-4"},
-    Regime{"positive", "q, k, v from the positive orthant"},
-    Regime{"spike", "lognormal v and k: a few tokens and channels dominate"},
-    Regime{"memorised", "pairs (k, v) repeated, so that delta is almost zero"},
-    Regime{"zeros", "half of the tokens are no-ops: q = k = v = 0, beta = 0, g = 0"},
-    Regime{"exact", "one-hot keys, small integers, beta in {0, 1}, g = 0: bit for bit", true},
-    Regime{"exact_reset", "the same with tokens that forget everything", true, true},
-};
-
-/// Shared tokens (base directions, pools) sit at negative token coordinates.
-constexpr std::int64_t kShared = -1;
-
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
-/// All draws of one batch.
-struct Source {
-  const Draw& draw;
-  Counter q, k, v, g, beta, state, pick, gate;
-
-  explicit Source(const Draw& d)
-      : draw(d),
-        q(d.seed, "q"),
-        k(d.seed, "k"),
-        v(d.seed, "v"),
-        g(d.seed, "g"),
-        beta(d.seed, "beta"),
-        state(d.seed, "state"),
-        pick(d.seed, "pick"),
-        gate(d.seed, "gate") {}
-
-  [[nodiscard]] bool is(std::string_view name) const { return draw.regime->name == name; }
-
-  /// Which token's vector stands at this token: itself, or one of a small pool.
-  [[nodiscard]] std::int64_t token_of(const Coordinates& at) const {
-    if (is("identical") || is("identical_beta_two") || is("constant")) return kShared;
-    if (is("period2")) return kShared - at.token % 2;
-    // One draw for all heads: a value head's v must repeat with its key head's k.
-    const Coordinates anyhead{at.sequence, at.token, 0, 0};
-    if (is("pool4")) return kShared - pick.below(anyhead, 4);
-    if (is("memorised"))
-      return kShared - pick.below(anyhead, std::clamp<std::int64_t>(draw.shape.dk / 2, 2, 16));
-    return at.token;
-  }
-
-  [[nodiscard]] bool no_op(const Coordinates& at) const {
-    return is("zeros") && pick.below({at.sequence, at.token, 0, 0}, 2) == 0;
-  }
-};
-
-using Row = std::vector<double>;
-
-void fill(Row& row, const Counter& counter, Coordinates at) {
-  for (std::size_t c = 0; c < row.size(); ++c) {
-    at.channel = static_cast<std::int64_t>(c);
-    row[c] = counter.normal(at);
-  }
-}
-
-void set_length(Row& row, double length) {
+void set_length(DrawnRow row, double length) {
   double sum = 0;
   for (double x : row) sum += x * x;
   const double factor = length / std::max(std::sqrt(sum), 1e-6);
   for (double& x : row) x *= factor;
 }
 
-/// One-hot with a sign: S^T k is then a single row, so sums of integers stay small and exact.
-void set_one_hot(Row& row, const Counter& counter, Coordinates at) {
+Coordinates channel_of(Coordinates at, std::size_t channel) {
+  at.channel = static_cast<std::int64_t>(channel);
+  return at;
+}
+
+// Which token's vector stands here. One draw for all heads: a value head's v must repeat with its key head's k.
+
+std::int64_t one_for_all(const BatchSource&, const Coordinates&) { return kShared; }
+std::int64_t two_in_turn(const BatchSource&, const Coordinates& at) { return kShared - at.token % 2; }
+std::int64_t one_of_four(const BatchSource& source, const Coordinates& at) {
+  return kShared - source.pick.below({at.sequence, at.token, 0, 0}, 4);
+}
+std::int64_t one_of_few(const BatchSource& source, const Coordinates& at) {
+  return kShared -
+         source.pick.below({at.sequence, at.token, 0, 0}, std::clamp<std::int64_t>(source.dk / 2, 2, 16));
+}
+
+// Rows of q, k and v.
+
+void collinear(DrawnRow row, const BatchSource& source, const Counter& own, const Coordinates& at) {
+  normal::row(row, source, own, at);
+  for (std::size_t c = 0; c < row.size(); ++c)
+    row[c] = own.normal(channel_of({at.sequence, kShared, at.head, 0}, c)) + 1e-2 * row[c];
+}
+
+void positive(DrawnRow row, const BatchSource& source, const Counter& own, const Coordinates& at) {
+  normal::row(row, source, own, at);
+  for (double& x : row) x = std::abs(x);
+}
+
+void spiked_channels(DrawnRow row, const BatchSource& source, const Counter& own, const Coordinates& at) {
+  normal::row(row, source, own, at);
+  for (std::size_t c = 0; c < row.size(); ++c)
+    row[c] *= std::exp(2.0 * source.gate.normal(channel_of(at, c)));
+}
+
+void spiked_tokens(DrawnRow row, const BatchSource& source, const Counter& own, const Coordinates& at) {
+  normal::row(row, source, own, at);
+  const double factor = std::exp(3.0 * source.gate.normal({at.sequence, at.token, at.head, kShared}));
+  for (double& x : row) x *= factor;
+}
+
+void measured_values(DrawnRow row, const BatchSource& source, const Counter& own, const Coordinates& at) {
+  normal::row(row, source, own, at);
+  for (double& x : row) x = -0.28 + 25.08 * std::min(x * x / 16.0, 1.0);
+}
+
+/// With a sign: S^T k is then a single row, so sums of integers stay small and exact.
+void one_hot(DrawnRow row, const BatchSource&, const Counter& own, const Coordinates& at) {
   std::fill(row.begin(), row.end(), 0.0);
-  at.channel = kShared;
-  const std::int64_t hot = counter.below(at, static_cast<std::int64_t>(row.size()));
-  at.channel = kShared - 1;
-  row[static_cast<std::size_t>(hot)] = counter.below(at, 2) == 0 ? 1.0 : -1.0;
+  const Coordinates where{at.sequence, at.token, at.head, kShared};
+  const Coordinates sign{at.sequence, at.token, at.head, kShared - 1};
+  const std::int64_t hot = own.below(where, static_cast<std::int64_t>(row.size()));
+  row[static_cast<std::size_t>(hot)] = own.below(sign, 2) == 0 ? 1.0 : -1.0;
 }
 
-void make_key(Row& row, const Source& source, const Coordinates& at) {
-  const Coordinates from{at.sequence, source.token_of(at), at.head, 0};
-  if (source.draw.regime->exact) return set_one_hot(row, source.k, at);
-  if (source.no_op(at)) return std::fill(row.begin(), row.end(), 0.0);
-  fill(row, source.k, from);
-  if (source.is("collinear")) {
-    Row base(row.size());
-    fill(base, source.k, {at.sequence, kShared, at.head, 0});
-    for (std::size_t c = 0; c < row.size(); ++c) row[c] = base[c] + 1e-2 * row[c];
-  }
-  if (source.is("positive")) {
-    for (double& x : row) x = std::abs(x);
-  }
-  if (source.is("spike")) {
-    for (std::size_t c = 0; c < row.size(); ++c) {
-      row[c] *=
-          std::exp(2.0 * source.gate.normal({at.sequence, at.token, at.head, static_cast<std::int64_t>(c)}));
-    }
-  }
-  if (source.draw.shape.l2norm) {
-    if (source.is("tiny_norms")) set_length(row, 1e-4);
-    return;  // the kernel normalises
-  }
-  if (source.is("unnormalised")) {
-    for (double& x : row) x *= 1.3 / std::sqrt(static_cast<double>(row.size()));
-  } else {
-    set_length(row, source.is("unnormalised15") ? 1.5 : source.is("tiny_norms") ? 1e-4 : 1.0);
-  }
+void two_hot(DrawnRow row, const BatchSource& source, const Counter& own, const Coordinates& at) {
+  one_hot(row, source, own, at);
+  for (double& x : row) x *= 2.0;
 }
 
-void make_query(Row& row, const Source& source, const Coordinates& at) {
-  if (source.draw.regime->exact) {
-    set_one_hot(row, source.q, at);
-    for (double& x : row) x *= 2.0;
-    return;
-  }
-  if (source.no_op(at)) return std::fill(row.begin(), row.end(), 0.0);
-  if (source.is("memorised") || source.is("period2")) return make_key(row, source, at);
-  fill(row, source.q, {at.sequence, source.is("constant") ? kShared : at.token, at.head, 0});
-  if (source.is("positive")) {
-    for (double& x : row) x = std::abs(x);
-  }
-  if (!source.draw.shape.l2norm || source.is("tiny_norms"))
-    set_length(row, source.is("tiny_norms") ? 1e-4 : 1.0);
+void small_integers(DrawnRow row, const BatchSource&, const Counter& own, const Coordinates& at) {
+  for (std::size_t c = 0; c < row.size(); ++c)
+    row[c] = static_cast<double>(own.below(channel_of(at, c), 3)) - 1;
 }
 
-void make_value(Row& row, const Source& source, const Coordinates& at) {
-  if (source.draw.regime->exact) {
-    for (std::size_t c = 0; c < row.size(); ++c) {
-      row[c] = static_cast<double>(
-                   source.v.below({at.sequence, at.token, at.head, static_cast<std::int64_t>(c)}, 3)) -
-               1;
-    }
-    return;
-  }
-  if (source.no_op(at)) return std::fill(row.begin(), row.end(), 0.0);
-  const bool shared = source.is("constant") || source.is("period2") || source.is("memorised");
-  fill(row, source.v, {at.sequence, shared ? source.token_of(at) : at.token, at.head, 0});
-  double factor = 1.0;
-  if (source.is("tiny_v")) factor = 1e-6;
-  if (source.is("huge_v")) factor = 1e4;
-  if (source.is("spike"))
-    factor = std::exp(3.0 * source.gate.normal({at.sequence, at.token, at.head, kShared}));
-  for (double& x : row) {
-    if (source.is("positive")) x = std::abs(x);
-    if (source.is("measured")) x = -0.28 + 25.08 * std::min(x * x / 16.0, 1.0);
-    x *= factor;
-  }
-}
+// Lengths of q and k.
 
-double make_gate(const Source& source, const Coordinates& at) {
-  if (source.no_op(at) || source.is("none") || source.is("exact") || source.is("memorised")) return 0.0;
+void as_drawn(DrawnRow, bool) {}
+void about_1_3(DrawnRow row, bool normalises) {
+  if (normalises) return;
+  for (double& x : row) x *= 1.3 / std::sqrt(static_cast<double>(row.size()));
+}
+void one_and_a_half(DrawnRow row, bool normalises) {
+  if (!normalises) set_length(row, 1.5);
+}
+void tiny_length(DrawnRow row, bool) { set_length(row, 1e-4); }
+
+// g.
+
+double no_decay(const BatchSource&, const Coordinates&) { return 0.0; }
+double slow(const BatchSource& source, const Coordinates& at) { return -1e-3 * source.g.uniform(at); }
+double mild(const BatchSource& source, const Coordinates& at) { return -1e-2 * source.g.uniform(at); }
+double brisk(const BatchSource& source, const Coordinates& at) { return -0.1 * source.g.uniform(at); }
+double strong(const BatchSource& source, const Coordinates& at) {
+  return -20.0 - 80.0 * source.g.uniform(at);
+}
+double plateau(const BatchSource& source, const Coordinates& at) {
+  return source.gate.uniform(at) < 0.1 ? -20.0 - 100.0 * source.g.uniform(at) : slow(source, at);
+}
+double now_and_then_a_reset(const BatchSource& source, const Coordinates& at) {
+  const double kind = source.gate.uniform(at);
+  return kind < 0.03 ? -1e38 : kind < 0.08 ? -150.0 : slow(source, at);
+}
+double exact_resets(const BatchSource& source, const Coordinates& at) {
+  return source.gate.uniform(at) < 0.1 ? -1e38 : 0.0;
+}
+double measured(const BatchSource& source, const Coordinates& at) {
   const double r = source.g.uniform(at);
-  const double slow = -1e-3 * r;
-  if (source.is("slow") || source.is("beta_zero") || source.is("identical_beta_two")) return slow;
-  if (source.is("strong")) return -20.0 - 80.0 * r;
-  if (source.is("plateau")) return source.gate.uniform(at) < 0.1 ? -20.0 - 100.0 * r : slow;
-  if (source.is("reset")) {
-    const double kind = source.gate.uniform(at);
-    return kind < 0.03 ? -1e38 : kind < 0.08 ? -150.0 : slow;
-  }
-  if (source.is("exact_reset")) return source.gate.uniform(at) < 0.1 ? -1e38 : 0.0;
-  if (source.is("measured")) return -316.0 * r * r * r * r;
-  if (source.is("retnet"))
-    return std::log1p(-std::ldexp(1.0, static_cast<int>(-5 - std::min<std::int64_t>(at.head, 40))));
-  if (source.is("beta_one") || source.is("beta_two") || source.is("collinear") || source.is("identical") ||
-      source.is("pool4")) {
-    return -1e-2 * r;
-  }
-  if (source.is("constant")) return -0.03 * source.g.uniform({at.sequence, kShared, at.head, 0});
-  if (source.is("constant_gates") || source.is("period2")) {
-    return -0.003 * source.g.uniform({at.sequence, kShared, at.head, 0});
-  }
-  if (source.is("unnormalised15")) return -0.1 * r;
-  return -std::log1p(std::exp(-source.g.normal(at))) / 4.0;
+  return -316.0 * r * r * r * r;
+}
+double retnet(const BatchSource&, const Coordinates& at) {
+  return std::log1p(-std::ldexp(1.0, static_cast<int>(-5 - std::min<std::int64_t>(at.head, 40))));
+}
+double constant_gate(const BatchSource& source, const Coordinates& at) {
+  return -0.03 * source.g.uniform({at.sequence, kShared, at.head, 0});
+}
+double constant_slow(const BatchSource& source, const Coordinates& at) {
+  return -0.003 * source.g.uniform({at.sequence, kShared, at.head, 0});
 }
 
-double make_beta(const Source& source, const Coordinates& at) {
-  if (source.no_op(at)) return 0.0;
-  const double r = source.beta.uniform(at);
-  if (source.draw.regime->exact) return r < 0.75 ? 1.0 : 0.0;
-  if (source.is("beta_zero")) return 1e-3 * r;
-  if (source.is("beta_one")) return 1.0 - 1e-3 * r;
-  if (source.is("beta_two")) return 1.5 + 0.5 * r;
-  if (source.is("identical_beta_two")) return 1.8 + 0.2 * r;
-  if (source.is("constant") || source.is("constant_gates") || source.is("period2")) {
-    return source.beta.uniform({at.sequence, kShared, at.head, 0});
-  }
-  if (source.is("unnormalised15")) return 0.5 + 0.5 * r;
-  if (source.is("memorised")) return 0.9 + 0.1 * r;
-  return sigmoid(source.beta.normal(at));
+// beta.
+
+double near_zero(const BatchSource& source, const Coordinates& at) { return 1e-3 * source.beta.uniform(at); }
+double near_one(const BatchSource& source, const Coordinates& at) {
+  return 1.0 - 1e-3 * source.beta.uniform(at);
+}
+double to_two(const BatchSource& source, const Coordinates& at) {
+  return 1.5 + 0.5 * source.beta.uniform(at);
+}
+double nearly_two(const BatchSource& source, const Coordinates& at) {
+  return 1.8 + 0.2 * source.beta.uniform(at);
+}
+double upper_half(const BatchSource& source, const Coordinates& at) {
+  return 0.5 + 0.5 * source.beta.uniform(at);
+}
+double upper_tenth(const BatchSource& source, const Coordinates& at) {
+  return 0.9 + 0.1 * source.beta.uniform(at);
+}
+double constant_beta(const BatchSource& source, const Coordinates& at) {
+  return source.beta.uniform({at.sequence, kShared, at.head, 0});
+}
+double zero_or_one(const BatchSource& source, const Coordinates& at) {
+  return source.beta.uniform(at) < 0.75 ? 1.0 : 0.0;
 }
 
-/// Calls work(begin, end) for parts of [0, count) that together are all of it, on `threads` threads.
-template <class Work>
-void in_parts(std::int64_t count, int threads, const Work& work) {
-  constexpr std::int64_t kLeast = 64;  // fewer are not worth a thread
-  const std::int64_t parts = std::clamp<std::int64_t>(count / kLeast, 1, std::max(threads, 1));
-  std::vector<std::jthread> helpers;
-  for (std::int64_t i = 1; i < parts; ++i)
-    helpers.emplace_back([&, i] { work(count * i / parts, count * (i + 1) / parts); });
-  work(0, count / parts);
+double integer_state(const BatchSource& source, const Coordinates& at, double) {
+  return static_cast<double>(source.state.below(at, 7)) - 3.0;
 }
 
-/// A [sequences or B, T, H, D] tensor filled row by row. Packed sequences count tokens from their own start.
-void tensor(std::vector<float>& out, const Draw& draw, std::int64_t H, std::int64_t D, Format format,
-            const std::function<void(Row&, const Coordinates&)>& make) {
-  const BatchShape& s = draw.shape;
-  out.resize(static_cast<std::size_t>(s.B * s.T * H * D));
-  // Inputs saturate at half the format's range: an infinite input is not a test of the kernel.
-  const double largest = largest_finite(format) / 2;
-  for (std::int64_t n = 0; n < s.sequences(); ++n) {
-    const std::int64_t b = s.offsets.empty() ? n : 0;
-    in_parts(s.end(n) - s.begin(n), draw.threads, [&](std::int64_t begin, std::int64_t end) {
-      Row row(static_cast<std::size_t>(D));
-      for (std::int64_t t = begin; t < end; ++t) {
-        for (std::int64_t h = 0; h < H; ++h) {
-          make(row, {n, t, h, 0});
-          float* at = out.data() + ((b * s.T + s.begin(n) + t) * H + h) * D;
-          for (double x : row) *at++ = static_cast<float>(round_to(std::clamp(x, -largest, largest), format));
-        }
-      }
-    });
-  }
+bool every_other(const BatchSource& source, const Coordinates& at) {
+  return source.pick.below({at.sequence, at.token, 0, 0}, 2) == 0;
 }
+
+constexpr FamilyDraws exact_draws(NumberOf gate) {
+  return {.key = one_hot,
+          .key_length = as_drawn,
+          .query = two_hot,
+          .query_length = as_drawn,
+          .value = small_integers,
+          .gate = gate,
+          .beta = zero_or_one,
+          .state = integer_state};
+}
+
+// clang-format off
+constexpr Regime kRegimes[] = {
+    {.name = "normal", .summary = "unit random q and k, g = logsigmoid(N)/4, beta = sigmoid(N)", .plain = true},
+    {.name = "slow", .summary = "g in (-1e-3, 0]: long memory", .gated = true, .lasting = true,
+     .family = {.gate = slow}},
+    {.name = "none", .summary = "g = 0: no decay", .gated = true, .lasting = true, .plain = true,
+     .family = {.gate = no_decay}},
+    {.name = "strong", .summary = "g in (-100, -20]: nothing survives a token", .gated = true,
+     .family = {.gate = strong}},
+    {.name = "plateau", .summary = "one token in ten decays by e^-20 .. e^-120, the rest hardly", .gated = true,
+     .family = {.gate = plateau}},
+    {.name = "reset", .summary = "now and then g = -1e38 or -150 (alpha = 0), else slow", .gated = true,
+     .family = {.gate = now_and_then_a_reset}},
+    {.name = "measured", .summary = "g in [-316, 0), v in [-0.28, 24.8): ranges of a served model (BUGS)",
+     .gated = true, .family = {.value = measured_values, .gate = measured}},
+    {.name = "retnet", .summary = "g = log(1 - 2^(-5-h)), constant a head", .gated = true,
+     .family = {.gate = retnet}},
+    {.name = "beta_zero", .summary = "beta < 1e-3, slow", .delta = true, .lasting = true,
+     .family = {.gate = slow, .beta = near_zero}},
+    {.name = "beta_one", .summary = "beta > 0.999, g in (-1e-2, 0]", .delta = true, .plain = true,
+     .family = {.gate = mild, .beta = near_one}},
+    {.name = "beta_two", .summary = "beta in [1.5, 2): the widest stable write", .delta = true,
+     .family = {.gate = mild, .beta = to_two}},
+    {.name = "collinear", .summary = "keys within 1 % of one direction",
+     .family = {.key = collinear, .gate = mild}},
+    {.name = "identical", .summary = "one key for all tokens",
+     .family = {.key_token = one_for_all, .gate = mild}},
+    {.name = "identical_beta_two", .summary = "one key, beta in [1.8, 2): worst conditioned inverse",
+     .delta = true, .lasting = true,
+     .family = {.key_token = one_for_all, .gate = slow, .beta = nearly_two}},
+    {.name = "pool4", .summary = "four keys, drawn again and again",
+     .family = {.key_token = one_of_four, .gate = mild}},
+    {.name = "constant", .summary = "every token the same",
+     .family = {.key_token = one_for_all, .query_token = one_for_all, .value_token = one_for_all,
+                .gate = constant_gate, .beta = constant_beta}},
+    {.name = "constant_gates", .summary = "g and beta constant, q, k, v random",
+     .family = {.gate = constant_slow, .beta = constant_beta}},
+    {.name = "period2", .summary = "two tokens in turn",
+     .family = {.key_token = two_in_turn, .query_is_key = true, .value_token = two_in_turn,
+                .gate = constant_slow, .beta = constant_beta}},
+    {.name = "unnormalised", .summary = "keys of random length about 1.3", .family = {.key_length = about_1_3}},
+    {.name = "unnormalised15", .summary = "keys of length 1.5: the step expands the state", .delta = true,
+     .expands = true, .family = {.key_length = one_and_a_half, .gate = brisk, .beta = upper_half}},
+    {.name = "tiny_v", .summary = "v about 1e-6: fp16 subnormals", .family = {.size = 1e-6}},
+    {.name = "huge_v", .summary = "v about 1e4", .family = {.size = 1e4}},
+    {.name = "tiny_norms", .summary = "q and k of length 1e-4",
+     .family = {.key_length = tiny_length, .query_length = tiny_length}},
+    {.name = "positive", .summary = "q, k, v from the positive orthant",
+     .family = {.key = positive, .query = positive, .value = positive}},
+    {.name = "spike", .summary = "lognormal v and k: a few tokens and channels dominate",
+     .family = {.key = spiked_channels, .value = spiked_tokens}},
+    {.name = "memorised", .summary = "pairs (k, v) repeated, so that delta is almost zero", .lasting = true,
+     .family = {.key_token = one_of_few, .query_is_key = true, .value_token = one_of_few,
+                .gate = no_decay, .beta = upper_tenth}},
+    {.name = "zeros", .summary = "half of the tokens are no-ops: q = k = v = 0, beta = 0, g = 0",
+     .family = {.idle = every_other}},
+    {.name = "exact", .summary = "one-hot keys, small integers, beta in {0, 1}, g = 0: bit for bit",
+     .exact = true, .lasting = true, .family = exact_draws(no_decay)},
+    {.name = "exact_reset", .summary = "the same with tokens that forget everything",
+     .exact = true, .gated = true, .family = exact_draws(exact_resets)},
+};
+// clang-format on
+
+// Elements of named tensors.
+
+double large(const Counter& own, const Coordinates& at) { return 30.0 * own.normal(at); }
+double tiny(const Counter& own, const Coordinates& at) { return 1e-4 * own.normal(at); }
+double zero_at_even_tokens(const Counter& own, const Coordinates& at) {
+  return at.token % 2 == 0 ? 0.0 : own.normal(at);
+}
+double spiky(const Counter& own, const Coordinates& at) {
+  const double x = own.normal(at);
+  return own.below({at.sequence, 0, 1, at.channel}, 16) == 0 ? 100.0 * x : x;
+}
+double mixed_scales(const Counter& own, const Coordinates& at) {
+  return std::ldexp(own.normal(at), static_cast<int>(own.below({at.sequence, at.token, 2, -1}, 17)) - 8);
+}
+double one_at_even_tokens(const Counter& own, const Coordinates& at) {
+  return at.token % 2 == 0 ? 1.0 : normal::feature(own, at);
+}
+double wide_feature(const Counter& own, const Coordinates& at) { return std::exp(2.0 * own.normal(at)); }
+/// A = 0 now and then, as a checkpoint in a low precision can hold it (BUGS M59): exp of this is 0 in fp32.
+double some_rates_zero(const Counter& own, const Coordinates& at) {
+  return own.below(at, 4) == 0 ? -200.0 : normal::log_rate(own, at);
+}
+
+// clang-format off
+constexpr Regime kTensorRegimes[] = {
+    {.name = "normal", .summary = "unit normal data, weights divided by the root of their width", .plain = true},
+    {.name = "large", .summary = "data times 30: gates saturate, softmax has one winner",
+     .tensors = {.activation = large, .feature = wide_feature, .log_decay = 200.0}},
+    {.name = "tiny", .summary = "data times 1e-4: epsilons count",
+     .tensors = {.activation = tiny, .log_rate = some_rates_zero, .log_decay = 1e-4}},
+    {.name = "zeros", .summary = "every second token is zero: ties in routing, norms of zero",
+     .tensors = {.activation = zero_at_even_tokens, .feature = one_at_even_tokens}},
+    {.name = "repeated", .summary = "every token is the same one", .tensors = {.one_token = true}},
+    {.name = "spiky", .summary = "one channel in 16 is 100 times the others", .tensors = {.activation = spiky}},
+    {.name = "mixed_scales", .summary = "every token has a scale of its own, 2^-8 to 2^8",
+     .tensors = {.activation = mixed_scales}},
+    {.name = "padded", .summary = "the mask begins with zeros, up to a third of the tokens",
+     .tensors = {.masked_to_third = true}},
+};
+// clang-format on
 
 }  // namespace
 
+namespace normal {
+
+std::int64_t token(const BatchSource&, const Coordinates& at) { return at.token; }
+
+void row(DrawnRow row, const BatchSource&, const Counter& own, const Coordinates& at) {
+  for (std::size_t c = 0; c < row.size(); ++c) row[c] = own.normal(channel_of(at, c));
+}
+
+void length(DrawnRow row, bool normalises) {
+  if (!normalises) set_length(row, 1.0);
+}
+
+double gate(const BatchSource& source, const Coordinates& at) {
+  return -std::log1p(std::exp(-source.g.normal(at))) / 4.0;
+}
+
+double beta(const BatchSource& source, const Coordinates& at) { return sigmoid(source.beta.normal(at)); }
+
+double state(const BatchSource& source, const Coordinates& at, double size) {
+  return 0.3 * size * source.state.normal(at);
+}
+
+bool idle(const BatchSource&, const Coordinates&) { return false; }
+
+double activation(const Counter& own, const Coordinates& at) { return own.normal(at); }
+
+double feature(const Counter& own, const Coordinates& at) { return std::exp(0.5 * own.normal(at)); }
+
+double log_rate(const Counter& own, const Coordinates& at) {
+  return -1.0 + own.uniform(at) * (std::log(16.0) + 1.0);
+}
+
+}  // namespace normal
+
 std::span<const Regime> regimes() { return kRegimes; }
 
-const Regime& regime_named(std::string_view name) {
-  std::string known;
-  for (const Regime& regime : kRegimes) {
-    if (regime.name == name) return regime;
-    known += (known.empty() ? "" : ", ") + std::string(regime.name);
-  }
-  throw Error("regime=" + std::string(name) + ": no such regime; known: " + known);
-}
-
-Batch generate(const Draw& draw) {
-  const Source source(draw);
-  const BatchShape& s = draw.shape;
-  Batch batch;
-  batch.shape = s;
-  const Format input = draw.contract->input;
-  tensor(batch.q, draw, s.Hk, s.dk, input,
-         [&](Row& row, const Coordinates& at) { make_query(row, source, at); });
-  tensor(batch.k, draw, s.Hk, s.dk, input,
-         [&](Row& row, const Coordinates& at) { make_key(row, source, at); });
-  tensor(batch.v, draw, s.Hv, s.dv, input,
-         [&](Row& row, const Coordinates& at) { make_value(row, source, at); });
-  if (draw.gated) {
-    tensor(batch.g, draw, s.Hv, 1, Format::fp32,
-           [&](Row& row, const Coordinates& at) { row[0] = make_gate(source, at); });
-  }
-  if (draw.beta) {
-    tensor(batch.beta, draw, s.Hv, 1, Format::fp32,
-           [&](Row& row, const Coordinates& at) { row[0] = make_beta(source, at); });
-  }
-  if (s.initial_state) {
-    const bool exact = draw.regime->exact;
-    const double size = 0.3 * (source.is("tiny_v") ? 1e-6 : source.is("huge_v") ? 1e4 : 1.0);
-    batch.initial_state.resize(static_cast<std::size_t>(s.sequences() * s.Hv * s.dk * s.dv));
-    in_parts(s.sequences() * s.Hv * s.dk, draw.threads, [&](std::int64_t begin, std::int64_t end) {
-      float* to = batch.initial_state.data() + begin * s.dv;
-      for (std::int64_t row = begin; row < end; ++row) {
-        for (std::int64_t c = 0; c < s.dv; ++c) {
-          const Coordinates at{row / s.dk / s.Hv, row % s.dk, row / s.dk % s.Hv, c};
-          const double x =
-              exact ? static_cast<double>(source.state.below(at, 7)) - 3.0 : size * source.state.normal(at);
-          *to++ =
-              static_cast<float>(round_to(static_cast<double>(static_cast<float>(x)), draw.contract->state));
-        }
-      }
-    });
-  }
-  return batch;
-}
+std::span<const Regime> tensor_regimes() { return kTensorRegimes; }
 
 }  // namespace samestate

@@ -4,7 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
+#include "harness/cases/keys.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
 
@@ -36,6 +39,75 @@ const Regime& regime_of(const System& system, const std::string& name) {
   throw Error(fmt::format("regime={}: {} has the regimes {}", name, system.name, names_of(system.regimes)));
 }
 
+void check_sizes(const System& system, const Case& c) {
+  for (const auto& [key, value, least] :
+       {std::tuple{"B", c.B, 1}, {"T", c.T, 0}, {"chunk", c.chunk, 0}, {"prefill", c.prefill, 0}}) {
+    if (value < least || value > kLargestExtent) {
+      throw Error(fmt::format("{}={}: must lie in {}..{}", key, value, least, kLargestExtent));
+    }
+  }
+  for (const CaseSize& size : system.sizes) {
+    if (size.own && !c.parameters.contains(size.name))
+      throw Error(fmt::format("{} needs the key {}: {}", c.system, size.name, size.summary));
+    const Index value = size_in(c, size.name);
+    if (value < size.least || value > size.most) {
+      throw Error(fmt::format("{}={}: must lie in {}..{} ({})", size.name, value, size.least, size.most,
+                              size.summary));
+    }
+    if (size.multiple_of.empty()) continue;
+    if (const Index divisor = size_in(c, size.multiple_of); value % divisor != 0) {
+      throw Error(fmt::format("{}={} is not a multiple of {}={} ({})", size.name, value, size.multiple_of,
+                              divisor, size.summary));
+    }
+  }
+  const CaseForm& form = *system.form(c.form);
+  if (form.chunked && system.native(form.name) && c.chunk < 1) {
+    throw Error(fmt::format("chunk={}: form={} of {} needs a chunk of at least 1 token{}", c.chunk, c.form,
+                            c.system,
+                            system.native("recurrent") ? "; form=recurrent goes token by token" : ""));
+  }
+}
+
+void check_lengths(const CaseForm& form, const Case& c) {
+  if (form.packed == c.lengths.empty()) {
+    throw Error(c.lengths.empty() ? "form=packed needs lengths=N,N,...: the tokens of each sequence"
+                                  : "lengths belongs to form=packed");
+  }
+  if (c.lengths.empty()) return;
+  for (const std::int64_t length : c.lengths) {
+    if (length < 0 || length > kLargestExtent)
+      throw Error(fmt::format("lengths: {} must lie in 0..{}", length, kLargestExtent));
+  }
+  if (c.B != 1) throw Error(fmt::format("B={}: packed sequences share one batch row, so B=1", c.B));
+  const std::int64_t sum = std::reduce(c.lengths.begin(), c.lengths.end());
+  if (sum != c.T) throw Error(fmt::format("T={} but the lengths sum to {}: leave T out", c.T, sum));
+}
+
+/// How many tensors of the axis a case has.
+double count_of(const Case& c, Axis axis) {
+  if (axis == Axis::whole) return 1.0;
+  return static_cast<double>(axis == Axis::state && !c.lengths.empty() ? std::ssize(c.lengths) : c.B);
+}
+
+/// Elements, of sizes whose product need not fit an Index.
+double elements_of(const Case& c, const TensorSpec& spec) {
+  double size = count_of(c, spec.axis);
+  for (const Index extent : spec.shape) size *= static_cast<double>(extent);
+  return size;
+}
+
+void check_tensors(const System& system, const Case& c) {
+  const Signature all = system.signature(c);
+  for (const auto* list : {&all.inputs, &all.outputs}) {
+    for (const TensorSpec& spec : *list) {
+      if (const double size = elements_of(c, spec); size > static_cast<double>(kLargestCase)) {
+        throw Error(
+            fmt::format("{} of the case has {:.3g} elements: at most {}", spec.name, size, kLargestCase));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system)) {
@@ -43,7 +115,12 @@ Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system
   if (form == nullptr) {
     throw Error(fmt::format("form={}: {} has the forms {}", c.form, c.system, names_of(system->forms)));
   }
-  check_common(c);
+  check_sizes(*system, c);
+  check_lengths(*form, c);
+  if (c.scale &&
+      !(std::isfinite(*c.scale) && static_cast<double>(static_cast<float>(*c.scale)) == *c.scale)) {
+    throw Error(fmt::format("scale={}: must be finite and representable in fp32", *c.scale));
+  }
   if (!form->decodes && c.prefill != 0) throw Error("prefill belongs to form=decode");
   if (form->decodes && c.prefill > c.T) {
     throw Error(fmt::format("prefill={} is more than T={}: it counts the tokens before the decoded ones",
@@ -65,7 +142,7 @@ Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system
           fmt::format("law={} is tried on a form that kernels are written for, not form={}", c.law, c.form));
     }
   }
-  system->check(c);
+  check_tensors(*system, c);
   chunk = form->whole ? std::max<Index>(c.T, 1) : form->chunked ? c.chunk : 0;
 }
 
@@ -74,27 +151,21 @@ Path Resolved::path(Index tokens) const {
   return whole(tokens, chunk);
 }
 
-bool possible(const Case& c) {
+std::optional<Resolved> resolved(const Case& c) {
   try {
-    (void)Resolved(c);
-    return true;
+    return Resolved(c);
   } catch (const Error&) {
-    return false;
+    return {};
   }
 }
 
-double size_of_case(const Case& c) {
-  const System& system = system_named(c.system);
-  const Signature signature = system.signature(c);
-  const auto sequences = static_cast<double>(c.lengths.empty() ? c.B : std::ssize(c.lengths));
+bool possible(const Case& c) { return resolved(c).has_value(); }
+
+double size_of_case(const Resolved& r) {
+  const Signature signature = r.system->signature(r.c);
   double size = 0.0;
   for (const auto* list : {&signature.inputs, &signature.outputs}) {
-    for (const TensorSpec& spec : *list) {
-      const double count = spec.axis == Axis::whole   ? 1.0
-                           : spec.axis == Axis::state ? sequences
-                                                      : static_cast<double>(c.B);
-      size += count * static_cast<double>(spec.size());
-    }
+    for (const TensorSpec& spec : *list) size += elements_of(r.c, spec);
   }
   return size;
 }

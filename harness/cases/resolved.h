@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "harness/cases/case_line.h"
@@ -13,7 +14,7 @@ namespace samestate {
 /// A case with everything that its line names looked up: what runs and judges it takes this and no name.
 struct Resolved {
   /// Throws Error where the line is no case: system, form, contract, regime, law or layout that is not there
-  /// or does not fit, sizes that are impossible (System::check).
+  /// or does not fit, sizes that are impossible.
   explicit Resolved(const Case& c);
 
   Case c;
@@ -22,7 +23,7 @@ struct Resolved {
   const Contract* contract = nullptr;  ///< the named one
   Contract promised;                   ///< of the kernel's call: with_l2norm of it where the case asks
   const Regime* regime = nullptr;
-  const LawName* law = nullptr;  ///< null: against the oracle
+  const CaseLaw* law = nullptr;  ///< null: against the oracle
   Layout layout = Layout::dense;
   Index chunk = 0;  ///< tokens a chunk in the calls that have chunks; 0: none has
 
@@ -32,10 +33,11 @@ struct Resolved {
   [[nodiscard]] Path path(Index tokens) const;
 };
 
-/// Whether the line is a case.
+/// Nothing where the line is no case.
+[[nodiscard]] std::optional<Resolved> resolved(const Case& c);
 [[nodiscard]] bool possible(const Case& c);
 
-/// Elements that a kernel of the case reads and writes. Throws Error where the sizes are impossible.
-[[nodiscard]] double size_of_case(const Case& c);
+/// Elements that a kernel of the case reads and writes.
+[[nodiscard]] double size_of_case(const Resolved& r);
 
 }  // namespace samestate

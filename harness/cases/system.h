@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,9 @@ struct RunOptions;
 struct KernelChoice;
 struct Trace;
 struct RunFile;
+struct CaseCost;
+struct Explanation;
+class WholeCall;
 
 /// One way of evaluating a system, by its name in the case line.
 struct CaseForm {
@@ -28,11 +32,31 @@ struct CaseForm {
   bool whole = false;    ///< all tokens are one chunk
 };
 
+/// A size of a case line: of the system alone (a value of Case::parameters) or, not `own`, a key of the table.
+struct CaseSize : Parameter {
+  std::string_view multiple_of = {};  ///< the size that divides it; empty: any value of its range
+  bool own = true;
+  Index start = standard;  ///< from which a plan starts
+};
+
 /// A relation between runs that a case may be judged by, as the case line names it.
-struct LawName {
+struct CaseLaw {
   std::string_view name;
   std::string_view ids;  ///< of the ledger
   std::string_view summary;
+  std::vector<std::pair<std::string_view, Index>> least = {};  ///< sizes under which it cannot bite
+  bool state = false;                                          ///< it needs an initial state
+};
+
+/// Cases that a plan tries beside those that follow from the keys' and sizes' rows: parts of case lines.
+struct PlanRows {
+  std::string_view start = {};                ///< of every case
+  std::vector<std::string_view> every = {};   ///< under every contract of a kernel
+  std::vector<std::string_view> shapes = {};  ///< under its first and the rounding one
+  std::vector<std::string_view> limits = {};  ///< counts that no longer fit; under its first
+  std::string_view regime = {};               ///< beside each regime
+  std::string_view law = {};                  ///< beside each law
+  std::int64_t seeded = 100;                  ///< seeded cases a kernel at effort 1
 };
 
 /// A tensor of a whole case: [B, ...] or, packed, [1, ...]; states [sequences, ...]; weights as they are.
@@ -42,6 +66,17 @@ struct CaseTensor {
   bool batched = false;             ///< its first extent is the batch's
   std::vector<std::int64_t> shape;  ///< the batch's extent included
   std::vector<float> data;
+};
+
+/// An output beside what it was held against: of one sequence, or of one head of it. Rows x last extent.
+struct Held {
+  std::string output;
+  Axis axis = Axis::tokens;
+  std::int64_t sequence = 0;
+  std::int64_t head = -1;  ///< -1: all of them
+  Matrix<double> exact, actual;
+  Vector<double>
+      allowed;  ///< sum of squares of the predicted errors of a row; infinite where nothing is said
 };
 
 /// A system of the documents as everything behind the case line asks for it; the table is in
@@ -54,17 +89,18 @@ class System {
   std::string_view name;
   std::string_view equation;
   std::vector<std::string_view> keys;  ///< of its case lines, in canonical order
-  std::vector<Parameter> sizes;        ///< those that it alone has, whose values are Case::parameters
-  std::vector<CaseForm> forms;         ///< of the case line
-  std::string_view standard_form;      ///< where the line names none
+  std::vector<CaseSize> sizes;         ///< of its tensors
+  std::vector<CaseForm> forms;         ///< of the case line, which means the first where it names none
   std::vector<const Regime*> regimes;  ///< that fit it
-  std::vector<LawName> laws;           ///< that fit it
+  std::vector<CaseLaw> laws;           ///< that fit it
+  PlanRows plan;
 
-  /// Throws Error for sizes and settings that are impossible together; names key, value, limit, remedy.
-  virtual void check(const Case& c) const = 0;
-
-  /// The tensors of one sequence in one call of all its tokens.
+  /// The tensors of one sequence in one call of all its tokens. Throws Error for sizes that are impossible
+  /// together; names key, value, limit, remedy.
   [[nodiscard]] virtual Signature signature(const Case& c) const = 0;
+
+  /// What judging the case takes, as a share of the most that a plan gives one seeded case.
+  [[nodiscard]] virtual double work(const Case& c) const = 0;
 
   /// The inputs, each element a function of (seed, tensor, coordinates), rounded to the formats of the
   /// contract.
@@ -75,18 +111,37 @@ class System {
   [[nodiscard]] virtual Judgement run(const Resolved& r, const KernelChoice& kernels,
                                       const RunOptions& options, Trace* trace) const = 0;
 
-  /// Runs `kernels` on the inputs that are in `trace` and leaves there what they wrote. Throws as run does.
-  virtual void replay(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
-                      Trace& trace) const = 0;
+  /// Runs `kernels` on such inputs and returns what they wrote. Throws as run does.
+  [[nodiscard]] virtual std::vector<CaseTensor> outputs(const Resolved& r,
+                                                        const std::vector<CaseTensor>& inputs,
+                                                        const KernelChoice& kernels,
+                                                        const RunOptions& options) const = 0;
+
+  /// Every output of a run without a law, sequence by sequence.
+  [[nodiscard]] virtual std::vector<Held> held(const Resolved& r, const Trace& trace) const = 0;
+
+  /// What a person wants to know of a run that differs (harness/explain/explain.h).
+  [[nodiscard]] virtual Explanation explain(const Resolved& r, const Trace& trace) const = 0;
 
   /// The run as a file, and the judgement of such a file, also one made elsewhere. Throw Error where a run
   /// holds nothing to write, or a file is not one of this case.
   [[nodiscard]] virtual RunFile write(const Resolved& r, const Trace& trace) const = 0;
   [[nodiscard]] virtual Judgement judge(const Resolved& r, const RunFile& file) const = 0;
 
-  /// Whether a kernel of the native form `kernel_form` makes the calls of the case, or the first of them.
-  [[nodiscard]] virtual bool evaluates(const Resolved& r, std::string_view kernel_form) const = 0;
+  /// What the case costs, a call of its native form (harness/cases/case_cost.h). `on_device`: tensors travel
+  /// in the contract's formats; on the processor everything is fp32.
+  [[nodiscard]] virtual CaseCost cost(const Resolved& r, bool on_device) const = 0;
 
+  /// The case as one call (harness/run/whole_call.h), its data made by `threads` threads. Throws Error for a
+  /// case that is several.
+  [[nodiscard]] virtual std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const = 0;
+
+  /// Whether a kernel of the native form `kernel_form` makes the calls of the case, or the first of them.
+  [[nodiscard]] bool evaluates(const Resolved& r, std::string_view kernel_form) const;
+
+  /// The case whose line names nothing but the system.
+  [[nodiscard]] Case standard() const;
+  [[nodiscard]] bool has_key(std::string_view wanted) const;
   /// Null where there is none.
   [[nodiscard]] const CaseForm* form(std::string_view wanted) const;
   /// The names of all forms.
@@ -95,7 +150,7 @@ class System {
   [[nodiscard]] bool native(std::string_view wanted) const;
   /// Null where it has none of that name.
   [[nodiscard]] const Regime* regime(std::string_view wanted) const;
-  [[nodiscard]] const LawName* law(std::string_view wanted) const;
+  [[nodiscard]] const CaseLaw* law(std::string_view wanted) const;
 };
 
 /// The table, a row a system.

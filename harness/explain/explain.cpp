@@ -2,6 +2,7 @@
 
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
+#include "harness/explain/explain_tensors.h"
 #include "harness/systems/recurrent_system.h"
 
 namespace samestate {
@@ -30,27 +31,29 @@ void show_bound(Explanation& out, const Resolved& r, const Batch& batch, const H
   }
 }
 
-Explanation explain_family(const Resolved& r, const Trace& trace) {
+}  // namespace
+
+Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) const {
+  if (r.law != nullptr) return explain_law(r, trace);
   Explanation out;
-  if (trace.outputs.final_state.empty()) return out;
-  const std::vector<HeadDifference> heads = head_differences(r, trace.batch, trace.outputs);
+  if (trace.outputs.empty()) return out;
+  const Batch of = batch(r, trace.inputs);
+  const Outputs outputs = outputs_of(trace.outputs);
+  const std::vector<HeadDifference> heads = head_differences(r, of, outputs);
   const HeadDifference* worst = show_differences(out, r, heads);
   if (worst == nullptr) return out;
-  out.patterns = mistakes(r, trace.batch, heads);
-  for (auto& more : {place_patterns(r, heads), value_patterns(r, trace.outputs, heads)}) {
+  out.patterns = mistakes(r, of, heads);
+  for (auto& more : {place_patterns(r, heads), value_patterns(r, outputs, heads)}) {
     out.patterns.insert(out.patterns.end(), more.begin(), more.end());
   }
-  show_bound(out, r, trace.batch, *worst);
+  show_bound(out, r, of, *worst);
   return out;
 }
 
-}  // namespace
-
-Explanation explain(const Resolved& r, const Trace& trace) {
-  if (const auto* tensors = dynamic_cast<const TensorSystem*>(r.system)) {
-    return explain_tensors(r, *tensors, trace);
-  }
-  return r.law == nullptr ? explain_family(r, trace) : explain_law(r, trace);
+Explanation TensorSystem::explain(const Resolved& r, const Trace& trace) const {
+  return r.law == nullptr ? explain_tensors(r, *this, trace) : explain_tensor_law(r, *this, trace);
 }
+
+Explanation explain(const Resolved& r, const Trace& trace) { return r.system->explain(r, trace); }
 
 }  // namespace samestate

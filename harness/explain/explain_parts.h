@@ -5,7 +5,6 @@
 
 #include "harness/explain/explain.h"
 #include "harness/explain/explain_head.h"
-#include "harness/systems/tensor_system.h"
 
 /// Parts of explain() that its subjects share.
 namespace samestate {
@@ -23,6 +22,5 @@ const HeadDifference* show_differences(Explanation& out, const Resolved& r,
                                        const std::vector<HeadDifference>& heads);
 
 [[nodiscard]] Explanation explain_law(const Resolved& r, const Trace& trace);
-[[nodiscard]] Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const Trace& trace);
 
 }  // namespace samestate

@@ -1,3 +1,5 @@
+#include "harness/explain/explain_tensors.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,19 +12,6 @@
 #include "harness/explain/explain_parts.h"
 
 namespace samestate {
-namespace {
-
-/// One output of one sequence of an operator's run.
-struct TensorDifference {
-  std::string name;
-  Index sequence = 0;
-  std::vector<Index> rows;  ///< wrong ones
-  std::set<Index> columns;
-  Index wrong = 0;
-  double worst = 0.0;
-  Index worst_row = 0;
-};
-
 TensorDifference difference_of(const std::string& name, Index b, const Matrix<double>& exact,
                                const Matrix<double>& tolerance, const Matrix<double>& actual) {
   TensorDifference d;
@@ -38,6 +27,7 @@ TensorDifference difference_of(const std::string& name, Index b, const Matrix<do
                                              : error / tolerance(r, j);
       if (ratio > d.worst) d.worst = ratio, d.worst_row = r;
       if (ratio <= 1.0) continue;
+      if (d.wrong == 0) d.first_column = j;
       row_wrong = true;
       ++d.wrong;
       d.columns.insert(j);
@@ -47,11 +37,19 @@ TensorDifference difference_of(const std::string& name, Index b, const Matrix<do
   return d;
 }
 
-/// Whether the kernel's values are those of `other`, so far as they differ from the right ones.
 bool explained(const Matrix<double>& actual, const Matrix<double>& exact, const Matrix<double>& other) {
   const double whole = (actual - exact).norm();
   return whole > 0.0 && (actual - other).norm() <= (1.0 - kExplainedShare) * whole;
 }
+
+std::string row_text(Index row, Index rows, Index tokens) {
+  if (tokens == 0 || rows % tokens != 0) return fmt::format("row {}", row);
+  if (rows == tokens) return fmt::format("token {}", row);
+  const Index each = rows / tokens;
+  return fmt::format("row {} (token {}, its row {})", row, row / each, row % each);
+}
+
+namespace {
 
 /// The values of a token as one row.
 Matrix<double> by_token(const Matrix<double>& x, Index tokens) {
@@ -110,29 +108,17 @@ void rearranged(const Case& c, Index tokens, Index each, const Matrix<double>& e
   }
 }
 
-void tensor_patterns(Explanation& out, const Resolved& r, const TensorDifference& d, Index tokens,
-                     const Matrix<double>& exact, const Matrix<double>& actual) {
-  const auto say = [&](const std::string& what) { out.patterns.push_back(d.name + ": " + what); };
-  const bool finite = actual.allFinite();
-  if (!finite) say("some values are NaN, infinite or were never written");
-  if (finite && actual.isZero(0)) say("all zero");
-  const double factor = constant_factor(exact, actual);
-  if (!std::isnan(factor)) say(fmt::format("the right values times {:.6g}", factor));
-  if (finite && exact.rows() == exact.cols() && exact.rows() > 1 &&
-      explained(actual, exact, exact.transpose())) {
-    say("transposed");
-  }
-  if (std::ssize(d.columns) < exact.cols()) {
-    say("only column(s) " + ranges_text({d.columns.begin(), d.columns.end()}));
-  }
-  if (tokens == 0 || exact.rows() % tokens != 0) return;
-  const Index each = exact.rows() / tokens;
+/// Names of the patterns in which tokens are wrong.
+std::vector<std::string> tensor_places(const Resolved& r, const TensorDifference& d, Index tokens,
+                                       Index rows) {
+  std::vector<std::string> out;
+  if (tokens == 0 || rows % tokens != 0) return out;
+  const auto say = [&](const std::string& what) { out.push_back(d.name + ": " + what); };
   std::set<Index> wrong;
-  for (const Index r : d.rows) wrong.insert(r / each);
+  for (const Index row : d.rows) wrong.insert(row / (rows / tokens));
   const auto all = [&](auto&& test) { return std::all_of(wrong.begin(), wrong.end(), test); };
   say(fmt::format("from token {} on, {} of {} tokens: {}", *wrong.begin(), wrong.size(), tokens,
                   ranges_text({wrong.begin(), wrong.end()})));
-  if (finite && std::isnan(factor)) rearranged(r.c, tokens, each, exact, actual, say);
   if (tokens > 2 && wrong.size() == 1 && *wrong.begin() == tokens - 1) say("only the last token");
   if (tokens > 2 && wrong.size() == 1 && *wrong.begin() == 0) say("only the first token");
   const Index C = r.chunk;
@@ -149,14 +135,36 @@ void tensor_patterns(Explanation& out, const Resolved& r, const TensorDifference
     if (*wrong.begin() >= C && *wrong.begin() < 2 * C)
       say("from the second chunk on: the first, which needs no carried state, is right");
   }
+  return out;
 }
 
 }  // namespace
 
+std::vector<std::string> tensor_values(const Case& c, const TensorDifference& d, Index tokens,
+                                       const Matrix<double>& exact, const Matrix<double>& actual) {
+  std::vector<std::string> out;
+  const auto say = [&](const std::string& what) { out.push_back(d.name + ": " + what); };
+  const bool finite = actual.allFinite();
+  if (!finite) say("some values are NaN, infinite or were never written");
+  if (finite && actual.isZero(0)) say("all zero");
+  const double factor = constant_factor(exact, actual);
+  if (!std::isnan(factor)) say(fmt::format("the right values times {:.6g}", factor));
+  if (finite && exact.rows() == exact.cols() && exact.rows() > 1 &&
+      explained(actual, exact, exact.transpose())) {
+    say("transposed");
+  }
+  if (std::ssize(d.columns) < exact.cols())
+    say("only column(s) " + ranges_text({d.columns.begin(), d.columns.end()}));
+  if (tokens == 0 || exact.rows() % tokens != 0) return out;
+  if (finite && std::isnan(factor)) rearranged(c, tokens, exact.rows() / tokens, exact, actual, say);
+  return out;
+}
+
 Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const Trace& trace) {
   const Case& c = r.c;
   Explanation out;
-  if (trace.tensors.empty()) return out;
+  if (trace.outputs.empty()) return out;
+  const std::vector<Tensors<double>> outputs = by_sequence(trace.outputs);
   const Signature signature = system.row.signature(system.call(c, trace.native));
   const std::vector<OperatorOracle>& oracles = trace.oracles;
   std::vector<TensorDifference> found;
@@ -164,7 +172,7 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
     const OperatorOracle& of = oracles[static_cast<std::size_t>(b)];
     for (const auto& [name, exact] : of.exact) {
       TensorDifference d = difference_of(name, b, exact, get(of.tolerance, name),
-                                         get(trace.tensors[static_cast<std::size_t>(b)], name));
+                                         get(outputs[static_cast<std::size_t>(b)], name));
       if (d.wrong == 0) continue;
       out.differs.push_back(fmt::format("{} of sequence {}: {} of {} elements in {} row(s): {}", name, b,
                                         d.wrong, exact.size(), d.rows.size(), ranges_text(d.rows)));
@@ -184,9 +192,11 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
       });
   const OperatorOracle& oracle = oracles[static_cast<std::size_t>(worst.sequence)];
   const Matrix<double>& exact = get(oracle.exact, worst.name);
-  const Matrix<double>& actual = get(trace.tensors[static_cast<std::size_t>(worst.sequence)], worst.name);
+  const Matrix<double>& actual = get(outputs[static_cast<std::size_t>(worst.sequence)], worst.name);
   const Index tokens = of_tokens(worst) ? c.T : 0;
-  tensor_patterns(out, r, worst, tokens, exact, actual);
+  out.patterns = tensor_values(c, worst, tokens, exact, actual);
+  for (std::string& place : tensor_places(r, worst, tokens, exact.rows()))
+    out.patterns.push_back(std::move(place));
   std::set<std::string> wrong_names;
   for (const TensorDifference& d : found) wrong_names.insert(d.name);
   if (wrong_names.size() == 1 && signature.outputs.size() > 1) {
@@ -200,11 +210,8 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
                              fmt::format(" of {}", c.B));
     }
   }
-  std::string place = fmt::format("{}: sequence {}, row {}", worst.name, worst.sequence, worst.worst_row);
-  if (tokens > 0 && exact.rows() > tokens) {
-    const Index each = exact.rows() / tokens;
-    place += fmt::format(" (token {}, its row {})", worst.worst_row / each, worst.worst_row % each);
-  }
+  const std::string place = fmt::format("{}: sequence {}, {}", worst.name, worst.sequence,
+                                        row_text(worst.worst_row, exact.rows(), tokens));
   show_row(out, place, "column", exact, actual, worst.worst_row);
   const Index column = worst_column(exact, actual, worst.worst_row);
   out.terms.push_back({"error", std::abs(exact(worst.worst_row, column) - actual(worst.worst_row, column))});

@@ -28,16 +28,19 @@ struct DeviceRates {
 
 struct TimedCase {
   Record record;  ///< the case and its judgement; `seconds` is what data, timing and judging took together
-  std::int64_t B = 1, T = 0, Hk = 1, Hv = 1, dk = 1, dv = 1, chunk = 0;  ///< of the case; chunk 0: recurrent
-  std::int64_t heads = 0;         ///< (sequence, value head) pairs of the case
+  /// Of the case; chunk 0: none. Of a system of named tensors Hk, Hv, dk and dv are 0 and `sizes` says its
+  /// own: "D=2048 H=16".
+  std::int64_t B = 1, T = 0, Hk = 0, Hv = 0, dk = 0, dv = 0, chunk = 0;
+  std::string sizes = {};
+  std::int64_t heads = 0;         ///< parts that are judged apart: (sequence, value head) pairs, or sequences
   std::int64_t heads_judged = 0;  ///< of them, spread over all; in the others nothing may be NaN
   std::string timed;              ///< events, graph, or call: the wall clock around a whole call
   std::string variant = {};       ///< which of the kernel's variants ran, where it has some
   TimeSpread time;                ///< of one call; not set unless its outputs were judged and did not fail
   std::int64_t calls_per_sample = 1;
   std::int64_t copies = 1;      ///< sets of tensors that the calls took in turn
-  std::int64_t bytes = 0;       ///< that every evaluation must move (reference/costs/call.h)
-  std::int64_t operations = 0;  ///< of this form
+  std::int64_t bytes = 0;       ///< that every evaluation must move
+  std::int64_t operations = 0;  ///< of this form; 0: not counted
   double copy_rate = 0.0;       ///< bytes a second that a copy reached in the same run; 0: not measured
   double product_rate = 0.0;    ///< operations a second that a matrix product reached; 0: not measured
   std::string ceilings;         ///< how the rates were measured, and why one was not

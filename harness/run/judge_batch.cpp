@@ -5,7 +5,7 @@
 #include <map>
 #include <optional>
 
-#include "harness/cases/regimes.h"
+#include "harness/cases/generate.h"
 #include "harness/run/family_run.h"
 #include "oracles/contracts.h"
 #include "oracles/judge.h"

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "fixtures/quote.h"
+#include "harness/run/clock.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
 
@@ -76,10 +77,15 @@ KernelRow adapted(const Kernel& kernel) {
           kernel.device,
           kernel.contracts,
           true,
-          true,
           [run = kernel.run](const KernelCall& call, const Contract& contract) {
             return run(arguments_of(call), contract);
-          }};
+          },
+          [kernel](const KernelCall& call, const Contract& contract, const TimingRequest& request) {
+            const Arguments a = arguments_of(call);
+            return kernel.time ? kernel.time(a, contract, request)
+                               : time_by_clock(call, request, [&] { return kernel.run(a, contract); });
+          },
+          kernel.variants};
 }
 
 KernelRow adapted(const OperatorKernel& kernel) {
@@ -89,24 +95,20 @@ KernelRow adapted(const OperatorKernel& kernel) {
           kernel.device,
           kernel.contracts,
           kernel.strided,
-          false,
           [kernel](const KernelCall& call, const Contract& contract) {
             return kernel.run(operator_arguments_of(call, kernel), contract);
+          },
+          [kernel](const KernelCall& call, const Contract& contract, const TimingRequest& request) {
+            const OperatorArguments a = operator_arguments_of(call, kernel);
+            return kernel.time ? kernel.time(a, contract, request)
+                               : time_by_clock(call, request, [&] { return kernel.run(a, contract); });
           }};
 }
 
 KernelTable::KernelTable(std::span<const Kernel> rows, std::span<const OperatorKernel> operators)
     : rows_(rows.begin(), rows.end()), operators_(operators.begin(), operators.end()) {
-  for (const Kernel& row : rows_) append(adapted(row));
-  for (const OperatorKernel& row : operators_) append(adapted(row));
-}
-
-void KernelTable::append(KernelRow row) {
-  if (row.in_place) {
-    all_.insert(all_.begin() + family_++, std::move(row));
-  } else {
-    all_.push_back(std::move(row));
-  }
+  for (const Kernel& row : rows_) all_.push_back(adapted(row));
+  for (const OperatorKernel& row : operators_) all_.push_back(adapted(row));
 }
 
 template <class Row>
@@ -135,7 +137,7 @@ void KernelTable::check(const Row& row) const {
 void KernelTable::add(std::span<const Kernel> rows) {
   for (const Kernel& row : rows) {
     check(row);
-    if (!system_named(row.system).sizes.empty()) {
+    if (find_operator(row.system) != nullptr) {
       throw Error(
           fmt::format("kernel {}: {} is a system of named tensors: a row of "
                       "samestate_plugin_operator_kernels",
@@ -145,20 +147,19 @@ void KernelTable::add(std::span<const Kernel> rows) {
       throw Error(fmt::format("kernel {}: form {} must be recurrent or chunked", row.name, row.form));
     }
     rows_.push_back(row);
-    append(adapted(row));
+    all_.push_back(adapted(row));
   }
 }
 
 void KernelTable::add(std::span<const OperatorKernel> rows) {
   for (const OperatorKernel& row : rows) {
     check(row);
-    const System& system = system_named(row.system);
-    if (system.sizes.empty() || !system.native(row.form)) {
+    if (find_operator(row.system) == nullptr || !system_named(row.system).native(row.form)) {
       throw Error(fmt::format("kernel {}: {} has no form {}; `samestate list systems` shows them", row.name,
                               row.system, quote(row.form)));
     }
     operators_.push_back(row);
-    append(adapted(row));
+    all_.push_back(adapted(row));
   }
 }
 
@@ -199,19 +200,23 @@ KernelChoice KernelTable::choose(const Resolved& r) const {
     known.push_back(other.name);
     if (row == nullptr && wanted.empty() && r.system->evaluates(r, other.form)) row = &other;
   }
-  if (row == nullptr || (!row->in_place && !r.system->evaluates(r, row->form))) {
-    throw Error(fmt::format("{}: no such kernel of {} with form={}; known: {}",
-                            wanted.empty() ? "kernel" : "kernel=" + wanted, r.c.system, r.c.form,
+  // Calls with and without chunks follow each other in a decoded case, which may be about either kernel.
+  if (row != nullptr && !r.form->decodes && !r.system->evaluates(r, row->form)) {
+    throw Error(
+        fmt::format("kernel={} makes no calls of form={} with chunk={}: its own form is {}{}", wanted,
+                    r.c.form, r.c.chunk, row->form,
+                    r.form->chunked && !r.system->native(r.c.form) ? ", and chunk=0 is without chunks" : ""));
+  }
+  if (row == nullptr) {
+    throw Error(fmt::format("no kernel of {} evaluates form={}; known: {}", r.c.system, r.c.form,
                             fmt::join(known, ", ")));
   }
-  if (!row->in_place) return {row, row, row};
   const bool chunked = row->form == "chunked";
   const KernelRow* other = find(with_form(*row, chunked ? "recurrent" : "chunked"));
   return {row, chunked ? row : other, chunked ? other : row};
 }
 
 bool KernelTable::is_standard(const KernelRow& row, Case c) const {
-  if (row.in_place) return row.name == fmt::format("cpu.{}.{}", row.system->name, row.form);
   c.kernel.clear();
   return choose(Resolved(c)).named == &row;
 }

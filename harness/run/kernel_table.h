@@ -21,10 +21,10 @@ struct KernelRow {
   std::string device;
   std::vector<std::string> contracts;
   bool strided = false;  ///< takes tensors that are not dense
-  /// Of the recurrent family: states are carried in place, calls without chunks are made by the kernel whose
-  /// name ends in `recurrent`, those with chunks by that in `chunked`.
-  bool in_place = false;
   std::function<Outcome(const KernelCall&, const Contract&)> run;
+  /// Many times the same call, of dense tensors: as the row times itself (Kernel::time), else by the clock.
+  std::function<Timing(const KernelCall&, const Contract&, const TimingRequest&)> time;
+  std::vector<Variant> variants = {};  ///< Kernel::variants
 };
 
 /// What a kernel of the recurrent family is given.
@@ -35,7 +35,8 @@ struct KernelRow {
 [[nodiscard]] KernelRow adapted(const Kernel& kernel);
 [[nodiscard]] KernelRow adapted(const OperatorKernel& kernel);
 
-/// The kernels that evaluate the calls of a case.
+/// The kernels that evaluate the calls of a case. Where calls with and without chunks follow each other they
+/// are made by two, whose names differ in their last part alone, `chunked` and `recurrent`.
 struct KernelChoice {
   const KernelRow* named = nullptr;      ///< the one that the case is about
   const KernelRow* chunked = nullptr;    ///< of calls with chunks; null: there is none
@@ -48,7 +49,7 @@ class KernelTable {
   /// Throws Error for a system that is not there.
   explicit KernelTable(std::span<const Kernel> rows, std::span<const OperatorKernel> operators = {});
 
-  /// All of them, in the order in which they came: those of the recurrent family first.
+  /// All of them, in the order in which they came.
   [[nodiscard]] const std::vector<KernelRow>& all() const { return all_; }
   [[nodiscard]] std::span<const Kernel> rows() const { return rows_; }
   [[nodiscard]] std::span<const OperatorKernel> operator_rows() const { return operators_; }
@@ -73,12 +74,10 @@ class KernelTable {
   template <class Row>
   void check(const Row& row) const;
   [[nodiscard]] const KernelRow* find(std::string_view name) const;
-  void append(KernelRow row);
 
   std::vector<Kernel> rows_;
   std::vector<OperatorKernel> operators_;
   std::vector<KernelRow> all_;
-  std::ptrdiff_t family_ = 0;  ///< rows of all_ that are of the recurrent family
 };
 
 }  // namespace samestate

@@ -7,22 +7,19 @@
 #include "harness/cases/resolved.h"
 #include "harness/records/record.h"
 #include "harness/run/kernel_table.h"
+#include "oracles/laws/tensor_trace.h"
 #include "oracles/laws/trace.h"
 #include "oracles/systems/judge_operator.h"
 
 namespace samestate {
 
-/// What a case left behind, for repro and --dump: the data and what the kernel returned.
+/// What a case left behind, for repro and --dump.
 struct Trace {
-  Batch batch;
-  Outputs outputs;
-  /// Of a system of named tensors instead: inputs, outputs by sequence, what these were held against, and the
-  /// form of the kernel that ran.
-  std::vector<CaseTensor> inputs;
-  std::vector<Tensors<double>> tensors;
-  std::vector<OperatorOracle> oracles;
-  std::string native;
-  LawTrace law;  ///< of a case with a law
+  std::vector<CaseTensor> inputs, outputs;  ///< outputs: empty where the kernel returned nothing
+  std::string native;                       ///< form of the kernel that ran
+  std::vector<OperatorOracle> oracles;      ///< by sequence, of named tensors: what they were held against
+  LawTrace law;                             ///< of a case with a law
+  TensorLawTrace tensor_law;                ///< the same, of a system of named tensors
 };
 
 /// What is known of a case's record before it runs: all but judgement and seconds. Throws Error for a case

@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
+#include <limits>
+#include <utility>
 
 #include "fixtures/run_file.h"
 #include "harness/cases/keys.h"
@@ -21,8 +21,11 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
   name = row.name;
   equation = row.equation;
   keys = family_keys();
-  standard_form = "chunked";
-  forms = {{.name = "recurrent"}, {.name = "chunked", .chunked = true}};
+  sizes = {{{"Hk", 1, 1, kLargestExtent, "key heads"}, {}, false},
+           {{"Hv", 1, 1, kLargestExtent, "value heads: each key head serves Hv/Hk of them"}, "Hk", false},
+           {{"dk", 64, 1, kLargestExtent, "width of keys"}, {}, false, 16},
+           {{"dv", 64, 1, kLargestExtent, "width of values"}, {}, false, 8}};
+  forms = {{.name = "chunked", .chunked = true}, {.name = "recurrent"}};
   if (parallel) forms.push_back({.name = "parallel", .whole = true});
   forms.push_back({.name = "decode", .chunked = true, .decodes = true});
   forms.push_back({.name = "packed", .chunked = true, .packed = true});
@@ -31,48 +34,30 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
   }
   for (const Law& law : samestate::laws()) {
     if (!law.fits(row)) continue;
-    laws.push_back({law.name, law.ids, law.summary});
+    laws.push_back(
+        {law.name, law.ids, law.summary, {{"Hk", law.needs.heads ? 2 : 1}, {"dv", 2}}, law.needs.state});
     rows_.push_back(&law);
   }
-}
-
-void RecurrentSystem::check(const Case& c) const {
-  const CaseForm& of = *form(c.form);
-  if (c.Hv % c.Hk != 0) {
-    throw Error(
-        fmt::format("Hv={} is not a multiple of Hk={}: each key head serves Hv/Hk value heads", c.Hv, c.Hk));
-  }
-  if (c.form == "chunked" && c.chunk < 1) {
-    throw Error("chunk=0: a chunk holds at least 1 token; use form=recurrent for token by token");
-  }
-  if (of.packed == c.lengths.empty()) {
-    throw Error(c.lengths.empty() ? "form=packed needs lengths=N,N,...: the tokens of each sequence"
-                                  : "lengths belongs to form=packed");
-  }
-  if (c.scale &&
-      !(std::isfinite(*c.scale) && static_cast<double>(static_cast<float>(*c.scale)) == *c.scale)) {
-    throw Error(fmt::format("scale={}: must be finite and representable in fp32", *c.scale));
-  }
-  if (!c.lengths.empty()) {
-    for (std::int64_t length : c.lengths) {
-      if (length < 0 || length > kLargestExtent) {
-        throw Error(fmt::format("lengths: {} must lie in 0..{}", length, kLargestExtent));
-      }
-    }
-    if (c.B != 1) throw Error(fmt::format("B={}: packed sequences share one batch row, so B=1", c.B));
-    const std::int64_t sum = std::reduce(c.lengths.begin(), c.lengths.end());
-    if (sum != c.T) throw Error(fmt::format("T={} but the lengths sum to {}: leave T out", c.T, sum));
-  }
-  const double tokens = static_cast<double>(c.B) * static_cast<double>(c.T) * static_cast<double>(c.Hv);
-  const double states =
-      static_cast<double>(c.lengths.empty() ? c.B : static_cast<std::int64_t>(c.lengths.size())) *
-      static_cast<double>(c.Hv) * static_cast<double>(c.dk) * static_cast<double>(c.dv);
-  const double largest = std::max({tokens * static_cast<double>(std::max(c.dk, c.dv)), states});
-  if (largest > static_cast<double>(kLargestCase)) {
-    throw Error(
-        fmt::format("case needs a tensor of {:.3g} elements: at most {} (B T Hv max(dk, dv) and N Hv dk dv)",
-                    largest, kLargestCase));
-  }
+  plan = {
+      .start = "T=33 chunk=16 state=random",
+      // Long and wide enough for the twin's statistics; sequences of one token, and of more chunks than there
+      // are sequences whose last row is the last of all (BUGS M25, M37, M41).
+      .every = {"T=130 dk=32 dv=40 chunk=64", "form=packed lengths=0,17,1,0,16,15,0",
+                "form=packed lengths=1,52 state=none"},
+      .shapes = {"Hk=2 Hv=6", "Hk=2 Hv=6 heads=tiled", "Hv=8", "dk=1 dv=1", "dk=3 dv=70", "dk=70 dv=3",
+                 "dk=128 dv=128 T=70", "dk=160 dv=96 T=40", "dk=256 dv=256 T=20", "dv=16",
+                 // Qwen3-Next's and DendAttn's heads.
+                 "dk=128 dv=128 Hv=2 T=513 l2norm=1", "dk=160 dv=512 T=200", "B=3 Hk=2 Hv=4 layout=padded",
+                 "l2norm=1 regime=tiny_norms",
+                 // Offsets of batch rows, tokens and sequences' states that no longer fit 32 bits (BUGS M38).
+                 "B=3 Hk=2 Hv=4 layout=far", "layout=far form=packed lengths=17,16"},
+      // With a tail of one token: T (BUGS M12), and sequences times heads, the limit of a CUDA grid's y axis
+      // (M39), that no longer fit 16 bits.
+      .limits = {"dk=2 dv=2 T=65537 chunk=64", "dk=2 dv=2 T=2 B=16400 Hk=4 Hv=4 chunk=64"},
+      .regime = "T=80 Hv=2",
+      .law = "B=2 T=35 Hk=2 Hv=4",
+      .seeded = 750,
+  };
 }
 
 Signature RecurrentSystem::signature(const Case& c) const {
@@ -88,21 +73,62 @@ Signature RecurrentSystem::signature(const Case& c) const {
   return s;
 }
 
-std::vector<CaseTensor> RecurrentSystem::inputs(const Resolved& r) const {
-  Batch batch = batch_of(r, family);
+double RecurrentSystem::work(const Case& c) const {
+  // A token costs its state and the state's covariance; an empty sequence its states; a law several runs.
+  constexpr double kMost = 7.5e6;
+  const Index rows = c.lengths.empty() ? c.B * std::max<Index>(c.T, 1) : c.T + std::ssize(c.lengths);
+  const double a_row = static_cast<double>(c.Hv * (c.dk + 8)) * static_cast<double>(c.dk + c.dv + 16);
+  return static_cast<double>(rows) * a_row * (c.law.empty() ? 1.0 : 3.0) / kMost;
+}
+
+namespace {
+
+std::vector<float>& tensor_in(Batch& batch, std::string_view name) {
+  if (name == "q") return batch.q;
+  if (name == "k") return batch.k;
+  if (name == "v") return batch.v;
+  if (name == "g") return batch.g;
+  return name == "beta" ? batch.beta : batch.initial_state;
+}
+
+/// [B, ...], states [sequences, ...].
+CaseTensor case_tensor(const Resolved& r, const TensorSpec& spec, std::vector<float> data) {
+  std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
+  const std::int64_t sequences = r.form->packed ? std::ssize(r.c.lengths) : r.c.B;
+  shape.insert(shape.begin(), spec.axis == Axis::state ? sequences : r.c.B);
+  return {spec, true, std::move(shape), std::move(data)};
+}
+
+}  // namespace
+
+std::vector<CaseTensor> RecurrentSystem::tensors(const Resolved& r, Batch batch) const {
   std::vector<CaseTensor> out;
-  for (const TensorSpec& spec : signature(r.c).inputs) {
-    std::vector<float>& data = spec.name == "q"      ? batch.q
-                               : spec.name == "k"    ? batch.k
-                               : spec.name == "v"    ? batch.v
-                               : spec.name == "g"    ? batch.g
-                               : spec.name == "beta" ? batch.beta
-                                                     : batch.initial_state;
-    std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
-    shape.insert(shape.begin(), spec.axis == Axis::state ? batch.shape.sequences() : r.c.B);
-    out.push_back({spec, true, std::move(shape), std::move(data)});
-  }
+  for (const TensorSpec& spec : signature(r.c).inputs)
+    out.push_back(case_tensor(r, spec, std::move(tensor_in(batch, spec.name))));
   return out;
+}
+
+std::vector<CaseTensor> RecurrentSystem::tensors(const Resolved& r, Outputs outputs) const {
+  if (outputs.final_state.empty()) return {};
+  const std::vector<TensorSpec> specs = signature(r.c).outputs;
+  return {case_tensor(r, specs[0], std::move(outputs.o)),
+          case_tensor(r, specs[1], std::move(outputs.final_state))};
+}
+
+Batch RecurrentSystem::batch(const Resolved& r, const std::vector<CaseTensor>& inputs) const {
+  Batch batch;
+  batch.shape = batch_shape_of(r);
+  for (const CaseTensor& x : inputs) tensor_in(batch, x.spec.name) = x.data;
+  return batch;
+}
+
+Outputs outputs_of(const std::vector<CaseTensor>& outputs) {
+  if (outputs.empty()) return {};
+  return {outputs[0].data, outputs[1].data};
+}
+
+std::vector<CaseTensor> RecurrentSystem::inputs(const Resolved& r) const {
+  return tensors(r, batch_of(r, family));
 }
 
 Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
@@ -114,37 +140,66 @@ Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, c
   const Runner runner = [&](const Batch& of, const Path& path) {
     return run_kernel(kernels, of, path, r.promised, options);
   };
-  // What there is when a kernel fails is kept too.
-  struct Keep {
-    Trace* trace;
-    Batch& batch;
-    Outputs& outputs;
-    LawTrace& law;
-    ~Keep() {
-      if (trace) *trace = {std::move(batch), std::move(outputs), {}, {}, {}, {}, std::move(law)};
+  const auto judged = [&] {
+    if (r.law != nullptr) {
+      const Law& row = *rows_.at(static_cast<std::size_t>(r.law - laws.data()));
+      return judge_law(row, {batch, family, r.promised, r.chunk, runner, trace ? &law : nullptr});
     }
-  } const keep{trace, batch, outputs, law};
-  if (r.law != nullptr) {
-    const Law& row = *rows_.at(static_cast<std::size_t>(r.law - laws.data()));
-    return judge_law(row, {batch, family, r.promised, r.chunk, runner, trace ? &law : nullptr});
+    outputs = runner(batch, r.path(batch.shape.T));
+    return judge_batch(r, family, batch, outputs, runner);
+  };
+  if (trace == nullptr) return judged();
+  // What there is when a kernel fails is kept too.
+  const auto keep = [&] {
+    *trace = {tensors(r, std::move(batch)),
+              tensors(r, std::move(outputs)),
+              kernels.named->form,
+              {},
+              std::move(law),
+              {}};
+  };
+  try {
+    Judgement judgement = judged();
+    keep();
+    return judgement;
+  } catch (...) {
+    keep();
+    throw;
   }
-  outputs = runner(batch, r.path(batch.shape.T));
-  return judge_batch(r, family, batch, outputs, runner);
 }
 
-void RecurrentSystem::replay(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
-                             Trace& trace) const {
-  trace.outputs = run_kernel(kernels, trace.batch, r.path(trace.batch.shape.T), r.promised, options);
+std::vector<CaseTensor> RecurrentSystem::outputs(const Resolved& r, const std::vector<CaseTensor>& inputs,
+                                                 const KernelChoice& kernels,
+                                                 const RunOptions& options) const {
+  const Batch of = batch(r, inputs);
+  return tensors(r, run_kernel(kernels, of, r.path(of.shape.T), r.promised, options));
+}
+
+std::vector<Held> RecurrentSystem::held(const Resolved& r, const Trace& trace) const {
+  const Batch of = batch(r, trace.inputs);
+  const Outputs outputs = outputs_of(trace.outputs);
+  std::vector<Held> out;
+  for (std::int64_t n = 0; n < of.shape.sequences(); ++n) {
+    for (std::int64_t h = 0; h < of.shape.Hv; ++h) {
+      const Sequence<double> x = sequence_of(of, n, h);
+      HeadOracle oracle = oracle_of(x, r.path(x.tokens()), r.promised, family, of.shape.l2norm);
+      Vector<double> rows = oracle.rms.cwiseAbs2();
+      if (oracle.vacuous) rows.setConstant(std::numeric_limits<double>::infinity());
+      const Index keys = oracle.exact.state.rows();
+      const double state = oracle.state * oracle.state / static_cast<double>(keys);
+      out.push_back(
+          {"o", Axis::tokens, n, h, std::move(oracle.exact.o), rows_of(of, outputs, n, h), std::move(rows)});
+      out.push_back({"final_state", Axis::state, n, h, std::move(oracle.exact.state),
+                     state_of(of, outputs, n, h), Vector<double>::Constant(keys, state)});
+    }
+  }
+  return out;
 }
 
 RunFile RecurrentSystem::write(const Resolved& r, const Trace& trace) const { return family_file(r, trace); }
 
 Judgement RecurrentSystem::judge(const Resolved& r, const RunFile& file) const {
   return judge_family_file(r, family, file);
-}
-
-bool RecurrentSystem::evaluates(const Resolved& r, std::string_view kernel_form) const {
-  return kernel_form == (r.unchunked() ? "recurrent" : "chunked");
 }
 
 const Family& family_of(const Resolved& r) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "harness/cases/system.h"
+#include "oracles/batch.h"
 #include "oracles/laws/law.h"
 #include "oracles/systems/family.h"
 
@@ -12,22 +13,35 @@ class RecurrentSystem final : public System {
   /// `parallel`: has the form of one chunk, which needs no inverse.
   RecurrentSystem(const Family& row, bool parallel);
 
-  void check(const Case& c) const override;
   [[nodiscard]] Signature signature(const Case& c) const override;
+  [[nodiscard]] double work(const Case& c) const override;
   [[nodiscard]] std::vector<CaseTensor> inputs(const Resolved& r) const override;
   [[nodiscard]] Judgement run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
                               Trace* trace) const override;
-  void replay(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
-              Trace& trace) const override;
+  [[nodiscard]] std::vector<CaseTensor> outputs(const Resolved& r, const std::vector<CaseTensor>& inputs,
+                                                const KernelChoice& kernels,
+                                                const RunOptions& options) const override;
+  [[nodiscard]] std::vector<Held> held(const Resolved& r, const Trace& trace) const override;
+  [[nodiscard]] Explanation explain(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] RunFile write(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file) const override;
-  [[nodiscard]] bool evaluates(const Resolved& r, std::string_view kernel_form) const override;
+  [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
+  [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
+
+  /// The batch of such inputs, as oracles and laws hold it.
+  [[nodiscard]] Batch batch(const Resolved& r, const std::vector<CaseTensor>& inputs) const;
 
   const Family& family;
 
  private:
+  [[nodiscard]] std::vector<CaseTensor> tensors(const Resolved& r, Batch batch) const;
+  [[nodiscard]] std::vector<CaseTensor> tensors(const Resolved& r, Outputs outputs) const;
+
   std::vector<const Law*> rows_;  ///< of `laws`
 };
+
+/// The outputs of a run; empty where the kernel returned nothing.
+[[nodiscard]] Outputs outputs_of(const std::vector<CaseTensor>& outputs);
 
 /// The family's row of a case. Throws Error where its system is none of the recurrent family.
 [[nodiscard]] const Family& family_of(const Resolved& r);

@@ -74,7 +74,7 @@ std::string native_form(const Resolved& r, const TensorSystem& system, const Run
 }
 
 std::vector<NamedShape> shapes_of(const Resolved& r) {
-  if (r.system->sizes.empty()) return {};
+  if (r.c.parameters.empty()) return {};
   const Signature signature = r.system->signature(r.c);
   std::vector<NamedShape> out;
   for (const TensorSpec& spec : signature.inputs)
@@ -86,23 +86,15 @@ std::vector<NamedShape> shapes_of(const Resolved& r) {
 
 }  // namespace
 
-RunFile tensor_file(const Resolved& r, const TensorSystem& system, const Trace& trace) {
-  if (trace.tensors.empty()) throw Error("--dump: the kernel returned nothing to write");
+RunFile tensor_file(const Resolved& r, const Trace& trace) {
+  if (trace.outputs.empty()) throw Error("--dump: the kernel returned nothing to write");
   RunFile file;
   file.named = shapes_of(r);
   if (r.form->decodes) file.form = trace.native;
-  for (const CaseTensor& input : trace.inputs) {
-    const std::string name = kInput + input.spec.name;
-    file.tensors[name] = tensor_of(name, input.data, input.shape);
-  }
-  for (const TensorSpec& spec : system.row.signature(system.call(r.c, trace.native)).outputs) {
-    Tensor out{kOutput + spec.name, DType::f32, file_shape(spec, r.c.B, true), {}};
-    for (const Tensors<double>& sequence : trace.tensors) {
-      const Matrix<double>& x = get(sequence, spec.name);
-      out.values.insert(out.values.end(), x.data(), x.data() + x.size());
-    }
-    file.tensors[out.name] = std::move(out);
-  }
+  for (const CaseTensor& x : trace.inputs)
+    file.tensors[kInput + x.spec.name] = tensor_of(kInput + x.spec.name, x.data, x.shape);
+  for (const CaseTensor& x : trace.outputs)
+    file.tensors[kOutput + x.spec.name] = tensor_of(kOutput + x.spec.name, x.data, x.shape);
   return file;
 }
 
@@ -137,26 +129,17 @@ Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const
 }
 
 RunFile family_file(const Resolved& r, const Trace& trace) {
-  const BatchShape& s = trace.batch.shape;
   if (r.law != nullptr) throw Error("--dump: a law compares several runs; drop law= from the case line");
-  if (s.T == 0) throw Error("--dump: a case without tokens has no tensors");
-  if (trace.outputs.o.empty()) throw Error("--dump: the kernel returned nothing to write");
+  if (r.c.T == 0) throw Error("--dump: a case without tokens has no tensors");
+  if (trace.outputs.empty()) throw Error("--dump: the kernel returned nothing to write");
   RunFile file;
-  const auto put = [&](const std::string& name, const std::vector<float>& values,
-                       std::vector<std::int64_t> shape) {
-    if (!values.empty()) file.tensors[name] = tensor_of(name, values, std::move(shape));
-  };
-  const std::int64_t N = s.sequences();
-  put("q", trace.batch.q, {s.B, s.T, s.Hk, s.dk});
-  put("k", trace.batch.k, {s.B, s.T, s.Hk, s.dk});
-  put("v", trace.batch.v, {s.B, s.T, s.Hv, s.dv});
-  put("g", trace.batch.g, {s.B, s.T, s.Hv});
-  put("beta", trace.batch.beta, {s.B, s.T, s.Hv});
-  put("initial_state", trace.batch.initial_state, {N, s.Hv, s.dk, s.dv});
-  put("o", trace.outputs.o, {s.B, s.T, s.Hv, s.dv});
-  put("final_state", trace.outputs.final_state, {N, s.Hv, s.dk, s.dv});
-  if (!s.offsets.empty()) {
-    file.tensors["cu_seqlens"] = {"cu_seqlens", DType::i64, {N + 1}, {s.offsets.begin(), s.offsets.end()}};
+  for (const auto* tensors : {&trace.inputs, &trace.outputs}) {
+    for (const CaseTensor& x : *tensors) file.tensors[x.spec.name] = tensor_of(x.spec.name, x.data, x.shape);
+  }
+  if (r.form->packed) {
+    const std::vector<std::int64_t> offsets = batch_shape_of(r).offsets;
+    file.tensors["cu_seqlens"] = {
+        "cu_seqlens", DType::i64, {std::ssize(offsets)}, {offsets.begin(), offsets.end()}};
   }
   return file;
 }

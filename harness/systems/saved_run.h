@@ -27,7 +27,7 @@ class TensorSystem;
 /// The same by kind of system (System::write, System::judge).
 [[nodiscard]] RunFile family_file(const Resolved& r, const Trace& trace);
 [[nodiscard]] Judgement judge_family_file(const Resolved& r, const Family& family, const RunFile& file);
-[[nodiscard]] RunFile tensor_file(const Resolved& r, const TensorSystem& system, const Trace& trace);
+[[nodiscard]] RunFile tensor_file(const Resolved& r, const Trace& trace);
 [[nodiscard]] Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const RunFile& file);
 
 }  // namespace samestate

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "harness/cases/resolved.h"
 #include "harness/systems/recurrent_system.h"
 #include "harness/systems/tensor_system.h"
 #include "reference/error.h"
@@ -68,6 +69,28 @@ const Regime* System::regime(std::string_view wanted) const {
   return nullptr;
 }
 
-const LawName* System::law(std::string_view wanted) const { return find(laws, wanted); }
+const CaseLaw* System::law(std::string_view wanted) const { return find(laws, wanted); }
+
+bool System::evaluates(const Resolved& r, std::string_view kernel_form) const {
+  if (native(r.form->name)) return kernel_form == r.form->name;
+  if (r.form->whole) return kernel_form == "chunked";
+  // Calls that have chunks or none, as the line says; else calls of any form.
+  if (r.form->chunked) return kernel_form == (r.unchunked() ? "recurrent" : "chunked");
+  return native(kernel_form);
+}
+
+Case System::standard() const {
+  Case c;
+  c.system = name;
+  c.form = forms.front().name;
+  for (const CaseSize& size : sizes) {
+    if (size.own) c.parameters.emplace(size.name, size.standard);
+  }
+  return c;
+}
+
+bool System::has_key(std::string_view wanted) const {
+  return std::find(keys.begin(), keys.end(), wanted) != keys.end();
+}
 
 }  // namespace samestate

@@ -19,10 +19,10 @@
 namespace samestate {
 namespace {
 
-/// Runs a kernel on the inputs of a case; outputs by sequence.
-std::vector<Tensors<double>> run_tensors(const Resolved& r, const TensorSystem& system,
-                                         const std::vector<CaseTensor>& inputs, const KernelChoice& kernels,
-                                         const RunOptions& options, const std::vector<Index>& cuts) {
+/// Runs a kernel on the inputs of a case.
+std::vector<CaseTensor> run_tensors(const Resolved& r, const TensorSystem& system,
+                                    const std::vector<CaseTensor>& inputs, const KernelChoice& kernels,
+                                    const RunOptions& options, const std::vector<Index>& cuts) {
   const KernelRow& kernel = *kernels.named;
   const Call call = system.call(r.c, kernel.form);
   const Signature signature = system.row.signature(call);
@@ -40,22 +40,14 @@ std::vector<Tensors<double>> run_tensors(const Resolved& r, const TensorSystem& 
   Index begin = 0;
   for (const Index end : cuts) loop.path.push_back({end - std::exchange(begin, end), r.c.chunk, false});
   loop.path.push_back({r.c.T - begin, r.c.chunk, false});
-  const std::vector<std::vector<float>> written =
+  std::vector<std::vector<float>> written =
       run_calls(loop, options, [&](const Segment&, const KernelCall& one) {
         const Outcome outcome = kernel.run(one, *r.contract);
         if (outcome.kind != Outcome::Kind::ran) throw Unavailable(outcome);
       });
-  std::vector<Tensors<double>> out(static_cast<std::size_t>(r.c.B));
-  for (std::size_t i = 0; i < written.size(); ++i) {
-    const TensorSpec& spec = signature.outputs[i];
-    const float* from = written[i].data();
-    for (Tensors<double>& sequence : out) {
-      Matrix<double> x(spec.rows(), spec.columns());
-      for (Index e = 0; e < x.size(); ++e) x.data()[e] = static_cast<double>(from[e]);
-      from += x.size();
-      sequence.emplace(spec.name, std::move(x));
-    }
-  }
+  std::vector<CaseTensor> out;
+  for (std::size_t i = 0; i < written.size(); ++i)
+    out.push_back({signature.outputs[i], true, loop.outputs[i].shape, std::move(written[i])});
   return out;
 }
 
@@ -65,8 +57,8 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   name = of.name;
   equation = of.equation;
   keys = common_keys();
-  sizes = of.parameters;
-  standard_form = of.forms.front().name;
+  for (const Parameter& size : of.parameters) sizes.push_back({size});
+  plan = {.start = "T=21 chunk=8", .law = "B=2 T=13"};
   for (const OperatorForm& form : of.forms) forms.push_back({.name = form.name, .chunked = form.chunked});
   // Its calls are those of any form, so that the chunk is theirs.
   if (of.streams) forms.push_back({.name = "decode", .decodes = true});
@@ -94,36 +86,17 @@ std::vector<Index> cuts_of(const Resolved& r) {
   return cuts;
 }
 
-void TensorSystem::check(const Case& c) const {
-  if (form(c.form)->chunked && c.chunk < 1) {
-    throw Error(
-        fmt::format("chunk={}: form={} of {} needs a chunk of at least 1", c.chunk, c.form, c.system));
-  }
-  for (const Parameter& p : sizes) {
-    const auto found = c.parameters.find(p.name);
-    if (found == c.parameters.end())
-      throw Error(fmt::format("{} needs the key {}: {}", c.system, p.name, p.summary));
-    if (found->second < p.least || found->second > p.most) {
-      throw Error(
-          fmt::format("{}={}: must lie in {}..{} ({})", p.name, found->second, p.least, p.most, p.summary));
-    }
-  }
-  const Signature all = signature(c);
-  double largest = 0.0;
-  for (const auto* list : {&all.inputs, &all.outputs}) {
-    for (const TensorSpec& spec : *list) {
-      double size = static_cast<double>(c.B);
-      for (const Index extent : spec.shape) size *= static_cast<double>(extent);
-      largest = std::max(largest, size);
-    }
-  }
-  if (largest > static_cast<double>(kLargestCase)) {
-    throw Error(fmt::format("case needs a tensor of {:.3g} elements: at most {}", largest, kLargestCase));
-  }
-}
-
 Signature TensorSystem::signature(const Case& c) const {
   return row.signature(call(c, row.forms.front().name));
+}
+
+double TensorSystem::work(const Case& c) const {
+  // Tokens times elements of weights and of the tokens' data: roughly multiplications, which the running error
+  // makes about thirty times as dear.
+  constexpr double kMost = 4e5;
+  double elements = 0.0;
+  for (const TensorSpec& spec : signature(c).inputs) elements += static_cast<double>(spec.size());
+  return static_cast<double>(c.B) * static_cast<double>(std::max<Index>(c.T, 1)) * elements / kMost;
 }
 
 std::vector<CaseTensor> TensorSystem::inputs(const Resolved& r) const { return tensor_inputs(r); }
@@ -134,15 +107,19 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
   const std::string& native = kernels.named->form;
   if (r.law != nullptr) {
     const TensorLaw& law = *rows_.at(static_cast<std::size_t>(r.law - laws.data()));
+    if (trace) trace->native = native;
     return law.judge(
-        {r, *this, given, native, [&](const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
-           return run_tensors(r, *this, of, kernels, options, cuts);
-         }});
+        {r, *this, given, native,
+         [&](const Resolved& sized, const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
+           return by_sequence(run_tensors(sized, *this, of, kernels, options, cuts));
+         },
+         trace ? &trace->tensor_law : nullptr});
   }
-  std::vector<Tensors<double>> outputs = run_tensors(r, *this, given, kernels, options, cuts_of(r));
-  std::vector<OperatorOracle> oracles;
-  const Judgement judgement = judge_tensors(r, *this, native, given, outputs, trace ? &oracles : nullptr);
-  if (trace) *trace = {{}, {}, std::move(given), std::move(outputs), std::move(oracles), native, {}};
+  if (trace) *trace = {given, {}, native, {}, {}, {}};
+  std::vector<CaseTensor> outputs = run_tensors(r, *this, given, kernels, options, cuts_of(r));
+  const Judgement judgement =
+      judge_tensors(r, *this, native, given, by_sequence(outputs), trace ? &trace->oracles : nullptr);
+  if (trace) trace->outputs = std::move(outputs);
   return judgement;
 }
 
@@ -178,22 +155,35 @@ Tensors<double> sequence_of(const std::vector<CaseTensor>& inputs, Index b) {
   return out;
 }
 
-void TensorSystem::replay(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
-                          Trace& trace) const {
-  trace.native = kernels.named->form;
-  trace.tensors = run_tensors(r, *this, trace.inputs, kernels, options, cuts_of(r));
+std::vector<Tensors<double>> by_sequence(const std::vector<CaseTensor>& outputs) {
+  std::vector<Tensors<double>> out;
+  const Index B = outputs.empty() ? 0 : outputs.front().shape.front();
+  for (Index b = 0; b < B; ++b) out.push_back(sequence_of(outputs, b));
+  return out;
 }
 
-RunFile TensorSystem::write(const Resolved& r, const Trace& trace) const {
-  return tensor_file(r, *this, trace);
+std::vector<CaseTensor> TensorSystem::outputs(const Resolved& r, const std::vector<CaseTensor>& inputs,
+                                              const KernelChoice& kernels, const RunOptions& options) const {
+  return run_tensors(r, *this, inputs, kernels, options, cuts_of(r));
 }
+
+std::vector<Held> TensorSystem::held(const Resolved& r, const Trace& trace) const {
+  std::vector<Held> out;
+  const std::vector<Tensors<double>> actual = by_sequence(trace.outputs);
+  for (std::size_t b = 0; b < actual.size(); ++b) {
+    const OperatorOracle& oracle = trace.oracles[b];
+    for (const TensorSpec& spec : row.signature(call(r.c, trace.native)).outputs) {
+      out.push_back({spec.name, spec.axis, static_cast<Index>(b), -1, get(oracle.exact, spec.name),
+                     get(actual[b], spec.name), get(oracle.tolerance, spec.name).rowwise().squaredNorm()});
+    }
+  }
+  return out;
+}
+
+RunFile TensorSystem::write(const Resolved& r, const Trace& trace) const { return tensor_file(r, trace); }
 
 Judgement TensorSystem::judge(const Resolved& r, const RunFile& file) const {
   return judge_tensor_file(r, *this, file);
-}
-
-bool TensorSystem::evaluates(const Resolved& r, std::string_view kernel_form) const {
-  return r.form->decodes || r.form->name == kernel_form;
 }
 
 }  // namespace samestate

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/cases/resolved.h"
+#include "oracles/laws/tensor_trace.h"
 #include "oracles/systems/judge_operator.h"
 
 namespace samestate {
@@ -18,14 +19,20 @@ struct TensorSubject {
   const std::vector<CaseTensor>& inputs;
   std::string_view native;  ///< form of the kernel
   /// The kernel's outputs by sequence, its calls ending at `cuts`, the last excepted.
-  std::function<std::vector<Tensors<double>>(const std::vector<CaseTensor>& inputs,
+  std::function<std::vector<Tensors<double>>(const Resolved& sized, const std::vector<CaseTensor>& inputs,
                                              const std::vector<Index>& cuts)>
-      run;
+      run_as;                       ///< with the batch and tokens of `sized`
+  TensorLawTrace* trace = nullptr;  ///< where to keep what was compared
+
+  [[nodiscard]] std::vector<Tensors<double>> run(const std::vector<CaseTensor>& of,
+                                                 const std::vector<Index>& cuts) const {
+    return run_as(r, of, cuts);
+  }
 };
 
 /// A relation between runs of one kernel of named tensors, within the sum of their running errors.
 struct TensorLaw {
-  LawName name;
+  CaseLaw name;
   bool (*fits)(const Operator&) = nullptr;
   Judgement (*judge)(const TensorSubject&) = nullptr;
 };
@@ -39,16 +46,20 @@ class TensorSystem final : public System {
  public:
   explicit TensorSystem(const Operator& row);
 
-  void check(const Case& c) const override;
   [[nodiscard]] Signature signature(const Case& c) const override;
+  [[nodiscard]] double work(const Case& c) const override;
   [[nodiscard]] std::vector<CaseTensor> inputs(const Resolved& r) const override;
   [[nodiscard]] Judgement run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
                               Trace* trace) const override;
-  void replay(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
-              Trace& trace) const override;
+  [[nodiscard]] std::vector<CaseTensor> outputs(const Resolved& r, const std::vector<CaseTensor>& inputs,
+                                                const KernelChoice& kernels,
+                                                const RunOptions& options) const override;
+  [[nodiscard]] std::vector<Held> held(const Resolved& r, const Trace& trace) const override;
+  [[nodiscard]] Explanation explain(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] RunFile write(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file) const override;
-  [[nodiscard]] bool evaluates(const Resolved& r, std::string_view kernel_form) const override;
+  [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
+  [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
 
   /// The call of a case over the whole sequence; under form=decode with the form that `native` names.
   [[nodiscard]] Call call(const Case& c, std::string_view native) const;
@@ -62,8 +73,10 @@ class TensorSystem final : public System {
 /// Where the calls of a case end, the last excepted: form=decode evaluates `prefill` tokens, then one a call.
 [[nodiscard]] std::vector<Index> cuts_of(const Resolved& r);
 
-/// Sequence b of inputs as the oracle reads them.
-[[nodiscard]] Tensors<double> sequence_of(const std::vector<CaseTensor>& inputs, Index b);
+/// Sequence b of tensors as the oracle reads them.
+[[nodiscard]] Tensors<double> sequence_of(const std::vector<CaseTensor>& tensors, Index b);
+/// All sequences of a run's outputs.
+[[nodiscard]] std::vector<Tensors<double>> by_sequence(const std::vector<CaseTensor>& outputs);
 
 /// The worst judgement of the sequences of a run whose calls were of the form `native`; what they were held
 /// against goes to `oracles`.

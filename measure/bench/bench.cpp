@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "harness/cases/keys.h"
 #include "harness/processes/workers.h"
 #include "measure/bench/time_case.h"
 
@@ -19,12 +20,13 @@ using Json = nlohmann::json;
 /// What the worker is asked: the case line, which names the job, and one of these.
 constexpr std::string_view kFirst = "\tfirst", kAgain = "\tagain", kCeilings = "\tceilings";
 
-double host_bytes(const Case& c) {
-  const double tokens = static_cast<double>(c.B * c.T);
-  const double keys = static_cast<double>(2 * c.Hk * c.dk);
-  const double values = static_cast<double>(2 * c.Hv * c.dv + 2 * c.Hv);
-  const double sequences = static_cast<double>(c.lengths.empty() ? c.B : std::ssize(c.lengths));
-  return 4.0 * (tokens * (keys + values) + 2.0 * sequences * static_cast<double>(c.Hv * c.dk * c.dv));
+/// The sizes that the case's system alone has: "D=2048 H=16".
+std::string sizes_text(const Resolved& r) {
+  std::string text;
+  for (const CaseSize& size : r.system->sizes) {
+    if (size.own) text += fmt::format("{}{}={}", text.empty() ? "" : " ", size.name, size_in(r.c, size.name));
+  }
+  return text;
 }
 
 std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -160,11 +162,13 @@ BenchResult Bench::run(const Case& c, const Ceilings& ceilings, Peer* peer, cons
   TimedCase& timed = result.timed;
   const Resolved r(c);
   timed.record = planned_record(c, table_);
-  timed.B = c.B, timed.T = c.T, timed.Hk = c.Hk, timed.Hv = c.Hv, timed.dk = c.dk, timed.dv = c.dv;
+  timed.sizes = sizes_text(r);
+  timed.B = c.B, timed.T = c.T;
+  if (timed.sizes.empty()) timed.Hk = c.Hk, timed.Hv = c.Hv, timed.dk = c.dk, timed.dv = c.dv;
   timed.chunk = r.chunk;
   add_floor(timed, r, ceilings, timed.record.device != "cpu");
   if (losses_.skip(timed.record)) return result;
-  if (const double bytes = host_bytes(c); bytes > options_.most_bytes) {
+  if (const double bytes = 4.0 * size_of_case(r); bytes > options_.most_bytes) {
     timed.record.judgement.verdict = Verdict::skipped;
     timed.record.judgement.reason =
         fmt::format("its tensors take {:.1f} GB, more than the {:.1f} GB of --max-memory", bytes / 1e9,

@@ -6,8 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "harness/systems/recurrent_system.h"
-#include "reference/costs/call.h"
+#include "harness/cases/case_cost.h"
 #ifdef SAMESTATE_HAVE_CUDA
 #include "optimized/cuda/cuda_kernels.h"
 #endif
@@ -15,42 +14,8 @@
 namespace samestate {
 namespace {
 
-costs::Count bytes_of(Format format) {
-  return format == Format::bf16 || format == Format::fp16 ? 2 : format == Format::fp64 ? 8 : 4;
-}
-
-costs::CallConfig call_of(const Resolved& r, bool on_device) {
-  const Case& c = r.c;
-  const Family& family = family_of(r);
-  const Contract& contract = r.promised;
-  costs::CallConfig call;
-  call.head.key_width = c.dk;
-  call.head.value_width = c.dv;
-  call.head.delta = family.delta;
-  call.head.decay = family.gated;
-  call.head.gates = (family.delta ? 1 : 0) + (family.gated ? 1 : 0);
-  call.head.operand_bytes = on_device ? bytes_of(contract.input) : 4;
-  call.head.state_bytes = on_device ? bytes_of(contract.state) : 4;
-  call.output_bytes = on_device ? bytes_of(contract.output) : 4;
-  call.key_heads = c.Hk;
-  call.value_heads = c.Hv;
-  call.lengths =
-      c.lengths.empty() ? std::vector<costs::Count>(static_cast<std::size_t>(c.B), c.T) : c.lengths;
-  call.initial_state = c.state == "random";
-  return call;
-}
-
-double product_rate(const Resolved& r, const Ceilings& ceilings) {
-  if (r.unchunked()) return ceilings.fp32;
-  switch (r.promised.state_operand) {
-    case Format::bf16:
-    case Format::fp16:
-      return ceilings.bf16;
-    case Format::fp32:
-      return ceilings.fp32;
-    default:
-      return 0.0;
-  }
+double product_rate(Format operands, const Ceilings& ceilings) {
+  return operands == Format::bf16 ? ceilings.bf16 : operands == Format::fp32 ? ceilings.fp32 : 0.0;
 }
 
 }  // namespace
@@ -84,9 +49,7 @@ Ceilings host_ceilings(std::int64_t bytes, int threads) {
           "a copy of the case's own bytes, cached as they are; no floor of arithmetic on a CPU"};
 }
 
-std::int64_t bytes_of_call(const Resolved& r, bool on_device) {
-  return costs::call_bytes(call_of(r, on_device));
-}
+std::int64_t bytes_of_call(const Resolved& r, bool on_device) { return r.system->cost(r, on_device).bytes; }
 
 Ceilings device_ceilings() {
 #ifdef SAMESTATE_HAVE_CUDA
@@ -99,14 +62,14 @@ Ceilings device_ceilings() {
 }
 
 void add_floor(TimedCase& timed, const Resolved& r, const Ceilings& ceilings, bool on_device) {
-  const costs::CallConfig call = call_of(r, on_device);
-  timed.bytes = costs::call_bytes(call);
-  timed.operations = costs::call_flops(call, r.chunk);
+  const CaseCost cost = r.system->cost(r, on_device);
+  timed.bytes = cost.bytes;
+  timed.operations = cost.operations;
   timed.copy_rate = ceilings.copy;
-  timed.product_rate = product_rate(r, ceilings);
+  timed.product_rate = product_rate(cost.operands, ceilings);
   timed.ceilings = ceilings.note;
   if (timed.copy_rate > 0.0) timed.memory_floor = static_cast<double>(timed.bytes) / timed.copy_rate;
-  if (timed.product_rate > 0.0)
+  if (timed.product_rate > 0.0 && timed.operations > 0)
     timed.compute_floor = static_cast<double>(timed.operations) / timed.product_rate;
 }
 

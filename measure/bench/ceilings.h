@@ -21,8 +21,7 @@ struct Ceilings {
 /// `threads`, whichever is faster. No product.
 [[nodiscard]] Ceilings host_ceilings(std::int64_t bytes, int threads);
 
-/// What every evaluation of the case must move (reference/costs/call.h). `on_device`: operands and states
-/// travel in the contract's formats; on the processor everything is fp32.
+/// What every evaluation of the case must move (System::cost).
 [[nodiscard]] std::int64_t bytes_of_call(const Resolved& r, bool on_device);
 
 /// Of the accelerator that this build's kernels run on; nothing measured, and the reason, where there is
@@ -30,8 +29,8 @@ struct Ceilings {
 [[nodiscard]] Ceilings device_ceilings();
 
 /// Fills bytes, operations, rates and floors of `timed` for its case. Operations count at the rate of bf16
-/// where a chunked form multiplies 16-bit operands, of fp32 where it multiplies fp32 ones and in the
-/// recurrent form; there is no floor of them under tf32.
+/// where 16-bit operands are multiplied, of fp32 where fp32 ones are and in the recurrent form; there is no
+/// floor of them under tf32, nor where the system does not count them.
 void add_floor(TimedCase& timed, const Resolved& r, const Ceilings& ceilings, bool on_device);
 
 }  // namespace samestate

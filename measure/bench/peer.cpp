@@ -74,6 +74,7 @@ std::string peer_request(std::int64_t id, const Case& c, double seconds) {
                         {"Hv", c.Hv},
                         {"dk", c.dk},
                         {"dv", c.dv},
+                        {"sizes", c.parameters},
                         {"lengths", c.lengths},
                         {"heads", c.heads == HeadMap::tiled ? "tiled" : "interleaved"},
                         {"l2norm", c.l2norm},

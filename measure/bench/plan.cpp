@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "harness/cases/resolved.h"
+#include "harness/run/whole_call.h"
 #include "measure/bench/bench.h"
+#include "measure/bench/tensor_shapes.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -28,7 +30,7 @@ constexpr Shape kHostDecode[] = {{1, 1, 2, 4, 64, 64, true}, {16, 1, 4, 8, 128, 
 
 /// fp32 and bf16, and those of the fused kernels, where it promises them, else the first that it does; on the
 /// CPU a low precision is emulated and its time says nothing.
-std::vector<std::string> contracts_of(const Kernel& kernel) {
+std::vector<std::string> contracts_of(const KernelRow& kernel) {
   std::vector<std::string> chosen;
   for (const char* name : {"fp32", "bf16", "fp32_fused", "bf16_fused", "bf16_fused_state"}) {
     const bool timed = kernel.device != "cpu" || name == std::string_view("fp32");
@@ -39,14 +41,15 @@ std::vector<std::string> contracts_of(const Kernel& kernel) {
   return chosen;
 }
 
-bool wanted(const Kernel& kernel, const BenchPlan& plan) {
-  if (!plan.system.empty() && kernel.system != plan.system) return false;
+bool wanted(const KernelRow& kernel, const BenchPlan& plan) {
+  if (!plan.system.empty() && kernel.system->name != plan.system) return false;
   if (!plan.kernels.empty())
     return std::find(plan.kernels.begin(), plan.kernels.end(), kernel.name) != plan.kernels.end();
   return plan.device.empty() || kernel.device == plan.device;
 }
 
-void add_standard(std::vector<Case>& cases, const Kernel& kernel, bool quick) {
+/// The standard shapes of a kernel of the recurrent family.
+std::vector<Case> family_cases(const KernelRow& kernel, bool quick) {
   const bool host = kernel.device == "cpu";
   const bool chunked = kernel.form == "chunked";
   std::vector<Shape> shapes;
@@ -56,66 +59,93 @@ void add_standard(std::vector<Case>& cases, const Kernel& kernel, bool quick) {
   } else {
     chunked ? shapes.assign(std::begin(kDeviceChunked), std::end(kDeviceChunked))
             : shapes.assign(std::begin(kDeviceDecode), std::end(kDeviceDecode));
-    if (chunked && kernel.system == "gated_delta_rule") shapes.push_back(kDendritic);
+    if (chunked && kernel.system->name == "gated_delta_rule") shapes.push_back(kDendritic);
   }
+  std::vector<Case> cases;
+  for (const Shape& s : shapes) {
+    if (quick && !s.quick) continue;
+    Case& c = cases.emplace_back();
+    c.B = s.B, c.T = s.T, c.Hk = s.Hk, c.Hv = s.Hv, c.dk = s.dk, c.dv = s.dv;
+    c.state = chunked ? "none" : "random";
+  }
+  return cases;
+}
+
+/// Those of a system of named tensors; the smaller set is one of its standard sizes.
+std::vector<Case> tensor_cases(const KernelRow& kernel, bool quick) {
+  std::vector<Case> cases;
+  for (const TensorShape& shape : tensor_shapes()) {
+    if (shape.system != kernel.system->name) continue;
+    Case& c = cases.emplace_back(kernel.system->standard());
+    c.B = quick ? 1 : shape.B, c.T = quick ? 64 : shape.T;
+    if (quick) break;
+    for (const auto& [name, value] : shape.sizes) c.parameters.find(name)->second = value;
+  }
+  return cases;
+}
+
+void add_standard(std::vector<Case>& cases, const KernelRow& kernel, bool quick) {
+  std::vector<Case> shapes = tensor_cases(kernel, quick);
+  if (shapes.empty()) shapes = family_cases(kernel, quick);
   for (const std::string& contract : contracts_of(kernel)) {
-    for (const Shape& s : shapes) {
-      if (quick && !s.quick) continue;
-      Case c;
-      c.system = kernel.system;
+    for (Case c : shapes) {
+      c.system = kernel.system->name;
       c.form = kernel.form;
-      c.B = s.B, c.T = s.T, c.Hk = s.Hk, c.Hv = s.Hv, c.dk = s.dk, c.dv = s.dv;
       c.contract = contract;
-      c.state = chunked ? "none" : "random";
       c.kernel = kernel.name;
       cases.push_back(std::move(c));
     }
   }
 }
 
-/// Throws Error unless the case is one call of a kernel of the recurrent family.
-void require_one_call(const Case& c, const std::string& line) {
-  const auto refuse = [&](const std::string& what) {
-    throw Error(fmt::format("--case '{}': {}", line, what));
-  };
-  if (!system_named(c.system).sizes.empty())
-    refuse(c.system + " is described by named tensors; bench times the kernels of the recurrent family");
-  if (!c.law.empty()) refuse("law=" + c.law + " is a relation between runs; leave it out");
-  if (c.form != "chunked" && c.form != "recurrent" && c.form != "packed")
-    refuse("form=" + c.form + " is several calls; time form=chunked, recurrent or packed");
-  if (c.layout != "dense") refuse("layout=" + c.layout + ": bench times dense tensors; leave it out");
-  if (c.T < 1) refuse("T=0: nothing to time");
+/// Throws Error that names the line.
+Resolved one_call(const std::string& line) {
+  const Resolved r(parse_case(line));
+  try {
+    require_one_call(r);
+  } catch (const Error& error) {
+    throw Error(fmt::format("--case '{}': {}", line, error.what()));
+  }
+  return r;
+}
+
+void require_kernel(const KernelTable& table, const std::string& name) {
+  const auto is = [&](const KernelRow& row) { return row.name == name; };
+  if (std::any_of(table.all().begin(), table.all().end(), is)) return;
+  throw Error(
+      fmt::format("kernel={}: no such kernel; `samestate list kernels` shows them, and a plugin's needs "
+                  "--plugin FILE",
+                  name));
 }
 
 }  // namespace
 
 std::vector<Case> bench_cases(const KernelTable& table, const BenchPlan& plan) {
-  for (const std::string& name : plan.kernels) (void)table.named(name);
+  for (const std::string& name : plan.kernels) require_kernel(table, name);
   if (!plan.system.empty()) (void)system_named(plan.system);
   if (!plan.device.empty() && plan.device != "cpu" && plan.device != "cuda")
     throw Error("--device " + plan.device + ": must be cpu or cuda");
   std::vector<Case> cases;
   if (plan.lines.empty()) {
-    for (const Kernel& kernel : table.rows()) {
+    for (const KernelRow& kernel : table.all()) {
       if (wanted(kernel, plan)) add_standard(cases, kernel, plan.quick);
     }
     return cases;
   }
   for (const std::string& line : plan.lines) {
-    Case c = parse_case(line);
-    require_one_call(c, line);
-    const Resolved r(c);
-    if (!c.kernel.empty()) {
+    const Resolved r = one_call(line);
+    if (!r.c.kernel.empty()) {
       (void)table.choose(r);
-      cases.push_back(std::move(c));
+      cases.push_back(r.c);
       continue;
     }
-    const std::string_view form = r.unchunked() ? "recurrent" : "chunked";
-    for (const Kernel& kernel : table.rows()) {
+    for (const KernelRow& kernel : table.all()) {
       const bool promised =
-          std::find(kernel.contracts.begin(), kernel.contracts.end(), c.contract) != kernel.contracts.end();
-      if (kernel.system != c.system || kernel.form != form || !promised || !wanted(kernel, plan)) continue;
-      cases.push_back(c);
+          std::find(kernel.contracts.begin(), kernel.contracts.end(), r.c.contract) != kernel.contracts.end();
+      if (kernel.system != r.system || !r.system->evaluates(r, kernel.form) || !promised ||
+          !wanted(kernel, plan))
+        continue;
+      cases.push_back(r.c);
       cases.back().kernel = kernel.name;
     }
   }

@@ -4,85 +4,20 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
-#include <optional>
+#include <exception>
+#include <limits>
 #include <thread>
-#include <utility>
 
-#include "harness/run/family_run.h"
-#include "harness/run/guard.h"
-#include "harness/run/judge_batch.h"
-#include "harness/systems/recurrent_system.h"
-#include "oracles/contracts.h"
-#include "oracles/judge.h"
-#include "oracles/laws/edit.h"
+#include "reference/error.h"
 
 namespace samestate {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-/// The whole call, dense, on tensors that outlive it.
-Arguments arguments_of(const Batch& batch, Outputs& outputs, const Resolved& r, int threads) {
-  const BatchShape& s = batch.shape;
-  Arguments a;
-  a.q = row_major<const float, 4>(batch.q.data(), {s.B, s.T, s.Hk, s.dk});
-  a.k = row_major<const float, 4>(batch.k.data(), {s.B, s.T, s.Hk, s.dk});
-  a.v = row_major<const float, 4>(batch.v.data(), {s.B, s.T, s.Hv, s.dv});
-  const auto optional = [](const std::vector<float>& x) { return x.empty() ? nullptr : x.data(); };
-  a.g = row_major<const float, 3>(optional(batch.g), {s.B, s.T, s.Hv});
-  a.beta = row_major<const float, 3>(optional(batch.beta), {s.B, s.T, s.Hv});
-  a.initial_state =
-      row_major<const float, 4>(optional(batch.initial_state), {s.sequences(), s.Hv, s.dk, s.dv});
-  if (!s.offsets.empty()) {
-    a.cu_seqlens =
-        row_major<const std::int64_t, 1>(s.offsets.data(), {static_cast<std::int64_t>(s.offsets.size())});
-  }
-  a.o = row_major<float, 4>(outputs.o.data(), {s.B, s.T, s.Hv, s.dv});
-  a.final_state = row_major<float, 4>(outputs.final_state.data(), {s.sequences(), s.Hv, s.dk, s.dv});
-  a.scale = static_cast<float>(s.scale);
-  a.chunk = r.chunk;
-  a.head_map = s.head_map;
-  a.l2norm = s.l2norm;
-  a.threads = threads;
-  return a;
-}
-
-void poison(Outputs& outputs) {
-  std::fill(outputs.o.begin(), outputs.o.end(), kPoison);
-  std::fill(outputs.final_state.begin(), outputs.final_state.end(), kPoison);
-}
-
-/// A kernel that does not time itself: the wall clock around whole calls.
-Timing time_by_clock(const Kernel& kernel, const Arguments& a, const Contract& contract,
-                     const TimingRequest& request, Outputs& outputs) {
-  Timing timing;
-  timing.how = "call";
-  double total = 0.0;
-  for (int i = 0; i < std::max(1, request.warm_up); ++i) {
-    timing.outcome = kernel.run(a, contract);
-    if (timing.outcome.kind != Outcome::Kind::ran) return timing;
-  }
-  while (std::ssize(timing.seconds) < request.least_samples ||
-         (total < request.seconds && std::ssize(timing.seconds) < request.most_samples)) {
-    poison(outputs);
-    const auto begin = Clock::now();
-    (void)kernel.run(a, contract);
-    timing.seconds.push_back(since(begin));
-    total += timing.seconds.back();
-  }
-  return timing;
-}
-
 /// What was timed, or Unavailable.
-Timing time_kernel(const Kernel& kernel, const Arguments& a, const Contract& contract,
-                   const TimingRequest& request, Outputs& outputs) {
-  poison(outputs);
-  Timing timing =
-      kernel.time ? kernel.time(a, contract, request) : time_by_clock(kernel, a, contract, request, outputs);
+Timing time_kernel(const KernelRow& kernel, const WholeCall& whole, const TimingRequest& request) {
+  poison(whole.call());
+  Timing timing = kernel.time(whole.call(), whole.contract(), request);
   if (timing.outcome.kind != Outcome::Kind::ran) throw Unavailable(timing.outcome);
   const bool usable =
       !timing.seconds.empty() && std::all_of(timing.seconds.begin(), timing.seconds.end(),
@@ -92,130 +27,61 @@ Timing time_kernel(const Kernel& kernel, const Arguments& a, const Contract& con
   return timing;
 }
 
-/// Value head h of sequence n with the key head that serves it, as a batch and a case of one head.
-struct OneHead {
-  Case c;
-  Batch batch;
-  Outputs outputs;
-};
-
-/// Elements [begin, end) of tokens, head `h` of `heads`, `width` wide.
-std::vector<float> head_rows(const std::vector<float>& from, std::int64_t begin, std::int64_t end,
-                             std::int64_t h, std::int64_t heads, std::int64_t width) {
-  std::vector<float> rows;
-  if (from.empty()) return rows;
-  rows.reserve(static_cast<std::size_t>((end - begin) * width));
-  for (std::int64_t t = begin; t < end; ++t) {
-    const auto first = from.begin() + (t * heads + h) * width;
-    rows.insert(rows.end(), first, first + width);
-  }
-  return rows;
-}
-
-OneHead one_head(const Resolved& r, const Batch& batch, const Outputs& outputs, std::int64_t n,
-                 std::int64_t h) {
-  const BatchShape& s = batch.shape;
-  const std::int64_t begin = s.offsets.empty() ? n * s.T : s.begin(n);
-  const std::int64_t end = begin + s.end(n) - s.begin(n);
-  const std::int64_t key = key_head(h, s.Hk, s.Hv, s.head_map);
-  OneHead one{r.c, {}, {}};
-  one.c.B = one.c.Hk = one.c.Hv = 1;
-  one.c.T = end - begin;
-  one.c.lengths.clear();
-  if (r.form->packed) one.c.form = r.unchunked() ? "recurrent" : "chunked";
-  one.batch.shape = s;
-  one.batch.shape.B = one.batch.shape.Hk = one.batch.shape.Hv = 1;
-  one.batch.shape.T = end - begin;
-  one.batch.shape.offsets.clear();
-  one.batch.q = head_rows(batch.q, begin, end, key, s.Hk, s.dk);
-  one.batch.k = head_rows(batch.k, begin, end, key, s.Hk, s.dk);
-  one.batch.v = head_rows(batch.v, begin, end, h, s.Hv, s.dv);
-  one.batch.g = head_rows(batch.g, begin, end, h, s.Hv, 1);
-  one.batch.beta = head_rows(batch.beta, begin, end, h, s.Hv, 1);
-  one.batch.initial_state = head_rows(batch.initial_state, n, n + 1, h, s.Hv, s.dk * s.dv);
-  one.outputs.o = head_rows(outputs.o, begin, end, h, s.Hv, s.dv);
-  one.outputs.final_state = head_rows(outputs.final_state, n, n + 1, h, s.Hv, s.dk * s.dv);
-  return one;
-}
-
-/// Fails at the first NaN: inputs are finite and so are outputs, in the heads that nobody else looks at too.
-std::optional<Judgement> not_a_number(const Outputs& outputs) {
-  for (const auto& [name, values] : {std::pair{"o", &outputs.o}, {"final_state", &outputs.final_state}}) {
-    const auto found = std::find_if(values->begin(), values->end(), [](float x) { return std::isnan(x); });
-    if (found == values->end()) continue;
-    Judgement j;
-    j.verdict = Verdict::fail;
-    j.gate = "range";
-    j.ratio = std::numeric_limits<double>::infinity();
-    j.reason =
-        fmt::format("{} element {}: NaN, or not written by the timed call", name, found - values->begin());
-    return j;
-  }
-  return std::nullopt;
-}
-
-/// `count` of the heads [0, all), the first and the last among them.
-std::vector<std::int64_t> spread_heads(std::int64_t all, std::int64_t count) {
+/// `count` of the parts [0, all), the first and the last among them.
+std::vector<std::int64_t> spread_parts(std::int64_t all, std::int64_t count) {
   std::vector<std::int64_t> chosen;
   if (count <= 0 || count >= all) count = all;
   for (std::int64_t i = 0; i < count; ++i) chosen.push_back(count == 1 ? 0 : i * (all - 1) / (count - 1));
   return chosen;
 }
 
-/// Of the one call that is timed.
-Contract contract_of(const Resolved& r) {
-  return r.unchunked() ? recurrent_contract(r.promised) : r.promised;
-}
-
 }  // namespace
 
 BenchRun::BenchRun(const Case& c, const KernelTable& table, const BenchOptions& options)
-    : r_(c), table_(table), options_(options), kernel_(table.named(c.kernel)) {}
+    : r_(c), options_(options), kernels_(table.choose(r_)) {}
 
 Judgement BenchRun::judge(TimedCase& timed) {
   require_device();
-  batch_ = batch_of(r_, family_of(r_), options_.threads);
-  const BatchShape& s = batch_.shape;
-  outputs_.o.resize(static_cast<std::size_t>(s.B * s.T * s.Hv * s.dv));
-  outputs_.final_state.resize(static_cast<std::size_t>(s.sequences() * s.Hv * s.dk * s.dv));
+  whole_ = r_.system->whole_call(r_, options_.threads);
   const Timing timing = once_more();
   timed.timed = timing.how;
   timed.variant = timing.variant;
   timed.calls_per_sample = timing.calls_per_sample;
   timed.copies = timing.copies;
   seconds_ = timing.seconds;
-  timed.heads = s.sequences() * s.Hv;
-  if (std::optional<Judgement> bad = not_a_number(outputs_)) return *bad;
-  return judge_heads(timed);
+  timed.heads = whole_->parts();
+  if (std::string found = not_a_number(whole_->call()); !found.empty()) {
+    Judgement j;
+    j.verdict = Verdict::fail;
+    j.gate = "range";
+    j.ratio = std::numeric_limits<double>::infinity();
+    j.reason = std::move(found);
+    return j;
+  }
+  return judge_parts(timed);
 }
 
-Timing BenchRun::once_more() {
-  return time_kernel(kernel_, arguments_of(batch_, outputs_, r_, options_.threads), contract_of(r_),
-                     options_.request, outputs_);
-}
+Timing BenchRun::once_more() { return time_kernel(*kernels_.named, *whole_, options_.request); }
 
 /// Without its device a kernel says so on one token too, before seconds go into filling large tensors. What
 /// else it says or throws is of that call, which nobody asked for.
 void BenchRun::require_device() const {
-  if (kernel_.device == "cpu" || r_.form->packed) return;
+  if (kernels_.named->device == "cpu" || r_.form->packed) return;
   Case small = r_.c;
   small.B = small.T = 1;
   const Resolved one(small);
-  const Batch batch = batch_of(one, family_of(one));
-  Outputs outputs;
-  outputs.o.resize(static_cast<std::size_t>(small.Hv * small.dv));
-  outputs.final_state.resize(static_cast<std::size_t>(small.Hv * small.dk * small.dv));
   Outcome outcome;
   try {
-    outcome = kernel_.run(arguments_of(batch, outputs, one, 1), contract_of(one));
+    const std::unique_ptr<WholeCall> whole = one.system->whole_call(one, 1);
+    outcome = kernels_.named->run(whole->call(), whole->contract());
   } catch (const std::exception&) {
     return;
   }
   if (outcome.kind == Outcome::Kind::no_device) throw Unavailable(outcome);
 }
 
-Judgement BenchRun::judge_heads(TimedCase& timed) {
-  const std::vector<std::int64_t> chosen = spread_heads(timed.heads, options_.judged_heads);
+Judgement BenchRun::judge_parts(TimedCase& timed) const {
+  const std::vector<std::int64_t> chosen = spread_parts(timed.heads, options_.judged_heads);
   timed.heads_judged = std::ssize(chosen);
   std::vector<Judgement> judgements(chosen.size());
   std::vector<std::exception_ptr> thrown(chosen.size());
@@ -223,7 +89,7 @@ Judgement BenchRun::judge_heads(TimedCase& timed) {
   const auto work = [&] {
     for (std::size_t i = next++; i < chosen.size(); i = next++) {
       try {
-        judgements[i] = judge_head_alone(chosen[i]);
+        judgements[i] = whole_->judge(chosen[i], kernels_);
       } catch (...) {
         thrown[i] = std::current_exception();
       }
@@ -241,19 +107,6 @@ Judgement BenchRun::judge_heads(TimedCase& timed) {
   Judgement worst = judgements.front();
   for (std::size_t i = 1; i < judgements.size(); ++i) merge(worst, judgements[i]);
   return worst;
-}
-
-Judgement BenchRun::judge_head_alone(std::int64_t index) const {
-  const std::int64_t Hv = batch_.shape.Hv;
-  const OneHead one = one_head(r_, batch_, outputs_, index / Hv, index % Hv);
-  const KernelChoice kernels = table_.choose(r_);
-  const Runner again = [&](const Batch& batch, const Path& path) {
-    return run_kernel(kernels, batch, path, r_.promised, {});
-  };
-  Judgement j = judge_batch(Resolved(one.c), family_of(r_), one.batch, one.outputs, again);
-  j.worst.sequence = index / Hv;
-  j.worst.head = index % Hv;
-  return j;
 }
 
 }  // namespace samestate

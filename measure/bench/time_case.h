@@ -1,9 +1,10 @@
 #pragma once
 
-#include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "harness/run/run_case.h"
+#include "harness/run/whole_call.h"
 #include "measure/bench/bench.h"
 
 namespace samestate {
@@ -14,7 +15,8 @@ class BenchRun {
   /// Throws Error for a kernel that is not in the table.
   BenchRun(const Case& c, const KernelTable& table, const BenchOptions& options);
 
-  /// Times the kernel and judges what the last timed call wrote. Throws what the kernel throws.
+  /// Times the kernel and judges what the last timed call wrote. Throws what the kernel throws, and Error for
+  /// a case that is several calls.
   [[nodiscard]] Judgement judge(TimedCase& timed);
   /// Another set of times of the same call.
   [[nodiscard]] Timing once_more();
@@ -23,15 +25,12 @@ class BenchRun {
 
  private:
   void require_device() const;
-  Judgement judge_heads(TimedCase& timed);
-  [[nodiscard]] Judgement judge_head_alone(std::int64_t index) const;
+  [[nodiscard]] Judgement judge_parts(TimedCase& timed) const;
 
   Resolved r_;
-  const KernelTable& table_;
   BenchOptions options_;
-  const Kernel& kernel_;
-  Batch batch_;
-  Outputs outputs_;
+  KernelChoice kernels_;
+  std::unique_ptr<WholeCall> whole_;
   std::vector<double> seconds_;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "oracles/contracts.h"
 #include "oracles/systems/family.h"
 
 namespace samestate {
@@ -86,39 +87,30 @@ class SweepPlan {
   /// Only what the kernel promises.
   void put(std::string_view series, std::string curve, double x, const Case& c) {
     if (!options_.system.empty() && c.system != options_.system) return;
-    const std::vector<std::string>& contracts = table_.choose(Resolved(c)).named->contracts;
+    const Resolved r(c);
+    const std::vector<std::string>& contracts = table_.choose(r).named->contracts;
     if (std::find(contracts.begin(), contracts.end(), c.contract) == contracts.end()) return;
-    points_.push_back({std::string(series), std::move(curve), x, c, options_.quick ? 32 : 128, work_of(c)});
+    points_.push_back({std::string(series), std::move(curve), x, c, options_.quick ? 32 : 128, work_of(r)});
   }
 
-  /// Tokens times what a token costs, fitted by eye to a recorded sweep: the state and its covariance are
-  /// propagated once a chunk, scores are squares of it, and the running error costs more than a bound.
-  [[nodiscard]] static double work_of(const Case& c) {
-    const auto tokens = static_cast<double>(c.T);
-    const auto chunk = static_cast<double>(c.form == "chunked" ? c.chunk : 1);
-    const System& system = system_named(c.system);
-    double a_token = static_cast<double>(c.Hv * (c.dk + 8) * (c.dk + c.dv + 16));
-    if (!system.sizes.empty()) {
-      a_token = 0.0;
-      for (const TensorSpec& spec : system.signature(c).inputs)
-        a_token += 3.0 * static_cast<double>(spec.size()) / (spec.axis == Axis::tokens ? tokens / 64.0 : 1.0);
-    }
+  /// Fitted by eye to a recorded sweep: the state and its covariance are propagated once a chunk and scores are
+  /// squares of it.
+  [[nodiscard]] static double work_of(const Resolved& r) {
+    const auto chunk = static_cast<double>(r.chunk > 0 ? r.chunk : 1);
     // Its bound is vacuous over the whole run, so that it is judged token by token from its own state.
-    const double again =
-        c.form == "recurrent" && c.contract == "bf16_state" && c.regime == "slow" ? 20.0 : 1.0;
-    return again * tokens * a_token * (1.0 + 4.0 / chunk + chunk / 256.0);
+    const bool by_token = r.unchunked() && low_precision_state(*r.contract) && r.regime->lasting;
+    return (by_token ? 20.0 : 1.0) * r.system->work(r.c) * (1.0 + 4.0 / chunk + chunk / 256.0);
   }
 
   [[nodiscard]] Case base(const OperatorSweep& row, std::string_view contract,
                           std::string_view regime) const {
-    Case c;
-    c.system = row.system;
+    Case c = system_named(row.system).standard();
+    c.form = "chunked";
     c.contract = contract;
     c.regime = regime;
     c.T = options_.quick ? 256 : row.tokens;
     c.kernel = options_.kernel;
     c.seed = 1;
-    for (const Parameter& p : system_named(row.system).sizes) c.parameters.emplace(p.name, p.standard);
     if (options_.quick) return c;
     for (const auto& [name, value] : row.sizes) c.parameters.find(name)->second = value;
     return c;
@@ -237,12 +229,11 @@ class SweepPlan {
 
 /// Throws Error for a system that does not exist or has no chunks.
 void require_swept(const std::string& system) {
-  const auto swept = [&](const OperatorSweep& row) { return row.system == system; };
-  if (std::any_of(operator_sweeps().begin(), operator_sweeps().end(), swept)) return;
-  if (system_named(system).sizes.empty()) return;
   std::vector<std::string_view> names;
   for (const Family& row : families()) names.push_back(row.name);
   for (const OperatorSweep& row : operator_sweeps()) names.push_back(row.system);
+  if (std::find(names.begin(), names.end(), system) != names.end()) return;
+  (void)system_named(system);
   throw Error(fmt::format("system {} has no chunked form: a sweep varies the chunk; those that have one: {}",
                           system, fmt::join(names, ", ")));
 }

@@ -8,11 +8,11 @@
 #include <limits>
 #include <utility>
 
+#include "harness/cases/case_cost.h"
 #include "harness/run/run_case.h"
-#include "harness/systems/recurrent_system.h"
-#include "measure/sweep/sweep_costs.h"
 #include "oracles/bounds/shared.h"
 #include "oracles/judge.h"
+#include "reference/l2norm.h"
 #include "reference/recurrence.h"
 
 namespace samestate {
@@ -36,25 +36,61 @@ struct Squares {
   }
 };
 
-/// Largest singular value over smallest of I + A of the chunk that begins at `begin`.
-double condition_of_chunk(const Sequence<double>& x, Index begin, Index end) {
-  const Sequence<double> part = x.slice(begin, end, x.initial_state);
-  Vector<double> g(part.g.size());
-  for (Index t = 0; t < g.size(); ++t) g(t) = bounds::clamped(part.g(t));
+/// What the triangular system of a delta rule is made of: of the first head of the first sequence.
+struct Keys {
+  Matrix<double> k;  ///< [T, dk], normalised where the kernel does so
+  Vector<double> beta, g;
+};
+
+const CaseTensor* find(const std::vector<CaseTensor>& tensors, Content content, std::string_view name) {
+  const auto at = std::find_if(tensors.begin(), tensors.end(), [&](const CaseTensor& x) {
+    return x.spec.content == content && x.spec.name == name;
+  });
+  return at == tensors.end() ? nullptr : &*at;
+}
+
+/// Column `column` of the first head's rows, `T` of them; nothing where there is no such tensor.
+Vector<double> of_first_head(const CaseTensor* x, Index T, Index heads, Index width = 1, Index column = 0) {
+  if (x == nullptr) return {};
+  Vector<double> out(T);
+  for (Index t = 0; t < T; ++t)
+    out(t) = static_cast<double>(x->data[static_cast<std::size_t>(t * heads * width + column)]);
+  return out;
+}
+
+Keys keys_of(const Resolved& r, const std::vector<CaseTensor>& inputs) {
+  const Case& c = r.c;
+  const Index T = c.lengths.empty() ? c.T : c.lengths.front();
+  Keys out;
+  out.beta = of_first_head(find(inputs, Content::strength, "beta"), T, c.Hv);
+  out.g = of_first_head(find(inputs, Content::log_decay, "g"), T, c.Hv);
+  if (const CaseTensor* k = find(inputs, Content::key, "k")) {
+    out.k.resize(T, c.dk);
+    for (Index i = 0; i < c.dk; ++i) out.k.col(i) = of_first_head(k, T, c.Hk, c.dk, i);
+    if (c.l2norm) out.k = l2norm(out.k);
+  }
+  return out;
+}
+
+/// Largest singular value over smallest of I + A of the rows [begin, end) (GDN-17).
+double condition_of_chunk(const Keys& x, Index begin, Index end) {
+  const Index rows = end - begin;
+  Vector<double> g = Vector<double>::Zero(rows);
+  for (Index t = 0; t < rows && x.g.size() > 0; ++t) g(t) = bounds::clamped(x.g(begin + t));
+  const Matrix<double> k = x.k.middleRows(begin, rows);
   Matrix<double> A = lower<double>(
-      part.beta.asDiagonal() * (part.k * part.k.transpose()).cwiseProduct(decay_between(g)), -1);
+      x.beta.segment(begin, rows).asDiagonal() * (k * k.transpose()).cwiseProduct(decay_between(g)), -1);
   A.diagonal().setOnes();
   const Eigen::VectorXd singular = Eigen::BDCSVD<Eigen::MatrixXd>(A).singularValues();
   return singular(0) / singular(singular.size() - 1);
 }
 
 /// Of the worst of the first chunks.
-double condition_of(const Sequence<double>& x, Index chunk) {
+double condition_of(const Keys& x, Index chunk) {
   constexpr Index kChunks = 8;
   double worst = 1.0;
-  for (Index begin = 0; begin < std::min(x.tokens(), kChunks * chunk); begin += chunk) {
-    worst = std::max(worst, condition_of_chunk(x, begin, std::min(begin + chunk, x.tokens())));
-  }
+  for (Index begin = 0; begin < std::min(x.k.rows(), kChunks * chunk); begin += chunk)
+    worst = std::max(worst, condition_of_chunk(x, begin, std::min(begin + chunk, x.k.rows())));
   return worst;
 }
 
@@ -103,117 +139,70 @@ class Profile {
   Windows tokens_, positions_;
 };
 
-/// The recurrent family, whose bound predicts the RMS error.
-class FamilyMeter {
- public:
-  FamilyMeter(const SweepCase& point, const Resolved& r) : r_(r), c_(r.c), profile_(point) {}
+/// What is known of the inputs, for the series that vary it.
+void describe(Measurement& m, const Resolved& r, const std::vector<CaseTensor>& inputs) {
+  const Keys x = keys_of(r, inputs);
+  if (r.form->name == "chunked" && x.beta.size() > 0 && x.k.size() > 0)
+    m.condition = condition_of(x, r.chunk);
+  if (!std::isnan(m.x)) return;
+  if (m.series == "condition") m.x = m.condition;
+  if (m.series == "decay") m.x = x.g.size() > 0 ? 0.0 - x.g.mean() : kNaN;
+}
 
-  /// Of the run that left `trace`.
-  void read(Measurement& m, const Trace& trace) {
-    const Family& family = family_of(r_);
-    const Contract& contract = r_.promised;
-    const Batch& batch = trace.batch;
-    const Outputs& outputs = trace.outputs;
-    Squares state;
-    double state_tolerance = 0.0;
-    double expected = 0.0;
-    double expected_state = 0.0;
-    std::vector<Squares> heads;
-    for (std::int64_t n = 0; n < batch.shape.sequences(); ++n) {
-      for (std::int64_t h = 0; h < batch.shape.Hv; ++h) {
-        const Sequence<double> x = sequence_of(batch, n, h);
-        const HeadOracle oracle = oracle_of(x, r_.path(x.tokens()), contract, family, batch.shape.l2norm);
-        const Matrix<double> error = rows_of(batch, outputs, n, h) - oracle.exact.o;
-        const Matrix<double> state_error = state_of(batch, outputs, n, h) - oracle.exact.state;
-        heads.push_back(rows(error, oracle));
-        m.max_error =
-            std::max(m.max_error, error.size() > 0 ? error.cwiseAbs().maxCoeff<Eigen::PropagateNaN>() : 0.0);
-        m.state_max = std::max(m.state_max, state_error.cwiseAbs().maxCoeff<Eigen::PropagateNaN>());
-        expected += oracle.exact.o.squaredNorm();
-        expected_state += oracle.exact.state.squaredNorm();
-        state.add(state_error.squaredNorm(), 0.0, static_cast<double>(state_error.size()));
-        state_tolerance += oracle.state * oracle.state;
-        m.by_head.push_back(heads.back().at(static_cast<double>(m.by_head.size())));
-        if (m.by_head.size() == 1) describe(m, x, family);
-      }
-    }
-    Squares all;
-    for (const Squares& head : heads) all.add(head.error, head.bound, head.elements);
-    const ErrorAt whole = all.at(0.0);
-    m.rms_error = whole.error;
-    m.rms_bound = whole.bound;
-    m.size = std::sqrt(expected / all.elements);
-    m.state_rms = std::sqrt(state.error / state.elements);
-    m.state_size = std::sqrt(expected_state / state.elements);
-    m.state_bound = std::sqrt(state_tolerance / state.elements);
-    profile_.write(m);
-  }
+/// Errors of one output, all sequences and heads together.
+struct OutputErrors {
+  Squares all;
+  double expected = 0.0, largest = 0.0;
 
- private:
-  /// Adds the rows of one head to the profiles and returns their sum.
-  Squares rows(const Matrix<double>& error, const HeadOracle& oracle) {
-    const Index T = error.rows();
+  void add(const Held& held, auto&& row) {
+    const Matrix<double> error = held.actual - held.exact;
     const auto width = static_cast<double>(error.cols());
-    Squares all;
-    for (Index t = 0; t < T; ++t) {
+    Squares part;
+    for (Index t = 0; t < error.rows(); ++t) {
       const double e = error.row(t).squaredNorm();
-      const double b =
-          oracle.vacuous ? std::numeric_limits<double>::infinity() : oracle.rms(t) * oracle.rms(t);
-      all.add(e, b, width);
-      profile_.add(t, e, b, width);
+      part.add(e, held.allowed(t), width);
+      row(t, e, held.allowed(t), width);
     }
-    return all;
+    all.add(part.error, part.bound, part.elements);
+    expected += held.exact.squaredNorm();
+    if (error.size() > 0) largest = std::max(largest, error.cwiseAbs().maxCoeff<Eigen::PropagateNaN>());
+    last = part;
   }
-
-  void describe(Measurement& m, const Sequence<double>& x, const Family& family) const {
-    if (c_.form == "chunked" && family.delta) m.condition = condition_of(x, c_.chunk);
-    if (!std::isnan(m.x)) return;
-    if (m.series == "condition") m.x = m.condition;
-    if (m.series == "decay") m.x = x.g.size() > 0 ? 0.0 - x.g.mean() : kNaN;
-  }
-
-  const Resolved& r_;
-  const Case& c_;
-  Profile profile_;
+  [[nodiscard]] double size() const { return std::sqrt(expected / all.elements); }
+  Squares last;  ///< of what was added last
 };
 
-/// The first output of an operator and the largest of its states. Their bound is the running error: a worst
-/// case for each element, of which the RMS is taken.
-void read_tensors(Measurement& m, const SweepCase& point, const Resolved& r, const Trace& run) {
+/// The first output and the largest state.
+void read(Measurement& m, const SweepCase& point, const Resolved& r, const Trace& trace) {
   const Signature signature = r.system->signature(r.c);
-  const TensorSpec& output = signature.outputs.front();
   const TensorSpec* state = nullptr;
   for (const TensorSpec& spec : signature.outputs) {
     if (spec.axis == Axis::state && (state == nullptr || spec.size() > state->size())) state = &spec;
   }
-  const OperatorOracle& oracle = run.oracles.front();
-  const auto errors = [&](const TensorSpec& spec, double& size, double& largest, auto&& row) {
-    const Matrix<double>& exact = get(oracle.exact, spec.name);
-    const Matrix<double>& tolerance = get(oracle.tolerance, spec.name);
-    const Matrix<double> error = get(run.tensors.front(), spec.name) - exact;
-    Squares all;
-    for (Index t = 0; t < exact.rows(); ++t) {
-      const double e = error.row(t).squaredNorm();
-      const double b = tolerance.row(t).squaredNorm();
-      all.add(e, b, static_cast<double>(exact.cols()));
-      row(t, e, b, static_cast<double>(exact.cols()));
-    }
-    size = std::sqrt(exact.squaredNorm() / all.elements);
-    largest = error.cwiseAbs().maxCoeff<Eigen::PropagateNaN>();
-    return all.at(0.0);
-  };
   Profile profile(point);
-  const ErrorAt of_output =
-      errors(output, m.size, m.max_error,
-             [&](Index t, double e, double b, double width) { profile.add(t, e, b, width); });
-  m.rms_error = of_output.error;
-  m.rms_bound = of_output.bound;
+  OutputErrors output, of_state;
+  for (const Held& held : r.system->held(r, trace)) {
+    if (held.output == signature.outputs.front().name) {
+      output.add(held, [&](Index t, double e, double b, double width) { profile.add(t, e, b, width); });
+      if (held.head >= 0) m.by_head.push_back(output.last.at(static_cast<double>(m.by_head.size())));
+    } else if (state != nullptr && held.output == state->name) {
+      of_state.add(held, [](auto...) {});
+    }
+  }
+  describe(m, r, trace.inputs);
+  const ErrorAt whole = output.all.at(0.0);
+  m.rms_error = whole.error;
+  m.rms_bound = whole.bound;
+  m.size = output.size();
+  m.max_error = output.largest;
   profile.write(m);
   m.state_size = m.state_max = m.state_rms = m.state_bound = kNaN;
   if (state == nullptr) return;
-  const ErrorAt of_state = errors(*state, m.state_size, m.state_max, [](auto...) {});
-  m.state_rms = of_state.error;
-  m.state_bound = of_state.bound;
+  const ErrorAt left = of_state.all.at(0.0);
+  m.state_rms = left.error;
+  m.state_bound = left.bound;
+  m.state_size = of_state.size();
+  m.state_max = of_state.largest;
 }
 
 void nothing_measured(Measurement& m) {
@@ -229,10 +218,11 @@ Measurement planned_point(const SweepCase& point, const KernelTable& table) {
   m.curve = point.curve;
   m.x = point.x;
   m.record = planned_record(point.c, table);
-  const TokenCost cost = token_cost(point.c);
+  const Resolved r(point.c);
+  const CaseCost cost = r.system->cost(r, false);
   m.tokens = point.c.T;
-  m.flops = cost.flops;
-  m.bytes = cost.bytes;
+  m.flops = cost.token_operations;
+  m.bytes = cost.token_bytes;
   m.condition = kNaN;
   return m;
 }
@@ -246,11 +236,7 @@ Measurement measure(const SweepCase& point, const KernelTable& table) {
     Trace trace;
     const Resolved r(point.c);
     m.record.judgement = r.system->run(r, table.choose(r), {r.layout, 1}, &trace);
-    if (trace.tensors.empty()) {
-      FamilyMeter(point, r).read(m, trace);
-    } else {
-      read_tensors(m, point, r, trace);
-    }
+    read(m, point, r, trace);
     measured = true;
     return m.record.judgement;
   });

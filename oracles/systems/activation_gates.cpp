@@ -31,6 +31,7 @@ std::vector<Operator> activation_gate_operators() {
                false,
                Gates::signature};
   evaluate_with<Gates>(row);
+  row.token_wise = true;
   return {std::move(row)};
 }
 

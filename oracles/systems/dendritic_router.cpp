@@ -84,6 +84,7 @@ std::vector<Operator> dendritic_router_operators() {
                false,
                Router::signature};
   evaluate_with<Router>(row);
+  row.token_wise = true;
   return {std::move(row)};
 }
 

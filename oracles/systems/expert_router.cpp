@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "oracles/systems/routing.h"
+#include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 #include "reference/load_balance.h"
 #include "reference/mixture_of_experts.h"
@@ -92,6 +93,8 @@ std::vector<Operator> expert_router_operators() {
                   false,
                   Router::signature};
   evaluate_with<Router>(router);
+  router.token_wise = true;
+  router.cost = [](const Call& call) { return row_costs::maps(call, Router::signature(call)); };
   Operator balance{"load_balance",
                    "L = alpha N sum_i f_i P_i over the tokens of the mask (MOE-6, C-AUX)",
                    {experts, chosen, {"per_token", 0, 0, 1, "1: f counts tokens, sum f = K; 0: sum f = 1"}},

@@ -1,6 +1,7 @@
 #include "reference/layers/gated_delta_net.h"
 
 #include "oracles/systems/explicit_chunk.h"
+#include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 
 namespace samestate {
@@ -119,6 +120,11 @@ std::vector<Operator> gated_delta_net_operators() {
                  true,
                  Layer::signature};
   evaluate_with<Layer>(layer);
+  layer.cost = [](const Call& call) {
+    return row_costs::recurrence(call, costs::gated_delta_rule(call.at("dk"), call.at("dv")),
+                                 call.at("Hk") * call.at("R"),
+                                 row_costs::linear_maps(Layer::signature(call)));
+  };
   Operator output{"gated_delta_net_output",
                   "y = W_o (norm(core) silu(z)), each head's norm by itself (EQUATIONS 5.6, RMS-1, RMS-8)",
                   {{"D", 32, 1, 8192, "hidden width"},
@@ -128,6 +134,8 @@ std::vector<Operator> gated_delta_net_operators() {
                   false,
                   OutputPart::signature};
   evaluate_with<OutputPart>(output);
+  output.token_wise = true;
+  output.cost = [](const Call& call) { return row_costs::maps(call, OutputPart::signature(call)); };
   return {std::move(layer), std::move(output)};
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 
 namespace samestate {
@@ -130,6 +131,8 @@ std::vector<Operator> latent_attention_operators() {
                  true,
                  Cache::signature};
   evaluate_with<Cache>(cache);
+  cache.token_wise = true;
+  cache.cost = [](const Call& call) { return row_costs::maps(call, Cache::signature(call)); };
   Operator attention{"latent_attention",
                      "softmax((q^N . W_UK c + q^R . k^R) (dn + dr)^-1/2) W_UV c, W_O (MLA-5..7, C-MLA)",
                      {width,

@@ -1,6 +1,7 @@
 #include "reference/linear_attention.h"
 
 #include "oracles/systems/head_tensors.h"
+#include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 
 namespace samestate {
@@ -86,6 +87,10 @@ std::vector<Operator> linear_attention_operators() {
                       true,
                       Normalised::signature};
   evaluate_with<Normalised>(normalised);
+  normalised.cost = [](const Call& call) {
+    return row_costs::recurrence(call, costs::linear_attention(call.at("dk"), call.at("dv"), true),
+                                 call.at("H"));
+  };
   return {std::move(bidirectional), std::move(normalised)};
 }
 

@@ -1,4 +1,5 @@
 #include "reference/layers/mamba.h"
+#include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 #include "oracles/systems/state_space_forms.h"
 #include "reference/layers/mamba2.h"
@@ -124,6 +125,9 @@ std::vector<Operator> mamba_operators() {
                  true,
                  Mixer::signature};
   evaluate_with<Mixer>(mixer);
+  mixer.cost = [](const Call& call) {
+    return row_costs::scan(call, call.at("Di"), row_costs::linear_maps(Mixer::signature(call)));
+  };
   Operator mixer2{"mamba2_mixer",
                   "in_proj, convolution over (x, B, C), state space duality, RMSNorm(y silu(z)), out_proj "
                   "(EQUATIONS 5.10)",
@@ -138,6 +142,9 @@ std::vector<Operator> mamba_operators() {
                   true,
                   Mixer2::signature};
   evaluate_with<Mixer2>(mixer2);
+  mixer2.cost = [](const Call& call) {
+    return row_costs::duality(call, row_costs::linear_maps(Mixer2::signature(call)));
+  };
   return {std::move(mixer), std::move(mixer2)};
 }
 

@@ -5,6 +5,7 @@
 
 #include "oracles/systems/routing.h"
 #include "oracles/systems/rows.h"
+#include "reference/costs/mixture_of_experts.h"
 #include "reference/layers/qwen3_next_moe.h"
 
 namespace samestate {
@@ -44,6 +45,12 @@ std::vector<SwiGluExpert<Scalar>> experts_of(const Call& call, const Tensors<Sca
                        get(inputs, "down").middleRows(i * D, D)});
   }
   return experts;
+}
+
+/// Of tokens that each pass K experts; all may choose the same ones, so that no more need be read.
+Cost cost_of(const Call& call, const costs::Parameters& a_token, costs::Count one_expert) {
+  const costs::Count idle = call.at("N") - (call.tokens > 0 ? call.at("K") : 0);
+  return {costs::product({2, call.tokens, a_token.active}), costs::product({idle, one_expert})};
 }
 
 /// The routing comes from logits that are inputs: comparing them takes no arithmetic, so every kernel chooses
@@ -115,6 +122,11 @@ std::vector<Operator> mixture_of_experts_operators() {
                    false,
                    Experts::signature};
   evaluate_with<Experts>(experts);
+  experts.token_wise = true;
+  experts.cost = [](const Call& call) {
+    const costs::Count one = costs::product({3, call.at("D"), call.at("F")});
+    return cost_of(call, {0, costs::product({call.at("K"), one})}, one);
+  };
   Operator block{"qwen3_next_moe",
                  "renormalised top-K experts of the block's own router, plus sigma(x w_sg) shared expert "
                  "(EQUATIONS 5.8, CFG-12)",
@@ -124,6 +136,11 @@ std::vector<Operator> mixture_of_experts_operators() {
                  Block::signature};
   block.parameters.push_back({"Fs", 9, 1, 16384, "width of the shared expert"});
   evaluate_with<Block>(block);
+  block.token_wise = true;
+  block.cost = [](const Call& call) {
+    const costs::MoEConfig all{call.at("D"), call.at("N"), call.at("K"), call.at("F"), call.at("Fs"), false};
+    return cost_of(call, costs::parameters(all), costs::expert_parameters(all));
+  };
   return {std::move(experts), std::move(block)};
 }
 

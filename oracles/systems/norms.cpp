@@ -90,6 +90,7 @@ template <class Form>
 Operator norm(std::string_view name, std::string_view equation) {
   Operator row{name, equation, kWidths, {{"equation"}, {"fused"}}, false, Form::signature};
   evaluate_with<Form>(row);
+  row.token_wise = true;
   return row;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "oracles/bounds/running_error.h"
+#include "oracles/systems/cost.h"
 #include "reference/error.h"
 #include "reference/sequence.h"
 
@@ -99,6 +100,9 @@ struct OperatorForm {
   bool chunked = false;  ///< reads `chunk`
 };
 
+/// Of a row whose operations nobody has counted.
+[[nodiscard]] inline Cost uncounted(const Call&) { return {}; }
+
 struct Operator {
   std::string_view name;
   std::string_view equation;
@@ -109,6 +113,9 @@ struct Operator {
   Signature (*signature)(const Call&) = nullptr;
   Tensors<double> (*exact)(const Call&, const Tensors<double>&) = nullptr;
   Tensors<Running> (*running)(const Call&, const Tensors<Running>&) = nullptr;
+  /// No token meets another: sequences one after another are one sequence.
+  bool token_wise = false;
+  Cost (*cost)(const Call&) = uncounted;  ///< of one sequence; Call::chunk is 0 in a form without chunks
 
   [[nodiscard]] const OperatorForm* form(std::string_view name) const;  ///< null where it has none
 };

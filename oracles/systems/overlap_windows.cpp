@@ -44,6 +44,7 @@ std::vector<Operator> overlap_windows_operators() {
                false,
                Windows::signature};
   evaluate_with<Windows>(row);
+  row.token_wise = true;
   return {std::move(row)};
 }
 

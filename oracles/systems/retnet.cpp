@@ -2,6 +2,7 @@
 
 #include "oracles/systems/explicit_chunk.h"
 #include "oracles/systems/head_tensors.h"
+#include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 #include "reference/layers/multi_scale_retention.h"
 #include "reference/retention.h"
@@ -98,6 +99,12 @@ struct Recurrence {
   }
 };
 
+/// Each head with a constant decay.
+Cost retention_cost(const Call& call, costs::Count besides = 0) {
+  return row_costs::recurrence(call, costs::retention(call.at("dk"), call.at("dv"), 0), call.at("H"),
+                               besides);
+}
+
 double exact_of(double x) { return x; }
 double exact_of(const Running& x) { return x.value(); }
 
@@ -163,6 +170,8 @@ std::vector<Operator> retnet_operators() {
                       false,
                       Normalised::signature};
   evaluate_with<Normalised>(normalised);
+  // The parallel form is one square of scores, which no header of costs counts.
+  normalised.cost = [](const Call& call) { return call.chunk > 0 ? retention_cost(call) : Cost{}; };
   Operator recurrence{"normalised_retention_recurrence",
                       "S <- S gamma sqrt(s'/s) + k v^T / sqrt(s), s = gamma s' + 1, o = S^T q",
                       kWidths,
@@ -170,6 +179,7 @@ std::vector<Operator> retnet_operators() {
                       true,
                       Recurrence::signature};
   evaluate_with<Recurrence>(recurrence);
+  recurrence.cost = [](const Call& call) { return retention_cost(call); };
   Operator layer{"multi_scale_retention",
                  "y = W_o (silu(W_g x) norm(retention(rot W_q x, rot W_k x dk^-1/2, W_v x)))",
                  {{"D", 32, 1, 8192, "hidden width"},
@@ -180,6 +190,9 @@ std::vector<Operator> retnet_operators() {
                  true,
                  Layer::signature};
   evaluate_with<Layer>(layer);
+  layer.cost = [](const Call& call) {
+    return retention_cost(call, row_costs::linear_maps(Layer::signature(call)));
+  };
   return {std::move(normalised), std::move(recurrence), std::move(layer)};
 }
 

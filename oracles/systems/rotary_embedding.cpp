@@ -43,6 +43,7 @@ std::vector<Operator> rotary_embedding_operators() {
                false,
                Rotation::signature};
   evaluate_with<Rotation>(row);
+  row.token_wise = true;
   return {std::move(row)};
 }
 

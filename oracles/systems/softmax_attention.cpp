@@ -1,6 +1,8 @@
 #include "reference/softmax_attention.h"
 
+#include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
+#include "reference/costs/causal_attention.h"
 #include "reference/layers/gated_attention.h"
 #include "reference/online_softmax.h"
 
@@ -112,6 +114,9 @@ std::vector<Operator> softmax_attention_operators() {
                      true,
                      Attention::signature};
   evaluate_with<Attention>(attention);
+  attention.cost = [](const Call& call) {
+    return Cost{costs::causal_attention_flops(call.tokens, call.at("H"), call.at("d"), call.at("dv"))};
+  };
   // Of an empty cache: the rows k and v are what the layer would leave in it.
   Operator layer{
       "gated_attention",
@@ -125,6 +130,11 @@ std::vector<Operator> softmax_attention_operators() {
       false,
       GatedLayer::signature};
   evaluate_with<GatedLayer>(layer);
+  layer.cost = [](const Call& call) {
+    return Cost{
+        costs::sum({row_costs::maps(call, GatedLayer::signature(call)).operations,
+                    costs::causal_attention_flops(call.tokens, call.at("H"), call.at("d"), call.at("d"))})};
+  };
   return {std::move(attention), std::move(layer)};
 }
 

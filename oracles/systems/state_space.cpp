@@ -1,3 +1,4 @@
+#include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 #include "oracles/systems/state_space_forms.h"
 
@@ -88,6 +89,10 @@ std::vector<Operator> state_space_operators() {
       true,
       ChannelScan::signature};
   evaluate_with<ChannelScan>(scan);
+  // The tree's operations are counted nowhere.
+  scan.cost = [](const Call& call) {
+    return call.form == "blelloch" ? Cost{} : row_costs::scan(call, call.at("D"));
+  };
   Operator duality{"state_space_duality",
                    "S_t = e^{Delta_t A} S_{t-1} + Delta_t x_t B_t^T, y_t = S_t C_t + D x_t (EQ-08)",
                    {{"H", 4, 1, 256, "heads"},
@@ -98,6 +103,7 @@ std::vector<Operator> state_space_operators() {
                    true,
                    Duality::signature};
   evaluate_with<Duality>(duality);
+  duality.cost = [](const Call& call) { return row_costs::duality(call); };
   return {std::move(scan), std::move(duality)};
 }
 

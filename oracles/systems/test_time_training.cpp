@@ -76,10 +76,12 @@ std::vector<Operator> test_time_training_operators() {
       kWidths,         {{"gradient"}, {"delta_rule"}},
       false,           step_signature};
   evaluate_with<Gradient>(gradient);
+  gradient.token_wise = true;
   Operator proximal{"proximal_step", "S' = argmin 1/2 |X^T k - v|^2 + 1/(2 eta) |X - S|^2 (EQ-06)",
                     kWidths,         {{"normal_equations"}, {"delta_rule"}},
                     false,           step_signature};
   evaluate_with<Proximal>(proximal);
+  proximal.token_wise = true;
   return {std::move(gradient), std::move(proximal)};
 }
 

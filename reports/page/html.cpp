@@ -148,7 +148,12 @@ std::string html_text(const ReportInput& input, const ReportData& data,
   if (input.equations) {
     sections += html_listing(
         *input.equations, "equations", "The equations of the documents, executed",
-        "Each row is a statement of a document, the ledger's verdict on it and what was computed.");
+        "Each row is a statement of a document, the ledger's verdict on it and what was computed. OK holds "
+        "(OK*: "
+        "under a premise that is named); of an ERRATUM the printed and the correct form were computed, and "
+        "differ; of what is INCOMPLETE, AMBIGUOUS or INCONSISTENT the resolution was; UNTESTABLE is "
+        "measurement, "
+        "analogy or opinion.");
   }
   sections += html_points(data);
   std::string links;

@@ -187,17 +187,19 @@ std::string cell_text(const nlohmann::ordered_json& value) {
   return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// The table of mutants comes in alphabetical order; a reader wants the verdicts beside the name. The columns
-/// of other listings stay as they are.
+/// Columns of a listing come in alphabetical order, or in that of the record; a reader wants the verdict beside the
+/// name. Those that are not named here stay as they are, in between.
 std::size_t place_of_column(const std::string& name, const std::vector<nlohmann::ordered_json>& rows) {
-  static constexpr std::array kFirst = {"bug", "name", "killed"};
-  static constexpr std::array kLast = {"gate",       "cases",   "ratio",   "summary", "system", "form",
-                                       "equivalent", "planned", "seconds", "case",    "reason"};
-  if (rows.empty() || !rows.front().contains("bug")) return 0;
+  static constexpr std::array<std::string_view, 6> kFirst = {"bug",    "id",      "name",
+                                                             "killed", "verdict", "outcome"};
+  static constexpr std::array<std::string_view, 11> kLast = {"gate",    "cases", "ratio",      "summary",
+                                                             "system",  "form",  "equivalent", "planned",
+                                                             "seconds", "case",  "reason"};
   const auto head = std::find(kFirst.begin(), kFirst.end(), name);
   if (head != kFirst.end()) return static_cast<std::size_t>(head - kFirst.begin());
-  const auto tail = std::find(kLast.begin(), kLast.end(), name);
-  // What is in neither list is a public rule.
+  // Of mutants; what is in neither list is a public rule.
+  const bool mutants = !rows.empty() && rows.front().contains("bug");
+  const auto tail = mutants ? std::find(kLast.begin(), kLast.end(), name) : kLast.end();
   return tail == kLast.end() ? kFirst.size()
                              : kFirst.size() + 1 + static_cast<std::size_t>(tail - kLast.begin());
 }
@@ -218,7 +220,11 @@ std::string html_gate(const ReportData& data, const std::string& ratio_svg) {
   } else {
     out += "<div class=\"grid\">" + html_figure(data.ratios, ratio_svg) + "</div>\n";
   }
-  HtmlTable regimes({{"regime"}, {"judged", true}, {"ratio p50", true}, {"p90", true}, {"max", true}});
+  HtmlTable regimes({{"regime"},
+                     {"judged", true, "of all systems that have a regime of that name"},
+                     {"ratio p50", true},
+                     {"p90", true},
+                     {"max", true}});
   for (const RegimeSpread& row : summary.regimes) {
     regimes.row();
     regimes.text(row.regime);
@@ -233,8 +239,8 @@ std::string html_gate(const ReportData& data, const std::string& ratio_svg) {
                     {"cases", true},
                     {"judged", true},
                     {"failures", true},
-                    {"worst ratio", true},
-                    {"median of median ratios", true}});
+                    {"worst ratio", true, "error over bound; 1 where an output is rounded once"},
+                    {"typical ratio", true, "median over the cases of the median over a case's rows"}});
   for (const Group& group : summary.groups) {
     groups.row();
     groups.text(group.system);
@@ -377,7 +383,7 @@ std::string html_listing(const std::string& json, const std::string& id, const s
       } else {
         const std::string text = cell_text(*cell);
         const bool bad = text == "missed" || text == "survived" || text == "failed";
-        table.text(text, bad ? "bad" : text.size() > 60 ? "wide" : "");
+        table.text(text, bad ? "bad" : text.size() > 60 ? "wide" : text.size() < 24 ? "c" : "");
       }
     }
   }

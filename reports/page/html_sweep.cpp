@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "reports/page/html.h"
@@ -26,11 +27,13 @@ std::string headline(const Summary& summary, const char* what) {
                      counts_line(summary));
 }
 
-/// The case farthest above its group of each kernel and contract, five of them: neighbours of one point say
-/// nothing new.
+constexpr std::size_t kMostShown = 5;
+
+/// The case farthest above its group of each kernel and contract: neighbours of one point say nothing new.
 std::string standing_out(std::span<const Record> records, const char* what) {
   const Surprises surprises = surprises_of(records);
   HtmlTable table({{"case"},
+                   {"tail", true, "0 is the median of the group, 1 its ninth decile"},
                    {"ratio", true, "error over bound; above 1 fails"},
                    {"group's median", true, "ratio; - in a group of fewer than 8"},
                    {"gate", false, "which comparison decided"},
@@ -43,10 +46,11 @@ std::string standing_out(std::span<const Record> records, const char* what) {
   for (const Surprise& surprise : surprises.ranked) {
     const Record& r = records[surprise.record];
     if (std::find(shown.begin(), shown.end(), std::pair(r.kernel, r.contract)) != shown.end()) continue;
-    if (shown.size() == 5) break;
     shown.emplace_back(r.kernel, r.contract);
+    if (shown.size() > kMostShown) continue;
     table.row();
     table.copy(repro_command(r));
+    table.measured(std::isnan(surprise.median) ? surprise.median : surprise.tail);
     table.number(r.judgement.ratio);
     table.measured(surprise.median);
     table.text(r.judgement.gate);
@@ -57,13 +61,13 @@ std::string standing_out(std::span<const Record> records, const char* what) {
     table.command(repro_command(r));
   }
   if (table.empty()) return "";
-  const std::string attained = attained_line(surprises);
+  const std::string attained = attained_line(surprises, what);
   return fmt::format(
              "<h3>Which {0}s stand out from their groups?</h3>\n<p>Of each kernel and contract the {0} whose "
-             "ratio "
-             "lies "
-             "farthest above those of the same system, form, contract, law and gate{1}.</p>\n",
-             what, attained.empty() ? "" : "; " + attained) +
+             "ratio lies farthest above those of the same system, form, contract, law and gate, the farthest "
+             "first: {1} of {2}{3}.</p>\n",
+             what, std::min(kMostShown, shown.size()), shown.size(),
+             attained.empty() ? "" : "; " + attained) +
          table.html();
 }
 

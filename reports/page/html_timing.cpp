@@ -34,7 +34,7 @@ HtmlTable table_of(const ReportInput& input, const std::vector<TimedEvidence>& a
        {"B", true, "sequences"},
        {"T", true, "tokens of each"},
        {"heads", false, "of keys/of values"},
-       {"dk x dv"},
+       {"dk x dv", false, "of a system of named tensors its own sizes"},
        {"median, us", true},
        {"of the floor, %", true, "the larger floor over the median: 100 is the best possible"},
        {"peer, us", true},
@@ -65,8 +65,8 @@ HtmlTable table_of(const ReportInput& input, const std::vector<TimedEvidence>& a
     table.text(t.record.contract);
     table.count(t.B);
     table.count(t.T);
-    table.text(fmt::format("{}/{}", t.Hk, t.Hv));
-    table.text(fmt::format("{}x{}", t.dk, t.dv));
+    table.text(t.sizes.empty() ? fmt::format("{}/{}", t.Hk, t.Hv) : "-");
+    table.text(t.sizes.empty() ? fmt::format("{}x{}", t.dk, t.dv) : t.sizes);
     time_cell(table, t.time.median);
     table.measured(kPercent * t.share);
     time_cell(table, t.peer_time.median);

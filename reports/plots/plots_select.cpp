@@ -135,8 +135,8 @@ Figure ratio_figure(std::span<const Record> records) {
   if (!above.marks.empty()) figure.legend.push_back({"above it, or not a number", 2, Curve::Style::bars});
   figure.caption = fmt::format(
       "Ratios of {} judged cases ({} of them exactly 0 and not drawn); mass near 0 means a loose bound, mass "
-      "near 1 "
-      "a gate that would see a little more error.",
+      "near 1 a gate that would see a little more error. An output that is rounded once has half an ulp as "
+      "error and as bound: it stands at 1.",
       judged, exact);
   return figure;
 }

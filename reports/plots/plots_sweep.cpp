@@ -97,7 +97,11 @@ class GroupBuilder {
                   Curve::Style::line));
       add(profile("position", "error inside the chunk", "position in the chunk",
                   &Measurement::by_chunk_position, 0, Curve::Style::line));
-      add(profile("head", "error by head", "head", &Measurement::by_head, 0, Curve::Style::dots));
+      const bool one_head = std::all_of(curves_.begin(), curves_.end(), [&](const auto& curve) {
+        return at(chosen(curve.second)).by_head.size() < 2;
+      });
+      if (!one_head)
+        add(profile("head", "error by head", "head", &Measurement::by_head, 0, Curve::Style::dots));
     }
     return std::move(figures_);
   }

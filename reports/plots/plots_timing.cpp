@@ -15,7 +15,7 @@ constexpr double kMicroseconds = 1e6;
 
 /// What the timings of one plot share.
 using Key = std::tuple<std::string, std::string, bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-                       std::int64_t>;
+                       std::int64_t, std::string>;
 
 bool decodes(const TimedCase& t) { return t.T == 1; }
 
@@ -25,11 +25,16 @@ double x_of(const TimedCase& t) { return static_cast<double>(decodes(t) ? t.B : 
 Key key_of(const TimedEvidence& e) {
   const TimedCase& t = e.timed;
   const bool decode = decodes(t);
-  return {e.device, t.record.system, decode, decode ? 0 : t.B, t.Hk, t.Hv, t.dk, t.dv};
+  return {e.device, t.record.system, decode, decode ? 0 : t.B, t.Hk, t.Hv, t.dk, t.dv, t.sizes};
 }
 
 /// The larger of those that were measured; NaN where none was.
 double floor_of(const TimedCase& t) { return std::fmax(t.memory_floor, t.compute_floor); }
+
+std::string sizes_text(const TimedCase& t) {
+  if (!t.sizes.empty()) return t.sizes;
+  return fmt::format("Hk = {}, Hv = {}, dk = {}, dv = {}", t.Hk, t.Hv, t.dk, t.dv);
+}
 
 std::string slug(std::string_view text) {
   std::string out;
@@ -54,16 +59,19 @@ class TimingFigure {
     figure.x = {decode ? "sequences, B" : "length of the sequence, T (tokens)", 2, false, false, {}};
     figure.y = {"median time (us)", 10, false, false, {}};
     figure.caption = fmt::format(
-        "On {}, {}Hk = {}, Hv = {}, dk = {}, dv = {}: the median of timed calls (dots), the least that a "
+        "On {}, {}{}: the median of timed calls (dots), the least that a "
         "call could take at the rates measured in the same run (dashes){}; lower is better.",
-        all_[members_.front()].device, decode ? "" : fmt::format("B = {}, ", t.B), t.Hk, t.Hv, t.dk, t.dv,
+        all_[members_.front()].device, decode ? "" : fmt::format("B = {}, ", t.B), sizes_text(t),
         !with_peer() ? ""
         : decode     ? ", and the peer (triangles)"
                      : ", and the peer (triangles), whose float32 products may be tf32");
     std::size_t colour = 0;
-    for (const auto& [kernel, contract] : names()) {
+    const std::set<std::pair<std::string, std::string>> curves = names();
+    const bool one_kernel = curves.begin()->first == curves.rbegin()->first;  // sorted
+    if (one_kernel) figure.caption = fmt::format("Kernel {}. ", curves.begin()->first) + figure.caption;
+    for (const auto& [kernel, contract] : curves) {
       const std::string name = kernel + " " + contract;
-      figure.legend.push_back({name, colour, Curve::Style::line});
+      figure.legend.push_back({one_kernel ? contract : name, colour, Curve::Style::line});
       add(figure, name, colour, Curve::Style::line_dots, kernel, contract,
           [](const TimedCase& c) { return c.time.median; });
       add(figure, "floor of " + name, colour, Curve::Style::dashes, kernel, contract, floor_of);

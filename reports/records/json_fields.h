@@ -29,6 +29,9 @@ inline Json encoded(double value) {
 struct Writer {
   Json& object;
   void operator()(const char* name, const std::string& text) const { object[name] = text; }
+  void unless_empty(const char* name, const std::string& text) const {
+    if (!text.empty()) object[name] = text;
+  }
   void operator()(const char* name, double value) const { object[name] = encoded(value); }
   void operator()(const char* name, std::int64_t value) const { object[name] = value; }
   void operator()(const char* name, Verdict verdict) const { object[name] = name_of(verdict); }
@@ -66,6 +69,10 @@ struct Reader {
     const Json& value = field(name);
     if (!value.is_string()) reject(name, value, "a string");
     text = value.get<std::string>();
+  }
+  /// A field that is there only where it says something.
+  void unless_empty(const char* name, std::string& text) const {
+    if (object.contains(name)) (*this)(name, text);
   }
   static double number_of(const char* name, const Json& value) {
     if (value.is_number()) return value.get<double>();

@@ -93,6 +93,7 @@ void visit_timing(AnyTiming& t, Visit&& visit) {
   visit("dk", t.dk);
   visit("dv", t.dv);
   visit("chunk", t.chunk);
+  visit.unless_empty("sizes", t.sizes);
   visit("heads", t.heads);
   visit("heads_judged", t.heads_judged);
   visit("timed", t.timed);

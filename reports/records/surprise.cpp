@@ -87,14 +87,14 @@ Surprises surprises_of(std::span<const Record> records) {
   return out;
 }
 
-std::string attained_line(const Surprises& surprises) {
+std::string attained_line(const Surprises& surprises, std::string_view what) {
   if (surprises.attained.empty()) return "";
   const std::int64_t cases = surprises.attained_cases();
   const std::size_t groups = surprises.attained.size();
   return fmt::format(
-      "not ranked: {} {} of {} {} whose ratios are all {} to 1 (or 0: exact), as of an output that is "
+      "not ranked: {} {}{} of {} {} whose ratios are all {} to 1 (or 0: exact), as of an output that is "
       "rounded once",
-      cases, cases == 1 ? "case" : "cases", groups, groups == 1 ? "group" : "groups", kAttained);
+      cases, what, cases == 1 ? "" : "s", groups, groups == 1 ? "group" : "groups", kAttained);
 }
 
 }  // namespace samestate

@@ -5,6 +5,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/records/record.h"
@@ -50,8 +51,9 @@ struct Surprises {
 
 [[nodiscard]] Surprises surprises_of(std::span<const Record> records);
 
-/// "not ranked: 247 cases of 22 groups ..", one sentence without its end; empty where no bound is attained.
-[[nodiscard]] std::string attained_line(const Surprises& surprises);
+/// "not ranked: 247 cases of 22 groups ..", one sentence without its end; empty where no bound is attained. `what`
+/// a record is called.
+[[nodiscard]] std::string attained_line(const Surprises& surprises, std::string_view what = "case");
 
 /// What the ranking is, for the head of a table: one sentence.
 inline constexpr const char* kSurpriseMeaning =

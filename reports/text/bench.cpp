@@ -26,14 +26,16 @@ std::string scaled(double value, double unit, const char* format = "{:.3g}") {
 }
 
 std::string shape_text(const TimedCase& t) {
+  const std::string chunk = t.chunk > 0 ? fmt::format(" C{}", t.chunk) : "";
+  if (!t.sizes.empty()) return fmt::format("{} B{} T{} {}{}", t.record.contract, t.B, t.T, t.sizes, chunk);
   return fmt::format("{} B{} T{} H{}/{} d{}x{}{}", t.record.contract, t.B, t.T, t.Hk, t.Hv, t.dk, t.dv,
-                     t.chunk > 0 ? fmt::format(" C{}", t.chunk) : "");
+                     chunk);
 }
 
 std::string verdict_text(const TimedCase& t) {
   std::string text(name_of(t.record.judgement.verdict));
   if (t.heads_judged > 0 && t.heads_judged < t.heads)
-    text += fmt::format(" ({} of {} heads)", t.heads_judged, t.heads);
+    text += fmt::format(" ({} of {} {})", t.heads_judged, t.heads, t.sizes.empty() ? "heads" : "sequences");
   return text;
 }
 
@@ -48,7 +50,7 @@ Row row_of(const TimedCase& t) {
           t.timed.empty() ? "-" : t.timed,
           t.variant.empty() ? "-" : t.variant,
           time_text(t.memory_floor),
-          time_text(t.compute_floor),
+          t.operations > 0 ? time_text(t.compute_floor) : "not counted",
           std::isnan(t.share) ? "-" : fmt::format("{:.1f} %", 100.0 * t.share),
           scaled(static_cast<double>(t.operations) / median, 1e12),
           scaled(static_cast<double>(t.bytes) / median, 1e9),
@@ -99,6 +101,7 @@ std::string bench_json(std::span<const TimedCase> all) {
                     {"reason", t.record.judgement.reason},
                     {"heads", t.heads},
                     {"heads_judged", t.heads_judged},
+                    {"sizes", t.sizes},
                     {"timed", t.timed},
                     {"variant", t.variant},
                     {"median", number(t.time.median)},

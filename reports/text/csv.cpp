@@ -117,6 +117,7 @@ DataTable timings_table(std::span<const TimedEvidence> timings) {
                    "chunk",
                    "heads",
                    "heads_judged",
+                   "sizes",
                    "timed",
                    "median",
                    "p10",
@@ -146,6 +147,7 @@ DataTable timings_table(std::span<const TimedEvidence> timings) {
     Row row = {e.file, e.driver, e.toolkit, e.kernel_sources};
     for (const std::int64_t value : {t.B, t.T, t.Hk, t.Hv, t.dk, t.dv, t.chunk, t.heads, t.heads_judged})
       row.emplace_back(value);
+    row.emplace_back(t.sizes);
     row.emplace_back(t.timed);
     for (const double value : {t.time.median, t.time.p10, t.time.p90}) row.emplace_back(value);
     for (const std::int64_t value : {t.time.samples, t.calls_per_sample, t.copies, t.bytes, t.operations})

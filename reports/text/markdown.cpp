@@ -157,8 +157,7 @@ void add_surprises(Page& page, std::span<const Record> records) {
 
 void add_tables(Page& page, const Summary& summary) {
   page.add("\n## By system, form and contract\n\n");
-  page.add(
-      "| system | form | contract | cases | judged | failures | worst ratio | median of median ratios |\n");
+  page.add("| system | form | contract | cases | judged | failures | worst ratio | typical ratio |\n");
   page.add("|---|---|---|---:|---:|---:|---:|---:|\n");
   for (const Group& group : summary.groups) {
     page.add(fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", plain(group.system),

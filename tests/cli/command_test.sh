@@ -304,7 +304,8 @@ bad '--max-memory' bench --max-memory -1
 bad '--peer-timeout' bench --peer-timeout 0
 bad 'several calls' bench --case 'v1 retention form=decode T=4'
 bad 'law' bench --case 'v1 retention T=4 law=causality'
-bad 'recurrent family' bench --case 'v1 rms_norm T=4'
+run 77 bench --case 'v1 rms_norm form=equation T=4'
+run 0 bench --device cpu --seconds 0.01 --case 'v1 rms_norm form=fused T=4'
 bad "'size'" bench --case 'v1 retention size=4'
 run 77 bench --case 'v1 retention T=4 contract=tf32_truncated'
 tiny=(bench --device cpu --quick --seconds 0.01 --threads 1 --judge-heads 1)
@@ -316,7 +317,7 @@ present bench.jsonl
 run 0 "${tiny[@]}" --json --case 'v1 retention T=9 dk=8' --jsonl bench.jsonl
 [[ "$(head -c 1 out)" == '[' ]] || complain 'not a JSON array'
 run 0 report bench.jsonl --out page --no-plots --no-evidence
-says ' 9 timings'
+says " $(grep -c '"event":"timing"' bench.jsonl) timings"
 present page/timings.csv
 printf 'read -r line; echo hello; exit\n' >peer.sh
 run 0 "${tiny[@]}" --case 'v1 retention T=9 dk=8' --peer 'sh peer.sh'

@@ -69,7 +69,7 @@ TEST(Shrink, AFaultOfTheLayoutKeepsIt) {
   });
   EXPECT_EQ(s.smallest.layout, "padded");
   EXPECT_EQ(kind_of(s.finding.judgement), "memory");
-  EXPECT_LE(size_of_case(s.smallest), 6.0);
+  EXPECT_LE(size_of_case(Resolved(s.smallest)), 6.0);
 }
 
 TEST(Shrink, DecodeAndPackedStayWhereTheyAreNeeded) {
@@ -149,7 +149,7 @@ TEST(Shrink, AShrunkLawFailsByTheSameLaw) {
     const Shrunk s = shrink(found, run, {60.0, 3});
     EXPECT_TRUE(s.complete) << law;
     EXPECT_EQ(s.smallest.law, law);
-    EXPECT_LE(size_of_case(s.smallest), largest) << format_case(s.smallest);
+    EXPECT_LE(size_of_case(Resolved(s.smallest)), largest) << format_case(s.smallest);
     const Record again = run_case(parse_case(format_case(s.smallest)), table);
     EXPECT_EQ(again.judgement.verdict, Verdict::fail) << law;
     EXPECT_EQ(kind_of(again.judgement), kind_of(s.finding.judgement)) << law;

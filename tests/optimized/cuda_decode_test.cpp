@@ -19,6 +19,7 @@
 #include "optimized/cuda/decode_table.h"
 #include "optimized/cuda/prepare.h"
 #include "tests/optimized/call.h"
+#include "tests/optimized/contracts.h"
 
 /// The decoding kernel's own source, executed by threads of the host, and the table that chooses it.
 namespace samestate::cuda {
@@ -26,17 +27,7 @@ namespace {
 
 using testing::Call;
 using testing::make_call;
-
-Contract old_state(Format format, Format state = Format::fp32) {
-  Contract c;
-  c.name = format == Format::bf16 ? "bf16_fused" : "fp32_fused";
-  c.input = c.output = format;
-  c.state = state;
-  c.exponential = format == Format::bf16 ? Exponential::ex2 : Exponential::exact;
-  c.norm = Norm::factor;
-  c.reads_old_state = true;
-  return c;
-}
+using testing::old_state;
 
 const std::vector<std::string> kSystems = {"gated_delta_rule", "delta_rule", "retention", "linear_attention"};
 

@@ -15,23 +15,17 @@
 #include "optimized/cuda/chunked.cuh"
 #include "optimized/cuda/prepare.h"
 #include "optimized/cuda/recurrent.cuh"
+#include "tests/optimized/contracts.h"
 
 /// The CUDA kernels' own source, executed by threads of the host (optimized/cuda/emulation.h).
 namespace samestate::cuda {
 namespace {
 
+using testing::bf16;
+
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 
 Contract fp32() { return {}; }
-Contract bf16() {
-  Contract c;
-  c.name = "bf16";
-  c.input = c.qk = c.T = c.beta_v = c.beta_exp_k = c.U = c.W = c.state_operand = c.v_new = c.v_decayed = c.P =
-      c.output = Format::bf16;
-  c.accumulator = Accumulator::tensor_core;
-  c.exponential = Exponential::ex2;
-  return c;
-}
 
 /// A call with its memory.
 struct Call {

@@ -14,35 +14,16 @@
 #include "optimized/cpu/twin.h"
 #include "reference/error.h"
 #include "tests/optimized/call.h"
+#include "tests/optimized/contracts.h"
 
 /// The CUDA kernels on a device; without one, that they say so and touch nothing.
 namespace samestate {
 namespace {
 
+using testing::bf16;
 using testing::Call;
 using testing::make_call;
-
-Contract bf16() {
-  Contract c;
-  c.name = "bf16";
-  c.input = c.qk = c.T = c.beta_v = c.beta_exp_k = c.U = c.W = c.state_operand = c.v_new = c.v_decayed = c.P =
-      c.output = Format::bf16;
-  c.accumulator = Accumulator::tensor_core;
-  c.exponential = Exponential::ex2;
-  return c;
-}
-
-/// Contracts of the decoding kernels, as the recurrent form sees them.
-Contract old_state(Format format, Format state = Format::fp32) {
-  Contract c;
-  c.name = format == Format::bf16 ? "bf16_fused" : "fp32_fused";
-  c.input = c.output = format;
-  c.state = state;
-  c.exponential = format == Format::bf16 ? Exponential::ex2 : Exponential::exact;
-  c.norm = Norm::factor;
-  c.reads_old_state = true;
-  return c;
-}
+using testing::old_state;
 
 std::vector<Contract> contracts_of(const Kernel& kernel) {
   std::vector<Contract> contracts = {Contract{}, bf16()};

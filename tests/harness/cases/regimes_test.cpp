@@ -8,6 +8,8 @@
 #include <map>
 #include <set>
 
+#include "harness/cases/generate.h"
+#include "harness/cases/resolved.h"
 #include "oracles/contracts.h"
 #include "oracles/rounding.h"
 #include "reference/error.h"
@@ -25,7 +27,9 @@ BatchShape shape_of(std::int64_t B, std::int64_t T, std::int64_t Hk, std::int64_
 
 Batch draw(std::string_view regime, const BatchShape& shape, std::string_view contract = "fp32",
            std::uint64_t seed = 3) {
-  return generate({shape, &regime_named(regime), seed, true, true, &contract_named(contract)});
+  const auto row = std::find_if(regimes().begin(), regimes().end(),
+                                [&](const Regime& other) { return other.name == regime; });
+  return generate({shape, &*row, seed, true, true, &contract_named(contract)});
 }
 
 struct Tensor {
@@ -323,9 +327,17 @@ TEST(Regimes, ClaimsAreNotEmpty) {
   for (const auto& [name, claim] : kClaims) EXPECT_EQ(claim(normal), name == "normal") << name;
 }
 
+// Sweeps give their points more time by it.
+TEST(Regimes, LastingOnesAreThoseWhoseDecayIsSlow) {
+  for (const Regime& regime : regimes()) {
+    const Batch b = draw(regime.name, shape_of(2, 300, 4, 4, 4, 4));
+    EXPECT_EQ(all(b.g, -1e-3F, 0), regime.lasting) << regime.name;
+  }
+}
+
 TEST(Regimes, UnknownNameIsAnErrorThatListsThem) {
   try {
-    (void)regime_named("norma");
+    (void)Resolved(parse_case("v1 gated_delta_rule regime=norma"));
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("norma"), std::string::npos);

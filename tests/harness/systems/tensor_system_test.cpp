@@ -3,7 +3,6 @@
 #include <cmath>
 #include <string>
 
-#include "fuzz/tensor_plan.h"
 #include "harness/run/run_case.h"
 #include "harness/systems/tensor_inputs.h"
 #include "optimized/kernel.h"
@@ -79,16 +78,6 @@ TEST(OperatorRun, AStateThatIsNotCarriedFailsInDecodeOnly) {
   const Judgement j =
       judged(planted(drops_state), "v1 linear_attention_normalised form=decode prefill=7 T=15");
   EXPECT_EQ(j.verdict, Verdict::fail);
-}
-
-TEST(OperatorRun, EveryPlannedCaseIsItsOwnLine) {
-  for (const OperatorKernel& kernel : operator_kernels()) {
-    std::vector<Case> cases;
-    plan_tensor_edges(adapted(kernel), cases);
-    for (std::int64_t i = 0; i < 20; ++i) plan_tensor_seeded(adapted(kernel), 3, i, cases);
-    EXPECT_GT(cases.size(), 20U) << kernel.name;
-    for (const Case& c : cases) EXPECT_EQ(parse_case(format_case(c)), c) << format_case(c);
-  }
 }
 
 std::string error_of(const std::string& line) {

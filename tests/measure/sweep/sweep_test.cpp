@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "measure/sweep/sweep_costs.h"
+#include "harness/cases/case_cost.h"
 #include "optimized/kernel.h"
 #include "tests/harness/operator_row.h"
 
@@ -19,6 +19,12 @@ const KernelTable& table() {
 }
 
 SweepOptions only(const std::string& system, bool quick = true) { return {quick, "chunk", system, ""}; }
+
+/// Of one token of one head.
+CaseCost token_cost(const Case& c) {
+  const Resolved r(c);
+  return r.system->cost(r, false);
+}
 
 SweepCase of(const std::string& line) {
   SweepCase point{"chunk", "curve", 1.0, parse_case(line)};
@@ -67,9 +73,9 @@ TEST(SweepPlan, EveryPointIsACaseOfItsOwnWithACost) {
         << format_case(point.c);
     EXPECT_GT(point.work, 0.0);
     if (point.c.form != "chunked") continue;
-    const TokenCost cost = token_cost(point.c);
-    EXPECT_GT(cost.flops, 0.0) << format_case(point.c);
-    EXPECT_GT(cost.bytes, 0.0) << format_case(point.c);
+    const CaseCost cost = token_cost(point.c);
+    EXPECT_GT(cost.token_operations, 0.0) << format_case(point.c);
+    EXPECT_GT(cost.token_bytes, 0.0) << format_case(point.c);
   }
 }
 
@@ -94,25 +100,28 @@ TEST(SweepPlan, AKernelBringsItsOwnSystemOnly) {
 
 /// By hand: dk = 4, dv = 8, C = 2. Retention: 2 C dk + 2 C dv + 4 dk dv + dk dv / C = 16 + 32 + 128 + 16.
 TEST(SweepCosts, AreThoseOfTheSystem) {
-  EXPECT_EQ(token_cost(parse_case("v1 retention chunk=2 dk=4 dv=8")).flops, 192.0);
+  EXPECT_EQ(token_cost(parse_case("v1 retention chunk=2 dk=4 dv=8")).token_operations, 192.0);
   // Two states of 32 numbers of 4 bytes a chunk of two; q, k, v, o of 2 bytes, g of 4.
-  EXPECT_EQ(token_cost(parse_case("v1 retention chunk=2 dk=4 dv=8")).bytes, 128.0 + 48.0 + 4.0);
-  EXPECT_EQ(token_cost(parse_case("v1 normalised_retention form=chunked chunk=2 dk=4 dv=8")).bytes, 176.0);
+  EXPECT_EQ(token_cost(parse_case("v1 retention chunk=2 dk=4 dv=8")).token_bytes, 128.0 + 48.0 + 4.0);
+  EXPECT_EQ(token_cost(parse_case("v1 normalised_retention form=chunked chunk=2 dk=4 dv=8")).token_bytes,
+            176.0);
   // The dual with a group of two heads, P = 8, N = 4: scores 2 C N / 2, the rest as retention's.
-  EXPECT_EQ(token_cost(parse_case("v1 state_space_duality form=chunked chunk=2 H=2 G=1 P=8 N=4")).flops,
-            184.0);
-  EXPECT_EQ(token_cost(parse_case("v1 selective_scan form=chunked chunk=2 D=5 N=4")).flops, 24.0 + 6.0);
+  EXPECT_EQ(
+      token_cost(parse_case("v1 state_space_duality form=chunked chunk=2 H=2 G=1 P=8 N=4")).token_operations,
+      184.0);
+  EXPECT_EQ(token_cost(parse_case("v1 selective_scan form=chunked chunk=2 D=5 N=4")).token_operations,
+            24.0 + 6.0);
   // Traffic does not depend on the chunk but for the state: halved where the chunk is doubled.
   for (const char* line : {"v1 mamba_mixer form=chunked chunk=", "v1 mamba2_mixer form=chunked chunk=",
                            "v1 gated_delta_net form=chunked chunk=", "v1 delta_rule chunk=",
                            "v1 linear_attention_normalised form=chunked chunk="}) {
     const auto bytes = [&](const char* chunk) {
-      return token_cost(parse_case(std::string(line) + chunk)).bytes;
+      return token_cost(parse_case(std::string(line) + chunk)).token_bytes;
     };
     EXPECT_NEAR(bytes("1") - bytes("2"), 2 * (bytes("2") - bytes("4")), 1e-9) << line;
   }
-  EXPECT_TRUE(std::isnan(token_cost(parse_case("v1 retention form=recurrent")).flops));
-  EXPECT_TRUE(std::isnan(token_cost(parse_case("v1 rms_norm form=fused")).bytes));
+  EXPECT_TRUE(std::isnan(token_cost(parse_case("v1 retention form=recurrent")).token_operations));
+  EXPECT_TRUE(std::isnan(token_cost(parse_case("v1 rms_norm form=fused")).token_bytes));
 }
 
 TEST(Sweep, MeasuresARightKernelOfEitherTable) {

@@ -7,6 +7,7 @@
 #include "oracles/systems/operator.h"
 #include "reference/gated_delta_rule.h"
 #include "reference/retention.h"
+#include "tests/oracles/systems/signature_error.h"
 
 namespace samestate {
 namespace {
@@ -67,20 +68,6 @@ TEST(ExplicitChunk, IsTheReferenceInFloat64) {
   EXPECT_THROW((void)explicitly_chunked<Retention>(x, 0), Error);
   const Sequence<double> none = x.slice(0, 0, x.initial_state);
   EXPECT_EQ(explicitly_chunked<GatedDeltaRule>(none, 4).state, x.initial_state);
-}
-
-std::string error_of(std::string_view system, std::map<std::string, Index, std::less<>> changed) {
-  const Operator& op = *find_operator(system);
-  Call call;
-  call.tokens = 3;
-  for (const Parameter& p : op.parameters) call.parameters.emplace(p.name, p.standard);
-  for (const auto& [name, value] : changed) call.parameters[name] = value;
-  try {
-    (void)op.signature(call);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(LayerOperators, SizesThatDoNotFitNameTheKey) {

@@ -9,6 +9,7 @@
 #include "oracles/contracts.h"
 #include "oracles/systems/operator.h"
 #include "reference/mixture_of_experts.h"
+#include "tests/oracles/systems/signature_error.h"
 
 namespace samestate {
 namespace {
@@ -92,22 +93,6 @@ TEST(CertainWeights, WhatIsOutIsExactlyZero) {
   EXPECT_NEAR(w(0, 0).value(), 0.5 / 0.75, 1e-12);  // known though its partner is not
   EXPECT_LT(w(0, 0).error(), 0.06);
   EXPECT_GT(w(0, 1).error(), w(0, 1).value());
-}
-
-std::string error_of(std::string_view system, std::map<std::string, Index, std::less<>> changed,
-                     Index tokens = 3) {
-  const Operator& op = *find_operator(system);
-  Call call;
-  call.form = op.forms.front().name;
-  call.tokens = tokens;
-  for (const Parameter& p : op.parameters) call.parameters.emplace(p.name, p.standard);
-  for (const auto& [name, value] : changed) call.parameters[name] = value;
-  try {
-    (void)op.signature(call);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(RoutingOperators, ImpossibleSizesAreNamed) {

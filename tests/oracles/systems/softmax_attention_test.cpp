@@ -3,23 +3,10 @@
 #include <string>
 
 #include "oracles/systems/operator.h"
+#include "tests/oracles/systems/signature_error.h"
 
 namespace samestate {
 namespace {
-
-std::string error_of(std::string_view system, std::map<std::string, Index, std::less<>> changed) {
-  const Operator& op = *find_operator(system);
-  Call call;
-  call.tokens = 3;
-  for (const Parameter& p : op.parameters) call.parameters.emplace(p.name, p.standard);
-  for (const auto& [name, value] : changed) call.parameters[name] = value;
-  try {
-    (void)op.signature(call);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(SoftmaxAttentionOperators, SizesThatDoNotFitNameTheKey) {
   for (const char* system : {"softmax_attention", "gated_attention"}) {

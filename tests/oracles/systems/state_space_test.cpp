@@ -5,25 +5,12 @@
 
 #include "oracles/systems/operator.h"
 #include "oracles/systems/state_space_forms.h"
+#include "tests/oracles/systems/signature_error.h"
 
 namespace samestate {
 namespace {
 
 constexpr Discretisation kHold = Discretisation::zero_order_hold;
-
-std::string error_of(std::string_view system, std::map<std::string, Index, std::less<>> changed) {
-  const Operator& op = *find_operator(system);
-  Call call;
-  call.tokens = 3;
-  for (const Parameter& p : op.parameters) call.parameters.emplace(p.name, p.standard);
-  for (const auto& [name, value] : changed) call.parameters[name] = value;
-  try {
-    (void)op.signature(call);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(StateSpaceOperators, SizesThatDoNotFitNameTheKey) {
   EXPECT_NE(error_of("state_space_duality", {{"G", 3}}).find("G=3"), std::string::npos);

@@ -127,9 +127,20 @@ TEST(Bench, AWrongKernelHasNoTimeAndIsNamedWithItsCommand) {
             text.npos);
   EXPECT_NE(text.find("No time of the peer in 1 case(s): no such shape\n"), text.npos);
   EXPECT_NE(text.find("fail: because: samestate bench --case 'v1 retention T=10'\n"), text.npos);
+  EXPECT_NE(text.find("not counted"), text.npos) << "a floor of no operations is none";
   const auto json = nlohmann::json::parse(bench_json(all));
   EXPECT_EQ(json[0]["median"], 1e-3);
   EXPECT_TRUE(json[1]["median"].is_null()) << "no time, no number";
+}
+
+TEST(Bench, OwnSizesStandWhereHeadsWould) {
+  TimedCase t;
+  t.record = testing::record(Verdict::pass, 0.5, "v1 rms_norm T=9");
+  t.sizes = "H=2 D=32";
+  t.heads = 4, t.heads_judged = 2;
+  const std::string text = bench_text(std::span(&t, 1), {});
+  EXPECT_NE(text.find("H=2 D=32"), text.npos) << text;
+  EXPECT_NE(text.find("(2 of 4 sequences)"), text.npos);
 }
 
 TEST(Aligned, ColumnsBeginBelowEachOther) {

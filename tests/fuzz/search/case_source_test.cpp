@@ -1,4 +1,4 @@
-#include "fuzz/search/draw.h"
+#include "fuzz/search/case_source.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ const KernelTable& table() {
   return all;
 }
 
-TEST(Draw, IsAFunctionOfSeedAndIndex) {
+TEST(CaseSource, IsAFunctionOfSeedAndIndex) {
   const CaseSource a(table(), {}, 5);
   const CaseSource b(table(), {}, 5);
   const CaseSource other(table(), {}, 6);
@@ -31,7 +31,7 @@ TEST(Draw, IsAFunctionOfSeedAndIndex) {
   EXPECT_NE(a.draw(0), a.draw(1));
 }
 
-TEST(Draw, EveryCaseIsItsOwnLineAndCanRun) {
+TEST(CaseSource, EveryCaseIsItsOwnLineAndCanRun) {
   const CaseSource source(table(), {}, 1);
   for (std::int64_t i = 0; i < 2000; ++i) {
     const Case c = source.draw(i);
@@ -43,7 +43,7 @@ TEST(Draw, EveryCaseIsItsOwnLineAndCanRun) {
 
 // HARNESS 2: RapidCheck's ranges stop short and its integers stay small unless they are drawn at nominal
 // size.
-TEST(Draw, ReachesTheEndsOfItsRanges) {
+TEST(CaseSource, ReachesTheEndsOfItsRanges) {
   const CaseSource source(table(), {"gated_delta_rule", "cpu", ""}, 2);
   std::set<std::int64_t> widths, chunks;
   std::set<std::string> regimes;
@@ -66,7 +66,7 @@ TEST(Draw, ReachesTheEndsOfItsRanges) {
   EXPECT_LT(high_seeds, 1700);
 }
 
-TEST(Draw, KeepsToItsFilter) {
+TEST(CaseSource, KeepsToItsFilter) {
   const CaseSource source(table(), {"", "", "cpu.retention.chunked"}, 3);
   for (std::int64_t i = 0; i < 200; ++i) {
     const Case c = source.draw(i);
@@ -74,13 +74,13 @@ TEST(Draw, KeepsToItsFilter) {
   }
 }
 
-TEST(Draw, BadFiltersAreErrors) {
+TEST(CaseSource, BadFiltersAreErrors) {
   EXPECT_THROW(CaseSource(table(), {"nope", "", ""}, 1), Error);
   EXPECT_THROW(CaseSource(table(), {"", "tpu", ""}, 1), Error);
   EXPECT_THROW(CaseSource(table(), {"delta_rule", "", "cpu.retention.chunked"}, 1), Error);
 }
 
-TEST(Draw, AnotherTableHasAnotherFingerprint) {
+TEST(CaseSource, AnotherTableHasAnotherFingerprint) {
   const CaseSource all(table(), {}, 1);
   const CaseSource same(table(), {}, 2);
   const CaseSource one(table(), {"retention", "", ""}, 1);

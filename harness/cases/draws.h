@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "harness/cases/counter.h"
+
+namespace samestate {
+
+/// One row of q, k or v before it is rounded.
+using DrawnRow = std::span<double>;
+
+/// The random numbers of a batch of the recurrent family, by what they are for.
+struct BatchSource {
+  BatchSource(std::uint64_t seed, std::int64_t width);
+
+  Counter q, k, v, g, beta, state;
+  Counter pick;     ///< which token of a pool
+  Counter gate;     ///< which kind of token
+  std::int64_t dk;  ///< of the batch
+};
+
+/// Shared tokens (base directions, pools) sit at negative token coordinates.
+inline constexpr std::int64_t kShared = -1;
+
+/// The token whose vector stands at this one.
+using TokenOf = std::int64_t (*)(const BatchSource& source, const Coordinates& at);
+/// Fills a row of q, k or v, whose numbers are `own`; `at.token` is what TokenOf says.
+using RowOf = void (*)(DrawnRow row, const BatchSource& source, const Counter& own, const Coordinates& at);
+/// Gives a row of q or k its length; `normalises`: the kernel does, whatever the length.
+using LengthOf = void (*)(DrawnRow row, bool normalises);
+/// One number a token and value head: g or beta.
+using NumberOf = double (*)(const BatchSource& source, const Coordinates& at);
+/// One element of a tensor of a system of named tensors.
+using ElementOf = double (*)(const Counter& own, const Coordinates& at);
+
+/// What regime=normal does.
+namespace normal {
+
+std::int64_t token(const BatchSource& source, const Coordinates& at);  ///< each its own
+void row(DrawnRow row, const BatchSource& source, const Counter& own, const Coordinates& at);
+void length(DrawnRow row, bool normalises);  ///< 1
+double gate(const BatchSource& source, const Coordinates& at);
+double beta(const BatchSource& source, const Coordinates& at);
+/// Element [n, h, i, j] of the initial state, at sequence n, token i, head h, channel j; `size` of FamilyDraws.
+double state(const BatchSource& source, const Coordinates& at, double size);
+bool idle(const BatchSource& source, const Coordinates& at);  ///< no token
+
+double activation(const Counter& own, const Coordinates& at);
+double feature(const Counter& own, const Coordinates& at);   ///< positive
+double log_rate(const Counter& own, const Coordinates& at);  ///< in [-1, log 16]
+
+}  // namespace normal
+
+/// How a regime draws the inputs of the recurrent family. A row of the table names what it does otherwise.
+struct FamilyDraws {
+  TokenOf key_token = normal::token;
+  RowOf key = normal::row;
+  LengthOf key_length = normal::length;
+  bool query_is_key = false;  ///< then the next three are not read
+  TokenOf query_token = normal::token;
+  RowOf query = normal::row;
+  LengthOf query_length = normal::length;
+  TokenOf value_token = normal::token;
+  RowOf value = normal::row;
+  double size = 1.0;  ///< factor of v and of the initial state
+  NumberOf gate = normal::gate;
+  NumberOf beta = normal::beta;
+  double (*state)(const BatchSource& source, const Coordinates& at, double size) = normal::state;
+  bool (*idle)(const BatchSource& source,
+               const Coordinates& at) = normal::idle;  ///< a no-op: q = k = v = 0, beta = 0, g = 0
+};
+
+/// How a regime draws the inputs of systems of named tensors, by their Content.
+struct TensorDraws {
+  ElementOf activation = normal::activation;
+  ElementOf feature = normal::feature;
+  ElementOf log_rate = normal::log_rate;
+  double log_decay = 1.0;        ///< factor
+  bool one_token = false;        ///< every token is the first one
+  bool masked_to_third = false;  ///< masks begin with zeros, up to a third of the tokens
+};
+
+}  // namespace samestate

@@ -1,0 +1,66 @@
+#include "harness/run/whole_call.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/run/guard.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+StridedTensor row_major_tensor(float* data, std::vector<std::int64_t> shape) {
+  std::vector<std::int64_t> stride(shape.size(), 1);
+  for (std::size_t d = shape.size(); d-- > 1;) stride[d - 1] = stride[d] * shape[d];
+  return {data, std::move(shape), std::move(stride)};
+}
+
+}  // namespace
+
+void WholeCall::input(std::string_view name, std::vector<std::int64_t> shape,
+                      const std::vector<float>& data) {
+  // A KernelCall has one type of tensor; run_calls checks that inputs stay as they are, and bench times them.
+  call_.inputs.push_back({name, row_major_tensor(const_cast<float*>(data.data()), std::move(shape))});
+}
+
+void WholeCall::output(std::string_view name, std::vector<std::int64_t> shape, std::vector<float>& data) {
+  std::size_t size = 1;
+  for (const std::int64_t extent : shape) size *= static_cast<std::size_t>(extent);
+  data.resize(size);
+  call_.outputs.push_back({name, row_major_tensor(data.data(), std::move(shape))});
+}
+
+void require_one_call(const Resolved& r) {
+  const Case& c = r.c;
+  if (r.law != nullptr) throw Error("law=" + c.law + " is a relation between runs; leave it out");
+  if (r.form->decodes || r.form->whole) {
+    std::vector<std::string_view> forms;
+    for (const CaseForm& form : r.system->forms) {
+      if (!form.decodes && !form.whole) forms.push_back(form.name);
+    }
+    throw Error(fmt::format("form={} is several calls; time form={}", c.form, fmt::join(forms, ", ")));
+  }
+  if (r.layout != Layout::dense)
+    throw Error("layout=" + c.layout + ": bench times dense tensors; leave it out");
+  if (c.T < 1) throw Error("T=0: nothing to time");
+}
+
+void poison(const KernelCall& call) {
+  for (const CallTensor& x : call.outputs) std::fill_n(x.tensor.data, x.tensor.size(), kPoison);
+}
+
+std::string not_a_number(const KernelCall& call) {
+  for (const CallTensor& x : call.outputs) {
+    const float* begin = x.tensor.data;
+    const float* end = begin + x.tensor.size();
+    const float* found = std::find_if(begin, end, [](float value) { return std::isnan(value); });
+    if (found != end)
+      return fmt::format("{} element {}: NaN, or not written by the timed call", x.name, found - begin);
+  }
+  return {};
+}
+
+}  // namespace samestate

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/cases/resolved.h"
+#include "harness/run/kernel_table.h"
+#include "oracles/verdict.h"
+
+namespace samestate {
+
+/// A case that is one call, on dense tensors of its own: made as often as one likes, and judged by what the
+/// last call wrote.
+class WholeCall {
+ public:
+  virtual ~WholeCall() = default;
+  WholeCall(const WholeCall&) = delete;
+  WholeCall& operator=(const WholeCall&) = delete;
+
+  [[nodiscard]] const KernelCall& call() const { return call_; }
+  [[nodiscard]] const Contract& contract() const { return contract_; }
+  /// Parts that are judged apart: (sequence, value head) pairs, or sequences.
+  [[nodiscard]] virtual std::int64_t parts() const = 0;
+  /// One of them as the gate judges it; `kernels` run again where that asks for it.
+  [[nodiscard]] virtual Judgement judge(std::int64_t part, const KernelChoice& kernels) const = 0;
+
+ protected:
+  WholeCall() = default;
+  /// Tensors of the call, row-major, on memory that outlives it.
+  void input(std::string_view name, std::vector<std::int64_t> shape, const std::vector<float>& data);
+  void output(std::string_view name, std::vector<std::int64_t> shape, std::vector<float>& data);
+
+  KernelCall call_;
+  Contract contract_;  ///< of the call
+};
+
+/// Throws Error, with the remedy, for a case that is no single call of dense tensors: one with a law, one that
+/// decodes, one without tokens.
+void require_one_call(const Resolved& r);
+
+/// Fills every output of a call with kPoison; its tensors are dense.
+void poison(const KernelCall& call);
+
+/// The first output that holds a NaN: inputs are finite and so are outputs, in the parts that nobody judges
+/// too. Empty: none.
+[[nodiscard]] std::string not_a_number(const KernelCall& call);
+
+}  // namespace samestate

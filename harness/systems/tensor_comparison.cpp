@@ -1,0 +1,89 @@
+#include "harness/systems/tensor_comparison.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "oracles/limits.h"
+
+namespace samestate::tensor_laws_detail {
+
+void Comparison::begin(Change change, std::string first, std::string second, Index place) {
+  if (trace_) trace_->push_back({change, std::move(first), std::move(second), place, {}});
+}
+
+void Comparison::add(Index b, const std::string& name, Index rows, const Side& first, const Side& second) {
+  const Matrix<double>& x = get(first.outputs, name);
+  const Matrix<double>& y = get(second.outputs, name);
+  const Matrix<double>& tolerance_x = get(first.oracle.tolerance, name);
+  const Matrix<double>& tolerance_y = get(second.oracle.tolerance, name);
+  if (trace_) {
+    trace_->back().pairs.push_back({name,
+                                    b,
+                                    rows,
+                                    {x, get(first.oracle.exact, name), tolerance_x},
+                                    {y, get(second.oracle.exact, name), tolerance_y}});
+  }
+  for (Index i = 0; i < rows; ++i) {
+    for (Index j = 0; j < x.cols(); ++j) {
+      const double bound = tolerance_x(i, j) + tolerance_y(i, j);
+      if (!std::isfinite(bound)) continue;
+      const double difference = std::abs(x(i, j) - y(i, j));
+      const double error = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
+      const double ratio = error == 0.0 ? 0.0 : error / bound;
+      ++compared_;
+      squares_ += y(i, j) * y(i, j);
+      bounds_ += bound * bound;
+      if (compared_ > 1 && ratio <= worst_.ratio) continue;
+      worst_.ratio = ratio;
+      worst_.error = error;
+      worst_.bound = bound;
+      worst_.expected = x(i, j);
+      worst_.actual = y(i, j);
+      worst_.worst = {b, -1, i, j};
+      where_ = name;
+    }
+  }
+}
+
+Judgement Comparison::take(const std::string& what) {
+  worst_.gate = "law";
+  worst_.rows = compared_;
+  if (compared_ == 0) {
+    worst_.reason = "nothing was compared: no element has a finite bound";
+  } else if (worst_.ratio > 1.0) {
+    worst_.verdict = Verdict::fail;
+    worst_.reason = fmt::format("output {}: {}", where_, what);
+  } else if (squares_ == 0.0) {
+    worst_.reason = "everything compared is zero";
+  } else if (bounds_ > kVacuousOutput * kVacuousOutput * squares_) {
+    worst_.reason = fmt::format("the sum of the bounds is above {} of what is compared", kVacuousOutput);
+  } else {
+    worst_.verdict = Verdict::pass;
+  }
+  return worst_;
+}
+
+OperatorOracle oracle_of(const TensorSubject& s, const std::vector<CaseTensor>& inputs, Index b,
+                         const std::vector<Index>& cuts) {
+  return operator_oracle(s.system.row, s.system.call(s.r.c, s.native), sequence_of(inputs, b), cuts,
+                         *s.r.contract);
+}
+
+Judgement inapplicable(const char* why) {
+  Judgement j;
+  j.gate = "law";
+  j.reason = why;
+  return j;
+}
+
+Resolved resized(const Resolved& r, std::int64_t B, std::int64_t T) {
+  Resolved other = r;
+  other.c.B = B;
+  other.c.T = T;
+  return other;
+}
+
+}  // namespace samestate::tensor_laws_detail

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/systems/tensor_system.h"
+
+/// What the laws of the systems of named tensors compare, and the laws that stand in files of their own.
+namespace samestate::tensor_laws_detail {
+
+using Change = TensorLawComparison::Change;
+
+/// The outputs of one sequence of a run, and what they are held against.
+struct Side {
+  const Tensors<double>& outputs;
+  const OperatorOracle& oracle;
+};
+
+/// Judgements of many comparisons, as one.
+class Comparison {
+ public:
+  explicit Comparison(TensorLawTrace* trace) : trace_(trace) {}
+
+  /// Two runs, in words; `place` as in TensorLawComparison. Before the first add.
+  void begin(Change change, std::string first, std::string second, Index place = -1);
+  /// The rows [0, rows) of an output of sequence b of the two, within the sum of their tolerances.
+  void add(Index b, const std::string& name, Index rows, const Side& first, const Side& second);
+  /// `what` was compared, in words.
+  [[nodiscard]] Judgement take(const std::string& what);
+
+ private:
+  TensorLawTrace* trace_;
+  Judgement worst_;
+  std::int64_t compared_ = 0;
+  double squares_ = 0.0, bounds_ = 0.0;
+  std::string where_;
+};
+
+/// Of sequence b evaluated in calls ending at `cuts`.
+[[nodiscard]] OperatorOracle oracle_of(const TensorSubject& s, const std::vector<CaseTensor>& inputs, Index b,
+                                       const std::vector<Index>& cuts);
+
+/// Vacuous, for the reason given.
+[[nodiscard]] Judgement inapplicable(const char* why);
+
+/// The case with B sequences of T tokens.
+[[nodiscard]] Resolved resized(const Resolved& r, std::int64_t B, std::int64_t T);
+
+/// M25: a request from a reset state or cache is the same after another one as before it.
+[[nodiscard]] Judgement reset(const TensorSubject& s);
+
+/// M24-M29: requests in slots, decoded together, advanced, forked, rejected and begun again in any order.
+[[nodiscard]] Judgement serving(const TensorSubject& s);
+
+/// M27, M37: sequences of different lengths end to end as one.
+[[nodiscard]] Judgement packing(const TensorSubject& s);
+
+}  // namespace samestate::tensor_laws_detail

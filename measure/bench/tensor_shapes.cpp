@@ -1,0 +1,60 @@
+#include "measure/bench/tensor_shapes.h"
+
+namespace samestate {
+
+std::span<const TensorShape> tensor_shapes() {
+  static const std::vector<TensorShape> rows = {
+      // Qwen3-Next-80B-A3B: width 2048, 16 query and 2 key heads of 256, 32 of whose pairs turn; Gated DeltaNet
+      // with 16 key and 32 value heads of 128; 512 experts of width 512, 10 a token.
+      {"rms_norm", 1, 1024, {{"H", 1}, {"D", 2048}}},
+      {"zero_centred_rms_norm", 1, 1024, {{"H", 1}, {"D", 2048}}},
+      {"residual_rms_norm", 1, 1024, {{"H", 1}, {"D", 2048}}},
+      {"gated_rms_norm", 1, 256, {{"H", 32}, {"D", 128}}},
+      {"l2norm", 1, 512, {{"H", 16}, {"D", 128}}},
+      {"activation_gates", 1, 4096, {{"H", 32}}},
+      {"short_convolution", 1, 128, {{"C", 8192}, {"W", 4}}},
+      {"short_convolution", 16, 1, {{"C", 8192}, {"W", 4}}},
+      {"rotary_embedding", 1, 256, {{"H", 16}, {"d", 256}, {"pairs", 32}}},
+      {"softmax_attention", 1, 128, {{"H", 16}, {"Hkv", 2}, {"d", 256}, {"dv", 256}}},
+      {"gated_attention", 1, 4, {{"D", 2048}, {"H", 16}, {"Hkv", 2}, {"d", 256}, {"pairs", 32}}},
+      {"gated_delta_net", 1, 4, {{"D", 2048}, {"Hk", 16}, {"R", 2}, {"dk", 128}, {"dv", 128}, {"W", 4}}},
+      {"gated_delta_net_output", 1, 16, {{"D", 2048}, {"Hv", 32}, {"dv", 128}}},
+      {"expert_router", 1, 32, {{"D", 2048}, {"N", 512}, {"K", 10}}},
+      {"load_balance", 1, 1024, {{"N", 512}, {"K", 10}}},
+      // Its widths with 16 of its experts: all of them are 6.4 GB.
+      {"mixture_of_experts", 1, 2, {{"D", 2048}, {"N", 16}, {"K", 10}, {"F", 512}}},
+      {"qwen3_next_moe", 1, 2, {{"D", 2048}, {"N", 16}, {"K", 10}, {"F", 512}, {"Fs", 512}}},
+      // RetNet of 1.3 billion parameters: width 2048, 8 heads, values twice as wide as keys.
+      {"normalised_retention", 1, 64, {{"H", 8}, {"dk", 256}, {"dv", 512}}},
+      {"normalised_retention_recurrence", 1, 8, {{"H", 8}, {"dk", 256}, {"dv", 512}}},
+      {"multi_scale_retention", 1, 4, {{"D", 2048}, {"H", 8}, {"dk", 256}, {"dv", 512}}},
+      // Heads of a linear transformer.
+      {"linear_attention_bidirectional", 1, 128, {{"H", 8}, {"dk", 64}, {"dv", 64}}},
+      {"linear_attention_normalised", 1, 128, {{"H", 8}, {"dk", 64}, {"dv", 64}}},
+      // Mamba and Mamba-2 of 130 million parameters: width 768.
+      {"selective_scan", 1, 128, {{"D", 1536}, {"N", 16}}},
+      {"mamba_mixer", 1, 16, {{"D", 768}, {"Di", 1536}, {"N", 16}, {"R", 48}}},
+      {"state_space_duality", 1, 128, {{"H", 24}, {"G", 1}, {"P", 64}, {"N", 128}}},
+      {"mamba2_mixer", 1, 16, {{"D", 768}, {"H", 24}, {"G", 1}, {"P", 64}, {"N", 128}}},
+      {"gate_first_rms_norm", 1, 256, {{"H", 1}, {"D", 1536}}},
+      // DeepSeek-V2-Lite: width 2048, 16 heads of 128, a latent of 512 and 64 rotary columns.
+      {"latent_cache", 1, 16, {{"D", 2048}, {"dc", 512}, {"dr", 64}}},
+      // An eighth of those widths: of the whole ones the bound is vacuous.
+      {"latent_attention",
+       1,
+       16,
+       {{"D", 256}, {"H", 2}, {"dn", 32}, {"dr", 16}, {"dv", 32}, {"dc", 64}, {"q_lora", 0}}},
+      // One head of test-time training, and document 003's dendritic layer (DEND-1), half its values.
+      {"gradient_step", 1, 32, {{"dk", 128}, {"dv", 128}}},
+      {"proximal_step", 1, 32, {{"dk", 128}, {"dv", 128}}},
+      {"overlap_windows", 8, 128, {{"N", 2}, {"stride", 96}, {"O", 64}}},
+      {"dendritic_router", 1, 64, {{"H", 8}, {"d", 256}, {"Es", 1}, {"K", 2}, {"idle", 5}}},
+      {"dendritic_attention",
+       1,
+       2,
+       {{"D", 2048}, {"H", 8}, {"N", 2}, {"stride", 96}, {"O", 64}, {"dv", 256}, {"K", 2}, {"idle", 5}}},
+  };
+  return rows;
+}
+
+}  // namespace samestate

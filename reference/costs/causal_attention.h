@@ -1,0 +1,14 @@
+#pragma once
+
+#include "reference/costs/counts.h"
+
+namespace samestate::costs {
+
+/// Operations of softmax attention on one sequence where token t sees tokens 0..t: Q K^T and P V over
+/// L (L + 1) / 2 pairs, L (L + 1) (dk + dv) a head; the exponentials are not counted (COST-3).
+[[nodiscard]] inline Count causal_attention_flops(Count length, Count heads, Count key_width,
+                                                  Count value_width) {
+  return product({length, length + 1, heads, sum({key_width, value_width})});
+}
+
+}  // namespace samestate::costs

@@ -1,0 +1,154 @@
+// What repro says of a law of named tensors that fails: planted faults for each of them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "fuzz/mutants/operators/changed_call.h"
+#include "harness/explain/explain.h"
+
+namespace samestate {
+namespace {
+
+using mutants::CallFault;
+using mutants::ChangedCall;
+using mutants::misread;
+using mutants::miswritten;
+
+constexpr const char* kKernel = "cpu.linear_attention_normalised.chunked";
+constexpr const char* kLine =
+    "v1 linear_attention_normalised form=chunked chunk=8 T=21 B=3 H=2 dk=8 dv=8 law=";
+constexpr std::int64_t kWidth = 16;  // of a token of o or of v: 2 heads of 8
+
+/// o(b, t, j) += of(v, b, t, j), where v(b, t, j) is what the call read.
+template <class Function>
+CallFault adds(Function of) {
+  return miswritten([=](ChangedCall& call) {
+    const std::span<float> o = call.output("o");
+    const std::span<float> given = call.input("v");
+    const std::int64_t T = call.call.tokens;
+    const auto v = [&](std::int64_t b, std::int64_t t, std::int64_t j) {
+      return given[static_cast<std::size_t>((b * T + t) * kWidth + j)];
+    };
+    for (std::size_t i = 0; i < o.size(); ++i) {
+      const auto flat = static_cast<std::int64_t>(i);
+      o[i] += of(v, flat / kWidth / T, flat / kWidth % T, flat % kWidth, T);
+    }
+  });
+}
+
+struct Known {
+  const char* name;
+  const char* law;
+  const char* first;      ///< in the words of what was compared
+  const char* second;     ///< the same
+  const char* equations;  ///< which side is wrong
+  const char* differs;    ///< where they part
+  const char* says;       ///< what kind of fault does that
+  CallFault fault;
+};
+
+const Known kKnown[] = {
+    {"OneStateIsLost", "split", "all tokens in one call", "cut before token",
+     "the first is right and the second is wrong", "they part at token 20, column 0",
+     "the second call starts from a fresh z: what the first left is lost at the resume",
+     misread([](ChangedCall& call) { call.fill("z", 0.0F); })},
+    {"AllStatesAreLost", "split", "all tokens in one call", "cut before token",
+     "the first is right and the second is wrong", "", "the second call starts from a fresh S, z",
+     misread([](ChangedCall& call) { call.fill("S", 0.0F), call.fill("z", 0.0F); })},
+    {"OneTokenCalls", "split", "all tokens in one call", "cut before token",
+     "the first is right and the second is wrong", "", "only where a call has one token",
+     adds([](auto&&, auto, auto, auto, auto T) { return T == 1 ? 3.0F : 0.0F; })},
+    {"BeforeTheCut", "split", "all tokens in one call", "cut before token 7, the states carried",
+     "the first is right and the second is wrong", "they part at token 6, column 0",
+     "token(s) before the cut differ, from 6 on",
+     adds([](auto&&, auto, auto t, auto, auto T) { return T == 7 && t == 6 ? 3.0F : 0.0F; })},
+    {"Window", "split", "all tokens in one call", "cut before token 10",
+     "the first is right and the second is wrong", "they part at token 10, column 0",
+     "only the 3 token(s) after the cut, none later: a window that is not carried",
+     adds([](auto&&, auto, auto t, auto, auto T) { return T == 11 && t < 3 ? 3.0F : 0.0F; })},
+    {"StateLeft", "split", "all tokens in one call", "cut before token",
+     "the first is right and the second is wrong", "S of sequence 0",
+     "the rows by token agree: only what the last call leaves differs", miswritten([](ChangedCall& call) {
+       if (call.call.tokens == 11) call.output("S")[0] += 9.0F;
+     })},
+    {"NextToken", "causality", "the tokens as they are", "q, k, v of the tokens from", "the first is wrong",
+     "they part at token", "a token sees the one after it, none beyond",
+     adds([](auto&& v, auto b, auto t, auto j, auto T) { return t + 1 < T ? v(b, t + 1, j) : 0.0F; })},
+    {"MaskInAChunk", "causality", "the tokens as they are", "q, k, v of the tokens from",
+     "the first is wrong", "they part at token",
+     "a token sees others of its chunk alone: the mask inside a chunk",
+     adds([](auto&& v, auto b, auto t, auto j, auto T) {
+       return v(b, std::min<std::int64_t>(t / 8 * 8 + 7, T - 1), j);
+     })},
+    {"WholeSequence", "causality", "the tokens as they are", "q, k, v of the tokens from",
+     "the first is wrong", "they part at token 0, column",
+     "every earlier token sees the change: something is taken over the whole sequence",
+     adds([](auto&& v, auto b, auto, auto j, auto T) { return v(b, T - 1, j); })},
+    {"FirstRowForAll", "batch_permutation", "the rows of the batch in their order", "in reverse order",
+     "the first is wrong and the second is wrong", "o of sequence 1",
+     "every row of the batch is given row 0's result", miswritten([](ChangedCall& call) {
+       for (const char* name : {"o", "S", "z"}) {
+         const std::span<float> x = call.output(name);
+         const std::size_t size = x.size() / static_cast<std::size_t>(call.call.batch);
+         for (std::size_t i = size; i < x.size(); ++i) x[i] = x[i % size];
+       }
+     })},
+    {"AnotherRow", "batch_permutation", "the rows of the batch in their order", "in reverse order",
+     "the first is wrong and the second is wrong", "they part at token 0, column 0",
+     "row(s) 1 of the batch are wrong whichever sequence stands there",
+     adds([](auto&& v, auto b, auto t, auto j, auto) { return b == 1 ? v(0, t, j) : 0.0F; })},
+};
+
+bool says(const std::vector<std::string>& lines, const std::string& words) {
+  return std::any_of(lines.begin(), lines.end(),
+                     [&](const std::string& line) { return line.find(words) != line.npos; });
+}
+
+class ExplainTensorLaw : public testing::TestWithParam<Known> {};
+
+TEST_P(ExplainTensorLaw, SaysWhatWasComparedAndWhereItParts) {
+  const Known& known = GetParam();
+  std::vector<Mutant> planted;
+  mutants::add_faults(planted, kKernel, {{"F", "planted", "planted", known.fault}});
+  const KernelTable table = planted.front().table();
+  const Case c = parse_case(std::string(kLine) + known.law);
+  Trace trace;
+  const Judgement judgement = run_case(c, table, 1, &trace).judgement;
+  ASSERT_EQ(judgement.verdict, Verdict::fail) << judgement.reason;
+  // A trace changes neither what is run nor what is judged.
+  const Judgement alone = run_case(c, table).judgement;
+  EXPECT_EQ(alone.ratio, judgement.ratio);
+  EXPECT_EQ(alone.reason, judgement.reason);
+
+  const Explanation why = explain(Resolved(c), trace);
+  ASSERT_GE(why.compared.size(), 3U);
+  EXPECT_NE(why.compared[0].find(known.first), std::string::npos) << why.compared[0];
+  EXPECT_NE(why.compared[1].find(known.second), std::string::npos) << why.compared[1];
+  EXPECT_TRUE(says(why.compared, known.equations)) << testing::PrintToString(why.compared);
+  EXPECT_TRUE(says(why.differs, known.differs)) << testing::PrintToString(why.differs);
+  EXPECT_TRUE(says(why.patterns, known.says)) << testing::PrintToString(why.patterns);
+  EXPECT_LE(why.patterns.size(), 6U) << testing::PrintToString(why.patterns);
+  EXPECT_FALSE(why.values.empty());
+  EXPECT_EQ(why.expected, "first");
+  ASSERT_EQ(why.terms.size(), 4U);
+  EXPECT_DOUBLE_EQ(why.terms[1].value + why.terms[2].value, why.terms[3].value);
+  EXPECT_GT(why.terms[0].value, why.terms[3].value);
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, ExplainTensorLaw, testing::ValuesIn(kKnown),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(ExplainTensorLaws, ARightKernelHasNothingToExplain) {
+  for (const char* law : {"split", "causality", "batch_permutation"}) {
+    const Case c = parse_case(std::string(kLine) + law);
+    Trace trace;
+    EXPECT_EQ(run_case(c, KernelTable({}, operator_kernels()), 1, &trace).judgement.verdict, Verdict::pass);
+    EXPECT_FALSE(trace.tensor_law.empty());
+    const Explanation why = explain(Resolved(c), trace);
+    EXPECT_TRUE(why.differs.empty() && why.patterns.empty()) << law;
+  }
+}
+
+}  // namespace
+}  // namespace samestate

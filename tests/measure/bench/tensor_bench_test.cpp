@@ -1,0 +1,167 @@
+/// Systems of named tensors against the clock.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "harness/cases/case_cost.h"
+#include "measure/bench/bench.h"
+#include "measure/bench/tensor_shapes.h"
+#include "tests/harness/operator_row.h"
+
+namespace samestate {
+namespace {
+
+const Ceilings kCeilings{1e9, 4e12, 2e12, "made up"};
+
+const KernelTable& table() {
+  static const KernelTable rows(kernels(), operator_kernels());
+  return rows;
+}
+
+TimedCase timed(const std::string& line, const KernelTable& rows, double most_bytes = 16e9) {
+  BenchOptions options;
+  options.request = {.seconds = 1e-3, .least_samples = 3, .most_samples = 5, .warm_up = 1};
+  options.judged_heads = 0;
+  options.most_bytes = most_bytes;
+  return Bench(rows, options).run(parse_case(line), kCeilings, nullptr).timed;
+}
+
+CaseCost cost_of(const std::string& line, bool on_device = false) {
+  const Resolved r(parse_case(line));
+  return r.system->cost(r, on_device);
+}
+
+TEST(TensorShapes, EverySystemWithAKernelHasOneThatIsACase) {
+  std::set<std::string_view> shaped;
+  for (const TensorShape& shape : tensor_shapes()) shaped.insert(shape.system);
+  for (const OperatorKernel& kernel : operator_kernels())
+    EXPECT_TRUE(shaped.contains(kernel.system)) << kernel.name;
+  for (const bool quick : {true, false}) {
+    std::set<std::string> named;
+    for (const Case& c : bench_cases(table(), {.device = "cpu", .quick = quick})) {
+      EXPECT_TRUE(possible(c)) << format_case(c);
+      named.insert(c.kernel);
+    }
+    EXPECT_EQ(std::ssize(named), std::count_if(table().all().begin(), table().all().end(),
+                                               [](const KernelRow& row) { return row.device == "cpu"; }))
+        << "quick: " << quick;
+  }
+}
+
+TEST(TensorBench, OwnCasesRunOnEveryKernelThatFits) {
+  BenchPlan plan;
+  plan.device = "cpu";
+  plan.lines = {"v1 rms_norm form=fused T=4"};
+  ASSERT_EQ(bench_cases(table(), plan).size(), 1U);
+  EXPECT_EQ(bench_cases(table(), plan).front().kernel, "cpu.rms_norm.fused");
+  plan.lines = {"v1 rms_norm form=equation T=4"};
+  EXPECT_TRUE(bench_cases(table(), plan).empty()) << "the oracle's form: no kernel evaluates it";
+  for (const char* line :
+       {"v1 selective_scan form=decode T=4", "v1 rms_norm form=fused T=4 law=batch_permutation",
+        "v1 rms_norm form=fused T=0", "v1 rms_norm form=fused T=4 layout=far"}) {
+    plan.lines = {line};
+    EXPECT_THROW((void)bench_cases(table(), plan), Error) << line;
+  }
+}
+
+TEST(TensorBench, ARightKernelHasATime) {
+  for (const char* line :
+       {"v1 rms_norm form=fused T=9 B=2 kernel=cpu.rms_norm.fused",
+        "v1 gated_delta_net form=chunked chunk=8 T=20 B=3 kernel=cpu.gated_delta_net.chunked",
+        "v1 load_balance T=12 contract=bf16 kernel=cpu.load_balance.direct",
+        "v1 softmax_attention form=grouped T=12 kernel=cpu.softmax_attention.grouped"}) {
+    const TimedCase t = timed(line, table());
+    EXPECT_EQ(t.record.judgement.verdict, Verdict::pass) << line << ": " << t.record.judgement.reason;
+    EXPECT_GT(t.time.median, 0.0);
+    EXPECT_GT(t.memory_floor, 0.0);
+    EXPECT_EQ(t.heads, parse_case(line).B);
+    EXPECT_EQ(t.heads_judged, t.heads);
+    EXPECT_FALSE(t.sizes.empty());
+  }
+  EXPECT_EQ(
+      timed("v1 rms_norm form=fused T=9 kernel=cpu.rms_norm.fused", table(), 100.0).record.judgement.verdict,
+      Verdict::skipped);
+}
+
+/// A row like that of `name` that runs `run` and, where given, times itself by `time`.
+TimedCase timed_by(
+    std::function<Outcome(const OperatorArguments&, const Contract&)> run,
+    std::function<Timing(const OperatorArguments&, const Contract&, const TimingRequest&)> time = nullptr) {
+  OperatorKernel row = operator_row("cpu.rms_norm.fused");
+  row.name = "planted.rms_norm.fused";
+  row.run = std::move(run);
+  row.time = std::move(time);
+  KernelTable rows(kernels(), operator_kernels());
+  rows.add(std::span<const OperatorKernel>(&row, 1));
+  return timed("v1 rms_norm form=fused T=9 B=2 kernel=planted.rms_norm.fused", rows);
+}
+
+Outcome right(const OperatorArguments& a, const Contract& contract) {
+  return operator_row("cpu.rms_norm.fused").run(a, contract);
+}
+
+TEST(TensorBench, AWrongKernelHasNoTime) {
+  const TimedCase wrong = timed_by([](const OperatorArguments& a, const Contract& contract) {
+    const Outcome outcome = right(a, contract);
+    a.output("y").data[3] += 0.5F;
+    return outcome;
+  });
+  EXPECT_EQ(wrong.record.judgement.verdict, Verdict::fail);
+  EXPECT_TRUE(std::isnan(wrong.time.median));
+  const TimedCase idle = timed_by([](const OperatorArguments&, const Contract&) { return Outcome{}; });
+  EXPECT_EQ(idle.record.judgement.verdict, Verdict::fail);
+  EXPECT_NE(idle.record.judgement.reason.find("not written"), std::string::npos);
+}
+
+TEST(TensorBench, AKernelThatTimesItselfIsTakenAtItsWordAndJudged) {
+  const auto half_a_second = [](const OperatorArguments& a, const Contract& contract, const TimingRequest&) {
+    return Timing{right(a, contract), "events", {0.5, 0.5, 0.5}, 8, 4};
+  };
+  const TimedCase good = timed_by(right, half_a_second);
+  EXPECT_EQ(good.record.judgement.verdict, Verdict::pass);
+  EXPECT_EQ(good.time.median, 0.5);
+  EXPECT_EQ(good.timed, "events");
+  EXPECT_EQ(good.copies, 4);
+  const auto nothing = [](const OperatorArguments&, const Contract&, const TimingRequest&) {
+    return Timing{{}, "events", {1e-9}, 8, 4};
+  };
+  EXPECT_EQ(timed_by(right, nothing).record.judgement.verdict, Verdict::fail);
+}
+
+/// x, y [2, 9, 2, 32] and the weight [32] once; nobody has counted the operations of a norm.
+TEST(TensorCosts, BytesAreThoseOfTheTensorsAndFollowTheContract) {
+  const CaseCost host = cost_of("v1 rms_norm form=fused T=9 B=2 contract=bf16");
+  EXPECT_EQ(host.bytes, 4 * (2 * 2 * 9 * 2 * 32 + 32));
+  EXPECT_EQ(host.operations, 0);
+  EXPECT_EQ(cost_of("v1 rms_norm form=fused T=9 B=2 contract=bf16", true).bytes,
+            2 * (2 * 2 * 9 * 2 * 32) + 4 * 32);
+  TimedCase timed;
+  const Resolved r(parse_case("v1 rms_norm form=fused T=9"));
+  add_floor(timed, r, kCeilings, true);
+  EXPECT_GT(timed.memory_floor, 0.0);
+  EXPECT_TRUE(std::isnan(timed.compute_floor)) << "a floor of no operations is none";
+}
+
+TEST(TensorCosts, OperationsByHand) {
+  // Of a causal square of 3 tokens 6 pairs, two products of H = 4 heads, 2 (32 + 32) operations each.
+  EXPECT_EQ(cost_of("v1 softmax_attention form=grouped T=3 B=2").operations, 2 * 6 * 4 * 2 * 64);
+  // A token passes K = 2 of N = 5 experts of 3 x 20 x 12 weights; the others need not be read.
+  const CaseCost experts = cost_of("v1 mixture_of_experts form=sorted T=7");
+  EXPECT_EQ(experts.operations, 7 * 2 * 2 * 720);
+  EXPECT_EQ(experts.bytes, 4 * (2 * 720 + 7 * (20 + 20 + 5)));
+  // The recurrence token by token, 5 P N a head, is the chunked one's without a chunk.
+  EXPECT_EQ(cost_of("v1 state_space_duality form=recurrent T=7").operations, 7 * 5 * 4 * 16 * 16);
+  EXPECT_TRUE(std::isnan(cost_of("v1 state_space_duality form=recurrent T=7").token_operations));
+  // A layer's maps come on top: 2 operations for each element of a weight.
+  const double inside = cost_of("v1 mamba_mixer form=chunked chunk=4 T=4").token_operations * 4 * 24;
+  EXPECT_EQ(static_cast<double>(cost_of("v1 mamba_mixer form=chunked chunk=4 T=4").operations),
+            inside + 4 * 2 * (48 * 16 + 24 * 4 + 10 * 24 + 24 * 2 + 16 * 24));
+  // A last chunk that is cut off counts as what it is.
+  EXPECT_EQ(cost_of("v1 selective_scan form=chunked chunk=4 T=5 D=1 N=1").operations, 6 * 4 + 3 * 3 + 6);
+  EXPECT_EQ(cost_of("v1 selective_scan form=blelloch T=5").operations, 0);
+}
+
+}  // namespace
+}  // namespace samestate
