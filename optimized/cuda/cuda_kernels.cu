@@ -175,7 +175,8 @@ Outcome with_packed(const Arguments& a, const Contract& contract, const std::str
     return {Outcome::Kind::unsupported, std::move(reason)};
   }
   const std::span<const DispatchRow> rows = chunked ? chunked_rows() : recurrent_rows();
-  Choice choice{system.delta, chunked, chunked ? chunked_row(a, contract, system.delta) : recurrent_row(a, contract, system.delta)};
+  Choice choice{system.delta, chunked,
+                chunked ? chunked_row(a, contract, system.delta) : recurrent_row(a, contract, system.delta)};
   if (!variant.empty()) {
     choice.row = row_named(rows, variant);
     const CallShape shape = shape_of(a, cpu::longest_sequence(a, sizes), system.delta);

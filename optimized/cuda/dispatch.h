@@ -57,9 +57,9 @@ struct Limits {
 
   [[nodiscard]] constexpr bool hold(const CallShape& s) const {
     return tokens.holds(s.tokens) && sequences.holds(s.sequences) && heads.holds(s.value_heads) &&
-           columns.holds(s.columns()) && pairs.holds(s.pairs()) && dk.holds(s.dk) && dv.holds(s.dv) && chunk.holds(s.chunk) &&
-           s.dk % dk_multiple == 0 && s.dv % dv_multiple == 0 && (packed || !s.packed) &&
-           (rule == Rule::any || (rule == Rule::delta) == s.delta);
+           columns.holds(s.columns()) && pairs.holds(s.pairs()) && dk.holds(s.dk) && dv.holds(s.dv) &&
+           chunk.holds(s.chunk) && s.dk % dk_multiple == 0 && s.dv % dv_multiple == 0 &&
+           (packed || !s.packed) && (rule == Rule::any || (rule == Rule::delta) == s.delta);
   }
 };
 
@@ -89,7 +89,8 @@ struct Limits {
   multiple("dv", limits.dv_multiple);
   range("chunk", limits.chunk);
   if (!limits.packed) add("not packed");
-  if (limits.rule != Limits::Rule::any) add(limits.rule == Limits::Rule::delta ? "delta rule" : "no delta rule");
+  if (limits.rule != Limits::Rule::any)
+    add(limits.rule == Limits::Rule::delta ? "delta rule" : "no delta rule");
   return out.empty() ? "any shape" : out;
 }
 

@@ -115,7 +115,8 @@ struct PrefillCall::Parts {
   std::optional<Published> published;
 
   Parts(const Parameters<Bf16>& p, std::int64_t tokens, bool delta, std::size_t row)
-      : call(plan_prefill(p, attribute(cudaDevAttrMultiProcessorCount))), form(form_of(row, delta, p.l2norm)) {
+      : call(plan_prefill(p, attribute(cudaDevAttrMultiProcessorCount))),
+        form(form_of(row, delta, p.l2norm)) {
     if (row == kSplitRow) {
       published.emplace(static_cast<std::size_t>(Prefill::slots(p, tokens)));
       call.prepared = published->prepared.data(), call.ready = published->ready.data();
@@ -136,8 +137,7 @@ bool prefill_runs_here() {
          attribute(cudaDevAttrComputeCapabilityMinor) == 0;
 }
 
-PrefillCall::PrefillCall(const Parameters<Bf16>& parameters, std::int64_t tokens, bool delta,
-                         std::size_t row)
+PrefillCall::PrefillCall(const Parameters<Bf16>& parameters, std::int64_t tokens, bool delta, std::size_t row)
     : parts_(std::make_unique<Parts>(parameters, tokens, delta, row)) {}
 PrefillCall::~PrefillCall() = default;
 

@@ -109,7 +109,8 @@ template <class Operand, class State = float>
 
 /// The same of chunked_rows().
 [[nodiscard]] inline std::size_t chunked_row(const Arguments& a, const Contract& contract, bool delta) {
-  return choose(chunked_rows(), shape_of(a, cpu::longest_sequence(a, cpu::checked_sizes(a)), delta), contract);
+  return choose(chunked_rows(), shape_of(a, cpu::longest_sequence(a, cpu::checked_sizes(a)), delta),
+                contract);
 }
 
 /// Why the device kernels do not run this call, naming the limit; empty where they do.

@@ -193,7 +193,9 @@ void emulate(const std::string& system, Call& call, const Contract& contract, st
 
 std::size_t row_of(std::string_view kernel) { return row_named(recurrent_rows(), kernel); }
 
-std::size_t chosen(Call& call, const Contract& contract) { return recurrent_row(call.arguments(), contract, false); }
+std::size_t chosen(Call& call, const Contract& contract) {
+  return recurrent_row(call.arguments(), contract, false);
+}
 
 /// Elements that are not the twin's, bit for bit.
 template <template <class> class Fault = Right>

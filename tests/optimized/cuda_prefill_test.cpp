@@ -51,8 +51,7 @@ template <bool delta, bool norm>
 void run_split(const Prefill& c, const Maps& maps) {
   for (std::int64_t block = 0; block < split_blocks(c); ++block) {
     SharedMemory<SplitShared> memory;
-    emulation::run_block(kSplitThreads,
-                         [&] { split_block<delta, norm>(memory.get(), c, maps, block); });
+    emulation::run_block(kSplitThreads, [&] { split_block<delta, norm>(memory.get(), c, maps, block); });
   }
 }
 
@@ -243,7 +242,8 @@ TEST(CudaPrefill, FormsAreEqualBitForBit) {
       for (const std::size_t row : rows_of(*system)) {
         ASSERT_NO_THROW(emulate(*system, call, row));
         EXPECT_EQ(call.o, split.o) << system->name << " l2norm=" << l2norm << " row " << row;
-        EXPECT_EQ(call.final_state, split.final_state) << system->name << " l2norm=" << l2norm << " row " << row;
+        EXPECT_EQ(call.final_state, split.final_state)
+            << system->name << " l2norm=" << l2norm << " row " << row;
       }
     }
   }

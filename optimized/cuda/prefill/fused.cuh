@@ -68,7 +68,8 @@ struct FusedMaker : MakerParts<FusedShared<value_groups, delta>, delta, norm> {
   }
 
  private:
-  static constexpr int kAhead = Shared::kStages - kMakers;  ///< chunks that Q and V are fetched before they are prepared
+  static constexpr int kAhead =
+      Shared::kStages - kMakers;  ///< chunks that Q and V are fetched before they are prepared
 
   /// K and the gates; Q; V: a warp each.
   SAMESTATE_DEVICE void fetch_keys(int n) {
@@ -179,7 +180,8 @@ template <int value_groups, bool delta, bool norm>
 SAMESTATE_DEVICE void fused_block(FusedShared<value_groups, delta>& s, const Prefill& c, const Maps& maps,
                                   std::int64_t block) {
   using Shared = FusedShared<value_groups, delta>;
-  static_assert(sizeof(Shared) <= 227 * 1024, "a block of compute capability 9.0 has 227 KiB of shared memory");
+  static_assert(sizeof(Shared) <= 227 * 1024,
+                "a block of compute capability 9.0 has 227 KiB of shared memory");
   constexpr int kReaders = 4 * value_groups;  // warps
   if (thread_index() == 0) {
     s.task = fused_task<value_groups>(c, block);

@@ -70,7 +70,8 @@ SAMESTATE_DEVICE void merge(float (&below)[2][4], const float* x22, const float*
                                 tf32(x22[(r + 8) * kStride + kk + k + 4])};
     SAMESTATE_UNROLL
     for (int j = 0; j < n / 8; ++j) {
-      multiply_tf32_if((kk < 16 || last_rows) && (8 * j >= n - 16 || !last_columns), left[j], a, tf32(a21[(kk + k) * kStride + 8 * j + r]),
+      multiply_tf32_if((kk < 16 || last_rows) && (8 * j >= n - 16 || !last_columns), left[j], a,
+                       tf32(a21[(kk + k) * kStride + 8 * j + r]),
                        tf32(a21[(kk + k + 4) * kStride + 8 * j + r]));
     }
   }
@@ -85,7 +86,8 @@ SAMESTATE_DEVICE void merge(float (&below)[2][4], const float* x22, const float*
                                 tf32(-left[kk][3])};
     SAMESTATE_UNROLL
     for (int j = 0; j < 2; ++j) {
-      multiply_tf32_if(kk >= j && (8 * (kk - j) >= n - 16 || !last_columns), below[j], a, tf32(x11[(8 * kk + 2 * k) * kStride + 8 * j + r]),
+      multiply_tf32_if(kk >= j && (8 * (kk - j) >= n - 16 || !last_columns), below[j], a,
+                       tf32(x11[(8 * kk + 2 * k) * kStride + 8 * j + r]),
                        tf32(x11[(8 * kk + 2 * k + 1) * kStride + 8 * j + r]));
     }
   }
@@ -125,16 +127,17 @@ struct MakerParts {
   /// Once: what lies above the diagonal of T and P, and of A where merges read it, stays zero from here on.
   SAMESTATE_DEVICE void clear() {
     SAMESTATE_NO_UNROLL
-    for (int i = thread(); i < 2 * kTileBytes / 16; i += 128) store_words(s.made[group].T, 16 * i, words(0, 0, 0, 0));
+    for (int i = thread(); i < 2 * kTileBytes / 16; i += 128)
+      store_words(s.made[group].T, 16 * i, words(0, 0, 0, 0));
     if constexpr (delta) {
       SAMESTATE_NO_UNROLL
-      for (int i = thread(); i < kChunk * kInverseStride / 2; i += 128) store_pair(&s.a[group][2 * i], 0.0F, 0.0F);
+      for (int i = thread(); i < kChunk * kInverseStride / 2; i += 128)
+        store_pair(&s.a[group][2 * i], 0.0F, 0.0F);
     }
     meet();
   }
 
  protected:
-
   /// c = X Y^T over the keys.
   SAMESTATE_DEVICE static void multiply_rows(float (&sums)[32], const Bf16 (&x)[kPanels][kTileBytes / 2],
                                              const Bf16 (&y)[kPanels][kTileBytes / 2]) {
@@ -253,8 +256,8 @@ struct MakerParts {
   }
 
   template <bool diagonal, bool make_A, bool make_P>
-  SAMESTATE_DEVICE void weigh_columns(const Place& at, int j, const float (&KK)[32], const float (&QK)[32], const Gates& y,
-                                      const float (&left)[2], const float (&right)[2]) {
+  SAMESTATE_DEVICE void weigh_columns(const Place& at, int j, const float (&KK)[32], const float (&QK)[32],
+                                      const Gates& y, const float (&left)[2], const float (&right)[2]) {
     float* const A = s.a[group];
     const float G_row[2] = {y.decay[at.row], y.decay[at.row + 8]};
     std::uint32_t x[4];
@@ -279,7 +282,8 @@ struct MakerParts {
         if constexpr (make_P) x[2 * half + i] = pack(QK[e] * E[0] * right[i], QK[e + 1] * E[1] * right[i]);
       }
     }
-    if constexpr (make_P) store_matrices<false>(s.made[group].P, cell(at, at.warp, j), words(x[0], x[1], x[2], x[3]));
+    if constexpr (make_P)
+      store_matrices<false>(s.made[group].P, cell(at, at.warp, j), words(x[0], x[1], x[2], x[3]));
   }
 };
 

@@ -45,9 +45,10 @@ struct SplitShared {
   };
   int launch;  ///< its number
 };
-static_assert(sizeof(SplitShared) <= 227 * 1024, "a block of compute capability 9.0 has 227 KiB of shared memory");
+static_assert(sizeof(SplitShared) <= 227 * 1024,
+              "a block of compute capability 9.0 has 227 KiB of shared memory");
 
-SAMESTATE_HOST_DEVICE std::int64_t split_blocks(const Prefill& c) {
+SAMESTATE_HOST_DEVICE inline std::int64_t split_blocks(const Prefill& c) {
   return (c.items() + c.group - 1) / c.group * c.group * (kHelpers + c.value_tiles(kTileColumns));
 }
 
@@ -83,7 +84,8 @@ SAMESTATE_DEVICE void load_state_block(StateShared& s, const Prefill& c, const M
     s.key_ring.wait_empty(n);
     load_chunk(s.key_ring.full[at], s.k[at][0], kPanels, keys_of(c, maps, x), c, x, n);
     s.value_ring.wait_empty(n);
-    load_chunk(s.value_ring.full[value_at], s.v[value_at][0], 1, values_of(c, maps, x, x.part * kTileColumns), c, x, n);
+    load_chunk(s.value_ring.full[value_at], s.v[value_at][0], 1, values_of(c, maps, x, x.part * kTileColumns),
+               c, x, n);
     s.query_ring.wait_empty(n);
     load_chunk(s.query_ring.full[at], s.q[at][0], kPanels, queries_of(c, maps, x), c, x, n);
   }
@@ -281,7 +283,8 @@ SAMESTATE_DEVICE void state_block(StateShared& s, const Prefill& c, const Maps& 
 
 /// Block `block` of split_blocks().
 template <bool delta, bool norm>
-SAMESTATE_DEVICE void split_block(SplitShared& shared, const Prefill& c, const Maps& maps, std::int64_t block) {
+SAMESTATE_DEVICE void split_block(SplitShared& shared, const Prefill& c, const Maps& maps,
+                                  std::int64_t block) {
   if (thread_index() == 0) shared.launch = begin_launch(c);
   // Every role asks for its task itself: what it does not need would take registers until its share is set.
   const Task x = split_task(c, block);

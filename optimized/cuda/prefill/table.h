@@ -58,7 +58,8 @@ enum ChunkedRow : std::size_t { kFused128Row, kFused64Row, kSplitRow, kGenericCh
   };
   static const std::array<DispatchRow, 4> rows = {{
       {"prefill, fused 128", "bf16_fused", keeps_prefill, keys(kMany, Limits::Rule::any),
-       "a block prepares T and P for 128 columns of S: K, Q once; fastest where the multiprocessors are full"},
+       "a block prepares T and P for 128 columns of S: K, Q once; fastest where the multiprocessors are "
+       "full"},
       {"prefill, fused 64", "bf16_fused", keeps_prefill, keys({}, Limits::Rule::decay),
        "P is cheap: twice the blocks, each with what it needs"},
       {"prefill, split", "bf16_fused", keeps_prefill, keys({}, Limits::Rule::any),
