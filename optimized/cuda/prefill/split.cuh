@@ -201,6 +201,7 @@ struct HelperMaker : MakerParts<HelperShared, delta, norm> {
 /// O to the warp that stores it.
 struct RingOutput {
   StateShared& s;
+  SAMESTATE_DEVICE Bf16* tile(int) { return s.o[0]; }
   SAMESTATE_DEVICE void begin(int n) { s.o_ring.wait_empty(n); }
   SAMESTATE_DEVICE void end(int) { s.o_ring.full[0].arrive_warp(); }
 };

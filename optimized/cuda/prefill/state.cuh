@@ -8,7 +8,7 @@
 namespace samestate::cuda {
 
 /// The parts. `SharedMemory` has tiles k, q, v, o and prepared chunks with the first three's and their rings; `Output`
-/// begin(n), before O of chunk n may be written to its tile, and end(n), after it is.
+/// tile(n) of O of chunk n, begin(n) before it may be written, and end(n) after it is.
 template <class SharedMemory, bool delta, class Output>
 struct StateParts {
   SharedMemory& s;
@@ -195,7 +195,7 @@ struct StateParts {
     SAMESTATE_UNROLL
     for (int j = 0; j < 4; ++j) {
       const float* const x = &O[8 * j];
-      store_matrices<true>(s.o[group], value_offset() + 2048 * j,
+      store_matrices<true>(output.tile(n), value_offset() + 2048 * j,
                            words(pack(x[0], x[1]), pack(x[2], x[3]), pack(x[4], x[5]), pack(x[6], x[7])));
     }
     fence_async();
