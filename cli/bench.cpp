@@ -110,7 +110,8 @@ int run_bench(Options options) {
   if (host) devices.push_back({"cpu", host->copy, host->bf16, host->fp32, host->note});
   if (accelerated)
     devices.push_back({name, accelerated->copy, accelerated->bf16, accelerated->fp32, accelerated->note});
-  fmt::print("{}", options.json ? bench_json(all) : bench_text(all, devices));
+  fmt::print("{}",
+             options.json ? bench_json(all) : bench_text(all, devices, plugin_options(options.plugins)));
   return exit_code(all);
 }
 

@@ -130,7 +130,8 @@ std::map<Verdict, std::int64_t> shrink_all(const KernelTable& table, const FuzzO
   return verdicts;
 }
 
-void print_result(const SearchResult& result, const SearchOptions& options) {
+void print_result(const SearchResult& result, const FuzzOptions& of_run) {
+  const SearchOptions& options = of_run.search;
   const auto of = [&](Verdict v) {
     const auto at = result.counts.find(v);
     return at == result.counts.end() ? 0 : at->second;
@@ -147,7 +148,8 @@ void print_result(const SearchResult& result, const SearchOptions& options) {
   fmt::print("{}\n", result.replayed > 0 ? fmt::format("; {} from the checkpoint", result.replayed) : "");
   if (!result.worst.empty()) fmt::print("largest ratios that passed\n");
   for (const Found& found : result.worst) {
-    fmt::print("  {:<8.3g}  samestate repro '{}'\n", found.record.judgement.ratio, found.record.line);
+    fmt::print("  {:<8.3g}  samestate repro{} '{}'\n", found.record.judgement.ratio,
+               repro_options(of_run, found.record.judgement), found.record.line);
   }
 }
 
@@ -217,7 +219,7 @@ int run_fuzz(FuzzOptions options) {
   };
   const SearchResult result = samestate::search(table, search, observer, interrupted);
   progress->clear();
-  print_result(result, search);
+  print_result(result, options);
   std::map<Verdict, std::int64_t> verdicts;
   if (!result.failures.empty()) verdicts = shrink_all(table, options, result);
   fmt::print("{}", coverage_table(result.coverage));

@@ -99,8 +99,9 @@ Growth mark_grown(const Baseline& baseline, const GateOptions& options, const Ke
     Record& record = records[r.record];
     const Case c = parse_case(record.line);
     const bool deterministic = ratio_of(c) == r.now && ratio_of(c) == r.now;
-    out.text += fmt::format("  ratio {:.4g}, was {:.4g}{}: samestate repro '{}'\n", r.now, r.before,
-                            deterministic ? "" : " (not deterministic: does not count)", record.line);
+    out.text += fmt::format("  ratio {:.4g}, was {:.4g}{}: {}\n", r.now, r.before,
+                            deterministic ? "" : " (not deterministic: does not count)",
+                            repro_command(record, plugin_options(options.plugins)));
     if (!deterministic) continue;
     ++grown;
     record.judgement.verdict = Verdict::fail;
@@ -146,8 +147,8 @@ std::vector<Record> in_order(std::map<std::size_t, Record>& done) {
 void report(const GateOptions& options, const std::vector<Record>& records, const Run& run, double seconds) {
   if (!options.junit.empty()) write_junit(options.junit, records, run);
   if (!options.markdown.empty()) write_markdown(options.markdown, records, run);
-  fmt::print("{}{} cases in {:.1f} s on {} thread(s), seed {}.\n", terminal_text(records), records.size(),
-             seconds, options.threads, options.plan.seed);
+  fmt::print("{}{} cases in {:.1f} s on {} thread(s), seed {}.\n", terminal_text(records, run.options),
+             records.size(), seconds, options.threads, options.plan.seed);
 }
 
 /// The kernels run in a worker process: one that crashes, hangs, or ends the process with a code of its choice
@@ -159,9 +160,13 @@ int run_gate(const GateOptions& options) {
   if (!options.baseline.empty()) baseline = read_baseline(options.baseline);
   const double timeout = seconds_of("--timeout", options.timeout);
   const Accelerator device = accelerator();
-  const Run run{
-      SAMESTATE_VERSION,     "", device.name.empty() ? "cpu" : device.name, device.driver, device.toolkit,
-      SAMESTATE_CUDA_SOURCES};
+  const Run run{SAMESTATE_VERSION,
+                "",
+                device.name.empty() ? "cpu" : device.name,
+                device.driver,
+                device.toolkit,
+                SAMESTATE_CUDA_SOURCES,
+                plugin_options(options.plugins)};
 
   for (const std::string& path : {options.junit, options.markdown, options.new_baseline}) {
     if (!path.empty()) require_writable(path);

@@ -29,7 +29,15 @@ KernelTable kernel_table(const std::vector<std::string>& plugins) {
 
 std::string plugin_options(const std::vector<std::string>& plugins) {
   std::string text;
-  for (const std::string& plugin : plugins) text += " --plugin " + plugin;
+  for (const std::string& plugin : plugins) {
+    if (plugin.find_first_of(" \t\"'`$&|;<>()*?[]#~!\\") == std::string::npos) {
+      text += " --plugin " + plugin;
+      continue;
+    }
+    text += " --plugin '";  // for a POSIX shell
+    for (const char c : plugin) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    text += "'";
+  }
   return text;
 }
 

@@ -49,6 +49,8 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
                  // Qwen3-Next's and DendAttn's heads.
                  "dk=128 dv=128 Hv=2 T=513 l2norm=1", "dk=160 dv=512 T=200", "B=3 Hk=2 Hv=4 layout=padded",
                  "l2norm=1 regime=tiny_norms",
+                 // A scale that is neither the default nor one: left out, squared, or taken off by l2norm.
+                 "scale=2", "scale=2 l2norm=1 Hk=2 Hv=4",
                  // Offsets of batch rows, tokens and sequences' states that no longer fit 32 bits (BUGS M38).
                  "B=3 Hk=2 Hv=4 layout=far", "layout=far form=packed lengths=17,16"},
       // With a tail of one token: T (BUGS M12), and sequences times heads, the limit of a CUDA grid's y axis

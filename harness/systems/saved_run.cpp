@@ -87,6 +87,7 @@ std::vector<NamedShape> shapes_of(const Resolved& r) {
 }  // namespace
 
 RunFile tensor_file(const Resolved& r, const Trace& trace) {
+  if (r.law != nullptr) throw Error("--dump: a law compares several runs; drop law= from the case line");
   if (trace.outputs.empty()) throw Error("--dump: the kernel returned nothing to write");
   RunFile file;
   file.named = shapes_of(r);

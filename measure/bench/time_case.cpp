@@ -14,16 +14,33 @@
 namespace samestate {
 namespace {
 
-/// What was timed, or Unavailable.
-Timing time_kernel(const KernelRow& kernel, const WholeCall& whole, const TimingRequest& request) {
-  poison(whole.call());
-  Timing timing = kernel.time(whole.call(), whole.contract(), request);
-  if (timing.outcome.kind != Outcome::Kind::ran) throw Unavailable(timing.outcome);
+/// Throws Error for times that no clock gave: no call is shorter than a few cycles of a processor.
+void require_possible(const Timing& timing) {
+  constexpr double kShortest = 1e-9;
   const bool usable =
       !timing.seconds.empty() && std::all_of(timing.seconds.begin(), timing.seconds.end(),
                                              [](double x) { return x > 0.0 && std::isfinite(x); });
   if (!usable)
     throw Error("its `time` returned no times above 0; return a sample of seconds for each timed call");
+  const double least = *std::min_element(timing.seconds.begin(), timing.seconds.end());
+  if (least < kShortest) {
+    throw Error(
+        fmt::format("its `time` returned a sample of {:g} s, and no call is shorter than {:g} s; return "
+                    "seconds of one call",
+                    least, kShortest));
+  }
+  if (timing.calls_per_sample < 1 || timing.copies < 1) {
+    throw Error(fmt::format("its `time` returned calls_per_sample={} and copies={}; both are at least 1",
+                            timing.calls_per_sample, timing.copies));
+  }
+}
+
+/// What was timed, or Unavailable.
+Timing time_kernel(const KernelRow& kernel, const WholeCall& whole, const TimingRequest& request) {
+  poison(whole.call());
+  Timing timing = kernel.time(whole.call(), whole.contract(), request);
+  if (timing.outcome.kind != Outcome::Kind::ran) throw Unavailable(timing.outcome);
+  require_possible(timing);
   return timing;
 }
 

@@ -129,9 +129,13 @@ std::string quoted_line(const Record& record) {
 
 }  // namespace
 
-std::string repro_command(const Record& record) { return "samestate repro " + quoted_line(record); }
+std::string repro_command(const Record& record, std::string_view options) {
+  return fmt::format("samestate repro{} {}", options, quoted_line(record));
+}
 
-std::string bench_command(const Record& record) { return "samestate bench --case " + quoted_line(record); }
+std::string bench_command(const Record& record, std::string_view options) {
+  return fmt::format("samestate bench{} --case {}", options, quoted_line(record));
+}
 
 std::string place_of(const Location& location) {
   std::string text;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/records/record.h"
@@ -72,11 +73,12 @@ struct Summary {
 /// "fail 2, pass 31, vacuous 1": the verdicts that occur, the worst kind first; "no case" where none does.
 [[nodiscard]] std::string counts_line(const Summary& summary);
 
-/// The command that repeats a record, quoted for a POSIX shell.
-[[nodiscard]] std::string repro_command(const Record& record);
+/// The command that repeats a record, quoted for a POSIX shell; `options` of the command that the line needs
+/// (Run::options).
+[[nodiscard]] std::string repro_command(const Record& record, std::string_view options = {});
 
 /// The command that times the case again, as one would type it into a shell.
-[[nodiscard]] std::string bench_command(const Record& record);
+[[nodiscard]] std::string bench_command(const Record& record, std::string_view options = {});
 
 /// "sequence 0, head 2, token 17, channel 3"; the dimensions that do not apply are left out.
 [[nodiscard]] std::string place_of(const Location& location);

@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "harness/records/timing.h"
 
@@ -9,8 +10,9 @@
 namespace samestate {
 
 /// For a terminal: a row a case; the rates of the devices; why the peer has no time; each case that did not pass
-/// with the command that repeats it.
-[[nodiscard]] std::string bench_text(std::span<const TimedCase> all, std::span<const DeviceRates> devices);
+/// with the command that repeats it, its `options` (Run::options) included.
+[[nodiscard]] std::string bench_text(std::span<const TimedCase> all, std::span<const DeviceRates> devices,
+                                     std::string_view options = {});
 
 /// An array of objects, one a case; what is not a number is null.
 [[nodiscard]] std::string bench_json(std::span<const TimedCase> all);

@@ -104,10 +104,10 @@ void add_counts(Page& page, const Summary& summary, const Run& run) {
   page.add(".\n");
 }
 
-void add_failure(Page& page, const Record& record) {
+void add_failure(Page& page, const Record& record, const Run& run) {
   const Judgement& judgement = record.judgement;
   std::string text = fmt::format("### {} on {}\n\n", name_of(judgement.verdict), code(record.kernel));
-  text += fmt::format("```sh\n{}\n```\n\n", clipped(repro_command(record)));
+  text += fmt::format("```sh\n{}\n```\n\n", clipped(repro_command(record, run.options)));
   text += fmt::format("* {}\n", plain(judgement_line(judgement)));
   text += fmt::format("* {}.{}, contract {}, regime {}{}{}, device {}, {:.3g} s\n", plain(record.system),
                       plain(record.form), plain(record.contract), plain(record.regime),
@@ -122,14 +122,14 @@ void add_failure(Page& page, const Record& record) {
   page.add(text);
 }
 
-void add_failures(Page& page, const Summary& summary, std::span<const Record> records) {
+void add_failures(Page& page, const Summary& summary, std::span<const Record> records, const Run& run) {
   if (summary.failures.empty()) return;
   const std::size_t shown = std::min(kMostFailures, summary.failures.size());
   page.add(fmt::format("\n## Failures ({} of {}, the worst first)\n\n", shown, summary.failures.size()));
-  for (std::size_t i = 0; i < shown; ++i) add_failure(page, records[summary.failures[i]]);
+  for (std::size_t i = 0; i < shown; ++i) add_failure(page, records[summary.failures[i]], run);
 }
 
-void add_surprises(Page& page, std::span<const Record> records) {
+void add_surprises(Page& page, std::span<const Record> records, const Run& run) {
   const Surprises surprises = surprises_of(records);
   if (!surprises.ranked.empty()) {
     page.add(fmt::format("\n## What stands out from its group\n\n{}\n\n", kSurpriseMeaning));
@@ -143,7 +143,7 @@ void add_surprises(Page& page, std::span<const Record> records) {
     page.add(fmt::format("| {} | {:.3g} | {} | {} | {} | {} | {} | {} |\n", figure(surprise.tail, judged),
                          record.judgement.ratio, figure(surprise.median, judged),
                          plain(record.judgement.gate), name_of(record.judgement.verdict), code(record.kernel),
-                         plain(record.law), code(repro_command(record))));
+                         plain(record.law), code(repro_command(record, run.options))));
   }
   if (surprises.attained.empty()) return;
   page.add(fmt::format("\n{}.\n\n| system | form | contract | cases | least ratio | largest |\n",
@@ -182,8 +182,8 @@ std::string markdown_text(std::span<const Record> records, const Run& run) {
   const Summary summary = summarise(records);
   Page page;
   add_counts(page, summary, run);
-  add_failures(page, summary, records);
-  add_surprises(page, records);
+  add_failures(page, summary, records, run);
+  add_surprises(page, records, run);
   add_tables(page, summary);
   return page.finish();
 }

@@ -24,7 +24,7 @@ std::string remainder(std::size_t all, std::size_t shown) {
 
 }  // namespace
 
-std::string terminal_text(std::span<const Record> records) {
+std::string terminal_text(std::span<const Record> records, std::string_view options) {
   const Summary summary = summarise(records);
   std::string text =
       fmt::format("{} cases, {} judged: {}\n", summary.cases, summary.judged, counts_line(summary));
@@ -35,7 +35,8 @@ std::string terminal_text(std::span<const Record> records) {
     const Record& record = records[summary.failures[i]];
     text += fmt::format("  {}{}: {}\n    {}\n", on_one_line(record.kernel),
                         record.law.empty() ? "" : " law " + on_one_line(record.law),
-                        on_one_line(judgement_line(record.judgement)), on_one_line(repro_command(record)));
+                        on_one_line(judgement_line(record.judgement)),
+                        on_one_line(repro_command(record, options)));
   }
 
   const Surprises surprises = surprises_of(records);
@@ -51,7 +52,7 @@ std::string terminal_text(std::span<const Record> records) {
     const Record& record = records[surprise.record];
     text += fmt::format("  {:<9.3g} {:<9} {}\n", record.judgement.ratio,
                         std::isnan(surprise.median) ? "-" : fmt::format("{:.3g}", surprise.median),
-                        on_one_line(repro_command(record)));
+                        on_one_line(repro_command(record, options)));
   }
   const std::string attained = attained_line(surprises);
   if (!attained.empty()) text += "  " + attained + "\n";

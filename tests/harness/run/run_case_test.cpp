@@ -93,6 +93,24 @@ TEST(RunCase, SameCaseSameRecordOnAnyNumberOfThreads) {
   }
 }
 
+// A kernel that is wrong as soon as it may use two threads, or three.
+TEST(RunCase, TheSeedSaysHowManyThreadsAKernelMayUse) {
+  for (const int wrong : {2, 3}) {
+    const Fault fault = [wrong](const Kernel& base, const Arguments& a, const Contract& c) {
+      const Outcome outcome = base.run(a, c);
+      if (a.threads == wrong) a.o(0, 0, 0, 0) += 1.0F;
+      return outcome;
+    };
+    const KernelTable table = planted_table(fault);
+    for (int seed = 0; seed < 6; ++seed) {
+      const Case c = parse_case("v1 gated_delta_rule T=9 dk=8 kernel=planted.gated_delta_rule.chunked seed=" +
+                                std::to_string(seed));
+      EXPECT_EQ(run_case(c, table).judgement.verdict, 1 + seed % 3 == wrong ? Verdict::fail : Verdict::pass)
+          << seed;
+    }
+  }
+}
+
 TEST(RunCase, NoTokensHandTheStateOn) {
   const KernelTable table(kernels());
   for (const Kernel& kernel : table.rows()) {

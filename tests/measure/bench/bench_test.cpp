@@ -201,6 +201,16 @@ Timing no_times(const Arguments& a, const Contract& c, const TimingRequest&) {
 Timing computes_nothing(const Arguments&, const Contract&, const TimingRequest&) {
   return {{}, "graph", {1e-9, 1e-9}, 8, 1};
 }
+/// Planted: right outputs, and times that no clock gave.
+Timing no_time_at_all(const Arguments& a, const Contract& c, const TimingRequest&) {
+  return {kernels()[1].run(a, c), "graph", {1e-15, 1e-15}, 8, 4};
+}
+Timing a_nanosecond(const Arguments& a, const Contract& c, const TimingRequest&) {
+  return {kernels()[1].run(a, c), "graph", {1e-9, 1e-9}, 8, 4};
+}
+Timing samples_of_no_call(const Arguments& a, const Contract& c, const TimingRequest&) {
+  return {kernels()[1].run(a, c), "graph", {0.5, 0.5}, 0, 4};
+}
 Timing half_a_second(const Arguments& a, const Contract& c, const TimingRequest&) {
   return {kernels()[1].run(a, c), "graph", {0.5, 0.5, 0.5}, 8, 4};
 }
@@ -231,6 +241,18 @@ TEST(Bench, AKernelThatTimesItselfIsTakenAtItsWordAndJudged) {
   EXPECT_EQ(timed_by(no_times).record.judgement.verdict, Verdict::crash);
   EXPECT_EQ(timed_by(no_device).record.judgement.verdict, Verdict::skipped);
   EXPECT_EQ(timed_by(throws).record.judgement.verdict, Verdict::crash);
+}
+
+TEST(Bench, TimesThatCannotBeAreNoTimes) {
+  for (const auto time : {no_time_at_all, samples_of_no_call}) {
+    const TimedCase t = timed_by(time);
+    EXPECT_EQ(t.record.judgement.verdict, Verdict::crash);
+    EXPECT_TRUE(std::isnan(t.time.median));
+  }
+  const TimedCase doubted = timed_by(a_nanosecond);
+  EXPECT_GT(doubted.share, 10.0);
+  EXPECT_EQ(doubted.record.judgement.verdict, Verdict::vacuous);
+  EXPECT_NE(doubted.record.judgement.reason.find("floor"), std::string::npos);
 }
 
 TEST(Bench, AgainstAPeer) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "reports/records/summary.h"
+#include "reports/text/junit.h"
+#include "reports/text/markdown.h"
 #include "tests/reports/records.h"
 
 namespace samestate {
@@ -31,6 +34,22 @@ TEST(Terminal, FitsOneScreen) {
                 "  89 "),
       std::string::npos)
       << text;
+}
+
+// A line of a plugin's kernel is no case without the plugin.
+TEST(Reports, EveryCommandLoadsThePluginsThatItsLineNeeds) {
+  const std::vector<Record> records = {record(Verdict::fail, 2.0, "v1 a"),
+                                       record(Verdict::pass, 0.5, "v1 b")};
+  Run run;
+  run.options = " --plugin mine.so";
+  for (const std::string& text :
+       {terminal_text(records, run.options), markdown_text(records, run), junit_text(records, run)}) {
+    EXPECT_GT(occurrences(text, "samestate repro"), 0U) << text;
+    EXPECT_EQ(occurrences(text, "samestate repro"),
+              occurrences(text, "samestate repro --plugin mine.so 'v1 "))
+        << text;
+  }
+  EXPECT_EQ(bench_command(records[0], run.options), "samestate bench --plugin mine.so --case 'v1 a'");
 }
 
 TEST(Terminal, SaysWhenThereIsNothing) { EXPECT_EQ(terminal_text({}), "0 cases, 0 judged: no case\n"); }
