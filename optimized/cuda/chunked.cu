@@ -11,6 +11,7 @@ namespace samestate::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+static_assert(kThreads % 32 == 0, "products, sums and the inverse are shared out by whole warps");
 
 template <class Operand, bool delta>
 __global__ void __launch_bounds__(kThreads, 1)

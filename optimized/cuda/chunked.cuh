@@ -19,6 +19,9 @@ namespace samestate::cuda {
 
 inline constexpr int kChunkLimit = 64;
 inline constexpr int kKeyLimit = 256;
+static_assert(kChunkLimit <= 64, "the inverse gives a lane rows l and l + 32 of its columns");
+static_assert(kChunkLimit % 16 == 0 && kKeyLimit % 16 == 0,
+              "a warp's tile is 16 rows, its steps of the depth 16");
 
 /// Decay below which e^g is no fp32 number. A hard reset (g = -1e38) is cut to it before the cumulative sum,
 /// whose differences after the reset would otherwise have no correct digit left (BUGS M09).

@@ -44,13 +44,13 @@ Device find_device() {
   return {DeviceInfo{properties.name, dotted(driver), dotted(runtime)}, {}};
 }
 
-/// What evaluates a call: the chunked kernel, or a row of recurrent_rows().
+/// What evaluates a call: a row of chunked_rows(), or of recurrent_rows().
 struct Choice {
   bool delta = false;
   bool chunked = false;
   std::size_t row = 0;
 
-  [[nodiscard]] bool prefill() const { return chunked && row == kSplitRow; }
+  [[nodiscard]] bool prefill() const { return chunked && row < kGenericChunkedRow; }
   [[nodiscard]] const char* name() const {
     return prefill()            ? "prefill_kernel"
            : chunked            ? "chunked_kernel"
@@ -87,7 +87,7 @@ class DeviceCall {
     p.settled = !in_place_;  // no call writes it, and its upload has ended
     if constexpr (kPrefill) {
       if (choice.prefill())
-        prefill_ = std::make_unique<PrefillCall>(p, a.q.shape[0] * a.q.shape[1], choice.delta);
+        prefill_ = std::make_unique<PrefillCall>(p, a.q.shape[0] * a.q.shape[1], choice.delta, choice.row);
     }
   }
 
@@ -175,10 +175,11 @@ Outcome with_packed(const Arguments& a, const Contract& contract, const std::str
     return {Outcome::Kind::unsupported, std::move(reason)};
   }
   const std::span<const DispatchRow> rows = chunked ? chunked_rows() : recurrent_rows();
-  Choice choice{system.delta, chunked, chunked ? chunked_row(a, contract) : recurrent_row(a, contract)};
+  Choice choice{system.delta, chunked,
+                chunked ? chunked_row(a, contract, system.delta) : recurrent_row(a, contract, system.delta)};
   if (!variant.empty()) {
     choice.row = row_named(rows, variant);
-    const CallShape shape = shape_of(a, cpu::longest_sequence(a, sizes));
+    const CallShape shape = shape_of(a, cpu::longest_sequence(a, sizes), system.delta);
     if (choice.row == rows.size() || !rows[choice.row].takes(shape, contract))
       return {Outcome::Kind::unsupported, "variant " + variant + " does not take this call"};
   }

@@ -25,15 +25,17 @@ struct CallShape {
   std::int64_t dk = 1, dv = 1;
   std::int64_t chunk = 0;  ///< 0 in the recurrent form
   bool packed = false;     ///< cu_seqlens
+  bool delta = false;      ///< the delta rules
 
   /// Value columns of all states: how much there is to share out among blocks that never meet.
-  [[nodiscard]] std::int64_t columns() const { return sequences * value_heads * dv; }
+  [[nodiscard]] std::int64_t columns() const { return pairs() * dv; }
+  [[nodiscard]] std::int64_t pairs() const { return sequences * value_heads; }
 };
 
 /// `sizes` as they are read off a call; chunk as the form has it.
-[[nodiscard]] inline CallShape shape_of(const Arguments& a, std::int64_t longest_sequence) {
-  return {a.sequences(), longest_sequence, a.v.shape[2],          a.q.shape[3],
-          a.v.shape[3],  a.chunk,          a.cu_seqlens.present()};
+[[nodiscard]] inline CallShape shape_of(const Arguments& a, std::int64_t longest_sequence, bool delta) {
+  return {a.sequences(), longest_sequence, a.v.shape[2],           a.q.shape[3],
+          a.v.shape[3],  a.chunk,          a.cu_seqlens.present(), delta};
 }
 
 /// Both ends belong to it.
@@ -47,15 +49,17 @@ struct Range {
 
 /// The shapes that a row takes; what is not mentioned is not limited.
 struct Limits {
-  Range tokens{}, sequences{}, heads{}, columns{}, dk{}, dv{}, chunk{};
+  Range tokens{}, sequences{}, heads{}, columns{}, pairs{}, dk{}, dv{}, chunk{};
   std::int64_t dk_multiple = 1;
   std::int64_t dv_multiple = 1;
   bool packed = true;  ///< takes cu_seqlens
+  enum class Rule { any, delta, decay } rule = Rule::any;
 
   [[nodiscard]] constexpr bool hold(const CallShape& s) const {
     return tokens.holds(s.tokens) && sequences.holds(s.sequences) && heads.holds(s.value_heads) &&
-           columns.holds(s.columns()) && dk.holds(s.dk) && dv.holds(s.dv) && chunk.holds(s.chunk) &&
-           s.dk % dk_multiple == 0 && s.dv % dv_multiple == 0 && (packed || !s.packed);
+           columns.holds(s.columns()) && pairs.holds(s.pairs()) && dk.holds(s.dk) && dv.holds(s.dv) &&
+           chunk.holds(s.chunk) && s.dk % dk_multiple == 0 && s.dv % dv_multiple == 0 &&
+           (packed || !s.packed) && (rule == Rule::any || (rule == Rule::delta) == s.delta);
   }
 };
 
@@ -78,12 +82,15 @@ struct Limits {
   range("sequences", limits.sequences);
   range("heads", limits.heads);
   range("columns", limits.columns);
+  range("pairs", limits.pairs);
   range("dk", limits.dk);
   multiple("dk", limits.dk_multiple);
   range("dv", limits.dv);
   multiple("dv", limits.dv_multiple);
   range("chunk", limits.chunk);
   if (!limits.packed) add("not packed");
+  if (limits.rule != Limits::Rule::any)
+    add(limits.rule == Limits::Rule::delta ? "delta rule" : "no delta rule");
   return out.empty() ? "any shape" : out;
 }
 

@@ -192,5 +192,9 @@ inline void multiply_tf32(float (&c)[4], const std::uint32_t (&a)[4], std::uint3
     c[i] = emulation::truncated(sum);
   }
 }
+inline void multiply_tf32_if(bool there, float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                             std::uint32_t b1) {
+  if (there) multiply_tf32(c, a, b0, b1);
+}
 
 }  // namespace samestate::cuda

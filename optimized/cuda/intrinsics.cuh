@@ -189,6 +189,16 @@ SAMESTATE_DEVICE void multiply_tf32(float (&c)[4], const std::uint32_t (&a)[4], 
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+/// Where `there`, the same in the whole warp; without a branch.
+SAMESTATE_DEVICE void multiply_tf32_if(bool there, float (&c)[4], const std::uint32_t (&a)[4],
+                                       std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %10, 0;\n"
+      "@p mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};\n}\n"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(static_cast<int>(there)));
+}
 
 }  // namespace samestate::cuda
 #endif

@@ -65,7 +65,8 @@ struct Tile<float> {
 
   template <Left left, Right right>
   SAMESTATE_DEVICE void multiply(const float* a, int a_stride, const float* b, int b_stride, int depth) {
-    static_assert(!(left == Left::transposed && right == Right::transposed));
+    static_assert(!(left == Left::transposed && right == Right::transposed),
+                  "one operand at most lies against its depth: the loads of 16 bytes need the other");
     const int y = lane_index() / 8;
     const int x = lane_index() % 8;
     for (int k = 0; k < depth; k += 4) {

@@ -2,24 +2,35 @@
 
 #include <cuda.h>
 
+#include <optional>
 #include <string>
 
 #include "optimized/cuda/device_memory.cuh"
 #include "optimized/cuda/prefill/plan.h"
+#include "optimized/cuda/prefill/table.h"
 
 namespace samestate::cuda {
 namespace {
 
-template <bool delta, bool norm>
-__global__ void __launch_bounds__(kThreads, 1)
-    prefill_kernel(const __grid_constant__ Prefill c, const __grid_constant__ Maps maps) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  extern __shared__ __align__(1024) unsigned char bytes[];
-  __shared__ int launch;
-  prefill_block<delta, norm>(*reinterpret_cast<Shared*>(bytes), launch, c, maps, blockIdx.x);
+#define SAMESTATE_PREFILL(statement) statement
 #else
-  __trap();  // the table is asked first whether the device is one of compute capability 9.0
+#define SAMESTATE_PREFILL(statement) __trap()  // the table is asked first whether the device is one of 9.0
 #endif
+
+template <bool delta, bool norm>
+__global__ void __launch_bounds__(kSplitThreads, 1)
+    split_kernel(const __grid_constant__ Prefill c, const __grid_constant__ Maps maps) {
+  extern __shared__ __align__(1024) unsigned char bytes[];
+  SAMESTATE_PREFILL((split_block<delta, norm>(*reinterpret_cast<SplitShared*>(bytes), c, maps, blockIdx.x)));
+}
+
+template <int value_groups, bool delta, bool norm>
+__global__ void __launch_bounds__(kFusedThreads<value_groups>, 1)
+    fused_kernel(const __grid_constant__ Prefill c, const __grid_constant__ Maps maps) {
+  extern __shared__ __align__(1024) unsigned char bytes[];
+  SAMESTATE_PREFILL((fused_block<value_groups, delta, norm>(
+      *reinterpret_cast<FusedShared<value_groups, delta>*>(bytes), c, maps, blockIdx.x)));
 }
 
 /// Tiles of 64 tokens and 64 columns of one head of [tokens, heads, width].
@@ -56,37 +67,67 @@ int attribute(cudaDeviceAttr name) {
   return value;
 }
 
-using Kernel = void (*)(const Prefill, const Maps);
+/// A kernel and how it is launched.
+struct Form {
+  void (*kernel)(const Prefill, const Maps);
+  std::int64_t (*blocks)(const Prefill&);
+  int threads;
+  std::size_t shared;
+};
 
-Kernel kernel_of(bool delta, bool norm) {
-  if (delta) return norm ? prefill_kernel<true, true> : prefill_kernel<true, false>;
-  return norm ? prefill_kernel<false, true> : prefill_kernel<false, false>;
+template <int value_groups, bool delta, bool norm>
+Form fused() {
+  return {fused_kernel<value_groups, delta, norm>, fused_blocks<value_groups>, kFusedThreads<value_groups>,
+          sizeof(FusedShared<value_groups, delta>)};
 }
+
+template <bool delta, bool norm>
+Form form_of(std::size_t row) {
+  if (row == kFused128Row) return fused<2, delta, norm>();
+  if constexpr (!delta) {
+    if (row == kFused64Row) return fused<1, delta, norm>();
+  }
+  return {split_kernel<delta, norm>, split_blocks, kSplitThreads, sizeof(SplitShared)};
+}
+
+Form form_of(std::size_t row, bool delta, bool norm) {
+  if (delta) return norm ? form_of<true, true>(row) : form_of<true, false>(row);
+  return norm ? form_of<false, true>(row) : form_of<false, false>(row);
+}
+
+/// What the helpers of the split form publish, and their flags.
+struct Published {
+  DeviceBuffer<Prepared> prepared;
+  DeviceBuffer<int> ready, launches;
+
+  explicit Published(std::size_t slots) : prepared(slots), ready(slots), launches(2) {
+    check(cudaMemset(ready.data(), 0, ready.bytes()), "cudaMemset");
+    check(cudaMemset(launches.data(), 0, launches.bytes()), "cudaMemset");
+  }
+};
 
 }  // namespace
 
 struct PrefillCall::Parts {
   Prefill call;
   Maps maps{};
-  Kernel kernel;
-  DeviceBuffer<Prepared> prepared;
-  DeviceBuffer<int> ready, launches;
+  Form form;
+  std::optional<Published> published;
 
-  Parts(const Parameters<Bf16>& p, std::int64_t tokens, bool delta)
+  Parts(const Parameters<Bf16>& p, std::int64_t tokens, bool delta, std::size_t row)
       : call(plan_prefill(p, attribute(cudaDevAttrMultiProcessorCount))),
-        kernel(kernel_of(delta, p.l2norm)),
-        prepared(static_cast<std::size_t>(Prefill::slots(p, tokens))),
-        ready(static_cast<std::size_t>(Prefill::slots(p, tokens))),
-        launches(2) {
-    call.prepared = prepared.data(), call.ready = ready.data(), call.launches = launches.data();
-    check(cudaMemset(ready.data(), 0, ready.bytes()), "cudaMemset");
-    check(cudaMemset(launches.data(), 0, launches.bytes()), "cudaMemset");
+        form(form_of(row, delta, p.l2norm)) {
+    if (row == kSplitRow) {
+      published.emplace(static_cast<std::size_t>(Prefill::slots(p, tokens)));
+      call.prepared = published->prepared.data(), call.ready = published->ready.data();
+      call.launches = published->launches.data();
+    }
     if (call.bulk && tokens > 0) {
       maps = {tile_map(p.q, tokens, p.Hk, p.dk), tile_map(p.k, tokens, p.Hk, p.dk),
               tile_map(p.v, tokens, p.Hv, p.dv), tile_map(p.o, tokens, p.Hv, p.dv)};
     }
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(sizeof(Shared))),
+    check(cudaFuncSetAttribute(form.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(form.shared)),
           "cudaFuncSetAttribute");
   }
 };
@@ -96,14 +137,15 @@ bool prefill_runs_here() {
          attribute(cudaDevAttrComputeCapabilityMinor) == 0;
 }
 
-PrefillCall::PrefillCall(const Parameters<Bf16>& parameters, std::int64_t tokens, bool delta)
-    : parts_(std::make_unique<Parts>(parameters, tokens, delta)) {}
+PrefillCall::PrefillCall(const Parameters<Bf16>& parameters, std::int64_t tokens, bool delta, std::size_t row)
+    : parts_(std::make_unique<Parts>(parameters, tokens, delta, row)) {}
 PrefillCall::~PrefillCall() = default;
 
 void PrefillCall::launch(cudaStream_t stream) const {
   const Parts& x = *parts_;
   if (x.call.items() == 0) return;
-  x.kernel<<<static_cast<unsigned>(x.call.blocks()), kThreads, sizeof(Shared), stream>>>(x.call, x.maps);
+  const auto blocks = static_cast<unsigned>(x.form.blocks(x.call));
+  x.form.kernel<<<blocks, static_cast<unsigned>(x.form.threads), x.form.shared, stream>>>(x.call, x.maps);
   check(cudaGetLastError(), "prefill_kernel");
 }
 

@@ -16,8 +16,8 @@ namespace samestate::cuda {
 /// flight at once need two of them.
 class PrefillCall {
  public:
-  /// `tokens`: rows of q, of all sequences. Throws Error where memory or a tensor map is refused.
-  PrefillCall(const Parameters<Bf16>& parameters, std::int64_t tokens, bool delta);
+  /// `tokens`: rows of q, of all sequences; `row` of chunked_rows() before the generic one. Throws Error where memory or a tensor map is refused.
+  PrefillCall(const Parameters<Bf16>& parameters, std::int64_t tokens, bool delta, std::size_t row);
   PrefillCall(const PrefillCall&) = delete;
   PrefillCall& operator=(const PrefillCall&) = delete;
   ~PrefillCall();

@@ -102,13 +102,15 @@ template <class Operand, class State = float>
 }
 
 /// Which row of recurrent_rows() evaluates the call; their number where none keeps the contract.
-[[nodiscard]] inline std::size_t recurrent_row(const Arguments& a, const Contract& contract) {
-  return choose(recurrent_rows(), shape_of(a, cpu::longest_sequence(a, cpu::checked_sizes(a))), contract);
+[[nodiscard]] inline std::size_t recurrent_row(const Arguments& a, const Contract& contract, bool delta) {
+  return choose(recurrent_rows(), shape_of(a, cpu::longest_sequence(a, cpu::checked_sizes(a)), delta),
+                contract);
 }
 
 /// The same of chunked_rows().
-[[nodiscard]] inline std::size_t chunked_row(const Arguments& a, const Contract& contract) {
-  return choose(chunked_rows(), shape_of(a, cpu::longest_sequence(a, cpu::checked_sizes(a))), contract);
+[[nodiscard]] inline std::size_t chunked_row(const Arguments& a, const Contract& contract, bool delta) {
+  return choose(chunked_rows(), shape_of(a, cpu::longest_sequence(a, cpu::checked_sizes(a)), delta),
+                contract);
 }
 
 /// Why the device kernels do not run this call, naming the limit; empty where they do.
@@ -125,7 +127,7 @@ template <class Operand, class State = float>
   if (chunked && (a.chunk < 1 || a.chunk > kChunkLimit)) {
     return "chunk=" + number(a.chunk) + ": the CUDA kernels take chunks of 1 to " + number(kChunkLimit);
   }
-  if (chunked && chunked_row(a, contract) == chunked_rows().size()) {
+  if (chunked && chunked_row(a, contract, system.delta) == chunked_rows().size()) {
     return "dk=" + number(a.q.shape[3]) + ": contract " + contract.name + " takes dk up to " +
            number(kPrefillKeys) + " here; contract bf16 takes more";
   }
@@ -134,7 +136,7 @@ template <class Operand, class State = float>
     return "l2norm under contract " + contract.name +
            ": tensor cores round normalised q and k to bf16; declare qk = bf16";
   }
-  if (!chunked && recurrent_row(a, contract) == recurrent_rows().size())
+  if (!chunked && recurrent_row(a, contract, system.delta) == recurrent_rows().size())
     return "contract " + contract.name + ": the recurrent CUDA kernels keep " + kept(recurrent_rows()) +
            "; choose one of them";
   return {};

@@ -61,6 +61,8 @@ struct ExponentialModel {
   double ex2_slope = kEx2Slope;
   double ex2_bias = kEx2Bias;
   double ex2_bias_slope = kEx2BiasSlope;
+  /// The arguments may be sums that are exact until each is rounded, not only those of a running sum.
+  bool rounded_once = true;
 };
 
 /// How a head is judged: the table "mode/lambda" of BOUNDS 7.

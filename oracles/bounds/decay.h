@@ -25,9 +25,9 @@ struct ChunkDecay {
 };
 
 /// Of the gates g of one chunk. The error of a difference G_i - G_j is
-///   det: u32 sum_{m=j+1..i} |G_m| (sequential scan) or u32 ceil(log2 L) (|G_i| + |G_j|) (tree), as `scan`
-///   says; prob, semi: a scalar twin runs the fp32 scan both ways; twice the larger actual error, plus the
-///   quadrature u32 / sqrt 3 sqrt(sum G_m^2). (Quadrature alone fails for constant g, whose roundings
+///   det: u32 max(sum_{m=j+1..i} |G_m|, |G_i| + |G_j|) (sequential scan: each sum made of its rounded
+///   predecessor, or exactly and rounded once) or u32 ceil(log2 L) (|G_i| + |G_j|) (tree), as `scan` says; prob, semi: a scalar twin runs the fp32 scan both ways; twice the larger actual error, plus the
+///   quadrature u32 / sqrt 3 sqrt(max(sum G_m^2, G_i^2 + G_j^2)). (Quadrature alone fails for constant g, whose roundings
 ///   repeat.)
 /// then eps = expm1(error + u32 |G_i - G_j| + exponential_error), error of E = eps E + flush_error(E).
 [[nodiscard]] ChunkDecay chunk_decay(const Vector<double>& g, Exponential exponential, Scan scan, Mode mode,

@@ -193,7 +193,9 @@ void emulate(const std::string& system, Call& call, const Contract& contract, st
 
 std::size_t row_of(std::string_view kernel) { return row_named(recurrent_rows(), kernel); }
 
-std::size_t chosen(Call& call, const Contract& contract) { return recurrent_row(call.arguments(), contract); }
+std::size_t chosen(Call& call, const Contract& contract) {
+  return recurrent_row(call.arguments(), contract, false);
+}
 
 /// Elements that are not the twin's, bit for bit.
 template <template <class> class Fault = Right>
@@ -218,7 +220,7 @@ TEST(CudaDecode, ExactRegimeIsBitForBitInEveryRow) {
     for (const Contract& contract : kContracts) {
       for (const std::int64_t T : {1, 2}) {
         const Call call = make_call(system, {1, T, 1, 2, 40, 24, {}}, 0, true, ++seed);
-        const CallShape shape{1, T, 2, 40, 24, 0, false};
+        const CallShape shape{1, T, 2, 40, 24, 0, false, false};
         int rows = 0;
         for (std::size_t row = 0; row < kGenericRow; ++row) {
           if (!recurrent_rows()[row].takes(shape, contract)) continue;
@@ -352,7 +354,7 @@ TEST(CudaDecode, TheTableTakesEveryShape) {
         for (const std::int64_t dk : {1, 96, 128, 256})
           for (const std::int64_t dv : {1, 4, 8, 128, 512})
             for (const bool packed : {false, true}) {
-              const CallShape shape{sequences, tokens, 32, dk, dv, 0, packed};
+              const CallShape shape{sequences, tokens, 32, dk, dv, 0, packed, false};
               EXPECT_LT(choose(recurrent_rows(), shape, contract), kGenericRow);
               EXPECT_EQ(choose(recurrent_rows(), shape, Contract{}), kGenericRow);
             }

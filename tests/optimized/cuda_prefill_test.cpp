@@ -34,27 +34,48 @@ Contract bf16_fused() {
   return c;
 }
 
-/// Exactly one Shared, so that a sanitizer sees an overrun; poisoned.
+/// Exactly one `T`, so that a sanitizer sees an overrun; poisoned.
+template <class T>
 struct SharedMemory {
-  SharedMemory() : bytes(::operator new (sizeof(Shared), std::align_val_t{1024})) {
-    std::fill_n(static_cast<unsigned char*>(bytes), sizeof(Shared), static_cast<unsigned char>(0xff));
+  SharedMemory() : bytes(::operator new (sizeof(T), std::align_val_t{1024})) {
+    std::fill_n(static_cast<unsigned char*>(bytes), sizeof(T), static_cast<unsigned char>(0xff));
   }
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
   ~SharedMemory() { ::operator delete (bytes, std::align_val_t{1024}); }
+  [[nodiscard]] T& get() { return *static_cast<T*>(bytes); }
   void* bytes;
 };
 
 template <bool delta, bool norm>
-void run_block_of(const Prefill& c, const Maps& maps, std::int64_t block) {
-  SharedMemory memory;
-  int launch = -1;
-  emulation::run_block(kThreads, [&] {
-    prefill_block<delta, norm>(*static_cast<Shared*>(memory.bytes), launch, c, maps, block);
-  });
+void run_split(const Prefill& c, const Maps& maps) {
+  for (std::int64_t block = 0; block < split_blocks(c); ++block) {
+    SharedMemory<SplitShared> memory;
+    emulation::run_block(kSplitThreads, [&] { split_block<delta, norm>(memory.get(), c, maps, block); });
+  }
 }
 
-void emulate(const cpu::System& system, Call& call, int multiprocessors = 4, int launches = 1) {
+template <int value_groups, bool delta, bool norm>
+void run_fused(const Prefill& c, const Maps& maps) {
+  for (std::int64_t block = 0; block < fused_blocks<value_groups>(c); ++block) {
+    SharedMemory<FusedShared<value_groups, delta>> memory;
+    emulation::run_block(kFusedThreads<value_groups>,
+                         [&] { fused_block<value_groups, delta, norm>(memory.get(), c, maps, block); });
+  }
+}
+
+template <bool delta, bool norm>
+void run_row(std::size_t row, const Prefill& c, const Maps& maps) {
+  if (row == kFused128Row)
+    run_fused<2, delta, norm>(c, maps);
+  else if (row == kSplitRow)
+    run_split<delta, norm>(c, maps);
+  else if constexpr (!delta)
+    run_fused<1, delta, norm>(c, maps);
+}
+
+/// By row `row` of chunked_rows().
+void emulate(const cpu::System& system, Call& call, std::size_t row, int launches = 1) {
   const Arguments a = call.arguments();
   Packed<Bf16> packed = pack<Bf16>(a, cpu::checked_sizes(a), bf16_fused());
   Parameters<Bf16> p = packed.parameters;
@@ -65,7 +86,7 @@ void emulate(const cpu::System& system, Call& call, int multiprocessors = 4, int
   p.g = pointer(packed.g), p.beta = pointer(packed.beta), p.initial_state = pointer(packed.initial_state);
   p.cu_seqlens = pointer(packed.cu_seqlens);
   p.o = pointer(o), p.final_state = pointer(final_state);
-  Prefill c = plan_prefill(p, multiprocessors);
+  Prefill c = plan_prefill(p, /*multiprocessors=*/4);
   const std::int64_t tokens = a.q.shape[0] * a.q.shape[1];
   std::vector<Prepared> prepared(static_cast<std::size_t>(Prefill::slots(p, tokens)));
   std::vector<int> ready(prepared.size(), 0);
@@ -76,18 +97,12 @@ void emulate(const cpu::System& system, Call& call, int multiprocessors = 4, int
                   {packed.v.data(), p.dv, p.Hv, tokens},
                   {o.data(), p.dv, p.Hv, tokens}};
   for (int launch = 0; launch < launches; ++launch) {
-    for (std::int64_t block = 0; block < c.blocks(); ++block) {
-      if (system.delta && p.l2norm)
-        run_block_of<true, true>(c, maps, block);
-      else if (system.delta)
-        run_block_of<true, false>(c, maps, block);
-      else if (p.l2norm)
-        run_block_of<false, true>(c, maps, block);
-      else
-        run_block_of<false, false>(c, maps, block);
-    }
+    if (system.delta)
+      p.l2norm ? run_row<true, true>(row, c, maps) : run_row<true, false>(row, c, maps);
+    else
+      p.l2norm ? run_row<false, true>(row, c, maps) : run_row<false, false>(row, c, maps);
   }
-  EXPECT_EQ(counts[1], launches);
+  EXPECT_EQ(counts[1], row == kSplitRow ? launches : 0);
   scatter(o, a.o);
   scatter(final_state, a.final_state);
 }
@@ -95,14 +110,23 @@ void emulate(const cpu::System& system, Call& call, int multiprocessors = 4, int
 const std::vector<const cpu::System*> kSystems = {&cpu::GATED_DELTA_RULE, &cpu::DELTA_RULE, &cpu::RETENTION,
                                                   &cpu::LINEAR_ATTENTION};
 
-/// Against the twin, bit for bit.
+std::vector<std::size_t> rows_of(const cpu::System& system) {
+  if (system.delta) return {kFused128Row, kSplitRow};
+  return {kFused128Row, kFused64Row, kSplitRow};
+}
+
+/// Every row against the twin, bit for bit.
 void expect_twin(const cpu::System& system, Call call, int launches = 1) {
   Call twin = call;
   const Outcome outcome = run_twin(system.name, "chunked", twin.arguments(), bf16_fused());
   ASSERT_EQ(outcome.kind, Outcome::Kind::ran) << outcome.reason;
-  ASSERT_NO_THROW(emulate(system, call, 4, launches));
-  EXPECT_EQ(call.o, twin.o) << system.name << " T=" << call.shape.T << " dk=" << call.shape.dk;
-  EXPECT_EQ(call.final_state, twin.final_state) << system.name << " T=" << call.shape.T;
+  for (const std::size_t row : rows_of(system)) {
+    SCOPED_TRACE(std::string(chunked_rows()[row].kernel) + " " + std::string(system.name) +
+                 " T=" + std::to_string(call.shape.T) + " dk=" + std::to_string(call.shape.dk));
+    ASSERT_NO_THROW(emulate(system, call, row, launches));
+    EXPECT_EQ(call.o, twin.o);
+    EXPECT_EQ(call.final_state, twin.final_state);
+  }
 }
 
 TEST(CudaPrefill, ExactRegimeIsBitForBit) {
@@ -146,10 +170,10 @@ TEST(CudaPrefill, LaunchesFollowOneAnother) {
 float bf16_of(float x) { return loaded(stored<Bf16>(x)); }
 
 /// Elements of o that are not the twin's under `contract`.
-std::size_t differing(const cpu::System& system, Call call, const Contract& contract) {
+std::size_t differing(const cpu::System& system, Call call, std::size_t row, const Contract& contract) {
   Call twin = call;
   EXPECT_EQ(run_twin(system.name, "chunked", twin.arguments(), contract).kind, Outcome::Kind::ran);
-  emulate(system, call);
+  emulate(system, call, row);
   std::size_t count = 0;
   for (std::size_t i = 0; i < call.o.size(); ++i) count += bf16_of(twin.o[i]) == call.o[i] ? 0 : 1;
   return count;
@@ -176,13 +200,50 @@ TEST(CudaPrefill, RoundsWhereTheContractSays) {
       for (auto* values : {&call.q, &call.k, &call.v})
         for (float& x : *values) x = bf16_of(x);
       call.l2norm = l2norm;
-      const std::size_t all = differing(*system, call, bf16_fused());
+      const std::size_t all = differing(*system, call, kSplitRow, bf16_fused());
       for (const Point& point : points) {
         if (point.delta && !system->delta) continue;
         Contract without = bf16_fused();
         without.*point.field = Format::fp32;
-        EXPECT_GT(differing(*system, call, without), 10 * all)
+        EXPECT_GT(differing(*system, call, kSplitRow, without), 10 * all)
             << system->name << " " << point.name << " l2norm=" << l2norm << " all=" << all;
+      }
+    }
+  }
+}
+
+/// Which form a shape of the plan or of the bench takes.
+TEST(CudaPrefill, FormByShape) {
+  const auto form = [](std::int64_t sequences, std::int64_t heads, std::int64_t dv, bool delta) {
+    return choose(chunked_rows(), CallShape{sequences, 4096, heads, 128, dv, 64, false, delta}, bf16_fused());
+  };
+  EXPECT_EQ(form(1, 32, 128, true), kSplitRow);
+  EXPECT_EQ(form(2, 33, 128, true), kSplitRow);
+  EXPECT_EQ(form(1, 67, 128, true), kFused128Row);
+  EXPECT_EQ(form(8, 32, 128, true), kFused128Row);
+  EXPECT_EQ(form(1, 32, 128, false), kFused64Row);
+  EXPECT_EQ(form(2, 33, 128, false), kFused64Row);
+  EXPECT_EQ(form(8, 32, 128, false), kFused128Row);
+  CallShape wide{1, 64, 1, 129, 64, 64, false, true};
+  EXPECT_EQ(choose(chunked_rows(), wide, bf16_fused()), chunked_rows().size());
+}
+
+/// Ordinary data: the forms differ in their schedule alone.
+TEST(CudaPrefill, FormsAreEqualBitForBit) {
+  std::uint32_t seed = 61;
+  for (const cpu::System* system : kSystems) {
+    for (const bool l2norm : {false, true}) {
+      Call call = make_call(system->name, {1, 200, 1, 1, 72, 128, {}}, 64, false, ++seed);
+      for (auto* values : {&call.q, &call.k, &call.v})
+        for (float& x : *values) x = bf16_of(x);
+      call.l2norm = l2norm;
+      Call split = call;
+      ASSERT_NO_THROW(emulate(*system, split, kSplitRow));
+      for (const std::size_t row : rows_of(*system)) {
+        ASSERT_NO_THROW(emulate(*system, call, row));
+        EXPECT_EQ(call.o, split.o) << system->name << " l2norm=" << l2norm << " row " << row;
+        EXPECT_EQ(call.final_state, split.final_state)
+            << system->name << " l2norm=" << l2norm << " row " << row;
       }
     }
   }

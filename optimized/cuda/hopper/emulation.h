@@ -17,12 +17,12 @@
 #include "optimized/cuda/emulation.h"
 
 /// The names of names.cuh on the host. What the device would let pass by luck ends the block with a message:
-/// a wait of ten seconds, a copy or a product that reads a KiB of shared memory stored to since its writer's last
+/// a wait of a minute, a copy or a product that reads a KiB of shared memory stored to since its writer's last
 /// fence_async(), a barrier of another number of threads.
 namespace samestate::cuda {
 namespace emulation {
 
-inline constexpr std::chrono::milliseconds kPatience{10000};
+inline constexpr std::chrono::milliseconds kPatience{60000};
 /// How long a wait may take before it fails the block; tests of such failures shorten it.
 inline std::chrono::milliseconds patience = kPatience;
 

@@ -19,9 +19,7 @@ namespace samestate::cuda {
 inline constexpr int kChunk = kTileRows;
 inline constexpr int kPanels = 2;  ///< tiles side by side: keys up to 128
 inline constexpr int kFusedKeys = kPanels * kTileColumns;
-inline constexpr int kMakers = 2;   ///< warpgroups of a helper that prepare, chunk by chunk in turn
-inline constexpr int kHelpers = 2;  ///< helper blocks a (sequence, head)
-inline constexpr int kThreads = 128 * (1 + kMakers);
+inline constexpr int kMakers = 2;          ///< warpgroups of a block that prepare, chunk by chunk in turn
 inline constexpr int kInverseStride = 68;  ///< floats a row of A
 
 /// What depends on keys and gates alone, of one chunk of one value head; T and P swizzled tiles.
@@ -37,6 +35,17 @@ struct alignas(1024) Prepared {
   static constexpr int kBytes = 2 * kTileBytes + 4 * (4 * kChunk + 4);  ///< that are used
 };
 
+/// What a chunk is prepared from besides its keys and queries.
+struct Gates {
+  alignas(16) float decay[kChunk];       ///< G log2 e
+  alignas(16) float beta[kChunk];        ///< b
+  alignas(16) float key_norm[kChunk];    ///< r
+  alignas(16) float query_norm[kChunk];  ///< r^q
+};
+
+/// g and beta of a chunk as they are read, two tokens a lane.
+using RawGates = float[4][32];
+
 /// One call.
 struct Prefill {
   Parameters<Bf16> p;
@@ -47,10 +56,8 @@ struct Prefill {
   bool bulk = false;             ///< rows are multiples of 16 bytes: full chunks travel by tiles
 
   SAMESTATE_HOST_DEVICE std::int64_t items() const { return p.sequences * p.Hv; }
-  SAMESTATE_HOST_DEVICE int value_tiles() const { return (p.dv + kTileColumns - 1) / kTileColumns; }
-  SAMESTATE_HOST_DEVICE std::int64_t blocks() const {
-    return (items() + group - 1) / group * group * (kHelpers + value_tiles());
-  }
+  /// Blocks that share out the value columns of a (sequence, head), `columns` each.
+  SAMESTATE_HOST_DEVICE int value_tiles(int columns) const { return (p.dv + columns - 1) / columns; }
   /// Chunks before sequence n are at most first_token / chunk + n.
   SAMESTATE_HOST_DEVICE static std::int64_t slots(const Parameters<Bf16>& p, std::int64_t tokens) {
     return (tokens / p.chunk + p.sequences + 1) * p.Hv;
@@ -64,34 +71,28 @@ struct Maps {
 
 /// What one block works on.
 struct Task {
-  bool exists = false, helper = false;
-  int part = 0;  ///< which of the helpers, or of the value tiles
+  bool exists = false;
+  bool helper = false;  ///< of the split form
+  int part = 0;         ///< which of the helpers, or of the value tiles
   std::int64_t first_token = 0, tokens = 0, slot = 0, state = 0;
   int head = 0, key_head = 0, chunks = 0;
+  int whole = 0;  ///< chunks that travel by tiles
 };
 
-SAMESTATE_DEVICE Task task_of(const Prefill& c, std::int64_t block) {
+/// The (sequence, head) pair `item`.
+SAMESTATE_DEVICE void assign(Task& x, const Prefill& c, std::int64_t item) {
   const Parameters<Bf16>& p = c.p;
-  const int each = kHelpers + c.value_tiles();
-  const std::int64_t group = block / (c.group * each);
-  const int rest = static_cast<int>(block % (c.group * each));
-  Task x;
-  x.helper = rest < kHelpers * c.group;
-  const int of_kind = x.helper ? rest : rest - kHelpers * c.group;
-  const int parts = x.helper ? kHelpers : each - kHelpers;
-  x.part = of_kind % parts;
-  const std::int64_t item = group * c.group + of_kind / parts;
   x.exists = item < c.items();
-  if (!x.exists) return x;
+  if (!x.exists) return;
   const std::int64_t n = item / p.Hv;
   x.head = static_cast<int>(item % p.Hv);
   x.key_head = static_cast<int>(p.tiled_heads ? x.head % p.Hk : x.head / (p.Hv / p.Hk));
   x.first_token = p.cu_seqlens ? p.cu_seqlens[n] : n * p.T;
   x.tokens = p.cu_seqlens ? p.cu_seqlens[n + 1] - x.first_token : p.T;
   x.chunks = static_cast<int>((x.tokens + p.chunk - 1) / p.chunk);
+  x.whole = c.bulk ? static_cast<int>(x.tokens / kChunk) : 0;
   x.slot = (x.first_token / p.chunk + n) * p.Hv + x.head;  // of chunk m: slot + m Hv
   x.state = (n * p.Hv + x.head) * p.dk * p.dv;
-  return x;
 }
 
 /// A ring of shared memory that one role fills and others empty: stage and phase follow from the chunk's number.
@@ -111,41 +112,5 @@ struct Ring {
   SAMESTATE_DEVICE void wait_empty(int n) { empty[stage(n)].wait(phase(n) - 1); }
   SAMESTATE_DEVICE void release(int n) { empty[stage(n)].arrive_warp(); }
 };
-
-struct StateShared {
-  alignas(1024) Bf16 k[3][kPanels][kTileBytes / 2];
-  alignas(1024) Bf16 q[3][kPanels][kTileBytes / 2];
-  alignas(1024) Bf16 v[4][1][kTileBytes / 2];
-  Prepared made[4];
-  alignas(1024) Bf16 o[1][kTileBytes / 2];
-  Ring<3> key_ring, query_ring;
-  Ring<4> value_ring, made_ring;
-  Ring<1> o_ring[1];
-};
-
-struct HelperShared {
-  alignas(1024) Bf16 k[4][kPanels][kTileBytes / 2];
-  alignas(1024) Bf16 q[4][kPanels][kTileBytes / 2];
-  Prepared made[kMakers];
-  alignas(16) float a[kMakers][kChunk * kInverseStride];
-  alignas(16) float decay[4][kChunk];  ///< G log2 e
-  alignas(16) float beta[4][kChunk];
-  alignas(16) float key_norm[kMakers][kChunk];    ///< r
-  alignas(16) float query_norm[kMakers][kChunk];  ///< r^q
-  float raw[4][4][32];                            ///< g and beta as read, two tokens a lane
-  Ring<4> key_ring, query_ring;
-  Ring<4> gate_ring;
-  Ring<kMakers> made_ring;  ///< chunk m by maker m % kMakers
-};
-static_assert(
-    4 % kMakers == 0,
-    "a ring's stage belongs to one maker: tiles land in any order, and a maker that had not seen the phase "
-    "before would take its parity for its own");
-
-union Shared {
-  StateShared state;
-  HelperShared helper;
-};
-static_assert(sizeof(Shared) <= 227 * 1024, "a block of compute capability 9.0 has 227 KiB of shared memory");
 
 }  // namespace samestate::cuda

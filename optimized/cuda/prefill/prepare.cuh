@@ -10,6 +10,10 @@ struct Place {
   int lane = lane_index(), warp = broadcast(warp_index() % 4);
   int row = 16 * warp + lane / 4, column = 2 * (lane % 4);
   int matrix = lane / 8, matrix_row = lane % 8;  ///< of the 8 x 8 matrices whose addresses it passes
+
+  /// The same, addresses made of it computed anew: kept from chunk to chunk they would take more registers than there
+  /// are.
+  SAMESTATE_DEVICE Place again() const { return {recomputed(lane), warp}; }
 };
 
 /// Inverse of a 16 x 16 unit lower triangular block at `a`, in place, by one warp: both 8 x 8 blocks by forward
@@ -50,10 +54,11 @@ SAMESTATE_DEVICE void invert_16(float* a, int lane) {
   store_pair(&a[(8 + r) * kInverseStride + 2 * k], below[0], below[1]);
 }
 
-/// 16 rows and 16 columns of -(X22 A21) X11 into `out` by one warp: `x22` its 16 rows, `a21` [n, n], `x11` its 16
-/// columns.
+/// 16 rows and 16 columns of -(X22 A21) X11 by one warp, the first or last of each: `x22` its 16 rows, `a21` [n, n],
+/// `x11` its 16 columns. What the triangles X22 and X11 have of zeros is left out.
 template <int n>
-SAMESTATE_DEVICE void merge(const float* x22, const float* a21, const float* x11, float* out, int lane) {
+SAMESTATE_DEVICE void merge(float (&below)[2][4], const float* x22, const float* a21, const float* x11,
+                            bool last_rows, bool last_columns, int lane) {
   constexpr int kStride = kInverseStride;
   float left[n / 8][4] = {};
   const int r = lane / 4;
@@ -65,89 +70,74 @@ SAMESTATE_DEVICE void merge(const float* x22, const float* a21, const float* x11
                                 tf32(x22[(r + 8) * kStride + kk + k + 4])};
     SAMESTATE_UNROLL
     for (int j = 0; j < n / 8; ++j) {
-      multiply_tf32(left[j], a, tf32(a21[(kk + k) * kStride + 8 * j + r]),
-                    tf32(a21[(kk + k + 4) * kStride + 8 * j + r]));
+      multiply_tf32_if((kk < 16 || last_rows) && (8 * j >= n - 16 || !last_columns), left[j], a,
+                       tf32(a21[(kk + k) * kStride + 8 * j + r]),
+                       tf32(a21[(kk + k + 4) * kStride + 8 * j + r]));
     }
   }
-  float below[2][4] = {};
+  SAMESTATE_UNROLL
+  for (int j = 0; j < 2; ++j) {
+    SAMESTATE_UNROLL
+    for (int i = 0; i < 4; ++i) below[j][i] = 0.0F;
+  }
   SAMESTATE_UNROLL
   for (int kk = 0; kk < n / 8; ++kk) {
     const std::uint32_t a[4] = {tf32(-left[kk][0]), tf32(-left[kk][2]), tf32(-left[kk][1]),
                                 tf32(-left[kk][3])};
     SAMESTATE_UNROLL
     for (int j = 0; j < 2; ++j) {
-      multiply_tf32(below[j], a, tf32(x11[(8 * kk + 2 * k) * kStride + 8 * j + r]),
-                    tf32(x11[(8 * kk + 2 * k + 1) * kStride + 8 * j + r]));
+      multiply_tf32_if(kk >= j && (8 * (kk - j) >= n - 16 || !last_columns), below[j], a,
+                       tf32(x11[(8 * kk + 2 * k) * kStride + 8 * j + r]),
+                       tf32(x11[(8 * kk + 2 * k + 1) * kStride + 8 * j + r]));
     }
-  }
-  warp_barrier();
-  SAMESTATE_UNROLL
-  for (int j = 0; j < 2; ++j) {
-    store_pair(&out[r * kStride + 8 * j + 2 * k], below[j][0], below[j][1]);
-    store_pair(&out[(r + 8) * kStride + 8 * j + 2 * k], below[j][2], below[j][3]);
   }
 }
 
-/// r = (sum x^2 + 1e-6)^-1/2 of row `row` of a chunk (EQUATIONS 5.2).
-SAMESTATE_DEVICE float row_norm(const Bf16 (&panels)[kPanels][kTileBytes / 2], int row) {
+/// r = (sum x^2 + 1e-6)^-1/2 of row `row` of a chunk (EQUATIONS 5.2), by two lanes, half of every panel each.
+SAMESTATE_DEVICE float row_norm(const Bf16 (&panels)[kPanels][kTileBytes / 2], int row, int half) {
   float sum = 0.0F;
   SAMESTATE_UNROLL
   for (int panel = 0; panel < kPanels; ++panel) {
     SAMESTATE_UNROLL
-    for (int byte = 0; byte < 128; byte += 16) {
-      const Words x = load_words(panels[panel], swizzled(row, byte));
+    for (int byte = 0; byte < 64; byte += 16) {
+      const Words x = load_words(panels[panel], swizzled(row, 64 * half + byte));
       for (const std::uint32_t both : {x.x, x.y, x.z, x.w}) {
         sum = fused(low(both), low(both), sum);
         sum = fused(high(both), high(both), sum);
       }
     }
   }
-  return inverse_root(sum + 1e-6F);
+  return inverse_root(sum + shuffle_xor(sum, 1) + 1e-6F);
 }
 
-/// One warpgroup's part of a helper.
-template <bool delta, bool norm>
-struct Maker {
-  HelperShared& s;
+/// The parts. `SharedMemory` has `a` and `made` of every maker.
+template <class SharedMemory, bool delta, bool norm>
+struct MakerParts {
+  SharedMemory& s;
   const Prefill& c;
   int group;  ///< which of the makers
   Place at{};
 
-  /// T and P of the chunk in the rings at m; its gates to the readers.
-  SAMESTATE_DEVICE void prepare(int m) {
-    const int key_stage = s.key_ring.stage(m);
-    const int query_stage = s.query_ring.stage(m);
-    float* const A = s.a[group];
-    s.gate_ring.wait_full(m);
-    s.key_ring.wait_full(m);
-    s.query_ring.wait_full(m);
-    float KK[32];
-    float QK[32];
-    products_begin();
-    if constexpr (delta) multiply_rows(KK, s.k[key_stage], s.k[key_stage]);
-    multiply_rows(QK, s.q[query_stage], s.k[key_stage]);
-    products_commit();
-    if constexpr (norm) norms(s.k[key_stage], s.q[query_stage]);
-    products_wait<0>();
-    s.key_ring.release(m);
-    s.query_ring.release(m);
-    if constexpr (norm) named_barrier(group + 1, 128);
-    s.made_ring.wait_empty(m);
-    const float* const G = s.decay[s.gate_ring.stage(m)];
-    const float* const beta = s.beta[s.gate_ring.stage(m)];
-    weigh(KK, QK, A, G, beta);
-    gates(G, beta);
-    s.gate_ring.release(m);
+ protected:
+  SAMESTATE_DEVICE static int thread() { return thread_index() % 128; }
+  /// The maker's threads meet.
+  SAMESTATE_DEVICE void meet() const { named_barrier(group + 1, 128); }
+
+ public:
+  /// Once: what lies above the diagonal of T and P, and of A where merges read it, stays zero from here on.
+  SAMESTATE_DEVICE void clear() {
+    SAMESTATE_NO_UNROLL
+    for (int i = thread(); i < 2 * kTileBytes / 16; i += 128)
+      store_words(s.made[group].T, 16 * i, words(0, 0, 0, 0));
     if constexpr (delta) {
-      warp_barrier();  // a warp inverts what it wrote itself
-      invert(A);
-      store_T(A);
+      SAMESTATE_NO_UNROLL
+      for (int i = thread(); i < kChunk * kInverseStride / 2; i += 128)
+        store_pair(&s.a[group][2 * i], 0.0F, 0.0F);
     }
-    fence_async();
-    s.made_ring.full[group].arrive_warp();
+    meet();
   }
 
- private:
+ protected:
   /// c = X Y^T over the keys.
   SAMESTATE_DEVICE static void multiply_rows(float (&sums)[32], const Bf16 (&x)[kPanels][kTileBytes / 2],
                                              const Bf16 (&y)[kPanels][kTileBytes / 2]) {
@@ -156,54 +146,126 @@ struct Maker {
       multiply(sums, by_rows(x[kk / 4], kk % 4), by_rows(y[kk / 4], kk % 4), kk > 0);
   }
 
-  SAMESTATE_DEVICE void norms(const Bf16 (&k)[kPanels][kTileBytes / 2],
-                              const Bf16 (&q)[kPanels][kTileBytes / 2]) {
-    const int thread = thread_index() % 128;
-    // One product in flight allows no branch: every thread takes one row of one of the two.
-    const Bf16(&from)[kPanels][kTileBytes / 2] = thread < kChunk ? k : q;
-    float* const to = thread < kChunk ? s.key_norm[group] : s.query_norm[group];
-    to[thread % kChunk] = row_norm(from, thread % kChunk);
+  /// Of every row; without a branch, for it stands under products.
+  SAMESTATE_DEVICE static void norms(const Bf16 (&rows)[kPanels][kTileBytes / 2], float* to) {
+    const int thread = recomputed(MakerParts::thread());
+    to[thread / 2] = row_norm(rows, thread / 2, thread % 2);
   }
 
-  /// A = beta K K^T o E below the diagonal, P = scale Q K^T o E on and below it; 16 columns at a time.
-  SAMESTATE_DEVICE void weigh(const float (&KK)[32], const float (&QK)[32], float* A, const float* G,
-                              const float* beta) {
-    const float scale = c.p.scale;
-    float left[2];   // beta r of this thread's rows
-    float right[2];  // scale r^q
+  /// A = beta K K^T o E below the diagonal, P = scale Q K^T o E on and below it, or one of the two; 16 columns at a
+  /// time.
+  template <bool make_A, bool make_P>
+  SAMESTATE_DEVICE void weigh(const float (&KK)[32], const float (&QK)[32], const Gates& y) {
+    const Place here = at.again();
+    float left[2] = {};   // beta r of this thread's rows
+    float right[2] = {};  // scale r^q
     SAMESTATE_UNROLL
     for (int i = 0; i < 2; ++i) {
-      left[i] = beta[at.row + 8 * i] * (norm ? s.key_norm[group][at.row + 8 * i] : 1.0F);
-      right[i] = scale * (norm ? s.query_norm[group][at.row + 8 * i] : 1.0F);
+      if constexpr (make_A) left[i] = y.beta[here.row + 8 * i] * (norm ? y.key_norm[here.row + 8 * i] : 1.0F);
+      if constexpr (make_P) right[i] = c.p.scale * (norm ? y.query_norm[here.row + 8 * i] : 1.0F);
     }
-    const float G_row[2] = {G[at.row], G[at.row + 8]};
     SAMESTATE_UNROLL
     for (int j = 0; j < 4; ++j) {  // only the block on the diagonal needs the mask
       if (j < at.warp)
-        weigh_columns<false>(j, KK, QK, A, G, G_row, left, right);
+        weigh_columns<false, make_A, make_P>(here, j, KK, QK, y, left, right);
       else if (j == at.warp)
-        weigh_columns<true>(j, KK, QK, A, G, G_row, left, right);
-      else
-        clear_columns(j, A);
+        weigh_columns<true, make_A, make_P>(here, j, KK, QK, y, left, right);
     }
   }
 
-  /// Byte of P that this lane passes to store_matrices for columns 16 j ...
-  SAMESTATE_DEVICE int cell(int j) const {
-    return (16 * at.warp + 8 * (at.matrix % 2) + at.matrix_row) * 128 +
+  /// What the state blocks multiply with, one token a thread.
+  SAMESTATE_DEVICE void gates(const Gates& x) {
+    const int i = recomputed(thread());
+    Prepared& y = s.made[group];
+    if (i < kChunk) {
+      const float* const G = x.decay;
+      const float r = norm ? x.key_norm[i] : 1.0F;
+      const float from_start = exponential2(G[i]);
+      y.beta[i] = x.beta[i];
+      y.beta_start[i] = x.beta[i] * from_start * r;
+      y.to_end[i] = exponential2(G[kChunk - 1] - G[i]) * r;
+      y.out_start[i] = c.p.scale * from_start * (norm ? x.query_norm[i] : 1.0F);
+      mark_stored(&y.beta[i]), mark_stored(&y.out_start[i]);
+      if (i < 4) y.over[i] = exponential2(G[kChunk - 1]), mark_stored(&y.over[i]);
+    }
+  }
+
+  /// The two 32 x 32 blocks on A's diagonal <- their inverses in I + A.
+  SAMESTATE_DEVICE void invert() {
+    constexpr int kStride = kInverseStride;
+    float* const A = s.a[group];
+    invert_16(A + 16 * at.warp * (kStride + 1), recomputed(at.lane));
+    meet();
+    if (at.warp % 2 == 0) {
+      const Place here = at.again();
+      float below[2][4];
+      float* const a21 = A + 16 * at.warp * (kStride + 1) + 16 * kStride;
+      merge<16>(below, a21 + 16, a21, a21 - 16 * kStride, true, true, here.lane);
+      warp_barrier();
+      SAMESTATE_UNROLL
+      for (int j = 0; j < 2; ++j) {
+        float* const to = a21 + here.lane / 4 * kStride + 8 * j + here.column;
+        store_pair(to, below[j][0], below[j][1]);
+        store_pair(to + 8 * kStride, below[j][2], below[j][3]);
+      }
+    }
+    meet();
+  }
+
+  /// The block of the inverse below them, 16 x 16 of it a warp.
+  SAMESTATE_DEVICE void merge_below(float (&below)[2][4]) const {
+    const float* const A = s.a[group];
+    const float* const a21 = A + 32 * kInverseStride;
+    const int row = at.warp % 2;
+    const int column = at.warp / 2;
+    merge<32>(below, a21 + 16 * row * kInverseStride + 32, a21, A + 16 * column, row == 1, column == 1,
+              recomputed(at.lane));
+  }
+
+  /// T rounded: what merge_below() made, and of the blocks on the diagonal a quarter of a row a thread.
+  SAMESTATE_DEVICE void store_T(const float (&below)[2][4]) {
+    const Place here = at.again();
+    Bf16* const T = s.made[group].T;
+    const int r = 32 * (here.warp / 2) + here.lane;
+    const int first = 32 * (here.warp / 2) + 16 * (here.warp % 2);
+    SAMESTATE_UNROLL
+    for (int j = first; j < first + 16; j += 8) {
+      float x[8];
+      SAMESTATE_UNROLL
+      for (int e = 0; e < 8; e += 4) {
+        const int column = j + e;
+        const Quad m = load_quad(&s.a[group][r * kInverseStride + column]);
+        x[e] = column > r ? 0.0F : m.x;
+        x[e + 1] = column + 1 > r ? 0.0F : m.y;
+        x[e + 2] = column + 2 > r ? 0.0F : m.z;
+        x[e + 3] = column + 3 > r ? 0.0F : m.w;
+      }
+      store_words(T, swizzled(r, 2 * j),
+                  words(pack(x[0], x[1]), pack(x[2], x[3]), pack(x[4], x[5]), pack(x[6], x[7])));
+    }
+    store_matrices<false>(T, cell(here, 2 + here.warp % 2, here.warp / 2),
+                          words(pack(below[0][0], below[0][1]), pack(below[0][2], below[0][3]),
+                                pack(below[1][0], below[1][1]), pack(below[1][2], below[1][3])));
+  }
+
+ private:
+  /// Byte of T or P that this lane passes to store_matrices for rows 16 i ... and columns 16 j ...
+  SAMESTATE_DEVICE static int cell(const Place& at, int i, int j) {
+    return (16 * i + 8 * (at.matrix % 2) + at.matrix_row) * 128 +
            ((32 * j + 16 * (at.matrix / 2)) ^ (at.matrix_row * 16));
   }
 
-  template <bool diagonal>
-  SAMESTATE_DEVICE void weigh_columns(int j, const float (&KK)[32], const float (&QK)[32], float* A,
-                                      const float* G, const float (&G_row)[2], const float (&left)[2],
-                                      const float (&right)[2]) {
+  template <bool diagonal, bool make_A, bool make_P>
+  SAMESTATE_DEVICE void weigh_columns(const Place& at, int j, const float (&KK)[32], const float (&QK)[32],
+                                      const Gates& y, const float (&left)[2], const float (&right)[2]) {
+    float* const A = s.a[group];
+    const float G_row[2] = {y.decay[at.row], y.decay[at.row + 8]};
     std::uint32_t x[4];
     SAMESTATE_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int column = 16 * j + 8 * half + at.column;
-      const Pair G_column = load_pair(&G[column]);
-      const Pair r = norm ? load_pair(&s.key_norm[group][column]) : Pair{1.0F, 1.0F};
+      const Pair G_column = load_pair(&y.decay[column]);
+      const Pair r = norm ? load_pair(&y.key_norm[column]) : Pair{1.0F, 1.0F};
       SAMESTATE_UNROLL
       for (int i = 0; i < 2; ++i) {
         const int e = 8 * j + 4 * half + 2 * i;
@@ -213,82 +275,15 @@ struct Maker {
           E[1] = at.row + 8 * i >= column + 1 ? E[1] : 0.0F;
         }
         if constexpr (norm) E[0] *= r.x, E[1] *= r.y;
-        if constexpr (delta) {
+        if constexpr (make_A) {
           store_pair(&A[(at.row + 8 * i) * kInverseStride + column], KK[e] * E[0] * left[i],
                      KK[e + 1] * E[1] * left[i]);
         }
-        x[2 * half + i] = pack(QK[e] * E[0] * right[i], QK[e + 1] * E[1] * right[i]);
+        if constexpr (make_P) x[2 * half + i] = pack(QK[e] * E[0] * right[i], QK[e + 1] * E[1] * right[i]);
       }
     }
-    store_matrices<false>(s.made[group].P, cell(j), words(x[0], x[1], x[2], x[3]));
-  }
-
-  /// Above the diagonal: zeros of P, and of A where a merge reads them.
-  SAMESTATE_DEVICE void clear_columns(int j, float* A) {
-    store_matrices<false>(s.made[group].P, cell(j), words(0, 0, 0, 0));
-    if constexpr (delta) {
-      if (j / 2 != at.warp / 2) return;
-      SAMESTATE_UNROLL
-      for (int i = 0; i < 4; ++i)
-        store_pair(&A[(at.row + 8 * (i / 2)) * kInverseStride + 16 * j + 8 * (i % 2) + at.column], 0.0F,
-                   0.0F);
-    }
-  }
-
-  /// What the state blocks multiply with, one token a thread.
-  SAMESTATE_DEVICE void gates(const float* G, const float* beta) {
-    const int i = thread_index() % 128;
-    Prepared& y = s.made[group];
-    if (i < kChunk) {
-      const float r = norm ? s.key_norm[group][i] : 1.0F;
-      const float from_start = exponential2(G[i]);
-      y.beta[i] = beta[i];
-      y.beta_start[i] = beta[i] * from_start * r;
-      y.to_end[i] = exponential2(G[kChunk - 1] - G[i]) * r;
-      y.out_start[i] = c.p.scale * from_start * (norm ? s.query_norm[group][i] : 1.0F);
-      mark_stored(&y.beta[i]), mark_stored(&y.out_start[i]);
-      if (i < 4) y.over[i] = exponential2(G[kChunk - 1]), mark_stored(&y.over[i]);
-    }
-  }
-
-  /// A <- (I + A)^-1; the block of rows 32.. and columns ..31 of it lies at (0, 32), above the diagonal.
-  SAMESTATE_DEVICE void invert(float* A) {
-    constexpr int kStride = kInverseStride;
-    invert_16(A + 16 * at.warp * (kStride + 1), at.lane);
-    named_barrier(group + 1, 128);
-    if (at.warp % 2 == 0) {
-      const int b = 16 * at.warp;
-      merge<16>(A + (b + 16) * kStride + b + 16, A + (b + 16) * kStride + b, A + b * kStride + b,
-                A + (b + 16) * kStride + b, at.lane);
-    }
-    named_barrier(group + 1, 128);
-    const int row = 32 + 16 * (at.warp % 2);
-    const int column = 16 * (at.warp / 2);
-    merge<32>(A + row * kStride + 32, A + 32 * kStride, A + column, A + (row - 32) * kStride + 32 + column,
-              at.lane);
-    named_barrier(group + 1, 128);
-  }
-
-  /// T rounded, half a row a thread.
-  SAMESTATE_DEVICE void store_T(const float* A) {
-    const int r = thread_index() % kChunk;
-    const int first = 32 * (thread_index() % 128 / kChunk);
-    SAMESTATE_UNROLL
-    for (int j = first; j < first + 32; j += 8) {
-      float x[8];
-      SAMESTATE_UNROLL
-      for (int e = 0; e < 8; e += 4) {
-        const int column = j + e;
-        const Quad m = load_quad(r >= 32 && column < 32 ? &A[(r - 32) * kInverseStride + 32 + column]
-                                                        : &A[r * kInverseStride + column]);
-        x[e] = column > r ? 0.0F : m.x;
-        x[e + 1] = column + 1 > r ? 0.0F : m.y;
-        x[e + 2] = column + 2 > r ? 0.0F : m.z;
-        x[e + 3] = column + 3 > r ? 0.0F : m.w;
-      }
-      store_words(s.made[group].T, swizzled(r, 2 * j),
-                  words(pack(x[0], x[1]), pack(x[2], x[3]), pack(x[4], x[5]), pack(x[6], x[7])));
-    }
+    if constexpr (make_P)
+      store_matrices<false>(s.made[group].P, cell(at, at.warp, j), words(x[0], x[1], x[2], x[3]));
   }
 };
 

@@ -7,14 +7,16 @@
 /// operand by rounding alone.
 namespace samestate::cuda {
 
-/// The parts. `SharedMemory` has tiles k, q, v, o and prepared chunks with their rings.
-template <class SharedMemory, bool delta>
+/// The parts. `SharedMemory` has tiles k, q, v, o and prepared chunks with the first three's and their rings; `Output`
+/// tile(n) of O of chunk n, begin(n) before it may be written, and end(n) after it is.
+template <class SharedMemory, bool delta, class Output>
 struct StateParts {
   SharedMemory& s;
   int group;  ///< which of the block's state warpgroups
+  Output output;
   Place at{};
   float S[2][32]{};            ///< by halves of the keys
-  float X[32]{};               ///< S^T K^T, then V'^T (without the delta rule V^T), then a half of the update
+  float X[32]{};               ///< S^T K^T, then V'^T, then a half of the update
   float O[32]{};               ///< O^T
   std::uint32_t B[2][4][4]{};  ///< S rounded
   std::uint32_t V[4][4]{};     ///< V'^T rounded
@@ -121,6 +123,26 @@ struct StateParts {
     }
   }
 
+  /// The same, and V weighed as it is read: 32 registers fewer.
+  SAMESTATE_DEVICE void residual(int n, std::uint32_t (&R)[4][4]) const {
+    const float* const beta = made(n).beta;
+    const float* const start = made(n).beta_start;
+    SAMESTATE_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      std::uint32_t v[4];
+      load_values(v, n, j);
+      SAMESTATE_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        const Pair b = load_pair(&beta[16 * j + 8 * i + at.column]);
+        const Pair e = load_pair(&start[16 * j + 8 * i + at.column]);
+        const float* const x = &X[8 * j + 4 * i];
+        R[j][2 * i] = pack(fused(-e.x, x[0], b.x * low(v[2 * i])), fused(-e.y, x[1], b.y * high(v[2 * i])));
+        R[j][2 * i + 1] =
+            pack(fused(-e.x, x[2], b.x * low(v[2 * i + 1])), fused(-e.y, x[3], b.y * high(v[2 * i + 1])));
+      }
+    }
+  }
+
   /// X = V'^T = R^T T^T
   SAMESTATE_DEVICE void multiply_inverse(int n, const std::uint32_t (&R)[4][4]) {
     products_begin();
@@ -129,25 +151,23 @@ struct StateParts {
     products_commit();
   }
 
-  /// Without the delta rule V' = V: to V, and to X in fp32.
-  SAMESTATE_DEVICE void take_values(int n) {
-    SAMESTATE_UNROLL
-    for (int j = 0; j < 4; ++j) {
-      load_values(V[j], n, j);
-      SAMESTATE_UNROLL
-      for (int i = 0; i < 4; ++i) X[8 * j + 2 * i] = low(V[j][i]), X[8 * j + 2 * i + 1] = high(V[j][i]);
-    }
-  }
-
-  /// D = (e^{G_C - G} V')^T rounded, and V' itself.
+  /// D = (e^{G_C - G} V')^T rounded, and V' itself to V; V' is in X, without the delta rule V in the tile.
   SAMESTATE_DEVICE void round_values(int n, std::uint32_t (&D)[4][4]) {
     const float* const to_end = made(n).to_end;
+    if constexpr (!delta) {
+      SAMESTATE_UNROLL
+      for (int j = 0; j < 4; ++j) load_values(V[j], n, j);
+    }
     SAMESTATE_UNROLL
     for (int j = 0; j < 8; ++j) {
       const Pair e = load_pair(&to_end[8 * j + at.column]);
       SAMESTATE_UNROLL
-      for (int i = 0; i < 2; ++i)
-        D[j / 2][2 * (j % 2) + i] = pack(X[4 * j + 2 * i] * e.x, X[4 * j + 2 * i + 1] * e.y);
+      for (int i = 0; i < 2; ++i) {
+        const std::uint32_t v = V[j / 2][2 * (j % 2) + i];
+        const float x = delta ? X[4 * j + 2 * i] : low(v);
+        const float y = delta ? X[4 * j + 2 * i + 1] : high(v);
+        D[j / 2][2 * (j % 2) + i] = pack(x * e.x, y * e.y);
+      }
     }
     if constexpr (delta) {
       SAMESTATE_UNROLL
@@ -171,15 +191,15 @@ struct StateParts {
 
   /// O of chunk n to its tile.
   SAMESTATE_DEVICE void store_output(int n) {
-    s.o_ring[group].wait_empty(n);
+    output.begin(n);
     SAMESTATE_UNROLL
     for (int j = 0; j < 4; ++j) {
       const float* const x = &O[8 * j];
-      store_matrices<true>(s.o[group], value_offset() + 2048 * j,
+      store_matrices<true>(output.tile(n), value_offset() + 2048 * j,
                            words(pack(x[0], x[1]), pack(x[2], x[3]), pack(x[4], x[5]), pack(x[6], x[7])));
     }
     fence_async();
-    s.o_ring[group].full[0].arrive_warp();
+    output.end(n);
   }
 
  private:
@@ -191,107 +211,6 @@ struct StateParts {
       for (int i = 0; i < 32; ++i)
         cell(64 * half + i / 4 * 8 + at.column + i % 2, at.row + 8 * (i % 4 / 2), S[half][i]);
     }
-  }
-};
-
-/// The parts in the order for a warpgroup that is alone with its SM's tensor unit. The unit's work in chunk n: S Q (8
-/// products) | U, keys 0-63 (4) | U, keys 64-127 (4) | X of chunk n + 1, keys 0-63 (4) | X, keys 64-127 (4) | P V' (4)
-/// | V' of chunk n + 1 (4). Every piece of arithmetic has another product in flight above it.
-///
-/// Products in flight may not cross a loop's back edge: it lies where V' is readable.
-template <class SharedMemory, bool delta>
-struct PipelinedState : StateParts<SharedMemory, delta> {
-  using Base = StateParts<SharedMemory, delta>;
-  using Base::s, Base::X;
-
-  SAMESTATE_DEVICE void run(int chunks) {
-    if (chunks == 0) return;
-    wait_inputs(0);
-    this->round_state(0);
-    this->round_state(1);
-    if constexpr (delta) {
-      this->multiply_keys(0, 0);
-      this->multiply_keys(0, 1);
-      new_values(0, [] { products_wait<0>(); });
-      products_wait<0>();
-    }
-    SAMESTATE_NO_UNROLL
-    for (int n = 0; n < chunks - 1; ++n) {
-      float U[32];
-      update(n, U);
-      const float over = this->made(n).over[0];
-      if constexpr (!delta) this->multiply_attention(n);
-      wait_inputs(n + 1);
-      products_wait<delta ? 1 : 2>();
-      this->sum_state(0, X, over);
-      this->round_state(0);
-      if constexpr (delta) this->multiply_keys(n + 1, 0);
-      products_wait<1>();
-      s.key_ring.release(n);
-      this->sum_state(1, U, over);
-      this->round_state(1);
-      if constexpr (delta) {
-        this->multiply_keys(n + 1, 1);
-        this->multiply_attention(n);
-        new_values(n + 1, [] { products_wait<1>(); });
-        products_wait<1>();
-        s.made_ring.release(n);
-        this->store_output(n);
-        products_wait<0>();
-      } else {
-        products_wait<0>();
-        s.made_ring.release(n);
-        this->store_output(n);
-      }
-    }
-    const int n = chunks - 1;
-    float U[32];
-    update(n, U);
-    const float over = this->made(n).over[0];
-    this->multiply_attention(n);
-    products_wait<0>();
-    this->sum_state(0, X, over);
-    this->sum_state(1, U, over);
-    s.key_ring.release(n);
-    s.made_ring.release(n);
-    this->store_output(n);
-  }
-
- private:
-  SAMESTATE_DEVICE void wait_inputs(int n) {
-    Barrier::wait_all(s.key_ring.full[s.key_ring.stage(n)], s.key_ring.phase(n),
-                      s.query_ring.full[s.query_ring.stage(n)], s.query_ring.phase(n),
-                      s.value_ring.full[s.value_ring.stage(n)], s.value_ring.phase(n));
-  }
-
-  /// Issues V' of chunk n, whose S^T K^T is in X after `wait_X`.
-  template <class Wait>
-  SAMESTATE_DEVICE void new_values(int n, Wait&& wait_X) {
-    float bV[32];
-    std::uint32_t R[4][4];
-    s.made_ring.wait_full(n);
-    this->weigh_values(n, bV);
-    wait_X();
-    this->residual(n, bV, R);
-    this->multiply_inverse(n, R);
-    s.value_ring.release(n);
-  }
-
-  /// Issues O = S Q and U, the first half of whose keys takes X's registers; O is scaled.
-  SAMESTATE_DEVICE void update(int n, float (&U)[32]) {
-    std::uint32_t D[4][4];
-    this->multiply_queries(n);
-    if constexpr (!delta) {
-      s.made_ring.wait_full(n);
-      this->take_values(n);
-      s.value_ring.release(n);
-    }
-    this->round_values(n, D);
-    this->multiply_update(n, 0, D, X);
-    products_wait<1>();  // the registers of S rounded are wanted for the second half
-    this->multiply_update(n, 1, D, U);
-    s.query_ring.release(n);
-    this->scale_output(n);
   }
 };
 

@@ -43,19 +43,27 @@ namespace samestate::cuda {
 }
 
 inline constexpr std::int64_t kPrefillKeys = 128;
-inline constexpr std::size_t kSplitRow = 0;
-inline constexpr std::size_t kGenericChunkedRow = 1;
+enum ChunkedRow : std::size_t { kFused128Row, kFused64Row, kSplitRow, kGenericChunkedRow };
 
 [[nodiscard]] inline std::span<const DispatchRow> chunked_rows() {
   static constexpr Range kKeys{1, kPrefillKeys};
-  const auto keys = [] {
+  // 132 multiprocessors of 64 value columns each: as many as are at work at once.
+  static constexpr Range kMany{132 * 64 + 1, Range::kAny};
+  const auto keys = [](Range columns, Limits::Rule rule) {
     Limits limits;
     limits.dk = kKeys;
+    limits.columns = columns;
+    limits.rule = rule;
     return limits;
   };
-  static const std::array<DispatchRow, 2> rows = {{
-      {"prefill, split", "bf16_fused", keeps_prefill, keys(),
-       "wgmma, state in registers; T and P by helper blocks through L2"},
+  static const std::array<DispatchRow, 4> rows = {{
+      {"prefill, fused 128", "bf16_fused", keeps_prefill, keys(kMany, Limits::Rule::any),
+       "a block prepares T and P for 128 columns of S: K, Q once; fastest where the multiprocessors are "
+       "full"},
+      {"prefill, fused 64", "bf16_fused", keeps_prefill, keys({}, Limits::Rule::decay),
+       "P is cheap: twice the blocks, each with what it needs"},
+      {"prefill, split", "bf16_fused", keeps_prefill, keys({}, Limits::Rule::any),
+       "few heads: T and P by helper blocks through L2"},
       {"chunked", "fp32 bf16", keeps_chunked, Limits{}, "mma.sync or FFMA in shared memory; every shape"},
   }};
   return rows;

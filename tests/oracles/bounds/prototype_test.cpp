@@ -32,7 +32,7 @@ constexpr std::array kModes = {Mode::det, Mode::prob, Mode::semi};  // the order
 constexpr double kAgreement = 1e-11;
 
 /// The exponentials as BOUNDS 4 and the prototype have them; the default is what was measured since.
-constexpr ExponentialModel kDocumented{2.0, 0.0, 3.0, 1.5, 0.0, 0.0};
+constexpr ExponentialModel kDocumented{2.0, 0.0, 3.0, 1.5, 0.0, 0.0, false};
 
 Format format_of(const std::string& name) {
   static const std::map<std::string, Format> formats = {

@@ -1,0 +1,74 @@
+#include "oracles/bounds/decay.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "oracles/bounds/algebra.h"
+
+namespace samestate::bounds {
+namespace {
+
+/// Exponentials without an error of their own: what is left is the scan's.
+constexpr ExponentialModel kExactExponential = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, true};
+
+/// Largest |e^{fl(G_i) - fl(G_j)} - e^{G_i - G_j}| over its bound, for sums that are rounded once.
+double rounded_once(const Vector<double>& g, Mode mode) {
+  const ChunkDecay decay = chunk_decay(g, Exponential::exact, Scan::sequential, mode, kExactExponential);
+  const Index L = g.size();
+  Vector<double> sums(L), rounded(L);
+  double sum = 0.0;
+  for (Index i = 0; i < L; ++i) {
+    sum += g(i);
+    sums(i) = sum;
+    rounded(i) = static_cast<double>(static_cast<float>(sum));
+  }
+  double worst = 0.0;
+  for (Index i = 0; i < L; ++i) {
+    for (Index j = 0; j < i; ++j) {
+      const double error = std::fabs(std::exp(rounded(i) - rounded(j)) - std::exp(sums(i) - sums(j)));
+      worst = std::max(worst, error / decay.between_error(i, j));
+    }
+  }
+  return worst;
+}
+
+// BOUNDS 5: a kernel may sum g exactly and round each sum once. Neighbours then differ by two roundings, where a
+// running sum has one: with the running sum's bound alone these gates exceed it.
+TEST(Decay, CoversSumsThatAreRoundedOnce) {
+  for (const double first : {-65.0, -33.0, -17.0, -120.0}) {
+    Vector<double> g = Vector<double>::Constant(64, -1e-3);
+    g(0) = first;
+    const double worst = rounded_once(g, Mode::det);
+    EXPECT_LE(worst, 1.0) << first;
+    EXPECT_GT(worst, 0.45) << first;  // and it is no wider than that takes
+    // A standard deviation, of roundings that are at most sqrt 3 of theirs, at both ends.
+    for (const Mode mode : {Mode::prob, Mode::semi})
+      EXPECT_LE(rounded_once(g, mode), std::sqrt(6.0)) << first;
+  }
+}
+
+// The sums of a running sum lie within it as before.
+TEST(Decay, CoversTheRunningSum) {
+  Vector<double> g(64);
+  for (Index i = 0; i < g.size(); ++i)
+    g(i) = static_cast<double>(static_cast<float>(-0.37 - 1e-3 * std::sin(i)));
+  const ChunkDecay decay = chunk_decay(g, Exponential::exact, Scan::sequential, Mode::det, kExactExponential);
+  float running = 0.0F;
+  double sum = 0.0;
+  Vector<double> error(g.size());
+  for (Index i = 0; i < g.size(); ++i) {
+    running += static_cast<float>(g(i));
+    sum += g(i);
+    error(i) = static_cast<double>(running) - sum;
+  }
+  for (Index i = 0; i < g.size(); ++i) {
+    for (Index j = 0; j < i; ++j) {
+      const double exact = decay.between(i, j);
+      EXPECT_LE(std::fabs(exact * std::expm1(error(i) - error(j))), decay.between_error(i, j));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace samestate::bounds
