@@ -40,7 +40,7 @@ TEST(Terminal, FitsOneScreen) {
 TEST(Reports, EveryCommandLoadsThePluginsThatItsLineNeeds) {
   const std::vector<Record> records = {record(Verdict::fail, 2.0, "v1 a"),
                                        record(Verdict::pass, 0.5, "v1 b")};
-  samestate::Run run;
+  samestate::Run run = testing::run();
   run.options = " --plugin mine.so";
   for (const std::string& text :
        {terminal_text(records, run.options), markdown_text(records, run), junit_text(records, run)}) {
