@@ -45,7 +45,7 @@ while read -r command; do
   grep -qF -- "verdict   $wanted" repeated || complain "not '$wanted' but '$(grep verdict repeated)': $command"
   line="$(sed -E "s/.*'(.*)'/\\1/" <<<"$command")"
   grep -qxF -- "$line" found/gated_delta_rule.txt || complain "not in the corpus: $line"
-done < <(grep -oE "samestate repro .*--plugin .*'" out)
+done < <(grep -oE "^    samestate repro .*--plugin .*'" out)
 [[ $lines -ge 3 ]] || complain "$lines shrunk lines instead of 3"
 
 # Nothing bigger than it has to be: the shapes are named in the plugin.

@@ -49,7 +49,7 @@ while read -r command; do
   code=0
   eval "timeout 60 \"$samestate\" ${command#samestate }" >repeated 2>&1 || code=$?
   [[ $code -eq 5 ]] || complain "exit $code instead of 5: $command"
-done < <(grep -oE "samestate repro .*--plugin .*'" out)
+done < <(grep -oE "^    samestate repro .*--plugin .*'" out)
 [[ $lines -ge 2 ]] || complain "$lines shrunk lines instead of 2"
 
 # The gate goes on too: whatever passes after the first crash has a context of its own. Threads share one. Few cases,
