@@ -22,7 +22,8 @@ inline constexpr double kStateFactor = 4.0;
 
 inline constexpr double kHeadLimit = 1.5;
 inline constexpr double kHeadLimitTf32 = 2.0;
-/// Below kHeadTokens tokens or kHeadElements elements, and with repeated keys.
+/// Below kHeadTokens tokens or kHeadElements elements, and with repeated keys; below 8 tokens the RMS whose
+/// tail is that of a row at kRowLambda: 5.00, 3.79, 3.26, 2.94, 2.72, 2.57, 2.50.
 inline constexpr double kHeadLimitFew = 2.5;
 inline constexpr Index kHeadTokens = 64;
 inline constexpr Index kHeadElements = 1000;

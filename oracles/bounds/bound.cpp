@@ -1,6 +1,7 @@
 #include "oracles/bounds/bound.h"
 
 #include <algorithm>
+#include <boost/math/distributions/chi_squared.hpp>
 #include <cmath>
 #include <numeric>
 #include <string>
@@ -101,6 +102,21 @@ bool repeated_keys(const Sequence<double>& sequence) {
   });
 }
 
+namespace {
+
+/// The RMS of `rows` errors, in standard deviations of one, as improbable as one error at kRowLambda: a case may
+/// have thousands of heads of one or two rows, and each row its own limit (BOUNDS 7, G2).
+double few_rows_limit(Index rows) {
+  constexpr Index kMany = 8;  // from here on less than kHeadLimitFew
+  if (rows < 1 || rows >= kMany) return kHeadLimitFew;
+  const boost::math::chi_squared squares(static_cast<double>(rows));
+  const double tail = std::erfc(kRowLambda / std::sqrt(2.0));
+  const double sum = boost::math::quantile(boost::math::complement(squares, tail));
+  return std::max(kHeadLimitFew, std::sqrt(sum / static_cast<double>(rows)));
+}
+
+}  // namespace
+
 Policy policy_for(const Contract& contract, const Sequence<double>& sequence, std::string_view form,
                   bool l2norm) {
   if (form != "recurrent" && form != "chunked") {
@@ -116,7 +132,7 @@ Policy policy_for(const Contract& contract, const Sequence<double>& sequence, st
   Policy policy;
   const Index outputs = sequence.tokens() * sequence.value_width();
   const bool few = outputs < kHeadElements || sequence.tokens() < kHeadTokens || repeated_keys(sequence);
-  policy.head_limit = few ? kHeadLimitFew : (tf32 ? kHeadLimitTf32 : kHeadLimit);
+  policy.head_limit = few ? few_rows_limit(sequence.tokens()) : (tf32 ? kHeadLimitTf32 : kHeadLimit);
   if (structured(sequence) || neumann || (l2norm && repeated_keys(sequence)))
     return {Mode::det, 1.0, 1.0, false, policy.head_limit};
   if (coarser_than_fp32(contract.state)) {

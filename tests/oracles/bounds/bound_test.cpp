@@ -454,5 +454,14 @@ TEST(Bound, SeesTheDecayOfTheTokenItself) {
   }
 }
 
+// A case may have thousands of heads of one or two rows: 2.54 of 2.5 in 65,600 right ones of two.
+TEST(Policy, AHeadOfFewRowsIsAsImprobableAsARowAtItsLimit) {
+  const double limits[] = {5.00, 3.79, 3.26, 2.94, 2.72, 2.57, 2.50, 2.50};
+  for (Index rows = 1; rows <= std::ssize(limits); ++rows) {
+    const Sequence<double> x = random_head(3, rows, 4, 4);
+    EXPECT_NEAR(policy_for(Contract{}, x, "chunked", false).head_limit, limits[rows - 1], 0.006) << rows;
+  }
+}
+
 }  // namespace
 }  // namespace samestate
