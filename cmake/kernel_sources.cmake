@@ -1,6 +1,8 @@
 # Writes OUTPUT, a header with the hash of the CUDA kernels' sources (FILES, contents in order of name): evidence of a run on
 # a device holds the hash it ran, and is fresh while the two agree. Run as a script at build time: -DOUTPUT= -DROOT= -P.
 file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/optimized/cuda/*.cu ${ROOT}/optimized/cuda/*.cuh ${ROOT}/optimized/cuda/*.h)
+# What the host alone compiles in their place does not run on a device.
+list(FILTER files EXCLUDE REGEX "/(emulation|emulated_[a-z]+)[.]h$")
 list(APPEND files cmake/cuda.cmake optimized/call.cpp optimized/call.h optimized/kernel.h reference/contract.h
   reference/view.h)
 list(SORT files)

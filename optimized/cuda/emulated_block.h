@@ -28,8 +28,9 @@ struct Abandoned {};
 class Meeting {
  public:
   explicit Meeting(int threads) : threads_(threads) {}
-  void arrive_and_wait() {
-    const unsigned turn = turn_.load();
+  [[nodiscard]] unsigned turn() const { return turn_.load(); }
+  /// `turn` as it was before the caller looked whether the block has failed: a failure after that look turns it.
+  void arrive_and_wait(unsigned turn) {
     if (arrived_.fetch_add(1) + 1 == threads_) {
       arrived_ = 0;
       wake();
@@ -106,7 +107,9 @@ inline thread_local Thread self;
 }
 
 inline void meet_at(Meeting& meeting) {
-  meeting.arrive_and_wait();
+  const unsigned turn = meeting.turn();
+  if (self.block->failed) throw Abandoned{};  // nobody wakes those who come later
+  meeting.arrive_and_wait(turn);
   if (self.block->failed) throw Abandoned{};
 }
 
