@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "optimized/cuda/hopper/products.cuh"
@@ -287,6 +288,20 @@ TEST(CudaHopper, BarriersCountArrivalsBytesAndPhases) {
 TEST(CudaHopper, NamedBarriersWantOneNumberOfThreads) {
   EXPECT_NE(failure([] { named_barrier(1, thread_index() < 64 ? 128 : 96); }), "");
   EXPECT_EQ(failure([] { named_barrier(1 + warp_index() / 2, 64); }), "");
+}
+
+/// Who comes to a barrier after another thread has failed ends too: nobody wakes those who come later.
+TEST(CudaHopper, LateComersToABarrierEndWithAFailedBlock) {
+  const auto late = [](auto&& barrier) {
+    return failure([&] {
+      if (thread_index() == 0) emulation::fail("the first thread fails");
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      barrier();
+    });
+  };
+  EXPECT_NE(late([] { block_barrier(); }).find("the first thread fails"), std::string::npos);
+  EXPECT_NE(late([] { named_barrier(1, 128); }).find("the first thread fails"), std::string::npos);
+  EXPECT_NE(late([] { warp_barrier(); }).find("the first thread fails"), std::string::npos);
 }
 
 TEST(CudaHopper, FlagsAreAwaited) {
