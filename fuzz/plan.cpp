@@ -17,7 +17,7 @@
 namespace samestate {
 namespace {
 
-constexpr double kMostOfModel = 20.0;  // System::work of a case with the sizes of a public model
+constexpr double kMostOfModel = 8.0;  // System::work of a case with the sizes of a public model
 constexpr double kTriples = 10.0;      // effort from which on every triple is met
 constexpr double kDearPairs = 8.0;     // work of a pair that effort 1 cannot afford
 

@@ -98,10 +98,10 @@ Signature TensorSystem::signature(const Case& c) const {
 }
 
 double TensorSystem::work(const Case& c) const {
-  // Multiplications of the reference, which the running error makes about thirty times as dear, in millions of which
+  // Multiplications of the reference, which the running error makes about thirty times as dear, in some millions of which
   // most cases stay far below. Where nobody has counted them: each token meets all weights, states and rows before
   // it; without weights the other tokens' data too, unless no token meets another.
-  constexpr double kMost = 4e5;
+  constexpr double kMost = 6e6;
   constexpr double kElement = 16;     // drawn, copied, judged
   constexpr double kSequence = 2000;  // a call of its own
   Call one = call(c, row.forms.front().name);
