@@ -61,7 +61,7 @@ struct Covering {
 struct CoveringOptions {
   int strength = 2;
   double most = 1.0;    ///< work of a case that nothing less than this combination needs
-  double usual = 0.03;  ///< work of the others
+  double usual = 0.02;  ///< work of the others
   std::uint64_t seed = 1;
 };
 
