@@ -72,6 +72,13 @@ std::int64_t Combinations::gain(const std::vector<int>& levels, std::size_t fact
   return fresh;
 }
 
+std::int64_t Combinations::at(std::size_t first, int level, std::size_t second, int other) const {
+  // The groups of a factor are in the order of the second one, behind those of the factors before it.
+  const std::size_t n = counts_.size();
+  const Group& group = groups_[first * n - first * (first + 1) / 2 + second - first - 1];
+  return group.begin + level * counts_[second] + other;
+}
+
 std::vector<int> Combinations::levels(std::int64_t combination) const {
   std::vector<int> out(counts_.size(), -1);
   const auto after = std::upper_bound(groups_.begin(), groups_.end(), combination,
