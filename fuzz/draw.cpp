@@ -127,6 +127,8 @@ Case draw_once(const KernelRow& kernel, const Dice& dice, double most) {
   } else {
     draw_form(c, kernel, dice);
   }
+  if (c.lengths.empty()) c.lead = c.slack = 0;
+  if (c.state == "none" && c.final_state == "in_place") c.final_state = Case{}.final_state;
   while (c.lengths.empty() && c.T > 2 && possible(c) && system.work(c) > most) {
     c.T = std::max<Index>(c.T / 2, 2);
     c.prefill = std::min(c.prefill, c.T);
