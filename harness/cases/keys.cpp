@@ -176,7 +176,7 @@ const std::vector<Key>& table() {
        [](const Case& c) { return c.scale ? fmt::format("{}", *c.scale) : ""; },
        [](const Case& c) { return with<&Case::scale>(c, std::nullopt); },
        true,
-       {"1"},
+       {"1", "-0.5"},
        20},
       {"contract", every, [](Case& c, Text v) { c.contract = v; },
        [](const Case& c) { return unless<&Case::contract>(c, standard().contract); }, nothing},

@@ -68,7 +68,7 @@ class Repetition {
 
  private:
   [[nodiscard]] KernelCall one_token_less() const {
-    KernelCall less = one_;
+    KernelCall less = other_settings();
     less.tokens = one_.tokens - 1;
     for (auto* side : {&less.inputs, &less.outputs}) {
       for (CallTensor& x : *side) {

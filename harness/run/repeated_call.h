@@ -5,8 +5,9 @@
 /// One call made several times.
 namespace samestate {
 
-/// Before each call two others on the same memory, whose results are thrown away: with other data and one
-/// token less, and with other data of the same shape, other sequences (packed) and another scale. Then the
+/// Before each call two others on the same memory, whose results are thrown away: with other data,
+/// another scale and one token less (not packed), and with other data, another scale and other lengths (packed)
+/// of the same shape. Then the
 /// call, and once more, which must give the same bits. What is kept by address, by shape or by the number of
 /// calls is wrong in one of them. A kernel may refuse the calls that are thrown away. Throws Unrepeatable.
 [[nodiscard]] OneCall repeated(OneCall call);

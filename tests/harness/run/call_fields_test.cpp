@@ -142,8 +142,8 @@ Fault remembers(std::map<Key, std::vector<float>>& known, std::function<Key(cons
   return before([&known, key](Arguments& a) {
     std::vector<float> now;
     planted::each(a.v, [&](const float& x, const auto&) { now.push_back(x); });
-    const std::vector<float>& then = known.try_emplace(key(a), now).first->second;
-    if (then.size() != now.size()) return;
+    std::vector<float>& then = known.try_emplace(key(a), now).first->second;
+    if (then.size() != now.size()) then = now;
     auto from = then.begin();
     planted::each(a.v, [&](const float& x, const auto&) { const_cast<float&>(x) = *from++; });
   });
