@@ -20,6 +20,7 @@
 #include "reports/records/baseline.h"
 #include "reports/records/files.h"
 #include "reports/records/json_lines.h"
+#include "reports/records/judged_share.h"
 #include "reports/records/summary.h"
 #include "reports/text/junit.h"
 #include "reports/text/markdown.h"
@@ -39,11 +40,13 @@ struct GateOptions {
   std::string jsonl, junit, markdown, baseline, new_baseline, timeout = "10m";
   std::string corpus = standard_corpus();
   double baseline_factor = 2.0;
+  double least_judged = 0.5;
   double budget = 0.0;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 };
 
-int verdict_of(const Summary& summary, const CampaignResult& result) {
+int verdict_of(const Summary& summary, const CampaignResult& result,
+               const std::vector<std::string>& too_little) {
   if (result.not_started > 0) {
     fmt::print("{} {} of {} cases.\n", interrupted() ? "Interrupted before" : "The budget ended before",
                result.not_started, result.not_started + result.run);
@@ -61,7 +64,18 @@ int verdict_of(const Summary& summary, const CampaignResult& result) {
                vacuous, vacuous + static_cast<double>(summary.judged), 100 * kVacuousShare);
     return kVacuous;
   }
-  return interrupted() ? kVacuous : kPass;
+  for (const std::string& sentence : too_little) fmt::print(stderr, "samestate: {}\n", sentence);
+  return interrupted() || !too_little.empty() ? kVacuous : kPass;
+}
+
+/// The kernels of the cases that were not started, one name a case.
+std::vector<std::string> not_started(const std::vector<Case>& cases, const KernelTable& table,
+                                     const std::vector<bool>& started) {
+  std::vector<std::string> kernels;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    if (!started[i]) kernels.push_back(planned_record(cases[i], table).kernel);
+  }
+  return kernels;
 }
 
 /// The corpus, then the plan; thinned together where the cases are limited.
@@ -76,6 +90,7 @@ std::vector<Case> cases_of(const GateOptions& options, const KernelTable& table)
   if (most <= 0 || total <= most) return cases;
   std::vector<Case> kept;
   for (std::int64_t i = 0; i < most; ++i) kept.push_back(cases[static_cast<std::size_t>(i * total / most)]);
+  fmt::print("--max-cases keeps {} of {} planned cases.\n", most, total);
   return kept;
 }
 
@@ -175,10 +190,12 @@ int run_gate(const GateOptions& options) {
   if (!options.jsonl.empty()) lines = std::make_unique<JsonLinesWriter>(options.jsonl, run);
   std::map<std::size_t, Record> done;
   std::vector<std::int64_t> numbers(cases.size(), -1);
+  std::vector<bool> started(cases.size());
   Progress progress(std::ssize(cases));
 
   CampaignObserver observer;
   observer.started = [&](std::size_t i, const Case& c) {
+    started[i] = true;
     if (lines) numbers[i] = lines->start(planned_record(c, table));
   };
   observer.finished = [&](std::size_t i, const Record& record) {
@@ -193,10 +210,13 @@ int run_gate(const GateOptions& options) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   progress.clear();
   std::vector<Record> records = in_order(done);
+  mark_missing_devices(records);
+  const auto shares = judged_shares(records, not_started(cases, table, started));
   std::optional<Growth> growth;
   if (baseline) growth = mark_grown(*baseline, options, table, records);
   report(options, records, run, seconds.count());
-  return with_baseline(verdict_of(summarise(records), result), growth, options, records);
+  return with_baseline(verdict_of(summarise(records), result, too_little(shares, options.least_judged)),
+                       growth, options, records);
 }
 
 }  // namespace
@@ -223,6 +243,11 @@ Command add_gate(CLI::App& app) {
       ->check(number_in(1.0, 1e9));
   app.add_option("--write-baseline", options->new_baseline, "write the ratios of this run, if it passes")
       ->check(named());
+  app.add_option(
+         "--least-judged", options->least_judged,
+         "share of a kernel's planned cases that must be judged, those outside its declared limits left out")
+      ->capture_default_str()
+      ->check(number_in(0.0, 1.0));
   app.add_option("--budget", options->budget, "start no case after this many seconds (0: no limit)")
       ->check(number_in(0.0, 1e9));
   app.add_option("--effort", options->plan.effort, "multiplies the seeded cases")

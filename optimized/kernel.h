@@ -12,7 +12,8 @@
 
 /// The interface of code under test: one call evaluates one (system, form) on a batch of sequences.
 /// Layout [B, T, H, D]; state [N, Hv, dk, dv] (row convention: o = S^T q); g is the natural log of the decay,
-/// <= 0.
+/// finite, <= 0. e^-128 is no fp32 number but 0: for a g below -128, a reset, a kernel may take any value from -128 down
+/// to it, and one that sums g takes none below -1024, since what is added to a larger sum in fp32 is lost.
 ///
 /// A kernel may rely on: stride 1 in the last dimension of q, k, v, o and the states, whatever its extent;
 /// positive strides; no two elements of an output in one place; cu_seqlens contiguous and ascending within
@@ -50,8 +51,8 @@ struct Arguments {
   }
 };
 
-/// What a kernel says of a call: it ran; it does not do this shape or setting (`reason` says which limit); or
-/// it cannot run on this machine (no device).
+/// What a kernel says of a call: it ran; it does not do this shape or setting (`reason` says which limit, which its
+/// row declares: a refusal inside Kernel::limits is a failure); or it cannot run on this machine (no device).
 struct Outcome {
   enum class Kind { ran, unsupported, no_device } kind = Kind::ran;
   std::string reason;
@@ -100,6 +101,9 @@ struct Kernel {
   /// wall clock and says so.
   std::function<Timing(const Arguments&, const Contract&, const TimingRequest&)> time = nullptr;
   std::vector<Variant> variants = {};  ///< in order of choice; empty: `run` is one function
+  /// The calls that it takes: conditions on keys of the case line that all hold, as in {"dk <= 256", "dv % 8 = 0",
+  /// "chunk in 16 32 64", "dk <= 128 if contract = bf16"} (harness/cases/declared_limits.h). Empty: every call.
+  std::vector<std::string> limits = {};
 };
 
 /// The table of this build: the project's kernels on the CPU and, where it was built with CUDA, on the GPU.

@@ -77,6 +77,7 @@ struct OperatorKernel {
   bool strided = false;  ///< takes tensors with strides of their own; else every tensor is dense
   /// The same call many times, as Kernel::time. Empty: `samestate bench` times `run` by the wall clock.
   std::function<Timing(const OperatorArguments&, const Contract&, const TimingRequest&)> time = nullptr;
+  std::vector<std::string> limits = {};  ///< the calls that it takes, as Kernel::limits
 };
 
 /// The table of this build.

@@ -1,10 +1,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "oracles/verdict.h"
 
 namespace samestate {
+
+/// Judgement::gate of a case that was skipped for want of a device.
+inline constexpr std::string_view kNoDevice = "no device";
 
 /// One case on one kernel: a line of the JSON Lines record.
 struct Record {

@@ -185,7 +185,7 @@ Outcome with_packed(const Arguments& a, const Contract& contract, const std::str
   if (const Device& found = device(); !found.info) return {Outcome::Kind::no_device, found.reason};
   if (choice.prefill() && !prefill_runs_here()) {
     return {
-        Outcome::Kind::unsupported,
+        Outcome::Kind::no_device,
         "contract " + contract.name + ": the prefill kernels need compute capability 9.0; use contract bf16"};
   }
   if (contract.state == Format::bf16) {
@@ -218,9 +218,9 @@ template <const cpu::System& system>
 void append(std::vector<Kernel>& table) {
   const std::string name(system.name);
   table.push_back({"cuda." + name + ".recurrent", name, "recurrent", "cuda", contracts_of(recurrent_rows()),
-                   run<system, false>, time<system, false>, variants(recurrent_rows())});
+                   run<system, false>, time<system, false>, variants(recurrent_rows()), recurrent_limits()});
   table.push_back({"cuda." + name + ".chunked", name, "chunked", "cuda", contracts_of(chunked_rows()),
-                   run<system, true>, time<system, true>, variants(chunked_rows())});
+                   run<system, true>, time<system, true>, variants(chunked_rows()), chunked_limits()});
 }
 
 }  // namespace

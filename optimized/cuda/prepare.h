@@ -124,6 +124,15 @@ template <class Operand, class State = float>
                 contract);
 }
 
+/// Kernel::limits of the rows: what `refusal` refuses.
+[[nodiscard]] inline std::vector<std::string> recurrent_limits() {
+  return {"dk <= " + std::to_string(kKeyLimit)};
+}
+[[nodiscard]] inline std::vector<std::string> chunked_limits() {
+  return {"dk <= " + std::to_string(kKeyLimit), "chunk in 1.." + std::to_string(kChunkLimit),
+          "dk <= " + std::to_string(kPrefillKeys) + " if contract = bf16_fused"};
+}
+
 /// Why the device kernels do not run this call, naming the limit; empty where they do.
 [[nodiscard]] inline std::string refusal(const cpu::System& system, bool chunked, const Arguments& a,
                                          const Contract& contract) {
