@@ -10,6 +10,7 @@
 
 #include "fuzz/boundaries.h"
 #include "harness/cases/keys.h"
+#include "harness/cases/layout.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
 
@@ -273,6 +274,8 @@ std::vector<int> levels_of(const std::vector<Factor>& factors, const Case& c) {
 
 void settle(Case& c, const KernelRow& kernel, const Dice& dice) {
   const System& system = *kernel.system;
+  if (c.lead + c.slack > 0 && c.law.empty()) c.form = "packed";
+  if (final_state_named(c.final_state) == FinalState::in_place) c.state = "random";
   c = kernel.limits.nearest(std::move(c));
   if (!c.law.empty()) settle_law(c, kernel);
   const CaseForm& form = *system.form(c.form);
@@ -294,6 +297,7 @@ void settle(Case& c, const KernelRow& kernel, const Dice& dice) {
   c.prefill = form.decodes ? std::clamp(c.prefill, c.T - kMostDecoded, c.T) : 0;
   c.prefill = std::max<Index>(c.prefill, 0);
   if (!form.packed) {
+    c.lead = c.slack = 0;
     c.lengths.clear();
     return;
   }
