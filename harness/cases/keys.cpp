@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 #include <ranges>
+#include <utility>
 
 #include "reference/error.h"
 
@@ -254,16 +255,15 @@ Case with_keys(Case c, std::string_view part) {
   return c;
 }
 
-std::int64_t& size_in(Case& c, std::string_view name) {
+const std::int64_t& size_in(const Case& c, std::string_view name) {
   if (const auto own = c.parameters.find(name); own != c.parameters.end()) return own->second;
   for (const Key& key : table()) {
     if (key.name == name && key.size != nullptr) return c.*key.size;
   }
   throw Error(fmt::format("{} has no size {}", c.system, name));
 }
-std::int64_t size_in(const Case& c, std::string_view name) {
-  Case copy = c;
-  return size_in(copy, name);
+std::int64_t& size_in(Case& c, std::string_view name) {
+  return const_cast<std::int64_t&>(size_in(std::as_const(c), name));
 }
 
 std::int64_t whole_number(std::string_view key, std::string_view text, std::int64_t least,

@@ -21,10 +21,10 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
   name = row.name;
   equation = row.equation;
   keys = family_keys();
-  sizes = {{{"Hk", 1, 1, kLargestExtent, "key heads"}, {}, false},
-           {{"Hv", 1, 1, kLargestExtent, "value heads: each key head serves Hv/Hk of them"}, "Hk", false},
-           {{"dk", 64, 1, kLargestExtent, "width of keys"}, {}, false, 16},
-           {{"dv", 64, 1, kLargestExtent, "width of values"}, {}, false, 8}};
+  sizes = {{{"Hk", 1, 1, kLargestExtent, "key heads"}, false, 1, 72},
+           {{"Hv", 1, 1, kLargestExtent, "value heads: each key head serves Hv/Hk of them", "Hk"}, false},
+           {{"dk", 64, 1, kLargestExtent, "width of keys"}, false, 16, 1030},
+           {{"dv", 64, 1, kLargestExtent, "width of values"}, false, 8, 1030}};
   forms = {{.name = "chunked", .chunked = true}, {.name = "recurrent"}};
   if (parallel) forms.push_back({.name = "parallel", .whole = true});
   forms.push_back({.name = "decode", .chunked = true, .decodes = true});
@@ -56,9 +56,11 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
       // With a tail of one token: T (BUGS M12), and sequences times heads, the limit of a CUDA grid's y axis
       // (M39), that no longer fit 16 bits.
       .limits = {"dk=2 dv=2 T=65537 chunk=64", "dk=2 dv=2 T=2 B=16400 Hk=4 Hv=4 chunk=64"},
+      // Qwen3-Next's.
+      .models = {"Hk=16 Hv=32 dk=128 dv=128 T=65 chunk=64 l2norm=1"},
       .regime = "T=80 Hv=2",
       .law = "B=2 T=35 Hk=2 Hv=4",
-      .seeded = 750,
+      .seeded = 200,
   };
 }
 
@@ -80,7 +82,7 @@ double RecurrentSystem::work(const Case& c) const {
   constexpr double kMost = 7.5e6;
   const Index rows = c.lengths.empty() ? c.B * std::max<Index>(c.T, 1) : c.T + std::ssize(c.lengths);
   const double a_row = static_cast<double>(c.Hv * (c.dk + 8)) * static_cast<double>(c.dk + c.dv + 16);
-  return static_cast<double>(rows) * a_row * (c.law.empty() ? 1.0 : 3.0) / kMost;
+  return static_cast<double>(rows) * a_row * (c.law.empty() ? 1.0 : 8.0) / kMost;
 }
 
 namespace {
