@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "cli/duration.h"
 #include "cli/options.h"
 #include "cli/table.h"
+#include "fixtures/quote.h"
 #include "fixtures/run_file.h"
 #include "fuzz/mutants/likeness.h"
 #include "fuzz/search/search.h"
@@ -25,7 +27,7 @@ namespace {
 
 struct ReproOptions {
   std::string line, kernel, dump, timeout = "10m", shrink_budget = "60s";
-  std::vector<std::string> plugins;
+  std::vector<std::string> plugins, after;
   bool shrink = false;
 };
 
@@ -119,11 +121,33 @@ int print_apart(const std::function<std::string()>& body, double timeout,
   return std::stoi(outcome.text.substr(0, end));
 }
 
-std::string repro_page(const Case& c, const KernelTable& table, const ReproOptions& options) {
+/// The cases of --after: lines, or files of lines.
+std::vector<Case> cases_before(const ReproOptions& options) {
+  std::vector<Case> cases;
+  for (const std::string& text : options.after) {
+    if (text.starts_with("v1 ")) {
+      cases.push_back(parse_case(text));
+      continue;
+    }
+    std::ifstream file(text);
+    if (!file)
+      throw Error(
+          fmt::format("--after {}: neither a case line ('v1 SYSTEM ..') nor a file of them", quote(text)));
+    for (std::string line; std::getline(file, line);) {
+      if (!line.empty() && line[0] != '#') cases.push_back(parse_case(line));
+    }
+  }
+  return cases;
+}
+
+std::string repro_page(const Case& c, const KernelTable& table, const ReproOptions& options,
+                       const std::vector<Case>& before) {
+  for (const Case& other : before) (void)run_case(other, table);
   Trace trace;
   const Record record = run_case(c, table, 1, &trace);
   Page page;
   add_record(page, record);
+  if (!before.empty()) page.line("after     {} other case(s) in the same process", before.size());
   if (record.judgement.verdict == Verdict::fail)
     add_explanation(page, explain_with_mutants(Resolved(c), trace));
   if (!options.dump.empty()) {
@@ -154,6 +178,10 @@ int run_repro(const ReproOptions& options) {
   if (!options.kernel.empty()) c.kernel = options.kernel;
   const double timeout = seconds_of("--timeout", options.timeout);
   (void)planned_record(c, table);
+  const std::vector<Case> before = cases_before(options);
+  for (const Case& other : before) (void)planned_record(other, table);
+  if (options.shrink && !before.empty())
+    throw Error("--shrink makes one case smaller, and --after names others: leave one of the two out");
   if (options.shrink) {
     const Shrunk small = shrink_case(c, table, options);
     if (small.finding.judgement.verdict == Verdict::flaky) {
@@ -164,7 +192,7 @@ int run_repro(const ReproOptions& options) {
     }
     c = small.smallest;
   }
-  return print_apart([&] { return repro_page(c, table, options); }, timeout,
+  return print_apart([&] { return repro_page(c, table, options, before); }, timeout,
                      [&] { return planned_record(c, table); });
 }
 
@@ -183,6 +211,11 @@ Command add_repro(CLI::App& app) {
   app.add_option("--kernel", options->kernel, "run this kernel instead of the one that the line names")
       ->check(named());
   app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)")
+      ->check(named());
+  app.add_option("--after", options->after,
+                 "run this case line, or the lines of this file, before it in the same process (repeatable)")
+      ->take_all()
+      ->allow_extra_args(false)
       ->check(named());
   app.add_flag("--shrink", options->shrink, "first make the case smaller, as long as it fails alike");
   app.add_option("--shrink-budget", options->shrink_budget, "time for that")->capture_default_str();

@@ -196,7 +196,8 @@ class Shrinking {
     kind_ = kind_of(out.finding.judgement);
     if (out.finding.judgement.verdict == Verdict::flaky) return done(std::move(out));
     if (!fails(out.finding.judgement)) {
-      throw Error("the case does not fail: there is nothing to shrink");
+      throw NothingToShrink(
+          fmt::format("the case is {}: there is nothing to shrink", name_of(out.finding.judgement.verdict)));
     }
     verdict_ = out.finding.judgement.verdict;
     Shrunk small = out;

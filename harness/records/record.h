@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "oracles/verdict.h"
 
@@ -22,6 +23,8 @@ struct Record {
   std::string device;  ///< cpu, cuda or elsewhere; which GPU it was stands in the run
   Judgement judgement;
   double seconds = 0.0;
+  /// Of a failure that comes after others alone: the lines that bring it, run before it in one process.
+  std::vector<std::string> after = {};
 };
 
 }  // namespace samestate
