@@ -39,11 +39,31 @@ void keep_worst(std::optional<Judgement>& worst, Judgement j) {
 struct Piece {
   Batch batch;
   Outputs outputs;
-  std::optional<Outputs> twin, reordered;  ///< where the twin gate asks for them
+  std::optional<Outputs> twin = {}, reordered = {};  ///< where the twin gate asks for them
 };
 
 /// Rows that the twin gate compares, of o or of final states, of a run or of its pieces.
 class TwinRows {
+  struct Part {
+    Matrix<double> exact;
+    Vector<double> rms, order;
+    Matrix<double> twin, reordered, actual;
+  };
+
+  template <class Get>
+  [[nodiscard]] auto joined(Get&& get) const {
+    using Rows = std::decay_t<decltype(get(parts_.front()))>;
+    Index rows = 0;
+    for (const Part& part : parts_) rows += get(part).rows();
+    Rows out(rows, get(parts_.front()).cols());
+    Index begin = 0;
+    for (const Part& part : parts_) {
+      out.middleRows(begin, get(part).rows()) = get(part);
+      begin += get(part).rows();
+    }
+    return out;
+  }
+
  public:
   TwinRows(const Contract& contract, bool repeated) : contract_(contract), repeated_(repeated) {}
 
@@ -80,26 +100,6 @@ class TwinRows {
   }
 
  private:
-  struct Part {
-    Matrix<double> exact;
-    Vector<double> rms, order;
-    Matrix<double> twin, reordered, actual;
-  };
-
-  template <class Get>
-  [[nodiscard]] auto joined(Get&& get) const {
-    using Rows = std::decay_t<decltype(get(parts_.front()))>;
-    Index rows = 0;
-    for (const Part& part : parts_) rows += get(part).rows();
-    Rows out(rows, get(parts_.front()).cols());
-    Index begin = 0;
-    for (const Part& part : parts_) {
-      out.middleRows(begin, get(part).rows()) = get(part);
-      begin += get(part).rows();
-    }
-    return out;
-  }
-
   const Contract& contract_;
   bool repeated_;
   std::vector<Part> parts_;
