@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "reference/error.h"
+
 namespace samestate {
 namespace {
 

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -88,7 +89,7 @@ GuardedTensor::GuardedTensor(std::vector<std::int64_t> shape, Layout layout) {
     }
   }
   block_size_ = rank > 0 ? tensor_.shape[0] * tensor_.stride[0] : 1;
-  storage_.assign(static_cast<std::size_t>(block_size_ + 2 * kGuard), kPoison);
+  storage_.assign(static_cast<std::size_t>(block_size_ + 2 * kGuard), kOutside);
   tensor_.data = storage_.data() + kGuard;
 }
 
@@ -116,7 +117,7 @@ void GuardedTensor::reserve(std::size_t far) {
   range_.reset(new Range{begin, bytes});
   tensor_.data = static_cast<float*>(begin) + before;
   for (std::int64_t i = 0; i < blocks_; ++i) {
-    std::fill_n(tensor_.data + i * block_stride_ - kGuard, block_size_ + 2 * kGuard, kPoison);
+    std::fill_n(tensor_.data + i * block_stride_ - kGuard, block_size_ + 2 * kGuard, kOutside);
   }
 }
 
@@ -150,9 +151,12 @@ std::vector<float> GuardedTensor::written() const {
 }
 
 void GuardedTensor::check_surroundings(std::string_view name) const {
+  const auto kept = [](float x) {
+    return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(kOutside);
+  };
   const auto check = [&](const float* guard) {
     for (std::int64_t i = 0; i < kGuard; ++i) {
-      if (!poisoned(guard[i])) {
+      if (!kept(guard[i])) {
         throw Trespass(fmt::format("the kernel wrote outside {}: element {} of its buffer", name,
                                    guard + i - tensor_.data));
       }
@@ -169,9 +173,9 @@ void GuardedTensor::check_surroundings(std::string_view name) const {
   inside.data = block.data() + kGuard;
   for (std::int64_t b = 0; b < blocks_; ++b) {
     std::copy_n(tensor_.data + b * block_stride_ - kGuard, std::ssize(block), block.data());
-    visit(inside, [](float& x) { x = kPoison; });
+    visit(inside, [](float& x) { x = kOutside; });
     for (std::size_t i = 0; i < block.size(); ++i) {
-      if (poisoned(block[i])) continue;
+      if (kept(block[i])) continue;
       throw Trespass(fmt::format("the kernel wrote outside {}: element {} of its buffer", name,
                                  b * block_stride_ + static_cast<std::int64_t>(i) - kGuard));
     }

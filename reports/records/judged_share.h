@@ -30,6 +30,9 @@ struct JudgedShare {
   [[nodiscard]] bool nowhere() const { return planned > 0 && no_device == planned; }
 };
 
+/// Counts one more.
+void add_to(std::map<std::string, JudgedShare>& shares, const Record& record);
+
 /// By kernel. `not_started`: the kernels of cases that were planned and never began, one name a case.
 [[nodiscard]] std::map<std::string, JudgedShare> judged_shares(std::span<const Record> records,
                                                                std::span<const std::string> not_started = {});

@@ -127,6 +127,8 @@ const Known kKnown[] = {
                             const auto& at) { return at[1] > 0 ? a.g(at[0], at[1] - 1, at[2]) : 0.0F; })},
     {"SquaredBeta", "", "beta is applied twice",
      gate(&Arguments::beta, [](const Arguments&, float x, const auto&) { return x * x; })},
+    {"ReadsOutside", "", "come from memory around a tensor",
+     after([](const Arguments& a) { a.o.data[0] = -2.0F * a.q.data[-1]; })},
     {"ForgetsBetweenChunks", "", "the state is lost between chunks",
      gate(&Arguments::g, [](const Arguments& a, float x,
                             const auto& at) { return at[1] > 0 && at[1] % a.chunk == 0 ? -1e38F : x; })},
