@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -70,6 +72,13 @@ std::int64_t Combinations::gain(const std::vector<int>& levels, std::size_t fact
   return fresh;
 }
 
+std::int64_t Combinations::at(std::size_t first, int level, std::size_t second, int other) const {
+  // The groups of a factor are in the order of the second one, behind those of the factors before it.
+  const std::size_t n = counts_.size();
+  const Group& group = groups_[first * n - first * (first + 1) / 2 + second - first - 1];
+  return group.begin + level * counts_[second] + other;
+}
+
 std::vector<int> Combinations::levels(std::int64_t combination) const {
   std::vector<int> out(counts_.size(), -1);
   const auto after = std::upper_bound(groups_.begin(), groups_.end(), combination,
@@ -85,17 +94,24 @@ std::vector<int> Combinations::levels(std::int64_t combination) const {
 
 namespace {
 
-/// One try for a combination: which of the other factors take the level that gains most. What is dear comes later.
+/// One try for a combination: which of the other factors take the level that gains most.
 struct Try {
   enum class Free { all, half_of_sizes, no_size, none } free;
-  bool usual;  ///< work of most cases; else the most
-  bool least;  ///< sizes that are wanted at the least of their band
+  bool least;          ///< sizes that are wanted at the least of their band
+  double times = 1.0;  ///< the usual work
 };
-constexpr std::array kTries{Try{Try::Free::all, true, false},           Try{Try::Free::all, true, false},
-                            Try{Try::Free::half_of_sizes, true, false},          Try{Try::Free::half_of_sizes, true, false},
-                            Try{Try::Free::half_of_sizes, true, true},  Try{Try::Free::no_size, true, true},
-                            Try{Try::Free::half_of_sizes, false, true}, Try{Try::Free::no_size, false, true},
-                            Try{Try::Free::none, false, false},         Try{Try::Free::none, false, true}};
+constexpr std::array kTries{Try{Try::Free::all, false},           Try{Try::Free::all, false},
+                            Try{Try::Free::half_of_sizes, false}, Try{Try::Free::half_of_sizes, true},
+                            Try{Try::Free::no_size, true},        Try{Try::Free::half_of_sizes, true, 6},
+                            Try{Try::Free::no_size, true, 6},     Try{Try::Free::none, true, 36},
+                            Try{Try::Free::none, false, 1e9}};
+constexpr Try kAlone{Try::Free::none, true};
+
+/// Why there was no case.
+struct Failure {
+  double work =
+      std::numeric_limits<double>::infinity();  ///< of the least case that there was; infinite: it is none
+};
 
 class Cover {
  public:
@@ -157,7 +173,8 @@ class Cover {
       std::swap(order[i - 1], order[static_cast<std::size_t>(dice.below(static_cast<std::int64_t>(i)))]);
     for (const std::size_t f : order) {
       if (levels[f] >= 0) continue;
-      if (factors_[f].dear && (free == Try::Free::no_size || (free == Try::Free::half_of_sizes && dice.one_in(2))))
+      if (factors_[f].dear &&
+          (free == Try::Free::no_size || (free == Try::Free::half_of_sizes && dice.one_in(2))))
         continue;
       const auto count = static_cast<int>(factors_[f].levels.size());
       const auto first = static_cast<int>(dice.below(count));
@@ -176,8 +193,8 @@ class Cover {
   /// A case of these levels, -1 for those that are free, and of one value of a size; with it come values of other sizes
   /// that no case has yet, as far as the work allows.
   [[nodiscard]] std::optional<Case> attempt(const std::vector<int>& wanted, const std::vector<int>& levels,
-                                            const Factor* size, Index value, const Try& how, const Dice& dice,
-                                            Missing& why) const {
+                                            const Factor* size, Index value, bool least, double most,
+                                            const Dice& dice, Failure& why) const {
     Case c = start_of(kernel_);
     std::vector<bool> kept(factors_.size());
     for (std::size_t f = 0; f < factors_.size(); ++f) {
@@ -190,15 +207,17 @@ class Cover {
         factors_[f].put(c, levels[f], dice);
       }
     }
-    for (std::size_t f = 0; f < factors_.size(); ++f) {
-      if (wanted[f] >= 0 && how.least && factors_[f].put_least) {
-        factors_[f].put_least(c, wanted[f]);
-      } else if (wanted[f] >= 0) {
-        factors_[f].put(c, wanted[f], dice);
+    const auto settled = [&] {
+      for (std::size_t f = 0; f < factors_.size(); ++f) {
+        if (wanted[f] >= 0 && least && factors_[f].put_least) {
+          factors_[f].put_least(c, wanted[f]);
+        } else if (wanted[f] >= 0) {
+          factors_[f].put(c, wanted[f], dice);
+        }
+        if (&factors_[f] == size) size->put_value(c, value);
       }
-      if (&factors_[f] == size) size->put_value(c, value);
-    }
-    settle(c, kernel_, dice);
+      settle(c, kernel_, dice);
+    };
     const auto has_all = [&] {
       if (size != nullptr && size->value(c) != value) return false;
       for (std::size_t f = 0; f < factors_.size(); ++f) {
@@ -206,13 +225,17 @@ class Cover {
       }
       return true;
     };
-    why = Missing::impossible;
+    settled();
+    if (!has_all() && !c.law.empty()) {  // what a law needs leaves few choices
+      c.law.clear();
+      settled();
+    }
+    why = {};
     if (!has_all()) return {};
-    const bool affordable =
-        afford(c, kernel_, factors_, kept, how.usual ? options_.usual : options_.most, dice);
-    if (!has_all() || (affordable && !possible(c))) return {};
+    const bool affordable = afford(c, kernel_, factors_, kept, most, dice);
+    if (!has_all() || !within_limits(kernel_, c)) return {};
     if (affordable) return c;
-    why = possible(c) ? Missing::dear : Missing::impossible;
+    why.work = work_of(kernel_, c);
     return {};
   }
 
@@ -220,23 +243,34 @@ class Cover {
     return Dice{[this](std::int64_t n) { return n <= 1 ? 0 : counter_.below({draws_++, 0, 0, 0}, n); }};
   }
 
+  /// The work of a case with these levels, or this value, and as little else as there can be: where it is more than most
+  /// cases', twice of it is what a case may take.
+  [[nodiscard]] double limit(const std::vector<int>& wanted, const Factor* size, Index value,
+                             const Dice& dice) const {
+    Failure why;
+    (void)attempt(wanted, wanted, size, value, kAlone.least, options_.usual, dice, why);
+    return std::max(options_.usual, std::isfinite(why.work) ? 2 * why.work : 0.0);
+  }
+
   [[nodiscard]] Missing combination(const std::vector<int>& wanted) {
     const Dice chance = dice();
-    Missing why = Missing::none;
-    const std::optional<Case> alone = attempt(wanted, wanted, nullptr, 0, kTries.back(), chance, why);
-    if (!alone && why == Missing::dear) return why;
+    const double usual = limit(wanted, nullptr, 0, chance);
+    if (usual > 2 * options_.most) return Missing::dear;
     // What settling and the work leave of a choice, its case alone shows: the best of the cheap tries, else the first.
     std::optional<Case> best;
     std::int64_t most = 0;
+    bool dear = false;
     for (const Try& how : kTries) {
-      if (best && !how.usual) break;
-      std::optional<Case> c = attempt(wanted, choose(wanted, how.free, chance), nullptr, 0, how, chance, why);
+      if (best && how.times > 1) break;
+      Failure why;
+      std::optional<Case> c = attempt(wanted, choose(wanted, how.free, chance), nullptr, 0, how.least,
+                                      std::min(options_.most, how.times * usual), chance, why);
+      dear = dear || std::isfinite(why.work);
       if (!c) continue;
       const std::int64_t fresh = met_.fresh(levels_of(factors_, *c));
       if (fresh > most) most = fresh, best = std::move(c);
-      if (!how.usual) break;
     }
-    if (!best) return why;
+    if (!best) return dear ? Missing::dear : Missing::impossible;
     keep(std::move(*best));
     return Missing::none;
   }
@@ -244,11 +278,13 @@ class Cover {
   void value_of(std::size_t f, Index value) {
     const Dice chance = dice();
     const std::vector<int> none(factors_.size(), -1);
-    Missing why = Missing::none;
+    const double usual = limit(none, &factors_[f], value, chance);
     for (const Try& how : kTries) {
       std::vector<int> levels = choose(none, how.free, chance);
       levels[f] = -1;
-      if (std::optional<Case> c = attempt(none, levels, &factors_[f], value, how, chance, why)) {
+      Failure why;
+      if (std::optional<Case> c = attempt(none, levels, &factors_[f], value, how.least,
+                                          std::min(options_.most, how.times * usual), chance, why)) {
         keep(std::move(*c));
         return;
       }

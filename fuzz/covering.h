@@ -27,6 +27,8 @@ class Combinations {
   [[nodiscard]] bool has(std::int64_t combination) const {
     return met_[static_cast<std::size_t>(combination)];
   }
+  /// Of two factors, the first before the second.
+  [[nodiscard]] std::int64_t at(std::size_t first, int level, std::size_t second, int other) const;
   /// The levels of a combination; -1 for factors that have no part in it.
   [[nodiscard]] std::vector<int> levels(std::int64_t combination) const;
 
@@ -61,7 +63,7 @@ struct Covering {
 struct CoveringOptions {
   int strength = 2;
   double most = 1.0;    ///< work of a case that nothing less than this combination needs
-  double usual = 0.03;  ///< work of the others
+  double usual = 0.02;  ///< work of the others
   std::uint64_t seed = 1;
 };
 

@@ -9,7 +9,8 @@ constexpr double kLeastWork = 3e-4;  // most draws are far below the most: rate 
 Case draw_once(const KernelRow& kernel, const std::vector<Factor>& factors, const Dice& dice, double most) {
   Case c = start_of(kernel);
   for (const Factor& factor : factors) {
-    if (dice.one_in(factor.odds)) factor.put(c, static_cast<int>(dice.below(std::ssize(factor.levels))), dice);
+    if (dice.one_in(factor.odds))
+      factor.put(c, static_cast<int>(dice.below(std::ssize(factor.levels))), dice);
   }
   c.seed = 0;
   settle(c, kernel, dice);
@@ -25,7 +26,7 @@ Case draw_case(const KernelRow& kernel, const std::vector<Factor>& factors, cons
     // Half of the attempts stay within the room that was drawn; the rest only within what is affordable.
     const double limit = attempt < kAttempts / 2 ? room : most;
     Case c = draw_once(kernel, factors, dice, limit);
-    if (work_of(kernel, c) <= limit && possible(c)) return c;
+    if (work_of(kernel, c) <= limit && within_limits(kernel, c)) return c;
   }
   return start_of(kernel);
 }

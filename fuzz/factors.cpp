@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "fuzz/boundaries.h"
 #include "harness/cases/keys.h"
+#include "harness/cases/layout.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
 
@@ -16,9 +18,9 @@ namespace samestate {
 namespace {
 
 constexpr Index kMostTokens = 4160;
-constexpr Index kMostDecoded = 48;   // tokens of a decoded case, of a law's: each may be a call
+constexpr Index kMostDecoded = 48;  // tokens of a decoded case, of a law's: each may be a call
 constexpr Index kMostOfLaw = 70;
-constexpr Index kMostWhole = 300;    // all tokens as one chunk
+constexpr Index kMostWhole = 300;  // all tokens as one chunk
 constexpr Index kMostBatch = 300;
 constexpr Index kMostChunk = 256;
 
@@ -129,7 +131,7 @@ Factor tokens_by_chunk() {
     const Index C = std::max<Index>(c.chunk, 3);
     static constexpr std::array<Index, 8> kMany{2, 2, 3, 4, 5, 7, 8, 16};
     const Index n = dice.pick(kMany);
-    const std::array<Index, 8> tokens{dice.below(C - 1), C - 1,     C,         C + 1,
+    const std::array<Index, 8> tokens{dice.below(C - 1), C - 1, C,         C + 1,
                                       n * C - 1,         n * C, n * C + 1, n * C + 1 + dice.below(C - 2)};
     c.T = tokens[static_cast<std::size_t>(level)];
   };
@@ -227,7 +229,7 @@ std::vector<Factor> factors_of(const KernelRow& kernel) {
     if (!system.native(form.name) && (!form.whole || is_chunked(kernel))) forms.emplace_back(form.name);
   }
   out.push_back(named("regime", regimes_of, &Case::regime, 1));
-  out.push_back(named("law", laws, &Case::law, 8));
+  out.push_back(named("law", laws, &Case::law, 6));
   out.push_back(named("form", forms, &Case::form, 2));
   for (const Key& key : keys()) {
     if (!system.has_key(key.name) || key.values.empty() || key.name == "B") continue;
@@ -240,17 +242,21 @@ std::vector<Factor> factors_of(const KernelRow& kernel) {
       if (multiples) {
         out.push_back(of_ratio(size));
       } else {
-        out.push_back(of_size(std::string(size.name), size.least, std::min(size.most, size.planned), 2,
-                              [name = size.name](auto& c) -> auto& { return size_in(c, name); }));
+        out.push_back(of_size(
+            std::string(size.name), size.least, std::min(size.most, size.planned),
+            2, [name = size.name](auto& c) -> auto& { return size_in(c, name); }));
       }
     }
   }
-  out.push_back(of_size("B", 1, kMostBatch, 4, [](auto& c) -> auto& { return c.B; }));
+  out.push_back(of_size(
+      "B", 1, kMostBatch, 4, [](auto& c) -> auto& { return c.B; }));
   if (is_chunked(kernel)) {
-    out.push_back(of_size("chunk", 1, kMostChunk, 1, [](auto& c) -> auto& { return c.chunk; }));
+    out.push_back(of_size(
+        "chunk", 1, kMostChunk, 1, [](auto& c) -> auto& { return c.chunk; }));
     out.back().dear = false;
   }
-  out.push_back(of_size("T", 0, kMostTokens, 2, [](auto& c) -> auto& { return c.T; }));
+  out.push_back(of_size(
+      "T", 0, kMostTokens, 2, [](auto& c) -> auto& { return c.T; }));
   if (is_chunked(kernel)) out.push_back(tokens_by_chunk());
   const auto any = [&](auto&& test) { return std::any_of(system.forms.begin(), system.forms.end(), test); };
   if (any([](const CaseForm& form) { return form.decodes; })) out.push_back(prefilled());
@@ -268,6 +274,9 @@ std::vector<int> levels_of(const std::vector<Factor>& factors, const Case& c) {
 
 void settle(Case& c, const KernelRow& kernel, const Dice& dice) {
   const System& system = *kernel.system;
+  if (c.lead + c.slack > 0 && c.law.empty()) c.form = "packed";
+  if (final_state_named(c.final_state) == FinalState::in_place) c.state = "random";
+  c = kernel.limits.nearest(std::move(c));
   if (!c.law.empty()) settle_law(c, kernel);
   const CaseForm& form = *system.form(c.form);
   if (form.chunked && !is_chunked(kernel)) c.chunk = 0;
@@ -288,6 +297,7 @@ void settle(Case& c, const KernelRow& kernel, const Dice& dice) {
   c.prefill = form.decodes ? std::clamp(c.prefill, c.T - kMostDecoded, c.T) : 0;
   c.prefill = std::max<Index>(c.prefill, 0);
   if (!form.packed) {
+    c.lead = c.slack = 0;
     c.lengths.clear();
     return;
   }
@@ -311,21 +321,35 @@ bool afford(Case& c, const KernelRow& kernel, const std::vector<Factor>& factors
   double work = work_of(kernel, c);
   if (work <= most) return true;
   std::vector<const Factor*> sizes;
+  const Case start = start_of(kernel);
   for (std::size_t i = 0; i < factors.size(); ++i) {
-    if (factors[i].put_value && factors[i].dear && !kept[i]) sizes.push_back(&factors[i]);
+    if (kept[i]) continue;
+    if (factors[i].put_value && factors[i].dear) sizes.push_back(&factors[i]);
+    // A law's runs and a far tensor's pages cost more than any size is worth, where nobody asked for them.
+    if (factors[i].name == "law" && !dice.one_in(4)) c.law.clear();
+    if (factors[i].name == "layout" && !dice.one_in(4)) c.layout = start.layout;
   }
+  work = work_of(kernel, c);
   constexpr int kSteps = 60;
   for (int step = 0; step < kSteps && work > most; ++step) {
-    std::erase_if(sizes, [&](const Factor* f) { return f->value(c) <= std::max(f->values.front(), Index{2}); });
+    std::erase_if(sizes,
+                  [&](const Factor* f) { return f->value(c) <= std::max(f->values.front(), Index{2}); });
     if (sizes.empty()) return false;
     const Factor& size = *dice.pick(sizes);
     const Index value = size.value(c);
+    const Case before = c;
     // What is odd stays so, what is a multiple of 8 too, as long as it is large.
     const Index part = work > 16 * most && value > 64 ? 8 : 2;
     const Index less = value % 8 == 0 && value > 8 ? value / (8 * part) * 8 : value / part | (value & 1);
     size.put_value(c, std::max(std::min(less, value - 1), size.values.front()));
     settle(c, kernel, dice);
-    work = work_of(kernel, c);
+    const double now = work_of(kernel, c);
+    if (std::isfinite(work) && !std::isfinite(now)) {  // another size does not allow for less
+      c = before;
+      std::erase(sizes, &size);
+      continue;
+    }
+    work = now;
   }
   return work <= most;
 }
@@ -337,7 +361,7 @@ Case start_of(const KernelRow& kernel) {
   c.form = kernel.form;
   c.contract = kernel.contracts.front();
   if (!is_chunked(kernel)) c.chunk = Case{}.chunk;
-  return c;
+  return kernel.limits.nearest(std::move(c));
 }
 
 Case with_part(const KernelRow& kernel, const Case& from, std::string_view part) {

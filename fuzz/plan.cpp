@@ -18,15 +18,14 @@ namespace samestate {
 namespace {
 
 constexpr double kMostOfModel = 8.0;  // System::work of a case with the sizes of a public model
-constexpr double kTriples = 10.0;      // effort from which on every triple is met
-constexpr double kDearPairs = 8.0;     // work of a pair that effort 1 cannot afford
+constexpr double kTriples = 10.0;     // effort from which on every triple is met
+constexpr double kDearPairs = 8.0;    // work of a pair that effort 1 cannot afford
 
 /// The edge cases of one kernel: what follows from the rows of its system and of the keys.
 class KernelPlan {
  public:
   KernelPlan(const KernelTable& table, const KernelRow& kernel, std::vector<Case>& out)
-      : table_(table), kernel_(kernel), system_(*kernel.system), start_(start_of(kernel)), out_(out) {
-  }
+      : table_(table), kernel_(kernel), system_(*kernel.system), start_(start_of(kernel)), out_(out) {}
 
   void edges() {
     for (const std::string& contract : kernel_.contracts) {
@@ -190,8 +189,10 @@ Case seeded(const Planned& of, std::uint64_t seed, std::int64_t index) {
   const Counter counter(seed, "plan/" + of.kernel->name);
   std::int64_t draw = 0;
   const double most = 1.0 + 3.0 * static_cast<double>(index / of.kernel->system->plan.seeded);
-  Case c = draw_case(*of.kernel, of.factors,
-                     {[&](std::int64_t n) { return counter.below({index, draw++, 0, 0}, n); }}, most);
+  Case c = draw_case(*of.kernel, of.factors, {[&](std::int64_t n) {
+    return counter.below({index, draw++, 0, 0}, n);
+  }},
+                     most);
   c.seed = (seed << 32) ^ (static_cast<std::uint64_t>(index) + 1);
   return c;
 }
@@ -281,8 +282,7 @@ std::vector<const KernelRow*> wanted_kernels(const KernelTable& table, const std
 Plan plan_of(const KernelTable& table, const PlanOptions& options) {
   Plan plan;
   std::vector<Planned> kernels;
-  for (const KernelRow* kernel :
-       wanted_kernels(table, options.system, options.device, options.kernel))
+  for (const KernelRow* kernel : wanted_kernels(table, options.system, options.device, options.kernel))
     kernels.push_back({kernel, factors_of(*kernel)});
   // Kernels do not know of each other, and a covering set takes a while.
   struct Part {
@@ -291,7 +291,8 @@ Plan plan_of(const KernelTable& table, const PlanOptions& options) {
     KernelCoverage coverage;
   };
   std::vector<Part> parts(kernels.size());
-  for (const Planned& of : kernels) {  // a line that is no case is left out; a row that names no contract is an error
+  for (const Planned& of :
+       kernels) {  // a line that is no case is left out; a row that names no contract is an error
     for (const std::string& contract : of.kernel->contracts) (void)contract_named(contract);
   }
   std::atomic<std::size_t> next = 0;
@@ -302,7 +303,8 @@ Plan plan_of(const KernelTable& table, const PlanOptions& options) {
     }
   };
   {
-    std::vector<std::jthread> threads(std::min<std::size_t>(kernels.size(), std::thread::hardware_concurrency()));
+    std::vector<std::jthread> threads(
+        std::min<std::size_t>(kernels.size(), std::thread::hardware_concurrency()));
     for (std::jthread& thread : threads) thread = std::jthread(work);
   }
   std::vector<Turn> turns;

@@ -74,6 +74,7 @@ class Steps {
         c.prefill = 0;
         if (!c.lengths.empty()) c.T = *std::max_element(c.lengths.begin(), c.lengths.end());
         c.lengths.clear();
+        c.lead = c.slack = 0;
       });
     }
     if (c_.lengths.empty()) return;

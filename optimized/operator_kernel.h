@@ -29,7 +29,8 @@ struct NamedTensor {
 
 /// The tensors and settings of one call. All values travel in fp32; a contract with 16-bit inputs finds them
 /// already representable there. Every element of every output is written. Inputs and outputs are different
-/// memory.
+/// memory. Of alignment, sizes, strides (of rows that take them) and calls before it a kernel may rely on as
+/// little as optimized/kernel.h says.
 struct OperatorArguments {
   std::vector<NamedTensor<const float>> inputs;
   std::vector<NamedTensor<float>> outputs;

@@ -77,6 +77,11 @@ void set_judgement(Record& record, const std::function<Judgement()>& judge) {
     record.judgement.gate = "memory";
     record.judgement.ratio = std::numeric_limits<double>::infinity();
     record.judgement.reason = trespass.what();
+  } catch (const Unrepeatable& unrepeatable) {
+    record.judgement.verdict = Verdict::fail;
+    record.judgement.gate = "repeat";
+    record.judgement.ratio = std::numeric_limits<double>::infinity();
+    record.judgement.reason = unrepeatable.what();
   } catch (const std::exception& thrown) {
     record.judgement.verdict = Verdict::crash;
     record.judgement.gate = "exception";
@@ -103,12 +108,23 @@ Record planned_record(const Case& c, const KernelTable& table) {
   return record_of(r, *table.choose(r).named);
 }
 
+RunOptions run_options(const Resolved& r, int threads) {
+  RunOptions options;
+  options.layout = r.layout;
+  options.threads = std::max(threads, threads_of(r.c));
+  options.final_state = r.final_state;
+  options.lead = r.c.lead;
+  options.slack = r.c.slack;
+  options.repeat = r.c.repeat;
+  return options;
+}
+
 Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads, Trace* trace) {
   Record record = record_of(r, *kernels.named);
-  threads = std::max(threads, threads_of(r.c));
+  const RunOptions options = run_options(r, threads);
   set_judgement(record, [&] {
     try {
-      return r.system->run(r, kernels, {r.layout, threads}, trace);
+      return r.system->run(r, kernels, options, trace);
     } catch (const Refused& refused) {
       return judge_refusal(r, refused);
     }

@@ -43,7 +43,7 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
       // Long and wide enough for the twin's statistics; sequences of one token, and of more chunks than there
       // are sequences whose last row is the last of all (BUGS M25, M37, M41).
       .every = {"T=130 dk=32 dv=40 chunk=64", "form=packed lengths=0,17,1,0,16,15,0",
-                "form=packed lengths=1,52 state=none"},
+                "form=packed lengths=1,52 state=none", "form=packed lengths=7,0,26 unowned=3,5"},
       .shapes = {"Hk=2 Hv=6", "Hk=2 Hv=6 heads=tiled", "Hv=8", "dk=1 dv=1", "dk=3 dv=70", "dk=70 dv=3",
                  "dk=128 dv=128 T=70", "dk=160 dv=96 T=40", "dk=256 dv=256 T=20", "dv=16",
                  // Qwen3-Next's and DendAttn's heads.
@@ -51,6 +51,9 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
                  "l2norm=1 regime=tiny_norms",
                  // A scale that is neither the default nor one: left out, squared, or taken off by l2norm.
                  "scale=2", "scale=2 l2norm=1 Hk=2 Hv=4",
+                 // Tokens of no sequence on one side alone, at a chunk's end, and a whole chunk of them.
+                 "form=packed lengths=16,17 unowned=1,0 repeat=1", "form=packed lengths=16,32 unowned=0,17",
+                 "form=packed lengths=19,14 final=none", "form=packed lengths=19,14 final=in_place",
                  // Offsets of batch rows, tokens and sequences' states that no longer fit 32 bits (BUGS M38).
                  "B=3 Hk=2 Hv=4 layout=far", "layout=far form=packed lengths=17,16"},
       // With a tail of one token: T (BUGS M12), and sequences times heads, the limit of a CUDA grid's y axis

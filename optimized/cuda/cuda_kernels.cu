@@ -103,7 +103,6 @@ class DeviceCall {
   }
 
   void enqueue(Launch launch) const {
-    if (parameters_.cu_seqlens) o_.fill(0, launch.stream);  // rows of no packed sequence
     if (prefill_) {
       prefill_->launch(launch.stream);
     } else if (!choice_.chunked && choice_.row != kGenericRow) {
@@ -115,7 +114,7 @@ class DeviceCall {
   }
 
   void download(const Arguments& a) const {
-    if (a.o.present()) scatter(o_.download(), a.o);
+    if (a.o.present()) scatter_tokens(o_.download(), a);
     if (a.final_state.present()) scatter((in_place_ ? initial_state_ : written_).download(), a.final_state);
   }
 

@@ -31,7 +31,9 @@ float* last(const View<float, 4>& v) {
 }
 
 TEST(Runner, UndamagedRowPasses) {
-  for (const char* keys : {"", "layout=padded", "layout=far", "contract=bf16", "regime=exact"}) {
+  for (const char* keys : {"", "layout=padded", "layout=far", "layout=mixed", "layout=fused",
+                           "layout=permuted", "final=none", "final=in_place", "repeat=1",
+                           "repeat=1 final=in_place layout=mixed", "contract=bf16", "regime=exact"}) {
     const Judgement j = judged(planted::undamaged, keys);
     EXPECT_EQ(j.verdict, Verdict::pass) << keys << ": " << j.reason;
   }
