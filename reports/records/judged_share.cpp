@@ -32,7 +32,7 @@ std::map<std::string, JudgedShare> judged_shares(std::span<const Record> records
 std::vector<std::string> too_little(const std::map<std::string, JudgedShare>& shares, double least) {
   std::vector<std::string> out;
   for (const auto& [kernel, of] : shares) {
-    if (of.nowhere() || of.share() >= least) continue;
+    if (of.planned < kFewestPlanned || of.nowhere() || of.share() >= least) continue;
     const std::int64_t rest = of.planned - of.judged - of.vacuous;
     out.push_back(fmt::format(
         "{}: {} of {} cases inside its limits were judged, less than {:g} %: {} vacuous, {} not run", kernel,

@@ -37,7 +37,11 @@ void add_to(std::map<std::string, JudgedShare>& shares, const Record& record);
 [[nodiscard]] std::map<std::string, JudgedShare> judged_shares(std::span<const Record> records,
                                                                std::span<const std::string> not_started = {});
 
-/// One sentence a kernel of which less than `least` was judged, in the order of their names.
+/// Fewer cases are no plan, but what somebody picked (--max-cases): their share says nothing.
+inline constexpr std::int64_t kFewestPlanned = 20;
+
+/// One sentence a kernel of which less than `least` was judged, in the order of their names; of those with at least
+/// kFewestPlanned cases.
 [[nodiscard]] std::vector<std::string> too_little(const std::map<std::string, JudgedShare>& shares,
                                                   double least);
 
