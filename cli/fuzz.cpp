@@ -20,6 +20,7 @@
 #include "fuzz/search/search.h"
 #include "fuzz/shrink.h"
 #include "reports/records/json_lines.h"
+#include "reports/records/judged_share.h"
 #include "reports/records/summary.h"
 #include "samestate_kernel_sources.h"
 #include "samestate_version.h"
@@ -181,7 +182,11 @@ void print_result(const SearchResult& result, const FuzzOptions& of_run) {
   }
 }
 
-int exit_of(const SearchResult& result, std::map<Verdict, std::int64_t> verdicts) {
+/// Share of a kernel's cases inside its limits that a search must have judged.
+constexpr double kLeastJudged = 0.5;
+
+int exit_of(const SearchResult& result, std::map<Verdict, std::int64_t> verdicts,
+            const std::map<std::string, JudgedShare>& shares) {
   if (verdicts[Verdict::crash] + verdicts[Verdict::timeout] > 0) return kCrash;
   if (verdicts[Verdict::fail] > 0) return kFail;
   if (verdicts[Verdict::flaky] > 0) return kFlaky;
@@ -190,7 +195,9 @@ int exit_of(const SearchResult& result, std::map<Verdict, std::int64_t> verdicts
     fmt::print(stderr, "samestate: {}: {} {} was never judged in {} cases\n", row.system, row.dimension,
                row.value, result.coverage.judged(row.system));
   }
-  if (!missing.empty()) return kVacuous;
+  const std::vector<std::string> few = too_little(shares, kLeastJudged);
+  for (const std::string& sentence : few) fmt::print(stderr, "samestate: {}\n", sentence);
+  if (!missing.empty() || (!few.empty() && result.counts.contains(Verdict::pass))) return kVacuous;
   const auto of = [&](Verdict v) { return result.counts.contains(v) ? result.counts.at(v) : 0; };
   if (of(Verdict::pass) > 0) return kPass;
   return of(Verdict::vacuous) > 0 || result.cases == 0 ? kVacuous : kNothingRan;
@@ -239,7 +246,9 @@ int run_fuzz(FuzzOptions options) {
   observer.started = [&](const Task& task) {
     if (lines) numbers[task.index] = lines->start(planned_record(task.c, table));
   };
+  std::map<std::string, JudgedShare> shares;
   observer.finished = [&](const Task& task, const Record& record, bool replayed) {
+    add_to(shares, record);
     progress->step(record.judgement.ratio, is_failure(record.judgement.verdict));
     if (!lines || replayed) return;
     lines->end(numbers.at(task.index), record);
@@ -252,7 +261,7 @@ int run_fuzz(FuzzOptions options) {
   if (!result.failures.empty()) verdicts = shrink_all(table, options, result);
   fmt::print("{}", coverage_table(result.coverage));
   if (interrupted()) fmt::print("Interrupted.\n");
-  return exit_of(result, verdicts);
+  return exit_of(result, verdicts, shares);
 }
 
 }  // namespace

@@ -1,9 +1,16 @@
 #include "harness/explain/explain.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
 #include "harness/explain/explain_tensors.h"
+#include "harness/run/judge_batch.h"
 #include "harness/systems/recurrent_system.h"
+#include "oracles/contracts.h"
 
 namespace samestate {
 namespace {
@@ -31,6 +38,24 @@ void show_bound(Explanation& out, const Resolved& r, const Batch& batch, const H
   }
 }
 
+/// Contracts of the same formats of inputs, state and output under which just these outputs pass: what a row declares
+/// may be wrong, and not the kernel. Empty: none.
+std::string contracts_that_fit(const Resolved& r, const Family& family, const Batch& batch,
+                               const Outputs& outputs) {
+  std::vector<std::string_view> names;
+  for (const NamedContract& other : contracts()) {
+    const Contract& c = other.contract;
+    if (c.name == r.c.contract || c.input != r.contract->input || c.output != r.contract->output ||
+        c.state != r.contract->state)
+      continue;
+    Case as = r.c;
+    as.contract = c.name;
+    if (judge_batch(Resolved(as), family, batch, outputs, {}).verdict == Verdict::pass)
+      names.push_back(c.name);
+  }
+  return names.empty() ? "" : fmt::format("the same outputs pass under contract {}", fmt::join(names, ", "));
+}
+
 }  // namespace
 
 Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) const {
@@ -46,6 +71,8 @@ Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) cons
   for (auto& more : {place_patterns(r, heads), value_patterns(r, outputs, heads)}) {
     out.patterns.insert(out.patterns.end(), more.begin(), more.end());
   }
+  if (std::string fits = contracts_that_fit(r, family, of, outputs); !fits.empty())
+    out.patterns.push_back(std::move(fits));
   show_bound(out, r, of, *worst);
   return out;
 }

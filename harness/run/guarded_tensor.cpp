@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <numeric>
@@ -14,6 +15,10 @@
 
 namespace samestate {
 namespace {
+
+bool untouched(float x) {
+  return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(kOutside);
+}
 
 constexpr std::int64_t kOverflow = std::int64_t{1} << 31;  // the first offset that an int cannot hold
 constexpr std::int64_t kPage = 4096 / sizeof(float);
@@ -112,7 +117,7 @@ void GuardedTensor::Unmap::operator()(Range* range) const {
 
 /// Memory of one tensor, or of several whose rows lie side by side.
 struct GuardedTensor::Buffer {
-  explicit Buffer(std::int64_t size) : storage(static_cast<std::size_t>(size + 2 * kGuard), kPoison) {}
+  explicit Buffer(std::int64_t size) : storage(static_cast<std::size_t>(size + 2 * kGuard), kOutside) {}
   std::vector<float> storage;
   std::vector<StridedTensor> owned;
 };
@@ -209,7 +214,7 @@ void GuardedTensor::reserve(std::size_t far) {
   range_.reset(new Range{begin, bytes});
   tensor_.data = static_cast<float*>(begin) + before;
   for (std::int64_t i = 0; i < blocks_; ++i) {
-    std::fill_n(tensor_.data + i * block_stride_ - kGuard, block_size_ + 2 * kGuard, kPoison);
+    std::fill_n(tensor_.data + i * block_stride_ - kGuard, block_size_ + 2 * kGuard, kOutside);
   }
 }
 
@@ -249,7 +254,7 @@ void GuardedTensor::check_unowned(std::string_view name) const {
   for (std::int64_t t = 0; t < tensor_.shape[d]; ++t) {
     if (t >= lead && t < lead + owned_.shape[d]) continue;
     visit(tensor_.slice(d, t, t + 1), [&](const float& x) {
-      if (poisoned(x)) return;
+      if (untouched(x)) return;
       throw Trespass(fmt::format("the kernel wrote {} of token {}, which belongs to no sequence", name, t));
     });
   }
@@ -263,7 +268,7 @@ void GuardedTensor::check_surroundings(std::string_view name) const {
   };
   const auto check = [&](const float* guard) {
     for (std::int64_t i = 0; i < kGuard; ++i) {
-      if (!poisoned(guard[i])) refuse(guard + i - tensor_.data);
+      if (!untouched(guard[i])) refuse(guard + i - tensor_.data);
     }
   };
   if (!tensor_.shape.empty()) check_unowned(name);
@@ -279,10 +284,10 @@ void GuardedTensor::check_surroundings(std::string_view name) const {
     std::vector<float> around = storage;
     for (StridedTensor inside : buffer_->owned) {
       inside.data = around.data() + (inside.data - storage.data());
-      visit(inside, [](float& x) { x = kPoison; });
+      visit(inside, [](float& x) { x = kOutside; });
     }
     for (std::size_t i = 0; i < around.size(); ++i) {
-      if (!poisoned(around[i])) refuse(storage.data() + i - tensor_.data);
+      if (!untouched(around[i])) refuse(storage.data() + i - tensor_.data);
     }
     return;
   }
@@ -292,9 +297,9 @@ void GuardedTensor::check_surroundings(std::string_view name) const {
   inside.data = block.data() + kGuard;
   for (std::int64_t b = 0; b < blocks_; ++b) {
     std::copy_n(tensor_.data + b * block_stride_ - kGuard, std::ssize(block), block.data());
-    visit(inside, [](float& x) { x = kPoison; });
+    visit(inside, [](float& x) { x = kOutside; });
     for (std::size_t i = 0; i < block.size(); ++i) {
-      if (!poisoned(block[i])) refuse(b * block_stride_ + static_cast<std::int64_t>(i) - kGuard);
+      if (!untouched(block[i])) refuse(b * block_stride_ + static_cast<std::int64_t>(i) - kGuard);
     }
   }
 }

@@ -55,7 +55,7 @@ struct TensorPlace {
 };
 
 /// A tensor in a buffer with guards around it and, by its layout, gaps inside it or other tensors beside its
-/// rows. Elements that are neither its own nor another tensor's are kPoison, those of tokens that belong to no
+/// rows. Elements that are neither its own nor another tensor's are kOutside, those of tokens that belong to no
 /// sequence too. far: the rows of the first dimension that has two or more, of the first two, lie in address
 /// space of their own, the last one more than 2^31 elements after the first; of it only what is touched
 /// becomes memory, and 2^31 elements before the first row belong to it, so that an offset wrapped to 32 bits

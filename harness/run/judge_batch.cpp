@@ -44,26 +44,6 @@ struct Piece {
 
 /// Rows that the twin gate compares, of o or of final states, of a run or of its pieces.
 class TwinRows {
-  struct Part {
-    Matrix<double> exact;
-    Vector<double> rms, order;
-    Matrix<double> twin, reordered, actual;
-  };
-
-  template <class Get>
-  [[nodiscard]] auto joined(Get&& get) const {
-    using Rows = std::decay_t<decltype(get(parts_.front()))>;
-    Index rows = 0;
-    for (const Part& part : parts_) rows += get(part).rows();
-    Rows out(rows, get(parts_.front()).cols());
-    Index begin = 0;
-    for (const Part& part : parts_) {
-      out.middleRows(begin, get(part).rows()) = get(part);
-      begin += get(part).rows();
-    }
-    return out;
-  }
-
  public:
   TwinRows(const Contract& contract, bool repeated) : contract_(contract), repeated_(repeated) {}
 
@@ -74,13 +54,11 @@ class TwinRows {
 
   [[nodiscard]] Judgement judge(bool vacuous = false) const {
     HeadOracle all;
-    all.exact.o = joined([](const Part& x) -> const auto& { return x.exact; });
-    all.rms = joined([](const Part& x) -> const auto& { return x.rms; });
+    all.exact.o = joined(&Part::exact);
+    all.rms = joined(&Part::rms);
     all.vacuous = vacuous;
-    const TwinRuns runs{joined([](const Part& x) -> const auto& { return x.twin; }),
-                        joined([](const Part& x) -> const auto& { return x.reordered; }),
-                        joined([](const Part& x) -> const auto& { return x.order; }), repeated_};
-    return judge_twin(all, contract_, runs, joined([](const Part& x) -> const auto& { return x.actual; }));
+    const TwinRuns runs{joined(&Part::twin), joined(&Part::reordered), joined(&Part::order), repeated_};
+    return judge_twin(all, contract_, runs, joined(&Part::actual));
   }
 
   /// Directions that the twin's errors share out among, (sum s^2)^2 / sum s^4 over their singular values: the error of
@@ -100,6 +78,26 @@ class TwinRows {
   }
 
  private:
+  struct Part {
+    Matrix<double> exact;
+    Vector<double> rms, order;
+    Matrix<double> twin, reordered, actual;
+  };
+
+  template <class Rows>
+  [[nodiscard]] Rows joined(Rows Part::*member) const {
+    Index rows = 0;
+    for (const Part& part : parts_) rows += (part.*member).rows();
+    Rows out;
+    out.resize(rows, (parts_.front().*member).cols());
+    Index begin = 0;
+    for (const Part& part : parts_) {
+      out.middleRows(begin, (part.*member).rows()) = part.*member;
+      begin += (part.*member).rows();
+    }
+    return out;
+  }
+
   const Contract& contract_;
   bool repeated_;
   std::vector<Part> parts_;

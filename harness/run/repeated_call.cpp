@@ -35,12 +35,12 @@ Values values_of(const std::vector<CallTensor>& tensors) {
 /// Other data that a kernel must take: those of the tensor in reverse order, half as large. Zeros and ones, as
 /// of a mask, and what belongs to no sequence stay.
 std::vector<float> others(std::vector<float> values) {
-  if (std::ranges::all_of(values, [](float x) { return x == 0.0F || x == 1.0F || poisoned(x); }))
+  if (std::ranges::all_of(values, [](float x) { return x == 0.0F || x == 1.0F || from_outside(x); }))
     return values;
   std::vector<float> owned;
-  std::ranges::copy_if(values, std::back_inserter(owned), [](float x) { return !poisoned(x); });
+  std::ranges::copy_if(values, std::back_inserter(owned), [](float x) { return !from_outside(x); });
   for (float& x : values) {
-    if (poisoned(x)) continue;
+    if (from_outside(x)) continue;
     x = 0.5F * owned.back();
     owned.pop_back();
   }

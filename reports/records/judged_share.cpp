@@ -8,21 +8,23 @@
 
 namespace samestate {
 
+void add_to(std::map<std::string, JudgedShare>& shares, const Record& record) {
+  JudgedShare& of = shares[record.kernel];
+  const Verdict verdict = record.judgement.verdict;
+  if (verdict == Verdict::unsupported) {
+    ++of.outside;
+    return;
+  }
+  ++of.planned;
+  of.judged += is_judged(verdict) || is_failure(verdict);
+  of.vacuous += verdict == Verdict::vacuous;
+  of.no_device += verdict == Verdict::skipped && record.judgement.gate == kNoDevice;
+}
+
 std::map<std::string, JudgedShare> judged_shares(std::span<const Record> records,
                                                  std::span<const std::string> not_started) {
   std::map<std::string, JudgedShare> shares;
-  for (const Record& record : records) {
-    JudgedShare& of = shares[record.kernel];
-    const Verdict verdict = record.judgement.verdict;
-    if (verdict == Verdict::unsupported) {
-      ++of.outside;
-      continue;
-    }
-    ++of.planned;
-    of.judged += is_judged(verdict) || is_failure(verdict);
-    of.vacuous += verdict == Verdict::vacuous;
-    of.no_device += verdict == Verdict::skipped && record.judgement.gate == kNoDevice;
-  }
+  for (const Record& record : records) add_to(shares, record);
   for (const std::string& kernel : not_started) ++shares[kernel].planned;
   return shares;
 }
@@ -30,7 +32,7 @@ std::map<std::string, JudgedShare> judged_shares(std::span<const Record> records
 std::vector<std::string> too_little(const std::map<std::string, JudgedShare>& shares, double least) {
   std::vector<std::string> out;
   for (const auto& [kernel, of] : shares) {
-    if (of.nowhere() || of.share() >= least) continue;
+    if (of.planned < kFewestPlanned || of.nowhere() || of.share() >= least) continue;
     const std::int64_t rest = of.planned - of.judged - of.vacuous;
     out.push_back(fmt::format(
         "{}: {} of {} cases inside its limits were judged, less than {:g} %: {} vacuous, {} not run", kernel,

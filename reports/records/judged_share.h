@@ -30,11 +30,18 @@ struct JudgedShare {
   [[nodiscard]] bool nowhere() const { return planned > 0 && no_device == planned; }
 };
 
+/// Counts one more.
+void add_to(std::map<std::string, JudgedShare>& shares, const Record& record);
+
 /// By kernel. `not_started`: the kernels of cases that were planned and never began, one name a case.
 [[nodiscard]] std::map<std::string, JudgedShare> judged_shares(std::span<const Record> records,
                                                                std::span<const std::string> not_started = {});
 
-/// One sentence a kernel of which less than `least` was judged, in the order of their names.
+/// Fewer cases are no plan, but what somebody picked (--max-cases): their share says nothing.
+inline constexpr std::int64_t kFewestPlanned = 20;
+
+/// One sentence a kernel of which less than `least` was judged, in the order of their names; of those with at least
+/// kFewestPlanned cases.
 [[nodiscard]] std::vector<std::string> too_little(const std::map<std::string, JudgedShare>& shares,
                                                   double least);
 

@@ -148,7 +148,7 @@ TEST(GuardedTensor, TokensOfNoSequenceAreNotItsOwn) {
       x[0].set(values);
       EXPECT_EQ(x[0].get(), values);
       EXPECT_EQ(x[0].view<4>()(0, 2, 0, 0), 1.0F);
-      EXPECT_TRUE(poisoned(x[0].view<4>()(0, token, 1, 2)));
+      EXPECT_TRUE(from_outside(x[0].view<4>()(0, token, 1, 2)));
       x[0].check_surroundings("q");
       x[0].view<4>()(0, token, 1, 2) = 0.0F;
       try {

@@ -38,33 +38,35 @@ TEST(JudgedShare, CountsWhatLiesInside) {
 
 // What passed before: one case judged, all others refused, vacuous or never begun.
 TEST(JudgedShare, OneJudgedCaseOfManyIsTooLittle) {
-  const std::vector<std::string> not_started(9, "a");
+  const std::vector<std::string> not_started(19, "a");
   for (const auto& shares :
-       {judged_shares(many("a", Verdict::pass, 1) + many("a", Verdict::vacuous, 9)),
-        judged_shares(many("a", Verdict::pass, 1) + many("a", Verdict::skipped, 9, kNoDevice)),
+       {judged_shares(many("a", Verdict::pass, 1) + many("a", Verdict::vacuous, 19)),
+        judged_shares(many("a", Verdict::pass, 1) + many("a", Verdict::skipped, 19, kNoDevice)),
         judged_shares(many("a", Verdict::pass, 1), not_started)}) {
     const std::vector<std::string> said = too_little(shares, 0.5);
     ASSERT_EQ(said.size(), 1U);
-    EXPECT_NE(said[0].find("a: 1 of 10 cases inside its limits were judged, less than 50 %"),
+    EXPECT_NE(said[0].find("a: 1 of 20 cases inside its limits were judged, less than 50 %"),
               std::string::npos)
         << said[0];
-    EXPECT_TRUE(too_little(shares, 0.1).empty());
+    EXPECT_TRUE(too_little(shares, 0.05).empty());
   }
+  EXPECT_TRUE(too_little(judged_shares(many("a", Verdict::vacuous, 8)), 0.5).empty())
+      << "too few to be a plan";
 }
 
 TEST(JudgedShare, EachKernelCountsForItself) {
-  const auto shares = judged_shares(many("a", Verdict::pass, 1000) + many("b", Verdict::pass, 1) +
-                                    many("b", Verdict::vacuous, 9));
+  const auto shares = judged_shares(many("a", Verdict::pass, 1000) + many("b", Verdict::pass, 9) +
+                                    many("b", Verdict::vacuous, 11));
   const std::vector<std::string> said = too_little(shares, 0.5);
   ASSERT_EQ(said.size(), 1U);
   EXPECT_TRUE(said[0].starts_with("b: ")) << said[0];
 }
 
 TEST(JudgedShare, AKernelWithoutItsDeviceIsACountedSkip) {
-  EXPECT_TRUE(too_little(judged_shares(many("a", Verdict::skipped, 9, kNoDevice)), 0.5).empty());
-  EXPECT_FALSE(too_little(judged_shares(many("a", Verdict::skipped, 9)), 0.5).empty())
-      << "skipped for another reason";
-  EXPECT_TRUE(too_little(judged_shares(many("a", Verdict::unsupported, 9)), 0.5).empty())
+  EXPECT_TRUE(too_little(judged_shares(many("a", Verdict::skipped, 90, kNoDevice)), 0.5).empty());
+  EXPECT_FALSE(too_little(judged_shares(many("a", Verdict::skipped, 90)), 0.5).empty())
+      << "for another reason";
+  EXPECT_TRUE(too_little(judged_shares(many("a", Verdict::unsupported, 90)), 0.5).empty())
       << "nothing is inside";
 }
 
