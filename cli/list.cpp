@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/commands.h"
+#include "cli/filter.h"
 #include "cli/table.h"
 #include "fuzz/mutants/mutant.h"
 #include "harness/cases/system.h"
@@ -169,7 +170,7 @@ Command add_list(CLI::App& app) {
   app.add_flag("--long", options->variants,
                "kernels of the recurrent family: what each chooses among by contract and shape, first fit");
   app.add_option("--evidence", options->evidence, "folder of recorded runs on devices");
-  app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
+  add_plugin_option(app, options->plugins);
   return [options] {
     const std::string& what = options->what;
     const Listing listing = what == "systems"                        ? list_systems()

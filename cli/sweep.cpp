@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/duration.h"
+#include "cli/filter.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "harness/processes/campaign.h"
@@ -24,6 +25,8 @@ namespace {
 
 struct Options {
   SweepOptions sweep;
+  FilterOptions filter;
+  bool list = false, json = false;
   std::string out = "out/sweep.jsonl", timeout = "10m";
   std::vector<std::string> plugins;
   bool restart = false;
@@ -46,10 +49,30 @@ Measurement point_of(const JobResult& outcome, const SweepCase& point, const Ker
   return m;
 }
 
+/// The points that the filter takes.
+std::vector<SweepCase> points_of(const Options& options, const KernelTable& table) {
+  const CaseFilter filter = filter_of(options.filter);
+  std::vector<SweepCase> all = plan_sweep(table, options.sweep);
+  if (filter.empty()) return all;
+  std::erase_if(all, [&](const SweepCase& point) {
+    return !filter.takes(point.c, filter.reads_kernel() ? planned_record(point.c, table).kernel : "");
+  });
+  if (all.empty())
+    throw Error("no point fits " + filter.text() +
+                ": `samestate sweep --list` with fewer conditions shows them");
+  return all;
+}
+
 int run_sweep(const Options& options) {
   const double timeout = seconds_of("--timeout", options.timeout);
   const KernelTable table = kernel_table(options.plugins);
-  const std::vector<SweepCase> all = plan_sweep(table, options.sweep);
+  const std::vector<SweepCase> all = points_of(options, table);
+  if (options.list) {
+    std::vector<std::string> lines;
+    for (const SweepCase& point : all) lines.push_back(format_case(point.c));
+    fmt::print("{}", listed(lines, options.json));
+    return kPass;
+  }
   if (std::filesystem::is_directory(options.out))
     throw Error(options.out + ": is a folder; name the file for the points");
   std::set<std::string> done;
@@ -138,13 +161,18 @@ Command add_sweep(CLI::App& app) {
       "stopped.\n\n"
       "  samestate sweep --quick\n"
       "  samestate sweep --series chunk --system retention --out retention.jsonl\n"
-      "  samestate sweep --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --out mine.jsonl");
+      "  samestate sweep --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --out mine.jsonl\n"
+      "  samestate sweep --contract bf16 --where 'chunk=16..128'\n\n" +
+      filter_help());
   app.add_option("--out", options->out, "the file of points")->capture_default_str();
   app.add_flag("--quick", options->sweep.quick, "small shapes and few points: under a minute");
   app.add_option("--series", options->sweep.series, "only this series");
   app.add_option("--system", options->sweep.system, "only this system");
   app.add_option("--kernel", options->sweep.kernel, "this chunked kernel instead of the CPU kernels");
-  app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
+  add_plugin_option(app, options->plugins);
+  add_filter_options(app, options->filter);
+  app.add_flag("--list", options->list, "print the case lines, measure none");
+  app.add_flag("--json", options->json, "with --list: machine-readable; the points are JSON Lines anyway");
   app.add_flag("--restart", options->restart, "measure every point again");
   app.add_option("--timeout", options->timeout, "a point that takes longer is a timeout (0: no limit)")
       ->capture_default_str();

@@ -232,6 +232,7 @@ std::vector<Case> plan_cases(const KernelTable& table, const PlanOptions& option
   std::vector<Case> cases;
   for (const KernelRow* kernel : kernels) KernelPlan(table, *kernel, cases).edges();
   plan_seeded(table, kernels, options, cases);
+  keep_taken(cases, table, options.filter);
   const std::int64_t total = std::ssize(cases);
   if (options.max_cases > 0 && total > options.max_cases) {
     std::vector<Case> kept;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "harness/cases/case_filter.h"
 #include "harness/run/run_case.h"
 
 namespace samestate {
@@ -15,6 +16,7 @@ struct PlanOptions {
   std::string device;          ///< only kernels of this one (cpu, cuda); empty: all
   std::string kernel;          ///< only this one; empty: all in the table
   std::int64_t max_cases = 0;  ///< at most this many, spread over the whole plan; 0: no limit
+  CaseFilter filter;           ///< the plan drops the cases that it refuses
 };
 
 /// The kernels that a campaign is about; empty: no filter. Throws Error for a filter that names what does not
@@ -23,6 +25,9 @@ struct PlanOptions {
                                                            const std::string& system,
                                                            const std::string& device,
                                                            const std::string& kernel);
+
+/// Drops the cases that the filter refuses.
+void keep_taken(std::vector<Case>& cases, const KernelTable& table, const CaseFilter& filter);
 
 /// Edge cases first (T in {0, 1, C-1, C, C+1}, each size at its least and at an odd value, every contract,
 /// regime, law and value of a key at least once for each kernel, and the rows of System::plan), then seeded

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/cases/case_filter.h"
 #include "harness/run/run_case.h"
 
 namespace samestate {
@@ -13,6 +14,7 @@ struct SearchFilter {
   std::string system;
   std::string device;
   std::string kernel;
+  CaseFilter cases = {};  ///< of their cases
 };
 
 /// The kernels of one system that a search draws from.
@@ -27,9 +29,11 @@ struct SearchSystem {
 /// all there is.
 class CaseSource {
  public:
-  /// Refers to `table`. Throws Error for a filter that names what does not exist, or leaves no kernel.
+  /// Refers to `table`. Throws Error for a filter that names what does not exist, or leaves no kernel or no case.
   CaseSource(const KernelTable& table, const SearchFilter& filter, std::uint64_t seed);
 
+  /// With a filter the first case that it takes, of many drawn: by chance, and with what it asks put in. Throws
+  /// Error where there is none.
   [[nodiscard]] Case draw(std::int64_t index) const;
   [[nodiscard]] const std::vector<SearchSystem>& systems() const { return systems_; }
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
@@ -38,8 +42,11 @@ class CaseSource {
   [[nodiscard]] std::string fingerprint() const;
 
  private:
+  [[nodiscard]] Case draw(std::int64_t index, std::uint64_t attempt) const;
+
   const KernelTable& table_;
   std::vector<SearchSystem> systems_;
+  CaseFilter filter_;
   std::uint64_t seed_;
 };
 

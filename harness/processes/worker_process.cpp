@@ -164,8 +164,9 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(0);
-    std::signal(SIGINT, SIG_IGN);  // the parent decides what an interrupt at the terminal ends
-    std::signal(SIGTERM, SIG_DFL);
+    // The parent decides what an interrupt at the terminal ends, or a SIGTERM to the process group (timeout(1)).
+    std::signal(SIGINT, SIG_IGN);
+    std::signal(SIGTERM, SIG_IGN);
     ::dup2(STDERR_FILENO, STDOUT_FILENO);
     ::close(pair[0]);
     for (const int other : parents_sockets()) ::close(other);
