@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/duration.h"
 #include "cli/filter.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/table.h"
@@ -106,7 +107,9 @@ int run_bench(Options options) {
   std::vector<TimedCase> all;
   const std::vector<Entry> entries = entries_of(cases, table, options.sweep);
   Progress progress(std::ssize(entries));
+  note_interrupts();
   for (const auto& [c, variant] : entries) {
+    if (interrupted()) break;
     const bool on_host = table.choose(Resolved(c)).named->device == "cpu";
     if (on_host) host = host_ceilings(bytes_of_call(Resolved(c), false), options.bench.threads);
     if (!on_host && !accelerated) accelerated = bench.ceilings_of_device();
@@ -128,6 +131,11 @@ int run_bench(Options options) {
   if (accelerated)
     devices.push_back({name, accelerated->copy, accelerated->bf16, accelerated->fp32, accelerated->note});
   fmt::print("{}", options.json ? bench_json(all) : bench_text(all, devices));
+  if (interrupted()) {
+    fmt::print(stderr, "samestate: interrupted after {} of {} cases\n", all.size(), entries.size());
+    const int code = exit_code(all);
+    return code == kPass || code == kNothingRan ? static_cast<int>(kVacuous) : code;
+  }
   return exit_code(all);
 }
 

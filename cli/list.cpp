@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/commands.h"
+#include "cli/data_folder.h"
 #include "cli/filter.h"
 #include "cli/table.h"
 #include "fuzz/mutants/mutant.h"
@@ -160,7 +161,7 @@ Command add_list(CLI::App& app) {
     bool json = false;
     bool variants = false;
     std::vector<std::string> plugins;
-    std::string evidence = SAMESTATE_EVIDENCE;
+    std::string evidence = data_folder("evidence");
   };
   auto options = std::make_shared<Options>();
   app.add_option("what", options->what, "systems, forms, kernels, contracts, laws, regimes or mutants")

@@ -191,6 +191,7 @@ int run_repro(const ReproOptions& options) {
   const KernelTable table = kernel_table(options.plugins);
   if (options.line != "-") return repro_line(options, table, options.line);
   if (!options.dump.empty()) throw Error("--dump: one file holds one run; name one line instead of -");
+  note_interrupts();
   int code = kNothingRan;
   for (std::string line; !interrupted() && std::getline(std::cin, line);) {
     if (line.empty() || line[0] == '#') continue;

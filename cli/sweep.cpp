@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/duration.h"
 #include "cli/filter.h"
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "harness/processes/campaign.h"
@@ -98,6 +99,7 @@ int run_sweep(const Options& options) {
                         resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
   double work_left = 0.0;
   for (const SweepCase* point : left) work_left += point->work;
+  note_interrupts();
   Progress progress(std::ssize(left), 0.0, work_left);
   Losses losses;
   std::map<Verdict, std::int64_t> counts;
@@ -122,7 +124,7 @@ int run_sweep(const Options& options) {
   std::size_t next = 0;
   pool.run(
       [&](std::int64_t) -> std::optional<Job> {
-        for (; next < left.size(); ++next) {
+        for (; next < left.size() && !interrupted(); ++next) {
           Record record = planned_record(left[next]->c, table);
           if (losses.none() || !losses.skip(record))
             return Job{0, fmt::format("{}\t{}", record.line, next++)};
@@ -138,11 +140,17 @@ int run_sweep(const Options& options) {
   const std::int64_t crashed = counts[Verdict::crash] + counts[Verdict::timeout];
   const std::int64_t failures = crashed + counts[Verdict::fail] + counts[Verdict::flaky];
   const std::int64_t not_run = counts[Verdict::skipped] + counts[Verdict::unsupported];
+  std::int64_t measured = 0;
+  for (const auto& [verdict, count] : counts) measured += count;
+  if (interrupted())
+    fmt::print("Interrupted before {} of {} points; the same command goes on.\n", std::ssize(left) - measured,
+               left.size());
   fmt::print("{} points measured into {}, {} failed{}{}. `samestate report {} --out DIR` draws them.\n",
-             left.size(), options.out, failures,
+             measured, options.out, failures,
              crashed > 0 ? fmt::format(" ({} crashed or hung)", crashed) : "",
              not_run > 0 ? fmt::format(", {} could not run here", not_run) : "", options.out);
   if (crashed > 0) return kCrash;
+  if (interrupted()) return counts[Verdict::fail] > 0 ? kFail : kVacuous;
   if (all.empty() || (!left.empty() && not_run == std::ssize(left))) return kNothingRan;
   if (counts[Verdict::fail] > 0) return kFail;
   return counts[Verdict::flaky] > 0 ? kFlaky : kPass;

@@ -23,6 +23,16 @@ constexpr std::uint64_t kDrawing = 4;
 /// Draws for one case after which a filter is taken to leave none.
 constexpr std::uint64_t kMostDraws = 20'000;
 
+/// Whether a case of the kernel may fit: what the filter says of system and kernel holds of the row.
+bool may_fit(const KernelRow& row, const CaseFilter& filter) {
+  Case c;
+  c.system = row.system->name;
+  return std::all_of(
+      filter.conditions().begin(), filter.conditions().end(), [&](const KeyCondition& condition) {
+        return (condition.key != "kernel" && condition.key != "system") || condition.holds(c, row.name);
+      });
+}
+
 /// A number of the range, small ones more often; of an open one up to four times its end.
 std::int64_t within(const KeyCondition::Value& range, const Dice& dice) {
   const double least = std::max(range.least, 0.0);
@@ -56,6 +66,7 @@ std::uint64_t hash_of(std::string_view text) {
 CaseSource::CaseSource(const KernelTable& table, const SearchFilter& filter, std::uint64_t seed)
     : table_(table), filter_(filter.cases), seed_(seed) {
   for (const KernelRow* row : wanted_kernels(table, filter.system, filter.device, filter.kernel)) {
+    if (!may_fit(*row, filter.cases)) continue;
     const auto known = std::find_if(systems_.begin(), systems_.end(),
                                     [&](const SearchSystem& s) { return s.system == row->system; });
     SearchSystem& of =
@@ -64,7 +75,8 @@ CaseSource::CaseSource(const KernelTable& table, const SearchFilter& filter, std
   }
   if (systems_.empty()) {
     throw Error(
-        "no kernel is left to search: widen --system, --device or --kernel; `samestate list kernels`");
+        "no kernel is left to search: widen --system, --device, --kernel or --where; `samestate list "
+        "kernels`");
   }
   if (!filter_.empty()) (void)draw(0);
 }
@@ -82,7 +94,7 @@ Case CaseSource::draw(std::int64_t index) const {
 }
 
 Case CaseSource::draw(std::int64_t index, std::uint64_t attempt) const {
-  const rc::Gen<Case> gen = rc::gen::exec([this] {
+  const rc::Gen<Case> gen = rc::gen::exec([this, attempt] {
     // At nominal size RapidCheck's inRange covers all of it (HARNESS 2).
     const Dice dice{[](std::int64_t n) { return n <= 1 ? 0 : *rc::gen::inRange<std::int64_t>(0, n); }};
     const KernelRow& kernel = *dice.pick(dice.pick(systems_).kernels);
