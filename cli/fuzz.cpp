@@ -77,6 +77,38 @@ void append(const FuzzOptions& options, const Found& found, const Shrunk& small)
   }
 }
 
+/// A failure that its case alone does not show: behind the cases that ran before it in its process, or flaky.
+Verdict look_before(const KernelTable& table, const FuzzOptions& options, const SearchResult& result,
+                    const Found& found) {
+  const CaseSource source(table, options.search.filter, options.search.seed);
+  std::vector<Case> before;
+  for (const std::int64_t index : result.history.before(found.task)) before.push_back(source.draw(index));
+  const std::size_t count = before.size();
+  Record record = found.record;
+  const Replayed again =
+      replay(std::move(before), found.c, runner_of(table),
+             {options.search.workers.timeout, seconds_of("--shrink-budget", options.shrink_budget)});
+  if (again.repeated) {
+    for (const Case& c : again.after) record.after.push_back(format_case(c));
+    record.judgement = again.result.judgement;
+  } else {
+    record.judgement.verdict = Verdict::flaky;
+    record.judgement.reason = fmt::format(
+        "failed in the search, and passes alone and behind the {} cases that ran before it", count);
+  }
+  std::FILE* const out = aside(options);
+  fmt::print(out, "  {}: {}\n", record.kernel, judgement_line(record.judgement));
+  if (again.repeated) {
+    fmt::print(
+        out,
+        "    only after {} other case(s) in one process, of the {} before it: the kernel keeps something "
+        "from call to call\n",
+        again.after.size(), count);
+  }
+  fmt::print(out, "    {}\n", command_of(options, record));
+  return record.judgement.verdict;
+}
+
 /// Shrinks one of each kind of failure into `shrunk`; how many of each verdict they are then.
 std::map<Verdict, std::int64_t> shrink_all(const KernelTable& table, const FuzzOptions& options,
                                            const SearchResult& result, std::vector<Record>& shrunk) {
@@ -103,11 +135,9 @@ std::map<Verdict, std::int64_t> shrink_all(const KernelTable& table, const FuzzO
     Shrunk small;
     try {
       small = shrink(found.c, run, how);
-    } catch (const Error&) {  // it passes now
-      small.smallest = found.c;
-      small.finding.judgement = found.record.judgement;
-      small.finding.judgement.verdict = Verdict::flaky;
-      small.finding.judgement.reason = "failed in the search and passes alone";
+    } catch (const NothingToShrink&) {
+      ++verdicts[look_before(table, options, result, found)];
+      continue;
     }
     ++verdicts[small.finding.judgement.verdict];
     if (!printed.insert(format_case(small.smallest)).second) continue;

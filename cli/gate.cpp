@@ -24,6 +24,7 @@
 #include "reports/records/failure_groups.h"
 #include "reports/records/files.h"
 #include "reports/records/json_lines.h"
+#include "reports/records/judged_share.h"
 #include "reports/records/summary.h"
 #include "reports/text/gate_json.h"
 #include "reports/text/junit.h"
@@ -51,6 +52,7 @@ struct GateOptions {
   std::string jsonl, junit, markdown, baseline, new_baseline, timeout = "10m";
   std::string corpus = standard_corpus();
   double baseline_factor = 2.0;
+  double least_judged = 0.5;
   double budget = 0.0;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 };
@@ -68,7 +70,8 @@ std::string left_of(const GateOptions& options, const Summary& summary, const Ca
   return fmt::format("{} {} of {} cases.", why, result.not_started, result.not_started + result.run);
 }
 
-int verdict_of(const Summary& summary, const CampaignResult& result) {
+int verdict_of(const Summary& summary, const CampaignResult& result,
+               const std::vector<std::string>& too_little) {
   if (summary.count(Verdict::crash) + summary.count(Verdict::timeout) > 0) return kCrash;
   if (summary.count(Verdict::fail) > 0) return kFail;
   if (summary.count(Verdict::flaky) > 0) return kFlaky;
@@ -82,7 +85,18 @@ int verdict_of(const Summary& summary, const CampaignResult& result) {
                vacuous, vacuous + static_cast<double>(summary.judged), 100 * kVacuousShare);
     return kVacuous;
   }
-  return interrupted() ? kVacuous : kPass;
+  for (const std::string& sentence : too_little) fmt::print(stderr, "samestate: {}\n", sentence);
+  return interrupted() || !too_little.empty() ? kVacuous : kPass;
+}
+
+/// The kernels of the cases that were not started, one name a case.
+std::vector<std::string> not_started(const std::vector<Case>& cases, const KernelTable& table,
+                                     const std::vector<bool>& started) {
+  std::vector<std::string> kernels;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    if (!started[i]) kernels.push_back(planned_record(cases[i], table).kernel);
+  }
+  return kernels;
 }
 
 /// Every N-th: what costs much lies side by side in a plan, so that shards cost alike.
@@ -109,7 +123,10 @@ std::vector<Case> cases_of(const GateOptions& options, const KernelTable& table)
   std::vector<Case> kept;
   for (std::int64_t i = 0; i < std::min(most, total); ++i)
     kept.push_back(cases[static_cast<std::size_t>(i * total / most)]);
-  if (most > 0 && total > most) cases = std::move(kept);
+  if (most > 0 && total > most) {
+    if (!options.list) fmt::print(aside(options), "--max-cases keeps {} of {} planned cases.\n", most, total);
+    cases = std::move(kept);
+  }
   return shard_cases(cases, shard_of(options.shard));
 }
 
@@ -228,10 +245,12 @@ int run_gate(GateOptions options) {
   if (!options.jsonl.empty()) lines = std::make_unique<JsonLinesWriter>(options.jsonl, run);
   std::map<std::size_t, Record> done;
   std::vector<std::int64_t> numbers(cases.size(), -1);
+  std::vector<bool> started(cases.size());
   Progress progress(std::ssize(cases));
 
   CampaignObserver observer;
   observer.started = [&](std::size_t i, const Case& c) {
+    started[i] = true;
     if (lines) numbers[i] = lines->start(planned_record(c, table));
   };
   bool failed = false;
@@ -251,6 +270,8 @@ int run_gate(GateOptions options) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   progress.clear();
   std::vector<Record> records = in_order(done);
+  mark_missing_devices(records);
+  const auto shares = judged_shares(records, not_started(cases, table, started));
   std::optional<Growth> growth;
   if (baseline) growth = mark_grown(*baseline, options, table, records);
   explain_kinds(records, table);
@@ -258,7 +279,8 @@ int run_gate(GateOptions options) {
   const Summary summary = summarise(records);
   const std::string left = left_of(options, summary, result);
   if (!left.empty()) fmt::print(aside(options), "{}\n", left);
-  const int code = with_baseline(verdict_of(summary, result), growth, options, records);
+  const int code = with_baseline(verdict_of(summary, result, too_little(shares, options.least_judged)),
+                                 growth, options, records);
   if (options.json)
     fmt::print("{}", gate_json(records, {seconds.count(), std::to_string(options.plan.seed), code, left}));
   return code;
@@ -292,6 +314,11 @@ Command add_gate(CLI::App& app) {
       ->check(number_in(1.0, 1e9));
   app.add_option("--write-baseline", options->new_baseline, "write the ratios of this run, if it passes")
       ->check(named());
+  app.add_option(
+         "--least-judged", options->least_judged,
+         "share of a kernel's planned cases that must be judged, those outside its declared limits left out")
+      ->capture_default_str()
+      ->check(number_in(0.0, 1.0));
   app.add_option("--budget", options->budget, "start no case after this many seconds (0: no limit)")
       ->check(number_in(0.0, 1e9));
   app.add_option("--effort", options->plan.effort, "multiplies the seeded cases")

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/table.h"
+#include "fixtures/quote.h"
 #include "fixtures/run_file.h"
 #include "fuzz/search/search.h"
 #include "fuzz/shrink.h"
@@ -31,7 +33,7 @@ namespace {
 
 struct ReproOptions {
   std::string line, kernel, dump, timeout = "10m", shrink_budget = "60s";
-  std::vector<std::string> plugins;
+  std::vector<std::string> plugins, after;
   bool shrink = false;
   bool json = false;
 };
@@ -134,7 +136,28 @@ int print_apart(const std::function<std::string()>& body, double timeout,
   return std::stoi(outcome.text.substr(0, end));
 }
 
-std::string repro_page(const Case& c, const KernelTable& table, const ReproOptions& options) {
+/// The cases of --after: lines, or files of lines.
+std::vector<Case> cases_before(const ReproOptions& options) {
+  std::vector<Case> cases;
+  for (const std::string& text : options.after) {
+    if (text.starts_with("v1 ")) {
+      cases.push_back(parse_case(text));
+      continue;
+    }
+    std::ifstream file(text);
+    if (!file)
+      throw Error(
+          fmt::format("--after {}: neither a case line ('v1 SYSTEM ..') nor a file of them", quote(text)));
+    for (std::string line; std::getline(file, line);) {
+      if (!line.empty() && line[0] != '#') cases.push_back(parse_case(line));
+    }
+  }
+  return cases;
+}
+
+std::string repro_page(const Case& c, const KernelTable& table, const ReproOptions& options,
+                       const std::vector<Case>& before) {
+  for (const Case& other : before) (void)run_case(other, table);
   Trace trace;
   const Record record = run_case(c, table, 1, &trace);
   Explanation e;
@@ -143,6 +166,7 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
   if (options.json) return with_code(case_json(record, lists_of(e)), record.judgement.verdict);
   Page page;
   add_record(page, record);
+  if (!before.empty()) page.line("after     {} other case(s) in the same process", before.size());
   add_explanation(page, e);
   if (!options.dump.empty()) page.line("tensors   {}", options.dump);
   return with_code(page.text(), record.judgement.verdict);
@@ -168,6 +192,10 @@ int repro_line(const ReproOptions& options, const KernelTable& table, const std:
   if (!options.kernel.empty()) c.kernel = options.kernel;
   const double timeout = seconds_of("--timeout", options.timeout);
   (void)planned_record(c, table);
+  const std::vector<Case> before = cases_before(options);
+  for (const Case& other : before) (void)planned_record(other, table);
+  if (options.shrink && !before.empty())
+    throw Error("--shrink makes one case smaller, and --after names others: leave one of the two out");
   if (options.shrink) {
     const Shrunk small = shrink_case(c, table, options);
     if (small.finding.judgement.verdict == Verdict::flaky) {
@@ -176,7 +204,7 @@ int repro_line(const ReproOptions& options, const KernelTable& table, const std:
     }
     c = small.smallest;
   }
-  return print_apart([&] { return repro_page(c, table, options); }, timeout,
+  return print_apart([&] { return repro_page(c, table, options, before); }, timeout,
                      [&] { return planned_record(c, table); }, options.json);
 }
 
@@ -209,7 +237,8 @@ Command add_repro(CLI::App& app) {
   app.footer(
       "The line is what a failing case printed. Keys that it leaves out have their defaults:\n"
       "  form=chunked chunk=64 B=1 T=64 Hk=1 Hv=Hk dk=64 dv=dk contract=fp32 regime=normal state=none "
-      "seed=0\n\n"
+      "seed=0\n"
+      "  heads=interleaved l2norm=0 scale=dk^-1/2 layout=dense final=apart unowned=0,0 repeat=0\n\n"
       "  samestate repro 'v1 gated_delta_rule chunk=16 T=65 Hk=2 Hv=4 dk=16 dv=8 contract=bf16 regime=slow "
       "seed=0x2a'\n"
       "  samestate gate --system retention --regime slow --list | samestate repro -");
@@ -220,6 +249,11 @@ Command add_repro(CLI::App& app) {
       ->check(named());
   add_plugin_option(app, options->plugins);
   app.add_flag("--json", options->json, "machine-readable");
+  app.add_option("--after", options->after,
+                 "run this case line, or the lines of this file, before it in the same process (repeatable)")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->check(named());
   app.add_flag("--shrink", options->shrink, "first make the case smaller, as long as it fails alike");
   app.add_option("--shrink-budget", options->shrink_budget, "time for that")->capture_default_str();
   app.add_option("--timeout", options->timeout, "a run that takes longer is a timeout (0: no limit)")

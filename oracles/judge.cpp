@@ -116,6 +116,7 @@ HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract
     out.row(i) = std::min(soft.row_tolerance(i, out.policy.lambda), out.row_hard(i));
   }
   out.rms = soft.rms;
+  out.state_rms = soft.state_rows;
   out.state_hard = hard.state_tolerance(1.0);
   out.state = std::min(soft.state_tolerance(out.policy.state_factor), out.state_hard);
   out.largest = soft.largest;

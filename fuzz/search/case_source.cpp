@@ -18,7 +18,8 @@ namespace samestate {
 namespace {
 
 /// Another number whenever the drawing changes: a checkpoint of another drawing is then refused.
-constexpr std::uint64_t kDrawing = 4;
+constexpr std::uint64_t kDrawing = 5;
+constexpr double kLargeCase = 20.0;
 
 /// Draws for one case after which a filter is taken to leave none.
 constexpr std::uint64_t kMostDraws = 20'000;
@@ -71,7 +72,7 @@ CaseSource::CaseSource(const KernelTable& table, const SearchFilter& filter, std
                                     [&](const SearchSystem& s) { return s.system == row->system; });
     SearchSystem& of =
         known != systems_.end() ? *known : systems_.emplace_back(SearchSystem{row->system, {}});
-    of.kernels.push_back(row);
+    of.kernels.push_back({row, factors_of(*row)});
   }
   if (systems_.empty()) {
     throw Error(
@@ -97,8 +98,10 @@ Case CaseSource::draw(std::int64_t index, std::uint64_t attempt) const {
   const rc::Gen<Case> gen = rc::gen::exec([this, attempt] {
     // At nominal size RapidCheck's inRange covers all of it (HARNESS 2).
     const Dice dice{[](std::int64_t n) { return n <= 1 ? 0 : *rc::gen::inRange<std::int64_t>(0, n); }};
-    const KernelRow& kernel = *dice.pick(dice.pick(systems_).kernels);
-    Case c = draw_case(kernel, dice);
+    const SearchKernel& of = dice.pick(dice.pick(systems_).kernels);
+    const KernelRow& kernel = *of.row;
+    // One case in 64 may be a large one: what only real sizes show is rare where cases are small.
+    Case c = draw_case(kernel, of.factors, dice, dice.one_in(64) ? kLargeCase : 1.0);
     c.seed = *rc::gen::arbitrary<std::uint64_t>();
     // Every other attempt is brought into the filter, where that leaves a case that is affordable.
     if (attempt % 2 == 1) {
@@ -115,9 +118,9 @@ Case CaseSource::draw(std::int64_t index, std::uint64_t attempt) const {
 std::string CaseSource::fingerprint() const {
   std::string text = fmt::format("drawing {}{}", kDrawing, filter_.text());
   for (const SearchSystem& system : systems_) {
-    for (const KernelRow* row : system.kernels) {
-      text += " " + row->name;
-      for (const std::string& contract : row->contracts) text += "," + contract;
+    for (const SearchKernel& of : system.kernels) {
+      text += " " + of.row->name;
+      for (const std::string& contract : of.row->contracts) text += "," + contract;
     }
   }
   return fmt::format("{:016x}", hash_of(text));

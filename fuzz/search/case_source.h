@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "fuzz/factors.h"
 #include "harness/cases/case_filter.h"
 #include "harness/run/run_case.h"
 
@@ -17,10 +18,16 @@ struct SearchFilter {
   CaseFilter cases = {};  ///< of their cases
 };
 
+/// A kernel with what its cases choose among.
+struct SearchKernel {
+  const KernelRow* row = nullptr;
+  std::vector<Factor> factors;
+};
+
 /// The kernels of one system that a search draws from.
 struct SearchSystem {
   const System* system = nullptr;
-  std::vector<const KernelRow*> kernels;
+  std::vector<SearchKernel> kernels;
 };
 
 /// The cases of a search: case i is a function of the seed, i and the table's rows, so that shards are

@@ -96,12 +96,14 @@ class Search {
   void take(const Task& task, const CaseResult& finding, bool replayed) {
     const Record record = record_of(task.c, table_, finding);
     const Judgement& j = finding.judgement;
+    if (!replayed) result_.history.add(task);
     ++result_.cases;
     result_.replayed += replayed;
     ++result_.counts[j.verdict];
     result_.coverage.add(task.c, finding);
     if (is_repeatable_failure(j.verdict)) {
-      if (result_.failures.size() < kKeptFailures) result_.failures.push_back({task.index, task.c, record});
+      if (result_.failures.size() < kKeptFailures)
+        result_.failures.push_back({task.index, task.c, record, task});
     } else if (j.verdict == Verdict::pass) {
       keep_worst({task.index, task.c, record});
     }

@@ -10,6 +10,7 @@
 #include "fuzz/search/case_source.h"
 #include "fuzz/search/coverage.h"
 #include "harness/processes/campaign.h"
+#include "harness/processes/history.h"
 
 namespace samestate {
 
@@ -36,6 +37,7 @@ struct Found {
   std::int64_t index = 0;
   Case c;
   Record record;
+  Task task = {};  ///< of SearchResult::history; one of a checkpoint has no process
 };
 
 struct SearchObserver {
@@ -56,6 +58,7 @@ struct SearchResult {
   std::int64_t replayed = 0;  ///< of them, read from the checkpoint
   double seconds = 0.0;       ///< of this process
   double elapsed = 0.0;       ///< with those before a resume
+  History history;            ///< of the cases of this process
 };
 inline constexpr std::size_t kKeptFailures = 10'000;
 

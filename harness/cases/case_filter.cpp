@@ -66,7 +66,7 @@ bool is_numeric(std::string_view name) {
   if (key == nullptr) return true;  // a size
   Case scratch;
   if (const std::string standard = key->value(scratch); !standard.empty())
-    return number(standard).has_value();
+    return number(split(standard, ',').front()).has_value();
   try {
     key->parse(scratch, "name");
     return false;
@@ -183,9 +183,10 @@ bool KeyCondition::holds(const Case& c, std::string_view kernel) const {
   const System& system = system_named(c.system);
   if (!system.has_key(key) || !form_reads(c, system, key)) return false;
   const std::string value = key_named(key)->value(c);
-  if (key != "lengths" || value.empty()) return is(value);
-  const std::vector<std::string_view> lengths = split(value, ',');
-  return std::any_of(lengths.begin(), lengths.end(), is);
+  if (value.empty()) return is(value);
+  // Of a list, as lengths, any element.
+  const std::vector<std::string_view> elements = split(value, ',');
+  return std::any_of(elements.begin(), elements.end(), is);
 }
 
 void CaseFilter::where(std::string_view text, std::string_view option) {

@@ -38,6 +38,11 @@ constexpr std::array kRows = {
     KeyWords{
         "layout", "dense, padded, far",
         "how the tensors lie in memory: without gaps, rows with gaps, rows more than 2^31 elements apart"},
+    KeyWords{"final", "apart, none, in_place",
+             "the final state: memory of its own, not asked for, or that of the initial one"},
+    KeyWords{"unowned", "N,N",
+             "form=packed: tokens before the first and after the last sequence that belong to none"},
+    KeyWords{"repeat", "0, 1", "each call after others on the same memory, and twice"},
     KeyWords{"law", "`samestate list laws`",
              "the relation between runs that is judged; absent: against the oracle"},
     KeyWords{"kernel", "`samestate list kernels`",

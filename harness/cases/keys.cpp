@@ -8,7 +8,9 @@
 #include <cmath>
 #include <numeric>
 #include <ranges>
+#include <utility>
 
+#include "harness/cases/layout.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -184,7 +186,7 @@ const std::vector<Key>& table() {
        [](const Case& c) { return c.scale ? fmt::format("{}", *c.scale) : ""; },
        [](const Case& c) { return with<&Case::scale>(c, std::nullopt); },
        true,
-       {"1"},
+       {"1", "-0.5"},
        20},
       {"contract", every, [](Case& c, Text v) { c.contract = v; }, text<&Case::contract>, nothing},
       {"regime", every, [](Case& c, Text v) { c.regime = v; }, text<&Case::regime>,
@@ -201,14 +203,49 @@ const std::vector<Key>& table() {
        1},
       {"layout",
        every,
-       [](Case& c, Text v) {
-         c.layout = one_of("layout", v, {"dense", "padded", "far"});
-       },
+       [](Case& c, Text v) { (void)layout_named(v), c.layout = v; },
        text<&Case::layout>,
        [](const Case& c) { return with<&Case::layout>(c, "dense"); },
        true,
-       {"padded", "far"},
-       5},
+       {layout_names().begin() + 1, layout_names().end()},
+       4},
+      {"final",
+       family,
+       [](Case& c, Text v) { (void)final_state_named(v), c.final_state = v; },
+       text<&Case::final_state>,
+       [](const Case& c) { return with<&Case::final_state>(c, standard().final_state); },
+       true,
+       {"none", "in_place"},
+       6},
+      {"unowned",
+       family,
+       [](Case& c, Text v) {
+         const std::vector<std::int64_t> tokens = whole_numbers("unowned", v);
+         if (tokens.size() != 2) {
+           throw Error(
+               fmt::format("unowned={}: two numbers are needed, tokens before the first and after the "
+                           "last packed sequence that belong to none, as unowned=3,5",
+                           v));
+         }
+         c.lead = tokens[0], c.slack = tokens[1];
+       },
+       [](const Case& c) { return fmt::format("{},{}", c.lead, c.slack); },
+       [](const Case& c) {
+         std::vector<Case> out = with<&Case::lead>(c, 0, 1);
+         for (Case& other : with<&Case::slack>(c, 0, 1)) out.push_back(std::move(other));
+         return out;
+       },
+       true,
+       {"3,5", "1,0", "0,17"},
+       12},
+      {"repeat",
+       every,
+       [](Case& c, Text v) { c.repeat = whole_number("repeat", v, 0, 1) == 1; },
+       [](const Case& c) { return std::string(c.repeat ? "1" : "0"); },
+       [](const Case& c) { return with<&Case::repeat>(c, false); },
+       true,
+       {"1"},
+       16},
       {"law", every, [](Case& c, Text v) { c.law = v; }, text<&Case::law>, nothing},
       {"kernel", every, [](Case& c, Text v) { c.kernel = v; }, text<&Case::kernel>, nothing},
       {"seed", every, [](Case& c, Text v) { c.seed = seed_value(v); },
@@ -267,16 +304,15 @@ Case with_keys(Case c, std::string_view part) {
   return c;
 }
 
-std::int64_t& size_in(Case& c, std::string_view name) {
+const std::int64_t& size_in(const Case& c, std::string_view name) {
   if (const auto own = c.parameters.find(name); own != c.parameters.end()) return own->second;
   for (const Key& key : table()) {
     if (key.name == name && key.size != nullptr) return c.*key.size;
   }
   throw Error(fmt::format("{} has no size {}", c.system, name));
 }
-std::int64_t size_in(const Case& c, std::string_view name) {
-  Case copy = c;
-  return size_in(copy, name);
+std::int64_t& size_in(Case& c, std::string_view name) {
+  return const_cast<std::int64_t&>(size_in(std::as_const(c), name));
 }
 
 std::int64_t whole_number(std::string_view key, std::string_view text, std::int64_t least,

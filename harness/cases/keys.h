@@ -49,7 +49,7 @@ struct Key {
 /// The size of that name: the system's own where the case has one, else the key's. Throws Error where it has
 /// none.
 [[nodiscard]] std::int64_t& size_in(Case& c, std::string_view name);
-[[nodiscard]] std::int64_t size_in(const Case& c, std::string_view name);
+[[nodiscard]] const std::int64_t& size_in(const Case& c, std::string_view name);
 
 /// A whole number of the line. Throws Error.
 [[nodiscard]] std::int64_t whole_number(std::string_view key, std::string_view text, std::int64_t least,

@@ -103,7 +103,6 @@ class DeviceCall {
   }
 
   void enqueue(Launch launch) const {
-    if (parameters_.cu_seqlens) o_.fill(0, launch.stream);  // rows of no packed sequence
     if (prefill_) {
       prefill_->launch(launch.stream);
     } else if (!choice_.chunked && choice_.row != kGenericRow) {
@@ -115,7 +114,7 @@ class DeviceCall {
   }
 
   void download(const Arguments& a) const {
-    if (a.o.present()) scatter(o_.download(), a.o);
+    if (a.o.present()) scatter_tokens(o_.download(), a);
     if (a.final_state.present()) scatter((in_place_ ? initial_state_ : written_).download(), a.final_state);
   }
 
@@ -186,7 +185,7 @@ Outcome with_packed(const Arguments& a, const Contract& contract, const std::str
   if (const Device& found = device(); !found.info) return {Outcome::Kind::no_device, found.reason};
   if (choice.prefill() && !prefill_runs_here()) {
     return {
-        Outcome::Kind::unsupported,
+        Outcome::Kind::no_device,
         "contract " + contract.name + ": the prefill kernels need compute capability 9.0; use contract bf16"};
   }
   if (contract.state == Format::bf16) {
@@ -219,9 +218,9 @@ template <const cpu::System& system>
 void append(std::vector<Kernel>& table) {
   const std::string name(system.name);
   table.push_back({"cuda." + name + ".recurrent", name, "recurrent", "cuda", contracts_of(recurrent_rows()),
-                   run<system, false>, time<system, false>, variants(recurrent_rows())});
+                   run<system, false>, time<system, false>, variants(recurrent_rows()), recurrent_limits()});
   table.push_back({"cuda." + name + ".chunked", name, "chunked", "cuda", contracts_of(chunked_rows()),
-                   run<system, true>, time<system, true>, variants(chunked_rows())});
+                   run<system, true>, time<system, true>, variants(chunked_rows()), chunked_limits()});
 }
 
 }  // namespace

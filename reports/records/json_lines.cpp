@@ -61,6 +61,7 @@ void visit_judgement(AnyRecord& record, Visit&& visit) {
   visit("rows", judgement.rows);
   visit("reason", judgement.reason);
   visit("seconds", record.seconds);
+  visit.unless_empty("after", record.after);
 }
 
 template <class AnyMeasurement, class Visit>

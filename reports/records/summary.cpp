@@ -114,10 +114,10 @@ std::string counts_line(const Summary& summary) {
 
 namespace {
 
-/// The case line as one word of a shell.
-std::string quoted_line(const Record& record) {
+/// A case line as one word of a shell.
+std::string quoted_line(const std::string& line) {
   std::string quoted;
-  for (char c : record.line) {
+  for (char c : line) {
     if (c == '\'') {
       quoted += "'\\''";
     } else {
@@ -130,11 +130,13 @@ std::string quoted_line(const Record& record) {
 }  // namespace
 
 std::string repro_command(const Record& record) {
-  return fmt::format("samestate repro{} {}", record.options, quoted_line(record));
+  std::string after;
+  for (const std::string& line : record.after) after += " --after " + quoted_line(line);
+  return fmt::format("samestate repro{}{} {}", record.options, after, quoted_line(record.line));
 }
 
 std::string bench_command(const Record& record) {
-  return fmt::format("samestate bench{} --case {}", record.options, quoted_line(record));
+  return fmt::format("samestate bench{} --case {}", record.options, quoted_line(record.line));
 }
 
 namespace {

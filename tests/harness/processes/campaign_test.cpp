@@ -59,6 +59,28 @@ TEST(Campaign, RecordsDoNotDependOnThreads) {
   EXPECT_EQ(alone, records(5));
 }
 
+// The worker hands a kernel the threads that the line says, however many cases run at a time.
+TEST(Campaign, AKernelMayUseTheThreadsOfItsLine) {
+  std::vector<Kernel> rows{KernelTable(kernels()).named("cpu.retention.chunked")};
+  rows[0].name = "threads.retention.chunked";
+  KernelTable table(kernels());
+  rows[0].run = [right = rows[0].run](const Arguments& a, const Contract& c) {
+    return a.threads == 1 ? right(a, c)
+                          : Outcome{Outcome::Kind::unsupported, std::to_string(a.threads) + " threads"};
+  };
+  table.add(rows);
+  std::vector<Case> cases = small_cases(6);
+  for (Case& c : cases) c.kernel = rows[0].name;
+  for (const int at_a_time : {1, 3}) {
+    CampaignObserver observer;
+    observer.finished = [&](std::size_t, const Record& r) {
+      const std::uint64_t threads = 1 + parse_case(r.line).seed % 3;
+      EXPECT_EQ(r.judgement.reason, threads == 1 ? "" : std::to_string(threads) + " threads") << r.line;
+    };
+    EXPECT_EQ(run_campaign(cases, table, {at_a_time, 0.0}, observer).run, std::ssize(cases));
+  }
+}
+
 TEST(Campaign, BudgetStopsAndSaysHowMuchIsLeft) {
   const KernelTable table(kernels());
   const std::vector<Case> cases = small_cases(2000);
