@@ -188,7 +188,7 @@ TEST(JudgeHead, OutputThatIsNotFiniteFailsTheRangeGate) {
       state(1, 0) = planted;
       const Judgement of_state = judge_head(oracle, oracle.exact.o, state);
       EXPECT_EQ(of_state.verdict, Verdict::fail) << planted << " vacuous " << vacuous;
-      EXPECT_EQ(of_state.gate, "range");
+      EXPECT_EQ(of_state.gate, "range state");
       EXPECT_EQ(of_state.worst.token, 1);
       EXPECT_EQ(of_state.worst.channel, 0);
     }
@@ -273,6 +273,7 @@ TEST(JudgeExact, OneUlpFails) {
   state(1, 1) = static_cast<double>(std::nextafter(2.0F, 0.0F));
   const Judgement of_state = judge_exact(oracle, fp32, oracle.exact.o, state);
   EXPECT_EQ(of_state.verdict, Verdict::fail);
+  EXPECT_EQ(of_state.gate, "exact state");
   EXPECT_EQ(of_state.worst.token, 1);
   o(7, 2) = kNaN;
   EXPECT_EQ(judge_exact(oracle, fp32, o, oracle.exact.state).verdict, Verdict::fail);
