@@ -12,7 +12,7 @@ namespace samestate::cli {
 
 CLI::Option* add_repeatable(CLI::App& app, const std::string& name, std::vector<std::string>& values,
                             const std::string& help) {
-  return app.add_option(name, values, help)->check(named())->allow_extra_args(false);
+  return app.add_option(name, values, help)->take_all()->allow_extra_args(false)->check(named());
 }
 
 CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {

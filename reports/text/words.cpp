@@ -60,7 +60,7 @@ constexpr std::array kWords = {
          "one of the Hv independent sequences of states of a batch row; a value head, of which Hv/Hk share a "
          "key head. The *gate* of that name holds the RMS of all rows' errors of a head against their "
          "prediction *B*: it sees what is a little wrong everywhere"},
-    Word{"token", "one step of a sequence, from 0; of a *packed* run counted within its sequence"},
+    Word{"token", "one step of a sequence, from 0; of a packed run counted within its sequence"},
     Word{"channel", "one of the dv columns of o, or of the dk of a key"},
     Word{"element",
          "one number of an output. Operators are judged element by element: the *gate* of that name"},

@@ -32,22 +32,22 @@ interrupted() {
 }
 set -m # each in a process group of its own, as in a terminal
 
-interrupted INT 3 gate.jsonl gate --device cpu --threads 1 --effort 30 --jsonl gate.jsonl --junit gate.xml --markdown gate.md
+interrupted INT 3 gate.jsonl gate --device cpu --threads 1 --jsonl gate.jsonl --junit gate.xml --markdown gate.md
 grep -q '^Interrupted before [0-9]* of ' out || complain 'the gate does not say that it was interrupted'
 grep -q ' judged: ' out || complain 'the gate has no summary'
 [[ -s gate.xml && -s gate.md ]] || complain 'the interrupted gate left no reports'
 grep -q '</testsuites>' gate.xml || complain 'the JUnit file is cut off'
-interrupted TERM 3 fuzz.jsonl fuzz --system retention --budget 10m --jsonl fuzz.jsonl --threads 1
+interrupted TERM 0 fuzz.jsonl fuzz --system retention --budget 10m --jsonl fuzz.jsonl --threads 1
 grep -q '^Interrupted' out || complain 'fuzz does not say that it was interrupted'
 interrupted INT 3 sweep.jsonl sweep --threads 1 --out sweep.jsonl
 grep -q '^Interrupted before .* the same command goes on' out || complain 'sweep does not say that it was interrupted'
-interrupted INT 3 bench.jsonl bench --device cpu --seconds 0.2 --threads 1 --judge-heads 1 --jsonl bench.jsonl
+interrupted INT 3 bench.jsonl bench --device cpu --quick --seconds 0.2 --threads 1 --judge-heads 1 --jsonl bench.jsonl
 grep -q 'interrupted after' err || complain 'bench does not say that it was interrupted'
 grep -q 'median' out || complain 'bench has no table'
 
 # timeout(1) signals the whole process group: the workers are no crashed kernels for that.
 code=0
-timeout --signal=TERM 3 "$samestate" gate --device cpu --system retention --effort 300 --threads 2 >out 2>err </dev/null || code=$?
+timeout --signal=TERM 8 "$samestate" gate --device cpu --threads 1 >out 2>err </dev/null || code=$?
 [[ $code -eq 124 ]] || complain "the gate was over before timeout: $code"
 grep -qE 'crash|flaky|signal' out err && complain "a signal to the group is the fault of a kernel: $(grep -hE 'crash|flaky|signal' out err | head -1)"
 

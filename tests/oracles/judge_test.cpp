@@ -169,6 +169,23 @@ TEST(JudgeHead, VacuousBoundNeverPassesButTheWorstCaseStillFails) {
   }
 }
 
+// The head's figure is of all its rows: the place is the element that is furthest off, in whatever row it lies.
+TEST(JudgeHead, TheHeadGatePointsAtItsLargestElement) {
+  HeadOracle oracle = hand_made();
+  oracle.row.setConstant(1e6), oracle.row_hard.setConstant(1e6);
+  oracle.rms.setConstant(1e-6);
+  Matrix<double> o = oracle.exact.o;
+  o(2, 1) += 0.25;
+  // A row with the larger share of its own tolerance, and a smaller error.
+  oracle.row(5) = 0.5;
+  o(5, 0) += 0.125;
+  const Judgement j = judge_head(oracle, o, oracle.exact.state);
+  EXPECT_EQ(j.gate, "head");
+  EXPECT_EQ(j.worst.token, 2);
+  EXPECT_EQ(j.worst.channel, 1);
+  EXPECT_EQ(j.actual - j.expected, 0.25);
+}
+
 TEST(JudgeHead, OutputThatIsNotFiniteFailsTheRangeGate) {
   for (const bool vacuous : {false, true}) {
     HeadOracle oracle = hand_made();
