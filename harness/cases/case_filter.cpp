@@ -171,6 +171,7 @@ bool KeyCondition::holds(const Case& c, std::string_view kernel) const {
   const auto is = [&](std::string_view value) {
     return std::any_of(any.begin(), any.end(), [&](const Value& v) {
       if (v.text == kNone && (value.empty() || value == kNone)) return true;
+      if (value.empty()) return false;  // what is not there matches no pattern, * neither
       if (!v.range) return is_pattern(v.text) ? matches(v.text, value) : v.text == value;
       const std::optional<double> x = value.empty() ? std::optional<double>() : number(value);
       return x && v.least <= *x && *x <= v.most;

@@ -116,7 +116,7 @@ TEST(CaseFilter, ErrorsNameValueKnownValuesAndRemedy) {
   says("law=gravity", {"gravity", "known", "causality"});
   says("system=mamba_ssm", {"mamba_ssm", "known", "retention"});
   says("layout=upside", {"upside", "dense, padded, far"});
-  says("size=4", {"'size'", "known keys", "chunk", "experts"});
+  says("size=4", {"'size'", "known keys", "chunk", "norm_groups"});
   says("T", {"KEY=VALUE", "T=64..4096"});
   says("T=", {"empty value", "T=none"});
   says("T=long", {"long", "64..4096"});
