@@ -73,6 +73,9 @@ class DeviceCall {
         beta_(packed.beta),
         initial_state_(packed.initial_state),
         cu_seqlens_(packed.cu_seqlens),
+        rows_left_out_(
+            !packed.cu_seqlens.empty() &&
+            (packed.cu_seqlens.front() != 0 || packed.cu_seqlens.back() != a.q.shape[0] * a.q.shape[1])),
         in_place_(in_place && a.initial_state.present()),
         o_(static_cast<std::size_t>(a.o.present() ? a.o.size() : 0)),
         written_(static_cast<std::size_t>(a.final_state.present() && !in_place_ ? a.final_state.size() : 0)),
@@ -103,7 +106,7 @@ class DeviceCall {
   }
 
   void enqueue(Launch launch) const {
-    if (parameters_.cu_seqlens) o_.fill(0, launch.stream);  // rows of no packed sequence
+    if (rows_left_out_) o_.fill(0, launch.stream);
     if (prefill_) {
       prefill_->launch(launch.stream);
     } else if (!choice_.chunked && choice_.row != kGenericRow) {
@@ -127,6 +130,7 @@ class DeviceCall {
   DeviceBuffer<float> g_, beta_;
   DeviceBuffer<State> initial_state_;
   DeviceBuffer<std::int64_t> cu_seqlens_;
+  bool rows_left_out_;  ///< rows that are of no packed sequence: their output is 0
   bool in_place_;
   DeviceBuffer<Operand> o_;
   DeviceBuffer<State> written_;
