@@ -62,7 +62,7 @@ struct Covering {
 
 struct CoveringOptions {
   int strength = 2;
-  double most = 1.0;    ///< work of a case that nothing less than this combination needs
+  double most = 0.5;    ///< work of a case that nothing less than this combination needs
   double usual = 0.02;  ///< work of the others
   std::uint64_t seed = 1;
 };

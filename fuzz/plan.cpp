@@ -322,6 +322,7 @@ Plan plan_of(const KernelTable& table, const PlanOptions& options) {
     if (!table.is_standard(*turn.of->kernel, c)) c.kernel = turn.of->kernel->name;
     plan.cases.push_back(std::move(c));
   }
+  keep_taken(plan.cases, table, options.filter);
   const std::int64_t total = std::ssize(plan.cases);
   if (options.max_cases > 0 && total > options.max_cases) {
     std::vector<Case> kept;

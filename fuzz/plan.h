@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fuzz/covering.h"
+#include "harness/cases/case_filter.h"
 #include "harness/run/run_case.h"
 
 namespace samestate {
@@ -16,6 +17,7 @@ struct PlanOptions {
   std::string device;          ///< only kernels of this one (cpu, cuda); empty: all
   std::string kernel;          ///< only this one; empty: all in the table
   std::int64_t max_cases = 0;  ///< at most this many, spread over the whole plan; 0: no limit
+  CaseFilter filter;           ///< the plan drops the cases that it refuses
 };
 
 /// The kernels that a campaign is about; empty: no filter. Throws Error for a filter that names what does not
@@ -24,6 +26,9 @@ struct PlanOptions {
                                                            const std::string& system,
                                                            const std::string& device,
                                                            const std::string& kernel);
+
+/// Drops the cases that the filter refuses.
+void keep_taken(std::vector<Case>& cases, const KernelTable& table, const CaseFilter& filter);
 
 /// What the pairs of factors (factors.h) of one kernel's cases are to its plan.
 struct KernelCoverage {

@@ -301,6 +301,7 @@ class Shrinking {
 std::string kind_of(const Judgement& judgement) {
   std::string_view gate = judgement.gate;
   if (gate.starts_with("segment ")) gate.remove_prefix(8);
+  if (gate.ends_with(" state")) gate.remove_suffix(6);
   if (gate == "row" || gate == "head" || gate == "hard" || gate == "state") return "bound";
   return std::string(gate);
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fuzz/factors.h"
+#include "harness/cases/case_filter.h"
 #include "harness/run/run_case.h"
 
 namespace samestate {
@@ -14,6 +15,7 @@ struct SearchFilter {
   std::string system;
   std::string device;
   std::string kernel;
+  CaseFilter cases = {};  ///< of their cases
 };
 
 /// A kernel with what its cases choose among.
@@ -34,9 +36,11 @@ struct SearchSystem {
 /// all there is.
 class CaseSource {
  public:
-  /// Refers to `table`. Throws Error for a filter that names what does not exist, or leaves no kernel.
+  /// Refers to `table`. Throws Error for a filter that names what does not exist, or leaves no kernel or no case.
   CaseSource(const KernelTable& table, const SearchFilter& filter, std::uint64_t seed);
 
+  /// With a filter the first case that it takes, of many drawn: by chance, and with what it asks put in. Throws
+  /// Error where there is none.
   [[nodiscard]] Case draw(std::int64_t index) const;
   [[nodiscard]] const std::vector<SearchSystem>& systems() const { return systems_; }
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
@@ -45,8 +49,11 @@ class CaseSource {
   [[nodiscard]] std::string fingerprint() const;
 
  private:
+  [[nodiscard]] Case draw(std::int64_t index, std::uint64_t attempt) const;
+
   const KernelTable& table_;
   std::vector<SearchSystem> systems_;
+  CaseFilter filter_;
   std::uint64_t seed_;
 };
 

@@ -51,7 +51,9 @@ struct SearchResult {
   Coverage coverage;
   std::map<Verdict, std::int64_t> counts;
   std::vector<Found> failures;  ///< fail, crash and timeout, by index; at most kKeptFailures
-  std::vector<Found> worst;     ///< passes with the largest ratios, the worst first; at most 5
+  /// Passes with the largest ratios, the worst first; at most 5. Without those of a bound that is attained
+  /// (harness/records/attained.h).
+  std::vector<Found> worst;
   std::int64_t cases = 0;
   std::int64_t replayed = 0;  ///< of them, read from the checkpoint
   double seconds = 0.0;       ///< of this process

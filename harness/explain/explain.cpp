@@ -25,12 +25,12 @@ void show_bound(Explanation& out, const Resolved& r, const Batch& batch, const H
   if (d.worst_token >= 0) {
     const Index t = d.worst_token;
     out.terms.push_back({"error of the row", (d.o.row(t) - d.exact.o.row(t)).norm()});
-    out.terms.push_back({"Bp before the output", bound.before_output(t)});
-    out.terms.push_back({"lambda", oracle.policy.lambda});
-    out.terms.push_back({"Bc coherent decay", bound.coherent(t)});
-    out.terms.push_back({"R output rounding", bound.output_rounding(t)});
-    out.terms.push_back({"tolerance of the row", oracle.row(t)});
-    out.terms.push_back({"worst case", oracle.row_hard(t)});
+    out.terms.push_back({"Bp: predicted, before the output", bound.before_output(t)});
+    out.terms.push_back({"lambda: factor of Bp", oracle.policy.lambda});
+    out.terms.push_back({"Bc: error of the decay", bound.coherent(t)});
+    out.terms.push_back({"R: rounding of the output", bound.output_rounding(t)});
+    out.terms.push_back({"tolerance, the least of both:", oracle.row(t)});
+    out.terms.push_back({"hard: worst case", oracle.row_hard(t)});
   } else {
     out.terms.push_back({"error of the state", (d.state - d.exact.state).norm()});
     out.terms.push_back({"tolerance of the state", oracle.state});

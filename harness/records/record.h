@@ -23,6 +23,8 @@ struct Record {
   std::string device;  ///< cpu, cuda or elsewhere; which GPU it was stands in the run
   Judgement judgement;
   double seconds = 0.0;
+  std::string options = {};     ///< of the command that the line needs: " --plugin mine.so", else empty
+  std::string looks_like = {};  ///< of a failure that was explained: the fault that it looks like
   /// Of a failure that comes after others alone: the lines that bring it, run before it in one process.
   std::vector<std::string> after = {};
 };

@@ -171,6 +171,7 @@ KernelTable::KernelTable(std::span<const Kernel> rows, std::span<const OperatorK
     : rows_(rows.begin(), rows.end()), operators_(operators.begin(), operators.end()) {
   for (const Kernel& row : rows_) all_.push_back(adapted(row));
   for (const OperatorKernel& row : operators_) all_.push_back(adapted(row));
+  own_ = all_.size();
 }
 
 template <class Row>
@@ -223,6 +224,10 @@ void KernelTable::add(std::span<const OperatorKernel> rows) {
     operators_.push_back(row);
     all_.push_back(adapted(row));
   }
+}
+
+void KernelTable::added_by(const std::string& options) {
+  for (std::size_t i = own_; i < all_.size(); ++i) all_[i].options = options;
 }
 
 const KernelRow* KernelTable::find(std::string_view name) const {

@@ -28,6 +28,7 @@ struct KernelRow {
   std::function<Timing(const KernelCall&, const Contract&, const TimingRequest&)> time;
   std::vector<Variant> variants = {};  ///< Kernel::variants
   DeclaredLimits limits = {};          ///< Kernel::limits
+  std::string options = {};  ///< of a command, without which the row is not there: " --plugin mine.so"
 };
 
 /// A kernel answered a call that it did not run it.
@@ -80,6 +81,8 @@ class KernelTable {
   /// function, no known device or system, or no contract that is known.
   void add(std::span<const Kernel> rows);
   void add(std::span<const OperatorKernel> rows);
+  /// Of all rows that were added: what a printed command needs beside the line (KernelRow::options).
+  void added_by(const std::string& options);
 
   /// Throws Error that lists the names.
   [[nodiscard]] const Kernel& named(std::string_view name) const;
@@ -100,6 +103,7 @@ class KernelTable {
   std::vector<Kernel> rows_;
   std::vector<OperatorKernel> operators_;
   std::vector<KernelRow> all_;
+  std::size_t own_ = 0;  ///< rows that were there from the start
 };
 
 }  // namespace samestate

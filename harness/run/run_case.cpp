@@ -21,6 +21,7 @@ Record record_of(const Resolved& r, const KernelRow& kernel) {
   record.regime = r.c.regime;
   record.law = r.c.law;
   record.device = kernel.device;
+  record.options = kernel.options;
   return record;
 }
 

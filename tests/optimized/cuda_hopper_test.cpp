@@ -305,9 +305,16 @@ TEST(CudaHopper, LateComersToABarrierEndWithAFailedBlock) {
 }
 
 TEST(CudaHopper, FlagsAreAwaited) {
-  int flag = 0;
-  EXPECT_EQ(failure([&] { thread_index() == 0 ? publish(&flag, 3) : await(&flag, 3); }), "");
-  EXPECT_NE(failure([&] { await(&flag, 4); }).find("awaits a flag"), std::string::npos);
+  int flags[3] = {0, 3, 0};
+  std::atomic<int> there = 0;
+  EXPECT_EQ(failure([&] {
+              if (thread_index() == 0) publish(&flags[0], 3);
+              there = await_some(&flags[thread_index() % 32 % 3], thread_index() % 32 < 3, 3);
+            }),
+            "");
+  EXPECT_EQ(there, 2) << "the third is not there";
+  EXPECT_NE(failure([&] { (void)await_some(&flags[0], thread_index() % 32 == 0, 4); }).find("awaits a flag"),
+            std::string::npos);
 }
 
 /// tf32 operands are cut to 10 fraction bits, and tf32() rounds them first, ties away from zero.

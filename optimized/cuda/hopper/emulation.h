@@ -227,10 +227,15 @@ void copy_wait_but() {}
 inline void publish(int* flag, int value) {
   std::atomic_ref<int>(*flag).store(value, std::memory_order_release);
 }
-inline void await(const int* flag, int value) {
+inline int await_some(const int* flag, bool exists, int value) {
   const auto start = std::chrono::steady_clock::now();
-  while (std::atomic_ref<int>(*const_cast<int*>(flag)).load(std::memory_order_acquire) != value) {
-    if (emulation::self.block->failed) throw emulation::Abandoned{};
+  while (true) {
+    const bool seen =
+        exists && std::atomic_ref<int>(*const_cast<int*>(flag)).load(std::memory_order_acquire) == value;
+    const auto& there = emulation::exchange({static_cast<std::uint64_t>(seen)});
+    int count = 0;
+    while (count < 32 && there[static_cast<std::size_t>(count)][0] != 0) ++count;
+    if (count > 0) return count;
     if (std::chrono::steady_clock::now() - start > emulation::patience)
       emulation::fail("awaits a flag that stays");
     std::this_thread::sleep_for(std::chrono::microseconds(200));

@@ -51,6 +51,7 @@ SAMESTATE_DEVICE void invert_16(float* a, int lane) {
   // Columns 2k, 2k + 1 of an accumulator stand for k, k + 4 of the next product's inner index.
   const std::uint32_t n[4] = {tf32(-left[0]), 0, tf32(-left[1]), 0};
   multiply_tf32(below, n, tf32(a[2 * k * kInverseStride + r]), tf32(a[(2 * k + 1) * kInverseStride + r]));
+  warp_barrier();  // A21 has been read
   store_pair(&a[(8 + r) * kInverseStride + 2 * k], below[0], below[1]);
 }
 

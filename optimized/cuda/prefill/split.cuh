@@ -12,13 +12,13 @@ inline constexpr int kHelpers = 2;  ///< helper blocks a (sequence, head)
 inline constexpr int kSplitThreads = 128 * (1 + kMakers);
 
 struct StateShared {
-  alignas(1024) Bf16 k[3][kPanels][kTileBytes / 2];
+  alignas(1024) Bf16 k[4][kPanels][kTileBytes / 2];
   alignas(1024) Bf16 q[3][kPanels][kTileBytes / 2];
-  alignas(1024) Bf16 v[4][1][kTileBytes / 2];
+  alignas(1024) Bf16 v[3][1][kTileBytes / 2];
   Prepared made[4];
   alignas(1024) Bf16 o[1][kTileBytes / 2];
-  Ring<3> key_ring, query_ring;
-  Ring<4> value_ring, made_ring;
+  Ring<4> key_ring, made_ring;
+  Ring<3> query_ring, value_ring;
   Ring<1> o_ring;
 };
 
@@ -65,7 +65,7 @@ SAMESTATE_DEVICE Task split_task(const Prefill& c, std::int64_t block) {
   return x;
 }
 
-/// Q, K of a helper's chunks, and K, V, Q of a state block's, by one warp.
+/// Q, K of a helper's chunks by one warp.
 SAMESTATE_DEVICE void load_helper(HelperShared& s, const Prefill& c, const Maps& maps, const Task& x) {
   SAMESTATE_NO_UNROLL
   for (int m = 0, n = x.part; n < x.chunks; ++m, n += kHelpers) {
@@ -76,13 +76,22 @@ SAMESTATE_DEVICE void load_helper(HelperShared& s, const Prefill& c, const Maps&
     load_chunk(s.query_ring.full[at], s.q[at][0], kPanels, queries_of(c, maps, x), c, x, n);
   }
 }
-SAMESTATE_DEVICE void load_state_block(StateShared& s, const Prefill& c, const Maps& maps, const Task& x) {
+
+/// K of a state block's chunks by one warp, V and Q by another: they leave at different times.
+SAMESTATE_DEVICE void load_keys(StateShared& s, const Prefill& c, const Maps& maps, const Task& x) {
   SAMESTATE_NO_UNROLL
   for (int n = 0; n < x.chunks; ++n) {
     const int at = s.key_ring.stage(n);
-    const int value_at = s.value_ring.stage(n);
     s.key_ring.wait_empty(n);
     load_chunk(s.key_ring.full[at], s.k[at][0], kPanels, keys_of(c, maps, x), c, x, n);
+  }
+}
+SAMESTATE_DEVICE void load_values_and_queries(StateShared& s, const Prefill& c, const Maps& maps,
+                                              const Task& x) {
+  SAMESTATE_NO_UNROLL
+  for (int n = 0; n < x.chunks; ++n) {
+    const int at = s.query_ring.stage(n);
+    const int value_at = s.value_ring.stage(n);
     s.value_ring.wait_empty(n);
     load_chunk(s.value_ring.full[value_at], s.v[value_at][0], 1, values_of(c, maps, x, x.part * kTileColumns),
                c, x, n);
@@ -91,16 +100,23 @@ SAMESTATE_DEVICE void load_state_block(StateShared& s, const Prefill& c, const M
   }
 }
 
-/// What the helpers publish, by one thread: the wait for a flag must hold back no other load.
+/// What the helpers publish, by one warp: the wait for a flag must hold back no other load.
 SAMESTATE_DEVICE void load_prepared(StateShared& s, const Prefill& c, const Task& x, int launch) {
+  int there = 0;  // chunks that are published
   SAMESTATE_NO_UNROLL
   for (int n = 0; n < x.chunks; ++n) {
     const std::int64_t slot = x.slot + n * c.p.Hv;
     const int at = s.made_ring.stage(n);
-    await(&c.ready[slot], launch);
+    if (n == there) {
+      const int mine = n + lane_index();
+      there += await_some(&c.ready[slot + lane_index() * c.p.Hv], mine < x.chunks, launch);
+    }
     s.made_ring.wait_empty(n);
-    s.made_ring.full[at].expect(Prepared::kBytes);
-    load_bytes(&s.made[at], &c.prepared[slot], s.made_ring.full[at], Prepared::kBytes);
+    if (lane_index() == 0) {
+      s.made_ring.full[at].expect(Prepared::kBytes);
+      load_bytes(&s.made[at], &c.prepared[slot], s.made_ring.full[at], Prepared::kBytes);
+    }
+    warp_barrier();  // as after load_chunk()
   }
 }
 
@@ -264,9 +280,10 @@ SAMESTATE_DEVICE void state_block(StateShared& s, const Prefill& c, const Maps& 
   if (role == 0) {
     fewer_registers<56>();
     const Task x = split_task(c, block);
-    if (warp_index() == 0) load_state_block(s, c, maps, x);
-    if (warp_index() == 1 && lane_index() == 0) load_prepared(s, c, x, launch);
+    if (warp_index() == 0) load_keys(s, c, maps, x);
+    if (warp_index() == 1) load_prepared(s, c, x, launch);
     if (warp_index() == 2) store_output(s, c, maps, x);
+    if (warp_index() == 3) load_values_and_queries(s, c, maps, x);
   } else if (role == 1) {
     more_registers<240>();
     const Task x = split_task(c, block);
