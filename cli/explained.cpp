@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "fuzz/mutants/likeness.h"
 #include "harness/processes/pool.h"
 
@@ -26,7 +28,11 @@ std::string looks_like(const Record& failed, const KernelTable& table, double se
         Trace trace;
         if (run_case(c, table, 1, &trace).judgement.verdict != Verdict::fail) return "";
         const Explanation e = explain_with_mutants(Resolved(c), trace, seconds / 4);
-        return e.patterns.empty() ? "" : e.patterns.front();
+        // A known mistake says more than the places where it shows.
+        const auto known = std::find_if(e.patterns.begin(), e.patterns.end(), [](const std::string& pattern) {
+          return pattern.find("(mutant ") != std::string::npos;
+        });
+        return known != e.patterns.end() ? *known : e.patterns.empty() ? "" : e.patterns.front();
       },
       seconds);
   // The last pattern of an explanation may say that the time was up.

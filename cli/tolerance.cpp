@@ -138,7 +138,7 @@ std::string text_of(const Case& c, const Study& study, const BlindSpot& blind) {
   const Record& record = study.first.record;
   std::string out =
       fmt::format("case      {}\nkernel    {} on {}, {} seed(s) from {:#x} on: {}\n\n", record.line,
-                  record.kernel, record.device, study.seeds, c.seed, counts_line(summarise({&record, 1})));
+                  record.kernel, record.device, study.seeds, c.seed, name_of(record.judgement.verdict));
   std::vector<std::vector<std::string>> rows = {
       {"error of", "what", "RMS", "RMS / size", "row, 2-norm", "element", "element / size"}};
   for (const Measured& m : study.outputs) {
@@ -177,7 +177,9 @@ std::string text_of(const Case& c, const Study& study, const BlindSpot& blind) {
   if (blind.all == 0) return out + "no mutant of this system: what such a test lets pass is not known\n";
   const std::int64_t wrong = blind.tried - blind.same;
   out += fmt::format(
-      "\nwhat the tight test cannot see, tried with {} of {} mutants of {} on this case's data:\n"
+      "\nwhat the tight test cannot see, tried with {} of {} mutants of {} on this case's data (the others "
+      "are of "
+      "other forms or contracts):\n"
       "  let pass by assert_close    {}\n  let pass by the RMS ratio   {}\n"
       "  let pass by samestate here  {}; its whole gate lets none pass (docs/mutants.md)\n"
       "  {} more give the right values on these data: no test of this case can see them\n",

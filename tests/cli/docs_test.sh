@@ -42,7 +42,7 @@ code=0
 
 # Options that README, pages and the workflow give to a verb are its options.
 grep -hoE 'samestate (gate|fuzz|repro|judge|sweep|report|compare|mutants|bench|list|tolerance|explain|equations|identities|goldens|probe) [^`|]*' \
-  "$root/README.md" "$root"/docs/*.md | sed 's/  .*//' >uses
+  "$root/README.md" "$root"/docs/*.md | sed 's|  .*||; s| #.*||; s| &&.*||' >uses
 sed -e ':a;/\\$/{N;s/\\\n//;ba}' "$root/docs/github-actions.yml" | grep -oE 'samestate (gate|fuzz|compare|report) .*' >>uses
 while read -r _ verb rest; do
   [[ -s "help.$verb" ]] || "$samestate" "$verb" --help >"help.$verb"
