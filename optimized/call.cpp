@@ -46,7 +46,7 @@ void require_writable(const std::string& name, const View<T, Rank>& view) {
 /// What lies in a row lies together (optimized/kernel.h).
 template <class T>
 void require_rows(const std::string& name, const View<T, 4>& view) {
-  require(!view.present() || view.shape[3] <= 1 || view.stride[3] == 1,
+  require(!view.present() || view.size() == 0 || view.shape[3] == 1 || view.stride[3] == 1,
           name + " has stride " + std::to_string(view.stride[3]) +
               " in its last dimension; it must be 1, pass a copy");
 }

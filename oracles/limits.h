@@ -59,6 +59,9 @@ inline constexpr double kTwinSpread = 3.0;
 /// Fewer rows or elements are no statistic.
 inline constexpr Index kTwinTokens = 32;
 inline constexpr Index kTwinElements = 1000;
+/// Directions that the errors of final states share out among, as many as tokens that the states still hold: below,
+/// one rounding that falls the other way is a large part of all. 0 false alarms in docs/validation.md.
+inline constexpr double kTwinDirections = 16.0;
 
 // Vacuous: RMS(tolerance) / RMS(expected) above which a pass would say nothing. Errors within their tolerances
 // have RMS(error) <= RMS(tolerance), so a limit is the relative error above which nothing passes.

@@ -18,8 +18,6 @@ namespace {
 /// short enough that a low-precision state does not drift (BOUNDS 10.1).
 constexpr Index kRecurrentSegment = 4;
 
-constexpr double kTwinDirections = 16.0;
-
 double default_scale(const Resolved& r) {
   const double root = 1.0 / std::sqrt(static_cast<double>(r.c.dk));
   // A power of two keeps integers exact.

@@ -23,19 +23,31 @@ struct CallShape {
   std::int64_t tokens = 0;  ///< of the longest sequence
   std::int64_t value_heads = 1;
   std::int64_t dk = 1, dv = 1;
-  std::int64_t chunk = 0;  ///< 0 in the recurrent form
-  bool packed = false;     ///< cu_seqlens
-  bool delta = false;      ///< the delta rules
+  std::int64_t chunk = 0;       ///< 0 in the recurrent form
+  bool packed = false;          ///< cu_seqlens
+  bool delta = false;           ///< the delta rules
+  std::int64_t all_tokens = 0;  ///< of all sequences; 0: all are as long as the longest
 
   /// Value columns of all states: how much there is to share out among blocks that never meet.
   [[nodiscard]] std::int64_t columns() const { return pairs() * dv; }
+  /// Of them, how many are at work at once on the average while the longest sequence is.
+  [[nodiscard]] std::int64_t busy_columns() const {
+    return all_tokens > 0 && tokens > 0 ? all_tokens * value_heads * dv / tokens : columns();
+  }
   [[nodiscard]] std::int64_t pairs() const { return sequences * value_heads; }
 };
 
 /// `sizes` as they are read off a call; chunk as the form has it.
 [[nodiscard]] inline CallShape shape_of(const Arguments& a, std::int64_t longest_sequence, bool delta) {
-  return {a.sequences(), longest_sequence, a.v.shape[2],           a.q.shape[3],
-          a.v.shape[3],  a.chunk,          a.cu_seqlens.present(), delta};
+  return {a.sequences(),
+          longest_sequence,
+          a.v.shape[2],
+          a.q.shape[3],
+          a.v.shape[3],
+          a.chunk,
+          a.cu_seqlens.present(),
+          delta,
+          a.q.shape[0] * a.q.shape[1]};
 }
 
 /// Both ends belong to it.
@@ -49,7 +61,7 @@ struct Range {
 
 /// The shapes that a row takes; what is not mentioned is not limited.
 struct Limits {
-  Range tokens{}, sequences{}, heads{}, columns{}, pairs{}, dk{}, dv{}, chunk{};
+  Range tokens{}, sequences{}, heads{}, columns{}, busy_columns{}, pairs{}, dk{}, dv{}, chunk{};
   std::int64_t dk_multiple = 1;
   std::int64_t dv_multiple = 1;
   bool packed = true;  ///< takes cu_seqlens
@@ -57,9 +69,10 @@ struct Limits {
 
   [[nodiscard]] constexpr bool hold(const CallShape& s) const {
     return tokens.holds(s.tokens) && sequences.holds(s.sequences) && heads.holds(s.value_heads) &&
-           columns.holds(s.columns()) && pairs.holds(s.pairs()) && dk.holds(s.dk) && dv.holds(s.dv) &&
-           chunk.holds(s.chunk) && s.dk % dk_multiple == 0 && s.dv % dv_multiple == 0 &&
-           (packed || !s.packed) && (rule == Rule::any || (rule == Rule::delta) == s.delta);
+           columns.holds(s.columns()) && busy_columns.holds(s.busy_columns()) && pairs.holds(s.pairs()) &&
+           dk.holds(s.dk) && dv.holds(s.dv) && chunk.holds(s.chunk) && s.dk % dk_multiple == 0 &&
+           s.dv % dv_multiple == 0 && (packed || !s.packed) &&
+           (rule == Rule::any || (rule == Rule::delta) == s.delta);
   }
 };
 
@@ -82,6 +95,7 @@ struct Limits {
   range("sequences", limits.sequences);
   range("heads", limits.heads);
   range("columns", limits.columns);
+  range("columns at work", limits.busy_columns);
   range("pairs", limits.pairs);
   range("dk", limits.dk);
   multiple("dk", limits.dk_multiple);

@@ -305,9 +305,16 @@ TEST(CudaHopper, LateComersToABarrierEndWithAFailedBlock) {
 }
 
 TEST(CudaHopper, FlagsAreAwaited) {
-  int flag = 0;
-  EXPECT_EQ(failure([&] { thread_index() == 0 ? publish(&flag, 3) : await(&flag, 3); }), "");
-  EXPECT_NE(failure([&] { await(&flag, 4); }).find("awaits a flag"), std::string::npos);
+  int flags[4] = {0, 3, 2, 3};
+  const auto awaited = [&](int value) {
+    return await_some(&flags[lane_index() % 4], lane_index() < 4, value);
+  };
+  EXPECT_EQ(failure([&] {
+              if (thread_index() == 32) publish(&flags[0], 3);
+              if (warp_index() == 0 && awaited(3) != 2) emulation::fail("two are there one after the other");
+            }),
+            "");
+  EXPECT_NE(failure([&] { awaited(4); }).find("awaits a flag"), std::string::npos);
 }
 
 /// tf32 operands are cut to 10 fraction bits, and tf32() rounds them first, ties away from zero.

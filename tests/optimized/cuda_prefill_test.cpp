@@ -228,6 +228,13 @@ TEST(CudaPrefill, FormByShape) {
   EXPECT_EQ(form(1, 32, 128, false), kFused64Row);
   EXPECT_EQ(form(2, 33, 128, false), kFused64Row);
   EXPECT_EQ(form(8, 32, 128, false), kFused128Row);
+  // 32,768 tokens in 8 sequences: of one length; one of them half of all.
+  const auto packed = [](std::int64_t longest, bool delta) {
+    return choose(chunked_rows(), CallShape{8, longest, 32, 128, 128, 64, true, delta, 32768}, bf16_fused());
+  };
+  EXPECT_EQ(packed(4096, true), kFused128Row);
+  EXPECT_EQ(packed(16384, true), kSplitRow);
+  EXPECT_EQ(packed(16384, false), kFused64Row);
   CallShape wide{1, 64, 1, 129, 64, 64, false, true};
   EXPECT_EQ(choose(chunked_rows(), wide, bf16_fused()), chunked_rows().size());
 }

@@ -47,7 +47,7 @@ std::vector<Mutant> operator_interface_mutants() {
           strides_of_another("cpu.residual_rms_norm.fused", "x", "residual"),
           strides_of_another("cpu.linear_attention_normalised.chunked", "q", "k"),
           kept_by_address("cpu.rms_norm.fused", "weight"),
-          kept_by_address("cpu.short_convolution.scatter", "weight")};
+          kept_by_address("cpu.short_convolution.scatter", "kernel")};
 }
 
 }  // namespace samestate::mutants

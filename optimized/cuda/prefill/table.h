@@ -47,12 +47,13 @@ enum ChunkedRow : std::size_t { kFused128Row, kFused64Row, kSplitRow, kGenericCh
 
 [[nodiscard]] inline std::span<const DispatchRow> chunked_rows() {
   static constexpr Range kKeys{1, kPrefillKeys};
-  // 132 multiprocessors of 64 value columns each: as many as are at work at once.
+  // 132 multiprocessors of 64 value columns each: as many as are at work at once. Of sequences of unequal length the
+  // longest sets the pace of a block, the sum that of the device.
   static constexpr Range kMany{132 * 64 + 1, Range::kAny};
   const auto keys = [](Range columns, Limits::Rule rule) {
     Limits limits;
     limits.dk = kKeys;
-    limits.columns = columns;
+    limits.busy_columns = columns;
     limits.rule = rule;
     return limits;
   };

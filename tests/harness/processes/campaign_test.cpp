@@ -70,8 +70,9 @@ TEST(Campaign, AKernelMayUseTheThreadsOfItsLine) {
   rows[0].name = "threads.retention.chunked";
   KernelTable table(kernels());
   rows[0].run = [right = rows[0].run](const Arguments& a, const Contract& c) {
-    return a.threads == 1 ? right(a, c)
-                          : Outcome{Outcome::Kind::unsupported, std::to_string(a.threads) + " threads"};
+    const Outcome outcome = right(a, c);
+    if (a.threads > 1) a.o(0, 0, 0, 0) += static_cast<float>(a.threads);
+    return outcome;
   };
   table.add(rows);
   std::vector<Case> cases = small_cases(6);
@@ -79,8 +80,8 @@ TEST(Campaign, AKernelMayUseTheThreadsOfItsLine) {
   for (const int at_a_time : {1, 3}) {
     CampaignObserver observer;
     observer.finished = [&](std::size_t, const Record& r) {
-      const std::uint64_t threads = 1 + parse_case(r.line).seed % 3;
-      EXPECT_EQ(r.judgement.reason, threads == 1 ? "" : std::to_string(threads) + " threads") << r.line;
+      const bool one = parse_case(r.line).seed % 3 == 0;
+      EXPECT_EQ(r.judgement.verdict, one ? Verdict::pass : Verdict::fail) << r.line;
     };
     EXPECT_EQ(run_campaign(cases, table, {at_a_time, 0.0}, observer).run, std::ssize(cases));
   }
