@@ -46,7 +46,8 @@ std::string html_failures(const ReportData& data) {
     table.command(repro_command(r));
   }
   return fmt::format(
-             "<h3>Failures</h3>\n<p>{} cases of {} kinds: of each kernel, form, law and likely cause the case with "
+             "<h3>Failures</h3>\n<p>{} cases of {} kinds: of each kernel, form, law and likely cause the "
+             "case with "
              "the fewest settings.</p>\n",
              cases, groups.size()) +
          table.html(groups.size() > 10);
