@@ -67,10 +67,13 @@ Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) cons
   const std::vector<HeadDifference> heads = head_differences(r, of, outputs);
   const HeadDifference* worst = show_differences(out, r, heads);
   if (worst == nullptr) return out;
+  // What the values say is nearer to the cause than where they stand, and more than a few nobody reads.
+  constexpr std::size_t kMostPatterns = 6;
   out.patterns = mistakes(r, of, heads);
-  for (auto& more : {place_patterns(r, heads), value_patterns(r, outputs, heads)}) {
+  for (auto& more : {value_patterns(r, outputs, heads), place_patterns(r, heads)}) {
     out.patterns.insert(out.patterns.end(), more.begin(), more.end());
   }
+  if (out.patterns.size() > kMostPatterns) out.patterns.resize(kMostPatterns);
   if (std::string fits = contracts_that_fit(r, family, of, outputs); !fits.empty())
     out.patterns.push_back(std::move(fits));
   show_bound(out, r, of, *worst);

@@ -237,8 +237,7 @@ std::vector<std::string> value_patterns(const Resolved& r, const Outputs& output
     if (never(*values) > 0)
       out.push_back(fmt::format("{} element(s) of {} were never written", never(*values), name));
     if (outside(*values) > 0)
-      out.push_back(fmt::format("{} element(s) of {} come from memory around a tensor, which the kernel read: outside its "
-                                "rows, or in the gaps between them",
+      out.push_back(fmt::format("{} element(s) of {} come from memory around a tensor, which the kernel read",
                                 outside(*values), name));
     if (not_finite(*values) > 0)
       out.push_back(fmt::format("{} element(s) of {} are NaN or infinite", not_finite(*values), name));

@@ -16,9 +16,7 @@
 namespace samestate {
 namespace {
 
-bool untouched(float x) {
-  return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(kOutside);
-}
+bool untouched(float x) { return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(kOutside); }
 
 constexpr std::int64_t kOverflow = std::int64_t{1} << 31;  // the first offset that an int cannot hold
 constexpr std::int64_t kPage = 4096 / sizeof(float);

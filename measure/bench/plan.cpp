@@ -4,8 +4,8 @@
 
 #include "harness/cases/resolved.h"
 #include "harness/run/whole_call.h"
-#include "measure/bench/bench.h"
 #include "harness/systems/model_shapes.h"
+#include "measure/bench/bench.h"
 #include "reference/error.h"
 
 namespace samestate {

@@ -7,7 +7,7 @@ namespace samestate {
 
 enum class Tone { plain, good, bad, warn, command };
 
-/// Colours of a terminal, or none: the codes of ECMA-48 that every terminal has.
+/// Colours of a terminal, or none: the codes that every terminal has.
 class Paint {
  public:
   explicit Paint(bool on) : on_(on) {}

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "harness/cases/case_cost.h"
-#include "measure/bench/bench.h"
 #include "harness/systems/model_shapes.h"
+#include "measure/bench/bench.h"
 #include "tests/harness/operator_row.h"
 
 namespace samestate {
