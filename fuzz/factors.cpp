@@ -229,7 +229,7 @@ std::vector<Factor> factors_of(const KernelRow& kernel) {
     if (!system.native(form.name) && (!form.whole || is_chunked(kernel))) forms.emplace_back(form.name);
   }
   out.push_back(named("regime", regimes_of, &Case::regime, 1));
-  out.push_back(named("law", laws, &Case::law, 6));
+  out.push_back(named("law", laws, &Case::law, 4));
   out.push_back(named("form", forms, &Case::form, 2));
   for (const Key& key : keys()) {
     if (!system.has_key(key.name) || key.values.empty() || key.name == "B") continue;

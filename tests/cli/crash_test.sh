@@ -19,7 +19,7 @@ complain() {
   failures=$((failures + 1))
 }
 
-cases=60
+cases=200
 code=0
 timeout 120 "$samestate" fuzz --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent --seed 7 --budget 0 \
   --max-cases "$cases" --timeout 1s --shrink-budget 2s --corpus found --jsonl lines >out 2>err || code=$?
