@@ -7,9 +7,12 @@
 
 #include "cli/commands.h"
 #include "cli/duration.h"
+#include "cli/filter.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/table.h"
+#include "fuzz/plan.h"
 #include "measure/bench/bench.h"
 #include "reference/error.h"
 #include "reports/records/json_lines.h"
@@ -22,6 +25,8 @@ namespace {
 
 struct Options {
   BenchPlan plan;
+  FilterOptions filter;
+  bool list = false;
   BenchOptions bench;
   std::vector<std::string> plugins;
   std::string jsonl, peer, timeout = "10m";
@@ -65,7 +70,20 @@ int run_bench(Options options) {
   const KernelTable table = kernel_table(options.plugins);
   const Accelerator device = accelerator();
   if (options.plan.device.empty()) options.plan.device = device.name.empty() ? "cpu" : "cuda";
-  const std::vector<Case> cases = bench_cases(table, options.plan);
+  const CaseFilter filter = filter_of(options.filter);
+  std::vector<Case> cases = bench_cases(table, options.plan);
+  if (!cases.empty()) {
+    keep_taken(cases, table, filter);
+    if (cases.empty())
+      throw Error("no case fits " + filter.text() +
+                  ": `samestate bench --list` with fewer conditions shows them");
+  }
+  if (options.list) {
+    std::vector<std::string> texts;
+    for (const Case& c : cases) texts.push_back(format_case(c));
+    fmt::print("{}", listed(texts, options.json));
+    return kPass;
+  }
   if (cases.empty()) {
     fmt::print(stderr, "samestate: no kernel of this build fits; `samestate list kernels` shows them\n");
     return kNothingRan;
@@ -89,7 +107,9 @@ int run_bench(Options options) {
   std::vector<TimedCase> all;
   const std::vector<Entry> entries = entries_of(cases, table, options.sweep);
   Progress progress(std::ssize(entries));
+  note_interrupts();
   for (const auto& [c, variant] : entries) {
+    if (interrupted()) break;
     const bool on_host = table.choose(Resolved(c)).named->device == "cpu";
     if (on_host) host = host_ceilings(bytes_of_call(Resolved(c), false), options.bench.threads);
     if (!on_host && !accelerated) accelerated = bench.ceilings_of_device();
@@ -110,8 +130,12 @@ int run_bench(Options options) {
   if (host) devices.push_back({"cpu", host->copy, host->bf16, host->fp32, host->note});
   if (accelerated)
     devices.push_back({name, accelerated->copy, accelerated->bf16, accelerated->fp32, accelerated->note});
-  fmt::print("{}",
-             options.json ? bench_json(all) : bench_text(all, devices, plugin_options(options.plugins)));
+  fmt::print("{}", options.json ? bench_json(all) : bench_text(all, devices));
+  if (interrupted()) {
+    fmt::print(stderr, "samestate: interrupted after {} of {} cases\n", all.size(), entries.size());
+    const int code = exit_code(all);
+    return code == kPass || code == kNothingRan ? static_cast<int>(kVacuous) : code;
+  }
   return exit_code(all);
 }
 
@@ -133,13 +157,16 @@ Command add_bench(CLI::App& app) {
       "  samestate bench --case 'v1 retention B=4 T=2048 Hk=8 dk=128 contract=bf16'\n"
       "  samestate bench --case 'v1 rms_norm form=fused T=1024 D=2048'\n"
       "  samestate bench --plugin ./mine.so --kernel mine.gated_delta_rule.chunked\n"
-      "  samestate bench --peer 'python3 examples/peers/fla_bench.py'");
-  app.add_option("--kernel", options->plan.kernels, "only this kernel (repeatable)");
+      "  samestate bench --peer 'python3 examples/peers/fla_bench.py'\n\n" +
+      filter_help());
+  add_repeatable(app, "--kernel", options->plan.kernels, "only this kernel (repeatable)");
   app.add_option("--system", options->plan.system, "only this system");
   app.add_option("--device", options->plan.device,
                  "only kernels of this device: cpu or cuda (default: cuda where there is one)");
-  app.add_option("--case", options->plan.lines, "this case instead of the standard shapes (repeatable)");
-  app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
+  add_repeatable(app, "--case", options->plan.lines, "this case instead of the standard shapes (repeatable)");
+  add_plugin_option(app, options->plugins);
+  add_filter_options(app, options->filter);
+  app.add_flag("--list", options->list, "print the case lines, time none");
   app.add_flag("--sweep", options->sweep,
                "each case with every variant of its kernel that takes it (list kernels --long)");
   app.add_flag("--quick", options->plan.quick, "the smaller set of shapes");

@@ -6,12 +6,13 @@
 
 #include <filesystem>
 
+#include "cli/data_folder.h"
 #include "reports/records/files.h"
 
 namespace samestate::cli {
 
 const std::string& standard_corpus() {
-  static const std::string folder = SAMESTATE_CORPUS;
+  static const std::string folder = data_folder("corpus");
   return folder;
 }
 

@@ -6,10 +6,10 @@
 
 namespace samestate::cli {
 
-/// The corpus of the source tree that this command was built from.
+/// The corpus that the command carries.
 [[nodiscard]] const std::string& standard_corpus();
 
-/// The corpus in `folder`. That of the source tree may be gone: empty then. Throws Error.
+/// The corpus in `folder`. The one that the command carries may be gone: empty then. Throws Error.
 [[nodiscard]] std::vector<CorpusEntry> corpus_of(const std::string& folder);
 
 /// Appends a case to its system's file in `folder`, which is replaced atomically; false where it holds the

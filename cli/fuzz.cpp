@@ -12,6 +12,7 @@
 #include "cli/corpus.h"
 #include "cli/coverage_table.h"
 #include "cli/duration.h"
+#include "cli/filter.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -19,8 +20,11 @@
 #include "fuzz/search/checkpoint.h"
 #include "fuzz/search/search.h"
 #include "fuzz/shrink.h"
+#include "reports/records/failure_groups.h"
 #include "reports/records/json_lines.h"
+#include "reports/records/judged_share.h"
 #include "reports/records/summary.h"
+#include "reports/text/gate_json.h"
 #include "samestate_kernel_sources.h"
 #include "samestate_version.h"
 
@@ -32,78 +36,98 @@ constexpr std::size_t kShrunkFailures = 12;
 
 struct FuzzOptions {
   SearchOptions search;
+  FilterOptions filter;
+  bool list = false, json = false, fail_fast = false;
   std::vector<std::string> plugins;
   std::string budget = "5m", shrink_budget = "30s", timeout = "60s", shard = "0/1", jsonl, corpus;
   std::uint64_t seed = 0;
   bool has_seed = false;
 };
 
-void read_shard(const std::string& text, SearchOptions& search) {
-  const std::size_t slash = text.find('/');
-  try {
-    std::size_t used[2] = {0, 0};
-    const std::string parts[2] = {text.substr(0, slash), slash == text.npos ? "" : text.substr(slash + 1)};
-    search.shard = std::stoll(parts[0], &used[0]);
-    search.shards = std::stoll(parts[1], &used[1]);
-    const bool whole = used[0] == parts[0].size() && used[1] == parts[1].size();
-    if (whole && search.shard >= 0 && search.shard < search.shards && search.shards <= kMostShards) return;
-  } catch (const std::exception&) {
-  }
-  throw Error(fmt::format("--shard {}: write I/N with N in 1..{} and I in 0..N-1", text, kMostShards));
-}
-
-/// One of each kind of failure, that of the least index: form, gate, law and kernel tell them apart.
+/// One of each kind of failure, that of the least index: kernel, form, law and likely cause tell them apart.
 std::vector<Found> distinct(const std::vector<Found>& failures) {
   std::set<std::string> seen;
   std::vector<Found> out;
   for (const Found& found : failures) {
-    const Judgement& j = found.record.judgement;
     const std::string key = found.record.kernel + " " + found.record.form + " " + found.record.law + " " +
-                            std::string(name_of(j.verdict)) + " " + kind_of(j);
+                            likely_cause(found.record.judgement);
     if (seen.insert(key).second) out.push_back(found);
   }
   return out;
 }
 
-/// What `repro` needs beside the line to give the same verdict.
-std::string repro_options(const FuzzOptions& options, const Judgement& judgement) {
-  std::string text = plugin_options(options.plugins);
-  if (judgement.verdict == Verdict::timeout) text += " --timeout " + options.timeout;
-  return text;
+/// The command that gives the same verdict.
+std::string command_of(const FuzzOptions& options, Record record) {
+  if (record.judgement.verdict == Verdict::timeout) record.options += " --timeout " + options.timeout;
+  return repro_command(record);
 }
 
+/// What is not the result goes to stderr where the result is read by a program.
+std::FILE* aside(const FuzzOptions& options) { return options.json ? stderr : stdout; }
+
 void append(const FuzzOptions& options, const Found& found, const Shrunk& small) {
-  const bool named = !options.corpus.empty();
-  // A plugin's failures are its owner's: they go where the owner says.
-  if (!named && (!options.plugins.empty() || !std::filesystem::is_directory(standard_corpus()))) return;
-  const std::string folder = named ? options.corpus : standard_corpus();
+  // Only where its owner says: no search writes into a tree that it was not given.
+  if (options.corpus.empty()) return;
+  const std::string& folder = options.corpus;
   const std::string comment =
       fmt::format("{:%Y-%m-%d} {} ({}) of {}, found by fuzz --seed {:#x} as case {}",
                   fmt::gmtime(std::time(nullptr)), name_of(small.finding.judgement.verdict),
                   kind_of(small.finding.judgement), found.record.kernel, options.search.seed, found.index);
   if (append_to_corpus(folder, comment, small.smallest)) {
-    fmt::print("    kept in {}/{}.txt\n", folder, small.smallest.system);
+    fmt::print(aside(options), "    kept in {}/{}.txt\n", folder, small.smallest.system);
   }
 }
 
-/// Shrinks one of each kind of failure; how many of each verdict they are then.
+/// A failure that its case alone does not show: behind the cases that ran before it in its process, or flaky.
+Verdict look_before(const KernelTable& table, const FuzzOptions& options, const SearchResult& result,
+                    const Found& found) {
+  const CaseSource source(table, options.search.filter, options.search.seed);
+  std::vector<Case> before;
+  for (const std::int64_t index : result.history.before(found.task)) before.push_back(source.draw(index));
+  const std::size_t count = before.size();
+  Record record = found.record;
+  const Replayed again =
+      replay(std::move(before), found.c, runner_of(table),
+             {options.search.workers.timeout, seconds_of("--shrink-budget", options.shrink_budget)});
+  if (again.repeated) {
+    for (const Case& c : again.after) record.after.push_back(format_case(c));
+    record.judgement = again.result.judgement;
+  } else {
+    record.judgement.verdict = Verdict::flaky;
+    record.judgement.reason = fmt::format(
+        "failed in the search, and passes alone and behind the {} cases that ran before it", count);
+  }
+  std::FILE* const out = aside(options);
+  fmt::print(out, "  {}: {}\n", record.kernel, judgement_line(record.judgement));
+  if (again.repeated) {
+    fmt::print(
+        out,
+        "    only after {} other case(s) in one process, of the {} before it: the kernel keeps something "
+        "from call to call\n",
+        again.after.size(), count);
+  }
+  fmt::print(out, "    {}\n", command_of(options, record));
+  return record.judgement.verdict;
+}
+
+/// Shrinks one of each kind of failure into `shrunk`; how many of each verdict they are then.
 std::map<Verdict, std::int64_t> shrink_all(const KernelTable& table, const FuzzOptions& options,
-                                           const SearchResult& result) {
+                                           const SearchResult& result, std::vector<Record>& shrunk) {
   std::map<Verdict, std::int64_t> verdicts;
   std::set<std::string> printed;
   const std::vector<Found> kinds = distinct(result.failures);
-  fmt::print("failures: {} cases, {} kind(s)\n", result.failures.size(), kinds.size());
+  std::FILE* const out = aside(options);
+  fmt::print(out, "failures: {} cases, {} kind(s)\n", result.failures.size(), kinds.size());
   WorkerOptions one = options.search.workers;
   one.workers = 1;
   Workers worker(runner_of(table), one);
   const auto run = [&](const Case& c) { return worker.run_one(c); };
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
+  for (std::size_t i = 0; i < kinds.size() && !interrupted(); ++i) {
     const Found& found = kinds[i];
     if (i >= kShrunkFailures) {
       ++verdicts[found.record.judgement.verdict];
-      fmt::print("  {}: {}\n    not shrunk: samestate repro{} '{}'\n", found.record.kernel,
-                 judgement_line(found.record.judgement), repro_options(options, found.record.judgement),
-                 found.record.line);
+      fmt::print(out, "  {}: {}\n    not shrunk: {}\n", found.record.kernel,
+                 judgement_line(found.record.judgement), command_of(options, found.record));
       continue;
     }
     ShrinkOptions how;
@@ -112,17 +136,15 @@ std::map<Verdict, std::int64_t> shrink_all(const KernelTable& table, const FuzzO
     Shrunk small;
     try {
       small = shrink(found.c, run, how);
-    } catch (const Error&) {  // it passes now
-      small.smallest = found.c;
-      small.finding.judgement = found.record.judgement;
-      small.finding.judgement.verdict = Verdict::flaky;
-      small.finding.judgement.reason = "failed in the search and passes alone";
+    } catch (const NothingToShrink&) {
+      ++verdicts[look_before(table, options, result, found)];
+      continue;
     }
     ++verdicts[small.finding.judgement.verdict];
     if (!printed.insert(format_case(small.smallest)).second) continue;
-    fmt::print("  {}: {}\n    samestate repro{} '{}'\n    {} elements of {:.0f}, {} runs, {:.1f} s{}\n",
-               found.record.kernel, judgement_line(small.finding.judgement),
-               repro_options(options, small.finding.judgement), format_case(small.smallest),
+    shrunk.push_back(record_of(small.smallest, table, small.finding));
+    fmt::print(out, "  {}: {}\n    {}\n    {} elements of {:.0f}, {} runs, {:.1f} s{}\n", found.record.kernel,
+               judgement_line(small.finding.judgement), command_of(options, shrunk.back()),
                size_of_case(Resolved(small.smallest)), size_of_case(Resolved(found.c)), small.runs,
                small.seconds, small.complete ? "" : "; not finished");
     if (small.finding.judgement.verdict != Verdict::flaky) append(options, found, small);
@@ -141,28 +163,36 @@ void print_result(const SearchResult& result, const FuzzOptions& of_run) {
     counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", name_of(verdict), count);
   }
   const auto here = static_cast<double>(result.cases - result.replayed);
-  fmt::print("{} cases, {} judged: {}\n", result.cases, of(Verdict::pass) + of(Verdict::fail), counts);
-  fmt::print("seed {:#x}, shard {}/{}: {:.0f} cases in {:.1f} s on {} worker(s), {:.0f} cases/s",
+  std::FILE* const out = aside(of_run);
+  fmt::print(out, "{} cases, {} judged: {}\n", result.cases, of(Verdict::pass) + of(Verdict::fail), counts);
+  fmt::print(out, "seed {:#x}, shard {}/{}: {:.0f} cases in {:.1f} s on {} worker(s), {:.0f} cases/s",
              options.seed, options.shard, options.shards, here, result.seconds, options.workers.workers,
              here / std::max(result.seconds, 1e-9));
-  fmt::print("{}\n", result.replayed > 0 ? fmt::format("; {} from the checkpoint", result.replayed) : "");
-  if (!result.worst.empty()) fmt::print("largest ratios that passed\n");
+  fmt::print(out, "{}\n",
+             result.replayed > 0 ? fmt::format("; {} from the checkpoint", result.replayed) : "");
+  if (!result.worst.empty()) fmt::print(out, "largest ratios that passed, attained bounds apart\n");
   for (const Found& found : result.worst) {
-    fmt::print("  {:<8.3g}  samestate repro{} '{}'\n", found.record.judgement.ratio,
-               repro_options(of_run, found.record.judgement), found.record.line);
+    fmt::print(out, "  {:<8.3g}  {}\n", found.record.judgement.ratio, command_of(of_run, found.record));
   }
 }
 
-int exit_of(const SearchResult& result, std::map<Verdict, std::int64_t> verdicts) {
+/// Share of a kernel's cases inside its limits that a search must have judged.
+constexpr double kLeastJudged = 0.5;
+
+int exit_of(const SearchResult& result, std::map<Verdict, std::int64_t> verdicts,
+            const std::map<std::string, JudgedShare>& shares, bool filtered) {
   if (verdicts[Verdict::crash] + verdicts[Verdict::timeout] > 0) return kCrash;
   if (verdicts[Verdict::fail] > 0) return kFail;
   if (verdicts[Verdict::flaky] > 0) return kFlaky;
-  const std::vector<CoverageRow> missing = result.coverage.missing();
+  // A filter keeps away what it keeps away.
+  const std::vector<CoverageRow> missing = filtered ? std::vector<CoverageRow>() : result.coverage.missing();
   for (const CoverageRow& row : missing) {
     fmt::print(stderr, "samestate: {}: {} {} was never judged in {} cases\n", row.system, row.dimension,
                row.value, result.coverage.judged(row.system));
   }
-  if (!missing.empty()) return kVacuous;
+  const std::vector<std::string> few = too_little(shares, kLeastJudged);
+  for (const std::string& sentence : few) fmt::print(stderr, "samestate: {}\n", sentence);
+  if (!missing.empty() || (!few.empty() && result.counts.contains(Verdict::pass))) return kVacuous;
   const auto of = [&](Verdict v) { return result.counts.contains(v) ? result.counts.at(v) : 0; };
   if (of(Verdict::pass) > 0) return kPass;
   return of(Verdict::vacuous) > 0 || result.cases == 0 ? kVacuous : kNothingRan;
@@ -174,7 +204,10 @@ void complete(FuzzOptions& options) {
   search.workers.timeout = seconds_of("--timeout", options.timeout);
   (void)seconds_of("--shrink-budget", options.shrink_budget);
   if (search.workers.timeout <= 0) throw Error("--timeout 0: a case needs some time");
-  read_shard(options.shard, search);
+  const Shard shard = shard_of(options.shard);
+  search.shard = shard.index;
+  search.shards = shard.count;
+  search.filter.cases = filter_of(options.filter);
   search.build = SAMESTATE_VERSION;
   if (options.has_seed) {
     search.seed = options.seed;
@@ -187,6 +220,19 @@ void complete(FuzzOptions& options) {
   if (!options.corpus.empty() && std::filesystem::exists(options.corpus)) (void)read_corpus(options.corpus);
 }
 
+/// The cases of the shard, as far as --max-cases goes.
+int print_plan(const KernelTable& table, const FuzzOptions& options) {
+  const SearchOptions& search = options.search;
+  if (search.max_cases == 0)
+    throw Error("--list: a search has no end of its own; say how far with --max-cases N");
+  const CaseSource source(table, search.filter, search.seed);
+  std::vector<std::string> lines;
+  for (std::int64_t i = search.shard; i < search.max_cases; i += search.shards)
+    lines.push_back(format_case(source.draw(i)));
+  fmt::print("{}", listed(lines, options.json));
+  return kPass;
+}
+
 int run_fuzz(FuzzOptions options) {
   complete(options);
   const KernelTable table = kernel_table(options.plugins);
@@ -195,6 +241,7 @@ int run_fuzz(FuzzOptions options) {
       accelerator().name.empty()) {
     search.filter.device = "cpu";
   }
+  if (options.list) return print_plan(table, options);
   std::unique_ptr<JsonLinesWriter> lines;
   const Run run{SAMESTATE_VERSION, "", search.filter.device, "", "", SAMESTATE_CUDA_SOURCES};
   if (!options.jsonl.empty()) {
@@ -211,20 +258,32 @@ int run_fuzz(FuzzOptions options) {
   observer.started = [&](const Task& task) {
     if (lines) numbers[task.index] = lines->start(planned_record(task.c, table));
   };
+  std::map<std::string, JudgedShare> shares;
+  bool failed = false;
   observer.finished = [&](const Task& task, const Record& record, bool replayed) {
+    add_to(shares, record);
+    failed = failed || is_failure(record.judgement.verdict);
     progress->step(record.judgement.ratio, is_failure(record.judgement.verdict));
     if (!lines || replayed) return;
     lines->end(numbers.at(task.index), record);
     numbers.erase(task.index);
   };
-  const SearchResult result = samestate::search(table, search, observer, interrupted);
+  const SearchResult result = samestate::search(
+      table, search, observer, [&] { return interrupted() || (options.fail_fast && failed); });
   progress->clear();
   print_result(result, options);
   std::map<Verdict, std::int64_t> verdicts;
-  if (!result.failures.empty()) verdicts = shrink_all(table, options, result);
-  fmt::print("{}", coverage_table(result.coverage));
-  if (interrupted()) fmt::print("Interrupted.\n");
-  return exit_of(result, verdicts);
+  std::vector<Record> shrunk;
+  if (!result.failures.empty()) verdicts = shrink_all(table, options, result, shrunk);
+  fmt::print(aside(options), "{}", coverage_table(result.coverage));
+  if (interrupted()) fmt::print(aside(options), "Interrupted.\n");
+  const int code = exit_of(result, verdicts, shares, !search.filter.cases.empty());
+  if (options.json) {
+    fmt::print("{}", search_json(result.counts, shrunk,
+                                 {result.elapsed, fmt::format("{:#x}", search.seed), code,
+                                  interrupted() ? "Interrupted." : ""}));
+  }
+  return code;
 }
 
 }  // namespace
@@ -237,13 +296,13 @@ Command add_fuzz(CLI::App& app) {
       "Case i of a seed is the same on every machine and for any number of workers. A crash or a hang of a "
       "kernel "
       "is a verdict\n"
-      "of its case. One failure of each kind is shrunk to one line and kept in the corpus, which the gate "
-      "replays "
-      "first.\n"
+      "of its case. One failure of each kind is shrunk to one line, and kept where --corpus says.\n"
       "What a system's cases never reached, from 4000 judged ones on, is exit 3.\n\n"
       "  samestate fuzz --budget 5m\n"
       "  samestate fuzz --budget 8h --seed 7 --shard 0/4 --checkpoint night.txt     after a crash: --resume\n"
-      "  samestate fuzz --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --corpus ./corpus");
+      "  samestate fuzz --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --corpus ./corpus\n"
+      "  samestate fuzz --contract bf16 --where 'T=64..4096' --exclude layout=far\n\n" +
+      filter_help());
   app.add_option("--budget", options->budget,
                  "start no case after this time: 90, 90s, 5m, 1.5h (0: no limit)")
       ->capture_default_str();
@@ -258,8 +317,11 @@ Command add_fuzz(CLI::App& app) {
   app.add_option("--kernel", search.filter.kernel, "only this kernel")->check(named());
   app.add_option("--device", search.filter.device, "only kernels of this device: cpu or cuda")
       ->check(named());
-  app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)")
-      ->check(named());
+  add_plugin_option(app, options->plugins);
+  add_filter_options(app, options->filter);
+  app.add_flag("--list", options->list, "print the case lines up to --max-cases, run none");
+  app.add_flag("--fail-fast", options->fail_fast, "start no case after the first failure");
+  app.add_flag("--json", options->json, "machine-readable, instead of the summary; with --list too");
   app.add_option("--threads", search.workers.workers, "worker processes")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
@@ -270,7 +332,8 @@ Command add_fuzz(CLI::App& app) {
   app.add_flag("--resume", search.resume, "go on with the checkpoint");
   app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case")
       ->check(named());
-  app.add_option("--corpus", options->corpus, "append shrunk failures to this folder; default: fuzz/corpus")
+  app.add_option("--corpus", options->corpus,
+                 "append shrunk failures to this folder, which `gate --corpus` replays first")
       ->check(named());
   app.add_option("--shrink-budget", options->shrink_budget, "time to shrink one failure")
       ->capture_default_str();

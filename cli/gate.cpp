@@ -9,18 +9,25 @@
 #include "cli/commands.h"
 #include "cli/corpus.h"
 #include "cli/duration.h"
+#include "cli/explained.h"
+#include "cli/filter.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/table.h"
+#include "cli/terminal.h"
 #include "fuzz/plan.h"
+#include "fuzz/plan_coverage.h"
 #include "fuzz/search/search.h"
 #include "harness/processes/campaign.h"
 #include "reference/error.h"
 #include "reports/records/baseline.h"
+#include "reports/records/failure_groups.h"
 #include "reports/records/files.h"
 #include "reports/records/json_lines.h"
+#include "reports/records/judged_share.h"
 #include "reports/records/summary.h"
+#include "reports/text/gate_json.h"
 #include "reports/text/junit.h"
 #include "reports/text/markdown.h"
 #include "reports/text/terminal.h"
@@ -33,21 +40,41 @@ namespace {
 /// Share of vacuous cases above which the gate says that it covered too little.
 constexpr double kVacuousShare = 0.05;
 
+/// Kinds of failures that are run again to say what they look like, and the seconds that one may take.
+constexpr std::size_t kExplainedKinds = 5;
+constexpr double kExplainSeconds = 12.0;
+
+constexpr std::size_t kShownPairs = 3;
+
 struct GateOptions {
   PlanOptions plan;
+  FilterOptions filter;
+  std::string shard = "0/1";
+  bool list = false, json = false, fail_fast = false;
   std::vector<std::string> plugins;
-  std::string jsonl, junit, markdown, baseline, new_baseline, timeout = "10m";
+  std::string jsonl, junit, markdown, coverage, baseline, new_baseline, timeout = "10m";
   std::string corpus = standard_corpus();
   double baseline_factor = 2.0;
+  double least_judged = 0.5;
   double budget = 0.0;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 };
 
-int verdict_of(const Summary& summary, const CampaignResult& result) {
-  if (result.not_started > 0) {
-    fmt::print("{} {} of {} cases.\n", interrupted() ? "Interrupted before" : "The budget ended before",
-               result.not_started, result.not_started + result.run);
-  }
+/// What is not the result goes to stderr where the result is read by a program.
+std::FILE* aside(const GateOptions& options) { return options.json ? stderr : stdout; }
+
+/// Why cases were left; empty: none was.
+std::string left_of(const GateOptions& options, const Summary& summary, const CampaignResult& result) {
+  if (result.not_started == 0) return "";
+  const char* why = interrupted() ? "Interrupted before"
+                    : options.fail_fast && !summary.failures.empty()
+                        ? "A failure ended the run (--fail-fast) before"
+                        : "The budget ended before";
+  return fmt::format("{} {} of {} cases.", why, result.not_started, result.not_started + result.run);
+}
+
+int verdict_of(const Summary& summary, const CampaignResult& result,
+               const std::vector<std::string>& too_little) {
   if (summary.count(Verdict::crash) + summary.count(Verdict::timeout) > 0) return kCrash;
   if (summary.count(Verdict::fail) > 0) return kFail;
   if (summary.count(Verdict::flaky) > 0) return kFlaky;
@@ -61,22 +88,76 @@ int verdict_of(const Summary& summary, const CampaignResult& result) {
                vacuous, vacuous + static_cast<double>(summary.judged), 100 * kVacuousShare);
     return kVacuous;
   }
-  return interrupted() ? kVacuous : kPass;
+  for (const std::string& sentence : too_little) fmt::print(stderr, "samestate: {}\n", sentence);
+  return interrupted() || !too_little.empty() ? kVacuous : kPass;
 }
 
-/// The corpus, then the plan; thinned together where the cases are limited.
-std::vector<Case> cases_of(const GateOptions& options, const KernelTable& table) {
+/// The kernels of the cases that were not started, one name a case.
+std::vector<std::string> not_started(const std::vector<Case>& cases, const KernelTable& table,
+                                     const std::vector<bool>& started) {
+  std::vector<std::string> kernels;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    if (!started[i]) kernels.push_back(planned_record(cases[i], table).kernel);
+  }
+  return kernels;
+}
+
+/// Every N-th: what costs much lies side by side in a plan, so that shards cost alike.
+std::vector<Case> shard_cases(const std::vector<Case>& cases, const Shard& shard) {
+  std::vector<Case> out;
+  for (std::int64_t i = shard.index; i < std::ssize(cases); i += shard.count)
+    out.push_back(cases[static_cast<std::size_t>(i)]);
+  return out;
+}
+
+/// The corpus, then the plan; thinned together where the cases are limited, then this shard of them.
+Plan cases_of(const GateOptions& options, const KernelTable& table) {
   PlanOptions all = options.plan;
   all.max_cases = 0;
-  const std::vector<Case> planned = plan_cases(table, all);  // checks the filters
+  Plan plan = plan_of(table, all);  // checks the filters
   std::vector<Case> cases = corpus_cases(corpus_of(options.corpus), table, options.plan);
-  cases.insert(cases.end(), planned.begin(), planned.end());
+  cases.insert(cases.end(), plan.cases.begin(), plan.cases.end());
   const std::int64_t total = std::ssize(cases);
+  if (total == 0 && !options.plan.filter.empty()) {
+    throw Error("no case of the plan fits " + options.plan.filter.text() +
+                ": `samestate gate --list` with fewer conditions shows what there is");
+  }
   const std::int64_t most = options.plan.max_cases;
-  if (most <= 0 || total <= most) return cases;
   std::vector<Case> kept;
-  for (std::int64_t i = 0; i < most; ++i) kept.push_back(cases[static_cast<std::size_t>(i * total / most)]);
-  return kept;
+  for (std::int64_t i = 0; i < std::min(most, total); ++i)
+    kept.push_back(cases[static_cast<std::size_t>(i * total / most)]);
+  if (most > 0 && total > most) {
+    if (!options.list) fmt::print(aside(options), "--max-cases keeps {} of {} planned cases.\n", most, total);
+    cases = std::move(kept);
+  }
+  plan.cases = shard_cases(cases, shard_of(options.shard));
+  return plan;
+}
+
+/// Of the pairs that a whole plan is made to meet, what its judged cases met; one that was cut says nothing of it.
+std::string met_by(const GateOptions& options, const Plan& plan, const std::map<std::size_t, Record>& done) {
+  if (options.coverage.empty() && (options.plan.max_cases > 0 || !options.plan.filter.empty())) return "";
+  PlanCoverage coverage(plan);
+  for (const auto& [i, record] : done) {
+    if (is_judged(record.judgement.verdict)) coverage.add(plan.cases[i], record.kernel);
+  }
+  if (!options.coverage.empty()) write_atomically(options.coverage, coverage.json() + "\n");
+  std::string text = coverage.text() + "\n";
+  const bool whole = options.plan.effort >= 1 && options.shard == "0/1" && done.size() == plan.cases.size();
+  for (const std::string& pair : whole ? coverage.missing(kShownPairs) : std::vector<std::string>())
+    text += "  not judged with " + pair + "\n";
+  return text;
+}
+
+/// Says of the example of each kind of failure what it looks like.
+void explain_kinds(std::vector<Record>& records, const KernelTable& table) {
+  std::size_t explained = 0;
+  for (const FailureGroup& group : failure_groups(records)) {
+    Record& example = records[group.example];
+    if (example.judgement.verdict != Verdict::fail) continue;
+    if (explained++ == kExplainedKinds || interrupted()) return;
+    example.looks_like = looks_like(example, table, kExplainSeconds);
+  }
 }
 
 /// What came of a comparison with a baseline.
@@ -99,9 +180,9 @@ Growth mark_grown(const Baseline& baseline, const GateOptions& options, const Ke
     Record& record = records[r.record];
     const Case c = parse_case(record.line);
     const bool deterministic = ratio_of(c) == r.now && ratio_of(c) == r.now;
-    out.text += fmt::format("  ratio {:.4g}, was {:.4g}{}: {}\n", r.now, r.before,
-                            deterministic ? "" : " (not deterministic: does not count)",
-                            repro_command(record, plugin_options(options.plugins)));
+    out.text +=
+        fmt::format("  ratio {:.4g}, was {:.4g}{}: {}\n", r.now, r.before,
+                    deterministic ? "" : " (not deterministic: does not count)", repro_command(record));
     if (!deterministic) continue;
     ++grown;
     record.judgement.verdict = Verdict::fail;
@@ -121,7 +202,7 @@ Growth mark_grown(const Baseline& baseline, const GateOptions& options, const Ke
 int with_baseline(int code, const std::optional<Growth>& growth, const GateOptions& options,
                   const std::vector<Record>& records) {
   if (growth) {
-    fmt::print("{}", growth->text);
+    fmt::print(aside(options), "{}", growth->text);
     if (code == kPass && growth->compared == 0) {
       fmt::print(stderr, "samestate: no case of this run is in {}: nothing was compared\n", options.baseline);
       code = kVacuous;
@@ -147,56 +228,84 @@ std::vector<Record> in_order(std::map<std::size_t, Record>& done) {
 void report(const GateOptions& options, const std::vector<Record>& records, const Run& run, double seconds) {
   if (!options.junit.empty()) write_junit(options.junit, records, run);
   if (!options.markdown.empty()) write_markdown(options.markdown, records, run);
-  fmt::print("{}{} cases in {:.1f} s on {} thread(s), seed {}.\n", terminal_text(records, run.options),
-             records.size(), seconds, options.threads, options.plan.seed);
+  if (options.json) return;
+  const Shard shard = shard_of(options.shard);
+  fmt::print("{}{} cases in {:.1f} s on {} thread(s), seed {}{}.\n", terminal_text(records, colour()),
+             records.size(), seconds, options.threads, options.plan.seed,
+             shard.count > 1 ? fmt::format(", shard {}", options.shard) : "");
+}
+
+int print_plan(const std::vector<Case>& cases, bool json) {
+  std::vector<std::string> lines;
+  for (const Case& c : cases) lines.push_back(format_case(c));
+  fmt::print("{}", listed(lines, json));
+  return kPass;
 }
 
 /// The kernels run in a worker process: one that crashes, hangs, or ends the process with a code of its choice
 /// has that verdict, and the run goes on.
-int run_gate(const GateOptions& options) {
+int run_gate(GateOptions options) {
+  options.plan.filter = filter_of(options.filter);
   const KernelTable table = kernel_table(options.plugins);
-  const std::vector<Case> cases = cases_of(options, table);
+  const Plan plan = cases_of(options, table);
+  const std::vector<Case>& cases = plan.cases;
+  if (options.list) return print_plan(cases, options.json);
   std::optional<Baseline> baseline;
   if (!options.baseline.empty()) baseline = read_baseline(options.baseline);
   const double timeout = seconds_of("--timeout", options.timeout);
   const Accelerator device = accelerator();
-  const Run run{SAMESTATE_VERSION,
-                "",
-                device.name.empty() ? "cpu" : device.name,
-                device.driver,
-                device.toolkit,
-                SAMESTATE_CUDA_SOURCES,
-                plugin_options(options.plugins)};
+  const Run run{
+      SAMESTATE_VERSION,     "", device.name.empty() ? "cpu" : device.name, device.driver, device.toolkit,
+      SAMESTATE_CUDA_SOURCES};
 
-  for (const std::string& path : {options.junit, options.markdown, options.new_baseline}) {
+  for (const std::string& path : {options.junit, options.markdown, options.new_baseline, options.coverage}) {
     if (!path.empty()) require_writable(path);
   }
   std::unique_ptr<JsonLinesWriter> lines;
   if (!options.jsonl.empty()) lines = std::make_unique<JsonLinesWriter>(options.jsonl, run);
   std::map<std::size_t, Record> done;
   std::vector<std::int64_t> numbers(cases.size(), -1);
+  std::vector<bool> started(cases.size());
   Progress progress(std::ssize(cases));
 
   CampaignObserver observer;
   observer.started = [&](std::size_t i, const Case& c) {
+    started[i] = true;
     if (lines) numbers[i] = lines->start(planned_record(c, table));
   };
-  observer.finished = [&](std::size_t i, const Record& record) {
+  bool failed = false;
+  observer.finished = [&](std::size_t i, Record record) {
+    // A line takes the time that it took here.
+    if (record.judgement.verdict == Verdict::timeout) record.options += " --timeout " + options.timeout;
     if (lines) lines->end(numbers[i], record);
+    failed = failed || is_failure(record.judgement.verdict);
     progress.step(record.judgement.ratio, is_failure(record.judgement.verdict));
-    done.emplace(i, record);
+    done.emplace(i, std::move(record));
   };
   note_interrupts();
   const auto begin = std::chrono::steady_clock::now();
   const CampaignResult result =
-      run_campaign(cases, table, {options.threads, options.budget, timeout}, observer, interrupted);
+      run_campaign(cases, table, {options.threads, options.budget, timeout}, observer,
+                   [&] { return interrupted() || (options.fail_fast && failed); });
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   progress.clear();
+  const std::string coverage = met_by(options, plan, done);
   std::vector<Record> records = in_order(done);
+  mark_missing_devices(records);
+  const auto shares = judged_shares(records, not_started(cases, table, started));
   std::optional<Growth> growth;
   if (baseline) growth = mark_grown(*baseline, options, table, records);
+  explain_kinds(records, table);
   report(options, records, run, seconds.count());
-  return with_baseline(verdict_of(summarise(records), result), growth, options, records);
+  if (!coverage.empty()) fmt::print(aside(options), "{}", coverage);
+  const Summary summary = summarise(records);
+  const std::string left = left_of(options, summary, result);
+  if (!left.empty()) fmt::print(aside(options), "{}\n", left);
+  const int code = with_baseline(verdict_of(summary, result, too_little(shares, options.least_judged)),
+                                 growth, options, records);
+  if (options.json)
+    fmt::print("{}", gate_json(records, {seconds.count(), std::to_string(options.plan.seed), code, left}));
+  return code;
 }
 
 }  // namespace
@@ -204,16 +313,24 @@ int run_gate(const GateOptions& options) {
 Command add_gate(CLI::App& app) {
   auto options = std::make_shared<GateOptions>();
   app.footer(
-      "The corpus comes first, then edge cases, then seeded ones; the same options give the same cases on "
-      "every machine. A "
-      "failing case prints\n"
-      "the command that repeats it.\n\n"
+      "The corpus comes first, then edge cases, then a set that has each pair of choices and each boundary "
+      "of each "
+      "size,\nthen drawn ones; the same options give the same cases on every machine. Failures\n"
+      "are shown by kernel, form, law and likely cause, with the command that repeats an example of each.\n\n"
       "  samestate gate --system retention --effort 10\n"
-      "  samestate gate --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --junit gate.xml");
+      "  samestate gate --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --junit gate.xml\n"
+      "  samestate gate --contract bf16 --where 'T=64..4096' --exclude regime=measured --fail-fast\n"
+      "  samestate gate --law '*' --shard 0/4                    the first of four jobs\n"
+      "  samestate gate --system retention --list | samestate repro -\n\n" +
+      filter_help());
   app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case")
       ->check(named());
   app.add_option("--junit", options->junit, "write JUnit XML")->check(named());
   app.add_option("--markdown", options->markdown, "write a Markdown summary, worst first")->check(named());
+  app.add_option("--coverage", options->coverage,
+                 "write as JSON which pairs of contract, regime, form, law, sizes and settings were judged, "
+                 "by kernel")
+      ->check(named());
   app.add_option("--corpus", options->corpus, "replay the cases of this folder first")->check(named());
   app.add_option("--baseline", options->baseline, "fail where a ratio has grown since this file was written")
       ->check(named());
@@ -223,9 +340,15 @@ Command add_gate(CLI::App& app) {
       ->check(number_in(1.0, 1e9));
   app.add_option("--write-baseline", options->new_baseline, "write the ratios of this run, if it passes")
       ->check(named());
+  app.add_option(
+         "--least-judged", options->least_judged,
+         "share of a kernel's planned cases that must be judged, those outside its declared limits left out")
+      ->capture_default_str()
+      ->check(number_in(0.0, 1.0));
   app.add_option("--budget", options->budget, "start no case after this many seconds (0: no limit)")
       ->check(number_in(0.0, 1e9));
-  app.add_option("--effort", options->plan.effort, "multiplies the seeded cases")
+  app.add_option("--effort", options->plan.effort,
+                 "multiplies the drawn cases and widens their sizes; from 10 on every triple of choices")
       ->capture_default_str()
       ->check(number_in(0.0, 1e4));
   app.add_option("--max-cases", options->plan.max_cases,
@@ -238,8 +361,13 @@ Command add_gate(CLI::App& app) {
       ->check(named());
   app.add_option("--system", options->plan.system, "only this system")->check(named());
   app.add_option("--kernel", options->plan.kernel, "only this kernel")->check(named());
-  app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)")
-      ->check(named());
+  add_plugin_option(app, options->plugins);
+  add_filter_options(app, options->filter);
+  app.add_option("--shard", options->shard, "I/N: only the cases I, I + N, I + 2N, ...")
+      ->capture_default_str();
+  app.add_flag("--list", options->list, "print the case lines, run none");
+  app.add_flag("--fail-fast", options->fail_fast, "start no case after the first failure");
+  app.add_flag("--json", options->json, "machine-readable, instead of the summary; with --list too");
   app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
   app.add_option("--threads", options->threads, "cases at a time")

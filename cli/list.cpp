@@ -7,6 +7,8 @@
 #include <set>
 
 #include "cli/commands.h"
+#include "cli/data_folder.h"
+#include "cli/filter.h"
 #include "cli/table.h"
 #include "fuzz/mutants/mutant.h"
 #include "harness/cases/system.h"
@@ -159,7 +161,7 @@ Command add_list(CLI::App& app) {
     bool json = false;
     bool variants = false;
     std::vector<std::string> plugins;
-    std::string evidence = SAMESTATE_EVIDENCE;
+    std::string evidence = data_folder("evidence");
   };
   auto options = std::make_shared<Options>();
   app.add_option("what", options->what, "systems, forms, kernels, contracts, laws, regimes or mutants")
@@ -169,7 +171,7 @@ Command add_list(CLI::App& app) {
   app.add_flag("--long", options->variants,
                "kernels of the recurrent family: what each chooses among by contract and shape, first fit");
   app.add_option("--evidence", options->evidence, "folder of recorded runs on devices");
-  app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
+  add_plugin_option(app, options->plugins);
   return [options] {
     const std::string& what = options->what;
     const Listing listing = what == "systems"                        ? list_systems()

@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/terminal.h"
 #include "reference/error.h"
 #include "samestate_version.h"
 
 int main(int argc, char** argv) {
   using namespace samestate;
+  cli::end_with_the_reader();
   CLI::App app(
       "samestate checks linear-attention kernels against float64 and multiprecision references of the "
       "equations they\n"
@@ -20,6 +22,8 @@ int main(int argc, char** argv) {
       "  samestate gate --plugin mine.so       and kernels of yours\n"
       "  samestate fuzz --budget 5m            search with fresh cases, shrink what fails to one line\n"
       "  samestate repro 'v1 retention T=65'   one case, in full\n"
+      "  samestate explain twin                what a word of the output means\n"
+      "  samestate tolerance 'v1 retention'    which error to expect, which rtol and atol to test with\n"
       "  samestate goldens fixtures/golden     the references against public model code\n"
       "  samestate equations --verdict erratum what the documents get wrong, with the counterexamples\n"
       "  samestate list kernels                what there is, and the evidence for it\n\n"
@@ -55,6 +59,10 @@ int main(int argc, char** argv) {
   add("compare", "what changed between two recorded runs, case by case", cli::add_compare);
   add("mutants", "the gate's own score: each real bug put back, killed or not, by which case",
       cli::add_mutants);
+  add("tolerance", "the error to expect of a case, the most that is right, and rtol/atol for a plain test",
+      cli::add_tolerance);
+  add("explain", "what a word of the output means: row, head, twin, Bp, bf16, measured ...",
+      cli::add_explain);
   add("bench", "kernels against the clock: median, share of the floor, ratio to a peer", cli::add_bench);
   add("probe", "measure the arithmetic of the GPU that the bounds assume", cli::add_probe);
   add("list", "systems, forms, kernels, contracts, laws, regimes or mutants", cli::add_list);

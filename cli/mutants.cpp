@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/duration.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "fuzz/mutants/public_rules.h"
@@ -72,6 +73,8 @@ int run_mutants(MutantsOptions options) {
   if (options.trial.timeout <= 0) throw Error("--timeout 0: a case needs some time");
   const std::vector<const Mutant*> list = chosen(options);
   if (!options.markdown.empty()) require_writable(options.markdown);
+  note_interrupts();
+  options.trial.stop = interrupted;
   Progress progress(std::ssize(list));
   MutantTable table = table_of(options.rules);
   for (const MutantResult& r : try_mutants(list, options.trial, options.threads, [&](const MutantResult& r) {
@@ -80,6 +83,7 @@ int run_mutants(MutantsOptions options) {
     table.rows.push_back(
         row_of(r, options.rules ? try_public_rules(*r.mutant) : std::vector<PublicVerdict>()));
   }
+  progress.clear();
   const MutantSummary summary = summarise(table);
   if (!options.markdown.empty()) write_atomically(options.markdown, mutants_markdown(table, summary));
   if (options.json) {
@@ -88,6 +92,10 @@ int run_mutants(MutantsOptions options) {
     fmt::print("{}{} of {} mutants killed, {:.1f} %; {} equivalent; floor {:.1f} %\n",
                mutants_text(table, summary), summary.score.killed, summary.score.all, summary.score.percent(),
                summary.equivalent, options.floor);
+  }
+  if (interrupted()) {
+    fmt::print(stderr, "samestate: interrupted after {} of {} mutants\n", table.rows.size(), list.size());
+    return kVacuous;
   }
   if (summary.score.all == 0 && summary.wrongly_killed.empty()) {
     fmt::print(stderr, "samestate: only equivalent mutants were chosen: there is nothing to score\n");

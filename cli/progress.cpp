@@ -9,6 +9,8 @@
 #include <limits>
 #include <string>
 
+#include "cli/terminal.h"
+
 namespace samestate::cli {
 
 Progress::Progress(std::int64_t total, double budget, double total_work)
@@ -20,7 +22,10 @@ Progress::Progress(std::int64_t total, double budget, double total_work)
 Progress::~Progress() { clear(); }
 
 void Progress::clear() {
-  if (terminal_) fmt::print(stderr, "\r\033[K");
+  if (!shown_) return;
+  fmt::print(stderr, "\r\033[K");
+  std::fflush(stderr);
+  shown_ = false;
 }
 
 void Progress::step(double ratio, bool failed, double work) {
@@ -46,10 +51,16 @@ void Progress::step(double ratio, bool failed, double work) {
   constexpr std::size_t kWidth = 24;
   const auto filled = static_cast<std::size_t>(std::min(part, 1.0) * static_cast<double>(kWidth));
   const std::string of_total = total_ > 0 ? fmt::format("/{}", total_) : "";
-  fmt::print(stderr, "\r\033[K[{}{}] {}{}  {:.0f} cases/s  worst ratio {:.3f}  failures {}  {:.0f} s left",
-             std::string(filled, '#'), std::string(kWidth - filled, '.'), done_, of_total, rate, worst_,
-             failures_, left);
+  const std::string bar = fmt::format("[{}{}] ", std::string(filled, '#'), std::string(kWidth - filled, '.'));
+  std::string text = fmt::format("{}{}  {:.0f} cases/s  worst ratio {:.3f}  failures {}  {:.0f} s left",
+                                 done_, of_total, rate, worst_, failures_, left);
+  // A line that fills the terminal would scroll it: the bar goes first, then the end of the text.
+  const auto room = static_cast<std::size_t>(std::max(columns() - 1, 0));
+  if (room == 0 || bar.size() + text.size() <= room) text = bar + text;
+  if (room > 0 && text.size() > room) text.resize(room);
+  fmt::print(stderr, "\r\033[K{}", text);
   std::fflush(stderr);
+  shown_ = true;
 }
 
 }  // namespace samestate::cli

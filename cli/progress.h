@@ -30,6 +30,7 @@ class Progress {
   double work_ = 0.0;
   double worst_ = 0.0;
   bool terminal_;
+  bool shown_ = false;  ///< the line is on the screen
   Clock::time_point begin_ = Clock::now();
   Clock::time_point drawn_{};
 };

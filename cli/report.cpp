@@ -9,6 +9,7 @@
 #include <set>
 
 #include "cli/commands.h"
+#include "cli/data_folder.h"
 #include "reference/error.h"
 #include "reports/records/files.h"
 #include "samestate_kernel_sources.h"
@@ -21,7 +22,7 @@ struct ReportOptions {
   std::string out = "out/report";
   std::string title = "samestate report";
   std::string mutants, equations;
-  std::string evidence = SAMESTATE_EVIDENCE;
+  std::string evidence = data_folder("evidence");
   bool no_plots = false, no_evidence = false;
 };
 
@@ -36,7 +37,7 @@ int run_report(const ReportOptions& options) {
   ReportInput input;
   input.title = options.title;
   if (options.out.empty()) throw Error("--out is empty; name a folder to write to");
-  if (options.evidence != SAMESTATE_EVIDENCE && !std::filesystem::is_directory(options.evidence))
+  if (options.evidence != data_folder("evidence") && !std::filesystem::is_directory(options.evidence))
     throw Error(options.evidence + ": no such folder of evidence; name one, or --no-evidence");
   std::set<std::string> names;
   std::int64_t cut = 0;

@@ -2,31 +2,40 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "cli/commands.h"
 #include "cli/duration.h"
+#include "cli/explained.h"
+#include "cli/filter.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/table.h"
+#include "fixtures/quote.h"
 #include "fixtures/run_file.h"
-#include "fuzz/mutants/likeness.h"
 #include "fuzz/search/search.h"
 #include "fuzz/shrink.h"
-#include "harness/explain/explain.h"
 #include "harness/systems/saved_run.h"
 #include "oracles/contracts.h"
 #include "reports/records/summary.h"
+#include "reports/text/case_json.h"
 
 namespace samestate::cli {
 namespace {
 
 struct ReproOptions {
   std::string line, kernel, dump, timeout = "10m", shrink_budget = "60s";
-  std::vector<std::string> plugins;
+  std::vector<std::string> plugins, after;
   bool shrink = false;
+  bool json = false;
 };
 
 /// A page of text that grows line by line.
@@ -53,12 +62,20 @@ void add_record(Page& page, const Record& record) {
   }
   page.line("gate      {}", j.gate);
   page.line("ratio     {:.6g}   (error {:.6g} of a bound of {:.6g})", j.ratio, j.error, j.bound);
-  page.line(
-      "gates     row {:.4g}   head {:.4g}   state {:.4g}   hard {:.4g}   twin {:.4g}   median row {:.4g}",
-      j.row_ratio, j.head_ratio, j.state_ratio, j.hard_ratio, j.twin_ratio, j.median_ratio);
-  page.line("worst at  {}", place_of(j.worst));
-  page.line("          expected {:.9g}, actual {:.9g}", j.expected, j.actual);
-  page.line("rows      {} compared, relative RMS error of o {:.3g}", j.rows, j.relative_rms);
+  if (const std::string_view measure = measure_of(j.gate); !measure.empty())
+    page.line("error     {}", measure);
+  // What is compared bit for bit, or in pairs of runs, has no other gates.
+  if (j.head_ratio > 0.0 || j.state_ratio > 0.0 || j.hard_ratio > 0.0)
+    page.line(
+        "gates     row {:.4g}   head {:.4g}   state {:.4g}   hard {:.4g}   twin {:.4g}   median row {:.4g}",
+        j.row_ratio, j.head_ratio, j.state_ratio, j.hard_ratio, j.twin_ratio, j.median_ratio);
+  if (!std::isnan(j.expected) || !std::isnan(j.actual)) {
+    page.line("worst at  {}", place_of(j));
+    page.line("          expected {:.9g}, actual {:.9g}, difference {:.3g}", j.expected, j.actual,
+              j.actual - j.expected);
+  }
+  if (j.rows > 0 && !j.gate.starts_with("exact"))
+    page.line("rows      {} compared, relative RMS error of o {:.3g}", j.rows, j.relative_rms);
 }
 
 void add_explanation(Page& page, const Explanation& e) {
@@ -83,35 +100,35 @@ void add_explanation(Page& page, const Explanation& e) {
   }
 }
 
-/// With the mutants that give just these values.
-Explanation explain_with_mutants(const Resolved& r, const Trace& trace) {
-  Explanation e = explain(r, trace);
-  if (e.differs.empty()) return e;
-  const Likeness like = mutants_like(r, trace);
-  for (const Mutant* m : like.mutants)
-    e.patterns.push_back(fmt::format("{} (mutant {})", m->summary, m->name));
-  if (like.tried < like.all)
-    e.patterns.push_back(
-        fmt::format("(the time was up after {} of {} mutants of {})", like.tried, like.all, r.c.system));
-  return e;
+/// A page about a case and its verdict's exit code, as one text that a worker returns.
+std::string with_code(const std::string& page, Verdict verdict) {
+  return fmt::format("{}\n{}", exit_code_of(verdict), page);
 }
 
-/// A page about a case and its verdict's exit code, as one text that a worker returns.
-std::string with_code(const Page& page, Verdict verdict) {
-  return fmt::format("{}\n{}", exit_code_of(verdict), page.text());
+std::string record_page(const Record& record, bool json) {
+  if (json) return case_json(record, {});
+  Page page;
+  add_record(page, record);
+  return page.text();
+}
+
+/// An explanation as the lists that a program reads.
+CaseExplanation lists_of(const Explanation& e) {
+  CaseExplanation out{e.differs, e.patterns, {}, {}};
+  for (const ExplainedValue& v : e.values) out.values.push_back({v.place, v.expected, v.actual});
+  for (const BoundTerm& term : e.terms) out.terms.emplace_back(term.name, term.value);
+  return out;
 }
 
 /// Prints the page that `body` makes in a process of its own, or `planned` with the verdict of what became of
 /// it there.
 int print_apart(const std::function<std::string()>& body, double timeout,
-                const std::function<Record()>& planned) {
+                const std::function<Record()>& planned, bool json) {
   const JobResult outcome = run_apart(body, timeout);
   if (const std::optional<Judgement> lost = judgement_of_loss(outcome)) {
     Record record = planned();
     record.judgement = *lost;
-    Page page;
-    add_record(page, record);
-    fmt::print("{}", page.text());
+    fmt::print("{}", record_page(record, json));
     return exit_code_of(lost->verdict);
   }
   const std::size_t end = outcome.text.find('\n');
@@ -119,18 +136,40 @@ int print_apart(const std::function<std::string()>& body, double timeout,
   return std::stoi(outcome.text.substr(0, end));
 }
 
-std::string repro_page(const Case& c, const KernelTable& table, const ReproOptions& options) {
+/// The cases of --after: lines, or files of lines.
+std::vector<Case> cases_before(const ReproOptions& options) {
+  std::vector<Case> cases;
+  for (const std::string& text : options.after) {
+    if (text.starts_with("v1 ")) {
+      cases.push_back(parse_case(text));
+      continue;
+    }
+    std::ifstream file(text);
+    if (!file)
+      throw Error(
+          fmt::format("--after {}: neither a case line ('v1 SYSTEM ..') nor a file of them", quote(text)));
+    for (std::string line; std::getline(file, line);) {
+      if (!line.empty() && line[0] != '#') cases.push_back(parse_case(line));
+    }
+  }
+  return cases;
+}
+
+std::string repro_page(const Case& c, const KernelTable& table, const ReproOptions& options,
+                       const std::vector<Case>& before) {
+  for (const Case& other : before) (void)run_case(other, table);
   Trace trace;
   const Record record = run_case(c, table, 1, &trace);
+  Explanation e;
+  if (record.judgement.verdict == Verdict::fail) e = explain_with_mutants(Resolved(c), trace);
+  if (!options.dump.empty()) write_run_file(options.dump, run_file_of(record, trace));
+  if (options.json) return with_code(case_json(record, lists_of(e)), record.judgement.verdict);
   Page page;
   add_record(page, record);
-  if (record.judgement.verdict == Verdict::fail)
-    add_explanation(page, explain_with_mutants(Resolved(c), trace));
-  if (!options.dump.empty()) {
-    write_run_file(options.dump, run_file_of(record, trace));
-    page.line("tensors   {}", options.dump);
-  }
-  return with_code(page, record.judgement.verdict);
+  if (!before.empty()) page.line("after     {} other case(s) in the same process", before.size());
+  add_explanation(page, e);
+  if (!options.dump.empty()) page.line("tensors   {}", options.dump);
+  return with_code(page.text(), record.judgement.verdict);
 }
 
 /// The smallest case that fails alike, or the case itself where it is flaky.
@@ -148,24 +187,47 @@ Shrunk shrink_case(const Case& c, const KernelTable& table, const ReproOptions& 
 }
 
 /// The kernel runs in a process of its own: a crash or a hang is a verdict here too.
-int run_repro(const ReproOptions& options) {
-  const KernelTable table = kernel_table(options.plugins);
-  Case c = parse_case(options.line);
+int repro_line(const ReproOptions& options, const KernelTable& table, const std::string& line) {
+  Case c = parse_case(line);
   if (!options.kernel.empty()) c.kernel = options.kernel;
   const double timeout = seconds_of("--timeout", options.timeout);
   (void)planned_record(c, table);
+  const std::vector<Case> before = cases_before(options);
+  for (const Case& other : before) (void)planned_record(other, table);
+  if (options.shrink && !before.empty())
+    throw Error("--shrink makes one case smaller, and --after names others: leave one of the two out");
   if (options.shrink) {
     const Shrunk small = shrink_case(c, table, options);
     if (small.finding.judgement.verdict == Verdict::flaky) {
-      Page page;
-      add_record(page, record_of(c, table, small.finding));
-      fmt::print("{}", page.text());
+      fmt::print("{}", record_page(record_of(c, table, small.finding), options.json));
       return kFlaky;
     }
     c = small.smallest;
   }
-  return print_apart([&] { return repro_page(c, table, options); }, timeout,
-                     [&] { return planned_record(c, table); });
+  return print_apart([&] { return repro_page(c, table, options, before); }, timeout,
+                     [&] { return planned_record(c, table); }, options.json);
+}
+
+/// The worst of two exit codes: what must not be overlooked first.
+int worse(int a, int b) {
+  constexpr std::array kOrder = {kCrash, kFail, kFlaky, kVacuous, kNothingRan, kPass};
+  const auto rank = [&](int code) { return std::find(kOrder.begin(), kOrder.end(), code) - kOrder.begin(); };
+  return rank(a) < rank(b) ? a : b;
+}
+
+int run_repro(const ReproOptions& options) {
+  const KernelTable table = kernel_table(options.plugins);
+  if (options.line != "-") return repro_line(options, table, options.line);
+  if (!options.dump.empty()) throw Error("--dump: one file holds one run; name one line instead of -");
+  note_interrupts();
+  int code = kNothingRan;
+  for (std::string line; !interrupted() && std::getline(std::cin, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    code = worse(code, repro_line(options, table, line));
+    if (!options.json) fmt::print("\n");
+    std::fflush(stdout);
+  }
+  return code;
 }
 
 }  // namespace
@@ -175,13 +237,22 @@ Command add_repro(CLI::App& app) {
   app.footer(
       "The line is what a failing case printed. Keys that it leaves out have their defaults:\n"
       "  form=chunked chunk=64 B=1 T=64 Hk=1 Hv=Hk dk=64 dv=dk contract=fp32 regime=normal state=none "
-      "seed=0\n\n"
+      "seed=0\n"
+      "  heads=interleaved l2norm=0 scale=dk^-1/2 layout=dense final=apart unowned=0,0 repeat=0\n\n"
       "  samestate repro 'v1 gated_delta_rule chunk=16 T=65 Hk=2 Hv=4 dk=16 dv=8 contract=bf16 regime=slow "
-      "seed=0x2a'");
-  app.add_option("line", options->line, "the case line, quoted")->required();
+      "seed=0x2a'\n"
+      "  samestate gate --system retention --regime slow --list | samestate repro -");
+  app.add_option("line", options->line,
+                 "the case line, quoted; - reads lines from stdin, one after the other")
+      ->required();
   app.add_option("--kernel", options->kernel, "run this kernel instead of the one that the line names")
       ->check(named());
-  app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)")
+  add_plugin_option(app, options->plugins);
+  app.add_flag("--json", options->json, "machine-readable");
+  app.add_option("--after", options->after,
+                 "run this case line, or the lines of this file, before it in the same process (repeatable)")
+      ->take_all()
+      ->allow_extra_args(false)
       ->check(named());
   app.add_flag("--shrink", options->shrink, "first make the case smaller, as long as it fails alike");
   app.add_option("--shrink-budget", options->shrink_budget, "time for that")->capture_default_str();
@@ -240,21 +311,24 @@ Command add_judge(CLI::App& app) {
   names->excludes(path);
   app.add_option("--timeout", *timeout, "a file that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
-  return [file, line, timeout, names, path] {
+  auto json = std::make_shared<bool>(false);
+  app.add_flag("--json", *json, "machine-readable");
+  return [file, line, timeout, names, path, json] {
     if (names->count() > 0) return print_tensors(*line);
     if (path->count() == 0) throw Error("judge: name a run file, or --tensors and a case line");
     const auto judged = [&] {
       const Record record = judge_run_file(read_run_file(*file, named_shapes));
-      Page page;
-      add_record(page, record);
-      return with_code(page, record.judgement.verdict);
+      return with_code(record_page(record, *json), record.judgement.verdict);
     };
-    return print_apart(judged, seconds_of("--timeout", *timeout), [&] {
-      Record record;
-      record.line = "of " + *file;
-      record.kernel = record.device = "unknown";
-      return record;
-    });
+    return print_apart(
+        judged, seconds_of("--timeout", *timeout),
+        [&] {
+          Record record;
+          record.line = "of " + *file;
+          record.kernel = record.device = "unknown";
+          return record;
+        },
+        *json);
   };
 }
 

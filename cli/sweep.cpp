@@ -10,6 +10,8 @@
 
 #include "cli/commands.h"
 #include "cli/duration.h"
+#include "cli/filter.h"
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "harness/processes/campaign.h"
@@ -24,6 +26,8 @@ namespace {
 
 struct Options {
   SweepOptions sweep;
+  FilterOptions filter;
+  bool list = false, json = false;
   std::string out = "out/sweep.jsonl", timeout = "10m";
   std::vector<std::string> plugins;
   bool restart = false;
@@ -46,10 +50,30 @@ Measurement point_of(const JobResult& outcome, const SweepCase& point, const Ker
   return m;
 }
 
+/// The points that the filter takes.
+std::vector<SweepCase> points_of(const Options& options, const KernelTable& table) {
+  const CaseFilter filter = filter_of(options.filter);
+  std::vector<SweepCase> all = plan_sweep(table, options.sweep);
+  if (filter.empty()) return all;
+  std::erase_if(all, [&](const SweepCase& point) {
+    return !filter.takes(point.c, filter.reads_kernel() ? planned_record(point.c, table).kernel : "");
+  });
+  if (all.empty())
+    throw Error("no point fits " + filter.text() +
+                ": `samestate sweep --list` with fewer conditions shows them");
+  return all;
+}
+
 int run_sweep(const Options& options) {
   const double timeout = seconds_of("--timeout", options.timeout);
   const KernelTable table = kernel_table(options.plugins);
-  const std::vector<SweepCase> all = plan_sweep(table, options.sweep);
+  const std::vector<SweepCase> all = points_of(options, table);
+  if (options.list) {
+    std::vector<std::string> lines;
+    for (const SweepCase& point : all) lines.push_back(format_case(point.c));
+    fmt::print("{}", listed(lines, options.json));
+    return kPass;
+  }
   if (std::filesystem::is_directory(options.out))
     throw Error(options.out + ": is a folder; name the file for the points");
   std::set<std::string> done;
@@ -75,6 +99,7 @@ int run_sweep(const Options& options) {
                         resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
   double work_left = 0.0;
   for (const SweepCase* point : left) work_left += point->work;
+  note_interrupts();
   Progress progress(std::ssize(left), 0.0, work_left);
   Losses losses;
   std::map<Verdict, std::int64_t> counts;
@@ -99,7 +124,7 @@ int run_sweep(const Options& options) {
   std::size_t next = 0;
   pool.run(
       [&](std::int64_t) -> std::optional<Job> {
-        for (; next < left.size(); ++next) {
+        for (; next < left.size() && !interrupted(); ++next) {
           Record record = planned_record(left[next]->c, table);
           if (losses.none() || !losses.skip(record))
             return Job{0, fmt::format("{}\t{}", record.line, next++)};
@@ -115,11 +140,17 @@ int run_sweep(const Options& options) {
   const std::int64_t crashed = counts[Verdict::crash] + counts[Verdict::timeout];
   const std::int64_t failures = crashed + counts[Verdict::fail] + counts[Verdict::flaky];
   const std::int64_t not_run = counts[Verdict::skipped] + counts[Verdict::unsupported];
+  std::int64_t measured = 0;
+  for (const auto& [verdict, count] : counts) measured += count;
+  if (interrupted())
+    fmt::print("Interrupted before {} of {} points; the same command goes on.\n", std::ssize(left) - measured,
+               left.size());
   fmt::print("{} points measured into {}, {} failed{}{}. `samestate report {} --out DIR` draws them.\n",
-             left.size(), options.out, failures,
+             measured, options.out, failures,
              crashed > 0 ? fmt::format(" ({} crashed or hung)", crashed) : "",
              not_run > 0 ? fmt::format(", {} could not run here", not_run) : "", options.out);
   if (crashed > 0) return kCrash;
+  if (interrupted()) return counts[Verdict::fail] > 0 ? kFail : kVacuous;
   if (all.empty() || (!left.empty() && not_run == std::ssize(left))) return kNothingRan;
   if (counts[Verdict::fail] > 0) return kFail;
   return counts[Verdict::flaky] > 0 ? kFlaky : kPass;
@@ -138,13 +169,18 @@ Command add_sweep(CLI::App& app) {
       "stopped.\n\n"
       "  samestate sweep --quick\n"
       "  samestate sweep --series chunk --system retention --out retention.jsonl\n"
-      "  samestate sweep --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --out mine.jsonl");
+      "  samestate sweep --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --out mine.jsonl\n"
+      "  samestate sweep --contract bf16 --where 'chunk=16..128'\n\n" +
+      filter_help());
   app.add_option("--out", options->out, "the file of points")->capture_default_str();
   app.add_flag("--quick", options->sweep.quick, "small shapes and few points: under a minute");
   app.add_option("--series", options->sweep.series, "only this series");
   app.add_option("--system", options->sweep.system, "only this system");
   app.add_option("--kernel", options->sweep.kernel, "this chunked kernel instead of the CPU kernels");
-  app.add_option("--plugin", options->plugins, "load kernels from a shared library (repeatable)");
+  add_plugin_option(app, options->plugins);
+  add_filter_options(app, options->filter);
+  app.add_flag("--list", options->list, "print the case lines, measure none");
+  app.add_flag("--json", options->json, "with --list: machine-readable; the points are JSON Lines anyway");
   app.add_flag("--restart", options->restart, "measure every point again");
   app.add_option("--timeout", options->timeout, "a point that takes longer is a timeout (0: no limit)")
       ->capture_default_str();

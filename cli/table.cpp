@@ -24,6 +24,7 @@ KernelTable kernel_table(const std::vector<std::string>& plugins) {
     table.add(rows.kernels);
     table.add(rows.operators);
   }
+  table.added_by(plugin_options(plugins));
   return table;
 }
 

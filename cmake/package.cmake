@@ -1,5 +1,6 @@
 # find_package(samestate 0.1): the libraries as samestate::reference, samestate::oracles, ..., the headers under
-# include/samestate. COMPONENTS optimized_interface asks for the kernel interface alone, which needs no other package.
+# include/samestate. COMPONENTS optimized_interface asks for the kernel interface alone, which needs no other package,
+# COMPONENTS reference for the equations: Eigen, Boost, mpfi, mpfr and gmp.
 add_library(samestate_optimized_interface INTERFACE)
 target_compile_features(samestate_optimized_interface INTERFACE cxx_std_20)
 target_include_directories(samestate_optimized_interface INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
@@ -36,7 +37,15 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/samestate)
 
+# The command looks beside itself, in ../share/samestate, for what it replays and shows (cli/data_folder.h).
 install(TARGETS samestate RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/fuzz/corpus ${PROJECT_SOURCE_DIR}/reports/evidence
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/samestate)
+# COMPONENTS reference is the headers and the libraries of their scalars: a set of targets of its own.
+set(reference_part samestate_options samestate_reference)
+list(REMOVE_ITEM libraries ${reference_part})
+target_link_libraries(samestate_reference INTERFACE $<INSTALL_INTERFACE:samestate_multiprecision>)
+install(TARGETS ${reference_part} EXPORT samestate_reference)
 install(TARGETS ${libraries} EXPORT samestate ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS samestate_optimized_interface EXPORT samestate_interface)
@@ -51,7 +60,13 @@ set(SAMESTATE_NEEDS_CUDA FALSE)
 if(CUDA IN_LIST languages)
   set(SAMESTATE_NEEDS_CUDA TRUE)
 endif()
+set(SAMESTATE_COMPONENTS ${libraries} ${reference_part} samestate_optimized_interface)
+list(TRANSFORM SAMESTATE_COMPONENTS REPLACE "^samestate_" "")
+list(SORT SAMESTATE_COMPONENTS)
+list(JOIN SAMESTATE_COMPONENTS ", " SAMESTATE_COMPONENTS)
 install(EXPORT samestate NAMESPACE samestate:: FILE samestateTargets.cmake DESTINATION ${package_dir})
+install(EXPORT samestate_reference NAMESPACE samestate:: FILE samestateReferenceTargets.cmake
+  DESTINATION ${package_dir})
 install(EXPORT samestate_interface NAMESPACE samestate:: FILE samestateInterfaceTargets.cmake
   DESTINATION ${package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/samestateConfig.cmake.in

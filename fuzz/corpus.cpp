@@ -82,6 +82,7 @@ std::vector<Case> corpus_cases(const std::vector<CorpusEntry>& corpus, const Ker
       if (std::find(out.begin(), out.end(), c) == out.end()) out.push_back(std::move(c));
     }
   }
+  keep_taken(out, table, options.filter);
   return out;
 }
 

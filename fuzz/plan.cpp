@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <atomic>
+#include <set>
+#include <thread>
 
+#include "fuzz/covering.h"
 #include "fuzz/draw.h"
 #include "harness/cases/counter.h"
 #include "harness/cases/keys.h"
@@ -14,14 +17,15 @@
 namespace samestate {
 namespace {
 
+constexpr double kMostOfModel = 8.0;  // System::work of a case with the sizes of a public model
+constexpr double kTriples = 10.0;     // effort from which on every triple is met
+constexpr double kDearPairs = 8.0;    // work of a pair that effort 1 cannot afford
+
 /// The edge cases of one kernel: what follows from the rows of its system and of the keys.
 class KernelPlan {
  public:
   KernelPlan(const KernelTable& table, const KernelRow& kernel, std::vector<Case>& out)
-      : table_(table), kernel_(kernel), system_(*kernel.system), start_(start_of(kernel)), out_(out) {
-    // A line that is no case is left out; a row that names no contract is an error.
-    for (const std::string& contract : kernel.contracts) (void)contract_named(contract);
-  }
+      : table_(table), kernel_(kernel), system_(*kernel.system), start_(start_of(kernel)), out_(out) {}
 
   void edges() {
     for (const std::string& contract : kernel_.contracts) {
@@ -51,6 +55,9 @@ class KernelPlan {
       }
     }
     for (const std::string_view part : system_.plan.limits) put(start_, part);
+    for (const std::string& part : system_.plan.models) {
+      for (const std::string& contract : both) affordable(under(contract), part);
+    }
   }
 
  private:
@@ -70,9 +77,16 @@ class KernelPlan {
     if (c.layout != Case{}.layout && !kernel_.strided) return;
     if (!possible(c)) return;
     if (!table_.is_standard(kernel_, c)) c.kernel = kernel_.name;
-    out_.push_back(std::move(c));
+    if (seen_.insert(format_case(c)).second) out_.push_back(std::move(c));
   }
   void put(const Case& c, std::string_view part) { put(with_part(kernel_, c, part)); }
+
+  /// With as many tokens as a model's widths leave the time for.
+  void affordable(const Case& base, std::string_view part) {
+    Case c = with_part(kernel_, base, part);
+    while (c.T > 1 && possible(c) && work_of(kernel_, c) > kMostOfModel) c.T = (c.T + 1) / 2;
+    if (possible(c) && work_of(kernel_, c) <= kMostOfModel) put(c);
+  }
 
   void lengths(const Case& base) {
     const Index C = base.chunk;
@@ -144,7 +158,7 @@ class KernelPlan {
       c.chunk = chunk;
       put(c);
       c.T = 70;
-      if (possible(c) && system_.work(c) <= 1.0) put(c);
+      if (possible(c) && work_of(kernel_, c) <= 1.0) put(c);
     }
   }
 
@@ -153,35 +167,74 @@ class KernelPlan {
   const System& system_;
   Case start_;
   std::vector<Case>& out_;
+  std::set<std::string> seen_;
 };
 
-/// Seeded case number `index` of a kernel.
-Case seeded(const KernelTable& table, const KernelRow& kernel, std::uint64_t seed, std::int64_t index) {
-  const Counter counter(seed, "plan/" + kernel.name);
+/// A kernel with what its cases choose among.
+struct Planned {
+  const KernelRow* kernel;
+  std::vector<Factor> factors;
+};
+
+/// A case after the edges: the plan of effort e has all of those whose turn has come at e.
+struct Turn {
+  double at;
+  const Planned* of;
+  std::int64_t index;
+  Case c = {};  ///< of a covering set; else drawn
+};
+
+/// Seeded case number `index` of a kernel. Those of larger efforts may be larger.
+Case seeded(const Planned& of, std::uint64_t seed, std::int64_t index) {
+  const Counter counter(seed, "plan/" + of.kernel->name);
   std::int64_t draw = 0;
-  Case c = draw_case(kernel, {[&](std::int64_t n) { return counter.below({index, draw++, 0, 0}, n); }});
+  const double most = 1.0 + 3.0 * static_cast<double>(index / of.kernel->system->plan.seeded);
+  Case c = draw_case(*of.kernel, of.factors, {[&](std::int64_t n) {
+    return counter.below({index, draw++, 0, 0}, n);
+  }},
+                     most);
   c.seed = (seed << 32) ^ (static_cast<std::uint64_t>(index) + 1);
-  if (!table.is_standard(kernel, c)) c.kernel = kernel.name;
   return c;
 }
 
-/// The seeded cases of all kernels, in turn by their share of their kernel's: those of a smaller effort are the
-/// first of those of a larger one.
-void plan_seeded(const KernelTable& table, const std::vector<const KernelRow*>& kernels,
-                 const PlanOptions& options, std::vector<Case>& cases) {
-  struct Turn {
-    double at;
-    const KernelRow* kernel;
-    std::int64_t index;
-  };
+/// Case number `index` of a covering set, with data of its own. What its seed says of threads stays.
+Case covered(Case c, std::uint64_t seed, std::int64_t index) {
+  const std::uint64_t threads = c.seed % 3;
+  c.seed = (seed << 32) ^ (0x80000000U + 4 * static_cast<std::uint64_t>(index));
+  while (c.seed % 3 != threads) ++c.seed;
+  return c;
+}
+
+/// The turns of one kernel, whose edges are `edges`; what its cases cover goes to `coverage`.
+std::vector<Turn> turns_of(const Planned& of, std::span<const Case> edges, const PlanOptions& options,
+                           KernelCoverage& coverage) {
   std::vector<Turn> turns;
-  for (const KernelRow* kernel : kernels) {
-    const auto of = static_cast<double>(kernel->system->plan.seeded);
-    const auto count = static_cast<std::int64_t>(options.effort * of + 1e-9);
-    for (std::int64_t i = 0; i < count; ++i) turns.push_back({static_cast<double>(i + 1) / of, kernel, i});
+  std::int64_t index = 0;
+  const auto take = [&](const Covering& covering, double from, double to) {
+    const auto count = static_cast<double>(covering.cases.size());
+    for (std::size_t i = 0; i < covering.cases.size(); ++i) {
+      turns.push_back({from + (to - from) * static_cast<double>(i + 1) / count, &of, index,
+                       covered(covering.cases[i], options.seed, index)});
+      ++index;
+    }
+  };
+  const Covering pairs = cover(*of.kernel, of.factors, edges, {.seed = options.seed});
+  take(pairs, 0.0, 1.0);
+  coverage.kernel = of.kernel;
+  coverage.missing = pairs.missing;
+  if (options.effort >= kTriples) {
+    std::vector<Case> given(edges.begin(), edges.end());
+    given.insert(given.end(), pairs.cases.begin(), pairs.cases.end());
+    const Covering dear =
+        cover(*of.kernel, of.factors, given, {.most = kDearPairs, .usual = 1.0, .seed = options.seed});
+    take(dear, kTriples, kTriples);
+    given.insert(given.end(), dear.cases.begin(), dear.cases.end());
+    take(cover(*of.kernel, of.factors, given, {.strength = 3, .seed = options.seed}), kTriples, kTriples);
   }
-  std::stable_sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) { return a.at < b.at; });
-  for (const Turn& turn : turns) cases.push_back(seeded(table, *turn.kernel, options.seed, turn.index));
+  const auto count = static_cast<double>(of.kernel->system->plan.seeded);
+  const auto drawn = static_cast<std::int64_t>(options.effort * count + 1e-9);
+  for (std::int64_t i = 0; i < drawn; ++i) turns.push_back({static_cast<double>(i + 1) / count, &of, i});
+  return turns;
 }
 
 }  // namespace
@@ -226,21 +279,63 @@ std::vector<const KernelRow*> wanted_kernels(const KernelTable& table, const std
   return kept;
 }
 
-std::vector<Case> plan_cases(const KernelTable& table, const PlanOptions& options) {
-  const std::vector<const KernelRow*> kernels =
-      wanted_kernels(table, options.system, options.device, options.kernel);
-  std::vector<Case> cases;
-  for (const KernelRow* kernel : kernels) KernelPlan(table, *kernel, cases).edges();
-  plan_seeded(table, kernels, options, cases);
-  const std::int64_t total = std::ssize(cases);
+Plan plan_of(const KernelTable& table, const PlanOptions& options) {
+  Plan plan;
+  std::vector<Planned> kernels;
+  for (const KernelRow* kernel : wanted_kernels(table, options.system, options.device, options.kernel))
+    kernels.push_back({kernel, factors_of(*kernel)});
+  // Kernels do not know of each other, and a covering set takes a while.
+  struct Part {
+    std::vector<Case> edges;
+    std::vector<Turn> turns;
+    KernelCoverage coverage;
+  };
+  std::vector<Part> parts(kernels.size());
+  for (const Planned& of :
+       kernels) {  // a line that is no case is left out; a row that names no contract is an error
+    for (const std::string& contract : of.kernel->contracts) (void)contract_named(contract);
+  }
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < kernels.size(); i = next++) {
+      KernelPlan(table, *kernels[i].kernel, parts[i].edges).edges();
+      parts[i].turns = turns_of(kernels[i], parts[i].edges, options, parts[i].coverage);
+    }
+  };
+  {
+    std::vector<std::jthread> threads(
+        std::min<std::size_t>(kernels.size(), std::thread::hardware_concurrency()));
+    for (std::jthread& thread : threads) thread = std::jthread(work);
+  }
+  std::vector<Turn> turns;
+  for (Part& part : parts) {
+    plan.cases.insert(plan.cases.end(), std::make_move_iterator(part.edges.begin()),
+                      std::make_move_iterator(part.edges.end()));
+    turns.insert(turns.end(), std::make_move_iterator(part.turns.begin()),
+                 std::make_move_iterator(part.turns.end()));
+    plan.kernels.push_back(std::move(part.coverage));
+  }
+  std::erase_if(turns, [&](const Turn& turn) { return turn.at > options.effort + 1e-9; });
+  std::stable_sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) { return a.at < b.at; });
+  for (Turn& turn : turns) {
+    Case c = turn.c.system.empty() ? seeded(*turn.of, options.seed, turn.index) : std::move(turn.c);
+    if (!table.is_standard(*turn.of->kernel, c)) c.kernel = turn.of->kernel->name;
+    plan.cases.push_back(std::move(c));
+  }
+  keep_taken(plan.cases, table, options.filter);
+  const std::int64_t total = std::ssize(plan.cases);
   if (options.max_cases > 0 && total > options.max_cases) {
     std::vector<Case> kept;
     for (std::int64_t i = 0; i < options.max_cases; ++i) {
-      kept.push_back(cases[static_cast<std::size_t>(i * total / options.max_cases)]);
+      kept.push_back(plan.cases[static_cast<std::size_t>(i * total / options.max_cases)]);
     }
-    return kept;
+    plan.cases = std::move(kept);
   }
-  return cases;
+  return plan;
+}
+
+std::vector<Case> plan_cases(const KernelTable& table, const PlanOptions& options) {
+  return plan_of(table, options).cases;
 }
 
 }  // namespace samestate

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "fuzz/covering.h"
+#include "harness/cases/case_filter.h"
 #include "harness/run/run_case.h"
 
 namespace samestate {
@@ -15,6 +17,7 @@ struct PlanOptions {
   std::string device;          ///< only kernels of this one (cpu, cuda); empty: all
   std::string kernel;          ///< only this one; empty: all in the table
   std::int64_t max_cases = 0;  ///< at most this many, spread over the whole plan; 0: no limit
+  CaseFilter filter;           ///< the plan drops the cases that it refuses
 };
 
 /// The kernels that a campaign is about; empty: no filter. Throws Error for a filter that names what does not
@@ -24,10 +27,29 @@ struct PlanOptions {
                                                            const std::string& device,
                                                            const std::string& kernel);
 
-/// Edge cases first (T in {0, 1, C-1, C, C+1}, each size at its least and at an odd value, every contract,
-/// regime, law and value of a key at least once for each kernel, and the rows of System::plan), then seeded
-/// ones (draw_case), System::plan's count a kernel. The plan is a function of the options and the table's rows alone.
+/// Drops the cases that the filter refuses.
+void keep_taken(std::vector<Case>& cases, const KernelTable& table, const CaseFilter& filter);
+
+/// What the pairs of factors (factors.h) of one kernel's cases are to its plan.
+struct KernelCoverage {
+  const KernelRow* kernel = nullptr;
+  std::vector<Missing> missing;  ///< by pair (Combinations): why the plan of effort 1 does not have it
+};
+
+/// A campaign's cases and what they are chosen to cover.
+struct Plan {
+  std::vector<Case> cases;
+  std::vector<KernelCoverage> kernels;
+};
+
+/// First the edges of each kernel: T in {0, 1, C-1, C, C+1}, each size at its least and at an odd value, every
+/// contract, regime, law and value of a key, the rows of System::plan, sizes of public models. Then, in turn, a
+/// covering set (covering.h: each boundary of each size, every pair of levels of two factors that a case can have and
+/// afford) and drawn cases (draw_case), System::plan's count a kernel. `effort` multiplies the drawn cases, whose sizes
+/// it widens too; below 1 it takes the first ones of both, from 10 on the plan has every triple that a case can have.
+/// The plan is a function of the options and the table's rows alone.
 /// Throws Error for a system, device or kernel that does not exist, or a kernel that the other two exclude.
+[[nodiscard]] Plan plan_of(const KernelTable& table, const PlanOptions& options);
 [[nodiscard]] std::vector<Case> plan_cases(const KernelTable& table, const PlanOptions& options);
 
 }  // namespace samestate

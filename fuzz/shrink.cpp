@@ -74,6 +74,7 @@ class Steps {
         c.prefill = 0;
         if (!c.lengths.empty()) c.T = *std::max_element(c.lengths.begin(), c.lengths.end());
         c.lengths.clear();
+        c.lead = c.slack = 0;
       });
     }
     if (c_.lengths.empty()) return;
@@ -195,7 +196,8 @@ class Shrinking {
     kind_ = kind_of(out.finding.judgement);
     if (out.finding.judgement.verdict == Verdict::flaky) return done(std::move(out));
     if (!fails(out.finding.judgement)) {
-      throw Error("the case does not fail: there is nothing to shrink");
+      throw NothingToShrink(
+          fmt::format("the case is {}: there is nothing to shrink", name_of(out.finding.judgement.verdict)));
     }
     verdict_ = out.finding.judgement.verdict;
     Shrunk small = out;
@@ -299,6 +301,7 @@ class Shrinking {
 std::string kind_of(const Judgement& judgement) {
   std::string_view gate = judgement.gate;
   if (gate.starts_with("segment ")) gate.remove_prefix(8);
+  if (gate.ends_with(" state")) gate.remove_suffix(6);
   if (gate == "row" || gate == "head" || gate == "hard" || gate == "state") return "bound";
   return std::string(gate);
 }

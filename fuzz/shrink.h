@@ -6,6 +6,7 @@
 
 #include "harness/cases/case_line.h"
 #include "harness/records/case_result.h"
+#include "reference/error.h"
 
 namespace samestate {
 
@@ -15,6 +16,12 @@ struct ShrinkOptions {
   /// Runs a case in a process that has run none before; empty: as `run`. What is found must fail there too:
   /// a kernel that keeps something from call to call fails after others what it passes alone.
   std::function<CaseResult(const Case&)> fresh = {};
+};
+
+/// The case does not fail when it is run again.
+class NothingToShrink : public Error {
+ public:
+  using Error::Error;
 };
 
 /// The smallest case found that still fails alike.
@@ -33,7 +40,7 @@ struct Shrunk {
 /// Shrinks a failing case by steps of its domain: one batch row and head, the plain layout, form and regime,
 /// T at chunk edges, then smaller chunks and widths. Contract, law and kernel stay. `run` may be called until
 /// the budget ends. Where the smallest case fails only after others and `failing` alone too, each step is
-/// taken in a process of its own. Throws Error where `failing` does not fail at all.
+/// taken in a process of its own. Throws NothingToShrink where `failing` does not fail at all, Error where it is no case.
 [[nodiscard]] Shrunk shrink(const Case& failing, const std::function<CaseResult(const Case&)>& run,
                             const ShrinkOptions& options = {});
 

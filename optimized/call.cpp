@@ -43,6 +43,14 @@ void require_writable(const std::string& name, const View<T, Rank>& view) {
   }
 }
 
+/// What lies in a row lies together (optimized/kernel.h).
+template <class T>
+void require_rows(const std::string& name, const View<T, 4>& view) {
+  require(!view.present() || view.size() == 0 || view.shape[3] == 1 || view.stride[3] == 1,
+          name + " has stride " + std::to_string(view.stride[3]) +
+              " in its last dimension; it must be 1, pass a copy");
+}
+
 void require_sequences(const View<const std::int64_t, 1>& offsets, std::int64_t batch, std::int64_t tokens) {
   require(batch == 1,
           "batch is " + std::to_string(batch) + " with cu_seqlens; packed sequences need batch 1");
@@ -102,6 +110,12 @@ Sizes checked_sizes(const Arguments& a) {
   const std::array<std::int64_t, 4> state{s.sequences, s.value_heads, s.dk, s.dv};
   require_shape("initial_state", a.initial_state, state, true);
   require_shape("final_state", a.final_state, state, true);
+  require_rows("q", a.q);
+  require_rows("k", a.k);
+  require_rows("v", a.v);
+  require_rows("o", a.o);
+  require_rows("initial_state", a.initial_state);
+  require_rows("final_state", a.final_state);
   require_writable("o", a.o);
   require_writable("final_state", a.final_state);
   require(!a.final_state.present() || a.initial_state.data != a.final_state.data ||
@@ -155,19 +169,6 @@ Head head_of(const Arguments& a, const Sizes& sizes, std::int64_t sequence, std:
   head.initial_state = state_of(a.initial_state, sequence, value_head);
   head.final_state = state_of(a.final_state, sequence, value_head);
   return head;
-}
-
-void clear_outside_sequences(const Arguments& a, const Sizes& sizes) {
-  if (!a.cu_seqlens.present()) return;
-  const std::int64_t first = a.cu_seqlens(0);
-  const std::int64_t end = a.cu_seqlens(sizes.sequences);
-  const std::vector<float> zeros(static_cast<std::size_t>(sizes.dv), 0.0F);
-  for (std::int64_t t = 0; t < sizes.tokens; ++t) {
-    if (t >= first && t < end) continue;
-    for (std::int64_t h = 0; h < sizes.value_heads; ++h) {
-      rows_of(a.o, 0, t, h).store(0, 0, sizes.dv, zeros.data());
-    }
-  }
 }
 
 }  // namespace samestate::calls

@@ -33,8 +33,8 @@ struct Sizes {
 };
 
 /// The sizes of a call, read off q and v. Throws Error where the views cannot belong together: shapes that
-/// differ, a missing tensor, sizes below 1, broadcast outputs, cu_seqlens that are not ascending within [0,
-/// T].
+/// differ, a missing tensor, sizes below 1, a last dimension of another stride than 1, broadcast outputs,
+/// cu_seqlens that are not ascending within [0, T].
 [[nodiscard]] Sizes checked_sizes(const Arguments& arguments);
 
 /// Tokens of the longest sequence.
@@ -84,9 +84,6 @@ struct Head {
 
 [[nodiscard]] Head head_of(const Arguments& arguments, const Sizes& sizes, std::int64_t sequence,
                            std::int64_t value_head);
-
-/// Rows of o that belong to no packed sequence are zeroed: every element of o is written (BUGS M41).
-void clear_outside_sequences(const Arguments& arguments, const Sizes& sizes);
 
 /// Calls work(i) once for every i in [0, count) on at most `threads` threads; each thread works with a `work`
 /// of its own, made by make_work(). An exception stops the rest and is thrown here.

@@ -12,7 +12,17 @@
 
 /// The interface of code under test: one call evaluates one (system, form) on a batch of sequences.
 /// Layout [B, T, H, D]; state [N, Hv, dk, dv] (row convention: o = S^T q); g is the natural log of the decay,
-/// <= 0.
+/// finite, <= 0. e^-128 is no fp32 number but 0: for a g below -128, a reset, a kernel may take any value from -128 down
+/// to it, and one that sums g takes none below -1024, since what is added to a larger sum in fp32 is lost.
+///
+/// A kernel may rely on: stride 1 in the last dimension of q, k, v, o and the states, whatever its extent;
+/// positive strides; no two elements of an output in one place; cu_seqlens contiguous and ascending within
+/// [0, T]; inputs that nothing writes during the call.
+/// It may not rely on: other strides, which every tensor has for itself (views of one fused projection, memory
+/// [B, H, T, D], rows of a pool of states; those of g and beta are any), data aligned to more than a float,
+/// offsets or sizes that fit 32 bits, cu_seqlens that begins at 0 or ends at T. Tokens that belong to no
+/// sequence may hold anything, NaN too, and their rows of o are not written: they may be another call's.
+/// The same call gives the same bits, whatever was called before it, on whatever memory.
 namespace samestate {
 
 /// The tensors and settings of one call. All values travel in fp32; a contract with bf16, fp16 or tf32 inputs
@@ -27,10 +37,10 @@ struct Arguments {
   View<const float, 4> initial_state;  ///< [N, Hv, dk, dv]; absent: 0
   View<const std::int64_t, 1>
       cu_seqlens;    ///< [N + 1], packed: B = 1, sequence n holds tokens [c[n], c[n+1]); absent: dense
-  View<float, 4> o;  ///< [B, T, Hv, dv], every element is written
+  View<float, 4> o;  ///< [B, T, Hv, dv]; all rows of tokens of sequences are written, and no others
   View<float, 4> final_state;  ///< [N, Hv, dk, dv], every element is written; absent: not wanted.
                                ///< May be the same memory as initial_state (decoding in place)
-  float scale = 1.0F;          ///< multiplies the output
+  float scale = 1.0F;          ///< multiplies the output; any finite number
   std::int64_t chunk = 0;      ///< tokens a chunk (chunked form); 0 in the recurrent form
   HeadMap head_map = HeadMap::interleaved;
   bool l2norm = false;  ///< q and k are normalised first: x (sum x^2 + 1e-6)^-1/2
@@ -41,8 +51,8 @@ struct Arguments {
   }
 };
 
-/// What a kernel says of a call: it ran; it does not do this shape or setting (`reason` says which limit); or
-/// it cannot run on this machine (no device).
+/// What a kernel says of a call: it ran; it does not do this shape or setting (`reason` says which limit, which its
+/// row declares: a refusal inside Kernel::limits is a failure); or it cannot run on this machine (no device).
 struct Outcome {
   enum class Kind { ran, unsupported, no_device } kind = Kind::ran;
   std::string reason;
@@ -91,6 +101,9 @@ struct Kernel {
   /// wall clock and says so.
   std::function<Timing(const Arguments&, const Contract&, const TimingRequest&)> time = nullptr;
   std::vector<Variant> variants = {};  ///< in order of choice; empty: `run` is one function
+  /// The calls that it takes: conditions on keys of the case line that all hold, as in {"dk <= 256", "dv % 8 = 0",
+  /// "chunk in 16 32 64", "dk <= 128 if contract = bf16"} (harness/cases/declared_limits.h). Empty: every call.
+  std::vector<std::string> limits = {};
 };
 
 /// The table of this build: the project's kernels on the CPU and, where it was built with CUDA, on the GPU.

@@ -1,3 +1,4 @@
+#include <string>
 #include <utility>
 
 #include "optimized/cpu/chunked.h"
@@ -32,6 +33,9 @@ std::span<const Kernel> kernels() {
   };
   static const std::vector<Kernel> kTable = [] {
     std::vector<Kernel> rows = cpu_rows;
+    for (Kernel& row : rows) {
+      if (row.form == "chunked") row.limits = {"chunk <= " + std::to_string(kLongestChunk)};
+    }
 #ifdef SAMESTATE_HAVE_CUDA
     for (Kernel& row : cuda_kernels()) rows.push_back(std::move(row));
 #endif

@@ -29,7 +29,8 @@ struct NamedTensor {
 
 /// The tensors and settings of one call. All values travel in fp32; a contract with 16-bit inputs finds them
 /// already representable there. Every element of every output is written. Inputs and outputs are different
-/// memory.
+/// memory. Of alignment, sizes, strides (of rows that take them) and calls before it a kernel may rely on as
+/// little as optimized/kernel.h says.
 struct OperatorArguments {
   std::vector<NamedTensor<const float>> inputs;
   std::vector<NamedTensor<float>> outputs;
@@ -76,6 +77,7 @@ struct OperatorKernel {
   bool strided = false;  ///< takes tensors with strides of their own; else every tensor is dense
   /// The same call many times, as Kernel::time. Empty: `samestate bench` times `run` by the wall clock.
   std::function<Timing(const OperatorArguments&, const Contract&, const TimingRequest&)> time = nullptr;
+  std::vector<std::string> limits = {};  ///< the calls that it takes, as Kernel::limits
 };
 
 /// The table of this build.

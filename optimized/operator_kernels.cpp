@@ -30,13 +30,14 @@ std::span<const OperatorKernel> operator_kernels() {
     const char *name, *system, *form, *device;
     const std::vector<std::string>& contracts;
     Outcome (*run)(const OperatorArguments&, const Contract&);
+    std::vector<std::string> limits = {};
   };
   const Row rows[] = {
       {"cpu.linear_attention_bidirectional.state_first", "linear_attention_bidirectional", "state_first", "cpu", both, linear_attention_state_first},
       {"cpu.linear_attention_normalised.chunked",        "linear_attention_normalised",    "chunked",     "cpu", both, linear_attention_normalised_chunks},
       {"cpu.normalised_retention.chunked",                "normalised_retention",           "chunked",    "cpu", both, normalised_retention_chunks},
       {"cpu.normalised_retention_recurrence.core",        "normalised_retention_recurrence", "core",       "cpu", both, normalised_retention_tokens},
-      {"cpu.multi_scale_retention.chunked",               "multi_scale_retention",          "chunked",    "cpu", both, multi_scale_retention_chunks},
+      {"cpu.multi_scale_retention.chunked",               "multi_scale_retention",          "chunked",    "cpu", both, multi_scale_retention_chunks, {"dk % 2 = 0"}},
       {"cpu.activation_gates.branchless",                 "activation_gates",               "branchless", "cpu", both, activation_gates_branchless},
       {"cpu.rms_norm.fused",                              "rms_norm",                       "fused",      "cpu", both, rms_norm_fused},
       {"cpu.zero_centred_rms_norm.fused",                 "zero_centred_rms_norm",          "fused",      "cpu", both, zero_centred_rms_norm_fused},
@@ -46,10 +47,10 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.l2norm.fused",                                "l2norm",                         "fused",      "cpu", both, l2norm_fused},
       {"cpu.short_convolution.scatter",                   "short_convolution",              "scatter",    "cpu", both, short_convolution_scatter},
       {"cpu.rotary_embedding.full_width",                 "rotary_embedding",               "full_width", "cpu", both, rotary_embedding_full_width},
-      {"cpu.softmax_attention.online",                    "softmax_attention",              "online",     "cpu", both, softmax_attention_tiles},
-      {"cpu.softmax_attention.merged",                    "softmax_attention",              "merged",     "cpu", both, softmax_attention_split_keys},
-      {"cpu.softmax_attention.grouped",                   "softmax_attention",              "grouped",    "cpu", both, softmax_attention_groups},
-      {"cpu.gated_attention.online",                      "gated_attention",                "online",     "cpu", both, gated_attention_online},
+      {"cpu.softmax_attention.online",                    "softmax_attention",              "online",     "cpu", both, softmax_attention_tiles, {"chunk >= 1"}},
+      {"cpu.softmax_attention.merged",                    "softmax_attention",              "merged",     "cpu", both, softmax_attention_split_keys, {"chunk >= 1"}},
+      {"cpu.softmax_attention.grouped",                   "softmax_attention",              "grouped",    "cpu", both, softmax_attention_groups, {"chunk >= 1"}},
+      {"cpu.gated_attention.online",                      "gated_attention",                "online",     "cpu", both, gated_attention_online, {"chunk >= 1"}},
       {"cpu.gated_delta_net.chunked",                     "gated_delta_net",                "chunked",    "cpu", both, gated_delta_net_chunks},
       {"cpu.selective_scan.chunked",                     "selective_scan",                 "chunked",     "cpu", both, selective_scan_chunks},
       {"cpu.selective_scan.blelloch",                    "selective_scan",                 "blelloch",    "cpu", both, selective_scan_tree},
@@ -73,7 +74,7 @@ std::span<const OperatorKernel> operator_kernels() {
   static const std::vector<OperatorKernel> kTable = [&] {
     std::vector<OperatorKernel> table;
     for (const Row& row : rows)
-      table.push_back({row.name, row.system, row.form, row.device, row.contracts, with_dense_copies(row.run), true});
+      table.push_back({row.name, row.system, row.form, row.device, row.contracts, with_dense_copies(row.run), true, nullptr, row.limits});
     return table;
   }();
   return kTable;

@@ -65,10 +65,24 @@ void point_at_row(Judgement& j, const Matrix<double>& expected, const Matrix<dou
   j.actual = actual(token, j.worst.channel);
 }
 
+/// Where two matrices differ most; a NaN differs most of all.
+Index worst_row(const Matrix<double>& a, const Matrix<double>& b) {
+  Index at = 0;
+  double most = -1.0;
+  for (Index i = 0; i < a.rows(); ++i) {
+    const Index c = worst_column(a.row(i), b.row(i));
+    const double d = std::abs(a(i, c) - b(i, c));
+    if (std::isnan(d)) return i;
+    if (d > most) most = d, at = i;
+  }
+  return at;
+}
+
+/// A gate of the state says so in the last word of its name: its place is a row of the state, no token.
 struct Gate {
   const char* name;
   double ratio, error, bound;
-  Index token;  ///< -1: the whole head or the state
+  Index token;  ///< of the place that it speaks of; -1: the state
 };
 
 double largest_format_value(const Contract& c) {
@@ -102,6 +116,7 @@ HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract
     out.row(i) = std::min(soft.row_tolerance(i, out.policy.lambda), out.row_hard(i));
   }
   out.rms = soft.rms;
+  out.state_rms = soft.state_rows;
   out.state_hard = hard.state_tolerance(1.0);
   out.state = std::min(soft.state_tolerance(out.policy.state_factor), out.state_hard);
   out.largest = soft.largest;
@@ -153,19 +168,19 @@ Judgement judge_head(const HeadOracle& oracle, const Matrix<double>& o, const Ma
   std::vector<Gate> gates;
   if (error.size()) {
     gates.push_back({"row", j.row_ratio, error(row), oracle.row(row), row});
-    gates.push_back({"head", j.head_ratio, rms_error, head_bound, row});
+    gates.push_back({"head", j.head_ratio, rms_error, head_bound, worst_row(oracle.exact.o, o)});
     gates.push_back({"hard", hard_ratios(hard), error(hard), oracle.row_hard(hard), hard});
   }
   gates.push_back({"state", j.state_ratio, state_error, oracle.state, -1});
   // A vacuous statistical bound proves nothing either way; the worst case still does.
   if (oracle.vacuous) {
     std::erase_if(gates, [](const Gate& g) { return std::string_view(g.name) != "hard"; });
-    gates.push_back({"hard", state_hard_ratio, state_error, oracle.state_hard, -1});
+    gates.push_back({"hard state", state_hard_ratio, state_error, oracle.state_hard, -1});
   }
   if (!finite) {
     const Index bad = o.allFinite() ? -1 : argmax(hard_ratios);
     // In front: of equal ratios the first one is named.
-    gates.insert(gates.begin(), {"range", kInfinity, kInfinity, 0.0, bad});
+    gates.insert(gates.begin(), {bad < 0 ? "range state" : "range", kInfinity, kInfinity, 0.0, bad});
   }
   const Gate& worst = *std::max_element(gates.begin(), gates.end(),
                                         [](const Gate& a, const Gate& b) { return a.ratio < b.ratio; });
@@ -176,9 +191,7 @@ Judgement judge_head(const HeadOracle& oracle, const Matrix<double>& o, const Ma
   if (worst.token >= 0) {
     point_at_row(j, oracle.exact.o, o, worst.token);
   } else {
-    const Vector<double> rows = (state - oracle.exact.state).rowwise().norm();
-    const Index at = argmax(rows.unaryExpr([](double v) { return std::isnan(v) ? kInfinity : v; }));
-    point_at_row(j, oracle.exact.state, state, at);
+    point_at_row(j, oracle.exact.state, state, worst_row(oracle.exact.state, state));
   }
 
   if (j.ratio > 1.0) {
@@ -227,6 +240,7 @@ Judgement judge_exact(const HeadOracle& oracle, const Contract& contract, const 
     j.verdict = Verdict::fail;
     j.ratio = j.row_ratio = kInfinity;
     const bool in_o = wrong(difference);
+    if (!in_o) j.gate = "exact state";
     const Matrix<double>& d = in_o ? difference : state_difference;
     for (Index i = 0; i < d.rows(); ++i) {
       if ((d.row(i).array() == 0.0).all()) continue;

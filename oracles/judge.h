@@ -17,6 +17,7 @@ struct HeadOracle {
   Vector<double> row;       ///< [T] min(lambda Bp + Bc + R, hard)
   Vector<double> row_hard;  ///< [T] worst case: beyond it no rounding explains the error
   Vector<double> rms;       ///< [T] predicted RMS error of a row, for head and twin gates
+  Vector<double> state_rms;  ///< [dk] the same of a row of the final state, for the twin gate
   double state = 0.0;       ///< Frobenius tolerance of the final state
   double state_hard = 0.0;
   double largest = 0.0;  ///< largest magnitude on the way, for the range gate

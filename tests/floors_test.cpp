@@ -61,6 +61,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
       "harness/cases/", "harness/run/", "harness/systems/", "harness/processes/", "harness/explain/",
       "reports/", "measure/", "fuzz/", "cli/", "samestate_version.h"}},
     {"examples", {"optimized/plugin.h", "optimized/kernel.h", "reference/view.h", "reference/contract.h"}},
+    {"examples/reference_use", {"reference/"}},
 };
 
 /// What the targets of each folder with a CMakeLists.txt may link of ours, besides its own targets and

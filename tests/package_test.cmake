@@ -1,6 +1,7 @@
 # The package as its user meets it: install, build examples/kernel_plugin against the installed tree, gate its kernels
 # (exit 0), then the same with their planted bugs (exit 1). Also the libraries: find_package(samestate) without
 # components, one program linked against all of them.
+# The installed tree is moved first, so that nothing may lean on where it was made; examples/reference_use is built on it.
 # cmake -DSOURCE_DIR= -DBUILD_DIR= -DWORK_DIR= -DGENERATOR= -DCXX= -P package_test.cmake
 cmake_minimum_required(VERSION 3.25)
 set(prefix ${WORK_DIR}/prefix)
@@ -43,6 +44,42 @@ foreach(file ${installed})
     endif()
   endforeach()
 endforeach()
+
+# The command carries what it needs, and knows no path of this machine: it is moved to where nothing else is.
+file(STRINGS ${prefix}/bin/samestate paths REGEX "${SOURCE_DIR}")
+if(paths)
+  message(FATAL_ERROR "the command names the source tree: ${paths}")
+endif()
+file(RENAME ${prefix} ${WORK_DIR}/moved)
+set(prefix ${WORK_DIR}/moved)
+foreach(data corpus/gated_delta_rule.txt evidence)
+  if(NOT EXISTS ${prefix}/share/samestate/${data})
+    message(FATAL_ERROR "share/samestate/${data} was not installed")
+  endif()
+endforeach()
+file(STRINGS ${prefix}/share/samestate/corpus/retention.txt first REGEX "^v1 " LIMIT_COUNT 1)
+execute_process(COMMAND ${prefix}/bin/samestate gate --device cpu --system retention --list --max-cases 400
+  OUTPUT_VARIABLE plan RESULT_VARIABLE status)
+string(FIND "${plan}" "${first}" found)
+if(NOT status EQUAL 0 OR NOT found EQUAL 0)
+  message(FATAL_ERROR "the installed corpus is not replayed first: exit ${status}, ${first}")
+endif()
+
+# The references alone: a program in float64, 50 digits and intervals, linked through the one target. A component that
+# is none is named.
+configure_and_build(${SOURCE_DIR}/examples/reference_use ${WORK_DIR}/reference_use)
+run_or_stop(${WORK_DIR}/reference_use/reference_use)
+file(WRITE ${WORK_DIR}/nosuch/CMakeLists.txt [[
+cmake_minimum_required(VERSION 3.25)
+project(nosuch LANGUAGES CXX)
+find_package(samestate 0.1 REQUIRED COMPONENTS reference nosuch)
+]])
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${WORK_DIR}/nosuch -B ${WORK_DIR}/nosuch/build -G ${GENERATOR}
+  -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_PREFIX_PATH=${prefix} ERROR_VARIABLE said RESULT_VARIABLE status)
+string(REGEX REPLACE "[ \n]+" " " said "${said}")
+if(status EQUAL 0 OR NOT said MATCHES "no component nosuch; name some of: .*reference")
+  message(FATAL_ERROR "a component that is none is not named: ${said}")
+endif()
 
 configure_and_build(${SOURCE_DIR}/examples/kernel_plugin ${WORK_DIR}/plugin)
 gate(0 ${WORK_DIR}/plugin/my_kernel.so)

@@ -59,12 +59,6 @@ void head(const Arguments& a, std::int64_t b, std::int64_t n, std::int64_t h, st
 }
 
 samestate::Outcome run(const Arguments& a, const samestate::Contract&) {
-  // Rows of o that belong to no packed sequence are outputs too, and every element of o is written.
-  for (std::int64_t t = 0; a.cu_seqlens.present() && t < a.o.shape[1]; ++t) {
-    for (std::int64_t h = 0; h < a.o.shape[2]; ++h) {
-      for (std::int64_t j = 0; j < a.o.shape[3]; ++j) a.o(0, t, h, j) = 0.0F;
-    }
-  }
   for (std::int64_t n = 0; n < a.sequences(); ++n) {
     const bool packed = a.cu_seqlens.present();
     const std::int64_t begin = packed ? a.cu_seqlens(n) : 0;

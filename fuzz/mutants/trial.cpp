@@ -24,6 +24,7 @@ class Trials {
 
   /// For a worker that served a trial last: its next case, or the first one of the next trial.
   std::optional<Task> next(std::int64_t served) {
+    if (options_.stop && options_.stop()) return std::nullopt;
     if (served != Workers::kNoSubject && !at(served).ended) return task(served);
     while (begun_ < order_.size()) {
       const std::int64_t subject = order_[begun_++];
@@ -62,7 +63,9 @@ class Trials {
 
   [[nodiscard]] std::vector<MutantResult> results() {
     std::vector<MutantResult> out;
-    for (Trial& trial : trials_) out.push_back(std::move(trial.result));
+    for (Trial& trial : trials_) {
+      if (trial.ended) out.push_back(std::move(trial.result));
+    }
     return out;
   }
 

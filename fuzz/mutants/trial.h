@@ -17,6 +17,7 @@ struct MutantOptions {
   /// Seconds after which a case counts as hung: ten times the slowest case of the plan on a busy core.
   double timeout = 20.0;
   std::uint64_t memory = std::uint64_t{4} << 30;  ///< bytes that a mutant may hold; 0: no limit
+  std::function<bool()> stop = {};                ///< once it says so, no case is started
 };
 
 /// What the gate made of one mutant.
@@ -38,7 +39,7 @@ struct MutantResult {
 
 /// Each of them in a process of its own, `workers` at a time, so that none disturbs another or the caller,
 /// whatever it does (see Workers for what that asks of the caller). finished() is called here, in order of
-/// finish; the results come in the order of the list.
+/// finish; the results come in the order of the list, without those that `stop` left.
 [[nodiscard]] std::vector<MutantResult> try_mutants(std::span<const Mutant* const> list,
                                                     const MutantOptions& options, int workers,
                                                     const std::function<void(const MutantResult&)>& finished);

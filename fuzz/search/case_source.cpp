@@ -8,15 +8,53 @@
 #include <rapidcheck/gen/Numeric.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "fuzz/draw.h"
 #include "fuzz/plan.h"
+#include "harness/cases/keys.h"
 
 namespace samestate {
 namespace {
 
 /// Another number whenever the drawing changes: a checkpoint of another drawing is then refused.
-constexpr std::uint64_t kDrawing = 4;
+constexpr std::uint64_t kDrawing = 5;
+constexpr double kLargeCase = 20.0;
+
+/// Draws for one case after which a filter is taken to leave none.
+constexpr std::uint64_t kMostDraws = 20'000;
+
+/// Whether a case of the kernel may fit: what the filter says of system and kernel holds of the row.
+bool may_fit(const KernelRow& row, const CaseFilter& filter) {
+  Case c;
+  c.system = row.system->name;
+  return std::all_of(
+      filter.conditions().begin(), filter.conditions().end(), [&](const KeyCondition& condition) {
+        return (condition.key != "kernel" && condition.key != "system") || condition.holds(c, row.name);
+      });
+}
+
+/// A number of the range, small ones more often; of an open one up to four times its end.
+std::int64_t within(const KeyCondition::Value& range, const Dice& dice) {
+  const double least = std::max(range.least, 0.0);
+  const double most = std::isfinite(range.most) ? range.most : std::max(4.0 * least, 64.0);
+  const double drawn = dice.between(least + 1.0, most + 1.0) - 1.0;
+  return static_cast<std::int64_t>(std::clamp(std::round(drawn), least, most));
+}
+
+/// The case with a value of each condition that it does not meet, where one can be put there.
+Case brought_within(Case c, const CaseFilter& filter, const Dice& dice) {
+  for (const KeyCondition& condition : filter.conditions()) {
+    if (condition.key == "system" || condition.key == "kernel" || condition.holds(c, {})) continue;
+    const KeyCondition::Value& value = dice.pick(condition.any);
+    const std::string text = value.range ? std::to_string(within(value, dice)) : value.text;
+    try {
+      c = with_keys(c, condition.key + "=" + text);
+    } catch (const Error&) {  // a pattern, none, or what the key does not take
+    }
+  }
+  return c;
+}
 
 }  // namespace
 
@@ -27,40 +65,62 @@ std::uint64_t hash_of(std::string_view text) {
 }
 
 CaseSource::CaseSource(const KernelTable& table, const SearchFilter& filter, std::uint64_t seed)
-    : table_(table), seed_(seed) {
+    : table_(table), filter_(filter.cases), seed_(seed) {
   for (const KernelRow* row : wanted_kernels(table, filter.system, filter.device, filter.kernel)) {
+    if (!may_fit(*row, filter.cases)) continue;
     const auto known = std::find_if(systems_.begin(), systems_.end(),
                                     [&](const SearchSystem& s) { return s.system == row->system; });
     SearchSystem& of =
         known != systems_.end() ? *known : systems_.emplace_back(SearchSystem{row->system, {}});
-    of.kernels.push_back(row);
+    of.kernels.push_back({row, factors_of(*row)});
   }
   if (systems_.empty()) {
     throw Error(
-        "no kernel is left to search: widen --system, --device or --kernel; `samestate list kernels`");
+        "no kernel is left to search: widen --system, --device, --kernel or --where; `samestate list "
+        "kernels`");
   }
+  if (!filter_.empty()) (void)draw(0);
 }
 
 Case CaseSource::draw(std::int64_t index) const {
-  const rc::Gen<Case> gen = rc::gen::exec([this] {
+  if (filter_.empty()) return draw(index, 0);
+  for (std::uint64_t attempt = 0; attempt < kMostDraws; ++attempt) {
+    Case c = draw(index, attempt);
+    const std::string& kernel =
+        c.kernel.empty() && filter_.reads_kernel() ? table_.choose(Resolved(c)).named->name : c.kernel;
+    if (filter_.takes(c, kernel)) return c;
+  }
+  throw Error(fmt::format("none of {} drawn cases fits {}: widen it, or name a --system that has such cases",
+                          kMostDraws, filter_.text()));
+}
+
+Case CaseSource::draw(std::int64_t index, std::uint64_t attempt) const {
+  const rc::Gen<Case> gen = rc::gen::exec([this, attempt] {
     // At nominal size RapidCheck's inRange covers all of it (HARNESS 2).
     const Dice dice{[](std::int64_t n) { return n <= 1 ? 0 : *rc::gen::inRange<std::int64_t>(0, n); }};
-    const KernelRow& kernel = *dice.pick(dice.pick(systems_).kernels);
-    Case c = draw_case(kernel, dice);
+    const SearchKernel& of = dice.pick(dice.pick(systems_).kernels);
+    const KernelRow& kernel = *of.row;
+    // One case in 64 may be a large one: what only real sizes show is rare where cases are small.
+    Case c = draw_case(kernel, of.factors, dice, dice.one_in(64) ? kLargeCase : 1.0);
     c.seed = *rc::gen::arbitrary<std::uint64_t>();
+    // Every other attempt is brought into the filter, where that leaves a case that is affordable.
+    if (attempt % 2 == 1) {
+      const Case within = brought_within(c, filter_, dice);
+      if (possible(within) && kernel.system->work(within) <= 1.0) c = within;
+    }
     if (!table_.is_standard(kernel, c)) c.kernel = kernel.name;
     return c;
   });
-  const rc::Random random(rc::Random::Key{seed_, static_cast<std::uint64_t>(index), kDrawing, 0});
+  const rc::Random random(rc::Random::Key{seed_, static_cast<std::uint64_t>(index), kDrawing, attempt});
   return gen(random, rc::kNominalSize).value();
 }
 
 std::string CaseSource::fingerprint() const {
-  std::string text = fmt::format("drawing {}", kDrawing);
+  std::string text = fmt::format("drawing {}{}", kDrawing, filter_.text());
   for (const SearchSystem& system : systems_) {
-    for (const KernelRow* row : system.kernels) {
-      text += " " + row->name;
-      for (const std::string& contract : row->contracts) text += "," + contract;
+    for (const SearchKernel& of : system.kernels) {
+      text += " " + of.row->name;
+      for (const std::string& contract : of.row->contracts) text += "," + contract;
     }
   }
   return fmt::format("{:016x}", hash_of(text));

@@ -28,7 +28,8 @@ void put_edges(Values& values, const System& system, const KernelRow& kernel) {
 Values drawable(const SearchSystem& of) {
   Values values;
   const System& system = *of.system;
-  for (const KernelRow* kernel : of.kernels) {
+  for (const SearchKernel& searched : of.kernels) {
+    const KernelRow* kernel = searched.row;
     put(values, "form", kernel->form);
     for (const CaseForm& form : system.forms) {
       if (!system.native(form.name) && (!form.whole || kernel->form == "chunked"))
@@ -38,7 +39,7 @@ Values drawable(const SearchSystem& of) {
   }
   for (const Regime* regime : system.regimes) put(values, "regime", regime->name);
   for (const CaseLaw& law : system.laws) put(values, "law", law.name);
-  for (const KernelRow* kernel : of.kernels) put_edges(values, system, *kernel);
+  for (const SearchKernel& searched : of.kernels) put_edges(values, system, *searched.row);
   return values;
 }
 

@@ -76,7 +76,7 @@ std::uint64_t of_shape(const Resolved& r) {
   if (system.has_key("Hv") && c.Hv == 3 * c.Hk) out |= bit(kHeadRatio);
   if (system.has_key("dv") && c.dk != c.dv) out |= bit(kWidths);
   if (system.has_key("state") && c.state == "none") out |= bit(kStale);
-  if (r.layout == Layout::padded) out |= bit(kPadded);
+  if (r.layout != Layout::dense && r.layout != Layout::far) out |= bit(kPadded);
   if (r.layout == Layout::far && (c.B > 1 || c.T > 1)) out |= bit(kFar);
   if (std::find(c.lengths.begin(), c.lengths.end(), 0) != c.lengths.end()) out |= bit(kMask);
   return out;

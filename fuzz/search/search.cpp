@@ -6,9 +6,11 @@
 #include <chrono>
 #include <memory>
 #include <set>
+#include <tuple>
 
 #include "fuzz/search/checkpoint.h"
 #include "fuzz/search/edges.h"
+#include "harness/records/attained.h"
 
 namespace samestate {
 namespace {
@@ -71,6 +73,7 @@ class Search {
         observer);
     result_.seconds = seconds();
     result_.elapsed = before_ + result_.seconds;
+    rank_worst();
     std::sort(result_.failures.begin(), result_.failures.end(),
               [](const Found& a, const Found& b) { return a.index < b.index; });
     return std::move(result_);
@@ -93,29 +96,50 @@ class Search {
   void take(const Task& task, const CaseResult& finding, bool replayed) {
     const Record record = record_of(task.c, table_, finding);
     const Judgement& j = finding.judgement;
+    if (!replayed) result_.history.add(task);
     ++result_.cases;
     result_.replayed += replayed;
     ++result_.counts[j.verdict];
     result_.coverage.add(task.c, finding);
     if (is_repeatable_failure(j.verdict)) {
-      if (result_.failures.size() < kKeptFailures) result_.failures.push_back({task.index, task.c, record});
+      if (result_.failures.size() < kKeptFailures)
+        result_.failures.push_back({task.index, task.c, record, task});
     } else if (j.verdict == Verdict::pass) {
       keep_worst({task.index, task.c, record});
     }
     if (observer_.finished) observer_.finished(task, record, replayed);
   }
 
+  /// Of what shares system, form, contract, law and gate: attained bounds are those of such a group.
   void keep_worst(Found found) {
+    const Record& r = found.record;
+    Group& group = groups_[{r.system, r.form, r.contract, r.law, r.judgement.gate}];
+    group.ratios.add(r.judgement.ratio);
+    keep_worst(group.worst, std::move(found));
+  }
+
+  static void keep_worst(std::vector<Found>& worst, Found found) {
     // By ratio, then by index: the same five whatever the order in which cases finish.
     const auto worse = [](const Found& a, const Found& b) {
       const double x = a.record.judgement.ratio;
       const double y = b.record.judgement.ratio;
       return x != y ? x > y : a.index < b.index;
     };
-    auto& worst = result_.worst;
     worst.insert(std::upper_bound(worst.begin(), worst.end(), found, worse), std::move(found));
     if (worst.size() > 5) worst.pop_back();
   }
+
+  void rank_worst() {
+    for (auto& [key, group] : groups_) {
+      if (group.ratios.attained(std::get<4>(key))) continue;
+      for (Found& found : group.worst) keep_worst(result_.worst, std::move(found));
+    }
+  }
+
+  struct Group {
+    RatioRange ratios;
+    std::vector<Found> worst;
+  };
 
   const KernelTable& table_;
   const SearchOptions& options_;
@@ -124,6 +148,7 @@ class Search {
   SearchResult result_;
   std::unique_ptr<Checkpoint> checkpoint_;
   std::set<std::int64_t> done_;
+  std::map<std::tuple<std::string, std::string, std::string, std::string, std::string>, Group> groups_;
   std::int64_t next_ = 0;
   double before_ = 0.0;
   Clock::time_point begin_;

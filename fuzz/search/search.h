@@ -10,6 +10,7 @@
 #include "fuzz/search/case_source.h"
 #include "fuzz/search/coverage.h"
 #include "harness/processes/campaign.h"
+#include "harness/processes/history.h"
 
 namespace samestate {
 
@@ -36,6 +37,7 @@ struct Found {
   std::int64_t index = 0;
   Case c;
   Record record;
+  Task task = {};  ///< of SearchResult::history; one of a checkpoint has no process
 };
 
 struct SearchObserver {
@@ -49,11 +51,14 @@ struct SearchResult {
   Coverage coverage;
   std::map<Verdict, std::int64_t> counts;
   std::vector<Found> failures;  ///< fail, crash and timeout, by index; at most kKeptFailures
-  std::vector<Found> worst;     ///< passes with the largest ratios, the worst first; at most 5
+  /// Passes with the largest ratios, the worst first; at most 5. Without those of a bound that is attained
+  /// (harness/records/attained.h).
+  std::vector<Found> worst;
   std::int64_t cases = 0;
   std::int64_t replayed = 0;  ///< of them, read from the checkpoint
   double seconds = 0.0;       ///< of this process
   double elapsed = 0.0;       ///< with those before a resume
+  History history;            ///< of the cases of this process
 };
 inline constexpr std::size_t kKeptFailures = 10'000;
 

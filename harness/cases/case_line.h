@@ -31,10 +31,14 @@ struct Case {
   std::optional<double> scale;  ///< default: dk^-1/2, or the power of two above it in the exact regimes
   std::string contract = "fp32";
   std::string regime = "normal";
-  std::string state = "none";    ///< none or random
-  std::string layout = "dense";  ///< as the kernel sees the tensors: dense, padded or far (Layout)
-  std::string law;               ///< empty: against the oracle
-  std::string kernel;            ///< empty: the CPU kernel of this system
+  std::string state = "none";         ///< none or random
+  std::string layout = "dense";       ///< as the kernel sees the tensors (Layout)
+  std::string final_state = "apart";  ///< where it goes: apart, none or in_place (FinalState)
+  /// packed: tokens before the first and after the last sequence that belong to none.
+  std::int64_t lead = 0, slack = 0;
+  bool repeat = false;  ///< each call after others on the same memory, and twice
+  std::string law;      ///< empty: against the oracle
+  std::string kernel;   ///< empty: the CPU kernel of this system
   std::uint64_t seed = 0;
   /// The sizes that the system alone has (System::sizes), all of them.
   std::map<std::string, std::int64_t, std::less<>> parameters;

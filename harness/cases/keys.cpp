@@ -8,7 +8,9 @@
 #include <cmath>
 #include <numeric>
 #include <ranges>
+#include <utility>
 
+#include "harness/cases/layout.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -62,8 +64,8 @@ void extent(std::string_view key, Case& c, std::string_view text) {
 }
 
 template <auto member>
-std::string unless(const Case& c, const std::decay_t<decltype(c.*member)>& standard) {
-  return c.*member == standard ? "" : fmt::format("{}", c.*member);
+std::string text(const Case& c) {
+  return fmt::format("{}", c.*member);
 }
 
 /// The members' initial values are the defaults.
@@ -96,28 +98,35 @@ using Text = std::string_view;
 const std::vector<Key>& table() {
   using enum KeyOf;
   static const std::vector<Key> rows = {
-      // What form a line has where it names none is its system's: format_case prints this key.
-      {"form", every, [](Case& c, Text v) { c.form = v; }, [](const Case& c) { return c.form; }, nothing},
-      {"chunk", every, [](Case& c, Text v) { extent<&Case::chunk, 0>("chunk", c, v); },
-       [](const Case& c) { return unless<&Case::chunk>(c, standard().chunk); }, nothing},
+      {"form", every, [](Case& c, Text v) { c.form = v; }, text<&Case::form>, nothing},
+      {"chunk", every, [](Case& c, Text v) { extent<&Case::chunk, 0>("chunk", c, v); }, text<&Case::chunk>,
+       nothing},
       {"prefill", every, [](Case& c, Text v) { extent<&Case::prefill, 0>("prefill", c, v); },
-       [](const Case& c) { return unless<&Case::prefill>(c, 0); }, nothing},
+       text<&Case::prefill>, nothing},
       {"lengths", family, [](Case& c, Text v) { c.lengths = whole_numbers("lengths", v); },
        [](const Case& c) { return fmt::format("{}", fmt::join(c.lengths, ",")); }, nothing},
       {"B",
        every,
        [](Case& c, Text v) { extent<&Case::B, 1>("B", c, v); },
-       [](const Case& c) { return unless<&Case::B>(c, 1); },
+       text<&Case::B>,
        [](const Case& c) { return with<&Case::B>(c, 1, 2); },
        false,
        {"2", "3"},
        4},
-      {"T", every, [](Case& c, Text v) { extent<&Case::T, 0>("T", c, v); },
-       [](const Case& c) { return unless<&Case::T>(c, standard_tokens(c)); }, nothing},
+      {"T",
+       every,
+       [](Case& c, Text v) { extent<&Case::T, 0>("T", c, v); },
+       text<&Case::T>,
+       nothing,
+       false,
+       {},
+       0,
+       nullptr,
+       standard_tokens},
       {"Hk",
        family,
        [](Case& c, Text v) { extent<&Case::Hk, 1>("Hk", c, v); },
-       [](const Case& c) { return unless<&Case::Hk>(c, standard().Hk); },
+       text<&Case::Hk>,
        nothing,
        false,
        {},
@@ -126,16 +135,17 @@ const std::vector<Key>& table() {
       {"Hv",
        family,
        [](Case& c, Text v) { extent<&Case::Hv, 1>("Hv", c, v); },
-       [](const Case& c) { return unless<&Case::Hv>(c, c.Hk); },
+       text<&Case::Hv>,
        nothing,
        false,
        {},
        0,
-       &Case::Hv},
+       &Case::Hv,
+       [](const Case& c) { return c.Hk; }},
       {"dk",
        family,
        [](Case& c, Text v) { extent<&Case::dk, 1>("dk", c, v); },
-       [](const Case& c) { return unless<&Case::dk>(c, standard().dk); },
+       text<&Case::dk>,
        nothing,
        false,
        {},
@@ -144,19 +154,20 @@ const std::vector<Key>& table() {
       {"dv",
        family,
        [](Case& c, Text v) { extent<&Case::dv, 1>("dv", c, v); },
-       [](const Case& c) { return unless<&Case::dv>(c, c.dk); },
+       text<&Case::dv>,
        nothing,
        false,
        {},
        0,
-       &Case::dv},
+       &Case::dv,
+       [](const Case& c) { return c.dk; }},
       {"heads",
        family,
        [](Case& c, Text v) {
          const bool tiled = one_of("heads", v, {"interleaved", "tiled"}) == "tiled";
          c.heads = tiled ? HeadMap::tiled : HeadMap::interleaved;
        },
-       [](const Case& c) { return std::string(c.heads == HeadMap::tiled ? "tiled" : ""); },
+       [](const Case& c) { return std::string(c.heads == HeadMap::tiled ? "tiled" : "interleaved"); },
        [](const Case& c) { return with<&Case::heads>(c, HeadMap::interleaved); },
        true,
        {"tiled"},
@@ -164,7 +175,7 @@ const std::vector<Key>& table() {
       {"l2norm",
        family,
        [](Case& c, Text v) { c.l2norm = whole_number("l2norm", v, 0, 1) == 1; },
-       [](const Case& c) { return std::string(c.l2norm ? "1" : ""); },
+       [](const Case& c) { return std::string(c.l2norm ? "1" : "0"); },
        [](const Case& c) { return with<&Case::l2norm>(c, false); },
        true,
        {"1"},
@@ -175,38 +186,70 @@ const std::vector<Key>& table() {
        [](const Case& c) { return c.scale ? fmt::format("{}", *c.scale) : ""; },
        [](const Case& c) { return with<&Case::scale>(c, std::nullopt); },
        true,
-       {"1"},
+       {"1", "-0.5"},
        20},
-      {"contract", every, [](Case& c, Text v) { c.contract = v; },
-       [](const Case& c) { return unless<&Case::contract>(c, standard().contract); }, nothing},
-      {"regime", every, [](Case& c, Text v) { c.regime = v; },
-       [](const Case& c) { return unless<&Case::regime>(c, standard().regime); },
+      {"contract", every, [](Case& c, Text v) { c.contract = v; }, text<&Case::contract>, nothing},
+      {"regime", every, [](Case& c, Text v) { c.regime = v; }, text<&Case::regime>,
        [](const Case& c) { return with<&Case::regime>(c, "normal"); }, true},
       {"state",
        family,
        [](Case& c, Text v) {
          c.state = one_of("state", v, {"none", "random"});
        },
-       [](const Case& c) { return unless<&Case::state>(c, standard().state); },
+       text<&Case::state>,
        [](const Case& c) { return with<&Case::state>(c, "none"); },
        true,
        {"none", "random"},
        1},
       {"layout",
        every,
-       [](Case& c, Text v) {
-         c.layout = one_of("layout", v, {"dense", "padded", "far"});
-       },
-       [](const Case& c) { return unless<&Case::layout>(c, standard().layout); },
+       [](Case& c, Text v) { (void)layout_named(v), c.layout = v; },
+       text<&Case::layout>,
        [](const Case& c) { return with<&Case::layout>(c, "dense"); },
        true,
-       {"padded", "far"},
-       5},
-      {"law", every, [](Case& c, Text v) { c.law = v; }, [](const Case& c) { return c.law; }, nothing},
-      {"kernel", every, [](Case& c, Text v) { c.kernel = v; }, [](const Case& c) { return c.kernel; },
-       nothing},
+       {layout_names().begin() + 1, layout_names().end()},
+       4},
+      {"final",
+       family,
+       [](Case& c, Text v) { (void)final_state_named(v), c.final_state = v; },
+       text<&Case::final_state>,
+       [](const Case& c) { return with<&Case::final_state>(c, standard().final_state); },
+       true,
+       {"none", "in_place"},
+       6},
+      {"unowned",
+       family,
+       [](Case& c, Text v) {
+         const std::vector<std::int64_t> tokens = whole_numbers("unowned", v);
+         if (tokens.size() != 2) {
+           throw Error(
+               fmt::format("unowned={}: two numbers are needed, tokens before the first and after the "
+                           "last packed sequence that belong to none, as unowned=3,5",
+                           v));
+         }
+         c.lead = tokens[0], c.slack = tokens[1];
+       },
+       [](const Case& c) { return fmt::format("{},{}", c.lead, c.slack); },
+       [](const Case& c) {
+         std::vector<Case> out = with<&Case::lead>(c, 0, 1);
+         for (Case& other : with<&Case::slack>(c, 0, 1)) out.push_back(std::move(other));
+         return out;
+       },
+       true,
+       {"3,5", "1,0", "0,17"},
+       12},
+      {"repeat",
+       every,
+       [](Case& c, Text v) { c.repeat = whole_number("repeat", v, 0, 1) == 1; },
+       [](const Case& c) { return std::string(c.repeat ? "1" : "0"); },
+       [](const Case& c) { return with<&Case::repeat>(c, false); },
+       true,
+       {"1"},
+       16},
+      {"law", every, [](Case& c, Text v) { c.law = v; }, text<&Case::law>, nothing},
+      {"kernel", every, [](Case& c, Text v) { c.kernel = v; }, text<&Case::kernel>, nothing},
       {"seed", every, [](Case& c, Text v) { c.seed = seed_value(v); },
-       [](const Case& c) { return c.seed == 0 ? "" : fmt::format("{:#x}", c.seed); },
+       [](const Case& c) { return fmt::format("{:#x}", c.seed); },
        [](const Case& c) {
          return with<&Case::seed>(c, std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3});
        },
@@ -216,6 +259,13 @@ const std::vector<Key>& table() {
 }
 
 }  // namespace
+
+std::string Key::print(const Case& c) const {
+  std::string text = value(c);
+  const std::string usual = standard != nullptr ? std::to_string(standard(c)) : value(samestate::standard());
+  // What form a line has where it names none is its system's: format_case prints this key.
+  return text == usual && name != "form" ? "" : text;
+}
 
 std::span<const Key> keys() { return table(); }
 
@@ -254,16 +304,15 @@ Case with_keys(Case c, std::string_view part) {
   return c;
 }
 
-std::int64_t& size_in(Case& c, std::string_view name) {
+const std::int64_t& size_in(const Case& c, std::string_view name) {
   if (const auto own = c.parameters.find(name); own != c.parameters.end()) return own->second;
   for (const Key& key : table()) {
     if (key.name == name && key.size != nullptr) return c.*key.size;
   }
   throw Error(fmt::format("{} has no size {}", c.system, name));
 }
-std::int64_t size_in(const Case& c, std::string_view name) {
-  Case copy = c;
-  return size_in(copy, name);
+std::int64_t& size_in(Case& c, std::string_view name) {
+  return const_cast<std::int64_t&>(size_in(std::as_const(c), name));
 }
 
 std::int64_t whole_number(std::string_view key, std::string_view text, std::int64_t least,

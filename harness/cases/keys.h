@@ -19,8 +19,8 @@ struct Key {
   /// Sets the member from the value of a line. Throws Error that names key, value, limit and remedy; of a case
   /// that was made in code too, whose values Resolved has read again.
   void (*parse)(Case& c, std::string_view value) = nullptr;
-  /// The value as a line has it; empty at the default, which the canonical line omits.
-  std::string (*print)(const Case& c) = nullptr;
+  /// The value as a line has it, default or not; empty where the key says nothing (no law, no scale of its own).
+  std::string (*value)(const Case& c) = nullptr;
   /// What shrinking may put in its place, boldest first; each needs one member alone to change. Keys that
   /// hang together (form, T and chunk, heads) have their steps in fuzz/shrink.cpp.
   std::vector<Case> (*smaller)(const Case& c) = nullptr;
@@ -28,6 +28,11 @@ struct Key {
   std::vector<std::string_view> values = {};  ///< what plans and drawers may put, beside the default
   std::int64_t odds = 0;                      ///< one drawn case in so many takes one of them
   std::int64_t Case::*size = nullptr;         ///< the member, of keys that are sizes of tensors
+  /// The default where it hangs on other keys (T, Hv, dv); null: that of an empty line.
+  std::int64_t (*standard)(const Case& c) = nullptr;
+
+  /// The value; empty at the default, which the canonical line omits.
+  [[nodiscard]] std::string print(const Case& c) const;
 };
 
 /// All of them but the sizes that a system alone has, in canonical order.
@@ -44,7 +49,7 @@ struct Key {
 /// The size of that name: the system's own where the case has one, else the key's. Throws Error where it has
 /// none.
 [[nodiscard]] std::int64_t& size_in(Case& c, std::string_view name);
-[[nodiscard]] std::int64_t size_in(const Case& c, std::string_view name);
+[[nodiscard]] const std::int64_t& size_in(const Case& c, std::string_view name);
 
 /// A whole number of the line. Throws Error.
 [[nodiscard]] std::int64_t whole_number(std::string_view key, std::string_view text, std::int64_t least,

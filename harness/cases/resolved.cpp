@@ -74,7 +74,11 @@ void check_lengths(const CaseForm& form, const Case& c) {
     throw Error(c.lengths.empty() ? "form=packed needs lengths=N,N,...: the tokens of each sequence"
                                   : "lengths belongs to form=packed");
   }
-  if (c.lengths.empty()) return;
+  if (c.lengths.empty()) {
+    if (c.lead == 0 && c.slack == 0) return;
+    throw Error(
+        fmt::format("unowned={},{}: tokens outside of all sequences belong to form=packed", c.lead, c.slack));
+  }
   if (c.B != 1) throw Error(fmt::format("B={}: packed sequences share one batch row, so B=1", c.B));
   const std::int64_t sum = std::reduce(c.lengths.begin(), c.lengths.end());
   if (sum != c.T) throw Error(fmt::format("T={} but the lengths sum to {}: leave T out", c.T, sum));
@@ -90,7 +94,8 @@ double count_of(const Case& c, Axis axis) {
 double elements_of(const Case& c, const TensorSpec& spec) {
   double size = count_of(c, spec.axis);
   for (const Index extent : spec.shape) size *= static_cast<double>(extent);
-  return size;
+  if (spec.axis != Axis::tokens || c.lead + c.slack == 0) return size;
+  return size / static_cast<double>(std::max<Index>(c.T, 1)) * static_cast<double>(c.T + c.lead + c.slack);
 }
 
 void check_tensors(const System& system, const Case& c) {
@@ -124,6 +129,9 @@ Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system
   promised = c.l2norm ? with_l2norm(*contract) : *contract;
   regime = &regime_of(*system, c.regime);
   layout = layout_named(c.layout);
+  final_state = final_state_named(c.final_state);
+  if (final_state == FinalState::in_place && c.state == "none")
+    throw Error("final=in_place: there is no initial state whose memory it could be; write state=random");
   if (!c.law.empty()) {
     law = system->law(c.law);
     if (law == nullptr) {

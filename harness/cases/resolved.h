@@ -25,6 +25,7 @@ struct Resolved {
   const Regime* regime = nullptr;
   const CaseLaw* law = nullptr;  ///< null: against the oracle
   Layout layout = Layout::dense;
+  FinalState final_state = FinalState::apart;
   Index chunk = 0;  ///< tokens a chunk in the calls that have chunks; 0: none has
 
   /// Whether no call of the case is chunked.

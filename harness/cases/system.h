@@ -34,9 +34,9 @@ struct CaseForm {
 
 /// A size of a case line: of the system alone (a value of Case::parameters) or, not `own`, a key of the table.
 struct CaseSize : Parameter {
-  std::string_view multiple_of = {};  ///< the size that divides it; empty: any value of its range
   bool own = true;
   Index start = standard;  ///< from which a plan starts
+  Index planned = 2560;    ///< the largest that plans try: a model of the documents has 2048
 };
 
 /// A relation between runs that a case may be judged by, as the case line names it.
@@ -54,6 +54,7 @@ struct PlanRows {
   std::vector<std::string_view> every = {};   ///< under every contract of a kernel
   std::vector<std::string_view> shapes = {};  ///< under its first and the rounding one
   std::vector<std::string_view> limits = {};  ///< counts that no longer fit; under its first
+  std::vector<std::string> models = {};       ///< sizes of public models, under the same two
   std::string_view regime = {};               ///< beside each regime
   std::string_view law = {};                  ///< beside each law
   std::int64_t seeded = 100;                  ///< seeded cases a kernel at effort 1

@@ -1,9 +1,16 @@
 #include "harness/explain/explain.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
 #include "harness/explain/explain_tensors.h"
+#include "harness/run/judge_batch.h"
 #include "harness/systems/recurrent_system.h"
+#include "oracles/contracts.h"
 
 namespace samestate {
 namespace {
@@ -18,17 +25,35 @@ void show_bound(Explanation& out, const Resolved& r, const Batch& batch, const H
   if (d.worst_token >= 0) {
     const Index t = d.worst_token;
     out.terms.push_back({"error of the row", (d.o.row(t) - d.exact.o.row(t)).norm()});
-    out.terms.push_back({"Bp before the output", bound.before_output(t)});
-    out.terms.push_back({"lambda", oracle.policy.lambda});
-    out.terms.push_back({"Bc coherent decay", bound.coherent(t)});
-    out.terms.push_back({"R output rounding", bound.output_rounding(t)});
-    out.terms.push_back({"tolerance of the row", oracle.row(t)});
-    out.terms.push_back({"worst case", oracle.row_hard(t)});
+    out.terms.push_back({"Bp: predicted, before the output", bound.before_output(t)});
+    out.terms.push_back({"lambda: factor of Bp", oracle.policy.lambda});
+    out.terms.push_back({"Bc: error of the decay", bound.coherent(t)});
+    out.terms.push_back({"R: rounding of the output", bound.output_rounding(t)});
+    out.terms.push_back({"tolerance, the least of both:", oracle.row(t)});
+    out.terms.push_back({"hard: worst case", oracle.row_hard(t)});
   } else {
     out.terms.push_back({"error of the state", (d.state - d.exact.state).norm()});
     out.terms.push_back({"tolerance of the state", oracle.state});
     out.terms.push_back({"worst case", oracle.state_hard});
   }
+}
+
+/// Contracts of the same formats of inputs, state and output under which just these outputs pass: what a row declares
+/// may be wrong, and not the kernel. Empty: none.
+std::string contracts_that_fit(const Resolved& r, const Family& family, const Batch& batch,
+                               const Outputs& outputs) {
+  std::vector<std::string_view> names;
+  for (const NamedContract& other : contracts()) {
+    const Contract& c = other.contract;
+    if (c.name == r.c.contract || c.input != r.contract->input || c.output != r.contract->output ||
+        c.state != r.contract->state)
+      continue;
+    Case as = r.c;
+    as.contract = c.name;
+    if (judge_batch(Resolved(as), family, batch, outputs, {}).verdict == Verdict::pass)
+      names.push_back(c.name);
+  }
+  return names.empty() ? "" : fmt::format("the same outputs pass under contract {}", fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -46,6 +71,8 @@ Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) cons
   for (auto& more : {place_patterns(r, heads), value_patterns(r, outputs, heads)}) {
     out.patterns.insert(out.patterns.end(), more.begin(), more.end());
   }
+  if (std::string fits = contracts_that_fit(r, family, of, outputs); !fits.empty())
+    out.patterns.push_back(std::move(fits));
   show_bound(out, r, of, *worst);
   return out;
 }

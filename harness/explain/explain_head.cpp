@@ -227,11 +227,19 @@ std::vector<std::string> value_patterns(const Resolved& r, const Outputs& output
   std::vector<std::string> out;
   const auto never = [](const std::vector<float>& x) { return std::count_if(x.begin(), x.end(), poisoned); };
   const auto not_finite = [](const std::vector<float>& x) {
-    return std::count_if(x.begin(), x.end(), [](float v) { return !std::isfinite(v) && !poisoned(v); });
+    return std::count_if(x.begin(), x.end(),
+                         [](float v) { return !std::isfinite(v) && !poisoned(v) && !from_outside(v); });
+  };
+  const auto outside = [](const std::vector<float>& x) {
+    return std::count_if(x.begin(), x.end(), from_outside);
   };
   for (const auto& [name, values] : {std::pair{"o", &outputs.o}, {"final_state", &outputs.final_state}}) {
     if (never(*values) > 0)
       out.push_back(fmt::format("{} element(s) of {} were never written", never(*values), name));
+    if (outside(*values) > 0)
+      out.push_back(fmt::format("{} element(s) of {} come from memory around a tensor, which the kernel read: outside its "
+                                "rows, or in the gaps between them",
+                                outside(*values), name));
     if (not_finite(*values) > 0)
       out.push_back(fmt::format("{} element(s) of {} are NaN or infinite", not_finite(*values), name));
   }

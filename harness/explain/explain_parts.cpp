@@ -54,11 +54,18 @@ const HeadDifference* show_differences(Explanation& out, const Resolved& r,
   if (worst->worst_token >= 0) {
     show_row(out, fmt::format("o: {}, token {}", at, worst->worst_token), "channel", worst->exact.o, worst->o,
              worst->worst_token);
-  } else {
+  }
+  if (worst->worst_token < 0 || worst->state_wrong) {
     Index row = 0;
-    (worst->state - worst->exact.state).rowwise().norm().maxCoeff(&row);
-    show_row(out, fmt::format("final_state: {}, row {}", at, row), "column", worst->exact.state, worst->state,
-             row);
+    double largest = -1.0;
+    for (Index i = 0; i < worst->state.rows(); ++i) {
+      const double e = (worst->state.row(i) - worst->exact.state.row(i)).norm();
+      const double error = std::isnan(e) ? std::numeric_limits<double>::infinity() : e;
+      if (error > largest) largest = error, row = i;
+    }
+    if (worst->state.size() > 0)
+      show_row(out, fmt::format("final_state: {}, row {}", at, row), "column", worst->exact.state,
+               worst->state, row);
   }
   return worst;
 }

@@ -11,13 +11,18 @@
 #include <utility>
 #include <vector>
 
+#include "harness/processes/history.h"
 #include "harness/processes/losses.h"
 
 namespace samestate {
 namespace {
 
-/// A failure counts as one where it comes each of so many times; else it is flaky.
+/// A failure counts as one where it comes each of so many times, after the first one in processes of their own; on a
+/// device, whose contexts take seconds, once less.
 constexpr int kRuns = 3;
+constexpr int kRunsOnDevice = 2;
+/// Failures of one kernel that are looked for behind the cases that ran before them.
+constexpr int kReplayed = 3;
 /// Failures that are run again: a kernel that is wrong throughout need not be slow too.
 constexpr int kRepeated = 200;
 
@@ -42,6 +47,7 @@ class Campaign {
                     shared_process(options_.threads, options_.timeout, any_on_device(cases_, table_)));
     workers.run([this](std::int64_t) { return next(); },
                 {{}, [this](const Task& task, const CaseResult& result) { take(task, result); }});
+    for (Unrepeated& failure : unrepeated_) look_before(failure);
     return {run_, std::ssize(cases_) - run_};
   }
 
@@ -52,7 +58,9 @@ class Campaign {
     if (!again_.empty()) {
       const std::size_t index = again_.front();
       again_.pop_front();
-      return task(index);
+      Task again = task(index);
+      again.fresh = true;
+      return again;
     }
     while (next_ < cases_.size()) {
       const std::chrono::duration<double> since = Clock::now() - begin_;
@@ -73,27 +81,80 @@ class Campaign {
 
   void take(const Task& task, const CaseResult& result) {
     const auto index = static_cast<std::size_t>(task.index);
+    history_.add(task);
     const auto failed = failed_.find(index);
     const Verdict verdict = result.judgement.verdict;
     Record now = record_of(task.c, table_, result);
+    if (interrupted() && (result.judgement.gate == "signal" || result.judgement.gate == "exit")) {
+      // What ended the campaign may have ended the process, or what the kernel talked to.
+      if (failed != failed_.end()) {
+        now = std::move(failed->second.record);
+        failed_.erase(failed);
+      } else {
+        now.judgement = {};
+        now.judgement.verdict = Verdict::skipped;
+        now.judgement.reason = "interrupted while it ran";
+      }
+      return finish(index, now);
+    }
     losses_.add(now);
     if (failed == failed_.end()) {
       if (verdict != Verdict::fail || repeats_left_-- <= 0) return finish(index, now);
-      failed_.emplace(index, Failed{std::move(now), 1});
+      const int runs = now.device == "cpu" ? kRuns : kRunsOnDevice;
+      failed_.emplace(index, Failed{std::move(now), task, runs - 1});
       again_.push_back(index);
       return;
     }
-    auto& [record, runs] = failed->second;
-    if (verdict == Verdict::fail && ++runs < kRuns) return again_.push_back(index);
-    if (verdict != Verdict::fail) {
-      record.judgement.verdict = Verdict::flaky;
-      record.judgement.reason = fmt::format("runs of the same case disagree: fail, then {}; the first: {}",
-                                            name_of(verdict), record.judgement.reason);
-    }
-    const Record last = std::move(record);
+    Failed& first = failed->second;
+    if (verdict == Verdict::fail && --first.left > 0) return again_.push_back(index);
+    Unrepeated ended{index, std::move(first.record), std::move(first.task), verdict};
     failed_.erase(failed);
-    finish(index, last);
+    if (verdict == Verdict::fail) return finish(index, ended.record);
+    // Others may still run in its process; what is looked for there waits until they have ended.
+    unrepeated_.push_back(std::move(ended));
   }
+
+  /// A failure that a process of its own does not show.
+  struct Unrepeated {
+    std::size_t index;
+    Record record;  ///< the first
+    Task task;
+    Verdict alone;
+  };
+
+  /// It comes from the cases that ran before it in its process, or it comes and goes.
+  void look_before(Unrepeated& failure) {
+    Judgement& j = failure.record.judgement;
+    std::vector<Case> before;
+    for (const std::int64_t index : history_.before(failure.task))
+      before.push_back(cases_[static_cast<std::size_t>(index)]);
+    const bool looked = !before.empty() && !interrupted() && replayed_[failure.record.kernel]++ < kReplayed;
+    if (looked) {
+      ReplayOptions options;
+      options.timeout = options_.timeout;
+      const auto count = before.size();
+      const Replayed found = replay(
+          std::move(before), failure.task.c,
+          [this](const Case& c) { return case_result(run_case(c, table_)); }, options);
+      if (found.repeated) {
+        for (const Case& c : found.after) failure.record.after.push_back(format_case(c));
+        j = found.result.judgement;
+        j.reason = fmt::format(
+            "only after {} other case(s) in one process, of the {} that ran before it; alone: {}. The kernel "
+            "keeps "
+            "something from call to call: {}",
+            found.after.size(), count, name_of(failure.alone), j.reason);
+        return finish(failure.index, failure.record);
+      }
+    }
+    j.verdict = Verdict::flaky;
+    j.reason = fmt::format(
+        "runs of the same case disagree: fail, then {} in a process of its own{}; the first: {}",
+        name_of(failure.alone), looked ? ", and behind the cases that ran before it too" : "", j.reason);
+    finish(failure.index, failure.record);
+  }
+
+  [[nodiscard]] bool interrupted() const { return stop_ && stop_(); }
 
   void finish(std::size_t index, const Record& record) {
     ++run_;
@@ -103,7 +164,8 @@ class Campaign {
   /// A failure that is being run again: its first record.
   struct Failed {
     Record record;
-    int runs;
+    Task task;
+    int left;  ///< runs
   };
 
   std::span<const Case> cases_;
@@ -115,6 +177,9 @@ class Campaign {
   std::size_t next_ = 0;
   std::deque<std::size_t> again_;
   std::map<std::size_t, Failed> failed_;
+  std::vector<Unrepeated> unrepeated_;
+  std::map<std::string, int> replayed_;  ///< by kernel
+  History history_;
   int repeats_left_ = kRepeated;
   std::int64_t run_ = 0;
   Losses losses_;

@@ -28,8 +28,9 @@ struct CampaignResult {
 };
 
 /// Runs the cases in a worker process (see Workers for what that asks of the caller and for crashes and
-/// hangs), in order of start; records arrive in order of finish. A failure is run again, and is flaky where it
-/// does not come each time (the first 200; a kernel with more is wrong, not flaky). The cases of a kernel that
+/// hangs), in order of start; records arrive in order of finish. A failure is run again in processes of its own (the
+/// first 200; a kernel with more is wrong, not flaky). Where it does not come there it is looked for behind the cases
+/// that ran before it in its process: what brings it back is Record::after, and where nothing does it is flaky. The cases of a kernel that
 /// cost too much are skipped (Losses). Once `stop` is true no case is started. Throws Error for a case that
 /// is no case.
 CampaignResult run_campaign(std::span<const Case> cases, const KernelTable& table,

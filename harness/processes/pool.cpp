@@ -41,6 +41,7 @@ double Pool::age(const Flight& flight) const {
 
 Pool::Worker& Pool::start(std::int64_t subject, int slot, int threads) {
   Worker worker{std::make_unique<WorkerProcess>(run_, subject, threads, options_.memory), subject, slot};
+  worker.number = ++processes_;
   workers_.push_back(std::move(worker));
   if (slot != kNoSlot) slots_[static_cast<std::size_t>(slot)] = {&workers_.back(), subject};
   return workers_.back();
@@ -64,8 +65,10 @@ void Pool::give(Worker& worker, Job job, Suspect as, const JobObserver& observer
     worker.process = std::make_unique<WorkerProcess>(
         run_, worker.subject, worker.slot == kNoSlot ? 1 : options_.threads, options_.memory);
     worker.given = 1;
+    worker.number = ++processes_;
   }
   flight.began = Clock::now();
+  flight.process = worker.number;
   worker.flights.push_back(std::move(flight));
 }
 
@@ -198,6 +201,8 @@ void Pool::suspect(Worker& worker, Flight flight, const WorkerEnd& end) {
 }
 
 void Pool::deliver(Flight& flight, JobResult result, bool repeats, const JobObserver& observer) {
+  result.process = flight.process;
+  result.order = flight.id;
   const auto& [suspicion, member] = flight.as;
   if (!suspicion) {
     if (observer.finished) observer.finished(flight.job, std::move(result));

@@ -36,6 +36,8 @@ struct JobResult {
   std::string reason;               ///< the same for a person
   std::vector<std::string> beside;  ///< unrepeated: the texts of the jobs that ran beside it
   double seconds = 0.0;             ///< that it ran, where it was lost
+  std::uint64_t process = 0;        ///< that it was given to, by a number of its own
+  std::uint32_t order = 0;          ///< jobs were given in this order
 };
 
 struct WorkerOptions {
@@ -103,12 +105,14 @@ class Pool {
     Job job;
     Clock::time_point began;
     Suspect as;  ///< where it is repeated alone
+    std::uint64_t process = 0;
   };
   struct Worker {
     std::unique_ptr<WorkerProcess> process;
     std::int64_t subject = kNoSubject;
     int slot = kNoSlot;  ///< kNoSlot: it is given nothing more and leaves with its last job
     std::vector<Flight> flights = {};
+    std::uint64_t number = 0;  ///< of the process
     std::int64_t given = 0;
     std::shared_ptr<Suspicion> suspicion = nullptr;
   };
@@ -139,6 +143,7 @@ class Pool {
   std::list<Worker> workers_;
   std::deque<Suspect> suspects_;  ///< to be run alone
   std::uint32_t next_id_ = 0;
+  std::uint64_t processes_ = 0;  ///< that were started
 };
 
 /// What `body` gives in a process of its own, which is killed after `timeout` seconds (0: never). Throws the

@@ -95,6 +95,9 @@ void limit(int resource, std::uint64_t most) {
   ::setrlimit(static_cast<__rlimit_resource>(resource), &now);
 }
 
+/// Of a signal that the parent decides about. No SIG_IGN, which a process that a kernel starts would inherit.
+extern "C" void outlive(int) {}
+
 /// The life of a worker: a job in, an answer out, until the parent is gone or wants no more.
 class Service {
  public:
@@ -164,8 +167,9 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(0);
-    std::signal(SIGINT, SIG_IGN);  // the parent decides what an interrupt at the terminal ends
-    std::signal(SIGTERM, SIG_DFL);
+    // The parent decides what an interrupt at the terminal, or a signal to the group, ends.
+    std::signal(SIGINT, SIG_IGN);
+    std::signal(SIGTERM, outlive);
     ::dup2(STDERR_FILENO, STDOUT_FILENO);
     ::close(pair[0]);
     for (const int other : parents_sockets()) ::close(other);

@@ -36,7 +36,7 @@ struct WorkerEnd {
 };
 
 /// A child of the calling process that answers jobs over a socket, on `threads` threads. It dies with its
-/// parent, ignores the terminal's interrupt, leaves no core, and what it prints to stdout goes to stderr. The
+/// parent, outlives SIGINT and SIGTERM, leaves no core, and what it prints to stdout goes to stderr. The
 /// caller must have no other threads and must not have called a GPU.
 class WorkerProcess {
  public:

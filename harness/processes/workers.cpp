@@ -82,14 +82,16 @@ void Workers::run(const std::function<std::optional<Task>(std::int64_t served)>&
   JobObserver jobs;
   if (observer.started) jobs.started = [&](const Job& job) { observer.started(open.at(job.index)); };
   jobs.finished = [&](const Job& job, const JobResult& done) {
-    const auto node = open.extract(job.index);
+    auto node = open.extract(job.index);
+    node.mapped().process = done.process;
+    node.mapped().order = done.order;
     if (observer.finished) observer.finished(node.mapped(), result_of(done));
   };
   pool_.run(
       [&](std::int64_t served) -> std::optional<Job> {
         std::optional<Task> task = next(served);
         if (!task) return std::nullopt;
-        Job job{number++, format_case(task->c), task->subject};
+        Job job{number++, format_case(task->c), task->subject, task->fresh};
         open.emplace(job.index, std::move(*task));
         return job;
       },

@@ -1,10 +1,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "oracles/verdict.h"
 
 namespace samestate {
+
+/// Judgement::gate of a case that was skipped for want of a device.
+inline constexpr std::string_view kNoDevice = "no device";
 
 /// One case on one kernel: a line of the JSON Lines record.
 struct Record {
@@ -18,6 +23,10 @@ struct Record {
   std::string device;  ///< cpu, cuda or elsewhere; which GPU it was stands in the run
   Judgement judgement;
   double seconds = 0.0;
+  std::string options = {};     ///< of the command that the line needs: " --plugin mine.so", else empty
+  std::string looks_like = {};  ///< of a failure that was explained: the fault that it looks like
+  /// Of a failure that comes after others alone: the lines that bring it, run before it in one process.
+  std::vector<std::string> after = {};
 };
 
 }  // namespace samestate

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 #include <map>
 
 #include "harness/run/guard.h"
+#include "harness/run/repeated_call.h"
 
 namespace samestate {
 namespace {
@@ -14,15 +14,16 @@ namespace {
 /// Offsets of packed sequences with guards around them, which a loop up to them does not enter.
 class GuardedOffsets {
  public:
-  explicit GuardedOffsets(const std::vector<std::int64_t>& offsets) {
+  /// The first sequence begins at token `lead`.
+  GuardedOffsets(const std::vector<std::int64_t>& offsets, std::int64_t lead) {
     storage_.assign(offsets.size() + 2 * kGuard, kOutside);
-    std::copy(offsets.begin(), offsets.end(), storage_.begin() + kGuard);
+    std::transform(offsets.begin(), offsets.end(), storage_.begin() + kGuard,
+                   [&](std::int64_t offset) { return offset + lead; });
     before_ = storage_;
   }
-  [[nodiscard]] View<const std::int64_t, 1> view() const {
+  [[nodiscard]] View<std::int64_t, 1> view() {
     const auto size = static_cast<std::int64_t>(storage_.size()) - 2 * kGuard;
-    return size > 0 ? row_major<const std::int64_t, 1>(storage_.data() + kGuard, {size})
-                    : View<const std::int64_t, 1>{};
+    return size > 0 ? row_major<std::int64_t, 1>(storage_.data() + kGuard, {size}) : View<std::int64_t, 1>{};
   }
   /// Throws Trespass.
   void check() const {
@@ -34,42 +35,76 @@ class GuardedOffsets {
   std::vector<std::int64_t> storage_, before_;
 };
 
-struct GuardedInput {
-  const RunTensor* spec;
-  std::vector<float> dense;
-  GuardedTensor tensor;
-
-  GuardedInput(const RunTensor& from, std::vector<std::int64_t> shape, std::vector<float> values,
-               Layout layout)
-      : spec(&from), dense(std::move(values)), tensor(std::move(shape), layout) {
-    tensor.set(dense);
-  }
-  /// Throws Trespass.
-  void check() const {
-    if (!tensor.same_as(dense)) throw Trespass("the kernel changed its input " + spec->name);
-    tensor.check_surroundings(spec->name);
-  }
-};
-
-struct GuardedOutput {
-  const RunTensor* spec;
-  GuardedTensor tensor;
-
-  GuardedOutput(const RunTensor& from, std::vector<std::int64_t> shape, Layout layout)
-      : spec(&from), tensor(std::move(shape), layout) {
-    tensor.spoil();
-  }
-};
-
-std::size_t token_dimension(const RunTensor& x) { return x.batched ? 1 : 0; }
-
-/// What a call of the tokens [begin, end) sees of an input or writes of an output.
-StridedTensor part_of(const RunTensor& spec, const StridedTensor& whole, std::int64_t begin,
-                      std::int64_t end) {
-  if (spec.axis == Axis::tokens) return whole.slice(token_dimension(spec), begin, end);
-  if (spec.axis == Axis::prefix) return whole.slice(token_dimension(spec), 0, end);
-  return whole;
+int token_dimension(const RunTensor& x) {
+  if (x.axis != Axis::tokens && x.axis != Axis::prefix) return -1;
+  return x.batched ? 1 : 0;
 }
+
+/// One side of a call: its tensors behind guards, and what inputs hold.
+class GuardedSide {
+ public:
+  /// `first`: the number of the first tensor among all of the call.
+  GuardedSide(const CallLoop& loop, const RunOptions& options, std::size_t first)
+      : layout_(options.layout), first_(first) {
+    if (!loop.offsets.empty()) lead_ = options.lead, slack_ = options.slack;
+  }
+
+  /// `shape` without the tokens that belong to no sequence.
+  void add(const RunTensor& spec, std::vector<std::int64_t> shape, std::vector<float> values = {}) {
+    TensorPlace place{std::move(shape), spec.axis, spec.batched};
+    if (spec.axis == Axis::tokens) {
+      place.lead = lead_, place.slack = slack_;
+      place.shape[static_cast<std::size_t>(token_dimension(spec))] += lead_ + slack_;
+    }
+    places_.push_back(std::move(place));
+    specs_.push_back(&spec);
+    values_.push_back(std::move(values));
+  }
+  void place_inputs() {
+    tensors_ = guarded_tensors(places_, layout_, first_);
+    for (std::size_t i = 0; i < size(); ++i) tensors_[i].set(values_[i]);
+  }
+  void place_outputs() {
+    tensors_ = guarded_tensors(places_, layout_, first_);
+    for (GuardedTensor& x : tensors_) x.spoil();
+  }
+
+  [[nodiscard]] std::size_t size() const { return specs_.size(); }
+  [[nodiscard]] const RunTensor& spec(std::size_t i) const { return *specs_[i]; }
+  [[nodiscard]] GuardedTensor& tensor(std::size_t i) { return tensors_[i]; }
+  /// All of it.
+  [[nodiscard]] CallTensor whole(std::size_t i) const {
+    return {specs_[i]->name, tensors_[i].tensor(), token_dimension(*specs_[i])};
+  }
+  /// What a call of the tokens [begin, end) sees of an input or writes of an output.
+  [[nodiscard]] CallTensor part(std::size_t i, std::int64_t begin, std::int64_t end) const {
+    CallTensor x = whole(i);
+    if (x.token_dimension < 0 || lead_ + slack_ > 0) return x;  // a packed batch is one call
+    const std::int64_t from = specs_[i]->axis == Axis::prefix ? 0 : begin;
+    x.tensor = x.tensor.slice(static_cast<std::size_t>(x.token_dimension), from, end);
+    return x;
+  }
+
+  /// Throw Trespass.
+  void check_inputs() const {
+    for (std::size_t i = 0; i < size(); ++i) {
+      if (!tensors_[i].same_as(values_[i])) throw Trespass("the kernel changed its input " + specs_[i]->name);
+    }
+    check_surroundings();
+  }
+  void check_surroundings() const {
+    for (std::size_t i = 0; i < size(); ++i) tensors_[i].check_surroundings(specs_[i]->name);
+  }
+
+ private:
+  Layout layout_;
+  std::size_t first_;
+  std::int64_t lead_ = 0, slack_ = 0;
+  std::vector<TensorPlace> places_;
+  std::vector<const RunTensor*> specs_;
+  std::vector<std::vector<float>> values_;
+  std::vector<GuardedTensor> tensors_;
+};
 
 KernelCall one_call(const CallLoop& loop, const RunOptions& options, const Segment& segment,
                     std::int64_t tokens) {
@@ -97,41 +132,46 @@ void each_call(const Path& path, Step&& step) {
 /// engine does.
 std::vector<std::vector<float>> run_in_place(const CallLoop& loop, const RunOptions& options,
                                              const OneCall& call) {
-  std::deque<GuardedInput> inputs;
+  GuardedSide inputs(loop, options, 0), outputs(loop, options, loop.inputs.size());
+  for (const RunTensor& x : loop.outputs) outputs.add(x, x.shape);
+  outputs.place_outputs();
+  // Outputs whose memory holds the input that the calls carry.
+  std::vector<bool> carries(outputs.size());
   for (const RunTensor& x : loop.inputs) {
-    if (x.data != nullptr) inputs.emplace_back(x, x.shape, *x.data, options.layout);
+    if (x.data == nullptr) continue;
+    bool in_output = false;
+    for (std::size_t i = 0; options.final_state == FinalState::in_place && i < outputs.size(); ++i) {
+      if (outputs.spec(i).carried_as != x.name) continue;
+      outputs.tensor(i).set(*x.data);
+      in_output = carries[i] = true;
+    }
+    if (!in_output) inputs.add(x, x.shape, *x.data);
   }
-  std::deque<GuardedOutput> outputs;
-  for (const RunTensor& x : loop.outputs) outputs.emplace_back(x, x.shape, options.layout);
-  const GuardedOffsets offsets(loop.offsets);
-  bool first = true;
+  inputs.place_inputs();
+  GuardedOffsets offsets(loop.offsets, options.lead);
   each_call(loop.path, [&](const Segment& segment, std::int64_t begin, std::int64_t end) {
     KernelCall one = one_call(loop, options, segment, end - begin);
     one.cu_seqlens = offsets.view();
-    for (const GuardedInput& x : inputs) {
-      one.inputs.push_back({x.spec->name, part_of(*x.spec, x.tensor.tensor(), begin, end)});
-    }
-    for (const GuardedOutput& x : outputs) {
-      one.outputs.push_back({x.spec->name, part_of(*x.spec, x.tensor.tensor(), begin, end)});
-      if (first || x.spec->carried_as.empty()) continue;
-      const auto at = std::find_if(one.inputs.begin(), one.inputs.end(),
-                                   [&](const CallTensor& in) { return in.name == x.spec->carried_as; });
-      if (at == one.inputs.end()) {
-        one.inputs.push_back({x.spec->carried_as, x.tensor.tensor()});
-      } else {
-        at->tensor = x.tensor.tensor();
+    for (std::size_t i = 0; i < inputs.size(); ++i) one.inputs.push_back(inputs.part(i, begin, end));
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      one.outputs.push_back(outputs.part(i, begin, end));
+      const std::string& input = outputs.spec(i).carried_as;
+      if (!carries[i]) {
+        carries[i] = !input.empty();
+        continue;
       }
+      std::erase_if(one.inputs, [&](const CallTensor& in) { return in.name == input; });
+      CallTensor state = outputs.whole(i);
+      state.name = input;
+      one.inputs.push_back(std::move(state));
     }
     call(segment, one);
-    first = false;
   });
-  for (const GuardedInput& x : inputs) x.check();
+  inputs.check_inputs();
   offsets.check();
+  outputs.check_surroundings();
   std::vector<std::vector<float>> written;
-  for (const GuardedOutput& x : outputs) {
-    x.tensor.check_surroundings(x.spec->name);
-    written.push_back(x.tensor.written());
-  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) written.push_back(outputs.tensor(i).written());
   return written;
 }
 
@@ -140,7 +180,7 @@ struct Cut {
   std::size_t outer = 1, tokens = 1, inner = 1;
 
   explicit Cut(const RunTensor& x) {
-    const std::size_t d = token_dimension(x);
+    const auto d = static_cast<std::size_t>(token_dimension(x));
     for (std::size_t i = 0; i < x.shape.size(); ++i)
       (i < d ? outer : i == d ? tokens : inner) *= static_cast<std::size_t>(x.shape[i]);
   }
@@ -155,8 +195,6 @@ struct Cut {
   }
 };
 
-bool sliced(Axis axis) { return axis == Axis::tokens || axis == Axis::prefix; }
-
 /// Every call on tensors of its own.
 std::vector<std::vector<float>> run_apart(const CallLoop& loop, const RunOptions& options,
                                           const OneCall& call) {
@@ -167,19 +205,17 @@ std::vector<std::vector<float>> run_apart(const CallLoop& loop, const RunOptions
     for (const std::int64_t extent : x.shape) size *= static_cast<std::size_t>(extent);
     all.emplace_back(size, kPoison);
   }
-  const GuardedOffsets offsets(loop.offsets);
   each_call(loop.path, [&](const Segment& segment, std::int64_t begin, std::int64_t end) {
     KernelCall one = one_call(loop, options, segment, end - begin);
-    one.cu_seqlens = offsets.view();
-    std::deque<GuardedInput> inputs;
+    GuardedSide inputs(loop, options, 0), outputs(loop, options, loop.inputs.size());
     for (const RunTensor& x : loop.inputs) {
       const auto state = states.find(x.name);
       if (state == states.end() && x.data == nullptr) continue;
       std::vector<std::int64_t> shape = x.shape;
       std::vector<float> dense;
-      if (sliced(x.axis)) {
+      if (const int d = token_dimension(x); d >= 0) {
         const std::int64_t from = x.axis == Axis::prefix ? 0 : begin;
-        shape[token_dimension(x)] = end - from;
+        shape[static_cast<std::size_t>(d)] = end - from;
         const Cut cut(x);
         dense.resize(cut.outer * static_cast<std::size_t>(end - from) * cut.inner);
         cut.copy(x.data->begin(), dense.begin(), static_cast<std::size_t>(from),
@@ -187,24 +223,25 @@ std::vector<std::vector<float>> run_apart(const CallLoop& loop, const RunOptions
       } else {
         dense = state != states.end() ? state->second : *x.data;
       }
-      inputs.emplace_back(x, std::move(shape), std::move(dense), options.layout);
-      one.inputs.push_back({x.name, inputs.back().tensor.tensor()});
+      inputs.add(x, std::move(shape), std::move(dense));
     }
-    std::deque<GuardedOutput> outputs;
+    inputs.place_inputs();
     for (const RunTensor& x : loop.outputs) {
       std::vector<std::int64_t> shape = x.shape;
-      if (x.axis == Axis::tokens) shape[token_dimension(x)] = end - begin;
-      if (x.axis == Axis::prefix) shape[token_dimension(x)] = end;
-      outputs.emplace_back(x, std::move(shape), options.layout);
-      one.outputs.push_back({x.name, outputs.back().tensor.tensor()});
+      if (const int d = token_dimension(x); d >= 0)
+        shape[static_cast<std::size_t>(d)] = x.axis == Axis::prefix ? end : end - begin;
+      outputs.add(x, std::move(shape));
     }
+    outputs.place_outputs();
+    for (std::size_t i = 0; i < inputs.size(); ++i) one.inputs.push_back(inputs.whole(i));
+    for (std::size_t i = 0; i < outputs.size(); ++i) one.outputs.push_back(outputs.whole(i));
     call(segment, one);
-    for (const GuardedInput& x : inputs) x.check();
+    inputs.check_inputs();
+    outputs.check_surroundings();
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const RunTensor& spec = *outputs[i].spec;
-      outputs[i].tensor.check_surroundings(spec.name);
-      std::vector<float> written = outputs[i].tensor.written();
-      if (sliced(spec.axis)) {
+      const RunTensor& spec = outputs.spec(i);
+      std::vector<float> written = outputs.tensor(i).written();
+      if (token_dimension(spec) >= 0) {
         const std::int64_t from = spec.axis == Axis::prefix ? 0 : begin;
         Cut(spec).copy(written.begin(), all[i].begin(), static_cast<std::size_t>(from),
                        static_cast<std::size_t>(end - from), true);
@@ -214,7 +251,6 @@ std::vector<std::vector<float>> run_apart(const CallLoop& loop, const RunOptions
       if (!spec.carried_as.empty()) states[spec.carried_as] = std::move(written);
     }
   });
-  offsets.check();
   return all;
 }
 
@@ -232,7 +268,11 @@ StridedTensor KernelCall::output(std::string_view name) const { return named(out
 
 std::vector<std::vector<float>> run_calls(const CallLoop& loop, const RunOptions& options,
                                           const OneCall& call) {
-  return loop.in_place ? run_in_place(loop, options, call) : run_apart(loop, options, call);
+  const auto run = loop.in_place ? run_in_place : run_apart;
+  OneCall one = call;
+  if (options.repeat) one = repeated(std::move(one));
+  if (options.final_state == FinalState::none) one = without_state(std::move(one));
+  return run(loop, options, one);
 }
 
 }  // namespace samestate

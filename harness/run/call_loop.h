@@ -30,21 +30,31 @@ class Trespass : public Error {
   using Error::Error;
 };
 
+/// The same call with the same data gave other bits than before.
+class Unrepeatable : public Error {
+ public:
+  using Error::Error;
+};
+
 struct RunOptions {
   Layout layout = Layout::dense;
   int threads = 1;
+  FinalState final_state = FinalState::apart;
+  std::int64_t lead = 0, slack = 0;  ///< packed: tokens around the sequences that belong to none
+  bool repeat = false;               ///< each call as harness/run/repeated_call.h says
 };
 
 /// A tensor as one call sees it.
 struct CallTensor {
   std::string_view name;
   StridedTensor tensor;
+  int token_dimension = -1;  ///< -1: no dimension of it counts tokens
 };
 
 /// One call of a kernel, whichever interface it was written for.
 struct KernelCall {
   std::vector<CallTensor> inputs, outputs;
-  View<const std::int64_t, 1> cu_seqlens;  ///< of a packed batch; else absent
+  View<std::int64_t, 1> cu_seqlens;  ///< of a packed batch; else absent
   std::vector<std::pair<std::string_view, std::int64_t>> parameters;
   std::int64_t batch = 1;
   std::int64_t tokens = 0;
@@ -81,9 +91,9 @@ struct CallLoop {
 /// One call along a segment. Throws Unavailable where it did not run.
 using OneCall = std::function<void(const Segment&, const KernelCall&)>;
 
-/// Runs the calls and returns the outputs in their order, row-major. Outputs are stale (guard.h) before they
-/// are written; inputs, padding and guard elements around every buffer are checked after it. Throws
-/// Unavailable and Trespass.
+/// Runs the calls and returns the outputs in their order, row-major, without the tokens that belong to no
+/// sequence. Outputs are stale (guard.h) before they are written; inputs, padding, tokens of no sequence and
+/// guard elements around every buffer are checked after it. Throws Unavailable, Trespass and Unrepeatable.
 [[nodiscard]] std::vector<std::vector<float>> run_calls(const CallLoop& loop, const RunOptions& options,
                                                         const OneCall& call);
 

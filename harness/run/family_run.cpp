@@ -45,8 +45,7 @@ Outputs run_kernel(const KernelChoice& kernels, const Batch& batch, const Path& 
                          std::string("the path needs a ") + (chunked ? "chunked" : "recurrent") +
                              " kernel of the same system and device, and the table has none"});
     }
-    const Outcome outcome = kernel->run(call, chunked ? contract : recurrent_contract(contract));
-    if (outcome.kind != Outcome::Kind::ran) throw Unavailable(outcome);
+    run_row(*kernel, call, chunked ? contract : recurrent_contract(contract));
   });
 }
 

@@ -15,6 +15,15 @@ inline constexpr std::int64_t kGuard = 16;
 /// A NaN that no arithmetic makes, so that an element still holding it was not written.
 inline const float kPoison = std::bit_cast<float>(0x7fc5a5a5U);
 
+/// What stands around every tensor, and in its gaps: a NaN of its own, so that an output that holds it was computed from
+/// memory that is not the call's.
+inline const float kOutside = std::bit_cast<float>(0x7fc3c3c3U);
+
+/// Whether the bits are those of the NaN, of either sign: arithmetic keeps the rest of them.
+[[nodiscard]] inline bool from_outside(float x) {
+  return (std::bit_cast<std::uint32_t>(x) & 0x7fffffffU) == std::bit_cast<std::uint32_t>(kOutside);
+}
+
 [[nodiscard]] inline bool poisoned(float x) {
   return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(kPoison);
 }

@@ -4,8 +4,11 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 #include "harness/run/call_loop.h"
 #include "harness/run/guard.h"
@@ -13,27 +16,69 @@
 namespace samestate {
 namespace {
 
+bool untouched(float x) {
+  return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(kOutside);
+}
+
 constexpr std::int64_t kOverflow = std::int64_t{1} << 31;  // the first offset that an int cannot hold
 constexpr std::int64_t kPage = 4096 / sizeof(float);
 
 std::int64_t whole_pages(std::int64_t elements) { return (elements + kPage - 1) / kPage * kPage; }
 
-/// Calls visitor(element) in row-major order.
-template <class Visitor>
-void visit(const StridedTensor& x, Visitor&& visitor, std::size_t d = 0, std::int64_t offset = 0) {
-  if (d == 0 && x.dense()) {
-    for (std::int64_t i = 0, size = x.size(); i < size; ++i) visitor(x.data[i]);
-    return;
+/// An empty dimension counts as one in the strides, as in PyTorch: else that of the batch would be 0 without
+/// tokens.
+std::int64_t extent_of(const std::vector<std::int64_t>& shape, std::size_t d) {
+  return std::max<std::int64_t>(shape[d], 1);
+}
+
+/// Elements between the rows of dimension d of tensor `number` of a call.
+std::int64_t gap_of(Layout layout, std::size_t number, std::size_t d) {
+  if (layout == Layout::padded) return 3;
+  // 5 generates the numbers modulo 11: of eleven tensors no two have a gap in common.
+  return layout == Layout::mixed ? static_cast<std::int64_t>((5 * number + 3 * d + 1) % 11) : 0;
+}
+
+/// The dimensions from the slowest to the fastest.
+std::vector<std::size_t> order_of(const TensorPlace& place, Layout layout) {
+  std::vector<std::size_t> order(place.shape.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (layout != Layout::permuted || order.size() < 3) return order;
+  const bool heads = place.batched && (place.axis == Axis::tokens || place.axis == Axis::prefix);
+  const std::size_t first = heads && order.size() > 3 ? 1 : 0;
+  std::swap(order[first], order[first + 1]);
+  return order;
+}
+
+std::vector<std::int64_t> strides_of(const TensorPlace& place, Layout layout, std::size_t number) {
+  const std::vector<std::size_t> order = order_of(place, layout);
+  std::vector<std::int64_t> stride(order.size(), 1);
+  for (std::size_t i = order.size(); i-- > 1;) {
+    const std::size_t inner = order[i];
+    stride[order[i - 1]] = extent_of(place.shape, inner) * stride[inner] + gap_of(layout, number, inner);
   }
-  if (d == x.shape.size()) {
-    visitor(x.data[offset]);
-    return;
-  }
-  if (d + 1 == x.shape.size()) {
-    for (std::int64_t i = 0; i < x.shape[d]; ++i) visitor(x.data[offset + i * x.stride[d]]);
-    return;
-  }
-  for (std::int64_t i = 0; i < x.shape[d]; ++i) visit(x, visitor, d + 1, offset + i * x.stride[d]);
+  return stride;
+}
+
+/// From its first element to behind its last.
+std::int64_t span_of(const StridedTensor& x) {
+  if (x.size() == 0) return 0;
+  std::int64_t last = 0;
+  for (std::size_t d = 0; d < x.shape.size(); ++d) last += (x.shape[d] - 1) * x.stride[d];
+  return last + 1;
+}
+
+/// How many leading dimensions a tensor shares with others in the rows of one buffer; 0: none.
+std::size_t shared_dimensions(const TensorPlace& place) {
+  const std::size_t shared = place.axis == Axis::tokens && place.batched ? 2
+                             : place.axis == Axis::state                 ? 1
+                                                                         : 0;
+  return place.shape.size() > shared ? shared : 0;
+}
+
+std::int64_t product(const std::vector<std::int64_t>& shape, std::size_t begin, std::size_t end) {
+  std::int64_t size = 1;
+  for (std::size_t d = begin; d < end; ++d) size *= extent_of(shape, d);
+  return size;
 }
 
 }  // namespace
@@ -70,26 +115,79 @@ void GuardedTensor::Unmap::operator()(Range* range) const {
   delete range;
 }
 
-GuardedTensor::GuardedTensor(std::vector<std::int64_t> shape, Layout layout) {
-  const std::int64_t gap = layout == Layout::padded ? 3 : 0;
-  tensor_.shape = std::move(shape);
-  const std::size_t rank = tensor_.shape.size();
-  tensor_.stride.assign(rank, 1);
-  // An empty dimension counts as one in the strides, as in PyTorch: else that of the batch would be 0
-  // without tokens.
-  const auto extent = [&](std::size_t d) { return std::max<std::int64_t>(tensor_.shape[d], 1); };
-  for (std::size_t d = rank; d-- > 1;) tensor_.stride[d - 1] = extent(d) * tensor_.stride[d] + gap;
+/// Memory of one tensor, or of several whose rows lie side by side.
+struct GuardedTensor::Buffer {
+  explicit Buffer(std::int64_t size) : storage(static_cast<std::size_t>(size + 2 * kGuard), kOutside) {}
+  std::vector<float> storage;
+  std::vector<StridedTensor> owned;
+};
+
+GuardedTensor::GuardedTensor(const TensorPlace& place, Layout layout, std::size_t number) {
+  tensor_.shape = place.shape;
+  tensor_.stride = strides_of(place, layout, number);
   if (layout == Layout::far && tensor_.size() > 0) {
     // Never the innermost: what a kernel reads at once lies together.
-    for (std::size_t d = 0; d < 2 && d + 1 < rank; ++d) {
-      if (tensor_.shape[d] < 2) continue;
+    for (std::size_t d = 0; d < 2 && d + 1 < place.shape.size(); ++d) {
+      if (place.shape[d] < 2) continue;
       reserve(d);
+      own(place);
       return;
     }
   }
-  block_size_ = rank > 0 ? tensor_.shape[0] * tensor_.stride[0] : 1;
-  storage_.assign(static_cast<std::size_t>(block_size_ + 2 * kGuard), kPoison);
-  tensor_.data = storage_.data() + kGuard;
+  lie_in(std::make_shared<Buffer>(span_of(tensor_)), 0);
+  own(place);
+}
+
+void GuardedTensor::lie_in(std::shared_ptr<Buffer> buffer, std::int64_t offset) {
+  buffer_ = std::move(buffer);
+  tensor_.data = buffer_->storage.data() + kGuard + offset;
+}
+
+void GuardedTensor::own(const TensorPlace& place) {
+  owned_ = tensor_;
+  if (place.axis == Axis::tokens && place.lead + place.slack > 0) {
+    token_dimension_ = place.batched ? 1 : 0;
+    owned_ = tensor_.slice(token_dimension_, place.lead, tensor_.shape[token_dimension_] - place.slack);
+  }
+  if (buffer_) buffer_->owned.push_back(owned_);
+}
+
+std::vector<GuardedTensor> guarded_tensors(const std::vector<TensorPlace>& places, Layout layout,
+                                           std::size_t first) {
+  std::vector<GuardedTensor> out;
+  out.reserve(places.size());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const TensorPlace& place = places[i];
+    const std::size_t shared = shared_dimensions(place);
+    if (layout != Layout::fused || shared == 0) {
+      out.push_back(GuardedTensor(place, layout, first + i));
+      continue;
+    }
+    // Where the row of this tensor begins in that of all, and how long that is.
+    std::int64_t row = 0, begin = 0;
+    std::size_t leader = i;
+    for (std::size_t j = 0; j < places.size(); ++j) {
+      const std::vector<std::int64_t>& other = places[j].shape;
+      if (shared_dimensions(places[j]) != shared ||
+          !std::equal(other.begin(), other.begin() + static_cast<std::ptrdiff_t>(shared),
+                      place.shape.begin()))
+        continue;
+      leader = std::min(leader, j);
+      if (j == i) begin = row;
+      row += product(other, shared, other.size());
+    }
+    GuardedTensor x;
+    x.tensor_.shape = place.shape;
+    x.tensor_.stride = strides_of(place, Layout::dense, 0);
+    x.tensor_.stride[shared - 1] = row;
+    if (shared == 2) x.tensor_.stride[0] = extent_of(place.shape, 1) * row;
+    x.lie_in(leader == i ? std::make_shared<GuardedTensor::Buffer>(product(place.shape, 0, shared) * row)
+                         : out[leader].buffer_,
+             begin);
+    x.own(place);
+    out.push_back(std::move(x));
+  }
+  return out;
 }
 
 void GuardedTensor::reserve(std::size_t far) {
@@ -116,19 +214,19 @@ void GuardedTensor::reserve(std::size_t far) {
   range_.reset(new Range{begin, bytes});
   tensor_.data = static_cast<float*>(begin) + before;
   for (std::int64_t i = 0; i < blocks_; ++i) {
-    std::fill_n(tensor_.data + i * block_stride_ - kGuard, block_size_ + 2 * kGuard, kPoison);
+    std::fill_n(tensor_.data + i * block_stride_ - kGuard, block_size_ + 2 * kGuard, kOutside);
   }
 }
 
 void GuardedTensor::set(const std::vector<float>& dense) {
   std::size_t from = 0;
-  visit(tensor_, [&](float& x) { x = dense[from++]; });
+  visit(owned_, [&](float& x) { x = dense[from++]; });
 }
 
 std::vector<float> GuardedTensor::get() const {
   std::vector<float> dense;
-  dense.reserve(static_cast<std::size_t>(tensor_.size()));
-  visit(tensor_, [&](float& x) { dense.push_back(x); });
+  dense.reserve(static_cast<std::size_t>(owned_.size()));
+  visit(owned_, [&](float& x) { dense.push_back(x); });
   return dense;
 }
 
@@ -140,7 +238,7 @@ bool GuardedTensor::same_as(const std::vector<float>& dense) const {
 
 void GuardedTensor::spoil() {
   std::int64_t i = 0;
-  visit(tensor_, [&](float& x) { x = stale(i++); });
+  visit(owned_, [&](float& x) { x = stale(i++); });
 }
 
 std::vector<float> GuardedTensor::written() const {
@@ -149,31 +247,59 @@ std::vector<float> GuardedTensor::written() const {
   return dense;
 }
 
+void GuardedTensor::check_unowned(std::string_view name) const {
+  const std::size_t d = token_dimension_;
+  if (tensor_.shape[d] == owned_.shape[d]) return;
+  const std::int64_t lead = (owned_.data - tensor_.data) / tensor_.stride[d];
+  for (std::int64_t t = 0; t < tensor_.shape[d]; ++t) {
+    if (t >= lead && t < lead + owned_.shape[d]) continue;
+    visit(tensor_.slice(d, t, t + 1), [&](const float& x) {
+      if (untouched(x)) return;
+      throw Trespass(fmt::format("the kernel wrote {} of token {}, which belongs to no sequence", name, t));
+    });
+  }
+}
+
 void GuardedTensor::check_surroundings(std::string_view name) const {
+  const auto refuse = [&](std::int64_t element) {
+    throw Trespass(fmt::format("the kernel wrote outside {}{}: element {} of its buffer", name,
+                               buffer_ && buffer_->owned.size() > 1 ? " and what shares its rows" : "",
+                               element));
+  };
   const auto check = [&](const float* guard) {
     for (std::int64_t i = 0; i < kGuard; ++i) {
-      if (!poisoned(guard[i])) {
-        throw Trespass(fmt::format("the kernel wrote outside {}: element {} of its buffer", name,
-                                   guard + i - tensor_.data));
-      }
+      if (!untouched(guard[i])) refuse(guard + i - tensor_.data);
     }
   };
-  if (blocks_ == 1 && block_size_ == tensor_.size()) {
-    check(tensor_.data - kGuard);
-    check(tensor_.data + block_size_);
+  if (!tensor_.shape.empty()) check_unowned(name);
+  if (buffer_) {
+    std::vector<float>& storage = buffer_->storage;
+    const float* const begin = storage.data() + kGuard;
+    if (buffer_->owned.front().data != owned_.data) return;
+    if (std::ssize(storage) == owned_.size() + 2 * kGuard) {
+      check(begin - kGuard);
+      check(begin + owned_.size());
+      return;
+    }
+    std::vector<float> around = storage;
+    for (StridedTensor inside : buffer_->owned) {
+      inside.data = around.data() + (inside.data - storage.data());
+      visit(inside, [](float& x) { x = kOutside; });
+    }
+    for (std::size_t i = 0; i < around.size(); ++i) {
+      if (!untouched(around[i])) refuse(storage.data() + i - tensor_.data);
+    }
     return;
   }
   StridedTensor inside = tensor_;
-  if (blocks_ > 1) inside.shape[far_] = 1;
+  inside.shape[far_] = 1;
   std::vector<float> block(static_cast<std::size_t>(block_size_ + 2 * kGuard));
   inside.data = block.data() + kGuard;
   for (std::int64_t b = 0; b < blocks_; ++b) {
     std::copy_n(tensor_.data + b * block_stride_ - kGuard, std::ssize(block), block.data());
-    visit(inside, [](float& x) { x = kPoison; });
+    visit(inside, [](float& x) { x = kOutside; });
     for (std::size_t i = 0; i < block.size(); ++i) {
-      if (poisoned(block[i])) continue;
-      throw Trespass(fmt::format("the kernel wrote outside {}: element {} of its buffer", name,
-                                 b * block_stride_ + static_cast<std::int64_t>(i) - kGuard));
+      if (!untouched(block[i])) refuse(b * block_stride_ + static_cast<std::int64_t>(i) - kGuard);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/cases/layout.h"
+#include "oracles/systems/operator.h"
 #include "reference/view.h"
 
 namespace samestate {
@@ -31,16 +32,44 @@ struct StridedTensor {
   }
 };
 
-/// A tensor in a buffer of its own with guards around it; padded: with gaps inside it. far: the rows of the
-/// first dimension that has two or more, of the first two, lie in address space of their own, the last one
-/// more than 2^31 elements after the first; of it only what is touched becomes memory, and 2^31 elements
-/// before the first row belong to it, so that an offset wrapped to 32 bits hits no other tensor.
+/// Calls visitor(element) in row-major order.
+template <class Visitor>
+void visit(const StridedTensor& x, Visitor&& visitor, std::size_t d = 0, std::int64_t offset = 0) {
+  if (d == 0 && x.dense()) {
+    for (std::int64_t i = 0, size = x.size(); i < size; ++i) visitor(x.data[i]);
+  } else if (d == x.shape.size()) {
+    visitor(x.data[offset]);
+  } else if (d + 1 == x.shape.size()) {
+    for (std::int64_t i = 0; i < x.shape[d]; ++i) visitor(x.data[offset + i * x.stride[d]]);
+  } else {
+    for (std::int64_t i = 0; i < x.shape[d]; ++i) visit(x, visitor, d + 1, offset + i * x.stride[d]);
+  }
+}
+
+/// What a tensor asks of memory.
+struct TensorPlace {
+  std::vector<std::int64_t> shape;
+  Axis axis = Axis::state;
+  bool batched = true;
+  std::int64_t lead = 0, slack = 0;  ///< of its tokens, the first and the last: they belong to no sequence
+};
+
+/// A tensor in a buffer with guards around it and, by its layout, gaps inside it or other tensors beside its
+/// rows. Elements that are neither its own nor another tensor's are kOutside, those of tokens that belong to no
+/// sequence too. far: the rows of the first dimension that has two or more, of the first two, lie in address
+/// space of their own, the last one more than 2^31 elements after the first; of it only what is touched
+/// becomes memory, and 2^31 elements before the first row belong to it, so that an offset wrapped to 32 bits
+/// hits no other tensor.
 class GuardedTensor {
  public:
-  /// Throws Unavailable (harness/run/call_loop.h) where the machine does not give that much address space.
-  GuardedTensor(std::vector<std::int64_t> shape, Layout layout);
+  /// In a buffer of its own. Throws Unavailable (harness/run/call_loop.h) where the machine does not give that
+  /// much address space.
+  GuardedTensor(std::vector<std::int64_t> shape, Layout layout)
+      : GuardedTensor(TensorPlace{std::move(shape)}, layout, 0) {}
+  /// The one of that number among the tensors of a call (Layout::mixed).
+  GuardedTensor(const TensorPlace& place, Layout layout, std::size_t number);
 
-  /// From and to row-major order.
+  /// From and to row-major order. Tokens that belong to no sequence are left out, here and below.
   void set(const std::vector<float>& dense);
   [[nodiscard]] std::vector<float> get() const;
   [[nodiscard]] bool same_as(const std::vector<float>& dense) const;
@@ -49,28 +78,43 @@ class GuardedTensor {
   void spoil();
   [[nodiscard]] std::vector<float> written() const;
 
+  /// What a kernel sees.
   [[nodiscard]] const StridedTensor& tensor() const { return tensor_; }
   template <std::size_t Rank>
   [[nodiscard]] View<float, Rank> view() const {
     return tensor_.view<Rank>();
   }
 
-  /// Throws Trespass (harness/run/call_loop.h) where an element around the tensor changed.
+  /// Throws Trespass (harness/run/call_loop.h) where an element around the tensor changed, or one of a token
+  /// that belongs to no sequence. Of tensors in one buffer the first speaks for all.
   void check_surroundings(std::string_view name) const;
 
  private:
+  friend std::vector<GuardedTensor> guarded_tensors(const std::vector<TensorPlace>& places, Layout layout,
+                                                    std::size_t first);
+  struct Buffer;
   struct Range;
   struct Unmap {
     void operator()(Range* range) const;
   };
+  GuardedTensor() = default;
   void reserve(std::size_t far);
+  void own(const TensorPlace& place);
+  void lie_in(std::shared_ptr<Buffer> buffer, std::int64_t offset);
+  void check_unowned(std::string_view name) const;
 
-  std::vector<float> storage_;
+  std::shared_ptr<Buffer> buffer_;
   std::unique_ptr<Range, Unmap> range_;
   StridedTensor tensor_;
-  std::size_t far_ = 0;  ///< the dimension whose rows are blocks
-  /// Consecutive elements with guards around them: one, or one a row.
+  StridedTensor owned_;              ///< of it, the tokens of sequences
+  std::size_t token_dimension_ = 0;  ///< where those are fewer
+  std::size_t far_ = 0;              ///< the dimension whose rows are blocks
+  /// Of a far tensor: consecutive elements with guards around them, one a row.
   std::int64_t blocks_ = 1, block_size_ = 0, block_stride_ = 0;
 };
+
+/// The tensors of one side of a call, in their order; `first`: the number of the first among all of the call.
+[[nodiscard]] std::vector<GuardedTensor> guarded_tensors(const std::vector<TensorPlace>& places,
+                                                         Layout layout, std::size_t first);
 
 }  // namespace samestate

@@ -37,6 +37,68 @@ void keep_worst(std::optional<Judgement>& worst, Judgement j) {
 struct Piece {
   Batch batch;
   Outputs outputs;
+  std::optional<Outputs> twin = {}, reordered = {};  ///< where the twin gate asks for them
+};
+
+/// Rows that the twin gate compares, of o or of final states, of a run or of its pieces.
+class TwinRows {
+ public:
+  TwinRows(const Contract& contract, bool repeated) : contract_(contract), repeated_(repeated) {}
+
+  void add(const Matrix<double>& exact, const Vector<double>& rms, const Vector<double>& order,
+           const Matrix<double>& twin, const Matrix<double>& reordered, const Matrix<double>& actual) {
+    parts_.push_back({exact, rms, order, twin, reordered, actual});
+  }
+
+  [[nodiscard]] Judgement judge(bool vacuous = false) const {
+    HeadOracle all;
+    all.exact.o = joined(&Part::exact);
+    all.rms = joined(&Part::rms);
+    all.vacuous = vacuous;
+    const TwinRuns runs{joined(&Part::twin), joined(&Part::reordered), joined(&Part::order), repeated_};
+    return judge_twin(all, contract_, runs, joined(&Part::actual));
+  }
+
+  /// Directions that the twin's errors share out among, (sum s^2)^2 / sum s^4 over their singular values: the error of
+  /// a state is a sum of k_t e_t^T, of as many tokens as its memory holds, however many rows it has.
+  [[nodiscard]] double directions() const {
+    double sum = 0.0;
+    double squares = 0.0;
+    for (const Part& x : parts_) {
+      Matrix<double> e = x.twin - x.exact;
+      for (Index i = 0; i < e.rows(); ++i) e.row(i) *= x.rms(i) > 0 ? 1.0 / x.rms(i) : 0.0;
+      const Matrix<double> gram =
+          e.rows() < e.cols() ? (e * e.transpose()).eval() : (e.transpose() * e).eval();
+      sum += gram.trace();
+      squares += gram.squaredNorm();
+    }
+    return squares > 0 ? sum * sum / squares : 0.0;
+  }
+
+ private:
+  struct Part {
+    Matrix<double> exact;
+    Vector<double> rms, order;
+    Matrix<double> twin, reordered, actual;
+  };
+
+  template <class Rows>
+  [[nodiscard]] Rows joined(Rows Part::*member) const {
+    Index rows = 0;
+    for (const Part& part : parts_) rows += (part.*member).rows();
+    Rows out;
+    out.resize(rows, (parts_.front().*member).cols());
+    Index begin = 0;
+    for (const Part& part : parts_) {
+      out.middleRows(begin, (part.*member).rows()) = part.*member;
+      begin += (part.*member).rows();
+    }
+    return out;
+  }
+
+  const Contract& contract_;
+  bool repeated_;
+  std::vector<Part> parts_;
 };
 
 class BatchJudge {
@@ -93,9 +155,14 @@ class BatchJudge {
     // A repeating gate such as RetNet's, 1 - 2^-5, puts products on ties, which kernel and twin break as they
     // like.
     if (twin && j.verdict == Verdict::pass && !coherent_decay(x.g)) {
-      const TwinRuns runs{rows_of(batch_, *twin, n, h), rows_of(batch_, *reordered_, n, h),
-                          sums_for(x, case_.path(x.tokens()), oracle), repeated_keys(x)};
-      Judgement t = judge_twin(oracle, contract_, runs, o);
+      TwinRows rows(contract_, repeated_keys(x));
+      TwinRows states(contract_, repeated_keys(x));
+      const Bound sums = sums_for(x, case_.path(x.tokens()), oracle);
+      rows.add(oracle.exact.o, oracle.rms, sums.rms, rows_of(batch_, *twin, n, h),
+               rows_of(batch_, *reordered_, n, h), o);
+      states.add(oracle.exact.state, oracle.state_rms, sums.state_rows, state_of(batch_, *twin, n, h),
+                 state_of(batch_, *reordered_, n, h), state);
+      Judgement t = with_states(rows.judge(oracle.vacuous), states, oracle.vacuous);
       // One rounding that fell the other way early on stays in a long memory and moves every later row. From
       // the kernel's own state, piece by piece, it moves the rows of its piece alone; an undeclared rounding
       // is in all of them.
@@ -110,9 +177,20 @@ class BatchJudge {
     return oracle_of(x, path, contract_, family_, batch_.shape.l2norm);
   }
 
-  [[nodiscard]] Vector<double> sums_for(const Sequence<double>& x, const Path& path,
-                                        const HeadOracle& oracle) const {
-    return bound_of(x, path, sums_only(contract_), family_, oracle.policy.mode, batch_.shape.l2norm).rms;
+  [[nodiscard]] Bound sums_for(const Sequence<double>& x, const Path& path, const HeadOracle& oracle) const {
+    return bound_of(x, path, sums_only(contract_), family_, oracle.policy.mode, batch_.shape.l2norm);
+  }
+
+  /// A rounding on the way to the state, of e^{G_C - G} V' for one, is in no row of o before the next chunk: the worse of
+  /// the twin gate on o and on final states.
+  [[nodiscard]] Judgement with_states(Judgement of_o, const TwinRows& states, bool vacuous = false) const {
+    if (states.directions() < kTwinDirections) return of_o;
+    Judgement of_states = states.judge(vacuous);
+    if (of_states.verdict == Verdict::unsupported) return of_o;
+    if (of_states.verdict == Verdict::fail) of_states.reason = "the final state " + of_states.reason;
+    if (of_o.verdict == Verdict::unsupported) return of_states;
+    merge(of_o, of_states);
+    return of_o;
   }
 
   /// Decoding is taken apart on its recurrent kernel.
@@ -123,7 +201,7 @@ class BatchJudge {
 
   /// Sequence n run again in pieces, each from the state that the kernel left (BOUNDS 10.1); empty where that
   /// is the run itself or the kernel cannot be called.
-  const std::vector<Piece>& pieces_of(std::int64_t n) {
+  std::vector<Piece>& pieces_of(std::int64_t n) {
     const auto [at, added] = pieces_.try_emplace(n);
     if (!added || !rerun_) return at->second;
     const Batch alone = sequence_alone(batch_, n);
@@ -162,33 +240,27 @@ class BatchJudge {
   }
 
   Judgement judge_twin_pieces(std::int64_t n, std::int64_t h, Judgement whole_run) {
-    const std::vector<Piece>& pieces = pieces_of(n);
+    std::vector<Piece>& pieces = pieces_of(n);
     if (pieces.empty()) return whole_run;
-    const Index T = batch_.shape.end(n) - batch_.shape.begin(n);
-    const Index dv = batch_.shape.dv;
-    HeadOracle all;
-    all.exact.o.resize(T, dv);
-    all.rms.resize(T);
-    TwinRuns runs{Matrix<double>(T, dv), Matrix<double>(T, dv), Vector<double>(T),
-                  repeated_keys(sequence_of(batch_, n, h))};
-    Matrix<double> o(T, dv);
-    Index begin = 0;
-    for (const Piece& piece : pieces) {
+    const bool repeated = repeated_keys(sequence_of(batch_, n, h));
+    TwinRows rows(contract_, repeated);
+    TwinRows states(contract_, repeated);
+    for (Piece& piece : pieces) {
       const Sequence<double> x = sequence_of(piece.batch, 0, h);
       const Path path = piece_path(x.tokens());
+      if (!piece.twin) {
+        piece.twin = run_on_twin(family_.name, piece.batch, path, contract_);
+        piece.reordered = run_on_twin(family_.name, piece.batch, path, contract_, true);
+      }
       const HeadOracle oracle = oracle_for(x, path);
-      const Index L = x.tokens();
-      all.exact.o.middleRows(begin, L) = oracle.exact.o;
-      all.rms.segment(begin, L) = oracle.rms;
-      runs.order.segment(begin, L) = sums_for(x, path, oracle);
-      runs.twin.middleRows(begin, L) =
-          rows_of(piece.batch, run_on_twin(family_.name, piece.batch, path, contract_), 0, h);
-      runs.reordered.middleRows(begin, L) =
-          rows_of(piece.batch, run_on_twin(family_.name, piece.batch, path, contract_, true), 0, h);
-      o.middleRows(begin, L) = rows_of(piece.batch, piece.outputs, 0, h);
-      begin += L;
+      const Bound sums = sums_for(x, path, oracle);
+      rows.add(oracle.exact.o, oracle.rms, sums.rms, rows_of(piece.batch, *piece.twin, 0, h),
+               rows_of(piece.batch, *piece.reordered, 0, h), rows_of(piece.batch, piece.outputs, 0, h));
+      states.add(oracle.exact.state, oracle.state_rms, sums.state_rows,
+                 state_of(piece.batch, *piece.twin, 0, h), state_of(piece.batch, *piece.reordered, 0, h),
+                 state_of(piece.batch, piece.outputs, 0, h));
     }
-    return judge_twin(all, contract_, runs, o);
+    return with_states(rows.judge(), states);
   }
 
   const Resolved& case_;

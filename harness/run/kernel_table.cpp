@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "fixtures/quote.h"
 #include "harness/run/clock.h"
@@ -41,6 +42,16 @@ OperatorArguments operator_arguments_of(const KernelCall& call, const OperatorKe
   a.chunk = call.chunk;
   a.threads = call.threads;
   return a;
+}
+
+/// The row's limits, read once.
+template <class Row>
+DeclaredLimits limits_of(const Row& row) {
+  try {
+    return {row.limits, system_named(row.system)};
+  } catch (const Error& error) {
+    throw Error(fmt::format("kernel {}: {}", row.name, error.what()));
+  }
 }
 
 /// The companion's name differs in the form alone.
@@ -85,7 +96,8 @@ KernelRow adapted(const Kernel& kernel) {
             return kernel.time ? kernel.time(a, contract, request)
                                : time_by_clock(call, request, [&] { return kernel.run(a, contract); });
           },
-          kernel.variants};
+          kernel.variants,
+          limits_of(kernel)};
 }
 
 KernelRow adapted(const OperatorKernel& kernel) {
@@ -102,13 +114,64 @@ KernelRow adapted(const OperatorKernel& kernel) {
             const OperatorArguments a = operator_arguments_of(call, kernel);
             return kernel.time ? kernel.time(a, contract, request)
                                : time_by_clock(call, request, [&] { return kernel.run(a, contract); });
-          }};
+          },
+          {},
+          limits_of(kernel)};
+}
+
+void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& contract) {
+  const Outcome outcome = kernel.run(call, contract);
+  if (outcome.kind != Outcome::Kind::ran) throw Refused(outcome, kernel, call);
+}
+
+Case as_called(Case c, const KernelRow& kernel, const KernelCall& call) {
+  const bool packed = call.cu_seqlens.present();
+  const auto form = std::find_if(kernel.system->forms.begin(), kernel.system->forms.end(),
+                                 [](const CaseForm& row) { return row.packed; });
+  c.form = packed && form != kernel.system->forms.end() ? std::string(form->name) : kernel.form;
+  // Of packed sequences only their number is a limit.
+  c.lengths.assign(packed ? static_cast<std::size_t>(call.cu_seqlens.shape[0] - 1) : 0, 0);
+  c.T = call.tokens;
+  c.chunk = call.chunk;
+  c.B = call.batch;
+  for (const auto& [name, value] : call.parameters) {
+    if (const auto own = c.parameters.find(name); own != c.parameters.end()) own->second = value;
+  }
+  const StridedTensor k = call.input("k");
+  const StridedTensor v = call.input("v");
+  if (kernel.system->has_key("Hk") && k.shape.size() == 4 && v.shape.size() == 4) {
+    c.B = k.shape[0];
+    c.Hk = k.shape[2], c.dk = k.shape[3];
+    c.Hv = v.shape[2], c.dv = v.shape[3];
+    c.state = call.input("initial_state").data != nullptr ? "random" : "none";
+    c.heads = call.head_map;
+    c.l2norm = call.l2norm;
+  }
+  return c;
+}
+
+bool within_limits(const KernelRow& kernel, const Case& c) {
+  if (kernel.limits.none()) return possible(c);
+  const std::optional<Resolved> r = resolved(c);
+  if (!r || r->system != kernel.system) return false;
+  const bool family = r->system->has_key("Hk");
+  for (const Segment& segment : r->path(c.T)) {
+    if ((segment.tokens == 0 && c.T > 0) || (family && (segment.chunk > 0) != (kernel.form == "chunked")))
+      continue;
+    Case call = c;
+    if (!r->form->packed) call.form = kernel.form;
+    call.T = segment.token_by_token ? 1 : segment.tokens;
+    if (family) call.chunk = segment.chunk;
+    if (!kernel.limits.hold(call)) return false;
+  }
+  return true;
 }
 
 KernelTable::KernelTable(std::span<const Kernel> rows, std::span<const OperatorKernel> operators)
     : rows_(rows.begin(), rows.end()), operators_(operators.begin(), operators.end()) {
   for (const Kernel& row : rows_) all_.push_back(adapted(row));
   for (const OperatorKernel& row : operators_) all_.push_back(adapted(row));
+  own_ = all_.size();
 }
 
 template <class Row>
@@ -161,6 +224,10 @@ void KernelTable::add(std::span<const OperatorKernel> rows) {
     operators_.push_back(row);
     all_.push_back(adapted(row));
   }
+}
+
+void KernelTable::added_by(const std::string& options) {
+  for (std::size_t i = own_; i < all_.size(); ++i) all_[i].options = options;
 }
 
 const KernelRow* KernelTable::find(std::string_view name) const {

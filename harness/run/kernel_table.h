@@ -4,8 +4,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "harness/cases/declared_limits.h"
 #include "harness/cases/resolved.h"
 #include "harness/run/call_loop.h"
 #include "optimized/kernel.h"
@@ -25,7 +27,28 @@ struct KernelRow {
   /// Many times the same call, of dense tensors: as the row times itself (Kernel::time), else by the clock.
   std::function<Timing(const KernelCall&, const Contract&, const TimingRequest&)> time;
   std::vector<Variant> variants = {};  ///< Kernel::variants
+  DeclaredLimits limits = {};          ///< Kernel::limits
+  std::string options = {};  ///< of a command, without which the row is not there: " --plugin mine.so"
 };
+
+/// A kernel answered a call that it did not run it.
+class Refused : public Unavailable {
+ public:
+  Refused(const Outcome& outcome, const KernelRow& row, KernelCall call)
+      : Unavailable(outcome), kernel(&row), call(std::move(call)) {}
+  const KernelRow* kernel;
+  KernelCall call;  ///< its sizes and settings; its tensors are gone
+};
+
+/// The kernel runs the call. Throws Refused where it says that it did not.
+void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& contract);
+
+/// What a case line would say of one call of a run of `c`: its sizes, T and chunk, and what it shows of the settings.
+[[nodiscard]] Case as_called(Case c, const KernelRow& kernel, const KernelCall& call);
+
+/// Whether every call of the case that is this kernel's lies inside the limits that its row declares; false for what is
+/// no case. Calls that a law adds, with other chunks and cuts, are asked of when they are made.
+[[nodiscard]] bool within_limits(const KernelRow& kernel, const Case& c);
 
 /// What a kernel of the recurrent family is given.
 [[nodiscard]] Arguments arguments_of(const KernelCall& call);
@@ -58,6 +81,8 @@ class KernelTable {
   /// function, no known device or system, or no contract that is known.
   void add(std::span<const Kernel> rows);
   void add(std::span<const OperatorKernel> rows);
+  /// Of all rows that were added: what a printed command needs beside the line (KernelRow::options).
+  void added_by(const std::string& options);
 
   /// Throws Error that lists the names.
   [[nodiscard]] const Kernel& named(std::string_view name) const;
@@ -78,6 +103,7 @@ class KernelTable {
   std::vector<Kernel> rows_;
   std::vector<OperatorKernel> operators_;
   std::vector<KernelRow> all_;
+  std::size_t own_ = 0;  ///< rows that were there from the start
 };
 
 }  // namespace samestate

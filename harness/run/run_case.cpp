@@ -1,5 +1,7 @@
 #include "harness/run/run_case.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -19,11 +21,39 @@ Record record_of(const Resolved& r, const KernelRow& kernel) {
   record.regime = r.c.regime;
   record.law = r.c.law;
   record.device = kernel.device;
+  record.options = kernel.options;
   return record;
 }
 
 /// Threads that a kernel may use: one, two or three, by the seed, so that a plan has each and a line repeats its own.
 int threads_of(const Case& c) { return 1 + static_cast<int>(c.seed % 3); }
+
+/// A kernel says which calls it does not take before it is asked (Kernel::limits). What lies inside and is refused is
+/// not computed, and a suite that counted it as unsupported would pass a kernel that refuses what it computes wrongly.
+Judgement judge_refusal(const Resolved& r, const Refused& refused) {
+  const KernelRow& kernel = *refused.kernel;
+  const bool no_device = refused.kind == Outcome::Kind::no_device;
+  if (!no_device && !kernel.limits.hold(as_called(r.c, kernel, refused.call))) throw refused;
+  const std::string why = *refused.what() == '\0' ? "no reason given" : refused.what();
+  Judgement j;
+  if (no_device && kernel.device != "cpu") {
+    j.verdict = Verdict::skipped;
+    j.gate = kNoDevice;
+    j.reason = why;
+    return j;
+  }
+  j.verdict = Verdict::fail;
+  j.gate = "limits";
+  j.ratio = std::numeric_limits<double>::infinity();
+  j.reason =
+      no_device
+          ? fmt::format("refused: {}; {} is a kernel of the processor, which is there", why, kernel.name)
+          : fmt::format(
+                "refused inside its limits: {}; the row of {} declares {}: take the call, or name "
+                "the limit there (Kernel::limits)",
+                why, kernel.name, kernel.limits.text());
+  return j;
+}
 
 }  // namespace
 
@@ -48,6 +78,11 @@ void set_judgement(Record& record, const std::function<Judgement()>& judge) {
     record.judgement.gate = "memory";
     record.judgement.ratio = std::numeric_limits<double>::infinity();
     record.judgement.reason = trespass.what();
+  } catch (const Unrepeatable& unrepeatable) {
+    record.judgement.verdict = Verdict::fail;
+    record.judgement.gate = "repeat";
+    record.judgement.ratio = std::numeric_limits<double>::infinity();
+    record.judgement.reason = unrepeatable.what();
   } catch (const std::exception& thrown) {
     record.judgement.verdict = Verdict::crash;
     record.judgement.gate = "exception";
@@ -74,10 +109,27 @@ Record planned_record(const Case& c, const KernelTable& table) {
   return record_of(r, *table.choose(r).named);
 }
 
+RunOptions run_options(const Resolved& r, int threads) {
+  RunOptions options;
+  options.layout = r.layout;
+  options.threads = std::max(threads, threads_of(r.c));
+  options.final_state = r.final_state;
+  options.lead = r.c.lead;
+  options.slack = r.c.slack;
+  options.repeat = r.c.repeat;
+  return options;
+}
+
 Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads, Trace* trace) {
   Record record = record_of(r, *kernels.named);
-  threads = std::max(threads, threads_of(r.c));
-  set_judgement(record, [&] { return r.system->run(r, kernels, {r.layout, threads}, trace); });
+  const RunOptions options = run_options(r, threads);
+  set_judgement(record, [&] {
+    try {
+      return r.system->run(r, kernels, options, trace);
+    } catch (const Refused& refused) {
+      return judge_refusal(r, refused);
+    }
+  });
   return record;
 }
 

@@ -32,6 +32,9 @@ struct Trace {
 /// there.
 void set_judgement(Record& record, const std::function<Judgement()>& judge);
 
+/// How the line of a case has it run. `threads`: more than the seed's, where they are.
+[[nodiscard]] RunOptions run_options(const Resolved& r, int threads = 1);
+
 /// Runs a resolved case on kernels chosen for it: the record of run_case.
 [[nodiscard]] Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads = 1,
                                   Trace* trace = nullptr);

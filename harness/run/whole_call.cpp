@@ -45,6 +45,8 @@ void require_one_call(const Resolved& r) {
   }
   if (r.layout != Layout::dense)
     throw Error("layout=" + c.layout + ": bench times dense tensors; leave it out");
+  if (r.final_state != FinalState::apart || c.lead + c.slack > 0 || c.repeat)
+    throw Error("final, unowned and repeat: bench times one plain call; leave them out");
   if (c.T < 1) throw Error("T=0: nothing to time");
 }
 

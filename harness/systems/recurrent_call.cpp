@@ -80,7 +80,7 @@ class RecurrentCall final : public WholeCall {
  public:
   RecurrentCall(const Resolved& r, const Family& family, int threads)
       : r_(r), family_(family), batch_(batch_of(r_, family, threads)) {
-    const BatchShape& s = batch_.shape;
+    BatchShape& s = batch_.shape;
     const std::int64_t N = s.sequences();
     input("q", {s.B, s.T, s.Hk, s.dk}, batch_.q);
     input("k", {s.B, s.T, s.Hk, s.dk}, batch_.k);
@@ -92,7 +92,7 @@ class RecurrentCall final : public WholeCall {
     output("final_state", {N, s.Hv, s.dk, s.dv}, outputs_.final_state);
     if (!s.offsets.empty()) {
       call_.cu_seqlens =
-          row_major<const std::int64_t, 1>(s.offsets.data(), {static_cast<std::int64_t>(s.offsets.size())});
+          row_major<std::int64_t, 1>(s.offsets.data(), {static_cast<std::int64_t>(s.offsets.size())});
     }
     call_.batch = s.B;
     call_.tokens = s.T;

@@ -11,6 +11,7 @@
 #include "harness/cases/keys.h"
 #include "harness/run/kernel_table.h"
 #include "harness/run/run_case.h"
+#include "harness/systems/model_shapes.h"
 #include "harness/systems/saved_run.h"
 #include "harness/systems/tensor_inputs.h"
 #include "oracles/judge.h"
@@ -40,11 +41,8 @@ std::vector<CaseTensor> run_tensors(const Resolved& r, const TensorSystem& syste
   Index begin = 0;
   for (const Index end : cuts) loop.path.push_back({end - std::exchange(begin, end), r.c.chunk, false});
   loop.path.push_back({r.c.T - begin, r.c.chunk, false});
-  std::vector<std::vector<float>> written =
-      run_calls(loop, options, [&](const Segment&, const KernelCall& one) {
-        const Outcome outcome = kernel.run(one, *r.contract);
-        if (outcome.kind != Outcome::Kind::ran) throw Unavailable(outcome);
-      });
+  std::vector<std::vector<float>> written = run_calls(
+      loop, options, [&](const Segment&, const KernelCall& one) { run_row(kernel, one, *r.contract); });
   std::vector<CaseTensor> out;
   for (std::size_t i = 0; i < written.size(); ++i)
     out.push_back({signature.outputs[i], true, loop.outputs[i].shape, std::move(written[i])});
@@ -58,7 +56,13 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   equation = of.equation;
   keys = common_keys();
   for (const Parameter& size : of.parameters) sizes.push_back({size});
-  plan = {.start = "T=21 chunk=8", .law = "B=2 T=13"};
+  plan = {.start = "T=21 chunk=8", .law = "B=2 T=13", .seeded = 50};
+  for (const ModelShape& shape : model_shapes()) {
+    if (shape.system != name) continue;
+    std::string part = fmt::format("B={} T={}", shape.B, shape.T);
+    for (const auto& [size, value] : shape.sizes) part += fmt::format(" {}={}", size, value);
+    plan.models.push_back(std::move(part));
+  }
   for (const OperatorForm& form : of.forms) forms.push_back({.name = form.name, .chunked = form.chunked});
   // Its calls are those of any form, so that the chunk is theirs.
   if (of.streams) forms.push_back({.name = "decode", .decodes = true});
@@ -91,12 +95,32 @@ Signature TensorSystem::signature(const Case& c) const {
 }
 
 double TensorSystem::work(const Case& c) const {
-  // Tokens times elements of weights and of the tokens' data: roughly multiplications, which the running error
-  // makes about thirty times as dear.
-  constexpr double kMost = 4e5;
-  double elements = 0.0;
-  for (const TensorSpec& spec : signature(c).inputs) elements += static_cast<double>(spec.size());
-  return static_cast<double>(c.B) * static_cast<double>(std::max<Index>(c.T, 1)) * elements / kMost;
+  // Multiplications of the reference, which the running error makes about thirty times as dear, in some millions of which
+  // most cases stay far below. Where nobody has counted them: each token meets all weights, states and rows before
+  // it; without weights the other tokens' data too, unless no token meets another.
+  constexpr double kMost = 6e6;
+  constexpr double kElement = 16;     // drawn, copied, judged
+  constexpr double kSequence = 2000;  // a call of its own
+  const auto operations = [&](const OperatorForm& form) {
+    Call one = call(c, form.name);
+    one.form = form.name;
+    if (!form.chunked) one.chunk = 0;
+    return static_cast<double>(row.cost(one).operations) / 2;
+  };
+  double of_token = 0.0, elements = 0.0;
+  const Signature all = signature(c);
+  for (const TensorSpec& spec : all.inputs) {
+    const auto size = static_cast<double>(spec.size());
+    elements += size;
+    if (spec.axis != Axis::tokens || !row.token_wise) of_token += size;
+  }
+  for (const TensorSpec& spec : all.outputs) elements += static_cast<double>(spec.size());
+  // The first form is the oracle's; the kernel's is tens of times cheaper, but a large chunk more work.
+  double counted = operations(row.forms.front());
+  if (const OperatorForm* own = row.form(c.form)) counted = std::max(counted, operations(*own));
+  const double inside = counted > 0 ? counted : static_cast<double>(std::max<Index>(c.T, 1)) * of_token;
+  const double of_sequence = inside + kElement * elements + kSequence;
+  return static_cast<double>(c.B) * of_sequence * (c.law.empty() ? 1.0 : 8.0) / kMost;
 }
 
 std::vector<CaseTensor> TensorSystem::inputs(const Resolved& r) const { return tensor_inputs(r); }

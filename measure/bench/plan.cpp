@@ -5,7 +5,7 @@
 #include "harness/cases/resolved.h"
 #include "harness/run/whole_call.h"
 #include "measure/bench/bench.h"
-#include "measure/bench/tensor_shapes.h"
+#include "harness/systems/model_shapes.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -74,7 +74,7 @@ std::vector<Case> family_cases(const KernelRow& kernel, bool quick) {
 /// Those of a system of named tensors; the smaller set is one of its standard sizes.
 std::vector<Case> tensor_cases(const KernelRow& kernel, bool quick) {
   std::vector<Case> cases;
-  for (const TensorShape& shape : tensor_shapes()) {
+  for (const ModelShape& shape : model_shapes()) {
     if (shape.system != kernel.system->name) continue;
     Case& c = cases.emplace_back(kernel.system->standard());
     c.B = quick ? 1 : shape.B, c.T = quick ? 64 : shape.T;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <exception>
 #include <limits>
+#include <set>
 #include <thread>
 
 #include "reference/error.h"
@@ -44,15 +45,20 @@ Timing time_kernel(const KernelRow& kernel, const WholeCall& whole, const Timing
   return timing;
 }
 
-/// `count` of the parts [0, all), the first and the last among them.
-std::vector<std::int64_t> spread_parts(std::int64_t all, std::int64_t count) {
-  std::vector<std::int64_t> chosen;
-  if (count <= 0 || count >= all) count = all;
-  for (std::int64_t i = 0; i < count; ++i) chosen.push_back(count == 1 ? 0 : i * (all - 1) / (count - 1));
-  return chosen;
-}
-
 }  // namespace
+
+std::vector<std::int64_t> parts_to_judge(std::int64_t all, std::int64_t count) {
+  if (count <= 0 || count >= all) count = all;
+  std::set<std::int64_t> chosen;
+  const auto take = [&](std::int64_t part) {
+    if (part >= 0 && part < all && std::ssize(chosen) < count) chosen.insert(part);
+  };
+  take(0), take(all - 1);
+  for (const std::int64_t block : {128, 64, 32, 16, 8}) take(block - 1), take(block);
+  for (std::int64_t i = 1; i < all && std::ssize(chosen) < count; ++i) take(i * (all - 1) / count);
+  for (std::int64_t i = 0; i < all && std::ssize(chosen) < count; ++i) take(i);
+  return {chosen.begin(), chosen.end()};
+}
 
 BenchRun::BenchRun(const Case& c, const KernelTable& table, const BenchOptions& options)
     : r_(c), options_(options), kernels_(table.choose(r_)) {}
@@ -98,7 +104,7 @@ void BenchRun::require_device() const {
 }
 
 Judgement BenchRun::judge_parts(TimedCase& timed) const {
-  const std::vector<std::int64_t> chosen = spread_parts(timed.heads, options_.judged_heads);
+  const std::vector<std::int64_t> chosen = parts_to_judge(timed.heads, options_.judged_heads);
   timed.heads_judged = std::ssize(chosen);
   std::vector<Judgement> judgements(chosen.size());
   std::vector<std::exception_ptr> thrown(chosen.size());

@@ -9,6 +9,10 @@
 
 namespace samestate {
 
+/// `count` of the parts [0, all) that are judged apart, in order; all of them where count is 0. The first and the last,
+/// then both sides of block edges (128, 64, 32, 16, 8), where kernels part their grids; what is left is spread.
+[[nodiscard]] std::vector<std::int64_t> parts_to_judge(std::int64_t all, std::int64_t count);
+
 /// One case in the process that times its kernel; it keeps the tensors for a second set of times.
 class BenchRun {
  public:

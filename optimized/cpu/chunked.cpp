@@ -285,7 +285,6 @@ Outcome run(const Sums& sums, const System& system, const Arguments& arguments, 
     return {Outcome::Kind::unsupported, "a chunk of " + std::to_string(longest) + " tokens; at most " +
                                             std::to_string(kLongestChunk) + ", take a shorter chunk"};
   }
-  clear_outside_sequences(arguments, sizes);
   const bool decay = arguments.g.present();
   if (system.delta) {
     decay ? run_heads<true, true>(sums, arguments, contract, sizes)

@@ -97,7 +97,6 @@ Outcome run(const Sums& sums, const System& system, const Arguments& arguments, 
   if (std::string reason = unsupported_reason(system, arguments, contract); !reason.empty()) {
     return {Outcome::Kind::unsupported, std::move(reason)};
   }
-  clear_outside_sequences(arguments, sizes);
   if (system.delta) {
     run_heads<true>(sums, arguments, contract, sizes);
   } else {

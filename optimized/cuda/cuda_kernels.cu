@@ -73,9 +73,6 @@ class DeviceCall {
         beta_(packed.beta),
         initial_state_(packed.initial_state),
         cu_seqlens_(packed.cu_seqlens),
-        rows_left_out_(
-            !packed.cu_seqlens.empty() &&
-            (packed.cu_seqlens.front() != 0 || packed.cu_seqlens.back() != a.q.shape[0] * a.q.shape[1])),
         in_place_(in_place && a.initial_state.present()),
         o_(static_cast<std::size_t>(a.o.present() ? a.o.size() : 0)),
         written_(static_cast<std::size_t>(a.final_state.present() && !in_place_ ? a.final_state.size() : 0)),
@@ -106,7 +103,6 @@ class DeviceCall {
   }
 
   void enqueue(Launch launch) const {
-    if (rows_left_out_) o_.fill(0, launch.stream);
     if (prefill_) {
       prefill_->launch(launch.stream);
     } else if (!choice_.chunked && choice_.row != kGenericRow) {
@@ -118,7 +114,7 @@ class DeviceCall {
   }
 
   void download(const Arguments& a) const {
-    if (a.o.present()) scatter(o_.download(), a.o);
+    if (a.o.present()) scatter_tokens(o_.download(), a);
     if (a.final_state.present()) scatter((in_place_ ? initial_state_ : written_).download(), a.final_state);
   }
 
@@ -130,7 +126,6 @@ class DeviceCall {
   DeviceBuffer<float> g_, beta_;
   DeviceBuffer<State> initial_state_;
   DeviceBuffer<std::int64_t> cu_seqlens_;
-  bool rows_left_out_;  ///< rows that are of no packed sequence: their output is 0
   bool in_place_;
   DeviceBuffer<Operand> o_;
   DeviceBuffer<State> written_;
@@ -190,7 +185,7 @@ Outcome with_packed(const Arguments& a, const Contract& contract, const std::str
   if (const Device& found = device(); !found.info) return {Outcome::Kind::no_device, found.reason};
   if (choice.prefill() && !prefill_runs_here()) {
     return {
-        Outcome::Kind::unsupported,
+        Outcome::Kind::no_device,
         "contract " + contract.name + ": the prefill kernels need compute capability 9.0; use contract bf16"};
   }
   if (contract.state == Format::bf16) {
@@ -223,9 +218,9 @@ template <const cpu::System& system>
 void append(std::vector<Kernel>& table) {
   const std::string name(system.name);
   table.push_back({"cuda." + name + ".recurrent", name, "recurrent", "cuda", contracts_of(recurrent_rows()),
-                   run<system, false>, time<system, false>, variants(recurrent_rows())});
+                   run<system, false>, time<system, false>, variants(recurrent_rows()), recurrent_limits()});
   table.push_back({"cuda." + name + ".chunked", name, "chunked", "cuda", contracts_of(chunked_rows()),
-                   run<system, true>, time<system, true>, variants(chunked_rows())});
+                   run<system, true>, time<system, true>, variants(chunked_rows()), chunked_limits()});
 }
 
 }  // namespace

@@ -74,6 +74,17 @@ void scatter(const std::vector<From>& values, const View<float, 4>& view) {
         for (std::int64_t d = 0; d < view.shape[3]; ++d) view(b, t, h, d) = loaded(values[next++]);
 }
 
+/// Into o, but for rows that belong to no packed sequence, which are not the call's.
+template <class From>
+void scatter_tokens(const std::vector<From>& values, const Arguments& a) {
+  if (!a.cu_seqlens.present()) return scatter(values, a.o);
+  const std::int64_t first = a.cu_seqlens(0);
+  const std::int64_t end = a.cu_seqlens(a.sequences());
+  const std::int64_t row = a.o.shape[2] * a.o.shape[3];
+  scatter(std::vector<From>(values.begin() + first * row, values.begin() + end * row),
+          a.o.slice(1, first, end));
+}
+
 /// `sizes` as cpu::checked_sizes returns them.
 template <class Operand, class State = float>
 [[nodiscard]] Packed<Operand, State> pack(const Arguments& a, const cpu::Sizes& sizes,
@@ -111,6 +122,15 @@ template <class Operand, class State = float>
 [[nodiscard]] inline std::size_t chunked_row(const Arguments& a, const Contract& contract, bool delta) {
   return choose(chunked_rows(), shape_of(a, cpu::longest_sequence(a, cpu::checked_sizes(a)), delta),
                 contract);
+}
+
+/// Kernel::limits of the rows: what `refusal` refuses.
+[[nodiscard]] inline std::vector<std::string> recurrent_limits() {
+  return {"dk <= " + std::to_string(kKeyLimit)};
+}
+[[nodiscard]] inline std::vector<std::string> chunked_limits() {
+  return {"dk <= " + std::to_string(kKeyLimit), "chunk in 1.." + std::to_string(kChunkLimit),
+          "dk <= " + std::to_string(kPrefillKeys) + " if contract = bf16_fused"};
 }
 
 /// Why the device kernels do not run this call, naming the limit; empty where they do.

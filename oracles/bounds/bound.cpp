@@ -74,7 +74,7 @@ bool coherent_decay(const Vector<double>& g) {
 
 namespace {
 
-/// Whether fewer than T / 4 tokens (T < 8: at most half) differ under `compare(i, j)`, T > 1.
+/// Whether fewer than T / 4 tokens (T < 32: at most half) differ under `compare(i, j)`, T > 1.
 template <class Compare>
 bool few_distinct(Index tokens, Compare&& compare) {
   if (tokens < 2) return false;

@@ -78,7 +78,7 @@ struct Policy {
 /// (RetNet, a constant gate). BOUNDS 4.
 [[nodiscard]] bool coherent_decay(const Vector<double>& g);
 
-/// Fewer than T / 4 distinct rows (k, v, beta) (T < 8: at most half), T > 1: roundings repeat and add
+/// Fewer than T / 4 distinct rows (k, v, beta) (T < 32: at most half), T > 1: roundings repeat and add
 /// linearly, so that no statistical mode holds. BOUNDS 0, 7.
 [[nodiscard]] bool structured(const Sequence<double>& sequence);
 

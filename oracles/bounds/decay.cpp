@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "oracles/bounds/algebra.h"
@@ -90,6 +91,39 @@ class ScanError {
   Vector<double> doubling_;
 };
 
+/// Of the sums of g, each g below -128 taken as any value between itself and -128, but none below -1024.
+class SumError {
+ public:
+  SumError(const Vector<double>& gates, Scan scan, Mode mode, bool rounded_once)
+      : least_(gates, kDecayFloor, scan, mode, rounded_once) {
+    if ((gates.array() < kDecayFloor).any()) most_.emplace(gates, kDeepestFloor, scan, mode, rounded_once);
+  }
+  /// With -128 in place of what lies below.
+  [[nodiscard]] const Vector<double>& sums() const { return least_.sums; }
+  [[nodiscard]] double at(Index i) const {
+    return most_ ? std::max(least_.error.at(i), most_->error.at(i)) : least_.error.at(i);
+  }
+  [[nodiscard]] double between(Index i, Index j) const {
+    return most_ ? std::max(least_.error.between(i, j), most_->error.between(i, j))
+                 : least_.error.between(i, j);
+  }
+
+ private:
+  struct Floored {
+    Floored(const Vector<double>& gates, double floor, Scan scan, Mode mode, bool rounded_once)
+        : g(gates.cwiseMax(floor)), sums(summed(g)), error(g, sums, scan, mode, rounded_once) {}
+    static Vector<double> summed(const Vector<double>& x) {
+      Vector<double> out(x.size());
+      std::partial_sum(x.begin(), x.end(), out.begin());
+      return out;
+    }
+    const Vector<double> g, sums;
+    const ScanError error;
+  };
+  Floored least_;
+  std::optional<Floored> most_;
+};
+
 }  // namespace
 
 double exponential_error(double x, Exponential exponential, const ExponentialModel& model) {
@@ -124,10 +158,8 @@ ChunkDecay chunk_decay(const Vector<double>& gates, Exponential exponential, Sca
     decay.end_bias = Vector<double>::Zero(L);
     return decay;
   }
-  const Vector<double> g = gates.unaryExpr([](double x) { return clamped(x); });
-  Vector<double> sums(L);
-  std::partial_sum(g.begin(), g.end(), sums.begin());
-  const ScanError error(g, sums, scan, mode, model.rounded_once);
+  const SumError error(gates, scan, mode, model.rounded_once);
+  const Vector<double>& sums = error.sums();
 
   decay.between = Matrix<double>::Zero(L, L);
   decay.between_error = Matrix<double>::Zero(L, L);

@@ -5,11 +5,14 @@
 /// What the bounds of both forms need and their readers do not.
 namespace samestate::bounds {
 
-/// A hard reset may be written as any g from -128 to -infinity: kernels clamp g here before they sum it, and
-/// the bounds do too. e^-128 = 2.6e-56 lies below the smallest fp32 subnormal (2^-149 = 1.4e-45), so alpha is
-/// 0 in fp32 either way, and whatever the exact alpha <= e^-128 is, it differs from 0 by less than the flush
-/// term min(alpha, 2^-126) that every decay carries. Unclamped, g = -1e38 would make u32 |G| infinite.
+/// A hard reset may be written as any g from -128 to -infinity. e^-128 = 2.6e-56 lies below the smallest fp32 subnormal
+/// (2^-149 = 1.4e-45), so alpha is 0 in fp32 either way, and whatever the exact alpha <= e^-128 is, it differs from 0 by
+/// less than the flush term min(alpha, 2^-126) that every decay carries. Kernels take such a g as what they like from
+/// -128 down to it before they sum it, but none below -1024 (optimized/kernel.h): the error of a sum grows with the
+/// magnitude of what was summed, so that the worse of both ends holds all between. Unclamped, g = -1e38 would make
+/// u32 |G| infinite.
 inline constexpr double kDecayFloor = -128.0;
+inline constexpr double kDeepestFloor = -1024.0;
 
 [[nodiscard]] inline double clamped(double g) { return g < kDecayFloor ? kDecayFloor : g; }
 

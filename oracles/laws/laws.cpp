@@ -187,39 +187,6 @@ Judgement linearity(const LawSubject& s) {
   return worst.take();
 }
 
-/// The last token of a packed batch taken out of its sequence: every element of o is written all the same
-/// (Arguments; BUGS M41), with whatever finite value.
-void written_outside_sequences(Worst& worst, const LawSubject& s, Batch packed) {
-  const std::int64_t T = packed.shape.T;
-  for (std::int64_t& offset : packed.shape.offsets) offset = std::min(offset, T - 1);
-  const Outputs out = s.run(packed, whole(T, s.chunk));
-  const std::int64_t row = packed.shape.Hv * packed.shape.dv;
-  for (std::int64_t i = 0; i < row; ++i) {
-    const float x = out.o[static_cast<std::size_t>((T - 1) * row + i)];
-    if (std::isfinite(x)) continue;
-    Judgement j;
-    j.verdict = Verdict::fail;
-    j.gate = "range";
-    j.ratio = std::numeric_limits<double>::infinity();
-    j.actual = static_cast<double>(x);
-    j.worst.token = T - 1;
-    j.worst.channel = i % packed.shape.dv;
-    j.reason =
-        fmt::format("o of a token that belongs to no sequence is {}: every element must be written", x);
-    const std::int64_t h = i / packed.shape.dv;
-    worst.compares("a finite number", nullptr, "o of a token that belongs to no sequence", nullptr);
-    Matrix<double> written(1, packed.shape.dv);
-    for (std::int64_t c = 0; c < packed.shape.dv; ++c) {
-      written(0, c) =
-          static_cast<double>(out.o[static_cast<std::size_t>((T - 1) * row + h * packed.shape.dv + c)]);
-    }
-    worst.keep({demanded(Matrix<double>::Zero(1, packed.shape.dv), {}), demanded(written, {}), 0, 0, 1, false,
-                0, h});
-    worst.add(std::move(j), -1, h);
-    return;
-  }
-}
-
 // Packed sequences, empty ones among them, are the same as each alone (BUGS M27, M37, M41).
 Judgement packing(const LawSubject& s) {
   Worst worst(s);
@@ -233,7 +200,6 @@ Judgement packing(const LawSubject& s) {
       agree(worst, head_of(s, plain, n, h), 0, head_of(s, packed, 2 * n + 1, h), 0, shape.T, true, n, h);
     }
   }
-  written_outside_sequences(worst, s, packed.batch);
   // An empty sequence hands its initial state on, bit for bit.
   worst.compares("the initial state of the empty sequence in front", nullptr, "its final state", nullptr);
   for (std::int64_t h = 0; h < shape.Hv && worst.trace() != nullptr; ++h) {

@@ -5,6 +5,7 @@
 
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
+#include "reference/costs/causal_attention.h"
 
 namespace samestate {
 namespace {
@@ -146,6 +147,14 @@ std::vector<Operator> latent_attention_operators() {
                      true,
                      Attention::signature};
   evaluate_with<Attention>(attention);
+  attention.cost = [](const Call& call) {
+    // Absorbed, a key and a value are the latent and the rotary columns.
+    const bool naive = call.form == "naive";
+    const costs::Count key = costs::sum({naive ? call.at("dn") : call.at("dc"), call.at("dr")});
+    return Cost{costs::sum({row_costs::maps(call, Attention::signature(call)).operations,
+                            costs::causal_attention_flops(call.tokens, call.at("H"), key,
+                                                          naive ? call.at("dv") : call.at("dc"))})};
+  };
   return {std::move(cache), std::move(attention)};
 }
 

@@ -132,7 +132,7 @@ std::vector<Operator> mamba_operators() {
                   "in_proj, convolution over (x, B, C), state space duality, RMSNorm(y silu(z)), out_proj "
                   "(EQUATIONS 5.10)",
                   {{"D", 16, 1, 4096, "model width"},
-                   {"H", 4, 1, 256, "heads"},
+                   {"H", 4, 1, 256, "heads", "G"},
                    {"G", 2, 1, 256, "groups of heads that share B and C"},
                    {"P", 8, 1, 256, "channels of a head"},
                    {"N", 8, 1, 256, "states of a channel"},

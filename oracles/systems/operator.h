@@ -65,6 +65,7 @@ struct Parameter {
   Index least = 1;
   Index most = 1;
   std::string_view summary;
+  std::string_view multiple_of = {};  ///< the size that divides it; empty: any value of its range
 };
 
 /// What determines a call beside its tensors.

@@ -106,7 +106,7 @@ struct GatedLayer {
 std::vector<Operator> softmax_attention_operators() {
   Operator attention{"softmax_attention",
                      "o_t = sum_s p_ts v_s, p_t the softmax of q_t . k_s / sqrt d over s <= t (DEND-55)",
-                     {{"H", 4, 1, 128, "query heads"},
+                     {{"H", 4, 1, 128, "query heads", "Hkv"},
                       {"Hkv", 2, 1, 128, "key heads, each shared by H / Hkv query heads"},
                       {"d", 32, 1, 1024, "width of queries and keys"},
                       {"dv", 32, 1, 1024, "width of values"}},
@@ -122,7 +122,7 @@ std::vector<Operator> softmax_attention_operators() {
       "gated_attention",
       "Qwen3-Next's layer: q, k normalised and turned, attention times sigma(gate) (GATT-1, GATT-2)",
       {{"D", 32, 1, 16384, "width of the model"},
-       {"H", 4, 1, 128, "query heads"},
+       {"H", 4, 1, 128, "query heads", "Hkv"},
        {"Hkv", 2, 1, 128, "key heads"},
        {"d", 16, 2, 1024, "width of a head"},
        {"pairs", 2, 1, 512, "pairs of columns that turn, d / 8 in Qwen3-Next"}},

@@ -95,7 +95,7 @@ std::vector<Operator> state_space_operators() {
   };
   Operator duality{"state_space_duality",
                    "S_t = e^{Delta_t A} S_{t-1} + Delta_t x_t B_t^T, y_t = S_t C_t + D x_t (EQ-08)",
-                   {{"H", 4, 1, 256, "heads"},
+                   {{"H", 4, 1, 256, "heads", "G"},
                     {"G", 2, 1, 256, "groups of heads that share B and C"},
                     {"P", 16, 1, 256, "channels of a head"},
                     {"N", 16, 1, 256, "states of a channel"}},

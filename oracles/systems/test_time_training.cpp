@@ -1,5 +1,6 @@
 #include "reference/test_time_training.h"
 
+#include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 #include "reference/delta_rule.h"
 
@@ -82,6 +83,12 @@ std::vector<Operator> test_time_training_operators() {
                     false,           step_signature};
   evaluate_with<Proximal>(proximal);
   proximal.token_wise = true;
+  // Elimination in I + eta k k^T with dv right-hand sides.
+  proximal.cost = [](const Call& call) {
+    if (call.form != "normal_equations") return Cost{};
+    const costs::Count dk = call.at("dk");
+    return Cost{costs::product({call.tokens, dk, dk, costs::sum({2 * dk / 3, 2 * call.at("dv")})})};
+  };
   return {std::move(gradient), std::move(proximal)};
 }
 

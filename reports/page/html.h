@@ -56,6 +56,8 @@ struct ReportData {
 [[nodiscard]] std::string html_sweep(const ReportData& data, const std::vector<std::string>& svgs);
 [[nodiscard]] std::string html_points(const ReportData& data);
 [[nodiscard]] std::string html_gate(const ReportData& data, const std::string& ratio_svg);
+/// A row a kind of failure; empty where none failed.
+[[nodiscard]] std::string html_failures(const ReportData& data);
 [[nodiscard]] std::string html_evidence(const ReportInput& input, const std::string& timings);
 /// For the first section: what came closest to its floor on each device.
 [[nodiscard]] std::string html_fastest(const ReportData& data);

@@ -6,7 +6,6 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 
 #include "reference/error.h"
@@ -20,7 +19,6 @@
 namespace samestate {
 namespace {
 
-constexpr std::size_t kMostFailures = 200;
 constexpr std::size_t kMostSurprises = 100;
 
 std::string verdict_table(const Summary& summary) {
@@ -42,32 +40,28 @@ std::string verdict_table(const Summary& summary) {
   return out + "</tbody></table></div>\n";
 }
 
-/// One row a case; with their groups where `surprises` is not null: then `chosen` names its elements.
-std::string case_table(std::span<const Record> records, const std::vector<std::size_t>& chosen,
-                       std::size_t most, const std::vector<Surprise>* surprises = nullptr) {
-  std::vector<HtmlTable::Column> columns = {{"case"}, {"verdict"}};
-  if (surprises != nullptr)
-    columns.push_back({"tail", true, "0 is the median of the case's group, 1 its ninth decile"});
-  columns.push_back({"ratio", true, "error over bound; above 1 fails"});
-  if (surprises != nullptr) {
-    columns.push_back({"group's median", true, "ratio; - in a group of fewer than 8"});
-    columns.push_back({"group", true, "cases of the same system, form, contract, law and gate"});
-  }
+/// One row a case, with its group.
+std::string case_table(std::span<const Record> records, const std::vector<Surprise>& surprises) {
+  std::vector<HtmlTable::Column> columns = {
+      {"case"},
+      {"verdict"},
+      {"tail", true, "0 is the median of the case's group, 1 its ninth decile"},
+      {"ratio", true, "error over bound; above 1 fails"},
+      {"group's median", true, "ratio; - in a group of fewer than 8"},
+      {"group", true, "cases of the same system, form, contract, law and gate"}};
   for (const char* name : {"gate", "kernel", "contract", "regime", "law", "what was found", "repeat with"})
     columns.push_back({name});
   HtmlTable table(std::move(columns));
-  for (std::size_t i = 0; i < std::min(most, chosen.size()); ++i) {
-    const Surprise* surprise = surprises == nullptr ? nullptr : &(*surprises)[chosen[i]];
-    const Record& r = records[surprise == nullptr ? chosen[i] : surprise->record];
+  for (std::size_t i = 0; i < std::min(kMostSurprises, surprises.size()); ++i) {
+    const Surprise& surprise = surprises[i];
+    const Record& r = records[surprise.record];
     table.row();
     table.copy(repro_command(r));
     table.text(name_of(r.judgement.verdict), tone_of(r.judgement.verdict));
-    if (surprise != nullptr) table.measured(std::isnan(surprise->median) ? surprise->median : surprise->tail);
+    table.measured(std::isnan(surprise.median) ? surprise.median : surprise.tail);
     table.number(r.judgement.ratio);
-    if (surprise != nullptr) {
-      table.measured(surprise->median);
-      table.count(surprise->group);
-    }
+    table.measured(surprise.median);
+    table.count(surprise.group);
     table.text(r.judgement.gate);
     table.text(r.kernel);
     table.text(r.contract);
@@ -76,7 +70,7 @@ std::string case_table(std::span<const Record> records, const std::vector<std::s
     table.text(judgement_line(r.judgement), "wide");
     table.command(repro_command(r));
   }
-  return table.html(chosen.size() > 10);
+  return table.html(surprises.size() > 10);
 }
 
 /// The cases in the tails of their groups; apart from them the groups that attain their bound.
@@ -84,14 +78,12 @@ std::string surprise_tables(std::span<const Record> records) {
   const Surprises surprises = surprises_of(records);
   std::string out;
   if (!surprises.ranked.empty()) {
-    std::vector<std::size_t> places(surprises.ranked.size());
-    std::iota(places.begin(), places.end(), std::size_t{0});
     out +=
         fmt::format(
             "<details><summary>What stands out from its group <span class=\"dim\">{} of {}</span></summary>"
             "<p>{}</p>",
-            std::min(kMostSurprises, places.size()), places.size(), kSurpriseMeaning) +
-        case_table(records, places, kMostSurprises, &surprises.ranked) + "</details>\n";
+            std::min(kMostSurprises, surprises.ranked.size()), surprises.ranked.size(), kSurpriseMeaning) +
+        case_table(records, surprises.ranked) + "</details>\n";
   }
   if (surprises.attained.empty()) return out;
   HtmlTable table({{"system"},
@@ -210,10 +202,7 @@ std::string html_gate(const ReportData& data, const std::string& ratio_svg) {
   if (data.records.empty()) return "";
   const Summary summary = summarise(data.records);
   std::string out = "<section id=\"gate\"><h2>Gate</h2>\n" + verdict_table(summary);
-  if (!summary.failures.empty())
-    out += fmt::format("<h3>Failures</h3>\n<p>{} of {}, the worst first.</p>\n",
-                       std::min(kMostFailures, summary.failures.size()), summary.failures.size()) +
-           case_table(data.records, summary.failures, kMostFailures);
+  out += html_failures(data);
   out += "<h3>Is the bound tight?</h3>\n";
   if (ratio_svg.empty()) {
     out += "<p class=\"dim\">No ratio above 0 to draw, or drawn without plots.</p>\n";

@@ -32,6 +32,9 @@ struct Writer {
   void unless_empty(const char* name, const std::string& text) const {
     if (!text.empty()) object[name] = text;
   }
+  void unless_empty(const char* name, const std::vector<std::string>& texts) const {
+    if (!texts.empty()) object[name] = texts;
+  }
   void operator()(const char* name, double value) const { object[name] = encoded(value); }
   void operator()(const char* name, std::int64_t value) const { object[name] = value; }
   void operator()(const char* name, Verdict verdict) const { object[name] = name_of(verdict); }
@@ -73,6 +76,16 @@ struct Reader {
   /// A field that is there only where it says something.
   void unless_empty(const char* name, std::string& text) const {
     if (object.contains(name)) (*this)(name, text);
+  }
+  void unless_empty(const char* name, std::vector<std::string>& texts) const {
+    texts.clear();
+    if (!object.contains(name)) return;
+    const Json& value = field(name);
+    if (!value.is_array()) reject(name, value, "an array");
+    for (const Json& text : value) {
+      if (!text.is_string()) reject(name, text, "a string");
+      texts.push_back(text.get<std::string>());
+    }
   }
   static double number_of(const char* name, const Json& value) {
     if (value.is_number()) return value.get<double>();

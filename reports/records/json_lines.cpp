@@ -30,6 +30,7 @@ void visit_subject(AnyRecord& record, Visit&& visit) {
   visit("regime", record.regime);
   visit("law", record.law);
   visit("device", record.device);
+  visit.unless_empty("options", record.options);
 }
 
 /// A device is cpu, cuda or elsewhere; a bench of samestate 0.1.0 wrote the name of its GPU here, which is that of
@@ -60,6 +61,7 @@ void visit_judgement(AnyRecord& record, Visit&& visit) {
   visit("rows", judgement.rows);
   visit("reason", judgement.reason);
   visit("seconds", record.seconds);
+  visit.unless_empty("after", record.after);
 }
 
 template <class AnyMeasurement, class Visit>

@@ -12,7 +12,6 @@ struct Run {
   std::string driver;          ///< of the accelerator
   std::string toolkit;         ///< that built its kernels
   std::string kernel_sources;  ///< hash of their sources: evidence is fresh while it is the build's
-  std::string options = {};    ///< that repeating one of its cases needs: " --plugin mine.so", else empty
 };
 
 }  // namespace samestate

@@ -114,10 +114,10 @@ std::string counts_line(const Summary& summary) {
 
 namespace {
 
-/// The case line as one word of a shell.
-std::string quoted_line(const Record& record) {
+/// A case line as one word of a shell.
+std::string quoted_line(const std::string& line) {
   std::string quoted;
-  for (char c : record.line) {
+  for (char c : line) {
     if (c == '\'') {
       quoted += "'\\''";
     } else {
@@ -129,32 +129,57 @@ std::string quoted_line(const Record& record) {
 
 }  // namespace
 
-std::string repro_command(const Record& record, std::string_view options) {
-  return fmt::format("samestate repro{} {}", options, quoted_line(record));
+std::string repro_command(const Record& record) {
+  std::string after;
+  for (const std::string& line : record.after) after += " --after " + quoted_line(line);
+  return fmt::format("samestate repro{}{} {}", record.options, after, quoted_line(record.line));
 }
 
-std::string bench_command(const Record& record, std::string_view options) {
-  return fmt::format("samestate bench{} --case {}", options, quoted_line(record));
+std::string bench_command(const Record& record) {
+  return fmt::format("samestate bench{} --case {}", record.options, quoted_line(record.line));
 }
 
-std::string place_of(const Location& location) {
+namespace {
+
+bool of_state(std::string_view gate) { return gate.ends_with("state"); }
+
+/// Of named tensors: rows of an output, whatever its extents before the last are.
+bool of_output(const Judgement& j) { return j.gate == "element" || (j.gate == "law" && j.worst.head < 0); }
+
+}  // namespace
+
+std::string place_of(const Judgement& judgement) {
+  const Location& location = judgement.worst;
+  const bool rows = of_state(judgement.gate) || of_output(judgement);
   std::string text;
   const auto add = [&](const char* name, std::int64_t value) {
     if (value >= 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
   };
   add("sequence", location.sequence);
   add("head", location.head);
-  add("token", location.token);
-  add("channel", location.channel);
-  return text;
+  add(rows ? "row" : "token", location.token);
+  add(rows ? "column" : "channel", location.channel);
+  return text + (of_state(judgement.gate) && location.token >= 0 ? " of the state" : "");
+}
+
+std::string_view measure_of(std::string_view gate) {
+  if (gate.starts_with("segment ")) gate.remove_prefix(8);
+  if (gate.starts_with("exact") || gate == "element" || gate == "law") return "of the element";
+  if (gate.ends_with("state")) return "Frobenius norm of the state's error";
+  if (gate == "row" || gate == "hard") return "2-norm of the row's error";
+  if (gate == "head") return "RMS of the head's rows, each by the 2-norm of its error";
+  if (gate == "twin") return "2-norm of the row's distance from the twin";
+  return "";
 }
 
 std::string judgement_line(const Judgement& judgement) {
   std::string text(name_of(judgement.verdict));
   if (is_judged(judgement.verdict)) {
-    text += fmt::format(": ratio {:.4g} ({}), error {:.4g}, bound {:.4g}", judgement.ratio, judgement.gate,
-                        judgement.error, judgement.bound);
-    const std::string place = place_of(judgement.worst);
+    const std::string_view measure = measure_of(judgement.gate);
+    text += fmt::format(": ratio {:.4g} ({}), error {:.4g}{}{}{}, bound {:.4g}", judgement.ratio,
+                        judgement.gate, judgement.error, measure.empty() ? "" : " (", measure,
+                        measure.empty() ? "" : ")", judgement.bound);
+    const std::string place = place_of(judgement);
     if (!place.empty()) text += ", worst at " + place;
     if (!std::isnan(judgement.expected) || !std::isnan(judgement.actual)) {
       text += fmt::format(": expected {:.9g}, actual {:.9g}", judgement.expected, judgement.actual);

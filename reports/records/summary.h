@@ -73,17 +73,21 @@ struct Summary {
 /// "fail 2, pass 31, vacuous 1": the verdicts that occur, the worst kind first; "no case" where none does.
 [[nodiscard]] std::string counts_line(const Summary& summary);
 
-/// The command that repeats a record, quoted for a POSIX shell; `options` of the command that the line needs
-/// (Run::options).
-[[nodiscard]] std::string repro_command(const Record& record, std::string_view options = {});
+/// The command that repeats a record, quoted for a POSIX shell, with the options that its line needs.
+[[nodiscard]] std::string repro_command(const Record& record);
 
 /// The command that times the case again, as one would type it into a shell.
-[[nodiscard]] std::string bench_command(const Record& record, std::string_view options = {});
+[[nodiscard]] std::string bench_command(const Record& record);
 
-/// "sequence 0, head 2, token 17, channel 3"; the dimensions that do not apply are left out.
-[[nodiscard]] std::string place_of(const Location& location);
+/// "sequence 0, head 2, token 17, channel 3", of a state "sequence 0, head 2, row 3, column 4 of the state", of an
+/// output of named tensors "sequence 0, row 3, column 4"; the dimensions that do not apply are left out. The element
+/// that the gate speaks of: the largest error of the row, head or state.
+[[nodiscard]] std::string place_of(const Judgement& judgement);
 
-/// One line: verdict, gate, ratio, error, bound, the worst place with both values, reason.
+/// What `error` is, of which gate: "2-norm of the row's error"; empty where there is none.
+[[nodiscard]] std::string_view measure_of(std::string_view gate);
+
+/// One line: verdict, gate, ratio, error and what it measures, bound, the worst place with both values, reason.
 [[nodiscard]] std::string judgement_line(const Judgement& judgement);
 
 }  // namespace samestate

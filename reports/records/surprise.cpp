@@ -12,9 +12,6 @@
 namespace samestate {
 namespace {
 
-/// Rounding of a bound: a ratio this far above 1 still attains it.
-constexpr double kWhisker = 1e-9;
-
 using Key = std::tuple<std::string, std::string, std::string, std::string, std::string>;
 
 struct Peers {
@@ -29,7 +26,7 @@ bool less(double a, double b) { return std::isnan(a) ? false : std::isnan(b) || 
 /// exact output is no exception: what was not rounded has no half ulp.
 bool is_attained(const Key& key, const Peers& group, std::span<const Record> records) {
   return std::get<4>(key) == "element" && !group.ratios.empty() && group.ratios.front() >= kAttained &&
-         group.ratios.back() <= 1.0 + kWhisker &&
+         group.ratios.back() <= 1.0 + kAttainedWhisker &&
          std::none_of(group.members.begin(), group.members.end(), [&](std::size_t i) {
            const Judgement& j = records[i].judgement;
            return is_failure(j.verdict) || !std::isfinite(j.ratio);

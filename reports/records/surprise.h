@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/records/attained.h"
 #include "harness/records/record.h"
 
 /// Which judged cases a reader should look at first: not the largest ratios, but those that lie in the tail of
@@ -19,8 +20,6 @@ namespace samestate {
 inline constexpr std::int64_t kLeastGroup = 8;
 /// Steps of the tail are no narrower than this factor: a group whose ratios are all alike has no outlier of 1 %.
 inline constexpr double kLeastStep = 1.25;
-/// Least ratio of a group whose bound is attained.
-inline constexpr double kAttained = 0.95;
 
 struct Surprise {
   std::size_t record = 0;  ///< index of the records

@@ -71,8 +71,7 @@ std::string rates_text(const DeviceRates& rates) {
 
 }  // namespace
 
-std::string bench_text(std::span<const TimedCase> all, std::span<const DeviceRates> devices,
-                       std::string_view options) {
+std::string bench_text(std::span<const TimedCase> all, std::span<const DeviceRates> devices) {
   std::vector<Row> rows = {{"kernel", "case", "median", "p10..p90", "timed", "variant", "memory floor",
                             "compute floor", "of floor", "TFLOP/s", "GB/s", "peer", "verdict"}};
   for (const TimedCase& t : all) rows.push_back(row_of(t));
@@ -88,7 +87,7 @@ std::string bench_text(std::span<const TimedCase> all, std::span<const DeviceRat
     const Judgement& j = t.record.judgement;
     if (j.verdict != Verdict::pass)
       text += fmt::format("{}: {}: {}\n", name_of(j.verdict), j.reason.empty() ? j.gate : j.reason,
-                          bench_command(t.record, options));
+                          bench_command(t.record));
   }
   return text;
 }

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <vector>
 
+#include "reports/records/failure_groups.h"
 #include "reports/records/files.h"
 #include "reports/records/summary.h"
 #include "reports/text/escape.h"
@@ -40,7 +41,7 @@ Totals totals_of(const Summary& summary) {
           count(Verdict::vacuous) + count(Verdict::unsupported) + count(Verdict::skipped)};
 }
 
-void add_case(pugi::xml_node suite, const Record& record, const Run& run) {
+void add_case(pugi::xml_node suite, const Record& record) {
   pugi::xml_node node = suite.append_child("testcase");
   set(node, "classname", record.system + "." + record.form);
   set(node, "name", record.line);
@@ -52,9 +53,11 @@ void add_case(pugi::xml_node suite, const Record& record, const Run& run) {
     set(child, "message", fmt::format("{} [{}]", finding, record.line));
     if (!with_text) return;
     set(child, "type", name_of(verdict));
-    const std::string text = fmt::format("{}\n{}\nkernel {}, device {}, contract {}, regime {}\n{}\n",
-                                         record.line, finding, record.kernel, record.device, record.contract,
-                                         record.regime, repro_command(record, run.options));
+    const std::string text =
+        fmt::format("{}\n{}\nlikely cause: {}\n{}kernel {}, device {}, contract {}, regime {}\n{}\n",
+                    record.line, finding, likely_cause(record.judgement),
+                    record.looks_like.empty() ? "" : fmt::format("looks like: {}\n", record.looks_like),
+                    record.kernel, record.device, record.contract, record.regime, repro_command(record));
     child.text().set(xml_safe(text).c_str());
   };
   switch (verdict) {
@@ -99,7 +102,7 @@ void add_suite(pugi::xml_node root, const std::string& kernel, const std::vector
     add_property(properties, fmt::format("cases.{}", name_of(static_cast<Verdict>(i))),
                  std::to_string(summary.counts[i]));
   }
-  for (const Record& record : records) add_case(suite, record, run);
+  for (const Record& record : records) add_case(suite, record);
 }
 
 }  // namespace

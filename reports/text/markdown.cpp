@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "reports/records/failure_groups.h"
 #include "reports/records/files.h"
 #include "reports/records/summary.h"
 #include "reports/records/surprise.h"
@@ -104,11 +105,16 @@ void add_counts(Page& page, const Summary& summary, const Run& run) {
   page.add(".\n");
 }
 
-void add_failure(Page& page, const Record& record, const Run& run) {
+void add_failure(Page& page, const FailureGroup& group, const Record& record) {
   const Judgement& judgement = record.judgement;
-  std::string text = fmt::format("### {} on {}\n\n", name_of(judgement.verdict), code(record.kernel));
-  text += fmt::format("```sh\n{}\n```\n\n", clipped(repro_command(record, run.options)));
+  std::string text =
+      fmt::format("### {} of {}: {}\n\n", group.cases, code(record.kernel), plain(group.cause));
+  text += fmt::format("```sh\n{}\n```\n\n", clipped(repro_command(record)));
   text += fmt::format("* {}\n", plain(judgement_line(judgement)));
+  if (!record.looks_like.empty()) text += fmt::format("* looks like: {}\n", plain(record.looks_like));
+  if (!group.only.empty())
+    text +=
+        fmt::format("* every case of this kind has {}, none of the kernel that passed\n", code(group.only));
   text += fmt::format("* {}.{}, contract {}, regime {}{}{}, device {}, {:.3g} s\n", plain(record.system),
                       plain(record.form), plain(record.contract), plain(record.regime),
                       record.law.empty() ? "" : ", law ", plain(record.law), plain(record.device),
@@ -122,14 +128,18 @@ void add_failure(Page& page, const Record& record, const Run& run) {
   page.add(text);
 }
 
-void add_failures(Page& page, const Summary& summary, std::span<const Record> records, const Run& run) {
+/// One a kind: kernel, form, law and likely cause.
+void add_failures(Page& page, const Summary& summary, std::span<const Record> records) {
   if (summary.failures.empty()) return;
-  const std::size_t shown = std::min(kMostFailures, summary.failures.size());
-  page.add(fmt::format("\n## Failures ({} of {}, the worst first)\n\n", shown, summary.failures.size()));
-  for (std::size_t i = 0; i < shown; ++i) add_failure(page, records[summary.failures[i]], run);
+  const std::vector<FailureGroup> groups = failure_groups(records);
+  const std::size_t shown = std::min(kMostFailures, groups.size());
+  page.add(fmt::format("\n## Failures ({} of {} kinds, {} cases)\n\n", shown, groups.size(),
+                       summary.failures.size()));
+  page.add("Of each kernel, form, law and likely cause one case, the one with the fewest settings.\n\n");
+  for (std::size_t i = 0; i < shown; ++i) add_failure(page, groups[i], records[groups[i].example]);
 }
 
-void add_surprises(Page& page, std::span<const Record> records, const Run& run) {
+void add_surprises(Page& page, std::span<const Record> records) {
   const Surprises surprises = surprises_of(records);
   if (!surprises.ranked.empty()) {
     page.add(fmt::format("\n## What stands out from its group\n\n{}\n\n", kSurpriseMeaning));
@@ -143,7 +153,7 @@ void add_surprises(Page& page, std::span<const Record> records, const Run& run) 
     page.add(fmt::format("| {} | {:.3g} | {} | {} | {} | {} | {} | {} |\n", figure(surprise.tail, judged),
                          record.judgement.ratio, figure(surprise.median, judged),
                          plain(record.judgement.gate), name_of(record.judgement.verdict), code(record.kernel),
-                         plain(record.law), code(repro_command(record, run.options))));
+                         plain(record.law), code(repro_command(record))));
   }
   if (surprises.attained.empty()) return;
   page.add(fmt::format("\n{}.\n\n| system | form | contract | cases | least ratio | largest |\n",
@@ -182,8 +192,8 @@ std::string markdown_text(std::span<const Record> records, const Run& run) {
   const Summary summary = summarise(records);
   Page page;
   add_counts(page, summary, run);
-  add_failures(page, summary, records, run);
-  add_surprises(page, records, run);
+  add_failures(page, summary, records);
+  add_surprises(page, records);
   add_tables(page, summary);
   return page.finish();
 }

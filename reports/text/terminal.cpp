@@ -4,16 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
+#include <set>
 
+#include "reports/records/failure_groups.h"
 #include "reports/records/summary.h"
 #include "reports/records/surprise.h"
 #include "reports/text/escape.h"
+#include "reports/text/paint.h"
 
 namespace samestate {
 namespace {
 
-constexpr std::size_t kMostFailures = 5;
+constexpr std::size_t kMostKinds = 5;
 constexpr std::size_t kMostSurprises = 5;
 constexpr std::size_t kMostRegimes = 8;
 constexpr std::size_t kMostReasons = 5;
@@ -24,40 +26,50 @@ std::string remainder(std::size_t all, std::size_t shown) {
 
 }  // namespace
 
-std::string terminal_text(std::span<const Record> records, std::string_view options) {
+std::string terminal_text(std::span<const Record> records, bool colour) {
   const Summary summary = summarise(records);
-  std::string text =
-      fmt::format("{} cases, {} judged: {}\n", summary.cases, summary.judged, counts_line(summary));
+  const std::vector<FailureGroup> groups = failure_groups(records);
+  const bool failed = !groups.empty();
+  const Paint paint(colour);
+  std::string text = fmt::format("{} cases, {} judged: {}\n", summary.cases, summary.judged,
+                                 paint(failed               ? Tone::bad
+                                       : summary.judged > 0 ? Tone::good
+                                                            : Tone::plain,
+                                       counts_line(summary)));
 
-  const std::size_t failures = std::min(kMostFailures, summary.failures.size());
-  if (failures > 0) text += fmt::format("failures{}\n", remainder(summary.failures.size(), failures));
-  for (std::size_t i = 0; i < failures; ++i) {
-    const Record& record = records[summary.failures[i]];
-    text += fmt::format("  {}{}: {}\n    {}\n", on_one_line(record.kernel),
-                        record.law.empty() ? "" : " law " + on_one_line(record.law),
-                        on_one_line(judgement_line(record.judgement)),
-                        on_one_line(repro_command(record, options)));
+  const std::size_t kinds = std::min(kMostKinds, groups.size());
+  if (failed) {
+    text += fmt::format("failures of {} kind{}{}: kernel, form, law and likely cause, with an example each\n",
+                        groups.size(), groups.size() == 1 ? "" : "s", remainder(groups.size(), kinds));
+  }
+  std::set<std::size_t> shown;
+  for (std::size_t i = 0; i < kinds; ++i) {
+    const Record& record = records[groups[i].example];
+    shown.insert(groups[i].example);
+    text += fmt::format("  {}\n    {}\n", paint(Tone::bad, on_one_line(group_line(groups[i]))),
+                        on_one_line(judgement_line(record.judgement)));
+    if (!record.looks_like.empty())
+      text += fmt::format("    looks like: {}\n", on_one_line(record.looks_like));
+    text += fmt::format("    {}\n", paint(Tone::command, on_one_line(repro_command(record))));
   }
 
   const Surprises surprises = surprises_of(records);
-  const auto shown_above = summary.failures.begin() + static_cast<std::ptrdiff_t>(failures);
   std::size_t rows = 0;
   for (const Surprise& surprise : surprises.ranked) {
-    if (rows == kMostSurprises) break;
-    if (std::find(summary.failures.begin(), shown_above, surprise.record) != shown_above) continue;
+    if (rows == (failed ? kMostSurprises / 2 : kMostSurprises)) break;
+    // A failure stands above, alone or for its kind.
+    if (shown.contains(surprise.record) || is_failure(records[surprise.record].judgement.verdict)) continue;
     if (rows++ == 0)
-      text += fmt::format(
-          "{}farthest above its group: ratio (error / bound, above 1 fails), median of the group\n",
-          failures ? "next " : "");
+      text += "farthest above its group: ratio (error / bound, above 1 fails), median of the group\n";
     const Record& record = records[surprise.record];
     text += fmt::format("  {:<9.3g} {:<9} {}\n", record.judgement.ratio,
                         std::isnan(surprise.median) ? "-" : fmt::format("{:.3g}", surprise.median),
-                        on_one_line(repro_command(record, options)));
+                        paint(Tone::command, on_one_line(repro_command(record))));
   }
   const std::string attained = attained_line(surprises);
   if (!attained.empty()) text += "  " + attained + "\n";
 
-  const std::size_t regimes = std::min(kMostRegimes, summary.regimes.size());
+  const std::size_t regimes = std::min(failed ? kMostRegimes / 2 : kMostRegimes, summary.regimes.size());
   if (regimes > 0) {
     text +=
         fmt::format("ratio by regime{}: p50, p90, max, cases\n", remainder(summary.regimes.size(), regimes));
@@ -68,7 +80,7 @@ std::string terminal_text(std::span<const Record> records, std::string_view opti
                         row.ratio.p90, row.ratio.max, row.judged);
   }
 
-  const std::size_t reasons = std::min(kMostReasons, summary.not_judged.size());
+  const std::size_t reasons = std::min(failed ? kMostReasons / 2 : kMostReasons, summary.not_judged.size());
   if (reasons > 0) text += fmt::format("not judged{}\n", remainder(summary.not_judged.size(), reasons));
   for (std::size_t i = 0; i < reasons; ++i) {
     const NotJudged& row = summary.not_judged[i];

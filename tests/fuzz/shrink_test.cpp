@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "fuzz/mutants/operators/changed_call.h"
+#include "fuzz/plan.h"
 #include "fuzz/search/search.h"
 #include "tests/harness/planted.h"
 
@@ -213,7 +214,7 @@ TEST(Shrink, StopsAtItsBudgetAndRefusesWhatPasses) {
     f.judgement.verdict = Verdict::pass;
     return f;
   };
-  EXPECT_THROW((void)shrink(parse_case("v1 retention T=4"), passes), Error);
+  EXPECT_THROW((void)shrink(parse_case("v1 retention T=4"), passes), NothingToShrink);
 }
 
 TEST(Shrink, OperatorsShrinkTheirParameters) {
@@ -256,6 +257,54 @@ TEST(Shrink, ARealOperatorEndsAtWhatTheFaultNeeds) {
   const Record again = run_case(parse_case(format_case(s.smallest)), table);
   EXPECT_EQ(again.judgement.verdict, Verdict::fail);
   EXPECT_EQ(again.judgement.ratio, s.finding.judgement.ratio);
+}
+
+/// The row with a fault on top: every output element, or of several tokens the last one alone.
+OperatorKernel faulty(const OperatorKernel& right, bool everywhere) {
+  OperatorKernel row = right;
+  row.name = "faulty." + right.system + "." + right.form;
+  row.run = [right, everywhere](const OperatorArguments& call, const Contract& contract) {
+    const Outcome outcome = right.run(call, contract);
+    for (const NamedTensor<float>& x : call.outputs) {
+      std::int64_t size = 1;
+      for (const std::int64_t extent : x.shape) size *= extent;
+      const bool faults = everywhere || call.tokens > 1;
+      for (std::int64_t i = everywhere ? 0 : size - 1; faults && i < size; ++i)
+        x.data[i] = 1.5F * x.data[i] + 3.0F;
+    }
+    return outcome;
+  };
+  row.strided = false;  // its faults are those of dense outputs
+  return row;
+}
+
+// Of every operator: what fails in a plan shrinks, to a case that fails alike each time, and none of it is flaky.
+TEST(Shrink, FaultsOfEveryOperatorShrink) {
+  for (const OperatorKernel& right : operator_kernels()) {
+    if (right.device != "cpu") continue;
+    for (const bool everywhere : {true, false}) {
+      const KernelTable table(kernels(), std::vector<OperatorKernel>{faulty(right, everywhere)});
+      const CaseRunner run = runner_of(table);
+      PlanOptions plan;
+      plan.kernel = table.operator_rows().front().name;
+      plan.max_cases = 24;
+      int shrunk = 0;
+      for (const Case& c : plan_cases(table, plan)) {
+        if (shrunk == 2) break;
+        if (size_of_case(Resolved(c)) > 5e4 || run(c).judgement.verdict != Verdict::fail) continue;
+        const Shrunk s = shrink(c, run, {20.0, 2});
+        ++shrunk;
+        EXPECT_EQ(s.finding.judgement.verdict, Verdict::fail)
+            << format_case(c) << ": " << s.finding.judgement.reason;
+        EXPECT_TRUE(s.complete) << format_case(c);
+        EXPECT_LE(size_of_case(Resolved(s.smallest)), size_of_case(Resolved(c)));
+        const CaseResult again = run(parse_case(format_case(s.smallest)));
+        EXPECT_EQ(again.judgement.verdict, Verdict::fail) << format_case(s.smallest);
+        EXPECT_EQ(kind_of(again.judgement), kind_of(s.finding.judgement)) << format_case(s.smallest);
+      }
+      EXPECT_GT(shrunk, 0) << plan.kernel << ": no case of the plan shows the fault";
+    }
+  }
 }
 
 }  // namespace

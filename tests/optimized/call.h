@@ -45,11 +45,16 @@ struct Call {
     return shape.offsets.empty() ? shape.B : static_cast<std::int64_t>(shape.offsets.size()) - 1;
   }
 
-  /// Outputs are poisoned on every call. The views point into this object.
+  /// Outputs are poisoned on every call, but for rows of no packed sequence, which are zero and must stay so.
+  /// The views point into this object.
   [[nodiscard]] Arguments arguments() {
     const auto [B, T, Hk, Hv, dk, dv, offsets] = shape;
     const std::int64_t N = sequences();
     o.assign(static_cast<std::size_t>(B * T * Hv * dv), std::numeric_limits<float>::quiet_NaN());
+    if (!offsets.empty()) {
+      std::fill_n(o.begin(), offsets.front() * Hv * dv, 0.0F);
+      std::fill(o.begin() + offsets.back() * Hv * dv, o.end(), 0.0F);
+    }
     final_state.assign(static_cast<std::size_t>(N * Hv * dk * dv), std::numeric_limits<float>::quiet_NaN());
     Arguments a;
     a.q = row_major<const float, 4>(q.data(), {B, T, Hk, dk});
@@ -111,6 +116,13 @@ inline Call make_call(std::string_view system, const Shape& shape, std::int64_t 
     fill(call.beta, B * T * Hv, [&] { return exact ? static_cast<float>(bits() % 2U) : uniform(); });
   }
   fill(call.initial_state, call.sequences() * Hv * dk * dv, signed_value);
+  if (offsets.empty()) return call;
+  // Tokens of no sequence may hold anything.
+  for (std::vector<float>* x : {&call.q, &call.k, &call.v, &call.g, &call.beta}) {
+    const std::int64_t row = static_cast<std::int64_t>(x->size()) / std::max<std::int64_t>(T, 1);
+    std::fill_n(x->begin(), offsets.front() * row, std::numeric_limits<float>::quiet_NaN());
+    std::fill(x->begin() + offsets.back() * row, x->end(), std::numeric_limits<float>::quiet_NaN());
+  }
   return call;
 }
 

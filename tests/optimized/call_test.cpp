@@ -62,6 +62,10 @@ TEST(Calls, ImpossibleViewsAreNamed) {
        [](Arguments& a) { std::swap(a.initial_state.shape[2], a.initial_state.shape[3]); }},
       {"final_state is [1, 4, 3, 6]", [](Arguments& a) { a.final_state.shape[0] = 1; }},
       {"o has stride 0", [](Arguments& a) { a.o.stride[1] = 0; }},
+      {"q has stride 2 in its last dimension", [](Arguments& a) { a.q.stride[3] = 2; }},
+      {"o has stride 5 in its last dimension", [](Arguments& a) { a.o.stride[3] = 5; }},
+      {"initial_state has stride 6 in its last dimension",
+       [](Arguments& a) { std::swap(a.initial_state.stride[2], a.initial_state.stride[3]); }},
       {"final_state has stride 0", [](Arguments& a) { a.final_state.stride[2] = 0; }},
       {"with other strides",
        [](Arguments& a) {

@@ -277,11 +277,17 @@ TEST(CudaEmulation, WideKeysAndValuesInPanelsAndTiles) {
 TEST(CudaEmulation, PackedBatchedAndTiledHeads) {
   for (const bool chunked : {false, true}) {
     Call packed = sized(23, 9, 8, 16);
-    packed.offsets = {0, 0, 5, 22, 22};  // token 22 belongs to no sequence
+    packed.offsets = {1, 1, 6, 22, 22};  // tokens 0 and 22 belong to no sequence
     packed.Hk = 2, packed.Hv = 4, packed.map = HeadMap::tiled;
     fill_exact(cpu::GATED_DELTA_RULE, packed, 11);
     Call expected = packed;
     recur(cpu::GATED_DELTA_RULE, expected);
+    for (std::vector<float>* x : {&packed.q, &packed.k, &packed.v, &packed.g, &packed.beta}) {
+      const std::size_t row = x->size() / 23;
+      std::fill_n(x->begin(), row, std::numeric_limits<float>::quiet_NaN());
+      std::fill_n(x->end() - static_cast<std::ptrdiff_t>(row), row, std::numeric_limits<float>::quiet_NaN());
+    }
+    std::fill_n(expected.o.begin(), 32, 0.0F);
     std::fill_n(expected.o.end() - 32, 32, 0.0F);
     emulate(cpu::GATED_DELTA_RULE, chunked, packed, fp32());
     EXPECT_EQ(packed.o, expected.o);

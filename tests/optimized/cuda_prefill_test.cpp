@@ -155,6 +155,10 @@ TEST(CudaPrefill, PackedBatchedAndTiledHeads) {
   Call packed = make_call("gated_delta_rule", {1, 200, 2, 4, 16, 16, {0, 0, 70, 71, 200}}, 64, true, 21);
   packed.head_map = HeadMap::tiled;
   expect_twin(cpu::GATED_DELTA_RULE, packed);
+  // NaN before the first sequence and behind the last, where tiles end.
+  expect_twin(cpu::GATED_DELTA_RULE,
+              make_call("gated_delta_rule", {1, 210, 1, 2, 16, 16, {3, 3, 70, 71, 190}}, 64, true, 24));
+  expect_twin(cpu::RETENTION, make_call("retention", {1, 110, 1, 1, 16, 16, {3, 70, 101}}, 64, true, 25));
   expect_twin(cpu::DELTA_RULE, make_call("delta_rule", {2, 70, 1, 2, 16, 16, {}}, 64, true, 22));
   Call alone = make_call("linear_attention", {2, 66, 1, 1, 16, 16, {}}, 64, true, 23);
   alone.initial_state.clear();

@@ -283,20 +283,21 @@ TEST_P(CpuKernel, TiledHeads) {
 }
 
 TEST_P(CpuKernel, StridedTensorsGiveTheBitsOfDenseOnes) {
-  // Memory [B, H, T, D], each element twice: strides of their own in every dimension, inputs and outputs.
+  // Memory [B, H, T, D + 2]: strides of their own in every dimension but the last, inputs and outputs.
   constexpr std::int64_t B = 2, T = 21, H = 3, D = 5;
   const Call dense = ran(call({.B = B, .T = T, .Hk = H, .Hv = H, .dk = D, .dv = D}, 8));
   Call strided = dense;
   Arguments arguments = strided.arguments();
   std::vector<std::vector<float>> memory;
   const auto spread = [&](auto& view, const std::vector<float>& from) {
-    memory.emplace_back(from.size() * 2, std::numeric_limits<float>::quiet_NaN());
+    constexpr std::int64_t kRow = D + 2;
+    memory.emplace_back(B * H * T * kRow, std::numeric_limits<float>::quiet_NaN());
     view.data = memory.back().data();
-    view.stride = {H * T * D * 2, D * 2, T * D * 2, 2};
+    view.stride = {H * T * kRow, kRow, T * kRow, 1};
     for (std::size_t i = 0; i < from.size(); ++i) {
       const auto at = static_cast<std::int64_t>(i);
       const std::int64_t h = at / D % H, t = at / D / H % T, b = at / D / H / T;
-      memory.back()[b * view.stride[0] + t * view.stride[1] + h * view.stride[2] + at % D * 2] = from[i];
+      memory.back()[b * view.stride[0] + t * view.stride[1] + h * view.stride[2] + at % D] = from[i];
     }
   };
   memory.reserve(8);

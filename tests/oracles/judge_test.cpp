@@ -169,6 +169,23 @@ TEST(JudgeHead, VacuousBoundNeverPassesButTheWorstCaseStillFails) {
   }
 }
 
+// The head's figure is of all its rows: the place is the element that is furthest off, in whatever row it lies.
+TEST(JudgeHead, TheHeadGatePointsAtItsLargestElement) {
+  HeadOracle oracle = hand_made();
+  oracle.row.setConstant(1e6), oracle.row_hard.setConstant(1e6);
+  oracle.rms.setConstant(1e-6);
+  Matrix<double> o = oracle.exact.o;
+  o(2, 1) += 0.25;
+  // A row with the larger share of its own tolerance, and a smaller error.
+  oracle.row(5) = 0.5;
+  o(5, 0) += 0.125;
+  const Judgement j = judge_head(oracle, o, oracle.exact.state);
+  EXPECT_EQ(j.gate, "head");
+  EXPECT_EQ(j.worst.token, 2);
+  EXPECT_EQ(j.worst.channel, 1);
+  EXPECT_EQ(j.actual - j.expected, 0.25);
+}
+
 TEST(JudgeHead, OutputThatIsNotFiniteFailsTheRangeGate) {
   for (const bool vacuous : {false, true}) {
     HeadOracle oracle = hand_made();
@@ -188,7 +205,7 @@ TEST(JudgeHead, OutputThatIsNotFiniteFailsTheRangeGate) {
       state(1, 0) = planted;
       const Judgement of_state = judge_head(oracle, oracle.exact.o, state);
       EXPECT_EQ(of_state.verdict, Verdict::fail) << planted << " vacuous " << vacuous;
-      EXPECT_EQ(of_state.gate, "range");
+      EXPECT_EQ(of_state.gate, "range state");
       EXPECT_EQ(of_state.worst.token, 1);
       EXPECT_EQ(of_state.worst.channel, 0);
     }
@@ -273,6 +290,7 @@ TEST(JudgeExact, OneUlpFails) {
   state(1, 1) = static_cast<double>(std::nextafter(2.0F, 0.0F));
   const Judgement of_state = judge_exact(oracle, fp32, oracle.exact.o, state);
   EXPECT_EQ(of_state.verdict, Verdict::fail);
+  EXPECT_EQ(of_state.gate, "exact state");
   EXPECT_EQ(of_state.worst.token, 1);
   o(7, 2) = kNaN;
   EXPECT_EQ(judge_exact(oracle, fp32, o, oracle.exact.state).verdict, Verdict::fail);

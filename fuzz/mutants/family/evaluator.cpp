@@ -27,7 +27,7 @@ Outcome Evaluator::run() {
   if (std::string reason = cpu::unsupported_reason(system_, arguments_, contract_); !reason.empty()) {
     return {Outcome::Kind::unsupported, std::move(reason)};
   }
-  clear_outside();
+  outside();
   for (n_ = 0; n_ < sizes_.sequences; ++n_) {
     for (h_ = 0; h_ < sizes_.value_heads; ++h_) {
       head_ = locate(n_, h_);

@@ -37,7 +37,7 @@ class Evaluator {
   // Tensors of the call.
   [[nodiscard]] virtual bool computes(std::int64_t n, std::int64_t h) const;  ///< else zeros are written
   [[nodiscard]] virtual cpu::Head locate(std::int64_t n, std::int64_t h) const;
-  virtual void clear_outside() const { cpu::clear_outside_sequences(arguments_, sizes_); }
+  virtual void outside() const {}  ///< rows of o that belong to no sequence
   [[nodiscard]] virtual Grid initial_state();
   virtual void store_state(const Grid& S);
   virtual void store_row(Index t, const Grid& o);  ///< o [1, dv]

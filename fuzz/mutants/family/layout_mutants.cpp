@@ -150,12 +150,6 @@ struct RowOfTwoBlocks : Chunked {
 };
 
 template <class Base>
-struct OutsideUnwritten : Base {
-  using Base::Base;
-  void clear_outside() const override {}
-};
-
-template <class Base>
 struct LastRowUnwritten : Base {
   using Base::Base;
   void store_row(Index t, const Grid& o) override {
@@ -264,9 +258,6 @@ std::vector<Mutant> layout_mutants() {
       out, {"M40", "row_of_two_blocks", "a chunk's first row is overwritten in every other call"}, kAll);
   add_both<LastRowUnwritten>(
       out, {"M41", "last_row_unwritten", "packed: the last row of the last sequence is left unwritten"},
-      kAll);
-  add_both<OutsideUnwritten>(
-      out, {"M41", "outside_unwritten", "packed: rows of o that belong to no sequence are left unwritten"},
       kAll);
   add<ChunksOf64>(out, {"M43", "chunks_of_64", "the chunks are counted as if they had 64 tokens"}, kAll);
   add_both<FirstBatchOnly>(

@@ -88,6 +88,7 @@ void add_both(std::vector<Mutant>& out, const Entry& entry, unsigned systems) {
 [[nodiscard]] std::vector<Mutant> delta_mutants();
 [[nodiscard]] std::vector<Mutant> state_mutants();
 [[nodiscard]] std::vector<Mutant> layout_mutants();
+[[nodiscard]] std::vector<Mutant> interface_mutants();
 [[nodiscard]] std::vector<Mutant> precision_mutants();
 [[nodiscard]] std::vector<Mutant> fused_mutants();
 [[nodiscard]] std::vector<Mutant> adversaries();

@@ -107,7 +107,7 @@ TEST(Mutants, DieByTheGateThatIsThereForThem) {
   // alpha + 1e-10 is below fp32 beside anything: only exact arithmetic shows it.
   const MutantResult soft_reset = trial("soft_reset.retention.recurrent");
   EXPECT_TRUE(soft_reset.killed);
-  EXPECT_EQ(soft_reset.gate, "exact") << soft_reset.line;
+  EXPECT_TRUE(soft_reset.gate.starts_with("exact")) << soft_reset.line;
   // The state of Hk = Hv = 1 is invisible to a wrong head map.
   const MutantResult heads = trial("other_head_map.linear_attention.chunked");
   EXPECT_TRUE(heads.killed);
@@ -156,12 +156,13 @@ TEST(Mutants, AdversariesAreCaughtByName) {
     EXPECT_EQ(gate_of(fault, kImpatient), "timeout") << fault;
   }
   for (const char* fault : {"adds_to_what_was_there", "keeps_the_larger"}) {
-    EXPECT_EQ(gate_of(fault), "range") << fault;
+    EXPECT_TRUE(gate_of(fault).starts_with("range")) << fault;
   }
   for (const char* fault : {"replays_last_result", "writes_nothing", "writes_first_batch_only", "returns_nan",
                             "returns_zeros", "returns_before_it_is_done"}) {
     const std::string gate = gate_of(fault);
-    EXPECT_TRUE(gate == "exact" || gate == "range" || gate == "row") << fault << ": " << gate;
+    EXPECT_TRUE(gate.starts_with("exact") || gate.starts_with("range") || gate == "row")
+        << fault << ": " << gate;
   }
 }
 

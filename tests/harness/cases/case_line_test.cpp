@@ -76,7 +76,11 @@ Case random_case(Draws& draws) {
   if (draws.below(2) == 0) c.contract = draws.pick(std::array<std::string, 2>{"bf16", "tf32_block16"});
   if (draws.below(2) == 0) c.regime = draws.pick(std::array<std::string, 3>{"slow", "measured", "exact"});
   c.state = draws.pick(std::array<std::string, 2>{"none", "random"});
-  c.layout = draws.pick(std::array<std::string, 3>{"dense", "padded", "far"});
+  c.layout = std::string(draws.pick(layout_names()));
+  c.final_state = draws.pick(std::array<std::string, 3>{"apart", "none", "in_place"});
+  if (c.state == "none" && c.final_state == "in_place") c.final_state = "none";
+  if (c.form == "packed" && draws.below(2) == 0) c.lead = draws.below(3), c.slack = draws.below(70);
+  c.repeat = draws.below(2) == 0;
   if (system_named(c.system).native(c.form))
     c.law = draws.pick(std::array<std::string, 3>{"", "split", "serving"});
   c.kernel = draws.pick(words);
@@ -163,6 +167,15 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"LawOfForm", "v1 retention form=decode law=split", {"law=split", "decode"}},
         Bad{"State", "v1 retention state=zero", {"state=zero", "random"}},
         Bad{"Layout", "v1 retention layout=sparse", {"layout=sparse", "padded"}},
+        Bad{"Final", "v1 retention final=lost", {"final=lost", "in_place"}},
+        Bad{"FinalInNothing", "v1 retention final=in_place", {"final=in_place", "state=random"}},
+        Bad{"Unowned", "v1 retention form=packed lengths=3,4 unowned=3", {"unowned=3", "3,5"}},
+        Bad{"UnownedOfDense", "v1 retention unowned=3,5", {"unowned=3,5", "packed"}},
+        Bad{"UnownedTooMany",
+            "v1 retention form=packed lengths=1 dk=128 Hk=64 unowned=0,16777216",
+            {"elements"}},
+        Bad{"Repeat", "v1 retention repeat=2", {"repeat=2", "0..1"}},
+        Bad{"FinalOfOperator", "v1 rms_norm final=none", {"final", "known keys"}},
         Bad{"Heads", "v1 retention heads=grouped", {"heads=grouped", "tiled"}},
         Bad{"L2norm", "v1 retention l2norm=2", {"l2norm=2", "0..1"}},
         Bad{"HeadsMultiple", "v1 retention Hk=2 Hv=3", {"Hv=3", "Hk=2"}},

@@ -1,15 +1,20 @@
 #include "harness/processes/campaign.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
+#include <functional>
 #include <map>
 #include <set>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "fuzz/plan.h"
 #include "harness/processes/losses.h"
@@ -57,6 +62,29 @@ TEST(Campaign, RecordsDoNotDependOnThreads) {
   const auto alone = records(1);
   EXPECT_EQ(alone, records(2));
   EXPECT_EQ(alone, records(5));
+}
+
+// The worker hands a kernel the threads that the line says, however many cases run at a time.
+TEST(Campaign, AKernelMayUseTheThreadsOfItsLine) {
+  std::vector<Kernel> rows{KernelTable(kernels()).named("cpu.retention.chunked")};
+  rows[0].name = "threads.retention.chunked";
+  KernelTable table(kernels());
+  rows[0].run = [right = rows[0].run](const Arguments& a, const Contract& c) {
+    const Outcome outcome = right(a, c);
+    if (a.threads > 1) a.o(0, 0, 0, 0) += static_cast<float>(a.threads);
+    return outcome;
+  };
+  table.add(rows);
+  std::vector<Case> cases = small_cases(6);
+  for (Case& c : cases) c.kernel = rows[0].name;
+  for (const int at_a_time : {1, 3}) {
+    CampaignObserver observer;
+    observer.finished = [&](std::size_t, const Record& r) {
+      const bool one = parse_case(r.line).seed % 3 == 0;
+      EXPECT_EQ(r.judgement.verdict, one ? Verdict::pass : Verdict::fail) << r.line;
+    };
+    EXPECT_EQ(run_campaign(cases, table, {at_a_time, 0.0}, observer).run, std::ssize(cases));
+  }
 }
 
 TEST(Campaign, BudgetStopsAndSaysHowMuchIsLeft) {
@@ -124,36 +152,102 @@ TEST(Campaign, CrashingKernelDoesNotEndIt) {
   EXPECT_EQ(count[Verdict::pass], 5);
 }
 
-// Wrong each time is a failure, wrong at times is flaky.
-TEST(Campaign, AFailureThatDoesNotComeAgainIsFlaky) {
-  static int calls = 0;
-  static Kernel base;
-  const KernelTable cpu(kernels());
-  base = cpu.named("cpu.retention.chunked");
-  Kernel rows[2] = {base, base};
-  rows[0].name = "always.retention.chunked";
-  rows[0].run = [](const Arguments& a, const Contract& c) {
-    const Outcome outcome = base.run(a, c);
-    a.o.data[0] += 3.0F;
+/// A chunked kernel of retention under another name, which `wrong` damages.
+Kernel damaged(const std::string& name, std::function<bool(const Arguments&)> wrong) {
+  Kernel row = KernelTable(kernels()).named("cpu.retention.chunked");
+  row.name = name + ".retention.chunked";
+  row.run = [base = row.run, wrong = std::move(wrong)](const Arguments& a, const Contract& c) {
+    const bool now = wrong(a);
+    const Outcome outcome = base(a, c);
+    if (now && a.o.size() > 0) a.o.data[0] += 3.0F;
     return outcome;
   };
-  rows[1].name = "once.retention.chunked";
-  rows[1].run = [](const Arguments& a, const Contract& c) {
-    const Outcome outcome = base.run(a, c);
-    if (calls++ == 0) a.o.data[0] += 3.0F;
-    return outcome;
-  };
+  return row;
+}
+
+std::vector<Record> records_of(const Kernel& row, std::vector<Case> cases, int threads = 1) {
   KernelTable table(kernels());
-  table.add(rows);
-  for (const auto& [name, verdict] : {std::pair{"always", Verdict::fail}, {"once", Verdict::flaky}}) {
-    std::vector<Case> cases = small_cases(1);
-    cases[0].kernel = name + std::string(".retention.chunked");
-    CampaignObserver observer;
-    observer.finished = [&, wanted = verdict](std::size_t, const Record& r) {
-      EXPECT_EQ(r.judgement.verdict, wanted) << r.kernel << ": " << r.judgement.reason;
-    };
-    EXPECT_EQ(run_campaign(cases, table, {1, 0.0}, observer).run, 1);
+  table.add(std::span(&row, 1));
+  for (Case& c : cases) c.kernel = row.name;
+  std::vector<Record> records(cases.size());
+  CampaignObserver observer;
+  observer.finished = [&](std::size_t i, const Record& r) { records[i] = r; };
+  EXPECT_EQ(run_campaign(cases, table, {threads, 0.0}, observer).run, std::ssize(cases));
+  return records;
+}
+
+// Wrong in each process of its own is a failure, since its line repeats it; wrong at times is flaky.
+TEST(Campaign, AFailureThatDoesNotComeAgainIsFlaky) {
+  EXPECT_EQ(records_of(damaged("always", [](const Arguments&) { return true; }), small_cases(1))[0]
+                .judgement.verdict,
+            Verdict::fail);
+  static int calls = 0;
+  EXPECT_EQ(records_of(damaged("first", [](const Arguments&) { return calls++ == 0; }), small_cases(1))[0]
+                .judgement.verdict,
+            Verdict::fail);
+  // Memory that all processes share, as the state of a device: the first call of all of them.
+  static auto* all = static_cast<int*>(
+      ::mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const Record once =
+      records_of(damaged("once", [](const Arguments&) { return (*all)++ == 0; }), small_cases(1))[0];
+  EXPECT_EQ(once.judgement.verdict, Verdict::flaky);
+  EXPECT_NE(once.judgement.reason.find("fail, then pass in a process of its own"), std::string::npos)
+      << once.judgement.reason;
+  EXPECT_TRUE(once.after.empty());
+}
+
+// What a call leaves behind for the next one: the record holds the cases that bring it, and they do.
+TEST(Campaign, AFailureThatComesAfterOthersHoldsThem) {
+  static std::int64_t kept = -1;
+  static int calls = 0;
+  const auto by_shape = [](const Arguments& a) {
+    const std::int64_t before = std::exchange(kept, a.v.shape[3]);
+    return before == 5 && a.v.shape[3] == 6;  // a workspace of the other shape
+  };
+  const auto by_count = [](const Arguments&) { return ++calls == 12; };
+  std::vector<Case> cases = small_cases(30);
+  for (std::size_t i = 0; i < cases.size(); ++i) cases[i].dv = i == 20 ? 5 : i == 21 ? 6 : 4;
+  const std::vector<Record> shape = records_of(damaged("shape", by_shape), cases);
+  const std::vector<Record> count = records_of(damaged("count", by_count), cases);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    EXPECT_EQ(shape[i].judgement.verdict, i == 21 ? Verdict::fail : Verdict::pass) << i;
+    EXPECT_EQ(count[i].judgement.verdict, i == 11 ? Verdict::fail : Verdict::pass) << i;
   }
+  ASSERT_EQ(shape[21].after.size(), 1U);
+  EXPECT_EQ(shape[21].after[0], shape[20].line);
+  EXPECT_NE(shape[21].judgement.reason.find("only after 1 other case(s)"), std::string::npos)
+      << shape[21].judgement.reason;
+  EXPECT_EQ(count[11].after.size(), 11U) << "each of them counts";
+}
+
+// A signal to the group ends the campaign, not its cases.
+TEST(Campaign, ASignalToTheGroupMakesNoCaseFlaky) {
+  static volatile bool told = false;
+  told = false;
+  std::signal(SIGTERM, [](int) { told = true; });
+  const Kernel slow = damaged("slow", [](const Arguments&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    return false;
+  });
+  KernelTable table(kernels());
+  table.add(std::span(&slow, 1));
+  std::vector<Case> cases = small_cases(40);
+  for (Case& c : cases) c.kernel = slow.name;
+  std::int64_t finished = 0;
+  CampaignObserver observer;
+  observer.finished = [&](std::size_t, const Record& r) {
+    EXPECT_EQ(r.judgement.verdict, Verdict::pass) << r.judgement.reason;
+    if (++finished != 3) return;
+    // To this process and its workers, as a shell or CI does.
+    const pid_t self = ::getpid();
+    std::ifstream children("/proc/self/task/" + std::to_string(self) + "/children");
+    for (pid_t child = 0; children >> child;) ::kill(child, SIGTERM);
+    ::kill(self, SIGTERM);
+  };
+  const CampaignResult result = run_campaign(cases, table, {2, 0.0}, observer, [] { return told; });
+  std::signal(SIGTERM, SIG_DFL);
+  EXPECT_EQ(result.run, finished);
+  EXPECT_GT(result.not_started, 30);
 }
 
 /// "deadly.retention.chunked" beside the CPU kernels: dv = 5 dies, 6 hangs, 7 exits, 8 throws.

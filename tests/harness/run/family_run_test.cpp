@@ -15,6 +15,7 @@ namespace {
 using planted::after;
 using planted::Fault;
 using planted::planted_table;
+using planted::undamaged;
 
 constexpr const char* kCase =
     "v1 gated_delta_rule chunk=16 B=2 Hk=2 Hv=4 dk=16 dv=8 state=random "
@@ -30,7 +31,9 @@ float* last(const View<float, 4>& v) {
 }
 
 TEST(Runner, UndamagedRowPasses) {
-  for (const char* keys : {"", "layout=padded", "layout=far", "contract=bf16", "regime=exact"}) {
+  for (const char* keys : {"", "layout=padded", "layout=far", "layout=mixed", "layout=fused",
+                           "layout=permuted", "final=none", "final=in_place", "repeat=1",
+                           "repeat=1 final=in_place layout=mixed", "contract=bf16", "regime=exact"}) {
     const Judgement j = judged(planted::undamaged, keys);
     EXPECT_EQ(j.verdict, Verdict::pass) << keys << ": " << j.reason;
   }
@@ -210,29 +213,90 @@ TEST(Runner, ThrowsIsACrashWithItsWords) {
   EXPECT_FALSE(other.reason.empty());
 }
 
-TEST(Runner, UnsupportedAndNoDeviceAreVerdictsWithTheirReason) {
-  const Judgement limit = judged([](const Kernel&, const Arguments&, const Contract&) {
-    return Outcome{Outcome::Kind::unsupported, "dk = 16: at most 8"};
-  });
-  EXPECT_EQ(limit.verdict, Verdict::unsupported);
-  EXPECT_EQ(limit.reason, "dk = 16: at most 8");
-  const Judgement absent = judged([](const Kernel&, const Arguments&, const Contract&) {
-    return Outcome{Outcome::Kind::no_device, "no GPU"};
-  });
-  EXPECT_EQ(absent.verdict, Verdict::skipped);
-  EXPECT_EQ(absent.reason, "no GPU");
+/// The verdict of the planted chunked kernel, whose row declares `limits`, on a part of a line.
+Judgement within(const std::vector<std::string>& limits, const Fault& fault, const std::string& part = {}) {
+  KernelTable table = planted_table(undamaged);
+  Kernel row = table.named("planted.gated_delta_rule.chunked");
+  row.name = "limited.gated_delta_rule.chunked";
+  row.limits = limits;
+  row.run = [base = table.named("cpu.gated_delta_rule.chunked"), fault](
+                const Arguments& a, const Contract& c) { return fault(base, a, c); };
+  table.add(std::span(&row, 1));
+  return run_case(parse_case("v1 gated_delta_rule chunk=16 T=33 kernel=limited.gated_delta_rule.chunked " +
+                             (part.starts_with("dk=") ? part : "dk=16 " + part)),
+                  table)
+      .judgement;
 }
 
-// The law's other path asks for another chunk.
-TEST(Runner, UnsupportedUnderALawIsUnsupported) {
-  const Judgement j = judged(
-      [](const Kernel& base, const Arguments& a, const Contract& c) {
-        if (a.chunk != 16) return Outcome{Outcome::Kind::unsupported, "chunk is not 16"};
-        return base.run(a, c);
-      },
-      "law=path_equivalence");
+Outcome dk_to_8(const Kernel& base, const Arguments& a, const Contract& c) {
+  if (a.q.shape[3] > 8) return {Outcome::Kind::unsupported, "dk = 16: at most 8"};
+  return base.run(a, c);
+}
+
+TEST(Runner, WhatIsRefusedOutsideTheLimitsIsUnsupported) {
+  const Judgement j = within({"dk <= 8"}, dk_to_8);
+  EXPECT_EQ(j.verdict, Verdict::unsupported);
+  EXPECT_EQ(j.reason, "dk = 16: at most 8");
+  EXPECT_EQ(within({"dk <= 8"}, dk_to_8, "dk=8").verdict, Verdict::pass);
+}
+
+TEST(Runner, WhatIsRefusedInsideTheLimitsFails) {
+  for (const std::vector<std::string>& limits : {std::vector<std::string>{},
+                                                 {"dk <= 16"},
+                                                 {"dk <= 8 if contract = bf16"},
+                                                 {"chunk = 16", "dv % 2 = 0"}}) {
+    const Judgement j = within(limits, dk_to_8);
+    EXPECT_EQ(j.verdict, Verdict::fail);
+    EXPECT_EQ(j.gate, "limits");
+    EXPECT_NE(j.reason.find("refused inside its limits: dk = 16: at most 8"), std::string::npos) << j.reason;
+  }
+}
+
+TEST(Runner, WhatIsRunOutsideTheLimitsIsJudged) {
+  EXPECT_EQ(within({"dk <= 8"}, undamaged).verdict, Verdict::pass);
+  const Fault zeroes = [](const Kernel& base, const Arguments& a, const Contract& c) {
+    const Outcome outcome = base.run(a, c);
+    a.o.data[0] += 1.0F;
+    return outcome;
+  };
+  EXPECT_EQ(within({"dk <= 8"}, zeroes).verdict, Verdict::fail);
+}
+
+TEST(Runner, AKernelOfTheProcessorLacksNoDevice) {
+  const Fault absent = [](const Kernel&, const Arguments&, const Contract&) {
+    return Outcome{Outcome::Kind::no_device, "no GPU"};
+  };
+  const Judgement j = within({"dk <= 8"}, absent);
+  EXPECT_EQ(j.verdict, Verdict::fail);
+  EXPECT_NE(j.reason.find("no GPU"), std::string::npos) << j.reason;
+}
+
+// The law's other path asks for another chunk, and a call of the case's own for this one.
+TEST(Runner, TheCallsOfALawAreHeldAgainstTheLimitsOneByOne) {
+  const Fault only_16 = [](const Kernel& base, const Arguments& a, const Contract& c) {
+    if (a.chunk != 16) return Outcome{Outcome::Kind::unsupported, "chunk is not 16"};
+    return base.run(a, c);
+  };
+  const Judgement j = within({"chunk = 16"}, only_16, "law=path_equivalence");
   EXPECT_EQ(j.verdict, Verdict::unsupported);
   EXPECT_EQ(j.reason, "chunk is not 16");
+  EXPECT_EQ(within({}, only_16, "law=path_equivalence").verdict, Verdict::fail);
+}
+
+TEST(Runner, WithinLimitsSpeaksOfTheCalls) {
+  Kernel row = KernelTable(kernels()).named("cpu.gated_delta_rule.recurrent");
+  row.name = "limited.gated_delta_rule.recurrent";
+  row.limits = {"T = 1", "form = recurrent"};
+  const KernelRow limited = adapted(row);
+  const auto inside = [&](const std::string& line) { return within_limits(limited, parse_case(line)); };
+  EXPECT_TRUE(inside("v1 gated_delta_rule form=recurrent T=1"));
+  EXPECT_FALSE(inside("v1 gated_delta_rule form=recurrent T=2"));
+  EXPECT_TRUE(inside("v1 gated_delta_rule form=decode prefill=40 T=50"))
+      << "the prefill is the chunked kernel's";
+  EXPECT_FALSE(inside("v1 gated_delta_rule form=decode chunk=0 prefill=40 T=50"));
+  EXPECT_TRUE(inside("v1 gated_delta_rule form=decode chunk=0 T=50"));
+  EXPECT_FALSE(inside("v1 gated_delta_rule form=packed lengths=1 chunk=0"));
+  EXPECT_FALSE(inside("v1 retention form=recurrent T=1"));
 }
 
 TEST(Runner, DecodingWithoutACompanionIsUnsupported) {

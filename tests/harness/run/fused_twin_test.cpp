@@ -18,13 +18,13 @@ struct Point {
   Format Contract::*field;
 };
 
-/// Those whose absence the gate must see by itself. Two it need not: the tf32 of the inverse lies below the
-/// bf16 of T, which rounds it away but for one element in eight; and v_decayed reaches o through the state
-/// alone, which a run judged again in pieces of one chunk takes from the kernel.
+/// Those whose absence the gate must see by itself. One it need not: the tf32 of the inverse lies below the bf16 of T,
+/// which rounds it away but for one element in eight. v_decayed shows in the final states, of the run and of its pieces.
 /// tests/optimized/fused_contract_test.cpp measures both against the twin itself.
 constexpr Point kPoints[] = {
-    {"residual", &Contract::residual}, {"T", &Contract::T}, {"state_operand", &Contract::state_operand},
-    {"v_new", &Contract::v_new},       {"P", &Contract::P}, {"output", &Contract::output}};
+    {"residual", &Contract::residual},  {"T", &Contract::T}, {"state_operand", &Contract::state_operand},
+    {"v_new", &Contract::v_new},        {"P", &Contract::P}, {"output", &Contract::output},
+    {"v_decayed", &Contract::v_decayed}};
 
 Record run(const planted::Fault& fault, const std::string& line) {
   const KernelTable table = planted_table(fault);

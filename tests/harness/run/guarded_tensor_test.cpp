@@ -25,7 +25,8 @@ std::vector<float> counted(std::int64_t size) {
 }
 
 TEST(GuardedTensor, GivesBackWhatItWasGivenInEveryLayout) {
-  for (const Layout layout : {Layout::dense, Layout::padded, Layout::far}) {
+  for (const std::string_view name : layout_names()) {
+    const Layout layout = layout_named(name);
     for (const Shape& shape : {Shape{3, 2, 2, 5}, Shape{1, 4, 2, 3}, Shape{1, 1, 2, 3}, Shape{2, 0, 1, 4}}) {
       GuardedTensor x(shape, layout);
       const std::vector<float> values = counted(x.view<4>().size());
@@ -60,7 +61,8 @@ TEST(GuardedTensor, FarRowsOverflowAnInt) {
 }
 
 TEST(GuardedTensor, SeesAWriteBesideARow) {
-  for (const Layout layout : {Layout::dense, Layout::padded, Layout::far}) {
+  for (const std::string_view name : layout_names()) {
+    const Layout layout = layout_named(name);
     for (const Shape& shape : {Shape{3, 2, 2, 5}, Shape{1, 4, 2, 3}}) {
       const std::int64_t B = shape[0] - 1, T = shape[1] - 1, H = shape[2] - 1, D = shape[3] - 1;
       GuardedTensor before(shape, layout), after(shape, layout);
@@ -73,6 +75,91 @@ TEST(GuardedTensor, SeesAWriteBesideARow) {
   GuardedTensor between({3, 2, 2, 5}, Layout::far);
   (&between.view<4>()(1, 1, 1, 4))[kGuard] = 1.0F;
   EXPECT_THROW(between.check_surroundings("x"), Trespass);
+}
+
+/// q, k and v of a call of two sequences of five tokens.
+std::vector<TensorPlace> projection(std::int64_t lead = 0, std::int64_t slack = 0) {
+  const auto of = [&](std::int64_t heads, std::int64_t width) {
+    return TensorPlace{{2, 5 + lead + slack, heads, width}, Axis::tokens, true, lead, slack};
+  };
+  return {of(2, 3), of(2, 3), of(4, 6)};
+}
+
+TEST(GuardedTensor, MixedTensorsShareNoStride) {
+  std::vector<TensorPlace> places(8, TensorPlace{{2, 5, 4, 3}});
+  const std::vector<GuardedTensor> x = guarded_tensors(places, Layout::mixed, 3);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(x[i].tensor().stride[3], 1);
+    for (std::size_t j = 0; j < i; ++j) {
+      for (const std::size_t d : {0, 1, 2})
+        EXPECT_NE(x[i].tensor().stride[d], x[j].tensor().stride[d]) << i << j << d;
+    }
+  }
+}
+
+TEST(GuardedTensor, FusedTensorsAreColumnsOfOneBuffer) {
+  std::vector<GuardedTensor> x = guarded_tensors(projection(), Layout::fused, 0);
+  const auto all = [&](auto&& act) {
+    for (std::size_t i = 0; i < x.size(); ++i) act(x[i], static_cast<float>(i));
+  };
+  constexpr std::int64_t kRow = 2 * 3 + 2 * 3 + 4 * 6;
+  all([&](GuardedTensor& t, float at) {
+    EXPECT_EQ(t.tensor().stride[1], kRow);
+    EXPECT_EQ(t.tensor().stride[0], 5 * kRow);
+    EXPECT_EQ(t.tensor().data - x[0].tensor().data, static_cast<std::int64_t>(at) * 6);
+    t.set(std::vector<float>(static_cast<std::size_t>(t.tensor().size()), at));
+  });
+  all([&](GuardedTensor& t, float at) {
+    for (const float value : t.get()) ASSERT_EQ(value, at);
+    t.check_surroundings("x");
+  });
+  // Beside its row lies its neighbour: that a kernel writes there its neighbour says.
+  (&x[0].view<4>()(1, 2, 1, 2))[1] = 9.0F;
+  EXPECT_NO_THROW(x[0].check_surroundings("q"));
+  EXPECT_FALSE(x[1].same_as(std::vector<float>(2 * 5 * 6, 1.0F)));
+  (&x[2].view<4>()(1, 4, 3, 5))[1] = 9.0F;
+  EXPECT_THROW(x[0].check_surroundings("q"), Trespass);
+  // States of the same sequences share rows too, weights do not.
+  const std::vector<GuardedTensor> states =
+      guarded_tensors({TensorPlace{{3, 2, 4}}, TensorPlace{{3, 5}}, TensorPlace{{3, 5}, Axis::whole, false}},
+                      Layout::fused, 0);
+  EXPECT_EQ(states[0].tensor().stride[0], 13);
+  EXPECT_EQ(states[1].tensor().stride[0], 13);
+  EXPECT_TRUE(states[2].tensor().dense());
+}
+
+TEST(GuardedTensor, PermutedTensorsHaveHeadsFirst) {
+  const std::vector<GuardedTensor> x =
+      guarded_tensors({TensorPlace{{2, 5, 4, 3}, Axis::tokens}, TensorPlace{{2, 4, 6, 3}},
+                       TensorPlace{{2, 5, 3}, Axis::tokens}},
+                      Layout::permuted, 0);
+  EXPECT_EQ(x[0].tensor().stride, (Shape{60, 3, 15, 1}));  // [B, H, T, D]
+  EXPECT_EQ(x[1].tensor().stride, (Shape{18, 36, 3, 1}));  // [H, N, dk, dv]
+  EXPECT_EQ(x[2].tensor().stride, (Shape{3, 6, 1}));       // [T, B, D]
+}
+
+TEST(GuardedTensor, TokensOfNoSequenceAreNotItsOwn) {
+  for (const std::string_view name : layout_names()) {
+    for (const std::int64_t token : {1, 8}) {
+      std::vector<TensorPlace> places = projection(2, 3);
+      for (TensorPlace& place : places) place.shape[0] = 1;
+      std::vector<GuardedTensor> x = guarded_tensors(places, layout_named(name), 0);
+      const std::vector<float> values = counted(5 * 2 * 3);
+      x[0].set(values);
+      EXPECT_EQ(x[0].get(), values);
+      EXPECT_EQ(x[0].view<4>()(0, 2, 0, 0), 1.0F);
+      EXPECT_TRUE(from_outside(x[0].view<4>()(0, token, 1, 2)));
+      x[0].check_surroundings("q");
+      x[0].view<4>()(0, token, 1, 2) = 0.0F;
+      try {
+        x[0].check_surroundings("q");
+        ADD_FAILURE() << name << ": nothing was said";
+      } catch (const Trespass& trespass) {
+        EXPECT_NE(std::string(trespass.what()).find("q of token " + std::to_string(token)), std::string::npos)
+            << trespass.what();
+      }
+    }
+  }
 }
 
 TEST(GuardedTensor, HoldsNansAndHugeNumbersBeforeACall) {

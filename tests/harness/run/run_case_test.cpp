@@ -163,6 +163,7 @@ TEST(RunCase, TableRefusesRowsThatNoCaseCanName) {
   EXPECT_NE(refusal([](Kernel& k) { k.device = "tpu"; }).find("tpu"), std::string::npos);
   EXPECT_NE(refusal([](Kernel& k) { k.contracts = {}; }).find("no contract"), std::string::npos);
   EXPECT_NE(refusal([](Kernel& k) { k.contracts = {"fp8"}; }).find("fp8"), std::string::npos);
+  EXPECT_NE(refusal([](Kernel& k) { k.limits = {"width <= 8"}; }).find("width"), std::string::npos);
 }
 
 TEST(RunCase, RecordNamesTheKernelThatDecides) {

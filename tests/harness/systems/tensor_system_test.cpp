@@ -130,8 +130,9 @@ TEST(TensorSystem, ALayoutChangesNoValue) {
         *more == 0 ? line : "v1 linear_attention_normalised chunk=8 T=21 B=2" + std::string(more);
     const Judgement dense = judged(right(), of);
     EXPECT_EQ(dense.verdict, Verdict::pass);
-    for (const char* layout : {" layout=padded", " layout=far"})
-      EXPECT_EQ(judged(right(), of + layout).ratio, dense.ratio) << of << layout;
+    for (const std::string_view layout : layout_names())
+      EXPECT_EQ(judged(right(), of + " layout=" + std::string(layout)).ratio, dense.ratio) << of << layout;
+    EXPECT_EQ(judged(right(), of + " repeat=1").ratio, dense.ratio) << of;
   }
 }
 

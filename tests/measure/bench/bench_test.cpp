@@ -6,6 +6,7 @@
 #include <set>
 
 #include "harness/run/judge_batch.h"
+#include "measure/bench/time_case.h"
 #include "reference/error.h"
 #include "tests/harness/planted.h"
 
@@ -149,6 +150,18 @@ TEST(Bench, ACorrectKernelHasATime) {
     EXPECT_EQ(t.heads_judged, t.heads);
     EXPECT_TRUE(std::isnan(t.peer_ratio));
   }
+}
+
+TEST(Bench, JudgesTheFirstTheLastAndTheEdgesOfBlocks) {
+  using Parts = std::vector<std::int64_t>;
+  EXPECT_EQ(parts_to_judge(3, 0), (Parts{0, 1, 2}));
+  EXPECT_EQ(parts_to_judge(3, 9), (Parts{0, 1, 2}));
+  EXPECT_EQ(parts_to_judge(1, 4), (Parts{0}));
+  EXPECT_EQ(parts_to_judge(500, 1), (Parts{0}));
+  EXPECT_EQ(parts_to_judge(500, 4), (Parts{0, 127, 128, 499}));
+  EXPECT_EQ(parts_to_judge(32, 6), (Parts{0, 7, 8, 15, 16, 31}));
+  EXPECT_EQ(parts_to_judge(1000, 20).size(), 20U);
+  EXPECT_EQ(parts_to_judge(20, 19).size(), 19U);
 }
 
 TEST(Bench, JudgesSomeHeadsOfMany) {

@@ -7,7 +7,7 @@
 
 #include "harness/cases/case_cost.h"
 #include "measure/bench/bench.h"
-#include "measure/bench/tensor_shapes.h"
+#include "harness/systems/model_shapes.h"
 #include "tests/harness/operator_row.h"
 
 namespace samestate {
@@ -33,9 +33,9 @@ CaseCost cost_of(const std::string& line, bool on_device = false) {
   return r.system->cost(r, on_device);
 }
 
-TEST(TensorShapes, EverySystemWithAKernelHasOneThatIsACase) {
+TEST(ModelShapes, EverySystemWithAKernelHasOneThatIsACase) {
   std::set<std::string_view> shaped;
-  for (const TensorShape& shape : tensor_shapes()) shaped.insert(shape.system);
+  for (const ModelShape& shape : model_shapes()) shaped.insert(shape.system);
   for (const OperatorKernel& kernel : operator_kernels())
     EXPECT_TRUE(shaped.contains(kernel.system)) << kernel.name;
   for (const bool quick : {true, false}) {

@@ -55,6 +55,48 @@ TEST(Decay, CoversSumsThatAreRoundedOnce) {
   }
 }
 
+/// Largest error of the running fp32 sum of g, taken as `floor` where it lies below, over its bound.
+double floored(const Vector<double>& g, double floor, Mode mode) {
+  const ChunkDecay decay = chunk_decay(g, Exponential::exact, Scan::sequential, mode, kExactExponential);
+  const Index L = g.size();
+  Vector<double> sums(L), running(L);
+  double sum = 0.0;
+  float single = 0.0F;
+  for (Index i = 0; i < L; ++i) {
+    sum += std::max(g(i), -128.0);
+    single += static_cast<float>(std::max(g(i), floor));
+    sums(i) = sum;
+    running(i) = static_cast<double>(single);
+  }
+  double worst = 0.0;
+  for (Index i = 0; i < L; ++i) {
+    for (Index j = 0; j < i; ++j) {
+      const double error = std::fabs(std::exp(running(i) - running(j)) - std::exp(sums(i) - sums(j)));
+      if (error > 1e-37) worst = std::max(worst, error / decay.between_error(i, j));
+    }
+  }
+  return worst;
+}
+
+// A reset is any g from -128 down: what a kernel takes it as moves the sums behind it, and their roundings.
+TEST(Decay, CoversEveryFloorOfTheHeader) {
+  double deep = 0.0;
+  for (int seed = 0; seed < 200; ++seed) {
+    Vector<double> g(48);
+    for (Index i = 0; i < g.size(); ++i) {
+      const double x = std::fmod(0.7548776662 * static_cast<double>(i + 1) + 0.5698402910 * seed, 1.0);
+      g(i) = static_cast<double>(
+          static_cast<float>(i % 9 == 4 ? (seed % 2 == 0 ? -1e38 : -316.0 * x) : -0.9 * x));
+    }
+    for (const double floor : {-128.0, -160.0, -200.0, -1000.0, -1024.0}) {
+      EXPECT_LE(floored(g, floor, Mode::det), 1.0) << floor;
+      EXPECT_LE(floored(g, floor, Mode::prob), 4.0) << floor;
+    }
+    deep = std::max(deep, floored(g, -65536.0, Mode::det));
+  }
+  EXPECT_GT(deep, 1.0) << "a floor below the header's is beyond the worst case";
+}
+
 // The sums of a running sum lie within it as before.
 TEST(Decay, CoversTheRunningSum) {
   Vector<double> g(64);

@@ -120,14 +120,24 @@ TEST(Summary, JudgementLineNamesPlaceAndReason) {
   EXPECT_NE(line.find("because"), std::string::npos) << line;
   EXPECT_EQ(judgement_line(record(Verdict::skipped, 0.0).judgement), "skipped: because");
   EXPECT_NE(line.find("expected -0, actual 0.1"), std::string::npos) << line;
-  EXPECT_EQ(place_of({-1, 3, -1, -1}), "head 3");
+  Judgement placed;
+  placed.worst = {-1, 3, -1, -1};
+  EXPECT_EQ(place_of(placed), "head 3");
+  // Of a state the row is no token, and of named tensors neither.
+  placed.worst = {0, 1, 2, 3};
+  for (const char* gate : {"state", "exact state", "segment state", "hard state"}) {
+    placed.gate = gate;
+    EXPECT_EQ(place_of(placed), "sequence 0, head 1, row 2, column 3 of the state");
+  }
+  placed.gate = "element";
+  EXPECT_EQ(place_of(placed), "sequence 0, head 1, row 2, column 3");
   Judgement bare;
   bare.verdict = Verdict::pass;
   bare.gate = "row";
   bare.ratio = 0.5;
   bare.error = 1.0;
   bare.bound = 2.0;
-  EXPECT_EQ(judgement_line(bare), "pass: ratio 0.5 (row), error 1, bound 2");
+  EXPECT_EQ(judgement_line(bare), "pass: ratio 0.5 (row), error 1 (2-norm of the row's error), bound 2");
   bare.expected = 1.0;
   EXPECT_NE(judgement_line(bare).find("expected 1, actual nan"), std::string::npos);
 }

@@ -42,12 +42,15 @@ TEST_F(Markdown, ShowsTheWorstFirstWithItsCommand) {
   EXPECT_EQ(text.find("## Failures"), std::string::npos);
 }
 
-TEST_F(Markdown, ShowsFiftyFailuresInFullAndCountsTheRest) {
-  std::vector<Record> records(60, record(Verdict::fail, 2.0));
+TEST_F(Markdown, ShowsOneCaseOfFiftyKindsInFullAndCountsTheRest) {
+  std::vector<Record> records(120, record(Verdict::fail, 2.0));
+  for (std::size_t i = 0; i < records.size(); ++i) records[i].law = "law" + std::to_string(i / 2);
+  records[0].looks_like = "no delta term";
   const std::string text = markdown_text(records, testing::run());
-  EXPECT_NE(text.find("## Failures (50 of 60, the worst first)"), std::string::npos);
-  EXPECT_EQ(occurrences(text, "### fail on"), 50U);
+  EXPECT_NE(text.find("## Failures (50 of 60 kinds, 120 cases)"), std::string::npos) << text;
+  EXPECT_EQ(occurrences(text, "### 2 of "), 50U);
   EXPECT_EQ(occurrences(text, "because"), 50U);
+  EXPECT_EQ(occurrences(text, "looks like: no delta term"), 1U);
   EXPECT_NE(
       text.find(
           "samestate 0.1.0; commit abc123; device H100; driver 13.0; toolkit 13.1; kernel sources 0123abcd."),

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "reports/page/html.h"
+#include "reports/records/compare.h"
 #include "reports/records/summary.h"
+#include "reports/text/compare_text.h"
 #include "reports/text/junit.h"
 #include "reports/text/markdown.h"
 #include "tests/reports/records.h"
@@ -16,40 +19,51 @@ using testing::record;
 TEST(Terminal, FitsOneScreen) {
   std::vector<Record> records;
   for (int i = 0; i < 100; ++i) {
-    records.push_back(record(i % 2 ? Verdict::fail : Verdict::vacuous, i, "v1 case" + std::to_string(i)));
+    records.push_back(record(i % 2   ? Verdict::fail
+                             : i % 4 ? Verdict::pass
+                                     : Verdict::vacuous,
+                             i, "v1 case" + std::to_string(i)));
     records.back().regime = "regime" + std::to_string(i);
-    records.back().judgement.reason = "reason\n" + std::to_string(i);
+    records.back().judgement.reason = "reason\n" + std::string(static_cast<std::size_t>(i), 'x');
+    records.back().kernel = "kernel" + std::to_string(i / 4);
+    records.back().looks_like = "no delta term";
   }
   const std::string text = terminal_text(records);
   EXPECT_LE(occurrences(text, "\n"), 40U) << text;
-  EXPECT_EQ(occurrences(text, "samestate repro"), 10U);
-  EXPECT_NE(text.find("failures (5 of 50)"), std::string::npos);
-  EXPECT_NE(text.find("ratio by regime (8 of 50)"), std::string::npos);
-  EXPECT_NE(text.find("not judged (5 of 50)"), std::string::npos);
-  EXPECT_EQ(text.rfind("100 cases, 50 judged: fail 50, vacuous 50\n", 0), 0U) << text;
-  EXPECT_LT(text.find("v1 case99"), text.find("v1 case97"));
-  EXPECT_EQ(occurrences(text, "v1 case99'"), 1U) << "a failure is not shown again among those that stand out";
+  EXPECT_EQ(occurrences(text, "samestate repro"), 7U) << text;
+  EXPECT_NE(text.find("failures of 25 kinds (5 of 25)"), std::string::npos) << text;
+  EXPECT_EQ(occurrences(text, "\n  2 of kernel"), 5U) << text;
+  EXPECT_EQ(occurrences(text, "\n    looks like: no delta term\n"), 5U);
+  EXPECT_NE(text.find("ratio by regime (4 of 75)"), std::string::npos) << text;
+  EXPECT_NE(text.find("not judged (2 of 25)"), std::string::npos);
+  EXPECT_EQ(text.rfind("100 cases, 75 judged: fail 50, vacuous 25, pass 25\n", 0), 0U) << text;
   EXPECT_NE(
-      text.find("next farthest above its group: ratio (error / bound, above 1 fails), median of the group\n"
-                "  89 "),
+      text.find("\nfarthest above its group: ratio (error / bound, above 1 fails), median of the group\n"),
       std::string::npos)
       << text;
+  EXPECT_EQ(text.find('\033'), std::string::npos) << "a pipe gets no colours";
+  EXPECT_NE(terminal_text(records, true).find("\033[31;1mfail 50"), std::string::npos);
 }
 
 // A line of a plugin's kernel is no case without the plugin.
 TEST(Reports, EveryCommandLoadsThePluginsThatItsLineNeeds) {
-  const std::vector<Record> records = {record(Verdict::fail, 2.0, "v1 a"),
-                                       record(Verdict::pass, 0.5, "v1 b")};
-  samestate::Run run = testing::run();
-  run.options = " --plugin mine.so";
+  std::vector<Record> records = {record(Verdict::fail, 2.0, "v1 a"), record(Verdict::pass, 0.5, "v1 b")};
+  for (Record& r : records) r.options = " --plugin mine.so";
+  RecordFile now, before;
+  now.records = before.records = records;
+  before.records[0].judgement.verdict = Verdict::pass;
+  const Comparison compared = compare(before, now, 2.0);
+  ReportInput input;
+  input.sources.push_back({"gate.jsonl", now});
+  const samestate::Run run = testing::run();
   for (const std::string& text :
-       {terminal_text(records, run.options), markdown_text(records, run), junit_text(records, run)}) {
+       {terminal_text(records), markdown_text(records, run), junit_text(records, run), compare_text(compared),
+        compare_markdown(compared, "a", "b"), html_gate(report_data(input), "")}) {
     EXPECT_GT(occurrences(text, "samestate repro"), 0U) << text;
-    EXPECT_EQ(occurrences(text, "samestate repro"),
-              occurrences(text, "samestate repro --plugin mine.so 'v1 "))
+    EXPECT_EQ(occurrences(text, "samestate repro"), occurrences(text, "samestate repro --plugin mine.so "))
         << text;
   }
-  EXPECT_EQ(bench_command(records[0], run.options), "samestate bench --plugin mine.so --case 'v1 a'");
+  EXPECT_EQ(bench_command(records[0]), "samestate bench --plugin mine.so --case 'v1 a'");
 }
 
 TEST(Terminal, SaysWhenThereIsNothing) { EXPECT_EQ(terminal_text({}), "0 cases, 0 judged: no case\n"); }

@@ -1,9 +1,9 @@
-#include "measure/bench/tensor_shapes.h"
+#include "harness/systems/model_shapes.h"
 
 namespace samestate {
 
-std::span<const TensorShape> tensor_shapes() {
-  static const std::vector<TensorShape> rows = {
+std::span<const ModelShape> model_shapes() {
+  static const std::vector<ModelShape> rows = {
       // Qwen3-Next-80B-A3B: width 2048, 16 query and 2 key heads of 256, 32 of whose pairs turn; Gated DeltaNet
       // with 16 key and 32 value heads of 128; 512 experts of width 512, 10 a token.
       {"rms_norm", 1, 1024, {{"H", 1}, {"D", 2048}}},

@@ -9,7 +9,7 @@
 namespace samestate {
 
 /// A standard shape of a system of named tensors; sizes that it does not name are the row's standard ones.
-struct TensorShape {
+struct ModelShape {
   std::string_view system;
   std::int64_t B, T;
   std::vector<std::pair<std::string_view, std::int64_t>> sizes;
@@ -17,6 +17,6 @@ struct TensorShape {
 
 /// Widths of public models, a row or more a system, and so many tokens that data, CPU kernel and judge take
 /// seconds: the running error of a layer costs some hundred times what its kernel does.
-[[nodiscard]] std::span<const TensorShape> tensor_shapes();
+[[nodiscard]] std::span<const ModelShape> model_shapes();
 
 }  // namespace samestate

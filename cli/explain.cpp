@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "fuzz/mutants/mutant.h"
+#include "fuzz/search/edges.h"
+#include "harness/cases/case_filter.h"
+#include "harness/cases/key_words.h"
+#include "harness/cases/keys.h"
+#include "harness/cases/system.h"
+#include "oracles/contracts.h"
+#include "oracles/laws/law.h"
+#include "reference/error.h"
+#include "reports/text/words.h"
+
+namespace samestate::cli {
+namespace {
+
+struct ExplainOptions {
+  std::string word;
+  bool json = false, markdown = false, case_line = false;
+};
+
+/// What a name is, and what it means.
+struct Meaning {
+  std::string kind, name, means;
+};
+
+/// Every table that has the name: a name may be a regime and a word of the glossary.
+std::vector<Meaning> meanings_of(const std::string& name) {
+  std::vector<Meaning> out;
+  if (const Word* word = word_named(name))
+    out.push_back({"word", std::string(word->word), plain_text(word->means)});
+  const auto add = [&](const char* kind, std::string_view of, std::string_view means) {
+    if (of != name) return;
+    for (const Meaning& m : out) {
+      if (m.kind == kind && m.means == means) return;
+    }
+    out.push_back({kind, std::string(of), std::string(means)});
+  };
+  for (const NamedContract& row : contracts()) add("contract", row.contract.name, row.summary);
+  for (const Regime& row : regimes())
+    add("regime of the recurrent family", row.name,
+        fmt::format("{}{}", row.summary, row.exact ? "; judged bit for bit" : ""));
+  for (const Regime& row : tensor_regimes()) add("regime of operators", row.name, row.summary);
+  for (const Law& row : laws()) add("law", row.name, fmt::format("{} (ledger {})", row.summary, row.ids));
+  std::map<std::string_view, std::vector<std::string_view>> forms;
+  for (const System* system : systems()) {
+    add("system", system->name,
+        fmt::format("{}; forms {}", system->equation, fmt::join(system->form_names(), ", ")));
+    for (const CaseLaw& law : system->laws)
+      add("law", law.name, fmt::format("{} (ledger {})", law.summary, law.ids));
+    for (const CaseSize& size : system->sizes) {
+      if (size.own)
+        add("size", size.name,
+            fmt::format("{}: {} ({}..{}, default {})", system->name, size.summary, size.least, size.most,
+                        size.standard));
+    }
+    for (const std::string_view form : system->form_names()) forms[form].push_back(system->name);
+  }
+  for (const auto& [form, of] : forms) add("form", form, fmt::format("of {}", fmt::join(of, ", ")));
+  for (const KeyWords& key : key_words())
+    add("key of the case line", key.name, fmt::format("{}; values: {}", key.means, key.takes));
+  for (const Edge& edge : edges()) add("edge", edge.name, edge.summary);
+  for (const Mutant& m : all_mutants()) {
+    add("mutant", m.name, m.summary);
+    if (m.fault == name) add("fault of mutants", m.fault, m.summary);
+  }
+  return out;
+}
+
+int run_explain(const ExplainOptions& options) {
+  if (options.markdown) return fmt::print("{}", words_markdown()), kPass;
+  if (options.case_line) return fmt::print("{}", case_line_markdown()), kPass;
+  if (options.word.empty()) {
+    std::string all;
+    for (const Word& row : words()) all += fmt::format("  {:<18} {}\n", row.word, plain_text(row.means));
+    fmt::print("{}", all);
+    return kPass;
+  }
+  const std::vector<Meaning> found = meanings_of(options.word);
+  if (found.empty()) {
+    const std::vector<std::string_view> near = words_near(options.word);
+    throw Error(fmt::format(
+        "explain {}: no such word, contract, regime, law, system, form, key, size, edge or mutant{}; "
+        "`samestate explain` lists the words",
+        options.word, near.empty() ? "" : fmt::format("; near: {}", fmt::join(near, ", "))));
+  }
+  if (options.json) {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const Meaning& m : found) rows.push_back({{"name", m.name}, {"kind", m.kind}, {"means", m.means}});
+    fmt::print("{}\n", rows.dump(2));
+    return kPass;
+  }
+  for (const Meaning& m : found)
+    fmt::print("{}{}: {}\n", m.name, m.kind == "word" ? "" : fmt::format(" ({})", m.kind), m.means);
+  return kPass;
+}
+
+}  // namespace
+
+Command add_explain(CLI::App& app) {
+  auto options = std::make_shared<ExplainOptions>();
+  app.footer(
+      "  samestate explain row          a word of a verdict\n"
+      "  samestate explain lambda       a term of a bound; also Bp, Bc, R, hard, twin, piece, vacuous ...\n"
+      "  samestate explain bf16         a contract, regime, law, system, form, key, size, edge or mutant by "
+      "its name\n"
+      "  samestate explain              all words\n\n"
+      "docs/words.md and docs/case-line.md are what --markdown and --case-line print.");
+  app.add_option("word", options->word, "the word; none: all of the glossary");
+  app.add_flag("--json", options->json, "machine-readable");
+  app.add_flag("--markdown", options->markdown, "the page docs/words.md");
+  app.add_flag("--case-line", options->case_line, "the page docs/case-line.md");
+  return [options] { return run_explain(*options); };
+}
+
+}  // namespace samestate::cli

@@ -1,0 +1,42 @@
+#include "cli/explained.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "fuzz/mutants/likeness.h"
+#include "harness/processes/pool.h"
+
+namespace samestate::cli {
+
+Explanation explain_with_mutants(const Resolved& r, const Trace& trace, double seconds) {
+  Explanation e = explain(r, trace);
+  if (e.differs.empty()) return e;
+  const Likeness like = mutants_like(r, trace, seconds);
+  for (const Mutant* m : like.mutants)
+    e.patterns.push_back(fmt::format("{} (mutant {})", m->summary, m->name));
+  if (like.tried < like.all)
+    e.patterns.push_back(
+        fmt::format("(the time was up after {} of {} mutants of {})", like.tried, like.all, r.c.system));
+  return e;
+}
+
+std::string looks_like(const Record& failed, const KernelTable& table, double seconds) {
+  const JobResult done = run_apart(
+      [&]() -> std::string {
+        const Case c = parse_case(failed.line);
+        Trace trace;
+        if (run_case(c, table, 1, &trace).judgement.verdict != Verdict::fail) return "";
+        const Explanation e = explain_with_mutants(Resolved(c), trace, seconds / 4);
+        // A known mistake says more than the places where it shows.
+        const auto known = std::find_if(e.patterns.begin(), e.patterns.end(), [](const std::string& pattern) {
+          return pattern.find("(mutant ") != std::string::npos;
+        });
+        return known != e.patterns.end() ? *known : e.patterns.empty() ? "" : e.patterns.front();
+      },
+      seconds);
+  // The last pattern of an explanation may say that the time was up.
+  return done.kind == JobResult::Kind::answered && !done.text.starts_with('(') ? done.text : "";
+}
+
+}  // namespace samestate::cli

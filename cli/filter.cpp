@@ -1,0 +1,89 @@
+#include "cli/filter.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/options.h"
+#include "fuzz/search/search.h"
+#include "reference/error.h"
+
+namespace samestate::cli {
+
+CLI::Option* add_repeatable(CLI::App& app, const std::string& name, std::vector<std::string>& values,
+                            const std::string& help) {
+  return app.add_option(name, values, help)->take_all()->allow_extra_args(false)->check(named());
+}
+
+CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {
+  return add_repeatable(app, "--plugin", plugins, "load kernels from a shared library (repeatable)");
+}
+
+void add_filter_options(CLI::App& app, FilterOptions& options) {
+  const auto add = [&](const char* name, std::vector<std::string>& values, const std::string& help) {
+    add_repeatable(app, name, values, help)->group("Which cases");
+  };
+  add("--contract", options.contract, "only these contracts: bf16, fp32,fp32_tree, bf16*");
+  add("--regime", options.regime, "only these regimes of the data");
+  add("--form", options.form, "only cases in these forms");
+  add("--law", options.law, "only these laws; none: against the oracle alone, '*': every law");
+  add("--layout", options.layout, "only these layouts in memory: dense, padded, far");
+  add("--where", options.where, "only cases with this key: T=64..4096, dk=128, 'Hv=2.. D=..512' (all hold)");
+  add("--exclude", options.exclude,
+      "no case with this: regime=measured, 'contract=bf16 T=4096..' (all hold)");
+}
+
+CaseFilter filter_of(const FilterOptions& options) {
+  CaseFilter filter;
+  const auto add = [&](const char* key, const std::vector<std::string>& values) {
+    std::string any;
+    for (const std::string& value : values) any += (any.empty() ? "" : ",") + value;
+    if (!any.empty()) filter.where(fmt::format("{}={}", key, any), fmt::format("--{}", key));
+  };
+  add("contract", options.contract);
+  add("regime", options.regime);
+  add("form", options.form);
+  add("law", options.law);
+  add("layout", options.layout);
+  for (const std::string& text : options.where) filter.where(text);
+  for (const std::string& text : options.exclude) filter.exclude(text);
+  return filter;
+}
+
+const std::string& filter_help() {
+  static const std::string text =
+      "Which cases: a condition is KEY=VALUE[,VALUE...], a KEY any of the case line (docs/case-line.md) or a "
+      "size "
+      "of a system,\n"
+      "a VALUE a name, a pattern with * and ?, a number, a range 64..4096, 64.. or ..4096 with both ends, or "
+      "none.\n"
+      "Conditions in one text all hold together; --where given again narrows, --exclude given again drops "
+      "more.\n";
+  return text;
+}
+
+Shard shard_of(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  try {
+    std::size_t used[2] = {0, 0};
+    const std::string parts[2] = {text.substr(0, slash), slash == text.npos ? "" : text.substr(slash + 1)};
+    const Shard shard{std::stoll(parts[0], &used[0]), std::stoll(parts[1], &used[1])};
+    const bool whole = used[0] == parts[0].size() && used[1] == parts[1].size();
+    if (whole && shard.index >= 0 && shard.index < shard.count && shard.count <= kMostShards) return shard;
+  } catch (const std::exception&) {
+  }
+  throw Error(fmt::format("--shard {}: write I/N with N in 1..{} and I in 0..N-1", text, kMostShards));
+}
+
+std::string listed(const std::vector<std::string>& lines, bool json) {
+  std::string text;
+  if (json) {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const std::string& line : lines) rows.push_back({{"line", line}});
+    return rows.dump(2) + "\n";
+  }
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+}  // namespace samestate::cli

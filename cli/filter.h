@@ -1,0 +1,44 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/cases/case_filter.h"
+
+/// Which cases a verb is about, as its options say it: one grammar for gate, fuzz, sweep and bench.
+namespace samestate::cli {
+
+struct FilterOptions {
+  std::vector<std::string> contract, regime, form, law, layout, where, exclude;
+};
+
+/// Adds --contract, --regime, --form, --law, --layout, --where and --exclude.
+void add_filter_options(CLI::App& app, FilterOptions& options);
+
+/// Throws Error that names value, known values and remedy.
+[[nodiscard]] CaseFilter filter_of(const FilterOptions& options);
+
+/// What --help says of the grammar, below a verb's own text.
+[[nodiscard]] const std::string& filter_help();
+
+/// Every `count`-th case from `index` on.
+struct Shard {
+  std::int64_t index = 0;
+  std::int64_t count = 1;
+};
+/// "I/N". Throws Error that names the limits.
+[[nodiscard]] Shard shard_of(const std::string& text);
+
+/// An option that may be given again, one value each time: what follows it is not swallowed.
+CLI::Option* add_repeatable(CLI::App& app, const std::string& name, std::vector<std::string>& values,
+                            const std::string& help);
+
+/// --plugin of the verbs that run kernels.
+CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins);
+
+/// The lines alone, one a row, or with `json` as [{"line", "kernel", "system" ..}]: what --list prints.
+[[nodiscard]] std::string listed(const std::vector<std::string>& lines, bool json);
+
+}  // namespace samestate::cli

@@ -1,0 +1,316 @@
+#include "fuzz/covering.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "harness/cases/counter.h"
+
+namespace samestate {
+
+Combinations::Combinations(const std::vector<Factor>& factors, int strength) : groups_of_(factors.size()) {
+  for (const Factor& factor : factors) counts_.push_back(std::ssize(factor.levels));
+  std::int64_t size = 0;
+  const auto put = [&](std::vector<std::size_t> of) {
+    std::int64_t product = 1;
+    for (const std::size_t f : of) {
+      product *= counts_[f];
+      groups_of_[f].push_back(groups_.size());
+    }
+    groups_.push_back({std::move(of), size});
+    size += product;
+  };
+  for (std::size_t a = 0; a < factors.size(); ++a) {
+    for (std::size_t b = a + 1; b < factors.size(); ++b) {
+      if (strength == 2) put({a, b});
+      for (std::size_t c = b + 1; strength == 3 && c < factors.size(); ++c) put({a, b, c});
+    }
+  }
+  met_.resize(static_cast<std::size_t>(size));
+}
+
+std::int64_t Combinations::index(const Group& group, const std::vector<int>& levels) const {
+  std::int64_t at = 0;
+  for (const std::size_t f : group.factors) {
+    if (levels[f] < 0) return -1;
+    at = at * counts_[f] + levels[f];
+  }
+  return group.begin + at;
+}
+
+std::int64_t Combinations::fresh(const std::vector<int>& levels) const {
+  return std::count_if(groups_.begin(), groups_.end(), [&](const Group& group) {
+    const std::int64_t at = index(group, levels);
+    return at >= 0 && !met_[static_cast<std::size_t>(at)];
+  });
+}
+
+std::int64_t Combinations::add(const std::vector<int>& levels) {
+  std::int64_t fresh = 0;
+  for (const Group& group : groups_) {
+    const std::int64_t at = index(group, levels);
+    if (at < 0 || met_[static_cast<std::size_t>(at)]) continue;
+    met_[static_cast<std::size_t>(at)] = true;
+    ++fresh;
+  }
+  met_count_ += fresh;
+  return fresh;
+}
+
+std::int64_t Combinations::gain(const std::vector<int>& levels, std::size_t factor, int level) const {
+  std::vector<int> with = levels;
+  with[factor] = level;
+  std::int64_t fresh = 0;
+  for (const std::size_t g : groups_of_[factor]) {
+    const std::int64_t at = index(groups_[g], with);
+    fresh += at >= 0 && !met_[static_cast<std::size_t>(at)];
+  }
+  return fresh;
+}
+
+std::int64_t Combinations::at(std::size_t first, int level, std::size_t second, int other) const {
+  // The groups of a factor are in the order of the second one, behind those of the factors before it.
+  const std::size_t n = counts_.size();
+  const Group& group = groups_[first * n - first * (first + 1) / 2 + second - first - 1];
+  return group.begin + level * counts_[second] + other;
+}
+
+std::vector<int> Combinations::levels(std::int64_t combination) const {
+  std::vector<int> out(counts_.size(), -1);
+  const auto after = std::upper_bound(groups_.begin(), groups_.end(), combination,
+                                      [](std::int64_t at, const Group& group) { return at < group.begin; });
+  const Group& group = *std::prev(after);
+  std::int64_t rest = combination - group.begin;
+  for (auto f = group.factors.rbegin(); f != group.factors.rend(); ++f) {
+    out[*f] = static_cast<int>(rest % counts_[*f]);
+    rest /= counts_[*f];
+  }
+  return out;
+}
+
+namespace {
+
+/// One try for a combination: which of the other factors take the level that gains most.
+struct Try {
+  enum class Free { all, half_of_sizes, no_size, none } free;
+  bool least;          ///< sizes that are wanted at the least of their band
+  double times = 1.0;  ///< the usual work
+};
+constexpr std::array kTries{Try{Try::Free::all, false},           Try{Try::Free::all, false},
+                            Try{Try::Free::half_of_sizes, false}, Try{Try::Free::half_of_sizes, true},
+                            Try{Try::Free::no_size, true},        Try{Try::Free::half_of_sizes, true, 6},
+                            Try{Try::Free::no_size, true, 6},     Try{Try::Free::none, true, 36},
+                            Try{Try::Free::none, false, 1e9}};
+constexpr Try kAlone{Try::Free::none, true};
+
+/// Why there was no case.
+struct Failure {
+  double work =
+      std::numeric_limits<double>::infinity();  ///< of the least case that there was; infinite: it is none
+};
+
+class Cover {
+ public:
+  Cover(const KernelRow& kernel, const std::vector<Factor>& factors, const CoveringOptions& options)
+      : kernel_(kernel),
+        factors_(factors),
+        options_(options),
+        met_(factors, options.strength),
+        missing_(static_cast<std::size_t>(met_.size()), Missing::none),
+        counter_(options.seed, "cover/" + kernel.name) {
+    for (const Factor& factor : factors) {
+      values_.emplace_back(factor.values.begin(), factor.values.end());
+    }
+  }
+
+  void given(const Case& c) {
+    const std::vector<int> levels = levels_of(factors_, c);
+    (void)met_.add(levels);
+    forget_values(c);
+  }
+
+  void values() {
+    for (std::size_t f = 0; f < factors_.size(); ++f) {
+      for (const Index value : factors_[f].values) {
+        if (values_[f].contains(value)) value_of(f, value);
+      }
+    }
+  }
+
+  void combinations() {
+    for (std::int64_t at = 0; at < met_.size(); ++at) {
+      if (met_.has(at)) continue;
+      Missing& missing = missing_[static_cast<std::size_t>(at)];
+      if (missing == Missing::none) missing = combination(met_.levels(at));
+    }
+  }
+
+  [[nodiscard]] Covering take() { return {std::move(cases_), met_.met(), std::move(missing_)}; }
+
+ private:
+  void forget_values(const Case& c) {
+    for (std::size_t f = 0; f < factors_.size(); ++f) {
+      if (factors_[f].value) values_[f].erase(factors_[f].value(c));
+    }
+  }
+
+  void keep(Case c) {
+    (void)met_.add(levels_of(factors_, c));
+    forget_values(c);
+    cases_.push_back(std::move(c));
+  }
+
+  /// The level of each factor that is free: the one with most that is new, ties by chance.
+  [[nodiscard]] std::vector<int> choose(std::vector<int> levels, Try::Free free, const Dice& dice) const {
+    if (free == Try::Free::none) return levels;
+    std::vector<std::size_t> order(factors_.size());
+    std::iota(order.begin(), order.end(), 0);
+    for (std::size_t i = order.size(); i > 1; --i)
+      std::swap(order[i - 1], order[static_cast<std::size_t>(dice.below(static_cast<std::int64_t>(i)))]);
+    for (const std::size_t f : order) {
+      if (levels[f] >= 0) continue;
+      if (factors_[f].dear &&
+          (free == Try::Free::no_size || (free == Try::Free::half_of_sizes && dice.one_in(2))))
+        continue;
+      const auto count = static_cast<int>(factors_[f].levels.size());
+      const auto first = static_cast<int>(dice.below(count));
+      std::int64_t most = -1;
+      int best = first;
+      for (int i = 0; i < count; ++i) {
+        const int level = (first + i) % count;
+        const std::int64_t gain = met_.gain(levels, f, level);
+        if (gain > most) most = gain, best = level;
+      }
+      levels[f] = best;
+    }
+    return levels;
+  }
+
+  /// A case of these levels, -1 for those that are free, and of one value of a size; with it come values of other sizes
+  /// that no case has yet, as far as the work allows.
+  [[nodiscard]] std::optional<Case> attempt(const std::vector<int>& wanted, const std::vector<int>& levels,
+                                            const Factor* size, Index value, bool least, double most,
+                                            const Dice& dice, Failure& why) const {
+    Case c = start_of(kernel_);
+    std::vector<bool> kept(factors_.size());
+    for (std::size_t f = 0; f < factors_.size(); ++f) {
+      kept[f] = wanted[f] >= 0 || &factors_[f] == size;
+      // Two factors may say how many tokens there are: the one that is wanted comes last.
+      if (wanted[f] >= 0 || &factors_[f] == size) continue;
+      if (size != nullptr && levels[f] >= 0 && !values_[f].empty()) {
+        factors_[f].put_value(c, dice.pick(values_[f]));
+      } else if (levels[f] >= 0) {
+        factors_[f].put(c, levels[f], dice);
+      }
+    }
+    const auto settled = [&] {
+      for (std::size_t f = 0; f < factors_.size(); ++f) {
+        if (wanted[f] >= 0 && least && factors_[f].put_least) {
+          factors_[f].put_least(c, wanted[f]);
+        } else if (wanted[f] >= 0) {
+          factors_[f].put(c, wanted[f], dice);
+        }
+        if (&factors_[f] == size) size->put_value(c, value);
+      }
+      settle(c, kernel_, dice);
+    };
+    const auto has_all = [&] {
+      if (size != nullptr && size->value(c) != value) return false;
+      for (std::size_t f = 0; f < factors_.size(); ++f) {
+        if (wanted[f] >= 0 && factors_[f].level(c) != wanted[f]) return false;
+      }
+      return true;
+    };
+    settled();
+    if (!has_all() && !c.law.empty()) {  // what a law needs leaves few choices
+      c.law.clear();
+      settled();
+    }
+    why = {};
+    if (!has_all()) return {};
+    const bool affordable = afford(c, kernel_, factors_, kept, most, dice);
+    if (!has_all() || !within_limits(kernel_, c)) return {};
+    if (affordable) return c;
+    why.work = work_of(kernel_, c);
+    return {};
+  }
+
+  [[nodiscard]] Dice dice() const {
+    return Dice{[this](std::int64_t n) { return n <= 1 ? 0 : counter_.below({draws_++, 0, 0, 0}, n); }};
+  }
+
+  /// The work of a case with these levels, or this value, and as little else as there can be: where it is more than most
+  /// cases', twice of it is what a case may take.
+  [[nodiscard]] double limit(const std::vector<int>& wanted, const Factor* size, Index value,
+                             const Dice& dice) const {
+    Failure why;
+    (void)attempt(wanted, wanted, size, value, kAlone.least, options_.usual, dice, why);
+    return std::max(options_.usual, std::isfinite(why.work) ? 2 * why.work : 0.0);
+  }
+
+  [[nodiscard]] Missing combination(const std::vector<int>& wanted) {
+    const Dice chance = dice();
+    const double usual = limit(wanted, nullptr, 0, chance);
+    if (usual > 2 * options_.most) return Missing::dear;
+    // What settling and the work leave of a choice, its case alone shows: the best of the cheap tries, else the first.
+    std::optional<Case> best;
+    std::int64_t most = 0;
+    bool dear = false;
+    for (const Try& how : kTries) {
+      if (best && how.times > 1) break;
+      Failure why;
+      std::optional<Case> c = attempt(wanted, choose(wanted, how.free, chance), nullptr, 0, how.least,
+                                      std::min(options_.most, how.times * usual), chance, why);
+      dear = dear || std::isfinite(why.work);
+      if (!c) continue;
+      const std::int64_t fresh = met_.fresh(levels_of(factors_, *c));
+      if (fresh > most) most = fresh, best = std::move(c);
+    }
+    if (!best) return dear ? Missing::dear : Missing::impossible;
+    keep(std::move(*best));
+    return Missing::none;
+  }
+
+  void value_of(std::size_t f, Index value) {
+    const Dice chance = dice();
+    const std::vector<int> none(factors_.size(), -1);
+    const double usual = limit(none, &factors_[f], value, chance);
+    for (const Try& how : kTries) {
+      std::vector<int> levels = choose(none, how.free, chance);
+      levels[f] = -1;
+      Failure why;
+      if (std::optional<Case> c = attempt(none, levels, &factors_[f], value, how.least,
+                                          std::min(options_.most, how.times * usual), chance, why)) {
+        keep(std::move(*c));
+        return;
+      }
+    }
+  }
+
+  const KernelRow& kernel_;
+  const std::vector<Factor>& factors_;
+  CoveringOptions options_;
+  Combinations met_;
+  std::vector<Missing> missing_;
+  Counter counter_;
+  mutable std::int64_t draws_ = 0;
+  std::vector<std::set<Index>> values_;  ///< of each size, those that no case has yet
+  std::vector<Case> cases_;
+};
+
+}  // namespace
+
+Covering cover(const KernelRow& kernel, const std::vector<Factor>& factors, std::span<const Case> given,
+               const CoveringOptions& options) {
+  Cover cover(kernel, factors, options);
+  for (const Case& c : given) cover.given(c);
+  cover.values();
+  cover.combinations();
+  return cover.take();
+}
+
+}  // namespace samestate

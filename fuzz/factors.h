@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fuzz/dice.h"
+#include "harness/run/kernel_table.h"
+
+namespace samestate {
+
+/// One thing that a case chooses, cut into the levels that a kernel may treat differently: a contract, a value of a
+/// key, a band of a size. Pairs of levels of two factors are what a plan covers.
+struct Factor {
+  std::string name;  ///< as the case line calls it, or as in Hv/Hk, T:chunk, threads
+  std::vector<std::string> levels;
+  std::int64_t odds = 2;  ///< one drawn case in so many takes another level than the start's
+  bool dear = false;      ///< a size: less of it is less work
+  /// Which level a case has; -1: none of them, or the case does not have the factor.
+  std::function<int(const Case&)> level = nullptr;
+  /// Gives a case a value of that level, where it can; `settle` then says what becomes of the others.
+  std::function<void(Case&, int level, const Dice&)> put = nullptr;
+  /// The least value of that level instead, of what costs work by its size; empty: put's.
+  std::function<void(Case&, int level)> put_least = nullptr;
+  /// Of a size: the boundaries among its values (boundaries.h), and a case with one of them.
+  std::vector<Index> values = {};
+  std::function<void(Case&, Index)> put_value = nullptr;
+  std::function<Index(const Case&)> value = nullptr;
+};
+
+/// The factors of a kernel's cases, from the rows of its system and of the keys; to be put in this order.
+[[nodiscard]] std::vector<Factor> factors_of(const KernelRow& kernel);
+
+/// The levels of a case, one a factor.
+[[nodiscard]] std::vector<int> levels_of(const std::vector<Factor>& factors, const Case& c);
+
+/// Makes a case of what was put: what a form or a law needs, sizes that are multiples of others, the lengths of
+/// packed sequences. What then is no case all the same, `possible` says.
+void settle(Case& c, const KernelRow& kernel, const Dice& dice);
+
+/// What trying a case takes, as a share of the most that a plan gives one drawn case; infinite for sizes that are
+/// impossible together.
+[[nodiscard]] double work_of(const KernelRow& kernel, const Case& c);
+
+/// Lowers the factors that are dear and not in `kept` until the work is at most `most`; says whether it is.
+[[nodiscard]] bool afford(Case& c, const KernelRow& kernel, const std::vector<Factor>& factors,
+                          const std::vector<bool>& kept, double most, const Dice& dice);
+
+/// A case of the kernel's system, form and contracts with nothing drawn: where plans and draws begin.
+[[nodiscard]] Case start_of(const KernelRow& kernel);
+
+/// Puts part of a line (with_keys) into a case of the kernel; without chunks where the kernel has none.
+[[nodiscard]] Case with_part(const KernelRow& kernel, const Case& c, std::string_view part);
+
+}  // namespace samestate

@@ -1,0 +1,105 @@
+#include "fuzz/mutants/plain_test.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace samestate {
+namespace {
+
+constexpr std::size_t kExamples = 4;
+
+bool meant_for(const Mutant& m, const Case& c) {
+  return m.system == c.system && !m.hostile && m.equivalent.empty();
+}
+
+bool equal(const std::vector<OutputBlock>& a, const std::vector<OutputBlock>& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i].values.rows() != b[i].values.rows() || a[i].values.cols() != b[i].values.cols()) return false;
+    if (!(a[i].values.array() == b[i].values.array()).all()) return false;
+  }
+  return true;
+}
+
+/// What a kernel makes of the case's inputs; nothing where it does not do the case.
+std::vector<OutputBlock> blocks_by(const KernelTable& table, const std::string& kernel,
+                                   const TolerancesOfCase& of, Resolved& used) {
+  used.c.kernel = kernel;
+  return blocks_of(used, of.native, of.inputs,
+                   used.system->outputs(used, of.inputs, table.choose(used), {used.layout, 1}));
+}
+
+/// The kernel that the mutant was made of.
+std::vector<OutputBlock> right(const Mutant& m, const TolerancesOfCase& of, Resolved& used) {
+  const KernelTable table =
+      m.rows.empty() ? KernelTable({}, operator_kernels()) : KernelTable(unmutated_kernels());
+  return blocks_by(table, (m.rows.empty() ? "cpu." : "evaluator.") + m.system + "." + m.form, of, used);
+}
+
+}  // namespace
+
+PlainVerdict try_plain(const std::vector<OutputBlock>& actual, const std::vector<OutputBlock>& expected,
+                       const PlainRules& rules) {
+  PlainVerdict out;
+  std::map<std::string, std::pair<double, double>> squares;  // error, size
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const auto rule = rules.find(expected[i].output);
+    if (rule == rules.end()) continue;
+    const auto& [rtol, atol, ratio] = rule->second;
+    const Matrix<double>& e = expected[i].values;
+    const Matrix<double>& a = actual[i].values;
+    auto& [error, size] = squares[expected[i].output];
+    for (Index k = 0; k < e.size(); ++k) {
+      const double d = std::abs(a.data()[k] - e.data()[k]);
+      if (!(d <= atol + rtol * std::abs(e.data()[k]))) out.close = false;
+      error += d * d;
+      size += e.data()[k] * e.data()[k];
+    }
+  }
+  for (const auto& [output, sums] : squares) {
+    if (!(std::sqrt(sums.first) <= rules.at(output).rms_ratio * std::sqrt(sums.second))) out.by_rms = false;
+  }
+  return out;
+}
+
+BlindSpot blind_spot(const Case& c, const TolerancesOfCase& of, const PlainRules& rules, double seconds) {
+  BlindSpot out;
+  const auto began = std::chrono::steady_clock::now();
+  for (const Mutant& m : all_mutants()) {
+    if (!meant_for(m, c)) continue;
+    ++out.all;
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - began;
+    if (since.count() > seconds) continue;
+    try {
+      Case mine = c;
+      mine.kernel = m.kernel();
+      Resolved used(mine);
+      const KernelTable table = m.table();
+      const KernelChoice chosen = table.choose(used);
+      if (std::find(chosen.named->contracts.begin(), chosen.named->contracts.end(), c.contract) ==
+          chosen.named->contracts.end()) {
+        continue;
+      }
+      const std::vector<OutputBlock> wrong = blocks_by(table, m.kernel(), of, used);
+      Resolved good(c);
+      if (equal(wrong, right(m, of, good))) {
+        ++out.tried;
+        ++out.same;
+        continue;
+      }
+      const PlainVerdict plain = try_plain(wrong, of.expected, rules);
+      const bool judged = run_resolved(used, chosen).judgement.verdict == Verdict::fail;
+      ++out.tried;
+      out.close += plain.close;
+      out.by_rms += plain.by_rms;
+      out.judge += !judged;
+      if (plain.close && judged && out.examples.size() < kExamples)
+        out.examples.push_back(m.name + ": " + m.summary);
+    } catch (const std::exception&) {  // another form's mutant, or one that does not do the case
+    }
+  }
+  return out;
+}
+
+}  // namespace samestate

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/cases/system.h"
+
+namespace samestate {
+
+/// What a row says of the calls that its kernel takes (Kernel::limits): conditions that all hold, each a string
+///   KEY <= N   KEY >= N   KEY = V   KEY != V   KEY % N = R   KEY in V V ..   KEY in N..M
+/// with, behind any of them, `if` and another one: dk <= 128 if contract = bf16. Keys are sizes of the system, what a
+/// call shows of the case line (T, B, chunk, form, contract, state, layout, heads, l2norm) and `sequences`; N may be a
+/// size too. T and chunk are those of one call, so that a decoded token has T = 1; form is the kernel's or packed.
+class DeclaredLimits {
+ public:
+  /// None: every call.
+  DeclaredLimits() = default;
+  /// Throws Error that names the condition, the key or value in it, and the remedy.
+  DeclaredLimits(std::span<const std::string> conditions, const System& system);
+
+  /// The first condition that a call of these keys breaks; empty where it lies inside.
+  [[nodiscard]] std::string_view broken_by(const Case& call) const;
+  [[nodiscard]] bool hold(const Case& call) const { return broken_by(call).empty(); }
+
+  /// The case with its sizes, T, B and chunk moved to the nearest that a condition without `if` takes, one after the
+  /// other in their order: where plans begin. Whether it is a case, and lies inside, is to be asked of it.
+  [[nodiscard]] Case nearest(Case c) const;
+
+  [[nodiscard]] bool none() const { return conditions_.empty(); }
+  /// "dk <= 256, chunk in 1..64"; "none" without a condition.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  enum class Test { at_most, at_least, equal, unequal, remainder, listed, between };
+  struct Condition {
+    std::string key;
+    Test test = Test::equal;
+    std::int64_t number = 0, other = 0;  ///< the limit, or divisor and remainder, or both ends
+    std::string size;                    ///< at_most, at_least, equal: the key whose value is the limit
+    std::vector<std::string> values;     ///< equal, unequal, listed: words or numbers
+  };
+  struct Row {
+    std::string text;
+    std::vector<Condition> parts;  ///< the condition, then what stands behind `if`
+  };
+  class Reader;
+
+  [[nodiscard]] static bool holds(const Condition& condition, const Case& call);
+  static void move(const Condition& condition, Case& c);
+
+  std::vector<Row> conditions_;
+};
+
+}  // namespace samestate

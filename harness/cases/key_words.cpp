@@ -1,0 +1,127 @@
+#include "harness/cases/key_words.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <vector>
+
+#include "harness/cases/case_filter.h"
+#include "harness/cases/keys.h"
+#include "harness/cases/system.h"
+
+namespace samestate {
+namespace {
+
+constexpr std::array kRows = {
+    KeyWords{"form", "a form of the system", "how it is evaluated"},
+    KeyWords{"chunk", "0..2^24",
+             "tokens of a chunk, read by chunked forms; in decode and packed 0 takes the recurrent kernel"},
+    KeyWords{"prefill", "0..T", "form=decode: tokens in the first call, before one a call"},
+    KeyWords{"lengths", "N,N,...", "form=packed: tokens of each sequence, zeros included; T is their sum"},
+    KeyWords{"B", "1..2^24", "batch: sequences of T tokens each"},
+    KeyWords{"T", "0..2^24", "tokens of a sequence"},
+    KeyWords{"Hk", "1..2^24", "key heads"},
+    KeyWords{"Hv", "a multiple of Hk", "value heads, each with a state of its own"},
+    KeyWords{"dk", "1..2^24", "width of a key"},
+    KeyWords{"dv", "1..2^24", "width of a value"},
+    KeyWords{"heads", "interleaved, tiled", "which key head serves value head h: h Hk / Hv, or h mod Hk"},
+    KeyWords{"l2norm", "0, 1", "the kernel normalises q and k itself"},
+    KeyWords{
+        "scale", "a number of fp32",
+        "factor of q k; absent: dk^-1/2 rounded to fp32, in an exact regime the power of two nearest to it"},
+    KeyWords{"contract", "`samestate list contracts`", "what the kernel may round, and how"},
+    KeyWords{"regime", "`samestate list regimes`", "how the data are drawn"},
+    KeyWords{"state", "none, random", "the initial state: not given, or drawn"},
+    KeyWords{"layout", "dense, padded, far, mixed, fused, permuted",
+             "how the tensors lie in memory: without gaps; with gaps; rows more than 2^31 elements apart; "
+             "each with "
+             "gaps of its own; parts of the rows of one buffer; as [B, H, T, D]"},
+    KeyWords{"final", "apart, none, in_place",
+             "the final state: memory of its own, not asked for, or that of the initial one"},
+    KeyWords{"unowned", "N,N",
+             "form=packed: tokens before the first and after the last sequence that belong to none"},
+    KeyWords{"repeat", "0, 1", "each call after others on the same memory, and twice"},
+    KeyWords{"law", "`samestate list laws`",
+             "the relation between runs that is judged; absent: against the oracle"},
+    KeyWords{"kernel", "`samestate list kernels`",
+             "the kernel that runs; absent: the first CPU kernel of the system and form"},
+    KeyWords{"seed", "0..2^64-1, also 0x2a",
+             "of the data: each element is a function of seed, tensor and place"},
+};
+
+std::string default_of(const Key& key) {
+  if (key.name == "form") return "the first of the system";
+  if (key.name == "Hv") return "Hk";
+  if (key.name == "dv") return "dk";
+  const std::string value = key.value(Case{});
+  return value.empty() ? "–" : value;
+}
+
+}  // namespace
+
+std::span<const KeyWords> key_words() { return kRows; }
+
+std::string case_line_markdown() {
+  std::string out =
+      "# The case line\n\nEverything that determines one run, its data included, on one line of printable "
+      "ASCII:\n\n"
+      "```\nv1 SYSTEM [KEY=VALUE ...]\n```\n\nKeys stand in any order, each at most once; what is left out "
+      "has its "
+      "default. Every report prints the canonical line: keys in the order\nbelow, defaults left out. A line "
+      "that "
+      "was recorded keeps its meaning: another grammar would begin with v2. A wrong line is exit 2 with the\n"
+      "key, the value, what is known and the remedy. This page is `samestate explain --case-line`, made from "
+      "the "
+      "table of keys (`harness/cases/keys.cpp`).\n\n"
+      "| key | of | values | default | means |\n|---|---|---|---|---|\n";
+  for (std::size_t i = 0; i < keys().size(); ++i) {
+    const Key& key = keys()[i];
+    if (key.name == "contract")
+      out += "| *sizes* | operators | below | below | what the system has beside tokens |\n";
+    const auto words =
+        std::find_if(kRows.begin(), kRows.end(), [&](const KeyWords& w) { return w.name == key.name; });
+    out += fmt::format("| `{}` | {} | {} | {} | {} |\n", key.name,
+                       key.of == KeyOf::every ? "every system" : "the recurrent family",
+                       words == kRows.end() ? "" : words->takes, default_of(key),
+                       words == kRows.end() ? "" : words->means);
+  }
+  out +=
+      "\nThe recurrent family is gated_delta_rule, delta_rule, retention and linear_attention.\n\n## "
+      "Systems, forms "
+      "and sizes\n\nThe first form is the default. A size is a key of the line: name=default, "
+      "least..most.\n\n"
+      "| system | forms | sizes of its own |\n|---|---|---|\n";
+  for (const System* system : systems()) {
+    std::vector<std::string> sizes;
+    for (const CaseSize& size : system->sizes) {
+      if (size.own)
+        sizes.push_back(
+            fmt::format("{}={} ({}..{}: {})", size.name, size.standard, size.least, size.most, size.summary));
+    }
+    out += fmt::format("| {} | {} | {} |\n", system->name, fmt::join(system->form_names(), ", "),
+                       fmt::join(sizes, "; "));
+  }
+  out +=
+      "\n## Filters\n\n`gate`, `fuzz`, `sweep` and `bench` take the same conditions on the same keys:\n\n"
+      "```\nCONDITION   KEY=VALUE[,VALUE...]      any of the values\n"
+      "VALUE       a name, or a pattern with * and ?; a number; a range A..B, A.. or ..B with both ends; "
+      "none: not on "
+      "the line\nKEY         system, kernel, or a key or size of the tables above\n```\n\n"
+      "Conditions in one text, with blanks between them, must all hold. `--where TEXT` keeps the cases of "
+      "which it "
+      "holds, and narrows when given\nagain; `--exclude TEXT` drops them, and drops more when given again. "
+      "`--contract`, `--regime`, `--form`, `--law` and `--layout` are\nshort for a condition on that key. A "
+      "case "
+      "without the key (dk of rms_norm, chunk of a form without chunks) meets no condition on it.\n`--list` "
+      "prints "
+      "the lines that are left and runs none.\n\n"
+      "```sh\nsamestate gate --contract bf16 --where 'T=64..4096' --exclude regime=measured --list\n"
+      "samestate gate --system retention --law '*' --list | samestate repro -\n"
+      "samestate fuzz --where 'Hv=2.. dk=128' --exclude 'contract=bf16 layout=far' --budget 10m\n```\n";
+  return out;
+}
+
+}  // namespace samestate

@@ -1,0 +1,146 @@
+#include "harness/run/repeated_call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <utility>
+
+#include "harness/run/guard.h"
+
+namespace samestate {
+namespace {
+
+std::vector<float> values_of(const StridedTensor& x) {
+  std::vector<float> values;
+  values.reserve(static_cast<std::size_t>(x.size()));
+  visit(x, [&](const float& value) { values.push_back(value); });
+  return values;
+}
+
+void put(const StridedTensor& x, const std::vector<float>& values) {
+  auto from = values.begin();
+  visit(x, [&](float& value) { value = *from++; });
+}
+
+using Values = std::vector<std::vector<float>>;
+
+Values values_of(const std::vector<CallTensor>& tensors) {
+  Values out;
+  for (const CallTensor& x : tensors) out.push_back(values_of(x.tensor));
+  return out;
+}
+
+/// Other data that a kernel must take: those of the tensor in reverse order, half as large. Zeros and ones, as
+/// of a mask, and what belongs to no sequence stay.
+std::vector<float> others(std::vector<float> values) {
+  if (std::ranges::all_of(values, [](float x) { return x == 0.0F || x == 1.0F || from_outside(x); }))
+    return values;
+  std::vector<float> owned;
+  std::ranges::copy_if(values, std::back_inserter(owned), [](float x) { return !from_outside(x); });
+  for (float& x : values) {
+    if (from_outside(x)) continue;
+    x = 0.5F * owned.back();
+    owned.pop_back();
+  }
+  return values;
+}
+
+/// One call with the memory that it reads and writes.
+class Repetition {
+ public:
+  Repetition(const OneCall& call, const Segment& segment, const KernelCall& one)
+      : call_(call), segment_(segment), one_(one), inputs_(values_of(one.inputs)) {
+    for (std::int64_t n = 0; n < one.cu_seqlens.shape[0]; ++n) offsets_.push_back(one.cu_seqlens(n));
+    for (const CallTensor& x : one.outputs) outputs_.push_back(values_of(x.tensor));
+  }
+
+  void run() {
+    if (one_.tokens > 1 && offsets_.empty()) thrown_away(one_token_less());
+    thrown_away(other_settings());
+    call_(segment_, one_);
+    const Values once = values_of(one_.outputs);
+    restore();
+    call_(segment_, one_);
+    for (std::size_t i = 0; i < once.size(); ++i) same_bits(one_.outputs[i], once[i]);
+  }
+
+ private:
+  [[nodiscard]] KernelCall one_token_less() const {
+    KernelCall less = other_settings();
+    less.tokens = one_.tokens - 1;
+    for (auto* side : {&less.inputs, &less.outputs}) {
+      for (CallTensor& x : *side) {
+        if (x.token_dimension < 0) continue;
+        const auto d = static_cast<std::size_t>(x.token_dimension);
+        x.tensor = x.tensor.slice(d, 0, x.tensor.shape[d] - 1);
+      }
+    }
+    return less;
+  }
+  [[nodiscard]] KernelCall other_settings() const {
+    KernelCall other = one_;
+    other.scale = 2.0F * one_.scale;
+    return other;
+  }
+
+  void thrown_away(const KernelCall& other) {
+    for (std::size_t i = 0; i < inputs_.size(); ++i) put(one_.inputs[i].tensor, others(inputs_[i]));
+    // The lengths in reverse order.
+    for (std::size_t n = 0; n < offsets_.size(); ++n) {
+      one_.cu_seqlens(n) = offsets_.front() + offsets_.back() - offsets_[offsets_.size() - 1 - n];
+    }
+    try {
+      call_(segment_, other);
+    } catch (const Unavailable&) {
+    }
+    restore();
+  }
+
+  /// Outputs first: an input may be in the memory of one.
+  void restore() const {
+    for (std::size_t i = 0; i < outputs_.size(); ++i) put(one_.outputs[i].tensor, outputs_[i]);
+    for (std::size_t i = 0; i < inputs_.size(); ++i) put(one_.inputs[i].tensor, inputs_[i]);
+    for (std::size_t n = 0; n < offsets_.size(); ++n) one_.cu_seqlens(n) = offsets_[n];
+  }
+
+  static void same_bits(const CallTensor& x, const std::vector<float>& once) {
+    const std::vector<float> again = values_of(x.tensor);
+    for (std::size_t i = 0; i < once.size(); ++i) {
+      if (std::bit_cast<std::uint32_t>(once[i]) == std::bit_cast<std::uint32_t>(again[i])) continue;
+      throw Unrepeatable(
+          fmt::format("the same call on the same memory gave {} of {} element {} and then {}: "
+                      "it must give the same bits",
+                      once[i], x.name, i, again[i]));
+    }
+  }
+
+  const OneCall& call_;
+  const Segment& segment_;
+  const KernelCall& one_;
+  Values inputs_, outputs_;  ///< as the call finds them
+  std::vector<std::int64_t> offsets_;
+};
+
+}  // namespace
+
+OneCall repeated(OneCall call) {
+  return [call = std::move(call)](const Segment& segment, const KernelCall& one) {
+    Repetition(call, segment, one).run();
+  };
+}
+
+OneCall without_state(OneCall call) {
+  return [call = std::move(call)](const Segment& segment, const KernelCall& one) {
+    KernelCall first = one;
+    std::erase_if(first.outputs, [](const CallTensor& x) { return x.name == "final_state"; });
+    if (first.outputs.size() == one.outputs.size()) return call(segment, one);
+    call(segment, first);
+    const Values o = values_of(first.outputs);
+    call(segment, one);
+    for (std::size_t i = 0; i < o.size(); ++i) put(first.outputs[i].tensor, o[i]);
+  };
+}
+
+}  // namespace samestate

@@ -1,0 +1,50 @@
+#include "reports/text/case_json.h"
+
+#include "reports/records/json_fields.h"
+#include "reports/records/summary.h"
+
+namespace samestate {
+
+std::string case_json(const Record& record, const CaseExplanation& explanation) {
+  using json_fields::encoded;
+  const Judgement& j = record.judgement;
+  json_fields::Json out = {{"line", record.line},
+                           {"kernel", record.kernel},
+                           {"system", record.system},
+                           {"form", record.form},
+                           {"contract", record.contract},
+                           {"regime", record.regime},
+                           {"law", record.law},
+                           {"device", record.device},
+                           {"verdict", name_of(j.verdict)},
+                           {"gate", j.gate},
+                           {"ratio", encoded(j.ratio)},
+                           {"error", encoded(j.error)},
+                           {"measure", measure_of(j.gate)},
+                           {"bound", encoded(j.bound)},
+                           {"place", place_of(j)},
+                           {"expected", encoded(j.expected)},
+                           {"actual", encoded(j.actual)},
+                           {"row_ratio", encoded(j.row_ratio)},
+                           {"head_ratio", encoded(j.head_ratio)},
+                           {"state_ratio", encoded(j.state_ratio)},
+                           {"hard_ratio", encoded(j.hard_ratio)},
+                           {"twin_ratio", encoded(j.twin_ratio)},
+                           {"relative_rms", encoded(j.relative_rms)},
+                           {"rows", j.rows},
+                           {"reason", j.reason},
+                           {"seconds", record.seconds},
+                           {"command", repro_command(record)}};
+  json_fields::Writer{out}("worst", j.worst);
+  if (!explanation.differs.empty()) {
+    out["differs"] = explanation.differs;
+    out["looks_like"] = explanation.looks_like;
+    for (const CaseExplanation::Value& v : explanation.values)
+      out["values"].push_back(
+          {{"place", v.place}, {"expected", encoded(v.expected)}, {"actual", encoded(v.actual)}});
+    for (const auto& [name, value] : explanation.terms) out["bound_terms"][name] = encoded(value);
+  }
+  return out.dump(-1, ' ', false, json_fields::Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace samestate

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/records/record.h"
+
+namespace samestate {
+
+/// What is known of a run that differs, as lists: where, what it looks like, values, terms of the bound.
+struct CaseExplanation {
+  struct Value {
+    std::string place;
+    double expected, actual;
+  };
+  std::vector<std::string> differs, looks_like;
+  std::vector<Value> values;
+  std::vector<std::pair<std::string, double>> terms;
+};
+
+/// One object in one line, so that many are JSON Lines: {"line", "kernel", .. "verdict", "gate", "ratio", "error",
+/// "measure", "bound", "worst": {..}, "expected", "actual", "reason", .., "command", "differs", "looks_like", ..}.
+/// A number that is none is a string: "inf", "nan".
+[[nodiscard]] std::string case_json(const Record& record, const CaseExplanation& explanation);
+
+}  // namespace samestate

@@ -1,0 +1,270 @@
+#include "reports/text/words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace samestate {
+namespace {
+
+constexpr std::array kWords = {
+    Word{"system",
+         "one set of equations with its keys, forms, tensors, oracle and laws: a row of `oracles/systems/`. "
+         "`gated_delta_rule`, `retention`, `dendritic_attention` …"},
+    Word{"family",
+         "the four systems whose state is a dk x dv matrix a head and whose tensors are q, k, v, g, beta: "
+         "they have *bounds* and a *twin* of their own. \"The recurrent family\""},
+    Word{"operator",
+         "a system outside the family, described by named tensors and bounded by the *running error*"},
+    Word{"form", "one way of evaluating a system: recurrent, chunked, parallel, scan, decode, packed …"},
+    Word{"reference",
+         "the equations as a header of `reference/`, templated on the scalar, as plain as they are printed"},
+    Word{"oracle",
+         "the reference evaluated in float64 on a case's data, and the tolerance that goes with it"},
+    Word{"kernel",
+         "code under test: one system and some forms on one device, with the contracts that it keeps"},
+    Word{"peer", "somebody else's kernel that `bench` times beside ours"},
+    Word{"subject", "the kernel and the data on which a *law* is tried"},
+    Word{"plugin", "a shared library that brings kernels"},
+    Word{"contract",
+         "what a kernel promises to round, and how: inputs, operands, inverse, stored state, output, "
+         "accumulator, exponential"},
+    Word{"regime", "a named way of drawing data: normal, slow, collinear, exact …"},
+    Word{"case",
+         "everything that determines one run, data included, on one line of text; `v1 SYSTEM key=value …`"},
+    Word{"key", "one `name=value` of a case line"},
+    Word{"run", "one execution of a kernel on a case; a *run file* holds its tensors"},
+    Word{"call", "one invocation of a kernel: a run is one call or, by its *path*, several"},
+    Word{"path",
+         "how a sequence is cut into calls and forms, from its first token to its last: whole, split, "
+         "prefill and decode"},
+    Word{"piece",
+         "a part of a run judged by itself, from the kernel's own state, where the bound of the whole says "
+         "nothing"},
+    Word{"segment", "as *piece*, in the name of a gate: `segment row` is the gate row of a piece"},
+    Word{"layout", "how tensors lie in memory: dense, padded, far"},
+    Word{"scale",
+         "the factor of q k: dk^-1/2 rounded to fp32; in regimes that are *exact* the power of two nearest "
+         "to it; or what the key says"},
+    Word{"seed", "64 bits from which every element of a case's data is made, by (seed, tensor, place)"},
+    Word{"error",
+         "kernel minus oracle: 2-norm of a *row* (its dv values), RMS of a *head* over its rows, Frobenius "
+         "norm of a *state*, absolute value of an *element*. In the units of the output"},
+    Word{"row",
+         "1. of o: the dv values of one token in one head; its *error* is a 2-norm. 2. of a *state*: the dv "
+         "values of one key channel. 3. of an operator's output: all extents but the last. The *gate* of "
+         "that name holds each row of o against its *tolerance*"},
+    Word{"head",
+         "one of the Hv independent sequences of states of a batch row; a value head, of which Hv/Hk share a "
+         "key head. The *gate* of that name holds the RMS of all rows' errors of a head against their "
+         "prediction *B*: it sees what is a little wrong everywhere"},
+    Word{"token", "one step of a sequence, from 0; of a packed run counted within its sequence"},
+    Word{"channel", "one of the dv columns of o, or of the dk of a key"},
+    Word{"element",
+         "one number of an output. Operators are judged element by element: the *gate* of that name"},
+    Word{"state",
+         "the dk x dv matrix of a head that a kernel carries from token to token, and returns as "
+         "`final_state` after the last one; of an operator a tensor carried from call to call. In a place, "
+         "*row* and column of it"},
+    Word{"bound",
+         "the error that a correct kernel may make on this case's data under its contract. Three modes: det "
+         "(worst case, a theorem), prob and semi (statistical)"},
+    Word{"Bp",
+         "the error of a row before its output is rounded, predicted from the roundings of the contract: "
+         "their second moments, or the worst case in mode det"},
+    Word{"Bc",
+         "the part of a row's error that a decay makes which rounds the same way at every token: it adds up "
+         "linearly, so that *lambda* does not multiply it"},
+    Word{"R", "the rounding of the output to its format: half an ulp of the values of a row"},
+    Word{"B",
+         "the predicted RMS error of a row, √((Bp + Bc)² + R²/3); a row's *tolerance* is the least of λ Bp + "
+         "Bc + R and the worst case (*hard*)"},
+    Word{"lambda",
+         "λ: by how much a row's error may exceed the predicted *Bp* before it fails, as 5; 1 where the "
+         "bound is a worst case ([theory/bounds.md](theory/bounds.md), 7)"},
+    Word{"running error",
+         "a scalar that carries a rigorous worst-case bound through a reference: the bound of operators"},
+    Word{"tolerance",
+         "what an error is held against: a bound with its factor and the rounding of the output"},
+    Word{"ratio", "error over tolerance, the number that every report shows. Above 1 fails"},
+    Word{"gate",
+         "one comparison within a run: exact, range, row, head, state, hard, twin, element, law, memory. "
+         "`samestate gate` runs all cases through all of them"},
+    Word{"exact state",
+         "a gate whose name ends in *state* speaks of the final state: exact state, range state, hard state"},
+    Word{"range",
+         "the *gate* of values that are not finite although every exact value fits the contract's formats"},
+    Word{"memory",
+         "the *gate* of writes outside the outputs, of inputs that came back changed and of elements never "
+         "written"},
+    Word{"poison",
+         "NaN and huge numbers of both signs in which outputs lie before a call, so that what was never "
+         "written shows"},
+    Word{"guard", "the margins around each tensor, which must come back as they were"},
+    Word{"hard",
+         "against the worst-case bound: a ratio above 1 is a proof that no rounding explains the error"},
+    Word{"twin",
+         "a CPU run that rounds where the contract says: the kernel is also compared with it, since an "
+         "undeclared rounding shows there and nowhere else"},
+    Word{"vacuous",
+         "a comparison that could not have failed: a bound above the size of the output, nothing compared, "
+         "all zero. Never a pass"},
+    Word{"verdict",
+         "pass, fail, vacuous, unsupported, skipped, crash, timeout or flaky. *Judged*: pass, fail, flaky. "
+         "*Failure*: fail, crash, timeout, flaky; without flaky, *repeatable* (`oracles/verdict.h`)"},
+    Word{"pass", "*verdict*: within every bound, and the bounds could have failed it"},
+    Word{"fail",
+         "*verdict*: a ratio above 1, a changed input, an unwritten output; it came each time it was run"},
+    Word{"unsupported", "*verdict*: the kernel says that it does not do this case"},
+    Word{"skipped", "*verdict*: no such device here"},
+    Word{"flaky", "*verdict*: another one when the same case was run again"},
+    Word{"crash", "*verdict*: the kernel's process died, or its function threw"},
+    Word{"timeout", "*verdict*: no answer within --timeout"},
+    Word{"likely cause",
+         "what a failure says of its cause by itself: which gate, o or the state, beyond the worst case or "
+         "within it. Failures are shown by kernel, form, law and likely cause, with one example each; *looks "
+         "like* is what an explanation of that example found"},
+    Word{"looks like",
+         "in an explanation: a known mistake that gives just the kernel's values, or the pattern in which "
+         "the wrong places lie"},
+    Word{"stands out",
+         "of a case: its ratio lies far above the median of the cases of its system, form, contract, law and "
+         "gate. What reports list first, not the largest ratio"},
+    Word{"attained",
+         "of a bound: every ratio of such a group is 1, as of an output that is rounded once (half an ulp is "
+         "error and bound). Counted, not ranked"},
+    Word{"record",
+         "verdict and numbers of one case: a line of JSON Lines. A *recorded run* is a file of them"},
+    Word{"law",
+         "a relation between runs of **one kernel** that must hold: split and resume, causality, batch "
+         "permutation. `list laws`, `law=`"},
+    Word{"identity",
+         "a relation between forms of the **references**, computed in float64 and in 50 digits; no kernel is "
+         "run. `samestate identities` (`laws` for one more release)"},
+    Word{"negative control", "an identity that must *not* hold: a mistake whose effect has to show"},
+    Word{"equation", "a row of the *ledger* and what was computed for it"},
+    Word{"ledger",
+         "every statement of the five documents with its verdict ([theory/ledger.md](theory/ledger.md)) and "
+         "its computation ([equations.md](equations.md))"},
+    Word{"erratum", "a statement of a document that is false, with the correct form beside it"},
+    Word{"document",
+         "one of the five texts that the project started from; named by title, not in the repository"},
+    Word{"finding", "what was computed for one equation: outcome and the numbers"},
+    Word{"golden", "tensors made by somebody else's code, which the references must reproduce"},
+    Word{"evidence",
+         "a recorded run on a device, with the hash of the kernel sources that ran; *fresh* while those are "
+         "unchanged"},
+    Word{
+        "bug",
+        "one of the 90 catalogued mistakes of public kernels, M01 to M90 ([theory/bugs.md](theory/bugs.md))"},
+    Word{"mutant",
+         "a correct kernel with one bug put back (M..) or one fault in its equations (F); *killed* when the "
+         "gate fails it"},
+    Word{"adversary", "a mutant that cheats or damages its process instead of computing wrongly"},
+    Word{"plan", "the cases of a gate run: corpus, *edges*, seeded cases"},
+    Word{"filter",
+         "which cases a verb is about: `--contract`, `--where T=64..4096`, `--exclude` … "
+         "([case-line.md](case-line.md))"},
+    Word{"shard", "one of N parts of a plan or a search, I/N: the cases I, I + N, I + 2N …"},
+    Word{"edge",
+         "a place where kernels are known to break, and whether a case reaches it: a chunk's end ± 1, α = 0, "
+         "an empty sequence …"},
+    Word{"corpus", "case lines kept for ever, replayed first"},
+    Word{"shrink", "to make a failing case smaller as long as it fails alike"},
+    Word{"coverage", "which systems, forms, contracts, regimes, laws and edges a run reached"},
+    Word{"group", "cases or goldens that are reported together; of goldens, tensors with one common prefix"},
+    Word{"trace", "what a law ran and compared, kept to explain its failure"},
+    Word{"worker",
+         "a process that runs cases for another one, so that a crash or a hang is one case's verdict"},
+    Word{"sweep",
+         "errors measured along one axis (chunk, length, decay, condition, width); its results are *points*"},
+    Word{"floor",
+         "1. of code: what a folder may include ([ARCHITECTURE.md](../ARCHITECTURE.md)). 2. of time: the "
+         "least that bytes and operations allow ([bench.md](bench.md))"},
+    Word{"baseline", "ratios of an earlier run; one that grew is a regression even below 1"},
+    Word{"exact",
+         "regimes of integers and powers of two, in which no operation rounds: compared bit for bit"},
+};
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
+  return out;
+}
+
+std::string key_of(std::string_view name) {
+  if (name == "λ") return "lambda";
+  std::string key = lower(name);
+  std::replace(key.begin(), key.end(), '_', ' ');
+  return key;
+}
+
+}  // namespace
+
+std::span<const Word> words() { return kWords; }
+
+const Word* word_named(std::string_view name) {
+  const std::string wanted = key_of(name);
+  // Bp and bp, but B and b are found by what is typed first.
+  for (const Word& row : kWords) {
+    if (row.word == name) return &row;
+  }
+  for (const Word& row : kWords) {
+    const std::string key = key_of(row.word);
+    if (key == wanted || key + "s" == wanted ||
+        (key.ends_with('y') && key.substr(0, key.size() - 1) + "ies" == wanted))
+      return &row;
+  }
+  return nullptr;
+}
+
+std::vector<std::string_view> words_near(std::string_view name, std::size_t most) {
+  const std::string wanted = key_of(name);
+  std::vector<std::string_view> out;
+  const auto add = [&](auto&& near) {
+    for (const Word& row : kWords) {
+      if (out.size() < most && near(row) && std::find(out.begin(), out.end(), row.word) == out.end())
+        out.push_back(row.word);
+    }
+  };
+  const std::string start = wanted.substr(0, std::max<std::size_t>(3, wanted.size() / 2));
+  add([&](const Word& row) { return key_of(row.word).find(wanted) != std::string::npos; });
+  add([&](const Word& row) { return key_of(row.word).starts_with(start); });
+  add([&](const Word& row) { return lower(row.means).find(wanted) != std::string::npos; });
+  return out;
+}
+
+std::string plain_text(std::string_view markdown) {
+  std::string out;
+  for (std::size_t i = 0; i < markdown.size(); ++i) {
+    const char c = markdown[i];
+    if (c == '*' || c == '`') continue;
+    if (c == '[') {
+      const std::size_t close = markdown.find("](", i);
+      const std::size_t end = close == std::string_view::npos ? close : markdown.find(')', close);
+      if (end != std::string_view::npos) {
+        // Where the page is, as one would type it from the root.
+        const std::string_view target = markdown.substr(close + 2, end - close - 2);
+        out += target.starts_with("../") ? std::string(target.substr(3)) : "docs/" + std::string(target);
+        i = end;
+        continue;
+      }
+    }
+    out += c;
+  }
+  return out;
+}
+
+std::string words_markdown() {
+  std::string out =
+      "# Words\n\nOne meaning each, in code, messages and pages. A word in *italics* has a row of its own. "
+      "`samestate explain WORD` prints a\nrow, and of a contract, regime, law, system, form or key what it "
+      "stands "
+      "for; this page is `samestate explain --markdown`.\n\n| word | means |\n|---|---|\n";
+  for (const Word& row : kWords) out += fmt::format("| **{}** | {} |\n", row.word, row.means);
+  return out;
+}
+
+}  // namespace samestate

@@ -1,0 +1,159 @@
+#!/usr/bin/env bash
+# Filters of every verb that has some, the plan as lines, shards, --fail-fast and --json; and that each command that a
+# report prints runs as it stands, --plugin included: on the terminal, in JUnit, Markdown, the page and compare.
+# usage: filter_test.sh SAMESTATE PLUGIN
+set -uo pipefail
+
+samestate="$(realpath "$1")"
+plugin="$(realpath "$2")"
+folder="$(mktemp -d)"
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+ulimit -c 0
+export ASAN_OPTIONS=handle_segv=0:detect_leaks=0
+failures=0
+complain() {
+  printf 'FAILED: samestate %s\n  %s\n' "$invocation" "$1"
+  sed 's/^/  stderr: /' err | head -5
+  failures=$((failures + 1))
+}
+# run CODE ARGUMENT...
+run() {
+  local expected="$1" code=0
+  shift
+  invocation="$*"
+  timeout 120 "$samestate" "$@" >out 2>err </dev/null || code=$?
+  [[ $code -eq $expected ]] || complain "exit $code instead of $expected"
+}
+# bad WORD ARGUMENT...: exit 2 and one line on stderr that holds WORD.
+bad() {
+  local word="$1"
+  shift
+  run 2 "$@"
+  [[ ! -s out && "$(grep -cv '^Run with --help' err)" -eq 1 ]] || complain 'not one line on stderr alone'
+  grep -qF -- "$word" err || complain "does not name '$word'"
+}
+says() { grep -qF -- "$1" out || complain "does not say '$1'"; }
+# all PATTERN: every line of the plan holds it.
+all() {
+  [[ -s out ]] || complain 'an empty plan'
+  [[ "$(grep -cvE -- "$1" out)" -eq 0 ]] || complain "not all lines hold $1: $(grep -vE -- "$1" out | head -1)"
+}
+none() { [[ "$(grep -cE -- "$1" out)" -eq 0 ]] || complain "a line holds $1: $(grep -E -- "$1" out | head -1)"; }
+
+plan=(gate --device cpu --system retention --list)
+run 0 "${plan[@]}"
+all '^v1 retention'
+cp out whole
+run 0 "${plan[@]}" --contract bf16
+all 'contract=bf16( |$)'
+run 0 "${plan[@]}" --contract fp32
+none 'contract='
+run 0 "${plan[@]}" --contract bf16 --contract tf32 --regime slow
+all 'contract=(bf16|tf32) '
+all 'regime=slow'
+run 0 "${plan[@]}" --form decode --form packed
+all 'form=(decode|packed)'
+run 0 "${plan[@]}" --law '*'
+all 'law='
+run 0 "${plan[@]}" --law none --layout padded
+none 'law='
+all 'layout=padded'
+run 0 "${plan[@]}" --where 'T=100..200 dk=16..' --exclude form=packed
+all ' T=(1[0-9][0-9]|200)( |$)'
+none 'dk=([1-9]|1[0-5])( |$)'
+run 0 "${plan[@]}" --exclude regime=slow --exclude 'contract=bf16 law=*'
+none 'regime=slow'
+none 'contract=bf16 .*law='
+grep -q 'regime=slow' whole || complain 'the plan has no regime=slow to exclude'
+run 0 gate --device cpu --system rms_norm --where D=32.. --list
+all '^v1 rms_norm'
+none 'D=([1-9]|[12][0-9]|3[01])( |$)'
+
+# Names value, known values and remedy.
+bad 'known: fp32' gate --contract bf17 --list
+bad 'measured' gate --regime fast --list
+bad 'unknown key' gate --where size=4 --list
+bad '64..4096' gate --where T=long --list
+bad 'no case of the plan fits' gate --device cpu --system retention --where T=7777777 --list
+bad 'none of 20000 drawn cases' fuzz --system retention --where T=7777777 --max-cases 3
+bad 'no point fits' sweep --quick --where T=7777777
+bad 'no case fits' bench --device cpu --quick --where T=7777777
+bad 'max-cases' fuzz --list
+
+# Shards are disjoint and make the whole; a list is one JSON array of lines too.
+run 0 "${plan[@]}" --max-cases 50
+sort out >fifty
+: >shards
+for i in 0 1 2; do
+  run 0 "${plan[@]}" --max-cases 50 --shard "$i/3"
+  [[ "$(wc -l <out)" -ge 16 ]] || complain 'a shard without its share'
+  cat out >>shards
+done
+sort shards | cmp -s - fifty || complain 'the shards are not the whole'
+bad '3/3' gate --shard 3/3 --list
+run 0 "${plan[@]}" --max-cases 3 --json
+[[ "$(head -c 1 out)" == '[' && "$(grep -c '"line": "v1 retention' out)" -eq 3 ]] || complain 'no JSON array of lines'
+
+# The plan runs as it was listed, and its lines can be piped to repro.
+run 0 "${plan[@]}" --contract bf16 --max-cases 4
+cp out four
+"$samestate" gate --device cpu --system retention --contract bf16 --max-cases 4 --jsonl four.jsonl >/dev/null 2>err
+while read -r line; do
+  grep -qF -- "\"$line\"" four.jsonl || complain "not run: $line"
+done <four
+invocation='repro -'
+"$samestate" repro - <four >out 2>err
+[[ "$(grep -c '^verdict   ' out)" -eq 4 ]] || complain 'repro - did not run four lines'
+run 0 gate --device cpu --system retention --regime normal --where 'T=20..60' --max-cases 4 --json
+[[ "$(head -c 1 out)" == '{' ]] || complain 'no JSON object'
+says '"cases": 4'
+says '"exit": 0'
+says '"failures": []'
+
+# The search draws within its filter, and the same cases again.
+search=(fuzz --system gated_delta_rule --seed 5 --contract bf16 --where 'T=33..90' --exclude layout=far --max-cases 12)
+run 0 "${search[@]}" --list
+all 'contract=bf16'
+none 'layout=far'
+cp out drawn
+[[ "$(wc -l <drawn)" -eq 12 ]] || complain 'not 12 cases'
+run 0 "${search[@]}" --budget 0 --threads 2 --jsonl drawn.jsonl
+while read -r line; do
+  grep -qF -- "\"$line\"" drawn.jsonl || complain "not run: $line"
+done <drawn
+run 0 sweep --quick --system retention --contract fp32 --where 'chunk=..16' --list
+none 'chunk=(32|64|128)'
+run 0 bench --device cpu --quick --system retention --list
+all '^v1 retention'
+
+# A failure ends the run where it is asked to.
+broken=(gate --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent --timeout 2s --threads 1)
+run 5 "${broken[@]}" --where 'T=5.. Hv=3.. Hk=..2' --max-cases 60 --fail-fast
+says 'A failure ended the run (--fail-fast) before'
+
+# Every printed command, wherever it stands, does what the gate saw.
+run 5 "${broken[@]}" --where 'T=3..60 dv=3,7,8' --exclude heads=tiled --max-cases 12 --jsonl gate.jsonl --junit gate.xml --markdown gate.md
+grep -oE "samestate repro .*'" out >commands
+cp out gate.txt
+says 'failures of'
+says 'the kernel'"'"'s process was killed by signal 11'
+grep -oE "samestate repro [^<]*'" gate.xml | sed "s/&apos;/'/g; s/&amp;/\&/g" >>commands
+grep -oE "^samestate repro .*'" gate.md >>commands
+sed -E 's/"verdict": *"crash"/"verdict":"pass"/' gate.jsonl >before.jsonl
+run 1 compare before.jsonl gate.jsonl --markdown compare.md
+grep -oE "samestate repro .*'" out >>commands
+grep -oE 'samestate repro [^`]*' compare.md >>commands
+run 0 report gate.jsonl --out page --no-plots --no-evidence
+grep -oE "samestate repro [^<\"]*" page/index.html | sed "s/&#39;/'/g; s/&apos;/'/g" >>commands
+[[ "$(wc -l <commands)" -ge 12 ]] || complain "only $(wc -l <commands) commands"
+grep -vF -- "--plugin $plugin " commands >without && complain "without --plugin: $(head -1 without)"
+while read -r command; do
+  invocation="$command"
+  code=0
+  eval "timeout 30 \"$samestate\" ${command#samestate }" >out 2>err </dev/null || code=$?
+  grep -q '^verdict   ' out || complain "exit $code and no verdict"
+done < <(sort -u commands | head -20)
+
+printf '%s failures\n' "$failures"
+[[ $failures -eq 0 ]]

@@ -1,0 +1,155 @@
+#include "fuzz/covering.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "fuzz/plan.h"
+#include "fuzz/plan_coverage.h"
+#include "optimized/operator_kernel.h"
+
+namespace samestate {
+namespace {
+
+const KernelTable& table() {
+  static const KernelTable all(kernels(), operator_kernels());
+  return all;
+}
+
+const KernelRow& row(std::string_view name) {
+  return *std::find_if(table().all().begin(), table().all().end(),
+                       [&](const KernelRow& kernel) { return kernel.name == name; });
+}
+
+std::vector<Case> cases_of(std::string_view name) {
+  PlanOptions options;
+  options.kernel = name;
+  return plan_cases(table(), options);
+}
+
+TEST(Combinations, IndexAndLevelsAreInverse) {
+  const std::vector<Factor> factors = factors_of(row("cpu.rms_norm.fused"));
+  for (const int strength : {2, 3}) {
+    Combinations all(factors, strength);
+    for (std::int64_t at = 0; at < all.size(); ++at) {
+      std::vector<int> levels = all.levels(at);
+      ASSERT_EQ(std::count_if(levels.begin(), levels.end(), [](int l) { return l >= 0; }), strength);
+      ASSERT_EQ(all.add(levels), 1) << at;
+      ASSERT_TRUE(all.has(at));
+    }
+    EXPECT_EQ(all.met(), all.size());
+  }
+  const Combinations pairs(factors, 2);
+  for (std::int64_t at = 0; at < pairs.size(); ++at) {
+    const std::vector<int> levels = pairs.levels(at);
+    std::vector<std::size_t> of;
+    for (std::size_t f = 0; f < levels.size(); ++f) {
+      if (levels[f] >= 0) of.push_back(f);
+    }
+    ASSERT_EQ(pairs.at(of[0], levels[of[0]], of[1], levels[of[1]]), at);
+  }
+}
+
+// The default plan has every pair that a case can have and afford, and no pair is called impossible that one of
+// its cases has: what a case has is read off the case, not off what was asked for.
+TEST(Covering, DefaultPlanMeetsEveryPair) {
+  for (const std::string_view name :
+       {"cpu.gated_delta_rule.chunked", "cpu.linear_attention.recurrent", "cpu.rms_norm.fused",
+        "cpu.softmax_attention.online", "cpu.expert_router.logits_first", "cpu.mamba2_mixer.chunked"}) {
+    PlanOptions options;
+    options.kernel = name;
+    const Plan plan = plan_of(table(), options);
+    PlanCoverage coverage(plan);
+    const std::vector<Factor> factors = factors_of(row(name));
+    Combinations pairs(factors, 2);
+    for (const Case& c : plan.cases) {
+      ASSERT_TRUE(possible(c)) << format_case(c);
+      coverage.add(c, name);
+      (void)pairs.add(levels_of(factors, c));
+    }
+    EXPECT_TRUE(coverage.missing(3).empty()) << name << ": " << coverage.missing(1).front();
+    const CoverageCount count = coverage.pairs();
+    EXPECT_EQ(count.met, pairs.met());
+    EXPECT_GE(count.met + count.dear, count.possible);
+    EXPECT_LT(static_cast<double>(count.dear), 0.03 * static_cast<double>(count.possible)) << name;
+    EXPECT_GT(coverage.triples().share(), 0.2) << name;
+    // Most of what has levels is possible: a rule that ruled out too much would make the share meaningless.
+    EXPECT_GT(static_cast<double>(count.possible), 0.75 * static_cast<double>(pairs.size())) << name;
+  }
+}
+
+// What no case of the plan had until sizes were drawn at their boundaries (issue 12).
+TEST(Covering, SizesReachThoseOfModels) {
+  const auto largest = [](std::string_view kernel, auto&& of) {
+    std::int64_t most = 0;
+    for (const Case& c : cases_of(kernel)) most = std::max<std::int64_t>(most, of(c));
+    return most;
+  };
+  const auto own = [](std::string_view name) {
+    return [name = std::string(name)](const Case& c) { return c.parameters.at(name); };
+  };
+  EXPECT_GE(largest("cpu.rms_norm.fused", own("D")), 2049);
+  EXPECT_GE(largest("cpu.rms_norm.fused", [](const Case& c) { return c.T; }), 4097);
+  EXPECT_GE(largest("cpu.rms_norm.fused", [](const Case& c) { return c.B; }), 257);
+  EXPECT_GE(largest("cpu.softmax_attention.online", [](const Case& c) { return c.T; }), 513);
+  EXPECT_GE(largest("cpu.softmax_attention.online", own("H")), 64);
+  EXPECT_GE(largest("cpu.expert_router.logits_first", own("N")), 512);
+  const std::string_view chunked = "cpu.gated_delta_rule.chunked";
+  EXPECT_GE(largest(chunked, [](const Case& c) { return c.chunk; }), 256);
+  EXPECT_GE(largest(chunked, [](const Case& c) { return c.Hk; }), 64);
+  EXPECT_GE(largest(chunked, [](const Case& c) { return c.Hv / c.Hk; }), 17);
+  EXPECT_GE(largest(chunked, [](const Case& c) { return std::ssize(c.lengths); }), 513);
+  EXPECT_GE(largest(chunked, [](const Case& c) { return c.T; }), 65537);
+  EXPECT_GE(largest(chunked, [](const Case& c) { return c.prefill; }), 128);
+  EXPECT_GE(largest(chunked, [](const Case& c) { return c.dk; }), 513);
+}
+
+// Each boundary of each size, where the kernel can have it and a case may cost it.
+TEST(Covering, BoundariesOfSizesAreMet) {
+  for (const std::string_view name :
+       {"cpu.gated_delta_rule.chunked", "cpu.rms_norm.fused", "cpu.l2norm.fused"}) {
+    const std::vector<Case> cases = cases_of(name);
+    for (const Factor& factor : factors_of(row(name))) {
+      if (!factor.value) continue;
+      std::set<Index> met;
+      for (const Case& c : cases) met.insert(factor.value(c));
+      const auto missed = std::count_if(factor.values.begin(), factor.values.end(),
+                                        [&](Index value) { return !met.contains(value); });
+      EXPECT_LE(static_cast<double>(missed), 0.03 * static_cast<double>(factor.values.size()))
+          << name << " " << factor.name;
+    }
+  }
+}
+
+// A factor whose level is read wrongly, or a pair that is left out, shows as missing.
+TEST(Covering, AMissingPairIsNamed) {
+  PlanOptions options;
+  options.kernel = "cpu.l2norm.fused";
+  const Plan plan = plan_of(table(), options);
+  PlanCoverage coverage(plan);
+  for (const Case& c : plan.cases) {
+    if (!(c.contract == "bf16" && c.regime == "tiny")) coverage.add(c, options.kernel);
+  }
+  const std::vector<std::string> missing = coverage.missing(100);
+  EXPECT_NE(std::find(missing.begin(), missing.end(), "cpu.l2norm.fused: contract=bf16 with regime=tiny"),
+            missing.end());
+  EXPECT_LT(coverage.pairs().share(), 1.0);
+  EXPECT_NE(coverage.json().find("contract=bf16 with regime=tiny"), std::string::npos);
+}
+
+// Three at a time, from effort 10 on.
+TEST(Covering, TriplesAreMetByALargeEffort) {
+  PlanOptions options;
+  options.kernel = "cpu.load_balance.direct";
+  options.effort = 10;
+  const Plan plan = plan_of(table(), options);
+  PlanCoverage coverage(plan);
+  for (const Case& c : plan.cases) coverage.add(c, options.kernel);
+  EXPECT_GT(coverage.triples().share(), 0.9);
+  EXPECT_GT(coverage.pairs().share(), 0.99);
+}
+
+}  // namespace
+}  // namespace samestate

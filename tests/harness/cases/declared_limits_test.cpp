@@ -1,0 +1,128 @@
+#include "harness/cases/declared_limits.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/cases/case_line.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+bool holds(const std::string& condition, const std::string& line) {
+  const Case c = parse_case("v1 " + line);
+  return DeclaredLimits(std::span(&condition, 1), system_named(c.system)).hold(c);
+}
+
+TEST(DeclaredLimits, EveryComparison) {
+  const std::string line = "gated_delta_rule dk=64 dv=48 Hk=2 Hv=4 T=100 chunk=32 contract=bf16 heads=tiled";
+  for (const char* condition : {"dk <= 64",
+                                "dk >= 64",
+                                "dk = 64",
+                                "dk != 63",
+                                "dv % 16 = 0",
+                                "dv % 32 = 16",
+                                "chunk in 16 32 64",
+                                "dk in 1..64",
+                                "dk in 64..64",
+                                "dv <= dk",
+                                "Hv >= Hk",
+                                "contract = bf16",
+                                "contract in fp32 bf16",
+                                "heads = tiled",
+                                "heads != interleaved",
+                                "l2norm = 0",
+                                "state = none",
+                                "layout = dense",
+                                "sequences <= 1",
+                                "dk<=64",
+                                "T >= 100",
+                                "form = chunked"})
+    EXPECT_TRUE(holds(condition, line)) << condition;
+  for (const char* condition :
+       {"dk <= 63", "dk >= 65", "dk = 63", "dk != 64", "dv % 32 = 0", "chunk in 16 64", "dk in 65..99",
+        "dk <= dv", "contract = fp32", "contract in fp32 tf32", "heads = interleaved", "l2norm = 1",
+        "state != none", "sequences >= 2", "form = packed", "form != chunked"})
+    EXPECT_FALSE(holds(condition, line)) << condition;
+}
+
+TEST(DeclaredLimits, ACondition) {
+  EXPECT_TRUE(holds("dk <= 128 if contract = bf16", "gated_delta_rule dk=256"));
+  EXPECT_FALSE(holds("dk <= 128 if contract = bf16", "gated_delta_rule dk=256 contract=bf16"));
+  EXPECT_TRUE(holds("chunk in 16 32 if contract in bf16 fp16", "gated_delta_rule chunk=32 contract=fp16"));
+  EXPECT_FALSE(holds("chunk in 16 32 if contract in bf16 fp16", "gated_delta_rule chunk=64 contract=fp16"));
+}
+
+TEST(DeclaredLimits, SizesOfASystemOfNamedTensors) {
+  EXPECT_TRUE(holds("D % 4 = 0", "rms_norm D=64"));
+  EXPECT_FALSE(holds("D % 4 = 0", "rms_norm D=65"));
+  EXPECT_FALSE(holds("B <= 2", "rms_norm B=3"));
+}
+
+TEST(DeclaredLimits, TheFirstThatIsBrokenIsNamed) {
+  const std::vector<std::string> both{"dk <= 64", "dv <= 64"};
+  const DeclaredLimits limits(both, system_named("retention"));
+  EXPECT_EQ(limits.text(), "dk <= 64, dv <= 64");
+  EXPECT_EQ(limits.broken_by(parse_case("v1 retention dk=65 dv=65")), "dk <= 64");
+  EXPECT_EQ(limits.broken_by(parse_case("v1 retention dk=64 dv=65")), "dv <= 64");
+  EXPECT_EQ(limits.broken_by(parse_case("v1 retention")), "");
+  EXPECT_EQ(DeclaredLimits().text(), "none");
+  EXPECT_TRUE(DeclaredLimits().hold(parse_case("v1 retention dk=4096")));
+}
+
+TEST(DeclaredLimits, WhatCannotBeReadNamesConditionValueAndRemedy) {
+  const auto refusal = [](const std::string& condition) -> std::string {
+    try {
+      (void)DeclaredLimits(std::span(&condition, 1), system_named("gated_delta_rule"));
+      return {};
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(refusal("dk <= 64"), "");
+  for (const auto& [condition, part] : std::vector<std::pair<std::string, std::string>>{
+           {"width <= 8", "'width' is no key of gated_delta_rule: name one of Hk, Hv, dk, dv"},
+           {"seed <= 8", "'seed' belongs to a run"},
+           {"dk < 64", "'<' is no comparison; write KEY <= N"},
+           {"dk <=", "ends where a number is needed"},
+           {"dk <= many", "'many' is no key"},
+           {"dk <= contract", "'contract' is no number"},
+           {"dk <= -1", "'-'"},
+           {"dk % 0 = 0", "at least 1"},
+           {"dk % 8", "ends where `=` is needed"},
+           {"chunk in 64..1", "no range"},
+           {"chunk in 16 x", "chunk=x: not a whole number"},
+           {"contract = bf61", "bf61"},
+           {"contract <= bf16", "has no order"},
+           {"heads = mixed", "heads=mixed"},
+           {"form = decode", "calls of gated_delta_rule are chunked, recurrent"},
+           {"dk <= 64 or dv <= 64", "'or' stands behind its end"},
+           {"dk <= 64 if", "ends where a key is needed"},
+           {"dk <= 64 if T = 1 if B = 1", "'if' stands behind its end"},
+           {"dk <= 99999999999999999999", "no whole number of 64 bits"},
+           {"", "ends where a key is needed"}}) {
+    const std::string said = refusal(condition);
+    EXPECT_NE(said.find("limit '" + condition + "'"), std::string::npos) << condition << ": " << said;
+    EXPECT_NE(said.find(part), std::string::npos) << condition << ": " << said;
+  }
+}
+
+TEST(DeclaredLimits, TheNearestCaseLiesInside) {
+  const std::vector<std::string> conditions{"dk <= 128",      "dk % 16 = 0", "dv in 32..64",
+                                            "chunk in 16 64", "T >= 1",      "B = 1",
+                                            "Hk != 3",        "Hv >= Hk",    "dk = 1 if B = 7"};
+  const DeclaredLimits limits(conditions, system_named("gated_delta_rule"));
+  for (const char* line : {"gated_delta_rule dk=200 dv=7 chunk=33 T=0 B=4 Hk=3 Hv=3",
+                           "gated_delta_rule dk=3 dv=300 chunk=1", "gated_delta_rule"}) {
+    const Case c = limits.nearest(parse_case(std::string("v1 ") + line));
+    EXPECT_EQ(limits.broken_by(c), "") << line;
+  }
+  const Case c = limits.nearest(parse_case("v1 gated_delta_rule dk=200 dv=7 chunk=33 T=0 B=4"));
+  EXPECT_EQ(c.dk, 128);
+  EXPECT_EQ(c.dv, 32);
+  EXPECT_EQ(c.chunk, 16);
+  EXPECT_EQ(c.T, 1);
+  EXPECT_EQ(c.B, 1);
+}
+
+}  // namespace
+}  // namespace samestate
