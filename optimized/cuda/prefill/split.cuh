@@ -112,11 +112,11 @@ SAMESTATE_DEVICE void load_prepared(StateShared& s, const Prefill& c, const Task
       there += await_some(&c.ready[slot + lane_index() * c.p.Hv], mine < x.chunks, launch);
     }
     s.made_ring.wait_empty(n);
+    warp_barrier();  // as in load_chunk()
     if (lane_index() == 0) {
       s.made_ring.full[at].expect(Prepared::kBytes);
       load_bytes(&s.made[at], &c.prepared[slot], s.made_ring.full[at], Prepared::kBytes);
     }
-    warp_barrier();  // as after load_chunk()
   }
 }
 

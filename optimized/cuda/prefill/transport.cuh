@@ -66,6 +66,9 @@ SAMESTATE_DEVICE int rows_of(const Prefill& c, const Task& x, int n) {
 /// One arrival at `full` with the rows of chunk n: by one copy a tile, or by the whole warp.
 SAMESTATE_DEVICE void load_chunk(Barrier& full, Bf16* tiles, int panels, const Source& from, const Prefill& c,
                                  const Task& x, int n) {
+  // The whole warp knows that the stage is empty: a lane that still waited when it has been filled and left would take the
+  // phase after next for its own.
+  warp_barrier();
   if (n < x.whole) {
     if (lane_index() == 0) {
       full.expect(panels * kTileBytes);
@@ -80,7 +83,6 @@ SAMESTATE_DEVICE void load_chunk(Barrier& full, Bf16* tiles, int panels, const S
               rows_of(c, x, n), from.width - from.column);
     full.arrive_warp();
   }
-  warp_barrier();  // a lane that fell two chunks behind would take the phase after next for its own
 }
 
 /// O of chunk n, 64 columns from `column` on, from its tile to memory, by one warp; a copy is one group of stores.
