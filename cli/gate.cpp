@@ -82,7 +82,7 @@ int verdict_of(const Summary& summary, const CampaignResult& result,
     return summary.count(Verdict::vacuous) > 0 || result.not_started > 0 ? kVacuous : kNothingRan;
   }
   const double vacuous = static_cast<double>(summary.count(Verdict::vacuous));
-  if (vacuous > kVacuousShare * (vacuous + static_cast<double>(summary.judged))) {
+  if (vacuous > 1 && vacuous > kVacuousShare * (vacuous + static_cast<double>(summary.judged))) {
     fmt::print(stderr,
                "samestate: {:.0f} of {:.0f} cases were vacuous, more than {:.0f} %: too little was covered\n",
                vacuous, vacuous + static_cast<double>(summary.judged), 100 * kVacuousShare);
@@ -117,7 +117,7 @@ Plan cases_of(const GateOptions& options, const KernelTable& table) {
   Plan plan = plan_of(table, all);  // checks the filters
   std::vector<Case> cases = corpus_cases(corpus_of(options.corpus), table, options.plan);
   cases.insert(cases.end(), plan.cases.begin(), plan.cases.end());
-  const std::int64_t total = std::ssize(cases);
+  const std::int64_t total = plan.total = std::ssize(cases);
   if (total == 0 && !options.plan.filter.empty()) {
     throw Error("no case of the plan fits " + options.plan.filter.text() +
                 ": `samestate gate --list` with fewer conditions shows what there is");
@@ -126,10 +126,7 @@ Plan cases_of(const GateOptions& options, const KernelTable& table) {
   std::vector<Case> kept;
   for (std::int64_t i = 0; i < std::min(most, total); ++i)
     kept.push_back(cases[static_cast<std::size_t>(i * total / most)]);
-  if (most > 0 && total > most) {
-    if (!options.list) fmt::print(aside(options), "--max-cases keeps {} of {} planned cases.\n", most, total);
-    cases = std::move(kept);
-  }
+  if (most > 0 && total > most) cases = std::move(kept);
   plan.cases = shard_cases(cases, shard_of(options.shard));
   return plan;
 }
@@ -298,6 +295,9 @@ int run_gate(GateOptions options) {
   explain_kinds(records, table);
   report(options, records, run, seconds.count());
   if (!coverage.empty()) fmt::print(aside(options), "{}", coverage);
+  if (options.plan.max_cases > 0 && plan.total > options.plan.max_cases)
+    fmt::print(aside(options), "--max-cases kept {} of {} planned cases.\n", options.plan.max_cases,
+               plan.total);
   const Summary summary = summarise(records);
   const std::string left = left_of(options, summary, result);
   if (!left.empty()) fmt::print(aside(options), "{}\n", left);

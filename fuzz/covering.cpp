@@ -1,5 +1,7 @@
 #include "fuzz/covering.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -121,7 +123,7 @@ class Cover {
         options_(options),
         met_(factors, options.strength),
         missing_(static_cast<std::size_t>(met_.size()), Missing::none),
-        counter_(options.seed, "cover/" + kernel.name) {
+        counter_(options.seed, fmt::format("cover/{}/{}", kernel.system->name, kernel.form)) {
     for (const Factor& factor : factors) {
       values_.emplace_back(factor.values.begin(), factor.values.end());
     }

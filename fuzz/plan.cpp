@@ -1,9 +1,13 @@
 #include "fuzz/plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -205,6 +209,23 @@ Case covered(Case c, std::uint64_t seed, std::int64_t index) {
   return c;
 }
 
+/// The covering set of pairs; that of kernels which say the same of themselves is one, as of a thousand mutants.
+std::shared_ptr<const Covering> pairs_of(const Planned& of, std::span<const Case> edges, std::uint64_t seed) {
+  static std::mutex mutex;
+  static std::map<std::string, std::shared_ptr<const Covering>> known;
+  const KernelRow& kernel = *of.kernel;
+  const std::string key =
+      fmt::format("{} {} {} {} {} {}", kernel.system->name, kernel.form, fmt::join(kernel.contracts, ","),
+                  kernel.strided, kernel.limits.text(), seed);
+  {
+    const std::scoped_lock lock(mutex);
+    if (const auto found = known.find(key); found != known.end()) return found->second;
+  }
+  auto made = std::make_shared<const Covering>(cover(kernel, of.factors, edges, {.seed = seed}));
+  const std::scoped_lock lock(mutex);
+  return known.emplace(key, std::move(made)).first->second;
+}
+
 /// The turns of one kernel, whose edges are `edges`; what its cases cover goes to `coverage`.
 std::vector<Turn> turns_of(const Planned& of, std::span<const Case> edges, const PlanOptions& options,
                            KernelCoverage& coverage) {
@@ -218,13 +239,13 @@ std::vector<Turn> turns_of(const Planned& of, std::span<const Case> edges, const
       ++index;
     }
   };
-  const Covering pairs = cover(*of.kernel, of.factors, edges, {.seed = options.seed});
-  take(pairs, 0.0, 1.0);
+  const std::shared_ptr<const Covering> pairs = pairs_of(of, edges, options.seed);
+  take(*pairs, 0.0, 1.0);
   coverage.kernel = of.kernel;
-  coverage.missing = pairs.missing;
+  coverage.missing = pairs->missing;
   if (options.effort >= kTriples) {
     std::vector<Case> given(edges.begin(), edges.end());
-    given.insert(given.end(), pairs.cases.begin(), pairs.cases.end());
+    given.insert(given.end(), pairs->cases.begin(), pairs->cases.end());
     const Covering dear =
         cover(*of.kernel, of.factors, given, {.most = kDearPairs, .usual = 1.0, .seed = options.seed});
     take(dear, kTriples, kTriples);
@@ -323,7 +344,7 @@ Plan plan_of(const KernelTable& table, const PlanOptions& options) {
     plan.cases.push_back(std::move(c));
   }
   keep_taken(plan.cases, table, options.filter);
-  const std::int64_t total = std::ssize(plan.cases);
+  const std::int64_t total = plan.total = std::ssize(plan.cases);
   if (options.max_cases > 0 && total > options.max_cases) {
     std::vector<Case> kept;
     for (std::int64_t i = 0; i < options.max_cases; ++i) {

@@ -39,6 +39,7 @@ struct KernelCoverage {
 /// A campaign's cases and what they are chosen to cover.
 struct Plan {
   std::vector<Case> cases;
+  std::int64_t total = 0;  ///< of the plan before max_cases
   std::vector<KernelCoverage> kernels;
 };
 

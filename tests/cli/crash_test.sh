@@ -19,10 +19,10 @@ complain() {
   failures=$((failures + 1))
 }
 
-cases=200
+cases=60
 code=0
 timeout 120 "$samestate" fuzz --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent --seed 7 --budget 0 \
-  --max-cases "$cases" --timeout 1s --shrink-budget 2s --corpus found --jsonl lines >out 2>err || code=$?
+  --max-cases "$cases" --where 'T=2.. B=2..9 Hv=1,2,4 dv=2,3,8,16' --timeout 1s --shrink-budget 2s --corpus found --jsonl lines >out 2>err || code=$?
 [[ $code -eq 5 ]] || complain "exit $code instead of 5"
 count() { grep -oE "[:,] $1 [0-9]+" out | head -1 | grep -oE '[0-9]+$' || echo 0; }
 [[ "$(grep -c '"event": *"end"' lines)" -eq $cases ]] || complain 'not every case has a record'

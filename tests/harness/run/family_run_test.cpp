@@ -299,6 +299,28 @@ TEST(Runner, WithinLimitsSpeaksOfTheCalls) {
   EXPECT_FALSE(inside("v1 retention form=recurrent T=1"));
 }
 
+// The law path_equivalence runs the other form's kernel too, which need not promise the contract of this one.
+TEST(Runner, ACompanionMayRefuseAContractThatItDoesNotPromise) {
+  const auto judged = [](const std::vector<std::string>& promised) {
+    std::vector<Kernel> rows{KernelTable(kernels()).named("cpu.gated_delta_rule.recurrent"),
+                             KernelTable(kernels()).named("cpu.gated_delta_rule.chunked")};
+    rows[0].name = "mine.gated_delta_rule.recurrent";
+    rows[1].name = "mine.gated_delta_rule.chunked";
+    rows[1].contracts = promised;
+    rows[1].run = [](const Arguments&, const Contract&) {
+      return Outcome{Outcome::Kind::unsupported, "no bf16"};
+    };
+    KernelTable table(kernels());
+    table.add(rows);
+    return run_case(parse_case("v1 gated_delta_rule form=recurrent B=2 T=17 dk=8 dv=4 contract=bf16 "
+                               "law=path_equivalence kernel=mine.gated_delta_rule.recurrent"),
+                    table)
+        .judgement;
+  };
+  EXPECT_EQ(judged({"fp32"}).verdict, Verdict::unsupported);
+  EXPECT_EQ(judged({"fp32", "bf16"}).verdict, Verdict::fail);
+}
+
 TEST(Runner, DecodingWithoutACompanionIsUnsupported) {
   std::vector<Kernel> rows{KernelTable(kernels()).named("cpu.gated_delta_rule.chunked")};
   rows[0].name = "lone.gated_delta_rule.chunked";
