@@ -290,7 +290,7 @@ bad 'none.json' gate "${quick[@]}" --baseline none.json
 run 3 gate --device cpu --system delta_rule --max-cases 1 --seed 99 --corpus "$folder/empty" --baseline base.json
 
 # Nothing to shrink in a case that passes.
-bad 'does not fail' repro --shrink 'v1 retention T=9 dk=8 state=random'
+bad 'nothing to shrink' repro --shrink 'v1 retention T=9 dk=8 state=random'
 
 # Bench: bad plans are bad input; a quick run of one kernel has times, records and a page; a peer that is no
 # peer costs the ratio alone.
