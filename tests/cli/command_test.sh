@@ -102,8 +102,7 @@ done
 [[ "$(cat file)" == x ]] || complain 'a file was overwritten'
 [[ -z "$(find . -name '*.partial' -o -name '*.trial' -o -name 'report.*')" ]] || complain 'left a partial file'
 run 0 gate "${quick[@]}" --device cpu --system retention
-says '8 cases, '
-says 'pass '
+says '8 cases, 8 judged: pass 8'
 [[ ! -s err ]] || complain 'wrote to stderr'
 
 # A case: pass, and vacuous where nothing could be wrong.
