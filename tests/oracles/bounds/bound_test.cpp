@@ -407,6 +407,10 @@ TEST(Bound, HardResetsStayFinite) {
         EXPECT_LE(bound.before_output.norm(), deep.before_output.norm() * (1 + 1e-9)) << reset;
         EXPECT_LE(floor.state, bound.state * (1 + 1e-9)) << reset;
         EXPECT_LE(bound.state, deep.state * (1 + 1e-9)) << reset;
+        if (reset > -1024.0) continue;
+        EXPECT_LT((bound.before_output - deep.before_output).norm(), 1e-9 * deep.before_output.norm())
+            << reset;
+        EXPECT_NEAR(bound.state, deep.state, 1e-9 * deep.state) << reset;
       }
       if (mode == Mode::det) continue;  // F1 weighs a chunk's tokens by the sum of all their errors
       x.initial_state.setZero();
