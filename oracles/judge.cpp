@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "oracles/bounds/few_rows.h"
 #include "oracles/contracts.h"
 #include "oracles/numbers.h"
 #include "oracles/rounding.h"
@@ -136,6 +137,18 @@ HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract
   return out;
 }
 
+namespace {
+
+/// The policy's, or that of as few rows as those that are the most of the prediction.
+double head_limit(const HeadOracle& oracle) {
+  const double squares = oracle.rms.squaredNorm();
+  const double rows = squares > 0 ? squares * squares / oracle.rms.array().pow(4).sum() : 0.0;
+  return rows > 0 && rows < kFewRows ? std::max(oracle.policy.head_limit, few_rows_limit(rows))
+                                     : oracle.policy.head_limit;
+}
+
+}  // namespace
+
 Judgement judge_head(const HeadOracle& oracle, const Matrix<double>& o, const Matrix<double>& state) {
   Judgement j;
   const Vector<double> error = (o - oracle.exact.o).rowwise().norm();
@@ -145,7 +158,7 @@ Judgement judge_head(const HeadOracle& oracle, const Matrix<double>& o, const Ma
   const Index row = argmax(row_ratios);
   const Index hard = argmax(hard_ratios);
   const double rms_error = root_mean_square(error);
-  const double head_bound = oracle.policy.head_limit * root_mean_square(oracle.rms);
+  const double head_bound = head_limit(oracle) * root_mean_square(oracle.rms);
   const double state_hard_ratio = ratio_of(state_error, oracle.state_hard);
 
   j.rows = error.size();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "oracles/bounds/algebra.h"
+#include "oracles/bounds/few_rows.h"
 #include "oracles/bounds/shared.h"
 #include "oracles/numbers.h"
 #include "reference/error.h"
@@ -102,20 +103,13 @@ bool repeated_keys(const Sequence<double>& sequence) {
   });
 }
 
-namespace {
-
-/// The RMS of `rows` errors, in standard deviations of one, as improbable as one error at kRowLambda: a case may
-/// have thousands of heads of one or two rows, and each row its own limit (BOUNDS 7, G2).
-double few_rows_limit(Index rows) {
-  constexpr Index kMany = 8;  // from here on less than kHeadLimitFew
-  if (rows < 1 || rows >= kMany) return kHeadLimitFew;
-  const boost::math::chi_squared squares(static_cast<double>(rows));
+double few_rows_limit(double rows) {
+  if (!(rows > 0) || rows >= kFewRows) return kHeadLimitFew;
+  const boost::math::chi_squared squares(rows);
   const double tail = std::erfc(kRowLambda / std::sqrt(2.0));
   const double sum = boost::math::quantile(boost::math::complement(squares, tail));
-  return std::max(kHeadLimitFew, std::sqrt(sum / static_cast<double>(rows)));
+  return std::max(kHeadLimitFew, std::sqrt(sum / rows));
 }
-
-}  // namespace
 
 Policy policy_for(const Contract& contract, const Sequence<double>& sequence, std::string_view form,
                   bool l2norm) {
@@ -132,7 +126,8 @@ Policy policy_for(const Contract& contract, const Sequence<double>& sequence, st
   Policy policy;
   const Index outputs = sequence.tokens() * sequence.value_width();
   const bool few = outputs < kHeadElements || sequence.tokens() < kHeadTokens || repeated_keys(sequence);
-  policy.head_limit = few ? few_rows_limit(sequence.tokens()) : (tf32 ? kHeadLimitTf32 : kHeadLimit);
+  policy.head_limit =
+      few ? few_rows_limit(static_cast<double>(sequence.tokens())) : (tf32 ? kHeadLimitTf32 : kHeadLimit);
   if (structured(sequence) || neumann || (l2norm && repeated_keys(sequence)))
     return {Mode::det, 1.0, 1.0, false, policy.head_limit};
   if (coarser_than_fp32(contract.state)) {

@@ -125,6 +125,25 @@ TEST(JudgeHead, HeadGate) {
   EXPECT_EQ(shifted(limit * kAbove).verdict, Verdict::pass);
 }
 
+// Nine rows of which one is the most of the prediction are one row (a correct kernel after a spike: 2.65 standard
+// deviations of a head); nine alike are nine.
+TEST(JudgeHead, AHeadOfOneLargeRowHasTheLimitOfOne) {
+  const auto head_ratio = [](double others) {
+    HeadOracle oracle = hand_made();
+    oracle.policy.head_limit = kHeadLimitFew;
+    oracle.row.setConstant(1e3);
+    oracle.row_hard.setConstant(1e3);
+    oracle.rms.setConstant(others);
+    oracle.rms(5) = 1.0;
+    Matrix<double> o = oracle.exact.o;
+    for (Index t = 0; t < o.rows(); ++t) o(t, 0) += 4.0 * oracle.rms(t);
+    return judge_head(oracle, o, oracle.exact.state).head_ratio;
+  };
+  EXPECT_NEAR(head_ratio(1e-6), 4.0 / kRowLambda, 1e-6);
+  EXPECT_NEAR(head_ratio(1.0), 4.0 / kHeadLimitFew, 1e-12);
+  EXPECT_GT(head_ratio(0.5), 1.0) << "errors of 4 standard deviations in four rows' worth";
+}
+
 TEST(JudgeHead, StateGate) {
   const HeadOracle oracle = hand_made();
   const auto planted = [&](double error) {
