@@ -82,7 +82,7 @@ int verdict_of(const Summary& summary, const CampaignResult& result,
     return summary.count(Verdict::vacuous) > 0 || result.not_started > 0 ? kVacuous : kNothingRan;
   }
   const double vacuous = static_cast<double>(summary.count(Verdict::vacuous));
-  if (vacuous > 1 && vacuous > kVacuousShare * (vacuous + static_cast<double>(summary.judged))) {
+  if (vacuous > kVacuousShare * (vacuous + static_cast<double>(summary.judged))) {
     fmt::print(stderr,
                "samestate: {:.0f} of {:.0f} cases were vacuous, more than {:.0f} %: too little was covered\n",
                vacuous, vacuous + static_cast<double>(summary.judged), 100 * kVacuousShare);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 
+#include "fuzz/draw.h"
 #include "harness/cases/counter.h"
 
 namespace samestate {
@@ -151,6 +152,19 @@ class Cover {
     }
   }
 
+  /// Sizes that hang together (groups of a width, pairs of a head's columns) are met by chance where no try fitted.
+  void chance() {
+    constexpr int kDraws = 600;
+    const Dice chance = dice();
+    for (int i = 0; i < kDraws; ++i) {
+      Case c = draw_case(kernel_, factors_, chance, options_.most);
+      if (met_.fresh(levels_of(factors_, c)) > 0) keep(std::move(c));
+    }
+    for (std::int64_t at = 0; at < met_.size(); ++at) {
+      if (met_.has(at)) missing_[static_cast<std::size_t>(at)] = Missing::none;
+    }
+  }
+
   [[nodiscard]] Covering take() { return {std::move(cases_), met_.met(), std::move(missing_)}; }
 
  private:
@@ -200,7 +214,9 @@ class Cover {
     Case c = start_of(kernel_);
     std::vector<bool> kept(factors_.size());
     for (std::size_t f = 0; f < factors_.size(); ++f) {
-      kept[f] = wanted[f] >= 0 || &factors_[f] == size;
+      kept[f] = kept[f] || wanted[f] >= 0 || &factors_[f] == size;
+      for (std::size_t g = 0; wanted[f] >= 0 && !factors_[f].fixes.empty() && g < factors_.size(); ++g)
+        kept[g] = kept[g] || factors_[g].name == factors_[f].fixes;
       // Two factors may say how many tokens there are: the one that is wanted comes last.
       if (wanted[f] >= 0 || &factors_[f] == size) continue;
       if (size != nullptr && levels[f] >= 0 && !values_[f].empty()) {
@@ -210,6 +226,9 @@ class Cover {
       }
     }
     const auto settled = [&] {
+      for (std::size_t f = 0; f < factors_.size(); ++f) {
+        if (wanted[f] >= 0 && factors_[f].enable) c.law.clear(), factors_[f].enable(c);
+      }
       for (std::size_t f = 0; f < factors_.size(); ++f) {
         if (wanted[f] >= 0 && least && factors_[f].put_least) {
           factors_[f].put_least(c, wanted[f]);
@@ -312,6 +331,7 @@ Covering cover(const KernelRow& kernel, const std::vector<Factor>& factors, std:
   for (const Case& c : given) cover.given(c);
   cover.values();
   cover.combinations();
+  cover.chance();
   return cover.take();
 }
 

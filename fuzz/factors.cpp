@@ -100,6 +100,7 @@ Factor of_ratio(const CaseSize& size) {
   static constexpr std::array<std::array<Index, 2>, 7> kRatios{
       {{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 8}, {9, 16}, {17, 64}}};
   Factor f{fmt::format("{}/{}", size.name, size.multiple_of), {}, 2, true};
+  f.fixes = size.multiple_of;
   for (const auto& [from, to] : kRatios)
     f.levels.push_back(from == to ? fmt::format("{}", from) : fmt::format("{}-{}", from, to));
   const auto ratio = [of = size](const Case& c) { return size_in(c, of.name) / size_in(c, of.multiple_of); };
@@ -119,6 +120,7 @@ Factor of_ratio(const CaseSize& size) {
 /// The tokens as a kernel in chunks sees them.
 Factor tokens_by_chunk() {
   Factor f{"T:chunk", {"less", "C-1", "C", "C+1", "nC-1", "nC", "nC+1", "more"}, 2, true};
+  f.fixes = "T";
   f.level = [](const Case& c) {
     const Index C = c.chunk;
     if (C < 3 || !c.lengths.empty()) return -1;
@@ -135,12 +137,20 @@ Factor tokens_by_chunk() {
                                       n * C - 1,         n * C, n * C + 1, n * C + 1 + dice.below(C - 2)};
     c.T = tokens[static_cast<std::size_t>(level)];
   };
+  // With the tokens that are there: two or three chunks of them.
+  f.put_least = [](Case& c, int level) {
+    const Index T = c.T;
+    const Index n = (level == 4 ? T + 1 : level == 6 ? T - 1 : T) % 2 == 0 ? 2 : 3;
+    const std::array<Index, 8> chunk{T + 2, T + 1, T, T - 1, (T + 1) / n, T / n, (T - 1) / n, 2 * T / 3};
+    c.chunk = std::max<Index>(chunk[static_cast<std::size_t>(level)], 1);
+  };
   return f;
 }
 
 /// Tokens before the decoded ones.
-Factor prefilled() {
+Factor prefilled(const CaseForm& decoded) {
   Factor f{"prefill", {"0", "1", "some", "all"}, 1};
+  f.enable = [name = decoded.name](Case& c) { c.form = name, c.T = std::max<Index>(c.T, 4); };
   f.level = [](const Case& c) {
     if (c.form != "decode" || c.T < 3) return -1;
     return c.prefill < 2 ? static_cast<int>(c.prefill) : c.prefill < c.T ? 2 : 3;
@@ -166,10 +176,11 @@ void pack(Case& c, Index sequences, const Dice& dice) {
   c.lengths[static_cast<std::size_t>(dice.below(sequences))] += left;
 }
 
-Factor sequences() {
+Factor sequences(const CaseForm& packed) {
   static constexpr std::array<std::array<Index, 2>, 6> kCounts{
       {{1, 1}, {2, 8}, {9, 32}, {33, 128}, {129, 512}, {513, 2000}}};
   Factor f{"sequences", {}, 1, true};
+  f.enable = [name = packed.name](Case& c) { c.form = name; };
   for (const auto& [from, to] : kCounts)
     f.levels.push_back(from == to ? fmt::format("{}", from) : fmt::format("{}-{}", from, to));
   f.level = [](const Case& c) {
@@ -258,9 +269,10 @@ std::vector<Factor> factors_of(const KernelRow& kernel) {
   out.push_back(of_size(
       "T", 0, kMostTokens, 2, [](auto& c) -> auto& { return c.T; }));
   if (is_chunked(kernel)) out.push_back(tokens_by_chunk());
-  const auto any = [&](auto&& test) { return std::any_of(system.forms.begin(), system.forms.end(), test); };
-  if (any([](const CaseForm& form) { return form.decodes; })) out.push_back(prefilled());
-  if (any([](const CaseForm& form) { return form.packed; })) out.push_back(sequences());
+  for (const CaseForm& form : system.forms) {
+    if (form.decodes) out.push_back(prefilled(form));
+    if (form.packed) out.push_back(sequences(form));
+  }
   out.push_back(threads());
   return out;
 }

@@ -22,7 +22,10 @@ struct Factor {
   std::function<int(const Case&)> level = nullptr;
   /// Gives a case a value of that level, where it can; `settle` then says what becomes of the others.
   std::function<void(Case&, int level, const Dice&)> put = nullptr;
-  /// The least value of that level instead, of what costs work by its size; empty: put's.
+  /// Makes a case one that has the factor: of the form that it belongs to. Empty: every case has it.
+  std::function<void(Case&)> enable = nullptr;
+  std::string fixes = {};  ///< the factor that may not change without this one
+  /// Another way to it: of a size the least value of that level, for T:chunk another chunk; empty: put's.
   std::function<void(Case&, int level)> put_least = nullptr;
   /// Of a size: the boundaries among its values (boundaries.h), and a case with one of them.
   std::vector<Index> values = {};

@@ -6,8 +6,10 @@
 #include <map>
 #include <set>
 
+#include "fuzz/draw.h"
 #include "fuzz/plan.h"
 #include "fuzz/plan_coverage.h"
+#include "harness/cases/counter.h"
 #include "optimized/operator_kernel.h"
 
 namespace samestate {
@@ -77,6 +79,33 @@ TEST(Covering, DefaultPlanMeetsEveryPair) {
     EXPECT_GT(coverage.triples().share(), 0.2) << name;
     // Most of what has levels is possible: a rule that ruled out too much would make the share meaningless.
     EXPECT_GT(static_cast<double>(count.possible), 0.75 * static_cast<double>(pairs.size())) << name;
+  }
+}
+
+// Impossible is what the construction did not find; cases that are drawn without it know nothing of that.
+TEST(Covering, NothingThatIsDrawnWasCalledImpossible) {
+  for (const std::string_view name :
+       {"cpu.retention.chunked", "cpu.gated_attention.online", "cpu.mamba2_mixer.chunked",
+        "cpu.mixture_of_experts.sorted", "cpu.rms_norm.fused"}) {
+    const KernelRow& kernel = row(name);
+    const std::vector<Factor> factors = factors_of(kernel);
+    PlanOptions options;
+    options.kernel = name;
+    const Plan plan = plan_of(table(), options);
+    const std::vector<Missing>& missing = plan.kernels.front().missing;
+    Combinations drawn(factors, 2);
+    const Counter counter(77, "drawn");
+    std::int64_t draw = 0;
+    for (int i = 0; i < 3000; ++i) {
+      const Dice dice{[&](std::int64_t n) { return counter.below({draw++, 0, 0, 0}, n); }};
+      (void)drawn.add(levels_of(factors, draw_case(kernel, factors, dice, 4.0)));
+    }
+    std::int64_t wrong = 0;
+    for (std::int64_t at = 0; at < drawn.size(); ++at)
+      wrong += drawn.has(at) && missing[static_cast<std::size_t>(at)] == Missing::impossible;
+    // Sizes of which one divides a product of others are met by chance alone.
+    EXPECT_LE(static_cast<double>(wrong), 0.01 * static_cast<double>(drawn.met()))
+        << name << ": " << wrong << " of " << drawn.met();
   }
 }
 
