@@ -66,7 +66,7 @@ template <class Scalar>
     const Matrix<Scalar> write = x.beta(t) * v * k.transpose();
     const Matrix<Scalar> keep = I - x.beta(t) * k * k.transpose();
     S = decayed * keep + write;
-    out.o.row(t) = (x.scale * (S * x.q.row(t).transpose())).transpose();
+    out.o.row(t) = (x.scale * (S * x.q.row(t).transpose()).eval()).transpose();
   }
   out.state = S.transpose();
   return out;
@@ -85,7 +85,7 @@ template <class Scalar>
     const Matrix<Scalar> write = u * k.transpose();
     S = a * S + write;
     out.delta.row(t) = u.transpose();
-    out.o.row(t) = (x.scale * (S * x.q.row(t).transpose())).transpose();
+    out.o.row(t) = (x.scale * (S * x.q.row(t).transpose()).eval()).transpose();
   }
   out.state = S.transpose();
   return out;
@@ -137,7 +137,7 @@ template <class Scalar>
     const Matrix<Scalar> after = map.A * x.initial_state + map.B;
     const Matrix<Scalar> decayed = Scalar(exp(x.g(t))) * before;
     out.delta.row(t) = x.beta(t) * (x.v.row(t) - x.k.row(t) * decayed);
-    out.o.row(t) = x.scale * (x.q.row(t) * after);
+    out.o.row(t) = x.scale * (x.q.row(t) * after).eval();
     before = after;
   }
   out.state = before;

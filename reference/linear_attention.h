@@ -34,14 +34,14 @@ struct LinearAttention {
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> linear_attention_parallel(const Sequence<Scalar>& x) {
   const Matrix<Scalar> P = lower<Scalar>(x.q * x.k.transpose(), 0);
-  return x.scale * (P * x.v);
+  return x.scale * (P * x.v).eval();
 }
 
 /// Non-causal, scores first: O = scale (Q K^T) V (EQ-10, LA-1). [T, dv].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> linear_attention_bidirectional_scores_first(const Sequence<Scalar>& x) {
   const Matrix<Scalar> scores = x.q * x.k.transpose();
-  return x.scale * (scores * x.v);
+  return x.scale * (scores * x.v).eval();
 }
 
 /// Non-causal, state first: O = scale Q (K^T V), the reassociation that only the missing mask allows (E-12).
@@ -49,7 +49,7 @@ template <class Scalar>
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> linear_attention_bidirectional_state_first(const Sequence<Scalar>& x) {
   const Matrix<Scalar> state = x.k.transpose() * x.v;
-  return x.scale * (x.q * state);
+  return x.scale * (x.q * state).eval();
 }
 
 /// State of the normalised form: the numerator's matrix and the denominator's vector z = sum k.

@@ -61,7 +61,7 @@ void add_tile(const AttentionInputs<Scalar>& x, Index h, Index begin, Index end,
               std::vector<OnlineSoftmax<Scalar>>& rows) {
   const Matrix<Scalar> K = head_columns(x.k, h / x.group(), x.width()).middleRows(begin, end - begin);
   const Matrix<Scalar> V = head_columns(x.v, h / x.group(), x.value_width()).middleRows(begin, end - begin);
-  const Matrix<Scalar> scores = x.scale * (head_columns(x.q, h, x.width()) * K.transpose());
+  const Matrix<Scalar> scores = x.scale * (head_columns(x.q, h, x.width()) * K.transpose()).eval();
   for (Index t = 0; t < x.tokens(); ++t) {
     OnlineSoftmax<Scalar>& row = rows[static_cast<std::size_t>(t)];
     Index largest = -1;

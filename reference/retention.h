@@ -56,7 +56,7 @@ template <class Scalar>
 [[nodiscard]] Matrix<Scalar> retention_parallel(const Sequence<Scalar>& x) {
   const Matrix<Scalar> QK = x.q * x.k.transpose();
   const Matrix<Scalar> P = QK.cwiseProduct(decay_between(x.g));
-  return x.scale * (P * x.v);
+  return x.scale * (P * x.v).eval();
 }
 
 /// The parallel form with a constant decay: Gamma_ij = gamma^{i-j}, evaluated as powers and not as sums of
@@ -72,7 +72,7 @@ template <class Scalar>
     }
     for (Index j = i + 1; j < P.cols(); ++j) P(i, j) = Scalar(0);
   }
-  return x.scale * (P * x.v);
+  return x.scale * (P * x.v).eval();
 }
 
 }  // namespace samestate

@@ -110,7 +110,7 @@ template <class Scalar>
   }
   const Matrix<Scalar> Q = detail::head_columns(x.q, head, x.width());
   const Matrix<Scalar> K = detail::head_columns(x.k, head / x.group(), x.width());
-  const Matrix<Scalar> scores = x.scale * (Q * K.transpose());
+  const Matrix<Scalar> scores = x.scale * (Q * K.transpose()).eval();
   return detail::visible_softmax(x, scores);
 }
 
@@ -142,7 +142,7 @@ template <class Scalar>
     for (Index i = 0; i < x.group(); ++i) {
       Q.middleRows(i * T, T) = detail::head_columns(x.q, kh * x.group() + i, d);
     }
-    const Matrix<Scalar> scores = x.scale * (Q * detail::head_columns(x.k, kh, d).transpose());
+    const Matrix<Scalar> scores = x.scale * (Q * detail::head_columns(x.k, kh, d).transpose()).eval();
     const Matrix<Scalar> O = detail::visible_softmax(x, scores) * detail::head_columns(x.v, kh, dv);
     for (Index i = 0; i < x.group(); ++i) {
       o.middleCols((kh * x.group() + i) * dv, dv) = O.middleRows(i * T, T);

@@ -170,7 +170,7 @@ template <class Scalar, class Step>
     const Vector<Scalar> k = x.k.row(t).transpose();
     const Vector<Scalar> v = x.v.row(t).transpose();
     out.state = step(out.state, k, v, t);
-    out.o.row(t) = x.scale * (x.q.row(t) * out.state);
+    out.o.row(t) = x.scale * (x.q.row(t) * out.state).eval();
   }
   return out;
 }

@@ -16,7 +16,8 @@
 /// Sums are bounded for any order. A sum of n terms keeps the sum of their largest possible magnitudes, M,
 /// and the count; only where it is used otherwise is its rounding charged: (n - 1) u M / (1 - (n - 1) u),
 /// Higham's bound for an arbitrary tree. So Eigen's products, loops and a kernel's own blocking are all
-/// covered by one pass.
+/// covered by one pass. A factor in front of a product (`c * (A * B)`) goes after an eval(): Eigen would multiply
+/// each block of the sum by it, and what is multiplied is charged as a sum of its own.
 namespace samestate {
 
 /// What the operations of a contract may round. Errors in units u of the working precision, relative.
@@ -107,6 +108,10 @@ class Running {
   }
   friend Running operator-(const Running& x, const Running& y) { return x + (-y); }
   friend Running operator*(const Running& x, const Running& y) {
+    // One rounds nothing, so a pending sum stays pending: Eigen multiplies the partial sums of a long product by
+    // its alpha, and would have each of them charged apart.
+    if (x.is_one()) return y;
+    if (y.is_one()) return x;
     const double ex = x.error();
     const double ey = y.error();
     // A factor of exactly zero stays zero whatever the other one is.
@@ -145,6 +150,8 @@ class Running {
   }
 
  private:
+  [[nodiscard]] bool is_one() const { return value_ == 1.0 && magnitude_ == 1.0 && error_ == 0.0; }
+
   double value_ = 0.0;
   double error_ = 0.0;      ///< of the terms
   double magnitude_ = 0.0;  ///< sum over the terms of |value| + error

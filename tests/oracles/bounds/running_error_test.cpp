@@ -47,6 +47,39 @@ TEST(Running, SumIsBoundedInAnyOrder) {
   EXPECT_GT(largest, 0.01);  // a bound that no tree comes near would say little
 }
 
+// Eigen cuts long sums into blocks and multiplies each by one: the bound of any order must not see the blocks.
+TEST(Running, ProductsOfEigenAreBoundedInAnyOrder) {
+  using RowMajor = Eigen::Matrix<Running, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  for (const Index n : {1, 2, 15, 16, 17, 129, 256, 511, 1500}) {
+    const auto terms = static_cast<double>(n);
+    const double any_order = (terms - 1.0) * 0x1p-24 * terms;
+    for (const Index rows : {1, 2, 33}) {
+      for (const Index columns : {1, 3, 40}) {
+        const Matrix<Running> a = Matrix<Running>::Constant(rows, n, Running(1.0));
+        const Matrix<Running> b = Matrix<Running>::Constant(n, columns, Running(1.0));
+        const Matrix<Running> at = a.transpose();
+        const RowMajor by_rows = b;
+        const Matrix<Running> products[] = {a * b, at.transpose() * b, a * by_rows, at.transpose() * by_rows,
+                                            a.lazyProduct(b)};
+        for (const Matrix<Running>& product : products) {
+          EXPECT_EQ(product(0, 0).value(), terms);
+          EXPECT_GE(product(rows - 1, columns - 1).error(), any_order)
+              << n << " terms, " << rows << " x " << columns;
+        }
+      }
+    }
+  }
+}
+
+TEST(Running, OneLeavesASumPending) {
+  Running sum(0.0);
+  for (int i = 0; i < 5; ++i) sum += Running(1.0) * Running(1.0);
+  EXPECT_DOUBLE_EQ((sum * Running(1.0) + Running(1.0) * Running(3.0)).error(),
+                   5 * 0x1p-24 * 8.0 / (1.0 - 5 * 0x1p-24));
+  // One that is not known to be one rounds like any other factor.
+  EXPECT_GT((Running(3.0) * Running::within(1.0, 1e-9)).error(), 3e-9);
+}
+
 TEST(Running, ZerosAddNoRounding) {
   Running sum(0.0);
   for (int i = 0; i < 100; ++i) sum += Running(0.0);
@@ -190,9 +223,9 @@ TEST(Running, ScopeRestoresTheModel) {
     RunningModel model;
     model.unit = 0.25;
     const RunningScope scope(model);
-    EXPECT_EQ((Running(1.0) * Running(1.0)).error(), 0.25);
+    EXPECT_EQ((Running(2.0) * Running(2.0)).error(), 1.0);
   }
-  EXPECT_EQ((Running(1.0) * Running(1.0)).error(), 0x1p-24);
+  EXPECT_EQ((Running(2.0) * Running(2.0)).error(), 0x1p-22);
 }
 
 }  // namespace
