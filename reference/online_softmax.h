@@ -38,9 +38,10 @@ struct OnlineSoftmax {
   template <class Row>
   void add(const Scalar& score, const Row& value) {
     using std::exp;
-    const Scalar weight = RoundingPoint<Scalar>::stored(exp(Scalar(score - maximum)));
-    sum += weight;
-    values += weight * value.transpose();
+    const Scalar weight = exp(Scalar(score - maximum));
+    const Scalar kept = RoundingPoint<Scalar>::stored(weight);
+    sum += RoundingPoint<Scalar>::summed(weight, kept);
+    values += kept * value.transpose();
   }
   /// The keys of both.
   void merge(const OnlineSoftmax& other) {

@@ -13,6 +13,8 @@ struct RoundingPoint {
   static constexpr bool rounds = false;
   static Scalar stored(const Scalar& x) { return x; }
   static Scalar shift(const Scalar& x) { return x; }
+  /// What is added up of an x whose products take `kept`, what was stored of it: kernels do either.
+  static Scalar summed(const Scalar& x, const Scalar&) { return x; }
 };
 
 /// x, which a kernel may keep in its operand format from here on (a projection, a probability, an

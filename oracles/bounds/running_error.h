@@ -242,6 +242,7 @@ struct RoundingPoint<Running> {
                            error + model.stored_unit * (std::abs(x.value()) + error) + model.stored_tiny);
   }
   static Running shift(const Running& x) { return Running::shift(x); }
+  static Running summed(const Running&, const Running& kept) { return kept; }  // the larger error
 };
 
 }  // namespace samestate

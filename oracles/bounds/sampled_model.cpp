@@ -32,6 +32,7 @@ SampledModel SampledModel::sample(const Contract& contract, std::uint64_t seed, 
   model.working = true;
   model.by_place = n % 2 == 1;
   model.alike = n % 4 >= 2;
+  model.sums_stored = uniform(model.salt + 4) < 0.5;
   return model;
 }
 
@@ -46,6 +47,7 @@ SampledModel SampledModel::jitter(const Contract& contract, std::uint64_t seed, 
   SampledModel model = sample(contract, seed, n);
   model.drawn = false;
   model.truncation = model.exponential_bias = 0.0;
+  model.sums_stored = false;
   return model;
 }
 

@@ -23,6 +23,8 @@ struct SampledModel {
   bool working = false;  ///< Stochastic draws the roundings of fp32, too
   bool by_place =
       false;  ///< those are of value and place: kernels add in another order at the edge of a tile
+  bool sums_stored =
+      false;  ///< a softmax divides by the sum of the weights as stored, not of what they were before
   double truncation = 0.0;        ///< of this sample's accumulator, share of the largest bias
   double exponential_bias = 0.0;  ///< mean relative error of this sample's exponential, in units of fp32
   std::uint64_t salt = 0;
@@ -74,20 +76,17 @@ class SamplingScope {
   return std::signbit(x) ? -draw : draw;
 }
 
-/// x as this thread's model keeps it in `format`: to nearest, or x + h xi(x), h half the spacing there, so that the mean
-/// is x and the variance h^2 / 3, h^2 of a tie. What is a number of the format stays; beyond its range infinity.
+/// x as this thread's model keeps it in `format`: to nearest, or off by as much to either side, so that the mean is x.
+/// The size of the error is that of rounding to nearest, since data have patterns in it: half of the sums of two numbers
+/// of the format are ties, products with 1.5 too. What is a number of the format stays; beyond its range infinity.
 [[nodiscard]] inline double kept_in(double x, Format format) {
   if (format == Format::none || x == 0.0 || !std::isfinite(x)) return x;
   const SampledModel& model = detail::sampling().model;
   const double nearest = round_to(x, format);
   if (!model.drawn || nearest == x || !std::isfinite(nearest)) return nearest;
-  const double half = half_ulp(x, format);
-  // A tie errs by half a spacing whichever way it falls: sums of two numbers of the format are ties as often as not.
-  if (std::abs(x - nearest) == half) return x + std::copysign(half, random_function(x, model.salt));
-  if (!model.alike) return x + half * random_function(x, model.salt);
-  // The eighth of a spacing that x lies in.
-  const int bits = std::ilogb(x) - std::ilogb(half) + 2;
-  return x + half * random_function(x, model.salt, std::clamp(bits, 1, 36));
+  int bits = 36;
+  if (model.alike) bits = std::clamp(std::ilogb(x) - std::ilogb(half_ulp(x, format)) + 2, 1, 36);
+  return x + std::copysign(nearest - x, random_function(x, model.salt, bits));
 }
 
 }  // namespace samestate

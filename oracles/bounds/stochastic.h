@@ -118,6 +118,9 @@ struct RoundingPoint<Stochastic> {
     return {kept_in(x.settled().value(), detail::sampling().model.kept)};
   }
   static Stochastic shift(const Stochastic& x) { return {x.value()}; }
+  static Stochastic summed(const Stochastic& x, const Stochastic& kept) {
+    return detail::sampling().model.sums_stored ? kept : x;
+  }
 };
 
 }  // namespace samestate

@@ -47,6 +47,7 @@ struct RoundingPoint<Stored> {
   static constexpr bool rounds = true;
   static Stored stored(Stored x) { return {kept_in(x.value(), detail::sampling().model.kept)}; }
   static Stored shift(Stored x) { return x; }
+  static Stored summed(Stored x, Stored kept) { return detail::sampling().model.sums_stored ? kept : x; }
 };
 
 }  // namespace samestate

@@ -68,6 +68,21 @@ TEST(JudgeOperator, ElementsWithoutToleranceAreLeftOutAndCounted) {
   EXPECT_NE(j.reason.find("1 element"), std::string::npos);
 }
 
+TEST(JudgeOperator, NaNFailsWhereNoBoundIsFinite) {
+  OperatorOracle o = oracle(1.0, 0.1);
+  o.tolerance["o"](1, 1) = kInfinity;
+  EXPECT_EQ(judge(o, 1.0, kNaN).verdict, Verdict::fail);
+  EXPECT_EQ(judge(o, 1.0, kInfinity).verdict, Verdict::fail);
+  o.exact["o"](1, 1) = kNaN;  // nor does the oracle know
+  EXPECT_EQ(judge(o, 1.0, kNaN).verdict, Verdict::pass);
+}
+
+TEST(JudgeOperator, AnOutputThatIsMostlyLeftOutIsVacuous) {
+  OperatorOracle o = oracle(1.0, 0.1);
+  o.tolerance["o"].row(0).setConstant(kInfinity);
+  EXPECT_EQ(judge(o, 1.0, 1.0).verdict, Verdict::vacuous);
+}
+
 TEST(JudgeOperator, OutputsThatABoundSaysNothingOfAreNamed) {
   OperatorOracle o = oracle(1.0, 0.1);
   o.exact["S"] = Matrix<double>::Constant(1, 1, 1.0);
