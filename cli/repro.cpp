@@ -67,8 +67,9 @@ void add_record(Page& page, const Record& record) {
   // What is compared bit for bit, or in pairs of runs, has no other gates.
   if (j.head_ratio > 0.0 || j.state_ratio > 0.0 || j.hard_ratio > 0.0)
     page.line(
-        "gates     row {:.4g}   head {:.4g}   state {:.4g}   hard {:.4g}   twin {:.4g}   median row {:.4g}",
-        j.row_ratio, j.head_ratio, j.state_ratio, j.hard_ratio, j.twin_ratio, j.median_ratio);
+        "gates     row {:.4g}   head {:.4g}   state {:.4g}   hard {:.4g}   twin {:.4g}   median row {:.4g}{}",
+        j.row_ratio, j.head_ratio, j.state_ratio, j.hard_ratio, j.twin_ratio, j.median_ratio,
+        j.sampled_ratio > 0.0 ? fmt::format("   sampled {:.4g}", j.sampled_ratio) : "");
   if (!std::isnan(j.expected) || !std::isnan(j.actual)) {
     page.line("worst at  {}", place_of(j));
     page.line("          expected {:.9g}, actual {:.9g}, difference {:.3g}", j.expected, j.actual,

@@ -402,6 +402,7 @@ void merge(Judgement& worst, const Judgement& other) {
   kept.state_ratio = std::max(worst.state_ratio, other.state_ratio);
   kept.hard_ratio = std::max(worst.hard_ratio, other.hard_ratio);
   kept.twin_ratio = std::max(worst.twin_ratio, other.twin_ratio);
+  kept.sampled_ratio = std::max(worst.sampled_ratio, other.sampled_ratio);
   kept.median_ratio = std::max(worst.median_ratio, other.median_ratio);
   kept.relative_rms = std::max(worst.relative_rms, other.relative_rms);
   kept.rows = worst.rows + other.rows;

@@ -63,6 +63,22 @@ inline constexpr Index kTwinElements = 1000;
 /// one rounding that falls the other way is a large part of all. 0 false alarms in docs/validation.md.
 inline constexpr double kTwinDirections = 16.0;
 
+// Drawn roundings (bounds_operators.md 3, 4).
+
+/// Probability, in the model, that one statistic of one output of a right kernel is above its limit: 0 of 21 000
+/// held-out cases of the prototype, and the second look must agree.
+inline constexpr double kSampledFalseAlarm = 1e-9;
+/// No limit is below so many times the largest sample's.
+inline constexpr double kSampledMargin = 1.25;
+/// Weight, in samples, of a row's variance in that of its elements.
+inline constexpr double kSampledPrior = 4.0;
+/// Least spread that is believed of the logarithm of a statistic.
+inline constexpr double kSampledSpread = 0.03;
+/// Samples of the first look, and how many times more the second has: 8 are useless at that probability, 64 lower a
+/// limit by a sixth.
+inline constexpr int kSamples = 32;
+inline constexpr int kSecondLook = 4;
+
 // Vacuous: RMS(tolerance) / RMS(expected) above which a pass would say nothing. Errors within their tolerances
 // have RMS(error) <= RMS(tolerance), so a limit is the relative error above which nothing passes.
 

@@ -56,10 +56,11 @@ struct Judgement {
   double row_ratio = 0.0;                                      ///< per gate, worst over heads
   double head_ratio = 0.0;
   double state_ratio = 0.0;
-  double hard_ratio = 0.0;    ///< against the worst-case bound: > 1 is a proof that it is not rounding
-  double twin_ratio = 0.0;    ///< against the twin; 0 where there was none
-  double median_ratio = 0.0;  ///< over rows
-  double relative_rms = 0.0;  ///< RMS of the error of o over RMS of o
+  double hard_ratio = 0.0;     ///< against the worst-case bound: > 1 is a proof that it is not rounding
+  double twin_ratio = 0.0;     ///< against the twin; 0 where there was none
+  double sampled_ratio = 0.0;  ///< against drawn roundings; 0 where none were drawn
+  double median_ratio = 0.0;   ///< over rows
+  double relative_rms = 0.0;   ///< RMS of the error of o over RMS of o
   /// Rows of o compared; without one, only a state that is not all zero can pass (T = 0).
   std::int64_t rows = 0;
   std::string reason;  ///< one line for a person: why it failed, is vacuous, unsupported or skipped

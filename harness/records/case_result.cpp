@@ -15,8 +15,9 @@ namespace {
 /// The numbers of a judgement in the order of the line.
 template <class J, class Visit>
 void each_number(J& j, Visit&& visit) {
-  for (auto* x : {&j.ratio, &j.error, &j.bound, &j.expected, &j.actual, &j.row_ratio, &j.head_ratio,
-                  &j.state_ratio, &j.hard_ratio, &j.twin_ratio, &j.median_ratio, &j.relative_rms}) {
+  for (auto* x :
+       {&j.ratio, &j.error, &j.bound, &j.expected, &j.actual, &j.row_ratio, &j.head_ratio, &j.state_ratio,
+        &j.hard_ratio, &j.twin_ratio, &j.median_ratio, &j.relative_rms, &j.sampled_ratio}) {
     visit(*x);
   }
 }
@@ -105,7 +106,7 @@ Verdict verdict_named(std::string_view name) {
   throw Error("damaged verdict");
 }
 
-constexpr std::size_t kFields = 1 + 1 + 12 + 5 + 1 + 1 + 1;
+constexpr std::size_t kFields = 1 + 1 + 13 + 5 + 1 + 1 + 1;
 
 }  // namespace
 

@@ -14,4 +14,10 @@ RunningModel RunningModel::of(const Contract& contract) {
   return model;
 }
 
+RunningModel RunningModel::between_points(const Contract& contract) {
+  RunningModel model = of(contract);
+  model.stored_unit = model.stored_tiny = 0.0;
+  return model;
+}
+
 }  // namespace samestate

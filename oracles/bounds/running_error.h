@@ -34,6 +34,8 @@ struct RunningModel {
 
   /// Of a contract: rounding points keep 16 bits where its operands do.
   [[nodiscard]] static RunningModel of(const Contract& contract);
+  /// The same without the roundings at those points.
+  [[nodiscard]] static RunningModel between_points(const Contract& contract);
 };
 
 namespace detail {
@@ -72,6 +74,15 @@ class Running {
     x.terms_ = x.magnitude_ == 0.0 ? 0.0 : 1.0;
     return x;
   }
+
+  /// x of a token whose choice a correct kernel may take otherwise (EQUATIONS 8.2), known to within `error`. What is
+  /// computed from it is not marked.
+  [[nodiscard]] static Running undecided(const Running& x, double error) {
+    Running y = within(x.value(), error);
+    y.undecided_ = true;
+    return y;
+  }
+  [[nodiscard]] bool undecided() const { return undecided_; }
 
   [[nodiscard]] double value() const { return value_; }
   /// The bound, the rounding of a pending sum included.
@@ -156,6 +167,7 @@ class Running {
   double error_ = 0.0;      ///< of the terms
   double magnitude_ = 0.0;  ///< sum over the terms of |value| + error
   double terms_ = 0.0;      ///< how many a pending sum has
+  bool undecided_ = false;
 };
 
 // Each function: the largest change of f over [value - error, value + error], then the function's own units.

@@ -7,7 +7,10 @@
 namespace samestate {
 namespace {
 
-[[nodiscard]] bool decided(const DendriticRouting<double>&, Index, Index) { return true; }
+template <class Scalar>
+[[nodiscard]] bool decided(const DendriticRouting<Scalar>&, Index, Index) {
+  return true;
+}
 
 /// Whether no error within the bounds turns the choice of token t: every chosen branch's probability is above
 /// every other one's by more than their errors (EQUATIONS 8.2). Logits that are equal and free of error
@@ -28,9 +31,12 @@ namespace {
   return true;
 }
 
-[[nodiscard]] double unknown(double x) { return x; }
+template <class Scalar>
+[[nodiscard]] Scalar unknown(const Scalar& x) {
+  return x;
+}
 [[nodiscard]] Running unknown(const Running& x) {
-  return Running::within(x.value(), std::numeric_limits<double>::infinity());
+  return Running::undecided(x, std::numeric_limits<double>::infinity());
 }
 
 struct Router {

@@ -46,7 +46,10 @@ struct Router {
         const Matrix<Running> l = logits.row(t);
         const Matrix<Running> p = routing.probabilities.row(t);
         const std::vector<Chosen> choice = certain_choice(l, by_logits ? l : p, K);
-        if (!decided(choice)) weights.row(t) = certain_weights(p, choice, K);
+        if (decided(choice)) continue;
+        const Matrix<Running> certain = certain_weights(p, choice, K);
+        for (Index i = 0; i < certain.cols(); ++i)
+          weights(t, i) = Running::undecided(certain(0, i), certain(0, i).error());
       }
     }
     return {{"logits", logits}, {"probabilities", routing.probabilities}, {"weights", std::move(weights)}};

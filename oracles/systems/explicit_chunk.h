@@ -37,7 +37,8 @@ template <class Scalar>
 }
 
 /// One chunk of at least one token from x.initial_state: the decays above and, with a delta term,
-/// T = (I + A)^-1, U = T beta V, W = T beta e^G K, V' = U - W S (EQUATIONS 5.5).
+/// T = (I + A)^-1, U = T beta V, W = T beta e^G K, V' = U - W S (EQUATIONS 5.5). Every operand of a product may be kept
+/// in 16 bit, as kernels on tensor cores do.
 template <class System, class Scalar>
 [[nodiscard]] Trajectory<Scalar> explicit_chunk(Sequence<Scalar> x) {
   x.g = cumulative_decay(x.g);
@@ -50,18 +51,19 @@ template <class System, class Scalar>
     const Vector<Scalar> e = decay_from_start(x.g);
     const Matrix<Scalar> KK = x.k * x.k.transpose();
     const Matrix<Scalar> A = lower<Scalar>(x.beta.asDiagonal() * KK.cwiseProduct(D), -1);
-    const Matrix<Scalar> T = solve_unit_lower<Scalar>(A, Matrix<Scalar>::Identity(L, L));
-    const Matrix<Scalar> betaV = x.beta.asDiagonal() * x.v;
-    const Matrix<Scalar> betaK = x.beta.cwiseProduct(e).asDiagonal() * x.k;
-    const Matrix<Scalar> U = T * betaV;
-    const Matrix<Scalar> W = T * betaK;
+    const Matrix<Scalar> T = stored<Scalar>(solve_unit_lower<Scalar>(A, Matrix<Scalar>::Identity(L, L)));
+    const Matrix<Scalar> betaV = stored<Scalar>(x.beta.asDiagonal() * x.v);
+    const Matrix<Scalar> betaK = stored<Scalar>(x.beta.cwiseProduct(e).asDiagonal() * x.k);
+    const Matrix<Scalar> U = stored<Scalar>(T * betaV);
+    const Matrix<Scalar> W = stored<Scalar>(T * betaK);
+    const Matrix<Scalar> operand = stored(S);  // of products; what is carried stays in working precision
     Trajectory<Scalar> out;
-    out.delta = U - W * S;
+    out.delta = U - W * operand;
     const Matrix<Scalar> QK = x.q * x.k.transpose();
-    const Matrix<Scalar> P = lower<Scalar>(QK.cwiseProduct(D), 0);
-    const Matrix<Scalar> QS = x.q * S;
-    out.o = x.scale * (e.asDiagonal() * QS + P * out.delta);
-    const Matrix<Scalar> decayed = D.row(L - 1).transpose().asDiagonal() * out.delta;
+    const Matrix<Scalar> P = stored<Scalar>(lower<Scalar>(QK.cwiseProduct(D), 0));
+    const Matrix<Scalar> QS = x.q * operand;
+    out.o = x.scale * (e.asDiagonal() * QS + P * stored(out.delta));
+    const Matrix<Scalar> decayed = stored<Scalar>(D.row(L - 1).transpose().asDiagonal() * out.delta);
     out.state = e(L - 1) * S + x.k.transpose() * decayed;
     return out;
   }

@@ -56,11 +56,16 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
                               name, x.rows(), x.cols(), canonical.form, exact.rows(), exact.cols()));
     }
     Matrix<double> tolerance(x.rows(), x.cols());
-    for (Index i = 0; i < x.size(); ++i) {
-      const double error = x.data()[i].error();
-      tolerance.data()[i] = error + output_rounding(exact.data()[i], error, contract.output);
+    Matrix<bool> undecided = Matrix<bool>::Constant(x.rows(), 1, false);
+    for (Index i = 0; i < x.rows(); ++i) {
+      for (Index j = 0; j < x.cols(); ++j) {
+        const double error = x(i, j).error();
+        tolerance(i, j) = error + output_rounding(exact(i, j), error, contract.output);
+        undecided(i, 0) = undecided(i, 0) || x(i, j).undecided();
+      }
     }
     oracle.tolerance.emplace(name, std::move(tolerance));
+    oracle.undecided.emplace(name, std::move(undecided));
   }
   return oracle;
 }

@@ -13,6 +13,7 @@ struct OperatorOracle {
   Tensors<double> exact;
   /// Infinite where nothing can be said (a decision within the kernel's error of turning).
   Tensors<double> tolerance;
+  Tensors<bool> undecided;  ///< [rows, 1] rows of tokens whose choice a correct kernel may take otherwise
 };
 
 /// Oracle and tolerances of one sequence evaluated in calls ending at `cuts` under `contract`. Inputs are as

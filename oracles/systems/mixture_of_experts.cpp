@@ -99,7 +99,7 @@ struct Block {
       for (Index t = 0; t < call.tokens; ++t) {
         if (decided(certain_choice(out.routing.logits.row(t), out.routing.probabilities.row(t), K))) continue;
         for (Index j = 0; j < y.cols(); ++j) {
-          y(t, j) = Running::within(y(t, j).value(), std::numeric_limits<double>::infinity());
+          y(t, j) = Running::undecided(y(t, j), std::numeric_limits<double>::infinity());
         }
       }
     }

@@ -7,13 +7,15 @@
 #include <vector>
 
 #include "oracles/bounds/running_error.h"
+#include "oracles/bounds/stochastic.h"
+#include "oracles/bounds/stored.h"
 #include "oracles/systems/cost.h"
 #include "reference/error.h"
 #include "reference/sequence.h"
 
 /// Operators: the systems that are described by named tensors instead of the recurrent family's fixed set. A
-/// row says which tensors and sizes a system has, and evaluates its reference in float64 and with the running
-/// error.
+/// row says which tensors and sizes a system has, and evaluates its reference in float64, with the running error
+/// and with sampled roundings.
 namespace samestate {
 
 /// How a tensor behaves when the tokens of a sequence are evaluated in several calls.
@@ -114,6 +116,8 @@ struct Operator {
   Signature (*signature)(const Call&) = nullptr;
   Tensors<double> (*exact)(const Call&, const Tensors<double>&) = nullptr;
   Tensors<Running> (*running)(const Call&, const Tensors<Running>&) = nullptr;
+  Tensors<Stored> (*stored)(const Call&, const Tensors<Stored>&) = nullptr;
+  Tensors<Stochastic> (*stochastic)(const Call&, const Tensors<Stochastic>&) = nullptr;
   /// No token meets another: sequences one after another are one sequence.
   bool token_wise = false;
   Cost (*cost)(const Call&) = uncounted;  ///< of one sequence; Call::chunk is 0 in a form without chunks

@@ -106,7 +106,10 @@ Cost retention_cost(const Call& call, costs::Count besides = 0) {
 }
 
 double exact_of(double x) { return x; }
-double exact_of(const Running& x) { return x.value(); }
+template <class Scalar>
+double exact_of(const Scalar& x) {
+  return x.value();
+}
 
 /// The whole layer; `position` counts the tokens before the call.
 struct Layer {

@@ -25,7 +25,7 @@ namespace samestate {
 [[nodiscard]] std::vector<Operator> expert_router_operators();
 [[nodiscard]] std::vector<Operator> mixture_of_experts_operators();
 
-/// The two instantiations of a row's evaluation, from one template `Form::evaluate<Scalar>(call, inputs)`.
+/// The four instantiations of a row's evaluation, from one template `Form::evaluate<Scalar>(call, inputs)`.
 template <class Form>
 void evaluate_with(Operator& row) {
   row.exact = [](const Call& call, const Tensors<double>& inputs) {
@@ -33,6 +33,12 @@ void evaluate_with(Operator& row) {
   };
   row.running = [](const Call& call, const Tensors<Running>& inputs) {
     return Form::template evaluate<Running>(call, inputs);
+  };
+  row.stored = [](const Call& call, const Tensors<Stored>& inputs) {
+    return Form::template evaluate<Stored>(call, inputs);
+  };
+  row.stochastic = [](const Call& call, const Tensors<Stochastic>& inputs) {
+    return Form::template evaluate<Stochastic>(call, inputs);
   };
 }
 

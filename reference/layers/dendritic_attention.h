@@ -210,9 +210,10 @@ template <class Scalar>
       for (Index n = 0; n < s.windows; ++n) {
         const auto at = static_cast<std::size_t>(s.virtual_head(n, e, h));
         Sequence<Scalar>& window = in.heads[at];
-        window = head;                                // 12: v, g and beta of every window
-        window.q = l2norm(windows.slice(head.q, n));  // 11, 13: normalised inside the window
-        window.k = l2norm(windows.slice(head.k, n));
+        window = head;  // 12: v, g and beta of every window
+        window.q =
+            stored<Scalar>(l2norm(windows.slice(head.q, n)));  // 11, 13: normalised inside the window
+        window.k = stored<Scalar>(l2norm(windows.slice(head.k, n)));
         window.initial_state = cache.state[at];
       }
     }

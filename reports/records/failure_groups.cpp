@@ -70,6 +70,10 @@ std::string likely_cause(const Judgement& j) {
     return j.hard_ratio > 1.0 ? fmt::format("{} is beyond its worst case: no rounding explains it", what)
                               : fmt::format("{} has more error than the contract's roundings make", what);
   }
+  if (gate == "sampled slope")
+    return j.reason.substr(0, j.reason.find(':')) + " is off by a factor that roundings do not make";
+  if (gate.starts_with("sampled"))
+    return j.reason.substr(0, j.reason.find(':')) + " has more error than the contract's roundings make";
   if (gate == "twin") {
     const std::size_t colon = j.reason.rfind(": ");
     return "rounds otherwise than the contract says: " +

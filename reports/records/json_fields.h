@@ -35,6 +35,9 @@ struct Writer {
   void unless_empty(const char* name, const std::vector<std::string>& texts) const {
     if (!texts.empty()) object[name] = texts;
   }
+  void unless_zero(const char* name, double value) const {
+    if (value != 0.0) object[name] = encoded(value);
+  }
   void operator()(const char* name, double value) const { object[name] = encoded(value); }
   void operator()(const char* name, std::int64_t value) const { object[name] = value; }
   void operator()(const char* name, Verdict verdict) const { object[name] = name_of(verdict); }
@@ -76,6 +79,10 @@ struct Reader {
   /// A field that is there only where it says something.
   void unless_empty(const char* name, std::string& text) const {
     if (object.contains(name)) (*this)(name, text);
+  }
+  void unless_zero(const char* name, double& value) const {
+    value = 0.0;
+    if (object.contains(name)) (*this)(name, value);
   }
   void unless_empty(const char* name, std::vector<std::string>& texts) const {
     texts.clear();

@@ -58,6 +58,7 @@ void visit_judgement(AnyRecord& record, Visit&& visit) {
   visit("twin_ratio", judgement.twin_ratio);
   visit("median_ratio", judgement.median_ratio);
   visit("relative_rms", judgement.relative_rms);
+  visit.unless_zero("sampled_ratio", judgement.sampled_ratio);
   visit("rows", judgement.rows);
   visit("reason", judgement.reason);
   visit("seconds", record.seconds);

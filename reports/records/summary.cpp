@@ -144,7 +144,9 @@ namespace {
 bool of_state(std::string_view gate) { return gate.ends_with("state"); }
 
 /// Of named tensors: rows of an output, whatever its extents before the last are.
-bool of_output(const Judgement& j) { return j.gate == "element" || (j.gate == "law" && j.worst.head < 0); }
+bool of_output(const Judgement& j) {
+  return j.gate == "element" || j.gate.starts_with("sampled") || (j.gate == "law" && j.worst.head < 0);
+}
 
 }  // namespace
 
@@ -168,6 +170,7 @@ std::string_view measure_of(std::string_view gate) {
   if (gate.ends_with("state")) return "Frobenius norm of the state's error";
   if (gate == "row" || gate == "hard") return "2-norm of the row's error";
   if (gate == "head") return "RMS of the head's rows, each by the 2-norm of its error";
+  if (gate.starts_with("sampled ")) return "in standard deviations of the drawn roundings";
   if (gate == "twin") return "2-norm of the row's distance from the twin";
   return "";
 }

@@ -30,6 +30,7 @@ std::string case_json(const Record& record, const CaseExplanation& explanation) 
                            {"state_ratio", encoded(j.state_ratio)},
                            {"hard_ratio", encoded(j.hard_ratio)},
                            {"twin_ratio", encoded(j.twin_ratio)},
+                           {"sampled_ratio", encoded(j.sampled_ratio)},
                            {"relative_rms", encoded(j.relative_rms)},
                            {"rows", j.rows},
                            {"reason", j.reason},

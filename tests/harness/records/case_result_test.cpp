@@ -21,7 +21,7 @@ CaseResult full() {
   j.expected = -1.0 / 3.0;
   j.actual = std::numeric_limits<double>::quiet_NaN();
   j.row_ratio = 1.5, j.head_ratio = 2.5, j.state_ratio = 3.5, j.hard_ratio = 4.5, j.twin_ratio = 5.5;
-  j.median_ratio = 6.5, j.relative_rms = -0.0;
+  j.median_ratio = 6.5, j.relative_rms = -0.0, j.sampled_ratio = 7.5;
   j.worst = {1, -1, 65, 7};
   j.rows = 33;
   j.reason = "a tab\tand a \\ and\na line";

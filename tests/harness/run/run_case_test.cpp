@@ -70,7 +70,8 @@ bool same_bits(const Judgement& a, const Judgement& b) {
   for (double Judgement::*field :
        {&Judgement::ratio, &Judgement::error, &Judgement::bound, &Judgement::expected, &Judgement::actual,
         &Judgement::row_ratio, &Judgement::head_ratio, &Judgement::state_ratio, &Judgement::hard_ratio,
-        &Judgement::twin_ratio, &Judgement::median_ratio, &Judgement::relative_rms}) {
+        &Judgement::twin_ratio, &Judgement::median_ratio, &Judgement::relative_rms,
+        &Judgement::sampled_ratio}) {
     equal = equal && same(a.*field, b.*field);
   }
   return equal;

@@ -1,0 +1,52 @@
+#include "oracles/bounds/sampled_model.h"
+
+namespace samestate {
+namespace {
+
+std::uint64_t mixed(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15U;
+  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
+  return x ^ (x >> 31U);
+}
+
+/// Uniform in [0, 1).
+double uniform(std::uint64_t x) { return static_cast<double>(mixed(x) >> 11U) * 0x1p-53; }
+
+Format kept_by(const Contract& contract) {
+  return contract.input == Format::bf16 || contract.input == Format::fp16 ? contract.input : Format::none;
+}
+
+}  // namespace
+
+SampledModel SampledModel::sample(const Contract& contract, std::uint64_t seed, int n) {
+  SampledModel model;
+  model.kept = kept_by(contract);
+  model.salt = mixed(seed ^ mixed(static_cast<std::uint64_t>(n)));
+  // A tensor core cuts its sums off, by how much is a property of a kernel: half of the samples have some of it, the
+  // others none. Likewise the mean of an exponential's error.
+  if (contract.accumulator == Accumulator::tensor_core && uniform(model.salt + 1) < 0.5)
+    model.truncation = uniform(model.salt + 2);
+  if (contract.exponential == Exponential::ex2)
+    model.exponential_bias = 1.4 * (2.0 * uniform(model.salt + 3) - 1.0);
+  model.working = true;
+  model.by_place = n % 2 == 1;
+  model.alike = n % 4 >= 2;
+  return model;
+}
+
+SampledModel SampledModel::twin(const Contract& contract) {
+  SampledModel model;
+  model.kept = kept_by(contract);
+  model.drawn = false;
+  return model;
+}
+
+SampledModel SampledModel::jitter(const Contract& contract, std::uint64_t seed, int n) {
+  SampledModel model = sample(contract, seed, n);
+  model.drawn = false;
+  model.truncation = model.exponential_bias = 0.0;
+  return model;
+}
+
+}  // namespace samestate

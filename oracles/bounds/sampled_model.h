@@ -1,0 +1,93 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "oracles/rounding.h"
+#include "reference/contract.h"
+
+/// How the roundings of a sample fall. One evaluation of a reference with drawn roundings is one member of the
+/// population of correct kernels of a contract; the kernel's error has to belong to it (bounds_operators.md 2).
+namespace samestate {
+
+struct SampledModel {
+  Format kept =
+      Format::none;   ///< what a rounding point of the reference stores; none: nothing is rounded there
+  bool drawn = true;  ///< rounding points draw; false: they round to nearest, as the twin does
+  /// Those within an eighth of a spacing alike: rounding to nearest sends what hardly differs to one number, where a draw
+  /// of its own for each would let the errors cancel.
+  bool alike = false;
+  bool working = false;  ///< Stochastic draws the roundings of fp32, too
+  bool by_place =
+      false;  ///< those are of value and place: kernels add in another order at the edge of a tile
+  double truncation = 0.0;        ///< of this sample's accumulator, share of the largest bias
+  double exponential_bias = 0.0;  ///< mean relative error of this sample's exponential, in units of fp32
+  std::uint64_t salt = 0;
+
+  /// The n-th sample of a contract, its rounding points drawn.
+  [[nodiscard]] static SampledModel sample(const Contract& contract, std::uint64_t seed, int n);
+  /// Rounded to nearest at the same points, in exact arithmetic between.
+  [[nodiscard]] static SampledModel twin(const Contract& contract);
+  /// The twin with the n-th draw of working precision: sums in another order, all else alike.
+  [[nodiscard]] static SampledModel jitter(const Contract& contract, std::uint64_t seed, int n);
+};
+
+namespace detail {
+struct SamplingState {
+  SampledModel model;
+  std::uint64_t place = 0;  ///< of the next rounding of working precision that is stored
+};
+inline SamplingState& sampling() {
+  thread_local SamplingState state;
+  return state;
+}
+}  // namespace detail
+
+/// The model of this thread's Stored and Stochastic arithmetic while the object lives.
+class SamplingScope {
+ public:
+  explicit SamplingScope(const SampledModel& model) : before_(detail::sampling()) {
+    detail::sampling() = {model, 0};
+  }
+  ~SamplingScope() { detail::sampling() = before_; }
+  SamplingScope(const SamplingScope&) = delete;
+  SamplingScope& operator=(const SamplingScope&) = delete;
+
+ private:
+  detail::SamplingState before_;
+};
+
+/// Uniform in (-1, 1), odd, the same for equal leading bits of the mantissa, whatever the exponent: so a sample rounds equal
+/// values alike and keeps the symmetries of rounding to nearest.
+[[nodiscard]] inline double random_function(double x, std::uint64_t salt, int leading_bits = 36) {
+  const auto bits = std::bit_cast<std::uint64_t>(x);
+  const std::uint64_t last = std::uint64_t{1} << static_cast<unsigned>(52 - leading_bits);
+  std::uint64_t h = ((bits + last / 2) & 0x000FFFFFFFFFFFFFU & ~(last - 1)) ^ salt;
+  h *= 0x9E3779B97F4A7C15U;
+  h ^= h >> 32U;
+  h *= 0xBF58476D1CE4E5B9U;
+  h ^= h >> 29U;
+  const double draw = static_cast<double>(h >> 11U) * 0x1p-52 - 1.0;
+  return std::signbit(x) ? -draw : draw;
+}
+
+/// x as this thread's model keeps it in `format`: to nearest, or x + h xi(x), h half the spacing there, so that the mean
+/// is x and the variance h^2 / 3, h^2 of a tie. What is a number of the format stays; beyond its range infinity.
+[[nodiscard]] inline double kept_in(double x, Format format) {
+  if (format == Format::none || x == 0.0 || !std::isfinite(x)) return x;
+  const SampledModel& model = detail::sampling().model;
+  const double nearest = round_to(x, format);
+  if (!model.drawn || nearest == x || !std::isfinite(nearest)) return nearest;
+  const double half = half_ulp(x, format);
+  // A tie errs by half a spacing whichever way it falls: sums of two numbers of the format are ties as often as not.
+  if (std::abs(x - nearest) == half) return x + std::copysign(half, random_function(x, model.salt));
+  if (!model.alike) return x + half * random_function(x, model.salt);
+  // The eighth of a spacing that x lies in.
+  const int bits = std::ilogb(x) - std::ilogb(half) + 2;
+  return x + half * random_function(x, model.salt, std::clamp(bits, 1, 36));
+}
+
+}  // namespace samestate

@@ -1,0 +1,140 @@
+#pragma once
+
+#include "oracles/bounds/running_error.h"
+#include "oracles/bounds/sampled_model.h"
+
+/// A scalar whose roundings of working precision are drawn too: sums in any order, functions within their units. Errors
+/// are those of bounds_operators.md 2: a sum of n terms, S with squares Q, errs by
+///   u sqrt((n - 1) (S^2 / 3 + Q / 6) + Q),  u n |S| / 2 where the terms are alike (S^2 >= 0.9 n Q),
+/// and by nothing where the grid of its largest partial sum holds it.
+namespace samestate {
+
+class Stochastic {
+ public:
+  Stochastic() = default;
+  Stochastic(double exact) : value_(exact) {}  // NOLINT: a constant of the equations is exact
+
+  /// The value, the rounding of a pending sum drawn; by value, so that asking twice is asking once.
+  [[nodiscard]] double value() const { return drawn(0); }
+
+  /// What a kernel writes to memory here. In samples by place its rounding is one of this place alone.
+  [[nodiscard]] Stochastic settled() const {
+    detail::SamplingState& state = detail::sampling();
+    return {drawn(state.model.by_place ? ++state.place * 0x632BE59BD9B4E019U : 0U)};
+  }
+
+  /// A result with `units` roundings of its own.
+  [[nodiscard]] static Stochastic rounded(double value, double units) {
+    Stochastic x;
+    x.value_ = value;
+    x.squares_ = value * value * units;
+    x.terms_ = 1.0;
+    return x;
+  }
+
+  friend Stochastic operator-(Stochastic x) {
+    x.value_ = -x.value_;
+    return x;
+  }
+  friend Stochastic operator+(const Stochastic& x, const Stochastic& y) {
+    Stochastic sum;
+    sum.value_ = x.value_ + y.value_;
+    sum.squares_ = x.squares() + y.squares();
+    sum.terms_ = x.terms() + y.terms();
+    return sum;
+  }
+  friend Stochastic operator-(const Stochastic& x, const Stochastic& y) { return x + (-y); }
+  friend Stochastic operator*(const Stochastic& x, const Stochastic& y) {
+    // A factor of one rounds nothing: see Running.
+    if (x.is_one()) return y;
+    if (y.is_one()) return x;
+    return rounded(x.value() * y.value(), 1.0);
+  }
+  friend Stochastic operator/(const Stochastic& x, const Stochastic& y) {
+    return rounded(x.value() / y.value(), 2.0);
+  }
+  Stochastic& operator+=(const Stochastic& y) { return *this = *this + y; }
+  Stochastic& operator-=(const Stochastic& y) { return *this = *this - y; }
+  Stochastic& operator*=(const Stochastic& y) { return *this = *this * y; }
+  Stochastic& operator/=(const Stochastic& y) { return *this = *this / y; }
+  friend bool operator<(const Stochastic& x, const Stochastic& y) { return x.value() < y.value(); }
+  friend bool operator>(const Stochastic& x, const Stochastic& y) { return x.value() > y.value(); }
+  friend bool operator<=(const Stochastic& x, const Stochastic& y) { return x.value() <= y.value(); }
+  friend bool operator>=(const Stochastic& x, const Stochastic& y) { return x.value() >= y.value(); }
+  friend bool operator==(const Stochastic& x, const Stochastic& y) { return x.value() == y.value(); }
+  friend bool operator!=(const Stochastic& x, const Stochastic& y) { return x.value() != y.value(); }
+
+ private:
+  [[nodiscard]] bool is_one() const { return value_ == 1.0 && terms_ == 0.0; }
+  [[nodiscard]] double squares() const { return terms_ == 0.0 ? value_ * value_ : squares_; }
+  [[nodiscard]] double terms() const { return terms_ == 0.0 ? (value_ == 0.0 ? 0.0 : 1.0) : terms_; }
+
+  [[nodiscard]] double drawn(std::uint64_t place) const {
+    const SampledModel& model = detail::sampling().model;
+    if (terms_ == 0.0 || !model.working || !std::isfinite(value_)) return value_;
+    constexpr double kUnit = 0x1p-24;
+    const double grid = 2.0 * half_ulp(std::sqrt(terms_ * squares_) + std::abs(value_), Format::fp32);
+    if (value_ / grid == std::nearbyint(value_ / grid)) return value_;
+    const double square = value_ * value_;
+    double size = kUnit * std::sqrt((terms_ - 1.0) * (square / 3.0 + squares_ / 6.0) + squares_);
+    if (terms_ > 2.0 && square >= 0.9 * terms_ * squares_)
+      size = std::max(size, kUnit * std::abs(value_) * terms_ / 2.0);
+    if (std::abs(value_) < 0x1p-125) size += std::min(std::abs(value_), 0x1p-126);  // flushed to zero
+    return value_ + size * random_function(value_, model.salt ^ place) -
+           value_ * model.truncation * kUnit * std::ceil(terms_ / 16.0);
+  }
+
+  double value_ = 0.0;
+  double squares_ = 0.0;  ///< of the terms of a pending sum
+  double terms_ = 0.0;    ///< 0: nothing pending
+};
+
+inline Stochastic abs(const Stochastic& x) { return x.value() < 0.0 ? -x : x; }
+inline Stochastic sqrt(const Stochastic& x) { return Stochastic::rounded(std::sqrt(x.value()), 2.0); }
+inline Stochastic exp(const Stochastic& x) {
+  const double bias = 1.0 + 0x1p-24 * detail::sampling().model.exponential_bias;
+  return Stochastic::rounded(std::exp(x.value()) * bias, kFunctionUnits);
+}
+inline Stochastic expm1(const Stochastic& x) {
+  return Stochastic::rounded(std::expm1(x.value()), kFunctionUnits);
+}
+inline Stochastic log(const Stochastic& x) {
+  return Stochastic::rounded(std::log(x.value()), kFunctionUnits);
+}
+inline Stochastic log1p(const Stochastic& x) {
+  return Stochastic::rounded(std::log1p(x.value()), kFunctionUnits);
+}
+inline Stochastic sin(const Stochastic& x) {
+  return Stochastic::rounded(std::sin(x.value()), kFunctionUnits);
+}
+inline Stochastic cos(const Stochastic& x) {
+  return Stochastic::rounded(std::cos(x.value()), kFunctionUnits);
+}
+
+template <>
+struct RoundingPoint<Stochastic> {
+  static constexpr bool rounds = true;
+  static Stochastic stored(const Stochastic& x) {
+    return {kept_in(x.settled().value(), detail::sampling().model.kept)};
+  }
+  static Stochastic shift(const Stochastic& x) { return {x.value()}; }
+};
+
+}  // namespace samestate
+
+template <>
+struct Eigen::NumTraits<samestate::Stochastic> : Eigen::GenericNumTraits<samestate::Stochastic> {
+  using Real = samestate::Stochastic;
+  using NonInteger = samestate::Stochastic;
+  using Nested = samestate::Stochastic;
+  using Literal = double;
+  enum {
+    IsComplex = 0,
+    IsInteger = 0,
+    IsSigned = 1,
+    RequireInitialization = 1,
+    ReadCost = 3,
+    AddCost = 4,
+    MulCost = 8
+  };
+};

@@ -1,0 +1,316 @@
+#include "oracles/systems/judge_samples.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "oracles/numbers.h"
+
+namespace samestate {
+namespace {
+
+template <class Scalar>
+Tensors<Scalar> as(const Tensors<double>& inputs) {
+  Tensors<Scalar> out;
+  for (const auto& [name, x] : inputs) {
+    Matrix<Scalar> y(x.rows(), x.cols());
+    for (Index i = 0; i < x.size(); ++i) y.data()[i] = Scalar(x.data()[i]);
+    out.emplace(name, std::move(y));
+  }
+  return out;
+}
+
+template <class Scalar>
+Tensors<Scalar> evaluate(Tensors<Scalar> (*row)(const Call&, const Tensors<Scalar>&), const Operator& op,
+                         const Call& call, const Tensors<double>& inputs, const std::vector<Index>& cuts) {
+  return evaluate_in_calls<Scalar>(op, call, {as<Scalar>(inputs)}, cuts,
+                                   [&](const Call& one, const std::vector<Tensors<Scalar>>& part) {
+                                     return std::vector<Tensors<Scalar>>{row(one, part.front())};
+                                   })
+      .front();
+}
+
+/// x with probability p above it, of Student's t of n degrees of freedom.
+double t_quantile(double p, int n) {
+  thread_local std::map<std::pair<double, int>, double> known;
+  const auto [at, fresh] = known.try_emplace({p, n}, 0.0);
+  if (fresh) at->second = quantile(complement(boost::math::students_t(n), p));
+  return at->second;
+}
+
+struct Finding {
+  double ratio = 0.0;
+  double value = 0.0;
+  double limit = 0.0;
+  const char* name = "";
+  Index row = -1;
+  Index column = -1;
+};
+
+/// The statistics of one output. Rows that are left out are dropped before.
+class Population {
+ public:
+  Population(const Matrix<double>& y, const Vector<double>& floor, std::vector<Matrix<double>> errors)
+      : y_(y),
+        floor_(floor.cwiseAbs2()),
+        errors_(std::move(errors)),
+        N_(static_cast<double>(errors_.size())) {
+    row_total_ = Vector<double>::Zero(y.rows());
+    element_total_ = Matrix<double>::Zero(y.rows(), y.cols());
+    for (const Matrix<double>& e : errors_) {
+      row_total_ += mean_squares(e);
+      element_total_ += e.cwiseAbs2();
+    }
+    const Scales all = scales(nullptr);
+    column_total_ = Vector<double>::Zero(y.cols());
+    for (const Matrix<double>& e : errors_) column_total_ += column_means(e, all.row);
+    for (const Matrix<double>& e : errors_) {
+      Scales others = scales(&e);
+      others.column = columns(&e, all.row);
+      samples_.push_back(statistics(e, others));
+    }
+  }
+
+  /// The worst statistic of an error [rows, columns].
+  [[nodiscard]] Finding judge(const Matrix<double>& e) const {
+    Scales all = scales(nullptr);
+    all.column = columns(nullptr, all.row);
+    const Statistics of_kernel = statistics(e, all);
+    Finding worst;
+    for (std::size_t k = 0; k < kNames.size(); ++k) {
+      const double limit = k == kSlope ? slope_limit() : limit_of(k);
+      const double value = of_kernel.value[k];
+      const double ratio = value == 0.0 ? 0.0 : value / limit;
+      if (!(ratio <= worst.ratio))
+        worst = {ratio, value, limit, kNames[k], of_kernel.row[k], of_kernel.column[k]};
+    }
+    return worst;
+  }
+
+  /// RMS of the error that the tensor statistic lets pass.
+  [[nodiscard]] double tolerance() const { return limit_of(0) * std::sqrt(scales(nullptr).row.mean()); }
+
+ private:
+  static constexpr std::array<const char*, 5> kNames = {"tensor", "row", "element", "column", "slope"};
+  static constexpr std::size_t kSlope = 4;
+
+  struct Scales {  // variances
+    Vector<double> row;
+    Matrix<double> element;
+    Vector<double> column;
+  };
+  struct Statistics {
+    std::array<double, 5> value{};
+    std::array<Index, 5> row{-1, -1, -1, -1, -1};
+    std::array<Index, 5> column{-1, -1, -1, -1, -1};
+  };
+
+  [[nodiscard]] static Vector<double> mean_squares(const Matrix<double>& e) {
+    return e.cwiseAbs2().rowwise().mean();
+  }
+  [[nodiscard]] static Vector<double> column_means(const Matrix<double>& e, const Vector<double>& row) {
+    return (row.cwiseInverse().asDiagonal() * e.cwiseAbs2()).colwise().mean().transpose();
+  }
+
+  /// Of all samples, or of all but one, so that each sample is a stranger to its scales as the kernel is.
+  [[nodiscard]] Scales scales(const Matrix<double>* without) const {
+    const double n = without ? N_ - 1.0 : N_;
+    Vector<double> row = row_total_;
+    Matrix<double> element = element_total_;
+    if (without) {
+      row -= mean_squares(*without);
+      element -= without->cwiseAbs2();
+    }
+    row = (row / n).cwiseMax(0.0);
+    element =
+        ((element.cwiseMax(0.0).colwise() + kSampledPrior * row) / (n + kSampledPrior)).colwise() + floor_;
+    return {row + floor_, std::move(element), {}};
+  }
+  [[nodiscard]] Vector<double> columns(const Matrix<double>* without, const Vector<double>& row) const {
+    const double n = without ? N_ - 1.0 : N_;
+    Vector<double> total = column_total_;
+    if (without) total = (total - column_means(*without, row)).cwiseMax(0.0);
+    return ((total.array() + kSampledPrior * total.mean() / n) / (n + kSampledPrior) + 1e-30).matrix();
+  }
+
+  [[nodiscard]] Statistics statistics(const Matrix<double>& e, const Scales& v) const {
+    Statistics s;
+    const Vector<double> rows = mean_squares(e).cwiseQuotient(v.row);
+    s.value[0] = std::sqrt(rows.mean());
+    s.value[1] = std::sqrt(rows.maxCoeff(&s.row[1]));
+    s.value[2] = std::sqrt(e.cwiseAbs2().cwiseQuotient(v.element).maxCoeff(&s.row[2], &s.column[2]));
+    s.value[3] = std::sqrt(column_means(e, v.row).cwiseQuotient(v.column).maxCoeff(&s.column[3]));
+    const auto weighed = v.row.cwiseInverse().asDiagonal() * y_;
+    const double size = weighed.cwiseProduct(y_).sum();
+    s.value[4] = size > 0.0 ? std::abs(weighed.cwiseProduct(e).sum()) / size : 0.0;
+    return s;
+  }
+
+  [[nodiscard]] double largest(std::size_t k) const {
+    double most = 0.0;
+    for (const Statistics& s : samples_) most = std::max(most, s.value[k]);
+    return most;
+  }
+  [[nodiscard]] double limit_of(std::size_t k) const {
+    double sum = 0.0;
+    double squares = 0.0;
+    for (const Statistics& s : samples_) sum += std::log(std::max(s.value[k], 1e-12));
+    const double mean = sum / N_;
+    for (const Statistics& s : samples_) squares += square(std::log(std::max(s.value[k], 1e-12)) - mean);
+    const double spread = std::max(std::sqrt(squares / (N_ - 1.0)), kSampledSpread);
+    const double t = t_quantile(kSampledFalseAlarm, static_cast<int>(N_) - 1);
+    const double exponent = std::min(mean + t * spread * std::sqrt(1.0 + 1.0 / N_), 50.0);
+    return std::max(std::exp(exponent), kSampledMargin * largest(k));
+  }
+  [[nodiscard]] double slope_limit() const {
+    double squares = 0.0;
+    for (const Statistics& s : samples_) squares += square(s.value[kSlope]);
+    const double spread = std::max(std::sqrt(squares / N_), 0x1p-23);
+    const double t = t_quantile(kSampledFalseAlarm / 2.0, static_cast<int>(N_));
+    return std::max(t * spread, kSampledMargin * largest(kSlope));
+  }
+  [[nodiscard]] static double square(double x) { return x * x; }
+
+  Matrix<double> y_;
+  Vector<double> floor_;  ///< variance
+  std::vector<Matrix<double>> errors_;
+  double N_;
+  Vector<double> row_total_;
+  Matrix<double> element_total_;
+  Vector<double> column_total_;
+  std::vector<Statistics> samples_;
+};
+
+/// The error less what lies within `slack`; what is no number stays infinite, since every sample is one.
+Matrix<double> beyond(const Matrix<double>& e, const Matrix<double>& slack) {
+  return e.binaryExpr(slack, [](double x, double s) {
+    if (!std::isfinite(x)) return kInfinity;
+    return std::abs(x) <= s ? 0.0 : std::copysign(std::abs(x) - s, x);
+  });
+}
+
+/// Those rows of x.
+Matrix<double> rows_of(const Matrix<double>& x, const std::vector<Index>& rows) {
+  return x(rows, Eigen::all);
+}
+
+}  // namespace
+
+bool has_samples(const Contract& contract) { return SampledModel::twin(contract).kept != Format::none; }
+
+SampledErrors sample_errors(const Operator& op, const Call& call, const Tensors<double>& inputs,
+                            const std::vector<Index>& cuts, const Contract& contract,
+                            const OperatorOracle& oracle, std::uint64_t seed, int first, int count) {
+  SampledErrors out;
+  {
+    const RunningScope scope(RunningModel::between_points(contract));
+    for (const auto& [name, x] : evaluate(op.running, op, call, inputs, cuts)) {
+      Matrix<double> error(x.rows(), x.cols());
+      for (Index i = 0; i < x.size(); ++i) error.data()[i] = x.data()[i].error();
+      out.between.emplace(name, std::move(error));
+    }
+  }
+  for (int n = first; n < first + count; ++n) {
+    const SamplingScope scope(SampledModel::sample(contract, seed, n));
+    Tensors<double> errors;
+    for (const auto& [name, x] : evaluate(op.stored, op, call, inputs, cuts)) {
+      const Matrix<double>& exact = get(oracle.exact, name);
+      Matrix<double> error(x.rows(), x.cols());
+      for (Index i = 0; i < x.size(); ++i)
+        error.data()[i] = kept_in(x.data()[i].value(), contract.output) - exact.data()[i];
+      errors.emplace(name, std::move(error));
+    }
+    out.samples.push_back(std::move(errors));
+  }
+  return out;
+}
+
+Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& errors,
+                        const Tensors<double>& actual) {
+  Judgement judgement;
+  judgement.gate = "sampled";
+  std::string unknown;
+  bool says = false;
+  bool judged = false;
+  for (const auto& [name, y] : oracle.exact) {
+    const Matrix<double>& slack = get(errors.between, name);
+    const Matrix<bool>& undecided = get(oracle.undecided, name);
+    Matrix<double> e = get(actual, name) - y;
+    // Rows without any error of kernel and samples say nothing.
+    std::vector<Matrix<double>> samples;
+    bool in_range = true;
+    for (const Tensors<double>& sample : errors.samples) {
+      samples.push_back(get(sample, name));
+      in_range = in_range && samples.back().allFinite();
+    }
+    if (!in_range || y.size() == 0) continue;
+    e = beyond(e, slack);
+    std::vector<Index> live;
+    for (Index r = 0; r < y.rows(); ++r) {
+      if (undecided(r, 0)) continue;
+      bool differs = (e.row(r).array() != 0.0).any();
+      for (std::size_t n = 0; n < samples.size() && !differs; ++n)
+        differs = (samples[n].row(r).array() != 0.0).any();
+      if (differs) live.push_back(r);
+    }
+    if (live.empty()) continue;
+    judged = true;
+    const Matrix<double> expected = rows_of(y, live);
+    const Vector<double> floor =
+        (4.0 * 0x1p-24 * expected.cwiseAbs2().rowwise().mean().cwiseSqrt()).array() + 1e-36;
+    for (Matrix<double>& sample : samples) sample = rows_of(sample, live);
+    const Population population(expected, floor, std::move(samples));
+    const Finding found = population.judge(rows_of(e, live));
+    const double size = std::sqrt(expected.cwiseAbs2().mean());
+    const double slack_size = std::sqrt(rows_of(slack, live).cwiseAbs2().mean());
+    const bool known = population.tolerance() + slack_size <= kVacuousOutput * size;
+    says = says || known;
+    if (!known) unknown += (unknown.empty() ? "" : ", ") + name;
+    if (!(found.ratio > judgement.ratio)) continue;
+    judgement.ratio = found.ratio;
+    judgement.error = found.value;
+    judgement.bound = found.limit;
+    judgement.gate = fmt::format("sampled {}", found.name);
+    judgement.reason = fmt::format("output {}", name);
+    judgement.worst.token = found.row < 0 ? -1 : live[static_cast<std::size_t>(found.row)];
+    judgement.worst.channel = found.column;
+    judgement.expected = found.row < 0 || found.column < 0 ? kNaN : y(judgement.worst.token, found.column);
+    judgement.actual =
+        found.row < 0 || found.column < 0 ? kNaN : get(actual, name)(judgement.worst.token, found.column);
+  }
+  judgement.sampled_ratio = judgement.ratio;
+  if (judgement.ratio > 1.0) {
+    judgement.verdict = Verdict::fail;
+    judgement.reason += ": an error that roundings of the contract do not make";
+  } else if (!judged) {
+    judgement.verdict = Verdict::vacuous;
+    judgement.reason = "nothing rounds in any sample";
+  } else if (!says) {
+    judgement.verdict = Verdict::vacuous;
+    judgement.reason =
+        fmt::format("what drawn roundings do to every output is above {} of its size", kVacuousOutput);
+  } else {
+    judgement.verdict = Verdict::pass;
+    judgement.reason = unknown.empty()
+                           ? ""
+                           : fmt::format("drawn roundings above {} of its size: {}", kVacuousOutput, unknown);
+  }
+  return judgement;
+}
+
+Judgement judge_sampled(const Operator& op, const Call& call, const Tensors<double>& inputs,
+                        const std::vector<Index>& cuts, const Contract& contract,
+                        const OperatorOracle& oracle, std::uint64_t seed, const Tensors<double>& actual) {
+  const auto look = [&](int first, int count) {
+    return judge_samples(oracle, sample_errors(op, call, inputs, cuts, contract, oracle, seed, first, count),
+                         actual);
+  };
+  Judgement judgement = look(0, kSamples);
+  return judgement.ratio > 1.0 ? look(kSamples, kSecondLook * kSamples) : judgement;
+}
+
+}  // namespace samestate

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "oracles/systems/judge_operator.h"
+
+/// The statistical gate of operators: the reference of the form that ran is evaluated with drawn roundings, and the
+/// kernel's error has to belong to the population of the samples' (bounds_operators.md 2, 3, 5).
+namespace samestate {
+
+/// Errors of samples of one sequence.
+struct SampledErrors {
+  std::vector<Tensors<double>> samples;  ///< each minus the exact outputs
+  /// What the roundings between the points that are drawn may add, in the worst case.
+  Tensors<double> between;
+};
+
+/// Samples `first` to `first + count` of one sequence evaluated in calls ending at `cuts`; equal seeds draw equal
+/// samples. Of a contract that keeps 16 bit.
+[[nodiscard]] SampledErrors sample_errors(const Operator& op, const Call& call, const Tensors<double>& inputs,
+                                          const std::vector<Index>& cuts, const Contract& contract,
+                                          const OperatorOracle& oracle, std::uint64_t seed, int first,
+                                          int count);
+
+/// Whether drawn roundings say more than the running error: rounding points of the contract keep 16 bit.
+[[nodiscard]] bool has_samples(const Contract& contract);
+
+/// Five statistics of every output against the same of the samples:
+///   tensor  RMS over rows of |e_r| / sigma_r,   row  the largest of them,   element  max |e_rc| / sigma_rc,
+///   column  max over columns of the RMS of e_rc / sigma_r,   slope  |<e, y>| / <y, y>, weighed by 1 / sigma_r^2.
+/// A limit is where the logarithm of the samples' statistic, near normal, is exceeded with probability
+/// kSampledFalseAlarm, and at least kSampledMargin times the largest. e is the error less `between`. Rows of undecided
+/// tokens are left out; an output of which a sample is not finite is not judged. Vacuous where no output is both judged
+/// and known to kVacuousOutput of its size. Gate: "sampled STATISTIC"; error and bound are the statistic and its limit.
+[[nodiscard]] Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& errors,
+                                      const Tensors<double>& actual);
+
+/// The same of kSamples samples; what exceeds a limit is judged again against kSecondLook times as many fresh ones,
+/// which decide.
+[[nodiscard]] Judgement judge_sampled(const Operator& op, const Call& call, const Tensors<double>& inputs,
+                                      const std::vector<Index>& cuts, const Contract& contract,
+                                      const OperatorOracle& oracle, std::uint64_t seed,
+                                      const Tensors<double>& actual);
+
+}  // namespace samestate

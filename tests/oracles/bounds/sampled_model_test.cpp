@@ -1,0 +1,147 @@
+#include "oracles/bounds/sampled_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "oracles/bounds/stochastic.h"
+#include "oracles/bounds/stored.h"
+#include "oracles/contracts.h"
+#include "reference/sequence.h"
+
+namespace samestate {
+namespace {
+
+SampledModel drawn(std::uint64_t salt, Format kept = Format::bf16) {
+  SampledModel model;
+  model.kept = kept;
+  model.salt = salt;
+  return model;
+}
+
+TEST(SampledModel, ADrawIsAFunctionOfTheValue) {
+  const double x = 1.2345678;
+  EXPECT_EQ(random_function(x, 7), random_function(x, 7));
+  EXPECT_NE(random_function(x, 7), random_function(x, 8));
+  EXPECT_EQ(random_function(-x, 7), -random_function(x, 7));
+  EXPECT_EQ(random_function(4.0 * x, 7), random_function(x, 7));
+}
+
+// A draw that kept the sign of its value would push every sample outwards alike and hide that in no spread.
+TEST(SampledModel, RoundingsHaveTheMeanZeroAndTheVarianceOfASpacing) {
+  std::mt19937_64 engine(5);
+  std::uniform_real_distribution<double> uniform(1.0, 1.99);
+  double sum = 0.0;
+  double squares = 0.0;
+  constexpr int kCount = 200000;
+  for (int i = 0; i < kCount; ++i) {
+    const double x = uniform(engine);
+    const SamplingScope scope(drawn(engine()));
+    const double error = (kept_in(x, Format::bf16) - x) * 0x1p8;  // half spacings
+    EXPECT_LE(std::abs(error), 1.0);
+    sum += error;
+    squares += error * error;
+  }
+  EXPECT_NEAR(sum / kCount, 0.0, 4.0 * std::sqrt(1.0 / 3.0 / kCount));
+  EXPECT_NEAR(squares / kCount, 1.0 / 3.0, 0.005);
+}
+
+TEST(SampledModel, EverySecondPairOfSamplesRoundsWhatHardlyDiffersAlike) {
+  const double x = 1.0 + 0x1.3p-8;
+  const auto error = [&](int n, double y) {
+    const SamplingScope scope(SampledModel::sample(contract_named("bf16"), 1, n));
+    return kept_in(y, Format::bf16) - y;
+  };
+  EXPECT_NE(error(0, x), error(0, x + 0x1p-20));
+  EXPECT_EQ(error(2, x), error(2, x + 0x1p-20));
+  EXPECT_EQ(error(2, x), -error(2, -x));
+  EXPECT_NE(error(2, x), error(2, x + 0x1p-9));
+  EXPECT_EQ(error(2, x * 0x1p-20), error(2, x) * 0x1p-20);
+}
+
+TEST(SampledModel, ATieFallsToEitherSide) {
+  double sum = 0.0;
+  for (std::uint64_t salt = 1; salt <= 1000; ++salt) {
+    const SamplingScope scope(drawn(salt * 0x9E3779B97F4A7C15U));
+    const double error = kept_in(1.0 + 0x1p-8, Format::bf16) - (1.0 + 0x1p-8);
+    EXPECT_EQ(std::abs(error), 0x1p-8);
+    sum += error;
+  }
+  EXPECT_NEAR(sum * 0x1p8 / 1000.0, 0.0, 0.13);
+}
+
+TEST(SampledModel, WhatIsANumberOfTheFormatStays) {
+  const SamplingScope scope(drawn(3));
+  for (const double x : {0.0, 1.0, -0.5, 1.0 + 0x1p-7, 0x1p-130}) EXPECT_EQ(kept_in(x, Format::bf16), x);
+  EXPECT_NE(kept_in(1.0 + 0x1p-9, Format::bf16), 1.0 + 0x1p-9);
+  EXPECT_TRUE(std::isinf(kept_in(1e6, Format::fp16)));
+}
+
+TEST(SampledModel, TheTwinRoundsToNearest) {
+  const SamplingScope scope(SampledModel::twin(contract_named("bf16")));
+  EXPECT_EQ(RoundingPoint<Stored>::stored(Stored(1.0 + 0x1.8p-8)).value(), 1.0 + 0x1p-7);
+  EXPECT_EQ(RoundingPoint<Stochastic>::stored(Stochastic(1.0 + 0x1.8p-8)).value(), 1.0 + 0x1p-7);
+}
+
+TEST(SampledModel, ScopesNest) {
+  const SamplingScope outer(drawn(3, Format::none));
+  { const SamplingScope inner(drawn(4)); }
+  EXPECT_EQ(kept_in(1.1, detail::sampling().model.kept), 1.1);
+}
+
+// The population must hold the real thing: fp32 sums in random order, within what the draws spread to.
+TEST(Stochastic, SumsSpreadAsFloatsInAnyOrderDo) {
+  std::mt19937_64 engine(11);
+  std::normal_distribution<float> normal;
+  double real = 0.0;
+  double modelled = 0.0;
+  for (int round = 0; round < 400; ++round) {
+    std::vector<float> terms(64);
+    for (float& x : terms) x = normal(engine);
+    double exact = 0.0;
+    float sum = 0.0F;
+    Stochastic pending(0.0);
+    for (const float x : terms) {
+      exact += static_cast<double>(x);
+      sum += x;
+      pending += Stochastic(static_cast<double>(x));
+    }
+    SampledModel model = drawn(engine());
+    model.working = true;
+    const SamplingScope scope(model);
+    // The terms are exact: their sum alone is drawn. One that is settled draws as a product by another factor does.
+    const double once = (pending * Stochastic(3.0)).value() / 3.0;
+    real += std::pow(static_cast<double>(sum) - exact, 2);
+    modelled += std::pow(once - exact, 2);
+  }
+  EXPECT_GT(modelled, 0.5 * real);
+  EXPECT_LT(modelled, 8.0 * real);
+}
+
+TEST(Stochastic, ASampleByPlaceRoundsEqualSumsApart) {
+  const auto settled_twice = [](bool by_place) {
+    SampledModel model = drawn(9, Format::none);
+    model.working = true;
+    model.by_place = by_place;
+    const SamplingScope scope(model);
+    const Stochastic sum = Stochastic(1.0) + Stochastic(0x1.23456789p-30);
+    return std::pair(sum.settled().value(), sum.settled().value());
+  };
+  const auto by_value = settled_twice(false);
+  EXPECT_EQ(by_value.first, by_value.second);
+  const auto by_place = settled_twice(true);
+  EXPECT_NE(by_place.first, by_place.second);
+}
+
+TEST(Stochastic, ExactSumsDrawNothing) {
+  SampledModel model = drawn(9);
+  model.working = true;
+  const SamplingScope scope(model);
+  EXPECT_EQ((Stochastic(1.0) + Stochastic(2.0) + Stochastic(0.25)).value(), 3.25);
+  EXPECT_NE((Stochastic(1.0) / Stochastic(3.0)).value(), 1.0 / 3.0);
+}
+
+}  // namespace
+}  // namespace samestate

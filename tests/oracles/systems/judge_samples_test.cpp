@@ -1,0 +1,176 @@
+#include "oracles/systems/judge_samples.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <random>
+#include <string>
+
+#include "oracles/contracts.h"
+#include "oracles/numbers.h"
+
+namespace samestate {
+namespace {
+
+constexpr Index kRows = 12;
+constexpr Index kColumns = 16;
+
+/// An oracle of one output y and 32 samples whose errors are normal, of standard deviation 0.01.
+struct Model {
+  OperatorOracle oracle;
+  SampledErrors errors;
+  std::mt19937_64 engine{17};
+
+  explicit Model(int samples = kSamples) {
+    oracle.exact["y"] = draw(1.0);
+    oracle.undecided["y"] = Matrix<bool>::Constant(kRows, 1, false);
+    errors.between["y"] = Matrix<double>::Constant(kRows, kColumns, 1e-6);
+    for (int n = 0; n < samples; ++n) errors.samples.push_back({{"y", draw(0.01)}});
+  }
+  Matrix<double> draw(double size) {
+    std::normal_distribution<double> normal(0.0, size);
+    return Matrix<double>::NullaryExpr(kRows, kColumns, [&] { return normal(engine); });
+  }
+  Judgement judge(const std::function<void(Matrix<double>&)>& fault = [](Matrix<double>&) {}) {
+    Matrix<double> y = get(oracle.exact, "y") + draw(0.01);
+    fault(y);
+    return judge_samples(oracle, errors, {{"y", y}});
+  }
+};
+
+TEST(JudgeSamples, ARightKernelIsOneOfThePopulation) {
+  Model model;
+  double largest = 0.0;
+  for (int i = 0; i < 2000; ++i) {
+    const Judgement j = model.judge();
+    ASSERT_EQ(j.verdict, Verdict::pass) << j.reason;
+    largest = std::max(largest, j.ratio);
+  }
+  EXPECT_LT(largest, 0.9);
+  EXPECT_GT(largest, 0.4);  // limits that nothing comes near would say little
+}
+
+TEST(JudgeSamples, EachStatisticSeesItsFault) {
+  Model model;
+  const auto gate = [&](const std::function<void(Matrix<double>&)>& fault) {
+    const Judgement j = model.judge(fault);
+    EXPECT_EQ(j.verdict, Verdict::fail);
+    EXPECT_GT(j.sampled_ratio, 1.0);
+    return j.gate;
+  };
+  EXPECT_EQ(gate([&](auto& y) { y += model.draw(0.03); }), "sampled tensor");
+  EXPECT_EQ(gate([](auto& y) { y(3, 5) += 0.5; }), "sampled element");
+  EXPECT_EQ(gate([](auto& y) { y.row(3).array() += 0.05; }), "sampled row");
+  EXPECT_EQ(gate([](auto& y) { y.col(5).array() += 0.035; }), "sampled column");
+  EXPECT_EQ(gate([](auto& y) { y *= 1.012; }), "sampled slope");
+}
+
+TEST(JudgeSamples, WhereNothingRoundsTheWorkingPrecisionIsAllThereIs) {
+  Model model;
+  for (Tensors<double>& sample : model.errors.samples) sample["y"].setZero();
+  const auto off = [&](double by) {
+    return judge_samples(model.oracle, model.errors, {{"y", get(model.oracle.exact, "y").array() + by}});
+  };
+  EXPECT_EQ(off(0.9e-6).verdict, Verdict::vacuous);  // within `between`: no sample and no kernel errs
+  EXPECT_EQ(off(1e-4).verdict, Verdict::fail);
+}
+
+TEST(JudgeSamples, NaNFailsWhateverIsKnown) {
+  Model model;
+  model.errors.between["y"].setConstant(kInfinity);
+  EXPECT_EQ(model.judge([](auto& y) { y(0, 0) = kNaN; }).verdict, Verdict::fail);
+  EXPECT_EQ(model.judge().verdict, Verdict::vacuous);
+}
+
+TEST(JudgeSamples, UndecidedRowsAreLeftOut) {
+  Model model;
+  const auto wrong = [](auto& y) { y.row(4).setConstant(99.0); };
+  EXPECT_EQ(model.judge(wrong).verdict, Verdict::fail);
+  model.oracle.undecided["y"](4, 0) = true;
+  EXPECT_EQ(model.judge(wrong).verdict, Verdict::pass);
+}
+
+TEST(JudgeSamples, AnOutputBeyondTheRangeOfASampleIsNotJudged) {
+  Model model;
+  model.errors.samples[3]["y"](0, 0) = kInfinity;
+  EXPECT_EQ(model.judge([](auto& y) { y.setConstant(99.0); }).verdict, Verdict::vacuous);
+}
+
+TEST(JudgeSamples, SpreadAboveTheSizeIsVacuous) {
+  Model model;
+  model.oracle.exact["y"] *= 0.01;
+  EXPECT_EQ(model.judge().verdict, Verdict::vacuous);
+}
+
+/// The reference itself as a kernel of bf16, with and without a rounding that its contract does not know.
+TEST(JudgeSampled, OperatorsWithPlantedRoundings) {
+  const Operator& op = *find_operator("gated_delta_net");
+  Call call;
+  call.form = "recurrent";
+  call.tokens = 12;
+  for (const Parameter& p : op.parameters) call.parameters.emplace(p.name, p.standard);
+  const Contract& contract = contract_named("bf16");
+  std::mt19937_64 engine(23);
+  std::normal_distribution<double> normal;
+  Tensors<double> inputs;
+  for (const TensorSpec& spec : op.signature(call).inputs) {
+    const bool state = spec.axis == Axis::state;
+    Matrix<double> x = Matrix<double>::NullaryExpr(spec.rows(), spec.columns(), [&] {
+      if (state) return 0.0;
+      if (spec.content == Content::mask) return 1.0;
+      const double size =
+          spec.content == Content::weight ? 1.0 / std::sqrt(static_cast<double>(spec.columns())) : 1.0;
+      return round_to(size * normal(engine), Format::bf16);
+    });
+    inputs.emplace(spec.name, std::move(x));
+  }
+  const OperatorOracle oracle = operator_oracle(op, call, inputs, {}, contract);
+  ASSERT_EQ(judge_operator(op, oracle, oracle.exact).verdict, Verdict::pass);
+  const auto with = [&](const Tensors<double>& actual) {
+    return judge_sampled(op, call, inputs, {}, contract, oracle, 1, actual);
+  };
+  // A member of the population that the judge did not draw.
+  Tensors<double> fresh = oracle.exact;
+  for (const auto& [name, error] :
+       sample_errors(op, call, inputs, {}, contract, oracle, 1, 4000, 1).samples.front())
+    fresh[name] += error;
+  EXPECT_EQ(with(fresh).verdict, Verdict::pass);
+  EXPECT_EQ(with(oracle.exact).verdict, Verdict::pass) << "fewer roundings are covered";
+  // An output kept in 4 bits, and one that is 2 % too large.
+  Tensors<double> coarse = fresh;
+  coarse["y"] = coarse["y"].unaryExpr([](double x) {
+    const double half = 16.0 * half_ulp(x, Format::bf16);
+    return half > 0.0 ? 2.0 * half * std::nearbyint(x / (2.0 * half)) : x;
+  });
+  EXPECT_EQ(with(coarse).verdict, Verdict::fail);
+  Tensors<double> scaled = fresh;
+  scaled["y"] *= 1.02;
+  EXPECT_EQ(with(scaled).verdict, Verdict::fail);
+}
+
+TEST(JudgeSampled, EqualSeedsDrawEqualSamples) {
+  const Operator& op = *find_operator("rms_norm");
+  Call call;
+  call.form = op.forms.front().name;
+  call.tokens = 3;
+  for (const Parameter& p : op.parameters) call.parameters.emplace(p.name, p.standard);
+  Tensors<double> inputs;
+  double n = 1.0;
+  for (const TensorSpec& spec : op.signature(call).inputs) {
+    inputs.emplace(spec.name, Matrix<double>::NullaryExpr(spec.rows(), spec.columns(),
+                                                          [&n] { return std::sin(n += 1.0); }));
+  }
+  const Contract& contract = contract_named("bf16");
+  const OperatorOracle oracle = operator_oracle(op, call, inputs, {}, contract);
+  const auto draw = [&](std::uint64_t seed) {
+    return get(sample_errors(op, call, inputs, {}, contract, oracle, seed, 5, 1).samples.front(), "y");
+  };
+  EXPECT_EQ(draw(1), draw(1));
+  EXPECT_NE(draw(1), draw(2));
+  EXPECT_FALSE(has_samples(contract_named("fp32")));
+  EXPECT_TRUE(has_samples(contract));
+}
+
+}  // namespace
+}  // namespace samestate
