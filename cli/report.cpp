@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/data_folder.h"
+#include "harness/cases/system.h"
 #include "reference/error.h"
 #include "reports/records/files.h"
 #include "samestate_kernel_sources.h"
@@ -36,6 +37,9 @@ int run_report(const ReportOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   ReportInput input;
   input.title = options.title;
+  for (const System* system : systems()) {
+    for (const CaseSize& size : system->sizes) input.sizes.emplace(size.name);
+  }
   if (options.out.empty()) throw Error("--out is empty; name a folder to write to");
   if (options.evidence != data_folder("evidence") && !std::filesystem::is_directory(options.evidence))
     throw Error(options.evidence + ": no such folder of evidence; name one, or --no-evidence");

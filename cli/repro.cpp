@@ -269,20 +269,7 @@ namespace {
 /// The tensors that a run file of a case holds, a line each.
 int print_tensors(const std::string& line) {
   const Resolved r(parse_case(line));
-  std::vector<NamedShape> shapes = named_shapes(line);
-  if (shapes.empty()) {
-    const Signature signature = r.system->signature(r.c);
-    for (const CaseTensor& x : r.system->inputs(r)) shapes.push_back({x.spec.name, x.shape});
-    const std::int64_t sequences = r.c.lengths.empty() ? r.c.B : std::ssize(r.c.lengths);
-    for (const TensorSpec& spec : signature.outputs) {
-      std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
-      shape.insert(shape.begin(), spec.axis == Axis::state ? sequences : r.c.B);
-      shapes.push_back({spec.name, std::move(shape)});
-    }
-    if (!r.c.lengths.empty()) shapes.push_back({"cu_seqlens", {sequences + 1}});
-    std::sort(shapes.begin(), shapes.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  }
-  for (const NamedShape& tensor : shapes)
+  for (const NamedShape& tensor : tensors_in_file(r))
     fmt::print("{:<24} [{}]\n", tensor.name, fmt::join(tensor.shape, ", "));
   return kPass;
 }

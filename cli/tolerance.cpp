@@ -18,7 +18,6 @@
 #include "fuzz/mutants/plain_test.h"
 #include "harness/cases/keys.h"
 #include "harness/processes/workers.h"
-#include "oracles/contracts.h"
 #include "reports/records/summary.h"
 #include "reports/text/aligned.h"
 
@@ -71,6 +70,7 @@ struct Study {
 /// The case of the line and the next seeds. Throws Error where its kernel does not run here.
 Study study_of(const Case& c, const KernelTable& table, int seeds) {
   Study study;
+  const Contract& contract = *Resolved(c).contract;
   for (int i = 0; i < seeds; ++i) {
     Case one = c;
     one.seed += static_cast<std::uint64_t>(i);
@@ -78,7 +78,6 @@ Study study_of(const Case& c, const KernelTable& table, int seeds) {
     if (now.outputs.empty())
       throw Error(fmt::format("{}: {}; name another --kernel", now.record.kernel,
                               judgement_line(now.record.judgement)));
-    const Contract& contract = contract_named(c.contract);
     for (std::size_t k = 0; k < now.outputs.size(); ++k) {
       const OutputTolerance& of = now.outputs[k];
       const auto [at, added] = study.place.try_emplace(of.output, study.outputs.size());
@@ -231,7 +230,8 @@ std::string json_text(const Study& study, const BlindSpot& blind) {
 /// One key at a time changed from the line's case: T, chunk, width, contract.
 std::vector<std::pair<std::string, Case>> variations(const Case& c, const KernelTable& table) {
   std::vector<std::pair<std::string, Case>> out = {{"as the line", c}};
-  const System& system = system_named(c.system);
+  const Resolved r(c);
+  const System& system = *r.system;
   const auto put = [&](const std::string& part) {
     try {
       const Case other = with_keys(c, part);
@@ -240,18 +240,20 @@ std::vector<std::pair<std::string, Case>> variations(const Case& c, const Kernel
     }
   };
   for (const int T : {16, 64, 256, 1024}) put(fmt::format("T={}", T));
-  if (system.form(c.form)->chunked && c.chunk > 0) {
+  if (r.form->chunked && c.chunk > 0) {
     for (const int chunk : {16, 32, 64, 128}) put(fmt::format("chunk={}", chunk));
   }
-  // The width: of keys and values together, or the first size of its own that is one.
+  // The width: of keys and values together, or the first size.
+  const bool key_width = std::any_of(system.sizes.begin(), system.sizes.end(),
+                                     [](const CaseSize& size) { return size.name == "dk"; });
   for (const int width : {32, 64, 128, 256}) {
-    if (system.has_key("dk")) {
+    if (key_width) {
       put(fmt::format("dk={0} dv={0}", width));
     } else if (!system.sizes.empty()) {
       put(fmt::format("{}={}", system.sizes.front().name, width));
     }
   }
-  for (const std::string& contract : table.choose(Resolved(c)).named->contracts) put("contract=" + contract);
+  for (const std::string& contract : table.choose(r).named->contracts) put("contract=" + contract);
   return out;
 }
 

@@ -190,9 +190,8 @@ Factor sequences(const CaseForm& packed) {
     }
     return -1;
   };
-  f.put = [](Case& c, int level, const Dice& dice) {
-    const CaseForm* form = system_named(c.system).form(c.form);
-    if (form == nullptr || !form->packed) return;
+  f.put = [name = packed.name](Case& c, int level, const Dice& dice) {
+    if (c.form != name) return;
     const auto& [from, to] = kCounts[static_cast<std::size_t>(level)];
     pack(c, from + dice.below(to - from + 1), dice);
   };

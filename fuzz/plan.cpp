@@ -15,7 +15,6 @@
 #include "fuzz/draw.h"
 #include "harness/cases/counter.h"
 #include "harness/cases/keys.h"
-#include "oracles/contracts.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -312,10 +311,6 @@ Plan plan_of(const KernelTable& table, const PlanOptions& options) {
     KernelCoverage coverage;
   };
   std::vector<Part> parts(kernels.size());
-  for (const Planned& of :
-       kernels) {  // a line that is no case is left out; a row that names no contract is an error
-    for (const std::string& contract : of.kernel->contracts) (void)contract_named(contract);
-  }
   std::atomic<std::size_t> next = 0;
   const auto work = [&] {
     for (std::size_t i = next++; i < kernels.size(); i = next++) {

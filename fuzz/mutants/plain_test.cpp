@@ -26,8 +26,8 @@ bool equal(const std::vector<OutputBlock>& a, const std::vector<OutputBlock>& b)
 std::vector<OutputBlock> blocks_by(const KernelTable& table, const std::string& kernel,
                                    const TolerancesOfCase& of, Resolved& used) {
   used.c.kernel = kernel;
-  return blocks_of(used, of.native, of.inputs,
-                   used.system->outputs(used, of.inputs, table.choose(used), {used.layout, 1}));
+  return blocks_of(used, used.system->outputs(used, of.inputs, table.choose(used), {used.layout, 1}),
+                   of.expected);
 }
 
 /// The kernel that the mutant was made of.

@@ -131,14 +131,14 @@ auto normals(const Counter& counter, bool unit_length) {
 }
 
 /// The reference in float64, rounded to fp32.
-Outputs reference_outputs(std::string_view system, const Batch& batch) {
+Outputs reference_outputs(const Family& family, const Batch& batch) {
   const BatchShape& s = batch.shape;
   Outputs out;
   out.o.resize(static_cast<std::size_t>(s.B * s.T * s.Hv * s.dv));
   for (std::int64_t n = 0; n < s.sequences(); ++n) {
     const std::int64_t row = s.offsets.empty() ? n * s.T : s.begin(n);
     for (std::int64_t h = 0; h < s.Hv; ++h) {
-      const Trajectory<double> y = family_named(system).recurrent(sequence_of(batch, n, h));
+      const Trajectory<double> y = family.recurrent(sequence_of(batch, n, h));
       for (Index t = 0; t < y.o.rows(); ++t) {
         for (Index c = 0; c < s.dv; ++c) {
           out.o[static_cast<std::size_t>(((row + t) * s.Hv + h) * s.dv + c)] = static_cast<float>(y.o(t, c));
@@ -174,10 +174,11 @@ const std::vector<Test>& tests_of(const std::string& system, const std::string& 
   const KernelTable table(unmutated_kernels());
   const Kernel& kernel =
       table.named((mutants::is_fused(contract) ? "evaluator_fused." : "evaluator.") + system + "." + form);
+  const Family& family = family_named(system);
   for (const PublicShape& shape : public_shapes(form)) {
     Test test;
     test.batch = public_batch(system, form, shape, contract, seed);
-    test.expected = reference_outputs(system, test.batch);
+    test.expected = reference_outputs(family, test.batch);
     test.correct = run_whole_batch(kernel, test.batch, contract);
     tests.push_back(std::move(test));
   }

@@ -29,13 +29,6 @@ bool matches(std::string_view pattern, std::string_view text) {
   return fnmatch(std::string(pattern).c_str(), std::string(text).c_str(), 0) == 0;
 }
 
-const Key* key_named(std::string_view name) {
-  for (const Key& key : keys()) {
-    if (key.name == name) return &key;
-  }
-  return nullptr;
-}
-
 std::optional<double> number(std::string_view text) {
   if (text.starts_with("0x")) {
     std::uint64_t whole = 0;

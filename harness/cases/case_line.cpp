@@ -28,13 +28,6 @@ std::vector<std::string_view> words(std::string_view line) {
   return out;
 }
 
-const Key* key_named(std::string_view name) {
-  for (const Key& key : keys()) {
-    if (key.name == name) return &key;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 Case parse_case(std::string_view line) {

@@ -269,6 +269,13 @@ std::string Key::print(const Case& c) const {
 
 std::span<const Key> keys() { return table(); }
 
+const Key* key_named(std::string_view name) {
+  for (const Key& key : keys()) {
+    if (key.name == name) return &key;
+  }
+  return nullptr;
+}
+
 std::vector<std::string_view> common_keys() {
   std::vector<std::string_view> names;
   for (const Key& key : table()) {
@@ -295,9 +302,8 @@ Case with_keys(Case c, std::string_view part) {
       own->second = whole_number(name, value, 0, kLargestExtent);
       continue;
     }
-    const auto key =
-        std::find_if(table().begin(), table().end(), [&](const Key& row) { return row.name == name; });
-    if (key == table().end()) throw Error(fmt::format("unknown key '{}'", name));
+    const Key* key = key_named(name);
+    if (key == nullptr) throw Error(fmt::format("unknown key '{}'", name));
     key->parse(c, value);
     if (name == "lengths") c.T = standard_tokens(c);
   }
@@ -306,9 +312,7 @@ Case with_keys(Case c, std::string_view part) {
 
 const std::int64_t& size_in(const Case& c, std::string_view name) {
   if (const auto own = c.parameters.find(name); own != c.parameters.end()) return own->second;
-  for (const Key& key : table()) {
-    if (key.name == name && key.size != nullptr) return c.*key.size;
-  }
+  if (const Key* key = key_named(name); key != nullptr && key->size != nullptr) return c.*key->size;
   throw Error(fmt::format("{} has no size {}", c.system, name));
 }
 std::int64_t& size_in(Case& c, std::string_view name) {

@@ -38,6 +38,9 @@ struct Key {
 /// All of them but the sizes that a system alone has, in canonical order.
 [[nodiscard]] std::span<const Key> keys();
 
+/// Null where there is none of that name.
+[[nodiscard]] const Key* key_named(std::string_view name);
+
 /// The keys that every system has, and those of the recurrent family, in canonical order.
 [[nodiscard]] std::vector<std::string_view> common_keys();
 [[nodiscard]] std::vector<std::string_view> family_keys();

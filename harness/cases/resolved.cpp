@@ -28,14 +28,14 @@ std::string names_of(const Rows& rows) {
 
 const Regime& regime_of(const System& system, const std::string& name) {
   if (const Regime* found = system.regime(name)) return *found;
-  const auto of_family = std::find_if(regimes().begin(), regimes().end(),
+  const auto elsewhere = std::find_if(regimes().begin(), regimes().end(),
                                       [&](const Regime& other) { return other.name == name; });
-  const bool family = system.regimes.front() == &regimes().front();
-  if (family && of_family != regimes().end()) {
-    throw Error(fmt::format("regime={} is about {}, which {} does not have", name,
-                            of_family->gated ? "the decay" : "beta", system.name));
-  }
-  throw Error(fmt::format("regime={}: {} has the regimes {}", name, system.name, names_of(system.regimes)));
+  const bool gates = elsewhere != regimes().end() && (elsewhere->gated || elsewhere->delta);
+  throw Error(fmt::format("regime={}{}: {} has the regimes {}", name,
+                          !gates             ? ""
+                          : elsewhere->gated ? ", about the decay"
+                                             : ", about beta",
+                          system.name, names_of(system.regimes)));
 }
 
 /// A case that was made in code is held to what its line would be: each value is one that its key's row reads.

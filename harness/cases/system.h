@@ -1,14 +1,12 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "harness/cases/regimes.h"
-#include "oracles/systems/operator.h"
+#include "harness/cases/system_rows.h"
 #include "oracles/verdict.h"
 
 namespace samestate {
@@ -22,63 +20,6 @@ struct RunFile;
 struct CaseCost;
 struct Explanation;
 class WholeCall;
-
-/// One way of evaluating a system, by its name in the case line.
-struct CaseForm {
-  std::string_view name;
-  bool chunked = false;  ///< reads `chunk`
-  bool decodes = false;  ///< reads `prefill`: so many tokens in one call, then a call a token
-  bool packed = false;   ///< reads `lengths`
-  bool whole = false;    ///< all tokens are one chunk
-};
-
-/// A size of a case line: of the system alone (a value of Case::parameters) or, not `own`, a key of the table.
-struct CaseSize : Parameter {
-  bool own = true;
-  Index start = standard;  ///< from which a plan starts
-  Index planned = 2560;    ///< the largest that plans try: a model of the documents has 2048
-};
-
-/// A relation between runs that a case may be judged by, as the case line names it.
-struct CaseLaw {
-  std::string_view name;
-  std::string_view ids;  ///< of the ledger
-  std::string_view summary;
-  std::vector<std::pair<std::string_view, Index>> least = {};  ///< sizes under which it cannot bite
-  bool state = false;                                          ///< it needs an initial state
-};
-
-/// Cases that a plan tries beside those that follow from the keys' and sizes' rows: parts of case lines.
-struct PlanRows {
-  std::string_view start = {};                ///< of every case
-  std::vector<std::string_view> every = {};   ///< under every contract of a kernel
-  std::vector<std::string_view> shapes = {};  ///< under its first and the rounding one
-  std::vector<std::string_view> limits = {};  ///< counts that no longer fit; under its first
-  std::vector<std::string> models = {};       ///< sizes of public models, under the same two
-  std::string_view regime = {};               ///< beside each regime
-  std::string_view law = {};                  ///< beside each law
-  std::int64_t seeded = 100;                  ///< seeded cases a kernel at effort 1
-};
-
-/// A tensor of a whole case: [B, ...] or, packed, [1, ...]; states [sequences, ...]; weights as they are.
-/// Row-major.
-struct CaseTensor {
-  TensorSpec spec;
-  bool batched = false;             ///< its first extent is the batch's
-  std::vector<std::int64_t> shape;  ///< the batch's extent included
-  std::vector<float> data;
-};
-
-/// An output beside what it was held against: of one sequence, or of one head of it. Rows x last extent.
-struct Held {
-  std::string output;
-  Axis axis = Axis::tokens;
-  std::int64_t sequence = 0;
-  std::int64_t head = -1;  ///< -1: all of them
-  Matrix<double> exact, actual;
-  Vector<double>
-      allowed;  ///< sum of squares of the predicted errors of a row; infinite where nothing is said
-};
 
 /// A system of the documents as everything behind the case line asks for it; the table is in
 /// harness/systems/. Its numerics (references, bounds, running errors) stand in oracles/ and are reached
@@ -94,6 +35,8 @@ class System {
   std::vector<CaseForm> forms;         ///< of the case line, which means the first where it names none
   std::vector<const Regime*> regimes;  ///< that fit it
   std::vector<CaseLaw> laws;           ///< that fit it
+  std::string_view kernel_rows;  ///< the function of a plugin that lists its kernels (optimized/plugin.h)
+  TensorPrefixes in_file;
   PlanRows plan;
 
   /// The tensors of one sequence in one call of all its tokens. Throws Error for sizes that are impossible
@@ -124,9 +67,8 @@ class System {
   /// What a person wants to know of a run that differs (harness/explain/explain.h).
   [[nodiscard]] virtual Explanation explain(const Resolved& r, const Trace& trace) const = 0;
 
-  /// The run as a file, and the judgement of such a file, also one made elsewhere. Throw Error where a run
-  /// holds nothing to write, or a file is not one of this case.
-  [[nodiscard]] virtual RunFile write(const Resolved& r, const Trace& trace) const = 0;
+  /// The judgement of a run as a file (harness/systems/saved_run.h), made here or elsewhere. Throws Error where it is
+  /// not one of this case.
   [[nodiscard]] virtual Judgement judge(const Resolved& r, const RunFile& file) const = 0;
 
   /// What the case costs, a call of its native form (harness/cases/case_cost.h). `on_device`: tensors travel

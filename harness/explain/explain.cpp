@@ -15,11 +15,11 @@
 namespace samestate {
 namespace {
 
-void show_bound(Explanation& out, const Resolved& r, const Batch& batch, const HeadDifference& d) {
+void show_bound(Explanation& out, const Resolved& r, const Family& family, const Batch& batch,
+                const HeadDifference& d) {
   const Sequence<double> x = sequence_of(batch, d.sequence, d.head);
   if (x.tokens() == 0) return;
   const Path path = r.path(x.tokens());
-  const Family& family = family_of(r);
   const HeadOracle oracle = oracle_of(x, path, r.promised, family, batch.shape.l2norm);
   const Bound bound = bound_of(x, path, r.promised, family, oracle.policy.mode, batch.shape.l2norm);
   if (d.worst_token >= 0) {
@@ -59,24 +59,24 @@ std::string contracts_that_fit(const Resolved& r, const Family& family, const Ba
 }  // namespace
 
 Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) const {
-  if (r.law != nullptr) return explain_law(r, trace);
+  if (r.law != nullptr) return explain_law(r, family, trace);
   Explanation out;
   if (trace.outputs.empty()) return out;
   const Batch of = batch(r, trace.inputs);
   const Outputs outputs = outputs_of(trace.outputs);
-  const std::vector<HeadDifference> heads = head_differences(r, of, outputs);
+  const std::vector<HeadDifference> heads = head_differences(r, family, of, outputs);
   const HeadDifference* worst = show_differences(out, r, heads);
   if (worst == nullptr) return out;
   // What the values say is nearer to the cause than where they stand, and more than a few nobody reads.
   constexpr std::size_t kMostPatterns = 6;
-  out.patterns = mistakes(r, of, heads);
+  out.patterns = mistakes(r, family, of, heads);
   for (auto& more : {value_patterns(r, outputs, heads), place_patterns(r, heads)}) {
     out.patterns.insert(out.patterns.end(), more.begin(), more.end());
   }
   if (out.patterns.size() > kMostPatterns) out.patterns.resize(kMostPatterns);
   if (std::string fits = contracts_that_fit(r, family, of, outputs); !fits.empty())
     out.patterns.push_back(std::move(fits));
-  show_bound(out, r, of, *worst);
+  show_bound(out, r, family, of, *worst);
   return out;
 }
 

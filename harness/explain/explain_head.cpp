@@ -24,15 +24,15 @@ double ratio_of(double error, double tolerance) {
   return error == 0.0 ? 0.0 : error / tolerance;
 }
 
-HeadDifference difference_of(const Resolved& r, const Batch& batch, const Outputs& outputs, Index n, Index h,
-                             const Path* path) {
+HeadDifference difference_of(const Resolved& r, const Family& family, const Batch& batch,
+                             const Outputs& outputs, Index n, Index h, const Path* path) {
   const Sequence<double> x = sequence_of(batch, n, h);
   const bool packed = !batch.shape.offsets.empty();
   const HeadOracle oracle = oracle_of(x,
                                       path == nullptr ? r.path(x.tokens())
                                       : packed        ? whole(x.tokens(), path->front().chunk)
                                                       : *path,
-                                      r.promised, family_of(r), batch.shape.l2norm);
+                                      r.promised, family, batch.shape.l2norm);
   HeadDifference d;
   d.sequence = n;
   d.head = h;
@@ -149,11 +149,12 @@ std::string where_text(const Resolved& r, const HeadDifference& d) {
   return text + (d.state_wrong ? "; and the final state" : "");
 }
 
-std::vector<HeadDifference> head_differences(const Resolved& r, const Batch& batch, const Outputs& outputs,
-                                             const Path* path) {
+std::vector<HeadDifference> head_differences(const Resolved& r, const Family& family, const Batch& batch,
+                                             const Outputs& outputs, const Path* path) {
   std::vector<HeadDifference> out;
   for (Index n = 0; n < batch.shape.sequences(); ++n) {
-    for (Index h = 0; h < batch.shape.Hv; ++h) out.push_back(difference_of(r, batch, outputs, n, h, path));
+    for (Index h = 0; h < batch.shape.Hv; ++h)
+      out.push_back(difference_of(r, family, batch, outputs, n, h, path));
   }
   return out;
 }

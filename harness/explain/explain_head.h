@@ -33,8 +33,8 @@ void find_wrong(HeadDifference& d, double state_tolerance);
 
 /// Every head of a run, the right ones too. With `path` the run went along it instead of the case's, on data
 /// of its own: the regime is not read, and what has no bound is not wrong.
-[[nodiscard]] std::vector<HeadDifference> head_differences(const Resolved& r, const Batch& batch,
-                                                           const Outputs& outputs,
+[[nodiscard]] std::vector<HeadDifference> head_differences(const Resolved& r, const Family& family,
+                                                           const Batch& batch, const Outputs& outputs,
                                                            const Path* path = nullptr);
 
 /// Names of the patterns in where the wrong places are.
@@ -46,7 +46,7 @@ void find_wrong(HeadDifference& d, double state_tolerance);
                                                       const std::vector<HeadDifference>& heads);
 
 /// The single mistakes in the equation that give the kernel's values.
-[[nodiscard]] std::vector<std::string> mistakes(const Resolved& r, const Batch& batch,
+[[nodiscard]] std::vector<std::string> mistakes(const Resolved& r, const Family& family, const Batch& batch,
                                                 const std::vector<HeadDifference>& heads);
 
 /// The factor between actual and expected values where one number, not 1, explains the difference; else NaN.

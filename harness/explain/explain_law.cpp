@@ -120,12 +120,12 @@ void append(std::vector<std::string>& to, const std::vector<std::string>& from,
 }
 
 /// One side of the comparison against the equations themselves; empty where it keeps to them.
-std::vector<std::string> side_patterns(const Case& c, const LawRun& run, bool& right) {
+std::vector<std::string> side_patterns(const Case& c, const Family& family, const LawRun& run, bool& right) {
   const Resolved own = case_of(c, run);
-  const std::vector<HeadDifference> heads = head_differences(own, run.batch, run.out, &run.path);
+  const std::vector<HeadDifference> heads = head_differences(own, family, run.batch, run.out, &run.path);
   right = !any_wrong(heads);
   if (right) return {};
-  std::vector<std::string> out = mistakes(own, run.batch, heads);
+  std::vector<std::string> out = mistakes(own, family, run.batch, heads);
   append(out, place_patterns(own, heads));
   append(out, value_patterns(own, run.out, heads));
   return out;
@@ -174,14 +174,14 @@ void not_causal(const Resolved& r, const std::vector<Seen>& all, const Seen& wor
 }
 
 /// Whether the run with alpha = 0 at a token is one with alpha = 1 there.
-void reset_ignored(const Resolved& r, const Seen& seen, std::vector<std::string>& out) {
+void reset_ignored(const Family& family, const Seen& seen, std::vector<std::string>& out) {
   const LawRun& run = *seen.comparison->first_run;
   double whole = 0.0;
   double rest = 0.0;
   for (const LawPair& pair : seen.comparison->pairs) {
     Sequence<double> x = sequence_of(run.batch, pair.first.sequence, pair.first.head);
     for (double& g : x.g) g = g < -1e29 ? 0.0 : g;
-    const Trajectory<double> ignored = family_of(r).recurrent(x);
+    const Trajectory<double> ignored = family.recurrent(x);
     whole += (pair.first.o - pair.first.oracle.exact.o).squaredNorm();
     rest += (pair.first.o - ignored.o).squaredNorm();
   }
@@ -190,7 +190,7 @@ void reset_ignored(const Resolved& r, const Seen& seen, std::vector<std::string>
 }
 
 /// A slot's calls: which of them its first wrong token lies in, and what that call may have started from.
-void calls(const Resolved& r, const Seen& seen, std::vector<std::string>& out) {
+void calls(const Family& family, const Seen& seen, std::vector<std::string>& out) {
   const LawRun& run = *seen.comparison->second_run;
   Index first = run.batch.shape.T;
   for (const HeadDifference& d : seen.heads) {
@@ -208,7 +208,6 @@ void calls(const Resolved& r, const Seen& seen, std::vector<std::string>& out) {
                             first == begin ? "from the first token of" : "within", call + 1, run.path.size(),
                             count, begin));
   if (first != begin) return;
-  const Family& family = family_of(r);
   const auto from = [&](const char* what, bool initial) {
     for (const HeadDifference& d : seen.heads) {
       if (d.tokens.empty()) continue;
@@ -266,7 +265,7 @@ std::string places(const std::vector<Seen>& all, bool differing) {
 
 }  // namespace
 
-Explanation explain_law(const Resolved& r, const Trace& trace) {
+Explanation explain_law(const Resolved& r, const Family& family, const Trace& trace) {
   const Case& c = r.c;
   Explanation out;
   out.expected = "first";
@@ -292,14 +291,14 @@ Explanation explain_law(const Resolved& r, const Trace& trace) {
   const HeadDifference& worst = *show_differences(out, own, at->heads);
   exchanged(*at, out.patterns);
   if (c.law == "causality") not_causal(own, all, *at, out.patterns);
-  if (c.law == "reset") reset_ignored(r, *at, out.patterns);
-  if (c.law == "serving") calls(own, *at, out.patterns);
+  if (c.law == "reset") reset_ignored(family, *at, out.patterns);
+  if (c.law == "serving") calls(family, *at, out.patterns);
   append(out.patterns, pair_patterns(own, *at));
   bool right[2] = {true, true};
   const std::optional<LawRun>* runs[2] = {&comparison.first_run, &comparison.second_run};
   std::vector<std::string> found[2];
   for (int side = 0; side < 2; ++side) {
-    if (*runs[side]) found[side] = side_patterns(c, **runs[side], right[side]);
+    if (*runs[side]) found[side] = side_patterns(c, family, **runs[side], right[side]);
   }
   if (comparison.first_run && comparison.second_run) {
     out.compared.push_back(fmt::format("against the equations, the first is {} and the second is {}",

@@ -22,7 +22,8 @@ struct Mistake {
 
 class Equation {
  public:
-  Equation(const Resolved& r, const Batch& batch) : r_(r), c_(r.c), batch_(batch), family_(family_of(r)) {}
+  Equation(const Resolved& r, const Family& family, const Batch& batch)
+      : r_(r), c_(r.c), batch_(batch), family_(family) {}
 
   [[nodiscard]] std::vector<Mistake> mistakes() {
     settings();
@@ -142,6 +143,7 @@ class Equation {
           [this](Index n, Index h) -> std::optional<Run> {
             Sequence<double> x = sequence_of(batch_, n, h);
             x.v = (x.beta.asDiagonal() * x.v).eval();
+            // The equation without the delta rule, whatever the case's own system is.
             return family_named("retention").recurrent(x);
           });
     }
@@ -211,7 +213,7 @@ class Equation {
 
 }  // namespace
 
-std::vector<std::string> mistakes(const Resolved& r, const Batch& batch,
+std::vector<std::string> mistakes(const Resolved& r, const Family& family, const Batch& batch,
                                   const std::vector<HeadDifference>& heads) {
   double whole = 0.0;
   for (const HeadDifference& d : heads) {
@@ -219,7 +221,7 @@ std::vector<std::string> mistakes(const Resolved& r, const Batch& batch,
   }
   std::vector<std::string> out;
   if (!std::isfinite(whole) || whole == 0.0) return out;
-  Equation equation(r, batch);
+  Equation equation(r, family, batch);
   for (const Mistake& mistake : equation.mistakes()) {
     double rest = 0.0;
     for (const HeadDifference& d : heads) {

@@ -21,6 +21,6 @@ void show_row(Explanation& out, const std::string& place, const char* column, co
 const HeadDifference* show_differences(Explanation& out, const Resolved& r,
                                        const std::vector<HeadDifference>& heads);
 
-[[nodiscard]] Explanation explain_law(const Resolved& r, const Trace& trace);
+[[nodiscard]] Explanation explain_law(const Resolved& r, const Family& family, const Trace& trace);
 
 }  // namespace samestate

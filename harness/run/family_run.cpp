@@ -14,6 +14,7 @@ Outputs run_path(const Batch& batch, const Path& path, const RunOptions& options
   loop.path = path;
   loop.offsets = s.offsets;
   loop.settings.batch = s.B;
+  loop.settings.parameters = {{"Hk", s.Hk}, {"Hv", s.Hv}, {"dk", s.dk}, {"dv", s.dv}};
   loop.settings.scale = static_cast<float>(s.scale);
   loop.settings.head_map = s.head_map;
   loop.settings.l2norm = s.l2norm;

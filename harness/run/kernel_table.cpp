@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "fixtures/quote.h"
+#include "harness/cases/keys.h"
 #include "harness/run/clock.h"
+#include "harness/run/plugin.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
 
@@ -44,11 +46,18 @@ OperatorArguments operator_arguments_of(const KernelCall& call, const OperatorKe
   return a;
 }
 
+/// What the row names, looked up. Throws Error where it is not there.
+template <class Row>
+const System& system_of(const Row& row) {
+  for (const std::string& contract : row.contracts) (void)contract_named(contract);
+  return system_named(row.system);
+}
+
 /// The row's limits, read once.
 template <class Row>
-DeclaredLimits limits_of(const Row& row) {
+DeclaredLimits limits_of(const Row& row, const System& system) {
   try {
-    return {row.limits, system_named(row.system)};
+    return {row.limits, system};
   } catch (const Error& error) {
     throw Error(fmt::format("kernel {}: {}", row.name, error.what()));
   }
@@ -82,8 +91,9 @@ Arguments arguments_of(const KernelCall& call) {
 }
 
 KernelRow adapted(const Kernel& kernel) {
+  const System& system = system_of(kernel);
   return {kernel.name,
-          &system_named(kernel.system),
+          &system,
           kernel.form,
           kernel.device,
           kernel.contracts,
@@ -97,12 +107,13 @@ KernelRow adapted(const Kernel& kernel) {
                                : time_by_clock(call, request, [&] { return kernel.run(a, contract); });
           },
           kernel.variants,
-          limits_of(kernel)};
+          limits_of(kernel, system)};
 }
 
 KernelRow adapted(const OperatorKernel& kernel) {
+  const System& system = system_of(kernel);
   return {kernel.name,
-          &system_named(kernel.system),
+          &system,
           kernel.form,
           kernel.device,
           kernel.contracts,
@@ -116,7 +127,7 @@ KernelRow adapted(const OperatorKernel& kernel) {
                                : time_by_clock(call, request, [&] { return kernel.run(a, contract); });
           },
           {},
-          limits_of(kernel)};
+          limits_of(kernel, system)};
 }
 
 void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& contract) {
@@ -134,19 +145,11 @@ Case as_called(Case c, const KernelRow& kernel, const KernelCall& call) {
   c.T = call.tokens;
   c.chunk = call.chunk;
   c.B = call.batch;
-  for (const auto& [name, value] : call.parameters) {
-    if (const auto own = c.parameters.find(name); own != c.parameters.end()) own->second = value;
-  }
-  const StridedTensor k = call.input("k");
-  const StridedTensor v = call.input("v");
-  if (kernel.system->has_key("Hk") && k.shape.size() == 4 && v.shape.size() == 4) {
-    c.B = k.shape[0];
-    c.Hk = k.shape[2], c.dk = k.shape[3];
-    c.Hv = v.shape[2], c.dv = v.shape[3];
+  for (const auto& [name, value] : call.parameters) size_in(c, name) = value;
+  if (kernel.system->has_key("state"))
     c.state = call.input("initial_state").data != nullptr ? "random" : "none";
-    c.heads = call.head_map;
-    c.l2norm = call.l2norm;
-  }
+  c.heads = call.head_map;
+  c.l2norm = call.l2norm;
   return c;
 }
 
@@ -154,14 +157,15 @@ bool within_limits(const KernelRow& kernel, const Case& c) {
   if (kernel.limits.none()) return possible(c);
   const std::optional<Resolved> r = resolved(c);
   if (!r || r->system != kernel.system) return false;
-  const bool family = r->system->has_key("Hk");
+  const bool any_form = r->form->of_any_form();
+  const bool chunked = kernel.system->form(kernel.form)->chunked;
   for (const Segment& segment : r->path(c.T)) {
-    if ((segment.tokens == 0 && c.T > 0) || (family && (segment.chunk > 0) != (kernel.form == "chunked")))
-      continue;
+    if (segment.tokens == 0 && c.T > 0) continue;
+    if (!any_form && (segment.chunk > 0) != chunked) continue;  // the other kernel's
     Case call = c;
     if (!r->form->packed) call.form = kernel.form;
     call.T = segment.token_by_token ? 1 : segment.tokens;
-    if (family) call.chunk = segment.chunk;
+    if (!any_form) call.chunk = segment.chunk;
     if (!kernel.limits.hold(call)) return false;
   }
   return true;
@@ -175,7 +179,7 @@ KernelTable::KernelTable(std::span<const Kernel> rows, std::span<const OperatorK
 }
 
 template <class Row>
-void KernelTable::check(const Row& row) const {
+void KernelTable::check(const Row& row, std::string_view listed_by) const {
   // The name is a value of the case line.
   if (row.name.empty() ||
       !std::all_of(row.name.begin(), row.name.end(), [](char c) { return c > ' ' && c < 0x7f; })) {
@@ -194,21 +198,24 @@ void KernelTable::check(const Row& row) const {
   if (find(row.name) != nullptr) {
     throw Error("kernel " + row.name + ": the name is taken; rename the plugin's row");
   }
-  for (const std::string& contract : row.contracts) (void)contract_named(contract);
+  const System& system = system_of(row);
+  if (system.kernel_rows != listed_by) {
+    throw Error(
+        fmt::format("kernel {}: a kernel of {} is a row of {}", row.name, row.system, system.kernel_rows));
+  }
+  if (!system.native(row.form)) {
+    std::vector<std::string_view> known;
+    for (const CaseForm& form : system.forms) {
+      if (system.native(form.name)) known.push_back(form.name);
+    }
+    throw Error(fmt::format("kernel {}: a kernel of {} has the form {}, not {}", row.name, row.system,
+                            fmt::join(known, " or "), quote(row.form)));
+  }
 }
 
 void KernelTable::add(std::span<const Kernel> rows) {
   for (const Kernel& row : rows) {
-    check(row);
-    if (find_operator(row.system) != nullptr) {
-      throw Error(
-          fmt::format("kernel {}: {} is a system of named tensors: a row of "
-                      "samestate_plugin_operator_kernels",
-                      row.name, row.system));
-    }
-    if (row.form != "recurrent" && row.form != "chunked") {
-      throw Error(fmt::format("kernel {}: form {} must be recurrent or chunked", row.name, row.form));
-    }
+    check(row, kFamilyRows);
     rows_.push_back(row);
     all_.push_back(adapted(row));
   }
@@ -216,11 +223,7 @@ void KernelTable::add(std::span<const Kernel> rows) {
 
 void KernelTable::add(std::span<const OperatorKernel> rows) {
   for (const OperatorKernel& row : rows) {
-    check(row);
-    if (find_operator(row.system) == nullptr || !system_named(row.system).native(row.form)) {
-      throw Error(fmt::format("kernel {}: {} has no form {}; `samestate list systems` shows them", row.name,
-                              row.system, quote(row.form)));
-    }
+    check(row, kTensorRows);
     operators_.push_back(row);
     all_.push_back(adapted(row));
   }

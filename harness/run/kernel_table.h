@@ -53,8 +53,8 @@ void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& co
 /// What a kernel of the recurrent family is given.
 [[nodiscard]] Arguments arguments_of(const KernelCall& call);
 
-/// The adapters: the row behind it is called with its own kind of arguments. Throws Error for a system that
-/// is not there.
+/// The adapters: the row behind it is called with its own kind of arguments. Throws Error for a system or a contract
+/// that is not there.
 [[nodiscard]] KernelRow adapted(const Kernel& kernel);
 [[nodiscard]] KernelRow adapted(const OperatorKernel& kernel);
 
@@ -69,7 +69,7 @@ struct KernelChoice {
 /// The kernels that a case runs on: the table of this build and, where given, rows of plugins.
 class KernelTable {
  public:
-  /// Throws Error for a system that is not there.
+  /// Throws Error for a system or a contract that is not there.
   explicit KernelTable(std::span<const Kernel> rows, std::span<const OperatorKernel> operators = {});
 
   /// All of them, in the order in which they came.
@@ -97,7 +97,7 @@ class KernelTable {
 
  private:
   template <class Row>
-  void check(const Row& row) const;
+  void check(const Row& row, std::string_view listed_by) const;
   [[nodiscard]] const KernelRow* find(std::string_view name) const;
 
   std::vector<Kernel> rows_;

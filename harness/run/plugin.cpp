@@ -26,7 +26,7 @@ PluginRows load_plugin(const std::filesystem::path& path) {
     return address;
   };
   const auto abi = reinterpret_cast<int (*)()>(function("samestate_plugin_abi"));
-  const auto rows_of = reinterpret_cast<void (*)(std::vector<Kernel>*)>(function("samestate_plugin_kernels"));
+  const auto rows_of = reinterpret_cast<void (*)(std::vector<Kernel>*)>(function(kFamilyRows.data()));
   if (const int theirs = abi(); theirs != plugin_abi) {
     throw Error("plugin " + path.string() + " was built for interface " + std::to_string(theirs) +
                 " and this is " + std::to_string(plugin_abi) + ": rebuild it against this version");
@@ -34,7 +34,7 @@ PluginRows load_plugin(const std::filesystem::path& path) {
   PluginRows rows;
   rows_of(&rows.kernels);
   // Optional: a plugin of the recurrent family has none.
-  if (void* address = dlsym(library, "samestate_plugin_operator_kernels")) {
+  if (void* address = dlsym(library, kTensorRows.data())) {
     reinterpret_cast<void (*)(std::vector<OperatorKernel>*)>(address)(&rows.operators);
   }
   if (rows.kernels.empty() && rows.operators.empty())

@@ -1,12 +1,17 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "optimized/kernel.h"
 #include "optimized/operator_kernel.h"
 
 namespace samestate {
+
+/// The functions of a plugin that list rows (optimized/plugin.h), by which a system says of what kind its kernels are.
+inline constexpr std::string_view kFamilyRows = "samestate_plugin_kernels";
+inline constexpr std::string_view kTensorRows = "samestate_plugin_operator_kernels";
 
 /// What a plugin adds to the two tables.
 struct PluginRows {

@@ -11,6 +11,7 @@
 #include "harness/cases/keys.h"
 #include "harness/run/family_run.h"
 #include "harness/run/judge_batch.h"
+#include "harness/run/plugin.h"
 #include "harness/run/run_case.h"
 #include "harness/systems/saved_run.h"
 #include "reference/error.h"
@@ -20,6 +21,7 @@ namespace samestate {
 RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row) {
   name = row.name;
   equation = row.equation;
+  kernel_rows = kFamilyRows;
   keys = family_keys();
   sizes = {{{"Hk", 1, 1, kLargestExtent, "key heads"}, false, 1, 72},
            {{"Hv", 1, 1, kLargestExtent, "value heads: each key head serves Hv/Hk of them", "Hk"}, false},
@@ -184,6 +186,53 @@ std::vector<CaseTensor> RecurrentSystem::outputs(const Resolved& r, const std::v
   return tensors(r, run_kernel(kernels, of, r.path(of.shape.T), r.promised, options));
 }
 
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Of an oracle that says nothing.
+Held held_to_nothing(Held held) {
+  held.allowed = Vector<double>::Constant(held.exact.rows(), kInfinity);
+  held.limit = Matrix<double>::Constant(held.exact.rows(), held.exact.cols(), kInfinity);
+  held.row_limit = held.worst_case = kInfinity;
+  held.predicted = std::numeric_limits<double>::quiet_NaN();
+  return held;
+}
+
+Held held_rows(const HeadOracle& oracle, Matrix<double> actual) {
+  Held held{.output = "o", .axis = Axis::tokens, .exact = oracle.exact.o, .actual = std::move(actual)};
+  if (oracle.vacuous) return held_to_nothing(std::move(held));
+  held.allowed = oracle.rms.cwiseAbs2();
+  held.limit = oracle.row.replicate(1, held.exact.cols());
+  held.row_limit = oracle.row.size() > 0 ? oracle.row.maxCoeff() : 0.0;
+  held.worst_case = oracle.row_hard.size() > 0 ? oracle.row_hard.maxCoeff() : 0.0;
+  held.predicted = oracle.rms.squaredNorm();
+  return held;
+}
+
+Held held_state(const HeadOracle& oracle, Matrix<double> actual) {
+  Held held{
+      .output = "final_state", .axis = Axis::state, .exact = oracle.exact.state, .actual = std::move(actual)};
+  held.whole = true;
+  const Index keys = held.exact.rows();
+  const Vector<double> allowed =
+      Vector<double>::Constant(keys, oracle.state * oracle.state / static_cast<double>(keys));
+  if (oracle.vacuous) {
+    held = held_to_nothing(std::move(held));
+    held.allowed = allowed;
+    return held;
+  }
+  held.allowed = allowed;
+  held.limit = Matrix<double>::Constant(keys, held.exact.cols(), oracle.state);
+  held.row_limit = oracle.state;
+  held.worst_case = oracle.state_hard;
+  const double predicted = oracle.state / oracle.policy.state_factor;
+  held.predicted = predicted * predicted;
+  return held;
+}
+
+}  // namespace
+
 std::vector<Held> RecurrentSystem::held(const Resolved& r, const Trace& trace) const {
   const Batch of = batch(r, trace.inputs);
   const Outputs outputs = outputs_of(trace.outputs);
@@ -191,30 +240,17 @@ std::vector<Held> RecurrentSystem::held(const Resolved& r, const Trace& trace) c
   for (std::int64_t n = 0; n < of.shape.sequences(); ++n) {
     for (std::int64_t h = 0; h < of.shape.Hv; ++h) {
       const Sequence<double> x = sequence_of(of, n, h);
-      HeadOracle oracle = oracle_of(x, r.path(x.tokens()), r.promised, family, of.shape.l2norm);
-      Vector<double> rows = oracle.rms.cwiseAbs2();
-      if (oracle.vacuous) rows.setConstant(std::numeric_limits<double>::infinity());
-      const Index keys = oracle.exact.state.rows();
-      const double state = oracle.state * oracle.state / static_cast<double>(keys);
-      out.push_back(
-          {"o", Axis::tokens, n, h, std::move(oracle.exact.o), rows_of(of, outputs, n, h), std::move(rows)});
-      out.push_back({"final_state", Axis::state, n, h, std::move(oracle.exact.state),
-                     state_of(of, outputs, n, h), Vector<double>::Constant(keys, state)});
+      const HeadOracle oracle = oracle_of(x, r.path(x.tokens()), r.promised, family, of.shape.l2norm);
+      out.push_back(held_rows(oracle, rows_of(of, outputs, n, h)));
+      out.push_back(held_state(oracle, state_of(of, outputs, n, h)));
+      for (Held* held : {&out[out.size() - 2], &out.back()}) held->sequence = n, held->head = h;
     }
   }
   return out;
 }
 
-RunFile RecurrentSystem::write(const Resolved& r, const Trace& trace) const { return family_file(r, trace); }
-
 Judgement RecurrentSystem::judge(const Resolved& r, const RunFile& file) const {
   return judge_family_file(r, family, file);
-}
-
-const Family& family_of(const Resolved& r) {
-  const auto* system = dynamic_cast<const RecurrentSystem*>(r.system);
-  if (system == nullptr) throw Error(fmt::format("{} is none of the recurrent family", r.c.system));
-  return system->family;
 }
 
 }  // namespace samestate

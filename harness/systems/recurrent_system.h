@@ -23,7 +23,6 @@ class RecurrentSystem final : public System {
                                                 const RunOptions& options) const override;
   [[nodiscard]] std::vector<Held> held(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Explanation explain(const Resolved& r, const Trace& trace) const override;
-  [[nodiscard]] RunFile write(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file) const override;
   [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
   [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
@@ -42,8 +41,5 @@ class RecurrentSystem final : public System {
 
 /// The outputs of a run; empty where the kernel returned nothing.
 [[nodiscard]] Outputs outputs_of(const std::vector<CaseTensor>& outputs);
-
-/// The family's row of a case. Throws Error where its system is none of the recurrent family.
-[[nodiscard]] const Family& family_of(const Resolved& r);
 
 }  // namespace samestate

@@ -15,10 +15,6 @@
 namespace samestate {
 namespace {
 
-Tensor tensor_of(const std::string& name, const std::vector<float>& values, std::vector<std::int64_t> shape) {
-  return {name, DType::f32, std::move(shape), {values.begin(), values.end()}};
-}
-
 /// Values as fp32, where they are: a kernel's data travel in fp32.
 std::vector<float> floats(const RunFile& file, const std::string& name, Format format) {
   std::vector<float> out;
@@ -36,16 +32,6 @@ std::vector<float> floats(const RunFile& file, const std::string& name, Format f
     out.push_back(static_cast<float>(x));
   }
   return out;
-}
-
-const std::string kInput = "input.";
-const std::string kOutput = "output.";
-
-/// The shape of a tensor in a file.
-std::vector<std::int64_t> file_shape(const TensorSpec& spec, std::int64_t B, bool batched) {
-  std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
-  if (batched) shape.insert(shape.begin(), B);
-  return shape;
 }
 
 /// What is known of the record of a run made elsewhere.
@@ -73,39 +59,30 @@ std::string native_form(const Resolved& r, const TensorSystem& system, const Run
                           r.c.system, fmt::join(names, ", "), quote(file.form)));
 }
 
-std::vector<NamedShape> shapes_of(const Resolved& r) {
-  if (r.c.parameters.empty()) return {};
-  const Signature signature = r.system->signature(r.c);
-  std::vector<NamedShape> out;
-  for (const TensorSpec& spec : signature.inputs)
-    out.push_back({kInput + spec.name, file_shape(spec, r.c.B, spec.axis != Axis::whole)});
-  for (const TensorSpec& spec : signature.outputs)
-    out.push_back({kOutput + spec.name, file_shape(spec, r.c.B, true)});
-  return out;
+/// The name of a tensor in a file.
+std::string in_file(std::string_view prefix, const TensorSpec& spec) {
+  return std::string(prefix) + spec.name;
+}
+
+std::int64_t sequences_of(const Resolved& r) { return r.form->packed ? std::ssize(r.c.lengths) : r.c.B; }
+
+/// The shape of a tensor in a file.
+std::vector<std::int64_t> file_shape(const Resolved& r, const TensorSpec& spec, bool batched) {
+  std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
+  if (batched) shape.insert(shape.begin(), spec.axis == Axis::state ? sequences_of(r) : r.c.B);
+  return shape;
 }
 
 }  // namespace
 
-RunFile tensor_file(const Resolved& r, const Trace& trace) {
-  if (r.law != nullptr) throw Error("--dump: a law compares several runs; drop law= from the case line");
-  if (trace.outputs.empty()) throw Error("--dump: the kernel returned nothing to write");
-  RunFile file;
-  file.named = shapes_of(r);
-  if (r.form->decodes) file.form = trace.native;
-  for (const CaseTensor& x : trace.inputs)
-    file.tensors[kInput + x.spec.name] = tensor_of(kInput + x.spec.name, x.data, x.shape);
-  for (const CaseTensor& x : trace.outputs)
-    file.tensors[kOutput + x.spec.name] = tensor_of(kOutput + x.spec.name, x.data, x.shape);
-  return file;
-}
-
 Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const RunFile& file) {
-  if (file.named != shapes_of(r)) throw Error("judge: the file's tensors were read as those of another case");
+  if (file.named != tensors_in_file(r))
+    throw Error("judge: the file's tensors were read as those of another case");
   const std::string native = native_form(r, system, file);
   const Signature signature = system.row.signature(system.call(r.c, native));
   std::vector<CaseTensor> inputs;
   for (const TensorSpec& spec : signature.inputs) {
-    const std::string name = kInput + spec.name;
+    const std::string name = in_file(system.in_file.input, spec);
     const std::vector<double>& values = file.tensors.at(name).values;
     const auto bad = std::find_if(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
     if (bad != values.end()) {
@@ -113,12 +90,12 @@ Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const
                               bad - values.begin(), *bad));
     }
     const bool batched = spec.axis != Axis::whole;
-    inputs.push_back({spec, batched, file_shape(spec, r.c.B, batched),
-                      floats(file, name, input_format(spec, *r.contract))});
+    inputs.push_back(
+        {spec, batched, file_shape(r, spec, batched), floats(file, name, input_format(spec, *r.contract))});
   }
   std::vector<Tensors<double>> outputs(static_cast<std::size_t>(r.c.B));
   for (const TensorSpec& spec : signature.outputs) {
-    const double* from = file.tensors.at(kOutput + spec.name).values.data();
+    const double* from = file.tensors.at(in_file(system.in_file.output, spec)).values.data();
     for (Tensors<double>& sequence : outputs) {
       Matrix<double> x(spec.rows(), spec.columns());
       std::copy_n(from, x.size(), x.data());
@@ -127,22 +104,6 @@ Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const
     }
   }
   return judge_tensors(r, system, native, inputs, outputs);
-}
-
-RunFile family_file(const Resolved& r, const Trace& trace) {
-  if (r.law != nullptr) throw Error("--dump: a law compares several runs; drop law= from the case line");
-  if (r.c.T == 0) throw Error("--dump: a case without tokens has no tensors");
-  if (trace.outputs.empty()) throw Error("--dump: the kernel returned nothing to write");
-  RunFile file;
-  for (const auto* tensors : {&trace.inputs, &trace.outputs}) {
-    for (const CaseTensor& x : *tensors) file.tensors[x.spec.name] = tensor_of(x.spec.name, x.data, x.shape);
-  }
-  if (r.form->packed) {
-    const std::vector<std::int64_t> offsets = batch_shape_of(r).offsets;
-    file.tensors["cu_seqlens"] = {
-        "cu_seqlens", DType::i64, {std::ssize(offsets)}, {offsets.begin(), offsets.end()}};
-  }
-  return file;
 }
 
 Judgement judge_family_file(const Resolved& r, const Family& family, const RunFile& file) {
@@ -194,15 +155,53 @@ Judgement judge_family_file(const Resolved& r, const Family& family, const RunFi
   return judge_batch(r, family, batch, outputs, {});
 }
 
+std::vector<NamedShape> tensors_in_file(const Resolved& r) {
+  const Signature signature = r.system->signature(r.c);
+  const TensorPrefixes& prefix = r.system->in_file;
+  std::vector<NamedShape> out;
+  for (const TensorSpec& spec : signature.inputs)
+    out.push_back({in_file(prefix.input, spec), file_shape(r, spec, spec.axis != Axis::whole)});
+  for (const TensorSpec& spec : signature.outputs)
+    out.push_back({in_file(prefix.output, spec), file_shape(r, spec, true)});
+  if (r.form->packed) out.push_back({"cu_seqlens", {sequences_of(r) + 1}});
+  return out;
+}
+
+namespace {
+
+std::vector<NamedShape> named_shapes(const Resolved& r) {
+  return r.system->in_file.none() ? std::vector<NamedShape>{} : tensors_in_file(r);
+}
+
+}  // namespace
+
 std::vector<NamedShape> named_shapes(const std::string& case_line) {
-  return shapes_of(Resolved(parse_case(case_line)));
+  return named_shapes(Resolved(parse_case(case_line)));
 }
 
 RunFile run_file_of(const Record& record, const Trace& trace) {
   const Resolved r(parse_case(record.line));
-  RunFile file = r.system->write(r, trace);
+  const TensorPrefixes& prefix = r.system->in_file;
+  if (r.law != nullptr) throw Error("--dump: a law compares several runs; drop law= from the case line");
+  if (prefix.none() && r.c.T == 0) throw Error("--dump: a case without tokens has no tensors");
+  if (trace.outputs.empty()) throw Error("--dump: the kernel returned nothing to write");
+  RunFile file;
   file.case_line = record.line;
   file.kernel = record.kernel;
+  file.named = named_shapes(r);
+  if (!prefix.none() && r.form->decodes) file.form = trace.native;
+  for (const auto& [tensors, before] :
+       {std::pair{&trace.inputs, prefix.input}, {&trace.outputs, prefix.output}}) {
+    for (const CaseTensor& x : *tensors) {
+      const std::string name = in_file(before, x.spec);
+      file.tensors[name] = {name, DType::f32, x.shape, {x.data.begin(), x.data.end()}};
+    }
+  }
+  if (r.form->packed) {
+    const std::vector<std::int64_t> offsets = batch_shape_of(r).offsets;
+    file.tensors["cu_seqlens"] = {
+        "cu_seqlens", DType::i64, {std::ssize(offsets)}, {offsets.begin(), offsets.end()}};
+  }
   return file;
 }
 

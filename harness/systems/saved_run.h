@@ -13,9 +13,12 @@ class TensorSystem;
 /// and where the kernel returned nothing.
 [[nodiscard]] RunFile run_file_of(const Record& record, const Trace& trace);
 
-/// The tensors that a run of the case holds where its system is one of named tensors: "input.NAME" and
-/// "output.NAME", those of a sequence [B, ...], the rest as they are. Empty for the recurrent family. Throws
-/// Error where the line is no case.
+/// The tensors that a run file of the case holds, in the order of its system's signature; cu_seqlens [N + 1] last where
+/// it is packed.
+[[nodiscard]] std::vector<NamedShape> tensors_in_file(const Resolved& r);
+
+/// What read_run_file asks of a case line: the same where a file holds just those, else nothing. Throws Error where
+/// the line is no case.
 [[nodiscard]] std::vector<NamedShape> named_shapes(const std::string& case_line);
 
 /// Judges the tensors of a run made elsewhere against oracle and bounds, as its case line's system, form,
@@ -24,10 +27,8 @@ class TensorSystem;
 /// named tensors under form=decode the file must say which form was called.
 [[nodiscard]] Record judge_run_file(const RunFile& file);
 
-/// The same by kind of system (System::write, System::judge).
-[[nodiscard]] RunFile family_file(const Resolved& r, const Trace& trace);
+/// The same by kind of system (System::judge).
 [[nodiscard]] Judgement judge_family_file(const Resolved& r, const Family& family, const RunFile& file);
-[[nodiscard]] RunFile tensor_file(const Resolved& r, const Trace& trace);
 [[nodiscard]] Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const RunFile& file);
 
 }  // namespace samestate

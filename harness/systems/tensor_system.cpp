@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "fixtures/run_file.h"
 #include "harness/cases/counter.h"
 #include "harness/cases/keys.h"
 #include "harness/run/kernel_table.h"
+#include "harness/run/plugin.h"
 #include "harness/run/run_case.h"
 #include "harness/systems/model_shapes.h"
 #include "harness/systems/saved_run.h"
@@ -55,6 +57,8 @@ std::vector<CaseTensor> run_tensors(const Resolved& r, const TensorSystem& syste
 TensorSystem::TensorSystem(const Operator& of) : row(of) {
   name = of.name;
   equation = of.equation;
+  kernel_rows = kTensorRows;
+  in_file = {"input.", "output."};
   keys = common_keys();
   for (const Parameter& size : of.parameters) sizes.push_back({size});
   plan = {.start = "T=21 chunk=8", .law = "B=2 T=13", .seeded = 50};
@@ -257,14 +261,23 @@ std::vector<Held> TensorSystem::held(const Resolved& r, const Trace& trace) cons
   for (std::size_t b = 0; b < actual.size(); ++b) {
     const OperatorOracle& oracle = trace.oracles[b];
     for (const TensorSpec& spec : row.signature(call(r.c, trace.native)).outputs) {
-      out.push_back({spec.name, spec.axis, static_cast<Index>(b), -1, get(oracle.exact, spec.name),
-                     get(actual[b], spec.name), get(oracle.tolerance, spec.name).rowwise().squaredNorm()});
+      Held held{.output = spec.name,
+                .axis = spec.axis,
+                .sequence = static_cast<Index>(b),
+                .exact = get(oracle.exact, spec.name),
+                .actual = get(actual[b], spec.name),
+                .limit = get(oracle.tolerance, spec.name)};
+      held.allowed = held.limit.rowwise().squaredNorm();
+      // An element without a bound stands apart: the others' are the limit.
+      const Matrix<double> finite = held.limit.unaryExpr([](double x) { return std::isfinite(x) ? x : 0.0; });
+      held.row_limit = finite.rows() > 0 ? finite.rowwise().norm().maxCoeff() : 0.0;
+      held.worst_case = held.row_limit;
+      held.predicted = std::numeric_limits<double>::quiet_NaN();
+      out.push_back(std::move(held));
     }
   }
   return out;
 }
-
-RunFile TensorSystem::write(const Resolved& r, const Trace& trace) const { return tensor_file(r, trace); }
 
 Judgement TensorSystem::judge(const Resolved& r, const RunFile& file) const {
   return judge_tensor_file(r, *this, file);

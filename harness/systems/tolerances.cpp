@@ -4,90 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
+#include <numeric>
 
-#include "harness/run/judge_batch.h"
-#include "harness/systems/recurrent_system.h"
-#include "harness/systems/tensor_system.h"
-#include "oracles/judge.h"
 #include "reference/error.h"
 
 namespace samestate {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// What is known of a block beside its values.
-struct Known {
-  Matrix<double> exact, limit;
-  double predicted_squares = kNaN;  ///< sum of squares of the predicted errors
-  double row_limit = kInfinity;     ///< largest
-  double worst_case = kInfinity;
-  bool whole = false;  ///< a row's figure is that of the block: a state of the family
-};
-
-Known known_of_rows(const HeadOracle& oracle) {
-  Known k;
-  k.exact = oracle.exact.o;
-  k.limit = Matrix<double>::Constant(k.exact.rows(), k.exact.cols(), kInfinity);
-  if (oracle.vacuous) return k;
-  k.limit = oracle.row.replicate(1, k.exact.cols());
-  k.predicted_squares = oracle.rms.squaredNorm();
-  k.row_limit = oracle.row.size() > 0 ? oracle.row.maxCoeff() : 0.0;
-  k.worst_case = oracle.row_hard.size() > 0 ? oracle.row_hard.maxCoeff() : 0.0;
-  return k;
-}
-
-Known known_of_state(const HeadOracle& oracle) {
-  Known k;
-  k.whole = true;
-  k.exact = oracle.exact.state;
-  k.limit =
-      Matrix<double>::Constant(k.exact.rows(), k.exact.cols(), oracle.vacuous ? kInfinity : oracle.state);
-  if (oracle.vacuous) return k;
-  const double predicted = oracle.state / oracle.policy.state_factor;
-  k.predicted_squares = predicted * predicted;
-  k.row_limit = oracle.state;
-  k.worst_case = oracle.state_hard;
-  return k;
-}
-
-/// In the order of blocks_of.
-std::vector<Known> known_of(const Resolved& r, std::string_view native,
-                            const std::vector<CaseTensor>& inputs) {
-  std::vector<Known> out;
-  if (const auto* family = dynamic_cast<const RecurrentSystem*>(r.system)) {
-    const Batch batch = family->batch(r, inputs);
-    for (std::int64_t n = 0; n < batch.shape.sequences(); ++n) {
-      for (std::int64_t h = 0; h < batch.shape.Hv; ++h) {
-        const Sequence<double> x = sequence_of(batch, n, h);
-        const HeadOracle oracle =
-            oracle_of(x, r.path(x.tokens()), r.promised, family->family, batch.shape.l2norm);
-        out.push_back(known_of_rows(oracle));
-        out.push_back(known_of_state(oracle));
-      }
-    }
-    return out;
-  }
-  const auto& system = dynamic_cast<const TensorSystem&>(*r.system);
-  for (Index b = 0; b < r.c.B; ++b) {
-    const OperatorOracle oracle = operator_oracle(system.row, system.call(r.c, native),
-                                                  sequence_of(inputs, b), cuts_of(r), *r.contract);
-    for (const TensorSpec& spec : system.row.signature(system.call(r.c, native)).outputs) {
-      Known k;
-      k.exact = get(oracle.exact, spec.name);
-      k.limit = get(oracle.tolerance, spec.name);
-      // An element without a bound stands apart: the others' are the limit.
-      const Matrix<double> finite = k.limit.unaryExpr([](double x) { return std::isfinite(x) ? x : 0.0; });
-      k.row_limit = finite.rows() > 0 ? finite.rowwise().norm().maxCoeff() : 0.0;
-      k.worst_case = k.row_limit;
-      out.push_back(std::move(k));
-    }
-  }
-  return out;
-}
 
 struct Sums {
   OutputTolerance of;
@@ -95,49 +18,61 @@ struct Sums {
   Index elements = 0;
 };
 
-void add(Sums& sums, const OutputBlock& block, const Known& known) {
-  const Matrix<double> error = (block.values - known.exact).cwiseAbs();
+void add(Sums& sums, const Held& held) {
+  const Matrix<double> error = (held.actual - held.exact).cwiseAbs();
   const auto bounded = [](double x) { return std::isfinite(x) ? x : 0.0; };
   OutputTolerance& of = sums.of;
   if (error.size() == 0) return;
-  sums.exact += known.exact.squaredNorm();
+  sums.exact += held.exact.squaredNorm();
   sums.error += error.squaredNorm();
-  sums.limit +=
-      known.whole ? known.row_limit * known.row_limit : known.limit.unaryExpr(bounded).squaredNorm();
-  sums.predicted += known.predicted_squares;
+  sums.limit += held.whole ? held.row_limit * held.row_limit : held.limit.unaryExpr(bounded).squaredNorm();
+  sums.predicted += held.predicted;
   sums.elements += error.size();
-  of.largest = std::max(of.largest, known.exact.cwiseAbs().maxCoeff());
+  of.largest = std::max(of.largest, held.exact.cwiseAbs().maxCoeff());
   of.measured.element = std::max(of.measured.element, error.maxCoeff());
-  of.measured.row = std::max(of.measured.row, known.whole ? error.norm() : error.rowwise().norm().maxCoeff());
-  of.limit.element = std::max(of.limit.element, known.whole || std::isinf(known.row_limit)
-                                                    ? known.row_limit
-                                                    : known.limit.unaryExpr(bounded).maxCoeff());
-  of.limit.row = std::max(of.limit.row, known.row_limit);
-  of.worst_case = std::max(of.worst_case, known.worst_case);
+  of.measured.row = std::max(of.measured.row, held.whole ? error.norm() : error.rowwise().norm().maxCoeff());
+  of.limit.element = std::max(of.limit.element, held.whole || std::isinf(held.row_limit)
+                                                    ? held.row_limit
+                                                    : held.limit.unaryExpr(bounded).maxCoeff());
+  of.limit.row = std::max(of.limit.row, held.row_limit);
+  of.worst_case = std::max(of.worst_case, held.worst_case);
+}
+
+/// Block of sequence and head of an output [B, T, ..], of states [N, ..]; the heads follow.
+Matrix<double> cut_from(const Resolved& r, const CaseTensor& x, std::int64_t sequence, std::int64_t head) {
+  const std::vector<std::int64_t>& lengths = r.c.lengths;
+  const bool state = x.spec.axis == Axis::state;
+  const std::int64_t heads = head < 0 ? 1 : x.shape.at(state ? 1 : 2);
+  const std::int64_t of_token = heads * x.spec.columns();
+  std::int64_t rows = x.spec.rows() / heads, begin = sequence * x.spec.size() / of_token;
+  if (!state && r.form->packed) {
+    rows = lengths.at(static_cast<std::size_t>(sequence));
+    begin = std::reduce(lengths.begin(), lengths.begin() + sequence, std::int64_t{0});
+  }
+  // Of tokens the heads of a row lie side by side; of states they follow each other.
+  const std::int64_t stride = state ? x.spec.columns() : of_token;
+  const std::int64_t first =
+      begin * of_token + std::max<std::int64_t>(head, 0) * x.spec.columns() * (state ? rows : 1);
+  Matrix<double> out(rows, x.spec.columns());
+  for (Index i = 0; i < out.rows(); ++i) {
+    for (Index j = 0; j < out.cols(); ++j)
+      out(i, j) = static_cast<double>(x.data[static_cast<std::size_t>(first + i * stride + j)]);
+  }
+  return out;
 }
 
 }  // namespace
 
-std::vector<OutputBlock> blocks_of(const Resolved& r, std::string_view native,
-                                   const std::vector<CaseTensor>& inputs,
-                                   const std::vector<CaseTensor>& outputs) {
+std::vector<OutputBlock> blocks_of(const Resolved& r, const std::vector<CaseTensor>& outputs,
+                                   const std::vector<OutputBlock>& like) {
   std::vector<OutputBlock> out;
   if (outputs.empty()) return out;
-  if (const auto* family = dynamic_cast<const RecurrentSystem*>(r.system)) {
-    const Batch batch = family->batch(r, inputs);
-    const Outputs written = outputs_of(outputs);
-    for (std::int64_t n = 0; n < batch.shape.sequences(); ++n) {
-      for (std::int64_t h = 0; h < batch.shape.Hv; ++h) {
-        out.push_back({"o", Axis::tokens, rows_of(batch, written, n, h)});
-        out.push_back({"final_state", Axis::state, state_of(batch, written, n, h)});
-      }
-    }
-    return out;
-  }
-  const auto& system = dynamic_cast<const TensorSystem&>(*r.system);
-  for (const Tensors<double>& one : by_sequence(outputs)) {
-    for (const TensorSpec& spec : system.row.signature(system.call(r.c, native)).outputs)
-      out.push_back({spec.name, spec.axis, get(one, spec.name)});
+  for (const OutputBlock& block : like) {
+    const auto x = std::find_if(outputs.begin(), outputs.end(),
+                                [&](const CaseTensor& tensor) { return tensor.spec.name == block.output; });
+    if (x == outputs.end()) throw Error(fmt::format("the run has no output {}", block.output));
+    out.push_back(
+        {block.output, block.axis, cut_from(r, *x, block.sequence, block.head), block.sequence, block.head});
   }
   return out;
 }
@@ -151,20 +86,20 @@ TolerancesOfCase tolerances_of(const Case& c, const KernelTable& table) {
   TolerancesOfCase out;
   Trace trace;
   out.record = run_resolved(r, table.choose(r), 1, &trace);
-  out.native = trace.native;
-  out.actual = blocks_of(r, trace.native, trace.inputs, trace.outputs);
-  if (out.actual.empty()) return out;
-  std::vector<Known> known = known_of(r, trace.native, trace.inputs);
+  if (trace.outputs.empty()) return out;
   std::map<std::string, Sums> by_output;
   std::vector<std::string> order;
-  for (std::size_t i = 0; i < known.size(); ++i) {
-    const OutputBlock& block = out.actual[i];
-    const auto [at, added] = by_output.try_emplace(block.output);
-    if (added) order.push_back(block.output);
-    at->second.of.state = block.axis == Axis::state;
-    add(at->second, block, known[i]);
-    out.expected.push_back({block.output, block.axis, std::move(known[i].exact)});
-    out.limits.push_back(std::move(known[i].limit));
+  for (Held& held : r.system->held(r, trace)) {
+    const auto [at, added] = by_output.try_emplace(held.output);
+    if (added) order.push_back(held.output);
+    at->second.of.state = held.axis == Axis::state;
+    add(at->second, held);
+    const auto block = [&](Matrix<double>& values) {
+      return OutputBlock{held.output, held.axis, std::move(values), held.sequence, held.head};
+    };
+    out.expected.push_back(block(held.exact));
+    out.actual.push_back(block(held.actual));
+    out.limits.push_back(std::move(held.limit));
   }
   for (const std::string& name : order) {
     Sums& sums = by_output.at(name);

@@ -8,18 +8,19 @@
 
 namespace samestate {
 
-/// One block of an output: of the recurrent family a head of a sequence, of named tensors a sequence. Rows x last
-/// extent.
+/// One block of an output, as System::held makes them: of the recurrent family a head of a sequence, of named tensors a
+/// sequence. Rows x last extent.
 struct OutputBlock {
   std::string output;
   Axis axis = Axis::tokens;
   Matrix<double> values;
+  std::int64_t sequence = 0;
+  std::int64_t head = -1;  ///< -1: all of them
 };
 
-/// What a run wrote, in the order of TolerancesOfCase::expected. `native`: form of the kernel that ran.
-[[nodiscard]] std::vector<OutputBlock> blocks_of(const Resolved& r, std::string_view native,
-                                                 const std::vector<CaseTensor>& inputs,
-                                                 const std::vector<CaseTensor>& outputs);
+/// The blocks of a run's outputs, cut as those of `like` are. None where it wrote nothing.
+[[nodiscard]] std::vector<OutputBlock> blocks_of(const Resolved& r, const std::vector<CaseTensor>& outputs,
+                                                 const std::vector<OutputBlock>& like);
 
 /// Errors of one output over all its elements. Each is the largest of its kind, but for the RMS.
 struct ErrorSize {
@@ -46,7 +47,6 @@ struct TolerancesOfCase {
   std::vector<OutputTolerance> outputs;
   std::vector<OutputBlock> expected, actual;
   std::vector<Matrix<double>> limits;  ///< of each element of a block of expected
-  std::string native;
   std::vector<CaseTensor> inputs;
 };
 

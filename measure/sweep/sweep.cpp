@@ -27,7 +27,7 @@ constexpr SweepSeries kSeries[] = {
 /// An operator over chunks. Where a size is not named, its row's standard one stands, in a quick sweep
 /// everywhere.
 struct OperatorSweep {
-  std::string_view system;
+  const System& system;
   std::int64_t tokens;
   std::vector<std::pair<std::string_view, std::int64_t>> sizes;
   std::vector<std::string_view> regimes;
@@ -36,14 +36,23 @@ struct OperatorSweep {
 /// Heads as in public models, few of them: what happens inside a head does not depend on their number.
 const std::vector<OperatorSweep>& operator_sweeps() {
   static const std::vector<OperatorSweep> rows = {
-      {"state_space_duality", 1024, {{"H", 2}, {"G", 1}, {"P", 64}, {"N", 128}}, {"normal", "tiny"}},
-      {"selective_scan", 1024, {{"D", 64}, {"N", 16}}, {"normal", "tiny"}},
-      {"linear_attention_normalised", 1024, {{"H", 1}, {"dk", 128}, {"dv", 128}}, {"normal"}},
-      {"normalised_retention", 1024, {{"H", 1}, {"dk", 128}, {"dv", 128}}, {"normal"}},
-      {"multi_scale_retention", 512, {{"D", 128}, {"H", 1}, {"dk", 128}, {"dv", 128}}, {"normal"}},
-      {"gated_delta_net", 512, {{"D", 128}, {"Hk", 1}, {"R", 2}, {"dk", 128}, {"dv", 128}}, {"normal"}},
-      {"mamba_mixer", 512, {{"D", 64}, {"Di", 128}, {"N", 16}, {"R", 4}}, {"normal"}},
-      {"mamba2_mixer", 512, {{"D", 64}, {"H", 2}, {"G", 1}, {"P", 64}, {"N", 128}}, {"normal"}},
+      {system_named("state_space_duality"),
+       1024,
+       {{"H", 2}, {"G", 1}, {"P", 64}, {"N", 128}},
+       {"normal", "tiny"}},
+      {system_named("selective_scan"), 1024, {{"D", 64}, {"N", 16}}, {"normal", "tiny"}},
+      {system_named("linear_attention_normalised"), 1024, {{"H", 1}, {"dk", 128}, {"dv", 128}}, {"normal"}},
+      {system_named("normalised_retention"), 1024, {{"H", 1}, {"dk", 128}, {"dv", 128}}, {"normal"}},
+      {system_named("multi_scale_retention"),
+       512,
+       {{"D", 128}, {"H", 1}, {"dk", 128}, {"dv", 128}},
+       {"normal"}},
+      {system_named("gated_delta_net"),
+       512,
+       {{"D", 128}, {"Hk", 1}, {"R", 2}, {"dk", 128}, {"dv", 128}},
+       {"normal"}},
+      {system_named("mamba_mixer"), 512, {{"D", 64}, {"Di", 128}, {"N", 16}, {"R", 4}}, {"normal"}},
+      {system_named("mamba2_mixer"), 512, {{"D", 64}, {"H", 2}, {"G", 1}, {"P", 64}, {"N", 128}}, {"normal"}},
   };
   return rows;
 }
@@ -104,7 +113,7 @@ class SweepPlan {
 
   [[nodiscard]] Case base(const OperatorSweep& row, std::string_view contract,
                           std::string_view regime) const {
-    Case c = system_named(row.system).standard();
+    Case c = row.system.standard();
     c.form = "chunked";
     c.contract = contract;
     c.regime = regime;
@@ -139,12 +148,12 @@ class SweepPlan {
     }
     for (const OperatorSweep& row : operator_sweeps()) {
       // A plugin's kernel belongs to one system; the others have no kernel of that name.
-      if (!options_.system.empty() && row.system != options_.system) continue;
+      if (!options_.system.empty() && row.system.name != options_.system) continue;
       for (const char* contract : {"fp32", "bf16"}) {
         for (const std::string_view regime : row.regimes) {
           if (options_.quick && regime != row.regimes.front()) continue;
           over_chunks("chunk", base(row, contract, regime),
-                      fmt::format("{} {} {}", row.system, contract, regime));
+                      fmt::format("{} {} {}", row.system.name, contract, regime));
         }
       }
     }
@@ -231,7 +240,7 @@ class SweepPlan {
 void require_swept(const std::string& system) {
   std::vector<std::string_view> names;
   for (const Family& row : families()) names.push_back(row.name);
-  for (const OperatorSweep& row : operator_sweeps()) names.push_back(row.system);
+  for (const OperatorSweep& row : operator_sweeps()) names.push_back(row.system.name);
   if (std::find(names.begin(), names.end(), system) != names.end()) return;
   (void)system_named(system);
   throw Error(fmt::format("system {} has no chunked form: a sweep varies the chunk; those that have one: {}",

@@ -100,7 +100,7 @@ ReportData report_data(const ReportInput& input) {
     data.records.insert(data.records.end(), source.content.records.begin(), source.content.records.end());
   }
   data.points = latest(all);
-  data.groups = sweep_figures(data.points, data.names);
+  data.groups = sweep_figures(data.points, data.names, input.sizes);
   data.ratios = ratio_figure(data.records);
   std::vector<TimedEvidence> timings = input.timings;
   for (const ReportSource& source : input.sources) {

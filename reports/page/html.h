@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct ReportSource {
 struct ReportInput {
   std::string title = "samestate report";
   std::vector<ReportSource> sources;
+  std::set<std::string> sizes;  ///< the keys of case lines that are sizes of tensors
   std::vector<Evidence> evidence;
   std::vector<TimedEvidence> timings;    ///< of the evidence; those of the sources come after them
   std::string kernel_sources;            ///< of this build: evidence of other sources is stale

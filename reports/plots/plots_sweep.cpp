@@ -294,15 +294,12 @@ class GroupBuilder {
   std::vector<Figure> figures_;
 };
 
-/// Sizes of a case, "Hk=1 Hv=2 dk=128 dv=128": its line without the keys that the page says elsewhere.
-std::string sizes_of(const std::string& line) {
+/// Sizes of a case, "Hk=1 Hv=2 dk=128 dv=128", as its line has them.
+std::string sizes_of(const std::string& line, const std::set<std::string>& sizes) {
   std::string out;
   std::istringstream words(line);
   for (std::string word; words >> word;) {
-    const std::string key = word.substr(0, word.find('='));
-    constexpr std::array kElsewhere = {"form", "chunk", "T",      "contract", "regime",
-                                       "seed", "state", "kernel", "scale",    "layout"};
-    if (key == word || std::find(kElsewhere.begin(), kElsewhere.end(), key) != kElsewhere.end()) continue;
+    if (!sizes.contains(word.substr(0, word.find('=')))) continue;
     out += (out.empty() ? "" : " ") + word;
   }
   return out;
@@ -310,7 +307,7 @@ std::string sizes_of(const std::string& line) {
 
 /// Kernel, and tokens and sizes where all points agree.
 std::string about(std::span<const SweepPoint> points, const std::vector<std::int64_t>& members,
-                  std::span<const std::string> sources, bool several) {
+                  std::span<const std::string> sources, const std::set<std::string>& keys, bool several) {
   const auto at = [&](std::int64_t i) -> const Measurement& {
     return points[static_cast<std::size_t>(i)].measurement;
   };
@@ -319,9 +316,10 @@ std::string about(std::span<const SweepPoint> points, const std::vector<std::int
   if (std::all_of(members.begin(), members.end(),
                   [&](std::int64_t i) { return at(i).tokens == first.tokens; }))
     text += fmt::format(", {} tokens", first.tokens);
-  const std::string sizes = sizes_of(first.record.line);
-  if (!sizes.empty() && std::all_of(members.begin(), members.end(),
-                                    [&](std::int64_t i) { return sizes_of(at(i).record.line) == sizes; }))
+  const std::string sizes = sizes_of(first.record.line, keys);
+  if (!sizes.empty() && std::all_of(members.begin(), members.end(), [&](std::int64_t i) {
+        return sizes_of(at(i).record.line, keys) == sizes;
+      }))
     text += ", " + sizes;
   if (first.series == "chunk" || first.series == "dendritic")
     text +=
@@ -335,7 +333,8 @@ std::string about(std::span<const SweepPoint> points, const std::vector<std::int
 }  // namespace
 
 std::vector<FigureGroup> sweep_figures(std::span<const SweepPoint> points,
-                                       std::span<const std::string> sources) {
+                                       std::span<const std::string> sources,
+                                       const std::set<std::string>& sizes) {
   struct Key {
     std::string series, system, kernel, regime;
     std::size_t source;
@@ -389,7 +388,7 @@ std::vector<FigureGroup> sweep_figures(std::span<const SweepPoint> points,
     FigureGroup group{key.series,
                       fmt::format("Error by {}", series.title),
                       subject,
-                      about(points, members, sources, with_points.size() > 1),
+                      about(points, members, sources, sizes, with_points.size() > 1),
                       {}};
     group.figures = GroupBuilder(points, series, contracts, std::move(curves),
                                  fmt::format("plot-{}", made.size() + 1), subject)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,9 +32,11 @@ struct FigureGroup {
 [[nodiscard]] std::vector<SweepPoint> latest(std::span<const SweepPoint> points);
 
 /// Groups in the order in which a reader needs them: chunk sizes first. The indices in the marks are those of
-/// `points`. A series that this version does not know is drawn against its x, by contract.
+/// `points`. A series that this version does not know is drawn against its x, by contract. `sizes`: the keys of case
+/// lines that are sizes of tensors.
 [[nodiscard]] std::vector<FigureGroup> sweep_figures(std::span<const SweepPoint> points,
-                                                     std::span<const std::string> sources);
+                                                     std::span<const std::string> sources,
+                                                     const std::set<std::string>& sizes);
 
 /// The distribution of the ratio over judged cases; counted in bins of 0.05. Empty without any.
 [[nodiscard]] Figure ratio_figure(std::span<const Record> records);

@@ -3,49 +3,9 @@
 # usage: command_test.sh SAMESTATE GOLDENS
 set -uo pipefail
 
-samestate="$(realpath "$1")"
 goldens="$(realpath "$2")"
 docs="$(realpath "$(dirname "$0")/../../docs")"
-folder="$(mktemp -d)"
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failures=0
-checks=0
-
-complain() {
-  printf 'FAILED: samestate %s\n  %s\n' "$invocation" "$1"
-  sed 's/^/  stderr: /' err
-  failures=$((failures + 1))
-}
-
-# run CODE ARGUMENT...: runs the command, checks its exit code.
-run() {
-  local expected="$1"
-  shift
-  invocation="$*"
-  checks=$((checks + 1))
-  local code=0
-  timeout 60 "$samestate" "$@" >out 2>err </dev/null || code=$?
-  [[ $code -eq $expected ]] || complain "exit $code instead of $expected"
-}
-
-# bad WORD ARGUMENT...: bad input is exit 2, nothing on stdout, one line on stderr that holds WORD (the
-# parser's hint on --help apart).
-bad() {
-  local word="$1"
-  shift
-  run 2 "$@"
-  [[ ! -s out ]] || complain 'wrote to stdout'
-  [[ "$(grep -cv '^Run with --help' err)" -eq 1 ]] || complain 'not one line on stderr'
-  grep -qF -- "$word" err || complain "does not name '$word'"
-  [[ "$(wc -c <err)" -lt 1000 ]] || complain 'too long for a line'
-  ! grep -q 'internal error' err || complain 'an internal error'
-}
-
-# says WORD: stdout of the last run.
-says() { grep -qF -- "$1" out || complain "does not say '$1'"; }
-absent() { [[ ! -e "$1" ]] || complain "left $1"; }
-present() { [[ -s "$1" ]] || complain "did not write $1"; }
+source "$(dirname "$0")/prelude.sh"
 
 # fp32: a case of eight that bf16 leaves vacuous would be more than the share that a gate allows.
 quick=(--max-cases 8 --threads 1 --contract fp32)
@@ -351,5 +311,4 @@ for verb in gate fuzz repro judge goldens equations identities probe bench list;
   says 'Usage'
 done
 
-printf '%s runs of the command, %s failures\n' "$checks" "$failures"
-[[ $failures -eq 0 ]]
+finish

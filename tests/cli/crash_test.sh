@@ -5,26 +5,14 @@
 # usage: crash_test.sh SAMESTATE PLUGIN
 set -uo pipefail
 
-samestate="$(realpath "$1")"
 plugin="$(realpath "$2")"
-folder="$(mktemp -d)"
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-ulimit -c 0
-# Sanitizers turn a signal into an exit: the process is to die as it would without them.
-export ASAN_OPTIONS=handle_segv=0:detect_leaks=0
-failures=0
-complain() {
-  printf 'FAILED: %s\n' "$1"
-  failures=$((failures + 1))
-}
+source "$(dirname "$0")/prelude.sh"
+let_kernels_die
+patience=120
 
 cases=60
-code=0
-timeout 120 "$samestate" fuzz --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent --seed 7 --budget 0 \
-  --max-cases "$cases" --where 'T=2.. B=2..9 Hv=1,2,4 dv=2,3,8,16' --timeout 1s --shrink-budget 2s --corpus found --jsonl lines >out 2>err || code=$?
-[[ $code -eq 5 ]] || complain "exit $code instead of 5"
-count() { grep -oE "[:,] $1 [0-9]+" out | head -1 | grep -oE '[0-9]+$' || echo 0; }
+run 5 fuzz --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent --seed 7 --budget 0 --max-cases "$cases" \
+  --where 'T=2.. B=2..9 Hv=1,2,4 dv=2,3,8,16' --timeout 1s --shrink-budget 2s --corpus found --jsonl lines
 [[ "$(grep -c '"event": *"end"' lines)" -eq $cases ]] || complain 'not every case has a record'
 [[ "$(count crash)" -ge 2 ]] || complain 'no crashes'
 [[ "$(count timeout)" -ge 1 ]] || complain 'no timeouts'
@@ -35,17 +23,17 @@ grep -q 'ended its process with code 0' out || complain 'no exit'
 grep -q 'no answer after 1 s' out || complain 'no hang'
 
 # Each shrunk line, as it was printed.
+cp out printed
 lines=0
 while read -r command; do
   lines=$((lines + 1))
-  wanted="$(grep -B1 -F -- "$command" out | head -1 | sed -E 's/^ *[^ ]+: //')"
-  code=0
-  eval "timeout 20 \"$samestate\" ${command#samestate }" >repeated 2>&1 || code=$?
-  [[ $code -eq 5 ]] || complain "exit $code instead of 5: $command"
-  grep -qF -- "verdict   $wanted" repeated || complain "not '$wanted' but '$(grep verdict repeated)': $command"
+  wanted="$(grep -B1 -F -- "$command" printed | head -1 | sed -E 's/^ *[^ ]+: //')"
+  patience=20
+  eval "run 5 ${command#samestate }"
+  grep -qF -- "verdict   $wanted" out || complain "not '$wanted' but '$(grep verdict out)'"
   line="$(sed -E "s/.*'(.*)'/\\1/" <<<"$command")"
   grep -qxF -- "$line" found/gated_delta_rule.txt || complain "not in the corpus: $line"
-done < <(grep -oE "^    samestate repro .*--plugin .*'" out)
+done < <(grep -oE "^    samestate repro .*--plugin .*'" printed)
 [[ $lines -ge 3 ]] || complain "$lines shrunk lines instead of 3"
 
 # Nothing bigger than it has to be: the shapes are named in the plugin.
@@ -75,10 +63,9 @@ for way in "${ways[@]}"; do
   printf 'v1 gated_delta_rule form=recurrent T=4 dk=4 dv=%s kernel=%s\n\n' "${way%%|*}" "$deadly"
 done >ways/gated_delta_rule.txt
 for threads in 1 2; do
-  code=0
-  timeout 120 "$samestate" gate --plugin "$plugin" --kernel "$deadly" --threads "$threads" --corpus ways --effort 0 \
-    --timeout 5 --jsonl gate_lines --junit gate.xml --markdown gate.md >gate_out 2>gate_err || code=$?
-  [[ $code -eq 5 ]] || complain "gate: exit $code instead of 5"
+  patience=120
+  run 5 gate --plugin "$plugin" --kernel "$deadly" --threads "$threads" --corpus ways --effort 0 --timeout 5 \
+    --jsonl gate_lines --junit gate.xml --markdown gate.md
   for way in "${ways[@]}"; do
     IFS='|' read -r width verdict reason <<<"$way"
     is "$verdict" "$reason" "dv=$width" gate_lines
@@ -92,38 +79,33 @@ for threads in 1 2; do
 done
 
 # Threads that meet in a kernel which is not made for it: flaky, and the other case is named; alone it passes.
-code=0
-timeout 60 "$samestate" gate --plugin "$plugin" --kernel unsafe.gated_delta_rule.recurrent --threads 2 --effort 0 \
-  --max-cases 8 --jsonl gate_lines >gate_out 2>gate_err || code=$?
-[[ $code -eq 4 ]] || complain "unsafe: exit $code instead of 4"
+patience=60
+unsafe=(gate --plugin "$plugin" --kernel unsafe.gated_delta_rule.recurrent --effort 0 --max-cases 8)
+run 4 "${unsafe[@]}" --threads 2 --jsonl gate_lines
 [[ "$(grep -c '"verdict": *"flaky"' gate_lines)" -ge 2 ]] || complain 'unsafe: threads did not meet'
 grep -qE "signal 11.*with 'v1 gated_delta_rule [^']*' under way on other threads" gate_lines ||
   complain 'unsafe: the other case is not named'
-timeout 60 "$samestate" gate --plugin "$plugin" --kernel unsafe.gated_delta_rule.recurrent --threads 1 --effort 0 \
-  --max-cases 8 >gate_out 2>gate_err || complain 'unsafe: wrong on one thread'
+run 0 "${unsafe[@]}" --threads 1
 
 # One that always hangs costs its limit and no more.
-code=0
-timeout 120 "$samestate" gate --plugin "$plugin" --kernel hanging.gated_delta_rule.recurrent --threads 4 --timeout 0.4 \
-  --effort 0 --jsonl gate_lines >gate_out 2>gate_err || code=$?
-[[ $code -eq 5 ]] || complain "hanging: exit $code instead of 5"
+patience=120
+run 5 gate --plugin "$plugin" --kernel hanging.gated_delta_rule.recurrent --threads 4 --timeout 0.4 --effort 0 \
+  --jsonl gate_lines
 hung="$(grep -c '"verdict": *"timeout"' gate_lines)"
 [[ $hung -ge 20 && $hung -le 24 ]] || complain "hanging: $hung timeouts instead of 20"
 grep -q 'has crashed or hung in 2[0-4] cases' gate_lines || complain 'hanging: does not say why the rest is skipped'
 
 # An interrupt: what is under way is finished, the reports are written, and it is no pass.
 rm -f gate_lines gate.xml
-"$samestate" gate --device cpu --threads 1 --jsonl gate_lines --junit gate.xml >gate_out 2>gate_err &
+invocation='gate, interrupted'
+"$samestate" gate --device cpu --threads 1 --jsonl gate_lines --junit gate.xml >out 2>err &
 gate=$!
-for _ in {1..200}; do
-  grep -q '"event": *"end"' gate_lines 2>/dev/null && break
-  sleep 0.1
-done
+await 1 '"event": *"end"' gate_lines || complain 'interrupt: no record'
 kill -TERM "$gate"
 code=0
 wait "$gate" || code=$?
 [[ $code -eq 3 ]] || complain "interrupt: exit $code instead of 3"
-grep -q 'Interrupted before' gate_out || complain 'interrupt: not said'
+says 'Interrupted before'
 ended="$(grep -c '"event": *"end"' gate_lines)"
 [[ $ended -ge 1 && "$(grep -c '"event": *"start"' gate_lines)" -eq $ended ]] || complain 'interrupt: a case was lost'
 grep -q "tests=\"$ended\"" gate.xml || complain 'interrupt: the JUnit report is of other cases'
@@ -131,10 +113,8 @@ grep -q "tests=\"$ended\"" gate.xml || complain 'interrupt: the JUnit report is 
 # A sweep, on one thread and on two.
 for threads in 1 2; do
   rm -f points
-  code=0
-  timeout 120 "$samestate" sweep --quick --series width --plugin "$plugin" --kernel deadly.gated_delta_rule.chunked \
-    --timeout 1 --threads "$threads" --out points >gate_out 2>gate_err || code=$?
-  [[ $code -eq 5 ]] || complain "sweep: exit $code instead of 5"
+  run 5 sweep --quick --series width --plugin "$plugin" --kernel deadly.gated_delta_rule.chunked --timeout 1 \
+    --threads "$threads" --out points
   is crash 'signal 11' 'dk=16 state=random kernel=deadly[^ ]*' points
   is crash 'code 0' 'dk=32 state=random kernel=deadly[^ ]*' points
   is timeout 'no answer after 1 s' 'T=[0-9]* Hv=2 state=random kernel=deadly[^ ]*' points
@@ -142,15 +122,12 @@ for threads in 1 2; do
 done
 
 # Bench: of every case a row, and times where the kernel lived.
-code=0
 bench=()
 for way in "${ways[@]}"; do
   bench+=(--case "v1 gated_delta_rule form=recurrent T=4 dk=4 dv=${way%%|*} kernel=$deadly")
 done
 bench+=(--case "v1 gated_delta_rule form=recurrent T=4 dk=4 dv=9 kernel=$deadly")
-timeout 120 "$samestate" bench --device cpu --threads 1 --seconds 0.01 --plugin "$plugin" --timeout 5 "${bench[@]}" \
-  --jsonl times >gate_out 2>gate_err || code=$?
-[[ $code -eq 5 ]] || complain "bench: exit $code instead of 5"
+run 5 bench --device cpu --threads 1 --seconds 0.01 --plugin "$plugin" --timeout 5 "${bench[@]}" --jsonl times
 for way in "${ways[@]}"; do
   IFS='|' read -r width verdict reason <<<"$way"
   is "$verdict" "$reason" "dv=$width" times
@@ -158,20 +135,14 @@ done
 is pass '' dv=9 times
 
 # Repro: the same words. A run file is judged in a process of its own too.
+patience=60
 for way in "${ways[@]}"; do
   IFS='|' read -r width verdict reason <<<"$way"
-  code=0
-  timeout 60 "$samestate" repro --plugin "$plugin" --timeout 5 \
-    "v1 gated_delta_rule form=recurrent T=4 dk=4 dv=$width kernel=$deadly" >gate_out 2>gate_err || code=$?
-  [[ $code -eq 5 ]] || complain "repro: exit $code instead of 5 (dv=$width)"
-  grep -qE "^verdict   $verdict: .*$reason" gate_out || complain "repro: not $verdict $reason (dv=$width)"
+  run 5 repro --plugin "$plugin" --timeout 5 "v1 gated_delta_rule form=recurrent T=4 dk=4 dv=$width kernel=$deadly"
+  grep -qE "^verdict   $verdict: .*$reason" out || complain "not $verdict $reason"
 done
-"$samestate" repro 'v1 gated_delta_rule T=8192 dk=64' --dump run.safetensors >gate_out 2>gate_err
-code=0
-timeout 60 "$samestate" judge run.safetensors --timeout 0.001 >gate_out 2>gate_err || code=$?
-[[ $code -eq 5 ]] || complain "judge: exit $code instead of 5"
-grep -q '^verdict   timeout: no answer after 0.001 s' gate_out || complain 'judge: no timeout'
+attempt repro 'v1 gated_delta_rule T=8192 dk=64' --dump run.safetensors
+run 5 judge run.safetensors --timeout 0.001
+grep -q '^verdict   timeout: no answer after 0.001 s' out || complain 'no timeout'
 
-if [[ $failures -ne 0 ]]; then cat out err gate_err; fi
-printf '%s shrunk lines, %s failures\n' "$lines" "$failures"
-[[ $failures -eq 0 ]]
+finish

@@ -5,35 +5,24 @@
 # usage: device_crash_test.sh SAMESTATE PLUGIN [DRIVER]
 set -uo pipefail
 
-samestate="$(realpath "$1")"
 plugin="$(realpath "$2")"
 if [[ $# -ge 3 ]]; then
   driver="$(dirname "$(realpath "$3")")"
   export LD_LIBRARY_PATH="$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 fi
-folder="$(mktemp -d)"
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failures=0
-complain() {
-  printf 'FAILED: %s\n' "$1"
-  failures=$((failures + 1))
-}
+source "$(dirname "$0")/prelude.sh"
 
 kernel=device.gated_delta_rule.recurrent
-code=0
-"$samestate" repro --plugin "$plugin" "v1 gated_delta_rule form=recurrent T=4 dk=4 kernel=$kernel" >out 2>err || code=$?
+attempt repro --plugin "$plugin" "v1 gated_delta_rule form=recurrent T=4 dk=4 kernel=$kernel"
 if [[ $code -eq 77 && $# -lt 3 ]]; then
   printf 'skipped: no CUDA device\n'
   exit 77
 fi
 [[ $code -eq 0 ]] || complain "a right case: exit $code instead of 0"
 
-code=0
-timeout 240 "$samestate" fuzz --plugin "$plugin" --kernel "$kernel" --seed 7 --budget 0 --max-cases 60 --threads 1 \
-  --timeout 60s --shrink-budget 20s --corpus found >out 2>err || code=$?
-[[ $code -eq 5 ]] || complain "exit $code instead of 5"
-count() { grep -oE "[:,] $1 [0-9]+" out | head -1 | grep -oE '[0-9]+$' || echo 0; }
+patience=240
+run 5 fuzz --plugin "$plugin" --kernel "$kernel" --seed 7 --budget 0 --max-cases 60 --threads 1 --timeout 60s \
+  --shrink-budget 20s --corpus found
 [[ "$(count crash)" -ge 2 ]] || complain 'no crashes'
 [[ "$(count fail)" -eq 0 ]] || complain 'a dead context became a failure'
 [[ "$(count skipped)" -eq 0 ]] || complain 'a case met a dead context'
@@ -43,22 +32,20 @@ grep -q 'CUDA_ERROR_ILLEGAL_ADDRESS: the kernel broke its device context' out ||
   complain 'a kernel that looks at no error is not found out'
 grep -q 'the kernel threw: cuCtxSynchronize: CUDA error 700' out || complain 'a kernel that throws is not found out'
 
+cp out printed
 lines=0
 while read -r command; do
   lines=$((lines + 1))
-  code=0
-  eval "timeout 60 \"$samestate\" ${command#samestate }" >repeated 2>&1 || code=$?
-  [[ $code -eq 5 ]] || complain "exit $code instead of 5: $command"
-done < <(grep -oE "^    samestate repro .*--plugin .*'" out)
+  patience=60
+  eval "run 5 ${command#samestate }"
+done < <(grep -oE "^    samestate repro .*--plugin .*'" printed)
 [[ $lines -ge 2 ]] || complain "$lines shrunk lines instead of 2"
 
 # The gate goes on too: whatever passes after the first crash has a context of its own. Threads share one. Few cases,
 # for a kernel that costs twenty processes is run no further.
+patience=240
 for threads in 1 2; do
-  code=0
-  timeout 240 "$samestate" gate --plugin "$plugin" --kernel "$kernel" --max-cases 24 --threads "$threads" --jsonl lines \
-    >out 2>err || code=$?
-  [[ $code -eq 5 ]] || complain "gate: exit $code instead of 5"
+  run 5 gate --plugin "$plugin" --kernel "$kernel" --max-cases 24 --threads "$threads" --jsonl lines
   [[ "$(grep -c '"verdict": *"crash"' lines)" -ge 2 ]] || complain 'gate: no crashes'
   [[ "$(grep -cE '"verdict": *"(skipped|flaky|fail)"' lines)" -eq 0 ]] || complain 'gate: a case met a dead context'
   [[ "$(grep -c '"verdict": *"pass"' lines)" -ge 5 ]] || complain 'gate: the other cases were not judged'
@@ -66,12 +53,9 @@ done
 
 # The command itself never starts the device before it forks: its own kernels run in workers.
 if "$samestate" list kernels | grep -q '^cuda.* cuda .*fp32' && [[ $# -lt 3 ]]; then
-  code=0
-  "$samestate" fuzz --device cuda --system gated_delta_rule --seed 3 --budget 0 --max-cases 20 >out 2>err || code=$?
+  attempt fuzz --device cuda --system gated_delta_rule --seed 3 --budget 0 --max-cases 20
   [[ $code -eq 0 || $code -eq 3 ]] || complain "fuzz --device cuda: exit $code"
   [[ "$(count pass)" -ge 5 ]] || complain 'fuzz --device cuda: nothing was judged'
 fi
 
-if [[ $failures -ne 0 ]]; then cat out err; fi
-printf '%s shrunk lines, %s failures\n' "$lines" "$failures"
-[[ $failures -eq 0 ]]
+finish

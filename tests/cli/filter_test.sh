@@ -4,36 +4,11 @@
 # usage: filter_test.sh SAMESTATE PLUGIN
 set -uo pipefail
 
-samestate="$(realpath "$1")"
 plugin="$(realpath "$2")"
-folder="$(mktemp -d)"
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-ulimit -c 0
-export ASAN_OPTIONS=handle_segv=0:detect_leaks=0
-failures=0
-complain() {
-  printf 'FAILED: samestate %s\n  %s\n' "$invocation" "$1"
-  sed 's/^/  stderr: /' err | head -5
-  failures=$((failures + 1))
-}
-# run CODE ARGUMENT...
-run() {
-  local expected="$1" code=0
-  shift
-  invocation="$*"
-  timeout 120 "$samestate" "$@" >out 2>err </dev/null || code=$?
-  [[ $code -eq $expected ]] || complain "exit $code instead of $expected"
-}
-# bad WORD ARGUMENT...: exit 2 and one line on stderr that holds WORD.
-bad() {
-  local word="$1"
-  shift
-  run 2 "$@"
-  [[ ! -s out && "$(grep -cv '^Run with --help' err)" -eq 1 ]] || complain 'not one line on stderr alone'
-  grep -qF -- "$word" err || complain "does not name '$word'"
-}
-says() { grep -qF -- "$1" out || complain "does not say '$1'"; }
+source "$(dirname "$0")/prelude.sh"
+let_kernels_die
+patience=120
+
 # all PATTERN: every line of the plan holds it.
 all() {
   [[ -s out ]] || complain 'an empty plan'
@@ -148,12 +123,10 @@ run 0 report gate.jsonl --out page --no-plots --no-evidence
 grep -oE "samestate repro [^<\"]*" page/index.html | sed "s/&#39;/'/g; s/&apos;/'/g" | grep -vF '…' >>commands
 [[ "$(wc -l <commands)" -ge 12 ]] || complain "only $(wc -l <commands) commands"
 grep -vF -- "--plugin $plugin " commands >without && complain "without --plugin: $(head -1 without)"
+patience=30
 while read -r command; do
-  invocation="$command"
-  code=0
-  eval "timeout 30 \"$samestate\" ${command#samestate }" >out 2>err </dev/null || code=$?
+  eval "attempt ${command#samestate }"
   grep -q '^verdict   ' out || complain "exit $code and no verdict"
 done < <(sort -u commands | head -20)
 
-printf '%s failures\n' "$failures"
-[[ $failures -eq 0 ]]
+finish

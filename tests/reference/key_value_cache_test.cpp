@@ -2,15 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/reference/column.h"
+
 namespace samestate {
 namespace {
 
-Matrix<double> column(std::initializer_list<double> values) {
-  Matrix<double> x(static_cast<Index>(values.size()), 1);
-  Index i = 0;
-  for (double value : values) x(i++, 0) = value;
-  return x;
-}
+using test::column;
 
 TEST(KeyValueCache, GrowsAndRefusesOtherWidths) {
   const KeyValueCache<double> one = KeyValueCache<double>{}.appended(column({1}), column({2}));

@@ -2,15 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/reference/column.h"
+
 namespace samestate {
 namespace {
 
-Matrix<double> column(std::initializer_list<double> values) {
-  Matrix<double> x(static_cast<Index>(values.size()), 1);
-  Index i = 0;
-  for (double value : values) x(i++, 0) = value;
-  return x;
-}
+using test::column;
 
 /// Width 4, oldest input first: the newest is multiplied by 4.
 Matrix<double> kernel() { return column({1, 2, 3, 4}).transpose(); }

@@ -5,9 +5,12 @@
 #include <functional>
 
 #include "reference/online_softmax.h"
+#include "tests/reference/column.h"
 
 namespace samestate {
 namespace {
+
+using test::column;
 
 using Form = std::function<Matrix<double>(const AttentionInputs<double>&)>;
 
@@ -20,13 +23,6 @@ std::vector<Form> forms() {
           [](const AttentionInputs<double>& x) { return softmax_attention_online(x, 64); },
           [](const AttentionInputs<double>& x) { return softmax_attention_merged(x, 1); },
           [](const AttentionInputs<double>& x) { return softmax_attention_merged(x, 2); }};
-}
-
-Matrix<double> column(std::initializer_list<double> values) {
-  Matrix<double> x(static_cast<Index>(values.size()), 1);
-  Index i = 0;
-  for (double value : values) x(i++, 0) = value;
-  return x;
 }
 
 /// One head of width 1.

@@ -4,33 +4,15 @@
 # usage: command_test.sh SAMESTATE EXAMPLES
 set -uo pipefail
 
-samestate="$(realpath "$1")"
 examples="$(realpath "$2")"
-folder="$(mktemp -d)"
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failures=0
-around=(env)
+source "$(dirname "$0")/../cli/prelude.sh"
 
-# run CODE WORD ARGUMENT...: the exit code, and WORD on stdout or stderr.
-run() {
-  local expected="$1" word="$2" code=0
+# gives CODE WORD ARGUMENT...: the exit code, and WORD on stdout or stderr.
+gives() {
+  local expected="$1" word="$2"
   shift 2
-  timeout 60 "${around[@]}" "$samestate" "$@" >out 2>err </dev/null || code=$?
-  if [[ $code -ne $expected ]] || ! cat out err | grep -qF -- "$word"; then
-    printf 'FAILED: samestate %s\n  exit %s instead of %s, or no "%s" in:\n' "$*" "$code" "$expected" "$word"
-    cat out err
-    failures=$((failures + 1))
-  fi
-}
-# bad WORD ARGUMENT...: exit 2, one line on stderr, nothing written to ./made.
-bad() {
-  run 2 "$@"
-  if [[ "$(grep -cv '^Run with --help' err)" -ne 1 || -e made || -s out ]]; then
-    printf 'FAILED: not one line, or something was written: %s\n' "$*"
-    cat out err
-    failures=$((failures + 1))
-  fi
+  run "$expected" "$@"
+  cat out err | grep -qF -- "$word" || complain "does not say '$word'"
 }
 quiet=(--no-plots --no-evidence)
 points=$(grep -c '"event":"point"' "$examples/sweep.jsonl")
@@ -47,16 +29,16 @@ printf '\xff\xfe\x00binary' >binary.jsonl
 echo x >file
 mkdir locked
 
-run 0 '1 points' report one.jsonl --out a "${quiet[@]}"
-run 0 'cut off in the middle' report cut.jsonl --out b "${quiet[@]}"
-grep -q 'cut off by a crash' b/index.html || { echo 'FAILED: the page does not say that its record was cut'; failures=$((failures + 1)); }
-run 0 '1 points' report nan.jsonl --out c "${quiet[@]}"
-run 3 'no case and no point' report empty.jsonl --out d "${quiet[@]}"
-run 3 'no case and no point' report nothing.jsonl --out e "${quiet[@]}"
+gives 0 '1 points' report one.jsonl --out a "${quiet[@]}"
+gives 0 'cut off in the middle' report cut.jsonl --out b "${quiet[@]}"
+grep -q 'cut off by a crash' b/index.html || complain 'the page does not say that its record was cut'
+gives 0 '1 points' report nan.jsonl --out c "${quiet[@]}"
+gives 3 'no case and no point' report empty.jsonl --out d "${quiet[@]}"
+gives 3 'no case and no point' report nothing.jsonl --out e "${quiet[@]}"
 bad 'schema 2' report schema.jsonl --out made "${quiet[@]}"
 bad "'rms_error'" report field.jsonl --out made "${quiet[@]}"
 bad 'damaged.jsonl:3' report damaged.jsonl --out made "${quiet[@]}"
-run 3 'cut off' report binary.jsonl --out f "${quiet[@]}"
+gives 3 'cut off' report binary.jsonl --out f "${quiet[@]}"
 bad 'none.jsonl' report none.jsonl --out made "${quiet[@]}"
 bad 'is a folder' report locked --out made "${quiet[@]}"
 bad 'file' report one.jsonl --out file "${quiet[@]}"
@@ -72,28 +54,29 @@ bad "without 'killed'" report one.jsonl --out made --mutants equations.json "${q
 truncate -s 1G sparse.jsonl
 bad 'more than 64 MB' report sparse.jsonl --out made "${quiet[@]}"
 if command -v gnuplot >/dev/null; then
-  run 0 "$points points" report "$examples/sweep.jsonl" --out plots --no-evidence
-  grep -qE '[1-9][0-9]+ plots' out || { echo 'FAILED: no plots of the example'; failures=$((failures + 1)); }
-  run 0 'points' report one.jsonl nan.jsonl --out plots2 --no-evidence
+  gives 0 "$points points" report "$examples/sweep.jsonl" --out plots --no-evidence
+  grep -qE '[1-9][0-9]+ plots' out || complain 'no plots of the example'
+  gives 0 'points' report one.jsonl nan.jsonl --out plots2 --no-evidence
 fi
 around=(env PATH=/nonexistent)
 bad 'gnuplot-nox' report one.jsonl --out made --no-evidence
-around=(env)
+around=()
+absent made
 
-run 0 "$points unchanged" compare "$examples/sweep.jsonl" "$examples/sweep.jsonl"
-run 0 'gone' compare "$examples/sweep.jsonl" one.jsonl
-run 3 '0 cases in common' compare "$examples/sweep.jsonl" "$examples/gate.jsonl"
+gives 0 "$points unchanged" compare "$examples/sweep.jsonl" "$examples/sweep.jsonl"
+gives 0 'gone' compare "$examples/sweep.jsonl" one.jsonl
+gives 3 '0 cases in common' compare "$examples/sweep.jsonl" "$examples/gate.jsonl"
 sed 's/"verdict":"pass"/"verdict":"fail"/' one.jsonl >worse.jsonl
-run 1 'verdict worse' compare one.jsonl worse.jsonl --markdown made.md
-grep -q '1 regressions' made.md || { echo 'FAILED: the Markdown does not count the regression'; failures=$((failures + 1)); }
-run 1 '"regressions": 1' compare one.jsonl worse.jsonl --json
-run 0 'verdict better' compare worse.jsonl one.jsonl
+gives 1 'verdict worse' compare one.jsonl worse.jsonl --markdown made.md
+grep -q '1 regressions' made.md || complain 'the Markdown does not count the regression'
+gives 1 '"regressions": 1' compare one.jsonl worse.jsonl --json
+gives 0 'verdict better' compare worse.jsonl one.jsonl
 # A record cut in the middle, a number that is none: what can be compared is.
-run 0 'cases in common' compare "$examples/sweep.jsonl" cut.jsonl
+gives 0 'cases in common' compare "$examples/sweep.jsonl" cut.jsonl
 sed 's/"ratio":[0-9.e-]*/"ratio":"nan"/' one.jsonl >nan_ratio.jsonl
-run 1 'ratio grew' compare one.jsonl nan_ratio.jsonl
+gives 1 'ratio grew' compare one.jsonl nan_ratio.jsonl
 sed 's/"ratio":[0-9.e-]*/"ratio":"inf"/' one.jsonl >inf_ratio.jsonl
-run 1 'ratio grew' compare one.jsonl inf_ratio.jsonl
+gives 1 'ratio grew' compare one.jsonl inf_ratio.jsonl
 bad 'no case in it' compare one.jsonl empty.jsonl
 bad 'schema 2' compare schema.jsonl one.jsonl
 bad '--factor' compare one.jsonl one.jsonl --factor 0.5
@@ -112,34 +95,29 @@ bad 'damaged.jsonl:3' "${sweep[@]}" --series width --out damaged.jsonl
 bad "'rms_error'" "${sweep[@]}" --series width --out field.jsonl
 bad 'locked' "${sweep[@]}" --series width --out locked
 bad 'file' "${sweep[@]}" --series width --out file/inside.jsonl
-[[ "$(wc -l <damaged.jsonl)" -eq 4 ]] || { echo 'FAILED: a sweep wrote to a file that it could not read'; failures=$((failures + 1)); }
+absent made
+[[ "$(wc -l <damaged.jsonl)" -eq 4 ]] || complain 'a sweep wrote to a file that it could not read'
 # Without its device a kernel is not measured: neither a pass, nor a point that a later run would leave out.
 if "$samestate" list kernels | grep -q '^cuda' && ! command -v nvidia-smi >/dev/null; then
   device=("${sweep[@]}" --kernel cuda.gated_delta_rule.chunked --series width --out device.jsonl)
-  run 77 'could not run here' "${device[@]}"
-  run 77 ': 0 of' "${device[@]}"
+  gives 77 'could not run here' "${device[@]}"
+  gives 77 ': 0 of' "${device[@]}"
 fi
-run 77 '0 points' "${sweep[@]}" --series length --system retention --out nothing_there.jsonl
+gives 77 '0 points' "${sweep[@]}" --series length --system retention --out nothing_there.jsonl
 
 # Killed while it measures, its last line cut: the same command measures what is missing, and that alone.
 "$samestate" "${sweep[@]}" --system gated_delta_net --out killed.jsonl >killed.out 2>&1 &
 victim=$!
-for _ in $(seq 1 200); do
-  [[ "$(grep -c '"event":"point"' killed.jsonl 2>/dev/null)" -ge 2 ]] && break
-  sleep 0.05
-done
+await 2 '"event":"point"' killed.jsonl || complain 'no two points'
 # A second one beside it is refused, and its lines do not run into the first one's.
-bad_code=0
-"$samestate" "${sweep[@]}" --system gated_delta_net --out killed.jsonl >second.out 2>&1 || bad_code=$?
-[[ $bad_code -eq 2 ]] && grep -q 'another process is writing' second.out || { echo "FAILED: a second writer: exit $bad_code"; cat second.out; failures=$((failures + 1)); }
+gives 2 'another process is writing' "${sweep[@]}" --system gated_delta_net --out killed.jsonl
 kill -9 "$victim"
 wait "$victim" 2>/dev/null
 truncate -s -100 killed.jsonl
 whole=$(grep -c '"event":"point".*}$' killed.jsonl)
-run 0 "$whole of 10 points are there, $((10 - whole)) to go" "${sweep[@]}" --system gated_delta_net --out killed.jsonl
-run 0 '10 of 10 points are there, 0 to go' "${sweep[@]}" --system gated_delta_net --out killed.jsonl
-run 0 '10 points' report killed.jsonl --out resumed "${quiet[@]}"
-[[ $whole -ge 1 && $whole -lt 10 ]] || { echo "FAILED: the sweep was killed after $whole of 10 points"; failures=$((failures + 1)); }
+gives 0 "$whole of 10 points are there, $((10 - whole)) to go" "${sweep[@]}" --system gated_delta_net --out killed.jsonl
+gives 0 '10 of 10 points are there, 0 to go' "${sweep[@]}" --system gated_delta_net --out killed.jsonl
+gives 0 '10 points' report killed.jsonl --out resumed "${quiet[@]}"
+[[ $whole -ge 1 && $whole -lt 10 ]] || complain "the sweep was killed after $whole of 10 points"
 
-printf '%s failures\n' "$failures"
-[[ $failures -eq 0 ]]
+finish

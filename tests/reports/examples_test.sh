@@ -4,47 +4,43 @@
 # usage: examples_test.sh SAMESTATE DOCS PAGES [--write]; --write puts a changed record and plot in their place.
 set -uo pipefail
 
-samestate="$(realpath "$1")"
 docs="$(realpath "$2")"
 mkdir -p "$3"
 pages="$(realpath "$3")"
 write="${4:-}"
 again='tests/reports/examples_test.sh SAMESTATE docs PAGES --write'
-folder="$(mktemp -d)"
-trap 'rm -rf "$folder"' EXIT
-status=0
+source "$(dirname "$0")/../cli/prelude.sh"
 
 # `sweep --quick`, as it promises, in a minute.
-timeout 60 "$samestate" sweep --quick --out "$folder/sweep.jsonl" || status=1
+run 0 sweep --quick --out sweep.jsonl
 points() { grep -c '"event":"point"' "$1"; }
 drifted=0
-"$samestate" compare "$docs/examples/sweep.jsonl" "$folder/sweep.jsonl" >"$folder/drift" || drifted=1
-[[ "$(points "$docs/examples/sweep.jsonl")" -eq "$(points "$folder/sweep.jsonl")" ]] || drifted=1
-grep -q "^$(points "$folder/sweep.jsonl") cases in common" "$folder/drift" || drifted=1
+attempt compare "$docs/examples/sweep.jsonl" sweep.jsonl
+[[ $code -eq 0 ]] || drifted=1
+[[ "$(points "$docs/examples/sweep.jsonl")" -eq "$(points sweep.jsonl)" ]] || drifted=1
+grep -q "^$(points sweep.jsonl) cases in common" out || drifted=1
 if [[ $drifted -ne 0 && "$write" == --write ]]; then
-  cp "$folder/sweep.jsonl" "$docs/examples/sweep.jsonl"
+  cp sweep.jsonl "$docs/examples/sweep.jsonl"
 elif [[ $drifted -ne 0 ]]; then
-  cat "$folder/drift"
-  echo "$docs/examples/sweep.jsonl is not what a quick sweep measures: $again"
-  status=1
+  cat out
+  complain "$docs/examples/sweep.jsonl is not what a quick sweep measures: $again"
 fi
 
 plots=()
 command -v gnuplot >/dev/null || plots=(--no-plots)
 # page NAME TITLE SECTION...: the page of a record, its sections and nothing from elsewhere.
 page() {
-  local name="$1" title="$2" section
+  local name="$1" title="$2" made section
   shift 2
-  for out in "$pages/$name" "$folder/$name"; do
-    "$samestate" report "$docs/examples/$name.jsonl" --title "$title" --out "$out" --no-evidence "${plots[@]}" || status=1
+  for made in "$pages/$name" "$folder/$name"; do
+    run 0 report "$docs/examples/$name.jsonl" --title "$title" --out "$made" --no-evidence "${plots[@]}"
   done
-  diff -r "$pages/$name" "$folder/$name" || { echo "two reports of one record differ: $name"; status=1; }
+  diff -r "$pages/$name" "$folder/$name" || complain "two reports of one record differ: $name"
   for section in "$@"; do
-    grep -q "<section id=\"$section\"" "$pages/$name/index.html" || { echo "$name has no section $section"; status=1; }
+    grep -q "<section id=\"$section\"" "$pages/$name/index.html" || complain "$name has no section $section"
   done
   if grep -nE '(src|href)="https?:|@import|url\(' "$pages/$name/index.html"; then
-    echo "$name loads something from elsewhere"
-    status=1
+    complain "$name loads something from elsewhere"
   fi
 }
 page sweep 'Example: samestate sweep --quick' answers sweep points words
@@ -56,24 +52,18 @@ if [[ "$(gnuplot --version 2>/dev/null)" != 'gnuplot 5.4 patchlevel 4' ]]; then
 elif [[ "$write" == --write ]]; then
   cp "$pages/sweep/plots/plot-1-error.svg" "$docs/error_vs_chunk.svg"
 elif ! cmp "$pages/sweep/plots/plot-1-error.svg" "$docs/error_vs_chunk.svg"; then
-  echo "$docs/error_vs_chunk.svg is out of date: $again"
-  status=1
+  complain "$docs/error_vs_chunk.svg is out of date: $again"
 fi
 
 # The check of the record bites: a ratio that grew.
-head -n 5 "$docs/examples/sweep.jsonl" >"$folder/fewer.jsonl"
-sed '0,/"ratio":[0-9.e-]*/s//"ratio":0.001/' "$folder/fewer.jsonl" >"$folder/grown.jsonl"
-"$samestate" compare "$folder/grown.jsonl" "$folder/fewer.jsonl" >"$folder/out" && {
-  echo 'a ratio that grew is no regression to compare'
-  status=1
-}
+head -n 5 "$docs/examples/sweep.jsonl" >fewer.jsonl
+sed '0,/"ratio":[0-9.e-]*/s//"ratio":0.001/' fewer.jsonl >grown.jsonl
+run 1 compare grown.jsonl fewer.jsonl
 
-# A record against itself: nothing changed. Against one with a worse ratio: a regression.
-"$samestate" compare "$docs/examples/gate.jsonl" "$docs/examples/gate.jsonl" || status=1
-sed '0,/"verdict":"pass"/s//"verdict":"fail"/' "$docs/examples/gate.jsonl" >"$folder/worse.jsonl"
-"$samestate" compare "$docs/examples/gate.jsonl" "$folder/worse.jsonl" >"$folder/out"
-[[ $? -eq 1 ]] && grep -q '1 verdict worse' "$folder/out" || {
-  echo 'a worse verdict is no regression to compare'
-  status=1
-}
-exit $status
+# A record against itself: nothing changed. Against one with a worse verdict: a regression.
+run 0 compare "$docs/examples/gate.jsonl" "$docs/examples/gate.jsonl"
+sed '0,/"verdict":"pass"/s//"verdict":"fail"/' "$docs/examples/gate.jsonl" >worse.jsonl
+run 1 compare "$docs/examples/gate.jsonl" worse.jsonl
+says '1 verdict worse'
+
+finish

@@ -11,54 +11,31 @@
 namespace samestate::mutants {
 namespace {
 
-/// The rows of one head as another tensor's strides place them.
-template <class Rows, class View, class OtherRows, class Other>
-void place_as(Rows& rows, const View& view, const OtherRows& other, const Other& of) {
-  if (rows.data == nullptr || other.data == nullptr) return;
-  rows.data = view.data + (other.data - of.data);
-  rows.row_stride = other.row_stride;
-}
-
-template <class Base>
-struct QueryStridesOfKey : Base {
+/// One tensor's rows of a head where another's strides place them.
+template <class Base, auto rows, auto view, auto other_rows, auto other_view>
+struct StridesOfAnother : Base {
   using Base::Base;
   cpu::Head locate(std::int64_t n, std::int64_t h) const override {
     cpu::Head head = Base::locate(n, h);
-    place_as(head.q, this->arguments_.q, head.k, this->arguments_.k);
+    auto& own = head.*rows;
+    const auto& other = head.*other_rows;
+    if (own.data == nullptr || other.data == nullptr) return head;
+    own.data = (this->arguments_.*view).data + (other.data - (this->arguments_.*other_view).data);
+    own.row_stride = other.row_stride;
     return head;
   }
 };
-
 template <class Base>
-struct ValueStridesOfOutput : Base {
-  using Base::Base;
-  cpu::Head locate(std::int64_t n, std::int64_t h) const override {
-    cpu::Head head = Base::locate(n, h);
-    place_as(head.v, this->arguments_.v, head.o, this->arguments_.o);
-    return head;
-  }
-};
-
+using QueryStridesOfKey = StridesOfAnother<Base, &cpu::Head::q, &Arguments::q, &cpu::Head::k, &Arguments::k>;
 template <class Base>
-struct BetaStridesOfGate : Base {
-  using Base::Base;
-  cpu::Head locate(std::int64_t n, std::int64_t h) const override {
-    cpu::Head head = Base::locate(n, h);
-    place_as(head.beta, this->arguments_.beta, head.g, this->arguments_.g);
-    return head;
-  }
-};
-
+using ValueStridesOfOutput =
+    StridesOfAnother<Base, &cpu::Head::v, &Arguments::v, &cpu::Head::o, &Arguments::o>;
 template <class Base>
-struct InitialStridesOfFinal : Base {
-  using Base::Base;
-  cpu::Head locate(std::int64_t n, std::int64_t h) const override {
-    cpu::Head head = Base::locate(n, h);
-    place_as(head.initial_state, this->arguments_.initial_state, head.final_state,
-             this->arguments_.final_state);
-    return head;
-  }
-};
+using BetaStridesOfGate =
+    StridesOfAnother<Base, &cpu::Head::beta, &Arguments::beta, &cpu::Head::g, &Arguments::g>;
+template <class Base>
+using InitialStridesOfFinal = StridesOfAnother<Base, &cpu::Head::initial_state, &Arguments::initial_state,
+                                               &cpu::Head::final_state, &Arguments::final_state>;
 
 /// The heads of a token lie within the way to the next token, which they do not where heads come first.
 template <class Base>

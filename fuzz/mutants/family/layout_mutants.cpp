@@ -36,24 +36,19 @@ struct QueryOfValueHead : Base {
 };
 
 /// As if there were one head.
-template <class Base>
-struct KeyStrideOfOneHead : Base {
+template <class Base, auto rows, auto width>
+struct StrideOfOneHead : Base {
   using Base::Base;
   cpu::Head locate(std::int64_t n, std::int64_t h) const override {
     cpu::Head head = Base::locate(n, h);
-    head.k.row_stride = std::min(head.k.row_stride, head.dk);
+    (head.*rows).row_stride = std::min((head.*rows).row_stride, head.*width);
     return head;
   }
 };
 template <class Base>
-struct ValueStrideOfOneHead : Base {
-  using Base::Base;
-  cpu::Head locate(std::int64_t n, std::int64_t h) const override {
-    cpu::Head head = Base::locate(n, h);
-    head.v.row_stride = std::min(head.v.row_stride, head.dv);
-    return head;
-  }
-};
+using KeyStrideOfOneHead = StrideOfOneHead<Base, &cpu::Head::k, &cpu::Head::dk>;
+template <class Base>
+using ValueStrideOfOneHead = StrideOfOneHead<Base, &cpu::Head::v, &cpu::Head::dv>;
 
 /// Strides of a dense tensor, whatever the view says.
 template <class Base>

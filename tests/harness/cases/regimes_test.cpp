@@ -345,6 +345,27 @@ TEST(Regimes, UnknownNameIsAnErrorThatListsThem) {
   }
 }
 
+// One that another system has: why this one has not is said beside what it has.
+TEST(Regimes, ARegimeOfWhatASystemLacksSaysSo) {
+  const auto refused = [](const char* line) {
+    try {
+      (void)Resolved(parse_case(line));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refused("v1 delta_rule regime=slow")
+                .find("regime=slow, about the decay: delta_rule has the regimes normal, "),
+            std::string::npos);
+  EXPECT_NE(refused("v1 retention regime=beta_two").find("regime=beta_two, about beta: retention has"),
+            std::string::npos);
+  EXPECT_NE(refused("v1 rms_norm regime=slow").find("rms_norm has the regimes normal, large"),
+            std::string::npos);
+  EXPECT_NE(refused("v1 rms_norm regime=collinear").find("regime=collinear: rms_norm has"),
+            std::string::npos);
+}
+
 // Values pinned, so that another machine, library or edit of the generator is noticed: the integers and
 // correctly rounded operations of Counter, and libm's exp and log1p in g and beta to one ulp.
 TEST(Regimes, KnownAnswers) {

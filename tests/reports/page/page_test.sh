@@ -4,7 +4,6 @@
 # usage: page_test.sh SAMESTATE EXAMPLES; exit 77 without Chromium.
 set -uo pipefail
 
-samestate="$(realpath "$1")"
 examples="$(realpath "$2")"
 record="$examples/sweep.jsonl"
 browser=''
@@ -15,17 +14,13 @@ if [[ -z "$browser" ]]; then
   echo 'skipped: no Chromium here'
   exit 77
 fi
-folder="$(mktemp -d)"
-trap 'rm -rf "$folder"' EXIT
+source "$(dirname "$0")/../../cli/prelude.sh"
 plots=()
 command -v gnuplot >/dev/null || plots=(--no-plots)
-"$samestate" report "$record" --title 'A title that is longer than a telephone is wide' --out "$folder/report" --no-evidence "${plots[@]}" >"$folder/out" 2>&1 || {
-  cat "$folder/out"
-  exit 1
-}
+run 0 report "$record" --title 'A title that is longer than a telephone is wide' --out report --no-evidence "${plots[@]}"
 
 # The page itself, and after its own script one that does what a reader does and writes down what it saw.
-cat >"$folder/reader.html" <<'END'
+cat >reader.html <<'END'
 <script>
 (function () {
   const root = document.documentElement, seen = {};
@@ -76,12 +71,12 @@ cat >"$folder/reader.html" <<'END'
 </script>
 END
 sed "/<\/body>/{
-  r $folder/reader.html
-}" "$folder/report/index.html" >"$folder/report/read.html"
+  r reader.html
+}" report/index.html >report/read.html
 
 # A headless window is never narrower than 500 pixels; a frame in it is as narrow as a telephone.
 frame() {
-  cat >"$folder/report/$2" <<END
+  cat >"report/$2" <<END
 <!DOCTYPE html><html><body><script>
 window.addEventListener('message', event => {
   for (const [name, value] of Object.entries(event.data)) document.documentElement.setAttribute('data-frame-' + name, value);
@@ -90,25 +85,17 @@ window.addEventListener('message', event => {
 END
 }
 
-status=0
 look() {
   "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$folder/profile" \
     --enable-logging=stderr --v=0 --virtual-time-budget=5000 --window-size="$1",900 --dump-dom \
-    "file://$folder/report/$2" >"$folder/dom" 2>"$folder/log" || {
-    echo "$browser failed"
-    tail -5 "$folder/log"
-    status=1
+    "file://$folder/report/$2" >dom 2>log || {
+    tail -5 log
+    complain "$browser failed"
   }
-  if grep 'CONSOLE' "$folder/log"; then
-    echo "console messages on $2"
-    status=1
-  fi
+  ! grep 'CONSOLE' log || complain "console messages on $2"
 }
 expect() {
-  grep -q -- "$1" "$folder/dom" || {
-    echo "the page does not hold: $1"
-    status=1
-  }
+  grep -q -- "$1" dom || complain "the page does not hold: $1"
 }
 
 look 1280 index.html
@@ -116,7 +103,7 @@ expect 'data-ready="yes"'
 # Every other example too.
 for other in "$examples"/*.jsonl; do
   [[ "$other" == "$record" ]] && continue
-  "$samestate" report "$other" --out "$folder/report/other" --no-evidence "${plots[@]}" >/dev/null || status=1
+  run 0 report "$other" --out report/other --no-evidence "${plots[@]}"
   look 1280 other/index.html
   expect 'data-ready="yes"'
 done
@@ -131,17 +118,14 @@ frame 390 telephone.html read.html
 look 500 telephone.html
 for thing in 'window="390"' 'width="true"' 'inside="true"' 'boxes="true"' 'title="true"'; do expect "data-frame-$thing"; done
 # On paper nothing scrolls: every table fits a page of A4, 277 mm wide at 96 pixels an inch.
-sed 's/@media print/@media all/g' "$folder/report/read.html" >"$folder/report/paper.html"
+sed 's/@media print/@media all/g' report/read.html >report/paper.html
 frame 1047 printed.html paper.html
 look 1280 printed.html
 expect 'data-frame-width="true"'
 # The check bites: a table that does not scroll in its box is seen.
-sed '/^\.scroll {$/,/^}$/s/overflow: auto;/overflow: visible;/' "$folder/report/read.html" >"$folder/report/wide.html"
+sed '/^\.scroll {$/,/^}$/s/overflow: auto;/overflow: visible;/' report/read.html >report/wide.html
 frame 390 broken.html wide.html
 look 500 broken.html
-grep -q 'data-frame-width="false"' "$folder/dom" || {
-  echo 'a page that is wider than a telephone was not seen'
-  status=1
-}
-[[ $status -eq 0 ]] && echo 'the page loads, copies, sorts, filters and turns its theme'
-exit $status
+grep -q 'data-frame-width="false"' dom || complain 'a page that is wider than a telephone was not seen'
+
+finish

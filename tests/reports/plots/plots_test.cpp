@@ -18,6 +18,7 @@ using testing::point;
 using testing::record;
 
 const std::vector<std::string> kSources = {"a.jsonl"};
+const std::set<std::string> kSizes = {"Hk", "Hv", "dk", "dv"};
 
 Figure simple() {
   Figure figure;
@@ -105,7 +106,7 @@ TEST(Plots, WithoutGnuplotTheRemedyIsNamed) {
 TEST(SweepFigures, AChunkSeriesGivesErrorStateRatioCostAndWhere) {
   const std::vector<SweepPoint> points = {point("bf16", 4, 2e-4), point("bf16", 1, 1e-4),
                                           point("fp32", 1, 1e-8)};
-  const std::vector<FigureGroup> groups = sweep_figures(points, kSources);
+  const std::vector<FigureGroup> groups = sweep_figures(points, kSources, kSizes);
   ASSERT_EQ(groups.size(), 1U);
   std::vector<std::string> ids;
   for (const Figure& figure : groups[0].figures) ids.push_back(figure.id);
@@ -122,7 +123,7 @@ TEST(SweepFigures, AChunkSeriesGivesErrorStateRatioCostAndWhere) {
 /// Size 0.05, RMS error 1e-8: what is drawn is 2e-7; the state's 2e-8 over its 0.5 is 4e-8.
 TEST(SweepFigures, ErrorsAreOverTheSizeOfWhatIsExpected) {
   const std::vector<SweepPoint> points = {point("fp32", 1, 1e-8)};
-  const std::vector<Figure> figures = sweep_figures(points, kSources)[0].figures;
+  const std::vector<Figure> figures = sweep_figures(points, kSources, kSizes)[0].figures;
   const auto drawn = [&](std::size_t figure, std::size_t curve) {
     return figures[figure].curves[curve].marks[0].y;
   };
@@ -131,7 +132,7 @@ TEST(SweepFigures, ErrorsAreOverTheSizeOfWhatIsExpected) {
   EXPECT_DOUBLE_EQ(drawn(1, 2), 4e-8);
   std::vector<SweepPoint> nothing = points;
   nothing[0].measurement.size = 0.0;
-  const std::vector<FigureGroup> groups = sweep_figures(nothing, kSources);
+  const std::vector<FigureGroup> groups = sweep_figures(nothing, kSources, kSizes);
   ASSERT_EQ(groups.size(), 1U);
   for (const Figure& figure : groups[0].figures)
     EXPECT_NE(figure.id, "plot-1-error") << "nothing was expected: no share of it";
@@ -139,7 +140,7 @@ TEST(SweepFigures, ErrorsAreOverTheSizeOfWhatIsExpected) {
 
 TEST(SweepFigures, TheBoundOfAnOperatorIsNamedAWorstCase) {
   std::vector<SweepPoint> points = {point("fp32", 1, 1e-8)};
-  const auto caption = [&] { return sweep_figures(points, kSources)[0].figures[0].caption; };
+  const auto caption = [&] { return sweep_figures(points, kSources, kSizes)[0].figures[0].caption; };
   EXPECT_NE(caption().find("the RMS that the bound predicts"), std::string::npos) << caption();
   points[0].measurement.record.judgement.gate = "element";
   EXPECT_NE(caption().find("the RMS of the worst case"), std::string::npos) << caption();
@@ -149,17 +150,17 @@ TEST(SweepFigures, AGroupSaysTheSizesThatItsCasesShare) {
   std::vector<SweepPoint> points = {point("fp32", 1, 1e-8), point("fp32", 2, 1e-8)};
   for (SweepPoint& p : points)
     p.measurement.record.line = "v1 retention chunk=8 T=256 Hv=2 dk=32 contract=fp32 kernel=a.b.c seed=0x1";
-  EXPECT_NE(sweep_figures(points, kSources)[0].about.find("128 tokens, Hv=2 dk=32, output"),
+  EXPECT_NE(sweep_figures(points, kSources, kSizes)[0].about.find("128 tokens, Hv=2 dk=32, output"),
             std::string::npos)
-      << sweep_figures(points, kSources)[0].about;
+      << sweep_figures(points, kSources, kSizes)[0].about;
   points[1].measurement.record.line = "v1 retention chunk=8 T=256 Hv=2 dk=64 seed=0x1";
-  EXPECT_EQ(sweep_figures(points, kSources)[0].about.find("dk="), std::string::npos);
+  EXPECT_EQ(sweep_figures(points, kSources, kSizes)[0].about.find("dk="), std::string::npos);
 }
 
 TEST(SweepFigures, ChunkSizesStandFirstAndAnUnknownSeriesIsDrawn) {
   const std::vector<SweepPoint> points = {point("fp32", 1, 1e-8, "temperature"),
                                           point("fp32", 64, 1e-8, "length"), point("fp32", 1, 1e-8)};
-  const std::vector<FigureGroup> groups = sweep_figures(points, kSources);
+  const std::vector<FigureGroup> groups = sweep_figures(points, kSources, kSizes);
   ASSERT_EQ(groups.size(), 3U);
   EXPECT_EQ(groups[0].series, "chunk");
   EXPECT_EQ(groups[2].series, "temperature");
@@ -169,7 +170,7 @@ TEST(SweepFigures, ChunkSizesStandFirstAndAnUnknownSeriesIsDrawn) {
 TEST(SweepFigures, DecayZeroHasAPlaceBelowTheRest) {
   std::vector<SweepPoint> points = {point("fp32", 0.0, 1e-8, "decay"), point("fp32", 0.0005, 1e-8, "decay")};
   points[0].measurement.record.regime = "none";
-  const std::vector<FigureGroup> groups = sweep_figures(points, kSources);
+  const std::vector<FigureGroup> groups = sweep_figures(points, kSources, kSizes);
   ASSERT_EQ(groups.size(), 1U) << "regimes of one decay curve belong together";
   ASSERT_TRUE(groups[0].figures[0].x.zero_at.has_value());
   EXPECT_NEAR(*groups[0].figures[0].x.zero_at, 1e-4, 1e-12);

@@ -1,0 +1,81 @@
+# Sourced by the tests of the command, whose first argument is the command under test: a folder of their own to work
+# in, runs with an exit code, and what they say. The other arguments a test makes absolute before it sources this.
+# tests/cli/prelude_test.sh shows that each of these complains.
+samestate="$(realpath "$1")"
+folder="$(mktemp -d)"
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+checks=0
+invocation=''
+patience=60  # seconds a run
+around=()    # what the command is run by
+moments=1200 # of a twentieth of a second, that await waits
+
+# complain WHAT: a failure, with the last run and what it wrote to stderr.
+complain() {
+  printf 'FAILED: %s\n' "$1"
+  [[ -z "$invocation" ]] || printf '  of: samestate %s\n' "$invocation"
+  [[ ! -s err ]] || sed 's/^/  stderr: /' err | head -20
+  failures=$((failures + 1))
+}
+
+# attempt ARGUMENT...: runs the command; its output is in ./out and ./err, its exit code in $code.
+attempt() {
+  invocation="$*"
+  checks=$((checks + 1))
+  code=0
+  timeout "$patience" "${around[@]}" "$samestate" "$@" >out 2>err </dev/null || code=$?
+}
+
+# run CODE ARGUMENT...: the same, and it ends with CODE.
+run() {
+  local expected="$1"
+  shift
+  attempt "$@"
+  [[ $code -eq $expected ]] || complain "exit $code instead of $expected"
+}
+
+# bad WORD ARGUMENT...: bad input is exit 2, nothing on stdout, one line on stderr that holds WORD (the
+# parser's hint on --help apart).
+bad() {
+  local word="$1"
+  shift
+  run 2 "$@"
+  [[ ! -s out ]] || complain 'wrote to stdout'
+  [[ "$(grep -cv '^Run with --help' err)" -eq 1 ]] || complain 'not one line on stderr'
+  grep -qF -- "$word" err || complain "does not name '$word'"
+  [[ "$(wc -c <err)" -lt 1000 ]] || complain 'too long for a line'
+  ! grep -q 'internal error' err || complain 'an internal error'
+}
+
+# says WORD: stdout of the last run.
+says() { grep -qF -- "$1" out || complain "does not say '$1'"; }
+absent() { [[ ! -e "$1" ]] || complain "left $1"; }
+present() { [[ -s "$1" ]] || complain "did not write $1"; }
+
+# count VERDICT: how many cases the last search's summary gives it.
+count() { grep -oE "[:,] $1 [0-9]+" out | head -1 | grep -oE '[0-9]+$' || echo 0; }
+
+# await COUNT PATTERN FILE: until so many lines of it hold the pattern; fails after $moments.
+await() {
+  local found waited
+  for ((waited = 0; waited < moments; ++waited)); do
+    found="$(grep -c -- "$2" "$3" 2>/dev/null)"
+    [[ ${found:-0} -lt $1 ]] || return 0
+    sleep 0.05
+  done
+  return 1
+}
+
+# Kernels of a test that die: no core files, and where a sanitizer would turn the signal into an exit, the signal.
+let_kernels_die() {
+  ulimit -c 0
+  export ASAN_OPTIONS=handle_segv=0:detect_leaks=0
+}
+
+# The last line of a test: its exit code is the test's.
+finish() {
+  printf '%s runs of the command, %s failures\n' "$checks" "$failures"
+  [[ $failures -eq 0 ]]
+}

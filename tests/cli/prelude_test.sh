@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# What the tests of the command share bites: against stand-ins for the command, each function complains of what it is
+# there to see and of nothing else, and a test that complained does not pass.
+# usage: prelude_test.sh
+set -uo pipefail
+
+stand_in="$(mktemp)"
+set -- "$stand_in"
+source "$(dirname "$0")/prelude.sh"
+trap 'rm -rf "$folder" "$stand_in"' EXIT
+chmod +x "$samestate"
+wrong=0
+
+# complaints N SCRIPT FUNCTION ARGUMENT...: with a command that does SCRIPT, so many complaints.
+complaints() {
+  local expected="$1"
+  printf '#!/bin/sh\n%s\n' "$2" >"$samestate"
+  shift 2
+  failures=0
+  "$@" >said
+  if [[ $failures -ne $expected || "$(grep -c '^FAILED: ' said)" -ne $expected ]]; then
+    printf 'FAILED: %s complaints of "%s" instead of %s\n' "$failures" "$*" "$expected"
+    cat said
+    wrong=$((wrong + 1))
+  fi
+}
+
+complaints 0 'exit 3' run 3 verb
+complaints 1 'exit 3' run 0 verb
+complaints 1 'exit 0' run 2 verb
+complaints 1 'sleep 9' eval 'patience=0.1 run 0 verb'
+complaints 0 'exit 3' attempt verb
+complaints 0 'test -z "$HELD"' run 0 verb
+complaints 0 'test "$HELD" = yes' eval 'around=(env HELD=yes); run 0 verb; around=()'
+
+complaints 0 'echo "no size here" >&2; exit 2' bad size verb
+complaints 0 'printf "no size here\nRun with --help for more\n" >&2; exit 2' bad size verb
+complaints 1 'echo "no size here" >&2; exit 1' bad size verb
+complaints 1 'echo done; echo "no size here" >&2; exit 2' bad size verb
+complaints 1 'printf "no size here\nnor there\n" >&2; exit 2' bad size verb
+complaints 1 'echo "no such thing" >&2; exit 2' bad size verb
+complaints 1 'printf "no size %01000d\n" 0 >&2; exit 2' bad size verb
+complaints 1 'echo "internal error: size" >&2; exit 2' bad size verb
+complaints 2 'exit 2' bad size verb
+
+complaints 0 'echo a word' eval 'run 0 verb; says "a word"'
+complaints 1 'echo a word >&2' eval 'run 0 verb; says "a word"'
+complaints 1 'exit 0' present none
+echo x >stays
+complaints 0 'exit 0' present stays
+: >empty
+complaints 1 'exit 0' present empty
+complaints 1 'exit 0' absent empty
+complaints 0 'exit 0' absent none
+(sleep 0.2; printf 'a\nb\nc\n' >>empty) &
+complaints 0 'exit 0' eval 'await 2 [ab] empty || complain none'
+[[ "$(wc -l <empty)" -eq 3 ]] || wrong=$((wrong + 1))
+complaints 1 'exit 0' eval 'moments=2 await 3 [ab] empty || complain none'
+echo '60 cases: crash 12, pass 40' >out
+[[ "$(count crash) $(count pass) $(count fail)" == '12 40 0' ]] || wrong=$((wrong + 1))
+
+# A test that complained does not pass, one that did not does.
+failures=1
+! finish >said || wrong=$((wrong + 1))
+failures=0
+finish >said || wrong=$((wrong + 1))
+
+printf '%s failures\n' "$wrong"
+[[ $wrong -eq 0 ]]

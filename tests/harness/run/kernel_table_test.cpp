@@ -1,0 +1,96 @@
+#include "harness/run/kernel_table.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/harness/operator_row.h"
+
+namespace samestate {
+namespace {
+
+/// What a table says of the row, changed and under a name of its own; empty where it takes it.
+template <class Row, class Change>
+std::string refused(Row row, Change&& change) {
+  row.name = "mine." + row.system + "." + row.form;
+  change(row);
+  KernelTable table(kernels(), operator_kernels());
+  try {
+    table.add(std::span<const Row>(&row, 1));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(KernelTable, ARowIsOneOfItsSystemsKind) {
+  const Kernel family = KernelTable(kernels()).named("cpu.retention.chunked");
+  const OperatorKernel tensors = operator_row("cpu.linear_attention_normalised.chunked");
+  EXPECT_EQ(refused(family, [](Kernel&) {}), "");
+  EXPECT_EQ(refused(tensors, [](OperatorKernel&) {}), "");
+  EXPECT_NE(refused(family, [](Kernel& row) { row.system = "rms_norm"; })
+                .find("a kernel of rms_norm is a row of samestate_plugin_operator_kernels"),
+            std::string::npos);
+  EXPECT_NE(refused(tensors, [](OperatorKernel& row) { row.system = "retention"; })
+                .find("a kernel of retention is a row of samestate_plugin_kernels"),
+            std::string::npos);
+}
+
+TEST(KernelTable, ARowNamesWhatIsThere) {
+  const Kernel family = KernelTable(kernels()).named("cpu.retention.chunked");
+  const OperatorKernel tensors = operator_row("cpu.linear_attention_normalised.chunked");
+  EXPECT_NE(
+      refused(family, [](Kernel& row) { row.form = "decode"; }).find("chunked or recurrent, not 'decode'"),
+      std::string::npos)
+      << refused(family, [](Kernel& row) { row.form = "decode"; });
+  EXPECT_NE(refused(tensors, [](OperatorKernel& row) { row.form = "packed"; }).find("recurrent or chunked"),
+            std::string::npos);
+  EXPECT_NE(refused(family, [](Kernel& row) { row.contracts = {"bf17"}; }).find("bf17"), std::string::npos);
+  EXPECT_NE(refused(family, [](Kernel& row) { row.system = "mamba"; }).find("mamba"), std::string::npos);
+  // A table of rows that were there from the start is held to the same names.
+  Kernel wrong = family;
+  wrong.contracts = {"bf17"};
+  EXPECT_THROW(KernelTable(std::span<const Kernel>(&wrong, 1)), Error);
+}
+
+// Calls of form=decode of named tensors are the kernel's own, with the line's chunk; those of the family alternate.
+TEST(KernelTable, LimitsSpeakOfTheCallsOfNamedTensorsToo) {
+  OperatorKernel row = operator_row("cpu.linear_attention_normalised.chunked");
+  row.limits = {"chunk <= 8", "T <= 20", "dk = 4"};
+  const KernelRow limited = adapted(row);
+  const std::string system = "v1 linear_attention_normalised ";
+  const auto inside = [&](const std::string& line) {
+    return within_limits(limited, parse_case(system + line));
+  };
+  EXPECT_TRUE(inside("form=chunked chunk=8 T=20 dk=4"));
+  EXPECT_FALSE(inside("form=chunked chunk=9 T=20 dk=4"));
+  EXPECT_FALSE(inside("form=chunked chunk=8 T=21 dk=4"));
+  EXPECT_FALSE(inside("form=chunked chunk=8 T=20 dk=5"));
+  EXPECT_TRUE(inside("form=decode chunk=8 prefill=20 T=30 dk=4"));
+  EXPECT_FALSE(inside("form=decode chunk=8 prefill=21 T=30 dk=4"));
+  EXPECT_FALSE(inside("form=decode chunk=9 prefill=20 T=30 dk=4"));
+}
+
+// What a call shows is read from it alone, of every system: sizes that a law has changed too.
+TEST(KernelTable, ACallIsReadAsItsCaseLine) {
+  const KernelRow family = adapted(KernelTable(kernels()).named("cpu.retention.chunked"));
+  KernelCall call;
+  call.batch = 3;
+  call.tokens = 5;
+  call.chunk = 16;
+  call.l2norm = true;
+  call.head_map = HeadMap::tiled;
+  call.parameters = {{"Hk", 2}, {"Hv", 4}, {"dk", 6}, {"dv", 7}};
+  const Case c = as_called(parse_case("v1 retention T=99 state=random"), family, call);
+  EXPECT_EQ(c, parse_case("v1 retention chunk=16 B=3 T=5 Hk=2 Hv=4 heads=tiled dk=6 dv=7 l2norm=1"));
+  const KernelRow tensors = adapted(operator_row("cpu.linear_attention_normalised.chunked"));
+  KernelCall other;
+  other.tokens = 5;
+  other.chunk = 8;
+  other.parameters = {{"dk", 6}};
+  const std::string line = "v1 linear_attention_normalised form=chunked chunk=8 ";
+  EXPECT_EQ(as_called(parse_case(line + "T=9"), tensors, other), parse_case(line + "T=5 dk=6"));
+}
+
+}  // namespace
+}  // namespace samestate
