@@ -32,6 +32,7 @@ SampledModel SampledModel::sample(const Contract& contract, std::uint64_t seed, 
   model.working = true;
   model.by_place = n % 2 == 1;
   model.alike = n % 4 >= 2;
+  model.size_of_nearest = n % 8 >= 4;
   model.sums_stored = uniform(model.salt + 4) < 0.5;
   return model;
 }

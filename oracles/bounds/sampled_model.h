@@ -20,7 +20,8 @@ struct SampledModel {
   /// Those within an eighth of a spacing alike: rounding to nearest sends what hardly differs to one number, where a draw
   /// of its own for each would let the errors cancel.
   bool alike = false;
-  bool working = false;  ///< Stochastic draws the roundings of fp32, too
+  bool size_of_nearest = false;  ///< draws the sign of an error alone: see kept_in()
+  bool working = false;          ///< Stochastic draws the roundings of fp32, too
   bool by_place =
       false;  ///< those are of value and place: kernels add in another order at the edge of a tile
   bool sums_stored =
@@ -76,17 +77,20 @@ class SamplingScope {
   return std::signbit(x) ? -draw : draw;
 }
 
-/// x as this thread's model keeps it in `format`: to nearest, or off by as much to either side, so that the mean is x.
-/// The size of the error is that of rounding to nearest, since data have patterns in it: half of the sums of two numbers
-/// of the format are ties, products with 1.5 too. What is a number of the format stays; beyond its range infinity.
+/// x as this thread's model keeps it in `format`: to nearest, or drawn with the mean x. Data have patterns in them that a
+/// kernel's errors keep: half of the sums of two numbers of the format are ties, and what is a number of the format but for
+/// one part in ten thousand is off by that everywhere. So half of the samples take the size of the error from rounding to
+/// nearest and draw the sign; the others draw both, up to half a spacing h (variance h^2 / 3). What is a number of the
+/// format stays; beyond its range infinity.
 [[nodiscard]] inline double kept_in(double x, Format format) {
   if (format == Format::none || x == 0.0 || !std::isfinite(x)) return x;
   const SampledModel& model = detail::sampling().model;
   const double nearest = round_to(x, format);
   if (!model.drawn || nearest == x || !std::isfinite(nearest)) return nearest;
-  int bits = 36;
-  if (model.alike) bits = std::clamp(std::ilogb(x) - std::ilogb(half_ulp(x, format)) + 2, 1, 36);
-  return x + std::copysign(nearest - x, random_function(x, model.salt, bits));
+  const double half = half_ulp(x, format);
+  const int bits = model.alike ? std::clamp(std::ilogb(x) - std::ilogb(half) + 2, 1, 36) : 36;
+  const double draw = random_function(x, model.salt, bits);
+  return x + (model.size_of_nearest ? std::copysign(nearest - x, draw) : half * draw);
 }
 
 }  // namespace samestate

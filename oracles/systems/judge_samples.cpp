@@ -84,7 +84,7 @@ class Population {
     for (std::size_t k = 0; k < kNames.size(); ++k) {
       const double limit = k == kSlope ? slope_limit() : limit_of(k);
       const double value = of_kernel.value[k];
-      const double ratio = value == 0.0 ? 0.0 : value / limit;
+      const double ratio = value == 0.0 ? 0.0 : std::isfinite(value) ? value / limit : kInfinity;
       if (!(ratio <= worst.ratio))
         worst = {ratio, value, limit, kNames[k], of_kernel.row[k], of_kernel.column[k]};
     }

@@ -10,6 +10,7 @@
 #include "oracles/bounds/stochastic.h"
 #include "oracles/bounds/stored.h"
 #include "oracles/contracts.h"
+#include "oracles/limits.h"
 #include "reference/sequence.h"
 
 namespace samestate {
@@ -65,17 +66,23 @@ TEST(SampledModel, EverySecondPairOfSamplesRoundsWhatHardlyDiffersAlike) {
   EXPECT_LT(agree[0] + agree[1], 150);
 }
 
-TEST(SampledModel, ErrorsHaveTheSizeOfRoundingToNearestAndEitherSign) {
+TEST(SampledModel, HalfOfTheSamplesHaveErrorsOfTheSizeOfRoundingToNearest) {
   for (const double x : {1.0 + 0x1p-8, 1.0 + 0x1.3p-9, 1.7}) {
     int up = 0;
     for (std::uint64_t salt = 1; salt <= 1000; ++salt) {
-      const SamplingScope scope(drawn(salt * 0x9E3779B97F4A7C15U));
+      SampledModel model = drawn(salt * 0x9E3779B97F4A7C15U);
+      model.size_of_nearest = true;
+      const SamplingScope scope(model);
       const double kept = kept_in(x, Format::bf16);
       EXPECT_DOUBLE_EQ(std::abs(kept - x), std::abs(round_to(x, Format::bf16) - x));
       up += kept > x;
     }
     EXPECT_NEAR(up, 500, 65) << x;
   }
+  int such = 0;
+  for (int n = 0; n < kSamples; ++n)
+    such += SampledModel::sample(contract_named("bf16"), 1, n).size_of_nearest;
+  EXPECT_EQ(2 * such, kSamples);
 }
 
 TEST(SampledModel, WhatIsANumberOfTheFormatStays) {

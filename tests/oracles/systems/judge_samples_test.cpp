@@ -80,6 +80,7 @@ TEST(JudgeSamples, NaNFailsWhateverIsKnown) {
   Model model;
   model.errors.between["y"].setConstant(kInfinity);
   EXPECT_EQ(model.judge([](auto& y) { y(0, 0) = kNaN; }).verdict, Verdict::fail);
+  EXPECT_EQ(model.judge([](auto& y) { y.setConstant(kNaN); }).verdict, Verdict::fail);
   EXPECT_EQ(model.judge().verdict, Verdict::vacuous);
 }
 
@@ -132,9 +133,8 @@ TEST(JudgeSampled, OperatorsWithPlantedRoundings) {
   };
   // A member of the population that the judge did not draw.
   Tensors<double> fresh = oracle.exact;
-  for (const auto& [name, error] :
-       sample_errors(op, call, inputs, {}, contract, oracle, 1, 4000, 1).samples.front())
-    fresh[name] += error;
+  const SampledErrors drawn = sample_errors(op, call, inputs, {}, contract, oracle, 1, 4000, 1);
+  for (const auto& [name, error] : drawn.samples.front()) fresh[name] += error;
   EXPECT_EQ(with(fresh).verdict, Verdict::pass);
   EXPECT_EQ(with(oracle.exact).verdict, Verdict::pass) << "fewer roundings are covered";
   // An output kept in 4 bits, and one that is 2 % too large.
