@@ -247,6 +247,8 @@ int print_plan(const std::vector<Case>& cases, bool json) {
 /// The kernels run in a worker process: one that crashes, hangs, or ends the process with a code of its choice
 /// has that verdict, and the run goes on.
 int run_gate(GateOptions options) {
+  const double timeout = seconds_of("--timeout", options.timeout);
+  const double budget = seconds_of("--budget", options.budget);
   options.plan.filter = filter_of(options.filter);
   const KernelTable table = kernel_table(options.plugins);
   const Plan plan = cases_of(options, table);
@@ -254,8 +256,6 @@ int run_gate(GateOptions options) {
   if (options.list) return print_plan(cases, options.json);
   std::optional<Baseline> baseline;
   if (!options.baseline.empty()) baseline = read_baseline(options.baseline);
-  const double timeout = seconds_of("--timeout", options.timeout);
-  const double budget = seconds_of("--budget", options.budget);
   const Accelerator device = accelerator();
   const Run run{
       SAMESTATE_VERSION,     "", device.name.empty() ? "cpu" : device.name, device.driver, device.toolkit,

@@ -44,7 +44,7 @@ grep -qE '^failures: [0-9]+ cases?, [1-9]' out || complain 'fuzz: no kinds'
 grep -q "not shrunk: samestate repro --plugin" out || complain 'fuzz: no line'
 [[ -s found/gated_delta_rule.txt ]] || complain 'fuzz: no corpus'
 grep -q 'not shrunk' found/gated_delta_rule.txt || complain 'fuzz: the corpus does not say that it was not shrunk'
-eval "$(grep -m1 -oE "repro --plugin .*'v1 [^']*'" out | sed "s|^|'$samestate' |")" >repeated 2>&1
+eval "$(grep -m1 'not shrunk: ' out | grep -oE "repro --plugin .*'v1 [^']*'" | sed "s|^|'$samestate' |")" >repeated 2>&1
 [[ $? -eq 1 ]] || complain "fuzz: the line does not repeat: $(head -3 repeated)"
 
 rm -rf found
@@ -60,7 +60,7 @@ grep -q '"line"' out || complain 'shrinking: no failure in the JSON'
 "$samestate" repro --plugin "$plugin" --shrink --shrink-budget 10m \
   "v1 gated_delta_rule form=recurrent B=3 T=70 Hk=2 Hv=4 dk=24 dv=16 kernel=$slow" >out 2>err </dev/null &
 process=$!
-sleep 4
+sleep 12
 interrupt 1 20 $process
 grep -q 'interrupted: the smallest so far' out || complain 'repro --shrink: not said'
 grep -q '^case      v1 gated_delta_rule' out || complain 'repro --shrink: no line'

@@ -24,7 +24,7 @@ samestate::Outcome wrong(const samestate::Arguments& a, const samestate::Contrac
 }
 
 samestate::Outcome slow(const samestate::Arguments& a, const samestate::Contract& contract) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  std::this_thread::sleep_for(std::chrono::seconds(1));
   return wrong(a, contract);
 }
 
