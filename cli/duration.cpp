@@ -11,7 +11,7 @@ namespace samestate::cli {
 double seconds_of(const std::string& option, const std::string& text) {
   double value = 0;
   const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, value, std::chars_format::fixed);
+  const auto [end, error] = std::from_chars(text.data(), last, value, std::chars_format::general);
   const std::string_view unit(end, static_cast<std::size_t>(last - end));
   const double factor = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
   const double seconds = value * factor;

@@ -69,10 +69,10 @@ void append(const FuzzOptions& options, const Found& found, const Shrunk& small)
   // Only where its owner says: no search writes into a tree that it was not given.
   if (options.corpus.empty()) return;
   const std::string& folder = options.corpus;
-  const std::string comment =
-      fmt::format("{:%Y-%m-%d} {} ({}) of {}, found by fuzz --seed {:#x} as case {}",
-                  fmt::gmtime(std::time(nullptr)), name_of(small.finding.judgement.verdict),
-                  kind_of(small.finding.judgement), found.record.kernel, options.search.seed, found.index);
+  const std::string comment = fmt::format(
+      "{:%Y-%m-%d} {} ({}) of {}, found by fuzz --seed {:#x} as case {}{}", fmt::gmtime(std::time(nullptr)),
+      name_of(small.finding.judgement.verdict), kind_of(small.finding.judgement), found.record.kernel,
+      options.search.seed, found.index, small.runs > 0 ? "" : ", not shrunk");
   if (append_to_corpus(folder, comment, small.smallest)) {
     fmt::print(aside(options), "    kept in {}/{}.txt\n", folder, small.smallest.system);
   }
@@ -117,27 +117,40 @@ std::map<Verdict, std::int64_t> shrink_all(const KernelTable& table, const FuzzO
   std::set<std::string> printed;
   const std::vector<Found> kinds = distinct(result.failures);
   std::FILE* const out = aside(options);
-  fmt::print(out, "failures: {} cases, {} kind(s)\n", result.failures.size(), kinds.size());
+  fmt::print(out, "failures: {}, {}\n", counted(std::ssize(result.failures), "case"),
+             counted(std::ssize(kinds), "kind"));
   WorkerOptions one = options.search.workers;
   one.workers = 1;
   Workers worker(runner_of(table), one);
   const auto run = [&](const Case& c) { return worker.run_one(c); };
-  for (std::size_t i = 0; i < kinds.size() && !interrupted(); ++i) {
+  const auto as_it_is = [&](const Found& found) {
+    ++verdicts[found.record.judgement.verdict];
+    fmt::print(out, "  {}: {}\n    not shrunk: {}\n", found.record.kernel,
+               judgement_line(found.record.judgement), command_of(options, found.record));
+    if (!interrupted()) return;
+    // An interrupt takes the time to shrink, nothing of what was found.
+    shrunk.push_back(found.record);
+    append(options, found, {found.c, {found.record.judgement, found.record.seconds, 0}});
+  };
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
     const Found& found = kinds[i];
-    if (i >= kShrunkFailures) {
-      ++verdicts[found.record.judgement.verdict];
-      fmt::print(out, "  {}: {}\n    not shrunk: {}\n", found.record.kernel,
-                 judgement_line(found.record.judgement), command_of(options, found.record));
+    if (i >= kShrunkFailures || interrupted()) {
+      as_it_is(found);
       continue;
     }
     ShrinkOptions how;
+    how.stop = interrupted;
     how.fresh = [&](const Case& c) { return worker.run_fresh(c); };
     how.budget = seconds_of("--shrink-budget", options.shrink_budget);
     Shrunk small;
     try {
       small = shrink(found.c, run, how);
     } catch (const NothingToShrink&) {
-      ++verdicts[look_before(table, options, result, found)];
+      if (interrupted()) {
+        as_it_is(found);
+      } else {
+        ++verdicts[look_before(table, options, result, found)];
+      }
       continue;
     }
     ++verdicts[small.finding.judgement.verdict];
@@ -164,7 +177,8 @@ void print_result(const SearchResult& result, const FuzzOptions& of_run) {
   }
   const auto here = static_cast<double>(result.cases - result.replayed);
   std::FILE* const out = aside(of_run);
-  fmt::print(out, "{} cases, {} judged: {}\n", result.cases, of(Verdict::pass) + of(Verdict::fail), counts);
+  fmt::print(out, "{}, {} judged: {}\n", counted(result.cases, "case"), of(Verdict::pass) + of(Verdict::fail),
+             counts);
   fmt::print(out, "seed {:#x}, shard {}/{}: {:.0f} cases in {:.1f} s on {} worker(s), {:.0f} cases/s",
              options.seed, options.shard, options.shards, here, result.seconds, options.workers.workers,
              here / std::max(result.seconds, 1e-9));
@@ -242,6 +256,7 @@ int run_fuzz(FuzzOptions options) {
     search.filter.device = "cpu";
   }
   if (options.list) return print_plan(table, options);
+  require_different({{"--jsonl", options.jsonl}, {"--checkpoint", search.checkpoint.string()}});
   std::unique_ptr<JsonLinesWriter> lines;
   const Run run{SAMESTATE_VERSION, "", search.filter.device, "", "", SAMESTATE_CUDA_SOURCES};
   if (!options.jsonl.empty()) {

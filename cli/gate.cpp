@@ -40,6 +40,9 @@ namespace {
 /// Share of vacuous cases above which the gate says that it covered too little.
 constexpr double kVacuousShare = 0.05;
 
+/// Fewer cases than this have no share that says anything: one of 8 is 12 %.
+constexpr double kLeastForAShare = 20.0;
+
 /// Kinds of failures that are run again to say what they look like, and the seconds that one may take.
 constexpr std::size_t kExplainedKinds = 5;
 constexpr double kExplainSeconds = 12.0;
@@ -52,11 +55,10 @@ struct GateOptions {
   std::string shard = "0/1";
   bool list = false, json = false, fail_fast = false;
   std::vector<std::string> plugins;
-  std::string jsonl, junit, markdown, coverage, baseline, new_baseline, timeout = "10m";
+  std::string jsonl, junit, markdown, coverage, baseline, new_baseline, timeout = "10m", budget = "0";
   std::string corpus = standard_corpus();
   double baseline_factor = 2.0;
   double least_judged = 0.5;
-  double budget = 0.0;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 };
 
@@ -82,10 +84,13 @@ int verdict_of(const Summary& summary, const CampaignResult& result,
     return summary.count(Verdict::vacuous) > 0 || result.not_started > 0 ? kVacuous : kNothingRan;
   }
   const double vacuous = static_cast<double>(summary.count(Verdict::vacuous));
-  if (vacuous > kVacuousShare * (vacuous + static_cast<double>(summary.judged))) {
-    fmt::print(stderr,
-               "samestate: {:.0f} of {:.0f} cases were vacuous, more than {:.0f} %: too little was covered\n",
-               vacuous, vacuous + static_cast<double>(summary.judged), 100 * kVacuousShare);
+  const double all = vacuous + static_cast<double>(summary.judged);
+  if (all >= kLeastForAShare && vacuous > kVacuousShare * all) {
+    fmt::print(
+        stderr,
+        "samestate: {:.0f} of {:.0f} cases were vacuous, more than {:.0f} %: too little was covered; another "
+        "--contract or --regime, or more cases (--effort, --max-cases)\n",
+        vacuous, all, 100 * kVacuousShare);
     return kVacuous;
   }
   for (const std::string& sentence : too_little) fmt::print(stderr, "samestate: {}\n", sentence);
@@ -227,8 +232,8 @@ void report(const GateOptions& options, const std::vector<Record>& records, cons
   if (!options.markdown.empty()) write_markdown(options.markdown, records, run);
   if (options.json) return;
   const Shard shard = shard_of(options.shard);
-  fmt::print("{}{} cases in {:.1f} s on {} thread(s), seed {}{}.\n", terminal_text(records, colour()),
-             records.size(), seconds, options.threads, options.plan.seed,
+  fmt::print("{}{} in {:.1f} s on {} thread(s), seed {}{}.\n", terminal_text(records, colour()),
+             counted(std::ssize(records), "case"), seconds, options.threads, options.plan.seed,
              shard.count > 1 ? fmt::format(", shard {}", options.shard) : "");
 }
 
@@ -242,6 +247,8 @@ int print_plan(const std::vector<Case>& cases, bool json) {
 /// The kernels run in a worker process: one that crashes, hangs, or ends the process with a code of its choice
 /// has that verdict, and the run goes on.
 int run_gate(GateOptions options) {
+  const double timeout = seconds_of("--timeout", options.timeout);
+  const double budget = seconds_of("--budget", options.budget);
   options.plan.filter = filter_of(options.filter);
   const KernelTable table = kernel_table(options.plugins);
   const Plan plan = cases_of(options, table);
@@ -249,12 +256,16 @@ int run_gate(GateOptions options) {
   if (options.list) return print_plan(cases, options.json);
   std::optional<Baseline> baseline;
   if (!options.baseline.empty()) baseline = read_baseline(options.baseline);
-  const double timeout = seconds_of("--timeout", options.timeout);
   const Accelerator device = accelerator();
   const Run run{
       SAMESTATE_VERSION,     "", device.name.empty() ? "cpu" : device.name, device.driver, device.toolkit,
       SAMESTATE_CUDA_SOURCES};
 
+  require_different({{"--jsonl", options.jsonl},
+                     {"--junit", options.junit},
+                     {"--markdown", options.markdown},
+                     {"--coverage", options.coverage},
+                     {"--write-baseline", options.new_baseline}});
   for (const std::string& path : {options.junit, options.markdown, options.new_baseline, options.coverage}) {
     if (!path.empty()) require_writable(path);
   }
@@ -281,9 +292,8 @@ int run_gate(GateOptions options) {
   };
   note_interrupts();
   const auto begin = std::chrono::steady_clock::now();
-  const CampaignResult result =
-      run_campaign(cases, table, {options.threads, options.budget, timeout}, observer,
-                   [&] { return interrupted() || (options.fail_fast && failed); });
+  const CampaignResult result = run_campaign(cases, table, {options.threads, budget, timeout}, observer,
+                                             [&] { return interrupted() || (options.fail_fast && failed); });
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   progress.clear();
   const std::string coverage = met_by(options, plan, done);
@@ -345,8 +355,9 @@ Command add_gate(CLI::App& app) {
          "share of a kernel's planned cases that must be judged, those outside its declared limits left out")
       ->capture_default_str()
       ->check(number_in(0.0, 1.0));
-  app.add_option("--budget", options->budget, "start no case after this many seconds (0: no limit)")
-      ->check(number_in(0.0, 1e9));
+  app.add_option("--budget", options->budget,
+                 "start no case after this time: 90, 90s, 5m, 1.5h (0: no limit)")
+      ->capture_default_str();
   app.add_option("--effort", options->plan.effort,
                  "multiplies the drawn cases and widens their sizes; from 10 on every triple of choices")
       ->capture_default_str()

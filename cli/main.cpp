@@ -1,8 +1,12 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,8 +15,31 @@
 #include "reference/error.h"
 #include "samestate_version.h"
 
+namespace {
+
+using namespace samestate;
+
+/// Whether an argument is the first word of a case line that the shell took apart.
+bool unquoted_line(int argc, char** argv) {
+  return std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "v1"; });
+}
+
+/// What was printed so far could not be written: a full disk, say.
+int cannot_write() {
+  fmt::print(stderr, "samestate: cannot write to stdout: {}\n", std::strerror(errno));
+  return cli::kUsage;
+}
+
+/// What is left in the buffer of stdout is part of the result; a verdict that is no pass stands.
+int flushed(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  const int without = cannot_write();
+  return code == cli::kPass ? without : code;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  using namespace samestate;
   cli::end_with_the_reader();
   CLI::App app(
       "samestate checks linear-attention kernels against float64 and multiprecision references of the "
@@ -69,18 +96,27 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
+  } catch (const CLI::ExtrasError& error) {
+    if (unquoted_line(argc, argv)) {
+      fmt::print(stderr,
+                 "samestate: quote the line, so that it is one argument: samestate repro 'v1 SYSTEM ..'\n");
+      return cli::kUsage;
+    }
+    (void)app.exit(error);
+    return cli::kUsage;
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);
-    return code == 0 ? 0 : cli::kUsage;
+    return code == 0 ? flushed(cli::kPass) : cli::kUsage;
   }
   try {
     for (const Verb& verb : verbs) {
-      if (verb.app->parsed()) return verb.command();
+      if (verb.app->parsed()) return flushed(verb.command());
     }
   } catch (const Error& error) {
     fmt::print(stderr, "samestate: {}\n", error.what());
     return cli::kUsage;
   } catch (const std::exception& error) {
+    if (std::ferror(stdout) != 0) return cannot_write();
     fmt::print(stderr, "samestate: internal error: {}\n", error.what());
     return cli::kCrash;
   }

@@ -4,8 +4,11 @@
 
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
+
+#include "reference/error.h"
 
 namespace samestate::cli {
 namespace {
@@ -40,6 +43,21 @@ CLI::Validator seed_number() {
     return good ? std::string() : "Value " + text + " is no 64-bit number, as 42 or 0x2a";
   };
   return {check, "", "seed"};
+}
+
+void require_different(const std::vector<std::pair<std::string, std::string>>& files) {
+  const auto place_of = [](const std::string& name) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(name));
+  };
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const auto& [option, name] = files[i];
+    if (name.empty() || (std::filesystem::exists(name) && !std::filesystem::is_regular_file(name))) continue;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (files[j].second.empty() || place_of(files[j].second) != place_of(name)) continue;
+      throw Error(
+          fmt::format("{} and {} name one file, {}: give each its own", files[j].first, option, name));
+    }
+  }
 }
 
 }  // namespace samestate::cli

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
 /// What the parser's own checks let through.
 namespace samestate::cli {
@@ -13,5 +16,9 @@ namespace samestate::cli {
 
 /// A seed, as 42 or 0x2a. The parser alone takes -1 and 2^64 for others.
 [[nodiscard]] CLI::Validator seed_number();
+
+/// Options that name files to be written, with what they name (empty: not given). Throws Error where two name one
+/// file: the second would replace the first. Devices and pipes take both.
+void require_different(const std::vector<std::pair<std::string, std::string>>& files);
 
 }  // namespace samestate::cli

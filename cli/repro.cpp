@@ -179,11 +179,15 @@ Shrunk shrink_case(const Case& c, const KernelTable& table, const ReproOptions& 
   ShrinkOptions how;
   how.fresh = [&](const Case& smaller) { return worker.run_fresh(smaller); };
   how.budget = seconds_of("--shrink-budget", options.shrink_budget);
+  how.stop = interrupted;
+  note_interrupts();
   Shrunk small = shrink(
       c, [&](const Case& smaller) { return worker.run_one(smaller); }, how);
   fmt::print("shrunk    {} elements of {:.0f} in {} runs, {:.1f} s{}\n",
              size_of_case(Resolved(small.smallest)), size_of_case(Resolved(c)), small.runs, small.seconds,
-             small.complete ? "" : "; not finished: give more --shrink-budget");
+             small.complete  ? ""
+             : interrupted() ? "; interrupted: the smallest so far"
+                             : "; not finished: give more --shrink-budget");
   return small;
 }
 
@@ -192,16 +196,18 @@ int repro_line(const ReproOptions& options, const KernelTable& table, const std:
   Case c = parse_case(line);
   if (!options.kernel.empty()) c.kernel = options.kernel;
   const double timeout = seconds_of("--timeout", options.timeout);
-  (void)planned_record(c, table);
+  require_promise(c, table);
   const std::vector<Case> before = cases_before(options);
   for (const Case& other : before) (void)planned_record(other, table);
   if (options.shrink && !before.empty())
     throw Error("--shrink makes one case smaller, and --after names others: leave one of the two out");
   if (options.shrink) {
     const Shrunk small = shrink_case(c, table, options);
-    if (small.finding.judgement.verdict == Verdict::flaky) {
-      fmt::print("{}", record_page(record_of(c, table, small.finding), options.json));
-      return kFlaky;
+    const Verdict verdict = small.finding.judgement.verdict;
+    if (verdict == Verdict::flaky || interrupted()) {
+      const Record record = record_of(verdict == Verdict::flaky ? c : small.smallest, table, small.finding);
+      fmt::print("{}", record_page(record, options.json));
+      return exit_code_of(verdict);
     }
     c = small.smallest;
   }
@@ -222,12 +228,21 @@ int run_repro(const ReproOptions& options) {
   if (!options.dump.empty()) throw Error("--dump: one file holds one run; name one line instead of -");
   note_interrupts();
   int code = kNothingRan;
+  std::int64_t number = 0;
+  std::int64_t lines = 0;
   for (std::string line; !interrupted() && std::getline(std::cin, line);) {
+    ++number;
     if (line.empty() || line[0] == '#') continue;
-    code = worse(code, repro_line(options, table, line));
+    ++lines;
+    try {
+      code = worse(code, repro_line(options, table, line));
+    } catch (const Error& error) {
+      throw Error(fmt::format("line {} of stdin: {}", number, error.what()));
+    }
     if (!options.json) fmt::print("\n");
     std::fflush(stdout);
   }
+  if (lines == 0) fmt::print(stderr, "samestate: no case line on stdin: nothing ran\n");
   return code;
 }
 

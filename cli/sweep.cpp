@@ -68,6 +68,10 @@ int run_sweep(const Options& options) {
   const double timeout = seconds_of("--timeout", options.timeout);
   const KernelTable table = kernel_table(options.plugins);
   const std::vector<SweepCase> all = points_of(options, table);
+  if (!options.sweep.kernel.empty() && options.sweep.series.empty())
+    fmt::print(stderr,
+               "samestate: of {} alone: the series drift, which is of a recurrent kernel, is left out\n",
+               options.sweep.kernel);
   if (options.list) {
     std::vector<std::string> lines;
     for (const SweepCase& point : all) lines.push_back(format_case(point.c));
@@ -132,10 +136,12 @@ int run_sweep(const Options& options) {
         }
         return std::nullopt;
       },
-      {{}, [&](const Job& job, const JobResult& outcome) {
+      {{},
+       [&](const Job& job, const JobResult& outcome) {
          const std::size_t i = number_of(job.text);
          finish(i, point_of(outcome, *left[i], table));
-       }});
+       },
+       interrupted});
   progress.clear();
   const std::int64_t crashed = counts[Verdict::crash] + counts[Verdict::timeout];
   const std::int64_t failures = crashed + counts[Verdict::fail] + counts[Verdict::flaky];

@@ -1,10 +1,15 @@
 #include "cli/table.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <sstream>
 
 #include "cli/commands.h"
 #include "harness/processes/pool.h"
 #include "harness/run/plugin.h"
+#include "reference/error.h"
 #ifdef SAMESTATE_HAVE_CUDA
 #include "optimized/cuda/cuda_kernels.h"
 #endif
@@ -55,6 +60,15 @@ Accelerator accelerator() {
   for (std::string* field : {&found.name, &found.driver, &found.toolkit}) std::getline(fields, *field, '\t');
 #endif
   return found;
+}
+
+void require_promise(const Case& c, const KernelTable& table) {
+  const KernelRow& row = *table.choose(Resolved(c)).named;
+  if (std::find(row.contracts.begin(), row.contracts.end(), c.contract) != row.contracts.end()) return;
+  throw Error(fmt::format(
+      "contract={}: {} promises {} only; another contract= or --kernel: `samestate list kernels` shows "
+      "the promises, `samestate list contracts` what each means",
+      c.contract, row.name, fmt::join(row.contracts, ", ")));
 }
 
 int exit_code_of(Verdict verdict) {

@@ -20,6 +20,10 @@ struct Accelerator {
 };
 [[nodiscard]] Accelerator accelerator();
 
+/// Throws Error for a case that no kernel of the table can run, and where its kernel does not promise its contract:
+/// what it returns would be judged by a promise that it never made.
+void require_promise(const Case& c, const KernelTable& table);
+
 /// The exit code of a set of verdicts.
 [[nodiscard]] int exit_code_of(Verdict verdict);
 

@@ -65,6 +65,7 @@ struct Study {
   std::map<std::string, std::size_t> place;
   std::int64_t seeds = 0;
   TolerancesOfCase first;
+  std::string failure = {};  ///< what the judge says of the first seed that fails; empty: none does
 };
 
 /// The case of the line and the next seeds. Throws Error where its kernel does not run here.
@@ -78,6 +79,8 @@ Study study_of(const Case& c, const KernelTable& table, int seeds) {
     if (now.outputs.empty())
       throw Error(fmt::format("{}: {}; name another --kernel", now.record.kernel,
                               judgement_line(now.record.judgement)));
+    if (is_failure(now.record.judgement.verdict) && study.failure.empty())
+      study.failure = fmt::format("seed {:#x}: {}", one.seed, judgement_line(now.record.judgement));
     for (std::size_t k = 0; k < now.outputs.size(); ++k) {
       const OutputTolerance& of = now.outputs[k];
       const auto [at, added] = study.place.try_emplace(of.output, study.outputs.size());
@@ -135,9 +138,9 @@ std::string percent(std::int64_t part, std::int64_t all) {
 
 std::string text_of(const Case& c, const Study& study, const BlindSpot& blind) {
   const Record& record = study.first.record;
-  std::string out =
-      fmt::format("case      {}\nkernel    {} on {}, {} seed(s) from {:#x} on: {}\n\n", record.line,
-                  record.kernel, record.device, study.seeds, c.seed, name_of(record.judgement.verdict));
+  std::string out = fmt::format("case      {}\nkernel    {} on {}, {} seed(s) from {:#x} on: {}\n\n",
+                                record.line, record.kernel, record.device, study.seeds, c.seed,
+                                study.failure.empty() ? name_of(record.judgement.verdict) : "fail");
   std::vector<std::vector<std::string>> rows = {
       {"error of", "what", "RMS", "RMS / size", "row, 2-norm", "element", "element / size"}};
   for (const Measured& m : study.outputs) {
@@ -155,9 +158,17 @@ std::string text_of(const Case& c, const Study& study, const BlindSpot& blind) {
   out += "size: the RMS of what is expected:";
   for (const Measured& m : study.outputs) out += fmt::format(" {} {:.3g}", m.of.output, m.of.size);
   out += ". A row of a state is the state of a head (Frobenius norm).\n\n";
-  out += fmt::format(
-      "plain tests, as tight as this kernel allows ({:g} times the largest error of the seeds):\n", kRoom);
-  for (const Measured& m : study.outputs) {
+  if (!study.failure.empty()) {
+    out += fmt::format(
+        "plain tests, as tight as this kernel allows: none, since it fails and a test made from its errors "
+        "would "
+        "pass it\n  {}\n",
+        study.failure);
+  } else {
+    out += fmt::format(
+        "plain tests, as tight as this kernel allows ({:g} times the largest error of the seeds):\n", kRoom);
+  }
+  for (const Measured& m : study.failure.empty() ? study.outputs : std::vector<Measured>()) {
     out += fmt::format("  torch.testing.assert_close({0}, {0}_expected, rtol={1:.3g}, atol={2:.3g})\n",
                        m.of.output, m.rtol, m.atol);
     out += fmt::format("  assert ({0} - {0}_expected).norm() <= {1:.3g} * {0}_expected.norm()\n", m.of.output,
@@ -173,6 +184,7 @@ std::string text_of(const Case& c, const Study& study, const BlindSpot& blind) {
                        m.of.output, m.rtol, m.bound_atol);
     out += fmt::format("    # or an RMS ratio of {:.3g}\n", m.bound_ratio);
   }
+  if (!study.failure.empty()) return out;
   if (blind.all == 0) return out + "no mutant of this system: what such a test lets pass is not known\n";
   const std::int64_t wrong = blind.tried - blind.same;
   out += fmt::format(
@@ -193,7 +205,9 @@ nlohmann::ordered_json json_of(double x) {
   return nullptr;
 }
 
-nlohmann::ordered_json json_of(const Measured& m) {
+/// Of a kernel that fails no test is derived.
+nlohmann::ordered_json json_of(const Measured& m, bool fails) {
+  const auto tight = [&](double x) { return json_of(fails ? kNaN : x); };
   const auto sizes = [](const ErrorSize& e) {
     return nlohmann::ordered_json{
         {"rms", json_of(e.rms)}, {"row", json_of(e.row)}, {"element", json_of(e.element)}};
@@ -205,9 +219,9 @@ nlohmann::ordered_json json_of(const Measured& m) {
           {"predicted_rms", json_of(m.of.predicted)},
           {"limit", sizes(m.of.limit)},
           {"worst_case_row", json_of(m.of.worst_case)},
-          {"rtol", m.rtol},
-          {"atol", json_of(m.atol)},
-          {"rms_ratio", json_of(m.rms_ratio)},
+          {"rtol", json_of(m.rtol)},
+          {"atol", tight(m.atol)},
+          {"rms_ratio", tight(m.rms_ratio)},
           {"bound_atol", json_of(m.bound_atol)},
           {"bound_rms_ratio", json_of(m.bound_ratio)}};
 }
@@ -216,8 +230,9 @@ std::string json_text(const Study& study, const BlindSpot& blind) {
   nlohmann::ordered_json out = {{"line", study.first.record.line},
                                 {"kernel", study.first.record.kernel},
                                 {"seeds", study.seeds},
+                                {"failure", study.failure},
                                 {"outputs", nlohmann::ordered_json::array()}};
-  for (const Measured& m : study.outputs) out["outputs"].push_back(json_of(m));
+  for (const Measured& m : study.outputs) out["outputs"].push_back(json_of(m, !study.failure.empty()));
   out["mutants"] = {{"all", blind.all},
                     {"tried", blind.tried},
                     {"same_values", blind.same},
@@ -257,29 +272,43 @@ std::vector<std::pair<std::string, Case>> variations(const Case& c, const Kernel
   return out;
 }
 
+/// An exit code and what is printed.
+std::string with_code(bool fails, const std::string& text) {
+  return fmt::format("{}\n{}", static_cast<int>(fails ? kFail : kPass), text);
+}
+
 std::string table_text(const Case& c, const KernelTable& table, int seeds, bool json) {
   std::vector<std::vector<std::string>> rows = {{"changed", "output", "RMS / size", "predicted", "at most",
                                                  "element / size", "rtol", "atol", "RMS ratio"}};
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  std::string failures;
   for (const auto& [changed, other] : variations(c, table)) {
     if (interrupted()) break;
     const Study study = study_of(other, table, seeds);
+    const bool fails = !study.failure.empty();
+    if (fails)
+      failures += fmt::format("fails, so that no test is made from it: {}: {}\n", changed, study.failure);
     for (const Measured& m : study.outputs) {
       const OutputTolerance& of = m.of;
       rows.push_back({changed, of.output, relative(of.measured.rms, of.size), relative(of.predicted, of.size),
                       relative(of.limit.rms, of.size), relative(of.measured.element, of.size), figure(m.rtol),
-                      figure(m.atol), figure(m.rms_ratio)});
-      nlohmann::ordered_json row = json_of(m);
+                      figure(fails ? kNaN : m.atol), figure(fails ? kNaN : m.rms_ratio)});
+      nlohmann::ordered_json row = json_of(m, fails);
+      row["failure"] = study.failure;
       row["changed"] = changed;
       row["line"] = study.first.record.line;
       list.push_back(std::move(row));
     }
   }
-  if (json) return list.dump(2) + "\n";
-  return fmt::format(
-      "case      {}\n{}RMS and element are measured, the largest of {} seed(s); predicted and at most "
-      "are the bound's; rtol, atol and RMS ratio leave {:g} times what was measured.\n",
-      format_case(c), aligned(rows), seeds, kRoom);
+  const bool fails = !failures.empty();
+  if (json) return with_code(fails, list.dump(2) + "\n");
+  return with_code(
+      fails,
+      fmt::format(
+          "case      {}\n{}RMS and element are measured, the largest of {} seed(s); predicted and at most "
+          "are the bound's; rtol, atol and RMS ratio leave {:g} times what was measured.\n",
+          format_case(c), aligned(rows), seeds, kRoom) +
+          failures);
 }
 
 /// In a process of its own: a kernel of a plugin runs in it.
@@ -287,22 +316,24 @@ int run_tolerance(const ToleranceOptions& options) {
   const KernelTable table = kernel_table(options.plugins);
   Case c = parse_case(options.line);
   if (!options.kernel.empty()) c.kernel = options.kernel;
-  (void)planned_record(c, table);
+  require_promise(c, table);
   const double mutants = seconds_of("--mutants", options.mutants);
   const JobResult done = run_apart(
       [&]() -> std::string {
         if (options.table) return table_text(c, table, options.seeds, options.json);
         const Study study = study_of(c, table, options.seeds);
-        const BlindSpot blind = blind_spot(c, study.first, rules_of(study), mutants);
-        return options.json ? json_text(study, blind) : text_of(c, study, blind);
+        const bool fails = !study.failure.empty();
+        const BlindSpot blind = fails ? BlindSpot() : blind_spot(c, study.first, rules_of(study), mutants);
+        return with_code(fails, options.json ? json_text(study, blind) : text_of(c, study, blind));
       },
       seconds_of("--timeout", options.timeout));
   if (const std::optional<Judgement> lost = judgement_of_loss(done)) {
     fmt::print(stderr, "samestate: {}\n", judgement_line(*lost));
     return exit_code_of(lost->verdict);
   }
-  fmt::print("{}", done.text);
-  return kPass;
+  const std::size_t end = done.text.find('\n');
+  fmt::print("{}", std::string_view(done.text).substr(end + 1));
+  return std::stoi(done.text.substr(0, end));
 }
 
 }  // namespace
@@ -320,7 +351,7 @@ Command add_tolerance(CLI::App& app) {
       "  samestate tolerance 'v1 gated_delta_rule T=256 Hv=2 dk=64 contract=bf16'\n"
       "  samestate tolerance 'v1 rms_norm form=fused T=64 D=128 contract=bf16' --json\n"
       "  samestate tolerance 'v1 retention T=64 dk=32' --table          over T, chunk, width and contract\n\n"
-      "Exit 0, 2 for bad input, 5 where the kernel crashed.");
+      "Exit 0, 1 where the kernel fails on a seed, 2 for bad input, 5 where it crashed.");
   app.add_option("line", options->line, "the case line, quoted")->required();
   app.add_option("--kernel", options->kernel, "measure this kernel instead of the one that the line names")
       ->check(named());

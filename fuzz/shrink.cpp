@@ -39,6 +39,9 @@ double cost_of(const Resolved& r) {
   return cost;
 }
 
+/// Sequences of a packed batch that are tried one by one.
+constexpr std::size_t kSingleLengths = 32;
+
 /// The steps from one case, boldest first.
 class Steps {
  public:
@@ -80,12 +83,41 @@ class Steps {
     if (c_.lengths.empty()) return;
     const std::int64_t longest = *std::max_element(c_.lengths.begin(), c_.lengths.end());
     with([&](Case& c) { c.lengths = {longest}, c.T = longest; });
-    for (std::size_t i = 0; i < c_.lengths.size(); ++i) {
+    parts();
+    // Of many sequences some alone: each step from 1,000 of them would cost 4,000 cases to look at.
+    const std::size_t stride = 1 + c_.lengths.size() / kSingleLengths;
+    for (std::size_t i = 0; i < c_.lengths.size(); i += stride) {
       with([&](Case& c) { set_lengths(c, i, -1); });
       with([&](Case& c) { set_lengths(c, i, c.lengths[i] / 2); });
       with([&](Case& c) { set_lengths(c, i, 1); });
       with([&](Case& c) { set_lengths(c, i, std::max<std::int64_t>(c.lengths[i] - 1, 0)); });
     }
+  }
+  /// Of many sequences a half, a quarter, an eighth alone, then all but such a part, then all of half the length.
+  void parts() {
+    const std::size_t count = c_.lengths.size();
+    if (count < 4) return;
+    const auto total = [](Case& c) { c.T = std::reduce(c.lengths.begin(), c.lengths.end()); };
+    for (const bool alone : {true, false}) {
+      for (const std::size_t pieces : {std::size_t{2}, std::size_t{4}, std::size_t{8}}) {
+        for (std::size_t i = 0; i < pieces && (alone || pieces > 2); ++i) {
+          with([&](Case& c) {
+            const auto first = c.lengths.begin() + static_cast<std::ptrdiff_t>(i * count / pieces);
+            const auto last = c.lengths.begin() + static_cast<std::ptrdiff_t>((i + 1) * count / pieces);
+            if (alone) {
+              c.lengths = std::vector<std::int64_t>(first, last);
+            } else {
+              c.lengths.erase(first, last);
+            }
+            total(c);
+          });
+        }
+      }
+    }
+    with([&](Case& c) {
+      for (std::int64_t& length : c.lengths) length /= 2;
+      total(c);
+    });
   }
   /// Length i of a packed batch; -1 leaves the sequence out.
   static void set_lengths(Case& c, std::size_t i, std::int64_t length) {
@@ -218,7 +250,8 @@ class Shrinking {
   [[nodiscard]] double seconds() const {
     return std::chrono::duration<double>(Clock::now() - begin_).count();
   }
-  [[nodiscard]] bool spent() const { return seconds() > options_.budget; }
+  [[nodiscard]] bool stopped() const { return options_.stop && options_.stop(); }
+  [[nodiscard]] bool spent() const { return seconds() > options_.budget || stopped(); }
 
   CaseResult once(const Case& c, bool fresh = false) {
     ++runs_;
@@ -229,6 +262,7 @@ class Shrinking {
     while (!spent() && step(out)) {
     }
     out.complete = !spent();
+    if (stopped()) return;
     // What was found is only as good as it can be repeated.
     const CaseResult last = again(out.smallest);
     const Verdict verdict = last.judgement.verdict;
@@ -244,7 +278,7 @@ class Shrinking {
   /// The case several times: its finding, flaky where two runs disagree in verdict or kind.
   CaseResult again(const Case& c) {
     CaseResult first = once(c, true);
-    for (int i = 1; i < options_.reruns; ++i) {
+    for (int i = 1; i < options_.reruns && !stopped(); ++i) {
       const CaseResult other = once(c);
       const std::string a = kind_of(first.judgement);
       const std::string b = kind_of(other.judgement);
@@ -303,6 +337,8 @@ std::string kind_of(const Judgement& judgement) {
   if (gate.starts_with("segment ")) gate.remove_prefix(8);
   if (gate.ends_with(" state")) gate.remove_suffix(6);
   if (gate == "row" || gate == "head" || gate == "hard" || gate == "state") return "bound";
+  // Nor which statistic of the twin gate.
+  if (gate.starts_with("twin")) return "twin";
   return std::string(gate);
 }
 

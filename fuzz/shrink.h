@@ -16,6 +16,8 @@ struct ShrinkOptions {
   /// Runs a case in a process that has run none before; empty: as `run`. What is found must fail there too:
   /// a kernel that keeps something from call to call fails after others what it passes alone.
   std::function<CaseResult(const Case&)> fresh = {};
+  /// Once true no case is run, not even again: what was found by then is returned. Asked between runs.
+  std::function<bool()> stop = {};
 };
 
 /// The case does not fail when it is run again.
@@ -30,7 +32,7 @@ struct Shrunk {
   CaseResult finding;     ///< of `smallest`; its verdict is flaky where re-runs disagree
   std::int64_t runs = 0;  ///< of the kernel
   double seconds = 0.0;
-  bool complete = false;  ///< no smaller step fails; false: the budget ended it
+  bool complete = false;  ///< no smaller step fails; false: the budget or `stop` ended it
 };
 
 /// What kind of failure a judgement is; shrinking keeps it. The gates of one output are one kind: which of

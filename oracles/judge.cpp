@@ -8,6 +8,7 @@
 
 #include "oracles/bounds/few_rows.h"
 #include "oracles/contracts.h"
+#include "oracles/not_finite.h"
 #include "oracles/numbers.h"
 #include "oracles/rounding.h"
 
@@ -296,7 +297,7 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   }
   if (!runs.twin.allFinite()) {
     j.verdict = Verdict::fail;
-    j.ratio = j.twin_ratio = kInfinity;
+    j.ratio = j.twin_ratio = j.error = kInfinity;
     j.reason = "the twin of contract " + contract.name +
                " overflows and the kernel does not: a format that the contract declares is missing";
     return j;
@@ -324,16 +325,31 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   const double rms = ratio_of(root_mean_square(ratios(norms(o - exact), bound)), error);
   const double middle = median(d);
 
-  j.error = distance(worst);
-  j.bound = single_limit(worst) * widest;
   // Where all rows repeat a few errors, their RMS is a statistic of few numbers: one that rounds the other
   // way moves it by any factor.
   const double deviation = runs.repeated_keys ? 0.0
                            : error > 0        ? std::abs(rms - 1.0) / rms_limit
                            : rms > 0          ? kInfinity
                                               : 0.0;
-  j.ratio = std::max({middle / median_limit, single(worst), deviation});
-  if (std::isnan(j.ratio)) j.ratio = kInfinity;
+  // The statistic nearest to its limit decides: error and bound are its, and the gate says which it is.
+  struct Statistic {
+    const char* gate;
+    double ratio, error, bound;
+  };
+  const Statistic statistics[] = {
+      {"twin", single(worst), distance(worst), single_limit(worst) * widest},
+      {"twin median", middle / median_limit, middle, median_limit},
+      {"twin RMS", deviation, std::abs(rms - 1.0), rms_limit},
+  };
+  const Statistic* most = statistics;
+  for (const Statistic& s : statistics) {
+    // One that is no number decides.
+    if (s.ratio > most->ratio || (std::isnan(s.ratio) && !std::isnan(most->ratio))) most = &s;
+  }
+  j.gate = most->gate;
+  j.ratio = std::isnan(most->ratio) ? kInfinity : most->ratio;
+  j.error = std::isnan(most->error) ? kInfinity : most->error;
+  j.bound = most->bound;
   j.twin_ratio = j.ratio;
   point_at_row(j, twin, o, worst);
   j.worst.token = counted[static_cast<std::size_t>(worst)];
@@ -361,7 +377,16 @@ Judgement judge_pair(const Matrix<double>& o1, const Vector<double>& tolerance1,
     return j;
   }
   const Vector<double> tolerance = tolerance1 + tolerance2;
-  const Vector<double> error = (o1 - o2).rowwise().norm();
+  Matrix<double> difference = o1 - o2;
+  Index neither = -1;  // a row where neither is finite
+  for (Index i = 0; i < o1.rows(); ++i) {
+    for (Index c = 0; c < o1.cols(); ++c) {
+      if (std::isfinite(o1(i, c)) || std::isfinite(o2(i, c))) continue;
+      difference(i, c) = 0.0;
+      if (neither < 0) neither = i;
+    }
+  }
+  const Vector<double> error = difference.rowwise().norm();
   if (!tolerance.allFinite()) {
     j.verdict = Verdict::vacuous;
     j.reason = "a bound is vacuous";
@@ -378,6 +403,12 @@ Judgement judge_pair(const Matrix<double>& o1, const Vector<double>& tolerance1,
   if (j.verdict == Verdict::fail) {
     j.reason = fmt::format("the two runs differ by {:.3g}, more than the sum of their bounds {:.3g}", j.error,
                            j.bound);
+  } else if (neither >= 0) {
+    j.verdict = Verdict::fail;
+    j.ratio = j.row_ratio = j.error = kInfinity;
+    j.bound = tolerance(neither);
+    j.reason = kBothNotFinite;
+    point_at_row(j, o1, o2, neither);
   }
   return j;
 }

@@ -77,6 +77,12 @@ bool form_reads(const Case& c, const System& system, std::string_view key) {
   return true;
 }
 
+/// A condition as it was given: an option of the key's name has the value alone.
+std::string given(std::string_view option, std::string_view key, std::string_view value) {
+  if (option.starts_with("--") && option.substr(2) == key) return fmt::format("{} {}", option, value);
+  return fmt::format("{} {}={}", option, key, value);
+}
+
 KeyCondition::Value range_of(std::string_view key, std::string_view text, std::string_view option) {
   const std::size_t dots = text.find("..");
   const std::string_view first = text.substr(0, dots);
@@ -100,7 +106,7 @@ KeyCondition::Value name_of(std::string_view key, std::string_view text, std::st
   });
   if (!known.empty() && !found && !(text == kNone && key == "law")) {
     throw Error(
-        fmt::format("{} {}={}: no such {}; known: {}", option, key, text, key, fmt::join(known, ", ")));
+        fmt::format("{}: no such {}; known: {}", given(option, key, text), key, fmt::join(known, ", ")));
   }
   if (known.empty() && key != "kernel" && !is_pattern(text) && text != kNone) {
     Case scratch;
@@ -155,6 +161,9 @@ std::vector<KeyCondition> conditions_of(std::string_view text, std::string_view 
 }
 
 void append(std::string& to, std::string_view option, std::string_view text) {
+  // As in given().
+  if (option.starts_with("--") && text.starts_with(fmt::format("{}=", option.substr(2))))
+    text.remove_prefix(option.size() - 1);
   to += fmt::format("{}{} '{}'", to.empty() ? "" : " ", option, text);
 }
 

@@ -7,6 +7,7 @@
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
 #include "harness/systems/recurrent_system.h"
+#include "oracles/not_finite.h"
 
 namespace samestate {
 namespace {
@@ -24,8 +25,22 @@ Matrix<double> in_place(const Matrix<double>& part, Index begin, Index rows, Ind
   return out;
 }
 
-/// The second of a pair beside the first, which stands where the oracle does in a run.
-HeadDifference difference_of(const LawPair& pair, bool at_most) {
+/// What is finite in neither of two runs is no difference between them; how many elements that was.
+Index without_what_neither_has(Matrix<double>& first, Matrix<double>& second) {
+  Index count = 0;
+  for (Index e = 0; e < first.size(); ++e) {
+    double& x = first.data()[e];
+    double& y = second.data()[e];
+    if (std::isfinite(x) || std::isfinite(y)) continue;
+    x = y = 0.0;
+    ++count;
+  }
+  return count;
+}
+
+/// The second of a pair beside the first, which stands where the oracle does in a run; `neither` counts what is
+/// finite in neither.
+HeadDifference difference_of(const LawPair& pair, bool at_most, Index& neither) {
   const LawHead& a = pair.first;
   const LawHead& b = pair.second;
   const Index before = std::max(pair.first_row, pair.second_row);
@@ -46,6 +61,7 @@ HeadDifference difference_of(const LawPair& pair, bool at_most) {
     }
     if (pair.states && d.state(0, 0) <= a.state(0, 0)) d.exact.state = d.state;
   }
+  neither += without_what_neither_has(d.exact.o, d.o) + without_what_neither_has(d.exact.state, d.state);
   find_wrong(d, a.oracle.state + b.oracle.state);
   return d;
 }
@@ -56,6 +72,7 @@ struct Seen {
   std::vector<HeadDifference> heads;
   std::set<Index> tokens;  ///< wrong ones of any head
   double worst = 0.0;
+  Index neither = 0;  ///< elements that are finite in neither run
   Index place = -1;   ///< the token that the comparison is about: of the cut, the change, the reset
   bool edge = false;  ///< cut where there is nothing on one side
 
@@ -80,7 +97,7 @@ Seen seen(const Case& c, const LawComparison& comparison) {
   if (c.law == "reset") out.place = first.first_row;
   out.edge = c.law == "split" && (out.place == 0 || out.place == comparison.second_run->batch.shape.T);
   for (const LawPair& pair : comparison.pairs) {
-    const HeadDifference& d = out.heads.emplace_back(difference_of(pair, comparison.at_most));
+    const HeadDifference& d = out.heads.emplace_back(difference_of(pair, comparison.at_most, out.neither));
     out.tokens.insert(d.tokens.begin(), d.tokens.end());
     if (wrong(d)) out.worst = std::max(out.worst, d.worst_ratio);
   }
@@ -274,7 +291,14 @@ Explanation explain_law(const Resolved& r, const Family& family, const Trace& tr
   for (const LawComparison& comparison : trace.law.comparisons) all.push_back(seen(c, comparison));
   const auto at =
       std::max_element(all.begin(), all.end(), [](const Seen& a, const Seen& b) { return a.less_than(b); });
-  if (at == all.end() || !any_wrong(at->heads)) return out;
+  if (at == all.end()) return out;
+  if (!any_wrong(at->heads)) {
+    const auto neither = std::find_if(all.begin(), all.end(), [](const Seen& s) { return s.neither > 0; });
+    if (neither == all.end()) return out;
+    out.compared = {"first:  " + neither->comparison->first, "second: " + neither->comparison->second};
+    out.differs = {fmt::format("in {} element(s) {}", neither->neither, kBothNotFinite)};
+    return out;
+  }
   const LawComparison& comparison = *at->comparison;
   out.compared = {"first:  " + comparison.first, "second: " + comparison.second};
   if (all.size() > 1) {

@@ -10,11 +10,27 @@
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
 #include "harness/explain/explain_tensors.h"
+#include "oracles/not_finite.h"
 
 namespace samestate {
 namespace {
 
 using Change = TensorLawComparison::Change;
+
+/// Both runs without what is finite in neither of them, which parts them nowhere; how many elements that was.
+Index without_what_neither_has(TensorLawPair& pair) {
+  Index count = 0;
+  for (Index i = 0; i < pair.rows; ++i) {
+    for (Index j = 0; j < pair.first.values.cols(); ++j) {
+      double& x = pair.first.values(i, j);
+      double& y = pair.second.values(i, j);
+      if (std::isfinite(x) || std::isfinite(y)) continue;
+      x = y = 0.0;
+      ++count;
+    }
+  }
+  return count;
+}
 
 /// An output of a sequence that two runs do not have alike.
 struct Parting {
@@ -32,6 +48,7 @@ struct Parted {
   std::vector<Parting> outputs;
   std::set<Index> tokens;  ///< that differ, of any output and sequence
   double worst = 0.0;
+  Index neither = 0;  ///< elements that are finite in neither run
 
   /// A difference by token says more than one in the state that they leave.
   [[nodiscard]] bool less_than(const Parted& other) const {
@@ -54,8 +71,10 @@ Parted parted(const Signature& signature, Index tokens, const TensorLawCompariso
   for (const TensorLawPair& pair : comparison.pairs) {
     const auto rows = [&](const Matrix<double>& x) -> Matrix<double> { return x.topRows(pair.rows); };
     Parting p;
-    p.of = difference_of(pair.output, pair.sequence, rows(pair.first.values),
-                         rows(pair.first.tolerance + pair.second.tolerance), rows(pair.second.values));
+    TensorLawPair told = pair;
+    out.neither += without_what_neither_has(told);
+    p.of = difference_of(pair.output, pair.sequence, rows(told.first.values),
+                         rows(pair.first.tolerance + pair.second.tolerance), rows(told.second.values));
     if (p.of.wrong == 0) continue;
     p.pair = &pair;
     const auto spec = std::find_if(signature.outputs.begin(), signature.outputs.end(),
@@ -90,11 +109,15 @@ void say_compared(Explanation& out, const std::vector<Parted>& all, const Parted
   if (all.size() > 1) {
     const std::set<Index> differ = places(all, true);
     const std::set<Index> agree = places(all, false);
-    out.compared.push_back(fmt::format("{} of {} such comparisons differ; this one most (at token {}; {})",
-                                       differ.size(), all.size(), ranges_text({differ.begin(), differ.end()}),
-                                       agree.empty()
-                                           ? "at none do they agree"
-                                           : "they agree at " + ranges_text({agree.begin(), agree.end()})));
+    const auto differing =
+        std::count_if(all.begin(), all.end(), [](const Parted& x) { return !x.outputs.empty(); });
+    std::string text = fmt::format("{} of {} such comparisons differ; this one most", differing, all.size());
+    if (most.comparison->place >= 0) {
+      text += fmt::format(" (at token {}; {})", ranges_text({differ.begin(), differ.end()}),
+                          agree.empty() ? "at none do they agree"
+                                        : "they agree at " + ranges_text({agree.begin(), agree.end()}));
+    }
+    out.compared.push_back(std::move(text));
   }
   bool first = false;
   bool second = false;
@@ -268,7 +291,14 @@ Explanation explain_tensor_law(const Resolved& r, const TensorSystem& system, co
     all.push_back(parted(system.signature(r.c), r.c.T, comparison));
   const auto at = std::max_element(all.begin(), all.end(),
                                    [](const Parted& x, const Parted& y) { return x.less_than(y); });
-  if (at == all.end() || at->outputs.empty()) return out;
+  if (at == all.end()) return out;
+  if (at->outputs.empty()) {
+    const auto neither = std::find_if(all.begin(), all.end(), [](const Parted& x) { return x.neither > 0; });
+    if (neither == all.end()) return out;
+    out.compared = {"first:  " + neither->comparison->first, "second: " + neither->comparison->second};
+    out.differs = {fmt::format("in {} element(s) {}", neither->neither, kBothNotFinite)};
+    return out;
+  }
   say_compared(out, all, *at);
   say_differs(out, *at);
   switch (at->comparison->change) {

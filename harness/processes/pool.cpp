@@ -248,6 +248,13 @@ void Pool::let_go(const JobObserver& observer) {
   }
 }
 
+/// Whoever goes on with the pool finds it without the jobs of this run.
+void Pool::abandon() {
+  for (Slot& slot : slots_) slot = {};
+  workers_.clear();
+  suspects_.clear();
+}
+
 void Pool::run(const std::function<std::optional<Job>(std::int64_t served)>& next,
                const JobObserver& observer) {
   try {
@@ -255,14 +262,12 @@ void Pool::run(const std::function<std::optional<Job>(std::int64_t served)>& nex
       let_go(observer);
       fill(next, observer);
       if (in_flight() == 0 && suspects_.empty()) return;
+      if (observer.stop && observer.stop()) return abandon();
       wait_for_messages(observer);
       look_at_the_clock(observer);
     }
   } catch (...) {
-    // Whoever goes on with the pool finds it without the jobs of this run.
-    for (Slot& slot : slots_) slot = {};
-    workers_.clear();
-    suspects_.clear();
+    abandon();
     throw;
   }
 }

@@ -56,6 +56,8 @@ struct WorkerOptions {
 struct JobObserver {
   std::function<void(const Job&)> started;
   std::function<void(const Job&, JobResult)> finished;
+  /// Once true the processes are killed, and `run` returns: what was under way has no `finished`.
+  std::function<bool()> stop = {};
 };
 
 /// Processes that run jobs: a crash or a hang kills one of them, and is what came of the job that it was
@@ -128,6 +130,7 @@ class Pool {
   void collect(Worker& worker, const JobObserver& observer);
   void take(Worker& worker, Flight flight, WorkerMessage message, const JobObserver& observer);
   void look_at_the_clock(const JobObserver& observer);
+  void abandon();
   void lose(Worker& worker, JobResult::Kind kind, const WorkerEnd& end, const JobObserver& observer);
   void suspect(Worker& worker, Flight flight, const WorkerEnd& end);
   void deliver(Flight& flight, JobResult result, bool repeats, const JobObserver& observer);

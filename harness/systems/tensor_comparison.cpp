@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "oracles/limits.h"
+#include "oracles/not_finite.h"
 
 namespace samestate::tensor_laws_detail {
 
@@ -30,13 +31,23 @@ void Comparison::add(Index b, const std::string& name, Index rows, const Side& f
     for (Index j = 0; j < x.cols(); ++j) {
       const double bound = tolerance_x(i, j) + tolerance_y(i, j);
       if (!std::isfinite(bound)) continue;
+      if (!std::isfinite(x(i, j)) && !std::isfinite(y(i, j))) {
+        ++compared_;
+        if (not_finite_++ > 0) continue;
+        first_not_finite_.bound = bound;
+        first_not_finite_.expected = x(i, j);
+        first_not_finite_.actual = y(i, j);
+        first_not_finite_.worst = {b, -1, i, j};
+        where_not_finite_ = name;
+        continue;
+      }
       const double difference = std::abs(x(i, j) - y(i, j));
       const double error = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
       const double ratio = error == 0.0 ? 0.0 : error / bound;
       ++compared_;
       squares_ += y(i, j) * y(i, j);
       bounds_ += bound * bound;
-      if (compared_ > 1 && ratio <= worst_.ratio) continue;
+      if (!where_.empty() && ratio <= worst_.ratio) continue;
       worst_.ratio = ratio;
       worst_.error = error;
       worst_.bound = bound;
@@ -56,6 +67,13 @@ Judgement Comparison::take(const std::string& what) {
   } else if (worst_.ratio > 1.0) {
     worst_.verdict = Verdict::fail;
     worst_.reason = fmt::format("output {}: {}", where_, what);
+  } else if (not_finite_ > 0) {
+    first_not_finite_.verdict = Verdict::fail;
+    first_not_finite_.gate = "law";
+    first_not_finite_.rows = compared_;
+    first_not_finite_.ratio = first_not_finite_.error = std::numeric_limits<double>::infinity();
+    first_not_finite_.reason = fmt::format("output {}: {}", where_not_finite_, kBothNotFinite);
+    return first_not_finite_;
   } else if (squares_ == 0.0) {
     worst_.reason = "everything compared is zero";
   } else if (bounds_ > kVacuousOutput * kVacuousOutput * squares_) {

@@ -33,6 +33,9 @@ class Comparison {
   TensorLawTrace* trace_;
   Judgement worst_;
   std::int64_t compared_ = 0;
+  std::int64_t not_finite_ = 0;  ///< elements that are finite in neither run
+  Judgement first_not_finite_;   ///< of them
+  std::string where_not_finite_;
   double squares_ = 0.0, bounds_ = 0.0;
   std::string where_;
 };

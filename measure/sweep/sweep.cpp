@@ -63,7 +63,8 @@ class SweepPlan {
   SweepPlan(const KernelTable& table, const SweepOptions& options) : table_(table), options_(options) {}
 
   std::vector<SweepCase> points() {
-    if (wants("drift")) drift();  // first: its longest point would be waited for at the end
+    // First: its longest point would be waited for at the end. It is of the recurrent kernel, no other.
+    if (wants("drift") && options_.kernel.empty()) drift();
     if (wants("chunk")) chunk();
     if (wants("dendritic")) dendritic();
     if (wants("length")) length();
@@ -262,6 +263,10 @@ std::vector<SweepCase> plan_sweep(const KernelTable& table, const SweepOptions& 
   if (!options.system.empty()) require_swept(options.system);
   SweepOptions chosen = options;
   if (!options.kernel.empty()) {
+    if (options.series == "drift")
+      throw Error(
+          "series drift is of the recurrent kernel of the system, and --kernel names a chunked one: leave "
+          "one out");
     const auto row = std::find_if(table.all().begin(), table.all().end(),
                                   [&](const KernelRow& of) { return of.name == options.kernel; });
     if (row == table.all().end()) {

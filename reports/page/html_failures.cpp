@@ -48,7 +48,7 @@ std::string html_failures(const ReportData& data) {
   return fmt::format(
              "<h3>Failures</h3>\n<p>{} cases of {} kinds: of each kernel, form, law and likely cause the "
              "case with "
-             "the fewest settings.</p>\n",
+             "the fewest elements.</p>\n",
              cases, groups.size()) +
          table.html(groups.size() > 10);
 }

@@ -76,6 +76,7 @@ std::string advice_table(const ReportData& data) {
   if (all.empty()) return "";
   HtmlTable table(
       {{"system"},
+       {"kernel"},
        {"contract"},
        {"regime"},
        {"least RMS error", true, "of the output, over its RMS, least of all chunks"},
@@ -92,6 +93,8 @@ std::string advice_table(const ReportData& data) {
   for (const ChunkAdvice& a : all) {
     table.row();
     table.text(a.system);
+    table.text(a.failing > 0 ? fmt::format("{} (fails at {} of its points)", a.kernel, a.failing) : a.kernel,
+               a.failing > 0 ? tone_of(Verdict::fail) : "");
     table.text(a.contract);
     table.text(a.regime);
     table.linked(a.least_error < 0 ? 0.0 : at(a.least_error).rms_error / at(a.least_error).size,
@@ -105,7 +108,8 @@ std::string advice_table(const ReportData& data) {
   }
   return "<h3>Which chunk?</h3>\n<p>Up to the chunk in <em>flat up to</em> a larger chunk costs no accuracy "
          "(RMS error "
-         "within 1.25 of the least that was measured); beyond it error is the price of less traffic.</p>\n" +
+         "within 1.25 of the least that was measured); beyond it error is the price of less traffic. A "
+         "kernel that fails is marked: what is said of it is no advice.</p>\n" +
          table.html();
 }
 

@@ -55,7 +55,7 @@ std::vector<ChunkAdvice> chunk_advice(std::span<const SweepPoint> points) {
       return a.system == system && a.kernel == r.kernel && a.contract == r.contract && a.regime == r.regime;
     });
     if (found == all.end()) {
-      found = all.insert(all.end(), {system, r.kernel, r.contract, r.regime, -1, -1, -1, -1, -1, -1});
+      found = all.insert(all.end(), {system, r.kernel, r.contract, r.regime, -1, -1, -1, -1, -1, -1, 0});
       members.emplace_back();
     }
     members[static_cast<std::size_t>(found - all.begin())].push_back(static_cast<std::int64_t>(i));
@@ -82,6 +82,7 @@ std::vector<ChunkAdvice> chunk_advice(std::span<const SweepPoint> points) {
     for (const std::int64_t i : of) {
       const Measurement& m = at(i);
       const double ratio = m.record.judgement.ratio;
+      advice.failing += is_failure(m.record.judgement.verdict);
       if (advice.worst_ratio < 0 || less(at(advice.worst_ratio).record.judgement.ratio, ratio))
         advice.worst_ratio = i;
       if (!std::isnan(m.condition) &&

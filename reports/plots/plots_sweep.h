@@ -52,6 +52,7 @@ struct ChunkAdvice {
   std::int64_t least_flops = -1, least_bytes = -1;  ///< -1 without a cost model
   std::int64_t worst_ratio = -1;
   std::int64_t worst_condition = -1;
+  std::int64_t failing = 0;  ///< of its points: advice from a wrong kernel is of that kernel alone
 };
 inline constexpr double kFlatFactor = 1.25;
 [[nodiscard]] std::vector<ChunkAdvice> chunk_advice(std::span<const SweepPoint> points);

@@ -15,7 +15,7 @@ struct FailureGroup {
   std::string kernel, form, law;
   std::string cause;  ///< likely_cause of each
   std::int64_t cases = 0;
-  std::size_t example = 0;  ///< index of the records: the one whose line names the fewest keys
+  std::size_t example = 0;  ///< index of the records: that of the fewest elements, then of the shortest line
   double largest = 0.0;     ///< ratio
   /// Keys that every case of the group has and no case of the kernel that passed: "l2norm=1"; empty: none.
   std::string only;

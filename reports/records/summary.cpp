@@ -112,6 +112,10 @@ std::string counts_line(const Summary& summary) {
   return text.empty() ? "no case" : text;
 }
 
+std::string counted(std::int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 namespace {
 
 /// A case line as one word of a shell.
@@ -172,6 +176,9 @@ std::string_view measure_of(std::string_view gate) {
   if (gate == "head") return "RMS of the head's rows, each by the 2-norm of its error";
   if (gate.starts_with("sampled ")) return "in standard deviations of the drawn roundings";
   if (gate == "twin") return "2-norm of the row's distance from the twin";
+  if (gate == "twin median")
+    return "median over rows of the distance from the twin, in units of the predicted RMS error";
+  if (gate == "twin RMS") return "how far the ratio of the RMS error to the twin's is from 1";
   return "";
 }
 

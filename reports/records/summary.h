@@ -73,6 +73,9 @@ struct Summary {
 /// "fail 2, pass 31, vacuous 1": the verdicts that occur, the worst kind first; "no case" where none does.
 [[nodiscard]] std::string counts_line(const Summary& summary);
 
+/// "1 case", "2 cases".
+[[nodiscard]] std::string counted(std::int64_t count, std::string_view noun);
+
 /// The command that repeats a record, quoted for a POSIX shell, with the options that its line needs.
 [[nodiscard]] std::string repro_command(const Record& record);
 

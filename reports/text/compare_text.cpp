@@ -36,7 +36,7 @@ std::string from_to(const Change& change) {
 }
 
 std::string counts(const Comparison& c) {
-  std::string text = fmt::format("{} cases in common, {} unchanged", c.common, c.unchanged);
+  std::string text = fmt::format("{} in common, {} unchanged", counted(c.common, "case"), c.unchanged);
   for (const Kind kind : kKinds) {
     if (c.count(kind) > 0) text += fmt::format(", {} {}", c.count(kind), name_of(kind));
   }

@@ -79,10 +79,10 @@ std::string figure(double value, std::int64_t judged) {
 
 std::string headline(const Summary& summary) {
   if (!summary.failures.empty()) {
-    return fmt::format("{} of {} cases failed", summary.failures.size(), summary.cases);
+    return fmt::format("{} of {} failed", summary.failures.size(), counted(summary.cases, "case"));
   }
-  if (summary.judged == 0) return fmt::format("nothing was judged ({} cases)", summary.cases);
-  return fmt::format("{} of {} cases judged, none failed", summary.judged, summary.cases);
+  if (summary.judged == 0) return fmt::format("nothing was judged ({})", counted(summary.cases, "case"));
+  return fmt::format("{} of {} judged, none failed", summary.judged, counted(summary.cases, "case"));
 }
 
 void add_counts(Page& page, const Summary& summary, const Run& run) {
@@ -135,7 +135,7 @@ void add_failures(Page& page, const Summary& summary, std::span<const Record> re
   const std::size_t shown = std::min(kMostFailures, groups.size());
   page.add(fmt::format("\n## Failures ({} of {} kinds, {} cases)\n\n", shown, groups.size(),
                        summary.failures.size()));
-  page.add("Of each kernel, form, law and likely cause one case, the one with the fewest settings.\n\n");
+  page.add("Of each kernel, form, law and likely cause one case, the one of the fewest elements.\n\n");
   for (std::size_t i = 0; i < shown; ++i) add_failure(page, groups[i], records[groups[i].example]);
 }
 

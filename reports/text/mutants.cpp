@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "reports/records/summary.h"
 #include "reports/text/escape.h"
 
 namespace samestate {
@@ -28,8 +29,9 @@ nlohmann::json json_of(const MutantRow& row) {
 
 std::string row_text(const MutantRow& row) {
   const std::string verdict =
-      row.killed ? fmt::format("killed by {} after {} cases, ratio {:.3g}", row.gate, row.cases, row.ratio)
-                 : fmt::format("SURVIVES {} cases, worst ratio {:.3g}{}", row.cases, row.ratio,
+      row.killed ? fmt::format("killed by {} after {}, ratio {:.3g}", row.gate, counted(row.cases, "case"),
+                               row.ratio)
+                 : fmt::format("SURVIVES {}, worst ratio {:.3g}{}", counted(row.cases, "case"), row.ratio,
                                row.equivalent.empty() ? "" : " (equivalent)");
   std::string text = fmt::format("{:<4} {:<58} {}\n", row.bug, row.name, verdict);
   if (row.rules.empty()) return text;

@@ -31,7 +31,7 @@ std::string terminal_text(std::span<const Record> records, bool colour) {
   const std::vector<FailureGroup> groups = failure_groups(records);
   const bool failed = !groups.empty();
   const Paint paint(colour);
-  std::string text = fmt::format("{} cases, {} judged: {}\n", summary.cases, summary.judged,
+  std::string text = fmt::format("{}, {} judged: {}\n", counted(summary.cases, "case"), summary.judged,
                                  paint(failed               ? Tone::bad
                                        : summary.judged > 0 ? Tone::good
                                                             : Tone::plain,

@@ -107,7 +107,9 @@ constexpr std::array kWords = {
          "against the worst-case bound: a ratio above 1 is a proof that no rounding explains the error"},
     Word{"twin",
          "a CPU run that rounds where the contract says: the kernel is also compared with it, since an "
-         "undeclared rounding shows there and nowhere else"},
+         "undeclared rounding shows there and nowhere else. As a *gate*: twin for a single row, twin median "
+         "and twin RMS "
+         "for all rows"},
     Word{"sampled",
          "the *gate* of operators in 16 bit: the reference runs 32 times with drawn roundings where the "
          "contract keeps "

@@ -7,8 +7,7 @@ goldens="$(realpath "$2")"
 docs="$(realpath "$(dirname "$0")/../../docs")"
 source "$(dirname "$0")/prelude.sh"
 
-# fp32: a case of eight that bf16 leaves vacuous would be more than the share that a gate allows.
-quick=(--max-cases 8 --threads 1 --contract fp32)
+quick=(--max-cases 8 --threads 1)
 
 # Bad command lines.
 bad 'subcommand'
@@ -42,6 +41,33 @@ bad "'size'" repro 'v1 retention size=4'
 bad '0x1b' repro $'v1 retention \e[31mT=4'
 bad 'elements' repro 'v1 retention B=16777216 T=16777216'
 bad 'nope' repro 'v1 retention' --kernel nope
+bad 'quote the line' repro v1 gated_delta_rule T=5
+bad 'quote the line' tolerance v1 retention T=5
+bad '--contract bf17:' gate --contract bf17
+bad 'promises' repro 'v1 softmax_attention form=online T=4 contract=tf32 kernel=cpu.softmax_attention.online'
+bad '--junit and --markdown name one file' gate "${quick[@]}" --junit one.xml --markdown ./one.xml
+bad '--jsonl and --junit name one file' gate "${quick[@]}" --jsonl one --junit one
+bad '--budget' gate --budget 5x
+run 0 gate --max-cases 1 --device cpu --system retention --contract fp32 --budget 5m
+says '1 case, 1 judged'
+says '1 case in '
+run 77 repro -
+grep -q 'no case line on stdin' err || complain 'does not say why nothing ran'
+# Lines on stdin: the bad one by its number.
+for line in 'v1 retention T=9 speed=8' 'v1 retention T=9 kernel=nope'; do
+  checks=$((checks + 1))
+  printf 'v1 retention T=9 dk=8\n# a comment\n\n%s\n' "$line" | "$samestate" repro - >out 2>err
+  code=$?
+  [[ $code -eq 2 ]] && grep -q 'line 4 of stdin' err || complain "a bad line of stdin: exit $code"
+done
+# A full disk is no crash of ours, and no pass.
+for what in 'list systems' 'list mutants' 'gate --list' --version; do
+  checks=$((checks + 1))
+  # shellcheck disable=SC2086
+  "$samestate" $what >/dev/full 2>err
+  code=$?
+  [[ $code -eq 2 && "$(wc -l <err)" -eq 1 ]] && grep -q 'cannot write' err || complain "a full disk: $what: exit $code"
+done
 bad 'computes' repro 'v1 retention' --kernel cpu.delta_rule.chunked
 bad 'nope' list nope
 bad 'nope.safetensors' judge nope.safetensors
@@ -133,8 +159,8 @@ run 3 mutants --name reversed_composition.linear_attention.chunked --effort 0
 says '0 of 0 mutants killed'
 # One that dies or hangs is killed alone.
 run 0 mutants --bug H1.7 --timeout 1 --threads 2
-says 'killed by crash after 1 cases'
-says 'killed by timeout after 1 cases'
+says 'killed by crash after 1 case,'
+says 'killed by timeout after 1 case,'
 bad 'timeout' mutants --timeout 0
 bad 'folder' mutants --smoke --markdown empty
 bad 'M999' mutants --bug M999

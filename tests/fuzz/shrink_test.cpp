@@ -73,6 +73,48 @@ TEST(Shrink, AFaultOfTheLayoutKeepsIt) {
   EXPECT_LE(size_of_case(Resolved(s.smallest)), 6.0);
 }
 
+// Of a thousand sequences whole parts go first: one by one they would take the budget.
+TEST(Shrink, ALongListOfLengthsIsHalvedFirst) {
+  std::string lengths;
+  for (int i = 0; i < 1000; ++i) lengths += (i > 0 ? "," : "") + std::to_string(i == 700 ? 9 : i % 4);
+  const Case c = parse_case("v1 gated_delta_rule form=packed chunk=16 dk=8 lengths=" + lengths);
+  std::int64_t runs = 0;
+  const Shrunk s = shrink(c,
+                          [&](const Case& smaller) {
+                            ++runs;
+                            CaseResult result;
+                            result.judgement.verdict =
+                                smaller.lengths.size() > 2 && std::ranges::count(smaller.lengths, 9) == 1
+                                    ? Verdict::fail
+                                    : Verdict::pass;
+                            return result;
+                          },
+                          {120.0, 1});
+  EXPECT_TRUE(s.complete);
+  EXPECT_EQ(s.smallest.lengths.size(), 3U);
+  EXPECT_LT(runs, 400);
+}
+
+TEST(Shrink, AStopEndsItWithTheSmallestSoFar) {
+  std::int64_t runs = 0;
+  ShrinkOptions how;
+  how.stop = [&] { return runs >= 5; };
+  CaseResult failing;
+  failing.judgement.verdict = Verdict::fail;
+  const Case c = parse_case("v1 gated_delta_rule T=200 B=3 dk=32");
+  const Shrunk s = shrink(
+      c,
+      [&](const Case&) {
+        ++runs;
+        return failing;
+      },
+      how);
+  EXPECT_EQ(runs, 5);
+  EXPECT_FALSE(s.complete);
+  EXPECT_EQ(s.finding.judgement.verdict, Verdict::fail);
+  EXPECT_LT(size_of_case(Resolved(s.smallest)), size_of_case(Resolved(c)));
+}
+
 TEST(Shrink, DecodeAndPackedStayWhereTheyAreNeeded) {
   const Fault forgets = [](const Kernel& base, Arguments a, const Contract& c) {
     if (a.q.shape[1] == 1) a.initial_state = {};

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "oracles/contracts.h"
+#include "oracles/not_finite.h"
 #include "oracles/numbers.h"
 #include "oracles/rounding.h"
 #include "reference/gated_delta_rule.h"
@@ -373,6 +374,24 @@ TEST(JudgePair, SumOfTheTwoTolerances) {
   EXPECT_EQ(judge_pair(one, a, wrong, b).verdict, Verdict::fail);
   wrong(0, 0) = kInfinity;
   EXPECT_EQ(judge_pair(one, a, wrong, b).verdict, Verdict::fail);
+}
+
+// Of what is finite in neither run a law says nothing, unless they differ elsewhere.
+TEST(JudgePair, WhatIsFiniteInNeitherIsNotExplainedAsADifference) {
+  Matrix<double> one = Matrix<double>::Constant(4, 3, 1.0);
+  const Vector<double> a = Vector<double>::Constant(4, 0.25);
+  one(2, 1) = kNaN;
+  Matrix<double> two = one;
+  two(2, 1) = -kInfinity;
+  Judgement j = judge_pair(one, a, two, a);
+  EXPECT_EQ(j.verdict, Verdict::fail);
+  EXPECT_EQ(j.reason, kBothNotFinite);
+  EXPECT_EQ(j.worst.token, 2);
+  EXPECT_EQ(j.worst.channel, 1);
+  two(3, 0) = 2.0;
+  j = judge_pair(one, a, two, a);
+  EXPECT_EQ(j.reason.find("the two runs differ by 1,"), 0U) << j.reason;
+  EXPECT_EQ(j.worst.token, 3);
 }
 
 TEST(JudgePair, WithoutToleranceOnlyTheSameWillDo) {

@@ -49,6 +49,30 @@ struct TwinCase {
   }
 };
 
+// The ratio is of the statistic that decides, and so are error and bound.
+TEST(JudgeTwin, ErrorOverBoundIsTheRatio) {
+  const auto check = [](const TwinCase& t, const char* gate) {
+    const Judgement j = t.judge();
+    EXPECT_EQ(j.gate, gate);
+    EXPECT_GT(j.ratio, 0.0);
+    EXPECT_DOUBLE_EQ(j.ratio, j.error / j.bound);
+  };
+  for (const double d : {0.05, 0.14, 0.16, 1.0}) {
+    TwinCase t(64, 16);
+    TwinCase::turn(t.o, d);
+    check(t, "twin median");
+  }
+  for (const double factor : {0.9, 1.02, 1.07}) {
+    TwinCase t(64, 16);
+    t.o *= factor;
+    check(t, "twin RMS");
+  }
+  TwinCase t(64, 16);
+  t.o(7, 0) += 3.5;
+  t.runs.repeated_keys = true;  // the RMS does not count
+  check(t, "twin");
+}
+
 TEST(JudgeTwin, LimitsOfMedianAndRms) {
   struct Row {
     const char* contract;

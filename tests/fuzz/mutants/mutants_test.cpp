@@ -115,7 +115,7 @@ TEST(Mutants, DieByTheGateThatIsThereForThem) {
   // A rounding that the contract does not declare hides below bf16's, and not from the twin.
   const MutantResult beta = trial("bf16_beta_in_bf16.delta_rule.chunked");
   EXPECT_TRUE(beta.killed);
-  EXPECT_EQ(beta.gate, "twin") << beta.line;
+  EXPECT_TRUE(beta.gate.starts_with("twin")) << beta.line;
 }
 
 // Nor does the wrapper of the operators' mutants kill anything by itself.

@@ -104,6 +104,19 @@ TEST(CaseFilter, SeveralNarrowAndSeveralExclusionsDropMore) {
       "--where 'T=..100' --where 'contract=fp32' --exclude 'regime=slow T=50..' --exclude 'layout=far'");
 }
 
+// An option of a key's name has the value alone, and is named so.
+TEST(CaseFilter, AnOptionOfTheKeyIsNamedAsItWasGiven) {
+  CaseFilter filter;
+  filter.where("contract=bf16", "--contract");
+  EXPECT_EQ(filter.text(), "--contract 'bf16'");
+  try {
+    filter.where("contract=bf17", "--contract");
+    FAIL() << "bf17 was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find("--contract bf17: no such contract"), 0U) << error.what();
+  }
+}
+
 TEST(CaseFilter, ErrorsNameValueKnownValuesAndRemedy) {
   const auto says = [](const char* text, std::initializer_list<const char*> words) {
     const std::string error = complaint(text);

@@ -6,6 +6,7 @@
 
 #include "fuzz/mutants/operators/changed_call.h"
 #include "harness/explain/explain.h"
+#include "oracles/not_finite.h"
 
 namespace samestate {
 namespace {
@@ -138,6 +139,44 @@ TEST_P(ExplainTensorLaw, SaysWhatWasComparedAndWhereItParts) {
 
 INSTANTIATE_TEST_SUITE_P(Faults, ExplainTensorLaw, testing::ValuesIn(kKnown),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// What is finite in neither run is no violation of any law, and is not explained as one.
+TEST(ExplainTensorLaws, WhatIsFiniteInNeitherRunIsSaidAsSuch) {
+  std::vector<Mutant> planted;
+  mutants::add_faults(planted, kKernel, {{"F", "planted", "planted", miswritten([](ChangedCall& call) {
+                                            for (float& x : call.output("o")) x = std::nanf("");
+                                          })}});
+  const KernelTable table = planted.front().table();
+  for (const char* law : {"causality", "reset", "split", "batch_permutation"}) {
+    SCOPED_TRACE(law);
+    const Case c = parse_case(std::string(kLine) + law);
+    Trace trace;
+    const Judgement judgement = run_case(c, table, 1, &trace).judgement;
+    EXPECT_EQ(judgement.verdict, Verdict::fail);
+    EXPECT_NE(judgement.reason.find(kBothNotFinite), std::string::npos) << judgement.reason;
+    const Explanation why = explain(Resolved(c), trace);
+    EXPECT_TRUE(why.patterns.empty()) << testing::PrintToString(why.patterns);
+    ASSERT_EQ(why.differs.size(), 1U);
+    EXPECT_NE(why.differs.front().find("the law says nothing"), std::string::npos) << why.differs.front();
+    for (const std::string& line : why.compared) EXPECT_EQ(line.find("-1"), std::string::npos) << line;
+  }
+}
+
+// Runs that differ in nothing that has a token: none is named.
+TEST(ExplainTensorLaws, NoTokenIsNamedWhereNoneIsMeant) {
+  std::vector<Mutant> planted;
+  mutants::add_faults(planted, kKernel,
+                      {{"F", "planted", "planted", adds([](auto&&, auto, auto, auto, auto T) {
+                          static int call = 0;
+                          return static_cast<float>(T > 0 ? ++call : 0);
+                        })}});
+  const KernelTable table = planted.front().table();
+  const Case c = parse_case(std::string(kLine) + "reset");
+  Trace trace;
+  ASSERT_EQ(run_case(c, table, 1, &trace).judgement.verdict, Verdict::fail);
+  for (const std::string& line : explain(Resolved(c), trace).compared)
+    EXPECT_EQ(line.find("-1"), std::string::npos) << line;
+}
 
 TEST(ExplainTensorLaws, ARightKernelHasNothingToExplain) {
   for (const char* law : {"split", "causality", "batch_permutation"}) {

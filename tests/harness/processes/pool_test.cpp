@@ -138,6 +138,30 @@ std::vector<JobResult> run_all(const WorkerOptions& options, const std::vector<s
   return run_all(pool, texts);
 }
 
+// What is under way when the caller stops is abandoned at once, and the pool is as new.
+TEST(Pool, AStopDoesNotWaitForWhatIsUnderWay) {
+  Pool pool(run, options(1, 2, 30.0));
+  std::size_t given = 0;
+  int finished = 0;
+  bool stop = false;
+  const auto begin = std::chrono::steady_clock::now();
+  pool.run(
+      [&](std::int64_t) -> std::optional<Job> {
+        if (stop || given == 2) return std::nullopt;
+        return Job{0, given++ == 0 ? "well" : "hang"};
+      },
+      {{},
+       [&](const Job& job, const JobResult&) {
+         EXPECT_EQ(job.text, "well");
+         ++finished;
+         stop = true;
+       },
+       [&] { return stop; }});
+  EXPECT_EQ(finished, 1);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+  EXPECT_EQ(run_all(pool, {"well"}).front().text, "well");
+}
+
 TEST(Pool, AnswersComeBackByteForByte) {
   std::string odd("line\nend\0tab\t!", 14);
   const std::string large(3 << 20, 'x');

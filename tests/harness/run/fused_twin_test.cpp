@@ -46,7 +46,7 @@ TEST(FusedTwinGate, KillsAKernelThatLeavesOutARoundingPoint) {
     };
     const Record record = run(without, case_line("slow"));
     EXPECT_EQ(record.judgement.verdict, Verdict::fail) << point.name;
-    EXPECT_EQ(record.judgement.gate, "twin") << point.name << ": " << record.judgement.reason;
+    EXPECT_TRUE(record.judgement.gate.starts_with("twin")) << point.name << ": " << record.judgement.reason;
     RecordProperty(point.name, std::to_string(record.judgement.twin_ratio));
   }
 }

@@ -96,6 +96,11 @@ TEST(SweepPlan, AKernelBringsItsOwnSystemOnly) {
     EXPECT_EQ(point.c.system, "selective_scan");
     EXPECT_EQ(point.c.kernel, "cpu.selective_scan.chunked");
   }
+  // The drift is of the recurrent kernel.
+  for (const SweepCase& point : plan_sweep(table(), {true, "", "", "cpu.gated_delta_rule.chunked"}))
+    EXPECT_EQ(point.c.kernel, "cpu.gated_delta_rule.chunked") << point.series;
+  EXPECT_NE(error_of({true, "drift", "", "cpu.gated_delta_rule.chunked"}).find("leave one out"),
+            std::string::npos);
 }
 
 /// By hand: dk = 4, dv = 8, C = 2. Retention: 2 C dk + 2 C dv + 4 dk dv + dk dv / C = 16 + 32 + 128 + 16.

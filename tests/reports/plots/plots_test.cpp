@@ -193,6 +193,19 @@ TEST(SweepFigures, AdviceNamesTheLastFlatChunk) {
   EXPECT_EQ(advice[0].flat_to, 1) << "1.3 is more than 1.25 times the least";
   EXPECT_EQ(advice[0].least_flops, 0);
   EXPECT_EQ(advice[0].least_bytes, 3);
+  EXPECT_EQ(advice[0].failing, 0);
+}
+
+// A wrong kernel's figures are of it alone.
+TEST(SweepFigures, AdviceSaysThatItsKernelFails) {
+  std::vector<SweepPoint> points = {point("bf16", 1, 1.0), point("bf16", 4, 1.2)};
+  points[1].measurement.record.judgement.verdict = Verdict::fail;
+  points.push_back(points[0]);
+  points[2].measurement.record.kernel = "mine";
+  const std::vector<ChunkAdvice> advice = chunk_advice(points);
+  ASSERT_EQ(advice.size(), 2U);
+  EXPECT_EQ(advice[0].failing, 1);
+  EXPECT_EQ(advice[1].failing, 0);
 }
 
 TEST(SweepFigures, AdviceNamesTheSmallerOfEqualChunksInAnyOrder) {

@@ -11,12 +11,13 @@ namespace {
 
 using testing::record;
 
-TEST(FailureGroups, OneAKernelFormLawAndCauseWithTheFewestSettingsAsItsExample) {
+TEST(FailureGroups, OneAKernelFormLawAndCauseWithTheFewestElementsAsItsExample) {
   std::vector<Record> records;
   for (int i = 0; i < 5; ++i)
-    records.push_back(
-        record(Verdict::fail, 2.0 + i, "v1 a l2norm=1 T=" + std::to_string(i) + (i == 3 ? "" : " B=2")));
-  for (int i = 0; i < 4; ++i) records.push_back(record(Verdict::pass, 0.5, "v1 a T=" + std::to_string(i)));
+    records.push_back(record(Verdict::fail, 2.0 + i,
+                             "v1 a l2norm=1 T=" + std::to_string(i + 1) + (i == 3 ? " B=1" : " B=8")));
+  for (int i = 0; i < 4; ++i)
+    records.push_back(record(Verdict::pass, 0.5, "v1 a T=" + std::to_string(i + 1) + " B=8"));
   records.push_back(record(Verdict::fail, 9.0, "v1 a T=9"));
   records.back().law = "split";
   records.push_back(record(Verdict::crash, 0.0, "v1 a T=9"));
@@ -46,6 +47,46 @@ TEST(FailureGroups, WhatAPassHasTooIsNotNamed) {
   EXPECT_EQ(failure_groups(records).front().only, "");
 }
 
+// Fewer settings are no smaller case: the default sizes and a length of 65537 stand in the shortest lines.
+TEST(FailureGroups, TheExampleIsSmallThenShort) {
+  const auto example = [](const std::vector<std::string>& lines) {
+    std::vector<Record> records;
+    for (const std::string& line : lines) records.push_back(record(Verdict::fail, 2.0, line));
+    const std::vector<FailureGroup> groups = failure_groups(records);
+    EXPECT_EQ(groups.size(), 1U);
+    return groups.front().example;
+  };
+  EXPECT_EQ(example({"v1 a T=65537", "v1 a l2norm=1 T=5 regime=slow", "v1 a"}), 1U);
+  EXPECT_EQ(example({"v1 a", "v1 a T=64 dk=8 regime=slow"}), 1U)
+      << "dk and dv are 64 where they are not named";
+  EXPECT_EQ(example({"v1 a lengths=100,100,1 dk=8", "v1 a T=65 dk=8 layout=padded"}), 1U);
+  EXPECT_EQ(example({"v1 a T=9 layout=padded", "v1 a T=9 seed=0x7"}), 1U);
+}
+
+TEST(FailureGroups, CausesReadWellWithoutTheirNumbers) {
+  const auto cause = [](Verdict verdict, const char* gate, const std::string& reason) {
+    Judgement j;
+    j.verdict = verdict;
+    j.gate = gate;
+    j.reason = reason;
+    return likely_cause(j);
+  };
+  EXPECT_EQ(
+      cause(Verdict::fail, "law", "the two runs differ by 1.25e-05, more than the sum of their bounds 3"),
+      "the two runs differ by more than the sum of their bounds");
+  EXPECT_EQ(cause(Verdict::fail, "law",
+                  "final state: the two runs differ by inf, more than the sum of their bounds 3e-7"),
+            "final state: the two runs differ by more than the sum of their bounds");
+  EXPECT_EQ(cause(Verdict::timeout, "", "no answer after 0.4 s (--timeout)"),
+            "timeout: no answer in time (--timeout)");
+  EXPECT_EQ(
+      cause(Verdict::crash, "signal", "the kernel's process was killed by signal 11 (Segmentation fault)"),
+      "crash: the kernel's process was killed by signal 11 (Segmentation fault)");
+  EXPECT_EQ(cause(Verdict::crash, "exit", "the kernel ended its process with code 3"),
+            "crash: the kernel ended its process with code 3");
+  EXPECT_EQ(cause(Verdict::fail, "memory", "bf16 at -2.5 of o"), "bf16 at N of o");
+}
+
 TEST(FailureGroups, CausesTellGatesApart) {
   const auto cause = [](const char* gate, double hard, const char* reason = "because") {
     Judgement j;
@@ -64,6 +105,7 @@ TEST(FailureGroups, CausesTellGatesApart) {
   EXPECT_NE(
       cause("twin", 0.0, "differs: RMS 1.2: a rounding that the contract does not declare").find("declare"),
       std::string::npos);
+  EXPECT_EQ(cause("twin", 0.0, "differs: a rounding"), cause("twin median", 0.0, "differs: a rounding"));
 }
 
 }  // namespace

@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# Kernels that are wrong: an interrupt loses nothing of what was found and waits for no kernel, no plain test is made
+# from their errors, and no kernel is judged by a contract that it does not promise.
+# usage: interrupt_test.sh SAMESTATE PLUGIN
+set -uo pipefail
+
+samestate="$(realpath "$1")"
+plugin="$(realpath "$2")"
+folder="$(mktemp -d)"
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+complain() {
+  printf 'FAILED: %s\n' "$1"
+  failures=$((failures + 1))
+}
+set -m # each in a process group of its own, as in a terminal
+
+# until_there WORD FILE: waits until a line of FILE holds WORD, at most a minute.
+until_there() {
+  local waited=0
+  until grep -qF -- "$1" "$2" 2>/dev/null || [[ $waited -ge 600 ]]; do
+    sleep 0.1
+    waited=$((waited + 1))
+  done
+}
+# interrupt CODE SECONDS PROCESS: ends with that exit code, in that time.
+interrupt() {
+  local code=0 begin=$SECONDS
+  kill -INT "$3" 2>/dev/null || complain 'over before the interrupt came'
+  wait "$3" || code=$?
+  [[ $code -eq $1 ]] || complain "exit $code instead of $1: $(head -2 err)"
+  [[ $((SECONDS - begin)) -le $2 ]] || complain "went on for $((SECONDS - begin)) s"
+}
+wrong=wrong.gated_delta_rule.recurrent
+slow=slow.gated_delta_rule.recurrent
+
+# In the search, and while it shrinks what it found.
+"$samestate" fuzz --plugin "$plugin" --kernel $wrong --budget 10m --threads 1 --seed 7 --jsonl lines --corpus found >out 2>err </dev/null &
+until_there '"verdict":"fail"' lines
+interrupt 1 30 $!
+grep -q '^Interrupted' out || complain 'fuzz: not said'
+grep -qE '^failures: [0-9]+ cases?, [1-9]' out || complain 'fuzz: no kinds'
+grep -q "not shrunk: samestate repro --plugin" out || complain 'fuzz: no line'
+[[ -s found/gated_delta_rule.txt ]] || complain 'fuzz: no corpus'
+grep -q 'not shrunk' found/gated_delta_rule.txt || complain 'fuzz: the corpus does not say that it was not shrunk'
+eval "$(grep -m1 'not shrunk: ' out | grep -oE "repro --plugin .*'v1 [^']*'" | sed "s|^|'$samestate' |")" >repeated 2>&1
+[[ $? -eq 1 ]] || complain "fuzz: the line does not repeat: $(head -3 repeated)"
+
+rm -rf found
+"$samestate" fuzz --plugin "$plugin" --kernel $slow --budget 0 --max-cases 3 --threads 1 --seed 7 --shrink-budget 10m \
+  --corpus found --json >out 2>err </dev/null &
+until_there 'failures: ' err
+interrupt 1 30 $!
+grep -q "samestate repro --plugin" err || complain 'shrinking: no line'
+[[ -s found/gated_delta_rule.txt ]] || complain 'shrinking: no corpus'
+grep -q '"line"' out || complain 'shrinking: no failure in the JSON'
+
+# The smallest line so far.
+"$samestate" repro --plugin "$plugin" --shrink --shrink-budget 10m \
+  "v1 gated_delta_rule form=recurrent B=3 T=70 Hk=2 Hv=4 dk=24 dv=16 kernel=$slow" >out 2>err </dev/null &
+process=$!
+sleep 12
+interrupt 1 20 $process
+grep -q 'interrupted: the smallest so far' out || complain 'repro --shrink: not said'
+grep -q '^case      v1 gated_delta_rule' out || complain 'repro --shrink: no line'
+grep -q 'T=70 Hk=2 Hv=4 dk=24' out && complain 'repro --shrink: not smaller'
+
+# A point that takes minutes is left, and the others are kept.
+"$samestate" sweep --quick --series width --plugin "$plugin" --kernel sleeping.gated_delta_rule.chunked --threads 1 \
+  --out points >out 2>err </dev/null &
+until_there 'dk=32' points
+sleep 2
+interrupt 3 15 $!
+grep -q '^Interrupted before 1 of ' out || complain "sweep: $(head -1 out)"
+[[ "$(grep -c '"event":"point"' points)" -ge 3 ]] || complain 'sweep: no points'
+
+# A kernel alone: nothing of others.
+"$samestate" sweep --quick --plugin "$plugin" --kernel sleeping.gated_delta_rule.chunked --list >out 2>err
+grep -qv 'kernel=sleeping' out && complain 'sweep: a point of another kernel'
+grep -q 'drift.* is left out' err || complain 'sweep: does not say what is left out'
+code=0
+"$samestate" sweep --quick --series drift --plugin "$plugin" --kernel sleeping.gated_delta_rule.chunked --list >out 2>err || code=$?
+[[ $code -eq 2 ]] || complain "sweep: --series drift of a chunked kernel: exit $code"
+
+# No tight test from a failing kernel.
+for how in '' --table --json; do
+  code=0
+  # shellcheck disable=SC2086
+  "$samestate" tolerance "v1 gated_delta_rule form=recurrent T=8 dk=8 kernel=$wrong" --plugin "$plugin" --seeds 2 $how >out 2>err || code=$?
+  [[ $code -eq 1 ]] || complain "tolerance $how: exit $code instead of 1"
+  grep -qE '\bfails|"failure": *"seed' out || complain "tolerance $how: does not say why"
+  grep -q 'times the largest error of the seeds' out && complain "tolerance $how: a test from a failing kernel"
+done
+
+# A contract that it does not promise.
+for verb in repro tolerance; do
+  code=0
+  "$samestate" $verb "v1 gated_delta_rule form=recurrent T=8 dk=8 contract=bf16 kernel=$wrong" --plugin "$plugin" >out 2>err || code=$?
+  [[ $code -eq 2 && ! -s out ]] && grep -q "$wrong promises fp32 only" err || complain "$verb: exit $code: $(cat err)"
+done
+
+# A share of fewer than twenty cases says nothing; of twenty it does, and the way out is named.
+mkdir few
+# vacuous PASSING EXIT: so many cases that pass, two that are vacuous.
+vacuous() {
+  local code=0
+  {
+    for ((t = 3; t < 3 + $1; ++t)); do printf 'v1 retention T=%s dk=8 state=random seed=0x77\n' "$t"; done
+    printf 'v1 retention T=0 dk=8 seed=0x77\nv1 retention T=0 dk=16 seed=0x77\n'
+  } >few/retention.txt
+  "$samestate" gate --device cpu --system retention --corpus few --where seed=0x77 >out 2>err || code=$?
+  [[ $code -eq $2 ]] || complain "vacuous: exit $code instead of $2: $(head -1 out) $(head -1 err)"
+}
+vacuous 6 0
+vacuous 17 0
+vacuous 18 3
+grep -q '2 of 20 cases were vacuous.*another --contract' err || complain "vacuous: $(cat err)"
+vacuous 0 3
+
+printf '%s failures\n' "$failures"
+[[ $failures -eq 0 ]]
