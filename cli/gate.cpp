@@ -119,6 +119,17 @@ std::vector<Case> shard_cases(const std::vector<Case>& cases, const Shard& shard
 Plan cases_of(const GateOptions& options, const KernelTable& table) {
   PlanOptions all = options.plan;
   all.max_cases = 0;
+  // A pipe that waits for the list, too, is told what it waits for.
+  constexpr std::chrono::seconds kPatience(10);
+  all.planned = [last = std::chrono::steady_clock::now(), &options](std::size_t done,
+                                                                    std::size_t of) mutable {
+    const auto now = std::chrono::steady_clock::now();
+    if (done == of || (done > 0 ? now - last < kPatience : options.plan.effort < kTriples)) return;
+    last = now;
+    fmt::print(
+        stderr, "samestate: planning, {} of {} kernels{}\n", done, of,
+        options.plan.effort < kTriples ? "" : "; every triple of choices takes up to minutes a kernel");
+  };
   Plan plan = plan_of(table, all);  // checks the filters
   std::vector<Case> cases = corpus_cases(corpus_of(options.corpus), table, options.plan);
   cases.insert(cases.end(), plan.cases.begin(), plan.cases.end());

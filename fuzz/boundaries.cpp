@@ -27,6 +27,7 @@ std::vector<Index> boundaries(Index least, Index most) {
   for (const auto& [step, last] : kSteps) {
     for (Index at = step; at <= std::min(last, most + 1); at += step) around(values, at);
   }
+  for (Index at = 8; at <= std::min<Index>(256, most); at += 8) values.insert(at);
   for (const Index prime : {11, 37, 53, 101, 211, 401, 727, 1531, 3001}) values.insert(prime);
   std::vector<Index> out;
   std::copy_if(values.begin(), values.end(), std::back_inserter(out),

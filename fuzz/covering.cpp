@@ -64,13 +64,24 @@ std::int64_t Combinations::add(const std::vector<int>& levels) {
   return fresh;
 }
 
-std::int64_t Combinations::gain(const std::vector<int>& levels, std::size_t factor, int level) const {
-  std::vector<int> with = levels;
-  with[factor] = level;
-  std::int64_t fresh = 0;
+std::vector<std::int64_t> Combinations::gains(const std::vector<int>& levels, std::size_t factor) const {
+  const std::int64_t count = counts_[factor];
+  std::vector<std::int64_t> fresh(static_cast<std::size_t>(count));
   for (const std::size_t g : groups_of_[factor]) {
-    const std::int64_t at = index(groups_[g], with);
-    fresh += at >= 0 && !met_[static_cast<std::size_t>(at)];
+    const Group& group = groups_[g];
+    std::int64_t at = 0, stride = 1;  // of level 0, and from one level to the next
+    bool whole = true;
+    for (const std::size_t f : group.factors) {
+      if (f != factor && levels[f] < 0) {
+        whole = false;
+        break;
+      }
+      at = at * counts_[f] + (f == factor ? 0 : levels[f]);
+      stride = f == factor ? 1 : stride * (f > factor ? counts_[f] : 1);
+    }
+    for (std::int64_t level = 0; whole && level < count; ++level)
+      fresh[static_cast<std::size_t>(level)] +=
+          !met_[static_cast<std::size_t>(group.begin + at + level * stride)];
   }
   return fresh;
 }
@@ -108,6 +119,8 @@ constexpr std::array kTries{Try{Try::Free::all, false},           Try{Try::Free:
                             Try{Try::Free::no_size, true},        Try{Try::Free::half_of_sizes, true, 6},
                             Try{Try::Free::no_size, true, 6},     Try{Try::Free::none, true, 36},
                             Try{Try::Free::none, false, 1e9}};
+/// Of triples, which are a hundred times as many.
+constexpr std::array kTriesOfTriples{kTries[0], kTries[3], kTries[6], kTries[7]};
 constexpr Try kAlone{Try::Free::none, true};
 
 /// Why there was no case.
@@ -123,6 +136,7 @@ class Cover {
         factors_(factors),
         options_(options),
         met_(factors, options.strength),
+        pairs_(factors, 2),
         missing_(static_cast<std::size_t>(met_.size()), Missing::none),
         counter_(options.seed, fmt::format("cover/{}/{}", kernel.system->name, kernel.form)) {
     for (const Factor& factor : factors) {
@@ -194,11 +208,12 @@ class Cover {
         continue;
       const auto count = static_cast<int>(factors_[f].levels.size());
       const auto first = static_cast<int>(dice.below(count));
+      const std::vector<std::int64_t> gains = met_.gains(levels, f);
       std::int64_t most = -1;
       int best = first;
       for (int i = 0; i < count; ++i) {
         const int level = (first + i) % count;
-        const std::int64_t gain = met_.gain(levels, f, level);
+        const std::int64_t gain = gains[static_cast<std::size_t>(level)];
         if (gain > most) most = gain, best = level;
       }
       levels[f] = best;
@@ -215,8 +230,9 @@ class Cover {
     std::vector<bool> kept(factors_.size());
     for (std::size_t f = 0; f < factors_.size(); ++f) {
       kept[f] = kept[f] || wanted[f] >= 0 || &factors_[f] == size;
-      for (std::size_t g = 0; wanted[f] >= 0 && !factors_[f].fixes.empty() && g < factors_.size(); ++g)
-        kept[g] = kept[g] || factors_[g].name == factors_[f].fixes;
+      const std::vector<std::string>& fixes = factors_[f].fixes;
+      for (std::size_t g = 0; wanted[f] >= 0 && !fixes.empty() && g < factors_.size(); ++g)
+        kept[g] = kept[g] || std::find(fixes.begin(), fixes.end(), factors_[g].name) != fixes.end();
       // Two factors may say how many tokens there are: the one that is wanted comes last.
       if (wanted[f] >= 0 || &factors_[f] == size) continue;
       if (size != nullptr && levels[f] >= 0 && !values_[f].empty()) {
@@ -273,7 +289,22 @@ class Cover {
     return std::max(options_.usual, std::isfinite(why.work) ? 2 * why.work : 0.0);
   }
 
+  /// Of the pairs of a combination, the first that is missing.
+  [[nodiscard]] Missing missing_pair(const std::vector<int>& wanted) const {
+    if (options_.pairs == nullptr) return Missing::none;
+    for (std::size_t f = 0; f < wanted.size(); ++f) {
+      for (std::size_t g = f + 1; wanted[f] >= 0 && g < wanted.size(); ++g) {
+        if (wanted[g] < 0) continue;
+        const std::int64_t at = pairs_.at(f, wanted[f], g, wanted[g]);
+        if (const Missing pair = (*options_.pairs)[static_cast<std::size_t>(at)]; pair != Missing::none)
+          return pair;
+      }
+    }
+    return Missing::none;
+  }
+
   [[nodiscard]] Missing combination(const std::vector<int>& wanted) {
+    if (const Missing pair = missing_pair(wanted); pair != Missing::none) return pair;
     const Dice chance = dice();
     const double usual = limit(wanted, nullptr, 0, chance);
     if (usual > 2 * options_.most) return Missing::dear;
@@ -281,8 +312,9 @@ class Cover {
     std::optional<Case> best;
     std::int64_t most = 0;
     bool dear = false;
-    for (const Try& how : kTries) {
-      if (best && how.times > 1) break;
+    const bool triples = options_.strength == 3;
+    for (const Try& how : triples ? std::span<const Try>(kTriesOfTriples) : std::span<const Try>(kTries)) {
+      if (best && (triples || how.times > 1)) break;
       Failure why;
       std::optional<Case> c = attempt(wanted, choose(wanted, how.free, chance), nullptr, 0, how.least,
                                       std::min(options_.most, how.times * usual), chance, why);
@@ -316,6 +348,7 @@ class Cover {
   const std::vector<Factor>& factors_;
   CoveringOptions options_;
   Combinations met_;
+  Combinations pairs_;  ///< only their numbers
   std::vector<Missing> missing_;
   Counter counter_;
   mutable std::int64_t draws_ = 0;

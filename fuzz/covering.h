@@ -19,8 +19,8 @@ class Combinations {
   std::int64_t add(const std::vector<int>& levels);
   /// How many of a case's would be new.
   [[nodiscard]] std::int64_t fresh(const std::vector<int>& levels) const;
-  /// How many would be new if the factor took the level; factors whose level is -1 do not count.
-  [[nodiscard]] std::int64_t gain(const std::vector<int>& levels, std::size_t factor, int level) const;
+  /// How many would be new if the factor took a level, by level; factors whose level is -1 do not count.
+  [[nodiscard]] std::vector<std::int64_t> gains(const std::vector<int>& levels, std::size_t factor) const;
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(met_.size()); }
   [[nodiscard]] std::int64_t met() const { return met_count_; }
@@ -65,6 +65,8 @@ struct CoveringOptions {
   double most = 0.5;    ///< work of a case that nothing less than this combination needs
   double usual = 0.02;  ///< work of the others
   std::uint64_t seed = 1;
+  /// Of triples: Covering::missing of the pairs. A triple of which a pair is missing is missing too.
+  const std::vector<Missing>* pairs = nullptr;
 };
 
 /// Cases that together have each boundary among the values of each size (Factor::values), and each combination of

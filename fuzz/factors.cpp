@@ -11,6 +11,7 @@
 #include "fuzz/boundaries.h"
 #include "harness/cases/keys.h"
 #include "harness/cases/layout.h"
+#include "harness/systems/model_shapes.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
 
@@ -100,7 +101,7 @@ Factor of_ratio(const CaseSize& size) {
   static constexpr std::array<std::array<Index, 2>, 7> kRatios{
       {{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 8}, {9, 16}, {17, 64}}};
   Factor f{fmt::format("{}/{}", size.name, size.multiple_of), {}, 2, true};
-  f.fixes = size.multiple_of;
+  f.fixes = {std::string(size.multiple_of)};
   for (const auto& [from, to] : kRatios)
     f.levels.push_back(from == to ? fmt::format("{}", from) : fmt::format("{}-{}", from, to));
   const auto ratio = [of = size](const Case& c) { return size_in(c, of.name) / size_in(c, of.multiple_of); };
@@ -117,10 +118,30 @@ Factor of_ratio(const CaseSize& size) {
   return f;
 }
 
+/// Both widths of a head together, as models have them. Of a law the widths are its own.
+Factor widths_of_models() {
+  Factor f{"dk:dv", {"other"}, 4, true};
+  f.fixes = {"dk", "dv"};
+  for (const HeadWidths& row : head_widths()) f.levels.push_back(fmt::format("{}x{}", row.dk, row.dv));
+  f.level = [](const Case& c) {
+    if (!c.law.empty()) return -1;
+    const auto rows = head_widths();
+    const auto found = std::find_if(rows.begin(), rows.end(),
+                                    [&](const HeadWidths& row) { return row.dk == c.dk && row.dv == c.dv; });
+    return found == rows.end() ? 0 : static_cast<int>(found - rows.begin()) + 1;
+  };
+  f.put = [](Case& c, int level, const Dice&) {
+    if (level == 0) return;
+    const HeadWidths& row = head_widths()[static_cast<std::size_t>(level - 1)];
+    c.dk = row.dk, c.dv = row.dv;
+  };
+  return f;
+}
+
 /// The tokens as a kernel in chunks sees them.
 Factor tokens_by_chunk() {
   Factor f{"T:chunk", {"less", "C-1", "C", "C+1", "nC-1", "nC", "nC+1", "more"}, 2, true};
-  f.fixes = "T";
+  f.fixes = {"T"};
   f.level = [](const Case& c) {
     const Index C = c.chunk;
     if (C < 3 || !c.lengths.empty()) return -1;
@@ -162,18 +183,33 @@ Factor prefilled(const CaseForm& decoded) {
   return f;
 }
 
-/// So many sequences, empty ones among them, of c.T tokens together.
+/// So many sequences, empty ones among them of c.T tokens together: from the first to the last, as far as the
+/// tokens go, and the last is empty only where there are few.
 void pack(Case& c, Index sequences, const Dice& dice) {
+  constexpr Index kFew = 8;
   c.lengths.assign(static_cast<std::size_t>(sequences), 0);
-  // Cuts anywhere, or a length near the mean with some left empty.
-  Index left = c.T;
-  const Index most = std::max<Index>(2 * c.T / std::max<Index>(sequences, 1), 1);
-  for (auto at = c.lengths.begin(); at != c.lengths.end() && left > 0; ++at) {
-    if (dice.one_in(4)) continue;
-    *at = std::min(left, 1 + dice.below(most));
-    left -= *at;
+  if (c.T == 0) return;
+  // Those that are not empty, each as likely as the others, and among many the last.
+  Index wanted = std::clamp<Index>(sequences - sequences / 4, 1, c.T);
+  const bool last = sequences > kFew;
+  std::vector<std::size_t> filled;
+  Index open = wanted - (last ? 1 : 0);
+  const Index places = sequences - (last ? 1 : 0);
+  for (Index at = 0; at < places && open > 0; ++at) {
+    if (dice.below(places - at) >= open) continue;
+    filled.push_back(static_cast<std::size_t>(at));
+    --open;
   }
-  c.lengths[static_cast<std::size_t>(dice.below(sequences))] += left;
+  if (last) filled.push_back(static_cast<std::size_t>(sequences - 1));
+  // A token each; then a length near the mean, and what is left to one of them.
+  Index left = c.T - wanted;
+  const Index most = 2 * left / wanted + 1;
+  for (const std::size_t at : filled) {
+    const Index more = std::min(left, dice.below(most + 1));
+    c.lengths[at] = 1 + more;
+    left -= more;
+  }
+  c.lengths[dice.pick(filled)] += left;
 }
 
 Factor sequences(const CaseForm& packed) {
@@ -258,6 +294,7 @@ std::vector<Factor> factors_of(const KernelRow& kernel) {
       }
     }
   }
+  if (system.has_key("dk")) out.push_back(widths_of_models());
   out.push_back(of_size(
       "B", 1, kMostBatch, 4, [](auto& c) -> auto& { return c.B; }));
   if (is_chunked(kernel)) {

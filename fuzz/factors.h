@@ -24,7 +24,7 @@ struct Factor {
   std::function<void(Case&, int level, const Dice&)> put = nullptr;
   /// Makes a case one that has the factor: of the form that it belongs to. Empty: every case has it.
   std::function<void(Case&)> enable = nullptr;
-  std::string fixes = {};  ///< the factor that may not change without this one
+  std::vector<std::string> fixes = {};  ///< the factors that may not change without this one
   /// Another way to it: of a size the least value of that level, for T:chunk another chunk; empty: put's.
   std::function<void(Case&, int level)> put_least = nullptr;
   /// Of a size: the boundaries among its values (boundaries.h), and a case with one of them.

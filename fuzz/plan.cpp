@@ -15,13 +15,13 @@
 #include "fuzz/draw.h"
 #include "harness/cases/counter.h"
 #include "harness/cases/keys.h"
+#include "harness/systems/model_shapes.h"
 #include "reference/error.h"
 
 namespace samestate {
 namespace {
 
 constexpr double kMostOfModel = 8.0;  // System::work of a case with the sizes of a public model
-constexpr double kTriples = 10.0;     // effort from which on every triple is met
 constexpr double kDearPairs = 8.0;    // work of a pair that effort 1 cannot afford
 
 /// The edge cases of one kernel: what follows from the rows of its system and of the keys.
@@ -58,6 +58,11 @@ class KernelPlan {
       }
     }
     for (const std::string_view part : system_.plan.limits) put(start_, part);
+    if (system_.has_key("dk")) {
+      std::size_t turn = 0;
+      for (const std::string_view part : family_calls())
+        put(under(kernel_.contracts[turn++ % kernel_.contracts.size()]), part);
+    }
     for (const std::string& part : system_.plan.models) {
       for (const std::string& contract : both) affordable(under(contract), part);
     }
@@ -249,7 +254,8 @@ std::vector<Turn> turns_of(const Planned& of, std::span<const Case> edges, const
         cover(*of.kernel, of.factors, given, {.most = kDearPairs, .usual = 1.0, .seed = options.seed});
     take(dear, kTriples, kTriples);
     given.insert(given.end(), dear.cases.begin(), dear.cases.end());
-    take(cover(*of.kernel, of.factors, given, {.strength = 3, .seed = options.seed}), kTriples, kTriples);
+    take(cover(*of.kernel, of.factors, given, {.strength = 3, .seed = options.seed, .pairs = &dear.missing}),
+         kTriples, kTriples);
   }
   const auto count = static_cast<double>(of.kernel->system->plan.seeded);
   const auto drawn = static_cast<std::int64_t>(options.effort * count + 1e-9);
@@ -312,10 +318,16 @@ Plan plan_of(const KernelTable& table, const PlanOptions& options) {
   };
   std::vector<Part> parts(kernels.size());
   std::atomic<std::size_t> next = 0;
+  std::mutex reporting;
+  std::size_t done = 0;
+  if (options.planned) options.planned(0, kernels.size());
   const auto work = [&] {
     for (std::size_t i = next++; i < kernels.size(); i = next++) {
       KernelPlan(table, *kernels[i].kernel, parts[i].edges).edges();
       parts[i].turns = turns_of(kernels[i], parts[i].edges, options, parts[i].coverage);
+      const std::scoped_lock lock(reporting);
+      ++done;
+      if (options.planned) options.planned(done, kernels.size());
     }
   };
   {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "fuzz/covering.h"
@@ -8,6 +9,8 @@
 #include "harness/run/run_case.h"
 
 namespace samestate {
+
+inline constexpr double kTriples = 10.0;  ///< effort from which on a plan has every triple
 
 /// Which cases a campaign runs.
 struct PlanOptions {
@@ -18,6 +21,9 @@ struct PlanOptions {
   std::string kernel;          ///< only this one; empty: all in the table
   std::int64_t max_cases = 0;  ///< at most this many, spread over the whole plan; 0: no limit
   CaseFilter filter;           ///< the plan drops the cases that it refuses
+  /// Told how many of how many kernels have their cases, from the first: many take minutes. One call at a time, from
+  /// any thread.
+  std::function<void(std::size_t done, std::size_t of)> planned = nullptr;
 };
 
 /// The kernels that a campaign is about; empty: no filter. Throws Error for a filter that names what does not

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "harness/run/call_loop.h"
@@ -55,6 +56,20 @@ std::vector<std::int64_t> strides_of(const TensorPlace& place, Layout layout, st
     stride[order[i - 1]] = extent_of(place.shape, inner) * stride[inner] + gap_of(layout, number, inner);
   }
   return stride;
+}
+
+/// The dimension whose rows are far apart: of batch, tokens and heads, or of a state's sequences and heads, one with
+/// two rows or more; which of several, the tensor's number and extents say, so that tensors of one call differ.
+std::optional<std::size_t> far_dimension(const TensorPlace& place, std::size_t number) {
+  const std::size_t leading = place.axis == Axis::state ? 2 : 3;
+  std::vector<std::size_t> fit;
+  // Never the innermost: what a kernel reads at once lies together.
+  for (std::size_t d = 0; d < leading && d + 1 < place.shape.size(); ++d) {
+    if (place.shape[d] > 1) fit.push_back(d);
+  }
+  if (fit.empty()) return {};
+  const std::int64_t extents = std::reduce(place.shape.begin(), place.shape.end());
+  return fit[(number + static_cast<std::size_t>(extents)) % fit.size()];
 }
 
 /// From its first element to behind its last.
@@ -124,10 +139,8 @@ GuardedTensor::GuardedTensor(const TensorPlace& place, Layout layout, std::size_
   tensor_.shape = place.shape;
   tensor_.stride = strides_of(place, layout, number);
   if (layout == Layout::far && tensor_.size() > 0) {
-    // Never the innermost: what a kernel reads at once lies together.
-    for (std::size_t d = 0; d < 2 && d + 1 < place.shape.size(); ++d) {
-      if (place.shape[d] < 2) continue;
-      reserve(d);
+    if (const std::optional<std::size_t> d = far_dimension(place, number)) {
+      reserve(*d);
       own(place);
       return;
     }
@@ -191,12 +204,17 @@ std::vector<GuardedTensor> guarded_tensors(const std::vector<TensorPlace>& place
 void GuardedTensor::reserve(std::size_t far) {
   far_ = far;
   blocks_ = tensor_.shape[far];
-  block_size_ = tensor_.stride[far];
+  // One row of it is a block: the other dimensions in their order.
+  block_size_ = 1;
+  for (std::size_t d = tensor_.shape.size(); d-- > 0;) {
+    if (d == far) continue;
+    tensor_.stride[d] = block_size_;
+    block_size_ *= tensor_.shape[d];
+  }
   // The last row begins after 2^31; of the batch every row after the first does.
   const std::int64_t slot = whole_pages(block_size_ + 2 * kGuard);
   block_stride_ = slot + whole_pages(far == 0 ? kOverflow : kOverflow / (blocks_ - 1));
   tensor_.stride[far] = block_stride_;
-  if (far == 1) tensor_.stride[0] = blocks_ * block_stride_;
   const std::int64_t before = kOverflow + slot;
   const auto bytes =
       static_cast<std::size_t>(before + (blocks_ - 1) * block_stride_ + 2 * slot) * sizeof(float);

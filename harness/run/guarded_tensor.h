@@ -56,10 +56,10 @@ struct TensorPlace {
 
 /// A tensor in a buffer with guards around it and, by its layout, gaps inside it or other tensors beside its
 /// rows. Elements that are neither its own nor another tensor's are kOutside, those of tokens that belong to no
-/// sequence too. far: the rows of the first dimension that has two or more, of the first two, lie in address
-/// space of their own, the last one more than 2^31 elements after the first; of it only what is touched
-/// becomes memory, and 2^31 elements before the first row belong to it, so that an offset wrapped to 32 bits
-/// hits no other tensor.
+/// sequence too. far: the rows of one dimension (batch, tokens or heads, of states the first two; by number and
+/// extents) lie in address space of their own, the last more than 2^31 elements after the first; of it only what
+/// is touched becomes memory, and 2^31 elements before the first row belong to it, so that an offset wrapped to
+/// 32 bits hits no other tensor.
 class GuardedTensor {
  public:
   /// In a buffer of its own. Throws Unavailable (harness/run/call_loop.h) where the machine does not give that

@@ -1,5 +1,7 @@
 #include "harness/systems/model_shapes.h"
 
+#include <array>
+
 namespace samestate {
 
 std::span<const ModelShape> model_shapes() {
@@ -53,6 +55,58 @@ std::span<const ModelShape> model_shapes() {
        1,
        2,
        {{"D", 2048}, {"H", 8}, {"N", 2}, {"stride", 96}, {"O", 64}, {"dv", 256}, {"K", 2}, {"idle", 5}}},
+      // Wider than all of those: rows of which a block's threads hold more than one vector each.
+      {"rms_norm", 1, 2, {{"H", 1}, {"D", 4097}}},
+      {"rms_norm", 1, 2, {{"H", 1}, {"D", 8193}}},
+      {"rms_norm", 1, 1, {{"H", 1}, {"D", 16384}}},
+      {"zero_centred_rms_norm", 1, 2, {{"H", 1}, {"D", 4097}}},
+      {"zero_centred_rms_norm", 1, 2, {{"H", 1}, {"D", 8193}}},
+      {"zero_centred_rms_norm", 1, 1, {{"H", 1}, {"D", 16384}}},
+      {"residual_rms_norm", 1, 2, {{"H", 1}, {"D", 4097}}},
+      {"residual_rms_norm", 1, 2, {{"H", 1}, {"D", 8193}}},
+      {"residual_rms_norm", 1, 1, {{"H", 1}, {"D", 16384}}},
+      {"gated_rms_norm", 1, 2, {{"H", 1}, {"D", 4097}}},
+      {"gated_rms_norm", 1, 2, {{"H", 1}, {"D", 8193}}},
+      {"gated_rms_norm", 1, 1, {{"H", 1}, {"D", 16384}}},
+      {"gate_first_rms_norm", 1, 2, {{"H", 1}, {"D", 4097}}},
+      {"gate_first_rms_norm", 1, 2, {{"H", 1}, {"D", 8193}}},
+      {"gate_first_rms_norm", 1, 1, {{"H", 1}, {"D", 16384}}},
+      {"l2norm", 1, 2, {{"H", 1}, {"D", 4097}}},
+      {"l2norm", 1, 2, {{"H", 1}, {"D", 8193}}},
+      {"l2norm", 1, 1, {{"H", 1}, {"D", 16384}}},
+      {"expert_router", 1, 2, {{"D", 4097}, {"N", 8}, {"K", 2}}},
+      {"expert_router", 1, 2, {{"D", 8193}, {"N", 8}, {"K", 2}}},
+      {"expert_router", 1, 1, {{"D", 16384}, {"N", 8}, {"K", 2}}},
+      // More keys than a tile list, a split or 12 bits of an index hold.
+      {"softmax_attention", 1, 4100, {{"H", 1}, {"Hkv", 1}, {"d", 2}, {"dv", 1}}},
+  };
+  return rows;
+}
+
+std::span<const HeadWidths> head_widths() {
+  static constexpr std::array<HeadWidths, 6> rows{
+      {{64, 64}, {128, 128}, {256, 256}, {128, 64}, {80, 80}, {96, 96}}};
+  return rows;
+}
+
+std::span<const std::string_view> family_calls() {
+  static constexpr std::array<std::string_view, 16> rows{
+      "dk=128 dv=128 chunk=64 T=130 final=in_place",
+      "dk=128 dv=128 chunk=64 form=packed lengths=1,70,0,5 l2norm=1",
+      "dk=64 dv=64 chunk=64 form=packed lengths=0,66,1,64,0,129",
+      "dk=128 dv=128 chunk=64 form=decode prefill=65 T=67",
+      "dk=64 dv=64 chunk=64 T=193 Hk=1 Hv=2 l2norm=1",
+      "dk=128 dv=128 chunk=128 T=131 state=none",
+      "dk=64 dv=64 chunk=128 T=259 final=in_place",
+      "dk=128 dv=64 chunk=64 T=67 Hk=1 Hv=2",
+      "dk=128 dv=128 chunk=64 T=2 Hk=32 Hv=96 l2norm=1",
+      "dk=128 dv=16 chunk=64 T=2 Hk=16 Hv=128",
+      "dk=80 dv=80 chunk=64 T=70",
+      "dk=96 dv=96 chunk=64 form=packed lengths=65,1,0,3 state=none",
+      "dk=256 dv=256 chunk=64 form=packed lengths=1,0,9 final=in_place",
+      "dk=256 dv=256 chunk=64 form=decode prefill=3 T=6",
+      "dk=64 dv=64 chunk=64 form=decode prefill=3 T=6 B=2 Hk=2 Hv=4 l2norm=1",
+      "dk=256 dv=512 chunk=64 T=9",
   };
   return rows;
 }

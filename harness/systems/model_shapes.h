@@ -19,4 +19,17 @@ struct ModelShape {
 /// seconds: the running error of a layer costs some hundred times what its kernel does.
 [[nodiscard]] std::span<const ModelShape> model_shapes();
 
+/// Widths of the keys and values of one head of the recurrent family.
+struct HeadWidths {
+  std::int64_t dk, dv;
+};
+
+/// Those of public models: Qwen3-Next's and Kimi's 128, RWKV's 64, Gated DeltaNet's 256, and others between.
+[[nodiscard]] std::span<const HeadWidths> head_widths();
+
+/// Calls of the recurrent family as models make them, parts of case lines: heads of their widths, chunks of 64 and
+/// 128 tokens and more than one of them, packed prompts of which one is longer than a chunk, prompts that are followed
+/// by tokens, more value heads than 64. Each is tried under one contract, they take turns.
+[[nodiscard]] std::span<const std::string_view> family_calls();
+
 }  // namespace samestate

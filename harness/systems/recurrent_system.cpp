@@ -18,6 +18,21 @@
 
 namespace samestate {
 
+namespace {
+
+/// More than 4096 packed sequences, most of them empty, some of one token, and tokens to the last of them.
+std::string_view many_sequences() {
+  static const std::string line = [] {
+    constexpr int kSequences = 4101;
+    std::string text = "dk=4 dv=2 chunk=16 form=packed lengths=";
+    for (int n = 1; n < kSequences; ++n) text += n % 5 == 1 ? "1," : "0,";
+    return text + "3";
+  }();
+  return line;
+}
+
+}  // namespace
+
 RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row) {
   name = row.name;
   equation = row.equation;
@@ -61,8 +76,11 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
                  // Offsets of batch rows, tokens and sequences' states that no longer fit 32 bits (BUGS M38).
                  "B=3 Hk=2 Hv=4 layout=far", "layout=far form=packed lengths=17,16"},
       // With a tail of one token: T (BUGS M12), and sequences times heads, the limit of a CUDA grid's y axis
-      // (M39), that no longer fit 16 bits.
-      .limits = {"dk=2 dv=2 T=65537 chunk=64", "dk=2 dv=2 T=2 B=16400 Hk=4 Hv=4 chunk=64"},
+      // (M39), that no longer fit 16 bits; sequences and the longest of them; widths, and heads of many tokens.
+      .limits = {"dk=2 dv=2 T=65537 chunk=64", "dk=2 dv=2 T=2 B=16400 Hk=4 Hv=4 chunk=64",
+                 "dk=2 dv=1 T=8193 Hk=2 Hv=4 chunk=64", "dk=2049 dv=3 T=2 chunk=64",
+                 "dk=3 dv=2056 T=5 chunk=64", "dk=8 dv=4 chunk=64 form=packed lengths=3,0,600,1",
+                 many_sequences()},
       // Qwen3-Next's.
       .models = {"Hk=16 Hv=32 dk=128 dv=128 T=65 chunk=64 l2norm=1"},
       .regime = "T=80 Hv=2",

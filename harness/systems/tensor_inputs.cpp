@@ -8,9 +8,16 @@
 namespace samestate {
 namespace {
 
-/// One element before it is rounded.
+/// The position of a sequence's first token, which its rotation tables begin with: the first sequence of a batch begins
+/// at 0, the others in the middle of a text.
+Index first_position(const Case& c, Index sequence) {
+  constexpr Index kLongest = 4096;
+  return sequence == 0 ? 0 : 1 + Counter(c.seed, c.system + "/position").below({sequence, 0, 0, 0}, kLongest);
+}
+
+/// One element before it is rounded; `position`: of the sequence's first token.
 double element(const TensorSpec& spec, const Counter& counter, const TensorDraws& draws,
-               const Coordinates& place, Index columns) {
+               const Coordinates& place, Index columns, Index position) {
   Coordinates at = place;
   if (draws.one_token && spec.axis != Axis::whole && spec.axis != Axis::state) at.token = 0;
   switch (spec.content) {
@@ -31,7 +38,7 @@ double element(const TensorSpec& spec, const Counter& counter, const TensorDraws
     case Content::cosine:
     case Content::sine: {
       const double angle =
-          static_cast<double>(place.token) *
+          static_cast<double>(position + place.token) *
           std::pow(10000.0, -static_cast<double>(place.channel) / static_cast<double>(columns));
       return spec.content == Content::cosine ? std::cos(angle) : std::sin(angle);
     }
@@ -73,10 +80,11 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
     const Index each = tokens > 0 ? rows / tokens : 1;  // rows of one token
     tensor.data.reserve(static_cast<std::size_t>(batch * rows * columns));
     for (Index b = 0; b < batch; ++b) {
+      const Index position = first_position(c, b);
       const Index padding = draws.masked_to_third ? counter.below({b, 0, 0, 0}, c.T / 3 + 1) : 0;
       for (Index i = 0; i < rows; ++i) {
         for (Index j = 0; j < columns; ++j) {
-          double x = element(spec, counter, draws, {b, i / each, i % each, j}, columns);
+          double x = element(spec, counter, draws, {b, i / each, i % each, j}, columns, position);
           if (spec.content == Content::mask && i / each < padding) x = 0.0;
           if (format != Format::fp32) x = round_to(x, format);
           tensor.data.push_back(static_cast<float>(x));

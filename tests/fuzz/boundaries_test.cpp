@@ -12,6 +12,7 @@ TEST(Boundaries, PowersAndTilesWithTheirNeighboursWithinTheRange) {
   EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
   EXPECT_EQ(all.front(), 3);
   EXPECT_EQ(all.back(), 2049);
+  for (Index at = 8; at <= 256; at += 8) EXPECT_TRUE(std::binary_search(all.begin(), all.end(), at)) << at;
   for (const Index at : {8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048}) {
     for (const Index beside : {-1, 0, 1})
       EXPECT_TRUE(std::binary_search(all.begin(), all.end(), at + beside)) << at + beside;

@@ -9,7 +9,9 @@
 #include "fuzz/draw.h"
 #include "fuzz/plan.h"
 #include "fuzz/plan_coverage.h"
+#include "harness/cases/case_line.h"
 #include "harness/cases/counter.h"
+#include "harness/cases/layout.h"
 #include "optimized/operator_kernel.h"
 
 namespace samestate {
@@ -29,6 +31,30 @@ std::vector<Case> cases_of(std::string_view name) {
   PlanOptions options;
   options.kernel = name;
   return plan_cases(table(), options);
+}
+
+TEST(Combinations, GainsAreWhatAddingFinds) {
+  const std::vector<Factor> factors = factors_of(row("cpu.rms_norm.fused"));
+  const KernelRow& kernel = row("cpu.rms_norm.fused");
+  const Counter counter(5, "gains");
+  std::int64_t draw = 0;
+  const Dice dice{[&](std::int64_t n) { return counter.below({draw++, 0, 0, 0}, n); }};
+  for (const int strength : {2, 3}) {
+    Combinations all(factors, strength);
+    for (int i = 0; i < 20; ++i) (void)all.add(levels_of(factors, draw_case(kernel, factors, dice, 1.0)));
+    const std::vector<int> from = levels_of(factors, draw_case(kernel, factors, dice, 1.0));
+    for (std::size_t f = 0; f < factors.size(); ++f) {
+      std::vector<int> without = from;
+      without[f] = -1;
+      const std::vector<std::int64_t> gains = all.gains(without, f);
+      ASSERT_EQ(gains.size(), factors[f].levels.size());
+      for (std::size_t level = 0; level < gains.size(); ++level) {
+        std::vector<int> with = without;
+        with[f] = static_cast<int>(level);
+        ASSERT_EQ(gains[level], all.fresh(with) - all.fresh(without)) << factors[f].name << " " << level;
+      }
+    }
+  }
 }
 
 TEST(Combinations, IndexAndLevelsAreInverse) {
@@ -133,6 +159,92 @@ TEST(Covering, SizesReachThoseOfModels) {
   EXPECT_GE(largest(chunked, [](const Case& c) { return c.T; }), 65537);
   EXPECT_GE(largest(chunked, [](const Case& c) { return c.prefill; }), 128);
   EXPECT_GE(largest(chunked, [](const Case& c) { return c.dk; }), 513);
+}
+
+// Every width that a tile of 8 columns divides is one that some case has.
+TEST(Covering, EveryMultipleOfEightIsAWidth) {
+  for (const std::string_view name : {"cpu.gated_delta_rule.chunked", "cpu.retention.recurrent"}) {
+    std::set<Index> keys, values;
+    for (const Case& c : cases_of(name)) keys.insert(c.dk), values.insert(c.dv);
+    for (Index width = 8; width <= 256; width += 8) {
+      EXPECT_TRUE(keys.contains(width)) << name << " dk=" << width;
+      EXPECT_TRUE(values.contains(width)) << name << " dv=" << width;
+    }
+    EXPECT_GT(*keys.rbegin(), 2048) << name;
+    EXPECT_GT(*values.rbegin(), 2048) << name;
+  }
+}
+
+// The head of a public model with each form, contract, layout, final state and count of sequences; and such calls as
+// those models make, whose sizes no pair asks for together.
+TEST(Covering, HeadsOfModelsMeetEverySetting) {
+  for (const std::string_view name : {"cpu.gated_delta_rule.chunked", "cpu.delta_rule.recurrent"}) {
+    const KernelRow& kernel = row(name);
+    const std::vector<Case> cases = cases_of(name);
+    for (const Index width : {64, 128}) {
+      std::set<std::string> forms, contracts, layouts, finals, regimes_seen;
+      std::set<bool> l2norm;
+      int prompts = 0, chunks = 0, decoded = 0;
+      for (const Case& c : cases) {
+        if (c.dk != width || c.dv != width) continue;
+        forms.insert(c.form), contracts.insert(c.contract), layouts.insert(c.layout);
+        finals.insert(c.final_state), regimes_seen.insert(c.regime), l2norm.insert(c.l2norm);
+        const Index longest = c.lengths.empty() ? 0 : *std::max_element(c.lengths.begin(), c.lengths.end());
+        prompts += longest > 64 && std::count(c.lengths.begin(), c.lengths.end(), 0) > 0 &&
+                   std::count(c.lengths.begin(), c.lengths.end(), 1) > 0;
+        chunks += c.form == kernel.form && c.T > 128 && (kernel.form == "recurrent" || c.chunk >= 64);
+        decoded += c.form == "decode";
+      }
+      const std::string what = std::string(name) + " " + std::to_string(width);
+      EXPECT_EQ(contracts.size(), kernel.contracts.size()) << what;
+      EXPECT_EQ(regimes_seen.size(), kernel.system->regimes.size()) << what;
+      EXPECT_TRUE(forms.contains("packed")) << what;
+      EXPECT_EQ(layouts.size(), kernel.strided ? layout_names().size() : 1U) << what;
+      EXPECT_EQ(finals.size(), 3U) << what;
+      EXPECT_EQ(l2norm.size(), 2U) << what;
+      for (const int count : {prompts, chunks, decoded}) EXPECT_GT(count, 0) << what;
+    }
+    const auto any = [&](auto&& holds) { return std::any_of(cases.begin(), cases.end(), holds); };
+    EXPECT_TRUE(any([](const Case& c) { return c.Hv == 96 && c.dk == 128; })) << name;
+    EXPECT_TRUE(any([](const Case& c) { return c.Hv == 128 && c.dk == 128; })) << name;
+    EXPECT_TRUE(any([](const Case& c) { return c.T > 8192 && c.Hk > 1; })) << name;
+    EXPECT_TRUE(any([](const Case& c) { return std::ssize(c.lengths) > 4096; })) << name;
+    EXPECT_TRUE(any([](const Case& c) {
+      return std::any_of(c.lengths.begin(), c.lengths.end(), [](Index length) { return length > 512; });
+    })) << name;
+    for (const double scale : {0.0, -1.0, 16.0, 0.0001220703125})
+      EXPECT_TRUE(any([&](const Case& c) { return c.scale == scale; })) << name << " " << scale;
+  }
+}
+
+// Of many sequences the last one has tokens, and they lie among all the others.
+TEST(Covering, ManySequencesAreNotATailOfEmptyOnes) {
+  int many = 0;
+  for (const Case& c : cases_of("cpu.gated_delta_rule.chunked")) {
+    if (c.lengths.size() <= 64 || c.T == 0) continue;
+    ++many;
+    EXPECT_GT(c.lengths.back(), 0) << format_case(c);
+    const auto half = c.lengths.begin() + std::ssize(c.lengths) / 2;
+    if (c.T >= std::ssize(c.lengths)) {
+      EXPECT_TRUE(std::any_of(c.lengths.begin(), half, [](Index length) { return length > 0; }));
+      EXPECT_GT(std::count_if(half, c.lengths.end(), [](Index length) { return length > 0; }),
+                std::ssize(c.lengths) / 4)
+          << format_case(c);
+    }
+  }
+  EXPECT_GT(many, 20);
+}
+
+// Rows as wide as those of large models, and more keys than 4096.
+TEST(Covering, RowsAndKeysReachTheirLargest) {
+  for (const std::string_view name :
+       {"cpu.rms_norm.fused", "cpu.l2norm.fused", "cpu.expert_router.logits_first"}) {
+    std::set<Index> widths;
+    for (const Case& c : cases_of(name)) widths.insert(c.parameters.at("D"));
+    for (const Index width : {4097, 8193, 16384}) EXPECT_TRUE(widths.contains(width)) << name << " " << width;
+  }
+  const std::vector<Case> cases = cases_of("cpu.softmax_attention.online");
+  EXPECT_TRUE(std::any_of(cases.begin(), cases.end(), [](const Case& c) { return c.T > 4096; }));
 }
 
 // Each boundary of each size, where the kernel can have it and a case may cost it.

@@ -190,6 +190,15 @@ TEST(Plan, EdgesCoverTheRowsOfEverySystem) {
   }
 }
 
+TEST(Plan, SaysHowManyKernelsArePlanned) {
+  PlanOptions options;
+  options.kernel = "cpu.load_balance.direct";
+  std::vector<std::pair<std::size_t, std::size_t>> told;
+  options.planned = [&](std::size_t done, std::size_t of) { told.emplace_back(done, of); };
+  (void)plan_of(KernelTable(kernels(), operator_kernels()), options);
+  EXPECT_EQ(told, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 1}, {1, 1}}));
+}
+
 TEST(Plan, SameOptionsSamePlanAndLessIsAPrefix) {
   PlanOptions options;
   options.effort = 0.2;

@@ -107,5 +107,22 @@ TEST(Generate, ARegimeOfNamedTensorsDrawsTheSameBitsForEver) {
     EXPECT_TRUE(seen.contains(content)) << static_cast<int>(content);
 }
 
+// A kernel that reads the tables of the first sequence for all of them is wrong in every other one.
+TEST(Generate, RotationTablesOfSequencesDiffer) {
+  for (const char* line :
+       {"v1 rotary_embedding T=3 B=3", "v1 gated_attention T=3 B=3", "v1 latent_attention T=3 B=3"}) {
+    int tables = 0;
+    for (const CaseTensor& x : tensor_inputs(Resolved(parse_case(line)))) {
+      if (x.spec.content != Content::cosine && x.spec.content != Content::sine) continue;
+      ++tables;
+      const std::ptrdiff_t size = x.spec.size();
+      const auto at = [&](std::ptrdiff_t b) { return x.data.begin() + b * size; };
+      for (const auto& [a, b] : {std::pair{0, 1}, {0, 2}, {1, 2}})
+        EXPECT_FALSE(std::equal(at(a), at(a) + size, at(b))) << line << " " << x.spec.name;
+    }
+    EXPECT_EQ(tables, 2) << line;
+  }
+}
+
 }  // namespace
 }  // namespace samestate

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <set>
 
 #include "harness/run/call_loop.h"
 #include "harness/run/guard.h"
@@ -58,6 +59,30 @@ TEST(GuardedTensor, FarRowsOverflowAnInt) {
       EXPECT_NE(v.data[unsigned_wrapped], v.data[last]);
     }
   }
+}
+
+// Batch, tokens and heads are far apart in one tensor of a call or another, and in each tensor of some call.
+TEST(GuardedTensor, FarRowsAreOfEveryDimension) {
+  constexpr std::int64_t int_end = std::int64_t{1} << 31;
+  std::set<std::size_t> of_call;
+  for (std::size_t number = 0; number < 3; ++number) {
+    std::set<std::size_t> of_tensor;
+    for (const std::int64_t T : {4, 5, 6}) {
+      const TensorPlace place{{2, T, 3, 5}, Axis::tokens};
+      GuardedTensor x(place, Layout::far, number);
+      const std::vector<float> values = counted(2 * T * 3 * 5);
+      x.set(values);
+      EXPECT_EQ(x.get(), values);
+      x.check_surroundings("x");
+      for (std::size_t d = 0; d < 3; ++d) {
+        if ((x.tensor().shape[d] - 1) * x.tensor().stride[d] <= int_end) continue;
+        of_tensor.insert(d);
+        if (T == 4) of_call.insert(d);
+      }
+    }
+    EXPECT_EQ(of_tensor.size(), 3U) << number;
+  }
+  EXPECT_EQ(of_call.size(), 3U);
 }
 
 TEST(GuardedTensor, SeesAWriteBesideARow) {
