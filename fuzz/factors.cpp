@@ -118,13 +118,15 @@ Factor of_ratio(const CaseSize& size) {
   return f;
 }
 
-/// Both widths of a head together, as models have them. Of a law the widths are its own.
+/// Both widths of a head together, as models have them, of few heads and sequences: more of them would make each pair
+/// with a count dear, and counts meet other widths. Of a law the widths are its own.
 Factor widths_of_models() {
   Factor f{"dk:dv", {"other"}, 4, true};
   f.fixes = {"dk", "dv"};
   for (const HeadWidths& row : head_widths()) f.levels.push_back(fmt::format("{}x{}", row.dk, row.dv));
   f.level = [](const Case& c) {
-    if (!c.law.empty()) return -1;
+    constexpr Index kFewHeads = 8, kFewSequences = 32;
+    if (!c.law.empty() || c.B * c.Hv > kFewHeads || std::ssize(c.lengths) > kFewSequences) return -1;
     const auto rows = head_widths();
     const auto found = std::find_if(rows.begin(), rows.end(),
                                     [&](const HeadWidths& row) { return row.dk == c.dk && row.dv == c.dv; });

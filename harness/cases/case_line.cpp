@@ -14,7 +14,7 @@
 namespace samestate {
 namespace {
 
-constexpr std::size_t kLongestLine = 8192;
+constexpr std::size_t kLongestLine = 16384;
 
 std::vector<std::string_view> words(std::string_view line) {
   std::vector<std::string_view> out;

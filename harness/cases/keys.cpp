@@ -186,8 +186,8 @@ const std::vector<Key>& table() {
        [](const Case& c) { return c.scale ? fmt::format("{}", *c.scale) : ""; },
        [](const Case& c) { return with<&Case::scale>(c, std::nullopt); },
        true,
-       // Signs, nothing at all, and powers of two far from 1/sqrt(dk) on both sides.
-       {"1", "-0.5", "-1", "0", "0.0001220703125", "16"},
+       // Signs, and powers of two far from 1/sqrt(dk) on both sides. Not 0: o would say nothing of what else a case has.
+       {"1", "-0.5", "-1", "0.0001220703125", "16"},
        20},
       {"contract", every, [](Case& c, Text v) { c.contract = v; }, text<&Case::contract>, nothing},
       {"regime", every, [](Case& c, Text v) { c.regime = v; }, text<&Case::regime>,

@@ -84,8 +84,7 @@ std::span<const ModelShape> model_shapes() {
 }
 
 std::span<const HeadWidths> head_widths() {
-  static constexpr std::array<HeadWidths, 6> rows{
-      {{64, 64}, {128, 128}, {256, 256}, {128, 64}, {80, 80}, {96, 96}}};
+  static constexpr std::array<HeadWidths, 4> rows{{{64, 64}, {128, 128}, {256, 256}, {128, 64}}};
   return rows;
 }
 

@@ -64,10 +64,10 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
       .shapes = {"Hk=2 Hv=6", "Hk=2 Hv=6 heads=tiled", "Hv=8", "dk=1 dv=1", "dk=3 dv=70", "dk=70 dv=3",
                  "dk=128 dv=128 T=70", "dk=160 dv=96 T=40", "dk=256 dv=256 T=20", "dv=16",
                  // Qwen3-Next's and DendAttn's heads.
-                 "dk=128 dv=128 Hv=2 T=513 l2norm=1", "dk=160 dv=512 T=200", "B=3 Hk=2 Hv=4 layout=padded",
+                 "dk=128 dv=128 Hv=2 T=321 l2norm=1", "dk=160 dv=512 T=200", "B=3 Hk=2 Hv=4 layout=padded",
                  "l2norm=1 regime=tiny_norms",
                  // A scale that is neither the default nor one: left out, squared, or taken off by l2norm.
-                 "scale=2", "scale=2 l2norm=1 Hk=2 Hv=4",
+                 "scale=2", "scale=2 l2norm=1 Hk=2 Hv=4", "scale=0", "scale=0 B=2 Hk=2 Hv=4 dk=128 dv=64",
                  // Heads that are several, in every order of memory.
                  "B=2 Hk=2 Hv=4 layout=mixed", "B=2 Hk=2 Hv=4 layout=fused", "B=2 Hk=2 Hv=4 layout=permuted",
                  // Tokens of no sequence on one side alone, at a chunk's end, and a whole chunk of them.

@@ -235,7 +235,7 @@ TEST(CaseLine, OverLongLineIsRefused) {
   EXPECT_EQ(complaint("v1 retention" + std::string(8000, ' ')), "");
   const std::string text = complaint("v1 retention" + std::string(9000, ' '));
   EXPECT_NE(text.find("9012"), std::string::npos) << text;
-  EXPECT_NE(text.find("8192"), std::string::npos) << text;
+  EXPECT_NE(text.find("16384"), std::string::npos) << text;
 }
 
 TEST(CaseLine, ImpossibleCasesMadeInCodeAreRefused) {
