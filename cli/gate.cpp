@@ -260,6 +260,11 @@ int print_plan(const std::vector<Case>& cases, bool json) {
 int run_gate(GateOptions options) {
   const double timeout = seconds_of("--timeout", options.timeout);
   const double budget = seconds_of("--budget", options.budget);
+  require_different({{"--jsonl", options.jsonl},
+                     {"--junit", options.junit},
+                     {"--markdown", options.markdown},
+                     {"--coverage", options.coverage},
+                     {"--write-baseline", options.new_baseline}});
   options.plan.filter = filter_of(options.filter);
   const KernelTable table = kernel_table(options.plugins);
   const Plan plan = cases_of(options, table);
@@ -272,11 +277,6 @@ int run_gate(GateOptions options) {
       SAMESTATE_VERSION,     "", device.name.empty() ? "cpu" : device.name, device.driver, device.toolkit,
       SAMESTATE_CUDA_SOURCES};
 
-  require_different({{"--jsonl", options.jsonl},
-                     {"--junit", options.junit},
-                     {"--markdown", options.markdown},
-                     {"--coverage", options.coverage},
-                     {"--write-baseline", options.new_baseline}});
   for (const std::string& path : {options.junit, options.markdown, options.new_baseline, options.coverage}) {
     if (!path.empty()) require_writable(path);
   }

@@ -60,7 +60,7 @@ grep -q '"line"' out || complain 'shrinking: no failure in the JSON'
 "$samestate" repro --plugin "$plugin" --shrink --shrink-budget 10m \
   "v1 gated_delta_rule form=recurrent B=3 T=70 Hk=2 Hv=4 dk=24 dv=16 kernel=$slow" >out 2>err </dev/null &
 process=$!
-sleep 12
+sleep 8
 interrupt 1 20 $process
 grep -q 'interrupted: the smallest so far' out || complain 'repro --shrink: not said'
 grep -q '^case      v1 gated_delta_rule' out || complain 'repro --shrink: no line'
