@@ -120,7 +120,7 @@ Plan cases_of(const GateOptions& options, const KernelTable& table) {
   PlanOptions all = options.plan;
   all.max_cases = 0;
   // A pipe that waits for the list, too, is told what it waits for.
-  static constexpr std::chrono::seconds kPatience(10);
+  static constexpr std::chrono::seconds kPatience(30);
   all.planned = [last = std::chrono::steady_clock::now(), &options](std::size_t done,
                                                                     std::size_t of) mutable {
     const auto now = std::chrono::steady_clock::now();

@@ -31,8 +31,8 @@ struct CoveragePairs {
 };
 
 /// Judged cases of a system from which on each of its values must have been reached. The rarest, a law or an
-/// edge of one chunk length, has a share of about 1/200: 4000 cases miss it with a probability of e^-20.
-inline constexpr std::int64_t kCoverageCases = 4000;
+/// edge of one chunk length, has a share of about 1/450: 5000 cases miss it with a probability of e^-11.
+inline constexpr std::int64_t kCoverageCases = 5000;
 
 /// Counts what a search reached, against all that its kernels could.
 class Coverage {

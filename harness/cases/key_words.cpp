@@ -36,8 +36,10 @@ constexpr std::array kRows = {
     KeyWords{"regime", "`samestate list regimes`", "how the data are drawn"},
     KeyWords{"state", "none, random", "the initial state: not given, or drawn"},
     KeyWords{"layout", "dense, padded, far, mixed, fused, permuted",
-             "how the tensors lie in memory: without gaps; with gaps; rows (of the batch, of tokens or of heads, by "
-             "tensor) more than 2^31 elements apart; each with gaps of its own; parts of the rows of one buffer; as [B, H, T, D]"},
+             "how the tensors lie in memory: without gaps; with gaps; rows (of the batch, of tokens or of "
+             "heads, by "
+             "tensor) more than 2^31 elements apart; each with gaps of its own; parts of the rows of one "
+             "buffer; as [B, H, T, D]"},
     KeyWords{"final", "apart, none, in_place",
              "the final state: memory of its own, not asked for, or that of the initial one"},
     KeyWords{"unowned", "N,N",

@@ -120,7 +120,8 @@ void add_failure(Page& page, const FailureGroup& group, const Record& record) {
                       record.law.empty() ? "" : ", law ", plain(record.law), plain(record.device),
                       record.seconds);
   text += fmt::format(
-      "* ratios: row {:.3g}, head {:.3g}, state {:.3g}, hard {:.3g}, twin {:.3g}, sampled {:.3g}, median {:.3g}; "
+      "* ratios: row {:.3g}, head {:.3g}, state {:.3g}, hard {:.3g}, twin {:.3g}, sampled {:.3g}, median "
+      "{:.3g}; "
       "relative RMS {:.3g}; {} rows\n\n",
       judgement.row_ratio, judgement.head_ratio, judgement.state_ratio, judgement.hard_ratio,
       judgement.twin_ratio, judgement.sampled_ratio, judgement.median_ratio, judgement.relative_rms,

@@ -112,12 +112,12 @@ constexpr std::array kWords = {
          "for all rows"},
     Word{"sampled",
          "the *gate* of operators in 16 bit: the reference runs 32 times with drawn roundings where the "
-         "contract keeps "
-         "16 bit, and the kernel's error has to belong to theirs. *sampled tensor*, *row*, *element*, "
-         "*column* name "
-         "the statistic (RMS over rows, the largest row, element or column); *sampled slope* is an error "
-         "along the "
-         "output, such as a wrong scale. What exceeds a limit is held against 128 others, which decide"},
+         "contract keeps 16 bit, and the kernel's error has to belong to theirs. With the statistic that "
+         "decides: sampled tensor (RMS over rows), sampled row, element or column (the largest), sampled "
+         "slope "
+         "(an error along the output, such as a wrong scale). What exceeds a limit is held against 128 "
+         "others, "
+         "which decide"},
     Word{"vacuous",
          "a comparison that could not have failed: a bound above the size of the output, nothing compared, "
          "all zero. Never a pass"},

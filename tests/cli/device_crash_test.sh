@@ -45,7 +45,7 @@ done < <(grep -oE "^    samestate repro .*--plugin .*'" printed)
 # for a kernel that costs twenty processes is run no further.
 patience=240
 for threads in 1 2; do
-  run 5 gate --plugin "$plugin" --kernel "$kernel" --max-cases 24 --threads "$threads" --jsonl lines
+  run 5 gate --plugin "$plugin" --kernel "$kernel" --max-cases 36 --threads "$threads" --jsonl lines
   [[ "$(grep -c '"verdict": *"crash"' lines)" -ge 2 ]] || complain 'gate: no crashes'
   [[ "$(grep -cE '"verdict": *"(skipped|flaky|fail)"' lines)" -eq 0 ]] || complain 'gate: a case met a dead context'
   [[ "$(grep -c '"verdict": *"pass"' lines)" -ge 5 ]] || complain 'gate: the other cases were not judged'

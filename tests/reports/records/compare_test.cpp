@@ -119,7 +119,7 @@ TEST(Compare, TextSaysWhatChangedOnOneLineEach) {
   Record before = record(Verdict::pass, 0.5, "v1 a\n| b");
   const Comparison c = of(before, after);
   const std::string text = compare_text(c);
-  EXPECT_NE(text.find("1 cases in common, 0 unchanged, 1 verdict worse"), std::string::npos) << text;
+  EXPECT_NE(text.find("1 case in common, 0 unchanged, 1 verdict worse"), std::string::npos) << text;
   EXPECT_NE(text.find("pass 0.5 -> fail 2.5"), std::string::npos) << text;
   EXPECT_NE(text.find("samestate repro 'v1 a | b'"), std::string::npos) << text;
   EXPECT_NE(text.find("two lines"), std::string::npos) << text;

@@ -23,7 +23,7 @@ TEST_F(Markdown, SaysWhatHappenedInTheFirstLine) {
             "# samestate: 1 of 2 cases failed");
   EXPECT_EQ(first_line({record(Verdict::pass, 0.5), record(Verdict::vacuous, 0.0)}),
             "# samestate: 1 of 2 cases judged, none failed");
-  EXPECT_EQ(first_line({record(Verdict::vacuous, 0.0)}), "# samestate: nothing was judged (1 cases)");
+  EXPECT_EQ(first_line({record(Verdict::vacuous, 0.0)}), "# samestate: nothing was judged (1 case)");
   EXPECT_EQ(first_line({}), "# samestate: nothing was judged (0 cases)");
 }
 
