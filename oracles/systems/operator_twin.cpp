@@ -328,10 +328,6 @@ TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& 
   bool first = true;
   search.run([&](const TwinDistance& twin) {
     const Finding found = judge_variant(of, twin, actual, seed);
-    if (getenv("TWIN_TRACE"))
-      fprintf(stderr, "TRY most %.4g total %.4g ratio %.4g %s(%ld,%ld) err %.4g bound %.4g: %s\n", twin.most,
-              twin.total, found.ratio, found.output.c_str(), (long)found.row, (long)found.column, found.error,
-              found.bound, twin.variant.words().c_str());
     if (std::exchange(first, false) || found.ratio < best.ratio) {
       best = found;
       variant = twin.variant;
@@ -367,60 +363,6 @@ TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& 
     j.verdict = Verdict::vacuous;
     j.reason = "nothing that the twin knows";
   }
-  // DEV-BEGIN
-  if (const char* path = getenv("TWIN_DUMP")) {
-    static thread_local bool inside = false;
-    const auto line = [&](const char* who, const TwinJudgement& k, double first, std::size_t tried) {
-      FILE* f = fopen(path, "a");
-      fprintf(f,
-              "%s\t%s\t%s\tT%ld\tverdict %d\tsame %d\tratio %.4g\terr %.4g\tfirst %.4g\ttried %zu\t%s\t%s\n",
-              who, std::string(of.op.name).c_str(), of.call.form.c_str(), (long)of.call.tokens,
-              (int)k.judgement.verdict, k.same, k.judgement.ratio, k.judgement.error, first, tried,
-              k.judgement.reason.c_str(), words.c_str());
-      fclose(f);
-    };
-    if (!inside) {
-      line("kernel", out, TwinSearch(of, actual).nearest().most, (size_t)search.evaluated());
-      if (getenv("TWIN_PLANT")) {
-        inside = true;
-        const char* names[] = {"none", "sums", "partial", "functions", "quotients", "scale"};
-        for (int p = 0; p < 6; ++p) {
-          SampledModel model = SampledModel::jitter(of.contract, seed + 77, 5);
-          if (p < 5) model.planted = static_cast<Planted>(p);
-          Tensors<double> planted_out;
-          bool differs = p == 0;
-          {
-            const SamplingScope scope(model);
-            for (const auto& [name, x] : evaluate(of.op.stochastic, of.op, of.call, of.inputs, of.cuts))
-              planted_out.emplace(name, x.unaryExpr([&](const Stochastic& e) {
-                return round_to((p == 5 ? 1.003 : 1.0) * e.value(), of.contract.output);
-              }));
-          }
-          if (p > 0) {
-            SampledModel clean = SampledModel::jitter(of.contract, seed + 77, 5);
-            const SamplingScope scope(clean);
-            for (const auto& [name, x] : evaluate(of.op.stochastic, of.op, of.call, of.inputs, of.cuts))
-              differs = differs ||
-                        (get(planted_out, name).array() != x.unaryExpr([&](const Stochastic& e) {
-                                                              return round_to(e.value(), of.contract.output);
-                                                            }).array())
-                            .any();
-          }
-          if (!differs) continue;
-          const TwinJudgement k = judge_operator_twin(of, planted_out, seed);
-          const Judgement hard = judge_operator(of.op, of.oracle, planted_out);
-          out.judgement.rows = 0;
-          FILE* f = fopen(path, "a");
-          fprintf(f, "%s\t%s\t%s\tT%ld\tverdict %d\tsame %d\tratio %.4g\terr %.4g\thard %d\n", names[p],
-                  std::string(of.op.name).c_str(), of.call.form.c_str(), (long)of.call.tokens,
-                  (int)k.judgement.verdict, k.same, k.judgement.ratio, k.judgement.error, (int)hard.verdict);
-          fclose(f);
-        }
-        inside = false;
-      }
-    }
-  }
-  // DEV-END
   return out;
 }
 
