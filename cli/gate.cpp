@@ -273,9 +273,13 @@ int run_gate(GateOptions options) {
   std::optional<Baseline> baseline;
   if (!options.baseline.empty()) baseline = read_baseline(options.baseline);
   const Accelerator device = accelerator();
-  const Run run{
-      SAMESTATE_VERSION,     "", device.name.empty() ? "cpu" : device.name, device.driver, device.toolkit,
-      SAMESTATE_CUDA_SOURCES};
+  const Run run{SAMESTATE_VERSION,
+                "",
+                device.name.empty() ? "cpu" : device.name,
+                device.driver,
+                device.toolkit,
+                SAMESTATE_CUDA_SOURCES,
+                plugin_identities(options.plugins)};
 
   for (const std::string& path : {options.junit, options.markdown, options.new_baseline, options.coverage}) {
     if (!path.empty()) require_writable(path);
