@@ -18,6 +18,8 @@
 #include "harness/systems/tensor_inputs.h"
 #include "oracles/contracts.h"
 #include "oracles/judge.h"
+#include "oracles/limits.h"
+#include "oracles/reasons.h"
 #include "oracles/systems/judge_samples.h"
 #include "reference/error.h"
 
@@ -52,6 +54,9 @@ std::vector<CaseTensor> run_tensors(const Resolved& r, const TensorSystem& syste
     out.push_back({signature.outputs[i], true, loop.outputs[i].shape, std::move(written[i])});
   return out;
 }
+
+/// Of a law that asks drawn roundings: each of its runs is evaluated some forty times.
+constexpr double kMostSampledLaw = 2.0;
 
 }  // namespace
 
@@ -141,12 +146,27 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
   if (r.law != nullptr) {
     const TensorLaw& law = *rows_.at(static_cast<std::size_t>(r.law - laws.data()));
     if (trace) trace->native = native;
-    return law.judge(
-        {r, *this, given, native,
-         [&](const Resolved& sized, const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
-           return by_sequence(run_tensors(sized, *this, of, kernels, options, cuts));
-         },
-         trace ? &trace->tensor_law : nullptr});
+    TensorSubject subject{
+        r,
+        *this,
+        given,
+        native,
+        [&](const Resolved& sized, const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
+          return by_sequence(run_tensors(sized, *this, of, kernels, options, cuts));
+        },
+        trace ? &trace->tensor_law : nullptr};
+    const auto judged = [&](int first, int samples) {
+      if (trace) trace->tensor_law.clear();
+      subject.first_sample = first;
+      subject.samples = samples;
+      return law.judge(subject);
+    };
+    Judgement judgement = judged(0, 0);
+    if (judgement.verdict != Verdict::vacuous || judgement.gate == kZeroGate || judgement.rows == 0 ||
+        !has_samples(*r.contract) || work(r.c) > kMostSampledLaw)
+      return judgement;
+    judgement = judged(0, kSamples);
+    return judgement.verdict == Verdict::fail ? judged(kSamples, kSecondLook * kSamples) : judgement;
   }
   if (trace) *trace = {given, {}, native, {}, {}, {}};
   std::vector<CaseTensor> outputs = run_tensors(r, *this, given, kernels, options, cuts_of(r));
