@@ -18,7 +18,10 @@
 #include "harness/systems/sampled_sequences.h"
 #include "harness/systems/saved_run.h"
 #include "harness/systems/tensor_inputs.h"
+#include "oracles/contracts.h"
 #include "oracles/judge.h"
+#include "oracles/limits.h"
+#include "oracles/reasons.h"
 #include "oracles/systems/judge_samples.h"
 #include "oracles/systems/operator_twin.h"
 #include "reference/error.h"
@@ -55,6 +58,9 @@ std::vector<CaseTensor> run_tensors(const Resolved& r, const TensorSystem& syste
   return out;
 }
 
+/// Of a law that asks drawn roundings: each of its runs is evaluated some forty times.
+constexpr double kMostSampledLaw = 2.0;
+
 }  // namespace
 
 TensorSystem::TensorSystem(const Operator& of) : row(of) {
@@ -69,7 +75,7 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
     if (shape.system != name) continue;
     std::string part = fmt::format("B={} T={}", shape.B, shape.T);
     for (const auto& [size, value] : shape.sizes) part += fmt::format(" {}={}", size, value);
-    plan.models.push_back(std::move(part));
+    (shape.once ? plan.limits : plan.models).push_back(std::move(part));
   }
   for (const OperatorForm& form : of.forms) forms.push_back({.name = form.name, .chunked = form.chunked});
   // Its calls are those of any form, so that the chunk is theirs.
@@ -128,7 +134,10 @@ double TensorSystem::work(const Case& c) const {
   if (const OperatorForm* own = row.form(c.form)) counted = std::max(counted, operations(*own));
   const double inside = counted > 0 ? counted : static_cast<double>(std::max<Index>(c.T, 1)) * of_token;
   const double of_sequence = inside + kElement * elements + kSequence;
-  return static_cast<double>(c.B) * of_sequence * (c.law.empty() ? 1.0 : 8.0) / kMost;
+  // A law's runs, or a look at drawn roundings beside the worst case, or the worst case alone.
+  constexpr double kLaw = 8.0, kSampled = 5.0;
+  const double looks = !c.law.empty() ? kLaw : has_samples(contract_named(c.contract)) ? kSampled : 1.0;
+  return static_cast<double>(c.B) * of_sequence * looks / kMost;
 }
 
 std::vector<CaseTensor> TensorSystem::inputs(const Resolved& r) const { return tensor_inputs(r); }
@@ -140,12 +149,27 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
   if (r.law != nullptr) {
     const TensorLaw& law = *rows_.at(static_cast<std::size_t>(r.law - laws.data()));
     if (trace) trace->native = native;
-    return law.judge(
-        {r, *this, given, native,
-         [&](const Resolved& sized, const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
-           return by_sequence(run_tensors(sized, *this, of, kernels, options, cuts));
-         },
-         trace ? &trace->tensor_law : nullptr});
+    TensorSubject subject{
+        r,
+        *this,
+        given,
+        native,
+        [&](const Resolved& sized, const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
+          return by_sequence(run_tensors(sized, *this, of, kernels, options, cuts));
+        },
+        trace ? &trace->tensor_law : nullptr};
+    const auto judged = [&](int first, int samples) {
+      if (trace) trace->tensor_law.clear();
+      subject.first_sample = first;
+      subject.samples = samples;
+      return law.judge(subject);
+    };
+    Judgement judgement = judged(0, 0);
+    if (judgement.verdict != Verdict::vacuous || judgement.gate == kZeroGate || judgement.rows == 0 ||
+        !has_samples(*r.contract) || work(r.c) > kMostSampledLaw)
+      return judgement;
+    judgement = judged(0, kSamples);
+    return judgement.verdict == Verdict::fail ? judged(kSamples, kSecondLook * kSamples) : judgement;
   }
   if (trace) *trace = {given, {}, native, {}, {}, {}};
   std::vector<CaseTensor> outputs = run_tensors(r, *this, given, kernels, options, cuts_of(r));
@@ -201,12 +225,11 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
 Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::string_view native,
                         const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& outputs,
                         std::vector<OperatorOracle>* oracles) {
-  // Of work 1, some 35 ms of the running error; a twin is a fourth of it or, where it is not the kernel, as dear, and drawn
-  // roundings are four times as dear.
+  // Of work 1, some 35 ms of the running error.
   const bool asked = has_samples(*r.contract) && r.law == nullptr;
   const double one = system.work(r.c) / static_cast<double>(std::max<Index>(r.c.B, 1));
   const SampledSequences twins(r.c.B, one, asked ? 0.5 : 0.0, asked ? 2.0 : 0.0);
-  const SampledSequences draws(r.c.B, one, asked ? 0.02 : 0.0, asked ? 0.2 : 0.0);
+  const SampledSequences draws(r.c.B, one, asked ? 0.1 : 0.0, asked ? 1.0 : 0.0);
   const Call call = system.call(r.c, native);
   const std::vector<Index> cuts = cuts_of(r);
   Judgement worst;
