@@ -33,6 +33,25 @@ KernelTable kernel_table(const std::vector<std::string>& plugins) {
   return table;
 }
 
+KernelTable kernel_table(const std::vector<std::string>& plugins, const CaseFilter& filter, bool strict) {
+  KernelTable table = kernel_table(plugins);
+  for (const KeyCondition& condition : filter.conditions()) {
+    if (condition.key != "contract") continue;
+    for (const KeyCondition::Value& value : condition.any) {
+      if (value.text.find('+') != std::string::npos && value.text.find_first_of("*?") == std::string::npos)
+        table.keep(value.text);
+    }
+  }
+  if (strict) table.hold_exact();
+  return table;
+}
+
+KernelTable table_for(const KernelTable& table, const Case& c) {
+  KernelTable out = table;
+  out.keep(c.contract);
+  return out;
+}
+
 std::string plugin_options(const std::vector<std::string>& plugins) {
   std::string text;
   for (const std::string& plugin : plugins) {

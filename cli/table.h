@@ -3,12 +3,25 @@
 #include <string>
 #include <vector>
 
+#include "harness/cases/case_filter.h"
 #include "harness/run/run_case.h"
 
 namespace samestate::cli {
 
 /// The kernels of this build and of the named plugins. Throws Error.
 [[nodiscard]] KernelTable kernel_table(const std::vector<std::string>& plugins);
+
+/// The same for cases of a filter: kernels that keep any contract promise those with changes that it names. `strict`:
+/// the twin gates kernels with a nearest card too.
+[[nodiscard]] KernelTable kernel_table(const std::vector<std::string>& plugins, const CaseFilter& filter,
+                                       bool strict = false);
+
+/// The same for one line.
+[[nodiscard]] KernelTable table_for(const KernelTable& table, const Case& c);
+
+/// What --strict says of itself in the help of a verb.
+inline constexpr const char* kStrictHelp =
+    "the twin gates contracts whose card is nearest too (else its distance is reported)";
 
 /// The options that load those plugins again: " --plugin FILE" for each.
 [[nodiscard]] std::string plugin_options(const std::vector<std::string>& plugins);
