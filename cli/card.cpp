@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -32,14 +31,13 @@ struct CardVerb {
 /// NAME, or NAME.FORM where a form was given.
 const KernelRow& kernel_of(const KernelTable& table, const CardVerb& options) {
   const std::string with_form = options.kernel + "." + options.form;
-  std::vector<std::string_view> names;
   for (const KernelRow& row : table.all()) {
     const bool named = row.name == options.kernel || (!options.form.empty() && row.name == with_form);
     if (named && (options.form.empty() || row.form == options.form)) return row;
-    if (row.system->has_key("dk")) names.emplace_back(row.name);
   }
-  throw Error(fmt::format("kernel={}{}: no such kernel; known: {}; a plugin's needs --plugin FILE", options.kernel,
-                          options.form.empty() ? "" : " --form " + options.form, fmt::join(names, ", ")));
+  throw Error(fmt::format(
+      "kernel={}{}: no such kernel; `samestate list kernels` shows them, and a plugin's needs --plugin FILE",
+      options.kernel, options.form.empty() ? "" : " --form " + options.form));
 }
 
 std::string packed(const ProbeRun& run) {

@@ -70,7 +70,7 @@ class Search {
     }
     std::vector<Change> changes;
     for (const ContractPoint* point : points_) add(changes, *point);
-    descend(c, all(), changes, false);
+    descend(c, all(), changes, true);
     return c;
   }
 

@@ -100,13 +100,14 @@ KeyCondition::Value range_of(std::string_view key, std::string_view text, std::s
 
 /// A name, held to what is known under the key.
 KeyCondition::Value name_of(std::string_view key, std::string_view text, std::string_view option) {
-  // A contract may be one with changes, and a pattern of those; their table is the grammar.
-  if (key == "contract" && text != kNone && text.find('+') != std::string_view::npos) {
+  // A contract may be one with changes, or a pattern of those: their table is the grammar.
+  if (key == "contract" && text != kNone && (!is_pattern(text) || text.find('+') != std::string_view::npos)) {
     if (is_pattern(text)) return {std::string(text), false, 0.0, 0.0};
     try {
       return {contract_named(text).name, false, 0.0, 0.0};
     } catch (const Error& error) {
-      throw Error(fmt::format("{}: {}", option, error.what()));
+      const std::string_view why = error.what();
+      throw Error(fmt::format("{}{}", given(option, key, text), why.substr(why.find(": "))));
     }
   }
   const std::vector<std::string_view> known = known_values(key);

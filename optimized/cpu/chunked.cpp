@@ -184,6 +184,9 @@ class ChunkedHead {
     if constexpr (decay) {
       for (std::int64_t i = 0; i < L_; ++i) factor_[i] *= exp_G_[i];
     }
+    if (factored_) {
+      for (std::int64_t i = 0; i < L_; ++i) factor_[i] *= k_factor_[i];
+    }
     scale_rows(factor_.data(), K_, scaled_);
     round_in_place(scaled_, contract_.beta_exp_k);
     lower_product(sums_, T_, scaled_, W_);

@@ -83,8 +83,8 @@ class Correcting {
                         roundings * u32_ * A.cwiseAbs(), Norms::u(below_fp32(c_.A)) * A.cwiseAbs());
     if (c_.A == Format::fp16) dA.array() += subnormal_error(c_.A);
     if (c_.beta_k == Format::fp16) {
-      const Mat lost = Mat::Constant(x_.L, x_.K.cols(), subnormal_error(c_.beta_k)) * x_.K.cwiseAbs().transpose();
-      dA += lost.cwiseProduct(x_.decay.between);
+      const Vec lost = subnormal_error(c_.beta_k) * x_.K.cwiseAbs().rowwise().sum();
+      dA += lost.transpose().replicate(x_.L, 1).cwiseProduct(x_.decay.between);
     }
     dA = dA.template triangularView<Eigen::StrictlyLower>().toDenseMatrix().eval();
     out_.nonlinearity = Norms::worst_case ? Norms::mm(T_, dA).rowwise().sum().maxCoeff()

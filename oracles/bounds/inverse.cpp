@@ -35,9 +35,9 @@ struct InverseError {
   [[nodiscard]] Matrix<double> rounded(double c, const X& x, const Y& y) const {
     const Matrix<double> relative = c * Norms::mm(x, y);
     if (eta == 0.0) return relative;
-    const Matrix<double> of_x = eta * Matrix<double>::Ones(x.rows(), x.cols()) * y.cwiseAbs();
-    const Matrix<double> of_y = x.cwiseAbs() * Matrix<double>::Constant(y.rows(), y.cols(), eta);
-    return relative + of_x + of_y;
+    const Matrix<double> lost_x = Matrix<double>::Constant(x.rows(), x.cols(), eta), size_y = y.cwiseAbs();
+    const Matrix<double> lost_y = Matrix<double>::Constant(y.rows(), y.cols(), eta), size_x = x.cwiseAbs();
+    return relative + lost_x * size_y + size_x * lost_y;
   }
 
   /// Forward substitution, t_i = e_i - sum_j A_ij t_j: a right residual (I + A) T_kernel = I + R with
