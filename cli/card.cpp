@@ -135,30 +135,39 @@ int run_card(const CardVerb& options) {
 Command add_card(CLI::App& app) {
   auto options = std::make_shared<CardVerb>();
   app.footer(
-      "Reads what a kernel rounds, and where, from its outputs. It runs the kernel on some fifteen probes, data on which "
+      "Reads what a kernel rounds, and where, from its outputs. It runs the kernel on some fifteen probes, "
+      "data on which "
       "a few\n"
-      "rounding points stand alone, and searches the contract whose twin is nearest to what it wrote. For each point it "
+      "rounding points stand alone, and searches the contract whose twin is nearest to what it wrote. For "
+      "each point it "
       "prints\n"
-      "the value found, how many times farther the twin is with the next best one, and what no output can tell apart.\n"
-      "The last line is the contract to paste into the kernel's row, into a case line or behind --contract.\n\n"
+      "the value found, how many times farther the twin is with the next best one, and what no output can "
+      "tell apart.\n"
+      "The last line is the contract to paste into the kernel's row, into a case line or behind "
+      "--contract.\n\n"
       "  samestate card --plugin ./mine.so --kernel my.gated_delta_rule.chunked\n"
       "  samestate card --kernel cpu.gated_delta_rule.chunked --contract bf16_fused --json\n"
       "  samestate card --kernel cpu.delta_rule --form chunked --contract fp32+input:bf16+output:bf16\n\n"
-      "Of a function that no plugin can hold, Python's say: --write the probes as run files, let it put o and "
+      "Of a function that no plugin can hold, Python's say: --write the probes as run files, let it put o "
+      "and "
       "final_state into\n"
-      "each, and --read them. The contract named by --contract is what the kernel is called with, and --kernel one of the "
+      "each, and --read them. The contract named by --contract is what the kernel is called with, and "
+      "--kernel one of the "
       "same\n"
       "system and form.\n\n"
-      "Exit 0 where the card explains the outputs, 1 where no contract of the grammar does (the nearest is printed, with\n"
-      "card:nearest), 2 for bad input. `samestate list contracts --long` shows every point; docs/card.md says more.");
+      "Exit 0 where the card explains the outputs, 1 where no contract of the grammar does (the nearest is "
+      "printed, with\n"
+      "card:nearest), 2 for bad input. `samestate list contracts --long` shows every point; docs/card.md "
+      "says more.");
   app.add_option("--kernel", options->kernel, "whose card to read")->required()->check(named());
   app.add_option("--form", options->form, "of the kernel, where its name is given without")->check(named());
   app.add_option("--contract", options->contract,
                  "call it with this contract; else the first that its row promises")
       ->check(named());
   add_plugin_option(app, options->plugins);
-  auto* write = app.add_option("--write", options->write, "only write the probes, as run files into this folder")
-                    ->check(named());
+  auto* write =
+      app.add_option("--write", options->write, "only write the probes, as run files into this folder")
+          ->check(named());
   app.add_option("--read", options->read, "take the outputs from run files in this folder, and run nothing")
       ->check(named())
       ->excludes(write);

@@ -46,7 +46,8 @@ std::vector<Meaning> meanings_of(const std::string& name) {
   };
   for (const NamedContract& row : contracts()) add("contract", row.contract.name, row.summary);
   for (const ContractPoint& point : contract_points())
-    add("point of a contract", point.name, fmt::format("{}; values: {}", point.means, fmt::join(point.values, ", ")));
+    add("point of a contract", point.name,
+        fmt::format("{}; values: {}", point.means, fmt::join(point.values, ", ")));
   if (name.find('+') != name.npos) {
     const Contract& c = contract_named(name);
     std::vector<std::string> changes;

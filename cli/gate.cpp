@@ -246,6 +246,7 @@ void report(const GateOptions& options, const std::vector<Record>& records, cons
   fmt::print("{}{} in {:.1f} s on {} thread(s), seed {}{}.\n", terminal_text(records, colour()),
              counted(std::ssize(records), "case"), seconds, options.threads, options.plan.seed,
              shard.count > 1 ? fmt::format(", shard {}", options.shard) : "");
+  fmt::print("{}", nearest_cards(records));
 }
 
 int print_plan(const std::vector<Case>& cases, bool json) {

@@ -62,8 +62,8 @@ Listing list_points() {
   Listing out{{"contract", "point", "value", "takes", "what it is"}, {}};
   for (const NamedContract& c : contracts()) {
     for (const ContractPoint& point : contract_points()) {
-      out.rows.push_back({c.contract.name, std::string(point.name), point.value(c.contract), joined(point.values),
-                          std::string(point.means)});
+      out.rows.push_back({c.contract.name, std::string(point.name), point.value(c.contract),
+                          joined(point.values), std::string(point.means)});
     }
   }
   return out;
@@ -191,12 +191,12 @@ Command add_list(CLI::App& app) {
     const Listing listing = what == "systems"                        ? list_systems()
                             : what == "forms"                        ? list_forms()
                             : what == "kernels" && options->variants ? list_variants(options->plugins)
-                            : what == "kernels"   ? list_kernels(options->plugins, options->evidence)
+                            : what == "kernels" ? list_kernels(options->plugins, options->evidence)
                             : what == "contracts" && options->variants ? list_points()
                             : what == "contracts"                      ? list_contracts()
-                            : what == "laws"      ? list_laws()
-                            : what == "mutants"   ? list_mutants()
-                                                  : list_regimes();
+                            : what == "laws"                           ? list_laws()
+                            : what == "mutants"                        ? list_mutants()
+                                                                       : list_regimes();
     print(listing, options->json);
     return static_cast<int>(kPass);
   };

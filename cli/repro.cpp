@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -121,34 +119,10 @@ std::string record_page(const Record& record, bool json) {
 
 /// An explanation as the lists that a program reads.
 CaseExplanation lists_of(const Explanation& e) {
-  CaseExplanation out{e.differs, e.patterns, {}, {}};
+  CaseExplanation out{e.differs, e.patterns, {}, {}, ""};
   for (const ExplainedValue& v : e.values) out.values.push_back({v.place, v.expected, v.actual});
   for (const BoundTerm& term : e.terms) out.terms.emplace_back(term.name, term.value);
   return out;
-}
-
-/// The case with a card that gates.
-Case exactly(Case c) {
-  c.contract = exact_contract(c.contract).name;
-  return c;
-}
-
-/// The contracts near the case's under which a run passes, looked for here, where an interrupt ends it.
-void print_neighbours(const RunFile& run, double seconds) {
-  if (seconds <= 0.0) return;
-  const Resolved r(parse_case(run.case_line));
-  note_interrupts();
-  fmt::print("contract  {}\n", neighbours_of(r, run, seconds, interrupted).text());
-}
-
-/// A file of the run for the process that asks for its neighbours, which removes it.
-std::string run_left_in(const RunFile& run) {
-  std::string path = (std::filesystem::temp_directory_path() / "samestate-run-XXXXXX").string();
-  const int file = ::mkstemp(path.data());
-  if (file < 0) return "";
-  ::close(file);
-  write_run_file(path, run);
-  return path;
 }
 
 /// Prints the page that `body` makes in a process of its own, or `planned` with the verdict of what became of
@@ -204,17 +178,20 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
   if (!options.dump.empty()) write_run_file(options.dump, run_file_of(record, trace));
   const Resolved r(c);
   const double card_budget = seconds_of("--card-budget", options.card_budget);
-  const bool asked = card_budget > 0.0 && !trace.outputs.empty() && is_about_the_contract(r, record.judgement);
+  const bool asked =
+      card_budget > 0.0 && !trace.outputs.empty() && is_about_the_contract(r, record.judgement);
   if (options.json) {
-    if (asked) e.patterns.push_back(neighbours_of(r, run_file_of(record, trace), card_budget).text());
-    return with_code(case_json(record, lists_of(e)), record.judgement.verdict);
+    CaseExplanation lists = lists_of(e);
+    if (asked) lists.contract = neighbours_of(r, run_file_of(record, trace), card_budget).text();
+    return with_code(case_json(record, lists), record.judgement.verdict);
   }
   Page page;
   add_record(page, record);
   if (!before.empty()) page.line("after     {} other case(s) in the same process", before.size());
   add_explanation(page, e);
   if (!options.dump.empty()) page.line("tensors   {}", options.dump);
-  return with_code(page.text(), record.judgement.verdict, asked ? run_left_in(run_file_of(record, trace)) : "");
+  return with_code(page.text(), record.judgement.verdict,
+                   asked ? run_left_in(run_file_of(record, trace)) : "");
 }
 
 /// The smallest case that fails alike, or the case itself where it is flaky.
@@ -322,8 +299,9 @@ Command add_repro(CLI::App& app) {
   app.add_option("--shrink-budget", options->shrink_budget, "time for that")->capture_default_str();
   app.add_option("--timeout", options->timeout, "a run that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
-  app.add_option("--card-budget", options->card_budget,
-                 "time to look for a contract near the case's under which a run that fails the twin passes (0: none)")
+  app.add_option(
+         "--card-budget", options->card_budget,
+         "time to look for a contract near the case's under which a run that fails the twin passes (0: none)")
       ->capture_default_str();
   app.add_option("--dump", options->dump, "write all tensors of the run to a safetensors file")
       ->check(named());
@@ -370,7 +348,8 @@ Command add_judge(CLI::App& app) {
   auto strict = std::make_shared<bool>(false);
   app.add_flag("--strict", *strict, kStrictHelp);
   auto budget = std::make_shared<std::string>("20s");
-  app.add_option("--card-budget", *budget, "time to look for a contract under which what fails the twin passes (0: none)")
+  app.add_option("--card-budget", *budget,
+                 "time to look for a contract under which what fails the twin passes (0: none)")
       ->capture_default_str();
   return [file, line, timeout, names, path, json, strict, budget] {
     if (names->count() > 0) return print_tensors(*line);
@@ -379,11 +358,13 @@ Command add_judge(CLI::App& app) {
       RunFile run = read_run_file(*file, named_shapes);
       if (*strict) run.case_line = format_case(exactly(parse_case(run.case_line)));
       const Record record = judge_run_file(run);
-      const bool asked = *budget != "0" && is_about_the_contract(Resolved(parse_case(run.case_line)), record.judgement);
+      const bool asked =
+          *budget != "0" && is_about_the_contract(Resolved(parse_case(run.case_line)), record.judgement);
       if (asked && *json) {
         const std::string near =
-            neighbours_of(Resolved(parse_case(run.case_line)), run, seconds_of("--card-budget", *budget)).text();
-        return with_code(case_json(record, {{}, {near}, {}, {}}), record.judgement.verdict);
+            neighbours_of(Resolved(parse_case(run.case_line)), run, seconds_of("--card-budget", *budget))
+                .text();
+        return with_code(case_json(record, {{}, {}, {}, {}, near}), record.judgement.verdict);
       }
       return with_code(record_page(record, *json), record.judgement.verdict, asked ? run_left_in(run) : "");
     };

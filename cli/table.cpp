@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "harness/processes/pool.h"
 #include "harness/run/plugin.h"
+#include "oracles/contracts.h"
 #include "reference/error.h"
 #ifdef SAMESTATE_HAVE_CUDA
 #include "optimized/cuda/cuda_kernels.h"
@@ -88,6 +89,22 @@ void require_promise(const Case& c, const KernelTable& table) {
       "contract={}: {} promises {} only; another contract= or --kernel: `samestate list kernels` shows "
       "the promises, `samestate list contracts` what each means",
       c.contract, row.name, fmt::join(row.contracts, ", ")));
+}
+
+std::string nearest_cards(std::span<const Record> records) {
+  std::int64_t far = 0;
+  const Record* worst = nullptr;
+  for (const Record& r : records) {
+    if (!contract_named(r.contract).nearest || r.judgement.twin_ratio <= 1.0) continue;
+    ++far;
+    if (worst == nullptr || r.judgement.twin_ratio > worst->judgement.twin_ratio) worst = &r;
+  }
+  if (worst == nullptr) return "";
+  return fmt::format(
+      "{} of cards that are nearest lie beyond the twin's limit, at most {:.3g} of it: reported and not "
+      "gated (--strict "
+      "gates); `samestate card --kernel {}` reads the card\n",
+      far == 1 ? "1 case" : fmt::format("{} cases", far), worst->judgement.twin_ratio, worst->kernel);
 }
 
 int exit_code_of(Verdict verdict) {

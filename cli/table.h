@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,9 @@ struct Accelerator {
 /// Throws Error for a case that no kernel of the table can run, and where its kernel does not promise its contract:
 /// what it returns would be judged by a promise that it never made.
 void require_promise(const Case& c, const KernelTable& table);
+
+/// A line about cards that are nearest: how far the twins are that do not gate. Empty where none is beyond its limit.
+[[nodiscard]] std::string nearest_cards(std::span<const Record> records);
 
 /// The exit code of a set of verdicts.
 [[nodiscard]] int exit_code_of(Verdict verdict);

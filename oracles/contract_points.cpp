@@ -52,8 +52,7 @@ const Values kOptional = {"none", "fp32", "tf32", "tf32_truncated", "bf16", "fp1
 
 template <Format Contract::*field>
 ContractPoint format_point(Text name, Text means, Values values) {
-  return {name, means, std::move(values),
-          [](const Contract& c) { return named(kFormats, c.*field); },
+  return {name, means, std::move(values), [](const Contract& c) { return named(kFormats, c.*field); },
           [](Contract& c, Text v) { c.*field = valued(kFormats, v); }};
 }
 
@@ -72,23 +71,23 @@ ContractPoint setting(Text name, Text means, Values values) {
 ContractPoint inverse_point() {
   Values values = {"substitution"};
   for (const Text text :
-       {"block16/fp32", "block16/tf32", "block16/tf32_truncated", "block16/bf16", "block16/fp16", "block8/fp32",
-        "block8/tf32", "block8/tf32_truncated", "block8/bf16", "block8/fp16", "neumann/fp32", "neumann/tf32",
-        "neumann/tf32_truncated", "neumann/bf16"})
+       {"block16/fp32", "block16/tf32", "block16/tf32_truncated", "block16/bf16", "block16/fp16",
+        "block8/fp32", "block8/tf32", "block8/tf32_truncated", "block8/bf16", "block8/fp16", "neumann/fp32",
+        "neumann/tf32", "neumann/tf32_truncated", "neumann/bf16"})
     values.push_back(text);
-  return {"inverse",
-          "T = (I + A)^-1: rows in fp32, or diagonal blocks and merges (or doubling) with operands of a format",
-          std::move(values),
-          [](const Contract& c) {
-            const std::string kind = named(kInverses, c.inverse);
-            return c.inverse == Inverse::substitution ? kind
-                                                      : kind + "/" + named(kFormats, c.inverse_operand);
-          },
-          [](Contract& c, Text v) {
-            const std::size_t slash = std::min(v.find('/'), v.size());
-            c.inverse = valued(kInverses, v.substr(0, slash));
-            c.inverse_operand = slash == v.size() ? Format::fp32 : valued(kFormats, v.substr(slash + 1));
-          }};
+  return {
+      "inverse",
+      "T = (I + A)^-1: rows in fp32, or diagonal blocks and merges (or doubling) with operands of a format",
+      std::move(values),
+      [](const Contract& c) {
+        const std::string kind = named(kInverses, c.inverse);
+        return c.inverse == Inverse::substitution ? kind : kind + "/" + named(kFormats, c.inverse_operand);
+      },
+      [](Contract& c, Text v) {
+        const std::size_t slash = std::min(v.find('/'), v.size());
+        c.inverse = valued(kInverses, v.substr(0, slash));
+        c.inverse_operand = slash == v.size() ? Format::fp32 : valued(kFormats, v.substr(slash + 1));
+      }};
 }
 
 ContractPoint recurrent(ContractPoint point) {
@@ -122,7 +121,8 @@ std::vector<ContractPoint> make_points() {
       of_delta(format_point<&C::T>("T", "the stored inverse", kOperand)),
       of_delta(setting<&C::beta_in_T>("beta_in_T", "beta multiplies T, not v and k", {"no", "yes"})),
       of_delta(format_point<&C::beta_v>("beta_v", "operand beta v of U = T beta V", kOptional)),
-      of_delta(format_point<&C::beta_exp_k>("beta_exp_k", "operand beta e^G k of W = T beta e^G K", kOptional)),
+      of_delta(
+          format_point<&C::beta_exp_k>("beta_exp_k", "operand beta e^G k of W = T beta e^G K", kOptional)),
       of_delta(format_point<&C::U>("U", "storage of U", kOptional)),
       of_delta(format_point<&C::W>("W", "storage of W", kOptional)),
       format_point<&C::state_operand>("state_operand", "S as operand", kOperand),
@@ -130,20 +130,22 @@ std::vector<ContractPoint> make_points() {
           "residual", "R = beta V - beta e^G K S as operand of V' = T R; none: V' = U - W S", kOptional)),
       format_point<&C::v_new>("v_new", "V' as operand of P V'", kOperand),
       format_point<&C::P>("P", "P = Q K^T o E as operand", kOperand),
-      setting<&C::scale_in_P>("scale_in_P", "the scale multiplies P and e^G Q S before their sum", {"no", "yes"}),
+      setting<&C::scale_in_P>("scale_in_P", "the scale multiplies P and e^G Q S before their sum",
+                              {"no", "yes"}),
       format_point<&C::q_decayed>("q_decayed", "e^G q as operand; none: e^G multiplies the sum", kOptional),
       format_point<&C::v_decayed>("v_decayed", "e^{G_C - G} V' as operand of the state", kOperand),
       format_point<&C::k_decayed>("k_decayed", "e^{G_C - G} k as operand of the state; none: V' is decayed",
                                   kOptional),
       recurrent(format_point<&C::state>("state", "S stored between chunks or steps", kStored)),
-      recurrent(setting<&C::reads_old_state>("reads_old_state",
-                                             "decode: o = e^g S^T q + u (k . q) of the state before the token",
-                                             {"no", "yes"})),
+      recurrent(setting<&C::reads_old_state>(
+          "reads_old_state", "decode: o = e^g S^T q + u (k . q) of the state before the token",
+          {"no", "yes"})),
       recurrent(format_point<&C::output>("output", "o", kStored)),
       setting<&C::accumulator>("accumulator", "sums in fp32 in any order, or of a tensor core",
                                {"fp32", "tensor_core"}),
       recurrent(setting<&C::nearest>(
-          "card", "exact: the twin gates; nearest: its distance is reported, bounds, laws and exact regimes gate",
+          "card",
+          "exact: the twin gates; nearest: its distance is reported, bounds, laws and exact regimes gate",
           {"exact", "nearest"})),
   };
 }
@@ -243,8 +245,7 @@ bool changed(Contract& c, Text point, Text value, std::string* why) {
 Contract parse_contract(Text text, std::span<const Contract> bases) {
   const std::size_t first = std::min(text.find('+'), text.size());
   const Text base = text.substr(0, first);
-  const auto at =
-      std::find_if(bases.begin(), bases.end(), [&](const Contract& c) { return c.name == base; });
+  const auto at = std::find_if(bases.begin(), bases.end(), [&](const Contract& c) { return c.name == base; });
   if (at == bases.end()) {
     Values names;
     for (const Contract& c : bases) names.emplace_back(c.name);
@@ -272,8 +273,8 @@ Contract parse_contract(Text text, std::span<const Contract> bases) {
       fail(text, error.what());
     }
     if (std::find(point->values.begin(), point->values.end(), value) == point->values.end()) {
-      fail(text, fmt::format("{}:{}: no such value{}; {} takes {}", name, value, near_text(value, point->values),
-                             name, fmt::join(point->values, ", ")));
+      fail(text, fmt::format("{}:{}: no such value{}; {} takes {}", name, value,
+                             near_text(value, point->values), name, fmt::join(point->values, ", ")));
     }
     if (!seen.insert(name).second) fail(text, fmt::format("{} is changed twice", name));
     changes.emplace_back(point, value);

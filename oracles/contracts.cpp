@@ -25,12 +25,14 @@ constexpr Row kRows[] = {
     {"fp32", "", "fp32 everywhere, sums in any order, sequential cumulative sum of g"},
     {"fp32_tree", "fp32+scan:tree", "fp32 with a tree-shaped cumulative sum of g"},
     {"tf32",
-     "fp32+qk:tf32+T:tf32+beta_v:tf32+beta_exp_k:tf32+W:tf32+state_operand:tf32+v_new:tf32+v_decayed:tf32+P:tf32"
+     "fp32+qk:tf32+T:tf32+beta_v:tf32+beta_exp_k:tf32+W:tf32+state_operand:tf32+v_new:tf32+v_decayed:tf32+P:"
+     "tf32"
      "+accumulator:tensor_core+exponential:ex2",
      "fp32 storage, tf32 operands rounded to nearest, tensor-core sums"},
     {"tf32_block16", "tf32+inverse:block16/tf32", "tf32 with a 16 x 16 blocked inverse merged in tf32"},
     {"tf32_truncated",
-     "tf32+qk:tf32_truncated+T:tf32_truncated+beta_v:tf32_truncated+beta_exp_k:tf32_truncated+W:tf32_truncated"
+     "tf32+qk:tf32_truncated+T:tf32_truncated+beta_v:tf32_truncated+beta_exp_k:tf32_truncated+W:tf32_"
+     "truncated"
      "+state_operand:tf32_truncated+v_new:tf32_truncated+v_decayed:tf32_truncated+P:tf32_truncated",
      "tf32 operands cut off instead of rounded"},
     // FLA-like tensor-core kernel in a 16-bit format (BOUNDS 1, last column): every operand and every stored
@@ -197,7 +199,7 @@ double largest_integer(const Contract& c) {
 
 bool of_tf32(const Contract& c) {
   const auto is_tf32 = [](Format f) { return f == Format::tf32 || f == Format::tf32_truncated; };
-  const auto operands = {c.qk,   c.T,     c.beta_v,    c.beta_exp_k, c.residual, c.W, c.state_operand,
+  const auto operands = {c.qk,    c.T,         c.beta_v, c.beta_exp_k, c.residual, c.W, c.state_operand,
                          c.v_new, c.v_decayed, c.P};
   if (is_tf32(c.qk)) return true;
   const bool sixteen = std::any_of(operands.begin(), operands.end(),

@@ -64,7 +64,7 @@ struct Contract {
   Format beta_exp_k = Format::fp32;       ///< operand beta e^G k
   bool beta_in_T = false;                 ///< beta multiplies T, not v and k
   MergeOrder merges = MergeOrder::pairwise;
-  Format residual = Format::none;         ///< R as operand of T R; then beta_v, beta_exp_k, U, W do not exist
+  Format residual = Format::none;  ///< R as operand of T R; then beta_v, beta_exp_k, U, W do not exist
   Format U = Format::fp32;
   Format W = Format::fp32;
   Format state_operand = Format::fp32;  ///< S as multiply operand
@@ -72,7 +72,7 @@ struct Contract {
   Format v_decayed = Format::fp32;      ///< e^{G_C - G} V' as operand of the state update
   Format k_decayed = Format::none;      ///< where not none: the decay multiplies K instead, rounded to this
   Format P = Format::fp32;
-  bool scale_in_P = false;          ///< P is scale Q K^T o E, and the output scale e^G Q S + P V' in one sum
+  bool scale_in_P = false;  ///< P is scale Q K^T o E, and the output scale e^G Q S + P V' in one sum
   Log2e log2e = Log2e::difference;
   Format q_decayed = Format::none;  ///< where not none: e^G q is an operand, rounded to this
   Format state = Format::fp32;      ///< S stored between chunks or steps

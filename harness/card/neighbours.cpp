@@ -79,7 +79,8 @@ class Neighbourhood {
         }
       }
     }
-    std::stable_sort(out.begin(), out.end(), [](const Tried& a, const Tried& b) { return a.distance < b.distance; });
+    std::stable_sort(out.begin(), out.end(),
+                     [](const Tried& a, const Tried& b) { return a.distance < b.distance; });
     return out;
   }
 

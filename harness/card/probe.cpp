@@ -80,7 +80,8 @@ class Maker {
       for (float& value : *x) value = signed_magnitude(random, fine);
     }
     // Keys of length near one, whatever the norm of the kernel: a factor of a power of two.
-    const auto small = static_cast<float>(std::exp2(-std::round(std::log2(std::sqrt(static_cast<double>(s.dk))))));
+    const auto small =
+        static_cast<float>(std::exp2(-std::round(std::log2(std::sqrt(static_cast<double>(s.dk))))));
     for (std::int64_t t = 0; t < s.B * s.T; ++t) {
       for (std::int64_t h = 0; h < s.Hk; ++h) {
         float* k = batch.k.data() + (t * s.Hk + h) * s.dk;
@@ -139,7 +140,8 @@ std::vector<Probe> probes_of(const KernelRow& kernel, std::string_view contract)
   recipes.push_back({"in-kernel norm", Shows::norm, chunked, false, drawn, false, false, true});
   recipes.push_back({"several chunks", Shows::all, false, false, drawn, family.gated, true, false, 3});
   if (fp32)
-    recipes.push_back({"several chunks, 24 bits", Shows::all, false, true, drawn, family.gated, true, false, 3});
+    recipes.push_back(
+        {"several chunks, 24 bits", Shows::all, false, true, drawn, family.gated, true, false, 3});
   recipes.push_back({"several chunks, norm", Shows::norm, false, false, drawn, family.gated, true, true, 2});
   Maker maker(kernel, contract);
   std::vector<Probe> out;
@@ -154,7 +156,8 @@ bool shown_by(Shows shows, std::string_view point) {
   const bool scores = among({"qk", "P", "scale_in_P", "v_new"});
   const bool writes = among({"beta_v", "beta_in_T", "T", "residual", "U", "v_new", "v_decayed", "k_decayed",
                              "exponential", "log2e", "scan", "q_decayed"});
-  const bool inverse = among({"beta_k", "A", "inverse", "merges", "T", "beta_in_T", "beta_v", "residual", "U"});
+  const bool inverse =
+      among({"beta_k", "A", "inverse", "merges", "T", "beta_in_T", "beta_v", "residual", "U"});
   switch (shows) {
     case Shows::scores:
       return scores;

@@ -27,7 +27,8 @@ RunFile file_of(const std::string& kernel, const Probe& probe) {
   RunFile file;
   file.case_line = format_case(probe.c);
   file.kernel = kernel;
-  const auto put = [&](const std::string& name, std::vector<std::int64_t> shape, const std::vector<float>& from) {
+  const auto put = [&](const std::string& name, std::vector<std::int64_t> shape,
+                       const std::vector<float>& from) {
     if (!from.empty()) file.tensors[name] = {name, DType::f32, std::move(shape), {from.begin(), from.end()}};
   };
   put("q", {s.B, s.T, s.Hk, s.dk}, probe.batch.q);
@@ -37,7 +38,8 @@ RunFile file_of(const std::string& kernel, const Probe& probe) {
   put("beta", {s.B, s.T, s.Hv}, probe.batch.beta);
   put("initial_state", {N, s.Hv, s.dk, s.dv}, probe.batch.initial_state);
   put("o", {s.B, s.T, s.Hv, s.dv}, std::vector<float>(probe.batch.v.size()));
-  put("final_state", {N, s.Hv, s.dk, s.dv}, std::vector<float>(static_cast<std::size_t>(N * s.Hv * s.dk * s.dv)));
+  put("final_state", {N, s.Hv, s.dk, s.dv},
+      std::vector<float>(static_cast<std::size_t>(N * s.Hv * s.dk * s.dv)));
   return file;
 }
 
@@ -76,8 +78,9 @@ std::vector<ProbeRun> read_probes(const std::string& folder, const std::vector<P
     const RunFile expected = file_of(file.kernel, probes[i]);
     for (const char* name : {"q", "k", "v", "g", "beta", "initial_state"}) {
       if (floats(file, name) != floats(expected, name))
-        throw Error(fmt::format("{}: {} is not the probe's; write the probes again with the same --kernel and --contract",
-                                path.string(), name));
+        throw Error(fmt::format(
+            "{}: {} is not the probe's; write the probes again with the same --kernel and --contract",
+            path.string(), name));
     }
     out.back().outputs = {floats(file, "o"), floats(file, "final_state")};
     const std::vector<float>& o = out.back().outputs.o;

@@ -25,6 +25,8 @@ namespace {
 
 /// Distances below this are the order of fp32 sums, whatever the contract.
 constexpr double kFloor = 3e-8;
+/// Relative errors below this are not asked to be explained: fp32 sums in any order, carried over some hundred tokens.
+constexpr double kOrderOfSums = 1e-5;
 /// Sum of decimal logarithms that a change must gain: a fifth of one distance.
 constexpr double kGain = 0.1;
 
@@ -92,7 +94,8 @@ class Search {
   }
 
   /// The coarsest format that holds every value.
-  [[nodiscard]] static std::optional<Format> format_of(const std::vector<const std::vector<float>*>& tensors) {
+  [[nodiscard]] static std::optional<Format> format_of(
+      const std::vector<const std::vector<float>*>& tensors) {
     for (const Format format : {Format::bf16, Format::fp16}) {
       std::size_t values = 0;
       bool held = true;
@@ -160,7 +163,8 @@ class Search {
       if (same_points(best, c) && pairs && !at_floor(c, probes)) {
         // Of a pair each half alone is seldom among the worst.
         constexpr std::size_t kFirst = 12;
-        std::stable_sort(tried.begin(), tried.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+        std::stable_sort(tried.begin(), tried.end(),
+                         [](const auto& a, const auto& b) { return a.first < b.first; });
         for (std::size_t i = 0; i < std::min(kFirst, tried.size()); ++i) {
           for (const Contract& other : neighbours(tried[i].second, changes)) {
             if (stopped()) return;
@@ -185,7 +189,8 @@ class Search {
 
   /// One change away; and the other order of V' with all of its own points in one format, which single changes reach
   /// by way of worse ones.
-  [[nodiscard]] std::vector<Contract> neighbours(const Contract& c, const std::vector<Change>& changes) const {
+  [[nodiscard]] std::vector<Contract> neighbours(const Contract& c,
+                                                 const std::vector<Change>& changes) const {
     std::vector<Contract> out;
     bool order = false;
     for (const Change& change : changes) {
@@ -195,7 +200,8 @@ class Search {
       if (changed(other, change.point->name, change.value)) out.push_back(std::move(other));
     }
     if (!order) return out;
-    for (const Format format : {Format::fp32, Format::tf32, Format::tf32_truncated, Format::bf16, Format::fp16}) {
+    for (const Format format :
+         {Format::fp32, Format::tf32, Format::tf32_truncated, Format::bf16, Format::fp16}) {
       Contract other = c;
       other.residual = Format::none;
       other.beta_v = other.beta_exp_k = other.U = other.W = format;
@@ -242,8 +248,10 @@ CardPoint evidence_of(const ContractPoint& point, const Contract& c, TwinDistanc
   }
   out.told = out.like.empty() && out.without >= kToldApart;
   if (!out.like.empty())
-    out.why = same_bits ? "the same bits on every probe: another point rounds what it would round"
-                        : "they move the distance by less than the order of sums does";
+    out.why =
+        same_bits
+            ? "the same bits on every probe: it finds nothing to round, or another point rounds the same"
+            : "they move the distance by less than the order of sums does";
   else if (out.without == 0.0)
     out.why = "no other value has a place beside the other points";
   return out;
@@ -262,7 +270,8 @@ std::string declared_contract(const KernelRow& kernel, const CardOptions& option
   if (kernel.any_contract ||
       std::find(kernel.contracts.begin(), kernel.contracts.end(), name) != kernel.contracts.end())
     return name;
-  throw Error(fmt::format("contract={}: {} promises {} only", name, kernel.name, fmt::join(kernel.contracts, ", ")));
+  throw Error(
+      fmt::format("contract={}: {} promises {} only", name, kernel.name, fmt::join(kernel.contracts, ", ")));
 }
 
 CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes, const std::vector<ProbeRun>& runs,
@@ -278,7 +287,8 @@ CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes, const
   TwinDistance distance(row.system, probes, std::move(outputs));
   Search search(kernel, distance, options);
   const std::vector<std::size_t> ran = search.all();
-  if (ran.empty()) throw Error("kernel " + kernel.name + ": it ran none of the probes, so that nothing is known of it");
+  if (ran.empty())
+    throw Error("kernel " + kernel.name + ": it ran none of the probes, so that nothing is known of it");
   Contract start = contract_named(row.declared);
   start.nearest = false;
   const Contract found = search.run(start);
@@ -299,10 +309,10 @@ CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes, const
       const Distance d = distance.of(i, found);
       const Distance e = distance.error(i, found);
       // On what no point rounds the order of sums is all that there is.
-      const auto share = [&](std::size_t t) { return d[t] / std::max(e[t], 30 * kFloor); };
+      const auto share = [&](std::size_t t) { return d[t] / std::max(e[t], kOrderOfSums); };
       const std::size_t worse = share(0) >= share(1) ? 0 : 1;
       of.distance = d[worse];
-      of.error = std::max(e[worse], 30 * kFloor);
+      of.error = std::max(e[worse], kOrderOfSums);
       row.farthest = std::max(row.farthest, share(worse));
     }
     row.probes.push_back(std::move(of));

@@ -11,8 +11,8 @@
 namespace samestate {
 
 struct CardOptions {
-  std::string contract;              ///< to call the kernel with; empty: the first that its row promises
-  std::function<bool()> stop = {};   ///< once true the search ends with what it has
+  std::string contract;             ///< to call the kernel with; empty: the first that its row promises
+  std::function<bool()> stop = {};  ///< once true the search ends with what it has
   std::function<void(const std::string& stage)> progress = {};
 };
 
@@ -36,14 +36,16 @@ struct ProbeRun {
 [[nodiscard]] std::vector<std::string_view> card_regimes(const KernelRow& kernel);
 
 /// A case of the gate in a regime: what the kernel writes when it is called as `declared`, judged under `card`.
-[[nodiscard]] CardCase judged_under(const KernelTable& table, const KernelRow& kernel, const std::string& declared,
-                                    const std::string& card, std::string_view regime);
+[[nodiscard]] CardCase judged_under(const KernelTable& table, const KernelRow& kernel,
+                                    const std::string& declared, const std::string& card,
+                                    std::string_view regime);
 
 /// The contract that a card is read under: that of the options, else the first that the row promises. Throws Error where
 /// the kernel is not of the recurrent family or does not promise it.
 [[nodiscard]] std::string declared_contract(const KernelRow& kernel, const CardOptions& options);
 
 /// All of it in this process.
-[[nodiscard]] CardRow read_card(const KernelTable& table, const KernelRow& kernel, const CardOptions& options);
+[[nodiscard]] CardRow read_card(const KernelTable& table, const KernelRow& kernel,
+                                const CardOptions& options);
 
 }  // namespace samestate

@@ -28,8 +28,7 @@ double relative(std::span<const float> x, std::span<const float> of) {
 
 }  // namespace
 
-TwinDistance::TwinDistance(std::string system, const std::vector<Probe>& probes,
-                           std::vector<Outputs> outputs)
+TwinDistance::TwinDistance(std::string system, const std::vector<Probe>& probes, std::vector<Outputs> outputs)
     : system_(std::move(system)), probes_(probes), outputs_(std::move(outputs)) {}
 
 Outputs TwinDistance::twin(std::size_t index, const Contract& contract) {

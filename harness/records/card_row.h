@@ -10,20 +10,21 @@ namespace samestate {
 /// One value that a rounding point might have beside the one found.
 struct CardValue {
   std::string value;
-  double factor = 0.0;  ///< the distance to the twin with it over that with the card, on the probe that shows most
-  std::string probe;    ///< that one
+  double factor =
+      0.0;  ///< the distance to the twin with it over that with the card, on the probe that shows most
+  std::string probe;  ///< that one
 };
 
 /// One rounding point.
 struct CardPoint {
   std::string name;
   std::string means;
-  std::string value;              ///< found
-  double without = 0.0;           ///< least factor of another value that can be told apart; 0: none can
-  std::string probe;              ///< on which it was
-  std::vector<CardValue> like;    ///< values that cannot be told apart from it
-  std::string why;                ///< of these; or why nothing is known of the point
-  bool told = false;              ///< every other value is at least kToldApart times farther
+  std::string value;            ///< found
+  double without = 0.0;         ///< least factor of another value that can be told apart; 0: none can
+  std::string probe;            ///< on which it was
+  std::vector<CardValue> like;  ///< values that cannot be told apart from it
+  std::string why;              ///< of these; or why nothing is known of the point
+  bool told = false;            ///< every other value is at least kToldApart times farther
 };
 
 /// The outputs of one probe beside the twin's.
@@ -49,10 +50,11 @@ struct CardRow {
   std::vector<CardPoint> points;
   std::vector<CardProbe> probes;
   std::vector<CardCase> cases;
-  double farthest = 0.0;  ///< of the probes: distance over error; below kExplained the card explains what they show
-  std::int64_t twins = 0; ///< evaluated
+  double farthest =
+      0.0;  ///< of the probes: distance over error; below kExplained the card explains what they show
+  std::int64_t twins = 0;  ///< evaluated
   double seconds = 0.0;
-  std::string stopped;    ///< why the search ended before it was done; empty: it did not
+  std::string stopped;  ///< why the search ended before it was done; empty: it did not
 
   [[nodiscard]] bool explained() const;
 };

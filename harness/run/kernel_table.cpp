@@ -250,7 +250,8 @@ void KernelTable::add(std::span<const OperatorKernel> rows) {
 void KernelTable::keep(std::string_view contract) {
   const std::string& name = contract_named(contract).name;
   for (KernelRow& row : all_) {
-    if (row.any_contract && std::find(row.contracts.begin(), row.contracts.end(), name) == row.contracts.end())
+    if (row.any_contract &&
+        std::find(row.contracts.begin(), row.contracts.end(), name) == row.contracts.end())
       row.contracts.push_back(name);
   }
 }

@@ -138,7 +138,8 @@ class SweepPlan {
   [[nodiscard]] std::vector<std::string_view> changed_contracts(const Family& family) const {
     std::vector<std::string_view> out;
     for (const KernelRow& row : table_.all()) {
-      if (row.system->name != family.name || (!options_.kernel.empty() && row.name != options_.kernel)) continue;
+      if (row.system->name != family.name || (!options_.kernel.empty() && row.name != options_.kernel))
+        continue;
       for (const std::string& contract : row.contracts) {
         if (contract.find('+') != contract.npos && std::find(out.begin(), out.end(), contract) == out.end())
           out.push_back(contract);

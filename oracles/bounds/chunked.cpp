@@ -108,7 +108,8 @@ class Chunks : private bounds::Chunk {
     Q = x_.q.middleRows(begin, L);
     K = x_.k.middleRows(begin, L);
     beta = x_.beta.segment(begin, L);
-    decay = bounds::chunk_decay(x_.g.segment(begin, L), c_.exponential, c_.scan, mode, exponential_, c_.log2e);
+    decay =
+        bounds::chunk_decay(x_.g.segment(begin, L), c_.exponential, c_.scan, mode, exponential_, c_.log2e);
     bV = beta.asDiagonal() * x_.v.middleRows(begin, L);
     v = row_norms(x_.v.middleRows(begin, L));
     if (c_.beta_k == Format::fp16 || c_.k_decayed == Format::fp16) note_range(K, Mat(beta.asDiagonal() * K));
@@ -212,8 +213,7 @@ class Chunks : private bounds::Chunk {
     const Vec next = row_norms(S_next);
     const Vec K1 = K.cwiseAbs().colwise().sum();
     const Vec floor = Vec::Constant(mk.size(), (subnormal_error(c_.state) + 0x1p-148) * root_dv_);
-    const double lost_keys =
-        c_.k_decayed == Format::fp16 ? subnormal_error(c_.k_decayed) * v_.n.sum() : 0.0;
+    const double lost_keys = c_.k_decayed == Format::fp16 ? subnormal_error(c_.k_decayed) * v_.n.sum() : 0.0;
     const Vec row_errors =
         Norms::add(Norms::acc(L, mk, row_norms(KV), c_.accumulator),
                    Norms::add(Norms::u(c_.k_decayed), keys_.rounding) * mk, u32_ * (next + eC * s),

@@ -21,11 +21,7 @@ class ScanError {
  public:
   ScanError(const Vector<double>& g, const Vector<double>& sums, Scan scan, Mode mode, bool rounded_once,
             Log2e log2e)
-      : sums_(sums),
-        tree_(scan == Scan::tree),
-        det_(mode == Mode::det),
-        once_(rounded_once),
-        log2e_(log2e) {
+      : sums_(sums), tree_(scan == Scan::tree), det_(mode == Mode::det), once_(rounded_once), log2e_(log2e) {
     const Index L = g.size();
     prefix_.resize(L);
     double prefix = 0.0;
@@ -61,8 +57,7 @@ class ScanError {
       return scaled + kUnitRoundoff32 * std::max(steps, ends);
     }
     const double both = sums_(i) * sums_(i) + sums_(j) * sums_(j);
-    const double size =
-        (i == j || !once_ ? steps : std::max(steps, both)) + (scaled > 0 ? both : 0.0);
+    const double size = (i == j || !once_ ? steps : std::max(steps, both)) + (scaled > 0 ? both : 0.0);
     return 2 * std::max(std::fabs(sequential_(i) - sequential_(j)), std::fabs(doubling_(i) - doubling_(j))) +
            spread(size);
   }

@@ -154,11 +154,12 @@ class Correcting {
     const Vec weight = b_.cwiseProduct(x_.decay.from_start);
     const Vec ks = Norms::mv(x_.K, x_.s);
     const Vec of_state = row_norms(KtS_) + quadratic(Kt_, sigma_);
-    const Vec dR = Norms::add(weight.cwiseProduct(Norms::acc(x_.K.cols(), ks, KS_norm_, c_.accumulator)),
-                              keys_.rounding * weight.cwiseProduct(ks), keys_.factor * row_norms(KtS_),
-                              b_.cwiseProduct(x_.decay.start_error).cwiseProduct(KS_norm_),
-                              u32_ * row_norms(x_.bV), 3 * u32_ * of_state, Norms::u(c_.residual) * z_,
-                              (c_.beta_in_T ? b_ : Vec(Vec::Ones(x_.L))) * (subnormal_error(c_.residual) * root_dv_));
+    const Vec dR =
+        Norms::add(weight.cwiseProduct(Norms::acc(x_.K.cols(), ks, KS_norm_, c_.accumulator)),
+                   keys_.rounding * weight.cwiseProduct(ks), keys_.factor * row_norms(KtS_),
+                   b_.cwiseProduct(x_.decay.start_error).cwiseProduct(KS_norm_), u32_ * row_norms(x_.bV),
+                   3 * u32_ * of_state, Norms::u(c_.residual) * z_,
+                   (c_.beta_in_T ? b_ : Vec(Vec::Ones(x_.L))) * (subnormal_error(c_.residual) * root_dv_));
     note_range(Z_);
     if (c_.beta_in_T) note_range(x_.v, KS_norm_);
     return Norms::add(Norms::mv(T_, dR), Norms::acc(x_.L, Norms::mv(T_, z_), out_.n, c_.accumulator));

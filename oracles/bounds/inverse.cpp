@@ -98,9 +98,9 @@ struct InverseError {
                        rounded(c, left, right));
         const Matrix<double> M = exact.cwiseAbs() + inflate * dM;
         const Matrix<double> Tjj = T.block(j, j, base, base);
-        d.block(i, j, n, base) = next ? Norms::add(Norms::mm(dM, Tjj), Norms::mm(M, d.block(j, j, base, base)),
-                                                   rounded(c, M, Tjj))
-                                      : Norms::add(Norms::mm(dii, M), Norms::mm(Tii, dM), rounded(c, Tii, M));
+        d.block(i, j, n, base) =
+            next ? Norms::add(Norms::mm(dM, Tjj), Norms::mm(M, d.block(j, j, base, base)), rounded(c, M, Tjj))
+                 : Norms::add(Norms::mm(dii, M), Norms::mm(Tii, dM), rounded(c, Tii, M));
       }
     }
     return d;
@@ -166,16 +166,14 @@ Matrix<double> bias_of(const Matrix<double>& A, const Matrix<double>& T, Index b
     b.topLeftCorner(h, h) = bias_of(A.topLeftCorner(h, h), T11, base, order);
     b.bottomRightCorner(rest, rest) = bias_of(A.bottomRightCorner(rest, rest), T22, base, order);
     const Matrix<double> bM = b.bottomRightCorner(rest, rest) * A21 - t * M;
-    b.bottomLeftCorner(rest, h) =
-        -(bM * T11) - M * b.topLeftCorner(h, h) - t * T.bottomLeftCorner(rest, h);
+    b.bottomLeftCorner(rest, h) = -(bM * T11) - M * b.topLeftCorner(h, h) - t * T.bottomLeftCorner(rest, h);
     return b;
   }
   for (Index i = base; i < L; i += base) {
     const Index n = std::min(base, L - i);
     for (Index j = i - base; j >= 0; j -= base) {
       const Matrix<double> left = A.block(i, j, n, i - j);
-      const Matrix<double> bM =
-          left * b.block(j, j, i - j, base) - t * (left * T.block(j, j, i - j, base));
+      const Matrix<double> bM = left * b.block(j, j, i - j, base) - t * (left * T.block(j, j, i - j, base));
       b.block(i, j, n, base) = -(T.block(i, i, n, n) * bM) - t * T.block(i, j, n, base);
     }
   }

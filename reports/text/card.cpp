@@ -41,32 +41,37 @@ std::string card_text(const CardRow& card) {
       continue;
     }
     if (p.without > 0.0)
-      rows.push_back({p.name, p.value, fmt::format("or {}: {}", fmt::join(names_of(p.like), ", "), evidence_text(p))});
+      rows.push_back(
+          {p.name, p.value, fmt::format("or {}: {}", fmt::join(names_of(p.like), ", "), evidence_text(p))});
     open.push_back({p.name, fmt::format("{} or {}", p.value, fmt::join(names_of(p.like), ", ")), p.why});
   }
-  std::string text = fmt::format("kernel    {} called with contract={}\n{}", card.kernel, card.declared, aligned(rows));
+  std::string text =
+      fmt::format("kernel    {} called with contract={}\n{}", card.kernel, card.declared, aligned(rows));
   if (!open.empty()) text += "cannot be told apart\n" + aligned(open);
   for (const CardProbe& p : card.probes) {
     if (!p.refused.empty()) text += fmt::format("refused   {}: {}\n", p.name, p.refused);
   }
-  const auto passed =
-      std::count_if(card.cases.begin(), card.cases.end(), [](const CardCase& c) { return c.verdict == "pass"; });
-  if (!card.cases.empty()) text += fmt::format("gate      {} of {} cases pass under it\n", passed, card.cases.size());
+  const auto passed = std::count_if(card.cases.begin(), card.cases.end(),
+                                    [](const CardCase& c) { return c.verdict == "pass"; });
+  if (!card.cases.empty())
+    text += fmt::format("gate      {} of {} cases pass under it\n", passed, card.cases.size());
   for (const CardCase& c : card.cases) {
-    if (c.verdict != "pass") text += fmt::format("          {}, twin {:.3g}: {}\n", c.verdict, c.twin, c.line);
+    if (c.verdict != "pass")
+      text += fmt::format("          {}, twin {:.3g}: {}\n", c.verdict, c.twin, c.line);
   }
-  text += fmt::format("fit       at most {:.2g} of the error of the outputs is left{}\n", card.farthest,
-                      card.explained() ? ""
-                                       : ": no contract of the grammar explains them, this one is the nearest");
-  text += fmt::format("{} of {} points told apart; {} twins in {:.1f} s{}\n", told, card.points.size(), card.twins,
-                      card.seconds, card.stopped.empty() ? "" : "; " + card.stopped + ": the card so far");
+  text += fmt::format(
+      "fit       at most {:.2g} of the error of the outputs is left{}\n", card.farthest,
+      card.explained() ? "" : ": no contract of the grammar explains them, this one is the nearest");
+  text += fmt::format("{} of {} points told apart; {} twins in {:.1f} s{}\n", told, card.points.size(),
+                      card.twins, card.seconds,
+                      card.stopped.empty() ? "" : "; " + card.stopped + ": the card so far");
   return text + fmt::format("contract={}{}\n", card.contract, card.explained() ? "" : "+card:nearest");
 }
 
 std::string card_json(const CardRow& card) {
-  nlohmann::ordered_json out = {{"kernel", card.kernel},     {"system", card.system},
-                                {"form", card.form},         {"declared", card.declared},
-                                {"contract", card.contract}, {"explained", card.explained()},
+  nlohmann::ordered_json out = {{"kernel", card.kernel},      {"system", card.system},
+                                {"form", card.form},          {"declared", card.declared},
+                                {"contract", card.contract},  {"explained", card.explained()},
                                 {"error_left", card.farthest}};
   nlohmann::ordered_json points = nlohmann::ordered_json::array();
   for (const CardPoint& p : card.points) {

@@ -30,20 +30,26 @@ std::string all_points(const Contract& c) {
 TEST(ContractPoints, TheNamedRowsMeanWhatTheyMeant) {
   // In the order of contract_points(): what the fields of these contracts were before the grammar made them.
   EXPECT_EQ(all_points(contract_named("fp32")),
-            "fp32 operand fp32 sequential exact difference none fp32 substitution pairwise fp32 no fp32 fp32 fp32 fp32 "
+            "fp32 operand fp32 sequential exact difference none fp32 substitution pairwise fp32 no fp32 fp32 "
+            "fp32 fp32 "
             "fp32 none fp32 fp32 no none fp32 none fp32 no fp32 fp32 exact ");
   EXPECT_EQ(all_points(contract_named("bf16")),
-            "bf16 operand fp32 sequential ex2 difference none fp32 substitution pairwise bf16 no bf16 bf16 bf16 bf16 "
+            "bf16 operand fp32 sequential ex2 difference none fp32 substitution pairwise bf16 no bf16 bf16 "
+            "bf16 bf16 "
             "bf16 none bf16 bf16 no none bf16 none fp32 no bf16 tensor_core exact ");
   EXPECT_EQ(all_points(contract_named("tf32_truncated")),
-            "fp32 operand tf32_truncated sequential ex2 difference none fp32 substitution pairwise tf32_truncated no "
-            "tf32_truncated tf32_truncated fp32 tf32_truncated tf32_truncated none tf32_truncated tf32_truncated no "
+            "fp32 operand tf32_truncated sequential ex2 difference none fp32 substitution pairwise "
+            "tf32_truncated no "
+            "tf32_truncated tf32_truncated fp32 tf32_truncated tf32_truncated none tf32_truncated "
+            "tf32_truncated no "
             "none tf32_truncated none fp32 no fp32 tensor_core exact ");
   EXPECT_EQ(all_points(contract_named("bf16_fused_state")),
-            "bf16 factor fp32 tree ex2 difference none fp32 block8/tf32 pairwise bf16 no none none none none bf16 bf16 "
+            "bf16 factor fp32 tree ex2 difference none fp32 block8/tf32 pairwise bf16 no none none none none "
+            "bf16 bf16 "
             "bf16 bf16 yes none bf16 none bf16 yes bf16 tensor_core exact ");
   EXPECT_EQ(all_points(contract_named("fp32_fused")),
-            "fp32 factor fp32 tree exact difference none fp32 block8/fp32 pairwise fp32 no none none none none fp32 "
+            "fp32 factor fp32 tree exact difference none fp32 block8/fp32 pairwise fp32 no none none none "
+            "none fp32 "
             "fp32 fp32 fp32 yes none fp32 none fp32 yes fp32 fp32 exact ");
 }
 

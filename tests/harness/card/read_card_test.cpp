@@ -23,8 +23,8 @@ namespace samestate {
 namespace {
 
 /// A kernel that is the twin of `card`, whatever it is called with; it declares `declared`.
-KernelTable known_table(const Contract& card, const std::string& declared, const std::string& system = "gated_delta_rule",
-                        const std::string& form = "chunked") {
+KernelTable known_table(const Contract& card, const std::string& declared,
+                        const std::string& system = "gated_delta_rule", const std::string& form = "chunked") {
   KernelTable table(kernels());
   Kernel row;
   row.name = "known." + system + "." + form;
@@ -51,7 +51,8 @@ Score score_of(const CardRow& row, const Contract& truth) {
   for (const CardPoint& p : row.points) {
     const std::string value = contract_point(p.name).value(truth);
     ++score.points;
-    const bool like = std::any_of(p.like.begin(), p.like.end(), [&](const CardValue& v) { return v.value == value; });
+    const bool like =
+        std::any_of(p.like.begin(), p.like.end(), [&](const CardValue& v) { return v.value == value; });
     if (p.value == value || like) continue;
     ++score.wrong;
     score.text += fmt::format(" {}: {} for {}", p.name, p.value, value);
@@ -72,8 +73,8 @@ Score card_of_drawn(std::uint64_t seed, double* seconds) {
   const CardRow row = card_of(table.all().back(), probes, runs, options);
   Score score = score_of(row, truth);
   *seconds = row.seconds;
-  score.text = fmt::format("{} found {} left {:.2g} ({} twins, {:.1f} s):{}", truth.name, row.contract, row.farthest,
-                           row.twins, row.seconds, score.text);
+  score.text = fmt::format("{} found {} left {:.2g} ({} twins, {:.1f} s):{}", truth.name, row.contract,
+                           row.farthest, row.twins, row.seconds, score.text);
   return score;
 }
 
@@ -121,7 +122,8 @@ TEST(ReadCard, OfACpuKernelIsTheContractThatItIsCalledWith) {
     Contract truth = contract_named(contract);
     truth.accumulator = Accumulator::fp32;
     EXPECT_EQ(score_of(card, truth).wrong, 0) << score_of(card, truth).text;
-    const auto told = std::count_if(card.points.begin(), card.points.end(), [](const CardPoint& p) { return p.told; });
+    const auto told =
+        std::count_if(card.points.begin(), card.points.end(), [](const CardPoint& p) { return p.told; });
     EXPECT_GE(told, 8);
     EXPECT_FALSE(card.cases.empty());
     for (const CardCase& c : card.cases) EXPECT_EQ(c.verdict, "pass") << c.line;
@@ -130,9 +132,8 @@ TEST(ReadCard, OfACpuKernelIsTheContractThatItIsCalledWith) {
 
 TEST(ReadCard, SaysWhatNoContractExplains) {
   // A product that is off by a part in a thousand is no rounding.
-  KernelTable table = planted::planted_table(planted::after([](const Arguments& a) {
-    planted::each(a.o, [](float& x, const auto&) { x *= 1.02F; });
-  }));
+  KernelTable table = planted::planted_table(planted::after(
+      [](const Arguments& a) { planted::each(a.o, [](float& x, const auto&) { x *= 1.02F; }); }));
   const auto row = std::find_if(table.all().begin(), table.all().end(), [](const KernelRow& k) {
     return k.name == "planted.gated_delta_rule.chunked";
   });
@@ -168,9 +169,9 @@ TEST(ReadCard, TakesOutputsFromFiles) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     RunFile file = read_run_file(entry.path());
     const Resolved r(parse_case(file.case_line));
-    const auto at = std::find_if(probes.begin(), probes.end(),
-                                 [&](const Probe& p) { return entry.path().filename().string().starts_with(
-                                       fmt::format("{:02}_", &p - probes.data())); });
+    const auto at = std::find_if(probes.begin(), probes.end(), [&](const Probe& p) {
+      return entry.path().filename().string().starts_with(fmt::format("{:02}_", &p - probes.data()));
+    });
     const ProbeRun run = run_probe(table, *at);
     file.tensors["o"].values.assign(run.outputs.o.begin(), run.outputs.o.end());
     file.tensors["final_state"].values.assign(run.outputs.final_state.begin(), run.outputs.final_state.end());
@@ -184,10 +185,11 @@ TEST(ReadCard, TakesOutputsFromFiles) {
 
 Neighbours neighbours_under(const char* does, const char* declared) {
   const KernelTable table = known_table(contract_named(does), declared);
-  const Case c = parse_case(fmt::format(
-      "v1 gated_delta_rule kernel=known.gated_delta_rule.chunked T=192 dk=64 dv=64 contract={} regime=collinear "
-      "state=random seed=0x5",
-      declared));
+  const Case c =
+      parse_case(fmt::format("v1 gated_delta_rule kernel=known.gated_delta_rule.chunked T=192 dk=64 dv=64 "
+                             "contract={} regime=collinear "
+                             "state=random seed=0x5",
+                             declared));
   Trace trace;
   const Record record = run_case(c, table, 1, &trace);
   EXPECT_EQ(record.judgement.verdict, Verdict::fail);
@@ -202,16 +204,17 @@ TEST(Neighbours, NameTheContractThatTheOutputsKeep) {
   EXPECT_EQ(one.changes, 1);
   const Neighbours two = neighbours_under("bf16+beta_k:bf16+inverse:block16/tf32_truncated", "bf16");
   ASSERT_FALSE(two.passes.empty()) << two.text();
-  EXPECT_NE(two.text().find("passes under contract bf16+beta_k:bf16+inverse:block16/tf32_truncated"), std::string::npos)
+  EXPECT_NE(two.text().find("passes under contract bf16+beta_k:bf16+inverse:block16/tf32_truncated"),
+            std::string::npos)
       << two.text();
 }
 
 TEST(Neighbours, SayThatNoContractExplainsAScale) {
-  KernelTable table = planted::planted_table(planted::after([](const Arguments& a) {
-    planted::each(a.o, [](float& x, const auto&) { x *= 1.006F; });
-  }));
+  KernelTable table = planted::planted_table(planted::after(
+      [](const Arguments& a) { planted::each(a.o, [](float& x, const auto&) { x *= 1.006F; }); }));
   const Case c = parse_case(
-      "v1 gated_delta_rule kernel=planted.gated_delta_rule.chunked T=192 dk=64 dv=64 contract=bf16_out_fp32 regime=normal "
+      "v1 gated_delta_rule kernel=planted.gated_delta_rule.chunked T=192 dk=64 dv=64 contract=bf16_out_fp32 "
+      "regime=normal "
       "state=random seed=0x5");
   Trace trace;
   const Record record = run_case(c, table, 1, &trace);

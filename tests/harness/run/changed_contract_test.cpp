@@ -23,7 +23,8 @@ KernelTable table_for(std::string_view contract) {
 
 TEST(ChangedContract, TheCpuKernelsPassUnderAnyContractOfTheGrammar) {
   std::mt19937_64 random(11);
-  const char* systems[] = {"gated_delta_rule", "gated_delta_rule", "delta_rule", "retention", "linear_attention"};
+  const char* systems[] = {"gated_delta_rule", "gated_delta_rule", "delta_rule", "retention",
+                           "linear_attention"};
   const char* regimes[] = {"normal", "slow", "unnormalised", "tiny_v", "positive"};
   int judged = 0;
   for (int n = 0; n < 90; ++n) {
@@ -31,11 +32,12 @@ TEST(ChangedContract, TheCpuKernelsPassUnderAnyContractOfTheGrammar) {
     const Contract& c = testing::random_contract(random, 1 + n % 6, input);
     const char* system = systems[random() % 5];
     std::string regime = regimes[random() % 5];
-    if (regime == "slow" && (std::string(system) == "delta_rule" || std::string(system) == "linear_attention"))
+    if (regime == "slow" &&
+        (std::string(system) == "delta_rule" || std::string(system) == "linear_attention"))
       regime = "normal";
-    const std::string line =
-        fmt::format("v1 {} form={} chunk={} T=100 dk=24 dv=24 l2norm={} contract={} regime={} state=random seed={}", system,
-                    n % 5 == 0 ? "recurrent" : "chunked", n % 2 == 0 ? 64 : 33, random() % 2, c.name, regime, n);
+    const std::string line = fmt::format(
+        "v1 {} form={} chunk={} T=100 dk=24 dv=24 l2norm={} contract={} regime={} state=random seed={}",
+        system, n % 5 == 0 ? "recurrent" : "chunked", n % 2 == 0 ? 64 : 33, random() % 2, c.name, regime, n);
     const Record record = run_case(parse_case(line), table_for(c.name));
     EXPECT_NE(record.judgement.verdict, Verdict::fail) << line << "\n" << record.judgement.reason;
     EXPECT_NE(record.judgement.verdict, Verdict::unsupported) << line << "\n" << record.judgement.reason;
@@ -69,16 +71,18 @@ TEST(ChangedContract, AKernelThatRoundsSoFailsTheTwinOfTheContractWithoutIt) {
     };
     KernelTable table = planted::planted_table(fault);
     const auto run = [&](const char* contract) {
-      return run_case(parse_case(fmt::format("v1 gated_delta_rule kernel=planted.gated_delta_rule.chunked chunk=64 T=192 "
-                                             "dk=64 dv=64 l2norm={} contract={} regime={} state=random seed=0x5",
-                                             p.l2norm ? 1 : 0, contract, p.regime)),
-                      table);
+      return run_case(
+          parse_case(fmt::format("v1 gated_delta_rule kernel=planted.gated_delta_rule.chunked chunk=64 T=192 "
+                                 "dk=64 dv=64 l2norm={} contract={} regime={} state=random seed=0x5",
+                                 p.l2norm ? 1 : 0, contract, p.regime)),
+          table);
     };
     const Record right = run(p.with);
     EXPECT_EQ(right.judgement.verdict, Verdict::pass) << p.with << ": " << right.judgement.reason;
     const Record wrong = run(p.without);
     EXPECT_EQ(wrong.judgement.verdict, Verdict::fail) << p.with << " as " << p.without;
-    RecordProperty(p.with, fmt::format("{:.3g} / {:.3g}", right.judgement.twin_ratio, wrong.judgement.twin_ratio));
+    RecordProperty(p.with,
+                   fmt::format("{:.3g} / {:.3g}", right.judgement.twin_ratio, wrong.judgement.twin_ratio));
   }
 }
 
@@ -87,7 +91,8 @@ TEST(ChangedContract, ANearestCardReportsTheTwinAndGatesTheRest) {
     return base.run(a, contract_named("bf16+beta_k:bf16"));
   };
   const std::string line =
-      "v1 gated_delta_rule kernel=planted.gated_delta_rule.chunked T=192 dk=64 dv=64 contract={} regime={} state=random "
+      "v1 gated_delta_rule kernel=planted.gated_delta_rule.chunked T=192 dk=64 dv=64 contract={} regime={} "
+      "state=random "
       "seed=0x5";
   const KernelTable table = planted::planted_table(fault);
   const auto run = [&](const KernelTable& of, const char* contract, const char* regime) {
@@ -99,9 +104,8 @@ TEST(ChangedContract, ANearestCardReportsTheTwinAndGatesTheRest) {
   EXPECT_GT(nearest.twin_ratio, 1.0);
   EXPECT_NE(nearest.reason.find("nearest"), std::string::npos);
   // A wrong factor is no card: bounds and exact regimes gate as ever.
-  const KernelTable broken = planted::planted_table(planted::after([](const Arguments& a) {
-    planted::each(a.o, [](float& x, const auto&) { x *= 1.5F; });
-  }));
+  const KernelTable broken = planted::planted_table(planted::after(
+      [](const Arguments& a) { planted::each(a.o, [](float& x, const auto&) { x *= 1.5F; }); }));
   EXPECT_EQ(run(broken, "bf16+card:nearest", "normal").verdict, Verdict::fail);
   EXPECT_EQ(run(broken, "bf16+card:nearest", "exact").verdict, Verdict::fail);
 }
@@ -110,10 +114,12 @@ TEST(ChangedContract, RowsAreReadInCanonicalFormAndHeldExactOnRequest) {
   KernelTable table(kernels());
   Kernel mine = table.named("cpu.gated_delta_rule.chunked");
   mine.name = "my.gated_delta_rule.chunked";
-  mine.contracts = {"bf16+inverse:block16/tf32+card:nearest", "bf16+inverse:block16/tf32_truncated+beta_k:bf16"};
+  mine.contracts = {"bf16+inverse:block16/tf32+card:nearest",
+                    "bf16+inverse:block16/tf32_truncated+beta_k:bf16"};
   table.add(std::span(&mine, 1));
   EXPECT_EQ(table.all().back().contracts,
-            (std::vector<std::string>{"bf16_block16_tf32+card:nearest", "bf16+beta_k:bf16+inverse:block16/tf32_truncated"}));
+            (std::vector<std::string>{"bf16_block16_tf32+card:nearest",
+                                      "bf16+beta_k:bf16+inverse:block16/tf32_truncated"}));
   table.keep("bf16+A:bf16");  // only rows that keep any
   EXPECT_EQ(table.all().back().contracts.size(), 2U);
   EXPECT_EQ(table.all().front().contracts.back(), "bf16+A:bf16");
