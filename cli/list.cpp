@@ -14,7 +14,6 @@
 #include "harness/cases/system.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
-#include "oracles/laws/law.h"
 #include "reports/records/evidence.h"
 #include "reports/text/aligned.h"
 #include "samestate_kernel_sources.h"
@@ -70,9 +69,23 @@ Listing list_points() {
 }
 
 Listing list_laws() {
-  Listing out{{"law", "ledger", "says"}, {}};
-  for (const Law& law : laws()) {
-    out.rows.push_back({std::string(law.name), std::string(law.ids), std::string(law.summary)});
+  std::vector<const CaseLaw*> all;
+  std::map<std::string_view, std::vector<std::string_view>> systems_of;
+  for (const System* s : systems()) {
+    for (const CaseLaw& law : s->laws) {
+      std::vector<std::string_view>& have = systems_of[law.name];
+      if (have.empty()) all.push_back(&law);
+      have.push_back(s->name);
+    }
+  }
+  constexpr std::size_t kNamed = 4;
+  Listing out{{"law", "systems", "ledger", "says"}, {}};
+  for (const CaseLaw* law : all) {
+    const std::vector<std::string_view>& have = systems_of[law->name];
+    out.rows.push_back(
+        {std::string(law->name),
+         have.size() <= kNamed ? joined(have) : fmt::format("{} of {}", have.size(), systems().size()),
+         std::string(law->ids), std::string(law->summary)});
   }
   return out;
 }

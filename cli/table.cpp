@@ -4,9 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "cli/commands.h"
+#include "fuzz/search/case_source.h"
 #include "harness/processes/pool.h"
 #include "harness/run/plugin.h"
 #include "oracles/contracts.h"
@@ -51,6 +55,18 @@ KernelTable table_for(const KernelTable& table, const Case& c) {
   KernelTable out = table;
   out.keep(c.contract);
   return out;
+}
+
+std::string plugin_identities(const std::vector<std::string>& plugins) {
+  std::string text;
+  for (const std::string& plugin : plugins) {
+    const std::filesystem::path path(plugin);
+    std::ifstream file(path, std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    if (!file) throw Error(plugin + ": cannot be read");
+    text += fmt::format("{}{} ({:016x})", text.empty() ? "" : ", ", path.filename().string(), hash_of(bytes));
+  }
+  return text;
 }
 
 std::string plugin_options(const std::vector<std::string>& plugins) {

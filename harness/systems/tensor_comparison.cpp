@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "oracles/limits.h"
-#include "oracles/not_finite.h"
+#include "oracles/reasons.h"
+#include "oracles/systems/judge_samples.h"
 
 namespace samestate::tensor_laws_detail {
 
@@ -75,6 +76,7 @@ Judgement Comparison::take(const std::string& what) {
     first_not_finite_.reason = fmt::format("output {}: {}", where_not_finite_, kBothNotFinite);
     return first_not_finite_;
   } else if (squares_ == 0.0) {
+    worst_.gate = kZeroGate;
     worst_.reason = "everything compared is zero";
   } else if (bounds_ > kVacuousOutput * kVacuousOutput * squares_) {
     worst_.reason = fmt::format("the sum of the bounds is above {} of what is compared", kVacuousOutput);
@@ -86,8 +88,15 @@ Judgement Comparison::take(const std::string& what) {
 
 OperatorOracle oracle_of(const TensorSubject& s, const std::vector<CaseTensor>& inputs, Index b,
                          const std::vector<Index>& cuts) {
-  return operator_oracle(s.system.row, s.system.call(s.r.c, s.native), sequence_of(inputs, b), cuts,
-                         *s.r.contract);
+  const Call call = s.system.call(s.r.c, s.native);
+  const Tensors<double> of = sequence_of(inputs, b);
+  OperatorOracle oracle = operator_oracle(s.system.row, call, of, cuts, *s.r.contract);
+  if (s.samples > 0) {
+    oracle.tolerance =
+        sampled_tolerances(oracle, sample_errors(s.system.row, call, of, cuts, *s.r.contract, oracle,
+                                                 s.r.c.seed, s.first_sample, s.samples));
+  }
+  return oracle;
 }
 
 Judgement inapplicable(const char* why) {

@@ -16,7 +16,10 @@
 #include "harness/systems/model_shapes.h"
 #include "harness/systems/saved_run.h"
 #include "harness/systems/tensor_inputs.h"
+#include "oracles/contracts.h"
 #include "oracles/judge.h"
+#include "oracles/limits.h"
+#include "oracles/reasons.h"
 #include "oracles/systems/judge_samples.h"
 #include "reference/error.h"
 
@@ -52,6 +55,9 @@ std::vector<CaseTensor> run_tensors(const Resolved& r, const TensorSystem& syste
   return out;
 }
 
+/// Of a law that asks drawn roundings: each of its runs is evaluated some forty times.
+constexpr double kMostSampledLaw = 2.0;
+
 }  // namespace
 
 TensorSystem::TensorSystem(const Operator& of) : row(of) {
@@ -66,7 +72,7 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
     if (shape.system != name) continue;
     std::string part = fmt::format("B={} T={}", shape.B, shape.T);
     for (const auto& [size, value] : shape.sizes) part += fmt::format(" {}={}", size, value);
-    plan.models.push_back(std::move(part));
+    (shape.once ? plan.limits : plan.models).push_back(std::move(part));
   }
   for (const OperatorForm& form : of.forms) forms.push_back({.name = form.name, .chunked = form.chunked});
   // Its calls are those of any form, so that the chunk is theirs.
@@ -125,7 +131,10 @@ double TensorSystem::work(const Case& c) const {
   if (const OperatorForm* own = row.form(c.form)) counted = std::max(counted, operations(*own));
   const double inside = counted > 0 ? counted : static_cast<double>(std::max<Index>(c.T, 1)) * of_token;
   const double of_sequence = inside + kElement * elements + kSequence;
-  return static_cast<double>(c.B) * of_sequence * (c.law.empty() ? 1.0 : 8.0) / kMost;
+  // A law's runs, or a look at drawn roundings beside the worst case, or the worst case alone.
+  constexpr double kLaw = 8.0, kSampled = 5.0;
+  const double looks = !c.law.empty() ? kLaw : has_samples(contract_named(c.contract)) ? kSampled : 1.0;
+  return static_cast<double>(c.B) * of_sequence * looks / kMost;
 }
 
 std::vector<CaseTensor> TensorSystem::inputs(const Resolved& r) const { return tensor_inputs(r); }
@@ -137,12 +146,27 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
   if (r.law != nullptr) {
     const TensorLaw& law = *rows_.at(static_cast<std::size_t>(r.law - laws.data()));
     if (trace) trace->native = native;
-    return law.judge(
-        {r, *this, given, native,
-         [&](const Resolved& sized, const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
-           return by_sequence(run_tensors(sized, *this, of, kernels, options, cuts));
-         },
-         trace ? &trace->tensor_law : nullptr});
+    TensorSubject subject{
+        r,
+        *this,
+        given,
+        native,
+        [&](const Resolved& sized, const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
+          return by_sequence(run_tensors(sized, *this, of, kernels, options, cuts));
+        },
+        trace ? &trace->tensor_law : nullptr};
+    const auto judged = [&](int first, int samples) {
+      if (trace) trace->tensor_law.clear();
+      subject.first_sample = first;
+      subject.samples = samples;
+      return law.judge(subject);
+    };
+    Judgement judgement = judged(0, 0);
+    if (judgement.verdict != Verdict::vacuous || judgement.gate == kZeroGate || judgement.rows == 0 ||
+        !has_samples(*r.contract) || work(r.c) > kMostSampledLaw)
+      return judgement;
+    judgement = judged(0, kSamples);
+    return judgement.verdict == Verdict::fail ? judged(kSamples, kSecondLook * kSamples) : judgement;
   }
   if (trace) *trace = {given, {}, native, {}, {}, {}};
   std::vector<CaseTensor> outputs = run_tensors(r, *this, given, kernels, options, cuts_of(r));
@@ -164,9 +188,9 @@ class SampledSequences {
     const auto within = [&](double most) {
       return static_cast<Index>(std::clamp(most / std::max(one, 1e-12), 0.0, static_cast<double>(batch_)));
     };
-    // Of work 1, some 35 ms of the running error; a look is four times as dear.
-    usual_ = within(0.02);
-    most_ = within(0.2);
+    // Of work 1, some 35 ms of the running error.
+    usual_ = within(0.1);
+    most_ = within(1.0);
   }
   /// More of them where the worst case says nothing.
   [[nodiscard]] bool takes(Index b, Verdict worst_case) const {

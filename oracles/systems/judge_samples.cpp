@@ -91,6 +91,11 @@ class Population {
     return worst;
   }
 
+  /// Error that the element statistic lets pass.
+  [[nodiscard]] Matrix<double> element_tolerance() const {
+    return limit_of(2) * scales(nullptr).element.cwiseSqrt();
+  }
+
   /// RMS of the error that the tensor statistic lets pass.
   [[nodiscard]] double tolerance() const { return limit_of(0) * std::sqrt(scales(nullptr).row.mean()); }
 
@@ -193,6 +198,11 @@ Matrix<double> beyond(const Matrix<double>& e, const Matrix<double>& slack) {
   });
 }
 
+/// Least variance of an error that is believed, by row.
+Vector<double> floor_of(const Matrix<double>& expected) {
+  return (4.0 * 0x1p-24 * expected.cwiseAbs2().rowwise().mean().cwiseSqrt()).array() + 1e-36;
+}
+
 /// Those rows of x.
 Matrix<double> rows_of(const Matrix<double>& x, const std::vector<Index>& rows) {
   return x(rows, Eigen::all);
@@ -229,6 +239,27 @@ SampledErrors sample_errors(const Operator& op, const Call& call, const Tensors<
   return out;
 }
 
+Tensors<double> sampled_tolerances(const OperatorOracle& oracle, const SampledErrors& errors) {
+  Tensors<double> out = oracle.tolerance;
+  for (auto& [name, tolerance] : out) {
+    std::vector<Matrix<double>> samples;
+    bool in_range = tolerance.size() > 0;
+    for (const Tensors<double>& sample : errors.samples) {
+      samples.push_back(get(sample, name));
+      in_range = in_range && samples.back().allFinite();
+    }
+    if (!in_range) continue;
+    const Matrix<double>& y = get(oracle.exact, name);
+    const Population population(y, floor_of(y), std::move(samples));
+    const Matrix<double> sampled = population.element_tolerance() + get(errors.between, name);
+    const Matrix<bool>& undecided = get(oracle.undecided, name);
+    for (Index r = 0; r < y.rows(); ++r) {
+      if (!undecided(r, 0)) tolerance.row(r) = tolerance.row(r).cwiseMin(sampled.row(r));
+    }
+  }
+  return out;
+}
+
 Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& errors,
                         const Tensors<double>& actual) {
   Judgement judgement;
@@ -260,10 +291,8 @@ Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& error
     if (live.empty()) continue;
     judged = true;
     const Matrix<double> expected = rows_of(y, live);
-    const Vector<double> floor =
-        (4.0 * 0x1p-24 * expected.cwiseAbs2().rowwise().mean().cwiseSqrt()).array() + 1e-36;
     for (Matrix<double>& sample : samples) sample = rows_of(sample, live);
-    const Population population(expected, floor, std::move(samples));
+    const Population population(expected, floor_of(expected), std::move(samples));
     const Finding found = population.judge(rows_of(e, live));
     const double size = std::sqrt(expected.cwiseAbs2().mean());
     const double slack_size = std::sqrt(rows_of(slack, live).cwiseAbs2().mean());

@@ -26,6 +26,10 @@ struct SampledErrors {
 /// Whether drawn roundings say more than the running error: rounding points of the contract keep 16 bit.
 [[nodiscard]] bool has_samples(const Contract& contract);
 
+/// By how much an element may err: the limit of the statistic "element" below, and `between`. Of outputs of which a sample
+/// is not finite, and of rows of undecided tokens, what the oracle says.
+[[nodiscard]] Tensors<double> sampled_tolerances(const OperatorOracle& oracle, const SampledErrors& errors);
+
 /// Five statistics of every output against the same of the samples:
 ///   tensor  RMS over rows of |e_r| / sigma_r,   row  the largest of them,   element  max |e_rc| / sigma_rc,
 ///   column  max over columns of the RMS of e_rc / sigma_r,   slope  |<e, y>| / <y, y>, weighed by 1 / sigma_r^2.

@@ -132,6 +132,32 @@ TEST(TensorServing, EachLawKillsTheFaultThatItIsThereFor) {
   }
 }
 
+/// The running errors of a whole layer in 16 bits say nothing of two runs of it: drawn roundings do.
+TEST(TensorLaws, LayersInSixteenBitsAreHeldToDrawnRoundings) {
+  for (const char* name : {"cpu.latent_attention.absorbed", "cpu.gated_delta_net.chunked",
+                           "cpu.dendritic_attention.compacted"}) {
+    const OperatorKernel& right = operator_row(name);
+    const std::string line =
+        "v1 " + right.system + " form=" + right.form + " B=2 T=13 contract=bf16 law=batch_permutation";
+    const Judgement j = judged(right, line);
+    EXPECT_EQ(j.verdict, Verdict::pass) << line << ": " << j.reason;
+    OperatorKernel wrong = right;
+    wrong.strided = false;
+    // The last row of a batch twice as large: what vacuous lets no run be.
+    wrong.run = [&right](OperatorArguments call, const Contract& contract) {
+      const Outcome outcome = right.run(call, contract);
+      for (const auto& y : call.outputs) {
+        const std::int64_t size = OtherStates::size_of(y.shape);
+        for (std::int64_t i = size / 2; call.batch == 2 && i < size; ++i) y.data[i] *= 2.0F;
+      }
+      return outcome;
+    };
+    const Judgement seen = judged(wrong, line);
+    EXPECT_EQ(seen.verdict, Verdict::fail) << line << ": " << seen.reason;
+    EXPECT_EQ(seen.gate, "law");
+  }
+}
+
 /// Decoding in order does not show it: the calls of one request follow each other.
 TEST(TensorServing, AStateOfItsOwnIsRightWhileNobodyElseIsServed) {
   const std::string line = "v1 linear_attention_normalised form=decode chunk=4 prefill=5 T=13";
