@@ -9,30 +9,10 @@
 #include <utility>
 
 #include "oracles/numbers.h"
+#include "oracles/systems/scalars.h"
 
 namespace samestate {
 namespace {
-
-template <class Scalar>
-Tensors<Scalar> as(const Tensors<double>& inputs) {
-  Tensors<Scalar> out;
-  for (const auto& [name, x] : inputs) {
-    Matrix<Scalar> y(x.rows(), x.cols());
-    for (Index i = 0; i < x.size(); ++i) y.data()[i] = Scalar(x.data()[i]);
-    out.emplace(name, std::move(y));
-  }
-  return out;
-}
-
-template <class Scalar>
-Tensors<Scalar> evaluate(Tensors<Scalar> (*row)(const Call&, const Tensors<Scalar>&), const Operator& op,
-                         const Call& call, const Tensors<double>& inputs, const std::vector<Index>& cuts) {
-  return evaluate_in_calls<Scalar>(op, call, {as<Scalar>(inputs)}, cuts,
-                                   [&](const Call& one, const std::vector<Tensors<Scalar>>& part) {
-                                     return std::vector<Tensors<Scalar>>{row(one, part.front())};
-                                   })
-      .front();
-}
 
 /// x with probability p above it, of Student's t of n degrees of freedom.
 double t_quantile(double p, int n) {

@@ -118,7 +118,11 @@ constexpr std::array kWords = {
          "a CPU run that rounds where the contract says: the kernel is also compared with it, since an "
          "undeclared rounding shows there and nowhere else. As a *gate*: twin for a single row, twin median "
          "and twin RMS "
-         "for all rows"},
+         "for all rows. Of operators in 16 bit it is the reference, rounded at the points that it marks, "
+         "less those that the "
+         "kernel leaves out: twin element for one that fp32 does not explain, twin share for roundings "
+         "beside the "
+         "declared ones"},
     Word{"sampled",
          "the *gate* of operators in 16 bit: the reference runs 32 times with drawn roundings where the "
          "contract keeps 16 bit, and the kernel's error has to belong to theirs. With the statistic that "
