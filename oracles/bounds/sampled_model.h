@@ -14,7 +14,7 @@
 /// population of correct kernels of a contract; the kernel's error has to belong to it (bounds_operators.md 2).
 namespace samestate {
 
-/// A rounding that no contract of an operator has: what mutants plant in Stochastic arithmetic.
+/// A rounding that no contract of an operator has, which a test plants in Stochastic arithmetic.
 enum class Planted {
   none,
   sums,       ///< every sum of products is stored in 16 bit
