@@ -2,8 +2,11 @@
 
 #include <cuda.h>
 
+#include <cstdlib>
+
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "optimized/cuda/device_memory.cuh"
 #include "optimized/cuda/prefill/plan.h"
@@ -113,6 +116,7 @@ struct PrefillCall::Parts {
   Maps maps{};
   Form form;
   std::optional<Published> published;
+  std::optional<DeviceBuffer<int>> order;
 
   Parts(const Parameters<Bf16>& p, std::int64_t tokens, bool delta, std::size_t row)
       : call(plan_prefill(p, attribute(cudaDevAttrMultiProcessorCount))),
@@ -121,6 +125,16 @@ struct PrefillCall::Parts {
       published.emplace(static_cast<std::size_t>(Prefill::slots(p, tokens)));
       call.prepared = published->prepared.data(), call.ready = published->ready.data();
       call.launches = published->launches.data();
+    }
+    if (const char* r = std::getenv("DEV_ABSORBED")) share_out(call, call.segments, std::atof(r));
+    if (const char* r = std::getenv("DEV_SEGMENTS")) share_out(call, std::atoi(r));
+    if (p.cu_seqlens && p.sequences > 1 && !std::getenv("DEV_NO_ORDER")) {
+      std::vector<std::int64_t> offsets(static_cast<std::size_t>(p.sequences) + 1);
+      check(cudaMemcpy(offsets.data(), p.cu_seqlens, offsets.size() * sizeof(offsets[0]),
+                       cudaMemcpyDeviceToHost),
+            "cudaMemcpy");
+      order.emplace(longest_first(offsets));
+      call.order = order->data();
     }
     if (call.bulk && tokens > 0) {
       maps = {tile_map(p.q, tokens, p.Hk, p.dk), tile_map(p.k, tokens, p.Hk, p.dk),
