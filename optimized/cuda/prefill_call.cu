@@ -2,8 +2,6 @@
 
 #include <cuda.h>
 
-#include <cstdlib>
-
 #include <optional>
 #include <string>
 #include <vector>
@@ -126,9 +124,7 @@ struct PrefillCall::Parts {
       call.prepared = published->prepared.data(), call.ready = published->ready.data();
       call.launches = published->launches.data();
     }
-    if (const char* r = std::getenv("DEV_ABSORBED")) share_out(call, call.segments, std::atof(r));
-    if (const char* r = std::getenv("DEV_SEGMENTS")) share_out(call, std::atoi(r));
-    if (p.cu_seqlens && p.sequences > 1 && !std::getenv("DEV_NO_ORDER")) {
+    if (p.cu_seqlens && p.sequences > 1) {
       std::vector<std::int64_t> offsets(static_cast<std::size_t>(p.sequences) + 1);
       check(cudaMemcpy(offsets.data(), p.cu_seqlens, offsets.size() * sizeof(offsets[0]),
                        cudaMemcpyDeviceToHost),

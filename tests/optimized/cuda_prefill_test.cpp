@@ -194,7 +194,7 @@ TEST(CudaPrefill, SegmentsEndTogetherAndTheLongestBeginsFirst) {
     EXPECT_EQ(x.first, begins);
     EXPECT_EQ(x.last, i == 1);
     begins = x.chunks;
-    ends[i] = kAbsorbed * x.first + (x.chunks - x.first);
+    ends[i] = kAbsorbed[2] * x.first + (x.chunks - x.first);
   }
   EXPECT_EQ(begins, 512);
   EXPECT_NEAR(ends[0], ends[1], 4.0);

@@ -15,11 +15,13 @@ namespace samestate::cuda {
 
 static_assert(kPrefillKeys == kFusedKeys, "the table states what the kernels take");
 
-/// What S of a chunk costs a block beside all of it, without the delta rule.
-inline constexpr double kAbsorbed = 0.5;
+/// What S of a chunk costs a block beside all of it, without the delta rule, by the number of segments: the more blocks
+/// fetch at once, the more it is (docs/kernels.md, segments).
+inline constexpr double kAbsorbed[kMostSegments + 1] = {1.0, 1.0, 0.62, 0.55, 0.5};
 
 /// Starts of `segments` blocks that end together: each carries S through what the others before it turn into O.
-inline void share_out(Prefill& c, int segments, double absorbed = kAbsorbed) {
+inline void share_out(Prefill& c, int segments) {
+  const double absorbed = kAbsorbed[segments];
   c.segments = segments;
   double start = 0.0;
   double part = 1.0;

@@ -7,23 +7,62 @@
 ///   R = beta V - beta e^G (K S)   V' = T R   O = scale e^G (Q S) + P V'   S <- e^{G_C} S + K^T (e^{G_C - G} V')
 namespace samestate::cuda::simt {
 
+/// Four floats of row `row`, of 32, from column 4 `quad` on. Lanes whose rows are 1, 4, 16 or 32 apart meet different banks.
+SAMESTATE_DEVICE int cell(int row, int quad) {
+  return row * kColumns + 4 * (quad ^ 2 * ((row ^ row / 4 ^ row / 16 ^ row / 32) % 4));
+}
+
+/// Four columns of every `at_once`-th row from `first` on, `width` of them there.
+SAMESTATE_DEVICE void load_rows_of(float* cell, int stride, const float* source, std::int64_t step, int first,
+                                   int at_once, int rows, int width, bool aligned) {
+  SAMESTATE_NO_UNROLL
+  for (int row = first; row < kChunk; row += at_once, cell += at_once * stride, source += at_once * step) {
+    if (aligned && row < rows && width >= 4) {
+      copy_async_16(cell, source);
+    } else {
+      SAMESTATE_UNROLL
+      for (int e = 0; e < 4; ++e) cell[e] = row < rows && e < width ? source[e] : 0.0F;
+    }
+  }
+}
+
+/// Rows [0, rows) of `width` values, `step` apart, zero up to 64 rows of `columns`; there after copy_wait() and a barrier.
+template <int columns>
+SAMESTATE_DEVICE void fetch_rows(float* to, const float* from, std::int64_t step, int rows, int width) {
+  constexpr int kQuads = columns / 4;
+  constexpr int kAtOnce = kThreads / kQuads;  // rows
+  constexpr int kStride = columns + 4;
+  const int column = thread_index() % kQuads * 4;
+  const int first = thread_index() / kQuads;
+  if (step % 4 != 0 || width % 4 != 0 || rows < kChunk || column >= width) {
+    const bool aligned = step % 4 == 0 && width % 4 == 0;
+    return load_rows_of(to + first * kStride + column, kStride, from + first * step + column, step, first,
+                        kAtOnce, rows, width - column, aligned);
+  }
+  float* cell = to + first * kStride + column;
+  const float* source = from + first * step + column;
+  SAMESTATE_UNROLL
+  for (int i = 0; i < kChunk / kAtOnce; ++i, cell += kAtOnce * kStride, source += kAtOnce * step)
+    copy_async_16(cell, source);
+}
+
 struct ChainShared {
   alignas(16) float k[2][kChunk * kKeyStride];
   alignas(16) float q[kChunk * kKeyStride];
   alignas(16) float v[2][kChunk * kValueStride];
   alignas(16) float T[kChunk * kSquareStride];
   alignas(16) float P[kChunk * kSquareStride];
-  alignas(16) float S[kKeys * kValueStride];
-  alignas(16) float R[kChunk * kValueStride];  ///< then e^{G_C - G} V'
-  alignas(16) float V[kChunk * kValueStride];  ///< V'
+  alignas(16) float S[kKeys * kColumns];   ///< cell(), as R and V
+  alignas(16) float R[kChunk * kColumns];  ///< then e^{G_C - G} V'
+  alignas(16) float V[kChunk * kColumns];  ///< V'
   alignas(16) float gates[2][Prepared::kGates];
 };
 static_assert(sizeof(ChainShared) <= 227 * 1024,
               "a block of compute capability 9.0 has 227 KiB of shared memory");
 
-/// A thread holds four keys of four columns of S, and of X, V' and O two rows of four columns: of the rows g, 31 - g,
-/// 32 + g, 63 - g (which cost every group g of a triangle the same) the first and third, or the others. Products with a
-/// triangle are shared by the two lanes that hold them, each half of the depth: a float of shared memory serves more.
+/// A float of shared memory costs a lane as much as an FMA costs a warp, so that products go by 16 x 4 results a thread: four
+/// neighbouring lanes have the same results, each a quarter of the depth, and share out the sums in the end. A thread
+/// then holds of S four keys, and of X, V' and O two rows, of four columns.
 template <bool delta>
 class ChainBlock {
  public:
@@ -33,6 +72,7 @@ class ChainBlock {
   SAMESTATE_DEVICE void run(std::int64_t block) {
     column = static_cast<int>(block % c.value_tiles()) * kColumns;
     head = block / c.value_tiles() % p.Hv;
+    key_head = c.key_head(head);
     const std::int64_t n = block / c.value_tiles() / p.Hv;
     first = c.first_token(n), end = c.first_token(n + 1);
     slot = c.first_slot(n);
@@ -74,7 +114,8 @@ class ChainBlock {
   }
 
  private:
-  SAMESTATE_DEVICE int row(int i) const { return 32 * i + (half == 0 ? group : 31 - group); }
+  SAMESTATE_DEVICE int row(int i) const { return 16 * quarter + 8 * i + group; }
+  SAMESTATE_DEVICE int key(int i) const { return 32 * quarter + 4 * group + i; }
   /// beta, beta_start, to_end or out_start of chunk m.
   SAMESTATE_DEVICE const float* gate(int m, int which) const { return s.gates[m % 2] + which * kChunk; }
 
@@ -88,16 +129,15 @@ class ChainBlock {
   SAMESTATE_DEVICE const Prepared& prepared(int m) const { return c.prepared[(slot + m) * p.Hv + head]; }
 
   SAMESTATE_DEVICE void fetch_keys_and_values(int m) {
-    load_rows(s.k[m % 2], kKeyStride, p.k + (token_of(m) * p.Hk + c.key_head(head)) * p.dk, p.Hk * p.dk,
-              tokens_of(m), p.dk, kChunk, kKeys, p.dk % 4 == 0);
-    load_rows(s.v[m % 2], kValueStride, p.v + (token_of(m) * p.Hv + head) * p.dv + column, p.Hv * p.dv,
-              tokens_of(m), p.dv - column, kChunk, kColumns, p.dv % 4 == 0);
+    fetch_rows<kKeys>(s.k[m % 2], p.k + (token_of(m) * p.Hk + key_head) * p.dk, p.Hk * p.dk, tokens_of(m),
+                      p.dk);
+    fetch_rows<kColumns>(s.v[m % 2], p.v + (token_of(m) * p.Hv + head) * p.dv + column, p.Hv * p.dv,
+                         tokens_of(m), p.dv - column);
     if (thread_index() < Prepared::kGates / 4)
       copy_async_16(s.gates[m % 2] + 4 * thread_index(), prepared(m).beta + 4 * thread_index());
   }
   SAMESTATE_DEVICE void fetch_queries(int m) {
-    load_rows(s.q, kKeyStride, p.q + (token_of(m) * p.Hk + c.key_head(head)) * p.dk, p.Hk * p.dk,
-              tokens_of(m), p.dk, kChunk, kKeys, p.dk % 4 == 0);
+    fetch_rows<kKeys>(s.q, p.q + (token_of(m) * p.Hk + key_head) * p.dk, p.Hk * p.dk, tokens_of(m), p.dk);
   }
   SAMESTATE_DEVICE void fetch_square(float* to, int m, float (Prepared::*matrix)[kChunk * kChunk]) {
     if (!delta && matrix == &Prepared::T) return;
@@ -112,19 +152,23 @@ class ChainBlock {
   /// O = scale e^G (Q S), R = beta V - beta e^G (K S).
   SAMESTATE_DEVICE void read_state(int m) {
     float X[2][4];
-    clear(X), clear(O);
+    float all[2][4][2][4] = {};  // K S, Q S; by who keeps them
     const float* const keys = s.k[m % 2];
-    const int depth = (p.dk + 3) / 4 * 4;
-    for (int l = 0; l < depth; l += 4) {
+    const int depth = (p.dk + 15) / 16 * 16;
+    SAMESTATE_NO_UNROLL
+    for (int l = 4 * quarter; l < depth; l += 16) {
       Quad state[4];
       SAMESTATE_UNROLL
-      for (int e = 0; e < 4; ++e) state[e] = load_quad(s.S + (l + e) * kValueStride + 4 * quad);
+      for (int e = 0; e < 4; ++e) state[e] = load_quad(s.S + cell(l + e, quad));
       SAMESTATE_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        if constexpr (delta) add(X[i], load_quad(keys + row(i) * kKeyStride + l), state);
-        add(O[i], load_quad(s.q + row(i) * kKeyStride + l), state);
+      for (int i = 0; i < 8; ++i) {
+        const int at = (8 * i + group) * kKeyStride + l;
+        if constexpr (delta) add(all[0][i / 2][i % 2], load_quad(keys + at), state);
+        add(all[1][i / 2][i % 2], load_quad(s.q + at), state);
       }
     }
+    if constexpr (delta) share_out(all[0], X);
+    share_out(all[1], O);
     SAMESTATE_UNROLL
     for (int i = 0; i < 2; ++i) {
       const float out_start = gate(m, 3)[row(i)];
@@ -137,7 +181,7 @@ class ChainBlock {
         float R[4];
         SAMESTATE_UNROLL
         for (int j = 0; j < 4; ++j) R[j] = fused(-beta_start, X[i][j], beta * part(v, j));
-        store_quad(s.R + row(i) * kValueStride + 4 * quad, R);
+        store_quad(s.R + cell(row(i), quad), R);
       }
     }
   }
@@ -145,7 +189,6 @@ class ChainBlock {
   /// V' = T R, without the delta rule V.
   SAMESTATE_DEVICE void new_values(int m) {
     if constexpr (delta) {
-      clear(V);
       multiply_lower(V, s.T, s.R);
     } else {
       SAMESTATE_UNROLL
@@ -156,7 +199,7 @@ class ChainBlock {
       }
     }
     SAMESTATE_UNROLL
-    for (int i = 0; i < 2; ++i) store_quad(s.V + row(i) * kValueStride + 4 * quad, V[i]);
+    for (int i = 0; i < 2; ++i) store_quad(s.V + cell(row(i), quad), V[i]);
   }
 
   /// O += P V' to memory; e^{G_C - G} V'.
@@ -166,9 +209,15 @@ class ChainBlock {
       const float to_end = gate(m, 2)[row(i)];
       SAMESTATE_UNROLL
       for (int j = 0; j < 4; ++j) V[i][j] *= to_end;
-      store_quad(s.R + row(i) * kValueStride + 4 * quad, V[i]);
+      store_quad(s.R + cell(row(i), quad), V[i]);
     }
-    multiply_lower(O, s.P, s.V);
+    float within[2][4];
+    multiply_lower(within, s.P, s.V);
+    SAMESTATE_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      SAMESTATE_UNROLL
+      for (int j = 0; j < 4; ++j) O[i][j] += within[i][j];
+    }
     const int value = column + 4 * quad;
     SAMESTATE_UNROLL
     for (int i = 0; i < 2; ++i) {
@@ -186,24 +235,23 @@ class ChainBlock {
 
   /// S <- e^{G_C} S + K^T (e^{G_C - G} V').
   SAMESTATE_DEVICE void update(int m) {
-    float U[4][4];
+    float all[4][4][4] = {};
+    const float* const keys = s.k[m % 2] + 4 * group;
     SAMESTATE_UNROLL
-    for (int i = 0; i < 4; ++i) clear_row(U[i]);
-    const float* const keys = s.k[m % 2] + 4 * at.row;
-    const float* const values = s.R + 4 * at.column;
-    SAMESTATE_NO_UNROLL
-    for (int t = 0; t < kChunk; t += 8) {
+    for (int t = 0; t < kChunk; t += 4) {
+      const Quad value = load_quad(s.R + cell(t + quarter, quad));
       SAMESTATE_UNROLL
-      for (int e = 0; e < 8; ++e) {
-        const Quad k = load_quad(keys + (t + e) * kKeyStride);
-        const Quad v = load_quad(values + (t + e) * kValueStride);
+      for (int i = 0; i < 4; ++i) {
+        const Quad k = load_quad(keys + (t + quarter) * kKeyStride + 32 * i);
         SAMESTATE_UNROLL
-        for (int i = 0; i < 4; ++i) {
+        for (int e = 0; e < 4; ++e) {
           SAMESTATE_UNROLL
-          for (int j = 0; j < 4; ++j) U[i][j] = fused(part(k, i), part(v, j), U[i][j]);
+          for (int j = 0; j < 4; ++j) all[i][e][j] = fused(part(k, e), part(value, j), all[i][e][j]);
         }
       }
     }
+    float U[4][4];
+    share_out(all, U);
     const float over = gate(m, 4)[0];
     SAMESTATE_UNROLL
     for (int i = 0; i < 4; ++i) {
@@ -213,32 +261,41 @@ class ChainBlock {
     write_state();
   }
 
-  /// sums += L X, L lower triangular [64, 64].
+  /// sums = L X, L lower triangular [64, 64].
   SAMESTATE_DEVICE void multiply_lower(float (&sums)[2][4], const float* L, const float* X) const {
-    const int block = warp_index() / 2 * 4;  // the first of the warp's groups
-    const int depths[4] = {block + 4, 32 - block, block + 36, 64 - block};
-    const int rows[4] = {group, 31 - group, 32 + group, 63 - group};
-    float all[4][4];
+    float all[4][2][4] = {};
     SAMESTATE_UNROLL
-    for (int i = 0; i < 4; ++i) clear_row(all[i]);
-    SAMESTATE_NO_UNROLL
-    for (int l = 0; l < 64 - block; l += 8) {
+    for (int block = 0; block < 4; ++block) {
+      const int l = 16 * block + 4 * quarter;
       Quad x[4];
       SAMESTATE_UNROLL
-      for (int e = 0; e < 4; ++e) x[e] = load_quad(X + (l + 4 * half + e) * kValueStride + 4 * quad);
+      for (int e = 0; e < 4; ++e) x[e] = load_quad(X + cell(l + e, quad));
       SAMESTATE_UNROLL
-      for (int i = 0; i < 4; ++i)
-        if (l < depths[i]) add(all[i], load_quad(L + rows[i] * kSquareStride + l + 4 * half), x);
+      for (int i = 2 * block; i < 8; ++i)
+        add(all[i / 2][i % 2], load_quad(L + (8 * i + group) * kSquareStride + l), x);
     }
+    share_out(all, sums);
+  }
+
+  /// The sums over the four lanes of what this one keeps.
+  template <int rows>
+  SAMESTATE_DEVICE void share_out(const float (&all)[4][rows][4], float (&mine)[rows][4]) const {
+    const bool high = quarter >= 2;
+    const bool odd = quarter % 2 == 1;
     SAMESTATE_UNROLL
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < rows; ++i) {
       SAMESTATE_UNROLL
       for (int j = 0; j < 4; ++j) {
-        const float other = shuffle_xor(half == 0 ? all[2 * i + 1][j] : all[2 * i][j], 4);
-        sums[i][j] += (half == 0 ? all[2 * i][j] : all[2 * i + 1][j]) + other;
+        float half[2];
+        SAMESTATE_UNROLL
+        for (int e = 0; e < 2; ++e)
+          half[e] = either(high, all[2 + e][i][j], all[e][i][j]) +
+                    shuffle_xor(either(high, all[e][i][j], all[2 + e][i][j]), 2);
+        mine[i][j] = either(odd, half[1], half[0]) + shuffle_xor(either(odd, half[0], half[1]), 1);
       }
     }
   }
+  SAMESTATE_DEVICE static float either(bool first, float x, float y) { return first ? x : y; }
 
   /// sums += left over four terms.
   SAMESTATE_DEVICE static void add(float (&sums)[4], const Quad& left, const Quad (&right)[4]) {
@@ -248,30 +305,26 @@ class ChainBlock {
       for (int j = 0; j < 4; ++j) sums[j] = fused(part(left, e), part(right[e], j), sums[j]);
     }
   }
-  SAMESTATE_DEVICE static void clear_row(float (&x)[4]) { x[0] = x[1] = x[2] = x[3] = 0.0F; }
-  SAMESTATE_DEVICE static void clear(float (&x)[2][4]) { clear_row(x[0]), clear_row(x[1]); }
-
   SAMESTATE_DEVICE void write_state() {
     SAMESTATE_UNROLL
-    for (int i = 0; i < 4; ++i) store_quad(s.S + (4 * at.row + i) * kValueStride + 4 * at.column, S[i]);
+    for (int i = 0; i < 4; ++i) store_quad(s.S + cell(key(i), quad), S[i]);
   }
-  template <class Cell>
-  SAMESTATE_DEVICE void each_cell(Cell&& cell) {
+  template <class Each>
+  SAMESTATE_DEVICE void each_cell(Each&& each) {
     SAMESTATE_UNROLL
     for (int i = 0; i < 4; ++i) {
       SAMESTATE_UNROLL
-      for (int j = 0; j < 4; ++j) cell(4 * at.row + i, 4 * at.column + j, S[i][j]);
+      for (int j = 0; j < 4; ++j) each(key(i), 4 * quad + j, S[i][j]);
     }
   }
 
   const Work& c;
   const Parameters<float>& p;
   ChainShared& s;
-  Place at{8};  ///< in S
-  int quad = warp_index() % 2 * 4 + lane_index() % 4, half = lane_index() / 4 % 2,
-      group = warp_index() / 2 * 4 + lane_index() / 8;
+  int quarter = lane_index() % 4, quad = 4 * (warp_index() % 2) + lane_index() / 4 % 4,
+      group = 2 * (warp_index() / 2) + lane_index() / 16;
   int column = 0;  ///< the first of the block's
-  std::int64_t head = 0, first = 0, end = 0, slot = 0;
+  std::int64_t head = 0, key_head = 0, first = 0, end = 0, slot = 0;
   float S[4][4], V[2][4], O[2][4];
 };
 
