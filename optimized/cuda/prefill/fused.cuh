@@ -160,7 +160,7 @@ struct FusedMaker : MakerParts<FusedShared<value_groups, delta>, delta, norm> {
     s.made_ring.wait_empty(n);
     fetch_keys(n + kMakers);
     fetch_values(n + kMakers);
-    this->gates(y);
+    this->gates(y, kChunk);  // beside the warps that fetch
     fence_async();
     s.made_ring.full[group].arrive_warp();
   }

@@ -17,7 +17,7 @@ static_assert(kPrefillKeys == kFusedKeys, "the table states what the kernels tak
 
 /// What S of a chunk costs a block beside all of it, without the delta rule, by the number of segments: the more blocks
 /// fetch at once, the more it is (docs/kernels.md, segments).
-inline constexpr double kAbsorbed[kMostSegments + 1] = {1.0, 1.0, 0.62, 0.55, 0.5};
+inline constexpr double kAbsorbed[kMostSegments + 1] = {1.0, 1.0, 0.62, 0.55, 0.45};
 
 /// Starts of `segments` blocks that end together: each carries S through what the others before it turn into O.
 inline void share_out(Prefill& c, int segments) {
