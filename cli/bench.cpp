@@ -93,10 +93,10 @@ int run_bench(Options options) {
   const std::string name = device.name.empty() ? "cpu" : device.name;
   std::unique_ptr<JsonLinesWriter> lines;
   if (!options.jsonl.empty()) {
-    lines = std::make_unique<JsonLinesWriter>(
-        options.jsonl,
-        Run{SAMESTATE_VERSION, "", name, device.driver, device.toolkit, SAMESTATE_CUDA_SOURCES},
-        JsonLinesWriter::Mode::append);
+    lines = std::make_unique<JsonLinesWriter>(options.jsonl,
+                                              Run{SAMESTATE_VERSION, "", name, device.driver, device.toolkit,
+                                                  SAMESTATE_CUDA_SOURCES, plugin_identities(options.plugins)},
+                                              JsonLinesWriter::Mode::append);
   }
   std::unique_ptr<Peer> peer;
   if (!options.peer.empty()) peer = std::make_unique<Peer>(options.peer, options.peer_timeout);

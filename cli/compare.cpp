@@ -13,7 +13,7 @@ namespace samestate::cli {
 
 Command add_compare(CLI::App& app) {
   struct Options {
-    std::string before, after, markdown;
+    std::string before, after, markdown, kernels;
     double factor = 2.0;
     bool json = false;
   };
@@ -21,7 +21,8 @@ Command add_compare(CLI::App& app) {
   app.footer(
       "Case by case what became new, gone, worse or better from the first record to the second, worst "
       "first.\n\n"
-      "  samestate compare baseline.jsonl out/gate.jsonl --markdown compare.md\n\n"
+      "  samestate compare baseline.jsonl out/gate.jsonl --markdown compare.md\n"
+      "  samestate compare v1.jsonl v2.jsonl --kernels my.delta_rule.v1=my.delta_rule.v2\n\n"
       "Exit 1 on a regression: a worse verdict, a ratio that grew beyond the factor (even below 1), a new "
       "case that "
       "fails.\n"
@@ -31,18 +32,29 @@ Command add_compare(CLI::App& app) {
   app.add_option("--factor", options->factor, "a ratio may grow by this much")
       ->capture_default_str()
       ->check(number_in(1.0, 1e12));
+  app.add_option("--kernels", options->kernels,
+                 "OLD=NEW: hold kernel OLD of the first record against kernel NEW of the second");
   app.add_flag("--json", options->json, "machine-readable");
   app.add_option("--markdown", options->markdown, "write a Markdown page too");
   return [options] {
     for (const std::string& path : {options->before, options->after}) {
       if (std::filesystem::is_directory(path)) throw Error(path + ": is a folder; name a JSON Lines file");
     }
-    const RecordFile before = read_json_lines(options->before);
-    const RecordFile after = read_json_lines(options->after);
+    RecordFile before = read_json_lines(options->before);
+    RecordFile after = read_json_lines(options->after);
     for (const auto& [path, file] :
          {std::pair{&options->before, &before}, std::pair{&options->after, &after}}) {
       if (file->records.empty() && file->points.empty())
         throw Error(*path + ": no case in it; name a file that gate, fuzz or sweep wrote");
+    }
+    if (!options->kernels.empty()) {
+      const std::size_t at = options->kernels.find('=');
+      if (at == std::string::npos || at == 0 || at + 1 == options->kernels.size())
+        throw Error("--kernels " + options->kernels +
+                    ": OLD=NEW, as in my.gated_delta_rule.v1=my.gated_delta_rule.v2");
+      const std::string to = options->kernels.substr(at + 1);
+      before = of_kernel(std::move(before), options->kernels.substr(0, at), to);
+      after = of_kernel(std::move(after), to, to);
     }
     const Comparison comparison = compare(before, after, options->factor);
     if (!options->markdown.empty())

@@ -258,7 +258,13 @@ int run_fuzz(FuzzOptions options) {
   if (options.list) return print_plan(table, options);
   require_different({{"--jsonl", options.jsonl}, {"--checkpoint", search.checkpoint.string()}});
   std::unique_ptr<JsonLinesWriter> lines;
-  const Run run{SAMESTATE_VERSION, "", search.filter.device, "", "", SAMESTATE_CUDA_SOURCES};
+  const Run run{SAMESTATE_VERSION,
+                "",
+                search.filter.device,
+                "",
+                "",
+                SAMESTATE_CUDA_SOURCES,
+                plugin_identities(options.plugins)};
   if (!options.jsonl.empty()) {
     lines = std::make_unique<JsonLinesWriter>(
         options.jsonl, run, search.resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);

@@ -83,14 +83,14 @@ int verdict_of(const Summary& summary, const CampaignResult& result,
   if (summary.judged == 0) {
     return summary.count(Verdict::vacuous) > 0 || result.not_started > 0 ? kVacuous : kNothingRan;
   }
-  const double vacuous = static_cast<double>(summary.count(Verdict::vacuous));
+  const double vacuous = static_cast<double>(summary.count(Verdict::vacuous) - summary.zeros);
   const double all = vacuous + static_cast<double>(summary.judged);
   if (all >= kLeastForAShare && vacuous > kVacuousShare * all) {
-    fmt::print(
-        stderr,
-        "samestate: {:.0f} of {:.0f} cases were vacuous, more than {:.0f} %: too little was covered; another "
-        "--contract or --regime, or more cases (--effort, --max-cases)\n",
-        vacuous, all, 100 * kVacuousShare);
+    fmt::print(stderr,
+               "samestate: {:.0f} of {:.0f} cases that expect more than zeros were vacuous, more than {:.0f} "
+               "%: too little was "
+               "covered; another --contract or --regime, or more cases (--effort, --max-cases)\n",
+               vacuous, all, 100 * kVacuousShare);
     return kVacuous;
   }
   for (const std::string& sentence : too_little) fmt::print(stderr, "samestate: {}\n", sentence);
@@ -273,9 +273,13 @@ int run_gate(GateOptions options) {
   std::optional<Baseline> baseline;
   if (!options.baseline.empty()) baseline = read_baseline(options.baseline);
   const Accelerator device = accelerator();
-  const Run run{
-      SAMESTATE_VERSION,     "", device.name.empty() ? "cpu" : device.name, device.driver, device.toolkit,
-      SAMESTATE_CUDA_SOURCES};
+  const Run run{SAMESTATE_VERSION,
+                "",
+                device.name.empty() ? "cpu" : device.name,
+                device.driver,
+                device.toolkit,
+                SAMESTATE_CUDA_SOURCES,
+                plugin_identities(options.plugins)};
 
   for (const std::string& path : {options.junit, options.markdown, options.new_baseline, options.coverage}) {
     if (!path.empty()) require_writable(path);

@@ -4,9 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "cli/commands.h"
+#include "fuzz/search/case_source.h"
 #include "harness/processes/pool.h"
 #include "harness/run/plugin.h"
 #include "reference/error.h"
@@ -31,6 +35,18 @@ KernelTable kernel_table(const std::vector<std::string>& plugins) {
   }
   table.added_by(plugin_options(plugins));
   return table;
+}
+
+std::string plugin_identities(const std::vector<std::string>& plugins) {
+  std::string text;
+  for (const std::string& plugin : plugins) {
+    const std::filesystem::path path(plugin);
+    std::ifstream file(path, std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    if (!file) throw Error(plugin + ": cannot be read");
+    text += fmt::format("{}{} ({:016x})", text.empty() ? "" : ", ", path.filename().string(), hash_of(bytes));
+  }
+  return text;
 }
 
 std::string plugin_options(const std::vector<std::string>& plugins) {

@@ -10,6 +10,10 @@ namespace samestate::cli {
 /// The kernels of this build and of the named plugins. Throws Error.
 [[nodiscard]] KernelTable kernel_table(const std::vector<std::string>& plugins);
 
+/// What a record says of them: "libmine.so (0123456789abcdef), ..", with a hash of each file's bytes, since a build has
+/// no version. Throws Error.
+[[nodiscard]] std::string plugin_identities(const std::vector<std::string>& plugins);
+
 /// The options that load those plugins again: " --plugin FILE" for each.
 [[nodiscard]] std::string plugin_options(const std::vector<std::string>& plugins);
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -14,99 +15,10 @@
 #include "harness/cases/counter.h"
 
 namespace samestate {
-
-Combinations::Combinations(const std::vector<Factor>& factors, int strength) : groups_of_(factors.size()) {
-  for (const Factor& factor : factors) counts_.push_back(std::ssize(factor.levels));
-  std::int64_t size = 0;
-  const auto put = [&](std::vector<std::size_t> of) {
-    std::int64_t product = 1;
-    for (const std::size_t f : of) {
-      product *= counts_[f];
-      groups_of_[f].push_back(groups_.size());
-    }
-    groups_.push_back({std::move(of), size});
-    size += product;
-  };
-  for (std::size_t a = 0; a < factors.size(); ++a) {
-    for (std::size_t b = a + 1; b < factors.size(); ++b) {
-      if (strength == 2) put({a, b});
-      for (std::size_t c = b + 1; strength == 3 && c < factors.size(); ++c) put({a, b, c});
-    }
-  }
-  met_.resize(static_cast<std::size_t>(size));
-}
-
-std::int64_t Combinations::index(const Group& group, const std::vector<int>& levels) const {
-  std::int64_t at = 0;
-  for (const std::size_t f : group.factors) {
-    if (levels[f] < 0) return -1;
-    at = at * counts_[f] + levels[f];
-  }
-  return group.begin + at;
-}
-
-std::int64_t Combinations::fresh(const std::vector<int>& levels) const {
-  return std::count_if(groups_.begin(), groups_.end(), [&](const Group& group) {
-    const std::int64_t at = index(group, levels);
-    return at >= 0 && !met_[static_cast<std::size_t>(at)];
-  });
-}
-
-std::int64_t Combinations::add(const std::vector<int>& levels) {
-  std::int64_t fresh = 0;
-  for (const Group& group : groups_) {
-    const std::int64_t at = index(group, levels);
-    if (at < 0 || met_[static_cast<std::size_t>(at)]) continue;
-    met_[static_cast<std::size_t>(at)] = true;
-    ++fresh;
-  }
-  met_count_ += fresh;
-  return fresh;
-}
-
-std::vector<std::int64_t> Combinations::gains(const std::vector<int>& levels, std::size_t factor) const {
-  const std::int64_t count = counts_[factor];
-  std::vector<std::int64_t> fresh(static_cast<std::size_t>(count));
-  for (const std::size_t g : groups_of_[factor]) {
-    const Group& group = groups_[g];
-    std::int64_t at = 0, stride = 1;  // of level 0, and from one level to the next
-    bool whole = true;
-    for (const std::size_t f : group.factors) {
-      if (f != factor && levels[f] < 0) {
-        whole = false;
-        break;
-      }
-      at = at * counts_[f] + (f == factor ? 0 : levels[f]);
-      stride = f == factor ? 1 : stride * (f > factor ? counts_[f] : 1);
-    }
-    for (std::int64_t level = 0; whole && level < count; ++level)
-      fresh[static_cast<std::size_t>(level)] +=
-          !met_[static_cast<std::size_t>(group.begin + at + level * stride)];
-  }
-  return fresh;
-}
-
-std::int64_t Combinations::at(std::size_t first, int level, std::size_t second, int other) const {
-  // The groups of a factor are in the order of the second one, behind those of the factors before it.
-  const std::size_t n = counts_.size();
-  const Group& group = groups_[first * n - first * (first + 1) / 2 + second - first - 1];
-  return group.begin + level * counts_[second] + other;
-}
-
-std::vector<int> Combinations::levels(std::int64_t combination) const {
-  std::vector<int> out(counts_.size(), -1);
-  const auto after = std::upper_bound(groups_.begin(), groups_.end(), combination,
-                                      [](std::int64_t at, const Group& group) { return at < group.begin; });
-  const Group& group = *std::prev(after);
-  std::int64_t rest = combination - group.begin;
-  for (auto f = group.factors.rbegin(); f != group.factors.rend(); ++f) {
-    out[*f] = static_cast<int>(rest % counts_[*f]);
-    rest /= counts_[*f];
-  }
-  return out;
-}
-
 namespace {
+
+/// Work of a case of levels that cost more than most cases do, as a multiple of what they cost at the least.
+constexpr double kAboveLeast = 1.25;
 
 /// One try for a combination: which of the other factors take the level that gains most.
 struct Try {
@@ -177,6 +89,43 @@ class Cover {
     for (std::int64_t at = 0; at < met_.size(); ++at) {
       if (met_.has(at)) missing_[static_cast<std::size_t>(at)] = Missing::none;
     }
+  }
+
+  /// Leaves out the cases that nothing needs: what came later has all that they have. The dearest first.
+  void thin(std::span<const Case> given) {
+    std::vector<std::int32_t> times(static_cast<std::size_t>(met_.size()));
+    std::map<std::pair<std::size_t, Index>, std::int32_t> values;
+    const auto count = [&](const Case& c, std::int32_t by) {
+      for (const std::int64_t at : met_.of(levels_of(factors_, c))) times[static_cast<std::size_t>(at)] += by;
+      for (std::size_t f = 0; f < factors_.size(); ++f) {
+        if (factors_[f].value) values[{f, factors_[f].value(c)}] += by;
+      }
+    };
+    const auto needed = [&](const Case& c) {
+      for (const std::int64_t at : met_.of(levels_of(factors_, c))) {
+        if (times[static_cast<std::size_t>(at)] <= 1) return true;
+      }
+      for (std::size_t f = 0; f < factors_.size(); ++f) {
+        if (factors_[f].value && values[{f, factors_[f].value(c)}] <= 1) return true;
+      }
+      return false;
+    };
+    for (const Case& c : given) count(c, 1);
+    for (const Case& c : cases_) count(c, 1);
+    std::vector<double> work;
+    std::vector<std::size_t> order(cases_.size());
+    std::iota(order.begin(), order.end(), 0);
+    for (const Case& c : cases_) work.push_back(work_of(kernel_, c));
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return work[a] > work[b]; });
+    std::vector<bool> dropped(cases_.size());
+    for (const std::size_t i : order) {
+      if (needed(cases_[i])) continue;
+      count(cases_[i], -1);
+      dropped[i] = true;
+    }
+    std::size_t i = 0;
+    std::erase_if(cases_, [&](const Case&) { return dropped[i++]; });
   }
 
   [[nodiscard]] Covering take() { return {std::move(cases_), met_.met(), std::move(missing_)}; }
@@ -281,12 +230,12 @@ class Cover {
   }
 
   /// The work of a case with these levels, or this value, and as little else as there can be: where it is more than most
-  /// cases', twice of it is what a case may take.
+  /// cases', a case may take a little more than that.
   [[nodiscard]] double limit(const std::vector<int>& wanted, const Factor* size, Index value,
                              const Dice& dice) const {
     Failure why;
     (void)attempt(wanted, wanted, size, value, kAlone.least, options_.usual, dice, why);
-    return std::max(options_.usual, std::isfinite(why.work) ? 2 * why.work : 0.0);
+    return std::max(options_.usual, std::isfinite(why.work) ? kAboveLeast * why.work : 0.0);
   }
 
   /// Of the pairs of a combination, the first that is missing.
@@ -307,7 +256,7 @@ class Cover {
     if (const Missing pair = missing_pair(wanted); pair != Missing::none) return pair;
     const Dice chance = dice();
     const double usual = limit(wanted, nullptr, 0, chance);
-    if (usual > 2 * options_.most) return Missing::dear;
+    if (usual > kAboveLeast * options_.most) return Missing::dear;
     // What settling and the work leave of a choice, its case alone shows: the best of the cheap tries, else the first.
     std::optional<Case> best;
     std::int64_t most = 0;
@@ -365,6 +314,7 @@ Covering cover(const KernelRow& kernel, const std::vector<Factor>& factors, std:
   cover.values();
   cover.combinations();
   cover.chance();
+  cover.thin(given);
   return cover.take();
 }
 

@@ -5,46 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "fuzz/combinations.h"
 #include "fuzz/factors.h"
 
 namespace samestate {
-
-/// Which combinations of levels of two (or three) factors a set of cases has.
-class Combinations {
- public:
-  /// `strength`: 2 or 3 factors at a time.
-  Combinations(const std::vector<Factor>& factors, int strength);
-
-  /// Those of a case, by its levels; returns how many are new.
-  std::int64_t add(const std::vector<int>& levels);
-  /// How many of a case's would be new.
-  [[nodiscard]] std::int64_t fresh(const std::vector<int>& levels) const;
-  /// How many would be new if the factor took a level, by level; factors whose level is -1 do not count.
-  [[nodiscard]] std::vector<std::int64_t> gains(const std::vector<int>& levels, std::size_t factor) const;
-
-  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(met_.size()); }
-  [[nodiscard]] std::int64_t met() const { return met_count_; }
-  [[nodiscard]] bool has(std::int64_t combination) const {
-    return met_[static_cast<std::size_t>(combination)];
-  }
-  /// Of two factors, the first before the second.
-  [[nodiscard]] std::int64_t at(std::size_t first, int level, std::size_t second, int other) const;
-  /// The levels of a combination; -1 for factors that have no part in it.
-  [[nodiscard]] std::vector<int> levels(std::int64_t combination) const;
-
- private:
-  struct Group {
-    std::vector<std::size_t> factors;
-    std::int64_t begin = 0;
-  };
-  [[nodiscard]] std::int64_t index(const Group& group, const std::vector<int>& levels) const;
-
-  std::vector<std::int64_t> counts_;  ///< levels of a factor
-  std::vector<Group> groups_;
-  std::vector<std::vector<std::size_t>> groups_of_;  ///< by factor
-  std::vector<bool> met_;
-  std::int64_t met_count_ = 0;
-};
 
 /// Why a combination is in no case of a covering set.
 enum class Missing : std::uint8_t {
@@ -70,7 +34,7 @@ struct CoveringOptions {
 };
 
 /// Cases that together have each boundary among the values of each size (Factor::values), and each combination of
-/// levels that a case can have; `given` are cases that the plan has anyway.
+/// levels that a case can have, and none that the others make superfluous; `given` are cases that the plan has anyway.
 [[nodiscard]] Covering cover(const KernelRow& kernel, const std::vector<Factor>& factors,
                              std::span<const Case> given, const CoveringOptions& options);
 

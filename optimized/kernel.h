@@ -41,7 +41,10 @@ struct Arguments {
   View<float, 4> final_state;  ///< [N, Hv, dk, dv], every element is written; absent: not wanted.
                                ///< May be the same memory as initial_state (decoding in place)
   float scale = 1.0F;          ///< multiplies the output; any finite number
-  std::int64_t chunk = 0;      ///< tokens a chunk (chunked form); 0 in the recurrent form
+  /// Tokens a chunk (chunked form), the last of a sequence may have fewer; 0 in the recurrent form. The partition is
+  /// part of what is asked for: each has errors of its own, and its bound. A kernel that knows only some declares
+  /// them (Kernel::limits, "chunk in 64"); one that goes token by token is of the recurrent form.
+  std::int64_t chunk = 0;
   HeadMap head_map = HeadMap::interleaved;
   bool l2norm = false;  ///< q and k are normalised first: x (sum x^2 + 1e-6)^-1/2
   int threads = 1;      ///< at most this many CPU threads

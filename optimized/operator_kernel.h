@@ -37,8 +37,9 @@ struct OperatorArguments {
   std::vector<std::pair<std::string_view, std::int64_t>> parameters;
   std::int64_t batch = 1;
   std::int64_t tokens = 0;
-  std::int64_t chunk = 0;  ///< tile or chunk, for forms that have one
-  int threads = 1;         ///< at most this many CPU threads
+  std::int64_t chunk =
+      0;            ///< tile or chunk, for forms that have one; part of what is asked for, as in kernel.h
+  int threads = 1;  ///< at most this many CPU threads
 
   /// Throw Error where there is no such tensor or parameter.
   [[nodiscard]] const NamedTensor<const float>& input(std::string_view name) const {

@@ -8,8 +8,8 @@
 
 #include "oracles/bounds/few_rows.h"
 #include "oracles/contracts.h"
-#include "oracles/not_finite.h"
 #include "oracles/numbers.h"
+#include "oracles/reasons.h"
 #include "oracles/rounding.h"
 
 namespace samestate {
@@ -124,12 +124,14 @@ HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract
   out.largest = soft.largest;
   out.overflow_expected = !(soft.largest < largest_format_value(contract) / kRangeMargin);
 
+  // Of a scale of 0, o is zero but for what underflows, and the state is judged.
+  constexpr double kUnderflow = 0x1p-120;  // of a row of some thousand elements
   const double tolerance = root_mean_square(out.row);
   const double size = root_mean_square(out.exact.o.rowwise().norm());
   if (soft.vacuous && hard.vacuous) {
     out.vacuous = true;
     out.why_vacuous = fmt::format("the bound does not hold here (nonlinearity {:.3g})", soft.nonlinearity);
-  } else if (T > 0 && !(tolerance <= kVacuousRows * size)) {
+  } else if (T > 0 && !(tolerance <= std::max(kVacuousRows * size, kUnderflow))) {
     out.vacuous = true;
     out.why_vacuous = size > 0 ? fmt::format("tolerance is {:.2g} of the output's size, more than {}",
                                              tolerance / size, kVacuousRows)
@@ -216,9 +218,11 @@ Judgement judge_head(const HeadOracle& oracle, const Matrix<double>& o, const Ma
                                      proof ? " (beyond the worst case: not rounding)" : "");
   } else if (oracle.vacuous) {
     j.verdict = Verdict::vacuous;
+    if (oracle.exact.o.rows() > 0 && oracle.exact.o.isZero(0)) j.gate = kZeroGate;
     j.reason = oracle.why_vacuous;
   } else if (oracle.exact.o.isZero(0) && oracle.exact.state.isZero(0)) {
     j.verdict = Verdict::vacuous;
+    j.gate = kZeroGate;
     j.reason = "the expectation is all zero: a kernel that computes nothing would pass";
   } else {
     j.verdict = Verdict::pass;
@@ -268,7 +272,10 @@ Judgement judge_exact(const HeadOracle& oracle, const Contract& contract, const 
   }
   const bool nothing = exact_o.isZero(0) && exact_state.isZero(0);
   j.verdict = nothing ? Verdict::vacuous : Verdict::pass;
-  if (nothing) j.reason = "the expectation is all zero: a kernel that computes nothing would pass";
+  if (nothing) {
+    j.gate = kZeroGate;
+    j.reason = "the expectation is all zero: a kernel that computes nothing would pass";
+  }
   return j;
 }
 

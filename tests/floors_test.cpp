@@ -45,7 +45,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"harness/explain",
      {"reference/", "optimized/", "oracles/", "fixtures/", "harness/records/", "harness/cases/",
       "harness/run/", "harness/systems/"}},
-    {"reports", {"oracles/verdict.h", "harness/records/", "reference/error.h", "samestate_assets.h"}},
+    {"reports", {"oracles/verdict.h", "oracles/reasons.h", "harness/records/", "reference/error.h", "samestate_assets.h"}},
     {"measure",
      {"reference/", "optimized/", "oracles/", "fixtures/", "harness/records/", "harness/cases/",
       "harness/run/", "harness/systems/", "harness/processes/"}},

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <optional>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -86,17 +86,24 @@ Likeness mutants_like(const Resolved& r, const Trace& trace, double seconds) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() > seconds;
   };
   std::vector<std::pair<double, const Mutant*>> alike;
-  std::optional<double> whole;
+  if (size_of(actual) == 0.0) return out;                // nothing but NaN is like every other
+  std::map<std::pair<bool, std::string>, Values> right;  // by where the mutant was made, and form
+  constexpr double kUnexplained = 1.0 - kExplainedShare;
   for (const Mutant& m : all_mutants()) {
     if (!meant_for(m, r.c)) continue;
     ++out.all;
     if (late()) continue;
     ++out.tried;
-    if (!whole) whole = distance(actual, right_values(r, trace, m));
-    const double scale = std::isfinite(*whole) ? *whole : size_of(actual);
-    const double rest = distance(actual, values_of(r, trace, m.table(), m.kernel(), m.form));
-    const double unexplained = 1.0 - kExplainedShare;
-    if (*whole > 0.0 && rest <= unexplained * unexplained * scale) alike.emplace_back(rest, &m);
+    const auto [of, fresh] = right.try_emplace({m.rows.empty(), m.form});
+    if (fresh) of->second = right_values(r, trace, m);
+    const double whole = distance(actual, of->second);
+    if (whole == 0.0) continue;
+    const double scale = std::isfinite(whole) ? whole : size_of(actual);
+    const Values faulty = values_of(r, trace, m.table(), m.kernel(), m.form);
+    // One that does nothing here, or less than the kernel's fault, explains as much as its right form does.
+    if (distance(faulty, of->second) < kExplainedShare * kExplainedShare * scale) continue;
+    const double rest = distance(actual, faulty);
+    if (rest <= kUnexplained * kUnexplained * scale) alike.emplace_back(rest, &m);
   }
   // The same fault in another form gives the same values but for roundings.
   const std::string_view form = trace.native;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "harness/explain/explain_head.h"
@@ -56,6 +57,40 @@ std::string contracts_that_fit(const Resolved& r, const Family& family, const Ba
   return names.empty() ? "" : fmt::format("the same outputs pass under contract {}", fmt::join(names, ", "));
 }
 
+/// Partitions into chunks, or none, under which just these outputs pass: a kernel that has one of its own makes the
+/// errors of that one (optimized/kernel.h, Arguments::chunk). Empty: none, or not chunked.
+std::string partitions_that_fit(const Resolved& r, const Family& family, const Batch& batch,
+                                const Outputs& outputs) {
+  if (r.form == nullptr || !r.form->chunked || r.form->decodes) return "";
+  std::vector<std::string> names;
+  const auto passes = [&](const Case& as) {
+    return judge_batch(Resolved(as), family, batch, outputs, {}).verdict == Verdict::pass;
+  };
+  for (const Index chunk : {16, 32, 64, 128, 256}) {
+    Case as = r.c;
+    as.chunk = chunk;
+    if (chunk != r.c.chunk && std::min(chunk, as.T) != std::min(r.c.chunk, as.T) && passes(as))
+      names.push_back(fmt::format("chunk={}", chunk));
+  }
+  if (!r.form->packed) {
+    Case as = r.c;
+    as.form = "recurrent";
+    as.chunk = Case{}.chunk;
+    if (passes(as)) names.emplace_back("form=recurrent");
+  }
+  if (names.empty()) return "";
+  return fmt::format("the same outputs pass with {}: a partition of its own belongs into the kernel's limits",
+                     fmt::join(names, ", "));
+}
+
+void add_fits(Explanation& out, const Resolved& r, const Family& family, const Batch& batch,
+              const Outputs& outputs) {
+  for (std::string fits :
+       {contracts_that_fit(r, family, batch, outputs), partitions_that_fit(r, family, batch, outputs)}) {
+    if (!fits.empty()) out.patterns.push_back(std::move(fits));
+  }
+}
+
 }  // namespace
 
 Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) const {
@@ -66,7 +101,11 @@ Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) cons
   const Outputs outputs = outputs_of(trace.outputs);
   const std::vector<HeadDifference> heads = head_differences(r, family, of, outputs);
   const HeadDifference* worst = show_differences(out, r, heads);
-  if (worst == nullptr) return out;
+  if (worst == nullptr) {  // right everywhere, and too often off: another rounding, or the same elsewhere
+    if (judge_batch(r, family, of, outputs, {}).verdict == Verdict::fail)
+      add_fits(out, r, family, of, outputs);
+    return out;
+  }
   // What the values say is nearer to the cause than where they stand, and more than a few nobody reads.
   constexpr std::size_t kMostPatterns = 6;
   out.patterns = mistakes(r, family, of, heads);
@@ -74,8 +113,7 @@ Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) cons
     out.patterns.insert(out.patterns.end(), more.begin(), more.end());
   }
   if (out.patterns.size() > kMostPatterns) out.patterns.resize(kMostPatterns);
-  if (std::string fits = contracts_that_fit(r, family, of, outputs); !fits.empty())
-    out.patterns.push_back(std::move(fits));
+  add_fits(out, r, family, of, outputs);
   show_bound(out, r, family, of, *worst);
   return out;
 }

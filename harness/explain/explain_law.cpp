@@ -7,7 +7,7 @@
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
 #include "harness/systems/recurrent_system.h"
-#include "oracles/not_finite.h"
+#include "oracles/reasons.h"
 
 namespace samestate {
 namespace {

@@ -78,7 +78,7 @@ std::span<const ModelShape> model_shapes() {
       {"expert_router", 1, 2, {{"D", 8193}, {"N", 8}, {"K", 2}}},
       {"expert_router", 1, 1, {{"D", 16384}, {"N", 8}, {"K", 2}}},
       // More keys than a tile list, a split or 12 bits of an index hold.
-      {"softmax_attention", 1, 4100, {{"H", 1}, {"Hkv", 1}, {"d", 2}, {"dv", 1}}},
+      {"softmax_attention", 1, 4100, {{"H", 1}, {"Hkv", 1}, {"d", 2}, {"dv", 1}}, true},
   };
   return rows;
 }

@@ -13,6 +13,7 @@ struct ModelShape {
   std::string_view system;
   std::int64_t B, T;
   std::vector<std::pair<std::string_view, std::int64_t>> sizes;
+  bool once = false;  ///< under one contract: for its index, not for its numbers
 };
 
 /// Widths of public models, a row or more a system, and so many tokens that data, CPU kernel and judge take

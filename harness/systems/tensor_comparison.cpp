@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "oracles/limits.h"
-#include "oracles/not_finite.h"
+#include "oracles/reasons.h"
 
 namespace samestate::tensor_laws_detail {
 
@@ -75,6 +75,7 @@ Judgement Comparison::take(const std::string& what) {
     first_not_finite_.reason = fmt::format("output {}: {}", where_not_finite_, kBothNotFinite);
     return first_not_finite_;
   } else if (squares_ == 0.0) {
+    worst_.gate = kZeroGate;
     worst_.reason = "everything compared is zero";
   } else if (bounds_ > kVacuousOutput * kVacuousOutput * squares_) {
     worst_.reason = fmt::format("the sum of the bounds is above {} of what is compared", kVacuousOutput);

@@ -13,6 +13,10 @@ std::uint64_t mixed(std::uint64_t x) {
 /// Uniform in [0, 1).
 double uniform(std::uint64_t x) { return static_cast<double>(mixed(x) >> 11U) * 0x1p-53; }
 
+/// One sample of so many rounds to nearest as kernels do: numbers of the format times a factor near one all err by that
+/// factor, and no draw of signs has such a slope.
+constexpr int kRoundsToNearest = 32;
+
 Format kept_by(const Contract& contract) {
   return contract.input == Format::bf16 || contract.input == Format::fp16 ? contract.input : Format::none;
 }
@@ -34,6 +38,7 @@ SampledModel SampledModel::sample(const Contract& contract, std::uint64_t seed, 
   model.alike = n % 4 >= 2;
   model.size_of_nearest = n % 8 >= 4;
   model.sums_stored = uniform(model.salt + 4) < 0.5;
+  model.drawn = n % kRoundsToNearest != kRoundsToNearest - 1;
   return model;
 }
 

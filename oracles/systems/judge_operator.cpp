@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "oracles/numbers.h"
+#include "oracles/reasons.h"
 
 namespace samestate {
 namespace {
@@ -130,6 +131,7 @@ Judgement judge_operator(const Operator& op, const OperatorOracle& oracle, const
   if (ratios.empty()) {
     judgement.ratio = 0.0;
     judgement.verdict = Verdict::vacuous;
+    if (open == 0) judgement.gate = kZeroGate;
     judgement.reason =
         open > 0 ? fmt::format("none of {} elements has a finite bound", open) : "nothing was compared";
     return judgement;
@@ -144,6 +146,7 @@ Judgement judge_operator(const Operator& op, const OperatorOracle& oracle, const
     judgement.reason = fmt::format("output {}", where);
   } else if (squares == 0.0) {
     judgement.verdict = Verdict::vacuous;
+    judgement.gate = kZeroGate;
     judgement.reason = "everything expected is zero";
   } else if (!tight) {
     judgement.verdict = Verdict::vacuous;

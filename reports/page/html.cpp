@@ -26,6 +26,7 @@ std::string made_by(const ReportInput& input) {
       add("driver", run.driver);
       add("toolkit", run.toolkit);
       add("kernel sources", run.kernel_sources);
+      add("plugins", run.plugins);
       if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
     }
     if (source.content.cut_lines > 0)

@@ -1,11 +1,15 @@
 #include "reports/records/compare.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <map>
 #include <tuple>
+
+#include "reference/error.h"
 
 namespace samestate {
 namespace {
@@ -58,11 +62,32 @@ bool changed(const Record& before, const Record& after, double factor, Change::K
   return true;
 }
 
+/// Says whether the record is of that kernel, and gives it the other name.
+bool renamed(Record& record, const std::string& kernel, const std::string& as) {
+  if (record.kernel != kernel) return false;
+  record.kernel = as;
+  const std::string key = " kernel=" + kernel;
+  if (const std::size_t at = record.line.find(key + " "); at != std::string::npos) {
+    record.line.erase(at, key.size());
+  } else if (record.line.ends_with(key)) {
+    record.line.erase(record.line.size() - key.size());
+  }
+  return true;
+}
+
 double weight(const Change& change) {
   return change.kind == Change::Kind::gone ? change.before.judgement.ratio : change.after.judgement.ratio;
 }
 
 }  // namespace
+
+RecordFile of_kernel(RecordFile file, const std::string& kernel, const std::string& as) {
+  std::erase_if(file.records, [&](Record& r) { return !renamed(r, kernel, as); });
+  std::erase_if(file.points, [&](Measurement& m) { return !renamed(m.record, kernel, as); });
+  if (file.records.empty() && file.points.empty())
+    throw Error(fmt::format("kernel {}: no case of it in the record", kernel));
+  return file;
+}
 
 const char* name_of(Change::Kind kind) {
   switch (kind) {

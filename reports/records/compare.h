@@ -41,6 +41,10 @@ struct Comparison {
   [[nodiscard]] std::int64_t regressions() const;
 };
 
+/// The records and points of one kernel alone, under another name and without it on their lines, so that those of two
+/// kernels of a system meet. Throws Error where it holds none of them.
+[[nodiscard]] RecordFile of_kernel(RecordFile file, const std::string& kernel, const std::string& as);
+
 /// Cases are the same when line, kernel and law are, points of sweeps when series and curve are too. A
 /// verdict is worse in the order pass, skipped, unsupported, vacuous, flaky, fail, timeout, crash.
 [[nodiscard]] Comparison compare(const RecordFile& before, const RecordFile& after, double factor);

@@ -125,6 +125,7 @@ void visit_run(AnyRun& run, Visit&& visit) {
   visit("driver", run.driver);
   visit("toolkit", run.toolkit);
   visit("kernel_sources", run.kernel_sources);
+  visit.unless_empty("plugins", run.plugins);
 }
 
 Json event(const char* name) { return {{"schema", kJsonLinesSchema}, {"event", name}}; }

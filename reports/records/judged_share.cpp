@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "oracles/reasons.h"
+
 namespace samestate {
 
 void add_to(std::map<std::string, JudgedShare>& shares, const Record& record) {
@@ -15,6 +17,7 @@ void add_to(std::map<std::string, JudgedShare>& shares, const Record& record) {
     ++of.outside;
     return;
   }
+  if (verdict == Verdict::vacuous && record.judgement.gate == kZeroGate) return;  // no judge could say more
   ++of.planned;
   of.judged += is_judged(verdict) || is_failure(verdict);
   of.vacuous += verdict == Verdict::vacuous;

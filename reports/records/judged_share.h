@@ -15,7 +15,7 @@ namespace samestate {
 
 /// Counts of one kernel. Outside its limits: unsupported, since a refusal inside them is a failure.
 struct JudgedShare {
-  std::int64_t planned = 0;  ///< cases inside its limits, those included that were not started
+  std::int64_t planned = 0;  ///< cases inside its limits that expect more than zeros, also those not started
   std::int64_t judged =
       0;  ///< of them: pass, fail and flaky, and crash and timeout too, which a reader sees first
   std::int64_t vacuous = 0;

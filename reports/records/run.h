@@ -12,6 +12,7 @@ struct Run {
   std::string driver;          ///< of the accelerator
   std::string toolkit;         ///< that built its kernels
   std::string kernel_sources;  ///< hash of their sources: evidence is fresh while it is the build's
+  std::string plugins = {};    ///< files of other kernels, each with a hash of its bytes
 };
 
 }  // namespace samestate

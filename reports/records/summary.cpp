@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "oracles/reasons.h"
+
 namespace samestate {
 namespace {
 
@@ -53,6 +55,7 @@ Summary summarise(std::span<const Record> records) {
     const Judgement& judgement = record.judgement;
     ++summary.cases;
     ++summary.counts[static_cast<std::size_t>(judgement.verdict)];
+    summary.zeros += judgement.verdict == Verdict::vacuous && judgement.gate == kZeroGate;
     summary.seconds += record.seconds;
     Collected& group = groups[{record.system, record.form, record.contract}];
     ++group.cases;

@@ -98,6 +98,7 @@ void add_suite(pugi::xml_node root, const std::string& kernel, const std::vector
   add_property(properties, "driver", run.driver);
   add_property(properties, "toolkit", run.toolkit);
   add_property(properties, "kernel_sources", run.kernel_sources);
+  add_property(properties, "plugins", run.plugins);
   for (std::size_t i = 0; i < kVerdictCount; ++i) {
     add_property(properties, fmt::format("cases.{}", name_of(static_cast<Verdict>(i))),
                  std::to_string(summary.counts[i]));

@@ -102,6 +102,7 @@ void add_counts(Page& page, const Summary& summary, const Run& run) {
   add_field("driver", run.driver);
   add_field("toolkit", run.toolkit);
   add_field("kernel sources", run.kernel_sources);
+  add_field("plugins", run.plugins);
   page.add(".\n");
 }
 

@@ -174,6 +174,33 @@ constexpr std::array kWords = {
          "gate fails it"},
     Word{"adversary", "a mutant that cheats or damages its process instead of computing wrongly"},
     Word{"plan", "the cases of a gate run: corpus, *edges*, seeded cases"},
+    Word{"factor",
+         "of a plan: one thing that a case chooses, cut into levels that a kernel may treat differently: a "
+         "contract, a "
+         "value of a key, a band of a size. Sizes have bands (8-31, 8-31/8: the multiples of 8 in it) and in "
+         "each every "
+         "*boundary* is met once"},
+    Word{"boundary",
+         "a size at which kernels change what they do, and its neighbours: powers of two, multiples of 8 to "
+         "256, some "
+         "primes (`fuzz/boundaries.cpp`)"},
+    Word{"pair",
+         "levels of two *factors* in one case, as contract=bf16 with T=128-511. The gate says which share of "
+         "those that a "
+         "case can have were judged; effort 1 meets every pair that it can afford, effort 10 every *triple*"},
+    Word{"triple", "as *pair*, of three factors"},
+    Word{"partition",
+         "where a chunked form cuts a sequence. Each has its own roundings and its own *bound*: a kernel "
+         "with a partition "
+         "of its own declares it in its limits, as `chunk in 64`"},
+    Word{"median",
+         "1. of a group of cases: half of their ratios lie below. 2. median row: the ratio below which half "
+         "of the rows "
+         "of a run lie; a *twin* whose median is far off rounds differently everywhere"},
+    Word{"farthest",
+         "farthest above its group: what *stands out* most, first. A place where two runs or kernel and "
+         "oracle differ most, in units of the "
+         "tolerance, is worst"},
     Word{"filter",
          "which cases a verb is about: `--contract`, `--where T=64..4096`, `--exclude` … "
          "([case-line.md](case-line.md))"},

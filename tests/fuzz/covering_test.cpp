@@ -80,6 +80,32 @@ TEST(Combinations, IndexAndLevelsAreInverse) {
   }
 }
 
+// Each case of a covering set has a pair of levels, or a boundary of a size, that no other case has.
+TEST(Covering, NoCaseIsSuperfluous) {
+  for (const std::string_view name : {"cpu.rms_norm.fused", "cpu.linear_attention.recurrent"}) {
+    const KernelRow& kernel = row(name);
+    const std::vector<Factor> factors = factors_of(kernel);
+    const Covering covering = cover(kernel, factors, {}, {});
+    const Combinations pairs(factors, 2);
+    std::map<std::int64_t, int> times;
+    std::map<std::pair<std::size_t, Index>, int> values;
+    const auto visit = [&](const Case& c, auto&& see) {
+      for (const std::int64_t at : pairs.of(levels_of(factors, c))) see(times[at]);
+      for (std::size_t f = 0; f < factors.size(); ++f) {
+        if (factors[f].value) see(values[{f, factors[f].value(c)}]);
+      }
+    };
+    for (const Case& c : covering.cases) visit(c, [](int& n) { ++n; });
+    for (const Case& c : covering.cases) {
+      bool alone = false;
+      visit(c, [&](int& n) { alone = alone || n == 1; });
+      EXPECT_TRUE(alone) << format_case(c);
+    }
+    EXPECT_EQ(std::ssize(times), covering.met);
+    EXPECT_GT(covering.cases.size(), 50U);
+  }
+}
+
 // The default plan has every pair that a case can have and afford, and no pair is called impossible that one of
 // its cases has: what a case has is read off the case, not off what was asked for.
 TEST(Covering, DefaultPlanMeetsEveryPair) {

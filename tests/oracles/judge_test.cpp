@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "oracles/contracts.h"
-#include "oracles/not_finite.h"
 #include "oracles/numbers.h"
+#include "oracles/reasons.h"
 #include "oracles/rounding.h"
 #include "reference/gated_delta_rule.h"
 #include "tests/oracles/bounds/heads.h"
@@ -279,6 +279,7 @@ TEST(JudgeHead, AllZeroExpectationIsVacuousAndAnythingElseFails) {
   const Judgement nothing = judge_head(zero, zero.exact.o, zero.exact.state);
   EXPECT_EQ(nothing.verdict, Verdict::vacuous);
   EXPECT_NE(nothing.reason.find("all zero"), std::string::npos) << nothing.reason;
+  EXPECT_EQ(nothing.gate, kZeroGate);
 }
 
 TEST(JudgeHead, StatisticalToleranceNeverExceedsTheWorstCase) {

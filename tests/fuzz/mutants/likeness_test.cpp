@@ -3,10 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
 #include <iostream>
 
 #include "fuzz/mutants/operators/changed_call.h"
 #include "fuzz/mutants/trial.h"
+#include "tests/harness/planted.h"
 
 namespace samestate {
 namespace {
@@ -40,6 +44,45 @@ TEST(Likeness, AMutantIsNamedOnACaseOfTheFamily) {
   EXPECT_TRUE(names_itself(line + "form=decode chunk=0 prefill=9", "no_beta.gated_delta_rule.recurrent"));
   EXPECT_TRUE(names_itself("v1 gated_delta_rule form=packed chunk=8 lengths=9,12 T=21 dk=8 contract=bf16",
                            "leaks_into_next_sequence.gated_delta_rule.chunked"));
+}
+
+KernelTable table_of(const char* system, const char* base,
+                     const std::function<void(const Arguments&, const Kernel&, const Contract&)>& run) {
+  KernelTable table(kernels());
+  const Kernel right = table.named(base);
+  Kernel row = right;
+  row.name = std::string("my.") + system + ".chunked";
+  row.form = "chunked";
+  row.run = [right, run](const Arguments& a, const Contract& c) {
+    run(a, right, c);
+    return Outcome{};
+  };
+  table.add(std::array{row});
+  return table;
+}
+
+// Token by token in place of chunks: what mutants of the recurrent form do on a case in which they do nothing.
+TEST(Likeness, AMutantThatDoesNothingInTheCaseExplainsNothing) {
+  const KernelTable table =
+      table_of("delta_rule", "cpu.delta_rule.recurrent",
+               [](Arguments a, const Kernel& right, const Contract& c) { (void)right.run(a, c); });
+  EXPECT_EQ(alike("v1 delta_rule chunk=40 B=2 T=33 Hk=9 Hv=72 dk=1 dv=8 heads=tiled regime=beta_zero "
+                  "state=random seed=0x1000000c3",
+                  table, "my.delta_rule.chunked"),
+            std::vector<std::string>{});
+}
+
+TEST(Likeness, NothingButNanIsLikeNoMutant) {
+  const KernelTable table = table_of("gated_delta_rule", "cpu.gated_delta_rule.chunked",
+                                     [](const Arguments& a, const Kernel& right, const Contract& c) {
+                                       (void)right.run(a, c);
+                                       const auto nan = [](float& x, const auto&) { x = NAN; };
+                                       planted::each(a.o, nan);
+                                       planted::each(a.final_state, nan);
+                                     });
+  EXPECT_EQ(
+      alike("v1 gated_delta_rule B=2 T=27 dk=8 chunk=8 state=random", table, "my.gated_delta_rule.chunked"),
+      std::vector<std::string>{});
 }
 
 TEST(Likeness, AMutantIsNamedOnACaseOfAnOperator) {

@@ -6,7 +6,7 @@
 
 #include "fuzz/mutants/operators/changed_call.h"
 #include "harness/explain/explain.h"
-#include "oracles/not_finite.h"
+#include "oracles/reasons.h"
 
 namespace samestate {
 namespace {

@@ -170,6 +170,17 @@ TEST(Explain, SaysWhereItBegins) {
   EXPECT_NEAR(e.why.values[0].actual - e.why.values[0].expected, 3.0, 1e-3);
 }
 
+// bf16 roundings at the ends of other chunks are not those of the chunks that were asked for.
+TEST(Explain, APartitionOfItsOwnIsNamed) {
+  const Fault own = before([](Arguments& a) { a.chunk = 16; });
+  const Explained e = explained(planted_table(own),
+                                "v1 gated_delta_rule chunk=64 T=130 Hk=1 Hv=2 dk=16 dv=16 contract=bf16 "
+                                "kernel=planted.gated_delta_rule.chunked");
+  EXPECT_EQ(e.verdict, Verdict::fail);
+  const std::string all = testing::PrintToString(e.why.patterns);
+  EXPECT_NE(all.find("the same outputs pass with chunk=16:"), std::string::npos) << all;
+}
+
 TEST(Explain, ARightRunHasNothingToExplain) {
   const Explained e = explained(planted_table(planted::undamaged), kCase);
   EXPECT_EQ(e.verdict, Verdict::pass);

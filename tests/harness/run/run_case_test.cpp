@@ -112,6 +112,32 @@ TEST(RunCase, TheSeedSaysHowManyThreadsAKernelMayUse) {
   }
 }
 
+// A scale of 0 makes o zero, and leaves the state, which is judged.
+TEST(RunCase, AScaleOfZeroIsNoVacuousCase) {
+  const char* line = "v1 gated_delta_rule T=20 dk=8 Hv=2 scale=0 kernel=planted.gated_delta_rule.chunked";
+  const auto verdict = [&](const Fault& fault) {
+    return run_case(parse_case(line), planted_table(fault)).judgement.verdict;
+  };
+  EXPECT_EQ(verdict(planted::undamaged), Verdict::pass);
+  EXPECT_EQ(verdict([](const Kernel& base, Arguments a, const Contract& c) {
+              a.scale = 1.0F;
+              return base.run(a, c);
+            }),
+            Verdict::fail);
+  EXPECT_EQ(verdict([](const Kernel& base, const Arguments& a, const Contract& c) {
+              const Outcome outcome = base.run(a, c);
+              each(a.final_state, [](float& x, const At4&) { x *= 1.001F; });
+              return outcome;
+            }),
+            Verdict::fail);
+  EXPECT_EQ(verdict([](const Kernel&, const Arguments& a, const Contract&) {
+              each(a.o, [](float& x, const At4&) { x = 0; });
+              each(a.final_state, [](float& x, const At4&) { x = 0; });
+              return Outcome{};
+            }),
+            Verdict::fail);
+}
+
 TEST(RunCase, NoTokensHandTheStateOn) {
   const KernelTable table(kernels());
   for (const Kernel& kernel : table.rows()) {

@@ -50,6 +50,21 @@ TEST(SampledModel, RoundingsHaveTheMeanZeroAndTheVarianceOfASpacing) {
   EXPECT_NEAR(squares / kCount, 1.0 / 3.0, 0.005);
 }
 
+// A factor of 0.998 takes each bf16 number back to itself, so that all errors are that factor.
+TEST(SampledModel, OneSampleOfThoseOfALookRoundsToNearest) {
+  int nearest = 0;
+  for (int n = 0; n < kSamples; ++n) {
+    const SamplingScope scope(SampledModel::sample(contract_named("bf16"), 1, n));
+    bool all = true;
+    for (int i = 0; i < 100; ++i) {
+      const double v = 1.0 + i * 0x1p-7;
+      all = all && kept_in(v * 0.9985, Format::bf16) == v;
+    }
+    nearest += all;
+  }
+  EXPECT_EQ(nearest, 1);
+}
+
 TEST(SampledModel, EverySecondPairOfSamplesRoundsWhatHardlyDiffersAlike) {
   const double x = 1.0 + 0x1.3p-8;
   const auto rises = [&](int n, double y) {

@@ -44,6 +44,22 @@ TEST(Compare, ARatioIsARegressionBeyondTheFactorAndNotAtIt) {
       0);
 }
 
+TEST(Compare, TwoKernelsOfASystemMeetUnderOneName) {
+  Record old = record(Verdict::pass, 0.25, "v1 delta_rule T=65 kernel=my.v1 seed=0x2a");
+  Record last = record(Verdict::pass, 0.25, "v1 delta_rule T=66 kernel=my.v1");
+  old.kernel = last.kernel = "my.v1";
+  Record now = record(Verdict::fail, 1.5, "v1 delta_rule T=65 seed=0x2a");
+  Record another = record(Verdict::fail, 1.5, "v1 delta_rule T=66");
+  now.kernel = "my.v2";
+  const RecordFile before = of_kernel(file({old, last}), "my.v1", "my.v2");
+  const Comparison c = compare(before, of_kernel(file({now, another}), "my.v2", "my.v2"), 2.0);
+  EXPECT_EQ(c.common, 1);
+  EXPECT_EQ(c.regressions(), 1);
+  EXPECT_EQ(c.count(Kind::gone), 1);  // `another` is of a third kernel
+  EXPECT_EQ(before.records.at(1).line, "v1 delta_rule T=66");
+  EXPECT_THROW((void)of_kernel(file({old}), "my.v3", "my.v2"), Error);
+}
+
 TEST(Compare, NotANumberIsTheWorstRatio) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "oracles/reasons.h"
+
 namespace samestate {
 namespace {
 
@@ -52,6 +54,17 @@ TEST(JudgedShare, OneJudgedCaseOfManyIsTooLittle) {
   }
   EXPECT_TRUE(too_little(judged_shares(many("a", Verdict::vacuous, 8)), 0.5).empty())
       << "too few to be a plan";
+}
+
+TEST(JudgedShare, WhatExpectsNothingButZerosIsNotPlanned) {
+  const auto shares =
+      judged_shares(many("a", Verdict::pass, 20) + many("a", Verdict::vacuous, 30, kZeroGate) +
+                    many("a", Verdict::vacuous, 5, "row"));
+  EXPECT_EQ(shares.at("a").planned, 25);
+  EXPECT_EQ(shares.at("a").vacuous, 5);
+  EXPECT_DOUBLE_EQ(shares.at("a").share(), 0.8);
+  // A failure there is one.
+  EXPECT_EQ(judged_shares(many("a", Verdict::fail, 1, kZeroGate)).at("a").judged, 1);
 }
 
 TEST(JudgedShare, EachKernelCountsForItself) {
