@@ -129,6 +129,17 @@ TEST(CudaSimt, PackedBatchedAndTiledHeads) {
   expect_twin(cpu::RETENTION, batched);
 }
 
+/// Of x from y, relative.
+double distance(const std::vector<float>& x, const std::vector<float>& y) {
+  double error = 0.0;
+  double size = 0.0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    error += std::pow(static_cast<double>(x[i]) - static_cast<double>(y[i]), 2.0);
+    size += std::pow(static_cast<double>(y[i]), 2.0);
+  }
+  return std::sqrt(error / size);
+}
+
 /// Ordinary data: nothing but the order of sums differs from the twin.
 TEST(CudaSimt, IsTheTwinsNeighbour) {
   std::uint32_t seed = 41;
@@ -139,19 +150,21 @@ TEST(CudaSimt, IsTheTwinsNeighbour) {
       Call twin = call;
       ASSERT_EQ(run_twin(system->name, "chunked", twin.arguments(), fp32_fused()).kind, Outcome::Kind::ran);
       ASSERT_NO_THROW(emulate(*system, call));
-      const auto distance = [](const std::vector<float>& x, const std::vector<float>& y) {
-        double error = 0.0;
-        double size = 0.0;
-        for (std::size_t i = 0; i < x.size(); ++i) {
-          error += std::pow(static_cast<double>(x[i]) - static_cast<double>(y[i]), 2.0);
-          size += std::pow(static_cast<double>(y[i]), 2.0);
-        }
-        return std::sqrt(error / size);
-      };
       EXPECT_LT(distance(call.o, twin.o), 1e-6) << system->name << " l2norm=" << l2norm;
       EXPECT_LT(distance(call.final_state, twin.final_state), 1e-6) << system->name << " l2norm=" << l2norm;
     }
   }
+}
+
+/// Large sums of g before small ones: their differences have the twin's digits only where the sums are made in its order.
+TEST(CudaSimt, SumsGatesInTheTwinsOrder) {
+  Call call = make_call("retention", {1, 64, 1, 1, 16, 16, {}}, 64, false, 51);
+  for (std::size_t i = 0; i < 32; ++i) call.g[i] *= 200.0F;
+  Call twin = call;
+  ASSERT_EQ(run_twin("retention", "chunked", twin.arguments(), fp32_fused()).kind, Outcome::Kind::ran);
+  ASSERT_NO_THROW(emulate(cpu::RETENTION, call));
+  EXPECT_LT(distance(call.o, twin.o), 1e-6);
+  EXPECT_LT(distance(call.final_state, twin.final_state), 1e-6);
 }
 
 }  // namespace

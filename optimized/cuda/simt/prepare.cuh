@@ -110,15 +110,20 @@ class PrepareBlock {
       g[e] = i < tokens && p.g ? p.g[gate] : 0.0F;
       g[e] = g[e] < kHardReset ? kHardReset : g[e];
     }
-    float sum = g[0] + g[1];
+    // x_i += x_{i - d}, d = 1, 2, 4, ...: in another tree's order the differences of large sums are others in all digits.
+    const float before = shuffle(g[1], lane > 0 ? lane - 1 : 0);
+    g[1] += g[0];
+    if (lane > 0) g[0] += before;
     SAMESTATE_UNROLL
     for (int d = 1; d < 32; d *= 2) {
-      const float other = shuffle(sum, lane >= d ? lane - d : lane);
-      if (lane >= d) sum += other;
+      SAMESTATE_UNROLL
+      for (float& x : g) {
+        const float other = shuffle(x, lane >= d ? lane - d : lane);
+        if (lane >= d) x += other;
+      }
     }
-    const float before = shuffle(sum, lane > 0 ? lane - 1 : 0);
-    s.G[2 * lane] = (lane == 0 ? 0.0F : before) + g[0];
-    s.G[2 * lane + 1] = sum;
+    s.G[2 * lane] = g[0];
+    s.G[2 * lane + 1] = g[1];
   }
 
   /// A and P; zero above the diagonal, which the inverse reads.
