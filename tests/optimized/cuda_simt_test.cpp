@@ -156,15 +156,18 @@ TEST(CudaSimt, IsTheTwinsNeighbour) {
   }
 }
 
-/// Large sums of g before small ones: their differences have the twin's digits only where the sums are made in its order.
+/// Large sums of g before small ones: their differences have the twin's digits only where the sums are made in its order, that of
+/// a last, shorter chunk to its last token too.
 TEST(CudaSimt, SumsGatesInTheTwinsOrder) {
-  Call call = make_call("retention", {1, 64, 1, 1, 16, 16, {}}, 64, false, 51);
-  for (std::size_t i = 0; i < 32; ++i) call.g[i] *= 200.0F;
-  Call twin = call;
-  ASSERT_EQ(run_twin("retention", "chunked", twin.arguments(), fp32_fused()).kind, Outcome::Kind::ran);
-  ASSERT_NO_THROW(emulate(cpu::RETENTION, call));
-  EXPECT_LT(distance(call.o, twin.o), 1e-6);
-  EXPECT_LT(distance(call.final_state, twin.final_state), 1e-6);
+  for (const std::int64_t tokens : {41, 64}) {
+    Call call = make_call("retention", {1, tokens, 1, 8, 8, 8, {}}, 64, false, 51);
+    for (std::size_t i = 0; i < 32 * 8; ++i) call.g[i] *= 200.0F;
+    Call twin = call;
+    ASSERT_EQ(run_twin("retention", "chunked", twin.arguments(), fp32_fused()).kind, Outcome::Kind::ran);
+    ASSERT_NO_THROW(emulate(cpu::RETENTION, call));
+    EXPECT_LT(distance(call.o, twin.o), 1e-6) << tokens;
+    EXPECT_LT(distance(call.final_state, twin.final_state), 1e-6) << tokens;
+  }
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ class PrepareBlock {
     const std::int64_t end = c.first_token(n + 1);
     const std::int64_t first = c.first_token(n) + (slot - c.first_slot(n)) * p.chunk;
     if (first >= end) return;
-    const int tokens = static_cast<int>(end - first < p.chunk ? end - first : p.chunk);
+    tokens = static_cast<int>(end - first < p.chunk ? end - first : p.chunk);
     const std::int64_t at = (first * p.Hk + key_head) * p.dk;
     load_rows(s.k, kKeyStride, p.k + at, p.Hk * p.dk, tokens, p.dk, kChunk, kKeys, p.dk % 4 == 0);
     load_rows(s.q, kKeyStride, p.q + at, p.Hk * p.dk, tokens, p.dk, kChunk, kKeys, p.dk % 4 == 0);
@@ -40,7 +40,7 @@ class PrepareBlock {
     for (std::int64_t i = 0; i < heads; ++i) {
       const std::int64_t head = p.tiled_heads ? key_head + i * p.Hk : key_head * heads + i;
       block_barrier();  // the rows, or the head before, have been read
-      if (warp_index() == 0) sum_gates(first, tokens, head);
+      if (warp_index() == 0) sum_gates(first, head);
       block_barrier();
       weigh();
       block_barrier();
@@ -99,7 +99,7 @@ class PrepareBlock {
   }
 
   /// G, the cumulative sum of g by a tree, and beta, two tokens a lane.
-  SAMESTATE_DEVICE void sum_gates(std::int64_t first, int tokens, std::int64_t head) {
+  SAMESTATE_DEVICE void sum_gates(std::int64_t first, std::int64_t head) {
     const int lane = lane_index();
     float g[2];
     SAMESTATE_UNROLL
@@ -110,7 +110,7 @@ class PrepareBlock {
       g[e] = i < tokens && p.g ? p.g[gate] : 0.0F;
       g[e] = g[e] < kHardReset ? kHardReset : g[e];
     }
-    // x_i += x_{i - d}, d = 1, 2, 4, ...: in another tree's order the differences of large sums are others in all digits.
+    // x_i += x_{i - d}, d = 1, 2, 4, ...
     const float before = shuffle(g[1], lane > 0 ? lane - 1 : 0);
     g[1] += g[0];
     if (lane > 0) g[0] += before;
@@ -232,11 +232,13 @@ class PrepareBlock {
       const int i = thread_index();
       const float r = norm ? s.key_norm[i] : 1.0F;
       const float from_start = exponential(s.G[i]);
+      // Of the last token: past it the tree sums the same numbers in another order.
+      const float whole = s.G[tokens - 1];
       to.beta[i] = s.beta[i];
       to.beta_start[i] = s.beta[i] * from_start * r;
-      to.to_end[i] = exponential(s.G[kChunk - 1] - s.G[i]) * r;
+      to.to_end[i] = exponential(whole - s.G[i]) * r;
       to.out_start[i] = p.scale * from_start * (norm ? s.query_norm[i] : 1.0F);
-      if (i < 4) to.over[i] = exponential(s.G[kChunk - 1]);
+      if (i < 4) to.over[i] = exponential(whole);
     }
   }
 
@@ -247,6 +249,7 @@ class PrepareBlock {
   const Parameters<float>& p;
   PrepareShared& s;
   Place at{16};
+  int tokens = 0;
   float KK[kBlocks], QK[kBlocks];
 };
 
