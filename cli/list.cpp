@@ -12,8 +12,8 @@
 #include "cli/table.h"
 #include "fuzz/mutants/mutant.h"
 #include "harness/cases/system.h"
+#include "oracles/contract_points.h"
 #include "oracles/contracts.h"
-#include "oracles/laws/law.h"
 #include "reports/records/evidence.h"
 #include "reports/text/aligned.h"
 #include "samestate_kernel_sources.h"
@@ -56,10 +56,36 @@ Listing list_contracts() {
   return out;
 }
 
+/// Every point of every contract: the grammar.
+Listing list_points() {
+  Listing out{{"contract", "point", "value", "takes", "what it is"}, {}};
+  for (const NamedContract& c : contracts()) {
+    for (const ContractPoint& point : contract_points()) {
+      out.rows.push_back({c.contract.name, std::string(point.name), point.value(c.contract),
+                          joined(point.values), std::string(point.means)});
+    }
+  }
+  return out;
+}
+
 Listing list_laws() {
-  Listing out{{"law", "ledger", "says"}, {}};
-  for (const Law& law : laws()) {
-    out.rows.push_back({std::string(law.name), std::string(law.ids), std::string(law.summary)});
+  std::vector<const CaseLaw*> all;
+  std::map<std::string_view, std::vector<std::string_view>> systems_of;
+  for (const System* s : systems()) {
+    for (const CaseLaw& law : s->laws) {
+      std::vector<std::string_view>& have = systems_of[law.name];
+      if (have.empty()) all.push_back(&law);
+      have.push_back(s->name);
+    }
+  }
+  constexpr std::size_t kNamed = 4;
+  Listing out{{"law", "systems", "ledger", "says"}, {}};
+  for (const CaseLaw* law : all) {
+    const std::vector<std::string_view>& have = systems_of[law->name];
+    out.rows.push_back(
+        {std::string(law->name),
+         have.size() <= kNamed ? joined(have) : fmt::format("{} of {}", have.size(), systems().size()),
+         std::string(law->ids), std::string(law->summary)});
   }
   return out;
 }
@@ -128,7 +154,7 @@ Listing list_kernels(const std::vector<std::string>& plugins, const std::string&
     here.insert(k.name);
     out.rows.push_back({k.name, k.device,
                         k.device == "cpu" ? "runs here" : state_of(evidence, timings, k.name),
-                        joined(k.contracts)});
+                        joined(k.contracts) + (k.any_contract ? " any" : "")});
   }
   for (const Evidence& e : evidence) {
     if (here.insert(e.kernel).second)
@@ -169,7 +195,8 @@ Command add_list(CLI::App& app) {
       ->check(CLI::IsMember({"systems", "forms", "kernels", "contracts", "laws", "regimes", "mutants"}));
   app.add_flag("--json", options->json, "machine-readable");
   app.add_flag("--long", options->variants,
-               "kernels of the recurrent family: what each chooses among by contract and shape, first fit");
+               "kernels of the recurrent family: what each chooses among by contract and shape, first fit; "
+               "contracts: every rounding point of each with its value and the values that it takes");
   app.add_option("--evidence", options->evidence, "folder of recorded runs on devices");
   add_plugin_option(app, options->plugins);
   return [options] {
@@ -177,11 +204,12 @@ Command add_list(CLI::App& app) {
     const Listing listing = what == "systems"                        ? list_systems()
                             : what == "forms"                        ? list_forms()
                             : what == "kernels" && options->variants ? list_variants(options->plugins)
-                            : what == "kernels"   ? list_kernels(options->plugins, options->evidence)
-                            : what == "contracts" ? list_contracts()
-                            : what == "laws"      ? list_laws()
-                            : what == "mutants"   ? list_mutants()
-                                                  : list_regimes();
+                            : what == "kernels" ? list_kernels(options->plugins, options->evidence)
+                            : what == "contracts" && options->variants ? list_points()
+                            : what == "contracts"                      ? list_contracts()
+                            : what == "laws"                           ? list_laws()
+                            : what == "mutants"                        ? list_mutants()
+                                                                       : list_regimes();
     print(listing, options->json);
     return static_cast<int>(kPass);
   };

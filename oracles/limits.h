@@ -79,6 +79,27 @@ inline constexpr double kSampledSpread = 0.03;
 inline constexpr int kSamples = 32;
 inline constexpr int kSecondLook = 4;
 
+// The twin of operators (bounds_operators.md 4, 9), in shares of roundings that a kernel and its twin do not have in common.
+
+/// Mean over rows up to which a kernel is its twin: a twenty-fifth of the variance of all other roundings, which no
+/// statistic of drawn ones would see.
+inline constexpr double kOperatorTwinSame = 0.02;
+/// The same of one row, whose error is then at most 2.2 times the twin's.
+inline constexpr double kOperatorTwinRow = 0.25;
+/// Distance of an element, in RMS of the twin's errors in its row; a sample's largest element is as far off as that.
+inline constexpr double kOperatorTwinElement = 3.0;
+/// Mean over rows from which on a rounding is undeclared: one of a tenth of the variance of all others.
+inline constexpr double kOperatorTwinShare = 0.05;
+/// So many rows may differ altogether.
+inline constexpr double kOperatorTwinRows = 3.0;
+/// No limit is below so many times the largest of the twins with the sums of fp32 in another order, of which
+/// there are kOperatorTwinJitter, and in the second look kOperatorTwinSecond.
+inline constexpr double kOperatorTwinSpread = 3.0;
+inline constexpr int kOperatorTwinJitter = 4;
+inline constexpr int kOperatorTwinSecond = 32;
+/// Fewer rows are no statistic.
+inline constexpr Index kOperatorTwinLeast = 8;
+
 // Vacuous: RMS(tolerance) / RMS(expected) above which a pass would say nothing. Errors within their tolerances
 // have RMS(error) <= RMS(tolerance), so a limit is the relative error above which nothing passes.
 

@@ -12,7 +12,8 @@ namespace samestate {
 /// out]. Throws Error where the sizes disagree.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> linear(const Matrix<Scalar>& x, const Matrix<Scalar>& weight,
-                                    const Vector<Scalar>& bias = {}) {
+                                    const Vector<Scalar>& bias = {},
+                                    const PointPlace& place = PointPlace::current()) {
   if (weight.cols() != x.cols() || (bias.size() != 0 && bias.size() != weight.rows())) {
     throw Error("linear: x has " + std::to_string(x.cols()) + " columns, the weight is " +
                 std::to_string(weight.rows()) + " x " + std::to_string(weight.cols()) + ", the bias has " +
@@ -20,7 +21,7 @@ template <class Scalar>
   }
   Matrix<Scalar> y = x * weight.transpose();
   if (bias.size() != 0) y.rowwise() += bias.transpose();
-  return stored(std::move(y));
+  return stored(std::move(y), place);
 }
 
 }  // namespace samestate

@@ -39,7 +39,7 @@ struct OnlineSoftmax {
   void add(const Scalar& score, const Row& value) {
     using std::exp;
     const Scalar weight = exp(Scalar(score - maximum));
-    const Scalar kept = RoundingPoint<Scalar>::stored(weight);
+    const Scalar kept = stored_scalar(weight);
     sum += RoundingPoint<Scalar>::summed(weight, kept);
     values += kept * value.transpose();
   }

@@ -1,11 +1,16 @@
 #pragma once
 
+#include <source_location>
+
 #include "reference/sequence.h"
 
 /// Where a kernel of low precision may store a result: the references mark the place, and mean nothing by it.
 /// On every exact scalar it is the identity; the running-error scalar of the oracles adds the rounding that
 /// the contract allows there.
 namespace samestate {
+
+/// Which rounding point: where a reference marks it.
+using PointPlace = std::source_location;
 
 /// How a scalar passes a rounding point. Specialised by scalars that carry an error.
 template <class Scalar>
@@ -15,13 +20,27 @@ struct RoundingPoint {
   static Scalar shift(const Scalar& x) { return x; }
   /// What is added up of an x whose products take `kept`, what was stored of it: kernels do either.
   static Scalar summed(const Scalar& x, const Scalar&) { return x; }
+  /// A softmax stores its weights before they are divided by their sum, as kernels do that divide last.
+  static bool divides_last() { return false; }
 };
 
-/// x, which a kernel may keep in its operand format from here on (a projection, a probability, an
-/// activation).
+/// x, which a kernel may keep in its operand format from here on (a projection, a probability, an activation); a
+/// scalar may leave single places out, as a kernel may.
 template <class Scalar>
-[[nodiscard]] Matrix<Scalar> stored(Matrix<Scalar> x) {
+[[nodiscard]] Scalar stored_scalar(const Scalar& x, const PointPlace& place = PointPlace::current()) {
+  if constexpr (requires { RoundingPoint<Scalar>::rounds_at(place); }) {
+    if (!RoundingPoint<Scalar>::rounds_at(place)) return x;
+  }
+  return RoundingPoint<Scalar>::stored(x);
+}
+
+/// Every element of x.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> stored(Matrix<Scalar> x, const PointPlace& place = PointPlace::current()) {
   if constexpr (RoundingPoint<Scalar>::rounds) {
+    if constexpr (requires { RoundingPoint<Scalar>::rounds_at(place); }) {
+      if (!RoundingPoint<Scalar>::rounds_at(place)) return x;
+    }
     for (Index i = 0; i < x.size(); ++i) x.data()[i] = RoundingPoint<Scalar>::stored(x.data()[i]);
   }
   return x;

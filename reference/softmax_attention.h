@@ -80,6 +80,7 @@ template <class Scalar>
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> visible_softmax(const AttentionInputs<Scalar>& x, Matrix<Scalar> scores) {
   using std::exp;
+  const bool last = RoundingPoint<Scalar>::divides_last();
   for (Index i = 0; i < scores.rows(); ++i) {
     const Index t = i % x.tokens();
     Index largest = -1;
@@ -91,11 +92,17 @@ template <class Scalar>
     Scalar sum(0);
     for (Index s = 0; s < x.keys(); ++s) {
       scores(i, s) = x.sees(t, s) ? Scalar(exp(Scalar(scores(i, s) - maximum))) : Scalar(0);
-      sum += scores(i, s);
+      if (last) {
+        const Scalar weight = scores(i, s);
+        scores(i, s) = stored_scalar(weight);
+        sum += RoundingPoint<Scalar>::summed(weight, scores(i, s));
+      } else {
+        sum += scores(i, s);
+      }
     }
     for (Index s = 0; s < x.keys(); ++s) scores(i, s) /= sum;
   }
-  return stored(std::move(scores));
+  return last ? scores : stored(std::move(scores));
 }
 
 }  // namespace detail

@@ -8,6 +8,7 @@
 
 #include "oracles/limits.h"
 #include "oracles/reasons.h"
+#include "oracles/systems/judge_samples.h"
 
 namespace samestate::tensor_laws_detail {
 
@@ -87,8 +88,15 @@ Judgement Comparison::take(const std::string& what) {
 
 OperatorOracle oracle_of(const TensorSubject& s, const std::vector<CaseTensor>& inputs, Index b,
                          const std::vector<Index>& cuts) {
-  return operator_oracle(s.system.row, s.system.call(s.r.c, s.native), sequence_of(inputs, b), cuts,
-                         *s.r.contract);
+  const Call call = s.system.call(s.r.c, s.native);
+  const Tensors<double> of = sequence_of(inputs, b);
+  OperatorOracle oracle = operator_oracle(s.system.row, call, of, cuts, *s.r.contract);
+  if (s.samples > 0) {
+    oracle.tolerance =
+        sampled_tolerances(oracle, sample_errors(s.system.row, call, of, cuts, *s.r.contract, oracle,
+                                                 s.r.c.seed, s.first_sample, s.samples));
+  }
+  return oracle;
 }
 
 Judgement inapplicable(const char* why) {

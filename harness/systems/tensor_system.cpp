@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "fixtures/run_file.h"
@@ -14,11 +15,15 @@
 #include "harness/run/plugin.h"
 #include "harness/run/run_case.h"
 #include "harness/systems/model_shapes.h"
+#include "harness/systems/sampled_sequences.h"
 #include "harness/systems/saved_run.h"
 #include "harness/systems/tensor_inputs.h"
 #include "oracles/contracts.h"
 #include "oracles/judge.h"
+#include "oracles/limits.h"
+#include "oracles/reasons.h"
 #include "oracles/systems/judge_samples.h"
+#include "oracles/systems/operator_twin.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -52,6 +57,9 @@ std::vector<CaseTensor> run_tensors(const Resolved& r, const TensorSystem& syste
     out.push_back({signature.outputs[i], true, loop.outputs[i].shape, std::move(written[i])});
   return out;
 }
+
+/// Of a law that asks drawn roundings: each of its runs is evaluated some forty times.
+constexpr double kMostSampledLaw = 2.0;
 
 }  // namespace
 
@@ -141,12 +149,27 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
   if (r.law != nullptr) {
     const TensorLaw& law = *rows_.at(static_cast<std::size_t>(r.law - laws.data()));
     if (trace) trace->native = native;
-    return law.judge(
-        {r, *this, given, native,
-         [&](const Resolved& sized, const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
-           return by_sequence(run_tensors(sized, *this, of, kernels, options, cuts));
-         },
-         trace ? &trace->tensor_law : nullptr});
+    TensorSubject subject{
+        r,
+        *this,
+        given,
+        native,
+        [&](const Resolved& sized, const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
+          return by_sequence(run_tensors(sized, *this, of, kernels, options, cuts));
+        },
+        trace ? &trace->tensor_law : nullptr};
+    const auto judged = [&](int first, int samples) {
+      if (trace) trace->tensor_law.clear();
+      subject.first_sample = first;
+      subject.samples = samples;
+      return law.judge(subject);
+    };
+    Judgement judgement = judged(0, 0);
+    if (judgement.verdict != Verdict::vacuous || judgement.gate == kZeroGate || judgement.rows == 0 ||
+        !has_samples(*r.contract) || work(r.c) > kMostSampledLaw)
+      return judgement;
+    judgement = judged(0, kSamples);
+    return judgement.verdict == Verdict::fail ? judged(kSamples, kSecondLook * kSamples) : judgement;
   }
   if (trace) *trace = {given, {}, native, {}, {}, {}};
   std::vector<CaseTensor> outputs = run_tensors(r, *this, given, kernels, options, cuts_of(r));
@@ -158,53 +181,43 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
 
 namespace {
 
-/// Which sequences of a batch are held against drawn roundings, too: as many as the work allows that a case may take,
-/// the first and the last among them.
-class SampledSequences {
- public:
-  SampledSequences(const Resolved& r, const TensorSystem& system) : batch_(r.c.B) {
-    if (!has_samples(*r.contract) || r.law != nullptr || batch_ < 1) return;
-    const double one = system.work(r.c) / static_cast<double>(batch_);
-    const auto within = [&](double most) {
-      return static_cast<Index>(std::clamp(most / std::max(one, 1e-12), 0.0, static_cast<double>(batch_)));
-    };
-    // Of work 1, some 35 ms of the running error.
-    usual_ = within(0.1);
-    most_ = within(1.0);
+/// The worst case and another gate together: either may fail a run, and the other, if it `knows` enough, pass it.
+void add(Judgement& judgement, const Judgement& other, bool knows) {
+  judgement.sampled_ratio = std::max(judgement.sampled_ratio, other.sampled_ratio);
+  judgement.twin_ratio = std::max(judgement.twin_ratio, other.twin_ratio);
+  const bool decides = other.verdict == Verdict::fail || other.ratio > judgement.ratio;
+  const bool passes = judgement.verdict == Verdict::vacuous && other.verdict == Verdict::pass && knows;
+  if (other.verdict == Verdict::fail || passes) {
+    judgement.verdict = other.verdict;
+    judgement.reason = other.reason;
   }
-  /// More of them where the worst case says nothing.
-  [[nodiscard]] bool takes(Index b, Verdict worst_case) const {
-    const Index count = worst_case == Verdict::vacuous ? most_ : usual_;
-    if (count < 2) return count == 1 && b == 0;
-    // Evenly, from 0 to batch - 1.
-    const Index i = (b * (count - 1) + batch_ - 2) / (batch_ - 1);
-    return i * (batch_ - 1) / (count - 1) == b;
-  }
-
- private:
-  Index batch_;
-  Index usual_ = 0;
-  Index most_ = 0;
-};
-
-/// The worst case and the drawn roundings together: either may fail a run, either may know enough to pass it.
-void add_sampled(Judgement& judgement, const Judgement& sampled) {
-  judgement.sampled_ratio = sampled.ratio;
-  const bool decides = sampled.verdict == Verdict::fail || sampled.ratio > judgement.ratio;
-  if (sampled.verdict == Verdict::fail) judgement.verdict = Verdict::fail;
-  if (sampled.verdict == Verdict::fail ||
-      (judgement.verdict == Verdict::vacuous && sampled.verdict == Verdict::pass))
-    judgement.reason = sampled.reason;
-  if (judgement.verdict == Verdict::vacuous && sampled.verdict == Verdict::pass)
-    judgement.verdict = Verdict::pass;
   if (!decides) return;
-  judgement.gate = sampled.gate;
-  judgement.ratio = sampled.ratio;
-  judgement.error = sampled.error;
-  judgement.bound = sampled.bound;
-  judgement.worst = sampled.worst;
-  judgement.expected = sampled.expected;
-  judgement.actual = sampled.actual;
+  judgement.gate = other.gate;
+  judgement.ratio = other.ratio;
+  judgement.error = other.error;
+  judgement.bound = other.bound;
+  judgement.worst = other.worst;
+  judgement.expected = other.expected;
+  judgement.actual = other.actual;
+}
+
+/// One sequence against its worst case; under a contract that keeps 16 bit against its twin; and where that leaves
+/// something open, against drawn roundings. `twin` and `drawn`: whether these may be asked.
+Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed,
+                         const std::function<bool(Verdict)>& twin,
+                         const std::function<bool(Verdict)>& drawn) {
+  Judgement judgement = judge_operator(of.op, of.oracle, actual);
+  bool same = false;
+  if (judgement.verdict != Verdict::fail && twin(judgement.verdict)) {
+    const TwinJudgement nearest = judge_operator_twin(of, actual, seed);
+    same = nearest.same;
+    add(judgement, nearest.judgement, same);
+  }
+  if (judgement.verdict != Verdict::fail && !same && drawn(judgement.verdict)) {
+    add(judgement, judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual),
+        true);
+  }
+  return judgement;
 }
 
 }  // namespace
@@ -212,17 +225,21 @@ void add_sampled(Judgement& judgement, const Judgement& sampled) {
 Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::string_view native,
                         const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& outputs,
                         std::vector<OperatorOracle>* oracles) {
+  // Of work 1, some 35 ms of the running error. Without points that keep 16 bit the worst case is near, and samples are
+  // dearer: where it says nothing alone.
+  const bool points = has_samples(*r.contract) && r.law == nullptr;
+  const double one = system.work(r.c) / static_cast<double>(std::max<Index>(r.c.B, 1));
+  const SampledSequences twins(r.c.B, one, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
+  const SampledSequences draws(r.c.B, one, points ? 0.1 : 0.0, r.law != nullptr ? 0.0 : points ? 1.0 : 0.3);
+  const Call call = system.call(r.c, native);
+  const std::vector<Index> cuts = cuts_of(r);
   Judgement worst;
-  const SampledSequences sampling(r, system);
   for (Index b = 0; b < r.c.B; ++b) {
-    OperatorOracle oracle = operator_oracle(system.row, system.call(r.c, native), sequence_of(inputs, b),
-                                            cuts_of(r), *r.contract);
-    Judgement judgement = judge_operator(system.row, oracle, outputs[static_cast<std::size_t>(b)]);
-    if (judgement.verdict != Verdict::fail && sampling.takes(b, judgement.verdict)) {
-      add_sampled(judgement,
-                  judge_sampled(system.row, system.call(r.c, native), sequence_of(inputs, b), cuts_of(r),
-                                *r.contract, oracle, r.c.seed, outputs[static_cast<std::size_t>(b)]));
-    }
+    const Tensors<double> sequence = sequence_of(inputs, b);
+    OperatorOracle oracle = operator_oracle(system.row, call, sequence, cuts, *r.contract);
+    Judgement judgement = judge_sequence(
+        {system.row, call, sequence, cuts, *r.contract, oracle}, outputs[static_cast<std::size_t>(b)],
+        r.c.seed, [&](Verdict v) { return twins.takes(b, v); }, [&](Verdict v) { return draws.takes(b, v); });
     judgement.worst.sequence = b;
     if (b == 0) {
       worst = std::move(judgement);

@@ -23,6 +23,9 @@ struct TensorSubject {
                                              const std::vector<Index>& cuts)>
       run_as;                       ///< with the batch and tokens of `sized`
   TensorLawTrace* trace = nullptr;  ///< where to keep what was compared
+  /// Drawn roundings to `first_sample + samples` say how far two runs may lie apart, where they say less than the
+  /// running errors; 0: these alone.
+  int first_sample = 0, samples = 0;
 
   [[nodiscard]] std::vector<Tensors<double>> run(const std::vector<CaseTensor>& of,
                                                  const std::vector<Index>& cuts) const {
@@ -30,7 +33,8 @@ struct TensorSubject {
   }
 };
 
-/// A relation between runs of one kernel of named tensors, within the sum of their running errors.
+/// A relation between runs of one kernel of named tensors, within the sum of their running errors; under a contract that
+/// keeps 16 bit, where these say nothing, within that of the errors of drawn roundings.
 struct TensorLaw {
   CaseLaw name;
   bool (*fits)(const Operator&) = nullptr;

@@ -14,6 +14,12 @@ RunningModel RunningModel::of(const Contract& contract) {
   return model;
 }
 
+RunningModel RunningModel::twin(const Contract& contract) {
+  RunningModel model = between_points(contract);
+  if (of(contract).stored_unit != 0.0) model.nearest = contract.input;
+  return model;
+}
+
 RunningModel RunningModel::between_points(const Contract& contract) {
   RunningModel model = of(contract);
   model.stored_unit = model.stored_tiny = 0.0;

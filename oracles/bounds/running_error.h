@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "oracles/bounds/bound.h"
+#include "oracles/bounds/skipped_points.h"
 #include "oracles/rounding.h"
 #include "reference/rounding_point.h"
 
@@ -31,11 +32,19 @@ struct RunningModel {
   bool ex2 = false;                        ///< exp(x) is ex2.approx(x log2 e), the product rounded
   double stored_unit = 0.0;                ///< of a rounding point of the reference (stored()); 0: none
   double stored_tiny = 0.0;                ///< absolute error of a rounding there
+  /// Where not none, the value is the twin's: rounding points round it to nearest, and the error is how far a kernel of the
+  /// same points may be from the twin. Where all of value +- error is rounded to one number there is none left.
+  Format nearest = Format::none;
+  const SkippedPoints* skipped = nullptr;  ///< of the twin: points that the kernel does not have
+  bool divides_last = false;               ///< of the twin, as RoundingPoint has it
+  bool sums_stored = false;                ///< of the twin: summed() takes what was stored
 
   /// Of a contract: rounding points keep 16 bits where its operands do.
   [[nodiscard]] static RunningModel of(const Contract& contract);
   /// The same without the roundings at those points.
   [[nodiscard]] static RunningModel between_points(const Contract& contract);
+  /// Of the twin, all points rounded to nearest.
+  [[nodiscard]] static RunningModel twin(const Contract& contract);
 };
 
 namespace detail {
@@ -99,7 +108,8 @@ class Running {
   /// then the error stays.
   [[nodiscard]] static Running shift(const Running& x) {
     const double error = x.error();
-    if (!(error < 0.69)) return x;
+    // What is rounded to nearest behind it does not cancel: the twin's bound has to know the maximum's error.
+    if (!(error < 0.69) || detail::running_model().nearest != Format::none) return x;
     Running y(x.value_);
     y.magnitude_ += error;
     return y;
@@ -237,12 +247,29 @@ struct RoundingPoint<Running> {
   static Running stored(const Running& x) {
     const RunningModel& model = detail::running_model();
     const double error = x.error();
+    if (model.nearest != Format::none) return nearest(x.value(), error, model.nearest);
     if (model.stored_unit == 0.0 || (x.value() == 0.0 && error == 0.0)) return x;  // zero is a number of it
     return Running::within(x.value(),
                            error + model.stored_unit * (std::abs(x.value()) + error) + model.stored_tiny);
   }
   static Running shift(const Running& x) { return Running::shift(x); }
-  static Running summed(const Running&, const Running& kept) { return kept; }  // the larger error
+  /// The larger error, but of the twin.
+  static Running summed(const Running& x, const Running& kept) {
+    const RunningModel& model = detail::running_model();
+    return model.nearest == Format::none || model.sums_stored ? kept : x;
+  }
+  static bool divides_last() { return detail::running_model().divides_last; }
+  static bool rounds_at(const PointPlace& place) {
+    const RunningModel& model = detail::running_model();
+    return model.skipped == nullptr || !model.skipped->has(place);
+  }
+
+ private:
+  static Running nearest(double x, double error, Format format) {
+    const double y = round_to(x, format);
+    if (error == 0.0 || !std::isfinite(y) || !std::isfinite(error)) return Running::within(y, error);
+    return Running::within(y, std::max(round_to(x + error, format) - y, y - round_to(x - error, format)));
+  }
 };
 
 }  // namespace samestate

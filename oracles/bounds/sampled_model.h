@@ -6,12 +6,22 @@
 #include <cstdint>
 #include <limits>
 
+#include "oracles/bounds/skipped_points.h"
 #include "oracles/rounding.h"
 #include "reference/contract.h"
 
 /// How the roundings of a sample fall. One evaluation of a reference with drawn roundings is one member of the
 /// population of correct kernels of a contract; the kernel's error has to belong to it (bounds_operators.md 2).
 namespace samestate {
+
+/// A rounding that no contract of an operator has: what mutants plant in Stochastic arithmetic.
+enum class Planted {
+  none,
+  sums,       ///< every sum of products is stored in 16 bit
+  partial,    ///< every sum is kept in 16 bit while it is added up
+  functions,  ///< results of exp, log, sin, cos and sqrt (a norm's factor) are stored in 16 bit
+  quotients   ///< results of divisions are (a logistic function, what a norm makes)
+};
 
 struct SampledModel {
   Format kept =
@@ -29,6 +39,9 @@ struct SampledModel {
   double truncation = 0.0;        ///< of this sample's accumulator, share of the largest bias
   double exponential_bias = 0.0;  ///< mean relative error of this sample's exponential, in units of fp32
   std::uint64_t salt = 0;
+  bool divides_last = false;               ///< softmax weights are stored before they are divided
+  const SkippedPoints* skipped = nullptr;  ///< points that round nothing
+  Planted planted = Planted::none;
 
   /// The n-th sample of a contract, its rounding points drawn.
   [[nodiscard]] static SampledModel sample(const Contract& contract, std::uint64_t seed, int n);
@@ -41,7 +54,8 @@ struct SampledModel {
 namespace detail {
 struct SamplingState {
   SampledModel model;
-  std::uint64_t place = 0;  ///< of the next rounding of working precision that is stored
+  std::uint64_t place = 0;       ///< of the next rounding of working precision that is stored
+  SkippedPoints* met = nullptr;  ///< collects the points that are met
 };
 inline SamplingState& sampling() {
   thread_local SamplingState state;
@@ -52,8 +66,9 @@ inline SamplingState& sampling() {
 /// The model of this thread's Stored and Stochastic arithmetic while the object lives.
 class SamplingScope {
  public:
-  explicit SamplingScope(const SampledModel& model) : before_(detail::sampling()) {
-    detail::sampling() = {model, 0};
+  explicit SamplingScope(const SampledModel& model, SkippedPoints* met = nullptr)
+      : before_(detail::sampling()) {
+    detail::sampling() = {model, 0, met};
   }
   ~SamplingScope() { detail::sampling() = before_; }
   SamplingScope(const SamplingScope&) = delete;
@@ -91,6 +106,20 @@ class SamplingScope {
   const int bits = model.alike ? std::clamp(std::ilogb(x) - std::ilogb(half) + 2, 1, 36) : 36;
   const double draw = random_function(x, model.salt, bits);
   return x + (model.size_of_nearest ? std::copysign(nearest - x, draw) : half * draw);
+}
+
+/// x as a planted rounding of that kind leaves it.
+[[nodiscard]] inline double planted(double x, Planted where) {
+  const SampledModel& model = detail::sampling().model;
+  if (model.planted != where) return x;
+  return round_to(x, model.kept == Format::none ? Format::bf16 : model.kept);
+}
+
+/// Whether this thread's model rounds at that place.
+[[nodiscard]] inline bool model_rounds_at(const PointPlace& place) {
+  detail::SamplingState& state = detail::sampling();
+  if (state.met != nullptr) state.met->add(place);
+  return state.model.skipped == nullptr || !state.model.skipped->has(place);
 }
 
 }  // namespace samestate

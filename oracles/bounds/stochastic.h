@@ -38,7 +38,7 @@ class Stochastic {
   }
   friend Stochastic operator+(const Stochastic& x, const Stochastic& y) {
     Stochastic sum;
-    sum.value_ = x.value_ + y.value_;
+    sum.value_ = planted(x.value_ + y.value_, Planted::partial);
     sum.squares_ = x.squares() + y.squares();
     sum.terms_ = x.terms() + y.terms();
     return sum;
@@ -51,7 +51,7 @@ class Stochastic {
     return rounded(x.value() * y.value(), 1.0);
   }
   friend Stochastic operator/(const Stochastic& x, const Stochastic& y) {
-    return rounded(x.value() / y.value(), 2.0);
+    return rounded(planted(x.value() / y.value(), Planted::quotients), 2.0);
   }
   Stochastic& operator+=(const Stochastic& y) { return *this = *this + y; }
   Stochastic& operator-=(const Stochastic& y) { return *this = *this - y; }
@@ -71,6 +71,7 @@ class Stochastic {
 
   [[nodiscard]] double drawn(std::uint64_t place) const {
     const SampledModel& model = detail::sampling().model;
+    if (terms_ > 1.0 && model.planted == Planted::sums) return planted(value_, Planted::sums);
     if (terms_ == 0.0 || !model.working || !std::isfinite(value_)) return value_;
     constexpr double kUnit = 0x1p-24;
     const double grid = 2.0 * half_ulp(std::sqrt(terms_ * squares_) + std::abs(value_), Format::fp32);
@@ -90,25 +91,27 @@ class Stochastic {
 };
 
 inline Stochastic abs(const Stochastic& x) { return x.value() < 0.0 ? -x : x; }
-inline Stochastic sqrt(const Stochastic& x) { return Stochastic::rounded(std::sqrt(x.value()), 2.0); }
+inline Stochastic sqrt(const Stochastic& x) {
+  return Stochastic::rounded(planted(std::sqrt(x.value()), Planted::functions), 2.0);
+}
 inline Stochastic exp(const Stochastic& x) {
   const double bias = 1.0 + 0x1p-24 * detail::sampling().model.exponential_bias;
-  return Stochastic::rounded(std::exp(x.value()) * bias, kFunctionUnits);
+  return Stochastic::rounded(planted(std::exp(x.value()), Planted::functions) * bias, kFunctionUnits);
 }
 inline Stochastic expm1(const Stochastic& x) {
-  return Stochastic::rounded(std::expm1(x.value()), kFunctionUnits);
+  return Stochastic::rounded(planted(std::expm1(x.value()), Planted::functions), kFunctionUnits);
 }
 inline Stochastic log(const Stochastic& x) {
-  return Stochastic::rounded(std::log(x.value()), kFunctionUnits);
+  return Stochastic::rounded(planted(std::log(x.value()), Planted::functions), kFunctionUnits);
 }
 inline Stochastic log1p(const Stochastic& x) {
-  return Stochastic::rounded(std::log1p(x.value()), kFunctionUnits);
+  return Stochastic::rounded(planted(std::log1p(x.value()), Planted::functions), kFunctionUnits);
 }
 inline Stochastic sin(const Stochastic& x) {
-  return Stochastic::rounded(std::sin(x.value()), kFunctionUnits);
+  return Stochastic::rounded(planted(std::sin(x.value()), Planted::functions), kFunctionUnits);
 }
 inline Stochastic cos(const Stochastic& x) {
-  return Stochastic::rounded(std::cos(x.value()), kFunctionUnits);
+  return Stochastic::rounded(planted(std::cos(x.value()), Planted::functions), kFunctionUnits);
 }
 
 template <>
@@ -121,6 +124,8 @@ struct RoundingPoint<Stochastic> {
   static Stochastic summed(const Stochastic& x, const Stochastic& kept) {
     return detail::sampling().model.sums_stored ? kept : x;
   }
+  static bool divides_last() { return detail::sampling().model.divides_last; }
+  static bool rounds_at(const PointPlace& place) { return model_rounds_at(place); }
 };
 
 }  // namespace samestate

@@ -48,6 +48,8 @@ struct RoundingPoint<Stored> {
   static Stored stored(Stored x) { return {kept_in(x.value(), detail::sampling().model.kept)}; }
   static Stored shift(Stored x) { return x; }
   static Stored summed(Stored x, Stored kept) { return detail::sampling().model.sums_stored ? kept : x; }
+  static bool divides_last() { return detail::sampling().model.divides_last; }
+  static bool rounds_at(const PointPlace& place) { return model_rounds_at(place); }
 };
 
 }  // namespace samestate

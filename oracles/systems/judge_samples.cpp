@@ -9,30 +9,10 @@
 #include <utility>
 
 #include "oracles/numbers.h"
+#include "oracles/systems/scalars.h"
 
 namespace samestate {
 namespace {
-
-template <class Scalar>
-Tensors<Scalar> as(const Tensors<double>& inputs) {
-  Tensors<Scalar> out;
-  for (const auto& [name, x] : inputs) {
-    Matrix<Scalar> y(x.rows(), x.cols());
-    for (Index i = 0; i < x.size(); ++i) y.data()[i] = Scalar(x.data()[i]);
-    out.emplace(name, std::move(y));
-  }
-  return out;
-}
-
-template <class Scalar>
-Tensors<Scalar> evaluate(Tensors<Scalar> (*row)(const Call&, const Tensors<Scalar>&), const Operator& op,
-                         const Call& call, const Tensors<double>& inputs, const std::vector<Index>& cuts) {
-  return evaluate_in_calls<Scalar>(op, call, {as<Scalar>(inputs)}, cuts,
-                                   [&](const Call& one, const std::vector<Tensors<Scalar>>& part) {
-                                     return std::vector<Tensors<Scalar>>{row(one, part.front())};
-                                   })
-      .front();
-}
 
 /// x with probability p above it, of Student's t of n degrees of freedom.
 double t_quantile(double p, int n) {
@@ -89,6 +69,11 @@ class Population {
         worst = {ratio, value, limit, kNames[k], of_kernel.row[k], of_kernel.column[k]};
     }
     return worst;
+  }
+
+  /// Error that the element statistic lets pass.
+  [[nodiscard]] Matrix<double> element_tolerance() const {
+    return limit_of(2) * scales(nullptr).element.cwiseSqrt();
   }
 
   /// RMS of the error that the tensor statistic lets pass.
@@ -193,6 +178,11 @@ Matrix<double> beyond(const Matrix<double>& e, const Matrix<double>& slack) {
   });
 }
 
+/// Least variance of an error that is believed, by row.
+Vector<double> floor_of(const Matrix<double>& expected) {
+  return (4.0 * 0x1p-24 * expected.cwiseAbs2().rowwise().mean().cwiseSqrt()).array() + 1e-36;
+}
+
 /// Those rows of x.
 Matrix<double> rows_of(const Matrix<double>& x, const std::vector<Index>& rows) {
   return x(rows, Eigen::all);
@@ -206,25 +196,49 @@ SampledErrors sample_errors(const Operator& op, const Call& call, const Tensors<
                             const std::vector<Index>& cuts, const Contract& contract,
                             const OperatorOracle& oracle, std::uint64_t seed, int first, int count) {
   SampledErrors out;
-  {
+  const bool points = has_samples(contract);
+  if (points) {
     const RunningScope scope(RunningModel::between_points(contract));
-    for (const auto& [name, x] : evaluate(op.running, op, call, inputs, cuts)) {
-      Matrix<double> error(x.rows(), x.cols());
-      for (Index i = 0; i < x.size(); ++i) error.data()[i] = x.data()[i].error();
-      out.between.emplace(name, std::move(error));
-    }
+    for (const auto& [name, x] : evaluate(op.running, op, call, inputs, cuts))
+      out.between.emplace(name, x.unaryExpr([](const Running& e) { return e.error(); }));
+  } else {
+    for (const auto& [name, exact] : oracle.exact)
+      out.between.emplace(name, Matrix<double>::Zero(exact.rows(), exact.cols()));
   }
+  const auto errors = [&](const auto& values) {
+    Tensors<double> minus;
+    for (const auto& [name, x] : values) {
+      const Matrix<double> kept =
+          x.unaryExpr([&](const auto& e) { return kept_in(e.value(), contract.output); });
+      minus.emplace(name, kept - get(oracle.exact, name));
+    }
+    return minus;
+  };
   for (int n = first; n < first + count; ++n) {
     const SamplingScope scope(SampledModel::sample(contract, seed, n));
-    Tensors<double> errors;
-    for (const auto& [name, x] : evaluate(op.stored, op, call, inputs, cuts)) {
-      const Matrix<double>& exact = get(oracle.exact, name);
-      Matrix<double> error(x.rows(), x.cols());
-      for (Index i = 0; i < x.size(); ++i)
-        error.data()[i] = kept_in(x.data()[i].value(), contract.output) - exact.data()[i];
-      errors.emplace(name, std::move(error));
+    out.samples.push_back(points ? errors(evaluate(op.stored, op, call, inputs, cuts))
+                                 : errors(evaluate(op.stochastic, op, call, inputs, cuts)));
+  }
+  return out;
+}
+
+Tensors<double> sampled_tolerances(const OperatorOracle& oracle, const SampledErrors& errors) {
+  Tensors<double> out = oracle.tolerance;
+  for (auto& [name, tolerance] : out) {
+    std::vector<Matrix<double>> samples;
+    bool in_range = tolerance.size() > 0;
+    for (const Tensors<double>& sample : errors.samples) {
+      samples.push_back(get(sample, name));
+      in_range = in_range && samples.back().allFinite();
     }
-    out.samples.push_back(std::move(errors));
+    if (!in_range) continue;
+    const Matrix<double>& y = get(oracle.exact, name);
+    const Population population(y, floor_of(y), std::move(samples));
+    const Matrix<double> sampled = population.element_tolerance() + get(errors.between, name);
+    const Matrix<bool>& undecided = get(oracle.undecided, name);
+    for (Index r = 0; r < y.rows(); ++r) {
+      if (!undecided(r, 0)) tolerance.row(r) = tolerance.row(r).cwiseMin(sampled.row(r));
+    }
   }
   return out;
 }
@@ -260,10 +274,8 @@ Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& error
     if (live.empty()) continue;
     judged = true;
     const Matrix<double> expected = rows_of(y, live);
-    const Vector<double> floor =
-        (4.0 * 0x1p-24 * expected.cwiseAbs2().rowwise().mean().cwiseSqrt()).array() + 1e-36;
     for (Matrix<double>& sample : samples) sample = rows_of(sample, live);
-    const Population population(expected, floor, std::move(samples));
+    const Population population(expected, floor_of(expected), std::move(samples));
     const Finding found = population.judge(rows_of(e, live));
     const double size = std::sqrt(expected.cwiseAbs2().mean());
     const double slack_size = std::sqrt(rows_of(slack, live).cwiseAbs2().mean());

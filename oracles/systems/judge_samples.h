@@ -17,7 +17,7 @@ struct SampledErrors {
 };
 
 /// Samples `first` to `first + count` of one sequence evaluated in calls ending at `cuts`; equal seeds draw equal
-/// samples. Of a contract that keeps 16 bit.
+/// samples. Of a contract that keeps 16 bit those of its rounding points, of another those of every operation.
 [[nodiscard]] SampledErrors sample_errors(const Operator& op, const Call& call, const Tensors<double>& inputs,
                                           const std::vector<Index>& cuts, const Contract& contract,
                                           const OperatorOracle& oracle, std::uint64_t seed, int first,
@@ -25,6 +25,10 @@ struct SampledErrors {
 
 /// Whether drawn roundings say more than the running error: rounding points of the contract keep 16 bit.
 [[nodiscard]] bool has_samples(const Contract& contract);
+
+/// By how much an element may err: the limit of the statistic "element" below, and `between`. Of outputs of which a sample
+/// is not finite, and of rows of undecided tokens, what the oracle says.
+[[nodiscard]] Tensors<double> sampled_tolerances(const OperatorOracle& oracle, const SampledErrors& errors);
 
 /// Five statistics of every output against the same of the samples:
 ///   tensor  RMS over rows of |e_r| / sigma_r,   row  the largest of them,   element  max |e_rc| / sigma_rc,

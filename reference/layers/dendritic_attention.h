@@ -187,6 +187,10 @@ template <class Scalar>
 
   const OverlapWindows windows = s.split();
   const Scalar scale = Scalar(1) / sqrt(Scalar(static_cast<double>(windows.width)));  // of w, not of d
+  // 11, 13: normalised inside the window. One rounding point: kernels store both or neither.
+  const auto normalised = [&](const Matrix<Scalar>& head, Index n) {
+    return stored<Scalar>(l2norm(windows.slice(head, n)));
+  };
   in.heads.resize(static_cast<std::size_t>(s.virtual_heads()));
   for (Index e = 0; e < s.branches(); ++e) {
     const auto branch = static_cast<std::size_t>(e);
@@ -211,9 +215,8 @@ template <class Scalar>
         const auto at = static_cast<std::size_t>(s.virtual_head(n, e, h));
         Sequence<Scalar>& window = in.heads[at];
         window = head;  // 12: v, g and beta of every window
-        window.q =
-            stored<Scalar>(l2norm(windows.slice(head.q, n)));  // 11, 13: normalised inside the window
-        window.k = stored<Scalar>(l2norm(windows.slice(head.k, n)));
+        window.q = normalised(head.q, n);
+        window.k = normalised(head.k, n);
         window.initial_state = cache.state[at];
       }
     }

@@ -178,6 +178,8 @@ std::string_view measure_of(std::string_view gate) {
   if (gate == "row" || gate == "hard") return "2-norm of the row's error";
   if (gate == "head") return "RMS of the head's rows, each by the 2-norm of its error";
   if (gate.starts_with("sampled ")) return "in standard deviations of the drawn roundings";
+  if (gate == "twin element") return "of the element, from the twin";
+  if (gate == "twin share") return "share of the errors that is not the twin's, mean over rows";
   if (gate == "twin") return "2-norm of the row's distance from the twin";
   if (gate == "twin median")
     return "median over rows of the distance from the twin, in units of the predicted RMS error";

@@ -31,6 +31,15 @@ constexpr std::array kWords = {
     Word{"contract",
          "what a kernel promises to round, and how: inputs, operands, inverse, stored state, output, "
          "accumulator, exponential"},
+    Word{"card",
+         "the points of a *contract*, each with its value: `bf16+beta_k:bf16` is a name and changes. "
+         "`samestate card` "
+         "reads one from a kernel's outputs; declared `nearest`, its *twin* is reported and does not gate "
+         "([card.md](card.md))"},
+    Word{"point",
+         "a place in a kernel where a value is rounded, or a setting of how sums and exponentials are made: "
+         "`beta_k`, "
+         "`inverse`, `scan` …; `samestate list contracts --long`"},
     Word{"regime", "a named way of drawing data: normal, slow, collinear, exact …"},
     Word{"case",
          "everything that determines one run, data included, on one line of text; `v1 SYSTEM key=value …`"},
@@ -109,7 +118,11 @@ constexpr std::array kWords = {
          "a CPU run that rounds where the contract says: the kernel is also compared with it, since an "
          "undeclared rounding shows there and nowhere else. As a *gate*: twin for a single row, twin median "
          "and twin RMS "
-         "for all rows"},
+         "for all rows. Of operators in 16 bit it is the reference, rounded at the points that it marks, "
+         "less those that the "
+         "kernel leaves out: twin element for one that fp32 does not explain, twin share for roundings "
+         "beside the "
+         "declared ones"},
     Word{"sampled",
          "the *gate* of operators in 16 bit: the reference runs 32 times with drawn roundings where the "
          "contract keeps 16 bit, and the kernel's error has to belong to theirs. With the statistic that "

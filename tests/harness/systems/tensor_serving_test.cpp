@@ -132,6 +132,52 @@ TEST(TensorServing, EachLawKillsTheFaultThatItIsThereFor) {
   }
 }
 
+/// The running errors of a whole layer in 16 bits say nothing of two runs of it: drawn roundings do.
+TEST(TensorLaws, LayersInSixteenBitsAreHeldToDrawnRoundings) {
+  for (const char* name : {"cpu.latent_attention.absorbed", "cpu.gated_delta_net.chunked",
+                           "cpu.dendritic_attention.compacted"}) {
+    const OperatorKernel& right = operator_row(name);
+    const std::string line =
+        "v1 " + right.system + " form=" + right.form + " B=2 T=13 contract=bf16 law=batch_permutation";
+    const Judgement j = judged(right, line);
+    EXPECT_EQ(j.verdict, Verdict::pass) << line << ": " << j.reason;
+    OperatorKernel wrong = right;
+    wrong.strided = false;
+    // The last row of a batch twice as large: what vacuous lets no run be.
+    wrong.run = [&right](OperatorArguments call, const Contract& contract) {
+      const Outcome outcome = right.run(call, contract);
+      for (const auto& y : call.outputs) {
+        const std::int64_t size = OtherStates::size_of(y.shape);
+        for (std::int64_t i = size / 2; call.batch == 2 && i < size; ++i) y.data[i] *= 2.0F;
+      }
+      return outcome;
+    };
+    const Judgement seen = judged(wrong, line);
+    EXPECT_EQ(seen.verdict, Verdict::fail) << line << ": " << seen.reason;
+    EXPECT_EQ(seen.gate, "law");
+  }
+}
+
+/// Nor does the worst case of fp32 say anything of an attention over long sums, where one part in a thousand shows.
+TEST(TensorSystem, WhereTheWorstCaseOfFp32SaysNothingRoundingsAreDrawn) {
+  const OperatorKernel& right = operator_row("cpu.latent_attention.absorbed");
+  const std::string line = "v1 latent_attention form=absorbed T=16 D=256 dn=32 dr=16 dv=32 dc=64 q_lora=0";
+  const Judgement j = judged(right, line);
+  EXPECT_EQ(j.verdict, Verdict::pass) << j.reason;
+  EXPECT_TRUE(j.gate.starts_with("sampled")) << j.gate;
+  OperatorKernel wrong = right;
+  wrong.strided = false;
+  wrong.run = [&right](OperatorArguments call, const Contract& contract) {
+    const Outcome outcome = right.run(call, contract);
+    const auto& y = call.outputs.front();
+    for (std::int64_t i = 0; i < OtherStates::size_of(y.shape); ++i) y.data[i] *= 1.001F;
+    return outcome;
+  };
+  const Judgement seen = judged(wrong, line);
+  EXPECT_EQ(seen.verdict, Verdict::fail);
+  EXPECT_LT(seen.hard_ratio, 0.1) << "the worst case does not see it";
+}
+
 /// Decoding in order does not show it: the calls of one request follow each other.
 TEST(TensorServing, AStateOfItsOwnIsRightWhileNobodyElseIsServed) {
   const std::string line = "v1 linear_attention_normalised form=decode chunk=4 prefill=5 T=13";

@@ -1,0 +1,369 @@
+#include "oracles/systems/operator_twin.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "oracles/numbers.h"
+#include "oracles/systems/scalars.h"
+
+namespace samestate {
+namespace {
+
+/// Errors of this size, relative, are fp32's own and none of 16 bit.
+constexpr double kFp32 = 0x1p-14;
+
+SampledModel with(SampledModel model, const TwinVariant& variant) {
+  model.skipped = &variant.skipped;
+  model.divides_last = variant.divides_last;
+  model.sums_stored = variant.sums_stored;
+  return model;
+}
+
+/// x as the kernel wrote it: in the output's format, or in fp32 where that is nearer (states).
+Matrix<double> written(const Matrix<double>& x, const Matrix<double>& kernel, Format format) {
+  const Matrix<double> rounded = x.unaryExpr([format](double e) { return round_to(e, format); });
+  const Matrix<double> kept = x.unaryExpr([](double e) { return round_to(e, Format::fp32); });
+  return (kernel - kept).squaredNorm() < (kernel - rounded).squaredNorm() ? kept : rounded;
+}
+
+/// Of the rows that count: their number, the mean of rho, and the row where it is largest.
+struct Share {
+  double mean = 0.0;
+  double most = 0.0;
+  Index rows = 0;
+  Index worst = -1;
+};
+Share share_of(const TwinSubject& of, const std::string& name, const Matrix<double>& x,
+               const Matrix<double>& t) {
+  const Matrix<double>& y = get(of.oracle.exact, name);
+  const Matrix<bool>& undecided = get(of.oracle.undecided, name);
+  const Vector<double> rho = unshared(x, written(t, x, of.contract.output), y);
+  Share share;
+  for (Index r = 0; r < rho.size(); ++r) {
+    if (rho(r) < 0.0 || undecided(r, 0)) continue;
+    ++share.rows;
+    share.mean += rho(r);
+    if (rho(r) > share.most || share.worst < 0) share.worst = r;
+    share.most = std::max(share.most, rho(r));
+  }
+  if (share.rows > 0) share.mean /= static_cast<double>(share.rows);
+  return share;
+}
+
+/// Whether every element is the twin's own.
+bool identical(const TwinSubject& of, const Tensors<double>& twin, const Tensors<double>& actual) {
+  return std::all_of(twin.begin(), twin.end(), [&](const auto& one) {
+    const Matrix<double>& x = get(actual, one.first);
+    return one.second.size() == 0 || x == written(one.second, x, of.contract.output);
+  });
+}
+
+struct Finding {
+  double ratio = 0.0;
+  double error = 0.0;
+  double bound = 0.0;
+  std::string output;
+  Index row = -1;
+  Index column = -1;
+  bool elements = false;  ///< else: shares of rows
+  bool compared = false;
+  bool same = true;
+  Index rows = 0;  ///< that are the twin's
+};
+
+/// Elements against the bound of a twin; those within it are as good as 0.
+void judge_elements(const TwinSubject& of, const TwinBound& twin, const Tensors<double>& actual,
+                    Finding& worst) {
+  for (const auto& [name, t] : twin.value) {
+    const Matrix<double>& x = get(actual, name);
+    const Matrix<double>& slack = get(twin.slack, name);
+    const Matrix<bool>& undecided = get(twin.undecided, name);
+    for (Index i = 0; i < t.rows(); ++i) {
+      if (undecided(i, 0)) continue;
+      for (Index j = 0; j < t.cols(); ++j) {
+        if (!std::isfinite(t(i, j)) || !std::isfinite(slack(i, j))) continue;
+        worst.compared = true;
+        const double bound =
+            slack(i, j) + half_ulp(std::abs(t(i, j)) + slack(i, j), of.contract.output) * (1.0 + 1e-12);
+        const double error = std::isfinite(x(i, j)) ? std::abs(x(i, j) - t(i, j)) : kInfinity;
+        const double ratio = error <= bound ? 0.0 : error / bound;
+        if (!(ratio > worst.ratio)) continue;
+        worst.ratio = ratio, worst.error = error, worst.bound = bound;
+        worst.output = name, worst.row = i, worst.column = j, worst.elements = true;
+      }
+    }
+  }
+}
+
+/// The largest share of `count` twins whose working precision is drawn, by output.
+std::map<std::string, double> jittered(const TwinSubject& of, const TwinDistance& twin, std::uint64_t seed,
+                                       int first, int count) {
+  std::map<std::string, double> most;
+  for (int n = first; n < first + count; ++n) {
+    const SamplingScope scope(with(SampledModel::jitter(of.contract, seed, n), twin.variant));
+    for (const auto& [name, x] : evaluate(of.op.stochastic, of.op, of.call, of.inputs, of.cuts)) {
+      const Matrix<double> drawn = x.unaryExpr([&](const Stochastic& e) {
+        return round_to(round_to(e.value(), Format::fp32), of.contract.output);
+      });
+      const Share share = share_of(of, name, drawn, get(twin.value, name));
+      most[name] = std::max(most[name], share.mean);
+    }
+  }
+  return most;
+}
+
+/// Whether the rows of an output are the twin's but for single roundings. Those of undecided tokens may be others; `rows`
+/// counts the ones that are.
+bool same_rows(const TwinSubject& of, const std::string& name, const Matrix<double>& x,
+               const Matrix<double>& t, Index& rows) {
+  const Matrix<double>& y = get(of.oracle.exact, name);
+  const Matrix<bool>& undecided = get(of.oracle.undecided, name);
+  const Matrix<double> w = written(t, x, of.contract.output);
+  const Vector<double> rho = unshared(x, w, y);
+  bool same = true;
+  for (Index r = 0; r < y.rows(); ++r) {
+    const double sigma =
+        ((w.row(r) - y.row(r)).norm() + kFp32 * y.row(r).norm()) / std::sqrt(static_cast<double>(y.cols()));
+    const bool near = (x.row(r).array() == w.row(r).array()).all() ||
+                      (rho(r) <= kOperatorTwinRow &&
+                       (x.row(r) - w.row(r)).cwiseAbs().maxCoeff() <= kOperatorTwinElement * sigma);
+    if (near) ++rows;
+    same = same && (near || undecided(r, 0));
+  }
+  return same;
+}
+
+/// Shares of outputs against their limits; `limit` may be asked for by output, once one is above the least.
+void judge_shares(const TwinSubject& of, const TwinDistance& twin, const Tensors<double>& actual,
+                  std::uint64_t seed, Finding& worst) {
+  std::map<std::string, double> jitter;
+  int asked = 0;
+  for (const auto& [name, t] : twin.value) {
+    const Matrix<double>& x = get(actual, name);
+    if (t.size() == 0) continue;
+    const Share share = share_of(of, name, x, t);
+    worst.same = worst.same && share.mean <= kOperatorTwinSame && same_rows(of, name, x, t, worst.rows);
+    if (share.rows < kOperatorTwinLeast) continue;
+    worst.compared = true;
+    const double least = std::max(kOperatorTwinShare, kOperatorTwinRows / static_cast<double>(share.rows));
+    const auto limit = [&] { return std::max(least, kOperatorTwinSpread * jitter[name]); };
+    for (const int count : {kOperatorTwinJitter, kOperatorTwinSecond}) {
+      if (share.mean <= limit() || asked >= count) continue;
+      for (const auto& [output, most] : jittered(of, twin, seed, asked, count - asked))
+        jitter[output] = std::max(jitter[output], most);
+      asked = count;
+    }
+    const double ratio = std::isfinite(share.mean) ? share.mean / limit() : kInfinity;
+    if (!(ratio > worst.ratio)) continue;
+    worst.ratio = ratio, worst.error = share.mean, worst.bound = limit();
+    worst.output = name, worst.row = share.worst, worst.column = -1, worst.elements = false;
+  }
+}
+
+Finding judge_variant(const TwinSubject& of, const TwinDistance& twin, const Tensors<double>& actual,
+                      std::uint64_t seed) {
+  Finding worst;
+  if (identical(of, twin.value, actual)) {
+    worst.compared = true;
+    worst.rows = 1;
+    return worst;
+  }
+  judge_elements(of, twin_bound(of, twin.variant), actual, worst);
+  worst.same = worst.ratio <= 1.0;
+  if (worst.ratio <= 1.0) judge_shares(of, twin, actual, seed, worst);
+  return worst;
+}
+
+}  // namespace
+
+std::string TwinVariant::words() const {
+  std::string out;
+  for (const PointPlace& place : skipped.places) {
+    const std::string_view path = place.file_name();
+    out += fmt::format("{}{}:{}:{}", out.empty() ? "not stored at " : ", ", path.substr(path.rfind('/') + 1),
+                       place.line(), place.column());
+  }
+  if (divides_last) out += fmt::format("{}weights divided last", out.empty() ? "" : ", ");
+  if (sums_stored) out += fmt::format("{}the sum of stored weights", out.empty() ? "" : ", ");
+  return out;
+}
+
+Tensors<double> twin_values(const TwinSubject& of, const TwinVariant& variant, SkippedPoints* met) {
+  const SamplingScope scope(with(SampledModel::twin(of.contract), variant), met);
+  Tensors<double> out;
+  for (const auto& [name, x] : evaluate(of.op.stored, of.op, of.call, of.inputs, of.cuts))
+    out.emplace(name, x.unaryExpr([](const Stored& e) { return e.value(); }));
+  return out;
+}
+
+TwinBound twin_bound(const TwinSubject& of, const TwinVariant& variant) {
+  RunningModel model = RunningModel::twin(of.contract);
+  model.skipped = &variant.skipped;
+  model.divides_last = variant.divides_last;
+  model.sums_stored = variant.sums_stored;
+  const RunningScope scope(model);
+  TwinBound out;
+  for (const auto& [name, x] : evaluate(of.op.running, of.op, of.call, of.inputs, of.cuts)) {
+    out.value.emplace(name, x.unaryExpr([](const Running& e) { return e.value(); }));
+    out.slack.emplace(name, x.unaryExpr([](const Running& e) { return e.error(); }));
+    Matrix<bool> undecided = Matrix<bool>::Constant(x.rows(), 1, false);
+    for (Index i = 0; i < x.rows(); ++i) {
+      for (Index j = 0; j < x.cols(); ++j) undecided(i, 0) = undecided(i, 0) || x(i, j).undecided();
+    }
+    out.undecided.emplace(name, std::move(undecided));
+  }
+  return out;
+}
+
+Vector<double> unshared(const Matrix<double>& kernel, const Matrix<double>& twin,
+                        const Matrix<double>& exact) {
+  Vector<double> rho(exact.rows());
+  for (Index r = 0; r < exact.rows(); ++r) {
+    const double floor = kFp32 * kFp32 * exact.row(r).squaredNorm() + 1e-72;
+    const double errors =
+        (kernel.row(r) - exact.row(r)).squaredNorm() + (twin.row(r) - exact.row(r)).squaredNorm();
+    const double apart = (kernel.row(r) - twin.row(r)).squaredNorm();
+    const bool known = twin.row(r).allFinite() && exact.row(r).allFinite();
+    rho(r) = !known || errors <= floor ? -1.0 : std::isfinite(errors) ? apart / errors : kInfinity;
+  }
+  return rho;
+}
+
+TwinSearch::TwinSearch(const TwinSubject& of, const Tensors<double>& actual) : of_(of), actual_(actual) {
+  nearest_ = evaluate_variant({}, &met_);
+}
+
+TwinDistance TwinSearch::evaluate_variant(TwinVariant variant, SkippedPoints* met) {
+  ++evaluated_;
+  TwinDistance twin{std::move(variant), {}, 0.0, 0.0};
+  twin.value = twin_values(of_, twin.variant, met);
+  for (const auto& [name, t] : twin.value) {
+    if (t.size() == 0) continue;
+    const double share = share_of(of_, name, get(actual_, name), t).mean;
+    twin.most = std::max(twin.most, share);
+    twin.total += share;
+  }
+  return twin;
+}
+
+std::vector<SkippedPoints> TwinSearch::moves() const {
+  std::vector<SkippedPoints> groups{met_};
+  const auto by = [&](auto&& alike) {
+    for (const PointPlace& place : met_.places) {
+      SkippedPoints group;
+      for (const PointPlace& other : met_.places) {
+        if (alike(place, other)) group.add(other);
+      }
+      const bool begins = same_place(group.places.front(), place);
+      if (begins && group.places.size() > 1 && group.places.size() < met_.places.size())
+        groups.push_back(std::move(group));
+    }
+  };
+  const auto same_file = [](const PointPlace& x, const PointPlace& y) {
+    return std::string_view(x.file_name()) == y.file_name();
+  };
+  by([&](const PointPlace& x, const PointPlace& y) { return same_file(x, y) && x.line() == y.line(); });
+  by(same_file);
+  for (const PointPlace& place : met_.places) groups.push_back({{place}});
+  return groups;
+}
+
+void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
+  if (nearest_.most <= kOperatorTwinSame && accepts(nearest_)) return;
+  const std::vector<SkippedPoints> groups = moves();
+  const auto nearer = [](const TwinDistance& x, const TwinDistance& y) { return x.total < y.total; };
+  // Roundings are independent, so that each right change comes nearer by itself: the best of one round begin the next.
+  constexpr std::size_t kBeam = 3;
+  constexpr int kMost = 400;
+  constexpr std::size_t kOffered = 24;
+  std::vector<TwinDistance> beam{nearest_};
+  std::vector<TwinDistance> all{nearest_};
+  std::set<std::string> known{nearest_.variant.words()};
+  while (!beam.empty()) {
+    std::vector<TwinDistance> next;
+    for (const TwinDistance& from : beam) {
+      std::vector<TwinVariant> variants;
+      for (const SkippedPoints& group : groups) {
+        variants.push_back(from.variant);
+        for (const PointPlace& place : group.places) variants.back().skipped.add(place);
+      }
+      for (bool TwinVariant::*flag : {&TwinVariant::divides_last, &TwinVariant::sums_stored}) {
+        variants.push_back(from.variant);
+        variants.back().*flag = true;
+      }
+      for (TwinVariant& variant : variants) {
+        variant.skipped.sort();
+        if (evaluated_ >= kMost || !known.insert(variant.words()).second) continue;
+        TwinDistance twin = evaluate_variant(std::move(variant), nullptr);
+        if (twin.most <= kOperatorTwinSame && accepts(twin)) return;
+        if (twin.total < from.total) next.push_back(twin);
+        all.push_back(std::move(twin));
+      }
+    }
+    std::stable_sort(next.begin(), next.end(), nearer);
+    if (next.size() > kBeam) next.resize(kBeam);
+    beam = std::move(next);
+  }
+  // Where one tie of a small case is turned, another twin may be nearer than the right one.
+  const auto round = std::min(all.size(), groups.size() + 3);
+  std::stable_sort(all.begin() + static_cast<std::ptrdiff_t>(round), all.end(), nearer);
+  if (all.size() > round + kOffered) all.resize(round + kOffered);
+  std::stable_sort(all.begin(), all.end(), nearer);
+  nearest_ = all.front();
+  for (const TwinDistance& twin : all) {
+    if (accepts(twin)) return;
+  }
+}
+
+TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed) {
+  TwinSearch search(of, actual);
+  Finding best;
+  TwinVariant variant;
+  bool first = true;
+  search.run([&](const TwinDistance& twin) {
+    const Finding found = judge_variant(of, twin, actual, seed);
+    if (std::exchange(first, false) || found.ratio < best.ratio) {
+      best = found;
+      variant = twin.variant;
+    }
+    return best.ratio <= 1.0;
+  });
+  const std::string words = variant.words();
+  TwinJudgement out;
+  Judgement& j = out.judgement;
+  j.ratio = j.twin_ratio = best.ratio;
+  j.error = best.error;
+  j.bound = best.bound;
+  j.worst.token = best.row;
+  j.worst.channel = best.column;
+  if (best.row >= 0 && best.column >= 0) {
+    j.expected = get(of.oracle.exact, best.output)(best.row, best.column);
+    j.actual = get(actual, best.output)(best.row, best.column);
+  }
+  out.same = best.compared && best.same && best.rows > 0 &&
+             std::any_of(of.oracle.exact.begin(), of.oracle.exact.end(),
+                         [](const auto& one) { return (one.second.array() != 0.0).any(); });
+  j.gate = best.elements ? "twin element" : "twin share";
+  if (best.ratio > 1.0) {
+    j.verdict = Verdict::fail;
+    j.reason = fmt::format(
+        "output {}, nearest twin {}: {}", best.output, words.empty() ? "that of all points" : words,
+        best.elements ? "an element beyond what fp32 makes of the roundings that the contract declares"
+                      : "errors that the roundings which the contract declares do not make");
+  } else if (best.compared) {
+    j.verdict = Verdict::pass;
+    j.reason = words;
+  } else {
+    j.verdict = Verdict::vacuous;
+    j.reason = "nothing that the twin knows";
+  }
+  return out;
+}
+
+}  // namespace samestate

@@ -1,0 +1,168 @@
+#include "oracles/systems/operator_twin.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <string_view>
+
+#include "oracles/contracts.h"
+#include "oracles/numbers.h"
+#include "oracles/systems/scalars.h"
+
+namespace samestate {
+namespace {
+
+/// A drawn case of an operator under bf16, and kernels of it: the reference with the roundings of fp32 drawn.
+struct Drawn {
+  const Operator& op;
+  const Contract& contract = contract_named("bf16");
+  Call call;
+  Tensors<double> inputs;
+  std::vector<Index> cuts;
+  OperatorOracle oracle;
+
+  Drawn(const char* name, const char* form, Index tokens, std::uint64_t seed) : op(*find_operator(name)) {
+    call.form = form;
+    call.tokens = tokens;
+    call.chunk = 4;
+    for (const Parameter& p : op.parameters) call.parameters.emplace(p.name, p.standard);
+    std::mt19937_64 engine(seed);
+    std::normal_distribution<double> normal;
+    for (const TensorSpec& spec : op.signature(call).inputs) {
+      const double size =
+          spec.content == Content::weight ? 1.0 / std::sqrt(static_cast<double>(spec.columns())) : 1.0;
+      inputs.emplace(spec.name, Matrix<double>::NullaryExpr(spec.rows(), spec.columns(), [&] {
+                       if (spec.axis == Axis::state) return 0.0;
+                       return round_to(size * normal(engine), Format::bf16);
+                     }));
+    }
+    oracle = operator_oracle(op, call, inputs, cuts, contract);
+  }
+  [[nodiscard]] TwinSubject subject() const { return {op, call, inputs, cuts, contract, oracle}; }
+
+  /// One with sums in an order of its own, without the points `skipped`, with a rounding that no contract has.
+  [[nodiscard]] Tensors<double> kernel(int n, const TwinVariant& variant = {},
+                                       Planted planted = Planted::none) const {
+    SampledModel model = SampledModel::jitter(contract, 91, n);
+    model.skipped = &variant.skipped;
+    model.divides_last = variant.divides_last;
+    model.planted = planted;
+    const SamplingScope scope(model);
+    Tensors<double> out;
+    for (const auto& [name, x] : evaluate(op.stochastic, op, call, inputs, cuts)) {
+      out.emplace(name,
+                  x.unaryExpr([&](const Stochastic& e) { return round_to(e.value(), contract.output); }));
+    }
+    return out;
+  }
+  [[nodiscard]] TwinJudgement judge(const Tensors<double>& actual) const {
+    return judge_operator_twin(subject(), actual, 7);
+  }
+};
+
+struct Row {
+  const char* name;
+  const char* form;
+};
+constexpr Row kRows[] = {
+    {"rms_norm", "fused"},          {"softmax_attention", "online"},  {"gated_attention", "online"},
+    {"gated_delta_net", "chunked"}, {"latent_attention", "absorbed"}, {"qwen3_next_moe", "sorted"},
+    {"mamba2_mixer", "chunked"}};
+
+TEST(OperatorTwin, KernelsOfItsPointsAreTheSame) {
+  for (const Row& row : kRows) {
+    const Drawn drawn(row.name, row.form, 13, 5);
+    for (int n = 0; n < 6; ++n) {
+      const TwinJudgement j = drawn.judge(drawn.kernel(n));
+      EXPECT_EQ(j.judgement.verdict, Verdict::pass) << row.name << ": " << j.judgement.reason;
+      EXPECT_LE(j.judgement.ratio, 1.0);
+    }
+  }
+}
+
+TEST(OperatorTwin, AKernelMayLeavePointsOut) {
+  const Drawn drawn("gated_attention", "online", 13, 5);
+  TwinVariant variant;
+  SkippedPoints met;
+  (void)twin_values(drawn.subject(), {}, &met);
+  ASSERT_GE(met.places.size(), 5U);
+  for (const PointPlace& place : met.places) {
+    variant.skipped.places = {place};
+    const TwinJudgement j = drawn.judge(drawn.kernel(1, variant));
+    EXPECT_EQ(j.judgement.verdict, Verdict::pass) << variant.words() << ": " << j.judgement.reason;
+  }
+  variant.skipped = met;
+  EXPECT_EQ(drawn.judge(drawn.kernel(1, variant)).judgement.verdict, Verdict::pass) << "16 bit outside alone";
+}
+
+TEST(OperatorTwin, SoftmaxWeightsMayBeDividedLast) {
+  const Drawn drawn("latent_attention", "absorbed", 13, 5);
+  TwinVariant variant;
+  variant.divides_last = true;
+  const Tensors<double> actual = drawn.kernel(1, variant);
+  EXPECT_EQ(drawn.judge(actual).judgement.verdict, Verdict::pass);
+  const TwinSubject subject = drawn.subject();
+  TwinSearch search(subject, actual);
+  search.widen();
+  EXPECT_TRUE(search.known().front().variant.divides_last);
+}
+
+TEST(OperatorTwin, SeesRoundingsThatNoContractHas) {
+  struct Fault {
+    Row row;
+    Planted planted;
+  };
+  constexpr Fault kFaults[] = {{{"rms_norm", "fused"}, Planted::functions},
+                               {{"softmax_attention", "online"}, Planted::functions},
+                               {{"gated_attention", "online"}, Planted::quotients},
+                               {{"gated_delta_net", "chunked"}, Planted::functions},
+                               {{"latent_attention", "absorbed"}, Planted::partial},
+                               {{"qwen3_next_moe", "sorted"}, Planted::partial},
+                               {{"mamba2_mixer", "chunked"}, Planted::quotients}};
+  for (const Fault& fault : kFaults) {
+    const Drawn drawn(fault.row.name, fault.row.form, 13, 5);
+    const TwinJudgement j = drawn.judge(drawn.kernel(1, {}, fault.planted));
+    EXPECT_EQ(j.judgement.verdict, Verdict::fail) << fault.row.name;
+    EXPECT_GT(j.judgement.twin_ratio, 1.0);
+    EXPECT_FALSE(j.same);
+  }
+}
+
+TEST(OperatorTwin, SeesAScaleOfThreeThousandths) {
+  for (const Row& row : kRows) {
+    const Drawn drawn(row.name, row.form, 13, 5);
+    Tensors<double> actual = drawn.kernel(1);
+    for (auto& [name, x] : actual)
+      x = (1.003 * x).unaryExpr([](double e) { return round_to(e, Format::bf16); });
+    EXPECT_EQ(drawn.judge(actual).judgement.verdict, Verdict::fail) << row.name;
+  }
+}
+
+TEST(OperatorTwin, NaNIsNotTheTwin) {
+  const Drawn drawn("rms_norm", "fused", 13, 5);
+  Tensors<double> actual = drawn.kernel(1);
+  actual["y"](2, 1) = kNaN;
+  EXPECT_EQ(drawn.judge(actual).judgement.verdict, Verdict::fail);
+}
+
+TEST(OperatorTwin, ShareOfRoundings) {
+  Matrix<double> y = Matrix<double>::Constant(4, 2, 1.0);
+  Matrix<double> twin = y;
+  Matrix<double> kernel = y;
+  twin.row(0) << 1.01, 0.99;
+  kernel.row(0) = twin.row(0);  // the same
+  twin.row(1) << 1.01, 1.0;
+  kernel.row(1) << 1.0, 1.01;  // independent
+  twin.row(2) << 1.01, 1.01;
+  kernel.row(2) << 0.99, 0.99;  // opposite
+  const Vector<double> rho = unshared(kernel, twin, y);
+  EXPECT_EQ(rho(0), 0.0);
+  EXPECT_NEAR(rho(1), 1.0, 1e-9);
+  EXPECT_NEAR(rho(2), 2.0, 1e-9);
+  EXPECT_EQ(rho(3), -1.0);  // no error
+}
+
+}  // namespace
+}  // namespace samestate
