@@ -67,7 +67,7 @@ std::vector<Entry> entries_of(const std::vector<Case>& cases, const KernelTable&
 }
 
 int run_bench(Options options) {
-  const KernelTable table = kernel_table(options.plugins);
+  const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
   const Accelerator device = accelerator();
   if (options.plan.device.empty()) options.plan.device = device.name.empty() ? "cpu" : "cuda";
   const CaseFilter filter = filter_of(options.filter);

@@ -38,6 +38,7 @@ Command add_report(CLI::App& app);
 Command add_compare(CLI::App& app);
 Command add_mutants(CLI::App& app);
 Command add_bench(CLI::App& app);
+Command add_card(CLI::App& app);
 Command add_tolerance(CLI::App& app);
 Command add_explain(CLI::App& app);
 

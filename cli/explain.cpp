@@ -13,6 +13,7 @@
 #include "harness/cases/key_words.h"
 #include "harness/cases/keys.h"
 #include "harness/cases/system.h"
+#include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 #include "oracles/laws/law.h"
 #include "reference/error.h"
@@ -44,6 +45,18 @@ std::vector<Meaning> meanings_of(const std::string& name) {
     out.push_back({kind, std::string(of), std::string(means)});
   };
   for (const NamedContract& row : contracts()) add("contract", row.contract.name, row.summary);
+  for (const ContractPoint& point : contract_points())
+    add("point of a contract", point.name,
+        fmt::format("{}; values: {}", point.means, fmt::join(point.values, ", ")));
+  if (name.find('+') != name.npos) {
+    const Contract& c = contract_named(name);
+    std::vector<std::string> changes;
+    for (const ContractPoint& point : contract_points()) {
+      if (c.name.find("+" + std::string(point.name) + ":") != c.name.npos)
+        changes.push_back(fmt::format("{}:{} ({})", point.name, point.value(c), point.means));
+    }
+    add("contract", name, fmt::format("{} with {}", base_of(c), fmt::join(changes, ", ")));
+  }
   for (const Regime& row : regimes())
     add("regime of the recurrent family", row.name,
         fmt::format("{}{}", row.summary, row.exact ? "; judged bit for bit" : ""));

@@ -1,11 +1,17 @@
 #include "cli/explained.h"
 
 #include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
+#include "cli/interrupt.h"
 #include "fuzz/mutants/likeness.h"
+#include "harness/card/neighbours.h"
 #include "harness/processes/pool.h"
+#include "oracles/contracts.h"
 
 namespace samestate::cli {
 
@@ -19,6 +25,27 @@ Explanation explain_with_mutants(const Resolved& r, const Trace& trace, double s
     e.patterns.push_back(
         fmt::format("(the time was up after {} of {} mutants of {})", like.tried, like.all, r.c.system));
   return e;
+}
+
+Case exactly(Case c) {
+  c.contract = exact_contract(c.contract).name;
+  return c;
+}
+
+void print_neighbours(const RunFile& run, double seconds) {
+  if (seconds <= 0.0) return;
+  const Resolved r(parse_case(run.case_line));
+  note_interrupts();
+  fmt::print("contract  {}\n", neighbours_of(r, run, seconds, interrupted).text());
+}
+
+std::string run_left_in(const RunFile& run) {
+  std::string path = (std::filesystem::temp_directory_path() / "samestate-run-XXXXXX").string();
+  const int file = ::mkstemp(path.data());
+  if (file < 0) return "";
+  ::close(file);
+  write_run_file(path, run);
+  return path;
 }
 
 std::string looks_like(const Record& failed, const KernelTable& table, double seconds) {

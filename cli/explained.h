@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "fixtures/run_file.h"
 #include "harness/explain/explain.h"
 #include "harness/records/record.h"
 
@@ -13,5 +14,14 @@ namespace samestate::cli {
 /// What the run of a failing case looks like, repeated in a process of its own: "no delta term (mutant ..)"; empty
 /// where it looks like nothing that is known, or the process did not come back within `seconds`.
 [[nodiscard]] std::string looks_like(const Record& failed, const KernelTable& table, double seconds);
+
+/// The case with a card that gates: without the change card:nearest.
+[[nodiscard]] Case exactly(Case c);
+
+/// Prints the contracts near the run's under which it passes, looked for in this process, where an interrupt ends it.
+void print_neighbours(const RunFile& run, double seconds);
+
+/// A file of the run for the process that asks for its neighbours and removes it; empty where none can be made.
+[[nodiscard]] std::string run_left_in(const RunFile& run);
 
 }  // namespace samestate::cli

@@ -37,7 +37,7 @@ constexpr std::size_t kShrunkFailures = 12;
 struct FuzzOptions {
   SearchOptions search;
   FilterOptions filter;
-  bool list = false, json = false, fail_fast = false;
+  bool list = false, json = false, fail_fast = false, strict = false;
   std::vector<std::string> plugins;
   std::string budget = "5m", shrink_budget = "30s", timeout = "60s", shard = "0/1", jsonl, corpus;
   std::uint64_t seed = 0;
@@ -249,8 +249,8 @@ int print_plan(const KernelTable& table, const FuzzOptions& options) {
 
 int run_fuzz(FuzzOptions options) {
   complete(options);
-  const KernelTable table = kernel_table(options.plugins);
   SearchOptions& search = options.search;
+  const KernelTable table = kernel_table(options.plugins, search.filter.cases, options.strict);
   if (search.filter.device.empty() && search.filter.kernel.empty() && options.plugins.empty() &&
       accelerator().name.empty()) {
     search.filter.device = "cpu";
@@ -341,6 +341,7 @@ Command add_fuzz(CLI::App& app) {
   add_plugin_option(app, options->plugins);
   add_filter_options(app, options->filter);
   app.add_flag("--list", options->list, "print the case lines up to --max-cases, run none");
+  app.add_flag("--strict", options->strict, kStrictHelp);
   app.add_flag("--fail-fast", options->fail_fast, "start no case after the first failure");
   app.add_flag("--json", options->json, "machine-readable, instead of the summary; with --list too");
   app.add_option("--threads", search.workers.workers, "worker processes")

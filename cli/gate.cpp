@@ -53,7 +53,7 @@ struct GateOptions {
   PlanOptions plan;
   FilterOptions filter;
   std::string shard = "0/1";
-  bool list = false, json = false, fail_fast = false;
+  bool list = false, json = false, fail_fast = false, strict = false;
   std::vector<std::string> plugins;
   std::string jsonl, junit, markdown, coverage, baseline, new_baseline, timeout = "10m", budget = "0";
   std::string corpus = standard_corpus();
@@ -246,6 +246,7 @@ void report(const GateOptions& options, const std::vector<Record>& records, cons
   fmt::print("{}{} in {:.1f} s on {} thread(s), seed {}{}.\n", terminal_text(records, colour()),
              counted(std::ssize(records), "case"), seconds, options.threads, options.plan.seed,
              shard.count > 1 ? fmt::format(", shard {}", options.shard) : "");
+  fmt::print("{}", nearest_cards(records));
 }
 
 int print_plan(const std::vector<Case>& cases, bool json) {
@@ -266,7 +267,7 @@ int run_gate(GateOptions options) {
                      {"--coverage", options.coverage},
                      {"--write-baseline", options.new_baseline}});
   options.plan.filter = filter_of(options.filter);
-  const KernelTable table = kernel_table(options.plugins);
+  const KernelTable table = kernel_table(options.plugins, options.plan.filter, options.strict);
   const Plan plan = cases_of(options, table);
   const std::vector<Case>& cases = plan.cases;
   if (options.list) return print_plan(cases, options.json);
@@ -392,6 +393,7 @@ Command add_gate(CLI::App& app) {
   app.add_option("--shard", options->shard, "I/N: only the cases I, I + N, I + 2N, ...")
       ->capture_default_str();
   app.add_flag("--list", options->list, "print the case lines, run none");
+  app.add_flag("--strict", options->strict, kStrictHelp);
   app.add_flag("--fail-fast", options->fail_fast, "start no case after the first failure");
   app.add_flag("--json", options->json, "machine-readable, instead of the summary; with --list too");
   app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout (0: no limit)")

@@ -12,6 +12,7 @@
 #include "cli/table.h"
 #include "fuzz/mutants/mutant.h"
 #include "harness/cases/system.h"
+#include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 #include "reports/records/evidence.h"
 #include "reports/text/aligned.h"
@@ -52,6 +53,18 @@ Listing list_forms() {
 Listing list_contracts() {
   Listing out{{"contract", "what it promises"}, {}};
   for (const NamedContract& c : contracts()) out.rows.push_back({c.contract.name, std::string(c.summary)});
+  return out;
+}
+
+/// Every point of every contract: the grammar.
+Listing list_points() {
+  Listing out{{"contract", "point", "value", "takes", "what it is"}, {}};
+  for (const NamedContract& c : contracts()) {
+    for (const ContractPoint& point : contract_points()) {
+      out.rows.push_back({c.contract.name, std::string(point.name), point.value(c.contract),
+                          joined(point.values), std::string(point.means)});
+    }
+  }
   return out;
 }
 
@@ -141,7 +154,7 @@ Listing list_kernels(const std::vector<std::string>& plugins, const std::string&
     here.insert(k.name);
     out.rows.push_back({k.name, k.device,
                         k.device == "cpu" ? "runs here" : state_of(evidence, timings, k.name),
-                        joined(k.contracts)});
+                        joined(k.contracts) + (k.any_contract ? " any" : "")});
   }
   for (const Evidence& e : evidence) {
     if (here.insert(e.kernel).second)
@@ -182,7 +195,8 @@ Command add_list(CLI::App& app) {
       ->check(CLI::IsMember({"systems", "forms", "kernels", "contracts", "laws", "regimes", "mutants"}));
   app.add_flag("--json", options->json, "machine-readable");
   app.add_flag("--long", options->variants,
-               "kernels of the recurrent family: what each chooses among by contract and shape, first fit");
+               "kernels of the recurrent family: what each chooses among by contract and shape, first fit; "
+               "contracts: every rounding point of each with its value and the values that it takes");
   app.add_option("--evidence", options->evidence, "folder of recorded runs on devices");
   add_plugin_option(app, options->plugins);
   return [options] {
@@ -190,11 +204,12 @@ Command add_list(CLI::App& app) {
     const Listing listing = what == "systems"                        ? list_systems()
                             : what == "forms"                        ? list_forms()
                             : what == "kernels" && options->variants ? list_variants(options->plugins)
-                            : what == "kernels"   ? list_kernels(options->plugins, options->evidence)
-                            : what == "contracts" ? list_contracts()
-                            : what == "laws"      ? list_laws()
-                            : what == "mutants"   ? list_mutants()
-                                                  : list_regimes();
+                            : what == "kernels" ? list_kernels(options->plugins, options->evidence)
+                            : what == "contracts" && options->variants ? list_points()
+                            : what == "contracts"                      ? list_contracts()
+                            : what == "laws"                           ? list_laws()
+                            : what == "mutants"                        ? list_mutants()
+                                                                       : list_regimes();
     print(listing, options->json);
     return static_cast<int>(kPass);
   };

@@ -50,6 +50,8 @@ int main(int argc, char** argv) {
       "  samestate fuzz --budget 5m            search with fresh cases, shrink what fails to one line\n"
       "  samestate repro 'v1 retention T=65'   one case, in full\n"
       "  samestate explain twin                what a word of the output means\n"
+      "  samestate card --kernel NAME          what it rounds, read from its outputs: the contract to "
+      "declare\n"
       "  samestate tolerance 'v1 retention'    which error to expect, which rtol and atol to test with\n"
       "  samestate goldens fixtures/golden     the references against public model code\n"
       "  samestate equations --verdict erratum what the documents get wrong, with the counterexamples\n"
@@ -88,6 +90,7 @@ int main(int argc, char** argv) {
       cli::add_mutants);
   add("tolerance", "the error to expect of a case, the most that is right, and rtol/atol for a plain test",
       cli::add_tolerance);
+  add("card", "what a kernel rounds, read from its outputs: the contract to declare", cli::add_card);
   add("explain", "what a word of the output means: row, head, twin, Bp, bf16, measured ...",
       cli::add_explain);
   add("bench", "kernels against the clock: median, share of the floor, ratio to a peer", cli::add_bench);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -23,6 +24,7 @@
 #include "fixtures/run_file.h"
 #include "fuzz/search/search.h"
 #include "fuzz/shrink.h"
+#include "harness/card/neighbours.h"
 #include "harness/systems/saved_run.h"
 #include "oracles/contracts.h"
 #include "reports/records/summary.h"
@@ -32,10 +34,11 @@ namespace samestate::cli {
 namespace {
 
 struct ReproOptions {
-  std::string line, kernel, dump, timeout = "10m", shrink_budget = "60s";
+  std::string line, kernel, dump, timeout = "10m", shrink_budget = "60s", card_budget = "20s";
   std::vector<std::string> plugins, after;
   bool shrink = false;
   bool json = false;
+  bool strict = false;
 };
 
 /// A page of text that grows line by line.
@@ -101,9 +104,10 @@ void add_explanation(Page& page, const Explanation& e) {
   }
 }
 
-/// A page about a case and its verdict's exit code, as one text that a worker returns.
-std::string with_code(const std::string& page, Verdict verdict) {
-  return fmt::format("{}\n{}", exit_code_of(verdict), page);
+/// A page about a case and its verdict's exit code, as one text that a worker returns; behind the code a file of the run,
+/// where its contract is to be asked about.
+std::string with_code(const std::string& page, Verdict verdict, const std::string& left = "") {
+  return fmt::format("{}{}{}\n{}", exit_code_of(verdict), left.empty() ? "" : " ", left, page);
 }
 
 std::string record_page(const Record& record, bool json) {
@@ -115,7 +119,7 @@ std::string record_page(const Record& record, bool json) {
 
 /// An explanation as the lists that a program reads.
 CaseExplanation lists_of(const Explanation& e) {
-  CaseExplanation out{e.differs, e.patterns, {}, {}};
+  CaseExplanation out{e.differs, e.patterns, {}, {}, ""};
   for (const ExplainedValue& v : e.values) out.values.push_back({v.place, v.expected, v.actual});
   for (const BoundTerm& term : e.terms) out.terms.emplace_back(term.name, term.value);
   return out;
@@ -124,7 +128,7 @@ CaseExplanation lists_of(const Explanation& e) {
 /// Prints the page that `body` makes in a process of its own, or `planned` with the verdict of what became of
 /// it there.
 int print_apart(const std::function<std::string()>& body, double timeout,
-                const std::function<Record()>& planned, bool json) {
+                const std::function<Record()>& planned, bool json, double card_budget) {
   const JobResult outcome = run_apart(body, timeout);
   if (const std::optional<Judgement> lost = judgement_of_loss(outcome)) {
     Record record = planned();
@@ -134,7 +138,15 @@ int print_apart(const std::function<std::string()>& body, double timeout,
   }
   const std::size_t end = outcome.text.find('\n');
   fmt::print("{}", std::string_view(outcome.text).substr(end + 1));
-  return std::stoi(outcome.text.substr(0, end));
+  const std::string first = outcome.text.substr(0, end);
+  if (const std::size_t space = first.find(' '); space != first.npos) {
+    std::fflush(stdout);
+    const std::string path = first.substr(space + 1);
+    const RunFile run = read_run_file(path, named_shapes);
+    std::filesystem::remove(path);
+    print_neighbours(run, card_budget);
+  }
+  return std::stoi(first);
 }
 
 /// The cases of --after: lines, or files of lines.
@@ -164,13 +176,22 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
   Explanation e;
   if (record.judgement.verdict == Verdict::fail) e = explain_with_mutants(Resolved(c), trace);
   if (!options.dump.empty()) write_run_file(options.dump, run_file_of(record, trace));
-  if (options.json) return with_code(case_json(record, lists_of(e)), record.judgement.verdict);
+  const Resolved r(c);
+  const double card_budget = seconds_of("--card-budget", options.card_budget);
+  const bool asked =
+      card_budget > 0.0 && !trace.outputs.empty() && is_about_the_contract(r, record.judgement);
+  if (options.json) {
+    CaseExplanation lists = lists_of(e);
+    if (asked) lists.contract = neighbours_of(r, run_file_of(record, trace), card_budget).text();
+    return with_code(case_json(record, lists), record.judgement.verdict);
+  }
   Page page;
   add_record(page, record);
   if (!before.empty()) page.line("after     {} other case(s) in the same process", before.size());
   add_explanation(page, e);
   if (!options.dump.empty()) page.line("tensors   {}", options.dump);
-  return with_code(page.text(), record.judgement.verdict);
+  return with_code(page.text(), record.judgement.verdict,
+                   asked ? run_left_in(run_file_of(record, trace)) : "");
 }
 
 /// The smallest case that fails alike, or the case itself where it is flaky.
@@ -192,9 +213,11 @@ Shrunk shrink_case(const Case& c, const KernelTable& table, const ReproOptions& 
 }
 
 /// The kernel runs in a process of its own: a crash or a hang is a verdict here too.
-int repro_line(const ReproOptions& options, const KernelTable& table, const std::string& line) {
+int repro_line(const ReproOptions& options, const KernelTable& all, const std::string& line) {
   Case c = parse_case(line);
   if (!options.kernel.empty()) c.kernel = options.kernel;
+  if (options.strict) c = exactly(c);
+  const KernelTable table = table_for(all, c);
   const double timeout = seconds_of("--timeout", options.timeout);
   require_promise(c, table);
   const std::vector<Case> before = cases_before(options);
@@ -212,7 +235,8 @@ int repro_line(const ReproOptions& options, const KernelTable& table, const std:
     c = small.smallest;
   }
   return print_apart([&] { return repro_page(c, table, options, before); }, timeout,
-                     [&] { return planned_record(c, table); }, options.json);
+                     [&] { return planned_record(c, table); }, options.json,
+                     seconds_of("--card-budget", options.card_budget));
 }
 
 /// The worst of two exit codes: what must not be overlooked first.
@@ -223,7 +247,7 @@ int worse(int a, int b) {
 }
 
 int run_repro(const ReproOptions& options) {
-  const KernelTable table = kernel_table(options.plugins);
+  const KernelTable table = kernel_table(options.plugins, {}, options.strict);
   if (options.line != "-") return repro_line(options, table, options.line);
   if (!options.dump.empty()) throw Error("--dump: one file holds one run; name one line instead of -");
   note_interrupts();
@@ -265,6 +289,7 @@ Command add_repro(CLI::App& app) {
       ->check(named());
   add_plugin_option(app, options->plugins);
   app.add_flag("--json", options->json, "machine-readable");
+  app.add_flag("--strict", options->strict, kStrictHelp);
   app.add_option("--after", options->after,
                  "run this case line, or the lines of this file, before it in the same process (repeatable)")
       ->take_all()
@@ -273,6 +298,10 @@ Command add_repro(CLI::App& app) {
   app.add_flag("--shrink", options->shrink, "first make the case smaller, as long as it fails alike");
   app.add_option("--shrink-budget", options->shrink_budget, "time for that")->capture_default_str();
   app.add_option("--timeout", options->timeout, "a run that takes longer is a timeout (0: no limit)")
+      ->capture_default_str();
+  app.add_option(
+         "--card-budget", options->card_budget,
+         "time to look for a contract near the case's under which a run that fails the twin passes (0: none)")
       ->capture_default_str();
   app.add_option("--dump", options->dump, "write all tensors of the run to a safetensors file")
       ->check(named());
@@ -316,12 +345,28 @@ Command add_judge(CLI::App& app) {
       ->capture_default_str();
   auto json = std::make_shared<bool>(false);
   app.add_flag("--json", *json, "machine-readable");
-  return [file, line, timeout, names, path, json] {
+  auto strict = std::make_shared<bool>(false);
+  app.add_flag("--strict", *strict, kStrictHelp);
+  auto budget = std::make_shared<std::string>("20s");
+  app.add_option("--card-budget", *budget,
+                 "time to look for a contract under which what fails the twin passes (0: none)")
+      ->capture_default_str();
+  return [file, line, timeout, names, path, json, strict, budget] {
     if (names->count() > 0) return print_tensors(*line);
     if (path->count() == 0) throw Error("judge: name a run file, or --tensors and a case line");
     const auto judged = [&] {
-      const Record record = judge_run_file(read_run_file(*file, named_shapes));
-      return with_code(record_page(record, *json), record.judgement.verdict);
+      RunFile run = read_run_file(*file, named_shapes);
+      if (*strict) run.case_line = format_case(exactly(parse_case(run.case_line)));
+      const Record record = judge_run_file(run);
+      const bool asked =
+          *budget != "0" && is_about_the_contract(Resolved(parse_case(run.case_line)), record.judgement);
+      if (asked && *json) {
+        const std::string near =
+            neighbours_of(Resolved(parse_case(run.case_line)), run, seconds_of("--card-budget", *budget))
+                .text();
+        return with_code(case_json(record, {{}, {}, {}, {}, near}), record.judgement.verdict);
+      }
+      return with_code(record_page(record, *json), record.judgement.verdict, asked ? run_left_in(run) : "");
     };
     return print_apart(
         judged, seconds_of("--timeout", *timeout),
@@ -331,7 +376,7 @@ Command add_judge(CLI::App& app) {
           record.kernel = record.device = "unknown";
           return record;
         },
-        *json);
+        *json, seconds_of("--card-budget", *budget));
   };
 }
 

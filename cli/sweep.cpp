@@ -66,7 +66,7 @@ std::vector<SweepCase> points_of(const Options& options, const KernelTable& tabl
 
 int run_sweep(const Options& options) {
   const double timeout = seconds_of("--timeout", options.timeout);
-  const KernelTable table = kernel_table(options.plugins);
+  const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
   const std::vector<SweepCase> all = points_of(options, table);
   if (!options.sweep.kernel.empty() && options.sweep.series.empty())
     fmt::print(stderr,

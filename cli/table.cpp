@@ -13,6 +13,7 @@
 #include "fuzz/search/case_source.h"
 #include "harness/processes/pool.h"
 #include "harness/run/plugin.h"
+#include "oracles/contracts.h"
 #include "reference/error.h"
 #ifdef SAMESTATE_HAVE_CUDA
 #include "optimized/cuda/cuda_kernels.h"
@@ -35,6 +36,25 @@ KernelTable kernel_table(const std::vector<std::string>& plugins) {
   }
   table.added_by(plugin_options(plugins));
   return table;
+}
+
+KernelTable kernel_table(const std::vector<std::string>& plugins, const CaseFilter& filter, bool strict) {
+  KernelTable table = kernel_table(plugins);
+  for (const KeyCondition& condition : filter.conditions()) {
+    if (condition.key != "contract") continue;
+    for (const KeyCondition::Value& value : condition.any) {
+      if (value.text.find('+') != std::string::npos && value.text.find_first_of("*?") == std::string::npos)
+        table.keep(value.text);
+    }
+  }
+  if (strict) table.hold_exact();
+  return table;
+}
+
+KernelTable table_for(const KernelTable& table, const Case& c) {
+  KernelTable out = table;
+  out.keep(c.contract);
+  return out;
 }
 
 std::string plugin_identities(const std::vector<std::string>& plugins) {
@@ -85,6 +105,22 @@ void require_promise(const Case& c, const KernelTable& table) {
       "contract={}: {} promises {} only; another contract= or --kernel: `samestate list kernels` shows "
       "the promises, `samestate list contracts` what each means",
       c.contract, row.name, fmt::join(row.contracts, ", ")));
+}
+
+std::string nearest_cards(std::span<const Record> records) {
+  std::int64_t far = 0;
+  const Record* worst = nullptr;
+  for (const Record& r : records) {
+    if (!contract_named(r.contract).nearest || r.judgement.twin_ratio <= 1.0) continue;
+    ++far;
+    if (worst == nullptr || r.judgement.twin_ratio > worst->judgement.twin_ratio) worst = &r;
+  }
+  if (worst == nullptr) return "";
+  return fmt::format(
+      "{} of cards that are nearest lie beyond the twin's limit, at most {:.3g} of it: reported and not "
+      "gated (--strict "
+      "gates); `samestate card --kernel {}` reads the card\n",
+      far == 1 ? "1 case" : fmt::format("{} cases", far), worst->judgement.twin_ratio, worst->kernel);
 }
 
 int exit_code_of(Verdict verdict) {

@@ -1,14 +1,28 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
+#include "harness/cases/case_filter.h"
 #include "harness/run/run_case.h"
 
 namespace samestate::cli {
 
 /// The kernels of this build and of the named plugins. Throws Error.
 [[nodiscard]] KernelTable kernel_table(const std::vector<std::string>& plugins);
+
+/// The same for cases of a filter: kernels that keep any contract promise those with changes that it names. `strict`:
+/// the twin gates kernels with a nearest card too.
+[[nodiscard]] KernelTable kernel_table(const std::vector<std::string>& plugins, const CaseFilter& filter,
+                                       bool strict = false);
+
+/// The same for one line.
+[[nodiscard]] KernelTable table_for(const KernelTable& table, const Case& c);
+
+/// What --strict says of itself in the help of a verb.
+inline constexpr const char* kStrictHelp =
+    "the twin gates contracts whose card is nearest too (else its distance is reported)";
 
 /// What a record says of them: "libmine.so (0123456789abcdef), ..", with a hash of each file's bytes, since a build has
 /// no version. Throws Error.
@@ -27,6 +41,9 @@ struct Accelerator {
 /// Throws Error for a case that no kernel of the table can run, and where its kernel does not promise its contract:
 /// what it returns would be judged by a promise that it never made.
 void require_promise(const Case& c, const KernelTable& table);
+
+/// A line about cards that are nearest: how far the twins are that do not gate. Empty where none is beyond its limit.
+[[nodiscard]] std::string nearest_cards(std::span<const Record> records);
 
 /// The exit code of a set of verdicts.
 [[nodiscard]] int exit_code_of(Verdict verdict);

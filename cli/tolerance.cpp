@@ -313,8 +313,8 @@ std::string table_text(const Case& c, const KernelTable& table, int seeds, bool 
 
 /// In a process of its own: a kernel of a plugin runs in it.
 int run_tolerance(const ToleranceOptions& options) {
-  const KernelTable table = kernel_table(options.plugins);
   Case c = parse_case(options.line);
+  const KernelTable table = table_for(kernel_table(options.plugins), c);
   if (!options.kernel.empty()) c.kernel = options.kernel;
   require_promise(c, table);
   const double mutants = seconds_of("--mutants", options.mutants);

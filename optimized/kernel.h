@@ -89,13 +89,19 @@ struct Variant {
   std::string why;        ///< it is the choice there
 };
 
+/// Among the contracts of a row: it reads every field of the contract that it is called with, so that it keeps any.
+inline constexpr std::string_view kAnyContract = "any";
+
 /// One row of the table of kernels.
 struct Kernel {
   std::string name;    ///< device.system.form, as in cpu.gated_delta_rule.chunked
   std::string system;  ///< gated_delta_rule, delta_rule, retention, linear_attention
   std::string form;    ///< recurrent or chunked; decode, split and packed runs are calls of these
   std::string device;  ///< cpu or cuda
-  std::vector<std::string> contracts;  ///< names of the contracts that it promises
+  /// What it promises: names of contracts, or a name and changes (`bf16+beta_k:bf16+inverse:block16/tf32_truncated`;
+  /// `samestate list contracts --long`). With the change `card:nearest` the distance to the twin is reported and does not
+  /// gate. kAnyContract beside others: every contract of that grammar.
+  std::vector<std::string> contracts;
   /// Evaluates one call; called from several threads at a time.
   std::function<Outcome(const Arguments&, const Contract&)> run = nullptr;
   /// Evaluates the same call many times and says how long each took, without the way of the tensors to the

@@ -15,11 +15,11 @@ std::span<const Kernel> kernels() {
   using Contracts = std::vector<std::string>;
   using namespace cpu;
   static const Contracts cpu_recurrent = {"fp32", "bf16", "fp16", "bf16_state", "fp16_state", "bf16_state_out_fp32",
-                                          "fp32_fused", "bf16_fused", "bf16_fused_state"};
+                                          "fp32_fused", "bf16_fused", "bf16_fused_state", std::string(kAnyContract)};
   static const Contracts cpu_chunked = {
       "fp32", "fp32_tree", "tf32", "tf32_block16", "fp16", "bf16", "bf16_beta_in_T", "bf16_k_decayed", "bf16_block16_tf32",
       "bf16_block16_bf16", "bf16_u_fp32", "bf16_out_fp32", "bf16_state", "fp16_state", "bf16_state_out_fp32", "fp32_fused", "tf32_fused", "bf16_fused",
-      "bf16_fused_state"};
+      "bf16_fused_state", std::string(kAnyContract)};
 
   static const std::vector<Kernel> cpu_rows = {
       {"cpu.gated_delta_rule.recurrent", "gated_delta_rule", "recurrent", "cpu", cpu_recurrent, run_recurrent<GATED_DELTA_RULE>},

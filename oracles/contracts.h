@@ -13,11 +13,22 @@ struct NamedContract {
   std::string_view summary;
 };
 
-/// Every contract that a case line may name (BOUNDS 1 and 9: the cards of the validation campaign).
+/// Every contract that has a name (BOUNDS 1 and 9: the cards of the validation campaign); a case line may change points
+/// of one (contract_points.h).
 [[nodiscard]] std::span<const NamedContract> contracts();
 
-/// The contract of that name. Throws Error that lists the names.
+/// The contract of that name, or of that name and changes, `bf16+beta_k:bf16`; its own name is the canonical text. It
+/// stays where it is while the process lives. Throws Error that names what is wrong, the nearest and all.
 [[nodiscard]] const Contract& contract_named(std::string_view name);
+
+/// The same of points, whatever their name.
+[[nodiscard]] const Contract& contract_of(Contract points);
+
+/// The same with an exact card: the twin gates.
+[[nodiscard]] const Contract& exact_contract(std::string_view name);
+
+/// The named contract of which its text is changes.
+[[nodiscard]] std::string_view base_of(const Contract& contract);
 
 /// True where some operand, storage or output is rounded below fp32: then the kernel is also held against its
 /// twin.
@@ -38,5 +49,14 @@ struct NamedContract {
 /// accumulator and the exponential make. Kernel and twin share all the other roundings, so this is how far
 /// apart they may be.
 [[nodiscard]] Contract sums_only(const Contract& contract);
+
+/// The largest finite value of the narrowest range among the formats of operands, storage and output.
+[[nodiscard]] double largest_format_value(const Contract& contract);
+
+/// Up to which size every integer is one of all formats of operands and stored matrices: 1 / u of the coarsest.
+[[nodiscard]] double largest_integer(const Contract& contract);
+
+/// Whether what it rounds is tf32 operands: beside them the order of fp32 sums counts for more than beside 16 bits.
+[[nodiscard]] bool of_tf32(const Contract& contract);
 
 }  // namespace samestate

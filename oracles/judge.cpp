@@ -87,15 +87,6 @@ struct Gate {
   Index token;  ///< of the place that it speaks of; -1: the state
 };
 
-double largest_format_value(const Contract& c) {
-  double least = largest_finite(Format::fp32);
-  for (Format f : {c.T, c.beta_v, c.beta_exp_k, c.residual, c.U, c.W, c.state_operand, c.v_new, c.v_decayed,
-                   c.P, c.state, c.output}) {
-    if (f == Format::fp16) least = largest_finite(Format::fp16);
-  }
-  return least;
-}
-
 }  // namespace
 
 HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract& contract,
@@ -244,7 +235,7 @@ Judgement judge_exact(const HeadOracle& oracle, const Contract& contract, const 
   };
   const Matrix<double> exact_o = flushed(oracle.exact.o);
   const Matrix<double> exact_state = flushed(oracle.exact.state);
-  const double integers = 1.0 / unit_roundoff(contract.v_new == Format::none ? Format::fp32 : contract.v_new);
+  const double integers = largest_integer(contract);
   if (held(exact_o, contract.output) != exact_o || held(exact_state, contract.state) != exact_state ||
       !(oracle.largest <= integers)) {
     j.verdict = Verdict::vacuous;
@@ -312,7 +303,7 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   const Vector<double> bound = oracle.rms(counted);
   const auto norms = [](const Matrix<double>& x) -> Vector<double> { return x.rowwise().norm(); };
 
-  const bool tf32 = contract.qk == Format::tf32 || contract.qk == Format::tf32_truncated;
+  const bool tf32 = of_tf32(contract);
   const double kMaxLimit = 2.0 * std::sqrt(3.0);
   const Vector<double> distance = norms(o - twin);
   const Vector<double> d = ratios(distance, bound);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 /// The contract: what a kernel promises to round, where, and to which format (the numerics card of the
@@ -21,8 +22,15 @@ enum class Inverse { substitution, block16, neumann, block8 };
 /// fp32 sums in any order, or tensor-core sums: 16 terms exact, then truncated to fp32.
 enum class Accumulator { fp32, tensor_core };
 
+/// In which order blocks become T. pairwise: neighbours, then pairs of them, T21 = -(T22 A21) T11. rows: one block row
+/// after the other, T_ij = -T_ii sum_{j <= m < i} A_im T_mj in one sum, and next to the diagonal -(T_ii A_ij) T_jj.
+enum class MergeOrder : std::uint8_t { pairwise, rows };
+
 /// expf within one ulp, or ex2.approx(x * log2 e) with the product rounded to fp32.
 enum class Exponential { exact, ex2 };
+
+/// Of ex2, what log2 e multiplies in the chunked form: the difference G_i - G_j, each g before it is summed, or G.
+enum class Log2e : std::uint8_t { difference, gate, sum };
 
 /// Order of the fp32 cumulative sum of g inside a chunk; a bound takes the worse of both where it can.
 enum class Scan { sequential, tree };
@@ -30,8 +38,8 @@ enum class Scan { sequential, tree };
 /// In-kernel l2norm, r = (sum x^2 + 1e-6)^-1/2 a row of q or k. operand: x r is what is multiplied, rounded
 /// to `qk`. factor: x itself is the operand, and r multiplies fp32 sums: A_ij by r_i r_j, beta e^G of the
 /// residual and e^{G_C - G} by r, P_ij by r^q_i r_j, e^G of the output by r^q. The recurrent form multiplies
-/// vectors and keeps x r in fp32.
-enum class Norm { operand, factor };
+/// vectors and keeps x r in fp32. unrounded: x r is what is multiplied, kept in fp32 until an operand rounds it.
+enum class Norm { operand, factor, unrounded };
 
 /// Which key head serves value head h: h / (Hv / Hk) (Qwen3-Next, FLA) or h mod Hk (the tiled map of ggml).
 enum class HeadMap { interleaved, tiled };
@@ -55,7 +63,8 @@ struct Contract {
   Format beta_v = Format::fp32;           ///< operand beta v
   Format beta_exp_k = Format::fp32;       ///< operand beta e^G k
   bool beta_in_T = false;                 ///< beta multiplies T, not v and k
-  Format residual = Format::none;         ///< R as operand of T R; then beta_v, beta_exp_k, U, W do not exist
+  MergeOrder merges = MergeOrder::pairwise;
+  Format residual = Format::none;  ///< R as operand of T R; then beta_v, beta_exp_k, U, W do not exist
   Format U = Format::fp32;
   Format W = Format::fp32;
   Format state_operand = Format::fp32;  ///< S as multiply operand
@@ -63,7 +72,8 @@ struct Contract {
   Format v_decayed = Format::fp32;      ///< e^{G_C - G} V' as operand of the state update
   Format k_decayed = Format::none;      ///< where not none: the decay multiplies K instead, rounded to this
   Format P = Format::fp32;
-  bool scale_in_P = false;          ///< P is scale Q K^T o E, and the output scale e^G Q S + P V' in one sum
+  bool scale_in_P = false;  ///< P is scale Q K^T o E, and the output scale e^G Q S + P V' in one sum
+  Log2e log2e = Log2e::difference;
   Format q_decayed = Format::none;  ///< where not none: e^G q is an operand, rounded to this
   Format state = Format::fp32;      ///< S stored between chunks or steps
   Format output = Format::fp32;
@@ -72,6 +82,9 @@ struct Contract {
   Scan scan = Scan::sequential;
   Norm norm = Norm::operand;
   bool reads_old_state = false;  ///< recurrent: o = e^g S^T q + u (k . q) from the state before the token
+  /// The points are the nearest that the grammar has, of a kernel that others wrote: bounds, laws and exact regimes gate,
+  /// and the distance to the twin is reported.
+  bool nearest = false;
 };
 
 }  // namespace samestate

@@ -100,6 +100,16 @@ KeyCondition::Value range_of(std::string_view key, std::string_view text, std::s
 
 /// A name, held to what is known under the key.
 KeyCondition::Value name_of(std::string_view key, std::string_view text, std::string_view option) {
+  // A contract may be one with changes, or a pattern of those: their table is the grammar.
+  if (key == "contract" && text != kNone && (!is_pattern(text) || text.find('+') != std::string_view::npos)) {
+    if (is_pattern(text)) return {std::string(text), false, 0.0, 0.0};
+    try {
+      return {contract_named(text).name, false, 0.0, 0.0};
+    } catch (const Error& error) {
+      const std::string_view why = error.what();
+      throw Error(fmt::format("{}{}", given(option, key, text), why.substr(why.find(": "))));
+    }
+  }
   const std::vector<std::string_view> known = known_values(key);
   const bool found = std::any_of(known.begin(), known.end(), [&](std::string_view name) {
     return is_pattern(text) ? matches(text, name) : name == text;

@@ -161,7 +161,7 @@ class DeclaredLimits::Reader {
       for (const Key& row : keys()) {
         if (row.name == name) row.parse(c, text);
       }
-      if (name == "contract") (void)contract_named(text);
+      if (name == "contract") text = contract_named(text).name;
     } catch (const Error& error) {
       throw Error(fmt::format("limit {}: {}", quote(text_), error.what()));
     }

@@ -32,7 +32,8 @@ constexpr std::array kRows = {
     KeyWords{
         "scale", "a number of fp32",
         "factor of q k; absent: dk^-1/2 rounded to fp32, in an exact regime the power of two nearest to it"},
-    KeyWords{"contract", "`samestate list contracts`", "what the kernel may round, and how"},
+    KeyWords{"contract", "`samestate list contracts`, or one with changes: `bf16+beta_k:bf16`",
+             "what the kernel may round, and how; `samestate list contracts --long` has the points"},
     KeyWords{"regime", "`samestate list regimes`", "how the data are drawn"},
     KeyWords{"state", "none, random", "the initial state: not given, or drawn"},
     KeyWords{"layout", "dense, padded, far, mixed, fused, permuted",

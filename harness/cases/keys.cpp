@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "harness/cases/layout.h"
+#include "oracles/contracts.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -189,7 +190,8 @@ const std::vector<Key>& table() {
        // Signs, and powers of two far from 1/sqrt(dk) on both sides. Not 0: o would say nothing of what else a case has.
        {"1", "-0.5", "-1", "0.0001220703125", "16"},
        20},
-      {"contract", every, [](Case& c, Text v) { c.contract = v; }, text<&Case::contract>, nothing},
+      {"contract", every, [](Case& c, Text v) { c.contract = contract_named(v).name; }, text<&Case::contract>,
+       nothing},
       {"regime", every, [](Case& c, Text v) { c.regime = v; }, text<&Case::regime>,
        [](const Case& c) { return with<&Case::regime>(c, "normal"); }, true},
       {"state",

@@ -126,6 +126,7 @@ Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system
                             c.prefill, c.T));
   }
   contract = &contract_named(c.contract);
+  c.contract = contract->name;
   promised = c.l2norm ? with_l2norm(*contract) : *contract;
   regime = &regime_of(*system, c.regime);
   layout = layout_named(c.layout);

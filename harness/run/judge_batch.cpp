@@ -1,5 +1,7 @@
 #include "harness/run/judge_batch.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -167,7 +169,13 @@ class BatchJudge {
       // the kernel's own state, piece by piece, it moves the rows of its piece alone; an undeclared rounding
       // is in all of them.
       if (t.verdict == Verdict::fail) t = judge_twin_pieces(n, h, std::move(t));
-      if (t.verdict == Verdict::fail) merge(j, t);
+      if (t.verdict == Verdict::fail && contract_.nearest) {
+        j.reason = fmt::format(
+            "the card is nearest: {:.3g} of the twin's limit, reported and not gated (--strict gates it)",
+            t.twin_ratio);
+      } else if (t.verdict == Verdict::fail) {
+        merge(j, t);
+      }
       j.twin_ratio = t.twin_ratio;
     }
     return j;

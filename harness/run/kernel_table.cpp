@@ -49,7 +49,6 @@ OperatorArguments operator_arguments_of(const KernelCall& call, const OperatorKe
 /// What the row names, looked up. Throws Error where it is not there.
 template <class Row>
 const System& system_of(const Row& row) {
-  for (const std::string& contract : row.contracts) (void)contract_named(contract);
   return system_named(row.system);
 }
 
@@ -61,6 +60,10 @@ DeclaredLimits limits_of(const Row& row, const System& system) {
   } catch (const Error& error) {
     throw Error(fmt::format("kernel {}: {}", row.name, error.what()));
   }
+}
+
+bool keeps_any(const std::vector<std::string>& declared) {
+  return std::find(declared.begin(), declared.end(), kAnyContract) != declared.end();
 }
 
 /// The companion's name differs in the form alone.
@@ -90,14 +93,27 @@ Arguments arguments_of(const KernelCall& call) {
   return a;
 }
 
+std::vector<std::string> contracts_of(const std::string& kernel, const std::vector<std::string>& declared) {
+  std::vector<std::string> out;
+  for (const std::string& text : declared) {
+    if (text == kAnyContract) continue;
+    const std::string& name = contract_named(text).name;
+    if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
+  }
+  if (out.empty())
+    throw Error("kernel " + kernel + ": its row promises no contract; `samestate list contracts` shows them");
+  return out;
+}
+
 KernelRow adapted(const Kernel& kernel) {
   const System& system = system_of(kernel);
   return {kernel.name,
           &system,
           kernel.form,
           kernel.device,
-          kernel.contracts,
+          contracts_of(kernel.name, kernel.contracts),
           true,
+          keeps_any(kernel.contracts),
           [run = kernel.run](const KernelCall& call, const Contract& contract) {
             return run(arguments_of(call), contract);
           },
@@ -116,8 +132,9 @@ KernelRow adapted(const OperatorKernel& kernel) {
           &system,
           kernel.form,
           kernel.device,
-          kernel.contracts,
+          contracts_of(kernel.name, kernel.contracts),
           kernel.strided,
+          keeps_any(kernel.contracts),
           [kernel](const KernelCall& call, const Contract& contract) {
             return kernel.run(operator_arguments_of(call, kernel), contract);
           },
@@ -173,7 +190,10 @@ bool within_limits(const KernelRow& kernel, const Case& c) {
 
 KernelTable::KernelTable(std::span<const Kernel> rows, std::span<const OperatorKernel> operators)
     : rows_(rows.begin(), rows.end()), operators_(operators.begin(), operators.end()) {
-  for (const Kernel& row : rows_) all_.push_back(adapted(row));
+  for (Kernel& row : rows_) {
+    all_.push_back(adapted(row));
+    row.contracts = all_.back().contracts;
+  }
   for (const OperatorKernel& row : operators_) all_.push_back(adapted(row));
   own_ = all_.size();
 }
@@ -190,10 +210,7 @@ void KernelTable::check(const Row& row, std::string_view listed_by) const {
   if (row.device != "cpu" && row.device != "cuda") {
     throw Error(fmt::format("kernel {}: device {} must be cpu or cuda", row.name, quote(row.device)));
   }
-  if (row.contracts.empty()) {
-    throw Error("kernel " + row.name +
-                ": its row promises no contract; `samestate list contracts` shows them");
-  }
+  (void)contracts_of(row.name, row.contracts);
   if (row.run == nullptr) throw Error("kernel " + row.name + ": its row has no function");
   if (find(row.name) != nullptr) {
     throw Error("kernel " + row.name + ": the name is taken; rename the plugin's row");
@@ -216,8 +233,9 @@ void KernelTable::check(const Row& row, std::string_view listed_by) const {
 void KernelTable::add(std::span<const Kernel> rows) {
   for (const Kernel& row : rows) {
     check(row, kFamilyRows);
-    rows_.push_back(row);
     all_.push_back(adapted(row));
+    rows_.push_back(row);
+    rows_.back().contracts = all_.back().contracts;
   }
 }
 
@@ -226,6 +244,26 @@ void KernelTable::add(std::span<const OperatorKernel> rows) {
     check(row, kTensorRows);
     operators_.push_back(row);
     all_.push_back(adapted(row));
+  }
+}
+
+void KernelTable::keep(std::string_view contract) {
+  const std::string& name = contract_named(contract).name;
+  for (KernelRow& row : all_) {
+    if (row.any_contract &&
+        std::find(row.contracts.begin(), row.contracts.end(), name) == row.contracts.end())
+      row.contracts.push_back(name);
+  }
+}
+
+void KernelTable::hold_exact() {
+  for (KernelRow& row : all_) {
+    bool nearest = false;
+    for (std::string& contract : row.contracts) {
+      nearest = nearest || contract_named(contract).nearest;
+      contract = exact_contract(contract).name;
+    }
+    if (nearest) row.options += " --strict";
   }
 }
 

@@ -22,7 +22,8 @@ struct KernelRow {
   std::string form;
   std::string device;
   std::vector<std::string> contracts;
-  bool strided = false;  ///< takes tensors that are not dense
+  bool strided = false;       ///< takes tensors that are not dense
+  bool any_contract = false;  ///< keeps every contract: `any` among those of its row
   std::function<Outcome(const KernelCall&, const Contract&)> run;
   /// Many times the same call, of dense tensors: as the row times itself (Kernel::time), else by the clock.
   std::function<Timing(const KernelCall&, const Contract&, const TimingRequest&)> time;
@@ -49,6 +50,10 @@ void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& co
 /// Whether every call of the case that is this kernel's lies inside the limits that its row declares; false for what is
 /// no case. Calls that a law adds, with other chunks and cuts, are asked of when they are made.
 [[nodiscard]] bool within_limits(const KernelRow& kernel, const Case& c);
+
+/// The row's contracts in canonical form, without the word `any`. Throws Error for one that is not there, and for none.
+[[nodiscard]] std::vector<std::string> contracts_of(const std::string& kernel,
+                                                    const std::vector<std::string>& declared);
 
 /// What a kernel of the recurrent family is given.
 [[nodiscard]] Arguments arguments_of(const KernelCall& call);
@@ -81,6 +86,12 @@ class KernelTable {
   /// function, no known device or system, or no contract that is known.
   void add(std::span<const Kernel> rows);
   void add(std::span<const OperatorKernel> rows);
+  /// Rows that keep any contract promise this one too, so that cases of it are planned and run. Throws Error where it is
+  /// none.
+  void keep(std::string_view contract);
+  /// No card is nearest: the twin gates every kernel (`--strict`).
+  void hold_exact();
+
   /// Of all rows that were added: what a printed command needs beside the line (KernelRow::options).
   void added_by(const std::string& options);
 

@@ -134,9 +134,25 @@ class SweepPlan {
     }
   }
 
+  /// Contracts of the family's kernels that are changes of a named one.
+  [[nodiscard]] std::vector<std::string_view> changed_contracts(const Family& family) const {
+    std::vector<std::string_view> out;
+    for (const KernelRow& row : table_.all()) {
+      if (row.system->name != family.name || (!options_.kernel.empty() && row.name != options_.kernel))
+        continue;
+      for (const std::string& contract : row.contracts) {
+        if (contract.find('+') != contract.npos && std::find(out.begin(), out.end(), contract) == out.end())
+          out.push_back(contract);
+      }
+    }
+    return out;
+  }
+
   void chunk() {
     for (const Family& family : families()) {
-      for (const char* contract : {"fp32", "tf32", "bf16", "fp16"}) {
+      std::vector<std::string_view> contracts = {"fp32", "tf32", "bf16", "fp16"};
+      for (const std::string_view contract : changed_contracts(family)) contracts.push_back(contract);
+      for (const std::string_view contract : contracts) {
         for (const char* regime : {"normal", "slow", "none", "collinear"}) {
           const std::string_view name = regime;
           if (name == "slow" && !family.gated) continue;

@@ -1,6 +1,7 @@
 #include "optimized/cpu/chunked.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -37,7 +38,8 @@ class ChunkedHead {
       : sums_(sums),
         arguments_(arguments),
         contract_(contract),
-        factored_(arguments.l2norm && contract.norm == Norm::factor) {}
+        factored_(arguments.l2norm && contract.norm == Norm::factor),
+        log2e_(contract.exponential == Exponential::ex2 ? contract.log2e : Log2e::difference) {}
 
   void run(const Head& head) {
     S_.resize(head.dk, head.dv);
@@ -74,7 +76,7 @@ class ChunkedHead {
   /// Q, K [L, dk], V [L, dv], g and beta [L] of the chunk.
   void load_chunk(const Head& head, std::int64_t first, std::int64_t length) {
     // A normalised key is rounded before any use; a given one only as an operand of K K^T, Q K^T and K^T V'.
-    const Format format = arguments_.l2norm && !factored_ ? contract_.qk : Format::fp32;
+    const Format format = arguments_.l2norm && contract_.norm == Norm::operand ? contract_.qk : Format::fp32;
     L_ = length;
     Q_.resize(length, head.dk);
     K_.resize(length, head.dk);
@@ -105,15 +107,26 @@ class ChunkedHead {
   /// E_ij = exp(G_i - G_j) for j <= i only: the differences above the diagonal are positive (EQUATIONS 8.3).
   void decays() {
     if constexpr (!decay) return;
+    if (log2e_ == Log2e::gate) scale(G_);
     cumulative_sum(G_, contract_.scan);
+    if (log2e_ == Log2e::sum) scale(G_);
     E_.resize(L_, L_);
     exp_G_.resize(static_cast<std::size_t>(L_));
     to_end_.resize(static_cast<std::size_t>(L_));
     for (std::int64_t i = 0; i < L_; ++i) {
-      for (std::int64_t j = 0; j <= i; ++j) E_.row(i)[j] = exponential(G_[i] - G_[j], contract_.exponential);
-      exp_G_[i] = exponential(G_[i], contract_.exponential);
+      for (std::int64_t j = 0; j <= i; ++j) E_.row(i)[j] = decayed(G_[i] - G_[j]);
+      exp_G_[i] = decayed(G_[i]);
     }
     std::copy_n(E_.row(L_ - 1), L_, to_end_.begin());
+  }
+
+  static void scale(std::vector<float>& g) {
+    for (float& x : g) x *= kLog2e;
+  }
+
+  /// e^x, or 2^x of what log2 e has multiplied before.
+  [[nodiscard]] float decayed(float x) const {
+    return log2e_ == Log2e::difference ? exponential(x, contract_.exponential) : std::exp2(x);
   }
 
   /// x o E on and below the diagonal (`diagonal` 1) or below it (0), zero elsewhere.
@@ -170,6 +183,9 @@ class ChunkedHead {
 
     if constexpr (decay) {
       for (std::int64_t i = 0; i < L_; ++i) factor_[i] *= exp_G_[i];
+    }
+    if (factored_) {
+      for (std::int64_t i = 0; i < L_; ++i) factor_[i] *= k_factor_[i];
     }
     scale_rows(factor_.data(), K_, scaled_);
     round_in_place(scaled_, contract_.beta_exp_k);
@@ -250,6 +266,7 @@ class ChunkedHead {
   const Arguments& arguments_;
   const Contract& contract_;
   bool factored_;  ///< the l2norm multiplies sums: q_factor_, k_factor_
+  Log2e log2e_;
 
   std::int64_t L_ = 0;  ///< tokens of this chunk
   Block Q_, Q_rounded_, K_, K_rounded_, K_transposed_, V_;

@@ -72,6 +72,35 @@ void invert_by_merges(const Sums& sums, const Block& A, Block& T, std::int64_t f
   for (std::int64_t i = 0; i < half; ++i) std::fill_n(T.row(first + i) + middle, rest, 0.0F);
 }
 
+/// The same blocks one block row after the other (MergeOrder::rows): below the first block diagonal the sum over m is one
+/// product of inner extent i - j blocks, rounded once as operand of T_ii.
+template <class Sums>
+void invert_by_rows(const Sums& sums, const Block& A, Block& T, const Merges& merges) {
+  const std::int64_t L = A.rows;
+  const auto size = [&](std::int64_t first) { return std::min(merges.base, L - first); };
+  Block sum;
+  Block corner;
+  for (std::int64_t i = 0; i < L; i += merges.base) {
+    for (std::int64_t r = i; r < i + size(i); ++r) std::fill_n(T.row(r), T.stride, 0.0F);
+    invert_by_substitution(A, T, i, size(i));
+    for (std::int64_t j = i - merges.base; j >= 0; j -= merges.base) {
+      const Block diagonal = merges.part(T, i, size(i), i, size(i));
+      if (i - j == merges.base) {
+        product(sums, diagonal, merges.part(A, i, size(i), j, size(j)), sum);
+        merges.round(sum.values.data(), sum.values.data(), sum.size());
+        product(sums, sum, merges.part(T, j, size(j), j, size(j)), corner);
+      } else {
+        product(sums, merges.part(A, i, size(i), j, i - j), merges.part(T, j, i - j, j, size(j)), sum);
+        merges.round(sum.values.data(), sum.values.data(), sum.size());
+        product(sums, diagonal, sum, corner);
+      }
+      for (std::int64_t r = 0; r < size(i); ++r) {
+        for (std::int64_t c = 0; c < size(j); ++c) T.row(i + r)[j + c] = -corner.row(r)[c];
+      }
+    }
+  }
+}
+
 /// Neumann doubling: X <- X + X A^{2^k} from X = I - A, operands rounded. (I + A)^-1 = prod (I + A^{2^k}) (I
 /// - A).
 template <class Sums>
@@ -96,13 +125,17 @@ void invert_by_doubling(const Sums& sums, const Block& A, Block& T, Format opera
 template <class Sums>
 void invert(const Sums& sums, const Contract& contract, const Block& A, Block& T) {
   T.resize(A.rows, A.columns);
+  const auto merged = [&](const Merges& merges) {
+    return contract.merges == MergeOrder::rows ? invert_by_rows(sums, A, T, merges)
+                                               : invert_by_merges(sums, A, T, 0, A.rows, merges);
+  };
   switch (contract.inverse) {
     case Inverse::substitution:
       return invert_by_substitution(A, T, 0, A.rows);
     case Inverse::block16:
-      return invert_by_merges(sums, A, T, 0, A.rows, {16, contract.inverse_operand, false});
+      return merged({16, contract.inverse_operand, false});
     case Inverse::block8:
-      return invert_by_merges(sums, A, T, 0, A.rows, {8, contract.inverse_operand, true});
+      return merged({8, contract.inverse_operand, true});
     case Inverse::neumann:
       return invert_by_doubling(sums, A, T, contract.inverse_operand);
   }

@@ -76,9 +76,9 @@ inline void round_values(const float* x, float* y, std::int64_t count, Format fo
 
 /// exp(x), x <= 0: expf within one ulp, or 2^(x log2 e) with the product rounded to fp32 (BOUNDS 1, field
 /// ex).
+inline constexpr float kLog2e = 1.4426950408889634F;
 [[nodiscard]] inline float exponential(float x, Exponential kind) {
-  constexpr float log2_e = 1.4426950408889634F;
-  return kind == Exponential::exact ? std::exp(x) : std::exp2(x * log2_e);
+  return kind == Exponential::exact ? std::exp(x) : std::exp2(x * kLog2e);
 }
 
 }  // namespace samestate::cpu

@@ -15,6 +15,7 @@
 #include "optimized/cuda/measure.cuh"
 #include "optimized/cuda/prefill_call.cuh"
 #include "optimized/cuda/prepare.h"
+#include "optimized/cuda/simt_call.cuh"
 
 namespace samestate {
 namespace cuda {
@@ -50,9 +51,11 @@ struct Choice {
   bool chunked = false;
   std::size_t row = 0;
 
-  [[nodiscard]] bool prefill() const { return chunked && row < kGenericChunkedRow; }
+  [[nodiscard]] bool prefill() const { return chunked && row < kSimtRow; }
+  [[nodiscard]] bool simt() const { return chunked && row == kSimtRow; }
   [[nodiscard]] const char* name() const {
     return prefill()            ? "prefill_kernel"
+           : simt()             ? "simt_kernel"
            : chunked            ? "chunked_kernel"
            : row == kGenericRow ? "recurrent_kernel"
                                 : "decode_kernel";
@@ -89,6 +92,9 @@ class DeviceCall {
       if (choice.prefill())
         prefill_ = std::make_unique<PrefillCall>(p, a.q.shape[0] * a.q.shape[1], choice.delta, choice.row);
     }
+    if constexpr (std::is_same_v<Operand, float>) {
+      if (choice.simt()) simt_ = std::make_unique<SimtCall>(p, a.q.shape[0] * a.q.shape[1], choice.delta);
+    }
   }
 
   [[nodiscard]] std::size_t bytes() const {
@@ -105,6 +111,8 @@ class DeviceCall {
   void enqueue(Launch launch) const {
     if (prefill_) {
       prefill_->launch(launch.stream);
+    } else if (simt_) {
+      simt_->launch(launch.stream);
     } else if (!choice_.chunked && choice_.row != kGenericRow) {
       launch_decode(parameters_, choice_.row, choice_.delta, launch);
     } else if constexpr (std::is_same_v<State, float>) {
@@ -131,6 +139,7 @@ class DeviceCall {
   DeviceBuffer<State> written_;
   Parameters<Operand, State> parameters_;
   std::unique_ptr<PrefillCall> prefill_;
+  std::unique_ptr<SimtCall> simt_;
 };
 
 template <class Operand, class State>

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "optimized/cuda/device_memory.cuh"
 #include "optimized/cuda/prefill/plan.h"
@@ -113,6 +114,7 @@ struct PrefillCall::Parts {
   Maps maps{};
   Form form;
   std::optional<Published> published;
+  std::optional<DeviceBuffer<int>> order;
 
   Parts(const Parameters<Bf16>& p, std::int64_t tokens, bool delta, std::size_t row)
       : call(plan_prefill(p, attribute(cudaDevAttrMultiProcessorCount))),
@@ -121,6 +123,14 @@ struct PrefillCall::Parts {
       published.emplace(static_cast<std::size_t>(Prefill::slots(p, tokens)));
       call.prepared = published->prepared.data(), call.ready = published->ready.data();
       call.launches = published->launches.data();
+    }
+    if (p.cu_seqlens && p.sequences > 1) {
+      std::vector<std::int64_t> offsets(static_cast<std::size_t>(p.sequences) + 1);
+      check(cudaMemcpy(offsets.data(), p.cu_seqlens, offsets.size() * sizeof(offsets[0]),
+                       cudaMemcpyDeviceToHost),
+            "cudaMemcpy");
+      order.emplace(longest_first(offsets));
+      call.order = order->data();
     }
     if (call.bulk && tokens > 0) {
       maps = {tile_map(p.q, tokens, p.Hk, p.dk), tile_map(p.k, tokens, p.Hk, p.dk),

@@ -130,7 +130,8 @@ template <class Operand, class State = float>
 }
 [[nodiscard]] inline std::vector<std::string> chunked_limits() {
   return {"dk <= " + std::to_string(kKeyLimit), "chunk in 1.." + std::to_string(kChunkLimit),
-          "dk <= " + std::to_string(kPrefillKeys) + " if contract = bf16_fused"};
+          "dk <= " + std::to_string(kPrefillKeys) + " if contract = bf16_fused",
+          "dk <= " + std::to_string(kPrefillKeys) + " if contract = fp32_fused"};
 }
 
 /// Why the device kernels do not run this call, naming the limit; empty where they do.
@@ -138,7 +139,7 @@ template <class Operand, class State = float>
                                          const Contract& contract) {
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   if (std::string reason = cpu::unsupported_reason(system, a, contract); !reason.empty()) return reason;
-  if (chunked && !keeps_chunked(contract) && !keeps_prefill(contract))
+  if (chunked && !keeps_chunked(contract) && !keeps_prefill(contract) && !keeps_simt(contract))
     return "contract " + contract.name + ": the chunked CUDA kernels keep " + kept(chunked_rows()) +
            "; choose one of them";
   if (a.q.shape[3] > kKeyLimit) {
@@ -149,7 +150,8 @@ template <class Operand, class State = float>
   }
   if (chunked && chunked_row(a, contract, system.delta) == chunked_rows().size()) {
     return "dk=" + number(a.q.shape[3]) + ": contract " + contract.name + " takes dk up to " +
-           number(kPrefillKeys) + " here; contract bf16 takes more";
+           number(kPrefillKeys) + " here; contract " + (contract.output == Format::bf16 ? "bf16" : "fp32") +
+           " takes more";
   }
   if (chunked && a.l2norm && contract.norm == Norm::operand && contract.output == Format::bf16 &&
       contract.qk != Format::bf16) {

@@ -41,7 +41,9 @@ std::vector<Format> formats_of(const Contract& c, bool chunked) {
       c.W,  c.P,      c.v_new, c.v_decayed, c.k_decayed, c.q_decayed,  c.state_operand, c.state};
   // The merges of block8 round to nearest, each operand by itself: no coherence of keys to allow for.
   const bool merged = c.inverse == Inverse::block8 && c.inverse_operand == Format::tf32;
-  if (c.inverse != Inverse::substitution && !merged) used.push_back(c.inverse_operand);
+  // What merges cut off has a mean that the bound carries by itself (inverse_bias).
+  const bool cut = c.inverse_operand == Format::tf32_truncated && c.inverse != Inverse::neumann;
+  if (c.inverse != Inverse::substitution && !merged) used.push_back(cut ? Format::tf32 : c.inverse_operand);
   return used;
 }
 

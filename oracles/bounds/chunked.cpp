@@ -108,8 +108,11 @@ class Chunks : private bounds::Chunk {
     Q = x_.q.middleRows(begin, L);
     K = x_.k.middleRows(begin, L);
     beta = x_.beta.segment(begin, L);
-    decay = bounds::chunk_decay(x_.g.segment(begin, L), c_.exponential, c_.scan, mode, exponential_);
+    decay =
+        bounds::chunk_decay(x_.g.segment(begin, L), c_.exponential, c_.scan, mode, exponential_, c_.log2e);
     bV = beta.asDiagonal() * x_.v.middleRows(begin, L);
+    v = row_norms(x_.v.middleRows(begin, L));
+    if (c_.beta_k == Format::fp16 || c_.k_decayed == Format::fp16) note_range(K, Mat(beta.asDiagonal() * K));
     V_new = bV;
     S_next = S;
     for (Index i = 0; i < L; ++i) {
@@ -167,7 +170,8 @@ class Chunks : private bounds::Chunk {
         eG.cwiseProduct(Norms::add(operands * qs, Norms::acc(K.cols(), qs, QS, c_.accumulator))) +
         decay.start_error.cwiseProduct(QS) +
         subnormal_error(c_.state_operand) * root_dv_ * Q1.cwiseProduct(eG) +
-        keys_.factor * eG.cwiseProduct(QS);
+        keys_.factor * eG.cwiseProduct(QS) +
+        Vec::Constant(L, c_.q_decayed == Format::fp16 ? subnormal_error(c_.q_decayed) * s.sum() : 0.0);
     const Vec rounded = (Norms::u(c_.v_new) * v_.n).array() + subnormal_error(c_.v_new) * root_dv_;
     // With the scale in P one sum goes on from e^G Q S.
     const Vec before = scaled_ ? Vec(eG.cwiseProduct(QS)) : Vec(Vec::Zero(L));
@@ -209,11 +213,12 @@ class Chunks : private bounds::Chunk {
     const Vec next = row_norms(S_next);
     const Vec K1 = K.cwiseAbs().colwise().sum();
     const Vec floor = Vec::Constant(mk.size(), (subnormal_error(c_.state) + 0x1p-148) * root_dv_);
+    const double lost_keys = c_.k_decayed == Format::fp16 ? subnormal_error(c_.k_decayed) * v_.n.sum() : 0.0;
     const Vec row_errors =
         Norms::add(Norms::acc(L, mk, row_norms(KV), c_.accumulator),
                    Norms::add(Norms::u(c_.k_decayed), keys_.rounding) * mk, u32_ * (next + eC * s),
                    Norms::u(below_fp32(c_.state)) * next, subnormal_error(c_.v_decayed) * root_dv_ * K1,
-                   floor, keys_.factor * mk);
+                   floor, keys_.factor * mk, Vec::Constant(mk.size(), lost_keys));
     const Vec diagonal = Norms::diag(row_errors);
 
     Mat& sigma = error_.sigma;

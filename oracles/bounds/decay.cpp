@@ -19,8 +19,9 @@ double relative_error(double argument_error) { return std::expm1(std::min(argume
 /// Error of the fp32 cumulative sum G of g, as functions of the two ends.
 class ScanError {
  public:
-  ScanError(const Vector<double>& g, const Vector<double>& sums, Scan scan, Mode mode, bool rounded_once)
-      : sums_(sums), tree_(scan == Scan::tree), det_(mode == Mode::det), once_(rounded_once) {
+  ScanError(const Vector<double>& g, const Vector<double>& sums, Scan scan, Mode mode, bool rounded_once,
+            Log2e log2e)
+      : sums_(sums), tree_(scan == Scan::tree), det_(mode == Mode::det), once_(rounded_once), log2e_(log2e) {
     const Index L = g.size();
     prefix_.resize(L);
     double prefix = 0.0;
@@ -43,17 +44,20 @@ class ScanError {
 
   /// Of G_i - G_j.
   [[nodiscard]] double between(Index i, Index j) const {
+    const double scaled =
+        log2e_ == Log2e::sum && i != j ? kUnitRoundoff32 * (std::fabs(sums_(i)) + std::fabs(sums_(j))) : 0.0;
     if (det_ && tree_) {
-      return i == j ? 0.0 : kUnitRoundoff32 * levels_ * (std::fabs(sums_(i)) + std::fabs(sums_(j)));
+      return i == j ? 0.0 : scaled + kUnitRoundoff32 * levels_ * (std::fabs(sums_(i)) + std::fabs(sums_(j)));
     }
     // A sum made from its rounded predecessor, and one that is made exactly (in double, compensated, of
     // blocks) and rounded once at each end: no kernel of the contract is held to the narrower of the two.
     const double steps = std::fabs(prefix_(i) - prefix_(j));
     if (det_) {
       const double ends = i == j || !once_ ? 0.0 : std::fabs(sums_(i)) + std::fabs(sums_(j));
-      return kUnitRoundoff32 * std::max(steps, ends);
+      return scaled + kUnitRoundoff32 * std::max(steps, ends);
     }
-    const double size = i == j || !once_ ? steps : std::max(steps, sums_(i) * sums_(i) + sums_(j) * sums_(j));
+    const double both = sums_(i) * sums_(i) + sums_(j) * sums_(j);
+    const double size = (i == j || !once_ ? steps : std::max(steps, both)) + (scaled > 0 ? both : 0.0);
     return 2 * std::max(std::fabs(sequential_(i) - sequential_(j)), std::fabs(doubling_(i) - doubling_(j))) +
            spread(size);
   }
@@ -65,19 +69,26 @@ class ScanError {
   /// 4, ...
   void run_twins(const Vector<double>& g) {
     const Index L = g.size();
+    // In units of log2 where the gates are multiplied first.
+    constexpr float kLog2e = 1.4426950408889634F;
+    const bool first = log2e_ == Log2e::gate;
+    const double unit = first ? 1.4426950408889634 : 1.0;
     sequential_.resize(L);
     doubling_.resize(L);
     std::vector<float> sums(g.begin(), g.end());
+    if (first) {
+      for (float& x : sums) x *= kLog2e;
+    }
     float running = 0.0F;
     for (Index i = 0; i < L; ++i) {
       running += sums[static_cast<std::size_t>(i)];
-      sequential_(i) = static_cast<double>(running) - sums_(i);
+      sequential_(i) = static_cast<double>(running) / unit - sums_(i);
     }
     for (std::size_t d = 1; d < sums.size(); d *= 2) {
       for (std::size_t i = sums.size(); i-- > d;) sums[i] += sums[i - d];
     }
     for (Index i = 0; i < L; ++i) {
-      doubling_(i) = static_cast<double>(sums[static_cast<std::size_t>(i)]) - sums_(i);
+      doubling_(i) = static_cast<double>(sums[static_cast<std::size_t>(i)]) / unit - sums_(i);
     }
   }
 
@@ -85,6 +96,7 @@ class ScanError {
   bool tree_;
   bool det_;
   bool once_;
+  Log2e log2e_;
   double levels_ = 1.0;
   Vector<double> prefix_;  ///< sums of |G| (det) or of G^2 up to i
   Vector<double> sequential_;
@@ -94,9 +106,10 @@ class ScanError {
 /// Of the sums of g, each g below -128 taken as any value between itself and -128, but none below -1024.
 class SumError {
  public:
-  SumError(const Vector<double>& gates, Scan scan, Mode mode, bool rounded_once)
-      : least_(gates, kDecayFloor, scan, mode, rounded_once) {
-    if ((gates.array() < kDecayFloor).any()) most_.emplace(gates, kDeepestFloor, scan, mode, rounded_once);
+  SumError(const Vector<double>& gates, Scan scan, Mode mode, bool rounded_once, Log2e log2e)
+      : least_(gates, kDecayFloor, scan, mode, rounded_once, log2e) {
+    if ((gates.array() < kDecayFloor).any())
+      most_.emplace(gates, kDeepestFloor, scan, mode, rounded_once, log2e);
   }
   /// With -128 in place of what lies below.
   [[nodiscard]] const Vector<double>& sums() const { return least_.sums; }
@@ -110,8 +123,8 @@ class SumError {
 
  private:
   struct Floored {
-    Floored(const Vector<double>& gates, double floor, Scan scan, Mode mode, bool rounded_once)
-        : g(gates.cwiseMax(floor)), sums(summed(g)), error(g, sums, scan, mode, rounded_once) {}
+    Floored(const Vector<double>& gates, double floor, Scan scan, Mode mode, bool rounded_once, Log2e log2e)
+        : g(gates.cwiseMax(floor)), sums(summed(g)), error(g, sums, scan, mode, rounded_once, log2e) {}
     static Vector<double> summed(const Vector<double>& x) {
       Vector<double> out(x.size());
       std::partial_sum(x.begin(), x.end(), out.begin());
@@ -146,7 +159,7 @@ double flush_error(double value) {
 }
 
 ChunkDecay chunk_decay(const Vector<double>& gates, Exponential exponential, Scan scan, Mode mode,
-                       const ExponentialModel& model) {
+                       const ExponentialModel& model, Log2e log2e) {
   const Index L = gates.size();
   ChunkDecay decay;
   if ((gates.array() == 0.0).all()) {  // no gate: every decay is exactly 1
@@ -158,7 +171,7 @@ ChunkDecay chunk_decay(const Vector<double>& gates, Exponential exponential, Sca
     decay.end_bias = Vector<double>::Zero(L);
     return decay;
   }
-  const SumError error(gates, scan, mode, model.rounded_once);
+  const SumError error(gates, scan, mode, model.rounded_once, log2e);
   const Vector<double>& sums = error.sums();
 
   decay.between = Matrix<double>::Zero(L, L);

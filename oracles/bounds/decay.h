@@ -29,8 +29,11 @@ struct ChunkDecay {
 ///   predecessor, or exactly and rounded once) or u32 ceil(log2 L) (|G_i| + |G_j|) (tree), as `scan` says; prob, semi: a scalar twin runs the fp32 scan both ways; twice the larger actual error, plus the
 ///   quadrature u32 / sqrt 3 sqrt(max(sum G_m^2, G_i^2 + G_j^2)). (Quadrature alone fails for constant g, whose roundings
 ///   repeat.)
+/// Where log2 e multiplies each g first, the scalar twin's gates are those products, and their roundings the slope of
+/// the exponential; where it multiplies the sums, each end is rounded once more: + u32 (|G_i| + |G_j|), in quadrature in
+/// prob and semi.
 /// then eps = expm1(error + u32 |G_i - G_j| + exponential_error), error of E = eps E + flush_error(E).
 [[nodiscard]] ChunkDecay chunk_decay(const Vector<double>& g, Exponential exponential, Scan scan, Mode mode,
-                                     const ExponentialModel& model);
+                                     const ExponentialModel& model, Log2e log2e = Log2e::difference);
 
 }  // namespace samestate::bounds

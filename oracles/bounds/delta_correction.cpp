@@ -5,6 +5,7 @@
 
 #include "oracles/bounds/inverse.h"
 #include "oracles/bounds/shared.h"
+#include "oracles/contract_points.h"
 
 /// Every rounding on the way to V' = T Z, Z = beta V - beta e^G K S, in the two orders that a contract may
 /// have. b = |beta|, z, n, s row norms of Z, V', S.
@@ -59,14 +60,16 @@ class Correcting {
     ws_ = Norms::mv(out_.W, x_.s);
 
     // The same stored T multiplies all of Z.
-    const Mat dT = inverse_error(A, T_, c_.inverse, c_.inverse_operand, c_.accumulator, mode);
-    const Vec e_T = Norms::add(Norms::mv(dT, z_), Norms::mv(stored_T_error(), z_));
+    const Mat dT = inverse_error(A, T_, c_, mode);
+    const Vec e_T = Norms::add(Norms::mv(dT, z_), Norms::mv(stored_T_error(), z_)) + flushed_T() + bias(A);
     const Vec W1 = out_.W.cwiseAbs().rowwise().sum();
     const Vec e_S = Norms::u(c_.state_operand) * ws_ + subnormal_error(c_.state_operand) * root_dv_ * W1;
     const Vec e_order = c_.residual == Format::none ? two_products() : residual_first();
     out_.dV = Norms::add(of_A(A, KK), e_T, e_S, e_order, u32_ * out_.n);
     out_.coherent_write = b_.cwiseProduct(x_.exp_bias).cwiseProduct(KS_norm_);
     note_range(T_, x_.bV);
+    if (c_.A == Format::fp16) note_range(A);
+    if (c_.inverse_operand == Format::fp16) note_range(Mat(T_.cwiseAbs() * A.cwiseAbs()));
     return std::move(out_);
   }
 
@@ -78,6 +81,11 @@ class Correcting {
     Mat dA = Norms::add(b_.asDiagonal() * dKK.cwiseProduct(x_.decay.between),
                         b_.asDiagonal() * KK.cwiseAbs().cwiseProduct(x_.decay.between_error),
                         roundings * u32_ * A.cwiseAbs(), Norms::u(below_fp32(c_.A)) * A.cwiseAbs());
+    if (c_.A == Format::fp16) dA.array() += subnormal_error(c_.A);
+    if (c_.beta_k == Format::fp16) {
+      const Vec lost = subnormal_error(c_.beta_k) * x_.K.cwiseAbs().rowwise().sum();
+      dA += lost.transpose().replicate(x_.L, 1).cwiseProduct(x_.decay.between);
+    }
     dA = dA.template triangularView<Eigen::StrictlyLower>().toDenseMatrix().eval();
     out_.nonlinearity = Norms::worst_case ? Norms::mm(T_, dA).rowwise().sum().maxCoeff()
                                           : 3 * row_norms(Norms::mm(T_, dA)).maxCoeff();
@@ -88,19 +96,31 @@ class Correcting {
 
   /// Rounding of the stored T: its diagonal 1 is exact, unless it is T diag(beta) that is stored.
   [[nodiscard]] Mat stored_T_error() const {
-    if (c_.beta_in_T) {
-      return Norms::add(Norms::u(c_.T) * T_.cwiseAbs(), u32_ * T_.cwiseAbs(),
-                        subnormal_error(c_.T) * ones(x_.L, Eigen::Lower));
-    }
+    if (c_.beta_in_T) return Norms::add(Norms::u(c_.T) * T_.cwiseAbs(), u32_ * T_.cwiseAbs());
     const Mat off = T_.template triangularView<Eigen::StrictlyLower>();
     return Norms::add(Norms::u(c_.T) * off.cwiseAbs(),
                       subnormal_error(c_.T) * ones(x_.L, Eigen::StrictlyLower));
   }
 
-  /// With beta in T the operand is v itself, already in the input format: only a tf32 unit rounds it.
+  /// What T diag(beta) loses below the normal range multiplies v - e^G S^T k itself, which beta need not have made small.
+  [[nodiscard]] Vec flushed_T() const {
+    if (!c_.beta_in_T) return Vec::Zero(x_.L);
+    const Vec raw = x_.v + x_.decay.from_start.cwiseProduct(KS_norm_ + quadratic(x_.K, sigma_));
+    return Norms::mv(subnormal_error(c_.T) * ones(x_.L, Eigen::Lower), raw);
+  }
+
+  /// Merges of operands that are cut off shrink T: the rows of their mean times Z, as a whole.
+  [[nodiscard]] Vec bias(const Mat& A) const {
+    if (Norms::worst_case) return Vec::Zero(x_.L);
+    const Mat mean = inverse_bias(A, T_, c_);
+    return mean.size() == 0 ? Vec(Vec::Zero(x_.L)) : row_norms(mean * Z_);
+  }
+
+  /// With beta in T the operand is v itself, already in the input format: a format that holds that rounds nothing, but
+  /// for a tf32 unit, of which BOUNDS 5 counts it.
   [[nodiscard]] double u_beta_v() const {
     const bool tf32 = c_.beta_v == Format::tf32 || c_.beta_v == Format::tf32_truncated;
-    return c_.beta_in_T && !tf32 ? 0.0 : Norms::u(c_.beta_v);
+    return c_.beta_in_T && !tf32 && holds(c_.beta_v, c_.input) ? 0.0 : Norms::u(c_.beta_v);
   }
 
   /// V' = U - W S with U = T beta V, W = T beta e^G K.
@@ -134,12 +154,14 @@ class Correcting {
     const Vec weight = b_.cwiseProduct(x_.decay.from_start);
     const Vec ks = Norms::mv(x_.K, x_.s);
     const Vec of_state = row_norms(KtS_) + quadratic(Kt_, sigma_);
-    const Vec dR = Norms::add(weight.cwiseProduct(Norms::acc(x_.K.cols(), ks, KS_norm_, c_.accumulator)),
-                              keys_.rounding * weight.cwiseProduct(ks), keys_.factor * row_norms(KtS_),
-                              b_.cwiseProduct(x_.decay.start_error).cwiseProduct(KS_norm_),
-                              u32_ * row_norms(x_.bV), 3 * u32_ * of_state, Norms::u(c_.residual) * z_,
-                              Vec::Constant(x_.L, subnormal_error(c_.residual) * root_dv_));
+    const Vec dR =
+        Norms::add(weight.cwiseProduct(Norms::acc(x_.K.cols(), ks, KS_norm_, c_.accumulator)),
+                   keys_.rounding * weight.cwiseProduct(ks), keys_.factor * row_norms(KtS_),
+                   b_.cwiseProduct(x_.decay.start_error).cwiseProduct(KS_norm_), u32_ * row_norms(x_.bV),
+                   3 * u32_ * of_state, Norms::u(c_.residual) * z_,
+                   (c_.beta_in_T ? b_ : Vec(Vec::Ones(x_.L))) * (subnormal_error(c_.residual) * root_dv_));
     note_range(Z_);
+    if (c_.beta_in_T) note_range(x_.v, KS_norm_);
     return Norms::add(Norms::mv(T_, dR), Norms::acc(x_.L, Norms::mv(T_, z_), out_.n, c_.accumulator));
   }
 

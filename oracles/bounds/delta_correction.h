@@ -18,6 +18,7 @@ struct Chunk {
   Matrix<double> S_next;    ///< [dk, dv] after it
   Matrix<double> KS;        ///< [L, dv]
   Vector<double> beta;      ///< [L]
+  Vector<double> v;         ///< [L] row norms of V
   Vector<double> s;         ///< [dk] row norms of S, inflated by its error
   Vector<double> QS;        ///< [L] row norms of Q S
   Vector<double> exp_bias;  ///< [L] the error of e^G that adds linearly from chunk to chunk

@@ -1,5 +1,6 @@
 #include "oracles/bounds/inverse.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "oracles/bounds/algebra.h"
@@ -14,6 +15,7 @@ struct InverseError {
 
   Format operand;
   Accumulator accumulator;
+  double eta = subnormal_error(operand) > 1e-30 ? subnormal_error(operand) : 0.0;
 
   /// Rounding of both operands and accumulation of a product with inner extent n, relative to |X| |Y|. The
   /// statistical modes take the tensor core's truncation whatever the contract says: it is the larger.
@@ -26,6 +28,16 @@ struct InverseError {
           accumulator == Accumulator::tensor_core ? (terms + 8) * 0x1p-23 : terms * kUnitRoundoff32;
     }
     return Norms::add(u, u, accumulation);
+  }
+
+  /// Error of a product of rounded operands: c relative to |X| |Y|, and what operands lose below the normal range.
+  template <class X, class Y>
+  [[nodiscard]] Matrix<double> rounded(double c, const X& x, const Y& y) const {
+    const Matrix<double> relative = c * Norms::mm(x, y);
+    if (eta == 0.0) return relative;
+    const Matrix<double> lost_x = Matrix<double>::Constant(x.rows(), x.cols(), eta), size_y = y.cwiseAbs();
+    const Matrix<double> lost_y = Matrix<double>::Constant(y.rows(), y.cols(), eta), size_x = x.cwiseAbs();
+    return relative + lost_x * size_y + size_x * lost_y;
   }
 
   /// Forward substitution, t_i = e_i - sum_j A_ij t_j: a right residual (I + A) T_kernel = I + R with
@@ -54,12 +66,43 @@ struct InverseError {
     const Matrix<double> d11 = merges(A.topLeftCorner(h, h), T11, base);
     const Matrix<double> d22 = merges(A.bottomRightCorner(rest, rest), T22, base);
     const double c = product(L);
-    const Matrix<double> dM = Norms::add(Norms::mm(d22, A21), c * Norms::mm(T22, A21));
+    const Matrix<double> dM = Norms::add(Norms::mm(d22, A21), rounded(c, T22, A21));
     const Matrix<double> M = (T22 * A21).cwiseAbs() + (Norms::worst_case ? 1.0 : 0.0) * dM;
     Matrix<double> d = Matrix<double>::Zero(L, L);
     d.topLeftCorner(h, h) = d11;
     d.bottomRightCorner(rest, rest) = d22;
-    d.bottomLeftCorner(rest, h) = Norms::add(Norms::mm(dM, T11), Norms::mm(M, d11), c * Norms::mm(M, T11));
+    d.bottomLeftCorner(rest, h) = Norms::add(Norms::mm(dM, T11), Norms::mm(M, d11), rounded(c, M, T11));
+    return d;
+  }
+
+  /// The same block row after block row: below the first block diagonal T_ij = -T_ii M with M = sum_m A_im T_mj, hence
+  ///   dM = A dT + rounding of M,  dT_ij = dT_ii M + T_ii dM + rounding of T_ii M.
+  [[nodiscard]] Matrix<double> rows(const Matrix<double>& A, const Matrix<double>& T, Index base) const {
+    const Index L = A.rows();
+    const double inflate = Norms::worst_case ? 1.0 : 0.0;
+    const double c = product(L);
+    Matrix<double> d = Matrix<double>::Zero(L, L);
+    for (Index i = 0; i < L; i += base) {
+      const Index n = std::min(base, L - i);
+      const Matrix<double> Tii = T.block(i, i, n, n);
+      const Matrix<double> dii = substitution(A.block(i, i, n, n), Tii);
+      d.block(i, i, n, n) = dii;
+      for (Index j = i - base; j >= 0; j -= base) {
+        const bool next = j + base == i;
+        const Matrix<double> left = next ? Tii : Matrix<double>(A.block(i, j, n, i - j));
+        const Matrix<double> right =
+            next ? Matrix<double>(A.block(i, j, n, base)) : Matrix<double>(T.block(j, j, i - j, base));
+        const Matrix<double> exact = left * right;
+        const Matrix<double> dM =
+            Norms::add(next ? Norms::mm(dii, right) : Norms::mm(left, d.block(j, j, i - j, base)),
+                       rounded(c, left, right));
+        const Matrix<double> M = exact.cwiseAbs() + inflate * dM;
+        const Matrix<double> Tjj = T.block(j, j, base, base);
+        d.block(i, j, n, base) =
+            next ? Norms::add(Norms::mm(dM, Tjj), Norms::mm(M, d.block(j, j, base, base)), rounded(c, M, Tjj))
+                 : Norms::add(Norms::mm(dii, M), Norms::mm(Tii, dM), rounded(c, Tii, M));
+      }
+    }
     return d;
   }
 
@@ -87,14 +130,16 @@ struct InverseError {
 };
 
 template <Mode mode>
-Matrix<double> error_in(const Matrix<double>& A, const Matrix<double>& T, Inverse inverse, Format operand,
-                        Accumulator accumulator) {
-  const InverseError<mode> error{operand, accumulator};
-  switch (inverse) {
+Matrix<double> error_in(const Matrix<double>& A, const Matrix<double>& T, const Contract& c) {
+  const InverseError<mode> error{c.inverse_operand, c.accumulator};
+  const auto merged = [&](Index base) {
+    return c.merges == MergeOrder::rows ? error.rows(A, T, base) : error.merges(A, T, base);
+  };
+  switch (c.inverse) {
     case Inverse::block16:
-      return error.merges(A, T, 16);
+      return merged(16);
     case Inverse::block8:
-      return error.merges(A, T, 8);
+      return merged(8);
     case Inverse::neumann:
       return error.doubling(A);
     case Inverse::substitution:
@@ -103,13 +148,50 @@ Matrix<double> error_in(const Matrix<double>& A, const Matrix<double>& T, Invers
   return InverseError<mode>::substitution(A, T);
 }
 
+/// Mean relative truncation of one operand.
+constexpr double kMeanTruncation = 0x1p-11;
+
+/// Of merges: with M = T22 A21, b(M) = b22 A21 - 2 t M and b(T21) = -b(M) T11 - M b11 - 2 t T21. Of rows alike.
+Matrix<double> bias_of(const Matrix<double>& A, const Matrix<double>& T, Index base, MergeOrder order) {
+  const Index L = A.rows();
+  Matrix<double> b = Matrix<double>::Zero(L, L);
+  if (L <= base) return b;
+  const double t = 2 * kMeanTruncation;
+  if (order == MergeOrder::pairwise) {
+    Index h = base;
+    while (2 * h < L) h *= 2;
+    const Index rest = L - h;
+    const Matrix<double> T22 = T.bottomRightCorner(rest, rest), A21 = A.bottomLeftCorner(rest, h);
+    const Matrix<double> T11 = T.topLeftCorner(h, h), M = T22 * A21;
+    b.topLeftCorner(h, h) = bias_of(A.topLeftCorner(h, h), T11, base, order);
+    b.bottomRightCorner(rest, rest) = bias_of(A.bottomRightCorner(rest, rest), T22, base, order);
+    const Matrix<double> bM = b.bottomRightCorner(rest, rest) * A21 - t * M;
+    b.bottomLeftCorner(rest, h) = -(bM * T11) - M * b.topLeftCorner(h, h) - t * T.bottomLeftCorner(rest, h);
+    return b;
+  }
+  for (Index i = base; i < L; i += base) {
+    const Index n = std::min(base, L - i);
+    for (Index j = i - base; j >= 0; j -= base) {
+      const Matrix<double> left = A.block(i, j, n, i - j);
+      const Matrix<double> bM = left * b.block(j, j, i - j, base) - t * (left * T.block(j, j, i - j, base));
+      b.block(i, j, n, base) = -(T.block(i, i, n, n) * bM) - t * T.block(i, j, n, base);
+    }
+  }
+  return b;
+}
+
 }  // namespace
 
-Matrix<double> inverse_error(const Matrix<double>& A, const Matrix<double>& T, Inverse inverse,
-                             Format operand, Accumulator accumulator, Mode mode) {
+Matrix<double> inverse_error(const Matrix<double>& A, const Matrix<double>& T, const Contract& contract,
+                             Mode mode) {
   // Within one chunk semi is prob.
-  return mode == Mode::det ? error_in<Mode::det>(A, T, inverse, operand, accumulator)
-                           : error_in<Mode::prob>(A, T, inverse, operand, accumulator);
+  return mode == Mode::det ? error_in<Mode::det>(A, T, contract) : error_in<Mode::prob>(A, T, contract);
+}
+
+Matrix<double> inverse_bias(const Matrix<double>& A, const Matrix<double>& T, const Contract& c) {
+  const bool merged = c.inverse == Inverse::block16 || c.inverse == Inverse::block8;
+  if (!merged || c.inverse_operand != Format::tf32_truncated) return {};
+  return bias_of(A, T, c.inverse == Inverse::block8 ? 8 : 16, c.merges);
 }
 
 }  // namespace samestate::bounds

@@ -196,25 +196,28 @@ SampledErrors sample_errors(const Operator& op, const Call& call, const Tensors<
                             const std::vector<Index>& cuts, const Contract& contract,
                             const OperatorOracle& oracle, std::uint64_t seed, int first, int count) {
   SampledErrors out;
-  {
+  const bool points = has_samples(contract);
+  if (points) {
     const RunningScope scope(RunningModel::between_points(contract));
-    for (const auto& [name, x] : evaluate(op.running, op, call, inputs, cuts)) {
-      Matrix<double> error(x.rows(), x.cols());
-      for (Index i = 0; i < x.size(); ++i) error.data()[i] = x.data()[i].error();
-      out.between.emplace(name, std::move(error));
-    }
+    for (const auto& [name, x] : evaluate(op.running, op, call, inputs, cuts))
+      out.between.emplace(name, x.unaryExpr([](const Running& e) { return e.error(); }));
+  } else {
+    for (const auto& [name, exact] : oracle.exact)
+      out.between.emplace(name, Matrix<double>::Zero(exact.rows(), exact.cols()));
   }
+  const auto errors = [&](const auto& values) {
+    Tensors<double> minus;
+    for (const auto& [name, x] : values) {
+      const Matrix<double> kept =
+          x.unaryExpr([&](const auto& e) { return kept_in(e.value(), contract.output); });
+      minus.emplace(name, kept - get(oracle.exact, name));
+    }
+    return minus;
+  };
   for (int n = first; n < first + count; ++n) {
     const SamplingScope scope(SampledModel::sample(contract, seed, n));
-    Tensors<double> errors;
-    for (const auto& [name, x] : evaluate(op.stored, op, call, inputs, cuts)) {
-      const Matrix<double>& exact = get(oracle.exact, name);
-      Matrix<double> error(x.rows(), x.cols());
-      for (Index i = 0; i < x.size(); ++i)
-        error.data()[i] = kept_in(x.data()[i].value(), contract.output) - exact.data()[i];
-      errors.emplace(name, std::move(error));
-    }
-    out.samples.push_back(std::move(errors));
+    out.samples.push_back(points ? errors(evaluate(op.stored, op, call, inputs, cuts))
+                                 : errors(evaluate(op.stochastic, op, call, inputs, cuts)));
   }
   return out;
 }

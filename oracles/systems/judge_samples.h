@@ -17,7 +17,7 @@ struct SampledErrors {
 };
 
 /// Samples `first` to `first + count` of one sequence evaluated in calls ending at `cuts`; equal seeds draw equal
-/// samples. Of a contract that keeps 16 bit.
+/// samples. Of a contract that keeps 16 bit those of its rounding points, of another those of every operation.
 [[nodiscard]] SampledErrors sample_errors(const Operator& op, const Call& call, const Tensors<double>& inputs,
                                           const std::vector<Index>& cuts, const Contract& contract,
                                           const OperatorOracle& oracle, std::uint64_t seed, int first,

@@ -37,6 +37,7 @@ std::string case_json(const Record& record, const CaseExplanation& explanation) 
                            {"seconds", record.seconds},
                            {"command", repro_command(record)}};
   json_fields::Writer{out}("worst", j.worst);
+  if (!explanation.contract.empty()) out["contracts_near"] = explanation.contract;
   if (!explanation.differs.empty()) {
     out["differs"] = explanation.differs;
     out["looks_like"] = explanation.looks_like;

@@ -17,6 +17,8 @@ struct CaseExplanation {
   std::vector<std::string> differs, looks_like;
   std::vector<Value> values;
   std::vector<std::pair<std::string, double>> terms;
+  std::string contract =
+      {};  ///< what the contracts near the case's say of a run that fails the twin; empty: not asked
 };
 
 /// One object in one line, so that many are JSON Lines: {"line", "kernel", .. "verdict", "gate", "ratio", "error",

@@ -31,6 +31,15 @@ constexpr std::array kWords = {
     Word{"contract",
          "what a kernel promises to round, and how: inputs, operands, inverse, stored state, output, "
          "accumulator, exponential"},
+    Word{"card",
+         "the points of a *contract*, each with its value: `bf16+beta_k:bf16` is a name and changes. "
+         "`samestate card` "
+         "reads one from a kernel's outputs; declared `nearest`, its *twin* is reported and does not gate "
+         "([card.md](card.md))"},
+    Word{"point",
+         "a place in a kernel where a value is rounded, or a setting of how sums and exponentials are made: "
+         "`beta_k`, "
+         "`inverse`, `scan` …; `samestate list contracts --long`"},
     Word{"regime", "a named way of drawing data: normal, slow, collinear, exact …"},
     Word{"case",
          "everything that determines one run, data included, on one line of text; `v1 SYSTEM key=value …`"},

@@ -87,6 +87,8 @@ void emulate(const cpu::System& system, Call& call, std::size_t row, int launche
   p.cu_seqlens = pointer(packed.cu_seqlens);
   p.o = pointer(o), p.final_state = pointer(final_state);
   Prefill c = plan_prefill(p, /*multiprocessors=*/4);
+  const std::vector<int> order = longest_first(packed.cu_seqlens);
+  c.order = pointer(order);
   const std::int64_t tokens = a.q.shape[0] * a.q.shape[1];
   std::vector<Prepared> prepared(static_cast<std::size_t>(Prefill::slots(p, tokens)));
   std::vector<int> ready(prepared.size(), 0);
@@ -163,6 +165,46 @@ TEST(CudaPrefill, PackedBatchedAndTiledHeads) {
   Call alone = make_call("linear_attention", {2, 66, 1, 1, 16, 16, {}}, 64, true, 23);
   alone.initial_state.clear();
   expect_twin(cpu::LINEAR_ATTENTION, alone);
+}
+
+/// Segments carry S by themselves: of one sequence, of packed ones shorter than there are segments, with gates that are
+/// the keys' norms.
+TEST(CudaPrefill, SegmentsOfASequence) {
+  Call alone = make_call("retention", {1, 700, 1, 1, 16, 16, {}}, 64, true, 26);
+  expect_twin(cpu::RETENTION, alone);
+  alone.l2norm = true;
+  Call split = alone;
+  ASSERT_NO_THROW(emulate(cpu::RETENTION, split, kSplitRow));
+  ASSERT_NO_THROW(emulate(cpu::RETENTION, alone, kFused64Row));
+  EXPECT_EQ(alone.o, split.o);
+  EXPECT_EQ(alone.final_state, split.final_state);
+  expect_twin(cpu::LINEAR_ATTENTION,
+              make_call("linear_attention", {1, 400, 1, 1, 8, 8, {0, 1, 301, 400}}, 64, true, 27));
+}
+
+TEST(CudaPrefill, SegmentsEndTogetherAndTheLongestBeginsFirst) {
+  Parameters<Bf16> p;
+  p.sequences = 1, p.Hk = p.Hv = 32, p.dk = p.dv = 128, p.T = 32768, p.chunk = 64;
+  const Prefill c = plan_prefill(p, 132);
+  ASSERT_EQ(c.segments, 2);
+  double ends[2];
+  int begins = 0;
+  for (int i = 0; i < 2; ++i) {
+    Task x = fused_task<1>(c, 2 * i);
+    EXPECT_EQ(x.first, begins);
+    EXPECT_EQ(x.last, i == 1);
+    begins = x.chunks;
+    ends[i] = kAbsorbed[2] * x.first + (x.chunks - x.first);
+  }
+  EXPECT_EQ(begins, 512);
+  EXPECT_NEAR(ends[0], ends[1], 4.0);
+  float state = 0.0F;
+  p.initial_state = p.final_state = &state;
+  EXPECT_EQ(plan_prefill(p, 132).segments, 1);
+  p.final_state = nullptr, p.sequences = 2;
+  EXPECT_EQ(plan_prefill(p, 132).segments, 1);
+  EXPECT_EQ(longest_first(std::vector<std::int64_t>{0, 3, 3, 10, 13}), (std::vector<int>{2, 0, 3, 1}));
+  EXPECT_TRUE(longest_first({}).empty());
 }
 
 /// The count of launches in device memory tells a flag of this launch from one of the launch before.

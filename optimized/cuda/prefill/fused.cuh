@@ -16,6 +16,8 @@ template <int value_groups, bool delta>
 struct FusedShared {
   /// Stages of Q and V. Where memory sets the pace, blocks that run ahead lose the K and Q that they share in L2.
   static constexpr int kStages = value_groups == 1 ? 4 : 2;
+  /// Few heads leave multiprocessors idle: a sequence's chunks are shared out among blocks.
+  static constexpr bool kSegments = value_groups == 1 && !delta;
 
   alignas(1024) Bf16 k[4][kPanels][kTileBytes / 2];
   alignas(1024) Bf16 q[kStages][kPanels][kTileBytes / 2];
@@ -39,16 +41,23 @@ struct FusedShared {
 };
 
 template <int value_groups>
+SAMESTATE_HOST_DEVICE int fused_segments(const Prefill& c) {
+  return value_groups == 1 ? c.segments : 1;
+}
+
+template <int value_groups>
 SAMESTATE_HOST_DEVICE std::int64_t fused_blocks(const Prefill& c) {
-  return c.items() * c.value_tiles(value_groups * kTileColumns);
+  return c.items() * c.value_tiles(value_groups * kTileColumns) * fused_segments<value_groups>(c);
 }
 
 template <int value_groups>
 SAMESTATE_DEVICE Task fused_task(const Prefill& c, std::int64_t block) {
   const int tiles = c.value_tiles(value_groups * kTileColumns);
+  const int segments = fused_segments<value_groups>(c);
   Task x;
   x.part = static_cast<int>(block % tiles);
-  assign(x, c, block / tiles);
+  assign(x, c, block / tiles / segments);
+  if (segments > 1) cut(x, c, static_cast<int>(block / tiles % segments));
   return x;
 }
 
@@ -61,16 +70,22 @@ struct FusedMaker : MakerParts<FusedShared<value_groups, delta>, delta, norm> {
   const Maps& maps;
 
   SAMESTATE_DEVICE void run() {
+    const int chunks = uniform(s.task.chunks);
+    int first = 0;
+    if constexpr (Shared::kSegments) first = uniform(s.task.first);
     fetch_keys(group);
     if constexpr (kEarly) {
-      fetch_queries(group);
+      fetch_queries(first + group);
       fetch_values(group);
     }
     this->clear();
-    const int chunks = uniform(s.task.chunks);
+    if constexpr (Shared::kSegments) {
+      SAMESTATE_NO_UNROLL
+      for (int n = group; n < first; n += kMakers) prepare_gates(n);
+    }
     SAMESTATE_NO_UNROLL
-    for (int n = group; n < chunks; n += kMakers) prepare(n);
-    if (Shared::kMakersStore && group < chunks) {
+    for (int n = first + group; n < chunks; n += kMakers) prepare(n);
+    if (Shared::kMakersStore && first + group < chunks) {
       const int last = (chunks - 1 - group) / kMakers * kMakers + group;
       store_output(last);
       output_stored(last);
@@ -90,8 +105,10 @@ struct FusedMaker : MakerParts<FusedShared<value_groups, delta>, delta, norm> {
     if (at.warp == kGateWarp) fetch_gates<delta>(s.raw[group], c, s.task, n);
   }
   SAMESTATE_DEVICE void fetch_queries(int n) {
-    if (at.warp == kQueryWarp)
-      fetch(s.query_ring, n, s.q[s.query_ring.stage(n)][0], kPanels, queries_of(c, maps, s.task));
+    if (at.warp == kQueryWarp) {
+      const int m = of_output(n);
+      fetch(s.query_ring, m, n, s.q[s.query_ring.stage(m)][0], kPanels, queries_of(c, maps, s.task));
+    }
   }
   SAMESTATE_DEVICE void fetch_values(int n) {
     if (at.warp == kValueWarp) {
@@ -101,26 +118,57 @@ struct FusedMaker : MakerParts<FusedShared<value_groups, delta>, delta, norm> {
   }
   template <int stages>
   SAMESTATE_DEVICE void fetch(Ring<stages>& ring, int n, Bf16* tiles, int panels, const Source& from) {
+    fetch(ring, n, n, tiles, panels, from);
+  }
+  /// Chunk n, which is the ring's m-th.
+  template <int stages>
+  SAMESTATE_DEVICE void fetch(Ring<stages>& ring, int m, int n, Bf16* tiles, int panels, const Source& from) {
     if (n >= s.task.chunks) return;
-    ring.wait_empty(n);
-    load_chunk(ring.full[ring.stage(n)], tiles, panels, from, c, s.task, n);
+    ring.wait_empty(m);
+    load_chunk(ring.full[ring.stage(m)], tiles, panels, from, c, s.task, n);
+  }
+  /// Chunk n in the rings of what O alone is made of.
+  SAMESTATE_DEVICE int of_output(int n) const {
+    if constexpr (Shared::kSegments)
+      return n - s.task.first;
+    else
+      return n;
   }
 
   /// O of chunk n, where there is one, by a warp; and its tile to the state warpgroup again.
   SAMESTATE_DEVICE void store_output(int n) {
-    if (at.warp != kStoreWarp || n < 0) return;
-    s.o_ring.wait_full(n);
-    store_chunk(s.o[s.o_ring.stage(n)], s.first_column(0), c, maps, s.task, n);
+    const int m = of_output(n);
+    if (at.warp != kStoreWarp || m < 0) return;
+    s.o_ring.wait_full(m);
+    store_chunk(s.o[s.o_ring.stage(m)], s.first_column(0), c, maps, s.task, n);
   }
   SAMESTATE_DEVICE void output_stored(int n) {
-    if (at.warp != kStoreWarp || n < 0) return;
+    const int m = of_output(n);
+    if (at.warp != kStoreWarp || m < 0) return;
     wait_stores_read();
-    s.o_ring.release(n);
+    s.o_ring.release(m);
+  }
+
+  /// Of a chunk that enters S alone.
+  SAMESTATE_DEVICE void prepare_gates(int n) {
+    Gates& y = s.gates[group][n / kMakers % 2];
+    if (at.warp == kGateWarp) take_gates(y);
+    s.key_ring.wait_full(n);
+    if constexpr (norm) this->norms(s.k[s.key_ring.stage(n)], y.key_norm);
+    s.key_ring.release(n);
+    this->meet();
+    s.made_ring.wait_empty(n);
+    fetch_keys(n + kMakers);
+    fetch_values(n + kMakers);
+    this->gates(y, kChunk);  // beside the warps that fetch
+    fence_async();
+    s.made_ring.full[group].arrive_warp();
   }
 
   SAMESTATE_DEVICE void prepare(int n) {
+    const int m = of_output(n);
     const auto& k = s.k[s.key_ring.stage(n)];
-    const auto& q = s.q[s.query_ring.stage(n)];
+    const auto& q = s.q[s.query_ring.stage(m)];
     Gates& y = s.gates[group][n / kMakers % 2];
     float product[32];
     if constexpr (!kEarly) {
@@ -141,7 +189,7 @@ struct FusedMaker : MakerParts<FusedShared<value_groups, delta>, delta, norm> {
       this->invert();
       fetch_values(n);
     }
-    s.query_ring.wait_full(n);
+    s.query_ring.wait_full(m);
     products_begin();
     this->multiply_rows(product, q, k);
     products_commit();
@@ -155,7 +203,7 @@ struct FusedMaker : MakerParts<FusedShared<value_groups, delta>, delta, norm> {
     }
     products_wait<0>();
     s.key_ring.release(n);
-    s.query_ring.release(n);
+    s.query_ring.release(m);
     if constexpr (norm || !delta) this->meet();
     if constexpr (!delta) s.made_ring.wait_empty(n);
     fetch_keys(n + kMakers);
@@ -252,11 +300,11 @@ SAMESTATE_DEVICE void fused_block(FusedShared<value_groups, delta>& s, const Pre
                        columns, c.p.dv);
       state.run(uniform(s.task.chunks));
       wait_stores_read();
-      if (c.p.final_state)
+      if (c.p.final_state && s.task.last)
         state.store_state(c.p.final_state + s.task.state + column, c.p.dk, columns, c.p.dv);
     };
     if constexpr (Shared::kMakersStore)
-      work(PipelinedState<Shared, delta, MakersOutput<Shared>>{{s, group, {s}}});
+      work(PipelinedState<Shared, delta, MakersOutput<Shared>>{{s, group, {s}, s.task.first}});
     else
       work(PlainState<Shared, delta, OwnOutput<Shared>>{{s, group, {s, c, maps, group}}});
   }

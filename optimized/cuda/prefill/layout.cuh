@@ -21,6 +21,7 @@ inline constexpr int kPanels = 2;  ///< tiles side by side: keys up to 128
 inline constexpr int kFusedKeys = kPanels * kTileColumns;
 inline constexpr int kMakers = 2;          ///< warpgroups of a block that prepare, chunk by chunk in turn
 inline constexpr int kInverseStride = 68;  ///< floats a row of A
+inline constexpr int kMostSegments = 4;
 
 /// What depends on keys and gates alone, of one chunk of one value head; T and P swizzled tiles.
 struct alignas(1024) Prepared {
@@ -52,7 +53,10 @@ struct Prefill {
   Prepared* prepared = nullptr;  ///< [slots(p)]
   int* ready = nullptr;          ///< [slots(p)], the launch that made it
   int* launches = nullptr;       ///< {blocks of this launch that have begun, launches so far}
+  const int* order = nullptr;    ///< [sequences], longest first; null: as they come
   int group = 1;                 ///< (sequence, head) pairs whose blocks stand together in the grid
+  int segments = 1;              ///< blocks that share out the chunks of a sequence, without the delta rule
+  int cuts[kMostSegments] = {};  ///< where each begins, in 65,536ths of the chunks
   bool bulk = false;             ///< rows are multiples of 16 bytes: full chunks travel by tiles
 
   SAMESTATE_HOST_DEVICE std::int64_t items() const { return p.sequences * p.Hv; }
@@ -76,7 +80,9 @@ struct Task {
   int part = 0;         ///< which of the helpers, or of the value tiles
   std::int64_t first_token = 0, tokens = 0, slot = 0, state = 0;
   int head = 0, key_head = 0, chunks = 0;
-  int whole = 0;  ///< chunks that travel by tiles
+  int whole = 0;     ///< chunks that travel by tiles
+  int first = 0;     ///< of a segment: the chunk from which it makes O, until `chunks`; before, S alone
+  bool last = true;  ///< of the segments: the final state is its
 };
 
 /// The (sequence, head) pair `item`.
@@ -84,7 +90,7 @@ SAMESTATE_DEVICE void assign(Task& x, const Prefill& c, std::int64_t item) {
   const Parameters<Bf16>& p = c.p;
   x.exists = item < c.items();
   if (!x.exists) return;
-  const std::int64_t n = item / p.Hv;
+  const std::int64_t n = c.order ? c.order[item / p.Hv] : item / p.Hv;
   x.head = static_cast<int>(item % p.Hv);
   x.key_head = static_cast<int>(p.tiled_heads ? x.head % p.Hk : x.head / (p.Hv / p.Hk));
   x.first_token = p.cu_seqlens ? p.cu_seqlens[n] : n * p.T;
@@ -93,6 +99,19 @@ SAMESTATE_DEVICE void assign(Task& x, const Prefill& c, std::int64_t item) {
   x.whole = c.bulk ? static_cast<int>(x.tokens / kChunk) : 0;
   x.slot = (x.first_token / p.chunk + n) * p.Hv + x.head;  // of chunk m: slot + m Hv
   x.state = (n * p.Hv + x.head) * p.dk * p.dv;
+}
+
+/// Segment `i` of the task's chunks. S without the delta rule costs so little that every segment carries it from the
+/// sequence's start by itself: the bits are those of one block. It begins at an even chunk, the first maker's.
+SAMESTATE_DEVICE void cut(Task& x, const Prefill& c, int i) {
+  const auto start = [&](int segment) {
+    return static_cast<int>(static_cast<std::int64_t>(x.chunks) * c.cuts[segment] / 65536 / kMakers *
+                            kMakers);
+  };
+  x.last = i == c.segments - 1;
+  x.first = start(i);
+  if (!x.last) x.chunks = start(i + 1);
+  if (x.first >= x.chunks) x.first = x.chunks = 0;
 }
 
 /// A ring of shared memory that one role fills and others empty: stage and phase follow from the chunk's number.

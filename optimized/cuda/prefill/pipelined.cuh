@@ -16,7 +16,13 @@ struct PipelinedState : StateParts<SharedMemory, delta, Output> {
 
   SAMESTATE_DEVICE void run(int chunks) {
     if (chunks == 0) return;
-    wait_inputs(0);
+    int first = 0;
+    if constexpr (!delta && SharedMemory::kSegments) {
+      first = uniform(this->first_chunk);
+      SAMESTATE_NO_UNROLL
+      for (int n = 0; n < first; ++n) absorb(n);
+    }
+    wait_inputs(first);
     this->round_state(0);
     this->round_state(1);
     if constexpr (delta) {
@@ -26,7 +32,7 @@ struct PipelinedState : StateParts<SharedMemory, delta, Output> {
       products_wait<0>();
     }
     SAMESTATE_NO_UNROLL
-    for (int n = 0; n < chunks - 1; ++n) {
+    for (int n = first; n < chunks - 1; ++n) {
       float U[32];
       update(n, U);
       const float over = this->made(n).over[0];
@@ -68,9 +74,30 @@ struct PipelinedState : StateParts<SharedMemory, delta, Output> {
   }
 
  private:
-  SAMESTATE_DEVICE void wait_inputs(int n) {
+  /// S of chunk n alone.
+  SAMESTATE_DEVICE void absorb(int n) {
+    std::uint32_t D[4][4];
+    float U[32];
     Barrier::wait_all(s.key_ring.full[s.key_ring.stage(n)], s.key_ring.phase(n),
-                      s.query_ring.full[s.query_ring.stage(n)], s.query_ring.phase(n),
+                      s.made_ring.full[s.made_ring.stage(n)], s.made_ring.phase(n),
+                      s.value_ring.full[s.value_ring.stage(n)], s.value_ring.phase(n));
+    this->round_values(n, D);
+    this->multiply_update(n, 0, D, X);
+    this->multiply_update(n, 1, D, U);
+    s.value_ring.release(n);
+    const float over = this->made(n).over[0];
+    products_wait<1>();
+    s.made_ring.release(n);
+    this->sum_state(0, X, over);
+    products_wait<0>();
+    s.key_ring.release(n);
+    this->sum_state(1, U, over);
+  }
+
+  SAMESTATE_DEVICE void wait_inputs(int n) {
+    const int m = this->of_output(n);
+    Barrier::wait_all(s.key_ring.full[s.key_ring.stage(n)], s.key_ring.phase(n),
+                      s.query_ring.full[s.query_ring.stage(m)], s.query_ring.phase(m),
                       s.value_ring.full[s.value_ring.stage(n)], s.value_ring.phase(n));
   }
 
@@ -97,7 +124,7 @@ struct PipelinedState : StateParts<SharedMemory, delta, Output> {
     this->multiply_update(n, 0, D, X);
     products_wait<1>();  // the registers of S rounded are wanted for the second half
     this->multiply_update(n, 1, D, U);
-    s.query_ring.release(n);
+    s.query_ring.release(this->of_output(n));
     this->scale_output(n);
   }
 };

@@ -174,11 +174,11 @@ struct MakerParts {
     }
   }
 
-  /// What the state blocks multiply with, one token a thread.
-  SAMESTATE_DEVICE void gates(const Gates& x) {
-    const int i = recomputed(thread());
+  /// What the state blocks multiply with, one token a thread from `first` on.
+  SAMESTATE_DEVICE void gates(const Gates& x, int first = 0) {
+    const int i = recomputed(thread()) - first;
     Prepared& y = s.made[group];
-    if (i < kChunk) {
+    if (0 <= i && i < kChunk) {
       const float* const G = x.decay;
       const float r = norm ? x.key_norm[i] : 1.0F;
       const float from_start = exponential2(G[i]);

@@ -12,6 +12,7 @@ inline constexpr int kHelpers = 2;  ///< helper blocks a (sequence, head)
 inline constexpr int kSplitThreads = 128 * (1 + kMakers);
 
 struct StateShared {
+  static constexpr bool kSegments = false;
   alignas(1024) Bf16 k[4][kPanels][kTileBytes / 2];
   alignas(1024) Bf16 q[3][kPanels][kTileBytes / 2];
   alignas(1024) Bf16 v[3][1][kTileBytes / 2];

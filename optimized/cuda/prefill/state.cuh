@@ -14,6 +14,7 @@ struct StateParts {
   SharedMemory& s;
   int group;  ///< which of the block's state warpgroups
   Output output;
+  int first_chunk = 0;  ///< of a segment: those before enter S alone
   Place at{};
   float S[2][32]{};            ///< by halves of the keys
   float X[32]{};               ///< S^T K^T, then V'^T, then a half of the update
@@ -34,6 +35,13 @@ struct StateParts {
 
  protected:
   SAMESTATE_DEVICE const Prepared& made(int n) const { return s.made[s.made_ring.stage(n)]; }
+  /// Chunk n in the rings of what O alone is made of.
+  SAMESTATE_DEVICE int of_output(int n) const {
+    if constexpr (SharedMemory::kSegments)
+      return n - first_chunk;
+    else
+      return n;
+  }
 
   /// Byte of a value tile that this lane passes to load_matrices<true> and store_matrices<true>; 16 tokens further is
   /// 2048 bytes further.
@@ -70,7 +78,7 @@ struct StateParts {
     products_begin();
     SAMESTATE_UNROLL
     for (int kk = 0; kk < 8; ++kk)
-      multiply(O, B[kk / 4][kk % 4], by_rows(s.q[s.query_ring.stage(n)][kk / 4], kk % 4), kk > 0);
+      multiply(O, B[kk / 4][kk % 4], by_rows(s.q[s.query_ring.stage(of_output(n))][kk / 4], kk % 4), kk > 0);
     products_commit();
   }
 
@@ -191,15 +199,16 @@ struct StateParts {
 
   /// O of chunk n to its tile.
   SAMESTATE_DEVICE void store_output(int n) {
-    output.begin(n);
+    const int m = of_output(n);
+    output.begin(m);
     SAMESTATE_UNROLL
     for (int j = 0; j < 4; ++j) {
       const float* const x = &O[8 * j];
-      store_matrices<true>(output.tile(n), value_offset() + 2048 * j,
+      store_matrices<true>(output.tile(m), value_offset() + 2048 * j,
                            words(pack(x[0], x[1]), pack(x[2], x[3]), pack(x[4], x[5]), pack(x[6], x[7])));
     }
     fence_async();
-    output.end(n);
+    output.end(m);
   }
 
  private:

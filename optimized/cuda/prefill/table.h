@@ -27,23 +27,27 @@ namespace samestate::cuda {
          c.accumulator == (bf16 ? Accumulator::tensor_core : Accumulator::fp32);
 }
 
-/// The fields that the chunked form reads are those of bf16_fused.
-[[nodiscard]] inline bool keeps_prefill(const Contract& c) {
+/// The fields that the chunked form reads are those of bf16_fused or of fp32_fused.
+[[nodiscard]] inline bool keeps_fused(const Contract& c, Format operand) {
+  const bool bf16 = operand == Format::bf16;
   for (const Format format :
        {c.input, c.residual, c.T, c.state_operand, c.v_new, c.v_decayed, c.P, c.output}) {
-    if (format != Format::bf16) return false;
+    if (format != operand) return false;
   }
   for (const Format format : {c.beta_k, c.k_decayed, c.q_decayed, c.beta_v, c.beta_exp_k, c.U, c.W}) {
     if (format != Format::none) return false;
   }
   return c.qk == Format::fp32 && c.A == Format::fp32 && c.state == Format::fp32 &&
-         c.inverse == Inverse::block8 && c.inverse_operand == Format::tf32 && !c.beta_in_T && c.scale_in_P &&
-         c.scan == Scan::tree && c.norm == Norm::factor && c.accumulator == Accumulator::tensor_core &&
-         c.exponential == Exponential::ex2;
+         c.inverse == Inverse::block8 && c.inverse_operand == (bf16 ? Format::tf32 : Format::fp32) &&
+         !c.beta_in_T && c.scale_in_P && c.scan == Scan::tree && c.norm == Norm::factor &&
+         c.accumulator == (bf16 ? Accumulator::tensor_core : Accumulator::fp32) &&
+         c.exponential == (bf16 ? Exponential::ex2 : Exponential::exact);
 }
+[[nodiscard]] inline bool keeps_prefill(const Contract& c) { return keeps_fused(c, Format::bf16); }
+[[nodiscard]] inline bool keeps_simt(const Contract& c) { return keeps_fused(c, Format::fp32); }
 
 inline constexpr std::int64_t kPrefillKeys = 128;
-enum ChunkedRow : std::size_t { kFused128Row, kFused64Row, kSplitRow, kGenericChunkedRow };
+enum ChunkedRow : std::size_t { kFused128Row, kFused64Row, kSplitRow, kSimtRow, kGenericChunkedRow };
 
 [[nodiscard]] inline std::span<const DispatchRow> chunked_rows() {
   static constexpr Range kKeys{1, kPrefillKeys};
@@ -57,7 +61,7 @@ enum ChunkedRow : std::size_t { kFused128Row, kFused64Row, kSplitRow, kGenericCh
     limits.rule = rule;
     return limits;
   };
-  static const std::array<DispatchRow, 4> rows = {{
+  static const std::array<DispatchRow, 5> rows = {{
       {"prefill, fused 128", "bf16_fused", keeps_prefill, keys(kMany, Limits::Rule::any),
        "a block prepares T and P for 128 columns of S: K, Q once; fastest where the multiprocessors are "
        "full"},
@@ -65,6 +69,8 @@ enum ChunkedRow : std::size_t { kFused128Row, kFused64Row, kSplitRow, kGenericCh
        "P is cheap: twice the blocks, each with what it needs"},
       {"prefill, split", "bf16_fused", keeps_prefill, keys({}, Limits::Rule::any),
        "few heads: T and P by helper blocks through L2"},
+      {"simt, two launches", "fp32_fused", keeps_simt, keys({}, Limits::Rule::any),
+       "FMAs: T and P of all chunks at once, then 32 columns of S a block"},
       {"chunked", "fp32 bf16", keeps_chunked, Limits{}, "mma.sync or FFMA in shared memory; every shape"},
   }};
   return rows;

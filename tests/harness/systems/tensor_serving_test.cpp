@@ -158,6 +158,26 @@ TEST(TensorLaws, LayersInSixteenBitsAreHeldToDrawnRoundings) {
   }
 }
 
+/// Nor does the worst case of fp32 say anything of an attention over long sums, where one part in a thousand shows.
+TEST(TensorSystem, WhereTheWorstCaseOfFp32SaysNothingRoundingsAreDrawn) {
+  const OperatorKernel& right = operator_row("cpu.latent_attention.absorbed");
+  const std::string line = "v1 latent_attention form=absorbed T=16 D=256 dn=32 dr=16 dv=32 dc=64 q_lora=0";
+  const Judgement j = judged(right, line);
+  EXPECT_EQ(j.verdict, Verdict::pass) << j.reason;
+  EXPECT_TRUE(j.gate.starts_with("sampled")) << j.gate;
+  OperatorKernel wrong = right;
+  wrong.strided = false;
+  wrong.run = [&right](OperatorArguments call, const Contract& contract) {
+    const Outcome outcome = right.run(call, contract);
+    const auto& y = call.outputs.front();
+    for (std::int64_t i = 0; i < OtherStates::size_of(y.shape); ++i) y.data[i] *= 1.001F;
+    return outcome;
+  };
+  const Judgement seen = judged(wrong, line);
+  EXPECT_EQ(seen.verdict, Verdict::fail);
+  EXPECT_LT(seen.hard_ratio, 0.1) << "the worst case does not see it";
+}
+
 /// Decoding in order does not show it: the calls of one request follow each other.
 TEST(TensorServing, AStateOfItsOwnIsRightWhileNobodyElseIsServed) {
   const std::string line = "v1 linear_attention_normalised form=decode chunk=4 prefill=5 T=13";

@@ -164,12 +164,12 @@ TEST(Algebra, InverseErrorCoversFp32Inverses) {
       X += (X * power).eval();
     }
     const auto covered = [&](const Matrix<float>& computed, Inverse inverse) {
-      const Matrix<double> bound =
-          bounds::inverse_error(A, T, inverse, Format::fp32, Accumulator::fp32, Mode::det);
+      Contract c;
+      c.inverse = inverse;
+      const Matrix<double> bound = bounds::inverse_error(A, T, c, Mode::det);
       const Matrix<double> error = (computed.cast<double>() - T).cwiseAbs();
       EXPECT_TRUE((error.array() <= bound.array() * (1 + 1e-6) + 1e-300).all());
-      const Matrix<double> prob =
-          bounds::inverse_error(A, T, inverse, Format::fp32, Accumulator::fp32, Mode::prob);
+      const Matrix<double> prob = bounds::inverse_error(A, T, c, Mode::prob);
       EXPECT_LE(error.norm(), prob.norm());
       EXPECT_LE(prob.norm(), bound.norm());
     };

@@ -277,7 +277,11 @@ TEST(FusedBound, InverseFromSmallBlocksIsCharged) {
                                .solve(Matrix<double>::Identity(64, 64));
   for (const Mode mode : {Mode::det, Mode::prob}) {
     const auto error = [&](Inverse inverse) {
-      return bounds::inverse_error(A, T, inverse, Format::tf32, Accumulator::tensor_core, mode);
+      Contract c;
+      c.inverse = inverse;
+      c.inverse_operand = Format::tf32;
+      c.accumulator = Accumulator::tensor_core;
+      return bounds::inverse_error(A, T, c, mode);
     };
     const Matrix<double> from8 = error(Inverse::block8), from16 = error(Inverse::block16);
     // Inside 8 x 8 both substitute, eight roundings against sixteen; between 8 and 16 one of them merges.

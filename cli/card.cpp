@@ -1,0 +1,180 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/duration.h"
+#include "cli/filter.h"
+#include "cli/interrupt.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/table.h"
+#include "harness/card/probe_files.h"
+#include "harness/card/read_card.h"
+#include "harness/processes/pool.h"
+#include "harness/processes/workers.h"
+#include "reference/error.h"
+#include "reports/text/card.h"
+
+namespace samestate::cli {
+namespace {
+
+struct CardVerb {
+  std::string kernel, form, contract, write, read, timeout = "1m";
+  std::vector<std::string> plugins;
+  bool json = false;
+};
+
+/// NAME, or NAME.FORM where a form was given.
+const KernelRow& kernel_of(const KernelTable& table, const CardVerb& options) {
+  const std::string with_form = options.kernel + "." + options.form;
+  for (const KernelRow& row : table.all()) {
+    const bool named = row.name == options.kernel || (!options.form.empty() && row.name == with_form);
+    if (named && (options.form.empty() || row.form == options.form)) return row;
+  }
+  throw Error(fmt::format(
+      "kernel={}{}: no such kernel; `samestate list kernels` shows them, and a plugin's needs --plugin FILE",
+      options.kernel, options.form.empty() ? "" : " --form " + options.form));
+}
+
+std::string packed(const ProbeRun& run) {
+  std::string text;
+  const auto put = [&](const void* data, std::size_t bytes) {
+    text.append(reinterpret_cast<const char*>(&bytes), sizeof bytes);
+    text.append(static_cast<const char*>(data), bytes);
+  };
+  put(run.refused.data(), run.refused.size());
+  put(run.outputs.o.data(), run.outputs.o.size() * sizeof(float));
+  put(run.outputs.final_state.data(), run.outputs.final_state.size() * sizeof(float));
+  return text;
+}
+
+ProbeRun unpacked(const std::string& text) {
+  std::size_t at = 0;
+  const auto take = [&] {
+    std::size_t bytes = 0;
+    std::memcpy(&bytes, text.data() + at, sizeof bytes);
+    at += sizeof bytes + bytes;
+    return std::string_view(text).substr(at - bytes, bytes);
+  };
+  ProbeRun run;
+  run.refused = take();
+  for (std::vector<float>* x : {&run.outputs.o, &run.outputs.final_state}) {
+    const std::string_view bytes = take();
+    x->resize(bytes.size() / sizeof(float));
+    std::copy_n(bytes.data(), bytes.size(), reinterpret_cast<char*>(x->data()));
+  }
+  return run;
+}
+
+/// A kernel that crashes or hangs on a probe refused it: the others may still tell.
+ProbeRun run_apart_of(const KernelTable& table, const Probe& probe, double timeout) {
+  const JobResult done = run_apart([&] { return packed(run_probe(table, probe)); }, timeout);
+  if (const std::optional<Judgement> lost = judgement_of_loss(done))
+    return {{}, fmt::format("{}: {}", name_of(lost->verdict), lost->reason)};
+  return unpacked(done.text);
+}
+
+CardCase judged_apart(const KernelTable& table, const KernelRow& kernel, const CardRow& card,
+                      std::string_view regime, double timeout) {
+  const JobResult done = run_apart(
+      [&] {
+        const CardCase c = judged_under(table, kernel, card.declared, card.contract, regime);
+        return fmt::format("{}\t{}\t{}", c.twin, c.verdict, c.line);
+      },
+      timeout);
+  if (const std::optional<Judgement> lost = judgement_of_loss(done))
+    return {fmt::format("regime={}", regime), std::string(name_of(lost->verdict)), 0.0};
+  const std::size_t first = done.text.find('\t');
+  const std::size_t second = done.text.find('\t', first + 1);
+  return {done.text.substr(second + 1), done.text.substr(first + 1, second - first - 1),
+          std::stod(done.text.substr(0, first))};
+}
+
+int run_card(const CardVerb& options) {
+  KernelTable table = kernel_table(options.plugins);
+  if (!options.contract.empty()) table.keep(options.contract);
+  const double timeout = seconds_of("--timeout", options.timeout);
+  const KernelRow& kernel = kernel_of(table, options);
+  CardOptions how;
+  how.contract = options.contract;
+  how.stop = interrupted;
+  const std::string declared = declared_contract(kernel, how);
+  const std::vector<Probe> probes = probes_of(kernel, declared);
+  if (!options.write.empty()) {
+    for (const std::string& file : write_probes(options.write, kernel, probes)) fmt::print("{}\n", file);
+    return kPass;
+  }
+  note_interrupts();
+  std::vector<ProbeRun> runs;
+  if (!options.read.empty()) runs = read_probes(options.read, probes);
+  for (const Probe& probe : probes) {
+    if (runs.size() == probes.size() || interrupted()) break;
+    runs.push_back(run_apart_of(table, probe, timeout));
+  }
+  runs.resize(probes.size());
+  Progress progress(0);
+  how.progress = [&](const std::string&) { progress.step(0.0, false); };
+  CardRow card = card_of(kernel, probes, runs, how);
+  // Of outputs that were made elsewhere there is no kernel to ask again.
+  for (const std::string_view regime : card_regimes(kernel)) {
+    if (interrupted() || !options.read.empty()) break;
+    card.cases.push_back(judged_apart(table, kernel, card, regime, timeout));
+    progress.step(card.cases.back().twin, false);
+  }
+  progress.clear();
+  fmt::print("{}", options.json ? card_json(card) : card_text(card));
+  return card.explained() ? kPass : kFail;
+}
+
+}  // namespace
+
+Command add_card(CLI::App& app) {
+  auto options = std::make_shared<CardVerb>();
+  app.footer(
+      "Reads what a kernel rounds, and where, from its outputs. It runs the kernel on some fifteen probes, "
+      "data on which "
+      "a few\n"
+      "rounding points stand alone, and searches the contract whose twin is nearest to what it wrote. For "
+      "each point it "
+      "prints\n"
+      "the value found, how many times farther the twin is with the next best one, and what no output can "
+      "tell apart.\n"
+      "The last line is the contract to paste into the kernel's row, into a case line or behind "
+      "--contract.\n\n"
+      "  samestate card --plugin ./mine.so --kernel my.gated_delta_rule.chunked\n"
+      "  samestate card --kernel cpu.gated_delta_rule.chunked --contract bf16_fused --json\n"
+      "  samestate card --kernel cpu.delta_rule --form chunked --contract fp32+input:bf16+output:bf16\n\n"
+      "Of a function that no plugin can hold, Python's say: --write the probes as run files, let it put o "
+      "and "
+      "final_state into\n"
+      "each, and --read them. The contract named by --contract is what the kernel is called with, and "
+      "--kernel one of the "
+      "same\n"
+      "system and form.\n\n"
+      "Exit 0 where the card explains the outputs, 1 where no contract of the grammar does (the nearest is "
+      "printed, with\n"
+      "card:nearest), 2 for bad input. `samestate list contracts --long` shows every point; docs/card.md "
+      "says more.");
+  app.add_option("--kernel", options->kernel, "whose card to read")->required()->check(named());
+  app.add_option("--form", options->form, "of the kernel, where its name is given without")->check(named());
+  app.add_option("--contract", options->contract,
+                 "call it with this contract; else the first that its row promises")
+      ->check(named());
+  add_plugin_option(app, options->plugins);
+  auto* write =
+      app.add_option("--write", options->write, "only write the probes, as run files into this folder")
+          ->check(named());
+  app.add_option("--read", options->read, "take the outputs from run files in this folder, and run nothing")
+      ->check(named())
+      ->excludes(write);
+  app.add_option("--timeout", options->timeout, "a probe that takes longer counts as refused (0: no limit)")
+      ->capture_default_str();
+  app.add_flag("--json", options->json, "machine-readable");
+  return [options] { return run_card(*options); };
+}
+
+}  // namespace samestate::cli

@@ -1,0 +1,146 @@
+#include "harness/card/neighbours.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "harness/card/twin_distance.h"
+#include "harness/run/judge_batch.h"
+#include "harness/systems/recurrent_system.h"
+#include "oracles/contract_points.h"
+#include "oracles/contracts.h"
+
+namespace samestate {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A contract and how far its twin is: the geometric mean of o's and the state's.
+struct Tried {
+  double distance;
+  Contract contract;
+};
+
+class Neighbourhood {
+ public:
+  Neighbourhood(const Resolved& r, const Family& family, Batch batch, const Outputs& outputs, double seconds,
+                const std::function<bool()>& stop)
+      : case_(r),
+        family_(family),
+        probes_{{"the case", Shows::all, r.c, std::move(batch)}},
+        outputs_(outputs),
+        distance_(std::string(family.name), probes_, {outputs}),
+        end_(Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3))),
+        stop_(stop) {}
+
+  [[nodiscard]] Neighbours look() {
+    Neighbours out;
+    const double own = distance(*case_.contract);
+    std::vector<Tried> first = around({*case_.contract});
+    out.changes = 1;
+    take(out, first, own);
+    // A pair's better half is seldom among the worse of single changes.
+    constexpr std::size_t kFirst = 8;
+    if (out.passes.empty() && !up()) {
+      std::vector<Contract> from;
+      for (std::size_t i = 0; i < std::min(kFirst, first.size()); ++i) from.push_back(first[i].contract);
+      std::vector<Tried> second = around(from);
+      out.changes = 2;
+      take(out, second, own);
+    }
+    out.complete = !up();
+    return out;
+  }
+
+ private:
+  [[nodiscard]] bool up() const { return Clock::now() >= end_ || (stop_ && stop_()); }
+
+  [[nodiscard]] double distance(const Contract& c) {
+    const Distance d = distance_.of(0, c);
+    return std::sqrt(std::max(d[0], 1e-9) * std::max(d[1], 1e-9));
+  }
+
+  /// What is one change away from any of these, the nearest first.
+  [[nodiscard]] std::vector<Tried> around(const std::vector<Contract>& from) {
+    std::vector<Tried> out;
+    for (const Contract& c : from) {
+      for (const ContractPoint& point : contract_points()) {
+        const bool here = (point.recurrent || !case_.unchunked()) && (!point.delta || family_.delta);
+        if (!here || point.name == "input" || point.name == "card") continue;
+        for (const std::string_view value : point.values) {
+          if (up()) break;
+          Contract other = c;
+          if (point.value(c) == value || !changed(other, point.name, value)) continue;
+          out.push_back({distance(other), std::move(other)});
+        }
+      }
+    }
+    std::stable_sort(out.begin(), out.end(),
+                     [](const Tried& a, const Tried& b) { return a.distance < b.distance; });
+    return out;
+  }
+
+  void take(Neighbours& out, const std::vector<Tried>& tried, double own) {
+    constexpr std::size_t kJudged = 6;
+    constexpr std::size_t kShown = 3;
+    for (std::size_t i = 0; i < std::min(kJudged, tried.size()) && !up(); ++i) {
+      if (tried[i].distance >= own || out.passes.size() == kShown) break;
+      Case as = case_.c;
+      as.contract = contract_of(tried[i].contract).name;
+      if (std::find(out.passes.begin(), out.passes.end(), as.contract) != out.passes.end()) continue;
+      const Judgement j = judge_batch(Resolved(as), family_, probes_.front().batch, outputs_, {});
+      if (j.verdict == Verdict::pass && j.twin_ratio <= 1.0) out.passes.push_back(as.contract);
+    }
+    if (tried.empty() || tried.front().distance >= own || own / tried.front().distance <= out.factor) return;
+    out.nearest = contract_of(tried.front().contract).name;
+    out.factor = own / tried.front().distance;
+  }
+
+  const Resolved& case_;
+  const Family& family_;
+  std::vector<Probe> probes_;
+  const Outputs& outputs_;
+  TwinDistance distance_;
+  Clock::time_point end_;
+  const std::function<bool()>& stop_;
+};
+
+}  // namespace
+
+std::string Neighbours::text() const {
+  if (!passes.empty()) return fmt::format("passes under contract {}", fmt::join(passes, ", or "));
+  const std::string near =
+      nearest.empty() ? "" : fmt::format("; the nearest, {:.2g} times nearer, is {}", factor, nearest);
+  if (!complete) return fmt::format("no contract that the time allowed to try explains this{}", near);
+  return fmt::format("no contract of the grammar within two changes explains this{}", near);
+}
+
+bool is_about_the_contract(const Resolved& r, const Judgement& j) {
+  const bool family = dynamic_cast<const RecurrentSystem*>(r.system) != nullptr;
+  const bool failed = j.verdict == Verdict::fail && j.gate.starts_with("twin");
+  const bool far = j.verdict == Verdict::pass && r.promised.nearest && j.twin_ratio > 1.0;
+  return family && r.law == nullptr && (failed || far);
+}
+
+Neighbours neighbours_of(const Resolved& r, const RunFile& run, double seconds,
+                         const std::function<bool()>& stop) {
+  const auto* system = dynamic_cast<const RecurrentSystem*>(r.system);
+  if (system == nullptr) return {};
+  const auto values = [&](const TensorSpec& spec) {
+    CaseTensor out{spec, true, {}, {}};
+    for (const double x : run.tensors.at(spec.name).values) out.data.push_back(static_cast<float>(x));
+    return out;
+  };
+  const Signature signature = system->signature(r.c);
+  std::vector<CaseTensor> inputs, outputs;
+  for (const TensorSpec& spec : signature.inputs) inputs.push_back(values(spec));
+  for (const TensorSpec& spec : signature.outputs) outputs.push_back(values(spec));
+  const Outputs of = outputs_of(outputs);
+  return Neighbourhood(r, system->family, system->batch(r, inputs), of, seconds, stop).look();
+}
+
+}  // namespace samestate

@@ -1,0 +1,180 @@
+#include "harness/card/probe.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <random>
+#include <utility>
+
+#include "harness/run/judge_batch.h"
+#include "oracles/contracts.h"
+#include "oracles/systems/family.h"
+
+namespace samestate {
+namespace {
+
+/// A magnitude in [1/2, 2) of eight significant bits, or of 24 where `fine`.
+float magnitude(std::mt19937_64& random, bool fine) {
+  const double steps = fine ? 0x1p23 : 0x1p7;
+  const auto bits = static_cast<double>(random() % static_cast<std::uint64_t>(steps));
+  return static_cast<float>((1.0 + bits / steps) * (random() % 2 == 0 ? 0.5 : 1.0));
+}
+
+float signed_magnitude(std::mt19937_64& random, bool fine) {
+  return magnitude(random, fine) * (random() % 2 == 0 ? 1.0F : -1.0F);
+}
+
+/// What the data of a probe are.
+struct Recipe {
+  std::string_view name;
+  Shows shows;
+  bool apart = true;  ///< each key has two channels of its own: A = 0, T = I
+  bool fine = false;  ///< q, k and v have 24 bits
+  enum class Beta { one, zero, drawn } beta = Beta::one;
+  bool gated = false;
+  bool state = false;
+  bool l2norm = false;
+  int chunks = 1;
+};
+
+class Maker {
+ public:
+  Maker(const KernelRow& kernel, std::string_view contract)
+      : kernel_(kernel), contract_(contract_named(contract)), family_(family_named(kernel.system->name)) {}
+
+  [[nodiscard]] Probe make(const Recipe& recipe) {
+    Probe probe;
+    probe.name = recipe.name;
+    probe.shows = recipe.shows;
+    Case& c = probe.c;
+    c = kernel_.system->standard();
+    c.form = kernel_.form;
+    c.contract = contract_.name;
+    c.kernel = kernel_.name;
+    c.chunk = kChunk;
+    c.dk = c.dv = kWidth;
+    c.state = recipe.state ? "random" : "none";
+    c.l2norm = recipe.l2norm;
+    c.scale = 0.375;  // not a power of two, so that it rounds what it multiplies; three bits of it
+    const bool chunked = kernel_.form == "chunked";
+    c.T = chunked ? (recipe.apart ? kWidth / 2 : kChunk) : 32;
+    c = kernel_.limits.nearest(std::move(c));
+    if (recipe.chunks > 1) c.T = recipe.chunks * std::max<std::int64_t>(c.chunk, 16) + 5;
+    if (recipe.apart) c.T = std::min(c.T, c.dk / 2);
+    c = kernel_.limits.nearest(std::move(c));
+    const Resolved r(c);
+    probe.batch = batch_of(r, family_);
+    fill(probe.batch, recipe);
+    return probe;
+  }
+
+ private:
+  static constexpr std::int64_t kWidth = 64;
+  static constexpr std::int64_t kChunk = 64;
+
+  void fill(Batch& batch, const Recipe& recipe) {
+    const BatchShape& s = batch.shape;
+    std::mt19937_64 random(0x5eedULL + static_cast<std::uint64_t>(recipe.name.size()));
+    const bool fine = recipe.fine && contract_.input == Format::fp32;
+    for (std::vector<float>* x : {&batch.q, &batch.v}) {
+      for (float& value : *x) value = signed_magnitude(random, fine);
+    }
+    // Keys of length near one, whatever the norm of the kernel: a factor of a power of two.
+    const auto small =
+        static_cast<float>(std::exp2(-std::round(std::log2(std::sqrt(static_cast<double>(s.dk))))));
+    for (std::int64_t t = 0; t < s.B * s.T; ++t) {
+      for (std::int64_t h = 0; h < s.Hk; ++h) {
+        float* k = batch.k.data() + (t * s.Hk + h) * s.dk;
+        for (std::int64_t l = 0; l < s.dk; ++l) {
+          const bool own = l / 2 == t % std::max<std::int64_t>(s.dk / 2, 1);
+          const float value = signed_magnitude(random, fine);
+          k[l] = !recipe.apart ? value * small * (recipe.l2norm ? 8.0F : 1.0F) : own ? value * 0.5F : 0.0F;
+        }
+        // Neighbours share a direction, so that T is far from the identity.
+        if (!recipe.apart && t % 3 != 0) {
+          for (std::int64_t l = 0; l < s.dk; l += 2) k[l] = (k - s.Hk * s.dk)[l];
+        }
+      }
+    }
+    for (float& g : batch.g)
+      g = recipe.gated ? -0.01F - 0.3F * static_cast<float>(random() % 1000003) / 1000003.0F : 0.0F;
+    for (float& b : batch.beta) {
+      const float drawn = 0.15F + 0.8F * static_cast<float>(random() % 1000003) / 1000003.0F;
+      b = recipe.beta == Recipe::Beta::one ? 1.0F : recipe.beta == Recipe::Beta::zero ? 0.0F : drawn;
+    }
+    const bool wide = contract_.state == Format::fp32;
+    for (float& x : batch.initial_state) x = signed_magnitude(random, wide);
+  }
+
+  const KernelRow& kernel_;
+  const Contract& contract_;
+  const Family& family_;
+};
+
+}  // namespace
+
+std::vector<Probe> probes_of(const KernelRow& kernel, std::string_view contract) {
+  using enum Recipe::Beta;
+  const Family& family = family_named(kernel.system->name);
+  const bool chunked = kernel.form == "chunked";
+  const bool fp32 = contract_named(contract).input == Format::fp32;
+  std::vector<Recipe> recipes;
+  if (chunked) {
+    recipes.push_back({"keys apart", Shows::scores});
+    if (fp32) recipes.push_back({"keys apart, 24 bits", Shows::scores, true, true});
+    recipes.push_back({"nothing written", Shows::state, true, false, family.delta ? zero : one, false, true});
+    if (family.gated) {
+      recipes.push_back(
+          {"nothing written, decaying", Shows::state, true, false, family.delta ? zero : one, true, true});
+      recipes.push_back({"keys apart, decaying", Shows::writes, true, false, one, true});
+    }
+    if (family.delta) {
+      recipes.push_back({"keys apart, beta drawn", Shows::writes, true, false, drawn});
+      recipes.push_back({"keys shared, no state", Shows::inverse, false, false, drawn});
+      recipes.push_back({"keys apart, a state", Shows::reads, true, false, drawn, false, true});
+      recipes.push_back({"keys shared, a state", Shows::reads, false, false, drawn, false, true});
+      if (family.gated)
+        recipes.push_back({"keys shared, decaying", Shows::reads, false, false, drawn, true, true});
+    }
+  }
+  recipes.push_back({"in-kernel norm", Shows::norm, chunked, false, drawn, false, false, true});
+  recipes.push_back({"several chunks", Shows::all, false, false, drawn, family.gated, true, false, 3});
+  if (fp32)
+    recipes.push_back(
+        {"several chunks, 24 bits", Shows::all, false, true, drawn, family.gated, true, false, 3});
+  recipes.push_back({"several chunks, norm", Shows::norm, false, false, drawn, family.gated, true, true, 2});
+  Maker maker(kernel, contract);
+  std::vector<Probe> out;
+  for (const Recipe& recipe : recipes) out.push_back(maker.make(recipe));
+  return out;
+}
+
+bool shown_by(Shows shows, std::string_view point) {
+  const auto among = [&](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), point) != names.end();
+  };
+  const bool scores = among({"qk", "P", "scale_in_P", "v_new"});
+  const bool writes = among({"beta_v", "beta_in_T", "T", "residual", "U", "v_new", "v_decayed", "k_decayed",
+                             "exponential", "log2e", "scan", "q_decayed"});
+  const bool inverse =
+      among({"beta_k", "A", "inverse", "merges", "T", "beta_in_T", "beta_v", "residual", "U"});
+  switch (shows) {
+    case Shows::scores:
+      return scores;
+    case Shows::state:
+      return scores || among({"state_operand", "q_decayed", "scale_in_P"});
+    case Shows::writes:
+      return scores || writes;
+    case Shows::inverse:
+      return inverse || among({"v_new", "v_decayed"});
+    case Shows::reads:
+      return inverse || writes || among({"beta_exp_k", "W", "state_operand", "q_decayed", "accumulator"});
+    case Shows::norm:
+      return among({"norm", "qk"});
+    case Shows::all:
+      break;
+  }
+  return true;
+}
+
+}  // namespace samestate

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/cases/case_line.h"
+#include "harness/run/kernel_table.h"
+#include "oracles/batch.h"
+
+namespace samestate {
+
+/// What a probe shows: which points reach its outputs, from the first roundings to the last.
+enum class Shows { scores, state, writes, inverse, reads, norm, all };
+
+/// Data on which a few rounding points stand alone, so that one of them moves the distance to the twin by far more than
+/// the order of sums does. Values that a point is not about have eight significant bits, so that no format rounds them.
+struct Probe {
+  std::string name;
+  Shows shows = Shows::all;
+  Case c;  ///< sizes and settings; the data are `batch`
+  Batch batch;
+};
+
+/// The probes of a kernel of the recurrent family called under `contract`, inside the limits that its row declares.
+[[nodiscard]] std::vector<Probe> probes_of(const KernelRow& kernel, std::string_view contract);
+
+/// Whether the point reaches the outputs of such a probe.
+[[nodiscard]] bool shown_by(Shows shows, std::string_view point);
+
+}  // namespace samestate

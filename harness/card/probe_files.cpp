@@ -1,0 +1,96 @@
+#include "harness/card/probe_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+
+#include "fixtures/run_file.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path path_of(const std::string& folder, const std::vector<Probe>& probes, std::size_t i) {
+  std::string name = fmt::format("{:02}_{}", i, probes[i].name);
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == ' ' || c == ','; }, '_');
+  return fs::path(folder) / (name + ".safetensors");
+}
+
+RunFile file_of(const std::string& kernel, const Probe& probe) {
+  const BatchShape& s = probe.batch.shape;
+  const std::int64_t N = s.sequences();
+  RunFile file;
+  file.case_line = format_case(probe.c);
+  file.kernel = kernel;
+  const auto put = [&](const std::string& name, std::vector<std::int64_t> shape,
+                       const std::vector<float>& from) {
+    if (!from.empty()) file.tensors[name] = {name, DType::f32, std::move(shape), {from.begin(), from.end()}};
+  };
+  put("q", {s.B, s.T, s.Hk, s.dk}, probe.batch.q);
+  put("k", {s.B, s.T, s.Hk, s.dk}, probe.batch.k);
+  put("v", {s.B, s.T, s.Hv, s.dv}, probe.batch.v);
+  put("g", {s.B, s.T, s.Hv}, probe.batch.g);
+  put("beta", {s.B, s.T, s.Hv}, probe.batch.beta);
+  put("initial_state", {N, s.Hv, s.dk, s.dv}, probe.batch.initial_state);
+  put("o", {s.B, s.T, s.Hv, s.dv}, std::vector<float>(probe.batch.v.size()));
+  put("final_state", {N, s.Hv, s.dk, s.dv},
+      std::vector<float>(static_cast<std::size_t>(N * s.Hv * s.dk * s.dv)));
+  return file;
+}
+
+std::vector<float> floats(const RunFile& file, const std::string& name) {
+  const auto at = file.tensors.find(name);
+  if (at == file.tensors.end()) return {};
+  std::vector<float> out;
+  for (const double x : at->second.values) out.push_back(static_cast<float>(x));
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> write_probes(const std::string& folder, const KernelRow& kernel,
+                                      const std::vector<Probe>& probes) {
+  fs::create_directories(folder);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < probes.size(); ++i) {
+    const fs::path path = path_of(folder, probes, i);
+    write_run_file(path, file_of(kernel.name, probes[i]));
+    names.push_back(path.string());
+  }
+  return names;
+}
+
+std::vector<ProbeRun> read_probes(const std::string& folder, const std::vector<Probe>& probes) {
+  std::vector<ProbeRun> out;
+  for (std::size_t i = 0; i < probes.size(); ++i) {
+    const fs::path path = path_of(folder, probes, i);
+    out.emplace_back();
+    if (!fs::exists(path)) {
+      out.back().refused = "no file " + path.string();
+      continue;
+    }
+    const RunFile file = read_run_file(path);
+    const RunFile expected = file_of(file.kernel, probes[i]);
+    for (const char* name : {"q", "k", "v", "g", "beta", "initial_state"}) {
+      if (floats(file, name) != floats(expected, name))
+        throw Error(fmt::format(
+            "{}: {} is not the probe's; write the probes again with the same --kernel and --contract",
+            path.string(), name));
+    }
+    out.back().outputs = {floats(file, "o"), floats(file, "final_state")};
+    const std::vector<float>& o = out.back().outputs.o;
+    if (out.back().outputs.final_state.empty() ||
+        std::all_of(o.begin(), o.end(), [](float x) { return x == 0.0F; })) {
+      out.back().outputs = {};
+      out.back().refused = "o is all zero, or there is no final_state, in " + path.string();
+    }
+  }
+  return out;
+}
+
+}  // namespace samestate

@@ -1,0 +1,71 @@
+#include "harness/card/twin_distance.h"
+
+#include <cmath>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "harness/run/family_run.h"
+#include "oracles/contract_points.h"
+#include "oracles/contracts.h"
+#include "oracles/systems/family.h"
+
+namespace samestate {
+namespace {
+
+double relative(std::span<const float> x, std::span<const float> of) {
+  double difference = 0.0;
+  double size = 0.0;
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    const double d = static_cast<double>(x[i]) - static_cast<double>(of[i]);
+    difference += d * d;
+    size += static_cast<double>(of[i]) * static_cast<double>(of[i]);
+  }
+  if (difference == 0.0) return 0.0;
+  const double ratio = std::sqrt(difference / size);
+  return std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace
+
+TwinDistance::TwinDistance(std::string system, const std::vector<Probe>& probes, std::vector<Outputs> outputs)
+    : system_(std::move(system)), probes_(probes), outputs_(std::move(outputs)) {}
+
+Outputs TwinDistance::twin(std::size_t index, const Contract& contract) {
+  ++twins_;
+  const Probe& probe = probes_[index];
+  const Resolved r(probe.c);
+  return run_on_twin(system_, probe.batch, r.path(probe.batch.shape.T),
+                     probe.c.l2norm ? with_l2norm(contract) : contract);
+}
+
+Distance TwinDistance::of(std::size_t index, const Contract& contract) {
+  if (!ran(index)) return {};
+  std::string key = std::to_string(index);
+  for (const ContractPoint& point : contract_points()) key += point.value(contract) + ",";
+  const auto [at, added] = known_.try_emplace(std::move(key));
+  if (added) {
+    const Outputs made = twin(index, contract);
+    at->second = {relative(outputs_[index].o, made.o),
+                  relative(outputs_[index].final_state, made.final_state)};
+  }
+  return at->second;
+}
+
+Distance TwinDistance::error(std::size_t index, const Contract& contract) {
+  const Probe& probe = probes_[index];
+  const Outputs made = twin(index, contract);
+  const Family& family = family_named(system_);
+  std::array<double, 2> difference{}, size{};
+  for (std::int64_t h = 0; h < probe.batch.shape.Hv; ++h) {
+    const Trajectory<double> exact = family.recurrent(sequence_of(probe.batch, 0, h));
+    difference[0] += (rows_of(probe.batch, made, 0, h) - exact.o).squaredNorm();
+    difference[1] += (state_of(probe.batch, made, 0, h) - exact.state).squaredNorm();
+    size[0] += exact.o.squaredNorm();
+    size[1] += exact.state.squaredNorm();
+  }
+  return {size[0] > 0 ? std::sqrt(difference[0] / size[0]) : 0.0,
+          size[1] > 0 ? std::sqrt(difference[1] / size[1]) : 0.0};
+}
+
+}  // namespace samestate

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// A kernel's numerics card as it was read from its outputs, as plain data: reports read it.
+namespace samestate {
+
+/// One value that a rounding point might have beside the one found.
+struct CardValue {
+  std::string value;
+  double factor =
+      0.0;  ///< the distance to the twin with it over that with the card, on the probe that shows most
+  std::string probe;  ///< that one
+};
+
+/// One rounding point.
+struct CardPoint {
+  std::string name;
+  std::string means;
+  std::string value;            ///< found
+  double without = 0.0;         ///< least factor of another value that can be told apart; 0: none can
+  std::string probe;            ///< on which it was
+  std::vector<CardValue> like;  ///< values that cannot be told apart from it
+  std::string why;              ///< of these; or why nothing is known of the point
+  bool told = false;            ///< every other value is at least kToldApart times farther
+};
+
+/// The outputs of one probe beside the twin's.
+struct CardProbe {
+  std::string name;
+  std::string line;       ///< its sizes and settings as a case line; the data are the probe's own
+  std::string refused;    ///< why the kernel did not run it; empty: it did
+  double distance = 0.0;  ///< relative distance to the twin under the card, the worse of o and state
+  double error = 0.0;     ///< the twin's own relative error, of the same
+};
+
+/// A case of the gate under the card.
+struct CardCase {
+  std::string line;
+  std::string verdict;
+  double twin = 0.0;  ///< of the twin's limit
+};
+
+struct CardRow {
+  std::string kernel, system, form;
+  std::string declared;  ///< contract that the kernel was called with
+  std::string contract;  ///< found, to be pasted
+  std::vector<CardPoint> points;
+  std::vector<CardProbe> probes;
+  std::vector<CardCase> cases;
+  double farthest =
+      0.0;  ///< of the probes: distance over error; below kExplained the card explains what they show
+  std::int64_t twins = 0;  ///< evaluated
+  double seconds = 0.0;
+  std::string stopped;  ///< why the search ended before it was done; empty: it did not
+
+  [[nodiscard]] bool explained() const;
+};
+
+/// From which factor on a value counts as told apart.
+inline constexpr double kToldApart = 10.0;
+/// Below which factor two values are alike.
+inline constexpr double kAlike = 3.0;
+/// Distance over error up to which a card explains the outputs: sums in another order make 0.0001 to 0.05 of it.
+inline constexpr double kExplained = 0.15;
+
+inline bool CardRow::explained() const { return !probes.empty() && farthest <= kExplained; }
+
+}  // namespace samestate

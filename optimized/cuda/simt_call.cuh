@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "optimized/cuda/device_memory.cuh"
+#include "optimized/cuda/simt/layout.cuh"
+
+namespace samestate::cuda {
+
+/// A call of the two launches of simt/ with the memory between them. Two calls in flight at once need two of them.
+class SimtCall {
+ public:
+  /// `tokens`: rows of q, of all sequences. Throws Error where memory is refused.
+  SimtCall(const Parameters<float>& parameters, std::int64_t tokens, bool delta);
+
+  /// Enqueues the call, without waiting; a graph may be captured from it. Throws Error where the device refuses.
+  void launch(cudaStream_t stream) const;
+
+ private:
+  simt::Work work_;
+  bool delta_;
+  DeviceBuffer<simt::Prepared> prepared_;
+};
+
+}  // namespace samestate::cuda

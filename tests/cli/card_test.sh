@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Contracts with changes on every verb, a card declared nearest, and the card that is read of a kernel.
+# usage: card_test.sh SAMESTATE PLUGIN
+set -uo pipefail
+
+plugin="$(realpath "$2")"
+source "$(dirname "$0")/prelude.sh"
+patience=240
+
+all() {
+  [[ -s out ]] || complain 'an empty plan'
+  [[ "$(grep -cvF -- "$1" out)" -eq 0 ]] || complain "not all lines hold $1: $(grep -vF -- "$1" out | head -1)"
+}
+
+kernel=cpu.gated_delta_rule.chunked
+changed=bf16+beta_k:bf16+inverse:block16/tf32_truncated
+
+# The grammar: canonical, with errors that name value, allowed ones and the nearest.
+run 0 list contracts --long
+grep -qE '^bf16_fused +inverse +block8/tf32' out || complain 'no point of bf16_fused'
+bad 'nearest: beta_k' repro 'v1 gated_delta_rule contract=bf16+beta_q:bf16'
+bad 'beta_k:bf17: no such value; nearest: bf16' repro 'v1 gated_delta_rule contract=bf16+beta_k:bf17'
+bad 'has no place beside residual:bf16' gate --contract bf16_fused+U:bf16 --list
+bad 'nearest: bf16' gate --contract bf15 --list
+run 0 gate --kernel $kernel --contract bf16+inverse:block16/tf32_truncated+beta_k:bf16 --max-cases 3 --list
+all "contract=$changed"
+run 0 gate --kernel $kernel --contract $changed --max-cases 3
+run 0 fuzz --kernel $kernel --contract $changed --max-cases 2 --list
+all "contract=$changed"
+run 0 sweep --quick --system gated_delta_rule --contract $changed --where chunk=16 --list
+all "contract=$changed"
+run 0 tolerance "v1 gated_delta_rule T=40 dk=16 contract=$changed seed=3" --seeds 1 --mutants 0
+run 0 repro "v1 gated_delta_rule T=40 contract=$changed seed=3"
+run 0 explain $changed
+says 'block16/tf32_truncated'
+run 0 explain beta_k
+says 'point of a contract'
+
+# A run file keeps it.
+run 0 repro "v1 gated_delta_rule T=40 dk=16 contract=$changed seed=3" --dump run.safetensors
+run 0 judge run.safetensors
+says "contract=$changed"
+
+# A kernel that rounds beta k and does not say so: the verdict of the twin names the contract that it keeps.
+line='T=192 dk=64 dv=64 regime=collinear state=random seed=0x5'
+run 1 repro --plugin "$plugin" "v1 gated_delta_rule $line contract=bf16 kernel=wrong.gated_delta_rule.chunked" --dump wrong.safetensors
+says 'contract  passes under contract bf16+beta_k:bf16'
+run 1 judge wrong.safetensors
+says 'contract  passes under contract bf16+beta_k:bf16'
+run 1 judge wrong.safetensors --json
+says 'passes under contract bf16+beta_k:bf16'
+run 1 judge wrong.safetensors --card-budget 0
+! grep -q 'passes under' out || complain 'looked for a contract'
+run 0 repro --plugin "$plugin" "v1 gated_delta_rule $line contract=bf16+beta_k:bf16 kernel=right.gated_delta_rule.chunked"
+
+# Declared nearest it passes, with the distance; --strict gates it.
+nearest=nearest.gated_delta_rule.chunked
+run 0 repro --plugin "$plugin" "v1 gated_delta_rule $line contract=bf16+card:nearest kernel=$nearest"
+says 'reported and not gated'
+says 'passes under contract bf16+beta_k:bf16'
+run 1 repro --strict --plugin "$plugin" "v1 gated_delta_rule $line contract=bf16+card:nearest kernel=$nearest"
+run 0 gate --plugin "$plugin" --kernel $nearest --regime normal,slow --where T=100.. --max-cases 12
+says 'reported and not gated'
+run 1 gate --plugin "$plugin" --kernel $nearest --regime normal,slow --where T=100.. --max-cases 12 --strict
+says '--strict'
+
+# The card.
+run 0 card --plugin "$plugin" --kernel wrong.gated_delta_rule.chunked
+grep -qxF 'contract=bf16+beta_k:bf16' out || complain 'another contract'
+grep -qE '^beta_k +bf16 .* farther without' out || complain 'no evidence of beta_k'
+says 'cannot be told apart'
+run 0 card --kernel cpu.delta_rule --form recurrent --contract bf16 --json
+says '"explained": true'
+bad 'no such kernel' card --kernel no.such
+bad 'named tensors' card --kernel cpu.rms_norm.fused
+bad 'promises' card --plugin "$plugin" --kernel right.gated_delta_rule.chunked --contract bf16
+run 0 card --kernel $kernel --contract bf16 --write probes
+[[ "$(find probes -name '*.safetensors' | wc -l)" -ge 10 ]] || complain 'fewer than ten probes'
+bad 'ran none of the probes' card --kernel $kernel --contract bf16 --read probes
+
+finish

@@ -1,0 +1,132 @@
+/// Kernels of contracts that are changes of a named one: within their bounds, near their twin, and far from the twin of the
+/// contract without the change.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "harness/run/run_case.h"
+#include "oracles/contracts.h"
+#include "tests/harness/planted.h"
+#include "tests/harness/random_contract.h"
+
+namespace samestate {
+namespace {
+
+/// The CPU kernels, which keep every contract.
+KernelTable table_for(std::string_view contract) {
+  KernelTable table(kernels());
+  table.keep(contract);
+  return table;
+}
+
+TEST(ChangedContract, TheCpuKernelsPassUnderAnyContractOfTheGrammar) {
+  std::mt19937_64 random(11);
+  const char* systems[] = {"gated_delta_rule", "gated_delta_rule", "delta_rule", "retention",
+                           "linear_attention"};
+  const char* regimes[] = {"normal", "slow", "unnormalised", "tiny_v", "positive"};
+  int judged = 0;
+  for (int n = 0; n < 90; ++n) {
+    const Format input = n % 3 == 0 ? Format::bf16 : n % 3 == 1 ? Format::fp16 : Format::fp32;
+    const Contract& c = testing::random_contract(random, 1 + n % 6, input);
+    const char* system = systems[random() % 5];
+    std::string regime = regimes[random() % 5];
+    if (regime == "slow" &&
+        (std::string(system) == "delta_rule" || std::string(system) == "linear_attention"))
+      regime = "normal";
+    const std::string line = fmt::format(
+        "v1 {} form={} chunk={} T=100 dk=24 dv=24 l2norm={} contract={} regime={} state=random seed={}",
+        system, n % 5 == 0 ? "recurrent" : "chunked", n % 2 == 0 ? 64 : 33, random() % 2, c.name, regime, n);
+    const Record record = run_case(parse_case(line), table_for(c.name));
+    EXPECT_NE(record.judgement.verdict, Verdict::fail) << line << "\n" << record.judgement.reason;
+    EXPECT_NE(record.judgement.verdict, Verdict::unsupported) << line << "\n" << record.judgement.reason;
+    judged += record.judgement.verdict == Verdict::pass ? 1 : 0;
+  }
+  EXPECT_GE(judged, 60);
+}
+
+struct Point {
+  const char* with;     ///< what the kernel does
+  const char* without;  ///< what it must not pass as
+  const char* regime;
+  bool l2norm;
+};
+
+constexpr Point kPoints[] = {
+    {"bf16+inverse:block16/tf32_truncated", "bf16_block16_tf32", "collinear", false},
+    {"fp32+inverse:block16/bf16+merges:rows", "fp32+inverse:block16/bf16", "slow", false},
+    {"bf16+beta_k:bf16", "bf16", "collinear", false},
+    {"bf16+residual:bf16", "bf16", "slow", false},
+    {"bf16+beta_in_T:yes+residual:bf16", "bf16+residual:bf16", "slow", false},
+    {"bf16+norm:unrounded", "bf16", "slow", true},
+    {"bf16_io", "bf16", "slow", false},
+};
+
+TEST(ChangedContract, AKernelThatRoundsSoFailsTheTwinOfTheContractWithoutIt) {
+  for (const Point& p : kPoints) {
+    const Contract& does = contract_named(p.with);
+    const planted::Fault fault = [&](const Kernel& base, const Arguments& a, const Contract&) {
+      return base.run(a, p.l2norm ? with_l2norm(does) : does);
+    };
+    KernelTable table = planted::planted_table(fault);
+    const auto run = [&](const char* contract) {
+      return run_case(
+          parse_case(fmt::format("v1 gated_delta_rule kernel=planted.gated_delta_rule.chunked chunk=64 T=192 "
+                                 "dk=64 dv=64 l2norm={} contract={} regime={} state=random seed=0x5",
+                                 p.l2norm ? 1 : 0, contract, p.regime)),
+          table);
+    };
+    const Record right = run(p.with);
+    EXPECT_EQ(right.judgement.verdict, Verdict::pass) << p.with << ": " << right.judgement.reason;
+    const Record wrong = run(p.without);
+    EXPECT_EQ(wrong.judgement.verdict, Verdict::fail) << p.with << " as " << p.without;
+    RecordProperty(p.with,
+                   fmt::format("{:.3g} / {:.3g}", right.judgement.twin_ratio, wrong.judgement.twin_ratio));
+  }
+}
+
+TEST(ChangedContract, ANearestCardReportsTheTwinAndGatesTheRest) {
+  const planted::Fault fault = [&](const Kernel& base, const Arguments& a, const Contract&) {
+    return base.run(a, contract_named("bf16+beta_k:bf16"));
+  };
+  const std::string line =
+      "v1 gated_delta_rule kernel=planted.gated_delta_rule.chunked T=192 dk=64 dv=64 contract={} regime={} "
+      "state=random "
+      "seed=0x5";
+  const KernelTable table = planted::planted_table(fault);
+  const auto run = [&](const KernelTable& of, const char* contract, const char* regime) {
+    return run_case(parse_case(fmt::format(fmt::runtime(line), contract, regime)), of).judgement;
+  };
+  EXPECT_EQ(run(table, "bf16", "collinear").verdict, Verdict::fail);
+  const Judgement nearest = run(table, "bf16+card:nearest", "collinear");
+  EXPECT_EQ(nearest.verdict, Verdict::pass);
+  EXPECT_GT(nearest.twin_ratio, 1.0);
+  EXPECT_NE(nearest.reason.find("nearest"), std::string::npos);
+  // A wrong factor is no card: bounds and exact regimes gate as ever.
+  const KernelTable broken = planted::planted_table(planted::after(
+      [](const Arguments& a) { planted::each(a.o, [](float& x, const auto&) { x *= 1.5F; }); }));
+  EXPECT_EQ(run(broken, "bf16+card:nearest", "normal").verdict, Verdict::fail);
+  EXPECT_EQ(run(broken, "bf16+card:nearest", "exact").verdict, Verdict::fail);
+}
+
+TEST(ChangedContract, RowsAreReadInCanonicalFormAndHeldExactOnRequest) {
+  KernelTable table(kernels());
+  Kernel mine = table.named("cpu.gated_delta_rule.chunked");
+  mine.name = "my.gated_delta_rule.chunked";
+  mine.contracts = {"bf16+inverse:block16/tf32+card:nearest",
+                    "bf16+inverse:block16/tf32_truncated+beta_k:bf16"};
+  table.add(std::span(&mine, 1));
+  EXPECT_EQ(table.all().back().contracts,
+            (std::vector<std::string>{"bf16_block16_tf32+card:nearest",
+                                      "bf16+beta_k:bf16+inverse:block16/tf32_truncated"}));
+  table.keep("bf16+A:bf16");  // only rows that keep any
+  EXPECT_EQ(table.all().back().contracts.size(), 2U);
+  EXPECT_EQ(table.all().front().contracts.back(), "bf16+A:bf16");
+  table.hold_exact();
+  EXPECT_EQ(table.all().back().contracts.front(), "bf16_block16_tf32");
+  EXPECT_NE(table.all().back().options.find("--strict"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace samestate
