@@ -36,9 +36,15 @@ struct Change {
   std::string_view value;
 };
 
-double logarithm(const Distance& d) {
+/// Of a distance, with what the order of sums alone does taken as one: a kernel with an order of its own lies somewhere
+/// about `drift`, and to come nearer explains nothing. One with the twin's own order is the twin bit for bit.
+double logarithm(const Distance& d, const Distance& drift) {
+  constexpr double kAbout = 2.0, kNoChance = 0.05;
   double sum = 0.0;
-  for (const double x : d) sum += std::log10(std::clamp(x, kFloor, 1e3));
+  for (std::size_t t = 0; t < d.size(); ++t) {
+    const double least = d[t] < kNoChance * drift[t] ? kFloor : std::max(kFloor, kAbout * drift[t]);
+    sum += std::log10(std::clamp(d[t], std::min(least, 1e3), 1e3));
+  }
   return sum;
 }
 
@@ -125,6 +131,7 @@ class Search {
   /// The named contract, with the formats that are known, that is nearest over all probes.
   [[nodiscard]] Contract nearest_start(const Contract& c) {
     Contract best = c;
+    now_ = c;
     double least = score(best, all());
     for (const NamedContract& row : contracts()) {
       if (stopped()) break;
@@ -141,15 +148,16 @@ class Search {
 
   [[nodiscard]] double score(const Contract& c, const std::vector<std::size_t>& probes) {
     double sum = 0.0;
-    for (const std::size_t i : probes) sum += logarithm(distance_.of(i, c));
+    for (const std::size_t i : probes) sum += logarithm(distance_.of(i, c), distance_.drift(i, now_));
     return sum;
   }
 
   /// The best of single changes, again and again; where there is none, of pairs.
   void descend(Contract& c, const std::vector<std::size_t>& probes, const std::vector<Change>& changes,
                bool pairs) {
-    double now = score(c, probes);
     while (!stopped()) {
+      now_ = c;
+      const double now = score(c, probes);
       if (options_.progress) options_.progress(distance_.probes()[probes.front()].name);
       Contract best = c;
       double least = now - kGain;
@@ -174,7 +182,6 @@ class Search {
       }
       if (same_points(best, c)) return;
       c = best;
-      now = least;
     }
   }
 
@@ -216,6 +223,7 @@ class Search {
   TwinDistance& distance_;
   const CardOptions& options_;
   std::vector<const ContractPoint*> points_;
+  Contract now_;  ///< whose drift scores are about
 };
 
 /// How far the kernel is from each other value of the point.

@@ -31,19 +31,34 @@ double relative(std::span<const float> x, std::span<const float> of) {
 TwinDistance::TwinDistance(std::string system, const std::vector<Probe>& probes, std::vector<Outputs> outputs)
     : system_(std::move(system)), probes_(probes), outputs_(std::move(outputs)) {}
 
-Outputs TwinDistance::twin(std::size_t index, const Contract& contract) {
+Outputs TwinDistance::twin(std::size_t index, const Contract& contract, bool reordered) {
   ++twins_;
   const Probe& probe = probes_[index];
   const Resolved r(probe.c);
   return run_on_twin(system_, probe.batch, r.path(probe.batch.shape.T),
-                     probe.c.l2norm ? with_l2norm(contract) : contract);
+                     probe.c.l2norm ? with_l2norm(contract) : contract, reordered);
+}
+
+std::string TwinDistance::key(std::size_t index, const Contract& contract) {
+  std::string key = std::to_string(index);
+  for (const ContractPoint& point : contract_points()) key += point.value(contract) + ",";
+  return key;
+}
+
+Distance TwinDistance::drift(std::size_t index, const Contract& contract) {
+  if (!ran(index)) return {};
+  const auto [at, added] = drifts_.try_emplace(key(index, contract));
+  if (added) {
+    const Outputs one = twin(index, contract);
+    const Outputs other = twin(index, contract, true);
+    at->second = {relative(other.o, one.o), relative(other.final_state, one.final_state)};
+  }
+  return at->second;
 }
 
 Distance TwinDistance::of(std::size_t index, const Contract& contract) {
   if (!ran(index)) return {};
-  std::string key = std::to_string(index);
-  for (const ContractPoint& point : contract_points()) key += point.value(contract) + ",";
-  const auto [at, added] = known_.try_emplace(std::move(key));
+  const auto [at, added] = known_.try_emplace(key(index, contract));
   if (added) {
     const Outputs made = twin(index, contract);
     at->second = {relative(outputs_[index].o, made.o),

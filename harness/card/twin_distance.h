@@ -23,18 +23,21 @@ class TwinDistance {
   [[nodiscard]] Distance of(std::size_t index, const Contract& contract);
   /// Of the twin itself from the exact values.
   [[nodiscard]] Distance error(std::size_t index, const Contract& contract);
+  /// Of the twin from itself with its sums in another order: what no contract explains.
+  [[nodiscard]] Distance drift(std::size_t index, const Contract& contract);
   [[nodiscard]] bool ran(std::size_t index) const { return !outputs_[index].o.empty(); }
   [[nodiscard]] const std::vector<Probe>& probes() const { return probes_; }
   [[nodiscard]] const Outputs& outputs(std::size_t index) const { return outputs_[index]; }
   [[nodiscard]] std::int64_t twins() const { return twins_; }
 
  private:
-  [[nodiscard]] Outputs twin(std::size_t index, const Contract& contract);
+  [[nodiscard]] Outputs twin(std::size_t index, const Contract& contract, bool reordered = false);
+  [[nodiscard]] static std::string key(std::size_t index, const Contract& contract);
 
   std::string system_;
   const std::vector<Probe>& probes_;
   std::vector<Outputs> outputs_;
-  std::map<std::string, Distance, std::less<>> known_;
+  std::map<std::string, Distance, std::less<>> known_, drifts_;
   std::int64_t twins_ = 0;
 };
 
