@@ -8,7 +8,7 @@
 #include <cmath>
 #include <utility>
 
-#include "harness/card/twin_distance.h"
+#include "harness/card/card_distance.h"
 #include "harness/run/judge_batch.h"
 #include "harness/systems/recurrent_system.h"
 #include "oracles/contract_points.h"
@@ -104,7 +104,7 @@ class Neighbourhood {
   const Family& family_;
   std::vector<Probe> probes_;
   const Outputs& outputs_;
-  TwinDistance distance_;
+  CardDistance distance_;
   Clock::time_point end_;
   const std::function<bool()>& stop_;
 };

@@ -10,7 +10,7 @@
 #include <set>
 #include <utility>
 
-#include "harness/card/twin_distance.h"
+#include "harness/card/card_distance.h"
 #include "harness/run/family_run.h"
 #include "harness/run/judge_batch.h"
 #include "harness/run/plugin.h"
@@ -50,7 +50,7 @@ double logarithm(const Distance& d, const Distance& drift) {
 
 class Search {
  public:
-  Search(const KernelRow& kernel, TwinDistance& distance, const CardOptions& options)
+  Search(const KernelRow& kernel, CardDistance& distance, const CardOptions& options)
       : kernel_(kernel), family_(family_named(kernel.system->name)), distance_(distance), options_(options) {
     for (const ContractPoint& point : contract_points()) {
       const bool here = (point.recurrent || kernel.form == "chunked") && (!point.delta || family_.delta);
@@ -220,14 +220,14 @@ class Search {
 
   const KernelRow& kernel_;
   const Family& family_;
-  TwinDistance& distance_;
+  CardDistance& distance_;
   const CardOptions& options_;
   std::vector<const ContractPoint*> points_;
   Contract now_;  ///< whose drift scores are about
 };
 
 /// How far the kernel is from each other value of the point.
-CardPoint evidence_of(const ContractPoint& point, const Contract& c, TwinDistance& distance,
+CardPoint evidence_of(const ContractPoint& point, const Contract& c, CardDistance& distance,
                       const std::vector<std::size_t>& probes) {
   CardPoint out;
   out.name = point.name;
@@ -292,7 +292,7 @@ CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes, const
   row.declared = declared_contract(kernel, options);
   std::vector<Outputs> outputs;
   for (const ProbeRun& run : runs) outputs.push_back(run.outputs);
-  TwinDistance distance(row.system, probes, std::move(outputs));
+  CardDistance distance(row.system, probes, std::move(outputs));
   Search search(kernel, distance, options);
   const std::vector<std::size_t> ran = search.all();
   if (ran.empty())

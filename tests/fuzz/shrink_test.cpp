@@ -12,8 +12,8 @@
 namespace samestate {
 namespace {
 
-using planted::Fault;
-using planted::planted_table;
+using faulty::Fault;
+using faulty::planted_table;
 
 constexpr const char* kLarge =
     "v1 gated_delta_rule chunk=16 B=2 T=77 Hk=2 Hv=6 dk=24 dv=16 contract=bf16 regime=slow state=random "
@@ -29,7 +29,7 @@ Shrunk shrunk(const Fault& fault, const std::string& line = kLarge) {
 TEST(Shrink, AFaultEverywhereEndsAtTheSmallestCase) {
   const Shrunk s = shrunk([](const Kernel& base, const Arguments& a, const Contract& c) {
     const Outcome outcome = base.run(a, c);
-    planted::each(a.o, [](float& x, const auto&) { x = x * 1.5F + 1.0F; });
+    faulty::each(a.o, [](float& x, const auto&) { x = x * 1.5F + 1.0F; });
     return outcome;
   });
   EXPECT_TRUE(s.complete);
@@ -41,7 +41,7 @@ TEST(Shrink, AFaultEverywhereEndsAtTheSmallestCase) {
 TEST(Shrink, AFaultOfTheSecondChunkKeepsIt) {
   const Shrunk s = shrunk([](const Kernel& base, const Arguments& a, const Contract& c) {
     const Outcome outcome = base.run(a, c);
-    planted::each(a.o, [&](float& x, const auto& at) {
+    faulty::each(a.o, [&](float& x, const auto& at) {
       if (at[1] == a.chunk) x += 10.0F;  // the first token of the second chunk
     });
     return outcome;
@@ -54,7 +54,7 @@ TEST(Shrink, AFaultOfTheSecondChunkKeepsIt) {
 TEST(Shrink, AFaultOfThreeValueHeadsKeepsTheRatio) {
   const Shrunk s = shrunk([](const Kernel& base, const Arguments& a, const Contract& c) {
     const Outcome outcome = base.run(a, c);
-    if (a.v.shape[2] >= 3 * a.q.shape[2]) planted::each(a.o, [](float& x, const auto&) { x += 10.0F; });
+    if (a.v.shape[2] >= 3 * a.q.shape[2]) faulty::each(a.o, [](float& x, const auto&) { x += 10.0F; });
     return outcome;
   });
   EXPECT_EQ(s.smallest.Hk, 1);
@@ -120,7 +120,7 @@ TEST(Shrink, DecodeAndPackedStayWhereTheyAreNeeded) {
     if (a.q.shape[1] == 1) a.initial_state = {};
     return base.run(a, c);
   };
-  const KernelTable table = planted_table(planted::undamaged, forgets);
+  const KernelTable table = planted_table(faulty::undamaged, forgets);
   const CaseRunner run = runner_of(table);
   const Case decode = parse_case(
       "v1 gated_delta_rule form=decode chunk=16 prefill=40 T=60 Hv=2 dk=8 "
@@ -145,7 +145,7 @@ TEST(Shrink, KeepsContractAndLaw) {
   const Shrunk s = shrunk(
       [](const Kernel& base, const Arguments& a, const Contract& c) {
         const Outcome outcome = base.run(a, c);
-        planted::each(a.o, [&](float& x, const auto& at) {
+        faulty::each(a.o, [&](float& x, const auto& at) {
           if (at[1] == 0) x += 0.5F * static_cast<float>(a.q.shape[1]);  // depends on the length
         });
         return outcome;
@@ -164,7 +164,7 @@ TEST(Shrink, AShrunkLawFailsByTheSameLaw) {
   };
   const auto future = [](const Kernel& base, const Arguments& a, const Contract& c) {
     const Outcome outcome = base.run(a, c);
-    planted::each(a.o, [&](float& x, const auto& at) {
+    faulty::each(a.o, [&](float& x, const auto& at) {
       if (at[1] + 1 < a.o.shape[1]) x += a.v(at[0], at[1] + 1, at[2], at[3]);
     });
     return outcome;
@@ -178,10 +178,10 @@ TEST(Shrink, AShrunkLawFailsByTheSameLaw) {
     const char* law;
     Fault chunked, recurrent;
     double largest;  // elements of the shrunk case
-  } cases[] = {{"serving", planted::undamaged, last_call, 40.0},
-               {"split", last_call, planted::undamaged, 40.0},
-               {"causality", future, planted::undamaged, 40.0},
-               {"packing", packed, planted::undamaged, 60.0}};
+  } cases[] = {{"serving", faulty::undamaged, last_call, 40.0},
+               {"split", last_call, faulty::undamaged, 40.0},
+               {"causality", future, faulty::undamaged, 40.0},
+               {"packing", packed, faulty::undamaged, 60.0}};
   for (const auto& [law, chunked, recurrent, largest] : cases) {
     const KernelTable table = planted_table(chunked, recurrent);
     const CaseRunner run = runner_of(table);

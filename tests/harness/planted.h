@@ -13,7 +13,7 @@
 
 /// Kernels with a fault put into them: rows that call a CPU kernel of this build and damage what goes in or
 /// what comes out.
-namespace samestate::planted {
+namespace samestate::faulty {
 
 /// What stands in for a kernel: `base` is the CPU kernel, to be called with arguments of its own.
 using Fault = std::function<Outcome(const Kernel& base, Arguments, const Contract&)>;
@@ -89,4 +89,4 @@ class Copy {
   bool present_;
 };
 
-}  // namespace samestate::planted
+}  // namespace samestate::faulty

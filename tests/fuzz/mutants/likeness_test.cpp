@@ -77,8 +77,8 @@ TEST(Likeness, NothingButNanIsLikeNoMutant) {
                                      [](const Arguments& a, const Kernel& right, const Contract& c) {
                                        (void)right.run(a, c);
                                        const auto nan = [](float& x, const auto&) { x = NAN; };
-                                       planted::each(a.o, nan);
-                                       planted::each(a.final_state, nan);
+                                       faulty::each(a.o, nan);
+                                       faulty::each(a.final_state, nan);
                                      });
   EXPECT_EQ(
       alike("v1 gated_delta_rule B=2 T=27 dk=8 chunk=8 state=random", table, "my.gated_delta_rule.chunked"),

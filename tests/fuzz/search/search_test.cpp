@@ -19,7 +19,7 @@ namespace samestate {
 namespace {
 
 namespace fs = std::filesystem;
-using planted::planted_table;
+using faulty::planted_table;
 
 const KernelTable& cpu() {
   static const KernelTable table(kernels());

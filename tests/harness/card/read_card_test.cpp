@@ -146,8 +146,8 @@ TEST(ReadCard, OfACpuKernelIsTheContractThatItIsCalledWith) {
 
 TEST(ReadCard, SaysWhatNoContractExplains) {
   // A product that is off by a part in a thousand is no rounding.
-  KernelTable table = planted::planted_table(planted::after(
-      [](const Arguments& a) { planted::each(a.o, [](float& x, const auto&) { x *= 1.02F; }); }));
+  KernelTable table = faulty::planted_table(faulty::after(
+      [](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x *= 1.02F; }); }));
   const auto row = std::find_if(table.all().begin(), table.all().end(), [](const KernelRow& k) {
     return k.name == "planted.gated_delta_rule.chunked";
   });
@@ -224,8 +224,8 @@ TEST(Neighbours, NameTheContractThatTheOutputsKeep) {
 }
 
 TEST(Neighbours, SayThatNoContractExplainsAScale) {
-  KernelTable table = planted::planted_table(planted::after(
-      [](const Arguments& a) { planted::each(a.o, [](float& x, const auto&) { x *= 1.006F; }); }));
+  KernelTable table = faulty::planted_table(faulty::after(
+      [](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x *= 1.006F; }); }));
   const Case c = parse_case(
       "v1 gated_delta_rule kernel=planted.gated_delta_rule.chunked T=192 dk=64 dv=64 contract=bf16_out_fp32 "
       "regime=normal "

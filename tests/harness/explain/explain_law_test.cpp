@@ -11,10 +11,10 @@
 namespace samestate {
 namespace {
 
-using planted::after;
-using planted::Copy;
-using planted::Fault;
-using planted::planted_table;
+using faulty::after;
+using faulty::Copy;
+using faulty::Fault;
+using faulty::planted_table;
 
 constexpr const char* kCase =
     "v1 gated_delta_rule chunk=8 B=2 T=27 Hk=2 Hv=4 dk=8 dv=8 state=random "
@@ -28,13 +28,13 @@ struct Known {
   const char* equations;  ///< which side is wrong; empty: not said
   const char* pattern;
   Fault chunked;
-  Fault recurrent = planted::undamaged;
+  Fault recurrent = faulty::undamaged;
 };
 
 template <class Test>
 Fault adds_where(Test test) {
   return after([test](const Arguments& a) {
-    planted::each(a.o, [&](float& x, const auto& at) {
+    faulty::each(a.o, [&](float& x, const auto& at) {
       if (test(a, at)) x += 3.0F;
     });
   });
@@ -54,30 +54,29 @@ const Known kKnown[] = {
      }},
     {"causality", "the tokens as they are", "v, g and beta of the tokens from", "",
      "a token sees the one after it, none beyond", after([](const Arguments& a) {
-       planted::each(a.o, [&](float& x, const auto& at) {
+       faulty::each(a.o, [&](float& x, const auto& at) {
          if (at[1] + 1 < a.o.shape[1]) x += a.v(at[0], at[1] + 1, at[2], at[3]);
        });
      })},
     {"batch_permutation", "the rows of the batch in their order", "each row moved one place down", "",
      "every sequence is given the first one's result", after([](const Arguments& a) {
-       planted::each(a.o, [&](float& x, const auto& at) { x = a.o(0, at[1], at[2], at[3]); });
-       planted::each(a.final_state,
-                     [&](float& x, const auto& at) { x = a.final_state(0, at[1], at[2], at[3]); });
+       faulty::each(a.o, [&](float& x, const auto& at) { x = a.o(0, at[1], at[2], at[3]); });
+       faulty::each(a.final_state,
+                    [&](float& x, const auto& at) { x = a.final_state(0, at[1], at[2], at[3]); });
      })},
     {"head_permutation", "the heads in their order", "each key head moved one place down", "",
      "only head 0 of 4", adds_where([](const Arguments&, const auto& at) { return at[2] == 0; })},
     {"linearity", "v and the initial state whole", "the sum of the runs on two parts", "",
      "only o: the final state is right",
-     after([](const Arguments& a) { planted::each(a.o, [](float& x, const auto&) { x += 0.5F * x * x; }); })},
+     after([](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x += 0.5F * x * x; }); })},
     {"no_op", "o is zero and the state stays", "what the run on them returned", "", "only the final state",
-     after([](const Arguments& a) {
-       planted::each(a.final_state, [](float& x, const auto&) { x *= 0.75F; });
-     })},
+     after(
+         [](const Arguments& a) { faulty::each(a.final_state, [](float& x, const auto&) { x *= 0.75F; }); })},
     {"packing", "each sequence as a row of a dense batch", "packed end to end",
      "the first is right and the second is wrong", "only sequence 1 of 2",
      adds_where([](const Arguments& a, const auto& at) { return a.cu_seqlens.present() && at[1] >= 27; })},
     {"serving", "the whole history of slot", "what its calls returned, and its state after call", "",
-     "that call started from a zero state instead of the slot's", planted::undamaged,
+     "that call started from a zero state instead of the slot's", faulty::undamaged,
      [](const Kernel& base, Arguments a, const Contract& c) {
        if (a.q.shape[1] == 1) a.initial_state = {};
        return base.run(a, c);
@@ -91,7 +90,7 @@ const Known kKnown[] = {
      }},
     {"norm_bounds", "the most that the inputs allow", "the norm of a row of o", "",
      "the second: the wrong rows of o are the right ones times 100",
-     after([](const Arguments& a) { planted::each(a.o, [](float& x, const auto&) { x *= 100.0F; }); })},
+     after([](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x *= 100.0F; }); })},
     {"recall", "scale (||k||^2 v + (1 - ||k||^2) S^T k)", "o of the last token", "",
      "the second: the last token is left out",
      [](const Kernel& base, Arguments a, const Contract& c) {
@@ -152,7 +151,7 @@ TEST(ExplainLaws, EveryLawHasItsFaultHere) {
 
 TEST(ExplainLaws, ARightKernelLeavesNothingToExplain) {
   for (const Law& law : laws()) {
-    const Explanation why = explained(planted_table(planted::undamaged),
+    const Explanation why = explained(planted_table(faulty::undamaged),
                                       std::string(kCase) + std::string(law.name), Verdict::pass);
     EXPECT_TRUE(why.compared.empty()) << law.name;
     EXPECT_TRUE(why.differs.empty()) << law.name;
@@ -172,7 +171,7 @@ TEST(ExplainLaws, AnEmptySequence) {
 TEST(ExplainLaws, TheProgramOfAServerEndsWhereItWentWrong) {
   const Fault third = [](const Kernel& base, const Arguments& a, const Contract& c) {
     const Outcome outcome = base.run(a, c);
-    if (a.cu_seqlens.present()) planted::each(a.final_state, [](float& x, const auto&) { x += 1.0F; });
+    if (a.cu_seqlens.present()) faulty::each(a.final_state, [](float& x, const auto&) { x += 1.0F; });
     return outcome;
   };
   int seen = 0;

@@ -13,11 +13,11 @@
 namespace samestate {
 namespace {
 
-using planted::after;
-using planted::before;
-using planted::Copy;
-using planted::Fault;
-using planted::planted_table;
+using faulty::after;
+using faulty::before;
+using faulty::Copy;
+using faulty::Fault;
+using faulty::planted_table;
 
 constexpr const char* kCase =
     "v1 gated_delta_rule chunk=8 B=2 T=27 Hk=2 Hv=4 dk=8 dv=8 state=random "
@@ -46,7 +46,7 @@ struct Known {
 template <class Test>
 Fault adds_where(Test test) {
   return after([test](const Arguments& a) {
-    planted::each(a.o, [&](float& x, const auto& at) {
+    faulty::each(a.o, [&](float& x, const auto& at) {
       if (test(a, at)) x += 3.0F;
     });
   });
@@ -84,9 +84,9 @@ const Known kKnown[] = {
     {"OnlyState", "", "only the final state",
      after([](const Arguments& a) { a.final_state(0, 0, 0, 0) += 1; })},
     {"Zero", "", "the wrong rows of o are all zero",
-     after([](const Arguments& a) { planted::each(a.o, [](float& x, const auto&) { x = 0; }); })},
+     after([](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x = 0; }); })},
     {"Factor", "", "the right ones times 1.25",
-     after([](const Arguments& a) { planted::each(a.o, [](float& x, const auto&) { x *= 1.25F; }); })},
+     after([](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x *= 1.25F; }); })},
     {"Nan", "", "NaN or infinite", after([](const Arguments& a) { a.o(0, 3, 1, 2) = INFINITY; })},
     {"Unwritten", "", "1 element(s) of o were never written",
      [](const Kernel& base, const Arguments& a, const Contract& c) {
@@ -106,7 +106,7 @@ const Known kKnown[] = {
        }
      })},
     {"Bf16State", "", "every value of the final state is a bf16 one", after([](const Arguments& a) {
-       planted::each(a.final_state, [](float& x, const auto&) {
+       faulty::each(a.final_state, [](float& x, const auto&) {
          x = static_cast<float>(round_to(static_cast<double>(x), Format::bf16));
        });
      })},
@@ -182,7 +182,7 @@ TEST(Explain, APartitionOfItsOwnIsNamed) {
 }
 
 TEST(Explain, ARightRunHasNothingToExplain) {
-  const Explained e = explained(planted_table(planted::undamaged), kCase);
+  const Explained e = explained(planted_table(faulty::undamaged), kCase);
   EXPECT_EQ(e.verdict, Verdict::pass);
   EXPECT_TRUE(e.why.differs.empty());
   EXPECT_TRUE(e.why.patterns.empty());
@@ -202,7 +202,7 @@ TEST(Explain, AStateLostAtTheResume) {
     a.initial_state = {};
     return base.run(a, c);
   };
-  const Explained e = explained(planted_table(planted::undamaged, forgets),
+  const Explained e = explained(planted_table(faulty::undamaged, forgets),
                                 "v1 gated_delta_rule form=decode chunk=8 prefill=17 T=20 dk=8 "
                                 "kernel=planted.gated_delta_rule.chunked");
   const std::string all = testing::PrintToString(e.why.patterns);
@@ -211,7 +211,7 @@ TEST(Explain, AStateLostAtTheResume) {
 }
 
 TEST(Explain, NothingOfALaw) {
-  const Explained e = explained(planted_table(planted::undamaged), std::string(kCase) + " law=split");
+  const Explained e = explained(planted_table(faulty::undamaged), std::string(kCase) + " law=split");
   EXPECT_TRUE(e.why.differs.empty());
 }
 

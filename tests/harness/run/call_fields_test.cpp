@@ -14,10 +14,10 @@
 namespace samestate {
 namespace {
 
-using planted::after;
-using planted::before;
-using planted::Fault;
-using planted::planted_table;
+using faulty::after;
+using faulty::before;
+using faulty::Fault;
+using faulty::planted_table;
 
 constexpr const char* kCase =
     "v1 gated_delta_rule chunk=16 B=2 T=33 Hk=2 Hv=4 dk=16 dv=8 state=random "
@@ -45,7 +45,7 @@ TEST(CallFields, TokensOfNoSequenceAreNeitherReadNorWritten) {
     EXPECT_EQ(all(sees, keys).verdict, Verdict::pass) << layout;
     // The same data as without them.
     EXPECT_EQ(all(sees, keys).ratio,
-              run_case(parse_case(kPacked), planted_table(planted::undamaged)).judgement.ratio);
+              run_case(parse_case(kPacked), planted_table(faulty::undamaged)).judgement.ratio);
     for (const std::int64_t t : {0, 2, 40, 44}) {
       const Judgement j = all(after([&](const Arguments& a) { a.o(0, t, 3, 7) = 0.0F; }), keys);
       EXPECT_EQ(j.gate, "memory") << layout << t;
@@ -79,7 +79,7 @@ TEST(CallFields, AFinalStateIsNotAskedForOrInPlace) {
   EXPECT_EQ(verdict(needs_it, ""), Verdict::pass);
   EXPECT_EQ(verdict(needs_it, "final=none"), Verdict::fail);
   const Fault clears =
-      before([](Arguments& a) { planted::each(a.final_state, [](float& x, const auto&) { x = 0.0F; }); });
+      before([](Arguments& a) { faulty::each(a.final_state, [](float& x, const auto&) { x = 0.0F; }); });
   EXPECT_EQ(verdict(clears, ""), Verdict::pass);
   EXPECT_EQ(verdict(clears, "final=in_place"), Verdict::fail);
 }
@@ -97,7 +97,7 @@ template <auto tensor>
 Fault reads_wrapped(bool bytes) {
   return [bytes](const Kernel& base, Arguments a, const Contract& c) {
     const auto x = a.*tensor;
-    planted::Copy copy(x, [&](float, const auto& at) { return at_wrapped(x, at, bytes); });
+    faulty::Copy copy(x, [&](float, const auto& at) { return at_wrapped(x, at, bytes); });
     a.*tensor = copy.view();
     return base.run(a, c);
   };
@@ -107,10 +107,10 @@ template <auto tensor>
 Fault writes_wrapped(bool bytes) {
   return [bytes](const Kernel& base, Arguments a, const Contract& c) {
     const View<float, 4> x = a.*tensor;
-    planted::Copy<4> copy(x);
+    faulty::Copy<4> copy(x);
     a.*tensor = copy.view();
     const Outcome outcome = base.run(a, c);
-    planted::each(copy.view(), [&](float& value, const auto& at) { at_wrapped(x, at, bytes) = value; });
+    faulty::each(copy.view(), [&](float& value, const auto& at) { at_wrapped(x, at, bytes) = value; });
     return outcome;
   };
 }
@@ -141,11 +141,11 @@ template <class Key>
 Fault remembers(std::map<Key, std::vector<float>>& known, std::function<Key(const Arguments&)> key) {
   return before([&known, key](Arguments& a) {
     std::vector<float> now;
-    planted::each(a.v, [&](const float& x, const auto&) { now.push_back(x); });
+    faulty::each(a.v, [&](const float& x, const auto&) { now.push_back(x); });
     std::vector<float>& then = known.try_emplace(key(a), now).first->second;
     if (then.size() != now.size()) then = now;
     auto from = then.begin();
-    planted::each(a.v, [&](const float& x, const auto&) { const_cast<float&>(x) = *from++; });
+    faulty::each(a.v, [&](const float& x, const auto&) { const_cast<float&>(x) = *from++; });
   });
 }
 

@@ -66,10 +66,10 @@ constexpr Point kPoints[] = {
 TEST(ChangedContract, AKernelThatRoundsSoFailsTheTwinOfTheContractWithoutIt) {
   for (const Point& p : kPoints) {
     const Contract& does = contract_named(p.with);
-    const planted::Fault fault = [&](const Kernel& base, const Arguments& a, const Contract&) {
+    const faulty::Fault fault = [&](const Kernel& base, const Arguments& a, const Contract&) {
       return base.run(a, p.l2norm ? with_l2norm(does) : does);
     };
-    KernelTable table = planted::planted_table(fault);
+    KernelTable table = faulty::planted_table(fault);
     const auto run = [&](const char* contract) {
       return run_case(
           parse_case(fmt::format("v1 gated_delta_rule kernel=planted.gated_delta_rule.chunked chunk=64 T=192 "
@@ -87,14 +87,14 @@ TEST(ChangedContract, AKernelThatRoundsSoFailsTheTwinOfTheContractWithoutIt) {
 }
 
 TEST(ChangedContract, ANearestCardReportsTheTwinAndGatesTheRest) {
-  const planted::Fault fault = [&](const Kernel& base, const Arguments& a, const Contract&) {
+  const faulty::Fault fault = [&](const Kernel& base, const Arguments& a, const Contract&) {
     return base.run(a, contract_named("bf16+beta_k:bf16"));
   };
   const std::string line =
       "v1 gated_delta_rule kernel=planted.gated_delta_rule.chunked T=192 dk=64 dv=64 contract={} regime={} "
       "state=random "
       "seed=0x5";
-  const KernelTable table = planted::planted_table(fault);
+  const KernelTable table = faulty::planted_table(fault);
   const auto run = [&](const KernelTable& of, const char* contract, const char* regime) {
     return run_case(parse_case(fmt::format(fmt::runtime(line), contract, regime)), of).judgement;
   };
@@ -104,8 +104,8 @@ TEST(ChangedContract, ANearestCardReportsTheTwinAndGatesTheRest) {
   EXPECT_GT(nearest.twin_ratio, 1.0);
   EXPECT_NE(nearest.reason.find("nearest"), std::string::npos);
   // A wrong factor is no card: bounds and exact regimes gate as ever.
-  const KernelTable broken = planted::planted_table(planted::after(
-      [](const Arguments& a) { planted::each(a.o, [](float& x, const auto&) { x *= 1.5F; }); }));
+  const KernelTable broken = faulty::planted_table(
+      faulty::after([](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x *= 1.5F; }); }));
   EXPECT_EQ(run(broken, "bf16+card:nearest", "normal").verdict, Verdict::fail);
   EXPECT_EQ(run(broken, "bf16+card:nearest", "exact").verdict, Verdict::fail);
 }

@@ -14,10 +14,10 @@
 namespace samestate {
 namespace {
 
-using planted::after;
-using planted::Fault;
-using planted::planted_table;
-using planted::undamaged;
+using faulty::after;
+using faulty::Fault;
+using faulty::planted_table;
+using faulty::undamaged;
 
 constexpr const char* kCase =
     "v1 gated_delta_rule chunk=16 B=2 Hk=2 Hv=4 dk=16 dv=8 state=random "
@@ -36,7 +36,7 @@ TEST(Runner, UndamagedRowPasses) {
   for (const char* keys : {"", "layout=padded", "layout=far", "layout=mixed", "layout=fused",
                            "layout=permuted", "final=none", "final=in_place", "repeat=1",
                            "repeat=1 final=in_place layout=mixed", "contract=bf16", "regime=exact"}) {
-    const Judgement j = judged(planted::undamaged, keys);
+    const Judgement j = judged(faulty::undamaged, keys);
     EXPECT_EQ(j.verdict, Verdict::pass) << keys << ": " << j.reason;
   }
 }
@@ -107,7 +107,7 @@ TEST(Runner, OffsetsOfPackedSequencesAreAnInput) {
   const std::string line =
       "v1 gated_delta_rule form=packed chunk=16 lengths=17,16 dk=16 dv=8 "
       "kernel=planted.gated_delta_rule.chunked";
-  EXPECT_EQ(judged(planted::undamaged, "", line).verdict, Verdict::pass);
+  EXPECT_EQ(judged(faulty::undamaged, "", line).verdict, Verdict::pass);
   const auto offset = [](const Arguments& a, std::int64_t i) -> std::int64_t& {
     return const_cast<std::int64_t*>(a.cu_seqlens.data)[i];
   };
@@ -123,10 +123,10 @@ template <class Mix>
 Fault mixes(Mix mix) {
   return [mix](const Kernel& base, const Arguments& a, const Contract& c) {
     std::vector<float> before;
-    planted::each(a.o, [&](float& x, const auto&) { before.push_back(x); });
+    faulty::each(a.o, [&](float& x, const auto&) { before.push_back(x); });
     const Outcome outcome = base.run(a, c);
     std::size_t i = 0;
-    planted::each(a.o, [&](float& x, const auto&) { x = mix(x, before[i++]); });
+    faulty::each(a.o, [&](float& x, const auto&) { x = mix(x, before[i++]); });
     return outcome;
   };
 }
@@ -351,7 +351,7 @@ TEST(Runner, DecodeCarriesTheStateToTheCompanion) {
     EXPECT_EQ(a.initial_state.data, a.final_state.data);  // in place
     return base.run(a, c);
   };
-  KernelTable table = planted_table(planted::undamaged, counted);
+  KernelTable table = planted_table(faulty::undamaged, counted);
   EXPECT_EQ(run_case(parse_case(line), table).judgement.verdict, Verdict::pass);
   EXPECT_EQ(calls, 13);
   // A companion that forgets the state it is handed: the chunked case does not see it, decoding does.
@@ -359,7 +359,7 @@ TEST(Runner, DecodeCarriesTheStateToTheCompanion) {
     a.initial_state = {};
     return base.run(a, c);
   };
-  table = planted_table(planted::undamaged, forgets);
+  table = planted_table(faulty::undamaged, forgets);
   EXPECT_EQ(run_case(parse_case(std::string(kCase) + " T=33"), table).judgement.verdict, Verdict::pass);
   EXPECT_EQ(run_case(parse_case(line), table).judgement.verdict, Verdict::fail);
 }

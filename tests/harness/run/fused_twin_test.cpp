@@ -11,7 +11,7 @@
 namespace samestate {
 namespace {
 
-using planted::planted_table;
+using faulty::planted_table;
 
 struct Point {
   const char* name;
@@ -26,7 +26,7 @@ constexpr Point kPoints[] = {
     {"v_new", &Contract::v_new},        {"P", &Contract::P}, {"output", &Contract::output},
     {"v_decayed", &Contract::v_decayed}};
 
-Record run(const planted::Fault& fault, const std::string& line) {
+Record run(const faulty::Fault& fault, const std::string& line) {
   const KernelTable table = planted_table(fault);
   return run_case(parse_case(line), table);
 }
@@ -40,7 +40,7 @@ std::string case_line(const char* regime) {
 
 TEST(FusedTwinGate, KillsAKernelThatLeavesOutARoundingPoint) {
   for (const Point& point : kPoints) {
-    const planted::Fault without = [&](const Kernel& base, const Arguments& a, Contract c) {
+    const faulty::Fault without = [&](const Kernel& base, const Arguments& a, Contract c) {
       c.*point.field = Format::fp32;
       return base.run(a, c);
     };
@@ -53,7 +53,7 @@ TEST(FusedTwinGate, KillsAKernelThatLeavesOutARoundingPoint) {
 
 TEST(FusedTwinGate, PassesTheKernelThatKeepsThemAll) {
   for (const char* regime : {"slow", "beta_two"}) {
-    const Record record = run(planted::undamaged, case_line(regime));
+    const Record record = run(faulty::undamaged, case_line(regime));
     EXPECT_EQ(record.judgement.verdict, Verdict::pass) << record.judgement.reason;
     EXPECT_GT(record.judgement.twin_ratio, 0.0) << regime;
   }

@@ -12,14 +12,14 @@
 namespace samestate {
 namespace {
 
-using planted::each;
-using planted::Fault;
-using planted::planted_table;
+using faulty::each;
+using faulty::Fault;
+using faulty::planted_table;
 
 using At4 = std::array<std::int64_t, 4>;
 
 TEST(RunCase, UndamagedWrapperPasses300Cases) {
-  const KernelTable table = planted_table(planted::undamaged);
+  const KernelTable table = planted_table(faulty::undamaged);
   std::int64_t passed = 0;
   for (const char* form : {"chunked", "recurrent"}) {
     PlanOptions options;
@@ -118,7 +118,7 @@ TEST(RunCase, AScaleOfZeroIsNoVacuousCase) {
   const auto verdict = [&](const Fault& fault) {
     return run_case(parse_case(line), planted_table(fault)).judgement.verdict;
   };
-  EXPECT_EQ(verdict(planted::undamaged), Verdict::pass);
+  EXPECT_EQ(verdict(faulty::undamaged), Verdict::pass);
   EXPECT_EQ(verdict([](const Kernel& base, Arguments a, const Contract& c) {
               a.scale = 1.0F;
               return base.run(a, c);

@@ -11,8 +11,8 @@
 namespace samestate {
 namespace {
 
-using planted::Copy;
-using planted::planted_table;
+using faulty::Copy;
+using faulty::planted_table;
 
 /// Verdicts over some seeds of the law; a program need not contain every kind of call.
 int failures(const KernelTable& table, const std::string& form) {
@@ -29,7 +29,7 @@ int failures(const KernelTable& table, const std::string& form) {
 }
 
 /// The state of every call, changed before the kernel sees it.
-planted::Fault with_state(float (*change)(float, const std::array<std::int64_t, 4>&)) {
+faulty::Fault with_state(float (*change)(float, const std::array<std::int64_t, 4>&)) {
   return [change](const Kernel& base, Arguments a, const Contract& contract) {
     Copy<4> state(a.initial_state, change);
     a.initial_state = state.view();
@@ -38,19 +38,19 @@ planted::Fault with_state(float (*change)(float, const std::array<std::int64_t, 
 }
 
 TEST(Serving, RightKernelsServe) {
-  EXPECT_EQ(failures(planted_table(planted::undamaged), "chunked"), 0);
-  EXPECT_EQ(failures(planted_table(planted::undamaged), "recurrent"), 0);
+  EXPECT_EQ(failures(planted_table(faulty::undamaged), "chunked"), 0);
+  EXPECT_EQ(failures(planted_table(faulty::undamaged), "recurrent"), 0);
 }
 
 TEST(Serving, ACallThatRestartsFromZeroFails) {  // M26
   const auto zero = with_state([](float, const auto&) { return 0.0F; });
   EXPECT_EQ(failures(planted_table(zero), "chunked"), 8);
-  EXPECT_EQ(failures(planted_table(planted::undamaged, zero), "recurrent"), 8);
+  EXPECT_EQ(failures(planted_table(faulty::undamaged, zero), "recurrent"), 8);
 }
 
 TEST(Serving, OneTokenThatReadsAStaleStateFails) {  // M25: what the last call of any slot left
   static std::vector<float> last;
-  const planted::Fault stale = [](const Kernel& base, Arguments a, const Contract& contract) {
+  const faulty::Fault stale = [](const Kernel& base, Arguments a, const Contract& contract) {
     Copy<4> state(a.initial_state);
     const View<float, 4> view = state.view();
     if (a.q.shape[1] == 1 && static_cast<std::int64_t>(last.size()) == view.size()) {
@@ -59,14 +59,14 @@ TEST(Serving, OneTokenThatReadsAStaleStateFails) {  // M25: what the last call o
     a.initial_state = view;
     const Outcome outcome = base.run(a, contract);
     last.clear();
-    planted::each(a.final_state, [](float& x, const auto&) { last.push_back(x); });
+    faulty::each(a.final_state, [](float& x, const auto&) { last.push_back(x); });
     return outcome;
   };
-  EXPECT_GE(failures(planted_table(planted::undamaged, stale), "chunked"), 4);
+  EXPECT_GE(failures(planted_table(faulty::undamaged, stale), "chunked"), 4);
 }
 
 TEST(Serving, SlotsThatShareTheFirstStateFail) {  // M29: slot -1 clamped to 0
-  const planted::Fault shared = [](const Kernel& base, Arguments a, const Contract& contract) {
+  const faulty::Fault shared = [](const Kernel& base, Arguments a, const Contract& contract) {
     const View<const float, 4> given = a.initial_state;
     Copy<4> state(a.initial_state, [&](float, const auto& at) { return given(0, at[1], at[2], at[3]); });
     a.initial_state = state.view();
@@ -76,7 +76,7 @@ TEST(Serving, SlotsThatShareTheFirstStateFail) {  // M29: slot -1 clamped to 0
 }
 
 TEST(Serving, PaddingThatDecaysTheStateFails) {  // M30
-  const planted::Fault decays = [](const Kernel& base, Arguments a, const Contract& contract) {
+  const faulty::Fault decays = [](const Kernel& base, Arguments a, const Contract& contract) {
     Copy<3> g(a.g, [](float x, const auto&) { return x == 0.0F ? -0.5F : x; });
     a.g = g.view();
     return base.run(a, contract);
@@ -88,7 +88,7 @@ TEST(Serving, AStateKeptInBf16Fails) {  // M24
   const auto bf16 = with_state([](float x, const auto&) {
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0xffff0000U);
   });
-  EXPECT_EQ(failures(planted_table(planted::undamaged, bf16), "recurrent"), 8);
+  EXPECT_EQ(failures(planted_table(faulty::undamaged, bf16), "recurrent"), 8);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace samestate {
 namespace {
 
-using planted::planted_table;
+using faulty::planted_table;
 
 const Ceilings kCeilings{1e9, 4e12, 2e12, "made up"};
 const std::string kSmall =

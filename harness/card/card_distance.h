@@ -15,9 +15,9 @@ namespace samestate {
 using Distance = std::array<double, 2>;
 
 /// What a kernel wrote on probes, held against twins of any contract.
-class TwinDistance {
+class CardDistance {
  public:
-  TwinDistance(std::string system, const std::vector<Probe>& probes, std::vector<Outputs> outputs);
+  CardDistance(std::string system, const std::vector<Probe>& probes, std::vector<Outputs> outputs);
 
   /// Of probe `index`; infinite where the twin is not finite, and zero where the kernel did not run it.
   [[nodiscard]] Distance of(std::size_t index, const Contract& contract);

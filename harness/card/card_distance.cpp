@@ -1,4 +1,4 @@
-#include "harness/card/twin_distance.h"
+#include "harness/card/card_distance.h"
 
 #include <cmath>
 #include <limits>
@@ -28,10 +28,10 @@ double relative(std::span<const float> x, std::span<const float> of) {
 
 }  // namespace
 
-TwinDistance::TwinDistance(std::string system, const std::vector<Probe>& probes, std::vector<Outputs> outputs)
+CardDistance::CardDistance(std::string system, const std::vector<Probe>& probes, std::vector<Outputs> outputs)
     : system_(std::move(system)), probes_(probes), outputs_(std::move(outputs)) {}
 
-Outputs TwinDistance::twin(std::size_t index, const Contract& contract, bool reordered) {
+Outputs CardDistance::twin(std::size_t index, const Contract& contract, bool reordered) {
   ++twins_;
   const Probe& probe = probes_[index];
   const Resolved r(probe.c);
@@ -39,13 +39,13 @@ Outputs TwinDistance::twin(std::size_t index, const Contract& contract, bool reo
                      probe.c.l2norm ? with_l2norm(contract) : contract, reordered);
 }
 
-std::string TwinDistance::key(std::size_t index, const Contract& contract) {
+std::string CardDistance::key(std::size_t index, const Contract& contract) {
   std::string key = std::to_string(index);
   for (const ContractPoint& point : contract_points()) key += point.value(contract) + ",";
   return key;
 }
 
-Distance TwinDistance::drift(std::size_t index, const Contract& contract) {
+Distance CardDistance::drift(std::size_t index, const Contract& contract) {
   if (!ran(index)) return {};
   const auto [at, added] = drifts_.try_emplace(key(index, contract));
   if (added) {
@@ -56,7 +56,7 @@ Distance TwinDistance::drift(std::size_t index, const Contract& contract) {
   return at->second;
 }
 
-Distance TwinDistance::of(std::size_t index, const Contract& contract) {
+Distance CardDistance::of(std::size_t index, const Contract& contract) {
   if (!ran(index)) return {};
   const auto [at, added] = known_.try_emplace(key(index, contract));
   if (added) {
@@ -67,7 +67,7 @@ Distance TwinDistance::of(std::size_t index, const Contract& contract) {
   return at->second;
 }
 
-Distance TwinDistance::error(std::size_t index, const Contract& contract) {
+Distance CardDistance::error(std::size_t index, const Contract& contract) {
   const Probe& probe = probes_[index];
   const Outputs made = twin(index, contract);
   const Family& family = family_named(system_);
