@@ -22,8 +22,12 @@ TEST(SampledSequences, AsManyAsTheWorkAllowsTheFirstAndTheLastAmongThem) {
       const SampledSequences which(batch, 1.0, static_cast<double>(count) + 0.5, 0.0);
       const std::vector<Index> got = taken(which, batch);
       ASSERT_EQ(std::ssize(got), count) << batch;
-      if (count >= 1) EXPECT_EQ(got.front(), 0);
-      if (count >= 2) EXPECT_EQ(got.back(), batch - 1);
+      if (count >= 1) {
+        EXPECT_EQ(got.front(), 0);
+      }
+      if (count >= 2) {
+        EXPECT_EQ(got.back(), batch - 1);
+      }
       for (std::size_t i = 1; i < got.size(); ++i) {
         const double step = static_cast<double>(batch - 1) / static_cast<double>(count - 1);
         EXPECT_NEAR(static_cast<double>(got[i] - got[i - 1]), step, 1.0) << batch << " " << count;
