@@ -149,7 +149,9 @@ void judge_shares(const TwinSubject& of, const TwinDistance& twin, const Tensors
     if (t.size() == 0) continue;
     const Share share = share_of(of, name, x, t);
     worst.same = worst.same && share.mean <= kOperatorTwinSame && same_rows(of, name, x, t, worst.rows);
-    if (share.rows < kOperatorTwinLeast) continue;
+    // Rows of one or two elements are no shares but ties that fell one way or the other.
+    if (share.rows < kOperatorTwinLeast || t.cols() * share.rows < kOperatorTwinLeast * kOperatorTwinLeast)
+      continue;
     worst.compared = true;
     const double least = std::max(kOperatorTwinShare, kOperatorTwinRows / static_cast<double>(share.rows));
     const auto limit = [&] { return std::max(least, kOperatorTwinSpread * jitter[name]); };
