@@ -18,7 +18,7 @@ namespace samestate {
 namespace {
 
 /// Work of a case of levels that cost more than most cases do, as a multiple of what they cost at the least.
-constexpr double kAboveLeast = 1.25;
+constexpr double kAboveLeast = 2.0;
 
 /// One try for a combination: which of the other factors take the level that gains most.
 struct Try {
@@ -45,6 +45,7 @@ class Cover {
  public:
   Cover(const KernelRow& kernel, const std::vector<Factor>& factors, const CoveringOptions& options)
       : kernel_(kernel),
+        start_(start_of(kernel)),
         factors_(factors),
         options_(options),
         met_(factors, options.strength),
@@ -175,7 +176,7 @@ class Cover {
   [[nodiscard]] std::optional<Case> attempt(const std::vector<int>& wanted, const std::vector<int>& levels,
                                             const Factor* size, Index value, bool least, double most,
                                             const Dice& dice, Failure& why) const {
-    Case c = start_of(kernel_);
+    Case c = start_;
     std::vector<bool> kept(factors_.size());
     for (std::size_t f = 0; f < factors_.size(); ++f) {
       kept[f] = kept[f] || wanted[f] >= 0 || &factors_[f] == size;
@@ -294,6 +295,7 @@ class Cover {
   }
 
   const KernelRow& kernel_;
+  Case start_;  ///< where each attempt begins
   const std::vector<Factor>& factors_;
   CoveringOptions options_;
   Combinations met_;

@@ -371,13 +371,12 @@ bool afford(Case& c, const KernelRow& kernel, const std::vector<Factor>& factors
   double work = work_of(kernel, c);
   if (work <= most) return true;
   std::vector<const Factor*> sizes;
-  const Case start = start_of(kernel);
   for (std::size_t i = 0; i < factors.size(); ++i) {
     if (kept[i]) continue;
     if (factors[i].put_value && factors[i].dear) sizes.push_back(&factors[i]);
     // A law's runs and a far tensor's pages cost more than any size is worth, where nobody asked for them.
     if (factors[i].name == "law" && !dice.one_in(4)) c.law.clear();
-    if (factors[i].name == "layout" && !dice.one_in(4)) c.layout = start.layout;
+    if (factors[i].name == "layout" && !dice.one_in(4)) c.layout = start_of(kernel).layout;
   }
   work = work_of(kernel, c);
   constexpr int kSteps = 60;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 
 #include "fixtures/run_file.h"
 #include "harness/cases/counter.h"
@@ -56,6 +57,14 @@ std::vector<CaseTensor> run_tensors(const Resolved& r, const TensorSystem& syste
   for (std::size_t i = 0; i < written.size(); ++i)
     out.push_back({signature.outputs[i], true, loop.outputs[i].shape, std::move(written[i])});
   return out;
+}
+
+/// Whether the contract of that name draws roundings; plans ask millions of times.
+bool keeps_sixteen_bits(const std::string& contract) {
+  thread_local std::map<std::string, bool> known;
+  const auto [at, fresh] = known.try_emplace(contract);
+  if (fresh) at->second = has_samples(contract_named(contract));
+  return at->second;
 }
 
 /// Of a law that asks drawn roundings: each of its runs is evaluated some forty times.
@@ -136,7 +145,7 @@ double TensorSystem::work(const Case& c) const {
   const double of_sequence = inside + kElement * elements + kSequence;
   // A law's runs, or a look at drawn roundings beside the worst case, or the worst case alone.
   constexpr double kLaw = 8.0, kSampled = 5.0;
-  const double looks = !c.law.empty() ? kLaw : has_samples(contract_named(c.contract)) ? kSampled : 1.0;
+  const double looks = !c.law.empty() ? kLaw : keeps_sixteen_bits(c.contract) ? kSampled : 1.0;
   return static_cast<double>(c.B) * of_sequence * looks / kMost;
 }
 
