@@ -49,7 +49,9 @@ inline Record record(Verdict verdict, double ratio, std::string line = "v1 gated
 }
 
 /// A run with every field set.
-inline Run run() { return {"0.1.0", "abc123", "H100", "13.0", "13.1", "0123abcd", "mine.so (0123456789abcdef)"}; }
+inline Run run() {
+  return {"0.1.0", "abc123", "H100", "13.0", "13.1", "0123abcd", "mine.so (0123456789abcdef)"};
+}
 
 inline std::string slurp(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -76,6 +76,8 @@ Contract contract_of(const Json& fields) {
       *formats.at(field) = format_of(value.get<std::string>());
     }
   }
+  // The prototype knows no format of the inputs: with beta in T it takes v as a number of its operand's.
+  if (c.beta_in_T) c.input = c.beta_v;
   return c;
 }
 
