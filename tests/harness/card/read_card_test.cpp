@@ -119,8 +119,8 @@ int whole_cards(bool own_sums) {
   return whole;
 }
 
-TEST(LongReadCard, FindsTheCardsOfThirtyTwins) { EXPECT_GE(whole_cards(false), 27); }
-TEST(LongReadCard, FindsTheCardsOfThirtyKernels) { EXPECT_GE(whole_cards(true), 25); }
+TEST(ReadCard, LongFindsTheCardsOfThirtyTwins) { EXPECT_GE(whole_cards(false), 27); }
+TEST(ReadCard, LongFindsTheCardsOfThirtyKernels) { EXPECT_GE(whole_cards(true), 25); }
 
 TEST(ReadCard, OfACpuKernelIsTheContractThatItIsCalledWith) {
   KernelTable table(kernels());
