@@ -56,7 +56,7 @@ Listing list_contracts() {
   return out;
 }
 
-/// Every point of every contract: the grammar.
+/// Every point of every contract, a row with all of it each: for programs.
 Listing list_points() {
   Listing out{{"contract", "point", "value", "takes", "what it is"}, {}};
   for (const NamedContract& c : contracts()) {
@@ -64,6 +64,24 @@ Listing list_points() {
       out.rows.push_back({c.contract.name, std::string(point.name), point.value(c.contract),
                           joined(point.values), std::string(point.means)});
     }
+  }
+  return out;
+}
+
+/// What the points are, and what they take.
+Listing list_grammar() {
+  Listing out{{"point", "what it is", "takes"}, {}};
+  for (const ContractPoint& point : contract_points())
+    out.rows.push_back({std::string(point.name), std::string(point.means), joined(point.values)});
+  return out;
+}
+
+/// The value of every point in every contract.
+Listing list_values() {
+  Listing out{{"contract", "point", "value"}, {}};
+  for (const NamedContract& c : contracts()) {
+    for (const ContractPoint& point : contract_points())
+      out.rows.push_back({c.contract.name, std::string(point.name), point.value(c.contract)});
   }
   return out;
 }
@@ -194,13 +212,20 @@ Command add_list(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::IsMember({"systems", "forms", "kernels", "contracts", "laws", "regimes", "mutants"}));
   app.add_flag("--json", options->json, "machine-readable");
-  app.add_flag("--long", options->variants,
-               "kernels of the recurrent family: what each chooses among by contract and shape, first fit; "
-               "contracts: every rounding point of each with its value and the values that it takes");
+  app.add_flag(
+      "--long", options->variants,
+      "kernels of the recurrent family: what each chooses among by contract and shape, first fit; "
+      "contracts: the rounding points, the values that they take, and the value of each in every contract");
   app.add_option("--evidence", options->evidence, "folder of recorded runs on devices");
   add_plugin_option(app, options->plugins);
   return [options] {
     const std::string& what = options->what;
+    if (what == "contracts" && options->variants && !options->json) {
+      print(list_grammar(), false);
+      fmt::print("\n");
+      print(list_values(), false);
+      return static_cast<int>(kPass);
+    }
     const Listing listing = what == "systems"                        ? list_systems()
                             : what == "forms"                        ? list_forms()
                             : what == "kernels" && options->variants ? list_variants(options->plugins)

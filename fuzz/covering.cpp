@@ -20,6 +20,9 @@ namespace {
 /// Work of a case of levels that cost more than most cases do, as a multiple of what they cost at the least.
 constexpr double kAboveLeast = 2.0;
 
+constexpr double kWorthMaking = 0.005;  // work of a case above which thinning looks for a smaller one
+constexpr double kWorthKeeping = 0.8;   // of the work, what the smaller one may have
+
 /// One try for a combination: which of the other factors take the level that gains most.
 struct Try {
   enum class Free { all, half_of_sizes, no_size, none } free;
@@ -92,7 +95,8 @@ class Cover {
     }
   }
 
-  /// Leaves out the cases that nothing needs: what came later has all that they have. The dearest first.
+  /// Leaves out the cases that nothing needs: what came later has all that they have. The dearest first; what a case that
+  /// stays has besides what needs it is made as small as that allows.
   void thin(std::span<const Case> given) {
     std::vector<std::int32_t> times(static_cast<std::size_t>(met_.size()));
     std::map<std::pair<std::size_t, Index>, std::int32_t> values;
@@ -102,14 +106,16 @@ class Cover {
         if (factors_[f].value) values[{f, factors_[f].value(c)}] += by;
       }
     };
-    const auto needed = [&](const Case& c) {
+    const auto needs_of = [&](const Case& c) {
+      Needs needs;
       for (const std::int64_t at : met_.of(levels_of(factors_, c))) {
-        if (times[static_cast<std::size_t>(at)] <= 1) return true;
+        if (times[static_cast<std::size_t>(at)] <= 1) needs.combinations.push_back(at);
       }
       for (std::size_t f = 0; f < factors_.size(); ++f) {
-        if (factors_[f].value && values[{f, factors_[f].value(c)}] <= 1) return true;
+        if (factors_[f].value && boundary(f, factors_[f].value(c)) && values[{f, factors_[f].value(c)}] <= 1)
+          needs.values.push_back(f);
       }
-      return false;
+      return needs;
     };
     for (const Case& c : given) count(c, 1);
     for (const Case& c : cases_) count(c, 1);
@@ -120,10 +126,16 @@ class Cover {
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return work[a] > work[b]; });
     std::vector<bool> dropped(cases_.size());
-    for (const std::size_t i : order) {
-      if (needed(cases_[i])) continue;
-      count(cases_[i], -1);
-      dropped[i] = true;
+    for (const bool making : {false, true}) {
+      for (const std::size_t i : order) {
+        if (dropped[i]) continue;
+        const Needs needs = needs_of(cases_[i]);
+        count(cases_[i], -1);
+        dropped[i] = needs.combinations.empty() && needs.values.empty();
+        if (dropped[i]) continue;
+        if (making && work[i] > kWorthMaking) make_lighter(cases_[i], needs, work[i]);
+        count(cases_[i], 1);
+      }
     }
     std::size_t i = 0;
     std::erase_if(cases_, [&](const Case&) { return dropped[i++]; });
@@ -132,6 +144,45 @@ class Cover {
   [[nodiscard]] Covering take() { return {std::move(cases_), met_.met(), std::move(missing_)}; }
 
  private:
+  /// What no other case has.
+  struct Needs {
+    std::vector<std::int64_t> combinations;
+    std::vector<std::size_t> values;  ///< of these factors
+  };
+
+  /// The same needs with less work, as far as smaller sizes of the other factors do it.
+  void make_lighter(Case& c, const Needs& needs, double work) const {
+    std::vector<bool> kept(factors_.size());
+    for (const std::size_t f : needs.values) kept[f] = true;
+    for (const std::int64_t at : needs.combinations) {
+      const std::vector<int> levels = met_.levels(at);
+      for (std::size_t f = 0; f < levels.size(); ++f) kept[f] = kept[f] || levels[f] >= 0;
+    }
+    const auto has_all = [&](const Case& lighter) {
+      const std::vector<std::int64_t> has = met_.of(levels_of(factors_, lighter));
+      const std::set<std::int64_t> all(has.begin(), has.end());
+      return std::all_of(needs.combinations.begin(), needs.combinations.end(),
+                         [&](std::int64_t at) { return all.contains(at); }) &&
+             std::all_of(needs.values.begin(), needs.values.end(),
+                         [&](std::size_t f) { return factors_[f].value(lighter) == factors_[f].value(c); });
+    };
+    const Dice chance = dice();
+    for (const double part : {0.0, 0.1, 0.4}) {
+      Case lighter = c;
+      (void)afford(lighter, kernel_, factors_, kept, part * work, chance);
+      if (work_of(kernel_, lighter) > kWorthKeeping * work || !has_all(lighter) ||
+          !within_limits(kernel_, lighter))
+        continue;
+      c = std::move(lighter);
+      return;
+    }
+  }
+
+  [[nodiscard]] bool boundary(std::size_t f, Index value) const {
+    const std::vector<Index>& all = factors_[f].values;
+    return std::binary_search(all.begin(), all.end(), value);
+  }
+
   void forget_values(const Case& c) {
     for (std::size_t f = 0; f < factors_.size(); ++f) {
       if (factors_[f].value) values_[f].erase(factors_[f].value(c));

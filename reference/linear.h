@@ -13,7 +13,7 @@ namespace samestate {
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> linear(const Matrix<Scalar>& x, const Matrix<Scalar>& weight,
                                     const Vector<Scalar>& bias = {},
-                                    const PointPlace& place = PointPlace::current()) {
+                                    const PointPlace& place = std::source_location::current()) {
   if (weight.cols() != x.cols() || (bias.size() != 0 && bias.size() != weight.rows())) {
     throw Error("linear: x has " + std::to_string(x.cols()) + " columns, the weight is " +
                 std::to_string(weight.rows()) + " x " + std::to_string(weight.cols()) + ", the bias has " +

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <compare>
 #include <source_location>
+#include <string_view>
 
 #include "reference/sequence.h"
 
@@ -9,8 +11,38 @@
 /// the contract allows there.
 namespace samestate {
 
-/// Which rounding point: where a reference marks it.
-using PointPlace = std::source_location;
+/// Which rounding point: where a reference marks it. Made by the compiler where the mark is called, so that no path of
+/// the tree gets into a program.
+class PointPlace {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): a default argument std::source_location::current() becomes one.
+  consteval PointPlace(const std::source_location& of) : line_(of.line()), column_(of.column()) {
+    std::string_view path = of.file_name();
+    // Two files of one name stand in different folders.
+    const auto name = path.rfind('/');
+    if (name != std::string_view::npos && name > 0) {
+      const auto folder = path.rfind('/', name - 1);
+      if (folder != std::string_view::npos) path.remove_prefix(folder + 1);
+    }
+    if (path.size() >= kLength) path.remove_prefix(path.size() - kLength + 1);
+    for (std::size_t i = 0; i < path.size(); ++i) file_[i] = path[i];
+  }
+
+  /// The source and its folder.
+  [[nodiscard]] std::string_view file() const { return file_; }
+  [[nodiscard]] unsigned line() const { return line_; }
+  [[nodiscard]] unsigned column() const { return column_; }
+  friend bool operator==(const PointPlace& x, const PointPlace& y) {
+    return x.line_ == y.line_ && x.column_ == y.column_ && x.file() == y.file();
+  }
+  friend auto operator<=>(const PointPlace&, const PointPlace&) = default;
+
+ private:
+  static constexpr std::size_t kLength = 48;
+  char file_[kLength] = {};  // NOLINT(modernize-avoid-c-arrays)
+  unsigned line_;
+  unsigned column_;
+};
 
 /// How a scalar passes a rounding point. Specialised by scalars that carry an error.
 template <class Scalar>
@@ -27,7 +59,8 @@ struct RoundingPoint {
 /// x, which a kernel may keep in its operand format from here on (a projection, a probability, an activation); a
 /// scalar may leave single places out, as a kernel may.
 template <class Scalar>
-[[nodiscard]] Scalar stored_scalar(const Scalar& x, const PointPlace& place = PointPlace::current()) {
+[[nodiscard]] Scalar stored_scalar(const Scalar& x,
+                                   const PointPlace& place = std::source_location::current()) {
   if constexpr (requires { RoundingPoint<Scalar>::rounds_at(place); }) {
     if (!RoundingPoint<Scalar>::rounds_at(place)) return x;
   }
@@ -36,7 +69,8 @@ template <class Scalar>
 
 /// Every element of x.
 template <class Scalar>
-[[nodiscard]] Matrix<Scalar> stored(Matrix<Scalar> x, const PointPlace& place = PointPlace::current()) {
+[[nodiscard]] Matrix<Scalar> stored(Matrix<Scalar> x,
+                                    const PointPlace& place = std::source_location::current()) {
   if constexpr (RoundingPoint<Scalar>::rounds) {
     if constexpr (requires { RoundingPoint<Scalar>::rounds_at(place); }) {
       if (!RoundingPoint<Scalar>::rounds_at(place)) return x;

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
-#include <utility>
 #include <vector>
 
 #include "reference/rounding_point.h"
@@ -10,24 +8,13 @@
 /// Sets of rounding points. A contract says where a kernel may store; a kernel may leave any of the places out.
 namespace samestate {
 
-[[nodiscard]] inline bool same_place(const PointPlace& x, const PointPlace& y) {
-  return x.line() == y.line() && x.column() == y.column() &&
-         (x.file_name() == y.file_name() || std::strcmp(x.file_name(), y.file_name()) == 0);
-}
-
 struct SkippedPoints {
   std::vector<PointPlace> places;
 
   [[nodiscard]] bool has(const PointPlace& place) const {
-    return !places.empty() && std::any_of(places.begin(), places.end(),
-                                          [&](const PointPlace& x) { return same_place(x, place); });
+    return std::find(places.begin(), places.end(), place) != places.end();
   }
-  void sort() {
-    std::sort(places.begin(), places.end(), [](const PointPlace& x, const PointPlace& y) {
-      const int order = std::strcmp(x.file_name(), y.file_name());
-      return order != 0 ? order < 0 : std::pair(x.line(), x.column()) < std::pair(y.line(), y.column());
-    });
-  }
+  void sort() { std::sort(places.begin(), places.end()); }
   /// Unless it is there.
   void add(const PointPlace& place) {
     if (!has(place)) places.push_back(place);

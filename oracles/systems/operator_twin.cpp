@@ -187,7 +187,7 @@ Finding judge_variant(const TwinSubject& of, const TwinDistance& twin, const Ten
 std::string TwinVariant::words() const {
   std::string out;
   for (const PointPlace& place : skipped.places) {
-    const std::string_view path = place.file_name();
+    const std::string_view path = place.file();
     out += fmt::format("{}{}:{}:{}", out.empty() ? "not stored at " : ", ", path.substr(path.rfind('/') + 1),
                        place.line(), place.column());
   }
@@ -262,14 +262,12 @@ std::vector<SkippedPoints> TwinSearch::moves() const {
       for (const PointPlace& other : met_.places) {
         if (alike(place, other)) group.add(other);
       }
-      const bool begins = same_place(group.places.front(), place);
+      const bool begins = group.places.front() == place;
       if (begins && group.places.size() > 1 && group.places.size() < met_.places.size())
         groups.push_back(std::move(group));
     }
   };
-  const auto same_file = [](const PointPlace& x, const PointPlace& y) {
-    return std::string_view(x.file_name()) == y.file_name();
-  };
+  const auto same_file = [](const PointPlace& x, const PointPlace& y) { return x.file() == y.file(); };
   by([&](const PointPlace& x, const PointPlace& y) { return same_file(x, y) && x.line() == y.line(); });
   by(same_file);
   for (const PointPlace& place : met_.places) groups.push_back({{place}});

@@ -330,6 +330,13 @@ for what in systems forms kernels contracts laws regimes; do
   run 0 list "$what" --json
   [[ "$(head -c 1 out)" == '[' ]] || complain 'not a JSON array'
 done
+# The laws that are listed are those that are planned, each with as many systems as have it.
+run 0 gate --device cpu --effort 0 --list
+if ! diff <(sed -n 's/^v1 \([^ ]*\) .*law=\([^ ]*\).*/\2 \1/p' out | sort -u | cut -d' ' -f1 | uniq -c) \
+  <("$samestate" list laws --json | sed -n 's/^ *"law": "\(.*\)",$/law \1/p; s/^ *"systems": "\(.*\)"$/\1/p' |
+    awk '$1 == "law" {law = $2; next} {printf "%7d %s\n", $2 == "of" ? $1 : NF, law}' | sort -k2) >&2; then
+  complain 'list laws is not what the plan has'
+fi
 run 0 --version
 says 'samestate 0.'
 for verb in gate fuzz repro judge goldens equations identities probe bench list; do

@@ -25,6 +25,17 @@ float random_tree(std::vector<float> terms, std::mt19937_64& engine) {
   return terms.front();
 }
 
+PointPlace marked(const PointPlace& place = std::source_location::current()) { return place; }
+
+TEST(PointPlace, KnowsItsSourceAndNoPathOfTheTree) {
+  const PointPlace first = marked(), second = marked(), same = first;
+  EXPECT_EQ(first.file(), "bounds/running_error_test.cpp");
+  EXPECT_EQ(first.line(), second.line());
+  EXPECT_LT(first, second) << "by column";
+  EXPECT_EQ(first, same);
+  EXPECT_NE(first, marked());
+}
+
 TEST(Running, SumIsBoundedInAnyOrder) {
   std::mt19937_64 engine(3);
   std::normal_distribution<float> normal;
