@@ -20,8 +20,10 @@ namespace {
 /// Work of a case of levels that cost more than most cases do, as a multiple of what they cost at the least.
 constexpr double kAboveLeast = 2.0;
 
-constexpr double kWorthMaking = 0.005;  // work of a case above which thinning looks for a smaller one
-constexpr double kWorthKeeping = 0.8;   // of the work, what the smaller one may have
+/// Of the work of a case that thinning makes smaller, what the smaller one may have; and the tokens that it keeps, since
+/// a state is not seen in fewer.
+constexpr double kWorthKeeping = 0.8;
+constexpr Index kFewTokens = 4;
 
 /// One try for a combination: which of the other factors take the level that gains most.
 struct Try {
@@ -133,7 +135,7 @@ class Cover {
         count(cases_[i], -1);
         dropped[i] = needs.combinations.empty() && needs.values.empty();
         if (dropped[i]) continue;
-        if (making && work[i] > kWorthMaking) make_lighter(cases_[i], needs, work[i]);
+        if (making && work[i] > options_.usual) make_lighter(cases_[i], needs, work[i]);
         count(cases_[i], 1);
       }
     }
@@ -167,11 +169,11 @@ class Cover {
                          [&](std::size_t f) { return factors_[f].value(lighter) == factors_[f].value(c); });
     };
     const Dice chance = dice();
-    for (const double part : {0.0, 0.1, 0.4}) {
+    for (const double part : {0.0, 0.05, 0.1, 0.2, 0.4, 0.6}) {
       Case lighter = c;
-      (void)afford(lighter, kernel_, factors_, kept, part * work, chance);
-      if (work_of(kernel_, lighter) > kWorthKeeping * work || !has_all(lighter) ||
-          !within_limits(kernel_, lighter))
+      (void)afford(lighter, kernel_, factors_, kept, std::max(options_.usual, part * work), chance);
+      if (lighter.T < std::min(c.T, kFewTokens) || work_of(kernel_, lighter) > kWorthKeeping * work ||
+          !has_all(lighter) || !within_limits(kernel_, lighter))
         continue;
       c = std::move(lighter);
       return;

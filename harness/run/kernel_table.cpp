@@ -126,13 +126,27 @@ KernelRow adapted(const Kernel& kernel) {
           limits_of(kernel, system)};
 }
 
+/// Oracles of named tensors know 16 bit and fp32, and no operand between them.
+bool has_bound(const System& system, const std::string& contract) {
+  const Format operand = contract_named(contract).qk;
+  return system.kernel_rows != kTensorRows || (operand != Format::tf32 && operand != Format::tf32_truncated);
+}
+
 KernelRow adapted(const OperatorKernel& kernel) {
   const System& system = system_of(kernel);
+  const std::vector<std::string> contracts = contracts_of(kernel.name, kernel.contracts);
+  for (const std::string& contract : contracts) {
+    if (has_bound(system, contract)) continue;
+    throw Error(
+        fmt::format("kernel {}: its row promises {}, and no bound of system {} knows products of tf32 "
+                    "operands: promise fp32, bf16, fp16 or a contract with such operands",
+                    kernel.name, contract, system.name));
+  }
   return {kernel.name,
           &system,
           kernel.form,
           kernel.device,
-          contracts_of(kernel.name, kernel.contracts),
+          contracts,
           kernel.strided,
           keeps_any(kernel.contracts),
           [kernel](const KernelCall& call, const Contract& contract) {
@@ -250,7 +264,7 @@ void KernelTable::add(std::span<const OperatorKernel> rows) {
 void KernelTable::keep(std::string_view contract) {
   const std::string& name = contract_named(contract).name;
   for (KernelRow& row : all_) {
-    if (row.any_contract &&
+    if (row.any_contract && has_bound(*row.system, name) &&
         std::find(row.contracts.begin(), row.contracts.end(), name) == row.contracts.end())
       row.contracts.push_back(name);
   }

@@ -10,6 +10,7 @@ RunningModel RunningModel::of(const Contract& contract) {
   if (contract.input != Format::fp32 && contract.input != Format::none && contract.input != Format::fp64) {
     model.stored_unit = unit_roundoff(contract.input);
     model.stored_tiny = subnormal_error(contract.input);
+    model.stored_most = largest_finite(contract.input);
   }
   return model;
 }
@@ -23,6 +24,7 @@ RunningModel RunningModel::twin(const Contract& contract) {
 RunningModel RunningModel::between_points(const Contract& contract) {
   RunningModel model = of(contract);
   model.stored_unit = model.stored_tiny = 0.0;
+  model.stored_most = kUnlimited;
   return model;
 }
 

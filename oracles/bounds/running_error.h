@@ -21,6 +21,8 @@
 /// each block of the sum by it, and what is multiplied is charged as a sum of its own.
 namespace samestate {
 
+inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
 /// What the operations of a contract may round. Errors in units u of the working precision, relative.
 struct RunningModel {
   double unit = 0x1p-24;        ///< of additions and multiplications (fp32)
@@ -32,6 +34,8 @@ struct RunningModel {
   bool ex2 = false;                        ///< exp(x) is ex2.approx(x log2 e), the product rounded
   double stored_unit = 0.0;                ///< of a rounding point of the reference (stored()); 0: none
   double stored_tiny = 0.0;                ///< absolute error of a rounding there
+  double stored_most = kUnlimited;         ///< what a kernel stores there has this size at most, or overflows
+  bool* overflows = nullptr;               ///< set where it may
   /// Where not none, the value is the twin's: rounding points round it to nearest, and the error is how far a kernel of the
   /// same points may be from the twin. Where all of value +- error is rounded to one number there is none left.
   Format nearest = Format::none;
@@ -249,6 +253,9 @@ struct RoundingPoint<Running> {
     const double error = x.error();
     if (model.nearest != Format::none) return nearest(x.value(), error, model.nearest);
     if (model.stored_unit == 0.0 || (x.value() == 0.0 && error == 0.0)) return x;  // zero is a number of it
+    const double size = std::abs(x.value()) + (std::isfinite(error) ? error : 0.0);
+    if (size > model.stored_most && model.overflows != nullptr) *model.overflows = true;
+    if (size > model.stored_most) return Running::within(x.value(), kUnlimited);
     return Running::within(x.value(),
                            error + model.stored_unit * (std::abs(x.value()) + error) + model.stored_tiny);
   }

@@ -7,6 +7,7 @@
 
 #include "oracles/numbers.h"
 #include "oracles/reasons.h"
+#include "oracles/rounding.h"
 
 namespace samestate {
 namespace {
@@ -44,7 +45,9 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
   Call canonical = call;
   canonical.form = op.forms.front().name;
   oracle.exact = op.exact(canonical, inputs);
-  const RunningScope scope(RunningModel::of(contract));
+  RunningModel model = RunningModel::of(contract);
+  model.overflows = &oracle.overflows;
+  const RunningScope scope(model);
   const Tensors<Running> running =
       evaluate_in_calls<Running>(op, call, {as_running(inputs)}, cuts,
                                  [&](const Call& one, const std::vector<Tensors<Running>>& part) {
@@ -63,6 +66,11 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
       for (Index j = 0; j < x.cols(); ++j) {
         const double error = x(i, j).error();
         tolerance(i, j) = error + output_rounding(exact(i, j), error, contract.output);
+        if (std::isfinite(error) &&
+            !std::isfinite(round_to(std::abs(exact(i, j)) + error, contract.output))) {
+          tolerance(i, j) = kInfinity;
+          oracle.overflows = true;
+        }
         undecided(i, 0) = undecided(i, 0) || x(i, j).undecided();
       }
     }
@@ -97,8 +105,9 @@ Judgement judge_operator(const Operator& op, const OperatorOracle& oracle, const
         const double bound = tolerance(i, j);
         const double difference = std::abs(x(i, j) - exact(i, j));
         const double error = std::isnan(difference) ? kInfinity : difference;
-        // A bound that says nothing excuses no NaN where a number is expected.
-        if (!std::isfinite(bound) && (std::isfinite(x(i, j)) || !std::isfinite(exact(i, j)))) {
+        // A bound that says nothing excuses no NaN where a number is expected; a format without the number does.
+        if (!std::isfinite(bound) &&
+            (std::isfinite(x(i, j)) || !std::isfinite(exact(i, j)) || oracle.overflows)) {
           ++open;
           ++size.open;
           continue;

@@ -13,6 +13,8 @@ struct OperatorOracle {
   Tensors<double> exact;
   /// Infinite where nothing can be said (a decision within the kernel's error of turning).
   Tensors<double> tolerance;
+  /// A value on the way or an output may exceed the contract's range: what has no tolerance may be no number either.
+  bool overflows = false;
   Tensors<bool> undecided;  ///< [rows, 1] rows of tokens whose choice a correct kernel may take otherwise
 };
 
@@ -22,7 +24,8 @@ struct OperatorOracle {
                                              const Tensors<double>& inputs, const std::vector<Index>& cuts,
                                              const Contract& contract);
 
-/// Elements of a finite tolerance against it. A NaN or infinity where a number is expected fails. Vacuous
+/// Elements of a finite tolerance against it. A NaN or infinity where a number is expected fails, unless
+/// the range excuses it. Vacuous
 /// where no element has a finite tolerance, everything expected is zero, or every output's tolerance exceeds
 /// kVacuousOutput of its size (RMS). Elements without tolerance are left out and counted in the reason,
 /// which also names outputs whose bound alone would be vacuous.

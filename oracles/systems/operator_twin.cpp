@@ -43,10 +43,11 @@ Share share_of(const TwinSubject& of, const std::string& name, const Matrix<doub
                const Matrix<double>& t) {
   const Matrix<double>& y = get(of.oracle.exact, name);
   const Matrix<bool>& undecided = get(of.oracle.undecided, name);
+  const Matrix<double>& tolerance = get(of.oracle.tolerance, name);
   const Vector<double> rho = unshared(x, written(t, x, of.contract.output), y);
   Share share;
   for (Index r = 0; r < rho.size(); ++r) {
-    if (rho(r) < 0.0 || undecided(r, 0)) continue;
+    if (rho(r) < 0.0 || undecided(r, 0) || (of.oracle.overflows && !tolerance.row(r).allFinite())) continue;
     ++share.rows;
     share.mean += rho(r);
     if (rho(r) > share.most || share.worst < 0) share.worst = r;
@@ -84,10 +85,12 @@ void judge_elements(const TwinSubject& of, const TwinBound& twin, const Tensors<
     const Matrix<double>& x = get(actual, name);
     const Matrix<double>& slack = get(twin.slack, name);
     const Matrix<bool>& undecided = get(twin.undecided, name);
+    const Matrix<double>& tolerance = get(of.oracle.tolerance, name);
     for (Index i = 0; i < t.rows(); ++i) {
       if (undecided(i, 0)) continue;
       for (Index j = 0; j < t.cols(); ++j) {
         if (!std::isfinite(t(i, j)) || !std::isfinite(slack(i, j))) continue;
+        if (of.oracle.overflows && !std::isfinite(tolerance(i, j))) continue;
         worst.compared = true;
         const double bound =
             slack(i, j) + half_ulp(std::abs(t(i, j)) + slack(i, j), of.contract.output) * (1.0 + 1e-12);

@@ -47,6 +47,12 @@ TEST(KernelTable, ARowNamesWhatIsThere) {
             std::string::npos);
   EXPECT_NE(refused(family, [](Kernel& row) { row.contracts = {"bf17"}; }).find("bf17"), std::string::npos);
   EXPECT_NE(refused(family, [](Kernel& row) { row.system = "mamba"; }).find("mamba"), std::string::npos);
+  EXPECT_NE(refused(tensors,
+                    [](OperatorKernel& row) {
+                      row.contracts = {"bf16", "tf32"};
+                    })
+                .find("promises tf32, and no bound of system linear_attention_normalised knows"),
+            std::string::npos);
   // A table of rows that were there from the start is held to the same names.
   Kernel wrong = family;
   wrong.contracts = {"bf17"};

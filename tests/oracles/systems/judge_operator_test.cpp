@@ -44,6 +44,44 @@ TEST(JudgeOperator, NaNAndInfinityFail) {
   }
 }
 
+// A format without the number excuses what it makes of it, where it may have met it and nowhere else.
+TEST(JudgeOperator, OverflowIsExcusedWhereTheRangeMayBeLeft) {
+  OperatorOracle o = oracle(1.0, 0.1);
+  o.tolerance["o"](1, 1) = kInfinity;
+  for (double wrong : {kNaN, kInfinity, -kInfinity}) {
+    EXPECT_EQ(judge(o, 1.0, wrong).verdict, Verdict::fail) << "a loose bound";
+    o.overflows = true;
+    EXPECT_EQ(judge(o, 1.0, wrong).verdict, Verdict::pass);
+    EXPECT_EQ(judge(o, wrong, 1.0).verdict, Verdict::fail) << "beside it";
+    o.overflows = false;
+  }
+}
+
+TEST(JudgeOperator, TheRangeIsThatOfTheContract) {
+  const Operator& sum = *find_operator("linear_attention_bidirectional");
+  Call call;
+  call.form = "state_first";
+  call.tokens = 1;
+  call.parameters = {{"H", 1}, {"dk", 1}, {"dv", 2}};
+  const auto with = [&](double value, const char* contract) {
+    Tensors<double> inputs;
+    for (const TensorSpec& spec : sum.signature(call).inputs)
+      inputs[spec.name] = Matrix<double>::Constant(spec.rows(), spec.columns(), 1.0);
+    inputs["v"](0, 0) = value;
+    return operator_oracle(sum, call, inputs, {}, contract_named(contract));
+  };
+  const OperatorOracle beyond = with(70000.0, "fp16");
+  EXPECT_TRUE(beyond.overflows);
+  EXPECT_TRUE(std::isinf(get(beyond.tolerance, "o")(0, 0)));
+  EXPECT_TRUE(std::isfinite(get(beyond.tolerance, "o")(0, 1)));
+  for (const auto& [value, contract] :
+       {std::pair(70000.0, "bf16"), std::pair(70000.0, "fp32"), std::pair(60000.0, "fp16")}) {
+    const OperatorOracle within = with(value, contract);
+    EXPECT_FALSE(within.overflows) << contract;
+    EXPECT_TRUE(get(within.tolerance, "o").allFinite()) << contract;
+  }
+}
+
 TEST(JudgeOperator, ToleranceOfZeroAllowsNothing) {
   EXPECT_EQ(judge(oracle(1.0, 0.0), 1.0, 1.0).verdict, Verdict::pass);
   EXPECT_EQ(judge(oracle(1.0, 0.0), 1.0, 1.0 + 1e-15).verdict, Verdict::fail);
