@@ -177,6 +177,7 @@ Judgement linearity(const LawSubject& s) {
       const HeadRun b = head_of(s, second, n, h);
       a.o += b.o;
       a.state += b.state;
+      a.oracle.overflow_expected = a.oracle.overflow_expected || b.oracle.overflow_expected;
       a.oracle.row += b.oracle.row;
       a.oracle.state += b.oracle.state;
       a.oracle.exact.o += b.oracle.exact.o;

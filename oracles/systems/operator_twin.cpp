@@ -37,6 +37,8 @@ struct Share {
   double mean = 0.0;
   double most = 0.0;
   Index rows = 0;
+  double elements =
+      0.0;  ///< of these rows, as far as they carry their errors: one large one beside tiny ones is one
   Index worst = -1;
 };
 Share share_of(const TwinSubject& of, const std::string& name, const Matrix<double>& x,
@@ -44,11 +46,14 @@ Share share_of(const TwinSubject& of, const std::string& name, const Matrix<doub
   const Matrix<double>& y = get(of.oracle.exact, name);
   const Matrix<bool>& undecided = get(of.oracle.undecided, name);
   const Matrix<double>& tolerance = get(of.oracle.tolerance, name);
-  const Vector<double> rho = unshared(x, written(t, x, of.contract.output), y);
+  const Matrix<double> w = written(t, x, of.contract.output);
+  const Vector<double> rho = unshared(x, w, y);
   Share share;
   for (Index r = 0; r < rho.size(); ++r) {
     if (rho(r) < 0.0 || undecided(r, 0) || (of.oracle.overflows && !tolerance.row(r).allFinite())) continue;
     ++share.rows;
+    const Vector<double> carried = (x.row(r) - y.row(r)).cwiseAbs2() + (w.row(r) - y.row(r)).cwiseAbs2();
+    share.elements += carried.sum() * carried.sum() / carried.squaredNorm();
     share.mean += rho(r);
     if (rho(r) > share.most || share.worst < 0) share.worst = r;
     share.most = std::max(share.most, rho(r));
@@ -153,7 +158,7 @@ void judge_shares(const TwinSubject& of, const TwinDistance& twin, const Tensors
     const Share share = share_of(of, name, x, t);
     worst.same = worst.same && share.mean <= kOperatorTwinSame && same_rows(of, name, x, t, worst.rows);
     // Rows of one or two elements are no shares but ties that fell one way or the other.
-    if (share.rows < kOperatorTwinLeast || t.cols() * share.rows < kOperatorTwinLeast * kOperatorTwinLeast)
+    if (share.rows < kOperatorTwinLeast || !(share.elements >= kOperatorTwinLeast * kOperatorTwinLeast))
       continue;
     worst.compared = true;
     const double least = std::max(kOperatorTwinShare, kOperatorTwinRows / static_cast<double>(share.rows));

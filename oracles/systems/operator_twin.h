@@ -90,7 +90,7 @@ struct TwinJudgement {
 };
 
 /// The kernel against the nearest twins. An element beyond the twin's bound fails, and so does an output whose share of
-/// roundings that are not the twin's is above its limit, of kOperatorTwinLeast rows or more: at least kOperatorTwinShare,
+/// roundings that are not the twin's is above its limit, of kOperatorTwinLeast rows or more whose errors are carried by its square of elements: at least kOperatorTwinShare,
 /// kOperatorTwinRows rows altogether, and kOperatorTwinSpread times the largest share of twins whose sums of working
 /// precision are drawn. The best of the nearest twins decides. Gates: "twin element" and "twin share". Vacuous where
 /// nothing was compared or the twin may be anything.
