@@ -16,6 +16,7 @@
 #include "measure/bench/bench.h"
 #include "reference/error.h"
 #include "reports/records/json_lines.h"
+#include "reports/records/summary.h"
 #include "reports/text/bench.h"
 #include "samestate_kernel_sources.h"
 #include "samestate_version.h"
@@ -86,6 +87,10 @@ int run_bench(Options options) {
   }
   if (cases.empty()) {
     fmt::print(stderr, "samestate: no kernel of this build fits; `samestate list kernels` shows them\n");
+    return kNothingRan;
+  }
+  if (options.plan.device == "cuda" && device.name.empty()) {
+    fmt::print(stderr, "samestate: no device: none of {} was timed\n", counted(std::ssize(cases), "case"));
     return kNothingRan;
   }
   options.bench.most_bytes = options.gigabytes * 1e9;

@@ -57,7 +57,8 @@ int run_identities(const Options& options) {
 
 Command add_identities(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("--id", options->id, "only identities of this id or name, as EQ-14, P-03 or NC-no-delta");
+  app.add_option("--id", options->id,
+                 "only identities of this id or name, as EQ-14, P-03 or NC-no-delta-term");
   app.add_option("--system", options->system,
                  "only identities of this system (the stem of a reference header)");
   app.add_option("--seed", options->seed, "of the random data")->check(seed_number())->capture_default_str();

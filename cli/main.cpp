@@ -1,10 +1,12 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +14,7 @@
 
 #include "cli/commands.h"
 #include "cli/terminal.h"
+#include "oracles/contract_points.h"
 #include "reference/error.h"
 #include "samestate_version.h"
 
@@ -22,6 +25,38 @@ using namespace samestate;
 /// Whether an argument is the first word of a case line that the shell took apart.
 bool unquoted_line(int argc, char** argv) {
   return std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "v1"; });
+}
+
+/// What to say of a verb or an option that is none; empty: they are all there.
+std::string misspelt(const CLI::App& app, int argc, char** argv) {
+  const std::vector<std::string_view> words(argv + 1, argv + argc);
+  if (words.empty() || words.front().starts_with('-')) return "";
+  std::vector<std::string> verbs;
+  const CLI::App* verb = nullptr;
+  for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; })) {
+    verbs.push_back(one->get_name());
+    if (words.front() == one->get_name()) verb = one;
+  }
+  const auto none = [](std::string_view word, const std::string& what, const std::vector<std::string>& all) {
+    const std::vector<std::string_view> known(all.begin(), all.end());
+    const std::vector<std::string_view> near = nearest_names(word, known);
+    return fmt::format("{}: no such {}{}{}", word, what,
+                       near.empty() ? "" : "; nearest: ", fmt::join(near, ", "));
+  };
+  if (verb == nullptr) return none(words.front(), "verb", verbs) + "; `samestate --help` has them all";
+  std::vector<std::string> options;
+  for (const CLI::Option* option : verb->get_options()) {
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  }
+  for (std::string_view word : words) {
+    word = word.substr(0, word.find('='));
+    if (word.size() < 3 || !word.starts_with("--") ||
+        std::find(options.begin(), options.end(), word) != options.end())
+      continue;
+    return none(word, "option of " + verb->get_name(), options) +
+           fmt::format("; `samestate {} --help` has them all", verb->get_name());
+  }
+  return "";
 }
 
 /// What was printed so far could not be written: a full disk, say.
@@ -99,15 +134,18 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ExtrasError& error) {
-    if (unquoted_line(argc, argv)) {
+  } catch (const CLI::ParseError& error) {
+    const std::string hint = error.get_exit_code() == 0 ? "" : misspelt(app, argc, argv);
+    if (!hint.empty()) {
+      fmt::print(stderr, "samestate: {}\n", hint);
+      return cli::kUsage;
+    }
+    const bool extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    if (extra && unquoted_line(argc, argv)) {
       fmt::print(stderr,
                  "samestate: quote the line, so that it is one argument: samestate repro 'v1 SYSTEM ..'\n");
       return cli::kUsage;
     }
-    (void)app.exit(error);
-    return cli::kUsage;
-  } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);
     return code == 0 ? flushed(cli::kPass) : cli::kUsage;
   }
@@ -117,6 +155,9 @@ int main(int argc, char** argv) {
     }
   } catch (const Error& error) {
     fmt::print(stderr, "samestate: {}\n", error.what());
+    return cli::kUsage;
+  } catch (const std::filesystem::filesystem_error& error) {
+    fmt::print(stderr, "samestate: {}: {}\n", error.path1().string(), error.code().message());
     return cli::kUsage;
   } catch (const std::exception& error) {
     if (std::ferror(stdout) != 0) return cannot_write();

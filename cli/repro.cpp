@@ -241,7 +241,7 @@ int repro_line(const ReproOptions& options, const KernelTable& all, const std::s
 
 /// The worst of two exit codes: what must not be overlooked first.
 int worse(int a, int b) {
-  constexpr std::array kOrder = {kCrash, kFail, kFlaky, kVacuous, kNothingRan, kPass};
+  constexpr std::array kOrder = {kCrash, kFail, kFlaky, kVacuous, kPass, kNothingRan};
   const auto rank = [&](int code) { return std::find(kOrder.begin(), kOrder.end(), code) - kOrder.begin(); };
   return rank(a) < rank(b) ? a : b;
 }

@@ -68,10 +68,6 @@ int run_sweep(const Options& options) {
   const double timeout = seconds_of("--timeout", options.timeout);
   const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
   const std::vector<SweepCase> all = points_of(options, table);
-  if (!options.sweep.kernel.empty() && options.sweep.series.empty())
-    fmt::print(stderr,
-               "samestate: of {} alone: the series drift, which is of a recurrent kernel, is left out\n",
-               options.sweep.kernel);
   if (options.list) {
     std::vector<std::string> lines;
     for (const SweepCase& point : all) lines.push_back(format_case(point.c));
@@ -83,7 +79,17 @@ int run_sweep(const Options& options) {
   std::set<std::string> done;
   const bool resume = !options.restart && std::filesystem::exists(options.out);
   if (resume) {
-    for (const Measurement& m : read_json_lines(options.out).points) {
+    const RecordFile file = read_json_lines(options.out);
+    const std::string now = plugin_identities(options.plugins);
+    for (const Run& run : file.runs) {
+      if (run.plugins == now) continue;
+      const auto named = [](const std::string& plugins) { return plugins.empty() ? "no plugin" : plugins; };
+      throw Error(
+          fmt::format("{}: its points are of {}, and this is {}: --restart measures every point again, "
+                      "or name another --out",
+                      options.out, named(run.plugins), named(now)));
+    }
+    for (const Measurement& m : file.points) {
       // What had no device then may have one now.
       if (m.record.judgement.verdict != Verdict::skipped)
         done.insert(key_of(m.series, m.curve, m.record.line));
@@ -96,10 +102,14 @@ int run_sweep(const Options& options) {
   if (resume)
     fmt::print("{}: {} of {} points are there, {} to go\n", options.out, all.size() - left.size(), all.size(),
                left.size());
+  if (!options.sweep.kernel.empty() && options.sweep.series.empty())
+    fmt::print(stderr,
+               "samestate: of {} alone: the series drift, which is of a recurrent kernel, is left out\n",
+               options.sweep.kernel);
   const Accelerator device = accelerator();
   JsonLinesWriter lines(options.out,
                         {SAMESTATE_VERSION, "", device.name.empty() ? "cpu" : device.name, device.driver,
-                         device.toolkit, SAMESTATE_CUDA_SOURCES},
+                         device.toolkit, SAMESTATE_CUDA_SOURCES, plugin_identities(options.plugins)},
                         resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
   double work_left = 0.0;
   for (const SweepCase* point : left) work_left += point->work;

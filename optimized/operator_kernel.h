@@ -12,7 +12,8 @@
 #include "reference/contract.h"
 #include "reference/error.h"
 
-/// The interface of code under test that is no matrix recurrence: named tensors in, named tensors out. `samestate list systems` says which tensors and sizes a system has.
+/// The interface of code under test that is no matrix recurrence: named tensors in, named tensors out. `samestate list systems`
+/// says which forms and sizes a system has, `samestate judge --tensors LINE` which tensors.
 namespace samestate {
 
 /// A row-major tensor. Tensors of a sequence begin with the batch: [B, T, ...]; weights do not.

@@ -9,6 +9,9 @@ namespace samestate {
 inline constexpr std::string_view kBothNotFinite =
     "both runs are not finite there: the law says nothing; see the same case without law=";
 
+/// What a law says of final states begins with it; their rows and columns are no tokens.
+inline constexpr std::string_view kFinalState = "final state: ";
+
 /// Judgement::gate of a vacuous run of which nothing but zeros is expected, by its data (no tokens, a scale of 0, gates
 /// that are shut): a kernel that writes zeros passes as one that computes does. What else it writes still fails, so
 /// that such a case is tried for a reason, and says nothing about how wide the bounds are.

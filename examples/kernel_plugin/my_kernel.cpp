@@ -93,8 +93,8 @@ samestate::Timing measure(const Arguments& a, const samestate::Contract& contrac
   return timing;
 }
 
-/// A system of named tensors: x (mean x^2 + 1e-6)^-1/2 weight. `samestate list systems` says which tensors
-/// there are.
+/// A system of named tensors: x (mean x^2 + 1e-6)^-1/2 weight. `samestate judge --tensors 'v1 rms_norm
+/// form=fused'` says which tensors there are, and of which shape.
 samestate::Outcome run_rms_norm(const samestate::OperatorArguments& a, const samestate::Contract&) {
   const auto& x = a.input("x");
   const auto& weight = a.input("weight");

@@ -8,6 +8,7 @@
 #include "harness/run/family_run.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
+#include "oracles/rounding.h"
 #include "oracles/systems/family.h"
 
 namespace samestate {
@@ -24,6 +25,16 @@ double relative(std::span<const float> x, std::span<const float> of) {
   if (difference == 0.0) return 0.0;
   const double ratio = std::sqrt(difference / size);
   return std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity();
+}
+
+/// Roundings of 16 bit that fall the other way by an error of fp32: one of some ten thousand, so that of a probe's values
+/// few do or none, whatever the contract.
+constexpr double kFewRoundings = 4.0;
+
+/// How far apart so many of them make `size` numbers of a format: each by a spacing.
+double of_roundings(std::size_t size, Format format) {
+  if (size == 0 || format == Format::none) return 0.0;
+  return 2.0 * unit_roundoff(format) * std::sqrt(kFewRoundings / static_cast<double>(size));
 }
 
 }  // namespace
@@ -45,13 +56,15 @@ std::string CardDistance::key(std::size_t index, const Contract& contract) {
   return key;
 }
 
-Distance CardDistance::drift(std::size_t index, const Contract& contract) {
+CardDistance::Noise CardDistance::noise(std::size_t index, const Contract& contract) {
   if (!ran(index)) return {};
-  const auto [at, added] = drifts_.try_emplace(key(index, contract));
+  const auto [at, added] = noise_.try_emplace(key(index, contract));
   if (added) {
     const Outputs one = twin(index, contract);
     const Outputs other = twin(index, contract, true);
-    at->second = {relative(other.o, one.o), relative(other.final_state, one.final_state)};
+    at->second.drift = {relative(other.o, one.o), relative(other.final_state, one.final_state)};
+    at->second.few = {of_roundings(one.o.size(), contract.output),
+                      of_roundings(one.final_state.size(), contract.state)};
   }
   return at->second;
 }

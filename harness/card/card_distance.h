@@ -23,8 +23,12 @@ class CardDistance {
   [[nodiscard]] Distance of(std::size_t index, const Contract& contract);
   /// Of the twin itself from the exact values.
   [[nodiscard]] Distance error(std::size_t index, const Contract& contract);
-  /// Of the twin from itself with its sums in another order: what no contract explains.
-  [[nodiscard]] Distance drift(std::size_t index, const Contract& contract);
+  /// What no contract explains.
+  struct Noise {
+    Distance drift{};  ///< of the twin from itself with its sums in another order
+    Distance few{};    ///< of so few roundings of what is written that chance turns none of them as well
+  };
+  [[nodiscard]] Noise noise(std::size_t index, const Contract& contract);
   [[nodiscard]] bool ran(std::size_t index) const { return !outputs_[index].o.empty(); }
   [[nodiscard]] const std::vector<Probe>& probes() const { return probes_; }
   [[nodiscard]] const Outputs& outputs(std::size_t index) const { return outputs_[index]; }
@@ -37,7 +41,8 @@ class CardDistance {
   std::string system_;
   const std::vector<Probe>& probes_;
   std::vector<Outputs> outputs_;
-  std::map<std::string, Distance, std::less<>> known_, drifts_;
+  std::map<std::string, Distance, std::less<>> known_;
+  std::map<std::string, Noise, std::less<>> noise_;
   std::int64_t twins_ = 0;
 };
 

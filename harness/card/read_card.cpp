@@ -37,12 +37,15 @@ struct Change {
 };
 
 /// Of a distance, with what the order of sums alone does taken as one: a kernel with an order of its own lies somewhere
-/// about `drift`, and to come nearer explains nothing. One with the twin's own order is the twin bit for bit.
-double logarithm(const Distance& d, const Distance& drift) {
+/// about the drift, and to come nearer explains nothing. One with the twin's own order is the twin bit for bit, which is
+/// seen where other orders turn many roundings: of few, none may be turned by chance.
+double logarithm(const Distance& d, const CardDistance::Noise& noise) {
   constexpr double kAbout = 2.0, kNoChance = 0.05;
   double sum = 0.0;
   for (std::size_t t = 0; t < d.size(); ++t) {
-    const double least = d[t] < kNoChance * drift[t] ? kFloor : std::max(kFloor, kAbout * drift[t]);
+    const double drift = noise.drift[t];
+    const bool twin = d[t] < kNoChance * drift && drift > kAbout * noise.few[t];
+    const double least = twin ? kFloor : std::max(kFloor, kAbout * std::max(drift, noise.few[t]));
     sum += std::log10(std::clamp(d[t], std::min(least, 1e3), 1e3));
   }
   return sum;
@@ -148,7 +151,7 @@ class Search {
 
   [[nodiscard]] double score(const Contract& c, const std::vector<std::size_t>& probes) {
     double sum = 0.0;
-    for (const std::size_t i : probes) sum += logarithm(distance_.of(i, c), distance_.drift(i, now_));
+    for (const std::size_t i : probes) sum += logarithm(distance_.of(i, c), distance_.noise(i, now_));
     return sum;
   }
 

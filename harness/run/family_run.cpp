@@ -43,8 +43,9 @@ Outputs run_kernel(const KernelChoice& kernels, const Batch& batch, const Path& 
     const KernelRow* kernel = chunked ? kernels.chunked : kernels.unchunked;
     if (kernel == nullptr) {
       throw Unavailable({Outcome::Kind::unsupported,
-                         std::string("the path needs a ") + (chunked ? "chunked" : "recurrent") +
-                             " kernel of the same system and device, and the table has none"});
+                         kernels.named->name +
+                             " is called with and without chunks here, and the table has no " +
+                             (chunked ? "chunked" : "recurrent") + " kernel of its name but for the form"});
     }
     run_row(*kernel, call, chunked ? contract : recurrent_contract(contract));
   });

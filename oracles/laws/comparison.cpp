@@ -1,4 +1,5 @@
 #include "oracles/laws/comparison.h"
+#include "oracles/reasons.h"
 
 #include <fmt/format.h>
 
@@ -105,7 +106,7 @@ void agree(Worst& worst, const HeadRun& a, Index a0, const HeadRun& b, Index b0,
                              Vector<double>::Constant(1, b.oracle.state));
     j.state_ratio = j.row_ratio;
     j.row_ratio = 0;
-    if (j.verdict == Verdict::fail) j.reason = "final state: " + j.reason;
+    if (j.verdict == Verdict::fail) j.reason = std::string(kFinalState) + j.reason;
     worst.add(std::move(j), n, h);
   }
 }

@@ -166,6 +166,10 @@ std::string place_of(const Judgement& judgement) {
   };
   add("sequence", location.sequence);
   add("head", location.head);
+  if (judgement.gate == "law" && judgement.reason.starts_with(kFinalState)) {
+    add("element", location.channel);
+    return text + " of the final state";
+  }
   add(rows ? "row" : "token", location.token);
   add(rows ? "column" : "channel", location.channel);
   return text + (of_state(judgement.gate) && location.token >= 0 ? " of the state" : "");

@@ -12,6 +12,9 @@ quick=(--max-cases 8 --threads 1)
 # Bad command lines.
 bad 'subcommand'
 bad '--nope' gate --nope
+bad 'gat: no such verb; nearest: gate;' gat
+bad 'no such option of gate; nearest: --system' gate --sytem retention
+bad '/proc/nope: ' card --kernel cpu.retention.recurrent --write /proc/nope
 bad 'nope' gate --kernel nope
 bad 'mamba' gate --system mamba
 bad 'tpu' gate --device tpu
@@ -60,6 +63,11 @@ for line in 'v1 retention T=9 speed=8' 'v1 retention T=9 kernel=nope'; do
   code=$?
   [[ $code -eq 2 ]] && grep -q 'line 4 of stdin' err || complain "a bad line of stdin: exit $code"
 done
+# A pass is a pass beside what could not run, which alone is 77.
+checks=$((checks + 1))
+printf 'v1 retention T=8\n' | "$samestate" repro - >out 2>err
+code=$?
+[[ $code -eq 0 ]] || complain "a line of stdin that passes: exit $code"
 # A full disk is no crash of ours, and no pass.
 for what in 'list systems' 'list mutants' 'gate --list' --version; do
   checks=$((checks + 1))
