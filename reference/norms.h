@@ -67,7 +67,7 @@ template <class Scalar>
                                                      const Vector<Scalar>& weight, const Scalar& epsilon) {
   detail::require_norm_shapes(x, residual, "the residual");
   Matrix<Scalar> sum = x + residual;
-  Matrix<Scalar> y = rms_norm_zero_centred(sum, weight, epsilon);
+  Matrix<Scalar> y = rms_norm_zero_centred(stored(sum), weight, epsilon);
   return {std::move(y), std::move(sum)};
 }
 

@@ -79,6 +79,7 @@ struct TensorDraws {
   double log_decay = 1.0;        ///< factor
   bool one_token = false;        ///< every token is the first one
   bool masked_to_third = false;  ///< masks begin with zeros, up to a third of the tokens
+  bool masked_anywhere = false;  ///< masks end with so many, or have them anywhere
 };
 
 }  // namespace samestate

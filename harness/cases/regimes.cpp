@@ -271,6 +271,8 @@ constexpr Regime kTensorRegimes[] = {
      .tensors = {.activation = mixed_scales}},
     {.name = "padded", .summary = "the mask begins with zeros, up to a third of the tokens",
      .tensors = {.masked_to_third = true}},
+    {.name = "masked", .summary = "the mask ends with zeros, up to a third of the tokens, or has them anywhere",
+     .tensors = {.masked_anywhere = true}},
 };
 // clang-format on
 

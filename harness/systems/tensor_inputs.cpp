@@ -81,11 +81,17 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
     tensor.data.reserve(static_cast<std::size_t>(batch * rows * columns));
     for (Index b = 0; b < batch; ++b) {
       const Index position = first_position(c, b);
-      const Index padding = draws.masked_to_third ? counter.below({b, 0, 0, 0}, c.T / 3 + 1) : 0;
+      const bool masks = draws.masked_to_third || draws.masked_anywhere;
+      const Index padding = masks ? counter.below({b, 0, 0, 0}, c.T / 3 + 1) : 0;
+      const bool holes = draws.masked_anywhere && counter.below({b, 0, 0, 1}, 2) == 0;
+      const auto masked = [&](Index t) {
+        if (holes) return counter.below({b, t, 0, 2}, 3) == 0 && t != counter.below({b, 0, 0, 3}, c.T);
+        return draws.masked_anywhere ? t >= c.T - padding : t < padding;
+      };
       for (Index i = 0; i < rows; ++i) {
         for (Index j = 0; j < columns; ++j) {
           double x = element(spec, counter, draws, {b, i / each, i % each, j}, columns, position);
-          if (spec.content == Content::mask && i / each < padding) x = 0.0;
+          if (spec.content == Content::mask && masked(i / each)) x = 0.0;
           if (format != Format::fp32) x = round_to(x, format);
           tensor.data.push_back(static_cast<float>(x));
         }

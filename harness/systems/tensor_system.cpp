@@ -89,7 +89,16 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   for (const OperatorForm& form : of.forms) forms.push_back({.name = form.name, .chunked = form.chunked});
   // Its calls are those of any form, so that the chunk is theirs.
   if (of.streams) forms.push_back({.name = "decode", .decodes = true});
-  for (const Regime& regime : tensor_regimes()) regimes.push_back(&regime);
+  Call least;
+  least.form = of.forms.front().name;
+  least.tokens = least.chunk = 1;
+  for (const Parameter& size : of.parameters) least.parameters.emplace(size.name, size.standard);
+  const std::vector<TensorSpec> tensors = of.signature(least).inputs;
+  const bool masked = std::any_of(tensors.begin(), tensors.end(),
+                                  [](const TensorSpec& spec) { return spec.content == Content::mask; });
+  for (const Regime& regime : tensor_regimes()) {
+    if (masked || !regime.tensors.masked_anywhere) regimes.push_back(&regime);
+  }
   for (const TensorLaw& law : tensor_laws()) {
     if (!law.fits(of)) continue;
     laws.push_back(law.name);
@@ -217,14 +226,19 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
                          const std::function<bool(Verdict)>& drawn) {
   Judgement judgement = judge_operator(of.op, of.oracle, actual);
   bool same = false;
+  // Of a card that is nearest both are reported, as of the family: they know its points, and it may have others.
+  const auto add_gated = [&](const Judgement& other, bool knows) {
+    if (!of.contract.nearest || other.verdict != Verdict::fail) return add(judgement, other, knows);
+    judgement.sampled_ratio = std::max(judgement.sampled_ratio, other.sampled_ratio);
+    judgement.twin_ratio = std::max(judgement.twin_ratio, other.twin_ratio);
+  };
   if (judgement.verdict != Verdict::fail && twin(judgement.verdict)) {
     const TwinJudgement nearest = judge_operator_twin(of, actual, seed);
     same = nearest.same;
-    add(judgement, nearest.judgement, same);
+    add_gated(nearest.judgement, same);
   }
   if (judgement.verdict != Verdict::fail && !same && drawn(judgement.verdict)) {
-    add(judgement, judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual),
-        true);
+    add_gated(judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual), true);
   }
   return judgement;
 }

@@ -318,6 +318,20 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
     if (next.size() > kBeam) next.resize(kBeam);
     beam = std::move(next);
   }
+  // Of a kernel that leaves several out none alone need come nearer: a value that is rounded on the way to one that is not.
+  constexpr std::size_t kFewPoints = 7;
+  const std::size_t subsets = met_.places.size() <= kFewPoints ? std::size_t{1} << met_.places.size() : 0;
+  for (std::size_t subset = 1; subset < subsets; ++subset) {
+    TwinVariant variant;
+    for (std::size_t i = 0; i < met_.places.size(); ++i) {
+      if (((subset >> i) & 1U) != 0) variant.skipped.add(met_.places[i]);
+    }
+    variant.skipped.sort();
+    if (evaluated_ >= kMost || !known.insert(variant.words()).second) continue;
+    TwinDistance twin = evaluate_variant(std::move(variant), nullptr);
+    if (twin.most <= kOperatorTwinSame && accepts(twin)) return;
+    all.push_back(std::move(twin));
+  }
   // Where one tie of a small case is turned, another twin may be nearer than the right one.
   const auto round = std::min(all.size(), groups.size() + 3);
   std::stable_sort(all.begin() + static_cast<std::ptrdiff_t>(round), all.end(), nearer);

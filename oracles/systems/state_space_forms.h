@@ -49,14 +49,25 @@ struct RunningFactors {
   [[nodiscard]] static Running input(const Running& delta, const Running& A, Discretisation mode) {
     return input_factor_of(delta, A, mode);
   }
+  /// Kernels add the terms between two tokens, or subtract two of their sums from the chunk's start, which are rounded
+  /// as large as they are: one after the other, so that the later one has what the earlier one has, or as a tree.
   [[nodiscard]] static Matrix<Running> between(const Vector<Running>& g) {
     const Index L = g.size();
+    const double tree = 2.0 * (2.0 + std::log2(static_cast<double>(std::max<Index>(L, 1))));
+    std::vector<double> size(static_cast<std::size_t>(L) + 1);  // of the sums from the start
+    for (Index i = 0; i < L; ++i) {
+      size[static_cast<std::size_t>(i) + 1] =
+          size[static_cast<std::size_t>(i)] + std::abs(g(i).value()) + g(i).error();
+    }
     Matrix<Running> E = Matrix<Running>::Zero(L, L);
     for (Index j = 0; j < L; ++j) {
       Running sum(0);
       for (Index i = j; i < L; ++i) {
         if (i > j) sum += g(i);
-        E(i, j) = decay_of(sum);
+        const double roundings = i > j ? std::max(static_cast<double>(i - j), tree) : 0.0;
+        const double error =
+            sum.error() + roundings * detail::running_model().unit * size[static_cast<std::size_t>(i) + 1];
+        E(i, j) = decay_of(Running::within(sum.value(), error));
       }
     }
     return E;

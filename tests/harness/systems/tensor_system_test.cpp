@@ -1,11 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
 
 #include "harness/run/run_case.h"
 #include "harness/systems/tensor_inputs.h"
 #include "optimized/kernel.h"
+#include "oracles/rounding.h"
 #include "tests/harness/operator_row.h"
 
 namespace samestate {
@@ -63,6 +66,28 @@ TEST(OperatorRun, RightKernelPasses) {
   EXPECT_EQ(judged(right(), std::string(kLine) + " contract=bf16").verdict, Verdict::pass);
   EXPECT_EQ(judged(right(), "v1 linear_attention_normalised form=decode prefill=7 T=15 chunk=4").verdict,
             Verdict::pass);
+}
+
+// A card that is nearest knows the points that were found, and the kernel may have others.
+TEST(OperatorRun, TheTwinOfANearestCardIsReported) {
+  const OperatorKernel& right = operator_row("cpu.latent_attention.absorbed");
+  OperatorKernel kernel = right;
+  kernel.strided = false;
+  kernel.contracts = {"bf16", "bf16+card:nearest"};
+  kernel.run = [&right](const OperatorArguments& call, const Contract& contract) {
+    const Outcome outcome = right.run(call, contract);
+    const auto& y = call.output("y");
+    std::int64_t size = 1;
+    for (const std::int64_t extent : y.shape) size *= extent;
+    for (float& x : std::span(y.data, static_cast<std::size_t>(size))) x = round_to(1.008F * x, Format::bf16);
+    return outcome;
+  };
+  const std::string line = "v1 latent_attention form=absorbed T=24 contract=bf16";
+  const Judgement exact = judged(kernel, line);
+  EXPECT_EQ(exact.verdict, Verdict::fail);
+  const Judgement nearest = judged(kernel, line + "+card:nearest");
+  EXPECT_NE(nearest.verdict, Verdict::fail) << nearest.reason;
+  EXPECT_GT(std::max(nearest.twin_ratio, nearest.sampled_ratio), 1.0);
 }
 
 TEST(OperatorRun, PlantedFaultsFail) {
