@@ -113,6 +113,17 @@ TEST(RunCase, TheSeedSaysHowManyThreadsAKernelMayUse) {
 }
 
 // A scale of 0 makes o zero, and leaves the state, which is judged.
+// Of the parts of a value one alone leaves the range of fp16: no number is what a right kernel makes of their sum.
+TEST(RunCase, LinearityKnowsTheRangeOfTheParts) {
+  const char* line =
+      "v1 retention form=recurrent T=2 Hv=6 dk=2 dv=1 scale=16 contract=fp16 regime=huge_v state=random "
+      "law=linearity "
+      "seed=0xb5bc23e19e9e980b";
+  const Judgement j = run_case(parse_case(line), KernelTable(kernels())).judgement;
+  EXPECT_EQ(j.verdict, Verdict::vacuous) << j.reason;
+  EXPECT_EQ(j.gate, "range");
+}
+
 TEST(RunCase, AScaleOfZeroIsNoVacuousCase) {
   const char* line = "v1 gated_delta_rule T=20 dk=8 Hv=2 scale=0 kernel=planted.gated_delta_rule.chunked";
   const auto verdict = [&](const Fault& fault) {

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "oracles/systems/operator.h"
 #include "oracles/systems/state_space_forms.h"
@@ -31,6 +34,43 @@ TEST(StateSpaceForms, ADecayStaysBetweenZeroAndOne) {
   const Running tight = decay_of(Running::within(-2.0, 0.1));
   EXPECT_GE(tight.error(), std::exp(-1.9) - std::exp(-2.0));
   EXPECT_LT(tight.error(), 1.01 * (std::exp(-1.9) - std::exp(-2.0)));
+}
+
+// Mamba-2's kernels take e^{G_i - G_j} of two rounded sums, added one after the other or as a tree.
+TEST(StateSpaceForms, ADecayBetweenTokensMayBeADifferenceOfSums) {
+  std::mt19937_64 engine(11);
+  std::uniform_real_distribution<float> uniform(-2.0F, -0.01F);
+  constexpr Index kTokens = 128;
+  double beyond_terms = 0.0;
+  for (int run = 0; run < 20; ++run) {
+    Vector<Running> g(kTokens);
+    std::vector<float> in_turn, tree;
+    for (Index i = 0; i < kTokens; ++i) {
+      const float x = uniform(engine);
+      g(i) = Running(static_cast<double>(x));
+      tree.push_back(x);
+      in_turn.push_back(i == 0 ? x : in_turn.back() + x);
+    }
+    for (std::size_t by = 1; by < tree.size(); by *= 2) {
+      for (std::size_t i = tree.size(); i-- > by;) tree[i] += tree[i - by];
+    }
+    const Matrix<Running> E = RunningFactors::between(g);
+    for (Index j = 0; j < kTokens; ++j) {
+      double terms = 0.0;
+      for (Index i = j + 1; i < kTokens; ++i) {
+        terms += std::abs(g(i).value());
+        for (const std::vector<float>* sums : {&in_turn, &tree}) {
+          const float difference =
+              (*sums)[static_cast<std::size_t>(i)] - (*sums)[static_cast<std::size_t>(j)];
+          const double error = std::abs(std::exp(static_cast<double>(difference)) - E(i, j).value());
+          EXPECT_LE(error, E(i, j).error()) << i << " " << j;
+          beyond_terms = std::max(
+              beyond_terms, error / (E(i, j).value() * (static_cast<double>(i - j) * terms + 3.0) * 0x1p-24));
+        }
+      }
+    }
+  }
+  EXPECT_GT(beyond_terms, 2.0) << "what adding the terms between two tokens makes would do";
 }
 
 TEST(StateSpaceForms, TheHoldFactorCoversEveryStepWithinTheError) {
