@@ -64,11 +64,19 @@ std::vector<SweepCase> points_of(const Options& options, const KernelTable& tabl
   return all;
 }
 
+void say_what_is_left_out(const Options& options) {
+  if (!options.sweep.kernel.empty() && options.sweep.series.empty())
+    fmt::print(stderr,
+               "samestate: of {} alone: the series drift, which is of a recurrent kernel, is left out\n",
+               options.sweep.kernel);
+}
+
 int run_sweep(const Options& options) {
   const double timeout = seconds_of("--timeout", options.timeout);
   const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
   const std::vector<SweepCase> all = points_of(options, table);
   if (options.list) {
+    say_what_is_left_out(options);
     std::vector<std::string> lines;
     for (const SweepCase& point : all) lines.push_back(format_case(point.c));
     fmt::print("{}", listed(lines, options.json));
@@ -102,10 +110,7 @@ int run_sweep(const Options& options) {
   if (resume)
     fmt::print("{}: {} of {} points are there, {} to go\n", options.out, all.size() - left.size(), all.size(),
                left.size());
-  if (!options.sweep.kernel.empty() && options.sweep.series.empty())
-    fmt::print(stderr,
-               "samestate: of {} alone: the series drift, which is of a recurrent kernel, is left out\n",
-               options.sweep.kernel);
+  say_what_is_left_out(options);
   const Accelerator device = accelerator();
   JsonLinesWriter lines(options.out,
                         {SAMESTATE_VERSION, "", device.name.empty() ? "cpu" : device.name, device.driver,

@@ -115,9 +115,9 @@ kill -9 "$victim"
 wait "$victim" 2>/dev/null
 truncate -s -100 killed.jsonl
 whole=$(grep -c '"event":"point".*}$' killed.jsonl)
-gives 0 "$whole of 10 points are there, $((10 - whole)) to go" "${sweep[@]}" --system gated_delta_net --out killed.jsonl
-gives 0 '10 of 10 points are there, 0 to go' "${sweep[@]}" --system gated_delta_net --out killed.jsonl
-gives 0 '10 points' report killed.jsonl --out resumed "${quiet[@]}"
-[[ $whole -ge 1 && $whole -lt 10 ]] || complain "the sweep was killed after $whole of 10 points"
+gives 0 "$whole of 15 points are there, $((15 - whole)) to go" "${sweep[@]}" --system gated_delta_net --out killed.jsonl
+gives 0 '15 of 15 points are there, 0 to go' "${sweep[@]}" --system gated_delta_net --out killed.jsonl
+gives 0 '15 points' report killed.jsonl --out resumed "${quiet[@]}"
+[[ $whole -ge 1 && $whole -lt 15 ]] || complain "the sweep was killed after $whole of 15 points"
 
 finish
