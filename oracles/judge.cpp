@@ -311,12 +311,8 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   const Vector<double> free = norms(runs.reordered(counted, Eigen::all) - twin);
   const double error = root_mean_square(ratios(norms(twin - exact), bound));
   const double spread = ratio_of(root_mean_square(ratios(free, bound)), error);
-  // Where keys repeat, rows share their errors: an order of factors in A that turns one rounding turns it for many rows. A
-  // right kernel reached 1.20 of the plain limit with four keys in 70 tokens.
-  constexpr double kSharedErrors = 2.0;
   const double median_limit =
-      std::max((runs.repeated_keys ? kSharedErrors : 1.0) * (tf32 ? kTwinMedianTf32 : kTwinMedian),
-               kTwinSpread * median(ratios(free, bound)));
+      std::max(tf32 ? kTwinMedianTf32 : kTwinMedian, kTwinSpread * median(ratios(free, bound)));
   const double rms_limit = (tf32 ? kTwinRmsTf32 : kTwinRms) +
                            2 * (spread * spread + spread / std::sqrt(static_cast<double>(j.rows)));
 

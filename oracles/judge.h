@@ -54,7 +54,7 @@ struct TwinRuns {
 
 /// The twin gates (BOUNDS 10.3) on one head, d the distance of kernel and twin: median d/B <= kTwinMedian, max
 /// d/B <= 2 sqrt(3), and the ratio of the two RMS errors against the oracle in 1 +- kTwinRms (tf32: the wider
-/// limits; repeated keys: the RMS is not judged, the median's limit is twice as wide). Refinements, each for something that a correct kernel does:
+/// limits; repeated keys: not judged). Refinements, each for something that a correct kernel does:
 /// - The RMS errors are those of e / B, so that a few rows of large error do not stand for the head.
 /// - Only rows count where B is at least kTwinMargin times `order`: elsewhere the order of the sums is all
 ///   there is, and it is free.

@@ -103,17 +103,20 @@ TEST(OperatorTwin, AKernelMayLeavePointsOut) {
 
 // None of several alone brings a twin nearer where the last one rounds as coarsely as all of them.
 TEST(OperatorTwin, AKernelMayLeaveSeveralPointsOut) {
-  const Drawn drawn("mixture_of_experts", "sorted", 96, 5, {{"D", 1}, {"N", 3}, {"K", 1}, {"F", 2}});
-  SkippedPoints met;
-  (void)twin_values(drawn.subject(), {}, &met);
-  ASSERT_EQ(met.places.size(), 5U);
-  for (unsigned subset = 1; subset < 32; ++subset) {
-    TwinVariant variant;
-    for (std::size_t i = 0; i < met.places.size(); ++i) {
-      if (((subset >> i) & 1U) != 0) variant.skipped.add(met.places[i]);
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    const Drawn drawn("mixture_of_experts", "sorted", 5, seed, {{"D", 1}, {"N", 3}, {"F", 8}});
+    SkippedPoints met;
+    (void)twin_values(drawn.subject(), {}, &met);
+    ASSERT_EQ(met.places.size(), 5U);
+    for (unsigned subset = 1; subset < 32; ++subset) {
+      TwinVariant variant;
+      for (std::size_t i = 0; i < met.places.size(); ++i) {
+        if (((subset >> i) & 1U) != 0) variant.skipped.add(met.places[i]);
+      }
+      const TwinJudgement j = drawn.judge(drawn.kernel(1, variant));
+      EXPECT_NE(j.judgement.verdict, Verdict::fail)
+          << seed << " " << variant.words() << ": " << j.judgement.reason;
     }
-    const TwinJudgement j = drawn.judge(drawn.kernel(1, variant));
-    EXPECT_EQ(j.judgement.verdict, Verdict::pass) << variant.words() << ": " << j.judgement.reason;
   }
 }
 
