@@ -51,8 +51,9 @@ struct Choice {
   bool chunked = false;
   std::size_t row = 0;
 
-  [[nodiscard]] bool prefill() const { return chunked && row < kSimtRow; }
-  [[nodiscard]] bool simt() const { return chunked && row == kSimtRow; }
+  [[nodiscard]] bool prefill() const { return chunked && row < kMmaRow; }
+  /// Two launches.
+  [[nodiscard]] bool simt() const { return chunked && (row == kMmaRow || row == kSimtRow); }
   [[nodiscard]] const char* name() const {
     return prefill()            ? "prefill_kernel"
            : simt()             ? "simt_kernel"
@@ -93,7 +94,9 @@ class DeviceCall {
         prefill_ = std::make_unique<PrefillCall>(p, a.q.shape[0] * a.q.shape[1], choice.delta, choice.row);
     }
     if constexpr (std::is_same_v<Operand, float>) {
-      if (choice.simt()) simt_ = std::make_unique<SimtCall>(p, a.q.shape[0] * a.q.shape[1], choice.delta);
+      if (choice.simt())
+        simt_ =
+            std::make_unique<SimtCall>(p, a.q.shape[0] * a.q.shape[1], choice.delta, choice.row == kMmaRow);
     }
   }
 

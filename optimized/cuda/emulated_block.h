@@ -91,12 +91,21 @@ struct Block {
   std::map<std::uintptr_t, int> dirty;  ///< KiB of shared memory -> threads with unfenced stores into it
 };
 
+/// 16 bytes on their way to shared memory.
+struct Copy {
+  void* to;
+  const void* from;
+  int group;
+};
+
 struct Thread {
   Block* block = nullptr;
   int index = 0;
   unsigned turn = 0;
   bool waited = false;  ///< for the grids before
   std::shared_ptr<Asynchronous> asynchronous;
+  std::vector<Copy> copies;  ///< to shared memory, under way
+  int copy_groups = 0;       ///< committed so far
 };
 
 inline thread_local Thread self;
@@ -114,7 +123,7 @@ inline void meet_at(Meeting& meeting) {
 }
 
 /// What every lane of the caller's warp passes to the same call.
-inline const std::array<Words, 32>& exchange(const Words& mine) {
+inline const std::array<Words, 32>& exchange(Words mine) {
   Warp& warp = *self.block->warps[static_cast<std::size_t>(self.index / 32)];
   std::array<Words, 32>& table = warp.table[self.turn++ % 2];
   table[static_cast<std::size_t>(self.index % 32)] = mine;
@@ -132,7 +141,7 @@ void run_block(int threads, Body&& body) {
     team.reserve(static_cast<std::size_t>(threads));
     for (int t = 0; t < threads; ++t) {
       team.emplace_back([&block, &body, t] {
-        self = Thread{&block, t, 0, false, nullptr};
+        self = Thread{&block, t, 0, false, nullptr, {}, 0};
         try {
           body();
         } catch (const Abandoned&) {

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "optimized/cuda/emulated_block.h"
 
@@ -44,6 +46,19 @@ inline std::uint32_t to_bits(float x) {
   std::uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
   return bits;
+}
+
+/// Copies to shared memory land when they are issued, or not before they are waited for: a kernel has to be right either
+/// way. Set by a test before a block runs.
+inline std::atomic<bool> copies_land_late{false};
+
+/// Those of this thread that belong to groups before `end`.
+inline void land(int end) {
+  std::vector<Copy>& copies = self.copies;
+  const auto landed = std::stable_partition(copies.begin(), copies.end(),
+                                            [&](const Copy& copy) { return copy.group >= end; });
+  for (auto copy = landed; copy != copies.end(); ++copy) std::memcpy(copy->to, copy->from, 16);
+  copies.erase(landed, copies.end());
 }
 
 /// Toward zero: what the model of the tensor core (BOUNDS 2) does to the sum of a block.
@@ -97,6 +112,7 @@ inline std::uint32_t bits_of(float x) { return emulation::to_bits(x); }
 
 inline Pair load_pair(const float* from) { return {from[0], from[1]}; }
 inline Quad load_quad(const float* from) { return {from[0], from[1], from[2], from[3]}; }
+inline void store_pair(float* to, float x, float y) { to[0] = x, to[1] = y; }
 
 inline void wait_for_grids_before() { emulation::self.waited = true; }
 inline void let_next_grid_start() {}
@@ -126,8 +142,19 @@ void store_result(T* to, const T& value) {
 }
 inline float fast_inverse_root(float x) { return inverse_root(x); }
 
-inline void copy_async_16(void* to, const void* from) { std::memcpy(to, from, 16); }
-inline void copy_wait() {}
+inline void copy_async_16(void* to, const void* from) {
+  if (!emulation::copies_land_late) {
+    std::memcpy(to, from, 16);
+  } else {
+    emulation::self.copies.push_back({to, from, emulation::self.copy_groups});
+  }
+}
+inline void copy_wait() { emulation::land(emulation::self.copy_groups + 1); }
+inline void copies_commit() { ++emulation::self.copy_groups; }
+template <int left>
+void copies_wait() {
+  emulation::land(emulation::self.copy_groups - left);
+}
 
 template <bool transposed>
 void load_matrices(std::uint32_t (&r)[4], const Bf16* row) {
@@ -142,6 +169,15 @@ void load_matrices(std::uint32_t (&r)[4], const Bf16* row) {
           static_cast<std::uintptr_t>(table[static_cast<std::size_t>(8 * i + at_row)][0]));
       r[i] |= static_cast<std::uint32_t>(address[at_column].bits) << (16 * e);
     }
+  }
+}
+
+inline void load_matrices(std::uint32_t (&r)[4], const float* row) {
+  const auto& table = emulation::exchange({reinterpret_cast<std::uintptr_t>(row)});
+  const int lane = thread_index() % 32;
+  for (int i = 0; i < 4; ++i) {
+    const auto address = static_cast<std::uintptr_t>(table[static_cast<std::size_t>(8 * i + lane / 4)][0]);
+    r[i] = emulation::to_bits(reinterpret_cast<const float*>(address)[lane % 4]);
   }
 }
 
@@ -168,6 +204,13 @@ inline void multiply_bf16(float (&c)[4], const std::uint32_t (&a)[4], std::uint3
     }
     c[i] = emulation::truncated(sum);
   }
+}
+
+inline std::uint32_t tf32(float x) { return emulation::to_bits(x) + 0x1000U; }
+inline std::uint32_t tf32_even(float x) {
+  const std::uint32_t bits = emulation::to_bits(x);
+  if ((bits & 0x7f800000U) == 0x7f800000U) return bits;
+  return (bits + 0xfffU + ((bits >> 13) & 1U)) & 0xffffe000U;
 }
 
 /// tf32: the low 13 bits of an operand are not read; 8 products and the accumulator in one block.

@@ -76,6 +76,9 @@ SAMESTATE_DEVICE std::uint32_t bits_of(float x) { return __float_as_uint(x); }
 
 SAMESTATE_DEVICE Pair load_pair(const float* from) { return *reinterpret_cast<const float2*>(from); }
 SAMESTATE_DEVICE Quad load_quad(const float* from) { return *reinterpret_cast<const float4*>(from); }
+SAMESTATE_DEVICE void store_pair(float* to, float x, float y) {
+  *reinterpret_cast<float2*>(to) = make_float2(x, y);
+}
 
 SAMESTATE_DEVICE std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
@@ -150,6 +153,12 @@ SAMESTATE_DEVICE void copy_async_16(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
 }
 SAMESTATE_DEVICE void copy_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+/// This thread's copies since the last commit become a group; copies_wait waits for all groups but the newest `left`.
+SAMESTATE_DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int left>
+SAMESTATE_DEVICE void copies_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+}
 
 /// Four 8 x 8 matrices of 16-bit elements: lane 8 i + r passes the address of row r of matrix i, 16-byte
 /// aligned. Register i of lane l receives elements (l / 4, 2 (l % 4) + {0, 1}) of matrix i, or of its
@@ -169,6 +178,15 @@ SAMESTATE_DEVICE void load_matrices(std::uint32_t (&r)[4], const Bf16* row) {
   }
 }
 
+/// Four 8 x 4 matrices of fp32: lane 8 i + r passes the address of row r of matrix i, 16-byte aligned. Register i of lane
+/// l receives the bits of element (l / 4, l % 4) of matrix i.
+SAMESTATE_DEVICE void load_matrices(std::uint32_t (&r)[4], const float* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
 /// c += A B, m16n8k16, bf16 operands, fp32 sums. c[2 i + e] is element (l / 4 + 8 i, 2 (l % 4) + e) of lane
 /// l.
 SAMESTATE_DEVICE void multiply_bf16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
@@ -178,6 +196,15 @@ SAMESTATE_DEVICE void multiply_bf16(float (&c)[4], const std::uint32_t (&a)[4], 
       "{%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/// fp32 to the nearest tf32, ties away from zero: the unit does not read the low 13 bits.
+SAMESTATE_DEVICE std::uint32_t tf32(float x) { return __float_as_uint(x) + 0x1000U; }
+/// The same, ties to even: the bits of a number that is in tf32.
+SAMESTATE_DEVICE std::uint32_t tf32_even(float x) {
+  std::uint32_t bits;
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return bits;
 }
 
 /// c += A B, m16n8k8, tf32 operands (fp32 bits whose low 13 the unit does not read), fp32 sums.

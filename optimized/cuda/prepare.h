@@ -131,6 +131,7 @@ template <class Operand, class State = float>
 [[nodiscard]] inline std::vector<std::string> chunked_limits() {
   return {"dk <= " + std::to_string(kKeyLimit), "chunk in 1.." + std::to_string(kChunkLimit),
           "dk <= " + std::to_string(kPrefillKeys) + " if contract = bf16_fused",
+          "dk <= " + std::to_string(kPrefillKeys) + " if contract = tf32_fused",
           "dk <= " + std::to_string(kPrefillKeys) + " if contract = fp32_fused"};
 }
 
@@ -139,7 +140,8 @@ template <class Operand, class State = float>
                                          const Contract& contract) {
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   if (std::string reason = cpu::unsupported_reason(system, a, contract); !reason.empty()) return reason;
-  if (chunked && !keeps_chunked(contract) && !keeps_prefill(contract) && !keeps_simt(contract))
+  const auto keeps = [&](const DispatchRow& row) { return row.keeps(contract); };
+  if (chunked && std::none_of(chunked_rows().begin(), chunked_rows().end(), keeps))
     return "contract " + contract.name + ": the chunked CUDA kernels keep " + kept(chunked_rows()) +
            "; choose one of them";
   if (a.q.shape[3] > kKeyLimit) {

@@ -1,38 +1,50 @@
 #include "optimized/cuda/simt_call.cuh"
 
+#include "optimized/cuda/mma/chain.cuh"
+#include "optimized/cuda/mma/products.cuh"
 #include "optimized/cuda/simt/chain.cuh"
-#include "optimized/cuda/simt/prepare.cuh"
+#include "optimized/cuda/simt/fma_products.cuh"
 
 namespace samestate::cuda {
 namespace {
 
 using simt::Work;
 
-template <bool delta, bool norm>
-__global__ void __launch_bounds__(simt::kThreads, 2) prepare_kernel(const __grid_constant__ Work work) {
+template <template <bool delta, bool norm> class Products, bool delta, bool norm>
+__global__ void __launch_bounds__(simt::kThreads, Products<delta, norm>::kBlocksAtOnce)
+    prepare_kernel(const __grid_constant__ Work work) {
   extern __shared__ float4 shared[];
-  simt::PrepareBlock<delta, norm>(work, *reinterpret_cast<simt::PrepareShared*>(shared)).run(blockIdx.x);
+  simt::PrepareBlock<Products, delta, norm>(work, *reinterpret_cast<simt::PrepareShared*>(shared))
+      .run(blockIdx.x);
 }
 
-template <bool delta>
-__global__ void __launch_bounds__(simt::kThreads, 1) chain_kernel(const __grid_constant__ Work work) {
+template <class Block, class Shared>
+__global__ void __launch_bounds__(Block::kThreads, 1) chain_kernel(const __grid_constant__ Work work) {
   extern __shared__ float4 shared[];
-  simt::ChainBlock<delta>(work, *reinterpret_cast<simt::ChainShared*>(shared)).run(blockIdx.x);
+  Block(work, *reinterpret_cast<Shared*>(shared)).run(blockIdx.x);
 }
 
-void enqueue(void (*kernel)(Work), std::int64_t blocks, std::size_t shared, const Work& work,
+void enqueue(void (*kernel)(Work), std::int64_t blocks, int threads, std::size_t shared, const Work& work,
              cudaStream_t stream) {
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
         "cudaFuncSetAttribute");
-  kernel<<<static_cast<unsigned>(blocks), simt::kThreads, shared, stream>>>(work);
+  kernel<<<static_cast<unsigned>(blocks), threads, shared, stream>>>(work);
   check(cudaGetLastError(), "simt_kernel");
 }
 
-template <bool delta>
+template <template <bool delta, bool norm> class Products, bool delta, class Block, class Shared>
 void enqueue(const Work& work, cudaStream_t stream) {
-  enqueue(work.p.l2norm ? prepare_kernel<delta, true> : prepare_kernel<delta, false>, work.prepare_blocks(),
-          sizeof(simt::PrepareShared), work, stream);
-  enqueue(chain_kernel<delta>, work.chain_blocks(), sizeof(simt::ChainShared), work, stream);
+  enqueue(work.p.l2norm ? prepare_kernel<Products, delta, true> : prepare_kernel<Products, delta, false>,
+          work.prepare_blocks(), simt::kThreads, sizeof(simt::PrepareShared), work, stream);
+  enqueue(chain_kernel<Block, Shared>, work.chain_blocks(), Block::kThreads, sizeof(Shared), work, stream);
+}
+
+template <bool delta>
+void enqueue(const Work& work, bool tensor_cores, cudaStream_t stream) {
+  if (tensor_cores)
+    enqueue<mma::Products, delta, mma::ChainBlock<delta>, mma::ChainShared>(work, stream);
+  else
+    enqueue<simt::FmaProducts, delta, simt::ChainBlock<delta>, simt::ChainShared>(work, stream);
 }
 
 Work work_of(const Parameters<float>& p, std::int64_t tokens) {
@@ -44,16 +56,17 @@ Work work_of(const Parameters<float>& p, std::int64_t tokens) {
 
 }  // namespace
 
-SimtCall::SimtCall(const Parameters<float>& parameters, std::int64_t tokens, bool delta)
+SimtCall::SimtCall(const Parameters<float>& parameters, std::int64_t tokens, bool delta, bool tensor_cores)
     : work_(work_of(parameters, tokens)),
       delta_(delta),
+      tensor_cores_(tensor_cores),
       prepared_(static_cast<std::size_t>(work_.slots() * parameters.Hv)) {
   work_.prepared = prepared_.data();
 }
 
 void SimtCall::launch(cudaStream_t stream) const {
   if (work_.chain_blocks() == 0) return;
-  delta_ ? enqueue<true>(work_, stream) : enqueue<false>(work_, stream);
+  delta_ ? enqueue<true>(work_, tensor_cores_, stream) : enqueue<false>(work_, tensor_cores_, stream);
 }
 
 }  // namespace samestate::cuda

@@ -9,11 +9,11 @@
 
 namespace samestate::cuda {
 
-/// A call of the two launches of simt/ with the memory between them. Two calls in flight at once need two of them.
+/// A call of the two launches of simt/, by FMAs or (mma/) by tensor cores in tf32, with the memory between them. Two calls in flight at once need two of them.
 class SimtCall {
  public:
   /// `tokens`: rows of q, of all sequences. Throws Error where memory is refused.
-  SimtCall(const Parameters<float>& parameters, std::int64_t tokens, bool delta);
+  SimtCall(const Parameters<float>& parameters, std::int64_t tokens, bool delta, bool tensor_cores);
 
   /// Enqueues the call, without waiting; a graph may be captured from it. Throws Error where the device refuses.
   void launch(cudaStream_t stream) const;
@@ -21,6 +21,7 @@ class SimtCall {
  private:
   simt::Work work_;
   bool delta_;
+  bool tensor_cores_;
   DeviceBuffer<simt::Prepared> prepared_;
 };
 

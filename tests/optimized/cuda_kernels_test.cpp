@@ -218,7 +218,7 @@ TEST(CudaKernels, EveryRowIsNamedForWhatItIs) {
   EXPECT_FALSE(cuda_kernels().empty());
   for (const Kernel& row : cuda_kernels()) {
     EXPECT_EQ(row.name, "cuda." + row.system + "." + row.form);
-    const std::vector<std::string> chunked = {"bf16_fused", "fp32_fused", "fp32", "bf16"};
+    const std::vector<std::string> chunked = {"bf16_fused", "tf32_fused", "fp32_fused", "fp32", "bf16"};
     const std::vector<std::string> all = {"fp32_fused",       "tf32_fused", "bf16_fused",
                                           "bf16_fused_state", "fp32",       "bf16"};
     EXPECT_EQ(row.contracts, row.form == "recurrent" ? all : chunked);

@@ -252,7 +252,6 @@ inline std::uint32_t pack(float low, float high) {
 inline float low(std::uint32_t both) { return emulation::from_bits(both << 16); }
 inline float high(std::uint32_t both) { return emulation::from_bits(both & 0xffff0000U); }
 inline void pin(float&) {}
-inline std::uint32_t tf32(float x) { return emulation::to_bits(x) + 0x1000U; }
 
 struct Words {
   std::uint32_t x, y, z, w;
@@ -268,7 +267,6 @@ inline Words load_words(const Bf16* tile, int offset) {
 }
 inline Words load_global_words(const Bf16* from) { return load_words(from, 0); }
 inline void mark_stored(const void* at) { emulation::mark_dirty(at); }
-inline void store_pair(float* to, float x, float y) { to[0] = x, to[1] = y; }
 
 inline void store_words(Bf16* tile, int offset, Words x) {
   auto* at = reinterpret_cast<unsigned char*>(tile) + offset;

@@ -198,9 +198,6 @@ SAMESTATE_DEVICE float high(std::uint32_t both) { return __uint_as_float(both & 
 /// x is computed before this point, not where it is used.
 SAMESTATE_DEVICE void pin(float& x) { asm volatile("" : "+f"(x)); }
 
-/// fp32 to the nearest tf32, ties away from zero: the unit does not read the low 13 bits.
-SAMESTATE_DEVICE std::uint32_t tf32(float x) { return __float_as_uint(x) + 0x1000U; }
-
 /// Four words that one thread writes or reads at once, 16-byte aligned.
 using Words = uint4;
 SAMESTATE_DEVICE Words words(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
@@ -214,10 +211,6 @@ SAMESTATE_DEVICE Words load_global_words(const Bf16* from) { return *reinterpret
 
 /// Shared memory at `at` was stored to by this thread, and a copy will read it.
 SAMESTATE_DEVICE void mark_stored(const void*) {}
-
-SAMESTATE_DEVICE void store_pair(float* to, float x, float y) {
-  *reinterpret_cast<float2*>(to) = make_float2(x, y);
-}
 
 /// 16 bytes of a tile, which copies or products read after fence_async() and a barrier.
 SAMESTATE_DEVICE void store_words(Bf16* tile, int offset, Words x) {

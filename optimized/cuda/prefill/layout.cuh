@@ -19,8 +19,7 @@ namespace samestate::cuda {
 inline constexpr int kChunk = kTileRows;
 inline constexpr int kPanels = 2;  ///< tiles side by side: keys up to 128
 inline constexpr int kFusedKeys = kPanels * kTileColumns;
-inline constexpr int kMakers = 2;          ///< warpgroups of a block that prepare, chunk by chunk in turn
-inline constexpr int kInverseStride = 68;  ///< floats a row of A
+inline constexpr int kMakers = 2;  ///< warpgroups of a block that prepare, chunk by chunk in turn
 inline constexpr int kMostSegments = 4;
 
 /// What depends on keys and gates alone, of one chunk of one value head; T and P swizzled tiles.

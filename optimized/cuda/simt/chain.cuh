@@ -1,6 +1,6 @@
 #pragma once
 
-#include "optimized/cuda/simt/layout.cuh"
+#include "optimized/cuda/simt/transport.cuh"
 
 /// 32 value columns of S through the chunks of one sequence.
 ///
@@ -12,38 +12,17 @@ SAMESTATE_DEVICE int cell(int row, int quad) {
   return row * kColumns + 4 * (quad ^ 2 * ((row ^ row / 4 ^ row / 16 ^ row / 32) % 4));
 }
 
-/// Four columns of every `at_once`-th row from `first` on, `width` of them there.
-SAMESTATE_DEVICE void load_rows_of(float* cell, int stride, const float* source, std::int64_t step, int first,
-                                   int at_once, int rows, int width, bool aligned) {
-  SAMESTATE_NO_UNROLL
-  for (int row = first; row < kChunk; row += at_once, cell += at_once * stride, source += at_once * step) {
-    if (aligned && row < rows && width >= 4) {
-      copy_async_16(cell, source);
-    } else {
-      SAMESTATE_UNROLL
-      for (int e = 0; e < 4; ++e) cell[e] = row < rows && e < width ? source[e] : 0.0F;
-    }
-  }
-}
-
-/// Rows [0, rows) of `width` values, `step` apart, zero up to 64 rows of `columns`; there after copy_wait() and a barrier.
-template <int columns>
-SAMESTATE_DEVICE void fetch_rows(float* to, const float* from, std::int64_t step, int rows, int width) {
-  constexpr int kQuads = columns / 4;
-  constexpr int kAtOnce = kThreads / kQuads;  // rows
-  constexpr int kStride = columns + 4;
-  const int column = thread_index() % kQuads * 4;
-  const int first = thread_index() / kQuads;
-  if (step % 4 != 0 || width % 4 != 0 || rows < kChunk || column >= width) {
-    const bool aligned = step % 4 == 0 && width % 4 == 0;
-    return load_rows_of(to + first * kStride + column, kStride, from + first * step + column, step, first,
-                        kAtOnce, rows, width - column, aligned);
-  }
-  float* cell = to + first * kStride + column;
-  const float* source = from + first * step + column;
+/// T or P of chunk m.
+SAMESTATE_DEVICE void fetch_square(const Chain& at, float* to, float (Prepared::*matrix)[kChunk * kChunk],
+                                   int m) {
+  const float* const from = at.prepared(m).*matrix;
   SAMESTATE_UNROLL
-  for (int i = 0; i < kChunk / kAtOnce; ++i, cell += kAtOnce * kStride, source += kAtOnce * step)
-    copy_async_16(cell, source);
+  for (int i = 0; i < kChunk * kChunk / 4 / kThreads; ++i) {
+    const int e = i * kThreads + thread_index();
+    const int row = e / (kChunk / 4);
+    const int column = e % (kChunk / 4) * 4;
+    if (below_diagonal(row, column)) copy_async_16(to + row * kSquareStride + column, from + 4 * e);
+  }
 }
 
 struct ChainShared {
@@ -66,18 +45,16 @@ static_assert(sizeof(ChainShared) <= 227 * 1024,
 template <bool delta>
 class ChainBlock {
  public:
+  static constexpr int kThreads = simt::kThreads;
+
   SAMESTATE_DEVICE ChainBlock(const Work& work, ChainShared& shared) : c(work), p(work.p), s(shared) {}
 
   /// Block `block` of Work::chain_blocks().
   SAMESTATE_DEVICE void run(std::int64_t block) {
-    column = static_cast<int>(block % c.value_tiles()) * kColumns;
-    head = block / c.value_tiles() % p.Hv;
-    key_head = c.key_head(head);
-    const std::int64_t n = block / c.value_tiles() / p.Hv;
-    first = c.first_token(n), end = c.first_token(n + 1);
-    slot = c.first_slot(n);
-    const std::int64_t state = (n * p.Hv + head) * p.dk * p.dv + column;
-    const auto chunks = static_cast<int>((end - first + p.chunk - 1) / p.chunk);
+    at = Chain(c, block);
+    const std::int64_t state = at.state;
+    const int column = at.column;
+    const int chunks = at.chunks;
     each_cell([&](int key, int value, float& x) {
       const bool exists = p.initial_state && key < p.dk && column + value < p.dv;
       x = exists ? p.initial_state[state + static_cast<std::int64_t>(key) * p.dv + value] : 0.0F;
@@ -85,9 +62,9 @@ class ChainBlock {
     write_state();
     if (chunks > 0) {
       fetch_keys_and_values(0);
-      fetch_queries(0);
-      fetch_square(s.T, 0, &Prepared::T);
-      fetch_square(s.P, 0, &Prepared::P);
+      fetch_keys(at, {}, s.q, p.q, 0);
+      fetch_T(0);
+      fetch_square(at, s.P, &Prepared::P, 0);
     }
     SAMESTATE_NO_UNROLL
     for (int m = 0; m < chunks; ++m) {
@@ -97,13 +74,13 @@ class ChainBlock {
       if (more) fetch_keys_and_values(m + 1);
       read_state(m);
       block_barrier();  // R is there, Q has been read
-      if (more) fetch_queries(m + 1);
+      if (more) fetch_keys(at, {}, s.q, p.q, m + 1);
       new_values(m);
       block_barrier();  // V' is there, R and T have been read
-      if (more) fetch_square(s.T, m + 1, &Prepared::T);
+      if (more) fetch_T(m + 1);
       attend(m);
       block_barrier();  // e^{G_C - G} V' is there, P has been read
-      if (more) fetch_square(s.P, m + 1, &Prepared::P);
+      if (more) fetch_square(at, s.P, &Prepared::P, m + 1);
       update(m);
     }
     if (!p.final_state) return;
@@ -119,34 +96,13 @@ class ChainBlock {
   /// beta, beta_start, to_end or out_start of chunk m.
   SAMESTATE_DEVICE const float* gate(int m, int which) const { return s.gates[m % 2] + which * kChunk; }
 
-  SAMESTATE_DEVICE int tokens_of(int m) const {
-    const std::int64_t left = end - first - static_cast<std::int64_t>(m) * p.chunk;
-    return static_cast<int>(left < p.chunk ? left : p.chunk);
-  }
-  SAMESTATE_DEVICE std::int64_t token_of(int m) const {
-    return first + static_cast<std::int64_t>(m) * p.chunk;
-  }
-  SAMESTATE_DEVICE const Prepared& prepared(int m) const { return c.prepared[(slot + m) * p.Hv + head]; }
-
   SAMESTATE_DEVICE void fetch_keys_and_values(int m) {
-    fetch_rows<kKeys>(s.k[m % 2], p.k + (token_of(m) * p.Hk + key_head) * p.dk, p.Hk * p.dk, tokens_of(m),
-                      p.dk);
-    fetch_rows<kColumns>(s.v[m % 2], p.v + (token_of(m) * p.Hv + head) * p.dv + column, p.Hv * p.dv,
-                         tokens_of(m), p.dv - column);
-    if (thread_index() < Prepared::kGates / 4)
-      copy_async_16(s.gates[m % 2] + 4 * thread_index(), prepared(m).beta + 4 * thread_index());
+    fetch_keys(at, {}, s.k[m % 2], p.k, m);
+    fetch_values(at, {}, s.v[m % 2], m);
+    fetch_gates(at, {}, s.gates[m % 2], m);
   }
-  SAMESTATE_DEVICE void fetch_queries(int m) {
-    fetch_rows<kKeys>(s.q, p.q + (token_of(m) * p.Hk + key_head) * p.dk, p.Hk * p.dk, tokens_of(m), p.dk);
-  }
-  SAMESTATE_DEVICE void fetch_square(float* to, int m, float (Prepared::*matrix)[kChunk * kChunk]) {
-    if (!delta && matrix == &Prepared::T) return;
-    const float* const from = prepared(m).*matrix;
-    SAMESTATE_UNROLL
-    for (int i = 0; i < kChunk * kChunk / 4 / kThreads; ++i) {
-      const int e = i * kThreads + thread_index();
-      copy_async_16(to + e / (kChunk / 4) * kSquareStride + e % (kChunk / 4) * 4, from + 4 * e);
-    }
+  SAMESTATE_DEVICE void fetch_T(int m) {
+    if constexpr (delta) fetch_square(at, s.T, &Prepared::T, m);
   }
 
   /// O = scale e^G (Q S), R = beta V - beta e^G (K S).
@@ -162,9 +118,9 @@ class ChainBlock {
       for (int e = 0; e < 4; ++e) state[e] = load_quad(s.S + cell(l + e, quad));
       SAMESTATE_UNROLL
       for (int i = 0; i < 8; ++i) {
-        const int at = (8 * i + group) * kKeyStride + l;
-        if constexpr (delta) add(all[0][i / 2][i % 2], load_quad(keys + at), state);
-        add(all[1][i / 2][i % 2], load_quad(s.q + at), state);
+        const int cell = (8 * i + group) * kKeyStride + l;
+        if constexpr (delta) add(all[0][i / 2][i % 2], load_quad(keys + cell), state);
+        add(all[1][i / 2][i % 2], load_quad(s.q + cell), state);
       }
     }
     if constexpr (delta) share_out(all[0], X);
@@ -218,11 +174,11 @@ class ChainBlock {
       SAMESTATE_UNROLL
       for (int j = 0; j < 4; ++j) O[i][j] += within[i][j];
     }
-    const int value = column + 4 * quad;
+    const int value = at.column + 4 * quad;
     SAMESTATE_UNROLL
     for (int i = 0; i < 2; ++i) {
-      if (row(i) >= tokens_of(m)) continue;
-      float* const o = p.o + ((token_of(m) + row(i)) * p.Hv + head) * p.dv + value;
+      if (row(i) >= at.tokens(m)) continue;
+      float* const o = p.o + ((at.token(m) + row(i)) * p.Hv + at.head) * p.dv + value;
       if (p.dv % 4 == 0 && value < p.dv) {
         store_quad(o, O[i]);
       } else {
@@ -323,8 +279,7 @@ class ChainBlock {
   ChainShared& s;
   int quarter = lane_index() % 4, quad = 4 * (warp_index() % 2) + lane_index() / 4 % 4,
       group = 2 * (warp_index() / 2) + lane_index() / 16;
-  int column = 0;  ///< the first of the block's
-  std::int64_t head = 0, key_head = 0, first = 0, end = 0, slot = 0;
+  Chain at;
   float S[4][4], V[2][4], O[2][4];
 };
 

@@ -16,6 +16,9 @@ inline constexpr int kColumns = 32;  ///< value columns of a block
 // Floats a row: odd multiples of 16 bytes, so that eight rows of one column meet eight different banks.
 inline constexpr int kKeyStride = kKeys + 4, kSquareStride = kChunk + 4, kValueStride = kColumns + 4;
 
+/// Of T and P the 16 x 16 blocks on and below the diagonal exist.
+SAMESTATE_DEVICE bool below_diagonal(int row, int column) { return column / 16 <= row / 16; }
+
 /// What depends on keys and gates alone, of one chunk of one value head.
 struct alignas(16) Prepared {
   float T[kChunk * kChunk];

@@ -14,7 +14,8 @@ struct PrepareShared {
   float beta[kChunk], key_norm[kChunk], query_norm[kChunk];
 };
 
-template <bool delta, bool norm>
+/// `Products`: FmaProducts or tf32::TensorProducts, which make A, P and the inverse in PrepareShared.
+template <template <bool delta, bool norm> class Products, bool delta, bool norm>
 class PrepareBlock {
  public:
   SAMESTATE_DEVICE PrepareBlock(const Work& work, PrepareShared& shared) : c(work), p(work.p), s(shared) {}
@@ -34,7 +35,7 @@ class PrepareBlock {
     copy_wait();
     block_barrier();
     if constexpr (norm) norms();
-    multiply();
+    products.multiply(s, p.dk);
     const std::int64_t heads = p.Hv / p.Hk;
     SAMESTATE_NO_UNROLL
     for (std::int64_t i = 0; i < heads; ++i) {
@@ -42,9 +43,9 @@ class PrepareBlock {
       block_barrier();  // the rows, or the head before, have been read
       if (warp_index() == 0) sum_gates(first, head);
       block_barrier();
-      weigh();
+      products.weigh(s, p.scale);
       block_barrier();
-      if constexpr (delta) invert();
+      if constexpr (delta) products.invert(s);
       store(c.prepared[slot * p.Hv + head]);
     }
   }
@@ -69,32 +70,6 @@ class PrepareBlock {
       const Quad x = load_quad((i < kChunk ? s.k : s.q) + row * kKeyStride + 4 * lane_index());
       const float sum = warp_sum(fused(x.x, x.x, fused(x.y, x.y, fused(x.z, x.z, x.w * x.w))));
       if (lane_index() == 0) (i < kChunk ? s.key_norm : s.query_norm)[row] = inverse_root(sum + 1e-6F);
-    }
-  }
-
-  /// K K^T and Q K^T: of every 16 x 16 block on and below the diagonal an element a thread.
-  SAMESTATE_DEVICE void multiply() {
-    SAMESTATE_UNROLL
-    for (int e = 0; e < kBlocks; ++e) KK[e] = QK[e] = 0.0F;
-    const int depth = (p.dk + 3) / 4 * 4;
-    SAMESTATE_NO_UNROLL
-    for (int l = 0; l < depth; l += 4) {
-      Quad right[4];
-      SAMESTATE_UNROLL
-      for (int j = 0; j < 4; ++j) right[j] = load_quad(s.k + (16 * j + at.column) * kKeyStride + l);
-      SAMESTATE_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const Quad k = load_quad(s.k + (16 * i + at.row) * kKeyStride + l);
-        const Quad q = load_quad(s.q + (16 * i + at.row) * kKeyStride + l);
-        SAMESTATE_UNROLL
-        for (int j = 0; j <= i; ++j) {
-          SAMESTATE_UNROLL
-          for (int e = 0; e < 4; ++e) {
-            if constexpr (delta) KK[block(i, j)] = fused(part(k, e), part(right[j], e), KK[block(i, j)]);
-            QK[block(i, j)] = fused(part(q, e), part(right[j], e), QK[block(i, j)]);
-          }
-        }
-      }
     }
   }
 
@@ -126,104 +101,16 @@ class PrepareBlock {
     s.G[2 * lane + 1] = g[1];
   }
 
-  /// A and P; zero above the diagonal, which the inverse reads.
-  SAMESTATE_DEVICE void weigh() {
-    SAMESTATE_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const int row = 16 * i + at.row;
-      const float left = s.beta[row] * (norm ? s.key_norm[row] : 1.0F);
-      const float right = p.scale * (norm ? s.query_norm[row] : 1.0F);
-      SAMESTATE_UNROLL
-      for (int j = 0; j < 4; ++j) {
-        const int column = 16 * j + at.column;
-        float a = 0.0F;
-        float x = 0.0F;
-        if (j <= i) {
-          // Above the diagonal an exponential may overflow: selected, not multiplied.
-          const float difference = s.G[row] - s.G[column];
-          const float E = row >= column ? exponential(difference) * (norm ? s.key_norm[column] : 1.0F) : 0.0F;
-          if (row > column) a = KK[block(i, j)] * E * left;
-          if (row >= column) x = QK[block(i, j)] * E * right;
-        }
-        if constexpr (delta) s.k[row * kSquareStride + column] = a;
-        s.q[row * kSquareStride + column] = x;
-      }
-    }
-  }
-
-  /// A <- (I + A)^-1: blocks of 8 x 8 by forward substitution, a lane a column, then merges (the contract's block8).
-  SAMESTATE_DEVICE void invert() {
-    const int thread = thread_index();
-    float x[8];
-    float* const A = s.k + thread / 8 % 8 * 8 * (kSquareStride + 1);
-    const int column = thread % 8;
-    SAMESTATE_UNROLL
-    for (int i = 0; i < 8; ++i) {
-      x[i] = column == i ? 1.0F : 0.0F;
-      SAMESTATE_UNROLL
-      for (int j = 0; j < i; ++j) x[i] = fused(-A[i * kSquareStride + j], x[j], x[i]);
-    }
-    block_barrier();
-    if (thread < kChunk) {
-      SAMESTATE_UNROLL
-      for (int i = 0; i < 8; ++i) A[i * kSquareStride + column] = x[i];
-    }
-    block_barrier();
-    merge<8>();
-    merge<16>();
-    merge<32>();
-  }
-
-  /// T21 = -(T22 A21) T11 of every pair of diagonal blocks of n x n.
-  template <int n>
-  SAMESTATE_DEVICE void merge() {
-    constexpr int kRows = n / 8;  // of a thread
-    float* const product = s.q + kChunk * kSquareStride;
-    const int column = thread_index() % n;
-    const int pair = thread_index() / n / 8;
-    const int row = thread_index() / n % 8 * kRows;
-    float* const T11 = s.k + 2 * n * pair * (kSquareStride + 1);
-    float* const A21 = T11 + n * kSquareStride;
-    const float* const T22 = A21 + n;
-    float* const M = product + pair * n * n;
-    float sum[kRows];
-    multiply_rows<n, kRows>(sum, T22 + row * kSquareStride, kSquareStride, A21 + column, kSquareStride);
-    SAMESTATE_UNROLL
-    for (int i = 0; i < kRows; ++i) M[(row + i) * n + column] = sum[i];
-    block_barrier();
-    multiply_rows<n, kRows>(sum, M + row * n, n, T11 + column, kSquareStride);
-    SAMESTATE_UNROLL
-    for (int i = 0; i < kRows; ++i) A21[(row + i) * kSquareStride + column] = -sum[i];
-    block_barrier();
-  }
-
-  template <int n, int rows>
-  SAMESTATE_DEVICE static void multiply_rows(float (&sum)[rows], const float* a, int a_stride, const float* b,
-                                             int b_stride) {
-    SAMESTATE_UNROLL
-    for (int i = 0; i < rows; ++i) sum[i] = 0.0F;
-    SAMESTATE_UNROLL
-    for (int l = 0; l < n; l += 4) {
-      float right[4];
-      SAMESTATE_UNROLL
-      for (int e = 0; e < 4; ++e) right[e] = b[(l + e) * b_stride];
-      SAMESTATE_UNROLL
-      for (int i = 0; i < rows; ++i) {
-        const Quad left = load_quad(a + i * a_stride + l);
-        SAMESTATE_UNROLL
-        for (int e = 0; e < 4; ++e) sum[i] = fused(part(left, e), right[e], sum[i]);
-      }
-    }
-  }
-
   SAMESTATE_DEVICE void store(Prepared& to) const {
     SAMESTATE_NO_UNROLL
     for (int i = thread_index(); i < kChunk * kChunk / 4; i += kThreads) {
       const int row = i / (kChunk / 4);
       const int column = i % (kChunk / 4) * 4;
+      if (!below_diagonal(row, column)) continue;
       const auto copy = [&](float* matrix, const float* from) {
         const Quad x = load_quad(from + row * kSquareStride + column);
-        store_quad(matrix + 4 * i, {x.x, x.y, x.z, x.w});
+        const auto stored = [](float y) { return Products<delta, norm>::stored(y); };
+        store_quad(matrix + 4 * i, {stored(x.x), stored(x.y), stored(x.z), stored(x.w)});
       };
       if constexpr (delta) copy(to.T, s.k);
       copy(to.P, s.q);
@@ -231,26 +118,22 @@ class PrepareBlock {
     if (thread_index() < kChunk) {
       const int i = thread_index();
       const float r = norm ? s.key_norm[i] : 1.0F;
-      const float from_start = exponential(s.G[i]);
+      const float from_start = Products<delta, norm>::decay(s.G[i]);
       // Of the last token: past it the tree sums the same numbers in another order.
       const float whole = s.G[tokens - 1];
       to.beta[i] = s.beta[i];
       to.beta_start[i] = s.beta[i] * from_start * r;
-      to.to_end[i] = exponential(whole - s.G[i]) * r;
+      to.to_end[i] = Products<delta, norm>::decay(whole - s.G[i]) * r;
       to.out_start[i] = p.scale * from_start * (norm ? s.query_norm[i] : 1.0F);
-      if (i < 4) to.over[i] = exponential(whole);
+      if (i < 4) to.over[i] = Products<delta, norm>::decay(whole);
     }
   }
-
-  static constexpr int kBlocks = 10;
-  SAMESTATE_DEVICE static constexpr int block(int i, int j) { return i * (i + 1) / 2 + j; }
 
   const Work& c;
   const Parameters<float>& p;
   PrepareShared& s;
-  Place at{16};
+  Products<delta, norm> products;
   int tokens = 0;
-  float KK[kBlocks], QK[kBlocks];
 };
 
 }  // namespace samestate::cuda::simt
