@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/commands.h"
 #include "fuzz/mutants/mutant.h"
@@ -83,7 +84,15 @@ std::vector<Meaning> meanings_of(const std::string& name) {
   for (const Mutant& m : all_mutants()) {
     add("mutant", m.name, m.summary);
     if (m.fault == name) add("fault of mutants", m.fault, m.summary);
+    add("bug", m.bug, fmt::format("{} (mutant {})", m.summary, m.name));
   }
+  for (const NotModelled& n : not_modelled()) add("bug", n.bug, fmt::format("no mutant: {}", n.reason));
+  if (!out.empty()) return out;
+  // A gate of several words, as in segment row: what its words are.
+  std::istringstream parts(name);
+  for (std::string part; parts >> part;)
+    if (const Word* word = word_named(part); word != nullptr && part != name)
+      out.push_back({"word", std::string(word->word), plain_text(word->means)});
   return out;
 }
 
@@ -100,7 +109,7 @@ int run_explain(const ExplainOptions& options) {
   if (found.empty()) {
     const std::vector<std::string_view> near = words_near(options.word);
     throw Error(fmt::format(
-        "explain {}: no such word, contract, regime, law, system, form, key, size, edge or mutant{}; "
+        "explain {}: no such word, contract, regime, law, system, form, key, size, edge, bug or mutant{}; "
         "`samestate explain` lists the words",
         options.word, near.empty() ? "" : fmt::format("; near: {}", fmt::join(near, ", "))));
   }

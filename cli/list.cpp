@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +16,7 @@
 #include "harness/cases/system.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
+#include "reference/error.h"
 #include "reports/records/evidence.h"
 #include "reports/text/aligned.h"
 #include "samestate_kernel_sources.h"
@@ -153,12 +156,15 @@ std::string state_of(const std::vector<Evidence>& all, const std::vector<TimedEv
     text += fmt::format("{}{}: {} passed, {} failed on {}", text.empty() ? "" : "; ",
                         fresh ? "fresh" : "stale", e.passed, e.failed, e.device);
   }
-  double share = 0.0;
+  double fresh = 0.0, stale = 0.0;
   for (const TimedEvidence& e : timings) {
-    if (e.timed.record.kernel == kernel && e.timed.share > share) share = e.timed.share;
+    if (e.timed.record.kernel != kernel) continue;
+    double& best = e.kernel_sources == SAMESTATE_CUDA_SOURCES ? fresh : stale;
+    best = std::max(best, e.timed.share);
   }
-  if (share > 0.0)
-    text += fmt::format("{}at best {:.1f} % of the floor", text.empty() ? "" : "; ", 100 * share);
+  if (fresh > 0.0 || stale > 0.0)
+    text += fmt::format("{}at best {:.1f} % of the floor{}", text.empty() ? "" : "; ",
+                        100 * (fresh > 0.0 ? fresh : stale), fresh > 0.0 ? "" : " (sources before)");
   return text.empty() ? "none" : text;
 }
 
@@ -197,6 +203,24 @@ void print(const Listing& listing, bool json) {
   fmt::print("{}", aligned(rows));
 }
 
+/// A block a kernel: variants, what each keeps and takes, and below why.
+void print_variants(const std::vector<std::string>& plugins) {
+  const KernelTable table = kernel_table(plugins);
+  std::size_t others = 0;
+  for (const Kernel& k : table.rows()) {
+    if (k.variants.empty()) {
+      ++others;
+      continue;
+    }
+    fmt::print("{}\n", k.name);
+    for (const Variant& v : k.variants) {
+      fmt::print("  {:<20}  {}; {}\n", v.name, v.contracts, v.limits);
+      if (!v.why.empty()) fmt::print("  {:<20}  {}\n", "", v.why);
+    }
+  }
+  fmt::print("{} kernels choose among nothing: `samestate list kernels` has them\n", others);
+}
+
 }  // namespace
 
 Command add_list(CLI::App& app) {
@@ -224,6 +248,13 @@ Command add_list(CLI::App& app) {
       print(list_grammar(), false);
       fmt::print("\n");
       print(list_values(), false);
+      return static_cast<int>(kPass);
+    }
+    if (options->evidence != data_folder("evidence") && !std::filesystem::is_directory(options->evidence))
+      throw Error(options->evidence +
+                  ": no such folder of evidence; name one that `samestate gate --jsonl` wrote to");
+    if (what == "kernels" && options->variants && !options->json) {
+      print_variants(options->plugins);
       return static_cast<int>(kPass);
     }
     const Listing listing = what == "systems"                        ? list_systems()

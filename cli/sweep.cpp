@@ -88,6 +88,9 @@ int run_sweep(const Options& options) {
   const bool resume = !options.restart && std::filesystem::exists(options.out);
   if (resume) {
     const RecordFile file = read_json_lines(options.out);
+    const bool empty = std::filesystem::is_empty(options.out);
+    if (!empty && (file.runs.empty() || !file.records.empty() || !file.timings.empty()))
+      throw Error(options.out + ": is there and no sweep's; name another --out, or --restart to replace it");
     const std::string now = plugin_identities(options.plugins);
     for (const Run& run : file.runs) {
       if (run.plugins == now) continue;

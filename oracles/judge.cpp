@@ -310,25 +310,32 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   // What kernels that round alike differ by here: the twin against itself with its sums in another order.
   const Vector<double> free = norms(runs.reordered(counted, Eigen::all) - twin);
   const double error = root_mean_square(ratios(norms(twin - exact), bound));
-  const double spread = ratio_of(root_mean_square(ratios(free, bound)), error);
+  // Neither of which is more than what fp32 sums make where the declared roundings fall on numbers that are there
+  // already: B counts half an ulp for each of them.
+  Vector<double> order(j.rows);
+  for (Index i = 0; i < j.rows; ++i) order(i) = runs.order(counted[static_cast<std::size_t>(i)]);
+  const double part =
+      std::hypot(root_mean_square(ratios(free, bound)), root_mean_square(ratios(order, bound)));
   const double median_limit =
       std::max(tf32 ? kTwinMedianTf32 : kTwinMedian, kTwinSpread * median(ratios(free, bound)));
-  const double rms_limit = (tf32 ? kTwinRmsTf32 : kTwinRms) +
-                           2 * (spread * spread + spread / std::sqrt(static_cast<double>(j.rows)));
+  // An independent part of size s moves a norm of 1 by s^2 / 2, or by s where it is larger, and by its projection.
+  const double moved = error > 0 ? std::min(part * part / error, part) : part;
+  const double rms_allowed =
+      (tf32 ? kTwinRmsTf32 : kTwinRms) * error + 2 * (moved + part / std::sqrt(static_cast<double>(j.rows)));
 
   const Vector<double> single_limit = kMaxLimit * bound;
   const double widest = std::max(1.0, kTwinSpread * ratios(free, single_limit).maxCoeff());
   const Vector<double> single = ratios(distance, single_limit * widest);
   const Index worst = argmax(single);
-  const double rms = ratio_of(root_mean_square(ratios(norms(o - exact), bound)), error);
+  const double kernel_error = root_mean_square(ratios(norms(o - exact), bound));
+  const double scale = error > 0 ? error : 1.0;
+  const double rms = kernel_error / scale;
+  const double rms_limit = rms_allowed / scale;
   const double middle = median(d);
 
   // Where all rows repeat a few errors, their RMS is a statistic of few numbers: one that rounds the other
   // way moves it by any factor.
-  const double deviation = runs.repeated_keys ? 0.0
-                           : error > 0        ? std::abs(rms - 1.0) / rms_limit
-                           : rms > 0          ? kInfinity
-                                              : 0.0;
+  const double deviation = runs.repeated_keys ? 0.0 : std::abs(kernel_error - error) / scale;
   // The statistic nearest to its limit decides: error and bound are its, and the gate says which it is.
   struct Statistic {
     const char* gate;
@@ -337,7 +344,7 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   const Statistic statistics[] = {
       {"twin", single(worst), distance(worst), single_limit(worst) * widest},
       {"twin median", middle / median_limit, middle, median_limit},
-      {"twin RMS", deviation, std::abs(rms - 1.0), rms_limit},
+      {"twin RMS", ratio_of(deviation, rms_limit), deviation, rms_limit},
   };
   const Statistic* most = statistics;
   for (const Statistic& s : statistics) {
@@ -357,8 +364,9 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
         "differs from the twin of contract {}: median d/B {:.3g} (limit {:.3g}), worst row {:.3g} of its "
         "limit, RMS error {:.4g} times the twin's (limit 1 +- {:.3g}): {}",
         contract.name, middle, median_limit, single(worst), rms, rms_limit,
-        rms < 1.0 - rms_limit ? "more exact than the contract, a rounding that it declares is missing"
-        : rms > 1.0 + rms_limit
+        kernel_error < error - rms_allowed
+            ? "more exact than the contract, a rounding that it declares is missing"
+        : kernel_error > error + rms_allowed
             ? "a rounding that the contract does not declare"
             : "a rounding that the contract does not declare, or one it declares is missing");
   }

@@ -64,7 +64,7 @@ struct TwinRuns {
 /// - A rounding that falls the other way changes the state, and with it later roundings: with long memory or
 ///   ill-conditioned keys the twin drifts from itself when only its sums are reordered. No limit is below
 ///   kTwinSpread times that drift (for the RMS: 2 (s^2 + s / sqrt(rows)), s its RMS over the error's, which is
-///   how an independent part of size s moves a norm).
+///   how an independent part of size s moves a norm; `order` over the error is such a part too).
 /// Unsupported where fewer than kTwinTokens such rows or kTwinElements elements are left.
 [[nodiscard]] Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const TwinRuns& runs,
                                    const Matrix<double>& o);

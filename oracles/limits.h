@@ -59,6 +59,10 @@ inline constexpr double kTwinSpread = 3.0;
 /// Fewer rows or elements are no statistic.
 inline constexpr Index kTwinTokens = 32;
 inline constexpr Index kTwinElements = 1000;
+/// In the second look the drift is the largest of the twin's with its sums in another order and of so many with g and beta
+/// moved by a unit in the last place: with four keys, or keys of one line, what another order of the factors of A does to
+/// one rounding was a median of 0.159, and 0.159 is what moved gates make.
+inline constexpr int kTwinNudges = 8;
 /// Directions that the errors of final states share out among, as many as tokens that the states still hold: below,
 /// one rounding that falls the other way is a large part of all. 0 false alarms in docs/validation.md.
 inline constexpr double kTwinDirections = 16.0;
@@ -99,6 +103,26 @@ inline constexpr int kOperatorTwinJitter = 4;
 inline constexpr int kOperatorTwinSecond = 32;
 /// Fewer rows are no statistic.
 inline constexpr Index kOperatorTwinLeast = 8;
+/// Points left out are looked for in every subset of up to so many; beyond, one after the other.
+inline constexpr int kOperatorTwinSubsets = 7;
+
+// Cards read from outputs (harness/card).
+
+/// Distances below this are the order of fp32 sums, whatever the contract.
+inline constexpr double kCardFloor = 3e-8;
+/// Relative errors below this are not asked to be explained: fp32 sums in any order, carried over some hundred tokens.
+inline constexpr double kCardOrderOfSums = 1e-5;
+/// Sum of decimal logarithms that a change must gain: a fifth of one distance.
+inline constexpr double kCardGain = 0.1;
+/// Roundings of 16 bit that fall the other way by an error of fp32: one of some ten thousand, so that of a probe's values
+/// few do or none, whatever the contract.
+inline constexpr double kCardFewRoundings = 4.0;
+/// From which factor on a value counts as told apart.
+inline constexpr double kCardToldApart = 10.0;
+/// Below which factor two values are alike.
+inline constexpr double kCardAlike = 3.0;
+/// Distance over error up to which a card explains the outputs: sums in another order make 0.0001 to 0.05 of it.
+inline constexpr double kCardExplained = 0.15;
 
 // Vacuous: RMS(tolerance) / RMS(expected) above which a pass would say nothing. Errors within their tolerances
 // have RMS(error) <= RMS(tolerance), so a limit is the relative error above which nothing passes.

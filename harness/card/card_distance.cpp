@@ -8,6 +8,7 @@
 #include "harness/run/family_run.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
+#include "oracles/limits.h"
 #include "oracles/rounding.h"
 #include "oracles/systems/family.h"
 
@@ -27,14 +28,10 @@ double relative(std::span<const float> x, std::span<const float> of) {
   return std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity();
 }
 
-/// Roundings of 16 bit that fall the other way by an error of fp32: one of some ten thousand, so that of a probe's values
-/// few do or none, whatever the contract.
-constexpr double kFewRoundings = 4.0;
-
 /// How far apart so many of them make `size` numbers of a format: each by a spacing.
 double of_roundings(std::size_t size, Format format) {
   if (size == 0 || format == Format::none) return 0.0;
-  return 2.0 * unit_roundoff(format) * std::sqrt(kFewRoundings / static_cast<double>(size));
+  return 2.0 * unit_roundoff(format) * std::sqrt(kCardFewRoundings / static_cast<double>(size));
 }
 
 }  // namespace

@@ -16,19 +16,13 @@
 #include "harness/run/plugin.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
+#include "oracles/limits.h"
 #include "oracles/rounding.h"
 #include "oracles/systems/family.h"
 #include "reference/error.h"
 
 namespace samestate {
 namespace {
-
-/// Distances below this are the order of fp32 sums, whatever the contract.
-constexpr double kFloor = 3e-8;
-/// Relative errors below this are not asked to be explained: fp32 sums in any order, carried over some hundred tokens.
-constexpr double kOrderOfSums = 1e-5;
-/// Sum of decimal logarithms that a change must gain: a fifth of one distance.
-constexpr double kGain = 0.1;
 
 /// One point at a value.
 struct Change {
@@ -45,7 +39,7 @@ double logarithm(const Distance& d, const CardDistance::Noise& noise) {
   for (std::size_t t = 0; t < d.size(); ++t) {
     const double drift = noise.drift[t];
     const bool twin = d[t] < kNoChance * drift && drift > kAbout * noise.few[t];
-    const double least = twin ? kFloor : std::max(kFloor, kAbout * std::max(drift, noise.few[t]));
+    const double least = twin ? kCardFloor : std::max(kCardFloor, kAbout * std::max(drift, noise.few[t]));
     sum += std::log10(std::clamp(d[t], std::min(least, 1e3), 1e3));
   }
   return sum;
@@ -144,7 +138,7 @@ class Search {
       other.state = c.state;
       if (!changed(other, "output", name_of(c.output))) continue;
       // One that is no nearer by far is not worth a longer name.
-      if (const double s = score(other, all()); s < least - kGain) least = s, best = other;
+      if (const double s = score(other, all()); s < least - kCardGain) least = s, best = other;
     }
     return best;
   }
@@ -163,7 +157,7 @@ class Search {
       const double now = score(c, probes);
       if (options_.progress) options_.progress(distance_.probes()[probes.front()].name);
       Contract best = c;
-      double least = now - kGain;
+      double least = now - kCardGain;
       std::vector<std::pair<double, Contract>> tried;
       for (const Contract& other : neighbours(c, changes)) {
         if (stopped()) return;
@@ -193,7 +187,7 @@ class Search {
     return std::all_of(probes.begin(), probes.end(), [&](std::size_t i) {
       const Distance d = distance_.of(i, c);
       const Distance e = distance_.error(i, c);
-      return d[0] <= std::max(kFloor, 0.05 * e[0]) && d[1] <= std::max(kFloor, 0.05 * e[1]);
+      return d[0] <= std::max(kCardFloor, 0.05 * e[0]) && d[1] <= std::max(kCardFloor, 0.05 * e[1]);
     });
   }
 
@@ -245,19 +239,19 @@ CardPoint evidence_of(const ContractPoint& point, const Contract& c, CardDistanc
       const Distance with = distance.of(i, c);
       const Distance without = distance.of(i, other);
       for (std::size_t t = 0; t < with.size(); ++t) {
-        const double factor = std::max(without[t], kFloor) / std::max(with[t], kFloor);
+        const double factor = std::max(without[t], kCardFloor) / std::max(with[t], kCardFloor);
         if (factor > found.factor) found.factor = factor, found.probe = distance.probes()[i].name;
-        if (found.factor < kAlike) same_bits = same_bits && with[t] == without[t];
+        if (found.factor < kCardAlike) same_bits = same_bits && with[t] == without[t];
       }
     }
-    if (found.factor < kAlike) {
+    if (found.factor < kCardAlike) {
       out.like.push_back(std::move(found));
     } else if (out.without == 0.0 || found.factor < out.without) {
       out.without = found.factor;
       out.probe = found.probe;
     }
   }
-  out.told = out.like.empty() && out.without >= kToldApart;
+  out.told = out.like.empty() && out.without >= kCardToldApart;
   if (!out.like.empty())
     out.why =
         same_bits
@@ -320,10 +314,10 @@ CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes, const
       const Distance d = distance.of(i, found);
       const Distance e = distance.error(i, found);
       // On what no point rounds the order of sums is all that there is.
-      const auto share = [&](std::size_t t) { return d[t] / std::max(e[t], kOrderOfSums); };
+      const auto share = [&](std::size_t t) { return d[t] / std::max(e[t], kCardOrderOfSums); };
       const std::size_t worse = share(0) >= share(1) ? 0 : 1;
       of.distance = d[worse];
-      of.error = std::max(e[worse], kOrderOfSums);
+      of.error = std::max(e[worse], kCardOrderOfSums);
       row.farthest = std::max(row.farthest, share(worse));
     }
     row.probes.push_back(std::move(of));

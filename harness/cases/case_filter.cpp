@@ -10,9 +10,11 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "harness/cases/keys.h"
 #include "harness/cases/system.h"
+#include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
 
@@ -77,6 +79,12 @@ bool form_reads(const Case& c, const System& system, std::string_view key) {
   return true;
 }
 
+/// "; nearest: a, b" or nothing.
+std::string near_text(std::string_view name, std::span<const std::string_view> known) {
+  const std::vector<std::string_view> near = nearest_names(name, known);
+  return near.empty() ? "" : fmt::format("; nearest: {}", fmt::join(near, ", "));
+}
+
 /// A condition as it was given: an option of the key's name has the value alone.
 std::string given(std::string_view option, std::string_view key, std::string_view value) {
   if (option.starts_with("--") && option.substr(2) == key) return fmt::format("{} {}", option, value);
@@ -115,8 +123,8 @@ KeyCondition::Value name_of(std::string_view key, std::string_view text, std::st
     return is_pattern(text) ? matches(text, name) : name == text;
   });
   if (!known.empty() && !found && !(text == kNone && key == "law")) {
-    throw Error(
-        fmt::format("{}: no such {}; known: {}", given(option, key, text), key, fmt::join(known, ", ")));
+    throw Error(fmt::format("{}: no such {}{}; known: {}", given(option, key, text), key,
+                            near_text(text, known), fmt::join(known, ", ")));
   }
   if (known.empty() && key != "kernel" && !is_pattern(text) && text != kNone) {
     Case scratch;
@@ -134,8 +142,8 @@ KeyCondition condition_of(std::string_view text, std::string_view option) {
                             fmt::join(known, ", ")));
   }
   if (std::find(known.begin(), known.end(), key) == known.end()) {
-    throw Error(
-        fmt::format("{} {}: unknown key '{}'; known keys: {}", option, text, key, fmt::join(known, ", ")));
+    throw Error(fmt::format("{} {}: unknown key '{}'{}; known keys: {}", option, text, key,
+                            near_text(key, known), fmt::join(known, ", ")));
   }
   KeyCondition out{std::string(key), {}};
   for (const std::string_view value : split(text.substr(equals + 1), ',')) {

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "oracles/limits.h"
+
 /// A kernel's numerics card as it was read from its outputs, as plain data: reports read it.
 namespace samestate {
 
@@ -24,7 +26,7 @@ struct CardPoint {
   std::string probe;            ///< on which it was
   std::vector<CardValue> like;  ///< values that cannot be told apart from it
   std::string why;              ///< of these; or why nothing is known of the point
-  bool told = false;            ///< every other value is at least kToldApart times farther
+  bool told = false;            ///< every other value is at least kCardToldApart times farther
 };
 
 /// The outputs of one probe beside the twin's.
@@ -51,7 +53,7 @@ struct CardRow {
   std::vector<CardProbe> probes;
   std::vector<CardCase> cases;
   double farthest =
-      0.0;  ///< of the probes: distance over error; below kExplained the card explains what they show
+      0.0;  ///< of the probes: distance over error; below kCardExplained the card explains what they show
   std::int64_t twins = 0;  ///< evaluated
   double seconds = 0.0;
   std::string stopped;  ///< why the search ended before it was done; empty: it did not
@@ -59,13 +61,6 @@ struct CardRow {
   [[nodiscard]] bool explained() const;
 };
 
-/// From which factor on a value counts as told apart.
-inline constexpr double kToldApart = 10.0;
-/// Below which factor two values are alike.
-inline constexpr double kAlike = 3.0;
-/// Distance over error up to which a card explains the outputs: sums in another order make 0.0001 to 0.05 of it.
-inline constexpr double kExplained = 0.15;
-
-inline bool CardRow::explained() const { return !probes.empty() && farthest <= kExplained; }
+inline bool CardRow::explained() const { return !probes.empty() && farthest <= kCardExplained; }
 
 }  // namespace samestate

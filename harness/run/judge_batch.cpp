@@ -6,12 +6,15 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <random>
+#include <vector>
 
 #include "harness/cases/generate.h"
 #include "harness/run/family_run.h"
 #include "oracles/contracts.h"
 #include "oracles/judge.h"
 #include "oracles/laws/edit.h"
+#include "oracles/limits.h"
 
 namespace samestate {
 namespace {
@@ -39,8 +42,30 @@ void keep_worst(std::optional<Judgement>& worst, Judgement j) {
 struct Piece {
   Batch batch;
   Outputs outputs;
-  std::optional<Outputs> twin = {}, reordered = {};  ///< where the twin gate asks for them
+  std::optional<Outputs> twin = {};  ///< where the twin gate asks for it
+  std::vector<Outputs> alike =
+      {};  ///< the twin in other orders: of its sums, then of the factors of A and of its decays
 };
+
+/// beta and g moved by at most a unit in the last place: what another order of the factors of A, or of the sums of g, makes
+/// of them.
+Batch nudged(Batch batch, std::uint64_t draw) {
+  std::mt19937_64 bits(draw);
+  for (std::vector<float>* gate : {&batch.g, &batch.beta}) {
+    for (float& x : *gate) {
+      const std::uint64_t way = bits() % 3;
+      if (x != 0.0F && way > 0) x = std::nextafter(x, way == 1 ? 0.0F : 2 * x);
+    }
+  }
+  return batch;
+}
+
+/// Of `alike`, what is farthest from the twin.
+Matrix<double> farthest(const Matrix<double>& twin, const std::vector<Matrix<double>>& alike) {
+  const auto distance = [&](const Matrix<double>& x) { return (x - twin).squaredNorm(); };
+  return *std::max_element(alike.begin(), alike.end(),
+                           [&](const auto& x, const auto& y) { return distance(x) < distance(y); });
+}
 
 /// Rows that the twin gate compares, of o or of final states, of a run or of its pieces.
 class TwinRows {
@@ -167,7 +192,7 @@ class BatchJudge {
       Judgement t = with_states(rows.judge(oracle.vacuous), states, oracle.vacuous);
       // One rounding that fell the other way early on stays in a long memory and moves every later row. From
       // the kernel's own state, piece by piece, it moves the rows of its piece alone; an undeclared rounding
-      // is in all of them.
+      // is in all of them. There the twin is asked what moved gates do to it, too.
       if (t.verdict == Verdict::fail) t = judge_twin_pieces(n, h, std::move(t));
       if (t.verdict == Verdict::fail && contract_.nearest) {
         j.reason = fmt::format(
@@ -258,15 +283,23 @@ class BatchJudge {
       const Path path = piece_path(x.tokens());
       if (!piece.twin) {
         piece.twin = run_on_twin(family_.name, piece.batch, path, contract_);
-        piece.reordered = run_on_twin(family_.name, piece.batch, path, contract_, true);
+        piece.alike.push_back(run_on_twin(family_.name, piece.batch, path, contract_, true));
+        for (std::uint64_t draw = 0; draw < std::uint64_t{kTwinNudges}; ++draw)
+          piece.alike.push_back(run_on_twin(family_.name, nudged(piece.batch, draw), path, contract_));
+      }
+      std::vector<Matrix<double>> of_o, of_state;
+      for (const Outputs& other : piece.alike) {
+        of_o.push_back(rows_of(piece.batch, other, 0, h));
+        of_state.push_back(state_of(piece.batch, other, 0, h));
       }
       const HeadOracle oracle = oracle_for(x, path);
       const Bound sums = sums_for(x, path, oracle);
-      rows.add(oracle.exact.o, oracle.rms, sums.rms, rows_of(piece.batch, *piece.twin, 0, h),
-               rows_of(piece.batch, *piece.reordered, 0, h), rows_of(piece.batch, piece.outputs, 0, h));
-      states.add(oracle.exact.state, oracle.state_rms, sums.state_rows,
-                 state_of(piece.batch, *piece.twin, 0, h), state_of(piece.batch, *piece.reordered, 0, h),
-                 state_of(piece.batch, piece.outputs, 0, h));
+      const Matrix<double> twin = rows_of(piece.batch, *piece.twin, 0, h);
+      const Matrix<double> twin_state = state_of(piece.batch, *piece.twin, 0, h);
+      rows.add(oracle.exact.o, oracle.rms, sums.rms, twin, farthest(twin, of_o),
+               rows_of(piece.batch, piece.outputs, 0, h));
+      states.add(oracle.exact.state, oracle.state_rms, sums.state_rows, twin_state,
+                 farthest(twin_state, of_state), state_of(piece.batch, piece.outputs, 0, h));
     }
     return with_states(rows.judge(), states);
   }

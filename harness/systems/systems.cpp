@@ -7,6 +7,7 @@
 #include "harness/cases/resolved.h"
 #include "harness/systems/recurrent_system.h"
 #include "harness/systems/tensor_system.h"
+#include "oracles/contract_points.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -46,7 +47,9 @@ const System& system_named(std::string_view name) {
     if (row->name == name) return *row;
     known.push_back(row->name);
   }
-  throw Error(fmt::format("system {}: no such system; known: {}", name, fmt::join(known, ", ")));
+  const std::vector<std::string_view> near = nearest_names(name, known);
+  throw Error(fmt::format("system {}: no such system{}{}; known: {}", name,
+                          near.empty() ? "" : "; nearest: ", fmt::join(near, ", "), fmt::join(known, ", ")));
 }
 
 const CaseForm* System::form(std::string_view wanted) const { return find(forms, wanted); }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "oracles/limits.h"
 #include "oracles/numbers.h"
 #include "oracles/systems/scalars.h"
 
@@ -328,8 +329,8 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
     beam = std::move(next);
   }
   // Of a kernel that leaves several out none alone need come nearer: a value that is rounded on the way to one that is not.
-  constexpr std::size_t kFewPoints = 7;
-  const std::size_t subsets = met_.places.size() <= kFewPoints ? std::size_t{1} << met_.places.size() : 0;
+  const std::size_t subsets =
+      met_.places.size() <= std::size_t{kOperatorTwinSubsets} ? std::size_t{1} << met_.places.size() : 0;
   for (std::size_t subset = 1; subset < subsets; ++subset) {
     TwinVariant variant;
     for (std::size_t i = 0; i < met_.places.size(); ++i) {

@@ -137,6 +137,12 @@ constexpr std::array kWords = {
     Word{"verdict",
          "pass, fail, vacuous, unsupported, skipped, crash, timeout or flaky. *Judged*: pass, fail, flaky. "
          "*Failure*: fail, crash, timeout, flaky; without flaky, *repeatable* (`oracles/verdict.h`)"},
+    Word{"exit code",
+         "0: right, or done. 1: *fail*. 2: bad input, which is named. 3: nothing failed, but the run says "
+         "too little: a gate "
+         "interrupted, too few cases judged, too many *vacuous*. 4: *flaky*. 5: *crash* or *timeout*. 77: "
+         "nothing could run "
+         "here ([judging.md](judging.md))"},
     Word{"pass", "*verdict*: within every bound, and the bounds could have failed it"},
     Word{"fail",
          "*verdict*: a ratio above 1, a changed input, an unwritten output; it came each time it was run"},

@@ -14,6 +14,7 @@ bad 'subcommand'
 bad '--nope' gate --nope
 bad 'gat: no such verb; nearest: gate;' gat
 bad 'no such option of gate; nearest: --system' gate --sytem retention
+bad 'no such folder of evidence' list kernels --evidence ./nowhere
 bad '/proc/nope: ' card --kernel cpu.retention.recurrent --write /proc/nope
 bad 'nope' gate --kernel nope
 bad 'mamba' gate --system mamba

@@ -30,6 +30,11 @@ for word in row head twin hard lambda λ Bp bc piece vacuous contract regime law
 done
 bad 'near: ' explain vacous
 grep -q 'near: .*vacuous' err || complain 'vacuous is not named'
+run 0 explain M13
+says 'mutant'
+run 0 explain 'segment row'
+says '2-norm'
+bad 'no such word' explain 'nowhere known'
 run 0 explain twin --json
 says '"kind": "word"'
 

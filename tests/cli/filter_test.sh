@@ -47,6 +47,10 @@ none 'D=([1-9]|[12][0-9]|3[01])( |$)'
 
 # Names value, known values and remedy.
 bad 'known: fp32' gate --contract bf17 --list
+bad 'no such regime; nearest: normal;' gate --regime normol --list
+bad 'no such law; nearest: causality' gate --law causalty --list
+bad "unknown key 'dkk'; nearest: dk" gate --where dkk=4 --list
+bad 'no such system; nearest: retention' gate --system retentoin --list
 bad 'measured' gate --regime fast --list
 bad 'unknown key' gate --where size=4 --list
 bad '64..4096' gate --where T=long --list

@@ -24,4 +24,13 @@ cmp -s points.jsonl before.jsonl || complain 'points were written all the same'
 run 0 "${sweep[@]}" --restart
 bad 'cases.txt' "${search[@]}" --resume
 
+# Nor is a file of something else gone on with.
+"$samestate" gate --system rms_norm --max-cases 2 --jsonl gate.jsonl >/dev/null 2>&1
+for foreign in gate.jsonl mine.txt; do
+  [ "$foreign" = gate.jsonl ] || echo 'my notes' >"$foreign"
+  cp "$foreign" before.jsonl
+  bad "$foreign" sweep --quick --where chunk=16 --out "$foreign"
+  cmp -s "$foreign" before.jsonl || complain "$foreign was written to"
+done
+
 finish

@@ -168,7 +168,7 @@ TEST(ReadCard, SaysWhatNoContractExplains) {
   options.contract = "bf16";
   const CardRow card = read_card(table, *row, options);
   EXPECT_FALSE(card.explained());
-  EXPECT_GT(card.farthest, kExplained);
+  EXPECT_GT(card.farthest, kCardExplained);
 }
 
 TEST(ReadCard, StopsWhereItIsToldTo) {

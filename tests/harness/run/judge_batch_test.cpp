@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
 
+#include "fuzz/mutants/family/fused.h"
 #include "fuzz/mutants/family/rows.h"
 #include "harness/run/run_case.h"
 
@@ -52,14 +54,29 @@ struct Truncated : Chunked {
   }
 };
 
+/// Right: A = (beta E) K K^T instead of beta (K K^T E), and decays as differences of G log2 e, as the CUDA kernels have them.
+struct OtherOrder : mutants::FusedChunked {
+  using FusedChunked::FusedChunked;
+  float factor(Index i, Index j) const override {
+    constexpr float kLog2e = 1.4426950408889634F;
+    return std::exp2(G_(i) * kLog2e - G_(j) * kLog2e);
+  }
+  void triangle() override {
+    FusedChunked::triangle();
+    const Grid keys = rounded(K_, contract_.qk);
+    A_ = (beta_.asDiagonal() * E_).cwiseProduct(multiply(keys, keys.transpose()));
+    A_.triangularView<Eigen::Upper>().setZero();
+  }
+};
+
 template <class Fault>
-Judgement judged(const std::string& keys) {
+Judgement judged(const std::string& keys, const std::string& contract = "bf16") {
   const std::vector<Kernel> rows{
-      mutants::kernel_of<Fault>(cpu::GATED_DELTA_RULE, "planted", {"fp32", "bf16"}),
-      mutants::kernel_of<Recurrent>(cpu::GATED_DELTA_RULE, "planted", {"fp32", "bf16"})};
-  return run_case(
-             parse_case("v1 gated_delta_rule kernel=planted.gated_delta_rule.chunked contract=bf16 " + keys),
-             KernelTable(rows))
+      mutants::kernel_of<Fault>(cpu::GATED_DELTA_RULE, "planted", {"fp32", contract}),
+      mutants::kernel_of<Recurrent>(cpu::GATED_DELTA_RULE, "planted", {"fp32", contract})};
+  return run_case(parse_case("v1 gated_delta_rule kernel=planted.gated_delta_rule.chunked contract=" +
+                             contract + " " + keys),
+                  KernelTable(rows))
       .judgement;
 }
 
@@ -93,6 +110,17 @@ TEST(TwinOfTheState, PassesTheKernelThatRoundsAsDeclared) {
     EXPECT_GT(j.twin_ratio, 0.0) << line;
   }
   EXPECT_EQ(judged<Right>(kOneChunk).verdict, Verdict::pass);
+}
+
+/// Keys of one line: one rounding of T that another order turns is a large part of all errors. The first seed was 0.159 of a
+/// limit of 0.15, here and on an H100.
+TEST(TwinInSecondLook, AsksWhatAnotherOrderOfFactorsDoes) {
+  for (int seed = 0; seed < 60; ++seed) {
+    const std::string line =
+        fmt::format("chunk=32 T=42 Hk=2 dk=8 dv=64 regime=collinear seed={:#x}", 0x4d0000002dU + seed);
+    const Judgement j = judged<OtherOrder>(line, "bf16_fused");
+    EXPECT_EQ(j.verdict, Verdict::pass) << line << ": " << j.reason;
+  }
 }
 
 }  // namespace
