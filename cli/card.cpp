@@ -127,7 +127,7 @@ int run_card(const CardVerb& options) {
   }
   progress.clear();
   fmt::print("{}", options.json ? card_json(card) : card_text(card));
-  return card.explained() ? kPass : kFail;
+  return card.explained ? kPass : kFail;
 }
 
 }  // namespace

@@ -116,7 +116,8 @@ std::vector<Case> shard_cases(const std::vector<Case>& cases, const Shard& shard
 }
 
 /// The corpus, then the plan; thinned together where the cases are limited, then this shard of them.
-Plan cases_of(const GateOptions& options, const KernelTable& table) {
+Plan cases_of(const GateOptions& options, const KernelTable& table, const std::vector<CorpusEntry>& corpus,
+              const Shard& shard) {
   PlanOptions all = options.plan;
   all.max_cases = 0;
   // A pipe that waits for the list, too, is told what it waits for.
@@ -131,7 +132,7 @@ Plan cases_of(const GateOptions& options, const KernelTable& table) {
         options.plan.effort < kTriples ? "" : "; every triple of choices takes up to minutes a kernel");
   };
   Plan plan = plan_of(table, all);  // checks the filters
-  std::vector<Case> cases = corpus_cases(corpus_of(options.corpus), table, options.plan);
+  std::vector<Case> cases = corpus_cases(corpus, table, options.plan);
   cases.insert(cases.end(), plan.cases.begin(), plan.cases.end());
   const std::int64_t total = plan.total = std::ssize(cases);
   if (total == 0 && !options.plan.filter.empty()) {
@@ -143,7 +144,7 @@ Plan cases_of(const GateOptions& options, const KernelTable& table) {
   for (std::int64_t i = 0; i < std::min(most, total); ++i)
     kept.push_back(cases[static_cast<std::size_t>(i * total / most)]);
   if (most > 0 && total > most) cases = std::move(kept);
-  plan.cases = shard_cases(cases, shard_of(options.shard));
+  plan.cases = shard_cases(cases, shard);
   return plan;
 }
 
@@ -268,11 +269,17 @@ int run_gate(GateOptions options) {
                      {"--write-baseline", options.new_baseline}});
   options.plan.filter = filter_of(options.filter);
   const KernelTable table = kernel_table(options.plugins, options.plan.filter, options.strict);
-  const Plan plan = cases_of(options, table);
-  const std::vector<Case>& cases = plan.cases;
-  if (options.list) return print_plan(cases, options.json);
+  // What is wrong is said before the plan is made, which takes a while.
+  const Shard shard = shard_of(options.shard);
+  const std::vector<CorpusEntry> corpus = corpus_of(options.corpus);
   std::optional<Baseline> baseline;
   if (!options.baseline.empty()) baseline = read_baseline(options.baseline);
+  for (const std::string& path : {options.junit, options.markdown, options.new_baseline, options.coverage}) {
+    if (!path.empty() && !options.list) require_writable(path);
+  }
+  const Plan plan = cases_of(options, table, corpus, shard);
+  const std::vector<Case>& cases = plan.cases;
+  if (options.list) return print_plan(cases, options.json);
   const Accelerator device = accelerator();
   const Run run{SAMESTATE_VERSION,
                 "",
@@ -282,9 +289,6 @@ int run_gate(GateOptions options) {
                 SAMESTATE_CUDA_SOURCES,
                 plugin_identities(options.plugins)};
 
-  for (const std::string& path : {options.junit, options.markdown, options.new_baseline, options.coverage}) {
-    if (!path.empty()) require_writable(path);
-  }
   std::unique_ptr<JsonLinesWriter> lines;
   if (!options.jsonl.empty()) lines = std::make_unique<JsonLinesWriter>(options.jsonl, run);
   std::map<std::size_t, Record> done;

@@ -322,6 +322,7 @@ CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes, const
     }
     row.probes.push_back(std::move(of));
   }
+  row.explained = !row.probes.empty() && row.farthest <= kCardExplained;
   if (search.stopped()) row.stopped = "interrupted";
   row.twins = distance.twins();
   row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();

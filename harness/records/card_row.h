@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "oracles/limits.h"
-
 /// A kernel's numerics card as it was read from its outputs, as plain data: reports read it.
 namespace samestate {
 
@@ -52,15 +50,11 @@ struct CardRow {
   std::vector<CardPoint> points;
   std::vector<CardProbe> probes;
   std::vector<CardCase> cases;
-  double farthest =
-      0.0;  ///< of the probes: distance over error; below kCardExplained the card explains what they show
+  double farthest = 0.0;   ///< of the probes: distance over error; of the probe where it is largest
   std::int64_t twins = 0;  ///< evaluated
   double seconds = 0.0;
-  std::string stopped;  ///< why the search ended before it was done; empty: it did not
-
-  [[nodiscard]] bool explained() const;
+  std::string stopped;     ///< why the search ended before it was done; empty: it did not
+  bool explained = false;  ///< the card explains what the probes show
 };
-
-inline bool CardRow::explained() const { return !probes.empty() && farthest <= kCardExplained; }
 
 }  // namespace samestate

@@ -61,17 +61,17 @@ std::string card_text(const CardRow& card) {
   }
   text += fmt::format(
       "fit       at most {:.2g} of the error of the outputs is left{}\n", card.farthest,
-      card.explained() ? "" : ": no contract of the grammar explains them, this one is the nearest");
+      card.explained ? "" : ": no contract of the grammar explains them, this one is the nearest");
   text += fmt::format("{} of {} points told apart; {} twins in {:.1f} s{}\n", told, card.points.size(),
                       card.twins, card.seconds,
                       card.stopped.empty() ? "" : "; " + card.stopped + ": the card so far");
-  return text + fmt::format("contract={}{}\n", card.contract, card.explained() ? "" : "+card:nearest");
+  return text + fmt::format("contract={}{}\n", card.contract, card.explained ? "" : "+card:nearest");
 }
 
 std::string card_json(const CardRow& card) {
   nlohmann::ordered_json out = {{"kernel", card.kernel},      {"system", card.system},
                                 {"form", card.form},          {"declared", card.declared},
-                                {"contract", card.contract},  {"explained", card.explained()},
+                                {"contract", card.contract},  {"explained", card.explained},
                                 {"error_left", card.farthest}};
   nlohmann::ordered_json points = nlohmann::ordered_json::array();
   for (const CardPoint& p : card.points) {

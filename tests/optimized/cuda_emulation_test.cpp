@@ -455,5 +455,34 @@ TEST(CudaEmulation, RefusalsNameTheLimit) {
             std::string::npos);
 }
 
+/// A copy to shared memory is there when its group has been waited for: before, it may be or not.
+TEST(CudaEmulation, CopiesLandAtOnceOrWhenWaitedFor) {
+  alignas(16) const float from[4] = {1.0F, 2.0F, 3.0F, 4.0F};
+  for (const bool late : {false, true}) {
+    emulation::copies_land_late = late;
+    alignas(16) float first[4] = {}, second[4] = {}, third[4] = {};
+    float at_once = -1.0F, other_group = -1.0F, waited_for = -1.0F, all = -1.0F;
+    emulation::run_block(32, [&] {
+      if (thread_index() != 0) return;
+      copy_async_16(first, from);
+      copies_commit();
+      copy_async_16(second, from);
+      copies_commit();
+      copy_async_16(third, from);
+      at_once = first[3];
+      copies_wait<1>();
+      waited_for = first[3];
+      other_group = second[3];
+      copy_wait();
+      all = second[3] + third[3];
+    });
+    EXPECT_EQ(at_once, late ? 0.0F : 4.0F);
+    EXPECT_EQ(waited_for, 4.0F);
+    EXPECT_EQ(other_group, late ? 0.0F : 4.0F);
+    EXPECT_EQ(all, 8.0F);
+  }
+  emulation::copies_land_late = false;
+}
+
 }  // namespace
 }  // namespace samestate::cuda

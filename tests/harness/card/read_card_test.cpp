@@ -131,7 +131,7 @@ TEST(ReadCard, OfACpuKernelIsTheContractThatItIsCalledWith) {
       return k.name == "cpu.gated_delta_rule.chunked";
     });
     const CardRow card = read_card(table, *row, options);
-    EXPECT_TRUE(card.explained()) << card.contract << " " << card.farthest;
+    EXPECT_TRUE(card.explained) << card.contract << " " << card.farthest;
     // Its sums are in fp32 whatever the contract allows them to be.
     Contract truth = contract_named(contract);
     truth.accumulator = Accumulator::fp32;
@@ -153,7 +153,7 @@ TEST(ReadCard, FindsNoPointInAFewTurnedRoundings) {
   const auto row = std::find_if(table.all().begin(), table.all().end(),
                                 [](const KernelRow& k) { return k.name == "cpu.delta_rule.chunked"; });
   const CardRow card = read_card(table, *row, options);
-  EXPECT_TRUE(card.explained()) << card.contract << " " << card.farthest;
+  EXPECT_TRUE(card.explained) << card.contract << " " << card.farthest;
   EXPECT_EQ(score_of(card, contract_named(options.contract)).wrong, 0) << card.contract;
 }
 
@@ -167,7 +167,7 @@ TEST(ReadCard, SaysWhatNoContractExplains) {
   CardOptions options;
   options.contract = "bf16";
   const CardRow card = read_card(table, *row, options);
-  EXPECT_FALSE(card.explained());
+  EXPECT_FALSE(card.explained);
   EXPECT_GT(card.farthest, kCardExplained);
 }
 
@@ -205,7 +205,7 @@ TEST(ReadCard, TakesOutputsFromFiles) {
     write_run_file(entry.path(), file);
   }
   const CardRow card = card_of(table.all().back(), probes, read_probes(folder, probes), {});
-  EXPECT_TRUE(card.explained());
+  EXPECT_TRUE(card.explained);
   EXPECT_EQ(score_of(card, contract_named("bf16")).wrong, 0) << score_of(card, contract_named("bf16")).text;
   std::filesystem::remove_all(folder);
 }

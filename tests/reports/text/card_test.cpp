@@ -19,6 +19,7 @@ CardRow card() {
                 {"in-kernel norm", "v1 x", "no l2norm", 0.0, 0.0}};
   row.cases = {{"v1 gated_delta_rule regime=slow", "fail", 1.4}};
   row.farthest = 1e-3;
+  row.explained = true;
   return row;
 }
 
@@ -35,6 +36,7 @@ TEST(CardText, HasValueEvidenceAndContract) {
 TEST(CardText, SaysWhenNoContractExplains) {
   CardRow row = card();
   row.farthest = 0.5;
+  row.explained = false;
   EXPECT_NE(card_text(row).find("no contract of the grammar explains them"), std::string::npos);
   EXPECT_TRUE(card_text(row).ends_with("contract=bf16+beta_k:bf16+card:nearest\n"));
   EXPECT_FALSE(nlohmann::json::parse(card_json(row))["explained"].get<bool>());
