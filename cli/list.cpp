@@ -214,8 +214,8 @@ void print_variants(const std::vector<std::string>& plugins) {
     }
     fmt::print("{}\n", k.name);
     for (const Variant& v : k.variants) {
-      fmt::print("  {:<20}  {}; {}\n", v.name, v.contracts, v.limits);
-      if (!v.why.empty()) fmt::print("  {:<20}  {}\n", "", v.why);
+      fmt::print("  {:<27}  {}; {}\n", v.name, v.contracts, v.limits);
+      if (!v.why.empty()) fmt::print("  {:<27}  {}\n", "", v.why);
     }
   }
   fmt::print("{} kernels choose among nothing: `samestate list kernels` has them\n", others);

@@ -1,6 +1,8 @@
-# cmake -DNVCC=... -DSOURCE_DIR=... -DSOURCE=... -P ptxas_messages.cmake: fails where the assembler says of the fast kernels in
-# SOURCE that it serialises asynchronous products (C7510 to C7520, each of which costs a factor), ignores setmaxnreg, spills
-# registers or uses local memory.
+# cmake -DNVCC=... -DSOURCE_DIR=... -DSOURCE=... -DOUTPUT=... [-DGENERIC=ON] [-DPAGE=docs/census.md | -DSECTION=FILE] -P ptxas_messages.cmake
+# Fails where the assembler says of the fast kernels in SOURCE that it serialises asynchronous products (C7510 to C7520, each
+# of which costs a factor), ignores setmaxnreg, spills registers or uses local memory; of GENERIC ones these may be. Registers
+# and barriers of every kernel are SOURCE's section of PAGE, to which they are held under the compiler that the page names;
+# SECTION writes it (cmake/census.sh).
 execute_process(COMMAND ${NVCC} -O3 -std=c++20 -gencode=arch=compute_90a,code=sm_90a --diag-suppress=554 -I${SOURCE_DIR}
     -DSAMESTATE_HAVE_CUDA=1 -Xptxas=-v -cubin -o ${OUTPUT} ${SOURCE}
   OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE status)
@@ -13,8 +15,47 @@ list(LENGTH kernels count)
 if(count EQUAL 0)
   message(FATAL_ERROR "${SOURCE}: the assembler said nothing of any kernel, so nothing was checked: ${said}")
 endif()
-if(found)
+if(found AND NOT GENERIC)
   string(REPLACE ";" "\n" found "${found}")
   message(FATAL_ERROR "${SOURCE}:\n${found}")
 endif()
-message("${count} kernels: no serialised product, no spill")
+
+# The section: a row a kernel, names without our namespaces and without arguments.
+string(REGEX MATCHALL "Function properties for [^\n]*\n[^\n]*\n[^\n]*Used [0-9]+ registers, used [0-9]+ barriers" blocks "${said}")
+set(rows "")
+foreach(block IN LISTS blocks)
+  string(REGEX MATCH "for ([^\n]*)\n *([0-9]+) bytes stack frame, ([0-9]+) bytes spill stores.*Used ([0-9]+) registers, used ([0-9]+) barriers"
+    all "${block}")
+  set(figures "${CMAKE_MATCH_4} | ${CMAKE_MATCH_5} | ${CMAKE_MATCH_2} | ${CMAKE_MATCH_3}")
+  execute_process(COMMAND c++filt ${CMAKE_MATCH_1} OUTPUT_VARIABLE name OUTPUT_STRIP_TRAILING_WHITESPACE)
+  string(REGEX REPLACE "^void |samestate::cuda::|\\(anonymous namespace\\)::" "" name "${name}")
+  string(REGEX REPLACE "\\([^()]*\\)$" "" name "${name}")
+  list(APPEND rows "| `${name}` | ${figures} |")
+endforeach()
+list(LENGTH rows written)
+if(NOT written EQUAL count)
+  message(FATAL_ERROR "${SOURCE}: ${count} kernels, and the figures of ${written} were understood")
+endif()
+list(SORT rows)
+string(REPLACE ";" "\n" rows "${rows}")
+get_filename_component(file ${SOURCE} NAME)
+set(section "## ${file}\n\n| kernel | registers | barriers | bytes of stack | bytes spilled |\n|---|---|---|---|---|\n${rows}\n")
+execute_process(COMMAND ${NVCC} --version OUTPUT_VARIABLE version)
+string(REGEX MATCH "release [0-9.]+, V[0-9.]+" version "${version}")
+if(SECTION)
+  file(WRITE ${SECTION} "${section}")
+elseif(PAGE)
+  file(READ ${PAGE} page)
+  string(FIND "${page}" "${version}" same_compiler)
+  string(FIND "${page}" "${section}" same)
+  if(same_compiler EQUAL -1)
+    message("${PAGE} is of another nvcc than ${version}: figures not compared")
+  elseif(same EQUAL -1)
+    message(FATAL_ERROR "${PAGE} is not of these sources: cmake/census.sh writes it. Here:\n${section}")
+  endif()
+endif()
+if(GENERIC)
+  message("${count} kernels")
+else()
+  message("${count} kernels: no serialised product, no spill")
+endif()
