@@ -71,6 +71,35 @@ Share share_of(const TwinSubject& of, const std::string& name, const Matrix<doub
   return share;
 }
 
+/// Directions that the twin's errors of a carried state share out among, as TwinRows::directions of the family: one
+/// rounding on the way to it is an outer product, which all rows of its matrix show. Infinite for other outputs, whose
+/// errors are their own.
+double directions(const TwinSubject& of, const std::string& name, const Matrix<double>& t) {
+  const Signature signature = of.op.signature(of.call);
+  const auto spec = std::find_if(signature.outputs.begin(), signature.outputs.end(),
+                                 [&](const TensorSpec& one) { return one.name == name; });
+  if (spec == signature.outputs.end() || spec->axis != Axis::state || spec->shape.size() < 2)
+    return kInfinity;
+  const Index height = spec->shape[spec->shape.size() - 2];
+  const Matrix<double>& y = get(of.oracle.exact, name);
+  double sum = 0.0;
+  double squares = 0.0;
+  for (Index first = 0; first + height <= t.rows(); first += height) {
+    Matrix<double> e = t.middleRows(first, height) - y.middleRows(first, height);
+    for (Index i = 0; i < height; ++i) {
+      const double size = e.row(i).norm();
+      if (size > 0.0 && std::isfinite(size))
+        e.row(i) /= size;
+      else
+        e.row(i).setZero();
+    }
+    const Matrix<double> gram = e.rows() < e.cols() ? (e * e.transpose()).eval() : (e.transpose() * e).eval();
+    sum += gram.trace();
+    squares += gram.squaredNorm();
+  }
+  return squares > 0.0 ? sum * sum / squares : 0.0;
+}
+
 /// Whether every element is the twin's own.
 bool identical(const TwinSubject& of, const Tensors<double>& twin, const Tensors<double>& actual) {
   return std::all_of(twin.begin(), twin.end(), [&](const auto& one) {
@@ -170,6 +199,7 @@ void judge_shares(const TwinSubject& of, const TwinDistance& twin, const Tensors
     // Rows of one or two elements are no shares but ties that fell one way or the other.
     if (share.rows < kOperatorTwinLeast || !(share.elements >= kOperatorTwinLeast * kOperatorTwinLeast))
       continue;
+    if (directions(of, name, t) < kTwinDirections) continue;
     worst.compared = true;
     const double least = std::max(kOperatorTwinShare, kOperatorTwinRows / static_cast<double>(share.rows));
     const auto limit = [&] { return std::max(least, kOperatorTwinSpread * jitter[name]); };
