@@ -153,6 +153,20 @@ TEST(OperatorTwin, SeesRoundingsThatNoContractHas) {
   }
 }
 
+/// A fault that the carried state alone shows, of two columns too, whose errors have too few directions to be a share: its
+/// elements show it.
+TEST(OperatorTwin, SeesRoundingsThatTheStateAloneShows) {
+  for (const Index columns : {2, 32}) {
+    const Drawn drawn("gated_delta_net", "chunked", 48, 5, {{"dk", 32}, {"dv", columns}});
+    Tensors<double> actual = drawn.kernel(1);
+    EXPECT_EQ(drawn.judge(actual).judgement.verdict, Verdict::pass);
+    actual.at("S") = drawn.kernel(1, {}, Planted::functions).at("S");
+    const TwinJudgement j = drawn.judge(actual);
+    EXPECT_EQ(j.judgement.verdict, Verdict::fail);
+    EXPECT_NE(j.judgement.reason.find("output S"), std::string::npos) << j.judgement.reason;
+  }
+}
+
 TEST(OperatorTwin, SeesAScaleOfThreeThousandths) {
   for (const Row& row : kRows) {
     const Drawn drawn(row.name, row.form, 13, 5);
