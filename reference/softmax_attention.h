@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -76,13 +77,14 @@ template <class Scalar>
               " sees no key, its softmax is undefined; leave padding tokens out of the queries");
 }
 
-/// Softmax over the keys seen; row i of `scores` belongs to token i mod T. scores: [n T, S].
+/// Softmax over the keys seen; row i of `scores` belongs to token (first + i) mod T. scores: [n, S].
 template <class Scalar>
-[[nodiscard]] Matrix<Scalar> visible_softmax(const AttentionInputs<Scalar>& x, Matrix<Scalar> scores) {
+[[nodiscard]] Matrix<Scalar> visible_softmax(const AttentionInputs<Scalar>& x, Matrix<Scalar> scores,
+                                             Index first = 0) {
   using std::exp;
   const bool last = RoundingPoint<Scalar>::divides_last();
   for (Index i = 0; i < scores.rows(); ++i) {
-    const Index t = i % x.tokens();
+    const Index t = (first + i) % x.tokens();
     Index largest = -1;
     for (Index s = 0; s < x.keys(); ++s) {
       if (x.sees(t, s) && (largest < 0 || scores(i, largest) < scores(i, s))) largest = s;
@@ -149,8 +151,16 @@ template <class Scalar>
     for (Index i = 0; i < x.group(); ++i) {
       Q.middleRows(i * T, T) = detail::head_columns(x.q, kh * x.group() + i, d);
     }
-    const Matrix<Scalar> scores = x.scale * (Q * detail::head_columns(x.k, kh, d).transpose()).eval();
-    const Matrix<Scalar> O = detail::visible_softmax(x, scores) * detail::head_columns(x.v, kh, dv);
+    const Matrix<Scalar> K = detail::head_columns(x.k, kh, d);
+    const Matrix<Scalar> V = detail::head_columns(x.v, kh, dv);
+    Matrix<Scalar> O(Q.rows(), dv);
+    // Rows do not know of each other, and all of their scores at once are gigabytes of 4,096 tokens.
+    constexpr Index kRows = 256;
+    for (Index i = 0; i < Q.rows(); i += kRows) {
+      const Index rows = std::min(kRows, Q.rows() - i);
+      const Matrix<Scalar> scores = x.scale * (Q.middleRows(i, rows) * K.transpose()).eval();
+      O.middleRows(i, rows) = detail::visible_softmax(x, scores, i) * V;
+    }
     for (Index i = 0; i < x.group(); ++i) {
       o.middleCols((kh * x.group() + i) * dv, dv) = O.middleRows(i * T, T);
     }

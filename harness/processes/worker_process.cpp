@@ -1,6 +1,7 @@
 #include "harness/processes/worker_process.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -95,6 +96,14 @@ void limit(int resource, std::uint64_t most) {
   ::setrlimit(static_cast<__rlimit_resource>(resource), &now);
 }
 
+/// Matrices come and go by the thousand a second: what was freed is kept, or each one's pages are cleared and mapped anew.
+void keep_freed_memory() {
+  constexpr int kLargestKept = 32 << 20;  // the most that glibc takes
+  constexpr int kKept = 512 << 20;
+  ::mallopt(M_MMAP_THRESHOLD, kLargestKept);
+  ::mallopt(M_TRIM_THRESHOLD, kKept);
+}
+
 /// Of a signal that the parent decides about. No SIG_IGN, which a process that a kernel starts would inherit.
 extern "C" void outlive(int) {}
 
@@ -173,6 +182,7 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
     ::dup2(STDERR_FILENO, STDOUT_FILENO);
     ::close(pair[0]);
     for (const int other : parents_sockets()) ::close(other);
+    keep_freed_memory();
     limit(RLIMIT_CORE, 0);
     if (kLimitsMemory && memory > 0) limit(RLIMIT_DATA, memory);
     Service(pair[1], run, subject).work(threads);

@@ -133,14 +133,14 @@ double TensorSystem::work(const Case& c) const {
   constexpr double kMost = 6e6;
   constexpr double kElement = 16;     // drawn, copied, judged
   constexpr double kSequence = 2000;  // a call of its own
+  Call one = call(c, row.forms.front().name);  // once: a plan asks a million times
+  const Signature all = row.signature(one);
   const auto operations = [&](const OperatorForm& form) {
-    Call one = call(c, form.name);
     one.form = form.name;
-    if (!form.chunked) one.chunk = 0;
+    one.chunk = form.chunked ? c.chunk : 0;
     return static_cast<double>(row.cost(one).operations) / 2;
   };
   double of_token = 0.0, elements = 0.0;
-  const Signature all = signature(c);
   for (const TensorSpec& spec : all.inputs) {
     const auto size = static_cast<double>(spec.size());
     elements += size;

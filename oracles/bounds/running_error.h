@@ -79,7 +79,7 @@ class Running {
       : value_(exact), magnitude_(std::abs(exact)), terms_(exact == 0.0 ? 0.0 : 1.0) {}
 
   /// A value known to within `error`.
-  [[nodiscard]] static Running within(double value, double error) {
+  [[nodiscard, gnu::always_inline]] static inline Running within(double value, double error) {
     Running x;
     x.value_ = value;
     x.error_ = std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
@@ -99,7 +99,7 @@ class Running {
 
   [[nodiscard]] double value() const { return value_; }
   /// The bound, the rounding of a pending sum included.
-  [[nodiscard]] double error() const {
+  [[nodiscard, gnu::always_inline]] inline double error() const {
     if (terms_ <= 1.0) return error_;
     const double roundings = (terms_ - 1.0) * detail::running_model().unit;
     if (!(roundings < 0.5)) return std::numeric_limits<double>::infinity();
@@ -132,7 +132,7 @@ class Running {
     return sum;
   }
   friend Running operator-(const Running& x, const Running& y) { return x + (-y); }
-  friend Running operator*(const Running& x, const Running& y) {
+  [[gnu::always_inline]] friend inline Running operator*(const Running& x, const Running& y) {
     // One rounds nothing, so a pending sum stays pending: Eigen multiplies the partial sums of a long product by
     // its alpha, and would have each of them charged apart.
     if (x.is_one()) return y;
@@ -166,7 +166,7 @@ class Running {
   friend bool operator!=(const Running& x, const Running& y) { return x.value_ != y.value_; }
 
   /// The value with what came in and `units` roundings of the result.
-  [[nodiscard]] static Running rounded(double value, double carried, double units) {
+  [[nodiscard, gnu::always_inline]] static inline Running rounded(double value, double carried, double units) {
     const RunningModel& model = detail::running_model();
     const double largest = std::abs(value) + carried;
     double error = carried + units * model.unit * largest;
