@@ -127,6 +127,7 @@ int run_card(const CardVerb& options) {
   }
   progress.clear();
   fmt::print("{}", options.json ? card_json(card) : card_text(card));
+  if (interrupted()) return kVacuous;
   return card.explained ? kPass : kFail;
 }
 

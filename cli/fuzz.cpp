@@ -300,7 +300,8 @@ int run_fuzz(FuzzOptions options) {
   if (!result.failures.empty()) verdicts = shrink_all(table, options, result, shrunk);
   fmt::print(aside(options), "{}", coverage_table(result.coverage));
   if (interrupted()) fmt::print(aside(options), "Interrupted.\n");
-  const int code = exit_of(result, verdicts, shares, !search.filter.cases.empty());
+  int code = exit_of(result, verdicts, shares, !search.filter.cases.empty());
+  if (interrupted() && code == kPass) code = kVacuous;
   if (options.json) {
     fmt::print("{}", search_json(result.counts, shrunk,
                                  {result.elapsed, fmt::format("{:#x}", search.seed), code,

@@ -13,6 +13,9 @@ namespace samestate {
 inline constexpr double kRowLambda = 5.0;
 /// State below fp32, its errors added linearly in time: as kRowLambda.
 inline constexpr double kRowLambdaLowState = 4.0;
+/// Repeated keys, of which no statement of independence holds: one rounding of P is in many products, the sum of whose
+/// values is what is normal, and it is at most sqrt(3) deviations: 5 sqrt(3). 5.2 was seen (docs/validation.md).
+inline constexpr double kRowLambdaRepeated = 8.7;
 /// tf32 by truncation, whose errors have a mean: 15 was needed (BOUNDS 13.2).
 inline constexpr double kRowLambdaTruncated = 16.0;
 /// Frobenius norm of the final state: at most 0.67 of it in 39 281 held-out sequences (BOUNDS 9.1).
@@ -97,10 +100,12 @@ inline constexpr double kOperatorTwinShare = 0.05;
 /// So many rows may differ altogether.
 inline constexpr double kOperatorTwinRows = 3.0;
 /// No limit is below so many times the largest of the twins with the sums of fp32 in another order, of which
-/// there are kOperatorTwinJitter, and in the second look kOperatorTwinSecond.
+/// there are kOperatorTwinJitter, in the second look kOperatorTwinSecond, and of the nearest twin kOperatorTwinThird: a
+/// kernel of 33 tokens, half of them zero, had two ties that 36 draws did not turn (1 of 190,000 operator cases).
 inline constexpr double kOperatorTwinSpread = 3.0;
 inline constexpr int kOperatorTwinJitter = 4;
 inline constexpr int kOperatorTwinSecond = 32;
+inline constexpr int kOperatorTwinThird = 512;
 /// Fewer rows are no statistic.
 inline constexpr Index kOperatorTwinLeast = 8;
 /// Points left out are looked for in every subset of up to so many; beyond, one after the other.

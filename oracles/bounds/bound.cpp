@@ -136,6 +136,7 @@ Policy policy_for(const Contract& contract, const Sequence<double>& sequence, st
     policy.mode = Mode::semi;
     policy.lambda = kRowLambdaLowState;
   }
+  if (chunked && repeated_keys(sequence)) policy.lambda = kRowLambdaRepeated;
   if (truncated) policy.lambda = kRowLambdaTruncated;
   return policy;
 }

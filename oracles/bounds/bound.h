@@ -63,6 +63,9 @@ struct ExponentialModel {
   double ex2_bias_slope = kEx2BiasSlope;
   /// The arguments may be sums that are exact until each is rounded, not only those of a running sum.
   bool rounded_once = true;
+  /// Of the products: one rounding of a row of q or k is in all that it meets, and what a matrix unit cuts off a state has
+  /// a mean. The prototype has neither; campaigns met both (BOUNDS 5.2).
+  bool repeats = true;
 };
 
 /// How a head is judged: the table "mode/lambda" of BOUNDS 7.
@@ -91,7 +94,7 @@ struct Policy {
 /// The policy for a head in `form` ("recurrent" or "chunked", which decides the contract fields that count;
 /// throws Error on another). Structured input: det, lambda 1, no head gate. Neumann doubling with rounded
 /// operands: the same, since prob was exceeded 3.6e6-fold (BOUNDS 9.2). State stored below fp32: semi, 4.
-/// tf32 by truncation: lambda 16. Else prob, 5.
+/// Repeated keys in chunks: lambda 8.7. tf32 by truncation: lambda 16. Else prob, 5.
 [[nodiscard]] Policy policy_for(const Contract& contract, const Sequence<double>& sequence,
                                 std::string_view form, bool l2norm = false);
 

@@ -31,6 +31,13 @@
 namespace samestate {
 namespace {
 
+/// What a state loses, at most and in units of itself, as the accumulator of L products in blocks of eight: each addend up
+/// to a quarter of the sum's last place, the sum up to one (docs/probe.md).
+double most_cut(Index L) {
+  const double blocks = std::ceil(static_cast<double>(L) / 8.0);
+  return (0.25 * (static_cast<double>(L) + blocks) + blocks) * 0x1p-23;
+}
+
 using bounds::below_fp32;
 using bounds::diagonal_roots;
 using bounds::quadratic;
@@ -85,6 +92,9 @@ class Chunks : private bounds::Chunk {
     gated_ = !Norms::worst_case && !(x.g.array() == 0.0).all();
     coherent_gate_ = !Norms::worst_case && (coherent_decay(x.g) || error_.repeating_gate);
     error_.repeating_gate = coherent_gate_;
+    cuts_ = exponential_.repeats && !Norms::worst_case && c_.accumulator == Accumulator::tensor_core;
+    rounds_keys_ =
+        exponential_.repeats && !Norms::worst_case && (keys_.rounding > 0 || c_.beta_k != Format::none);
   }
 
   [[nodiscard]] Bound run(Index chunk) {
@@ -115,14 +125,20 @@ class Chunks : private bounds::Chunk {
     if (c_.beta_k == Format::fp16 || c_.k_decayed == Format::fp16) note_range(K, Mat(beta.asDiagonal() * K));
     V_new = bV;
     S_next = S;
+    read_q_ = read_k = read_k_inside = Vec::Zero(L);
     for (Index i = 0; i < L; ++i) {
       S_next *= std::exp(x_.g(begin + i));
+      if (rounds_keys_ && delta_) {
+        read_k(i) = read_size(K.row(i), S_next);
+        read_k_inside(i) = read_size(K.row(i), S_next - decay.from_start(i) * S);
+      }
       if (trajectory_ != nullptr) {
         V_new.row(i) = trajectory_->delta.row(begin + i);
       } else if (delta_) {
         V_new.row(i) -= beta(i) * (K.row(i) * S_next);
       }
       S_next.noalias() += K.row(i).transpose() * V_new.row(i);
+      if (rounds_keys_) read_q_(i) = read_size(Q.row(i), S_next);
       if (trajectory_ == nullptr) bound_.o.row(begin + i).noalias() = x_.scale * (Q.row(i) * S_next);
     }
     if (trajectory_ != nullptr) bound_.o.middleRows(begin, L) = trajectory_->o.middleRows(begin, L);
@@ -130,6 +146,13 @@ class Chunks : private bounds::Chunk {
     QS = row_norms(Q * S);
     KS = K * S;
     exp_bias = coherent_gate_ ? decay.start_error : decay.start_bias;
+  }
+
+  /// The size of x^T M where each element of x is off by itself.
+  template <class Row, class M>
+  [[nodiscard]] static double read_size(const Eigen::MatrixBase<Row>& x, const M& m) {
+    const Vec size = m.rowwise().norm();
+    return x.transpose().cwiseProduct(size).norm();
   }
 
   /// P = Q K^T o E and dP. With the scale in P the subnormals are those of scale P.
@@ -176,15 +199,18 @@ class Chunks : private bounds::Chunk {
     // With the scale in P one sum goes on from e^G Q S.
     const Vec before = scaled_ ? Vec(eG.cwiseProduct(QS)) : Vec(Vec::Zero(L));
     const Vec PV = row_norms(P_ * V_new) + before;
+    // Quadrature over the tokens leaves out that one rounding of q_i is in all of its products.
     const Vec in_chunk = Norms::add(Norms::mv(P_, Norms::add(v_.dV, rounded)), Norms::mv(dP_, v_.n),
+                                    Vec(keys_.rounding * read_q_),
                                     Norms::acc(L, Norms::mv(P_, v_.n) + before, PV, c_.accumulator));
     const Vec local = scale_ * Norms::add(quadratic(R_, error_.sigma), from_state, in_chunk);
     const Vec sums = row_norms(bound_.o.middleRows(begin, L)) + scale_ * eG.cwiseProduct(QS);
     bound_.before_output.segment(begin, L) =
         Norms::add(local, (keys_.in_products ? 4 : 3) * u32_ * sums).array() + kSmallestNormal32 * root_dv_;
-    if (gated_) {
-      Vec made = exp_bias.cwiseProduct(QS);
-      if (delta_) made += P_.cwiseAbs() * v_.coherent_write;
+    if (gated_ || cuts_) {
+      Vec made = Vec::Zero(L);
+      if (gated_) made = exp_bias.cwiseProduct(QS);
+      if (gated_ && delta_) made += P_.cwiseAbs() * v_.coherent_write;
       bound_.coherent.segment(begin, L) = scale_ * (quadratic(R_, error_.coherent) + made);
     }
     note_range(V_new, S, S_next, P_);
@@ -214,11 +240,16 @@ class Chunks : private bounds::Chunk {
     const Vec K1 = K.cwiseAbs().colwise().sum();
     const Vec floor = Vec::Constant(mk.size(), (subnormal_error(c_.state) + 0x1p-148) * root_dv_);
     const double lost_keys = c_.k_decayed == Format::fp16 ? subnormal_error(c_.k_decayed) * v_.n.sum() : 0.0;
-    const Vec row_errors =
+    Vec row_errors =
         Norms::add(Norms::acc(L, mk, row_norms(KV), c_.accumulator),
                    Norms::add(Norms::u(c_.k_decayed), keys_.rounding) * mk, u32_ * (next + eC * s),
                    Norms::u(below_fp32(c_.state)) * next, subnormal_error(c_.v_decayed) * root_dv_ * K1,
                    floor, keys_.factor * mk, Vec::Constant(mk.size(), lost_keys));
+    // A state that the products add to in the matrix unit is cut off with each of their blocks.
+    const double most =
+        exponential_.repeats && c_.accumulator == Accumulator::tensor_core ? most_cut(L) : 0.0;
+    const Vec cut = most * next.cwiseMax(eC * s);
+    if (Norms::worst_case) row_errors += cut;
     const Vec diagonal = Norms::diag(row_errors);
 
     Mat& sigma = error_.sigma;
@@ -245,9 +276,8 @@ class Chunks : private bounds::Chunk {
     }
     sigma.noalias() += Kd.transpose() * (weights.asDiagonal() * Kd);
     sigma.diagonal() += f_diagonal * diagonal;
-    Mat gram;
-    if (decay_squared > 0) gram = S * S.transpose();
-    if (decay_squared > 0 && decay_factor > 0) sigma += decay_factor * decay_squared * gram;
+    if (decay_squared > 0 && gram_.size() == 0) gram_ = S * S.transpose();
+    if (decay_squared > 0 && decay_factor > 0) sigma += decay_factor * decay_squared * gram_;
 
     if (gated_) {
       const double start_squared = std::pow(exp_bias(L - 1), 2);
@@ -259,10 +289,26 @@ class Chunks : private bounds::Chunk {
       const auto f =
           worst_case_factors<3>({sum.trace(), start_squared * S.squaredNorm(), all.dot(Kd_squares)});
       sum *= f[0];
-      if (start_squared > 0) sum += f[1] * start_squared * gram;
+      if (start_squared > 0) sum += f[1] * start_squared * gram_;
       sum.noalias() += Kd.transpose() * ((f[2] * all).asDiagonal() * Kd);
+    } else if (cuts_) {
+      error_.coherent = propagate(error_.coherent, eC, Kd);
     }
+    gram_.resize(0, 0);
+    if (cuts_) add_cut(0.5 * cut, 0.5 * most);
     std::swap(S, S_next);
+  }
+
+  /// What is cut off, half of the most in the mean, has the sign of S and adds up from chunk to chunk: between half of
+  /// `share` S and all of it, as far from the next number as S happens to be; the mean along S, the rest by rows.
+  void add_cut(const Vec& cut, double share) {
+    gram_ = S_next * S_next.transpose();
+    const Vec rest = (0.5 * cut).cwiseAbs2();
+    Mat& sum = error_.coherent;
+    const auto f = worst_case_factors<3>({sum.trace(), share * share * gram_.trace(), rest.sum()});
+    sum *= f[0];
+    sum += f[1] * share * share * gram_;
+    sum.diagonal() += f[2] * rest;
   }
 
   /// The range guard G0 reads the largest magnitude among all that a kernel stores.
@@ -284,14 +330,19 @@ class Chunks : private bounds::Chunk {
   double root_dv_;
   double scale_;
   bounds::KeyError keys_;
-  bool scaled_ = false;         ///< the scale is in P
-  bool gated_ = false;          ///< the coherent part is tracked: a gate, in prob or semi
+  bool scaled_ = false;       ///< the scale is in P
+  bool gated_ = false;        ///< a gate, in prob or semi: its bias is tracked
+  bool rounds_keys_ = false;  ///< q, k or beta k as operands, each row once for all of its products
+  bool cuts_ =
+      false;  ///< the state may be the accumulator of products that cut their sums off, in prob or semi
   bool coherent_gate_ = false;  ///< all of the decay's error goes to it
   StateError error_;
   Bound bound_;
 
   bounds::Correction v_;  ///< V': without the delta rule it is beta V, rounded once
   Mat P_, dP_, R_;
+  Vec read_q_;  ///< [L] mv(q_i, row norms of the state after token i): what one rounding of q_i does to all of o_i
+  Mat gram_;  ///< S S^T, where it is known
 };
 
 }  // namespace

@@ -91,7 +91,10 @@ class Correcting {
                                           : 3 * row_norms(Norms::mm(T_, dA)).maxCoeff();
     const double limit = Norms::worst_case ? kNonlinearityWorst : kNonlinearity;
     out_.vacuous = !(out_.nonlinearity < limit);
-    return Norms::mv(T_, Norms::mv(dA, out_.n)) / (1 - std::min(out_.nonlinearity, limit));
+    // One rounding of k_i, or of beta k_i, is in all products of its row: quadrature over them leaves that out.
+    const Vec row = b_.cwiseProduct(
+        Norms::add(Vec(keys_.rounding * x_.read_k), Vec(Norms::u(c_.beta_k) * x_.read_k_inside)));
+    return Norms::mv(T_, Norms::add(Norms::mv(dA, out_.n), row)) / (1 - std::min(out_.nonlinearity, limit));
   }
 
   /// Rounding of the stored T: its diagonal 1 is exact, unless it is T diag(beta) that is stored.

@@ -22,6 +22,9 @@ struct Chunk {
   Vector<double> s;         ///< [dk] row norms of S, inflated by its error
   Vector<double> QS;        ///< [L] row norms of Q S
   Vector<double> exp_bias;  ///< [L] the error of e^G that adds linearly from chunk to chunk
+  /// [L] Size of k_i^T S, S the state that token i reads, and what of it the chunk has written, where each element of k_i
+  /// is off by itself; 0 where no operand is rounded.
+  Vector<double> read_k, read_k_inside;
   ChunkDecay decay;
 };
 

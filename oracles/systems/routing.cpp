@@ -15,7 +15,8 @@ double highest(const Running& x) { return x.value() + x.error(); }
 /// The ends of what each score of a row may be.
 struct Ranges {
   explicit Ranges(const Matrix<Running>& row) {
-    for (Index i = 0; i < row.cols(); ++i) low.push_back(lowest(row(0, i))), high.push_back(highest(row(0, i)));
+    for (Index i = 0; i < row.cols(); ++i)
+      low.push_back(lowest(row(0, i))), high.push_back(highest(row(0, i)));
   }
   std::vector<double> low;
   std::vector<double> high;

@@ -10,6 +10,7 @@
 
 #include "oracles/bounds/chunked.h"
 #include "oracles/bounds/recurrent.h"
+#include "oracles/limits.h"
 #include "oracles/numbers.h"
 #include "oracles/rounding.h"
 #include "reference/error.h"
@@ -245,6 +246,7 @@ TEST(Bound, PolicyIsTheTable) {
   expect(policy_for(Contract{}, same, "recurrent"), Mode::det, 1, 1, false, 2.5);  // repeated keys
   same.v = x.v;
   expect(policy_for(Contract{}, same, "recurrent"), Mode::prob, 5, 4, true, 2.5);
+  expect(policy_for(Contract{}, same, "chunked"), Mode::prob, kRowLambdaRepeated, 4, true, 2.5);
   expect(policy_for(Contract{}, same, "recurrent", true), Mode::det, 1, 1, false,
          2.5);  // normalised in the kernel
   const Sequence<double> wide = random_head(10, 64, 4, 32);

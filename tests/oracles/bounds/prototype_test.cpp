@@ -31,8 +31,8 @@ constexpr std::array kModes = {Mode::det, Mode::prob, Mode::semi};  // the order
 /// chunks of one token cancel eighty times over: 3e-12.
 constexpr double kAgreement = 1e-11;
 
-/// The exponentials as BOUNDS 4 and the prototype have them; the default is what was measured since.
-constexpr ExponentialModel kDocumented{2.0, 0.0, 3.0, 1.5, 0.0, 0.0, false};
+/// The exponentials and products as BOUNDS 4, 5 and the prototype have them; the default is what was measured since.
+constexpr ExponentialModel kDocumented{2.0, 0.0, 3.0, 1.5, 0.0, 0.0, false, false};
 
 Format format_of(const std::string& name) {
   static const std::map<std::string, Format> formats = {
