@@ -12,7 +12,7 @@ page="$work/page"
   echo 'Native code for sm_90a as ptxas reports it; written by `cmake/census.sh`, held against the sources by'
   echo '`optimized.ptxas_messages.*` where the compiler is the same: nvcc '"$("$nvcc" --version | grep -oE 'release [0-9.]+, V[0-9.]+')."
   echo 'The fast kernels may not spill. Shared memory is asked for at launch (`ChainShared`, `PrepareShared`, `SplitShared` ... of each).'
-  for source in prefill_call simt_call decode chunked recurrent; do
+  for source in prefill_call simt_call decode operators chunked recurrent; do
     cmake -DNVCC="$nvcc" -DSOURCE_DIR="$PWD" -DSOURCE="$PWD/optimized/cuda/$source.cu" -DOUTPUT="$work/cubin" -DGENERIC=ON \
       -DSECTION="$work/section" -P cmake/ptxas_messages.cmake >&2
     echo

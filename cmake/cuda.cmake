@@ -20,8 +20,6 @@ endif()
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 message(STATUS "CUDA kernels: built with ${CMAKE_CUDA_COMPILER}")
-# The language is enabled in this folder: another sees its compiler here alone.
-set_property(GLOBAL PROPERTY SAMESTATE_NVCC ${CMAKE_CUDA_COMPILER})
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu)
 target_sources(samestate_optimized PRIVATE ${cuda_sources})

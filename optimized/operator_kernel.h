@@ -28,8 +28,9 @@ struct NamedTensor {
   [[nodiscard]] std::int64_t extent(std::size_t d) const { return d < shape.size() ? shape[d] : 1; }
 };
 
-/// The tensors and settings of one call. All values travel in fp32; a contract with 16-bit inputs finds them
-/// already representable there. Every element of every output is written. Inputs and outputs are different
+/// The tensors and settings of one call. All values travel in fp32; a contract with 16-bit inputs finds activations,
+/// matrices and features already representable there, while what public models keep in fp32 is fp32: the weight of a norm,
+/// biases, rates, gates, angles, states of recurrences and masks (`samestate judge --tensors LINE` says which). Every element of every output is written. Inputs and outputs are different
 /// memory. Of alignment, sizes, strides (of rows that take them) and calls before it a kernel may rely on as
 /// little as optimized/kernel.h says.
 struct OperatorArguments {

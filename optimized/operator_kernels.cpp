@@ -19,6 +19,9 @@
 #include "optimized/cpu/operators/state_space_duality.h"
 #include "optimized/cpu/operators/strided.h"
 #include "optimized/cpu/operators/test_time_training.h"
+#ifdef SAMESTATE_HAVE_CUDA
+#include "optimized/cuda/operators/kernels.h"
+#endif
 
 namespace samestate {
 
@@ -75,6 +78,9 @@ std::span<const OperatorKernel> operator_kernels() {
     std::vector<OperatorKernel> table;
     for (const Row& row : rows)
       table.push_back({row.name, row.system, row.form, row.device, row.contracts, with_dense_copies(row.run), true, nullptr, row.limits});
+#ifdef SAMESTATE_HAVE_CUDA
+    for (OperatorKernel& row : cuda_operator_kernels()) table.push_back(std::move(row));
+#endif
     return table;
   }();
   return kTable;

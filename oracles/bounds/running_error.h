@@ -166,7 +166,8 @@ class Running {
   friend bool operator!=(const Running& x, const Running& y) { return x.value_ != y.value_; }
 
   /// The value with what came in and `units` roundings of the result.
-  [[nodiscard, gnu::always_inline]] static inline Running rounded(double value, double carried, double units) {
+  [[nodiscard, gnu::always_inline]] static inline Running rounded(double value, double carried,
+                                                                  double units) {
     const RunningModel& model = detail::running_model();
     const double largest = std::abs(value) + carried;
     double error = carried + units * model.unit * largest;

@@ -91,7 +91,8 @@ constexpr std::array kWords = {
          "the predicted RMS error of a row, √((Bp + Bc)² + R²/3); a row's *tolerance* is the least of λ Bp + "
          "Bc + R and the worst case (*hard*)"},
     Word{"lambda",
-         "λ: by how much a row's error may exceed the predicted *Bp* before it fails, as 5; 1 where the "
+         "λ: by how much a row's error may exceed the predicted *Bp* before it fails, as 5, or 8.7 where "
+         "keys repeat; 1 where the "
          "bound is a worst case ([theory/bounds.md](theory/bounds.md), 7)"},
     Word{"running error",
          "a scalar that carries a rigorous worst-case bound through a reference: the bound of operators"},
@@ -139,7 +140,7 @@ constexpr std::array kWords = {
          "*Failure*: fail, crash, timeout, flaky; without flaky, *repeatable* (`oracles/verdict.h`)"},
     Word{"exit code",
          "0: right, or done. 1: *fail*. 2: bad input, which is named. 3: nothing failed, but the run says "
-         "too little: a gate "
+         "too little: a gate, a search or a card "
          "interrupted, too few cases judged, too many *vacuous*. 4: *flaky*. 5: *crash* or *timeout*. 77: "
          "nothing could run "
          "here ([judging.md](judging.md))"},

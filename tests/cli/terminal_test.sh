@@ -27,7 +27,7 @@ grep -q '^Interrupted before [0-9]* of ' out || complain 'the gate does not say 
 says ' judged: '
 [[ -s gate.xml && -s gate.md ]] || complain 'the interrupted gate left no reports'
 grep -q '</testsuites>' gate.xml || complain 'the JUnit file is cut off'
-interrupted TERM 0 fuzz.jsonl fuzz --system retention --budget 10m --jsonl fuzz.jsonl --threads 1
+interrupted TERM 3 fuzz.jsonl fuzz --system retention --budget 10m --jsonl fuzz.jsonl --threads 1
 grep -q '^Interrupted' out || complain 'fuzz does not say that it was interrupted'
 interrupted INT 3 sweep.jsonl sweep --threads 1 --out sweep.jsonl
 grep -q '^Interrupted before .* the same command goes on' out || complain 'sweep does not say that it was interrupted'

@@ -72,7 +72,7 @@ TEST(Shrink, AFaultOfTheLayoutKeepsIt) {
   });
   EXPECT_EQ(s.smallest.layout, "padded");
   EXPECT_EQ(kind_of(s.finding.judgement), "memory");
-  EXPECT_LE(size_of_case(Resolved(s.smallest)), 6.0);
+  EXPECT_LE(size_of_case(Resolved(s.smallest)), 14.0) << "two rows, so that one has a gap behind it";
 }
 
 // Of a thousand sequences whole parts go first: one by one they would take the budget.

@@ -45,6 +45,19 @@ TEST_F(EvidenceFolder, CountsWhatRanOnADevice) {
   EXPECT_EQ(evidence[1].kernel, "cuda.b");
 }
 
+// The hash of a run is of the recurrent family's sources: of a kernel of named tensors it says nothing.
+TEST_F(EvidenceFolder, KernelsWhoseSourcesAreNotHashedAreNeverFresh) {
+  Record norm = on("cuda.rms_norm.fused", "H100", Verdict::pass);
+  norm.system = "rms_norm";
+  Record theirs = norm;
+  theirs.kernel = "mine.rms_norm.fused";
+  write("run.jsonl", {norm, theirs});
+  const std::vector<Evidence> evidence = read_evidence(path("."));
+  ASSERT_EQ(evidence.size(), 2U);
+  EXPECT_EQ(evidence[0].kernel_sources, "");
+  EXPECT_EQ(evidence[1].kernel_sources, "0123abcd");
+}
+
 TEST_F(EvidenceFolder, IsSortedByFileAndReadsNoOther) {
   write("b.jsonl", {on("cuda.a", "H100", Verdict::pass)});
   write("a.jsonl", {on("cuda.a", "H200", Verdict::pass)});

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+
+#include "optimized/cuda/operators/pointwise.cuh"
+
+/// The short convolution (EQUATIONS 5.6, GDN-9): y_t = act(bias + sum_j w_j x_{t-W+1+j}), depthwise and causal, before the
+/// first token the W - 1 inputs that were carried; the last W - 1 inputs are carried on. One token is decoding.
+namespace samestate::cuda {
+
+inline constexpr int kConvolvedTokens = 32;  ///< of one thread
+
+template <class Operand>
+struct ConvolutionParameters {
+  const Operand* x = nullptr;       ///< [batch, tokens, channels]
+  const Operand* kernel = nullptr;  ///< [channels, W]
+  const float* bias = nullptr;      ///< [channels]; null: none
+  const Operand* past = nullptr;    ///< [batch, W - 1, channels]
+  Operand* y = nullptr;             ///< [batch, tokens, channels]
+  Operand* carried = nullptr;       ///< [batch, W - 1, channels]
+  std::int64_t batch = 1;
+  std::int64_t tokens = 0;
+  int channels = 1;
+  int W = 1;
+  bool activation = true;
+
+  /// Parts of kConvolvedTokens tokens; without tokens one, which carries the state on.
+  [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t parts() const {
+    return tokens == 0 ? 1 : (tokens + kConvolvedTokens - 1) / kConvolvedTokens;
+  }
+  /// Where input `t` of a sequence lies, t from 1 - W on.
+  [[nodiscard]] SAMESTATE_HOST_DEVICE const Operand* input(std::int64_t b, std::int64_t t) const {
+    return t < 0 ? past + (b * (W - 1) + W - 1 + t) * channels : x + (b * tokens + t) * channels;
+  }
+};
+
+/// 16 bytes of channels through one part, the window in registers: W as the template says, channels a multiple.
+template <class Operand, int W>
+SAMESTATE_DEVICE void convolve_vector(const ConvolutionParameters<Operand>& p, std::int64_t b,
+                                      std::int64_t part, int channel) {
+  constexpr int n = 16 / static_cast<int>(sizeof(Operand));
+  constexpr int kAhead = 4;  // tokens under way at once
+  using Elements = Vector<Operand, n>;
+  const auto load = [&](std::int64_t t) {
+    return load_settled<false>(reinterpret_cast<const Elements*>(p.input(b, t) + channel), true);
+  };
+  float weight[W][n], bias[n];
+  SAMESTATE_UNROLL
+  for (int i = 0; i < n; ++i) {
+    bias[i] = p.bias != nullptr ? p.bias[channel + i] : 0.0F;
+    SAMESTATE_UNROLL
+    for (int j = 0; j < W; ++j) weight[j][i] = widen(p.kernel[(channel + i) * W + j]);
+  }
+  const std::int64_t first = part * kConvolvedTokens;
+  const std::int64_t last = first + kConvolvedTokens < p.tokens ? first + kConvolvedTokens : p.tokens;
+  Elements window[W];  // window[j]: input t - W + 1 + j
+  SAMESTATE_UNROLL
+  for (int j = 1; j < W; ++j) window[j] = load(first - W + j);
+  const std::int64_t offset = b * p.tokens * p.channels + channel;
+  for (std::int64_t t = first; t < last; t += kAhead) {
+    Elements next[kAhead];
+    SAMESTATE_UNROLL
+    for (int u = 0; u < kAhead; ++u)
+      next[u] = load_settled<false>(reinterpret_cast<const Elements*>(p.x + offset + (t + u) * p.channels),
+                                    t + u < last);
+    SAMESTATE_UNROLL
+    for (int u = 0; u < kAhead; ++u) {
+      if (t + u >= last) break;
+      SAMESTATE_UNROLL
+      for (int j = 0; j + 1 < W; ++j) window[j] = window[j + 1];
+      window[W - 1] = next[u];
+      float y[n];
+      SAMESTATE_UNROLL
+      for (int i = 0; i < n; ++i) {
+        y[i] = bias[i];
+        SAMESTATE_UNROLL
+        for (int j = 0; j < W; ++j) y[i] = fused(weight[j][i], element(window[j], i), y[i]);
+        if (p.activation) y[i] = silu(y[i]);
+      }
+      store_result<true>(reinterpret_cast<Elements*>(p.y + offset + (t + u) * p.channels),
+                         narrowed<Operand>(y));
+    }
+  }
+  if (last != p.tokens) return;
+  SAMESTATE_UNROLL
+  for (int j = 1; j < W; ++j)
+    store_result<false>(reinterpret_cast<Elements*>(p.carried + (b * (W - 1) + j - 1) * p.channels + channel),
+                        window[j]);
+}
+
+/// One channel through one part, any W.
+template <class Operand>
+SAMESTATE_DEVICE void convolve_channel(const ConvolutionParameters<Operand>& p, std::int64_t b,
+                                       std::int64_t part, int channel) {
+  const std::int64_t first = part * kConvolvedTokens;
+  const std::int64_t last = first + kConvolvedTokens < p.tokens ? first + kConvolvedTokens : p.tokens;
+  for (std::int64_t t = first; t < last; ++t) {
+    float y = p.bias != nullptr ? p.bias[channel] : 0.0F;
+    for (int j = 0; j < p.W; ++j)
+      y = fused(widen(p.kernel[static_cast<std::int64_t>(channel) * p.W + j]),
+                widen(p.input(b, t - p.W + 1 + j)[channel]), y);
+    p.y[(b * p.tokens + t) * p.channels + channel] = narrow<Operand>(p.activation ? silu(y) : y);
+  }
+  if (last != p.tokens) return;
+  for (int i = 0; i + 1 < p.W; ++i)
+    p.carried[(b * (p.W - 1) + i) * p.channels + channel] = p.input(b, p.tokens - (p.W - 1) + i)[channel];
+}
+
+}  // namespace samestate::cuda

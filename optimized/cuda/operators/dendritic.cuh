@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstdint>
+
+#include "optimized/cuda/intrinsics.cuh"
+
+/// Parts of the dendritic layer: the overlap split of a head's channels into windows (DEND-25, P-12) and the router of its
+/// branches (EQUATIONS 7.3, steps 2 to 4).
+namespace samestate::cuda {
+
+template <class Operand>
+struct WindowParameters {
+  const Operand* x = nullptr;      ///< [tokens, channels]
+  const Operand* parts = nullptr;  ///< [tokens, count, width]
+  Operand* windows = nullptr;      ///< [tokens, count, width] of x
+  Operand* sum = nullptr;          ///< [tokens, channels] of the parts
+  std::int64_t tokens = 0;
+  int channels = 1;
+  int count = 1;
+  int width = 1;
+  int stride = 1;
+
+  /// Elements of one token's two outputs.
+  [[nodiscard]] SAMESTATE_HOST_DEVICE int outputs() const { return channels + count * width; }
+};
+
+/// Elements [at, at + n) of both outputs of all tokens, the sum before the windows. n above 1 where it divides channels,
+/// width and stride: then all of them lie in the same windows.
+template <class Operand, int n>
+SAMESTATE_DEVICE void split_windows(const WindowParameters<Operand>& p, std::int64_t at) {
+  using Elements = Vector<Operand, n>;
+  const std::int64_t token = at / p.outputs();
+  const auto c = static_cast<int>(at % p.outputs());
+  const auto load = [](const Operand* from) { return *reinterpret_cast<const Elements*>(from); };
+  if (c >= p.channels) {
+    const int in_windows = c - p.channels;
+    const int window = in_windows / p.width;
+    const int channel = window * p.stride + in_windows % p.width;
+    *reinterpret_cast<Elements*>(p.windows + token * p.count * p.width + in_windows) =
+        load(p.x + token * p.channels + channel);
+    return;
+  }
+  const int first = c < p.width ? 0 : (c - p.width) / p.stride + 1;
+  const int last = c / p.stride < p.count ? c / p.stride : p.count - 1;
+  float sum[n] = {};
+  for (int window = first; window <= last; ++window) {
+    const Elements part = load(p.parts + (token * p.count + window) * p.width + c - window * p.stride);
+    SAMESTATE_UNROLL
+    for (int i = 0; i < n; ++i) sum[i] += element(part, i);
+  }
+  *reinterpret_cast<Elements*>(p.sum + token * p.channels + c) = narrowed<Operand>(sum);
+}
+
+inline constexpr int kRouterSlots = 3;   ///< candidates a lane: 32 x 3 >= 16 + 64
+inline constexpr int kRouterWidth = 16;  ///< elements of q a lane: 32 x 16 = 512
+
+template <class Operand>
+struct RouterParameters {
+  const Operand* q = nullptr;       ///< [rows, width], a row a token and head
+  const Operand* router = nullptr;  ///< [candidates, width]
+  Operand* omega = nullptr;         ///< [rows, shared + candidates]
+  Operand* mask = nullptr;          ///< the same
+  std::int64_t rows = 0;
+  int width = 1;
+  int candidates = 0;
+  int shared = 1;
+  int routed = 0;
+};
+
+/// The branches of one row by one warp: logits of all candidates, the `routed` largest, of equals the one with the lower
+/// number, and weights that sum to one.
+template <class Operand>
+SAMESTATE_DEVICE void route(const RouterParameters<Operand>& p, std::int64_t row) {
+  const int lane = lane_index();
+  float logit[kRouterSlots] = {}, weight[kRouterSlots] = {};
+  bool taken[kRouterSlots] = {};
+  if (p.routed > 0) {
+    float q[kRouterWidth];
+    SAMESTATE_UNROLL
+    for (int i = 0; i < kRouterWidth; ++i)
+      q[i] = 32 * i + lane < p.width ? widen(p.q[row * p.width + 32 * i + lane]) : 0.0F;
+    for (int c = 0; c < p.candidates; ++c) {
+      float sum = 0.0F;
+      SAMESTATE_UNROLL
+      for (int i = 0; i < kRouterWidth; ++i) {
+        if (32 * i + lane < p.width)
+          sum = fused(q[i], widen(p.router[static_cast<std::int64_t>(c) * p.width + 32 * i + lane]), sum);
+      }
+      sum = warp_sum(sum);
+      SAMESTATE_UNROLL
+      for (int s = 0; s < kRouterSlots; ++s) logit[s] = c == 32 * s + lane ? sum : logit[s];
+    }
+  }
+  float largest = 0.0F, sum = 0.0F;
+  for (int n = 0; n < p.routed; ++n) {
+    int best = p.candidates;
+    float most = 0.0F;
+    SAMESTATE_UNROLL
+    for (int s = 0; s < kRouterSlots; ++s) {
+      const int c = 32 * s + lane;
+      if (c < p.candidates && !taken[s] && (best == p.candidates || logit[s] > most))
+        best = c, most = logit[s];
+    }
+    SAMESTATE_UNROLL
+    for (int mask = 16; mask > 0; mask /= 2) {
+      const float other = shuffle_xor(most, mask);
+      const int from =
+          static_cast<int>(bits_of(shuffle_xor(float_of(static_cast<std::uint32_t>(best)), mask)));
+      const bool better =
+          from < p.candidates && (best == p.candidates || other > most || (other == most && from < best));
+      most = better ? other : most;
+      best = better ? from : best;
+    }
+    if (n == 0) largest = most;
+    const float share = exponential(most - largest);
+    sum += share;
+    SAMESTATE_UNROLL
+    for (int s = 0; s < kRouterSlots; ++s) {
+      if (best == 32 * s + lane) taken[s] = true, weight[s] = share;
+    }
+  }
+  // Shared and chosen branches each sum to one before they share the token.
+  const float parts = (p.shared > 0 ? 1.0F : 0.0F) + (p.routed > 0 ? 1.0F : 0.0F);
+  const std::int64_t first = row * (p.shared + p.candidates);
+  for (int e = lane; e < p.shared; e += 32) {
+    p.omega[first + e] = narrow<Operand>(1.0F / (static_cast<float>(p.shared) * parts));
+    p.mask[first + e] = narrow<Operand>(1.0F);
+  }
+  SAMESTATE_UNROLL
+  for (int s = 0; s < kRouterSlots; ++s) {
+    const int c = 32 * s + lane;
+    if (c >= p.candidates) continue;
+    p.omega[first + p.shared + c] = narrow<Operand>(taken[s] ? weight[s] / (sum * parts) : 0.0F);
+    p.mask[first + p.shared + c] = narrow<Operand>(taken[s] ? 1.0F : 0.0F);
+  }
+}
+
+}  // namespace samestate::cuda

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <cstdint>
+
+#include "optimized/cuda/operators/pointwise.cuh"
+
+/// The norms of rows (RMS-1 .. RMS-8, EQUATIONS 5.1, GDN-32), memory-bound: a row is read once, its sum of squares meets in
+/// shuffles, and what it becomes is written once. fp32 throughout; only what is written is rounded to Operand.
+namespace samestate::cuda {
+
+enum class RowNorm {
+  plain,         ///< y = x r w, r = (mean x^2 + 1e-6)^-1/2
+  zero_centred,  ///< y = x r (1 + w)
+  residual,      ///< sum = x + second; y = sum r (1 + w)
+  gated,         ///< y = x r w silu(second)
+  gate_first,    ///< y = h r w, h = x silu(second)
+  l2             ///< y = x (sum x^2 + 1e-6)^-1/2
+};
+
+SAMESTATE_HOST_DEVICE constexpr bool has_second(RowNorm norm) {
+  return norm == RowNorm::residual || norm == RowNorm::gated || norm == RowNorm::gate_first;
+}
+
+template <class Operand>
+struct NormParameters {
+  const Operand* x = nullptr;       ///< [rows, width]
+  const Operand* second = nullptr;  ///< [rows, width] z, or the residual
+  const float* weight = nullptr;    ///< [width]
+  Operand* y = nullptr;             ///< [rows, width]
+  Operand* sum = nullptr;           ///< [rows, width] of a residual norm
+  std::int64_t rows = 0;
+  int width = 0;
+};
+
+/// What is normalised of an element.
+template <RowNorm norm>
+SAMESTATE_DEVICE float normalised(float x, float second) {
+  if constexpr (norm == RowNorm::residual) return x + second;
+  if constexpr (norm == RowNorm::gate_first) return x * silu(second);
+  return x;
+}
+
+template <RowNorm norm>
+SAMESTATE_DEVICE float factor_of_row(float squares, int width) {
+  return inverse_root((norm == RowNorm::l2 ? squares : squares / static_cast<float>(width)) + 1e-6F);
+}
+
+/// An element of y: h of normalised(), times the row's factor.
+template <RowNorm norm>
+SAMESTATE_DEVICE float scaled(float h, float factor, float weight, float second) {
+  if constexpr (norm == RowNorm::l2) return h * factor;
+  if constexpr (norm == RowNorm::zero_centred || norm == RowNorm::residual)
+    return h * factor * (1.0F + weight);
+  if constexpr (norm == RowNorm::gated) return h * factor * (weight * silu(second));
+  return h * factor * weight;
+}
+
+/// Rows of a width that is a multiple of 16 bytes and at most `lanes` x `loads` of them, `lanes` lanes a row: a warp's
+/// 32 / lanes rows from `group` on, all of it in registers between the two passes.
+template <class Operand, RowNorm norm, int lanes, int loads>
+SAMESTATE_DEVICE void norm_rows(const NormParameters<Operand>& p, std::int64_t group) {
+  constexpr int n = 16 / static_cast<int>(sizeof(Operand));
+  using Elements = Vector<Operand, n>;
+  const int lane = lane_index() % lanes;
+  const std::int64_t row = group * (32 / lanes) + lane_index() / lanes;
+  const std::int64_t first = row * p.width;
+  Elements x[loads], second[loads];
+  bool inside[loads];
+  SAMESTATE_UNROLL
+  for (int l = 0; l < loads; ++l) {
+    const int column = (l * lanes + lane) * n;
+    inside[l] = row < p.rows && column < p.width;
+    x[l] = load_settled<true>(reinterpret_cast<const Elements*>(p.x + first + column), inside[l]);
+    if constexpr (has_second(norm))
+      second[l] = load_settled<true>(reinterpret_cast<const Elements*>(p.second + first + column), inside[l]);
+  }
+  const auto second_of = [&](int l, int i) {
+    if constexpr (has_second(norm)) return element(second[l], i);
+    return 0.0F;
+  };
+  float squares = 0.0F;
+  SAMESTATE_UNROLL
+  for (int l = 0; l < loads; ++l) {
+    SAMESTATE_UNROLL
+    for (int i = 0; i < n; ++i) {
+      const float h = normalised<norm>(element(x[l], i), second_of(l, i));
+      squares = fused(h, h, squares);
+    }
+  }
+  SAMESTATE_UNROLL
+  for (int mask = lanes / 2; mask > 0; mask /= 2) squares += shuffle_xor(squares, mask);
+  const float factor = factor_of_row<norm>(squares, p.width);
+  SAMESTATE_UNROLL
+  for (int l = 0; l < loads; ++l) {
+    const int column = (l * lanes + lane) * n;
+    Vector<float, 4> weight[n / 4] = {};
+    SAMESTATE_UNROLL
+    for (int w = 0; norm != RowNorm::l2 && w < n / 4; ++w)
+      weight[w] = load_settled<false>(reinterpret_cast<const Vector<float, 4>*>(p.weight + column + 4 * w),
+                                      inside[l]);
+    float y[n], h[n];
+    SAMESTATE_UNROLL
+    for (int i = 0; i < n; ++i) {
+      h[i] = normalised<norm>(element(x[l], i), second_of(l, i));
+      y[i] = scaled<norm>(h[i], factor, element(weight[i / 4], i % 4), second_of(l, i));
+    }
+    if (!inside[l]) continue;
+    store_result<true>(reinterpret_cast<Elements*>(p.y + first + column), narrowed<Operand>(y));
+    if constexpr (norm == RowNorm::residual)
+      store_result<true>(reinterpret_cast<Elements*>(p.sum + first + column), narrowed<Operand>(h));
+  }
+}
+
+/// One row of any width by one warp, element by element and read twice.
+template <class Operand, RowNorm norm>
+SAMESTATE_DEVICE void norm_row(const NormParameters<Operand>& p, std::int64_t row) {
+  if (row >= p.rows) return;
+  const std::int64_t first = row * p.width;
+  const auto second_of = [&](int i) { return has_second(norm) ? widen(p.second[first + i]) : 0.0F; };
+  float squares = 0.0F;
+  for (int i = lane_index(); i < p.width; i += 32) {
+    const float h = normalised<norm>(widen(p.x[first + i]), second_of(i));
+    squares = fused(h, h, squares);
+  }
+  const float factor = factor_of_row<norm>(warp_sum(squares), p.width);
+  for (int i = lane_index(); i < p.width; i += 32) {
+    const float h = normalised<norm>(widen(p.x[first + i]), second_of(i));
+    const float weight = norm == RowNorm::l2 ? 1.0F : p.weight[i];
+    p.y[first + i] = narrow<Operand>(scaled<norm>(h, factor, weight, second_of(i)));
+    if constexpr (norm == RowNorm::residual) p.sum[first + i] = narrow<Operand>(h);
+  }
+}
+
+}  // namespace samestate::cuda

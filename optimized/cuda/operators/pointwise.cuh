@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "optimized/cuda/intrinsics.cuh"
+
+/// What needs no other element: activations, and the gates of the Gated DeltaNet.
+namespace samestate::cuda {
+
+/// log(1 + x) within two ulp.
+SAMESTATE_DEVICE float logarithm_1p(float x) {
+#ifdef __CUDACC__
+  return log1pf(x);
+#else
+  return static_cast<float>(std::log1p(static_cast<double>(x)));
+#endif
+}
+
+SAMESTATE_DEVICE float logistic(float x) { return 1.0F / (1.0F + exponential(-x)); }
+SAMESTATE_DEVICE float silu(float x) { return x / (1.0F + exponential(-x)); }
+/// log(1 + e^x), of either sign without overflow.
+SAMESTATE_DEVICE float softplus(float x) {
+  const float size = x < 0.0F ? -x : x;
+  return (x > 0.0F ? x : 0.0F) + logarithm_1p(exponential(-size));
+}
+
+/// g = -exp(A_log) softplus(a + dt_bias), beta = logistic(b) (GDN-11, GDN-12).
+template <class Operand>
+struct GateParameters {
+  const Operand* a = nullptr;  ///< [tokens, heads], and b
+  const Operand* b = nullptr;
+  const float* A_log = nullptr;  ///< [heads], and dt_bias
+  const float* dt_bias = nullptr;
+  Operand* g = nullptr;  ///< [tokens, heads], and beta
+  Operand* beta = nullptr;
+  std::int64_t elements = 0;
+  int heads = 1;
+};
+
+template <class Operand>
+SAMESTATE_DEVICE void gate(const GateParameters<Operand>& p, std::int64_t i) {
+  if (i >= p.elements) return;
+  const auto head = static_cast<int>(i % p.heads);
+  const float rate = exponential(p.A_log[head]);
+  p.g[i] = narrow<Operand>(-rate * softplus(widen(p.a[i]) + p.dt_bias[head]));
+  p.beta[i] = narrow<Operand>(logistic(widen(p.b[i])));
+}
+
+}  // namespace samestate::cuda
