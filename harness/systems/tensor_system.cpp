@@ -131,8 +131,8 @@ double TensorSystem::work(const Case& c) const {
   // most cases stay far below. Where nobody has counted them: each token meets all weights, states and rows before
   // it; without weights the other tokens' data too, unless no token meets another.
   constexpr double kMost = 6e6;
-  constexpr double kElement = 16;     // drawn, copied, judged
-  constexpr double kSequence = 2000;  // a call of its own
+  constexpr double kElement = 16;              // drawn, copied, judged
+  constexpr double kSequence = 2000;           // a call of its own
   Call one = call(c, row.forms.front().name);  // once: a plan asks a million times
   const Signature all = row.signature(one);
   const auto operations = [&](const OperatorForm& form) {
