@@ -66,8 +66,9 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
       for (Index j = 0; j < x.cols(); ++j) {
         const double error = x(i, j).error();
         tolerance(i, j) = error + output_rounding(exact(i, j), error, contract.output);
-        if (std::isfinite(error) &&
-            !std::isfinite(round_to(std::abs(exact(i, j)) + error, contract.output))) {
+        // A value that the format has no number for is none of it, known well or not at all (an open choice of experts).
+        const double size = std::abs(exact(i, j)) + (std::isfinite(error) ? error : 0.0);
+        if (std::isfinite(exact(i, j)) && !std::isfinite(round_to(size, contract.output))) {
           tolerance(i, j) = kInfinity;
           oracle.overflows = true;
         }

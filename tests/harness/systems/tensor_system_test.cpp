@@ -210,5 +210,15 @@ TEST(TensorSystem, IgnoredStridesFail) {
   EXPECT_THROW((void)judged(dense, padded), Unavailable) << "it says that it takes none";
 }
 
+// Expected -74524 of a token whose experts no bound decides: fp16 has no such number, and -infinity is right.
+TEST(OperatorRun, AValueBeyondTheFormatIsNoFaultWhereTheChoiceIsOpen) {
+  const Case c = parse_case(
+      "v1 qwen3_next_moe form=sorted B=112 T=2 D=2 N=3 F=2 Fs=1 contract=fp16 regime=mixed_scales "
+      "seed=0x3228000040a");
+  const Judgement j = run_case(c, KernelTable({}, operator_kernels()), 1).judgement;
+  EXPECT_NE(j.verdict, Verdict::fail) << j.reason;
+  EXPECT_GT(j.ratio, 0.0);
+}
+
 }  // namespace
 }  // namespace samestate
