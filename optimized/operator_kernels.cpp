@@ -79,7 +79,7 @@ std::span<const OperatorKernel> operator_kernels() {
     for (const Row& row : rows)
       table.push_back({row.name, row.system, row.form, row.device, row.contracts, with_dense_copies(row.run), true, nullptr, row.limits});
 #ifdef SAMESTATE_HAVE_CUDA
-    for (OperatorKernel& row : cuda_operator_kernels()) table.push_back(std::move(row));
+    for (OperatorKernel& row : cuda::cuda_operator_kernels()) table.push_back(std::move(row));
 #endif
     return table;
   }();

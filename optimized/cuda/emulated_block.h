@@ -31,12 +31,15 @@ class Meeting {
   [[nodiscard]] unsigned turn() const { return turn_.load(); }
   /// `turn` as it was before the caller looked whether the block has failed: a failure after that look turns it.
   void arrive_and_wait(unsigned turn) {
-    if (arrived_.fetch_add(1) + 1 == threads_) {
-      arrived_ = 0;
-      wake();
-    } else {
-      while (turn_.load() == turn) turn_.wait(turn);
-    }
+    if (complete()) return;
+    while (turn_.load() == turn) turn_.wait(turn);
+  }
+  /// Arrives; true where all have, who are woken.
+  bool complete() {
+    if (arrived_.fetch_add(1) + 1 != threads_) return false;
+    arrived_ = 0;
+    wake();
+    return true;
   }
   void wake() {
     turn_.fetch_add(1);
@@ -61,7 +64,12 @@ struct BarrierState;  // hopper/emulation.h
 struct Asynchronous;  // what a thread has under way: hopper/emulation.h
 
 struct Block {
-  explicit Block(int threads) : size(threads), meet(threads), warps(static_cast<std::size_t>(threads / 32)) {
+  explicit Block(int threads, std::int64_t number = 0, std::int64_t blocks = 1)
+      : size(threads),
+        index(number),
+        of(blocks),
+        meet(threads),
+        warps(static_cast<std::size_t>(threads / 32)) {
     for (std::unique_ptr<Warp>& warp : warps) warp = std::make_unique<Warp>();
   }
 
@@ -80,6 +88,7 @@ struct Block {
   }
 
   int size;
+  std::int64_t index, of;  ///< in its grid
   Meeting meet;
   std::vector<std::unique_ptr<Warp>> warps;
   std::atomic<bool> failed{false};
@@ -106,49 +115,65 @@ struct Thread {
   std::shared_ptr<Asynchronous> asynchronous;
   std::vector<Copy> copies;  ///< to shared memory, under way
   int copy_groups = 0;       ///< committed so far
+  /// Lets the block's other threads run, where they are fibers of one thread of the host; else null.
+  std::function<void()> step_aside;
 };
 
-inline thread_local Thread self;
+inline thread_local Thread no_thread;
+inline thread_local Thread* running = &no_thread;
+/// The thread of a block that the caller is.
+inline Thread& self() { return *running; }
 
 [[noreturn]] inline void fail(const std::string& what) {
-  self.block->fail("thread " + std::to_string(self.index) + ": " + what);
+  self().block->fail("thread " + std::to_string(self().index) + ": " + what);
   throw Abandoned{};
 }
 
 inline void meet_at(Meeting& meeting) {
   const unsigned turn = meeting.turn();
-  if (self.block->failed) throw Abandoned{};  // nobody wakes those who come later
-  meeting.arrive_and_wait(turn);
-  if (self.block->failed) throw Abandoned{};
+  if (self().block->failed) throw Abandoned{};  // nobody wakes those who come later
+  if (self().step_aside == nullptr) {
+    meeting.arrive_and_wait(turn);
+  } else if (!meeting.complete()) {
+    while (meeting.turn() == turn) self().step_aside();
+  }
+  if (self().block->failed) throw Abandoned{};
 }
 
 /// What every lane of the caller's warp passes to the same call.
 inline const std::array<Words, 32>& exchange(Words mine) {
-  Warp& warp = *self.block->warps[static_cast<std::size_t>(self.index / 32)];
-  std::array<Words, 32>& table = warp.table[self.turn++ % 2];
-  table[static_cast<std::size_t>(self.index % 32)] = mine;
+  Warp& warp = *self().block->warps[static_cast<std::size_t>(self().index / 32)];
+  std::array<Words, 32>& table = warp.table[self().turn++ % 2];
+  table[static_cast<std::size_t>(self().index % 32)] = mine;
   meet_at(warp.meet);
   return table;
+}
+
+/// `body()` as thread `thread` of a block.
+template <class Body>
+void run_thread(Block& block, int thread, std::function<void()> step_aside, Body& body) {
+  Thread mine;
+  mine.block = &block;
+  mine.index = thread;
+  mine.step_aside = std::move(step_aside);
+  running = &mine;
+  try {
+    body();
+  } catch (const Abandoned&) {
+  }
+  running = &no_thread;
 }
 
 /// Runs `body()` in every thread of a block of `threads`, a multiple of 32. Throws Error with the first
 /// failure that a name of the emulation found.
 template <class Body>
-void run_block(int threads, Body&& body) {
-  Block block(threads);
+void run_block(int threads, Body&& body, std::int64_t number = 0, std::int64_t blocks = 1) {
+  Block block(threads, number, blocks);
   {
     std::vector<std::jthread> team;
     team.reserve(static_cast<std::size_t>(threads));
-    for (int t = 0; t < threads; ++t) {
-      team.emplace_back([&block, &body, t] {
-        self = Thread{&block, t, 0, false, nullptr, {}, 0};
-        try {
-          body();
-        } catch (const Abandoned&) {
-        }
-        self.asynchronous.reset();
-      });
-    }
+    for (int t = 0; t < threads; ++t)
+      team.emplace_back([&block, &body, t] { run_thread(block, t, nullptr, body); });
   }
   if (block.failed) throw Error(block.failure);
 }

@@ -35,7 +35,7 @@ namespace emulation {
 /// Accesses of global memory before wait_for_grids_before(), which a programmatic launch makes a race between
 /// grids that no sanitizer of one block sees. A test sets it to zero and reads it.
 inline std::atomic<long> accesses_before_wait{0};
-inline void count_access() { accesses_before_wait += self.waited ? 0 : 1; }
+inline void count_access() { accesses_before_wait += self().waited ? 0 : 1; }
 
 inline float from_bits(std::uint32_t bits) {
   float x;
@@ -54,7 +54,7 @@ inline std::atomic<bool> copies_land_late{false};
 
 /// Those of this thread that belong to groups before `end`.
 inline void land(int end) {
-  std::vector<Copy>& copies = self.copies;
+  std::vector<Copy>& copies = self().copies;
   const auto landed = std::stable_partition(copies.begin(), copies.end(),
                                             [&](const Copy& copy) { return copy.group >= end; });
   for (auto copy = landed; copy != copies.end(); ++copy) std::memcpy(copy->to, copy->from, 16);
@@ -69,9 +69,9 @@ inline float truncated(double x) {
 
 }  // namespace emulation
 
-inline int thread_index() { return emulation::self.index; }
-inline int block_threads() { return emulation::self.block->size; }
-inline void block_barrier() { emulation::meet_at(emulation::self.block->meet); }
+inline int thread_index() { return emulation::self().index; }
+inline int block_threads() { return emulation::self().block->size; }
+inline void block_barrier() { emulation::meet_at(emulation::self().block->meet); }
 inline void warp_barrier() { emulation::exchange({}); }
 
 inline float shuffle(float x, int source_lane) {
@@ -114,7 +114,7 @@ inline Pair load_pair(const float* from) { return {from[0], from[1]}; }
 inline Quad load_quad(const float* from) { return {from[0], from[1], from[2], from[3]}; }
 inline void store_pair(float* to, float x, float y) { to[0] = x, to[1] = y; }
 
-inline void wait_for_grids_before() { emulation::self.waited = true; }
+inline void wait_for_grids_before() { emulation::self().waited = true; }
 inline void let_next_grid_start() {}
 template <class T>
 T recomputed(T x) {
@@ -146,14 +146,14 @@ inline void copy_async_16(void* to, const void* from) {
   if (!emulation::copies_land_late) {
     std::memcpy(to, from, 16);
   } else {
-    emulation::self.copies.push_back({to, from, emulation::self.copy_groups});
+    emulation::self().copies.push_back({to, from, emulation::self().copy_groups});
   }
 }
-inline void copy_wait() { emulation::land(emulation::self.copy_groups + 1); }
-inline void copies_commit() { ++emulation::self.copy_groups; }
+inline void copy_wait() { emulation::land(emulation::self().copy_groups + 1); }
+inline void copies_commit() { ++emulation::self().copy_groups; }
 template <int left>
 void copies_wait() {
-  emulation::land(emulation::self.copy_groups - left);
+  emulation::land(emulation::self().copy_groups - left);
 }
 
 template <bool transposed>

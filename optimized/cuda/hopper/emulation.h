@@ -56,15 +56,15 @@ struct Asynchronous {
 };
 
 inline Asynchronous& asynchronous() {
-  if (!self.asynchronous) self.asynchronous = std::make_shared<Asynchronous>();
-  return *self.asynchronous;
+  if (!self().asynchronous) self().asynchronous = std::make_shared<Asynchronous>();
+  return *self().asynchronous;
 }
 
 inline void mark_dirty(const void* at) {
   const std::uintptr_t kib = reinterpret_cast<std::uintptr_t>(at) / 1024;
   if (!asynchronous().dirty.insert(kib).second) return;
-  const std::lock_guard lock(self.block->guard);
-  ++self.block->dirty[kib];
+  const std::lock_guard lock(self().block->guard);
+  ++self().block->dirty[kib];
 }
 
 inline void expect_clean(const void* from, std::int64_t bytes, const char* reader) {
@@ -73,9 +73,9 @@ inline void expect_clean(const void* from, std::int64_t bytes, const char* reade
       (reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(bytes) - 1) / 1024;
   bool found = false;
   {
-    const std::lock_guard lock(self.block->guard);
-    const auto next = self.block->dirty.lower_bound(first);
-    found = next != self.block->dirty.end() && next->first <= last;
+    const std::lock_guard lock(self().block->guard);
+    const auto next = self().block->dirty.lower_bound(first);
+    found = next != self().block->dirty.end() && next->first <= last;
   }
   if (found) fail(std::string(reader) + " reads shared memory that was stored to without fence_async()");
 }
@@ -88,9 +88,9 @@ class Barrier {
     auto state = std::make_shared<emulation::BarrierState>();
     state->arrivals = state->missing = arrivals;
     state_ = state.get();
-    const std::lock_guard lock(emulation::self.block->guard);
-    emulation::self.block->barriers.push_back(state);
-    emulation::self.block->wakers.emplace_back([state] { state->changed.notify_all(); });
+    const std::lock_guard lock(emulation::self().block->guard);
+    emulation::self().block->barriers.push_back(state);
+    emulation::self().block->wakers.emplace_back([state] { state->changed.notify_all(); });
   }
   void expect(int bytes) { change(1, bytes); }
   void arrive() { change(1, 0); }
@@ -104,8 +104,8 @@ class Barrier {
     if (state_->phase < phase) emulation_fail(lock, "waits for a phase before the one before it is complete");
     if (state_->phase > phase + 1) emulation_fail(lock, "waits for a phase after the next one is complete");
     const bool there = state_->changed.wait_for(
-        lock, emulation::patience, [&] { return state_->phase > phase || emulation::self.block->failed; });
-    if (emulation::self.block->failed) {
+        lock, emulation::patience, [&] { return state_->phase > phase || emulation::self().block->failed; });
+    if (emulation::self().block->failed) {
       lock.unlock();
       throw emulation::Abandoned{};
     }
@@ -135,7 +135,7 @@ class Barrier {
 inline void barriers_ready() {}
 
 inline void named_barrier(int id, int threads) {
-  emulation::Block& block = *emulation::self.block;
+  emulation::Block& block = *emulation::self().block;
   emulation::Meeting* meeting = nullptr;
   {
     const std::lock_guard lock(block.guard);
@@ -148,10 +148,10 @@ inline void named_barrier(int id, int threads) {
 }
 
 inline void fence_async() {
-  const std::lock_guard lock(emulation::self.block->guard);
+  const std::lock_guard lock(emulation::self().block->guard);
   for (const std::uintptr_t kib : emulation::asynchronous().dirty) {
-    const auto at = emulation::self.block->dirty.find(kib);
-    if (--at->second == 0) emulation::self.block->dirty.erase(at);
+    const auto at = emulation::self().block->dirty.find(kib);
+    if (--at->second == 0) emulation::self().block->dirty.erase(at);
   }
   emulation::asynchronous().dirty.clear();
 }

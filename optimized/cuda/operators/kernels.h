@@ -4,11 +4,17 @@
 
 #include "optimized/operator_kernel.h"
 
-namespace samestate {
+/// The CUDA kernels of named tensors, rows of the table by what they compute; contracts fp32 and bf16, any size of the
+/// systems inside a row's limits, any strides. Without a device they answer Outcome no_device. They throw Error where the
+/// CUDA runtime reports a failure.
+namespace samestate::cuda {
 
-/// The CUDA kernels of named tensors: norms of rows, activation gates, short convolution, rotary embedding, overlap windows
-/// and router of dendritic attention; contracts fp32 and bf16, any size of the systems, any strides. Without a device they
-/// answer Outcome no_device. They throw Error where the CUDA runtime reports a failure.
+/// All of them.
 [[nodiscard]] std::vector<OperatorKernel> cuda_operator_kernels();
+[[nodiscard]] std::vector<OperatorKernel> norm_kernels();
+/// Gates, short convolution, rotary embedding.
+[[nodiscard]] std::vector<OperatorKernel> layer_part_kernels();
+/// Overlap windows and router.
+[[nodiscard]] std::vector<OperatorKernel> dendritic_kernels();
 
-}  // namespace samestate
+}  // namespace samestate::cuda

@@ -1,0 +1,84 @@
+#include "optimized/cuda/operators/call.cuh"
+#include "optimized/cuda/operators/dendritic.cuh"
+#include "optimized/cuda/operators/kernels.h"
+
+/// Rows of the table: dendritic attention.
+namespace samestate::cuda {
+namespace {
+
+template <class Operand, int n>
+struct WindowElements {
+  using Parameters = WindowParameters<Operand>;
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return p.tokens * p.outputs() / n; }
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t i) {
+    split_windows<Operand, n>(p, i * n);
+  }
+};
+
+template <class Operand>
+struct RoutedRow {
+  using Parameters = RouterParameters<Operand>;
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return p.rows; }
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t row) { route(p, row); }
+};
+
+struct Windows {
+  template <class Operand>
+  using Parameters = WindowParameters<Operand>;
+
+  template <class Operand>
+  static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
+    Parameters<Operand> p;
+    p.x = tensors.operand("x");
+    p.parts = tensors.operand("parts");
+    p.windows = tensors.output("windows");
+    p.sum = tensors.output("sum");
+    p.tokens = call.batch * call.tokens;
+    p.count = static_cast<int>(call.parameter("N"));
+    p.channels = p.count * static_cast<int>(call.parameter("stride")) + static_cast<int>(call.parameter("O"));
+    // One window is all channels.
+    p.stride = p.count > 1 ? static_cast<int>(call.parameter("stride")) : p.channels;
+    p.width = p.count > 1 ? p.stride + static_cast<int>(call.parameter("O")) : p.channels;
+    return p;
+  }
+  template <class Operand>
+  static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
+    constexpr int n = 16 / static_cast<int>(sizeof(Operand));
+    if (p.stride % n == 0 && p.width % n == 0 && p.channels % n == 0) {
+      EachThread<WindowElements<Operand, n>>::launch(p, stream);
+    } else {
+      EachThread<WindowElements<Operand, 1>>::launch(p, stream);
+    }
+  }
+};
+
+struct BranchRouter {
+  template <class Operand>
+  using Parameters = RouterParameters<Operand>;
+
+  template <class Operand>
+  static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
+    return {tensors.operand("q"),
+            tensors.operand("router"),
+            tensors.output("omega"),
+            tensors.output("mask"),
+            call.batch * call.tokens * call.parameter("H"),
+            static_cast<int>(call.parameter("d")),
+            static_cast<int>(call.parameter("K") + call.parameter("idle")),
+            static_cast<int>(call.parameter("Es")),
+            static_cast<int>(call.parameter("K"))};
+  }
+  template <class Operand>
+  static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
+    EachWarp<RoutedRow<Operand>>::launch(p, stream);
+  }
+};
+
+}  // namespace
+
+std::vector<OperatorKernel> dendritic_kernels() {
+  return {row<Windows>("overlap_windows", "windows"),
+          row<BranchRouter>("dendritic_router", "softmax", {"d <= 512", "K <= 16", "idle <= 64"})};
+}
+
+}  // namespace samestate::cuda

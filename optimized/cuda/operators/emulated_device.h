@@ -1,0 +1,79 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "optimized/cuda/emulation.h"
+#include "optimized/kernel.h"
+#ifdef SAMESTATE_EMULATED_FIBERS
+#include "optimized/cuda/emulated_fibers.h"
+#endif
+
+/// What the rows of named tensors ask of the runtime, on the host: memory, launches, no time.
+namespace samestate::cuda {
+
+using cudaStream_t = void*;
+
+inline std::int64_t block_index() { return emulation::self().block->index; }
+inline std::int64_t grid_blocks() { return emulation::self().block->of; }
+
+/// The blocks one after another; shared memory is NaN at the start of each, and no larger than asked for.
+template <class Body>
+void launch(unsigned blocks, std::size_t shared_bytes, const typename Body::Parameters& p, cudaStream_t) {
+  for (unsigned block = 0; block < blocks; ++block) {
+    const auto shared = std::make_unique<std::max_align_t[]>(shared_bytes / sizeof(std::max_align_t) + 1);
+    std::memset(shared.get(), 0xff, shared_bytes);
+    const auto body = [&] { Body::run(p, reinterpret_cast<unsigned char*>(shared.get())); };
+#ifdef SAMESTATE_EMULATED_FIBERS
+    emulation::run_block_in_fibers(Body::kThreads, body, block, blocks);
+#else
+    emulation::run_block(Body::kThreads, body, block, blocks);
+#endif
+  }
+}
+
+/// `size` elements, 16-byte aligned; none for size 0, whose data() is null.
+template <class T>
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(std::size_t size)
+      : size_(size),
+        data_(size == 0 ? nullptr
+                        : static_cast<T*>(::operator new (size * sizeof(T), std::align_val_t{16}))) {}
+  explicit DeviceBuffer(const std::vector<T>& values) : DeviceBuffer(values.size()) {
+    std::copy(values.begin(), values.end(), data_);
+  }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  ~DeviceBuffer() { ::operator delete (data_, std::align_val_t{16}); }
+  [[nodiscard]] T* data() const { return data_; }
+  [[nodiscard]] std::size_t bytes() const { return size_ * sizeof(T); }
+  void fill(int byte, cudaStream_t) const {
+    if (size_ > 0) std::memset(static_cast<void*>(data_), byte, bytes());
+  }
+  [[nodiscard]] std::vector<T> download() const { return std::vector<T>(data_, data_ + size_); }
+
+ private:
+  std::size_t size_;
+  T* data_;
+};
+
+struct Device {
+  std::optional<int> info = 0;
+  std::string reason;
+};
+inline const Device& device() {
+  static const Device kEmulated;
+  return kEmulated;
+}
+inline void check_launch(const char*) {}
+
+}  // namespace samestate::cuda

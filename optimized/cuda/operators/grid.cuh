@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "optimized/cuda/intrinsics.cuh"
+
+/// A launch, on the device or by the emulation. A grid `Body` has `Parameters`, `kThreads` threads a block and
+/// `run(parameters, shared)`, which every thread of every block executes; `shared` is the block's memory, aligned to 16 bytes.
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+
+#include "optimized/cuda/device_memory.cuh"
+
+namespace samestate::cuda {
+
+SAMESTATE_DEVICE std::int64_t block_index() { return static_cast<std::int64_t>(blockIdx.x); }
+SAMESTATE_DEVICE std::int64_t grid_blocks() { return static_cast<std::int64_t>(gridDim.x); }
+
+template <class Body>
+__global__ void __launch_bounds__(Body::kThreads)
+    grid_kernel(const __grid_constant__ typename Body::Parameters p) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  Body::run(p, shared);
+}
+
+/// Enqueues `blocks` blocks, none where that is 0. Throws Error where the device refuses them.
+template <class Body>
+void launch(unsigned blocks, std::size_t shared_bytes, const typename Body::Parameters& p,
+            cudaStream_t stream) {
+  if (blocks == 0) return;
+  constexpr std::size_t kGivenAnyway = 48 * 1024;
+  if (shared_bytes > kGivenAnyway) {
+    check(cudaFuncSetAttribute(grid_kernel<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(shared_bytes)),
+          "cudaFuncSetAttribute");
+  }
+  grid_kernel<Body><<<blocks, Body::kThreads, shared_bytes, stream>>>(p);
+  check(cudaGetLastError(), "the launch");
+}
+
+}  // namespace samestate::cuda
+#else
+#include "optimized/cuda/operators/emulated_device.h"
+#endif
+
+#include <algorithm>
+#include <limits>
+
+namespace samestate::cuda {
+
+/// Blocks for `items` of which one takes `each`; more than fit a grid go round.
+inline unsigned blocks_of(std::int64_t items, std::int64_t each) {
+  return static_cast<unsigned>(
+      std::min<std::int64_t>((items + each - 1) / each, std::numeric_limits<int>::max()));
+}
+
+/// A grid of independent items, one a thread: `Item` has `Parameters`, which know their `items()`, and
+/// `run(parameters, item)`.
+template <class Item>
+struct EachThread {
+  using Parameters = typename Item::Parameters;
+  static constexpr int kThreads = 256;
+  static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char*) {
+    for (std::int64_t i = block_index() * kThreads + thread_index(); i < Item::items(p);
+         i += grid_blocks() * kThreads)
+      Item::run(p, i);
+  }
+  static void launch(const Parameters& p, cudaStream_t stream) {
+    cuda::launch<EachThread>(blocks_of(Item::items(p), kThreads), 0, p, stream);
+  }
+};
+
+/// The same with one a warp.
+template <class Item>
+struct EachWarp {
+  using Parameters = typename Item::Parameters;
+  static constexpr int kThreads = 256;
+  static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char*) {
+    for (std::int64_t i = block_index() * (kThreads / 32) + warp_index(); i < Item::items(p);
+         i += grid_blocks() * (kThreads / 32))
+      Item::run(p, i);
+  }
+  static void launch(const Parameters& p, cudaStream_t stream) {
+    cuda::launch<EachWarp>(blocks_of(Item::items(p), kThreads / 32), 0, p, stream);
+  }
+};
+
+}  // namespace samestate::cuda

@@ -1,0 +1,132 @@
+#include "optimized/cuda/operators/call.cuh"
+#include "optimized/cuda/operators/convolution.cuh"
+#include "optimized/cuda/operators/kernels.h"
+#include "optimized/cuda/operators/pointwise.cuh"
+#include "optimized/cuda/operators/rotation.cuh"
+
+/// Rows of the table: gates, short convolution and rotary embedding of a layer.
+namespace samestate::cuda {
+namespace {
+
+template <class Operand>
+struct Gate {
+  using Parameters = GateParameters<Operand>;
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return p.elements; }
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t i) { gate(p, i); }
+};
+
+template <class Operand, int n>
+struct RotatedElements {
+  using Parameters = RotationParameters<Operand>;
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) {
+    return p.tokens * p.heads * p.width / n;
+  }
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t i) { rotate<Operand, n>(p, i * n); }
+};
+
+/// W 0: any W and any channels, one a thread.
+template <class Operand, int W>
+struct ConvolvedPart {
+  using Parameters = ConvolutionParameters<Operand>;
+  static constexpr int n = W == 0 ? 1 : 16 / static_cast<int>(sizeof(Operand));
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) {
+    return p.batch * p.parts() * (p.channels / n);
+  }
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t i) {
+    const int threads = p.channels / n;
+    const auto channel = static_cast<int>(i % threads) * n;
+    const std::int64_t part = i / threads % p.parts();
+    const std::int64_t b = i / threads / p.parts();
+    if constexpr (W == 0) {
+      convolve_channel(p, b, part, channel);
+    } else {
+      convolve_vector<Operand, W>(p, b, part, channel);
+    }
+  }
+};
+
+struct Gates {
+  template <class Operand>
+  using Parameters = GateParameters<Operand>;
+
+  template <class Operand>
+  static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
+    return {tensors.operand("a"),
+            tensors.operand("b"),
+            tensors.fp32("A_log"),
+            tensors.fp32("dt_bias"),
+            tensors.output("g"),
+            tensors.output("beta"),
+            call.batch * call.tokens * call.parameter("H"),
+            static_cast<int>(call.parameter("H"))};
+  }
+  template <class Operand>
+  static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
+    EachThread<Gate<Operand>>::launch(p, stream);
+  }
+};
+
+struct Convolution {
+  template <class Operand>
+  using Parameters = ConvolutionParameters<Operand>;
+
+  template <class Operand>
+  static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
+    return {tensors.operand("x"),
+            tensors.operand("kernel"),
+            call.parameter("bias") != 0 ? tensors.fp32("bias") : nullptr,
+            tensors.operand("state"),
+            tensors.output("y"),
+            tensors.output("state"),
+            call.batch,
+            call.tokens,
+            static_cast<int>(call.parameter("C")),
+            static_cast<int>(call.parameter("W")),
+            call.parameter("activation") != 0};
+  }
+  template <class Operand>
+  static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
+    constexpr int n = 16 / static_cast<int>(sizeof(Operand));
+    const bool vector = p.channels % n == 0;
+    if (vector && p.W == 4) return EachThread<ConvolvedPart<Operand, 4>>::launch(p, stream);
+    if (vector && p.W == 3) return EachThread<ConvolvedPart<Operand, 3>>::launch(p, stream);
+    if (vector && p.W == 2) return EachThread<ConvolvedPart<Operand, 2>>::launch(p, stream);
+    EachThread<ConvolvedPart<Operand, 0>>::launch(p, stream);
+  }
+};
+
+struct Rotation {
+  template <class Operand>
+  using Parameters = RotationParameters<Operand>;
+
+  template <class Operand>
+  static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
+    return {tensors.operand("x"),
+            tensors.fp32("cosine"),
+            tensors.fp32("sine"),
+            tensors.output("y"),
+            call.batch * call.tokens,
+            static_cast<int>(call.parameter("H")),
+            static_cast<int>(call.parameter("d")),
+            static_cast<int>(call.parameter("pairs")),
+            call.parameter("interleaved") != 0};
+  }
+  template <class Operand>
+  static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
+    constexpr int n = 16 / static_cast<int>(sizeof(Operand));
+    if (p.width % n == 0 && (p.interleaved || p.pairs % n == 0)) {
+      EachThread<RotatedElements<Operand, n>>::launch(p, stream);
+    } else {
+      EachThread<RotatedElements<Operand, 1>>::launch(p, stream);
+    }
+  }
+};
+
+}  // namespace
+
+std::vector<OperatorKernel> layer_part_kernels() {
+  return {row<Gates>("activation_gates", "branchless"), row<Convolution>("short_convolution", "gather"),
+          row<Rotation>("rotary_embedding", "equation")};
+}
+
+}  // namespace samestate::cuda

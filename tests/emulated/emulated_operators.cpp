@@ -1,0 +1,23 @@
+/// The rows of the CUDA kernels of named tensors, executed by the emulation: a plugin, so that the gate, with its whole plan,
+/// judges them where there is no device. `samestate gate --plugin libemulated_operators.so --kernel 'emulated.*'`.
+#include <string>
+#include <vector>
+
+#include "optimized/cuda/operators/kernels.h"
+#include "optimized/plugin.h"
+
+extern "C" {
+
+int samestate_plugin_abi() { return samestate::plugin_abi; }
+
+void samestate_plugin_kernels(std::vector<samestate::Kernel>*) {}
+
+void samestate_plugin_operator_kernels(std::vector<samestate::OperatorKernel>* rows) {
+  for (samestate::OperatorKernel row : samestate::cuda::cuda_operator_kernels()) {
+    row.name.replace(0, std::string("cuda").size(), "emulated");
+    row.device = "cpu";
+    rows->push_back(std::move(row));
+  }
+}
+
+}  // extern "C"
