@@ -15,6 +15,10 @@ CLI::Option* add_repeatable(CLI::App& app, const std::string& name, std::vector<
   return app.add_option(name, values, help)->take_all()->allow_extra_args(false)->check(named());
 }
 
+CLI::Option* add_names(CLI::App& app, const std::string& name, std::string& names, const std::string& help) {
+  return app.add_option(name, names, help)->join(',')->allow_extra_args(false)->check(named());
+}
+
 CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {
   return add_repeatable(app, "--plugin", plugins, "load kernels from a shared library (repeatable)");
 }

@@ -35,6 +35,9 @@ struct Shard {
 CLI::Option* add_repeatable(CLI::App& app, const std::string& name, std::vector<std::string>& values,
                             const std::string& help);
 
+/// The same for names and patterns, which stand in `names` with commas between them (wanted_kernels).
+CLI::Option* add_names(CLI::App& app, const std::string& name, std::string& names, const std::string& help);
+
 /// --plugin of the verbs that run kernels.
 CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins);
 

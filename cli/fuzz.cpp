@@ -337,8 +337,8 @@ Command add_fuzz(CLI::App& app) {
           ->check(seed_number());
   app.add_option("--shard", options->shard, "I/N: only the cases I, I + N, I + 2N, ...")
       ->capture_default_str();
-  app.add_option("--system", search.filter.system, "only this system")->check(named());
-  app.add_option("--kernel", search.filter.kernel, "only this kernel")->check(named());
+  add_names(app, "--system", search.filter.system, "only this system (repeatable; patterns with * and ?)");
+  add_names(app, "--kernel", search.filter.kernel, "only this kernel (repeatable; patterns with * and ?)");
   app.add_option("--device", search.filter.device, "only kernels of this device: cpu or cuda")
       ->check(named());
   add_plugin_option(app, options->plugins);

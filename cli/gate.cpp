@@ -390,8 +390,8 @@ Command add_gate(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--device", options->plan.device, "only kernels of this device: cpu or cuda")
       ->check(named());
-  app.add_option("--system", options->plan.system, "only this system")->check(named());
-  app.add_option("--kernel", options->plan.kernel, "only this kernel")->check(named());
+  add_names(app, "--system", options->plan.system, "only this system (repeatable; patterns with * and ?)");
+  add_names(app, "--kernel", options->plan.kernel, "only this kernel (repeatable; patterns with * and ?)");
   add_plugin_option(app, options->plugins);
   add_filter_options(app, options->filter);
   app.add_option("--shard", options->shard, "I/N: only the cases I, I + N, I + 2N, ...")

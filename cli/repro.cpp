@@ -357,16 +357,21 @@ Command add_judge(CLI::App& app) {
     const auto judged = [&] {
       RunFile run = read_run_file(*file, named_shapes);
       if (*strict) run.case_line = format_case(exactly(parse_case(run.case_line)));
-      const Record record = judge_run_file(run);
-      const bool asked =
-          *budget != "0" && is_about_the_contract(Resolved(parse_case(run.case_line)), record.judgement);
-      if (asked && *json) {
-        const std::string near =
-            neighbours_of(Resolved(parse_case(run.case_line)), run, seconds_of("--card-budget", *budget))
-                .text();
-        return with_code(case_json(record, {{}, {}, {}, {}, near}), record.judgement.verdict);
+      Trace trace;
+      const Record record = judge_run_file(run, &trace);
+      const Resolved r(parse_case(run.case_line));
+      Explanation e;
+      if (record.judgement.verdict == Verdict::fail) e = explain_with_mutants(r, trace);
+      const bool asked = *budget != "0" && is_about_the_contract(r, record.judgement);
+      if (*json) {
+        CaseExplanation lists = lists_of(e);
+        if (asked) lists.contract = neighbours_of(r, run, seconds_of("--card-budget", *budget)).text();
+        return with_code(case_json(record, lists), record.judgement.verdict);
       }
-      return with_code(record_page(record, *json), record.judgement.verdict, asked ? run_left_in(run) : "");
+      Page page;
+      add_record(page, record);
+      add_explanation(page, e);
+      return with_code(page.text(), record.judgement.verdict, asked ? run_left_in(run) : "");
     };
     return print_apart(
         judged, seconds_of("--timeout", *timeout),

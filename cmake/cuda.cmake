@@ -21,7 +21,8 @@ enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 message(STATUS "CUDA kernels: built with ${CMAKE_CUDA_COMPILER}")
 
-file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu)
+file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu
+  ${CMAKE_CURRENT_SOURCE_DIR}/cuda/operators/*.cu)
 target_sources(samestate_optimized PRIVATE ${cuda_sources})
 target_compile_definitions(samestate_optimized PUBLIC SAMESTATE_HAVE_CUDA=1)
 target_link_libraries(samestate_optimized PRIVATE CUDA::cudart_static)

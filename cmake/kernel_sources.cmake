@@ -1,21 +1,29 @@
-# Writes OUTPUT, a header with the hash of the CUDA kernels' sources (FILES, contents in order of name): evidence of a run on
-# a device holds the hash it ran, and is fresh while the two agree. Run as a script at build time: -DOUTPUT= -DROOT= -P.
+# Writes OUTPUT, a header with the hashes of the CUDA kernels' sources (contents in order of name): evidence of a run on a device
+# holds the hashes it ran, and is fresh while its kernel's is the build's. Two, "FAMILY+OPERATORS": the recurrent family, and the
+# kernels of named tensors with what they share with it. Run as a script at build time: -DOUTPUT= -DROOT= -P.
+function(hash_of result)
+  set(all "")
+  list(SORT ARGN)
+  foreach(file IN LISTS ARGN)
+    file(SHA256 ${ROOT}/${file} hash)
+    string(APPEND all "${file} ${hash}\n")
+  endforeach()
+  string(SHA256 hash "${all}")
+  string(SUBSTRING ${hash} 0 16 hash)
+  set(${result} ${hash} PARENT_SCOPE)
+endfunction()
+
 file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/optimized/cuda/*.cu ${ROOT}/optimized/cuda/*.cuh ${ROOT}/optimized/cuda/*.h)
 # What the host alone compiles in their place does not run on a device.
 list(FILTER files EXCLUDE REGEX "/(emulation|emulated_[a-z]+)[.]h$")
-# The kernels of named tensors have no evidence yet (reports/records/evidence.cpp), and are no part of the others'.
-list(FILTER files EXCLUDE REGEX "^optimized/cuda/operators")
-list(APPEND files cmake/cuda.cmake optimized/call.cpp optimized/call.h optimized/kernel.h reference/contract.h
+set(operators ${files})
+list(FILTER operators INCLUDE REGEX "^optimized/cuda/operators/")
+list(FILTER files EXCLUDE REGEX "^optimized/cuda/operators/")
+hash_of(family ${files} cmake/cuda.cmake optimized/call.cpp optimized/call.h optimized/kernel.h reference/contract.h
   reference/view.h)
-list(SORT files)
-set(all "")
-foreach(file IN LISTS files)
-  file(SHA256 ${ROOT}/${file} hash)
-  string(APPEND all "${file} ${hash}\n")
-endforeach()
-string(SHA256 hash "${all}")
-string(SUBSTRING ${hash} 0 16 hash)
-set(text "#pragma once\n\n// SHA-256 of the CUDA kernels' sources, first 16 digits.\n#define SAMESTATE_CUDA_SOURCES \"${hash}\"\n")
+hash_of(operators ${operators} optimized/cuda/intrinsics.cuh optimized/cuda/device_memory.cuh optimized/cuda/prepare.h
+  optimized/operator_kernel.h cmake/cuda.cmake reference/contract.h)
+set(text "#pragma once\n\n// SHA-256 of the CUDA kernels' sources, first 16 digits each.\n#define SAMESTATE_CUDA_SOURCES \"${family}+${operators}\"\n")
 set(old "")
 if(EXISTS ${OUTPUT})
   file(READ ${OUTPUT} old)

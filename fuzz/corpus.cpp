@@ -49,9 +49,9 @@ void read_file(const fs::path& file, std::vector<CorpusEntry>& out) {
 }
 
 bool wanted(const KernelRow& row, const Resolved& r, const PlanOptions& options) {
-  return row.system == r.system && (options.kernel.empty() || row.name == options.kernel) &&
+  return row.system == r.system && is_among(options.kernel, row.name) &&
          (options.device.empty() || row.device == options.device) &&
-         (options.system.empty() || row.system->name == options.system) && r.system->evaluates(r, row.form) &&
+         is_among(options.system, row.system->name) && r.system->evaluates(r, row.form) &&
          std::find(row.contracts.begin(), row.contracts.end(), r.c.contract) != row.contracts.end();
 }
 

@@ -267,26 +267,23 @@ std::vector<Turn> turns_of(const Planned& of, std::span<const Case> edges, const
 
 namespace {
 
-void check_filters(const KernelTable& table, const std::string& system, const std::string& device,
-                   const std::string& name) {
-  if (!system.empty()) (void)system_named(system);
-  if (!device.empty() && device != "cpu" && device != "cuda") {
-    throw Error("device " + device + ": no such device; known: cpu, cuda");
-  }
-  if (name.empty()) return;
+/// The kernel of a name; throws Error where there is none or the other filters exclude it.
+void check_kernel(const KernelTable& table, const std::string& system, const std::string& device,
+                  std::string_view name) {
   const auto kernel = std::find_if(table.all().begin(), table.all().end(),
                                    [&](const KernelRow& row) { return row.name == name; });
   if (kernel == table.all().end()) {
-    throw Error("kernel=" + name +
-                ": no such kernel; `samestate list kernels` shows them, and a plugin's needs --plugin FILE");
+    throw Error(fmt::format(
+        "kernel={}: no such kernel; `samestate list kernels` shows them, and a plugin's needs --plugin FILE",
+        name));
   }
-  if (!system.empty() && kernel->system->name != system) {
+  if (!is_among(system, kernel->system->name)) {
     throw Error(fmt::format("kernel {} computes {}, not {}: name one of the two", name, kernel->system->name,
                             system));
   }
   if (!device.empty() && kernel->device != device) {
-    throw Error("kernel " + name + " is for device " + kernel->device + ", not " + device +
-                ": name one of the two");
+    throw Error(
+        fmt::format("kernel {} is for device {}, not {}: name one of the two", name, kernel->device, device));
   }
 }
 
@@ -294,22 +291,41 @@ void check_filters(const KernelTable& table, const std::string& system, const st
 
 std::vector<const KernelRow*> wanted_kernels(const KernelTable& table, const std::string& system,
                                              const std::string& device, const std::string& kernel) {
-  check_filters(table, system, device, kernel);
+  for (const std::string_view name : plain_names(system)) (void)system_named(std::string(name));
+  if (!device.empty() && device != "cpu" && device != "cuda")
+    throw Error("device " + device + ": no such device; known: cpu, cuda");
+  for (const std::string_view name : plain_names(kernel)) check_kernel(table, system, device, name);
   std::vector<const KernelRow*> kept;
+  bool named = false;  // whether there is a kernel for the patterns
   for (const KernelRow& row : table.all()) {
-    if (!system.empty() && row.system->name != system) continue;
-    if (!kernel.empty() && row.name != kernel) continue;
-    if (!device.empty() && row.device != device) continue;
-    kept.push_back(&row);
+    if (!is_among(system, row.system->name) || !is_among(kernel, row.name)) continue;
+    named = true;
+    if (device.empty() || row.device == device) kept.push_back(&row);
+  }
+  if (!named) {
+    throw Error(
+        fmt::format("no kernel of system={} kernel={}; `samestate list kernels` shows them, and a "
+                    "plugin's needs --plugin FILE",
+                    system.empty() ? "*" : system, kernel.empty() ? "*" : kernel));
   }
   return kept;
+}
+
+bool may_fit(const KernelRow& row, const CaseFilter& filter) {
+  Case c;
+  c.system = row.system->name;
+  return std::all_of(
+      filter.conditions().begin(), filter.conditions().end(), [&](const KeyCondition& condition) {
+        return (condition.key != "kernel" && condition.key != "system") || condition.holds(c, row.name);
+      });
 }
 
 Plan plan_of(const KernelTable& table, const PlanOptions& options) {
   Plan plan;
   std::vector<Planned> kernels;
-  for (const KernelRow* kernel : wanted_kernels(table, options.system, options.device, options.kernel))
-    kernels.push_back({kernel, factors_of(*kernel)});
+  for (const KernelRow* kernel : wanted_kernels(table, options.system, options.device, options.kernel)) {
+    if (may_fit(*kernel, options.filter)) kernels.push_back({kernel, factors_of(*kernel)});
+  }
   // Kernels do not know of each other, and a covering set takes a while.
   struct Part {
     std::vector<Case> edges;

@@ -16,9 +16,9 @@ inline constexpr double kTriples = 10.0;  ///< effort from which on a plan has e
 struct PlanOptions {
   std::uint64_t seed = 1;      ///< of the seeded cases; the edge cases are always the same
   double effort = 1.0;         ///< multiplies the number of seeded cases
-  std::string system;          ///< only this one; empty: all
+  std::string system;          ///< only these, names or patterns with commas between; empty: all
   std::string device;          ///< only kernels of this one (cpu, cuda); empty: all
-  std::string kernel;          ///< only this one; empty: all in the table
+  std::string kernel;          ///< only these, as system; empty: all in the table
   std::int64_t max_cases = 0;  ///< at most this many, spread over the whole plan; 0: no limit
   CaseFilter filter;           ///< the plan drops the cases that it refuses
   /// Told how many of how many kernels have their cases, from the first: many take minutes. One call at a time, from
@@ -26,12 +26,16 @@ struct PlanOptions {
   std::function<void(std::size_t done, std::size_t of)> planned = nullptr;
 };
 
-/// The kernels that a campaign is about; empty: no filter. Throws Error for a filter that names what does not
-/// exist, or excludes itself: that would look like a machine on which nothing can run.
+/// The kernels that a campaign is about: NAME[,NAME...] with patterns (* and ?) for system and kernel; empty: no filter.
+/// Throws Error for a filter that names what does not exist, or excludes itself: that would look like a machine on which
+/// nothing can run.
 [[nodiscard]] std::vector<const KernelRow*> wanted_kernels(const KernelTable& table,
                                                            const std::string& system,
                                                            const std::string& device,
                                                            const std::string& kernel);
+
+/// Whether a case of the kernel may fit: what the filter says of system and kernel holds of the row.
+[[nodiscard]] bool may_fit(const KernelRow& row, const CaseFilter& filter);
 
 /// Drops the cases that the filter refuses.
 void keep_taken(std::vector<Case>& cases, const KernelTable& table, const CaseFilter& filter);

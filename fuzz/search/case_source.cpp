@@ -24,16 +24,6 @@ constexpr double kLargeCase = 20.0;
 /// Draws for one case after which a filter is taken to leave none.
 constexpr std::uint64_t kMostDraws = 20'000;
 
-/// Whether a case of the kernel may fit: what the filter says of system and kernel holds of the row.
-bool may_fit(const KernelRow& row, const CaseFilter& filter) {
-  Case c;
-  c.system = row.system->name;
-  return std::all_of(
-      filter.conditions().begin(), filter.conditions().end(), [&](const KeyCondition& condition) {
-        return (condition.key != "kernel" && condition.key != "system") || condition.holds(c, row.name);
-      });
-}
-
 /// A number of the range, small ones more often; of an open one up to four times its end.
 std::int64_t within(const KeyCondition::Value& range, const Dice& dice) {
   const double least = std::max(range.least, 0.0);

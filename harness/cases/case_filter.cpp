@@ -234,6 +234,20 @@ bool CaseFilter::takes(const Case& c, std::string_view kernel) const {
                       [&](const auto& all) { return std::all_of(all.begin(), all.end(), holds); });
 }
 
+bool is_among(std::string_view names, std::string_view name) {
+  if (names.empty()) return true;
+  const std::vector<std::string_view> all = split(names, ',');
+  return std::any_of(all.begin(), all.end(), [&](std::string_view one) { return matches(one, name); });
+}
+
+std::vector<std::string_view> plain_names(std::string_view names) {
+  std::vector<std::string_view> plain;
+  for (const std::string_view one : split(names, ',')) {
+    if (!one.empty() && !is_pattern(one)) plain.push_back(one);
+  }
+  return plain;
+}
+
 std::vector<std::string_view> filter_keys() {
   std::vector<std::string_view> out = {"system"};
   for (const Key& key : keys()) {

@@ -52,6 +52,11 @@ class CaseFilter {
   std::string text_;
 };
 
+/// Whether `name` is among `names`: NAME[,NAME...], patterns with * and ? among them; every name is where there are none.
+[[nodiscard]] bool is_among(std::string_view names, std::string_view name);
+/// Those that are names, not patterns.
+[[nodiscard]] std::vector<std::string_view> plain_names(std::string_view names);
+
 /// The names that a condition may give: system, kernel, keys, sizes of all systems; in the order of a line.
 [[nodiscard]] std::vector<std::string_view> filter_keys();
 

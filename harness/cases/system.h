@@ -67,9 +67,9 @@ class System {
   /// What a person wants to know of a run that differs (harness/explain/explain.h).
   [[nodiscard]] virtual Explanation explain(const Resolved& r, const Trace& trace) const = 0;
 
-  /// The judgement of a run as a file (harness/systems/saved_run.h), made here or elsewhere. Throws Error where it is
-  /// not one of this case.
-  [[nodiscard]] virtual Judgement judge(const Resolved& r, const RunFile& file) const = 0;
+  /// The judgement of a run as a file (harness/systems/saved_run.h), made here or elsewhere; `trace`, for explain(), may be
+  /// null. Throws Error where it is not one of this case.
+  [[nodiscard]] virtual Judgement judge(const Resolved& r, const RunFile& file, Trace* trace) const = 0;
 
   /// What the case costs, a call of its native form (harness/cases/case_cost.h). `on_device`: tensors travel
   /// in the contract's formats; on the processor everything is fp32.

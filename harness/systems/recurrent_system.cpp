@@ -264,8 +264,8 @@ std::vector<Held> RecurrentSystem::held(const Resolved& r, const Trace& trace) c
   return out;
 }
 
-Judgement RecurrentSystem::judge(const Resolved& r, const RunFile& file) const {
-  return judge_family_file(r, family, file);
+Judgement RecurrentSystem::judge(const Resolved& r, const RunFile& file, Trace* trace) const {
+  return judge_family_file(r, family, file, trace);
 }
 
 }  // namespace samestate

@@ -73,9 +73,20 @@ std::vector<std::int64_t> file_shape(const Resolved& r, const TensorSpec& spec, 
   return shape;
 }
 
+/// The tensors of a file as those of a run here.
+std::vector<CaseTensor> outputs_in(const Resolved& r, const Signature& signature, const RunFile& file) {
+  std::vector<CaseTensor> outputs;
+  for (const TensorSpec& spec : signature.outputs) {
+    outputs.push_back({spec, true, file_shape(r, spec, true),
+                       floats(file, in_file(r.system->in_file.output, spec), Format::none)});
+  }
+  return outputs;
+}
+
 }  // namespace
 
-Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const RunFile& file) {
+Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const RunFile& file,
+                            Trace* trace) {
   if (file.named != tensors_in_file(r))
     throw Error("judge: the file's tensors were read as those of another case");
   const std::string native = native_form(r, system, file);
@@ -103,10 +114,11 @@ Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const
       sequence.emplace(spec.name, std::move(x));
     }
   }
-  return judge_tensors(r, system, native, inputs, outputs);
+  if (trace != nullptr) *trace = {inputs, outputs_in(r, signature, file), native, {}, {}, {}};
+  return judge_tensors(r, system, native, inputs, outputs, trace != nullptr ? &trace->oracles : nullptr);
 }
 
-Judgement judge_family_file(const Resolved& r, const Family& family, const RunFile& file) {
+Judgement judge_family_file(const Resolved& r, const Family& family, const RunFile& file, Trace* trace) {
   const Case& c = r.c;
   const Contract& contract = *r.contract;
   const std::vector<std::int64_t>& q = file.tensors.at("q").shape;
@@ -152,6 +164,15 @@ Judgement judge_family_file(const Resolved& r, const Family& family, const RunFi
     throw Error("judge: the file has no final_state: o alone does not show what the next call starts from");
   }
   const Outputs outputs{floats(file, "o", Format::none), floats(file, "final_state", Format::none)};
+  if (trace != nullptr) {
+    const Signature signature = r.system->signature(r.c);
+    *trace = {{}, outputs_in(r, signature, file), r.c.form, {}, {}, {}};
+    for (const TensorSpec& spec : signature.inputs) {
+      const bool batched = spec.axis != Axis::whole;
+      trace->inputs.push_back(
+          {spec, batched, file_shape(r, spec, batched), floats(file, spec.name, Format::none)});
+    }
+  }
   return judge_batch(r, family, batch, outputs, {});
 }
 
@@ -205,12 +226,12 @@ RunFile run_file_of(const Record& record, const Trace& trace) {
   return file;
 }
 
-Record judge_run_file(const RunFile& file) {
+Record judge_run_file(const RunFile& file, Trace* trace) {
   check_run(file);
   const Resolved r(parse_case(file.case_line));
   if (r.law != nullptr) throw Error("judge: the case line names a law, which needs several runs; drop law=");
   Record record = record_elsewhere(r.c, file);
-  record.judgement = r.system->judge(r, file);
+  record.judgement = r.system->judge(r, file, trace);
   return record;
 }
 

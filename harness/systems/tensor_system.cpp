@@ -323,8 +323,8 @@ std::vector<Held> TensorSystem::held(const Resolved& r, const Trace& trace) cons
   return out;
 }
 
-Judgement TensorSystem::judge(const Resolved& r, const RunFile& file) const {
-  return judge_tensor_file(r, *this, file);
+Judgement TensorSystem::judge(const Resolved& r, const RunFile& file, Trace* trace) const {
+  return judge_tensor_file(r, *this, file, trace);
 }
 
 }  // namespace samestate

@@ -60,7 +60,7 @@ class TensorSystem final : public System {
                                                 const RunOptions& options) const override;
   [[nodiscard]] std::vector<Held> held(const Resolved& r, const Trace& trace) const override;
   [[nodiscard]] Explanation explain(const Resolved& r, const Trace& trace) const override;
-  [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file) const override;
+  [[nodiscard]] Judgement judge(const Resolved& r, const RunFile& file, Trace* trace) const override;
   [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
   [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
 

@@ -264,7 +264,7 @@ std::string html_evidence(const ReportInput& input, const std::string& timings) 
                    {"sources that ran"},
                    {"file"}});
   for (const Evidence& e : input.evidence) {
-    const bool fresh = e.kernel_sources == input.kernel_sources;
+    const bool fresh = e.kernel_sources == sources_of(input.kernel_sources, e.kernel);
     table.row();
     table.text(e.kernel);
     table.text(fresh ? "fresh" : "stale", fresh ? "tag good" : "tag warn");

@@ -21,16 +21,18 @@ std::vector<std::filesystem::path> record_files(const std::filesystem::path& fol
   return files;
 }
 
-/// The sources that ran. Those of our kernels of named tensors have no hash in the records yet: never those of a build.
-std::string sources_of(const Run& run, const Record& record) {
-  constexpr std::array<std::string_view, 4> kHashed{"gated_delta_rule", "delta_rule", "retention",
-                                                    "linear_attention"};
-  const bool hashed = !record.kernel.starts_with("cuda.") ||
-                      std::find(kHashed.begin(), kHashed.end(), record.system) != kHashed.end();
-  return hashed ? run.kernel_sources : "";
-}
-
 }  // namespace
+
+std::string sources_of(const std::string& sources, std::string_view kernel) {
+  if (!kernel.starts_with("cuda.")) return sources;
+  constexpr std::array<std::string_view, 4> kFamily{"cuda.gated_delta_rule.", "cuda.delta_rule.",
+                                                    "cuda.retention.", "cuda.linear_attention."};
+  const bool family = std::any_of(kFamily.begin(), kFamily.end(),
+                                  [&](std::string_view name) { return kernel.starts_with(name); });
+  const std::size_t plus = sources.find('+');
+  if (family) return sources.substr(0, plus);
+  return plus == std::string::npos ? "" : sources.substr(plus + 1);
+}
 
 std::vector<Evidence> read_evidence(const std::filesystem::path& folder) {
   std::vector<Evidence> all;
@@ -42,7 +44,7 @@ std::vector<Evidence> read_evidence(const std::filesystem::path& folder) {
     for (const Record& record : file.records) {
       if (record.device != "cuda") continue;
       Evidence& evidence = kernels[record.kernel];
-      evidence.kernel_sources = sources_of(run, record);
+      evidence.kernel_sources = sources_of(run.kernel_sources, record.kernel);
       evidence.passed += record.judgement.verdict == Verdict::pass ? 1 : 0;
       evidence.failed += is_failure(record.judgement.verdict) ? 1 : 0;
     }
@@ -65,7 +67,7 @@ std::vector<TimedEvidence> timings_of(const RecordFile& content, const std::stri
     const Run& run = content.runs[recorded.run];
     const std::string& kind = recorded.timed.record.device;
     all.push_back({recorded.timed, kind == "cpu" || run.device.empty() ? kind : run.device, run.driver,
-                   run.toolkit, sources_of(run, recorded.timed.record), file});
+                   run.toolkit, sources_of(run.kernel_sources, recorded.timed.record.kernel), file});
   }
   return all;
 }

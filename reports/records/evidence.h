@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reports/records/json_lines.h"
@@ -19,6 +20,11 @@ struct Evidence {
   std::int64_t passed = 0;
   std::int64_t failed = 0;  ///< fail, crash, timeout, flaky
 };
+
+/// Of the sources of a run or build, "FAMILY+OPERATORS" (cmake/kernel_sources.cmake), those of a kernel: a change of the named
+/// tensors' kernels leaves the evidence of the recurrent family as fresh as it was. Empty where there is no such part (a record
+/// of before); all of it for a kernel that is not ours.
+[[nodiscard]] std::string sources_of(const std::string& sources, std::string_view kernel);
 
 /// One entry a kernel and device, of every *.jsonl file in `folder`, sorted by file; only kernels that are
 /// not on the CPU. A folder that does not exist holds none. Throws Error for a file that is no record of

@@ -292,6 +292,28 @@ TEST(Plan, FiltersThatNameNothingAreErrors) {
   options.kernel = "cpu.retention.chunked";
   options.device = "cuda";
   EXPECT_NE(refused(options).find("cuda"), std::string::npos);
+  options = {};
+  options.kernel = "cpu.nope*";
+  EXPECT_NE(refused(options).find("cpu.nope*"), std::string::npos);
+}
+
+TEST(Plan, NamesOfKernelsAndSystemsMayBeSeveralAndPatterns) {
+  const KernelTable table = cpu_table();
+  const auto names = [](const std::string& system, const std::string& kernel) {
+    std::vector<std::string> found;
+    for (const KernelRow* row : wanted_kernels(table, system, "cpu", kernel)) found.push_back(row->name);
+    return found;
+  };
+  const std::vector<std::string> two{"cpu.delta_rule.recurrent", "cpu.retention.chunked"};
+  EXPECT_EQ(names("", "cpu.retention.chunked,cpu.delta_rule.recurrent"), two);
+  EXPECT_EQ(names("retention,delta_rule", "*.ch?nked,cpu.delta_rule.rec*").size(), 3U);
+  EXPECT_EQ(names("rms_norm", ""), std::vector<std::string>{"cpu.rms_norm.fused"});
+  EXPECT_THROW((void)names("rms_norm", "cpu.retention.chunked"), Error);
+  // A condition of the filter leaves the other kernels unplanned, too.
+  PlanOptions options;
+  options.filter.where("kernel=cpu.l2norm.*");
+  options.device = "cpu";
+  EXPECT_EQ(plan_of(table, options).kernels.size(), 1U);
 }
 
 }  // namespace

@@ -82,6 +82,8 @@ class ChainBlock {
   SAMESTATE_DEVICE static simt::Team readers() { return {thread_index() - kCarriers, kReaders}; }
   SAMESTATE_DEVICE static void carriers_meet() { named_barrier(1, kCarriers); }
   SAMESTATE_DEVICE static void readers_meet() { named_barrier(2, kReaders); }
+  /// Not block_barrier(): __syncthreads() in code of one role is undefined, and synccheck says so.
+  SAMESTATE_DEVICE static void everyone_meets() { named_barrier(3, kThreads); }
   /// beta, beta_start, to_end or out_start of chunk m.
   SAMESTATE_DEVICE const float* gate(int m, int which) const { return s.gates[m % 2] + which * kChunk; }
 
@@ -93,14 +95,14 @@ class ChainBlock {
     write_state(0);
     SAMESTATE_NO_UNROLL
     for (int m = 0; m < at.chunks; ++m) {
-      block_barrier();  // S, K, V, T and the gates of chunk m are there
+      everyone_meets();  // S, K, V, T and the gates of chunk m are there
       if constexpr (delta) residual(m);
       carriers_meet();  // R is there
       new_values(m);
       carriers_meet();  // V' is there, R has been read
       update(m);
     }
-    block_barrier();
+    everyone_meets();
     if (!p.final_state) return;
     each_cell([&](int key, int value, float& x) {
       if (key < p.dk && at.column + value < p.dv)
@@ -120,7 +122,7 @@ class ChainBlock {
     for (int m = 0; m < at.chunks; ++m) {
       const bool more = m + 1 < at.chunks;
       copies_wait<1>();  // all but P of the chunk before
-      block_barrier();   // chunk m and its S are there, V' of the chunk before
+      everyone_meets();   // chunk m and its S are there, V' of the chunk before
       if (more) fetch(m + 1);
       copies_commit();
       float next[4][4];
@@ -137,7 +139,7 @@ class ChainBlock {
       for (int e = 0; e < 16; ++e) O[e / 4][e % 4] = next[e / 4][e % 4];
     }
     copy_wait();
-    block_barrier();
+    everyone_meets();
     if (at.chunks > 0) attend(O, at.chunks - 1);
   }
 

@@ -34,35 +34,37 @@ struct ConvolutionParameters {
   }
 };
 
-/// 16 bytes of channels through one part, the window in registers: W as the template says, channels a multiple.
+inline constexpr int kConvolvedChannels =
+    4;  ///< of one thread: their weights and three blocks of threads fit the registers
+
+/// kConvolvedChannels channels through one part, the window in registers: W as the template says, channels a multiple.
 template <class Operand, int W>
 SAMESTATE_DEVICE void convolve_vector(const ConvolutionParameters<Operand>& p, std::int64_t b,
                                       std::int64_t part, int channel) {
-  constexpr int n = 16 / static_cast<int>(sizeof(Operand));
-  constexpr int kAhead = 4;  // tokens under way at once
+  constexpr int n = kConvolvedChannels;
+  constexpr int kAhead = 16 / static_cast<int>(sizeof(Operand));  // tokens under way at once: 64 bytes
   using Elements = Vector<Operand, n>;
-  const auto load = [&](std::int64_t t) {
-    return load_settled<false>(reinterpret_cast<const Elements*>(p.input(b, t) + channel), true);
-  };
+  const auto load = [](const Operand* from) { return *reinterpret_cast<const Elements*>(from); };
   float weight[W][n], bias[n];
   SAMESTATE_UNROLL
-  for (int i = 0; i < n; ++i) {
-    bias[i] = p.bias != nullptr ? p.bias[channel + i] : 0.0F;
+  for (int v = 0; v < W; ++v) {  // the n x W weights are W accesses
+    const Elements some = load(p.kernel + static_cast<std::int64_t>(channel) * W + v * n);
     SAMESTATE_UNROLL
-    for (int j = 0; j < W; ++j) weight[j][i] = widen(p.kernel[(channel + i) * W + j]);
+    for (int e = 0; e < n; ++e) weight[(v * n + e) % W][(v * n + e) / W] = element(some, e);
   }
+  SAMESTATE_UNROLL
+  for (int i = 0; i < n; ++i) bias[i] = p.bias != nullptr ? p.bias[channel + i] : 0.0F;
   const std::int64_t first = part * kConvolvedTokens;
   const std::int64_t last = first + kConvolvedTokens < p.tokens ? first + kConvolvedTokens : p.tokens;
   Elements window[W];  // window[j]: input t - W + 1 + j
   SAMESTATE_UNROLL
-  for (int j = 1; j < W; ++j) window[j] = load(first - W + j);
+  for (int j = 1; j < W; ++j) window[j] = load(p.input(b, first - W + j) + channel);
   const std::int64_t offset = b * p.tokens * p.channels + channel;
   for (std::int64_t t = first; t < last; t += kAhead) {
     Elements next[kAhead];
     SAMESTATE_UNROLL
     for (int u = 0; u < kAhead; ++u)
-      next[u] = load_settled<false>(reinterpret_cast<const Elements*>(p.x + offset + (t + u) * p.channels),
-                                    t + u < last);
+      next[u] = t + u < last ? load(p.x + offset + (t + u) * p.channels) : Elements{};
     SAMESTATE_UNROLL
     for (int u = 0; u < kAhead; ++u) {
       if (t + u >= last) break;
@@ -75,17 +77,15 @@ SAMESTATE_DEVICE void convolve_vector(const ConvolutionParameters<Operand>& p, s
         y[i] = bias[i];
         SAMESTATE_UNROLL
         for (int j = 0; j < W; ++j) y[i] = fused(weight[j][i], element(window[j], i), y[i]);
-        if (p.activation) y[i] = silu(y[i]);
+        if (p.activation) y[i] = silu_for<Operand>(y[i]);
       }
-      store_result<true>(reinterpret_cast<Elements*>(p.y + offset + (t + u) * p.channels),
-                         narrowed<Operand>(y));
+      *reinterpret_cast<Elements*>(p.y + offset + (t + u) * p.channels) = narrowed<Operand>(y);
     }
   }
   if (last != p.tokens) return;
   SAMESTATE_UNROLL
   for (int j = 1; j < W; ++j)
-    store_result<false>(reinterpret_cast<Elements*>(p.carried + (b * (W - 1) + j - 1) * p.channels + channel),
-                        window[j]);
+    *reinterpret_cast<Elements*>(p.carried + (b * (W - 1) + j - 1) * p.channels + channel) = window[j];
 }
 
 /// One channel through one part, any W.

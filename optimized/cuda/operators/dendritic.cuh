@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "optimized/cuda/intrinsics.cuh"
+#include "optimized/cuda/operators/pointwise.cuh"
 
 /// Parts of the dendritic layer: the overlap split of a head's channels into windows (DEND-25, P-12) and the router of its
 /// branches (EQUATIONS 7.3, steps 2 to 4).
@@ -29,8 +29,8 @@ struct WindowParameters {
 template <class Operand, int n>
 SAMESTATE_DEVICE void split_windows(const WindowParameters<Operand>& p, std::int64_t at) {
   using Elements = Vector<Operand, n>;
-  const std::int64_t token = at / p.outputs();
-  const auto c = static_cast<int>(at % p.outputs());
+  const std::int64_t token = quotient(at, p.outputs());
+  const auto c = static_cast<int>(at - token * p.outputs());
   const auto load = [](const Operand* from) { return *reinterpret_cast<const Elements*>(from); };
   if (c >= p.channels) {
     const int in_windows = c - p.channels;

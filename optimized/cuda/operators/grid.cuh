@@ -57,10 +57,10 @@ inline unsigned blocks_of(std::int64_t items, std::int64_t each) {
 
 /// A grid of independent items, one a thread: `Item` has `Parameters`, which know their `items()`, and
 /// `run(parameters, item)`.
-template <class Item>
+template <class Item, int threads = 256>
 struct EachThread {
   using Parameters = typename Item::Parameters;
-  static constexpr int kThreads = 256;
+  static constexpr int kThreads = threads;
   static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char*) {
     for (std::int64_t i = block_index() * kThreads + thread_index(); i < Item::items(p);
          i += grid_blocks() * kThreads)

@@ -25,25 +25,36 @@ struct RotationParameters {
 template <class Operand, int n>
 SAMESTATE_DEVICE void rotate(const RotationParameters<Operand>& p, std::int64_t at) {
   using Elements = Vector<Operand, n>;
-  const auto column = static_cast<int>(at % p.width);
-  const std::int64_t token = at / p.width / p.heads;
+  const std::int64_t row = quotient(at, p.width);
+  const auto column = static_cast<int>(at - row * p.width);
+  const std::int64_t token = quotient(row, p.heads);
   const auto load = [](const Operand* from) { return *reinterpret_cast<const Elements*>(from); };
   const Elements x = load(p.x + at);
   float y[n];
   SAMESTATE_UNROLL
   for (int i = 0; i < n; ++i) y[i] = element(x, i);
-  if (column < 2 * p.pairs) {
-    const bool second = !p.interleaved && column >= p.pairs;
-    const Elements partner = p.interleaved ? x : load(p.x + at + (second ? -p.pairs : p.pairs));
+  if (n > 1 && !p.interleaved && column < 2 * p.pairs) {
+    const bool second = column >= p.pairs;
+    const std::int64_t pair = token * p.pairs + column - (second ? p.pairs : 0);
+    const Elements partner = load(p.x + at + (second ? -p.pairs : p.pairs));
+    SAMESTATE_UNROLL
+    for (int i = 0; i < n; i += 4) {
+      const auto cosine = *reinterpret_cast<const Vector<float, 4>*>(p.cosine + pair + i);
+      const auto sine = *reinterpret_cast<const Vector<float, 4>*>(p.sine + pair + i);
+      SAMESTATE_UNROLL
+      for (int e = i; e < i + 4 && e < n; ++e)
+        y[e] = fused(element(partner, e), second ? element(sine, e - i) : -element(sine, e - i),
+                     element(x, e) * element(cosine, e - i));
+    }
+  } else if (column < 2 * p.pairs) {
     SAMESTATE_UNROLL
     for (int i = 0; i < n; ++i) {
       const int j = column + i;
       if (j >= 2 * p.pairs) break;
-      const std::int64_t pair = token * p.pairs + (p.interleaved ? j / 2 : second ? j - p.pairs : j);
-      const bool upper = p.interleaved ? j % 2 != 0 : second;
-      const float other = !p.interleaved ? element(partner, i)
-                          : n == 1       ? widen(p.x[at + (upper ? -1 : 1)])
-                                         : element(x, i ^ 1);
+      const bool upper = p.interleaved ? j % 2 != 0 : j >= p.pairs;
+      const std::int64_t pair = token * p.pairs + (p.interleaved ? j / 2 : upper ? j - p.pairs : j);
+      const float other =
+          n > 1 ? element(x, i ^ 1) : widen(p.x[at + (upper ? -1 : 1) * (p.interleaved ? 1 : p.pairs)]);
       const float sine = p.sine[pair];
       y[i] = fused(other, upper ? sine : -sine, element(x, i) * p.cosine[pair]);
     }

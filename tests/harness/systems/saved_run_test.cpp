@@ -9,6 +9,7 @@
 #include <limits>
 #include <set>
 
+#include "harness/explain/explain.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -90,6 +91,26 @@ TEST(Exchange, TamperedOutputsFail) {
   double& g = file.tensors.at("g").values[40];
   g = static_cast<double>(static_cast<float>(g - 0.5));
   EXPECT_EQ(judge_run_file(file).judgement.verdict, Verdict::fail);
+}
+
+// A file says as much of a fault as the run itself does.
+TEST(Exchange, AFileIsExplainedAsARunIs) {
+  for (const char* line : {kLine, "v1 rms_norm form=fused T=9 B=2 H=3 D=24"}) {
+    RunFile file = dump(line).file;
+    for (auto& [name, tensor] : file.tensors) {
+      if (name == "o" || name == "output.y")
+        for (double& x : tensor.values) x *= 2.0;
+    }
+    Trace trace;
+    EXPECT_EQ(judge_run_file(file, &trace).judgement.verdict, Verdict::fail) << line;
+    const Explanation e = explain(Resolved(parse_case(file.case_line)), trace);
+    EXPECT_FALSE(e.differs.empty()) << line;
+    EXPECT_FALSE(e.values.empty()) << line;
+    EXPECT_FALSE(e.patterns.empty()) << line;
+  }
+  Trace right;
+  (void)judge_run_file(dump(kLine).file, &right);
+  EXPECT_TRUE(explain(Resolved(parse_case(kLine)), right).differs.empty());
 }
 
 TEST(Exchange, LineAndShapesMustAgree) {

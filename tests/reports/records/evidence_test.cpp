@@ -26,15 +26,16 @@ class EvidenceFolder : public testing::Folder {
 };
 
 TEST_F(EvidenceFolder, CountsWhatRanOnADevice) {
-  write("run.jsonl", {on("cuda.a", "H100", Verdict::pass), on("cuda.a", "H100", Verdict::pass),
-                      on("cuda.a", "H100", Verdict::fail), on("cuda.a", "H100", Verdict::crash),
-                      on("cuda.a", "H100", Verdict::timeout), on("cuda.a", "H100", Verdict::flaky),
-                      on("cuda.a", "H100", Verdict::vacuous), on("cuda.a", "H100", Verdict::unsupported),
-                      on("cuda.b", "H100", Verdict::pass), on("cuda.c", "H100", Verdict::skipped),
-                      on("cpu.a", "cpu", Verdict::pass)});
+  write("run.jsonl",
+        {on("cuda.retention.a", "H100", Verdict::pass), on("cuda.retention.a", "H100", Verdict::pass),
+         on("cuda.retention.a", "H100", Verdict::fail), on("cuda.retention.a", "H100", Verdict::crash),
+         on("cuda.retention.a", "H100", Verdict::timeout), on("cuda.retention.a", "H100", Verdict::flaky),
+         on("cuda.retention.a", "H100", Verdict::vacuous),
+         on("cuda.retention.a", "H100", Verdict::unsupported), on("cuda.delta_rule.b", "H100", Verdict::pass),
+         on("cuda.delta_rule.c", "H100", Verdict::skipped), on("cpu.a", "cpu", Verdict::pass)});
   const std::vector<Evidence> evidence = read_evidence(path("."));
   ASSERT_EQ(evidence.size(), 2U) << "neither a kernel that was skipped throughout nor one on the CPU";
-  EXPECT_EQ(evidence[0].kernel, "cuda.a");
+  EXPECT_EQ(evidence[0].kernel, "cuda.retention.a");
   EXPECT_EQ(evidence[0].passed, 2);
   EXPECT_EQ(evidence[0].failed, 4);
   EXPECT_EQ(evidence[0].device, "H100");
@@ -42,25 +43,21 @@ TEST_F(EvidenceFolder, CountsWhatRanOnADevice) {
   EXPECT_EQ(evidence[0].toolkit, "13.1");
   EXPECT_EQ(evidence[0].kernel_sources, "0123abcd");
   EXPECT_EQ(evidence[0].file, "run.jsonl");
-  EXPECT_EQ(evidence[1].kernel, "cuda.b");
+  EXPECT_EQ(evidence[1].kernel, "cuda.delta_rule.b");
 }
 
-// The hash of a run is of the recurrent family's sources: of a kernel of named tensors it says nothing.
-TEST_F(EvidenceFolder, KernelsWhoseSourcesAreNotHashedAreNeverFresh) {
-  Record norm = on("cuda.rms_norm.fused", "H100", Verdict::pass);
-  norm.system = "rms_norm";
-  Record theirs = norm;
-  theirs.kernel = "mine.rms_norm.fused";
-  write("run.jsonl", {norm, theirs});
-  const std::vector<Evidence> evidence = read_evidence(path("."));
-  ASSERT_EQ(evidence.size(), 2U);
-  EXPECT_EQ(evidence[0].kernel_sources, "");
-  EXPECT_EQ(evidence[1].kernel_sources, "0123abcd");
+TEST(Sources, AreThoseOfTheKernelsFamily) {
+  EXPECT_EQ(sources_of("0123abcd+4567", "cuda.retention.chunked"), "0123abcd");
+  EXPECT_EQ(sources_of("0123abcd+4567", "cuda.normalised_retention.chunked"), "4567");
+  EXPECT_EQ(sources_of("0123abcd+4567", "mine.rms_norm.fused"), "0123abcd+4567");
+  EXPECT_EQ(sources_of("0123abcd", "cuda.retention.chunked"), "0123abcd");
+  EXPECT_EQ(sources_of("0123abcd", "cuda.rms_norm.fused"), "")
+      << "a record of before the second hash is never fresh";
 }
 
 TEST_F(EvidenceFolder, IsSortedByFileAndReadsNoOther) {
-  write("b.jsonl", {on("cuda.a", "H100", Verdict::pass)});
-  write("a.jsonl", {on("cuda.a", "H200", Verdict::pass)});
+  write("b.jsonl", {on("cuda.retention.a", "H100", Verdict::pass)});
+  write("a.jsonl", {on("cuda.retention.a", "H200", Verdict::pass)});
   testing::spit(path("notes.md"), "not a record");
   const std::vector<Evidence> evidence = read_evidence(path("."));
   ASSERT_EQ(evidence.size(), 2U);
@@ -71,7 +68,7 @@ TEST_F(EvidenceFolder, IsSortedByFileAndReadsNoOther) {
 TEST_F(EvidenceFolder, ADeadRunIsAFailure) {
   {
     JsonLinesWriter writer(path("run.jsonl"), testing::run());
-    static_cast<void>(writer.start(on("cuda.a", "H100", Verdict::vacuous)));
+    static_cast<void>(writer.start(on("cuda.retention.a", "H100", Verdict::vacuous)));
   }
   const std::vector<Evidence> evidence = read_evidence(path("."));
   ASSERT_EQ(evidence.size(), 1U);
