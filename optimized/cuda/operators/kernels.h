@@ -16,5 +16,9 @@ namespace samestate::cuda {
 [[nodiscard]] std::vector<OperatorKernel> layer_part_kernels();
 /// Overlap windows and router.
 [[nodiscard]] std::vector<OperatorKernel> dendritic_kernels();
+/// Router of experts and its load.
+[[nodiscard]] std::vector<OperatorKernel> routing_kernels();
+/// Mixtures of experts.
+[[nodiscard]] std::vector<OperatorKernel> expert_kernels();
 
 }  // namespace samestate::cuda

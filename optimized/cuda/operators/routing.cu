@@ -1,0 +1,90 @@
+#include "optimized/cuda/operators/routing.cuh"
+
+#include <algorithm>
+
+#include "optimized/cuda/operators/call.cuh"
+#include "optimized/cuda/operators/kernels.h"
+#include "optimized/cuda/operators/product.cuh"
+
+/// Rows of the table: the router of experts and its load.
+namespace samestate::cuda {
+namespace {
+
+struct ExpertRouter {
+  template <class Operand>
+  struct Parameters {
+    ProductParameters<Operand, StoreProduct<Operand>> logits;
+    RoutingParameters<Operand> routing;
+  };
+
+  template <class Operand>
+  static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
+    const std::int64_t tokens = call.batch * call.tokens, N = call.parameter("N");
+    Parameters<Operand> p;
+    p.logits.x = tensors.operand("x");
+    p.logits.w = tensors.operand("router");
+    p.logits.rows = tokens;
+    p.logits.columns = N;
+    p.logits.depth = p.logits.x_stride = p.logits.w_stride = call.parameter("D");
+    Operand* const logits = tensors.output("logits");
+    p.logits.epilogue = {logits, N, 0, call.parameter("bias") == 1 ? tensors.fp32("bias") : nullptr};
+    p.routing = {logits,
+                 tokens,
+                 static_cast<int>(N),
+                 static_cast<int>(call.parameter("K")),
+                 tensors.output("probabilities"),
+                 tensors.output("weights")};
+    return p;
+  }
+  template <class Operand>
+  static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
+    Product<Operand, StoreProduct<Operand>>::launch(p.logits, stream);
+    route_tokens<false>(p.routing, stream);
+  }
+};
+
+struct LoadBalance {
+  template <class Operand>
+  using Parameters = LoadParameters<Operand>;
+
+  template <class Operand>
+  static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
+    Parameters<Operand> p;
+    p.logits = tensors.operand("logits");
+    p.mask = tensors.fp32("mask");
+    p.alpha = tensors.fp32("alpha");
+    p.load = tensors.output("load");
+    p.mean = tensors.output("mean");
+    p.loss = tensors.output("loss");
+    p.batch = call.batch;
+    p.tokens = call.tokens;
+    p.experts = static_cast<int>(call.parameter("N"));
+    p.chosen = static_cast<int>(call.parameter("K"));
+    p.per_token = call.parameter("per_token") == 1;
+    // One block adds up the parts of a sequence.
+    constexpr std::int64_t kParts = 128, kLeast = 64;
+    p.part_tokens = std::max((p.tokens + kParts - 1) / kParts, kLeast);
+    p.parts = (p.tokens + p.part_tokens - 1) / p.part_tokens;
+    p.counted = tensors.template scratch<std::int32_t>(p.batch * p.parts);
+    p.assigned = tensors.template scratch<std::int32_t>(p.batch * p.parts * p.experts);
+    p.sums = tensors.template scratch<float>(p.batch * p.parts * p.experts);
+    return p;
+  }
+  template <class Operand>
+  static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
+    with_slots<Operand>(p.experts, [&]<int slots, int n>() {
+      using Part = LoadOfPart<Operand, slots, n>;
+      launch<Part>(blocks_of(p.batch * p.parts, 1), Part::shared_bytes(p), p, stream);
+    });
+    using Whole = LoadOfSequence<Operand>;
+    launch<Whole>(blocks_of(p.batch, 1), Whole::kWarps * sizeof(float), p, stream);
+  }
+};
+
+}  // namespace
+
+std::vector<OperatorKernel> routing_kernels() {
+  return {row<ExpertRouter>("expert_router", "logits_first"), row<LoadBalance>("load_balance", "direct")};
+}
+
+}  // namespace samestate::cuda
