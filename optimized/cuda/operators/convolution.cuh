@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "optimized/cuda/operators/grid.cuh"
 #include "optimized/cuda/operators/pointwise.cuh"
 
 /// The short convolution (EQUATIONS 5.6, GDN-9): y_t = act(bias + sum_j w_j x_{t-W+1+j}), depthwise and causal, before the
@@ -104,6 +105,38 @@ SAMESTATE_DEVICE void convolve_channel(const ConvolutionParameters<Operand>& p, 
   if (last != p.tokens) return;
   for (int i = 0; i + 1 < p.W; ++i)
     p.carried[(b * (p.W - 1) + i) * p.channels + channel] = p.input(b, p.tokens - (p.W - 1) + i)[channel];
+}
+
+/// W 0: any W and any channels, one a thread.
+template <class Operand, int W>
+struct ConvolvedPart {
+  using Parameters = ConvolutionParameters<Operand>;
+  static constexpr int n = W == 0 ? 1 : 16 / static_cast<int>(sizeof(Operand));
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) {
+    return p.batch * p.parts() * (p.channels / n);
+  }
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t i) {
+    const int threads = p.channels / n;
+    const auto channel = static_cast<int>(i % threads) * n;
+    const std::int64_t part = i / threads % p.parts();
+    const std::int64_t b = i / threads / p.parts();
+    if constexpr (W == 0) {
+      convolve_channel(p, b, part, channel);
+    } else {
+      convolve_vector<Operand, W>(p, b, part, channel);
+    }
+  }
+};
+
+/// All of it, by the grid that fits channels and W.
+template <class Operand>
+void launch_convolution(const ConvolutionParameters<Operand>& p, cudaStream_t stream) {
+  constexpr int n = 16 / static_cast<int>(sizeof(Operand));
+  const bool vector = p.channels % n == 0;
+  if (vector && p.W == 4) return EachThread<ConvolvedPart<Operand, 4>>::launch(p, stream);
+  if (vector && p.W == 3) return EachThread<ConvolvedPart<Operand, 3>>::launch(p, stream);
+  if (vector && p.W == 2) return EachThread<ConvolvedPart<Operand, 2>>::launch(p, stream);
+  EachThread<ConvolvedPart<Operand, 0>>::launch(p, stream);
 }
 
 }  // namespace samestate::cuda

@@ -24,27 +24,6 @@ struct RotatedElements {
   static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t i) { rotate<Operand, n>(p, i * n); }
 };
 
-/// W 0: any W and any channels, one a thread.
-template <class Operand, int W>
-struct ConvolvedPart {
-  using Parameters = ConvolutionParameters<Operand>;
-  static constexpr int n = W == 0 ? 1 : 16 / static_cast<int>(sizeof(Operand));
-  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) {
-    return p.batch * p.parts() * (p.channels / n);
-  }
-  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t i) {
-    const int threads = p.channels / n;
-    const auto channel = static_cast<int>(i % threads) * n;
-    const std::int64_t part = i / threads % p.parts();
-    const std::int64_t b = i / threads / p.parts();
-    if constexpr (W == 0) {
-      convolve_channel(p, b, part, channel);
-    } else {
-      convolve_vector<Operand, W>(p, b, part, channel);
-    }
-  }
-};
-
 struct Gates {
   template <class Operand>
   using Parameters = GateParameters<Operand>;
@@ -86,12 +65,7 @@ struct Convolution {
   }
   template <class Operand>
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
-    constexpr int n = 16 / static_cast<int>(sizeof(Operand));
-    const bool vector = p.channels % n == 0;
-    if (vector && p.W == 4) return EachThread<ConvolvedPart<Operand, 4>>::launch(p, stream);
-    if (vector && p.W == 3) return EachThread<ConvolvedPart<Operand, 3>>::launch(p, stream);
-    if (vector && p.W == 2) return EachThread<ConvolvedPart<Operand, 2>>::launch(p, stream);
-    EachThread<ConvolvedPart<Operand, 0>>::launch(p, stream);
+    launch_convolution(p, stream);
   }
 };
 
