@@ -16,5 +16,9 @@ namespace samestate::cuda {
 [[nodiscard]] std::vector<OperatorKernel> layer_part_kernels();
 /// Overlap windows and router.
 [[nodiscard]] std::vector<OperatorKernel> dendritic_kernels();
+/// The dendritic layer behind its router.
+[[nodiscard]] std::vector<OperatorKernel> dendritic_layer_kernels();
+/// Parts of the Gated DeltaNet layer.
+[[nodiscard]] std::vector<OperatorKernel> delta_net_kernels();
 
 }  // namespace samestate::cuda
