@@ -2,6 +2,7 @@
 
 #include "optimized/cuda/operators/call.cuh"
 #include "optimized/cuda/operators/convolution.cuh"
+#include "optimized/cuda/operators/dendritic_chunks.cuh"
 #include "optimized/cuda/operators/dendritic_mix.cuh"
 #include "optimized/cuda/operators/dendritic_rule.cuh"
 #include "optimized/cuda/operators/dendritic_windows.cuh"
@@ -49,6 +50,7 @@ struct DendriticLayerParameters {
   ConvolutionParameters<Operand> convolved_v;
   BranchRowParameters<Operand> rows;
   RuleParameters<Operand> rule;
+  ChunkTile* chunks = nullptr;  ///< where the rule runs in chunks
   MixParameters<Operand> mix;
 };
 
@@ -163,6 +165,12 @@ struct DendriticLayer {
     p.rule.o = operands(s.slot_rows() * s.windows * s.values);
     p.rule.scale = 1.0F / std::sqrt(static_cast<float>(s.width));
 
+    // A chunk costs what some seven tokens cost one by one.
+    if constexpr (sizeof(Operand) == 2) {
+      const ChunkParameters chunks{p.rule};
+      if (s.tokens >= kChunk) p.chunks = tensors.template scratch<ChunkTile>(chunks.tile_count());
+    }
+
     Operand* const gated = operands(tokens * values);
     p.mix = {s,    p.selection.omega, p.rule.o, p.z.epilogue.y, tensors.fp32("o_norm"), tensors.output("a"),
              gated};
@@ -186,7 +194,9 @@ struct DendriticLayer {
     launch_convolution(p.convolved_v, stream);
     EachThread<CarriedElements<Operand>>::launch(p.rows, stream);
     s.channels % n == 0 ? launch_rows<Operand, n>(p, stream) : launch_rows<Operand, 1>(p, stream);
-    if (s.width <= 32) {
+    if (p.chunks != nullptr) {
+      if constexpr (sizeof(Operand) == 2) launch_chunks({p.rule, p.chunks}, stream);
+    } else if (s.width <= 32) {
       launch_rule<Operand, 8>(p, stream);
     } else if (s.width <= 64) {
       launch_rule<Operand, 16>(p, stream);

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "optimized/cuda/operators/bits.cuh"
+#include "optimized/cuda/operators/grid.cuh"
 
 /// Which tokens a branch of the dendritic layer runs on (EQUATIONS 7.3, steps 3, 4 and 8): masks of the branches that each
 /// token uses, and of every branch the list of its tokens, in order. What is not listed costs nothing afterwards.
