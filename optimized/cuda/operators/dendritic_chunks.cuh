@@ -303,7 +303,7 @@ struct ChunkBody {
     const std::int64_t key = slot_row * s.channels + at.window * s.stride;
     const std::int64_t value = head * s.values + at.column;
     if (in_pieces(s)) {
-      SAMESTATE_NO_UNROLL
+      SAMESTATE_UNROLL
       for (int c = 8 * part; c < kWidth; c += 32) {
         stage_piece(&stage.q[t][c], r.q + key + c, exists && c < s.width);
         stage_piece(&stage.k[t][c], r.k + key + c, exists && c < s.width);
@@ -504,10 +504,10 @@ struct ChunkBody {
     const auto tile = [&](int chunk) -> const ChunkTile& {
       return tiles[static_cast<std::int64_t>(chunk) * s.windows];
     };
-    if (chunks > 0) stage_chunk(r, at, entry_of(r, at, 0), tile(0), stages[0]);
-    ListEntry next = entry_of(r, at, 1);
     float state[kWidth / 8][4] = {};
     each_of_state(s, at, state, [&](std::int64_t i, float& x) { x = r.initial[i]; });
+    if (chunks > 0) stage_chunk(r, at, entry_of(r, at, 0), tile(0), stages[0]);
+    ListEntry next = entry_of(r, at, 1);
     SAMESTATE_NO_UNROLL
     for (int chunk = 0; chunk < chunks; ++chunk) {
       Stage& stage = stages[chunk % 2];
