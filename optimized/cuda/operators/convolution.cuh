@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "optimized/cuda/operators/grid.cuh"
 #include "optimized/cuda/operators/pointwise.cuh"
 
 /// The short convolution (EQUATIONS 5.6, GDN-9): y_t = act(bias + sum_j w_j x_{t-W+1+j}), depthwise and causal, before the
@@ -104,6 +105,38 @@ SAMESTATE_DEVICE void convolve_channel(const ConvolutionParameters<Operand>& p, 
   if (last != p.tokens) return;
   for (int i = 0; i + 1 < p.W; ++i)
     p.carried[(b * (p.W - 1) + i) * p.channels + channel] = p.input(b, p.tokens - (p.W - 1) + i)[channel];
+}
+
+/// W 0: any W and any channels, one a thread.
+template <class Operand, int W>
+struct ConvolvedPart {
+  using Parameters = ConvolutionParameters<Operand>;
+  static constexpr int n = W == 0 ? 1 : kConvolvedChannels;
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) {
+    return p.batch * p.parts() * (p.channels / n);
+  }
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t i) {
+    const int threads = p.channels / n;
+    const std::int64_t row = quotient(i, threads);
+    const auto channel = static_cast<int>(i - row * threads) * n;
+    const std::int64_t b = quotient(row, p.parts());
+    const std::int64_t part = row - b * p.parts();
+    if constexpr (W == 0) {
+      convolve_channel(p, b, part, channel);
+    } else {
+      convolve_vector<Operand, W>(p, b, part, channel);
+    }
+  }
+};
+
+/// All of it, by the grid that fits channels and W.
+template <class Operand>
+void launch_convolution(const ConvolutionParameters<Operand>& p, cudaStream_t stream) {
+  const bool vector = p.channels % kConvolvedChannels == 0;
+  if (vector && p.W == 4) return EachThread<ConvolvedPart<Operand, 4>, 128>::launch(p, stream);
+  if (vector && p.W == 3) return EachThread<ConvolvedPart<Operand, 3>, 128>::launch(p, stream);
+  if (vector && p.W == 2) return EachThread<ConvolvedPart<Operand, 2>, 128>::launch(p, stream);
+  EachThread<ConvolvedPart<Operand, 0>>::launch(p, stream);
 }
 
 }  // namespace samestate::cuda

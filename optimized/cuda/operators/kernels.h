@@ -20,5 +20,9 @@ namespace samestate::cuda {
 [[nodiscard]] std::vector<OperatorKernel> routing_kernels();
 /// Mixtures of experts.
 [[nodiscard]] std::vector<OperatorKernel> expert_kernels();
+/// The dendritic layer behind its router.
+[[nodiscard]] std::vector<OperatorKernel> dendritic_layer_kernels();
+/// Parts of the Gated DeltaNet layer.
+[[nodiscard]] std::vector<OperatorKernel> delta_net_kernels();
 
 }  // namespace samestate::cuda

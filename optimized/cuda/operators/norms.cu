@@ -6,25 +6,6 @@
 namespace samestate::cuda {
 namespace {
 
-template <class Operand, RowNorm norm, int lanes, int loads>
-struct RowsOfLanes {
-  using Parameters = NormParameters<Operand>;
-  static constexpr int kRows = 32 / lanes;
-  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) {
-    return (p.rows + kRows - 1) / kRows;
-  }
-  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t group) {
-    norm_rows<Operand, norm, lanes, loads>(p, group);
-  }
-};
-
-template <class Operand, RowNorm norm>
-struct AnyRow {
-  using Parameters = NormParameters<Operand>;
-  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return p.rows; }
-  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t row) { norm_row<Operand, norm>(p, row); }
-};
-
 template <RowNorm norm>
 struct Norms {
   template <class Operand>
@@ -46,22 +27,7 @@ struct Norms {
 
   template <class Operand>
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
-    constexpr int n = 16 / static_cast<int>(sizeof(Operand));
-    if (p.width % n != 0 || p.width > 32 * 8 * n) {
-      EachWarp<AnyRow<Operand, norm>>::launch(p, stream);
-    } else if (p.width <= 8 * n) {
-      EachWarp<RowsOfLanes<Operand, norm, 8, 1>>::launch(p, stream);
-    } else if (p.width <= 16 * n) {
-      EachWarp<RowsOfLanes<Operand, norm, 16, 1>>::launch(p, stream);
-    } else if (p.width <= 32 * n) {
-      EachWarp<RowsOfLanes<Operand, norm, 32, 1>>::launch(p, stream);
-    } else if (p.width <= 32 * 2 * n) {
-      EachWarp<RowsOfLanes<Operand, norm, 32, 2>>::launch(p, stream);
-    } else if (p.width <= 32 * 4 * n) {
-      EachWarp<RowsOfLanes<Operand, norm, 32, 4>>::launch(p, stream);
-    } else {
-      EachWarp<RowsOfLanes<Operand, norm, 32, 8>>::launch(p, stream);
-    }
+    launch_norm<norm>(p, stream);
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "optimized/cuda/operators/grid.cuh"
 #include "optimized/cuda/operators/pointwise.cuh"
 
 /// The norms of rows (RMS-1 .. RMS-8, EQUATIONS 5.1, GDN-32), memory-bound: a row is read once, its sum of squares meets in
@@ -128,6 +129,46 @@ SAMESTATE_DEVICE void norm_row(const NormParameters<Operand>& p, std::int64_t ro
     const float weight = norm == RowNorm::l2 ? 1.0F : p.weight[i];
     p.y[first + i] = narrow<Operand>(scaled<norm>(h, factor, weight, second_of(i)));
     if constexpr (norm == RowNorm::residual) p.sum[first + i] = narrow<Operand>(h);
+  }
+}
+
+template <class Operand, RowNorm norm, int lanes, int loads>
+struct RowsOfLanes {
+  using Parameters = NormParameters<Operand>;
+  static constexpr int kRows = 32 / lanes;
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) {
+    return (p.rows + kRows - 1) / kRows;
+  }
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t group) {
+    norm_rows<Operand, norm, lanes, loads>(p, group);
+  }
+};
+
+template <class Operand, RowNorm norm>
+struct AnyRow {
+  using Parameters = NormParameters<Operand>;
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return p.rows; }
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t row) { norm_row<Operand, norm>(p, row); }
+};
+
+/// All rows, by the grid that fits their width.
+template <RowNorm norm, class Operand>
+void launch_norm(const NormParameters<Operand>& p, cudaStream_t stream) {
+  constexpr int n = 16 / static_cast<int>(sizeof(Operand));
+  if (p.width % n != 0 || p.width > 32 * 8 * n) {
+    EachWarp<AnyRow<Operand, norm>>::launch(p, stream);
+  } else if (p.width <= 8 * n) {
+    EachWarp<RowsOfLanes<Operand, norm, 8, 1>>::launch(p, stream);
+  } else if (p.width <= 16 * n) {
+    EachWarp<RowsOfLanes<Operand, norm, 16, 1>>::launch(p, stream);
+  } else if (p.width <= 32 * n) {
+    EachWarp<RowsOfLanes<Operand, norm, 32, 1>>::launch(p, stream);
+  } else if (p.width <= 32 * 2 * n) {
+    EachWarp<RowsOfLanes<Operand, norm, 32, 2>>::launch(p, stream);
+  } else if (p.width <= 32 * 4 * n) {
+    EachWarp<RowsOfLanes<Operand, norm, 32, 4>>::launch(p, stream);
+  } else {
+    EachWarp<RowsOfLanes<Operand, norm, 32, 8>>::launch(p, stream);
   }
 }
 

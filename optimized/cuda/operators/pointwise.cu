@@ -24,28 +24,6 @@ struct RotatedElements {
   static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t i) { rotate<Operand, n>(p, i * n); }
 };
 
-/// W 0: any W and any channels, one a thread.
-template <class Operand, int W>
-struct ConvolvedPart {
-  using Parameters = ConvolutionParameters<Operand>;
-  static constexpr int n = W == 0 ? 1 : kConvolvedChannels;
-  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) {
-    return p.batch * p.parts() * (p.channels / n);
-  }
-  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t i) {
-    const int threads = p.channels / n;
-    const std::int64_t row = quotient(i, threads);
-    const auto channel = static_cast<int>(i - row * threads) * n;
-    const std::int64_t b = quotient(row, p.parts());
-    const std::int64_t part = row - b * p.parts();
-    if constexpr (W == 0) {
-      convolve_channel(p, b, part, channel);
-    } else {
-      convolve_vector<Operand, W>(p, b, part, channel);
-    }
-  }
-};
-
 struct Gates {
   template <class Operand>
   using Parameters = GateParameters<Operand>;
@@ -87,11 +65,7 @@ struct Convolution {
   }
   template <class Operand>
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
-    const bool vector = p.channels % kConvolvedChannels == 0;
-    if (vector && p.W == 4) return EachThread<ConvolvedPart<Operand, 4>, 128>::launch(p, stream);
-    if (vector && p.W == 3) return EachThread<ConvolvedPart<Operand, 3>, 128>::launch(p, stream);
-    if (vector && p.W == 2) return EachThread<ConvolvedPart<Operand, 2>, 128>::launch(p, stream);
-    EachThread<ConvolvedPart<Operand, 0>>::launch(p, stream);
+    launch_convolution(p, stream);
   }
 };
 

@@ -1,0 +1,534 @@
+#pragma once
+
+#include <cstdint>
+
+#include "optimized/cuda/operators/dendritic_rule.cuh"
+#include "optimized/cuda/operators/grid.cuh"
+
+/// The gated delta rule of the dendritic layer in chunks of 32 tokens of a list (EQUATIONS 5.5), bf16 operands, on tensor cores:
+///   (I + A) V' = beta (V - e^G K S),  O = scale e^G Q S + P V',  S <- e^{G_C} S + K^T (e^{G_C - G} V').
+/// The rows of q and k are multiplied as they were stored and their factors go into the sums; whatever else is a factor, and the
+/// contract keeps it in fp32, is two numbers of bf16, that nearest to it and what it lacks: 2^-17 of it remains.
+namespace samestate::cuda {
+
+inline constexpr int kChunk = 32;
+
+/// What the chunks of one window share, whatever the value column.
+struct ChunkTile {
+  Bf16 inverse[2][kChunk][kChunk];  ///< (I + A)^-1 and what it lacks
+  Bf16 scores[2][kChunk][kChunk];   ///< P the same
+  float beta[kChunk];
+  float read[kChunk];   ///< beta e^G and the factor of k
+  float query[kChunk];  ///< scale e^G and the factor of q
+  float write[kChunk];  ///< e^{G_C - G} and the factor of k
+  float decay[4];       ///< e^{G_C}
+};
+
+struct ChunkParameters {
+  RuleParameters<Bf16> rule;
+  ChunkTile* tiles = nullptr;  ///< [B, H, capacity, N]
+
+  /// Chunks of all lists of a sequence's head: no more than that, however its tokens choose.
+  [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t capacity() const {
+    const DendriticShape& s = rule.shape;
+    return s.tokens * s.slots() / kChunk + s.branches();
+  }
+  [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t tile_count() const {
+    return rule.shape.batch * rule.shape.heads * capacity() * rule.shape.windows;
+  }
+};
+
+/// The chunks of a list begin behind those of the branches before it.
+SAMESTATE_DEVICE std::int64_t first_chunk(const RuleParameters<Bf16>& p, std::int64_t b, int e, int h) {
+  std::int64_t chunks = 0;
+  for (int before = 0; before < e; ++before)
+    chunks += (p.length[(b * p.shape.branches() + before) * p.shape.heads + h] + kChunk - 1) / kChunk;
+  return chunks;
+}
+
+/// x as two numbers of bf16, of two neighbours.
+SAMESTATE_DEVICE void split_pair(float x, float y, std::uint32_t& nearest, std::uint32_t& rest) {
+  nearest = narrow_pair(x, y);
+  rest = narrow_pair(x - float_of(nearest << 16), y - float_of(nearest & 0xffff0000U));
+}
+
+/// 16 bytes of a row, zeros where they do not exist; there after copies_wait() and a barrier.
+SAMESTATE_DEVICE void stage_piece(Bf16* to, const Bf16* from, bool exists) {
+  if (exists) {
+    copy_async_16(to, from);
+  } else {
+    *reinterpret_cast<Vector<Bf16, 8>*>(to) = {};
+  }
+}
+
+/// Part `part` of four of `columns` columns of a row, of which `exist` exist, then zeros.
+template <int columns>
+SAMESTATE_DEVICE void stage_elements(Bf16* to, const Bf16* from, int exist, int part) {
+  SAMESTATE_NO_UNROLL
+  for (int c = part; c < columns; c += 4) to[c] = c < exist ? from[c] : Bf16{};
+}
+
+/// Whether all rows consist of pieces of 16 bytes.
+SAMESTATE_DEVICE bool in_pieces(const DendriticShape& s) {
+  return (s.channels | s.stride | s.width | s.values) % 8 == 0;
+}
+
+/// (I + A)^-1, P and the gates of a chunk, by a block.
+struct ChunkTileBody {
+  using Parameters = ChunkParameters;
+  static constexpr int kThreads = 128;
+  static constexpr int kStride = kChunk + 4;  ///< of A, in floats
+
+  struct alignas(16) Gates {
+    float A[kChunk][kStride];
+    float total[kChunk];  ///< G
+    float beta[kChunk];
+    float q_factor[kChunk], k_factor[kChunk];
+    std::int64_t slot_row[kChunk];
+  };
+  /// Of a row of q or k in shared memory, in elements: eight rows lie in different banks.
+  static SAMESTATE_HOST_DEVICE int row_stride(const DendriticShape& s) {
+    return (s.width + 15) / 16 * 16 + 8;
+  }
+  static std::size_t shared_bytes(const DendriticShape& s) {
+    return sizeof(Gates) + sizeof(Bf16) * 2 * kChunk * static_cast<std::size_t>(row_stride(s));
+  }
+
+  static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
+    const DendriticShape& s = p.rule.shape;
+    for (std::int64_t item = block_index(); item < p.tile_count(); item += grid_blocks()) {
+      const auto window = static_cast<int>(item % s.windows);
+      const std::int64_t at = item / s.windows % p.capacity(), of = item / s.windows / p.capacity();
+      const auto h = static_cast<int>(of % s.heads);
+      const std::int64_t b = of / s.heads;
+      std::int64_t before = 0;
+      for (int e = 0; e < s.branches(); ++e) {
+        const std::int64_t list = (b * s.branches() + e) * s.heads + h;
+        const int length = p.rule.length[list];
+        const std::int64_t chunks = (length + kChunk - 1) / kChunk;
+        if (at < before + chunks) {
+          const auto first = static_cast<int>(at - before) * kChunk;
+          const int count = length - first < kChunk ? length - first : kChunk;
+          make_tile(p, list, b, e, h, window, first, count, p.tiles[item], shared);
+          break;
+        }
+        before += chunks;
+      }
+    }
+  }
+
+  static SAMESTATE_DEVICE void make_tile(const Parameters& p, std::int64_t list, std::int64_t b, int e, int h,
+                                         int window, int first, int count, ChunkTile& tile,
+                                         unsigned char* shared) {
+    const RuleParameters<Bf16>& r = p.rule;
+    const DendriticShape& s = r.shape;
+    Gates& gates = *reinterpret_cast<Gates*>(shared);
+    Bf16* const q = reinterpret_cast<Bf16*>(shared + sizeof(Gates));
+    Bf16* const k = q + kChunk * row_stride(s);
+    if (warp_index() == 0)
+      stage_gates(r, r.entries + list * s.tokens + first, b, e * s.heads + h, h, window, count, gates, tile);
+    block_barrier();
+    const int columns = (s.width + 15) / 16 * 16;
+    const int t = thread_index() / 4;
+    const std::int64_t key = gates.slot_row[t] * s.channels + window * s.stride;
+    for (int c = thread_index() % 4 * 8; c < columns; c += 32) {
+      const int exist = t < count ? s.width - c : 0;
+      Bf16 *const to_q = q + t * row_stride(s) + c, *const to_k = k + t * row_stride(s) + c;
+      if (in_pieces(s)) {
+        stage_piece(to_q, r.q + key + c, exist > 0);
+        stage_piece(to_k, r.k + key + c, exist > 0);
+      } else {
+        for (int i = 0; i < 8; ++i) {
+          to_q[i] = i < exist ? r.q[key + c + i] : Bf16{};
+          to_k[i] = i < exist ? r.k[key + c + i] : Bf16{};
+        }
+      }
+    }
+    copies_commit();
+    copies_wait<0>();
+    block_barrier();
+    multiply(s, q, k, gates, tile);
+    block_barrier();
+    if (warp_index() == 0) invert(gates, tile);
+    block_barrier();
+  }
+
+  /// A token a lane. Where there is none, beta is 0: it writes nothing.
+  static SAMESTATE_DEVICE void stage_gates(const RuleParameters<Bf16>& r, const ListEntry* entries,
+                                           std::int64_t b, int m, int h, int window, int count, Gates& gates,
+                                           ChunkTile& tile) {
+    const DendriticShape& s = r.shape;
+    const int i = lane_index();
+    float g = 0.0F, beta = 0.0F, q_factor = 0.0F, k_factor = 0.0F;
+    std::int64_t slot_row = 0;
+    if (i < count) {
+      const ListEntry entry = entries[i];
+      const std::int64_t token = b * s.tokens + entry.token;
+      slot_row = (token * s.heads + h) * s.slots() + entry.slot;
+      if (r.mask[token] != 0.0F) {
+        const std::int64_t gate = token * s.branches() * s.heads + m;
+        beta = logistic(widen(r.b[gate]));
+        g = -exponential(r.A_log[m]) * softplus(widen(r.a[gate]) + r.dt_bias[m]);
+      }
+      q_factor = r.q_factor[slot_row * s.windows + window] * r.scale;
+      k_factor = r.k_factor[slot_row * s.windows + window];
+    }
+    float total = g;
+    SAMESTATE_UNROLL
+    for (int step = 1; step < kChunk; step *= 2) {
+      const float lower = shuffle(total, i >= step ? i - step : i);
+      total += i >= step ? lower : 0.0F;
+    }
+    const float whole = shuffle(total, kChunk - 1);
+    gates.total[i] = total;
+    gates.beta[i] = beta;
+    gates.q_factor[i] = q_factor;
+    gates.k_factor[i] = k_factor;
+    gates.slot_row[i] = slot_row;
+    tile.beta[i] = beta;
+    tile.read[i] = beta * exponential(total) * k_factor;
+    tile.query[i] = q_factor * exponential(total);
+    tile.write[i] = exponential(whole - total) * k_factor;
+    if (i == 0) tile.decay[0] = exponential(whole);
+  }
+
+  /// A of 16 rows by warps 0 and 1, P by warps 2 and 3.
+  static SAMESTATE_DEVICE void multiply(const DendriticShape& s, const Bf16* q, const Bf16* k, Gates& gates,
+                                        ChunkTile& tile) {
+    const int lane = lane_index(), first = warp_index() % 2 * 16;
+    const bool is_P = warp_index() >= 2;
+    float sum[4][4] = {};
+    SAMESTATE_NO_UNROLL
+    for (int c = 0; c < s.width; c += 16) {
+      std::uint32_t a[4];
+      load_matrices<false>(a, (is_P ? q : k) + (first + lane % 16) * row_stride(s) + c + lane / 16 * 8);
+      SAMESTATE_UNROLL
+      for (int j = 0; j < 2; ++j) {
+        std::uint32_t of_k[4];
+        load_matrices<false>(of_k,
+                             k + (16 * j + lane % 8 + lane / 16 * 8) * row_stride(s) + c + lane / 8 % 2 * 8);
+        multiply_bf16(sum[2 * j], a, of_k[0], of_k[1]);
+        multiply_bf16(sum[2 * j + 1], a, of_k[2], of_k[3]);
+      }
+    }
+    SAMESTATE_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      SAMESTATE_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int row = first + lane / 4 + 8 * half, column = 8 * j + lane % 4 * 2;
+        float x[2];
+        SAMESTATE_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          const bool wanted = column + i < row || (is_P && column + i == row);
+          const float factor = is_P ? gates.q_factor[row] : gates.beta[row] * gates.k_factor[row];
+          x[i] = wanted ? sum[j][2 * half + i] * factor * gates.k_factor[column + i] *
+                              exponential(gates.total[row] - gates.total[column + i])
+                        : 0.0F;
+        }
+        if (is_P) {
+          Vector<Bf16, 2> nearest, rest;
+          split_pair(x[0], x[1], nearest.words[0], rest.words[0]);
+          Bf16 *const to = tile.scores[0][row] + column, *const and_to = tile.scores[1][row] + column;
+          *reinterpret_cast<Vector<Bf16, 2>*>(to) = nearest;
+          *reinterpret_cast<Vector<Bf16, 2>*>(and_to) = rest;
+        } else {
+          store_pair(&gates.A[row][column], x[0], x[1]);
+        }
+      }
+    }
+  }
+
+  /// Forward substitution, a column a lane.
+  static SAMESTATE_DEVICE void invert(const Gates& gates, ChunkTile& tile) {
+    const int column = lane_index();
+    float x[kChunk];
+    SAMESTATE_UNROLL
+    for (int i = 0; i < kChunk; ++i) {
+      float early = i == column ? 1.0F : 0.0F, late = 0.0F;
+      SAMESTATE_UNROLL
+      for (int j = 0; j < kChunk; j += 4) {
+        if (j >= i) break;
+        const Quad a = load_quad(&gates.A[i][j]);
+        early = fused(-a.x, x[j], early);
+        if (j + 1 < i) late = fused(-a.y, x[j + 1], late);
+        if (j + 2 < i) early = fused(-a.z, x[j + 2], early);
+        if (j + 3 < i) late = fused(-a.w, x[j + 3], late);
+      }
+      x[i] = early + late;
+      const Bf16 nearest = narrow<Bf16>(x[i]);
+      tile.inverse[0][i][column] = nearest;
+      tile.inverse[1][i][column] = narrow<Bf16>(x[i] - widen(nearest));
+    }
+  }
+};
+
+/// A virtual head and 64 value columns by four warps of 16, which own them: S^T in the accumulators of a warp for the whole list.
+/// Chunks are copied to shared memory one ahead. Width at most kWidth.
+template <int kWidth>
+struct ChunkBody {
+  static_assert(kWidth % 16 == 0);
+  using Parameters = ChunkParameters;
+  using Place = RuleBody<Bf16, 4>::Place;
+  static constexpr int kThreads = 128;
+  static constexpr int kResidentBlocks = kWidth <= 160 ? 3 : 2;
+  static constexpr int kColumns = 64;
+  static constexpr int kRow = kWidth + 8;  ///< elements: eight rows lie in different banks
+  static constexpr int kValueRow = kColumns + 8;
+  static constexpr int kTileRow = kChunk + 8;
+
+  struct alignas(16) Stage {
+    Bf16 q[kChunk][kRow];
+    Bf16 k[kChunk][kRow];
+    Bf16 v[kChunk][kValueRow];  ///< afterwards o
+    Bf16 inverse[2][kChunk][kTileRow];
+    Bf16 scores[2][kChunk][kTileRow];
+    float beta[kChunk], read[kChunk], query[kChunk], write[kChunk], decay[4];
+    std::int64_t slot_row[kChunk];  ///< -1: no token
+  };
+  static constexpr std::size_t kSharedBytes = 2 * sizeof(Stage);
+
+  /// The place of this thread's token of a chunk: four threads a token.
+  static SAMESTATE_DEVICE ListEntry entry_of(const RuleParameters<Bf16>& r, const Place& at, int chunk) {
+    const int i = chunk * kChunk + thread_index() / 4;
+    return i < at.tokens ? r.entries[at.list * r.shape.tokens + i] : ListEntry{-1, 0};
+  }
+
+  static SAMESTATE_DEVICE void stage_chunk(const RuleParameters<Bf16>& r, const Place& at, ListEntry entry,
+                                           const ChunkTile& tile, Stage& stage) {
+    const DendriticShape& s = r.shape;
+    const int t = thread_index() / 4, part = thread_index() % 4;
+    const bool exists = entry.token >= 0;
+    const std::int64_t head = exists ? (at.b * s.tokens + entry.token) * s.heads + at.h : 0;
+    const std::int64_t slot_row = head * s.slots() + entry.slot;
+    const std::int64_t key = slot_row * s.channels + at.window * s.stride;
+    const std::int64_t value = head * s.values + at.column;
+    if (in_pieces(s)) {
+      SAMESTATE_UNROLL
+      for (int c = 8 * part; c < kWidth; c += 32) {
+        stage_piece(&stage.q[t][c], r.q + key + c, exists && c < s.width);
+        stage_piece(&stage.k[t][c], r.k + key + c, exists && c < s.width);
+      }
+      SAMESTATE_UNROLL
+      for (int c = 8 * part; c < kColumns; c += 32)
+        stage_piece(&stage.v[t][c], r.v + value + c, exists && at.column + c < s.values);
+    } else {
+      stage_elements<kWidth>(stage.q[t], r.q + key, exists ? s.width : 0, part);
+      stage_elements<kWidth>(stage.k[t], r.k + key, exists ? s.width : 0, part);
+      stage_elements<kColumns>(stage.v[t], r.v + value, exists ? s.values - at.column : 0, part);
+    }
+    SAMESTATE_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      copy_async_16(&stage.inverse[i][t][8 * part], &tile.inverse[i][t][8 * part]);
+      copy_async_16(&stage.scores[i][t][8 * part], &tile.scores[i][t][8 * part]);
+    }
+    constexpr int kGatePieces = (4 * kChunk + 4) / 4;
+    static_assert(kGatePieces <= kThreads);
+    if (thread_index() < kGatePieces)
+      copy_async_16(stage.beta + 4 * thread_index(), tile.beta + 4 * thread_index());
+    if (part == 0) stage.slot_row[t] = exists ? slot_row : -1;
+    copies_commit();
+  }
+
+  /// The left factor of 16 columns k from accumulators of two neighbouring tiles.
+  static SAMESTATE_DEVICE void split_factor(const float (&low)[4], const float (&high)[4],
+                                            std::uint32_t (&nearest)[4], std::uint32_t (&rest)[4]) {
+    split_pair(low[0], low[1], nearest[0], rest[0]);
+    split_pair(low[2], low[3], nearest[1], rest[1]);
+    split_pair(high[0], high[1], nearest[2], rest[2]);
+    split_pair(high[2], high[3], nearest[3], rest[3]);
+  }
+
+  /// x += S^T K^T: 16 value columns of all tokens.
+  static SAMESTATE_DEVICE void read_state(const Bf16* rows, int c, const std::uint32_t (&nearest)[4],
+                                          const std::uint32_t (&rest)[4], float (&x)[4][4]) {
+    const int lane = lane_index();
+    SAMESTATE_UNROLL
+    for (int j = 0; j < 2; ++j) {
+      std::uint32_t of[4];
+      load_matrices<false>(of, rows + (16 * j + lane % 8 + lane / 16 * 8) * kRow + c + lane / 8 % 2 * 8);
+      SAMESTATE_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        multiply_bf16(x[2 * j + i], nearest, of[2 * i], of[2 * i + 1]);
+        multiply_bf16(x[2 * j + i], rest, of[2 * i], of[2 * i + 1]);
+      }
+    }
+  }
+
+  /// y += x M^T, M lower triangular, in two parts as x: tokens to tokens.
+  static SAMESTATE_DEVICE void mix_tokens(const float (&x)[4][4], const Bf16 (&M)[2][kChunk][kTileRow],
+                                          float (&y)[4][4]) {
+    const int lane = lane_index();
+    SAMESTATE_UNROLL
+    for (int from = 0; from < 2; ++from) {
+      std::uint32_t nearest[4], rest[4];
+      split_factor(x[2 * from], x[2 * from + 1], nearest, rest);
+      SAMESTATE_UNROLL
+      for (int to = from; to < 2; ++to) {
+        std::uint32_t of[2][4];
+        SAMESTATE_UNROLL
+        for (int i = 0; i < 2; ++i)
+          load_matrices<false>(of[i],
+                               &M[i][16 * to + lane % 8 + lane / 16 * 8][16 * from + lane / 8 % 2 * 8]);
+        SAMESTATE_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          multiply_bf16(y[2 * to + i], nearest, of[0][2 * i], of[0][2 * i + 1]);
+          multiply_bf16(y[2 * to + i], rest, of[0][2 * i], of[0][2 * i + 1]);
+          multiply_bf16(y[2 * to + i], nearest, of[1][2 * i], of[1][2 * i + 1]);
+        }
+      }
+    }
+  }
+
+  /// One chunk on this warp's 16 columns; leaves o in stage.v.
+  static SAMESTATE_DEVICE void advance(float (&state)[kWidth / 8][4], Stage& stage) {
+    const int lane = lane_index(), column = 16 * warp_index();
+    float x[4][4] = {}, o[4][4] = {};
+    SAMESTATE_UNROLL
+    for (int c = 0; c < kWidth; c += 16) {
+      std::uint32_t nearest[4], rest[4];
+      split_factor(state[c / 8], state[c / 8 + 1], nearest, rest);
+      read_state(&stage.k[0][0], c, nearest, rest, x);
+      read_state(&stage.q[0][0], c, nearest, rest, o);
+    }
+    SAMESTATE_UNROLL
+    for (int j = 0; j < 2; ++j) {
+      std::uint32_t v[4];  // value columns 0 to 7 and 8 to 15, tokens 8 (2 j) and 8 (2 j + 1) on
+      load_matrices<true>(v, &stage.v[16 * j + lane % 8 + lane / 16 * 8][column + lane / 8 % 2 * 8]);
+      SAMESTATE_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        const int t = 16 * j + 8 * i + lane % 4 * 2;
+        const Pair beta = load_pair(stage.beta + t), read = load_pair(stage.read + t);
+        const Pair query = load_pair(stage.query + t);
+        float(&to)[4] = x[2 * j + i];
+        float(&out)[4] = o[2 * j + i];
+        SAMESTATE_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          const std::uint32_t pair = v[2 * i + half];
+          to[2 * half] = fused(-read.x, to[2 * half], beta.x * float_of(pair << 16));
+          to[2 * half + 1] = fused(-read.y, to[2 * half + 1], beta.y * float_of(pair & 0xffff0000U));
+          out[2 * half] *= query.x;
+          out[2 * half + 1] *= query.y;
+        }
+      }
+    }
+    float written[4][4] = {};
+    mix_tokens(x, stage.inverse, written);
+    mix_tokens(written, stage.scores, o);
+    const float decay = stage.decay[0];
+    SAMESTATE_UNROLL
+    for (auto& tile : state) {
+      SAMESTATE_UNROLL
+      for (float& element : tile) element *= decay;
+    }
+    SAMESTATE_UNROLL
+    for (int from = 0; from < 2; ++from) {
+      SAMESTATE_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        const Pair write = load_pair(stage.write + 16 * from + 8 * i + lane % 4 * 2);
+        float(&of)[4] = written[2 * from + i];
+        of[0] *= write.x, of[1] *= write.y, of[2] *= write.x, of[3] *= write.y;
+      }
+      std::uint32_t nearest[4], rest[4];
+      split_factor(written[2 * from], written[2 * from + 1], nearest, rest);
+      SAMESTATE_UNROLL
+      for (int c = 0; c < kWidth; c += 16) {
+        std::uint32_t k[4];
+        load_matrices<true>(k, &stage.k[16 * from + lane % 16][c + lane / 16 * 8]);
+        SAMESTATE_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          multiply_bf16(state[c / 8 + i], nearest, k[2 * i], k[2 * i + 1]);
+          multiply_bf16(state[c / 8 + i], rest, k[2 * i], k[2 * i + 1]);
+        }
+      }
+    }
+    warp_barrier();  // every lane has read v
+    SAMESTATE_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      SAMESTATE_UNROLL
+      for (int i = 0; i < 4; ++i)
+        stage.v[8 * j + lane % 4 * 2 + i % 2][column + lane / 4 + i / 2 * 8] = narrow<Bf16>(o[j][i]);
+    }
+  }
+
+  /// This warp's columns of o.
+  static SAMESTATE_DEVICE void store_rows(const RuleParameters<Bf16>& r, const Place& at,
+                                          const Stage& stage) {
+    const DendriticShape& s = r.shape;
+    const int column = 16 * warp_index() + lane_index() % 2 * 8;
+    SAMESTATE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int t = lane_index() / 2 + 16 * half;
+      const int exist = s.values - at.column - column;
+      if (stage.slot_row[t] < 0 || exist <= 0) continue;
+      Bf16* const to = r.o + (stage.slot_row[t] * s.windows + at.window) * s.values + at.column + column;
+      const Bf16* const from = stage.v[t] + column;
+      if (s.values % 8 == 0) {
+        *reinterpret_cast<Vector<Bf16, 8>*>(to) = *reinterpret_cast<const Vector<Bf16, 8>*>(from);
+      } else {
+        SAMESTATE_NO_UNROLL
+        for (int i = 0; i < 8 && i < exist; ++i) to[i] = from[i];
+      }
+    }
+  }
+
+  template <class Visit>
+  static SAMESTATE_DEVICE void each_of_state(const DendriticShape& s, const Place& at,
+                                             float (&state)[kWidth / 8][4], Visit&& visit) {
+    // Addresses are computed when they are needed: from the first call to the second they would take as many registers.
+    const std::int64_t virtual_head =
+        ((at.b * s.windows + at.window) * s.branches() + at.e) * s.heads + recomputed(at.h);
+    const std::int64_t first = virtual_head * s.width * s.values;
+    const int first_key = recomputed(lane_index() % 4 * 2);
+    const int first_value = recomputed(at.column + 16 * warp_index() + lane_index() / 4);
+    SAMESTATE_UNROLL
+    for (int tile = 0; tile < kWidth / 8; ++tile) {
+      SAMESTATE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int key = 8 * tile + first_key + i % 2, value = first_value + i / 2 * 8;
+        if (key < s.width && value < s.values)
+          visit(first + static_cast<std::int64_t>(key) * s.values + value, state[tile][i]);
+      }
+    }
+  }
+
+  static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
+    const RuleParameters<Bf16>& r = p.rule;
+    const DendriticShape& s = r.shape;
+    Stage* const stages = reinterpret_cast<Stage*>(shared);
+    // A block has one place: more than a grid holds would have more states than the device.
+    const Place at = RuleBody<Bf16, 4>::place_of(r, block_index());
+    const int chunks = (at.tokens + kChunk - 1) / kChunk;
+    const ChunkTile* const tiles =
+        p.tiles + ((at.b * s.heads + at.h) * p.capacity() + first_chunk(r, at.b, at.e, at.h)) * s.windows +
+        at.window;
+    const auto tile = [&](int chunk) -> const ChunkTile& {
+      return tiles[static_cast<std::int64_t>(chunk) * s.windows];
+    };
+    float state[kWidth / 8][4] = {};
+    each_of_state(s, at, state, [&](std::int64_t i, float& x) { x = r.initial[i]; });
+    if (chunks > 0) stage_chunk(r, at, entry_of(r, at, 0), tile(0), stages[0]);
+    ListEntry next = entry_of(r, at, 1);
+    SAMESTATE_NO_UNROLL
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      Stage& stage = stages[chunk % 2];
+      if (chunk + 1 < chunks) {
+        stage_chunk(r, at, next, tile(chunk + 1), stages[(chunk + 1) % 2]);
+        next = entry_of(r, at, chunk + 2);
+      } else {
+        copies_commit();
+      }
+      copies_wait<1>();
+      block_barrier();
+      advance(state, stage);
+      warp_barrier();
+      store_rows(r, at, stage);
+      block_barrier();
+    }
+    each_of_state(s, at, state, [&](std::int64_t i, float& x) { r.final[i] = x; });
+  }
+};
+
+/// Both launches, chunks and the way along them. Width at most 256.
+void launch_chunks(const ChunkParameters& p, cudaStream_t stream);
+
+}  // namespace samestate::cuda

@@ -1,0 +1,237 @@
+#include <cmath>
+
+#include "optimized/cuda/operators/call.cuh"
+#include "optimized/cuda/operators/convolution.cuh"
+#include "optimized/cuda/operators/dendritic_chunks.cuh"
+#include "optimized/cuda/operators/dendritic_mix.cuh"
+#include "optimized/cuda/operators/dendritic_rule.cuh"
+#include "optimized/cuda/operators/dendritic_windows.cuh"
+#include "optimized/cuda/operators/kernels.h"
+#include "optimized/cuda/operators/product.cuh"
+
+/// Row of the table: the dendritic layer with injected routing, each branch on the tokens that use it (EQUATIONS 7.3).
+namespace samestate::cuda {
+namespace {
+
+/// Sums rounded once, zero in the rows of pads.
+template <class Operand>
+struct StoreRealRows {
+  static constexpr bool kPaired = false;
+  Operand* y = nullptr;
+  std::int64_t stride = 0;      ///< from row to row
+  std::int64_t batch = 0;       ///< from matrix to matrix
+  const float* mask = nullptr;  ///< [rows], 0: a pad; null: none is
+
+  template <int n>
+  SAMESTATE_DEVICE void operator()(std::int64_t of, std::int64_t row, std::int64_t column,
+                                   const float (&sums)[n]) const {
+    const bool real = mask == nullptr || mask[row] != 0.0F;
+    float values[n];
+    SAMESTATE_UNROLL
+    for (int i = 0; i < n; ++i) values[i] = real ? sums[i] : 0.0F;
+    store_adjacent(y + of * batch + row * stride + column, values);
+  }
+};
+
+struct SelectedRow {
+  using Parameters = SelectionParameters;
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return p.shape.rows(); }
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t row) { select_branches(p, row); }
+};
+
+template <class Operand>
+struct DendriticLayerParameters {
+  using RealProduct = ProductParameters<Operand, StoreRealRows<Operand>>;
+  RealProduct q, k, v, z, a, b;  ///< projections of x
+  RealProduct expanded_q, expanded_k;
+  RealProduct y;
+  SelectionParameters selection;
+  ListParameters lists;
+  ConvolutionParameters<Operand> convolved_v;
+  BranchRowParameters<Operand> rows;
+  RuleParameters<Operand> rule;
+  ChunkTile* chunks = nullptr;  ///< where the rule runs in chunks
+  MixParameters<Operand> mix;
+};
+
+struct DendriticLayer {
+  template <class Operand>
+  using Parameters = DendriticLayerParameters<Operand>;
+
+  static DendriticShape shape_of(const OperatorArguments& call) {
+    const auto at = [&](const char* name) { return static_cast<int>(call.parameter(name)); };
+    DendriticShape s;
+    s.batch = call.batch;
+    s.tokens = call.tokens;
+    s.heads = at("H");
+    s.windows = at("N");
+    s.channels = s.windows * at("stride") + at("O");
+    // One window is all channels.
+    s.stride = s.windows > 1 ? at("stride") : s.channels;
+    s.width = s.windows > 1 ? s.stride + at("O") : s.channels;
+    s.values = at("dv");
+    s.shared = at("Es");
+    s.routed = at("K");
+    s.candidates = s.routed + at("idle");
+    s.taps = at("W");
+    return s;
+  }
+
+  template <class Operand>
+  static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
+    const DendriticShape s = shape_of(call);
+    const std::int64_t tokens = s.batch * s.tokens, D = call.parameter("D");
+    const std::int64_t keys = std::int64_t{s.heads} * s.channels, values = std::int64_t{s.heads} * s.values;
+    const std::int64_t merged = std::int64_t{s.branches()} * s.heads;
+    const auto operands = [&](std::int64_t size) { return tensors.template scratch<Operand>(size); };
+    const auto floats = [&](std::int64_t size) { return tensors.template scratch<float>(size); };
+    const Operand* x = tensors.operand("x");
+    const float* mask = tensors.fp32("mask");
+    Parameters<Operand> p;
+    const auto project = [&](const char* weight, std::int64_t columns, bool real_only) {
+      typename Parameters<Operand>::RealProduct product;
+      product.x = x;
+      product.w = tensors.operand(weight);
+      product.rows = tokens;
+      product.columns = columns;
+      product.depth = product.x_stride = product.w_stride = D;
+      product.epilogue = {operands(tokens * columns), columns, 0, real_only ? mask : nullptr};
+      return product;
+    };
+    p.q = project("q_proj", keys, true);
+    p.k = project("k_proj", keys, true);
+    p.v = project("v_proj", values, true);
+    p.z = project("g_proj", values, false);
+    p.a = project("a_proj", merged, false);
+    p.b = project("b_proj", merged, false);
+    const auto expand = [&](const Operand* of, const char* weight) {
+      const std::int64_t columns = std::int64_t{s.branches()} * s.channels;
+      typename Parameters<Operand>::RealProduct product;
+      product.x = of;
+      product.w = tensors.operand(weight);
+      product.rows = tokens;
+      product.columns = columns;
+      product.depth = product.w_stride = product.x_batch = s.channels;
+      product.x_stride = keys;
+      product.batch = s.heads;
+      product.w_batch = columns * s.channels;
+      product.epilogue = {operands(s.heads * tokens * columns), columns, tokens * columns};
+      return product;
+    };
+    p.expanded_q = expand(p.q.epilogue.y, "q_expansion");
+    p.expanded_k = expand(p.k.epilogue.y, "k_expansion");
+
+    p.selection = {s, tensors.fp32("scores"), tensors.template scratch<std::uint32_t>(s.rows()),
+                   tensors.template scratch<int>(s.slot_rows()), floats(s.slot_rows())};
+    p.lists = {s, p.selection.used, tensors.template scratch<ListEntry>(s.lists() * s.tokens),
+               tensors.template scratch<int>(s.lists())};
+
+    p.convolved_v.x = p.v.epilogue.y;
+    p.convolved_v.kernel = tensors.operand("v_conv");
+    p.convolved_v.past = tensors.operand("conv_v");
+    p.convolved_v.y = operands(tokens * values);
+    p.convolved_v.carried = tensors.output("conv_v");
+    p.convolved_v.batch = s.batch;
+    p.convolved_v.tokens = s.tokens;
+    p.convolved_v.channels = static_cast<int>(values);
+    p.convolved_v.W = s.taps;
+
+    const auto rows = [&](const Operand* expanded, const char* kernel, const char* state) {
+      return ExpandedRows<Operand>{expanded,
+                                   tensors.operand(kernel),
+                                   tensors.operand(state),
+                                   tensors.output(state),
+                                   operands(s.slot_rows() * s.channels),
+                                   floats(s.slot_rows() * s.windows)};
+    };
+    p.rows = {s, p.selection.branch, rows(p.expanded_q.epilogue.y, "q_conv", "conv_q"),
+              rows(p.expanded_k.epilogue.y, "k_conv", "conv_k")};
+
+    p.rule.shape = s;
+    p.rule.entries = p.lists.entries;
+    p.rule.length = p.lists.length;
+    p.rule.q = p.rows.q.y;
+    p.rule.k = p.rows.k.y;
+    p.rule.q_factor = p.rows.q.factor;
+    p.rule.k_factor = p.rows.k.factor;
+    p.rule.v = p.convolved_v.y;
+    p.rule.a = p.a.epilogue.y;
+    p.rule.b = p.b.epilogue.y;
+    p.rule.A_log = tensors.fp32("A_log");
+    p.rule.dt_bias = tensors.fp32("dt_bias");
+    p.rule.mask = mask;
+    p.rule.initial = tensors.fp32("S");
+    p.rule.final = tensors.fp32_output("S");
+    p.rule.o = operands(s.slot_rows() * s.windows * s.values);
+    p.rule.scale = 1.0F / std::sqrt(static_cast<float>(s.width));
+
+    // A chunk costs what some seven tokens cost one by one.
+    if constexpr (sizeof(Operand) == 2) {
+      const ChunkParameters chunks{p.rule};
+      if (s.tokens >= kChunk) p.chunks = tensors.template scratch<ChunkTile>(chunks.tile_count());
+    }
+
+    Operand* const gated = operands(tokens * values);
+    p.mix = {s,    p.selection.omega, p.rule.o, p.z.epilogue.y, tensors.fp32("o_norm"), tensors.output("a"),
+             gated};
+    p.y.x = gated;
+    p.y.w = tensors.operand("o_proj");
+    p.y.rows = tokens;
+    p.y.columns = D;
+    p.y.depth = p.y.x_stride = p.y.w_stride = values;
+    p.y.epilogue = {tensors.output("y"), D};
+    return p;
+  }
+
+  template <class Operand>
+  static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
+    constexpr int n = 16 / static_cast<int>(sizeof(Operand));
+    const DendriticShape& s = p.rule.shape;
+    for (const auto* product : {&p.q, &p.k, &p.v, &p.z, &p.a, &p.b, &p.expanded_q, &p.expanded_k})
+      Product<Operand, StoreRealRows<Operand>>::launch(*product, stream);
+    EachThread<SelectedRow>::launch(p.selection, stream);
+    launch<ListBody>(blocks_of(s.lists(), 1), ListBody::kSharedBytes, p.lists, stream);
+    launch_convolution(p.convolved_v, stream);
+    EachThread<CarriedElements<Operand>>::launch(p.rows, stream);
+    s.channels % n == 0 ? launch_rows<Operand, n>(p, stream) : launch_rows<Operand, 1>(p, stream);
+    if (p.chunks != nullptr) {
+      if constexpr (sizeof(Operand) == 2) launch_chunks({p.rule, p.chunks}, stream);
+    } else if (s.width <= 32) {
+      launch_rule<Operand, 8>(p, stream);
+    } else if (s.width <= 64) {
+      launch_rule<Operand, 16>(p, stream);
+    } else if (s.width <= 128) {
+      launch_rule<Operand, 32>(p, stream);
+    } else if (s.width <= 160) {
+      launch_rule<Operand, 40>(p, stream);
+    } else {
+      launch_rule<Operand, 64>(p, stream);
+    }
+    s.values % n == 0 ? EachWarp<MixedRow<Operand, n>>::launch(p.mix, stream)
+                      : EachWarp<MixedRow<Operand, 1>>::launch(p.mix, stream);
+    Product<Operand, StoreRealRows<Operand>>::launch(p.y, stream);
+  }
+
+ private:
+  template <class Operand, int n>
+  static void launch_rows(const Parameters<Operand>& p, cudaStream_t stream) {
+    using Body = BranchRowBody<Operand, n>;
+    launch<Body>(blocks_of(2 * p.rows.shape.slot_rows(), Body::kWarps), Body::shared_bytes(p.rows.shape),
+                 p.rows, stream);
+  }
+  template <class Operand, int rows>
+  static void launch_rule(const Parameters<Operand>& p, cudaStream_t stream) {
+    using Body = RuleBody<Operand, rows>;
+    const DendriticShape& s = p.rule.shape;
+    launch<Body>(blocks_of(s.lists() * s.windows * p.rule.tiles(Body::kColumns), 1), Body::kSharedBytes,
+                 p.rule, stream);
+  }
+};
+
+}  // namespace
+
+std::vector<OperatorKernel> dendritic_layer_kernels() {
+  return {row<DendriticLayer>("dendritic_attention", "compacted")};
+}
+
+}  // namespace samestate::cuda
