@@ -16,5 +16,6 @@ namespace samestate::cuda {
 [[nodiscard]] std::vector<OperatorKernel> layer_part_kernels();
 /// Overlap windows and router.
 [[nodiscard]] std::vector<OperatorKernel> dendritic_kernels();
+[[nodiscard]] std::vector<OperatorKernel> attention_kernels();
 
 }  // namespace samestate::cuda
