@@ -7,6 +7,7 @@
 
 /// A launch, on the device or by the emulation. A grid `Body` has `Parameters`, `kThreads` threads a block and
 /// `run(parameters, shared)`, which every thread of every block executes; `shared` is the block's memory, aligned to 16 bytes.
+/// It may name `kResidentBlocks`, as many as an SM is to hold, where the compiler would take more registers.
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 
@@ -18,7 +19,13 @@ SAMESTATE_DEVICE std::int64_t block_index() { return static_cast<std::int64_t>(b
 SAMESTATE_DEVICE std::int64_t grid_blocks() { return static_cast<std::int64_t>(gridDim.x); }
 
 template <class Body>
-__global__ void __launch_bounds__(Body::kThreads)
+constexpr int resident_blocks() {
+  if constexpr (requires { Body::kResidentBlocks; }) return Body::kResidentBlocks;
+  return 1;
+}
+
+template <class Body>
+__global__ void __launch_bounds__(Body::kThreads, resident_blocks<Body>())
     grid_kernel(const __grid_constant__ typename Body::Parameters p) {
   extern __shared__ __align__(16) unsigned char shared[];
   Body::run(p, shared);
