@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "optimized/cuda/operators/grid.cuh"
+#include "optimized/cuda/operators/pointwise.cuh"
 
 /// Causal softmax attention (EQ-14, EQ-15, EQUATIONS 5.7), the keys a chunk at a time: what its kernels share. The query heads
 /// of a key head stand under one another, row `token * group + head`, so that a tile of rows reads a key once for all of them,
@@ -23,6 +24,8 @@ struct AttentionParameters {
   const Operand* k = nullptr;  ///< [batch, keys, key_heads, width], rows of `key_stride` elements
   const Operand* v = nullptr;  ///< [batch, keys, key_heads, value_width], rows of `value_stride`
   Operand* o = nullptr;        ///< [batch, tokens, heads, value_width]
+  /// o is multiplied by the logistic function of it: heads as those of o, `gate_stride` elements apart; null: it is not.
+  const Operand* gate = nullptr;
   float* sums = nullptr;     ///< [parts, batch key_heads rows, summed_width()], where there are several parts
   float* largest = nullptr;  ///< [parts, batch key_heads rows], scores before the scale
   float* weights = nullptr;  ///< the same: sums of weights
@@ -31,6 +34,7 @@ struct AttentionParameters {
   std::int64_t keys = 0;
   std::int64_t key_stride = 0;
   std::int64_t value_stride = 0;
+  std::int64_t gate_stride = 0;
   std::int64_t chunk = 1;
   std::int64_t parts = 1;
   std::int64_t part_keys = 1;  ///< a multiple of chunk
@@ -62,6 +66,10 @@ struct AttentionParameters {
   /// Keys that a row sees; 0 behind the last row.
   [[nodiscard]] SAMESTATE_DEVICE std::int64_t seen(std::int64_t row) const {
     return row < rows() ? keys - tokens + token_of(row) + 1 : 0;
+  }
+  /// The quotient of column `column` of `head`, which counts as in q, as o has it.
+  [[nodiscard]] SAMESTATE_DEVICE float gated(float quotient, std::int64_t head, int column) const {
+    return gate == nullptr ? quotient : quotient * logistic(widen(gate[head * gate_stride + column]));
   }
   /// Where a row's part of the sums is.
   [[nodiscard]] SAMESTATE_DEVICE std::int64_t summed_row(std::int64_t part, std::int64_t b, int key_head,
@@ -283,7 +291,7 @@ struct MergeParts {
     for (int n = 0; n < kAtATime; ++n) total += sums[n * kColumns + thread];
     const std::int64_t head = p.head_of_row(row / p.rows() / p.key_heads,
                                             static_cast<int>(row / p.rows() % p.key_heads), row % p.rows());
-    p.o[head * p.value_width + mine_column] = narrow<Operand>(total / weights);
+    p.o[head * p.value_width + mine_column] = narrow<Operand>(p.gated(total / weights, head, mine_column));
   }
 };
 

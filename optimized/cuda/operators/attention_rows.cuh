@@ -204,8 +204,8 @@ struct AttentionRows {
       if (p.parts > 1) {
         p.sums[p.summed_row(item.part, item.b, item.key_head, row) * p.summed_width() + column] = o[r];
       } else {
-        p.o[p.head_of_row(item.b, item.key_head, row) * p.value_width + column] =
-            narrow<Operand>(o[r] / factors[r]);
+        const std::int64_t head = p.head_of_row(item.b, item.key_head, row);
+        p.o[head * p.value_width + column] = narrow<Operand>(p.gated(o[r] / factors[r], head, column));
       }
     }
   }

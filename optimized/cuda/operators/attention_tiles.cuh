@@ -354,9 +354,11 @@ struct AttentionTiles {
     const float inverse = factors[row];
     SAMESTATE_UNROLL
     for (int n = 0; n < kWarpColumns / 8; ++n) {
-      if (first + 8 * n < p.value_width)
-        *reinterpret_cast<std::uint32_t*>(to + first + 8 * n) =
-            narrow_pair(o[m][n][2 * half] * inverse, o[m][n][2 * half + 1] * inverse);
+      const int column = first + 8 * n;
+      if (column < p.value_width)
+        *reinterpret_cast<std::uint32_t*>(to + column) =
+            narrow_pair(p.gated(o[m][n][2 * half] * inverse, places[row], column),
+                        p.gated(o[m][n][2 * half + 1] * inverse, places[row], column + 1));
     }
   }
 
