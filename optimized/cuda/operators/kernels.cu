@@ -6,11 +6,11 @@ namespace samestate::cuda {
 
 std::vector<OperatorKernel> cuda_operator_kernels() {
   std::vector<OperatorKernel> table;
-  for (const auto rows : {norm_kernels, layer_part_kernels, delta_net_kernels, dendritic_kernels,
-                          dendritic_layer_kernels, routing_kernels, expert_kernels}) {
-    for (OperatorKernel& row : rows()) table.push_back(std::move(row));
-  }
-  return table;
+       {norm_kernels, layer_part_kernels, delta_net_kernels, dendritic_kernels, dendritic_layer_kernels,
+        routing_kernels, expert_kernels, attention_kernels}) {
+         for (OperatorKernel& row : rows()) table.push_back(std::move(row));
+       }
+       return table;
 }
 
 }  // namespace samestate::cuda

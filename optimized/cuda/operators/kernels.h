@@ -24,5 +24,6 @@ namespace samestate::cuda {
 [[nodiscard]] std::vector<OperatorKernel> dendritic_layer_kernels();
 /// Parts of the Gated DeltaNet layer.
 [[nodiscard]] std::vector<OperatorKernel> delta_net_kernels();
+[[nodiscard]] std::vector<OperatorKernel> attention_kernels();
 
 }  // namespace samestate::cuda
