@@ -6,11 +6,18 @@ namespace samestate::cuda {
 
 std::vector<OperatorKernel> cuda_operator_kernels() {
   std::vector<OperatorKernel> table;
-       {norm_kernels, layer_part_kernels, delta_net_kernels, dendritic_kernels, dendritic_layer_kernels,
-        routing_kernels, expert_kernels, attention_kernels}) {
-         for (OperatorKernel& row : rows()) table.push_back(std::move(row));
-       }
-       return table;
+  const auto add = [&](std::vector<OperatorKernel> rows) {
+    for (OperatorKernel& row : rows) table.push_back(std::move(row));
+  };
+  add(norm_kernels());
+  add(layer_part_kernels());
+  add(delta_net_kernels());
+  add(dendritic_kernels());
+  add(dendritic_layer_kernels());
+  add(attention_kernels());
+  add(routing_kernels());
+  add(expert_kernels());
+  return table;
 }
 
 }  // namespace samestate::cuda
