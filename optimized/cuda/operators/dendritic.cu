@@ -1,5 +1,6 @@
 #include "optimized/cuda/operators/call.cuh"
 #include "optimized/cuda/operators/dendritic.cuh"
+#include "optimized/cuda/operators/dendritic_router.cuh"
 #include "optimized/cuda/operators/kernels.h"
 
 /// Rows of the table: dendritic attention.
@@ -70,7 +71,13 @@ struct BranchRouter {
   }
   template <class Operand>
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
-    EachWarp<RoutedRow<Operand>>::launch(p, stream);
+    if (StagedRoutes<Operand, 8>::takes(p)) {
+      StagedRoutes<Operand, 8>::launch(p, stream);
+    } else if (StagedRoutes<Operand, 16>::takes(p)) {
+      StagedRoutes<Operand, 16>::launch(p, stream);
+    } else {
+      EachWarp<RoutedRow<Operand>>::launch(p, stream);
+    }
   }
 };
 
