@@ -16,6 +16,9 @@ namespace samestate::cuda {
 [[nodiscard]] std::vector<OperatorKernel> layer_part_kernels();
 /// Overlap windows and router.
 [[nodiscard]] std::vector<OperatorKernel> dendritic_kernels();
+/// Softmax attention and the gated layer.
 [[nodiscard]] std::vector<OperatorKernel> attention_kernels();
+/// Latent attention and its cache.
+[[nodiscard]] std::vector<OperatorKernel> latent_kernels();
 
 }  // namespace samestate::cuda
