@@ -4,7 +4,7 @@
 #include "optimized/cuda/operators/call.cuh"
 #include "optimized/cuda/operators/head_norm.cuh"
 #include "optimized/cuda/operators/kernels.h"
-#include "optimized/cuda/operators/product.cuh"
+#include "optimized/cuda/operators/projection.cuh"
 
 /// Rows of the table: softmax attention, and the layer that gates it.
 namespace samestate::cuda {
@@ -42,20 +42,6 @@ struct SoftmaxAttention {
     enqueue_attention(p, stream);
   }
 };
-
-/// A projection to rows of `columns`.
-template <class Operand>
-using Projection = ProductParameters<Operand, StoreProduct<Operand>>;
-
-template <class Operand>
-Projection<Operand> projection(const Operand* x, const Operand* weight, Operand* y, std::int64_t rows,
-                               std::int64_t columns, std::int64_t depth) {
-  Projection<Operand> p;
-  p.x = x, p.w = weight, p.rows = rows, p.columns = columns, p.depth = depth;
-  p.x_stride = p.w_stride = depth;
-  p.epilogue.y = y, p.epilogue.stride = columns;
-  return p;
-}
 
 /// The layer: projections, norms and rotation of q and k, attention with the gate behind its quotient, projection. Projections
 /// and what is normalised and turned are rounded as the reference marks them; what the gate multiplies is not.
@@ -117,14 +103,13 @@ struct GatedAttention {
   }
   template <class Operand>
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
-    using Project = Product<Operand, StoreProduct<Operand>>;
-    Project::launch(p.q_and_gate, stream);
-    Project::launch(p.k, stream);
-    Project::launch(p.v, stream);
+    project(p.q_and_gate, stream);
+    project(p.k, stream);
+    project(p.v, stream);
     norm_heads(p.q_norm, stream);
     norm_heads(p.k_norm, stream);
     enqueue_attention(p.attention, stream);
-    Project::launch(p.out, stream);
+    project(p.out, stream);
   }
 };
 

@@ -15,6 +15,7 @@ std::vector<OperatorKernel> cuda_operator_kernels() {
   add(dendritic_kernels());
   add(dendritic_layer_kernels());
   add(attention_kernels());
+  add(latent_kernels());
   add(routing_kernels());
   add(expert_kernels());
   return table;

@@ -24,6 +24,9 @@ namespace samestate::cuda {
 [[nodiscard]] std::vector<OperatorKernel> dendritic_layer_kernels();
 /// Parts of the Gated DeltaNet layer.
 [[nodiscard]] std::vector<OperatorKernel> delta_net_kernels();
+/// Softmax attention, with gates too.
 [[nodiscard]] std::vector<OperatorKernel> attention_kernels();
+/// Latent attention.
+[[nodiscard]] std::vector<OperatorKernel> latent_kernels();
 
 }  // namespace samestate::cuda

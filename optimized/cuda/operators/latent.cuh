@@ -1,0 +1,134 @@
+#pragma once
+
+#include <cstdint>
+
+#include "optimized/cuda/operators/grid.cuh"
+
+/// Parts of latent attention (MLA-3 .. MLA-7, EQUATIONS 5.9) between its products.
+namespace samestate::cuda {
+
+/// Columns [0, pairs of two) of rows, neighbours turned by their token's angles.
+template <class Operand>
+struct TurnParameters {
+  const Operand* x = nullptr;     ///< [rows, 2 pairs], from row to row x_stride
+  const float* cosine = nullptr;  ///< [rows / heads, pairs], and sine
+  const float* sine = nullptr;
+  Operand* y = nullptr;  ///< the same, y_stride
+  std::int64_t rows = 0;
+  std::int64_t x_stride = 0;
+  std::int64_t y_stride = 0;
+  int heads = 1;
+  int pairs = 0;
+};
+
+/// (a, b) -> (a cos - b sin, b cos + a sin): pair `item` of all rows'.
+template <class Operand>
+struct TurnedPair {
+  using Parameters = TurnParameters<Operand>;
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return p.rows * p.pairs; }
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t item) {
+    const std::int64_t row = item / p.pairs, pair = item % p.pairs;
+    const Operand* const x = p.x + row * p.x_stride + 2 * pair;
+    const float a = widen(x[0]), b = widen(x[1]);
+    const float cosine = p.cosine[row / p.heads * p.pairs + pair];
+    const float sine = p.sine[row / p.heads * p.pairs + pair];
+    Operand* const y = p.y + row * p.y_stride + 2 * pair;
+    y[0] = narrow<Operand>(fused(b, -sine, a * cosine));
+    y[1] = narrow<Operand>(fused(a, sine, b * cosine));
+  }
+};
+
+template <class Operand>
+struct LatentNormParameters {
+  const Operand* x = nullptr;     ///< [rows, width], from row to row x_stride
+  const float* weight = nullptr;  ///< [width]
+  Operand* y = nullptr;           ///< [rows, width]
+  std::int64_t rows = 0;
+  std::int64_t x_stride = 0;
+  int width = 1;
+};
+
+/// x (mean x^2 + 1e-6)^-1/2 w of a row by one warp, n elements a lane at a time, which divides width and x_stride. The second
+/// reading finds the row in the cache.
+template <class Operand, int n>
+struct LatentNormRow {
+  using Parameters = LatentNormParameters<Operand>;
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return p.rows; }
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t row) {
+    using Elements = Vector<Operand, n>;
+    const Operand* const x = p.x + row * p.x_stride;
+    float squares = 0.0F;
+    for (int column = lane_index() * n; column < p.width; column += 32 * n) {
+      const Elements part = *reinterpret_cast<const Elements*>(x + column);
+      SAMESTATE_UNROLL
+      for (int i = 0; i < n; ++i) squares = fused(element(part, i), element(part, i), squares);
+    }
+    const float factor = inverse_root(warp_sum(squares) / static_cast<float>(p.width) + 1e-6F);
+    for (int column = lane_index() * n; column < p.width; column += 32 * n) {
+      const Elements part = *reinterpret_cast<const Elements*>(x + column);
+      float y[n];
+      SAMESTATE_UNROLL
+      for (int i = 0; i < n; ++i) y[i] = element(part, i) * factor * p.weight[column + i];
+      *reinterpret_cast<Elements*>(p.y + row * p.width + column) = narrowed<Operand>(y);
+    }
+  }
+};
+
+template <class Operand>
+void norm_latent(const LatentNormParameters<Operand>& p, cudaStream_t stream) {
+  constexpr int n = 16 / static_cast<int>(sizeof(Operand));
+  if (p.width % n == 0 && p.x_stride % n == 0) {
+    EachWarp<LatentNormRow<Operand, n>>::launch(p, stream);
+  } else {
+    EachWarp<LatentNormRow<Operand, 1>>::launch(p, stream);
+  }
+}
+
+/// W_UK of every head with its columns as rows, which the product with the queries reads along.
+template <class Operand>
+struct TransposeParameters {
+  const Operand* x = nullptr;  ///< [matrices, rows, columns], from matrix to matrix x_matrix
+  Operand* y = nullptr;        ///< [matrices, columns, rows]
+  std::int64_t matrices = 0;
+  std::int64_t x_matrix = 0;
+  int rows = 0;
+  int columns = 0;
+};
+
+/// A block a tile of 32 x 32.
+template <class Operand>
+struct Transpose {
+  using Parameters = TransposeParameters<Operand>;
+  static constexpr int kThreads = 256;
+  static constexpr int kTile = 32, kRow = kTile + 1;
+  static SAMESTATE_HOST_DEVICE std::int64_t tiles(int extent) { return (extent + kTile - 1) / kTile; }
+  static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
+    auto* const tile = reinterpret_cast<float*>(shared);
+    const std::int64_t across = tiles(p.columns), of_matrix = across * tiles(p.rows);
+    const std::int64_t matrix = block_index() / of_matrix, at = block_index() % of_matrix;
+    const auto first_row = static_cast<int>(at / across) * kTile,
+               first_column = static_cast<int>(at % across) * kTile;
+    SAMESTATE_UNROLL
+    for (int i = 0; i < kTile * kTile / kThreads; ++i) {
+      const int row = (i * kThreads + thread_index()) / kTile, column = thread_index() % kTile;
+      if (first_row + row < p.rows && first_column + column < p.columns)
+        tile[row * kRow + column] =
+            widen(p.x[matrix * p.x_matrix + static_cast<std::int64_t>(first_row + row) * p.columns +
+                      first_column + column]);
+    }
+    block_barrier();
+    SAMESTATE_UNROLL
+    for (int i = 0; i < kTile * kTile / kThreads; ++i) {
+      const int column = (i * kThreads + thread_index()) / kTile, row = thread_index() % kTile;
+      if (first_row + row < p.rows && first_column + column < p.columns)
+        p.y[(matrix * p.columns + first_column + column) * p.rows + first_row + row] =
+            narrow<Operand>(tile[row * kRow + column]);
+    }
+  }
+  static void launch(const Parameters& p, cudaStream_t stream) {
+    cuda::launch<Transpose>(blocks_of(p.matrices * tiles(p.rows) * tiles(p.columns), 1),
+                            sizeof(float) * kTile * kRow, p, stream);
+  }
+};
+
+}  // namespace samestate::cuda
