@@ -7,16 +7,17 @@
 
 /// The gated delta rule of the dendritic layer in chunks of 32 tokens of a list (EQUATIONS 5.5), bf16 operands, on tensor cores:
 ///   (I + A) V' = beta (V - e^G K S),  O = scale e^G Q S + P V',  S <- e^{G_C} S + K^T (e^{G_C - G} V').
-/// The rows of q and k are multiplied as they were stored and their factors go into the sums; whatever else is a factor, and the
-/// contract keeps it in fp32, is two numbers of bf16, that nearest to it and what it lacks: 2^-17 of it remains.
+/// The rows of q and k are multiplied as they were stored and their factors go into the sums; whatever else is a factor is fp32,
+/// as the contract keeps it: three numbers of bf16 whose sum it is. Products of parts below 2^-24 of the whole are left out.
 namespace samestate::cuda {
 
 inline constexpr int kChunk = 32;
+inline constexpr int kParts = 3;  ///< numbers of bf16 whose sum is one of fp32
 
 /// What the chunks of one window share, whatever the value column.
 struct ChunkTile {
-  Bf16 inverse[2][kChunk][kChunk];  ///< (I + A)^-1 and what it lacks
-  Bf16 scores[2][kChunk][kChunk];   ///< P the same
+  Bf16 inverse[kParts][kChunk][kChunk];  ///< (I + A)^-1
+  Bf16 scores[kParts][kChunk][kChunk];   ///< P
   float beta[kChunk];
   float read[kChunk];   ///< beta e^G and the factor of k
   float query[kChunk];  ///< scale e^G and the factor of q
@@ -46,10 +47,14 @@ SAMESTATE_DEVICE std::int64_t first_chunk(const RuleParameters<Bf16>& p, std::in
   return chunks;
 }
 
-/// x as two numbers of bf16, of two neighbours.
-SAMESTATE_DEVICE void split_pair(float x, float y, std::uint32_t& nearest, std::uint32_t& rest) {
-  nearest = narrow_pair(x, y);
-  rest = narrow_pair(x - float_of(nearest << 16), y - float_of(nearest & 0xffff0000U));
+/// The parts of two neighbours.
+SAMESTATE_DEVICE void split_pair(float x, float y, std::uint32_t (&parts)[kParts]) {
+  SAMESTATE_UNROLL
+  for (std::uint32_t& part : parts) {
+    part = narrow_pair(x, y);
+    x -= float_of(part << 16);
+    y -= float_of(part & 0xffff0000U);
+  }
 }
 
 /// 16 bytes of a row, zeros where they do not exist; there after copies_wait() and a barrier.
@@ -81,7 +86,7 @@ struct ChunkTileBody {
 
   struct alignas(16) Gates {
     float A[kChunk][kStride];
-    float total[kChunk];  ///< G
+    float total[kChunk], rest[kChunk];  ///< G, their sum
     float beta[kChunk];
     float q_factor[kChunk], k_factor[kChunk];
     std::int64_t slot_row[kChunk];
@@ -173,23 +178,31 @@ struct ChunkTileBody {
       q_factor = r.q_factor[slot_row * s.windows + window] * r.scale;
       k_factor = r.k_factor[slot_row * s.windows + window];
     }
-    float total = g;
+    // G as total + rest: what lies between two tokens is small beside what lies before them.
+    float total = g, rest = 0.0F;
     SAMESTATE_UNROLL
     for (int step = 1; step < kChunk; step *= 2) {
-      const float lower = shuffle(total, i >= step ? i - step : i);
-      total += i >= step ? lower : 0.0F;
+      const float before = shuffle(total, i >= step ? i - step : i);
+      const float rest_before = shuffle(rest, i >= step ? i - step : i);
+      if (i >= step) {
+        const float sum = total + before, added = sum - total;
+        rest += rest_before + ((total - (sum - added)) + (before - added));
+        total = sum;
+      }
     }
-    const float whole = shuffle(total, kChunk - 1);
+    const float whole = shuffle(total, kChunk - 1), rest_of_whole = shuffle(rest, kChunk - 1);
     gates.total[i] = total;
+    gates.rest[i] = rest;
     gates.beta[i] = beta;
     gates.q_factor[i] = q_factor;
     gates.k_factor[i] = k_factor;
     gates.slot_row[i] = slot_row;
     tile.beta[i] = beta;
-    tile.read[i] = beta * exponential(total) * k_factor;
-    tile.query[i] = q_factor * exponential(total);
-    tile.write[i] = exponential(whole - total) * k_factor;
-    if (i == 0) tile.decay[0] = exponential(whole);
+    const float decay = exponential(total + rest);
+    tile.read[i] = beta * decay * k_factor;
+    tile.query[i] = q_factor * decay;
+    tile.write[i] = exponential((whole - total) + (rest_of_whole - rest)) * k_factor;
+    if (i == kChunk - 1) tile.decay[0] = decay;
   }
 
   /// A of 16 rows by warps 0 and 1, P by warps 2 and 3.
@@ -222,15 +235,18 @@ struct ChunkTileBody {
           const bool wanted = column + i < row || (is_P && column + i == row);
           const float factor = is_P ? gates.q_factor[row] : gates.beta[row] * gates.k_factor[row];
           x[i] = wanted ? sum[j][2 * half + i] * factor * gates.k_factor[column + i] *
-                              exponential(gates.total[row] - gates.total[column + i])
+                              exponential((gates.total[row] - gates.total[column + i]) +
+                                          (gates.rest[row] - gates.rest[column + i]))
                         : 0.0F;
         }
         if (is_P) {
-          Vector<Bf16, 2> nearest, rest;
-          split_pair(x[0], x[1], nearest.words[0], rest.words[0]);
-          Bf16 *const to = tile.scores[0][row] + column, *const and_to = tile.scores[1][row] + column;
-          *reinterpret_cast<Vector<Bf16, 2>*>(to) = nearest;
-          *reinterpret_cast<Vector<Bf16, 2>*>(and_to) = rest;
+          std::uint32_t parts[kParts];
+          split_pair(x[0], x[1], parts);
+          SAMESTATE_UNROLL
+          for (int part = 0; part < kParts; ++part) {
+            Bf16* const to = tile.scores[part][row] + column;
+            *reinterpret_cast<Vector<Bf16, 2>*>(to) = {{parts[part]}};
+          }
         } else {
           store_pair(&gates.A[row][column], x[0], x[1]);
         }
@@ -255,9 +271,13 @@ struct ChunkTileBody {
         if (j + 3 < i) late = fused(-a.w, x[j + 3], late);
       }
       x[i] = early + late;
-      const Bf16 nearest = narrow<Bf16>(x[i]);
-      tile.inverse[0][i][column] = nearest;
-      tile.inverse[1][i][column] = narrow<Bf16>(x[i] - widen(nearest));
+      float left = x[i];
+      SAMESTATE_UNROLL
+      for (int part = 0; part < kParts; ++part) {
+        const Bf16 kept = narrow<Bf16>(left);
+        tile.inverse[part][i][column] = kept;
+        left -= widen(kept);
+      }
     }
   }
 };
@@ -266,11 +286,11 @@ struct ChunkTileBody {
 /// Chunks are copied to shared memory one ahead. Width at most kWidth.
 template <int kWidth>
 struct ChunkBody {
-  static_assert(kWidth % 16 == 0);
+  static_assert(kWidth % 32 == 0);
   using Parameters = ChunkParameters;
   using Place = RuleBody<Bf16, 4>::Place;
   static constexpr int kThreads = 128;
-  static constexpr int kResidentBlocks = kWidth <= 160 ? 3 : 2;
+  static constexpr int kResidentBlocks = 2;
   static constexpr int kColumns = 64;
   static constexpr int kRow = kWidth + 8;  ///< elements: eight rows lie in different banks
   static constexpr int kValueRow = kColumns + 8;
@@ -280,8 +300,8 @@ struct ChunkBody {
     Bf16 q[kChunk][kRow];
     Bf16 k[kChunk][kRow];
     Bf16 v[kChunk][kValueRow];  ///< afterwards o
-    Bf16 inverse[2][kChunk][kTileRow];
-    Bf16 scores[2][kChunk][kTileRow];
+    Bf16 inverse[kParts][kChunk][kTileRow];
+    Bf16 scores[kParts][kChunk][kTileRow];
     float beta[kChunk], read[kChunk], query[kChunk], write[kChunk], decay[4];
     std::int64_t slot_row[kChunk];  ///< -1: no token
   };
@@ -317,7 +337,7 @@ struct ChunkBody {
       stage_elements<kColumns>(stage.v[t], r.v + value, exists ? s.values - at.column : 0, part);
     }
     SAMESTATE_UNROLL
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < kParts; ++i) {
       copy_async_16(&stage.inverse[i][t][8 * part], &tile.inverse[i][t][8 * part]);
       copy_async_16(&stage.scores[i][t][8 * part], &tile.scores[i][t][8 * part]);
     }
@@ -329,52 +349,77 @@ struct ChunkBody {
     copies_commit();
   }
 
-  /// The left factor of 16 columns k from accumulators of two neighbouring tiles.
+  /// The left factor of 16 columns k, in parts, from accumulators of two neighbouring tiles.
   static SAMESTATE_DEVICE void split_factor(const float (&low)[4], const float (&high)[4],
-                                            std::uint32_t (&nearest)[4], std::uint32_t (&rest)[4]) {
-    split_pair(low[0], low[1], nearest[0], rest[0]);
-    split_pair(low[2], low[3], nearest[1], rest[1]);
-    split_pair(high[0], high[1], nearest[2], rest[2]);
-    split_pair(high[2], high[3], nearest[3], rest[3]);
-  }
-
-  /// x += S^T K^T: 16 value columns of all tokens.
-  static SAMESTATE_DEVICE void read_state(const Bf16* rows, int c, const std::uint32_t (&nearest)[4],
-                                          const std::uint32_t (&rest)[4], float (&x)[4][4]) {
-    const int lane = lane_index();
+                                            std::uint32_t (&parts)[kParts][4]) {
     SAMESTATE_UNROLL
-    for (int j = 0; j < 2; ++j) {
-      std::uint32_t of[4];
-      load_matrices<false>(of, rows + (16 * j + lane % 8 + lane / 16 * 8) * kRow + c + lane / 8 % 2 * 8);
+    for (int i = 0; i < 4; ++i) {
+      const float(&of)[4] = i < 2 ? low : high;
+      std::uint32_t pair[kParts];
+      split_pair(of[i % 2 * 2], of[i % 2 * 2 + 1], pair);
       SAMESTATE_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        multiply_bf16(x[2 * j + i], nearest, of[2 * i], of[2 * i + 1]);
-        multiply_bf16(x[2 * j + i], rest, of[2 * i], of[2 * i + 1]);
-      }
+      for (int part = 0; part < kParts; ++part) parts[part][i] = pair[part];
     }
   }
 
-  /// y += x M^T, M lower triangular, in two parts as x: tokens to tokens.
-  static SAMESTATE_DEVICE void mix_tokens(const float (&x)[4][4], const Bf16 (&M)[2][kChunk][kTileRow],
+  // In the products that follow four sums take turns, since one has to wait for the product before.
+
+  /// x += S^T K^T: 16 value columns of all tokens.
+  static SAMESTATE_DEVICE void read_state(const Bf16* rows, int c, const std::uint32_t (&parts)[kParts][4],
+                                          float (&x)[4][4]) {
+    const int lane = lane_index();
+    std::uint32_t of[2][4];
+    SAMESTATE_UNROLL
+    for (int j = 0; j < 2; ++j)
+      load_matrices<false>(of[j], rows + (16 * j + lane % 8 + lane / 16 * 8) * kRow + c + lane / 8 % 2 * 8);
+    SAMESTATE_UNROLL
+    for (int part = 0; part < kParts; ++part) {
+      SAMESTATE_UNROLL
+      for (int j = 0; j < 4; ++j)
+        multiply_bf16(x[j], parts[part], of[j / 2][j % 2 * 2], of[j / 2][j % 2 * 2 + 1]);
+    }
+  }
+
+  /// y += x M^T, M lower triangular, both in parts: tokens to tokens.
+  static SAMESTATE_DEVICE void mix_tokens(const float (&x)[4][4], const Bf16 (&M)[kParts][kChunk][kTileRow],
                                           float (&y)[4][4]) {
     const int lane = lane_index();
     SAMESTATE_UNROLL
     for (int from = 0; from < 2; ++from) {
-      std::uint32_t nearest[4], rest[4];
-      split_factor(x[2 * from], x[2 * from + 1], nearest, rest);
+      std::uint32_t parts[kParts][4];
+      split_factor(x[2 * from], x[2 * from + 1], parts);
       SAMESTATE_UNROLL
-      for (int to = from; to < 2; ++to) {
+      for (int of_M = 0; of_M < kParts; ++of_M) {
         std::uint32_t of[2][4];
         SAMESTATE_UNROLL
-        for (int i = 0; i < 2; ++i)
-          load_matrices<false>(of[i],
-                               &M[i][16 * to + lane % 8 + lane / 16 * 8][16 * from + lane / 8 % 2 * 8]);
+        for (int to = from; to < 2; ++to)
+          load_matrices<false>(of[to],
+                               &M[of_M][16 * to + lane % 8 + lane / 16 * 8][16 * from + lane / 8 % 2 * 8]);
         SAMESTATE_UNROLL
-        for (int i = 0; i < 2; ++i) {
-          multiply_bf16(y[2 * to + i], nearest, of[0][2 * i], of[0][2 * i + 1]);
-          multiply_bf16(y[2 * to + i], rest, of[0][2 * i], of[0][2 * i + 1]);
-          multiply_bf16(y[2 * to + i], nearest, of[1][2 * i], of[1][2 * i + 1]);
+        for (int part = 0; part < kParts - of_M; ++part) {
+          SAMESTATE_UNROLL
+          for (int j = 2 * from; j < 4; ++j)
+            multiply_bf16(y[j], parts[part], of[j / 2][j % 2 * 2], of[j / 2][j % 2 * 2 + 1]);
         }
+      }
+    }
+  }
+
+  /// S^T += x K of 16 tokens, whose rows of K begin at `rows`.
+  static SAMESTATE_DEVICE void write_state(const Bf16* rows, const std::uint32_t (&parts)[kParts][4],
+                                           float (&state)[kWidth / 8][4]) {
+    const int lane = lane_index();
+    SAMESTATE_UNROLL
+    for (int c = 0; c < kWidth; c += 32) {
+      std::uint32_t k[2][4];
+      SAMESTATE_UNROLL
+      for (int j = 0; j < 2; ++j)
+        load_matrices<true>(k[j], rows + lane % 16 * kRow + c + 16 * j + lane / 16 * 8);
+      SAMESTATE_UNROLL
+      for (int part = 0; part < kParts; ++part) {
+        SAMESTATE_UNROLL
+        for (int j = 0; j < 4; ++j)
+          multiply_bf16(state[c / 8 + j], parts[part], k[j / 2][j % 2 * 2], k[j / 2][j % 2 * 2 + 1]);
       }
     }
   }
@@ -385,10 +430,10 @@ struct ChunkBody {
     float x[4][4] = {}, o[4][4] = {};
     SAMESTATE_UNROLL
     for (int c = 0; c < kWidth; c += 16) {
-      std::uint32_t nearest[4], rest[4];
-      split_factor(state[c / 8], state[c / 8 + 1], nearest, rest);
-      read_state(&stage.k[0][0], c, nearest, rest, x);
-      read_state(&stage.q[0][0], c, nearest, rest, o);
+      std::uint32_t parts[kParts][4];
+      split_factor(state[c / 8], state[c / 8 + 1], parts);
+      read_state(&stage.k[0][0], c, parts, x);
+      read_state(&stage.q[0][0], c, parts, o);
     }
     SAMESTATE_UNROLL
     for (int j = 0; j < 2; ++j) {
@@ -428,18 +473,9 @@ struct ChunkBody {
         float(&of)[4] = written[2 * from + i];
         of[0] *= write.x, of[1] *= write.y, of[2] *= write.x, of[3] *= write.y;
       }
-      std::uint32_t nearest[4], rest[4];
-      split_factor(written[2 * from], written[2 * from + 1], nearest, rest);
-      SAMESTATE_UNROLL
-      for (int c = 0; c < kWidth; c += 16) {
-        std::uint32_t k[4];
-        load_matrices<true>(k, &stage.k[16 * from + lane % 16][c + lane / 16 * 8]);
-        SAMESTATE_UNROLL
-        for (int i = 0; i < 2; ++i) {
-          multiply_bf16(state[c / 8 + i], nearest, k[2 * i], k[2 * i + 1]);
-          multiply_bf16(state[c / 8 + i], rest, k[2 * i], k[2 * i + 1]);
-        }
-      }
+      std::uint32_t parts[kParts][4];
+      split_factor(written[2 * from], written[2 * from + 1], parts);
+      write_state(&stage.k[16 * from][0], parts, state);
     }
     warp_barrier();  // every lane has read v
     SAMESTATE_UNROLL
