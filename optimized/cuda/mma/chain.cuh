@@ -57,6 +57,7 @@ struct ChainShared {
   alignas(16) float V[2][kColumns * kSquareStride];     ///< V'
   alignas(16) float decayed[kColumns * kSquareStride];  ///< e^{G_C - G} V', tokens as in update()
   alignas(16) float gates[2][simt::Prepared::kGates];
+  alignas(16) Barrier everyone;
 };
 static_assert(sizeof(ChainShared) <= 227 * 1024,
               "a block of compute capability 9.0 has 227 KiB of shared memory");
@@ -72,6 +73,9 @@ class ChainBlock {
   /// Block `block` of Work::chain_blocks().
   SAMESTATE_DEVICE void run(std::int64_t block) {
     at = simt::Chain(c, block);
+    if (thread_index() == 0) s.everyone.init(kThreads / 32);
+    barriers_ready();
+    block_barrier();
     thread_index() < kCarriers ? carry() : read();
   }
 
@@ -82,8 +86,11 @@ class ChainBlock {
   SAMESTATE_DEVICE static simt::Team readers() { return {thread_index() - kCarriers, kReaders}; }
   SAMESTATE_DEVICE static void carriers_meet() { named_barrier(1, kCarriers); }
   SAMESTATE_DEVICE static void readers_meet() { named_barrier(2, kReaders); }
-  /// Not block_barrier(): __syncthreads() in code of one role is undefined, and synccheck says so.
-  SAMESTATE_DEVICE static void everyone_meets() { named_barrier(3, kThreads); }
+  /// Not block_barrier(), nor a named one of all threads: synccheck takes either, in code of one role, for a divergent block.
+  SAMESTATE_DEVICE void everyone_meets() {
+    s.everyone.arrive_warp();
+    s.everyone.wait(meetings++);
+  }
   /// beta, beta_start, to_end or out_start of chunk m.
   SAMESTATE_DEVICE const float* gate(int m, int which) const { return s.gates[m % 2] + which * kChunk; }
 
@@ -122,7 +129,7 @@ class ChainBlock {
     for (int m = 0; m < at.chunks; ++m) {
       const bool more = m + 1 < at.chunks;
       copies_wait<1>();  // all but P of the chunk before
-      everyone_meets();   // chunk m and its S are there, V' of the chunk before
+      everyone_meets();  // chunk m and its S are there, V' of the chunk before
       if (more) fetch(m + 1);
       copies_commit();
       float next[4][4];
@@ -324,6 +331,7 @@ class ChainBlock {
   const Parameters<float>& p;
   ChainShared& s;
   Cell here;
+  int meetings = 0;
   simt::Chain at;
   float S[4][4];
 };
