@@ -1,0 +1,126 @@
+/// Softmax attention's CUDA kernels: their own source, executed by threads of the host, against the kernels of the CPU.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "optimized/cpu/operators/softmax_attention.h"
+#include "optimized/cuda/operators/attention_launch.cuh"
+#include "optimized/cuda/operators/tensors.h"
+#include "tests/optimized/contracts.h"
+
+namespace samestate::cuda {
+namespace {
+
+using Values = std::vector<float>;
+
+struct Shape {
+  std::int64_t batch, tokens, keys;
+  int key_heads, group, width, value_width;
+  std::int64_t chunk;
+
+  [[nodiscard]] std::string words() const {
+    return std::to_string(tokens) + " of " + std::to_string(keys) + " tokens, widths " +
+           std::to_string(width) + ' ' + std::to_string(value_width) + ", chunk " + std::to_string(chunk);
+  }
+};
+
+template <class Operand>
+std::vector<Operand> drawn(std::int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<Operand> out(static_cast<std::size_t>(count));
+  for (Operand& x : out) x = stored<Operand>(normal(random));
+  return out;
+}
+
+template <class Operand>
+Values values(const std::vector<Operand>& x) {
+  Values out;
+  for (const Operand e : x) out.push_back(loaded(e));
+  return out;
+}
+
+/// Memory between two launches, NaN at first.
+struct Scratch {
+  template <class T>
+  T* scratch(std::int64_t size) {
+    buffers.push_back(std::make_unique<DeviceBuffer<float>>(static_cast<std::size_t>(size)));
+    buffers.back()->fill(0xff, nullptr);
+    return buffers.back()->data();
+  }
+  std::vector<std::unique_ptr<DeviceBuffer<float>>> buffers;
+};
+
+template <class Operand>
+void check(const Shape& n, bool running) {
+  SCOPED_TRACE(n.words() + (running ? ", running" : ""));
+  const std::int64_t heads = std::int64_t{n.key_heads} * n.group;
+  const auto q = drawn<Operand>(n.batch * n.tokens * heads * n.width, 1);
+  const auto k = drawn<Operand>(n.batch * n.keys * n.key_heads * n.width, 2);
+  const auto v = drawn<Operand>(n.batch * n.keys * n.key_heads * n.value_width, 3);
+  const Values in_q = values(q), in_k = values(k), in_v = values(v);
+  Values expected(static_cast<std::size_t>(n.batch * n.tokens * heads * n.value_width), NAN);
+  OperatorArguments call;
+  call.inputs = {{"q", {n.batch, n.tokens, heads * n.width}, in_q.data()},
+                 {"k", {n.batch, n.keys, n.key_heads * n.width}, in_k.data()},
+                 {"v", {n.batch, n.keys, n.key_heads * n.value_width}, in_v.data()}};
+  call.outputs = {{"o", {n.batch, n.tokens, heads * n.value_width}, expected.data()}};
+  call.parameters = {{"H", heads}, {"Hkv", n.key_heads}, {"d", n.width}, {"dv", n.value_width}};
+  call.batch = n.batch, call.tokens = n.tokens, call.chunk = n.chunk;
+  constexpr bool kFp32 = sizeof(Operand) == sizeof(float);
+  const Contract contract = kFp32 ? Contract{} : testing::bf16();
+  const auto cpu = running ? cpu::softmax_attention_tiles : cpu::softmax_attention_split_keys;
+  ASSERT_EQ(cpu(call, contract).kind, Outcome::Kind::ran);
+
+  const DeviceBuffer<Operand> on_q(q), on_k(k), on_v(v), o(expected.size());
+  o.fill(0xff, nullptr);
+  AttentionParameters<Operand> p;
+  p.q = on_q.data(), p.k = on_k.data(), p.v = on_v.data(), p.o = o.data();
+  p.batch = n.batch, p.tokens = n.tokens, p.keys = n.keys, p.key_heads = n.key_heads, p.group = n.group;
+  p.width = n.width, p.value_width = n.value_width;
+  p.key_stride = std::int64_t{n.key_heads} * n.width;
+  p.value_stride = std::int64_t{n.key_heads} * n.value_width;
+  p.chunk = n.chunk, p.running = running;
+  p.scale = 1.0F / std::sqrt(static_cast<float>(n.width));
+  Scratch scratch;
+  prepare_attention(p, scratch);
+  enqueue_attention(p, nullptr);
+  const Values found = values(o.download());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], expected[i], kFp32 ? 1e-5 : 1e-3 + 0x1p-8 * std::fabs(expected[i])) << i;
+}
+
+template <class Operand>
+void check_both(const Shape& n) {
+  check<Operand>(n, true);
+  check<Operand>(n, false);
+}
+
+/// Copies that land as late as they may: a wait too few reads the tile before.
+struct LateCopies {
+  LateCopies() { emulation::copies_land_late = true; }
+  ~LateCopies() { emulation::copies_land_late = false; }
+};
+
+TEST(CudaAttention, TilesAreThoseOfTheCpu) {
+  const LateCopies late;
+  check_both<Bf16>({1, 1, 300, 1, 8, 64, 64, 64});     // decode, split over its keys
+  check_both<Bf16>({2, 3, 150, 2, 3, 24, 40, 24});     // chunks within a tile, widths within one
+  check_both<Bf16>({1, 33, 140, 1, 2, 72, 128, 100});  // many rows, chunks of two tiles
+  check_both<Bf16>({1, 25, 90, 1, 2, 136, 256, 64});
+}
+
+TEST(CudaAttention, RowsAreThoseOfTheCpu) {
+  check_both<float>({1, 9, 140, 2, 4, 33, 7, 64});
+  check_both<float>({1, 1, 70, 1, 1, 5, 260, 16});
+  check_both<Bf16>({2, 5, 20, 1, 2, 9, 3, 8});
+  check_both<float>({1, 0, 0, 1, 1, 4, 4, 8});
+}
+
+}  // namespace
+}  // namespace samestate::cuda
