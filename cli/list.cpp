@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/data_folder.h"
 #include "cli/filter.h"
+#include "cli/listing.h"
 #include "cli/table.h"
 #include "fuzz/mutants/mutant.h"
 #include "harness/cases/system.h"
@@ -23,12 +24,6 @@
 
 namespace samestate::cli {
 namespace {
-
-/// A table of strings with a header; every listing is one, for people or as JSON.
-struct Listing {
-  std::vector<std::string> header;
-  std::vector<std::vector<std::string>> rows;
-};
 
 std::string joined(const auto& names) { return fmt::format("{}", fmt::join(names, " ")); }
 
@@ -233,9 +228,12 @@ Command add_list(CLI::App& app) {
     std::string evidence = data_folder("evidence");
   };
   auto options = std::make_shared<Options>();
-  app.add_option("what", options->what, "systems, forms, kernels, contracts, laws, regimes or mutants")
+  app.add_option("what", options->what,
+                 "systems, forms, kernels, contracts, laws, regimes, mutants, or coverage: what there is of "
+                 "each system")
       ->capture_default_str()
-      ->check(CLI::IsMember({"systems", "forms", "kernels", "contracts", "laws", "regimes", "mutants"}));
+      ->check(CLI::IsMember(
+          {"systems", "forms", "kernels", "contracts", "laws", "regimes", "mutants", "coverage"}));
   app.add_flag("--json", options->json, "machine-readable");
   app.add_flag(
       "--long", options->variants,
@@ -266,6 +264,7 @@ Command add_list(CLI::App& app) {
                             : what == "contracts"                      ? list_contracts()
                             : what == "laws"                           ? list_laws()
                             : what == "mutants"                        ? list_mutants()
+                            : what == "coverage"                       ? list_coverage(options->evidence)
                                                                        : list_regimes();
     print(listing, options->json);
     return static_cast<int>(kPass);

@@ -130,7 +130,8 @@ int main(int argc, char** argv) {
       cli::add_explain);
   add("bench", "kernels against the clock: median, share of the floor, ratio to a peer", cli::add_bench);
   add("probe", "measure the arithmetic of the GPU that the bounds assume", cli::add_probe);
-  add("list", "systems, forms, kernels, contracts, laws, regimes or mutants", cli::add_list);
+  add("list", "systems, forms, kernels, contracts, laws, regimes, mutants, or what there is of each system",
+      cli::add_list);
 
   try {
     app.parse(argc, argv);

@@ -31,8 +31,12 @@ KernelTable kernel_table(const std::vector<std::string>& plugins) {
   KernelTable table(kernels(), operator_kernels());
   for (const std::string& plugin : plugins) {
     const PluginRows rows = load_plugin(plugin);
-    table.add(rows.kernels);
-    table.add(rows.operators);
+    try {
+      table.add(rows.kernels);
+      table.add(rows.operators);
+    } catch (const Error& error) {
+      throw Error(fmt::format("plugin {}: {}", plugin, error.what()));
+    }
   }
   table.added_by(plugin_options(plugins));
   return table;

@@ -322,6 +322,7 @@ int run_tolerance(const ToleranceOptions& options) {
   if (!options.kernel.empty()) c.kernel = options.kernel;
   require_promise(c, table);
   const double mutants = seconds_of("--mutants", options.mutants);
+  note_interrupts();
   const JobResult done = run_apart(
       [&]() -> std::string {
         if (options.table) return table_text(c, table, options.seeds, options.json);
@@ -337,7 +338,10 @@ int run_tolerance(const ToleranceOptions& options) {
   }
   const std::size_t end = done.text.find('\n');
   fmt::print("{}", std::string_view(done.text).substr(end + 1));
-  return std::stoi(done.text.substr(0, end));
+  const int code = std::stoi(done.text.substr(0, end));
+  if (!interrupted() || code != kPass) return code;
+  fmt::print(stderr, "samestate: interrupted: of fewer seeds or mutants than asked for\n");
+  return kVacuous;
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Writes docs/census.md: registers and barriers of every CUDA kernel, as the assembler says them. usage: cmake/census.sh [NVCC]
 set -euo pipefail
-cd "$(dirname "$0")/.."
+root="$(cd "$(dirname "$0")/.." && pwd)"
+cd "$root/optimized/cuda"
 nvcc="${1:-nvcc}"
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
@@ -12,11 +13,12 @@ page="$work/page"
   echo 'Native code for sm_90a as ptxas reports it; written by `cmake/census.sh`, held against the sources by'
   echo '`optimized.ptxas_messages.*` where the compiler is the same: nvcc '"$("$nvcc" --version | grep -oE 'release [0-9.]+, V[0-9.]+')."
   echo 'The fast kernels may not spill. Shared memory is asked for at launch (`ChainShared`, `PrepareShared`, `SplitShared` ... of each).'
-  for source in prefill_call simt_call decode operators chunked recurrent; do
-    cmake -DNVCC="$nvcc" -DSOURCE_DIR="$PWD" -DSOURCE="$PWD/optimized/cuda/$source.cu" -DOUTPUT="$work/cubin" -DGENERIC=ON \
-      -DSECTION="$work/section" -P cmake/ptxas_messages.cmake >&2
+  for source in prefill_call.cu simt_call.cu decode.cu chunked.cu recurrent.cu operators/*.cu; do
+    [ "$source" = operators/kernels.cu ] && continue
+    cmake -DNVCC="$nvcc" -DSOURCE_DIR="$root" -DSOURCE="$root/optimized/cuda/$source" -DOUTPUT="$work/cubin" -DGENERIC=ON \
+      -DSECTION="$work/section" -P "$root/cmake/ptxas_messages.cmake" >&2
     echo
     cat "$work/section"
   done
 } >"$page"
-mv "$page" docs/census.md
+mv "$page" "$root/docs/census.md"

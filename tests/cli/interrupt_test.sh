@@ -133,5 +133,17 @@ vacuous 0 3
 vacuous 18 0 'v1 retention T=0 dk=8 seed=0x77' 'v1 retention T=0 dk=16 seed=0x77'
 vacuous 0 3 'v1 retention T=0 dk=8 seed=0x77' 'v1 retention T=0 dk=16 seed=0x77'
 
+# A tolerance of fewer seeds than asked for is no answer.
+"$samestate" tolerance 'v1 retention T=256 Hk=4 dk=64 contract=bf16' --seeds 1000 >out 2>err </dev/null &
+sleep 3
+interrupt 3 30 $!
+grep -q 'of fewer seeds' err || complain "tolerance: $(cat err)"
+
+# A plugin whose row the table does not take is named.
+code=0
+"$samestate" list kernels --plugin "$plugin" --plugin "$plugin" >out 2>err || code=$?
+[[ $code -eq 2 ]] || complain "a plugin twice: exit $code"
+grep -qF "plugin $plugin: kernel" err || complain "a plugin twice: $(cat err)"
+
 printf '%s failures\n' "$failures"
 [[ $failures -eq 0 ]]

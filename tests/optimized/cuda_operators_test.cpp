@@ -160,17 +160,9 @@ void check_convolution(std::int64_t batch, std::int64_t tokens, int channels, in
                                          channels,
                                          W,
                                          activation};
-  constexpr int n = vector_width == 0 ? 1 : 16 / static_cast<int>(sizeof(Operand));
+  using Part = ConvolvedPart<Operand, vector_width>;
   emulation::run_block(64, [&] {
-    for (std::int64_t i = thread_index(); i < batch * p.parts() * (channels / n); i += 64) {
-      const int channel = static_cast<int>(i % (channels / n)) * n;
-      const std::int64_t part = i / (channels / n) % p.parts(), b = i / (channels / n) / p.parts();
-      if constexpr (vector_width == 0) {
-        convolve_channel(p, b, part, channel);
-      } else {
-        convolve_vector<Operand, vector_width>(p, b, part, channel);
-      }
-    }
+    for (std::int64_t i = thread_index(); i < Part::items(p); i += 64) Part::run(p, i);
   });
   const std::string what = "tokens " + std::to_string(tokens) + " W " + std::to_string(W);
   // Sums of four products that cancel.

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace samestate::cli {
+
+/// A table of strings with a header; every listing is one, for people or as JSON.
+struct Listing {
+  std::vector<std::string> header;
+  std::vector<std::vector<std::string>> rows;
+};
+
+/// What there is of each system, a row each, counted from the tables themselves: forms of the reference, identities that
+/// are evaluated in float64 and 50 digits (those that several systems share in a row of their own), kind of bound, laws, regimes, kernels of each device with their recorded
+/// evidence, mutants, shapes of public models for `bench`, and whether a plugin may bring kernels of it.
+[[nodiscard]] Listing list_coverage(const std::string& evidence_folder);
+
+}  // namespace samestate::cli
