@@ -18,6 +18,7 @@ std::vector<OperatorKernel> cuda_operator_kernels() {
   add(latent_kernels());
   add(routing_kernels());
   add(expert_kernels());
+  add(scan_kernels());
   return table;
 }
 

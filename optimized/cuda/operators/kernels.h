@@ -28,5 +28,7 @@ namespace samestate::cuda {
 [[nodiscard]] std::vector<OperatorKernel> attention_kernels();
 /// Latent attention.
 [[nodiscard]] std::vector<OperatorKernel> latent_kernels();
+/// State spaces.
+[[nodiscard]] std::vector<OperatorKernel> scan_kernels();
 
 }  // namespace samestate::cuda
