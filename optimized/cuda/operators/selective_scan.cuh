@@ -171,9 +171,12 @@ struct SelectiveScan {
         tile.input[to] = hold ? u : delta * u;
       }
     }
-    if constexpr (kMatrixLoads == 1) return store_matrix(tile, moved.matrix, 0);
-    SAMESTATE_NO_UNROLL
-    for (int i = 0; i < kMatrixLoads; ++i) store_matrix(tile, load_matrix(p, at, begin, i), i);
+    if constexpr (kMatrixLoads == 1) {
+      store_matrix(tile, moved.matrix, 0);
+    } else {
+      SAMESTATE_NO_UNROLL
+      for (int i = 0; i < kMatrixLoads; ++i) store_matrix(tile, load_matrix(p, at, begin, i), i);
+    }
   }
 
   /// Four tokens through a lane's states: y of token lane % 4, complete in every lane of that rest.
