@@ -144,6 +144,9 @@ const std::set<std::set<std::string>> kInTurn = {
     {"optimized/cuda/emulation.h", "optimized/cuda/intrinsics.cuh"},
     {"optimized/cuda/hopper/emulation.h", "optimized/cuda/hopper/names.cuh"},
     {"optimized/cuda/hopper/emulated_products.h", "optimized/cuda/hopper/products.cuh"},
+    // Instead of them on the host, where grid.cuh and call.cuh include the first.
+    {"optimized/cuda/operators/emulated_device.h", "optimized/cuda/device.cuh"},
+    {"optimized/cuda/operators/emulated_device.h", "optimized/cuda/device_memory.cuh"},
 };
 
 /// Two definitions of one name: the linker merges what it takes for one type.

@@ -114,8 +114,8 @@ TEST_F(Html, NumbersThatAreNoneAreShownAsSuchAndSortLast) {
 TEST_F(Html, EvidenceOfOtherSourcesIsStale) {
   ReportInput input = input_of({}, {});
   input.kernel_sources = "bbbb";
-  input.evidence = {{"cuda.a", "H100", "13", "13", "aaaa", "f.jsonl", 3, 0},
-                    {"cuda.b", "H100", "13", "13", "bbbb", "f.jsonl", 4, 0}};
+  input.evidence = {{"cuda.retention.a", "H100", "13", "13", "aaaa", "f.jsonl", 3, 0},
+                    {"cuda.retention.b", "H100", "13", "13", "bbbb", "f.jsonl", 4, 0}};
   const std::string page = page_of(input);
   EXPECT_EQ(occurrences(page, ">stale<"), 1U);
   EXPECT_EQ(occurrences(page, ">fresh<"), 1U);

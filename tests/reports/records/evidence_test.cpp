@@ -31,8 +31,8 @@ TEST_F(EvidenceFolder, CountsWhatRanOnADevice) {
          on("cuda.retention.a", "H100", Verdict::fail), on("cuda.retention.a", "H100", Verdict::crash),
          on("cuda.retention.a", "H100", Verdict::timeout), on("cuda.retention.a", "H100", Verdict::flaky),
          on("cuda.retention.a", "H100", Verdict::vacuous),
-         on("cuda.retention.a", "H100", Verdict::unsupported), on("cuda.delta_rule.b", "H100", Verdict::pass),
-         on("cuda.delta_rule.c", "H100", Verdict::skipped), on("cpu.a", "cpu", Verdict::pass)});
+         on("cuda.retention.a", "H100", Verdict::unsupported), on("cuda.retention.b", "H100", Verdict::pass),
+         on("cuda.retention.c", "H100", Verdict::skipped), on("cpu.a", "cpu", Verdict::pass)});
   const std::vector<Evidence> evidence = read_evidence(path("."));
   ASSERT_EQ(evidence.size(), 2U) << "neither a kernel that was skipped throughout nor one on the CPU";
   EXPECT_EQ(evidence[0].kernel, "cuda.retention.a");
@@ -43,7 +43,7 @@ TEST_F(EvidenceFolder, CountsWhatRanOnADevice) {
   EXPECT_EQ(evidence[0].toolkit, "13.1");
   EXPECT_EQ(evidence[0].kernel_sources, "0123abcd");
   EXPECT_EQ(evidence[0].file, "run.jsonl");
-  EXPECT_EQ(evidence[1].kernel, "cuda.delta_rule.b");
+  EXPECT_EQ(evidence[1].kernel, "cuda.retention.b");
 }
 
 TEST(Sources, AreThoseOfTheKernelsFamily) {
