@@ -298,7 +298,7 @@ TEST(Plan, FiltersThatNameNothingAreErrors) {
 }
 
 TEST(Plan, NamesOfKernelsAndSystemsMayBeSeveralAndPatterns) {
-  const KernelTable table = cpu_table();
+  const KernelTable table(kernels(), operator_kernels());
   const auto names = [&table](const std::string& system, const std::string& kernel) {
     std::vector<std::string> found;
     for (const KernelRow* row : wanted_kernels(table, system, "cpu", kernel)) found.push_back(row->name);
