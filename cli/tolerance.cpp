@@ -359,7 +359,9 @@ Command add_tolerance(CLI::App& app) {
       "  samestate tolerance 'v1 gated_delta_rule T=256 Hv=2 dk=64 contract=bf16'\n"
       "  samestate tolerance 'v1 rms_norm form=fused T=64 D=128 contract=bf16' --json\n"
       "  samestate tolerance 'v1 retention T=64 dk=32' --table          over T, chunk, width and contract\n\n"
-      "Exit 0, 1 where the kernel fails on a seed, 2 for bad input, 5 where it crashed.");
+      "Exit 0, 1 where the kernel fails on a seed, 2 for bad input, 3 where an interrupt left seeds or "
+      "mutants out, 5 where it "
+      "crashed.");
   app.add_option("line", options->line, "the case line, quoted")->required();
   app.add_option("--kernel", options->kernel, "measure this kernel instead of the one that the line names")
       ->check(named());

@@ -12,7 +12,7 @@ page="$work/page"
   echo
   echo 'Native code for sm_90a as ptxas reports it; written by `cmake/census.sh`, held against the sources by'
   echo '`optimized.ptxas_messages.*` where the compiler is the same: nvcc '"$("$nvcc" --version | grep -oE 'release [0-9.]+, V[0-9.]+')."
-  echo 'The fast kernels may not spill. Shared memory is asked for at launch (`ChainShared`, `PrepareShared`, `SplitShared` ... of each).'
+  echo 'The fast kernels may not spill; the generic ones (chunked.cu, recurrent.cu) may. Shared memory is asked for at launch (`ChainShared`, `PrepareShared`, `SplitShared` ... of each).'
   for source in prefill_call.cu simt_call.cu decode.cu chunked.cu recurrent.cu operators/*.cu; do
     [ "$source" = operators/kernels.cu ] && continue
     cmake -DNVCC="$nvcc" -DSOURCE_DIR="$root" -DSOURCE="$root/optimized/cuda/$source" -DOUTPUT="$work/cubin" -DGENERIC=ON \
