@@ -19,6 +19,7 @@ std::vector<OperatorKernel> cuda_operator_kernels() {
   add(routing_kernels());
   add(expert_kernels());
   add(scan_kernels());
+  add(duality_kernels());
   return table;
 }
 

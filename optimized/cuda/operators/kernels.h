@@ -30,5 +30,6 @@ namespace samestate::cuda {
 [[nodiscard]] std::vector<OperatorKernel> latent_kernels();
 /// State spaces.
 [[nodiscard]] std::vector<OperatorKernel> scan_kernels();
+[[nodiscard]] std::vector<OperatorKernel> duality_kernels();
 
 }  // namespace samestate::cuda
