@@ -31,5 +31,7 @@ namespace samestate::cuda {
 /// State spaces.
 [[nodiscard]] std::vector<OperatorKernel> scan_kernels();
 [[nodiscard]] std::vector<OperatorKernel> duality_kernels();
+/// Linear attention with a normaliser or without a mask, RetNet's retention.
+[[nodiscard]] std::vector<OperatorKernel> recurrence_kernels();
 
 }  // namespace samestate::cuda
