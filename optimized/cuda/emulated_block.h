@@ -100,10 +100,11 @@ struct Block {
   std::map<std::uintptr_t, int> dirty;  ///< KiB of shared memory -> threads with unfenced stores into it
 };
 
-/// 16 bytes on their way to shared memory.
+/// Bytes on their way to shared memory.
 struct Copy {
   void* to;
   const void* from;
+  std::size_t bytes;
   int group;
 };
 
@@ -113,8 +114,9 @@ struct Thread {
   unsigned turn = 0;
   bool waited = false;  ///< for the grids before
   std::shared_ptr<Asynchronous> asynchronous;
-  std::vector<Copy> copies;  ///< to shared memory, under way
-  int copy_groups = 0;       ///< committed so far
+  std::function<void()> at_end;  ///< of what it has under way
+  std::vector<Copy> copies;      ///< to shared memory, under way
+  int copy_groups = 0;           ///< committed so far
   /// Lets the block's other threads run, where they are fibers of one thread of the host; else null.
   std::function<void()> step_aside;
 };
@@ -159,6 +161,7 @@ void run_thread(Block& block, int thread, std::function<void()> step_aside, Body
   running = &mine;
   try {
     body();
+    if (mine.at_end) mine.at_end();
   } catch (const Abandoned&) {
   }
   running = &no_thread;

@@ -48,16 +48,23 @@ inline std::uint32_t to_bits(float x) {
   return bits;
 }
 
-/// Copies to shared memory land when they are issued, or not before they are waited for: a kernel has to be right either
-/// way. Set by a test before a block runs.
+/// Copies to shared memory land, and bulk stores to global memory leave, when they are issued, or not before they are
+/// waited for: a kernel has to be right either way. Set by a test before a block runs.
 inline std::atomic<bool> copies_land_late{false};
+
+inline void copy_async(void* to, const void* from, std::size_t bytes) {
+  if (!copies_land_late)
+    std::memcpy(to, from, bytes);
+  else
+    self().copies.push_back({to, from, bytes, self().copy_groups});
+}
 
 /// Those of this thread that belong to groups before `end`.
 inline void land(int end) {
   std::vector<Copy>& copies = self().copies;
   const auto landed = std::stable_partition(copies.begin(), copies.end(),
                                             [&](const Copy& copy) { return copy.group >= end; });
-  for (auto copy = landed; copy != copies.end(); ++copy) std::memcpy(copy->to, copy->from, 16);
+  for (auto copy = landed; copy != copies.end(); ++copy) std::memcpy(copy->to, copy->from, copy->bytes);
   copies.erase(landed, copies.end());
 }
 
@@ -133,6 +140,7 @@ void store_global(T* to, const T& value) {
 }
 template <bool once, class T>
 T load_settled(const T* from, bool wanted) {
+  if (wanted) emulation::count_access();  // a caller that knows it to be settled counts too
   return wanted ? *from : T{};
 }
 template <bool once, class T>
@@ -142,13 +150,7 @@ void store_result(T* to, const T& value) {
 }
 inline float fast_inverse_root(float x) { return inverse_root(x); }
 
-inline void copy_async_16(void* to, const void* from) {
-  if (!emulation::copies_land_late) {
-    std::memcpy(to, from, 16);
-  } else {
-    emulation::self().copies.push_back({to, from, emulation::self().copy_groups});
-  }
-}
+inline void copy_async_16(void* to, const void* from) { emulation::copy_async(to, from, 16); }
 inline void copy_wait() { emulation::land(emulation::self().copy_groups + 1); }
 inline void copies_commit() { ++emulation::self().copy_groups; }
 template <int left>

@@ -234,6 +234,25 @@ TEST(CudaDecode, ExactRegimeIsBitForBitInEveryRow) {
   }
 }
 
+/// Every sequence of a batch starts from its own state, in every row.
+TEST(CudaDecode, BatchedStatesInEveryRow) {
+  std::uint32_t seed = 70;
+  for (const std::string& system : kSystems) {
+    for (const Contract& contract : kContracts) {
+      const Call call = make_call(system, {3, 1, 1, 2, 40, 24, {}}, 0, true, ++seed);
+      const CallShape shape{3, 1, 2, 40, 24, 0, false, false};
+      int rows = 0;
+      for (std::size_t row = 0; row < kGenericRow; ++row) {
+        if (!recurrent_rows()[row].takes(shape, contract)) continue;
+        ++rows;
+        EXPECT_EQ(differing(system, call, contract, row), 0U)
+            << system << " " << contract.name << " " << recurrent_rows()[row].kernel;
+      }
+      EXPECT_GE(rows, 3) << contract.name;
+    }
+  }
+}
+
 /// Keys that fill the last warp or not, tiles that end with dv or not, odd widths.
 TEST(CudaDecode, EveryWidth) {
   std::uint32_t seed = 100;

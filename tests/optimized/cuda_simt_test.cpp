@@ -203,6 +203,9 @@ TEST(CudaSimt, IsTheTwinsNeighbour) {
       call.l2norm = l2norm;
       expect_near_twin(*system, call);
     }
+    Call wide = make_call(system->name, {1, 70, 1, 1, 128, 16, {}}, 64, false, ++seed);
+    wide.l2norm = true;
+    expect_near_twin(*system, wide);
   }
 }
 

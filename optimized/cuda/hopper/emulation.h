@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "optimized/cuda/emulation.h"
@@ -53,10 +54,41 @@ struct Asynchronous {
   std::set<std::uintptr_t> dirty;  ///< this thread's unfenced KiB
   std::vector<Product> products;
   int groups = 0;  ///< committed
+
+  /// A bulk store: reads shared memory, and returns what then writes global memory.
+  using Store = std::function<std::function<void()>()>;
+  std::vector<Store> uncommitted, unread;
+  std::vector<std::function<void()>> unwritten;
+  bool reading = false, writing = false;  ///< stores are committed, and nobody waited for their reads, writes
+
+  void commit_stores() {
+    unread.insert(unread.end(), uncommitted.begin(), uncommitted.end());
+    if (!unread.empty()) reading = writing = true;
+    uncommitted.clear();
+    if (!copies_land_late) read_stores(), write_stores();
+  }
+  void read_stores() {
+    for (const Store& store : unread) unwritten.push_back(store());
+    unread.clear();
+  }
+  void write_stores() {
+    read_stores();
+    for (const auto& write : unwritten) write();
+    unwritten.clear();
+  }
+  /// The thread's end: global memory is written all the same, shared memory is no longer there to be read.
+  void end() {
+    if (!uncommitted.empty()) fail("ends with a bulk store that is not committed");
+    if (reading) fail("ends while a bulk store may still read shared memory");
+    write_stores();
+  }
 };
 
 inline Asynchronous& asynchronous() {
-  if (!self().asynchronous) self().asynchronous = std::make_shared<Asynchronous>();
+  if (!self().asynchronous) {
+    self().asynchronous = std::make_shared<Asynchronous>();
+    self().at_end = [] { asynchronous().end(); };
+  }
   return *self().asynchronous;
 }
 
@@ -203,8 +235,15 @@ inline void load_tile(Bf16* tile, const TensorMap& from, Barrier& barrier, int c
 }
 inline void store_tile(const TensorMap& to, const Bf16* tile, int column, int head, int token) {
   emulation::expect_clean(tile, kTileBytes, "a copy");
-  emulation::for_each_cell(const_cast<Bf16*>(tile), to, column, head, token, [](const Bf16* x, Bf16* cell) {
-    if (cell) *cell = *x;
+  emulation::asynchronous().uncommitted.emplace_back([=]() -> std::function<void()> {
+    std::vector<std::pair<Bf16*, Bf16>> cells;
+    emulation::for_each_cell(const_cast<Bf16*>(tile), to, column, head, token,
+                             [&](const Bf16* x, Bf16* cell) {
+                               if (cell) cells.emplace_back(cell, *x);
+                             });
+    return [cells] {
+      for (const auto& [cell, x] : cells) *cell = x;
+    };
   });
 }
 inline void load_bytes(void* to, const void* from, Barrier& barrier, int bytes) {
@@ -213,18 +252,35 @@ inline void load_bytes(void* to, const void* from, Barrier& barrier, int bytes) 
 }
 inline void store_bytes(void* to, const void* from, int bytes) {
   emulation::expect_clean(from, bytes, "a copy");
-  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  emulation::asynchronous().uncommitted.emplace_back([=]() -> std::function<void()> {
+    const auto* const first = static_cast<const unsigned char*>(from);
+    return [to, read = std::vector<unsigned char>(first, first + bytes)] {
+      std::memcpy(to, read.data(), read.size());
+    };
+  });
 }
-inline void commit_stores() {}
-inline void wait_stores_read() {}
-inline void wait_stores() {}
+inline void commit_stores() { emulation::asynchronous().commit_stores(); }
+inline void wait_stores_read() {
+  // Others get the time to overwrite what they should not yet.
+  if (emulation::copies_land_late && emulation::asynchronous().reading)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  emulation::asynchronous().read_stores();
+  emulation::asynchronous().reading = false;
+}
+inline void wait_stores() {
+  emulation::asynchronous().write_stores();
+  emulation::asynchronous().reading = emulation::asynchronous().writing = false;
+}
 
-inline void copy_async_4(void* to, const void* from) { std::memcpy(to, from, 4); }
-inline void copy_commit() {}
+inline void copy_async_4(void* to, const void* from) { emulation::copy_async(to, from, 4); }
+inline void copy_commit() { copies_commit(); }
 template <int n>
-void copy_wait_but() {}
+void copy_wait_but() {
+  copies_wait<n>();
+}
 
 inline void publish(int* flag, int value) {
+  if (emulation::asynchronous().writing) emulation::fail("publishes what its stores have not written yet");
   std::atomic_ref<int>(*flag).store(value, std::memory_order_release);
 }
 inline int await_some(const int* flag, bool exists, int value) {
