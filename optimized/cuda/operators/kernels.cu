@@ -21,6 +21,7 @@ std::vector<OperatorKernel> cuda_operator_kernels() {
   add(scan_kernels());
   add(duality_kernels());
   add(recurrence_kernels());
+  add(learning_step_kernels());
   return table;
 }
 

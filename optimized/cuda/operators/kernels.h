@@ -33,5 +33,7 @@ namespace samestate::cuda {
 [[nodiscard]] std::vector<OperatorKernel> duality_kernels();
 /// Linear attention with a normaliser or without a mask, RetNet's retention.
 [[nodiscard]] std::vector<OperatorKernel> recurrence_kernels();
+/// Steps of test-time training.
+[[nodiscard]] std::vector<OperatorKernel> learning_step_kernels();
 
 }  // namespace samestate::cuda
