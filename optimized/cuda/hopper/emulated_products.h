@@ -1,9 +1,11 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -121,6 +123,9 @@ inline void products_commit() { ++emulation::asynchronous().groups; }
 template <int n>
 void products_wait() {
   emulation::Asynchronous& mine = emulation::asynchronous();
+  // Others get the time to overwrite what products in flight still read.
+  if (emulation::copies_land_late && !mine.products.empty())
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
   std::vector<emulation::Product> still;
   for (emulation::Product& product : mine.products) {
     if (product.group >= mine.groups - n) {

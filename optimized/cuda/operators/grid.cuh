@@ -31,17 +31,25 @@ __global__ void __launch_bounds__(Body::kThreads, resident_blocks<Body>())
   Body::run(p, shared);
 }
 
+/// Always the device's limit, never one launch's need: the attribute belongs to the function, and a smaller value set between
+/// another thread's setting and its launch makes that launch fail.
+template <class Body>
+void allow_shared_memory() {
+  int device = 0, bytes = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+        "cudaDeviceGetAttribute");
+  check(cudaFuncSetAttribute(grid_kernel<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+        "cudaFuncSetAttribute");
+}
+
 /// Enqueues `blocks` blocks, none where that is 0. Throws Error where the device refuses them.
 template <class Body>
 void launch(unsigned blocks, std::size_t shared_bytes, const typename Body::Parameters& p,
             cudaStream_t stream) {
   if (blocks == 0) return;
   constexpr std::size_t kGivenAnyway = 48 * 1024;
-  if (shared_bytes > kGivenAnyway) {
-    check(cudaFuncSetAttribute(grid_kernel<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(shared_bytes)),
-          "cudaFuncSetAttribute");
-  }
+  if (shared_bytes > kGivenAnyway) allow_shared_memory<Body>();
   grid_kernel<Body><<<blocks, Body::kThreads, shared_bytes, stream>>>(p);
   check(cudaGetLastError(), "the launch");
 }
