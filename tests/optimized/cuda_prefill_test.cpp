@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "optimized/cpu/twin.h"
@@ -101,8 +102,6 @@ void run_row(std::size_t row, const Prefill& c, const Maps& maps, Schedule sched
 
 /// By row `row` of chunked_rows().
 void emulate(const cpu::System& system, Call& call, std::size_t row, const Run& run = {}) {
-  // One call so, the next the other way.
-  emulation::copies_land_late = !emulation::copies_land_late;
   const Arguments a = call.arguments();
   Packed<Bf16> packed = pack<Bf16>(a, cpu::checked_sizes(a), bf16_fused());
   Parameters<Bf16> p = packed.parameters;
@@ -150,6 +149,8 @@ std::vector<std::size_t> rows_of(const cpu::System& system) {
 
 /// Every row against the twin, bit for bit.
 void expect_twin(const cpu::System& system, Call call, const Run& run = {}) {
+  // Of every row: one call so, the next the other way.
+  emulation::copies_land_late = !emulation::copies_land_late;
   Call twin = call;
   const Outcome outcome = run_twin(system.name, "chunked", twin.arguments(), bf16_fused());
   ASSERT_EQ(outcome.kind, Outcome::Kind::ran) << outcome.reason;
@@ -247,11 +248,14 @@ TEST(CudaPrefill, LaunchesFollowOneAnother) {
               {.launches = 3});
 }
 
-/// Every stage of every ring is used anew several times, with copies that land early and late.
+/// Every stage of every ring is used anew several times, with copies that land early and late; late enough for a
+/// chunk to be made meanwhile.
 TEST(CudaPrefill, RingsTurnSeveralTimes) {
+  const auto lateness = std::exchange(emulation::lateness, std::chrono::milliseconds(200));
   for (const std::uint32_t seed : {71U, 72U})
     expect_twin(cpu::GATED_DELTA_RULE,
                 make_call("gated_delta_rule", {1, 700, 1, 1, 16, 16, {}}, 64, true, seed));
+  emulation::lateness = lateness;
 }
 
 /// More helpers than a sequence has chunks; packed sequences that begin within a chunk's slot.

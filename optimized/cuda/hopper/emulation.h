@@ -26,6 +26,8 @@ namespace emulation {
 inline constexpr std::chrono::milliseconds kPatience{60000};
 /// How long a wait may take before it fails the block; tests of such failures shorten it.
 inline std::chrono::milliseconds patience = kPatience;
+/// How much later than they may, stores read shared memory, where copies land late; a test of rings lengthens it.
+inline std::chrono::milliseconds lateness{1};
 
 struct BarrierState {
   std::mutex guard;
@@ -263,7 +265,7 @@ inline void commit_stores() { emulation::asynchronous().commit_stores(); }
 inline void wait_stores_read() {
   // Others get the time to overwrite what they should not yet.
   if (emulation::copies_land_late && emulation::asynchronous().reading)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(emulation::lateness);
   emulation::asynchronous().read_stores();
   emulation::asynchronous().reading = false;
 }
