@@ -254,7 +254,7 @@ TEST(CudaPrefill, RingsTurnSeveralTimes) {
   const auto lateness = std::exchange(emulation::lateness, std::chrono::milliseconds(200));
   for (const std::uint32_t seed : {71U, 72U})
     expect_twin(cpu::GATED_DELTA_RULE,
-                make_call("gated_delta_rule", {1, 700, 1, 1, 16, 16, {}}, 64, true, seed));
+                make_call("gated_delta_rule", {1, 1100, 1, 1, 16, 16, {}}, 64, true, seed));
   emulation::lateness = lateness;
 }
 

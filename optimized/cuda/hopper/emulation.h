@@ -26,8 +26,9 @@ namespace emulation {
 inline constexpr std::chrono::milliseconds kPatience{60000};
 /// How long a wait may take before it fails the block; tests of such failures shorten it.
 inline std::chrono::milliseconds patience = kPatience;
-/// How much later than they may, stores read shared memory, where copies land late; a test of rings lengthens it.
-inline std::chrono::milliseconds lateness{1};
+/// How much later than they may, stores read shared memory, and half of it some products, where copies land late; a test of
+/// rings lengthens it.
+inline std::chrono::microseconds lateness{500};
 
 struct BarrierState {
   std::mutex guard;
