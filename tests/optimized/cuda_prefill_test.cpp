@@ -9,7 +9,6 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "optimized/cpu/twin.h"
@@ -248,14 +247,22 @@ TEST(CudaPrefill, LaunchesFollowOneAnother) {
               {.launches = 3});
 }
 
+/// While it lives, what is late is so for longer than a chunk takes.
+struct Late {
+  Late() { emulation::lateness = std::chrono::milliseconds(200); }
+  Late(const Late&) = delete;
+  Late& operator=(const Late&) = delete;
+  ~Late() { emulation::lateness = before; }
+  std::chrono::microseconds before = emulation::lateness;
+};
+
 /// Every stage of every ring is used anew several times, with copies that land early and late; late enough for a
 /// chunk to be made meanwhile.
 TEST(CudaPrefill, RingsTurnSeveralTimes) {
-  const auto lateness = std::exchange(emulation::lateness, std::chrono::milliseconds(200));
+  const Late late;
   for (const std::uint32_t seed : {71U, 72U})
     expect_twin(cpu::GATED_DELTA_RULE,
                 make_call("gated_delta_rule", {1, 1100, 1, 1, 16, 16, {}}, 64, true, seed));
-  emulation::lateness = lateness;
 }
 
 /// More helpers than a sequence has chunks; packed sequences that begin within a chunk's slot.
@@ -267,6 +274,7 @@ TEST(CudaPrefill, HelpersOfPackedSequences) {
 
 /// The state's block may run before any helper has published.
 TEST(CudaPrefill, StateBlocksWaitForTheirHelpers) {
+  const Late late;
   for (const int launches : {1, 2})
     expect_twin(cpu::GATED_DELTA_RULE,
                 make_call("gated_delta_rule", {1, 200, 1, 1, 16, 16, {}}, 64, true, 74),
