@@ -128,7 +128,7 @@ TEST(CudaHopper, TilesAreWrittenWhereTheyAreRead) {
               }
               fence_async();
               block_barrier();
-              if (thread_index() == 0) store_tile(mback, s.b.data(), 0, 0, 0);
+              if (thread_index() == 0) store_tile(mback, s.b.data(), 0, 0, 0), commit_stores(), wait_stores();
             }),
             "");
   for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(back[i].bits, x[i].bits) << i;
@@ -141,7 +141,8 @@ TEST(CudaHopper, CopiesFillWithZerosAndClip) {
   TensorMap out_map{out.data(), 32, 1, 40};
   EXPECT_EQ(failure([&] {
               load_both(s, narrow_map, narrow_map);
-              if (thread_index() == 0) store_tile(out_map, s.a.data(), 0, 0, 8);
+              if (thread_index() == 0)
+                store_tile(out_map, s.a.data(), 0, 0, 8), commit_stores(), wait_stores();
             }),
             "");
   for (int r = 0; r < 64; ++r) {
@@ -155,6 +156,45 @@ TEST(CudaHopper, CopiesFillWithZerosAndClip) {
   EXPECT_EQ(out[8 * 32].bits, x[0].bits);
   EXPECT_EQ(out[40 * 32].bits, 0x3f80) << "past the tensor's end";
   EXPECT_EQ(out[0].bits, 0x3f80) << "before the tile";
+}
+
+TEST(CudaHopper, StoresAreCommittedAndWaitedFor) {
+  for (const bool late : {false, true}) {
+    emulation::copies_land_late = late;
+    SCOPED_TRACE(late);
+    Tiles s;
+    std::vector<Bf16> out(kTile);
+    int flag = 0;
+    const auto after_a_store = [&](const std::function<void()>& body) {
+      return failure([&] {
+        if (thread_index() != 0) return;
+        s.a[0] = Bf16{1};
+        store_bytes(out.data(), s.a.data(), 16);
+        body();
+      });
+    };
+    EXPECT_NE(after_a_store([] {}).find("not committed"), std::string::npos);
+    EXPECT_NE(after_a_store([] { commit_stores(); }).find("still read"), std::string::npos);
+    EXPECT_NE(after_a_store([&] {
+                commit_stores(), wait_stores_read();
+                publish(&flag, 1);
+              }).find("publishes"),
+              std::string::npos);
+    EXPECT_EQ(after_a_store([&] {
+                commit_stores(), wait_stores();
+                publish(&flag, 1);
+              }),
+              "");
+    out[0] = Bf16{9};
+    EXPECT_EQ(after_a_store([&] {
+                commit_stores();
+                s.a[0] = Bf16{2};
+                wait_stores_read();
+              }),
+              "");
+    EXPECT_EQ(out[0].bits, late ? 2 : 1) << "what is overwritten before it was read may be what is stored";
+  }
+  emulation::copies_land_late = false;
 }
 
 /// One product into c, then what `after` does.

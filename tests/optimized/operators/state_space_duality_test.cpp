@@ -11,7 +11,7 @@ namespace {
 TEST(StateSpaceKernels, AChunkHoldsATokenAtLeast) {
   int seen = 0;
   for (const OperatorKernel& kernel : operator_kernels()) {
-    if (kernel.form != "chunked") continue;
+    if (kernel.form != "chunked" || kernel.device != "cpu") continue;  // a device may not be there to refuse
     if (kernel.system != "selective_scan" && kernel.system != "state_space_duality" &&
         kernel.system != "mamba_mixer" && kernel.system != "mamba2_mixer") {
       continue;
