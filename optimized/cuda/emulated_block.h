@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -60,6 +61,12 @@ struct Warp {
   std::array<std::array<Words, 32>, 2> table{};
 };
 
+/// Copies to shared memory land, and bulk stores to global memory leave, when they are issued, or not before they are
+/// waited for: a kernel has to be right either way. Set by a test before a block runs.
+inline std::atomic<bool> copies_land_late{false};
+/// The same for the blocks that this thread runs, where it is set: the gate runs cases side by side.
+inline thread_local std::optional<bool> copies_land_late_here;
+
 struct BarrierState;  // hopper/emulation.h
 struct Asynchronous;  // what a thread has under way: hopper/emulation.h
 
@@ -89,6 +96,7 @@ struct Block {
 
   int size;
   std::int64_t index, of;  ///< in its grid
+  bool late = copies_land_late_here.value_or(copies_land_late);
   Meeting meet;
   std::vector<std::unique_ptr<Warp>> warps;
   std::atomic<bool> failed{false};

@@ -48,12 +48,8 @@ inline std::uint32_t to_bits(float x) {
   return bits;
 }
 
-/// Copies to shared memory land, and bulk stores to global memory leave, when they are issued, or not before they are
-/// waited for: a kernel has to be right either way. Set by a test before a block runs.
-inline std::atomic<bool> copies_land_late{false};
-
 inline void copy_async(void* to, const void* from, std::size_t bytes) {
-  if (!copies_land_late)
+  if (!self().block->late)
     std::memcpy(to, from, bytes);
   else
     self().copies.push_back({to, from, bytes, self().copy_groups});

@@ -68,7 +68,7 @@ struct Asynchronous {
     unread.insert(unread.end(), uncommitted.begin(), uncommitted.end());
     if (!unread.empty()) reading = writing = true;
     uncommitted.clear();
-    if (!copies_land_late) read_stores(), write_stores();
+    if (!self().block->late) read_stores(), write_stores();
   }
   void read_stores() {
     for (const Store& store : unread) unwritten.push_back(store());
@@ -265,7 +265,7 @@ inline void store_bytes(void* to, const void* from, int bytes) {
 inline void commit_stores() { emulation::asynchronous().commit_stores(); }
 inline void wait_stores_read() {
   // Others get the time to overwrite what they should not yet.
-  if (emulation::copies_land_late && emulation::asynchronous().reading)
+  if (emulation::self().block->late && emulation::asynchronous().reading)
     std::this_thread::sleep_for(emulation::lateness);
   emulation::asynchronous().read_stores();
   emulation::asynchronous().reading = false;

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "optimized/cuda/operators/dendritic_tiles.cuh"
+#include "optimized/cuda/operators/row_parts.cuh"
 
 /// The way of the state along the chunks of a list (dendritic_tiles.cuh).
 namespace samestate::cuda {
@@ -223,12 +224,7 @@ struct ChunkBody {
       if (stage.slot_row[t] < 0 || exist <= 0) continue;
       Bf16* const to = r.o + (stage.slot_row[t] * s.windows + at.window) * s.values + at.column + column;
       const Bf16* const from = stage.v[t] + column;
-      if (s.values % 8 == 0) {
-        *reinterpret_cast<Vector<Bf16, 8>*>(to) = *reinterpret_cast<const Vector<Bf16, 8>*>(from);
-      } else {
-        SAMESTATE_NO_UNROLL
-        for (int i = 0; i < 8 && i < exist; ++i) to[i] = from[i];
-      }
+      store_eight(to, from, exist, s.values % 8 == 0);
     }
   }
 

@@ -4,6 +4,7 @@
 
 #include "optimized/cuda/operators/dendritic_chunks.cuh"
 #include "optimized/cuda/operators/duality.cuh"
+#include "optimized/cuda/operators/row_parts.cuh"
 
 /// State space duality in bf16 on tensor cores. x, B and C are multiplied as they were stored; the state and whatever has a factor of
 /// fp32 in it are three numbers of bf16 whose sum it is, as in the dendritic layer's chunks.
@@ -193,12 +194,7 @@ struct DualityTiles {
       if (t >= tile.count_i() || exist <= 0) continue;
       Bf16* const to = p.y + ((at.b * p.tokens + tile.i + t) * p.H + at.h) * p.P + at.first + column;
       const Bf16* const from = stage.x[t] + column;
-      if (p.P % 8 == 0) {
-        *reinterpret_cast<Vector<Bf16, 8>*>(to) = *reinterpret_cast<const Vector<Bf16, 8>*>(from);
-      } else {
-        SAMESTATE_NO_UNROLL
-        for (int i = 0; i < 8 && i < exist; ++i) to[i] = from[i];
-      }
+      store_eight(to, from, exist, p.P % 8 == 0);
     }
   }
 

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 
-#include "optimized/cuda/operators/selective_scan.cuh"
+#include "optimized/cuda/operators/grid.cuh"
+#include "optimized/cuda/operators/pointwise.cuh"
+#include "optimized/cuda/operators/row_parts.cuh"
 
 /// One step of test-time training a token, each from a state of its own (EQUATIONS 5.12): S' = S + beta k (v - S^T k)^T, beta = eta of the
 /// gradient step, eta / (1 + eta |k|^2) of the proximal one. Memory-bound: a state is read once and written once.

@@ -43,24 +43,26 @@ void read_states(RecurrenceParameters<Operand>& p, DeviceTensors<Operand>& tenso
   make_carried(p, tensors, p.segments - 1);
 }
 
-struct NormalisedLinearAttention {
+/// Rows that are a recurrence and nothing else.
+struct RecurrenceAlone {
   template <class Operand>
   using Parameters = RecurrenceParameters<Operand>;
-  template <class Operand>
-  static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
-    Parameters<Operand> p = read_call(call, tensors, RecurrenceOutput::over_sums);
-    read_states(p, tensors, "z");
-    return p;
-  }
   template <class Operand>
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
     launch_recurrence(p, stream);
   }
 };
 
-struct BidirectionalLinearAttention {
+struct NormalisedLinearAttention : RecurrenceAlone {
   template <class Operand>
-  using Parameters = RecurrenceParameters<Operand>;
+  static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
+    Parameters<Operand> p = read_call(call, tensors, RecurrenceOutput::over_sums);
+    read_states(p, tensors, "z");
+    return p;
+  }
+};
+
+struct BidirectionalLinearAttention : RecurrenceAlone {
   template <class Operand>
   static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
     Parameters<Operand> p = read_call(call, tensors, RecurrenceOutput::rounded);
@@ -69,25 +71,15 @@ struct BidirectionalLinearAttention {
     p.final_state = tensors.template scratch<float>(p.states() * p.dk * p.dv);
     return p;
   }
-  template <class Operand>
-  static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
-    launch_recurrence(p, stream);
-  }
 };
 
-struct NormalisedRetentionRecurrence {
-  template <class Operand>
-  using Parameters = RecurrenceParameters<Operand>;
+struct NormalisedRetentionRecurrence : RecurrenceAlone {
   template <class Operand>
   static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
     Parameters<Operand> p = read_call(call, tensors, RecurrenceOutput::over_root);
     p.decays = true;
     read_states(p, tensors, "s");
     return p;
-  }
-  template <class Operand>
-  static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
-    launch_recurrence(p, stream);
   }
 };
 

@@ -444,7 +444,8 @@ struct ScaleRows {
   }
 };
 
-/// The sizes of the launches, behind everything else of `p`.
+/// The sizes of the launches, behind everything else of `p`. Segments are those that fill an H100 whatever the device: where they
+/// begin decides the order of sums, and every device is to give the same bits.
 template <class Operand>
 void plan_recurrence(RecurrenceParameters<Operand>& p) {
   while (p.rows() < p.dk) p.row_lanes *= 2;

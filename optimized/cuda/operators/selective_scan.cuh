@@ -5,6 +5,7 @@
 
 #include "optimized/cuda/operators/grid.cuh"
 #include "optimized/cuda/operators/pointwise.cuh"
+#include "optimized/cuda/operators/row_parts.cuh"
 
 /// Mamba's selective scan (EQUATIONS 5.10), token by token: h = e^{Delta A} h + Bbar u, out = (C h + D u) silu(z).
 namespace samestate::cuda {
@@ -35,32 +36,6 @@ SAMESTATE_DEVICE float exponential_minus_1(float x) {
 #else
   return static_cast<float>(std::expm1(static_cast<double>(x)));
 #endif
-}
-
-/// `n` elements of a row from `column` on, zeros beyond `columns`; by one access where `vector`: rows are aligned then, and no
-/// access goes half beyond.
-template <class Operand, int n>
-SAMESTATE_DEVICE Vector<Operand, n> load_part(const Operand* row, int column, int columns, bool vector) {
-  if (vector) {
-    return column < columns ? *reinterpret_cast<const Vector<Operand, n>*>(row + column)
-                            : Vector<Operand, n>{};
-  }
-  float some[n];
-  SAMESTATE_UNROLL
-  for (int e = 0; e < n; ++e) some[e] = column + e < columns ? widen(row[column + e]) : 0.0F;
-  return narrowed<Operand>(some);
-}
-
-template <class Operand, int n>
-SAMESTATE_DEVICE void store_part(Operand* row, int column, int columns, bool vector, const float (&x)[n]) {
-  if (vector) {
-    if (column < columns) *reinterpret_cast<Vector<Operand, n>*>(row + column) = narrowed<Operand>(x);
-    return;
-  }
-  SAMESTATE_UNROLL
-  for (int e = 0; e < n; ++e) {
-    if (column + e < columns) row[column + e] = narrow<Operand>(x[e]);
-  }
 }
 
 /// A block takes `channels` channels of one sequence from the first token to the last. A channel's states lie in the registers of
