@@ -15,9 +15,11 @@
 #include "fuzz/plan.h"
 #include "measure/bench/bench.h"
 #include "reference/error.h"
+#include "reports/records/files.h"
 #include "reports/records/json_lines.h"
 #include "reports/records/summary.h"
 #include "reports/text/bench.h"
+#include "reports/text/trace.h"
 #include "samestate_kernel_sources.h"
 #include "samestate_version.h"
 
@@ -30,7 +32,8 @@ struct Options {
   bool list = false;
   BenchOptions bench;
   std::vector<std::string> plugins;
-  std::string jsonl, peer, timeout = "10m";
+  std::string jsonl, peer, trace, timeout = "10m";
+  std::int64_t block = -1;
   double peer_timeout = 120.0;
   double gigabytes = 16.0;
   bool json = false;
@@ -67,6 +70,16 @@ std::vector<Entry> entries_of(const std::vector<Case>& cases, const KernelTable&
   return entries;
 }
 
+/// The picture shows so much of the block: some chunks, each of which can be told from the next.
+constexpr double kPictured = 12e-6;
+
+void write_trace(const BlockTrace& trace, const std::string& path) {
+  const double length = *std::max_element(trace.ends.begin(), trace.ends.end());
+  const double begin = std::max(0.0, length / 2.0 - kPictured / 2.0);
+  write_atomically(path, path.ends_with(".svg") ? trace_svg(trace, begin, std::min(length, begin + kPictured))
+                                                : trace_events(trace));
+}
+
 int run_bench(Options options) {
   const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
   const Accelerator device = accelerator();
@@ -92,6 +105,20 @@ int run_bench(Options options) {
   if (options.plan.device == "cuda" && device.name.empty()) {
     fmt::print(stderr, "samestate: no device: none of {} was timed\n", counted(std::ssize(cases), "case"));
     return kNothingRan;
+  }
+  if (!options.trace.empty()) {
+    if (cases.size() != 1) {
+      throw Error(fmt::format(
+          "--trace is of one case, and {} fit; name it with --case, --kernel, --system or --filter",
+          cases.size()));
+    }
+    if (!options.trace.ends_with(".json") && !options.trace.ends_with(".svg")) {
+      throw Error("--trace " + options.trace +
+                  ": a name ends in .json (events for Perfetto or chrome://tracing) or .svg (a picture)");
+    }
+    require_writable(options.trace);
+  } else if (options.block != -1) {
+    throw Error("--block says which block --trace is of; add --trace FILE");
   }
   options.bench.most_bytes = options.gigabytes * 1e9;
   options.bench.timeout = seconds_of("--timeout", options.timeout);
@@ -136,6 +163,12 @@ int run_bench(Options options) {
   if (accelerated)
     devices.push_back({name, accelerated->copy, accelerated->bf16, accelerated->fp32, accelerated->note});
   fmt::print("{}", options.json ? bench_json(all) : bench_text(all, devices));
+  if (!options.trace.empty() && !interrupted() && exit_code(all) != kNothingRan && exit_code(all) != kCrash) {
+    const BlockTrace trace = bench.trace(entries.front().c, {options.block, entries.front().variant});
+    write_trace(trace, options.trace);
+    if (!options.json) fmt::print("\n{}", trace_text(trace));
+    fmt::print(stderr, "samestate: wrote {}\n", options.trace);
+  }
   if (interrupted()) {
     fmt::print(stderr, "samestate: interrupted after {} of {} cases\n", all.size(), entries.size());
     const int code = exit_code(all);
@@ -161,6 +194,8 @@ Command add_bench(CLI::App& app) {
       "  samestate bench --kernel cuda.gated_delta_rule.chunked --jsonl out/bench.jsonl\n"
       "  samestate bench --case 'v1 retention B=4 T=2048 Hk=8 dk=128 contract=bf16'\n"
       "  samestate bench --case 'v1 rms_norm form=fused T=1024 D=2048'\n"
+      "  samestate bench --case 'v1 gated_delta_rule T=8192 Hk=16 Hv=32 dk=128 contract=bf16_fused' --trace "
+      "trace.svg\n"
       "  samestate bench --plugin ./mine.so --kernel mine.gated_delta_rule.chunked\n"
       "  samestate bench --peer 'python3 examples/peers/fla_bench.py'\n\n" +
       filter_help());
@@ -195,6 +230,13 @@ Command add_bench(CLI::App& app) {
   app.add_option("--peer-timeout", options->peer_timeout, "seconds that the peer has for a case")
       ->capture_default_str()
       ->check(number_in(1e-2, 1e5));
+  app.add_option(
+         "--trace", options->trace,
+         "what the warps of one block waited for: FILE.json (events for Perfetto) or FILE.svg; of one case")
+      ->excludes("--sweep");
+  app.add_option("--block", options->block,
+                 "of --trace: the block of the launch (default: one that carries the state)")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   app.add_option("--jsonl", options->jsonl, "append the timings to this file of records");
   app.add_flag("--json", options->json, "machine-readable, instead of the table");
   return [options] { return run_bench(*options); };

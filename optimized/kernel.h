@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -79,6 +80,35 @@ struct Timing {
   int calls_per_sample = 1;     ///< a sample is the mean of so many calls
   int copies = 1;               ///< sets of tensors that the calls take in turn, so that a cache holds none
   std::string variant = {};     ///< what was timed, where the kernel has variants
+  /// Of the device while its timed calls ran, medians; NaN: not known.
+  double clock = std::numeric_limits<double>::quiet_NaN();  ///< of its multiprocessors, Hz
+  double power = std::numeric_limits<double>::quiet_NaN();  ///< W
+  std::string slowed = {};  ///< what held the clock back: "power", "heat", ..; empty: nothing, or not known
+};
+
+/// What `Kernel::trace` is asked for.
+struct TraceRequest {
+  std::int64_t block = -1;   ///< of the grid; -1: one that does what is typical
+  std::string variant = {};  ///< as TimingRequest's
+};
+
+/// A wait of one warp; between its waits it works.
+struct KernelWait {
+  int warp = 0;
+  std::string what;               ///< it waited for, as in "K full" or "products"
+  double begin = 0.0, end = 0.0;  ///< seconds from the block's beginning
+};
+
+/// One block of a call, warp by warp.
+struct KernelTrace {
+  Outcome outcome;
+  std::string variant = {};                                 ///< what ran, where the kernel has variants
+  std::int64_t block = 0, blocks = 0;                       ///< which, of how many
+  double clock = std::numeric_limits<double>::quiet_NaN();  ///< of its multiprocessor meanwhile, Hz
+  std::vector<std::string> roles = {};                      ///< a warp each
+  std::vector<double> ends = {};       ///< of the warps, seconds from the block's beginning
+  std::vector<KernelWait> waits = {};  ///< by warp and time
+  bool complete = true;                ///< no more waits than were kept
 };
 
 /// One of several functions among which a kernel chooses by contract and shape: the first that takes a call.
@@ -113,6 +143,9 @@ struct Kernel {
   /// The calls that it takes: conditions on keys of the case line that all hold, as in {"dk <= 256", "dv % 8 = 0",
   /// "chunk in 16 32 64", "dk <= 128 if contract = bf16"} (harness/cases/declared_limits.h). Empty: every call.
   std::vector<std::string> limits = {};
+  /// Evaluates the call once and notes what the warps of one block waited for, for `samestate bench --trace`. Empty: nothing
+  /// is known of them.
+  std::function<KernelTrace(const Arguments&, const Contract&, const TraceRequest&)> trace = nullptr;
 };
 
 /// The table of this build: the project's kernels on the CPU and, where it was built with CUDA, on the GPU.

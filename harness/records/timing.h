@@ -38,7 +38,10 @@ struct TimedCase {
   std::string variant = {};       ///< which of the kernel's variants ran, where it has some
   TimeSpread time;                ///< of one call; not set unless its outputs were judged and did not fail
   std::int64_t calls_per_sample = 1;
-  std::int64_t copies = 1;      ///< sets of tensors that the calls took in turn
+  std::int64_t copies = 1;                                  ///< sets of tensors that the calls took in turn
+  double clock = std::numeric_limits<double>::quiet_NaN();  ///< of the device meanwhile, Hz; NaN: not known
+  double power = std::numeric_limits<double>::quiet_NaN();  ///< W
+  std::string slowed = {};      ///< what held the clock back: "power", "heat"; empty: nothing, or not known
   std::int64_t bytes = 0;       ///< that every evaluation must move
   std::int64_t operations = 0;  ///< of this form; 0: not counted
   double copy_rate = 0.0;       ///< bytes a second that a copy reached in the same run; 0: not measured

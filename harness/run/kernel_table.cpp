@@ -123,6 +123,12 @@ KernelRow adapted(const Kernel& kernel) {
                                : time_by_clock(call, request, [&] { return kernel.run(a, contract); });
           },
           kernel.variants,
+          !kernel.trace ? nullptr
+                        : std::function<KernelTrace(const KernelCall&, const Contract&, const TraceRequest&)>(
+                              [trace = kernel.trace](const KernelCall& call, const Contract& contract,
+                                                     const TraceRequest& request) {
+                                return trace(arguments_of(call), contract, request);
+                              }),
           limits_of(kernel, system)};
 }
 
@@ -158,6 +164,7 @@ KernelRow adapted(const OperatorKernel& kernel) {
                                : time_by_clock(call, request, [&] { return kernel.run(a, contract); });
           },
           {},
+          nullptr,
           limits_of(kernel, system)};
 }
 

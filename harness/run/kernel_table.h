@@ -28,8 +28,10 @@ struct KernelRow {
   /// Many times the same call, of dense tensors: as the row times itself (Kernel::time), else by the clock.
   std::function<Timing(const KernelCall&, const Contract&, const TimingRequest&)> time;
   std::vector<Variant> variants = {};  ///< Kernel::variants
-  DeclaredLimits limits = {};          ///< Kernel::limits
-  std::string options = {};  ///< of a command, without which the row is not there: " --plugin mine.so"
+  /// Kernel::trace; empty where the row has none.
+  std::function<KernelTrace(const KernelCall&, const Contract&, const TraceRequest&)> trace = nullptr;
+  DeclaredLimits limits = {};  ///< Kernel::limits
+  std::string options = {};    ///< of a command, without which the row is not there: " --plugin mine.so"
 };
 
 /// A kernel answered a call that it did not run it.

@@ -18,7 +18,8 @@ namespace {
 using Json = nlohmann::json;
 
 /// What the worker is asked: the case line, which names the job, and one of these.
-constexpr std::string_view kFirst = "\tfirst", kAgain = "\tagain", kCeilings = "\tceilings";
+constexpr std::string_view kFirst = "\tfirst", kAgain = "\tagain", kCeilings = "\tceilings",
+                           kTrace = "\ttrace";
 
 /// The sizes that the case's system alone has: "D=2048 H=16".
 std::string sizes_text(const Resolved& r) {
@@ -30,6 +31,45 @@ std::string sizes_text(const Resolved& r) {
 }
 
 std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+Json json_of(const KernelTrace& trace) {
+  Json waits = Json::array();
+  for (const KernelWait& wait : trace.waits) waits.push_back({wait.warp, wait.what, wait.begin, wait.end});
+  return {{"variant", trace.variant}, {"block", trace.block},      {"blocks", trace.blocks},
+          {"clock", trace.clock},     {"roles", trace.roles},      {"ends", trace.ends},
+          {"waits", waits},           {"complete", trace.complete}};
+}
+
+BlockTrace trace_of(const Json& json) {
+  BlockTrace trace;
+  trace.variant = json.at("variant");
+  trace.block = json.at("block"), trace.blocks = json.at("blocks");
+  if (json.at("clock").is_number()) trace.clock = json.at("clock");
+  trace.roles = json.at("roles").get<std::vector<std::string>>();
+  trace.ends = json.at("ends").get<std::vector<double>>();
+  trace.complete = json.at("complete");
+  for (const Json& wait : json.at("waits"))
+    trace.waits.push_back({wait.at(0), wait.at(1), wait.at(2), wait.at(3)});
+  return trace;
+}
+
+/// Throws Error for a trace that contradicts itself: a plugin's may.
+void require_possible(const BlockTrace& trace) {
+  if (trace.roles.empty() || trace.ends.size() != trace.roles.size())
+    throw Error(fmt::format("its trace names {} role(s) and {} end(s) of warps; give one of each a warp",
+                            trace.roles.size(), trace.ends.size()));
+  std::vector<double> until(trace.roles.size(), 0.0);
+  for (const WarpWait& wait : trace.waits) {
+    const bool there = wait.warp >= 0 && wait.warp < std::ssize(until);
+    if (!there || !(wait.begin >= until[static_cast<std::size_t>(wait.warp)]) || !(wait.end >= wait.begin) ||
+        !(wait.end <= trace.ends[static_cast<std::size_t>(wait.warp)]))
+      throw Error(fmt::format(
+          "its trace has a wait for {} of warp {} from {:g} to {:g} s, which is not of a warp of the "
+          "block, after its wait before and until its end",
+          wait.what, wait.warp, wait.begin, wait.end));
+    until[static_cast<std::size_t>(wait.warp)] = wait.end;
+  }
+}
 
 /// The worker's side: it keeps the case that it timed last.
 class Timer {
@@ -44,6 +84,7 @@ class Timer {
       return {text_of({{"copy", c.copy}, {"bf16", c.bf16}, {"fp32", c.fp32}, {"note", c.note}}), {}};
     }
     if (asked == kAgain) return again();
+    if (asked.starts_with(kTrace)) return trace(parse_case(text.substr(0, tab)), asked.substr(kTrace.size()));
     return first(parse_case(text.substr(0, tab)), std::string(asked.substr(kFirst.size())));
   }
 
@@ -61,10 +102,26 @@ class Timer {
                      {"variant", timed.variant},
                      {"calls_per_sample", timed.calls_per_sample},
                      {"copies", timed.copies},
+                     {"clock", timed.clock},
+                     {"power", timed.power},
+                     {"slowed", timed.slowed},
                      {"heads", timed.heads},
                      {"heads_judged", timed.heads_judged},
                      {"seconds", run_->seconds()}}),
             broken_by(j)};
+  }
+
+  Answer trace(const Case& c, std::string_view asked) {
+    try {
+      const Json request = Json::parse(asked);
+      return {
+          text_of(json_of(BenchRun(c, table_, options_).trace({request.at("block"), request.at("variant")}))),
+          {}};
+    } catch (const Unavailable& refused) {
+      return {text_of({{"reason", refused.what()}}), {}};
+    } catch (const std::exception& thrown) {
+      return {text_of({{"reason", thrown.what()}}), thrown.what()};
+    }
   }
 
   /// What the kernel throws now becomes a reason.
@@ -150,6 +207,9 @@ std::vector<double> Bench::first(const Case& c, const std::string& variant, Time
   timed.variant = json.at("variant");
   timed.calls_per_sample = json.at("calls_per_sample");
   timed.copies = json.at("copies");
+  if (json.at("clock").is_number()) timed.clock = json.at("clock");
+  if (json.at("power").is_number()) timed.power = json.at("power");
+  timed.slowed = json.at("slowed");
   timed.heads = json.at("heads");
   timed.heads_judged = json.at("heads_judged");
   return json.at("seconds");
@@ -168,6 +228,17 @@ std::vector<double> Bench::again(const Case& c, Judgement& judgement) {
   judgement.verdict = Verdict::crash;
   judgement.reason = std::string(kWhen) + json.at("reason").get<std::string>();
   return {};
+}
+
+BlockTrace Bench::trace(const Case& c, const TraceRequest& request) {
+  const Json asked = {{"block", request.block}, {"variant", request.variant}};
+  const JobResult done = pool_.run_one({0, format_case(c) + std::string(kTrace) + text_of(asked)});
+  if (done.kind != JobResult::Kind::answered) throw Error("no trace: " + done.reason);
+  const Json json = Json::parse(done.text);
+  if (json.contains("reason")) throw Error("no trace: " + json.at("reason").get<std::string>());
+  BlockTrace trace = trace_of(json);
+  require_possible(trace);
+  return trace;
 }
 
 BenchResult Bench::run(const Case& c, const Ceilings& ceilings, Peer* peer, const std::string& variant) {

@@ -7,6 +7,7 @@
 #include "harness/processes/losses.h"
 #include "harness/processes/pool.h"
 #include "harness/records/timing.h"
+#include "harness/records/trace.h"
 #include "harness/run/run_case.h"
 #include "measure/bench/ceilings.h"
 #include "measure/bench/peer.h"
@@ -64,6 +65,9 @@ class Bench {
   /// `variant`: of the kernel's table (Kernel::variants); empty: the one that the kernel chooses.
   [[nodiscard]] BenchResult run(const Case& c, const Ceilings& ceilings, Peer* peer,
                                 const std::string& variant = {});
+
+  /// The kernel's trace of the case (Kernel::trace), in the worker. Throws Error for whatever gives none.
+  [[nodiscard]] BlockTrace trace(const Case& c, const TraceRequest& request);
 
  private:
   std::vector<double> first(const Case& c, const std::string& variant, TimedCase& timed);

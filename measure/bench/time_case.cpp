@@ -71,6 +71,8 @@ Judgement BenchRun::judge(TimedCase& timed) {
   timed.variant = timing.variant;
   timed.calls_per_sample = timing.calls_per_sample;
   timed.copies = timing.copies;
+  timed.clock = timing.clock, timed.power = timing.power;
+  timed.slowed = timing.slowed;
   seconds_ = timing.seconds;
   timed.heads = whole_->parts();
   if (std::string found = not_a_number(whole_->call()); !found.empty()) {
@@ -85,6 +87,20 @@ Judgement BenchRun::judge(TimedCase& timed) {
 }
 
 Timing BenchRun::once_more() { return time_kernel(*kernels_.named, *whole_, options_.request); }
+
+KernelTrace BenchRun::trace(const TraceRequest& request) {
+  const KernelRow& kernel = *kernels_.named;
+  if (!kernel.trace) {
+    throw Error(fmt::format(
+        "kernel {} has no trace; the cuda kernels of form chunked have one, and a row of a plugin that "
+        "brings `trace` (optimized/kernel.h)",
+        kernel.name));
+  }
+  whole_ = r_.system->whole_call(r_, options_.threads);
+  KernelTrace trace = kernel.trace(whole_->call(), whole_->contract(), request);
+  if (trace.outcome.kind != Outcome::Kind::ran) throw Unavailable(trace.outcome);
+  return trace;
+}
 
 /// Without its device a kernel says so on one token too, before seconds go into filling large tensors. What
 /// else it says or throws is of that call, which nobody asked for.

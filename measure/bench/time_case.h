@@ -24,6 +24,8 @@ class BenchRun {
   [[nodiscard]] Judgement judge(TimedCase& timed);
   /// Another set of times of the same call.
   [[nodiscard]] Timing once_more();
+  /// What the warps of a block of one call wait for. Throws Error for a kernel that knows nothing of it.
+  [[nodiscard]] KernelTrace trace(const TraceRequest& request);
   /// Of the first set.
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }
 

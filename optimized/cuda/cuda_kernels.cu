@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -68,7 +69,8 @@ template <class Operand, class State>
 class DeviceCall {
  public:
   /// `in_place`: where both states are asked for, they share memory, as in decoding.
-  DeviceCall(Choice choice, const Packed<Operand, State>& packed, const Arguments& a, bool in_place)
+  DeviceCall(Choice choice, const Packed<Operand, State>& packed, const Arguments& a, bool in_place,
+             bool traced = false)
       : choice_(choice),
         q_(packed.q),
         k_(packed.k),
@@ -91,7 +93,8 @@ class DeviceCall {
     p.settled = !in_place_;  // no call writes it, and its upload has ended
     if constexpr (kPrefill) {
       if (choice.prefill())
-        prefill_ = std::make_unique<PrefillCall>(p, a.q.shape[0] * a.q.shape[1], choice.delta, choice.row);
+        prefill_ =
+            std::make_unique<PrefillCall>(p, a.q.shape[0] * a.q.shape[1], choice.delta, choice.row, traced);
     }
     if constexpr (std::is_same_v<Operand, float>) {
       if (choice.simt())
@@ -122,6 +125,12 @@ class DeviceCall {
       choice_.chunked ? launch_chunked(parameters_, choice_.delta, launch.stream)
                       : launch_recurrent(parameters_, choice_.delta, launch.stream);
     }
+  }
+
+  /// Of a call that was made to be traced; nothing for a kernel whose waits take no notes.
+  [[nodiscard]] std::optional<KernelTrace> trace(std::int64_t block) const {
+    if (!prefill_) return std::nullopt;
+    return prefill_->trace(block);
   }
 
   void download(const Arguments& a) const {
@@ -227,12 +236,37 @@ Timing time(const Arguments& a, const Contract& contract, const TimingRequest& r
 }
 
 template <const cpu::System& system>
+KernelTrace trace(const Arguments& a, const Contract& contract, const TraceRequest& request) {
+  KernelTrace result;
+  bool traced = true;
+  Outcome outcome = with_packed<system, true>(
+      a, contract, request.variant,
+      [&]<class Operand, class State>(Choice choice, const Packed<Operand, State>& packed) {
+        const std::string variant(chunked_rows()[choice.row].kernel);
+        if (std::optional<KernelTrace> found =
+                DeviceCall<Operand, State>(choice, packed, a, /*in_place=*/false, /*traced=*/true)
+                    .trace(request.block))
+          result = std::move(*found);
+        else
+          traced = false;
+        result.variant = variant;
+      });
+  result.outcome = std::move(outcome);
+  if (!traced) {
+    result.outcome = {Outcome::Kind::unsupported,
+                      "variant " + result.variant + " takes no notes; those of contract bf16_fused do"};
+  }
+  return result;
+}
+
+template <const cpu::System& system>
 void append(std::vector<Kernel>& table) {
   const std::string name(system.name);
   table.push_back({"cuda." + name + ".recurrent", name, "recurrent", "cuda", contracts_of(recurrent_rows()),
                    run<system, false>, time<system, false>, variants(recurrent_rows()), recurrent_limits()});
   table.push_back({"cuda." + name + ".chunked", name, "chunked", "cuda", contracts_of(chunked_rows()),
-                   run<system, true>, time<system, true>, variants(chunked_rows()), chunked_limits()});
+                   run<system, true>, time<system, true>, variants(chunked_rows()), chunked_limits(),
+                   trace<system>});
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
 #include "optimized/cuda/measure.cuh"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <thread>
 
 #include "optimized/cuda/device_memory.cuh"
+#include "optimized/cuda/meter.h"
 
 namespace samestate::cuda {
 namespace {
@@ -13,6 +16,7 @@ namespace {
 /// A sample lasts at least so long: the clock of an event ticks every 0.5 us.
 constexpr double kSampleSeconds = 200e-6;
 constexpr int kMostCallsInAGraph = 4096;
+constexpr std::chrono::milliseconds kBetweenReadings{5};
 /// Samples between two waits of the host; as many launches fit its queue.
 constexpr int kAhead = 256;
 constexpr int kCacheTimes = 4;
@@ -89,6 +93,8 @@ class Measurement {
     result_.timing.how = graph_ ? "graph" : "events";
     result_.timing.calls_per_sample = calls_;
     result_.timing.copies = copies_;
+    result_.timing.clock = meter_.clock(), result_.timing.power = meter_.power();
+    result_.timing.slowed = meter_.slowed();
     return result_;
   }
 
@@ -129,6 +135,11 @@ class Measurement {
       sample();
       events_[static_cast<std::size_t>(i)]->record(stream_.handle);
     }
+    // While they run, or the last of them: a reading takes longer than a launch.
+    while (cudaEventQuery(events_[static_cast<std::size_t>(count)]->handle) == cudaErrorNotReady) {
+      meter_.read();
+      std::this_thread::sleep_for(kBetweenReadings);
+    }
     wait();
     for (std::size_t i = 1; i <= static_cast<std::size_t>(count); ++i)
       result_.timing.seconds.push_back(seconds_between(*events_[i - 1], *events_[i]) / calls_);
@@ -145,6 +156,7 @@ class Measurement {
   std::unique_ptr<Graph> graph_;
   int calls_ = 1;
   int next_ = 0;
+  Meter meter_;
   TimedCalls result_;
 };
 

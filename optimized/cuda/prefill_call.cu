@@ -8,31 +8,11 @@
 
 #include "optimized/cuda/device_memory.cuh"
 #include "optimized/cuda/prefill/plan.h"
-#include "optimized/cuda/prefill/table.h"
+#include "optimized/cuda/prefill_forms.cuh"
+#include "optimized/cuda/prefill_trace.cuh"
 
 namespace samestate::cuda {
 namespace {
-
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define SAMESTATE_PREFILL(statement) statement
-#else
-#define SAMESTATE_PREFILL(statement) __trap()  // the table is asked first whether the device is one of 9.0
-#endif
-
-template <bool delta, bool norm>
-__global__ void __launch_bounds__(kSplitThreads, 1)
-    split_kernel(const __grid_constant__ Prefill c, const __grid_constant__ Maps maps) {
-  extern __shared__ __align__(1024) unsigned char bytes[];
-  SAMESTATE_PREFILL((split_block<delta, norm>(*reinterpret_cast<SplitShared*>(bytes), c, maps, blockIdx.x)));
-}
-
-template <int value_groups, bool delta, bool norm>
-__global__ void __launch_bounds__(kFusedThreads<value_groups>, 1)
-    fused_kernel(const __grid_constant__ Prefill c, const __grid_constant__ Maps maps) {
-  extern __shared__ __align__(1024) unsigned char bytes[];
-  SAMESTATE_PREFILL((fused_block<value_groups, delta, norm>(
-      *reinterpret_cast<FusedShared<value_groups, delta>*>(bytes), c, maps, blockIdx.x)));
-}
 
 /// Tiles of 64 tokens and 64 columns of one head of [tokens, heads, width].
 CUtensorMap tile_map(const void* data, std::int64_t tokens, std::int64_t heads, std::int64_t width) {
@@ -68,34 +48,6 @@ int attribute(cudaDeviceAttr name) {
   return value;
 }
 
-/// A kernel and how it is launched.
-struct Form {
-  void (*kernel)(const Prefill, const Maps);
-  std::int64_t (*blocks)(const Prefill&);
-  int threads;
-  std::size_t shared;
-};
-
-template <int value_groups, bool delta, bool norm>
-Form fused() {
-  return {fused_kernel<value_groups, delta, norm>, fused_blocks<value_groups>, kFusedThreads<value_groups>,
-          sizeof(FusedShared<value_groups, delta>)};
-}
-
-template <bool delta, bool norm>
-Form form_of(std::size_t row) {
-  if (row == kFused128Row) return fused<2, delta, norm>();
-  if constexpr (!delta) {
-    if (row == kFused64Row) return fused<1, delta, norm>();
-  }
-  return {split_kernel<delta, norm>, split_blocks, kSplitThreads, sizeof(SplitShared)};
-}
-
-Form form_of(std::size_t row, bool delta, bool norm) {
-  if (delta) return norm ? form_of<true, true>(row) : form_of<true, false>(row);
-  return norm ? form_of<false, true>(row) : form_of<false, false>(row);
-}
-
 /// What the helpers of the split form publish, and their flags.
 struct Published {
   DeviceBuffer<Prepared> prepared;
@@ -112,13 +64,17 @@ struct Published {
 struct PrefillCall::Parts {
   Prefill call;
   Maps maps{};
-  Form form;
+  PrefillForm form;
+  std::size_t row;
+  bool delta;
   std::optional<Published> published;
   std::optional<DeviceBuffer<int>> order;
 
-  Parts(const Parameters<Bf16>& p, std::int64_t tokens, bool delta, std::size_t row)
+  Parts(const Parameters<Bf16>& p, std::int64_t tokens, bool delta, std::size_t row, bool traced)
       : call(plan_prefill(p, attribute(cudaDevAttrMultiProcessorCount))),
-        form(form_of(row, delta, p.l2norm)) {
+        form(traced ? traced_form(row, delta, p.l2norm) : form_of(row, delta, p.l2norm)),
+        row(row),
+        delta(delta) {
     if (row == kSplitRow) {
       published.emplace(static_cast<std::size_t>(Prefill::slots(p, tokens)));
       call.prepared = published->prepared.data(), call.ready = published->ready.data();
@@ -147,8 +103,9 @@ bool prefill_runs_here() {
          attribute(cudaDevAttrComputeCapabilityMinor) == 0;
 }
 
-PrefillCall::PrefillCall(const Parameters<Bf16>& parameters, std::int64_t tokens, bool delta, std::size_t row)
-    : parts_(std::make_unique<Parts>(parameters, tokens, delta, row)) {}
+PrefillCall::PrefillCall(const Parameters<Bf16>& parameters, std::int64_t tokens, bool delta, std::size_t row,
+                         bool traced)
+    : parts_(std::make_unique<Parts>(parameters, tokens, delta, row, traced)) {}
 PrefillCall::~PrefillCall() = default;
 
 void PrefillCall::launch(cudaStream_t stream) const {
@@ -157,6 +114,19 @@ void PrefillCall::launch(cudaStream_t stream) const {
   const auto blocks = static_cast<unsigned>(x.form.blocks(x.call));
   x.form.kernel<<<blocks, static_cast<unsigned>(x.form.threads), x.form.shared, stream>>>(x.call, x.maps);
   check(cudaGetLastError(), "prefill_kernel");
+}
+
+KernelTrace PrefillCall::trace(std::int64_t block) const {
+  const Parts& x = *parts_;
+  if (x.call.items() == 0) throw Error("a call of no sequence or head has no block to trace");
+  const std::int64_t blocks = x.form.blocks(x.call);
+  // By itself one that carries the state: of the split form those stand behind the helpers.
+  if (block < 0) block = x.row == kSplitRow ? kHelpers * x.call.group : 0;
+  if (block >= blocks) {
+    throw Error("--block " + std::to_string(block) + ": the launch has blocks 0 to " +
+                std::to_string(blocks - 1));
+  }
+  return trace_launch(x.call, x.row, x.delta, block, blocks, [this](cudaStream_t stream) { launch(stream); });
 }
 
 }  // namespace samestate::cuda

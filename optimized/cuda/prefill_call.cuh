@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "optimized/cuda/parameters.cuh"
+#include "optimized/kernel.h"
 
 namespace samestate::cuda {
 
@@ -16,14 +17,20 @@ namespace samestate::cuda {
 /// flight at once need two of them.
 class PrefillCall {
  public:
-  /// `tokens`: rows of q, of all sequences; `row` of chunked_rows() before the generic one. Throws Error where memory or a tensor map is refused.
-  PrefillCall(const Parameters<Bf16>& parameters, std::int64_t tokens, bool delta, std::size_t row);
+  /// `tokens`: rows of q, of all sequences; `row` of chunked_rows() before the generic one; `traced`: by the kernels of
+  /// prefill_trace.cuh. Throws Error where memory or a tensor map is refused.
+  PrefillCall(const Parameters<Bf16>& parameters, std::int64_t tokens, bool delta, std::size_t row,
+              bool traced = false);
   PrefillCall(const PrefillCall&) = delete;
   PrefillCall& operator=(const PrefillCall&) = delete;
   ~PrefillCall();
 
   /// Enqueues the call, without waiting; a graph may be captured from it. Throws Error where the device refuses.
   void launch(cudaStream_t stream) const;
+
+  /// Of a call that is traced: what the warps of one block wait for (trace_launch()). Throws Error for a block that is not
+  /// there.
+  [[nodiscard]] KernelTrace trace(std::int64_t block) const;
 
  private:
   struct Parts;

@@ -49,6 +49,9 @@ HtmlTable table_of(const ReportInput& input, const std::vector<TimedEvidence>& a
        {"timed", false,
         "events or graph: launches alone, by the device's clock; call: the wall clock around a "
         "whole call, with copies to a device"},
+       {"clock, MHz", true, "of the device's multiprocessors meanwhile, the median of readings"},
+       {"power, W", true},
+       {"slowed by", false, "what held the clock back: power, heat"},
        {"memory floor, us", true, "bytes that every evaluation moves, over the rate of a copy"},
        {"compute floor, us", true, "operations of this form, over the rate of a matrix product"},
        {"sources", false, "fresh while the kernel sources are those that ran"},
@@ -79,6 +82,9 @@ HtmlTable table_of(const ReportInput& input, const std::vector<TimedEvidence>& a
     time_cell(table, t.time.p10);
     time_cell(table, t.time.p90);
     table.text(t.timed);
+    table.measured(1e-6 * t.clock);
+    table.measured(t.power);
+    table.text(t.slowed);
     time_cell(table, t.memory_floor);
     time_cell(table, t.compute_floor);
     // The hash is of the CUDA kernels.

@@ -38,6 +38,9 @@ struct Writer {
   void unless_zero(const char* name, double value) const {
     if (value != 0.0) object[name] = encoded(value);
   }
+  void unless_nan(const char* name, double value) const {
+    if (!std::isnan(value)) object[name] = encoded(value);
+  }
   void operator()(const char* name, double value) const { object[name] = encoded(value); }
   void operator()(const char* name, std::int64_t value) const { object[name] = value; }
   void operator()(const char* name, Verdict verdict) const { object[name] = name_of(verdict); }
@@ -82,6 +85,10 @@ struct Reader {
   }
   void unless_zero(const char* name, double& value) const {
     value = 0.0;
+    if (object.contains(name)) (*this)(name, value);
+  }
+  void unless_nan(const char* name, double& value) const {
+    value = std::numeric_limits<double>::quiet_NaN();
     if (object.contains(name)) (*this)(name, value);
   }
   void unless_empty(const char* name, std::vector<std::string>& texts) const {

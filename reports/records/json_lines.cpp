@@ -103,6 +103,10 @@ void visit_timing(AnyTiming& t, Visit&& visit) {
   visit("time", t.time);
   visit("calls_per_sample", t.calls_per_sample);
   visit("copies", t.copies);
+  visit.unless_empty("variant", t.variant);
+  visit.unless_nan("clock", t.clock);
+  visit.unless_nan("power", t.power);
+  visit.unless_empty("slowed", t.slowed);
   visit("bytes", t.bytes);
   visit("operations", t.operations);
   visit("copy_rate", t.copy_rate);

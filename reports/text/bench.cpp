@@ -39,6 +39,15 @@ std::string verdict_text(const TimedCase& t) {
   return text;
 }
 
+/// What the device did meanwhile: its clock, its power, what held the clock back.
+std::string device_text(const TimedCase& t) {
+  if (std::isnan(t.clock) && std::isnan(t.power)) return "-";
+  std::string text =
+      fmt::format("{} MHz {} W", scaled(t.clock, 1e6, "{:.0f}"), scaled(t.power, 1.0, "{:.0f}"));
+  if (!t.slowed.empty()) text += fmt::format(" (held by {})", t.slowed);
+  return text;
+}
+
 using Row = std::vector<std::string>;
 
 Row row_of(const TimedCase& t) {
@@ -49,6 +58,7 @@ Row row_of(const TimedCase& t) {
           std::isnan(median) ? "-" : fmt::format("{}..{}", time_text(t.time.p10), time_text(t.time.p90)),
           t.timed.empty() ? "-" : t.timed,
           t.variant.empty() ? "-" : t.variant,
+          device_text(t),
           time_text(t.memory_floor),
           t.operations > 0 ? time_text(t.compute_floor) : "not counted",
           std::isnan(t.share) ? "-" : fmt::format("{:.1f} %", 100.0 * t.share),
@@ -72,8 +82,9 @@ std::string rates_text(const DeviceRates& rates) {
 }  // namespace
 
 std::string bench_text(std::span<const TimedCase> all, std::span<const DeviceRates> devices) {
-  std::vector<Row> rows = {{"kernel", "case", "median", "p10..p90", "timed", "variant", "memory floor",
-                            "compute floor", "of floor", "TFLOP/s", "GB/s", "peer", "verdict"}};
+  std::vector<Row> rows = {{"kernel", "case", "median", "p10..p90", "timed", "variant", "device",
+                            "memory floor", "compute floor", "of floor", "TFLOP/s", "GB/s", "peer",
+                            "verdict"}};
   for (const TimedCase& t : all) rows.push_back(row_of(t));
   std::string text = aligned(rows);
   for (const DeviceRates& rates : devices) text += rates_text(rates);
@@ -110,6 +121,9 @@ std::string bench_json(std::span<const TimedCase> all) {
                     {"samples", t.time.samples},
                     {"calls_per_sample", t.calls_per_sample},
                     {"copies", t.copies},
+                    {"clock", number(t.clock)},
+                    {"power", number(t.power)},
+                    {"slowed", t.slowed},
                     {"bytes", t.bytes},
                     {"operations", t.operations},
                     {"copy_rate", t.copy_rate},

@@ -26,6 +26,8 @@ SAMESTATE_HOST_DEVICE constexpr int swizzled(int row, int byte) {
 #else
 #include <cuda.h>
 
+#include "optimized/cuda/hopper/waiting.cuh"
+
 namespace samestate::cuda {
 
 /// Counts arrivals and bytes of copies in phases. An arrival is one of a warp, each lane's share a 32nd: a lane that
@@ -54,6 +56,7 @@ class Barrier {
   /// Until phase `phase`, counted from 0, is complete; phase -1 is. The hardware sees its parity alone: the phase
   /// before must be known to be complete, the phase after must not be (the emulation checks both).
   SAMESTATE_DEVICE void wait(int phase) {
+    const Waiting waiting(shared_address(this));
     asm volatile(
         "{\n.reg .pred p;\nL_%=:\nmbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@!p bra L_%=;\n}\n" ::"r"(
             shared_address(this)),
@@ -63,6 +66,7 @@ class Barrier {
   /// Of three barriers, their latencies (42 cycles each where the phase is there) overlapped.
   SAMESTATE_DEVICE static void wait_all(Barrier& a, int phase_a, Barrier& b, int phase_b, Barrier& c,
                                         int phase_c) {
+    const Waiting waiting(shared_address(&a));
     asm volatile(
         "{\n.reg .pred p, q, r;\nL_%=:\nmbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n"
         "mbarrier.try_wait.parity.shared.b64 q, [%2], %3;\nmbarrier.try_wait.parity.shared.b64 r, [%4], %5;\n"
@@ -80,6 +84,7 @@ SAMESTATE_DEVICE void barriers_ready() { asm volatile("fence.mbarrier_init.relea
 
 /// A barrier of `threads` threads, a multiple of 32; id 1 to 15.
 SAMESTATE_DEVICE void named_barrier(int id, int threads) {
+  const Waiting waiting(Waiting::kMeeting);
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
@@ -137,9 +142,15 @@ SAMESTATE_DEVICE void store_bytes(void* to, const void* from, int bytes) {
 /// The stores of this thread so far are one group.
 SAMESTATE_DEVICE void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /// Their shared memory has been read.
-SAMESTATE_DEVICE void wait_stores_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+SAMESTATE_DEVICE void wait_stores_read() {
+  const Waiting waiting(Waiting::kStoresRead);
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
 /// They are in global memory.
-SAMESTATE_DEVICE void wait_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+SAMESTATE_DEVICE void wait_stores() {
+  const Waiting waiting(Waiting::kStores);
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
 
 /// 4 bytes from global to shared memory, for this thread alone until a barrier; groups are waited for in
 /// order.
@@ -150,6 +161,7 @@ SAMESTATE_DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: 
 /// All but the last `n` groups are there.
 template <int n>
 SAMESTATE_DEVICE void copy_wait_but() {
+  const Waiting waiting(Waiting::kCopies);
   asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
 }
 
@@ -160,6 +172,7 @@ SAMESTATE_DEVICE void publish(int* flag, int value) {
 /// By one warp, whose lane i passes the flag of its i-th expected publication, if there is one: until the first is there.
 /// How many are, one after the other. A look takes some 2,000 cycles under load, however many flags it is at.
 SAMESTATE_DEVICE int await_some(const int* flag, bool exists, int value) {
+  const Waiting waiting(Waiting::kFlags);
   std::uint32_t there;
   do {
     int seen = value - 1;

@@ -38,6 +38,7 @@ SAMESTATE_DEVICE void products_commit() { asm volatile("wgmma.commit_group.sync.
 /// All groups but the last n are done.
 template <int n>
 SAMESTATE_DEVICE void products_wait() {
+  const Waiting waiting(Waiting::kProducts);
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory");
 }
 
