@@ -116,6 +116,7 @@ int run_bench(Options options) {
       throw Error("--trace " + options.trace +
                   ": a name ends in .json (events for Perfetto or chrome://tracing) or .svg (a picture)");
     }
+    require_trace(*table.choose(Resolved(cases.front())).named);
     require_writable(options.trace);
   } else if (options.block != -1) {
     throw Error("--block says which block --trace is of; add --trace FILE");

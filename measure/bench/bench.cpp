@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -40,16 +41,21 @@ Json json_of(const KernelTrace& trace) {
           {"waits", waits},           {"complete", trace.complete}};
 }
 
+/// A NaN travels as null.
+double number(const Json& json) {
+  return json.is_number() ? json.get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
 BlockTrace trace_of(const Json& json) {
   BlockTrace trace;
   trace.variant = json.at("variant");
   trace.block = json.at("block"), trace.blocks = json.at("blocks");
-  if (json.at("clock").is_number()) trace.clock = json.at("clock");
+  trace.clock = number(json.at("clock"));
   trace.roles = json.at("roles").get<std::vector<std::string>>();
-  trace.ends = json.at("ends").get<std::vector<double>>();
+  for (const Json& end : json.at("ends")) trace.ends.push_back(number(end));
   trace.complete = json.at("complete");
   for (const Json& wait : json.at("waits"))
-    trace.waits.push_back({wait.at(0), wait.at(1), wait.at(2), wait.at(3)});
+    trace.waits.push_back({wait.at(0), wait.at(1), number(wait.at(2)), number(wait.at(3))});
   return trace;
 }
 
@@ -207,8 +213,8 @@ std::vector<double> Bench::first(const Case& c, const std::string& variant, Time
   timed.variant = json.at("variant");
   timed.calls_per_sample = json.at("calls_per_sample");
   timed.copies = json.at("copies");
-  if (json.at("clock").is_number()) timed.clock = json.at("clock");
-  if (json.at("power").is_number()) timed.power = json.at("power");
+  timed.clock = number(json.at("clock"));
+  timed.power = number(json.at("power"));
   timed.slowed = json.at("slowed");
   timed.heads = json.at("heads");
   timed.heads_judged = json.at("heads_judged");

@@ -79,6 +79,9 @@ class Bench {
   Losses losses_;
 };
 
+/// Throws Error, with the remedy, for a row that has no trace.
+void require_trace(const KernelRow& kernel);
+
 /// Median and the 10th and 90th of a hundred, interpolated.
 [[nodiscard]] TimeSpread time_spread(std::vector<double> seconds);
 

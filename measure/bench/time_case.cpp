@@ -88,14 +88,18 @@ Judgement BenchRun::judge(TimedCase& timed) {
 
 Timing BenchRun::once_more() { return time_kernel(*kernels_.named, *whole_, options_.request); }
 
-KernelTrace BenchRun::trace(const TraceRequest& request) {
-  const KernelRow& kernel = *kernels_.named;
+void require_trace(const KernelRow& kernel) {
   if (!kernel.trace) {
     throw Error(fmt::format(
         "kernel {} has no trace; the cuda kernels of form chunked have one, and a row of a plugin that "
         "brings `trace` (optimized/kernel.h)",
         kernel.name));
   }
+}
+
+KernelTrace BenchRun::trace(const TraceRequest& request) {
+  const KernelRow& kernel = *kernels_.named;
+  require_trace(kernel);
   whole_ = r_.system->whole_call(r_, options_.threads);
   KernelTrace trace = kernel.trace(whole_->call(), whole_->contract(), request);
   if (trace.outcome.kind != Outcome::Kind::ran) throw Unavailable(trace.outcome);

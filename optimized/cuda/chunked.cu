@@ -22,21 +22,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-int attribute(cudaDeviceAttr name) {
-  int device = 0;
-  int value = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&value, name, device), "cudaDeviceGetAttribute");
-  return value;
-}
-
 /// The tile of value columns whose blocks end soonest: rounds of blocks times work of one. Every block
 /// repeats what depends on the keys alone, about as much as `kShared` columns cost.
 template <class Operand>
 ChunkLayout choose_tile(Parameters<Operand>& p, bool delta) {
   constexpr std::int64_t kShared = 64;
-  const int available = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
-  const std::int64_t at_once = attribute(cudaDevAttrMultiProcessorCount);
+  const int available = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  const std::int64_t at_once = device_attribute(cudaDevAttrMultiProcessorCount);
   const int keys = (p.dk + 15) / 16 * 16;
   ChunkLayout best;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -69,7 +61,7 @@ void launch(const Parameters<Operand>& p, const ChunkLayout& layout, cudaStream_
   // Always the device's limit, never this launch's need: the attribute belongs to the function, and a smaller
   // value set between another thread's setting and its launch makes that launch fail.
   check(cudaFuncSetAttribute(chunked_kernel<Operand, delta>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)),
+                             device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)),
         "cudaFuncSetAttribute");
   const std::int64_t items = p.items();
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(items, std::numeric_limits<int>::max()));

@@ -25,6 +25,15 @@ inline void check_launch(const char* kernel) {
   check(cudaDeviceSynchronize(), kernel);
 }
 
+/// Of the current device.
+inline int device_attribute(cudaDeviceAttr name) {
+  int device = 0;
+  int value = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&value, name, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
 /// Owns `size` elements of device memory; none for size 0, whose data() is null.
 template <class T>
 class DeviceBuffer {

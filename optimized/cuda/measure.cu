@@ -163,12 +163,9 @@ class Measurement {
 }  // namespace
 
 int copies_beyond_cache(std::size_t bytes, const TimingRequest& request) {
-  int device = 0;
-  int cache = 0;
   std::size_t free = 0;
   std::size_t total = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, device), "cudaDeviceGetAttribute");
+  const int cache = device_attribute(cudaDevAttrL2CacheSize);
   check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
   if (bytes == 0) return 1;
   const auto one = static_cast<std::int64_t>(bytes);

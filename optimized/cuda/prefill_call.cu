@@ -40,14 +40,6 @@ CUtensorMap tile_map(const void* data, std::int64_t tokens, std::int64_t heads, 
   return map;
 }
 
-int attribute(cudaDeviceAttr name) {
-  int device = 0;
-  int value = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&value, name, device), "cudaDeviceGetAttribute");
-  return value;
-}
-
 /// What the helpers of the split form publish, and their flags.
 struct Published {
   DeviceBuffer<Prepared> prepared;
@@ -71,7 +63,7 @@ struct PrefillCall::Parts {
   std::optional<DeviceBuffer<int>> order;
 
   Parts(const Parameters<Bf16>& p, std::int64_t tokens, bool delta, std::size_t row, bool traced)
-      : call(plan_prefill(p, attribute(cudaDevAttrMultiProcessorCount))),
+      : call(plan_prefill(p, device_attribute(cudaDevAttrMultiProcessorCount))),
         form(traced ? traced_form(row, delta, p.l2norm) : form_of(row, delta, p.l2norm)),
         row(row),
         delta(delta) {
@@ -99,8 +91,8 @@ struct PrefillCall::Parts {
 };
 
 bool prefill_runs_here() {
-  return attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
-         attribute(cudaDevAttrComputeCapabilityMinor) == 0;
+  return device_attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
+         device_attribute(cudaDevAttrComputeCapabilityMinor) == 0;
 }
 
 PrefillCall::PrefillCall(const Parameters<Bf16>& parameters, std::int64_t tokens, bool delta, std::size_t row,

@@ -144,7 +144,7 @@ std::string trace_svg(const BlockTrace& trace, double begin, double end) {
   std::string svg = fmt::format(
       "<svg viewBox=\"0 0 {} {}\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\">\n"
       "<g font-size=\"12\" fill=\"{}\">\n",
-      kLeft + kWidth + 20, legend + 20 * lines, inks()[0].light);
+      kLeft + kWidth + 40, legend + 20 * lines, inks()[0].light);
   svg += fmt::format("<text x=\"{}\" y=\"16\">Block {} of {}{}{}</text>\n", kLeft, trace.block, trace.blocks,
                      trace.variant.empty() ? "" : ": ", html_escaped(trace.variant));
   for (int w = 0; w < rows; ++w) {
@@ -157,7 +157,7 @@ std::string trace_svg(const BlockTrace& trace, double begin, double end) {
       if (to <= from) continue;
       svg += fmt::format(
           "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" {}><title>{} {:.3f} "
-          "us</title></rect>\n",
+          "µs</title></rect>\n",
           x(from), y + 2, std::max(x(to) - x(from), 0.1), kRow - 4, fill(s.what),
           s.what.empty() ? "work" : html_escaped(s.what), kMicro * (s.end - s.begin));
     }
@@ -166,7 +166,7 @@ std::string trace_svg(const BlockTrace& trace, double begin, double end) {
   for (int i = 0; i <= kTicks; ++i) {
     const double at = begin + (end - begin) * i / kTicks;
     svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:.2f}{}</text>\n", x(at),
-                       axis + 14, kMicro * at, i == kTicks ? " us" : "");
+                       axis + 14, kMicro * at, i == kTicks ? " µs" : "");
   }
   int place = 0;
   const auto swatch = [&](const std::string& filled, const std::string& name) {

@@ -298,6 +298,10 @@ bad '--baseline-factor' gate --baseline-factor nan
 bad '--floor' mutants --smoke --floor nan
 bad '--max-memory' bench --max-memory -1
 bad '--peer-timeout' bench --peer-timeout 0
+bad '--trace is of one case' bench --device cpu --trace t.svg
+bad 'a name ends in .json' bench --device cpu --case 'v1 retention form=chunked T=4' --kernel cpu.retention.chunked --trace t.png
+bad 'has no trace' bench --device cpu --case 'v1 retention T=4 kernel=cpu.retention.chunked' --trace t.svg
+bad '--block' bench --block 3
 bad 'several calls' bench --case 'v1 retention form=decode T=4'
 bad 'law' bench --case 'v1 retention T=4 law=causality'
 run 77 bench --case 'v1 rms_norm form=equation T=4'

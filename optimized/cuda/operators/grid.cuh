@@ -35,11 +35,8 @@ __global__ void __launch_bounds__(Body::kThreads, resident_blocks<Body>())
 /// another thread's setting and its launch makes that launch fail.
 template <class Body>
 void allow_shared_memory() {
-  int device = 0, bytes = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-        "cudaDeviceGetAttribute");
-  check(cudaFuncSetAttribute(grid_kernel<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+  check(cudaFuncSetAttribute(grid_kernel<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)),
         "cudaFuncSetAttribute");
 }
 

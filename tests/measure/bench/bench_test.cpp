@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <functional>
 #include <set>
+#include <string>
 
 #include "harness/run/judge_batch.h"
 #include "measure/bench/time_case.h"
@@ -306,6 +309,83 @@ TEST(BenchData, IsTheSameOnAnyNumberOfThreads) {
   EXPECT_EQ(one.v, three.v);
   EXPECT_EQ(one.g, three.g);
   EXPECT_EQ(one.initial_state, three.initial_state);
+}
+
+/// A row whose trace is `trace`, or throws where that is null.
+KernelTable with_trace(const std::function<KernelTrace(const Arguments&, const TraceRequest&)>& trace) {
+  KernelTable table(kernels());
+  Kernel row = table.named("cpu.gated_delta_rule.chunked");
+  row.name = "planted.gated_delta_rule.chunked";
+  if (trace)
+    row.trace = [trace](const Arguments& a, const Contract&, const TraceRequest& r) { return trace(a, r); };
+  table.add(std::array{row});
+  return table;
+}
+
+KernelTrace one_wait(double begin, double end, int warp = 0) {
+  KernelTrace trace;
+  trace.variant = "planted";
+  trace.block = 2, trace.blocks = 4;
+  trace.roles = {"all"};
+  trace.ends = {1e-5};
+  trace.waits = {{warp, "copies", begin, end}};
+  return trace;
+}
+
+std::string no_trace(const KernelTable& table) {
+  try {
+    (void)Bench(table, quick()).trace(parse_case(kSmall + " kernel=planted.gated_delta_rule.chunked"), {});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "a trace";
+}
+
+TEST(BenchTrace, IsTheKernelsOfTheCase) {
+  const KernelTable table = with_trace([](const Arguments& a, const TraceRequest& request) {
+    KernelTrace trace = one_wait(1e-6, 2e-6);
+    trace.block = request.block;
+    trace.variant = request.variant + std::to_string(a.q.shape[1]);
+    return trace;
+  });
+  const BlockTrace trace = Bench(table, quick())
+                               .trace(parse_case(kSmall + " kernel=planted.gated_delta_rule.chunked"),
+                                      {.block = 7, .variant = "x"});
+  EXPECT_EQ(trace.block, 7);
+  EXPECT_EQ(trace.variant, "x40");
+  ASSERT_EQ(trace.waits.size(), 1U);
+  EXPECT_EQ(trace.waits[0].what, "copies");
+  EXPECT_DOUBLE_EQ(trace.waits[0].end, 2e-6);
+  EXPECT_TRUE(std::isnan(trace.clock));
+}
+
+TEST(BenchTrace, WhatGivesNoneSaysWhy) {
+  EXPECT_NE(no_trace(with_trace(nullptr)).find("has no trace"), std::string::npos);
+  EXPECT_NE(no_trace(with_trace([](const Arguments&, const TraceRequest&) -> KernelTrace {
+              throw Error("a fault of its own");
+            })).find("a fault of its own"),
+            std::string::npos);
+  EXPECT_NE(no_trace(with_trace([](const Arguments&, const TraceRequest&) {
+              KernelTrace refused;
+              refused.outcome = {Outcome::Kind::unsupported, "not of this shape"};
+              return refused;
+            })).find("not of this shape"),
+            std::string::npos);
+}
+
+TEST(BenchTrace, OneThatContradictsItselfIsRefused) {
+  const auto trace = [](double begin, double end, int warp) {
+    return no_trace(
+        with_trace([=](const Arguments&, const TraceRequest&) { return one_wait(begin, end, warp); }));
+  };
+  EXPECT_EQ(trace(1e-6, 2e-6, 0), "a trace");
+  for (const std::string& text : {trace(2e-6, 1e-6, 0), trace(-1e-6, 1e-6, 0), trace(1e-6, 2e-5, 0),
+                                  trace(1e-6, 2e-6, 1), trace(1e-6, 2e-6, -1), trace(std::nan(""), 2e-6, 0)})
+    EXPECT_NE(text.find("its trace has a wait for copies"), text.npos) << text;
+  EXPECT_NE(no_trace(with_trace([](const Arguments&, const TraceRequest&) {
+              return KernelTrace{};
+            })).find("0 role(s)"),
+            std::string::npos);
 }
 
 }  // namespace
