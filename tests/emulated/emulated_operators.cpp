@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "optimized/cuda/emulated_block.h"
+#include "optimized/cuda/emulated_fibers.h"
 #include "optimized/cuda/operators/kernels.h"
 #include "optimized/plugin.h"
 
@@ -17,9 +17,10 @@ void samestate_plugin_operator_kernels(std::vector<samestate::OperatorKernel>* r
   for (samestate::OperatorKernel row : samestate::cuda::cuda_operator_kernels()) {
     row.name.replace(0, std::string("cuda").size(), "emulated");
     row.device = "cpu";
-    // Late and early copies are told apart by the call, so that a case line repeats what it met.
+    // Late and early copies, and who runs first, are told by the call, so that a case line repeats what it met.
     row.run = [run = row.run](const samestate::OperatorArguments& call, const samestate::Contract& contract) {
       samestate::cuda::emulation::copies_land_late_here = (call.tokens + call.batch) % 2 == 0;
+      samestate::cuda::emulation::first_schedule = call.tokens / 2 + call.batch;
       return run(call, contract);
     };
     rows->push_back(std::move(row));
