@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "optimized/cuda/emulated_block.h"
@@ -49,6 +50,8 @@ inline std::uint32_t to_bits(float x) {
 }
 
 inline void copy_async(void* to, const void* from, std::size_t bytes) {
+  if ((reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from)) % bytes != 0)
+    fail("a copy of " + std::to_string(bytes) + " bytes to or from an address that is no multiple of them");
   if (!self().block->late)
     std::memcpy(to, from, bytes);
   else

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -40,20 +43,45 @@ void launch(unsigned blocks, std::size_t shared_bytes, const typename Body::Para
   }
 }
 
+/// `bytes` whose end, but for 15 bytes of alignment, is that of a page, with one behind it that nobody may touch; NaN at the start. So
+/// a kernel that reads or writes beyond its tensors crashes, and one that reads what it has not written is wrong.
+class GuardedMemory {
+ public:
+  explicit GuardedMemory(std::size_t bytes) {
+    if (bytes == 0) return;
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t aligned = (bytes + 15) / 16 * 16, pages = (aligned + page - 1) / page * page;
+    mapped_ = pages + page;
+    void* const begin = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (begin == MAP_FAILED || ::mprotect(static_cast<char*>(begin) + pages, page, PROT_NONE) != 0)
+      throw std::bad_alloc();
+    begin_ = begin;
+    data_ = static_cast<char*>(begin) + pages - aligned;
+    std::memset(data_, 0xff, aligned);
+  }
+  GuardedMemory(const GuardedMemory&) = delete;
+  GuardedMemory& operator=(const GuardedMemory&) = delete;
+  ~GuardedMemory() {
+    if (begin_ != nullptr) ::munmap(begin_, mapped_);
+  }
+  [[nodiscard]] void* data() const { return data_; }
+
+ private:
+  std::size_t mapped_ = 0;
+  void *begin_ = nullptr, *data_ = nullptr;
+};
+
 /// `size` elements, 16-byte aligned; none for size 0, whose data() is null.
 template <class T>
 class DeviceBuffer {
  public:
   explicit DeviceBuffer(std::size_t size)
-      : size_(size),
-        data_(size == 0 ? nullptr
-                        : static_cast<T*>(::operator new (size * sizeof(T), std::align_val_t{16}))) {}
+      : size_(size), memory_(size * sizeof(T)), data_(static_cast<T*>(memory_.data())) {}
   explicit DeviceBuffer(const std::vector<T>& values) : DeviceBuffer(values.size()) {
     std::copy(values.begin(), values.end(), data_);
   }
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-  ~DeviceBuffer() { ::operator delete (data_, std::align_val_t{16}); }
   [[nodiscard]] T* data() const { return data_; }
   [[nodiscard]] std::size_t bytes() const { return size_ * sizeof(T); }
   void fill(int byte, cudaStream_t) const {
@@ -63,6 +91,7 @@ class DeviceBuffer {
 
  private:
   std::size_t size_;
+  GuardedMemory memory_;
   T* data_;
 };
 
