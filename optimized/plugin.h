@@ -15,8 +15,8 @@ namespace samestate {
 /// library.
 inline constexpr int plugin_abi =
     6 * 100'000 + static_cast<int>(sizeof(Arguments) + sizeof(Contract) + sizeof(Outcome) + sizeof(Kernel) +
-                                   sizeof(TimingRequest) + sizeof(Timing) + sizeof(KernelTrace) + sizeof(OperatorArguments) +
-                                   sizeof(OperatorKernel));
+                                   sizeof(TimingRequest) + sizeof(Timing) + sizeof(KernelTrace) +
+                                   sizeof(OperatorArguments) + sizeof(OperatorKernel));
 
 }  // namespace samestate
 
