@@ -81,6 +81,12 @@ void write_trace(const BlockTrace& trace, const std::string& path) {
 }
 
 int run_bench(Options options) {
+  if (options.trace.empty() && options.block != -1)
+    throw Error("--block says which block --trace is of; add --trace FILE");
+  if (!options.trace.empty() && !options.trace.ends_with(".json") && !options.trace.ends_with(".svg")) {
+    throw Error("--trace " + options.trace +
+                ": a name ends in .json (events for Perfetto or chrome://tracing) or .svg (a picture)");
+  }
   const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
   const Accelerator device = accelerator();
   if (options.plan.device.empty()) options.plan.device = device.name.empty() ? "cpu" : "cuda";
@@ -112,14 +118,8 @@ int run_bench(Options options) {
           "--trace is of one case, and {} fit; name it with --case, --kernel, --system or --filter",
           cases.size()));
     }
-    if (!options.trace.ends_with(".json") && !options.trace.ends_with(".svg")) {
-      throw Error("--trace " + options.trace +
-                  ": a name ends in .json (events for Perfetto or chrome://tracing) or .svg (a picture)");
-    }
     require_trace(*table.choose(Resolved(cases.front())).named);
     require_writable(options.trace);
-  } else if (options.block != -1) {
-    throw Error("--block says which block --trace is of; add --trace FILE");
   }
   options.bench.most_bytes = options.gigabytes * 1e9;
   options.bench.timeout = seconds_of("--timeout", options.timeout);
