@@ -80,7 +80,7 @@ struct Timing {
   int calls_per_sample = 1;     ///< a sample is the mean of so many calls
   int copies = 1;               ///< sets of tensors that the calls take in turn, so that a cache holds none
   std::string variant = {};     ///< what was timed, where the kernel has variants
-  /// Of the device while its timed calls ran, medians; NaN: not known.
+  /// Of the device while its timed calls ran; NaN: not known.
   double clock = std::numeric_limits<double>::quiet_NaN();  ///< of its multiprocessors, Hz
   double power = std::numeric_limits<double>::quiet_NaN();  ///< W
   std::string slowed = {};  ///< what held the clock back: "power", "heat", ..; empty: nothing, or not known

@@ -87,7 +87,9 @@ class Measurement {
     const int wanted = static_cast<int>(std::clamp(request_.seconds / sample,
                                                    static_cast<double>(std::max(request_.least_samples, 1)),
                                                    static_cast<double>(std::max(request_.most_samples, 1))));
+    meter_.begin();
     for (int taken = 0; taken + 1 < wanted; taken += kAhead) take(std::min(kAhead, wanted - 1 - taken));
+    meter_.end();
     for (int copy = 0; copy < copies_; ++copy) poison_(copy, stream_.handle);
     take(1);
     result_.timing.how = graph_ ? "graph" : "events";

@@ -54,7 +54,7 @@ Meter::Meter() {
     return;
   }
   find(library, clock_info_, "nvmlDeviceGetClockInfo");
-  find(library, power_usage_, "nvmlDeviceGetPowerUsage");
+  find(library, energy_, "nvmlDeviceGetTotalEnergyConsumption");
   if (!find(library, reasons_, "nvmlDeviceGetCurrentClocksEventReasons"))
     find(library, reasons_, "nvmlDeviceGetCurrentClocksThrottleReasons");
 }
@@ -64,13 +64,28 @@ void Meter::read() {
   unsigned value = 0;
   if (clock_info_ && clock_info_(device_, kMultiprocessors, &value) == kSuccess)
     clocks_.push_back(1e6 * value);
-  if (power_usage_ && power_usage_(device_, &value) == kSuccess) powers_.push_back(1e-3 * value);
   unsigned long long reasons = 0;
   if (reasons_ && reasons_(device_, &reasons) == kSuccess) slowed_ |= reasons;
 }
 
 double Meter::clock() const { return median(clocks_); }
-double Meter::power() const { return median(powers_); }
+
+Meter::Reading Meter::energy() const {
+  Reading reading;
+  unsigned long long millijoules = 0;
+  if (energy_ && energy_(device_, &millijoules) == kSuccess)
+    reading.joules = 1e-3 * static_cast<double>(millijoules);
+  reading.at = std::chrono::steady_clock::now();
+  return reading;
+}
+void Meter::begin() { begin_ = energy(); }
+void Meter::end() { end_ = energy(); }
+
+double Meter::power() const {
+  const std::chrono::duration<double> seconds = end_.at - begin_.at;
+  if (seconds < kShortest) return std::numeric_limits<double>::quiet_NaN();
+  return (end_.joules - begin_.joules) / seconds.count();
+}
 
 std::string Meter::slowed() const {
   std::string text;

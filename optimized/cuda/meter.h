@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -14,21 +16,34 @@ class Meter {
   Meter(const Meter&) = delete;
   Meter& operator=(const Meter&) = delete;
 
-  /// A reading, of now; takes some microseconds to milliseconds of the host.
+  /// Around what is metered.
+  void begin();
+  void end();
+  /// A reading of clock and brakes, of now; takes some microseconds to milliseconds of the host.
   void read();
 
-  /// Medians of the readings so far; NaN without any.
-  [[nodiscard]] double clock() const;  ///< of the multiprocessors, Hz
-  [[nodiscard]] double power() const;  ///< W
+  /// Of the multiprocessors, Hz: the median of the readings so far; NaN without any.
+  [[nodiscard]] double clock() const;
+  /// W, the energy from begin() to end() over the time: the driver's own figure of power is the mean of a second, most of which is
+  /// of what ran before. NaN where less than kShortest lies between: the counter of energy ticks every 100 ms at worst.
+  [[nodiscard]] double power() const;
+  static constexpr std::chrono::milliseconds kShortest{200};
   /// What held the clock back in any of them, one comma between: "power", "heat", "hardware"; empty: nothing that is known of.
   [[nodiscard]] std::string slowed() const;
 
  private:
   void* device_ = nullptr;
   int (*clock_info_)(void*, int, unsigned*) = nullptr;
-  int (*power_usage_)(void*, unsigned*) = nullptr;
+  int (*energy_)(void*, unsigned long long*) = nullptr;  ///< mJ since the driver was loaded
   int (*reasons_)(void*, unsigned long long*) = nullptr;
-  std::vector<double> clocks_, powers_;
+  struct Reading {
+    double joules = std::numeric_limits<double>::quiet_NaN();
+    std::chrono::steady_clock::time_point at;
+  };
+  [[nodiscard]] Reading energy() const;
+
+  std::vector<double> clocks_;
+  Reading begin_, end_;
   std::uint64_t slowed_ = 0;
 };
 

@@ -42,8 +42,9 @@ std::string verdict_text(const TimedCase& t) {
 /// What the device did meanwhile: its clock, its power, what held the clock back.
 std::string device_text(const TimedCase& t) {
   if (std::isnan(t.clock) && std::isnan(t.power)) return "-";
-  std::string text =
-      fmt::format("{} MHz {} W", scaled(t.clock, 1e6, "{:.0f}"), scaled(t.power, 1.0, "{:.0f}"));
+  std::string text;
+  if (!std::isnan(t.clock)) text += fmt::format("{:.0f} MHz", 1e-6 * t.clock);
+  if (!std::isnan(t.power)) text += fmt::format("{}{:.0f} W", text.empty() ? "" : " ", t.power);
   if (!t.slowed.empty()) text += fmt::format(" (held by {})", t.slowed);
   return text;
 }
