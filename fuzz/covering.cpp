@@ -18,12 +18,12 @@ namespace samestate {
 namespace {
 
 /// Work of a case of levels that cost more than most cases do, as a multiple of what they cost at the least.
-constexpr double kAboveLeast = 2.0;
+constexpr double kAboveLeast = 1.3;
 
 /// Of the work of a case that thinning makes smaller, what the smaller one may have; and the tokens that it keeps, since
 /// a state is not seen in fewer.
 constexpr double kWorthKeeping = 0.8;
-constexpr Index kFewTokens = 4;
+constexpr Index kFewTokens = 2;
 
 /// One try for a combination: which of the other factors take the level that gains most.
 struct Try {
@@ -38,12 +38,59 @@ constexpr std::array kTries{Try{Try::Free::all, false},           Try{Try::Free:
                             Try{Try::Free::none, false, 1e9}};
 /// Of triples, which are a hundred times as many.
 constexpr std::array kTriesOfTriples{kTries[0], kTries[3], kTries[6], kTries[7]};
+/// Work of a case of no size: a gain is worth what it costs.
+constexpr double kCaseItself = 0.02;
 constexpr Try kAlone{Try::Free::none, true};
 
 /// Why there was no case.
 struct Failure {
   double work =
       std::numeric_limits<double>::infinity();  ///< of the least case that there was; infinite: it is none
+};
+
+/// What no other case has.
+struct Needs {
+  std::vector<std::int64_t> combinations;
+  std::vector<std::size_t> values;  ///< of these factors
+};
+
+/// How many cases have each combination, and each boundary of a size.
+class Uses {
+ public:
+  Uses(const std::vector<Factor>& factors, const Combinations& combinations)
+      : factors_(factors),
+        combinations_(combinations),
+        times_(static_cast<std::size_t>(combinations.size())) {}
+
+  void count(const Case& c, std::int32_t by) {
+    for (const std::int64_t at : combinations_.of(levels_of(factors_, c)))
+      times_[static_cast<std::size_t>(at)] += by;
+    for (std::size_t f = 0; f < factors_.size(); ++f) {
+      if (factors_[f].value) values_[{f, factors_[f].value(c)}] += by;
+    }
+  }
+
+  /// Of a case that was counted.
+  [[nodiscard]] Needs needs(const Case& c) const {
+    Needs needs;
+    for (const std::int64_t at : combinations_.of(levels_of(factors_, c))) {
+      if (times_[static_cast<std::size_t>(at)] <= 1) needs.combinations.push_back(at);
+    }
+    for (std::size_t f = 0; f < factors_.size(); ++f) {
+      if (!factors_[f].value) continue;
+      const Index value = factors_[f].value(c);
+      const std::vector<Index>& all = factors_[f].values;
+      if (std::binary_search(all.begin(), all.end(), value) && values_.at({f, value}) <= 1)
+        needs.values.push_back(f);
+    }
+    return needs;
+  }
+
+ private:
+  const std::vector<Factor>& factors_;
+  const Combinations& combinations_;
+  std::vector<std::int32_t> times_;
+  std::map<std::pair<std::size_t, Index>, std::int32_t> values_;
 };
 
 class Cover {
@@ -98,29 +145,11 @@ class Cover {
   }
 
   /// Leaves out the cases that nothing needs: what came later has all that they have. The dearest first; what a case that
-  /// stays has besides what needs it is made as small as that allows.
+  /// stays has besides what needs it is made as small as that allows, or gives way to cases that cost less together.
   void thin(std::span<const Case> given) {
-    std::vector<std::int32_t> times(static_cast<std::size_t>(met_.size()));
-    std::map<std::pair<std::size_t, Index>, std::int32_t> values;
-    const auto count = [&](const Case& c, std::int32_t by) {
-      for (const std::int64_t at : met_.of(levels_of(factors_, c))) times[static_cast<std::size_t>(at)] += by;
-      for (std::size_t f = 0; f < factors_.size(); ++f) {
-        if (factors_[f].value) values[{f, factors_[f].value(c)}] += by;
-      }
-    };
-    const auto needs_of = [&](const Case& c) {
-      Needs needs;
-      for (const std::int64_t at : met_.of(levels_of(factors_, c))) {
-        if (times[static_cast<std::size_t>(at)] <= 1) needs.combinations.push_back(at);
-      }
-      for (std::size_t f = 0; f < factors_.size(); ++f) {
-        if (factors_[f].value && boundary(f, factors_[f].value(c)) && values[{f, factors_[f].value(c)}] <= 1)
-          needs.values.push_back(f);
-      }
-      return needs;
-    };
-    for (const Case& c : given) count(c, 1);
-    for (const Case& c : cases_) count(c, 1);
+    Uses uses(factors_, met_);
+    for (const Case& c : given) uses.count(c, 1);
+    for (const Case& c : cases_) uses.count(c, 1);
     std::vector<double> work;
     std::vector<std::size_t> order(cases_.size());
     std::iota(order.begin(), order.end(), 0);
@@ -128,30 +157,34 @@ class Cover {
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return work[a] > work[b]; });
     std::vector<bool> dropped(cases_.size());
+    std::vector<Case> instead;
     for (const bool making : {false, true}) {
       for (const std::size_t i : order) {
         if (dropped[i]) continue;
-        const Needs needs = needs_of(cases_[i]);
-        count(cases_[i], -1);
+        const Needs needs = uses.needs(cases_[i]);
+        uses.count(cases_[i], -1);
         dropped[i] = needs.combinations.empty() && needs.values.empty();
         if (dropped[i]) continue;
-        if (making && work[i] > options_.usual) make_lighter(cases_[i], needs, work[i]);
-        count(cases_[i], 1);
+        if (making && work[i] > options_.usual) {
+          make_lighter(cases_[i], needs, work[i]);
+          const std::vector<Case> parts = apart(cases_[i], needs);
+          for (const Case& part : parts) uses.count(part, 1);
+          instead.insert(instead.end(), parts.begin(), parts.end());
+          dropped[i] = !parts.empty();
+          if (dropped[i]) continue;
+        }
+        uses.count(cases_[i], 1);
       }
     }
     std::size_t i = 0;
     std::erase_if(cases_, [&](const Case&) { return dropped[i++]; });
+    cases_.insert(cases_.end(), std::make_move_iterator(instead.begin()),
+                  std::make_move_iterator(instead.end()));
   }
 
   [[nodiscard]] Covering take() { return {std::move(cases_), met_.met(), std::move(missing_)}; }
 
  private:
-  /// What no other case has.
-  struct Needs {
-    std::vector<std::int64_t> combinations;
-    std::vector<std::size_t> values;  ///< of these factors
-  };
-
   /// The same needs with less work, as far as smaller sizes of the other factors do it.
   void make_lighter(Case& c, const Needs& needs, double work) const {
     std::vector<bool> kept(factors_.size());
@@ -180,9 +213,36 @@ class Cover {
     }
   }
 
-  [[nodiscard]] bool boundary(std::size_t f, Index value) const {
-    const std::vector<Index>& all = factors_[f].values;
-    return std::binary_search(all.begin(), all.end(), value);
+  /// Cases for each of the needs by itself, which cost less than this one; none where they do not.
+  [[nodiscard]] std::vector<Case> apart(const Case& c, const Needs& needs) const {
+    const double most = kWorthKeeping * (work_of(kernel_, c) + kCaseItself);
+    const Dice chance = dice();
+    const std::vector<int> none(factors_.size(), -1);
+    std::vector<Case> out;
+    std::set<std::int64_t> met;
+    double work = 0.0;
+    const auto put = [&](const std::vector<int>& wanted, const Factor* size, Index value) {
+      const double usual = std::min(limit(wanted, size, value, chance), options_.most);
+      for (const Try::Free free : {Try::Free::no_size, Try::Free::none}) {
+        std::vector<int> levels = choose(wanted, free, chance);
+        Failure why;
+        std::optional<Case> part = attempt(wanted, levels, size, value, true, usual, chance, why);
+        if (!part || part->T < std::min(c.T, kFewTokens)) continue;
+        work += work_of(kernel_, *part) + kCaseItself;
+        const std::vector<std::int64_t> has = met_.of(levels_of(factors_, *part));
+        met.insert(has.begin(), has.end());
+        out.push_back(std::move(*part));
+        return work < most;
+      }
+      return false;
+    };
+    for (const std::size_t f : needs.values) {
+      if (!put(none, &factors_[f], factors_[f].value(c))) return {};
+    }
+    for (const std::int64_t at : needs.combinations) {
+      if (!met.contains(at) && !put(met_.levels(at), nullptr, 0)) return {};
+    }
+    return out;
   }
 
   void forget_values(const Case& c) {
@@ -313,7 +373,7 @@ class Cover {
     if (usual > kAboveLeast * options_.most) return Missing::dear;
     // What settling and the work leave of a choice, its case alone shows: the best of the cheap tries, else the first.
     std::optional<Case> best;
-    std::int64_t most = 0;
+    double most = 0.0;
     bool dear = false;
     const bool triples = options_.strength == 3;
     for (const Try& how : triples ? std::span<const Try>(kTriesOfTriples) : std::span<const Try>(kTries)) {
@@ -323,8 +383,9 @@ class Cover {
                                       std::min(options_.most, how.times * usual), chance, why);
       dear = dear || std::isfinite(why.work);
       if (!c) continue;
-      const std::int64_t fresh = met_.fresh(levels_of(factors_, *c));
-      if (fresh > most) most = fresh, best = std::move(c);
+      const double gain =
+          static_cast<double>(met_.fresh(levels_of(factors_, *c))) / (work_of(kernel_, *c) + kCaseItself);
+      if (gain > most) most = gain, best = std::move(c);
     }
     if (!best) return dear ? Missing::dear : Missing::impossible;
     keep(std::move(*best));

@@ -131,6 +131,15 @@ HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract
   return out;
 }
 
+HeadOracle exact_oracle_of(const Sequence<double>& x, const Path& path, const Contract& contract,
+                           const Family& family, bool l2norm) {
+  HeadOracle out;
+  out.exact = family.recurrent(x);
+  // Without tokens nothing is computed: the state's covariance, of key width squared, would be for nothing.
+  if (x.tokens() > 0) out.largest = bound_of(x, path, contract, family, Mode::det, l2norm).largest;
+  return out;
+}
+
 namespace {
 
 /// The policy's, or that of as few rows as those that are the most of the prediction.

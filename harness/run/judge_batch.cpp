@@ -173,10 +173,14 @@ class BatchJudge {
 
   Judgement judge_one(std::int64_t n, std::int64_t h, const Outputs* twin) {
     const Sequence<double> x = sequence_of(batch_, n, h);
-    const HeadOracle oracle = oracle_for(x, case_.path(x.tokens()));
     const Matrix<double> o = rows_of(batch_, outputs_, n, h);
     const Matrix<double> state = state_of(batch_, outputs_, n, h);
-    if (exact_ || x.tokens() == 0) return judge_exact(oracle, contract_, o, state);
+    if (exact_ || x.tokens() == 0) {
+      return judge_exact(
+          exact_oracle_of(x, case_.path(x.tokens()), contract_, family_, batch_.shape.l2norm), contract_, o,
+          state);
+    }
+    const HeadOracle oracle = oracle_for(x, case_.path(x.tokens()));
     Judgement j = judge_head(oracle, o, state);
     if (j.verdict == Verdict::vacuous && oracle.vacuous) j = judge_pieces(n, h, std::move(j));
     // A repeating gate such as RetNet's, 1 - 2^-5, puts products on ties, which kernel and twin break as they

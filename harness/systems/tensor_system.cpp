@@ -153,7 +153,7 @@ double TensorSystem::work(const Case& c) const {
   const double inside = counted > 0 ? counted : static_cast<double>(std::max<Index>(c.T, 1)) * of_token;
   const double of_sequence = inside + kElement * elements + kSequence;
   // A law's runs, or a look at drawn roundings beside the worst case, or the worst case alone.
-  constexpr double kLaw = 8.0, kSampled = 5.0;
+  constexpr double kLaw = 8.0, kSampled = 2.0;
   const double looks = !c.law.empty() ? kLaw : keeps_sixteen_bits(c.contract) ? kSampled : 1.0;
   return static_cast<double>(c.B) * of_sequence * looks / kMost;
 }

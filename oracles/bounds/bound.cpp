@@ -1,6 +1,7 @@
 #include "oracles/bounds/bound.h"
 
 #include <algorithm>
+#include <array>
 #include <boost/math/distributions/chi_squared.hpp>
 #include <cmath>
 #include <numeric>
@@ -105,12 +106,26 @@ bool repeated_keys(const Sequence<double>& sequence) {
   });
 }
 
-double few_rows_limit(double rows) {
-  if (!(rows > 0) || rows >= kFewRows) return kHeadLimitFew;
+namespace {
+
+double few_rows_quantile(double rows) {
   const boost::math::chi_squared squares(rows);
   const double tail = std::erfc(kRowLambda / std::sqrt(2.0));
   const double sum = boost::math::quantile(boost::math::complement(squares, tail));
   return std::max(kHeadLimitFew, std::sqrt(sum / rows));
+}
+
+}  // namespace
+
+double few_rows_limit(double rows) {
+  if (!(rows > 0) || rows >= kFewRows) return kHeadLimitFew;
+  // Most heads ask for a whole number of rows, and the quantile takes longer than a small head's bound.
+  static const std::array<double, static_cast<std::size_t>(kFewRows)> whole = [] {
+    std::array<double, static_cast<std::size_t>(kFewRows)> limits{};
+    for (std::size_t n = 1; n < limits.size(); ++n) limits[n] = few_rows_quantile(static_cast<double>(n));
+    return limits;
+  }();
+  return rows == std::floor(rows) ? whole[static_cast<std::size_t>(rows)] : few_rows_quantile(rows);
 }
 
 Policy policy_for(const Contract& contract, const Sequence<double>& sequence, std::string_view form,
@@ -168,7 +183,7 @@ void check_shapes(const Sequence<double>& x, const StateError* carried_in) {
 }
 
 StateError starting_error(const StateError* carried_in, Mode mode, Index key_width) {
-  const Matrix<double> zero = Matrix<double>::Zero(key_width, key_width);
+  const auto zero = Matrix<double>::Zero(key_width, key_width);
   if (carried_in == nullptr) return {zero, zero};
   if (mode != Mode::det) return *carried_in;
   const auto [f, h] = worst_case_factors<2>({carried_in->sigma.trace(), carried_in->coherent.trace()});
@@ -201,7 +216,9 @@ void finish(Bound& bound, Format output) {
   bound.state = std::sqrt(std::max(sigma.trace(), 0.0)) + std::sqrt(std::max(coherent.trace(), 0.0));
   bound.state_rows = diagonal_roots(sigma) + diagonal_roots(coherent);
   if (bound.o.size() > 0) bound.largest = std::max(bound.largest, bound.o.cwiseAbs().maxCoeff());
-  bound.vacuous = bound.vacuous || !bound.rms.allFinite() || !sigma.allFinite() || !coherent.allFinite();
+  // By sums, which are vectors' work: a sum of finite ones that overflows is no bound either.
+  const auto finite = [](const Matrix<double>& m) { return std::isfinite(m.cwiseAbs().sum()); };
+  bound.vacuous = bound.vacuous || !bound.rms.allFinite() || !finite(sigma) || !finite(coherent);
 }
 
 Vector<double> diagonal_roots(const Matrix<double>& sigma) {
