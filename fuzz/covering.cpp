@@ -18,7 +18,7 @@ namespace samestate {
 namespace {
 
 /// Work of a case of levels that cost more than most cases do, as a multiple of what they cost at the least.
-constexpr double kAboveLeast = 1.3;
+constexpr double kAboveLeast = 1.5;
 
 /// Of the work of a case that thinning makes smaller, what the smaller one may have; and the tokens that it keeps, since
 /// a state is not seen in fewer.
@@ -150,41 +150,48 @@ class Cover {
     Uses uses(factors_, met_);
     for (const Case& c : given) uses.count(c, 1);
     for (const Case& c : cases_) uses.count(c, 1);
-    std::vector<double> work;
-    std::vector<std::size_t> order(cases_.size());
-    std::iota(order.begin(), order.end(), 0);
-    for (const Case& c : cases_) work.push_back(work_of(kernel_, c));
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return work[a] > work[b]; });
-    std::vector<bool> dropped(cases_.size());
-    std::vector<Case> instead;
-    for (const bool making : {false, true}) {
-      for (const std::size_t i : order) {
-        if (dropped[i]) continue;
-        const Needs needs = uses.needs(cases_[i]);
-        uses.count(cases_[i], -1);
-        dropped[i] = needs.combinations.empty() && needs.values.empty();
-        if (dropped[i]) continue;
-        if (making && work[i] > options_.usual) {
-          make_lighter(cases_[i], needs, work[i]);
-          const std::vector<Case> parts = apart(cases_[i], needs);
-          for (const Case& part : parts) uses.count(part, 1);
-          instead.insert(instead.end(), parts.begin(), parts.end());
-          dropped[i] = !parts.empty();
-          if (dropped[i]) continue;
-        }
-        uses.count(cases_[i], 1);
-      }
+    drop(uses);
+    for (const std::size_t i : dearest_first()) {
+      const double work = work_of(kernel_, cases_[i]);
+      if (work <= options_.usual) break;
+      const Needs needs = uses.needs(cases_[i]);
+      uses.count(cases_[i], -1);
+      make_lighter(cases_[i], needs, work);
+      std::vector<Case> parts = apart(cases_[i], needs);
+      if (parts.empty()) parts.push_back(std::move(cases_[i]));
+      for (const Case& part : parts) uses.count(part, 1);
+      cases_[i] = std::move(parts.back());
+      parts.pop_back();
+      cases_.insert(cases_.end(), std::make_move_iterator(parts.begin()),
+                    std::make_move_iterator(parts.end()));
     }
-    std::size_t i = 0;
-    std::erase_if(cases_, [&](const Case&) { return dropped[i++]; });
-    cases_.insert(cases_.end(), std::make_move_iterator(instead.begin()),
-                  std::make_move_iterator(instead.end()));
+    drop(uses);
   }
 
   [[nodiscard]] Covering take() { return {std::move(cases_), met_.met(), std::move(missing_)}; }
 
  private:
+  [[nodiscard]] std::vector<std::size_t> dearest_first() const {
+    std::vector<double> work;
+    for (const Case& c : cases_) work.push_back(work_of(kernel_, c));
+    std::vector<std::size_t> order(cases_.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return work[a] > work[b]; });
+    return order;
+  }
+
+  void drop(Uses& uses) {
+    std::vector<bool> dropped(cases_.size());
+    for (const std::size_t i : dearest_first()) {
+      const Needs needs = uses.needs(cases_[i]);
+      dropped[i] = needs.combinations.empty() && needs.values.empty();
+      if (dropped[i]) uses.count(cases_[i], -1);
+    }
+    std::size_t i = 0;
+    std::erase_if(cases_, [&](const Case&) { return dropped[i++]; });
+  }
+
   /// The same needs with less work, as far as smaller sizes of the other factors do it.
   void make_lighter(Case& c, const Needs& needs, double work) const {
     std::vector<bool> kept(factors_.size());
