@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -80,6 +81,17 @@ void write_trace(const BlockTrace& trace, const std::string& path) {
                                                 : trace_events(trace));
 }
 
+/// The kernels that patterns of --kernel stand for. Throws Error where they and --system or --device exclude each
+/// other.
+void name_kernels(BenchPlan& plan, const KernelTable& table) {
+  if (plan.kernels.empty()) return;
+  std::vector<std::string> names;
+  for (const KernelRow* row :
+       wanted_kernels(table, plan.system, plan.device, fmt::format("{}", fmt::join(plan.kernels, ","))))
+    names.push_back(row->name);
+  plan.kernels = std::move(names);
+}
+
 int run_bench(Options options) {
   if (options.trace.empty() && options.block != -1)
     throw Error("--block says which block --trace is of; add --trace FILE");
@@ -89,6 +101,7 @@ int run_bench(Options options) {
   }
   const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
   const Accelerator device = accelerator();
+  name_kernels(options.plan, table);
   if (options.plan.device.empty()) options.plan.device = device.name.empty() ? "cpu" : "cuda";
   const CaseFilter filter = filter_of(options.filter);
   std::vector<Case> cases = bench_cases(table, options.plan);
@@ -109,7 +122,11 @@ int run_bench(Options options) {
     return kNothingRan;
   }
   if (options.plan.device == "cuda" && device.name.empty()) {
-    fmt::print(stderr, "samestate: no device: none of {} was timed\n", counted(std::ssize(cases), "case"));
+    fmt::print(
+        stderr,
+        "samestate: no CUDA device: none of {} was timed; run it where `nvidia-smi` shows one, or time the "
+        "CPU's kernels with --device cpu\n",
+        counted(std::ssize(cases), "case"));
     return kNothingRan;
   }
   if (!options.trace.empty()) {
@@ -124,6 +141,7 @@ int run_bench(Options options) {
   options.bench.most_bytes = options.gigabytes * 1e9;
   options.bench.timeout = seconds_of("--timeout", options.timeout);
   const std::string name = device.name.empty() ? "cpu" : device.name;
+  const std::string accelerator_name = device.name.empty() ? "cuda" : device.name;
   std::unique_ptr<JsonLinesWriter> lines;
   if (!options.jsonl.empty()) {
     lines = std::make_unique<JsonLinesWriter>(options.jsonl,
@@ -148,7 +166,7 @@ int run_bench(Options options) {
     if (!on_host && !accelerated) accelerated = bench.ceilings_of_device();
     BenchResult result = bench.run(c, on_host ? *host : *accelerated, peer.get(), variant);
     if (!variant.empty() && result.timed.record.judgement.verdict == Verdict::unsupported) continue;
-    result.timed.record.device = on_host ? "cpu" : name;
+    result.timed.record.device = on_host ? "cpu" : accelerator_name;
     if (lines) lines->timing(result.timed);
     const Judgement& j = result.timed.record.judgement;
     progress.step(j.ratio, is_failure(j.verdict));
@@ -162,7 +180,7 @@ int run_bench(Options options) {
   std::vector<DeviceRates> devices;
   if (host) devices.push_back({"cpu", host->copy, host->bf16, host->fp32, host->note});
   if (accelerated)
-    devices.push_back({name, accelerated->copy, accelerated->bf16, accelerated->fp32, accelerated->note});
+    devices.push_back({accelerator_name, accelerated->copy, accelerated->bf16, accelerated->fp32, accelerated->note});
   fmt::print("{}", options.json ? bench_json(all) : bench_text(all, devices));
   if (!options.trace.empty() && !interrupted() && exit_code(all) != kNothingRan && exit_code(all) != kCrash) {
     const BlockTrace trace = bench.trace(entries.front().c, {options.block, entries.front().variant});
@@ -200,7 +218,8 @@ Command add_bench(CLI::App& app) {
       "  samestate bench --plugin ./mine.so --kernel mine.gated_delta_rule.chunked\n"
       "  samestate bench --peer 'python3 examples/peers/fla_bench.py'\n\n" +
       filter_help());
-  add_repeatable(app, "--kernel", options->plan.kernels, "only this kernel (repeatable)");
+  add_repeatable(app, "--kernel", options->plan.kernels,
+                 "only these kernels: a name or a pattern (repeatable)");
   app.add_option("--system", options->plan.system, "only this system");
   app.add_option("--device", options->plan.device,
                  "only kernels of this device: cpu or cuda (default: cuda where there is one)");

@@ -35,9 +35,9 @@ const KernelRow& kernel_of(const KernelTable& table, const CardVerb& options) {
     const bool named = row.name == options.kernel || (!options.form.empty() && row.name == with_form);
     if (named && (options.form.empty() || row.form == options.form)) return row;
   }
-  throw Error(fmt::format(
-      "kernel={}{}: no such kernel; `samestate list kernels` shows them, and a plugin's needs --plugin FILE",
-      options.kernel, options.form.empty() ? "" : " --form " + options.form));
+  if (const KernelRow& row = table.row_named(options.kernel); row.form != options.form)
+    throw Error(fmt::format("kernel {} has form {}, not {}", row.name, row.form, options.form));
+  return table.row_named(options.kernel);
 }
 
 std::string packed(const ProbeRun& run) {

@@ -270,13 +270,7 @@ namespace {
 /// The kernel of a name; throws Error where there is none or the other filters exclude it.
 void check_kernel(const KernelTable& table, const std::string& system, const std::string& device,
                   std::string_view name) {
-  const auto kernel = std::find_if(table.all().begin(), table.all().end(),
-                                   [&](const KernelRow& row) { return row.name == name; });
-  if (kernel == table.all().end()) {
-    throw Error(fmt::format(
-        "kernel={}: no such kernel; `samestate list kernels` shows them, and a plugin's needs --plugin FILE",
-        name));
-  }
+  const KernelRow* kernel = &table.row_named(name);
   if (!is_among(system, kernel->system->name)) {
     throw Error(fmt::format("kernel {} computes {}, not {}: name one of the two", name, kernel->system->name,
                             system));

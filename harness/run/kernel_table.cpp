@@ -10,6 +10,7 @@
 #include "harness/cases/keys.h"
 #include "harness/run/clock.h"
 #include "harness/run/plugin.h"
+#include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
 
@@ -302,24 +303,26 @@ const Kernel& KernelTable::named(std::string_view name) const {
   for (const Kernel& row : rows_) {
     if (row.name == name) return row;
   }
+  throw Error(fmt::format("kernel {} computes {}, which is none of the recurrent family", name,
+                          row_named(name).system->name));
+}
+
+const KernelRow& KernelTable::row_named(std::string_view name) const {
+  if (const KernelRow* row = find(name)) return *row;
+  std::vector<std::string_view> known;
+  for (const KernelRow& row : all_) known.push_back(row.name);
+  const std::vector<std::string_view> near = nearest_names(name, known);
   throw Error(
-      fmt::format("kernel={}: no such kernel of the recurrent family; `samestate list kernels` shows them, "
-                  "and a plugin's needs "
+      fmt::format("kernel={}: no such kernel{}{}; `samestate list kernels` shows them, and a plugin's needs "
                   "--plugin FILE",
-                  name));
+                  name, near.empty() ? "" : "; nearest: ", fmt::join(near, ", ")));
 }
 
 KernelChoice KernelTable::choose(const Resolved& r) const {
   const std::string& wanted = r.c.kernel;
   // Without a name: the first kernel that evaluates the form. Decode and packed runs are calls of other
   // forms: of chunks where the case has chunks, of any where that is one of several.
-  const KernelRow* row = wanted.empty() ? nullptr : find(wanted);
-  if (!wanted.empty() && row == nullptr) {
-    throw Error(
-        fmt::format("kernel={}: no such kernel; `samestate list kernels` shows them, and a plugin's "
-                    "needs --plugin FILE",
-                    wanted));
-  }
+  const KernelRow* row = wanted.empty() ? nullptr : &row_named(wanted);
   if (row != nullptr && row->system != r.system) {
     throw Error(fmt::format("kernel={} computes {}, not {}", wanted, row->system->name, r.c.system));
   }

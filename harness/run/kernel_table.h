@@ -97,8 +97,9 @@ class KernelTable {
   /// Of all rows that were added: what a printed command needs beside the line (KernelRow::options).
   void added_by(const std::string& options);
 
-  /// Throws Error that lists the names.
+  /// Throws Error that lists the nearest names.
   [[nodiscard]] const Kernel& named(std::string_view name) const;
+  [[nodiscard]] const KernelRow& row_named(std::string_view name) const;
 
   /// The kernels of a case: the one that it names, or the first CPU kernel of its system and form, and where
   /// calls of two forms may follow each other the other form's kernel of the same name. Throws Error that

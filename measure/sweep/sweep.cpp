@@ -283,11 +283,7 @@ std::vector<SweepCase> plan_sweep(const KernelTable& table, const SweepOptions& 
       throw Error(
           "series drift is of the recurrent kernel of the system, and --kernel names a chunked one: leave "
           "one out");
-    const auto row = std::find_if(table.all().begin(), table.all().end(),
-                                  [&](const KernelRow& of) { return of.name == options.kernel; });
-    if (row == table.all().end()) {
-      throw Error("kernel=" + options.kernel + ": no such kernel; `samestate list kernels` shows them");
-    }
+    const KernelRow* row = &table.row_named(options.kernel);
     const std::string system(row->system->name);
     if (row->form != "chunked")
       throw Error("kernel " + options.kernel + " is no chunked kernel: a sweep varies the chunk");

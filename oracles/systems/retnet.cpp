@@ -10,7 +10,10 @@
 namespace samestate {
 namespace {
 
-const std::vector<Parameter> kWidths = head_widths(16);
+/// RetNet-13B's. Of one head more, gamma = 1 - 2^-25 is no number of fp32.
+constexpr Index kMostHeads = 20;
+
+const std::vector<Parameter> kWidths = head_widths(kMostHeads);
 
 /// gamma of head h, a number of fp32 for every head that the rows allow.
 template <class Scalar>
@@ -186,7 +189,7 @@ std::vector<Operator> retnet_operators() {
   Operator layer{"multi_scale_retention",
                  "y = W_o (silu(W_g x) norm(retention(rot W_q x, rot W_k x dk^-1/2, W_v x)))",
                  {{"D", 32, 1, 8192, "hidden width"},
-                  {"H", 2, 1, 16, "heads"},
+                  {"H", 2, 1, kMostHeads, "heads"},
                   {"dk", 16, 2, 512, "key width of a head, even"},
                   {"dv", 16, 1, 512, "value width of a head"}},
                  {{"recurrent"}, {"chunked", true}},
