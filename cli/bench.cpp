@@ -180,7 +180,8 @@ int run_bench(Options options) {
   std::vector<DeviceRates> devices;
   if (host) devices.push_back({"cpu", host->copy, host->bf16, host->fp32, host->note});
   if (accelerated)
-    devices.push_back({accelerator_name, accelerated->copy, accelerated->bf16, accelerated->fp32, accelerated->note});
+    devices.push_back(
+        {accelerator_name, accelerated->copy, accelerated->bf16, accelerated->fp32, accelerated->note});
   fmt::print("{}", options.json ? bench_json(all) : bench_text(all, devices));
   if (!options.trace.empty() && !interrupted() && exit_code(all) != kNothingRan && exit_code(all) != kCrash) {
     const BlockTrace trace = bench.trace(entries.front().c, {options.block, entries.front().variant});

@@ -27,6 +27,7 @@
 #include "harness/card/neighbours.h"
 #include "harness/systems/saved_run.h"
 #include "oracles/contracts.h"
+#include "oracles/numbers.h"
 #include "reports/records/summary.h"
 #include "reports/text/case_json.h"
 
@@ -318,6 +319,21 @@ int print_tensors(const std::string& line) {
   return kPass;
 }
 
+/// What is judged as it stands and yet is seldom meant: a decay that grows, a strength outside of [0, 2].
+std::vector<std::string> unusual_inputs(const RunFile& run) {
+  std::vector<std::string> notes;
+  const auto range = [&](const char* name, double least, double most, const char* meant) {
+    const auto found = run.tensors.find(name);
+    if (found == run.tensors.end() || found->second.values.empty()) return;
+    const auto [low, high] = std::minmax_element(found->second.values.begin(), found->second.values.end());
+    if (*low < least || *high > most)
+      notes.push_back(fmt::format("{} is {:.3g} to {:.3g}; {}", name, *low, *high, meant));
+  };
+  range("g", -kInfinity, 0.0, "it is the natural logarithm of a decay in (0, 1]: above 0 the state grows");
+  range("beta", 0.0, 2.0, "in [0, 2] a write keeps the state's norm from growing: is it before its sigmoid?");
+  return notes;
+}
+
 }  // namespace
 
 Command add_judge(CLI::App& app) {
@@ -370,6 +386,7 @@ Command add_judge(CLI::App& app) {
       }
       Page page;
       add_record(page, record);
+      for (const std::string& note : unusual_inputs(run)) page.line("note      {}", note);
       add_explanation(page, e);
       return with_code(page.text(), record.judgement.verdict, asked ? run_left_in(run) : "");
     };

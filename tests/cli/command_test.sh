@@ -110,6 +110,12 @@ cmp -s out first || complain 'the second run says something else'
 run 3 repro 'v1 retention T=0'
 says 'verdict   vacuous'
 
+# Kernels by name or pattern.
+run 0 bench --kernel 'cpu.rms*' --list
+says 'v1 rms_norm form=fused T=1024'
+bad 'computes rms_norm, not retention' bench --kernel cpu.rms_norm.fused --system retention --list
+bad 'nearest: cpu.rms_norm.fused' gate --kernel cpu.rms_norm.fuse
+
 # A run as a file: judged alike, then damaged.
 run 0 repro 'v1 retention T=9 dk=8 state=random' --dump run.safetensors
 present run.safetensors
@@ -121,6 +127,13 @@ size="$(wc -c <damaged.safetensors)"
 printf '\x00\x00\xc8\x42' | dd of=damaged.safetensors bs=1 seek=$((size - 4)) conv=notrunc status=none
 run 1 judge damaged.safetensors
 says 'verdict   fail'
+# beta is the file's first tensor: 3 where [0, 2] is meant is judged as it stands, and said.
+run 0 repro 'v1 delta_rule T=9 dk=8' --dump strong.safetensors
+present strong.safetensors
+begin=$((8 + $(od -An -t u8 -N 8 strong.safetensors)))
+printf '\x00\x00\x40\x40' | dd of=strong.safetensors bs=1 seek="$begin" conv=notrunc status=none
+run 1 judge strong.safetensors
+says 'to 3; in [0, 2] a write'
 head -c $((size - 10)) run.safetensors >cut.safetensors
 bad 'cut.safetensors' judge cut.safetensors
 head -c 5 run.safetensors >cut.safetensors
