@@ -86,7 +86,8 @@ Likeness mutants_like(const Resolved& r, const Trace& trace, double seconds) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() > seconds;
   };
   std::vector<std::pair<double, const Mutant*>> alike;
-  if (size_of(actual) == 0.0) return out;                // nothing but NaN is like every other
+  // Nothing but NaN is like every other; zeros are what some faults leave and others do not.
+  if (std::none_of(actual.begin(), actual.end(), [](double x) { return std::isfinite(x); })) return out;
   std::map<std::pair<bool, std::string>, Values> right;  // by where the mutant was made, and form
   constexpr double kUnexplained = 1.0 - kExplainedShare;
   for (const Mutant& m : all_mutants()) {
