@@ -1,5 +1,6 @@
 #include "optimized/cuda/operators/latent.cuh"
 
+#include <algorithm>
 #include <cmath>
 
 #include "optimized/cuda/operators/attention_launch.cuh"
@@ -43,8 +44,198 @@ struct LatentCache {
   }
 };
 
+/// Queries of all heads: compressed and normed where the layer does, rotary columns turned.
+template <class Operand>
+struct LatentQueries {
+  Projection<Operand> down;  ///< without rows where queries come straight from x
+  LatentNormParameters<Operand> norm;
+  Projection<Operand> up;
+  TurnParameters<Operand> turn;  ///< of the rotary columns, to where the attention reads them
+
+  LatentQueries() = default;
+  /// q: [rows, H (dn + dr)], whose rotary columns are turned in place unless `turn` is given another y.
+  LatentQueries(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
+    const std::int64_t rows = call.batch * call.tokens, D = call.parameter("D"), H = call.parameter("H");
+    const std::int64_t dn = call.parameter("dn"), dr = call.parameter("dr");
+    const std::int64_t compressed = call.parameter("q_lora");
+    const Operand* from = tensors.operand("x");
+    if (compressed > 0) {
+      auto* const raw = tensors.template scratch<Operand>(rows * compressed);
+      auto* const normed = tensors.template scratch<Operand>(rows * compressed);
+      down = projection(from, tensors.operand("q_down"), raw, rows, compressed, D);
+      norm = {raw, tensors.fp32("q_norm"), normed, rows, compressed, static_cast<int>(compressed)};
+      from = normed;
+    }
+    const std::int64_t columns = H * (dn + dr);
+    auto* const q = tensors.template scratch<Operand>(rows * columns);
+    up = projection(from, tensors.operand("q_up"), q, rows, columns, compressed > 0 ? compressed : D);
+    if (dr == 0) return;
+    turn.x = turn.y = q + dn, turn.x_stride = turn.y_stride = dn + dr;
+    turn.cosine = tensors.fp32("cos"), turn.sine = tensors.fp32("sin");
+    turn.rows = rows * H, turn.heads = static_cast<int>(H), turn.pairs = static_cast<int>(dr / 2);
+  }
+  [[nodiscard]] Operand* q() const { return up.epilogue.y; }
+
+  void enqueue(cudaStream_t stream) const {
+    if (down.rows > 0) {
+      project(down, stream);
+      norm_latent(norm, stream);
+    }
+    project(up, stream);
+    EachThread<TurnedPair<Operand>>::launch(turn, stream);
+  }
+};
+
+/// A product of every head with rows of a matrix of its own.
+template <class Operand>
+Projection<Operand> of_heads(Projection<Operand> p, std::int64_t heads, std::int64_t x_batch,
+                             std::int64_t w_batch, std::int64_t y_batch) {
+  p.batch = heads, p.x_batch = x_batch, p.w_batch = w_batch, p.epilogue.batch = y_batch;
+  return p;
+}
+
+/// What both forms share of a call: sizes, cache, the attention without its tensors, the projection behind it.
+template <class Operand>
+struct LatentCall {
+  std::int64_t rows, keys, H, dn, dr, dv, dc;
+  const Operand* c;
+  const Operand* kr;  ///< null without rotary columns
+  const Operand* kv_up;
+
+  LatentCall(const OperatorArguments& call, DeviceTensors<Operand>& tensors)
+      : rows(call.batch * call.tokens),
+        keys(call.input("c").extent(1)),
+        H(call.parameter("H")),
+        dn(call.parameter("dn")),
+        dr(call.parameter("dr")),
+        dv(call.parameter("dv")),
+        dc(call.parameter("dc")),
+        c(tensors.operand("c")),
+        kr(dr > 0 ? tensors.operand("kr") : nullptr),
+        kv_up(tensors.operand("kv_up")) {}
+
+  [[nodiscard]] AttentionParameters<Operand> attention(const OperatorArguments& call) const {
+    AttentionParameters<Operand> p;
+    p.batch = call.batch, p.tokens = call.tokens, p.keys = keys;
+    p.chunk = std::max<std::int64_t>(keys, 1);  // weights are rounded under the largest score of all keys
+    p.scale = 1.0F / std::sqrt(static_cast<float>(dn + dr));
+    return p;
+  }
+  [[nodiscard]] Projection<Operand> out(const OperatorArguments& call, DeviceTensors<Operand>& tensors,
+                                        const Operand* heads) const {
+    return projection(heads, tensors.operand("output"), tensors.output("y"), rows, call.parameter("D"),
+                      H * dv);
+  }
+};
+
+/// Keys and values of all heads restored from the latent: of many tokens.
+struct NaiveLatentAttention {
+  template <class Operand>
+  struct Parameters {
+    LatentQueries<Operand> queries;
+    Projection<Operand> k, v, out;
+    CopyParameters<Operand> rotary;
+    AttentionParameters<Operand> attention;
+  };
+
+  template <class Operand>
+  static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
+    const LatentCall<Operand> of(call, tensors);
+    const std::int64_t cached = call.batch * of.keys, width = of.dn + of.dr;
+    Parameters<Operand> p;
+    p.queries = LatentQueries<Operand>(call, tensors);
+    auto* const k = tensors.template scratch<Operand>(cached * of.H * width);
+    auto* const v = tensors.template scratch<Operand>(cached * of.H * of.dv);
+    auto* const heads = tensors.template scratch<Operand>(of.rows * of.H * of.dv);
+    const std::int64_t up = (of.dn + of.dv) * of.dc;
+    p.k = of_heads(projection(of.c, of.kv_up, k, cached, of.dn, of.dc), of.H, 0, up, width);
+    p.k.epilogue.stride = of.H * width;
+    p.v = of_heads(projection(of.c, of.kv_up + of.dn * of.dc, v, cached, of.dv, of.dc), of.H, 0, up, of.dv);
+    p.v.epilogue.stride = of.H * of.dv;
+    p.rotary = {
+        of.kr, k + of.dn, cached * of.H, of.dr, width, static_cast<int>(of.H), static_cast<int>(of.dr)};
+    AttentionParameters<Operand>& attention = p.attention = of.attention(call);
+    attention.key_heads = static_cast<int>(of.H);
+    attention.width = static_cast<int>(width), attention.value_width = static_cast<int>(of.dv);
+    attention.key_stride = of.H * width, attention.value_stride = of.H * of.dv;
+    attention.q = p.queries.q(), attention.k = k, attention.v = v, attention.o = heads;
+    prepare_attention(attention, tensors);
+    p.out = of.out(call, tensors, heads);
+    return p;
+  }
+  template <class Operand>
+  static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
+    p.queries.enqueue(stream);
+    project(p.k, stream);
+    project(p.v, stream);
+    EachThread<CopiedElement<Operand>>::launch(p.rotary, stream);
+    enqueue_attention(p.attention, stream);
+    project(p.out, stream);
+  }
+};
+
+/// W_UK moved to the query, W_UV behind the sum: all heads read one row [c | k^R] a token, of few tokens the least there is.
+struct AbsorbedLatentAttention {
+  template <class Operand>
+  struct Parameters {
+    LatentQueries<Operand> queries;
+    TransposeParameters<Operand> key_up;
+    Projection<Operand> q_latent, v_up, out;
+    CopyParameters<Operand> latent, rotary;  ///< to one row a token
+    AttentionParameters<Operand> attention;
+  };
+
+  template <class Operand>
+  static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
+    const LatentCall<Operand> of(call, tensors);
+    const std::int64_t cached = call.batch * of.keys, width = of.dc + of.dr;
+    Parameters<Operand> p;
+    p.queries = LatentQueries<Operand>(call, tensors);
+    auto* const key_up = tensors.template scratch<Operand>(of.H * of.dc * of.dn);
+    auto* const q = tensors.template scratch<Operand>(of.rows * of.H * width);
+    auto* const k = tensors.template scratch<Operand>(cached * width);
+    auto* const mixed = tensors.template scratch<Operand>(of.rows * of.H * of.dc);
+    auto* const heads = tensors.template scratch<Operand>(of.rows * of.H * of.dv);
+    const std::int64_t up = (of.dn + of.dv) * of.dc;
+    const auto count = [](std::int64_t n) { return static_cast<int>(n); };
+    p.key_up = {of.kv_up, key_up, up, count(of.H), count(of.dn), count(of.dc)};
+    p.q_latent = of_heads(projection<Operand>(p.queries.q(), key_up, q, of.rows, of.dc, of.dn), of.H,
+                          of.dn + of.dr, of.dc * of.dn, width);
+    p.q_latent.x_stride = of.H * (of.dn + of.dr), p.q_latent.epilogue.stride = of.H * width;
+    p.queries.turn.y = q + of.dc, p.queries.turn.y_stride = width;
+    p.latent = {of.c, k, cached, of.dc, width, 1, count(of.dc)};
+    p.rotary = {of.kr, k + of.dc, cached, of.dr, width, 1, count(of.dr)};
+    AttentionParameters<Operand>& attention = p.attention = of.attention(call);
+    attention.group = count(of.H);
+    attention.width = count(width), attention.value_width = count(of.dc);
+    attention.key_stride = attention.value_stride = width;
+    attention.q = q, attention.k = k, attention.v = k, attention.o = mixed;
+    prepare_attention(attention, tensors);
+    p.v_up = of_heads(projection<Operand>(mixed, of.kv_up + of.dn * of.dc, heads, of.rows, of.dv, of.dc),
+                      of.H, of.dc, up, of.dv);
+    p.v_up.x_stride = of.H * of.dc, p.v_up.epilogue.stride = of.H * of.dv;
+    p.out = of.out(call, tensors, heads);
+    return p;
+  }
+  template <class Operand>
+  static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
+    EachThread<TransposedElement<Operand>>::launch(p.key_up, stream);
+    p.queries.enqueue(stream);
+    project(p.q_latent, stream);
+    EachThread<CopiedElement<Operand>>::launch(p.latent, stream);
+    EachThread<CopiedElement<Operand>>::launch(p.rotary, stream);
+    enqueue_attention(p.attention, stream);
+    project(p.v_up, stream);
+    project(p.out, stream);
+  }
+};
+
 }  // namespace
 
-std::vector<OperatorKernel> latent_kernels() { return {row<LatentCache>("latent_cache", "direct")}; }
+std::vector<OperatorKernel> latent_kernels() {
+  // A block holds 32 queries in shared memory.
+  return {row<LatentCache>("latent_cache", "direct"), row<NaiveLatentAttention>("latent_attention", "naive"),
+          row<AbsorbedLatentAttention>("latent_attention", "absorbed", {"dc <= 768"})};
+}
 
 }  // namespace samestate::cuda

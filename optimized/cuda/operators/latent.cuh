@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "optimized/cuda/operators/grid.cuh"
+#include "optimized/cuda/operators/pointwise.cuh"
 
 /// Parts of latent attention (MLA-3 .. MLA-7, EQUATIONS 5.9) between its products.
 namespace samestate::cuda {
@@ -71,6 +72,53 @@ struct LatentNormRow {
       for (int i = 0; i < n; ++i) y[i] = element(part, i) * factor * p.weight[column + i];
       *reinterpret_cast<Elements*>(p.y + row * p.width + column) = narrowed<Operand>(y);
     }
+  }
+};
+
+/// Columns of rows, from one matrix to another.
+template <class Operand>
+struct CopyParameters {
+  const Operand* x = nullptr;  ///< [rows / heads, columns], from row to row x_stride
+  Operand* y = nullptr;        ///< [rows, columns], y_stride
+  std::int64_t rows = 0;
+  std::int64_t x_stride = 0;
+  std::int64_t y_stride = 0;
+  int heads = 1;  ///< rows of y that have one of x
+  int columns = 0;
+};
+
+template <class Operand>
+struct CopiedElement {
+  using Parameters = CopyParameters<Operand>;
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return p.rows * p.columns; }
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t item) {
+    const std::int64_t row = quotient(item, p.columns), column = item - row * p.columns;
+    p.y[row * p.y_stride + column] = p.x[quotient(row, p.heads) * p.x_stride + column];
+  }
+};
+
+/// W_UK of every head, [dn, dc], as a product with q^N reads it: [dc, dn].
+template <class Operand>
+struct TransposeParameters {
+  const Operand* x = nullptr;  ///< [heads][rows, columns], from matrix to matrix x_batch
+  Operand* y = nullptr;        ///< [heads, columns, rows]
+  std::int64_t x_batch = 0;
+  int heads = 1;
+  int rows = 1;
+  int columns = 1;
+};
+
+/// An element of y, whose rows are contiguous among threads.
+template <class Operand>
+struct TransposedElement {
+  using Parameters = TransposeParameters<Operand>;
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) {
+    return static_cast<std::int64_t>(p.heads) * p.rows * p.columns;
+  }
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t item) {
+    const std::int64_t line = quotient(item, p.rows), row = item - line * p.rows;
+    const std::int64_t head = quotient(line, p.columns), column = line - head * p.columns;
+    p.y[item] = p.x[head * p.x_batch + row * p.columns + column];
   }
 };
 
