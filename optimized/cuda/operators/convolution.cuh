@@ -16,22 +16,27 @@ struct ConvolutionParameters {
   const Operand* x = nullptr;       ///< [batch, tokens, channels]
   const Operand* kernel = nullptr;  ///< [channels, W]
   const float* bias = nullptr;      ///< [channels]; null: none
-  const Operand* past = nullptr;    ///< [batch, W - 1, channels]
+  const Operand* past = nullptr;    ///< [batch, W - 1, channels], rows of state_stride
   Operand* y = nullptr;             ///< [batch, tokens, channels]
-  Operand* carried = nullptr;       ///< [batch, W - 1, channels]
+  Operand* carried = nullptr;       ///< [batch, W - 1, channels], rows of state_stride
   std::int64_t batch = 1;
   std::int64_t tokens = 0;
   int channels = 1;
   int W = 1;
   bool activation = true;
+  std::int64_t state_stride = 0;  ///< from row to row of past and carried; 0: channels
 
   /// Parts of kConvolvedTokens tokens; without tokens one, which carries the state on.
   [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t parts() const {
     return tokens == 0 ? 1 : (tokens + kConvolvedTokens - 1) / kConvolvedTokens;
   }
+  /// Where row i of the inputs that a sequence carries begins, in `past` and `carried`.
+  [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t state_row(std::int64_t b, std::int64_t i) const {
+    return (b * (W - 1) + i) * (state_stride > 0 ? state_stride : channels);
+  }
   /// Where input `t` of a sequence lies, t from 1 - W on.
   [[nodiscard]] SAMESTATE_HOST_DEVICE const Operand* input(std::int64_t b, std::int64_t t) const {
-    return t < 0 ? past + (b * (W - 1) + W - 1 + t) * channels : x + (b * tokens + t) * channels;
+    return t < 0 ? past + state_row(b, W - 1 + t) : x + (b * tokens + t) * channels;
   }
 };
 
@@ -86,7 +91,7 @@ SAMESTATE_DEVICE void convolve_vector(const ConvolutionParameters<Operand>& p, s
   if (last != p.tokens) return;
   SAMESTATE_UNROLL
   for (int j = 1; j < W; ++j)
-    *reinterpret_cast<Elements*>(p.carried + (b * (W - 1) + j - 1) * p.channels + channel) = window[j];
+    *reinterpret_cast<Elements*>(p.carried + p.state_row(b, j - 1) + channel) = window[j];
 }
 
 /// One channel through one part, any W.
@@ -104,7 +109,7 @@ SAMESTATE_DEVICE void convolve_channel(const ConvolutionParameters<Operand>& p, 
   }
   if (last != p.tokens) return;
   for (int i = 0; i + 1 < p.W; ++i)
-    p.carried[(b * (p.W - 1) + i) * p.channels + channel] = p.input(b, p.tokens - (p.W - 1) + i)[channel];
+    p.carried[p.state_row(b, i) + channel] = p.input(b, p.tokens - (p.W - 1) + i)[channel];
 }
 
 /// W 0: any W and any channels, one a thread.
@@ -132,7 +137,11 @@ struct ConvolvedPart {
 /// All of it, by the grid that fits channels and W.
 template <class Operand>
 void launch_convolution(const ConvolutionParameters<Operand>& p, cudaStream_t stream) {
-  const bool vector = p.channels % kConvolvedChannels == 0;
+  const auto aligned = [](const void* at) {
+    return reinterpret_cast<std::uintptr_t>(at) % (kConvolvedChannels * sizeof(Operand)) == 0;
+  };
+  const bool vector = p.channels % kConvolvedChannels == 0 && p.state_stride % kConvolvedChannels == 0 &&
+                      aligned(p.kernel) && aligned(p.past) && aligned(p.carried);
   if (vector && p.W == 4) return EachThread<ConvolvedPart<Operand, 4>, 128>::launch(p, stream);
   if (vector && p.W == 3) return EachThread<ConvolvedPart<Operand, 3>, 128>::launch(p, stream);
   if (vector && p.W == 2) return EachThread<ConvolvedPart<Operand, 2>, 128>::launch(p, stream);

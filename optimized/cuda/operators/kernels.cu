@@ -20,6 +20,7 @@ std::vector<OperatorKernel> cuda_operator_kernels() {
   add(expert_kernels());
   add(scan_kernels());
   add(duality_kernels());
+  add(mixer_kernels());
   add(recurrence_kernels());
   add(learning_step_kernels());
   return table;

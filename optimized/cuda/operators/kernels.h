@@ -31,6 +31,8 @@ namespace samestate::cuda {
 /// State spaces.
 [[nodiscard]] std::vector<OperatorKernel> scan_kernels();
 [[nodiscard]] std::vector<OperatorKernel> duality_kernels();
+/// Mamba's layers.
+[[nodiscard]] std::vector<OperatorKernel> mixer_kernels();
 /// Linear attention with a normaliser or without a mask, RetNet's retention.
 [[nodiscard]] std::vector<OperatorKernel> recurrence_kernels();
 /// Steps of test-time training.
