@@ -32,8 +32,8 @@ struct HeadOracle {
                                    const Family& family, bool l2norm);
 
 /// What judge_exact compares with: the exact run and the largest value on the way, without tolerances.
-[[nodiscard]] HeadOracle exact_oracle_of(const Sequence<double>& x, const Path& path, const Contract& contract,
-                                         const Family& family, bool l2norm);
+[[nodiscard]] HeadOracle exact_oracle_of(const Sequence<double>& x, const Path& path,
+                                         const Contract& contract, const Family& family, bool l2norm);
 
 /// Gates G0-G4 and GV of BOUNDS 7 on one head. o: [T, dv]; state: [dk, dv]. Never passes a vacuous run; a run
 /// that breaks the worst-case bound fails even where the statistical one is vacuous.

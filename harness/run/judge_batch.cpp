@@ -176,9 +176,8 @@ class BatchJudge {
     const Matrix<double> o = rows_of(batch_, outputs_, n, h);
     const Matrix<double> state = state_of(batch_, outputs_, n, h);
     if (exact_ || x.tokens() == 0) {
-      return judge_exact(
-          exact_oracle_of(x, case_.path(x.tokens()), contract_, family_, batch_.shape.l2norm), contract_, o,
-          state);
+      return judge_exact(exact_oracle_of(x, case_.path(x.tokens()), contract_, family_, batch_.shape.l2norm),
+                         contract_, o, state);
     }
     const HeadOracle oracle = oracle_for(x, case_.path(x.tokens()));
     Judgement j = judge_head(oracle, o, state);
