@@ -23,7 +23,7 @@ constexpr double kAboveLeast = 1.5;
 /// Of the work of a case that thinning makes smaller, what the smaller one may have; and the tokens that it keeps, since
 /// a state is not seen in fewer.
 constexpr double kWorthKeeping = 0.8;
-constexpr Index kFewTokens = 2;
+constexpr Index kFewTokens = 4;
 
 /// One try for a combination: which of the other factors take the level that gains most.
 struct Try {

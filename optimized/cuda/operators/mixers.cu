@@ -1,8 +1,8 @@
 #include "optimized/cuda/operators/call.cuh"
 #include "optimized/cuda/operators/convolution.cuh"
 #include "optimized/cuda/operators/duality_launch.cuh"
-#include "optimized/cuda/operators/gated_norm.cuh"
 #include "optimized/cuda/operators/kernels.h"
+#include "optimized/cuda/operators/norms.cuh"
 #include "optimized/cuda/operators/projection.cuh"
 #include "optimized/cuda/operators/selective_scan.cuh"
 
@@ -136,7 +136,7 @@ struct Mamba2Mixer {
     ConvolvedPartOfLayer<Operand> x, B, C;
     Projection<Operand> z, dt, out;
     DualityParameters<Operand> duality;
-    GatedNormParameters<Operand> norm;
+    NormParameters<Operand> norm;  ///< of y silu(z), over equal parts of a token's channels (EQUATIONS 5.10)
   };
 
   template <class Operand>
@@ -163,15 +163,16 @@ struct Mamba2Mixer {
     p.duality.last_state = tensors.fp32_output("S");
     p.duality.y = tensors.template scratch<Operand>(rows * Di);
     p.duality.steps = tensors.template scratch<float>(rows * H * 4);
-    p.norm = {p.duality.y,
-              p.z.epilogue.y,
-              tensors.fp32("norm"),
-              tensors.template scratch<Operand>(rows * Di),
-              rows,
-              static_cast<int>(groups),
-              static_cast<int>(Di / groups)};
-    p.out = projection<Operand>(p.norm.out, tensors.operand("out_proj"), tensors.output("out"), rows,
-                                inputs.D, Di);
+    p.norm.x = p.duality.y;
+    p.norm.second = p.z.epilogue.y;
+    p.norm.weight = tensors.fp32("norm");
+    p.norm.y = tensors.template scratch<Operand>(rows * Di);
+    p.norm.rows = rows * groups;
+    p.norm.groups = static_cast<int>(groups);
+    p.norm.width = static_cast<int>(Di / groups);
+    p.norm.epsilon = 1e-5F;
+    p.out =
+        projection<Operand>(p.norm.y, tensors.operand("out_proj"), tensors.output("out"), rows, inputs.D, Di);
     return p;
   }
   template <class Operand>
@@ -180,7 +181,7 @@ struct Mamba2Mixer {
     for (const auto* part : {&p.x, &p.B, &p.C}) part->enqueue(stream);
     project(p.dt, stream);
     launch_duality(p.duality, stream);
-    norm_gated(p.norm, stream);
+    launch_norm<RowNorm::gate_first>(p.norm, stream);
     project(p.out, stream);
   }
 };

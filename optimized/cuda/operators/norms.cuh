@@ -10,12 +10,12 @@
 namespace samestate::cuda {
 
 enum class RowNorm {
-  plain,         ///< y = x r w, r = (mean x^2 + 1e-6)^-1/2
+  plain,         ///< y = x r w, r = (mean x^2 + epsilon)^-1/2
   zero_centred,  ///< y = x r (1 + w)
   residual,      ///< sum = x + second; y = sum r (1 + w)
   gated,         ///< y = x r w silu(second)
   gate_first,    ///< y = h r w, h = x silu(second)
-  l2             ///< y = x (sum x^2 + 1e-6)^-1/2
+  l2             ///< y = x (sum x^2 + epsilon)^-1/2
 };
 
 SAMESTATE_HOST_DEVICE constexpr bool has_second(RowNorm norm) {
@@ -26,11 +26,18 @@ template <class Operand>
 struct NormParameters {
   const Operand* x = nullptr;       ///< [rows, width]
   const Operand* second = nullptr;  ///< [rows, width] z, or the residual
-  const float* weight = nullptr;    ///< [width]
+  const float* weight = nullptr;    ///< [groups, width]
   Operand* y = nullptr;             ///< [rows, width]
   Operand* sum = nullptr;           ///< [rows, width] of a residual norm
   std::int64_t rows = 0;
   int width = 0;
+  int groups =
+      1;  ///< rows one after the other that have a weight each: parts of a longer row with a mean each
+  float epsilon = 1e-6F;
+
+  [[nodiscard]] SAMESTATE_DEVICE const float* weight_of(std::int64_t row) const {
+    return groups == 1 ? weight : weight + (row - quotient(row, groups) * groups) * width;
+  }
 };
 
 /// What is normalised of an element.
@@ -42,8 +49,8 @@ SAMESTATE_DEVICE float normalised(float x, float second) {
 }
 
 template <RowNorm norm>
-SAMESTATE_DEVICE float factor_of_row(float squares, int width) {
-  return inverse_root((norm == RowNorm::l2 ? squares : squares / static_cast<float>(width)) + 1e-6F);
+SAMESTATE_DEVICE float factor_of_row(float squares, int width, float epsilon) {
+  return inverse_root((norm == RowNorm::l2 ? squares : squares / static_cast<float>(width)) + epsilon);
 }
 
 /// An element of y: h of normalised(), times the row's factor.
@@ -90,15 +97,16 @@ SAMESTATE_DEVICE void norm_rows(const NormParameters<Operand>& p, std::int64_t g
   }
   SAMESTATE_UNROLL
   for (int mask = lanes / 2; mask > 0; mask /= 2) squares += shuffle_xor(squares, mask);
-  const float factor = factor_of_row<norm>(squares, p.width);
+  const float factor = factor_of_row<norm>(squares, p.width, p.epsilon);
+  const float* const weights = p.weight_of(row);
   SAMESTATE_UNROLL
   for (int l = 0; l < loads; ++l) {
     const int column = (l * lanes + lane) * n;
     Vector<float, 4> weight[n / 4] = {};
     SAMESTATE_UNROLL
     for (int w = 0; norm != RowNorm::l2 && w < n / 4; ++w)
-      weight[w] = load_settled<false>(reinterpret_cast<const Vector<float, 4>*>(p.weight + column + 4 * w),
-                                      inside[l]);
+      weight[w] =
+          load_settled<false>(reinterpret_cast<const Vector<float, 4>*>(weights + column + 4 * w), inside[l]);
     float y[n], h[n];
     SAMESTATE_UNROLL
     for (int i = 0; i < n; ++i) {
@@ -123,10 +131,11 @@ SAMESTATE_DEVICE void norm_row(const NormParameters<Operand>& p, std::int64_t ro
     const float h = normalised<norm>(widen(p.x[first + i]), second_of(i));
     squares = fused(h, h, squares);
   }
-  const float factor = factor_of_row<norm>(warp_sum(squares), p.width);
+  const float factor = factor_of_row<norm>(warp_sum(squares), p.width, p.epsilon);
+  const float* const weights = p.weight_of(row);
   for (int i = lane_index(); i < p.width; i += 32) {
     const float h = normalised<norm>(widen(p.x[first + i]), second_of(i));
-    const float weight = norm == RowNorm::l2 ? 1.0F : p.weight[i];
+    const float weight = norm == RowNorm::l2 ? 1.0F : weights[i];
     p.y[first + i] = narrow<Operand>(scaled<norm>(h, factor, weight, second_of(i)));
     if constexpr (norm == RowNorm::residual) p.sum[first + i] = narrow<Operand>(h);
   }
