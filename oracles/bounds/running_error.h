@@ -139,8 +139,10 @@ class Running {
     if (y.is_one()) return x;
     const double ex = x.error();
     const double ey = y.error();
-    // A factor of exactly zero stays zero whatever the other one is.
-    if ((x.value_ == 0.0 && ex == 0.0) || (y.value_ == 0.0 && ey == 0.0)) return {};
+    // A factor of exactly zero stays zero whatever the other one is, but for one that may be infinite in its format.
+    if ((x.value_ == 0.0 && ex == 0.0) || (y.value_ == 0.0 && ey == 0.0))
+      return std::isinf(ex + ey) && overflowed() ? within(0.0, std::numeric_limits<double>::infinity())
+                                                 : Running{};
     return rounded(x.value_ * y.value_, std::abs(x.value_) * ey + std::abs(y.value_) * ex + ex * ey, 1.0);
   }
   friend Running operator/(const Running& x, const Running& y) {
@@ -164,6 +166,12 @@ class Running {
   friend bool operator>=(const Running& x, const Running& y) { return x.value_ >= y.value_; }
   friend bool operator==(const Running& x, const Running& y) { return x.value_ == y.value_; }
   friend bool operator!=(const Running& x, const Running& y) { return x.value_ != y.value_; }
+
+  /// Whether something stored so far may have had no number in its format.
+  [[nodiscard]] static bool overflowed() {
+    const bool* const flag = detail::running_model().overflows;
+    return flag != nullptr && *flag;
+  }
 
   /// The value with what came in and `units` roundings of the result.
   [[nodiscard, gnu::always_inline]] static inline Running rounded(double value, double carried,

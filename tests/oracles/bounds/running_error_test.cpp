@@ -116,6 +116,22 @@ TEST(Running, FactorOfExactlyZeroStaysZero) {
   EXPECT_TRUE(std::isinf((Running(1.0) * infinite).error()));
 }
 
+// Infinity times zero is no number; an open choice is finite, whatever it is.
+TEST(Running, ZeroTimesWhatOverflowsHasNoBound) {
+  for (const double value : {60000.0, 70000.0}) {
+    bool overflows = false;
+    RunningModel model = RunningModel::of(contract_named("fp16"));
+    model.overflows = &overflows;
+    const RunningScope scope(model);
+    const Running open = Running::within(1.0, std::numeric_limits<double>::infinity());
+    EXPECT_EQ((Running(0.0) * open).error(), 0.0);
+    const Running kept = RoundingPoint<Running>::stored(Running(value));
+    EXPECT_EQ(overflows, value > 65504.0);
+    EXPECT_EQ(std::isinf((Running(0.0) * kept).error()), overflows) << value;
+    EXPECT_EQ(std::isinf((kept * Running(0.0)).error()), overflows) << value;
+  }
+}
+
 TEST(Running, DivisionByWhatMayBeZeroHasNoBound) {
   EXPECT_TRUE(std::isinf((Running(1.0) / Running::within(0.5, 0.5)).error()));
   EXPECT_TRUE(std::isfinite((Running(1.0) / Running::within(0.5, 0.49)).error()));
