@@ -27,7 +27,7 @@ TEST(StateSpaceKernels, AChunkHoldsATokenAtLeast) {
     } catch (const Error&) {
     }
   }
-  EXPECT_EQ(seen, 5);
+  EXPECT_EQ(seen, 6);
 }
 
 }  // namespace
