@@ -101,6 +101,11 @@ HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract
   const Bound soft =
       out.policy.mode == Mode::det ? hard : bound_of(x, path, contract, family, out.policy.mode, l2norm);
 
+  const double state = out.policy.state_mode == out.policy.mode
+                           ? soft.state_tolerance(out.policy.state_factor)
+                           : bound_of(x, path, contract, family, out.policy.state_mode, l2norm)
+                                 .state_tolerance(out.policy.state_factor);
+
   const Index T = x.tokens();
   out.row.resize(T);
   out.row_hard.resize(T);
@@ -111,7 +116,7 @@ HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract
   out.rms = soft.rms;
   out.state_rms = soft.state_rows;
   out.state_hard = hard.state_tolerance(1.0);
-  out.state = std::min(soft.state_tolerance(out.policy.state_factor), out.state_hard);
+  out.state = std::min(state, out.state_hard);
   out.largest = soft.largest;
   out.overflow_expected = !(soft.largest < largest_format_value(contract) / kRangeMargin);
 

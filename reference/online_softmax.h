@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,11 @@ struct OnlineSoftmax {
     if (empty) {
       empty = false;
       maximum = softmax_shift(score);
-    } else if (maximum < score) {
-      const Scalar raised = softmax_shift(score);
+      return;
+    }
+    Scalar raised = maximum;
+    if (take_larger(raised, score)) {
+      raised = softmax_shift(raised);
       const Scalar factor = exp(Scalar(maximum - raised));
       sum *= factor;
       values *= factor;
@@ -65,12 +69,9 @@ void add_tile(const AttentionInputs<Scalar>& x, Index h, Index begin, Index end,
   const Matrix<Scalar> scores = x.scale * (head_columns(x.q, h, x.width()) * K.transpose()).eval();
   for (Index t = 0; t < x.tokens(); ++t) {
     OnlineSoftmax<Scalar>& row = rows[static_cast<std::size_t>(t)];
-    Index largest = -1;
-    for (Index s = begin; s < end; ++s) {
-      if (x.sees(t, s) && (largest < 0 || scores(t, largest - begin) < scores(t, s - begin))) largest = s;
-    }
-    if (largest < 0) continue;
-    row.raise(scores(t, largest - begin));
+    const std::optional<Scalar> largest = largest_seen(x, t, begin, scores.row(t));
+    if (!largest) continue;
+    row.raise(*largest);
     for (Index s = begin; s < end; ++s) {
       if (x.sees(t, s)) row.add(scores(t, s - begin), V.row(s - begin));
     }

@@ -80,6 +80,19 @@ template <class Scalar>
   return x;
 }
 
+/// maximum <- max(maximum, score); whether it changed. A scalar that carries an error keeps all that a kernel may have
+/// for it: of two scores of which either may be the larger one, both.
+template <class Scalar>
+bool take_larger(Scalar& maximum, const Scalar& score) {
+  if constexpr (requires { RoundingPoint<Scalar>::take_larger(maximum, score); }) {
+    return RoundingPoint<Scalar>::take_larger(maximum, score);
+  } else {
+    if (!(maximum < score)) return false;
+    maximum = score;
+    return true;
+  }
+}
+
 /// The maximum as what a softmax subtracts from its scores. It cancels: whatever number is subtracted, the
 /// probabilities are the same, so the maximum's own error is none of theirs.
 template <class Scalar>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,6 +78,21 @@ template <class Scalar>
               " sees no key, its softmax is undefined; leave padding tokens out of the queries");
 }
 
+/// The largest score of token t among the keys [first, first + row.size()) that it sees; none where it sees none.
+template <class Scalar, class Row>
+[[nodiscard]] std::optional<Scalar> largest_seen(const AttentionInputs<Scalar>& x, Index t, Index first,
+                                                 const Row& row) {
+  std::optional<Scalar> largest;
+  for (Index s = 0; s < row.size(); ++s) {
+    if (!x.sees(t, first + s)) continue;
+    if (largest)
+      take_larger(*largest, Scalar(row(s)));
+    else
+      largest = row(s);
+  }
+  return largest;
+}
+
 /// Softmax over the keys seen; row i of `scores` belongs to token (first + i) mod T. scores: [n, S].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> visible_softmax(const AttentionInputs<Scalar>& x, Matrix<Scalar> scores,
@@ -85,12 +101,9 @@ template <class Scalar>
   const bool last = RoundingPoint<Scalar>::divides_last();
   for (Index i = 0; i < scores.rows(); ++i) {
     const Index t = (first + i) % x.tokens();
-    Index largest = -1;
-    for (Index s = 0; s < x.keys(); ++s) {
-      if (x.sees(t, s) && (largest < 0 || scores(i, largest) < scores(i, s))) largest = s;
-    }
-    if (largest < 0) throw_fully_masked(t);
-    const Scalar maximum = softmax_shift(scores(i, largest));
+    const std::optional<Scalar> largest = largest_seen(x, t, 0, scores.row(i));
+    if (!largest) throw_fully_masked(t);
+    const Scalar maximum = softmax_shift(*largest);
     Scalar sum(0);
     for (Index s = 0; s < x.keys(); ++s) {
       scores(i, s) = x.sees(t, s) ? Scalar(exp(Scalar(scores(i, s) - maximum))) : Scalar(0);

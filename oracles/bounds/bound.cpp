@@ -21,16 +21,23 @@ double or_infinite(double tolerance, bool vacuous) {
   return vacuous || !std::isfinite(tolerance) ? kInfinity : tolerance;
 }
 
-/// -1, 0, 1 as rows i and j of (k, v, beta) compare in lexicographic order.
+/// -1, 0, 1 as rows i and j of a matrix compare in lexicographic order.
+int compare(const Matrix<double>& x, Index i, Index j) {
+  for (Index c = 0; c < x.cols(); ++c) {
+    if (x(i, c) != x(j, c)) return x(i, c) < x(j, c) ? -1 : 1;
+  }
+  return 0;
+}
+
+/// The same of rows of (k, v).
+int compare_pairs(const Sequence<double>& x, Index i, Index j) {
+  const int by_key = compare(x.k, i, j);
+  return by_key != 0 ? by_key : compare(x.v, i, j);
+}
+
+/// The same of rows of (k, v, beta).
 int compare_rows(const Sequence<double>& x, Index i, Index j) {
-  const auto compare = [](const auto& a, const auto& b) {
-    for (Index c = 0; c < a.size(); ++c) {
-      if (a(c) != b(c)) return a(c) < b(c) ? -1 : 1;
-    }
-    return 0;
-  };
-  if (const int by_key = compare(x.k.row(i), x.k.row(j)); by_key != 0) return by_key;
-  if (const int by_value = compare(x.v.row(i), x.v.row(j)); by_value != 0) return by_value;
+  if (const int by_pair = compare_pairs(x, i, j); by_pair != 0) return by_pair;
   return x.beta(i) == x.beta(j) ? 0 : (x.beta(i) < x.beta(j) ? -1 : 1);
 }
 
@@ -98,12 +105,11 @@ bool structured(const Sequence<double>& sequence) {
 }
 
 bool repeated_keys(const Sequence<double>& sequence) {
-  return few_distinct(sequence.tokens(), [&](Index i, Index j) {
-    for (Index c = 0; c < sequence.key_width(); ++c) {
-      if (sequence.k(i, c) != sequence.k(j, c)) return sequence.k(i, c) < sequence.k(j, c) ? -1 : 1;
-    }
-    return 0;
-  });
+  return few_distinct(sequence.tokens(), [&](Index i, Index j) { return compare(sequence.k, i, j); });
+}
+
+bool repeated_pairs(const Sequence<double>& sequence) {
+  return few_distinct(sequence.tokens(), [&](Index i, Index j) { return compare_pairs(sequence, i, j); });
 }
 
 namespace {
@@ -146,13 +152,15 @@ Policy policy_for(const Contract& contract, const Sequence<double>& sequence, st
   policy.head_limit =
       few ? few_rows_limit(static_cast<double>(sequence.tokens())) : (tf32 ? kHeadLimitTf32 : kHeadLimit);
   if (structured(sequence) || neumann || (l2norm && repeated_keys(sequence)))
-    return {Mode::det, 1.0, 1.0, false, policy.head_limit};
+    return {Mode::det, 1.0, 1.0, false, policy.head_limit, Mode::det};
   if (coarser_than_fp32(contract.state)) {
     policy.mode = Mode::semi;
     policy.lambda = kRowLambdaLowState;
   }
   if (chunked && repeated_keys(sequence)) policy.lambda = kRowLambdaRepeated;
   if (truncated) policy.lambda = kRowLambdaTruncated;
+  policy.state_mode =
+      bounds::below_fp32(contract.qk) != Format::none && repeated_pairs(sequence) ? Mode::semi : policy.mode;
   return policy;
 }
 

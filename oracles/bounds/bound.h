@@ -75,6 +75,8 @@ struct Policy {
   double state_factor = kStateFactor;
   bool head_gate = true;
   double head_limit = kHeadLimit;  ///< on RMS(error) / RMS(B) over the tokens of the head
+  /// Mode of the final state's tolerance, where the errors of the state repeat and those that o reads do not.
+  Mode state_mode = Mode::prob;
 };
 
 /// g takes fewer than T / 2 distinct values and is not all zero: exp(g) then rounds alike again and again
@@ -91,10 +93,16 @@ struct Policy {
 /// of independent roundings.
 [[nodiscard]] bool repeated_keys(const Sequence<double>& sequence);
 
+/// The same of the pairs (k, v). Where k is rounded as an operand, every token of a pair then leaves the state off by the
+/// same along the direction that its neighbours hardly see: what is memorised is right where it is read and off
+/// across, by the sum of the tokens and not by its root (docs/validation.md).
+[[nodiscard]] bool repeated_pairs(const Sequence<double>& sequence);
+
 /// The policy for a head in `form` ("recurrent" or "chunked", which decides the contract fields that count;
 /// throws Error on another). Structured input: det, lambda 1, no head gate. Neumann doubling with rounded
 /// operands: the same, since prob was exceeded 3.6e6-fold (BOUNDS 9.2). State stored below fp32: semi, 4.
-/// Repeated keys in chunks: lambda 8.7. tf32 by truncation: lambda 16. Else prob, 5.
+/// Repeated keys in chunks: lambda 8.7. tf32 by truncation: lambda 16. Else prob, 5. Repeated pairs whose keys
+/// are rounded: the state by semi.
 [[nodiscard]] Policy policy_for(const Contract& contract, const Sequence<double>& sequence,
                                 std::string_view form, bool l2norm = false);
 

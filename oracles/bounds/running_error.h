@@ -269,6 +269,22 @@ struct RoundingPoint<Running> {
                            error + model.stored_unit * (std::abs(x.value()) + error) + model.stored_tiny);
   }
   static Running shift(const Running& x) { return Running::shift(x); }
+  /// Of the twin, whose stored weights are numbers of the maximum that was subtracted, the hull: a score that is off by a
+  /// rounding turned before may be the larger one in a kernel.
+  static bool take_larger(Running& maximum, const Running& score) {
+    const bool larger = maximum < score;
+    if (detail::running_model().nearest == Format::none) {
+      if (larger) maximum = score;
+      return larger;
+    }
+    const double value = std::max(maximum.value(), score.value());
+    const double upper = std::max(maximum.value() + maximum.error(), score.value() + score.error());
+    const double lower = std::max(maximum.value() - maximum.error(), score.value() - score.error());
+    const double error = std::max(upper - value, value - lower);
+    if (!larger && !(error > maximum.error())) return false;
+    maximum = error == score.error() && larger ? score : Running::within(value, error);
+    return true;
+  }
   /// The larger error, but of the twin.
   static Running summed(const Running& x, const Running& kept) {
     const RunningModel& model = detail::running_model();

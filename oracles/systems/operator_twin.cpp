@@ -28,11 +28,13 @@ SampledModel with(SampledModel model, const TwinVariant& variant) {
   return model;
 }
 
-/// x as the kernel wrote it: in the output's format, or in fp32 where that is nearer (states).
+/// x as the kernel wrote it: in the output's format where all that it wrote are numbers of that, else in fp32 (states).
+/// Not in the nearer of both: of a state where one rounding fell the other way, that may be either.
 Matrix<double> written(const Matrix<double>& x, const Matrix<double>& kernel, Format format) {
-  const Matrix<double> rounded = x.unaryExpr([format](double e) { return round_to(e, format); });
-  const Matrix<double> kept = x.unaryExpr([](double e) { return round_to(e, Format::fp32); });
-  return (kernel - kept).squaredNorm() < (kernel - rounded).squaredNorm() ? kept : rounded;
+  const bool narrow = std::all_of(kernel.data(), kernel.data() + kernel.size(), [format](double e) {
+    return !std::isfinite(e) || round_to(e, format) == e;
+  });
+  return x.unaryExpr([as = narrow ? format : Format::fp32](double e) { return round_to(e, as); });
 }
 
 /// Numbers below have fewer bits than the format, those on the way to them too: which of the points a kernel has is not seen

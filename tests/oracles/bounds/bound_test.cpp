@@ -256,6 +256,33 @@ TEST(Bound, PolicyIsTheTable) {
   EXPECT_THROW((void)policy_for(c, x, "parallel"), Error);
 }
 
+/// Keys, values and gates as of memorised pairs: two of each, and a strength of its own a token.
+Sequence<double> memorised(Sequence<double> x) {
+  for (Index t = 2; t < x.tokens(); ++t) {
+    x.k.row(t) = x.k.row(t % 2).eval();
+    x.v.row(t) = x.v.row(t % 2).eval();
+  }
+  return x;
+}
+
+TEST(Bound, RepeatedPairsOfRoundedKeysAddUpInTheStateAlone) {
+  const Sequence<double> x = random_head(10, 100, 4, 10);
+  const Sequence<double> pairs = memorised(x);
+  ASSERT_FALSE(structured(pairs));
+  ASSERT_TRUE(repeated_pairs(pairs) && !repeated_pairs(x));
+  Sequence<double> keys = pairs;
+  keys.v = x.v;
+  EXPECT_FALSE(repeated_pairs(keys));
+  Contract rounded;
+  rounded.qk = Format::tf32;
+  for (const char* form : {"recurrent", "chunked"}) {
+    EXPECT_EQ(policy_for(rounded, pairs, form).state_mode, Mode::semi) << form;
+    EXPECT_EQ(policy_for(rounded, pairs, form).mode, Mode::prob) << form;
+    EXPECT_EQ(policy_for(rounded, keys, form).state_mode, Mode::prob) << form;
+    EXPECT_EQ(policy_for(Contract{}, pairs, form).state_mode, Mode::prob) << form;
+  }
+}
+
 /// RMS and largest ratio of ||change of o_t|| to the bound over trials, and of the state's change.
 struct Ratios {
   double largest = 0.0;

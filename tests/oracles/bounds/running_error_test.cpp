@@ -235,6 +235,26 @@ TEST(Running, AShiftFarOffKeepsItsError) {
   EXPECT_EQ(softmax_shift(Running::within(3.0, 0.7)).error(), 0.7);
 }
 
+TEST(Running, TheTwinsMaximumIsEitherOfTwoThatMayBeTheLargerOne) {
+  // 1.467 for certain, and 1.463 +- 0.0087, which a kernel had as 1.472 and subtracted.
+  const Running certain = Running::within(1.467, 1e-6);
+  const Running rival = Running::within(1.463, 0.0087);
+  Running maximum = certain;
+  EXPECT_FALSE(take_larger(maximum, rival)) << "but of the twin it cancels";
+  const RunningScope scope(RunningModel::twin(contract_named("bf16")));
+  ASSERT_TRUE(take_larger(maximum, rival));
+  EXPECT_EQ(maximum.value(), 1.467);
+  EXPECT_NEAR(maximum.error(), 1.463 + 0.0087 - 1.467, 1e-12);
+  EXPECT_FALSE(take_larger(maximum, rival)) << "nothing new";
+  EXPECT_FALSE(take_larger(maximum, Running::within(1.0, 0.1)));
+  // The other way round: the larger value is the one that may be the smaller.
+  maximum = certain;
+  ASSERT_TRUE(take_larger(maximum, Running::within(1.468, 0.01)));
+  EXPECT_EQ(maximum.value(), 1.468);
+  EXPECT_NEAR(maximum.error(), 0.01, 1e-12);
+  EXPECT_EQ(softmax_shift(maximum).error(), maximum.error());
+}
+
 TEST(Running, ExponentialOfTheContractIsCharged) {
   const double exact = exp(Running(-20.0)).error();
   Contract contract = contract_named("fp32");
