@@ -22,8 +22,9 @@ constexpr int kRestarts = 2;
 struct Slot {
   std::int64_t done = 0;
   std::vector<float> state;
-  std::vector<float> o;  ///< [done, Hv, dv]
-  Path path;             ///< the calls of its present history
+  std::vector<float> o;     ///< [tokens of path, Hv, dv]
+  Path path;                ///< the calls of its present history
+  std::vector<Batch> said;  ///< what they were told: tokens that do nothing are summed and rounded too
 };
 
 /// FNV-1a over the queries: the same data, the same program.
@@ -63,7 +64,7 @@ class Server {
       Batch& request = requests_.back();
       request.shape.initial_state = true;
       if (request.initial_state.empty()) request.initial_state.assign(state_size(), 0.0F);
-      slots_.push_back({0, request.initial_state, {}, {}});
+      slots_.push_back({0, request.initial_state, {}, {}, {}});
     }
   }
 
@@ -124,17 +125,21 @@ class Server {
     return part;
   }
 
-  /// Rows [begin, begin + count) of a call's output and state `sequence` become slot n's.
-  void take(std::size_t n, const Outputs& out, std::int64_t begin, std::int64_t count, std::int64_t sequence,
-            Index chunk) {
+  /// What slot n said in a call, `count` tokens of its own in front, and of the call's output the rows from `begin` on and
+  /// state `sequence`, become the slot's.
+  void take(std::size_t n, Batch said, const Outputs& out, std::int64_t begin, std::int64_t count,
+            std::int64_t sequence, Index chunk) {
     Slot& slot = slots_[n];
     const std::int64_t row = s_.batch.shape.Hv * s_.batch.shape.dv;
-    slot.o.insert(slot.o.end(), out.o.begin() + begin * row, out.o.begin() + (begin + count) * row);
+    const std::int64_t rows = said.shape.T;
+    slot.o.insert(slot.o.end(), out.o.begin() + begin * row, out.o.begin() + (begin + rows) * row);
     const auto size = static_cast<std::int64_t>(state_size());
     slot.state.assign(out.final_state.begin() + sequence * size,
                       out.final_state.begin() + (sequence + 1) * size);
     slot.done += count;
-    slot.path.push_back({count, chunk});
+    slot.path.push_back({rows, chunk});
+    if (!slot.said.empty()) said.initial_state.clear();
+    slot.said.push_back(std::move(said));
     if (tracing() && !forked_) look(n);
   }
 
@@ -153,8 +158,9 @@ class Server {
     say(fmt::format("slot {}{}: {} in one call, {}{}", n, forked_ ? ", its fork" : "", tokens_text(n, count),
                     chunks_text(s_.chunk),
                     padding > 0 ? fmt::format(", then {} that do nothing", padding) : ""));
-    const Batch part = next(n, count, padding);
-    take(n, s_.run(part, whole(part.shape.T, s_.chunk)), 0, count, 0, s_.chunk);
+    Batch part = next(n, count, padding);
+    const Outputs out = s_.run(part, whole(part.shape.T, s_.chunk));
+    take(n, std::move(part), out, 0, count, 0, s_.chunk);
   }
 
   /// One token of every open slot, in one batch, on the form that decodes.
@@ -163,8 +169,9 @@ class Server {
     for (std::size_t n : open) words.push_back(fmt::format("slot {} {}", n, tokens_text(n, 1)));
     say(fmt::format("decode, one batch: {}", fmt::join(words, ", ")));
     Batch all;
+    std::vector<Batch> parts;
     for (std::size_t n : open) {
-      const Batch one = next(n, 1);
+      const Batch& one = parts.emplace_back(next(n, 1));
       if (all.q.empty()) {
         all = one;
         continue;
@@ -178,7 +185,8 @@ class Server {
     }
     const Outputs out = s_.run(all, whole(1, 0));
     for (std::size_t i = 0; i < open.size(); ++i) {
-      take(open[i], out, static_cast<std::int64_t>(i), 1, static_cast<std::int64_t>(i), 0);
+      const auto row = static_cast<std::int64_t>(i);
+      take(open[i], std::move(parts[i]), out, row, 1, row, 0);
     }
   }
 
@@ -197,7 +205,7 @@ class Server {
     const Outputs out = s_.run(packed, whole(packed.shape.T, s_.chunk));
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < open.size(); ++i) {
-      take(open[i], out, begin, counts[i], static_cast<std::int64_t>(i), s_.chunk);
+      take(open[i], std::move(parts[i]), out, begin, counts[i], static_cast<std::int64_t>(i), s_.chunk);
       begin += counts[i];
     }
   }
@@ -214,14 +222,16 @@ class Server {
 
   void restart(std::size_t n) {
     judge(n);
-    slots_[n] = {0, requests_[n].initial_state, {}, {}};
+    slots_[n] = {0, requests_[n].initial_state, {}, {}, {}};
     say(fmt::format("slot {}: freed, its request begins again", n));
   }
 
   /// The slot's whole history, as one run of the calls that it was made of.
   [[nodiscard]] Run history_of(std::size_t n) const {
     const Slot& slot = slots_[n];
-    return {tokens_of(requests_[n], 0, slot.done), slot.path, {slot.o, slot.state}};
+    Batch told = packed_from(slot.said);
+    told.shape.offsets.clear();
+    return {std::move(told), slot.path, {slot.o, slot.state}};
   }
 
   /// That history against the oracle.
