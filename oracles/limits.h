@@ -108,7 +108,7 @@ inline constexpr int kOperatorTwinSecond = 32;
 inline constexpr int kOperatorTwinThird = 512;
 /// Fewer rows are no statistic.
 inline constexpr Index kOperatorTwinLeast = 8;
-/// Points left out are looked for in every subset of up to so many; beyond, one after the other.
+/// Points left out are looked for in every subset of up to so many; beyond, one after the other and in pairs.
 inline constexpr int kOperatorTwinSubsets = 7;
 
 // Cards read from outputs (harness/card).

@@ -328,6 +328,40 @@ std::vector<SkippedPoints> TwinSearch::moves() const {
   return groups;
 }
 
+namespace {
+
+/// A point that rounds nothing here makes no other twin.
+bool same_twin(const TwinDistance& x, const TwinDistance& y) {
+  return x.total == y.total &&
+         std::equal(x.value.begin(), x.value.end(), y.value.begin(), y.value.end(),
+                    [](const auto& one, const auto& other) { return one.second == other.second; });
+}
+
+}  // namespace
+
+std::vector<TwinVariant> TwinSearch::together() const {
+  const std::size_t points = met_.places.size();
+  std::vector<TwinVariant> variants;
+  const auto add = [&](auto&& has) {
+    TwinVariant variant;
+    for (std::size_t i = 0; i < points; ++i) {
+      if (has(i)) variant.skipped.add(met_.places[i]);
+    }
+    variant.skipped.sort();
+    variants.push_back(std::move(variant));
+  };
+  if (points <= std::size_t{kOperatorTwinSubsets}) {
+    for (std::size_t subset = 1; subset < std::size_t{1} << points; ++subset)
+      add([&](std::size_t i) { return ((subset >> i) & 1U) != 0; });
+    return variants;
+  }
+  for (std::size_t one = 0; one < points; ++one) {
+    for (std::size_t other = one + 1; other < points; ++other)
+      add([&](std::size_t i) { return i == one || i == other; });
+  }
+  return variants;
+}
+
 void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
   if (nearest_.most <= kOperatorTwinSame && accepts(nearest_)) return;
   const std::vector<SkippedPoints> groups = moves();
@@ -365,14 +399,7 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
     beam = std::move(next);
   }
   // Of a kernel that leaves several out none alone need come nearer: a value that is rounded on the way to one that is not.
-  const std::size_t subsets =
-      met_.places.size() <= std::size_t{kOperatorTwinSubsets} ? std::size_t{1} << met_.places.size() : 0;
-  for (std::size_t subset = 1; subset < subsets; ++subset) {
-    TwinVariant variant;
-    for (std::size_t i = 0; i < met_.places.size(); ++i) {
-      if (((subset >> i) & 1U) != 0) variant.skipped.add(met_.places[i]);
-    }
-    variant.skipped.sort();
+  for (TwinVariant& variant : together()) {
     if (evaluated_ >= kMost || !known.insert(variant.words()).second) continue;
     TwinDistance twin = evaluate_variant(std::move(variant), nullptr);
     if (twin.most <= kOperatorTwinSame && accepts(twin)) return;
@@ -381,10 +408,18 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
   // Where one tie of a small case is turned, another twin may be nearer than the right one.
   const auto round = std::min(all.size(), groups.size() + 3);
   std::stable_sort(all.begin() + static_cast<std::ptrdiff_t>(round), all.end(), nearer);
-  if (all.size() > round + kOffered) all.resize(round + kOffered);
-  std::stable_sort(all.begin(), all.end(), nearer);
-  nearest_ = all.front();
-  for (const TwinDistance& twin : all) {
+  std::vector<TwinDistance> offered;
+  std::size_t others = 0;
+  for (std::size_t i = 0; i < all.size() && others < kOffered; ++i) {
+    const bool known_twin = std::any_of(offered.begin(), offered.end(),
+                                        [&](const TwinDistance& twin) { return same_twin(twin, all[i]); });
+    if (known_twin) continue;
+    offered.push_back(std::move(all[i]));
+    others += i < round ? 0 : 1;
+  }
+  std::stable_sort(offered.begin(), offered.end(), nearer);
+  nearest_ = offered.front();
+  for (const TwinDistance& twin : offered) {
     if (accepts(twin)) return;
   }
 }

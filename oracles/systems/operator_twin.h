@@ -74,6 +74,8 @@ class TwinSearch {
  private:
   [[nodiscard]] TwinDistance evaluate_variant(TwinVariant variant, SkippedPoints* met);
   [[nodiscard]] std::vector<SkippedPoints> moves() const;
+  /// Points that may have to be left out together: every subset of kOperatorTwinSubsets points or fewer, of more every pair.
+  [[nodiscard]] std::vector<TwinVariant> together() const;
 
   const TwinSubject& of_;
   const Tensors<double>& actual_;

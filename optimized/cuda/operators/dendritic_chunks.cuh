@@ -44,9 +44,10 @@ struct ChunkBody {
     const DendriticShape& s = r.shape;
     const int t = thread_index() / 4, part = thread_index() % 4;
     const bool exists = entry.token >= 0;
-    const std::int64_t head = exists ? (at.b * s.tokens + entry.token) * s.heads + at.h : 0;
+    const std::int64_t token = exists ? at.b * s.tokens + entry.token : 0;
+    const std::int64_t head = token * s.heads + at.h;
     const std::int64_t slot_row = head * s.slots() + entry.slot;
-    const std::int64_t key = slot_row * s.channels + at.window * s.stride;
+    const std::int64_t key = r.key_row(token, at.h, entry.slot) * s.channels + at.window * s.stride;
     const std::int64_t value = head * s.values + at.column;
     if (in_pieces(s)) {
       SAMESTATE_UNROLL
@@ -285,7 +286,19 @@ struct ChunkBody {
   }
 };
 
-/// Both launches, chunks and the way along them. Width at most 256.
-void launch_chunks(const ChunkParameters& p, cudaStream_t stream);
+/// The rule on all lists, width at most 256. In 16 bit and where `chunks` is not null it goes in chunks, made of two launches;
+/// else token by token.
+void launch_rule(const RuleParameters<float>& p, ChunkTile* chunks, cudaStream_t stream);
+void launch_rule(const RuleParameters<Bf16>& p, ChunkTile* chunks, cudaStream_t stream);
+
+/// What launch_rule takes for `chunks` on lists of up to T tokens, `scratch(count)` being memory of so many tiles: a chunk costs
+/// what some seven tokens cost one by one.
+template <class Operand, class Scratch>
+[[nodiscard]] ChunkTile* chunks_of(const RuleParameters<Operand>& p, Scratch&& scratch) {
+  if constexpr (sizeof(Operand) == 2) {
+    if (p.shape.tokens >= kChunk) return scratch(ChunkParameters{p}.tile_count());
+  }
+  return nullptr;
+}
 
 }  // namespace samestate::cuda

@@ -165,11 +165,8 @@ struct DendriticLayer {
     p.rule.o = operands(s.slot_rows() * s.windows * s.values);
     p.rule.scale = 1.0F / std::sqrt(static_cast<float>(s.width));
 
-    // A chunk costs what some seven tokens cost one by one.
-    if constexpr (sizeof(Operand) == 2) {
-      const ChunkParameters chunks{p.rule};
-      if (s.tokens >= kChunk) p.chunks = tensors.template scratch<ChunkTile>(chunks.tile_count());
-    }
+    p.chunks =
+        chunks_of(p.rule, [&](std::int64_t count) { return tensors.template scratch<ChunkTile>(count); });
 
     Operand* const gated = operands(tokens * values);
     p.mix = {s,    p.selection.omega, p.rule.o, p.z.epilogue.y, tensors.fp32("o_norm"), tensors.output("a"),
@@ -194,19 +191,7 @@ struct DendriticLayer {
     launch_convolution(p.convolved_v, stream);
     EachThread<CarriedElements<Operand>>::launch(p.rows, stream);
     s.channels % n == 0 ? launch_rows<Operand, n>(p, stream) : launch_rows<Operand, 1>(p, stream);
-    if (p.chunks != nullptr) {
-      if constexpr (sizeof(Operand) == 2) launch_chunks({p.rule, p.chunks}, stream);
-    } else if (s.width <= 32) {
-      launch_rule<Operand, 8>(p, stream);
-    } else if (s.width <= 64) {
-      launch_rule<Operand, 16>(p, stream);
-    } else if (s.width <= 128) {
-      launch_rule<Operand, 32>(p, stream);
-    } else if (s.width <= 160) {
-      launch_rule<Operand, 40>(p, stream);
-    } else {
-      launch_rule<Operand, 64>(p, stream);
-    }
+    launch_rule(p.rule, p.chunks, stream);
     s.values % n == 0 ? EachWarp<MixedRow<Operand, n>>::launch(p.mix, stream)
                       : EachWarp<MixedRow<Operand, 1>>::launch(p.mix, stream);
     Product<Operand, StoreRealRows<Operand>>::launch(p.y, stream);
@@ -218,13 +203,6 @@ struct DendriticLayer {
     using Body = BranchRowBody<Operand, n>;
     launch<Body>(blocks_of(2 * p.rows.shape.slot_rows(), Body::kWarps), Body::shared_bytes(p.rows.shape),
                  p.rows, stream);
-  }
-  template <class Operand, int rows>
-  static void launch_rule(const Parameters<Operand>& p, cudaStream_t stream) {
-    using Body = RuleBody<Operand, rows>;
-    const DendriticShape& s = p.rule.shape;
-    launch<Body>(blocks_of(s.lists() * s.windows * p.rule.tiles(Body::kColumns), 1), Body::kSharedBytes,
-                 p.rule, stream);
   }
 };
 

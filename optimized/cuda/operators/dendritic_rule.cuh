@@ -5,7 +5,8 @@
 #include "optimized/cuda/operators/dendritic_lists.cuh"
 #include "optimized/cuda/operators/pointwise.cuh"
 
-/// The gated delta rule of the dendritic layer (EQUATIONS 7.3, steps 9 and 14) on the tokens of the lists, token by token:
+/// The gated delta rule of a layer on the tokens of lists (EQUATIONS 5.5; of the dendritic layer 7.3, steps 9 and 14), token by
+/// token:
 ///   u = beta (v - (e^g S)^T k),  S <- e^g S + k u^T,  o = S^T q.
 namespace samestate::cuda {
 
@@ -14,9 +15,9 @@ struct RuleParameters {
   DendriticShape shape;
   const ListEntry* entries = nullptr;  ///< [B, E, H, T]
   const int* length = nullptr;         ///< [B, E, H]
-  const Operand* q = nullptr;          ///< [B, T, H, slots, d] convolved, and k
+  const Operand* q = nullptr;          ///< [B, T, H / group, slots, d] convolved, and k
   const Operand* k = nullptr;
-  const float* q_factor = nullptr;  ///< [B, T, H, slots, N], and of k
+  const float* q_factor = nullptr;  ///< [B, T, H / group, slots, N], and of k
   const float* k_factor = nullptr;
   const Operand* v = nullptr;  ///< [B, T, H, dv] convolved
   const Operand* a = nullptr;  ///< [B, T, E, H], and b: before the gates
@@ -28,7 +29,12 @@ struct RuleParameters {
   float* final = nullptr;          ///< the same
   Operand* o = nullptr;            ///< [B, T, H, slots, N, dv]
   float scale = 1.0F;              ///< w^-1/2
+  int group = 1;                   ///< neighbouring heads that have one q and one k
 
+  /// Of q and k; `token` counts those of the batch.
+  [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t key_row(std::int64_t token, int h, int slot) const {
+    return (token * (shape.heads / group) + h / group) * shape.slots() + slot;
+  }
   /// Blocks a virtual head.
   [[nodiscard]] SAMESTATE_HOST_DEVICE int tiles(int columns) const {
     return (shape.values + columns - 1) / columns;
@@ -56,7 +62,7 @@ struct RuleBody {
     float v[kTokens][kColumns];
     float o[kTokens][kColumns];
     ListEntry entry[kTokens];
-    std::int64_t slot_row[kTokens];
+    std::int64_t slot_row[kTokens], key_row[kTokens];
     float q_factor[kTokens], k_factor[kTokens];
     float beta[kTokens];
     float alpha[kTokens];
@@ -101,9 +107,11 @@ struct RuleBody {
       const bool real = p.mask[token] != 0.0F;
       const float rate = exponential(p.A_log[m]);
       stage.entry[i] = entry;
+      const std::int64_t key_row = p.key_row(token, at.h, entry.slot);
       stage.slot_row[i] = slot_row;
-      stage.q_factor[i] = p.q_factor[slot_row * s.windows + at.window] * p.scale;
-      stage.k_factor[i] = p.k_factor[slot_row * s.windows + at.window];
+      stage.key_row[i] = key_row;
+      stage.q_factor[i] = p.q_factor[key_row * s.windows + at.window] * p.scale;
+      stage.k_factor[i] = p.k_factor[key_row * s.windows + at.window];
       stage.beta[i] = real ? logistic(widen(p.b[gate])) : 0.0F;
       stage.alpha[i] = real ? exponential(-rate * softplus(widen(p.a[gate]) + p.dt_bias[m])) : 1.0F;
     }
@@ -135,7 +143,7 @@ struct RuleBody {
       const float factor = is_k ? stage.k_factor[t] : stage.q_factor[t];
       Elements x{};
       if (c < s.width)
-        x = *reinterpret_cast<const Elements*>((is_k ? p.k : p.q) + stage.slot_row[t] * s.channels +
+        x = *reinterpret_cast<const Elements*>((is_k ? p.k : p.q) + stage.key_row[t] * s.channels +
                                                at.window * s.stride + c);
       SAMESTATE_UNROLL
       for (int j = 0; j < n; ++j) to[c + j] = element(x, j) * factor;

@@ -89,7 +89,7 @@ struct ChunkTileBody {
     float total[kChunk], rest[kChunk];  ///< G, their sum
     float beta[kChunk];
     float q_factor[kChunk], k_factor[kChunk];
-    std::int64_t slot_row[kChunk];
+    std::int64_t key_row[kChunk];
   };
   /// Of a row of q or k in shared memory, in elements: eight rows lie in different banks.
   static SAMESTATE_HOST_DEVICE int row_stride(const DendriticShape& s) {
@@ -135,7 +135,7 @@ struct ChunkTileBody {
     block_barrier();
     const int columns = (s.width + 15) / 16 * 16;
     const int t = thread_index() / 4;
-    const std::int64_t key = gates.slot_row[t] * s.channels + window * s.stride;
+    const std::int64_t key = gates.key_row[t] * s.channels + window * s.stride;
     for (int c = thread_index() % 4 * 8; c < columns; c += 32) {
       const int exist = t < count ? s.width - c : 0;
       Bf16 *const to_q = q + t * row_stride(s) + c, *const to_k = k + t * row_stride(s) + c;
@@ -165,18 +165,18 @@ struct ChunkTileBody {
     const DendriticShape& s = r.shape;
     const int i = lane_index();
     float g = 0.0F, beta = 0.0F, q_factor = 0.0F, k_factor = 0.0F;
-    std::int64_t slot_row = 0;
+    std::int64_t key_row = 0;
     if (i < count) {
       const ListEntry entry = entries[i];
       const std::int64_t token = b * s.tokens + entry.token;
-      slot_row = (token * s.heads + h) * s.slots() + entry.slot;
+      key_row = r.key_row(token, h, entry.slot);
       if (r.mask[token] != 0.0F) {
         const std::int64_t gate = token * s.branches() * s.heads + m;
         beta = logistic(widen(r.b[gate]));
         g = -exponential(r.A_log[m]) * softplus(widen(r.a[gate]) + r.dt_bias[m]);
       }
-      q_factor = r.q_factor[slot_row * s.windows + window] * r.scale;
-      k_factor = r.k_factor[slot_row * s.windows + window];
+      q_factor = r.q_factor[key_row * s.windows + window] * r.scale;
+      k_factor = r.k_factor[key_row * s.windows + window];
     }
     // G as total + rest: what lies between two tokens is small beside what lies before them.
     float total = g, rest = 0.0F;
@@ -196,7 +196,7 @@ struct ChunkTileBody {
     gates.beta[i] = beta;
     gates.q_factor[i] = q_factor;
     gates.k_factor[i] = k_factor;
-    gates.slot_row[i] = slot_row;
+    gates.key_row[i] = key_row;
     tile.beta[i] = beta;
     const float decay = exponential(total + rest);
     tile.read[i] = beta * decay * k_factor;

@@ -22,7 +22,9 @@ namespace samestate::cuda {
 [[nodiscard]] std::vector<OperatorKernel> expert_kernels();
 /// The dendritic layer behind its router.
 [[nodiscard]] std::vector<OperatorKernel> dendritic_layer_kernels();
-/// Parts of the Gated DeltaNet layer.
+/// The Gated DeltaNet layer.
+[[nodiscard]] std::vector<OperatorKernel> delta_net_layer_kernels();
+/// Its parts.
 [[nodiscard]] std::vector<OperatorKernel> delta_net_kernels();
 /// Softmax attention, with gates too.
 [[nodiscard]] std::vector<OperatorKernel> attention_kernels();
