@@ -102,6 +102,7 @@ struct DeltaNetLayer {
     p.rule.o = tensors.output("core");
     p.rule.scale = 1.0F / std::sqrt(static_cast<float>(s.dk));
     p.rule.group = s.served;
+    p.rule.key_heads = s.key_heads;
     p.chunks =
         chunks_of(p.rule, [&](std::int64_t count) { return tensors.template scratch<ChunkTile>(count); });
 

@@ -47,7 +47,8 @@ struct ChunkBody {
     const std::int64_t token = exists ? at.b * s.tokens + entry.token : 0;
     const std::int64_t head = token * s.heads + at.h;
     const std::int64_t slot_row = head * s.slots() + entry.slot;
-    const std::int64_t key = r.key_row(token, at.h, entry.slot) * s.channels + at.window * s.stride;
+    const std::int64_t key =
+        r.key_row(token, recomputed(at.h) / r.group, entry.slot) * s.channels + at.window * s.stride;
     const std::int64_t value = head * s.values + at.column;
     if (in_pieces(s)) {
       SAMESTATE_UNROLL

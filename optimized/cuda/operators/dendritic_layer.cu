@@ -164,6 +164,7 @@ struct DendriticLayer {
     p.rule.final = tensors.fp32_output("S");
     p.rule.o = operands(s.slot_rows() * s.windows * s.values);
     p.rule.scale = 1.0F / std::sqrt(static_cast<float>(s.width));
+    p.rule.key_heads = s.heads;
 
     p.chunks =
         chunks_of(p.rule, [&](std::int64_t count) { return tensors.template scratch<ChunkTile>(count); });

@@ -15,9 +15,9 @@ struct RuleParameters {
   DendriticShape shape;
   const ListEntry* entries = nullptr;  ///< [B, E, H, T]
   const int* length = nullptr;         ///< [B, E, H]
-  const Operand* q = nullptr;          ///< [B, T, H / group, slots, d] convolved, and k
+  const Operand* q = nullptr;          ///< [B, T, key heads, slots, d] convolved, and k
   const Operand* k = nullptr;
-  const float* q_factor = nullptr;  ///< [B, T, H / group, slots, N], and of k
+  const float* q_factor = nullptr;  ///< [B, T, key heads, slots, N], and of k
   const float* k_factor = nullptr;
   const Operand* v = nullptr;  ///< [B, T, H, dv] convolved
   const Operand* a = nullptr;  ///< [B, T, E, H], and b: before the gates
@@ -30,10 +30,11 @@ struct RuleParameters {
   Operand* o = nullptr;            ///< [B, T, H, slots, N, dv]
   float scale = 1.0F;              ///< w^-1/2
   int group = 1;                   ///< neighbouring heads that have one q and one k
+  int key_heads = 1;               ///< heads / group
 
   /// Of q and k; `token` counts those of the batch.
-  [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t key_row(std::int64_t token, int h, int slot) const {
-    return (token * (shape.heads / group) + h / group) * shape.slots() + slot;
+  [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t key_row(std::int64_t token, int key_head, int slot) const {
+    return (token * key_heads + key_head) * shape.slots() + slot;
   }
   /// Blocks a virtual head.
   [[nodiscard]] SAMESTATE_HOST_DEVICE int tiles(int columns) const {
@@ -107,7 +108,7 @@ struct RuleBody {
       const bool real = p.mask[token] != 0.0F;
       const float rate = exponential(p.A_log[m]);
       stage.entry[i] = entry;
-      const std::int64_t key_row = p.key_row(token, at.h, entry.slot);
+      const std::int64_t key_row = p.key_row(token, at.h / p.group, entry.slot);
       stage.slot_row[i] = slot_row;
       stage.key_row[i] = key_row;
       stage.q_factor[i] = p.q_factor[key_row * s.windows + at.window] * p.scale;

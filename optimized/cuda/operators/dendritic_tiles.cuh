@@ -169,7 +169,7 @@ struct ChunkTileBody {
     if (i < count) {
       const ListEntry entry = entries[i];
       const std::int64_t token = b * s.tokens + entry.token;
-      key_row = r.key_row(token, h, entry.slot);
+      key_row = r.key_row(token, h / r.group, entry.slot);
       if (r.mask[token] != 0.0F) {
         const std::int64_t gate = token * s.branches() * s.heads + m;
         beta = logistic(widen(r.b[gate]));
