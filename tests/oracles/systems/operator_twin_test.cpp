@@ -101,6 +101,28 @@ TEST(OperatorTwin, AKernelMayLeavePointsOut) {
   EXPECT_EQ(drawn.judge(drawn.kernel(1, variant)).judgement.verdict, Verdict::pass) << "16 bit outside alone";
 }
 
+// Of a single token the products q k are numbers: where both are kept unrounded, one rounded alone is farther than both.
+TEST(OperatorTwin, AKernelOfManyPointsMayLeaveAnyTwoOut) {
+  int pairs = 0;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    const Drawn drawn("gated_delta_net", "recurrent", 1, seed, {{"D", 3}, {"dk", 2}, {"dv", 12}});
+    SkippedPoints met;
+    (void)twin_values(drawn.subject(), {}, &met);
+    ASSERT_GT(std::ssize(met.places), kOperatorTwinSubsets);
+    for (std::size_t i = 0; i < met.places.size(); ++i) {
+      for (std::size_t k = i + 1; k < met.places.size(); ++k, ++pairs) {
+        TwinVariant variant;
+        variant.skipped.places = {met.places[i], met.places[k]};
+        variant.skipped.sort();
+        const TwinJudgement j = drawn.judge(drawn.kernel(1, variant));
+        EXPECT_NE(j.judgement.verdict, Verdict::fail)
+            << seed << " " << variant.words() << ": " << j.judgement.reason;
+      }
+    }
+  }
+  EXPECT_GE(pairs, 6 * 28);
+}
+
 // None of several alone brings a twin nearer where the last one rounds as coarsely as all of them.
 TEST(OperatorTwin, AKernelMayLeaveSeveralPointsOut) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
