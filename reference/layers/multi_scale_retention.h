@@ -47,9 +47,9 @@ template <class Scalar, class Run>
   const Index dk = w.q_proj.rows() / H;
   const Index dv = w.v_proj.rows() / H;
   const RotaryTables<Scalar> tables = retention_rotation<Scalar>(first, x.rows(), dk);
-  const Matrix<Scalar> q = rotate(linear(x, w.q_proj), tables, RotaryPairs::interleaved, H);
+  const Matrix<Scalar> q = stored(rotate(linear(x, w.q_proj), tables, RotaryPairs::interleaved, H));
   const Matrix<Scalar> scaled = linear(x, w.k_proj) / Scalar(sqrt(Scalar(static_cast<double>(dk))));
-  const Matrix<Scalar> k = rotate(scaled, tables, RotaryPairs::interleaved, H);
+  const Matrix<Scalar> k = stored(rotate(scaled, tables, RotaryPairs::interleaved, H));
   const Matrix<Scalar> v = linear(x, w.v_proj);
   MultiScaleRetentionOutput<Scalar> out;
   out.core.resize(x.rows(), H * dv);
@@ -63,7 +63,7 @@ template <class Scalar, class Run>
     out.normed.middleCols(h * dv, dv) = retention_norm<Scalar>(out.core.middleCols(h * dv, dv), w.epsilon);
   }
   const Matrix<Scalar> gate = silu(linear(x, w.g_proj));
-  out.y = linear<Scalar>(out.normed.cwiseProduct(gate), w.out_proj);
+  out.y = linear(stored<Scalar>(out.normed.cwiseProduct(gate)), w.out_proj);
   return out;
 }
 

@@ -223,12 +223,14 @@ Outcome multi_scale_retention_chunks(const OperatorArguments& call, const Contra
       project(x, q_proj, y);
       round_in_place(y, kept);
       turn(y, dk, first);
+      round_in_place(y, kept);
       put(y, queries.data + b * T * H * dk);
       project(x, k_proj, y);
       round_in_place(y, kept);
       const float root = std::sqrt(static_cast<float>(dk));
       for (float& e : y.values) e /= root;
       turn(y, dk, first);
+      round_in_place(y, kept);
       put(y, keys.data + b * T * H * dk);
       project(x, v_proj, y);
       round_in_place(y, kept);
@@ -267,6 +269,7 @@ Outcome multi_scale_retention_chunks(const OperatorArguments& call, const Contra
             row[c] = row[c] * factor * layer::silu(gate.row(t)[c]);
         }
       }
+      round_in_place(normed, kept);
       project(normed, out_proj, y);
       round_in_place(y, kept);
       store_rounded(y, rows_of(call.output("y"), b), contract.output);

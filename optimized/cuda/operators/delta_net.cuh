@@ -94,10 +94,9 @@ struct WholeListParameters {
   DendriticShape shape;
   ListEntry* entries = nullptr;  ///< [B, H, T]
   int* length = nullptr;         ///< [B, H]
-  float* mask = nullptr;         ///< [B, T]
 };
 
-/// Lists of all tokens, none of which is a pad: a pad's state decays on, and its projections are zero already.
+/// Lists of all tokens.
 struct WholeList {
   using Parameters = WholeListParameters;
   static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) {
@@ -108,7 +107,6 @@ struct WholeList {
     if (i < s.lists()) p.length[i] = static_cast<int>(s.tokens);
     if (s.tokens == 0) return;
     p.entries[i] = {static_cast<int>(i % s.tokens), 0};
-    if (i < s.batch * s.tokens) p.mask[i] = 1.0F;
   }
 };
 

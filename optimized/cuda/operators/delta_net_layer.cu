@@ -84,10 +84,10 @@ struct DeltaNetLayer {
     lists.stride = lists.width = lists.channels = s.dk;
     lists.values = s.dv;
     p.lists = {lists, tensors.template scratch<ListEntry>(lists.lists() * s.tokens),
-               tensors.template scratch<int>(lists.lists()), floats(rows)};
+               tensors.template scratch<int>(lists.lists())};
+    // No pad of its own: a pad's state decays on, and its projections are zero already.
     p.rule.entries = p.lists.entries;
     p.rule.length = p.lists.length;
-    p.rule.mask = p.lists.mask;
     p.rule.q = p.lengths.q;
     p.rule.k = p.lengths.k;
     p.rule.q_factor = p.lengths.q_factor;

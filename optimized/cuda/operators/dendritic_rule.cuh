@@ -24,7 +24,7 @@ struct RuleParameters {
   const Operand* b = nullptr;
   const float* A_log = nullptr;  ///< [E, H], and dt_bias
   const float* dt_bias = nullptr;
-  const float* mask = nullptr;     ///< [B, T], 0: a pad
+  const float* mask = nullptr;     ///< [B, T], 0: a pad; null: none is
   const float* initial = nullptr;  ///< [B, N, E, H, w, dv]
   float* final = nullptr;          ///< the same
   Operand* o = nullptr;            ///< [B, T, H, slots, N, dv]
@@ -105,7 +105,7 @@ struct RuleBody {
       const std::int64_t slot_row = (token * s.heads + at.h) * s.slots() + entry.slot;
       const int m = at.e * s.heads + at.h;
       const std::int64_t gate = token * s.branches() * s.heads + m;
-      const bool real = p.mask[token] != 0.0F;
+      const bool real = p.mask == nullptr || p.mask[token] != 0.0F;
       const float rate = exponential(p.A_log[m]);
       stage.entry[i] = entry;
       const std::int64_t key_row = p.key_row(token, at.h / p.group, entry.slot);

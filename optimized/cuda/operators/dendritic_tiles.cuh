@@ -170,7 +170,7 @@ struct ChunkTileBody {
       const ListEntry entry = entries[i];
       const std::int64_t token = b * s.tokens + entry.token;
       key_row = r.key_row(token, h / r.group, entry.slot);
-      if (r.mask[token] != 0.0F) {
+      if (r.mask == nullptr || r.mask[token] != 0.0F) {
         const std::int64_t gate = token * s.branches() * s.heads + m;
         beta = logistic(widen(r.b[gate]));
         g = -exponential(r.A_log[m]) * softplus(widen(r.a[gate]) + r.dt_bias[m]);

@@ -23,6 +23,7 @@ std::vector<OperatorKernel> cuda_operator_kernels() {
   add(duality_kernels());
   add(mixer_kernels());
   add(recurrence_kernels());
+  add(retention_layer_kernels());
   add(learning_step_kernels());
   return table;
 }

@@ -35,6 +35,8 @@ namespace samestate::cuda {
 [[nodiscard]] std::vector<OperatorKernel> duality_kernels();
 /// Mamba's layers.
 [[nodiscard]] std::vector<OperatorKernel> mixer_kernels();
+/// RetNet's layer.
+[[nodiscard]] std::vector<OperatorKernel> retention_layer_kernels();
 /// Linear attention with a normaliser or without a mask, RetNet's retention.
 [[nodiscard]] std::vector<OperatorKernel> recurrence_kernels();
 /// Steps of test-time training.

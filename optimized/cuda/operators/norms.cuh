@@ -14,12 +14,18 @@ enum class RowNorm {
   zero_centred,  ///< y = x r (1 + w)
   residual,      ///< sum = x + second; y = sum r (1 + w)
   gated,         ///< y = x r w silu(second)
+  gated_alone,   ///< y = x r silu(second)
   gate_first,    ///< y = h r w, h = x silu(second)
   l2             ///< y = x (sum x^2 + epsilon)^-1/2
 };
 
 SAMESTATE_HOST_DEVICE constexpr bool has_second(RowNorm norm) {
-  return norm == RowNorm::residual || norm == RowNorm::gated || norm == RowNorm::gate_first;
+  return norm == RowNorm::residual || norm == RowNorm::gated || norm == RowNorm::gated_alone ||
+         norm == RowNorm::gate_first;
+}
+
+SAMESTATE_HOST_DEVICE constexpr bool has_weight(RowNorm norm) {
+  return norm != RowNorm::l2 && norm != RowNorm::gated_alone;
 }
 
 template <class Operand>
@@ -60,6 +66,7 @@ SAMESTATE_DEVICE float scaled(float h, float factor, float weight, float second)
   if constexpr (norm == RowNorm::zero_centred || norm == RowNorm::residual)
     return h * factor * (1.0F + weight);
   if constexpr (norm == RowNorm::gated) return h * factor * (weight * silu(second));
+  if constexpr (norm == RowNorm::gated_alone) return h * factor * silu(second);
   return h * factor * weight;
 }
 
@@ -104,7 +111,7 @@ SAMESTATE_DEVICE void norm_rows(const NormParameters<Operand>& p, std::int64_t g
     const int column = (l * lanes + lane) * n;
     Vector<float, 4> weight[n / 4] = {};
     SAMESTATE_UNROLL
-    for (int w = 0; norm != RowNorm::l2 && w < n / 4; ++w)
+    for (int w = 0; has_weight(norm) && w < n / 4; ++w)
       weight[w] =
           load_settled<false>(reinterpret_cast<const Vector<float, 4>*>(weights + column + 4 * w), inside[l]);
     float y[n], h[n];
@@ -135,7 +142,7 @@ SAMESTATE_DEVICE void norm_row(const NormParameters<Operand>& p, std::int64_t ro
   const float* const weights = p.weight_of(row);
   for (int i = lane_index(); i < p.width; i += 32) {
     const float h = normalised<norm>(widen(p.x[first + i]), second_of(i));
-    const float weight = norm == RowNorm::l2 ? 1.0F : weights[i];
+    const float weight = has_weight(norm) ? weights[i] : 1.0F;
     p.y[first + i] = narrow<Operand>(scaled<norm>(h, factor, weight, second_of(i)));
     if constexpr (norm == RowNorm::residual) p.sum[first + i] = narrow<Operand>(h);
   }

@@ -48,6 +48,16 @@ SAMESTATE_DEVICE float silu_for(float x) {
     return x * fast_inverse(1.0F + exponential2(-kLog2E * x));
   }
 }
+/// sin x and cos x within two ulp, x of any size.
+SAMESTATE_DEVICE void sine_and_cosine(float x, float& sine, float& cosine) {
+#ifdef __CUDACC__
+  sincosf(x, &sine, &cosine);
+#else
+  sine = std::sin(x);
+  cosine = std::cos(x);
+#endif
+}
+
 /// log(1 + e^x), of either sign without overflow.
 SAMESTATE_DEVICE float softplus(float x) {
   const float size = x < 0.0F ? -x : x;

@@ -25,15 +25,6 @@ RecurrenceParameters<Operand> read_call(const OperatorArguments& call, DeviceTen
   return p;
 }
 
-/// Memory for the states of the segments but the last, if there are any.
-template <class Operand>
-void make_carried(RecurrenceParameters<Operand>& p, DeviceTensors<Operand>& tensors, std::int64_t segments) {
-  if (segments == 0) return;
-  const std::int64_t rows = segments * p.states() * p.dk;
-  p.carried = tensors.template scratch<float>(rows * p.dv);
-  if (p.output == RecurrenceOutput::over_sums) p.carried_sums = tensors.template scratch<float>(rows);
-}
-
 template <class Operand>
 void read_states(RecurrenceParameters<Operand>& p, DeviceTensors<Operand>& tensors, const char* sums) {
   p.state = tensors.fp32("S");

@@ -459,6 +459,15 @@ void plan_recurrence(RecurrenceParameters<Operand>& p) {
   p.segments = std::max<std::int64_t>((p.tokens + p.segment - 1) / p.segment, 1);
 }
 
+/// Memory of `tensors` for the states of so many segments, if there are any.
+template <class Operand, class Tensors>
+void make_carried(RecurrenceParameters<Operand>& p, Tensors& tensors, std::int64_t segments) {
+  if (segments == 0) return;
+  const std::int64_t rows = segments * p.states() * p.dk;
+  p.carried = tensors.template scratch<float>(rows * p.dv);
+  if (p.output == RecurrenceOutput::over_sums) p.carried_sums = tensors.template scratch<float>(rows);
+}
+
 template <class Operand>
 void launch_recurrence(const RecurrenceParameters<Operand>& p, cudaStream_t stream) {
   if (p.whole || p.segments > 1) {
