@@ -192,97 +192,6 @@ TEST(Bound, ShapesAndChunkAreChecked) {
   EXPECT_THROW((void)bound_chunked(x, {}, kDelta, Mode::prob, 4, nullptr, 0.0, &other), Error);
 }
 
-TEST(Bound, StructureAndCoherenceAreDetected) {
-  Sequence<double> x = random_head(9, 40, 4, 3);
-  EXPECT_FALSE(structured(x));
-  EXPECT_FALSE(coherent_decay(x.g));
-  for (Index t = 0; t < 40; ++t) {
-    x.k.row(t) = x.k.row(t % 9).eval();
-    x.v.row(t) = x.v.row(t % 9).eval();
-    x.beta(t) = x.beta(t % 9);
-  }
-  EXPECT_TRUE(structured(x)) << "9 distinct of 40";
-  Sequence<double> limit = x;
-  limit.beta(39) += 0.25;
-  EXPECT_FALSE(structured(limit)) << "10 distinct of 40 is not below a quarter";
-  EXPECT_FALSE(structured(x.slice(0, 1, x.initial_state)));
-  EXPECT_FALSE(structured(x.slice(0, 0, x.initial_state)));
-
-  EXPECT_FALSE(coherent_decay(Vector<double>::Zero(8)));
-  EXPECT_TRUE(coherent_decay(Vector<double>::Constant(8, -0.1)));
-  EXPECT_FALSE(coherent_decay(Vector<double>::Constant(1, -0.1)));
-  EXPECT_FALSE(coherent_decay(Vector<double>{{-0.1, -0.2, -0.1, -0.2}}))
-      << "2 distinct of 4 is not below half";
-}
-
-TEST(Bound, PolicyIsTheTable) {
-  const Sequence<double> x = random_head(10, 100, 4, 10);
-  const auto expect = [&](const Policy& p, Mode mode, double lambda, double factor, bool gate, double limit) {
-    EXPECT_EQ(p.mode, mode);
-    EXPECT_EQ(p.lambda, lambda);
-    EXPECT_EQ(p.state_factor, factor);
-    EXPECT_EQ(p.head_gate, gate);
-    EXPECT_EQ(p.head_limit, limit);
-  };
-  Contract c;
-  expect(policy_for(c, x, "chunked"), Mode::prob, 5, 4, true, 1.5);
-  expect(policy_for(c, x.slice(0, 99, x.initial_state), "chunked"), Mode::prob, 5, 4, true, 2.5);
-  c.state = Format::fp16;
-  expect(policy_for(c, x, "recurrent"), Mode::semi, 4, 4, true, 1.5);
-  c.state = Format::fp32;
-  c.W = Format::tf32;
-  expect(policy_for(c, x, "chunked"), Mode::prob, 5, 4, true, 2.0);
-  expect(policy_for(c, x, "recurrent"), Mode::prob, 5, 4, true, 1.5);
-  c.qk = Format::tf32_truncated;
-  expect(policy_for(c, x, "recurrent"), Mode::prob, 16, 4, true, 2.0);
-  c.inverse = Inverse::neumann;
-  expect(policy_for(c, x, "chunked"), Mode::prob, 16, 4, true, 2.0);
-  c.inverse_operand = Format::bf16;
-  expect(policy_for(c, x, "chunked"), Mode::det, 1, 1, false, 2.0);
-  Sequence<double> same = x;
-  same.k.rowwise() = x.k.row(0).eval();
-  same.v.rowwise() = x.v.row(0).eval();
-  same.beta.setConstant(0.5);
-  expect(policy_for(Contract{}, same, "recurrent"), Mode::det, 1, 1, false, 2.5);  // repeated keys
-  same.v = x.v;
-  expect(policy_for(Contract{}, same, "recurrent"), Mode::prob, 5, 4, true, 2.5);
-  expect(policy_for(Contract{}, same, "chunked"), Mode::prob, kRowLambdaRepeated, 4, true, 2.5);
-  expect(policy_for(Contract{}, same, "recurrent", true), Mode::det, 1, 1, false,
-         2.5);  // normalised in the kernel
-  const Sequence<double> wide = random_head(10, 64, 4, 32);
-  expect(policy_for(Contract{}, wide, "chunked"), Mode::prob, 5, 4, true, 1.5);
-  expect(policy_for(Contract{}, wide.slice(0, 63, wide.initial_state), "chunked"), Mode::prob, 5, 4, true,
-         2.5);
-  EXPECT_THROW((void)policy_for(c, x, "parallel"), Error);
-}
-
-/// Keys, values and gates as of memorised pairs: two of each, and a strength of its own a token.
-Sequence<double> memorised(Sequence<double> x) {
-  for (Index t = 2; t < x.tokens(); ++t) {
-    x.k.row(t) = x.k.row(t % 2).eval();
-    x.v.row(t) = x.v.row(t % 2).eval();
-  }
-  return x;
-}
-
-TEST(Bound, RepeatedPairsOfRoundedKeysAddUpInTheStateAlone) {
-  const Sequence<double> x = random_head(10, 100, 4, 10);
-  const Sequence<double> pairs = memorised(x);
-  ASSERT_FALSE(structured(pairs));
-  ASSERT_TRUE(repeated_pairs(pairs) && !repeated_pairs(x));
-  Sequence<double> keys = pairs;
-  keys.v = x.v;
-  EXPECT_FALSE(repeated_pairs(keys));
-  Contract rounded;
-  rounded.qk = Format::tf32;
-  for (const char* form : {"recurrent", "chunked"}) {
-    EXPECT_EQ(policy_for(rounded, pairs, form).state_mode, Mode::semi) << form;
-    EXPECT_EQ(policy_for(rounded, pairs, form).mode, Mode::prob) << form;
-    EXPECT_EQ(policy_for(rounded, keys, form).state_mode, Mode::prob) << form;
-    EXPECT_EQ(policy_for(Contract{}, pairs, form).state_mode, Mode::prob) << form;
-  }
-}
-
 /// RMS and largest ratio of ||change of o_t|| to the bound over trials, and of the state's change.
 struct Ratios {
   double largest = 0.0;
@@ -489,15 +398,6 @@ TEST(Bound, SeesTheDecayOfTheTokenItself) {
       const Bound bound = bound_of(form, x, contract, mode);
       EXPECT_GE(bound.before_output(0) + bound.coherent(0), relative / std::sqrt(3.0) * bound.o.norm());
     }
-  }
-}
-
-// A case may have thousands of heads of one or two rows: 2.54 of 2.5 in 65,600 right ones of two.
-TEST(Policy, AHeadOfFewRowsIsAsImprobableAsARowAtItsLimit) {
-  const double limits[] = {5.00, 3.79, 3.26, 2.94, 2.72, 2.57, 2.50, 2.50};
-  for (Index rows = 1; rows <= std::ssize(limits); ++rows) {
-    const Sequence<double> x = random_head(3, rows, 4, 4);
-    EXPECT_NEAR(policy_for(Contract{}, x, "chunked", false).head_limit, limits[rows - 1], 0.006) << rows;
   }
 }
 
