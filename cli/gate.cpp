@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <thread>
 
 #include "cli/commands.h"
@@ -93,7 +94,12 @@ int verdict_of(const Summary& summary, const CampaignResult& result,
                vacuous, all, 100 * kVacuousShare);
     return kVacuous;
   }
-  for (const std::string& sentence : too_little) fmt::print(stderr, "samestate: {}\n", sentence);
+  constexpr std::size_t kShown = 3;
+  for (const std::string& sentence : too_little | std::views::take(kShown))
+    fmt::print(stderr, "samestate: {}\n", sentence);
+  if (too_little.size() > kShown)
+    fmt::print(stderr, "samestate: and so {} kernels more{}\n", too_little.size() - kShown,
+               result.not_started > 0 ? ", since the run ended before their cases began" : "");
   return interrupted() || !too_little.empty() ? kVacuous : kPass;
 }
 

@@ -10,7 +10,7 @@ enum class Layout {
   dense,
   padded,   ///< unused elements between tokens and heads
   far,      ///< rows so far apart that their offsets do not fit 32 bits (BUGS M38)
-  mixed,    ///< as padded, each tensor and dimension with a gap of its own: no two tensors share strides
+  mixed,    ///< some dense; of the others each dimension with a gap of its own: no two of them share strides
   fused,    ///< inputs of the same tokens are parts of the rows of one buffer; states and outputs likewise
   permuted  ///< memory [B, H, T, D] of a [B, T, H, D]; of states and of rank 3 the first two exchanged
 };

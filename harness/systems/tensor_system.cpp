@@ -88,7 +88,11 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   }
   for (const OperatorForm& form : of.forms) forms.push_back({.name = form.name, .chunked = form.chunked});
   // Its calls are those of any form, so that the chunk is theirs.
-  if (of.streams) forms.push_back({.name = "decode", .decodes = true});
+  if (of.streams) {
+    forms.push_back({.name = "decode", .decodes = true});
+    // A batch that is served: a token each of more sequences than a block has threads, all else as models have it.
+    plan.limits.push_back("B=257 T=1");
+  }
   Call least;
   least.form = of.forms.front().name;
   least.tokens = least.chunk = 1;

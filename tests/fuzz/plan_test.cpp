@@ -190,6 +190,18 @@ TEST(Plan, EdgesCoverTheRowsOfEverySystem) {
   }
 }
 
+// A bug of decoding in a batch alone, of one width of convolution, needs three sizes at once: no pair meets it for certain.
+TEST(Plan, AStreamOfNamedTensorsServesABatch) {
+  PlanOptions options;
+  options.effort = 0;
+  options.kernel = "cpu.short_convolution.gather";
+  const KernelTable table(kernels(), operator_kernels());
+  const std::vector<Case> plan = plan_cases(table, options);
+  EXPECT_TRUE(std::any_of(plan.begin(), plan.end(), [](const Case& c) {
+    return c.B > 256 && c.T == 1 && size_in(c, "C") == 32 && size_in(c, "W") == 4;
+  }));
+}
+
 TEST(Plan, SaysHowManyKernelsArePlanned) {
   PlanOptions options;
   options.kernel = "cpu.load_balance.direct";
