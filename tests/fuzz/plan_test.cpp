@@ -194,7 +194,7 @@ TEST(Plan, EdgesCoverTheRowsOfEverySystem) {
 TEST(Plan, AStreamOfNamedTensorsServesABatch) {
   PlanOptions options;
   options.effort = 0;
-  options.kernel = "cpu.short_convolution.gather";
+  options.kernel = "cpu.short_convolution.scatter";
   const KernelTable table(kernels(), operator_kernels());
   const std::vector<Case> plan = plan_cases(table, options);
   EXPECT_TRUE(std::any_of(plan.begin(), plan.end(), [](const Case& c) {
