@@ -26,8 +26,12 @@ using testing::Values;
 /// A layer's call between its convolutions and its mixture: everything that the rule reads.
 template <class Operand>
 struct Rule {
-  explicit Rule(const DendriticShape& shape)
-      : s(shape), selected(static_cast<std::size_t>(s.rows())), entries(s.lists() * s.tokens) {
+  /// `heads_a_key`: neighbouring heads that have one q and one k.
+  explicit Rule(const DendriticShape& shape, int heads_a_key = 1)
+      : s(shape),
+        group(heads_a_key),
+        selected(static_cast<std::size_t>(s.rows())),
+        entries(s.lists() * s.tokens) {
     Draw draw(static_cast<unsigned>(s.width + s.values));
     for (float& x : scores = draw.values<float>(s.rows() * s.candidates)) x = std::fabs(x);
     scores[0] = scores[1];  // of equals the first
@@ -49,7 +53,8 @@ struct Rule {
     mask.assign(static_cast<std::size_t>(s.batch * s.tokens), 1.0F);
     mask[1] = 0.0F;
     factor.assign(static_cast<std::size_t>(s.slot_rows() * s.windows), 0.0F);
-    for (float& x : factor) x = 1.0F / std::sqrt(static_cast<float>(s.width));
+    for (std::size_t i = 0; i < factor.size(); ++i)
+      factor[i] = (1.0F + 0.125F * static_cast<float>(i % 3)) / std::sqrt(static_cast<float>(s.width));
     initial = draw.values<float>(s.lists() * s.windows * s.width * s.values);
   }
 
@@ -63,11 +68,13 @@ struct Rule {
       const std::int64_t e = branch[static_cast<std::size_t>(slot_row)], m = e * s.heads + h;
       const auto at = [](const Values& x, std::int64_t i) { return double{x[static_cast<std::size_t>(i)]}; };
       const std::int64_t gate = token * s.branches() * s.heads + m,
-                         key = slot_row * s.channels + window * s.stride;
+                         key_row = (token * (s.heads / group) + h / group) * s.slots() + slot_row % s.slots(),
+                         key = key_row * s.channels + window * s.stride;
       const bool real = at(mask, token) != 0.0;
       const double beta = real ? 1.0 / (1.0 + std::exp(-at(b, gate))) : 0.0;
       const double rate = std::exp(at(A_log, m)) * std::log1p(std::exp(at(a, gate) + at(bias, m)));
-      const double alpha = real ? std::exp(-rate) : 1.0, length_of_key = at(factor, row);
+      const double alpha = real ? std::exp(-rate) : 1.0,
+                   length_of_key = at(factor, key_row * s.windows + window);
       const std::int64_t head = (sequence * s.windows + window) * s.branches() * s.heads + m;
       for (int c = 0; c < s.values; ++c) {
         float* const S = state.data() + head * s.width * s.values + c;
@@ -93,7 +100,7 @@ struct Rule {
     const Aligned<float> after(initial.size());
     run({s, entries.data(), length.data(), in_q.data(), in_k.data(), factors.data(), factors.data(),
          in_v.data(), in_a.data(), in_b.data(), rate.data(), offset.data(), real.data(), before.data(),
-         after.data(), o.data(), scale});
+         after.data(), o.data(), scale, group, s.heads / group});
     Values expected_o, expected_state;
     expect(expected_o, expected_state);
     const Values found_o = o.values(), found_state = after.values();
@@ -107,6 +114,7 @@ struct Rule {
   }
 
   DendriticShape s;
+  int group;
   std::vector<std::uint32_t> selected;
   std::vector<ListEntry> entries;
   std::vector<int> branch, length;
@@ -124,18 +132,18 @@ DendriticShape shape_of(std::int64_t batch, std::int64_t tokens, int windows, in
 }
 
 template <class Operand, int rows>
-void check_tokens(const DendriticShape& s) {
+void check_tokens(const DendriticShape& s, int heads_a_key = 1) {
   using Body = RuleBody<Operand, rows>;
-  Rule<Operand>(s).check("tokens", 2e-5, [&](const RuleParameters<Operand>& p) {
+  Rule<Operand>(s, heads_a_key).check("tokens", 2e-5, [&](const RuleParameters<Operand>& p) {
     launch<Body>(static_cast<unsigned>(s.lists() * s.windows * p.tiles(Body::kColumns)), Body::kSharedBytes,
                  p, nullptr);
   });
 }
 
 template <int width>
-void check_chunks(const DendriticShape& s) {
+void check_chunks(const DendriticShape& s, int heads_a_key = 1) {
   using Body = ChunkBody<width>;
-  Rule<Bf16>(s).check("chunks", 3e-5, [&](const RuleParameters<Bf16>& rule) {
+  Rule<Bf16>(s, heads_a_key).check("chunks", 3e-5, [&](const RuleParameters<Bf16>& rule) {
     ChunkParameters p{rule};
     std::vector<ChunkTile> tiles(static_cast<std::size_t>(p.tile_count()));
     p.tiles = tiles.data();
@@ -171,6 +179,7 @@ TEST(CudaDendritic, RuleIsThatOfTheEquationsTokenByToken) {
   check_tokens<float, 8>(shape_of(1, 19, 2, 5, 7, 5));
   check_tokens<float, 16>(shape_of(2, 18, 1, 36, 36, 68));
   check_tokens<Bf16, 8>(shape_of(1, 35, 2, 8, 16, 8));
+  check_tokens<float, 16>(shape_of(2, 18, 1, 36, 36, 68), 2);
 }
 
 TEST(CudaDendritic, RuleIsThatOfTheEquationsInChunks) {
@@ -179,6 +188,7 @@ TEST(CudaDendritic, RuleIsThatOfTheEquationsInChunks) {
   check_chunks<64>(shape_of(1, 70, 2, 8, 16, 72));
   emulation::copies_land_late = false;
   check_chunks<160>(shape_of(1, 40, 1, 152, 152, 16));
+  check_chunks<64>(shape_of(2, 70, 1, 40, 40, 24), 2);
 }
 
 template <class Operand>

@@ -144,7 +144,7 @@ TEST(OperatorCase, KernelOfAnotherSystemIsAnError) {
   EXPECT_THROW(choose("v1 linear_attention_normalised form=chunked "
                       "kernel=cpu.linear_attention_bidirectional.state_first"),
                Error);
-  EXPECT_THROW(choose("v1 multi_scale_retention form=recurrent"), Error);
+  EXPECT_THROW(choose("v1 normalised_retention_recurrence form=recurrent"), Error);
 }
 
 // A layout changes where the values lie, and neither they nor the verdict.
