@@ -140,7 +140,13 @@ void Pool::collect(Worker& worker, const JobObserver& observer) {
 
 void Pool::take(Worker& worker, Flight flight, WorkerMessage message, const JobObserver& observer) {
   if (message.kind == WorkerMessage::Kind::error) throw Error(message.answer.text);
-  if (message.kind == WorkerMessage::Kind::internal_error) throw std::runtime_error(message.answer.text);
+  if (message.kind == WorkerMessage::Kind::internal_error) {
+    // A heap that an earlier job damaged makes the harness itself throw: only a fresh process is sure.
+    if (worker.given == 1) throw std::runtime_error(message.answer.text);
+    detach(worker);
+    suspect(worker, std::move(flight), {"broken", message.answer.text});
+    return;
+  }
   const bool broken = !message.answer.broken.empty();
   if (broken) detach(worker);
   // What breaks a process may be the job beside the one that finds it broken.

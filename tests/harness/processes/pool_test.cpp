@@ -77,6 +77,7 @@ Answer act(const std::string& text) {
   if (text == "internal") throw std::runtime_error("a defect");
   if (text == "damage") damaged = true;
   if (text == "frail" && damaged) ::_exit(9);
+  if (text == "allocating" && damaged) throw std::length_error("vector::_M_default_append");
   if (text == "break") {
     damaged = true;
     return {text, "the device is gone"};
@@ -257,6 +258,30 @@ TEST(Pool, WhatRanBeforeInTheProcessMayBeTheCause) {
   EXPECT_TRUE(sure[2].beside.empty());
   EXPECT_NE(sure[2].reason.find("code 9"), std::string::npos) << sure[2].reason;
   EXPECT_EQ(run_all(options(1, 1), texts)[2].kind, Kind::died) << "without `confirm` the first word counts";
+}
+
+// A damaged heap shows wherever the next vector grows, in the harness too.
+TEST(Pool, ADefectAfterOtherJobsIsOfTheProcess) {
+  for (const int threads : {1, 4}) {
+    std::vector<std::string> texts(40, "allocating");
+    for (const std::size_t i : {6, 30}) texts[i] = "damage";
+    const auto out = run_all(options(1, threads), texts);
+    int lost = 0;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      if (out[i].kind == Kind::unrepeated) {
+        ++lost;
+        EXPECT_EQ(out[i].how, "broken");
+        EXPECT_EQ(out[i].reason, "vector::_M_default_append");
+      } else {
+        EXPECT_EQ(out[i].kind, Kind::answered) << i;
+      }
+      EXPECT_EQ(out[i].text, texts[i]);
+    }
+    EXPECT_GE(lost, 1);
+    EXPECT_LE(lost, 2 * threads);
+  }
+  Pool pool(run, options(1, 1));
+  EXPECT_THROW(run_all(pool, {"well", "internal"}), std::runtime_error) << "a fresh process finds it too";
 }
 
 TEST(Pool, AProcessThatDiesIdleTakesNoJobWithIt) {
