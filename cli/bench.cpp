@@ -21,8 +21,6 @@
 #include "reports/records/summary.h"
 #include "reports/text/bench.h"
 #include "reports/text/trace.h"
-#include "samestate_kernel_sources.h"
-#include "samestate_version.h"
 
 namespace samestate::cli {
 namespace {
@@ -33,7 +31,7 @@ struct Options {
   bool list = false;
   BenchOptions bench;
   std::vector<std::string> plugins;
-  std::string jsonl, peer, trace, timeout = "10m";
+  std::string jsonl, peer, trace, timeout = "10m", commit;
   std::int64_t block = -1;
   double peer_timeout = 120.0;
   double gigabytes = 16.0;
@@ -140,14 +138,11 @@ int run_bench(Options options) {
   }
   options.bench.most_bytes = options.gigabytes * 1e9;
   options.bench.timeout = seconds_of("--timeout", options.timeout);
-  const std::string name = device.name.empty() ? "cpu" : device.name;
   const std::string accelerator_name = device.name.empty() ? "cuda" : device.name;
   std::unique_ptr<JsonLinesWriter> lines;
   if (!options.jsonl.empty()) {
-    lines = std::make_unique<JsonLinesWriter>(options.jsonl,
-                                              Run{SAMESTATE_VERSION, "", name, device.driver, device.toolkit,
-                                                  SAMESTATE_CUDA_SOURCES, plugin_identities(options.plugins)},
-                                              JsonLinesWriter::Mode::append);
+    lines = std::make_unique<JsonLinesWriter>(
+        options.jsonl, this_run(device, options.plugins, options.commit), JsonLinesWriter::Mode::append);
   }
   std::unique_ptr<Peer> peer;
   if (!options.peer.empty()) peer = std::make_unique<Peer>(options.peer, options.peer_timeout);
@@ -247,6 +242,7 @@ Command add_bench(CLI::App& app) {
       ->check(number_in(1e-3, 1e6));
   app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
+  add_commit_option(app, options->commit);
   app.add_option("--peer", options->peer, "a command that times somebody else's kernels (docs/bench.md)");
   app.add_option("--peer-timeout", options->peer_timeout, "seconds that the peer has for a case")
       ->capture_default_str()

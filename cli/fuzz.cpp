@@ -25,7 +25,6 @@
 #include "reports/records/judged_share.h"
 #include "reports/records/summary.h"
 #include "reports/text/gate_json.h"
-#include "samestate_kernel_sources.h"
 #include "samestate_version.h"
 
 namespace samestate::cli {
@@ -39,7 +38,7 @@ struct FuzzOptions {
   FilterOptions filter;
   bool list = false, json = false, fail_fast = false, strict = false;
   std::vector<std::string> plugins;
-  std::string budget = "5m", shrink_budget = "30s", timeout = "60s", shard = "0/1", jsonl, corpus;
+  std::string budget = "5m", shrink_budget = "30s", timeout = "60s", shard = "0/1", jsonl, corpus, commit;
   std::uint64_t seed = 0;
   bool has_seed = false;
 };
@@ -260,14 +259,9 @@ int run_fuzz(FuzzOptions options) {
   if (options.list) return print_plan(table, options);
   require_different({{"--jsonl", options.jsonl}, {"--checkpoint", search.checkpoint.string()}});
   std::unique_ptr<JsonLinesWriter> lines;
-  const Run run{SAMESTATE_VERSION,
-                "",
-                search.filter.device,
-                "",
-                "",
-                SAMESTATE_CUDA_SOURCES,
-                plugin_identities(options.plugins)};
   if (!options.jsonl.empty()) {
+    const Run run = this_run(search.filter.device == "cpu" ? Accelerator() : accelerator(), options.plugins,
+                             options.commit);
     lines = std::make_unique<JsonLinesWriter>(
         options.jsonl, run, search.resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
   }
@@ -304,8 +298,11 @@ int run_fuzz(FuzzOptions options) {
   if (interrupted() && code == kPass) code = kVacuous;
   if (options.json) {
     fmt::print("{}", search_json(result.counts, shrunk,
-                                 {result.elapsed, fmt::format("{:#x}", search.seed), code,
-                                  interrupted() ? "Interrupted." : ""}));
+                                 {result.elapsed,
+                                  fmt::format("{:#x}", search.seed),
+                                  code,
+                                  interrupted() ? "Interrupted." : "",
+                                  {}}));
   }
   return code;
 }
@@ -357,6 +354,7 @@ Command add_fuzz(CLI::App& app) {
   app.add_flag("--resume", search.resume, "go on with the checkpoint");
   app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case")
       ->check(named());
+  add_commit_option(app, options->commit);
   app.add_option("--corpus", options->corpus,
                  "append shrunk failures to this folder, which `gate --corpus` replays first")
       ->check(named());

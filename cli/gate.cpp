@@ -32,7 +32,6 @@
 #include "reports/text/junit.h"
 #include "reports/text/markdown.h"
 #include "reports/text/terminal.h"
-#include "samestate_kernel_sources.h"
 #include "samestate_version.h"
 
 namespace samestate::cli {
@@ -57,7 +56,7 @@ struct GateOptions {
   bool list = false, json = false, fail_fast = false, strict = false;
   std::vector<std::string> plugins;
   std::string jsonl, junit, markdown, coverage, baseline, new_baseline, timeout = "10m", budget = "0";
-  std::string corpus = standard_corpus();
+  std::string corpus = standard_corpus(), commit;
   double baseline_factor = 2.0;
   double least_judged = 0.5;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -68,6 +67,8 @@ std::FILE* aside(const GateOptions& options) { return options.json ? stderr : st
 
 /// Why cases were left; empty: none was.
 std::string left_of(const GateOptions& options, const Summary& summary, const CampaignResult& result) {
+  if (result.not_started + result.run == 0 && interrupted())
+    return "Interrupted while the cases were planned: none was run.";
   if (result.not_started == 0) return "";
   const char* why = interrupted() ? "Interrupted before"
                     : options.fail_fast && !summary.failures.empty()
@@ -76,30 +77,31 @@ std::string left_of(const GateOptions& options, const Summary& summary, const Ca
   return fmt::format("{} {} of {} cases.", why, result.not_started, result.not_started + result.run);
 }
 
+/// The exit code; to `remarks`, why it is no pass where no case says so.
 int verdict_of(const Summary& summary, const CampaignResult& result,
-               const std::vector<std::string>& too_little) {
+               const std::vector<std::string>& too_little, std::vector<std::string>& remarks) {
   if (summary.count(Verdict::crash) + summary.count(Verdict::timeout) > 0) return kCrash;
   if (summary.count(Verdict::fail) > 0) return kFail;
   if (summary.count(Verdict::flaky) > 0) return kFlaky;
   if (summary.judged == 0) {
-    return summary.count(Verdict::vacuous) > 0 || result.not_started > 0 ? kVacuous : kNothingRan;
+    const bool some = summary.count(Verdict::vacuous) > 0 || result.not_started > 0 || interrupted();
+    return some ? kVacuous : kNothingRan;
   }
   const double vacuous = static_cast<double>(summary.count(Verdict::vacuous) - summary.zeros);
   const double all = vacuous + static_cast<double>(summary.judged);
   if (all >= kLeastForAShare && vacuous > kVacuousShare * all) {
-    fmt::print(stderr,
-               "samestate: {:.0f} of {:.0f} cases that expect more than zeros were vacuous, more than {:.0f} "
-               "%: too little was "
-               "covered; another --contract or --regime, or more cases (--effort, --max-cases)\n",
-               vacuous, all, 100 * kVacuousShare);
+    remarks.push_back(fmt::format(
+        "{:.0f} of {:.0f} cases that expect more than zeros were vacuous, more than {:.0f} %: too "
+        "little was covered; another --contract or --regime, or more cases (--effort, --max-cases)",
+        vacuous, all, 100 * kVacuousShare));
     return kVacuous;
   }
   constexpr std::size_t kShown = 3;
-  for (const std::string& sentence : too_little | std::views::take(kShown))
-    fmt::print(stderr, "samestate: {}\n", sentence);
+  for (const std::string& sentence : too_little | std::views::take(kShown)) remarks.push_back(sentence);
   if (too_little.size() > kShown)
-    fmt::print(stderr, "samestate: and so {} kernels more{}\n", too_little.size() - kShown,
-               result.not_started > 0 ? ", since the run ended before their cases began" : "");
+    remarks.push_back(
+        fmt::format("and so {} kernels more{}", too_little.size() - kShown,
+                    result.not_started > 0 ? ", since the run ended before their cases began" : ""));
   return interrupted() || !too_little.empty() ? kVacuous : kPass;
 }
 
@@ -137,7 +139,9 @@ Plan cases_of(const GateOptions& options, const KernelTable& table, const std::v
         stderr, "samestate: planning, {} of {} kernels{}\n", done, of,
         options.plan.effort < kTriples ? "" : "; every triple of choices takes up to minutes a kernel");
   };
+  all.stop = interrupted;
   Plan plan = plan_of(table, all);  // checks the filters
+  if (interrupted()) return {};
   std::vector<Case> cases = corpus_cases(corpus, table, options.plan);
   cases.insert(cases.end(), plan.cases.begin(), plan.cases.end());
   const std::int64_t total = plan.total = std::ssize(cases);
@@ -156,6 +160,7 @@ Plan cases_of(const GateOptions& options, const KernelTable& table, const std::v
 
 /// Of the pairs that a whole plan is made to meet, what its judged cases met; one that was cut says nothing of it.
 std::string met_by(const GateOptions& options, const Plan& plan, const std::map<std::size_t, Record>& done) {
+  if (plan.cases.empty()) return "";
   if (options.coverage.empty() && (options.plan.max_cases > 0 || !options.plan.filter.empty())) return "";
   PlanCoverage coverage(plan);
   for (const auto& [i, record] : done) {
@@ -219,23 +224,13 @@ Growth mark_grown(const Baseline& baseline, const GateOptions& options, const Ke
   return out;
 }
 
-int with_baseline(int code, const std::optional<Growth>& growth, const GateOptions& options,
-                  const std::vector<Record>& records) {
-  if (growth) {
-    fmt::print(aside(options), "{}", growth->text);
-    if (code == kPass && growth->compared == 0) {
-      fmt::print(stderr, "samestate: no case of this run is in {}: nothing was compared\n", options.baseline);
-      code = kVacuous;
-    }
+void write_new_baseline(const GateOptions& options, int code, const std::vector<Record>& records) {
+  if (options.new_baseline.empty()) return;
+  if (code == kPass) {
+    write_baseline(options.new_baseline, baseline_of(records, SAMESTATE_VERSION));
+  } else {
+    fmt::print(stderr, "samestate: {} was not written: the gate did not pass\n", options.new_baseline);
   }
-  if (!options.new_baseline.empty()) {
-    if (code == kPass) {
-      write_baseline(options.new_baseline, baseline_of(records, SAMESTATE_VERSION));
-    } else {
-      fmt::print(stderr, "samestate: {} was not written: the gate did not pass\n", options.new_baseline);
-    }
-  }
-  return code;
 }
 
 /// In the order of the cases, whatever the order in which they finished.
@@ -245,13 +240,14 @@ std::vector<Record> in_order(std::map<std::size_t, Record>& done) {
   return records;
 }
 
-void report(const GateOptions& options, const std::vector<Record>& records, const Run& run, double seconds) {
-  if (!options.junit.empty()) write_junit(options.junit, records, run);
-  if (!options.markdown.empty()) write_markdown(options.markdown, records, run);
+void report(const GateOptions& options, const std::vector<Record>& records, const Run& run,
+            const RunEnd& end) {
+  if (!options.junit.empty()) write_junit(options.junit, records, run, end);
+  if (!options.markdown.empty()) write_markdown(options.markdown, records, run, end);
   if (options.json) return;
   const Shard shard = shard_of(options.shard);
   fmt::print("{}{} in {:.1f} s on {} thread(s), seed {}{}.\n", terminal_text(records, colour()),
-             counted(std::ssize(records), "case"), seconds, options.threads, options.plan.seed,
+             counted(std::ssize(records), "case"), end.seconds, options.threads, options.plan.seed,
              shard.count > 1 ? fmt::format(", shard {}", options.shard) : "");
   fmt::print("{}", nearest_cards(records));
 }
@@ -283,18 +279,12 @@ int run_gate(GateOptions options) {
   for (const std::string& path : {options.junit, options.markdown, options.new_baseline, options.coverage}) {
     if (!path.empty() && !options.list) require_writable(path);
   }
+  if (!options.list) note_interrupts();
   const Plan plan = cases_of(options, table, corpus, shard);
   const std::vector<Case>& cases = plan.cases;
   if (options.list) return print_plan(cases, options.json);
-  const Accelerator device = accelerator();
-  const Run run{SAMESTATE_VERSION,
-                "",
-                device.name.empty() ? "cpu" : device.name,
-                device.driver,
-                device.toolkit,
-                SAMESTATE_CUDA_SOURCES,
-                plugin_identities(options.plugins)};
-
+  Run run = this_run(accelerator(), options.plugins, options.commit);
+  run.planned = std::ssize(cases);
   std::unique_ptr<JsonLinesWriter> lines;
   if (!options.jsonl.empty()) lines = std::make_unique<JsonLinesWriter>(options.jsonl, run);
   std::map<std::size_t, Record> done;
@@ -316,7 +306,6 @@ int run_gate(GateOptions options) {
     progress.step(record.judgement.ratio, is_failure(record.judgement.verdict));
     done.emplace(i, std::move(record));
   };
-  note_interrupts();
   const auto begin = std::chrono::steady_clock::now();
   const CampaignResult result = run_campaign(cases, table, {options.threads, budget, timeout}, observer,
                                              [&] { return interrupted() || (options.fail_fast && failed); });
@@ -329,19 +318,27 @@ int run_gate(GateOptions options) {
   std::optional<Growth> growth;
   if (baseline) growth = mark_grown(*baseline, options, table, records);
   explain_kinds(records, table);
-  report(options, records, run, seconds.count());
+  const Summary summary = summarise(records);
+  RunEnd end{
+      seconds.count(), std::to_string(options.plan.seed), kPass, left_of(options, summary, result), {}};
+  end.exit = verdict_of(summary, result, too_little(shares, options.least_judged), end.remarks);
+  if (end.exit == kPass && growth && growth->compared == 0) {
+    end.remarks.push_back(
+        fmt::format("no case of this run is in {}: nothing was compared", options.baseline));
+    end.exit = kVacuous;
+  }
+  if (lines) lines->finish(end);
+  report(options, records, run, end);
   if (!coverage.empty()) fmt::print(aside(options), "{}", coverage);
   if (options.plan.max_cases > 0 && plan.total > options.plan.max_cases)
     fmt::print(aside(options), "--max-cases kept {} of {} planned cases.\n", options.plan.max_cases,
                plan.total);
-  const Summary summary = summarise(records);
-  const std::string left = left_of(options, summary, result);
-  if (!left.empty()) fmt::print(aside(options), "{}\n", left);
-  const int code = with_baseline(verdict_of(summary, result, too_little(shares, options.least_judged)),
-                                 growth, options, records);
-  if (options.json)
-    fmt::print("{}", gate_json(records, {seconds.count(), std::to_string(options.plan.seed), code, left}));
-  return code;
+  if (!end.not_complete.empty()) fmt::print(aside(options), "{}\n", end.not_complete);
+  if (growth) fmt::print(aside(options), "{}", growth->text);
+  for (const std::string& remark : end.remarks) fmt::print(stderr, "samestate: {}\n", remark);
+  write_new_baseline(options, end.exit, records);
+  if (options.json) fmt::print("{}", gate_json(records, end));
+  return end.exit;
 }
 
 }  // namespace
@@ -381,6 +378,7 @@ Command add_gate(CLI::App& app) {
          "share of a kernel's planned cases that must be judged, those outside its declared limits left out")
       ->capture_default_str()
       ->check(number_in(0.0, 1.0));
+  add_commit_option(app, options->commit);
   app.add_option("--budget", options->budget,
                  "start no case after this time: 90, 90s, 5m, 1.5h (0: no limit)")
       ->capture_default_str();

@@ -1,6 +1,7 @@
 #include "cli/interrupt.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <csignal>
 
@@ -10,7 +11,22 @@ namespace {
 volatile std::sig_atomic_t own = 0;
 /// Shared with the processes that are made after note_interrupts(): workers ignore the signal itself.
 volatile std::sig_atomic_t* noted = &own;
-extern "C" void note_interrupt(int) { *noted = 1; }
+volatile std::sig_atomic_t times = 0;
+pid_t owner = 0;
+
+extern "C" void note_interrupt(int signal) {
+  *noted = 1;
+  times = times + 1;
+  if (times >= 3) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+  if (times == 2 && ::getpid() == owner) {
+    constexpr char kText[] =
+        "\nsamestate: ending; what was found is being written (once more ends at once, without it)\n";
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
+  }
+}
 
 }  // namespace
 
@@ -21,7 +37,9 @@ void note_interrupts() {
   }
   struct sigaction action {};
   action.sa_handler = note_interrupt;
-  action.sa_flags = SA_RESETHAND;
+  action.sa_flags = SA_RESTART;
+  owner = ::getpid();
+  times = 0;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
 }

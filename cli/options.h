@@ -21,4 +21,7 @@ namespace samestate::cli {
 /// file: the second would replace the first. Devices and pipes take both.
 void require_different(const std::vector<std::pair<std::string, std::string>>& files);
 
+/// --commit, of the verbs that write records.
+void add_commit_option(CLI::App& app, std::string& commit);
+
 }  // namespace samestate::cli

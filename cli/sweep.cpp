@@ -12,14 +12,13 @@
 #include "cli/duration.h"
 #include "cli/filter.h"
 #include "cli/interrupt.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "harness/processes/campaign.h"
 #include "harness/processes/losses.h"
 #include "measure/sweep/sweep.h"
 #include "reports/records/json_lines.h"
-#include "samestate_kernel_sources.h"
-#include "samestate_version.h"
 
 namespace samestate::cli {
 namespace {
@@ -28,7 +27,7 @@ struct Options {
   SweepOptions sweep;
   FilterOptions filter;
   bool list = false, json = false;
-  std::string out = "out/sweep.jsonl", timeout = "10m";
+  std::string out = "out/sweep.jsonl", timeout = "10m", commit;
   std::vector<std::string> plugins;
   bool restart = false;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -114,10 +113,7 @@ int run_sweep(const Options& options) {
     fmt::print("{}: {} of {} points are there, {} to go\n", options.out, all.size() - left.size(), all.size(),
                left.size());
   say_what_is_left_out(options);
-  const Accelerator device = accelerator();
-  JsonLinesWriter lines(options.out,
-                        {SAMESTATE_VERSION, "", device.name.empty() ? "cpu" : device.name, device.driver,
-                         device.toolkit, SAMESTATE_CUDA_SOURCES, plugin_identities(options.plugins)},
+  JsonLinesWriter lines(options.out, this_run(accelerator(), options.plugins, options.commit),
                         resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
   double work_left = 0.0;
   for (const SweepCase* point : left) work_left += point->work;
@@ -206,6 +202,7 @@ Command add_sweep(CLI::App& app) {
   app.add_flag("--list", options->list, "print the case lines, measure none");
   app.add_flag("--json", options->json, "with --list: machine-readable; the points are JSON Lines anyway");
   app.add_flag("--restart", options->restart, "measure every point again");
+  add_commit_option(app, options->commit);
   app.add_option("--timeout", options->timeout, "a point that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
   app.add_option("--threads", options->threads, "points at a time")

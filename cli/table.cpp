@@ -15,6 +15,8 @@
 #include "harness/run/plugin.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
+#include "samestate_kernel_sources.h"
+#include "samestate_version.h"
 #ifdef SAMESTATE_HAVE_CUDA
 #include "optimized/cuda/cuda_kernels.h"
 #endif
@@ -100,6 +102,16 @@ Accelerator accelerator() {
   for (std::string* field : {&found.name, &found.driver, &found.toolkit}) std::getline(fields, *field, '\t');
 #endif
   return found;
+}
+
+Run this_run(const Accelerator& device, const std::vector<std::string>& plugins, const std::string& commit) {
+  return {SAMESTATE_VERSION,
+          commit,
+          device.name.empty() ? "cpu" : device.name,
+          device.driver,
+          device.toolkit,
+          SAMESTATE_CUDA_SOURCES,
+          plugin_identities(plugins)};
 }
 
 void require_promise(const Case& c, const KernelTable& table) {

@@ -6,6 +6,7 @@
 
 #include "harness/cases/case_filter.h"
 #include "harness/run/run_case.h"
+#include "reports/records/run.h"
 
 namespace samestate::cli {
 
@@ -37,6 +38,10 @@ struct Accelerator {
   std::string name, driver, toolkit;
 };
 [[nodiscard]] Accelerator accelerator();
+
+/// What stands at the head of a record of this build with those plugins; `commit` is what --commit says. Throws Error.
+[[nodiscard]] Run this_run(const Accelerator& device, const std::vector<std::string>& plugins,
+                           const std::string& commit);
 
 /// Throws Error for a case that no kernel of the table can run, and where its kernel does not promise its contract:
 /// what it returns would be judged by a promise that it never made.

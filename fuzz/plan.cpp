@@ -333,6 +333,7 @@ Plan plan_of(const KernelTable& table, const PlanOptions& options) {
   if (options.planned) options.planned(0, kernels.size());
   const auto work = [&] {
     for (std::size_t i = next++; i < kernels.size(); i = next++) {
+      if (options.stop && options.stop()) return;
       KernelPlan(table, *kernels[i].kernel, parts[i].edges).edges();
       parts[i].turns = turns_of(kernels[i], parts[i].edges, options, parts[i].coverage);
       const std::scoped_lock lock(reporting);

@@ -24,6 +24,8 @@ struct PlanOptions {
   /// Told how many of how many kernels have their cases, from the first: many take minutes. One call at a time, from
   /// any thread.
   std::function<void(std::size_t done, std::size_t of)> planned = nullptr;
+  /// Once it says so no kernel's cases are begun: what comes back is then no plan.
+  std::function<bool()> stop = nullptr;
 };
 
 /// The kernels that a campaign is about: NAME[,NAME...] with patterns (* and ?) for system and kernel; empty: no filter.

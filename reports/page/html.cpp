@@ -29,6 +29,9 @@ std::string made_by(const ReportInput& input) {
       add("plugins", run.plugins);
       if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
     }
+    for (const std::string& sentence : shortcomings(source.content))
+      lines.push_back(fmt::format("<strong class=\"bad\">{}: {}</strong>", html_escaped(source.name),
+                                  html_escaped(sentence)));
     if (source.content.cut_lines > 0)
       lines.push_back(
           fmt::format("<strong class=\"bad\">{}: {} line(s) cut off by a crash or a full disk; what was "

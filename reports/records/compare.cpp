@@ -124,6 +124,8 @@ std::int64_t Comparison::regressions() const {
 Comparison compare(const RecordFile& before, const RecordFile& after, double factor) {
   Comparison result;
   result.factor = factor;
+  result.before_short = shortcomings(before);
+  result.after_short = shortcomings(after);
   const Cases was = cases_of(before, result.repeated);
   const Cases is = cases_of(after, result.repeated);
   result.before = std::ssize(was);

@@ -37,6 +37,7 @@ struct Comparison {
   std::int64_t unchanged = 0;  ///< the same verdict and the same ratio, bit for bit
   std::int64_t repeated = 0;   ///< cases that a file held more than once: its last record counts
   double factor = 2.0;
+  std::vector<std::string> before_short, after_short;  ///< why the runs are not whole (json_lines.h)
   [[nodiscard]] std::int64_t count(Change::Kind kind) const;
   [[nodiscard]] std::int64_t regressions() const;
 };

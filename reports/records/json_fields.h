@@ -38,6 +38,9 @@ struct Writer {
   void unless_zero(const char* name, double value) const {
     if (value != 0.0) object[name] = encoded(value);
   }
+  void unless_zero(const char* name, std::int64_t value) const {
+    if (value != 0) object[name] = value;
+  }
   void unless_nan(const char* name, double value) const {
     if (!std::isnan(value)) object[name] = encoded(value);
   }
@@ -85,6 +88,10 @@ struct Reader {
   }
   void unless_zero(const char* name, double& value) const {
     value = 0.0;
+    if (object.contains(name)) (*this)(name, value);
+  }
+  void unless_zero(const char* name, std::int64_t& value) const {
+    value = 0;
     if (object.contains(name)) (*this)(name, value);
   }
   void unless_nan(const char* name, double& value) const {

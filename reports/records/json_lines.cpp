@@ -11,6 +11,7 @@
 #include "reference/error.h"
 #include "reports/records/files.h"
 #include "reports/records/json_fields.h"
+#include "reports/records/summary.h"
 
 namespace samestate {
 namespace {
@@ -130,6 +131,15 @@ void visit_run(AnyRun& run, Visit&& visit) {
   visit("toolkit", run.toolkit);
   visit("kernel_sources", run.kernel_sources);
   visit.unless_empty("plugins", run.plugins);
+  visit.unless_zero("planned", run.planned);
+}
+
+template <class AnyEnd, class Visit>
+void visit_end(AnyEnd& end, Visit&& visit) {
+  visit("seconds", end.seconds);
+  visit("seed", end.seed);
+  visit.unless_empty("not_complete", end.not_complete);
+  visit.unless_empty("remarks", end.remarks);
 }
 
 Json event(const char* name) { return {{"schema", kJsonLinesSchema}, {"event", name}}; }
@@ -168,18 +178,26 @@ bool next_line(std::istream& file, std::string& line) {
   return true;
 }
 
-/// The cases of one run that have started and not ended.
-using Open = std::map<std::int64_t, Record>;
+/// A run that is being read.
+struct OpenRun {
+  std::map<std::int64_t, Record> cases;  ///< started and not ended
+  std::int64_t ended = 0;
+  bool finished = false;
+};
 
-void close_run(Open& open, RecordFile& result) {
-  for (auto& [number, record] : open) {
+void close_run(OpenRun& open, RecordFile& result) {
+  const std::int64_t planned = result.runs.empty() ? 0 : result.runs.back().planned;
+  if (!open.finished && open.ended < planned)
+    result.ends.back().not_complete =
+        fmt::format("The process was ended before {} of {} cases were.", planned - open.ended, planned);
+  for (auto& [number, record] : open.cases) {
     record.judgement.verdict = Verdict::crash;
     record.judgement.gate = "crash";
     record.judgement.reason =
         "started and never ended: the process died in it or in a case beside it, or was killed";
     result.records.push_back(std::move(record));
   }
-  open.clear();
+  open = {};
 }
 
 Measurement point_of(const Reader& read) {
@@ -190,7 +208,7 @@ Measurement point_of(const Reader& read) {
   return m;
 }
 
-void read_event(const Json& object, Open& open, RecordFile& result) {
+void read_event(const Json& object, OpenRun& open, RecordFile& result) {
   if (!object.is_object() || !object.contains("schema")) {
     throw Error("no field 'schema': not a record of samestate; name a file that --jsonl wrote");
   }
@@ -206,6 +224,18 @@ void read_event(const Json& object, Open& open, RecordFile& result) {
     Run run;
     visit_run(run, read);
     result.runs.push_back(std::move(run));
+    result.ends.emplace_back();
+    return;
+  }
+  if (kind == "finish") {
+    if (result.runs.empty())
+      throw Error("the end of a run before its first line; name a file that --jsonl wrote");
+    std::int64_t exit = 0;
+    read("exit", exit);
+    RunEnd& end = result.ends.back();
+    visit_end(end, read);
+    end.exit = static_cast<int>(exit);
+    open.finished = true;
     return;
   }
   if (kind == "point") return result.points.push_back(point_of(read));
@@ -220,21 +250,22 @@ void read_event(const Json& object, Open& open, RecordFile& result) {
     return;
   }
   if (kind != "start" && kind != "end") {
-    throw Error(fmt::format("event '{}', not run, start, end, point or timing", kind));
+    throw Error(fmt::format("event '{}', not run, start, end, finish, point or timing", kind));
   }
   std::int64_t number = 0;
   read("case", number);
   Record record;
   read_subject(record, read);
   if (kind == "start") {
-    if (!open.emplace(number, std::move(record)).second) {
+    if (!open.cases.emplace(number, std::move(record)).second) {
       throw Error(
           fmt::format("case {} starts twice: two processes wrote to this file; give each its own", number));
     }
     return;
   }
   visit_judgement(record, read);
-  open.erase(number);
+  open.cases.erase(number);
+  ++open.ended;
   result.records.push_back(std::move(record));
 }
 
@@ -267,6 +298,15 @@ void JsonLinesWriter::end(std::int64_t number, const Record& record) {
   object["case"] = number;
   visit_subject(record, Writer{object});
   visit_judgement(record, Writer{object});
+  if (is_failure(record.judgement.verdict)) object["command"] = repro_command(record);
+  write(one_line(object));
+}
+
+void JsonLinesWriter::finish(const RunEnd& end) {
+  const std::lock_guard lock(mutex_);
+  Json object = event("finish");
+  object["exit"] = end.exit;
+  visit_end(end, Writer{object});
   write(one_line(object));
 }
 
@@ -308,7 +348,7 @@ RecordFile read_json_lines(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw Error(fmt::format("{}: cannot be read; name a file that --jsonl wrote", path.string()));
   RecordFile result;
-  Open open;
+  OpenRun open;
   std::int64_t line_number = 0;
   std::int64_t damaged = 0;  // number of a line that is no JSON: the last of its run, or an error
   for (std::string line; next_line(file, line);) {
@@ -338,6 +378,15 @@ RecordFile read_json_lines(const std::filesystem::path& path) {
   }
   close_run(open, result);
   return result;
+}
+
+std::vector<std::string> shortcomings(const RecordFile& file) {
+  std::vector<std::string> sentences;
+  for (const RunEnd& end : file.ends) {
+    if (!end.not_complete.empty()) sentences.push_back(end.not_complete);
+    sentences.insert(sentences.end(), end.remarks.begin(), end.remarks.end());
+  }
+  return sentences;
 }
 
 }  // namespace samestate

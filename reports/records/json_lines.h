@@ -14,10 +14,11 @@
 #include "reports/records/run.h"
 
 /// The record of a run, one JSON object a line: the source of truth that the other reports are made from
-/// (HARNESS 3). Five events:
-///   run    version, commit, device, driver, toolkit, kernel_sources; begins each run in the file
+/// (HARNESS 3). Six events:
+///   run    version, commit, device, driver, toolkit, kernel_sources, planned; begins each run in the file
 ///   start  what is about to be judged; on disk before the kernel is called
-///   end    the same and the judgement
+///   end    the same and the judgement; of a failure also `command`, which repeats it
+///   finish of the gate, its last line: exit, seconds, seed, why not all cases were run, and why it is no pass
 ///   point  a measured point of a sweep, with its judgement
 ///   timing a case of a bench: times, floor, peer, with its judgement. Files without one are read as before,
 ///          and readers of before refuse a file with one: they do not know the event
@@ -50,6 +51,9 @@ class JsonLinesWriter {
   /// After it was judged. Throws Error when the line did not reach the file.
   void end(std::int64_t number, const Record& record);
 
+  /// The last line of a run of the gate. Throws Error when it did not reach the file.
+  void finish(const RunEnd& end);
+
  private:
   void write(const std::string& line);
 
@@ -74,6 +78,7 @@ struct RecordedTiming {
 /// What a file of records held.
 struct RecordFile {
   std::vector<Run> runs;
+  std::vector<RunEnd> ends;         ///< of each run; of one that was killed, that it was
   std::vector<Record> records;      ///< in order of their end; then, of each run, the cases that never ended
   std::vector<Measurement> points;  ///< of sweeps, in order
   std::vector<RecordedTiming> timings;  ///< of benches, in order
@@ -84,5 +89,8 @@ struct RecordFile {
 /// with the verdict `crash`. Throws Error with file and line number for a file that cannot be read, another
 /// schema, a field that is missing or of a wrong type, or a damaged line that is not the last of its run.
 [[nodiscard]] RecordFile read_json_lines(const std::filesystem::path& path);
+
+/// Why runs of the file are no whole and covering ones, a sentence each; empty where none says so.
+[[nodiscard]] std::vector<std::string> shortcomings(const RecordFile& file);
 
 }  // namespace samestate

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace samestate {
 
@@ -14,6 +16,16 @@ struct Run {
   std::string
       kernel_sources;  ///< hashes of their sources (evidence.h): evidence is fresh while they are the build's
   std::string plugins = {};  ///< files of other kernels, each with a hash of its bytes
+  std::int64_t planned = 0;  ///< cases that are to be run; 0 where nobody knows before
+};
+
+/// How a run of the gate ended: what its records alone do not say.
+struct RunEnd {
+  double seconds = 0.0;
+  std::string seed;
+  int exit = 0;                           ///< of the command
+  std::string not_complete = {};          ///< why not all planned cases were run; empty: they were
+  std::vector<std::string> remarks = {};  ///< why the run is no pass, though none of its cases says so
 };
 
 }  // namespace samestate

@@ -56,10 +56,19 @@ nlohmann::ordered_json json_of(const Record& record) {
   return out;
 }
 
+/// A sentence a shortcoming: what is gone or new may only not have been run.
+std::vector<std::string> warnings(const Comparison& c) {
+  std::vector<std::string> lines;
+  for (const std::string& sentence : c.before_short) lines.push_back("the first record: " + sentence);
+  for (const std::string& sentence : c.after_short) lines.push_back("the second record: " + sentence);
+  return lines;
+}
+
 }  // namespace
 
 std::string compare_text(const Comparison& comparison, std::size_t most) {
   std::string text = counts(comparison) + "\n";
+  for (const std::string& warning : warnings(comparison)) text += on_one_line(warning) + "\n";
   for (const Kind kind : kKinds) {
     if (!is_listed(kind) || comparison.count(kind) == 0) continue;
     text += fmt::format("{}{}\n", name_of(kind),
@@ -89,6 +98,8 @@ std::string compare_json(const Comparison& comparison) {
                                 {"repeated", comparison.repeated},
                                 {"factor", comparison.factor},
                                 {"regressions", comparison.regressions()}};
+  if (!comparison.before_short.empty()) out["before_not_complete"] = comparison.before_short;
+  if (!comparison.after_short.empty()) out["after_not_complete"] = comparison.after_short;
   out["changes"] = nlohmann::ordered_json::array();
   for (const Change& change : comparison.changes) {
     const Record& record = case_of(change);
@@ -113,6 +124,8 @@ std::string compare_markdown(const Comparison& comparison, const std::string& be
       comparison.regressions() == 0 ? "samestate: no regression"
                                     : fmt::format("samestate: {} regressions", comparison.regressions()),
       markdown_cell(after), markdown_cell(before), counts(comparison), comparison.factor);
+  for (const std::string& warning : warnings(comparison))
+    text += fmt::format("\n**{}**\n", markdown_cell(warning));
   for (const Kind kind : kKinds) {
     if (!is_listed(kind) || comparison.count(kind) == 0) continue;
     const auto all = static_cast<std::size_t>(comparison.count(kind));

@@ -17,7 +17,7 @@ nlohmann::ordered_json number(double value) {
 using Json = nlohmann::ordered_json;
 
 std::string text_of(const std::map<Verdict, std::int64_t>& counts, std::span<const Record> records,
-                    const RunFigures& figures) {
+                    const RunEnd& end) {
   Json out = {{"cases", 0}, {"judged", 0}};
   Json& verdicts = out["verdicts"] = Json::object();
   std::int64_t cases = 0, judged = 0;
@@ -28,10 +28,11 @@ std::string text_of(const std::map<Verdict, std::int64_t>& counts, std::span<con
   }
   out["cases"] = cases;
   out["judged"] = judged;
-  out["exit"] = figures.exit;
-  if (!figures.complete.empty()) out["not_complete"] = figures.complete;
-  out["seconds"] = figures.seconds;
-  out["seed"] = figures.seed;
+  out["exit"] = end.exit;
+  if (!end.not_complete.empty()) out["not_complete"] = end.not_complete;
+  if (!end.remarks.empty()) out["remarks"] = end.remarks;
+  out["seconds"] = end.seconds;
+  out["seed"] = end.seed;
   Json& failures = out["failures"] = Json::array();
   for (const FailureGroup& group : failure_groups(records)) {
     const Record& r = records[group.example];
@@ -56,15 +57,15 @@ std::string text_of(const std::map<Verdict, std::int64_t>& counts, std::span<con
 
 }  // namespace
 
-std::string gate_json(std::span<const Record> records, const RunFigures& figures) {
+std::string gate_json(std::span<const Record> records, const RunEnd& end) {
   std::map<Verdict, std::int64_t> counts;
   for (const Record& record : records) ++counts[record.judgement.verdict];
-  return text_of(counts, records, figures);
+  return text_of(counts, records, end);
 }
 
 std::string search_json(const std::map<Verdict, std::int64_t>& counts, std::span<const Record> shrunk,
-                        const RunFigures& figures) {
-  return text_of(counts, shrunk, figures);
+                        const RunEnd& end) {
+  return text_of(counts, shrunk, end);
 }
 
 }  // namespace samestate

@@ -6,22 +6,17 @@
 #include <string>
 
 #include "harness/records/record.h"
+#include "reports/records/run.h"
 
 namespace samestate {
 
 /// What `gate --json` and `fuzz --json` print:
-/// {"cases", "judged", "verdicts": {name: cases}, "exit", "seconds", "seed", "failures": [{"kernel", "form", "law",
+/// {"cases", "judged", "verdicts": {name: cases}, "exit", "not_complete", "remarks", "seconds", "seed", "failures": [{"kernel", "form", "law",
 /// "cause", "only", "cases", "line", "command", "gate", "ratio", "error", "bound", "reason", "looks_like"} ..]},
 /// one failure a kind (failure_groups.h). A number that is none is a string: "inf", "nan".
-struct RunFigures {
-  double seconds = 0.0;
-  std::string seed;
-  int exit = 0;
-  std::string complete = {};  ///< why not all cases were run; empty: they were
-};
-[[nodiscard]] std::string gate_json(std::span<const Record> records, const RunFigures& figures);
+[[nodiscard]] std::string gate_json(std::span<const Record> records, const RunEnd& end);
 /// The same of a search, whose failures are the shrunk ones.
 [[nodiscard]] std::string search_json(const std::map<Verdict, std::int64_t>& counts,
-                                      std::span<const Record> shrunk, const RunFigures& figures);
+                                      std::span<const Record> shrunk, const RunEnd& end);
 
 }  // namespace samestate

@@ -1,6 +1,7 @@
 #include "reports/text/junit.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdint>
 #include <map>
@@ -106,13 +107,35 @@ void add_suite(pugi::xml_node root, const std::string& kernel, const std::vector
   for (const Record& record : records) add_case(suite, record);
 }
 
+/// What no case says of itself: that others were not run, or that too few were judged.
+void add_run(pugi::xml_node root, const RunEnd& end) {
+  std::vector<std::string> sentences = end.remarks;
+  if (!end.not_complete.empty()) sentences.insert(sentences.begin(), end.not_complete);
+  pugi::xml_node suite = root.append_child("testsuite");
+  set(suite, "name", "samestate gate");
+  set(suite, "tests", "1");
+  set(suite, "failures", "0");
+  set(suite, "errors", end.exit == 0 ? "0" : "1");
+  set(suite, "skipped", end.exit == 0 ? "1" : "0");
+  set_seconds(suite, 0.0);
+  pugi::xml_node node = suite.append_child("testcase");
+  set(node, "classname", "samestate.gate");
+  set(node, "name", "the run is whole and covers enough");
+  set_seconds(node, 0.0);
+  pugi::xml_node child = node.append_child(end.exit == 0 ? "skipped" : "error");
+  set(child, "message", fmt::format("exit {}: {}", end.exit, fmt::join(sentences, " ")));
+  if (end.exit != 0) set(child, "type", "incomplete");
+}
+
 }  // namespace
 
-std::string junit_text(std::span<const Record> records, const Run& run) {
+std::string junit_text(std::span<const Record> records, const Run& run, const RunEnd& end) {
   std::map<std::string, std::vector<Record>> suites;
   for (const Record& record : records) suites[record.kernel].push_back(record);
   const Summary summary = summarise(records);
   const Totals totals = totals_of(summary);
+  const bool remarked = !end.not_complete.empty() || !end.remarks.empty();
+  const bool error = remarked && end.exit != 0;
 
   pugi::xml_document document;
   pugi::xml_node declaration = document.append_child(pugi::node_declaration);
@@ -120,10 +143,11 @@ std::string junit_text(std::span<const Record> records, const Run& run) {
   set(declaration, "encoding", "UTF-8");
   pugi::xml_node root = document.append_child("testsuites");
   set(root, "name", "samestate");
-  set(root, "tests", std::to_string(summary.cases));
+  set(root, "tests", std::to_string(summary.cases + (remarked ? 1 : 0)));
   set(root, "failures", std::to_string(totals.failures));
-  set(root, "errors", std::to_string(totals.errors));
+  set(root, "errors", std::to_string(totals.errors + (error ? 1 : 0)));
   set_seconds(root, summary.seconds);
+  if (remarked) add_run(root, end);
   for (const auto& [kernel, of_kernel] : suites) add_suite(root, kernel, of_kernel, run);
 
   std::ostringstream text;
@@ -131,8 +155,9 @@ std::string junit_text(std::span<const Record> records, const Run& run) {
   return text.str();
 }
 
-void write_junit(const std::filesystem::path& path, std::span<const Record> records, const Run& run) {
-  write_atomically(path, junit_text(records, run));
+void write_junit(const std::filesystem::path& path, std::span<const Record> records, const Run& run,
+                 const RunEnd& end) {
+  write_atomically(path, junit_text(records, run, end));
 }
 
 }  // namespace samestate

@@ -85,8 +85,14 @@ std::string headline(const Summary& summary) {
   return fmt::format("{} of {} judged, none failed", summary.judged, counted(summary.cases, "case"));
 }
 
-void add_counts(Page& page, const Summary& summary, const Run& run) {
-  page.add(fmt::format("# samestate: {}\n\n", headline(summary)));
+void add_counts(Page& page, const Summary& summary, const Run& run, const RunEnd& end) {
+  page.add(fmt::format("# samestate: {}{}{}\n\n", headline(summary),
+                       end.not_complete.empty() ? "" : "; not complete",
+                       end.remarks.empty() ? "" : "; too little was covered"));
+  if (!end.not_complete.empty())
+    page.add(fmt::format("**{}** Exit {}.\n\n", plain(end.not_complete), end.exit));
+  for (const std::string& remark : end.remarks) page.add(fmt::format("* {}\n", plain(remark)));
+  if (!end.remarks.empty()) page.add("\n");
   page.add("| verdict | cases |\n|---|---:|\n");
   for (std::size_t i = 0; i < kVerdictCount; ++i) {
     if (summary.counts[i] == 0) continue;
@@ -190,18 +196,19 @@ void add_tables(Page& page, const Summary& summary) {
 
 }  // namespace
 
-std::string markdown_text(std::span<const Record> records, const Run& run) {
+std::string markdown_text(std::span<const Record> records, const Run& run, const RunEnd& end) {
   const Summary summary = summarise(records);
   Page page;
-  add_counts(page, summary, run);
+  add_counts(page, summary, run, end);
   add_failures(page, summary, records);
   add_surprises(page, records);
   add_tables(page, summary);
   return page.finish();
 }
 
-void write_markdown(const std::filesystem::path& path, std::span<const Record> records, const Run& run) {
-  write_atomically(path, markdown_text(records, run));
+void write_markdown(const std::filesystem::path& path, std::span<const Record> records, const Run& run,
+                    const RunEnd& end) {
+  write_atomically(path, markdown_text(records, run, end));
 }
 
 }  // namespace samestate

@@ -76,6 +76,41 @@ for wait in 6 9 4 13 2 20; do
 done
 [[ $smaller == yes ]] || complain "repro --shrink: no smaller line: $(head -3 out)"
 
+# The gate: the files say that they are not whole, and an impatient second interrupt costs none of them.
+gate=("$samestate" gate --device cpu --system retention --system gated_delta_rule --effort 4 --threads 1)
+"${gate[@]}" --jsonl cut.jsonl --junit cut.xml --markdown cut.md --commit 1a2b3c >out 2>err </dev/null &
+until_there '"event":"end"' cut.jsonl
+kill -INT $!
+sleep 0.02
+kill -INT $! 2>/dev/null # as a rule before the run has noticed the first
+code=0
+wait $! || code=$?
+[[ $code -eq 3 ]] || complain "gate: exit $code after two interrupts"
+grep -qE '^Interrupted before [0-9]+ of [0-9]+ cases' out || complain "gate: $(tail -3 out)"
+tail -1 cut.jsonl | grep -q '"event":"finish","exit":3.*"not_complete":"Interrupted before' || complain 'gate: JSON Lines'
+head -1 cut.jsonl | grep -qE '"commit":"1a2b3c".*"planned":[0-9]{3}' || complain "gate: $(head -1 cut.jsonl)"
+grep -qE '<testsuites .*errors="1"' cut.xml || complain "gate: JUnit counts no error: $(sed -n 2p cut.xml)"
+grep -q '<error message="exit 3: Interrupted before' cut.xml || complain 'gate: JUnit'
+grep -qE '^# .*not complete' cut.md && grep -q '^\*\*Interrupted before' cut.md || complain "gate: Markdown: $(head -3 cut.md)"
+"$samestate" report cut.jsonl --out page --no-plots >out 2>err || complain 'gate: no page'
+grep -q 'Interrupted before' page/index.html || complain 'gate: the page does not say it'
+grep -q 'Interrupted before' err || complain 'gate: report does not say it'
+"$samestate" compare cut.jsonl cut.jsonl >out 2>err || complain 'gate: no comparison'
+grep -q '^the second record: Interrupted before' out || complain "gate: compare: $(cat out)"
+
+# While it plans, and where it could say nothing.
+"$samestate" gate --device cpu --junit plan.xml --json >out 2>err </dev/null &
+sleep 1
+interrupt 3 60 $!
+grep -q 'Interrupted while the cases were planned' plan.xml || complain "planning: $(cat err)"
+grep -q '"exit": 3' out || complain 'planning: no JSON'
+"${gate[@]}" --jsonl killed.jsonl >out 2>err </dev/null &
+until_there '"event":"end"' killed.jsonl
+kill -KILL $!
+wait $! 2>/dev/null
+"$samestate" compare killed.jsonl killed.jsonl >out 2>err
+grep -q '^the first record: The process was ended before' out || complain "killed: $(head -3 out)"
+
 # A point that takes minutes is left, and the others are kept.
 "$samestate" sweep --quick --series width --plugin "$plugin" --kernel sleeping.gated_delta_rule.chunked --threads 1 \
   --out points >out 2>err </dev/null &

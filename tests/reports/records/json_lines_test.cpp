@@ -121,6 +121,34 @@ TEST_F(JsonLines, AStartWithoutAnEndIsACrash) {
   EXPECT_FALSE(file.records[2].judgement.reason.empty());
 }
 
+TEST_F(JsonLines, ARunSaysHowItEnded) {
+  auto planned = run;
+  planned.planned = 3;
+  const RunEnd end{1.5, "7", 3, "Interrupted before 2 of 3 cases.", {"too little", "far too little"}};
+  const auto written = [&](std::int64_t cases, bool finished) {
+    {
+      JsonLinesWriter writer(path("run.jsonl"), planned);
+      for (std::int64_t i = 0; i < cases; ++i) {
+        const Record one = record(Verdict::fail, 2.0);
+        writer.end(writer.start(one), one);
+      }
+      if (finished) writer.finish(end);
+    }
+    return read_json_lines(path("run.jsonl"));
+  };
+  const RecordFile file = written(1, true);
+  EXPECT_EQ(file.runs.at(0).planned, 3);
+  EXPECT_EQ(file.ends.at(0).exit, 3);
+  EXPECT_EQ(file.ends[0].seconds, 1.5);
+  EXPECT_EQ(file.ends[0].seed, "7");
+  EXPECT_EQ(shortcomings(file),
+            (std::vector<std::string>{"Interrupted before 2 of 3 cases.", "too little", "far too little"}));
+  EXPECT_EQ(shortcomings(written(1, false)),
+            std::vector<std::string>{"The process was ended before 2 of 3 cases were."});
+  EXPECT_TRUE(shortcomings(written(3, false)).empty());
+  EXPECT_NE(slurp(path("run.jsonl")).find(R"("command":"samestate repro )"), std::string::npos);
+}
+
 TEST_F(JsonLines, ACutAnywhereLosesAtMostTheCutLine) {
   const std::string whole = slurp(two_and_a_start());
   std::size_t last_count = 0;

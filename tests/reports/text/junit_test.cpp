@@ -100,6 +100,25 @@ TEST_F(Junit, StaysXmlWhateverAKernelSays) {
   EXPECT_NE(message.find("]]> <b> & \" \uFFFD \uFFFD\uFFFD\uFFFD nul end"), std::string::npos) << message;
 }
 
+// A reader of the XML alone must not take a run that was cut short for a green one.
+TEST_F(Junit, AShortRunIsATestOfItsOwn) {
+  const std::vector<Record> records = {record(Verdict::pass, 0.5)};
+  RunEnd end{1.0, "7", 3, "Interrupted before 9 of 10 cases.", {"too little"}};
+  pugi::xml_document document;
+  ASSERT_TRUE(document.load_string(junit_text(records, {}, end).c_str()));
+  const pugi::xml_node root = document.child("testsuites");
+  EXPECT_STREQ(root.attribute("tests").value(), "2");
+  EXPECT_STREQ(root.attribute("errors").value(), "1");
+  const pugi::xml_node suite = root.find_child_by_attribute("name", "samestate gate");
+  EXPECT_STREQ(suite.child("testcase").child("error").attribute("message").value(),
+               "exit 3: Interrupted before 9 of 10 cases. too little");
+  end.exit = 0;
+  end.remarks.clear();
+  ASSERT_TRUE(document.load_string(junit_text(records, {}, end).c_str()));
+  EXPECT_STREQ(document.child("testsuites").attribute("errors").value(), "0");
+  EXPECT_STREQ(document.child("testsuites").child("testsuite").attribute("skipped").value(), "1");
+}
+
 TEST_F(Junit, WritesTheFile) {
   const std::vector<Record> records = {record(Verdict::pass, 0.5)};
   write_junit(path("out/gate.xml"), records, {});

@@ -56,6 +56,16 @@ TEST_F(Markdown, ShowsOneCaseOfFiftyKindsInFullAndCountsTheRest) {
             std::string::npos);
 }
 
+TEST_F(Markdown, SaysAtItsHeadThatARunIsNotWhole) {
+  const std::string text =
+      markdown_text(std::vector{record(Verdict::pass, 0.5)}, {},
+                    {1.0, "7", 3, "The budget ended before 9 of 10 cases.", {"too little"}});
+  EXPECT_TRUE(text.starts_with(
+      "# samestate: 1 of 1 case judged, none failed; not complete; too little was covered\n\n"
+      "**The budget ended before 9 of 10 cases.** Exit 3.\n\n* too little\n"))
+      << text.substr(0, 300);
+}
+
 TEST_F(Markdown, CountsWhatWasNotJudgedByReason) {
   std::vector<Record> records(3, record(Verdict::skipped, 0.0));
   records[0].judgement.reason = "no device";
