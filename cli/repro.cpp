@@ -42,6 +42,9 @@ struct ReproOptions {
   bool strict = false;
 };
 
+/// Seconds of a run whose explanation, which runs it again and again, lets a reader wait.
+constexpr double kLongRun = 0.5;
+
 /// A page of text that grows line by line.
 class Page {
  public:
@@ -175,7 +178,12 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
   Trace trace;
   const Record record = run_case(c, table, 1, &trace);
   Explanation e;
-  if (record.judgement.verdict == Verdict::fail) e = explain_with_mutants(Resolved(c), trace);
+  if (record.judgement.verdict == Verdict::fail) {
+    if (record.seconds > kLongRun)
+      fmt::print(stderr, "samestate: fail, ratio {:.4g}; looking for what it looks like\n",
+                 record.judgement.ratio);
+    e = explain_with_mutants(Resolved(c), trace);
+  }
   if (!options.dump.empty()) write_run_file(options.dump, run_file_of(record, trace));
   const Resolved r(c);
   const double card_budget = seconds_of("--card-budget", options.card_budget);
@@ -242,7 +250,7 @@ int repro_line(const ReproOptions& options, const KernelTable& all, const std::s
 
 /// The worst of two exit codes: what must not be overlooked first.
 int worse(int a, int b) {
-  constexpr std::array kOrder = {kCrash, kFail, kFlaky, kVacuous, kPass, kNothingRan};
+  constexpr std::array kOrder = {kCrash, kFail, kUsage, kFlaky, kVacuous, kPass, kNothingRan};
   const auto rank = [&](int code) { return std::find(kOrder.begin(), kOrder.end(), code) - kOrder.begin(); };
   return rank(a) < rank(b) ? a : b;
 }
@@ -262,7 +270,10 @@ int run_repro(const ReproOptions& options) {
     try {
       code = worse(code, repro_line(options, table, line));
     } catch (const Error& error) {
-      throw Error(fmt::format("line {} of stdin: {}", number, error.what()));
+      // The lines behind a wrong one are run all the same.
+      fmt::print(stderr, "samestate: line {} of stdin: {}\n", number, error.what());
+      code = worse(code, kUsage);
+      continue;
     }
     if (!options.json) fmt::print("\n");
     std::fflush(stdout);

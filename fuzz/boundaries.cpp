@@ -9,7 +9,8 @@
 namespace samestate {
 namespace {
 
-constexpr Index kFewValues = 8;  // of a switch, or a size that hardly varies
+constexpr Index kFewValues = 8;   // of a switch, or a size that hardly varies
+constexpr Index kEachValue = 16;  // of a size that is unrolled: a kernel has code of its own for each
 
 void around(std::set<Index>& values, Index at) {
   for (const Index beside : {-1, 0, 1}) values.insert(at + beside);
@@ -28,6 +29,9 @@ std::vector<Index> boundaries(Index least, Index most) {
     for (Index at = step; at <= std::min(last, most + 1); at += step) around(values, at);
   }
   for (Index at = 8; at <= std::min<Index>(256, most); at += 8) values.insert(at);
+  if (most <= kEachValue) {
+    for (Index value = least; value <= most; ++value) values.insert(value);
+  }
   for (const Index prime : {11, 37, 53, 101, 211, 401, 727, 1531, 3001}) values.insert(prime);
   std::vector<Index> out;
   std::copy_if(values.begin(), values.end(), std::back_inserter(out),

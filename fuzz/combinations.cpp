@@ -7,7 +7,10 @@
 namespace samestate {
 
 Combinations::Combinations(const std::vector<Factor>& factors, int strength) : groups_of_(factors.size()) {
-  for (const Factor& factor : factors) counts_.push_back(std::ssize(factor.levels));
+  for (const Factor& factor : factors) {
+    if (factor.compares) law_ = counts_.size();
+    counts_.push_back(std::ssize(factor.levels));
+  }
   std::int64_t size = 0;
   const auto put = [&](std::vector<std::size_t> of) {
     std::int64_t product = 1;
@@ -27,7 +30,13 @@ Combinations::Combinations(const std::vector<Factor>& factors, int strength) : g
   met_.resize(static_cast<std::size_t>(size));
 }
 
+bool Combinations::shows(const Group& group, const std::vector<int>& levels) const {
+  return law_ == kNone || levels[law_] <= 0 ||
+         std::find(group.factors.begin(), group.factors.end(), law_) != group.factors.end();
+}
+
 std::int64_t Combinations::index(const Group& group, const std::vector<int>& levels) const {
+  if (!shows(group, levels)) return -1;
   std::int64_t at = 0;
   for (const std::size_t f : group.factors) {
     if (levels[f] < 0) return -1;
@@ -69,7 +78,7 @@ std::vector<std::int64_t> Combinations::gains(const std::vector<int>& levels, st
   for (const std::size_t g : groups_of_[factor]) {
     const Group& group = groups_[g];
     std::int64_t at = 0, stride = 1;  // of level 0, and from one level to the next
-    bool whole = true;
+    bool whole = shows(group, levels);
     for (const std::size_t f : group.factors) {
       if (f != factor && levels[f] < 0) {
         whole = false;
@@ -81,6 +90,12 @@ std::vector<std::int64_t> Combinations::gains(const std::vector<int>& levels, st
     for (std::int64_t level = 0; whole && level < count; ++level)
       fresh[static_cast<std::size_t>(level)] +=
           !met_[static_cast<std::size_t>(group.begin + at + level * stride)];
+  }
+  if (factor == law_) {  // what the case shows without a law is lost with one
+    std::vector<int> without = levels;
+    without[factor] = -1;
+    const std::int64_t lost = this->fresh(without);
+    for (std::size_t level = 1; level < fresh.size(); ++level) fresh[level] -= lost;
   }
   return fresh;
 }

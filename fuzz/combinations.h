@@ -38,7 +38,11 @@ class Combinations {
     std::int64_t begin = 0;
   };
   [[nodiscard]] std::int64_t index(const Group& group, const std::vector<int>& levels) const;
+  /// Whether a case of these levels shows anything of a group.
+  [[nodiscard]] bool shows(const Group& group, const std::vector<int>& levels) const;
 
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  std::size_t law_ = kNone;           ///< the factor that Factor::compares is of
   std::vector<std::int64_t> counts_;  ///< levels of a factor
   std::vector<Group> groups_;
   std::vector<std::vector<std::size_t>> groups_of_;  ///< by factor

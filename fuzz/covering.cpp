@@ -328,6 +328,7 @@ class Cover {
     const auto has_all = [&] {
       if (size != nullptr && size->value(c) != value) return false;
       for (std::size_t f = 0; f < factors_.size(); ++f) {
+        if (factors_[f].compares && wanted[f] <= 0 && factors_[f].level(c) > 0) return false;
         if (wanted[f] >= 0 && factors_[f].level(c) != wanted[f]) return false;
       }
       return true;

@@ -278,6 +278,7 @@ std::vector<Factor> factors_of(const KernelRow& kernel) {
   }
   out.push_back(named("regime", regimes_of, &Case::regime, 1));
   out.push_back(named("law", laws, &Case::law, 4));
+  out.back().compares = true;
   out.push_back(named("form", forms, &Case::form, 2));
   for (const Key& key : keys()) {
     if (!system.has_key(key.name) || key.values.empty() || key.name == "B") continue;

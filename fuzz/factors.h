@@ -24,6 +24,9 @@ struct Factor {
   std::function<void(Case&, int level, const Dice&)> put = nullptr;
   /// Makes a case one that has the factor: of the form that it belongs to. Empty: every case has it.
   std::function<void(Case&)> enable = nullptr;
+  /// A case of another level than the first is no witness of other factors' pairs: a law compares a kernel with itself,
+  /// and what is wrong alike in both of its runs shows in neither.
+  bool compares = false;
   std::vector<std::string> fixes = {};  ///< the factors that may not change without this one
   /// Another way to it: of a size the least value of that level, for T:chunk another chunk; empty: put's.
   std::function<void(Case&, int level)> put_least = nullptr;

@@ -42,6 +42,7 @@ class KernelPlan {
     for (const std::string& contract : both) {
       const Case c = under(contract);
       sizes(c);
+      groups(c);
       settings(c);
       chunks(c);
       for (const std::string_view part : system_.plan.shapes) put(c, part);
@@ -58,6 +59,7 @@ class KernelPlan {
       }
     }
     for (const std::string_view part : system_.plan.limits) put(start_, part);
+    long_cache(start_);
     if (system_.has_key("dk")) {
       std::size_t turn = 0;
       for (const std::string_view part : family_calls())
@@ -134,6 +136,42 @@ class KernelPlan {
         }
         put(c);
       }
+    }
+  }
+
+  /// A few groups of two or three, of odd counts and of even ones that are no power of two, by every map of heads.
+  void groups(const Case& base) {
+    for (const CaseSize& size : system_.sizes) {
+      if (size.multiple_of.empty()) continue;
+      for (const Index of : {3, 5, 6, 7}) {
+        for (const Index ratio : {2, 3}) {
+          Case c = base;
+          size_in(c, size.multiple_of) = of;
+          size_in(c, size.name) = ratio * of;
+          put(c);
+          if (!system_.has_key("heads")) continue;
+          c.heads = HeadMap::tiled;
+          put(c);
+        }
+      }
+    }
+  }
+
+  /// A cache of more tokens than a block of threads has, in a batch, and tokens behind it: of small sizes, since each token meets those before it.
+  void long_cache(const Case& base) {
+    for (const CaseForm& form : system_.forms) {
+      if (!form.decodes) continue;
+      Case c = base;
+      for (const CaseSize& size : system_.sizes)
+        size_in(c, size.name) = std::max(size.least, std::min<Index>(size.start, 3));
+      for (const CaseSize& size : system_.sizes) {
+        if (!size.multiple_of.empty()) size_in(c, size.name) = size_in(c, size.multiple_of);
+      }
+      c.form = form.name;
+      if (form.chunked && !chunked()) c.chunk = 0;
+      c = kernel_.limits.nearest(std::move(c));
+      c.B = 2, c.T = 521, c.prefill = 519;
+      if (possible(c) && work_of(kernel_, c) <= kMostOfModel) put(c);
     }
   }
 

@@ -8,11 +8,12 @@ namespace samestate {
 /// How a kernel sees the tensors of a call. The innermost dimension has stride 1 in each of them.
 enum class Layout {
   dense,
-  padded,   ///< unused elements between tokens and heads
-  far,      ///< rows so far apart that their offsets do not fit 32 bits (BUGS M38)
-  mixed,    ///< some dense; of the others each dimension with a gap of its own: no two of them share strides
-  fused,    ///< inputs of the same tokens are parts of the rows of one buffer; states and outputs likewise
-  permuted  ///< memory [B, H, T, D] of a [B, T, H, D]; of states and of rank 3 the first two exchanged
+  padded,    ///< unused elements between tokens and heads
+  far,       ///< rows so far apart that their offsets do not fit 32 bits (BUGS M38)
+  mixed,     ///< some dense; of the others each dimension with a gap of its own: no two of them share strides
+  fused,     ///< inputs of the same tokens are parts of the rows of one buffer; states and outputs likewise
+  permuted,  ///< memory [B, H, T, D] of a [B, T, H, D]; of states and of rank 3 the first two exchanged
+  sliced  ///< the first columns of wider rows: a gap behind each row, and none behind tokens, heads or sequences
 };
 
 /// As the case line has them, in the order of Layout.

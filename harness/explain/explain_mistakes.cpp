@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 
 #include "harness/explain/explain.h"
@@ -47,10 +49,13 @@ class Equation {
     });
   }
   void with_shape(std::string name, std::function<void(BatchShape&)> change) {
-    add(std::move(name), [this, change](Index n, Index h) {
-      Batch other = batch_;
-      change(other.shape);
-      return family_.recurrent(sequence_of(other, n, h));
+    // One copy of the tensors for all heads.
+    add(std::move(name), [this, change, other = std::shared_ptr<Batch>()](Index n, Index h) mutable {
+      if (other == nullptr) {
+        other = std::make_shared<Batch>(batch_);
+        change(other->shape);
+      }
+      return family_.recurrent(sequence_of(*other, n, h));
     });
   }
 
@@ -112,14 +117,15 @@ class Equation {
     }
     if (batch_.shape.sequences() > 1) {
       add("a sequence begins with the state that the one before it left",
-          [this](Index n, Index h) -> std::optional<Run> {
-            Matrix<double> state = sequence_of(batch_, 0, h).initial_state;
-            Run run;
-            for (Index i = 0; i <= n; ++i) {
-              Sequence<double> x = sequence_of(batch_, i, h);
-              x.initial_state = state;
+          // Asked for in the order of the sequences, so each goes on from the one before it.
+          [this, ran = std::map<Index, std::pair<Index, Run>>()](Index n,
+                                                                 Index h) mutable -> std::optional<Run> {
+            auto& [next, run] = ran[h];
+            if (next > n) next = 0;
+            for (; next <= n; ++next) {
+              Sequence<double> x = sequence_of(batch_, next, h);
+              if (next > 0) x.initial_state = run.state;
               run = family_.recurrent(x);
-              state = run.state;
             }
             return run;
           });
@@ -222,14 +228,16 @@ std::vector<std::string> mistakes(const Resolved& r, const Family& family, const
   std::vector<std::string> out;
   if (!std::isfinite(whole) || whole == 0.0) return out;
   Equation equation(r, family, batch);
+  const double most = (1.0 - kExplainedShare) * (1.0 - kExplainedShare) * whole;
   for (const Mistake& mistake : equation.mistakes()) {
     double rest = 0.0;
     for (const HeadDifference& d : heads) {
+      if (!(rest <= most)) break;
       const std::optional<Run> run = mistake.run(d.sequence, d.head);
       const Run& value = run ? *run : d.exact;
       rest += (d.o - value.o).squaredNorm() + (d.state - value.state).squaredNorm();
     }
-    if (rest <= (1.0 - kExplainedShare) * (1.0 - kExplainedShare) * whole) out.push_back(mistake.name);
+    if (rest <= most) out.push_back(mistake.name);
   }
   return out;
 }

@@ -40,9 +40,11 @@ bool is_dense(Layout layout, std::size_t number, const std::vector<std::int64_t>
   return (hash >> 40 & 1) != 0;
 }
 
-/// Elements between the rows of dimension d of tensor `number` of a call.
-std::int64_t gap_of(Layout layout, std::size_t number, std::size_t d) {
+/// Elements between the rows of dimension d of tensor `number` of a call; `columns`: d is the innermost one.
+std::int64_t gap_of(Layout layout, std::size_t number, std::size_t d, bool columns) {
   if (layout == Layout::padded) return 3;
+  // Every second tensor's rows stay aligned, as those of a kernel that moves 16 bytes at a time.
+  if (layout == Layout::sliced) return !columns ? 0 : number % 2 == 0 ? 8 : 3;
   // 5 generates the numbers modulo 11: of eleven tensors no two have a gap in common.
   return layout == Layout::mixed ? static_cast<std::int64_t>((5 * number + 3 * d + 1) % 11) : 0;
 }
@@ -64,8 +66,8 @@ std::vector<std::int64_t> strides_of(const TensorPlace& place, Layout layout, st
   std::vector<std::int64_t> stride(order.size(), 1);
   for (std::size_t i = order.size(); i-- > 1;) {
     const std::size_t inner = order[i];
-    stride[order[i - 1]] =
-        extent_of(place.shape, inner) * stride[inner] + (dense ? 0 : gap_of(layout, number, inner));
+    stride[order[i - 1]] = extent_of(place.shape, inner) * stride[inner] +
+                           (dense ? 0 : gap_of(layout, number, inner, i + 1 == order.size()));
   }
   return stride;
 }

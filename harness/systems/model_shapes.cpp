@@ -16,6 +16,11 @@ std::span<const ModelShape> model_shapes() {
       {"activation_gates", 1, 4096, {{"H", 32}}},
       {"short_convolution", 1, 128, {{"C", 8192}, {"W", 4}}},
       {"short_convolution", 16, 1, {{"C", 8192}, {"W", 4}}},
+      // Channels and taps of no kernel's tiles, and a history behind the longest of them.
+      {"short_convolution", 1, 9, {{"C", 3000}, {"W", 13}, {"bias", 1}}, true},
+      {"short_convolution", 2, 9, {{"C", 3072}, {"W", 4}, {"bias", 1}}, true},
+      {"short_convolution", 1, 1100, {{"C", 40}, {"W", 4}}, true},
+      {"short_convolution", 1, 4100, {{"C", 24}, {"W", 4}, {"bias", 1}}, true},
       {"rotary_embedding", 1, 256, {{"H", 16}, {"d", 256}, {"pairs", 32}}},
       {"softmax_attention", 1, 128, {{"H", 16}, {"Hkv", 2}, {"d", 256}, {"dv", 256}}},
       {"gated_attention", 1, 4, {{"D", 2048}, {"H", 16}, {"Hkv", 2}, {"d", 256}, {"pairs", 32}}},
@@ -89,7 +94,7 @@ std::span<const HeadWidths> head_widths() {
 }
 
 std::span<const std::string_view> family_calls() {
-  static constexpr std::array<std::string_view, 16> rows{
+  static constexpr std::array<std::string_view, 19> rows{
       "dk=128 dv=128 chunk=64 T=130 final=in_place",
       "dk=128 dv=128 chunk=64 form=packed lengths=1,70,0,5 l2norm=1",
       "dk=64 dv=64 chunk=64 form=packed lengths=0,66,1,64,0,129",
@@ -106,6 +111,9 @@ std::span<const std::string_view> family_calls() {
       "dk=256 dv=256 chunk=64 form=decode prefill=3 T=6",
       "dk=64 dv=64 chunk=64 form=decode prefill=3 T=6 B=2 Hk=2 Hv=4 l2norm=1",
       "dk=256 dv=512 chunk=64 T=9",
+      "dk=64 dv=192 chunk=64 T=9 Hk=3 Hv=6",
+      "dk=128 dv=256 chunk=64 T=9 Hk=3 Hv=6 heads=tiled",
+      "dk=64 dv=256 chunk=64 T=9 Hk=5 Hv=5",
   };
   return rows;
 }

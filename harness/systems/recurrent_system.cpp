@@ -68,6 +68,7 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
                  "scale=2", "scale=2 l2norm=1 Hk=2 Hv=4", "scale=0", "scale=0 B=2 Hk=2 Hv=4 dk=128 dv=64",
                  // Heads that are several, in every order of memory.
                  "B=2 Hk=2 Hv=4 layout=mixed", "B=2 Hk=2 Hv=4 layout=fused", "B=2 Hk=2 Hv=4 layout=permuted",
+                 "B=2 Hk=2 Hv=4 layout=sliced",
                  // Tokens of no sequence on one side alone, at a chunk's end, and a whole chunk of them.
                  "form=packed lengths=16,17 unowned=1,0 repeat=1", "form=packed lengths=16,32 unowned=0,17",
                  "form=packed lengths=19,14 final=none", "form=packed lengths=19,14 final=in_place",

@@ -1,5 +1,6 @@
 #include "reference/short_convolution.h"
 
+#include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 
 namespace samestate {
@@ -42,6 +43,7 @@ std::vector<Operator> short_convolution_operators() {
                {{"gather"}, {"scatter"}},
                true,
                Convolution::signature};
+  row.cost = [](const Call& call) { return row_costs::maps(call, Convolution::signature(call)); };
   evaluate_with<Convolution>(row);
   return {std::move(row)};
 }

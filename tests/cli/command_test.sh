@@ -64,6 +64,11 @@ for line in 'v1 retention T=9 speed=8' 'v1 retention T=9 kernel=nope'; do
   code=$?
   [[ $code -eq 2 ]] && grep -q 'line 4 of stdin' err || complain "a bad line of stdin: exit $code"
 done
+# What stands behind it is run.
+checks=$((checks + 1))
+printf 'v1 retention T=9 speed=8\nv1 retention T=8\n' | "$samestate" repro - >out 2>err
+code=$?
+[[ $code -eq 2 ]] && grep -q '^verdict   pass' out || complain "the line behind a bad one: exit $code"
 # A pass is a pass beside what could not run, which alone is 77.
 checks=$((checks + 1))
 printf 'v1 retention T=8\n' | "$samestate" repro - >out 2>err

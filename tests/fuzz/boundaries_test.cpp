@@ -19,6 +19,13 @@ TEST(Boundaries, PowersAndTilesWithTheirNeighboursWithinTheRange) {
   }
 }
 
+TEST(Boundaries, OfASizeThatIsUnrolledEachValue) {
+  const std::vector<Index> all = boundaries(1, 16);
+  EXPECT_EQ(std::ssize(all), 16);
+  const std::vector<Index> wider = boundaries(1, 64);
+  EXPECT_LT(std::count_if(wider.begin(), wider.end(), [](Index v) { return v < 17; }), 16);
+}
+
 TEST(Boundaries, BandsHoldEverySizeOnce) {
   for (const auto& [least, most] :
        {std::pair<Index, Index>{0, 4160}, {1, 2560}, {2, 70}, {0, 1}, {3, 9}, {1, 16}}) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "fuzz/combinations.h"
 #include "fuzz/draw.h"
 #include "fuzz/plan.h"
 #include "fuzz/plan_coverage.h"
@@ -54,6 +55,24 @@ TEST(Combinations, GainsAreWhatAddingFinds) {
         ASSERT_EQ(gains[level], all.fresh(with) - all.fresh(without)) << factors[f].name << " " << level;
       }
     }
+  }
+}
+
+// A kernel with the wrong map of heads agrees with itself: a law's case is no witness of the map with any number of heads.
+TEST(Combinations, ALawIsAWitnessOfItsOwnPairsAlone) {
+  const std::vector<Factor> factors = factors_of(row("cpu.retention.chunked"));
+  const auto law = static_cast<std::size_t>(
+      std::find_if(factors.begin(), factors.end(), [](const Factor& f) { return f.compares; }) -
+      factors.begin());
+  ASSERT_LT(law, factors.size());
+  Case c = parse_case("v1 retention B=2 T=9 Hk=3 Hv=6 heads=tiled law=packing");
+  for (const int strength : {2, 3}) {
+    const Combinations all(factors, strength);
+    const std::vector<int> levels = levels_of(factors, c);
+    const std::vector<std::int64_t> shown = all.of(levels);
+    ASSERT_FALSE(shown.empty());
+    for (const std::int64_t at : shown) EXPECT_GT(all.levels(at)[law], 0);
+    EXPECT_EQ(all.fresh(levels), std::ssize(shown));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "harness/cases/keys.h"
@@ -200,6 +201,36 @@ TEST(Plan, AStreamOfNamedTensorsServesABatch) {
   EXPECT_TRUE(std::any_of(plan.begin(), plan.end(), [](const Case& c) {
     return c.B > 256 && c.T == 1 && size_in(c, "C") == 32 && size_in(c, "W") == 4;
   }));
+}
+
+// Each is a bug that once survived the default gate, or the class that it is of.
+TEST(Plan, ReachesWhatOnceSurvived) {
+  const KernelTable table(kernels(), operator_kernels());
+  const auto reaches = [&](const char* kernel, const std::function<bool(const Case&)>& wanted) {
+    PlanOptions options;
+    options.kernel = kernel;
+    const std::vector<Case> plan = plan_cases(table, options);
+    return std::any_of(plan.begin(), plan.end(), [&](const Case& c) { return c.law.empty() && wanted(c); });
+  };
+  const auto of = [](const Case& c, const char* name) { return size_in(c, name); };
+  constexpr const char* kConvolution = "cpu.short_convolution.scatter";
+  EXPECT_TRUE(reaches(kConvolution, [&](const Case& c) {
+    return of(c, "C") > 2048 && of(c, "C") % 64 != 0 && of(c, "bias") == 1;
+  }));
+  for (const Index taps : {10, 12, 13, 14, 15})
+    EXPECT_TRUE(reaches(kConvolution, [&](const Case& c) { return of(c, "W") == taps; })) << taps;
+  EXPECT_TRUE(reaches(kConvolution, [&](const Case& c) { return c.T > 1024 && of(c, "W") == 4; }));
+  EXPECT_TRUE(reaches(kConvolution, [&](const Case& c) { return c.T > 4096 && of(c, "W") > 1; }));
+  EXPECT_TRUE(reaches("cpu.softmax_attention.grouped",
+                      [&](const Case& c) { return of(c, "Hkv") == 5 && of(c, "H") == 10; }));
+  for (const char* kernel : {"cpu.softmax_attention.grouped", "cpu.retention.recurrent", kConvolution})
+    EXPECT_TRUE(reaches(kernel, [](const Case& c) {
+      return c.form == "decode" && c.prefill > 512 && c.T > c.prefill && c.B > 1;
+    })) << kernel;
+  for (const HeadMap map : {HeadMap::tiled, HeadMap::interleaved})
+    EXPECT_TRUE(reaches("cpu.retention.recurrent",
+                        [&](const Case& c) { return c.Hk == 3 && c.Hv == 6 && c.heads == map; }));
+  EXPECT_TRUE(reaches("cpu.retention.chunked", [](const Case& c) { return c.Hk == 3 && c.dv > 128; }));
 }
 
 TEST(Plan, SaysHowManyKernelsArePlanned) {

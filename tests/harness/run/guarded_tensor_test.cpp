@@ -1,5 +1,6 @@
 #include "harness/run/guarded_tensor.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -175,6 +176,39 @@ TEST(GuardedTensor, PermutedTensorsHaveHeadsFirst) {
   EXPECT_EQ(x[0].tensor().stride, (Shape{60, 3, 15, 1}));  // [B, H, T, D]
   EXPECT_EQ(x[1].tensor().stride, (Shape{18, 36, 3, 1}));  // [H, N, dk, dv]
   EXPECT_EQ(x[2].tensor().stride, (Shape{3, 6, 1}));       // [T, B, D]
+}
+
+TEST(GuardedTensor, SlicedTensorsHaveAGapBehindEachRowAlone) {
+  const std::vector<GuardedTensor> x = guarded_tensors(
+      {TensorPlace{{2, 5, 4, 3}, Axis::tokens}, TensorPlace{{2, 4, 6, 3}}, TensorPlace{{2, 5}}},
+      Layout::sliced, 0);
+  EXPECT_EQ(x[0].tensor().stride, (Shape{220, 44, 11, 1}));
+  EXPECT_EQ(x[1].tensor().stride, (Shape{144, 36, 6, 1}));
+  EXPECT_EQ(x[2].tensor().stride, (Shape{13, 1}));
+}
+
+// A kernel that takes rows of one pitch for those of a batch without gaps.
+TEST(GuardedTensor, OnlyASlicedBatchShowsThatItsPitchIsForgotten) {
+  Kernel kernel = *std::find_if(kernels().begin(), kernels().end(),
+                                [](const Kernel& k) { return k.name == "cpu.retention.recurrent"; });
+  kernel.name = "test.retention.recurrent";
+  kernel.run = [right = kernel.run](const Arguments& a, const Contract& contract) {
+    Arguments wrong = a;
+    auto& k = wrong.k;
+    if (k.stride[1] == k.shape[2] * k.stride[2]) k.stride[0] = k.shape[1] * k.shape[2] * k.shape[3];
+    return right(wrong, contract);
+  };
+  const KernelTable table(std::vector<Kernel>{kernel});
+  for (const std::string_view name : layout_names()) {
+    const Judgement j =
+        run_case(parse_case(fmt::format("v1 retention form=recurrent B=2 T=5 Hk=2 Hv=4 dk=8 dv=8 layout={} "
+                                        "kernel=test.retention.recurrent",
+                                        name)),
+                 table)
+            .judgement;
+    if (name == "permuted" || name == "far") continue;  // there one pitch is that of other rows
+    EXPECT_EQ(j.verdict == Verdict::pass, name != "sliced") << name << ": " << j.reason;
+  }
 }
 
 TEST(GuardedTensor, TokensOfNoSequenceAreNotItsOwn) {
