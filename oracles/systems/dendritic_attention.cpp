@@ -170,6 +170,7 @@ std::vector<Operator> dendritic_attention_operators() {
                  true,
                  Layer::signature};
   evaluate_with<Layer>(layer);
+  layer.late_factors = kKeyLengthFactors;
   return {std::move(layer)};
 }
 

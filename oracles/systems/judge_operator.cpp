@@ -46,6 +46,7 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
   canonical.form = op.forms.front().name;
   oracle.exact = op.exact(canonical, inputs);
   RunningModel model = RunningModel::of(contract);
+  model.tiny *= op.late_factors;
   model.overflows = &oracle.overflows;
   const RunningScope scope(model);
   const Tensors<Running> running =

@@ -198,7 +198,9 @@ SampledErrors sample_errors(const Operator& op, const Call& call, const Tensors<
   SampledErrors out;
   const bool points = has_samples(contract);
   if (points) {
-    const RunningScope scope(RunningModel::between_points(contract));
+    RunningModel model = RunningModel::between_points(contract);
+    model.tiny *= op.late_factors;
+    const RunningScope scope(model);
     for (const auto& [name, x] : evaluate(op.running, op, call, inputs, cuts))
       out.between.emplace(name, x.unaryExpr([](const Running& e) { return e.error(); }));
   } else {

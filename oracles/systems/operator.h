@@ -120,6 +120,9 @@ struct Operator {
   Tensors<Stochastic> (*stochastic)(const Call&, const Tensors<Stochastic>&) = nullptr;
   /// No token meets another: sequences one after another are one sequence.
   bool token_wise = false;
+  /// Product of factors that a kernel may put on a product instead of on its operands (l2norm's, at most 1000 for each of q
+  /// and k): so much larger a result than 2^-126 may have been flushed before them.
+  double late_factors = 1.0;
   Cost (*cost)(const Call&) = uncounted;  ///< of one sequence; Call::chunk is 0 in a form without chunks
 
   [[nodiscard]] const OperatorForm* form(std::string_view name) const;  ///< null where it has none

@@ -260,6 +260,7 @@ Tensors<double> twin_values(const TwinSubject& of, const TwinVariant& variant, S
 
 TwinBound twin_bound(const TwinSubject& of, const TwinVariant& variant) {
   RunningModel model = RunningModel::twin(of.contract);
+  model.tiny *= of.op.late_factors;
   model.skipped = &variant.skipped;
   model.divides_last = variant.divides_last;
   model.sums_stored = variant.sums_stored;

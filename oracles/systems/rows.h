@@ -7,6 +7,9 @@
 /// The rows of the table of operators, a function a file of this folder.
 namespace samestate {
 
+/// Operator::late_factors of the l2norms of q and k: (1e-6)^-1/2 each at most.
+inline constexpr double kKeyLengthFactors = 1e6;
+
 [[nodiscard]] std::vector<Operator> linear_attention_operators();
 [[nodiscard]] std::vector<Operator> retnet_operators();
 [[nodiscard]] std::vector<Operator> state_space_operators();
