@@ -95,35 +95,41 @@ TEST(CudaOperators, NormsAreThoseOfTheCpu) {
   check_formats<RowNorm::l2>(cpu::l2norm_fused);
 }
 
-template <class Operand>
-void check_gates() {
-  constexpr std::int64_t kTokens = 9, kHeads = 5;
+template <class Operand, int n>
+void check_gates(std::int64_t tokens, int heads) {
   Draw draw(3);
-  Values a = draw.values<Operand>(kTokens * kHeads), b = draw.values<Operand>(kTokens * kHeads);
-  const Values A_log = draw.values<float>(kHeads), dt_bias = draw.values<float>(kHeads);
+  Values a = draw.values<Operand>(tokens * heads), b = draw.values<Operand>(tokens * heads);
+  const Values A_log = draw.values<float>(heads), dt_bias = draw.values<float>(heads);
   a[0] = 90.0F, a[1] = -90.0F, b[0] = 100.0F, b[1] = -100.0F;  // where e^x overflows and where it is nothing
   Values g(a.size(), NAN), beta(a.size(), NAN);
   OperatorArguments call;
-  call.inputs = {{"a", {1, kTokens, kHeads}, a.data()},
-                 {"b", {1, kTokens, kHeads}, b.data()},
-                 {"A_log", {kHeads}, A_log.data()},
-                 {"dt_bias", {kHeads}, dt_bias.data()}};
-  call.outputs = {{"g", {1, kTokens, kHeads}, g.data()}, {"beta", {1, kTokens, kHeads}, beta.data()}};
-  call.parameters = {{"H", kHeads}};
-  call.tokens = kTokens;
+  call.inputs = {{"a", {1, tokens, heads}, a.data()},
+                 {"b", {1, tokens, heads}, b.data()},
+                 {"A_log", {heads}, A_log.data()},
+                 {"dt_bias", {heads}, dt_bias.data()}};
+  call.outputs = {{"g", {1, tokens, heads}, g.data()}, {"beta", {1, tokens, heads}, beta.data()}};
+  call.parameters = {{"H", heads}};
+  call.tokens = tokens;
   (void)cpu::activation_gates_branchless(call, contract_of<Operand>());
   const Aligned<Operand> in_a(a), in_b(b), out_g(a.size()), out_beta(a.size());
   const Aligned<float> rate(A_log), bias(dt_bias);
-  const GateParameters<Operand> p{in_a.data(),  in_b.data(),     rate.data(),      bias.data(),
-                                  out_g.data(), out_beta.data(), kTokens * kHeads, kHeads};
-  emulation::run_block(64, [&] { gate(p, thread_index()); });
+  const GateParameters<Operand> p{in_a.data(),  in_b.data(),     rate.data(),    bias.data(),
+                                  out_g.data(), out_beta.data(), tokens * heads, heads};
+  using Item = GateItem<Operand, n>;
+  emulation::run_block(64, [&] {
+    for (std::int64_t i = thread_index(); i < Item::items(p); i += 64) Item::run(p, i);
+  });
   expect_near<Operand>(out_g.values(), g, "g");
   expect_near<Operand>(out_beta.values(), beta, "beta");
 }
 
 TEST(CudaOperators, GatesAreThoseOfTheCpu) {
-  check_gates<float>();
-  check_gates<Bf16>();
+  for (const std::int64_t tokens : {1, 2, 4, 9}) {
+    check_gates<float, 1>(tokens, 5);
+    check_gates<Bf16, 1>(tokens, 5);
+    check_gates<float, 4>(tokens, 12);
+    check_gates<Bf16, 8>(tokens, 16);
+  }
 }
 
 template <class Operand, int vector_width>
@@ -210,9 +216,12 @@ void check_rotation(int heads, int width, int pairs, bool interleaved) {
   const Aligned<float> c(cosine), s(sine);
   const RotationParameters<Operand> p{in.data(), c.data(), s.data(), y.data(),   kTokens,
                                       heads,     width,    pairs,    interleaved};
-  const auto items = static_cast<std::int64_t>(x.size()) / n;
+  using Halves = RotatedHalves<Operand>;
+  const bool halves = n > 1 && !interleaved;
+  const auto items = halves ? Halves::items(p) : static_cast<std::int64_t>(x.size()) / n;
   emulation::run_block(64, [&] {
-    for (std::int64_t i = thread_index(); i < items; i += 64) rotate<Operand, n>(p, i * n);
+    for (std::int64_t i = thread_index(); i < items; i += 64)
+      halves ? Halves::run(p, i) : rotate<Operand, n>(p, i * n);
   });
   const Values found = y.values();
   for (std::size_t i = 0; i < found.size(); ++i)
@@ -226,6 +235,7 @@ void check_rotations() {
   constexpr int n = 16 / static_cast<int>(sizeof(Operand));
   check_rotation<Operand, n>(3, 6 * n, 2 * n, false);
   check_rotation<Operand, n>(2, 4 * n, 2 * n, false);
+  check_rotation<Operand, n>(3, 7 * n, n, false);
   check_rotation<Operand, n>(2, 4 * n, n + 1, true);
   check_rotation<Operand, 1>(3, 11, 3, false);
   check_rotation<Operand, 1>(3, 11, 5, true);
@@ -238,7 +248,7 @@ TEST(CudaOperators, RotationsAreThoseOfTheCpu) {
 
 template <class Operand, int n>
 void check_windows(int count, int stride, int overlap) {
-  constexpr std::int64_t kTokens = 3;
+  constexpr std::int64_t kTokens = 6;
   const int channels = count * stride + overlap;
   const int width = count > 1 ? stride + overlap : channels;
   Draw draw(static_cast<unsigned>(channels));
@@ -257,8 +267,8 @@ void check_windows(int count, int stride, int overlap) {
                                     added.data(), kTokens,      channels,
                                     count,        width,        count > 1 ? stride : channels};
   emulation::run_block(64, [&] {
-    for (std::int64_t i = thread_index(); i < kTokens * p.outputs() / n; i += 64)
-      split_windows<Operand, n>(p, i * n);
+    for (std::int64_t i = thread_index(); i < WindowItem<Operand, n>::items(p); i += 64)
+      WindowItem<Operand, n>::run(p, i);
   });
   EXPECT_EQ(out.values(), windows) << count;
   EXPECT_EQ(added.values(), sum) << count << " windows, " << stride << ", " << overlap;

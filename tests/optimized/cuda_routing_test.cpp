@@ -128,7 +128,7 @@ TEST(CudaRouting, LoadsAreThoseOfTheCpu) {
                                          kParts,    counted.data(), assigned.data(), sums.data()};
   using Part = LoadOfPart<float, 8, 4>;
   launch<Part>(kBatch * kParts, Part::shared_bytes(parameters), parameters, nullptr);
-  launch<LoadOfSequence<float>>(kBatch, 32, parameters, nullptr);
+  launch<LoadOfSequence<float>>(kBatch, 64, parameters, nullptr);
   EXPECT_EQ(f.download(), load);
   expect_near<float>(p.download(), mean, "mean");
   expect_near<float>(l.download(), loss, "loss");

@@ -7,15 +7,6 @@
 namespace samestate::cuda {
 namespace {
 
-template <class Operand, int n>
-struct WindowElements {
-  using Parameters = WindowParameters<Operand>;
-  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return p.tokens * p.outputs() / n; }
-  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t i) {
-    split_windows<Operand, n>(p, i * n);
-  }
-};
-
 template <class Operand>
 struct RoutedRow {
   using Parameters = RouterParameters<Operand>;
@@ -46,9 +37,9 @@ struct Windows {
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
     constexpr int n = 16 / static_cast<int>(sizeof(Operand));
     if (p.stride % n == 0 && p.width % n == 0 && p.channels % n == 0) {
-      EachThread<WindowElements<Operand, n>>::launch(p, stream);
+      EachThread<WindowItem<Operand, n>>::launch(p, stream);
     } else {
-      EachThread<WindowElements<Operand, 1>>::launch(p, stream);
+      EachThread<WindowItem<Operand, 1>>::launch(p, stream);
     }
   }
 };

@@ -24,32 +24,81 @@ struct WindowParameters {
   [[nodiscard]] SAMESTATE_HOST_DEVICE int outputs() const { return channels + count * width; }
 };
 
-/// Elements [at, at + n) of both outputs of all tokens, the sum before the windows. n above 1 where it divides channels,
-/// width and stride: then all of them lie in the same windows.
+/// n adjacent elements of one output of kTokens tokens, the sum before the windows. n above 1 where it divides channels, width
+/// and stride: then all of them lie in the same windows. Which those are is found once, and all loads are under way before the
+/// first store.
 template <class Operand, int n>
-SAMESTATE_DEVICE void split_windows(const WindowParameters<Operand>& p, std::int64_t at) {
+struct WindowItem {
+  using Parameters = WindowParameters<Operand>;
   using Elements = Vector<Operand, n>;
-  const std::int64_t token = quotient(at, p.outputs());
-  const auto c = static_cast<int>(at - token * p.outputs());
-  const auto load = [](const Operand* from) { return *reinterpret_cast<const Elements*>(from); };
-  if (c >= p.channels) {
-    const int in_windows = c - p.channels;
-    const int window = in_windows / p.width;
-    const int channel = window * p.stride + in_windows % p.width;
-    *reinterpret_cast<Elements*>(p.windows + token * p.count * p.width + in_windows) =
-        load(p.x + token * p.channels + channel);
-    return;
+  static constexpr int kTokens = 4;
+
+  /// The tokens of an item are so far apart: neighbouring threads have neighbouring elements.
+  static SAMESTATE_HOST_DEVICE std::int64_t apart(const Parameters& p) {
+    return (p.tokens + kTokens - 1) / kTokens;
   }
-  const int first = c < p.width ? 0 : (c - p.width) / p.stride + 1;
-  const int last = c / p.stride < p.count ? c / p.stride : p.count - 1;
-  float sum[n] = {};
-  for (int window = first; window <= last; ++window) {
-    const Elements part = load(p.parts + (token * p.count + window) * p.width + c - window * p.stride);
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) {
+    return apart(p) * (p.outputs() / n);
+  }
+
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t item) {
+    const int groups = p.outputs() / n;
+    const std::int64_t first = quotient(item, groups);
+    const auto c = static_cast<int>(item - first * groups) * n;
+    if (c >= p.channels) {
+      copy(p, first, c - p.channels);
+    } else {
+      add(p, first, c);
+    }
+  }
+
+ private:
+  static SAMESTATE_DEVICE Elements load(const Operand* from) {
+    return *reinterpret_cast<const Elements*>(from);
+  }
+  /// Token j of the item; p.tokens or more: there is none.
+  static SAMESTATE_DEVICE std::int64_t token(const Parameters& p, std::int64_t first, int j) {
+    return first + j * apart(p);
+  }
+
+  static SAMESTATE_DEVICE void copy(const Parameters& p, std::int64_t first, int in_windows) {
+    const int channel = in_windows / p.width * p.stride + in_windows % p.width;
+    Elements x[kTokens]{};
     SAMESTATE_UNROLL
-    for (int i = 0; i < n; ++i) sum[i] += element(part, i);
+    for (int j = 0; j < kTokens; ++j) {
+      if (token(p, first, j) < p.tokens) x[j] = load(p.x + token(p, first, j) * p.channels + channel);
+    }
+    SAMESTATE_UNROLL
+    for (int j = 0; j < kTokens; ++j) {
+      if (token(p, first, j) >= p.tokens) break;
+      *reinterpret_cast<Elements*>(p.windows + token(p, first, j) * p.count * p.width + in_windows) = x[j];
+    }
   }
-  *reinterpret_cast<Elements*>(p.sum + token * p.channels + c) = narrowed<Operand>(sum);
-}
+
+  static SAMESTATE_DEVICE void add(const Parameters& p, std::int64_t first, int c) {
+    const int from = c < p.width ? 0 : (c - p.width) / p.stride + 1;
+    const int last = c / p.stride < p.count ? c / p.stride : p.count - 1;
+    float sum[kTokens][n] = {};
+    for (int window = from; window <= last; ++window) {
+      Elements part[kTokens]{};
+      SAMESTATE_UNROLL
+      for (int j = 0; j < kTokens; ++j) {
+        if (token(p, first, j) < p.tokens)
+          part[j] = load(p.parts + (token(p, first, j) * p.count + window) * p.width + c - window * p.stride);
+      }
+      SAMESTATE_UNROLL
+      for (int j = 0; j < kTokens; ++j) {
+        SAMESTATE_UNROLL
+        for (int i = 0; i < n; ++i) sum[j][i] += element(part[j], i);
+      }
+    }
+    SAMESTATE_UNROLL
+    for (int j = 0; j < kTokens; ++j) {
+      if (token(p, first, j) >= p.tokens) break;
+      *reinterpret_cast<Elements*>(p.sum + token(p, first, j) * p.channels + c) = narrowed<Operand>(sum[j]);
+    }
+  }
+};
 
 inline constexpr int kRouterSlots = 3;   ///< candidates a lane: 32 x 3 >= 16 + 64
 inline constexpr int kRouterWidth = 16;  ///< elements of q a lane: 32 x 16 = 512

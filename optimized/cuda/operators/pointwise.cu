@@ -8,13 +8,6 @@
 namespace samestate::cuda {
 namespace {
 
-template <class Operand>
-struct Gate {
-  using Parameters = GateParameters<Operand>;
-  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return p.elements; }
-  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t i) { gate(p, i); }
-};
-
 template <class Operand, int n>
 struct RotatedElements {
   using Parameters = RotationParameters<Operand>;
@@ -41,7 +34,12 @@ struct Gates {
   }
   template <class Operand>
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
-    EachThread<Gate<Operand>>::launch(p, stream);
+    constexpr int n = 16 / static_cast<int>(sizeof(Operand));
+    if (p.heads % n == 0) {
+      EachThread<GateItem<Operand, n>>::launch(p, stream);
+    } else {
+      EachThread<GateItem<Operand, 1>>::launch(p, stream);
+    }
   }
 };
 
@@ -88,8 +86,10 @@ struct Rotation {
   template <class Operand>
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
     constexpr int n = 16 / static_cast<int>(sizeof(Operand));
-    if (p.width % n == 0 && (p.interleaved || p.pairs % n == 0)) {
+    if (p.width % n == 0 && p.interleaved) {
       EachThread<RotatedElements<Operand, n>>::launch(p, stream);
+    } else if (p.width % n == 0 && p.pairs % n == 0) {
+      EachThread<RotatedHalves<Operand>>::launch(p, stream);
     } else {
       EachThread<RotatedElements<Operand, 1>>::launch(p, stream);
     }

@@ -77,13 +77,64 @@ struct GateParameters {
   int heads = 1;
 };
 
+/// 1 / (1 + e^-x) as the contract of the operand format has its exponentials (intrinsics.cuh, decay).
 template <class Operand>
-SAMESTATE_DEVICE void gate(const GateParameters<Operand>& p, std::int64_t i) {
-  if (i >= p.elements) return;
-  const auto head = static_cast<int>(i % p.heads);
-  const float rate = exponential(p.A_log[head]);
-  p.g[i] = narrow<Operand>(-rate * softplus(widen(p.a[i]) + p.dt_bias[head]));
-  p.beta[i] = narrow<Operand>(logistic(widen(p.b[i])));
+SAMESTATE_DEVICE float logistic_for(float x) {
+  if constexpr (sizeof(Operand) == 4) {
+    return logistic(x);
+  } else {
+    return fast_inverse(1.0F + exponential2(-1.4426950408889634F * x));
+  }
 }
+
+/// n adjacent heads of kTokens tokens, n of which divides the heads: their rates are computed once, and all loads are under way
+/// before the first result is stored.
+template <class Operand, int n>
+struct GateItem {
+  using Parameters = GateParameters<Operand>;
+  using Elements = Vector<Operand, n>;
+  static constexpr int kTokens = 4;
+
+  static SAMESTATE_HOST_DEVICE std::int64_t tokens(const Parameters& p) { return p.elements / p.heads; }
+  /// The tokens of an item are so far apart: neighbouring threads have neighbouring heads and tokens.
+  static SAMESTATE_HOST_DEVICE std::int64_t apart(const Parameters& p) {
+    return (tokens(p) + kTokens - 1) / kTokens;
+  }
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return apart(p) * (p.heads / n); }
+
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t item) {
+    const int groups = p.heads / n;
+    const std::int64_t first = quotient(item, groups);
+    const auto head = static_cast<int>(item - first * groups) * n;
+    const std::int64_t step = apart(p), all = tokens(p);
+    Elements a[kTokens]{}, b[kTokens]{};
+    SAMESTATE_UNROLL
+    for (int j = 0; j < kTokens; ++j) {
+      const std::int64_t at = (first + j * step) * p.heads + head;
+      if (first + j * step < all) a[j] = load(p.a + at), b[j] = load(p.b + at);
+    }
+    float rate[n], bias[n];
+    SAMESTATE_UNROLL
+    for (int i = 0; i < n; ++i) rate[i] = -exponential(p.A_log[head + i]), bias[i] = p.dt_bias[head + i];
+    SAMESTATE_UNROLL
+    for (int j = 0; j < kTokens; ++j) {
+      const std::int64_t at = (first + j * step) * p.heads + head;
+      if (first + j * step >= all) break;
+      float g[n], beta[n];
+      SAMESTATE_UNROLL
+      for (int i = 0; i < n; ++i) {
+        g[i] = rate[i] * softplus(element(a[j], i) + bias[i]);
+        beta[i] = logistic_for<Operand>(element(b[j], i));
+      }
+      *reinterpret_cast<Elements*>(p.g + at) = narrowed<Operand>(g);
+      *reinterpret_cast<Elements*>(p.beta + at) = narrowed<Operand>(beta);
+    }
+  }
+
+ private:
+  static SAMESTATE_DEVICE Elements load(const Operand* from) {
+    return *reinterpret_cast<const Elements*>(from);
+  }
+};
 
 }  // namespace samestate::cuda

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "optimized/cuda/operators/grid.cuh"
 #include "optimized/cuda/operators/warp_extremes.cuh"
@@ -9,19 +10,112 @@
 /// registers.
 namespace samestate::cuda {
 
+/// The expert of a slot of a lane, `n` adjacent ones by one access.
+template <int n>
+SAMESTATE_DEVICE int expert_of(int slot, int lane) {
+  return (slot / n * 32 + lane) * n + slot % n;
+}
+
+/// Logits that a warp takes in descending order, of equal ones the expert with the lower number: `slots` a lane, of which each
+/// round looks at all.
+template <int slots, int n>
+class ScannedOrder {
+ public:
+  SAMESTATE_DEVICE void put(int slot, float x, bool there) { order_[slot] = there ? order_of(x) : 0; }
+  /// After all were put; the largest of the warp.
+  SAMESTATE_DEVICE float begin() {
+    find_best();
+    return value_of(warp_largest(best_));
+  }
+  /// In every lane; to `taken` of the lane that had it the slot's bit.
+  SAMESTATE_DEVICE int take(float& logit, std::uint32_t& taken) {
+    const std::uint32_t most = warp_largest(best_);
+    logit = value_of(most);
+    const std::uint32_t mine =
+        best_ == most ? static_cast<std::uint32_t>(expert_of<n>(best_slot_, lane_index())) : 0xffffffffU;
+    const std::uint32_t chosen = warp_least(mine);
+    if (mine == chosen) {
+      taken |= 1U << best_slot_;
+      SAMESTATE_UNROLL
+      for (int s = 0; s < slots; ++s) order_[s] = s == best_slot_ ? 0 : order_[s];
+      find_best();
+    }
+    return static_cast<int>(chosen);
+  }
+
+ private:
+  SAMESTATE_DEVICE void find_best() {
+    best_ = 0;
+    best_slot_ = 0;
+    SAMESTATE_UNROLL
+    for (int s = 0; s < slots; ++s) {
+      if (order_[s] > best_) best_ = order_[s], best_slot_ = s;
+    }
+  }
+
+  std::uint32_t order_[slots];  ///< 0: none, or taken
+  std::uint32_t best_ = 0;      ///< of them, and its slot
+  int best_slot_ = 0;
+};
+
+/// The same of logits of 16 bits: a number holds the logit and its expert, so that the largest of a warp is the choice, ties and
+/// all, and a lane sorts its own but once.
+template <int slots, int n>
+class SortedOrder {
+ public:
+  SAMESTATE_DEVICE void put(int slot, float x, bool there) {
+    const std::uint32_t behind = 0xffffU - static_cast<std::uint32_t>(expert_of<n>(slot, lane_index()));
+    key_[slot] = there ? (order_of(x) & 0xffff0000U) | behind : 0;
+  }
+  SAMESTATE_DEVICE float begin() {
+    sort<1, 1>();
+    return value(warp_largest(key_[0]));
+  }
+  SAMESTATE_DEVICE int take(float& logit, std::uint32_t& taken) {
+    const std::uint32_t most = warp_largest(key_[0]);
+    const auto expert = static_cast<int>(0xffffU - (most & 0xffffU));
+    logit = value(most);
+    const bool mine = key_[0] == most;
+    if (mine) taken |= 1U << (expert / (32 * n) * n + expert % n);
+    SAMESTATE_UNROLL
+    for (int s = 0; s < slots; ++s) key_[s] = !mine ? key_[s] : s + 1 < slots ? key_[s + 1] : 0;
+    return expert;
+  }
+
+ private:
+  /// The logit of a key: what is below its 16 bits is that of any number of the format.
+  static SAMESTATE_DEVICE float value(std::uint32_t key) {
+    return value_of((key >> 31) != 0 ? key & 0xffff0000U : key | 0xffffU);
+  }
+  /// Batcher's network, the largest first: pass `k` of the merges of runs of `run`.
+  template <int run, int k>
+  SAMESTATE_DEVICE void sort() {
+    SAMESTATE_UNROLL
+    for (int i = 0; i + k < slots; ++i) {
+      const bool compared =
+          i >= k % run && (i - k % run) % (2 * k) < k && i / (2 * run) == (i + k) / (2 * run);
+      const std::uint32_t a = key_[i], b = key_[i + k];
+      if (compared) key_[i] = a > b ? a : b, key_[i + k] = a > b ? b : a;
+    }
+    if constexpr (k > 1) {
+      sort<run, k / 2>();
+    } else if constexpr (2 * run < slots) {
+      sort<2 * run, 2 * run>();
+    }
+  }
+
+  std::uint32_t key_[slots];  ///< descending; 0: none
+};
+
 /// A token's N logits in a warp, `slots` a lane, n adjacent ones by one access; n divides N. The choice is that of the logits as
 /// they are stored, of equal ones the expert with the lower number.
 template <class Operand, int slots, int n>
 struct TokenLogits {
-  std::uint32_t order[slots];  ///< 0: none, or chosen
-  float power[slots];          ///< e^(logit - largest), 0 where there is none
-  std::uint32_t best = 0;      ///< of `order`, and its slot
-  int best_slot = 0;
+  float power[slots];  ///< e^(logit - largest), 0 where there is none
   float largest = 0.0F;
   std::uint32_t taken = 0;  ///< a bit a slot
 
-  /// The expert of a slot of this lane.
-  static SAMESTATE_DEVICE int expert(int slot) { return (slot / n * 32 + lane_index()) * n + slot % n; }
+  static SAMESTATE_DEVICE int expert(int slot) { return expert_of<n>(slot, lane_index()); }
 
   SAMESTATE_DEVICE void load(const Operand* logits, int experts) {
     SAMESTATE_UNROLL
@@ -34,13 +128,14 @@ struct TokenLogits {
         x = load_settled<false>(reinterpret_cast<const Vector<Operand, n>*>(logits + expert(s)), there);
       }
       SAMESTATE_UNROLL
-      for (int i = 0; i < n; ++i) order[s + i] = there ? order_of(element(x, i)) : 0;
+      for (int i = 0; i < n; ++i) {
+        power[s + i] = element(x, i);
+        order_.put(s + i, power[s + i], there);
+      }
     }
-    find_best();
-    largest = value_of(warp_largest(best));
+    largest = order_.begin();
     SAMESTATE_UNROLL
-    for (int s = 0; s < slots; ++s)
-      power[s] = expert(s) < experts ? exponential(value_of(order[s]) - largest) : 0.0F;
+    for (int s = 0; s < slots; ++s) power[s] = expert(s) < experts ? exponential(power[s] - largest) : 0.0F;
   }
 
   /// 1 / sum of the powers of all.
@@ -52,29 +147,10 @@ struct TokenLogits {
   }
 
   /// The next expert by descending logit, in every lane; `logit` is its own.
-  SAMESTATE_DEVICE int choose(float& logit) {
-    const std::uint32_t most = warp_largest(best);
-    logit = value_of(most);
-    const std::uint32_t mine = best == most ? static_cast<std::uint32_t>(expert(best_slot)) : 0xffffffffU;
-    const std::uint32_t chosen = warp_least(mine);
-    if (mine == chosen) {
-      taken |= 1U << best_slot;
-      SAMESTATE_UNROLL
-      for (int s = 0; s < slots; ++s) order[s] = s == best_slot ? 0 : order[s];
-      find_best();
-    }
-    return static_cast<int>(chosen);
-  }
+  SAMESTATE_DEVICE int choose(float& logit) { return order_.take(logit, taken); }
 
  private:
-  SAMESTATE_DEVICE void find_best() {
-    best = 0;
-    best_slot = 0;
-    SAMESTATE_UNROLL
-    for (int s = 0; s < slots; ++s) {
-      if (order[s] > best) best = order[s], best_slot = s;
-    }
-  }
+  std::conditional_t<sizeof(Operand) == 2, SortedOrder<slots, n>, ScannedOrder<slots, n>> order_;
 };
 
 template <class Operand>
@@ -248,22 +324,41 @@ struct LoadOfPart {
 template <class Operand>
 struct LoadOfSequence {
   using Parameters = LoadParameters<Operand>;
-  static constexpr int kThreads = 256, kWarps = kThreads / 32;
+  static constexpr int kThreads = 512, kWarps = kThreads / 32;
+
+  /// In the order of the parts, whose loads are under way eight at a time.
+  template <class Load, class Add>
+  static SAMESTATE_DEVICE void each_part(const Parameters& p, Load&& load, Add&& add) {
+    constexpr int kAtOnce = 8;
+    for (std::int64_t part = 0; part < p.parts; part += kAtOnce) {
+      decltype(load(part)) some[kAtOnce]{};
+      SAMESTATE_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (part + i < p.parts) some[i] = load(part + i);
+      }
+      SAMESTATE_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) add(some[i]);
+    }
+  }
 
   static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
     float* const overlaps = reinterpret_cast<float*>(shared);
     for (std::int64_t b = block_index(); b < p.batch; b += grid_blocks()) {
       std::int64_t counted = 0;
-      for (std::int64_t part = 0; part < p.parts; ++part) counted += p.counted[b * p.parts + part];
+      each_part(
+          p, [&](std::int64_t part) { return p.counted[b * p.parts + part]; },
+          [&](std::int32_t of_part) { counted += of_part; });
       const auto whole = static_cast<float>(p.per_token ? counted : counted * p.chosen);
       float overlap = 0.0F;
       for (int expert = thread_index(); expert < p.experts; expert += kThreads) {
         std::int64_t assigned = 0;
         float sum = 0.0F;
-        for (std::int64_t part = 0; part < p.parts; ++part) {
-          assigned += p.assigned[(b * p.parts + part) * p.experts + expert];
-          sum += p.sums[(b * p.parts + part) * p.experts + expert];
-        }
+        each_part(
+            p, [&](std::int64_t part) { return p.assigned[(b * p.parts + part) * p.experts + expert]; },
+            [&](std::int32_t of_part) { assigned += of_part; });
+        each_part(
+            p, [&](std::int64_t part) { return p.sums[(b * p.parts + part) * p.experts + expert]; },
+            [&](float of_part) { sum += of_part; });
         const float load = static_cast<float>(assigned) / whole, mean = sum / static_cast<float>(counted);
         p.load[b * p.experts + expert] = narrow<Operand>(load);
         p.mean[b * p.experts + expert] = narrow<Operand>(mean);
