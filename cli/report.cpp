@@ -58,6 +58,8 @@ int run_report(const ReportOptions& options) {
     if (!names.insert(name).second) name = path;
     input.sources.push_back({name, read_json_lines(path)});
     const RecordFile& content = input.sources.back().content;
+    if (content.runs.empty() && content.points.empty() && content.records.empty() && content.timings.empty())
+      throw Error(path + ": no run in it; name a JSON Lines file that gate, fuzz, sweep or bench wrote");
     for (const std::string& sentence : shortcomings(content))
       fmt::print(stderr, "samestate: {}: {}\n", path, sentence);
     if (content.cut_lines > 0) {
@@ -65,8 +67,6 @@ int run_report(const ReportOptions& options) {
       fmt::print(stderr, "samestate: {}: {} line(s) cut off in the middle; what was whole is shown\n", path,
                  content.cut_lines);
     }
-    if (content.runs.empty() && content.points.empty() && content.records.empty() && content.timings.empty())
-      throw Error(path + ": no run in it; name a JSON Lines file that gate, fuzz, sweep or bench wrote");
     if (content.points.empty() && content.records.empty() && content.timings.empty())
       fmt::print(stderr, "samestate: {}: no case and no point in it, nor a timing\n", path);
   }
