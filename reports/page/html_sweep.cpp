@@ -14,17 +14,17 @@
 namespace samestate {
 namespace {
 
-/// Did it pass, in a sentence.
-std::string headline(const Summary& summary, const char* what) {
+/// Did it pass, in a sentence; `cut`: some of what was planned was not run, or too little judged.
+std::string headline(const Summary& summary, const char* what, bool cut = false) {
   const bool failed = !summary.failures.empty();
-  const char* tone = failed ? "bad" : summary.judged == 0 ? "warn" : "good";
+  const char* tone = failed ? "bad" : summary.judged == 0 || cut ? "warn" : "good";
   std::string verdict =
       failed ? fmt::format("{} of {} {} failed", summary.failures.size(), summary.cases, what)
       : summary.judged == 0
           ? fmt::format("nothing was judged ({} {})", summary.cases, what)
           : fmt::format("{} of {} {} judged, none failed", summary.judged, summary.cases, what);
-  return fmt::format("<p class=\"big {}\">{}</p><p class=\"dim\">{}.</p>\n", tone, verdict,
-                     counts_line(summary));
+  return fmt::format("<p class=\"big {}\">{}{}</p><p class=\"dim\">{}.</p>\n", tone, verdict,
+                     cut ? "; not complete" : "", counts_line(summary));
 }
 
 constexpr std::size_t kMostShown = 5;
@@ -127,7 +127,11 @@ std::string html_answers(const ReportInput& input, const ReportData& data) {
     out += "<p class=\"big warn\">No case and no point was recorded.</p>\n";
   if (!data.records.empty()) {
     const Summary summary = summarise(data.records);
-    out += "<h3>Did the gate pass?</h3>\n" + headline(summary, "cases") + standing_out(data.records, "case");
+    const bool cut = std::any_of(input.sources.begin(), input.sources.end(), [](const ReportSource& source) {
+      return !shortcomings(source.content).empty();
+    });
+    out += "<h3>Did the gate pass?</h3>\n" + headline(summary, "cases", cut) +
+           standing_out(data.records, "case");
   }
   if (!data.points.empty()) {
     const std::vector<Record> records = records_of(data);

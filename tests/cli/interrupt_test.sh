@@ -94,6 +94,7 @@ grep -q '<error message="exit 3: Interrupted before' cut.xml || complain 'gate: 
 grep -qE '^# .*not complete' cut.md && grep -q '^\*\*Interrupted before' cut.md || complain "gate: Markdown: $(head -3 cut.md)"
 "$samestate" report cut.jsonl --out page --no-plots >out 2>err || complain 'gate: no page'
 grep -q 'Interrupted before' page/index.html || complain 'gate: the page does not say it'
+grep -q 'class="big warn">.*; not complete' page/index.html || complain 'gate: the page says that it passed'
 grep -q 'Interrupted before' err || complain 'gate: report does not say it'
 "$samestate" compare cut.jsonl cut.jsonl >out 2>err || complain 'gate: no comparison'
 grep -q '^the second record: Interrupted before' out || complain "gate: compare: $(cat out)"
