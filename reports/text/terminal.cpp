@@ -53,6 +53,9 @@ std::string terminal_text(std::span<const Record> records, bool colour) {
     text += fmt::format("    {}\n", paint(Tone::command, on_one_line(repro_command(record))));
   }
 
+  if (failed)
+    text += "  with --shrink such a command first makes its case smaller, as long as it fails alike\n";
+
   const Surprises surprises = surprises_of(records);
   std::size_t rows = 0;
   for (const Surprise& surprise : surprises.ranked) {
