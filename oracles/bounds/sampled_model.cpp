@@ -38,6 +38,7 @@ SampledModel SampledModel::sample(const Contract& contract, std::uint64_t seed, 
   model.alike = n % 4 >= 2;
   model.size_of_nearest = n % 8 >= 4;
   model.sums_stored = uniform(model.salt + 4) < 0.5;
+  model.associates_otherwise = uniform(model.salt + 5) < 0.5;
   model.drawn = n % kRoundsToNearest != kRoundsToNearest - 1;
   return model;
 }

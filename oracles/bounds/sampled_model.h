@@ -39,6 +39,7 @@ struct SampledModel {
   double truncation = 0.0;        ///< of this sample's accumulator, share of the largest bias
   double exponential_bias = 0.0;  ///< mean relative error of this sample's exponential, in units of fp32
   std::uint64_t salt = 0;
+  bool associates_otherwise = false;       ///< q (k v^T) where the form has (q k^T) v, and the reverse
   bool divides_last = false;               ///< softmax weights are stored before they are divided
   const SkippedPoints* skipped = nullptr;  ///< points that round nothing
   Planted planted = Planted::none;

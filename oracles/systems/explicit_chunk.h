@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "oracles/bounds/running_error.h"
 #include "oracles/bounds/shared.h"
+#include "oracles/bounds/stochastic.h"
 #include "reference/recurrence.h"
 
 /// The chunk form as kernels evaluate it. Two things round otherwise than in the reference's chunk, and the
@@ -78,6 +80,26 @@ template <class System, class Scalar>
   std::vector<Index> cuts;
   for (Index t = chunk; t < x.tokens(); t += chunk) cuts.push_back(t);
   return resumed(x, cuts, [](const Sequence<Scalar>& part) { return explicit_chunk<System>(part); });
+}
+
+/// Whether this evaluation is a sample that makes its product of three the other way. A norm behind it takes out what
+/// q k^T has in common for a row of v, and not what each column of a state has of its own, so that neither order's
+/// errors are a population of the other's where q and k are nearly orthogonal.
+template <class Scalar>
+[[nodiscard]] bool associates_otherwise() {
+  if constexpr (std::is_same_v<Scalar, Stochastic>)
+    return detail::sampling().model.associates_otherwise;
+  else
+    return false;
+}
+
+/// The layers' recurrence, of `form` and `chunk`: tokens go through the state, or through the scores of chunks. Token by
+/// token a kernel may read the old state and add (q k^T) v; a chunk of plain sums may be read from its state.
+template <class System, class Scalar>
+[[nodiscard]] Trajectory<Scalar> layer_core(const Sequence<Scalar>& x, bool chunked, Index chunk) {
+  const bool otherwise = associates_otherwise<Scalar>();
+  if (chunked && !(otherwise && !System::delta)) return explicitly_chunked<System>(x, chunk);
+  return !chunked && otherwise ? explicitly_chunked<System>(x, 1) : recurrent<System>(x);
 }
 
 }  // namespace samestate

@@ -64,8 +64,7 @@ struct Layer {
     const Matrix<Scalar>& mask = get(inputs, "mask");
     for (Index t = 0; t < mask.rows(); ++t) real.push_back(mask(t, 0) != Scalar(0));
     const auto run = [&](const Sequence<Scalar>& head) {
-      return call.form == "chunked" ? explicitly_chunked<GatedDeltaRule>(head, call.chunk)
-                                    : recurrent<GatedDeltaRule>(head);
+      return layer_core<GatedDeltaRule>(head, call.form == "chunked", call.chunk);
     };
     GatedDeltaNetOutput<Scalar> out = gated_delta_net(get(inputs, "x"), w, shape, cache, run, real);
     for (Index h = 0; h < shape.value_heads; ++h) {

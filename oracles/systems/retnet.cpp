@@ -36,6 +36,14 @@ struct Normalised {
     return {head_tensors(call), {{"o", Axis::tokens, {call.tokens, call.at("H") * call.at("dv")}}}};
   }
   template <class Scalar>
+  static Matrix<Scalar> one_head(const Call& call, const Matrix<Scalar>& q, const Matrix<Scalar>& k,
+                                 const Matrix<Scalar>& v, const Scalar& gamma) {
+    if (call.form != "chunked") return normalised_retention_parallel(q, k, v, gamma);
+    if (!associates_otherwise<Scalar>()) return normalised_retention_chunked(q, k, v, gamma, call.chunk);
+    NormalisedRetentionState<Scalar> state{Matrix<Scalar>::Zero(k.cols(), v.cols())};
+    return normalised_retention_recurrent(q, k, v, gamma, state);
+  }
+  template <class Scalar>
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
     const Index dk = call.at("dk");
     const Index dv = call.at("dv");
@@ -45,9 +53,7 @@ struct Normalised {
       const Matrix<Scalar> k = head(inputs, "k", h, dk);
       const Matrix<Scalar> v = head(inputs, "v", h, dv);
       const Scalar gamma = decay_of<Scalar>(h);
-      const Matrix<Scalar> core = call.form == "chunked"
-                                      ? normalised_retention_chunked(q, k, v, gamma, call.chunk)
-                                      : normalised_retention_parallel(q, k, v, gamma);
+      const Matrix<Scalar> core = one_head(call, q, k, v, gamma);
       o.middleCols(h * dv, dv) = retention_norm(core, Scalar(0));
     }
     return {{"o", std::move(o)}};
@@ -153,8 +159,7 @@ struct Layer {
     const auto run = [&](Matrix<Scalar> q, Matrix<Scalar> k, Matrix<Scalar> v, const Scalar&, Index h) {
       const Matrix<Scalar> before = S.middleRows(h * dk, dk);
       const Sequence<Scalar> x = core_sequence<Scalar>(std::move(q), std::move(k), std::move(v), h, before);
-      Trajectory<Scalar> out =
-          call.form == "chunked" ? explicitly_chunked<Retention>(x, call.chunk) : recurrent<Retention>(x);
+      Trajectory<Scalar> out = layer_core<Retention>(x, call.form == "chunked", call.chunk);
       S.middleRows(h * dk, dk) = out.state;
       return out.o;
     };

@@ -7,7 +7,7 @@ goldens="$(realpath "$2")"
 docs="$(realpath "$(dirname "$0")/../../docs")"
 source "$(dirname "$0")/prelude.sh"
 
-quick=(--max-cases 8 --threads 1)
+quick=(--system retention --max-cases 8 --threads 1)
 
 # Bad command lines.
 bad 'subcommand'
@@ -75,7 +75,7 @@ printf 'v1 retention T=8\n' | "$samestate" repro - >out 2>err
 code=$?
 [[ $code -eq 0 ]] || complain "a line of stdin that passes: exit $code"
 # A full disk is no crash of ours, and no pass.
-for what in 'list systems' 'list mutants' 'gate --list' --version; do
+for what in 'list systems' 'list mutants' 'gate --device cpu --system retention --list' --version; do
   checks=$((checks + 1))
   # shellcheck disable=SC2086
   "$samestate" $what >/dev/full 2>err
@@ -210,9 +210,9 @@ says 'FAIL'
 
 # Nothing could run; the budget ended before the first case.
 if ! "$samestate" list kernels | grep -q '^cuda.* cuda .*fp32'; then
-  run 77 gate --device cuda
+  run 77 gate --device cuda --system retention
 fi
-run 3 gate --budget 1e-9
+run 3 gate --device cpu --system retention --budget 1e-9
 # Of most kernels nothing was judged: a sentence for three, a number for the others.
 run 3 gate --device cpu --budget 0.5
 grep -qF "kernels more, since the run ended before their cases began" err || complain "does not count the other kernels"
