@@ -10,6 +10,7 @@
 #include "cli/interrupt.h"
 #include "fuzz/mutants/likeness.h"
 #include "harness/card/neighbours.h"
+#include "harness/explain/explain_settings.h"
 #include "harness/processes/pool.h"
 #include "oracles/contracts.h"
 
@@ -24,6 +25,13 @@ Explanation explain_with_mutants(const Resolved& r, const Trace& trace, double s
   if (like.tried < like.all)
     e.patterns.push_back(
         fmt::format("(the time was up after {} of {} mutants of {})", like.tried, like.all, r.c.system));
+  return e;
+}
+
+Explanation explain_failure(const Resolved& r, const Trace& trace, const KernelTable& table, double seconds) {
+  Explanation e = explain_with_mutants(r, trace, seconds);
+  const std::vector<std::string> settings = settings_that_matter(r.c, table);
+  e.patterns.insert(e.patterns.begin(), settings.begin(), settings.end());
   return e;
 }
 
@@ -55,6 +63,9 @@ std::string looks_like(const Record& failed, const KernelTable& table, double se
         Trace trace;
         if (run_case(c, table, 1, &trace).judgement.verdict != Verdict::fail) return "";
         const Explanation e = explain_with_mutants(Resolved(c), trace, seconds / 4);
+        // What one setting makes is told by it.
+        if (const std::vector<std::string> settings = settings_that_matter(c, table); !settings.empty())
+          return settings.front();
         // A known mistake says more than the places where it shows.
         const auto known = std::find_if(e.patterns.begin(), e.patterns.end(), [](const std::string& pattern) {
           return pattern.find("(mutant ") != std::string::npos;

@@ -11,6 +11,11 @@ namespace samestate::cli {
 /// The explanation of a run, with the mutants that give just these values; starts none after `seconds`.
 [[nodiscard]] Explanation explain_with_mutants(const Resolved& r, const Trace& trace, double seconds = 10.0);
 
+/// The same, first the settings without which the case passes: what depends on one is no mistake of the equation, however
+/// like it the values are.
+[[nodiscard]] Explanation explain_failure(const Resolved& r, const Trace& trace, const KernelTable& table,
+                                          double seconds = 10.0);
+
 /// What the run of a failing case looks like, repeated in a process of its own: "no delta term (mutant ..)"; empty
 /// where it looks like nothing that is known, or the process did not come back within `seconds`.
 [[nodiscard]] std::string looks_like(const Record& failed, const KernelTable& table, double seconds);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <ranges>
 #include <thread>
@@ -20,6 +21,7 @@
 #include "fuzz/plan.h"
 #include "fuzz/plan_coverage.h"
 #include "fuzz/search/search.h"
+#include "harness/cases/system.h"
 #include "harness/processes/campaign.h"
 #include "reference/error.h"
 #include "reports/records/baseline.h"
@@ -253,9 +255,17 @@ void report(const GateOptions& options, const std::vector<Record>& records, cons
 }
 
 int print_plan(const std::vector<Case>& cases, bool json) {
+  if (json) {
+    // What a case takes, in the plan's unit: a shard, or a machine, can be given as much as another.
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const Case& c : cases)
+      rows.push_back({{"line", format_case(c)}, {"work", system_named(c.system).work(c)}});
+    fmt::print("{}\n", rows.dump(2));
+    return kPass;
+  }
   std::vector<std::string> lines;
   for (const Case& c : cases) lines.push_back(format_case(c));
-  fmt::print("{}", listed(lines, json));
+  fmt::print("{}", listed(lines, false));
   return kPass;
 }
 

@@ -182,7 +182,7 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
     if (record.seconds > kLongRun)
       fmt::print(stderr, "samestate: fail, ratio {:.4g}; looking for what it looks like\n",
                  record.judgement.ratio);
-    e = explain_with_mutants(Resolved(c), trace);
+    e = explain_failure(Resolved(c), trace, table);
   }
   if (!options.dump.empty()) write_run_file(options.dump, run_file_of(record, trace));
   const Resolved r(c);

@@ -37,11 +37,12 @@ constexpr std::array kRows = {
     KeyWords{"regime", "`samestate list regimes`", "how the data are drawn"},
     KeyWords{"state", "none, random", "the initial state: not given, or drawn"},
     KeyWords{
-        "layout", "dense, padded, far, mixed, fused, permuted, sliced",
+        "layout", "dense, padded, far, mixed, fused, permuted, sliced, page_end",
         "how the tensors lie in memory: without gaps; with gaps; rows (of the batch, of tokens or of "
         "heads, by "
         "tensor) more than 2^31 elements apart; each with gaps of its own or none; parts of the rows of one "
-        "buffer; as [B, H, T, D]; the first columns of wider rows"},
+        "buffer; as [B, H, T, D]; the first columns of wider rows; dense, and behind each tensor a page that "
+        "nobody may touch"},
     KeyWords{"final", "apart, none, in_place",
              "the final state: memory of its own, not asked for, or that of the initial one"},
     KeyWords{"unowned", "N,N",

@@ -11,8 +11,8 @@
 namespace samestate {
 namespace {
 
-constexpr std::array<std::string_view, 7> kLayouts{"dense", "padded",   "far",   "mixed",
-                                                   "fused", "permuted", "sliced"};
+constexpr std::array<std::string_view, 8> kLayouts{"dense", "padded",   "far",    "mixed",
+                                                   "fused", "permuted", "sliced", "page_end"};
 constexpr std::array<std::string_view, 3> kFinalStates{"apart", "none", "in_place"};
 
 template <class Names>

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "harness/run/call_loop.h"
@@ -142,10 +143,35 @@ void GuardedTensor::Unmap::operator()(Range* range) const {
   delete range;
 }
 
-/// Memory of one tensor, or of several whose rows lie side by side.
+/// Memory of one tensor, or of several whose rows lie side by side, between guards; page_end: a page that may not be touched
+/// stands for the second one.
 struct GuardedTensor::Buffer {
-  explicit Buffer(std::int64_t size) : storage(static_cast<std::size_t>(size + 2 * kGuard), kOutside) {}
-  std::vector<float> storage;
+  explicit Buffer(std::int64_t size)
+      : heap(static_cast<std::size_t>(size + 2 * kGuard), kOutside), all(heap) {}
+  Buffer(std::int64_t size, Layout layout) : Buffer(layout == Layout::page_end ? 0 : size) {
+    if (layout != Layout::page_end) return;
+    const std::int64_t readable = whole_pages(size + kGuard);
+    const auto bytes = static_cast<std::size_t>(readable + kPage) * sizeof(float);
+    void* begin = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (begin == MAP_FAILED)
+      throw Unavailable({Outcome::Kind::no_device, fmt::format("layout=page_end needs {} bytes of memory: {}",
+                                                               bytes, std::strerror(errno))});
+    pages.reset(new Range{begin, bytes});
+    float* const end = static_cast<float*>(begin) + readable;
+    if (::mprotect(end, kPage * sizeof(float), PROT_NONE) != 0)
+      throw Unavailable(
+          {Outcome::Kind::no_device,
+           fmt::format("layout=page_end: no page may be closed here: {}", std::strerror(errno))});
+    all = {end - size - kGuard, end};
+    std::fill(all.begin(), all.end(), kOutside);
+  }
+  [[nodiscard]] float* first() const { return all.data() + kGuard; }
+  /// Guards behind the last element.
+  [[nodiscard]] std::int64_t behind() const { return pages ? 0 : kGuard; }
+
+  std::vector<float> heap;
+  std::unique_ptr<Range, Unmap> pages;
+  std::span<float> all;
   std::vector<StridedTensor> owned;
 };
 
@@ -159,13 +185,13 @@ GuardedTensor::GuardedTensor(const TensorPlace& place, Layout layout, std::size_
       return;
     }
   }
-  lie_in(std::make_shared<Buffer>(span_of(tensor_)), 0);
+  lie_in(std::make_shared<Buffer>(span_of(tensor_), layout), 0);
   own(place);
 }
 
 void GuardedTensor::lie_in(std::shared_ptr<Buffer> buffer, std::int64_t offset) {
   buffer_ = std::move(buffer);
-  tensor_.data = buffer_->storage.data() + kGuard + offset;
+  tensor_.data = buffer_->first() + offset;
 }
 
 void GuardedTensor::own(const TensorPlace& place) {
@@ -296,28 +322,28 @@ void GuardedTensor::check_surroundings(std::string_view name) const {
                                buffer_ && buffer_->owned.size() > 1 ? " and what shares its rows" : "",
                                element));
   };
-  const auto check = [&](const float* guard) {
-    for (std::int64_t i = 0; i < kGuard; ++i) {
+  const auto check = [&](const float* guard, std::int64_t size) {
+    for (std::int64_t i = 0; i < size; ++i) {
       if (!untouched(guard[i])) refuse(guard + i - tensor_.data);
     }
   };
   if (!tensor_.shape.empty()) check_unowned(name);
   if (buffer_) {
-    std::vector<float>& storage = buffer_->storage;
-    const float* const begin = storage.data() + kGuard;
+    const std::span<float> all = buffer_->all;
+    const float* const begin = buffer_->first();
     if (buffer_->owned.front().data != owned_.data) return;
-    if (std::ssize(storage) == owned_.size() + 2 * kGuard) {
-      check(begin - kGuard);
-      check(begin + owned_.size());
+    if (std::ssize(all) == owned_.size() + kGuard + buffer_->behind()) {
+      check(begin - kGuard, kGuard);
+      check(begin + owned_.size(), buffer_->behind());
       return;
     }
-    std::vector<float> around = storage;
+    std::vector<float> around(all.begin(), all.end());
     for (StridedTensor inside : buffer_->owned) {
-      inside.data = around.data() + (inside.data - storage.data());
+      inside.data = around.data() + (inside.data - all.data());
       visit(inside, [](float& x) { x = kOutside; });
     }
     for (std::size_t i = 0; i < around.size(); ++i) {
-      if (!untouched(around[i])) refuse(storage.data() + i - tensor_.data);
+      if (!untouched(around[i])) refuse(all.data() + i - tensor_.data);
     }
     return;
   }

@@ -135,8 +135,9 @@ double TensorSystem::work(const Case& c) const {
   // most cases stay far below. Where nobody has counted them: each token meets all weights, states and rows before
   // it; without weights the other tokens' data too, unless no token meets another.
   constexpr double kMost = 6e6;
-  constexpr double kElement = 16;              // drawn, copied, judged
-  constexpr double kSequence = 2000;           // a call of its own
+  constexpr double kElement = 16;         // drawn, copied, judged
+  constexpr double kSequence = 2000;      // a call of its own
+  constexpr double kTensorOfCall = 1000;  // of several calls: each takes its part of a tensor, states go on
   Call one = call(c, row.forms.front().name);  // once: a plan asks a million times
   const Signature all = row.signature(one);
   const auto operations = [&](const OperatorForm& form) {
@@ -154,8 +155,16 @@ double TensorSystem::work(const Case& c) const {
   // The first form is the oracle's; the kernel's is tens of times cheaper, but a large chunk more work.
   double counted = operations(row.forms.front());
   if (const OperatorForm* own = row.form(c.form)) counted = std::max(counted, operations(*own));
+  const CaseForm* asked = this->form(c.form);
+  const bool decodes = asked != nullptr && asked->decodes;
+  for (const OperatorForm& native : row.forms) {
+    // The calls are of the kernel's form: before the first token that comes alone, in its chunks.
+    if (decodes && native.chunked && c.chunk > 0) counted = std::max(counted, operations(native));
+  }
   const double inside = counted > 0 ? counted : static_cast<double>(std::max<Index>(c.T, 1)) * of_token;
-  const double of_sequence = inside + kElement * elements + kSequence;
+  const auto tensors = static_cast<double>(all.inputs.size() + all.outputs.size());
+  const double calls = decodes ? static_cast<double>(c.T - c.prefill) * kTensorOfCall * tensors : 0.0;
+  const double of_sequence = inside + kElement * elements + kSequence + calls;
   // A law's runs, or a look at drawn roundings beside the worst case, or the worst case alone.
   constexpr double kLaw = 8.0, kSampled = 2.0;
   const double looks = !c.law.empty() ? kLaw : keeps_sixteen_bits(c.contract) ? kSampled : 1.0;

@@ -88,6 +88,16 @@ class Running {
     return x;
   }
 
+  /// A pending sum of so many terms, with the sum of their errors and of their largest possible magnitudes.
+  [[nodiscard]] static Running sum_of(double terms, double value, double error, double magnitude) {
+    Running x;
+    x.value_ = value;
+    x.error_ = error;
+    x.magnitude_ = magnitude;
+    x.terms_ = terms;
+    return x;
+  }
+
   /// x of a token whose choice a correct kernel may take otherwise (EQUATIONS 8.2), known to within `error`. What is
   /// computed from it is not marked.
   [[nodiscard]] static Running undecided(const Running& x, double error) {
@@ -98,6 +108,10 @@ class Running {
   [[nodiscard]] bool undecided() const { return undecided_; }
 
   [[nodiscard]] double value() const { return value_; }
+  /// Whether its last operation was a sum whose rounding is not charged yet.
+  [[nodiscard]] bool is_pending() const { return terms_ > 1.0; }
+  /// Exactly one, by which a product rounds nothing.
+  [[nodiscard]] bool is_one() const { return value_ == 1.0 && magnitude_ == 1.0 && error_ == 0.0; }
   /// The bound, the rounding of a pending sum included.
   [[nodiscard, gnu::always_inline]] inline double error() const {
     if (terms_ <= 1.0) return error_;
@@ -184,8 +198,6 @@ class Running {
   }
 
  private:
-  [[nodiscard]] bool is_one() const { return value_ == 1.0 && magnitude_ == 1.0 && error_ == 0.0; }
-
   double value_ = 0.0;
   double error_ = 0.0;      ///< of the terms
   double magnitude_ = 0.0;  ///< sum over the terms of |value| + error
@@ -322,3 +334,6 @@ struct Eigen::NumTraits<samestate::Running> : Eigen::GenericNumTraits<samestate:
     MulCost = 16
   };
 };
+
+// Whoever multiplies matrices of Running takes these products.
+#include "oracles/bounds/running_products.h"  // IWYU pragma: keep

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <Eigen/Core>
+
 #include "oracles/bounds/sampled_model.h"
 #include "reference/rounding_point.h"
 
@@ -69,4 +71,28 @@ struct Eigen::NumTraits<samestate::Stored> : Eigen::GenericNumTraits<samestate::
     AddCost = 1,
     MulCost = 1
   };
+};
+
+/// Their products are those of the doubles that they are.
+template <class Index, int LhsOrder, int RhsOrder>
+struct Eigen::internal::general_matrix_matrix_product<
+    Index, samestate::Stored, LhsOrder, false, samestate::Stored, RhsOrder, false, Eigen::ColMajor, 1> {
+  using Stored = samestate::Stored;
+  using Traits = gebp_traits<Stored, Stored>;
+  static_assert(sizeof(Stored) == sizeof(double) && std::is_standard_layout_v<Stored>);
+
+  static void run(Index rows, Index columns, Index depth, const Stored* lhs, Index lhs_stride,
+                  const Stored* rhs, Index rhs_stride, Stored* result, Index /*increment*/,
+                  Index result_stride, const Stored& alpha, level3_blocking<Stored, Stored>& /*blocking*/,
+                  GemmParallelInfo<Index>* /*info*/ = nullptr) {
+    InMemory<LhsOrder> x(reinterpret_cast<const double*>(lhs), rows, depth, OuterStride<>(lhs_stride));
+    InMemory<RhsOrder> y(reinterpret_cast<const double*>(rhs), depth, columns, OuterStride<>(rhs_stride));
+    Map<Matrix<double, Dynamic, Dynamic>, 0, OuterStride<>> sum(reinterpret_cast<double*>(result), rows,
+                                                                columns, OuterStride<>(result_stride));
+    sum.noalias() += alpha.value() * x * y;
+  }
+
+ private:
+  template <int Order>
+  using InMemory = Map<const Matrix<double, Dynamic, Dynamic, Order>, 0, OuterStride<>>;
 };

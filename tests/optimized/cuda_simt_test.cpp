@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "optimized/cpu/twin.h"
+#include "optimized/cuda/emulated_run.h"
 #include "optimized/cuda/mma/chain.cuh"
 #include "optimized/cuda/mma/products.cuh"
 #include "optimized/cuda/prepare.h"
@@ -67,12 +68,14 @@ template <template <bool delta, bool norm> class Products, bool delta, bool norm
 void run(const simt::Work& work) {
   for (std::int64_t block = 0; block < work.prepare_blocks(); ++block) {
     SharedMemory<simt::PrepareShared> memory;
-    emulation::run_block(simt::kThreads,
-                         [&] { simt::PrepareBlock<Products, delta, norm>(work, memory.get()).run(block); });
+    emulation::run_meeting_block(
+        simt::kThreads, [&] { simt::PrepareBlock<Products, delta, norm>(work, memory.get()).run(block); },
+        block, work.prepare_blocks());
   }
   for (std::int64_t block = 0; block < work.chain_blocks(); ++block) {
     SharedMemory<Shared> memory;
-    emulation::run_block(Block::kThreads, [&] { Block(work, memory.get()).run(block); });
+    emulation::run_meeting_block(
+        Block::kThreads, [&] { Block(work, memory.get()).run(block); }, block, work.chain_blocks());
   }
 }
 

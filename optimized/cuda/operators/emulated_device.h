@@ -14,11 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "optimized/cuda/emulated_run.h"
 #include "optimized/cuda/emulation.h"
 #include "optimized/kernel.h"
-#ifdef SAMESTATE_EMULATED_FIBERS
-#include "optimized/cuda/emulated_fibers.h"
-#endif
 
 /// What the rows of named tensors ask of the runtime, on the host: memory, launches, no time.
 namespace samestate::cuda {
@@ -35,11 +33,7 @@ void launch(unsigned blocks, std::size_t shared_bytes, const typename Body::Para
     const auto shared = std::make_unique<std::max_align_t[]>(shared_bytes / sizeof(std::max_align_t) + 1);
     std::memset(shared.get(), 0xff, shared_bytes);
     const auto body = [&] { Body::run(p, reinterpret_cast<unsigned char*>(shared.get())); };
-#ifdef SAMESTATE_EMULATED_FIBERS
-    emulation::run_block_in_fibers(Body::kThreads, body, block, blocks);
-#else
-    emulation::run_block(Body::kThreads, body, block, blocks);
-#endif
+    emulation::run_meeting_block(Body::kThreads, body, block, blocks);
   }
 }
 

@@ -211,6 +211,23 @@ TEST(GuardedTensor, OnlyASlicedBatchShowsThatItsPitchIsForgotten) {
   }
 }
 
+// What a load of several elements at the end of the last row touches.
+TEST(GuardedTensor, BehindTheEndOfAPageNobodyReads) {
+  for (const Shape& shape : {Shape{3, 2, 2, 5}, Shape{1, 1, 1, 1}, Shape{1, 64, 16, 4}}) {
+    GuardedTensor x(shape, Layout::page_end);
+    const StridedTensor& t = x.tensor();
+    EXPECT_TRUE(t.dense());
+    x.set(counted(t.size()));
+    EXPECT_EQ(t.data[t.size() - 1], static_cast<float>(t.size()));
+    EXPECT_TRUE(from_outside(t.data[-1]));
+    x.check_surroundings("x");
+    const volatile float* behind = t.data + t.size();
+    EXPECT_DEATH((void)*behind, "");
+    t.data[-1] = 0.0F;
+    EXPECT_THROW(x.check_surroundings("x"), Trespass);
+  }
+}
+
 TEST(GuardedTensor, TokensOfNoSequenceAreNotItsOwn) {
   for (const std::string_view name : layout_names()) {
     for (const std::int64_t token : {1, 8}) {
