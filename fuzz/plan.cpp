@@ -60,6 +60,7 @@ class KernelPlan {
     }
     for (const std::string_view part : system_.plan.limits) put(start_, part);
     long_cache(start_);
+    many_tokens(start_);
     if (system_.has_key("dk")) {
       std::size_t turn = 0;
       for (const std::string_view part : family_calls())
@@ -100,8 +101,9 @@ class KernelPlan {
 
   void lengths(const Case& base) {
     const Index C = base.chunk;
-    const std::vector<Index> all = chunked() ? std::vector<Index>{0, 1, 2, C - 1, C, C + 1, 2 * C + 3}
-                                             : std::vector<Index>{0, 1, 2, 7, 8, 9, 33};
+    // Those that show most first: what only a process's first call does wrong is in them.
+    const std::vector<Index> all = chunked() ? std::vector<Index>{2 * C + 3, C + 1, C, C - 1, 2, 1, 0}
+                                             : std::vector<Index>{33, 9, 8, 7, 2, 1, 0};
     for (const Index T : all) {
       Case c = base;
       c.T = T;
@@ -206,6 +208,30 @@ class KernelPlan {
       c.T = 70;
       if (possible(c) && work_of(kernel_, c) <= 1.0) put(c);
     }
+    // Tokens of one chunk that see each other across 128 and more: what decays in between is in no output.
+    if (!system_.has_key("dk")) return;
+    for (const Index chunk : {160, 256}) {
+      for (const std::string_view regime : {"normal", "none", "slow"}) {
+        if (system_.regime(regime) == nullptr) continue;
+        Case c = with_part(kernel_, base, "dk=8 dv=4");
+        c.chunk = chunk;
+        c.T = chunk + 3;
+        c.regime = regime;
+        put(c);
+      }
+    }
+  }
+
+  /// More tokens than 16 bits count, of the least sizes.
+  void many_tokens(const Case& base) {
+    Case c = base;
+    for (const CaseSize& size : system_.sizes) size_in(c, size.name) = size.least;
+    for (const CaseSize& size : system_.sizes) {
+      if (!size.multiple_of.empty()) size_in(c, size.name) = size_in(c, size.multiple_of);
+    }
+    c = kernel_.limits.nearest(std::move(c));
+    c.T = 65537;
+    if (possible(c) && work_of(kernel_, c) <= kMostOfModel) put(c);
   }
 
   const KernelTable& table_;

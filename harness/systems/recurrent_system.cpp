@@ -64,14 +64,17 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
                  // Qwen3-Next's and DendAttn's heads.
                  "dk=128 dv=128 Hv=2 T=321 l2norm=1", "dk=160 dv=512 T=200", "B=3 Hk=2 Hv=4 layout=padded",
                  "l2norm=1 regime=tiny_norms",
+                 // Widths of models that are no powers of two, and their tiles, normalised.
+                 "dk=96 dv=96 T=9 l2norm=1", "dk=192 dv=192 T=9 l2norm=1", "dk=64 dv=128 T=9 l2norm=1",
                  // A scale that is neither the default nor one: left out, squared, or taken off by l2norm.
                  "scale=2", "scale=2 l2norm=1 Hk=2 Hv=4", "scale=0", "scale=0 B=2 Hk=2 Hv=4 dk=128 dv=64",
                  // Heads that are several, in every order of memory.
                  "B=2 Hk=2 Hv=4 layout=mixed", "B=2 Hk=2 Hv=4 layout=fused", "B=2 Hk=2 Hv=4 layout=permuted",
                  "B=2 Hk=2 Hv=4 layout=sliced",
                  // Tokens of no sequence on one side alone, at a chunk's end, and a whole chunk of them.
-                 "form=packed lengths=16,17 unowned=1,0 repeat=1", "form=packed lengths=16,32 unowned=0,17",
-                 "form=packed lengths=19,14 final=none", "form=packed lengths=19,14 final=in_place",
+                 "form=packed lengths=16,17 unowned=1,0 repeat=1", "form=packed lengths=16,17 unowned=130,65",
+                 "form=packed lengths=16,32 unowned=0,17", "form=packed lengths=19,14 final=none",
+                 "form=packed lengths=19,14 final=in_place",
                  // Offsets of batch rows, tokens and sequences' states that no longer fit 32 bits (BUGS M38).
                  "B=3 Hk=2 Hv=4 layout=far", "layout=far form=packed lengths=17,16"},
       // With a tail of one token: T (BUGS M12), and sequences times heads, the limit of a CUDA grid's y axis

@@ -15,6 +15,7 @@
 ///   V' = U - W S or T R   dV: error of its rows made in this chunk (delta_correction.cpp)
 ///   o  = scale (e^G Q S + P V')
 ///   S <- e^{G_L} S + K^T (e^{G_L - G} V')
+/// Either sum may be made apart or onto what stands before it: an fp32 kernel sums in any order.
 /// To first order o_i sees dS only through R_i = e^{G_i} q_i - (P W)_i, the next state only through
 /// Phi = e^{G_L} I - K_d^T W, K_d = diag(e^{G_L - G}) K; both are computed exactly, so that
 ///   Bp    = scale sqrt(R Sigma R^T) (+) local errors,   Sigma <- Phi Sigma Phi^T (+)time local errors.
@@ -196,8 +197,8 @@ class Chunks : private bounds::Chunk {
         keys_.factor * eG.cwiseProduct(QS) +
         Vec::Constant(L, c_.q_decayed == Format::fp16 ? subnormal_error(c_.q_decayed) * s.sum() : 0.0);
     const Vec rounded = (Norms::u(c_.v_new) * v_.n).array() + subnormal_error(c_.v_new) * root_dv_;
-    // With the scale in P one sum goes on from e^G Q S.
-    const Vec before = scaled_ ? Vec(eG.cwiseProduct(QS)) : Vec(Vec::Zero(L));
+    // The sum of P V' may go on from e^G Q S.
+    const Vec before = eG.cwiseProduct(QS);
     const Vec PV = row_norms(P_ * V_new) + before;
     // Quadrature over the tokens leaves out that one rounding of q_i is in all of its products.
     const Vec in_chunk = Norms::add(Norms::mv(P_, Norms::add(v_.dV, rounded)), Norms::mv(dP_, v_.n),
@@ -235,13 +236,12 @@ class Chunks : private bounds::Chunk {
 
     // Rounding of the sum itself, row by row of S.
     const Vec mk = Norms::mv(Kd.transpose(), v_.n);
-    const Mat KV = Kd.transpose() * V_new;
     const Vec next = row_norms(S_next);
     const Vec K1 = K.cwiseAbs().colwise().sum();
     const Vec floor = Vec::Constant(mk.size(), (subnormal_error(c_.state) + 0x1p-148) * root_dv_);
     const double lost_keys = c_.k_decayed == Format::fp16 ? subnormal_error(c_.k_decayed) * v_.n.sum() : 0.0;
     Vec row_errors =
-        Norms::add(Norms::acc(L, mk, row_norms(KV), c_.accumulator),
+        Norms::add(in_state_sum(mk, Vec(eC * s), next, row_norms(Mat(Kd.transpose() * V_new))),
                    Norms::add(Norms::u(c_.k_decayed), keys_.rounding) * mk, u32_ * (next + eC * s),
                    Norms::u(below_fp32(c_.state)) * next, subnormal_error(c_.v_decayed) * root_dv_ * K1,
                    floor, keys_.factor * mk, Vec::Constant(mk.size(), lost_keys));
@@ -297,6 +297,14 @@ class Chunks : private bounds::Chunk {
     gram_.resize(0, 0);
     if (cuts_) add_cut(0.5 * cut, 0.5 * most);
     std::swap(S, S_next);
+  }
+
+  /// The L products that the state gets, of rows of sizes `mk` and sum `sum`: summed by themselves, or in fp32 onto e^G S as
+  /// the first of L + 1 terms, whose partial sums are as large as the state. (A matrix unit's are `cut`.)
+  [[nodiscard]] Vec in_state_sum(const Vec& mk, const Vec& before, const Vec& next, const Vec& sum) const {
+    const Vec apart = Norms::acc(L, mk, sum, c_.accumulator);
+    if (c_.accumulator == Accumulator::tensor_core) return apart;
+    return apart.cwiseMax(Norms::acc(L + 1, Norms::add(mk, before), next, c_.accumulator));
   }
 
   /// What is cut off, half of the most in the mean, has the sign of S and adds up from chunk to chunk: between half of
