@@ -6,6 +6,7 @@
 #include "optimized/cuda/operators/attention.cuh"
 #include "optimized/cuda/operators/bits.cuh"
 #include "optimized/cuda/operators/key_tiles.cuh"
+#include "optimized/cuda/operators/wide_products.cuh"
 
 /// Softmax attention of many queries on the asynchronous matrix unit, bf16, chunks of a tile of keys.
 namespace samestate::cuda {
@@ -43,7 +44,8 @@ struct AttentionPrefill {
   static constexpr int kKeys = kHalves * kTileRows;
   static constexpr int kTile = kTileBytes / 2;  ///< elements
   static constexpr int kKeyTiles = kPanels * kHalves, kValueTiles = kValuePanels * kHalves;
-  static constexpr int kMostTiles = 27;  ///< of the 227 KB that a block may have
+  static constexpr std::int64_t kCached = 16 << 20;  ///< bytes of keys and values, a third of an H100's L2
+  static constexpr int kMostTiles = 27;              ///< of the 227 KB that a block may have
   static constexpr int kFitting = (kMostTiles - kGroups * kPanels) / (kKeyTiles + kValueTiles);
   static constexpr int kStages = kFitting < 4 ? kFitting : 4;
   static_assert(kStages >= 2, "one is read, one is fetched");
@@ -76,7 +78,7 @@ struct AttentionPrefill {
     }
     block_barrier();
     // No loop over items: what they have in common would be kept in registers.
-    const AttentionItem item = attention_item(of.p, block_index(), kRows, 64 * kValuePanels);
+    const AttentionItem item = item_of(of.p, block_index());
     const int role = uniform(warp_index() / 4);
     if (role == kGroups) {
       fewer_registers<24>();
@@ -92,6 +94,31 @@ struct AttentionPrefill {
   }
 
  private:
+  /// Rows that see the most come first, so that no long item begins when the others end; but of as many heads at a time as
+  /// have their keys and values in the cache together, or every row tile of a head would fetch them from memory again.
+  static SAMESTATE_DEVICE AttentionItem item_of(const AttentionParameters<Bf16>& p, std::int64_t block) {
+    const std::int64_t of_head = p.keys * (p.width + p.value_width) * std::int64_t{sizeof(Bf16)};
+    const auto heads = static_cast<std::uint32_t>(p.batch * p.key_heads);
+    const auto row_tiles = static_cast<std::uint32_t>(p.row_tiles(kRows));
+    const std::int64_t fitting = kCached / of_head;
+    const std::uint32_t at_once = fitting < 1       ? 1
+                                  : fitting < heads ? static_cast<std::uint32_t>(fitting)
+                                                    : heads;
+    const auto number = static_cast<std::uint32_t>(block);  // a grid's blocks are fewer than 2^31
+    const std::uint32_t first = number / (at_once * row_tiles) * at_once;
+    const std::uint32_t left = number - first * row_tiles;
+    const std::uint32_t here = heads - first < at_once ? heads - first : at_once;
+    const std::uint32_t head = first + left % here;
+    AttentionItem at;
+    at.column = 0, at.part = 0, at.begin = 0;
+    at.key_head = static_cast<int>(head % static_cast<std::uint32_t>(p.key_heads));
+    at.b = head / static_cast<std::uint32_t>(p.key_heads);
+    at.first_row = std::int64_t{row_tiles - 1 - left / here} * kRows;
+    const std::int64_t last = at.first_row + kRows < p.rows() ? at.first_row + kRows : p.rows();
+    at.end = p.seen(last - 1);
+    return at;
+  }
+
   static SAMESTATE_DEVICE int tiles_of(const AttentionItem& item) {
     return static_cast<int>((item.end + kKeys - 1) / kKeys);
   }
@@ -133,9 +160,9 @@ struct AttentionPrefill {
     float largest[2] = {kUnseen, kUnseen};
     float weights[2] = {};  ///< sums of this thread's
     float kept[2];          ///< what was summed before is multiplied by it
-    float s[kHalves][32];
+    float s[32 * kHalves];
     std::uint32_t operand[4 * kHalves][4];
-    float o[kValuePanels][32] = {};
+    float o[32 * kValuePanels] = {};
 
     SAMESTATE_DEVICE Group(const AttentionParameters<Bf16>& parameters, const AttentionItem& of, int group,
                            Bf16* shared_tiles, Barriers& shared_barriers)
@@ -188,14 +215,11 @@ struct AttentionPrefill {
       const Bf16* const keys = key_tile(tiles, n);
       products_begin();
       SAMESTATE_UNROLL
-      for (int half = 0; half < kHalves; ++half) {
+      for (int panel = 0; panel < kPanels; ++panel) {
         SAMESTATE_UNROLL
-        for (int panel = 0; panel < kPanels; ++panel) {
-          SAMESTATE_UNROLL
-          for (int step = 0; step < 4; ++step)
-            multiply(s[half], by_rows(queries() + panel * kTile, step),
-                     by_rows(keys + (panel * kHalves + half) * kTile, step), panel + step > 0);
-        }
+        for (int step = 0; step < 4; ++step)
+          multiply_rows(s, by_rows(queries() + panel * kTile, step),
+                        by_rows(keys + panel * kHalves * kTile, step), panel + step > 0);
       }
       products_commit();
     }
@@ -204,12 +228,8 @@ struct AttentionPrefill {
       const Bf16* const values = value_tile(tiles, n);
       products_begin();
       SAMESTATE_UNROLL
-      for (int panel = 0; panel < kValuePanels; ++panel) {
-        SAMESTATE_UNROLL
-        for (int step = 0; step < 4 * kHalves; ++step)
-          multiply(o[panel], operand[step],
-                   by_columns(values + (panel * kHalves + step / 4) * kTile, step % 4), true);
-      }
+      for (int step = 0; step < 4 * kHalves; ++step)
+        multiply_panels(o, operand[step], by_panels(values + step / 4 * kTile, step % 4, kHalves));
       products_commit();
     }
 
@@ -224,7 +244,7 @@ struct AttentionPrefill {
         for (int j = 0; j < 8 * kHalves; ++j) {
           SAMESTATE_UNROLL
           for (int e = 0; e < 2; ++e) {
-            float& score = s[j / 8][j % 8 * 4 + 2 * i + e];
+            float& score = s[4 * j + 2 * i + e];
             if (masked) score = 8 * j + e < left ? score : kUnseen;
             most = larger(score, most);
           }
@@ -239,7 +259,7 @@ struct AttentionPrefill {
         for (int j = 0; j < 8 * kHalves; ++j) {
           SAMESTATE_UNROLL
           for (int e = 0; e < 2; ++e) {
-            float& score = s[j / 8][j % 8 * 4 + 2 * i + e];
+            float& score = s[4 * j + 2 * i + e];
             score = exponential2(fused(score, factor_of_scores, base));
             sum += score;
           }
@@ -254,8 +274,8 @@ struct AttentionPrefill {
       for (int step = 0; step < 4 * kHalves; ++step) {
         SAMESTATE_UNROLL
         for (int at = 0; at < 4; ++at) {
-          const int j = 2 * (step % 4) + at / 2, i = at % 2;
-          operand[step][at] = pack(s[step / 4][4 * j + 2 * i], s[step / 4][4 * j + 2 * i + 1]);
+          const int first = 4 * (2 * step + at / 2) + 2 * (at % 2);
+          operand[step][at] = pack(s[first], s[first + 1]);
         }
       }
     }
@@ -264,10 +284,7 @@ struct AttentionPrefill {
     SAMESTATE_DEVICE void rescale() {
       if (ballot(kept[0] != 1.0F || kept[1] != 1.0F) == 0) return;
       SAMESTATE_UNROLL
-      for (int panel = 0; panel < kValuePanels; ++panel) {
-        SAMESTATE_UNROLL
-        for (int e = 0; e < 32; ++e) o[panel][e] *= kept[e % 4 / 2];
-      }
+      for (int e = 0; e < 32 * kValuePanels; ++e) o[e] *= kept[e % 4 / 2];
     }
 
     template <bool masked>
@@ -324,7 +341,7 @@ struct AttentionPrefill {
         for (int j = 0; j < 8 * kValuePanels; ++j) {
           const int column = 8 * j + lane_index() % 4 * 2;
           if (8 * j >= p.value_width) continue;
-          const float* const pair = o[j / 8] + j % 8 * 4 + 2 * i;
+          const float* const pair = o + 4 * j + 2 * i;
           *reinterpret_cast<std::uint32_t*>(to + column) = narrow_pair(
               p.gated(pair[0] * inverse, head, column), p.gated(pair[1] * inverse, head, column + 1));
         }
