@@ -46,8 +46,8 @@ template <class Operand>
 bool in_prefill(const AttentionParameters<Operand>& p) {
   const int width = p.width > p.value_width ? p.width : p.value_width;
   const int tile = chunk_tile(p);
-  return in_tiles(p) && p.running && many_rows(p) && p.key_stride % 8 == 0 && p.value_stride % 8 == 0 &&
-         tile > 0 && (tile == 64 || width <= 128);
+  return in_tiles(p) && p.running && many_rows(p) && p.gate_stride % 2 == 0 && p.key_stride % 8 == 0 &&
+         p.value_stride % 8 == 0 && tile > 0 && (tile == 64 || width <= 128);
 }
 
 /// Splits the keys and takes the memory of the parts from `tensors`.

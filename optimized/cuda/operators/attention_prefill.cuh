@@ -49,6 +49,7 @@ struct AttentionPrefill {
   static constexpr int kFitting = (kMostTiles - kGroups * kPanels) / (kKeyTiles + kValueTiles);
   static constexpr int kStages = kFitting < 4 ? kFitting : 4;
   static_assert(kStages >= 2, "one is read, one is fetched");
+  static_assert(kValuePanels <= kPanels, "results go where the queries were");
 
   struct Barriers {
     KeyRing<kStages> k, v;
@@ -183,29 +184,24 @@ struct AttentionPrefill {
     }
     SAMESTATE_DEVICE Bf16* queries() const { return tiles + index * kPanels * kTile; }
 
+    /// Eight pieces a thread are under way at once; all of them would be code that no cache of instructions holds.
     SAMESTATE_DEVICE void load_queries() const {
-      constexpr int kPieces = kPanels * kTileColumns / 8, kAtATime = 8;
+      constexpr int kPieces = kPanels * kTileColumns / 8, kAtATime = kPanels < 2 ? 4 : 8;
       SAMESTATE_NO_UNROLL
       for (int first = 0; first < kTileRows * kPieces; first += kAtATime * kGroupThreads) {
         Words piece[kAtATime];
+        const auto at = [&](int i) { return first + i * kGroupThreads + thread_index() % kGroupThreads; };
         SAMESTATE_UNROLL
         for (int i = 0; i < kAtATime; ++i) {
-          const int at = first + i * kGroupThreads + thread_index() % kGroupThreads;
-          const int row = at / kPieces, column = at % kPieces * 8;
-          const std::int64_t of_head = item.first_row + kTileRows * index + row;
+          const int column = at(i) % kPieces * 8;
+          const std::int64_t row = item.first_row + kTileRows * index + at(i) / kPieces;
           piece[i] = words(0, 0, 0, 0);
-          if (at < kTileRows * kPieces && of_head < p.rows() && column < p.width)
-            piece[i] =
-                load_global_words(p.q + p.head_of_row(item.b, item.key_head, of_head) * p.width + column);
+          if (row < p.rows() && column < p.width)
+            piece[i] = load_global_words(p.q + p.head_of_row(item.b, item.key_head, row) * p.width + column);
         }
         SAMESTATE_UNROLL
-        for (int i = 0; i < kAtATime; ++i) {
-          const int at = first + i * kGroupThreads + thread_index() % kGroupThreads;
-          const int row = at / kPieces, column = at % kPieces * 8;
-          if (at < kTileRows * kPieces)
-            store_words(queries() + column / kTileColumns * kTile, swizzled(row, column % kTileColumns * 2),
-                        piece[i]);
-        }
+        for (int i = 0; i < kAtATime; ++i)
+          store_words(queries(), offset(at(i) / kPieces, at(i) % kPieces * 8), piece[i]);
       }
       fence_async();
       named_barrier(1 + index, kGroupThreads);
@@ -326,26 +322,63 @@ struct AttentionPrefill {
       products_wait<0>();
     }
 
-    SAMESTATE_DEVICE void write() const {
+    /// Quotients as operands, by way of the group's queries, which nobody reads any more: 16 bytes an access to memory.
+    SAMESTATE_DEVICE void write() {
+      named_barrier(1 + index, kGroupThreads);
+      // Two branches of all columns, not one of each: once a block, code is fetched from memory.
+      if (p.gate == nullptr) {
+        store_quotients<false>();
+      } else {
+        store_quotients<true>();
+      }
+      warp_barrier();
+      constexpr int kPieces = kValuePanels * kTileColumns / 8, kWarpRows = 16,
+                    kAtATime = kPieces < 16 ? 2 : 4;
+      SAMESTATE_NO_UNROLL
+      for (int first = 0; first < kWarpRows * kPieces; first += 32 * kAtATime) {
+        SAMESTATE_UNROLL
+        for (int i = 0; i < kAtATime; ++i) {
+          const int piece = first + 32 * i + lane_index(), column = piece % kPieces * 8;
+          const int of_group = thread_index() % kGroupThreads / 32 * kWarpRows + piece / kPieces;
+          const std::int64_t row = item.first_row + kTileRows * index + of_group;
+          if (row >= p.rows() || column >= p.value_width) continue;
+          Bf16* const to = p.o + p.head_of_row(item.b, item.key_head, row) * p.value_width + column;
+          store_result<false>(reinterpret_cast<Words*>(to), load_words(queries(), offset(of_group, column)));
+        }
+      }
+    }
+
+    template <bool gated>
+    SAMESTATE_DEVICE void store_quotients() {
       SAMESTATE_UNROLL
       for (int i = 0; i < 2; ++i) {
         float sum = weights[i];
         sum += shuffle_xor(sum, 1);
         sum += shuffle_xor(sum, 2);
-        const std::int64_t row = item.first_row + row_of(i);
-        if (row >= p.rows()) continue;
         const float inverse = 1.0F / sum;
-        const std::int64_t head = p.head_of_row(item.b, item.key_head, row);
-        Bf16* const to = p.o + head * p.value_width;
+        const std::int64_t row = item.first_row + row_of(i);
+        const std::int64_t head = gated && row < p.rows() ? p.head_of_row(item.b, item.key_head, row) : 0;
+        const Bf16* const gates = gated ? p.gate + head * p.gate_stride + lane_index() % 4 * 2 : nullptr;
         SAMESTATE_UNROLL
         for (int j = 0; j < 8 * kValuePanels; ++j) {
           const int column = 8 * j + lane_index() % 4 * 2;
-          if (8 * j >= p.value_width) continue;
-          const float* const pair = o + 4 * j + 2 * i;
-          *reinterpret_cast<std::uint32_t*>(to + column) = narrow_pair(
-              p.gated(pair[0] * inverse, head, column), p.gated(pair[1] * inverse, head, column + 1));
+          // Gates of so many columns at a time: beside the sums no more have room.
+          if (gated && j % 2 == 0) warp_barrier();
+          float x = o[4 * j + 2 * i] * inverse, y = o[4 * j + 2 * i + 1] * inverse;
+          if (gated && column < p.value_width) {
+            const auto gate = *reinterpret_cast<const Vector<Bf16, 2>*>(gates + 8 * j);
+            x *= logistic_for<Bf16>(element(gate, 0)), y *= logistic_for<Bf16>(element(gate, 1));
+          }
+          auto* const to =
+              reinterpret_cast<unsigned char*>(queries()) + offset(row_of(i) % kTileRows, column);
+          *reinterpret_cast<std::uint32_t*>(to) = narrow_pair(x, y);
         }
       }
+    }
+
+    /// Of element `column` of a row in tiles side by side, bytes.
+    static SAMESTATE_DEVICE int offset(int row, int column) {
+      return column / kTileColumns * kTileBytes + swizzled(row, column % kTileColumns * 2);
     }
   };
 };
