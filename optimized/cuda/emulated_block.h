@@ -100,6 +100,8 @@ struct Block {
   Meeting meet;
   std::vector<std::unique_ptr<Warp>> warps;
   std::atomic<bool> failed{false};
+  std::atomic<unsigned> phases{
+      0};            ///< of barriers in shared memory, and meetings of named ones, that are complete
   std::mutex guard;  ///< of everything below
   std::string failure;
   std::map<int, std::unique_ptr<Meeting>> named;

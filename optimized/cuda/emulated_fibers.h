@@ -47,7 +47,7 @@ void run_block_in_fibers(int threads, Body&& body, std::int64_t number = 0, std:
     });
   }
   const auto turns = [&] {
-    std::uint64_t sum = block.meet.turn();
+    std::uint64_t sum = block.meet.turn() + block.phases.load();
     for (const std::unique_ptr<Warp>& warp : block.warps) sum += warp->meet.turn();
     return sum;
   };

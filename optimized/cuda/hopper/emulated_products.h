@@ -125,8 +125,14 @@ void products_wait() {
   emulation::Asynchronous& mine = emulation::asynchronous();
   // Others get the time to overwrite what products in flight still read; now and then, or they would be late as well.
   const unsigned turn = static_cast<unsigned>(mine.groups + 37 * (thread_index() / 32)) * 2654435761U >> 16;
-  if (emulation::self().block->late && !mine.products.empty() && turn % 4 == 0)
-    std::this_thread::sleep_for(emulation::lateness / 2);
+  if (emulation::self().block->late && !mine.products.empty() && turn % 4 == 0) {
+    if (emulation::self().step_aside != nullptr) {
+      ++emulation::self().block->phases;  // it goes on by itself
+      emulation::self().step_aside();
+    } else {
+      std::this_thread::sleep_for(emulation::lateness / 2);
+    }
+  }
   std::vector<emulation::Product> still;
   for (emulation::Product& product : mine.products) {
     if (product.group >= mine.groups - n) {

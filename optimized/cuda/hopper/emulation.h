@@ -40,6 +40,7 @@ struct BarrierState {
   void settle() {
     if (missing > 0 || bytes != 0) return;
     ++phase;
+    ++self().block->phases;
     missing = arrivals;
     changed.notify_all();
   }
@@ -138,8 +139,14 @@ class Barrier {
     std::unique_lock lock(state_->guard);
     if (state_->phase < phase) emulation_fail(lock, "waits for a phase before the one before it is complete");
     if (state_->phase > phase + 1) emulation_fail(lock, "waits for a phase after the next one is complete");
-    const bool there = state_->changed.wait_for(
-        lock, emulation::patience, [&] { return state_->phase > phase || emulation::self().block->failed; });
+    const auto over = [&] { return state_->phase > phase || emulation::self().block->failed; };
+    // Fibers of one thread let each other run; their scheduler sees where all of them wait.
+    while (emulation::self().step_aside != nullptr && !over()) {
+      lock.unlock();
+      emulation::self().step_aside();
+      lock.lock();
+    }
+    const bool there = state_->changed.wait_for(lock, emulation::patience, over);
     if (emulation::self().block->failed) {
       lock.unlock();
       throw emulation::Abandoned{};
@@ -180,6 +187,7 @@ inline void named_barrier(int id, int threads) {
   }
   if (meeting->threads() != threads) emulation::fail("named barrier with two numbers of threads");
   emulation::meet_at(*meeting);
+  ++block.phases;
 }
 
 inline void fence_async() {

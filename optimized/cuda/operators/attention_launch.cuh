@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "optimized/cuda/operators/attention_prefill.cuh"
 #include "optimized/cuda/operators/attention_rows.cuh"
 #include "optimized/cuda/operators/attention_tiles.cuh"
 
@@ -30,6 +31,25 @@ bool many_rows(const AttentionParameters<Operand>& p) {
   return p.rows() > 48;
 }
 
+/// Keys of the tile that is a chunk of `p`, or all of its keys where they are one; 0 where there is none.
+template <class Operand>
+int chunk_tile(const AttentionParameters<Operand>& p) {
+  const std::int64_t keys = p.keys < p.chunk ? p.keys : p.chunk;
+  const bool one = p.keys <= p.chunk;
+  if (keys == 64 || (one && keys < 64)) return 64;
+  if (keys == 128 || (one && keys < 128)) return 128;
+  return 0;
+}
+
+/// Whether the asynchronous unit takes it; widths beyond 128 leave no registers for the scores of 128 keys.
+template <class Operand>
+bool in_prefill(const AttentionParameters<Operand>& p) {
+  const int width = p.width > p.value_width ? p.width : p.value_width;
+  const int tile = chunk_tile(p);
+  return in_tiles(p) && p.running && many_rows(p) && p.gate_stride % 2 == 0 && p.key_stride % 8 == 0 &&
+         p.value_stride % 8 == 0 && tile > 0 && (tile == 64 || width <= 128);
+}
+
 /// Splits the keys and takes the memory of the parts from `tensors`.
 template <class Operand, class Tensors>
 void prepare_attention(AttentionParameters<Operand>& p, Tensors& tensors) {
@@ -53,11 +73,27 @@ void enqueue_tiles(const AttentionParameters<Bf16>& p, cudaStream_t stream) {
   }
 }
 
+inline void enqueue_prefill(const AttentionParameters<Bf16>& p, cudaStream_t stream) {
+  const int width = p.width > p.value_width ? p.width : p.value_width;
+  if (chunk_tile(p) == 128) {
+    AttentionPrefill<2, 2, 2>::launch(p, stream);
+  } else if (width <= 64) {
+    AttentionPrefill<1, 1, 1>::launch(p, stream);
+  } else if (width <= 128) {
+    AttentionPrefill<2, 2, 1>::launch(p, stream);
+  } else {
+    AttentionPrefill<4, 4, 1>::launch(p, stream);
+  }
+}
+
 template <class Operand>
 void enqueue_attention(const AttentionParameters<Operand>& p, cudaStream_t stream) {
   bool done = false;
   if constexpr (std::is_same_v<Operand, Bf16>) {
-    if (in_tiles(p)) {
+    if (in_prefill(p)) {
+      enqueue_prefill(p, stream);
+      done = true;
+    } else if (in_tiles(p)) {
       const int width = p.width > p.value_width ? p.width : p.value_width;
       if (width <= 64) {
         enqueue_tiles<64>(p, stream);
