@@ -15,10 +15,11 @@ mark_as_advanced(CCACHE_PROGRAM)
 if(CCACHE_PROGRAM AND PROJECT_IS_TOP_LEVEL)
   foreach(language CXX CUDA)
     if(NOT CMAKE_${language}_COMPILER_LAUNCHER)
-      # Without it ccache takes no unit that is compiled with a precompiled header.
+      # Without the first ccache takes no unit that is compiled with a precompiled header; with the second clones and work
+      # trees share what was compiled.
       set(CMAKE_${language}_COMPILER_LAUNCHER
         ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-        ${CCACHE_PROGRAM})
+        CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${CCACHE_PROGRAM})
     endif()
   endforeach()
 endif()

@@ -44,8 +44,8 @@ struct DeltaDecodeParameters {
 };
 
 /// A head of a sequence, or `columns` columns of it, by 256 threads: neighbours have four adjacent columns each, and a thread
-/// every kGroups-th row, `rows` of them.
-template <class Operand, int columns, int rows>
+/// every kGroups-th row, `rows` of them. `vector`: dv is a multiple of four.
+template <class Operand, int columns, int rows, bool vector>
 struct DeltaDecodeBody {
   using Parameters = DeltaDecodeParameters<Operand>;
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
@@ -103,17 +103,16 @@ struct DeltaDecodeBody {
             stage.v + c, true};
   }
 
-  /// The update of the convolution for channels i and i + 256, the loads of both under way at once. W at most `taps`.
-  template <int taps>
+  /// The update of the convolution for `at_once` channels 256 apart, the loads of all under way at once. W at most `taps`.
+  template <int taps, int at_once>
   static SAMESTATE_DEVICE void convolve(const Parameters& p, const Place& at, int first, int count,
                                         Stage& stage) {
-    constexpr int kAtOnce = 2;
     const std::int64_t channels = p.shape.channels(), past = at.b * (p.W - 1) * channels;
-    Channel channel[kAtOnce];
-    Operand input[kAtOnce][taps] = {};
-    Operand weight[kAtOnce][taps] = {};
+    Channel channel[at_once];
+    Operand input[at_once][taps] = {};
+    Operand weight[at_once][taps] = {};
     SAMESTATE_UNROLL
-    for (int u = 0; u < kAtOnce; ++u) {
+    for (int u = 0; u < at_once; ++u) {
       const int i = first + u * kThreads;
       if (i >= count) continue;
       channel[u] = channel_of(p, at, i, stage);
@@ -129,7 +128,7 @@ struct DeltaDecodeBody {
       }
     }
     SAMESTATE_UNROLL
-    for (int u = 0; u < kAtOnce; ++u) {
+    for (int u = 0; u < at_once; ++u) {
       if (first + u * kThreads >= count) continue;
       float y = 0.0F;
       SAMESTATE_UNROLL
@@ -147,8 +146,14 @@ struct DeltaDecodeBody {
     const DeltaNetShape& s = p.shape;
     const int values = s.dv - at.column < columns ? s.dv - at.column : columns;
     const int count = 2 * s.dk + values;
-    for (int first = thread_index(); first < count; first += 2 * kThreads)
-      p.W <= 4 ? convolve<4>(p, at, first, count, stage) : convolve<8>(p, at, first, count, stage);
+    if (p.W <= 4) {
+      for (int first = thread_index(); first < count; first += 2 * kThreads)
+        convolve<4, 2>(p, at, first, count, stage);
+    } else {
+      SAMESTATE_NO_UNROLL
+      for (int first = thread_index(); first < count; first += kThreads)
+        convolve<8, 1>(p, at, first, count, stage);
+    }
     for (int i = s.dk + thread_index(); i < kWidth; i += kThreads) stage.q[i] = stage.k[i] = 0.0F;
     for (int c = values + thread_index(); c < columns; c += kThreads) stage.v[c] = 0.0F;
     if (thread_index() == kThreads - 1) {
@@ -158,28 +163,31 @@ struct DeltaDecodeBody {
     }
   }
 
-  /// Four adjacent elements of the state, by one access where `vector`.
-  static SAMESTATE_DEVICE Vector<float, 4> load_four(const float* from, int exist, bool vector) {
-    if (vector) return load_settled<false>(reinterpret_cast<const Vector<float, 4>*>(from), exist > 0);
-    float x[4];
-    SAMESTATE_UNROLL
-    for (int c = 0; c < 4; ++c) x[c] = c < exist ? from[c] : 0.0F;
-    return narrowed<float>(x);
+  /// Four adjacent elements of a row.
+  static SAMESTATE_DEVICE Vector<float, 4> load_four(const float* from, int exist) {
+    if constexpr (vector) {
+      return load_settled<false>(reinterpret_cast<const Vector<float, 4>*>(from), exist > 0);
+    } else {
+      float x[4];
+      SAMESTATE_UNROLL
+      for (int c = 0; c < 4; ++c) x[c] = c < exist ? from[c] : 0.0F;
+      return narrowed<float>(x);
+    }
   }
   template <class Element>
-  static SAMESTATE_DEVICE void store_four(Element* to, int exist, bool vector, const float (&x)[4]) {
-    if (vector) {
+  static SAMESTATE_DEVICE void store_four(Element* to, int exist, const float (&x)[4]) {
+    if constexpr (vector) {
       if (exist > 0) *reinterpret_cast<Vector<Element, 4>*>(to) = narrowed<Element>(x);
-      return;
-    }
-    SAMESTATE_UNROLL
-    for (int c = 0; c < 4; ++c) {
-      if (c < exist) to[c] = narrow<Element>(x[c]);
+    } else {
+      SAMESTATE_UNROLL
+      for (int c = 0; c < 4; ++c) {
+        if (c < exist) to[c] = narrow<Element>(x[c]);
+      }
     }
   }
 
   /// Of a head's gated norm this thread's four columns of o, as stored; by the threads of the first row.
-  static SAMESTATE_DEVICE void store_gated(const Parameters& p, const Place& at, int exist, bool vector,
+  static SAMESTATE_DEVICE void store_gated(const Parameters& p, const Place& at, int exist,
                                            const float (&o)[4]) {
     const DeltaNetShape& s = p.shape;
     const int column = thread_index() % kLanes * 4;
@@ -197,7 +205,7 @@ struct DeltaDecodeBody {
       const float gate = there && at.real ? widen(z[c]) : 0.0F;
       y[c] = scaled<RowNorm::gated>(o[c], factor, there ? p.norm[column + c] : 0.0F, gate);
     }
-    if (thread_index() < kLanes) store_four(p.gated + at.head * s.dv + column, exist, vector, y);
+    if (thread_index() < kLanes) store_four(p.gated + at.head * s.dv + column, exist, y);
   }
 
   static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
@@ -206,13 +214,12 @@ struct DeltaDecodeBody {
     const Place at = place_of(p, block_index());
     const int lane = thread_index() % kLanes, row = thread_index() / kLanes;
     const int column = at.column + 4 * lane, exist = s.dv - column;
-    const bool vector = s.dv % 4 == 0;
     const std::int64_t state = (at.head * s.dk + row) * s.dv + column;
-    const int stride = kGroups * s.dv;
+    int stride = kGroups * s.dv;
     Vector<float, 4> S[rows];
     SAMESTATE_UNROLL
     for (int r = 0; r < rows; ++r)
-      S[r] = load_four(p.initial + state + r * stride, row + r * kGroups < s.dk ? exist : 0, vector);
+      S[r] = load_four(p.initial + state + r * stride, row + r * kGroups < s.dk ? exist : 0);
     stage_token(p, at, stage);
     block_barrier();
 
@@ -263,32 +270,36 @@ struct DeltaDecodeBody {
       o[c] = widen(narrow<Operand>(out));
       u[c] *= of_k;
     }
+    stride = recomputed(stride);  // else every row's offset stays in registers from its load on
     SAMESTATE_UNROLL
     for (int r = 0; r < rows; ++r) {
       const float k = stage.k[row + r * kGroups];
       float x[4];
       SAMESTATE_UNROLL
       for (int c = 0; c < 4; ++c) x[c] = fused(k, u[c], alpha * element(S[r], c));
-      store_four(p.final + state + r * stride, row + r * kGroups < s.dk ? exist : 0, vector, x);
+      store_four(p.final + state + r * stride, row + r * kGroups < s.dk ? exist : 0, x);
     }
-    if (row == 0) store_four(p.core + at.head * s.dv + column, exist, vector, o);
-    if (warp_index() == 0 && s.dv <= columns) store_gated(p, at, exist, vector, o);
+    if (row == 0) store_four(p.core + at.head * s.dv + column, exist, o);
+    if (warp_index() == 0 && s.dv <= columns) store_gated(p, at, exist, o);
   }
 };
 
-/// Whether one block has a whole head, so that the norm needs no launch of its own.
-inline bool decodes_whole_heads(const DeltaNetShape& s) { return s.dv <= (s.dk <= 128 ? 128 : 64); }
+/// Columns of a head that one block has.
+inline int decode_columns(const DeltaNetShape& s) {
+  return s.dk <= 128 && s.dv > 64 && s.dv % 4 == 0 ? 128 : 64;
+}
+/// Whether that is all of it, so that the norm needs no launch of its own.
+inline bool decodes_whole_heads(const DeltaNetShape& s) { return s.dv <= decode_columns(s); }
 
 template <class Operand>
 void launch_delta_decode(const DeltaDecodeParameters<Operand>& p, cudaStream_t stream) {
-  const auto with = [&]<class Body, int columns>() {
-    launch<Body>(blocks_of(p.shape.batch * p.shape.heads() * p.tiles(columns), 1), Body::kSharedBytes, p,
-                 stream);
-  };
   const DeltaNetShape& s = p.shape;
-  if (s.dk <= 64 && s.dv <= 64) return with.template operator()<DeltaDecodeBody<Operand, 64, 4>, 64>();
-  if (s.dk <= 128 && s.dv > 64) return with.template operator()<DeltaDecodeBody<Operand, 128, 16>, 128>();
-  with.template operator()<DeltaDecodeBody<Operand, 64, 16>, 64>();
+  const unsigned blocks = blocks_of(s.batch * s.heads() * p.tiles(decode_columns(s)), 1);
+  const auto with = [&]<class Body>() { launch<Body>(blocks, Body::kSharedBytes, p, stream); };
+  if (s.dv % 4 != 0) return with.template operator()<DeltaDecodeBody<Operand, 64, 16, false>>();
+  if (decode_columns(s) == 128) return with.template operator()<DeltaDecodeBody<Operand, 128, 16, true>>();
+  if (s.dk <= 64) return with.template operator()<DeltaDecodeBody<Operand, 64, 4, true>>();
+  with.template operator()<DeltaDecodeBody<Operand, 64, 16, true>>();
 }
 
 }  // namespace samestate::cuda
