@@ -47,8 +47,7 @@ struct DeltaNetLayer {
     Parameters<Operand> p;
     const int group = 2 * (s.dk + s.served * s.dv);
     const std::int64_t grouped = std::int64_t{s.key_heads} * group;
-    p.qkvz =
-        projection<Operand>(x, tensors.operand("in_proj_qkvz"), operands(rows * grouped), rows, grouped, D);
+    p.qkvz = projection<Operand>(x, tensors.operand("in_proj_qkvz"), operands(grouped), rows, grouped, D);
     Operand* const qkvz = p.qkvz.epilogue.y;
     p.pads = {qkvz, mask, rows, grouped};
     p.ba.x = x;
@@ -56,7 +55,7 @@ struct DeltaNetLayer {
     p.ba.rows = rows;
     p.ba.columns = 2 * s.heads();
     p.ba.depth = p.ba.x_stride = p.ba.w_stride = D;
-    Operand *const to_b = operands(rows * s.heads()), *const to_a = operands(rows * s.heads());
+    Operand *const to_b = operands(s.heads()), *const to_a = operands(s.heads());
     p.ba.epilogue = {{to_b, to_a}, {s.served, s.served}, s.key_heads, mask, s.served % 4 == 0};
 
     const int W = at("W"), channels[] = {s.keys(), s.keys(), s.values()};

@@ -26,6 +26,8 @@ constexpr int kMostWorkspace = 1;        ///< CUBLASLT_MATMUL_PREF_MAX_WORKSPACE
 constexpr int kReductionSchemes = 3;  ///< CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK; 0: no sums over blocks
 constexpr int kAlignments[] = {5, 6, 7, 8};  ///< CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, B, C, D
 constexpr std::uint32_t kAlignment = 16;
+/// Up to so many rows product.cuh's grid, whose warps share out the depth, is as fast in bf16 and faster in fp32 (docs/kernels.md).
+constexpr std::int64_t kFewRows = 16;
 
 /// cublasLtMatmulHeuristicResult_t.
 struct Heuristic {
@@ -78,7 +80,7 @@ class Library {
   }
 
   bool multiply(const PlainProduct& p, cudaStream_t stream) {
-    if (handle_ == nullptr) return false;
+    if (handle_ == nullptr || p.rows <= kFewRows) return false;
     // The calls of several threads one after the other: a few microseconds of the host each.
     const std::lock_guard lock(mutex_);
     const auto [at, is_new] = plans_.try_emplace(p.shape());
