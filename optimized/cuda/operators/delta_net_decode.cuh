@@ -108,7 +108,7 @@ struct DeltaDecodeBody {
   static SAMESTATE_DEVICE void convolve(const Parameters& p, const Place& at, int first, int count,
                                         Stage& stage) {
     const std::int64_t channels = p.shape.channels(), past = at.b * (p.W - 1) * channels;
-    Channel channel[at_once];
+    Channel channel[at_once] = {};
     Operand input[at_once][taps] = {};
     Operand weight[at_once][taps] = {};
     SAMESTATE_UNROLL
