@@ -15,6 +15,7 @@
 #include "cli/table.h"
 #include "fuzz/plan.h"
 #include "measure/bench/bench.h"
+#include "optimized/cuda/operators/kernels.h"
 #include "reference/error.h"
 #include "reports/records/files.h"
 #include "reports/records/json_lines.h"
@@ -31,7 +32,7 @@ struct Options {
   bool list = false;
   BenchOptions bench;
   std::vector<std::string> plugins;
-  std::string jsonl, peer, trace, timeout = "10m", commit;
+  std::string jsonl, peer, trace, timeout = "10m", commit, products = "library";
   std::int64_t block = -1;
   double peer_timeout = 120.0;
   double gigabytes = 16.0;
@@ -91,6 +92,9 @@ void name_kernels(BenchPlan& plan, const KernelTable& table) {
 }
 
 int run_bench(Options options) {
+#ifdef SAMESTATE_HAVE_CUDA
+  cuda::use_product_library(options.products != "own");
+#endif
   if (options.trace.empty() && options.block != -1)
     throw Error("--block says which block --trace is of; add --trace FILE");
   if (!options.trace.empty() && !options.trace.ends_with(".json") && !options.trace.ends_with(".svg")) {
@@ -254,6 +258,12 @@ Command add_bench(CLI::App& app) {
   app.add_option("--block", options->block,
                  "of --trace: the block of the launch (default: one that carries the state)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
+  app.add_option(
+         "--products", options->products,
+         "what multiplies plain matrices of named tensors on a device: library (cuBLASLt, where it is "
+         "there) or own")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"library", "own"}));
   app.add_option("--jsonl", options->jsonl, "append the timings to this file of records");
   app.add_flag("--json", options->json, "machine-readable, instead of the table");
   return [options] { return run_bench(*options); };

@@ -19,6 +19,7 @@
 #include "samestate_version.h"
 #ifdef SAMESTATE_HAVE_CUDA
 #include "optimized/cuda/cuda_kernels.h"
+#include "optimized/cuda/operators/kernels.h"
 #endif
 
 namespace samestate::cli {
@@ -95,7 +96,9 @@ Accelerator accelerator() {
   const JobResult looked = run_apart(
       []() -> std::string {
         const auto device = cuda_device();
-        return device ? device->name + "\t" + device->driver + "\t" + device->runtime : "\t\t";
+        if (!device) return "\t\t";
+        return device->name + "\t" + device->driver + "\t" + device->runtime + ", products by " +
+               cuda::product_library();
       },
       kLookSeconds);
   std::istringstream fields(looked.text);

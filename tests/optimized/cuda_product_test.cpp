@@ -119,11 +119,12 @@ template <class Operand>
 void check_products() {
   const bool late = emulation::copies_land_late;
   const std::int64_t slab = 128 / static_cast<std::int64_t>(sizeof(Operand));
-  check_product<Operand, false>({5, 19, 3 * 8 * slab + 8});         // skinny: more stages than one
-  check_product<Operand, true>({17, 11, 40, 1, 0, 8});              // two tiles of rows, rows apart
-  check_product<Operand, false>({3, 4, 21, 2, 1});                  // element by element, a batch
-  check_product<Operand, false>({70, 37, 7 * slab + 8});            // medium
-  check_product<Operand, true>({33, 33, 2 * slab, 2, 0, 0, true});  // gathered
+  check_product<Operand, false>({5, 19, 3 * 8 * slab + 8});            // skinny: more stages than one
+  check_product<Operand, true>({17, 11, 40, 1, 0, 8});                 // two tiles of rows, rows apart
+  check_product<Operand, false>({3, 4, 21, 2, 1});                     // element by element, a batch
+  check_product<Operand, false>({70, 9, 3 * slab + 8});                // few tiles: skinny
+  if (!late) check_product<Operand, false>({66, 5, 3 * slab + 8, 9});  // medium
+  check_product<Operand, true>({33, 9, 2 * slab, 2, 0, 0, true});      // gathered
   check_product<Operand, false>({2, 3, 0});
   check_product<Operand, false>({0, 3, 5});
   for (const ProductTiling tiling : {ProductTiling::skinny, ProductTiling::medium, ProductTiling::wide})

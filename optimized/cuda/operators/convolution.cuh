@@ -13,7 +13,7 @@ inline constexpr int kConvolvedTokens = 32;  ///< of one thread
 
 template <class Operand>
 struct ConvolutionParameters {
-  const Operand* x = nullptr;       ///< [batch, tokens, channels]
+  const Operand* x = nullptr;       ///< [batch, tokens, channels], or as `groups` says
   const Operand* kernel = nullptr;  ///< [channels, W]
   const float* bias = nullptr;      ///< [channels]; null: none
   const Operand* past = nullptr;    ///< [batch, W - 1, channels], rows of state_stride
@@ -25,6 +25,10 @@ struct ConvolutionParameters {
   int W = 1;
   bool activation = true;
   std::int64_t state_stride = 0;  ///< from row to row of past and carried; 0: channels
+  /// So many neighbouring channels of x lie together and those of the next group `group_stride` farther, the groups of a token
+  /// before those of the next one; 0: x is dense.
+  int group = 0;
+  int group_stride = 0;
 
   /// Parts of kConvolvedTokens tokens; without tokens one, which carries the state on.
   [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t parts() const {
@@ -34,9 +38,18 @@ struct ConvolutionParameters {
   [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t state_row(std::int64_t b, std::int64_t i) const {
     return (b * (W - 1) + i) * (state_stride > 0 ? state_stride : channels);
   }
+  [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t x_stride() const {
+    return group == 0 ? channels : channels / group * std::int64_t{group_stride};
+  }
+  /// A channel of a sequence's first token.
+  [[nodiscard]] SAMESTATE_HOST_DEVICE const Operand* first_input(std::int64_t b, int channel) const {
+    const int column = group == 0 ? channel : channel / group * group_stride + channel % group;
+    return x + b * tokens * x_stride() + column;
+  }
   /// Where input `t` of a sequence lies, t from 1 - W on.
-  [[nodiscard]] SAMESTATE_HOST_DEVICE const Operand* input(std::int64_t b, std::int64_t t) const {
-    return t < 0 ? past + state_row(b, W - 1 + t) : x + (b * tokens + t) * channels;
+  [[nodiscard]] SAMESTATE_HOST_DEVICE const Operand* input(std::int64_t b, std::int64_t t,
+                                                           int channel) const {
+    return t < 0 ? past + state_row(b, W - 1 + t) + channel : first_input(b, channel) + t * x_stride();
   }
 };
 
@@ -64,13 +77,13 @@ SAMESTATE_DEVICE void convolve_vector(const ConvolutionParameters<Operand>& p, s
   const std::int64_t last = first + kConvolvedTokens < p.tokens ? first + kConvolvedTokens : p.tokens;
   Elements window[W];  // window[j]: input t - W + 1 + j
   SAMESTATE_UNROLL
-  for (int j = 1; j < W; ++j) window[j] = load(p.input(b, first - W + j) + channel);
-  const std::int64_t offset = b * p.tokens * p.channels + channel;
+  for (int j = 1; j < W; ++j) window[j] = load(p.input(b, first - W + j, channel));
+  const std::int64_t offset = b * p.tokens * p.channels + channel, stride = p.x_stride();
+  const Operand* const x = p.first_input(b, channel);
   for (std::int64_t t = first; t < last; t += kAhead) {
     Elements next[kAhead];
     SAMESTATE_UNROLL
-    for (int u = 0; u < kAhead; ++u)
-      next[u] = t + u < last ? load(p.x + offset + (t + u) * p.channels) : Elements{};
+    for (int u = 0; u < kAhead; ++u) next[u] = t + u < last ? load(x + (t + u) * stride) : Elements{};
     SAMESTATE_UNROLL
     for (int u = 0; u < kAhead; ++u) {
       if (t + u >= last) break;
@@ -104,12 +117,12 @@ SAMESTATE_DEVICE void convolve_channel(const ConvolutionParameters<Operand>& p, 
     float y = p.bias != nullptr ? p.bias[channel] : 0.0F;
     for (int j = 0; j < p.W; ++j)
       y = fused(widen(p.kernel[static_cast<std::int64_t>(channel) * p.W + j]),
-                widen(p.input(b, t - p.W + 1 + j)[channel]), y);
+                widen(*p.input(b, t - p.W + 1 + j, channel)), y);
     p.y[(b * p.tokens + t) * p.channels + channel] = narrow<Operand>(p.activation ? silu(y) : y);
   }
   if (last != p.tokens) return;
   for (int i = 0; i + 1 < p.W; ++i)
-    p.carried[p.state_row(b, i) + channel] = p.input(b, p.tokens - (p.W - 1) + i)[channel];
+    p.carried[p.state_row(b, i) + channel] = *p.input(b, p.tokens - (p.W - 1) + i, channel);
 }
 
 /// W 0: any W and any channels, one a thread.
@@ -141,7 +154,8 @@ void launch_convolution(const ConvolutionParameters<Operand>& p, cudaStream_t st
     return reinterpret_cast<std::uintptr_t>(at) % (kConvolvedChannels * sizeof(Operand)) == 0;
   };
   const bool vector = p.channels % kConvolvedChannels == 0 && p.state_stride % kConvolvedChannels == 0 &&
-                      aligned(p.kernel) && aligned(p.past) && aligned(p.carried);
+                      p.group % kConvolvedChannels == 0 && p.group_stride % kConvolvedChannels == 0 &&
+                      aligned(p.x) && aligned(p.kernel) && aligned(p.past) && aligned(p.carried);
   if (vector && p.W == 4) return EachThread<ConvolvedPart<Operand, 4>, 128>::launch(p, stream);
   if (vector && p.W == 3) return EachThread<ConvolvedPart<Operand, 3>, 128>::launch(p, stream);
   if (vector && p.W == 2) return EachThread<ConvolvedPart<Operand, 2>, 128>::launch(p, stream);

@@ -3,25 +3,28 @@
 #include "optimized/cuda/operators/call.cuh"
 #include "optimized/cuda/operators/convolution.cuh"
 #include "optimized/cuda/operators/delta_net.cuh"
+#include "optimized/cuda/operators/delta_net_decode.cuh"
 #include "optimized/cuda/operators/dendritic_chunks.cuh"
 #include "optimized/cuda/operators/kernels.h"
 #include "optimized/cuda/operators/norms.cuh"
 #include "optimized/cuda/operators/projection.cuh"
 
 /// Row of the table: the Gated DeltaNet layer (EQUATIONS 5.6), prefill and decode with its caches. Its rule is the dendritic
-/// layer's on lists of all tokens, q and k of a key head for all value heads that it serves.
+/// layer's on lists of all tokens, q and k of a key head for all value heads that it serves. A token alone has kernels of its own.
 namespace samestate::cuda {
 namespace {
 
 template <class Operand>
 struct DeltaNetLayerParameters {
-  ProductParameters<Operand, StoreGrouped<Operand, 4>> qkvz;
+  Projection<Operand> qkvz;  ///< in the order of a checkpoint, which its readers know
+  PadParameters<Operand> pads;
   ProductParameters<Operand, StoreGrouped<Operand, 2>> ba;
   ConvolutionParameters<Operand> convolved[3];  ///< q, k, v
   KeyLengthParameters<Operand> lengths;
   WholeListParameters lists;
   RuleParameters<Operand> rule;
-  ChunkTile* chunks = nullptr;  ///< where the rule runs in chunks
+  ChunkTile* chunks = nullptr;            ///< where the rule runs in chunks
+  DeltaDecodeParameters<Operand> decode;  ///< of one token, instead of all between here and the projections
   NormParameters<Operand> norm;
   Projection<Operand> y;
 };
@@ -42,19 +45,18 @@ struct DeltaNetLayer {
     const Operand* const x = tensors.operand("x");
     const float* const mask = tensors.fp32("mask");
     Parameters<Operand> p;
-    const auto project_groups = [&](auto& product, const char* weight, auto... widths) {
-      product.x = x;
-      product.w = tensors.operand(weight);
-      product.rows = rows;
-      product.columns = std::int64_t{s.key_heads} * (widths + ...);
-      product.depth = product.x_stride = product.w_stride = D;
-      product.epilogue = {
-          {operands(std::int64_t{s.key_heads} * widths)...}, {widths...}, s.key_heads, mask, true};
-      for (const int width : {widths...})
-        product.epilogue.in_fours = product.epilogue.in_fours && width % 4 == 0;
-    };
-    project_groups(p.qkvz, "in_proj_qkvz", s.dk, s.dk, s.served * s.dv, s.served * s.dv);
-    project_groups(p.ba, "in_proj_ba", s.served, s.served);
+    const int group = 2 * (s.dk + s.served * s.dv);
+    const std::int64_t grouped = std::int64_t{s.key_heads} * group;
+    p.qkvz = projection<Operand>(x, tensors.operand("in_proj_qkvz"), operands(grouped), rows, grouped, D);
+    Operand* const qkvz = p.qkvz.epilogue.y;
+    p.pads = {qkvz, mask, rows, grouped};
+    p.ba.x = x;
+    p.ba.w = tensors.operand("in_proj_ba");
+    p.ba.rows = rows;
+    p.ba.columns = 2 * s.heads();
+    p.ba.depth = p.ba.x_stride = p.ba.w_stride = D;
+    Operand *const to_b = operands(s.heads()), *const to_a = operands(s.heads());
+    p.ba.epilogue = {{to_b, to_a}, {s.served, s.served}, s.key_heads, mask, s.served % 4 == 0};
 
     const int W = at("W"), channels[] = {s.keys(), s.keys(), s.values()};
     const Operand *const kernel = tensors.operand("conv1d"), *const past = tensors.operand("convolution");
@@ -62,7 +64,9 @@ struct DeltaNetLayer {
     int first = 0;
     for (int i = 0; i < 3; first += channels[i++]) {
       ConvolutionParameters<Operand>& c = p.convolved[i];
-      c.x = p.qkvz.epilogue.to[i];
+      c.x = qkvz + i * s.dk;
+      c.group = i < 2 ? s.dk : s.served * s.dv;
+      c.group_stride = group;
       c.kernel = kernel + std::int64_t{first} * W;
       c.past = past + first;
       c.carried = carried + first;
@@ -107,11 +111,22 @@ struct DeltaNetLayer {
         chunks_of(p.rule, [&](std::int64_t count) { return tensors.template scratch<ChunkTile>(count); });
 
     p.norm.x = p.rule.o;
-    p.norm.second = p.qkvz.epilogue.to[3];
+    p.norm.second = qkvz + group - s.served * s.dv;
+    p.norm.second_rows = s.served;
+    p.norm.second_stride = group;
     p.norm.weight = tensors.fp32("norm");
     p.norm.y = operands(s.values());
     p.norm.rows = rows * s.heads();
     p.norm.width = s.dv;
+    DeltaDecodeParameters<Operand>& d = p.decode;
+    d.shape = s;
+    d.W = W;
+    d.qkvz = qkvz, d.b = to_b, d.a = to_a, d.mask = mask;
+    d.kernel = kernel, d.past = past, d.carried = carried;
+    d.A_log = p.rule.A_log, d.dt_bias = p.rule.dt_bias, d.norm = p.norm.weight;
+    d.initial = p.rule.initial, d.final = p.rule.final;
+    d.core = p.rule.o, d.gated = p.norm.y;
+    d.scale = p.rule.scale;
     p.y =
         projection<Operand>(p.norm.y, tensors.operand("out_proj"), tensors.output("y"), rows, D, s.values());
     return p;
@@ -120,8 +135,17 @@ struct DeltaNetLayer {
   template <class Operand>
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
     constexpr int n = 16 / static_cast<int>(sizeof(Operand));
-    Product<Operand, StoreGrouped<Operand, 4>>::launch(p.qkvz, stream);
+    project(p.qkvz, stream);
     Product<Operand, StoreGrouped<Operand, 2>>::launch(p.ba, stream);
+    if (p.decode.shape.tokens == 1) {
+      launch_delta_decode(p.decode, stream);
+      if (!decodes_whole_heads(p.decode.shape)) {
+        EachWarp<ClearedPad<Operand>>::launch(p.pads, stream);
+        launch_norm<RowNorm::gated>(p.norm, stream);
+      }
+      return project(p.y, stream);
+    }
+    EachWarp<ClearedPad<Operand>>::launch(p.pads, stream);
     for (const auto& part : p.convolved) launch_convolution(part, stream);
     p.lengths.width % n == 0 ? EachWarp<KeyLength<Operand, n>>::launch(p.lengths, stream)
                              : EachWarp<KeyLength<Operand, 1>>::launch(p.lengths, stream);

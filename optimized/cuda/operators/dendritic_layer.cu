@@ -7,31 +7,11 @@
 #include "optimized/cuda/operators/dendritic_rule.cuh"
 #include "optimized/cuda/operators/dendritic_windows.cuh"
 #include "optimized/cuda/operators/kernels.h"
-#include "optimized/cuda/operators/product.cuh"
+#include "optimized/cuda/operators/projection.cuh"
 
 /// Row of the table: the dendritic layer with injected routing, each branch on the tokens that use it (EQUATIONS 7.3).
 namespace samestate::cuda {
 namespace {
-
-/// Sums rounded once, zero in the rows of pads.
-template <class Operand>
-struct StoreRealRows {
-  static constexpr bool kPaired = false;
-  Operand* y = nullptr;
-  std::int64_t stride = 0;      ///< from row to row
-  std::int64_t batch = 0;       ///< from matrix to matrix
-  const float* mask = nullptr;  ///< [rows], 0: a pad; null: none is
-
-  template <int n>
-  SAMESTATE_DEVICE void operator()(std::int64_t of, std::int64_t row, std::int64_t column,
-                                   const float (&sums)[n]) const {
-    const bool real = mask == nullptr || mask[row] != 0.0F;
-    float values[n];
-    SAMESTATE_UNROLL
-    for (int i = 0; i < n; ++i) values[i] = real ? sums[i] : 0.0F;
-    store_adjacent(y + of * batch + row * stride + column, values);
-  }
-};
 
 struct SelectedRow {
   using Parameters = SelectionParameters;
@@ -41,10 +21,10 @@ struct SelectedRow {
 
 template <class Operand>
 struct DendriticLayerParameters {
-  using RealProduct = ProductParameters<Operand, StoreRealRows<Operand>>;
-  RealProduct q, k, v, z, a, b;  ///< projections of x
-  RealProduct expanded_q, expanded_k;
-  RealProduct y;
+  Projection<Operand> q, k, v, z, a, b;  ///< of x
+  PadParameters<Operand> pads[3];        ///< of q, k and v
+  Projection<Operand> expanded_q, expanded_k;
+  Projection<Operand> y;
   SelectionParameters selection;
   ListParameters lists;
   ConvolutionParameters<Operand> convolved_v;
@@ -88,25 +68,21 @@ struct DendriticLayer {
     const Operand* x = tensors.operand("x");
     const float* mask = tensors.fp32("mask");
     Parameters<Operand> p;
-    const auto project = [&](const char* weight, std::int64_t columns, bool real_only) {
-      typename Parameters<Operand>::RealProduct product;
-      product.x = x;
-      product.w = tensors.operand(weight);
-      product.rows = tokens;
-      product.columns = columns;
-      product.depth = product.x_stride = product.w_stride = D;
-      product.epilogue = {operands(tokens * columns), columns, 0, real_only ? mask : nullptr};
-      return product;
+    const auto project = [&](const char* weight, std::int64_t columns) {
+      return projection<Operand>(x, tensors.operand(weight), operands(tokens * columns), tokens, columns, D);
     };
-    p.q = project("q_proj", keys, true);
-    p.k = project("k_proj", keys, true);
-    p.v = project("v_proj", values, true);
-    p.z = project("g_proj", values, false);
-    p.a = project("a_proj", merged, false);
-    p.b = project("b_proj", merged, false);
+    p.q = project("q_proj", keys);
+    p.k = project("k_proj", keys);
+    p.v = project("v_proj", values);
+    p.z = project("g_proj", values);
+    p.a = project("a_proj", merged);
+    p.b = project("b_proj", merged);
+    p.pads[0] = {p.q.epilogue.y, mask, tokens, keys};
+    p.pads[1] = {p.k.epilogue.y, mask, tokens, keys};
+    p.pads[2] = {p.v.epilogue.y, mask, tokens, values};
     const auto expand = [&](const Operand* of, const char* weight) {
       const std::int64_t columns = std::int64_t{s.branches()} * s.channels;
-      typename Parameters<Operand>::RealProduct product;
+      Projection<Operand> product;
       product.x = of;
       product.w = tensors.operand(weight);
       product.rows = tokens;
@@ -185,8 +161,9 @@ struct DendriticLayer {
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
     constexpr int n = 16 / static_cast<int>(sizeof(Operand));
     const DendriticShape& s = p.rule.shape;
-    for (const auto* product : {&p.q, &p.k, &p.v, &p.z, &p.a, &p.b, &p.expanded_q, &p.expanded_k})
-      Product<Operand, StoreRealRows<Operand>>::launch(*product, stream);
+    for (const auto* product : {&p.q, &p.k, &p.v, &p.z, &p.a, &p.b}) project(*product, stream);
+    for (const auto& of : p.pads) EachWarp<ClearedPad<Operand>>::launch(of, stream);
+    for (const auto* product : {&p.expanded_q, &p.expanded_k}) project(*product, stream);
     EachThread<SelectedRow>::launch(p.selection, stream);
     launch<ListBody>(blocks_of(s.lists(), 1), ListBody::kSharedBytes, p.lists, stream);
     launch_convolution(p.convolved_v, stream);
@@ -195,7 +172,7 @@ struct DendriticLayer {
     launch_rule(p.rule, p.chunks, stream);
     s.values % n == 0 ? EachWarp<MixedRow<Operand, n>>::launch(p.mix, stream)
                       : EachWarp<MixedRow<Operand, 1>>::launch(p.mix, stream);
-    Product<Operand, StoreRealRows<Operand>>::launch(p.y, stream);
+    project(p.y, stream);
   }
 
  private:

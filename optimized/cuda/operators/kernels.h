@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "optimized/operator_kernel.h"
@@ -41,5 +42,10 @@ namespace samestate::cuda {
 [[nodiscard]] std::vector<OperatorKernel> recurrence_kernels();
 /// Steps of test-time training.
 [[nodiscard]] std::vector<OperatorKernel> learning_step_kernels();
+
+/// What multiplies plain matrices on this device, for records: "cuBLASLt 13.1.0", or "own" and why.
+[[nodiscard]] std::string product_library();
+/// Whether products may go to the library; from the beginning they may. For a comparison, before the first launch.
+void use_product_library(bool wanted);
 
 }  // namespace samestate::cuda

@@ -40,7 +40,15 @@ struct NormParameters {
   int groups =
       1;  ///< rows one after the other that have a weight each: parts of a longer row with a mean each
   float epsilon = 1e-6F;
+  /// So many neighbouring rows of `second` lie dense and the next ones `second_stride` elements farther; 0: all are dense.
+  int second_rows = 0;
+  int second_stride = 0;
 
+  [[nodiscard]] SAMESTATE_DEVICE const Operand* second_of(std::int64_t row) const {
+    if (second_rows == 0) return second + row * width;
+    const std::int64_t group = quotient(row, second_rows);
+    return second + group * second_stride + (row - group * second_rows) * width;
+  }
   [[nodiscard]] SAMESTATE_DEVICE const float* weight_of(std::int64_t row) const {
     return groups == 1 ? weight : weight + (row - quotient(row, groups) * groups) * width;
   }
@@ -79,6 +87,7 @@ SAMESTATE_DEVICE void norm_rows(const NormParameters<Operand>& p, std::int64_t g
   const int lane = lane_index() % lanes;
   const std::int64_t row = group * (32 / lanes) + lane_index() / lanes;
   const std::int64_t first = row * p.width;
+  const Operand* const seconds = has_second(norm) ? p.second_of(row) : nullptr;
   Elements x[loads], second[loads];
   bool inside[loads];
   SAMESTATE_UNROLL
@@ -87,7 +96,7 @@ SAMESTATE_DEVICE void norm_rows(const NormParameters<Operand>& p, std::int64_t g
     inside[l] = row < p.rows && column < p.width;
     x[l] = load_settled<true>(reinterpret_cast<const Elements*>(p.x + first + column), inside[l]);
     if constexpr (has_second(norm))
-      second[l] = load_settled<true>(reinterpret_cast<const Elements*>(p.second + first + column), inside[l]);
+      second[l] = load_settled<true>(reinterpret_cast<const Elements*>(seconds + column), inside[l]);
   }
   const auto second_of = [&](int l, int i) {
     if constexpr (has_second(norm)) return element(second[l], i);
@@ -132,7 +141,8 @@ template <class Operand, RowNorm norm>
 SAMESTATE_DEVICE void norm_row(const NormParameters<Operand>& p, std::int64_t row) {
   if (row >= p.rows) return;
   const std::int64_t first = row * p.width;
-  const auto second_of = [&](int i) { return has_second(norm) ? widen(p.second[first + i]) : 0.0F; };
+  const Operand* const seconds = has_second(norm) ? p.second_of(row) : nullptr;
+  const auto second_of = [&](int i) { return has_second(norm) ? widen(seconds[i]) : 0.0F; };
   float squares = 0.0F;
   for (int i = lane_index(); i < p.width; i += 32) {
     const float h = normalised<norm>(widen(p.x[first + i]), second_of(i));
@@ -171,7 +181,8 @@ struct AnyRow {
 template <RowNorm norm, class Operand>
 void launch_norm(const NormParameters<Operand>& p, cudaStream_t stream) {
   constexpr int n = 16 / static_cast<int>(sizeof(Operand));
-  if (p.width % n != 0 || p.width > 32 * 8 * n) {
+  const bool aligned = reinterpret_cast<std::uintptr_t>(p.second) % 16 == 0 && p.second_stride % n == 0;
+  if (p.width % n != 0 || p.width > 32 * 8 * n || !aligned) {
     EachWarp<AnyRow<Operand, norm>>::launch(p, stream);
   } else if (p.width <= 8 * n) {
     EachWarp<RowsOfLanes<Operand, norm, 8, 1>>::launch(p, stream);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "optimized/cuda/operators/grid.cuh"
+#include "optimized/cuda/operators/product_parameters.cuh"
 
 /// Products of matrices y = x w^T, rows of both contiguous along K: projections, logits, experts. bf16 operands go to the tensor
 /// cores, fp32 ones to the FMA units, sums are fp32. Any sizes and strides; rows that begin at 16 bytes (strides too) travel by
@@ -18,80 +19,9 @@
 /// templated on n, with n = 4 adjacent columns or n = 1. One with `kPaired` receives those of two matrices w and w2 of the same
 /// shape, `(batch, row, column, sums, sums2)`, as a gated unit needs them. Nothing else is rounded or written. Each sum is
 /// the same in every run; its order depends on the sizes.
+///
+/// Products that are one plain matrix and only stored go to a library where there is one (product_library.h).
 namespace samestate::cuda {
-
-/// At most `rows` rows of x that one w multiplies, of a product in groups whose sizes only the device knows.
-struct ProductTile {
-  std::int32_t group = 0;  ///< of w
-  std::int32_t rows = 0;   ///< 0: there is no such tile
-  std::int64_t first = 0;  ///< row
-};
-
-/// Rows of a tile: those of a ProductTile may not be more.
-enum class ProductTiling { skinny = 16, medium = 64, wide = 128 };
-
-template <class Operand, class Epilogue>
-struct ProductParameters {
-  const Operand* x = nullptr;  ///< [batch][rows, depth]
-  const Operand* w = nullptr;  ///< [batch][columns, depth]
-  const Operand* w2 = nullptr;
-  std::int64_t rows = 0;
-  std::int64_t columns = 0;
-  std::int64_t depth = 0;
-  std::int64_t x_stride = 0;  ///< from row to row, in elements; of w2 that of w
-  std::int64_t w_stride = 0;
-  std::int64_t batch = 1;
-  std::int64_t x_batch = 0;  ///< from matrix to matrix
-  std::int64_t w_batch = 0;
-  const std::int32_t* x_rows = nullptr;  ///< [rows]: which row of x is row r; null: r
-  /// [tile_count], each a tile of its own and a group's of w_batch: then batch is 1, and `batch` of the epilogue the group.
-  const ProductTile* tiles = nullptr;
-  std::int64_t tile_count = 0;
-  ProductTiling tiling = ProductTiling::wide;  ///< of `tiles`; else launch() chooses
-  Epilogue epilogue = {};
-  bool in_pieces = false;  ///< of 16 bytes; set by launch()
-};
-
-/// The tiling for groups of so many rows on average, the tiles of the sum of their rows.
-inline ProductTiling product_tiling(std::int64_t rows, std::int64_t groups) {
-  if (rows <= 16 * groups) return ProductTiling::skinny;
-  return rows <= 64 * groups ? ProductTiling::medium : ProductTiling::wide;
-}
-/// No more tiles than this, whatever the sizes of the groups.
-inline std::int64_t product_tiles(std::int64_t rows, std::int64_t groups, ProductTiling tiling) {
-  return rows / static_cast<int>(tiling) + std::min(rows, groups);
-}
-
-/// `values` to adjacent elements, by one access where it is aligned.
-template <class T, int n>
-SAMESTATE_DEVICE void store_adjacent(T* to, const float (&values)[n]) {
-  using Elements = Vector<T, n>;
-  if (reinterpret_cast<std::uintptr_t>(to) % sizeof(Elements) == 0) {
-    *reinterpret_cast<Elements*>(to) = narrowed<T>(values);
-  } else {
-    SAMESTATE_UNROLL
-    for (int i = 0; i < n; ++i) to[i] = narrow<T>(values[i]);
-  }
-}
-
-/// y = x w^T + bias, rounded once.
-template <class Out>
-struct StoreProduct {
-  static constexpr bool kPaired = false;
-  Out* y = nullptr;
-  std::int64_t stride = 0;      ///< from row to row
-  std::int64_t batch = 0;       ///< from matrix to matrix
-  const float* bias = nullptr;  ///< [columns] or none
-
-  template <int n>
-  SAMESTATE_DEVICE void operator()(std::int64_t of, std::int64_t row, std::int64_t column,
-                                   const float (&sums)[n]) const {
-    float values[n];
-    SAMESTATE_UNROLL
-    for (int i = 0; i < n; ++i) values[i] = bias == nullptr ? sums[i] : sums[i] + bias[column + i];
-    store_adjacent(y + of * batch + row * stride + column, values);
-  }
-};
 
 /// A block's tile m x n as warps_m x warps_n tiles of warps, each warps_k times: warp k of them sums over every warps_k-th slab
 /// of 128 bytes of depth, which `stages` of the asynchronous copies hold in turn. For 8 warps and 96 KB: two blocks an SM.
@@ -372,13 +302,14 @@ struct Product {
     const auto aligned = [](const Operand* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
     p.in_pieces = aligned(p.x) && aligned(p.w) && aligned(p.w2) && p.x_stride % n == 0 &&
                   p.w_stride % n == 0 && p.x_batch % n == 0 && p.w_batch % n == 0;
+    if (const auto plain = plain_product(p); plain && multiply_by_library(*plain, stream)) return;
     if (p.tiles == nullptr) {
-      // Fewer blocks than SMs leave some without work.
-      constexpr std::int64_t kEnough = 100;
-      const std::int64_t wide = Wide::tiles_down(p) * Wide::tiles_across(p) * p.batch;
-      p.tiling = p.rows <= 32      ? ProductTiling::skinny
-                 : wide >= kEnough ? ProductTiling::wide
-                                   : ProductTiling::medium;
+      // Fewer blocks than SMs leave some without work: then each sums over a part of the depth of its own.
+      constexpr std::int64_t kEnough = 100, kFew = 17;
+      const auto tiles = [&]<class Grid>() { return Grid::tiles_down(p) * Grid::tiles_across(p) * p.batch; };
+      p.tiling = p.rows <= 32 || tiles.template operator()<Medium>() < kFew ? ProductTiling::skinny
+                 : tiles.template operator()<Wide>() >= kEnough             ? ProductTiling::wide
+                                                                            : ProductTiling::medium;
     }
     if (p.tiling == ProductTiling::skinny) return launch_grid<Skinny>(p, stream);
     if (p.tiling == ProductTiling::medium) return launch_grid<Medium>(p, stream);
