@@ -164,14 +164,9 @@ class KernelPlan {
     for (const CaseForm& form : system_.forms) {
       if (!form.decodes) continue;
       Case c = base;
-      for (const CaseSize& size : system_.sizes)
-        size_in(c, size.name) = std::max(size.least, std::min<Index>(size.start, 3));
-      for (const CaseSize& size : system_.sizes) {
-        if (!size.multiple_of.empty()) size_in(c, size.name) = size_in(c, size.multiple_of);
-      }
       c.form = form.name;
       if (form.chunked && !chunked()) c.chunk = 0;
-      c = kernel_.limits.nearest(std::move(c));
+      c = few_of_each_size(std::move(c));
       c.B = 2, c.T = 521, c.prefill = 519;
       if (possible(c) && work_of(kernel_, c) <= kMostOfModel) put(c);
     }
@@ -222,16 +217,21 @@ class KernelPlan {
     }
   }
 
-  /// More tokens than 16 bits count, of the least sizes.
+  /// More tokens than 16 bits count.
   void many_tokens(const Case& base) {
-    Case c = base;
-    for (const CaseSize& size : system_.sizes) size_in(c, size.name) = size.least;
+    Case c = few_of_each_size(base);
+    c.T = 65537;
+    if (possible(c) && work_of(kernel_, c) <= kMostOfModel) put(c);
+  }
+
+  /// Not one: a norm of one element is its sign, and a softmax of one key is 1.
+  [[nodiscard]] Case few_of_each_size(Case c) const {
+    for (const CaseSize& size : system_.sizes)
+      size_in(c, size.name) = std::max(size.least, std::min<Index>(size.start, 3));
     for (const CaseSize& size : system_.sizes) {
       if (!size.multiple_of.empty()) size_in(c, size.name) = size_in(c, size.multiple_of);
     }
-    c = kernel_.limits.nearest(std::move(c));
-    c.T = 65537;
-    if (possible(c) && work_of(kernel_, c) <= kMostOfModel) put(c);
+    return kernel_.limits.nearest(std::move(c));
   }
 
   const KernelTable& table_;

@@ -41,13 +41,23 @@ int chunk_tile(const AttentionParameters<Operand>& p) {
   return 0;
 }
 
+/// Whether the device has the asynchronous matrix unit of 9.0, which no other has; the emulation has it.
+inline bool has_asynchronous_products() {
+#ifdef __CUDACC__
+  return device_attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
+         device_attribute(cudaDevAttrComputeCapabilityMinor) == 0;
+#else
+  return true;
+#endif
+}
+
 /// Whether the asynchronous unit takes it; widths beyond 128 leave no registers for the scores of 128 keys.
 template <class Operand>
 bool in_prefill(const AttentionParameters<Operand>& p) {
   const int width = p.width > p.value_width ? p.width : p.value_width;
   const int tile = chunk_tile(p);
-  return in_tiles(p) && p.running && many_rows(p) && p.gate_stride % 2 == 0 && p.key_stride % 8 == 0 &&
-         p.value_stride % 8 == 0 && tile > 0 && (tile == 64 || width <= 128);
+  return has_asynchronous_products() && in_tiles(p) && p.running && many_rows(p) && p.gate_stride % 2 == 0 &&
+         p.key_stride % 8 == 0 && p.value_stride % 8 == 0 && tile > 0 && (tile == 64 || width <= 128);
 }
 
 /// Splits the keys and takes the memory of the parts from `tensors`.

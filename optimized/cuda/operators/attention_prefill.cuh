@@ -68,6 +68,16 @@ struct AttentionPrefill {
   }
 
   static SAMESTATE_DEVICE void run(const Parameters& of, unsigned char* shared) {
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    (void)of, (void)shared;
+    __trap();  // in_prefill() asks first whether the device is one of 9.0
+#else
+    work(of, shared);
+#endif
+  }
+
+ private:
+  static SAMESTATE_DEVICE void work(const Parameters& of, unsigned char* shared) {
     const auto first = reinterpret_cast<std::uintptr_t>(shared);
     unsigned char* const tiles = shared + (kTileAlignment - first % kTileAlignment) % kTileAlignment;
     auto& barriers = *reinterpret_cast<Barriers*>(tiles + kTileShared);
@@ -94,7 +104,6 @@ struct AttentionPrefill {
     }
   }
 
- private:
   /// Rows that see the most come first, so that no long item begins when the others end; but of as many heads at a time as
   /// have their keys and values in the cache together, or every row tile of a head would fetch them from memory again.
   static SAMESTATE_DEVICE AttentionItem item_of(const AttentionParameters<Bf16>& p, std::int64_t block) {

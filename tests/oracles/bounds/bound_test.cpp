@@ -384,6 +384,31 @@ TEST(Bound, CoversFlushedDecays) {
   }
 }
 
+// "Sums in any order": the products of a chunk may be added one by one to what the state, or e^G Q S, is. Here each is just
+// below half a unit of it in the last place, and is lost.
+TEST(Bound, CoversProductsThatAreAddedToTheState) {
+  constexpr Index kTokens = 64;
+  Sequence<double> x = random_head(42, kTokens, 1, 1);
+  x.g.setZero();
+  x.beta.setOnes();
+  x.k.setOnes();
+  x.q.setOnes();
+  x.v.setConstant(0.49 * 0x1p-23);
+  x.initial_state.setOnes();
+  x.scale = 1.0;
+  for (const bool delta : {false, true}) {
+    // With the delta rule a token whose value is near the state's writes the difference.
+    if (delta) x.v.setConstant(1.0 + 0.49 * 0x1p-23), x.beta.setConstant(1.0 / kTokens);
+    const double written = recurrent<GatedDeltaRule>(x).state(0, 0);
+    const double lost = delta ? std::abs(written - 1.0) : kTokens * 0.49 * 0x1p-23;
+    const Bound bound = bound_chunked(x, {}, Structure{delta}, Mode::det, kTokens);
+    EXPECT_LE(lost, bound.state_tolerance(1.0)) << delta;
+    EXPECT_LE(lost, bound.row_tolerance(kTokens - 1, 1.0)) << delta;
+    // Not by much: a unit in the last place for each token and one for the rest.
+    EXPECT_LT(bound.state_tolerance(1.0), 3 * (kTokens + 4) * 0x1p-23) << delta;
+  }
+}
+
 // A token judged by itself: the exponential of a strong gate may err by 1.5 |g| u32, more than all else
 // together.
 TEST(Bound, SeesTheDecayOfTheTokenItself) {
