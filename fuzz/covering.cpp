@@ -133,7 +133,7 @@ class Cover {
 
   /// Sizes that hang together (groups of a width, pairs of a head's columns) are met by chance where no try fitted.
   void chance() {
-    constexpr int kDraws = 600;
+    constexpr int kDraws = 900;
     const Dice chance = dice();
     for (int i = 0; i < kDraws; ++i) {
       Case c = draw_case(kernel_, factors_, chance, options_.most);

@@ -22,6 +22,7 @@ namespace samestate {
 namespace {
 
 constexpr double kMostOfModel = 8.0;  // System::work of a case with the sizes of a public model
+constexpr double kDearOfSizes = 0.2;  // work of a size that only a tile of it makes special
 constexpr double kDearPairs = 8.0;    // work of a pair that effort 1 cannot afford
 
 /// The edge cases of one kernel: what follows from the rows of its system and of the keys.
@@ -42,6 +43,7 @@ class KernelPlan {
     for (const std::string& contract : both) {
       const Case c = under(contract);
       sizes(c);
+      tiled_sizes(c);
       groups(c);
       settings(c);
       chunks(c);
@@ -141,6 +143,20 @@ class KernelPlan {
     }
   }
 
+  /// Widths of models between the powers of two, with tokens enough to show them: of one key, or token, a scale does not.
+  void tiled_sizes(const Case& base) {
+    for (const CaseSize& size : system_.sizes) {
+      for (const Index value : {48, 96, 192}) {
+        Case c = base;
+        size_in(c, size.name) = value;
+        for (const CaseSize& other : system_.sizes) {
+          if (other.multiple_of == size.name) size_in(c, other.name) = value;
+        }
+        if (possible(c) && work_of(kernel_, c) <= kDearOfSizes) put(c);
+      }
+    }
+  }
+
   /// A few groups of two or three, of odd counts and of even ones that are no power of two, by every map of heads.
   void groups(const Case& base) {
     for (const CaseSize& size : system_.sizes) {
@@ -196,7 +212,7 @@ class KernelPlan {
 
   void chunks(const Case& base) {
     if (!chunked()) return;
-    for (const Index chunk : {1, 2, 5, 21, 31, 32, 64}) {
+    for (const Index chunk : {1, 2, 5, 21, 31, 32, 48, 64}) {
       Case c = base;
       c.chunk = chunk;
       put(c);
@@ -217,8 +233,10 @@ class KernelPlan {
     }
   }
 
-  /// More tokens than 16 bits count.
+  /// More tokens than 16 bits count, where none meets another: the rest's are among their systems' limits.
   void many_tokens(const Case& base) {
+    const auto packs = [](const CaseLaw& law) { return law.name == "packing"; };
+    if (system_.has_key("dk") || std::none_of(system_.laws.begin(), system_.laws.end(), packs)) return;
     Case c = few_of_each_size(base);
     c.T = 65537;
     if (possible(c) && work_of(kernel_, c) <= kMostOfModel) put(c);

@@ -197,13 +197,15 @@ class Chunks : private bounds::Chunk {
         keys_.factor * eG.cwiseProduct(QS) +
         Vec::Constant(L, c_.q_decayed == Format::fp16 ? subnormal_error(c_.q_decayed) * s.sum() : 0.0);
     const Vec rounded = (Norms::u(c_.v_new) * v_.n).array() + subnormal_error(c_.v_new) * root_dv_;
-    // The sum of P V' may go on from e^G Q S.
-    const Vec before = eG.cwiseProduct(QS);
+    // With the scale in P one sum goes on from e^G Q S.
+    const Vec before = scaled_ ? Vec(eG.cwiseProduct(QS)) : Vec(Vec::Zero(L));
     const Vec PV = row_norms(P_ * V_new) + before;
+    const Vec sizes = Norms::mv(P_, v_.n) + before;
+    const Vec sums_of_o = row_norms(bound_.o.middleRows(begin, L)) / std::max(scale_, kSmallestNormal32);
+    const Vec summed = in_any_order(L, sizes, PV, eG.cwiseProduct(QS), sums_of_o);
     // Quadrature over the tokens leaves out that one rounding of q_i is in all of its products.
     const Vec in_chunk = Norms::add(Norms::mv(P_, Norms::add(v_.dV, rounded)), Norms::mv(dP_, v_.n),
-                                    Vec(keys_.rounding * read_q_),
-                                    Norms::acc(L, Norms::mv(P_, v_.n) + before, PV, c_.accumulator));
+                                    Vec(keys_.rounding * read_q_), summed);
     const Vec local = scale_ * Norms::add(quadratic(R_, error_.sigma), from_state, in_chunk);
     const Vec sums = row_norms(bound_.o.middleRows(begin, L)) + scale_ * eG.cwiseProduct(QS);
     bound_.before_output.segment(begin, L) =
@@ -241,7 +243,7 @@ class Chunks : private bounds::Chunk {
     const Vec floor = Vec::Constant(mk.size(), (subnormal_error(c_.state) + 0x1p-148) * root_dv_);
     const double lost_keys = c_.k_decayed == Format::fp16 ? subnormal_error(c_.k_decayed) * v_.n.sum() : 0.0;
     Vec row_errors =
-        Norms::add(in_state_sum(mk, Vec(eC * s), next, row_norms(Mat(Kd.transpose() * V_new))),
+        Norms::add(in_any_order(L, mk, row_norms(Mat(Kd.transpose() * V_new)), eC * s, next),
                    Norms::add(Norms::u(c_.k_decayed), keys_.rounding) * mk, u32_ * (next + eC * s),
                    Norms::u(below_fp32(c_.state)) * next, subnormal_error(c_.v_decayed) * root_dv_ * K1,
                    floor, keys_.factor * mk, Vec::Constant(mk.size(), lost_keys));
@@ -299,12 +301,17 @@ class Chunks : private bounds::Chunk {
     std::swap(S, S_next);
   }
 
-  /// The L products that the state gets, of rows of sizes `mk` and sum `sum`: summed by themselves, or in fp32 onto e^G S as
-  /// the first of L + 1 terms, whose partial sums are as large as the state. (A matrix unit's are `cut`.)
-  [[nodiscard]] Vec in_state_sum(const Vec& mk, const Vec& before, const Vec& next, const Vec& sum) const {
-    const Vec apart = Norms::acc(L, mk, sum, c_.accumulator);
-    if (c_.accumulator == Accumulator::tensor_core) return apart;
-    return apart.cwiseMax(Norms::acc(L + 1, Norms::add(mk, before), next, c_.accumulator));
+  /// n products of rows of sizes `m` and sum `sum`: summed by themselves, or in fp32 one by one onto what stands `before`
+  /// them until it is `after` (a matrix unit's are `cut`). Each partial sum then has the size of both and is rounded:
+  /// gamma_n (m + before), or in the mean sqrt(n) u / sqrt(3) times sqrt(m^2 + max(before, after)^2). BOUNDS has the first
+  /// alone, though its fp32 sums in any order.
+  [[nodiscard]] Vec in_any_order(Index n, const Vec& m, const Vec& sum, const Vec& before,
+                                 const Vec& after) const {
+    const Vec apart = Norms::acc(n, m, sum, c_.accumulator);
+    if (c_.accumulator == Accumulator::tensor_core || !exponential_.repeats) return apart;
+    const double each = Norms::accumulation(n, c_.accumulator);
+    if constexpr (Norms::worst_case) return each * (m + before);
+    return apart.cwiseMax(each * (m.cwiseAbs2() + before.cwiseMax(after).cwiseAbs2()).cwiseSqrt());
   }
 
   /// What is cut off, half of the most in the mean, has the sign of S and adds up from chunk to chunk: between half of

@@ -94,6 +94,7 @@ TEST(GuardedTensor, SeesAWriteBesideARow) {
       GuardedTensor before(shape, layout), after(shape, layout);
       (&before.view<4>()(0, 0, 0, 0))[-1] = 1.0F;
       EXPECT_THROW(before.check_surroundings("x"), Trespass);
+      if (layout == Layout::page_end) continue;  // there a write behind it ends the process
       (&after.view<4>()(B, T, H, D))[1] = 1.0F;
       EXPECT_THROW(after.check_surroundings("x"), Trespass);
     }
