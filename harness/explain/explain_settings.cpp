@@ -24,7 +24,9 @@ bool passes(const Case& c, const KernelTable& table) {
 std::vector<std::string> settings_that_matter(const Case& failing, const KernelTable& table) {
   std::vector<std::string> out;
   for (const Key& key : keys()) {
-    if (!key.setting || key.print(failing).empty() || key.smaller == nullptr) continue;
+    // Other data are another case.
+    if (!key.setting || key.name == "regime" || key.print(failing).empty() || key.smaller == nullptr)
+      continue;
     for (const Case& without : key.smaller(failing)) {
       if (!key.print(without).empty() || !passes(without, table)) continue;
       out.push_back(fmt::format("only with {0}={1}: passes with {0}={2}", key.name, key.value(failing),

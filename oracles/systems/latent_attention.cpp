@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "oracles/systems/explicit_chunk.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 #include "reference/costs/causal_attention.h"
@@ -110,8 +111,12 @@ struct Attention {
     weights.output = get(inputs, "output");
     weights.epsilon = Scalar(kEpsilon);
     const Matrix<Scalar>& c = get(inputs, "c");
+    // (q W_UK) c or q (W_UK c), (p c) W_UV or p (c W_UV): every second sample makes the products of three the other way.
+    LatentForm form = form_named(call.form);
+    if (associates_otherwise<Scalar>())
+      form = form == LatentForm::naive ? LatentForm::absorbed : LatentForm::naive;
     return {{"y", latent_attention_cached<Scalar>(
-                      get(inputs, "x"), weights, tables(call, inputs), form_named(call.form),
+                      get(inputs, "x"), weights, tables(call, inputs), form,
                       {c, call.at("dr") > 0 ? get(inputs, "kr") : Matrix<Scalar>(c.rows(), 0)})
                       .y}};
   }
