@@ -113,7 +113,8 @@ struct Attention {
     const Matrix<Scalar>& c = get(inputs, "c");
     // (q W_UK) c or q (W_UK c), (p c) W_UV or p (c W_UV): every second sample makes the products of three the other way.
     LatentForm form = form_named(call.form);
-    if (associates_otherwise<Scalar>())
+    // In 16 bits a form stores products of its own, which its contract names.
+    if (associates_otherwise<Scalar>() && detail::sampling().model.kept == Format::none)
       form = form == LatentForm::naive ? LatentForm::absorbed : LatentForm::naive;
     return {{"y", latent_attention_cached<Scalar>(
                       get(inputs, "x"), weights, tables(call, inputs), form,

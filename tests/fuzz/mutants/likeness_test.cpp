@@ -63,9 +63,11 @@ KernelTable table_of(const char* system, const char* base,
 
 // Token by token in place of chunks: what mutants of the recurrent form do on a case in which they do nothing.
 TEST(Likeness, AMutantThatDoesNothingInTheCaseExplainsNothing) {
-  const KernelTable table =
-      table_of("delta_rule", "cpu.delta_rule.recurrent",
-               [](Arguments a, const Kernel& right, const Contract& c) { (void)right.run(a, c); });
+  const KernelTable table = table_of(
+      "delta_rule", "cpu.delta_rule.recurrent", [](Arguments a, const Kernel& right, const Contract& c) {
+        (void)right.run(a, c);
+        faulty::each(a.final_state, [](float& x, const auto&) { x *= 1.0001F; });
+      });
   EXPECT_EQ(alike("v1 delta_rule chunk=40 B=2 T=33 Hk=9 Hv=72 dk=1 dv=8 heads=tiled regime=beta_zero "
                   "state=random seed=0x1000000c3",
                   table, "my.delta_rule.chunked"),
