@@ -25,6 +25,7 @@
 #include "fuzz/search/search.h"
 #include "fuzz/shrink.h"
 #include "harness/card/neighbours.h"
+#include "harness/processes/workers.h"
 #include "harness/systems/saved_run.h"
 #include "oracles/contracts.h"
 #include "oracles/numbers.h"
@@ -137,6 +138,7 @@ int print_apart(const std::function<std::string()>& body, double timeout,
   if (const std::optional<Judgement> lost = judgement_of_loss(outcome)) {
     Record record = planned();
     record.judgement = *lost;
+    if (record.line.starts_with("v1 ")) say_what_ended(record.judgement, parse_case(record.line));
     fmt::print("{}", record_page(record, json));
     return exit_code_of(lost->verdict);
   }

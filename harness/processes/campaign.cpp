@@ -85,8 +85,7 @@ class Campaign {
     const auto failed = failed_.find(index);
     const Verdict verdict = result.judgement.verdict;
     Record now = record_of(task.c, table_, result);
-    if (now.judgement.gate == "signal" && task.c.layout == "page_end")
-      now.judgement.reason += "; layout=page_end ends each tensor before a page that nobody may touch";
+    say_what_ended(now.judgement, task.c);
     if (interrupted() && (result.judgement.gate == "signal" || result.judgement.gate == "exit")) {
       // What ended the campaign may have ended the process, or what the kernel talked to.
       if (failed != failed_.end()) {

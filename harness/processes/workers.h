@@ -61,6 +61,9 @@ class Workers {
 /// verdict of what an unrepeated one returned alone. Empty for one that was answered.
 [[nodiscard]] std::optional<Judgement> judgement_of_loss(const JobResult& done, Verdict said = Verdict::pass);
 
+/// Adds to the reason what of the case itself may have ended its process, as a page that may not be touched.
+void say_what_ended(Judgement& judgement, const Case& c);
+
 /// Why a process in which a case was judged so is not to be used again; empty: it is.
 [[nodiscard]] std::string broken_by(const Judgement& judgement);
 

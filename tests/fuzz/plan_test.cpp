@@ -231,6 +231,30 @@ TEST(Plan, ReachesWhatOnceSurvived) {
     EXPECT_TRUE(reaches("cpu.retention.recurrent",
                         [&](const Case& c) { return c.Hk == 3 && c.Hv == 6 && c.heads == map; }));
   EXPECT_TRUE(reaches("cpu.retention.chunked", [](const Case& c) { return c.Hk == 3 && c.dv > 128; }));
+  for (const char* regime : {"none", "slow"})
+    EXPECT_TRUE(reaches("cpu.gated_delta_rule.chunked", [&](const Case& c) {
+      return c.chunk > 128 && c.T > 129 && c.regime == regime;
+    })) << regime;
+  EXPECT_TRUE(
+      reaches("cpu.gated_delta_rule.recurrent", [](const Case& c) { return c.dk == 96 && c.l2norm; }));
+  EXPECT_TRUE(reaches("cpu.gated_delta_rule.recurrent", [](const Case& c) { return c.lead > 64; }));
+  EXPECT_TRUE(reaches("cpu.rms_norm.fused", [&](const Case& c) { return c.T > 65536 && of(c, "D") > 1; }));
+  EXPECT_TRUE(reaches("cpu.softmax_attention.online",
+                      [&](const Case& c) { return of(c, "d") == 96 && c.T > 12 && c.regime == "normal"; }));
+  EXPECT_TRUE(
+      reaches("cpu.softmax_attention.online", [](const Case& c) { return c.chunk == 48 && c.T > 48; }));
+  EXPECT_TRUE(reaches("cpu.rms_norm.fused", [](const Case& c) { return c.layout == "page_end"; }));
+}
+
+// What a process's first call alone does wrong is seen in its first case, which a case without tokens would use up.
+TEST(Plan, BeginsWithACaseThatShows) {
+  for (const char* kernel :
+       {"cpu.gated_delta_rule.recurrent", "cpu.gated_delta_rule.chunked", "cpu.rms_norm.fused"}) {
+    PlanOptions options;
+    options.kernel = kernel;
+    const std::vector<Case> plan = plan_cases(KernelTable(kernels(), operator_kernels()), options);
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_GT(plan.at(i).T, 7) << kernel << ' ' << i;
+  }
 }
 
 TEST(Plan, SaysHowManyKernelsArePlanned) {
