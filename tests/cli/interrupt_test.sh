@@ -87,8 +87,8 @@ code=0
 wait $! || code=$?
 [[ $code -eq 3 ]] || complain "gate: exit $code after two interrupts"
 grep -qE '^Interrupted before [0-9]+ of [0-9]+ cases' out || complain "gate: $(tail -3 out)"
-tail -1 cut.jsonl | grep -q '"event":"finish","exit":3.*"not_complete":"Interrupted before' || complain 'gate: JSON Lines'
-head -1 cut.jsonl | grep -qE '"commit":"1a2b3c".*"planned":[0-9]{3}' || complain "gate: $(head -1 cut.jsonl)"
+grep -q '"event":"finish","exit":3.*"not_complete":"Interrupted before' <(tail -1 cut.jsonl) || complain 'gate: JSON Lines'
+grep -qE '"commit":"1a2b3c".*"planned":[0-9]{3}' <(head -1 cut.jsonl) || complain "gate: $(head -1 cut.jsonl)"
 grep -qE '<testsuites .*errors="1"' cut.xml || complain "gate: JUnit counts no error: $(sed -n 2p cut.xml)"
 grep -q '<error message="exit 3: Interrupted before' cut.xml || complain 'gate: JUnit'
 grep -qE '^# .*not complete' cut.md && grep -q '^\*\*Interrupted before' cut.md || complain "gate: Markdown: $(head -3 cut.md)"

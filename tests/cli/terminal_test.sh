@@ -50,7 +50,7 @@ for verb in 'gate --device cpu --system retention --max-cases 20' 'list mutants'
   "$samestate" $verb 2>err | head -1 >/dev/null
   code=${PIPESTATUS[0]}
   [[ $code -eq 0 || $code -eq 141 ]] || complain "exit $code"
-  grep -v '^samestate: planning, ' err | grep -qiE 'kernel|internal error|crash' && complain 'the reader that went away is the fault of something'
+  grep -qiE 'kernel|internal error|crash' <(grep -v '^samestate: planning, ' err) && complain 'the reader that went away is the fault of something'
 done
 # The same where SIGPIPE was ignored by who started it.
 invocation='list mutants | head, SIGPIPE ignored'
@@ -65,7 +65,7 @@ if command -v script >/dev/null; then
     # What was drawn between two carriage returns, without the codes.
     longest="$(tr '\r' '\n' <typed | grep 'cases/s' | sed 's/\x1b\[[0-9;]*[A-Za-z]//g' | awk '{ if (length($0) > n) n = length($0) } END { print n + 0 }')"
     [[ $longest -gt 0 && $longest -lt $width ]] || complain "the progress line has $longest columns of $width"
-    tr '\r' '\n' <typed | grep 'cases/s' | grep -q 'judged' && complain 'the summary is glued to the progress line'
+    grep -q 'cases/s.*judged' <(tr '\r' '\n' <typed) && complain 'the summary is glued to the progress line'
     grep -q $'\x1b\[32m' typed || complain 'no colour on a terminal'
   done
   script -qec "NO_COLOR=1 TERM=xterm '$samestate' gate --device cpu --system retention --max-cases 5" typed >/dev/null </dev/null
@@ -73,7 +73,7 @@ if command -v script >/dev/null; then
   script -qec "TERM=dumb '$samestate' gate --device cpu --system retention --max-cases 5" typed >/dev/null </dev/null
   grep -q $'\x1b\[[0-9]*m' typed && complain 'colour on a dumb terminal'
   script -qec "TERM=xterm '$samestate' mutants --bug M13 --effort 0" typed >/dev/null </dev/null
-  tr '\r' '\n' <typed | grep 'cases/s' | grep -q 'killed' && complain 'the score is glued to the progress line'
+  grep -q 'cases/s.*killed' <(tr '\r' '\n' <typed) && complain 'the score is glued to the progress line'
 fi
 attempt gate --device cpu --system retention --max-cases 5
 grep -q $'\x1b' out err && complain 'codes in a pipe'

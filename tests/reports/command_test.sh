@@ -12,7 +12,8 @@ gives() {
   local expected="$1" word="$2"
   shift 2
   run "$expected" "$@"
-  cat out err | grep -qF -- "$word" || complain "does not say '$word'"
+  # Not `cat out err | grep -q`: grep ends at the first match, and what still writes to it dies of SIGPIPE.
+  grep -qF -- "$word" out err || complain "does not say '$word'"
 }
 quiet=(--no-plots --no-evidence)
 points=$(grep -c '"event":"point"' "$examples/sweep.jsonl")
@@ -98,7 +99,7 @@ bad 'file' "${sweep[@]}" --series width --out file/inside.jsonl
 absent made
 [[ "$(wc -l <damaged.jsonl)" -eq 4 ]] || complain 'a sweep wrote to a file that it could not read'
 # Without its device a kernel is not measured: neither a pass, nor a point that a later run would leave out.
-if "$samestate" list kernels | grep -q '^cuda' && ! command -v nvidia-smi >/dev/null; then
+if grep -q '^cuda' <("$samestate" list kernels) && ! command -v nvidia-smi >/dev/null; then
   device=("${sweep[@]}" --kernel cuda.gated_delta_rule.chunked --series width --out device.jsonl)
   gives 77 'could not run here' "${device[@]}"
   gives 77 ': 0 of' "${device[@]}"
