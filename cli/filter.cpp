@@ -20,7 +20,10 @@ CLI::Option* add_names(CLI::App& app, const std::string& name, std::string& name
 }
 
 CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {
-  return add_repeatable(app, "--plugin", plugins, "load kernels from a shared library (repeatable)");
+  return add_repeatable(
+      app, "--plugin,--subject", plugins,
+      "kernels of yours: a shared library (docs/plugins.md), python:NAME, socket:PATH or a command "
+      "that speaks the protocol of docs/subjects.md (repeatable)");
 }
 
 void add_filter_options(CLI::App& app, FilterOptions& options) {

@@ -2,17 +2,21 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <sstream>
 
 #include "cli/commands.h"
 #include "fuzz/search/case_source.h"
 #include "harness/processes/pool.h"
 #include "harness/run/plugin.h"
+#include "harness/subjects/edge.h"
+#include "harness/subjects/subject.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
 #include "samestate_kernel_sources.h"
@@ -30,15 +34,47 @@ namespace {
 
 }  // namespace
 
+bool is_subject(const std::string& spec) {
+  if (spec.starts_with("python:") || spec.starts_with("socket:")) return true;
+  if (spec.find(' ') != std::string::npos && !std::filesystem::exists(spec)) return true;
+  std::error_code none;
+  const std::filesystem::path path(spec);
+  return path.filename().string().find(".so") == std::string::npos &&
+         std::filesystem::is_regular_file(path, none) && ::access(spec.c_str(), X_OK) == 0;
+}
+
+namespace {
+
+/// Started once a command, however often it is asked for.
+const Subject& subject_of(const std::string& spec) {
+  static std::map<std::string, Subject> known;
+  const auto found = known.find(spec);
+  if (found != known.end()) return found->second;
+  return known.emplace(spec, load_subject(spec, patience_of_environment())).first->second;
+}
+
+}  // namespace
+
 KernelTable kernel_table(const std::vector<std::string>& plugins) {
   KernelTable table(kernels(), operator_kernels());
   for (const std::string& plugin : plugins) {
-    const PluginRows rows = load_plugin(plugin);
+    const bool subject = is_subject(plugin);
+    const PluginRows rows = subject ? subject_of(plugin).rows : load_plugin(plugin);
     try {
       table.add(rows.kernels);
       table.add(rows.operators);
+      if (!subject) continue;
+      for (const Declaration& d : subject_of(plugin).kernels) {
+        const bool converts = given_of(d.conventions, Contract{}) != Given{};
+        table.converts(
+            d.name, d.strided,
+            !converts ? std::function<Given(const Contract&)>()
+                      : [conventions = d.conventions](const Contract& contract) {
+                          return given_of(conventions, contract);
+                        });
+      }
     } catch (const Error& error) {
-      throw Error(fmt::format("plugin {}: {}", plugin, error.what()));
+      throw Error(fmt::format("{} {}: {}", subject ? "subject" : "plugin", plugin, error.what()));
     }
   }
   table.added_by(plugin_options(plugins));
@@ -67,6 +103,14 @@ KernelTable table_for(const KernelTable& table, const Case& c) {
 std::string plugin_identities(const std::vector<std::string>& plugins) {
   std::string text;
   for (const std::string& plugin : plugins) {
+    if (is_subject(plugin)) {
+      const Subject& subject = subject_of(plugin);
+      std::string declared = subject.about;
+      for (const Declaration& d : subject.kernels) declared += d.name + d.about;
+      text += fmt::format("{}{} ({:016x}) {}", text.empty() ? "" : ", ", plugin, hash_of(declared),
+                          subject.about);
+      continue;
+    }
     const std::filesystem::path path(plugin);
     std::ifstream file(path, std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(file), {}};
@@ -79,11 +123,12 @@ std::string plugin_identities(const std::vector<std::string>& plugins) {
 std::string plugin_options(const std::vector<std::string>& plugins) {
   std::string text;
   for (const std::string& plugin : plugins) {
+    const std::string_view option = is_subject(plugin) ? " --subject " : " --plugin ";
     if (plugin.find_first_of(" \t\"'`$&|;<>()*?[]#~!\\") == std::string::npos) {
-      text += " --plugin " + plugin;
+      text += std::string(option) + plugin;
       continue;
     }
-    text += " --plugin '";  // for a POSIX shell
+    text += std::string(option) + "'";  // for a POSIX shell
     for (const char c : plugin) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
     text += "'";
   }

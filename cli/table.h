@@ -29,7 +29,10 @@ inline constexpr const char* kStrictHelp =
 /// no version. Throws Error.
 [[nodiscard]] std::string plugin_identities(const std::vector<std::string>& plugins);
 
-/// The options that load those plugins again: " --plugin FILE" for each.
+/// Whether what --plugin or --subject names is a program that speaks docs/subjects.md, and no shared library.
+[[nodiscard]] bool is_subject(const std::string& spec);
+
+/// The options that load those plugins again: " --plugin FILE" for each, or --subject.
 [[nodiscard]] std::string plugin_options(const std::vector<std::string>& plugins);
 
 /// The name of the accelerator that this build could run on, empty where there is none. A process of its own

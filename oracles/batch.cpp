@@ -49,6 +49,13 @@ Sequence<double> sequence_of(const Batch& batch, std::int64_t n, std::int64_t h)
   x.beta = Vector<double>::Ones(T);
   if (!batch.g.empty()) x.g = rows(batch.g, at.b, s.T, s.Hv, 1, h, at.begin, at.end).cast<double>();
   if (!batch.beta.empty()) x.beta = rows(batch.beta, at.b, s.T, s.Hv, 1, h, at.begin, at.end).cast<double>();
+  const Given& given = s.given;
+  const auto read = [&](auto& values, auto&& as) { values = values.unaryExpr(as).eval(); };
+  if (given != Given{}) {
+    if (!batch.g.empty()) read(x.g, [&](double g) { return given.read_g(g); });
+    if (!batch.beta.empty()) read(x.beta, [&](double beta) { return given.read_beta(beta); });
+    if (!s.l2norm) read(x.q, [&](double q) { return given.read_q(q, s.scale); });
+  }
   if (s.l2norm) {
     x.q = l2norm(x.q);
     x.k = l2norm(x.k);
@@ -59,6 +66,7 @@ Sequence<double> sequence_of(const Batch& batch, std::int64_t n, std::int64_t h)
     x.initial_state =
         Eigen::Map<const FloatMatrix>(batch.initial_state.data() + (n * s.Hv + h) * s.dk * s.dv, s.dk, s.dv)
             .cast<double>();
+    if (given != Given{}) read(x.initial_state, [&](double s0) { return given.read_state(s0); });
   }
   return x;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "oracles/given.h"
 #include "reference/contract.h"
 #include "reference/sequence.h"
 #include "reference/view.h"
@@ -19,6 +20,7 @@ struct BatchShape {
   double scale = 1.0;
   bool l2norm = false;         ///< the kernel normalises q and k; the oracle does so in its own precision
   bool initial_state = false;  ///< absent: 0
+  Given given = {};            ///< how the kernel gets q, g and beta; the oracle reads them as it does
 
   [[nodiscard]] std::int64_t sequences() const {
     return offsets.empty() ? B : static_cast<std::int64_t>(offsets.size()) - 1;

@@ -24,8 +24,7 @@ constexpr std::string_view kGrammar =
     "behind it or without";
 
 /// Keys of a run, of which no call knows.
-constexpr std::array<std::string_view, 7> kUnseen = {"prefill", "lengths", "law",  "regime",
-                                                     "kernel",  "seed",    "scale"};
+constexpr std::array<std::string_view, 5> kUnseen = {"prefill", "lengths", "law", "kernel", "seed"};
 
 /// The member of a size, T, B or chunk; null for other keys.
 template <class AnyCase>
@@ -156,6 +155,7 @@ class DeclaredLimits::Reader {
       throw Error(fmt::format("limit {}: form={}: calls of {} are {}", quote(text_), text, system_.name,
                               fmt::join(forms, ", ")));
     }
+    if (name == "scale" && text == "default") return text;
     try {
       Case c = standard_;
       for (const Key& row : keys()) {

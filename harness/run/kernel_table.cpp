@@ -289,6 +289,16 @@ void KernelTable::hold_exact() {
   }
 }
 
+void KernelTable::converts(std::string_view name, bool strided, std::function<Given(const Contract&)> given) {
+  for (KernelRow& row : all_) {
+    if (row.name != name) continue;
+    row.strided = strided;
+    row.given = std::move(given);
+    return;
+  }
+  throw Error(fmt::format("kernel {}: no such kernel", name));
+}
+
 void KernelTable::added_by(const std::string& options) {
   for (std::size_t i = own_; i < all_.size(); ++i) all_[i].options = options;
 }

@@ -12,6 +12,7 @@
 #include "harness/run/call_loop.h"
 #include "optimized/kernel.h"
 #include "optimized/operator_kernel.h"
+#include "oracles/given.h"
 
 namespace samestate {
 
@@ -32,6 +33,8 @@ struct KernelRow {
   std::function<KernelTrace(const KernelCall&, const Contract&, const TraceRequest&)> trace = nullptr;
   DeclaredLimits limits = {};  ///< Kernel::limits
   std::string options = {};    ///< of a command, without which the row is not there: " --plugin mine.so"
+  /// Of a kernel with conventions of its own: how it gets its inputs. Empty: as they are.
+  std::function<Given(const Contract&)> given = nullptr;
 };
 
 /// A kernel answered a call that it did not run it.
@@ -94,6 +97,8 @@ class KernelTable {
   /// No card is nearest: the twin gates every kernel (`--strict`).
   void hold_exact();
 
+  /// Of one that was added: whether it takes strides, and how it gets its inputs. Throws Error for a name that is not there.
+  void converts(std::string_view name, bool strided, std::function<Given(const Contract&)> given);
   /// Of all rows that were added: what a printed command needs beside the line (KernelRow::options).
   void added_by(const std::string& options);
 

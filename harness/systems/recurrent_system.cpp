@@ -191,6 +191,7 @@ std::vector<CaseTensor> RecurrentSystem::inputs(const Resolved& r) const {
 Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
                                Trace* trace) const {
   Batch batch = batch_of(r, family);
+  if (kernels.named->given) batch.shape.given = kernels.named->given(r.promised);
   require_finite(batch);
   Outputs outputs;
   LawTrace law;

@@ -1,20 +1,8 @@
 #include "measure/bench/peer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <spawn.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <chrono>
 #include <cmath>
-#include <csignal>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -22,19 +10,14 @@
 #include "harness/run/judge_batch.h"
 #include "reference/error.h"
 
-extern char** environ;  // NOLINT: POSIX gives no header for it
-
 namespace samestate {
 namespace {
 
 using Json = nlohmann::json;
-using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kLongestLine = std::size_t{1} << 22;
 constexpr std::size_t kMostTimes = 100'000;
 constexpr std::size_t kLongestText = 200;
 constexpr int kMostStarts = 3;
-constexpr const char* kEnded = "it ended, or closed its output";
 
 /// A text of the peer, for one line of a table.
 std::string tidy(const Json& object, const char* name) {
@@ -51,12 +34,6 @@ PeerAnswer problem(std::string text) {
   PeerAnswer answer;
   answer.problem = std::move(text);
   return answer;
-}
-
-/// Milliseconds until `end`, for poll.
-int left(Clock::time_point end) {
-  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(milliseconds, 0, 1'000'000'000));
 }
 
 }  // namespace
@@ -116,104 +93,22 @@ Peer::Peer(std::string command, double timeout_seconds)
   start();
 }
 
-Peer::~Peer() { stop(); }
-
 void Peer::start() {
   ++starts_;
-  received_.clear();
-  std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-    throw Error(fmt::format("--peer: no socket ({}); close files", std::strerror(errno)));
-  socket_ = ends[0];
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, ends[1], STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // so that what it starts ends with it
-  std::string shell = "sh";
-  std::string option = "-c";
-  const std::array<char*, 4> argv = {shell.data(), option.data(), command_.data(), nullptr};
-  const int failed = ::posix_spawn(&child_, "/bin/sh", &files, &attributes, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
-  ::close(ends[1]);
-  if (failed != 0) {
-    child_ = -1;
-    stop();
-    throw Error(fmt::format("--peer: no process ({}); free memory", std::strerror(failed)));
-  }
-}
-
-void Peer::stop() {
-  if (socket_ >= 0) ::close(std::exchange(socket_, -1));
-  if (child_ <= 0) return;
-  // An orderly peer ends at the end of its input.
-  for (int i = 0; i < 100; ++i) {
-    if (::waitpid(child_, nullptr, WNOHANG) != 0) {
-      ::kill(-child_, SIGKILL);  // what it left behind
-      child_ = -1;
-      return;
-    }
-    ::poll(nullptr, 0, 5);
-  }
-  ::kill(-child_, SIGKILL);
-  (void)::waitpid(child_, nullptr, 0);
-  child_ = -1;
-}
-
-std::string Peer::send(const std::string& line) {
-  const auto end =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_));
-  std::size_t sent = 0;
-  while (sent < line.size()) {
-    pollfd entry{socket_, POLLOUT, 0};
-    if (::poll(&entry, 1, left(end)) == 0) return fmt::format("it read nothing for {:g} s", timeout_);
-    const ssize_t count =
-        ::send(socket_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (count < 0 && errno != EAGAIN && errno != EINTR) return kEnded;
-    if (count > 0) sent += static_cast<std::size_t>(count);
-  }
-  return {};
-}
-
-std::string Peer::receive(std::string& line) {
-  const auto end =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_));
-  while (true) {
-    const std::size_t newline = received_.find('\n');
-    if (newline != std::string::npos) {
-      line = received_.substr(0, newline);
-      received_.erase(0, newline + 1);
-      return {};
-    }
-    if (received_.size() > kLongestLine)
-      return fmt::format("its line is longer than {} characters", kLongestLine);
-    pollfd entry{socket_, POLLIN, 0};
-    const int ready = ::poll(&entry, 1, left(end));
-    if (ready == 0) return fmt::format("no answer after {:g} s (--peer-timeout)", timeout_);
-    std::array<char, 65536> part;
-    const ssize_t count = ::recv(socket_, part.data(), part.size(), MSG_DONTWAIT);
-    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) return kEnded;
-    if (count > 0) received_.append(part.data(), static_cast<std::size_t>(count));
-  }
+  process_ = LineProcess::start(command_, "--peer");
 }
 
 PeerAnswer Peer::ask(const Case& c, double seconds) {
-  if (socket_ < 0 && starts_ == kMostStarts)
+  if (!process_.open() && starts_ == kMostStarts)
     return problem(fmt::format("not asked: it failed {} times", kMostStarts));
-  if (socket_ < 0) start();
+  if (!process_.open()) start();
   const std::int64_t id = ++id_;
-  std::string line;
-  std::string wrong = send(peer_request(id, c, seconds) + "\n");
-  if (wrong.empty()) wrong = receive(line);
-  PeerAnswer answer = wrong.empty() ? parse_peer_answer(id, line) : problem(wrong);
+  LineProcess::Said said = process_.send(peer_request(id, c, seconds), timeout_);
+  if (said.wrong.empty()) said = process_.receive(timeout_);
+  if (said.kind == LineProcess::Said::Kind::late) said.wrong += " (--peer-timeout)";
+  PeerAnswer answer = said.wrong.empty() ? parse_peer_answer(id, said.line) : problem(said.wrong);
   // Nobody knows what it would say next.
-  if (!answer.problem.empty()) {
-    if (child_ > 0) ::kill(-child_, SIGKILL);
-    stop();
-  }
+  if (!answer.problem.empty()) process_.stop(true);
   return answer;
 }
 

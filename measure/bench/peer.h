@@ -1,12 +1,11 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "harness/cases/case_line.h"
+#include "harness/processes/line_process.h"
 
 /// Somebody else's kernels, timed by a process of their own in turns with ours (docs/bench.md). Nothing that
 /// it does is trusted: it may die, hang or talk nonsense.
@@ -26,9 +25,6 @@ class Peer {
   /// Starts `/bin/sh -c command`, whose stdin and stdout are the two ends of the conversation. Throws Error
   /// where no process can be made.
   Peer(std::string command, double timeout_seconds);
-  ~Peer();
-  Peer(const Peer&) = delete;
-  Peer& operator=(const Peer&) = delete;
 
   /// One line out, one line back. After a problem the process is ended, and started again for the next case,
   /// twice at most.
@@ -36,18 +32,12 @@ class Peer {
 
  private:
   void start();
-  void stop();
-  /// Empty, or what went wrong.
-  std::string send(const std::string& line);
-  std::string receive(std::string& line);
 
   std::string command_;
   double timeout_;
-  pid_t child_ = -1;
-  int socket_ = -1;
+  LineProcess process_;
   int starts_ = 0;
   std::int64_t id_ = 0;
-  std::string received_;
 };
 
 /// The line that asks for a case: its number, case line and parsed fields.

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+
+namespace samestate {
+
+/// Somebody else's program that is talked to in lines, over its stdin and stdout or over a Unix socket. Nothing that it
+/// does is trusted: it may die, hang or talk nonsense.
+class LineProcess {
+ public:
+  /// How one line went; `wrong` says to a person what did, and is empty where nothing did.
+  struct Said {
+    enum class Kind { line, ended, late, long_line } kind = Kind::line;
+    std::string line;
+    std::string wrong;
+  };
+
+  /// Starts `/bin/sh -c command` in a process group of its own, which dies with the calling process. Throws Error, that
+  /// begins with `option`, where no process can be made.
+  [[nodiscard]] static LineProcess start(const std::string& command, std::string_view option);
+  /// Connects to whoever listens. Throws Error that names the path.
+  [[nodiscard]] static LineProcess connect(const std::string& path, std::string_view option);
+
+  LineProcess() = default;
+  ~LineProcess();
+  LineProcess(LineProcess&& other) noexcept;
+  LineProcess& operator=(LineProcess&& other) noexcept;
+
+  [[nodiscard]] bool open() const { return socket_ >= 0; }
+  /// A newline is added. Empty, or what went wrong.
+  [[nodiscard]] Said send(std::string line, double seconds);
+  /// The next line, without its end.
+  [[nodiscard]] Said receive(double seconds);
+  /// Whether something is there that was not asked for.
+  [[nodiscard]] bool has_more();
+  /// Ends it: an orderly one at the end of its input, the others, and all that they started, by force after half a
+  /// second, or at once. What it ended with, "exit code 3" or "signal 11 (Segmentation fault)"; empty for a socket.
+  std::string stop(bool at_once = false);
+
+ private:
+  pid_t child_ = -1;
+  int socket_ = -1;
+  std::string received_;
+};
+
+}  // namespace samestate

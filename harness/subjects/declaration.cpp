@@ -1,0 +1,216 @@
+#include "harness/subjects/declaration.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+#include "fixtures/quote.h"
+#include "harness/cases/regimes.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kProtocol = 1;
+constexpr std::size_t kMostKernels = 1000;
+constexpr std::size_t kMostWords = 1000;
+
+template <class T>
+using Word = std::pair<std::string_view, T>;
+
+constexpr std::array<Word<Dtype>, 5> kDtypes{{{"fp32", Dtype::fp32},
+                                              {"bf16", Dtype::bf16},
+                                              {"fp16", Dtype::fp16},
+                                              {"int32", Dtype::int32},
+                                              {"int64", Dtype::int64}}};
+constexpr std::array<Word<Given::Decay>, 4> kDecays{{{"ln", Given::Decay::ln},
+                                                     {"log2", Given::Decay::log2},
+                                                     {"linear", Given::Decay::linear},
+                                                     {"raw", Given::Decay::raw}}};
+constexpr std::array<Word<Given::Strength>, 3> kStrengths{{{"beta", Given::Strength::beta},
+                                                           {"logit", Given::Strength::logit},
+                                                           {"twice_logit", Given::Strength::twice_logit}}};
+constexpr std::array<Word<bool>, 2> kStates{{{"kv", false}, {"vk", true}}};
+constexpr std::array<Word<Conventions::Heads>, 4> kHeads{{{"both", Conventions::Heads::both},
+                                                          {"interleaved", Conventions::Heads::interleaved},
+                                                          {"tiled", Conventions::Heads::tiled},
+                                                          {"repeated", Conventions::Heads::repeated}}};
+constexpr std::array<Word<Conventions::Norm>, 3> kNorms{{{"argument", Conventions::Norm::argument},
+                                                         {"outside", Conventions::Norm::outside},
+                                                         {"in_kernel", Conventions::Norm::in_kernel}}};
+constexpr std::array<Word<Conventions::Scale>, 4> kScales{{{"argument", Conventions::Scale::argument},
+                                                           {"dk", Conventions::Scale::dk},
+                                                           {"dv", Conventions::Scale::dv},
+                                                           {"folded", Conventions::Scale::folded}}};
+constexpr std::array<Word<Conventions::Tokens>, 3> kLayouts{{{"BTHD", Conventions::Tokens::BTHD},
+                                                             {"BHTD", Conventions::Tokens::BHTD},
+                                                             {"THD", Conventions::Tokens::THD}}};
+constexpr std::array<Word<Conventions::State>, 3> kStateArguments{
+    {{"optional", Conventions::State::optional},
+     {"required", Conventions::State::required},
+     {"in_place", Conventions::State::in_place}}};
+
+[[noreturn]] void refuse(const std::string& of, const std::string& what) {
+  throw Error(fmt::format("the declaration of {}: {}; docs/subjects.md has the keys and values", of, what));
+}
+
+std::string text_of(const Json& value, const std::string& of, std::string_view key) {
+  if (!value.is_string()) refuse(of, fmt::format("\"{}\" is {}, not a string", key, quote(value.dump(), 60)));
+  return value.get<std::string>();
+}
+
+template <class T, std::size_t N>
+T one_of(const std::array<Word<T>, N>& words, const Json& value, const std::string& of,
+         std::string_view key) {
+  const std::string text = text_of(value, of, key);
+  const auto found =
+      std::find_if(words.begin(), words.end(), [&](const Word<T>& word) { return word.first == text; });
+  if (found != words.end()) return found->second;
+  std::vector<std::string_view> known;
+  for (const Word<T>& word : words) known.push_back(word.first);
+  refuse(of, fmt::format("\"{}\" is {}; known: {}", key, quote(text, 60), fmt::join(known, ", ")));
+}
+
+std::vector<std::string> texts_of(const Json& value, const std::string& of, std::string_view key) {
+  if (!value.is_array() || value.size() > kMostWords)
+    refuse(of, fmt::format("\"{}\" is no array of at most {} strings", key, kMostWords));
+  std::vector<std::string> out;
+  for (const Json& item : value) out.push_back(text_of(item, of, key));
+  return out;
+}
+
+Conventions conventions_of(const Json& object, const std::string& of) {
+  if (!object.is_object()) refuse(of, "\"conventions\" is no object");
+  Conventions out;
+  for (const auto& [key, value] : object.items()) {
+    if (key == "decay") {
+      out.decay = one_of(kDecays, value, of, key);
+    } else if (key == "beta") {
+      out.beta = one_of(kStrengths, value, of, key);
+    } else if (key == "state") {
+      out.values_first = one_of(kStates, value, of, key);
+    } else if (key == "heads") {
+      out.heads = one_of(kHeads, value, of, key);
+    } else if (key == "l2norm") {
+      out.l2norm = one_of(kNorms, value, of, key);
+    } else if (key == "scale") {
+      out.scale = one_of(kScales, value, of, key);
+    } else if (key == "layout") {
+      out.layout = one_of(kLayouts, value, of, key);
+    } else if (key == "state_argument") {
+      out.state = one_of(kStateArguments, value, of, key);
+    } else if (key == "cu_seqlens") {
+      out.offsets = one_of(kDtypes, value, of, key);
+      if (out.offsets != Dtype::int32 && out.offsets != Dtype::int64)
+        refuse(of, "\"cu_seqlens\" is int32 or int64");
+    } else if (key == "dtypes") {
+      if (!value.is_object() || value.size() > kMostWords) refuse(of, "\"dtypes\" is no object");
+      for (const auto& [tensor, dtype] : value.items()) {
+        const Dtype one = one_of(kDtypes, dtype, of, "dtypes");
+        if (one == Dtype::int32 || one == Dtype::int64)
+          refuse(of, fmt::format("\"dtypes\" of {} is fp32, bf16 or fp16", quote(tensor, 60)));
+        out.dtypes[tensor] = one;
+      }
+    } else {
+      refuse(of, fmt::format("{} is no convention", quote(key, 60)));
+    }
+  }
+  if (out.scale == Conventions::Scale::folded && out.l2norm == Conventions::Norm::in_kernel)
+    refuse(of, "a scale that is folded into q does not survive l2norm in_kernel: scale argument, dk or dv");
+  return out;
+}
+
+Declaration declaration_of(const Json& object, std::size_t number) {
+  const std::string nameless = fmt::format("kernel {}", number + 1);
+  if (!object.is_object()) refuse(nameless, "it is no object");
+  Declaration out;
+  std::string of = nameless;
+  if (object.contains("name")) of = quote(out.name = text_of(object["name"], nameless, "name"), 60);
+  for (const auto& [key, value] : object.items()) {
+    if (key == "name") continue;
+    if (key == "system" || key == "form" || key == "device") {
+      (key == "system" ? out.system : key == "form" ? out.form : out.device) = text_of(value, of, key);
+    } else if (key == "contracts" || key == "limits") {
+      (key == "contracts" ? out.contracts : out.limits) = texts_of(value, of, key);
+    } else if (key == "conventions") {
+      out.conventions = conventions_of(value, of);
+    } else if (key == "strided") {
+      if (!value.is_boolean()) refuse(of, "\"strided\" is true or false");
+      out.strided = value.get<bool>();
+    } else if (key == "about") {
+      out.about = value.dump();
+    } else {
+      refuse(of, fmt::format("{} is no key of a declaration", quote(key, 60)));
+    }
+  }
+  for (const auto& [what, text] :
+       {std::pair{"name", &out.name}, {"system", &out.system}, {"form", &out.form}}) {
+    if (text->empty()) refuse(of, fmt::format("it has no \"{}\"", what));
+  }
+  if (out.contracts.empty()) refuse(of, "it has no \"contracts\"");
+  return out;
+}
+
+}  // namespace
+
+Ready parse_ready(std::string_view line) {
+  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const std::string shown = quote(line, 120);
+  if (!json.is_object() || !json.contains("type") || json["type"] != "ready")
+    throw Error(
+        fmt::format("it began with {} instead of {{\"type\":\"ready\",..}}: what it prints must go to "
+                    "stderr (docs/subjects.md)",
+                    shown));
+  if (!json.contains("protocol") || json["protocol"] != kProtocol)
+    throw Error(fmt::format("it speaks protocol {}, and this is {}",
+                            json.contains("protocol") ? quote(json["protocol"].dump(), 20) : "none",
+                            kProtocol));
+  if (!json.contains("kernels") || !json["kernels"].is_array() || json["kernels"].empty() ||
+      json["kernels"].size() > kMostKernels)
+    throw Error(fmt::format("its \"kernels\" is no array of 1 to {} declarations", kMostKernels));
+  Ready out;
+  for (std::size_t i = 0; i < json["kernels"].size(); ++i)
+    out.kernels.push_back(declaration_of(json["kernels"][i], i));
+  if (json.contains("about")) out.about = json["about"].dump();
+  return out;
+}
+
+std::vector<std::string> limits_of(const Conventions& conventions) {
+  std::vector<std::string> out;
+  if (conventions.scale == Conventions::Scale::folded || conventions.l2norm == Conventions::Norm::outside)
+    out.emplace_back("l2norm = 0");
+  if (conventions.l2norm == Conventions::Norm::in_kernel) out.emplace_back("l2norm = 1");
+  if (conventions.scale == Conventions::Scale::dk || conventions.scale == Conventions::Scale::dv) {
+    out.emplace_back("scale = default");
+    if (conventions.scale == Conventions::Scale::dv) out.emplace_back("dv = dk");
+    // The default of an exact regime is a power of two.
+    for (const Regime& regime : regimes()) {
+      if (regime.exact) out.push_back(fmt::format("dk in 1 4 16 64 256 1024 if regime = {}", regime.name));
+    }
+  }
+  if (conventions.beta == Given::Strength::logit) {
+    for (const std::string_view above_one : {"beta_two", "identical_beta_two"})
+      out.push_back(fmt::format("regime != {}", above_one));
+  }
+  return out;
+}
+
+std::string_view name_of(Dtype dtype) {
+  for (const auto& [name, value] : kDtypes) {
+    if (value == dtype) return name;
+  }
+  return "";
+}
+
+std::size_t size_of(Dtype dtype) {
+  return dtype == Dtype::int64 ? 8 : dtype == Dtype::bf16 || dtype == Dtype::fp16 ? 2 : 4;
+}
+
+}  // namespace samestate

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "oracles/given.h"
+#include "reference/contract.h"
+
+namespace samestate {
+
+/// How a tensor's elements lie in memory that a subject reads.
+enum class Dtype { fp32, bf16, fp16, int32, int64 };
+
+/// What differs from the canonical call (docs/subjects.md has the table of keys and values).
+struct Conventions {
+  enum class Heads { both, interleaved, tiled, repeated };
+  enum class Norm { argument, outside, in_kernel };
+  enum class Scale { argument, dk, dv, folded };
+  enum class Tokens { BTHD, BHTD, THD };
+  enum class State { optional, required, in_place };
+  Given::Decay decay = Given::Decay::ln;
+  Given::Strength beta = Given::Strength::beta;
+  bool values_first = false;  ///< states [N, Hv, dv, dk]
+  Heads heads = Heads::both;
+  Norm l2norm = Norm::argument;
+  Scale scale = Scale::argument;
+  Tokens layout = Tokens::BTHD;
+  State state = State::optional;
+  Dtype offsets = Dtype::int64;                      ///< of cu_seqlens
+  std::map<std::string, Dtype, std::less<>> dtypes;  ///< by tensor, where they are not the contract's
+};
+
+/// A kernel as a subject declares it.
+struct Declaration {
+  std::string name, system, form, device = "cpu";
+  std::vector<std::string> contracts, limits;
+  Conventions conventions;
+  bool strided = false;
+  std::string about;  ///< of this kernel, as JSON; empty: it says nothing
+};
+
+/// What a subject says of itself before it is called.
+struct Ready {
+  std::vector<Declaration> kernels;
+  std::string about;  ///< as JSON
+};
+
+/// Reads the line; nothing in it is trusted. Throws Error that names the kernel, the key or value, the limit and the remedy:
+/// no JSON, another protocol, no kernel, an unknown key or value, conventions that contradict each other. Names, systems,
+/// contracts and limits are looked at where the rows join the table (KernelTable::add).
+[[nodiscard]] Ready parse_ready(std::string_view line);
+
+/// The limits that the conventions make, as of Kernel::limits: a scale of its own, an l2norm that is never or always there.
+[[nodiscard]] std::vector<std::string> limits_of(const Conventions& conventions);
+
+[[nodiscard]] std::string_view name_of(Dtype dtype);
+/// Bytes of an element.
+[[nodiscard]] std::size_t size_of(Dtype dtype);
+
+}  // namespace samestate

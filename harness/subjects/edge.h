@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/run/guarded_tensor.h"
+#include "harness/subjects/declaration.h"
+#include "optimized/kernel.h"
+#include "optimized/operator_kernel.h"
+
+/// Between the judge's call and the subject's: both ways, with the conversions that a declaration names.
+namespace samestate {
+
+/// What oracles read, given the contract (docs/subjects.md, "The oracle reads what the subject was given").
+[[nodiscard]] Given given_of(const Conventions& conventions, const Contract& contract);
+
+/// A tensor of a call as the subject sees it.
+struct EdgeTensor {
+  std::string name;
+  Dtype dtype = Dtype::fp32;
+  std::vector<std::int64_t> shape = {}, stride = {};  ///< stride: of the memory, in elements
+  std::size_t offset = 0;                             ///< in bytes
+  StridedTensor call =
+      {};  ///< the judge's, its axes in the subject's order; shape may have merged some. Without data: zeros
+  std::vector<std::int64_t> memory_stride = {};  ///< of the axes of `call`, in elements
+  bool input = false, output = false;
+  std::vector<std::int64_t> whole_numbers = {};  ///< of an integer tensor: its values
+};
+
+/// One call laid out in a memory object.
+class EdgeCall {
+ public:
+  /// Of the recurrent family; `strides`: tensors keep the strides of the call where no axes are merged.
+  EdgeCall(const Arguments& call, const Contract& contract, const Declaration& declaration);
+  /// Of named tensors.
+  EdgeCall(const OperatorArguments& call, const Contract& contract, const Declaration& declaration);
+
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  /// The message of the call.
+  [[nodiscard]] std::string message(std::int64_t id, const std::string& kernel, std::size_t memory) const;
+
+  /// Writes inputs, stale outputs and guards; `memory` has bytes().
+  void write(std::span<std::byte> memory);
+  /// Reads the outputs. Throws Trespass where anything else has changed.
+  void read(std::span<std::byte> memory);
+
+ private:
+  void add(EdgeTensor tensor);
+  void place();
+  [[nodiscard]] const EdgeTensor* at(std::size_t byte) const;
+  [[nodiscard]] double given(const EdgeTensor& tensor, double x) const;
+
+  std::vector<EdgeTensor> tensors_;
+  std::vector<std::byte> written_;
+  std::size_t bytes_ = 0;
+  Given given_;
+  std::string head_;  ///< of the message: settings, as JSON without the closing brace
+  float scale_ = 1.0F;
+  bool keeps_strides_ = false;
+};
+
+}  // namespace samestate

@@ -1,0 +1,330 @@
+#include "harness/subjects/subject.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include "fixtures/quote.h"
+#include "harness/cases/system.h"
+#include "harness/processes/line_process.h"
+#include "harness/run/call_loop.h"
+#include "harness/subjects/edge.h"
+#include "reference/error.h"
+#include "samestate_version.h"
+
+namespace samestate {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+/// The memory object that judge and subject map.
+class SharedMemory {
+ public:
+  SharedMemory() : file_(::memfd_create("samestate", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+    if (file_ < 0) throw Error(fmt::format("no memory object ({})", std::strerror(errno)));
+    // Or a subject that truncates it would end the judge.
+    ::fcntl(file_, F_ADD_SEALS, F_SEAL_SHRINK);
+  }
+  ~SharedMemory() {
+    unmap();
+    ::close(file_);
+  }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  [[nodiscard]] std::string path() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), file_); }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::span<std::byte> bytes() const { return {static_cast<std::byte*>(begin_), size_}; }
+
+  void grow(std::size_t bytes) {
+    if (bytes <= size_) return;
+    constexpr std::size_t kPage = 65536;
+    const std::size_t wanted = (bytes + bytes / 4 + kPage - 1) / kPage * kPage;
+    unmap();
+    if (::ftruncate(file_, static_cast<off_t>(wanted)) != 0)
+      throw Unavailable({Outcome::Kind::no_device,
+                         fmt::format("no memory object of {} bytes ({})", wanted, std::strerror(errno))});
+    begin_ = ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    if (begin_ == MAP_FAILED) {
+      begin_ = nullptr;
+      throw Unavailable(
+          {Outcome::Kind::no_device,
+           fmt::format("{} bytes of a memory object cannot be mapped ({})", wanted, std::strerror(errno))});
+    }
+    size_ = wanted;
+  }
+
+ private:
+  void unmap() {
+    if (begin_ != nullptr) ::munmap(begin_, size_);
+    begin_ = nullptr;
+    size_ = 0;
+  }
+
+  int file_;
+  void* begin_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+std::string shell_quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+/// One conversation.
+class Conversation {
+ public:
+  Conversation(const std::string& spec, const SubjectPatience& patience) : patience_(patience) {
+    constexpr std::string_view kPython = "python:", kSocket = "socket:";
+    const std::string option = "--subject " + quote(spec);
+    if (spec.starts_with(kSocket)) {
+      process_ = LineProcess::connect(spec.substr(kSocket.size()), option);
+    } else if (spec.starts_with(kPython)) {
+      const char* python = std::getenv("SAMESTATE_PYTHON");
+      process_ = LineProcess::start(fmt::format("exec {} -m samestate.serve {}",
+                                                python != nullptr && *python != '\0' ? python : "python3",
+                                                shell_quoted(spec.substr(kPython.size()))),
+                                    option);
+    } else {
+      process_ = LineProcess::start(spec, option);
+    }
+    const Json hello{
+        {"type", "hello"}, {"protocol", 1}, {"samestate", SAMESTATE_VERSION}, {"memory", memory_.path()}};
+    LineProcess::Said said = process_.send(hello.dump(), patience.start);
+    if (said.wrong.empty()) said = process_.receive(patience.start);
+    if (!said.wrong.empty()) {
+      const std::string how = process_.stop(said.kind == LineProcess::Said::Kind::late);
+      throw Error(
+          fmt::format("{}: not ready: {}{}{}", option, said.wrong, how.empty() ? "" : ", with ", how));
+    }
+    try {
+      ready = parse_ready(said.line);
+    } catch (const Error& error) {
+      throw Error(fmt::format("{}: {}", option, error.what()));
+    }
+  }
+
+  ~Conversation() {
+    if (process_.open()) (void)process_.send(R"({"type":"bye"})", 1.0);
+  }
+  Conversation(const Conversation&) = delete;
+  Conversation& operator=(const Conversation&) = delete;
+
+  /// False once nobody knows what it would say next.
+  [[nodiscard]] bool good() const { return process_.open(); }
+
+  /// Throws Trespass, and runtime_error where it died or spoke nonsense, which is a crash of the case.
+  Outcome run(EdgeCall& call, const std::string& kernel) {
+    memory_.grow(call.bytes());
+    call.write(memory_.bytes());
+    const std::int64_t id = ++id_;
+    if (process_.has_more()) lose("said something that it was not asked: it answers a call once");
+    const auto last = Clock::now() + seconds(kBusyTimes * patience_.call);
+    LineProcess::Said said = process_.send(call.message(id, kernel, memory_.size()), patience_.call);
+    while (true) {
+      if (said.wrong.empty()) said = process_.receive(patience_.call);
+      if (!said.wrong.empty()) lose(said.wrong, said.kind == LineProcess::Said::Kind::late);
+      const Json answer = Json::parse(said.line, nullptr, /*allow_exceptions=*/false);
+      const std::string shown = quote(said.line, 80);
+      if (!answer.is_object() || !answer.contains("type") || !answer["type"].is_string())
+        lose(fmt::format("answered {}, which is no message", shown));
+      if (!answer.contains("id") || answer["id"] != id)
+        lose(fmt::format("answered {}, which lacks \"id\": {}", shown, id));
+      const std::string type = answer["type"];
+      if (type == "busy") {
+        if (Clock::now() > last) lose(fmt::format("was busy for {:g} s", kBusyTimes * patience_.call), true);
+        said = {};
+        continue;
+      }
+      const std::string reason = answer.contains("reason") && answer["reason"].is_string()
+                                     ? answer["reason"].get<std::string>()
+                                     : std::string();
+      if (type == "ran") {
+        call.read(memory_.bytes());
+        return {};
+      }
+      if (type == "unsupported") return {Outcome::Kind::unsupported, reason};
+      if (type == "no_device") return {Outcome::Kind::no_device, reason};
+      if (type != "error") lose(fmt::format("answered {}, whose type is unknown", shown));
+      if (answer.contains("trace") && answer["trace"].is_string())
+        fmt::print(stderr, "{}\n", answer["trace"].get<std::string>());
+      if (answer.contains("fatal") && answer["fatal"] == true) process_.stop(true);
+      throw std::runtime_error(reason.empty() ? "it gave no reason" : quote(reason, 400));
+    }
+  }
+
+  Ready ready;
+
+ private:
+  static Clock::duration seconds(double s) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+  }
+
+  [[noreturn]] void lose(const std::string& why, bool late = false) {
+    const std::string how = process_.stop(late);
+    throw std::runtime_error(
+        fmt::format("the subject's process: {}{}{}", why, how.empty() ? "" : ", with ", how));
+  }
+
+  SubjectPatience patience_;
+  SharedMemory memory_;
+  LineProcess process_;
+  std::int64_t id_ = 0;
+};
+
+/// The conversations of a process: each process that calls has its own, and each of its threads while it calls.
+class Line {
+ public:
+  Line(std::string spec, const SubjectPatience& patience) : spec_(std::move(spec)), patience_(patience) {}
+
+  Outcome run(EdgeCall& call, const std::string& kernel) {
+    std::unique_ptr<Conversation> own = take();
+    const auto give_back = [&] {
+      const std::scoped_lock lock(mutex_);
+      if (own->good()) idle_.push_back(std::move(own));
+    };
+    try {
+      Outcome outcome = own->run(call, kernel);
+      give_back();
+      return outcome;
+    } catch (...) {
+      give_back();
+      throw;
+    }
+  }
+
+  void keep(std::unique_ptr<Conversation> conversation) { idle_.push_back(std::move(conversation)); }
+
+ private:
+  std::unique_ptr<Conversation> take() {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (process_ != ::getpid()) {
+        // Of the parent: its ends are not this process's to close.
+        for (std::unique_ptr<Conversation>& other : idle_) (void)other.release();
+        idle_.clear();
+        process_ = ::getpid();
+      }
+      if (!idle_.empty()) {
+        std::unique_ptr<Conversation> own = std::move(idle_.back());
+        idle_.pop_back();
+        return own;
+      }
+    }
+    try {
+      return std::make_unique<Conversation>(spec_, patience_);
+    } catch (const Error& error) {
+      // A case's, here.
+      throw std::runtime_error(error.what());
+    }
+  }
+
+  std::string spec_;
+  SubjectPatience patience_;
+  std::mutex mutex_;
+  pid_t process_ = ::getpid();
+  std::vector<std::unique_ptr<Conversation>> idle_;
+};
+
+bool is_family(const std::string& system) { return system_named(system).kernel_rows == kFamilyRows; }
+
+/// The rows of one name but for the form serve one decoded case, whose oracle reads its inputs in one way.
+void require_alike(const std::vector<Declaration>& declared) {
+  const auto stem = [](const Declaration& d) { return d.name.substr(0, d.name.rfind('.')); };
+  for (const Declaration& a : declared) {
+    for (const Declaration& b : declared) {
+      const Contract contract;
+      if (stem(a) != stem(b) || given_of(a.conventions, contract) == given_of(b.conventions, contract))
+        continue;
+      throw Error(fmt::format(
+          "{} and {} decode together, and get their inputs in different ways: the same decay, beta, "
+          "scale and dtypes, or names that differ in more than the form",
+          a.name, b.name));
+    }
+  }
+}
+
+double seconds_in(const char* name, double otherwise) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return otherwise;
+  char* end = nullptr;
+  const double value = std::strtod(text, &end);
+  if (*end != '\0' || !(value > 0.0) || !std::isfinite(value))
+    throw Error(fmt::format("{}={}: seconds above 0, as in {}=300", name, quote(text, 40), name));
+  return value;
+}
+
+}  // namespace
+
+SubjectPatience patience_of_environment() {
+  SubjectPatience patience;
+  patience.start = seconds_in("SAMESTATE_START_TIMEOUT", patience.start);
+  patience.call = seconds_in("SAMESTATE_CALL_TIMEOUT", patience.call);
+  return patience;
+}
+
+Subject load_subject(const std::string& spec, const SubjectPatience& patience) {
+  Subject out;
+  std::vector<Declaration> declared;
+  const auto line = std::make_shared<Line>(spec, patience);
+  {
+    // Ended here: the processes that call are forked off, and have their own.
+    const Conversation first(spec, patience);
+    declared = first.ready.kernels;
+    out.about = first.ready.about;
+  }
+  require_alike(declared);
+  std::vector<Declaration> of_tensors;
+  for (const Declaration& d : declared) {
+    std::vector<std::string> limits = d.limits;
+    const std::vector<std::string> own = limits_of(d.conventions);
+    const bool family = is_family(d.system);
+    if (family) limits.insert(limits.end(), own.begin(), own.end());
+    // Rows of a far tensor are gigabytes apart, and a memory object holds what lies between.
+    if (family || d.strided) limits.emplace_back("layout != far");
+    if (family) {
+      Kernel row;
+      row.name = d.name, row.system = d.system, row.form = d.form, row.device = d.device;
+      row.contracts = d.contracts;
+      row.limits = limits;
+      row.run = [line, d](const Arguments& call, const Contract& contract) {
+        EdgeCall edge(call, contract, d);
+        return line->run(edge, d.name);
+      };
+      out.rows.kernels.push_back(std::move(row));
+      out.kernels.push_back(d);
+    } else {
+      OperatorKernel row;
+      row.name = d.name, row.system = d.system, row.form = d.form, row.device = d.device;
+      row.contracts = d.contracts;
+      row.limits = limits;
+      row.strided = d.strided;
+      row.run = [line, d](const OperatorArguments& call, const Contract& contract) {
+        EdgeCall edge(call, contract, d);
+        return line->run(edge, d.name);
+      };
+      out.rows.operators.push_back(std::move(row));
+      of_tensors.push_back(d);
+    }
+  }
+  out.kernels.insert(out.kernels.end(), of_tensors.begin(), of_tensors.end());
+  return out;
+}
+
+}  // namespace samestate

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/run/plugin.h"
+#include "harness/subjects/declaration.h"
+
+namespace samestate {
+
+/// How long a subject may take; seconds.
+struct SubjectPatience {
+  double start = 120.0;  ///< until it is ready
+  double call = 600.0;   ///< one call; "busy" prolongs it, to kBusyTimes of this at most
+};
+inline constexpr double kBusyTimes = 10.0;
+
+/// The kernels of a program that was not built for this one (docs/subjects.md), as rows of the table whose functions talk
+/// to it: a process of its own a process that calls, and a call at a time. What it does to itself is a verdict of its case.
+struct Subject {
+  PluginRows rows;
+  std::vector<Declaration> kernels;  ///< by row: those of the family first, as in `rows`
+  std::string about;                 ///< what it said of itself, as JSON
+};
+
+/// Starts or connects to it and reads what it declares. SPEC: python:NAME, socket:PATH, or a command line of /bin/sh.
+/// Throws Error that holds the spec: it does not start, ends before it is ready, or declares what is none.
+[[nodiscard]] Subject load_subject(const std::string& spec, const SubjectPatience& patience);
+
+/// SAMESTATE_START_TIMEOUT, SAMESTATE_CALL_TIMEOUT where they are set. Throws Error for what is no time.
+[[nodiscard]] SubjectPatience patience_of_environment();
+
+}  // namespace samestate
