@@ -66,7 +66,6 @@ Sequence<double> sequence_of(const Batch& batch, std::int64_t n, std::int64_t h)
     x.initial_state =
         Eigen::Map<const FloatMatrix>(batch.initial_state.data() + (n * s.Hv + h) * s.dk * s.dv, s.dk, s.dv)
             .cast<double>();
-    if (given != Given{}) read(x.initial_state, [&](double s0) { return given.read_state(s0); });
   }
   return x;
 }

@@ -9,8 +9,8 @@
 namespace samestate {
 namespace {
 
-/// Beyond it e^-x is below what fp32 has, and 1 + e^x is e^x.
-constexpr double kFar = 104.0;
+/// e^-x is 0 in every format, so that a beta of 0 or 1 and a decay of 1 are given exactly.
+constexpr double kFar = 1000.0;
 
 }  // namespace
 
@@ -65,7 +65,4 @@ double Given::given_q(double x, double scale) const { return folded_scale ? roun
 double Given::read_q(double x, double scale) const {
   return folded_scale && scale != 0.0 ? given_q(x, scale) / scale : x;
 }
-
-double Given::read_state(double x) const { return round_to(x, state); }
-
 }  // namespace samestate

@@ -21,7 +21,7 @@ struct Given {
   Decay decay = Decay::ln;
   Strength strength = Strength::beta;
   bool folded_scale = false;  ///< q is multiplied by the scale before the call
-  Format g = Format::fp32, beta = Format::fp32, q = Format::fp32, state = Format::fp32;  ///< as given
+  Format g = Format::fp32, beta = Format::fp32, q = Format::fp32;  ///< as given
 
   bool operator==(const Given&) const = default;
 
@@ -33,7 +33,6 @@ struct Given {
   [[nodiscard]] double read_g(double g) const;
   [[nodiscard]] double read_beta(double beta) const;
   [[nodiscard]] double read_q(double q, double scale) const;
-  [[nodiscard]] double read_state(double s) const;
 };
 
 }  // namespace samestate

@@ -39,7 +39,18 @@ int left(Clock::time_point end) {
 std::string ended_with(int status) {
   if (WIFSIGNALED(status))
     return fmt::format("signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
-  return fmt::format("exit code {}", WEXITSTATUS(status));
+  const int code = WEXITSTATUS(status);
+  // What a shell says of a child of its own.
+  return fmt::format("exit code {}{}", code,
+                     code > 128 ? fmt::format(" (signal {}: {})", code - 128, ::strsignal(code - 128)) : "");
+}
+
+/// The shell's last deed, where the command is one: nothing stands between the program and who kills or waits for it.
+std::string replacing_the_shell(const std::string& command) {
+  const std::string first = command.substr(0, command.find(' '));
+  const bool one = command.find_first_of(";&|<>()`\n") == std::string::npos && first != "exec" &&
+                   first.find('=') == std::string::npos;
+  return one ? "exec " + command : command;
 }
 
 }  // namespace
@@ -50,6 +61,7 @@ LineProcess LineProcess::start(const std::string& command, std::string_view opti
     throw Error(fmt::format("{}: no socket ({}); close files", option, std::strerror(errno)));
   LineProcess out;
   out.socket_ = ends[0];
+  const std::string line = replacing_the_shell(command);
   const pid_t parent = ::getpid();
   // vfork's children may not do what this one does; nothing but calls that are safe between fork and exec.
   out.child_ = ::fork();
@@ -62,7 +74,7 @@ LineProcess LineProcess::start(const std::string& command, std::string_view opti
     // A worker ignores what the terminal sends to the group; its children have a group of their own.
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGPIPE, SIG_DFL);
-    ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    ::execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
     ::_exit(127);
   }
   const int why = errno;

@@ -117,6 +117,11 @@ Conventions conventions_of(const Json& object, const std::string& of) {
         if (one == Dtype::int32 || one == Dtype::int64)
           refuse(of, fmt::format("\"dtypes\" of {} is fp32, bf16 or fp16", quote(tensor, 60)));
         out.dtypes[tensor] = one;
+        // What rounds outputs, states and operands is the contract.
+        for (const std::string_view own : {"q", "k", "v", "o", "initial_state", "final_state"}) {
+          if (tensor == own && one != Dtype::fp32)
+            refuse(of, fmt::format("\"dtypes\" of {} is what the contract says, or fp32", own));
+        }
       }
     } else {
       refuse(of, fmt::format("{} is no convention", quote(key, 60)));

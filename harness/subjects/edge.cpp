@@ -5,10 +5,12 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <stdexcept>
 
 #include "harness/run/call_loop.h"
 #include "harness/run/guard.h"
@@ -171,8 +173,25 @@ Given given_of(const Conventions& conventions, const Contract& contract) {
   given.g = format_of(dtype_for(conventions, "g", Format::fp32));
   given.beta = format_of(dtype_for(conventions, "beta", Format::fp32));
   given.q = format_of(dtype_for(conventions, "q", contract.input));
-  given.state = format_of(dtype_for(conventions, "initial_state", contract.state));
   return given;
+}
+
+std::string refusal_of(const Arguments& call, const Conventions& conventions) {
+  using enum Conventions::Norm;
+  if (call.l2norm && (conventions.l2norm == outside || conventions.scale == Conventions::Scale::folded))
+    return "it does not normalise q and k, as its l2norm and scale declare";
+  if (!call.l2norm && conventions.l2norm == in_kernel)
+    return "it normalises q and k whenever it is called, as its l2norm declares";
+  const std::int64_t width = conventions.scale == Conventions::Scale::dk   ? call.q.shape[3]
+                             : conventions.scale == Conventions::Scale::dv ? call.v.shape[3]
+                                                                           : 0;
+  const auto own = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
+  if (width > 0 && own != call.scale)
+    return fmt::format("its scale is {:g}, as it declares, and this call asks for {:g}", own, call.scale);
+  if (conventions.beta != Given::Strength::logit || !call.beta.present()) return "";
+  bool beyond = false;
+  visit(strided(call.beta), [&](float beta) { beyond = beyond || beta > 1.0F; });
+  return beyond ? "beta is above 1, which no logit gives" : "";
 }
 
 EdgeCall::EdgeCall(const Arguments& call, const Contract& contract, const Declaration& declaration)
@@ -367,6 +386,10 @@ void EdgeCall::write(std::span<std::byte> memory) {
       }
       const std::uint16_t stale = x.dtype == Dtype::bf16 ? kStaleBf16 : kStaleFp16;
       const std::uint16_t bits = x.input ? bits_of(value, x.dtype) : stale;
+      if (x.input && value == value && value_of(bits, x.dtype) != value)
+        throw std::runtime_error(
+            fmt::format("{} holds {}, which is no {}: its dtype in the declaration is fp32", x.name, value,
+                        name_of(x.dtype)));
       std::memcpy(place, &bits, sizeof bits);
     });
   }

@@ -18,6 +18,9 @@ namespace samestate {
 /// What oracles read, given the contract (docs/subjects.md, "The oracle reads what the subject was given").
 [[nodiscard]] Given given_of(const Conventions& conventions, const Contract& contract);
 
+/// Why the conventions do not allow for the call (limits_of), in words; empty: they do.
+[[nodiscard]] std::string refusal_of(const Arguments& call, const Conventions& conventions);
+
 /// A tensor of a call as the subject sees it.
 struct EdgeTensor {
   std::string name;

@@ -304,6 +304,8 @@ Subject load_subject(const std::string& spec, const SubjectPatience& patience) {
       row.contracts = d.contracts;
       row.limits = limits;
       row.run = [line, d](const Arguments& call, const Contract& contract) {
+        if (const std::string why = refusal_of(call, d.conventions); !why.empty())
+          return Outcome{Outcome::Kind::unsupported, why};
         EdgeCall edge(call, contract, d);
         return line->run(edge, d.name);
       };

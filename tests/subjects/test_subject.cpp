@@ -175,7 +175,8 @@ void compute(const Json& call, const Memory& memory) {
                              : decay == "raw"    ? std::exp(-std::log1p(std::exp(given)))
                                                  : std::exp(given);
         const double raw = beta ? get(*beta, b, t, h, 0) : 1.0;
-        const double write = strength == "beta" ? raw : (strength == "logit" ? 1.0 : 2.0) / (1.0 + std::exp(-raw));
+        const double write =
+            strength == "beta" ? raw : (strength == "logit" ? 1.0 : 2.0) / (1.0 + std::exp(-raw));
         for (std::int64_t j = 0; j < dv; ++j) {
           double read = 0.0, result = 0.0;
           for (std::int64_t i = 0; i < dk; ++i)
@@ -218,8 +219,12 @@ int main(int argc, char** argv) {
       if (fault == "prints") std::cout << "hello from a library\n";
       const std::string name = argc > 3 ? argv[3] : "mine.gated_delta_rule.recurrent";
       const std::string contract = argc > 4 ? argv[4] : "fp32";
-      Json kernel{{"name", name}, {"system", "gated_delta_rule"}, {"form", "recurrent"},
-                  {"contracts", {contract}}, {"conventions", conventions}, {"strided", fault == "strided"}};
+      Json kernel{{"name", name},
+                  {"system", "gated_delta_rule"},
+                  {"form", "recurrent"},
+                  {"contracts", {contract}},
+                  {"conventions", conventions},
+                  {"strided", fault == "strided"}};
       if (fault == "key") kernel["colour"] = "red";
       if (fault == "refuses") kernel["limits"] = {"T >= 1"};
       say({{"type", "ready"}, {"protocol", fault == "protocol" ? 9 : 1}, {"kernels", {kernel}}});

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Kernels that are programs of somebody else's (docs/subjects.md): conventions of every kind pass, and what a program may
+# do to the judge or to itself is a verdict of its case, or an error that says what to do.
+# usage: subject_test.sh SAMESTATE TEST_SUBJECT
+set -uo pipefail
+
+subject="$(realpath "$2")"
+source "$(dirname "$0")/prelude.sh"
+let_kernels_die
+patience=120
+name=mine.gated_delta_rule.recurrent
+line="v1 gated_delta_rule form=recurrent T=9 Hk=2 Hv=4 dk=8 dv=4 state=random kernel=$name"
+
+# gates CODE CONVENTIONS: a few hundred cases of a kernel that is right.
+gates() {
+  run "$1" gate --subject "$subject none '$2'" --kernel "$name" --max-cases 120
+}
+gates 0 '{}'
+says 'pass'
+gates 0 '{"decay":"linear","state":"vk"}'
+gates 0 '{"decay":"log2","heads":"tiled","layout":"BHTD"}'
+gates 0 '{"decay":"raw","beta":"twice_logit","layout":"THD"}'
+gates 0 '{"beta":"logit","heads":"interleaved","state_argument":"in_place"}'
+gates 0 '{"scale":"folded","heads":"repeated","state_argument":"required"}'
+gates 0 '{"scale":"dk","cu_seqlens":"int32"}'
+gates 0 '{"scale":"dv","dtypes":{"g":"bf16","beta":"bf16"}}'
+run 0 gate --subject "$subject strided" --kernel "$name" --max-cases 200 --layout padded,mixed,fused,permuted
+says 'pass'
+
+# A declaration that is not the kernel's: each of these computes something else.
+for wrong in '{"decay":"linear"}' '{"state":"vk"}' '{"scale":"folded"}'; do
+  attempt repro --subject "$subject none '$wrong'" "$line"
+  [[ $code -eq 0 ]] || complain "with $wrong the kernel is right all the same"
+done
+# The program under another declaration than its own: what it was given is not what it takes.
+cat >liar <<END
+#!/bin/sh
+exec '$subject' none '{"decay":"log2"}' | sed -u 's/"conventions":{"decay":"log2"}/"conventions":{}/'
+END
+chmod +x liar
+run 1 repro --subject ./liar "$line"
+
+# What it does to itself, to its tensors and to the judge: FAULT|CODE|WORD.
+while IFS='|' read -r fault expected word; do
+  run "$expected" repro --timeout 2s --subject "$subject $fault" "$line"
+  grep -qF -- "$word" out || complain "$fault: does not say '$word'"
+done <<END
+wrong|1|verdict   fail
+nan|1|verdict   fail
+unwritten|1|worst at  sequence 0, head 0, token 8, channel 3
+edits_input|1|changed its input k
+writes_beside|1|wrote outside its outputs
+empty|1|verdict   fail
+refuses|1|refused inside its limits
+throws|5|ValueError: no
+signal|5|signal 11
+exit|5|exit code 0
+hangs|5|timeout
+garbage|5|which is no message
+floods|5|longer than
+closes|5|timeout
+wrong_id|5|lacks "id"
+truncates|0|verdict   pass
+late|0|verdict   pass
+END
+# The second call finds the answer that nobody asked for.
+run 5 gate --subject "$subject twice" --kernel "$name" --where T=33 --max-cases 20
+says 'it answers a call once'
+# Right on the first call only: the others' outputs are not written.
+run 1 gate --subject "$subject first" --kernel "$name" --max-cases 20
+
+# The gate goes on after a case that killed the subject, and the printed command runs as it stands.
+run 5 gate --subject "$subject signal" --kernel "$name" --max-cases 6
+says 'crash 6'
+command="$(grep -oE "samestate repro --subject '[^']*' '[^']*'" out | sed -n 1p)"
+[[ -n "$command" ]] || complain 'no command that repeats a failure'
+eval "\"$samestate\" ${command#samestate}" >again 2>&1
+[[ $? -eq 5 ]] || complain 'the printed command does not repeat the crash'
+
+# Before it is ready: exit 2, one line that says what to do.
+bad 'exit code 3' repro --subject "$subject dies_at_start" "$line"
+bad 'must go to stderr' repro --subject "$subject prints" "$line"
+bad 'protocol' repro --subject "$subject protocol" "$line"
+bad "'colour' is no key" repro --subject "$subject key" "$line"
+bad 'known: ln, log2' repro --subject "$subject none '{\"decay\":\"e\"}'" "$line"
+bad 'no convention' repro --subject "$subject none '{\"decoy\":\"ln\"}'" "$line"
+bad 'does not survive' repro --subject "$subject none '{\"scale\":\"folded\",\"l2norm\":\"in_kernel\"}'" "$line"
+bad 'or fp32' repro --subject "$subject none '{\"dtypes\":{\"final_state\":\"bf16\"}}'" "$line"
+bad 'no such contract' repro --subject "$subject none {} $name wrong" "$line"
+run 2 repro --subject 'no_such_program --serve' "$line"
+grep -q 'not ready: it ended.*exit code 127' err || complain 'does not say that there is no such program'
+bad 'nobody listens' repro --subject socket:none "$line"
+SAMESTATE_START_TIMEOUT=0.5 bad 'no answer after 0.5 s' repro --subject "$subject silent" "$line"
+SAMESTATE_START_TIMEOUT=soon bad 'seconds above 0' repro --subject "$subject silent" "$line"
+
+# No process is left behind.
+sleep 0.2
+left="$(pgrep -f "^$subject" | wc -l)"
+[[ "$left" -eq 0 ]] || complain "$left of the subject's processes are left"
+finish
