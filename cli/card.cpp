@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -10,6 +9,7 @@
 #include "cli/filter.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/probe_apart.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "harness/card/probe_files.h"
@@ -38,44 +38,6 @@ const KernelRow& kernel_of(const KernelTable& table, const CardVerb& options) {
   if (const KernelRow& row = table.row_named(options.kernel); row.form != options.form)
     throw Error(fmt::format("kernel {} has form {}, not {}", row.name, row.form, options.form));
   return table.row_named(options.kernel);
-}
-
-std::string packed(const ProbeRun& run) {
-  std::string text;
-  const auto put = [&](const void* data, std::size_t bytes) {
-    text.append(reinterpret_cast<const char*>(&bytes), sizeof bytes);
-    text.append(static_cast<const char*>(data), bytes);
-  };
-  put(run.refused.data(), run.refused.size());
-  put(run.outputs.o.data(), run.outputs.o.size() * sizeof(float));
-  put(run.outputs.final_state.data(), run.outputs.final_state.size() * sizeof(float));
-  return text;
-}
-
-ProbeRun unpacked(const std::string& text) {
-  std::size_t at = 0;
-  const auto take = [&] {
-    std::size_t bytes = 0;
-    std::memcpy(&bytes, text.data() + at, sizeof bytes);
-    at += sizeof bytes + bytes;
-    return std::string_view(text).substr(at - bytes, bytes);
-  };
-  ProbeRun run;
-  run.refused = take();
-  for (std::vector<float>* x : {&run.outputs.o, &run.outputs.final_state}) {
-    const std::string_view bytes = take();
-    x->resize(bytes.size() / sizeof(float));
-    std::copy_n(bytes.data(), bytes.size(), reinterpret_cast<char*>(x->data()));
-  }
-  return run;
-}
-
-/// A kernel that crashes or hangs on a probe refused it: the others may still tell.
-ProbeRun run_apart_of(const KernelTable& table, const Probe& probe, double timeout) {
-  const JobResult done = run_apart([&] { return packed(run_probe(table, probe)); }, timeout);
-  if (const std::optional<Judgement> lost = judgement_of_loss(done))
-    return {{}, fmt::format("{}: {}", name_of(lost->verdict), lost->reason)};
-  return unpacked(done.text);
 }
 
 CardCase judged_apart(const KernelTable& table, const KernelRow& kernel, const CardRow& card,
@@ -113,7 +75,7 @@ int run_card(const CardVerb& options) {
   if (!options.read.empty()) runs = read_probes(options.read, probes);
   for (const Probe& probe : probes) {
     if (runs.size() == probes.size() || interrupted()) break;
-    runs.push_back(run_apart_of(table, probe, timeout));
+    runs.push_back(probe_apart([&] { return run_probe(table, probe); }, timeout));
   }
   runs.resize(probes.size());
   Progress progress(0);

@@ -126,6 +126,8 @@ int main(int argc, char** argv) {
   add("tolerance", "the error to expect of a case, the most that is right, and rtol/atol for a plain test",
       cli::add_tolerance);
   add("card", "what a kernel rounds, read from its outputs: the contract to declare", cli::add_card);
+  add("diagnose", "which conventions a kernel follows, read from its outputs: the declaration to write",
+      cli::add_diagnose);
   add("explain", "what a word of the output means: row, head, twin, Bp, bf16, measured ...",
       cli::add_explain);
   add("bench", "kernels against the clock: median, share of the floor, ratio to a peer", cli::add_bench);

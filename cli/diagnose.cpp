@@ -1,0 +1,130 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/duration.h"
+#include "cli/filter.h"
+#include "cli/options.h"
+#include "cli/probe_apart.h"
+#include "cli/table.h"
+#include "harness/diagnose/diagnose.h"
+#include "harness/run/plugin.h"
+#include "reference/error.h"
+
+namespace samestate::cli {
+namespace {
+
+struct DiagnoseOptions {
+  std::string kernel, timeout = "10m";
+  std::vector<std::string> plugins;
+  bool json = false;
+};
+
+/// "g is the decay itself (alpha), and the initial state is ignored".
+std::string text_of(const Finding& finding) {
+  if (finding.deviations.empty()) return "as declared";
+  std::string text;
+  for (const Deviation* d : finding.deviations)
+    text += fmt::format("{}{}", text.empty() ? "" : ", and ", d->name);
+  return text;
+}
+
+/// What of a declaration says so; empty where a part of it is a defect that none does.
+std::string declaration_of(const Finding& finding) {
+  std::string text;
+  for (const Deviation* d : finding.deviations) {
+    if (d->declare.empty()) return "";
+    text += fmt::format("{}{}", text.empty() ? "" : ",", d->declare);
+  }
+  return text.empty() ? "" : fmt::format("\"conventions\":{{{}}}", text);
+}
+
+std::string page_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
+  std::string page = fmt::format("kernel    {}, {} {}, called as {}\n", kernel.name, kernel.system->name,
+                                 kernel.form, kernel.contracts.front());
+  for (const std::string& why : diagnosis.refused) page += fmt::format("not run   {}\n", why);
+  for (const Finding& f : diagnosis.fits)
+    page += fmt::format("found     {} ({:.2g} off)\n", text_of(f), f.distance);
+  if (diagnosis.fits.empty() && !diagnosis.nothing_ran)
+    page +=
+        fmt::format("found     nothing that fits; nearest: {} ({:.2g} off, a reading fits below {:.2g})\n",
+                    text_of(diagnosis.nearest), diagnosis.nearest.distance, kFits);
+  if (diagnosis.fits.size() > 1) page += "          these cannot be told apart by the calls that ran\n";
+  if (diagnosis.fits.size() == 1) {
+    const Finding& only = diagnosis.fits.front();
+    if (const std::string declare = declaration_of(only); !declare.empty())
+      page += fmt::format("declare   {}\n", declare);
+    else if (!only.deviations.empty())
+      page += "declare   no convention says that: it is a defect, or the arguments are in another order\n";
+  }
+  return page;
+}
+
+std::string json_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
+  const auto finding = [](const Finding& f) {
+    nlohmann::ordered_json names = nlohmann::ordered_json::array();
+    for (const Deviation* d : f.deviations) names.push_back(d->name);
+    return nlohmann::ordered_json{
+        {"deviations", names}, {"distance", f.distance}, {"declare", declaration_of(f)}};
+  };
+  nlohmann::ordered_json out{{"kernel", kernel.name},
+                             {"contract", kernel.contracts.front()},
+                             {"refused", diagnosis.refused},
+                             {"fits", nlohmann::ordered_json::array()}};
+  for (const Finding& f : diagnosis.fits) out["fits"].push_back(finding(f));
+  if (diagnosis.fits.empty() && !diagnosis.nothing_ran) out["nearest"] = finding(diagnosis.nearest);
+  return out.dump(1) + "\n";
+}
+
+int run_diagnose(const DiagnoseOptions& options) {
+  const KernelTable table = kernel_table(options.plugins);
+  const KernelRow& kernel = table.row_named(options.kernel);
+  if (kernel.system->kernel_rows != kFamilyRows)
+    throw Error(
+        fmt::format("kernel {} computes {}: conventions are told apart in the recurrent family, "
+                    "gated_delta_rule, delta_rule, "
+                    "retention and linear_attention; `samestate repro` explains a failure of any system",
+                    kernel.name, kernel.system->name));
+  const Family& family = family_named(kernel.system->name);
+  const double timeout = seconds_of("--timeout", options.timeout);
+  const std::vector<DiagnosticCall> calls = diagnostic_calls(family);
+  std::vector<ProbeRun> runs;
+  for (const DiagnosticCall& call : calls)
+    runs.push_back(probe_apart([&] { return run_diagnostic(kernel, call); }, timeout));
+  const Diagnosis diagnosis = diagnose(family, calls, runs);
+  fmt::print("{}", options.json ? json_of(kernel, diagnosis) : page_of(kernel, diagnosis));
+  if (diagnosis.nothing_ran) return kNothingRan;
+  if (diagnosis.fits.size() != 1) return kVacuous;
+  return diagnosis.fits.front().deviations.empty() ? kPass : kFail;
+}
+
+}  // namespace
+
+Command add_diagnose(CLI::App& app) {
+  auto options = std::make_shared<DiagnoseOptions>();
+  app.footer(
+      "Runs a kernel of the recurrent family on four calls of a few tokens and compares what it returns with "
+      "what every "
+      "known\n"
+      "deviation makes of them, alone and by two: state transposed, decay linear or base 2, beta a logit, "
+      "another scale, "
+      "another map\n"
+      "of heads, q and k exchanged, the initial state ignored, .. It needs no declaration: what it finds is "
+      "relative to "
+      "the one\n"
+      "that is there, and the last line is what to write into it.\n\n"
+      "  samestate diagnose --subject python:my_module:my_function --kernel my.gated_delta_rule.recurrent\n\n"
+      "Exit 0 where the kernel is as declared, 1 where another reading fits, 3 where none does or several, "
+      "77 where no "
+      "call was run.");
+  app.add_option("--kernel", options->kernel, "which kernel")->required()->check(named());
+  add_plugin_option(app, options->plugins);
+  app.add_option("--timeout", options->timeout, "a call that takes longer counts as not run (0: no limit)")
+      ->capture_default_str();
+  app.add_flag("--json", options->json, "machine-readable");
+  return [options] { return run_diagnose(*options); };
+}
+
+}  // namespace samestate::cli

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <functional>
+
+#include "harness/card/read_card.h"
+
+namespace samestate::cli {
+
+/// Runs a probe in a process of its own. A kernel that crashes or hangs there refused it: the others may still tell.
+[[nodiscard]] ProbeRun probe_apart(const std::function<ProbeRun()>& run, double timeout);
+
+}  // namespace samestate::cli

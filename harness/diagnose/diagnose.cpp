@@ -1,0 +1,169 @@
+#include "harness/diagnose/diagnose.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "harness/run/family_run.h"
+#include "harness/systems/recurrent_system.h"
+#include "oracles/contracts.h"
+
+namespace samestate {
+namespace {
+
+/// The contents of the calls: every value is a small integer times a power of two, which each format holds.
+class Contents {
+ public:
+  explicit Contents(std::uint64_t seed) : bits_(seed) {}
+
+  float integer(int least, int most) {
+    return static_cast<float>(least +
+                              static_cast<int>(bits_() % static_cast<std::uint64_t>(most - least + 1)));
+  }
+  float one_of(std::initializer_list<float> values) { return *(values.begin() + bits_() % values.size()); }
+
+  Batch batch(BatchShape shape, const Family& family) {
+    Batch b;
+    b.shape = std::move(shape);
+    const BatchShape& s = b.shape;
+    const auto size = [](std::int64_t x) { return static_cast<std::size_t>(x); };
+    for (std::int64_t row = 0; row < s.B * s.T * s.Hk; ++row) {
+      // Tokens of little norm show an epsilon and its place.
+      const std::int64_t t = row / s.Hk % s.T;
+      const float small_k = t == 2 ? 0x1p-10F : t == 4 ? 0x1p-20F : 1.0F;
+      const float small_q = t == 3 ? 0x1p-10F : 1.0F;
+      for (std::int64_t d = 0; d < s.dk; ++d) {
+        b.q.push_back(small_q * (d == 1 ? one_of({-2, -1, 1, 2}) : integer(-2, 2)));
+        b.k.push_back(small_k * 0.5F * (d == 0 ? one_of({-1, 1}) : integer(-1, 1)));
+      }
+    }
+    for (std::size_t i = 0; i < size(s.B * s.T * s.Hv * s.dv); ++i) b.v.push_back(integer(-3, 3));
+    for (std::size_t i = 0; i < size(s.B * s.T * s.Hv); ++i) {
+      if (family.gated) b.g.push_back(-one_of({0.25F, 0.5F, 1.0F}));
+      if (family.delta) b.beta.push_back(one_of({0.25F, 0.5F, 0.75F}));
+    }
+    for (std::size_t i = 0; i < size(s.sequences() * s.Hv * s.dk * s.dv); ++i)
+      b.initial_state.push_back(integer(-2, 2));
+    return b;
+  }
+
+ private:
+  std::mt19937_64 bits_;
+};
+
+Returned returned(const Outputs& outputs) {
+  return {{outputs.o.begin(), outputs.o.end()}, {outputs.final_state.begin(), outputs.final_state.end()}};
+}
+
+/// Sum of squares of the differences relative to the expected RMS, and how many.
+void add_distance(const std::vector<double>& expected, const std::vector<double>& actual, double& sum,
+                  double& count) {
+  double size = 0.0;
+  for (const double x : expected) size += x * x;
+  size = std::max(size / std::max<double>(1.0, static_cast<double>(expected.size())), 1e-12);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double d = actual[i] - expected[i];
+    sum += std::isfinite(d) ? std::min(d * d / size, 1e6) : 1e6;
+    count += 1.0;
+  }
+}
+
+}  // namespace
+
+std::vector<DiagnosticCall> diagnostic_calls(const Family& family) {
+  constexpr double kScale = 0.25;  // neither 1 nor 4^-1/2
+  Contents contents(7);
+  BatchShape dense{2, 6, 2, 4, 4, 4, {}, HeadMap::interleaved, kScale, false, true};
+  BatchShape normalised = dense;
+  normalised.l2norm = true;
+  BatchShape packed{1, 6, 2, 4, 4, 4, {0, 2, 2, 6}, HeadMap::interleaved, kScale, false, true};
+  // As many tokens as heads, so that the axes may be exchanged; a scale of 0 is not the default.
+  BatchShape square{2, 4, 4, 4, 4, 4, {}, HeadMap::interleaved, 0.0, false, true};
+  std::vector<DiagnosticCall> out;
+  out.push_back({"dense", contents.batch(dense, family)});
+  out.push_back({"normalised", contents.batch(normalised, family)});
+  out.push_back({"packed", contents.batch(packed, family)});
+  out.push_back({"square", contents.batch(square, family)});
+  return out;
+}
+
+double distance(const std::vector<Returned>& expected, const std::vector<Returned>& actual) {
+  double sum = 0.0, count = 0.0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    add_distance(expected[i].o, actual[i].o, sum, count);
+    add_distance(expected[i].final_state, actual[i].final_state, sum, count);
+  }
+  return count > 0 ? std::sqrt(sum / count) : 0.0;
+}
+
+Diagnosis diagnose(const Family& family, const std::vector<DiagnosticCall>& calls,
+                   const std::vector<ProbeRun>& runs) {
+  Diagnosis out;
+  std::vector<const Batch*> ran;
+  std::vector<Returned> actual;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    if (runs[i].refused.empty()) {
+      ran.push_back(&calls[i].batch);
+      actual.push_back(returned(runs[i].outputs));
+    } else {
+      out.refused.push_back(calls[i].what + ": " + runs[i].refused);
+    }
+  }
+  if (ran.empty()) {
+    out.nothing_ran = true;
+    return out;
+  }
+  out.nearest.distance = std::numeric_limits<double>::infinity();
+  const auto look = [&](const std::vector<const Deviation*>& of, std::vector<Finding>& into) {
+    Reading reading;
+    for (const Deviation* d : of) d->apply(reading);
+    std::vector<Returned> expected;
+    for (const Batch* batch : ran) expected.push_back(evaluate(*batch, family, reading));
+    const Finding finding{of, distance(expected, actual)};
+    if (finding.distance < out.nearest.distance) out.nearest = finding;
+    if (finding.distance < kFits) into.push_back(finding);
+  };
+  // The fewest deviations that explain it; of those the nearest, and what is as near.
+  const std::vector<const Deviation*> all = deviations_of(family);
+  std::vector<std::vector<const Deviation*>> sets[3] = {{{}}, {}, {}};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    sets[1].push_back({all[i]});
+    for (std::size_t j = i + 1; j < all.size(); ++j) {
+      if (all[i]->aspect != all[j]->aspect) sets[2].push_back({all[i], all[j]});
+    }
+  }
+  for (const auto& level : sets) {
+    std::vector<Finding> found;
+    for (const auto& of : level) look(of, found);
+    if (found.empty()) continue;
+    const auto nearer = [](const Finding& a, const Finding& b) { return a.distance < b.distance; };
+    std::stable_sort(found.begin(), found.end(), nearer);
+    constexpr double kAsNear = 3.0;
+    for (const Finding& f : found) {
+      if (f.distance <= kAsNear * found.front().distance + 1e-12) out.fits.push_back(f);
+    }
+    return out;
+  }
+  return out;
+}
+
+ProbeRun run_diagnostic(const KernelRow& kernel, const DiagnosticCall& call) {
+  KernelChoice choice;
+  choice.named = &kernel;
+  const bool chunked = kernel.form == "chunked";
+  (chunked ? choice.chunked : choice.unchunked) = &kernel;
+  Case c = kernel.system->standard();
+  c.chunk = 64;
+  const Index chunk = chunked ? kernel.limits.nearest(std::move(c)).chunk : 0;
+  ProbeRun out;
+  try {
+    out.outputs = run_kernel(choice, call.batch, whole(call.batch.shape.T, chunk),
+                             contract_named(kernel.contracts.front()), {});
+  } catch (const Unavailable& refusal) {
+    out.refused = refusal.what();
+  }
+  return out;
+}
+
+}  // namespace samestate

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/card/read_card.h"
+#include "harness/diagnose/reading.h"
+#include "harness/run/kernel_table.h"
+
+namespace samestate {
+
+/// A small call whose outputs tell readings apart: integers and powers of two, dk = dv, several heads of each kind, a scale
+/// that is no default, states that are not symmetric, tokens whose norms are near 1e-3 and 1e-6.
+struct DiagnosticCall {
+  std::string what;  ///< it is for
+  Batch batch;
+};
+[[nodiscard]] std::vector<DiagnosticCall> diagnostic_calls(const Family& family);
+
+/// A reading that fits, or fits best.
+struct Finding {
+  std::vector<const Deviation*> deviations;  ///< none: the canonical reading
+  double distance = 0.0;                     ///< RMS of the differences, of what was expected
+};
+
+struct Diagnosis {
+  /// Alone, then by two; those that fit as well as the best does cannot be told apart.
+  std::vector<Finding> fits;
+  Finding nearest;                   ///< of all, where none fits
+  std::vector<std::string> refused;  ///< calls that were not run, and why
+  bool nothing_ran = false;
+};
+
+/// A reading fits whose distance is below: sixteen roundings to bf16.
+inline constexpr double kFits = 16.0 / 512.0;
+
+/// `runs`: of diagnostic_calls, in their order.
+[[nodiscard]] Diagnosis diagnose(const Family& family, const std::vector<DiagnosticCall>& calls,
+                                 const std::vector<ProbeRun>& runs);
+
+/// Runs the kernel on the call, under the first contract that its row promises. What a kernel throws is thrown.
+[[nodiscard]] ProbeRun run_diagnostic(const KernelRow& kernel, const DiagnosticCall& call);
+
+/// RMS of the differences over all calls, each output of each call relative to what `expected` has there.
+[[nodiscard]] double distance(const std::vector<Returned>& expected, const std::vector<Returned>& actual);
+
+}  // namespace samestate

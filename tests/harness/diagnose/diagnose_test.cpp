@@ -1,0 +1,131 @@
+#include "harness/diagnose/diagnose.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <set>
+#include <string>
+
+#include "harness/run/kernel_table.h"
+
+namespace samestate {
+namespace {
+
+using Set = std::vector<const Deviation*>;
+
+std::string text_of(const Set& of) {
+  std::string text;
+  for (const Deviation* d : of) text += (text.empty() ? "" : " + ") + std::string(d->name);
+  return text.empty() ? "canonical" : text;
+}
+
+std::vector<Set> hypotheses_of(const Family& family, bool pairs) {
+  const Set all = deviations_of(family);
+  std::vector<Set> out{{}};
+  for (const Deviation* d : all) out.push_back({d});
+  for (std::size_t i = 0; pairs && i < all.size(); ++i) {
+    for (std::size_t j = i + 1; j < all.size(); ++j) {
+      if (all[i]->aspect != all[j]->aspect) out.push_back({all[i], all[j]});
+    }
+  }
+  return out;
+}
+
+std::vector<Returned> returned(const Family& family, const std::vector<DiagnosticCall>& calls,
+                               const Set& of) {
+  Reading reading;
+  for (const Deviation* d : of) d->apply(reading);
+  std::vector<Returned> out;
+  for (const DiagnosticCall& call : calls) out.push_back(evaluate(call.batch, family, reading));
+  return out;
+}
+
+/// As a kernel that rounds its outputs to bf16.
+std::vector<Returned> rounded(std::vector<Returned> all) {
+  std::mt19937_64 bits(3);
+  std::uniform_real_distribution<double> error(-0x1p-9, 0x1p-9);
+  for (Returned& one : all) {
+    for (std::vector<double>* x : {&one.o, &one.final_state}) {
+      for (double& value : *x) value *= 1.0 + error(bits);
+    }
+  }
+  return all;
+}
+
+class Diagnosis : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Diagnosis, TheCanonicalReadingIsTheReference) {
+  const Family& family = family_named(GetParam());
+  for (const DiagnosticCall& call : diagnostic_calls(family)) {
+    const Returned mine = evaluate(call.batch, family, {});
+    const BatchShape& s = call.batch.shape;
+    Outputs outputs{{mine.o.begin(), mine.o.end()}, {mine.final_state.begin(), mine.final_state.end()}};
+    for (std::int64_t n = 0; n < s.sequences(); ++n) {
+      for (std::int64_t h = 0; h < s.Hv; ++h) {
+        const Trajectory<double> exact = family.recurrent(sequence_of(call.batch, n, h));
+        EXPECT_LT((rows_of(call.batch, outputs, n, h) - exact.o).norm(), 1e-5) << call.what;
+        EXPECT_LT((state_of(call.batch, outputs, n, h) - exact.state).norm(), 1e-5) << call.what;
+      }
+    }
+  }
+}
+
+TEST_P(Diagnosis, SinglesLieSixteenRoundingsApartOrAreListed) {
+  const Family& family = family_named(GetParam());
+  const std::vector<DiagnosticCall> calls = diagnostic_calls(family);
+  const std::vector<Set> all = hypotheses_of(family, false);
+  std::set<std::string> alike;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t j = i + 1; j < all.size(); ++j) {
+      if (distance(returned(family, calls, all[i]), returned(family, calls, all[j])) < kFits)
+        alike.insert(text_of(all[i]) + " = " + text_of(all[j]));
+    }
+  }
+  EXPECT_EQ(alike, std::set<std::string>{}) << ::testing::PrintToString(alike);
+}
+
+TEST_P(Diagnosis, EachPairIsDecodedUnderTheRoundingOfOutputs) {
+  const Family& family = family_named(GetParam());
+  const std::vector<DiagnosticCall> calls = diagnostic_calls(family);
+  const std::vector<Set> all = hypotheses_of(family, true);
+  std::vector<std::vector<Returned>> values;
+  for (const Set& of : all) values.push_back(returned(family, calls, of));
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::vector<Returned> seen = rounded(values[i]);
+    std::size_t best = i;
+    double least = distance(values[i], seen);
+    for (std::size_t j = 0; j < all.size(); ++j) {
+      const double d = distance(values[j], seen);
+      if (d < least) least = d, best = j;
+    }
+    // Two that compute the same are one.
+    if (best == i || distance(values[best], values[i]) < 1e-6) continue;
+    ++wrong;
+    ADD_FAILURE() << text_of(all[i]) << " is taken for " << text_of(all[best]);
+  }
+  EXPECT_EQ(wrong, 0U) << "of " << all.size();
+}
+
+INSTANTIATE_TEST_SUITE_P(Family, Diagnosis,
+                         ::testing::Values("gated_delta_rule", "delta_rule", "retention", "linear_attention"),
+                         [](const auto& of) { return of.param; });
+
+TEST(Diagnose, OurKernelsAreAsDeclared) {
+  const KernelTable table(kernels());
+  for (const char* name : {"cpu.gated_delta_rule.chunked", "cpu.delta_rule.recurrent",
+                           "cpu.retention.chunked", "cpu.linear_attention.recurrent"}) {
+    const KernelRow& row = table.row_named(name);
+    const Family& family = family_named(row.system->name);
+    const std::vector<DiagnosticCall> calls = diagnostic_calls(family);
+    std::vector<ProbeRun> runs;
+    for (const DiagnosticCall& call : calls) runs.push_back(run_diagnostic(row, call));
+    const samestate::Diagnosis found = diagnose(family, calls, runs);
+    ASSERT_EQ(found.fits.size(), 1U) << name;
+    EXPECT_TRUE(found.fits.front().deviations.empty()) << name << text_of(found.fits.front().deviations);
+  }
+}
+
+}  // namespace
+}  // namespace samestate
