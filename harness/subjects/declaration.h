@@ -28,8 +28,8 @@ struct Conventions {
   Scale scale = Scale::argument;
   Tokens layout = Tokens::BTHD;
   State state = State::optional;
-  Dtype offsets = Dtype::int64;                      ///< of cu_seqlens
-  std::map<std::string, Dtype, std::less<>> dtypes;  ///< by tensor, where they are not the contract's
+  Dtype offsets = Dtype::int64;                           ///< of cu_seqlens
+  std::map<std::string, Dtype, std::less<>> dtypes = {};  ///< by tensor, where they are not the contract's
 };
 
 /// A kernel as a subject declares it.

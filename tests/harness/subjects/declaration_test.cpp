@@ -1,0 +1,92 @@
+#include "harness/subjects/declaration.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+const std::string kReady =
+    R"({"type":"ready","protocol":1,"kernels":[{"name":"a.gated_delta_rule.chunked","system":"gated_delta_rule",)"
+    R"("form":"chunked","device":"cuda","contracts":["bf16"],"limits":["dk <= 128"],"conventions":{"decay":"linear",)"
+    R"("state":"vk","heads":"tiled","l2norm":"in_kernel","scale":"dk","beta":"logit","layout":"THD",)"
+    R"("state_argument":"in_place","cu_seqlens":"int32","dtypes":{"g":"bf16"}},"strided":true,"about":{"file":"a.py"}}],)"
+    R"("about":{"torch":"2.11"}})";
+
+TEST(Declaration, IsRead) {
+  const Ready ready = parse_ready(kReady);
+  ASSERT_EQ(ready.kernels.size(), 1U);
+  const Declaration& d = ready.kernels.front();
+  EXPECT_EQ(d.device, "cuda");
+  EXPECT_EQ(d.limits, std::vector<std::string>{"dk <= 128"});
+  EXPECT_TRUE(d.strided && d.conventions.values_first);
+  EXPECT_EQ(d.conventions.decay, Given::Decay::linear);
+  EXPECT_EQ(d.conventions.layout, Conventions::Tokens::THD);
+  EXPECT_EQ(d.conventions.dtypes.at("g"), Dtype::bf16);
+  EXPECT_EQ(ready.about, R"({"torch":"2.11"})");
+  const std::vector<std::string> limits = limits_of(d.conventions);
+  EXPECT_NE(std::find(limits.begin(), limits.end(), "l2norm = 1"), limits.end());
+  EXPECT_NE(std::find(limits.begin(), limits.end(), "regime != beta_two"), limits.end());
+}
+
+/// What is wrong is named.
+TEST(Declaration, BadOnesAreNamed) {
+  const auto refused = [](const std::string& from, const std::string& to) {
+    std::string text = kReady;
+    text.replace(text.find(from), from.size(), to);
+    try {
+      (void)parse_ready(text);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refused("\"linear\"", "\"linaer\"").find("known: ln, log2, linear, raw"), std::string::npos);
+  EXPECT_NE(refused("\"protocol\":1", "\"protocol\":2").find("protocol"), std::string::npos);
+  EXPECT_NE(refused("\"decay\"", "\"decoy\"").find("'decoy' is no convention"), std::string::npos);
+  EXPECT_NE(refused("\"strided\":true", "\"strided\":1").find("true or false"), std::string::npos);
+  EXPECT_NE(refused("[\"bf16\"]", "[]").find("no \"contracts\""), std::string::npos);
+  EXPECT_NE(refused("[\"bf16\"]", "[3]").find("not a string"), std::string::npos);
+  EXPECT_NE(refused("\"scale\":\"dk\"", "\"scale\":\"folded\"").find("does not survive"), std::string::npos);
+  EXPECT_NE(refused("\"g\":\"bf16\"", "\"o\":\"bf16\"").find("or fp32"), std::string::npos);
+  EXPECT_NE(refused("{\"type\":\"ready\"", "Loading weights..").find("stderr"), std::string::npos);
+}
+
+/// Whatever a subject says is read or refused, and nothing else happens: bytes changed, left out, put in twice.
+TEST(Declaration, SurvivesAnything) {
+  std::mt19937_64 bits(11);
+  int read = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    std::string text = kReady;
+    for (std::uint64_t edits = 1 + bits() % 4; edits > 0; --edits) {
+      if (text.empty()) text = "{";
+      const std::size_t at = bits() % text.size();
+      switch (bits() % 4) {
+        case 0:
+          text[at] = static_cast<char>(bits());
+          break;
+        case 1:
+          text.erase(at, 1 + bits() % 8);
+          break;
+        case 2:
+          text.insert(at, text.substr(bits() % text.size(), bits() % 40));
+          break;
+        default:
+          text.resize(at + 1);
+      }
+    }
+    try {
+      (void)parse_ready(text);
+      ++read;
+    } catch (const Error&) {
+    }
+  }
+  EXPECT_GT(read, 100);
+}
+
+}  // namespace
+}  // namespace samestate

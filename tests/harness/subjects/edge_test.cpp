@@ -1,0 +1,245 @@
+#include "harness/subjects/edge.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "harness/run/call_loop.h"
+#include "harness/run/run_case.h"
+#include "oracles/contracts.h"
+
+namespace samestate {
+namespace {
+
+using Json = nlohmann::json;
+
+/// A call of the gated delta rule on dense tensors whose elements are their row-major numbers.
+struct Call {
+  explicit Call(std::int64_t B = 2, std::int64_t T = 3, std::int64_t Hk = 2, std::int64_t Hv = 4,
+                std::int64_t dk = 2, std::int64_t dv = 3) {
+    const auto numbers = [](std::int64_t size) {
+      std::vector<float> x(static_cast<std::size_t>(size));
+      std::iota(x.begin(), x.end(), 0.0F);
+      return x;
+    };
+    q = numbers(B * T * Hk * dk), k = q, v = numbers(B * T * Hv * dv), o = v,
+    state = numbers(B * Hv * dk * dv);
+    g.assign(static_cast<std::size_t>(B * T * Hv), -0.5F), beta.assign(g.size(), 0.5F), final_state = state;
+    a.q = row_major<const float, 4>(q.data(), {B, T, Hk, dk});
+    a.k = row_major<const float, 4>(k.data(), {B, T, Hk, dk});
+    a.v = row_major<const float, 4>(v.data(), {B, T, Hv, dv});
+    a.g = row_major<const float, 3>(g.data(), {B, T, Hv});
+    a.beta = row_major<const float, 3>(beta.data(), {B, T, Hv});
+    a.o = row_major<float, 4>(o.data(), {B, T, Hv, dv});
+    a.initial_state = row_major<const float, 4>(state.data(), {B, Hv, dk, dv});
+    a.final_state = row_major<float, 4>(final_state.data(), {B, Hv, dk, dv});
+    a.scale = 0.25F;
+  }
+  std::vector<float> q, k, v, g, beta, o, state, final_state;
+  Arguments a;
+};
+
+/// The call in a memory object of its own.
+struct Laid {
+  Laid(const Arguments& a, const Conventions& conventions, const char* contract = "fp32",
+       bool strided = false)
+      : edge(a, contract_named(contract), declaration(conventions, strided)), memory(edge.bytes()) {
+    edge.write(memory);
+    message = Json::parse(edge.message(1, "k", memory.size()));
+  }
+  static Declaration declaration(const Conventions& conventions, bool strided) {
+    Declaration d;
+    d.conventions = conventions;
+    d.strided = strided;
+    return d;
+  }
+  [[nodiscard]] Json tensor(const char* name) const {
+    for (const char* side : {"inputs", "outputs"}) {
+      for (const Json& x : message[side]) {
+        if (x["name"] == name) return x;
+      }
+    }
+    return nullptr;
+  }
+  template <class T = float>
+  T& at(const char* name, std::size_t i) {
+    return *reinterpret_cast<T*>(memory.data() + tensor(name)["offset"].get<std::size_t>() + i * sizeof(T));
+  }
+  EdgeCall edge;
+  std::vector<std::byte> memory;
+  Json message;
+};
+
+TEST(Edge, TheCanonicalCallIsAsItStands) {
+  Call c;
+  Laid laid(c.a, {});
+  EXPECT_EQ(laid.tensor("q")["shape"], Json({2, 3, 2, 2}));
+  EXPECT_EQ(laid.tensor("q")["strides"], Json({12, 4, 2, 1}));
+  EXPECT_EQ(laid.at("v", 17), 17.0F);
+  EXPECT_EQ(laid.message["scale"], 0.25);
+  EXPECT_EQ(laid.tensor("cu_seqlens"), nullptr);
+  laid.at("o", 5) = 99.0F;
+  laid.edge.read(laid.memory);
+  EXPECT_EQ(c.o[5], 99.0F);
+  EXPECT_EQ(c.o[6], 6.0F) << "what was not written stays the judge's";
+}
+
+TEST(Edge, StatesAreTransposedBothWays) {
+  Call c;
+  Laid laid(c.a, {.values_first = true});
+  EXPECT_EQ(laid.tensor("initial_state")["shape"], Json({2, 4, 3, 2}));
+  EXPECT_EQ(laid.at("initial_state", 1), 3.0F);  // [.., dv = 0, dk = 1]
+  laid.at("final_state", 1) = 70.0F;
+  laid.edge.read(laid.memory);
+  EXPECT_EQ(c.final_state[3], 70.0F);
+}
+
+TEST(Edge, HeadsAreReorderedForAFixedMap) {
+  Call c;
+  Laid laid(c.a, {.heads = Conventions::Heads::tiled});
+  EXPECT_EQ(laid.message["heads"], "tiled");
+  // Tiled head 1 is key head 1's first: interleaved head 2.
+  EXPECT_EQ(laid.at("v", 3), 6.0F);
+  laid.at("o", 3) = -1.0F;
+  laid.edge.read(laid.memory);
+  EXPECT_EQ(c.o[6], -1.0F);
+  Laid repeated(c.a, {.heads = Conventions::Heads::repeated});
+  EXPECT_EQ(repeated.tensor("k")["shape"], Json({2, 3, 4, 2}));
+  EXPECT_EQ(repeated.at("k", 2), 0.0F);
+  EXPECT_EQ(repeated.at("k", 4), 2.0F);
+  EXPECT_EQ(repeated.message["parameters"]["Hk"], 4);
+}
+
+TEST(Edge, TokensInOtherLayouts) {
+  Call c;
+  Laid heads(c.a, {.layout = Conventions::Tokens::BHTD});
+  EXPECT_EQ(heads.tensor("v")["shape"], Json({2, 4, 3, 3}));
+  EXPECT_EQ(heads.at("v", 3), 12.0F);  // head 0, token 1
+  Laid flat(c.a, {.layout = Conventions::Tokens::THD, .offsets = Dtype::int32});
+  EXPECT_EQ(flat.tensor("v")["shape"], Json({6, 4, 3}));
+  EXPECT_EQ(flat.tensor("cu_seqlens")["dtype"], "int32");
+  EXPECT_EQ(flat.at<std::int32_t>("cu_seqlens", 2), 6);
+}
+
+TEST(Edge, TokensOfNoSequenceAreLeftOutForThoseWhoTakeNoStrides) {
+  Call c(1, 6);
+  const std::vector<std::int64_t> offsets{2, 3, 5};
+  c.a.cu_seqlens = row_major<const std::int64_t, 1>(offsets.data(), {3});
+  Laid dense(c.a, {});
+  EXPECT_EQ(dense.tensor("q")["shape"], Json({1, 3, 2, 2}));
+  EXPECT_EQ(dense.at("q", 0), 8.0F);
+  EXPECT_EQ(dense.at<std::int64_t>("cu_seqlens", 0), 0);
+  Laid whole(c.a, {}, "fp32", true);
+  EXPECT_EQ(whole.tensor("q")["shape"], Json({1, 6, 2, 2}));
+  EXPECT_EQ(whole.at<std::int64_t>("cu_seqlens", 0), 2);
+}
+
+TEST(Edge, AStateInPlaceHasOneMemory) {
+  Call c;
+  Laid laid(c.a, {.state = Conventions::State::in_place});
+  EXPECT_EQ(laid.tensor("initial_state")["offset"], laid.tensor("final_state")["offset"]);
+  laid.at("final_state", 4) = 50.0F;
+  laid.edge.read(laid.memory);
+  EXPECT_EQ(c.final_state[4], 50.0F);
+  EXPECT_EQ(c.state[4], 4.0F) << "the judge's input is not the subject's to write";
+  c.a.initial_state = {};
+  Laid zeros(c.a, {.state = Conventions::State::required});
+  EXPECT_EQ(zeros.at("initial_state", 4), 0.0F);
+}
+
+TEST(Edge, WhatElseIsWrittenIsSeen) {
+  Call c;
+  Laid input(c.a, {});
+  input.at("k", 2) = 1.0F;
+  input.at("k", 2) += 40.0F;
+  EXPECT_THROW(
+      {
+        try {
+          input.edge.read(input.memory);
+        } catch (const Trespass& error) {
+          EXPECT_STREQ(error.what(), "the kernel changed its input k");
+          throw;
+        }
+      },
+      Trespass);
+  Laid beside(c.a, {});
+  beside.memory[beside.tensor("o")["offset"].get<std::size_t>() - 1] = std::byte{0};
+  EXPECT_THROW(beside.edge.read(beside.memory), Trespass);
+}
+
+TEST(Edge, SixteenBitsAreTheContractsAndNothingIsRoundedInPassing) {
+  Call c;
+  Laid laid(c.a, {}, "bf16");
+  EXPECT_EQ(laid.tensor("q")["dtype"], "bf16");
+  EXPECT_EQ(laid.tensor("g")["dtype"], "fp32");
+  laid.at<std::uint16_t>("o", 0) = 0x3f80;
+  c.o[1] = 77.0F;
+  laid.edge.read(laid.memory);
+  EXPECT_EQ(c.o[0], 1.0F);
+  EXPECT_EQ(c.o[1], 77.0F) << "stale elements are not written";
+  c.q[0] = 1.0F + 0x1p-12F;
+  EXPECT_THROW(Laid(c.a, {}, "bf16"), std::runtime_error);
+}
+
+TEST(Edge, RefusesWhatTheConventionsDoNotAllow) {
+  Call c;
+  EXPECT_EQ(refusal_of(c.a, {}), "");
+  EXPECT_NE(refusal_of(c.a, {.l2norm = Conventions::Norm::in_kernel}), "");
+  EXPECT_NE(refusal_of(c.a, {.scale = Conventions::Scale::dk}), "");
+  c.a.scale = static_cast<float>(1.0 / std::sqrt(2.0));
+  EXPECT_EQ(refusal_of(c.a, {.scale = Conventions::Scale::dk}), "");
+  c.beta[3] = 1.5F;
+  EXPECT_NE(refusal_of(c.a, {.beta = Given::Strength::logit}), "");
+  EXPECT_EQ(refusal_of(c.a, {.beta = Given::Strength::twice_logit}), "");
+  c.a.l2norm = true;
+  EXPECT_NE(refusal_of(c.a, {.scale = Conventions::Scale::folded}), "");
+}
+
+/// The rule token by token in double, with alpha = e^g rounded to bf16 as its caller gives it.
+Outcome with_rounded_decay(const Arguments& a, const Given& given) {
+  for (std::int64_t b = 0; b < a.q.shape[0]; ++b) {
+    for (std::int64_t h = 0; h < a.v.shape[2]; ++h) {
+      const std::int64_t dk = a.q.shape[3], dv = a.v.shape[3];
+      Matrix<double> S = Matrix<double>::Zero(dk, dv);
+      for (std::int64_t t = 0; t < a.q.shape[1]; ++t) {
+        S *= given.given_g(a.g(b, t, h));
+        for (std::int64_t j = 0; j < dv; ++j) {
+          double read = 0.0, o = 0.0;
+          for (std::int64_t i = 0; i < dk; ++i) read += a.k(b, t, h, i) * S(i, j);
+          for (std::int64_t i = 0; i < dk; ++i) {
+            S(i, j) += a.k(b, t, h, i) * a.beta(b, t, h) * (a.v(b, t, h, j) - read);
+            o += a.q(b, t, h, i) * S(i, j);
+          }
+          a.o(b, t, h, j) = static_cast<float>(a.scale * o);
+        }
+      }
+      for (std::int64_t i = 0; a.final_state.present() && i < dk; ++i) {
+        for (std::int64_t j = 0; j < dv; ++j) a.final_state(b, h, i, j) = static_cast<float>(S(i, j));
+      }
+    }
+  }
+  return {};
+}
+
+/// Converting without telling the oracle blames a kernel for what its caller rounded.
+TEST(Edge, AConversionThatTheOracleDoesNotReadFailsARightKernel) {
+  Given given;
+  given.decay = Given::Decay::linear;
+  given.g = Format::bf16;
+  Kernel row;
+  row.name = "mine.gated_delta_rule.recurrent", row.system = "gated_delta_rule", row.form = "recurrent";
+  row.device = "cpu", row.contracts = {"fp32"};
+  row.run = [given](const Arguments& a, const Contract&) { return with_rounded_decay(a, given); };
+  const Case c = parse_case("v1 gated_delta_rule form=recurrent T=33 dk=8 dv=4 kernel=" + row.name);
+  KernelTable table(kernels());
+  table.add(std::vector<Kernel>{row});
+  EXPECT_EQ(run_case(c, table).judgement.verdict, Verdict::fail);
+  table.converts(row.name, false, [given](const Contract&) { return given; });
+  EXPECT_EQ(run_case(c, table).judgement.verdict, Verdict::pass);
+}
+
+}  // namespace
+}  // namespace samestate
