@@ -15,6 +15,7 @@
 #include "fuzz/search/case_source.h"
 #include "harness/processes/pool.h"
 #include "harness/run/plugin.h"
+#include "harness/subjects/c_library.h"
 #include "harness/subjects/edge.h"
 #include "harness/subjects/subject.h"
 #include "oracles/contracts.h"
@@ -36,6 +37,7 @@ namespace {
 
 bool is_subject(const std::string& spec) {
   if (spec.starts_with("python:") || spec.starts_with("socket:")) return true;
+  if (is_c_subject(spec)) return true;
   if (spec.find(' ') != std::string::npos && !std::filesystem::exists(spec)) return true;
   std::error_code none;
   const std::filesystem::path path(spec);
@@ -50,7 +52,10 @@ const Subject& subject_of(const std::string& spec) {
   static std::map<std::string, Subject> known;
   const auto found = known.find(spec);
   if (found != known.end()) return found->second;
-  return known.emplace(spec, load_subject(spec, patience_of_environment())).first->second;
+  return known
+      .emplace(spec,
+               is_c_subject(spec) ? load_c_subject(spec) : load_subject(spec, patience_of_environment()))
+      .first->second;
 }
 
 }  // namespace

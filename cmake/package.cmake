@@ -54,6 +54,8 @@ foreach(folder ${floors})
     PATTERN golden EXCLUDE PATTERN corpus EXCLUDE PATTERN evidence EXCLUDE PATTERN cuda EXCLUDE)
 endforeach()
 install(FILES ${PROJECT_BINARY_DIR}/generated/samestate_version.h DESTINATION include/samestate)
+# <samestate/subject.h>, for C.
+install(FILES ${PROJECT_SOURCE_DIR}/optimized/subject.h DESTINATION include/samestate)
 
 get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
 set(SAMESTATE_NEEDS_CUDA FALSE)

@@ -65,6 +65,15 @@ if(NOT status EQUAL 0 OR NOT found EQUAL 0)
   message(FATAL_ERROR "the installed corpus is not replayed first: exit ${status}, ${first}")
 endif()
 
+# A kernel in C, of one file that no CMake builds.
+run_or_stop(cc -std=c99 -Wall -Wextra -Wpedantic -Werror -O2 -shared -fPIC -I${prefix}/include
+  ${SOURCE_DIR}/examples/subject_c/my_subject.c -o ${WORK_DIR}/libmine.so -lm)
+execute_process(COMMAND ${prefix}/bin/samestate gate --subject ${WORK_DIR}/libmine.so
+  --kernel mine.gated_delta_rule.recurrent --max-cases 200 COMMAND_ECHO STDOUT RESULT_VARIABLE status)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "samestate gate on examples/subject_c: exit ${status}, 0 expected")
+endif()
+
 # The references alone: a program in float64, 50 digits and intervals, linked through the one target. A component that
 # is none is named.
 configure_and_build(${SOURCE_DIR}/examples/reference_use ${WORK_DIR}/reference_use)

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -279,54 +280,62 @@ SubjectPatience patience_of_environment() {
   return patience;
 }
 
-Subject load_subject(const std::string& spec, const SubjectPatience& patience) {
+Subject subject_rows(Ready ready, SubjectCall call) {
   Subject out;
-  std::vector<Declaration> declared;
-  const auto line = std::make_shared<Line>(spec, patience);
-  {
-    // Ended here: the processes that call are forked off, and have their own.
-    const Conversation first(spec, patience);
-    declared = first.ready.kernels;
-    out.about = first.ready.about;
-  }
-  require_alike(declared);
+  out.about = std::move(ready.about);
+  require_alike(ready.kernels);
   std::vector<Declaration> of_tensors;
-  for (const Declaration& d : declared) {
+  for (Declaration& d : ready.kernels) {
     std::vector<std::string> limits = d.limits;
-    const std::vector<std::string> own = limits_of(d.conventions);
     const bool family = is_family(d.system);
-    if (family) limits.insert(limits.end(), own.begin(), own.end());
+    if (family) {
+      const std::vector<std::string> own = limits_of(d.conventions);
+      limits.insert(limits.end(), own.begin(), own.end());
+    }
     // Rows of a far tensor are gigabytes apart, and a memory object holds what lies between.
     if (family || d.strided) limits.emplace_back("layout != far");
-    if (family) {
-      Kernel row;
+    const auto row_of = [&](auto row) {
       row.name = d.name, row.system = d.system, row.form = d.form, row.device = d.device;
       row.contracts = d.contracts;
       row.limits = limits;
-      row.run = [line, d](const Arguments& call, const Contract& contract) {
-        if (const std::string why = refusal_of(call, d.conventions); !why.empty())
+      return row;
+    };
+    if (family) {
+      Kernel row = row_of(Kernel());
+      row.run = [call, d](const Arguments& a, const Contract& contract) {
+        if (const std::string why = refusal_of(a, d.conventions); !why.empty())
           return Outcome{Outcome::Kind::unsupported, why};
-        EdgeCall edge(call, contract, d);
-        return line->run(edge, d.name);
+        EdgeCall edge(a, contract, d);
+        return call(edge, d.name);
       };
       out.rows.kernels.push_back(std::move(row));
-      out.kernels.push_back(d);
+      out.kernels.push_back(std::move(d));
     } else {
-      OperatorKernel row;
-      row.name = d.name, row.system = d.system, row.form = d.form, row.device = d.device;
-      row.contracts = d.contracts;
-      row.limits = limits;
+      OperatorKernel row = row_of(OperatorKernel());
       row.strided = d.strided;
-      row.run = [line, d](const OperatorArguments& call, const Contract& contract) {
-        EdgeCall edge(call, contract, d);
-        return line->run(edge, d.name);
+      row.run = [call, d](const OperatorArguments& a, const Contract& contract) {
+        EdgeCall edge(a, contract, d);
+        return call(edge, d.name);
       };
       out.rows.operators.push_back(std::move(row));
-      of_tensors.push_back(d);
+      of_tensors.push_back(std::move(d));
     }
   }
-  out.kernels.insert(out.kernels.end(), of_tensors.begin(), of_tensors.end());
+  std::move(of_tensors.begin(), of_tensors.end(), std::back_inserter(out.kernels));
   return out;
+}
+
+Subject load_subject(const std::string& spec, const SubjectPatience& patience) {
+  const auto line = std::make_shared<Line>(spec, patience);
+  // Ended here: the processes that call are forked off, and have their own.
+  Ready ready = Conversation(spec, patience).ready;
+  try {
+    return subject_rows(std::move(ready), [line](EdgeCall& call, const std::string& kernel) {
+      return line->run(call, kernel);
+    });
+  } catch (const Error& error) {
+    throw Error(fmt::format("--subject {}: {}", quote(spec), error.what()));
+  }
 }
 
 }  // namespace samestate

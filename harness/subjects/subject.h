@@ -1,10 +1,12 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "harness/run/plugin.h"
 #include "harness/subjects/declaration.h"
+#include "harness/subjects/edge.h"
 
 namespace samestate {
 
@@ -22,6 +24,13 @@ struct Subject {
   std::vector<Declaration> kernels;  ///< by row: those of the family first, as in `rows`
   std::string about;                 ///< what it said of itself, as JSON
 };
+
+/// How a call of a kernel of that name reaches it. Throws Trespass, and what a kernel throws.
+using SubjectCall = std::function<Outcome(EdgeCall& call, const std::string& kernel)>;
+
+/// The rows of what was declared. Throws Error: a system that is not there, kernels that decode together and get their
+/// inputs in different ways.
+[[nodiscard]] Subject subject_rows(Ready ready, SubjectCall call);
 
 /// Starts or connects to it and reads what it declares. SPEC: python:NAME, socket:PATH, or a command line of /bin/sh.
 /// Throws Error that holds the spec: it does not start, ends before it is ready, or declares what is none.

@@ -1,0 +1,157 @@
+#include "harness/subjects/c_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "harness/subjects/edge.h"
+#include "optimized/subject.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The message of a call as the structs of C; the strings are the message's.
+class CCall {
+ public:
+  CCall(const Json& message, std::byte* memory) : message_(message) {
+    parameters(message["parameters"]);
+    side(message["inputs"], memory, inputs_);
+    side(message["outputs"], memory, outputs_);
+    call_.size = sizeof call_;
+    call_.kernel = text(message["kernel"]);
+    call_.contract = text(message["contract"]);
+    call_.inputs = inputs_.data(), call_.input_count = std::ssize(inputs_);
+    call_.outputs = outputs_.data(), call_.output_count = std::ssize(outputs_);
+    call_.parameters = parameters_.data(), call_.parameter_count = std::ssize(parameters_);
+    call_.batch = message["batch"];
+    call_.tokens = message["tokens"];
+    call_.chunk = message["chunk"];
+    call_.scale = message.value("scale", 1.0);
+    call_.tiled = message.value("heads", "interleaved") == "tiled" ? 1 : 0;
+    call_.l2norm = message.value("l2norm", false) ? 1 : 0;
+    call_.threads = message["threads"];
+    call_.reason = reason_.data();
+    call_.reason_size = reason_.size();
+  }
+  CCall(const CCall&) = delete;
+  CCall& operator=(const CCall&) = delete;
+
+  [[nodiscard]] const samestate_call* get() const { return &call_; }
+  [[nodiscard]] std::string reason() {
+    reason_.back() = '\0';
+    return reason_.data();
+  }
+
+ private:
+  static const char* text(const Json& value) { return value.get_ref<const std::string&>().c_str(); }
+
+  void side(const Json& list, std::byte* memory, std::vector<samestate_tensor>& out) {
+    for (const Json& x : list) {
+      const auto numbers = [&](const char* key) {
+        numbers_.push_back(std::make_unique<std::vector<std::int64_t>>(x[key]));
+        return numbers_.back().get();
+      };
+      static constexpr std::array<Dtype, 5> kInOrder{Dtype::fp32, Dtype::bf16, Dtype::fp16, Dtype::int32,
+                                                     Dtype::int64};
+      samestate_tensor tensor{};
+      tensor.name = text(x["name"]);
+      tensor.data = memory + x["offset"].get<std::size_t>();
+      const std::vector<std::int64_t>* shape = numbers("shape");
+      tensor.shape = shape->data();
+      tensor.strides = numbers("strides")->data();
+      tensor.rank = static_cast<std::int32_t>(shape->size());
+      for (std::size_t i = 0; i < kInOrder.size(); ++i) {
+        if (x["dtype"] == name_of(kInOrder[i])) tensor.dtype = static_cast<std::int32_t>(i);
+      }
+      out.push_back(tensor);
+    }
+  }
+  void parameters(const Json& object) {
+    names_.reserve(object.size());
+    for (const auto& [name, value] : object.items()) {
+      names_.push_back(name);
+      parameters_.push_back({names_.back().c_str(), value});
+    }
+  }
+
+  const Json& message_;
+  std::vector<std::unique_ptr<std::vector<std::int64_t>>> numbers_;
+  std::vector<std::string> names_;
+  std::vector<samestate_tensor> inputs_, outputs_;
+  std::vector<samestate_parameter> parameters_;
+  std::array<char, 400> reason_{};
+  samestate_call call_{};
+};
+
+void* opened(const std::filesystem::path& path) {
+  return dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
+}  // namespace
+
+bool is_c_subject(const std::filesystem::path& path) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none)) return false;
+  std::ifstream file(path, std::ios::binary);
+  std::array<char, 4> magic{};
+  file.read(magic.data(), magic.size());
+  if (std::string_view(magic.data(), magic.size()) != "\177ELF") return false;
+  void* library = opened(path);
+  return library != nullptr && dlsym(library, "samestate_subject_declare") != nullptr;
+}
+
+Subject load_c_subject(const std::filesystem::path& path) {
+  void* library = opened(path);
+  if (library == nullptr) {
+    const char* why = dlerror();
+    throw Error(fmt::format("{} cannot be loaded: {}", path.string(), why ? why : "unknown reason"));
+  }
+  const auto declare = reinterpret_cast<const char* (*)()>(dlsym(library, "samestate_subject_declare"));
+  const auto run = reinterpret_cast<int (*)(const samestate_call*)>(dlsym(library, "samestate_subject_run"));
+  if (declare == nullptr || run == nullptr)
+    throw Error(fmt::format("{} does not define {}: see examples/subject_c", path.string(),
+                            declare == nullptr ? "samestate_subject_declare" : "samestate_subject_run"));
+  const char* text = declare();
+  if (text == nullptr) throw Error(fmt::format("{} declares nothing", path.string()));
+  try {
+    return subject_rows(parse_ready(text), [run](EdgeCall& call, const std::string& kernel) -> Outcome {
+      // The tensors begin at multiples of 256 from a page.
+      constexpr std::size_t kPage = 4096;
+      const std::unique_ptr<std::byte, void (*)(void*)> memory(
+          static_cast<std::byte*>(std::aligned_alloc(kPage, (call.bytes() + kPage - 1) / kPage * kPage)),
+          std::free);
+      if (memory == nullptr) throw std::bad_alloc();
+      const std::span<std::byte> bytes(memory.get(), call.bytes());
+      call.write(bytes);
+      const Json message = Json::parse(call.message(1, kernel, call.bytes()));
+      CCall c(message, memory.get());
+      switch (const int outcome = run(c.get()); outcome) {
+        case SAMESTATE_RAN:
+          call.read(bytes);
+          return {};
+        case SAMESTATE_UNSUPPORTED:
+          return {Outcome::Kind::unsupported, c.reason()};
+        case SAMESTATE_NO_DEVICE:
+          return {Outcome::Kind::no_device, c.reason()};
+        case SAMESTATE_ERROR:
+          throw std::runtime_error(c.reason());
+        default:
+          throw std::runtime_error(fmt::format("it returned {}, which is no samestate_outcome", outcome));
+      }
+    });
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", path.string(), error.what()));
+  }
+}
+
+}  // namespace samestate
