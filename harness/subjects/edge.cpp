@@ -14,6 +14,7 @@
 
 #include "harness/run/call_loop.h"
 #include "harness/run/guard.h"
+#include "oracles/systems/family.h"
 
 namespace samestate {
 namespace {
@@ -214,8 +215,15 @@ EdgeCall::EdgeCall(const Arguments& call, const Contract& contract, const Declar
   put(family.tokens("q", call.q, true, begin, end), contract.input, false);
   put(family.tokens("k", call.k, true, begin, end), contract.input, false);
   put(family.tokens("v", call.v, false, begin, end), contract.input, false);
-  if (call.g.present()) put(family.tokens("g", call.g, false, begin, end), Format::fp32, false);
-  if (call.beta.present()) put(family.tokens("beta", call.beta, false, begin, end), Format::fp32, false);
+  // Where no token belongs to a sequence there is no element that a view could point at.
+  View<const float, 3> g = call.g, beta = call.beta;
+  const Family& system = family_named(declaration.system);
+  const std::array<std::int64_t, 3> gates{B, call.q.shape[1], call.v.shape[2]};
+  if (system.gated && !g.present()) g = row_major<const float, 3>(nullptr, gates);
+  if (system.delta && !beta.present()) beta = row_major<const float, 3>(nullptr, gates);
+  const auto there = [](const View<const float, 3>& x) { return x.present() || x.shape[0] > 0; };
+  if (there(g)) put(family.tokens("g", g, false, begin, end), Format::fp32, false);
+  if (there(beta)) put(family.tokens("beta", beta, false, begin, end), Format::fp32, false);
   put(family.tokens("o", call.o, false, begin, end), contract.output, true);
   // States.
   const std::int64_t N = call.sequences();

@@ -280,7 +280,16 @@ SubjectPatience patience_of_environment() {
   return patience;
 }
 
-Subject subject_rows(Ready ready, SubjectCall call) {
+Subject subject_rows(Ready ready, SubjectCall run) {
+  // What lies between the rows of a far tensor is gigabytes, and both sides would write it.
+  const SubjectCall call = [run = std::move(run)](EdgeCall& edge, const std::string& kernel) {
+    constexpr std::size_t kMost = std::size_t{3} << 30;
+    if (edge.bytes() > kMost)
+      return Outcome{Outcome::Kind::unsupported,
+                     fmt::format("its tensors span {} MiB, more than {}: another layout, or smaller sizes",
+                                 edge.bytes() >> 20, kMost >> 20)};
+    return run(edge, kernel);
+  };
   Subject out;
   out.about = std::move(ready.about);
   require_alike(ready.kernels);
@@ -292,7 +301,6 @@ Subject subject_rows(Ready ready, SubjectCall call) {
       const std::vector<std::string> own = limits_of(d.conventions);
       limits.insert(limits.end(), own.begin(), own.end());
     }
-    // Rows of a far tensor are gigabytes apart, and a memory object holds what lies between.
     if (family || d.strided) limits.emplace_back("layout != far");
     const auto row_of = [&](auto row) {
       row.name = d.name, row.system = d.system, row.form = d.form, row.device = d.device;

@@ -52,6 +52,7 @@ struct Laid {
   }
   static Declaration declaration(const Conventions& conventions, bool strided) {
     Declaration d;
+    d.system = "gated_delta_rule";
     d.conventions = conventions;
     d.strided = strided;
     return d;
