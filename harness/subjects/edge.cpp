@@ -11,6 +11,7 @@
 #include <numeric>
 #include <optional>
 #include <stdexcept>
+#include <type_traits>
 
 #include "harness/run/call_loop.h"
 #include "harness/run/guard.h"
@@ -50,15 +51,24 @@ float value_of(std::uint16_t bits, Dtype dtype) {
   return Eigen::half_impl::half_to_float(Eigen::half_impl::raw_uint16_to_half(bits));
 }
 
-/// Calls f(offset in the call's tensor, offset in the memory), in elements, in row-major order.
+/// Elements that follow each other at one distance, in the call's tensor and in the memory.
+struct Piece {
+  std::int64_t from, to, count, from_step, to_step;
+  [[nodiscard]] bool dense() const { return from_step == 1 && to_step == 1; }
+};
+
+/// Calls f(Piece) for all of them, in row-major order.
 template <class F>
-void both(const EdgeTensor& x, F&& f, std::size_t d = 0, std::int64_t from = 0, std::int64_t to = 0) {
-  if (d == x.call.shape.size()) {
-    f(from, to);
-    return;
+void pieces(const EdgeTensor& x, F&& f, std::size_t d = 0, std::int64_t from = 0, std::int64_t to = 0) {
+  const std::vector<std::int64_t>& shape = x.call.shape;
+  if (d == 0 && x.call.stride == x.memory_stride && x.call.dense()) {
+    f(Piece{0, 0, x.call.size(), 1, 1});
+  } else if (d + 1 == shape.size()) {
+    f(Piece{from, to, shape[d], x.call.stride[d], x.memory_stride[d]});
+  } else {
+    for (std::int64_t i = 0; i < shape[d]; ++i)
+      pieces(x, f, d + 1, from + i * x.call.stride[d], to + i * x.memory_stride[d]);
   }
-  for (std::int64_t i = 0; i < x.call.shape[d]; ++i)
-    both(x, f, d + 1, from + i * x.call.stride[d], to + i * x.memory_stride[d]);
 }
 
 std::vector<std::int64_t> row_major_strides(const std::vector<std::int64_t>& shape) {
@@ -360,12 +370,6 @@ std::string EdgeCall::message(std::int64_t id, const std::string& kernel, std::s
   return json.dump();
 }
 
-double EdgeCall::given(const EdgeTensor& x, double value) const {
-  if (x.name == "g") return given_.given_g(value);
-  if (x.name == "beta") return given_.given_beta(value);
-  return x.name == "q" ? given_.given_q(value, scale_) : value;
-}
-
 void EdgeCall::write(std::span<std::byte> memory) {
   std::fill_n(memory.begin(), bytes_, kAround);
   for (const EdgeTensor& x : tensors_) {
@@ -376,32 +380,52 @@ void EdgeCall::write(std::span<std::byte> memory) {
       std::memcpy(base + i * size_of(x.dtype),
                   x.dtype == Dtype::int64 ? static_cast<const void*>(&wide) : &narrow, size_of(x.dtype));
     }
-    if (!x.whole_numbers.empty()) continue;
     // Another name for the initial state's memory.
     const bool again = !x.input && x.name == "final_state" &&
                        std::any_of(tensors_.begin(), tensors_.end(), [&](const EdgeTensor& other) {
                          return other.input && other.offset == x.offset;
                        });
-    if (again) continue;
-    both(x, [&](std::int64_t from, std::int64_t to) {
-      const float value = x.call.data == nullptr ? 0.0F
-                          : x.input              ? static_cast<float>(given(x, x.call.data[from]))
-                                                 : x.call.data[from];
-      std::byte* const place = base + static_cast<std::size_t>(to) * size_of(x.dtype);
+    if (!x.whole_numbers.empty() || again) continue;
+    if (x.input && x.name == "g" && given_ != Given{})
+      put(x, base, [&](float g) { return static_cast<float>(given_.given_g(g)); });
+    else if (x.input && x.name == "beta" && given_ != Given{})
+      put(x, base, [&](float beta) { return static_cast<float>(given_.given_beta(beta)); });
+    else if (x.input && x.name == "q" && given_.folded_scale)
+      put(x, base, [&](float q) { return static_cast<float>(given_.given_q(q, scale_)); });
+    else
+      put(x, base, nullptr);
+  }
+  written_.assign(memory.begin(), memory.begin() + static_cast<std::ptrdiff_t>(bytes_));
+}
+
+template <class Converted>
+void EdgeCall::put(const EdgeTensor& x, std::byte* base, Converted&& converted) {
+  constexpr bool kAsItIs = std::is_null_pointer_v<std::decay_t<Converted>>;
+  const std::size_t size = size_of(x.dtype);
+  pieces(x, [&](const Piece& p) {
+    std::byte* const first = base + static_cast<std::size_t>(p.to) * size;
+    if (kAsItIs && x.dtype == Dtype::fp32 && p.dense() && x.call.data != nullptr) {
+      std::memcpy(first, x.call.data + p.from, static_cast<std::size_t>(p.count) * size);
+      return;
+    }
+    for (std::int64_t i = 0; i < p.count; ++i) {
+      float value = x.call.data == nullptr ? 0.0F : x.call.data[p.from + i * p.from_step];
+      if constexpr (!kAsItIs) value = converted(value);
+      std::byte* const place = first + static_cast<std::size_t>(i * p.to_step) * size;
       if (x.dtype == Dtype::fp32) {
         std::memcpy(place, &value, sizeof value);
-        return;
+        continue;
       }
-      const std::uint16_t stale = x.dtype == Dtype::bf16 ? kStaleBf16 : kStaleFp16;
-      const std::uint16_t bits = x.input ? bits_of(value, x.dtype) : stale;
+      const std::uint16_t bits = x.input                  ? bits_of(value, x.dtype)
+                                 : x.dtype == Dtype::bf16 ? kStaleBf16
+                                                          : kStaleFp16;
       if (x.input && value == value && value_of(bits, x.dtype) != value)
         throw std::runtime_error(
             fmt::format("{} holds {}, which is no {}: its dtype in the declaration is fp32", x.name, value,
                         name_of(x.dtype)));
       std::memcpy(place, &bits, sizeof bits);
-    });
-  }
-  written_.assign(memory.begin(), memory.begin() + static_cast<std::ptrdiff_t>(bytes_));
+    }
+  });
 }
 
 const EdgeTensor* EdgeCall::at(std::size_t byte) const {
@@ -417,23 +441,36 @@ const EdgeTensor* EdgeCall::at(std::size_t byte) const {
 void EdgeCall::read(std::span<std::byte> memory) {
   for (const EdgeTensor& x : tensors_) {
     if (!x.output) continue;
-    both(x, [&](std::int64_t from, std::int64_t to) {
-      const std::size_t place = x.offset + static_cast<std::size_t>(to) * size_of(x.dtype);
-      if (x.dtype == Dtype::fp32) {
-        if (x.call.data != nullptr) std::memcpy(&x.call.data[from], &memory[place], sizeof(float));
-      } else {
+    const std::size_t size = size_of(x.dtype);
+    pieces(x, [&](const Piece& p) {
+      const std::size_t first = x.offset + static_cast<std::size_t>(p.to) * size;
+      if (p.dense()) {
+        const std::size_t all = static_cast<std::size_t>(p.count) * size;
+        std::memcpy(&written_[first], &memory[first], all);
+        if (x.dtype == Dtype::fp32) {
+          if (x.call.data != nullptr) std::memcpy(x.call.data + p.from, &memory[first], all);
+          return;
+        }
+      }
+      for (std::int64_t i = 0; i < p.count; ++i) {
+        const std::size_t place = first + static_cast<std::size_t>(i * p.to_step) * size;
+        std::memcpy(&written_[place], &memory[place], size);
+        if (x.call.data == nullptr) continue;
+        float& value = x.call.data[p.from + i * p.from_step];
+        if (x.dtype == Dtype::fp32) {
+          std::memcpy(&value, &memory[place], sizeof value);
+          continue;
+        }
         std::uint16_t bits = 0;
         std::memcpy(&bits, &memory[place], sizeof bits);
-        const std::uint16_t stale = x.dtype == Dtype::bf16 ? kStaleBf16 : kStaleFp16;
         // What was not written stays what the judge put there.
-        if (x.call.data != nullptr && (x.input || bits != stale)) x.call.data[from] = value_of(bits, x.dtype);
+        if (x.input || bits != (x.dtype == Dtype::bf16 ? kStaleBf16 : kStaleFp16))
+          value = value_of(bits, x.dtype);
       }
-      std::copy_n(memory.begin() + static_cast<std::ptrdiff_t>(place), size_of(x.dtype),
-                  written_.begin() + static_cast<std::ptrdiff_t>(place));
     });
   }
+  if (std::memcmp(written_.data(), memory.data(), bytes_) == 0) return;
   const auto [before, now] = std::mismatch(written_.begin(), written_.end(), memory.begin());
-  if (before == written_.end()) return;
   const auto byte = static_cast<std::size_t>(before - written_.begin());
   const EdgeTensor* x = at(byte);
   if (x != nullptr && x->input) throw Trespass("the kernel changed its input " + x->name);

@@ -55,7 +55,9 @@ class EdgeCall {
   void add(EdgeTensor tensor);
   void place();
   [[nodiscard]] const EdgeTensor* at(std::size_t byte) const;
-  [[nodiscard]] double given(const EdgeTensor& tensor, double x) const;
+  /// The elements of the call's tensor, each as `converted` (null: as it is) and its dtype make it.
+  template <class Converted>
+  void put(const EdgeTensor& tensor, std::byte* base, Converted&& converted);
 
   std::vector<EdgeTensor> tensors_;
   std::vector<std::byte> written_;
