@@ -111,6 +111,9 @@ int main(int argc, char** argv) {
   add("fuzz", "search for failures with fresh cases, shrink what is found", cli::add_fuzz);
   add("repro", "run one case line and explain the verdict", cli::add_repro);
   add("judge", "judge the tensors of a run made elsewhere, without running anything", cli::add_judge);
+  add("export",
+      "cases as files with their inputs, for kernels that nothing here can call; judge takes the folder",
+      cli::add_export);
   add("goldens", "the references against tensors of public model code", cli::add_goldens);
   add("equations", "every equation of the documents, computed: holds, or what is wrong with it",
       cli::add_equations);

@@ -18,6 +18,7 @@
 #include "cli/explained.h"
 #include "cli/filter.h"
 #include "cli/interrupt.h"
+#include "cli/judge_folder.h"
 #include "cli/options.h"
 #include "cli/table.h"
 #include "fixtures/quote.h"
@@ -367,7 +368,7 @@ Command add_judge(CLI::App& app) {
       "regime or seed the line names.\n\n"
       "  samestate judge run.safetensors\n"
       "  samestate judge --tensors 'v1 rms_norm form=fused T=8'      which tensors, of which shape");
-  auto* path = app.add_option("file", *file, "the run file");
+  auto* path = app.add_option("file", *file, "the run file, or a folder of `samestate export`");
   auto* names = app.add_option("--tensors", *line, "print what a run file of this case line holds");
   names->excludes(path);
   app.add_option("--timeout", *timeout, "a file that takes longer is a timeout (0: no limit)")
@@ -380,9 +381,20 @@ Command add_judge(CLI::App& app) {
   app.add_option("--card-budget", *budget,
                  "time to look for a contract under which what fails the twin passes (0: none)")
       ->capture_default_str();
-  return [file, line, timeout, names, path, json, strict, budget] {
+  auto reports = std::make_shared<JudgeFolderOptions>();
+  app.add_option("--jsonl", reports->jsonl, "of a folder: write every case as JSON Lines")->check(named());
+  app.add_option("--junit", reports->junit, "of a folder: write JUnit XML")->check(named());
+  app.add_option("--markdown", reports->markdown, "of a folder: write a Markdown summary")->check(named());
+  return [file, line, timeout, names, path, json, strict, budget, reports] {
     if (names->count() > 0) return print_tensors(*line);
     if (path->count() == 0) throw Error("judge: name a run file, or --tensors and a case line");
+    if (std::filesystem::is_directory(*file)) {
+      reports->folder = *file, reports->json = *json, reports->strict = *strict;
+      reports->timeout = seconds_of("--timeout", *timeout);
+      return judge_folder(*reports);
+    }
+    if (!reports->jsonl.empty() || !reports->junit.empty() || !reports->markdown.empty())
+      throw Error("--jsonl, --junit and --markdown are of a folder: one file has --json");
     const auto judged = [&] {
       RunFile run = read_run_file(*file, named_shapes);
       if (*strict) run.case_line = format_case(exactly(parse_case(run.case_line)));

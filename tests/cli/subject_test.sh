@@ -93,6 +93,28 @@ bad 'nobody listens' repro --subject socket:none "$line"
 SAMESTATE_START_TIMEOUT=0.5 bad 'no answer after 0.5 s' repro --subject "$subject silent" "$line"
 SAMESTATE_START_TIMEOUT=soon bad 'seconds above 0' repro --subject "$subject silent" "$line"
 
+# Cases as files, for what nothing here can call: inputs out, outputs back, the gate's verdicts and reports.
+run 0 export --system gated_delta_rule --form recurrent --contract fp32 --max-cases 12 --out cases
+run 77 judge cases
+says 'nothing has been written into it'
+bad 'not empty' export --system retention --out cases
+while read -r file case; do
+  run 0 repro "$case" --dump "cases/$file"
+done < <(sed -n 's/.*"file": "\([^"]*\)".*/\1/p' cases/manifest.json | paste -d' ' - <(sed -n 's/.*"line": "\(.*\)"/\1/p' cases/manifest.json))
+run 0 judge cases --junit cases.xml --jsonl cases.jsonl
+says '12 judged: pass 12'
+present cases.xml
+first="$(sed -n 's/.*"line": "\(.*\)"/\1/p' cases/manifest.json | sed -n 1p)"
+run 1 repro "$first kernel=$name" --subject "$subject wrong" --dump cases/00000.safetensors
+run 1 judge cases
+says 'cases/00000.safetensors'
+sed 's/"00001.safetensors"/"..\/00001.safetensors"/' cases/manifest.json >changed.json
+mkdir outside && cp changed.json outside/manifest.json
+bad 'no file of this folder' judge outside
+bad 'no manifest.json' judge "$folder"
+rm cases/00002.safetensors
+bad 'it is not there' judge cases
+
 # No process is left behind.
 sleep 0.2
 left="$(pgrep -f "^$subject" | wc -l)"

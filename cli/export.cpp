@@ -1,0 +1,126 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli/commands.h"
+#include "cli/filter.h"
+#include "cli/options.h"
+#include "cli/table.h"
+#include "fuzz/plan.h"
+#include "harness/systems/saved_run.h"
+#include "reference/error.h"
+#include "reports/records/files.h"
+
+namespace samestate::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ExportOptions {
+  PlanOptions plan;
+  FilterOptions filter;
+  std::string out;
+  std::vector<std::string> plugins;
+};
+
+/// The case as one call on dense tensors, whose outputs anything may write; nothing where it is more than that.
+std::optional<Case> as_one_call(Case c) {
+  const Resolved r(c);
+  if (r.law != nullptr || r.form->decodes || c.lead + c.slack > 0) return std::nullopt;
+  if (r.system->in_file.none() && (c.T == 0 || c.B == 0)) return std::nullopt;
+  c.layout = Case{}.layout, c.final_state = Case{}.final_state, c.repeat = false;
+  c.kernel.clear();
+  return c;
+}
+
+/// The run's inputs, and outputs that nobody has written yet: NaN.
+RunFile unwritten(const Case& c, const std::string& kernel) {
+  const Resolved r(c);
+  Record record;
+  record.line = format_case(c);
+  record.kernel = kernel;
+  Trace trace;
+  trace.inputs = r.system->inputs(r);
+  trace.native = r.c.form;
+  const Signature signature = r.system->signature(r.c);
+  for (const TensorSpec& spec : signature.outputs) {
+    std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
+    const std::int64_t sequences = r.form->packed ? std::ssize(c.lengths) : c.B;
+    shape.insert(shape.begin(), spec.axis == Axis::state ? sequences : c.B);
+    std::int64_t size = 1;
+    for (const std::int64_t extent : shape) size *= extent;
+    trace.outputs.push_back(
+        {spec, true, std::move(shape), std::vector<float>(static_cast<std::size_t>(size), std::nanf(""))});
+  }
+  return run_file_of(record, trace);
+}
+
+int run_export(ExportOptions options) {
+  options.plan.filter = filter_of(options.filter);
+  const KernelTable table = kernel_table(options.plugins, options.plan.filter);
+  const std::int64_t most = options.plan.max_cases;
+  options.plan.max_cases = 0;
+  std::vector<Case> cases;
+  std::set<std::string> seen;
+  for (const Case& c : plan_cases(table, options.plan)) {
+    std::optional<Case> one = as_one_call(c);
+    if (one && seen.insert(format_case(*one)).second) cases.push_back(std::move(*one));
+  }
+  if (cases.empty()) throw Error("no case of these filters is one call on dense tensors: nothing to write");
+  const std::int64_t total = std::ssize(cases);
+  if (fs::exists(options.out) && !fs::is_empty(options.out))
+    throw Error(options.out + ": is there and not empty; name another folder");
+  fs::create_directories(options.out);
+  nlohmann::ordered_json manifest{{"format", "samestate-export-1"},
+                                  {"cases", nlohmann::ordered_json::array()}};
+  const std::int64_t count = most > 0 ? std::min(most, total) : total;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Case& c = cases[static_cast<std::size_t>(i * total / count)];
+    const std::string name = fmt::format("{:05}.safetensors", i);
+    write_run_file(fs::path(options.out) / name, unwritten(c, "elsewhere"));
+    manifest["cases"].push_back({{"file", name}, {"line", format_case(c)}});
+  }
+  write_atomically(fs::path(options.out) / "manifest.json", manifest.dump(1) + "\n");
+  fmt::print("{} cases of {} in {}: write the outputs (now NaN) into each file, then `samestate judge {}`\n",
+             count, total, options.out, options.out);
+  return kPass;
+}
+
+}  // namespace
+
+Command add_export(CLI::App& app) {
+  auto options = std::make_shared<ExportOptions>();
+  options->plan.max_cases = 200;
+  app.footer(
+      "Writes cases of the plan as files, for kernels that nothing here can call: one safetensors file a "
+      "case (as of "
+      "`repro --dump`)\n"
+      "with its inputs and outputs of NaN, and manifest.json. Whatever writes the outputs, in any language, "
+      "`samestate "
+      "judge DIR`\n"
+      "judges them. Cases that are more than one call are left out: laws, decoding, tokens of no "
+      "sequence.\n\n"
+      "  samestate export --system gated_delta_rule --form chunked --contract bf16 --out cases\n"
+      "  samestate judge cases --junit cases.xml\n\n" +
+      filter_help());
+  app.add_option("--out", options->out, "the folder to write, new or empty")->required()->check(named());
+  add_names(app, "--system", options->plan.system, "only these systems, with patterns");
+  add_names(app, "--kernel", options->plan.kernel, "only cases of these kernels, inside their limits");
+  app.add_option("--max-cases", options->plan.max_cases, "at most this many, spread over the plan (0: all)")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--effort", options->plan.effort, "as of gate")
+      ->capture_default_str()
+      ->check(number_in(0.0, 1e4));
+  app.add_option("--seed", options->plan.seed, "of the drawn cases")->capture_default_str();
+  add_filter_options(app, options->filter);
+  add_plugin_option(app, options->plugins);
+  return [options] { return run_export(*options); };
+}
+
+}  // namespace samestate::cli
