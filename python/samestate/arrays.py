@@ -2,8 +2,8 @@
 
 A library here has
   given(mapped, tensor)            a fresh array of the tensor; on the CPU numpy and torch copy nothing
-  store(mapped, tensor, result)    writes a result: shape as asked, the output's dtype or a wider one of numbers, which
-                                   is rounded once, to nearest even
+  store(mapped, tensor, result, part)  writes a result: shape as asked, the output's dtype or a wider one of numbers,
+                                   which is rounded once, to nearest even; `part`, (axis, begin, end), limits it
   finish(mapped, tensors, arrays)  what the call did to its inputs is carried into the judge's memory
 and imports its package when it is made. `tensor` is the protocol's object: name, dtype, shape, strides, offset.
 """
@@ -49,6 +49,14 @@ def storage(numpy, mapped, tensor):
     item = ITEM[tensor["dtype"]]
     return numpy.ndarray(tuple(tensor["shape"]), kind, mapped, tensor["offset"],
                          tuple(s * item for s in tensor["strides"]))
+
+
+def _of(array, part):
+    """The part of an array; all of it where `part` is None."""
+    if part is None:
+        return array
+    axis, begin, end = part
+    return array[(slice(None),) * axis + (slice(begin, end),)]
 
 
 def widened(numpy, bits):
@@ -106,13 +114,13 @@ class Numpy:
                 return array.view(self._type)
         return array
 
-    def store(self, mapped, tensor, result):
+    def store(self, mapped, tensor, result, part=None):
         numpy = self._numpy
         if not isinstance(result, (numpy.ndarray, numpy.generic)):
             raise _wrong_type(tensor, result, "numpy")
         bits = self._bf16 == "bits" and tensor["dtype"] == "bf16" and result.dtype == numpy.uint16
         name = _checked(tensor, result.shape, "bfloat16" if bits else result.dtype)
-        into = storage(numpy, mapped, tensor)
+        into, result = _of(storage(numpy, mapped, tensor), part), _of(result, part)
         if tensor["dtype"] == "bf16":
             into[...] = result if bits else result.view(numpy.uint16) if name == "bf16" else bf16_bits(numpy, result)
         elif tensor["dtype"] == "int32" and name == "int64":
@@ -172,14 +180,14 @@ class Torch:
         there = self._torch.empty_strided(host.shape, host.stride(), dtype=host.dtype, device=self._device)
         return there.copy_(host)
 
-    def store(self, mapped, tensor, result):
+    def store(self, mapped, tensor, result, part=None):
         torch = self._torch
         if not isinstance(result, torch.Tensor):
             raise _wrong_type(tensor, result, "torch")
         _checked(tensor, result.shape, result.dtype)
         if result.layout != torch.strided:
             raise ReturnError(f"{tensor['name']} has layout {result.layout}, asked for is torch.strided")
-        into, result = self._host(mapped, tensor), result.detach().to("cpu")
+        into, result = _of(self._host(mapped, tensor), part), _of(result.detach(), part).to("cpu")
         if tensor["dtype"] in ("bf16", "fp16") and result.dtype == torch.float64:
             result = self._odd_fp32(result)  # torch converts by way of fp32: two roundings
         if tensor["dtype"] == "int32" and result.dtype == torch.int64 and not torch.equal(
@@ -221,13 +229,13 @@ class _ByNumpy:
 
     in_place = False
 
-    def store(self, mapped, tensor, result):
+    def store(self, mapped, tensor, result, part=None):
         if not self._is_array(result):
             raise _wrong_type(tensor, result, self._name)
         _checked(tensor, result.shape, result.dtype)
         numpy = self._numpy
-        name, host = _dtype_name(result.dtype), self._back(result)
-        into = storage(numpy, mapped, tensor)
+        name, host = _dtype_name(result.dtype), _of(self._back(result), part)
+        into = _of(storage(numpy, mapped, tensor), part)
         if tensor["dtype"] == "bf16":
             into[...] = host if name == "bf16" else bf16_bits(numpy, host)
         else:

@@ -22,7 +22,7 @@ import inspect
 import os
 import sys
 
-from .errors import DeclarationError, ReturnError, nearest
+from .errors import DeclarationError, ReturnError, Unsupported, nearest
 
 FAMILY = ("gated_delta_rule", "delta_rule", "retention", "linear_attention")
 CONVENTIONS = {  # docs/subjects.md, the default first
@@ -261,9 +261,19 @@ class Subject:
         at = {tensor["offset"] for tensor in inputs if 0 not in tensor["shape"]}
         # What overwrites an input comes last: another result may be a view of it.
         for tensor in sorted(outputs, key=lambda t: t["offset"] in at):
-            library.store(mapped, tensor, results[tensor["name"]])
+            library.store(mapped, tensor, results[tensor["name"]], self._owned(tensor, inputs, by_name))
         kept = [(t, a) for t, a in zip(inputs, arrays) if t["offset"] not in {o["offset"] for o in outputs}]
         library.finish(mapped, [t for t, _ in kept], [a for _, a in kept])
+
+    def _owned(self, tensor, inputs, by_name):
+        """(axis, begin, end) of the tokens of o that belong to a sequence, None for all: what lies outside cu_seqlens is
+        the judge's memory, and a function that returns whole arrays cannot leave it alone by itself."""
+        if not self.family or tensor["name"] != "o" or "cu_seqlens" not in by_name:
+            return None
+        ends = by_name["cu_seqlens"]
+        axis = {"BTHD": 1, "BHTD": 2, "THD": 0}[self.conventions.get("layout", "BTHD")]
+        begin, end = int(ends[0]), int(ends[-1])
+        return None if (begin, end) == (0, tensor["shape"][axis]) else (axis, begin, end)
 
     def _arguments(self, request, by_name):
         values, named = {}, dict(self.options)
@@ -280,6 +290,10 @@ class Subject:
                           contract=request["contract"], scale=request["scale"])
         values.update(request["parameters"])
         values.update(by_name)
+        if self.family:
+            for tensor in ("cu_seqlens", "initial_state"):
+                if tensor in by_name and tensor not in self._asked:
+                    raise Unsupported(f"{self._called()} takes no {tensor}")
         for given, theirs in self._asked.items():
             if isinstance(given, tuple):
                 if given[0] in values:
