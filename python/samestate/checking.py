@@ -240,8 +240,8 @@ def repeat_of(line, reachable):
 
 
 def failed(name, code, records, summary, err, subject_words=(), reachable=None):
-    """Failed of a gate: the first kind of failure in full, the others in a line each."""
-    failures = summary.get("failures") or []
+    """Failed of a gate: the commonest kind of failure in full, the others in a line each."""
+    failures = sorted(summary.get("failures") or [], key=lambda f: -f.get("cases", 1))
     bad = [r for r in records if r.get("verdict") not in ("pass", "vacuous", "unsupported", "skipped", None)]
     counts = ", ".join(f"{word} {count}" for word, count in summary.get("verdicts", {}).items())
     total = f"{summary.get('cases', len(records))} cases: {counts}" if counts else ""

@@ -164,7 +164,7 @@ def serve(*words, **more):
     return Judge([sys.executable, "-m", "samestate.serve", *words], **more)
 
 
-def recurrence(x, system, scale, heads="interleaved", l2norm=False, lengths=None):
+def recurrence(x, system, scale, heads="interleaved", l2norm=False, lengths=None, ends=None):
     """o [B, T, Hv, dv] and states [N, Hv, dk, dv] in float64 of canonical tensors {q, k, v, g, beta, initial_state}."""
     q, k, v = (x[n].astype(np.float64) for n in "qkv")
     if l2norm:
@@ -174,6 +174,7 @@ def recurrence(x, system, scale, heads="interleaved", l2norm=False, lengths=None
     spans = [(b, 0, tokens) for b in range(batch)]
     if lengths is not None:
         ends = np.cumsum([0] + list(lengths))
+    if ends is not None:
         spans = [(0, a, b) for a, b in zip(ends[:-1], ends[1:])]
     o, final = np.zeros(v.shape), np.zeros((len(spans), hv, q.shape[3], dv))
     for n, (b, begin, end) in enumerate(spans):

@@ -16,8 +16,7 @@ def right(system, q, k, v, g=None, beta=None, initial_state=None, scale=1.0, hea
 
     x = {"q": q, "k": k, "v": v, "initial_state": initial_state}
     x.update({n: y for n, y in (("g", g), ("beta", beta)) if y is not None})
-    lengths = None if cu_seqlens is None else np.diff(cu_seqlens)
-    o, S = recurrence(x, system, scale, heads, l2norm, lengths)
+    o, S = recurrence(x, system, scale, heads, l2norm, ends=cu_seqlens)
     return o.astype(np.float32), S.astype(np.float32)
 
 
