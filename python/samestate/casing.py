@@ -63,6 +63,7 @@ class Plan:
             try:
                 code, out, err = run_command(
                     ["gate", "--list", "--json", "--subject", server.spec, "--kernel", subject.name, *LISTED]
+                    + (["--exclude", "form=packed"] if "form != packed" in subject.limits else [])
                     + [word for where in self.where for word in ("--where", where)]
                     + command.arguments_of(asked), server)
             finally:

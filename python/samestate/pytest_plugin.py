@@ -56,7 +56,7 @@ def case(request, record_property):
     made = Case(param.line, param.plan, param.test)
     try:
         yield made
-        if not made.judged:
+        if not made.judged and not request.node.stash.get(_ENDED, False):
             pytest.fail(f"samestate: {param.line}: the test ended without case.judge(..)", pytrace=False)
     finally:
         made.close()
@@ -71,7 +71,7 @@ def case(request, record_property):
         seen[1] += record.get("verdict") in ("pass", "fail", "flaky", "crash", "timeout")
 
 
-_JUDGED = pytest.StashKey()
+_JUDGED, _ENDED = pytest.StashKey(), pytest.StashKey()
 
 
 @pytest.hookimpl(trylast=True)
@@ -97,18 +97,18 @@ def pytest_runtest_makereport(item, call):
     from samestate.errors import Failed
 
     outcome = yield
+    if call.when == "call" and call.excinfo is not None:
+        item.stash[_ENDED] = True  # by its own failure or skip: no second one for the judge() it did not reach
     if call.excinfo is not None and isinstance(call.excinfo.value, Failed):
         outcome.get_result().longrepr = str(call.excinfo.value)
 
 
 @pytest.fixture
 def samestate_check(request):
-    """samestate.check with the options of the command line."""
-    import functools
-
+    """samestate.check, with the options of the command line in place of what the test says."""
     from samestate.checking import check
 
     said = {k: v for k, v in _options(request.config).items() if v is not None and k != "case"}
     if request.config.getoption("--samestate-isolate"):
         said["isolate"] = True
-    return functools.partial(check, **said)
+    return lambda *function, **more: check(*function, **{**more, **said})
