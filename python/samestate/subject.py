@@ -248,6 +248,8 @@ class Subject:
             library.threads(request["threads"])
         arrays = [library.given(mapped, tensor) for tensor in inputs]
         by_name = {tensor["name"]: array for tensor, array in zip(inputs, arrays)}
+        if self.family:
+            self._add_empty(library, mapped, by_name)
         positional, named = self._arguments(request, by_name)
         if self.array == "torch":
             import torch
@@ -264,6 +266,14 @@ class Subject:
             library.store(mapped, tensor, results[tensor["name"]], self._owned(tensor, inputs, by_name))
         kept = [(t, a) for t, a in zip(inputs, arrays) if t["offset"] not in {o["offset"] for o in outputs}]
         library.finish(mapped, [t for t, _ in kept], [a for _, a in kept])
+
+    def _add_empty(self, library, mapped, by_name):
+        """g and beta of a call without tokens, where the judge leaves out what has no element."""
+        shape = list(by_name["v"].shape)[:-1] if "v" in by_name else [1]
+        for name in ("g", "beta"):
+            if name in self._asked and name not in by_name and 0 in shape:
+                by_name[name] = library.given(mapped, {"name": name, "dtype": "fp32", "shape": shape,
+                                                       "strides": shape, "offset": 0})
 
     def _owned(self, tensor, inputs, by_name):
         """(axis, begin, end) of the tokens of o that belong to a sequence, None for all: what lies outside cu_seqlens is
