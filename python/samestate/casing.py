@@ -153,7 +153,7 @@ class Case:
         """What tells one call from another: sizes and the bytes of the inputs' extents."""
         from .protocol import ITEM
 
-        parts = [json.dumps([request["kernel"], request["chunk"], request["scale"],
+        parts = [json.dumps([request["kernel"], request.get("chunk"), request.get("scale"),
                              [[t["name"], t["shape"]] for t in request["inputs"] + request["outputs"]]])]
         for tensor in request["inputs"]:
             if 0 in tensor["shape"]:
@@ -189,7 +189,7 @@ class Case:
         if name in self._arrays:
             return self._arrays[name]
         if name in _GIVEN:
-            return self._request[name]
+            return self._request.get(name)
         if name in self._request["parameters"]:
             return self._request["parameters"][name]
         if self._subject.family and name in ("g", "beta", "initial_state", "cu_seqlens"):

@@ -164,8 +164,8 @@ class Busy:
         self._thread.join()  # no busy behind the answer
 
 
-_FIELDS = ("id", "kernel", "contract", "batch", "tokens", "chunk", "scale", "heads", "l2norm", "threads",
-           "parameters", "bytes", "inputs", "outputs")
+_FIELDS = ("id", "kernel", "contract", "batch", "tokens", "parameters", "bytes", "inputs", "outputs")
+_FAMILY_FIELDS = ("chunk", "scale", "heads", "l2norm")  # of the recurrent family's calls alone
 
 
 def run(subjects, request, memory, stream):
@@ -178,6 +178,9 @@ def run(subjects, request, memory, stream):
         subject = subjects.get(request["kernel"])
         if subject is None:
             raise ProtocolError(f"kernel {request['kernel']} is not served; these are: {' '.join(subjects)}")
+        lacking = [field for field in _FAMILY_FIELDS if field not in request and subject.family]
+        if lacking:
+            raise ProtocolError(f"a run of {subject.system} without {' and '.join(lacking)}")
         mapped = memory.map(request["bytes"])
         for tensor in request["inputs"] + request["outputs"]:
             check_tensor(tensor, len(mapped))

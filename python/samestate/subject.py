@@ -235,7 +235,7 @@ class Subject:
         """Whether this is the first call of these sizes, of a kernel that compiles by size."""
         if not self.compiles:
             return False
-        variant = (request["contract"], request["chunk"], tuple(sorted(request["parameters"].items())))
+        variant = (request["contract"], request.get("chunk"), tuple(sorted(request["parameters"].items())))
         new = variant not in self._seen
         self._seen.add(variant)
         return new
@@ -245,7 +245,7 @@ class Subject:
         NoDevice or Unsupported."""
         library, inputs, outputs = self.library(), request["inputs"], request["outputs"]
         if hasattr(library, "threads"):
-            library.threads(request["threads"])
+            library.threads(request.get("threads", 1))
         arrays = [library.given(mapped, tensor) for tensor in inputs]
         by_name = {tensor["name"]: array for tensor, array in zip(inputs, arrays)}
         if self.family:
@@ -289,15 +289,15 @@ class Subject:
         values, named = {}, dict(self.options)
         if self.family:
             values = {
-                "scale": request["scale"], "chunk": request["chunk"], "threads": request["threads"],
+                "scale": request["scale"], "chunk": request["chunk"], "threads": request.get("threads", 1),
                 "l2norm": request["l2norm"], "head_map": request["heads"], "contract": request["contract"],
                 "output_final_state": any(o["name"] == "final_state" for o in request["outputs"]),
                 "initial_state": None, "cu_seqlens": None,
             }
         values.update(batch=request["batch"], tokens=request["tokens"], parameters=request["parameters"])
         if not self.family:
-            values.update(B=request["batch"], T=request["tokens"], chunk=request["chunk"], threads=request["threads"],
-                          contract=request["contract"], scale=request["scale"])
+            values.update(B=request["batch"], T=request["tokens"], contract=request["contract"])
+            values.update({key: request[key] for key in ("chunk", "threads") if key in request})
         values.update(request["parameters"])
         values.update(by_name)
         if self.family:

@@ -115,6 +115,7 @@ class Judge:
         request = {"type": "run", "id": self.count, "kernel": kernel, "contract": "fp32", "batch": 1, "tokens": 1,
                    "chunk": 0, "scale": 1.0, "heads": "interleaved", "l2norm": False, "threads": 1, "parameters": {},
                    "bytes": size, **rows, **fields}
+        request = {key: value for key, value in request.items() if value is not None}
         answer = self.ask(request)
         while answer and answer["type"] == "busy":
             answer = self.read()

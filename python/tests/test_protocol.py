@@ -123,7 +123,8 @@ class Conversation(unittest.TestCase):
         x = np.random.default_rng(1).standard_normal((2, 3, 4, 5)).astype(np.float32)
         w = np.ones(5, np.float32)
         answer, got = judge.run("kernels.rms_norm.equation", {"x": (x, "fp32"), "weight": (w, "fp32")},
-                                {"y": (x.shape, "fp32")}, parameters={"H": 4, "D": 5})
+                                {"y": (x.shape, "fp32")}, parameters={"H": 4, "D": 5},
+                                scale=None, heads=None, l2norm=None, chunk=None)
         self.assertEqual(answer["type"], "ran", answer)
         self.assertLess(np.abs(got["y"] - x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)).max(), 1e-6)
 
