@@ -22,6 +22,11 @@ _DELTA = {"q": "q", "k": "k", "v": "v", "g": "g", "beta": "beta", "scale": "scal
 _L2 = {"l2norm": "use_qk_l2norm_in_kernel"}
 
 
+# Functions of FLA that the gate ran in the interpreter, a dozen cases each.
+_RAN = ("fused_recurrent_simple_gla", "fused_recurrent_gated_delta_rule", "fused_recurrent_delta_rule",
+        "fused_recurrent_linear_attn", "fused_recurrent_retention", "chunk_simple_gla")
+
+
 def _without(arguments, *names):
     return {k: v for k, v in arguments.items() if k not in names}
 
@@ -31,13 +36,13 @@ def _fla(function, system, form, module, cpu, cuda, arguments, options=None, lim
     if chunk:
         arguments = dict(arguments, chunk=chunk)
     grouped = system == "gated_delta_rule"
-    limits = list(limits) + ([] if grouped else ["Hv <= Hk"])
-    conventions = {"heads": "interleaved"}
+    conventions = {"heads": "interleaved" if grouped else "repeated"}
     if "l2norm" not in arguments:
         conventions["l2norm"] = "outside"
+    tried = {"cpu": "0.6.0"} if function in _RAN else {}
     return Adapter("fla." + function, kernel or "fla." + system, system, form, "flash-linear-attention", _FLA,
                    f"fla.ops.{module}:{function}", "torch", {"cpu": cpu, "cuda": cuda}, arguments, dict(options or {}),
-                   limits, conventions, {}, traps)
+                   list(limits), conventions, tried, traps)
 
 
 ROWS = (
@@ -45,29 +50,30 @@ ROWS = (
             ("0.20.2",), "samestate.adapters.ggml:load()", "numpy", {"cpu": ["fp32"]}, {}, {},
             ["dk = dv", "form != packed"],
             {"heads": "tiled", "state": "vk", "scale": "dv", "l2norm": "outside", "state_argument": "required"},
-            {}, "heads h mod Hk; state [value, key]; the scale is dv^-1/2, fixed"),
+            {"cpu": "0.20.2.post1"}, "heads h mod Hk; state [value, key]; the scale is dv^-1/2, fixed"),
     Adapter("mlx.gated_delta_ops", "mlx.gated_delta_rule", "gated_delta_rule", "recurrent", "mlx-lm", ("0.32.2",),
             "samestate.adapters.mlx:gated_delta_ops()", "mlx", {"cpu": ["fp32"]},
             {"q": "q", "k": "k", "v": "v", "g": "g", "beta": "beta", "initial_state": "state"}, {},
             ["form != packed", "T >= 1"],
             {"decay": "linear", "state": "vk", "scale": "folded", "heads": "interleaved", "l2norm": "outside"},
-            {}, "g is the factor; no scale inside; state [value, key]"),
+            {"cpu": "0.32.2"}, "g is the factor; no scale inside; state [value, key]"),
     Adapter("hf.torch_chunk_gated_delta_rule", "hf.gated_delta_rule", "gated_delta_rule", "chunked", "transformers",
-            ("5.23.0",),
+            ("5.23.0", "5.24.0"),
             "transformers.models.qwen3_next.modeling_qwen3_next:torch_chunk_gated_delta_rule.__wrapped__", "torch",
             {"cpu": ["fp32", "bf16_io"], "cuda": ["fp32", "bf16_io"]},
             {"q": "query", "k": "key", "v": "value", "g": "g", "beta": "beta", "chunk": "chunk_size",
              "initial_state": "initial_state", "output_final_state": "output_final_state",
              "l2norm": "use_qk_l2norm_in_kernel"}, {}, ["form != packed", "T >= 1", "chunk >= 1"],
-            {"scale": "dk", "heads": "interleaved"}, {},
-            "with FLA installed the plain name runs FLA; a scale is swallowed; beta is float32 in every contract"),
+            {"scale": "dk", "heads": "interleaved"}, {"cpu": "5.24.0"},
+            "with FLA installed the plain name runs FLA; a scale is swallowed; where a token forgets everything (regimes reset "
+            "and exact_reset) o is NaN"),
     Adapter("hf.torch_recurrent_gated_delta_rule", "hf.gated_delta_rule", "gated_delta_rule", "recurrent",
-            "transformers", ("5.23.0",),
+            "transformers", ("5.23.0", "5.24.0"),
             "transformers.models.qwen3_next.modeling_qwen3_next:torch_recurrent_gated_delta_rule.__wrapped__",
             "torch", {"cpu": ["fp32", "bf16_io"], "cuda": ["fp32", "bf16_io"]},
             {"q": "query", "k": "key", "v": "value", "g": "g", "beta": "beta", "initial_state": "initial_state",
              "output_final_state": "output_final_state", "l2norm": "use_qk_l2norm_in_kernel"}, {},
-            ["form != packed", "T >= 1"], {"scale": "dk", "heads": "interleaved"}, {},
+            ["form != packed", "T >= 1"], {"scale": "dk", "heads": "interleaved"}, {"cpu": "5.24.0"},
             "with FLA installed the plain name runs FLA"),
     _fla("chunk_gated_delta_rule", "gated_delta_rule", "chunked", "gated_delta_rule", ["fp32"],
          ["bf16_block16_tf32+card:nearest"], dict(_DELTA, **_L2), limits=["chunk in 16 32 64"], chunk="chunk_size",
@@ -80,7 +86,8 @@ ROWS = (
          dict(_without(_DELTA, "g"), **_L2), limits=["chunk in 16 32 64"], chunk="chunk_size",
          traps="refuses fp32 tensors"),
     _fla("fused_recurrent_delta_rule", "delta_rule", "recurrent", "delta_rule", ["fp32"], ["fp32"],
-         dict(_without(_DELTA, "g"), **_L2)),
+         dict(_without(_DELTA, "g"), **_L2), limits=["scale in default 1 16 0.0001220703125"],
+         traps="asserts that the scale is positive"),
     _fla("chunk_simple_gla", "retention", "chunked", "simple_gla", ["fp32"], ["tf32_truncated", "bf16"],
          _without(_DELTA, "beta"), limits=["chunk = 64"],
          traps="g = -1e38 (regime reset) gave NaN in bf16 on an H100"),
