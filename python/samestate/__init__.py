@@ -1,0 +1,27 @@
+"""samestate: linear-attention kernels written in Python, judged by the command `samestate`.
+
+Nothing is imported here but when it is first named: `import samestate` loads no array library.
+"""
+__version__ = "0.1.0"
+
+_HOME = {
+    "kernel": "subject", "Subject": "subject", "DeclarationError": "errors", "Unsupported": "errors",
+    "NoDevice": "errors", "Failed": "errors", "NothingRan": "errors", "CommandError": "errors",
+    "Error": "errors", "check": "checking", "Summary": "checking", "cases": "casing", "Case": "casing",
+    "executable": "command",
+}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name):
+    if name not in _HOME:
+        raise AttributeError(f"module 'samestate' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module("samestate." + _HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted(list(globals()) + __all__)

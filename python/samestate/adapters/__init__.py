@@ -1,0 +1,100 @@
+"""Adapters: public kernels as subjects, from one table (table.py; docs/adapters.md is made of it)."""
+import importlib
+
+from ..errors import DeclarationError
+from ..subject import CONVENTIONS, Subject
+from .table import ROWS
+
+
+def names():
+    return [row.name for row in ROWS]
+
+
+def rows_of(name):
+    """Rows of an adapter's name, or of a kernel's without its form (its chunked and its recurrent one)."""
+    return [row for row in ROWS if row.name == name] or [row for row in ROWS if row.kernel == name]
+
+
+def _loaded(row, device):
+    """The function of a row; ImportError where its package is not there."""
+    module, _, path = row.function.partition(":")
+    if row.package == "flash-linear-attention":
+        from .fla import function
+
+        return function(module, path, device)
+    wrapped = path.endswith(".__wrapped__")
+    made = path.endswith("()")
+    name = path[: -len(".__wrapped__")] if wrapped else path[:-2] if made else path
+    found = getattr(importlib.import_module(module), name)
+    # Without FLA there is no dispatching decorator, and nothing to unwrap.
+    return getattr(found, "__wrapped__", found) if wrapped else found() if made else found
+
+
+def version_of(row):
+    """The installed version of a row's package, None where it is not installed."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(row.package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def subject(row, device=None, contracts=None, limits=(), name=None, **more):
+    """The Subject of a row on a device: cuda where the row has it and torch sees one, else cpu. More limits narrow it;
+    `contracts` replaces the row's; other conventions are the function's own and cannot be said otherwise."""
+    changed = [key for key in more if key in CONVENTIONS or key in ("system", "form", "array", "arguments", "dtypes")]
+    if changed:
+        raise DeclarationError(f"{row.name}: {' '.join(changed)} is the function's own; what can be said is device, "
+                               "contracts, limits, name, options")
+    if device is None:
+        device = "cpu" if "cpu" in row.devices else "cuda"
+    if device not in row.devices:
+        raise DeclarationError(f"{row.name} on device {device}: known are {' '.join(row.devices)}")
+    function = _loaded(row, device)
+    version = version_of(row)
+    read_at = f"{row.package} {version}; read at {' '.join(row.versions)}"
+    if version and not any(version.split(".")[:2] == known.split(".")[:2] for known in row.versions):
+        import sys
+
+        print(f"samestate.serve: {row.name}: {row.package} {version} is installed, the adapter was read at "
+              f"{' '.join(row.versions)}", file=sys.stderr)
+    options = {**row.options, **more.pop("options", {})}
+    interpreted = row.package == "flash-linear-attention" and device == "cpu"
+    if interpreted and any("bf16" in contract for contract in contracts or ()):
+        from ..interpreter import BF16_REASON
+
+        raise DeclarationError(f"{row.name} under {' '.join(contracts)} on the cpu: {BF16_REASON}")
+    made = Subject(function, row.system, row.form, contracts=contracts or row.devices[device],
+                   limits=list(row.limits) + list(limits), array=row.array, device=device, name=name or row.kernel,
+                   compiles=device == "cuda" or interpreted, arguments=row.arguments, options=options,
+                   about={"adapter": row.name, "package": read_at}, **{**row.conventions, **more})
+    return made
+
+
+def markdown():
+    """docs/adapters.md."""
+    lines = [
+        "# Adapters", "",
+        "Public kernels that are gated by name, `samestate gate --subject python:NAME` (docs/subjects.md): each is called",
+        "by keyword, as its package has it. A row's conventions are those of docs/subjects.md where they differ from the",
+        "canonical call. On a CPU the functions of flash-linear-attention run in Triton's interpreter. This page is",
+        "`python3 -m samestate.adapters --markdown`, made from `python/samestate/adapters/table.py`.", "",
+        "| NAME | kernel | package, read at | device: contracts | conventions | limits | ran |",
+        "|---|---|---|---|---|---|---|"]
+    for row in ROWS:
+        contracts = "; ".join(f"{device}: {' '.join(c)}" for device, c in row.devices.items())
+        conventions = ", ".join(f"{k} {v}" for k, v in row.conventions.items())
+        tried = ", ".join(f"{device}: {version}" for device, version in row.tried.items()) or "not yet"
+        lines.append(f"| `{row.name}` | `{row.kernel}.{row.form}` | {row.package} {', '.join(row.versions)} | "
+                     f"{contracts} | {conventions} | {', '.join(f'`{x}`' for x in row.limits) or 'none'} | {tried} |")
+    lines += ["", "## What a caller gets wrong", ""]
+    lines += [f"* `{row.name}`: {row.traps}." for row in ROWS if row.traps]
+    lines += ["", "## What is not here", "",
+              "FlashInfer's decode and vLLM's packed decode: their gate is fused (`A_log`, `a`, `dt_bias`, `b`) and their",
+              "state a pool with slots, so that they are a system of named tensors of their own. bf16 in Triton's",
+              "interpreter: its casts to bf16 cut off instead of rounding to nearest, and `tl.dot` multiplies bit patterns.",
+              "", "A device other than the first: `python:fla.chunk_gated_delta_rule?device=cuda`; narrower limits:",
+              "`?limits=dk <= 64;T <= 256`; other contracts: `?contracts=bf16`. Chunked and recurrent together, which serves",
+              "decoding: the kernel's name, `python:fla.gated_delta_rule`.", ""]
+    return "\n".join(lines)

@@ -1,0 +1,120 @@
+"""Public kernels: one row each. What is read here is what was read in their sources, at the versions that stand there."""
+from collections import namedtuple
+
+Adapter = namedtuple("Adapter", "name kernel system form package versions function array devices arguments options "
+                     "limits conventions tried traps")
+Adapter.__doc__ = """A row.
+
+name         what is asked for: python:NAME
+kernel       of the case lines, without the form
+package      distribution; versions: those it was read at
+function     where it is: module:function ("ours:" modules of this folder), .__wrapped__ where that is taken
+devices      {device: contracts}
+arguments    {what it is given: the function's name for it}: everything goes by keyword
+options      keyword arguments that never change
+tried        {device: version at which the adapter ran under the gate}, empty: written from the source alone
+traps        what a caller gets wrong
+"""
+
+_FLA = ("0.6.0",)
+_DELTA = {"q": "q", "k": "k", "v": "v", "g": "g", "beta": "beta", "scale": "scale", "initial_state": "initial_state",
+          "output_final_state": "output_final_state", "cu_seqlens": "cu_seqlens"}
+_L2 = {"l2norm": "use_qk_l2norm_in_kernel"}
+
+
+# Functions of FLA that the gate ran in the interpreter, a dozen cases each.
+_RAN = ("fused_recurrent_simple_gla", "fused_recurrent_gated_delta_rule", "fused_recurrent_delta_rule",
+        "fused_recurrent_linear_attn", "fused_recurrent_retention", "chunk_simple_gla")
+
+
+def _without(arguments, *names):
+    return {k: v for k, v in arguments.items() if k not in names}
+
+
+def _fla(function, system, form, module, cpu, cuda, arguments, options=None, limits=(), traps="", kernel=None,
+         chunk=None):
+    if chunk:
+        arguments = dict(arguments, chunk=chunk)
+    grouped = system == "gated_delta_rule"
+    conventions = {"heads": "interleaved" if grouped else "repeated"}
+    if "l2norm" not in arguments:
+        conventions["l2norm"] = "outside"
+    tried = {"cpu": "0.6.0"} if function in _RAN else {}
+    return Adapter("fla." + function, kernel or "fla." + system, system, form, "flash-linear-attention", _FLA,
+                   f"fla.ops.{module}:{function}", "torch", {"cpu": cpu, "cuda": cuda}, arguments, dict(options or {}),
+                   list(limits), conventions, tried, traps)
+
+
+ROWS = (
+    Adapter("ggml.gated_delta_net", "ggml.gated_delta_rule", "gated_delta_rule", "recurrent", "libggml-python",
+            ("0.20.2",), "samestate.adapters.ggml:load()", "numpy", {"cpu": ["fp32"]}, {}, {},
+            ["dk = dv", "form != packed"],
+            {"heads": "tiled", "state": "vk", "scale": "dv", "l2norm": "outside", "state_argument": "required"},
+            {"cpu": "0.20.2.post1"}, "heads h mod Hk; state [value, key]; the scale is dv^-1/2, fixed"),
+    Adapter("mlx.gated_delta_ops", "mlx.gated_delta_rule", "gated_delta_rule", "recurrent", "mlx-lm", ("0.32.2",),
+            "samestate.adapters.mlx:gated_delta_ops()", "mlx", {"cpu": ["fp32"]},
+            {"q": "q", "k": "k", "v": "v", "g": "g", "beta": "beta", "initial_state": "state"}, {},
+            ["form != packed", "T >= 1"],
+            {"decay": "linear", "state": "vk", "scale": "folded", "heads": "interleaved", "l2norm": "outside"},
+            {"cpu": "0.32.2"}, "g is the factor; no scale inside; state [value, key]"),
+    Adapter("hf.torch_chunk_gated_delta_rule", "hf.gated_delta_rule", "gated_delta_rule", "chunked", "transformers",
+            ("5.23.0", "5.24.0"),
+            "transformers.models.qwen3_next.modeling_qwen3_next:torch_chunk_gated_delta_rule.__wrapped__", "torch",
+            {"cpu": ["fp32", "bf16_io"], "cuda": ["fp32", "bf16_io"]},
+            {"q": "query", "k": "key", "v": "value", "g": "g", "beta": "beta", "chunk": "chunk_size",
+             "initial_state": "initial_state", "output_final_state": "output_final_state",
+             "l2norm": "use_qk_l2norm_in_kernel"}, {}, ["form != packed", "T >= 1", "chunk >= 1"],
+            {"scale": "dk", "heads": "interleaved"}, {"cpu": "5.24.0"},
+            "with FLA installed the plain name runs FLA; a scale is swallowed; where a token forgets everything (regimes reset "
+            "and exact_reset) o is NaN"),
+    Adapter("hf.torch_recurrent_gated_delta_rule", "hf.gated_delta_rule", "gated_delta_rule", "recurrent",
+            "transformers", ("5.23.0", "5.24.0"),
+            "transformers.models.qwen3_next.modeling_qwen3_next:torch_recurrent_gated_delta_rule.__wrapped__",
+            "torch", {"cpu": ["fp32", "bf16_io"], "cuda": ["fp32", "bf16_io"]},
+            {"q": "query", "k": "key", "v": "value", "g": "g", "beta": "beta", "initial_state": "initial_state",
+             "output_final_state": "output_final_state", "l2norm": "use_qk_l2norm_in_kernel"}, {},
+            ["form != packed", "T >= 1"], {"scale": "dk", "heads": "interleaved"}, {"cpu": "5.24.0"},
+            "with FLA installed the plain name runs FLA"),
+    _fla("chunk_gated_delta_rule", "gated_delta_rule", "chunked", "gated_delta_rule", ["fp32"],
+         ["bf16_block16_tf32+card:nearest"], dict(_DELTA, **_L2), limits=["chunk in 16 32 64"], chunk="chunk_size",
+         traps="the fifth position of fused_recurrent is gk; dispatches to FlashQLA where that is installed (switched "
+               "off here); fp32 is tf32 on a device"),
+    _fla("fused_recurrent_gated_delta_rule", "gated_delta_rule", "recurrent", "gated_delta_rule", ["fp32"],
+         ["fp32", "bf16"], dict(_DELTA, **_L2),
+         traps="the fifth position is gk, not beta; beta=None is made with Hk heads"),
+    _fla("chunk_delta_rule", "delta_rule", "chunked", "delta_rule", ["fp16"], ["bf16_block16_tf32+card:nearest"],
+         dict(_without(_DELTA, "g"), **_L2), limits=["chunk in 16 32 64"], chunk="chunk_size",
+         traps="refuses fp32 tensors"),
+    _fla("fused_recurrent_delta_rule", "delta_rule", "recurrent", "delta_rule", ["fp32"], ["fp32"],
+         dict(_without(_DELTA, "g"), **_L2), limits=["scale in default 1 16 0.0001220703125"],
+         traps="asserts that the scale is positive"),
+    _fla("chunk_simple_gla", "retention", "chunked", "simple_gla", ["fp32"], ["tf32_truncated", "bf16"],
+         _without(_DELTA, "beta"), limits=["chunk = 64"],
+         traps="g = -1e38 (regime reset) gave NaN in bf16 on an H100"),
+    _fla("fused_recurrent_simple_gla", "retention", "recurrent", "simple_gla", ["fp32"], ["fp32", "bf16"],
+         _without(_DELTA, "beta")),
+    _fla("chunk_retention", "retention", "chunked", "retention", ["fp32"], ["tf32_truncated", "bf16"],
+         _without(_DELTA, "g", "beta"), limits=["regime = retnet", "chunk = 64"], kernel="fla.retnet",
+         traps="makes its decay itself, ln(1 - 2^(-5-h)): data of the regime retnet alone"),
+    _fla("fused_recurrent_retention", "retention", "recurrent", "retention", ["fp32"], ["fp32", "bf16"],
+         _without(_DELTA, "g", "beta"), limits=["regime = retnet"], kernel="fla.retnet",
+         traps="makes its decay itself: data of the regime retnet alone"),
+    _fla("chunk_linear_attn", "linear_attention", "chunked", "linear_attn", ["fp32"], ["tf32_truncated", "bf16"],
+         _without(_DELTA, "g", "beta"), {"normalize": False}, limits=["chunk = 64"],
+         traps="normalize is True by default here and False in fused_recurrent_linear_attn"),
+    _fla("fused_recurrent_linear_attn", "linear_attention", "recurrent", "linear_attn", ["fp32"], ["fp32", "bf16"],
+         _without(_DELTA, "g", "beta"), {"normalize": False}),
+    Adapter("flashinfer.chunk_gated_delta_rule", "flashinfer.gated_delta_rule", "gated_delta_rule", "chunked",
+            "flashinfer-python", ("0.7.2.post1",), "flashinfer.gdn_prefill:chunk_gated_delta_rule", "torch",
+            {"cuda": ["bf16+card:nearest"]},
+            dict(_DELTA, **_L2), {}, ["chunk = 64", "T >= 1", "scale != 0"],
+            {"decay": "linear", "state": "vk", "heads": "interleaved", "layout": "THD"}, {},
+            "g is the factor; scale = 0 means the default; no batch axis; float32 states [value, key]; the contract is "
+            "a guess of its source"),
+    Adapter("flashqla.chunk_gated_delta_rule", "flashqla.gated_delta_rule", "gated_delta_rule", "chunked", "flash-qla",
+            ("0.1.3",), "flash_qla:chunk_gated_delta_rule", "torch", {"cuda": ["bf16+card:nearest"]},
+            dict(_DELTA, **_L2), {}, ["chunk = 64", "T >= 1"], {"heads": "interleaved"}, {},
+            "fp16 and bf16 alone; sm90 and later; the contract is a guess of its source"),
+)
+# Not here: FlashInfer's decode and vLLM's packed decode. Their gate is fused (A_log, a, dt_bias, b), and their state is
+# a pool with slots: a system of named tensors, not conventions of this one.

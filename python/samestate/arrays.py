@@ -1,0 +1,320 @@
+"""Arrays of numpy, torch, jax and mlx over the tensors of a run, and results back into them.
+
+A library here has
+  given(mapped, tensor)            a fresh array of the tensor; on the CPU numpy and torch copy nothing
+  store(mapped, tensor, result, part)  writes a result: shape as asked, the output's dtype or a wider one of numbers,
+                                   which is rounded once, to nearest even; `part`, (axis, begin, end), limits it
+  finish(mapped, tensors, arrays)  what the call did to its inputs is carried into the judge's memory
+and imports its package when it is made. `tensor` is the protocol's object: name, dtype, shape, strides, offset.
+"""
+from .errors import DeclarationError, NoDevice, ReturnError
+from .protocol import ITEM
+
+# Formats that hold every value of the output's, by output: what a result may have.
+ACCEPTED = {"fp32": ("fp32", "fp64"), "bf16": ("bf16", "fp32", "fp64"), "fp16": ("fp16", "fp32", "fp64"),
+            "int32": ("int32", "int64"), "int64": ("int64",)}
+_NAMES = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16"}
+
+
+def _dtype_name(dtype):
+    """'bf16' of numpy's, torch's and mlx's bfloat16."""
+    text = str(dtype).rsplit(".", 1)[-1]
+    return _NAMES.get(text, text)
+
+
+def _checked(tensor, shape, dtype):
+    """The name of a result's dtype; ReturnError where shape or dtype is not what was asked for."""
+    name = _dtype_name(dtype)
+    if list(shape) != list(tensor["shape"]):
+        raise ReturnError(f"{tensor['name']} has shape {list(shape)} and dtype {name}, asked for is "
+                          f"{list(tensor['shape'])} of {tensor['dtype']}")
+    if name not in ACCEPTED[tensor["dtype"]]:
+        raise ReturnError(f"{tensor['name']} has dtype {name} and shape {list(shape)}, asked for is "
+                          f"{tensor['dtype']} (or {' '.join(ACCEPTED[tensor['dtype']][1:]) or 'no other'})")
+    return name
+
+
+def _wrong_type(tensor, result, library):
+    if result is None:
+        return ReturnError(f"{tensor['name']} is None, asked for is {list(tensor['shape'])} of {tensor['dtype']}")
+    return ReturnError(f"{tensor['name']} is a {type(result).__module__}.{type(result).__qualname__}, asked for is "
+                       f"an array of {library}, {list(tensor['shape'])} of {tensor['dtype']}")
+
+
+def storage(numpy, mapped, tensor):
+    """The tensor's memory as numpy has it, bf16 as its 16 bits; writable, never a copy."""
+    kind = {"fp32": "<f4", "bf16": "<u2", "fp16": "<f2", "int32": "<i4", "int64": "<i8"}[tensor["dtype"]]
+    if 0 in tensor["shape"]:
+        return numpy.empty(tensor["shape"], kind)
+    item = ITEM[tensor["dtype"]]
+    return numpy.ndarray(tuple(tensor["shape"]), kind, mapped, tensor["offset"],
+                         tuple(s * item for s in tensor["strides"]))
+
+
+def _of(array, part):
+    """The part of an array; all of it where `part` is None."""
+    if part is None:
+        return array
+    axis, begin, end = part
+    return array[(slice(None),) * axis + (slice(begin, end),)]
+
+
+def widened(numpy, bits):
+    """float32 of bf16 bits: exact."""
+    return (bits.astype(numpy.uint32) << 16).view(numpy.float32)
+
+
+def odd_fp32(numpy, x):
+    """fp64 to fp32, rounded to odd: cut off, and the last bit set where something was cut off. What is then rounded
+    to nearest even at 22 bits or fewer is rounded once, not twice."""
+    with numpy.errstate(over="ignore", invalid="ignore"):
+        near = x.astype(numpy.float32)
+    back, bits = near.astype(numpy.float64), near.view(numpy.uint32).copy()
+    bits[numpy.abs(back) > numpy.abs(x)] -= 1
+    bits[(back != x) & (x == x)] |= 1
+    return bits.view(numpy.float32)
+
+
+def bf16_bits(numpy, x):
+    """Bits of the bf16 nearest to each value, ties to even; NaN stays NaN."""
+    x = numpy.ascontiguousarray(x)
+    if x.dtype == numpy.float64:
+        x = odd_fp32(numpy, x)
+    bits = x.view(numpy.uint32)
+    with numpy.errstate(over="ignore"):
+        near = ((bits + (0x7FFF + ((bits >> 16) & 1)).astype(numpy.uint32)) >> 16).astype(numpy.uint16)
+    nan = numpy.isnan(x)
+    if nan.any():
+        near[nan] = (bits[nan] >> 16).astype(numpy.uint16) | 0x40
+    return near
+
+
+class Numpy:
+    """bf16: "float32" (its values, exact), "ml_dtypes", or "bits" (uint16)."""
+
+    in_place = True
+
+    def __init__(self, device="cpu", bf16="float32"):
+        import numpy
+
+        if device != "cpu":
+            raise DeclarationError(f"array numpy on device {device}: numpy is on the cpu")
+        self._numpy, self._bf16 = numpy, bf16
+        if bf16 == "ml_dtypes":
+            import ml_dtypes
+
+            self._type = numpy.dtype(ml_dtypes.bfloat16)
+
+    def given(self, mapped, tensor):
+        array = storage(self._numpy, mapped, tensor)
+        if tensor["dtype"] == "bf16":
+            if self._bf16 == "float32":
+                return widened(self._numpy, array)
+            if self._bf16 == "ml_dtypes":
+                return array.view(self._type)
+        return array
+
+    def store(self, mapped, tensor, result, part=None):
+        numpy = self._numpy
+        if not isinstance(result, (numpy.ndarray, numpy.generic)):
+            raise _wrong_type(tensor, result, "numpy")
+        bits = self._bf16 == "bits" and tensor["dtype"] == "bf16" and result.dtype == numpy.uint16
+        name = _checked(tensor, result.shape, "bfloat16" if bits else result.dtype)
+        into, result = _of(storage(numpy, mapped, tensor), part), _of(result, part)
+        if tensor["dtype"] == "bf16":
+            into[...] = result if bits else result.view(numpy.uint16) if name == "bf16" else bf16_bits(numpy, result)
+        elif tensor["dtype"] == "int32" and name == "int64":
+            self._narrow(tensor, into, result)
+        else:
+            with numpy.errstate(over="ignore", invalid="ignore"):
+                into[...] = result  # fp64 to fp32 and fp16, fp32 to fp16: numpy rounds once, to nearest even
+
+    @staticmethod
+    def _narrow(tensor, into, result):
+        into[...] = result
+        if not (into == result).all():
+            raise ReturnError(f"{tensor['name']} has an int64 beyond int32")
+
+    def finish(self, mapped, tensors, arrays):
+        """Nothing: the function had the judge's memory itself. Widened bf16 is carried back where it was edited."""
+        for tensor, array in zip(tensors, arrays):
+            if tensor["dtype"] == "bf16" and self._bf16 == "float32":
+                into, bits = storage(self._numpy, mapped, tensor), bf16_bits(self._numpy, array)
+                if not (into == bits).all():
+                    into[...] = bits
+
+
+class Torch:
+    """On the CPU tensors over the judge's memory; on a device copies of the same strides, compared after the call."""
+
+    in_place = True
+    _FARTHEST = 1 << 30  # bytes that strides may span on the device; beyond, the copy is dense
+
+    def __init__(self, device="cpu", bf16=None):
+        import torch
+
+        self._torch, self._device = torch, device
+        self._types = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
+                       "int32": torch.int32, "int64": torch.int64}
+        self._bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+        if device not in ("cpu", "cuda"):
+            raise DeclarationError(f"device {device}; known are cpu cuda")
+
+    def _host(self, mapped, tensor):
+        torch, shape, kind = self._torch, tensor["shape"], self._types[tensor["dtype"]]
+        if 0 in shape:
+            return torch.empty(shape, dtype=kind)
+        count = sum((n - 1) * s for n, s in zip(shape, tensor["strides"])) + 1
+        flat = torch.frombuffer(mapped, dtype=kind, count=count, offset=tensor["offset"])
+        return flat.as_strided(shape, tensor["strides"])
+
+    def given(self, mapped, tensor):
+        host = self._host(mapped, tensor)
+        if self._device == "cpu":
+            return host
+        if not self._torch.cuda.is_available():
+            raise NoDevice("torch sees no CUDA device")
+        span = sum((n - 1) * s for n, s in zip(tensor["shape"], tensor["strides"])) + 1 if host.numel() else 0
+        if span * host.element_size() > self._FARTHEST:
+            return host.to(self._device)
+        there = self._torch.empty_strided(host.shape, host.stride(), dtype=host.dtype, device=self._device)
+        return there.copy_(host)
+
+    def store(self, mapped, tensor, result, part=None):
+        torch = self._torch
+        if not isinstance(result, torch.Tensor):
+            raise _wrong_type(tensor, result, "torch")
+        _checked(tensor, result.shape, result.dtype)
+        if result.layout != torch.strided:
+            raise ReturnError(f"{tensor['name']} has layout {result.layout}, asked for is torch.strided")
+        into, result = _of(self._host(mapped, tensor), part), _of(result.detach(), part).to("cpu")
+        if tensor["dtype"] in ("bf16", "fp16") and result.dtype == torch.float64:
+            result = self._odd_fp32(result)  # torch converts by way of fp32: two roundings
+        if tensor["dtype"] == "int32" and result.dtype == torch.int64 and not torch.equal(
+                result.to(torch.int32).to(torch.int64), result):
+            raise ReturnError(f"{tensor['name']} has an int64 beyond int32")
+        into.copy_(result)
+
+    def _odd_fp32(self, x):
+        """arrays.odd_fp32 in torch, so that numpy is not needed."""
+        torch = self._torch
+        near = x.to(torch.float32).contiguous()
+        back, bits = near.to(torch.float64), near.view(torch.int32)
+        bits = bits - (back.abs() > x.abs()).to(torch.int32)
+        bits = bits | ((back != x) & (x == x)).to(torch.int32)
+        return bits.view(torch.float32)
+
+    def synchronise(self):
+        if self._device == "cuda":
+            self._torch.cuda.synchronize()
+
+    def threads(self, count):
+        if self._device == "cpu" and self._torch.get_num_threads() != count:
+            self._torch.set_num_threads(count)
+
+    def finish(self, mapped, tensors, arrays):
+        if self._device == "cpu":
+            return
+        for tensor, array in zip(tensors, arrays):
+            host = self._host(mapped, tensor)
+            if not host.numel():
+                continue
+            kind, back = self._bits[host.element_size()], array.to("cpu")
+            if not self._torch.equal(back.contiguous().view(kind), host.contiguous().view(kind)):
+                host.copy_(back)  # an edited input is for the judge to see
+
+
+class _ByNumpy:
+    """A library whose arrays are made of a copy, and read back as numpy's."""
+
+    in_place = False
+
+    def store(self, mapped, tensor, result, part=None):
+        if not self._is_array(result):
+            raise _wrong_type(tensor, result, self._name)
+        _checked(tensor, result.shape, result.dtype)
+        numpy = self._numpy
+        name, host = _dtype_name(result.dtype), _of(self._back(result), part)
+        into = _of(storage(numpy, mapped, tensor), part)
+        if tensor["dtype"] == "bf16":
+            into[...] = host if name == "bf16" else bf16_bits(numpy, host)
+        else:
+            with numpy.errstate(over="ignore", invalid="ignore"):
+                into[...] = host
+
+    def threads(self, count):
+        pass
+
+
+class Jax(_ByNumpy):
+    _name = "jax"
+
+    def __init__(self, device="cpu", bf16=None):
+        import jax
+        import jax.numpy
+        import numpy
+
+        self._jax, self._numpy = jax, numpy
+        try:
+            self._device = jax.devices("gpu" if device == "cuda" else device)[0]
+        except RuntimeError:
+            self._device = None
+
+    def given(self, mapped, tensor):
+        if self._device is None:
+            raise NoDevice("jax sees no such device")
+        numpy = self._numpy
+        # A copy: jax may keep what it is given as its own, on the CPU without copying.
+        host = numpy.array(storage(numpy, mapped, tensor))
+        if tensor["dtype"] == "bf16":
+            host = host.view(self._jax.numpy.bfloat16)
+        if tensor["dtype"] == "int64" and not self._jax.config.jax_enable_x64:
+            host = host.astype(numpy.int32)
+        return self._jax.device_put(host, self._device)
+
+    def _is_array(self, result):
+        return isinstance(result, self._jax.Array)
+
+    def _back(self, result):
+        host = self._numpy.asarray(result)
+        return host.view(self._numpy.uint16) if _dtype_name(host.dtype) == "bf16" else host
+
+    def finish(self, mapped, tensors, arrays):
+        pass  # arrays of jax cannot be edited
+
+
+class Mlx(_ByNumpy):
+    _name = "mlx"
+
+    def __init__(self, device="cpu", bf16=None):
+        import mlx.core
+        import numpy
+
+        self._mx, self._numpy = mlx.core, numpy
+        if device != "cpu":
+            raise DeclarationError(f"array mlx on device {device}: only cpu is written")
+        mlx.core.set_default_device(mlx.core.cpu)
+
+    def given(self, mapped, tensor):
+        array = self._mx.array(self._numpy.ascontiguousarray(storage(self._numpy, mapped, tensor)))
+        return array.view(self._mx.bfloat16) if tensor["dtype"] == "bf16" else array
+
+    def _is_array(self, result):
+        return isinstance(result, self._mx.array)
+
+    def _back(self, result):
+        self._mx.eval(result)
+        if result.dtype == self._mx.bfloat16:
+            result = result.view(self._mx.uint16)
+        return self._numpy.asarray(result)  # mlx's own memory
+
+    def finish(self, mapped, tensors, arrays):
+        """An assignment into an array of mlx changes that object alone: carried into the judge's memory."""
+        for tensor, array in zip(tensors, arrays):
+            into, back = storage(self._numpy, mapped, tensor), self._back(array)
+            kind = f"u{into.itemsize}"
+            if back.shape == into.shape and not (back.view(kind) == into.view(kind)).all():
+                into[...] = back.astype(into.dtype, copy=False)
+
+
+LIBRARIES = {"numpy": Numpy, "torch": Torch, "jax": Jax, "mlx": Mlx}

@@ -1,0 +1,257 @@
+"""samestate.check: the gate on one function, in this process or in one of its own."""
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+
+from . import command
+from .errors import CommandError, DeclarationError, Failed, NothingRan
+from .serving import Server
+from .subject import Subject, subject_of
+
+LINES = 15  # of a failure's text, at most
+
+
+class Summary:
+    """What a gate judged: `cases` planned, `judged`, `verdicts` {word: count}, `worst` (ratio of error and bound, below
+    1 in what passes), `worst_line`, `records` (dicts, as `--jsonl` writes them), `seconds`."""
+
+    def __init__(self, name, summary, records):
+        self.name, self.records = name, records
+        self.cases, self.judged = summary.get("cases", len(records)), summary.get("judged", 0)
+        self.verdicts, self.seconds = summary.get("verdicts", {}), summary.get("seconds", 0.0)
+        passed = [r for r in records if r.get("verdict") == "pass"]
+        worst = max(passed, key=lambda r: r.get("ratio") or 0.0, default=None)
+        self.worst = worst["ratio"] if worst else None
+        self.worst_line = worst["line"] if worst else None
+
+    def __str__(self):
+        counts = ", ".join(f"{word} {count}" for word, count in self.verdicts.items())
+        worst = "" if self.worst is None else f"; worst ratio {self.worst:.3g}: {self.worst_line}"
+        return f"{self.name}: {self.cases} cases, {self.judged} judged: {counts}{worst}"
+
+    __repr__ = __str__
+
+
+def reference_of(function, declaration):
+    """The NAME by which another process finds the function; DeclarationError where it cannot."""
+    from .serve import joined_name
+    from .subject import _where
+
+    path, _ = _where(function)
+    name = getattr(function, "__qualname__", "")
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    if not path or not os.path.exists(path) or "<" in name or not name or not hasattr(module, name.split(".")[0]):
+        raise DeclarationError(f"{name or function!r} is not found by name from another process: it stands inside a "
+                               "function or a notebook; define it at the top of a file")
+    home = os.path.realpath(getattr(module, "__file__", None) or path)
+    if os.path.realpath(path) != home:
+        path = home  # decorated elsewhere: the module that has the name
+    return joined_name(f"{os.path.relpath(path)}:{name}", declaration)
+
+
+def failure_text(record, failures=(), counts=None, repeat=None, head="samestate"):
+    """At most 15 lines: the case line, ratio, worst place, what it looks like, and what repeats it."""
+    lines = [f"{head}: {record.get('verdict')}: {record.get('line')}"]
+    ratio, bound = record.get("ratio"), record.get("bound")
+    if record.get("verdict") in ("fail", "flaky") and ratio is not None:
+        lines.append(f"  ratio {ratio if isinstance(ratio, str) else format(ratio, '.4g')} ({record.get('gate')}): "
+                     f"error {_number(record.get('error'))} of a bound of {_number(bound)}")
+        worst = record.get("worst")
+        if isinstance(worst, dict) and "expected" in record:
+            at = ", ".join(f"{k} {v}" for k, v in worst.items())
+            lines.append(f"  worst at {at}: expected {_number(record['expected'], '.9g')}, actual "
+                         f"{_number(record.get('actual'), '.9g')}")
+    if record.get("reason"):
+        lines += ["  " + line for line in str(record["reason"]).splitlines()[:3]]
+    looks = record.get("looks_like")
+    if looks:
+        lines.append("  looks like: " + ("; ".join(looks) if isinstance(looks, list) else str(looks)))
+    if counts:
+        lines.append("  " + counts)
+    for other in list(failures)[:3]:
+        lines.append(f"  also {other.get('cases')} of form {other.get('form')}"
+                     f"{', law ' + other['law'] if other.get('law') else ''}: {other.get('cause')}")
+    if repeat:
+        lines.append("  repeat: " + repeat)
+    return "\n".join(line[:1000] for line in lines[:LINES])
+
+
+def _number(value, form=".4g"):
+    return format(value, form) if isinstance(value, (int, float)) else str(value)
+
+
+def _read(path):
+    records = []
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                record = json.loads(line)
+                if record.get("event") == "end":
+                    records.append(record)
+    return records
+
+
+def _drained(pipe, box):
+    def run():
+        try:
+            box.append(pipe.read())
+        except ValueError:
+            pass  # closed
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def run_command(arguments, server=None, until=None):
+    """(exit code, stdout, stderr) of the command, whose calls of `server` are run in this thread meanwhile. Whatever
+    ends this ends the child."""
+    child = command.start(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    out, err = [], []
+    try:
+        threads = [_drained(child.stdout, out), _drained(child.stderr, err)]
+        if server is not None:
+            server.pump(child, until)
+        code = child.wait()
+        for thread in threads:
+            thread.join()
+        return code, "".join(out), "".join(err)
+    finally:
+        command.stop(child)
+
+
+def check(function, system=None, form=None, *, contract=None, array="numpy", device="cpu", limits=(), name=None,
+          effort=None, max_cases=None, seed=None, case=None, timeout=None, budget=None, threads=None, isolate=False,
+          arguments=None, options=None, dtypes=None, strided=None, bf16="float32", gate=(), **conventions):
+    """Runs the gate on a function, and returns a Summary or raises Failed (an AssertionError) with the case line.
+
+    `function`: a function, declared by @samestate.kernel or by the arguments here (those of Subject); or a name as
+    `python3 -m samestate.serve` takes it, an adapter's say, which runs in a process of its own, as a function does with
+    isolate=True. A function of this process runs in the thread that calls check: debuggers and coverage see it, and a
+    kernel that hangs or kills its process takes this one along.
+    `effort`, `max_cases`, `seed`, `timeout` (of a case), `budget`: as the gate has them; `case`: one case line instead of
+    the plan; `gate`: further words of the command line, such as ['--regime', 'normal'].
+    CommandError: the command is not there or ended with exit code 2; NothingRan (a skip): no device."""
+    declaration = dict(conventions)
+    for key, value, default in (("contracts", [contract] if isinstance(contract, str) else contract, None),
+                                ("array", array, "numpy"), ("device", device, "cpu"), ("limits", limits, ()),
+                                ("name", name, None), ("arguments", arguments, None), ("options", options, None),
+                                ("dtypes", dtypes, None), ("strided", strided, None), ("bf16", bf16, "float32")):
+        if value != default and value != []:
+            declaration[key] = [value] if key == "limits" and isinstance(value, str) else value
+    asked = {"effort": effort, "max_cases": max_cases, "seed": seed, "timeout": timeout, "budget": budget,
+             "threads": threads}
+    if isinstance(function, str):
+        if system or form:
+            declaration.update(system=system, form=form)
+        from .serve import joined_name, split_name, parsed_options
+
+        plain, pairs = split_name(function)
+        spec = "python:" + joined_name(plain, {**parsed_options(pairs), **declaration})
+        return _gate(function, [spec], None, None, asked, case, gate)
+    declared = isinstance(function, Subject) or hasattr(function, "__samestate__")
+    subject = subject_of(function, system, form, **declaration)
+    try:
+        said = {} if declared else {"system": system, "form": form, **declaration}
+        reachable = "python:" + reference_of(subject.function, said)
+    except DeclarationError:
+        if isolate:
+            raise
+        reachable = None
+    if isolate:
+        return _gate(subject.name, [reachable], subject.name, None, asked, case, gate)
+    subject.library()
+    server = Server([subject])
+    try:
+        return _gate(subject.name, [server.spec], subject.name, (server, reachable), asked, case, gate)
+    finally:
+        server.close()
+
+
+def _own(arguments):
+    """Kernels that the subjects declare, by `list kernels --json` with and without them."""
+    def listed(more):
+        code, out, err = run_command(["list", "kernels", "--json"] + more)
+        if code != 0:
+            raise CommandError(_last(err) or f"the command ended with exit code {code}")
+        return [row["kernel"] for row in json.loads(out)]
+
+    ours = set(listed([]))
+    return [kernel for kernel in listed(arguments) if kernel not in ours]
+
+
+def _last(text):
+    lines = [line for line in text.splitlines() if line.strip()]
+    return " ".join(lines[-2:])[-1500:]
+
+
+def _gate(name, specs, kernel, served, asked, case, gate):
+    server, reachable = served or (None, specs[0])
+    subject = [word for spec in specs for word in ("--subject", spec)]
+    folder = tempfile.mkdtemp(prefix="samestate-")
+    try:
+        log = os.path.join(folder, "cases.jsonl")
+        if case is not None:
+            # The command's own kernels of the case must not run in place of the subject's.
+            words = ["repro", case, "--json"] + subject + (["--kernel", kernel] if kernel else [])
+            words += command.arguments_of({"timeout": asked["timeout"]})
+        else:
+            kernels = [kernel] if kernel else _own(subject)
+            if not kernels:
+                raise CommandError(f"{name} declares no kernel")
+            words = ["gate", "--json", "--jsonl", log] + subject + [w for k in kernels for w in ("--kernel", k)]
+            words += command.arguments_of(asked) + list(gate)
+        code, out, err = run_command(words, server)
+        if case is not None:
+            record = _json(out)
+            records = [record] if record else []
+            summary = {"cases": 1, "judged": int(record.get("verdict") in ("pass", "fail")),
+                       "verdicts": {record.get("verdict"): 1}} if record else {}
+        else:
+            records, summary = _read(log), _json(out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if code == 0:
+        return Summary(name, summary, records)
+    if code == 77:
+        raise NothingRan(_last(err) or f"{name}: nothing could run here")
+    if code not in (1, 3, 4, 5):
+        raise CommandError(_last(err) or f"the command ended with exit code {code}")
+    raise failed(name, code, records, summary, err, subject_words=subject, reachable=reachable)
+
+
+def _json(text):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {}
+
+
+def repeat_of(line, reachable):
+    """The command that repeats a case, or what to call where the function is not to be found by name."""
+    if reachable:
+        return f"samestate repro --subject {shlex.quote(reachable)} {shlex.quote(line)}"
+    return f"samestate.check(.., case={line!r})"
+
+
+def failed(name, code, records, summary, err, subject_words=(), reachable=None):
+    """Failed of a gate: the commonest kind of failure in full, the others in a line each."""
+    failures = sorted(summary.get("failures") or [], key=lambda f: -f.get("cases", 1))
+    bad = [r for r in records if r.get("verdict") not in ("pass", "vacuous", "unsupported", "skipped", None)]
+    counts = ", ".join(f"{word} {count}" for word, count in summary.get("verdicts", {}).items())
+    total = f"{summary.get('cases', len(records))} cases: {counts}" if counts else ""
+    if failures:
+        first = failures[0]
+        record = dict(next((r for r in bad if r["line"] == first.get("line")), first))
+        record.update({k: v for k, v in first.items() if k in ("looks_like", "verdict", "line") and v})
+    elif bad:
+        record = bad[0]
+    else:
+        said = _last(err) or "too little of it was judged"
+        return Failed(f"samestate: {name}: {said}\n  {total}")
+    return Failed(failure_text(record, failures[1:], total, repeat_of(record["line"], reachable)), record)

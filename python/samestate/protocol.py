@@ -1,0 +1,242 @@
+"""The conversation with the judge, version 1 (docs/subjects.md): JSON objects, one a line, tensors in mapped memory.
+
+Standard library alone. `take_stdio` keeps stdin and stdout for the conversation before anything of the subject's is
+imported; `converse` answers until the judge says bye. What runs a call is given: Subject.run, or a queue to another
+thread.
+"""
+import json
+import mmap
+import os
+import sys
+import threading
+import traceback
+
+from .errors import DeclarationError, Error, NoDevice, ProtocolError, Unsupported
+
+PROTOCOL = 1
+LONGEST_LINE = 4 << 20  # bytes, of the protocol
+LONGEST_REASON = 2000  # characters of a reason; a trace may be longer
+LONGEST_TRACE = 20000
+
+
+class Stream:
+    """Lines of JSON over a pair of binary files; writing is locked, since the thread that says busy writes too."""
+
+    def __init__(self, source, sink):
+        self._source, self._sink, self._lock, self._process = source, sink, threading.Lock(), os.getpid()
+
+    def read(self):
+        """The next message; None at the end of the stream; ProtocolError where a line is no message."""
+        line = self._source.readline(LONGEST_LINE + 1)
+        if not line:
+            return None
+        if len(line) > LONGEST_LINE:
+            raise ProtocolError(f"a line of more than {LONGEST_LINE} bytes")
+        try:
+            message = json.loads(line.decode("utf-8"))
+        except ValueError as error:
+            raise ProtocolError(f"no JSON: {error}") from None
+        if not isinstance(message, dict):
+            raise ProtocolError("no object of JSON")
+        return message
+
+    def write(self, message):
+        """Writes one message. A process that was forked off by the kernel and came back ends here instead: two
+        would answer."""
+        if os.getpid() != self._process:
+            os._exit(1)
+        line = (json.dumps(message, separators=(",", ":"), allow_nan=False) + "\n").encode("utf-8")
+        with self._lock:
+            self._sink.write(line)
+            self._sink.flush()
+
+    def close(self):
+        for file in (self._source, self._sink):
+            try:
+                file.close()
+            except OSError:
+                pass
+
+
+def take_stdio():
+    """The conversation's Stream over copies of stdin and stdout that no child inherits. Then descriptor 0 reads
+    nothing and descriptor 1 is stderr, so that what a subject prints, in C too, never stands between answers."""
+    sys.stdout.flush()
+    source, sink = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return Stream(os.fdopen(source, "rb"), os.fdopen(sink, "wb"))
+
+
+class Memory:
+    """The memory object of a conversation, mapped for reading and writing."""
+
+    def __init__(self, path):
+        self._file = open(path, "r+b", buffering=0)
+        self._map = None
+
+    def map(self, size):
+        """The mapping of at least `size` bytes. An old mapping lives as long as an array of it does."""
+        if self._map is None or len(self._map) < size:
+            actual = os.fstat(self._file.fileno()).st_size
+            if actual < size or size < 1:
+                raise ProtocolError(f"bytes {size} of a memory object of {actual}")
+            self._map = mmap.mmap(self._file.fileno(), actual)
+        return self._map
+
+    def close(self):
+        self._map = None
+        self._file.close()
+
+
+ITEM = {"fp32": 4, "bf16": 2, "fp16": 2, "int32": 4, "int64": 8}  # bytes of an element
+
+
+def check_tensor(tensor, size):
+    """ProtocolError unless the tensor of a run lies inside `size` bytes."""
+    try:
+        name, dtype, offset = tensor["name"], tensor["dtype"], tensor["offset"]
+        shape, strides = tensor["shape"], tensor["strides"]
+        if dtype not in ITEM:
+            raise ProtocolError(f"{name}: dtype {dtype}; known are {' '.join(ITEM)}")
+        if len(shape) != len(strides) or min(shape + strides + [offset, 0]) < 0:
+            raise ProtocolError(f"{name}: shape {shape}, strides {strides}, offset {offset}")
+        last = sum((n - 1) * s for n, s in zip(shape, strides)) + 1 if 0 not in shape else 0
+        if offset % ITEM[dtype] or offset + last * ITEM[dtype] > size:
+            raise ProtocolError(f"{name}: {last} elements at offset {offset} of {size} bytes")
+    except (KeyError, TypeError) as error:
+        raise ProtocolError(f"no tensor: {tensor!r:.200} ({type(error).__name__}: {error})") from None
+
+
+def one_line(text):
+    return " ".join(str(text).split())[:LONGEST_REASON] or "(no text)"
+
+
+# What torch and CUDA say once the context of the process is lost: every later call fails alike.
+_LOST = ("CUDA error", "illegal memory access", "unspecified launch failure", "device-side assert",
+         "misaligned address", "CUDA_ERROR")
+
+
+def answer_to(error, identity):
+    """The answer of a call that raised: unsupported, no_device or error, one line and the trace."""
+    if isinstance(error, Unsupported):
+        return {"type": "unsupported", "id": identity, "reason": one_line(error)}
+    if isinstance(error, NoDevice):
+        return {"type": "no_device", "id": identity, "reason": one_line(error)}
+    if isinstance(error, SystemExit):
+        reason = f"the kernel called sys.exit({'' if error.code is None else error.code!r})"
+    elif isinstance(error, Error):
+        reason = str(error)
+    else:
+        reason = f"{type(error).__name__}: {error}"
+    answer = {"type": "error", "id": identity, "reason": one_line(reason)}
+    if not isinstance(error, Error):
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        answer["trace"] = trace[-LONGEST_TRACE:]
+        lost = not isinstance(error, MemoryError) and "out of memory" not in str(error)
+        if lost and any(sign in str(error) for sign in _LOST):
+            answer["fatal"] = True
+    return answer
+
+
+class Busy:
+    """Says busy, every `every` seconds, while the first call of a variant lasts: it may be compiling."""
+
+    def __init__(self, stream, identity, what, every=2.0):
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(stream, identity, what, every), daemon=True)
+
+    def _run(self, stream, identity, what, every):
+        while not self._end.wait(every):
+            try:
+                stream.write({"type": "busy", "id": identity, "what": what})
+            except (OSError, ValueError):
+                return
+
+    def __enter__(self):
+        self._thread.start()
+
+    def __exit__(self, *_):
+        self._end.set()
+        self._thread.join()  # no busy behind the answer
+
+
+_FIELDS = ("id", "kernel", "contract", "batch", "tokens", "parameters", "bytes", "inputs", "outputs")
+_FAMILY_FIELDS = ("chunk", "scale", "heads", "l2norm")  # of the recurrent family's calls alone
+
+
+def run(subjects, request, memory, stream):
+    """Runs one request and returns its answer; raises nothing but KeyboardInterrupt."""
+    identity = request.get("id")
+    try:
+        lacking = [field for field in _FIELDS if field not in request]
+        if lacking:
+            raise ProtocolError(f"a run without {' and '.join(lacking)}")
+        subject = subjects.get(request["kernel"])
+        if subject is None:
+            raise ProtocolError(f"kernel {request['kernel']} is not served; these are: {' '.join(subjects)}")
+        lacking = [field for field in _FAMILY_FIELDS if field not in request and subject.family]
+        if lacking:
+            raise ProtocolError(f"a run of {subject.system} without {' and '.join(lacking)}")
+        mapped = memory.map(request["bytes"])
+        for tensor in request["inputs"] + request["outputs"]:
+            check_tensor(tensor, len(mapped))
+        if subject.is_new_variant(request):
+            with Busy(stream, identity, "first call of these sizes"):
+                subject.run(request, mapped)
+        else:
+            subject.run(request, mapped)
+        return {"type": "ran", "id": identity}
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a kernel raises is the verdict of its case, sys.exit too
+        return answer_to(error, identity)
+
+
+def converse(stream, subjects, about, call=run):
+    """Answers until bye or the end of the stream. `subjects`: {name: Subject}; `about()`: the record of `ready`;
+    `call(subjects, request, memory, stream)` returns the answer of a run."""
+    memory = None
+    try:
+        while True:
+            try:
+                message = stream.read()
+            except ProtocolError as error:
+                stream.write({"type": "error", "id": None, "reason": one_line(error)})
+                continue
+            kind = "bye" if message is None else message.get("type")
+            if kind == "bye":
+                return
+            if kind == "hello":
+                if message.get("protocol") != PROTOCOL:
+                    raise ProtocolError(f"samestate {message.get('samestate')} speaks protocol "
+                                        f"{message.get('protocol')}, this package {PROTOCOL}: install the package "
+                                        "of the command's version")
+                if memory is not None:
+                    memory.close()
+                memory = Memory(message["memory"])
+                declared = [subject.declaration() for subject in subjects.values()]
+                stream.write({"type": "ready", "protocol": PROTOCOL, "kernels": declared, "about": about()})
+            elif kind == "run" and memory is not None:
+                stream.write(call(subjects, message, memory, stream))
+            else:
+                reason = "a run before hello" if kind == "run" else f"no such message: {kind}"
+                stream.write({"type": "error", "id": message.get("id"), "reason": reason})
+    except (BrokenPipeError, ConnectionResetError):
+        return  # the judge is gone
+    finally:
+        if memory is not None:
+            memory.close()
+
+
+def by_name(subjects):
+    """{name: Subject}; DeclarationError where two have one name."""
+    out = {}
+    for subject in subjects:
+        if subject.name in out:
+            raise DeclarationError(f"two kernels of the name {subject.name}: give one of them name=..")
+        out[subject.name] = subject
+    return out

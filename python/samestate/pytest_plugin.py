@@ -1,0 +1,114 @@
+"""The pytest plugin: options, tests of @samestate.cases, and what they leave in reports. Imports no array library."""
+import pytest
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("samestate")
+    group.addoption("--samestate-effort", type=float, help="multiplies the drawn cases of every plan")
+    group.addoption("--samestate-seed", type=int, help="seed of the seeded cases")
+    group.addoption("--samestate-max-cases", type=int, help="at most this many cases a plan")
+    group.addoption("--samestate-case", action="append", metavar="LINE", help="this case line alone (repeatable)")
+    group.addoption("--samestate-isolate", action="store_true", help="samestate_check runs kernels in a process of their own")
+
+
+def _options(config):
+    return {"effort": config.getoption("--samestate-effort"), "seed": config.getoption("--samestate-seed"),
+            "max_cases": config.getoption("--samestate-max-cases"), "case": config.getoption("--samestate-case")}
+
+
+class _Param:
+    """What becomes a Case when its test runs; small, since a plan has thousands."""
+
+    __slots__ = ("line", "plan", "test", "reason")
+
+    def __init__(self, line, plan, test, reason=None):
+        self.line, self.plan, self.test, self.reason = line, plan, test, reason
+
+
+def pytest_generate_tests(metafunc):
+    plan = getattr(metafunc.function, "__samestate_cases__", None)
+    if plan is None:
+        return
+    from samestate.errors import Error, NothingRan
+
+    try:
+        lines = plan.lines(metafunc.function, _options(metafunc.config))
+    except NothingRan as nothing:
+        params = [_Param(None, plan, metafunc.function, str(nothing))]
+        metafunc.parametrize("case", params, ids=["nothing can run here"], indirect=True)
+        return
+    except Error as error:
+        raise pytest.UsageError(f"{metafunc.function.__name__}: {error}") from None
+    params = [_Param(line, plan, metafunc.function) for line in lines]
+    metafunc.parametrize("case", params, ids=lines, indirect=True)
+
+
+@pytest.fixture
+def case(request, record_property):
+    """A samestate.Case, of a test under @samestate.cases; ratio and bound become properties of its report."""
+    param = getattr(request, "param", None)
+    if not isinstance(param, _Param):
+        raise pytest.UsageError("the fixture `case` is for tests under @samestate.cases")
+    if param.line is None:
+        pytest.skip(param.reason)
+    from samestate.casing import Case
+
+    made = Case(param.line, param.plan, param.test)
+    try:
+        yield made
+        if not made.judged and not request.node.stash.get(_ENDED, False):
+            pytest.fail(f"samestate: {param.line}: the test ended without case.judge(..)", pytrace=False)
+    finally:
+        made.close()
+        record = made.record or {}
+        for key in ("verdict", "ratio", "bound"):
+            if key in record:
+                record_property("samestate_" + key, record[key])
+        counts = request.config.stash.setdefault(_JUDGED, {})
+        name = request.node.nodeid.partition("[")[0]
+        seen = counts.setdefault(name, [0, 0])
+        seen[0] += 1
+        seen[1] += record.get("verdict") in ("pass", "fail", "flaky", "crash", "timeout")
+
+
+_JUDGED, _ENDED = pytest.StashKey(), pytest.StashKey()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session, exitstatus):
+    """A test function of which nothing was judged, though cases ran, fails the session: it says nothing."""
+    nothing = [name for name, (ran, judged) in session.config.stash.get(_JUDGED, {}).items() if ran and not judged]
+    if nothing and exitstatus == 0:
+        session.exitstatus = 1
+        session.config.stash[_NOTHING] = nothing
+
+
+_NOTHING = pytest.StashKey()
+
+
+def pytest_terminal_summary(terminalreporter):
+    for name in terminalreporter.config.stash.get(_NOTHING, []):
+        terminalreporter.write_line(f"samestate: of {name} nothing was judged", red=True)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Of a Failed the text is the report: it stands for itself, and the frames of this package say nothing."""
+    from samestate.errors import Failed
+
+    outcome = yield
+    if call.when == "call" and call.excinfo is not None:
+        item.stash[_ENDED] = True  # by its own failure or skip: no second one for the judge() it did not reach
+    if call.excinfo is not None and isinstance(call.excinfo.value, Failed):
+        outcome.get_result().longrepr = str(call.excinfo.value)
+
+
+@pytest.fixture
+def samestate_check(request):
+    """samestate.check, with the options of the command line in place of what the test says."""
+    from samestate.checking import check
+
+    said = {k: v for k, v in _options(request.config).items() if v is not None and k != "case"}
+    if request.config.getoption("--samestate-isolate"):
+        said["isolate"] = True
+    return lambda *function, **more: check(*function, **{**more, **said})

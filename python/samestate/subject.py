@@ -1,0 +1,442 @@
+"""A kernel's declaration, and calling it.
+
+    @samestate.kernel("gated_delta_rule", "recurrent", contracts=["fp32"], state="vk")
+    def mine(q, k, v, alpha, beta, initial_state, scale, cu_seqlens=None): ...
+    # returns (o, final_state)
+
+The function is called with keyword arguments, by the names that its signature asks for:
+
+  q k v beta initial_state cu_seqlens   the tensors (also query key value, state h0 recurrent_state); None where the
+                                        call has none
+  g (log_decay)                         the decay as conventions say; by the name of alpha or decay the factor itself,
+                                        which then is the convention: decay="linear"
+  scale chunk (chunk_size) threads      numbers
+  l2norm (use_qk_l2norm_in_kernel, use_qk_l2norm), head_map, output_final_state
+  batch tokens contract parameters, and the sizes by name: Hk Hv dk dv, B T
+
+Of systems of named tensors: the tensors by name, sizes by name, `parameters` (a dict). It returns o, or
+(o, final_state), or of named tensors one array, a tuple in the order of the outputs, or a dict by name.
+"""
+import hashlib
+import inspect
+import os
+import sys
+
+from .errors import DeclarationError, ReturnError, Unsupported, nearest
+
+FAMILY = ("gated_delta_rule", "delta_rule", "retention", "linear_attention")
+CONVENTIONS = {  # docs/subjects.md, the default first
+    "decay": ("ln", "log2", "linear", "raw"),
+    "state": ("kv", "vk"),
+    "heads": ("both", "interleaved", "tiled", "repeated"),
+    "l2norm": ("argument", "outside", "in_kernel"),
+    "scale": ("argument", "dk", "dv", "folded"),
+    "beta": ("beta", "logit", "twice_logit"),
+    "layout": ("BTHD", "BHTD", "THD"),
+    "state_argument": ("optional", "required", "in_place"),
+    "cu_seqlens": ("int64", "int32"),
+}
+ARRAYS = ("numpy", "torch", "jax", "mlx")
+DTYPES = ("fp32", "bf16", "fp16", "int32", "int64")
+
+# Names of a signature, by what they are given.
+ALIASES = {
+    "q": ("q", "query"), "k": ("k", "key"), "v": ("v", "value"),
+    "g": ("g", "log_decay", "alpha", "decay"), "beta": ("beta",),
+    "initial_state": ("initial_state", "state", "h0", "recurrent_state"), "cu_seqlens": ("cu_seqlens",),
+    "scale": ("scale",), "chunk": ("chunk", "chunk_size"), "threads": ("threads",),
+    "l2norm": ("l2norm", "use_qk_l2norm_in_kernel", "use_qk_l2norm"), "head_map": ("head_map",),
+    "output_final_state": ("output_final_state",), "contract": ("contract",), "batch": ("batch", "B"),
+    "tokens": ("tokens", "T"), "parameters": ("parameters",),
+    "Hk": ("Hk",), "Hv": ("Hv",), "dk": ("dk",), "dv": ("dv",),
+}
+_MEANS = {name: canonical for canonical, names in ALIASES.items() for name in names}
+ROUNDING = "a result in a wider dtype than the output's is rounded once, to nearest even, by this package"
+
+
+def _words(value):
+    """('fp32', 'bf16') of 'fp32,bf16' or a list."""
+    if value is None:
+        return []
+    return [w for w in value.split(",") if w] if isinstance(value, str) else list(value)
+
+
+def _checked_conventions(given):
+    out = {}
+    for key, value in given.items():
+        if key == "dtypes":
+            wrong = [f"{n}: {d}" for n, d in value.items() if d not in DTYPES]
+            if wrong:
+                raise DeclarationError(f"dtypes {', '.join(wrong)}; known are {' '.join(DTYPES)}")
+        elif key not in CONVENTIONS:
+            raise DeclarationError(f"convention {key}{nearest(key, CONVENTIONS)}; known are "
+                                   f"{' '.join(CONVENTIONS)} dtypes")
+        elif value not in CONVENTIONS[key]:
+            raise DeclarationError(f"{key} {value!r}; known are {' '.join(CONVENTIONS[key])}")
+        if value is not None:
+            out[key] = value
+    return out
+
+
+class Subject:
+    """One kernel: what `ready` says of it, and how a `run` calls it. Making one imports no array library."""
+
+    def __init__(self, function, system, form, *, contracts=("fp32",), limits=(), array="numpy", device="cpu",
+                 name=None, bf16="float32", strided=None, compiles=None, arguments=None, options=None, about=None,
+                 **conventions):
+        """`arguments`: {what it is given: the name the function has for it}, where the names above do not fit;
+        `options`: keyword arguments that never change; `compiles`: whether the first call of new sizes may take long
+        (it says `busy` then); `strided`: whether it is given tensors with gaps."""
+        if not callable(function):
+            raise DeclarationError(f"{function!r:.80} is no function")
+        self.function, self.system, self.form = function, system, form
+        self.family = system in FAMILY
+        if array not in ARRAYS:
+            raise DeclarationError(f"array {array!r}; known are {' '.join(ARRAYS)}")
+        if device not in ("cpu", "cuda"):
+            raise DeclarationError(f"device {device!r}; known are cpu cuda")
+        self.array, self.device, self.bf16 = array, device, bf16
+        self.contracts, self.limits = _words(contracts), [limits] if isinstance(limits, str) else list(limits)
+        if not self.contracts:
+            raise DeclarationError("no contract; `samestate list contracts` says what each promises")
+        self.strided = array in ("numpy", "torch") if strided is None else bool(strided)
+        self.compiles = (device == "cuda" or array == "jax") if compiles is None else bool(compiles)
+        self.options, self._about = dict(options or {}), dict(about or {})
+        self.conventions = _checked_conventions(conventions)
+        self._read_signature(dict(arguments or {}))
+        self._complete()
+        self.name = self._name_of(name)
+        self._library, self._seen = None, set()
+
+    # -- the declaration
+
+    def _name_of(self, name):
+        if name is None:
+            module = getattr(self.function, "__module__", None) or "mine"
+            if module == "__main__":
+                module = os.path.splitext(os.path.basename(_where(self.function)[0] or "mine"))[0]
+            name = f"{module.rsplit('.', 1)[-1]}.{self.system}"
+        last = "." + self.form
+        return name if name.endswith(last) else name + last
+
+    def _read_signature(self, renamed):
+        """self._asked: {what is given: the function's name for it}; self._order: names that go by position."""
+        self._asked, self._order, self._any = {}, [], False
+        try:
+            parameters = inspect.signature(self.function).parameters.values()
+        except (TypeError, ValueError):
+            if not renamed:
+                raise DeclarationError(f"{self._called()} has no signature to read; say arguments={{'q': 'q', ..}}")
+            parameters = ()
+        back = {theirs: ours for ours, theirs in renamed.items()}
+        unknown = []
+        for parameter in parameters:
+            if parameter.kind == parameter.VAR_KEYWORD:
+                self._any = True
+                continue
+            if parameter.kind == parameter.VAR_POSITIONAL or parameter.name in self.options:
+                continue
+            given = back.pop(parameter.name, None)
+            if given is None and self.family:
+                given = _MEANS.get(parameter.name)
+                if given in renamed:
+                    given = None
+            if given is None and not self.family:
+                given = parameter.name
+            if given is None:
+                if parameter.default is parameter.empty:
+                    unknown.append(parameter.name)
+                continue
+            if given in self._asked:
+                raise DeclarationError(f"{self._called()} has two names, {self._asked[given]} and {parameter.name}, "
+                                       f"for {given}: say arguments={{'{given}': ..}}")
+            if not self.family and parameter.default is not parameter.empty:
+                given = (given, "optional")
+            self._asked[given] = parameter.name
+            if parameter.kind == parameter.POSITIONAL_ONLY:
+                self._order.append(parameter.name)
+        for theirs, ours in back.items():
+            if parameters and not self._any:
+                raise DeclarationError(f"{self._called()} has no argument {theirs}, named for {ours}")
+            self._asked[ours] = theirs
+        if unknown:
+            known = [name for names in ALIASES.values() for name in names]
+            raise DeclarationError(f"{self._called()} asks for {unknown[0]}{nearest(unknown[0], known)}; known are "
+                                   f"{' '.join(known)}; or say arguments={{'q': '{unknown[0]}'}}")
+
+    def _called(self):
+        return getattr(self.function, "__qualname__", repr(self.function))
+
+    def _complete(self):
+        """What the signature says is part of the declaration; contradictions of the two are errors."""
+        if not self.family:
+            return
+        asked, say = self._asked, self.conventions
+        for tensor, systems in (("g", ("gated_delta_rule", "retention")), ("beta", ("gated_delta_rule", "delta_rule")),
+                                ("q", FAMILY), ("k", FAMILY), ("v", FAMILY)):
+            own_decay = any(limit.startswith("regime") for limit in self.limits)
+            if self.system in systems and tensor not in asked and not (tensor == "g" and own_decay):
+                raise DeclarationError(f"{self._called()} takes no {tensor}, and {self.system} has one: name the "
+                                       f"argument {' or '.join(ALIASES[tensor])}, or say arguments=")
+        if asked.get("g") in ("alpha", "decay"):
+            say.setdefault("decay", "linear")
+        if "scale" not in asked and say.setdefault("scale", "argument") == "argument":
+            raise DeclarationError(f"{self._called()} takes no scale: say scale='dk', 'dv' (its own dk^-1/2 or "
+                                   "dv^-1/2) or 'folded' (none: q is multiplied before)")
+        if "head_map" not in asked and say.get("heads", "both") == "both":
+            say["heads"] = "interleaved"
+        if "l2norm" not in asked and say.get("l2norm", "argument") == "argument":
+            say["l2norm"] = "outside"
+        if "chunk" not in asked and self.form == "chunked" and not any(
+                limit.split(" ")[0] == "chunk" for limit in self.limits):
+            raise DeclarationError(f"{self._called()} goes in chunks, and takes no chunk: say limits=['chunk in 64'] "
+                                   "with the tokens of its chunks, or take the argument chunk")
+        in_place = say.get("state_argument") == "in_place"
+        if in_place and self.array in ("jax", "mlx"):
+            raise DeclarationError(f"state_argument in_place: arrays of {self.array} are not updated in place")
+        if "cu_seqlens" not in asked:
+            if say.get("layout") == "THD":
+                raise DeclarationError(f"layout THD, and {self._called()} takes no cu_seqlens")
+            self._limit("form != packed")
+        if "initial_state" not in asked:
+            self._limit("state = none")
+
+    def _limit(self, condition):
+        if condition not in self.limits:
+            self.limits.append(condition)
+
+    def declaration(self):
+        """The row of `ready`."""
+        path, line = _where(self.function)
+        about = {"function": f"{_short(path)}:{line} {self._called()}" if path else self._called(),
+                 "array": self.array, "rounding": ROUNDING}
+        if path:
+            about["sha256"] = _sha256(path)
+        about.update({key: str(value) for key, value in self._about.items()})
+        if self.options:
+            about["options"] = " ".join(f"{k}={v}" for k, v in sorted(self.options.items()))
+        return {"name": self.name, "system": self.system, "form": self.form, "device": self.device,
+                "contracts": self.contracts, "limits": self.limits, "conventions": self.conventions,
+                "strided": self.strided, "about": about}
+
+    # -- a call
+
+    def library(self):
+        """The array library, imported at the first use. An ImportError is the caller's to word."""
+        if self._library is None:
+            from .arrays import LIBRARIES
+
+            self._library = LIBRARIES[self.array](self.device, self.bf16)
+            if self.conventions.get("state_argument") == "in_place" and not self._library.in_place:
+                raise DeclarationError(f"state_argument in_place: not with array {self.array}")
+        return self._library
+
+    def is_new_variant(self, request):
+        """Whether this is the first call of these sizes, of a kernel that compiles by size."""
+        if not self.compiles:
+            return False
+        variant = (request["contract"], request.get("chunk"), tuple(sorted(request["parameters"].items())))
+        new = variant not in self._seen
+        self._seen.add(variant)
+        return new
+
+    def run(self, request, mapped):
+        """Calls the function on a run's tensors and writes what it returns; raises what it raises, ReturnError,
+        NoDevice or Unsupported."""
+        process = os.getpid()
+        library, inputs, outputs = self.library(), request["inputs"], request["outputs"]
+        if hasattr(library, "threads"):
+            library.threads(request.get("threads", 1))
+        arrays = [library.given(mapped, tensor) for tensor in inputs]
+        by_name = {tensor["name"]: array for tensor, array in zip(inputs, arrays)}
+        if self.family:
+            self._add_empty(library, mapped, by_name)
+        positional, named = self._arguments(request, by_name)
+        if self.array == "torch":
+            import torch
+
+            with torch.no_grad():
+                result = self.function(*positional, **named)
+            library.synchronise()
+        else:
+            result = self.function(*positional, **named)
+        if os.getpid() != process:
+            os._exit(1)  # forked off by the kernel and come back: the memory is shared, and the call is not its own
+        results = self._results(result, outputs, by_name)
+        at = {tensor["offset"] for tensor in inputs if 0 not in tensor["shape"]}
+        # What overwrites an input comes last: another result may be a view of it.
+        for tensor in sorted(outputs, key=lambda t: t["offset"] in at):
+            library.store(mapped, tensor, results[tensor["name"]], self._owned(tensor, inputs, by_name))
+        kept = [(t, a) for t, a in zip(inputs, arrays) if t["offset"] not in {o["offset"] for o in outputs}]
+        library.finish(mapped, [t for t, _ in kept], [a for _, a in kept])
+
+    def _add_empty(self, library, mapped, by_name):
+        """g and beta of a call without tokens, where the judge leaves out what has no element."""
+        shape = list(by_name["v"].shape)[:-1] if "v" in by_name else [1]
+        for name in ("g", "beta"):
+            if name in self._asked and name not in by_name and 0 in shape:
+                by_name[name] = library.given(mapped, {"name": name, "dtype": "fp32", "shape": shape,
+                                                       "strides": shape, "offset": 0})
+
+    def _owned(self, tensor, inputs, by_name):
+        """(axis, begin, end) of the tokens of o that belong to a sequence, None for all: what lies outside cu_seqlens is
+        the judge's memory, and a function that returns whole arrays cannot leave it alone by itself."""
+        if not self.family or tensor["name"] != "o" or "cu_seqlens" not in by_name:
+            return None
+        ends = by_name["cu_seqlens"]
+        axis = {"BTHD": 1, "BHTD": 2, "THD": 0}[self.conventions.get("layout", "BTHD")]
+        begin, end = int(ends[0]), int(ends[-1])
+        return None if (begin, end) == (0, tensor["shape"][axis]) else (axis, begin, end)
+
+    def _arguments(self, request, by_name):
+        values, named = {}, dict(self.options)
+        if self.family:
+            values = {
+                "scale": request["scale"], "chunk": request["chunk"], "threads": request.get("threads", 1),
+                "l2norm": request["l2norm"], "head_map": request["heads"], "contract": request["contract"],
+                "output_final_state": any(o["name"] == "final_state" for o in request["outputs"]),
+                "initial_state": None, "cu_seqlens": None,
+            }
+        values.update(batch=request["batch"], tokens=request["tokens"], parameters=request["parameters"])
+        if not self.family:
+            values.update(B=request["batch"], T=request["tokens"], contract=request["contract"])
+            values.update({key: request[key] for key in ("chunk", "threads") if key in request})
+        values.update(request["parameters"])
+        values.update(by_name)
+        if self.family:
+            for tensor in ("cu_seqlens", "initial_state"):
+                if tensor in by_name and tensor not in self._asked:
+                    raise Unsupported(f"{self._called()} takes no {tensor}")
+        for given, theirs in self._asked.items():
+            if isinstance(given, tuple):
+                if given[0] in values:
+                    named[theirs] = values[given[0]]
+            elif given in values:
+                named[theirs] = values[given]
+            else:
+                raise DeclarationError(f"{self._called()} asks for {theirs}; this call has {' '.join(values)}")
+        positional = [named.pop(theirs) for theirs in self._order]
+        return positional, named
+
+    def _results(self, result, outputs, by_name):
+        """{name: array} of what the function returned."""
+        wanted = [output["name"] for output in outputs]
+        asked = " and ".join(wanted)
+        if result is None and not (self.family and self.conventions.get("state_argument") == "in_place"):
+            raise ReturnError(f"the function returned None, asked for is {asked}")
+        if isinstance(result, dict):
+            lacking = [name for name in wanted if name not in result]
+            if lacking:
+                raise ReturnError(f"the function returned {' '.join(map(str, result))}, without {' '.join(lacking)}")
+            return result
+        listed = isinstance(result, (tuple, list))
+        if not self.family:
+            got = list(result) if listed else [result]
+            if len(got) != len(wanted):
+                raise ReturnError(f"the function returned {len(got)} results, asked for is {asked}")
+            return dict(zip(wanted, got))
+        o, state = (result[0], result[1] if len(result) > 1 else None) if listed and len(result) else (result, None)
+        if listed and len(result) != 2 and "final_state" in wanted and not (
+                len(result) == 1 and self.conventions.get("state_argument") == "in_place"):
+            raise ReturnError(f"the function returned {len(result)} results, asked for is {asked}")
+        if "final_state" in wanted:
+            if self.conventions.get("state_argument") == "in_place":
+                state = by_name["initial_state"]
+            elif not listed:
+                raise ReturnError(f"the function returned one result ({type(result).__name__}), asked for is {asked}")
+        return {"o": o, "final_state": state}
+
+
+def kernel(system, form, **declaration):
+    """Declares the function below as a kernel (Subject has the arguments); the function stays what it is."""
+
+    def declare(function):
+        function.__samestate__ = Subject(function, system, form, **declaration)
+        return function
+
+    return declare
+
+
+def subject_of(function, system=None, form=None, **declaration):
+    """The Subject of a decorated function, or of a plain one and its declaration."""
+    if isinstance(function, Subject):
+        return function
+    made = getattr(function, "__samestate__", None)
+    if made is not None:
+        if system not in (None, made.system) or form not in (None, made.form):
+            raise DeclarationError(f"{made.name} is declared as {made.system} {made.form}, not {system} {form}")
+        if declaration:
+            raise DeclarationError(f"{made.name} is declared where it is defined; what is said besides: "
+                                   f"{' '.join(declaration)}")
+        return made
+    if not system or not form:
+        raise DeclarationError(f"{getattr(function, '__qualname__', function)} is not declared: say its system and "
+                               "form, or write @samestate.kernel(system, form) above it")
+    return Subject(function, system, form, **declaration)
+
+
+# -- the record
+
+def _where(function):
+    """(file, line) of the function that runs, (None, 0) where it has no source."""
+    try:
+        function = inspect.unwrap(function)
+        code = getattr(function, "__code__", None) or getattr(getattr(function, "__call__", None), "__code__", None)
+        if code is not None:
+            return code.co_filename, code.co_firstlineno
+        return inspect.getsourcefile(function), 0
+    except (TypeError, OSError, ValueError):
+        return None, 0
+
+
+def _short(path):
+    """The path below the folder that it was imported from, or from here."""
+    for root in [os.getcwd()] + sorted((p for p in sys.path if p), key=len, reverse=True):
+        root = os.path.abspath(root) + os.sep
+        if os.path.abspath(path).startswith(root):
+            return os.path.abspath(path)[len(root):]
+    return os.path.basename(path)
+
+
+def _sha256(path):
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return "(not readable)"
+
+
+PACKAGES = {  # module: distribution; recorded where the module was imported
+    "numpy": "numpy", "torch": "torch", "triton": "triton", "jax": "jax", "jaxlib": "jaxlib", "mlx": "mlx",
+    "mlx_lm": "mlx-lm", "transformers": "transformers", "fla": "flash-linear-attention", "libggml": "libggml-python",
+    "flashinfer": "flashinfer-python", "flash_qla": "flash-qla", "vllm": "vllm", "tilelang": "tilelang",
+    "cutlass": "nvidia-cutlass-dsl", "ml_dtypes": "ml-dtypes", "cupy": "cupy",
+}
+_SWITCHES = ("FLA_", "TRITON_", "CUBLAS_", "XLA_FLAGS", "JAX_", "MLX_", "NVIDIA_TF32_OVERRIDE",
+             "PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "MKL_")
+
+
+def about():
+    """The record of this process: versions of what is imported, and switches that change numerics. Strings."""
+    from importlib import metadata
+
+    from . import __version__
+
+    out = {"samestate.python": __version__, "python": sys.version.split()[0]}
+    for module, distribution in PACKAGES.items():
+        if module in sys.modules:
+            try:
+                out[module] = metadata.version(distribution)
+            except metadata.PackageNotFoundError:
+                out[module] = str(getattr(sys.modules[module], "__version__", "(unknown)"))
+    for key in sorted(os.environ):
+        if key.startswith(_SWITCHES):
+            out[key] = os.environ[key][:200]
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "backends"):
+        out["torch.allow_tf32.matmul"] = str(torch.backends.cuda.matmul.allow_tf32)
+        out["torch.allow_tf32.cudnn"] = str(torch.backends.cudnn.allow_tf32)
+        out["torch.float32_matmul_precision"] = torch.get_float32_matmul_precision()
+        if torch.cuda.is_available():
+            out["device"] = torch.cuda.get_device_name()
+    return out

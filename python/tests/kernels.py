@@ -1,0 +1,191 @@
+"""Plain functions of numpy that the tests serve: right ones under every convention, and hostile ones."""
+import os
+import sys
+
+import numpy as np
+
+import samestate
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+
+def right(system, q, k, v, g=None, beta=None, initial_state=None, scale=1.0, heads="interleaved", l2norm=False,
+          cu_seqlens=None):
+    from judge import recurrence
+
+    x = {"q": q, "k": k, "v": v, "initial_state": initial_state}
+    x.update({n: y for n, y in (("g", g), ("beta", beta)) if y is not None})
+    o, S = recurrence(x, system, scale, heads, l2norm, ends=cu_seqlens)
+    return o.astype(np.float32), S.astype(np.float32)
+
+
+@samestate.kernel("gated_delta_rule", "recurrent", contracts=["fp32", "bf16_io"])
+def gated_delta_rule(q, k, v, g, beta, initial_state, scale, head_map, l2norm, cu_seqlens=None):
+    return right("gated_delta_rule", q, k, v, g, beta, initial_state, scale, head_map, l2norm, cu_seqlens)
+
+
+@samestate.kernel("delta_rule", "recurrent")
+def delta_rule(q, k, v, beta, initial_state, scale, head_map, l2norm, cu_seqlens=None):
+    return right("delta_rule", q, k, v, None, beta, initial_state, scale, head_map, l2norm, cu_seqlens)
+
+
+@samestate.kernel("retention", "recurrent")
+def retention(q, k, v, g, initial_state, scale, head_map, l2norm, cu_seqlens=None):
+    return right("retention", q, k, v, g, None, initial_state, scale, head_map, l2norm, cu_seqlens)
+
+
+@samestate.kernel("linear_attention", "recurrent")
+def linear_attention(q, k, v, initial_state, scale, head_map, l2norm, cu_seqlens=None):
+    return right("linear_attention", q, k, v, None, None, initial_state, scale, head_map, l2norm, cu_seqlens)
+
+
+@samestate.kernel("gated_delta_rule", "recurrent", name="mine.alpha", state="vk")
+def alpha(query, key, value, alpha, beta, state, scale):
+    o, S = right("gated_delta_rule", query, key, value, np.log(alpha.astype(np.float64)), beta,
+                 None if state is None else state.swapaxes(-1, -2), scale)
+    return {"o": o, "final_state": S.swapaxes(-1, -2)}
+
+
+@samestate.kernel("rms_norm", "equation")
+def rms_norm(x, weight, parameters):
+    assert set(parameters) == {"H", "D"}
+    return (x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-6)) * weight).astype(np.float32)
+
+
+def plain(q, k, v, g, beta, initial_state, scale):
+    return right("gated_delta_rule", q, k, v, g, beta, initial_state, scale)
+
+
+# -- hostile: (q, k, v, initial_state, scale) of linear attention
+
+def _hostile(function):
+    return samestate.kernel("linear_attention", "recurrent", name="hostile." + function.__name__)(function)
+
+
+def _zeros(v, q):
+    return np.zeros(v.shape, np.float32), np.zeros((v.shape[0], v.shape[2], q.shape[3], v.shape[3]), np.float32)
+
+
+@_hostile
+def wrong_shape(q, k, v, initial_state, scale):
+    o, S = _zeros(v, q)
+    return o[:, :-1], S
+
+
+@_hostile
+def wrong_dtype(q, k, v, initial_state, scale):
+    o, S = _zeros(v, q)
+    return o.astype(np.float16), S
+
+
+@_hostile
+def wrong_integers(q, k, v, initial_state, scale):
+    o, S = _zeros(v, q)
+    return o.astype(np.int64), S
+
+
+@_hostile
+def returns_none(q, k, v, initial_state, scale):
+    pass
+
+
+@_hostile
+def none_for_state(q, k, v, initial_state, scale):
+    return _zeros(v, q)[0], None
+
+
+@_hostile
+def o_alone(q, k, v, initial_state, scale):
+    return _zeros(v, q)[0]
+
+
+@_hostile
+def three(q, k, v, initial_state, scale):
+    return _zeros(v, q) + (None,)
+
+
+@_hostile
+def a_list(q, k, v, initial_state, scale):
+    o, S = _zeros(v, q)
+    return o.tolist(), S
+
+
+@_hostile
+def nan(q, k, v, initial_state, scale):
+    o, S = _zeros(v, q)
+    return o + np.float32("nan"), S
+
+
+@_hostile
+def raises(q, k, v, initial_state, scale):
+    raise ValueError("a reason\nof two lines")
+
+
+@_hostile
+def prints(q, k, v, initial_state, scale):
+    print("x" * (5 << 20))
+    os.write(1, b"y" * (1 << 20))
+    os.system("echo from a child")
+    return _zeros(v, q)
+
+
+@_hostile
+def exits(q, k, v, initial_state, scale):
+    sys.exit(0)
+
+
+@_hostile
+def ends(q, k, v, initial_state, scale):
+    os._exit(0)
+
+
+@_hostile
+def closes_stdout(q, k, v, initial_state, scale):
+    os.close(1)
+    os.close(0)
+    return _zeros(v, q)
+
+
+@_hostile
+def closes_all(q, k, v, initial_state, scale):
+    os.closerange(0, 256)
+    return _zeros(v, q)
+
+
+@_hostile
+def reads_stdin(q, k, v, initial_state, scale):
+    os.read(0, 1000)
+    return _zeros(v, q)
+
+
+@_hostile
+def forks(q, k, v, initial_state, scale):
+    os.fork()
+    return _zeros(v, q)
+
+
+@_hostile
+def edits_input(q, k, v, initial_state, scale):
+    q += 1
+    return _zeros(v, q)
+
+
+@_hostile
+def returns_input(q, k, v, initial_state, scale):
+    return v, initial_state
+
+
+@_hostile
+def complains(q, k, v, initial_state, scale):
+    raise samestate.Unsupported("dk of 8")
+
+
+@_hostile
+def deep(q, k, v, initial_state, scale):
+    return deep(q, k, v, initial_state, scale)
+
+
+@_hostile
+def all_memory(q, k, v, initial_state, scale):
+    return np.zeros(1 << 60, np.float32), None
