@@ -24,7 +24,7 @@ _L2 = {"l2norm": "use_qk_l2norm_in_kernel"}
 
 # Functions of FLA that the gate ran in the interpreter, a dozen cases each.
 _RAN = ("fused_recurrent_simple_gla", "fused_recurrent_gated_delta_rule", "fused_recurrent_delta_rule",
-        "fused_recurrent_linear_attn", "fused_recurrent_retention", "chunk_simple_gla")
+        "fused_recurrent_linear_attn", "fused_recurrent_retention", "chunk_simple_gla", "chunk_linear_attn")
 
 
 def _without(arguments, *names):
