@@ -24,7 +24,7 @@ _L2 = {"l2norm": "use_qk_l2norm_in_kernel"}
 
 # Functions of FLA that the gate ran in the interpreter, a dozen cases each.
 _RAN = ("fused_recurrent_simple_gla", "fused_recurrent_gated_delta_rule", "fused_recurrent_delta_rule",
-        "fused_recurrent_linear_attn", "fused_recurrent_retention", "chunk_simple_gla")
+        "fused_recurrent_linear_attn", "fused_recurrent_retention", "chunk_simple_gla", "chunk_linear_attn")
 
 
 def _without(arguments, *names):
@@ -65,8 +65,8 @@ ROWS = (
              "initial_state": "initial_state", "output_final_state": "output_final_state",
              "l2norm": "use_qk_l2norm_in_kernel"}, {}, ["form != packed", "T >= 1", "chunk >= 1"],
             {"scale": "dk", "heads": "interleaved"}, {"cpu": "5.24.0"},
-            "with FLA installed the plain name runs FLA; a scale is swallowed; where a token forgets everything (regimes reset "
-            "and exact_reset) o is NaN"),
+            "with FLA installed the plain name runs FLA; a scale is swallowed; o was NaN in a "
+            "case of the regime exact_reset"),
     Adapter("hf.torch_recurrent_gated_delta_rule", "hf.gated_delta_rule", "gated_delta_rule", "recurrent",
             "transformers", ("5.23.0", "5.24.0"),
             "transformers.models.qwen3_next.modeling_qwen3_next:torch_recurrent_gated_delta_rule.__wrapped__",
