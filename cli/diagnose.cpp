@@ -23,7 +23,7 @@ struct DiagnoseOptions {
 };
 
 /// "g is the decay itself (alpha), and the initial state is ignored".
-std::string text_of(const Finding& finding) {
+std::string text_of(const FoundReading& finding) {
   if (finding.deviations.empty()) return "as declared";
   std::string text;
   for (const Deviation* d : finding.deviations)
@@ -32,7 +32,7 @@ std::string text_of(const Finding& finding) {
 }
 
 /// What of a declaration says so; empty where a part of it is a defect that none does.
-std::string declaration_of(const Finding& finding) {
+std::string declaration_of(const FoundReading& finding) {
   std::string text;
   for (const Deviation* d : finding.deviations) {
     if (d->declare.empty()) return "";
@@ -45,7 +45,7 @@ std::string page_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
   std::string page = fmt::format("kernel    {}, {} {}, called as {}\n", kernel.name, kernel.system->name,
                                  kernel.form, kernel.contracts.front());
   for (const std::string& why : diagnosis.refused) page += fmt::format("not run   {}\n", why);
-  for (const Finding& f : diagnosis.fits)
+  for (const FoundReading& f : diagnosis.fits)
     page += fmt::format("found     {} ({:.2g} off)\n", text_of(f), f.distance);
   if (diagnosis.fits.empty() && !diagnosis.nothing_ran)
     page +=
@@ -53,7 +53,7 @@ std::string page_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
                     text_of(diagnosis.nearest), diagnosis.nearest.distance, kFits);
   if (diagnosis.fits.size() > 1) page += "          these cannot be told apart by the calls that ran\n";
   if (diagnosis.fits.size() == 1) {
-    const Finding& only = diagnosis.fits.front();
+    const FoundReading& only = diagnosis.fits.front();
     if (const std::string declare = declaration_of(only); !declare.empty())
       page += fmt::format("declare   {}\n", declare);
     else if (!only.deviations.empty())
@@ -63,7 +63,7 @@ std::string page_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
 }
 
 std::string json_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
-  const auto finding = [](const Finding& f) {
+  const auto finding = [](const FoundReading& f) {
     nlohmann::ordered_json names = nlohmann::ordered_json::array();
     for (const Deviation* d : f.deviations) names.push_back(d->name);
     return nlohmann::ordered_json{
@@ -73,7 +73,7 @@ std::string json_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
                              {"contract", kernel.contracts.front()},
                              {"refused", diagnosis.refused},
                              {"fits", nlohmann::ordered_json::array()}};
-  for (const Finding& f : diagnosis.fits) out["fits"].push_back(finding(f));
+  for (const FoundReading& f : diagnosis.fits) out["fits"].push_back(finding(f));
   if (diagnosis.fits.empty() && !diagnosis.nothing_ran) out["nearest"] = finding(diagnosis.nearest);
   return out.dump(1) + "\n";
 }

@@ -52,7 +52,8 @@ std::vector<Entry> entries_of(const fs::path& folder) {
   const fs::path path = folder / "manifest.json";
   std::ifstream file(path, std::ios::binary);
   if (!file)
-    throw Error(fmt::format("{}: no manifest.json in it; `samestate export` writes one", folder.string()));
+    throw Error(fmt::format("{}: no regular file, and no manifest.json in it; `samestate export` writes one",
+                            folder.string()));
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto refuse = [&](const std::string& why) { throw Error(fmt::format("{}: {}", path.string(), why)); };

@@ -2,8 +2,7 @@
  * The library defines the two functions at the end; examples/subject_c is one to copy. It is called in a process that the
  * judge can lose, with the tensors and conventions of docs/subjects.md, whose declarations and words hold here too.
  * C99 and later, C++ too; no library is needed. */
-#ifndef SAMESTATE_SUBJECT_H
-#define SAMESTATE_SUBJECT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -92,6 +91,4 @@ SAMESTATE_SUBJECT_EXPORT int samestate_subject_run(const samestate_call* call);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -115,12 +115,12 @@ Diagnosis diagnose(const Family& family, const std::vector<DiagnosticCall>& call
     return out;
   }
   out.nearest.distance = std::numeric_limits<double>::infinity();
-  const auto look = [&](const std::vector<const Deviation*>& of, std::vector<Finding>& into) {
+  const auto look = [&](const std::vector<const Deviation*>& of, std::vector<FoundReading>& into) {
     Reading reading;
     for (const Deviation* d : of) d->apply(reading);
     std::vector<Returned> expected;
     for (const Batch* batch : ran) expected.push_back(evaluate(*batch, family, reading));
-    const Finding finding{of, distance(expected, actual)};
+    const FoundReading finding{of, distance(expected, actual)};
     if (finding.distance < out.nearest.distance) out.nearest = finding;
     if (finding.distance < kFits) into.push_back(finding);
   };
@@ -134,13 +134,13 @@ Diagnosis diagnose(const Family& family, const std::vector<DiagnosticCall>& call
     }
   }
   for (const auto& level : sets) {
-    std::vector<Finding> found;
+    std::vector<FoundReading> found;
     for (const auto& of : level) look(of, found);
     if (found.empty()) continue;
-    const auto nearer = [](const Finding& a, const Finding& b) { return a.distance < b.distance; };
+    const auto nearer = [](const FoundReading& a, const FoundReading& b) { return a.distance < b.distance; };
     std::stable_sort(found.begin(), found.end(), nearer);
     constexpr double kAsNear = 3.0;
-    for (const Finding& f : found) {
+    for (const FoundReading& f : found) {
       if (f.distance <= kAsNear * found.front().distance + 1e-12) out.fits.push_back(f);
     }
     return out;

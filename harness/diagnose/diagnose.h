@@ -18,15 +18,15 @@ struct DiagnosticCall {
 [[nodiscard]] std::vector<DiagnosticCall> diagnostic_calls(const Family& family);
 
 /// A reading that fits, or fits best.
-struct Finding {
+struct FoundReading {
   std::vector<const Deviation*> deviations;  ///< none: the canonical reading
   double distance = 0.0;                     ///< RMS of the differences, of what was expected
 };
 
 struct Diagnosis {
   /// Alone, then by two; those that fit as well as the best does cannot be told apart.
-  std::vector<Finding> fits;
-  Finding nearest;                   ///< of all, where none fits
+  std::vector<FoundReading> fits;
+  FoundReading nearest;              ///< of all, where none fits
   std::vector<std::string> refused;  ///< calls that were not run, and why
   bool nothing_ran = false;
 };

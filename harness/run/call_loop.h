@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/cases/case_line.h"
 #include "harness/cases/layout.h"
 #include "harness/run/guarded_tensor.h"
 #include "optimized/kernel.h"
@@ -42,6 +43,7 @@ struct RunOptions {
   FinalState final_state = FinalState::apart;
   std::int64_t lead = 0, slack = 0;  ///< packed: tokens around the sequences that belong to none
   bool repeat = false;               ///< each call as harness/run/repeated_call.h says
+  const Case* of = nullptr;          ///< whose calls they are, for limits that name what no call shows
 };
 
 /// A tensor as one call sees it.

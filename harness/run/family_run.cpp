@@ -47,7 +47,7 @@ Outputs run_kernel(const KernelChoice& kernels, const Batch& batch, const Path& 
                              " is called with and without chunks here, and the table has no " +
                              (chunked ? "chunked" : "recurrent") + " kernel of its name but for the form"});
     }
-    run_row(*kernel, call, chunked ? contract : recurrent_contract(contract));
+    run_row(*kernel, call, chunked ? contract : recurrent_contract(contract), options.of);
   });
 }
 

@@ -169,7 +169,13 @@ KernelRow adapted(const OperatorKernel& kernel) {
           limits_of(kernel, system)};
 }
 
-void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& contract) {
+void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& contract, const Case* of) {
+  if (kernel.only_inside && of != nullptr && !kernel.limits.none()) {
+    const std::string_view broken = kernel.limits.broken_by(as_called(*of, kernel, call));
+    if (!broken.empty())
+      throw Refused({Outcome::Kind::unsupported, fmt::format("outside its limits: {}", broken)}, kernel,
+                    call);
+  }
   const Outcome outcome = kernel.run(call, contract);
   if (outcome.kind != Outcome::Kind::ran) throw Refused(outcome, kernel, call);
 }
@@ -292,6 +298,7 @@ void KernelTable::hold_exact() {
 void KernelTable::converts(std::string_view name, bool strided, std::function<Given(const Contract&)> given) {
   for (KernelRow& row : all_) {
     if (row.name != name) continue;
+    row.only_inside = true;
     row.strided = strided;
     row.given = std::move(given);
     return;

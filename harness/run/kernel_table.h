@@ -33,6 +33,8 @@ struct KernelRow {
   std::function<KernelTrace(const KernelCall&, const Contract&, const TraceRequest&)> trace = nullptr;
   DeclaredLimits limits = {};  ///< Kernel::limits
   std::string options = {};    ///< of a command, without which the row is not there: " --plugin mine.so"
+  bool only_inside =
+      false;  ///< is not called outside its limits: a program of somebody else's does not know them
   /// Of a kernel with conventions of its own: how it gets its inputs. Empty: as they are.
   std::function<Given(const Contract&)> given = nullptr;
 };
@@ -46,8 +48,10 @@ class Refused : public Unavailable {
   KernelCall call;  ///< its sizes and settings; its tensors are gone
 };
 
-/// The kernel runs the call. Throws Refused where it says that it did not.
-void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& contract);
+/// The kernel runs the call, of the case `of` where that is known. Throws Refused where it says that it did not, and
+/// where the call lies outside the limits of one that is asked inside them alone.
+void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& contract,
+             const Case* of = nullptr);
 
 /// What a case line would say of one call of a run of `c`: its sizes, T and chunk, and what it shows of the settings.
 [[nodiscard]] Case as_called(Case c, const KernelRow& kernel, const KernelCall& call);
@@ -97,7 +101,8 @@ class KernelTable {
   /// No card is nearest: the twin gates every kernel (`--strict`).
   void hold_exact();
 
-  /// Of one that was added: whether it takes strides, and how it gets its inputs. Throws Error for a name that is not there.
+  /// Of one that was added, a subject: it is called inside its limits alone; whether it takes strides, and how it gets its
+  /// inputs. Throws Error for a name that is not there.
   void converts(std::string_view name, bool strided, std::function<Given(const Contract&)> given);
   /// Of all rows that were added: what a printed command needs beside the line (KernelRow::options).
   void added_by(const std::string& options);

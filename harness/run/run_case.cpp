@@ -120,6 +120,7 @@ RunOptions run_options(const Resolved& r, int threads) {
   options.lead = r.c.lead;
   options.slack = r.c.slack;
   options.repeat = r.c.repeat;
+  options.of = &r.c;
   return options;
 }
 

@@ -52,7 +52,8 @@ std::vector<CaseTensor> run_tensors(const Resolved& r, const TensorSystem& syste
   for (const Index end : cuts) loop.path.push_back({end - std::exchange(begin, end), r.c.chunk, false});
   loop.path.push_back({r.c.T - begin, r.c.chunk, false});
   std::vector<std::vector<float>> written = run_calls(
-      loop, options, [&](const Segment&, const KernelCall& one) { run_row(kernel, one, *r.contract); });
+      loop, options,
+      [&](const Segment&, const KernelCall& one) { run_row(kernel, one, *r.contract, options.of); });
   std::vector<CaseTensor> out;
   for (std::size_t i = 0; i < written.size(); ++i)
     out.push_back({signature.outputs[i], true, loop.outputs[i].shape, std::move(written[i])});
