@@ -23,7 +23,8 @@ namespace {
 
 constexpr double kMostOfModel = 8.0;  // System::work of a case with the sizes of a public model
 constexpr double kDearOfSizes = 0.2;  // work of a size that only a tile of it makes special
-constexpr double kDearPairs = 8.0;    // work of a pair that effort 1 cannot afford
+constexpr double kMostOfTriple =
+    0.5;  // work of a triple, of which there are a hundred times as many as pairs
 
 /// The edge cases of one kernel: what follows from the rows of its system and of the keys.
 class KernelPlan {
@@ -332,11 +333,8 @@ std::vector<Turn> turns_of(const Planned& of, std::span<const Case> edges, const
   if (options.effort >= kTriples) {
     std::vector<Case> given(edges.begin(), edges.end());
     given.insert(given.end(), pairs->cases.begin(), pairs->cases.end());
-    const Covering dear =
-        cover(*of.kernel, of.factors, given, {.most = kDearPairs, .usual = 1.0, .seed = options.seed});
-    take(dear, kTriples, kTriples);
-    given.insert(given.end(), dear.cases.begin(), dear.cases.end());
-    take(cover(*of.kernel, of.factors, given, {.strength = 3, .seed = options.seed, .pairs = &dear.missing}),
+    take(cover(*of.kernel, of.factors, given,
+               {.strength = 3, .most = kMostOfTriple, .seed = options.seed, .pairs = &pairs->missing}),
          kTriples, kTriples);
   }
   const auto count = static_cast<double>(of.kernel->system->plan.seeded);
