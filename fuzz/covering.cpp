@@ -415,7 +415,7 @@ class Cover {
       Failure why;
       std::optional<Case> c =
           attempt(wanted, choose(wanted, how.free, chance), nullptr, 0, how.least,
-                  std::min(std::max(options_.common, usual), how.times * usual), chance, why);
+                  std::min(std::max(options_.common, std::min(usual, options_.most)), how.times * usual), chance, why);
       dear = dear || std::isfinite(why.work);
       if (!c) continue;
       const double gain =
@@ -437,7 +437,7 @@ class Cover {
       Failure why;
       if (std::optional<Case> c =
               attempt(none, levels, &factors_[f], value, how.least,
-                      std::min(std::max(options_.common, usual), how.times * usual), chance, why)) {
+                      std::min(std::max(options_.common, std::min(usual, options_.most)), how.times * usual), chance, why)) {
         keep(std::move(*c));
         return;
       }

@@ -26,9 +26,9 @@ struct Covering {
 
 struct CoveringOptions {
   int strength = 2;
-  double most = 8.0;    ///< work of a combination of which no case has less
-  double common = 0.5;  ///< of the largest case of another
-  double usual = 0.02;  ///< work of the others
+  double most = 1.0;     ///< work of a combination of which no case has less
+  double common = 0.25;  ///< of a case that smaller tries did not find
+  double usual = 0.01;   ///< of the others
   std::uint64_t seed = 1;
   /// Of triples: Covering::missing of the pairs. A triple of which a pair is missing is missing too.
   const std::vector<Missing>* pairs = nullptr;

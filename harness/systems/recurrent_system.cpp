@@ -115,7 +115,7 @@ double RecurrentSystem::work(const Case& c) const {
   constexpr double kTokenState = 3.9e-3, kChunkState = 6.8e-3, kTokenOfChunk = 2.4e-3;
   constexpr double kElement = 27e-3, kStateElement = 31e-3;
   constexpr double kPlainHead = 2.0, kPlainToken = 0.1, kPlainState = 1.2e-3;
-  constexpr double kLaw = 8.0;  // several runs
+  constexpr double kLaw = 4.0;  // several runs, without the bounds of all of them
   const CaseForm* own = form(c.form);
   const Index chunk = own == nullptr ? c.chunk : own->whole ? c.T : own->chunked ? c.chunk : 0;
   const auto state = static_cast<double>(c.dk * c.dv);

@@ -171,7 +171,7 @@ double TensorSystem::work(const Case& c) const {
   const double part = c.law.empty() ? std::min(1.0, static_cast<double>(kChosenHeads) / sequences) : 1.0;
   const double share = part + (1.0 - part) * kPlain;
   // A law's runs, or a look at drawn roundings beside the worst case, or the worst case alone.
-  constexpr double kLaw = 8.0, kSampled = 2.0;
+  constexpr double kLaw = 5.0, kSampled = 2.0;
   const double looks = !c.law.empty() ? kLaw : keeps_sixteen_bits(c.contract) ? kSampled : 1.0;
   const double of_sequence = looks * (share * (inside + kElement * elements) + kSequence + calls) +
                              (1.0 - part) * kElement / 2 * elements;
