@@ -136,10 +136,10 @@ class Cover {
 
   /// Sizes that hang together (groups of a width, pairs of a head's columns) are met by chance where no try fitted.
   void chance() {
-    constexpr int kDraws = 900;
+    constexpr int kDraws = 1500;
     const Dice chance = dice();
     for (int i = 0; i < kDraws; ++i) {
-      Case c = draw_case(kernel_, factors_, chance, options_.common);
+      Case c = draw_case(kernel_, factors_, chance, 2 * options_.common);
       if (never_judged(*kernel_.system, c) == nullptr && met_.fresh(levels_of(factors_, c)) > 0)
         keep(std::move(c));
     }
@@ -163,9 +163,14 @@ class Cover {
       const std::vector<int> wanted = met_.levels(at);
       const double usual = std::min(limit(wanted, nullptr, 0, chance), options_.most);
       Failure why;
-      std::optional<Case> c =
-          attempt(wanted, choose(wanted, how.free, chance), nullptr, 0, how.least, usual, chance, why);
-      if (!c) c = attempt(wanted, wanted, nullptr, 0, false, options_.most, chance, why);
+      // What a kernel does not take by itself, in one of its forms for one, it may take with other choices.
+      std::optional<Case> c;
+      for (const Try& other :
+           {how, Try{Try::Free::none, false}, kTries[4], kTries[4], kTries[3], kTries[0]}) {
+        c = attempt(wanted, choose(wanted, other.free, chance), nullptr, 0, other.least,
+                    std::max(usual, options_.common), chance, why);
+        if (c) break;
+      }
       if (c) keep(std::move(*c));
     }
   }
@@ -415,7 +420,8 @@ class Cover {
       Failure why;
       std::optional<Case> c =
           attempt(wanted, choose(wanted, how.free, chance), nullptr, 0, how.least,
-                  std::min(std::max(options_.common, std::min(usual, options_.most)), how.times * usual), chance, why);
+                  std::min(std::max(options_.common, std::min(usual, options_.most)), how.times * usual),
+                  chance, why);
       dear = dear || std::isfinite(why.work);
       if (!c) continue;
       const double gain =
@@ -437,7 +443,8 @@ class Cover {
       Failure why;
       if (std::optional<Case> c =
               attempt(none, levels, &factors_[f], value, how.least,
-                      std::min(std::max(options_.common, std::min(usual, options_.most)), how.times * usual), chance, why)) {
+                      std::min(std::max(options_.common, std::min(usual, options_.most)), how.times * usual),
+                      chance, why)) {
         keep(std::move(*c));
         return;
       }

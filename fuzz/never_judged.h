@@ -10,7 +10,8 @@ namespace samestate {
 /// Cases that show nothing whatever a kernel does, so that no plan owes their pairs. A case that is vacuous by chance is
 /// none of them: it is tried again with other choices (PlanCoverage::again).
 struct NeverJudged {
-  std::string_view system;  ///< a name; empty: each system of named tensors that carries no state
+  std::string_view
+      systems;  ///< names with blanks between; empty: each of named tensors that carries no state
   bool (*holds)(const Case&);
   std::string_view example;  ///< keys of such a case, which a test shows to be vacuous
   std::string_view reason;

@@ -18,9 +18,11 @@ TEST(NeverJudged, EachRowIsVacuousOnEachKernelThatItIsOf) {
     int kernels_of = 0;
     for (const KernelRow& kernel : table.all()) {
       if (kernel.device != "cpu") continue;
+      const std::string name(kernel.system->name);
+      if (!row.systems.empty() && row.systems.find(name) == row.systems.npos) continue;
       Case c = with_keys(kernel.system->standard(), row.example);
       c.form = kernel.form;
-      if (never_judged(*kernel.system, c) != &row) continue;
+      if (!possible(c) || never_judged(*kernel.system, c) != &row) continue;
       ++kernels_of;
       for (const std::uint64_t seed : {1U, 2U, 3U}) {
         c.seed = seed;
