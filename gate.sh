@@ -19,8 +19,7 @@ END
 
 packages=(build-essential cmake ninja-build ccache git clang-format
   libeigen3-dev libboost-dev libboost-context-dev libmpfi-dev libmpfr-dev libgmp-dev librandom123-dev libfmt-dev libcli11-dev
-  nlohmann-json3-dev libpugixml-dev librapidcheck-dev libgtest-dev libbenchmark-dev libdlpack-dev libtcmalloc-minimal4
-  gnuplot-nox)
+  nlohmann-json3-dev libpugixml-dev librapidcheck-dev libgtest-dev libbenchmark-dev libdlpack-dev gnuplot-nox)
 
 say() { printf 'gate.sh: %s\n' "$1"; }
 

@@ -9,9 +9,3 @@ find_package(CLI11 REQUIRED)
 find_package(rapidcheck REQUIRED)
 find_path(RANDOM123_INCLUDE_DIR Random123/philox.h REQUIRED)
 include(system_headers)
-
-# The oracles allocate a matrix a step: glibc's malloc is a tenth of what a gate costs. The library of the runtime package
-# is enough; sanitizers bring an allocator of their own.
-if(NOT SAMESTATE_SANITIZE)
-  find_library(SAMESTATE_TCMALLOC NAMES tcmalloc_minimal libtcmalloc_minimal.so.4)
-endif()
