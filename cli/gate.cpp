@@ -160,17 +160,28 @@ Plan cases_of(const GateOptions& options, const KernelTable& table, const std::v
   return plan;
 }
 
-/// Of the pairs that a whole plan is made to meet, what its judged cases met; one that was cut says nothing of it.
-std::string met_by(const GateOptions& options, const Plan& plan, const std::map<std::size_t, Record>& done) {
-  if (plan.cases.empty()) return "";
-  if (options.coverage.empty() && (options.plan.max_cases > 0 || !options.plan.filter.empty())) return "";
+/// Whether the plan is run as it is made, whose pairs are then owed.
+bool is_whole(const GateOptions& options) {
+  return options.plan.max_cases == 0 && options.plan.filter.empty() && options.plan.effort >= 1 &&
+         options.shard == "0/1";
+}
+
+PlanCoverage judged_of(const Plan& plan, const std::map<std::size_t, Record>& done) {
   PlanCoverage coverage(plan);
   for (const auto& [i, record] : done) {
     if (is_judged(record.judgement.verdict)) coverage.add(plan.cases[i], record.kernel);
   }
+  return coverage;
+}
+
+/// Of the pairs that a whole plan is made to meet, what its judged cases met; one that was cut says nothing of it.
+std::string met_by(const GateOptions& options, const Plan& plan, const std::map<std::size_t, Record>& done) {
+  if (plan.cases.empty()) return "";
+  if (options.coverage.empty() && (options.plan.max_cases > 0 || !options.plan.filter.empty())) return "";
+  const PlanCoverage coverage = judged_of(plan, done);
   if (!options.coverage.empty()) write_atomically(options.coverage, coverage.json() + "\n");
   std::string text = coverage.text() + "\n";
-  const bool whole = options.plan.effort >= 1 && options.shard == "0/1" && done.size() == plan.cases.size();
+  const bool whole = is_whole(options) && done.size() == plan.cases.size();
   for (const std::string& pair : whole ? coverage.missing(kShownPairs) : std::vector<std::string>())
     text += "  not judged with " + pair + "\n";
   return text;
@@ -290,8 +301,8 @@ int run_gate(GateOptions options) {
     if (!path.empty() && !options.list) require_writable(path);
   }
   if (!options.list) note_interrupts();
-  const Plan plan = cases_of(options, table, corpus, shard);
-  const std::vector<Case>& cases = plan.cases;
+  Plan plan = cases_of(options, table, corpus, shard);
+  std::vector<Case>& cases = plan.cases;
   if (options.list) return print_plan(cases, options.json);
   Run run = this_run(accelerator(), options.plugins, options.commit);
   run.planned = std::ssize(cases);
@@ -317,8 +328,25 @@ int run_gate(GateOptions options) {
     done.emplace(i, std::move(record));
   };
   const auto begin = std::chrono::steady_clock::now();
-  const CampaignResult result = run_campaign(cases, table, {options.threads, budget, timeout}, observer,
-                                             [&] { return interrupted() || (options.fail_fast && failed); });
+  const auto stop = [&] { return interrupted() || (options.fail_fast && failed); };
+  CampaignResult result = run_campaign(cases, table, {options.threads, budget, timeout}, observer, stop);
+  // Pairs whose cases were all vacuous, in other cases.
+  for (int round = 0; round < kCoverAgain && is_whole(options) && budget == 0 && !stop(); ++round) {
+    std::vector<Case> again = judged_of(plan, done).again(table, options.plan.seed, round);
+    if (again.empty()) break;
+    const std::size_t first = cases.size();
+    cases.insert(cases.end(), again.begin(), again.end());
+    numbers.resize(cases.size(), -1);
+    started.resize(cases.size());
+    plan.total += std::ssize(again);
+    progress.add(std::ssize(again));
+    const CampaignObserver behind{
+        [&](std::size_t i, const Case& c) { observer.started(first + i, c); },
+        [&](std::size_t i, const Record& record) { observer.finished(first + i, record); }};
+    const CampaignResult more = run_campaign(again, table, {options.threads, 0.0, timeout}, behind, stop);
+    result.run += more.run;
+    result.not_started += more.not_started;
+  }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   progress.clear();
   const std::string coverage = met_by(options, plan, done);

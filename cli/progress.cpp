@@ -21,6 +21,11 @@ Progress::Progress(std::int64_t total, double budget, double total_work)
 
 Progress::~Progress() { clear(); }
 
+void Progress::add(std::int64_t steps) {
+  total_ += steps;
+  total_work_ += static_cast<double>(steps);
+}
+
 void Progress::clear() {
   if (!shown_) return;
   fmt::print(stderr, "\r\033[K");

@@ -17,6 +17,8 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void step(double ratio, bool failed, double work = 1.0);
+  /// So many steps more, of which nobody knew.
+  void add(std::int64_t steps);
   /// Takes the line away.
   void clear();
 

@@ -86,6 +86,9 @@ void add_record(Page& page, const Record& record) {
   }
   if (j.rows > 0 && !j.gate.starts_with("exact"))
     page.line("rows      {} compared, relative RMS error of o {:.3g}", j.rows, j.relative_rms);
+  if (j.held > 0)
+    page.line("held      {} of {} heads to their bounds, all others in float64: {}", j.held, j.held_of,
+              j.held_which);
 }
 
 void add_explanation(Page& page, const Explanation& e) {

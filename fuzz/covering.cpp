@@ -12,6 +12,7 @@
 #include <set>
 
 #include "fuzz/draw.h"
+#include "fuzz/never_judged.h"
 #include "harness/cases/counter.h"
 
 namespace samestate {
@@ -38,6 +39,7 @@ constexpr std::array kTries{Try{Try::Free::all, false},           Try{Try::Free:
                             Try{Try::Free::none, false, 1e9}};
 /// Of triples, which are a hundred times as many.
 constexpr std::array kTriesOfTriples{kTries[0], kTries[3], kTries[6], kTries[7]};
+constexpr Index kAnyTokens = -1;
 /// Work of a case of no size: a gain is worth what it costs.
 constexpr double kCaseItself = 0.02;
 constexpr Try kAlone{Try::Free::none, true};
@@ -110,6 +112,7 @@ class Cover {
   }
 
   void given(const Case& c) {
+    if (never_judged(*kernel_.system, c) != nullptr) return;
     const std::vector<int> levels = levels_of(factors_, c);
     (void)met_.add(levels);
     forget_values(c);
@@ -133,14 +136,42 @@ class Cover {
 
   /// Sizes that hang together (groups of a width, pairs of a head's columns) are met by chance where no try fitted.
   void chance() {
-    constexpr int kDraws = 900;
+    constexpr int kDraws = 1500;
     const Dice chance = dice();
     for (int i = 0; i < kDraws; ++i) {
-      Case c = draw_case(kernel_, factors_, chance, options_.most);
-      if (met_.fresh(levels_of(factors_, c)) > 0) keep(std::move(c));
+      Case c = draw_case(kernel_, factors_, chance, 2 * options_.common);
+      if (never_judged(*kernel_.system, c) == nullptr && met_.fresh(levels_of(factors_, c)) > 0)
+        keep(std::move(c));
     }
     for (std::int64_t at = 0; at < met_.size(); ++at) {
       if (met_.has(at)) missing_[static_cast<std::size_t>(at)] = Missing::none;
+    }
+  }
+
+  /// Each of these pairs with as little else as there can be: of the start's sizes, then of few tokens, then with other
+  /// choices that do not cost.
+  void again(std::span<const std::int64_t> pairs, int round) {
+    static constexpr std::array kRounds{Try{Try::Free::none, true}, Try{Try::Free::none, true},
+                                        Try{Try::Free::no_size, true}, Try{Try::Free::none, false}};
+    static constexpr std::array<Index, 4> kTokens{kAnyTokens, 5, 9, 2};
+    const Try& how = kRounds.at(static_cast<std::size_t>(round));
+    const Index tokens = kTokens.at(static_cast<std::size_t>(round));
+    const Dice chance = dice();
+    if (tokens != kAnyTokens) start_.T = tokens;
+    for (const std::int64_t at : pairs) {
+      if (met_.has(at)) continue;
+      const std::vector<int> wanted = met_.levels(at);
+      const double usual = std::min(limit(wanted, nullptr, 0, chance), options_.most);
+      Failure why;
+      // What a kernel does not take by itself, in one of its forms for one, it may take with other choices.
+      std::optional<Case> c;
+      for (const Try& other :
+           {how, Try{Try::Free::none, false}, kTries[4], kTries[4], kTries[3], kTries[0]}) {
+        c = attempt(wanted, choose(wanted, other.free, chance), nullptr, 0, other.least,
+                    std::max(usual, options_.common), chance, why);
+        if (c) break;
+      }
+      if (c) keep(std::move(*c));
     }
   }
 
@@ -341,7 +372,7 @@ class Cover {
     why = {};
     if (!has_all()) return {};
     const bool affordable = afford(c, kernel_, factors_, kept, most, dice);
-    if (!has_all() || !within_limits(kernel_, c)) return {};
+    if (!has_all() || !within_limits(kernel_, c) || never_judged(*kernel_.system, c) != nullptr) return {};
     if (affordable) return c;
     why.work = work_of(kernel_, c);
     return {};
@@ -387,8 +418,10 @@ class Cover {
     for (const Try& how : triples ? std::span<const Try>(kTriesOfTriples) : std::span<const Try>(kTries)) {
       if (best && (triples || how.times > 1)) break;
       Failure why;
-      std::optional<Case> c = attempt(wanted, choose(wanted, how.free, chance), nullptr, 0, how.least,
-                                      std::min(options_.most, how.times * usual), chance, why);
+      std::optional<Case> c =
+          attempt(wanted, choose(wanted, how.free, chance), nullptr, 0, how.least,
+                  std::min(std::max(options_.common, std::min(usual, options_.most)), how.times * usual),
+                  chance, why);
       dear = dear || std::isfinite(why.work);
       if (!c) continue;
       const double gain =
@@ -408,8 +441,10 @@ class Cover {
       std::vector<int> levels = choose(none, how.free, chance);
       levels[f] = -1;
       Failure why;
-      if (std::optional<Case> c = attempt(none, levels, &factors_[f], value, how.least,
-                                          std::min(options_.most, how.times * usual), chance, why)) {
+      if (std::optional<Case> c =
+              attempt(none, levels, &factors_[f], value, how.least,
+                      std::min(std::max(options_.common, std::min(usual, options_.most)), how.times * usual),
+                      chance, why)) {
         keep(std::move(*c));
         return;
       }
@@ -440,6 +475,16 @@ Covering cover(const KernelRow& kernel, const std::vector<Factor>& factors, std:
   cover.chance();
   cover.thin(given);
   return cover.take();
+}
+
+std::vector<Case> cover_again(const KernelRow& kernel, const std::vector<Factor>& factors,
+                              std::span<const std::int64_t> pairs, int round,
+                              const CoveringOptions& options) {
+  CoveringOptions of = options;
+  of.seed = options.seed + 1000 * static_cast<std::uint64_t>(round + 1);  // other draws each time
+  Cover cover(kernel, factors, of);
+  cover.again(pairs, round);
+  return cover.take().cases;
 }
 
 }  // namespace samestate

@@ -26,8 +26,9 @@ struct Covering {
 
 struct CoveringOptions {
   int strength = 2;
-  double most = 0.5;    ///< work of a case that nothing less than this combination needs
-  double usual = 0.02;  ///< work of the others
+  double most = 1.0;     ///< work of a combination of which no case has less
+  double common = 0.25;  ///< of a case that smaller tries did not find
+  double usual = 0.01;   ///< of the others
   std::uint64_t seed = 1;
   /// Of triples: Covering::missing of the pairs. A triple of which a pair is missing is missing too.
   const std::vector<Missing>* pairs = nullptr;
@@ -37,5 +38,14 @@ struct CoveringOptions {
 /// levels that a case can have, and none that the others make superfluous; `given` are cases that the plan has anyway.
 [[nodiscard]] Covering cover(const KernelRow& kernel, const std::vector<Factor>& factors,
                              std::span<const Case> given, const CoveringOptions& options);
+
+/// How often pairs are tried again whose cases showed nothing.
+inline constexpr int kCoverAgain = 4;
+
+/// Cases for pairs of levels whose cases were all vacuous, with little else in each: `round` 0 to kCoverAgain - 1 tries other
+/// ones each time.
+[[nodiscard]] std::vector<Case> cover_again(const KernelRow& kernel, const std::vector<Factor>& factors,
+                                            std::span<const std::int64_t> pairs, int round,
+                                            const CoveringOptions& options);
 
 }  // namespace samestate

@@ -21,9 +21,12 @@
 namespace samestate {
 namespace {
 
-constexpr double kMostOfModel = 8.0;  // System::work of a case with the sizes of a public model
-constexpr double kDearOfSizes = 0.2;  // work of a size that only a tile of it makes special
-constexpr double kDearPairs = 8.0;    // work of a pair that effort 1 cannot afford
+constexpr double kMostOfModel = 8.0;   // System::work of a case with the sizes of a public model
+constexpr double kMostOfWidths = 2.0;  // beyond which it has fewer tokens, if those are many
+constexpr double kDearOfSizes = 0.2;   // work of a size that only a tile of it makes special
+constexpr double kDearPairs = 8.0;     // work of a pair that effort 1 cannot afford
+constexpr double kMostOfTriple =
+    0.5;  // work of a triple, of which there are a hundred times as many as pairs
 
 /// The edge cases of one kernel: what follows from the rows of its system and of the keys.
 class KernelPlan {
@@ -97,7 +100,9 @@ class KernelPlan {
   /// With as many tokens as a model's widths leave the time for.
   void affordable(const Case& base, std::string_view part) {
     Case c = with_part(kernel_, base, part);
-    while (c.T > 1 && possible(c) && work_of(kernel_, c) > kMostOfModel) c.T = (c.T + 1) / 2;
+    // The family's have a token behind a chunk of 64, which fewer would take away.
+    const double most = system_.has_key("dk") ? kMostOfModel : kMostOfWidths;
+    while (c.T > 1 && possible(c) && work_of(kernel_, c) > most) c.T = (c.T + 1) / 2;
     if (possible(c) && work_of(kernel_, c) <= kMostOfModel) put(c);
   }
 
@@ -336,7 +341,8 @@ std::vector<Turn> turns_of(const Planned& of, std::span<const Case> edges, const
         cover(*of.kernel, of.factors, given, {.most = kDearPairs, .usual = 1.0, .seed = options.seed});
     take(dear, kTriples, kTriples);
     given.insert(given.end(), dear.cases.begin(), dear.cases.end());
-    take(cover(*of.kernel, of.factors, given, {.strength = 3, .seed = options.seed, .pairs = &dear.missing}),
+    take(cover(*of.kernel, of.factors, given,
+               {.strength = 3, .most = kMostOfTriple, .seed = options.seed, .pairs = &dear.missing}),
          kTriples, kTriples);
   }
   const auto count = static_cast<double>(of.kernel->system->plan.seeded);

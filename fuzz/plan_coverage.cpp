@@ -37,6 +37,13 @@ struct PlanCoverage::Kernel {
     }
     return out;
   }
+  [[nodiscard]] std::vector<std::int64_t> left() const {
+    std::vector<std::int64_t> out;
+    for (std::int64_t at = 0; at < pairs.size(); ++at) {
+      if (missing[static_cast<std::size_t>(at)] == Missing::none && !pairs.has(at)) out.push_back(at);
+    }
+    return out;
+  }
   [[nodiscard]] CoverageCount of_pairs() const {
     CoverageCount out;
     for (std::int64_t at = 0; at < pairs.size(); ++at) {
@@ -77,6 +84,7 @@ PlanCoverage::PlanCoverage(const Plan& plan) {
 }
 
 PlanCoverage::~PlanCoverage() = default;
+PlanCoverage::PlanCoverage(PlanCoverage&&) noexcept = default;
 
 void PlanCoverage::add(const Case& c, std::string_view kernel) {
   const auto found =
@@ -85,6 +93,23 @@ void PlanCoverage::add(const Case& c, std::string_view kernel) {
   const std::vector<int> levels = levels_of((*found)->factors, c);
   (void)(*found)->pairs.add(levels);
   (void)(*found)->triples.add(levels);
+}
+
+std::vector<Case> PlanCoverage::again(const KernelTable& table, std::uint64_t seed, int round) const {
+  std::vector<Case> out;
+  for (const auto& kernel : kernels_) {
+    std::int64_t index = 0;
+    for (Case c : cover_again(*kernel->row, kernel->factors, kernel->left(), round, {.seed = seed})) {
+      // Data of its own, and the threads that were asked for.
+      const std::uint64_t threads = c.seed % 3;
+      c.seed = (seed << 32) ^
+               (0xc0000000U + 0x1000000U * static_cast<unsigned>(round) + 4 * static_cast<unsigned>(index++));
+      while (c.seed % 3 != threads) ++c.seed;
+      if (!table.is_standard(*kernel->row, c)) c.kernel = kernel->row->name;
+      out.push_back(std::move(c));
+    }
+  }
+  return out;
 }
 
 namespace {

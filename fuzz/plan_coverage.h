@@ -28,9 +28,14 @@ class PlanCoverage {
   /// What `plan` says of its kernels; the cases do not matter.
   explicit PlanCoverage(const Plan& plan);
   ~PlanCoverage();
+  PlanCoverage(PlanCoverage&&) noexcept;
 
   /// A case that was judged, on the kernel of that name; of others nothing is counted.
   void add(const Case& c, std::string_view kernel);
+
+  /// Cases for the possible pairs that no judged case had, for a further run; equal judgements give equal cases. `round`: 0
+  /// to kCoverAgain - 1.
+  [[nodiscard]] std::vector<Case> again(const KernelTable& table, std::uint64_t seed, int round) const;
 
   [[nodiscard]] CoverageCount pairs() const;
   [[nodiscard]] CoverageCount triples() const;

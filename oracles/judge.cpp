@@ -457,6 +457,10 @@ void merge(Judgement& worst, const Judgement& other) {
   kept.median_ratio = std::max(worst.median_ratio, other.median_ratio);
   kept.relative_rms = std::max(worst.relative_rms, other.relative_rms);
   kept.rows = worst.rows + other.rows;
+  if (kept.held == 0) {
+    const Judgement& left = worse ? worst : other;
+    kept.held = left.held, kept.held_of = left.held_of, kept.held_which = left.held_which;
+  }
   worst = std::move(kept);
 }
 

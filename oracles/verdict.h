@@ -63,7 +63,11 @@ struct Judgement {
   double relative_rms = 0.0;   ///< RMS of the error of o over RMS of o
   /// Rows of o compared; without one, only a state that is not all zero can pass (T = 0).
   std::int64_t rows = 0;
-  std::string reason;  ///< one line for a person: why it failed, is vacuous, unsupported or skipped
+  std::int64_t held = 0;  ///< heads (of an operator, sequences) that were held to their tolerance; 0: all
+  std::int64_t held_of =
+      0;  ///< of so many, all of which were evaluated in float64 (harness/run/chosen_heads.h)
+  std::string held_which;  ///< ChosenHeads::text
+  std::string reason;      ///< one line for a person: why it failed, is vacuous, unsupported or skipped
 };
 
 }  // namespace samestate

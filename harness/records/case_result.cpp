@@ -23,7 +23,9 @@ void each_number(J& j, Visit&& visit) {
 }
 template <class J, class Visit>
 void each_place(J& j, Visit&& visit) {
-  for (auto* x : {&j.worst.sequence, &j.worst.head, &j.worst.token, &j.worst.channel, &j.rows}) visit(*x);
+  for (auto* x :
+       {&j.worst.sequence, &j.worst.head, &j.worst.token, &j.worst.channel, &j.rows, &j.held, &j.held_of})
+    visit(*x);
 }
 
 std::string escaped(std::string_view text) {
@@ -106,7 +108,7 @@ Verdict verdict_named(std::string_view name) {
   throw Error("damaged verdict");
 }
 
-constexpr std::size_t kFields = 1 + 1 + 13 + 5 + 1 + 1 + 1;
+constexpr std::size_t kFields = 1 + 1 + 13 + 7 + 1 + 1 + 1 + 1;
 
 }  // namespace
 
@@ -115,7 +117,8 @@ std::string result_text(const CaseResult& finding) {
   std::string out = std::string(name_of(j.verdict)) + '\t' + escaped(j.gate);
   each_number(j, [&](double x) { out += '\t' + real_text(x); });
   each_place(j, [&](std::int64_t x) { out += '\t' + std::to_string(x); });
-  out += '\t' + real_text(finding.seconds) + '\t' + std::to_string(finding.edges) + '\t' + escaped(j.reason);
+  out += '\t' + real_text(finding.seconds) + '\t' + std::to_string(finding.edges) + '\t' +
+         escaped(j.held_which) + '\t' + escaped(j.reason);
   return out;
 }
 
@@ -139,6 +142,7 @@ CaseResult parse_result(std::string_view text) {
   each_place(j, [&](std::int64_t& x) { x = integer_of<std::int64_t>(fields[at++]); });
   finding.seconds = real_of(fields[at++]);
   finding.edges = integer_of<std::uint64_t>(fields[at++]);
+  j.held_which = plain(fields[at++]);
   j.reason = plain(fields[at++]);
   return finding;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/cases/generate.h"
+#include "harness/run/chosen_heads.h"
 #include "harness/run/family_run.h"
 #include "oracles/contracts.h"
 #include "oracles/judge.h"
@@ -147,9 +148,11 @@ class BatchJudge {
       twin = run_on_twin(family_.name, batch_, case_.path(s.T), contract_);
       reordered_ = run_on_twin(family_.name, batch_, case_.path(s.T), contract_, true);
     }
+    const ChosenHeads chosen = this->chosen();
     std::optional<Judgement> worst;
     for (std::int64_t n = 0; n < s.sequences(); ++n) {
       for (std::int64_t h = 0; h < s.Hv; ++h) {
+        if (!chosen.takes(n, h)) continue;
         Judgement j = judge_one(n, h, twin ? &*twin : nullptr);
         // An empty sequence beside others is no evidence of its own, and no reason to distrust theirs.
         const bool empty = s.begin(n) == s.end(n);
@@ -159,13 +162,36 @@ class BatchJudge {
         keep_worst(worst, std::move(j));
       }
     }
-    if (worst) return *worst;
-    Judgement nothing;
-    nothing.reason = "nothing was compared";
-    return nothing;
+    if (!worst) {
+      worst.emplace();
+      worst->reason = "nothing was compared";
+    }
+    chosen.note(*worst);
+    return *worst;
   }
 
  private:
+  /// Of many heads also those that float64 shows to be farthest off.
+  [[nodiscard]] ChosenHeads chosen() const {
+    const BatchShape& s = batch_.shape;
+    ChosenHeads chosen(s.sequences(), s.Hv, case_.c.seed,
+                       [&](std::int64_t n) { return s.begin(n) != s.end(n); });
+    if (chosen.all()) return chosen;
+    Farthest farthest;
+    for (std::int64_t n = 0; n < s.sequences(); ++n) {
+      for (std::int64_t h = 0; h < s.Hv; ++h) {
+        if (chosen.takes(n, h)) continue;
+        const Trajectory<double> exact = family_.recurrent(sequence_of(batch_, n, h));
+        Distance distance;
+        distance.add(exact.o, rows_of(batch_, outputs_, n, h));
+        distance.add(exact.state, state_of(batch_, outputs_, n, h));
+        farthest.add(n * s.Hv + h, distance);
+      }
+    }
+    for (const Index head : farthest.heads()) chosen.add(head / s.Hv, head % s.Hv);
+    return chosen;
+  }
+
   [[nodiscard]] bool has_twin() const {
     return low_precision(contract_) && batch_.shape.T >= kTwinTokens &&
            batch_.shape.T * batch_.shape.dv >= kTwinElements;

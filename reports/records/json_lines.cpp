@@ -61,6 +61,9 @@ void visit_judgement(AnyRecord& record, Visit&& visit) {
   visit("relative_rms", judgement.relative_rms);
   visit.unless_zero("sampled_ratio", judgement.sampled_ratio);
   visit("rows", judgement.rows);
+  visit.unless_zero("held", judgement.held);
+  visit.unless_zero("held_of", judgement.held_of);
+  visit.unless_empty("held_which", judgement.held_which);
   visit("reason", judgement.reason);
   visit("seconds", record.seconds);
   visit.unless_empty("after", record.after);

@@ -37,6 +37,11 @@ std::string case_json(const Record& record, const CaseExplanation& explanation) 
                            {"seconds", record.seconds},
                            {"command", repro_command(record)}};
   json_fields::Writer{out}("worst", j.worst);
+  if (j.held > 0) {
+    out["held"] = j.held;
+    out["held_of"] = j.held_of;
+    out["held_which"] = j.held_which;
+  }
   if (!explanation.contract.empty()) out["contracts_near"] = explanation.contract;
   if (!explanation.differs.empty()) {
     out["differs"] = explanation.differs;

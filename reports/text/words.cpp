@@ -124,6 +124,10 @@ constexpr std::array kWords = {
          "kernel leaves out: twin element for one that fp32 does not explain, twin share for roundings "
          "beside the "
          "declared ones"},
+    Word{"held",
+         "of a case of many heads, those that are compared within their *bound*: ends, block edges, drawn "
+         "ones and the farthest from float64, in which all others are evaluated "
+         "([judging.md](judging.md))"},
     Word{"sampled",
          "the *gate* of operators in 16 bit: the reference runs 32 times with drawn roundings where the "
          "contract keeps 16 bit, and the kernel's error has to belong to theirs. With the statistic that "

@@ -325,6 +325,31 @@ TEST(Covering, AMissingPairIsNamed) {
   EXPECT_NE(coverage.json().find("contract=bf16 with regime=tiny"), std::string::npos);
 }
 
+// A pair whose cases were all vacuous gets others, round after round, until one is judged.
+TEST(Covering, PairsThatNobodyJudgedAreTriedAgain) {
+  PlanOptions options;
+  options.kernel = "cpu.l2norm.fused";
+  const Plan plan = plan_of(table(), options);
+  PlanCoverage coverage(plan);
+  const auto has_it = [](const Case& c) { return c.contract == "bf16" && c.regime == "tiny"; };
+  for (const Case& c : plan.cases) {
+    if (!has_it(c)) coverage.add(c, options.kernel);
+  }
+  std::set<std::string> seen;
+  for (const Case& c : plan.cases) seen.insert(format_case(c));
+  for (int round = 0; round < kCoverAgain; ++round) {
+    const std::vector<Case> again = coverage.again(table(), 1, round);
+    EXPECT_TRUE(std::any_of(again.begin(), again.end(), has_it)) << round;
+    EXPECT_EQ(again, coverage.again(table(), 1, round));
+    for (const Case& c : again) {
+      EXPECT_TRUE(possible(c)) << format_case(c);
+      EXPECT_TRUE(seen.insert(format_case(c)).second) << format_case(c);
+    }
+  }
+  for (const Case& c : plan.cases) coverage.add(c, options.kernel);
+  EXPECT_TRUE(coverage.again(table(), 1, 0).empty());
+}
+
 // Three at a time, from effort 10 on.
 TEST(Covering, TriplesAreMetByALargeEffort) {
   PlanOptions options;

@@ -44,6 +44,9 @@ inline Record record(Verdict verdict, double ratio, std::string line = "v1 gated
                     .median_ratio = 0.0625,
                     .relative_rms = 2.8e-3,
                     .rows = 130,
+                    .held = 26,
+                    .held_of = 65600,
+                    .held_which = "0:0,3 1:1",
                     .reason = "because"};
   return made;
 }

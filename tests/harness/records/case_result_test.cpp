@@ -24,6 +24,7 @@ CaseResult full() {
   j.median_ratio = 6.5, j.relative_rms = -0.0, j.sampled_ratio = 7.5;
   j.worst = {1, -1, 65, 7};
   j.rows = 33;
+  j.held = 26, j.held_of = 65600, j.held_which = "0:0,3 1:1";
   j.reason = "a tab\tand a \\ and\na line";
   f.seconds = 0.25;
   f.edges = 0xf000000000000001U;
@@ -46,6 +47,9 @@ TEST(CaseResult, ComesBackBitForBit) {
   EXPECT_TRUE(std::signbit(out.judgement.relative_rms));
   EXPECT_EQ(out.judgement.worst.head, -1);
   EXPECT_EQ(out.judgement.worst.token, 65);
+  EXPECT_EQ(out.judgement.held, 26);
+  EXPECT_EQ(out.judgement.held_of, 65600);
+  EXPECT_EQ(out.judgement.held_which, in.judgement.held_which);
   EXPECT_EQ(out.edges, in.edges);
 }
 

@@ -58,6 +58,9 @@ void expect_same(const Record& a, const Record& b) {
   EXPECT_EQ(a.judgement.worst.token, b.judgement.worst.token);
   EXPECT_EQ(a.judgement.worst.channel, b.judgement.worst.channel);
   EXPECT_EQ(a.judgement.rows, b.judgement.rows);
+  EXPECT_EQ(a.judgement.held, b.judgement.held);
+  EXPECT_EQ(a.judgement.held_of, b.judgement.held_of);
+  EXPECT_EQ(a.judgement.held_which, b.judgement.held_which);
   EXPECT_EQ(a.judgement.reason, b.judgement.reason);
   const auto numbers = [](const Record& r) {
     const Judgement& j = r.judgement;
