@@ -80,7 +80,9 @@ std::vector<std::string> tokens_of(std::string_view text) {
       continue;
     }
     std::size_t end = i + 1;
-    if (in_word(text[i])) {
+    const bool negative =
+        text[i] == '-' && end < text.size() && std::isdigit(static_cast<unsigned char>(text[end]));
+    if (negative || in_word(text[i])) {
       while (end < text.size() && in_word(text[end])) ++end;
     } else if (in_operator(text[i])) {
       while (end < text.size() && in_operator(text[end])) ++end;

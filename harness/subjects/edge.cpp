@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
-#include <stdexcept>
 #include <type_traits>
 
 #include "harness/run/call_loop.h"
@@ -420,9 +419,10 @@ void EdgeCall::put(const EdgeTensor& x, std::byte* base, Converted&& converted) 
                                  : x.dtype == Dtype::bf16 ? kStaleBf16
                                                           : kStaleFp16;
       if (x.input && value == value && value_of(bits, x.dtype) != value)
-        throw std::runtime_error(
-            fmt::format("{} holds {}, which is no {}: its dtype in the declaration is fp32", x.name, value,
-                        name_of(x.dtype)));
+        // As where a law halves what is small already.
+        throw Unavailable({Outcome::Kind::unsupported,
+                           fmt::format("{} holds {}, which is no {}: name it in `dtypes`, as fp32", x.name,
+                                       value, name_of(x.dtype))});
       std::memcpy(place, &bits, sizeof bits);
     }
   });

@@ -45,6 +45,17 @@ TEST(DeclaredLimits, EveryComparison) {
     EXPECT_FALSE(holds(condition, line)) << condition;
 }
 
+/// What a function with a decay or a scale of its own is for.
+TEST(DeclaredLimits, OfScaleAndRegime) {
+  const System& system = system_named("retention");
+  const std::vector<std::string> conditions{"regime = retnet", "scale in default -0.5 2"};
+  const DeclaredLimits limits(conditions, system);
+  EXPECT_TRUE(limits.hold(parse_case("v1 retention T=4 regime=retnet")));
+  EXPECT_TRUE(limits.hold(parse_case("v1 retention T=4 regime=retnet scale=-0.5")));
+  EXPECT_FALSE(limits.hold(parse_case("v1 retention T=4 regime=retnet scale=1")));
+  EXPECT_FALSE(limits.hold(parse_case("v1 retention T=4")));
+}
+
 TEST(DeclaredLimits, ACondition) {
   EXPECT_TRUE(holds("dk <= 128 if contract = bf16", "gated_delta_rule dk=256"));
   EXPECT_FALSE(holds("dk <= 128 if contract = bf16", "gated_delta_rule dk=256 contract=bf16"));
@@ -86,7 +97,7 @@ TEST(DeclaredLimits, WhatCannotBeReadNamesConditionValueAndRemedy) {
            {"dk <=", "ends where a number is needed"},
            {"dk <= many", "'many' is no key"},
            {"dk <= contract", "'contract' is no number"},
-           {"dk <= -1", "'-'"},
+           {"dk <= -1", "'-1'"},
            {"dk % 0 = 0", "at least 1"},
            {"dk % 8", "ends where `=` is needed"},
            {"chunk in 64..1", "no range"},
