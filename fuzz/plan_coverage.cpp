@@ -96,8 +96,13 @@ void PlanCoverage::add(const Case& c, std::string_view kernel) {
 }
 
 std::vector<Case> PlanCoverage::again(const KernelTable& table, std::uint64_t seed, int round) const {
+  // Less: its cases were skipped or refused, and more of them would be too.
+  constexpr double kMostJudged = 0.8;
   std::vector<Case> out;
   for (const auto& kernel : kernels_) {
+    const CoverageCount count = kernel->of_pairs();
+    if (static_cast<double>(count.met) < kMostJudged * static_cast<double>(count.possible - count.dear))
+      continue;
     std::int64_t index = 0;
     for (Case c : cover_again(*kernel->row, kernel->factors, kernel->left(), round, {.seed = seed})) {
       // Data of its own, and the threads that were asked for.

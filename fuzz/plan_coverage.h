@@ -33,7 +33,8 @@ class PlanCoverage {
   /// A case that was judged, on the kernel of that name; of others nothing is counted.
   void add(const Case& c, std::string_view kernel);
 
-  /// Cases for the possible pairs that no judged case had, for a further run; equal judgements give equal cases. `round`: 0
+  /// Cases for the possible pairs that no judged case had, for a further run, of kernels most of whose pairs were judged (a
+  /// kernel that has no device here has none); equal judgements give equal cases. `round`: 0
   /// to kCoverAgain - 1.
   [[nodiscard]] std::vector<Case> again(const KernelTable& table, std::uint64_t seed, int round) const;
 
