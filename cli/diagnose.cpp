@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +12,8 @@
 #include "cli/table.h"
 #include "harness/diagnose/diagnose.h"
 #include "harness/run/plugin.h"
+#include "oracles/contracts.h"
+#include "oracles/rounding.h"
 #include "reference/error.h"
 
 namespace samestate::cli {
@@ -41,6 +44,14 @@ std::string declaration_of(const FoundReading& finding) {
   return text.empty() ? "" : fmt::format("\"conventions\":{{{}}}", text);
 }
 
+/// What the roundings of the kernel's contract make of six tokens.
+double usual_distance(const KernelRow& kernel) {
+  constexpr double kRoundings = 32.0;
+  const Contract& contract = contract_named(kernel.contracts.front());
+  return kRoundings *
+         std::max({unit_roundoff(contract.output), unit_roundoff(contract.qk), unit_roundoff(Format::fp32)});
+}
+
 std::string page_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
   std::string page = fmt::format("kernel    {}, {} {}, called as {}\n", kernel.name, kernel.system->name,
                                  kernel.form, kernel.contracts.front());
@@ -51,6 +62,10 @@ std::string page_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
     page +=
         fmt::format("found     nothing that fits; nearest: {} ({:.2g} off, a reading fits below {:.2g})\n",
                     text_of(diagnosis.nearest), diagnosis.nearest.distance, kFits);
+  if (diagnosis.fits.size() == 1 && diagnosis.fits.front().distance > usual_distance(kernel))
+    page +=
+        "note      that is more than its roundings make: the conventions fit, and `samestate gate` judges "
+        "the values\n";
   if (diagnosis.fits.size() > 1) page += "          these cannot be told apart by the calls that ran\n";
   if (diagnosis.fits.size() == 1) {
     const FoundReading& only = diagnosis.fits.front();
