@@ -56,7 +56,8 @@ class Plugin(unittest.TestCase):
         child = subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "samestate.pytest_plugin", "-p", "no:cacheprovider", "-q",
              "--rootdir", self.folder.name, path, *words], capture_output=True, text=True, cwd=self.folder.name,
-            env=dict(os.environ, PYTHONPATH=PYTHON), timeout=300)
+            # Where the package is installed, or was built here, its entry point would load the plugin a second time.
+            env=dict(os.environ, PYTHONPATH=PYTHON, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"), timeout=300)
         return child.returncode, child.stdout + child.stderr
 
     def test_right_passes_and_wrong_fails_with_the_line(self):
