@@ -13,6 +13,7 @@
 
 #include "cli/commands.h"
 #include "fuzz/search/case_source.h"
+#include "harness/processes/line_process.h"
 #include "harness/processes/pool.h"
 #include "harness/run/plugin.h"
 #include "harness/subjects/c_library.h"
@@ -133,9 +134,7 @@ std::string plugin_options(const std::vector<std::string>& plugins) {
       text += std::string(option) + plugin;
       continue;
     }
-    text += std::string(option) + "'";  // for a POSIX shell
-    for (const char c : plugin) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    text += "'";
+    text += std::string(option) + shell_quoted(plugin);
   }
   return text;
 }

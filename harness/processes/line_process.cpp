@@ -55,6 +55,12 @@ std::string replacing_the_shell(const std::string& command) {
 
 }  // namespace
 
+std::string shell_quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 LineProcess LineProcess::start(const std::string& command, std::string_view option) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)

@@ -7,6 +7,9 @@
 
 namespace samestate {
 
+/// One word of a POSIX shell, whatever the text holds.
+[[nodiscard]] std::string shell_quoted(std::string_view text);
+
 /// Somebody else's program that is talked to in lines, over its stdin and stdout or over a Unix socket. Nothing that it
 /// does is trusted: it may die, hang or talk nonsense.
 class LineProcess {

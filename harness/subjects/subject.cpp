@@ -82,12 +82,6 @@ class SharedMemory {
   std::size_t size_ = 0;
 };
 
-std::string shell_quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 /// One conversation.
 class Conversation {
  public:

@@ -69,6 +69,13 @@ says 'it answers a call once'
 # Right on the first call only: the others' outputs are not written.
 run 1 gate --subject "$subject first" --kernel "$name" --max-cases 20
 
+# Outside its limits, those of a run too, it is not called.
+run 77 repro --subject "$subject small" "$line"
+says 'outside its limits: dk <= 4'
+run 77 repro --subject "$subject small" "v1 gated_delta_rule form=recurrent T=9 dk=2 regime=slow kernel=$name"
+says 'outside its limits: regime != slow'
+run 0 gate --subject "$subject small" --kernel "$name" --max-cases 60
+
 # The gate goes on after a case that killed the subject, and the printed command runs as it stands.
 run 5 gate --subject "$subject signal" --kernel "$name" --max-cases 6
 says 'crash 6'

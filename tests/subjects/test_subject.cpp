@@ -227,6 +227,7 @@ int main(int argc, char** argv) {
                   {"strided", fault == "strided"}};
       if (fault == "key") kernel["colour"] = "red";
       if (fault == "refuses") kernel["limits"] = {"T >= 1"};
+      if (fault == "small") kernel["limits"] = {"dk <= 4", "regime != slow"};
       say({{"type", "ready"}, {"protocol", fault == "protocol" ? 9 : 1}, {"kernels", {kernel}}});
       continue;
     }
@@ -235,6 +236,7 @@ int main(int argc, char** argv) {
     const Json id = message["id"];
     if (fault == "signal") ::raise(SIGSEGV);
     if (fault == "exit") return 0;
+    if (fault == "small" && message["parameters"]["dk"] > 4) return 4;  // it was not to be asked
     if (fault == "hangs") ::pause();
     if (fault == "garbage") std::cout << "{\"type\":\n";
     if (fault == "floods") std::cout << std::string(5 << 20, 'x') << std::endl;
