@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -157,6 +158,15 @@ Contract recurrent_contract(const Contract& c) {
   r.reads_old_state = c.reads_old_state;
   r.nearest = c.nearest;
   return r;
+}
+
+bool recurrent_alike(const Contract& a, const Contract& b, bool l2norm) {
+  const auto points = [&](const Contract& c) {
+    const Contract r = recurrent_contract(c);
+    return std::tuple(r.input, r.qk, r.state, r.output, r.exponential, l2norm ? r.norm : Norm::operand,
+                      r.reads_old_state);
+  };
+  return points(a) == points(b);
 }
 
 Contract with_l2norm(const Contract& c) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "oracles/bounds/few_rows.h"
+#include "oracles/bounds/truncation_bias.h"
 #include "oracles/contracts.h"
 #include "oracles/numbers.h"
 #include "oracles/reasons.h"
@@ -101,18 +102,20 @@ HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract
   const Bound soft =
       out.policy.mode == Mode::det ? hard : bound_of(x, path, contract, family, out.policy.mode, l2norm);
 
-  const double state = out.policy.state_mode == out.policy.mode
-                           ? soft.state_tolerance(out.policy.state_factor)
-                           : bound_of(x, path, contract, family, out.policy.state_mode, l2norm)
-                                 .state_tolerance(out.policy.state_factor);
+  const TruncationBias bias = truncation_bias(x, path, contract, family.delta);
+  const double state = bias.state + (out.policy.state_mode == out.policy.mode
+                                         ? soft.state_tolerance(out.policy.state_factor)
+                                         : bound_of(x, path, contract, family, out.policy.state_mode, l2norm)
+                                               .state_tolerance(out.policy.state_factor));
 
   const Index T = x.tokens();
   out.row.resize(T);
   out.row_hard.resize(T);
   for (Index i = 0; i < T; ++i) {
     out.row_hard(i) = hard.row_tolerance(i, 1.0);
-    out.row(i) = std::min(soft.row_tolerance(i, out.policy.lambda), out.row_hard(i));
+    out.row(i) = std::min(soft.row_tolerance(i, out.policy.lambda) + bias.rows(i), out.row_hard(i));
   }
+  out.bias = bias.rows;
   out.rms = soft.rms;
   out.state_rms = soft.state_rows;
   out.state_hard = hard.state_tolerance(1.0);
@@ -166,7 +169,7 @@ Judgement judge_head(const HeadOracle& oracle, const Matrix<double>& o, const Ma
   const Index row = argmax(row_ratios);
   const Index hard = argmax(hard_ratios);
   const double rms_error = root_mean_square(error);
-  const double head_bound = head_limit(oracle) * root_mean_square(oracle.rms);
+  const double head_bound = head_limit(oracle) * root_mean_square(oracle.rms) + root_mean_square(oracle.bias);
   const double state_hard_ratio = ratio_of(state_error, oracle.state_hard);
 
   j.rows = error.size();

@@ -14,11 +14,13 @@ namespace samestate {
 struct HeadOracle {
   Trajectory<double> exact;  ///< float64 oracle
   Policy policy;
-  Vector<double> row;        ///< [T] min(lambda Bp + Bc + R, hard)
+  Vector<double> row;        ///< [T] min(lambda Bp + Bc + R + bias, hard)
   Vector<double> row_hard;   ///< [T] worst case: beyond it no rounding explains the error
   Vector<double> rms;        ///< [T] predicted RMS error of a row, for head and twin gates
   Vector<double> state_rms;  ///< [dk] the same of a row of the final state, for the twin gate
-  double state = 0.0;        ///< Frobenius tolerance of the final state
+  Vector<double> bias =
+      {};              ///< [T] of it what cut operands take off in the mean (truncation_bias); empty: nothing
+  double state = 0.0;  ///< Frobenius tolerance of the final state
   double state_hard = 0.0;
   double largest = 0.0;  ///< largest magnitude on the way, for the range gate
   bool vacuous = false;

@@ -45,7 +45,8 @@ Outputs run_kernel(const KernelChoice& kernels, const Batch& batch, const Path& 
       throw Unavailable({Outcome::Kind::unsupported,
                          kernels.named->name +
                              " is called with and without chunks here, and the table has no " +
-                             (chunked ? "chunked" : "recurrent") + " kernel of its name but for the form"});
+                             (chunked ? "chunked" : "recurrent") +
+                             " kernel of its name but for the form that promises " + contract.name});
     }
     run_row(*kernel, call, chunked ? contract : recurrent_contract(contract), options.of);
   });

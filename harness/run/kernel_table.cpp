@@ -73,6 +73,16 @@ std::string with_form(const KernelRow& kernel, std::string_view form) {
   return kernel.name.substr(0, dot == std::string::npos ? 0 : dot + 1) + std::string(form);
 }
 
+/// Whether the row promises the case's contract, or one of which its form makes the same.
+bool keeps(const KernelRow& row, const Resolved& r) {
+  return row.any_contract ||
+         std::any_of(row.contracts.begin(), row.contracts.end(), [&](const std::string& promised) {
+           return promised == r.c.contract ||
+                  (row.form == "recurrent" &&
+                   recurrent_alike(contract_named(promised), contract_named(r.c.contract), r.c.l2norm));
+         });
+}
+
 }  // namespace
 
 Arguments arguments_of(const KernelCall& call) {
@@ -362,6 +372,8 @@ KernelChoice KernelTable::choose(const Resolved& r) const {
   }
   const bool chunked = row->form == "chunked";
   const KernelRow* other = find(with_form(*row, chunked ? "recurrent" : "chunked"));
+  // Its calls are judged by the case's contract, so it is asked where it keeps that one.
+  if (other != nullptr && !keeps(*other, r)) other = nullptr;
   return {row, chunked ? row : other, chunked ? other : row};
 }
 

@@ -112,8 +112,8 @@ class KernelTable {
   [[nodiscard]] const KernelRow& row_named(std::string_view name) const;
 
   /// The kernels of a case: the one that it names, or the first CPU kernel of its system and form, and where
-  /// calls of two forms may follow each other the other form's kernel of the same name. Throws Error that
-  /// lists the names.
+  /// calls of two forms may follow each other the other form's kernel of the same name, where that keeps the contract.
+  /// Throws Error that lists the names.
   [[nodiscard]] KernelChoice choose(const Resolved& r) const;
 
   /// Whether the case runs on this row without naming it, so that its line need not.

@@ -6,6 +6,7 @@
 #include "harness/run/whole_call.h"
 #include "harness/systems/model_shapes.h"
 #include "measure/bench/bench.h"
+#include "measure/bench/device_shapes.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -71,9 +72,14 @@ std::vector<Case> family_cases(const KernelRow& kernel, bool quick) {
   return cases;
 }
 
-/// Those of a system of named tensors; the smaller set is one of its standard sizes.
+/// Those of a system of named tensors: of a device first the calls that fill it; the smaller set is one of the
+/// standard sizes.
 std::vector<Case> tensor_cases(const KernelRow& kernel, bool quick) {
   std::vector<Case> cases;
+  for (const DeviceShape& shape : device_shapes()) {
+    if (quick || kernel.device == "cpu" || shape.system != kernel.system->name) continue;
+    cases.push_back(parse_case(fmt::format("v1 {} {}", shape.system, shape.sizes)));
+  }
   for (const ModelShape& shape : model_shapes()) {
     // What is planned for its index is nobody's shape.
     if (shape.system != kernel.system->name || shape.once) continue;

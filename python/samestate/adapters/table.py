@@ -21,6 +21,9 @@ _DELTA = {"q": "q", "k": "k", "v": "v", "g": "g", "beta": "beta", "scale": "scal
           "output_final_state": "output_final_state", "cu_seqlens": "cu_seqlens"}
 _L2 = {"l2norm": "use_qk_l2norm_in_kernel"}
 
+# A function that makes its own decay: data of one regime, and no law that changes decays or exchanges heads.
+_OWN_DECAY = ["regime = retnet", "law != no_op", "law != reset", "law != head_permutation"]
+
 
 # Functions of FLA that the gate ran in the interpreter, a dozen cases each.
 _RAN = ("fused_recurrent_simple_gla", "fused_recurrent_gated_delta_rule", "fused_recurrent_delta_rule",
@@ -80,8 +83,8 @@ ROWS = (
          traps="the fifth position of fused_recurrent is gk; dispatches to FlashQLA where that is installed (switched "
                "off here); fp32 is tf32 on a device"),
     _fla("fused_recurrent_gated_delta_rule", "gated_delta_rule", "recurrent", "gated_delta_rule", ["fp32"],
-         ["fp32", "bf16"], dict(_DELTA, **_L2),
-         traps="the fifth position is gk, not beta; beta=None is made with Hk heads"),
+         ["fp32", "bf16+norm:unrounded"], dict(_DELTA, **_L2),
+         traps="the fifth position is gk, not beta; beta=None is made with Hk heads; an l2norm inside stays in fp32"),
     _fla("chunk_delta_rule", "delta_rule", "chunked", "delta_rule", ["fp16"], ["bf16_block16_tf32+card:nearest"],
          dict(_without(_DELTA, "g"), **_L2), limits=["chunk in 16 32 64"], chunk="chunk_size",
          traps="refuses fp32 tensors"),
@@ -90,14 +93,14 @@ ROWS = (
          traps="asserts that the scale is positive"),
     _fla("chunk_simple_gla", "retention", "chunked", "simple_gla", ["fp32"], ["tf32_truncated", "bf16"],
          _without(_DELTA, "beta"), limits=["chunk = 64"],
-         traps="g = -1e38 (regime reset) gave NaN in bf16 on an H100"),
+         traps="g = -1e38 (regime reset) gave NaN in bf16 on an H100, and decays behind a reset in its chunk are lost"),
     _fla("fused_recurrent_simple_gla", "retention", "recurrent", "simple_gla", ["fp32"], ["fp32", "bf16"],
          _without(_DELTA, "beta")),
     _fla("chunk_retention", "retention", "chunked", "retention", ["fp32"], ["tf32_truncated", "bf16"],
-         _without(_DELTA, "g", "beta"), limits=["regime = retnet", "chunk = 64"], kernel="fla.retnet",
+         _without(_DELTA, "g", "beta"), limits=_OWN_DECAY + ["chunk = 64"], kernel="fla.retnet",
          traps="makes its decay itself, ln(1 - 2^(-5-h)): data of the regime retnet alone"),
     _fla("fused_recurrent_retention", "retention", "recurrent", "retention", ["fp32"], ["fp32", "bf16"],
-         _without(_DELTA, "g", "beta"), limits=["regime = retnet"], kernel="fla.retnet",
+         _without(_DELTA, "g", "beta"), limits=_OWN_DECAY, kernel="fla.retnet",
          traps="makes its decay itself: data of the regime retnet alone"),
     _fla("chunk_linear_attn", "linear_attention", "chunked", "linear_attn", ["fp32"], ["tf32_truncated", "bf16"],
          _without(_DELTA, "g", "beta"), {"normalize": False}, limits=["chunk = 64"],

@@ -63,6 +63,14 @@ TEST(DeclaredLimits, ACondition) {
   EXPECT_FALSE(holds("chunk in 16 32 if contract in bf16 fp16", "gated_delta_rule chunk=64 contract=fp16"));
 }
 
+TEST(DeclaredLimits, LawsThatChangeTheDecay) {
+  EXPECT_TRUE(holds("law != reset", "retention T=8 regime=retnet"));
+  EXPECT_FALSE(holds("law != reset", "retention T=8 regime=retnet law=reset"));
+  EXPECT_TRUE(holds("law in none split", "retention T=8"));
+  EXPECT_TRUE(holds("law in none split", "retention T=8 law=split"));
+  EXPECT_FALSE(holds("law in none split", "retention T=8 law=reset"));
+}
+
 TEST(DeclaredLimits, SizesOfASystemOfNamedTensors) {
   EXPECT_TRUE(holds("D % 4 = 0", "rms_norm D=64"));
   EXPECT_FALSE(holds("D % 4 = 0", "rms_norm D=65"));
@@ -93,6 +101,7 @@ TEST(DeclaredLimits, WhatCannotBeReadNamesConditionValueAndRemedy) {
   for (const auto& [condition, part] : std::vector<std::pair<std::string, std::string>>{
            {"width <= 8", "'width' is no key of gated_delta_rule: name one of Hk, Hv, dk, dv"},
            {"seed <= 8", "'seed' belongs to a run"},
+           {"law = resett", "law=resett"},
            {"dk < 64", "'<' is no comparison; write KEY <= N"},
            {"dk <=", "ends where a number is needed"},
            {"dk <= many", "'many' is no key"},

@@ -330,6 +330,40 @@ TEST(Runner, ACompanionMayRefuseAContractThatItDoesNotPromise) {
   EXPECT_EQ(judged({"fp32", "bf16"}).verdict, Verdict::fail);
 }
 
+// Its answers would be judged by a contract that nobody promised.
+TEST(Runner, ACompanionIsAskedForWhatItPromisesAlone) {
+  const auto judged = [](const char* chunked, const char* recurrent, const std::string& line) {
+    std::vector<Kernel> rows{KernelTable(kernels()).named("cpu.gated_delta_rule.recurrent"),
+                             KernelTable(kernels()).named("cpu.gated_delta_rule.chunked")};
+    const Kernel base = rows[1];
+    rows[0].name = "mine.gated_delta_rule.recurrent";
+    rows[0].contracts = {recurrent};
+    rows[1].name = "mine.gated_delta_rule.chunked";
+    rows[1].contracts = {chunked};
+    rows[1].run = [=](const Arguments& a, const Contract&) { return base.run(a, contract_named(chunked)); };
+    KernelTable table(kernels());
+    table.add(rows);
+    return run_case(parse_case("v1 gated_delta_rule " + line), table).judgement;
+  };
+  const std::string law =
+      "form=recurrent B=2 T=17 dk=8 dv=4 law=path_equivalence kernel=mine.gated_delta_rule.recurrent";
+  const Judgement other = judged("bf16", "fp32", law);
+  EXPECT_EQ(other.verdict, Verdict::unsupported) << "seen to fail: the chunked kernel computes in bf16";
+  EXPECT_NE(other.reason.find("promises fp32"), std::string::npos) << other.reason;
+  EXPECT_EQ(judged("fp32_tree", "fp32", law).verdict, Verdict::unsupported);
+
+  // A token by itself has no chunk operands, so bf16 is what the chunked kernel's contract makes of it.
+  const std::string decode = "form=decode chunk=16 prefill=20 T=30 dk=16 contract=bf16_block16_tf32";
+  const std::string kernel = " kernel=mine.gated_delta_rule.chunked";
+  EXPECT_EQ(judged("bf16_block16_tf32", "bf16", decode + kernel).verdict, Verdict::pass);
+  EXPECT_EQ(judged("bf16_block16_tf32", "fp32", decode + kernel).verdict, Verdict::unsupported);
+  // How a norm is rounded is a difference where there is one.
+  EXPECT_EQ(judged("bf16_block16_tf32", "bf16+norm:unrounded", decode + kernel).verdict, Verdict::pass);
+  const std::string normed = "form=decode chunk=16 prefill=20 T=30 dk=16 l2norm=1 contract=bf16_block16_tf32";
+  EXPECT_EQ(judged("bf16_block16_tf32", "bf16+norm:unrounded", normed + kernel).verdict,
+            Verdict::unsupported);
+}
+
 TEST(Runner, DecodingWithoutACompanionIsUnsupported) {
   std::vector<Kernel> rows{KernelTable(kernels()).named("cpu.gated_delta_rule.chunked")};
   rows[0].name = "lone.gated_delta_rule.chunked";

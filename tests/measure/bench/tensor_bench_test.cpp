@@ -1,6 +1,8 @@
 /// Systems of named tensors against the clock.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -8,6 +10,7 @@
 #include "harness/cases/case_cost.h"
 #include "harness/systems/model_shapes.h"
 #include "measure/bench/bench.h"
+#include "measure/bench/device_shapes.h"
 #include "tests/harness/operator_row.h"
 
 namespace samestate {
@@ -47,6 +50,23 @@ TEST(ModelShapes, EverySystemWithAKernelHasOneThatIsACase) {
     EXPECT_EQ(std::ssize(named), std::count_if(table().all().begin(), table().all().end(),
                                                [](const KernelRow& row) { return row.device == "cpu"; }))
         << "quick: " << quick;
+  }
+}
+
+TEST(DeviceShapes, EverySystemOfShapesHasOneThatFillsADevice) {
+  std::set<std::string_view> filled, shaped;
+  for (const DeviceShape& shape : device_shapes()) {
+    const Case c = parse_case(fmt::format("v1 {} {}", shape.system, shape.sizes));
+    EXPECT_TRUE(possible(c)) << format_case(c);
+    // A copy of 3 TB/s moves so much while one launch begins.
+    EXPECT_GT(static_cast<double>(cost_of(format_case(c), true).bytes), 8e6) << format_case(c);
+    filled.insert(shape.system);
+  }
+  for (const ModelShape& shape : model_shapes()) shaped.insert(shape.system);
+  for (const KernelRow& row : table().all()) {
+    if (row.device != "cpu" && shaped.contains(row.system->name)) {
+      EXPECT_TRUE(filled.contains(row.system->name)) << row.name;
+    }
   }
 }
 
