@@ -18,6 +18,7 @@
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
+#include "fuzz/compiled_variants.h"
 #include "fuzz/plan.h"
 #include "fuzz/plan_coverage.h"
 #include "fuzz/search/search.h"
@@ -61,6 +62,7 @@ struct GateOptions {
   std::string corpus = standard_corpus(), commit;
   double baseline_factor = 2.0;
   double least_judged = 0.5;
+  std::int64_t variants = 8;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 };
 
@@ -125,9 +127,10 @@ std::vector<Case> shard_cases(const std::vector<Case>& cases, const Shard& shard
   return out;
 }
 
-/// The corpus, then the plan; thinned together where the cases are limited, then this shard of them.
+/// The corpus, then the plan; what a subject is not called for left out, which `left` counts, thinned together where the
+/// cases are limited, then this shard of them.
 Plan cases_of(const GateOptions& options, const KernelTable& table, const std::vector<CorpusEntry>& corpus,
-              const Shard& shard) {
+              const Shard& shard, std::vector<LeftOut>& left) {
   PlanOptions all = options.plan;
   all.max_cases = 0;
   // A pipe that waits for the list, too, is told what it waits for.
@@ -146,6 +149,7 @@ Plan cases_of(const GateOptions& options, const KernelTable& table, const std::v
   if (interrupted()) return {};
   std::vector<Case> cases = corpus_cases(corpus, table, options.plan);
   cases.insert(cases.end(), plan.cases.begin(), plan.cases.end());
+  left = keep_callable(cases, table, options.variants);
   const std::int64_t total = plan.total = std::ssize(cases);
   if (total == 0 && !options.plan.filter.empty()) {
     throw Error("no case of the plan fits " + options.plan.filter.text() +
@@ -301,7 +305,8 @@ int run_gate(GateOptions options) {
     if (!path.empty() && !options.list) require_writable(path);
   }
   if (!options.list) note_interrupts();
-  Plan plan = cases_of(options, table, corpus, shard);
+  std::vector<LeftOut> left;
+  Plan plan = cases_of(options, table, corpus, shard, left);
   std::vector<Case>& cases = plan.cases;
   if (options.list) return print_plan(cases, options.json);
   Run run = this_run(accelerator(), options.plugins, options.commit);
@@ -333,6 +338,8 @@ int run_gate(GateOptions options) {
   // Pairs whose cases were all vacuous, in other cases.
   for (int round = 0; round < kCoverAgain && is_whole(options) && budget == 0 && !stop(); ++round) {
     std::vector<Case> again = judged_of(plan, done).again(table, options.plan.seed, round);
+    (void)keep_callable(again, table, 0);
+    if (options.variants > 0) leave_compiled(again, table);
     if (again.empty()) break;
     const std::size_t first = cases.size();
     cases.insert(cases.end(), again.begin(), again.end());
@@ -368,6 +375,7 @@ int run_gate(GateOptions options) {
   if (lines) lines->finish(end);
   report(options, records, run, end);
   if (!coverage.empty()) fmt::print(aside(options), "{}", coverage);
+  for (const LeftOut& of : left) fmt::print(aside(options), "{}\n", text_of(of));
   if (options.plan.max_cases > 0 && plan.total > options.plan.max_cases)
     fmt::print(aside(options), "--max-cases kept {} of {} planned cases.\n", options.plan.max_cases,
                plan.total);
@@ -416,6 +424,12 @@ Command add_gate(CLI::App& app) {
          "share of a kernel's planned cases that must be judged, those outside its declared limits left out")
       ->capture_default_str()
       ->check(number_in(0.0, 1.0));
+  app.add_option("--variants", options->variants,
+                 "of a kernel that is compiled anew for other sizes or settings (its declaration's "
+                 "\"variant\"), at most "
+                 "so many, each compiled once (0: all)")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1000000}));
   add_commit_option(app, options->commit);
   app.add_option("--budget", options->budget,
                  "start no case after this time: 90, 90s, 5m, 1.5h (0: no limit)")

@@ -114,6 +114,7 @@ int main(int argc, char** argv) {
   add("export",
       "cases as files with their inputs, for kernels that nothing here can call; judge takes the folder",
       cli::add_export);
+  add("serve", "the gate of kernels of the program that started it, over stdin and stdout", cli::add_serve);
   add("goldens", "the references against tensors of public model code", cli::add_goldens);
   add("equations", "every equation of the documents, computed: holds, or what is wrong with it",
       cli::add_equations);

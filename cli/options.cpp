@@ -49,11 +49,15 @@ void require_different(const std::vector<std::pair<std::string, std::string>>& f
   const auto place_of = [](const std::string& name) {
     return std::filesystem::weakly_canonical(std::filesystem::absolute(name));
   };
+  // A pipe's /dev/fd/N has no place in the file system.
+  const auto takes_both = [](const std::string& name) {
+    return name.empty() || (std::filesystem::exists(name) && !std::filesystem::is_regular_file(name));
+  };
   for (std::size_t i = 0; i < files.size(); ++i) {
     const auto& [option, name] = files[i];
-    if (name.empty() || (std::filesystem::exists(name) && !std::filesystem::is_regular_file(name))) continue;
+    if (takes_both(name)) continue;
     for (std::size_t j = 0; j < i; ++j) {
-      if (files[j].second.empty() || place_of(files[j].second) != place_of(name)) continue;
+      if (takes_both(files[j].second) || place_of(files[j].second) != place_of(name)) continue;
       throw Error(
           fmt::format("{} and {} name one file, {}: give each its own", files[j].first, option, name));
     }

@@ -73,7 +73,7 @@ KernelTable kernel_table(const std::vector<std::string>& plugins) {
       for (const Declaration& d : subject_of(plugin).kernels) {
         const bool converts = given_of(d.conventions, Contract{}) != Given{};
         table.converts(
-            d.name, d.strided,
+            d.name, d.strided, d.variant,
             !converts ? std::function<Given(const Contract&)>()
                       : [conventions = d.conventions](const Contract& contract) {
                           return given_of(conventions, contract);

@@ -97,7 +97,35 @@ std::vector<std::string> tokens_of(std::string_view text) {
   return out;
 }
 
+/// Sizes of the system, and the other keys that its calls show.
+std::vector<std::string_view> call_keys(const System& system) {
+  std::vector<std::string_view> known;
+  for (const CaseSize& size : system.sizes) known.push_back(size.name);
+  for (const std::string_view other : system.keys) {
+    const bool size = std::find(known.begin(), known.end(), other) != known.end();
+    const bool seen = std::find(kUnseen.begin(), kUnseen.end(), other) == kUnseen.end();
+    if (seen && !size) known.push_back(other);
+  }
+  known.emplace_back("sequences");
+  return known;
+}
+
 }  // namespace
+
+std::string call_value(const Case& call, std::string_view key) {
+  const std::optional<std::int64_t> number = number_of(call, key);
+  return number ? std::to_string(*number) : word_of(call, key);
+}
+
+void require_call_key(std::string_view key, const System& system, std::string_view what) {
+  const std::vector<std::string_view> known = call_keys(system);
+  if (std::find(known.begin(), known.end(), key) != known.end()) return;
+  const bool of_run = std::find(kUnseen.begin(), kUnseen.end(), key) != kUnseen.end();
+  throw Error(fmt::format(
+      "{}: {} {}: name one of {}", what, quote(key),
+      of_run ? "belongs to a run, and no call shows it" : fmt::format("is no key of {}", system.name),
+      fmt::join(known, ", ")));
+}
 
 class DeclaredLimits::Reader {
  public:
@@ -128,20 +156,8 @@ class DeclaredLimits::Reader {
 
   std::string key() {
     std::string name = next("a key");
-    std::vector<std::string_view> known;
-    for (const CaseSize& size : system_.sizes) known.push_back(size.name);
-    for (const std::string_view other : system_.keys) {
-      const bool size = std::find(known.begin(), known.end(), other) != known.end();
-      const bool seen = std::find(kUnseen.begin(), kUnseen.end(), other) == kUnseen.end();
-      if (seen && !size) known.push_back(other);
-    }
-    known.emplace_back("sequences");
-    if (std::find(known.begin(), known.end(), name) != known.end()) return name;
-    const bool of_run = std::find(kUnseen.begin(), kUnseen.end(), name) != kUnseen.end();
-    throw Error(fmt::format(
-        "limit {}: {} {}: name one of {}", quote(text_), quote(name),
-        of_run ? "belongs to a run, and no call shows it" : fmt::format("is no key of {}", system_.name),
-        fmt::join(known, ", ")));
+    require_call_key(name, system_, fmt::format("limit {}", quote(text_)));
+    return name;
   }
 
   /// A value of the key, as a line may have it.
@@ -161,7 +177,16 @@ class DeclaredLimits::Reader {
       throw Error(fmt::format("limit {}: form={}: calls of {} are {}", quote(text_), text, system_.name,
                               fmt::join(forms, ", ")));
     }
-    if ((name == "scale" && text == "default") || (name == "law" && text == kNoLaw)) return text;
+    if (name == "scale" && text == "default") return text;
+    if (name == "law" && text != kNoLaw &&
+        std::none_of(system_.laws.begin(), system_.laws.end(),
+                     [&](const CaseLaw& law) { return law.name == text; })) {
+      std::vector<std::string_view> laws{kNoLaw};
+      for (const CaseLaw& law : system_.laws) laws.push_back(law.name);
+      throw Error(fmt::format("limit {}: law={}: those of {} are {}", quote(text_), text, system_.name,
+                              fmt::join(laws, ", ")));
+    }
+    if (name == "law") return text;
     try {
       Case c = standard_;
       for (const Key& row : keys()) {

@@ -57,4 +57,10 @@ class DeclaredLimits {
   std::vector<Row> conditions_;
 };
 
+/// What a call of the case shows of the key, as its line has it, defaults by name ("interleaved", "none").
+[[nodiscard]] std::string call_value(const Case& call, std::string_view key);
+
+/// Throws Error that names `what`, the key and those that there are, where calls of the system show no such key.
+void require_call_key(std::string_view key, const System& system, std::string_view what);
+
 }  // namespace samestate

@@ -305,11 +305,14 @@ void KernelTable::hold_exact() {
   }
 }
 
-void KernelTable::converts(std::string_view name, bool strided, std::function<Given(const Contract&)> given) {
+void KernelTable::converts(std::string_view name, bool strided, std::vector<std::string> compiled_for,
+                           std::function<Given(const Contract&)> given) {
   for (KernelRow& row : all_) {
     if (row.name != name) continue;
+    for (const std::string& key : compiled_for) require_call_key(key, *row.system, "variant");
     row.only_inside = true;
     row.strided = strided;
+    row.compiled_for = std::move(compiled_for);
     row.given = std::move(given);
     return;
   }

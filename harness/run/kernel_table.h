@@ -33,8 +33,10 @@ struct KernelRow {
   std::function<KernelTrace(const KernelCall&, const Contract&, const TraceRequest&)> trace = nullptr;
   DeclaredLimits limits = {};  ///< Kernel::limits
   std::string options = {};    ///< of a command, without which the row is not there: " --plugin mine.so"
-  bool only_inside =
-      false;  ///< is not called outside its limits: a program of somebody else's does not know them
+  /// Is not called outside its limits: a program of somebody else's does not know them.
+  bool only_inside = false;
+  std::vector<std::string> compiled_for =
+      {};  ///< keys of a call for each of whose values it is compiled anew
   /// Of a kernel with conventions of its own: how it gets its inputs. Empty: as they are.
   std::function<Given(const Contract&)> given = nullptr;
 };
@@ -101,9 +103,10 @@ class KernelTable {
   /// No card is nearest: the twin gates every kernel (`--strict`).
   void hold_exact();
 
-  /// Of one that was added, a subject: it is called inside its limits alone; whether it takes strides, and how it gets its
-  /// inputs. Throws Error for a name that is not there.
-  void converts(std::string_view name, bool strided, std::function<Given(const Contract&)> given);
+  /// Of one that was added, a subject: it is called inside its limits alone; whether it takes strides, the keys for which it
+  /// is compiled anew, and how it gets its inputs. Throws Error for a name or a key that is not there.
+  void converts(std::string_view name, bool strided, std::vector<std::string> compiled_for,
+                std::function<Given(const Contract&)> given);
   /// Of all rows that were added: what a printed command needs beside the line (KernelRow::options).
   void added_by(const std::string& options);
 

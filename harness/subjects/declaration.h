@@ -38,7 +38,8 @@ struct Declaration {
   std::vector<std::string> contracts, limits;
   Conventions conventions;
   bool strided = false;
-  std::string about;  ///< of this kernel, as JSON; empty: it says nothing
+  std::vector<std::string> variant = {};  ///< keys of a call for each of whose values it compiles anew
+  std::string about;                      ///< of this kernel, as JSON; empty: it says nothing
 };
 
 /// What a subject says of itself before it is called.

@@ -220,6 +220,8 @@ def converse(stream, subjects, about, call=run):
                 memory = Memory(message["memory"])
                 declared = [subject.declaration() for subject in subjects.values()]
                 stream.write({"type": "ready", "protocol": PROTOCOL, "kernels": declared, "about": about()})
+            elif kind in ("plan", "verdict"):  # of `samestate serve`, to whoever wants to know
+                continue
             elif kind == "run" and memory is not None:
                 stream.write(call(subjects, message, memory, stream))
             else:

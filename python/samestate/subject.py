@@ -82,11 +82,12 @@ class Subject:
     """One kernel: what `ready` says of it, and how a `run` calls it. Making one imports no array library."""
 
     def __init__(self, function, system, form, *, contracts=("fp32",), limits=(), array="numpy", device="cpu",
-                 name=None, bf16="float32", strided=None, compiles=None, arguments=None, options=None, about=None,
-                 **conventions):
+                 name=None, bf16="float32", strided=None, compiles=None, variant=(), arguments=None, options=None,
+                 about=None, **conventions):
         """`arguments`: {what it is given: the name the function has for it}, where the names above do not fit;
         `options`: keyword arguments that never change; `compiles`: whether the first call of new sizes may take long
-        (it says `busy` then); `strided`: whether it is given tensors with gaps."""
+        (it says `busy` then); `variant`: keys of the case line for each of whose values it is compiled anew, such as dk
+        contract state, of which the gate takes few (--variants); `strided`: whether it is given tensors with gaps."""
         if not callable(function):
             raise DeclarationError(f"{function!r:.80} is no function")
         self.function, self.system, self.form = function, system, form
@@ -97,6 +98,7 @@ class Subject:
             raise DeclarationError(f"device {device!r}; known are cpu cuda")
         self.array, self.device, self.bf16 = array, device, bf16
         self.contracts, self.limits = _words(contracts), [limits] if isinstance(limits, str) else list(limits)
+        self.variant = _words(variant)
         if not self.contracts:
             raise DeclarationError("no contract; `samestate list contracts` says what each promises")
         self.strided = array in ("numpy", "torch") if strided is None else bool(strided)
@@ -215,9 +217,12 @@ class Subject:
         about.update({key: str(value) for key, value in self._about.items()})
         if self.options:
             about["options"] = " ".join(f"{k}={v}" for k, v in sorted(self.options.items()))
-        return {"name": self.name, "system": self.system, "form": self.form, "device": self.device,
+        said = {"name": self.name, "system": self.system, "form": self.form, "device": self.device,
                 "contracts": self.contracts, "limits": self.limits, "conventions": self.conventions,
                 "strided": self.strided, "about": about}
+        if self.variant:
+            said["variant"] = self.variant
+        return said
 
     # -- a call
 

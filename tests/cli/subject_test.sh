@@ -126,4 +126,49 @@ bad 'it is not there' judge cases
 sleep 0.2
 left="$(pgrep -f "^$subject" | wc -l)"
 [[ "$left" -eq 0 ]] || complain "$left of the subject's processes are left"
+# What is compiled anew for every size is asked for a few of them.
+run 0 gate --subject "$subject compiles" --kernel "$name" --variants 3 --max-cases 200
+says "$name: 3 of "
+says 'cases of the others left out (--variants takes more)'
+run 0 gate --subject "$subject compiles" --kernel "$name" --variants 3 --max-cases 200 --list
+[[ "$(grep -oE ' (dk|dv)=[0-9]+( dv=[0-9]+)?' out | sort -u | wc -l)" -le 3 ]] || complain 'more than 3 variants'
+bad "variant: 'seed' belongs to a run" gate --subject "$subject compiles_for" --kernel "$name"
+
+# served CODE FAULT ARGUMENT...: the program as client of `samestate serve`; what it is sent is in ./sent.
+mkfifo back
+served() {
+  local expected="$1" fault="$2"
+  shift 2
+  invocation="serve $* (client $fault)"
+  checks=$((checks + 1))
+  code=0
+  timeout "$patience" "$samestate" serve "$@" <back 2>err | tee sent | "$subject" "$fault" >back
+  code=${PIPESTATUS[0]}
+  [[ $code -eq $expected ]] || complain "exit $code instead of $expected"
+  cp sent out
+}
+served 0 none --max-cases 40 --junit served.xml
+[[ "$(grep -c '"type":"verdict"' sent)" -eq 40 ]] || complain 'not a verdict for each case'
+says '{"type":"plan","cases":40}'
+says '"verdict":"pass"'
+says '{"type":"bye","exit":0}'
+present served.xml
+grep -q '40 cases' err || complain 'no summary on stderr'
+served 1 wrong --max-cases 6
+says '"verdict":"fail"'
+says '{"type":"bye","exit":1}'
+served 5 signal --max-cases 3
+served 2 key --max-cases 3
+grep -q "'colour' is no key" err || complain 'does not name the key'
+served 2 none --effort minus
+sleep 4 >back &  # a client that says nothing
+invocation='serve (silent client)'
+code=0
+SAMESTATE_START_TIMEOUT=1 timeout "$patience" "$samestate" serve <back >out 2>err || code=$?
+[[ $code -eq 2 ]] || complain "exit $code instead of 2"
+grep -q 'said nothing on stdin' err || complain 'does not say that the client is silent'
+wait
+attempt serve
+[[ $code -eq 2 ]] && grep -q 'end of stdin is closed' err || complain 'does not say that nobody answers'
+
 finish

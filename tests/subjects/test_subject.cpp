@@ -215,7 +215,7 @@ int main(int argc, char** argv) {
     const Json message = Json::parse(line);
     if (message["type"] == "bye") return 0;
     if (message["type"] == "hello") {
-      memory.path = message["memory"];
+      memory = Memory{message["memory"]};  // another process's
       if (fault == "prints") std::cout << "hello from a library\n";
       const std::string name = argc > 3 ? argv[3] : "mine.gated_delta_rule.recurrent";
       const std::string contract = argc > 4 ? argv[4] : "fp32";
@@ -226,11 +226,14 @@ int main(int argc, char** argv) {
                   {"conventions", conventions},
                   {"strided", fault == "strided"}};
       if (fault == "key") kernel["colour"] = "red";
+      if (fault == "compiles") kernel["variant"] = {"dk", "dv"};
+      if (fault == "compiles_for") kernel["variant"] = {"seed"};
       if (fault == "refuses") kernel["limits"] = {"T >= 1"};
       if (fault == "small") kernel["limits"] = {"dk <= 4", "regime != slow"};
       say({{"type", "ready"}, {"protocol", fault == "protocol" ? 9 : 1}, {"kernels", {kernel}}});
       continue;
     }
+    if (message["type"] != "run") continue;
     ++calls;
     memory.map(message["bytes"]);
     const Json id = message["id"];

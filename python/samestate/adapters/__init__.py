@@ -60,6 +60,7 @@ def subject(row, device=None, contracts=None, limits=(), name=None, **more):
         print(f"samestate.serve: {row.name}: {row.package} {version} is installed, the adapter was read at "
               f"{' '.join(row.versions)}", file=sys.stderr)
     options = {**row.options, **more.pop("options", {})}
+    variant = more.pop("variant", row.variant if device == "cuda" else ())
     interpreted = row.package == "flash-linear-attention" and device == "cpu"
     if interpreted and any("bf16" in contract for contract in contracts or ()):
         from ..interpreter import BF16_REASON
@@ -67,7 +68,8 @@ def subject(row, device=None, contracts=None, limits=(), name=None, **more):
         raise DeclarationError(f"{row.name} under {' '.join(contracts)} on the cpu: {BF16_REASON}")
     made = Subject(function, row.system, row.form, contracts=contracts or row.devices[device],
                    limits=list(row.limits) + list(limits), array=row.array, device=device, name=name or row.kernel,
-                   compiles=device == "cuda" or interpreted, arguments=row.arguments, options=options,
+                   compiles=device == "cuda" or interpreted,
+                   variant=variant, arguments=row.arguments, options=options,
                    about={"adapter": row.name, "package": read_at}, **{**row.conventions, **more})
     return made
 

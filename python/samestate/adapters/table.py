@@ -2,7 +2,7 @@
 from collections import namedtuple
 
 Adapter = namedtuple("Adapter", "name kernel system form package versions function array devices arguments options "
-                     "limits conventions tried traps")
+                     "limits conventions tried traps variant", defaults=((),))
 Adapter.__doc__ = """A row.
 
 name         what is asked for: python:NAME
@@ -14,6 +14,7 @@ arguments    {what it is given: the function's name for it}: everything goes by 
 options      keyword arguments that never change
 tried        {device: version at which the adapter ran under the gate}, empty: written from the source alone
 traps        what a caller gets wrong
+variant      keys of the case line for each of whose values it is compiled anew on a device
 """
 
 _FLA = ("0.6.0",)
@@ -21,8 +22,12 @@ _DELTA = {"q": "q", "k": "k", "v": "v", "g": "g", "beta": "beta", "scale": "scal
           "output_final_state": "output_final_state", "cu_seqlens": "cu_seqlens"}
 _L2 = {"l2norm": "use_qk_l2norm_in_kernel"}
 
-# A function that makes its own decay: data of one regime, and no law that changes decays or exchanges heads.
-_OWN_DECAY = ["regime = retnet", "law != no_op", "law != reset", "law != head_permutation"]
+# What its Triton kernels take as constants; T and B are not.
+_COMPILED = ("Hk", "Hv", "dk", "dv", "chunk", "contract", "form", "state", "l2norm")
+
+# A function that makes its own decay: data of one regime, and no law that changes decays (padding of
+# serving has none) or exchanges heads.
+_OWN_DECAY = ["regime = retnet", "law != no_op", "law != reset", "law != head_permutation", "law != serving"]
 
 
 # Functions of FLA that the gate ran in the interpreter, a dozen cases each.
@@ -45,7 +50,7 @@ def _fla(function, system, form, module, cpu, cuda, arguments, options=None, lim
     tried = {"cpu": "0.6.0"} if function in _RAN else {}
     return Adapter("fla." + function, kernel or "fla." + system, system, form, "flash-linear-attention", _FLA,
                    f"fla.ops.{module}:{function}", "torch", {"cpu": cpu, "cuda": cuda}, arguments, dict(options or {}),
-                   list(limits), conventions, tried, traps)
+                   list(limits), conventions, tried, traps, _COMPILED)
 
 
 ROWS = (

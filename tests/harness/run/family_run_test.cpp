@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "harness/run/judge_batch.h"
+#include "oracles/contracts.h"
 #include "tests/harness/planted.h"
 
 namespace samestate {
@@ -340,7 +341,9 @@ TEST(Runner, ACompanionIsAskedForWhatItPromisesAlone) {
     rows[0].contracts = {recurrent};
     rows[1].name = "mine.gated_delta_rule.chunked";
     rows[1].contracts = {chunked};
-    rows[1].run = [=](const Arguments& a, const Contract&) { return base.run(a, contract_named(chunked)); };
+    rows[1].run = [run = base.run, contract = contract_named(chunked)](const Arguments& a, const Contract&) {
+      return run(a, contract);
+    };
     KernelTable table(kernels());
     table.add(rows);
     return run_case(parse_case("v1 gated_delta_rule " + line), table).judgement;

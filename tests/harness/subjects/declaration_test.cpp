@@ -14,7 +14,7 @@ const std::string kReady =
     R"({"type":"ready","protocol":1,"kernels":[{"name":"a.gated_delta_rule.chunked","system":"gated_delta_rule",)"
     R"("form":"chunked","device":"cuda","contracts":["bf16"],"limits":["dk <= 128"],"conventions":{"decay":"linear",)"
     R"("state":"vk","heads":"tiled","l2norm":"in_kernel","scale":"dk","beta":"logit","layout":"THD",)"
-    R"("state_argument":"in_place","cu_seqlens":"int32","dtypes":{"g":"bf16"}},"strided":true,"about":{"file":"a.py"}}],)"
+    R"("state_argument":"in_place","cu_seqlens":"int32","dtypes":{"g":"bf16"}},"strided":true,"variant":["dk"],"about":{"file":"a.py"}}],)"
     R"("about":{"torch":"2.11"}})";
 
 TEST(Declaration, IsRead) {
@@ -24,6 +24,7 @@ TEST(Declaration, IsRead) {
   EXPECT_EQ(d.device, "cuda");
   EXPECT_EQ(d.limits, std::vector<std::string>{"dk <= 128"});
   EXPECT_TRUE(d.strided && d.conventions.values_first);
+  EXPECT_EQ(d.variant, std::vector<std::string>{"dk"});
   EXPECT_EQ(d.conventions.decay, Given::Decay::linear);
   EXPECT_EQ(d.conventions.layout, Conventions::Tokens::THD);
   EXPECT_EQ(d.conventions.dtypes.at("g"), Dtype::bf16);

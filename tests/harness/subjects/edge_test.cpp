@@ -238,7 +238,7 @@ TEST(Edge, AConversionThatTheOracleDoesNotReadFailsARightKernel) {
   KernelTable table(kernels());
   table.add(std::vector<Kernel>{row});
   EXPECT_EQ(run_case(c, table).judgement.verdict, Verdict::fail);
-  table.converts(row.name, false, [given](const Contract&) { return given; });
+  table.converts(row.name, false, {}, [given](const Contract&) { return given; });
   EXPECT_EQ(run_case(c, table).judgement.verdict, Verdict::pass);
 }
 

@@ -1,0 +1,130 @@
+#include "fuzz/compiled_variants.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "harness/cases/resolved.h"
+
+namespace samestate {
+namespace {
+
+using Values = std::vector<std::string>;
+
+/// What the first call of the case that is this kernel's shows of its keys.
+Values variant_of(const KernelRow& kernel, Case c) {
+  const Resolved r(c);
+  if (!r.form->packed) c.form = kernel.form;
+  Values values;
+  for (const std::string& key : kernel.compiled_for) values.push_back(call_value(c, key));
+  return values;
+}
+
+/// The variants that are kept, by the number of cases of each.
+std::set<Values> chosen(const std::map<Values, std::int64_t>& variants, std::int64_t most) {
+  std::set<Values> kept;
+  std::set<std::pair<std::size_t, std::string>> seen;
+  while (std::ssize(kept) < most && std::ssize(kept) < std::ssize(variants)) {
+    const Values* best = nullptr;
+    std::pair<std::int64_t, std::int64_t> best_gain{-1, -1};
+    for (const auto& [values, cases] : variants) {
+      if (kept.contains(values)) continue;
+      std::int64_t fresh = 0;
+      for (std::size_t i = 0; i < values.size(); ++i) fresh += seen.contains({i, values[i]}) ? 0 : 1;
+      if (const std::pair gain{fresh, cases}; gain > best_gain) best = &values, best_gain = gain;
+    }
+    for (std::size_t i = 0; i < best->size(); ++i) seen.emplace(i, (*best)[i]);
+    kept.insert(*best);
+  }
+  return kept;
+}
+
+}  // namespace
+
+std::vector<LeftOut> keep_callable(std::vector<Case>& cases, const KernelTable& table, std::int64_t most) {
+  std::map<const KernelRow*, LeftOut> left;
+  std::vector<const KernelRow*> subjects(cases.size(), nullptr);
+  for (const KernelRow& row : table.all()) {
+    if (row.only_inside) left[&row].kernel = row.name;
+  }
+  if (left.empty()) return {};
+
+  std::map<const KernelRow*, std::map<Values, std::int64_t>> variants;
+  std::vector<Values> of(cases.size());
+  std::vector<bool> stays(cases.size(), true);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const KernelChoice choice = table.choose(Resolved(cases[i]));
+    const KernelRow* row = choice.named;
+    if (!row->only_inside) continue;
+    subjects[i] = row;
+    // Of a decoded case each asks for its own calls alone.
+    const bool inside = std::ranges::all_of(
+        std::array{choice.chunked, choice.unchunked, row},
+        [&](const auto* called) { return called == nullptr || within_limits(*called, cases[i]); });
+    if (!inside) {
+      stays[i] = false;
+      ++left[row].outside;
+    } else if (!row->compiled_for.empty()) {
+      of[i] = variant_of(*row, cases[i]);
+      ++variants[row][of[i]];
+    }
+  }
+
+  std::map<const KernelRow*, std::set<Values>> kept;
+  for (const auto& [row, found] : variants) {
+    kept[row] = chosen(found, most > 0 ? most : std::ssize(found));
+    left[row].variants = std::ssize(found);
+    left[row].kept = std::ssize(kept[row]);
+  }
+  // Where the first case of a variant stands, all of it does.
+  std::map<std::pair<const KernelRow*, Values>, std::size_t> first;
+  std::vector<std::pair<std::size_t, std::size_t>> order;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    if (!stays[i]) continue;
+    const KernelRow* row = subjects[i];
+    if (row == nullptr || row->compiled_for.empty()) {
+      order.emplace_back(i, i);
+    } else if (!kept[row].contains(of[i])) {
+      ++left[row].of_other_variants;
+    } else {
+      order.emplace_back(first.try_emplace({row, of[i]}, i).first->second, i);
+    }
+  }
+  std::stable_sort(order.begin(), order.end());
+  std::vector<Case> out;
+  out.reserve(order.size());
+  for (const auto& [group, i] : order) out.push_back(std::move(cases[i]));
+  cases = std::move(out);
+
+  std::vector<LeftOut> found;
+  for (const KernelRow& row : table.all()) {
+    if (const auto at = left.find(&row);
+        at != left.end() && (at->second.outside > 0 || at->second.variants > 0))
+      found.push_back(at->second);
+  }
+  return found;
+}
+
+void leave_compiled(std::vector<Case>& cases, const KernelTable& table) {
+  std::erase_if(cases, [&](const Case& c) { return !table.choose(Resolved(c)).named->compiled_for.empty(); });
+}
+
+std::string text_of(const LeftOut& left) {
+  std::string text = left.kernel + ":";
+  if (left.variants > 0) {
+    text += fmt::format(" {} of {} variants", left.kept, left.variants);
+    if (left.of_other_variants > 0)
+      text +=
+          fmt::format(", {} cases of the others left out (--variants takes more)", left.of_other_variants);
+  }
+  if (left.outside > 0)
+    text += fmt::format("{} {} cases of the plan lie outside its limits", left.variants > 0 ? ";" : "",
+                        left.outside);
+  return text;
+}
+
+}  // namespace samestate

@@ -1,0 +1,97 @@
+#include "fuzz/compiled_variants.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "fuzz/plan.h"
+#include "harness/cases/system.h"
+#include "harness/run/kernel_table.h"
+#include "optimized/kernel.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+constexpr const char* kName = "mine.retention.recurrent";
+
+/// The table with a subject of retention that is compiled for those keys.
+KernelTable with_subject(const std::vector<std::string>& keys, const std::vector<std::string>& limits = {}) {
+  Kernel row = KernelTable(kernels()).named("cpu.retention.recurrent");
+  row.name = kName, row.contracts = {"fp32", "bf16"}, row.limits = limits;
+  KernelTable table(kernels());
+  table.add(std::vector<Kernel>{row});
+  table.converts(kName, false, keys, {});
+  return table;
+}
+
+std::vector<Case> lines(std::initializer_list<const char*> sizes) {
+  std::vector<Case> cases;
+  for (const char* text : sizes)
+    cases.push_back(parse_case(std::string("v1 retention form=recurrent ") + text + " kernel=" + kName));
+  return cases;
+}
+
+TEST(CompiledVariants, TheMostDifferentOnesAreKeptEachOnePiece) {
+  const KernelTable table = with_subject({"dk", "contract"});
+  std::vector<Case> cases = lines({"T=1 dk=8", "T=1 dk=16", "T=2 dk=8", "T=3 dk=8 contract=bf16",
+                                   "T=4 dk=16 contract=bf16", "T=5 dk=8", "T=6 dk=16"});
+  cases.push_back(parse_case("v1 retention form=recurrent T=7 dk=32"));  // another kernel's
+  const std::vector<LeftOut> left = keep_callable(cases, table, 2);
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(
+      text_of(left[0]),
+      "mine.retention.recurrent: 2 of 4 variants, 3 cases of the others left out (--variants takes more)");
+  std::vector<std::int64_t> tokens;
+  for (const Case& c : cases) tokens.push_back(c.T);
+  // dk=8 in fp32 has most cases; dk=16 in bf16 then shares no value with it.
+  EXPECT_EQ(tokens, (std::vector<std::int64_t>{1, 2, 5, 4, 7}));
+
+  std::vector<Case> all = lines({"T=1 dk=8", "T=1 dk=16", "T=2 dk=8"});
+  EXPECT_EQ(text_of(keep_callable(all, table, 0)[0]), "mine.retention.recurrent: 2 of 2 variants");
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[1].T, 2) << "one variant is done before the next is compiled";
+  leave_compiled(all, table);
+  EXPECT_TRUE(all.empty());
+}
+
+TEST(CompiledVariants, WhatLiesOutsideTheLimitsIsNotRun) {
+  const KernelTable table = with_subject({}, {"dk <= 8"});
+  std::vector<Case> cases = lines({"T=1 dk=8", "T=1 dk=16"});
+  const std::vector<LeftOut> left = keep_callable(cases, table, 8);
+  ASSERT_EQ(cases.size(), 1U);
+  EXPECT_EQ(text_of(left.at(0)), "mine.retention.recurrent: 1 cases of the plan lie outside its limits");
+  leave_compiled(cases, table);
+  EXPECT_EQ(cases.size(), 1U) << "nothing is compiled by its calls";
+}
+
+TEST(CompiledVariants, AWholePlanHasEveryValueOfAFewKeys) {
+  const KernelTable table = with_subject({"dk", "dv", "contract", "state"}, {"dk in 16 64", "dv in 16 64"});
+  PlanOptions options;
+  options.kernel = kName;
+  std::vector<Case> cases = plan_cases(table, options);
+  (void)keep_callable(cases, table, 4);
+  std::set<std::string> dk, dv, contract, state;
+  for (const Case& c : cases)
+    dk.insert(std::to_string(c.dk)), dv.insert(std::to_string(c.dv)), contract.insert(c.contract),
+        state.insert(c.state);
+  EXPECT_EQ(dk.size(), 2U);
+  EXPECT_EQ(dv.size(), 2U);
+  EXPECT_EQ(contract.size(), 2U);
+  EXPECT_EQ(state.size(), 2U);
+}
+
+TEST(CompiledVariants, AKeyThatNoCallShowsIsRefused) {
+  for (const char* key : {"seed", "width", "lengths"}) {
+    try {
+      (void)with_subject({key});
+      FAIL() << key;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("variant: '" + std::string(key) + "'"), std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace samestate
