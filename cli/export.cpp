@@ -11,8 +11,10 @@
 #include "cli/filter.h"
 #include "cli/options.h"
 #include "cli/table.h"
+#include "fixtures/safetensors.h"
 #include "fuzz/plan.h"
 #include "harness/systems/saved_run.h"
+#include "harness/systems/tolerances.h"
 #include "reference/error.h"
 #include "reports/records/files.h"
 
@@ -25,6 +27,7 @@ struct ExportOptions {
   PlanOptions plan;
   FilterOptions filter;
   std::string out;
+  bool expected = false;
   std::vector<std::string> plugins;
 };
 
@@ -60,6 +63,40 @@ RunFile unwritten(const Case& c, const std::string& kernel) {
   return run_file_of(record, trace);
 }
 
+/// What the oracle expects of each output of the case, NAME, and how far off an element of a right kernel may be,
+/// NAME_limit; NaN where the judge looks at neither. In float64.
+void write_expected(const fs::path& path, const Case& c, const KernelTable& table) {
+  const Resolved r(c);
+  const TolerancesOfCase found = tolerances_of(c, table);
+  if (found.outputs.empty())
+    throw Error(fmt::format("--expected of {}: {}", format_case(c), found.record.judgement.reason));
+  std::vector<Tensor> tensors;
+  for (const TensorSpec& spec : r.system->signature(r.c).outputs) {
+    std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
+    shape.insert(shape.begin(), spec.axis == Axis::state && r.form->packed ? std::ssize(c.lengths) : c.B);
+    std::int64_t size = 1;
+    for (const std::int64_t extent : shape) size *= extent;
+    const std::vector<double> none(static_cast<std::size_t>(size), std::nan(""));
+    Tensor value{std::string(spec.name), DType::f64, shape, none};
+    Tensor limit{fmt::format("{}_limit", spec.name), DType::f64, shape, none};
+    for (std::size_t b = 0; b < found.expected.size(); ++b) {
+      const OutputBlock& block = found.expected[b];
+      if (block.output != spec.name) continue;
+      const BlockPlace place = place_of(r, spec, shape, block.sequence, block.head);
+      for (Index i = 0; i < block.values.rows(); ++i) {
+        for (Index j = 0; j < block.values.cols(); ++j) {
+          const auto at = static_cast<std::size_t>(place.first + i * place.stride + j);
+          value.values.at(at) = block.values(i, j);
+          limit.values.at(at) = found.limits[b].size() > 0 ? found.limits[b](i, j) : std::nan("");
+        }
+      }
+    }
+    tensors.push_back(std::move(value));
+    tensors.push_back(std::move(limit));
+  }
+  write_safetensors(path, tensors, {{"format", "samestate-expected-1"}, {"case", format_case(c)}});
+}
+
 int run_export(ExportOptions options) {
   options.plan.filter = filter_of(options.filter);
   const KernelTable table = kernel_table(options.plugins, options.plan.filter);
@@ -83,7 +120,13 @@ int run_export(ExportOptions options) {
     const Case& c = cases[static_cast<std::size_t>(i * total / count)];
     const std::string name = fmt::format("{:05}.safetensors", i);
     write_run_file(fs::path(options.out) / name, unwritten(c, "elsewhere"));
-    manifest["cases"].push_back({{"file", name}, {"line", format_case(c)}});
+    nlohmann::ordered_json entry{{"file", name}, {"line", format_case(c)}};
+    if (options.expected) {
+      const std::string beside = fmt::format("{:05}.expected.safetensors", i);
+      write_expected(fs::path(options.out) / beside, c, table);
+      entry["expected"] = beside;
+    }
+    manifest["cases"].push_back(std::move(entry));
   }
   write_atomically(fs::path(options.out) / "manifest.json", manifest.dump(1) + "\n");
   fmt::print("{} cases of {} in {}: write the outputs (now NaN) into each file, then `samestate judge {}`\n",
@@ -109,6 +152,10 @@ Command add_export(CLI::App& app) {
       "  samestate judge cases --junit cases.xml\n\n" +
       filter_help());
   app.add_option("--out", options->out, "the folder to write, new or empty")->required()->check(named());
+  app.add_flag(
+      "--expected", options->expected,
+      "beside each case what the oracle expects and the largest error of a right kernel, element by element, "
+      "in float64 (a row and a head have limits of their own, which judge knows)");
   add_names(app, "--system", options->plan.system, "only these systems, with patterns");
   add_names(app, "--kernel", options->plan.kernel, "only cases of these kernels, inside their limits");
   app.add_option("--max-cases", options->plan.max_cases, "at most this many, spread over the plan (0: all)")

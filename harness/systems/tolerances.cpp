@@ -10,6 +10,23 @@
 #include "reference/error.h"
 
 namespace samestate {
+
+BlockPlace place_of(const Resolved& r, const TensorSpec& spec, const std::vector<std::int64_t>& shape,
+                    std::int64_t sequence, std::int64_t head) {
+  const std::vector<std::int64_t>& lengths = r.c.lengths;
+  const bool state = spec.axis == Axis::state;
+  const std::int64_t heads = head < 0 ? 1 : shape.at(state ? 1 : 2);
+  const std::int64_t of_token = heads * spec.columns();
+  std::int64_t rows = spec.rows() / heads, begin = sequence * spec.size() / of_token;
+  if (!state && r.form->packed) {
+    rows = lengths.at(static_cast<std::size_t>(sequence));
+    begin = std::reduce(lengths.begin(), lengths.begin() + sequence, std::int64_t{0});
+  }
+  // Of tokens the heads of a row lie side by side; of states they follow each other.
+  return {begin * of_token + std::max<std::int64_t>(head, 0) * spec.columns() * (state ? rows : 1),
+          state ? spec.columns() : of_token, rows};
+}
+
 namespace {
 
 struct Sums {
@@ -38,21 +55,9 @@ void add(Sums& sums, const Held& held) {
   of.worst_case = std::max(of.worst_case, held.worst_case);
 }
 
-/// Block of sequence and head of an output [B, T, ..], of states [N, ..]; the heads follow.
+/// Block of sequence and head of an output.
 Matrix<double> cut_from(const Resolved& r, const CaseTensor& x, std::int64_t sequence, std::int64_t head) {
-  const std::vector<std::int64_t>& lengths = r.c.lengths;
-  const bool state = x.spec.axis == Axis::state;
-  const std::int64_t heads = head < 0 ? 1 : x.shape.at(state ? 1 : 2);
-  const std::int64_t of_token = heads * x.spec.columns();
-  std::int64_t rows = x.spec.rows() / heads, begin = sequence * x.spec.size() / of_token;
-  if (!state && r.form->packed) {
-    rows = lengths.at(static_cast<std::size_t>(sequence));
-    begin = std::reduce(lengths.begin(), lengths.begin() + sequence, std::int64_t{0});
-  }
-  // Of tokens the heads of a row lie side by side; of states they follow each other.
-  const std::int64_t stride = state ? x.spec.columns() : of_token;
-  const std::int64_t first =
-      begin * of_token + std::max<std::int64_t>(head, 0) * x.spec.columns() * (state ? rows : 1);
+  const auto [first, stride, rows] = place_of(r, x.spec, x.shape, sequence, head);
   Matrix<double> out(rows, x.spec.columns());
   for (Index i = 0; i < out.rows(); ++i) {
     for (Index j = 0; j < out.cols(); ++j)

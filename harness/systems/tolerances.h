@@ -18,6 +18,15 @@ struct OutputBlock {
   std::int64_t head = -1;  ///< -1: all of them
 };
 
+/// Where a block of an output [B, T, ..], of states [N, ..], the heads following, stands in its row-major data: element
+/// (i, j) at first + i * stride + j.
+struct BlockPlace {
+  std::int64_t first = 0, stride = 0, rows = 0;
+};
+[[nodiscard]] BlockPlace place_of(const Resolved& r, const TensorSpec& spec,
+                                  const std::vector<std::int64_t>& shape, std::int64_t sequence,
+                                  std::int64_t head);
+
 /// The blocks of a run's outputs, cut as those of `like` are. None where it wrote nothing.
 [[nodiscard]] std::vector<OutputBlock> blocks_of(const Resolved& r, const std::vector<CaseTensor>& outputs,
                                                  const std::vector<OutputBlock>& like);

@@ -435,7 +435,7 @@ def about():
             except metadata.PackageNotFoundError:
                 out[module] = str(getattr(sys.modules[module], "__version__", "(unknown)"))
     for key in sorted(os.environ):
-        if key.startswith(_SWITCHES):
+        if key.startswith(_SWITCHES) and not key.endswith(("_DIR", "_PATH", "_HOME")):  # places change no number
             out[key] = os.environ[key][:200]
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "backends"):

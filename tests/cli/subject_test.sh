@@ -122,6 +122,41 @@ bad 'no manifest.json' judge "$folder"
 rm cases/00002.safetensors
 bad 'it is not there' judge cases
 
+# Beside them what is expected: a right kernel lies within its limits, element by element, and not by leaving them out.
+run 0 export --system gated_delta_rule --where 'form=chunked,packed' --regime normal --contract bf16 --max-cases 6 --expected --out held
+run 0 export --system rms_norm --system selective_scan --max-cases 4 --expected --out held2
+python=$(command -v python3 || true)
+cat >within.py <<'END'
+import array, json, math, struct, sys
+
+def read(path):
+    data = open(path, "rb").read()
+    n = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8:8 + n])
+    out = {}
+    for name, at in head.items():
+        if name != "__metadata__":
+            begin, end = at["data_offsets"]
+            out[name] = (at["shape"], array.array({"F32": "f", "F64": "d", "I64": "q"}[at["dtype"]], data[8 + n + begin:8 + n + end]))
+    return out
+
+run, held, compared = read(sys.argv[1]), read(sys.argv[2]), 0
+for name in [n for n in held if not n.endswith("_limit")]:
+    assert run[name][0] == held[name][0], name
+    for actual, expected, limit in zip(run[name][1], held[name][1], held[name + "_limit"][1]):
+        if math.isnan(limit):
+            continue
+        compared += 1
+        assert math.isfinite(expected) and abs(actual - expected) <= limit, (name, actual, expected, limit)
+assert compared > 0, "nothing has a limit"
+END
+for held in held held2; do
+  for file in "$held"/0????.safetensors; do
+    run 0 repro "$(grep -A1 "\"$(basename "$file")\"" "$held/manifest.json" | sed -n 's/.*"line": "\(.*\)",/\1/p')" --dump "$file"
+    [[ -z "$python" ]] || "$python" within.py "$file" "${file%.safetensors}.expected.safetensors" 2>err || complain "$file is not within what is expected"
+  done
+done
+
 # No process is left behind.
 sleep 0.2
 left="$(pgrep -f "^$subject" | wc -l)"

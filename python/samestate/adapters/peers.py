@@ -57,8 +57,8 @@ def table(paths):
             kinds = {}
             for r in of:
                 if r["verdict"] not in count or r["verdict"] == "fail":
-                    law = f", law {r['law']}" if r.get("law") else ""
-                    kinds.setdefault(f"regime {r['regime']}{law}", []).append(r)
+                    law = r.get("law")
+                    kinds.setdefault(f"law {law}" if law else f"regime {r['regime']}", []).append(r)
             failures += [f"* `{key[0]}`, `{key[1]}`, {kind}: {len(found)}, first `{found[0]['line']}`: "
                          f"{found[0]['reason']}" for kind, found in kinds.items()]
     head = ("kernel", "versions", "device", "contract", "cases", "pass", "fail", "vacuous", "unsupported",

@@ -30,7 +30,7 @@ _COMPILED = ("Hk", "Hv", "dk", "dv", "chunk", "contract", "form", "state", "l2no
 _OWN_DECAY = ["regime = retnet", "law != no_op", "law != reset", "law != head_permutation", "law != serving"]
 
 
-# Functions of FLA that the gate ran in the interpreter, a dozen cases each.
+# Functions of FLA that the gate ran in the interpreter, a dozen cases each; on a device (docs/peers.md) it ran all.
 _RAN = ("fused_recurrent_simple_gla", "fused_recurrent_gated_delta_rule", "fused_recurrent_delta_rule",
         "fused_recurrent_linear_attn", "fused_recurrent_retention", "chunk_simple_gla", "chunk_linear_attn")
 
@@ -47,7 +47,7 @@ def _fla(function, system, form, module, cpu, cuda, arguments, options=None, lim
     conventions = {"heads": "interleaved" if grouped else "repeated"}
     if "l2norm" not in arguments:
         conventions["l2norm"] = "outside"
-    tried = {"cpu": "0.6.0"} if function in _RAN else {}
+    tried = dict({"cpu": "0.6.0"} if function in _RAN else {}, cuda="0.6.0")
     return Adapter("fla." + function, kernel or "fla." + system, system, form, "flash-linear-attention", _FLA,
                    f"fla.ops.{module}:{function}", "torch", {"cpu": cpu, "cuda": cuda}, arguments, dict(options or {}),
                    list(limits), conventions, tried, traps, _COMPILED)
@@ -73,8 +73,8 @@ ROWS = (
              "initial_state": "initial_state", "output_final_state": "output_final_state",
              "l2norm": "use_qk_l2norm_in_kernel"}, {}, ["form != packed", "T >= 1", "chunk >= 1"],
             {"scale": "dk", "heads": "interleaved"}, {"cpu": "5.24.0"},
-            "with FLA installed the plain name runs FLA; a scale is swallowed; o was NaN in a "
-            "case of the regime exact_reset"),
+            "with FLA installed the plain name runs FLA; a scale is swallowed; sums of g lose the decays that "
+            "stand behind a reset in its chunk, and g = -inf gives NaN"),
     Adapter("hf.torch_recurrent_gated_delta_rule", "hf.gated_delta_rule", "gated_delta_rule", "recurrent",
             "transformers", ("5.23.0", "5.24.0"),
             "transformers.models.qwen3_next.modeling_qwen3_next:torch_recurrent_gated_delta_rule.__wrapped__",
