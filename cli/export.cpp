@@ -63,8 +63,8 @@ RunFile unwritten(const Case& c, const std::string& kernel) {
   return run_file_of(record, trace);
 }
 
-/// What the oracle expects of each output of the case, NAME, and how far off an element of a right kernel may be,
-/// NAME_limit; NaN where the judge looks at neither. In float64.
+/// What the oracle expects of each output of the case, by its name in the case's file, and how far off an element of a
+/// right kernel may be, NAME_limit; NaN where the judge looks at neither. In float64.
 void write_expected(const fs::path& path, const Case& c, const KernelTable& table) {
   const Resolved r(c);
   const TolerancesOfCase found = tolerances_of(c, table);
@@ -77,8 +77,9 @@ void write_expected(const fs::path& path, const Case& c, const KernelTable& tabl
     std::int64_t size = 1;
     for (const std::int64_t extent : shape) size *= extent;
     const std::vector<double> none(static_cast<std::size_t>(size), std::nan(""));
-    Tensor value{std::string(spec.name), DType::f64, shape, none};
-    Tensor limit{fmt::format("{}_limit", spec.name), DType::f64, shape, none};
+    const std::string name = fmt::format("{}{}", r.system->in_file.output, spec.name);
+    Tensor value{name, DType::f64, shape, none};
+    Tensor limit{name + "_limit", DType::f64, shape, none};
     for (std::size_t b = 0; b < found.expected.size(); ++b) {
       const OutputBlock& block = found.expected[b];
       if (block.output != spec.name) continue;

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "cli/duration.h"
 #include "cli/options.h"
 #include "fuzz/search/search.h"
 #include "reference/error.h"
@@ -20,6 +22,21 @@ CLI::Option* add_names(CLI::App& app, const std::string& name, std::string& name
 }
 
 CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {
+  // The workers read it where they start the subject again.
+  app.add_option_function<std::string>(
+         "--start-timeout",
+         [](const std::string& text) {
+           ::setenv("SAMESTATE_START_TIMEOUT", std::to_string(seconds_of("--start-timeout", text)).c_str(),
+                    1);
+         },
+         "what a subject may take until it is ready: 90, 5m (120 s)")
+      ->check([](const std::string& text) -> std::string {
+        try {
+          return seconds_of("--start-timeout", text) > 0 ? "" : "must be above 0";
+        } catch (const Error& error) {
+          return error.what();
+        }
+      });
   return add_repeatable(
       app, "--plugin,--subject", plugins,
       "kernels of yours: a shared library (docs/plugins.md), python:NAME, socket:PATH or a command "

@@ -41,9 +41,9 @@ struct NamedContract {
 /// operands; only the roundings of q and k, state and output and the exponential remain.
 [[nodiscard]] Contract recurrent_contract(const Contract& contract);
 
-/// Whether the recurrent form makes the same of both, names and certainty of their cards apart; without an l2norm how it
-/// is rounded is no difference.
-[[nodiscard]] bool recurrent_alike(const Contract& a, const Contract& b, bool l2norm);
+/// Whether a recurrent kernel that promises the one keeps the other: its form makes the same of both, names and certainty
+/// of their cards apart, or has an exact exponential for ex2; without an l2norm how it is rounded is no difference.
+[[nodiscard]] bool recurrent_keeps(const Contract& promised, const Contract& asked, bool l2norm);
 
 /// The contract of a kernel that normalises q and k itself: where its inputs are 16 bit it stores the
 /// normalised values in that format again before they are multiplied (BOUNDS 5), so qk is rounded.

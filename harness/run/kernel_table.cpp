@@ -79,7 +79,7 @@ bool keeps(const KernelRow& row, const Resolved& r) {
          std::any_of(row.contracts.begin(), row.contracts.end(), [&](const std::string& promised) {
            return promised == r.c.contract ||
                   (row.form == "recurrent" &&
-                   recurrent_alike(contract_named(promised), contract_named(r.c.contract), r.c.l2norm));
+                   recurrent_keeps(contract_named(promised), contract_named(r.c.contract), r.c.l2norm));
          });
 }
 

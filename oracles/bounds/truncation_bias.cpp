@@ -40,7 +40,7 @@ class Evaluation {
  private:
   void one(const Sequence<double>& x, Index begin, Index L, bool recurrent, Trajectory<double>& out) const {
     const auto share = [&](Format Contract::*point) {
-      return point == point_ && (!recurrent || point == &Contract::qk) ? 1.0 - kMean : 1.0;
+      return point == point_ && !recurrent ? 1.0 - kMean : 1.0;
     };
     const double qk = share(&Contract::qk);
     const Mat Q = qk * x.q.middleRows(begin, L);

@@ -15,8 +15,8 @@ struct TruncationBias {
 /// what the cut operands of one rounding point do to the outputs adds up over products and tokens, where the rest of
 /// their errors averages out. Each point by itself is made so much shorter in a float64 evaluation of the chunked form,
 /// and the distances to the exact one are added, since how much shorter it is differs from point to point (0.69 of it
-/// for an even spread of mantissas). Zero for contracts without such a point, and in the recurrent form but for the
-/// rounding of q and k. Derived for contracts "tf32_truncated", whose statistical bound takes errors to be centred.
+/// for an even spread of mantissas). Zero for contracts without such a point, and in the recurrent form, which feeds no
+/// matrix unit. Derived for contracts "tf32_truncated", whose statistical bound takes errors to be centred.
 [[nodiscard]] TruncationBias truncation_bias(const Sequence<double>& x, const Path& path,
                                              const Contract& contract, bool delta);
 

@@ -98,6 +98,8 @@ run 2 repro --subject 'no_such_program --serve' "$line"
 grep -q 'not ready: it ended.*exit code 127' err || complain 'does not say that there is no such program'
 bad 'nobody listens' repro --subject socket:none "$line"
 SAMESTATE_START_TIMEOUT=0.5 bad 'no answer after 0.5 s' repro --subject "$subject silent" "$line"
+bad 'no answer after 0.5 s' repro --start-timeout 0.5 --subject "$subject silent" "$line"
+bad '--start-timeout' repro --start-timeout soon --subject "$subject silent" "$line"
 SAMESTATE_START_TIMEOUT=soon bad 'seconds above 0' repro --subject "$subject silent" "$line"
 
 # Cases as files, for what nothing here can call: inputs out, outputs back, the gate's verdicts and reports.

@@ -47,7 +47,7 @@ TEST(TruncationBias, IsNothingWhereNothingIsCutOff) {
     EXPECT_EQ(bias.state, 0.0) << contract;
   }
   EXPECT_EQ(truncation_bias(x, whole(20, 0), contract_named("tf32_truncated"), true).state, 0.0)
-      << "a recurrent kernel feeds no matrix unit but for q and k";
+      << "a recurrent kernel feeds no matrix unit";
 }
 
 TEST(TruncationBias, AResetLeavesNothingOfWhatWasBefore) {
