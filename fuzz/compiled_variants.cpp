@@ -24,6 +24,19 @@ Values variant_of(const KernelRow& kernel, Case c) {
   return values;
 }
 
+/// Whether each call of the case has a kernel, inside the limits of which it lies; a row looks at its own calls alone.
+bool callable(const KernelChoice& choice, const Case& c) {
+  const Resolved r(c);
+  const bool two = !r.form->of_any_form();
+  for (const Segment& segment : r.path(c.T)) {
+    const KernelRow* called = !two ? choice.named : segment.chunk > 0 ? choice.chunked : choice.unchunked;
+    if (segment.tokens > 0 && called == nullptr) return false;
+  }
+  return std::ranges::all_of(
+      std::array{choice.chunked, choice.unchunked, choice.named},
+      [&](const auto* called) { return called == nullptr || within_limits(*called, c); });
+}
+
 /// The variants that are kept, by the number of cases of each.
 std::set<Values> chosen(const std::map<Values, std::int64_t>& variants, std::int64_t most) {
   std::set<Values> kept;
@@ -61,10 +74,7 @@ std::vector<LeftOut> keep_callable(std::vector<Case>& cases, const KernelTable& 
     const KernelRow* row = choice.named;
     if (!row->only_inside) continue;
     subjects[i] = row;
-    // Of a decoded case each asks for its own calls alone.
-    const bool inside = std::ranges::all_of(
-        std::array{choice.chunked, choice.unchunked, row},
-        [&](const auto* called) { return called == nullptr || within_limits(*called, cases[i]); });
+    const bool inside = callable(choice, cases[i]);
     if (!inside) {
       stays[i] = false;
       ++left[row].outside;
@@ -122,8 +132,8 @@ std::string text_of(const LeftOut& left) {
           fmt::format(", {} cases of the others left out (--variants takes more)", left.of_other_variants);
   }
   if (left.outside > 0)
-    text += fmt::format("{} {} cases of the plan lie outside its limits", left.variants > 0 ? ";" : "",
-                        left.outside);
+    text += fmt::format("{} {} cases of the plan lie outside its limits or need a kernel of the other form",
+                        left.variants > 0 ? ";" : "", left.outside);
   return text;
 }
 

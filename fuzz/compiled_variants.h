@@ -11,7 +11,7 @@ namespace samestate {
 /// What was left out of one kernel's cases.
 struct LeftOut {
   std::string kernel;
-  std::int64_t outside = 0;             ///< cases outside its limits
+  std::int64_t outside = 0;             ///< cases outside its limits, or whose other calls no kernel makes
   std::int64_t variants = 0, kept = 0;  ///< that the others ask for; 0: it is not compiled by the call
   std::int64_t of_other_variants = 0;   ///< cases of variants that were not kept
 };

@@ -60,7 +60,16 @@ TEST(CompiledVariants, WhatLiesOutsideTheLimitsIsNotRun) {
   std::vector<Case> cases = lines({"T=1 dk=8", "T=1 dk=16"});
   const std::vector<LeftOut> left = keep_callable(cases, table, 8);
   ASSERT_EQ(cases.size(), 1U);
-  EXPECT_EQ(text_of(left.at(0)), "mine.retention.recurrent: 1 cases of the plan lie outside its limits");
+  EXPECT_EQ(text_of(left.at(0)),
+            "mine.retention.recurrent: 1 cases of the plan lie outside its limits or need a kernel of the "
+            "other form");
+  cases.push_back(parse_case(std::string("v1 retention form=decode prefill=3 T=5 dk=4 kernel=") + kName));
+  cases.push_back(
+      parse_case(std::string("v1 retention form=decode chunk=0 prefill=3 T=5 dk=4 kernel=") + kName));
+  (void)keep_callable(cases, table, 8);
+  ASSERT_EQ(cases.size(), 2U) << "there is no chunked kernel of its name";
+  EXPECT_EQ(cases[1].chunk, 0);
+  cases.pop_back();
   leave_compiled(cases, table);
   EXPECT_EQ(cases.size(), 1U) << "nothing is compiled by its calls";
 }
