@@ -2,10 +2,9 @@
 
 #include <cmath>
 #include <functional>
-#include <map>
-#include <memory>
 #include <optional>
 
+#include "harness/diagnose/reading.h"
 #include "harness/explain/explain.h"
 #include "harness/explain/explain_head.h"
 #include "harness/systems/recurrent_system.h"
@@ -28,6 +27,7 @@ class Equation {
       : r_(r), c_(r.c), batch_(batch), family_(family) {}
 
   [[nodiscard]] std::vector<Mistake> mistakes() {
+    readings();
     settings();
     states();
     gates();
@@ -48,32 +48,39 @@ class Equation {
       return family_.recurrent(x);
     });
   }
-  void with_shape(std::string name, std::function<void(BatchShape&)> change) {
-    // One copy of the tensors for all heads.
-    add(std::move(name), [this, change, other = std::shared_ptr<Batch>()](Index n, Index h) mutable {
-      if (other == nullptr) {
-        other = std::make_shared<Batch>(batch_);
-        change(other->shape);
-      }
-      return family_.recurrent(sequence_of(*other, n, h));
-    });
+  /// How the call may have been read: the list of `samestate diagnose`. Of a large batch a sequence at a time, without what
+  /// reads the other sequences.
+  void readings() {
+    const BatchShape& s = batch_.shape;
+    constexpr double kWhole = 4e6;
+    const bool whole = static_cast<double>(s.B * s.T * s.Hv) * static_cast<double>(s.dk * s.dv) <= kWhole;
+    for (const Deviation* d : deviations_of(family_)) {
+      const bool needs_others = d->aspect == "start" || d->aspect == "sequences" || d->aspect == "layout";
+      if (!whole && needs_others && d->name != "the initial state is ignored") continue;
+      Reading reading;
+      d->apply(reading);
+      add(std::string(d->name),
+          [this, whole, reading, of = std::optional<Index>(), read = Batch(), returned = Outputs()](
+              Index n, Index h) mutable -> std::optional<Run> {
+            const Index at = whole ? 0 : n;
+            if (!of || *of != at) {
+              of = at;
+              read = whole ? batch_ : sequence_alone(batch_, n);
+              const Returned values = evaluate(read, family_, reading);
+              returned.o.assign(values.o.begin(), values.o.end());
+              returned.final_state.assign(values.final_state.begin(), values.final_state.end());
+            }
+            const Index own = whole ? n : 0;
+            return Run{rows_of(read, returned, own, h), {}, state_of(read, returned, own, h)};
+          });
+    }
   }
 
   void settings() {
-    if (c_.Hk > 1 && c_.Hv > c_.Hk) {
-      const bool tiled = c_.heads == HeadMap::tiled;
-      with_shape(fmt::format("the head map is {} instead of {}", tiled ? "interleaved" : "tiled",
-                             tiled ? "tiled" : "interleaved"),
-                 [tiled](BatchShape& s) { s.head_map = tiled ? HeadMap::interleaved : HeadMap::tiled; });
-    }
-    edited("the scale is left out", [](auto& x) { x.scale = 1.0; });
-    edited("the scale is applied twice", [](auto& x) { x.scale *= x.scale; });
     if (c_.dk != c_.dv) {
       const double scale = 1.0 / std::sqrt(static_cast<double>(c_.dv));
       edited("the scale is that of the value width, dv^-1/2", [scale](auto& x) { x.scale = scale; });
     }
-    with_shape(c_.l2norm ? "q and k are not normalised" : "q and k are normalised, which was not asked for",
-               [on = !c_.l2norm](BatchShape& s) { s.l2norm = on; });
     if (batch_.shape.sequences() > 1) {
       add("every sequence is given the first one's result", [this](Index n, Index h) -> std::optional<Run> {
         const Sequence<double> first = sequence_of(batch_, 0, h);
@@ -84,19 +91,6 @@ class Equation {
   }
 
   void states() {
-    if (!batch_.initial_state.empty()) {
-      edited("the initial state is ignored", [](auto& x) { x.initial_state.setZero(); });
-      if (c_.dk == c_.dv && c_.dk > 1) {
-        edited("the initial state is read transposed", [](auto& x) { x.initial_state.transposeInPlace(); });
-        add("the state is transposed on its way in and out", [this](Index n, Index h) -> std::optional<Run> {
-          Sequence<double> x = sequence_of(batch_, n, h);
-          x.initial_state.transposeInPlace();
-          Run run = family_.recurrent(x);
-          run.state.transposeInPlace();
-          return run;
-        });
-      }
-    }
     if (c_.chunk > 0 && !r_.unchunked()) {
       add("the state is lost between chunks",
           [this](Index n, Index h) { return in_pieces(n, h, c_.chunk, c_.chunk, true); });
@@ -115,59 +109,28 @@ class Equation {
       add("the state is lost at every call",
           [this](Index n, Index h) { return in_pieces(n, h, c_.prefill, 1, true); });
     }
-    if (batch_.shape.sequences() > 1) {
-      add("a sequence begins with the state that the one before it left",
-          // Asked for in the order of the sequences, so each goes on from the one before it.
-          [this, ran = std::map<Index, std::pair<Index, Run>>()](Index n,
-                                                                 Index h) mutable -> std::optional<Run> {
-            auto& [next, run] = ran[h];
-            if (next > n) next = 0;
-            for (; next <= n; ++next) {
-              Sequence<double> x = sequence_of(batch_, next, h);
-              if (next > 0) x.initial_state = run.state;
-              run = family_.recurrent(x);
-            }
-            return run;
-          });
-    }
   }
 
   void gates() {
     if (family_.gated) {
-      edited("the decay is left out (alpha = 1)", [](auto& x) { x.g.setZero(); });
-      edited("g is read as a power of two (alpha = 2^g)", [](auto& x) { x.g *= std::log(2.0); });
       edited("the decay is that of the token before", [](auto& x) { shift(x.g, 1, 0.0); });
       edited("the decay is that of the token after", [](auto& x) { shift(x.g, -1, 0.0); });
-      edited("the decay is applied twice", [](auto& x) { x.g *= 2.0; });
     }
     if (family_.delta) {
-      edited("beta is left out (beta = 1)", [](auto& x) { x.beta.setOnes(); });
       edited("beta is that of the token before", [](auto& x) { shift(x.beta, 1, 1.0); });
-      edited("beta is applied twice", [](auto& x) { x.beta = x.beta.cwiseAbs2().eval(); });
       edited("beta multiplies v only twice", [](auto& x) { x.v = (x.beta.asDiagonal() * x.v).eval(); });
-      add("what the state holds for the key is not removed (no delta rule)",
-          [this](Index n, Index h) -> std::optional<Run> {
-            Sequence<double> x = sequence_of(batch_, n, h);
-            x.v = (x.beta.asDiagonal() * x.v).eval();
-            // The equation without the delta rule, whatever the case's own system is.
-            return family_named("retention").recurrent(x);
-          });
     }
   }
 
   void structure() {
-    add("o is read before the write of its token",
-        [this](Index n, Index h) { return read_early(n, h, false); });
-    if (family_.gated) {
-      add("o is read before the write of its token, after the decay",
-          [this](Index n, Index h) { return read_early(n, h, true); });
-    }
+    if (family_.gated)
+      add("o is read from the state before its token, undecayed",
+          [this](Index n, Index h) { return read_early(n, h); });
     edited("the last token is left out", [](auto& x) {
       if (x.tokens() == 0) return;
       const Index t = x.tokens() - 1;
       x.k.row(t).setZero(), x.v.row(t).setZero(), x.g(t) = 0.0;
     });
-    edited("q and k are exchanged", [](auto& x) { x.q.swap(x.k); });
   }
 
   template <class V>
@@ -196,14 +159,13 @@ class Equation {
     return out;
   }
 
-  std::optional<Run> read_early(Index n, Index h, bool decayed) {
+  std::optional<Run> read_early(Index n, Index h) {
     const Sequence<double> x = sequence_of(batch_, n, h);
     Run out;
     out.o.resize(x.tokens(), x.value_width());
     Matrix<double> state = x.initial_state;
     for (Index t = 0; t < x.tokens(); ++t) {
-      const double alpha = decayed ? std::exp(x.g(t)) : 1.0;
-      out.o.row(t) = x.scale * alpha * (x.q.row(t) * state);
+      out.o.row(t) = x.scale * (x.q.row(t) * state);
       state = family_.recurrent(x.slice(t, t + 1, state)).state;
     }
     out.state = state;
