@@ -14,10 +14,12 @@ __all__ = sorted(_HOME)
 
 
 def __getattr__(name):
-    if name not in _HOME:
-        raise AttributeError(f"module 'samestate' has no attribute {name!r}")
     import importlib
 
+    if name == "strategies":
+        return importlib.import_module("samestate.strategies")
+    if name not in _HOME:
+        raise AttributeError(f"module 'samestate' has no attribute {name!r}")
     value = getattr(importlib.import_module("samestate." + _HOME[name]), name)
     globals()[name] = value
     return value

@@ -11,6 +11,14 @@ def pytest_addoption(parser):
     group.addoption("--samestate-isolate", action="store_true", help="samestate_check runs kernels in a process of their own")
 
 
+CASES = None  # lines of --samestate-case, which strategies draw from too
+
+
+def pytest_configure(config):
+    global CASES
+    CASES = config.getoption("--samestate-case")
+
+
 def _options(config):
     return {"effort": config.getoption("--samestate-effort"), "seed": config.getoption("--samestate-seed"),
             "max_cases": config.getoption("--samestate-max-cases"), "case": config.getoption("--samestate-case")}
@@ -100,7 +108,9 @@ def pytest_runtest_makereport(item, call):
     if call.when == "call" and call.excinfo is not None:
         item.stash[_ENDED] = True  # by its own failure or skip: no second one for the judge() it did not reach
     if call.excinfo is not None and isinstance(call.excinfo.value, Failed):
-        outcome.get_result().longrepr = str(call.excinfo.value)
+        # Notes are Hypothesis's: the example that it shrank to.
+        error = call.excinfo.value
+        outcome.get_result().longrepr = "\n".join([str(error), *getattr(error, "__notes__", ())])
 
 
 @pytest.fixture

@@ -2,64 +2,14 @@
 import os
 import subprocess
 import sys
-import textwrap
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-import samestate  # noqa: E402
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-PYTHON = os.path.dirname(HERE)
-
-RIGHT = """
-import numpy as np, samestate
-
-def mine(q, k, v, scale, initial_state, factor=1):
-    r = v.shape[2] // q.shape[2]
-    q, k = (np.repeat(x, r, 2) for x in (q, k))
-    S = np.zeros((v.shape[0], v.shape[2], q.shape[3], v.shape[3]), np.float32)
-    if initial_state is not None:
-        S = S + initial_state
-    o = np.zeros(v.shape, np.float32)
-    for t in range(v.shape[1]):
-        S = S + k[:, t, :, :, None] * v[:, t, :, None, :]
-        o[:, t] = np.float32(scale) * factor * np.einsum("bhkv,bhk->bhv", S, q[:, t])
-    return o, S
-cases = lambda **more: samestate.cases("linear_attention", "recurrent", contract="fp32", heads="interleaved",
-    l2norm="outside", limits=["form != packed"], where=["T=1..40", "layout=dense,padded"],
-    **{"max_cases": 4, **more})
-"""
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from plugin_runs import PYTHON, PytestRuns, needs_command  # noqa: E402
 
 
-def has_subjects():
-    try:
-        help_text = subprocess.run([samestate.executable(), "gate", "--help"], capture_output=True, text=True).stdout
-    except samestate.CommandError:
-        return False
-    return "--subject" in help_text
-
-
-@unittest.skipUnless(has_subjects(), "no command `samestate` with --subject (set SAMESTATE)")
-class Plugin(unittest.TestCase):
-    def setUp(self):
-        import tempfile
-
-        self.folder = tempfile.TemporaryDirectory()
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def pytest(self, code, *words):
-        path = os.path.join(self.folder.name, "test_it.py")
-        with open(path, "w") as file:
-            file.write(RIGHT + textwrap.dedent(code))
-        child = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "samestate.pytest_plugin", "-p", "no:cacheprovider", "-q",
-             "--rootdir", self.folder.name, path, *words], capture_output=True, text=True, cwd=self.folder.name,
-            # Where the package is installed, or was built here, its entry point would load the plugin a second time.
-            env=dict(os.environ, PYTHONPATH=PYTHON, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"), timeout=300)
-        return child.returncode, child.stdout + child.stderr
-
+@needs_command
+class Plugin(PytestRuns):
     def test_right_passes_and_wrong_fails_with_the_line(self):
         code, out = self.pytest("""
             @cases()
