@@ -39,12 +39,14 @@ class _Asked(Subject):
         return row
 
 
+_LISTED = {}  # of this process: tests of one plan in a module share its lines
+
+
 class Plan:
     """What @samestate.cases says; lists its lines when the tests are collected."""
 
     def __init__(self, system, form, declaration, asked, where):
         self.system, self.form, self.declaration, self.asked, self.where = system, form, declaration, asked, where
-        self._lines = {}
 
     def subject(self, test):
         declaration = dict(self.declaration)
@@ -58,8 +60,9 @@ class Plan:
         if options.get("case"):
             return [line for line in options["case"] if line.split()[1:2] == [self.system]]
         asked = {**self.asked, **{k: v for k, v in options.items() if v is not None and k != "case"}}
-        key = json.dumps([subject.declaration(), asked], sort_keys=True)
-        if key not in self._lines:
+        row = {k: v for k, v in subject.declaration().items() if k != "about"}
+        key = json.dumps([row, asked, self.where, command.executable()], sort_keys=True)
+        if key not in _LISTED:
             server = Server([subject])
             try:
                 code, out, err = run_command(
@@ -73,8 +76,8 @@ class Plan:
                 raise NothingRan(_last(err))
             if code != 0:
                 raise CommandError(_last(err) or f"the command ended with exit code {code}")
-            self._lines[key] = [row["line"] for row in json.loads(out)]
-        return self._lines[key]
+            _LISTED[key] = [row["line"] for row in json.loads(out)]
+        return _LISTED[key]
 
 
 def cases(system, form, *, contract=None, limits=(), array="numpy", device="cpu", effort=None, max_cases=None,
@@ -151,7 +154,7 @@ class Case:
 
     @staticmethod
     def _inputs_of(request, mapped):
-        """What tells one call from another: sizes and the bytes of the inputs' extents; not which outputs are wanted."""
+        """What tells one call from another: sizes and the bytes of the inputs' extents, not the outputs wanted."""
         from .protocol import ITEM
 
         parts = [json.dumps([request["kernel"], request.get("chunk"), request.get("scale"),
@@ -173,8 +176,8 @@ class Case:
                 raise Failed("the judge asks for another call of this case; a test computes one: use samestate.check")
             lacking = [t["name"] for t in request["outputs"] if self._results.get(t["name"]) is None]
             if lacking:
-                raise Failed(f"the judge asks for {' and '.join(lacking)} too, in a second call (final=none): give it to "
-                             "judge(..) all the same, or use samestate.check")
+                raise Failed(f"the judge asks for {' and '.join(lacking)} too, in a second call (final=none): give it "
+                             "to judge(..) all the same, or use samestate.check")
             return self._store(request, mapped)
         except BaseException as error:
             return answer_to(error, request.get("id"))

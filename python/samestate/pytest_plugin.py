@@ -17,6 +17,7 @@ CASES = None  # lines of --samestate-case, which strategies draw from too
 def pytest_configure(config):
     global CASES
     CASES = config.getoption("--samestate-case")
+    config.pluginmanager.register(_Judged())
 
 
 def _options(config):
@@ -69,34 +70,45 @@ def case(request, record_property):
     finally:
         made.close()
         record = made.record or {}
-        for key in ("verdict", "ratio", "bound"):
+        record_property("samestate_verdict", record.get("verdict", "not judged"))
+        for key in ("ratio", "bound"):
             if key in record:
                 record_property("samestate_" + key, record[key])
-        counts = request.config.stash.setdefault(_JUDGED, {})
-        name = request.node.nodeid.partition("[")[0]
-        seen = counts.setdefault(name, [0, 0])
-        seen[0] += 1
-        seen[1] += record.get("verdict") in ("pass", "fail", "flaky", "crash", "timeout")
 
 
-_JUDGED, _ENDED = pytest.StashKey(), pytest.StashKey()
+_ENDED = pytest.StashKey()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session, exitstatus):
-    """A test function of which nothing was judged, though cases ran, fails the session: it says nothing."""
-    nothing = [name for name, (ran, judged) in session.config.stash.get(_JUDGED, {}).items() if ran and not judged]
-    if nothing and exitstatus == 0:
-        session.exitstatus = 1
-        session.config.stash[_NOTHING] = nothing
+def pytest_itemcollected(item):
+    """`-k` takes no `=`: the words of a line are keywords with a colon, `-k 'T:65 and not regime:slow'`."""
+    param = item.callspec.params.get("case") if hasattr(item, "callspec") else None
+    if isinstance(param, _Param) and param.line:
+        item.extra_keyword_matches.update(word.replace("=", ":", 1) for word in param.line.split())
 
 
-_NOTHING = pytest.StashKey()
+class _Judged:
+    """A test function of which nothing was judged, though cases ran, fails the session: it says nothing. Counted by
+    reports, which the process that ends a session of pytest-xdist has too."""
 
+    def __init__(self):
+        self._of, self._nothing = {}, []  # {test function: [cases that ran, cases that were judged]}
 
-def pytest_terminal_summary(terminalreporter):
-    for name in terminalreporter.config.stash.get(_NOTHING, []):
-        terminalreporter.write_line(f"samestate: of {name} nothing was judged", red=True)
+    def pytest_runtest_logreport(self, report):
+        verdict = dict(report.user_properties).get("samestate_verdict") if report.when == "teardown" else None
+        if verdict is not None:
+            seen = self._of.setdefault(report.nodeid.partition("[")[0], [0, 0])
+            seen[0] += 1
+            seen[1] += verdict in ("pass", "fail", "flaky", "crash", "timeout")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session, exitstatus):
+        nothing = [name for name, (ran, judged) in self._of.items() if ran and not judged]
+        if nothing and exitstatus == 0:
+            session.exitstatus, self._nothing = 1, nothing
+
+    def pytest_terminal_summary(self, terminalreporter):
+        for name in self._nothing:
+            terminalreporter.write_line(f"samestate: of {name} nothing was judged", red=True)
 
 
 @pytest.hookimpl(hookwrapper=True)

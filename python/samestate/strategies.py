@@ -7,9 +7,9 @@
     def test_mine(case):
         case.judge(*mine(case.q, case.k, case.v, case.g, case.scale, case.initial_state))
 
-A drawn case is a case line: sizes, lengths, chunk, regime, state, layout, scale, l2norm, heads, and a seed from which the
-judge makes the data. So what Hypothesis shrinks is the line, and the line alone repeats a failure. Hypothesis is imported
-when a strategy is made.
+A drawn case is a case line: sizes, lengths, chunk, regime, state, layout, scale, l2norm, heads, and a seed from which
+the judge makes the data. So what Hypothesis shrinks is the line, and the line alone repeats a failure. Hypothesis is
+imported when a strategy is made.
 """
 import json
 import re
@@ -44,8 +44,8 @@ def _hypothesis():
 
 
 def settings(**more):
-    """hypothesis.settings without a deadline, since a kernel may compile at its first call and the judge is a process; and
-    without the phase explain, which varies what shrinking left and names lines of this package."""
+    """hypothesis.settings without a deadline, since a kernel may compile at its first call and the judge is a process;
+    and without the phase explain, which varies what shrinking left and names lines of this package."""
     hypothesis = _hypothesis()
     phases = [phase for phase in hypothesis.Phase if phase.name != "explain"]
     return hypothesis.settings(**{"deadline": None, "phases": phases, **more})
@@ -55,14 +55,14 @@ def cases(system, form=None, *, contract=None, limits=(), sizes=None, regimes=No
           scales=None, lines=None, array="numpy", device="cpu", name=None, bf16="float32", strided=None, **conventions):
     """A strategy of Case: tensors, numbers and judge(o, final_state) as of @samestate.cases, and `form`.
 
-    `form`: of the kernel; None draws among the system's, and case.form says which. `limits` and conventions: those of the
-    declaration; nothing outside them is drawn. `sizes`: {'T': (1, 300), 'dk': [64, 128], 'sequences': 4} in place of
-    SIZES, as least and most, as values, or the one value. `regimes`, `layouts`, `states`, `scales` (texts of the case line,
-    None for dk^-1/2): what is drawn from, simplest first. `lines`: these case lines instead, to repeat a failure without
-    pytest; in pytest --samestate-case LINE does.
+    `form`: of the kernel; None draws among the system's, and case.form says which. `limits` and conventions: those of
+    the declaration; nothing outside them is drawn. `sizes`: {'T': (1, 300), 'dk': [64, 128], 'sequences': 4} in place
+    of SIZES, as least and most, as values, or the one value. `regimes`, `layouts`, `states`, `scales` (texts of the case
+    line, None for dk^-1/2): what is drawn from, simplest first. `lines`: these case lines instead, to repeat a failure
+    without pytest; in pytest --samestate-case LINE does.
 
     A vacuous or unsupported case is rejected (hypothesis.reject), and the ratio of error and bound is what
-    hypothesis.target raises. Tests are to be without a deadline: settings above, or hypothesis.settings(deadline=None)."""
+    hypothesis.target raises. Tests are to be without a deadline: settings above, or settings(deadline=None)."""
     hypothesis = _hypothesis()
     st = hypothesis.strategies
     contracts = [contract] if isinstance(contract, str) else list(contract or ["fp32"])
@@ -158,7 +158,7 @@ def _regimes(system):
 
 def weighted(least, most):
     """Integers from least to most, ascending, so that Hypothesis shrinks to the least that fails: each up to 66, above
-    that those beside powers of two and multiples of 8; powers of two and their neighbours thrice, multiples of 8 twice."""
+    that powers of two, their neighbours and multiples of 8; the former are there thrice, multiples of 8 twice."""
     beside = {p + d for p in (1 << i for i in range(25)) for d in (-1, 0, 1)}
     out = []
     for n in range(least, most + 1):

@@ -1,8 +1,12 @@
 """The plugin and samestate.check against the command itself; skipped where it, or its --subject, is not there."""
+import importlib.util
 import os
+import re
 import subprocess
 import sys
+import time
 import unittest
+import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from plugin_runs import PYTHON, PytestRuns, needs_command  # noqa: E402
@@ -59,10 +63,7 @@ class Plugin(PytestRuns):
                 case.judge(*mine(case.q, case.k, case.v, case.scale, case.initial_state))
             """, "--junitxml", report)
         self.assertEqual(code, 0, out)
-        with open(report) as file:
-            text = file.read()
-        self.assertIn('name="samestate_ratio"', text)
-        self.assertIn('name="samestate_bound"', text)
+        self.properties(report, 1)
 
     def test_a_wrong_declaration_is_an_error_of_collection(self):
         code, out = self.pytest("@cases(decai='ln')\ndef test_right(case):\n    pass\n")
@@ -85,14 +86,101 @@ class Plugin(PytestRuns):
         text = out[out.index("samestate: fail:"):out.index("repeat:")]
         self.assertLessEqual(text.count("\n"), 15)
 
-    def test_collection_imports_no_array_library(self):
-        code, out = self.pytest("""
-            import sys
-            @samestate.cases("retention", "recurrent", max_cases=3, array="torch")
-            def test_it(case):
+    def test_keywords(self):
+        """-k by words of the line with a colon, and by what pytest knows without."""
+        self.write("""
+            @cases(max_cases=40)
+            def test_right(case):
                 pass
-            """.replace("import sys", "pass"), "--collect-only")
+            """)
+        code, out = self.again("--collect-only")
+        lines = [row.partition("[")[2].rstrip("]") for row in out.splitlines() if "::test_right[" in row]
+        for words, holds in (("T:33", lambda line: " T=33" in line),
+                             ("T:33 and not heads:tiled", lambda line: " T=33" in line and "tiled" not in line)):
+            code, out = self.again("--collect-only", "-k", words)
+            left = [row.partition("[")[2].rstrip("]") for row in out.splitlines() if "::test_right[" in row]
+            self.assertEqual(left, [line for line in lines if holds(line)])
+            self.assertTrue(0 < len(left) < len(lines), (words, lines))
+
+    FAILING = """
+        @cases(max_cases=4)
+        def test_mine(case):
+            wrong = 2 if case.v.shape[1] > 20 else 1
+            case.judge(*mine(case.q, case.k, case.v, case.scale, case.initial_state, factor=wrong))
+        """
+
+    def test_last_failed_and_first_failure(self):
+        self.write(self.FAILING)
+        code, out = self.again(plugins=())
+        failed = int(re.search(r"(\d+) failed", out)[1])
+        self.assertTrue(1 <= failed < 4 and f"{4 - failed} passed" in out, out)
+        code, out = self.again("--lf", plugins=())
+        self.assertIn(f"{failed} failed", out)
+        self.assertNotIn("passed", out)
+        code, out = self.again("--lf", "-x", plugins=())
+        self.assertIn("1 failed", out)
+        self.assertIn("stopping after 1 failures", out)
+
+    @unittest.skipIf(importlib.util.find_spec("xdist") is None, "pytest-xdist is not installed")
+    def test_processes(self):
+        """-n 2: the same verdicts, properties reach the report, and a session that judged nothing still fails."""
+        report = os.path.join(self.folder.name, "report.xml")
+        self.write(self.FAILING)
+        code, out = self.again(plugins=())
+        alone = re.search(r"(\d+ failed, \d+ passed)", out)[1]
+        code, out = self.again("-n", "2", "--junitxml", report, plugins=("xdist.plugin", "no:cacheprovider"))
+        self.assertEqual(code, 1, out)
+        self.assertIn(alone, out)
+        self.properties(report, 4)
+        self.write("""
+            @cases()
+            def test_vacuous(case):
+                o, S = mine(case.q, case.k, case.v, case.scale, case.initial_state)
+                case.judge(o, S)
+            """)
+        for words, plugins in (((), ()), (("-n", "2"), ("xdist.plugin",))):
+            code, out = self.again("--samestate-case", "v1 linear_attention form=recurrent T=0", *words,
+                                   plugins=("no:cacheprovider", *plugins))
+            self.assertEqual(code, 1, out)
+            self.assertIn("of test_it.py::test_vacuous nothing was judged", out)
+
+    def properties(self, report, count):
+        tests = xml.etree.ElementTree.parse(report).getroot().findall(".//testcase")
+        self.assertEqual(len(tests), count)
+        for test in tests:
+            said = {row.get("name"): row.get("value") for row in test.findall("./properties/property")}
+            failed = test.find("failure") is not None
+            self.assertEqual(said["samestate_verdict"], "fail" if failed else "pass")
+            self.assertEqual(float(said["samestate_ratio"]) > 1, failed)
+            self.assertGreater(float(said["samestate_bound"]), 0)
+            self.assertIn(test.get("name").partition("[")[2][:-1], (test.find("failure").text if failed else
+                                                                    test.get("name")))
+
+    def test_collection_of_thousands(self):
+        """In seconds, and without an array library; the limit is for a machine that is busy with something else."""
+        self.write("""
+            def _test(system, array):
+                @samestate.cases(system, "recurrent", contract="fp32", effort=5, max_cases=1000, array=array)
+                def test_each(case):
+                    pass
+                return test_each
+            test_a, test_b = _test("gated_delta_rule", "torch"), _test("retention", "jax")
+            """)
+        path = self.write("", "conftest.py")
+        with open(path, "w") as file:
+            file.write("import sys\ndef pytest_collection_finish(session):\n    print('LOADED', sorted("
+                       "{'numpy', 'torch', 'jax', 'mlx', 'hypothesis', 'triton'} & set(sys.modules)))\n")
+        with open(os.path.join(self.folder.name, "test_it.py")) as file:
+            text = file.read().replace("import numpy as np, samestate", "import samestate")
+        with open(os.path.join(self.folder.name, "test_it.py"), "w") as file:
+            file.write(text)
+        begin = time.monotonic()
+        code, out = self.again("--collect-only", "-s")
+        took = time.monotonic() - begin
         self.assertEqual(code, 0, out)
+        self.assertIn("LOADED []", out)
+        self.assertEqual(len([row for row in out.splitlines() if "::test_each[" in row or "::test_" in row]), 2000)
+        self.assertLess(took, 15)
 
 
 class Command(unittest.TestCase):

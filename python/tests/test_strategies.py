@@ -1,4 +1,5 @@
-"""samestate.strategies against the command: what is drawn is valid, faults are found, shrunk and repeated by their line."""
+"""samestate.strategies against the command: what is drawn is valid, faults are found, shrunk and
+repeated by their line."""
 import json
 import os
 import subprocess
