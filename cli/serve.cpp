@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/interrupt.h"
 #include "harness/subjects/declaration.h"
 #include "harness/subjects/subject.h"
 #include "reference/error.h"
@@ -120,6 +122,7 @@ class Relay {
   int run() {
     std::signal(SIGPIPE, SIG_IGN);
     const std::string kernels = handshake();
+    note_interrupts();
     listen();
     start(kernels);
     while (relay()) {
@@ -127,7 +130,13 @@ class Relay {
     int status = 0;
     while (::waitpid(gate_, &status, 0) < 0 && errno == EINTR) {
     }
-    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : kCrash;
+    // Without its client the gate judged calls that nobody made.
+    const int code = !stdin_open_ ? kCrash : WIFEXITED(status) ? WEXITSTATUS(status) : kCrash;
+    if (!stdin_open_)
+      fmt::print(
+          stderr,
+          "samestate: serve: the client closed its end before the gate had ended: the last case above is "
+          "not the kernel's\n");
     (void)write_line(kStdout, Json{{"type", "bye"}, {"exit", code}}.dump());
     std::error_code ignored;
     std::filesystem::remove_all(folder_, ignored);
@@ -213,6 +222,10 @@ class Relay {
     gate_ = ::fork();
     if (gate_ < 0) fail("a process");
     if (gate_ == 0) {
+      // An interrupt of the terminal is passed on once, and it does not outlive this process.
+      ::setpgid(0, 0);
+      ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+      std::signal(SIGPIPE, SIG_DFL);
       // The conversation is not the gate's: what it prints goes where people read.
       ::dup2(kStderr, kStdout);
       const int none = ::open("/dev/null", O_RDONLY);
@@ -229,7 +242,13 @@ class Relay {
                            {stdin_open_ ? kStdin : -1, POLLIN, 0},
                            {listener_.number(), POLLIN, 0}};
     for (const Conversation& one : conversations_) of.push_back({one.socket.number(), POLLIN, 0});
-    if (::poll(of.data(), of.size(), -1) < 0) return errno == EINTR;
+    constexpr int kMilliseconds = 500;  // an interrupt between two polls waits so long
+    const int ready = ::poll(of.data(), of.size(), kMilliseconds);
+    if (interrupted() && !passed_on_) {
+      passed_on_ = true;
+      ::kill(gate_, SIGINT);
+    }
+    if (ready < 0) return errno == EINTR;
     if (of[0].revents != 0 && !pass_records()) return false;
     if (of[1].revents != 0) from_client();
     for (std::size_t i = 3; i < of.size(); ++i) {
@@ -316,8 +335,8 @@ class Relay {
   void lose_client() {
     if (!stdin_open_) return;
     stdin_open_ = false;
-    conversations_.clear();
     ::kill(gate_, SIGINT);
+    conversations_.clear();
   }
 
   std::vector<std::string> words_;
@@ -331,6 +350,7 @@ class Relay {
   bool again_ = false;          ///< and it is a hello that was answered before
   pid_t gate_ = -1;
   bool stdin_open_ = true;
+  bool passed_on_ = false;  ///< an interrupt, to the gate
 };
 
 }  // namespace

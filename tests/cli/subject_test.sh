@@ -195,6 +195,7 @@ served 1 wrong --max-cases 6
 says '"verdict":"fail"'
 says '{"type":"bye","exit":1}'
 served 5 signal --max-cases 3
+grep -q 'closed its end' err || complain 'does not say that the client is gone'
 served 2 key --max-cases 3
 grep -q "'colour' is no key" err || complain 'does not name the key'
 served 2 none --effort minus
