@@ -16,9 +16,21 @@ from .subject import Subject, subject_of
 LINES = 15  # of a failure's text, at most
 
 
+_PASSES = {"pass": 1, "vacuous": 2, "unsupported": 3, "skipped": 4}  # their place in a table; failures stand before
+
+
+def _as_number(value):
+    """Of a ratio, which may be 'inf' or 'nan': what is no number counts as the largest."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return 0.0
+    return float("inf") if number != number else number
+
+
 class Summary:
     """What a gate judged: `cases` planned, `judged`, `verdicts` {word: count}, `worst` (ratio of error and bound, below
-    1 in what passes), `worst_line`, `records` (dicts, as `--jsonl` writes them), `seconds`."""
+    1 in what passes), `worst_line`, `records` (dicts, as `--jsonl` writes them), `seconds`. A notebook shows a table."""
 
     def __init__(self, name, summary, records):
         self.name, self.records = name, records
@@ -28,6 +40,28 @@ class Summary:
         worst = max(passed, key=lambda r: r.get("ratio") or 0.0, default=None)
         self.worst = worst["ratio"] if worst else None
         self.worst_line = worst["line"] if worst else None
+
+    MOST = 50  # rows of the table
+
+    def _repr_html_(self):
+        """What a notebook shows: failures first, then what passed, the largest share of its bound first."""
+        from html import escape
+
+        rows = sorted(self.records, key=lambda r: (_PASSES.get(r.get("verdict"), 0), -_as_number(r.get("ratio"))))
+        cells = []
+        for record in rows[:self.MOST]:
+            shown = (record.get("verdict"), _number(record.get("ratio")), _number(record.get("error")),
+                     _number(record.get("bound")), record.get("place") or "", record.get("line"),
+                     record.get("reason") or "")
+            cells.append("<tr>" + "".join(
+                f"<td style='text-align:left'>{'<code>' if i == 5 else ''}{escape(str(cell))}"
+                f"{'</code>' if i == 5 else ''}</td>" for i, cell in enumerate(shown)) + "</tr>")
+        counts = ", ".join(f"{word} {count}" for word, count in self.verdicts.items())
+        more = f"<p>and {len(rows) - self.MOST} more</p>" if len(rows) > self.MOST else ""
+        head = "".join(f"<th style='text-align:left'>{word}</th>" for word in (
+            "verdict", "ratio", "error", "bound", "worst at", "case line", "reason"))
+        return (f"<p><b>{escape(self.name)}</b>: {self.cases} cases, {self.judged} judged: {escape(counts)}</p>"
+                f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(cells)}</tbody></table>{more}")
 
     def __str__(self):
         counts = ", ".join(f"{word} {count}" for word, count in self.verdicts.items())
@@ -222,7 +256,9 @@ def _gate(name, specs, kernel, served, asked, case, gate):
         raise NothingRan(_last(err) or f"{name}: nothing could run here")
     if code not in (1, 3, 4, 5):
         raise CommandError(_last(err) or f"the command ended with exit code {code}")
-    raise failed(name, code, records, summary, err, subject_words=subject, reachable=reachable)
+    failure = failed(name, code, records, summary, err, subject_words=subject, reachable=reachable)
+    failure.summary = Summary(name, summary, records)
+    raise failure
 
 
 def _json(text):

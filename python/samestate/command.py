@@ -51,16 +51,13 @@ def start(arguments, **more):
 
 
 def stop(child):
-    """Ends a child and what it started, the quick way first; returns when it is gone."""
+    """Ends a child and what it started; returns when it is gone. At SIGTERM the command would finish the cases that are
+    under way, of which nobody wants to know any more; its processes end with it, by PR_SET_PDEATHSIG."""
     if child is None:
         return
     if child.poll() is None:
-        child.terminate()
-        try:
-            child.wait(5)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+        child.kill()
+        child.wait()
     for pipe in (child.stdout, child.stderr):
         if pipe:
             pipe.close()

@@ -31,11 +31,12 @@ class ProtocolError(Error):
 
 
 class Failed(AssertionError):
-    """A kernel failed; `record` is the case's record as `--jsonl` writes it, None where there is no such case."""
+    """A kernel failed; `record` is the case's record as `--jsonl` writes it, None where there is no such case;
+    `summary`, of samestate.check, is the Summary of the whole gate."""
 
     def __init__(self, text, record=None):
         super().__init__(text)
-        self.record = record
+        self.record, self.summary = record, None
 
 
 class NothingRan(unittest.SkipTest):
