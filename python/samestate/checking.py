@@ -289,5 +289,11 @@ def failed(name, code, records, summary, err, subject_words=(), reachable=None):
         record = bad[0]
     else:
         said = _last(err) or "too little of it was judged"
-        return Failed(f"samestate: {name}: {said}\n  {total}")
+        reasons = {}
+        for one in records:
+            if one.get("verdict") != "pass":
+                reasons.setdefault(f"{one.get('verdict')}: {one.get('reason')}", []).append(one.get("line"))
+        often = sorted(reasons.items(), key=lambda row: -len(row[1]))[:3]
+        why = [f"  {len(lines)} {reason}: {lines[0]}"[:1000] for reason, lines in often]
+        return Failed("\n".join([f"samestate: {name}: {said}", f"  {total}", *why]))
     return Failed(failure_text(record, failures[1:], total, repeat_of(record["line"], reachable)), record)
