@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "harness/card/read_card.h"
-#include "harness/diagnose/reading.h"
+#include "harness/explain/reading.h"
 #include "harness/run/kernel_table.h"
 
 namespace samestate {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "harness/diagnose/reading.h"
+#include "harness/explain/reading.h"
 #include "harness/explain/explain.h"
 #include "harness/explain/explain_head.h"
 #include "harness/systems/recurrent_system.h"

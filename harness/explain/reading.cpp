@@ -1,4 +1,4 @@
-#include "harness/diagnose/reading.h"
+#include "harness/explain/reading.h"
 
 #include <algorithm>
 #include <array>
