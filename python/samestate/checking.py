@@ -30,7 +30,7 @@ def _as_number(value):
 
 class Summary:
     """What a gate judged: `cases` planned, `judged`, `verdicts` {word: count}, `worst` (ratio of error and bound, below
-    1 in what passes), `worst_line`, `records` (dicts, as `--jsonl` writes them), `seconds`. A notebook shows a table."""
+    1 in what passes), `worst_line`, `records` (dicts, as `--jsonl` writes them), `seconds`. In a notebook a table."""
 
     def __init__(self, name, summary, records):
         self.name, self.records = name, records

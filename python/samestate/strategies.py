@@ -57,9 +57,9 @@ def cases(system, form=None, *, contract=None, limits=(), sizes=None, regimes=No
 
     `form`: of the kernel; None draws among the system's, and case.form says which. `limits` and conventions: those of
     the declaration; nothing outside them is drawn. `sizes`: {'T': (1, 300), 'dk': [64, 128], 'sequences': 4} in place
-    of SIZES, as least and most, as values, or the one value. `regimes`, `layouts`, `states`, `scales` (texts of the case
-    line, None for dk^-1/2): what is drawn from, simplest first. `lines`: these case lines instead, to repeat a failure
-    without pytest; in pytest --samestate-case LINE does.
+    of SIZES, as least and most, as values, or the one value. `regimes`, `layouts`, `states`, `scales` (texts of the
+    case line, None for dk^-1/2): what is drawn from, simplest first. `lines`: these case lines instead, to repeat a
+    failure without pytest; in pytest --samestate-case LINE does.
 
     A vacuous or unsupported case is rejected (hypothesis.reject), and the ratio of error and bound is what
     hypothesis.target raises. Tests are to be without a deadline: settings above, or settings(deadline=None)."""

@@ -26,7 +26,7 @@ def none(q, k, v, g, beta, initial_state, scale, head_map, l2norm, cu_seqlens=No
 
 @declared(GDN)
 def state_at_first_token(q, k, v, g, beta, initial_state, scale, head_map, l2norm, cu_seqlens=None):
-    """A table of states by token, as of requests that decode one token each: sequence n is read where its tokens begin."""
+    """A table of states by token, as of requests that decode one token each: sequence n is read at its first token."""
     if cu_seqlens is not None and initial_state is not None:
         initial_state = initial_state[np.minimum(cu_seqlens[:-1], len(initial_state) - 1)]
     return right(GDN, q, k, v, g, beta, initial_state, scale, head_map, l2norm, cu_seqlens)
@@ -120,22 +120,27 @@ def state_is_not_read(q, k, v, g, initial_state, scale, head_map, l2norm, cu_seq
     return right("retention", q, k, v, g, None, None, scale, head_map, l2norm, cu_seqlens)
 
 
-def _convolution(x, kernel, state):
-    """silu of the causal convolution, and the last W - 1 inputs."""
+def _convolution(x, kernel, state, bias, activation):
+    """The causal convolution, its silu where asked for, and the last W - 1 inputs. `bias`: a number where the call has
+    no such tensor, since a size has that name too."""
     W = kernel.shape[1]
     padded = np.concatenate([state, x], 1).astype(np.float64)
     y = sum(padded[:, w:w + x.shape[1]] * kernel[:, w] for w in range(W))
-    return (y / (1 + np.exp(-y))).astype(np.float32), padded[:, padded.shape[1] - (W - 1):].astype(np.float32)
+    if isinstance(bias, np.ndarray):
+        y = y + bias
+    if activation:
+        y = y * np.exp(-np.logaddexp(0, -y))
+    return y.astype(np.float32), padded[:, padded.shape[1] - (W - 1):].astype(np.float32)
 
 
-@declared("short_convolution", "gather", limits=["bias = 0", "activation = 1"])
-def convolution(x, kernel, state):
-    return _convolution(x, kernel, state)
+@declared("short_convolution", "gather")
+def convolution(x, kernel, state, activation, bias=None):
+    return _convolution(x, kernel, state, bias, activation)
 
 
-@declared("short_convolution", "gather", limits=["bias = 0", "activation = 1"])
-def convolution_in_place(x, kernel, state):
-    y, state = _convolution(x, kernel, state)
+@declared("short_convolution", "gather")
+def convolution_in_place(x, kernel, state, activation, bias=None):
+    y, state = _convolution(x, kernel, state, bias, activation)
     x[...] = y
     return y, state
 
@@ -167,8 +172,8 @@ def state_of_values_by_keys(q, k, v, g, beta, initial_state, scale, head_map, l2
 
 
 def _chunked(decays, q, k, v, g, initial_state, scale, chunk):
-    """Retention in chunks; decays(g [n, Hv]) gives [n + 1, n + 1, Hv]: what is left at t of what was written at s, where
-    0 is the state before the chunk."""
+    """Retention in chunks; decays(g [n, Hv]) gives [n + 1, n + 1, Hv]: what is left at t of what was written at s; 0
+    is the state before the chunk."""
     repeat = v.shape[2] // q.shape[2]
     q, k = (np.repeat(x, repeat, 2) for x in (q, k))
     o = np.zeros(v.shape, np.float32)
@@ -199,7 +204,7 @@ def _pairwise(g):
 def _summed(g):
     """Differences of one sum from the beginning of the chunk: behind a g of -1e38 nothing is left of the others."""
     G = np.concatenate([np.zeros((1, g.shape[1]), np.float32), np.cumsum(g, 0, np.float32)])
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return np.exp(np.minimum(G[:, None] - G[None, :], 0))
 
 

@@ -1,5 +1,5 @@
 """Defects of public kernels as tests of this tool: each imitation of defects.py is caught by one case, with the verdict
-and, where diagnose knows it, the name; the same kernel without it passes the same case. Long: by the gate's own plan."""
+and, where diagnose knows it, the name; the same kernel without it passes that case. Long: by the gate's own plan."""
 import json
 import os
 import struct
@@ -74,9 +74,9 @@ class KnownDefects(unittest.TestCase):
                 continue
             with self.subTest(name):
                 made = kernel(name).__samestate__
-                child = subprocess.run([samestate.executable(), "diagnose", "--json", "--kernel", made.name, "--subject",
-                                        f"python:{os.path.join(HERE, 'defects.py')}:{name}"], env=environment,
-                                       capture_output=True, text=True)
+                subject = f"python:{os.path.join(HERE, 'defects.py')}:{name}"
+                child = subprocess.run([samestate.executable(), "diagnose", "--json", "--kernel", made.name,
+                                        "--subject", subject], env=environment, capture_output=True, text=True)
                 self.assertEqual(child.returncode, 1, child.stderr)
                 self.assertEqual([fit["deviations"] for fit in json.loads(child.stdout)["fits"]], [[deviation]])
 
@@ -84,25 +84,23 @@ class KnownDefects(unittest.TestCase):
     def test_the_plan_finds_each_by_itself(self):
         for name in [row[0] for row in ROWS]:
             with self.subTest(name), self.assertRaises(samestate.Failed):
-                samestate.check(kernel(name), max_cases=400, gate=["--exclude", "layout=far"])
+                samestate.check(kernel(name), gate=["--exclude", "layout=far", "--fail-fast"])
         for name in sorted({row[1] for row in ROWS}):
             with self.subTest(name):
-                samestate.check(kernel(name), max_cases=400, gate=["--exclude", "layout=far"])
+                samestate.check(kernel(name), max_cases=150, gate=["--exclude", "layout=far"])
 
 
 @needs_command
 class NothingLeft(unittest.TestCase):
-    """A test of the decay in which the decay leaves nothing of the state passes for a kernel that computes nothing: it
-    is vacuous, for right and wrong kernels alike."""
+    """A test of the decay in which the decay leaves nothing of the state would pass for a kernel that computes nothing:
+    it is vacuous, and no pass, for a right one too."""
 
     def test_a_case(self):
         line = "v1 retention form=recurrent T=5 dk=4 regime=exact_reset law=serving"
-        for name, verdicts in (("retention", ("vacuous",)), ("state_is_not_read", ("vacuous", "fail"))):
-            with self.subTest(name), self.assertRaises(samestate.Failed) as caught:
-                samestate.check(kernel(name), case=line)
-            self.assertIn(list(caught.exception.summary.verdicts), [[verdict] for verdict in verdicts])
-        self.assertRaisesRegex(samestate.Failed, "the expected output is all zero", samestate.check,
-                               kernel("retention"), case=line)
+        with self.assertRaises(samestate.Failed) as caught:
+            samestate.check(kernel("retention"), case=line)
+        self.assertEqual(caught.exception.summary.verdicts, {"vacuous": 1})
+        self.assertIn("vacuous: the expected output is all zero: v1 retention", str(caught.exception))
         # The same with decays that leave something: the wrong one fails, the right one passes.
         line = line.replace("exact_reset", "exact") + " state=random"
         self.assertEqual(samestate.check(kernel("retention"), case=line).verdicts, {"pass": 1})
@@ -111,12 +109,13 @@ class NothingLeft(unittest.TestCase):
         self.assertEqual(caught.exception.record["verdict"], "fail")
 
     def test_data_of_ones_own(self):
-        """A file for `samestate judge`: a state, nothing written, and g in every token; what is returned is all zero."""
+        """A file for `samestate judge`: a state, nothing written, g in every token; what is returned is all zero."""
         for g, verdict in ((-1e38, "vacuous"), (-0.1, "fail")):
             with self.subTest(g=g), tempfile.TemporaryDirectory() as folder:
                 path = os.path.join(folder, "run.safetensors")
                 self.write(path, "v1 retention form=recurrent T=4 dk=4 state=random", g)
-                child = subprocess.run([samestate.executable(), "judge", path, "--json"], capture_output=True, text=True)
+                words = [samestate.executable(), "judge", path, "--json"]
+                child = subprocess.run(words, capture_output=True, text=True)
                 self.assertEqual(json.loads(child.stdout)["verdict"], verdict, child.stdout)
                 self.assertEqual(child.returncode, {"vacuous": 3, "fail": 1}[verdict])
 
@@ -129,7 +128,8 @@ class NothingLeft(unittest.TestCase):
         head, body = {"__metadata__": {"format": "samestate-run-1", "case": line, "kernel": "mine"}}, b""
         for name, array in tensors.items():
             data = array.astype("<f4").tobytes()
-            head[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [len(body), len(body) + len(data)]}
+            ends = [len(body), len(body) + len(data)]
+            head[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": ends}
             body += data
         text = json.dumps(head).encode()
         text += b" " * (-len(text) % 8)
