@@ -303,8 +303,9 @@ class _Space:
         x["dk"] = pick(self._size("dk"))
         x["dv"] = pick(self._size("dv"))
         x["heads"] = pick(self._among("heads", ["interleaved", "tiled"])) if x["Hv"] != x["Hk"] else "interleaved"
-        exact = x["regime"].startswith(_EXACT)
-        x["l2norm"] = 0 if exact else 1 if say.get("l2norm") == "in_kernel" else pick(self._among("l2norm", [0, 1]))
+        norms = {"outside": [0], "in_kernel": [1]}.get(say.get("l2norm"), [0, 1])
+        # Of a normalised row nothing is exact.
+        x["l2norm"] = 0 if x["regime"].startswith(_EXACT) else pick(self._among("l2norm", norms))
         own = say.get("scale", "argument")
         if own == "dv":
             x["scale"] = None if x["dk"] == x["dv"] else _fp32(x["dv"] ** -0.5)

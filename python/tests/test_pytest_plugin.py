@@ -1,7 +1,6 @@
 """The plugin and samestate.check against the command itself; skipped where it, or its --subject, is not there."""
 import importlib.util
 import os
-import re
 import subprocess
 import sys
 import time
@@ -88,20 +87,21 @@ class Plugin(PytestRuns):
 
     def test_keywords(self):
         """-k by words of the line with a colon, and by what pytest knows without."""
-        self.write("""
-            @cases(max_cases=40)
-            def test_right(case):
-                pass
-            """)
-        code, out = self.again("--collect-only")
-        lines = [row.partition("[")[2].rstrip("]") for row in out.splitlines() if "::test_right[" in row]
+        self.write(self.FAILING)
+        lines = self.lines(self.again("--collect-only", *self.FOUR)[1])
+        self.assertEqual(len(lines), 4)
         for words, holds in (("T:33", lambda line: " T=33" in line),
                              ("T:33 and not heads:tiled", lambda line: " T=33" in line and "tiled" not in line)):
-            code, out = self.again("--collect-only", "-k", words)
-            left = [row.partition("[")[2].rstrip("]") for row in out.splitlines() if "::test_right[" in row]
+            left = self.lines(self.again("--collect-only", "-k", words, *self.FOUR)[1])
             self.assertEqual(left, [line for line in lines if holds(line)])
             self.assertTrue(0 < len(left) < len(lines), (words, lines))
 
+    def lines(self, out):
+        return [row.partition("[")[2].rstrip("]") for row in out.splitlines() if "::test_" in row and "[" in row]
+
+    # Given, so that no plan is made: that takes longer than the four of them.
+    FOUR = [word for keys in ("T=33 dk=4", "T=33 Hk=2 dk=4 heads=tiled", "T=9 dk=4", "T=7 dk=4 layout=padded")
+            for word in ("--samestate-case", f"v1 linear_attention form=recurrent {keys}")]
     FAILING = """
         @cases(max_cases=4)
         def test_mine(case):
@@ -111,13 +111,12 @@ class Plugin(PytestRuns):
 
     def test_last_failed_and_first_failure(self):
         self.write(self.FAILING)
-        code, out = self.again(plugins=())
-        failed = int(re.search(r"(\d+) failed", out)[1])
-        self.assertTrue(1 <= failed < 4 and f"{4 - failed} passed" in out, out)
-        code, out = self.again("--lf", plugins=())
-        self.assertIn(f"{failed} failed", out)
+        code, out = self.again(*self.FOUR, plugins=())
+        self.assertIn("2 failed, 2 passed", out)
+        code, out = self.again("--lf", *self.FOUR, plugins=())
+        self.assertIn("2 failed", out)
         self.assertNotIn("passed", out)
-        code, out = self.again("--lf", "-x", plugins=())
+        code, out = self.again("--lf", "-x", *self.FOUR, plugins=())
         self.assertIn("1 failed", out)
         self.assertIn("stopping after 1 failures", out)
 
@@ -126,11 +125,10 @@ class Plugin(PytestRuns):
         """-n 2: the same verdicts, properties reach the report, and a session that judged nothing still fails."""
         report = os.path.join(self.folder.name, "report.xml")
         self.write(self.FAILING)
-        code, out = self.again(plugins=())
-        alone = re.search(r"(\d+ failed, \d+ passed)", out)[1]
-        code, out = self.again("-n", "2", "--junitxml", report, plugins=("xdist.plugin", "no:cacheprovider"))
+        code, out = self.again("-n", "2", "--junitxml", report, *self.FOUR,
+                               plugins=("xdist.plugin", "no:cacheprovider"))
         self.assertEqual(code, 1, out)
-        self.assertIn(alone, out)
+        self.assertIn("2 failed, 2 passed", out)
         self.properties(report, 4)
         self.write("""
             @cases()

@@ -77,15 +77,15 @@ class Strategies(unittest.TestCase):
                 self.assertLessEqual(len(useless), len(lines) // 10, useless)
 
     def test_limits_and_conventions_are_kept(self):
-        lines = drawn(80, "retention", "chunked", scale="dk", limits=["chunk in 16 64", "dk % 8 = 0", "dv <= dk",
-                                                                      "form != packed", "state = none"])
+        lines = drawn(80, "retention", "chunked", scale="dk", l2norm="outside", limits=[
+            "chunk in 16 64", "dk % 8 = 0", "dv <= dk", "form != packed", "state = none"])
         keys = [dict(word.split("=") for word in line.split()[2:]) for line in lines]
         for x in keys:
             dk = int(x.get("dk", 64))
             self.assertIn(x.get("chunk", "64"), ("16", "64"))
             self.assertEqual(dk % 8, 0)
             self.assertLessEqual(int(x.get("dv", dk)), dk)
-            self.assertFalse({"scale", "state", "lengths"} & set(x))
+            self.assertFalse({"scale", "state", "lengths", "l2norm"} & set(x))
         for said in ({"limits": ["T <= 0"]}, {"decai": "ln"}):
             with self.assertRaises(DeclarationError):
                 drawn(5, "retention", "recurrent", **said)
