@@ -4,9 +4,9 @@
 #include <functional>
 #include <optional>
 
-#include "harness/explain/reading.h"
 #include "harness/explain/explain.h"
 #include "harness/explain/explain_head.h"
+#include "harness/explain/reading.h"
 #include "harness/systems/recurrent_system.h"
 #include "oracles/laws/edit.h"
 
