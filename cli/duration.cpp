@@ -8,6 +8,10 @@
 
 namespace samestate::cli {
 
+namespace {
+constexpr double kLongest = 1e9;  ///< thirty years
+}  // namespace
+
 double seconds_of(const std::string& option, const std::string& text) {
   double value = 0;
   const char* const last = text.data() + text.size();
@@ -15,9 +19,11 @@ double seconds_of(const std::string& option, const std::string& text) {
   const std::string_view unit(end, static_cast<std::size_t>(last - end));
   const double factor = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
   const double seconds = value * factor;
-  if (error != std::errc{} || factor == 0 || !(seconds >= 0 && seconds <= 1e9)) {
-    throw Error(fmt::format("{} {}: write a time as 90, 90s, 5m or 1.5h", option, text));
-  }
+  const std::string named = option.empty() ? text : fmt::format("{} {}", option, text);
+  if ((error != std::errc{} && error != std::errc::result_out_of_range) || factor == 0)
+    throw Error(fmt::format("{}: write a time as 90, 90s, 5m or 1.5h", named));
+  if (error != std::errc{} || !(seconds >= 0 && seconds <= kLongest))
+    throw Error(fmt::format("{}: a time from 0 to {:g} s", named, kLongest));
   return seconds;
 }
 

@@ -32,7 +32,7 @@ CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins)
          "what a subject may take until it is ready: 90, 5m (120 s)")
       ->check([](const std::string& text) -> std::string {
         try {
-          return seconds_of("--start-timeout", text) > 0 ? "" : "must be above 0";
+          return seconds_of("", text) > 0 ? "" : fmt::format("{}: a time above 0, as 90 or 5m", text);
         } catch (const Error& error) {
           return error.what();
         }

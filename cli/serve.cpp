@@ -17,6 +17,7 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -117,7 +118,9 @@ std::string type_of(const std::string& line) {
 /// its own.
 class Relay {
  public:
-  explicit Relay(std::vector<std::string> words) : words_(std::move(words)) {}
+  /// `line`: the case to repeat, empty: the gate.
+  Relay(std::string line, std::vector<std::string> words)
+      : line_(std::move(line)), words_(std::move(words)) {}
 
   int run() {
     std::signal(SIGPIPE, SIG_IGN);
@@ -210,12 +213,15 @@ class Relay {
         return word == option || word.starts_with(std::string(option) + "=");
       });
     };
-    std::vector<std::string> words{"samestate", "gate",
-                                   "--subject", fmt::format("socket:{}", (folder_ / "s").string()),
-                                   "--threads", "1"};
-    if (!said("--kernel")) words.insert(words.end(), {"--kernel", kernels});
-    if (!said("--jsonl")) words.insert(words.end(), {"--jsonl", fmt::format("/dev/fd/{}", theirs.number())});
+    const bool whole = line_.empty();
+    std::vector<std::string> words{"samestate", whole ? "gate" : "repro", "--subject",
+                                   fmt::format("socket:{}", (folder_ / "s").string())};
+    if (whole) words.insert(words.end(), {"--threads", "1"});
+    if (whole && !said("--kernel")) words.insert(words.end(), {"--kernel", kernels});
+    if (whole && !said("--jsonl"))
+      words.insert(words.end(), {"--jsonl", fmt::format("/dev/fd/{}", theirs.number())});
     words.insert(words.end(), words_.begin(), words_.end());
+    if (!whole) words.push_back(line_);
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -226,6 +232,7 @@ class Relay {
       ::setpgid(0, 0);
       ::prctl(PR_SET_PDEATHSIG, SIGTERM);
       std::signal(SIGPIPE, SIG_DFL);
+      ::setenv("SAMESTATE_SERVED", "1", 1);
       // The conversation is not the gate's: what it prints goes where people read.
       ::dup2(kStderr, kStdout);
       const int none = ::open("/dev/null", O_RDONLY);
@@ -313,8 +320,10 @@ class Relay {
       return;
     }
     while (const std::optional<std::string> line = client_.next()) {
+      // What nobody asked for goes to whom the client spoke last: the gate calls it what it is.
+      const std::int64_t to = waits_for_ != 0 ? waits_for_ : last_;
       const auto one = std::find_if(conversations_.begin(), conversations_.end(),
-                                    [&](const Conversation& c) { return c.number == waits_for_; });
+                                    [&](const Conversation& c) { return c.number == to; });
       const bool there = one != conversations_.end() && one->socket.open();
       if (again_) {
         again_ = false;
@@ -339,6 +348,7 @@ class Relay {
     conversations_.clear();
   }
 
+  std::string line_;
   std::vector<std::string> words_;
   std::filesystem::path folder_;
   Descriptor listener_, records_;
@@ -357,6 +367,11 @@ class Relay {
 
 Command add_serve(CLI::App& app) {
   app.allow_extras();
+  const auto line = std::make_shared<std::string>();
+  app.add_option(
+      "--case", *line,
+      "this case line alone, explained as by repro, whose options it then takes: no plan and no verdict "
+      "is sent, bye has the exit code");
   app.footer(
       "For test programs that start this command and have the kernels themselves, in whatever language: it "
       "speaks the\n"
@@ -372,8 +387,9 @@ Command add_serve(CLI::App& app) {
       "stderr; its "
       "options are\n"
       "taken as they are, and without --kernel it runs the client's kernels alone.\n\n"
-      "  samestate serve --effort 0.2 --contract fp32 --junit gate.xml");
-  return [&app] { return Relay(app.remaining()).run(); };
+      "  samestate serve --effort 0.2 --contract fp32 --junit gate.xml\n"
+      "  samestate serve --case 'v1 gated_delta_rule T=9 kernel=mine.gated_delta_rule.chunked'");
+  return [&app, line] { return Relay(*line, app.remaining()).run(); };
 }
 
 }  // namespace samestate::cli

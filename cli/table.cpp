@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -15,6 +16,7 @@
 #include "fuzz/search/case_source.h"
 #include "harness/processes/line_process.h"
 #include "harness/processes/pool.h"
+#include "harness/records/record.h"
 #include "harness/run/plugin.h"
 #include "harness/subjects/c_library.h"
 #include "harness/subjects/edge.h"
@@ -129,6 +131,10 @@ std::string plugin_identities(const std::vector<std::string>& plugins) {
 std::string plugin_options(const std::vector<std::string>& plugins) {
   std::string text;
   for (const std::string& plugin : plugins) {
+    if (plugin.starts_with("socket:") && std::getenv("SAMESTATE_SERVED") != nullptr) {
+      text += kOfClient;
+      continue;
+    }
     const std::string_view option = is_subject(plugin) ? " --subject " : " --plugin ";
     if (plugin.find_first_of(" \t\"'`$&|;<>()*?[]#~!\\") == std::string::npos) {
       text += std::string(option) + plugin;

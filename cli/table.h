@@ -32,7 +32,8 @@ inline constexpr const char* kStrictHelp =
 /// Whether what --plugin or --subject names is a program that speaks docs/subjects.md, and no shared library.
 [[nodiscard]] bool is_subject(const std::string& spec);
 
-/// The options that load those plugins again: " --plugin FILE" for each, or --subject.
+/// The options that load those plugins again: " --plugin FILE" for each, or --subject; kOfClient for the client of
+/// `samestate serve`.
 [[nodiscard]] std::string plugin_options(const std::vector<std::string>& plugins);
 
 /// The name of the accelerator that this build could run on, empty where there is none. A process of its own

@@ -160,6 +160,18 @@ class DeclaredLimits::Reader {
     return name;
   }
 
+  /// The name, which is one of the rows'; of laws kNoLaw too.
+  template <class Rows, class NameOf>
+  std::string listed(const std::string& key, const std::string& text, const Rows& rows,
+                     NameOf name_of) const {
+    std::vector<std::string_view> names;
+    if (key == "law") names.emplace_back(kNoLaw);
+    for (const auto& row : rows) names.emplace_back(name_of(row));
+    if (std::find(names.begin(), names.end(), text) != names.end()) return text;
+    throw Error(fmt::format("limit {}: {}={}: those of {} are {}", quote(text_), key, text, system_.name,
+                            fmt::join(names, ", ")));
+  }
+
   /// A value of the key, as a line may have it.
   std::string value(const std::string& name) {
     std::string text = next("a value");
@@ -178,15 +190,9 @@ class DeclaredLimits::Reader {
                               fmt::join(forms, ", ")));
     }
     if (name == "scale" && text == "default") return text;
-    if (name == "law" && text != kNoLaw &&
-        std::none_of(system_.laws.begin(), system_.laws.end(),
-                     [&](const CaseLaw& law) { return law.name == text; })) {
-      std::vector<std::string_view> laws{kNoLaw};
-      for (const CaseLaw& law : system_.laws) laws.push_back(law.name);
-      throw Error(fmt::format("limit {}: law={}: those of {} are {}", quote(text_), text, system_.name,
-                              fmt::join(laws, ", ")));
-    }
-    if (name == "law") return text;
+    if (name == "law") return listed(name, text, system_.laws, [](const CaseLaw& law) { return law.name; });
+    if (name == "regime")
+      return listed(name, text, system_.regimes, [](const Regime* regime) { return regime->name; });
     try {
       Case c = standard_;
       for (const Key& row : keys()) {
@@ -226,7 +232,7 @@ class DeclaredLimits::Reader {
     const std::string sign = next("a comparison");
     const bool counts = is_number(c.key);
     if ((sign == "<=" || sign == ">=" || sign == "%") && !counts)
-      fail(fmt::format("{} has no order: it is one of several words", quote(c.key)));
+      fail(fmt::format("{} has no order: list its values, {} in V V ..", quote(c.key), c.key));
     if (sign == "<=" || sign == ">=") {
       c.test = sign == "<=" ? Test::at_most : Test::at_least;
       bound(c);
@@ -254,8 +260,11 @@ class DeclaredLimits::Reader {
     if (const std::size_t dots = first.find(".."); dots != std::string::npos) {
       const auto least = whole(std::string_view(first).substr(0, dots));
       const auto most = whole(std::string_view(first).substr(dots + 2));
-      if (!is_number(c.key) || !least || !most || *least > *most)
-        fail(fmt::format("{} is no range of whole numbers", quote(first)));
+      if (!is_number(c.key))
+        fail(fmt::format("{} is no range of {}, which has no order: list its values, {} in V V ..",
+                         quote(first), quote(c.key), c.key));
+      if (!least || !most || *least > *most)
+        fail(fmt::format("{} is no range of whole numbers, the smaller first", quote(first)));
       c.test = Test::between;
       c.number = *least, c.other = *most;
       return;

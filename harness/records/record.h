@@ -11,6 +11,9 @@ namespace samestate {
 /// Judgement::gate of a case that was skipped for want of a device.
 inline constexpr std::string_view kNoDevice = "no device";
 
+/// Record::options of a kernel of a client of `samestate serve`, which no other command can start.
+inline constexpr std::string_view kOfClient = " --subject client";
+
 /// One case on one kernel: a line of the JSON Lines record.
 struct Record {
   std::string line;    ///< the canonical case line; `samestate repro '<line>'` repeats it

@@ -181,28 +181,38 @@ KernelRow adapted(const OperatorKernel& kernel) {
 
 void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& contract, const Case* of) {
   if (kernel.only_inside && of != nullptr && !kernel.limits.none()) {
-    const std::string_view broken = kernel.limits.broken_by(as_called(*of, kernel, call));
+    const CallShape shape(call);
+    const std::string_view broken = kernel.limits.broken_by(as_called(*of, kernel, shape));
     if (!broken.empty())
       throw Refused({Outcome::Kind::unsupported, fmt::format("outside its limits: {}", broken)}, kernel,
-                    call);
+                    shape);
   }
   const Outcome outcome = kernel.run(call, contract);
-  if (outcome.kind != Outcome::Kind::ran) throw Refused(outcome, kernel, call);
+  if (outcome.kind != Outcome::Kind::ran) throw Refused(outcome, kernel, CallShape(call));
 }
 
-Case as_called(Case c, const KernelRow& kernel, const KernelCall& call) {
-  const bool packed = call.cu_seqlens.present();
+CallShape::CallShape(const KernelCall& call)
+    : sizes(call.parameters.begin(), call.parameters.end()),
+      batch(call.batch),
+      tokens(call.tokens),
+      chunk(call.chunk),
+      initial_state(call.input("initial_state").data != nullptr),
+      head_map(call.head_map),
+      l2norm(call.l2norm) {
+  if (call.cu_seqlens.present()) sequences = static_cast<std::size_t>(call.cu_seqlens.shape[0] - 1);
+}
+
+Case as_called(Case c, const KernelRow& kernel, const CallShape& call) {
   const auto form = std::find_if(kernel.system->forms.begin(), kernel.system->forms.end(),
                                  [](const CaseForm& row) { return row.packed; });
-  c.form = packed && form != kernel.system->forms.end() ? std::string(form->name) : kernel.form;
+  c.form = call.sequences && form != kernel.system->forms.end() ? std::string(form->name) : kernel.form;
   // Of packed sequences only their number is a limit.
-  c.lengths.assign(packed ? static_cast<std::size_t>(call.cu_seqlens.shape[0] - 1) : 0, 0);
+  c.lengths.assign(call.sequences.value_or(0), 0);
   c.T = call.tokens;
   c.chunk = call.chunk;
   c.B = call.batch;
-  for (const auto& [name, value] : call.parameters) size_in(c, name) = value;
-  if (kernel.system->has_key("state"))
-    c.state = call.input("initial_state").data != nullptr ? "random" : "none";
+  for (const auto& [name, value] : call.sizes) size_in(c, name) = value;
+  if (kernel.system->has_key("state")) c.state = call.initial_state ? "random" : "none";
   c.heads = call.head_map;
   c.l2norm = call.l2norm;
   return c;

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,13 +44,25 @@ struct KernelRow {
   std::function<Given(const Contract&)> given = nullptr;
 };
 
+/// What a call shows of its case, with nothing of the call's own behind it: a call names its sizes and tensors by views of
+/// what its run holds.
+struct CallShape {
+  explicit CallShape(const KernelCall& call);
+  std::vector<std::pair<std::string, std::int64_t>> sizes;
+  std::optional<std::size_t> sequences;  ///< of a packed batch
+  std::int64_t batch, tokens, chunk;
+  bool initial_state;
+  HeadMap head_map;
+  bool l2norm;
+};
+
 /// A kernel answered a call that it did not run it.
 class Refused : public Unavailable {
  public:
-  Refused(const Outcome& outcome, const KernelRow& row, KernelCall call)
+  Refused(const Outcome& outcome, const KernelRow& row, CallShape call)
       : Unavailable(outcome), kernel(&row), call(std::move(call)) {}
   const KernelRow* kernel;
-  KernelCall call;  ///< its sizes and settings; its tensors are gone
+  CallShape call;
 };
 
 /// The kernel runs the call, of the case `of` where that is known. Throws Refused where it says that it did not, and
@@ -56,7 +71,7 @@ void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& co
              const Case* of = nullptr);
 
 /// What a case line would say of one call of a run of `c`: its sizes, T and chunk, and what it shows of the settings.
-[[nodiscard]] Case as_called(Case c, const KernelRow& kernel, const KernelCall& call);
+[[nodiscard]] Case as_called(Case c, const KernelRow& kernel, const CallShape& call);
 
 /// Whether every call of the case that is this kernel's lies inside the limits that its row declares; false for what is
 /// no case. Calls that a law adds, with other chunks and cuts, are asked of when they are made.

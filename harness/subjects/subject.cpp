@@ -104,7 +104,11 @@ class Conversation {
     LineProcess::Said said = process_.send(hello.dump(), patience.start);
     if (said.wrong.empty()) said = process_.receive(patience.start);
     if (!said.wrong.empty()) {
-      const std::string how = process_.stop(said.kind == LineProcess::Said::Kind::late);
+      const bool late = said.kind == LineProcess::Said::Kind::late;
+      const std::string how = process_.stop(late);
+      if (late)
+        throw Error(fmt::format("{}: not ready: {}, and it was killed; --start-timeout gives it longer",
+                                option, said.wrong));
       throw Error(
           fmt::format("{}: not ready: {}{}{}", option, said.wrong, how.empty() ? "" : ", with ", how));
     }
@@ -173,6 +177,9 @@ class Conversation {
 
   [[noreturn]] void lose(const std::string& why, bool late = false) {
     const std::string how = process_.stop(late);
+    if (late)
+      throw std::runtime_error(fmt::format(
+          "the subject's process: {}, and it was killed; SAMESTATE_CALL_TIMEOUT gives a call longer", why));
     throw std::runtime_error(
         fmt::format("the subject's process: {}{}{}", why, how.empty() ? "" : ", with ", how));
   }

@@ -139,6 +139,9 @@ std::string quoted_line(const std::string& line) {
 std::string repro_command(const Record& record) {
   std::string after;
   for (const std::string& line : record.after) after += " --after " + quoted_line(line);
+  if (record.options.starts_with(kOfClient))
+    return fmt::format("samestate serve{}{} --case {}", record.options.substr(kOfClient.size()), after,
+                       quoted_line(record.line));
   return fmt::format("samestate repro{}{} {}", record.options, after, quoted_line(record.line));
 }
 

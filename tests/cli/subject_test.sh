@@ -194,6 +194,16 @@ grep -q '40 cases' err || complain 'no summary on stderr'
 served 1 wrong --max-cases 6
 says '"verdict":"fail"'
 says '{"type":"bye","exit":1}'
+line="$(sed -n 's/.*"line":"\([^"]*\)".*/\1/p' sent | head -1)"
+grep -qF "samestate serve --case '$line'" err || complain 'no command that repeats a failure'
+grep -q 'socket:' err && complain 'names the socket, which is gone'
+served 1 wrong --case "$line"
+grep -q '^verdict   fail' err || complain 'does not explain the case'
+says '{"type":"bye","exit":1}'
+served 0 none --case "$line"
+served 2 none --case 'v1 nothing'
+served 5 twice --max-cases 6
+says 'said something that it was not asked'
 served 5 signal --max-cases 3
 grep -q 'closed its end' err || complain 'does not say that the client is gone'
 served 2 key --max-cases 3

@@ -87,7 +87,7 @@ TEST(KernelTable, ACallIsReadAsItsCaseLine) {
   call.l2norm = true;
   call.head_map = HeadMap::tiled;
   call.parameters = {{"Hk", 2}, {"Hv", 4}, {"dk", 6}, {"dv", 7}};
-  const Case c = as_called(parse_case("v1 retention T=99 state=random"), family, call);
+  const Case c = as_called(parse_case("v1 retention T=99 state=random"), family, CallShape(call));
   EXPECT_EQ(c, parse_case("v1 retention chunk=16 B=3 T=5 Hk=2 Hv=4 heads=tiled dk=6 dv=7 l2norm=1"));
   const KernelRow tensors = adapted(operator_row("cpu.linear_attention_normalised.chunked"));
   KernelCall other;
@@ -95,7 +95,7 @@ TEST(KernelTable, ACallIsReadAsItsCaseLine) {
   other.chunk = 8;
   other.parameters = {{"dk", 6}};
   const std::string line = "v1 linear_attention_normalised form=chunked chunk=8 ";
-  EXPECT_EQ(as_called(parse_case(line + "T=9"), tensors, other), parse_case(line + "T=5 dk=6"));
+  EXPECT_EQ(as_called(parse_case(line + "T=9"), tensors, CallShape(other)), parse_case(line + "T=5 dk=6"));
 }
 
 }  // namespace

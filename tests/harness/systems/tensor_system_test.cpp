@@ -210,6 +210,22 @@ TEST(TensorSystem, IgnoredStridesFail) {
   EXPECT_THROW((void)judged(dense, padded), Unavailable) << "it says that it takes none";
 }
 
+// The sizes that a call names are its run's, and a refusal outlives both.
+TEST(OperatorRun, ARefusalKnowsTheSizesOfItsCall) {
+  const auto verdict = [](const std::vector<std::string>& limits) {
+    OperatorKernel kernel = operator_row("cpu.short_convolution.scatter");
+    kernel.limits = limits;
+    kernel.run = [](const OperatorArguments&, const Contract&) {
+      return Outcome{Outcome::Kind::unsupported, "no activation"};
+    };
+    return run_case(parse_case("v1 short_convolution form=scatter T=9 C=30 W=3 activation=0"),
+                    KernelTable({}, std::span(&kernel, 1)), 1)
+        .judgement.verdict;
+  };
+  EXPECT_EQ(verdict({"activation = 1"}), Verdict::unsupported);
+  EXPECT_EQ(verdict({"activation = 0", "C <= 30"}), Verdict::fail) << "it lies inside";
+}
+
 // Expected -74524 of a token whose experts no bound decides: fp16 has no such number, and -infinity is right.
 TEST(OperatorRun, AValueBeyondTheFormatIsNoFaultWhereTheChoiceIsOpen) {
   const Case c = parse_case(

@@ -113,6 +113,13 @@ TEST(Summary, ReproCommandSurvivesAShell) {
             R"(samestate repro 'v1 it'\''s; $(x)')");
 }
 
+TEST(Summary, WhatAClientHasIsRepeatedByTheClient) {
+  Record of_client = record(Verdict::fail, 2.0, "v1 x");
+  of_client.options = std::string(kOfClient) + " --strict";
+  of_client.after = {"v1 y"};
+  EXPECT_EQ(repro_command(of_client), "samestate serve --strict --after 'v1 y' --case 'v1 x'");
+}
+
 TEST(Summary, JudgementLineNamesPlaceAndReason) {
   const std::string line = judgement_line(record(Verdict::fail, 2.5).judgement);
   EXPECT_NE(line.find("ratio 2.5 (row)"), std::string::npos) << line;
