@@ -137,6 +137,14 @@ struct StrengthInBf16 final : Head {
   using Head::Head;
   float strength(float b) const override { return cpu::to_bf16(Head::strength(b)); }
 };
+struct StrengthInInputFormat final : Head {
+  using Head::Head;
+  float strength(float b) const override {
+    float beta = Head::strength(b);
+    cpu::round_values(&beta, &beta, 1, contract_.input);
+    return beta;
+  }
+};
 
 // Heads, norms, scale.
 
@@ -269,6 +277,7 @@ std::vector<Mutant> gated_delta_step_mutants() {
        {"F", "always_normalised", "q and k are normalised where they are to be taken as they are",
         misread(fixed("l2norm", 1))},
        {"M55", "bf16_beta", "beta is rounded to bf16", stage<StrengthInBf16>()},
+       {"M55", "beta_in_input_format", "beta is rounded to the format of b", stage<StrengthInInputFormat>()},
        {"M56", "silu_beta", "beta = silu(b)", stage<SiluStrength>()},
        {"M57", "rate_of_rate", "-exp(A_log) of a value that is -exp(A_log) already",
         misread(mapped("A_log", [](float a) { return -std::exp(a); }))},
