@@ -39,6 +39,8 @@ std::span<const NeverJudged> never_judged() {
                   "the norm of a head that is zero has no bound, and leaves the others' none"},
       NeverJudged{"short_convolution", [](const Case& c) { return c.law == "reset" && size_in(c, "W") == 1; },
                   "B=2 T=13 W=1 law=reset", "of one tap there is no history to forget"},
+      NeverJudged{"gated_delta_step", [](const Case& c) { return c.law == "pool" && size_in(c, "P") == 1; },
+                  "B=2 T=13 P=1 law=pool", "of one slot there is no row that the request does not own"},
       // Where a bias, a gate or what came before makes something of a zero token it is judged.
       NeverJudged{"dendritic_attention gate_first_rms_norm gated_attention gated_delta_net "
                   "gated_delta_net_output gated_rms_norm gradient_step l2norm latent_attention latent_cache "

@@ -6,6 +6,7 @@
 #include "optimized/cpu/operators/expert_router.h"
 #include "optimized/cpu/operators/gated_attention.h"
 #include "optimized/cpu/operators/gated_delta_net.h"
+#include "optimized/cpu/operators/gated_delta_step.h"
 #include "optimized/cpu/operators/latent_attention.h"
 #include "optimized/cpu/operators/linear_attention.h"
 #include "optimized/cpu/operators/mamba_mixer.h"
@@ -55,6 +56,7 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.softmax_attention.grouped",                   "softmax_attention",              "grouped",    "cpu", all,  softmax_attention_groups, {"chunk >= 1"}},
       {"cpu.gated_attention.online",                      "gated_attention",                "online",     "cpu", all,  gated_attention_online, {"chunk >= 1"}},
       {"cpu.gated_delta_net.chunked",                     "gated_delta_net",                "chunked",    "cpu", all,  gated_delta_net_chunks},
+      {"cpu.gated_delta_step.expanded",                   "gated_delta_step",               "expanded",   "cpu", all,  gated_delta_step_expanded},
       {"cpu.selective_scan.chunked",                     "selective_scan",                 "chunked",     "cpu", all,  selective_scan_chunks},
       {"cpu.selective_scan.blelloch",                    "selective_scan",                 "blelloch",    "cpu", all,  selective_scan_tree},
       {"cpu.state_space_duality.chunked",                "state_space_duality",            "chunked",     "cpu", all,  state_space_duality_chunks},

@@ -44,7 +44,8 @@ auto number_in(AnyCase& c, std::string_view key) -> decltype(&c.T) {
 
 std::optional<std::int64_t> number_of(const Case& c, std::string_view key) {
   if (key == "sequences") return c.lengths.empty() ? c.B : std::ssize(c.lengths);
-  if (key == "l2norm") return c.l2norm ? 1 : 0;
+  // Of the recurrent family; a system of named tensors may have a size of that name.
+  if (key == "l2norm" && !c.parameters.contains(key)) return c.l2norm ? 1 : 0;
   const std::int64_t* number = number_in(c, key);
   return number != nullptr ? std::optional(*number) : std::nullopt;
 }

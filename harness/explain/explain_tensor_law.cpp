@@ -319,6 +319,11 @@ Explanation explain_tensor_law(const Resolved& r, const TensorSystem& system, co
       out.patterns.push_back(
           "a request's result depends on its slot, its neighbours or how its calls are cut");
       break;
+    case Change::pool:
+      out.patterns.push_back(
+          "a request reads or writes a row of the pool that is not its slot's, or its result depends on the "
+          "slot");
+      break;
     case Change::packing:
       out.patterns.push_back("a sequence's result depends on what is packed before or behind it");
       break;

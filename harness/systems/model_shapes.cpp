@@ -25,6 +25,7 @@ std::span<const ModelShape> model_shapes() {
       {"softmax_attention", 1, 128, {{"H", 16}, {"Hkv", 2}, {"d", 256}, {"dv", 256}}},
       {"gated_attention", 1, 4, {{"D", 2048}, {"H", 16}, {"Hkv", 2}, {"d", 256}, {"pairs", 32}}},
       {"gated_delta_net", 1, 4, {{"D", 2048}, {"Hk", 16}, {"R", 2}, {"dk", 128}, {"dv", 128}, {"W", 4}}},
+      {"gated_delta_step", 1, 2, {{"P", 2}, {"Hk", 16}, {"Hv", 32}, {"dk", 128}, {"dv", 128}}},
       {"gated_delta_net_output", 1, 16, {{"D", 2048}, {"Hv", 32}, {"dv", 128}}},
       {"expert_router", 1, 32, {{"D", 2048}, {"N", 512}, {"K", 10}}},
       {"load_balance", 1, 1024, {{"N", 512}, {"K", 10}}},

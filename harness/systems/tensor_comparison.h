@@ -56,6 +56,9 @@ class Comparison {
 /// M24-M29: requests in slots, decoded together, advanced, forked, rejected and begun again in any order.
 [[nodiscard]] Judgement serving(const TensorSubject& s);
 
+/// M25, M29: of a pool the rows of the slot alone are read and written, whichever slot it is.
+[[nodiscard]] Judgement pool(const TensorSubject& s);
+
 /// M27, M37: sequences of different lengths end to end as one.
 [[nodiscard]] Judgement packing(const TensorSubject& s);
 

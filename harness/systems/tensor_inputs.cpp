@@ -19,7 +19,7 @@ Index first_position(const Case& c, Index sequence) {
 double element(const TensorSpec& spec, const Counter& counter, const TensorDraws& draws,
                const Coordinates& place, Index columns, Index position) {
   Coordinates at = place;
-  if (draws.one_token && spec.axis != Axis::whole && spec.axis != Axis::state) at.token = 0;
+  if (draws.one_token && (spec.axis == Axis::tokens || spec.axis == Axis::prefix)) at.token = 0;
   switch (spec.content) {
     case Content::activation:
       return draws.activation(counter, at);
@@ -44,6 +44,10 @@ double element(const TensorSpec& spec, const Counter& counter, const TensorDraws
     }
     case Content::mask:
       return 1.0;
+    case Content::slot:
+      // The first sequence has a state, so that no batch is without any; of the others one in four has none.
+      if (place.sequence > 0 && counter.below({place.sequence, 0, 0, 1}, 4) == 0) return -1.0;
+      return static_cast<double>(counter.below({place.sequence, 0, 0, 0}, spec.slots));
     case Content::features:
       return draws.feature(counter, at);
     case Content::key:  // of the recurrent family, which makes its own

@@ -123,16 +123,27 @@ Judgement batch_permutation(const TensorSubject& s) {
 
 bool streams(const Operator& row) { return row.streams; }
 
-/// Whether a call reads what earlier ones left: a state, or the keys and values of a cache.
-bool carries(const Operator& row) {
+Signature signature_of_one_token(const Operator& row) {
   Call call;
   call.form = row.forms.front().name;
   call.tokens = 1;
   for (const Parameter& p : row.parameters) call.parameters.emplace(p.name, p.standard);
-  const Signature signature = row.signature(call);
+  return row.signature(call);
+}
+
+/// Whether a call reads what earlier ones left: a state, or the keys and values of a cache.
+bool carries(const Operator& row) {
+  const Signature signature = signature_of_one_token(row);
   return row.streams &&
          std::any_of(signature.inputs.begin(), signature.inputs.end(),
                      [](const TensorSpec& x) { return x.axis == Axis::state || x.axis == Axis::prefix; });
+}
+
+/// Whether a request's state lies in a slot of a pool.
+bool has_slots(const Operator& row) {
+  const Signature signature = signature_of_one_token(row);
+  return std::any_of(signature.inputs.begin(), signature.inputs.end(),
+                     [](const TensorSpec& x) { return x.content == Content::slot; });
 }
 
 constexpr TensorLaw kLaws[] = {
@@ -148,6 +159,10 @@ constexpr TensorLaw kLaws[] = {
       "requests in slots, decoded, advanced, forked and restarted in any order = each alone"},
      carries,
      tensor_laws_detail::serving},
+    {{"pool", "M25 M29",
+      "rows of a pool that are not the slot's stay bit for bit, and are not read; another slot = the same"},
+     has_slots,
+     tensor_laws_detail::pool},
     {{"packing", "M27 M37", "sequences of different lengths end to end = each alone"},
      [](const Operator& row) { return row.token_wise; },
      tensor_laws_detail::packing},

@@ -118,19 +118,20 @@ class Server {
       CaseTensor& x = inputs[i];
       if (!x.batched) continue;
       const CaseTensor& all = s_.inputs[i];
-      const Index each = all.spec.axis == Axis::state ? 0 : all.spec.size() / T();
+      const bool by_token = all.spec.axis == Axis::tokens || all.spec.axis == Axis::prefix;
+      const Index each = by_token ? all.spec.size() / T() : 0;
       x.data.clear();
       for (const std::size_t n : rows) {
         const Slot& slot = slots_[n];
         const Index begin = all.spec.axis == Axis::prefix ? 0 : slot.done;
         const std::vector<float> mine =
-            all.spec.axis == Axis::state
-                ? slot.states.at(x.spec.name)
-                : part(all, static_cast<Index>(n), begin * each, (slot.done + count) * each);
+            all.spec.axis == Axis::state ? slot.states.at(x.spec.name)
+            : by_token ? part(all, static_cast<Index>(n), begin * each, (slot.done + count) * each)
+                       : part(all, static_cast<Index>(n), 0, all.spec.size());
         x.data.insert(x.data.end(), mine.begin(), mine.end());
       }
       x.shape[0] = std::ssize(rows);
-      if (all.spec.axis == Axis::state) continue;
+      if (!by_token) continue;
       x.spec.shape[0] = x.shape[1] =
           all.spec.axis == Axis::prefix ? slots_[rows.front()].done + count : count;
       // The cache as it is: a path of one call would be given its first rows.

@@ -29,9 +29,10 @@ std::span<const Operator> operators() {
     for (const auto group :
          {linear_attention_operators, retnet_operators, state_space_operators, mamba_operators,
           activation_gate_operators, norm_operators, rotary_embedding_operators, short_convolution_operators,
-          softmax_attention_operators, gated_delta_net_operators, test_time_training_operators,
-          overlap_windows_operators, dendritic_router_operators, dendritic_attention_operators,
-          latent_attention_operators, expert_router_operators, mixture_of_experts_operators}) {
+          softmax_attention_operators, gated_delta_net_operators, gated_delta_step_operators,
+          test_time_training_operators, overlap_windows_operators, dendritic_router_operators,
+          dendritic_attention_operators, latent_attention_operators, expert_router_operators,
+          mixture_of_experts_operators}) {
       for (const Operator& row : group()) all.push_back(row);
     }
     return all;

@@ -23,7 +23,8 @@ enum class Axis {
   tokens,  ///< row t belongs to token t: a call gets the rows of its tokens
   prefix,  ///< token t sees rows 0..t: a call gets all rows up to its last token (keys and values)
   whole,   ///< weights and tables, the same in every call and every sequence of a batch
-  state    ///< carried: an output of one call is the input of the same name of the next
+  state,   ///< carried: an output of one call is the input of the same name of the next
+  request  ///< of one sequence as a whole, the same in every call of it (the slot of its state)
 };
 
 /// What values a tensor holds, for the generators.
@@ -40,7 +41,8 @@ enum class Content {
   mask,      ///< zeros and ones: ones, but for a run of leading zeros in one regime
   features,  ///< positive: exp of a normal, as a feature map makes them
   key,       ///< a key of the recurrent family, whose length its regimes set
-  zeros      ///< a state that has not begun
+  zeros,     ///< a state that has not begun
+  slot       ///< a row of a pool, 0 .. TensorSpec::slots - 1, as a number; -1: none
 };
 
 /// One tensor of one sequence. Rows are all extents but the last.
@@ -49,6 +51,7 @@ struct TensorSpec {
   Axis axis = Axis::tokens;
   std::vector<Index> shape;  ///< without the batch; the first extent of tokens and prefix tensors is T
   Content content = Content::activation;
+  Index slots = 0;  ///< of Content::slot: rows of the pool, which are the first extent of the states
 
   [[nodiscard]] Index columns() const { return shape.empty() ? 1 : shape.back(); }
   [[nodiscard]] Index rows() const { return columns() > 0 ? size() / columns() : 0; }

@@ -20,6 +20,7 @@ inline constexpr double kKeyLengthFactors = 1e6;
 [[nodiscard]] std::vector<Operator> short_convolution_operators();
 [[nodiscard]] std::vector<Operator> softmax_attention_operators();
 [[nodiscard]] std::vector<Operator> gated_delta_net_operators();
+[[nodiscard]] std::vector<Operator> gated_delta_step_operators();
 [[nodiscard]] std::vector<Operator> test_time_training_operators();
 [[nodiscard]] std::vector<Operator> overlap_windows_operators();
 [[nodiscard]] std::vector<Operator> dendritic_router_operators();

@@ -18,6 +18,7 @@ Residual::Residual(Computation)
 [[nodiscard]] std::vector<Identity> test_time_training_identities();
 [[nodiscard]] std::vector<Identity> retnet_identities();
 [[nodiscard]] std::vector<Identity> gated_delta_net_identities();
+[[nodiscard]] std::vector<Identity> gated_delta_step_identities();
 [[nodiscard]] std::vector<Identity> norm_identities();
 [[nodiscard]] std::vector<Identity> short_convolution_identities();
 [[nodiscard]] std::vector<Identity> softmax_attention_identities();

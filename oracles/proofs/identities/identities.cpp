@@ -12,9 +12,10 @@ const std::vector<Identity>& table() {
     std::vector<Identity> all;
     for (const auto group :
          {recurrent_family_identities, test_time_training_identities, retnet_identities,
-          gated_delta_net_identities, norm_identities, short_convolution_identities,
-          softmax_attention_identities, latent_attention_identities, mixture_of_experts_identities,
-          selective_scan_identities, dendritic_attention_identities, dendritic_invariant_identities}) {
+          gated_delta_net_identities, gated_delta_step_identities, norm_identities,
+          short_convolution_identities, softmax_attention_identities, latent_attention_identities,
+          mixture_of_experts_identities, selective_scan_identities, dendritic_attention_identities,
+          dendritic_invariant_identities}) {
       for (const Identity& identity : group()) all.push_back(identity);
     }
     std::stable_sort(all.begin(), all.end(),

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "optimized/cpu/operators/tensor.h"
+
+namespace samestate::cpu {
+
+/// One value head of one request at a time, the state held [dv, dk] while its slot's tokens pass. The stages stand apart: a
+/// mutant overrides one of them.
+class GatedDeltaStepHead {
+ public:
+  /// Both live as long as this.
+  GatedDeltaStepHead(const OperatorArguments& call, const Contract& contract);
+  virtual ~GatedDeltaStepHead() = default;
+  GatedDeltaStepHead(const GatedDeltaStepHead&) = delete;
+  GatedDeltaStepHead& operator=(const GatedDeltaStepHead&) = delete;
+
+  void run(std::int64_t b, std::int64_t h);
+
+ protected:
+  /// The slot whose state request b goes on from; negative: none.
+  [[nodiscard]] virtual std::int64_t slot_read(std::int64_t b) const;
+  /// The slot that gets the new state.
+  [[nodiscard]] virtual std::int64_t slot_written(std::int64_t b) const { return slot_read(b); }
+  [[nodiscard]] virtual std::int64_t key_head(std::int64_t h) const { return h / (Hv_ / Hk_); }
+  /// g of head h.
+  [[nodiscard]] virtual float log_decay(float a, std::int64_t h) const;
+  /// beta.
+  [[nodiscard]] virtual float strength(float b) const;
+  /// dk elements of q or k.
+  virtual void normalise(float* x) const;
+  [[nodiscard]] virtual float scale() const;
+  /// One row of the state, dk elements, and its value v: u = beta (v - e^g S k), S <- e^g S + u k. Returns S q.
+  [[nodiscard]] virtual float pass(float* S, float v) const;
+  [[nodiscard]] float dot(const float* x, const std::vector<float>& y) const;
+
+  const OperatorArguments& call_;
+  const Contract& contract_;
+  std::int64_t Hk_, Hv_, P_, dk_, dv_;
+  std::vector<float> q_, k_;  ///< of the token
+  float g_ = 0.0F, decay_ = 1.0F, strength_ = 0.0F;
+
+ private:
+  [[nodiscard]] TensorRows<const float> given(std::int64_t b, std::int64_t slot, std::int64_t h) const;
+  [[nodiscard]] TensorRows<float> left(std::int64_t b, std::int64_t slot, std::int64_t h) const;
+  void load_key(std::string_view name, std::int64_t b, std::int64_t row, std::vector<float>& to) const;
+  void token(std::int64_t b, std::int64_t t, std::int64_t h);
+
+  std::vector<float> o_;
+  Block state_;  ///< [dv, dk]
+  Block rows_;   ///< [dk, dv]
+};
+
+/// The serving step of Gated DeltaNet, gates and l2norm inside: each row of the state is read before it decays, written and
+/// read again in one pass over it. fp32 inside under every contract. Throws Error for a slot that the pool has not.
+[[nodiscard]] Outcome gated_delta_step_expanded(const OperatorArguments& call, const Contract& contract);
+
+}  // namespace samestate::cpu

@@ -1,0 +1,89 @@
+#include "reference/gated_delta_step.h"
+
+#include "oracles/systems/row_costs.h"
+#include "oracles/systems/rows.h"
+
+namespace samestate {
+namespace {
+
+/// One request's step. The pool of the batch is its requests' pools one after another: a served pool is that one, whose
+/// slots are numbered through.
+struct Step {
+  static Signature signature(const Call& call) {
+    const Index T = call.tokens;
+    const Index P = call.at("P");
+    const Index Hk = call.at("Hk");
+    const Index Hv = call.at("Hv");
+    const Index dk = call.at("dk");
+    const Index dv = call.at("dv");
+    if (Hv % Hk != 0) throw Error("Hk=" + std::to_string(Hk) + ": must divide Hv=" + std::to_string(Hv));
+    // Longer keys than 1 expand the state, and nobody serves them: without the norm they are drawn so.
+    const Content keys = call.at("l2norm") != 0 ? Content::activation : Content::weight;
+    // A recurrence keeps its state in fp32 whatever the data are.
+    const TensorSpec pool{"pool", Axis::state, {P, Hv, dk, dv}, Content::offset};
+    return {{{"q", Axis::tokens, {T, Hk, dk}, keys},
+             {"k", Axis::tokens, {T, Hk, dk}, keys},
+             {"v", Axis::tokens, {T, Hv, dv}, Content::activation},
+             {"a", Axis::tokens, {T, Hv}, Content::activation},
+             {"b", Axis::tokens, {T, Hv}, Content::activation},
+             {"A_log", Axis::whole, {Hv}, Content::log_rate},
+             {"dt_bias", Axis::whole, {Hv}, Content::offset},
+             {"slot", Axis::request, {1}, Content::slot, P},
+             pool},
+            {{"o", Axis::tokens, {T, Hv, dv}}, pool}};
+  }
+
+  /// The slot as an index; of a number that is none, one that no pool has.
+  template <class Scalar>
+  static Index slot_of(const Tensors<Scalar>& inputs, Index slots) {
+    const Scalar& given = get(inputs, "slot")(0, 0);
+    Index slot = kNullSlot;
+    while (slot < slots && given != Scalar(static_cast<double>(slot))) ++slot;
+    return slot;
+  }
+
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const GatedDeltaStep<Scalar> x{call.at("Hk"),
+                                   get(inputs, "q"),
+                                   get(inputs, "k"),
+                                   get(inputs, "v"),
+                                   get(inputs, "a"),
+                                   get(inputs, "b"),
+                                   get_vector(inputs, "A_log"),
+                                   get_vector(inputs, "dt_bias"),
+                                   get(inputs, "pool"),
+                                   slot_of(inputs, call.at("P")),
+                                   call.at("l2norm") != 0};
+    GatedDeltaStepOutput<Scalar> out = gated_delta_step(x, [&](const Sequence<Scalar>& head) {
+      return call.form == "expanded" ? gated_delta_rule_expanded(head) : recurrent<GatedDeltaRule>(head);
+    });
+    return {{"o", std::move(out.o)}, {"pool", std::move(out.pool)}};
+  }
+};
+
+}  // namespace
+
+std::vector<Operator> gated_delta_step_operators() {
+  // `expanded` keeps the state [dv, dk], as serving kernels do, and reads it before it decays.
+  Operator row{"gated_delta_step",
+               "o, pool[slot] = rule(l2norm(q), l2norm(k), v, -exp(A_log) softplus(a + dt_bias), sigma(b), "
+               "pool[slot]); slot -1: o = 0 (EQUATIONS 5.6)",
+               {{"P", 3, 1, 64, "slots of the pool"},
+                {"Hk", 2, 1, 64, "key heads"},
+                {"Hv", 4, 1, 256, "value heads", "Hk"},
+                {"dk", 16, 1, 256, "key width of a head"},
+                {"dv", 16, 1, 256, "value width of a head"},
+                {"l2norm", 1, 0, 1, "1: q and k are normalised inside"}},
+               {{"recurrent"}, {"expanded"}},
+               true,
+               Step::signature};
+  evaluate_with<Step>(row);
+  row.late_factors = kKeyLengthFactors;
+  row.cost = [](const Call& call) {
+    return row_costs::recurrence(call, costs::gated_delta_rule(call.at("dk"), call.at("dv")), call.at("Hv"));
+  };
+  return {std::move(row)};
+}
+
+}  // namespace samestate
