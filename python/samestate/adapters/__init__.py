@@ -3,7 +3,10 @@ import importlib
 
 from ..errors import DeclarationError
 from ..subject import CONVENTIONS, Subject
-from .table import ROWS
+from .operators import OPERATORS
+from .table import ROWS as FAMILY_ROWS
+
+ROWS = FAMILY_ROWS + OPERATORS
 
 
 def names():
@@ -16,7 +19,17 @@ def rows_of(name):
 
 
 def _loaded(row, device):
-    """The function of a row; ImportError where its package is not there."""
+    """The function of a row, by a call of its system's tensors where it needs one; ImportError where its package is
+    not there."""
+    found = _found(row, device)
+    if row.call:
+        from . import named
+
+        found = getattr(named, row.call)(found)
+    return found
+
+
+def _found(row, device):
     module, _, path = row.function.partition(":")
     if row.package == "flash-linear-attention":
         from .fla import function
