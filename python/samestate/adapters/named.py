@@ -92,7 +92,7 @@ def update_of_w_inputs(function, x, kernel, state, activation, bias):
 @_call
 def update_of_channels_first(function, x, kernel, state, activation, bias):
     """x [B, C, T]; state [B, C, W - 1], updated in place."""
-    cache = state.transpose(1, 2).contiguous()
+    cache = state.transpose(1, 2).clone()  # of one input contiguous() would be the judge's memory itself
     y = function(hidden_states=x.transpose(1, 2), conv_state=cache, weight=kernel, bias=_bias(bias),
                  activation=_silu(activation))
     return {"y": y.transpose(1, 2), "state": cache.transpose(1, 2)}
@@ -162,7 +162,7 @@ def duality_update(function, x, dt, dt_bias, A_log, B, C, skip, S, G):
     H = A_log.shape[0]
     heads, B, C = _heads(x, H), _heads(B, G), _heads(C, G)
     P = heads.shape[-1]
-    state = S.reshape(S.shape[0], H, P, S.shape[-1]).clone()
+    state = S.reshape(S.shape[0], H, P, S.shape[-1]).contiguous().clone()  # it views its state
     each = lambda y: y[..., None].expand(*y.shape, P)
     A = each(_rates(A_log))[..., None].expand(H, P, S.shape[-1])
     out = _tokens(heads, lambda t: function(state=state, hidden_states=heads[:, t], dt=each(dt[:, t]), A=A, B=B[:, t],
