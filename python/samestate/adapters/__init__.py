@@ -91,7 +91,7 @@ def _laid_out(row):
     """The first sentences of what makes a row's call, '' where it is called by its own names."""
     from . import named
 
-    return " ".join((getattr(named, row.call).__doc__ or "").split(".")[0].split()) if row.call else ""
+    return " ".join((getattr(named, row.call).__doc__ or "").rstrip().rstrip(".").split(". ")[0].split()) if row.call else ""
 
 
 def markdown():
