@@ -21,11 +21,11 @@ import tempfile
 from . import command
 from .errors import Error, ReturnError
 from .subject import Subject
-from .trace_format import (Definition, Fields, FormatError, Solution, line_of, load, parsed, safetensors_head, text_of,
-                           write_whole)
+from .trace_format import Definition, FormatError, Solution, line_of, load, text_of, write_whole
 
 DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
-CONTRACTS = {"bfloat16": "bf16+card:nearest", "float16": "fp16+card:nearest", "float32": "fp32"}
+# What a definition's own reference rounds: 16 bit in and out, fp32 inside. Who rounds operands says --contract bf16.
+CONTRACTS = {"bfloat16": "bf16_io", "float16": "fp16_io", "float32": "fp32"}
 LANGUAGES = ("python", "triton")
 PLAIN, FUSED = ("g", "beta"), ("A_log", "a", "dt_bias", "b")
 
@@ -75,10 +75,10 @@ class Rule:
         if (letters is None) != (shape is None) or len(letters or ()) != len(shape or ()):
             raise FormatError(f"{where} has shape {shape}; {text or 'null'} is asked for")
         for letter, axis in zip(letters or (), shape or ()):
-            size = self.definition.axes[axis]
-            if (letter in "TNL") != (size is None) or (letter == "1" and size != 1) or (
-                    self.axes.setdefault(letter, axis) != axis):
-                raise FormatError(f"{where} has {axis} where {letter} of {text} stands: T, N and L vary, the others are "
+            size, bound = self.definition.axes[axis], self.axes.setdefault(letter, axis)
+            if (letter in "TNL") != (size is None) or (letter == "1" and size != 1) or bound != axis:
+                other = f" and {bound} elsewhere" if bound != axis else ""
+                raise FormatError(f"{where} has {axis} where {letter} of {text} stands{other}; T, N and L vary, the others are "
                                   "constants, and each is one axis wherever it stands")
 
     def _read_dtypes(self):
@@ -237,8 +237,8 @@ def serve(options):
 # -- judging
 
 def judge(options):
-    """Runs the gate on a solution and writes its traces; returns the gate's exit code."""
-    from .flashinfer_traces import corpus_of, traces, workloads_of
+    """Runs the gate on a solution, the folder's workloads first, and writes traces; returns the gate's exit code."""
+    from .flashinfer_traces import records_of, traces, workloads_of
 
     solution, rule = _both(options)
     known, foreign = workloads_of(options.folder, rule)
@@ -251,27 +251,67 @@ def judge(options):
                  os.path.abspath(options.solution)]
         words += [w for key in ("contract", "form", "device") if getattr(options, key) for w in ("--" + key, getattr(options, key))]
         words += ["--zero-gates"] if options.zero_gates else []
-        log = os.path.join(folder, "cases.jsonl")
-        gate = ["gate", "--subject", shlex.join(words), "--kernel", kernel["name"], "--jsonl", log]
-        gate += corpus_of(known, kernel, os.path.join(folder, "corpus"))
-        asked = {key: getattr(options, key) for key in ("max_cases", "effort", "seed", "timeout", "budget", "where", "threads")}
+        subject = ["--subject", shlex.join(words), "--kernel", kernel["name"], "--start-timeout", "300"]
         os.environ[SOURCES] = folder
-        child = command.start(gate + command.arguments_of({"start_timeout": "300", **asked}))
-        try:
-            code = child.wait()
-        finally:
-            command.stop(child)
-        made, judged = traces(log, rule, solution, known)
+        code, pairs = _replayed(known, kernel, subject, options)
+        device = "cuda" if options.device == "cuda" else None
+        if code != 2 and not options.workloads_only:
+            log = os.path.join(folder, "cases.jsonl")
+            asked = {key: getattr(options, key) for key in ("max_cases", "effort", "seed", "timeout", "budget", "where", "threads")}
+            gate = _run(["gate", "--jsonl", log] + subject + command.arguments_of(asked))
+            code = gate or code
+            head, cases = records_of(log)
+            device = head.get("device") if device else None
+            pairs += [(record, None) for record in cases]
+        made = traces(pairs, rule, solution, device)
     finally:
+        os.environ.pop(SOURCES, None)
         shutil.rmtree(folder, ignore_errors=True)
     if made:
         write_whole(target, [before if before.endswith("\n") or not before else before + "\n", *map(line_of, made)])
-    print(f"{len(made)} traces of {judged} cases: {target}" if made else "no trace: nothing was judged", file=sys.stderr)
+    print(f"{len(made)} traces of {len(pairs)} cases: {target}" if made else "no trace: nothing was judged", file=sys.stderr)
     if foreign:
         print(f"{foreign} workloads of {options.folder} are not cases of samestate, and were not run", file=sys.stderr)
     if rule.fused:
         print("judged at A_log = dt_bias = 0 alone; what the solution makes of other values was not", file=sys.stderr)
+    if not made and code == 0:
+        return 3  # nothing that was judged is no pass
     return code
+
+
+def _run(words, lines=None):
+    """The exit code of the command; with `lines` on stdin (code, stdout)."""
+    import subprocess
+
+    pipes = {} if lines is None else {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    child = command.start(words, **pipes)
+    try:
+        out = child.communicate(lines)[0]
+        return child.returncode if lines is None else (child.returncode, out)
+    finally:
+        command.stop(child)
+
+
+def _replayed(known, kernel, subject, options):
+    """(exit code, [(record, workload)]) of the folder's workloads."""
+    from .flashinfer_traces import line_for
+
+    if not known:
+        return 0, []
+    words = ["repro", "-", "--json", "--card-budget", "0"] + subject + command.arguments_of({"timeout": options.timeout})
+    code, out = _run(words, "".join(line_for(line, kernel) + "\n" for line, _ in known))
+    records = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    if len(records) != len(known) and code != 2:
+        raise FormatError(f"{len(records)} verdicts of {len(known)} workloads, exit code {code}; run the command's repro on one")
+    counts = {}
+    for record in records:
+        counts[record["verdict"]] = counts.get(record["verdict"], 0) + 1
+    said = ", ".join(f"{verdict} {count}" for verdict, count in sorted(counts.items()))
+    print(f"{len(known)} workloads of {options.folder}: {said}", file=sys.stderr)
+    for record in records:
+        if record["verdict"] not in ("pass", "vacuous", "unsupported", "skipped"):
+            print(f"  {record['verdict']}: {record['line']}: {record.get('reason')}", file=sys.stderr)
+    return code, [(record, workload) for record, (_, workload) in zip(records, known)]
 
 
 def _options(words):
@@ -291,11 +331,13 @@ def _options(words):
         one = verbs.add_parser(verb, help=text)
         one.add_argument("folder", metavar="DIR", help="a dataset: definitions/OP/NAME.json, workloads/, traces/")
         one.add_argument("--solution", required=True, help="a Solution, JSON")
-        one.add_argument("--contract", help="what it promises to round: bf16+card:nearest, fp32, by the definition's dtype")
+        one.add_argument("--contract", help="what it promises to round: bf16_io, fp16_io or fp32 by the definition's dtype (fp32 inside); "
+                         "bf16 or bf16+card:nearest where operands are bf16")
         one.add_argument("--form", choices=("chunked", "recurrent"), help="chunked of prefill, recurrent of decode")
         one.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
         one.add_argument("--zero-gates", action="store_true", help="judge fused gates at A_log = dt_bias = 0 alone")
         if verb == "judge":
+            one.add_argument("--workloads-only", action="store_true", help="the folder's workloads, not the gate's plan")
             one.add_argument("--traces", help="the file of traces, DIR/traces/OP/NAME.jsonl unless said")
             one.add_argument("--where", action="append", help="as of gate, as are the following")
             for name, kind in (("max-cases", int), ("effort", float), ("seed", int), ("timeout", str), ("budget", str),

@@ -55,8 +55,8 @@ def scale_of(line, dk):
 # -- reading
 
 def workloads_of(folder, rule):
-    """({uuid: (line, workload)} of the folder's workloads that are cases, how many are not)."""
-    name, known, foreign = rule.definition.name, {}, 0
+    """([(line, workload)] of the folder's workloads that are cases, how many are not)."""
+    name, known, foreign = rule.definition.name, [], 0
     path = os.path.join(folder, "workloads", rule.definition.op_type, name + ".jsonl")
     for number, text in enumerate(text_of(path).splitlines() if os.path.exists(path) else (), 1):
         if not text.strip():
@@ -75,7 +75,7 @@ def workloads_of(folder, rule):
         if line is None or uuid_of(name, line) != identity:
             foreign += 1
         else:
-            known[identity] = line, work.value
+            known.append((line, work.value))
     return known, foreign
 
 
@@ -93,20 +93,16 @@ def _case_of(folder, path, where):
     return line
 
 
-def corpus_of(known, kernel, folder):
-    """Words of the gate that replay the workloads before its plan."""
-    if not known:
-        return []
-    chunk = " chunk=64" if kernel["form"] == "chunked" else ""
-    lines = []
-    for line, _ in known.values():
-        line = plain_line(line)
-        if not chunk:  # the same data, of a kernel that has no chunks
-            line = re.sub(r" chunk=\d+", " chunk=0" if "form=packed" in line else "", line)
-            line = line if "form=" in line else line.replace("v1 gated_delta_rule", "v1 gated_delta_rule form=recurrent")
-        lines.append(f"{line} contract={kernel['contracts'][0]} kernel={kernel['name']}")
-    write_whole(os.path.join(folder, "gated_delta_rule.txt"), [line + "\n" for line in lines])
-    return ["--corpus", folder]
+def line_for(line, kernel):
+    """The case of a workload as the kernel is asked for it: the data are the same."""
+    line = plain_line(line)
+    if kernel["form"] == "recurrent":
+        line = re.sub(r" chunk=\d+", "", line)
+        line = line.replace("form=packed", "form=packed chunk=0")
+        line = line if "form=" in line else line.replace("v1 gated_delta_rule", "v1 gated_delta_rule form=recurrent")
+    else:
+        line = line.replace(" form=recurrent", "")
+    return f"{line} contract={kernel['contracts'][0]} kernel={kernel['name']}"
 
 
 # -- traces
@@ -138,49 +134,56 @@ def _correctness(record):
             "extra": {"samestate": said}}
 
 
-def _environment(head, rule):
+def _environment(device):
     import platform
+    from importlib import metadata
 
-    found = re.search(r"\) (\{.*\})", head.get("plugins", ""))
-    libs = json.loads(found.group(1)) if found else {}
-    return {"hardware": libs.get("device") or platform.processor() or platform.machine() or "CPU",
-            "libs": {key: str(libs[key]) for key in ("torch", "triton", "samestate.python", "python") if key in libs}}
+    libs = {}
+    for name in ("torch", "triton"):
+        try:
+            libs[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            pass
+    return {"hardware": device or platform.processor() or platform.machine() or "CPU", "libs": libs}
 
 
-def traces(log, rule, solution, known):
-    """([Trace], how many cases there were) of a gate's records; what was not judged has no trace."""
-    head, made, cases = {}, [], 0
+def records_of(log):
+    """(the run's head, its cases) of a gate's records; a line that was cut off ends them."""
+    head, cases = {}, []
+    for text in open(log, encoding="utf-8").read().splitlines() if os.path.exists(log) else ():
+        try:
+            record = json.loads(text)
+        except ValueError:
+            break
+        head = record if record.get("event") == "run" else head
+        cases += [record] if record.get("event") == "end" else []
+    return head, cases
+
+
+def traces(pairs, rule, solution, device):
+    """A Trace of each (record, workload or None) that was judged: what was not has none."""
+    made, environment = [], _environment(device)
     now = datetime.datetime.now(datetime.timezone.utc).isoformat()
-    for text in text_of(log).splitlines() if os.path.exists(log) else ():
-        record = json.loads(text)
-        if record.get("event") == "run":
-            head = record
-        if record.get("event") != "end":
-            continue
-        cases += 1
+    for record, workload in pairs:
         status = _status(record)
         if status is None:
             continue
         line = record["line"]
-        identity = uuid_of(rule.definition.name, line)
-        for form in ("", " form=recurrent"):  # a workload that was replayed without chunks
-            other = uuid_of(rule.definition.name, line.replace(form, "", 1)) if form else identity
-            identity = other if other in known else identity
-        evaluation = {"status": status, "environment": _environment(head, rule), "timestamp": now,
+        evaluation = {"status": status, "environment": environment, "timestamp": now,
                       "log": f"{line}\n{record.get('verdict')}: {record.get('reason') or 'within its bounds'}"}
         if status in ("PASSED", "INCORRECT_NUMERICAL"):
             evaluation["correctness"] = _correctness(record)
         if status == "PASSED":
             evaluation["performance"] = {"latency_ms": 0.0, "reference_latency_ms": 0.0, "speedup_factor": 0.0}
             evaluation["log"] += "\nnot timed: performance is 0"
-        workload = known[identity][1] if identity in known else {
-            "axes": axes_of(line, rule), "uuid": identity,
+        workload = workload or {
+            "axes": axes_of(line, rule), "uuid": uuid_of(rule.definition.name, line),
             "inputs": {name: {"type": "random"} if axes is not None else
                        {"type": "scalar", "value": scale_of(line, rule.sizes["dk"])}
                        for name, (axes, _) in rule.definition.inputs.items()}}
         made.append({"definition": rule.definition.name, "workload": workload, "solution": solution.name,
                      "evaluation": evaluation})
-    return made, cases
+    return made
 
 
 # -- definitions and workloads
