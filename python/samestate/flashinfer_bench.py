@@ -224,9 +224,11 @@ def serve(options):
     except KeyboardInterrupt:
         pass
     except (Exception, SystemExit) as error:
-        if not isinstance(error, (Error, OSError)):
+        said = str(error)
+        if not isinstance(error, Error):
             traceback.print_exc()
-        print(f"samestate.flashinfer_bench: {options.solution}: {protocol.one_line(error)}", file=sys.stderr)
+            said = f"{type(error).__name__}: {said}"
+        print(f"samestate.flashinfer_bench: {options.solution}: {protocol.one_line(said)}", file=sys.stderr)
         return 2
     finally:
         shutil.rmtree(folder, ignore_errors=True)
