@@ -74,7 +74,8 @@ OPERATORS = (
               "updated in place"),
     _hf("mamba2_selective_state_update", "state_space_duality", "recurrent",
         "mamba2:mamba2_selective_state_update.__wrapped__", "duality_update", limits=["T >= 1"],
-        traps="dt, dt_bias and D are [.., H, P] and A [H, P, N], repeated by its caller; positions as those of "
+        traps="dt, dt_bias and D are [.., H, P] and A [H, P, N], repeated by its caller; it refuses a state that is not "
+              "contiguous; positions as those of "
               "mamba_selective_state_update; the state is updated in place"),
     _hf("mamba2_chunk_scan", "state_space_duality", "chunked", "mamba2:mamba2_chunk_scan.__wrapped__",
         "duality_chunks", limits=["T >= 1", "chunk >= 1"],
