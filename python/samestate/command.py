@@ -46,8 +46,8 @@ def start(arguments, **more):
     home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     paths = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = home + os.pathsep + paths if paths else home
-    return subprocess.Popen([executable()] + list(arguments), stdin=subprocess.DEVNULL,
-                            env=environment, **more)
+    more.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.Popen([executable()] + list(arguments), env=environment, **more)
 
 
 def stop(child):

@@ -7,6 +7,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 from samestate import adapters  # noqa: E402
+from samestate.adapters import named  # noqa: E402
 from samestate.errors import DeclarationError  # noqa: E402
 from samestate.serve import joined_name, parsed_options, several, split_name, subjects_of  # noqa: E402
 from samestate.subject import ARRAYS, CONVENTIONS, FAMILY  # noqa: E402
@@ -25,9 +26,14 @@ class Table(unittest.TestCase):
         self.assertEqual(len(set(adapters.names())), len(adapters.ROWS))
         for row in adapters.ROWS:
             with self.subTest(row.name):
-                self.assertIn(row.system, FAMILY)
                 self.assertIn(row.array, ARRAYS)
-                self.assertIn(row.form, ("chunked", "recurrent"))
+                if row.system in FAMILY:
+                    self.assertIn(row.form, ("chunked", "recurrent"))
+                    self.assertIsNone(row.call)
+                else:  # called by its tensors' names, or by a call of named.py
+                    self.assertNotEqual(bool(row.call), bool(row.arguments))
+                    self.assertFalse(row.conventions)
+                self.assertTrue(row.call is None or callable(getattr(named, row.call)))
                 for key, value in row.conventions.items():
                     self.assertIn(value, CONVENTIONS[key])
                 for contracts in row.devices.values():

@@ -3,7 +3,10 @@ import importlib
 
 from ..errors import DeclarationError
 from ..subject import CONVENTIONS, Subject
-from .table import ROWS
+from .operators import OPERATORS
+from .table import ROWS as FAMILY_ROWS
+
+ROWS = FAMILY_ROWS + OPERATORS
 
 
 def names():
@@ -16,7 +19,17 @@ def rows_of(name):
 
 
 def _loaded(row, device):
-    """The function of a row; ImportError where its package is not there."""
+    """The function of a row, by a call of its system's tensors where it needs one; ImportError where its package is
+    not there."""
+    found = _found(row, device)
+    if row.call:
+        from . import named
+
+        found = getattr(named, row.call)(found)
+    return found
+
+
+def _found(row, device):
     module, _, path = row.function.partition(":")
     if row.package == "flash-linear-attention":
         from .fla import function
@@ -74,19 +87,27 @@ def subject(row, device=None, contracts=None, limits=(), name=None, **more):
     return made
 
 
+def _laid_out(row):
+    """The first sentences of what makes a row's call, '' where it is called by its own names."""
+    from . import named
+
+    return " ".join((getattr(named, row.call).__doc__ or "").rstrip().rstrip(".").split(". ")[0].split()) if row.call else ""
+
+
 def markdown():
     """docs/adapters.md."""
     lines = [
         "# Adapters", "",
         "Public kernels that are gated by name, `samestate gate --subject python:NAME` (docs/subjects.md): each is called",
         "by keyword, as its package has it. A row's conventions are those of docs/subjects.md where they differ from the",
-        "canonical call. On a CPU the functions of flash-linear-attention run in Triton's interpreter. This page is",
-        "`python3 -m samestate.adapters --markdown`, made from `python/samestate/adapters/table.py`.", "",
+        "canonical call; of systems of named tensors they say how tensors lie that lie otherwise",
+        "(`python/samestate/adapters/named.py`). On a CPU the functions of flash-linear-attention run in Triton's interpreter.",
+        "This page is `python3 -m samestate.adapters --markdown`, made from `table.py` and `operators.py` in that folder.", "",
         "| NAME | kernel | package, read at | device: contracts | conventions | limits | ran |",
         "|---|---|---|---|---|---|---|"]
     for row in ROWS:
         contracts = "; ".join(f"{device}: {' '.join(c)}" for device, c in row.devices.items())
-        conventions = ", ".join(f"{k} {v}" for k, v in row.conventions.items())
+        conventions = ", ".join(f"{k} {v}" for k, v in row.conventions.items()) or _laid_out(row)
         tried = ", ".join(f"{device}: {version}" for device, version in row.tried.items()) or "not yet"
         lines.append(f"| `{row.name}` | `{row.kernel}.{row.form}` | {row.package} {', '.join(row.versions)} | "
                      f"{contracts} | {conventions} | {', '.join(f'`{x}`' for x in row.limits) or 'none'} | {tried} |")
@@ -96,6 +117,10 @@ def markdown():
               "FlashInfer's decode and vLLM's packed decode: their gate is fused (`A_log`, `a`, `dt_bias`, `b`) and their",
               "state a pool with slots, so that they are a system of named tensors of their own. bf16 in Triton's",
               "interpreter: its casts to bf16 cut off instead of rounding to nearest, and `tl.dot` multiplies bit patterns.",
+              "16-bit tensors of systems of named tensors: these rows are judged in fp32. Packed convolutions (`cu_seqlens`,",
+              "`seq_idx`): the system has none. Hugging Face's `mamba_inner_fn` and `mamba2_split_conv1d_scan_combined`: without",
+              "mamba_ssm they return None. `delta_rule_chunkwise`, `delta_rule_parallel`, `naive_chunk_linear_attn` of",
+              "flash-linear-attention: they take whole chunks alone, which a limit cannot say; `naive_retention`: no final state.",
               "", "A device other than the first: `python:fla.chunk_gated_delta_rule?device=cuda`; narrower limits:",
               "`?limits=dk <= 64;T <= 256`; other contracts: `?contracts=bf16`. Chunked and recurrent together, which serves",
               "decoding: the kernel's name, `python:fla.gated_delta_rule`.", ""]

@@ -1,24 +1,29 @@
-"""mlx-lm's gated delta ops: the file of its functions alone, since the package imports tokenizers and models."""
+"""mlx-lm's gated delta and state space ops: the files of its functions alone, since the package imports tokenizers and
+models."""
 import importlib.util
 import os
 
-_MODULE = None
+_MODULES = {}
 
 
-def _module():
-    global _MODULE
-    if _MODULE is None:
+def _module(stem):
+    if stem not in _MODULES:
         found = importlib.util.find_spec("mlx_lm")
         if found is None or not found.submodule_search_locations:
             raise ImportError("No module named 'mlx_lm'")
-        path = os.path.join(list(found.submodule_search_locations)[0], "models", "gated_delta.py")
+        path = os.path.join(list(found.submodule_search_locations)[0], "models", stem + ".py")
         if not os.path.exists(path):
-            raise ImportError("this mlx-lm has no models/gated_delta.py: 0.32 has it")
-        spec = importlib.util.spec_from_file_location("samestate_mlx_gated_delta", path)
-        _MODULE = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(_MODULE)
-    return _MODULE
+            raise ImportError(f"this mlx-lm has no models/{stem}.py: 0.32 has it")
+        spec = importlib.util.spec_from_file_location("samestate_mlx_" + stem, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        _MODULES[stem] = module
+    return _MODULES[stem]
 
 
 def gated_delta_ops():
-    return _module().gated_delta_ops
+    return _module("gated_delta").gated_delta_ops
+
+
+def ssm_attn():
+    return _module("ssm").ssm_attn

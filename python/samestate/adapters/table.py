@@ -2,7 +2,7 @@
 from collections import namedtuple
 
 Adapter = namedtuple("Adapter", "name kernel system form package versions function array devices arguments options "
-                     "limits conventions tried traps variant", defaults=((),))
+                     "limits conventions tried traps variant call", defaults=((), None))
 Adapter.__doc__ = """A row.
 
 name         what is asked for: python:NAME
@@ -15,6 +15,7 @@ options      keyword arguments that never change
 tried        {device: version at which the adapter ran under the gate}, empty: written from the source alone
 traps        what a caller gets wrong
 variant      keys of the case line for each of whose values it is compiled anew on a device
+call         of named.py, what makes a call with the system's tensors of it; None: it is called by `arguments`
 """
 
 _FLA = ("0.6.0",)
@@ -52,6 +53,17 @@ def _fla(function, system, form, module, cpu, cuda, arguments, options=None, lim
                    f"fla.ops.{module}:{function}", "torch", {"cpu": cpu, "cuda": cuda}, arguments, dict(options or {}),
                    list(limits), conventions, tried, traps, _COMPILED)
 
+
+def _naive(function, system, form, module, arguments, traps="", limits=(), **conventions):
+    """FLA's references in torch alone."""
+    return Adapter("fla." + function, f"fla.naive.{system}", system, form, "flash-linear-attention", _FLA,
+                   f"fla.ops.{module}.naive:{function}", "torch", {"cpu": ["fp32"]}, arguments, {},
+                   ["form != packed"] + list(limits), {"heads": "repeated", "l2norm": "outside", **conventions},
+                   {"cpu": "0.6.0"}, traps)
+
+
+_DENSE = _without(_DELTA, "cu_seqlens")
+_SUMMED = "sums g over a chunk: decays behind a reset in it are lost, as of fla.chunk_gated_delta_rule"
 
 ROWS = (
     Adapter("ggml.gated_delta_net", "ggml.gated_delta_rule", "gated_delta_rule", "recurrent", "libggml-python",
@@ -112,6 +124,17 @@ ROWS = (
          traps="normalize is True by default here and False in fused_recurrent_linear_attn"),
     _fla("fused_recurrent_linear_attn", "linear_attention", "recurrent", "linear_attn", ["fp32"], ["fp32", "bf16"],
          _without(_DELTA, "g", "beta"), {"normalize": False}),
+    _naive("naive_recurrent_gated_delta_rule", "gated_delta_rule", "recurrent", "gated_delta_rule", _DENSE,
+           "beta stands before g here, behind it in naive_chunk_gated_delta_rule"),
+    _naive("naive_chunk_gated_delta_rule", "gated_delta_rule", "chunked", "gated_delta_rule",
+           dict(_DENSE, chunk="chunk_size"), _SUMMED, ["chunk >= 1"]),
+    _naive("delta_rule_recurrence", "delta_rule", "recurrent", "delta_rule", _without(_DENSE, "g", "scale"),
+           "[B, H, T, D], and no scale: dk^-1/2", ["T >= 1"], layout="BHTD", scale="dk"),
+    _naive("naive_recurrent_simple_gla", "retention", "recurrent", "simple_gla", _without(_DENSE, "beta")),
+    _naive("naive_chunk_simple_gla", "retention", "chunked", "simple_gla",
+           dict(_without(_DENSE, "beta"), chunk="chunk_size"), _SUMMED, ["chunk >= 1"]),
+    _naive("naive_recurrent_linear_attn", "linear_attention", "recurrent", "linear_attn",
+           _without(_DENSE, "g", "beta")),
     Adapter("flashinfer.chunk_gated_delta_rule", "flashinfer.gated_delta_rule", "gated_delta_rule", "chunked",
             "flashinfer-python", ("0.7.2.post1",), "flashinfer.gdn_prefill:chunk_gated_delta_rule", "torch",
             {"cuda": ["bf16+card:nearest"]},

@@ -1,0 +1,219 @@
+"""Calls of public functions whose tensors are not laid out as a system of named tensors has them: each function here
+is given the public one and gives back one with the system's names (samestate judge --tensors LINE).
+
+A call changes layouts and hands over numbers; what is judged is computed by the public function. The exceptions say so.
+"""
+import functools
+import inspect
+
+
+def _call(convert):
+    """A maker of calls: `convert(function, ..)` becomes a function of what follows its first argument, that says of
+    itself what the public function is."""
+
+    @functools.wraps(convert)
+    def make(function):
+        def call(**given):
+            return convert(function, **given)
+
+        parameters = list(inspect.signature(convert).parameters.values())[1:]
+        call.__signature__ = inspect.Signature(parameters)
+        call.__wrapped__ = function
+        call.__qualname__ = getattr(function, "__qualname__", type(function).__name__)
+        call.__module__ = function.__module__
+        return call
+
+    return make
+
+
+# -- norms: modules whose weight is set, eps 1e-6
+
+def _norm(made, weight):
+    """A module with that weight: norms are made with ones or zeros, and trained."""
+    made.weight.data = weight
+    return made
+
+
+@_call
+def module(function, x, weight):
+    return _norm(function(weight.shape[0], eps=1e-6), weight)(x)
+
+
+@_call
+def gated_module(function, x, z, weight):
+    return _norm(function(weight.shape[0], eps=1e-6), weight)(x, z)
+
+
+@_call
+def grouped_module(function, x, z, weight):
+    return _norm(function(weight.shape[0], weight.shape[0], eps=1e-6), weight)(x, z)
+
+
+# -- convolutions: `activation` is the system's size, 1 for silu; `bias` is 0 where there is none
+
+def _bias(bias):
+    return None if isinstance(bias, int) else bias
+
+
+def _silu(activation):
+    return "silu" if activation else None
+
+
+def _unread(state):
+    """[B, C, W] of the W - 1 inputs [B, W - 1, C]: the newest last, and first one of W that no output depends on. It
+    is NaN, so that a kernel which reads it fails."""
+    import torch
+
+    return torch.nn.functional.pad(state.transpose(1, 2), (1, 0), value=float("nan"))
+
+
+@_call
+def convolution_of_w_inputs(function, x, kernel, state, activation, bias):
+    """State [B, C, W]; x [B, T, C]."""
+    y, after = function(x=x, weight=kernel, bias=_bias(bias), initial_state=_unread(state).contiguous(),
+                        output_final_state=True, activation=_silu(activation))
+    return {"y": y, "state": after[:, :, 1:].transpose(1, 2)}
+
+
+@_call
+def update_of_w_inputs(function, x, kernel, state, activation, bias):
+    """State [B, C, W], updated in place, a token a call."""
+    import torch
+
+    cache, rows = _unread(state).contiguous(), []
+    for t in range(x.shape[1]):
+        y, after = function(x=x[:, t:t + 1], cache=cache, weight=kernel, bias=_bias(bias), activation=_silu(activation))
+        if after.data_ptr() != cache.data_ptr():
+            raise RuntimeError("the state was not updated in place")
+        rows.append(y)
+    return {"y": torch.cat(rows, 1), "state": cache[:, :, 1:].transpose(1, 2)}
+
+
+@_call
+def update_of_channels_first(function, x, kernel, state, activation, bias):
+    """x [B, C, T]; state [B, C, W - 1], updated in place."""
+    cache = state.transpose(1, 2).clone()  # of one input contiguous() would be the judge's memory itself
+    y = function(hidden_states=x.transpose(1, 2), conv_state=cache, weight=kernel, bias=_bias(bias),
+                 activation=_silu(activation))
+    return {"y": y.transpose(1, 2), "state": cache.transpose(1, 2)}
+
+
+@_call
+def convolution_without_state(function, x, kernel, state, activation, bias):
+    """x [B, C, T], nothing before it: the inputs of the state go in front, and what comes of them is cut off. The
+    state after it is not the function's: the last inputs, as its caller keeps them."""
+    import torch
+
+    whole, before = torch.cat([state, x], 1), state.shape[1]
+    y = function(hidden_states=whole.transpose(1, 2), weight=kernel, bias=_bias(bias), activation=_silu(activation))
+    return {"y": y.transpose(1, 2)[:, before:], "state": whole[:, whole.shape[1] - before:]}
+
+
+# -- scans: A = -e^A_log, as their modules make it
+
+def _rates(A_log):
+    return -A_log.float().exp()
+
+
+@_call
+def selective_scan(function, u, dt, dt_bias, A_log, B, C, skip, z, h):
+    """u, dt, z [B, D, T]; B, C [B, N, T]. It begins at a state of zeros: N tokens in front of the first write h, each
+    one column n by B = e_n with a step so short (softplus(-30), 1e-13) that decays are 1 in fp32, and u = h / step."""
+    import torch
+
+    batch, _, width = h.shape
+    short = torch.full((batch, width, u.shape[2]), -30.0) - dt_bias
+    step = torch.nn.functional.softplus(short + dt_bias)
+    eye = torch.eye(width).expand(batch, -1, -1)
+    nothing = torch.zeros(batch, width, u.shape[2])
+
+    def behind(first, rest):
+        return torch.cat([first, rest], 1).transpose(1, 2).contiguous()
+
+    out, after = function(hidden_states=behind(h.transpose(1, 2) / step, u), dt=behind(short, dt), A=_rates(A_log),
+                          B=behind(eye, B), C=behind(torch.zeros_like(eye), C), D=skip, z=behind(nothing, z),
+                          delta_bias=dt_bias, delta_softplus=True, return_last_state=True)
+    return {"out": out.transpose(1, 2)[:, width:], "h": after}
+
+
+def _tokens(x, function):
+    import torch
+
+    return torch.stack([function(t) for t in range(x.shape[1])], 1) if x.shape[1] else torch.empty_like(x)
+
+
+@_call
+def selective_update(function, u, dt, dt_bias, A_log, B, C, skip, z, h):
+    """State [B, D, N], updated in place, a token a call."""
+    state, A = h.clone(), _rates(A_log)
+    out = _tokens(u, lambda t: function(state=state, hidden_states=u[:, t], dt=dt[:, t], A=A, B=B[:, t], C=C[:, t],
+                                        D=skip, z=z[:, t], dt_bias=dt_bias, dt_softplus=True))
+    return {"out": out, "h": state}
+
+
+def _heads(x, heads):
+    """[.., H, P] of [.., H P]."""
+    return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads)
+
+
+@_call
+def duality_update(function, x, dt, dt_bias, A_log, B, C, skip, S, G):
+    """State [B, H, P, N], updated in place, a token a call; what a head has once is repeated over its channels."""
+    H = A_log.shape[0]
+    heads, B, C = _heads(x, H), _heads(B, G), _heads(C, G)
+    P = heads.shape[-1]
+    state = S.reshape(S.shape[0], H, P, S.shape[-1]).contiguous().clone()  # it views its state
+    each = lambda y: y[..., None].expand(*y.shape, P)
+    A = each(_rates(A_log))[..., None].expand(H, P, S.shape[-1])
+    out = _tokens(heads, lambda t: function(state=state, hidden_states=heads[:, t], dt=each(dt[:, t]), A=A, B=B[:, t],
+                                            C=C[:, t], D=each(skip), z=None, dt_bias=each(dt_bias), dt_softplus=True))
+    return {"y": out.reshape(x.shape), "S": state.reshape(S.shape)}
+
+
+@_call
+def duality_chunks(function, x, dt, dt_bias, A_log, B, C, skip, S, G, chunk):
+    """x [B, T, H, P]; B, C [B, T, G, N]; states [B, H, P, N]."""
+    H = A_log.shape[0]
+    heads = _heads(x, H)
+    before = S.reshape(S.shape[0], H, heads.shape[-1], S.shape[-1])
+    y, after = function(hidden_states=heads, dt=dt, A=_rates(A_log), B=_heads(B, G), C=_heads(C, G), chunk_size=chunk,
+                        D=skip, dt_bias=dt_bias, initial_states=before, dt_softplus=True, return_final_states=True)
+    return {"y": y.reshape(x.shape), "S": after.reshape(S.shape)}
+
+
+@_call
+def mlx_duality(function, x, dt, dt_bias, A_log, B, C, skip, S, G, chunk):
+    """The same of mlx-lm, where A is made inside and steps are clipped at 0.001 by default."""
+    H = A_log.shape[0]
+    heads = _heads(x, H)
+    y, after = function(heads, A_log, _heads(B, G), _heads(C, G), skip, dt, dt_bias,
+                        S.reshape(S.shape[0], H, heads.shape[-1], S.shape[-1]), time_step_limit=(0.0, float("inf")),
+                        step=chunk)
+    return {"y": y.reshape(x.shape), "S": after.reshape(S.shape)}
+
+
+# -- the rest
+
+@_call
+def rotary(function, x, cosine, sine, d):
+    """q [B, H, T, d], tables [B, T, 2 pairs], each column twice: halves that turn together."""
+    import torch
+
+    heads = _heads(x, x.shape[-1] // d).transpose(1, 2)
+    turned, _ = function(heads, heads, torch.cat([cosine, cosine], -1), torch.cat([sine, sine], -1))
+    return {"y": turned.transpose(1, 2).reshape(x.shape)}
+
+
+@_call
+def gate(function, a, b, A_log, dt_bias):
+    """g alone is the function's; beta is torch.sigmoid, as its callers have it."""
+    return {"g": function(g=a, A_log=A_log, dt_bias=dt_bias), "beta": b.sigmoid()}
+
+
+@_call
+def normalised(function, q, k, v, S, z, H):
+    """q, k, v [B, T, H, d]; the state is (S, z), z [B, 1, H, d]. Its scale leaves the quotient as it is, and is 1."""
+    q_, k_, v_ = (_heads(y, H).contiguous() for y in (q, k, v))
+    o, (after, sums) = function(q=q_, k=k_, v=v_, scale=1.0, initial_state=(S, z[:, None]), output_final_state=True,
+                                normalize=True)
+    return {"o": o.reshape(v.shape), "S": after, "z": sums[:, 0]}

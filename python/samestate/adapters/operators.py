@@ -1,0 +1,89 @@
+"""Rows of the table whose systems have named tensors: norms, convolutions, scans. As table.py, of which they are part."""
+from .table import Adapter
+
+_HF = ("5.24.0",)
+_FLA = ("0.6.0",)
+_MODELS = "transformers.models."
+
+
+def _row(name, kernel, system, form, package, versions, function, array, devices, call=None, arguments=None,
+         options=None, limits=(), tried="", traps=""):
+    # Triton's kernels here take widths as constants, and what is there: T and B are not.
+    variant = ("C", "W", "D", "H", "bias", "activation", "contract") if "cuda" in devices else ()
+    return Adapter(name, kernel, system, form, package, versions, function, array, devices, dict(arguments or {}),
+                   dict(options or {}), list(limits), {}, {"cpu": tried} if tried else {}, traps, variant, call)
+
+
+def _hf(name, system, form, where, call=None, **more):
+    model, _, path = where.partition(":")
+    function = f"{_MODELS}{model}.modeling_{model}:{path}"
+    return _row("hf." + name, f"hf.{model}.{system}", system, form, "transformers", _HF, function, "torch",
+                {"cpu": ["fp32"]}, call, tried="5.24.0", **more)
+
+
+def _fla(name, system, form, where, call=None, kernel=None, limits=(), **more):
+    return _row("fla." + name, kernel or "fla." + system, system, form, "flash-linear-attention", _FLA, "fla." + where,
+                "torch", {"cpu": ["fp32"], "cuda": ["fp32"]}, call, limits=("T >= 1",) + tuple(limits), tried="0.6.0",
+                **more)
+
+
+OPERATORS = (
+    _fla("l2norm", "l2norm", "fused", "modules.norm.l2norm:l2norm", arguments={"x": "x"},
+         traps="eps 1e-6 inside the root; the module of the same name is l2_norm in older versions"),
+    _fla("rms_norm", "rms_norm", "fused", "modules.norm.layernorm:rms_norm", arguments={"x": "x", "weight": "weight"},
+         options={"bias": None, "eps": 1e-6}, traps="eps is 1e-5 by default; the bias has no default and stands third"),
+    _fla("rms_norm_gated", "gated_rms_norm", "fused", "modules.norm.fused_norm_gate:rms_norm_gated",
+         arguments={"x": "x", "z": "g", "weight": "weight"}, options={"bias": None, "eps": 1e-6},
+         traps="what FusedRMSNormGated calls, whose eps is 1e-5 by default, this one's 1e-6; norm, then gate"),
+    _fla("rmsnorm_fn", "gate_first_rms_norm", "fused", "modules.norm.layernorm_gated:rmsnorm_fn",
+         arguments={"x": "x", "z": "z", "weight": "weight"},
+         options={"bias": None, "eps": 1e-6, "norm_before_gate": False},
+         traps="norm_before_gate is True by default, Mamba-2 has the gate first"),
+    _fla("causal_conv1d", "short_convolution", "gather", "modules.causal_conv1d.ops:causal_conv1d",
+         "convolution_of_w_inputs",
+         traps="states have W inputs, of which the oldest is not read; no activation by default, silu in "
+               "ShortConvolution"),
+    _fla("causal_conv1d_update", "short_convolution", "gather", "modules.causal_conv1d.ops:causal_conv1d_update",
+         "update_of_w_inputs", kernel="fla.update.short_convolution",
+         traps="the state has W inputs and is updated in place; residual is the third position, before weight; "
+               "[1, N, C] is N sequences of a token, not N tokens"),
+    _fla("fused_gdn_gate", "activation_gates", "branchless", "ops.gated_delta_rule.gate:fused_gdn_gate", "gate",
+         traps="its g is the raw a"),
+    _hf("causal_conv1d_update", "short_convolution", "gather", "qwen3_next:causal_conv1d_update.__wrapped__",
+        "update_of_channels_first", limits=["T >= 1", "W >= 2"],
+        traps="x is [B, C, T]; the state is updated in place and may have W - 1 inputs or more: of W = 1 it would be "
+              "copied whole; with causal_conv1d installed the plain name runs that"),
+    _hf("causal_conv1d_fn", "short_convolution", "scatter", "qwen3_next:causal_conv1d_fn.__wrapped__",
+        "convolution_without_state", limits=["T >= 1"],
+        traps="x is [B, C, T]; it begins at zeros, and what else it is given (seq_idx, initial_states) is swallowed"),
+    _hf("l2norm", "l2norm", "equation", "qwen3_next:l2norm", arguments={"x": "x"}),
+    _hf("Qwen3NextRMSNorm", "zero_centred_rms_norm", "equation", "qwen3_next:Qwen3NextRMSNorm", "module",
+        traps="the factor is 1 + weight"),
+    _hf("Qwen3NextRMSNormGated", "gated_rms_norm", "equation", "qwen3_next:Qwen3NextRMSNormGated", "gated_module",
+        traps="norm, then gate; the factor is weight, not 1 + weight"),
+    _hf("MambaRMSNorm", "rms_norm", "equation", "mamba:MambaRMSNorm", "module"),
+    _hf("MambaRMSNormGated", "gate_first_rms_norm", "equation", "mamba2:MambaRMSNormGated", "grouped_module",
+        traps="gate, then norm, and the second argument is the width of a group, not eps"),
+    _hf("mamba_selective_scan", "selective_scan", "blelloch", "mamba:mamba_selective_scan.__wrapped__",
+        "selective_scan", limits=["T >= 1", "hold = 0"],
+        traps="[B, D, T]; A is negative; it begins at zeros: the state of a case is written by N tokens in front; "
+              "softplus only with delta_softplus"),
+    _hf("mamba_selective_state_update", "selective_scan", "recurrent",
+        "mamba:mamba_selective_state_update.__wrapped__", "selective_update", limits=["T >= 1", "hold = 0"],
+        traps="behind C stand D, dt_bias, dt_softplus, z, in mamba_ssm D, z, dt_bias, dt_softplus; the state is "
+              "updated in place"),
+    _hf("mamba2_selective_state_update", "state_space_duality", "recurrent",
+        "mamba2:mamba2_selective_state_update.__wrapped__", "duality_update", limits=["T >= 1"],
+        traps="dt, dt_bias and D are [.., H, P] and A [H, P, N], repeated by its caller; it refuses a state that is not "
+              "contiguous; positions as those of "
+              "mamba_selective_state_update; the state is updated in place"),
+    _hf("mamba2_chunk_scan", "state_space_duality", "chunked", "mamba2:mamba2_chunk_scan.__wrapped__",
+        "duality_chunks", limits=["T >= 1", "chunk >= 1"],
+        traps="softplus only with dt_softplus; dt_bias is applied without it too"),
+    _hf("apply_rotary_pos_emb", "rotary_embedding", "full_width", "qwen3_next:apply_rotary_pos_emb", "rotary",
+        limits=["interleaved = 0"], traps="[B, H, T, d], tables of both halves; pairs are (i, i + pairs)"),
+    _row("mlx.ssm_attn", "mlx.state_space_duality", "state_space_duality", "chunked", "mlx-lm", ("0.32.2",),
+         "samestate.adapters.mlx:ssm_attn()", "mlx", {"cpu": ["fp32"]}, "mlx_duality",
+         limits=["T >= 1", "chunk >= 1"], tried="0.32.2",
+         traps="steps are clipped at 0.001 by default; A_log, not A; its order is x A_log B C D dt dt_bias state"),
+)

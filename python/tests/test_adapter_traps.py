@@ -1,0 +1,140 @@
+"""What a caller of a public function gets wrong (the table's traps), done wrong: the gate fails each on a case that the
+adapter passes. Each needs its package, and is skipped without it."""
+import os
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before any test imports triton
+from plugin_runs import needs_command  # noqa: E402
+
+import samestate  # noqa: E402
+from samestate import adapters  # noqa: E402
+from samestate.adapters import named  # noqa: E402
+from samestate.subject import Subject  # noqa: E402
+
+CONVOLUTION = "v1 short_convolution form=gather B=2 T=5 C=6 W=4 bias=1"
+SCAN = "v1 selective_scan form=recurrent B=2 T=4 D=6 N=3"
+DUALITY = "v1 state_space_duality form=recurrent B=2 T=4 H=4 G=2 P=3 N=2"
+CHUNKS = DUALITY.replace("form=recurrent", "form=chunked chunk=2")
+NORM = " T=5 D=8 regime=tiny"
+
+
+def _at_the_end(f):
+    """The W - 1 inputs first, where the oldest of W is left out: newest last is meant."""
+    import torch
+
+    return lambda **k: f(**dict(k, initial_state=torch.nn.functional.pad(k["initial_state"][:, :, 1:], (0, 1))))
+
+
+def _oldest_last(f):
+    return lambda **k: f(**dict(k, initial_state=k["initial_state"].flip(2).nan_to_num(0.0)))
+
+
+def _over_its_input(f):
+    def call(**k):
+        y = f(**k)
+        k["hidden_states"].copy_(y)
+        return y
+
+    return call
+
+
+def _returned_alone(f):
+    """The state comes back in another tensor, and the one that was given stays."""
+    return lambda **k: f(**dict(k, cache=k["cache"].clone()))
+
+
+_OF_A_STEP = ("state", "hidden_states", "dt", "A", "B", "C", "D")
+
+
+def _z_behind_D(f):
+    return lambda **k: f(*(k[name] for name in _OF_A_STEP), k["z"], dt_softplus=True)
+
+
+def _in_the_order_of_mamba_ssm(f):
+    return lambda **k: f(*(k[name] for name in _OF_A_STEP), k["z"], k["dt_bias"], True)
+
+
+def _with(**other):
+    return lambda f: lambda *a, **k: f(*a, **{**k, **other})
+
+
+def _by_order(*names):
+    return lambda f: lambda **k: f(*(k[name] for name in names))
+
+
+# (adapter, what is wrong, how the public function is then called, case, verdict, gate)
+TRAPS = [
+    ("fla.causal_conv1d", "W - 1 inputs at the wrong end of W", _at_the_end, CONVOLUTION, "fail", "element"),
+    ("fla.causal_conv1d", "the newest input first", _oldest_last, CONVOLUTION, "fail", "element"),
+    ("fla.causal_conv1d", "no activation, the default", _with(activation=None), CONVOLUTION, "fail", "element"),
+    ("fla.causal_conv1d_update", "a state that is not updated in place", _returned_alone, CONVOLUTION, "crash", None),
+    ("fla.causal_conv1d_update", "the weight in the place of the residual", _by_order("x", "cache", "weight", "bias"),
+     CONVOLUTION, "crash", None),
+    ("fla.rms_norm", "eps 1e-5, the default", _with(eps=1e-5), "v1 rms_norm form=fused" + NORM, "fail", "element"),
+    ("fla.rmsnorm_fn", "the norm before the gate, the default", _with(norm_before_gate=True),
+     "v1 gate_first_rms_norm form=fused" + NORM, "fail", "element"),
+    ("hf.causal_conv1d_update", "a convolution over its input", _over_its_input, CONVOLUTION, "fail", "memory"),
+    ("hf.mamba_selective_state_update", "D, z, as of mamba_ssm", _z_behind_D, SCAN, "fail", "element"),
+    ("hf.mamba_selective_state_update", "D, z, dt_bias, dt_softplus", _in_the_order_of_mamba_ssm, SCAN, "crash", None),
+    ("hf.mamba2_selective_state_update", "dt_softplus=False, the default", _with(dt_softplus=False), DUALITY, "fail",
+     "element"),
+    ("hf.mamba_selective_scan", "delta_softplus=False, the default", _with(delta_softplus=False),
+     SCAN.replace("recurrent", "blelloch"), "fail", "element"),
+    ("hf.mamba2_chunk_scan", "no states before", _with(initial_states=None), CHUNKS, "fail", "element"),
+    ("mlx.ssm_attn", "steps clipped, the default", _with(time_step_limit=(0.001, 100.0)),
+     CHUNKS + " regime=large", "fail", "element"),
+]
+
+
+def _row(name):
+    row = adapters.rows_of(name)[0]
+    try:
+        subject = adapters.subject(row)
+        subject.library()
+    except ImportError as error:
+        raise unittest.SkipTest(str(error)) from None
+    return row, subject
+
+
+def _declared(row, function):
+    if row.call:
+        function = getattr(named, row.call)(function)
+    return Subject(function, row.system, row.form, array=row.array, name=f"trap.{row.system}", arguments=row.arguments,
+                   options=row.options if not row.call else None, limits=row.limits)
+
+
+@needs_command
+class Traps(unittest.TestCase):
+    def test_each(self):
+        ran, absent = 0, {}
+        for name, what, change, line, verdict, gate in TRAPS:
+            with self.subTest(name, what=what):
+                try:
+                    row, subject = _row(name)
+                except unittest.SkipTest as reason:
+                    absent[name] = str(reason)
+                    continue
+                ran += 1
+                self.assertEqual(samestate.check(subject, case=line).verdicts, {"pass": 1})
+                wrong = _declared(row, change(adapters._found(row, "cpu")))
+                with self.assertRaises(samestate.Failed) as caught:
+                    samestate.check(wrong, case=line)
+                record = caught.exception.record
+                self.assertEqual(record["verdict"], verdict, record)
+                if gate:
+                    self.assertEqual(record["gate"], gate, record)
+        if not ran:
+            self.skipTest(f"none of the packages is here: {absent}")
+
+    def test_what_the_row_calls_is_what_the_record_names(self):
+        row, subject = _row("hf.mamba_selective_state_update")
+        said = subject.declaration()["about"]["function"]
+        self.assertIn("modeling_mamba.py", said)
+        self.assertTrue(said.endswith("mamba_selective_state_update"), said)
+
+
+if __name__ == "__main__":
+    unittest.main()
