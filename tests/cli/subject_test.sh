@@ -107,6 +107,10 @@ run 0 export --system gated_delta_rule --form recurrent --contract fp32 --max-ca
 run 77 judge cases
 says 'nothing has been written into it'
 bad 'not empty' export --system retention --out cases
+run 0 export --subject "$subject small" --kernel "$name" --max-cases 0 --out few
+grep -oE 'dk=[0-9]+' few/manifest.json | sort -u >sizes
+grep -qvE '^dk=[1-4]$' sizes && complain "cases outside the kernel's limits: $(tr '\n' ' ' <sizes)"
+grep -q '"line"' few/manifest.json || complain 'no cases'
 while read -r file case; do
   run 0 repro "$case" --dump "cases/$file"
 done < <(sed -n 's/.*"file": "\([^"]*\)".*/\1/p' cases/manifest.json | paste -d' ' - <(sed -n 's/.*"line": "\(.*\)"/\1/p' cases/manifest.json))
