@@ -101,6 +101,7 @@ void write_expected(const fs::path& path, const Case& c, const KernelTable& tabl
 int run_export(ExportOptions options) {
   options.plan.filter = filter_of(options.filter);
   const KernelTable table = kernel_table(options.plugins, options.plan.filter);
+  options.plan.kernel = kernels_asked(options.plan.kernel, table);
   const std::int64_t most = options.plan.max_cases;
   options.plan.max_cases = 0;
   std::vector<Case> cases;
@@ -108,7 +109,8 @@ int run_export(ExportOptions options) {
   for (const Case& c : plan_cases(table, options.plan)) {
     std::optional<Case> one = as_one_call(c);
     // A gate plans edges that a kernel must refuse, too; of a file nobody is asked whether he takes it.
-    if (one && within_limits(*table.choose(Resolved(c)).named, *one) && seen.insert(format_case(*one)).second) cases.push_back(std::move(*one));
+    if (one && within_limits(*table.choose(Resolved(c)).named, *one) && seen.insert(format_case(*one)).second)
+      cases.push_back(std::move(*one));
   }
   if (cases.empty()) throw Error("no case of these filters is one call on dense tensors: nothing to write");
   const std::int64_t total = std::ssize(cases);

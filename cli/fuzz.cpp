@@ -250,6 +250,7 @@ int run_fuzz(FuzzOptions options) {
   complete(options);
   SearchOptions& search = options.search;
   const KernelTable table = kernel_table(options.plugins, search.filter.cases, options.strict);
+  search.filter.kernel = kernels_asked(search.filter.kernel, table);
   if (const std::string plugins = plugin_identities(options.plugins); !plugins.empty())
     search.build += fmt::format("+{:016x}", hash_of(plugins));
   if (search.filter.device.empty() && search.filter.kernel.empty() && options.plugins.empty() &&
@@ -335,7 +336,7 @@ Command add_fuzz(CLI::App& app) {
   app.add_option("--shard", options->shard, "I/N: only the cases I, I + N, I + 2N, ...")
       ->capture_default_str();
   add_names(app, "--system", search.filter.system, "only this system (repeatable; patterns with * and ?)");
-  add_names(app, "--kernel", search.filter.kernel, "only this kernel (repeatable; patterns with * and ?)");
+  add_names(app, "--kernel", search.filter.kernel, kKernelHelp);
   app.add_option("--device", search.filter.device, "only kernels of this device: cpu or cuda")
       ->check(named());
   add_plugin_option(app, options->plugins);

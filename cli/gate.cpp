@@ -296,6 +296,7 @@ int run_gate(GateOptions options) {
                      {"--write-baseline", options.new_baseline}});
   options.plan.filter = filter_of(options.filter);
   const KernelTable table = kernel_table(options.plugins, options.plan.filter, options.strict);
+  options.plan.kernel = kernels_asked(options.plan.kernel, table);
   // What is wrong is said before the plan is made, which takes a while.
   const Shard shard = shard_of(options.shard);
   const std::vector<CorpusEntry> corpus = corpus_of(options.corpus);
@@ -447,7 +448,7 @@ Command add_gate(CLI::App& app) {
   app.add_option("--device", options->plan.device, "only kernels of this device: cpu or cuda")
       ->check(named());
   add_names(app, "--system", options->plan.system, "only this system (repeatable; patterns with * and ?)");
-  add_names(app, "--kernel", options->plan.kernel, "only this kernel (repeatable; patterns with * and ?)");
+  add_names(app, "--kernel", options->plan.kernel, kKernelHelp);
   add_plugin_option(app, options->plugins);
   add_filter_options(app, options->filter);
   app.add_option("--shard", options->shard, "I/N: only the cases I, I + N, I + 2N, ...")

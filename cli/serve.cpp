@@ -1,6 +1,5 @@
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -124,10 +123,10 @@ class Relay {
 
   int run() {
     std::signal(SIGPIPE, SIG_IGN);
-    const std::string kernels = handshake();
+    handshake();
     note_interrupts();
     listen();
-    start(kernels);
+    start();
     while (relay()) {
     }
     int status = 0;
@@ -156,9 +155,8 @@ class Relay {
     std::deque<std::string> asked;
   };
 
-  /// The names of the client's kernels, with commas between: what is wrong with its declaration is said before a plan
-  /// is made.
-  std::string handshake() {
+  /// What is wrong with the client's declaration is said before a plan is made.
+  void handshake() {
     const Descriptor memory(::memfd_create("samestate", MFD_CLOEXEC));
     if (!memory.open() || ::ftruncate(memory.number(), 65536) != 0) fail("a memory object");
     const Json hello{{"type", "hello"},
@@ -181,9 +179,7 @@ class Relay {
             "serve: the client's end of stdin is closed: it starts `samestate serve`, keeps both pipes and "
             "answers each hello with its declarations (docs/subjects.md)");
     }
-    std::vector<std::string> names;
-    for (const Declaration& d : parse_ready(*line).kernels) names.push_back(d.name);
-    return fmt::format("{}", fmt::join(names, ","));
+    (void)parse_ready(*line);
   }
 
   void listen() {
@@ -203,7 +199,7 @@ class Relay {
       fail(path);
   }
 
-  void start(const std::string& kernels) {
+  void start() {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) fail("a pipe");
     records_ = Descriptor(ends[0]);
@@ -217,7 +213,6 @@ class Relay {
     std::vector<std::string> words{"samestate", whole ? "gate" : "repro", "--subject",
                                    fmt::format("socket:{}", (folder_ / "s").string())};
     if (whole) words.insert(words.end(), {"--threads", "1"});
-    if (whole && !said("--kernel")) words.insert(words.end(), {"--kernel", kernels});
     if (whole && !said("--jsonl"))
       words.insert(words.end(), {"--jsonl", fmt::format("/dev/fd/{}", theirs.number())});
     words.insert(words.end(), words_.begin(), words_.end());
@@ -386,7 +381,7 @@ Command add_serve(CLI::App& app) {
       "end {\"type\":\"bye\",\"exit\":CODE}, which is the exit code here too. The gate's summary goes to "
       "stderr; its "
       "options are\n"
-      "taken as they are, and without --kernel it runs the client's kernels alone.\n\n"
+      "taken as they are.\n\n"
       "  samestate serve --effort 0.2 --contract fp32 --junit gate.xml\n"
       "  samestate serve --case 'v1 gated_delta_rule T=9 kernel=mine.gated_delta_rule.chunked'");
   return [&app, line] { return Relay(*line, app.remaining()).run(); };

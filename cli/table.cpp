@@ -102,6 +102,13 @@ KernelTable kernel_table(const std::vector<std::string>& plugins, const CaseFilt
   return table;
 }
 
+std::string kernels_asked(const std::string& asked, const KernelTable& table) {
+  if (!asked.empty()) return asked;
+  std::vector<std::string_view> names;
+  for (const KernelRow& row : table.added()) names.emplace_back(row.name);
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
 KernelTable table_for(const KernelTable& table, const Case& c) {
   KernelTable out = table;
   out.keep(c.contract);

@@ -18,8 +18,17 @@ namespace samestate::cli {
 [[nodiscard]] KernelTable kernel_table(const std::vector<std::string>& plugins, const CaseFilter& filter,
                                        bool strict = false);
 
+/// Names with commas between, as --kernel has them: `asked`; where nothing is, those of plugins and subjects, since
+/// whoever brings a kernel asks about it. Empty: every kernel.
+[[nodiscard]] std::string kernels_asked(const std::string& asked, const KernelTable& table);
+
 /// The same for one line.
 [[nodiscard]] KernelTable table_for(const KernelTable& table, const Case& c);
+
+/// What --kernel says of itself in the help of a verb that has a plan.
+inline constexpr const char* kKernelHelp =
+    "only this kernel (repeatable; patterns with * and ?); default: those of --plugin and --subject, without "
+    "them all";
 
 /// What --strict says of itself in the help of a verb.
 inline constexpr const char* kStrictHelp =

@@ -105,6 +105,8 @@ class KernelTable {
 
   /// All of them, in the order in which they came.
   [[nodiscard]] const std::vector<KernelRow>& all() const { return all_; }
+  /// Those that `add` put there.
+  [[nodiscard]] std::span<const KernelRow> added() const { return std::span(all_).subspan(own_); }
   [[nodiscard]] std::span<const Kernel> rows() const { return rows_; }
   [[nodiscard]] std::span<const OperatorKernel> operator_rows() const { return operators_; }
 

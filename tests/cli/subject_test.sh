@@ -167,6 +167,11 @@ done
 sleep 0.2
 left="$(pgrep -f "^$subject" | wc -l)"
 [[ "$left" -eq 0 ]] || complain "$left of the subject's processes are left"
+# Whoever brings a kernel asks about it.
+run 0 gate --subject "$subject none" --max-cases 5 --list
+[[ "$(grep -c "kernel=$name" out)" -eq 5 && "$(wc -l <out)" -eq 5 ]] || complain "plans other kernels than the subject's"
+run 0 gate --subject "$subject none" --kernel 'cpu.retention.*' --max-cases 5 --list
+grep -q "kernel=$name" out && complain 'plans what --kernel leaves out'
 # What is compiled anew for every size is asked for a few of them.
 run 0 gate --subject "$subject compiles" --kernel "$name" --variants 3 --max-cases 200
 says "$name: 3 of "
