@@ -114,8 +114,8 @@ def markdown():
     lines += ["", "## What a caller gets wrong", ""]
     lines += [f"* `{row.name}`: {row.traps}." for row in ROWS if row.traps]
     lines += ["", "## What is not here", "",
-              "FlashInfer's decode and vLLM's packed decode: their gate is fused (`A_log`, `a`, `dt_bias`, `b`) and their",
-              "state a pool with slots, so that they are a system of named tensors of their own. bf16 in Triton's",
+              "FlashInfer's decode and the packed decode of vLLM and SGLang, whose system is `gated_delta_step`: their packages",
+              "run on a device alone, where they were not tried. bf16 in Triton's",
               "interpreter: its casts to bf16 cut off instead of rounding to nearest, and `tl.dot` multiplies bit patterns.",
               "16-bit tensors of systems of named tensors: these rows are judged in fp32. Packed convolutions (`cu_seqlens`,",
               "`seq_idx`): the system has none. Hugging Face's `mamba_inner_fn` and `mamba2_split_conv1d_scan_combined`: without",

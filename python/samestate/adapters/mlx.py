@@ -25,5 +25,9 @@ def gated_delta_ops():
     return _module("gated_delta").gated_delta_ops
 
 
+def gated_delta_update():
+    return _module("gated_delta").gated_delta_update
+
+
 def ssm_attn():
     return _module("ssm").ssm_attn

@@ -217,3 +217,35 @@ def normalised(function, q, k, v, S, z, H):
     o, (after, sums) = function(q=q_, k=k_, v=v_, scale=1.0, initial_state=(S, z[:, None]), output_final_state=True,
                                 normalize=True)
     return {"o": o.reshape(v.shape), "S": after, "z": sums[:, 0]}
+
+
+# -- serving steps: one pool a sequence, whose slot is taken out and put back here; slot -1 is nobody's
+
+@_call
+def step_of_states(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
+    """The gates' inputs as g and beta; states [B, Hv, dk, dv]. The null slot is the adapter's."""
+    import torch
+
+    each, slot = torch.arange(len(pool), device=pool.device), slot[:, 0].long()
+    live = slot >= 0
+    o, after = function(q=q, k=k, v=v, g=a, beta=b, A_log=A_log, dt_bias=dt_bias, use_gate_in_kernel=True,
+                        use_beta_sigmoid_in_kernel=True, use_qk_l2norm_in_kernel=bool(l2norm),
+                        initial_state=pool[each, slot.clamp(min=0)], output_final_state=True)
+    written = pool.clone()
+    written[each[live], slot[live]] = after[live]
+    return {"o": torch.where(live[:, None, None, None], o, 0), "pool": written}
+
+
+@_call
+def mlx_step(function, q, k, v, a, b, A_log, dt_bias, slot, pool):
+    """States [B, Hv, dv, dk]; the scale is in q."""
+    import mlx.core as mx
+
+    each, slot = mx.arange(pool.shape[0]), slot[:, 0].astype(mx.int32)
+    live = (slot >= 0).reshape(-1, 1, 1, 1)
+    rows = mx.maximum(slot, 0)
+    state = pool[each, rows]
+    o, after = function(q * q.shape[-1] ** -0.5, k, v, a, b, A_log, dt_bias, state.swapaxes(2, 3))
+    written = mx.array(pool)
+    written[each, rows] = mx.where(live, after.swapaxes(2, 3), state)
+    return {"o": mx.where(live, o, 0), "pool": written}

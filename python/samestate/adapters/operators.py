@@ -49,6 +49,10 @@ OPERATORS = (
                "[1, N, C] is N sequences of a token, not N tokens"),
     _fla("fused_gdn_gate", "activation_gates", "branchless", "ops.gated_delta_rule.gate:fused_gdn_gate", "gate",
          traps="its g is the raw a"),
+    _fla("gated_delta_step", "gated_delta_step", "recurrent",
+         "ops.gated_delta_rule:fused_recurrent_gated_delta_rule", "step_of_states",
+         traps="use_gate_in_kernel: g is the raw a, and use_beta_sigmoid_in_kernel: beta the raw b; softplus is its "
+               "argument above 20"),
     _hf("causal_conv1d_update", "short_convolution", "gather", "qwen3_next:causal_conv1d_update.__wrapped__",
         "update_of_channels_first", limits=["T >= 1", "W >= 2"],
         traps="x is [B, C, T]; the state is updated in place and may have W - 1 inputs or more: of W = 1 it would be "
@@ -86,4 +90,9 @@ OPERATORS = (
          "samestate.adapters.mlx:ssm_attn()", "mlx", {"cpu": ["fp32"]}, "mlx_duality",
          limits=["T >= 1", "chunk >= 1"], tried="0.32.2",
          traps="steps are clipped at 0.001 by default; A_log, not A; its order is x A_log B C D dt dt_bias state"),
+    _row("mlx.gated_delta_update", "mlx.gated_delta_step", "gated_delta_step", "recurrent", "mlx-lm", ("0.32.2",),
+         "samestate.adapters.mlx:gated_delta_update()", "mlx", {"cpu": ["fp32+exponential:ex2"]}, "mlx_step",
+         limits=["T >= 1", "l2norm = 0"], tried="0.32.2",
+         traps="state [value, key]; the caller folds the scale into q; no l2norm inside; on a CPU exp(x) is "
+               "2^(x log2 e) with the product rounded, 64 units at x = -80"),
 )

@@ -147,5 +147,4 @@ ROWS = (
             dict(_DELTA, **_L2), {}, ["chunk = 64", "T >= 1"], {"heads": "interleaved"}, {},
             "fp16 and bf16 alone; sm90 and later; the contract is a guess of its source"),
 )
-# Not here: FlashInfer's decode and vLLM's packed decode. Their gate is fused (A_log, a, dt_bias, b), and their state is
-# a pool with slots: a system of named tensors, not conventions of this one.
+# Not here: FlashInfer's decode and vLLM's packed decode, whose system is gated_delta_step: they need a device.

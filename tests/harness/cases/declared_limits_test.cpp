@@ -112,7 +112,7 @@ TEST(DeclaredLimits, WhatCannotBeReadNamesConditionValueAndRemedy) {
            {"chunk in 64..1", "no range"},
            {"chunk in 16 x", "chunk=x: not a whole number"},
            {"contract = bf61", "bf61"},
-           {"contract <= bf16", "has no order: list its values, 'contract' in"},
+           {"contract <= bf16", "'contract' has no order: list its values, contract in"},
            {"regime in 1..3", "'regime', which has no order"},
            {"regime = foo", "regime=foo: those of gated_delta_rule are"},
            {"heads = mixed", "heads=mixed"},
