@@ -18,6 +18,8 @@ CONVOLUTION = "v1 short_convolution form=gather B=2 T=5 C=6 W=4 bias=1"
 SCAN = "v1 selective_scan form=recurrent B=2 T=4 D=6 N=3"
 DUALITY = "v1 state_space_duality form=recurrent B=2 T=4 H=4 G=2 P=3 N=2"
 CHUNKS = DUALITY.replace("form=recurrent", "form=chunked chunk=2")
+STEP = "v1 gated_delta_step B=2 T=3 P=4 Hk=2 Hv=4 dk=4 dv=6"
+MLX_STEP = STEP + " l2norm=0 contract=fp32+exponential:ex2"
 NORM = " T=5 D=8 regime=tiny"
 
 
@@ -86,6 +88,11 @@ TRAPS = [
     ("hf.mamba2_chunk_scan", "no states before", _with(initial_states=None), CHUNKS, "fail", "element"),
     ("mlx.ssm_attn", "steps clipped, the default", _with(time_step_limit=(0.001, 100.0)),
      CHUNKS + " regime=large", "fail", "element"),
+    ("mlx.gated_delta_update", "beta in 0 to 2", _with(allow_neg_eigval=True), MLX_STEP, "fail", "element"),
+    ("fla.gated_delta_step", "beta as it is, the default", _with(use_beta_sigmoid_in_kernel=False), STEP, "fail",
+     "element"),
+    ("fla.gated_delta_step", "a as the decay, the default", _with(use_gate_in_kernel=False), STEP, "fail", "element"),
+    ("fla.gated_delta_step", "no l2norm, the default", _with(use_qk_l2norm_in_kernel=False), STEP, "fail", "element"),
 ]
 
 
@@ -103,7 +110,7 @@ def _declared(row, function):
     if row.call:
         function = getattr(named, row.call)(function)
     return Subject(function, row.system, row.form, array=row.array, name=f"trap.{row.system}", arguments=row.arguments,
-                   options=row.options if not row.call else None, limits=row.limits)
+                   options=row.options if not row.call else None, limits=row.limits, contracts=row.devices["cpu"])
 
 
 @needs_command
@@ -128,6 +135,16 @@ class Traps(unittest.TestCase):
                     self.assertEqual(record["gate"], gate, record)
         if not ran:
             self.skipTest(f"none of the packages is here: {absent}")
+
+    def test_exponential_of_mlx(self):
+        """exp(x) as 2^(x log2 e), the product rounded: beyond fp32 where decays are strong, and named by the contract."""
+        row, subject = _row("mlx.gated_delta_update")
+        line = "v1 gated_delta_step T=80 P=1 dk=2 dv=2 l2norm=0 regime=mixed_scales repeat=1 seed=0x180000322"
+        with self.assertRaises(samestate.Failed) as caught:
+            samestate.check(_declared(row._replace(devices={"cpu": ["fp32"]}), adapters._found(row, "cpu")), case=line)
+        self.assertEqual(caught.exception.record["verdict"], "fail")
+        ex2 = line.replace(" regime", " contract=fp32+exponential:ex2 regime")
+        self.assertEqual(samestate.check(subject, case=ex2).verdicts, {"pass": 1})
 
     def test_what_the_row_calls_is_what_the_record_names(self):
         row, subject = _row("hf.mamba_selective_state_update")

@@ -48,7 +48,16 @@ struct Known {
   CallFault fault;
 };
 
+/// sigma(b) by e^-b as 2^(-b log2 e), the product in fp32.
+void sigmoid_by_ex2(ChangedCall& call) {
+  const std::span<float> b = call.input("b"), beta = call.output("beta");
+  for (std::size_t i = 0; i < beta.size(); ++i) beta[i] = 1.0F / (1.0F + std::exp2(-b[i] * 1.44269504F));
+}
+
 const Known kKnown[] = {
+    {"Exponential", "v1 activation_gates form=branchless T=64 H=4 regime=large",
+     "exp(x) as 2^(x log2 e), the product rounded: passes under contract=fp32+exponential:ex2",
+     "cpu.activation_gates.branchless", miswritten(sigmoid_by_ex2)},
     {"Factor", kLine, "o: the right values times 2", kKernel,
      miswritten(each_o([](auto&& o, auto b, auto t, auto j) { return 2 * o(b, t, j); }))},
     {"Zero", kLine, "o: all zero", kKernel,
