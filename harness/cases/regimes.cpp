@@ -255,6 +255,8 @@ double wide_feature(const Counter& own, const Coordinates& at) { return std::exp
 double some_rates_zero(const Counter& own, const Coordinates& at) {
   return own.below(at, 4) == 0 ? -200.0 : normal::log_rate(own, at);
 }
+/// Rates of e^-6 to e^6: checkpoints hold what training made of them, above what they began with too.
+double wide_rate(const Counter& own, const Coordinates& at) { return 12.0 * own.uniform(at) - 6.0; }
 
 // clang-format off
 constexpr Regime kTensorRegimes[] = {
@@ -267,8 +269,8 @@ constexpr Regime kTensorRegimes[] = {
      .tensors = {.activation = zero_at_even_tokens, .feature = one_at_even_tokens}},
     {.name = "repeated", .summary = "every token is the same one", .tensors = {.one_token = true}},
     {.name = "spiky", .summary = "one channel in 16 is 100 times the others", .tensors = {.activation = spiky}},
-    {.name = "mixed_scales", .summary = "every token has a scale of its own, 2^-8 to 2^8",
-     .tensors = {.activation = mixed_scales}},
+    {.name = "mixed_scales", .summary = "every token has a scale of its own, 2^-8 to 2^8; rates e^-6 to e^6",
+     .tensors = {.activation = mixed_scales, .log_rate = wide_rate}},
     {.name = "padded", .summary = "the mask begins with zeros, up to a third of the tokens",
      .tensors = {.masked_to_third = true}},
     {.name = "masked", .summary = "the mask ends with zeros, up to a third of the tokens, or has them anywhere",

@@ -17,6 +17,9 @@ namespace {
 
 using Change = TensorLawComparison::Change;
 
+constexpr const char* kOfPool =
+    "a request reads or writes a row of the pool that is not its slot's, or its result depends on the slot";
+
 /// Both runs without what is finite in neither of them, which parts them nowhere; how many elements that was.
 Index without_what_neither_has(TensorLawPair& pair) {
   Index count = 0;
@@ -293,6 +296,13 @@ Explanation explain_tensor_law(const Resolved& r, const TensorSystem& system, co
                                    [](const Parted& x, const Parted& y) { return x.less_than(y); });
   if (at == all.end()) return out;
   if (at->outputs.empty()) {
+    for (const TensorLawComparison& x : trace.tensor_law) {
+      if (x.words.empty()) continue;
+      out.compared = {"first:  " + x.first, "second: " + x.second};
+      out.differs = {x.words};
+      out.patterns = {kOfPool};
+      return out;
+    }
     const auto neither = std::find_if(all.begin(), all.end(), [](const Parted& x) { return x.neither > 0; });
     if (neither == all.end()) return out;
     out.compared = {"first:  " + neither->comparison->first, "second: " + neither->comparison->second};
@@ -320,9 +330,7 @@ Explanation explain_tensor_law(const Resolved& r, const TensorSystem& system, co
           "a request's result depends on its slot, its neighbours or how its calls are cut");
       break;
     case Change::pool:
-      out.patterns.push_back(
-          "a request reads or writes a row of the pool that is not its slot's, or its result depends on the "
-          "slot");
+      out.patterns.emplace_back(kOfPool);
       break;
     case Change::packing:
       out.patterns.push_back("a sequence's result depends on what is packed before or behind it");

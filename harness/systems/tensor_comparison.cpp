@@ -13,7 +13,7 @@
 namespace samestate::tensor_laws_detail {
 
 void Comparison::begin(Change change, std::string first, std::string second, Index place) {
-  if (trace_) trace_->push_back({change, std::move(first), std::move(second), place, {}});
+  if (trace_) trace_->push_back({change, std::move(first), std::move(second), place, {}, {}});
 }
 
 void Comparison::add(Index b, const std::string& name, Index rows, const Side& first, const Side& second) {

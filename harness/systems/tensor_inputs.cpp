@@ -1,5 +1,6 @@
 #include "harness/systems/tensor_inputs.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "harness/cases/counter.h"
@@ -13,6 +14,13 @@ namespace {
 Index first_position(const Case& c, Index sequence) {
   constexpr Index kLongest = 4096;
   return sequence == 0 ? 0 : 1 + Counter(c.seed, c.system + "/position").below({sequence, 0, 0, 0}, kLongest);
+}
+
+/// One request in four has none, one in eight the last one, which lies farthest away.
+double slot_of(const TensorSpec& spec, const Counter& counter, Index sequence) {
+  const Index kind = counter.below({sequence, 0, 0, 1}, 8);
+  if (kind < 2) return -1.0;
+  return static_cast<double>(kind == 2 ? spec.slots - 1 : counter.below({sequence, 0, 0, 0}, spec.slots));
 }
 
 /// One element before it is rounded; `position`: of the sequence's first token.
@@ -45,9 +53,7 @@ double element(const TensorSpec& spec, const Counter& counter, const TensorDraws
     case Content::mask:
       return 1.0;
     case Content::slot:
-      // The first sequence has a state, so that no batch is without any; of the others one in four has none.
-      if (place.sequence > 0 && counter.below({place.sequence, 0, 0, 1}, 4) == 0) return -1.0;
-      return static_cast<double>(counter.below({place.sequence, 0, 0, 0}, spec.slots));
+      return slot_of(spec, counter, place.sequence);
     case Content::features:
       return draws.feature(counter, at);
     case Content::key:  // of the recurrent family, which makes its own
@@ -101,6 +107,9 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
         }
       }
     }
+    // No batch is without any state.
+    if (spec.content == Content::slot && std::ranges::all_of(tensor.data, [](float x) { return x < 0.0F; }))
+      tensor.data.back() = static_cast<float>(counter.below({batch, 0, 0, 0}, spec.slots));
     out.push_back(std::move(tensor));
   }
   return out;

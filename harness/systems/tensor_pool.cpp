@@ -1,7 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <string>
 
 #include "harness/systems/tensor_comparison.h"
 #include "oracles/rounding.h"
@@ -10,8 +15,18 @@
 namespace samestate::tensor_laws_detail {
 namespace {
 
-/// What the rows that nobody owns hold in the second run: a number of every format, and none of a state at hand.
-constexpr float kNobodys = 1024.0F;
+/// What the rows that nobody owns hold in the second run: what a copy keeps and arithmetic does not. Among them a
+/// number of every format that no state at hand is.
+constexpr float kNobodys[] = {1024.0F,
+                              -0.0F,
+                              std::numeric_limits<float>::denorm_min(),
+                              std::bit_cast<float>(0x7fc12345U),  // a quiet NaN of its own payload
+                              std::numeric_limits<float>::infinity(),
+                              -std::numeric_limits<float>::infinity(),
+                              std::numeric_limits<float>::max()};
+
+constexpr const char* kGiven = "the rows of the pool that are not the slot's, as they were given";
+constexpr const char* kLeft = "as the call left them";
 
 /// Which rows of a pool a request owns.
 struct Owned {
@@ -41,7 +56,7 @@ std::vector<CaseTensor> in_the_next_slot(std::vector<CaseTensor> inputs, Index b
         slot = slot < 0.0F ? slot : static_cast<float>((std::lround(slot) + 1) % x.spec.slots);
     }
     if (x.spec.axis != Axis::state) continue;
-    std::fill(x.data.begin(), x.data.end(), kNobodys);
+    for (std::size_t n = 0; n < x.data.size(); ++n) x.data[n] = kNobodys[n % std::size(kNobodys)];
     for (Index b = 0; b < batch; ++b) {
       const Owned own = owned_by(before, b);
       if (own.slot < 0) continue;
@@ -70,6 +85,55 @@ Matrix<double> turned_back(const Matrix<double>& pool, Index slots) {
   return x;
 }
 
+/// By words what numbers do not tell apart: what is no finite number, which then is 0 on both sides, and a zero by its
+/// sign. Holds the first that differs.
+class Words {
+ public:
+  void take(Index b, const std::string& name, Matrix<double>& before, Matrix<double>& after, Format stored) {
+    for (Index i = 0; i < before.rows(); ++i) {
+      for (Index j = 0; j < before.cols(); ++j) {
+        double& x = before(i, j);
+        double& y = after(i, j);
+        if (std::isfinite(x) && std::isfinite(y) && x != y) continue;
+        if (!same(x, y, stored)) fail({b, -1, i, j}, name, x, y);
+        if (!std::isfinite(x) || !std::isfinite(y)) x = y = 0.0;
+      }
+    }
+  }
+
+  [[nodiscard]] bool differ() const { return first_.verdict == Verdict::fail; }
+  [[nodiscard]] const Judgement& first() const { return first_; }
+
+ private:
+  [[nodiscard]] static std::uint32_t word(double x) {
+    return std::bit_cast<std::uint32_t>(static_cast<float>(x));
+  }
+  /// A format of fewer bits than fp32 has its own words for what is no number, and rounds what is too large.
+  [[nodiscard]] static bool same(double x, double y, Format stored) {
+    if (word(x) == word(y)) return true;
+    return stored != Format::fp32 &&
+           ((std::isnan(x) && std::isnan(y)) || word(round_to(x, stored)) == word(y));
+  }
+
+  void fail(const Location& at, const std::string& name, double x, double y) {
+    if (differ()) return;
+    first_.verdict = Verdict::fail;
+    first_.gate = "law";
+    first_.rows = 1;
+    first_.ratio = first_.error = std::numeric_limits<double>::infinity();
+    first_.expected = x;
+    first_.actual = y;
+    first_.worst = at;
+    first_.reason = fmt::format(
+        "output {}: a row that is not the slot's is not bit for bit as it was given: {:g} (0x{:08x}) became "
+        "{:g} "
+        "(0x{:08x})",
+        name, x, word(x), y, word(y));
+  }
+
+  Judgement first_;
+};
+
 }  // namespace
 
 Judgement pool(const TensorSubject& s) {
@@ -81,19 +145,19 @@ Judgement pool(const TensorSubject& s) {
   const Signature signature = s.system.signature(s.r.c);
   // Apart: what stays says nothing of how well what changes is known.
   Comparison unowned(s.trace), owned(s.trace);
+  Words words;
   // Bit for bit, but for what a contract that stores states in fewer takes of them.
   const auto stays = [&](const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& run) {
-    unowned.begin(Change::pool, "the rows of the pool that are not the slot's, as they were given",
-                  "as the call left them");
+    unowned.begin(Change::pool, kGiven, kLeft);
     for (Index b = 0; b < s.r.c.B; ++b) {
       const Owned own = owned_by(inputs, b);
       const Tensors<double> given = sequence_of(inputs, b);
       for (const TensorSpec& spec : signature.outputs) {
         if (spec.axis != Axis::state) continue;
         const auto others = [&](Index row) { return !own.has(row, spec.rows()); };
-        const Tensors<double> before{{spec.name, only(get(given, spec.name), others)}};
-        const Tensors<double> after{
-            {spec.name, only(get(run[static_cast<std::size_t>(b)], spec.name), others)}};
+        Tensors<double> before{{spec.name, only(get(given, spec.name), others)}};
+        Tensors<double> after{{spec.name, only(get(run[static_cast<std::size_t>(b)], spec.name), others)}};
+        words.take(b, spec.name, before[spec.name], after[spec.name], s.r.contract->state);
         OperatorOracle exact;
         exact.exact = before;
         // Half: the law takes the sum of both sides'.
@@ -106,8 +170,10 @@ Judgement pool(const TensorSubject& s) {
   };
   stays(s.inputs, first);
   stays(elsewhere, second);
-  owned.begin(Change::pool, "the request in its slot",
-              fmt::format("in the next one, all other rows of the pool {:g}", kNobodys));
+  owned.begin(
+      Change::pool, "the request in its slot",
+      fmt::format("in the next one, all other rows of the pool {:g}, -0, subnormal, infinite or no number",
+                  kNobodys[0]));
   for (Index b = 0; b < s.r.c.B; ++b) {
     const auto at = static_cast<std::size_t>(b);
     const Owned own = owned_by(s.inputs, b);
@@ -129,6 +195,10 @@ Judgement pool(const TensorSubject& s) {
       unowned.take("rows of the pool that are not the slot's, before and after the call");
   Judgement moved = owned.take("a request in its slot, and in another one");
   if (stayed.verdict == Verdict::fail) return stayed;
+  if (words.differ()) {
+    if (s.trace) s.trace->push_back({Change::pool, kGiven, kLeft, -1, {}, words.first().reason});
+    return words.first();
+  }
   moved.rows += stayed.rows;
   return moved;
 }

@@ -27,8 +27,8 @@ struct SampledModel {
   Format kept =
       Format::none;   ///< what a rounding point of the reference stores; none: nothing is rounded there
   bool drawn = true;  ///< rounding points draw; false: they round to nearest, as the twin does
-  /// Those within an eighth of a spacing alike: rounding to nearest sends what hardly differs to one number, where a draw
-  /// of its own for each would let the errors cancel.
+  /// Those within an eighth of a spacing alike, and those of working precision within a spacing: rounding to nearest sends
+  /// what hardly differs to one number, where a draw of its own for each would let the errors cancel.
   bool alike = false;
   bool size_of_nearest = false;  ///< draws the sign of an error alone: see kept_in()
   bool working = false;          ///< Stochastic draws the roundings of fp32, too

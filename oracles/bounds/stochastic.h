@@ -81,8 +81,15 @@ class Stochastic {
     if (terms_ > 2.0 && square >= 0.9 * terms_ * squares_)
       size = std::max(size, kUnit * std::abs(value_) * terms_ / 2.0);
     if (std::abs(value_) < 0x1p-125) size += std::min(std::abs(value_), 0x1p-126);  // flushed to zero
-    return value_ + size * random_function(value_, model.salt ^ place) -
+    return value_ + size * random_function(model.alike ? cell(grid) : value_, model.salt ^ place) -
            value_ * model.truncation * kUnit * std::ceil(terms_ / 16.0);
+  }
+
+  /// What the grid makes of the value, if it is any: a state that settles meets one rounding again and again, where a
+  /// draw of its own for each value on the way would let them cancel.
+  [[nodiscard]] double cell(double grid) const {
+    const double nearest = std::nearbyint(value_ / grid) * grid;
+    return nearest == 0.0 ? value_ : nearest;
   }
 
   double value_ = 0.0;

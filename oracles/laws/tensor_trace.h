@@ -28,6 +28,7 @@ struct TensorLawComparison {
   std::string first, second;  ///< the two runs, in words
   Index place = -1;           ///< the token before which calls are cut or from which on tokens changed
   std::vector<TensorLawPair> pairs;
+  std::string words;  ///< what parts the runs bit for bit alone, which no pair shows; empty: nothing
 };
 
 using TensorLawTrace = std::vector<TensorLawComparison>;

@@ -69,7 +69,7 @@ std::vector<Operator> gated_delta_step_operators() {
   Operator row{"gated_delta_step",
                "o, pool[slot] = rule(l2norm(q), l2norm(k), v, -exp(A_log) softplus(a + dt_bias), sigma(b), "
                "pool[slot]); slot -1: o = 0 (EQUATIONS 5.6)",
-               {{"P", 3, 1, 64, "slots of the pool"},
+               {{"P", 3, 1, 1024, "slots of the pool"},
                 {"Hk", 2, 1, 64, "key heads"},
                 {"Hv", 4, 1, 256, "value heads", "Hk"},
                 {"dk", 16, 1, 256, "key width of a head"},

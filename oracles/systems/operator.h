@@ -33,7 +33,7 @@ enum class Content {
   weight,      ///< normal, divided by the root of the last extent
   scale,       ///< near one: 1 + 0.2 normal
   offset,      ///< near zero: 0.2 normal
-  log_rate,    ///< log of a decay rate: uniform in [-1, log 16]
+  log_rate,    ///< log of a decay rate: uniform in [-1, log 16], shaped by the regime
   log_decay,   ///< g <= 0
   strength,    ///< in (0, 1)
   cosine,      ///< cosines of the rotation angles of Content::sine, by row and column

@@ -1,8 +1,11 @@
 /// The law of states in the slots of a pool, on the right kernel and on faults that the case without it does not show; and
 /// the slots that are drawn.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
 #include <string>
 
@@ -45,6 +48,28 @@ const CallFault kOthersTimesLittle = miswritten([](ChangedCall& c) {
   for (float& x : c.output("o")) x += x != 0.0F ? 1e-11F * sum : 0.0F;  // without a slot it is zero
 });
 
+/// Calls f(element) for the rows that the request does not own.
+template <class Function>
+CallFault in_unowned_rows(Function f) {
+  return miswritten([f](ChangedCall& c) {
+    const auto size = static_cast<std::size_t>(c.at("Hv") * c.at("dk") * c.at("dv"));
+    const std::span<float> pool = c.output("pool");
+    for (std::size_t i = 0; i < pool.size(); ++i) {
+      const std::size_t row = i / size, P = static_cast<std::size_t>(c.at("P"));
+      if (c.input("slot")[row / P] != static_cast<float>(row % P)) pool[i] = f(pool[i]);
+    }
+  });
+}
+
+/// Copies through arithmetic: -0 + 0 is 0, and a subnormal is flushed, and a number that is none loses what it carries.
+const CallFault kPlusZero = in_unowned_rows([](float x) { return x == 0.0F ? 0.0F : x; });
+const CallFault kFlushed =
+    in_unowned_rows([](float x) { return std::fpclassify(x) == FP_SUBNORMAL ? 0.0F : x; });
+const CallFault kQuieted =
+    in_unowned_rows([](float x) { return std::isnan(x) ? std::numeric_limits<float>::quiet_NaN() : x; });
+const CallFault kFinite = in_unowned_rows(
+    [](float x) { return std::isinf(x) ? std::copysign(std::numeric_limits<float>::max(), x) : x; });
+
 const CallFault kRight = miswritten([](ChangedCall&) {});
 
 TEST(TensorPool, RightKernelKeepsTheLaw) {
@@ -65,6 +90,10 @@ TEST(TensorPool, KillsWhatTheCaseWithoutItDoesNotShow) {
     const char* says;
   } rows[] = {
       {std::string(kLine) + " contract=bf16", kWholePoolInBf16, "rows of the pool that are not the slot's"},
+      {kLine, kPlusZero, "-0 (0x80000000) became 0 (0x00000000)"},
+      {kLine, kFlushed, "rows of the pool that are not the slot's"},
+      {kLine, kQuieted, "nan (0x7fc12345) became nan (0x7fc00000)"},
+      {kLine, kFinite, "inf (0x7f800000) became 3.40282e+38"},
       {kLine, kOthersTimesLittle, "in another one"}};
   for (const auto& [line, fault, says] : rows) {
     EXPECT_EQ(judged(line, fault).verdict, Verdict::pass) << line;
@@ -98,19 +127,50 @@ TEST(TensorPool, ExplainsWhichRowsPart) {
   EXPECT_NE(why.patterns.front().find("not its slot's"), std::string::npos) << why.patterns.front();
 }
 
-// Every slot of the pool and none are drawn; the first sequence has one.
+// What only the words tell apart has no pair of values to show.
+TEST(TensorPool, ExplainsWhatOnlyTheWordsTellApart) {
+  const Case c = parse_case(std::string(kLine) + " law=pool");
+  Trace trace;
+  const KernelTable table = planted(kPlusZero).table();
+  ASSERT_EQ(run_case(c, table, 1, &trace).judgement.verdict, Verdict::fail);
+  const Explanation why = explain(Resolved(c), trace);
+  ASSERT_EQ(why.differs.size(), 1U);
+  EXPECT_NE(why.differs.front().find("0x80000000"), std::string::npos) << why.differs.front();
+  EXPECT_FALSE(why.patterns.empty());
+}
+
+// Every slot of the pool and none are drawn, at the first sequence too; no batch is without a state.
 TEST(TensorPool, SlotsAreThoseOfThePoolAndNone) {
-  std::set<float> drawn;
-  for (int seed = 0; seed < 20; ++seed) {
-    const Resolved r(parse_case("v1 gated_delta_step T=1 B=6 P=3 seed=" + std::to_string(seed)));
-    for (const CaseTensor& x : tensor_inputs(r)) {
-      if (x.spec.content != Content::slot) continue;
-      EXPECT_EQ(x.shape, (std::vector<std::int64_t>{6, 1}));
-      EXPECT_GE(x.data.front(), 0.0F);
-      drawn.insert(x.data.begin(), x.data.end());
-    }
+  std::set<float> drawn, first, only;
+  for (int seed = 0; seed < 40; ++seed) {
+    const auto slots = [&](const char* batch) {
+      const Resolved r(parse_case(fmt::format("v1 gated_delta_step T=1 P=3 seed={} B={}", seed, batch)));
+      const std::vector<CaseTensor> inputs = tensor_inputs(r);
+      return std::ranges::find(inputs, Content::slot, [](const CaseTensor& x) { return x.spec.content; })
+          ->data;
+    };
+    const std::vector<float> six = slots("6");
+    ASSERT_EQ(six.size(), 6U);
+    EXPECT_GE(*std::ranges::max_element(six), 0.0F);
+    first.insert(six.front());
+    drawn.insert(six.begin(), six.end());
+    only.insert(slots("1").front());
   }
   EXPECT_EQ(drawn, (std::set<float>{-1, 0, 1, 2}));
+  EXPECT_EQ(first, (std::set<float>{-1, 0, 1, 2}));
+  EXPECT_EQ(only, (std::set<float>{0, 1, 2}));
+}
+
+// The last slot of a large pool is met in a few cases, where offsets are largest.
+TEST(TensorPool, TheLastSlotOfALargePoolIsMet) {
+  int met = 0;
+  for (int seed = 0; seed < 40; ++seed) {
+    const Resolved r(
+        parse_case(fmt::format("v1 gated_delta_step T=1 B=4 P=1024 Hv=1 Hk=1 dk=1 dv=1 seed={}", seed)));
+    for (const CaseTensor& x : tensor_inputs(r))
+      met += x.spec.content == Content::slot && std::ranges::count(x.data, 1023.0F) > 0 ? 1 : 0;
+  }
+  EXPECT_GE(met, 8);
 }
 
 }  // namespace
