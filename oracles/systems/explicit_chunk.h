@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "oracles/bounds/drawn_sums.h"
 #include "oracles/bounds/running_error.h"
 #include "oracles/bounds/shared.h"
 #include "oracles/bounds/stochastic.h"
@@ -36,6 +37,11 @@ template <class Scalar>
     out(t) = Running::within(g(t).value(), error + kSlack * model.unit * (total + size) + model.tiny);
   }
   return out;
+}
+
+/// A sample draws these roundings; what follows an entry of 2000 differs by its last place from what was given.
+[[nodiscard]] inline Vector<Stochastic> cumulative_decay(const Vector<Stochastic>& g) {
+  return of_drawn_sums(g, bounds::kDecayFloor);
 }
 
 /// One chunk of at least one token from x.initial_state: the decays above and, with a delta term,

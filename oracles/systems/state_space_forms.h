@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "oracles/bounds/drawn_sums.h"
 #include "oracles/bounds/running_error.h"
 #include "reference/selective_scan_parallel.h"
 #include "reference/state_space_duality.h"
@@ -83,9 +84,21 @@ struct RunningFactors {
   }
 };
 
-/// What the oracle of a kernel hands to the references' forms: with the running error its own factors.
+/// Of a sample, whose sums from the chunk's start are drawn.
+struct StochasticFactors : PlainFactors {
+  [[nodiscard]] static Matrix<Stochastic> between(const Vector<Stochastic>& g) {
+    return decay_between(of_drawn_sums(g));
+  }
+  [[nodiscard]] static Vector<Stochastic> from_start(const Vector<Stochastic>& g) {
+    return decay_from_start(of_drawn_sums(g));
+  }
+};
+
+/// What the oracle of a kernel hands to the references' forms.
 template <class Scalar>
-using OracleFactors = std::conditional_t<std::is_same_v<Scalar, Running>, RunningFactors, PlainFactors>;
+using OracleFactors = std::conditional_t<
+    std::is_same_v<Scalar, Running>, RunningFactors,
+    std::conditional_t<std::is_same_v<Scalar, Stochastic>, StochasticFactors, PlainFactors>>;
 
 /// h_t after every token by composing one map after the other, from the first of the chunk: what a thread
 /// does with the tokens it holds.

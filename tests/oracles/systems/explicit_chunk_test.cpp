@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "oracles/contracts.h"
 #include "oracles/systems/operator.h"
 #include "reference/gated_delta_rule.h"
 #include "reference/retention.h"
@@ -46,6 +47,26 @@ TEST(CumulativeDecay, AHardResetIsCutOff) {
   const Vector<Running> in_effect = cumulative_decay(g);
   EXPECT_LT(in_effect(2).error(), 129.0 * 0x1p-22);
   EXPECT_EQ(in_effect(2).value(), -0.25);
+}
+
+// Behind two entries of -600, which count as -128 each, -0.29 is off by half an ulp of 256 to a kernel that subtracts sums.
+TEST(CumulativeDecay, SamplesDrawTheRoundingsOfItsSums) {
+  Vector<Stochastic> g(3);
+  g << Stochastic(-600.1F), Stochastic(-600.3F), Stochastic(-0.29F);
+  const double unit =
+      std::ldexp(1.0, -14);  // half an ulp: both count as 128 in the sums, whose ulp is 2^-16 then
+  double squares = 0.0;
+  constexpr int kCount = 200;
+  for (int n = 0; n < kCount; ++n) {
+    const SamplingScope scope(SampledModel::sample(contract_named("fp32"), 7, n));
+    const Vector<Stochastic> in_effect = cumulative_decay(g);
+    EXPECT_EQ(in_effect(0).value(), static_cast<double>(-600.1F)) << "128 is a number of fp32";
+    const double error = in_effect(2).value() - static_cast<double>(-0.29F);
+    EXPECT_LE(std::abs(error), 257.0 * 0x1p-24);
+    squares += error * error;
+  }
+  const double spread = std::sqrt(squares / kCount);
+  EXPECT_GT(spread, 256.0 * 0x1p-25);
 }
 
 TEST(ExplicitChunk, IsTheReferenceInFloat64) {
