@@ -1,6 +1,7 @@
 """The table of adapters: docs/adapters.md is what it prints, rows are declarations, and those whose packages are here
 give what a float64 recurrence gives."""
 import os
+import re
 import sys
 import unittest
 
@@ -12,7 +13,9 @@ from samestate.errors import DeclarationError  # noqa: E402
 from samestate.serve import joined_name, parsed_options, several, split_name, subjects_of  # noqa: E402
 from samestate.subject import ARRAYS, CONVENTIONS, FAMILY  # noqa: E402
 
-PAGE = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs", "adapters.md")
+DOCS = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs")
+PAGE = os.path.join(DOCS, "adapters.md")
+KEYS = os.path.join(DOCS, "case-line.md")
 
 
 class Table(unittest.TestCase):
@@ -38,6 +41,21 @@ class Table(unittest.TestCase):
                     self.assertIn(value, CONVENTIONS[key])
                 for contracts in row.devices.values():
                     self.assertTrue(contracts)
+
+    @unittest.skipUnless(os.path.exists(KEYS), "not in the repository")
+    def test_variants_are_keys_of_their_system(self):
+        with open(KEYS, encoding="utf-8") as file:
+            page = file.read()
+        everywhere = set(re.findall(r"^\| `?(\w+)`? \|", page, re.M))
+        self.assertIn("contract", everywhere)
+        for row in adapters.ROWS:
+            with self.subTest(row.name):
+                if row.system in FAMILY:
+                    keys = everywhere
+                else:
+                    line, = re.findall(r"^\| " + row.system + r" \|.*", page, re.M)
+                    keys = set(re.findall(r"(\w+)=\d+ \(", line)) | {"contract"}
+                self.assertLessEqual(set(row.variant), keys)
 
     def test_names_of_both_forms(self):
         self.assertEqual([row.form for row in adapters.rows_of("fla.gated_delta_rule")], ["chunked", "recurrent"])

@@ -6,10 +6,15 @@ _FLA = ("0.6.0",)
 _MODELS = "transformers.models."
 
 
+# What Triton's kernels here take as constants: widths, and which tensors there are. T and B are none.
+_CONSTANTS = {"l2norm": ("H", "D"), "rms_norm": ("H", "D"), "gated_rms_norm": ("H", "D"),
+              "gate_first_rms_norm": ("H", "D"), "short_convolution": ("C", "W", "bias", "activation"),
+              "activation_gates": ("H",), "gated_delta_step": ("Hk", "Hv", "dk", "dv", "l2norm")}
+
+
 def _row(name, kernel, system, form, package, versions, function, array, devices, call=None, arguments=None,
          options=None, limits=(), tried="", traps=""):
-    # Triton's kernels here take widths as constants, and what is there: T and B are not.
-    variant = ("C", "W", "D", "H", "bias", "activation", "contract") if "cuda" in devices else ()
+    variant = _CONSTANTS[system] + ("contract",) if "cuda" in devices else ()
     return Adapter(name, kernel, system, form, package, versions, function, array, devices, dict(arguments or {}),
                    dict(options or {}), list(limits), {}, {"cpu": tried} if tried else {}, traps, variant, call)
 
