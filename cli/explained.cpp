@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include "cli/interrupt.h"
 #include "fuzz/mutants/likeness.h"
@@ -15,6 +16,12 @@
 #include "oracles/contracts.h"
 
 namespace samestate::cli {
+namespace {
+
+/// That other data pass says less than any other setting, and than what the wrong values show.
+bool is_of_data(const std::string& setting) { return setting.starts_with("only with seed="); }
+
+}  // namespace
 
 Explanation explain_with_mutants(const Resolved& r, const Trace& trace, double seconds) {
   Explanation e = explain(r, trace);
@@ -30,8 +37,10 @@ Explanation explain_with_mutants(const Resolved& r, const Trace& trace, double s
 
 Explanation explain_failure(const Resolved& r, const Trace& trace, const KernelTable& table, double seconds) {
   Explanation e = explain_with_mutants(r, trace, seconds);
-  const std::vector<std::string> settings = settings_that_matter(r.c, table);
-  e.patterns.insert(e.patterns.begin(), settings.begin(), settings.end());
+  std::vector<std::string> settings = settings_that_matter(r.c, table);
+  const auto data = std::ranges::stable_partition(settings, std::not_fn(is_of_data));
+  e.patterns.insert(e.patterns.end(), data.begin(), data.end());
+  e.patterns.insert(e.patterns.begin(), settings.begin(), data.begin());
   return e;
 }
 
@@ -64,13 +73,15 @@ std::string looks_like(const Record& failed, const KernelTable& table, double se
         if (run_case(c, table, 1, &trace).judgement.verdict != Verdict::fail) return "";
         const Explanation e = explain_with_mutants(Resolved(c), trace, seconds / 4);
         // What one setting makes is told by it.
-        if (const std::vector<std::string> settings = settings_that_matter(c, table); !settings.empty())
-          return settings.front();
+        const std::vector<std::string> settings = settings_that_matter(c, table);
+        const auto setting = std::ranges::find_if(settings, std::not_fn(is_of_data));
+        if (setting != settings.end()) return *setting;
         // A known mistake says more than the places where it shows.
         const auto known = std::find_if(e.patterns.begin(), e.patterns.end(), [](const std::string& pattern) {
           return pattern.find("(mutant ") != std::string::npos;
         });
-        return known != e.patterns.end() ? *known : e.patterns.empty() ? "" : e.patterns.front();
+        if (known != e.patterns.end()) return *known;
+        return !e.patterns.empty() ? e.patterns.front() : settings.empty() ? "" : settings.front();
       },
       seconds);
   // The last pattern of an explanation may say that the time was up.

@@ -80,6 +80,7 @@ struct TensorDraws {
   bool one_token = false;        ///< every token is the first one
   bool masked_to_third = false;  ///< masks begin with zeros, up to a third of the tokens
   bool masked_anywhere = false;  ///< masks end with so many, or have them anywhere
+  bool of_rates = false;         ///< differs from another regime in rates alone: for systems that have any
 };
 
 }  // namespace samestate

@@ -269,12 +269,14 @@ constexpr Regime kTensorRegimes[] = {
      .tensors = {.activation = zero_at_even_tokens, .feature = one_at_even_tokens}},
     {.name = "repeated", .summary = "every token is the same one", .tensors = {.one_token = true}},
     {.name = "spiky", .summary = "one channel in 16 is 100 times the others", .tensors = {.activation = spiky}},
-    {.name = "mixed_scales", .summary = "every token has a scale of its own, 2^-8 to 2^8; rates e^-6 to e^6",
-     .tensors = {.activation = mixed_scales, .log_rate = wide_rate}},
+    {.name = "mixed_scales", .summary = "every token has a scale of its own, 2^-8 to 2^8",
+     .tensors = {.activation = mixed_scales}},
     {.name = "padded", .summary = "the mask begins with zeros, up to a third of the tokens",
      .tensors = {.masked_to_third = true}},
     {.name = "masked", .summary = "the mask ends with zeros, up to a third of the tokens, or has them anywhere",
      .tensors = {.masked_anywhere = true}},
+    {.name = "wide_rates", .summary = "rates of e^-6 to e^6, and every token has a scale of its own, 2^-8 to 2^8",
+     .tensors = {.activation = mixed_scales, .log_rate = wide_rate, .of_rates = true}},
 };
 // clang-format on
 

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <set>
 
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
 #include "harness/systems/saved_run.h"
+#include "harness/systems/tensor_inputs.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
@@ -142,6 +144,49 @@ std::vector<std::string> tensor_places(const Resolved& r, const TensorDifference
   return out;
 }
 
+/// Which of an output's heads are wrong, of one whose rows are those of a token's heads or of heads' states, where they
+/// are not all.
+std::vector<std::string> tensor_heads(const TensorSpec& spec, const TensorDifference& d) {
+  const std::vector<Index>& shape = spec.shape;
+  if (shape.size() < 3) return {};
+  // [T, H, d]; [H, dk, dv], [P, H, dk, dv]
+  const bool state = spec.axis == Axis::state;
+  const std::size_t at = state ? shape.size() - 3 : shape.size() - 2;
+  const Index heads = shape[at];
+  const Index each = state ? shape[at + 1] : 1;
+  std::set<Index> wrong;
+  for (const Index row : d.rows) wrong.insert(row / each % heads);
+  if (heads < 2 || std::ssize(wrong) == heads) return {};
+  return {fmt::format("{}: only head(s) {} of {}", d.name, ranges_text({wrong.begin(), wrong.end()}), heads)};
+}
+
+/// What a request in a slot of a pool may not do, if it did.
+std::vector<std::string> tensor_slots(const Resolved& r, const TensorSpec& spec, const TensorDifference& d) {
+  std::vector<std::string> out;
+  if (std::ranges::none_of(r.system->signature(r.c).inputs,
+                           [](const TensorSpec& x) { return x.content == Content::slot; }))
+    return out;
+  for (const CaseTensor& x : tensor_inputs(r)) {
+    if (x.spec.content != Content::slot) continue;
+    const Index slot = std::lround(x.data[static_cast<std::size_t>(d.sequence)]);
+    if (slot < 0)
+      out.push_back(
+          fmt::format("sequence {} has no slot ({} is {}): its outputs are zero and no row is written",
+                      d.sequence, x.spec.name, slot));
+    if (spec.axis != Axis::state) continue;
+    const Index each = spec.rows() / x.spec.slots;
+    std::set<Index> others;
+    for (const Index row : d.rows) {
+      if (row / each != slot) others.insert(row / each);
+    }
+    if (!others.empty())
+      out.push_back(
+          fmt::format("{}: rows of slot(s) {}, and the request's is {}: they must stay as they were given",
+                      d.name, ranges_text({others.begin(), others.end()}), slot));
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<std::string> tensor_values(const Case& c, const TensorDifference& d, Index tokens,
@@ -226,8 +271,13 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
     out.patterns.insert(
         out.patterns.begin(),
         fmt::format("exp(x) as 2^(x log2 e), the product rounded: passes under contract={}", ex2));
-  for (std::string& place : tensor_places(r, worst, tokens, exact.rows()))
-    out.patterns.push_back(std::move(place));
+  const auto take = [&](std::vector<std::string> places) {
+    std::ranges::move(places, std::back_inserter(out.patterns));
+  };
+  const auto spec = std::ranges::find(signature.outputs, worst.name, &TensorSpec::name);
+  if (spec != signature.outputs.end()) take(tensor_slots(r, *spec, worst));
+  take(tensor_places(r, worst, tokens, exact.rows()));
+  if (spec != signature.outputs.end()) take(tensor_heads(*spec, worst));
   std::set<std::string> wrong_names;
   for (const TensorDifference& d : found) wrong_names.insert(d.name);
   if (wrong_names.size() == 1 && signature.outputs.size() > 1) {

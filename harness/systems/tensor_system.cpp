@@ -100,10 +100,13 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   least.tokens = least.chunk = 1;
   for (const Parameter& size : of.parameters) least.parameters.emplace(size.name, size.standard);
   const std::vector<TensorSpec> tensors = of.signature(least).inputs;
-  const bool masked = std::any_of(tensors.begin(), tensors.end(),
-                                  [](const TensorSpec& spec) { return spec.content == Content::mask; });
+  const auto any = [&](Content content) {
+    return std::ranges::count(tensors, content, &TensorSpec::content) > 0;
+  };
+  const bool masked = any(Content::mask), rates = any(Content::log_rate);
   for (const Regime& regime : tensor_regimes()) {
-    if (masked || !regime.tensors.masked_anywhere) regimes.push_back(&regime);
+    if ((masked || !regime.tensors.masked_anywhere) && (rates || !regime.tensors.of_rates))
+      regimes.push_back(&regime);
   }
   for (const TensorLaw& law : tensor_laws()) {
     if (!law.fits(of)) continue;

@@ -81,9 +81,11 @@ TEST(Generate, AFamilyRegimeDrawsTheSameBitsForEver) {
 
 TEST(Generate, ARegimeOfNamedTensorsDrawsTheSameBitsForEver) {
   const Sums sums = {
-      {"normal", 0x34a78687f36b3e37},       {"large", 0xcbe07b0e082ccb25},    {"tiny", 0x3a5fe0ef366aafed},
-      {"zeros", 0xd3db2d0b295374fa},        {"repeated", 0x498dfad3e00ce51e}, {"spiky", 0x0165e234049cdd93},
-      {"mixed_scales", 0x5ec5a3372a2e4e5a}, {"padded", 0x547bea86b5b4858b},   {"masked", 0x2c2502c3fd0ae860},
+      {"normal", 0x34a78687f36b3e37},       {"large", 0xcbe07b0e082ccb25},
+      {"tiny", 0x3a5fe0ef366aafed},         {"zeros", 0xd3db2d0b295374fa},
+      {"repeated", 0x498dfad3e00ce51e},     {"spiky", 0x0165e234049cdd93},
+      {"mixed_scales", 0x5ec5a3372a2e4e5a}, {"padded", 0x547bea86b5b4858b},
+      {"masked", 0x2c2502c3fd0ae860},       {"wide_rates", 0x0},
   };
   std::set<Content> seen;
   for (const Regime& regime : tensor_regimes()) {
@@ -91,7 +93,10 @@ TEST(Generate, ARegimeOfNamedTensorsDrawsTheSameBitsForEver) {
     const std::vector<const char*> any{"dendritic_attention", "latent_attention",
                                        "linear_attention_normalised", "selective_scan"};
     const std::vector<const char*> with_mask{"gated_delta_net", "load_balance"};
-    for (const char* system : regime.tensors.masked_anywhere ? with_mask : any) {
+    const std::vector<const char*> with_rates{"gated_delta_net", "selective_scan"};
+    for (const char* system : regime.tensors.masked_anywhere ? with_mask
+                              : regime.tensors.of_rates      ? with_rates
+                                                             : any) {
       for (const char* contract : {"fp32", "bf16"}) {
         const std::string line = "v1 " + std::string(system) + " T=37 B=2 seed=5 contract=" + contract +
                                  " regime=" + std::string(regime.name);

@@ -54,7 +54,32 @@ void sigmoid_by_ex2(ChangedCall& call) {
   for (std::size_t i = 0; i < beta.size(); ++i) beta[i] = 1.0F / (1.0F + std::exp2(-b[i] * 1.44269504F));
 }
 
+constexpr const char* kStep = "cpu.gated_delta_step.expanded";
+constexpr const char* kSteps = "v1 gated_delta_step form=expanded T=2 B=6 Hk=2 Hv=4 dk=4 dv=4 seed=3";
+
+/// Head 2 alone is off.
+void third_head_off(ChangedCall& call) {
+  const std::span<float> o = call.output("o");
+  for (std::size_t i = 0; i < o.size(); ++i) o[i] *= i / 4 % 4 == 2 ? 1.5F : 1.0F;
+}
+
+/// Something for a request without a slot.
+void null_slot_answers(ChangedCall& call) {
+  const std::span<float> o = call.output("o");
+  for (std::size_t i = 0; i < o.size(); ++i) o[i] += call.input("slot")[i / 32] < 0.0F ? 1.0F : 0.0F;
+}
+
+/// The first row of every slot of sequence 0 changes.
+void first_rows_off(ChangedCall& call) {
+  const std::span<float> pool = call.output("pool");
+  for (std::size_t slot = 0; slot < 3; ++slot) pool[slot * 64] += 1.0F;
+}
+
 const Known kKnown[] = {
+    {"OneHead", kSteps, "o: only head(s) 2 of 4", kStep, miswritten(third_head_off)},
+    {"NullSlot", kSteps, "has no slot (slot is -1): its outputs are zero and no row is written", kStep,
+     miswritten(null_slot_answers)},
+    {"OthersRows", kSteps, "they must stay as they were given", kStep, miswritten(first_rows_off)},
     {"Exponential", "v1 activation_gates form=branchless T=64 H=4 regime=large",
      "exp(x) as 2^(x log2 e), the product rounded: passes under contract=fp32+exponential:ex2",
      "cpu.activation_gates.branchless", miswritten(sigmoid_by_ex2)},

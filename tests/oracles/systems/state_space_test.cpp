@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "oracles/contracts.h"
 #include "oracles/systems/operator.h"
 #include "oracles/systems/state_space_forms.h"
 #include "tests/oracles/systems/signature_error.h"
@@ -113,6 +114,23 @@ TEST(StateSpaceForms, AChunkHoldsATokenAtLeast) {
   EXPECT_THROW((void)selective_scan_chunk_after_chunk(scan, kHold, 0), Error);
   EXPECT_EQ(selective_scan_chunk_after_chunk(scan.slice(0, 0, Matrix<double>::Ones(1, 1)), kHold, 4).state(0),
             1.0);
+}
+
+// Behind two sums of 600 a sample of the decay of one token is off by what an ulp of 1200 makes of it, as in a kernel that
+// subtracts sums from the chunk's start.
+TEST(StateSpaceForms, SamplesDrawTheRoundingsOfSums) {
+  Vector<Stochastic> g(3);
+  g << Stochastic(-600.1F), Stochastic(-600.3F), Stochastic(-0.29F);
+  double squares = 0.0;
+  constexpr int kCount = 200;
+  for (int n = 0; n < kCount; ++n) {
+    const SamplingScope scope(SampledModel::sample(contract_named("fp32"), 7, n));
+    const double decay = OracleFactors<Stochastic>::between(g)(2, 1).value();
+    squares += std::pow(std::log(decay) + static_cast<double>(0.29F), 2);
+  }
+  const double spread = std::sqrt(squares / kCount);
+  EXPECT_GT(spread, 1200.0 * 0x1p-25);
+  EXPECT_LT(spread, 1200.0 * 0x1p-23);
 }
 
 }  // namespace
