@@ -53,8 +53,6 @@ TEST(CumulativeDecay, AHardResetIsCutOff) {
 TEST(CumulativeDecay, SamplesDrawTheRoundingsOfItsSums) {
   Vector<Stochastic> g(3);
   g << Stochastic(-600.1F), Stochastic(-600.3F), Stochastic(-0.29F);
-  const double unit =
-      std::ldexp(1.0, -14);  // half an ulp: both count as 128 in the sums, whose ulp is 2^-16 then
   double squares = 0.0;
   constexpr int kCount = 200;
   for (int n = 0; n < kCount; ++n) {
