@@ -81,11 +81,10 @@ TEST(Generate, AFamilyRegimeDrawsTheSameBitsForEver) {
 
 TEST(Generate, ARegimeOfNamedTensorsDrawsTheSameBitsForEver) {
   const Sums sums = {
-      {"normal", 0x34a78687f36b3e37},       {"large", 0xcbe07b0e082ccb25},
-      {"tiny", 0x3a5fe0ef366aafed},         {"zeros", 0xd3db2d0b295374fa},
-      {"repeated", 0x498dfad3e00ce51e},     {"spiky", 0x0165e234049cdd93},
-      {"mixed_scales", 0x5ec5a3372a2e4e5a}, {"padded", 0x547bea86b5b4858b},
-      {"masked", 0x2c2502c3fd0ae860},       {"wide_rates", 0x0},
+      {"normal", 0x34a78687f36b3e37},       {"large", 0xcbe07b0e082ccb25},    {"tiny", 0x3a5fe0ef366aafed},
+      {"zeros", 0xd3db2d0b295374fa},        {"repeated", 0x498dfad3e00ce51e}, {"spiky", 0x0165e234049cdd93},
+      {"mixed_scales", 0x5ec5a3372a2e4e5a}, {"padded", 0x547bea86b5b4858b},   {"masked", 0x2c2502c3fd0ae860},
+      {"wide_rates", 0x7fcfcbebd0d8f628},
   };
   std::set<Content> seen;
   for (const Regime& regime : tensor_regimes()) {
