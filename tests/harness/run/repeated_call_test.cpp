@@ -27,7 +27,7 @@ TEST(RepeatedCall, LeavesIndicesAlone) {
     values.emplace(A_log.data, A_log.data + A_log.shape.front());
     return right.run(call, contract);
   };
-  const Resolved r(parse_case("v1 gated_delta_step form=expanded T=3 B=4 P=3 repeat=1 seed=2"));
+  const Resolved r(parse_case("v1 gated_delta_step form=expanded T=3 B=8 P=3 repeat=1 seed=2"));
   std::vector<float> given;
   for (const CaseTensor& x : tensor_inputs(r)) {
     if (x.spec.content == Content::slot) given = x.data;
