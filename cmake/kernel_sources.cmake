@@ -24,7 +24,7 @@ list(FILTER files EXCLUDE REGEX "^optimized/cuda/operators/")
 hash_of(family ${files} cmake/cuda.cmake optimized/call.cpp optimized/call.h optimized/kernel.h reference/contract.h
   reference/view.h)
 hash_of(operators ${operators} ${hopper} optimized/cuda/intrinsics.cuh optimized/cuda/device_memory.cuh optimized/cuda/prepare.h
-  optimized/operator_kernel.h cmake/cuda.cmake reference/contract.h)
+  optimized/operator_kernel.h optimized/slots.h cmake/cuda.cmake reference/contract.h)
 set(text "#pragma once\n\n// SHA-256 of the CUDA kernels' sources, first 16 digits each.\n#define SAMESTATE_CUDA_SOURCES \"${family}+${operators}\"\n")
 set(old "")
 if(EXISTS ${OUTPUT})

@@ -74,7 +74,7 @@ class GuardedSide {
   [[nodiscard]] GuardedTensor& tensor(std::size_t i) { return tensors_[i]; }
   /// All of it.
   [[nodiscard]] CallTensor whole(std::size_t i) const {
-    return {specs_[i]->name, tensors_[i].tensor(), token_dimension(*specs_[i])};
+    return {specs_[i]->name, tensors_[i].tensor(), token_dimension(*specs_[i]), specs_[i]->indices};
   }
   /// What a call of the tokens [begin, end) sees of an input or writes of an output.
   [[nodiscard]] CallTensor part(std::size_t i, std::int64_t begin, std::int64_t end) const {

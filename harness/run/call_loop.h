@@ -51,6 +51,7 @@ struct CallTensor {
   std::string_view name;
   StridedTensor tensor;
   int token_dimension = -1;  ///< -1: no dimension of it counts tokens
+  bool indices = false;      ///< as RunTensor's
 };
 
 /// One call of a kernel, whichever interface it was written for.
@@ -79,6 +80,7 @@ struct RunTensor {
   std::vector<std::int64_t> shape;           ///< the batch's extent included
   const std::vector<float>* data = nullptr;  ///< of an input; null: absent until it is carried
   std::string carried_as = {};               ///< of an output: the input of the next call that it becomes
+  bool indices = false;                      ///< it holds places in another tensor, as slots of a pool
 };
 
 /// Calls of one kernel that follow each other, states carried from each to the next.

@@ -33,7 +33,7 @@ Values values_of(const std::vector<CallTensor>& tensors) {
 }
 
 /// Other data that a kernel must take: those of the tensor in reverse order, half as large. Zeros and ones, as
-/// of a mask, and what belongs to no sequence stay.
+/// of a mask, and what belongs to no sequence stay. Not of indices: half of one is none.
 std::vector<float> others(std::vector<float> values) {
   if (std::ranges::all_of(values, [](float x) { return x == 0.0F || x == 1.0F || from_outside(x); }))
     return values;
@@ -86,7 +86,9 @@ class Repetition {
   }
 
   void thrown_away(const KernelCall& other) {
-    for (std::size_t i = 0; i < inputs_.size(); ++i) put(one_.inputs[i].tensor, others(inputs_[i]));
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      if (!one_.inputs[i].indices) put(one_.inputs[i].tensor, others(inputs_[i]));
+    }
     // The lengths in reverse order.
     for (std::size_t n = 0; n < offsets_.size(); ++n) {
       one_.cu_seqlens(n) = offsets_.front() + offsets_.back() - offsets_[offsets_.size() - 1 - n];

@@ -7,7 +7,7 @@ namespace samestate {
 
 /// Before each call two others on the same memory, whose results are thrown away: with other data,
 /// another scale and one token less (not packed), and with other data, another scale and other lengths (packed)
-/// of the same shape. Then the
+/// of the same shape. Indices stay: others may be none. Then the
 /// call, and once more, which must give the same bits. What is kept by address, by shape or by the number of
 /// calls is wrong in one of them. A kernel may refuse the calls that are thrown away. Throws Unrepeatable.
 [[nodiscard]] OneCall repeated(OneCall call);

@@ -42,7 +42,8 @@ std::vector<CaseTensor> run_tensors(const Resolved& r, const TensorSystem& syste
   loop.settings.batch = r.c.B;
   for (const auto& [name, value] : call.parameters) loop.settings.parameters.emplace_back(name, value);
   for (const CaseTensor& x : inputs)
-    loop.inputs.push_back({x.spec.name, x.spec.axis, x.batched, x.shape, &x.data});
+    loop.inputs.push_back(
+        {x.spec.name, x.spec.axis, x.batched, x.shape, &x.data, {}, x.spec.content == Content::slot});
   for (const TensorSpec& spec : signature.outputs) {
     std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
     shape.insert(shape.begin(), r.c.B);

@@ -77,6 +77,15 @@ void expect_near(const Values& actual, const Values& expected, const std::string
   }
 }
 
+/// Sums that cancel, of numbers near one; a number in 16 bits may have turned the other way.
+template <class Operand>
+void expect_close(const Values& actual, const Values& expected, const std::string& what) {
+  const float relative = sizeof(Operand) == 4 ? 2e-5F : 0x1p-7F;
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  for (std::size_t i = 0; i < actual.size(); ++i)
+    EXPECT_NEAR(actual[i], expected[i], relative * (1.0F + std::fabs(expected[i]))) << what << ' ' << i;
+}
+
 template <class Operand>
 [[nodiscard]] Contract contract_of() {
   if constexpr (std::is_same_v<Operand, float>) return {};

@@ -2,11 +2,11 @@
 
 #include <cmath>
 #include <memory>
-#include <string>
 
 #include "optimized/call.h"
 #include "optimized/cpu/l2norm.h"
 #include "optimized/cpu/operators/layer_parts.h"
+#include "optimized/slots.h"
 
 namespace samestate::cpu {
 
@@ -101,11 +101,7 @@ void GatedDeltaStepHead::token(std::int64_t b, std::int64_t t, std::int64_t h) {
 }
 
 Outcome gated_delta_step_expanded(const OperatorArguments& call, const Contract& contract) {
-  for (std::int64_t b = 0; b < call.batch; ++b) {
-    const float slot = call.input("slot").data[b];
-    if (!(slot >= -1.0F && slot < static_cast<float>(call.parameter("P"))))
-      throw Error("slot=" + std::to_string(slot) + ": a row of the pool, or -1 for none");
-  }
+  (void)slots_of(call);  // refuses what a head would round to a row
   const std::int64_t Hv = call.parameter("Hv");
   for_each_task(call.batch * Hv, call.threads, [&] {
     return [head = std::make_unique<GatedDeltaStepHead>(call, contract), Hv](std::int64_t task) {

@@ -13,6 +13,7 @@ std::vector<OperatorKernel> cuda_operator_kernels() {
   add(layer_part_kernels());
   add(delta_net_kernels());
   add(delta_net_layer_kernels());
+  add(gated_delta_step_kernels());
   add(dendritic_kernels());
   add(dendritic_layer_kernels());
   add(attention_kernels());

@@ -25,6 +25,8 @@ namespace samestate::cuda {
 [[nodiscard]] std::vector<OperatorKernel> dendritic_layer_kernels();
 /// The Gated DeltaNet layer.
 [[nodiscard]] std::vector<OperatorKernel> delta_net_layer_kernels();
+/// Its serving step.
+[[nodiscard]] std::vector<OperatorKernel> gated_delta_step_kernels();
 /// Its parts.
 [[nodiscard]] std::vector<OperatorKernel> delta_net_kernels();
 /// Softmax attention, with gates too.

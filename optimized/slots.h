@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "optimized/operator_kernel.h"
+
+/// Slots of a pool of states, which a call has as numbers beside its other tensors.
+namespace samestate {
+
+/// Input `slot` [B, 1] of a call whose pool has P slots, a number a request: a row of the pool, or -1 for none. Throws Error
+/// where one is no whole number in [-1, P): rounded, it might be a row beyond the pool.
+[[nodiscard]] inline std::vector<std::int64_t> slots_of(const OperatorArguments& call) {
+  const NamedTensor<const float>& tensor = call.input("slot");
+  const std::int64_t P = call.parameter("P");
+  const std::int64_t step = tensor.stride.empty() ? 1 : tensor.stride.front();
+  std::vector<std::int64_t> slots;
+  for (std::int64_t b = 0; b < call.batch; ++b) {
+    const float slot = tensor.data[b * step];
+    if (!(slot >= -1.0F && slot < static_cast<float>(P) && slot == std::floor(slot))) {
+      throw Error("slot=" + std::to_string(slot) + " of request " + std::to_string(b) +
+                  ", P=" + std::to_string(P) + ": must be a whole number from 0 to " + std::to_string(P - 1) +
+                  ", a row of the pool, or -1 for none");
+    }
+    slots.push_back(static_cast<std::int64_t>(slot));
+  }
+  return slots;
+}
+
+}  // namespace samestate
