@@ -76,6 +76,13 @@ void unowned_in_bf16(Call& c) {
 void unowned_zeroed(Call& c) {
   each_unowned(c, [](float& x) { x = 0.0F; });
 }
+/// As a copy by arithmetic leaves them: -0 + 0 is 0.
+void unowned_plus_zero(Call& c) {
+  each_unowned(c, [](float& x) { x = x == 0.0F ? 0.0F : x; });
+}
+void unowned_flushed(Call& c) {
+  each_unowned(c, [](float& x) { x = std::fpclassify(x) == FP_SUBNORMAL ? 0.0F : x; });
+}
 void whole_pool_in_bf16(Call& c) {
   for (float& x : c.output("pool")) x = cpu::to_bf16(x);
 }
@@ -297,6 +304,9 @@ std::vector<Mutant> gated_delta_step_mutants() {
         stage<RowOfBatchWritten>()},
        {"F", "unowned_zeroed", "the slots of no request are zero after the call", miswritten(unowned_zeroed)},
        {"F", "unowned_in_bf16", "the slots of no request go through bf16", miswritten(unowned_in_bf16)},
+       {"F", "unowned_plus_zero", "zero is added to the slots of no request", miswritten(unowned_plus_zero)},
+       {"F", "unowned_flushed", "subnormal numbers in the slots of no request are flushed",
+        miswritten(unowned_flushed)},
        {"F", "softplus_missing", "g = -exp(A_log) (a + dt_bias)", stage<SoftplusMissing>()},
        {"F", "no_bias", "dt_bias is left out", misread(filled("dt_bias", 0.0F))},
        {"F", "rate_without_exponential", "g = -A_log softplus(a + dt_bias)", stage<RateWithoutExponential>()},
