@@ -74,6 +74,7 @@ class KernelPlan {
     for (const std::string& part : system_.plan.models) {
       for (const std::string& contract : both) affordable(under(contract), part);
     }
+    if (!system_.plan.models.empty()) twice(system_.plan.models.front());
   }
 
  private:
@@ -104,6 +105,13 @@ class KernelPlan {
     const double most = system_.has_key("dk") ? kMostOfModel : kMostOfWidths;
     while (c.T > 1 && possible(c) && work_of(kernel_, c) > most) c.T = (c.T + 1) / 2;
     if (possible(c) && work_of(kernel_, c) <= kMostOfModel) put(c);
+  }
+
+  /// Repeated calls of many tokens and a model's widths: what a kernel keeps by shape it may keep of a large one alone.
+  void twice(const std::string& part) {
+    Case c = with_part(kernel_, start_, part + " repeat=1");
+    c.T = std::max<Index>(c.T, 70);
+    if (possible(c) && work_of(kernel_, c) <= kMostOfWidths) put(c);
   }
 
   void lengths(const Case& base) {

@@ -104,9 +104,10 @@ std::vector<ContractPoint> make_points() {
   using C = Contract;
   return {
       recurrent(format_point<&C::input>("input", "q, k and v, as oracle and kernel both read them", kStored)),
-      recurrent(setting<&C::norm>(
-          "norm", "in-kernel l2norm: x r is rounded to qk; r multiplies fp32 sums; x r stays in fp32",
-          {"operand", "factor", "unrounded"})),
+      recurrent(setting<&C::norm>("norm",
+                                  "in-kernel l2norm: x r is rounded to qk, or where inputs are 16 bit to "
+                                  "their format; r multiplies fp32 sums; x r stays in fp32",
+                                  {"operand", "factor", "unrounded"})),
       recurrent(format_point<&C::qk>("qk", "q and k as operands", kOperand)),
       setting<&C::scan>("scan", "order of the sum of g in a chunk", {"sequential", "tree"}),
       recurrent(setting<&C::exponential>("exponential", "expf, or 2^(x log2 e)", {"exact", "ex2"})),

@@ -93,19 +93,58 @@ template <class Scalar, class Row>
   return largest;
 }
 
+/// Keys that a kernel takes at a time, its weights stored under the largest score so far and rescaled when that is raised; 0:
+/// all at once. Of a scalar that knows of such kernels, where weights are divided last.
+template <class Scalar>
+[[nodiscard]] Index key_tile() {
+  if constexpr (requires { RoundingPoint<Scalar>::key_tile(); }) {
+    return RoundingPoint<Scalar>::divides_last() ? RoundingPoint<Scalar>::key_tile() : 0;
+  } else {
+    return 0;
+  }
+}
+
+/// The largest score of token t up to the end of each tile of keys; of tiles without a key seen so far, any.
+template <class Scalar, class Row>
+[[nodiscard]] std::vector<Scalar> largest_so_far(const AttentionInputs<Scalar>& x, Index t, Index tile,
+                                                 const Row& row) {
+  std::vector<Scalar> out;
+  std::optional<Scalar> largest;
+  for (Index begin = 0; begin < row.size(); begin += tile) {
+    const std::optional<Scalar> here =
+        largest_seen(x, t, begin, row.segment(begin, std::min(tile, row.size() - begin)));
+    if (here && largest) take_larger(*largest, *here);
+    if (!largest) largest = here;
+    out.push_back(largest ? softmax_shift(*largest) : Scalar(0));
+  }
+  return out;
+}
+
 /// Softmax over the keys seen; row i of `scores` belongs to token (first + i) mod T. scores: [n, S].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> visible_softmax(const AttentionInputs<Scalar>& x, Matrix<Scalar> scores,
                                              Index first = 0) {
   using std::exp;
   const bool last = RoundingPoint<Scalar>::divides_last();
+  const Index tile = key_tile<Scalar>();
   for (Index i = 0; i < scores.rows(); ++i) {
     const Index t = (first + i) % x.tokens();
     const std::optional<Scalar> largest = largest_seen(x, t, 0, scores.row(i));
     if (!largest) throw_fully_masked(t);
     const Scalar maximum = softmax_shift(*largest);
     Scalar sum(0);
+    const std::vector<Scalar> so_far =
+        tile > 0 ? largest_so_far(x, t, tile, scores.row(i)) : std::vector<Scalar>{};
     for (Index s = 0; s < x.keys(); ++s) {
+      if (tile > 0 && x.sees(t, s)) {
+        const Scalar& under = so_far[static_cast<std::size_t>(s / tile)];
+        const Scalar weight = exp(Scalar(scores(i, s) - under));
+        const Scalar rescaled = exp(Scalar(under - maximum));
+        const Scalar kept = stored_scalar(weight);
+        scores(i, s) = kept * rescaled;
+        sum += RoundingPoint<Scalar>::summed(Scalar(weight * rescaled), scores(i, s));
+        continue;
+      }
       scores(i, s) = x.sees(t, s) ? Scalar(exp(Scalar(scores(i, s) - maximum))) : Scalar(0);
       if (last) {
         const Scalar weight = scores(i, s);

@@ -20,6 +20,23 @@ Coordinates channel_of(Coordinates at, std::size_t channel) {
   return at;
 }
 
+// Tokens that write, tokens that write nothing and decay, and tokens that do nothing: what is left of a state then is far
+// below what was written to it, and its own digits show.
+
+constexpr std::int64_t kWriting = 16, kDecaying = 72;
+
+void then_zero(DrawnRow row, const BatchSource& source, const Counter& own, const Coordinates& at) {
+  if (at.token < kWriting) return normal::row(row, source, own, at);
+  std::fill(row.begin(), row.end(), 0.0);
+}
+double then_silent(const BatchSource& source, const Coordinates& at) {
+  if (at.token < kWriting) return normal::gate(source, at);
+  return at.token < kDecaying ? -0.3 - 1.7 * source.g.uniform(at) : 0.0;
+}
+double then_no_write(const BatchSource& source, const Coordinates& at) {
+  return at.token < kWriting ? normal::beta(source, at) : 0.0;
+}
+
 // Which token's vector stands here. One draw for all heads: a value head's v must repeat with its key head's k.
 
 std::int64_t one_for_all(const BatchSource&, const Coordinates&) { return kShared; }
@@ -224,6 +241,8 @@ constexpr Regime kRegimes[] = {
     {.name = "memorised", .summary = "pairs (k, v) repeated, so that delta is almost zero", .lasting = true,
      .family = {.key_token = one_of_few, .query_is_key = true, .value_token = one_of_few,
                 .gate = no_decay, .beta = upper_tenth}},
+    {.name = "silence", .summary = "tokens 16 to 71 write nothing and decay by e^-0.3 .. e^-2 each, later ones keep that",
+     .gated = true, .family = {.value = then_zero, .gate = then_silent, .beta = then_no_write}},
     {.name = "zeros", .summary = "half of the tokens are no-ops: q = k = v = 0, beta = 0, g = 0",
      .family = {.idle = every_other}},
     {.name = "exact", .summary = "one-hot keys, small integers, beta in {0, 1}, g = 0: bit for bit",

@@ -21,23 +21,33 @@ std::span<const ModelShape> model_shapes() {
       {"short_convolution", 2, 9, {{"C", 3072}, {"W", 4}, {"bias", 1}}, true},
       {"short_convolution", 1, 1100, {{"C", 40}, {"W", 4}}, true},
       {"short_convolution", 1, 4100, {{"C", 24}, {"W", 4}, {"bias", 1}}, true},
+      {"short_convolution", 1, 9, {{"C", 8192}, {"W", 4}, {"bias", 1}}, true},
       {"rotary_embedding", 1, 256, {{"H", 16}, {"d", 256}, {"pairs", 32}}},
+      // Many pairs at positions that turn them: the first of a text does not.
+      {"rotary_embedding", 2, 7, {{"H", 2}, {"d", 1040}, {"pairs", 509}}, true},
       {"softmax_attention", 1, 128, {{"H", 16}, {"Hkv", 2}, {"d", 256}, {"dv", 256}}},
       {"gated_attention", 1, 4, {{"D", 2048}, {"H", 16}, {"Hkv", 2}, {"d", 256}, {"pairs", 32}}},
       {"gated_delta_net", 1, 4, {{"D", 2048}, {"Hk", 16}, {"R", 2}, {"dk", 128}, {"dv", 128}, {"W", 4}}},
       {"gated_delta_step", 1, 2, {{"P", 2}, {"Hk", 16}, {"Hv", 32}, {"dk", 128}, {"dv", 128}}},
+      // What is served of it: drafted tokens of several requests, a slot far away, more requests than threads.
+      {"gated_delta_step", 6, 4, {{"P", 4}, {"Hk", 16}, {"Hv", 32}, {"dk", 128}, {"dv", 128}}, true},
+      {"gated_delta_step", 3, 2, {{"P", 300}, {"Hk", 1}, {"Hv", 2}, {"dk", 64}, {"dv", 64}}, true},
+      {"gated_delta_step", 1027, 1, {{"P", 2}, {"Hk", 1}, {"Hv", 2}, {"dk", 4}, {"dv", 4}}, true},
       {"gated_delta_net_output", 1, 16, {{"D", 2048}, {"Hv", 32}, {"dv", 128}}},
       {"expert_router", 1, 32, {{"D", 2048}, {"N", 512}, {"K", 10}}},
       {"load_balance", 1, 1024, {{"N", 512}, {"K", 10}}},
+      {"load_balance", 1, 4099, {{"N", 8}, {"K", 2}}, true},
       // Its widths with 16 of its experts: all of them are 6.4 GB.
       {"mixture_of_experts", 1, 2, {{"D", 2048}, {"N", 16}, {"K", 10}, {"F", 512}}},
       {"qwen3_next_moe", 1, 2, {{"D", 2048}, {"N", 16}, {"K", 10}, {"F", 512}, {"Fs", 512}}},
       // RetNet of 1.3 billion parameters: width 2048, 8 heads, values twice as wide as keys.
       {"normalised_retention", 1, 64, {{"H", 8}, {"dk", 256}, {"dv", 512}}},
       {"normalised_retention_recurrence", 1, 8, {{"H", 8}, {"dk", 256}, {"dv", 512}}},
+      {"normalised_retention_recurrence", 1, 2051, {{"H", 20}, {"dk", 2}, {"dv", 2}}, true},
       {"multi_scale_retention", 1, 4, {{"D", 2048}, {"H", 8}, {"dk", 256}, {"dv", 512}}},
       // Heads of a linear transformer.
       {"linear_attention_bidirectional", 1, 128, {{"H", 8}, {"dk", 64}, {"dv", 64}}},
+      {"linear_attention_bidirectional", 1, 4099, {{"H", 2}, {"dk", 4}, {"dv", 4}}, true},
       {"linear_attention_normalised", 1, 128, {{"H", 8}, {"dk", 64}, {"dv", 64}}},
       // Mamba and Mamba-2 of 130 million parameters: width 768.
       {"selective_scan", 1, 128, {{"D", 1536}, {"N", 16}}},
@@ -47,6 +57,7 @@ std::span<const ModelShape> model_shapes() {
       {"gate_first_rms_norm", 1, 256, {{"H", 1}, {"D", 1536}}},
       // DeepSeek-V2-Lite: width 2048, 16 heads of 128, a latent of 512 and 64 rotary columns.
       {"latent_cache", 1, 16, {{"D", 2048}, {"dc", 512}, {"dr", 64}}},
+      {"latent_cache", 1, 3, {{"D", 7168}, {"dc", 512}, {"dr", 64}}, true},  // DeepSeek-V3's
       // An eighth of those widths: of the whole ones the bound is vacuous.
       {"latent_attention",
        1,

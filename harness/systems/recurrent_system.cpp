@@ -60,30 +60,42 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
       // are sequences whose last row is the last of all (BUGS M25, M37, M41).
       .every = {"T=130 dk=32 dv=40 chunk=64", "form=packed lengths=0,17,1,0,16,15,0",
                 "form=packed lengths=1,52 state=none", "form=packed lengths=7,0,26 unowned=3,5"},
-      .shapes = {"Hk=2 Hv=6", "Hk=2 Hv=6 heads=tiled", "Hv=8", "dk=1 dv=1", "dk=3 dv=70", "dk=70 dv=3",
-                 "dk=128 dv=128 T=70", "dk=160 dv=96 T=40", "dk=256 dv=256 T=20", "dv=16",
-                 // Qwen3-Next's and DendAttn's heads.
-                 "dk=128 dv=128 Hv=2 T=321 l2norm=1", "dk=160 dv=512 T=200", "B=3 Hk=2 Hv=4 layout=padded",
-                 "l2norm=1 regime=tiny_norms",
-                 // Widths of models that are no powers of two, and their tiles, normalised.
-                 "dk=96 dv=96 T=9 l2norm=1", "dk=192 dv=192 T=9 l2norm=1", "dk=64 dv=128 T=9 l2norm=1",
-                 // A scale that is neither the default nor one: left out, squared, or taken off by l2norm.
-                 "scale=2", "scale=2 l2norm=1 Hk=2 Hv=4", "scale=0", "scale=0 B=2 Hk=2 Hv=4 dk=128 dv=64",
-                 // Heads that are several, in every order of memory.
-                 "B=2 Hk=2 Hv=4 layout=mixed", "B=2 Hk=2 Hv=4 layout=fused", "B=2 Hk=2 Hv=4 layout=permuted",
-                 "B=2 Hk=2 Hv=4 layout=sliced",
-                 // Tokens of no sequence on one side alone, at a chunk's end, and a whole chunk of them.
-                 "form=packed lengths=16,17 unowned=1,0 repeat=1", "form=packed lengths=16,17 unowned=130,65",
-                 "form=packed lengths=16,32 unowned=0,17", "form=packed lengths=19,14 final=none",
-                 "form=packed lengths=19,14 final=in_place",
-                 // Offsets of batch rows, tokens and sequences' states that no longer fit 32 bits (BUGS M38).
-                 "B=3 Hk=2 Hv=4 layout=far", "layout=far form=packed lengths=17,16"},
+      .shapes =
+          {"Hk=2 Hv=6", "Hk=2 Hv=6 heads=tiled", "Hv=8", "dk=1 dv=1", "dk=3 dv=70", "dk=70 dv=3",
+           "dk=128 dv=128 T=70", "dk=160 dv=96 T=40", "dk=256 dv=256 T=20", "dv=16",
+           // Qwen3-Next's and DendAttn's heads.
+           "dk=128 dv=128 Hv=2 T=321 l2norm=1", "dk=160 dv=512 T=200", "B=3 Hk=2 Hv=4 layout=padded",
+           "l2norm=1 regime=tiny_norms",
+           // Widths of models that are no powers of two, and their tiles, normalised.
+           "dk=96 dv=96 T=9 l2norm=1", "dk=192 dv=192 T=9 l2norm=1", "dk=64 dv=128 T=9 l2norm=1",
+           // Many chunks of wide heads, whose tiles a kernel serves with, and wide heads packed; whole chunks behind
+           // one another for as long as what 16 bits do to every 64th state shows.
+           "dk=128 dv=128 T=529 chunk=64", "dk=128 dv=128 T=401 chunk=128",
+           "dk=128 dv=128 T=113 chunk=32 l2norm=1", "dk=192 dv=192 T=209 chunk=64 l2norm=1",
+           "dk=256 dv=64 T=145 chunk=64", "dk=64 dv=257 T=145 chunk=64", "dk=16 dv=16 T=2100 chunk=128 Hv=2",
+           "dk=16 dv=64 T=1100 chunk=16 regime=slow", "dk=8 dv=64 T=2100 chunk=16 regime=slow final=in_place",
+           "Hk=16 Hv=48 dk=16 dv=16 T=70 chunk=64", "Hk=2 Hv=6 heads=tiled dk=192 dv=32 T=70 chunk=32",
+           "B=257 T=130 dk=4 dv=4 chunk=64",
+           "form=packed lengths=70,9,0,71,3,66,1,69,2,75,67 dk=128 dv=32 chunk=64",
+           "form=packed lengths=70,17 dk=192 dv=64 chunk=32 l2norm=1",
+           // A scale that is neither the default nor one: left out, squared, or taken off by l2norm.
+           "scale=2", "scale=2 l2norm=1 Hk=2 Hv=4", "scale=0", "scale=0 B=2 Hk=2 Hv=4 dk=128 dv=64",
+           // Heads that are several, in every order of memory.
+           "B=2 Hk=2 Hv=4 layout=mixed", "B=2 Hk=2 Hv=4 layout=fused", "B=2 Hk=2 Hv=4 layout=permuted",
+           "B=2 Hk=2 Hv=4 layout=sliced",
+           // Tokens of no sequence on one side alone, at a chunk's end, and a whole chunk of them.
+           "form=packed lengths=16,17 unowned=1,0 repeat=1", "form=packed lengths=16,17 unowned=130,65",
+           "form=packed lengths=16,32 unowned=0,17", "form=packed lengths=19,14 final=none",
+           "form=packed lengths=19,14 final=in_place",
+           // Offsets of batch rows, tokens and sequences' states that no longer fit 32 bits (BUGS M38).
+           "B=3 Hk=2 Hv=4 layout=far", "layout=far form=packed lengths=17,16"},
       // With a tail of one token: T (BUGS M12), and sequences times heads, the limit of a CUDA grid's y axis
       // (M39), that no longer fit 16 bits; sequences and the longest of them; widths, and heads of many tokens.
-      .limits = {"dk=2 dv=2 T=65537 chunk=64", "dk=2 dv=2 T=2 B=16400 Hk=4 Hv=4 chunk=64",
-                 "dk=2 dv=1 T=8193 Hk=2 Hv=4 chunk=64", "dk=2049 dv=3 T=2 chunk=64",
-                 "dk=3 dv=2056 T=5 chunk=64", "dk=8 dv=4 chunk=64 form=packed lengths=3,0,600,1",
-                 many_sequences()},
+      .limits = {"dk=2 dv=2 T=65537 chunk=64", "dk=2 dv=2 Hv=2 T=65811 chunk=128",
+                 "dk=2 dv=2 chunk=64 form=packed lengths=66000,70",
+                 "dk=2 dv=2 T=2 B=16400 Hk=4 Hv=4 chunk=64", "dk=2 dv=1 T=8193 Hk=2 Hv=4 chunk=64",
+                 "dk=2049 dv=3 T=2 chunk=64", "dk=3 dv=2056 T=5 chunk=64",
+                 "dk=8 dv=4 chunk=64 form=packed lengths=3,0,600,1", many_sequences()},
       // Qwen3-Next's.
       .models = {"Hk=16 Hv=32 dk=128 dv=128 T=65 chunk=64 l2norm=1"},
       .regime = "T=80 Hv=2",

@@ -113,6 +113,8 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
     if (!law.fits(of)) continue;
     laws.push_back(law.name);
     rows_.push_back(&law);
+    // A call that goes on from states and caches with more tokens than a tile has; other lengths are the law's own.
+    if (of.streams && law.name == "split") plan.limits.push_back("B=2 T=200 law=split");
   }
 }
 

@@ -42,6 +42,7 @@ struct RunningModel {
   const SkippedPoints* skipped = nullptr;  ///< of the twin: points that the kernel does not have
   bool divides_last = false;               ///< of the twin, as RoundingPoint has it
   bool sums_stored = false;                ///< of the twin: summed() takes what was stored
+  std::int64_t key_tile = 0;               ///< of the twin: keys of a softmax at a time; 0: all
 
   /// Of a contract: rounding points keep 16 bits where its operands do.
   [[nodiscard]] static RunningModel of(const Contract& contract);
@@ -303,6 +304,7 @@ struct RoundingPoint<Running> {
     return model.nearest == Format::none || model.sums_stored ? kept : x;
   }
   static bool divides_last() { return detail::running_model().divides_last; }
+  static std::int64_t key_tile() { return detail::running_model().key_tile; }
   static bool rounds_at(const PointPlace& place) {
     const RunningModel& model = detail::running_model();
     return model.skipped == nullptr || !model.skipped->has(place);

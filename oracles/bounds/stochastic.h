@@ -132,6 +132,7 @@ struct RoundingPoint<Stochastic> {
     return detail::sampling().model.sums_stored ? kept : x;
   }
   static bool divides_last() { return detail::sampling().model.divides_last; }
+  static std::int64_t key_tile() { return detail::sampling().model.key_tile; }
   static bool rounds_at(const PointPlace& place) { return model_rounds_at(place); }
 };
 

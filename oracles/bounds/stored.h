@@ -51,6 +51,7 @@ struct RoundingPoint<Stored> {
   static Stored shift(Stored x) { return x; }
   static Stored summed(Stored x, Stored kept) { return detail::sampling().model.sums_stored ? kept : x; }
   static bool divides_last() { return detail::sampling().model.divides_last; }
+  static std::int64_t key_tile() { return detail::sampling().model.key_tile; }
   static bool rounds_at(const PointPlace& place) { return model_rounds_at(place); }
 };
 

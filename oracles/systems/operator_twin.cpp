@@ -25,6 +25,7 @@ SampledModel with(SampledModel model, const TwinVariant& variant) {
   model.skipped = &variant.skipped;
   model.divides_last = variant.divides_last;
   model.sums_stored = variant.sums_stored;
+  model.key_tile = variant.key_tile;
   return model;
 }
 
@@ -247,6 +248,7 @@ std::string TwinVariant::words() const {
   }
   if (divides_last) out += fmt::format("{}weights divided last", out.empty() ? "" : ", ");
   if (sums_stored) out += fmt::format("{}the sum of stored weights", out.empty() ? "" : ", ");
+  if (key_tile > 0) out += fmt::format("{}keys in tiles of {}", out.empty() ? "" : ", ", key_tile);
   return out;
 }
 
@@ -264,6 +266,7 @@ TwinBound twin_bound(const TwinSubject& of, const TwinVariant& variant) {
   model.skipped = &variant.skipped;
   model.divides_last = variant.divides_last;
   model.sums_stored = variant.sums_stored;
+  model.key_tile = variant.key_tile;
   const RunningScope scope(model);
   TwinBound out;
   for (const auto& [name, x] : evaluate(of.op.running, of.op, of.call, of.inputs, of.cuts)) {
@@ -371,6 +374,10 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
   constexpr std::size_t kBeam = 3;
   constexpr int kMost = 400;
   constexpr std::size_t kOffered = 24;
+  // Of a softmax whose keys are no form's tiles.
+  const bool softmax = std::ranges::any_of(
+      met_.places, [](const PointPlace& place) { return place.file().ends_with("softmax_attention.h"); });
+  const std::vector<Index> tiles = softmax ? std::vector<Index>{16, 32, 64, 128} : std::vector<Index>{};
   std::vector<TwinDistance> beam{nearest_};
   std::vector<TwinDistance> all{nearest_};
   std::set<std::string> known{nearest_.variant.words()};
@@ -385,6 +392,11 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
       for (bool TwinVariant::*flag : {&TwinVariant::divides_last, &TwinVariant::sums_stored}) {
         variants.push_back(from.variant);
         variants.back().*flag = true;
+      }
+      for (const Index tile : tiles) {
+        variants.push_back(from.variant);
+        variants.back().divides_last = true;
+        variants.back().key_tile = tile;
       }
       for (TwinVariant& variant : variants) {
         variant.skipped.sort();

@@ -52,6 +52,7 @@ struct Drawn {
     SampledModel model = SampledModel::jitter(contract, 91, n);
     model.skipped = &variant.skipped;
     model.divides_last = variant.divides_last;
+    model.key_tile = variant.key_tile;
     model.planted = planted;
     const SamplingScope scope(model);
     Tensors<double> out;
@@ -152,6 +153,30 @@ TEST(OperatorTwin, SoftmaxWeightsMayBeDividedLast) {
   TwinSearch search(subject, actual);
   search.run([](const TwinDistance&) { return false; });
   EXPECT_TRUE(search.nearest().variant.divides_last);
+}
+
+// As FlashMLA takes them: a weight is stored under the largest score so far, and rescaled when that is raised.
+TEST(OperatorTwin, KeysMayBeTakenInTilesWhereNoFormHasThem) {
+  for (const Row& row : {Row{"latent_attention", "absorbed"}, Row{"softmax_attention", "grouped"}}) {
+    for (const Index tile : {16, 64}) {
+      int farther = 0;
+      for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+        const Drawn drawn(row.name, row.form, 150, seed);
+        TwinVariant tiled;
+        tiled.divides_last = true;
+        tiled.key_tile = tile;
+        const Tensors<double> kernel = drawn.kernel(1, tiled);
+        const TwinJudgement j = drawn.judge(kernel);
+        EXPECT_EQ(j.judgement.verdict, Verdict::pass)
+            << row.name << " " << tile << ": " << j.judgement.reason;
+        tiled.key_tile = 0;
+        const Tensors<double> whole = twin_values(drawn.subject(), tiled);
+        for (const auto& [name, x] : whole)
+          farther += unshared(get(kernel, name), x, get(drawn.oracle.exact, name)).maxCoeff() > 0.25;
+      }
+      EXPECT_GT(farther, 0) << "tiles of " << tile << " show";
+    }
+  }
 }
 
 TEST(OperatorTwin, SeesRoundingsThatNoContractHas) {
