@@ -114,7 +114,7 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
     laws.push_back(law.name);
     rows_.push_back(&law);
     // A call that goes on from states and caches with more tokens than a tile has; other lengths are the law's own.
-    if (of.streams && law.name == "split") plan.limits.push_back("B=2 T=200 law=split");
+    if (of.streams && law.name.name == "split") plan.limits.push_back("B=2 T=200 law=split");
   }
 }
 
