@@ -59,7 +59,7 @@ TEST(Generate, AFamilyRegimeDrawsTheSameBitsForEver) {
       {"tiny_norms", 0x9017e3f0f1eb84a9},     {"positive", 0x67d80b1de0ee61b9},
       {"spike", 0x4b5db36230537dbf},          {"memorised", 0xa962269eea7c270f},
       {"zeros", 0xbe89cdbf6ae14050},          {"exact", 0xe1d127f7bf7d7b25},
-      {"exact_reset", 0x847b78e4c375db81},
+      {"exact_reset", 0x847b78e4c375db81},    {"silence", 0x2a7d357c529826f4},
   };
   BatchShape dense;
   dense.B = 2, dense.T = 67, dense.Hk = 2, dense.Hv = 4, dense.dk = 16, dense.dv = 8;
