@@ -31,6 +31,7 @@ constexpr DeviceShape kShapes[] = {
     {"mamba2_mixer", "B=16 T=512 D=256 H=8 G=1 P=64 N=128"},
     {"gated_delta_net", "B=256 T=1 D=2048 Hk=16 dk=128 dv=128"},
     {"gated_delta_net", "B=16 T=512 D=512 Hk=4 dk=128 dv=128"},
+    {"gated_delta_step", "B=256 T=1 P=1 Hk=16 Hv=32 dk=128 dv=128"},
     {"gated_delta_net_output", "B=64 T=16 D=2048 Hv=32 dv=128"},
     {"linear_attention_normalised", "B=8 T=2048 H=16 dk=64 dv=64"},
     {"linear_attention_bidirectional", "B=8 T=2048 H=16 dk=64 dv=64"},

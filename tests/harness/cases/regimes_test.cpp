@@ -285,6 +285,19 @@ const std::map<std::string_view, Claim> kClaims = {
        for (std::size_t t = 0; t < k.rows.size(); ++t) pairs.emplace(k.rows[t], v.rows[t]);
        return k.distinct() == 8 && pairs.size() == 8 && all(b.beta, 0.9F, 1) && all(b.g, 0, 0);
      }},
+    {"silence",
+     [](const Batch& b) {
+       const Rows v(b, "v");
+       double written = 0.0, decay = 0.0;
+       for (std::size_t t = 0; t < v.rows.size(); ++t) {
+         const bool silent = std::count(v.rows[t].begin(), v.rows[t].end(), 0.0F) == std::ssize(v.rows[t]);
+         if (silent != (t >= 16) || (b.beta[t] == 0) != silent) return false;
+         if (t >= 72 && b.g[t] != 0) return false;
+         if (silent) decay += b.g[t];
+         written += silent ? 0 : 1;
+       }
+       return written == 16 && decay < -40 && decay > -100;
+     }},
     {"zeros",
      [](const Batch& b) {
        const Rows q(b, "q"), k(b, "k"), v(b, "v");
