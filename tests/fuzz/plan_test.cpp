@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <numeric>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "harness/cases/keys.h"
 #include "harness/cases/regimes.h"
@@ -244,6 +248,53 @@ TEST(Plan, ReachesWhatOnceSurvived) {
   EXPECT_TRUE(
       reaches("cpu.softmax_attention.online", [](const Case& c) { return c.chunk == 48 && c.T > 48; }));
   EXPECT_TRUE(reaches("cpu.rms_norm.fused", [](const Case& c) { return c.layout == "page_end"; }));
+}
+
+// Of 512 bugs that two strangers planted these classes lived: sizes that never met.
+TEST(Plan, ReachesWhereTwoStrangersBugsLived) {
+  const KernelTable table(kernels(), operator_kernels());
+  std::map<std::string, std::vector<Case>> plans;
+  const auto reaches = [&](const std::string& kernel, const std::function<bool(const Case&)>& wanted) {
+    const auto [plan, fresh] = plans.try_emplace(kernel);
+    PlanOptions options;
+    options.kernel = kernel;
+    if (fresh) plan->second = plan_cases(table, options);
+    return std::ranges::any_of(plan->second, wanted);
+  };
+  const auto of = [](const Case& c, const char* name) { return size_in(c, name); };
+  const auto chunks = [](const Case& c) { return c.chunk > 0 ? (c.T + c.chunk - 1) / c.chunk : 0; };
+  const char* const family = "cpu.gated_delta_rule.chunked";
+  EXPECT_TRUE(reaches(family, [&](const Case& c) {
+    return c.chunk == 64 && c.dk == 128 && c.dv == 128 && c.T > 256 && chunks(c) > 8;
+  }));
+  EXPECT_TRUE(reaches(family, [&](const Case& c) { return c.chunk == 128 && c.dk == 128 && chunks(c) > 3; }));
+  EXPECT_TRUE(reaches(family, [&](const Case& c) { return c.chunk == 128 && c.T > 2048; }));
+  EXPECT_TRUE(reaches(family, [&](const Case& c) { return c.dk == 192 && c.chunk == 64 && chunks(c) > 2; }));
+  EXPECT_TRUE(reaches(family, [&](const Case& c) { return c.dv > 256 && c.chunk == 64 && chunks(c) > 1; }));
+  EXPECT_TRUE(reaches(family, [&](const Case& c) { return c.B > 256 && c.chunk == 64 && chunks(c) > 2; }));
+  EXPECT_TRUE(reaches(family, [&](const Case& c) { return c.T > 65600 && c.Hv > 1 && c.lengths.empty(); }));
+  EXPECT_TRUE(reaches(family, [&](const Case& c) {
+    return std::accumulate(c.lengths.begin(), c.lengths.end(), Index{0}) > 65536;
+  }));
+  EXPECT_TRUE(reaches(family, [&](const Case& c) { return c.regime == "silence" && c.T > 72; }));
+  EXPECT_TRUE(reaches("cpu.gated_delta_step.expanded", [&](const Case& c) {
+    return of(c, "dk") == 128 && of(c, "dv") == 128 && of(c, "Hv") == 32 && c.T > 3 && c.B > 1;
+  }));
+  EXPECT_TRUE(reaches("cpu.gated_delta_step.expanded",
+                      [&](const Case& c) { return of(c, "P") > 256 && of(c, "dk") > 63; }));
+  EXPECT_TRUE(reaches("cpu.gated_delta_step.expanded", [](const Case& c) { return c.B > 1024; }));
+  EXPECT_TRUE(reaches("cpu.short_convolution.scatter",
+                      [&](const Case& c) { return of(c, "C") > 4096 && of(c, "bias") == 1; }));
+  EXPECT_TRUE(reaches("cpu.rotary_embedding.full_width",
+                      [&](const Case& c) { return of(c, "pairs") > 256 && c.T > 1; }));
+  EXPECT_TRUE(reaches("cpu.load_balance.direct", [](const Case& c) { return c.T > 4096; }));
+  EXPECT_TRUE(reaches("cpu.latent_cache.direct", [&](const Case& c) { return of(c, "D") > 4096; }));
+  for (const char* kernel : {"cpu.softmax_attention.grouped", "cpu.linear_attention_normalised.chunked",
+                             "cpu.multi_scale_retention.chunked"})
+    EXPECT_TRUE(reaches(kernel, [](const Case& c) { return c.law == "split" && c.T > 129; })) << kernel;
+  EXPECT_TRUE(reaches("cpu.gated_rms_norm.fused", [&](const Case& c) {
+    return c.repeat && c.law.empty() && c.T > 64 && of(c, "D") > 64;
+  }));
 }
 
 // What a process's first call alone does wrong is seen in its first case, which a case without tokens would use up.
