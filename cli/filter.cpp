@@ -7,7 +7,6 @@
 
 #include "cli/duration.h"
 #include "cli/options.h"
-#include "fuzz/search/search.h"
 #include "reference/error.h"
 
 namespace samestate::cli {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/cases/case_filter.h"
+#include "harness/cases/shards.h"
 
 /// Which cases a verb is about, as its options say it: one grammar for gate, fuzz, sweep and bench.
 namespace samestate::cli {
@@ -23,11 +24,6 @@ void add_filter_options(CLI::App& app, FilterOptions& options);
 /// What --help says of the grammar, below a verb's own text.
 [[nodiscard]] const std::string& filter_help();
 
-/// Every `count`-th case from `index` on.
-struct Shard {
-  std::int64_t index = 0;
-  std::int64_t count = 1;
-};
 /// "I/N". Throws Error that names the limits.
 [[nodiscard]] Shard shard_of(const std::string& text);
 

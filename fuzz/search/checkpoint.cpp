@@ -10,7 +10,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "fuzz/search/case_source.h"
+#include "harness/records/hash.h"
 #include "reference/error.h"
 
 namespace samestate {

@@ -9,13 +9,11 @@
 
 #include "fuzz/search/case_source.h"
 #include "fuzz/search/coverage.h"
+#include "harness/cases/shards.h"
 #include "harness/processes/campaign.h"
 #include "harness/processes/history.h"
 
 namespace samestate {
-
-/// More shards than that are no plan, and indices stay far from the end of their type.
-inline constexpr std::int64_t kMostShards = 1'000'000;
 
 /// A search with fresh cases. Its records depend on seed, filter, shard and the number of cases alone.
 struct SearchOptions {
