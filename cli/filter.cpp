@@ -73,6 +73,18 @@ CaseFilter filter_of(const FilterOptions& options) {
   return filter;
 }
 
+CaseFilter filter_of(const std::string& text) {
+  FilterOptions options;
+  CLI::App app;
+  add_filter_options(app, options);
+  try {
+    app.parse(text);
+  } catch (const CLI::ParseError& error) {
+    throw Error(fmt::format("filter {}: {}; a run file was changed", text, error.what()));
+  }
+  return filter_of(options);
+}
+
 const std::string& filter_help() {
   static const std::string text =
       "Which cases: a condition is KEY=VALUE[,VALUE...], a KEY any of the case line (docs/case-line.md) or a "

@@ -21,8 +21,16 @@ void add_filter_options(CLI::App& app, FilterOptions& options);
 /// Throws Error that names value, known values and remedy.
 [[nodiscard]] CaseFilter filter_of(const FilterOptions& options);
 
+/// Of what CaseFilter::text says, as a run file holds it. Throws Error as the above does.
+[[nodiscard]] CaseFilter filter_of(const std::string& text);
+
 /// What --help says of the grammar, below a verb's own text.
 [[nodiscard]] const std::string& filter_help();
+
+/// What --shard says of itself in the help of a verb whose plan ends.
+inline constexpr const char* kShardHelp =
+    "I/N: only part I of N, from 0; the parts take alike long (docs/shards.md), and `samestate merge` joins "
+    "them";
 
 /// "I/N". Throws Error that names the limits.
 [[nodiscard]] Shard shard_of(const std::string& text);

@@ -13,6 +13,7 @@
 #include "fuzz/draw.h"
 #include "fuzz/plan.h"
 #include "harness/cases/keys.h"
+#include "harness/records/hash.h"
 
 namespace samestate {
 namespace {

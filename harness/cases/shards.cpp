@@ -35,7 +35,8 @@ std::vector<std::int64_t> shards_by_work(std::span<const double> work, std::int6
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return counted[a] > counted[b]; });
-  using Load = std::pair<std::int64_t, std::int64_t>;  // work so far, and how many: what takes nothing is spread too
+  using Load =
+      std::pair<std::int64_t, std::int64_t>;  // work so far, and how many: what takes nothing is spread too
   struct Filled {
     Load load;
     std::int64_t shard;

@@ -38,18 +38,22 @@ std::vector<Part> parts_of(const std::vector<NamedRecords>& files, const std::st
   std::vector<Part> parts;
   for (const NamedRecords& file : files) {
     if (file.content.runs.empty())
-      throw Error(file.name + ": no run in it; name a file that gate, fuzz or sweep wrote with --jsonl or --out");
+      throw Error(file.name +
+                  ": no run in it; name a file that gate, fuzz or sweep wrote with --jsonl or --out");
     if (!file.content.timings.empty())
-      throw Error(file.name + ": of a bench, whose times are of one machine; merge takes gate, fuzz and sweep");
+      throw Error(file.name +
+                  ": of a bench, whose times are of one machine; merge takes gate, fuzz and sweep");
     for (std::size_t i = 0; i < file.content.runs.size(); ++i) {
       const Part& part = parts.emplace_back(Part{&file, i});
       if (part.run().version != version) {
-        throw Error(fmt::format("{}: written by samestate {}, and this is {}; merge it with the one that wrote it",
-                                file.name, part.run().version, version));
+        throw Error(
+            fmt::format("{}: written by samestate {}, and this is {}; merge it with the one that wrote it",
+                        file.name, part.run().version, version));
       }
       if (part.part().verb.empty()) {
-        throw Error(fmt::format("{}: does not say of which plan it is, as runs of gate, fuzz and sweep do; run it again",
-                                file.name));
+        throw Error(fmt::format(
+            "{}: does not say of which plan it is, as runs of gate, fuzz and sweep do; run it again",
+            file.name));
       }
     }
   }
@@ -60,9 +64,10 @@ std::vector<Part> parts_of(const std::vector<NamedRecords>& files, const std::st
 [[noreturn]] void differ(const Part& a, const Part& b, const std::string& what, const std::string& of_a,
                          const std::string& of_b) {
   const auto named = [](const std::string& text) { return text.empty() ? "none" : text; };
-  throw Error(fmt::format("{} and {} are not of one run: {} is {} in the first and {} in the second; merge the shards of "
-                          "one command",
-                          a.file->name, b.file->name, what, named(of_a), named(of_b)));
+  throw Error(fmt::format(
+      "{} and {} are not of one run: {} is {} in the first and {} in the second; merge the shards of "
+      "one command",
+      a.file->name, b.file->name, what, named(of_a), named(of_b)));
 }
 
 /// Throws Error where two parts are of different runs.
@@ -99,10 +104,11 @@ Shards by_shard(const std::vector<Part>& parts) {
     check_alike(parts.front(), part);
     std::vector<const Part*>& of = shards[part.part().shard];
     if (!of.empty() && (of.front()->file != part.file || part.part().verb == "gate")) {
-      throw Error(of.front()->file == part.file
-                      ? fmt::format("{}: {} is in it twice; give each shard once", part.file->name, part.shard())
-                      : fmt::format("{} is in {} and in {}; give each shard once", part.shard(),
-                                    of.front()->file->name, part.file->name));
+      throw Error(
+          of.front()->file == part.file
+              ? fmt::format("{}: {} is in it twice; give each shard once", part.file->name, part.shard())
+              : fmt::format("{} is in {} and in {}; give each shard once", part.shard(),
+                            of.front()->file->name, part.file->name));
     }
     of.push_back(&part);
   }
@@ -115,9 +121,10 @@ Shards by_shard(const std::vector<Part>& parts) {
   const std::int64_t all = count - std::ssize(shards);
   const bool more = all > static_cast<std::int64_t>(kShown);
   if (more) missing.resize(kShown);
-  throw Error(fmt::format("shard{} {}{} {} missing; name {} too, or run {} with --shard", all > 1 ? "s" : "",
-                          fmt::join(missing, ", "), more ? fmt::format(" and {} more", all - std::ssize(missing)) : "",
-                          all > 1 ? "are" : "is", all > 1 ? "their files" : "its file", all > 1 ? "them" : "it"));
+  throw Error(fmt::format(
+      "shard{} {}{} {} missing; name {} too, or run {} with --shard", all > 1 ? "s" : "",
+      fmt::join(missing, ", "), more ? fmt::format(" and {} more", all - std::ssize(missing)) : "",
+      all > 1 ? "are" : "is", all > 1 ? "their files" : "its file", all > 1 ? "them" : "it"));
 }
 
 /// The cases of the shards by number.
@@ -148,8 +155,8 @@ class Cases {
     for (const auto& [number, found] : own) {
       const auto [at, fresh] = cases_.emplace(number, found);
       if (!fresh) {
-        throw Error(fmt::format("case {} is in {} and in {}: a file was changed; run that shard again", number,
-                                at->second.part->file->name, found.part->file->name));
+        throw Error(fmt::format("case {} is in {} and in {}: a file was changed; run that shard again",
+                                number, at->second.part->file->name, found.part->file->name));
       }
     }
   }
@@ -158,8 +165,9 @@ class Cases {
     const std::string& name = part.file->name;
     const std::string& verb = part.part().verb;
     if (last && !sweep_ && !part.end().finished) {
-      throw Error(fmt::format("{}: {} has no end: it was killed or cut, or still runs; {}", name, part.shard(),
-                              verb == "fuzz" ? "go on with it by --resume, or run it again" : "run that shard again"));
+      throw Error(fmt::format(
+          "{}: {} has no end: it was killed or cut, or still runs; {}", name, part.shard(),
+          verb == "fuzz" ? "go on with it by --resume, or run it again" : "run that shard again"));
     }
     const RecordFile& content = part.file->content;
     const std::vector<RecordPlace>& places = sweep_ ? content.point_places : content.places;
@@ -170,15 +178,16 @@ class Cases {
       // A search that was killed begins such a case again.
       if (!place.ended && !last) continue;
       if (!place.ended) {
-        throw Error(fmt::format("{}: case {} began and has no end: lines are missing; run {} again", name, number,
-                                part.shard()));
+        throw Error(fmt::format("{}: case {} began and has no end: lines are missing; run {} again", name,
+                                number, part.shard()));
       }
       const RunPart& of = part.part();
       const bool extra = verb == "gate" && of.shards == 1;
       const bool inside = number >= 0 && (of.total == 0 || extra || number < of.total);
       if (!inside || (verb == "fuzz" && number % of.shards != of.shard)) {
-        throw Error(fmt::format("{}: case {} is not of {} of a plan of {} cases: the file was changed; run it again",
-                                name, number, part.shard(), of.total));
+        throw Error(
+            fmt::format("{}: case {} is not of {} of a plan of {} cases: the file was changed; run it again",
+                        name, number, part.shard(), of.total));
       }
       const auto [at, fresh] = own.emplace(number, Found{&part, i});
       if (fresh) continue;
@@ -240,9 +249,12 @@ void join_ends(const Shards& shards, MergedRun& out) {
 void check_plan(const MergedRun& merged) {
   const RunPart& part = merged.run.part;
   const bool sweep = part.verb == "sweep";
-  if (part.verb == "fuzz" || std::ssize(merged.numbers) < part.total) return;
+  const auto total = static_cast<std::size_t>(part.total);
+  // Numbers ascend from 0: the last one says that none is missing before it.
+  if (part.verb == "fuzz" || merged.numbers.size() < total) return;
+  if (total > 0 && merged.numbers[total - 1] != part.total - 1) return;
   PlanHash hash;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(part.total); ++i) {
+  for (std::size_t i = 0; i < total; ++i) {
     if (sweep) {
       const Measurement& m = merged.points[i];
       hash.add(m.record.line, m.series + "\t" + m.curve);
@@ -251,9 +263,10 @@ void check_plan(const MergedRun& merged) {
     }
   }
   if (hash.text() == part.plan) return;
-  throw Error(fmt::format("the cases of the files are not those of plan {}, but of {}: a line was changed, or two kernels "
-                          "are of one name; run the shards again",
-                          part.plan, hash.text()));
+  throw Error(fmt::format(
+      "the cases of the files are not those of plan {}, but of {}: a line was changed, or two kernels "
+      "are of one name; run the shards again",
+      part.plan, hash.text()));
 }
 
 }  // namespace
@@ -281,7 +294,8 @@ MergedRun merge_runs(const std::vector<NamedRecords>& files, const std::string& 
     const auto explained = out.end.looks_like.find(std::to_string(number));
     if (explained != out.end.looks_like.end()) out.records.back().looks_like = explained->second;
   }
-  out.run.planned = parts.front().run().planned == 0 ? 0 : std::max(out.run.part.total, std::ssize(out.records));
+  out.run.planned =
+      parts.front().run().planned == 0 ? 0 : std::max(out.run.part.total, std::ssize(out.records));
   check_plan(out);
   return out;
 }

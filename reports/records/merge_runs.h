@@ -19,11 +19,11 @@ struct NamedRecords {
 struct MergedRun {
   Run run;     ///< of the whole; devices, drivers and toolkits of the parts with commas between
   RunEnd end;  ///< the parts' together: seconds are their sum; exit and remarks are for whoever judges
-  std::vector<Record> records;          ///< in the order of the plan
-  std::vector<Measurement> points;      ///< of a sweep, in the order of the plan
-  std::vector<std::int64_t> numbers;    ///< of the records or points: their places in the plan
-  std::vector<double> seconds;          ///< of each shard
-  std::int64_t left = 0;                ///< cases of a gate that were not started
+  std::vector<Record> records;        ///< in the order of the plan
+  std::vector<Measurement> points;    ///< of a sweep, in the order of the plan
+  std::vector<std::int64_t> numbers;  ///< of the records or points: their places in the plan
+  std::vector<double> seconds;        ///< of each shard
+  std::int64_t left = 0;              ///< cases of a gate that were not started
 };
 
 /// Joins the runs of the files: each shard of one plan once, in any order, several in one file or one in each. A gate's

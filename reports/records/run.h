@@ -9,11 +9,11 @@ namespace samestate {
 
 /// Which part of which whole a run is, so that parts that belong together are known (reports/records/merge_runs.h).
 struct RunPart {
-  std::string verb;                            ///< gate, fuzz or sweep; empty: a file of before
-  std::int64_t shard = 0, shards = 1;          ///< this one of so many; 0 of 1 is the whole
-  std::int64_t cases = 0;                      ///< of this shard
-  std::int64_t total = 0;                      ///< cases of all shards; 0: a search without an end of its own
-  std::string plan;                            ///< plan_hash of them; of a search what its cases are drawn from
+  std::string verb;                    ///< gate, fuzz or sweep; empty: a file of before
+  std::int64_t shard = 0, shards = 1;  ///< this one of so many; 0 of 1 is the whole
+  std::int64_t cases = 0;              ///< of this shard
+  std::int64_t total = 0;              ///< cases of all shards; 0: a search without an end of its own
+  std::string plan;                    ///< plan_hash of them; of a search what its cases are drawn from
   std::map<std::string, std::string> options;  ///< that decide cases and verdict, as typed; defaults too
 };
 
@@ -45,8 +45,8 @@ struct RunEnd {
   std::string not_complete = {};          ///< why not all planned cases were run; empty: they were
   std::vector<std::string> remarks = {};  ///< why the run is no pass, though none of its cases says so
   // Below: what a merge of the parts of a run must know.
-  bool finished = false;                             ///< read from a file that has such an end
-  bool interrupted = false;                          ///< by a person, or by a file that could not be written
+  bool finished = false;                              ///< read from a file that has such an end
+  bool interrupted = false;                           ///< by a person, or by a file that could not be written
   std::map<std::string, std::int64_t> not_started{};  ///< cases by kernel
   std::map<std::string, std::int64_t> kinds{};  ///< of a search: kinds of failures by their verdict, shrunk
   std::map<std::string, std::string> looks_like{};  ///< Record::looks_like by number of the case
