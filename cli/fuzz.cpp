@@ -21,6 +21,7 @@
 #include "fuzz/search/checkpoint.h"
 #include "fuzz/search/search.h"
 #include "fuzz/shrink.h"
+#include "harness/records/hash.h"
 #include "reports/records/failure_groups.h"
 #include "reports/records/json_lines.h"
 #include "reports/records/judged_share.h"

@@ -23,6 +23,7 @@
 #include "reports/records/baseline.h"
 #include "reports/records/failure_groups.h"
 #include "reports/records/judged_share.h"
+#include "reports/records/summary.h"
 
 namespace samestate::cli {
 namespace {

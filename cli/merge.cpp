@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/corpus.h"
+#include "cli/filter.h"
 #include "cli/options.h"
 #include "cli/table.h"
 #include "fuzz/search/checkpoint.h"

@@ -14,6 +14,7 @@
 #include "cli/table.h"
 #include "reference/error.h"
 #include "reports/records/judged_share.h"
+#include "reports/records/summary.h"
 
 namespace samestate::cli {
 namespace {
@@ -98,8 +99,7 @@ int merge_gate(MergedRun merged, const MergeOptions& options) {
     throw Error(fmt::format("--coverage {}: {}", options.coverage, why));
   const bool here = kernels && same_devices(merged);
   const KernelTable none({}, {});
-  GateRun run(kernels ? kernels->table : none, {{options.threads, 0.0, timeout}, "10m", false},
-              file.lines());
+  GateRun run(kernels ? kernels->table : none, {{options.threads, 0.0, timeout}, "10m", false}, file.lines());
   run.take(merged.records, merged.numbers);
   if (again && here) run.cover_pairs(kernels->plan, kernels->options, total);
   run.clear_progress();

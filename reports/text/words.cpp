@@ -228,7 +228,9 @@ constexpr std::array kWords = {
     Word{"filter",
          "which cases a verb is about: `--contract`, `--where T=64..4096`, `--exclude` … "
          "([case-line.md](case-line.md))"},
-    Word{"shard", "one of N parts of a plan or a search, I/N: the cases I, I + N, I + 2N …"},
+    Word{"shard",
+         "part I of N of a plan or a search, `--shard I/N`, counted from 0: of a plan parts that take alike "
+         "long; `samestate merge` joins them ([shards.md](shards.md))"},
     Word{"edge",
          "a place where kernels are known to break, and whether a case reaches it: a chunk's end ± 1, α = 0, "
          "an empty sequence …"},
