@@ -92,7 +92,8 @@ int merge_gate(MergedRun merged, const MergeOptions& options) {
   const bool cut = merged.end.interrupted || merged.left > 0;
   const std::int64_t total = merged.run.part.total;
   const bool whole = owes_pairs(of.plan, budget) && !cut;
-  const bool again = whole && merged.seconds.size() > 1 && !options.no_again;
+  const bool open = whole && merged.seconds.size() > 1;
+  const bool again = open && !options.no_again;
   std::string why;
   const std::optional<Kernels> kernels = counts ? kernels_of(merged, options, why) : std::nullopt;
   if (!kernels && !options.coverage.empty())
@@ -112,12 +113,11 @@ int merge_gate(MergedRun merged, const MergeOptions& options) {
   } else if (!why.empty()) {
     result.coverage = fmt::format("judged pairs are not counted here, {}\n", why);
   }
-  if (again && !here) {
-    result.end.notes.push_back(
-        kernels ? fmt::format(
-                      "Cases for pairs that no judged one shows are not run here: their device, {}, is not.",
-                      merged.run.device)
-                : "Cases for pairs that no judged one shows are not run here.");
+  if (open && !(again && here)) {
+    result.end.notes.push_back(fmt::format("Cases for pairs that no judged one shows were not run{}.",
+                                           options.no_again ? ": --no-again"
+                                           : kernels        ? ": their device is " + merged.run.device
+                                                            : ""));
   }
   mark_missing_devices(result.records);
   std::map<std::int64_t, std::size_t> place;

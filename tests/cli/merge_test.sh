@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Shards and their merge: the union of the shards is the whole for any number of them, the merged record, reports and exit
 # code are those of the one run, and parts that do not make one run are refused by name. Of gate, fuzz, sweep, mutants.
-# usage: merge_test.sh SAMESTATE PLUGIN DOCS
+# usage: merge_test.sh SAMESTATE WRONG_PLUGIN RIGHT_PLUGIN DOCS
 set -uo pipefail
 
 plugin="$(realpath "$2")"
-docs="$(realpath "$3")"
+right="$(realpath "$3")"
+docs="$(realpath "$4")"
 source "$(dirname "$0")/prelude.sh"
 patience=240
 
@@ -15,7 +16,7 @@ cases() {
     sort -n | cut -d' ' -f2-
 }
 # timeless FILE: a report without times.
-timeless() { sed -E 's/ time="[^"]*"//g; s/[0-9.]+ s\b//g; s/in (one run|[0-9]+ shards), the longest +,//; s/ on [0-9]+ thread\(s\),//' "$1"; }
+timeless() { sed -E 's/ time="[^"]*"//g; s/ in (one run|[0-9]+ shards), the longest [0-9.]+ s,| on [0-9]+ thread\(s\),/,/; s/[0-9.]+ s\b//g' "$1"; }
 # same A B: both hold the same, and something.
 same() {
   [[ -s "$1" ]] || complain "$1 is empty"
@@ -23,20 +24,20 @@ same() {
 }
 
 # The union of the shards is the plan, and no case is in two; the work of all is alike.
-plan=(gate --device cpu --system retention --list)
+plan=(gate --device cpu --system rms_norm --list)
 run 0 "${plan[@]}"
 sort out >whole
 for n in 2 3 7 64; do
   : >parts
-  least=999999 most=0
   for ((i = 0; i < n; ++i)); do
     run 0 "${plan[@]}" --shard "$i/$n"
     cat out >>parts
   done
   sort parts | cmp -s - whole || complain "the shards of $n are not the whole"
 done
+least=999999 most=0
 for i in 0 1 2; do
-  run 0 "${plan[@]}" --shard "$i/3" --json
+  run 0 gate --device cpu --system retention --list --shard "$i/3" --json
   work="$(grep -oE '"work": [0-9.e+-]+' out | awk '{ sum += $2 } END { printf "%d", 1000 * sum }')"
   [[ $work -lt $least ]] && least=$work
   [[ $work -gt $most ]] && most=$work
@@ -74,6 +75,19 @@ run 0 compare one.jsonl all.jsonl
 run 0 merge all.jsonl --jsonl again.jsonl
 cases again.jsonl >again.cases
 same again.cases one.cases
+# A kernel some of whose pairs show only in cases that the one run adds at its end: the merge adds the same.
+pairs=(gate --device cpu --kernel cpu.retention.recurrent)
+run 0 "${pairs[@]}" --jsonl one.jsonl --coverage one.cov
+cases one.jsonl >one.cases
+for i in 0 1; do run 0 "${pairs[@]}" --shard "$i/2" --jsonl "pairs-$i.jsonl"; done
+[[ "$(cat pairs-?.jsonl | grep -c '"event":"end"')" -lt "$(wc -l <one.cases)" ]] || complain 'the one run added no case'
+run 0 merge pairs-?.jsonl --jsonl all.jsonl --coverage all.cov
+cases all.jsonl >all.cases
+same all.cases one.cases
+same all.cov one.cov
+run 0 merge pairs-?.jsonl --no-again
+says 'were not run: --no-again'
+
 # 64 shards of few cases.
 small=(gate --device cpu --system rms_norm --max-cases 130)
 run 0 "${small[@]}" --jsonl one.jsonl
@@ -102,17 +116,17 @@ cp "$plugin" wrong.so && printf x >>wrong.so && cp wrong.so "$(basename "$plugin
 run 1 gate --plugin "./$(basename "$plugin")" --kernel 'w*.gated_delta_rule.recurrent' --max-cases 240 --shard 1/3 --jsonl other.jsonl
 bad 'the plugins' merge wrong-0.jsonl other.jsonl wrong-2.jsonl
 # Of one failing shard and two that pass, the whole fails; what one run calls too little is judged of all.
-run 0 gate --plugin "$plugin" --kernel 'right.*' --max-cases 60 --shard 0/2 --jsonl r0.jsonl
-run 0 gate --plugin "$plugin" --kernel 'right.*' --max-cases 60 --shard 1/2 --jsonl r1.jsonl
+run 0 gate --plugin "$right" --kernel 'right.*' --max-cases 60 --shard 0/2 --jsonl r0.jsonl
+run 0 gate --plugin "$right" --kernel 'right.*' --max-cases 60 --shard 1/2 --jsonl r1.jsonl
 sed -E '0,/"verdict":"pass"/s//"verdict":"fail"/' r1.jsonl >f1.jsonl
 run 0 merge r0.jsonl r1.jsonl
 run 1 merge r0.jsonl f1.jsonl
 
 # A baseline: what grew in a shard has grown.
-run 0 gate --plugin "$plugin" --kernel 'right.*' --max-cases 60 --write-baseline base.json
+run 0 gate --plugin "$right" --kernel 'right.*' --max-cases 60 --write-baseline base.json
 sed -E 's/: (0\.[1-9][0-9]*),?$/: 0.0001,/; s/,(\s*)$/,\1/' base.json | sed -E ':a;N;$!ba;s/,(\n *\})/\1/g' >low.json
-for i in 0 1; do attempt gate --plugin "$plugin" --kernel 'right.*' --max-cases 60 --shard "$i/2" --jsonl "grown-$i.jsonl" --baseline low.json; done
-run 1 gate --plugin "$plugin" --kernel 'right.*' --max-cases 60 --baseline low.json
+for i in 0 1; do attempt gate --plugin "$right" --kernel 'right.*' --max-cases 60 --shard "$i/2" --jsonl "grown-$i.jsonl" --baseline low.json; done
+run 1 gate --plugin "$right" --kernel 'right.*' --max-cases 60 --baseline low.json
 grew="$(grep -oE '[0-9]+ compared, [0-9]+ grew' out)"
 run 1 merge grown-?.jsonl
 says "$grew"
@@ -224,7 +238,7 @@ echo "41;cluster"
 S
 chmod +x bin/sbatch
 mkdir slurm
-(PATH="$PWD/bin:$PATH" samestate="$samestate" out=slurm "$docs/slurm.sh" 3 --plugin "$plugin" --kernel 'right.*' --max-cases 60) >out 2>err ||
+(PATH="$PWD/bin:$PATH" samestate="$samestate" out=slurm "$docs/slurm.sh" 3 --plugin "$right" --kernel 'right.*' --max-cases 60) >out 2>err ||
   complain 'slurm.sh'
 says 'merge: job 41'
 [[ "$(tr '\n' ' ' <codes)" == '0 0 0 0 ' ]] || complain "slurm.sh: exits $(cat codes): $(tail -3 slurm/*.log)"
@@ -234,7 +248,7 @@ present slurm/gate.xml
 # step NAME: the commands of a step of the workflow, of shard $1.
 step() {
   awk -v name="- name: $1" 'index($0, name) { on = 1; next } on && /^ +- / { exit } on && /run: \|/ { text = 1; next }
-    on && text && /^ {10}/ { print substr($0, 11); next } text { text = 0 }' "$docs/github-actions.yml" |
+    on && text && substr($0, 1, 10) == "          " { print substr($0, 11) }' "$docs/github-actions.yml" |
     sed "s|\${{ matrix.shard }}|${2:-}|g"
 }
 mkdir -p job/samestate/bin job/plugin

@@ -49,21 +49,21 @@ void write_shard(const std::filesystem::path& path, std::int64_t shard, std::int
 class Merge : public testing::Folder {
  protected:
   [[nodiscard]] NamedRecords read(const std::string& name) const {
-    return {name, read_json_lines(path(name))};
+    return {name, read_json_lines(path(name.c_str()))};
   }
 
   std::vector<NamedRecords> shards(std::int64_t count) {
     std::vector<NamedRecords> files;
     for (std::int64_t i = count - 1; i >= 0; --i) {
       const std::string name = std::to_string(i) + ".jsonl";
-      write_shard(path(name), i, count);
+      write_shard(path(name.c_str()), i, count);
       files.push_back(read(name));
     }
     return files;
   }
 
   /// Shard 1 of 3 with `change` in its run, merged with the others.
-  std::string error_with(const std::function<void(Run&, RunEnd&)>& change) {
+  std::string error_with(const std::function<void(samestate::Run&, RunEnd&)>& change) {
     std::vector<NamedRecords> files = shards(3);
     write_shard(path("1.jsonl"), 1, 3, change);
     files[1] = read("1.jsonl");
@@ -126,7 +126,7 @@ TEST_F(Merge, SeveralRunsMayStandInOneFile) {
 
 TEST_F(Merge, WhatTheEndsSayIsThereTogether) {
   std::vector<NamedRecords> files = shards(3);
-  write_shard(path("1.jsonl"), 1, 3, [](Run& run, RunEnd& end) {
+  write_shard(path("1.jsonl"), 1, 3, [](samestate::Run& run, RunEnd& end) {
     run.part.cases += 2;
     end.not_complete = "The budget ended before 2 of 6 cases.";
     end.not_started = {{"k", 2}};
@@ -162,23 +162,27 @@ TEST_F(Merge, NamesTheShardThatIsMissingOrTwice) {
 }
 
 TEST_F(Merge, RefusesPartsOfOtherRuns) {
-  EXPECT_SAYS(error_with([](Run& run, RunEnd&) { run.part.options["seed"] = "2"; }),
+  EXPECT_SAYS(error_with([](samestate::Run& run, RunEnd&) { run.part.options["seed"] = "2"; }),
               "--seed is 1 in the first and 2");
-  EXPECT_SAYS(error_with([](Run& run, RunEnd&) { run.part.options["where"] = "T=1"; }), "--where is none");
-  EXPECT_SAYS(error_with([](Run& run, RunEnd&) { run.part.plan = "0123456789abcdef"; }),
+  EXPECT_SAYS(error_with([](samestate::Run& run, RunEnd&) { run.part.options["where"] = "T=1"; }),
+              "--where is none");
+  EXPECT_SAYS(error_with([](samestate::Run& run, RunEnd&) { run.part.plan = "0123456789abcdef"; }),
               "the hash of the plan");
-  EXPECT_SAYS(error_with([](Run& run, RunEnd&) { run.part.total = 13; }), "the number of cases is 12");
-  EXPECT_SAYS(error_with([](Run& run, RunEnd&) { run.part.shards = 4; }), "the number of shards is 3");
-  EXPECT_SAYS(error_with([](Run& run, RunEnd&) { run.part.verb = "sweep"; }), "the verb is gate");
-  EXPECT_SAYS(error_with([](Run& run, RunEnd&) { run.part.verb = ""; }), "does not say of which plan it is");
-  EXPECT_SAYS(error_with([](Run& run, RunEnd&) { run.plugins = "other.so (1)"; }), "the plugins");
-  EXPECT_SAYS(error_with([](Run& run, RunEnd&) { run.kernel_sources = "x"; }), "the CUDA sources");
-  EXPECT_SAYS(error_with([](Run& run, RunEnd&) { run.commit = "def"; }), "the commit is abc123");
-  EXPECT_SAYS(error_with([](Run& run, RunEnd&) { run.version = "0.2.0"; }),
+  EXPECT_SAYS(error_with([](samestate::Run& run, RunEnd&) { run.part.total = 13; }),
+              "the number of cases is 12");
+  EXPECT_SAYS(error_with([](samestate::Run& run, RunEnd&) { run.part.shards = 4; }),
+              "the number of shards is 3");
+  EXPECT_SAYS(error_with([](samestate::Run& run, RunEnd&) { run.part.verb = "sweep"; }), "the verb is gate");
+  EXPECT_SAYS(error_with([](samestate::Run& run, RunEnd&) { run.part.verb = ""; }),
+              "does not say of which plan it is");
+  EXPECT_SAYS(error_with([](samestate::Run& run, RunEnd&) { run.plugins = "other.so (1)"; }), "the plugins");
+  EXPECT_SAYS(error_with([](samestate::Run& run, RunEnd&) { run.kernel_sources = "x"; }), "the CUDA sources");
+  EXPECT_SAYS(error_with([](samestate::Run& run, RunEnd&) { run.commit = "def"; }), "the commit is abc123");
+  EXPECT_SAYS(error_with([](samestate::Run& run, RunEnd&) { run.version = "0.2.0"; }),
               "1.jsonl: written by samestate 0.2.0");
   EXPECT_SAYS(error_of(shards(2), "0.3.0"), "this is 0.3.0");
-  EXPECT_EQ(error_with([](Run& run, RunEnd&) { run.commit = ""; }), "");
-  EXPECT_EQ(error_with([](Run& run, RunEnd&) { run.device = "H200"; }), "");
+  EXPECT_EQ(error_with([](samestate::Run& run, RunEnd&) { run.commit = ""; }), "");
+  EXPECT_EQ(error_with([](samestate::Run& run, RunEnd&) { run.device = "H200"; }), "");
 }
 
 TEST_F(Merge, RefusesCasesThatAreMissingCutOrTwice) {
@@ -192,7 +196,7 @@ TEST_F(Merge, RefusesCasesThatAreMissingCutOrTwice) {
                               ""),
               "1.jsonl: holds 3 of the 4 cases of shard 1/3");
   EXPECT_SAYS(error_with_text("(\"event\":\"end\",\"case\":)7,", "$014,"), "1.jsonl: case 4 is in it twice");
-  EXPECT_SAYS(error_with_text("(\"event\":\"end\",\"case\":)7,", "$0199,"), "1.jsonl: case 7 began");
+  EXPECT_SAYS(error_with_text("(\"event\":\"end\",\"case\":)7,", "$0199,"), "1.jsonl: case 99 is not of shard 1/3");
   // What is of another shard, or of another plan, shows by the plan's hash.
   EXPECT_SAYS(error_with_text("(\"event\":\"end\",\"case\":7,\"line\":\"v1 retention T=)7", "$0170"),
               "not those of plan");
@@ -203,9 +207,9 @@ TEST_F(Merge, RefusesCasesThatAreMissingCutOrTwice) {
 TEST_F(Merge, ASearchGoesOnInItsFile) {
   const auto write = [&](const std::string& name, std::int64_t shard, std::int64_t from, std::int64_t to,
                          bool finish, JsonLinesWriter::Mode mode) {
-    Run run = testing::run();
+    samestate::Run run = testing::run();
     run.part = {"fuzz", shard, 2, 0, 0, "kernels", {{"seed", "0x7"}}};
-    JsonLinesWriter writer(path(name), run, mode);
+    JsonLinesWriter writer(path(name.c_str()), run, mode);
     for (std::int64_t i = from; i < to; ++i) {
       if (i % 2 == shard) writer.end(writer.start(record_of(i), i), record_of(i));
     }
@@ -244,9 +248,9 @@ TEST_F(Merge, ASweepHasEveryPoint) {
   for (std::int64_t i = 0; i < 6; ++i) hash.add(record_of(i).line, "chunk\tbf16");
   const auto write = [&](const std::string& name, std::int64_t shard, std::int64_t from, std::int64_t to,
                          JsonLinesWriter::Mode mode) {
-    Run run = testing::run();
+    samestate::Run run = testing::run();
     run.part = {"sweep", shard, 2, 3, 6, hash.text(), {}};
-    JsonLinesWriter writer(path(name), run, mode);
+    JsonLinesWriter writer(path(name.c_str()), run, mode);
     for (std::int64_t i = from; i < to; ++i) {
       if (i % 2 == shard) writer.point(point(i), i);
     }
