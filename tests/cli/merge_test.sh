@@ -38,7 +38,7 @@ done
 least=999999 most=0
 for i in 0 1 2; do
   run 0 gate --device cpu --system retention --list --shard "$i/3" --json
-  work="$(grep -oE '"work": [0-9.e+-]+' out | awk '{ sum += $2 } END { printf "%d", 1000 * sum }')"
+  work="$(grep -oE '"work": [0-9.e+-]+' out | awk '{ sum += $2 + 0.01 } END { printf "%d", 1000 * sum }')"
   [[ $work -lt $least ]] && least=$work
   [[ $work -gt $most ]] && most=$work
 done
@@ -49,7 +49,7 @@ gate=(gate --device cpu --system rms_norm --threads 2)
 run 0 "${gate[@]}" --jsonl one.jsonl --junit one.xml --markdown one.md --coverage one.cov
 timeless out >one.out
 cases one.jsonl >one.cases
-for n in 2 3 7; do
+for n in 3 7; do
   files=()
   for ((i = n - 1; i >= 0; --i)); do
     run 0 "${gate[@]}" --shard "$i/$n" --jsonl "part-$n-$i.jsonl"
@@ -139,7 +139,7 @@ bad 'shards 1/7, 2/7' merge part-7-0.jsonl
 bad 'part-3-1.jsonl: is given twice' merge part-3-0.jsonl part-3-1.jsonl part-3-1.jsonl part-3-2.jsonl
 cp part-3-1.jsonl copy.jsonl
 bad 'shard 1/3 is in part-3-1.jsonl and in copy.jsonl' merge part-3-*.jsonl copy.jsonl
-bad 'the number of shards is 3' merge part-3-0.jsonl part-2-1.jsonl
+bad 'the number of shards is 3' merge part-3-0.jsonl part-7-1.jsonl
 run 0 "${gate[@]}" --seed 2 --shard 1/3 --jsonl seed.jsonl
 bad '--seed is 1 in the first and 2' merge part-3-0.jsonl seed.jsonl part-3-2.jsonl
 sed '1s/"version":"[^"]*"/"version":"0.0.9"/' part-3-1.jsonl >version.jsonl
@@ -148,9 +148,9 @@ sed '1s/"plan":"[^"]*"/"plan":"0123456789abcdef"/' part-3-1.jsonl >plan.jsonl
 bad 'hash of the plan' merge part-3-0.jsonl plan.jsonl part-3-2.jsonl
 head -c -100 part-3-1.jsonl >cut.jsonl
 bad 'cut.jsonl: shard 1/3 has no end' merge part-3-0.jsonl cut.jsonl part-3-2.jsonl
-sed '20d' part-3-1.jsonl >line.jsonl
+sed '0,/"event":"end"/{/"event":"end"/d}' part-3-1.jsonl >line.jsonl
 bad 'line.jsonl: ' merge part-3-0.jsonl line.jsonl part-3-2.jsonl
-sed '20s/"case":/"case":9/' part-3-1.jsonl >number.jsonl
+sed '0,/"event":"end","case":/s//"event":"end","case":9/' part-3-1.jsonl >number.jsonl
 bad 'number.jsonl: ' merge part-3-0.jsonl number.jsonl part-3-2.jsonl
 sed -E 's/(v1 rms_norm .*)T=3 /\1T=33 /' part-3-1.jsonl >changed.jsonl
 bad 'not those of plan' merge part-3-0.jsonl changed.jsonl part-3-2.jsonl
