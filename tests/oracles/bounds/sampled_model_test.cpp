@@ -148,6 +148,35 @@ TEST(Stochastic, SumsSpreadAsFloatsInAnyOrderDo) {
   EXPECT_LT(modelled, 8.0 * real);
 }
 
+// mlx's exponential on a CPU, Triton's on a device: what grows with x is its rounded product.
+TEST(Stochastic, ExponentialsByBaseTwoSpreadAsTheirRoundedProductsDo) {
+  constexpr int kRounds = 4000;
+  std::mt19937_64 engine(12);
+  for (const float far : {-2.0F, -12.0F, -80.0F}) {
+    std::uniform_real_distribution<float> near(1.1F * far, 0.9F * far);
+    const auto drawn_square = [&](Exponential exponential, float x, int n) {
+      Contract contract;
+      contract.exponential = exponential;
+      const SamplingScope scope(SampledModel::sample(contract, engine(), n));
+      const auto at = static_cast<double>(x);
+      return std::pow(exp(Stochastic(at)).value() / std::exp(at) - 1.0, 2);
+    };
+    double real = 0.0;
+    double by_base_two = 0.0;
+    double library = 0.0;
+    for (int round = 0; round < kRounds; ++round) {
+      const float x = near(engine);
+      const auto found = static_cast<double>(std::exp2(x * 1.4426950408889634F));
+      real += std::pow(found / std::exp(static_cast<double>(x)) - 1.0, 2);
+      by_base_two += drawn_square(Exponential::ex2, x, round);
+      library += drawn_square(Exponential::exact, x, round);
+    }
+    EXPECT_GT(by_base_two, 0.5 * real) << far;
+    EXPECT_LT(by_base_two, 8.0 * real) << far;
+    if (far < -10.0F) EXPECT_LT(library, 0.5 * real) << far;
+  }
+}
+
 TEST(Stochastic, ASampleByPlaceRoundsEqualSumsApart) {
   const auto settled_twice = [](bool by_place) {
     SampledModel model = drawn(9, Format::none);
