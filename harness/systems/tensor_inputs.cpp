@@ -16,12 +16,17 @@ Index first_position(const Case& c, Index sequence) {
   return sequence == 0 ? 0 : 1 + Counter(c.seed, c.system + "/position").below({sequence, 0, 0, 0}, kLongest);
 }
 
-/// The tokens before a sequence's states, where they go on: three sequences in four, and one alone.
+/// The tokens before a sequence's states, where they go on: three sequences in four.
 Index tokens_before(const Case& c, const TensorDraws& draws, Index sequence) {
   constexpr Index kMost = 4096;
-  const Counter counter(c.seed, c.system + "/resumed");
-  const bool begins = !draws.resumed || (c.B > 1 && counter.below({sequence, 0, 0, 0}, 4) == 0);
+  const Counter counter(c.seed, c.system + "/trained");
+  const bool begins = !draws.trained || counter.below({sequence, 0, 0, 0}, 4) == 0;
   return begins ? 0 : 1 + counter.below({sequence, 0, 0, 1}, kMost);
+}
+
+/// softplus of it is a step as models begin with and keep it, uniform in its logarithm.
+double step_bias(const Counter& counter, const Coordinates& at) {
+  return std::log(std::expm1(std::pow(10.0, -4.0 + 3.0 * counter.uniform(at))));
 }
 
 /// One request in four has none, one in eight the last one, which lies farthest away.
@@ -35,6 +40,8 @@ double slot_of(const TensorSpec& spec, const Counter& counter, Index sequence) {
 double element(const TensorSpec& spec, const Counter& counter, const TensorDraws& draws,
                const Coordinates& place, Index columns, Index position, Index before) {
   Coordinates at = place;
+  if (draws.trained && spec.name == kStepBias) return step_bias(counter, at);
+  if (draws.trained && spec.axis == Axis::state && before == 0) return 0.0;
   if (draws.one_token && (spec.axis == Axis::tokens || spec.axis == Axis::prefix)) at.token = 0;
   switch (spec.content) {
     case Content::activation:

@@ -119,6 +119,13 @@ inline Stochastic log(const Stochastic& x) {
 inline Stochastic log1p(const Stochastic& x) {
   return Stochastic::rounded(planted(std::log1p(x.value()), Planted::functions), kFunctionUnits);
 }
+/// By the ways of Running's: where the sum is rounded, the 1 swallows of a small e^x what it does in a kernel.
+inline Stochastic softplus(const Stochastic& x) {
+  if (x.value() >= 0.0) return x + log1p(exp(-x));
+  if (!detail::sampling().model.adds_one) return log1p(exp(x));
+  const double sum = (Stochastic(1.0) + exp(x)).value();
+  return Stochastic::rounded(planted(std::log(std::max(sum, 1.0)), Planted::functions), kFunctionUnits);
+}
 inline Stochastic sin(const Stochastic& x) {
   return Stochastic::rounded(planted(std::sin(x.value()), Planted::functions), kFunctionUnits);
 }
