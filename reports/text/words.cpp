@@ -143,7 +143,8 @@ constexpr std::array kWords = {
          "pass, fail, vacuous, unsupported, skipped, crash, timeout or flaky. *Judged*: pass, fail, flaky. "
          "*Failure*: fail, crash, timeout, flaky; without flaky, *repeatable* (`oracles/verdict.h`)"},
     Word{"exit code",
-         "0: right, or done. 1: *fail*. 2: bad input, which is named. 3: nothing failed, but the run says "
+         "0: right, or done. 1: *fail*. 2: bad input, which is named, or a file that could not be written. "
+         "3: nothing failed, but the run says "
          "too little: a gate, a search or a card "
          "interrupted, too few cases judged, too many *vacuous*. 4: *flaky*. 5: *crash* or *timeout*. 77: "
          "nothing could run "
