@@ -143,7 +143,8 @@ constexpr std::array kWords = {
          "pass, fail, vacuous, unsupported, skipped, crash, timeout or flaky. *Judged*: pass, fail, flaky. "
          "*Failure*: fail, crash, timeout, flaky; without flaky, *repeatable* (`oracles/verdict.h`)"},
     Word{"exit code",
-         "0: right, or done. 1: *fail*. 2: bad input, which is named. 3: nothing failed, but the run says "
+         "0: right, or done. 1: *fail*. 2: bad input, which is named, or a file that could not be written. "
+         "3: nothing failed, but the run says "
          "too little: a gate, a search or a card "
          "interrupted, too few cases judged, too many *vacuous*. 4: *flaky*. 5: *crash* or *timeout*. 77: "
          "nothing could run "
@@ -228,7 +229,9 @@ constexpr std::array kWords = {
     Word{"filter",
          "which cases a verb is about: `--contract`, `--where T=64..4096`, `--exclude` … "
          "([case-line.md](case-line.md))"},
-    Word{"shard", "one of N parts of a plan or a search, I/N: the cases I, I + N, I + 2N …"},
+    Word{"shard",
+         "part I of N of a plan or a search, `--shard I/N`, counted from 0: of a plan parts that take alike "
+         "long; `samestate merge` joins them ([shards.md](shards.md))"},
     Word{"edge",
          "a place where kernels are known to break, and whether a case reaches it: a chunk's end ± 1, α = 0, "
          "an empty sequence …"},
