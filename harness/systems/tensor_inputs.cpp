@@ -65,13 +65,6 @@ double element(const TensorSpec& spec, const Counter& counter, const TensorDraws
 
 }  // namespace
 
-Format input_format(const TensorSpec& spec, const Contract& contract) {
-  const Content content = spec.content;
-  const bool rounded =
-      content == Content::activation || content == Content::weight || content == Content::features;
-  return rounded ? contract.input : Format::fp32;
-}
-
 std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
   const Case& c = r.c;
   const TensorDraws& draws = r.regime->tensors;

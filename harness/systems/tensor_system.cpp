@@ -25,7 +25,8 @@
 #include "oracles/limits.h"
 #include "oracles/reasons.h"
 #include "oracles/systems/judge_samples.h"
-#include "oracles/systems/operator_twin.h"
+#include "oracles/systems/judge_sequence.h"
+#include "oracles/systems/stages.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -225,50 +226,6 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
 }
 
 namespace {
-
-/// The worst case and another gate together: either may fail a run, and the other, if it `knows` enough, pass it.
-void add(Judgement& judgement, const Judgement& other, bool knows) {
-  judgement.sampled_ratio = std::max(judgement.sampled_ratio, other.sampled_ratio);
-  judgement.twin_ratio = std::max(judgement.twin_ratio, other.twin_ratio);
-  const bool decides = other.verdict == Verdict::fail || other.ratio > judgement.ratio;
-  const bool passes = judgement.verdict == Verdict::vacuous && other.verdict == Verdict::pass && knows;
-  if (other.verdict == Verdict::fail || passes) {
-    judgement.verdict = other.verdict;
-    judgement.reason = other.reason;
-  }
-  if (!decides) return;
-  judgement.gate = other.gate;
-  judgement.ratio = other.ratio;
-  judgement.error = other.error;
-  judgement.bound = other.bound;
-  judgement.worst = other.worst;
-  judgement.expected = other.expected;
-  judgement.actual = other.actual;
-}
-
-/// One sequence against its worst case; under a contract that keeps 16 bit against its twin; and where that leaves
-/// something open, against drawn roundings. `twin` and `drawn`: whether these may be asked.
-Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed,
-                         const std::function<bool(Verdict)>& twin,
-                         const std::function<bool(Verdict)>& drawn) {
-  Judgement judgement = judge_operator(of.op, of.oracle, actual);
-  bool same = false;
-  // Of a card that is nearest both are reported, as of the family: they know its points, and it may have others.
-  const auto add_gated = [&](const Judgement& other, bool knows) {
-    if (!of.contract.nearest || other.verdict != Verdict::fail) return add(judgement, other, knows);
-    judgement.sampled_ratio = std::max(judgement.sampled_ratio, other.sampled_ratio);
-    judgement.twin_ratio = std::max(judgement.twin_ratio, other.twin_ratio);
-  };
-  if (judgement.verdict != Verdict::fail && twin(judgement.verdict)) {
-    const TwinJudgement nearest = judge_operator_twin(of, actual, seed);
-    same = nearest.same;
-    add_gated(nearest.judgement, same);
-  }
-  if (judgement.verdict != Verdict::fail && !same && drawn(judgement.verdict)) {
-    add_gated(judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual), true);
-  }
-  return judgement;
-}
 
 /// Of many sequences also those that float64 shows to be farthest off.
 ChosenHeads chosen_sequences(const Case& c, const TensorSystem& system, Call call,
