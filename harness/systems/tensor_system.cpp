@@ -32,10 +32,14 @@
 namespace samestate {
 namespace {
 
+/// What a kernel wrote: the outputs of its system, and the taps that the case asks for and its row hands out.
+struct Written {
+  std::vector<CaseTensor> outputs, taps;
+};
+
 /// Runs a kernel on the inputs of a case.
-std::vector<CaseTensor> run_tensors(const Resolved& r, const TensorSystem& system,
-                                    const std::vector<CaseTensor>& inputs, const KernelChoice& kernels,
-                                    const RunOptions& options, const std::vector<Index>& cuts) {
+Written run_tensors(const Resolved& r, const TensorSystem& system, const std::vector<CaseTensor>& inputs,
+                    const KernelChoice& kernels, const RunOptions& options, const std::vector<Index>& cuts) {
   const KernelRow& kernel = *kernels.named;
   const Call call = system.call(r.c, kernel.form);
   const Signature signature = system.row.signature(call);
@@ -45,7 +49,13 @@ std::vector<CaseTensor> run_tensors(const Resolved& r, const TensorSystem& syste
   for (const CaseTensor& x : inputs)
     loop.inputs.push_back(
         {x.spec.name, x.spec.axis, x.batched, x.shape, &x.data, {}, x.spec.content == Content::slot});
-  for (const TensorSpec& spec : signature.outputs) {
+  std::vector<TensorSpec> specs = signature.outputs;
+  if (r.c.taps && !kernel.taps.empty()) {
+    for (TensorSpec& tap : system.row.stages(call).taps) {
+      if (std::ranges::find(kernel.taps, tap.name) != kernel.taps.end()) specs.push_back(std::move(tap));
+    }
+  }
+  for (const TensorSpec& spec : specs) {
     std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
     shape.insert(shape.begin(), r.c.B);
     loop.outputs.push_back({spec.name, spec.axis, true, std::move(shape), nullptr,
@@ -57,9 +67,11 @@ std::vector<CaseTensor> run_tensors(const Resolved& r, const TensorSystem& syste
   std::vector<std::vector<float>> written = run_calls(
       loop, options,
       [&](const Segment&, const KernelCall& one) { run_row(kernel, one, *r.contract, options.of); });
-  std::vector<CaseTensor> out;
-  for (std::size_t i = 0; i < written.size(); ++i)
-    out.push_back({signature.outputs[i], true, loop.outputs[i].shape, std::move(written[i])});
+  Written out;
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    (i < signature.outputs.size() ? out.outputs : out.taps)
+        .push_back({specs[i], true, loop.outputs[i].shape, std::move(written[i])});
+  }
   return out;
 }
 
@@ -81,7 +93,7 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   equation = of.equation;
   kernel_rows = kTensorRows;
   in_file = {"input.", "output."};
-  keys = common_keys();
+  keys = common_keys(of.stages != nullptr);
   for (const Parameter& size : of.parameters) sizes.push_back({size});
   plan = {.start = "T=21 chunk=8", .law = "B=2 T=13", .seeded = 50};
   for (const ModelShape& shape : model_shapes()) {
@@ -102,6 +114,9 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   least.tokens = least.chunk = 1;
   for (const Parameter& size : of.parameters) least.parameters.emplace(size.name, size.standard);
   const std::vector<TensorSpec> tensors = of.signature(least).inputs;
+  if (of.stages != nullptr) {
+    for (const TensorSpec& tap : of.stages(least).taps) taps.push_back(tap.name);
+  }
   const auto any = [&](Content content) {
     return std::ranges::count(tensors, content, &TensorSpec::content) > 0;
   };
@@ -180,7 +195,11 @@ double TensorSystem::work(const Case& c) const {
   const double share = part + (1.0 - part) * kPlain;
   // A law's runs, or a look at drawn roundings beside the worst case, or the worst case alone.
   constexpr double kLaw = 5.0, kSampled = 2.0;
-  const double looks = !c.law.empty() ? kLaw : keeps_sixteen_bits(c.contract) ? kSampled : 1.0;
+  // The stages together are the layer once more.
+  const double looks = (!c.law.empty()                   ? kLaw
+                        : keeps_sixteen_bits(c.contract) ? kSampled
+                                                         : 1.0) *
+                       (c.taps ? 2.0 : 1.0);
   const double of_sequence = looks * (share * (inside + kElement * elements) + kSequence + calls) +
                              (1.0 - part) * kElement / 2 * elements;
   return static_cast<double>(c.B) * of_sequence / kMost;
@@ -201,7 +220,7 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
         given,
         native,
         [&](const Resolved& sized, const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
-          return by_sequence(run_tensors(sized, *this, of, kernels, options, cuts));
+          return by_sequence(run_tensors(sized, *this, of, kernels, options, cuts).outputs);
         },
         trace ? &trace->tensor_law : nullptr};
     const auto judged = [&](int first, int samples) {
@@ -218,10 +237,13 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
     return judgement.verdict == Verdict::fail ? judged(kSamples, kSecondLook * kSamples) : judgement;
   }
   if (trace) *trace = {given, {}, native, {}, {}, {}};
-  std::vector<CaseTensor> outputs = run_tensors(r, *this, given, kernels, options, cuts_of(r));
+  Written written = run_tensors(r, *this, given, kernels, options, cuts_of(r));
+  std::vector<Tensors<double>> sequences = by_sequence(written.outputs);
+  const std::vector<Tensors<double>> taps = by_sequence(written.taps);
+  for (std::size_t b = 0; b < taps.size(); ++b) sequences[b].insert(taps[b].begin(), taps[b].end());
   const Judgement judgement =
-      judge_tensors(r, *this, native, given, by_sequence(outputs), trace ? &trace->oracles : nullptr);
-  if (trace) trace->outputs = std::move(outputs);
+      judge_tensors(r, *this, native, given, sequences, trace ? &trace->oracles : nullptr);
+  if (trace) trace->outputs = std::move(written.outputs);
   return judgement;
 }
 
@@ -270,10 +292,15 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     const Tensors<double> sequence = sequence_of(inputs, b);
     OperatorOracle oracle = operator_oracle(system.row, call, sequence, cuts, *r.contract);
     if (chosen.takes(b, 0)) {
-      Judgement judgement = judge_sequence(
-          {system.row, call, sequence, cuts, *r.contract, oracle}, outputs[static_cast<std::size_t>(b)],
-          r.c.seed, [&](Verdict v) { return twins.takes(looked, v); },
-          [&](Verdict v) { return draws.takes(looked, v); });
+      const Tensors<double>& actual = outputs[static_cast<std::size_t>(b)];
+      const GatesAsked asked{[&](Verdict v) { return twins.takes(looked, v); },
+                             [&](Verdict v) { return draws.takes(looked, v); }};
+      Judgement judgement =
+          judge_sequence({system.row, call, sequence, cuts, *r.contract, oracle}, actual, r.c.seed, asked);
+      if (std::ranges::any_of(system.taps, [&](const std::string& tap) { return actual.contains(tap); })) {
+        add_stages(judgement,
+                   judge_stages(system.row, call, sequence, actual, cuts, *r.contract, r.c.seed, asked));
+      }
       judgement.worst.sequence = b;
       if (looked++ == 0) {
         worst = std::move(judgement);
@@ -309,7 +336,7 @@ std::vector<Tensors<double>> by_sequence(const std::vector<CaseTensor>& outputs)
 
 std::vector<CaseTensor> TensorSystem::outputs(const Resolved& r, const std::vector<CaseTensor>& inputs,
                                               const KernelChoice& kernels, const RunOptions& options) const {
-  return run_tensors(r, *this, inputs, kernels, options, cuts_of(r));
+  return run_tensors(r, *this, inputs, kernels, options, cuts_of(r)).outputs;
 }
 
 std::vector<Held> TensorSystem::held(const Resolved& r, const Trace& trace) const {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "oracles/reasons.h"
@@ -56,6 +57,17 @@ Matrix<double> as_seen(const Stage& stage, const StageTensor& part, const Matrix
   return Eigen::Map<const Matrix<double>>(taken.data(), spec->rows(), spec->columns());
 }
 
+/// "output y, ..." by the name that it has in the layer.
+void name_as_in_layer(const Stage& stage, std::string& reason) {
+  for (const StageTensor& x : stage.writes) {
+    const std::string own = "output " + x.name;
+    if (!reason.starts_with(own) || (reason.size() > own.size() && std::isalnum(reason[own.size()]) != 0))
+      continue;
+    reason = "output " + x.of + reason.substr(own.size());
+    return;
+  }
+}
+
 }  // namespace
 
 const Operator& linear_map() {
@@ -106,8 +118,10 @@ StagesJudged judge_stages(const Operator& layer, const Call& call, const Tensors
     }
     const Contract own = of.contract_of(stage);
     const OperatorOracle oracle = operator_oracle(*stage.op, stage.call, reads, cuts, own);
-    out.stages.push_back(
-        {stage.name, judge_sequence({*stage.op, stage.call, reads, cuts, own, oracle}, actual, seed, asked)});
+    Judgement judgement =
+        judge_sequence({*stage.op, stage.call, reads, cuts, own, oracle}, actual, seed, asked);
+    name_as_in_layer(stage, judgement.reason);
+    out.stages.push_back({stage.name, std::move(judgement)});
   }
   const auto is_made = [&](const std::string& name) { return made.contains(name); };
   out.complete = std::ranges::all_of(read, is_made) &&
@@ -141,10 +155,10 @@ void add_stages(Judgement& whole, const StagesJudged& judged) {
   };
   if (wrong != nullptr) {
     const bool beside = whole.verdict == Verdict::fail;
-    take(*wrong, fmt::format("stage {}: {}{}", wrong->stage, wrong->judgement.reason,
-                             beside ? "" : "; the whole layer shows nothing of it"));
+    take(*wrong,
+         fmt::format("stage {}: {}{}", wrong->stage, wrong->judgement.reason, beside ? "" : kOnlyInStage));
   } else if (whole.verdict == Verdict::fail && !judged.stages.empty()) {
-    whole.reason += "; every stage that was judged is right from what the kernel handed to it";
+    whole.reason += kInNoStage;
   } else if (whole.verdict == Verdict::vacuous && whole.gate != kZeroGate && all_pass && worst != nullptr) {
     take(*worst, fmt::format("by its stages; the whole: {}", whole.reason));
   }

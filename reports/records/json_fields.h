@@ -35,6 +35,13 @@ struct Writer {
   void unless_empty(const char* name, const std::vector<std::string>& texts) const {
     if (!texts.empty()) object[name] = texts;
   }
+  void unless_empty(const char* name, const std::vector<StageFinding>& stages) const {
+    for (const StageFinding& s : stages)
+      object[name].push_back({{"stage", s.stage},
+                              {"verdict", name_of(s.verdict)},
+                              {"ratio", encoded(s.ratio)},
+                              {"gate", s.gate}});
+  }
   void unless_zero(const char* name, double value) const {
     if (value != 0.0) object[name] = encoded(value);
   }
@@ -106,6 +113,21 @@ struct Reader {
     for (const Json& text : value) {
       if (!text.is_string()) reject(name, text, "a string");
       texts.push_back(text.get<std::string>());
+    }
+  }
+  void unless_empty(const char* name, std::vector<StageFinding>& stages) const {
+    stages.clear();
+    if (!object.contains(name)) return;
+    const Json& value = field(name);
+    if (!value.is_array()) reject(name, value, "an array");
+    for (const Json& one : value) {
+      if (!one.is_object()) reject(name, one, "an object");
+      const Reader inner{one};
+      StageFinding& s = stages.emplace_back();
+      inner("stage", s.stage);
+      inner("verdict", s.verdict);
+      inner("ratio", s.ratio);
+      inner("gate", s.gate);
     }
   }
   static double number_of(const char* name, const Json& value) {

@@ -162,7 +162,7 @@ bool of_output(const Judgement& j) {
 
 std::string place_of(const Judgement& judgement) {
   const Location& location = judgement.worst;
-  const bool rows = of_state(judgement.gate) || of_output(judgement);
+  const bool rows = of_state(judgement.gate) || of_output(judgement) || !judgement.stage.empty();
   std::string text;
   const auto add = [&](const char* name, std::int64_t value) {
     if (value >= 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
@@ -198,9 +198,10 @@ std::string judgement_line(const Judgement& judgement) {
   std::string text(name_of(judgement.verdict));
   if (is_judged(judgement.verdict)) {
     const std::string_view measure = measure_of(judgement.gate);
-    text += fmt::format(": ratio {:.4g} ({}), error {:.4g}{}{}{}, bound {:.4g}", judgement.ratio,
-                        judgement.gate, judgement.error, measure.empty() ? "" : " (", measure,
-                        measure.empty() ? "" : ")", judgement.bound);
+    text += fmt::format(": ratio {:.4g} ({}{}), error {:.4g}{}{}{}, bound {:.4g}", judgement.ratio,
+                        judgement.gate, judgement.stage.empty() ? "" : " of stage " + judgement.stage,
+                        judgement.error, measure.empty() ? "" : " (", measure, measure.empty() ? "" : ")",
+                        judgement.bound);
     const std::string place = place_of(judgement);
     if (!place.empty()) text += ", worst at " + place;
     if (!std::isnan(judgement.expected) || !std::isnan(judgement.actual)) {
