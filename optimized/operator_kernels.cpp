@@ -38,6 +38,7 @@ std::span<const OperatorKernel> operator_kernels() {
     std::vector<std::string> taps = {};
   };
   const std::vector<std::string> of_gated_delta_net = {"mixed", "z", "b", "a", "convolved", "q", "k", "g", "beta", "gated"};
+  const std::vector<std::string> of_dendritic_attention = {"q", "k", "v", "z", "b", "a_gate", "q_expanded", "k_expanded", "q_convolved", "k_convolved", "v_convolved", "g", "beta", "o", "gated"};
   const Row rows[] = {
       {"cpu.linear_attention_bidirectional.state_first", "linear_attention_bidirectional", "state_first", "cpu", all,  linear_attention_state_first},
       {"cpu.linear_attention_normalised.chunked",        "linear_attention_normalised",    "chunked",     "cpu", all,  linear_attention_normalised_chunks},
@@ -68,7 +69,7 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.proximal_step.delta_rule",                    "proximal_step",                  "delta_rule", "cpu", all,  proximal_steps},
       {"cpu.overlap_windows.channels",                    "overlap_windows",                "channels",   "cpu", all,  overlap_windows_channels},
       {"cpu.dendritic_router.chosen",                     "dendritic_router",               "chosen",     "cpu", all,  dendritic_router_chosen},
-      {"cpu.dendritic_attention.compacted",               "dendritic_attention",            "compacted",  "cpu", all,  dendritic_attention_compacted},
+      {"cpu.dendritic_attention.compacted",               "dendritic_attention",            "compacted",  "cpu", all,  dendritic_attention_compacted, {}, of_dendritic_attention},
       {"cpu.latent_cache.direct",                        "latent_cache",                   "direct",      "cpu", all,  latent_cache_fused},
       {"cpu.latent_attention.absorbed",                  "latent_attention",               "absorbed",    "cpu", all,  latent_attention_absorbed},
       {"cpu.expert_router.logits_first",                 "expert_router",                  "logits_first", "cpu", all,  expert_router_logits_first},

@@ -42,6 +42,7 @@ std::vector<Mutant> make_table() {
                     activation_gates_mutants,
                     dendritic_mutants,
                     gated_delta_net_mutants,
+                    gated_delta_net_precision_mutants,
                     gated_delta_step_mutants,
                     latent_attention_mutants,
                     linear_attention_mutants,

@@ -72,14 +72,6 @@ struct Rule {
   }
 };
 
-template <class Form>
-Operator stage_of(std::string_view name, std::string_view equation, std::vector<OperatorForm> forms,
-                  bool streams) {
-  Operator row{name, equation, {}, std::move(forms), streams, Form::signature};
-  evaluate_with<Form>(row);
-  return row;
-}
-
 }  // namespace
 
 GatedDeltaNetShape gated_delta_net_shape(const Call& call) {
@@ -92,69 +84,62 @@ GatedDeltaNetShape gated_delta_net_shape(const Call& call) {
 }
 
 LayerStages gated_delta_net_stages(const Call& call) {
-  static const Operator projections = stage_of<Projections>(
-      "gated_delta_net.projections", "mixed, z, b, a = W x, by kind", {{"equation"}}, false);
+  static const Operator projections =
+      stage_operator<Projections>("gated_delta_net.projections", "mixed, z, b, a = W x (EQUATIONS 5.6)");
   static const Operator rule =
-      stage_of<Rule>("gated_delta_net.rule", "the gated delta rule of all value heads",
-                     {{"recurrent"}, {"chunked", true}}, true);
+      stage_operator<Rule>("gated_delta_net.rule", "the gated delta rule of all value heads (EQUATIONS 5.6)",
+                           {{"recurrent"}, {"chunked", true}}, true);
   const GatedDeltaNetShape shape = gated_delta_net_shape(call);
+  const Index D = call.at("D");
   const Index Hv = shape.value_heads;
   const Index keys = shape.keys();
-  const auto of = [&](std::string_view system, std::map<std::string, Index, std::less<>> parameters) {
-    const Operator* op = find_operator(system);
-    return std::pair{op, Call{std::string(op->forms.front().name), call.tokens, 0, std::move(parameters)}};
+  const Index values = shape.values();
+  const auto tokens = [&](std::string name, std::vector<Index> of_token,
+                          Content content = Content::activation) {
+    of_token.insert(of_token.begin(), call.tokens);
+    return TensorSpec{std::move(name), Axis::tokens, std::move(of_token), content};
   };
   LayerStages out;
-  out.taps = {{"mixed", Axis::tokens, {call.tokens, shape.channels()}, Content::activation},
-              {"z", Axis::tokens, {call.tokens, shape.values()}, Content::activation},
-              {"b", Axis::tokens, {call.tokens, Hv}, Content::activation},
-              {"a", Axis::tokens, {call.tokens, Hv}, Content::activation},
-              {"convolved", Axis::tokens, {call.tokens, shape.channels()}, Content::activation},
-              {"q", Axis::tokens, {call.tokens, shape.key_heads, shape.key_width}, Content::activation},
-              {"k", Axis::tokens, {call.tokens, shape.key_heads, shape.key_width}, Content::activation},
-              {"g", Axis::tokens, {call.tokens, Hv}, Content::log_decay},
-              {"beta", Axis::tokens, {call.tokens, Hv}, Content::strength},
-              {"gated", Axis::tokens, {call.tokens, shape.values()}, Content::activation}};
-  const auto add = [&](std::string_view name, const Operator* op, Call one, std::vector<StageTensor> reads,
-                       std::vector<StageTensor> writes) {
-    out.stages.push_back({name, op, std::move(one), std::move(reads), std::move(writes)});
-  };
-  const auto own = [&](const Operator& op) {
-    Call one = call;
-    if (op.form(one.form) == nullptr) one.form = op.forms.front().name;
-    return one;
-  };
-  add("projections", &projections, own(projections),
-      {{"x", "x"}, {"mask", "mask"}, {"in_proj_qkvz", "in_proj_qkvz"}, {"in_proj_ba", "in_proj_ba"}},
-      {{"mixed", "mixed"}, {"z", "z"}, {"b", "b"}, {"a", "a"}});
-  const auto [convolution, of_channels] =
-      of("short_convolution", {{"C", shape.channels()}, {"W", call.at("W")}, {"bias", 0}, {"activation", 1}});
-  add("convolution", convolution, of_channels,
-      {{"x", "mixed"}, {"kernel", "conv1d"}, {"state", "convolution"}},
-      {{"y", "convolved"}, {"state", "convolution"}});
-  const auto [l2norm, of_keys] = of("l2norm", {{"H", shape.key_heads}, {"D", shape.key_width}});
-  add("norm of q", l2norm, of_keys, {{"x", "convolved", 0, keys}}, {{"y", "q"}});
-  add("norm of k", l2norm, of_keys, {{"x", "convolved", keys, keys}}, {{"y", "k"}});
-  const auto [gates, of_heads] = of("activation_gates", {{"H", Hv}});
-  add("gates", gates, of_heads, {{"a", "a"}, {"b", "b"}, {"A_log", "A_log"}, {"dt_bias", "dt_bias"}},
-      {{"g", "g"}, {"beta", "beta"}});
-  add("rule", &rule, own(rule),
-      {{"q", "q"},
-       {"k", "k"},
-       {"v", "convolved", 2 * keys, shape.values()},
-       {"g", "g"},
-       {"beta", "beta"},
-       {"S", "S"}},
-      {{"core", "core"}, {"S", "S"}});
-  const auto [norm, of_values] = of("gated_rms_norm", {{"H", Hv}, {"D", shape.value_width}});
-  add("norm", norm, of_values, {{"x", "core"}, {"z", "z"}, {"weight", "norm"}}, {{"y", "gated"}});
-  add("output", &linear_map(), {"equation", call.tokens, 0, {{"In", shape.values()}, {"Out", call.at("D")}}},
-      {{"x", "gated"}, {"weight", "out_proj"}}, {{"y", "y"}});
-  // Of a kernel that keeps norm and projection in one.
-  const auto [norm_and_output, of_layer] =
-      of("gated_delta_net_output", {{"D", call.at("D")}, {"Hv", Hv}, {"dv", shape.value_width}});
-  add("norm and output", norm_and_output, of_layer,
-      {{"core", "core"}, {"z", "z"}, {"norm", "norm"}, {"out_proj", "out_proj"}}, {{"y", "y"}});
+  out.taps = {tokens("mixed", {shape.channels()}),
+              tokens("z", {values}),
+              tokens("b", {Hv}),
+              tokens("a", {Hv}),
+              tokens("convolved", {shape.channels()}),
+              tokens("q", {shape.key_heads, shape.key_width}),
+              tokens("k", {shape.key_heads, shape.key_width}),
+              tokens("g", {Hv}, Content::log_decay),
+              tokens("beta", {Hv}, Content::strength),
+              tokens("gated", {values})};
+  const Sizes of_keys{{"H", shape.key_heads}, {"D", shape.key_width}};
+  out.stages = {
+      stage_of("projections", projections, call,
+               {{"x", "x"}, {"mask", "mask"}, {"in_proj_qkvz", "in_proj_qkvz"}, {"in_proj_ba", "in_proj_ba"}},
+               {{"mixed", "mixed"}, {"z", "z"}, {"b", "b"}, {"a", "a"}}),
+      stage_of("convolution", "short_convolution", call,
+               {{"C", shape.channels()}, {"W", call.at("W")}, {"bias", 0}, {"activation", 1}},
+               {{"x", "mixed"}, {"kernel", "conv1d"}, {"state", "convolution"}},
+               {{"y", "convolved"}, {"state", "convolution"}}),
+      stage_of("norm of q", "l2norm", call, of_keys, {{"x", "convolved", 0, keys}}, {{"y", "q"}}),
+      stage_of("norm of k", "l2norm", call, of_keys, {{"x", "convolved", keys, keys}}, {{"y", "k"}}),
+      stage_of("gates", "activation_gates", call, {{"H", Hv}},
+               {{"a", "a"}, {"b", "b"}, {"A_log", "A_log"}, {"dt_bias", "dt_bias"}},
+               {{"g", "g"}, {"beta", "beta"}}),
+      stage_of("rule", rule, call,
+               {{"q", "q"},
+                {"k", "k"},
+                {"v", "convolved", 2 * keys, values},
+                {"g", "g"},
+                {"beta", "beta"},
+                {"S", "S"}},
+               {{"core", "core"}, {"S", "S"}}),
+      stage_of("norm", "gated_rms_norm", call, {{"H", Hv}, {"D", shape.value_width}},
+               {{"x", "core"}, {"z", "z"}, {"weight", "norm"}}, {{"y", "gated"}}),
+      stage_of("output", linear_map(), call, {{"In", values}, {"Out", D}},
+               {{"x", "gated"}, {"weight", "out_proj"}}, {{"y", "y"}}),
+      // Of a kernel that keeps norm and projection in one.
+      stage_of("norm and output", "gated_delta_net_output", call,
+               {{"D", D}, {"Hv", Hv}, {"dv", shape.value_width}},
+               {{"core", "core"}, {"z", "z"}, {"norm", "norm"}, {"out_proj", "out_proj"}}, {{"y", "y"}})};
   return out;
 }
 

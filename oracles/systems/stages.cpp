@@ -7,7 +7,6 @@
 #include <set>
 
 #include "oracles/reasons.h"
-#include "oracles/systems/rows.h"
 #include "reference/linear.h"
 
 namespace samestate {
@@ -70,6 +69,26 @@ void name_as_in_layer(const Stage& stage, std::string& reason) {
 
 }  // namespace
 
+Stage stage_of(std::string_view name, std::string_view system, const Call& layer, Sizes sizes,
+               std::vector<StageTensor> reads, std::vector<StageTensor> writes) {
+  const Operator* op = find_operator(system);
+  if (op == nullptr) throw Error(fmt::format("stage {}: no system {}", name, system));
+  return stage_of(name, *op, layer, std::move(sizes), std::move(reads), std::move(writes));
+}
+
+Stage stage_of(std::string_view name, const Operator& op, const Call& layer, Sizes sizes,
+               std::vector<StageTensor> reads, std::vector<StageTensor> writes) {
+  Call call{std::string(op.forms.front().name), layer.tokens, 0, std::move(sizes)};
+  return {name, &op, std::move(call), std::move(reads), std::move(writes)};
+}
+
+Stage stage_of(std::string_view name, const Operator& op, const Call& layer, std::vector<StageTensor> reads,
+               std::vector<StageTensor> writes) {
+  Call call = layer;
+  if (op.form(call.form) == nullptr) call.form = op.forms.front().name;
+  return {name, &op, std::move(call), std::move(reads), std::move(writes)};
+}
+
 const Operator& linear_map() {
   struct Map {
     static Signature signature(const Call& call) {
@@ -84,11 +103,7 @@ const Operator& linear_map() {
       return {{"y", linear(get(inputs, "x"), get(inputs, "weight"))}};
     }
   };
-  static const Operator row = [] {
-    Operator of{"linear_map", "y = W x", {}, {{"equation"}}, false, Map::signature};
-    evaluate_with<Map>(of);
-    return of;
-  }();
+  static const Operator row = stage_operator<Map>("linear_map", "y = W x");
   return row;
 }
 

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "oracles/systems/judge_sequence.h"
+#include "oracles/systems/rows.h"
 
 /// Layers as stages: a kernel may hand out its taps, the tensors between them, and each stage is then judged from what the
 /// kernel itself handed to it (bounds_operators.md 11).
@@ -34,8 +38,37 @@ struct LayerStages {
   std::vector<Stage> stages;  ///< in their order; of two that write the same the finer one first
 };
 
+using Sizes = std::map<std::string, Index, std::less<>>;
+
+/// A stage that is a system of the table, or another operator, of those sizes, in its first form.
+[[nodiscard]] Stage stage_of(std::string_view name, std::string_view system, const Call& layer, Sizes sizes,
+                             std::vector<StageTensor> reads, std::vector<StageTensor> writes);
+[[nodiscard]] Stage stage_of(std::string_view name, const Operator& op, const Call& layer, Sizes sizes,
+                             std::vector<StageTensor> reads, std::vector<StageTensor> writes);
+/// One with the layer's own sizes, and its form where it has that.
+[[nodiscard]] Stage stage_of(std::string_view name, const Operator& op, const Call& layer,
+                             std::vector<StageTensor> reads, std::vector<StageTensor> writes);
+
+/// The operator of a stage that no system of the table is, from its signature and evaluation as in rows.h.
+template <class Form>
+[[nodiscard]] Operator stage_operator(std::string_view name, std::string_view equation,
+                                      std::vector<OperatorForm> forms = {{"equation"}},
+                                      bool streams = false) {
+  Operator row{name, equation, {}, std::move(forms), streams, Form::signature};
+  evaluate_with<Form>(row);
+  return row;
+}
+
 /// y = W x, the projection of every layer; sizes In and Out: x [T, In], weight [Out, In] -> y [T, Out].
 [[nodiscard]] const Operator& linear_map();
+
+/// Which tokens of a mask [T, 1] are no padding.
+template <class Scalar>
+[[nodiscard]] std::vector<bool> real_tokens(const Matrix<Scalar>& mask) {
+  std::vector<bool> real;
+  for (Index t = 0; t < mask.rows(); ++t) real.push_back(mask(t, 0) != Scalar(0));
+  return real;
+}
 
 /// One stage of one sequence.
 struct StageJudgement {

@@ -7,25 +7,6 @@
 #include "optimized/cpu/operators/gated_delta_net_layer.h"
 
 namespace samestate::cpu {
-namespace {
-
-/// Row t of sequence b of a tap, where the call asks for it; `columns` are all of the row's.
-void hand_out(const OperatorArguments& call, std::string_view name, std::int64_t b, std::int64_t t,
-              const float* columns) {
-  const NamedTensor<float>* to = call.tap(name);
-  if (to == nullptr) return;
-  std::int64_t width = 1;
-  for (std::size_t d = 2; d < to->shape.size(); ++d) width *= to->shape[d];
-  std::copy_n(columns, width, to->data + (b * call.tokens + t) * width);
-}
-void hand_out_one(const OperatorArguments& call, std::string_view name, std::int64_t b, std::int64_t t,
-                  std::int64_t column, float value) {
-  if (const NamedTensor<float>* to = call.tap(name); to != nullptr)
-    to->data[(b * call.tokens + t) * to->shape.back() + column] = value;
-}
-
-}  // namespace
-
 void gated_norm(float* core, const float* z, const float* weight, std::int64_t dv) {
   const float factor = layer::inverse_root_mean_square(core, dv, 1e-6F);
   for (std::int64_t c = 0; c < dv; ++c) core[c] = core[c] * factor * weight[c] * layer::silu(z[c]);
@@ -68,24 +49,21 @@ Outcome GatedDeltaNetLayer::run() {
   core.chunk = std::max<std::int64_t>(call_.chunk, 1);
   core.threads = call_.threads;
   for_each_task(B_, call_.threads, [&] { return [&](std::int64_t b) { project(b); }; });
-  // q and k are normalised and rounded already, and the rule's own operands are fp32.
-  if (Outcome outcome = run_chunked<GATED_DELTA_RULE>(core, Contract{}); outcome.kind != Outcome::Kind::ran) {
-    return outcome;
-  }
+  if (Outcome outcome = rule(core); outcome.kind != Outcome::Kind::ran) return outcome;
   for_each_task(B_, call_.threads, [&] { return [&](std::int64_t b) { finish(b); }; });
   return {};
 }
 
 /// Hidden states to q, k, v, z, g, beta of sequence b, and its convolution state.
-void project(std::int64_t b) {
+void GatedDeltaNetLayer::project(std::int64_t b) {
   Block x, qkvz, ba, history;
   copy(rows_of(call_.input("x"), b), x);
   const auto mask = rows_of(call_.input("mask"), b);
   for (std::int64_t t = 0; t < T_; ++t) {
     if (*mask.row(t) == 0.0F) std::fill_n(x.row(t), x.columns, 0.0F);
   }
-  cpu::project(x, qkvz_, qkvz);
-  cpu::project(x, ba_, ba);
+  projected(x, qkvz_, qkvz);
+  projected(x, ba_, ba);
   round_in_place(qkvz, kept_);
   round_in_place(ba, kept_);
   const std::int64_t before = taps_.rows - 1;
@@ -94,8 +72,8 @@ void project(std::int64_t b) {
   for (std::int64_t i = 0; i < before; ++i) std::copy_n(state.row(i), channels_, history.row(i));
   for (std::int64_t t = 0; t < T_; ++t) {
     ungroup(qkvz.row(t), history.row(before + t), b, t);
-    hand_out(call_, "mixed", b, t, history.row(before + t));
-    hand_out(call_, "z", b, t, &z_view_(b, t, 0, 0));
+    layer::hand_out(call_, "mixed", b, t, history.row(before + t), channels_);
+    layer::hand_out(call_, "z", b, t, &z_view_(b, t, 0, 0), Hv_ * dv_);
   }
   const auto carried = rows_of(call_.output("convolution"), b);
   for (std::int64_t i = 0; i < before; ++i) {
@@ -103,14 +81,19 @@ void project(std::int64_t b) {
   }
   std::vector<float> mixed(static_cast<std::size_t>(history.stride));
   for (std::int64_t t = 0; t < T_; ++t) {
-    layer::convolve(taps_, history, t, mixed.data());
+    convolved(taps_, history, t, mixed.data());
     round_values(mixed.data(), mixed.data(), channels_, kept_);
+    layer::hand_out(call_, "convolved", b, t, mixed.data(), channels_);
     for (std::int64_t h = 0; h < Hk_; ++h) {
       normalise(mixed.data() + h * dk_, &q_view_(b, t, h, 0));
       normalise(mixed.data() + (Hk_ + h) * dk_, &k_view_(b, t, h, 0));
     }
     std::copy_n(mixed.data() + 2 * Hk_ * dk_, Hv_ * dv_, &v_view_(b, t, 0, 0));
     gates(ba.row(t), b, t);
+    layer::hand_out(call_, "q", b, t, &q_view_(b, t, 0, 0), Hk_ * dk_);
+    layer::hand_out(call_, "k", b, t, &k_view_(b, t, 0, 0), Hk_ * dk_);
+    layer::hand_out(call_, "g", b, t, &g_view_(b, t, 0), Hv_);
+    layer::hand_out(call_, "beta", b, t, &beta_view_(b, t, 0), Hv_);
   }
 }
 
@@ -134,13 +117,15 @@ void GatedDeltaNetLayer::normalise(const float* from, float* to) const {
 }
 
 /// g = -e^A softplus(a + bias), beta = sigma(b); by key head: b, then a of the heads it serves.
-void gates(const float* ba, std::int64_t b, std::int64_t t) const {
+void GatedDeltaNetLayer::gates(const float* ba, std::int64_t b, std::int64_t t) const {
   const float* rate = call_.input("A_log").data;
   const float* bias = call_.input("dt_bias").data;
   for (std::int64_t h = 0; h < Hv_; ++h) {
     const float* group = ba + h / R_ * 2 * R_ + h % R_;
-    beta_view_(b, t, h) = layer::logistic(group[0]);
-    g_view_(b, t, h) = -std::exp(rate[h]) * layer::softplus(group[R_] + bias[h]);
+    beta_view_(b, t, h) = strength(group[0]);
+    g_view_(b, t, h) = log_decay(group[R_], bias[h], rate[h]);
+    layer::hand_out(call_, "b", b, t, group, 1, h);
+    layer::hand_out(call_, "a", b, t, group + R_, 1, h);
   }
 }
 
@@ -157,7 +142,7 @@ void GatedDeltaNetLayer::finish(std::int64_t b) {
     for (std::int64_t h = 0; h < Hv_; ++h) normed(core.row(t) + h * dv_, &z_view_(b, t, h, 0), weight, dv_);
   }
   round_in_place(core, kept_);
-  for (std::int64_t t = 0; t < T_; ++t) hand_out(call_, "gated", b, t, core.row(t));
+  for (std::int64_t t = 0; t < T_; ++t) layer::hand_out(call_, "gated", b, t, core.row(t), Hv_ * dv_);
   Block y;
   output(core, out_, y);
   round_in_place(y, kept_);
