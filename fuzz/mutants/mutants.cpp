@@ -41,6 +41,7 @@ std::vector<Mutant> make_table() {
                     operator_interface_mutants,
                     activation_gates_mutants,
                     dendritic_mutants,
+                    dendritic_precision_mutants,
                     gated_delta_net_mutants,
                     gated_delta_net_precision_mutants,
                     gated_delta_step_mutants,

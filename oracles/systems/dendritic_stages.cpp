@@ -159,7 +159,7 @@ struct Mix {
 };
 
 /// Step 17, with the epsilon of this layer.
-struct Norm {
+struct GatedNorm {
   static Signature signature(const Call& call) {
     const Shapes n(call);
     const Index dv = n.s.value_width;
@@ -203,7 +203,8 @@ LayerStages dendritic_stages(const Call& call) {
       "dendritic_attention.rule", "EQUATIONS 7.3, steps 8 to 14", {{"masked"}, {"compacted"}}, true);
   static const Operator mix =
       stage_operator<Mix>("dendritic_attention.mix", "EQUATIONS 7.3, steps 15 and 16");
-  static const Operator norm = stage_operator<Norm>("dendritic_attention.norm", "EQUATIONS 7.3, step 17");
+  static const Operator norm =
+      stage_operator<GatedNorm>("dendritic_attention.norm", "EQUATIONS 7.3, step 17");
   const Shapes n(call);
   LayerStages out;
   out.taps = {n.tokens("q", {n.keys}),

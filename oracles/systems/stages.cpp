@@ -67,6 +67,20 @@ void name_as_in_layer(const Stage& stage, std::string& reason) {
   }
 }
 
+struct LinearMap {
+  static Signature signature(const Call& call) {
+    const Index in = call.at("In");
+    const Index out = call.at("Out");
+    return {{{"x", Axis::tokens, {call.tokens, in}, Content::activation},
+             {"weight", Axis::whole, {out, in}, Content::weight}},
+            {{"y", Axis::tokens, {call.tokens, out}}}};
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call&, const Tensors<Scalar>& inputs) {
+    return {{"y", linear(get(inputs, "x"), get(inputs, "weight"))}};
+  }
+};
+
 }  // namespace
 
 Stage stage_of(std::string_view name, std::string_view system, const Call& layer, Sizes sizes,
@@ -90,20 +104,7 @@ Stage stage_of(std::string_view name, const Operator& op, const Call& layer, std
 }
 
 const Operator& linear_map() {
-  struct Map {
-    static Signature signature(const Call& call) {
-      const Index in = call.at("In");
-      const Index out = call.at("Out");
-      return {{{"x", Axis::tokens, {call.tokens, in}, Content::activation},
-               {"weight", Axis::whole, {out, in}, Content::weight}},
-              {{"y", Axis::tokens, {call.tokens, out}}}};
-    }
-    template <class Scalar>
-    static Tensors<Scalar> evaluate(const Call&, const Tensors<Scalar>& inputs) {
-      return {{"y", linear(get(inputs, "x"), get(inputs, "weight"))}};
-    }
-  };
-  static const Operator row = stage_operator<Map>("linear_map", "y = W x");
+  static const Operator row = stage_operator<LinearMap>("linear_map", "y = W x");
   return row;
 }
 

@@ -68,7 +68,7 @@ struct StateRounded : GatedDeltaNetLayer {
   [[nodiscard]] Outcome rule(Arguments& core) const override {
     Contract own;
     own.state = kept_;
-    return cpu::run_chunked<cpu::GATED_DELTA_RULE>(core, own);
+    return rule_of(core, own);
   }
 };
 /// g such that its sums from the first token of a chunk on are numbers of 16 bit.

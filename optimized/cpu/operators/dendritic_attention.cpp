@@ -291,7 +291,9 @@ void Sequence::run_head(std::int64_t e, std::int64_t h) {
 void Sequence::convolve(const Block& taps, const Block& history, std::int64_t t, float* y) const {
   layer::convolve(taps, history, t, y);
 }
-void Sequence::rule(Arguments& core) const { (void)run_recurrent<GATED_DELTA_RULE>(core, Contract{}); }
+void Sequence::rule_of(const Arguments& core, const Contract& own) {
+  (void)run_recurrent<GATED_DELTA_RULE>(core, own);
+}
 void Sequence::mix(const float* o, std::int64_t stride, float omega, float* to) const {
   for (std::int64_t c = 0; c < n_.dv; ++c) {
     float sum = 0.0F;

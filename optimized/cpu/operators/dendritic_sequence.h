@@ -48,7 +48,8 @@ class Sequence {
   /// q, k, v, g, beta, scale and l2norm of the windows of branch e of head h on `tokens`; a head is a window.
   virtual void windows(std::int64_t e, std::int64_t h, const std::vector<std::int64_t>& tokens,
                        Arguments& core);
-  virtual void rule(Arguments& core) const;
+  virtual void rule(Arguments& core) const { rule_of(core, Contract{}); }
+  static void rule_of(const Arguments& core, const Contract& own);
   /// to += omega times the sum of the windows' o, N rows `stride` apart: its branch's part of a token of a head.
   virtual void mix(const float* o, std::int64_t stride, float omega, float* to) const;
   /// A head of the mixture, its norm, weight and gate by z, in place.

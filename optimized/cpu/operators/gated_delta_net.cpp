@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "optimized/cpu/chunked.h"
 #include "optimized/cpu/l2norm.h"
 #include "optimized/cpu/operators/gated_delta_net_layer.h"
 
@@ -163,8 +164,8 @@ float GatedDeltaNetLayer::strength(float b) const { return layer::logistic(b); }
 float GatedDeltaNetLayer::log_decay(float a, float bias, float rate) const {
   return -std::exp(rate) * layer::softplus(a + bias);
 }
-Outcome GatedDeltaNetLayer::rule(Arguments& core) const {
-  return run_chunked<GATED_DELTA_RULE>(core, Contract{});
+Outcome GatedDeltaNetLayer::rule_of(const Arguments& core, const Contract& own) {
+  return run_chunked<GATED_DELTA_RULE>(core, own);
 }
 void GatedDeltaNetLayer::normed(float* core, const float* z, const float* weight, std::int64_t dv) const {
   gated_norm(core, z, weight, dv);

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "optimized/cpu/chunked.h"
+#include "optimized/call.h"
 #include "optimized/cpu/operators/layer_parts.h"
 
 /// The Gated DeltaNet layer (EQUATIONS 5.6), its steps apart: a mutant overrides one of them. What lies between them is handed
@@ -36,7 +36,8 @@ class GatedDeltaNetLayer {
   [[nodiscard]] virtual float strength(float b) const;
   [[nodiscard]] virtual float log_decay(float a, float bias, float rate) const;
   /// The rule of all heads. q and k are normalised and rounded already, and its own operands are fp32.
-  virtual Outcome rule(Arguments& core) const;
+  virtual Outcome rule(Arguments& core) const { return rule_of(core, Contract{}); }
+  [[nodiscard]] static Outcome rule_of(const Arguments& core, const Contract& own);
   virtual void normed(float* core, const float* z, const float* weight, std::int64_t dv) const;
 
   const OperatorArguments& call_;
