@@ -5,6 +5,7 @@
 
 #include "harness/cases/counter.h"
 #include "oracles/rounding.h"
+#include "oracles/systems/input_format.h"
 
 namespace samestate {
 namespace {

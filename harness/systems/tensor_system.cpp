@@ -51,7 +51,7 @@ Written run_tensors(const Resolved& r, const TensorSystem& system, const std::ve
         {x.spec.name, x.spec.axis, x.batched, x.shape, &x.data, {}, x.spec.content == Content::slot});
   std::vector<TensorSpec> specs = signature.outputs;
   if (r.c.taps && !kernel.taps.empty()) {
-    for (TensorSpec& tap : system.row.stages(call).taps) {
+    for (TensorSpec& tap : stages_of(system.name)(call).taps) {
       if (std::ranges::find(kernel.taps, tap.name) != kernel.taps.end()) specs.push_back(std::move(tap));
     }
   }
@@ -93,7 +93,8 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   equation = of.equation;
   kernel_rows = kTensorRows;
   in_file = {"input.", "output."};
-  keys = common_keys(of.stages != nullptr);
+  const StagesOf stages = stages_of(name);
+  keys = common_keys(stages != nullptr);
   for (const Parameter& size : of.parameters) sizes.push_back({size});
   plan = {.start = "T=21 chunk=8", .law = "B=2 T=13", .seeded = 50};
   for (const ModelShape& shape : model_shapes()) {
@@ -114,8 +115,8 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   least.tokens = least.chunk = 1;
   for (const Parameter& size : of.parameters) least.parameters.emplace(size.name, size.standard);
   const std::vector<TensorSpec> tensors = of.signature(least).inputs;
-  if (of.stages != nullptr) {
-    for (const TensorSpec& tap : of.stages(least).taps) taps.push_back(tap.name);
+  if (stages != nullptr) {
+    for (const TensorSpec& tap : stages(least).taps) taps.push_back(tap.name);
   }
   const auto any = [&](Content content) {
     return std::ranges::count(tensors, content, &TensorSpec::content) > 0;

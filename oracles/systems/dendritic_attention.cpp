@@ -119,7 +119,6 @@ std::vector<Operator> dendritic_attention_operators() {
                  true,
                  Layer::signature};
   evaluate_with<Layer>(layer);
-  layer.stages = dendritic_stages;
   layer.late_factors = kKeyLengthFactors;
   return {std::move(layer)};
 }

@@ -109,7 +109,6 @@ std::vector<Operator> gated_delta_net_operators() {
                  true,
                  Layer::signature};
   evaluate_with<Layer>(layer);
-  layer.stages = gated_delta_net_stages;
   layer.late_factors = kKeyLengthFactors;
   layer.cost = [](const Call& call) {
     return row_costs::recurrence(call, costs::gated_delta_rule(call.at("dk"), call.at("dv")),

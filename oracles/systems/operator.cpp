@@ -11,13 +11,6 @@ Index TensorSpec::size() const {
   return std::accumulate(shape.begin(), shape.end(), Index{1}, std::multiplies<>());
 }
 
-Format input_format(const TensorSpec& spec, const Contract& contract) {
-  const Content content = spec.content;
-  const bool rounded =
-      content == Content::activation || content == Content::weight || content == Content::features;
-  return rounded ? contract.input : Format::fp32;
-}
-
 Index Call::at(std::string_view name) const {
   const auto found = parameters.find(name);
   if (found == parameters.end()) throw Error("no parameter " + std::string(name));

@@ -63,9 +63,6 @@ struct Signature {
   std::vector<TensorSpec> outputs;
 };
 
-/// The format whose values a tensor that is read holds: the contract's for data and weights, fp32 for the rest.
-[[nodiscard]] Format input_format(const TensorSpec& spec, const Contract& contract);
-
 /// One setting of an operator: a key of the case line.
 struct Parameter {
   std::string_view name;
@@ -112,8 +109,6 @@ struct OperatorForm {
 /// Of a row whose operations nobody has counted.
 [[nodiscard]] inline Cost uncounted(const Call&) { return {}; }
 
-struct LayerStages;  // oracles/systems/stages.h
-
 struct Operator {
   std::string_view name;
   std::string_view equation;
@@ -132,8 +127,6 @@ struct Operator {
   /// and k): so much larger a result than 2^-126 may have been flushed before them.
   double late_factors = 1.0;
   Cost (*cost)(const Call&) = uncounted;  ///< of one sequence; Call::chunk is 0 in a form without chunks
-  /// Of a layer: its stages and the tensors between them, which a kernel may hand out. Null: it is judged as a whole.
-  LayerStages (*stages)(const Call&) = nullptr;
 
   [[nodiscard]] const OperatorForm* form(std::string_view name) const;  ///< null where it has none
 };

@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <set>
 
 #include "oracles/reasons.h"
+#include "oracles/systems/dendritic_stages.h"
+#include "oracles/systems/gated_delta_net_stages.h"
+#include "oracles/systems/input_format.h"
 #include "reference/linear.h"
 
 namespace samestate {
@@ -83,6 +87,17 @@ struct LinearMap {
 
 }  // namespace
 
+StagesOf stages_of(std::string_view system) {
+  struct Row {
+    std::string_view system;
+    StagesOf stages;
+  };
+  static constexpr Row kRows[] = {{"gated_delta_net", gated_delta_net_stages},
+                                  {"dendritic_attention", dendritic_stages}};
+  const auto row = std::ranges::find(kRows, system, &Row::system);
+  return row == std::end(kRows) ? nullptr : row->stages;
+}
+
 Stage stage_of(std::string_view name, std::string_view system, const Call& layer, Sizes sizes,
                std::vector<StageTensor> reads, std::vector<StageTensor> writes) {
   const Operator* op = find_operator(system);
@@ -111,7 +126,7 @@ const Operator& linear_map() {
 StagesJudged judge_stages(const Operator& layer, const Call& call, const Tensors<double>& inputs,
                           const Tensors<double>& written, const std::vector<Index>& cuts,
                           const Contract& contract, std::uint64_t seed, const GatesAsked& asked) {
-  const LayerStages known = layer.stages(call);
+  const LayerStages known = stages_of(layer.name)(call);
   const Layer of{known, inputs, written, contract};
   StagesJudged out;
   std::set<std::string, std::less<>> made, read;

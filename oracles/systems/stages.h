@@ -38,6 +38,10 @@ struct LayerStages {
   std::vector<Stage> stages;  ///< in their order; of two that write the same the finer one first
 };
 
+/// How a layer is cut into stages, by the sizes of a call; null: the system has none, and is judged as a whole.
+using StagesOf = LayerStages (*)(const Call&);
+[[nodiscard]] StagesOf stages_of(std::string_view system);
+
 using Sizes = std::map<std::string, Index, std::less<>>;
 
 /// A stage that is a system of the table, or another operator, of those sizes, in its first form.
