@@ -49,6 +49,7 @@ Summary summarise(std::span<const Record> records) {
   Summary summary;
   std::map<std::tuple<std::string, std::string, std::string>, Collected> groups;
   std::map<std::string, std::vector<double>> regimes;
+  std::map<std::pair<std::string, std::string>, Collected> stages;
   std::map<std::pair<Verdict, std::string>, std::int64_t> not_judged;
   for (std::size_t i = 0; i < records.size(); ++i) {
     const Record& record = records[i];
@@ -64,6 +65,12 @@ Summary summarise(std::span<const Record> records) {
       summary.failures.push_back(i);
     } else if (judgement.verdict != Verdict::pass) {
       ++not_judged[{judgement.verdict, judgement.reason}];
+    }
+    for (const StageFinding& found : judgement.stages) {
+      if (!is_judged(found.verdict)) continue;
+      Collected& stage = stages[{record.system, found.stage}];
+      stage.failures += is_failure(found.verdict) ? 1 : 0;
+      stage.ratios.push_back(found.ratio);
     }
     if (is_judged(judgement.verdict)) {
       ++summary.judged;
@@ -100,6 +107,14 @@ Summary summarise(std::span<const Record> records) {
   std::stable_sort(
       summary.regimes.begin(), summary.regimes.end(),
       [](const RegimeSpread& a, const RegimeSpread& b) { return less(b.ratio.max, a.ratio.max); });
+  for (const auto& [key, stage] : stages) {
+    summary.stages.push_back({key.first, key.second, static_cast<std::int64_t>(stage.ratios.size()),
+                              stage.failures, spread_of(stage.ratios)});
+  }
+  std::stable_sort(summary.stages.begin(), summary.stages.end(),
+                   [](const StageSpread& a, const StageSpread& b) {
+                     return a.system != b.system ? a.system < b.system : less(b.ratio.max, a.ratio.max);
+                   });
   for (const auto& [key, cases] : not_judged) summary.not_judged.push_back({key.first, key.second, cases});
   std::stable_sort(summary.not_judged.begin(), summary.not_judged.end(),
                    [](const NotJudged& a, const NotJudged& b) { return a.cases > b.cases; });
