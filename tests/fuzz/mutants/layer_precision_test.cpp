@@ -47,32 +47,39 @@ struct Seen {
   std::map<std::string, int> stages;
 };
 
-/// Cases of that many seeds, with and without taps.
-Seen seen_of(const Mutant& mutant, int seeds) {
+/// A case of sums of several tiles; every second one of rates from slow to fast, since a state that is gone after a token shows nothing.
+Judgement judged(const Mutant& mutant, const KernelTable& table, int seed, bool taps) {
+  const bool delta_net = mutant.system == "gated_delta_net";
+  return run_case(parse_case(
+                      fmt::format("v1 {} form={} T=24 contract=bf16 regime={} taps={} kernel={} seed={}{}",
+                                  mutant.system, mutant.form, seed % 2 == 0 ? "normal" : "wide_rates", taps ? 1 : 0,
+                                  mutant.kernel(), seed, delta_net ? " chunk=8" : " D=40 dv=20")),
+                  table)
+      .judgement;
+}
+
+/// In cases of that many seeds, with taps and, where it says so, without.
+Seen seen_of(const Mutant& mutant, int seeds, bool whole) {
   const KernelTable table = mutant.table();
   const std::vector<std::string_view>& where = kStages.at(mutant.fault);
   Seen seen;
   for (int seed = 1; seed <= seeds; ++seed) {
-    for (const bool taps : {false, true}) {
-      const Case c =
-          parse_case(fmt::format("v1 {} form={} chunk=8 T=40 contract=bf16 taps={} kernel={} seed={}",
-                                 mutant.system, mutant.form, taps ? 1 : 0, mutant.kernel(), seed));
-      const Judgement j = run_case(c, table).judgement;
-      if (j.verdict != Verdict::fail) continue;
-      ++(taps ? seen.staged : seen.whole);
-      if (!taps) continue;
-      ++seen.stages[j.stage];
-      seen.elsewhere += std::ranges::find(where, j.stage) == where.end() ? 1 : 0;
-    }
+    if (whole) seen.whole += judged(mutant, table, seed, false).verdict == Verdict::fail ? 1 : 0;
+    const Judgement j = judged(mutant, table, seed, true);
+    if (j.verdict != Verdict::fail) continue;
+    ++seen.staged;
+    ++seen.stages[j.stage];
+    seen.elsewhere += std::ranges::find(where, j.stage) == where.end() ? 1 : 0;
+    if (!whole) return seen;
   }
   return seen;
 }
 
 TEST(LayerPrecision, StagesSeeEachFaultWhereItIs) {
   for (const Mutant& mutant : precision_mutants()) {
-    const Seen seen = seen_of(mutant, 3);
+    const Seen seen = seen_of(mutant, 6, false);
     EXPECT_GT(seen.staged, 0) << mutant.name;
-    EXPECT_EQ(seen.elsewhere, 0) << mutant.name << " " << seen.stages.begin()->first;
+    if (seen.elsewhere > 0) ADD_FAILURE() << mutant.name << " in " << seen.stages.begin()->first;
   }
 }
 
@@ -93,7 +100,7 @@ TEST(LongLayerPrecision, WholeAndStages) {
   constexpr int kSeeds = 24;
   int whole = 0, staged = 0, faults = 0;
   for (const Mutant& mutant : precision_mutants()) {
-    const Seen seen = seen_of(mutant, kSeeds);
+    const Seen seen = seen_of(mutant, kSeeds, true);
     std::string stages;
     for (const auto& [stage, count] : seen.stages)
       stages += fmt::format("{}{} {}", stages.empty() ? "" : ", ", stage, count);
