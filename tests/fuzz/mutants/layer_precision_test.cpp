@@ -97,7 +97,7 @@ TEST(LayerPrecision, RightKernelsPass) {
 
 // The numbers of docs/validation.md.
 TEST(LongLayerPrecision, WholeAndStages) {
-  constexpr int kSeeds = 24;
+  constexpr int kSeeds = 12;
   int whole = 0, staged = 0, faults = 0;
   for (const Mutant& mutant : precision_mutants()) {
     const Seen seen = seen_of(mutant, kSeeds, true);
