@@ -284,10 +284,15 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
   const bool points = has_samples(*r.contract) && r.law == nullptr;
   Case alone = r.c;
   alone.B = 1;
+  alone.taps = false;
   const double one = system.work(alone);
   const Index held = chosen.count();
   const SampledSequences twins(held, one, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
   const SampledSequences draws(held, one, points ? 0.1 : 0.0, r.law != nullptr ? 0.0 : points ? 1.0 : 0.3);
+  // A twin is sought among the subsets of its points. A stage has few of the layer's, and part of its work.
+  constexpr double kOfStage = 0.25;
+  const SampledSequences stage_twins(held, kOfStage * one, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
+  const SampledSequences stage_draws(held, kOfStage * one, points ? 0.1 : 0.0, points ? 1.0 : 0.3);
   const std::vector<Index> cuts = cuts_of(r);
   Judgement worst;
   Index looked = 0;
@@ -302,8 +307,10 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
       Judgement judgement =
           judge_sequence({system.row, call, sequence, cuts, *r.contract, oracle}, actual, r.c.seed, asked);
       if (std::ranges::any_of(system.taps, [&](const std::string& tap) { return actual.contains(tap); })) {
+        const GatesAsked of_stage{[&](Verdict v) { return stage_twins.takes(looked, v); },
+                                  [&](Verdict v) { return stage_draws.takes(looked, v); }};
         add_stages(judgement,
-                   judge_stages(system.row, call, sequence, actual, cuts, *r.contract, r.c.seed, asked));
+                   judge_stages(system.row, call, sequence, actual, cuts, *r.contract, r.c.seed, of_stage));
       }
       judgement.worst.sequence = b;
       if (looked++ == 0) {
