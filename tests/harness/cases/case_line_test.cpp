@@ -118,7 +118,7 @@ TEST(CaseLine, CanonicalLineOmitsDefaults) {
 TEST(CaseLine, TapsAreALayersKey) {
   const Case c = parse_case("v1 dendritic_attention taps=1 T=3");
   EXPECT_TRUE(c.taps);
-  EXPECT_EQ(format_case(c), "v1 dendritic_attention form=masked T=3 taps=1");
+  EXPECT_EQ(format_case(c), "v1 dendritic_attention T=3 taps=1");
   EXPECT_EQ(format_case(parse_case("v1 gated_delta_net taps=0")).find("taps"), std::string::npos);
 }
 
