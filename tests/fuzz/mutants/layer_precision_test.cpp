@@ -50,10 +50,10 @@ struct Seen {
 /// A case of sums of several tiles; every second one of rates from slow to fast, since a state that is gone after a token shows nothing.
 Judgement judged(const Mutant& mutant, const KernelTable& table, int seed, bool taps) {
   const bool delta_net = mutant.system == "gated_delta_net";
-  return run_case(parse_case(
-                      fmt::format("v1 {} form={} T=24 contract=bf16 regime={} taps={} kernel={} seed={}{}",
-                                  mutant.system, mutant.form, seed % 2 == 0 ? "normal" : "wide_rates", taps ? 1 : 0,
-                                  mutant.kernel(), seed, delta_net ? " chunk=8" : " D=40 dv=20")),
+  return run_case(parse_case(fmt::format(
+                      "v1 {} form={} T=24 contract=bf16 regime={} taps={} kernel={} seed={}{}", mutant.system,
+                      mutant.form, seed % 2 == 0 ? "normal" : "wide_rates", taps ? 1 : 0, mutant.kernel(),
+                      seed, delta_net ? " chunk=8" : " D=40 dv=20")),
                   table)
       .judgement;
 }
