@@ -246,7 +246,7 @@ void add(Judgement& judgement, const Judgement& other, bool knows) {
   judgement.actual = other.actual;
 }
 
-/// One sequence against its worst case; under a contract that keeps 16 bit against its twin; and where that leaves
+/// One sequence against its worst case; where it has rounding points against its twin; and where that leaves
 /// something open, against drawn roundings. `twin` and `drawn`: whether these may be asked.
 Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed,
                          const std::function<bool(Verdict)>& twin,
@@ -259,7 +259,7 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
     judgement.sampled_ratio = std::max(judgement.sampled_ratio, other.sampled_ratio);
     judgement.twin_ratio = std::max(judgement.twin_ratio, other.twin_ratio);
   };
-  if (judgement.verdict != Verdict::fail && twin(judgement.verdict)) {
+  if (of.oracle.points && judgement.verdict != Verdict::fail && twin(judgement.verdict)) {
     const TwinJudgement nearest = judge_operator_twin(of, actual, seed);
     same = nearest.same;
     add_gated(nearest.judgement, same);
@@ -296,15 +296,18 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
                         std::vector<OperatorOracle>* oracles) {
   const Call call = system.call(r.c, native);
   const ChosenHeads chosen = chosen_sequences(r.c, system, call, inputs, outputs);
-  // Of work 1, some 35 ms of the running error. Without points that keep 16 bit the worst case is near, and samples are
-  // dearer: where it says nothing alone.
-  const bool points = has_samples(*r.contract) && r.law == nullptr;
+  // Of work 1, some 35 ms of the running error. Without rounding points the worst case is near, and samples are dearer:
+  // where it says nothing alone.
   Case alone = r.c;
   alone.B = 1;
   const double one = system.work(alone);
   const Index held = chosen.count();
-  const SampledSequences twins(held, one, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
-  const SampledSequences draws(held, one, points ? 0.1 : 0.0, r.law != nullptr ? 0.0 : points ? 1.0 : 0.3);
+  const auto twins = [&](bool points) {
+    return SampledSequences(held, one, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
+  };
+  const auto draws = [&](bool points) {
+    return SampledSequences(held, one, points ? 0.1 : 0.0, r.law != nullptr ? 0.0 : points ? 1.0 : 0.3);
+  };
   const std::vector<Index> cuts = cuts_of(r);
   Judgement worst;
   Index looked = 0;
@@ -313,10 +316,11 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     const Tensors<double> sequence = sequence_of(inputs, b);
     OperatorOracle oracle = operator_oracle(system.row, call, sequence, cuts, *r.contract);
     if (chosen.takes(b, 0)) {
+      const bool points = oracle.points && r.law == nullptr;
       Judgement judgement = judge_sequence(
           {system.row, call, sequence, cuts, *r.contract, oracle}, outputs[static_cast<std::size_t>(b)],
-          r.c.seed, [&](Verdict v) { return twins.takes(looked, v); },
-          [&](Verdict v) { return draws.takes(looked, v); });
+          r.c.seed, [&](Verdict v) { return twins(points).takes(looked, v); },
+          [&](Verdict v) { return draws(points).takes(looked, v); });
       judgement.worst.sequence = b;
       if (looked++ == 0) {
         worst = std::move(judgement);

@@ -1,5 +1,7 @@
 #include "oracles/bounds/sampled_model.h"
 
+#include "oracles/contracts.h"
+
 namespace samestate {
 namespace {
 
@@ -17,15 +19,16 @@ double uniform(std::uint64_t x) { return static_cast<double>(mixed(x) >> 11U) * 
 /// factor, and no draw of signs has such a slope.
 constexpr int kRoundsToNearest = 32;
 
-Format kept_by(const Contract& contract) {
-  return contract.input == Format::bf16 || contract.input == Format::fp16 ? contract.input : Format::none;
+void set_formats(const Contract& contract, SampledModel& model) {
+  if (contract.input == Format::bf16 || contract.input == Format::fp16) model.kept = contract.input;
+  model.operand = unit_operand(contract);
 }
 
 }  // namespace
 
 SampledModel SampledModel::sample(const Contract& contract, std::uint64_t seed, int n) {
   SampledModel model;
-  model.kept = kept_by(contract);
+  set_formats(contract, model);
   model.salt = mixed(seed ^ mixed(static_cast<std::uint64_t>(n)));
   // A tensor core cuts its sums off, by how much is a property of a kernel: half of the samples have some of it, the
   // others none. Likewise the mean of an exponential's error.
@@ -45,7 +48,7 @@ SampledModel SampledModel::sample(const Contract& contract, std::uint64_t seed, 
 
 SampledModel SampledModel::twin(const Contract& contract) {
   SampledModel model;
-  model.kept = kept_by(contract);
+  set_formats(contract, model);
   model.drawn = false;
   return model;
 }

@@ -107,7 +107,7 @@ void Sequence::run() {
 }
 
 void Sequence::projected(const Block& x, const Block& weight, Block& y) const {
-  cpu::project(x, weight, y);
+  cpu::project(x, weight, y, MatrixUnit::of(contract_));
   round_in_place(y, kept_);
 }
 

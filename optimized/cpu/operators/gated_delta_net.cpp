@@ -23,7 +23,7 @@ void gate_and_project(Block& core, const TensorRows<const float>& z, const Named
   }
   round_in_place(core, layer::kept(contract));
   Block y;
-  project(core, out_proj, y);
+  project(core, out_proj, y, MatrixUnit::of(contract));
   round_in_place(y, layer::kept(contract));
   store_rounded(y, to, contract.output);
 }
@@ -69,8 +69,8 @@ class GatedDeltaNetLayer {
     core.chunk = std::max<std::int64_t>(call_.chunk, 1);
     core.threads = call_.threads;
     for_each_task(B_, call_.threads, [&] { return [&](std::int64_t b) { project(b); }; });
-    // q and k are normalised and rounded already, and the rule's own operands are fp32.
-    if (Outcome outcome = run_chunked<GATED_DELTA_RULE>(core, Contract{});
+    // q and k are normalised and rounded already, and the rule's own operands are fp32 or those of a tf32 unit.
+    if (Outcome outcome = run_chunked<GATED_DELTA_RULE>(core, layer::of_core(contract_));
         outcome.kind != Outcome::Kind::ran) {
       return outcome;
     }
@@ -87,8 +87,8 @@ class GatedDeltaNetLayer {
     for (std::int64_t t = 0; t < T_; ++t) {
       if (*mask.row(t) == 0.0F) std::fill_n(x.row(t), x.columns, 0.0F);
     }
-    cpu::project(x, qkvz_, qkvz);
-    cpu::project(x, ba_, ba);
+    cpu::project(x, qkvz_, qkvz, MatrixUnit::of(contract_));
+    cpu::project(x, ba_, ba, MatrixUnit::of(contract_));
     round_in_place(qkvz, kept_);
     round_in_place(ba, kept_);
     const std::int64_t before = taps_.rows - 1;
