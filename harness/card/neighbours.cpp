@@ -11,6 +11,7 @@
 #include "harness/card/card_distance.h"
 #include "harness/card/operator_neighbours.h"
 #include "harness/run/judge_batch.h"
+#include "harness/run/plugin.h"
 #include "harness/systems/recurrent_system.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"

@@ -58,6 +58,8 @@ SampledModel SampledModel::jitter(const Contract& contract, std::uint64_t seed, 
   model.drawn = false;
   model.truncation = model.exponential_bias = 0.0;
   model.sums_stored = false;
+  // The other order of three factors has products of its own, whose operands are others.
+  if (model.operand != Format::none) model.associates_otherwise = false;
   return model;
 }
 

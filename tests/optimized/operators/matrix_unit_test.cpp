@@ -3,18 +3,22 @@
 #include <gtest/gtest.h>
 
 #include "optimized/cpu/products.h"
-#include "oracles/contracts.h"
+#include "tests/optimized/contracts.h"
 
 namespace samestate::cpu {
 namespace {
 
-TEST(MatrixUnit, IsThatOfTheContract) {
-  EXPECT_EQ(MatrixUnit::of(contract_named("tf32")).operand, Format::tf32);
-  EXPECT_EQ(MatrixUnit::of(contract_named("tf32_truncated")).operand, Format::tf32_truncated);
-  for (const char* name : {"fp32", "bf16", "fp16", "bf16+qk:tf32"})
-    EXPECT_EQ(MatrixUnit::of(contract_named(name)).operand, Format::none) << name;
-  for (const NamedContract& row : contracts())
-    EXPECT_EQ(MatrixUnit::of(row.contract).operand, unit_operand(row.contract)) << row.contract.name;
+TEST(MatrixUnit, IsThatOfAContractThatStoresFp32) {
+  Contract c;
+  EXPECT_EQ(MatrixUnit::of(c).operand, Format::none);
+  for (const Format format : {Format::tf32, Format::tf32_truncated}) {
+    c.qk = format;
+    c.input = Format::fp32;
+    EXPECT_EQ(MatrixUnit::of(c).operand, format);
+    c.input = Format::bf16;
+    EXPECT_EQ(MatrixUnit::of(c).operand, Format::none) << "operands are stored in 16 bit";
+  }
+  EXPECT_EQ(MatrixUnit::of(testing::bf16()).operand, Format::none);
 }
 
 /// [3, 5] times [5, 20], operands that tf32 rounds up and cuts down.
