@@ -81,6 +81,9 @@ struct TensorDraws {
   bool masked_to_third = false;  ///< masks begin with zeros, up to a third of the tokens
   bool masked_anywhere = false;  ///< masks end with so many, or have them anywhere
   bool of_rates = false;         ///< differs from another regime in rates alone: for systems that have any
+  /// Biases of steps are those of steps of 1e-4 to 0.1, and states go on from an earlier call: for systems that have such
+  /// biases, or whose states begin at zero.
+  bool trained = false;
 };
 
 }  // namespace samestate

@@ -296,6 +296,8 @@ constexpr Regime kTensorRegimes[] = {
      .tensors = {.masked_anywhere = true}},
     {.name = "wide_rates", .summary = "rates of e^-6 to e^6, and every token has a scale of its own, 2^-8 to 2^8",
      .tensors = {.activation = mixed_scales, .log_rate = wide_rate, .of_rates = true}},
+    {.name = "trained", .summary = "steps of 1e-4 to 0.1; states and positions of an earlier call, in three sequences of four",
+     .tensors = {.trained = true}},
 };
 // clang-format on
 

@@ -16,6 +16,19 @@ Index first_position(const Case& c, Index sequence) {
   return sequence == 0 ? 0 : 1 + Counter(c.seed, c.system + "/position").below({sequence, 0, 0, 0}, kLongest);
 }
 
+/// The tokens before a sequence's states, where they go on: three sequences in four.
+Index tokens_before(const Case& c, const TensorDraws& draws, Index sequence) {
+  constexpr Index kMost = 4096;
+  const Counter counter(c.seed, c.system + "/trained");
+  const bool begins = !draws.trained || counter.below({sequence, 0, 0, 0}, 4) == 0;
+  return begins ? 0 : 1 + counter.below({sequence, 0, 0, 1}, kMost);
+}
+
+/// softplus of it is a step as models begin with and keep it, uniform in its logarithm.
+double step_bias(const Counter& counter, const Coordinates& at) {
+  return std::log(std::expm1(std::pow(10.0, -4.0 + 3.0 * counter.uniform(at))));
+}
+
 /// One request in four has none, one in eight the last one, which lies farthest away.
 double slot_of(const TensorSpec& spec, const Counter& counter, Index sequence) {
   const Index kind = counter.below({sequence, 0, 0, 1}, 8);
@@ -23,10 +36,12 @@ double slot_of(const TensorSpec& spec, const Counter& counter, Index sequence) {
   return static_cast<double>(kind == 2 ? spec.slots - 1 : counter.below({sequence, 0, 0, 0}, spec.slots));
 }
 
-/// One element before it is rounded; `position`: of the sequence's first token.
+/// One element before it is rounded; `position`: of the sequence's first token; `before`: the tokens before its states.
 double element(const TensorSpec& spec, const Counter& counter, const TensorDraws& draws,
-               const Coordinates& place, Index columns, Index position) {
+               const Coordinates& place, Index columns, Index position, Index before) {
   Coordinates at = place;
+  if (draws.trained && spec.name == kStepBias) return step_bias(counter, at);
+  if (draws.trained && spec.axis == Axis::state && before == 0) return 0.0;
   if (draws.one_token && (spec.axis == Axis::tokens || spec.axis == Axis::prefix)) at.token = 0;
   switch (spec.content) {
     case Content::activation:
@@ -57,8 +72,13 @@ double element(const TensorSpec& spec, const Counter& counter, const TensorDraws
     case Content::features:
       return draws.feature(counter, at);
     case Content::key:  // of the recurrent family, which makes its own
-    case Content::zeros:
       return 0.0;
+    case Content::zeros:
+      return before > 0 ? draws.activation(counter, at) : 0.0;
+    case Content::no_sum:
+      return before > 0 ? draws.feature(counter, at) : 0.0;
+    case Content::no_count:
+      return static_cast<double>(before);
   }
   return 0.0;
 }
@@ -67,8 +87,9 @@ double element(const TensorSpec& spec, const Counter& counter, const TensorDraws
 
 Format input_format(const TensorSpec& spec, const Contract& contract) {
   const Content content = spec.content;
-  const bool rounded =
-      content == Content::activation || content == Content::weight || content == Content::features;
+  // A window of a convolution that has begun holds activations; zeros are in every format.
+  const bool rounded = content == Content::activation || content == Content::weight ||
+                       content == Content::features || content == Content::zeros;
   return rounded ? contract.input : Format::fp32;
 }
 
@@ -91,6 +112,7 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
     tensor.data.reserve(static_cast<std::size_t>(batch * rows * columns));
     for (Index b = 0; b < batch; ++b) {
       const Index position = first_position(c, b);
+      const Index before = tokens_before(c, draws, b);
       const bool masks = draws.masked_to_third || draws.masked_anywhere;
       const Index padding = masks ? counter.below({b, 0, 0, 0}, c.T / 3 + 1) : 0;
       const bool holes = draws.masked_anywhere && counter.below({b, 0, 0, 1}, 2) == 0;
@@ -100,7 +122,7 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
       };
       for (Index i = 0; i < rows; ++i) {
         for (Index j = 0; j < columns; ++j) {
-          double x = element(spec, counter, draws, {b, i / each, i % each, j}, columns, position);
+          double x = element(spec, counter, draws, {b, i / each, i % each, j}, columns, position, before);
           if (spec.content == Content::mask && masked(i / each)) x = 0.0;
           if (format != Format::fp32) x = round_to(x, format);
           tensor.data.push_back(static_cast<float>(x));

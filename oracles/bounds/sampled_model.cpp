@@ -1,6 +1,7 @@
 #include "oracles/bounds/sampled_model.h"
 
 #include "oracles/contracts.h"
+#include "oracles/limits.h"
 
 namespace samestate {
 namespace {
@@ -34,14 +35,18 @@ SampledModel SampledModel::sample(const Contract& contract, std::uint64_t seed, 
   // others none. Likewise the mean of an exponential's error.
   if (contract.accumulator == Accumulator::tensor_core && uniform(model.salt + 1) < 0.5)
     model.truncation = uniform(model.salt + 2);
-  if (contract.exponential == Exponential::ex2)
+  model.by_base_two = contract.exponential == Exponential::ex2;
+  if (model.by_base_two) {
     model.exponential_bias = 1.4 * (2.0 * uniform(model.salt + 3) - 1.0);
+    model.base_two_slope = kEx2BiasSlope * (2.0 * uniform(model.salt + 6) - 1.0);
+  }
   model.working = true;
   model.by_place = n % 2 == 1;
   model.alike = n % 4 >= 2;
   model.size_of_nearest = n % 8 >= 4;
   model.sums_stored = uniform(model.salt + 4) < 0.5;
   model.associates_otherwise = uniform(model.salt + 5) < 0.5;
+  model.adds_one = uniform(model.salt + 7) < 0.5;
   model.drawn = n % kRoundsToNearest != kRoundsToNearest - 1;
   return model;
 }
@@ -56,8 +61,8 @@ SampledModel SampledModel::twin(const Contract& contract) {
 SampledModel SampledModel::jitter(const Contract& contract, std::uint64_t seed, int n) {
   SampledModel model = sample(contract, seed, n);
   model.drawn = false;
-  model.truncation = model.exponential_bias = 0.0;
-  model.sums_stored = false;
+  model.truncation = model.exponential_bias = model.base_two_slope = 0.0;
+  model.by_base_two = model.sums_stored = model.adds_one = false;
   // The other order of three factors has products of its own, whose operands are others.
   if (model.operand != Format::none) model.associates_otherwise = false;
   return model;

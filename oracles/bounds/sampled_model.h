@@ -39,6 +39,9 @@ struct SampledModel {
       false;  ///< a softmax divides by the sum of the weights as stored, not of what they were before
   double truncation = 0.0;        ///< of this sample's accumulator, share of the largest bias
   double exponential_bias = 0.0;  ///< mean relative error of this sample's exponential, in units of fp32
+  bool by_base_two = false;       ///< exp(x) is 2^(x log2 e): the product is rounded
+  double base_two_slope = 0.0;    ///< relative error of this sample's log2 e, in units of fp32
+  bool adds_one = false;          ///< softplus(x) is log(1 + e^x), the sum rounded
   std::uint64_t salt = 0;
   bool associates_otherwise = false;       ///< q (k v^T) where the form has (q k^T) v, and the reverse
   bool divides_last = false;               ///< softmax weights are stored before they are divided

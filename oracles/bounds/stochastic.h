@@ -102,8 +102,13 @@ inline Stochastic sqrt(const Stochastic& x) {
   return Stochastic::rounded(planted(std::sqrt(x.value()), Planted::functions), 2.0);
 }
 inline Stochastic exp(const Stochastic& x) {
-  const double bias = 1.0 + 0x1p-24 * detail::sampling().model.exponential_bias;
-  return Stochastic::rounded(planted(std::exp(x.value()), Planted::functions) * bias, kFunctionUnits);
+  const SampledModel& model = detail::sampling().model;
+  // x log2 e, rounded: the result is off by |x| times as much. Below -110 there is none in fp32.
+  const double at = x.value();
+  const double product = model.by_base_two ? std::clamp(at, -110.0, 110.0) : 0.0;
+  const double bias = 1.0 + 0x1p-24 * (model.exponential_bias + model.base_two_slope * product);
+  return Stochastic::rounded(planted(std::exp(at), Planted::functions) * bias,
+                             kFunctionUnits + product * product);
 }
 inline Stochastic expm1(const Stochastic& x) {
   return Stochastic::rounded(planted(std::expm1(x.value()), Planted::functions), kFunctionUnits);
@@ -113,6 +118,13 @@ inline Stochastic log(const Stochastic& x) {
 }
 inline Stochastic log1p(const Stochastic& x) {
   return Stochastic::rounded(planted(std::log1p(x.value()), Planted::functions), kFunctionUnits);
+}
+/// By the ways of Running's: where the sum is rounded, the 1 swallows of a small e^x what it does in a kernel.
+inline Stochastic softplus(const Stochastic& x) {
+  if (x.value() >= 0.0) return x + log1p(exp(-x));
+  if (!detail::sampling().model.adds_one) return log1p(exp(x));
+  const double sum = (Stochastic(1.0) + exp(x)).value();
+  return Stochastic::rounded(planted(std::log(std::max(sum, 1.0)), Planted::functions), kFunctionUnits);
 }
 inline Stochastic sin(const Stochastic& x) {
   return Stochastic::rounded(planted(std::sin(x.value()), Planted::functions), kFunctionUnits);

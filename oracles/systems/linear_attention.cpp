@@ -44,7 +44,7 @@ struct Normalised {
              {"k", Axis::tokens, {call.tokens, keys}, Content::features},
              {"v", Axis::tokens, {call.tokens, values}, Content::activation},
              {"S", Axis::state, {H, call.at("dk"), call.at("dv")}, Content::zeros},
-             {"z", Axis::state, {H, call.at("dk")}, Content::zeros}},
+             {"z", Axis::state, {H, call.at("dk")}, Content::no_sum}},
             {{"o", Axis::tokens, {call.tokens, values}},
              {"S", Axis::state, {H, call.at("dk"), call.at("dv")}},
              {"z", Axis::state, {H, call.at("dk")}}}};

@@ -66,7 +66,7 @@ struct Recurrence {
   static Signature signature(const Call& call) {
     const Index H = call.at("H");
     const TensorSpec S{"S", Axis::state, {H, call.at("dk"), call.at("dv")}, Content::zeros};
-    const TensorSpec s{"s", Axis::state, {H, 1}, Content::zeros};
+    const TensorSpec s{"s", Axis::state, {H, 1}, Content::no_sum};
     std::vector<TensorSpec> inputs = head_tensors(call);
     inputs.push_back(S);
     inputs.push_back(s);
@@ -131,7 +131,7 @@ struct Layer {
     const Index keys = H * call.at("dk");
     const Index values = H * call.at("dv");
     const TensorSpec S{"S", Axis::state, {H, call.at("dk"), call.at("dv")}, Content::zeros};
-    const TensorSpec position{"position", Axis::state, {1, 1}, Content::zeros};
+    const TensorSpec position{"position", Axis::state, {1, 1}, Content::no_count};
     return {
         {{"x", Axis::tokens, {call.tokens, D}, Content::activation},
          {"q_proj", Axis::whole, {keys, D}, Content::weight},

@@ -51,7 +51,9 @@ std::int64_t mark_missing_devices(std::span<Record> records) {
   std::set<std::pair<std::string, std::string>> ran;
   for (const Record& r : records) {
     const Verdict verdict = r.judgement.verdict;
-    if (verdict == Verdict::pass || verdict == Verdict::vacuous || verdict == Verdict::flaky ||
+    // A law that does not fit its case calls nobody.
+    const bool vacuous = verdict == Verdict::vacuous && r.judgement.gate != "law";
+    if (verdict == Verdict::pass || vacuous || verdict == Verdict::flaky ||
         (verdict == Verdict::fail && r.judgement.gate != "limits"))
       ran.emplace(r.kernel, r.contract);
   }

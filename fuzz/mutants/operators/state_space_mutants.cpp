@@ -36,6 +36,19 @@ void softplus_twice(Call& c) {
   });
 }
 
+/// The x' whose softplus is log(1 + exp(x)) as fp32 has it: 1 + exp(x) loses what a small step is made of.
+void softplus_by_logarithm(Call& c) {
+  const std::span<float> bias = c.input("dt_bias");
+  each_row(c.input("dt"), std::ssize(bias), [&](std::span<float> row) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const float x = row[i] + bias[i];
+      if (x > 0.0F) continue;
+      const auto step = static_cast<double>(std::log(1.0F + std::exp(x)));
+      row[i] = (step > 0.0 ? static_cast<float>(std::log(std::expm1(step))) : -100.0F) - bias[i];
+    }
+  });
+}
+
 void skip_after_gate(Call& c) {
   const std::span<float> out = c.output("out");
   const std::size_t D = c.input("skip").size();
@@ -131,6 +144,9 @@ OperatorFault next_rate() {
 std::vector<Mutant> state_space_mutants() {
   std::vector<Mutant> out;
   const OperatorFault twice = {"F", "softplus_twice", "the step is activated twice", misread(softplus_twice)};
+  const OperatorFault by_logarithm = {"F", "softplus_by_logarithm",
+                                      "softplus is log(1 + exp(x)): wrong by 1e-3 at x = -9",
+                                      misread(softplus_by_logarithm)};
   const OperatorFault b_and_c = {"F", "b_and_c_exchanged", "B is taken for C and C for B",
                                  misread(exchanged("B", "C"))};
   for (const char* kernel : {"cpu.selective_scan.chunked", "cpu.selective_scan.blelloch"}) {
@@ -142,6 +158,7 @@ std::vector<Mutant> state_space_mutants() {
                 early_state(),
                 no_step_bias(),
                 twice,
+                by_logarithm,
                 rate_without_exponential(),
                 next_rate(),
                 no_skip(),
@@ -156,11 +173,15 @@ std::vector<Mutant> state_space_mutants() {
               early_state(),
               no_step_bias(),
               twice,
+              by_logarithm,
               rate_without_exponential(),
               next_rate(),
               no_skip(),
               b_and_c,
               chunks_forget("S")});
+  for (Mutant& m : out) {
+    if (m.fault == by_logarithm.fault) m.equivalent = "no bound forbids a softplus that adds the 1";
+  }
   return out;
 }
 

@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "harness/systems/tensor_inputs.h"
 #include "oracles/contracts.h"
+#include "oracles/rounding.h"
 
 // Lines of the corpus and seeds of reports say what failed only as long as a seed draws the same data: these
 // are the bits that every regime drew when it was written.
@@ -84,7 +88,7 @@ TEST(Generate, ARegimeOfNamedTensorsDrawsTheSameBitsForEver) {
       {"normal", 0x34a78687f36b3e37},       {"large", 0xcbe07b0e082ccb25},    {"tiny", 0x3a5fe0ef366aafed},
       {"zeros", 0xd3db2d0b295374fa},        {"repeated", 0x498dfad3e00ce51e}, {"spiky", 0x0165e234049cdd93},
       {"mixed_scales", 0x5ec5a3372a2e4e5a}, {"padded", 0x547bea86b5b4858b},   {"masked", 0x2c2502c3fd0ae860},
-      {"wide_rates", 0x7fcfcbebd0d8f628},
+      {"wide_rates", 0x7fcfcbebd0d8f628},   {"trained", 0xb9783587dca3522b},
   };
   std::set<Content> seen;
   for (const Regime& regime : tensor_regimes()) {
@@ -93,8 +97,11 @@ TEST(Generate, ARegimeOfNamedTensorsDrawsTheSameBitsForEver) {
                                        "linear_attention_normalised", "selective_scan"};
     const std::vector<const char*> with_mask{"gated_delta_net", "load_balance"};
     const std::vector<const char*> with_rates{"gated_delta_net", "selective_scan"};
+    const std::vector<const char*> that_begin{"gated_delta_net", "linear_attention_normalised",
+                                              "multi_scale_retention", "normalised_retention_recurrence"};
     for (const char* system : regime.tensors.masked_anywhere ? with_mask
                               : regime.tensors.of_rates      ? with_rates
+                              : regime.tensors.trained       ? that_begin
                                                              : any) {
       for (const char* contract : {"fp32", "bf16"}) {
         const std::string line = "v1 " + std::string(system) + " T=37 B=2 seed=5 contract=" + contract +
@@ -110,8 +117,52 @@ TEST(Generate, ARegimeOfNamedTensorsDrawsTheSameBitsForEver) {
   EXPECT_EQ(sums.size(), tensor_regimes().size());
   for (const Content content :
        {Content::activation, Content::weight, Content::scale, Content::offset, Content::log_rate,
-        Content::strength, Content::cosine, Content::sine, Content::mask, Content::features, Content::zeros})
+        Content::strength, Content::cosine, Content::sine, Content::mask, Content::features, Content::zeros,
+        Content::no_sum, Content::no_count})
     EXPECT_TRUE(seen.contains(content)) << static_cast<int>(content);
+}
+
+// All states of a sequence begin together or go on together, and hold what a call can have left in them.
+TEST(Generate, TrainedSequencesHaveStatesPositionsAndSums) {
+  std::set<Content> seen;
+  for (const char* system : {"gated_delta_net", "linear_attention_normalised", "multi_scale_retention",
+                             "normalised_retention_recurrence", "dendritic_attention"}) {
+    const std::string line = "v1 " + std::string(system) + " T=3 B=12 seed=6 contract=bf16 regime=trained";
+    std::vector<bool> goes_on(12, false);
+    bool first = true;
+    for (const CaseTensor& x : tensor_inputs(Resolved(parse_case(line)))) {
+      if (x.spec.axis != Axis::state) continue;
+      seen.insert(x.spec.content);
+      for (std::size_t b = 0; b < goes_on.size(); ++b) {
+        const auto size = static_cast<std::size_t>(x.spec.size());
+        const std::span<const float> state(x.data.data() + b * size, size);
+        const bool begun = std::ranges::any_of(state, [](float value) { return value != 0.0F; });
+        if (first) goes_on[b] = begun;
+        EXPECT_EQ(begun, goes_on[b]) << line << " " << x.spec.name << " " << b;
+        for (const float value : state) {
+          const Content content = x.spec.content;
+          const auto nearest = static_cast<float>(round_to(static_cast<double>(value), Format::bf16));
+          EXPECT_TRUE(content != Content::zeros || value == nearest) << line << " " << x.spec.name << value;
+          EXPECT_TRUE(content != Content::no_sum || (value > 0.0F) == begun) << line << " " << value;
+          EXPECT_TRUE(content != Content::no_count || value == std::round(value)) << line << " " << value;
+        }
+      }
+      first = false;
+    }
+    const auto ones = std::ranges::count(goes_on, true);
+    EXPECT_TRUE(ones > 4 && ones < 12) << line << " " << ones;
+  }
+  for (const char* system : {"selective_scan", "mamba_mixer", "gated_delta_step"}) {
+    const std::string line = "v1 " + std::string(system) + " T=3 B=2 seed=6 regime=trained";
+    for (const CaseTensor& x : tensor_inputs(Resolved(parse_case(line)))) {
+      if (x.spec.name != kStepBias) continue;
+      for (const float bias : x.data) {
+        const double step = std::log1p(std::exp(static_cast<double>(bias)));
+        EXPECT_TRUE(step > 0.99e-4 && step < 0.101) << line << " " << bias;
+      }
+    }
+  }
+  EXPECT_EQ(seen, (std::set<Content>{Content::zeros, Content::no_sum, Content::no_count}));
 }
 
 // A kernel that reads the tables of the first sequence for all of them is wrong in every other one.

@@ -186,6 +186,54 @@ TEST(Stochastic, SumsSpreadAsFloatsInAnyOrderDo) {
   EXPECT_LT(modelled, 8.0 * real);
 }
 
+// mlx's exponential on a CPU, Triton's on a device: what grows with x is its rounded product.
+TEST(Stochastic, ExponentialsByBaseTwoSpreadAsTheirRoundedProductsDo) {
+  constexpr int kRounds = 4000;
+  std::mt19937_64 engine(12);
+  for (const float far : {-2.0F, -12.0F, -70.0F}) {
+    std::uniform_real_distribution<float> near(1.1F * far, 0.9F * far);
+    const auto drawn_square = [&](Exponential exponential, float x, int n) {
+      Contract contract;
+      contract.exponential = exponential;
+      const SamplingScope scope(SampledModel::sample(contract, engine(), n));
+      const auto at = static_cast<double>(x);
+      return std::pow(exp(Stochastic(at)).value() / std::exp(at) - 1.0, 2);
+    };
+    double real = 0.0;
+    double by_base_two = 0.0;
+    double library = 0.0;
+    for (int round = 0; round < kRounds; ++round) {
+      const float x = near(engine);
+      const auto found = static_cast<double>(std::exp2(x * 1.4426950408889634F));
+      real += std::pow(found / std::exp(static_cast<double>(x)) - 1.0, 2);
+      by_base_two += drawn_square(Exponential::ex2, x, round);
+      library += drawn_square(Exponential::exact, x, round);
+    }
+    EXPECT_GT(by_base_two, 0.5 * real) << far;
+    EXPECT_LT(by_base_two, 8.0 * real) << far;
+    if (far < -10.0F) {
+      EXPECT_LT(library, 0.5 * real) << far;
+    }
+  }
+}
+
+// flash-linear-attention's gates: right by the worst case, which allows every way.
+TEST(Stochastic, SoftplusMayAddTheOne) {
+  const float x = -8.3F;
+  const auto at = static_cast<double>(x);
+  const double exact = std::log1p(std::exp(at));
+  const double real = static_cast<double>(std::log(1.0F + std::exp(x))) / exact - 1.0;
+  ASSERT_GT(std::abs(real), 1e-5);
+  int as_far = 0;
+  constexpr int kSamples = 400;
+  for (int n = 0; n < kSamples; ++n) {
+    const SamplingScope scope(SampledModel::sample({}, 5, n));
+    as_far += std::abs(softplus(Stochastic(at)).value() / exact - 1.0) > 0.5 * std::abs(real) ? 1 : 0;
+  }
+  EXPECT_GT(as_far, kSamples / 8);
+  EXPECT_LT(as_far, kSamples / 2 + 60);
+}
+
 TEST(Stochastic, ASampleByPlaceRoundsEqualSumsApart) {
   const auto settled_twice = [](bool by_place) {
     SampledModel model = drawn(9, Format::none);

@@ -95,6 +95,11 @@ TEST(JudgedShare, ADeviceThatComesAndGoesIsAFailure) {
   other.contract = "bf16";
   records = many("a", Verdict::pass, 1) + std::vector<Record>{other};
   EXPECT_EQ(mark_missing_devices(records), 0) << "a contract may need another device";
+  const std::vector<Record> skips = many("a", Verdict::skipped, 2, kNoDevice);
+  records = many("a", Verdict::vacuous, 1, "law") + skips;
+  EXPECT_EQ(mark_missing_devices(records), 0) << "a law that does not fit calls no kernel";
+  records = many("a", Verdict::vacuous, 1) + skips;
+  EXPECT_EQ(mark_missing_devices(records), 2);
 }
 
 }  // namespace
