@@ -279,20 +279,21 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
                         std::vector<OperatorOracle>* oracles) {
   const Call call = system.call(r.c, native);
   const ChosenHeads chosen = chosen_sequences(r.c, system, call, inputs, outputs);
-  // Of work 1, some 35 ms of the running error. Without points that keep 16 bit the worst case is near, and samples are
-  // dearer: where it says nothing alone.
-  const bool points = has_samples(*r.contract) && r.law == nullptr;
+  // Of work 1, some 35 ms of the running error. Without rounding points the worst case is near, and samples are dearer:
+  // where it says nothing alone.
   Case alone = r.c;
   alone.B = 1;
   alone.taps = false;
   const double one = system.work(alone);
   const Index held = chosen.count();
-  const SampledSequences twins(held, one, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
-  const SampledSequences draws(held, one, points ? 0.1 : 0.0, r.law != nullptr ? 0.0 : points ? 1.0 : 0.3);
+  const auto twins = [&](double work, bool points) {
+    return SampledSequences(held, work, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
+  };
+  const auto draws = [&](double work, bool points) {
+    return SampledSequences(held, work, points ? 0.1 : 0.0, r.law != nullptr ? 0.0 : points ? 1.0 : 0.3);
+  };
   // A twin is sought among the subsets of its points. A stage has few of the layer's, and part of its work.
   constexpr double kOfStage = 0.25;
-  const SampledSequences stage_twins(held, kOfStage * one, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
-  const SampledSequences stage_draws(held, kOfStage * one, points ? 0.1 : 0.0, points ? 1.0 : 0.3);
   const std::vector<Index> cuts = cuts_of(r);
   Judgement worst;
   Index looked = 0;
@@ -301,17 +302,17 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     const Tensors<double> sequence = sequence_of(inputs, b);
     OperatorOracle oracle = operator_oracle(system.row, call, sequence, cuts, *r.contract);
     if (chosen.takes(b, 0)) {
+      const bool points = oracle.points && r.law == nullptr;
       const Tensors<double>& actual = outputs[static_cast<std::size_t>(b)];
-      const GatesAsked asked{[&](Verdict v) { return twins.takes(looked, v); },
-                             [&](Verdict v) { return draws.takes(looked, v); }};
-      Judgement judgement =
-          judge_sequence({system.row, call, sequence, cuts, *r.contract, oracle}, actual, r.c.seed, asked);
-      if (std::ranges::any_of(system.taps, [&](const std::string& tap) { return actual.contains(tap); })) {
-        const GatesAsked of_stage{[&](Verdict v) { return stage_twins.takes(looked, v); },
-                                  [&](Verdict v) { return stage_draws.takes(looked, v); }};
-        add_stages(judgement,
-                   judge_stages(system.row, call, sequence, actual, cuts, *r.contract, r.c.seed, of_stage));
-      }
+      const auto asked = [&](double work) {
+        return GatesAsked{[=, &looked](Verdict v) { return twins(work, points).takes(looked, v); },
+                          [=, &looked](Verdict v) { return draws(work, points).takes(looked, v); }};
+      };
+      Judgement judgement = judge_sequence({system.row, call, sequence, cuts, *r.contract, oracle}, actual,
+                                           r.c.seed, asked(one));
+      if (std::ranges::any_of(system.taps, [&](const std::string& tap) { return actual.contains(tap); }))
+        add_stages(judgement, judge_stages(system.row, call, sequence, actual, cuts, *r.contract, r.c.seed,
+                                           asked(kOfStage * one)));
       judgement.worst.sequence = b;
       if (looked++ == 0) {
         worst = std::move(judgement);

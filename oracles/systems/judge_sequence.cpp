@@ -39,7 +39,7 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
     judgement.sampled_ratio = std::max(judgement.sampled_ratio, other.sampled_ratio);
     judgement.twin_ratio = std::max(judgement.twin_ratio, other.twin_ratio);
   };
-  if (judgement.verdict != Verdict::fail && asked.twin(judgement.verdict)) {
+  if (of.oracle.points && judgement.verdict != Verdict::fail && asked.twin(judgement.verdict)) {
     const TwinJudgement nearest = judge_operator_twin(of, actual, seed);
     same = nearest.same;
     add_gated(nearest.judgement, same);

@@ -14,7 +14,7 @@ struct GatesAsked {
   std::function<bool(Verdict)> drawn;
 };
 
-/// One sequence against its worst case; under a contract that keeps 16 bit against its twin; and where that leaves
+/// One sequence against its worst case; where it has rounding points against its twin; and where that leaves
 /// something open, against drawn roundings. `seed`: of the draws.
 [[nodiscard]] Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual,
                                        std::uint64_t seed, const GatesAsked& asked);

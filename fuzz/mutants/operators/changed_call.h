@@ -124,5 +124,6 @@ void add_faults(std::vector<Mutant>& out, std::string_view kernel, const std::ve
 [[nodiscard]] std::vector<Mutant> softmax_attention_mutants();
 [[nodiscard]] std::vector<Mutant> state_space_mutants();
 [[nodiscard]] std::vector<Mutant> test_time_training_mutants();
+[[nodiscard]] std::vector<Mutant> tf32_mutants();
 
 }  // namespace samestate::mutants

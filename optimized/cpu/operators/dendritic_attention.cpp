@@ -132,9 +132,11 @@ void Sequence::projected(const Block& x, const Block& weight, Block& y) const {
   round_in_place(y, kept_);
 }
 
-void Sequence::product(const Block& x, const Block& weight, Block& y) const { cpu::project(x, weight, y); }
+void Sequence::product(const Block& x, const Block& weight, Block& y) const {
+  cpu::project(x, weight, y, MatrixUnit::of(contract_));
+}
 void Sequence::output(const Block& gated, const Block& weight, Block& y) const {
-  cpu::project(gated, weight, y);
+  cpu::project(gated, weight, y, MatrixUnit::of(contract_));
 }
 
 void Sequence::drop_pads(Block& x) const {

@@ -151,10 +151,10 @@ void GatedDeltaNetLayer::finish(std::int64_t b) {
 }
 
 void GatedDeltaNetLayer::projected(const Block& x, const Block& weight, Block& y) const {
-  cpu::project(x, weight, y);
+  cpu::project(x, weight, y, MatrixUnit::of(contract_));
 }
 void GatedDeltaNetLayer::output(const Block& gated, const Block& weight, Block& y) const {
-  cpu::project(gated, weight, y);
+  cpu::project(gated, weight, y, MatrixUnit::of(contract_));
 }
 void GatedDeltaNetLayer::convolved(const Block& taps, const Block& history, std::int64_t t, float* y) const {
   layer::convolve(taps, history, t, y);
@@ -188,7 +188,7 @@ Outcome gated_delta_net_output_fused(const OperatorArguments& call, const Contra
           gated_norm(core.row(t) + first, z.row(t) + first, norm.data, dv);
       }
       round_in_place(core, layer::kept(contract));
-      project(core, out_proj, y);
+      project(core, out_proj, y, MatrixUnit::of(contract));
       round_in_place(y, layer::kept(contract));
       store_rounded(y, rows_of(call.output("y"), b), contract.output);
     };

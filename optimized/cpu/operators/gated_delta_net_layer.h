@@ -35,8 +35,8 @@ class GatedDeltaNetLayer {
   /// beta = sigma(b), g = -e^A softplus(a + bias).
   [[nodiscard]] virtual float strength(float b) const;
   [[nodiscard]] virtual float log_decay(float a, float bias, float rate) const;
-  /// The rule of all heads. q and k are normalised and rounded already, and its own operands are fp32.
-  virtual Outcome rule(Arguments& core) const { return rule_of(core, Contract{}); }
+  /// The rule of all heads. q and k are normalised and rounded already, and its own operands are fp32 or those of a tf32 unit.
+  virtual Outcome rule(Arguments& core) const { return rule_of(core, layer::of_core(contract_)); }
   [[nodiscard]] static Outcome rule_of(const Arguments& core, const Contract& own);
   virtual void normed(float* core, const float* z, const float* weight, std::int64_t dv) const;
 

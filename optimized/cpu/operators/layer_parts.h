@@ -14,6 +14,11 @@ namespace samestate::cpu::layer {
 /// What a kernel of the contract keeps between two products: its operands' format.
 [[nodiscard]] inline Format kept(const Contract& contract) { return contract.input; }
 
+/// Of the core of a layer, whose q, k and v the layer has rounded already: on a tf32 unit the family's own points, else fp32.
+[[nodiscard]] inline Contract of_core(const Contract& contract) {
+  return MatrixUnit::of(contract).operand == Format::none ? Contract{} : contract;
+}
+
 /// A weight [out, in] as the right factor [in, out].
 [[nodiscard]] inline Block transposed(const NamedTensor<const float>& weight) {
   Block to;
