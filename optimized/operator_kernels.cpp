@@ -29,19 +29,24 @@ namespace samestate {
 // clang-format off
 std::span<const OperatorKernel> operator_kernels() {
   using namespace cpu;
+  // Of a form without products on the matrix unit tf32 would say what fp32 says.
   static const std::vector<std::string> all = {"fp32", "bf16", "fp16"};
+  static const std::vector<std::string> unit = {"fp32", "tf32", "tf32_truncated", "bf16", "fp16"};
   struct Row {
     const char *name, *system, *form, *device;
     const std::vector<std::string>& contracts;
     Outcome (*run)(const OperatorArguments&, const Contract&);
     std::vector<std::string> limits = {};
+    std::vector<std::string> taps = {};
   };
+  const std::vector<std::string> of_gated_delta_net = {"mixed", "z", "b", "a", "convolved", "q", "k", "g", "beta", "gated"};
+  const std::vector<std::string> of_dendritic_attention = {"q", "k", "v", "z", "b", "a_gate", "q_expanded", "k_expanded", "q_convolved", "k_convolved", "v_convolved", "g", "beta", "o", "gated"};
   const Row rows[] = {
-      {"cpu.linear_attention_bidirectional.state_first", "linear_attention_bidirectional", "state_first", "cpu", all,  linear_attention_state_first},
-      {"cpu.linear_attention_normalised.chunked",        "linear_attention_normalised",    "chunked",     "cpu", all,  linear_attention_normalised_chunks},
-      {"cpu.normalised_retention.chunked",                "normalised_retention",           "chunked",    "cpu", all,  normalised_retention_chunks},
+      {"cpu.linear_attention_bidirectional.state_first", "linear_attention_bidirectional", "state_first", "cpu", unit, linear_attention_state_first},
+      {"cpu.linear_attention_normalised.chunked",        "linear_attention_normalised",    "chunked",     "cpu", unit, linear_attention_normalised_chunks},
+      {"cpu.normalised_retention.chunked",                "normalised_retention",           "chunked",    "cpu", unit, normalised_retention_chunks},
       {"cpu.normalised_retention_recurrence.core",        "normalised_retention_recurrence", "core",       "cpu", all,  normalised_retention_tokens},
-      {"cpu.multi_scale_retention.chunked",               "multi_scale_retention",          "chunked",    "cpu", all,  multi_scale_retention_chunks, {"dk % 2 = 0"}},
+      {"cpu.multi_scale_retention.chunked",               "multi_scale_retention",          "chunked",    "cpu", unit, multi_scale_retention_chunks, {"dk % 2 = 0"}},
       {"cpu.activation_gates.branchless",                 "activation_gates",               "branchless", "cpu", all,  activation_gates_branchless},
       {"cpu.rms_norm.fused",                              "rms_norm",                       "fused",      "cpu", all,  rms_norm_fused},
       {"cpu.zero_centred_rms_norm.fused",                 "zero_centred_rms_norm",          "fused",      "cpu", all,  zero_centred_rms_norm_fused},
@@ -51,35 +56,35 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.l2norm.fused",                                "l2norm",                         "fused",      "cpu", all,  l2norm_fused},
       {"cpu.short_convolution.scatter",                   "short_convolution",              "scatter",    "cpu", all,  short_convolution_scatter},
       {"cpu.rotary_embedding.full_width",                 "rotary_embedding",               "full_width", "cpu", all,  rotary_embedding_full_width},
-      {"cpu.softmax_attention.online",                    "softmax_attention",              "online",     "cpu", all,  softmax_attention_tiles, {"chunk >= 1"}},
-      {"cpu.softmax_attention.merged",                    "softmax_attention",              "merged",     "cpu", all,  softmax_attention_split_keys, {"chunk >= 1"}},
-      {"cpu.softmax_attention.grouped",                   "softmax_attention",              "grouped",    "cpu", all,  softmax_attention_groups, {"chunk >= 1"}},
-      {"cpu.gated_attention.online",                      "gated_attention",                "online",     "cpu", all,  gated_attention_online, {"chunk >= 1"}},
-      {"cpu.gated_delta_net.chunked",                     "gated_delta_net",                "chunked",    "cpu", all,  gated_delta_net_chunks},
+      {"cpu.softmax_attention.online",                    "softmax_attention",              "online",     "cpu", unit, softmax_attention_tiles, {"chunk >= 1"}},
+      {"cpu.softmax_attention.merged",                    "softmax_attention",              "merged",     "cpu", unit, softmax_attention_split_keys, {"chunk >= 1"}},
+      {"cpu.softmax_attention.grouped",                   "softmax_attention",              "grouped",    "cpu", unit, softmax_attention_groups, {"chunk >= 1"}},
+      {"cpu.gated_attention.online",                      "gated_attention",                "online",     "cpu", unit, gated_attention_online, {"chunk >= 1"}},
+      {"cpu.gated_delta_net.chunked",                     "gated_delta_net",                "chunked",    "cpu", unit, gated_delta_net_chunks, {}, of_gated_delta_net},
       {"cpu.gated_delta_step.expanded",                   "gated_delta_step",               "expanded",   "cpu", all,  gated_delta_step_expanded},
       {"cpu.selective_scan.chunked",                     "selective_scan",                 "chunked",     "cpu", all,  selective_scan_chunks},
       {"cpu.selective_scan.blelloch",                    "selective_scan",                 "blelloch",    "cpu", all,  selective_scan_tree},
-      {"cpu.state_space_duality.chunked",                "state_space_duality",            "chunked",     "cpu", all,  state_space_duality_chunks},
-      {"cpu.mamba_mixer.chunked",                        "mamba_mixer",                    "chunked",     "cpu", all,  mamba_mixer_chunks},
-      {"cpu.mamba2_mixer.chunked",                       "mamba2_mixer",                   "chunked",     "cpu", all,  mamba2_mixer_chunks},
+      {"cpu.state_space_duality.chunked",                "state_space_duality",            "chunked",     "cpu", unit, state_space_duality_chunks},
+      {"cpu.mamba_mixer.chunked",                        "mamba_mixer",                    "chunked",     "cpu", unit, mamba_mixer_chunks},
+      {"cpu.mamba2_mixer.chunked",                       "mamba2_mixer",                   "chunked",     "cpu", unit, mamba2_mixer_chunks},
       {"cpu.gradient_step.delta_rule",                    "gradient_step",                  "delta_rule", "cpu", all,  gradient_steps},
       {"cpu.proximal_step.delta_rule",                    "proximal_step",                  "delta_rule", "cpu", all,  proximal_steps},
       {"cpu.overlap_windows.channels",                    "overlap_windows",                "channels",   "cpu", all,  overlap_windows_channels},
-      {"cpu.dendritic_router.chosen",                     "dendritic_router",               "chosen",     "cpu", all,  dendritic_router_chosen},
-      {"cpu.dendritic_attention.compacted",               "dendritic_attention",            "compacted",  "cpu", all,  dendritic_attention_compacted},
-      {"cpu.latent_cache.direct",                        "latent_cache",                   "direct",      "cpu", all,  latent_cache_fused},
-      {"cpu.latent_attention.absorbed",                  "latent_attention",               "absorbed",    "cpu", all,  latent_attention_absorbed},
-      {"cpu.expert_router.logits_first",                 "expert_router",                  "logits_first", "cpu", all,  expert_router_logits_first},
+      {"cpu.dendritic_router.chosen",                     "dendritic_router",               "chosen",     "cpu", unit, dendritic_router_chosen},
+      {"cpu.dendritic_attention.compacted",               "dendritic_attention",            "compacted",  "cpu", unit, dendritic_attention_compacted, {}, of_dendritic_attention},
+      {"cpu.latent_cache.direct",                        "latent_cache",                   "direct",      "cpu", unit, latent_cache_fused},
+      {"cpu.latent_attention.absorbed",                  "latent_attention",               "absorbed",    "cpu", unit, latent_attention_absorbed},
+      {"cpu.expert_router.logits_first",                 "expert_router",                  "logits_first", "cpu", unit, expert_router_logits_first},
       {"cpu.load_balance.direct",                        "load_balance",                   "direct",      "cpu", all,  load_balance_one_pass},
-      {"cpu.mixture_of_experts.sorted",                  "mixture_of_experts",             "sorted",      "cpu", all,  mixture_of_experts_sorted},
-      {"cpu.mixture_of_experts.per_token",               "mixture_of_experts",             "per_token",   "cpu", all,  mixture_of_experts_per_token},
-      {"cpu.qwen3_next_moe.sorted",                      "qwen3_next_moe",                 "sorted",      "cpu", all,  qwen3_next_moe_sorted},
-      {"cpu.gated_delta_net_output.fused",                "gated_delta_net_output",         "fused",      "cpu", all,  gated_delta_net_output_fused},
+      {"cpu.mixture_of_experts.sorted",                  "mixture_of_experts",             "sorted",      "cpu", unit, mixture_of_experts_sorted},
+      {"cpu.mixture_of_experts.per_token",               "mixture_of_experts",             "per_token",   "cpu", unit, mixture_of_experts_per_token},
+      {"cpu.qwen3_next_moe.sorted",                      "qwen3_next_moe",                 "sorted",      "cpu", unit, qwen3_next_moe_sorted},
+      {"cpu.gated_delta_net_output.fused",                "gated_delta_net_output",         "fused",      "cpu", unit, gated_delta_net_output_fused},
   };
   static const std::vector<OperatorKernel> kTable = [&] {
     std::vector<OperatorKernel> table;
     for (const Row& row : rows)
-      table.push_back({row.name, row.system, row.form, row.device, row.contracts, with_dense_copies(row.run), true, nullptr, row.limits});
+      table.push_back({row.name, row.system, row.form, row.device, row.contracts, with_dense_copies(row.run), true, nullptr, row.limits, row.taps});
 #ifdef SAMESTATE_HAVE_CUDA
     for (OperatorKernel& row : cuda::cuda_operator_kernels()) table.push_back(std::move(row));
 #endif

@@ -206,8 +206,17 @@ double largest_integer(const Contract& c) {
   return 1.0 / coarsest;
 }
 
+namespace {
+
+bool is_tf32(Format f) { return f == Format::tf32 || f == Format::tf32_truncated; }
+
+}  // namespace
+
+Format unit_operand(const Contract& c) {
+  return is_tf32(c.qk) && c.input == Format::fp32 ? c.qk : Format::none;
+}
+
 bool of_tf32(const Contract& c) {
-  const auto is_tf32 = [](Format f) { return f == Format::tf32 || f == Format::tf32_truncated; };
   const auto operands = {c.qk,    c.T,         c.beta_v, c.beta_exp_k, c.residual, c.W, c.state_operand,
                          c.v_new, c.v_decayed, c.P};
   if (is_tf32(c.qk)) return true;

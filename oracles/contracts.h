@@ -60,6 +60,10 @@ struct NamedContract {
 /// Up to which size every integer is one of all formats of operands and stored matrices: 1 / u of the coarsest.
 [[nodiscard]] double largest_integer(const Contract& contract);
 
+/// To what a matrix unit rounds the operands of an operator's products: tf32 or tf32_truncated of a contract whose storage is
+/// fp32; none otherwise, since operands of 16 bit are stored so before they are multiplied.
+[[nodiscard]] Format unit_operand(const Contract& contract);
+
 /// Whether what it rounds is tf32 operands: beside them the order of fp32 sums counts for more than beside 16 bits.
 [[nodiscard]] bool of_tf32(const Contract& contract);
 

@@ -228,7 +228,8 @@ template <class Scalar>
     if (form == LatentForm::absorbed) {
       q_latent.middleCols(h * w.latent, w.latent) = linear<Scalar>(q_nope.middleCols(h * w.nope, w.nope), up);
     } else {
-      const Matrix<Scalar> merged = stored<Scalar>(up * weights.q_up.middleRows(h * w.key(), w.nope));
+      const Matrix<Scalar> merged =
+          stored<Scalar>(matrix_product(up, weights.q_up.middleRows(h * w.key(), w.nope)));
       q_latent.middleCols(h * w.latent, w.latent) = linear(q_input, merged);
     }
   }
@@ -249,7 +250,7 @@ template <class Scalar>
   }
   Matrix<Scalar> merged(weights.output.rows(), H * w.latent);  // W_O,h W_UV,h
   for (Index h = 0; h < H; ++h) {
-    merged.middleCols(h * w.latent, w.latent) = weights.head_output(h) * weights.value_up(h);
+    merged.middleCols(h * w.latent, w.latent) = matrix_product(weights.head_output(h), weights.value_up(h));
   }
   out.y = linear(mixed, stored(std::move(merged)));
   return out;

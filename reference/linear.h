@@ -19,7 +19,7 @@ template <class Scalar>
                 std::to_string(weight.rows()) + " x " + std::to_string(weight.cols()) + ", the bias has " +
                 std::to_string(bias.size()));
   }
-  Matrix<Scalar> y = x * weight.transpose();
+  Matrix<Scalar> y = matrix_product(x, weight.transpose(), place);
   if (bias.size() != 0) y.rowwise() += bias.transpose();
   return stored(std::move(y), place);
 }

@@ -23,9 +23,9 @@ struct LinearAttention {
     const Matrix<Scalar>& S = x.initial_state;
     Trajectory<Scalar> out;
     out.delta = x.v;
-    const Matrix<Scalar> P = lower<Scalar>(x.q * x.k.transpose(), 0);
-    out.o = x.scale * (x.q * S + P * x.v);
-    out.state = S + x.k.transpose() * x.v;
+    const Matrix<Scalar> P = lower<Scalar>(matrix_product(x.q, x.k.transpose()), 0);
+    out.o = x.scale * (matrix_product(x.q, S) + matrix_product(P, x.v));
+    out.state = S + matrix_product(x.k.transpose(), x.v);
     return out;
   }
 };
@@ -33,23 +33,23 @@ struct LinearAttention {
 /// The causal parallel form (LA-2): O = scale lower(Q K^T) V, from a zero state. [T, dv].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> linear_attention_parallel(const Sequence<Scalar>& x) {
-  const Matrix<Scalar> P = lower<Scalar>(x.q * x.k.transpose(), 0);
-  return x.scale * (P * x.v).eval();
+  const Matrix<Scalar> P = lower<Scalar>(matrix_product(x.q, x.k.transpose()), 0);
+  return x.scale * matrix_product(P, x.v);
 }
 
 /// Non-causal, scores first: O = scale (Q K^T) V (EQ-10, LA-1). [T, dv].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> linear_attention_bidirectional_scores_first(const Sequence<Scalar>& x) {
-  const Matrix<Scalar> scores = x.q * x.k.transpose();
-  return x.scale * (scores * x.v).eval();
+  const Matrix<Scalar> scores = matrix_product(x.q, x.k.transpose());
+  return x.scale * matrix_product(scores, x.v);
 }
 
 /// Non-causal, state first: O = scale Q (K^T V), the reassociation that only the missing mask allows (E-12).
 /// [T, dv].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> linear_attention_bidirectional_state_first(const Sequence<Scalar>& x) {
-  const Matrix<Scalar> state = x.k.transpose() * x.v;
-  return x.scale * (x.q * state).eval();
+  const Matrix<Scalar> state = matrix_product(x.k.transpose(), x.v);
+  return x.scale * matrix_product(x.q, state);
 }
 
 /// State of the normalised form: the numerator's matrix and the denominator's vector z = sum k.
@@ -93,11 +93,11 @@ template <class Scalar>
     const Matrix<Scalar> q = x.q.middleRows(t, L);
     const Matrix<Scalar> k = x.k.middleRows(t, L);
     const Matrix<Scalar> v = x.v.middleRows(t, L);
-    const Matrix<Scalar> P = lower<Scalar>(q * k.transpose(), 0);
-    const Matrix<Scalar> numerator = q * state.S + P * v;
+    const Matrix<Scalar> P = lower<Scalar>(matrix_product(q, k.transpose()), 0);
+    const Matrix<Scalar> numerator = matrix_product(q, state.S) + matrix_product(P, v);
     const Vector<Scalar> denominator = q * state.z + P.rowwise().sum();
     for (Index i = 0; i < L; ++i) o.row(t + i) = numerator.row(i) / denominator(i);
-    state.S += k.transpose() * v;
+    state.S += matrix_product(k.transpose(), v);
     state.z += k.colwise().sum().transpose();
   }
   return {std::move(o), std::move(state)};

@@ -10,6 +10,9 @@
 /// Softmax attention with the keys a tile at a time, in memory that does not grow with their number (EQ-14).
 namespace samestate {
 
+/// The product of a tile's weights and values.
+inline constexpr PointPlace kWeighedTile = std::source_location::current();
+
 /// The softmax-weighted mean of values that come a few at a time. It begins with no maximum at all: m = -inf
 /// would make the first rescaling exp(-inf - -inf), a NaN (EQUATIONS 8.3).
 template <class Scalar>
@@ -38,12 +41,12 @@ struct OnlineSoftmax {
       maximum = raised;
     }
   }
-  /// One key; m must have been raised to its score. value: [1, dv].
+  /// One key; m must have been raised to its score. value: [1, dv], an operand.
   template <class Row>
   void add(const Scalar& score, const Row& value) {
     using std::exp;
     const Scalar weight = exp(Scalar(score - maximum));
-    const Scalar kept = stored_scalar(weight);
+    const Scalar kept = operand_scalar(stored_scalar(weight), kWeighedTile);
     sum += RoundingPoint<Scalar>::summed(weight, kept);
     values += kept * value.transpose();
   }
@@ -65,8 +68,9 @@ template <class Scalar>
 void add_tile(const AttentionInputs<Scalar>& x, Index h, Index begin, Index end,
               std::vector<OnlineSoftmax<Scalar>>& rows) {
   const Matrix<Scalar> K = head_columns(x.k, h / x.group(), x.width()).middleRows(begin, end - begin);
-  const Matrix<Scalar> V = head_columns(x.v, h / x.group(), x.value_width()).middleRows(begin, end - begin);
-  const Matrix<Scalar> scores = x.scale * (head_columns(x.q, h, x.width()) * K.transpose()).eval();
+  const Matrix<Scalar> V = operand<Scalar>(
+      head_columns(x.v, h / x.group(), x.value_width()).middleRows(begin, end - begin), kWeighedTile);
+  const Matrix<Scalar> scores = x.scale * matrix_product(head_columns(x.q, h, x.width()), K.transpose());
   for (Index t = 0; t < x.tokens(); ++t) {
     OnlineSoftmax<Scalar>& row = rows[static_cast<std::size_t>(t)];
     const std::optional<Scalar> largest = largest_seen(x, t, begin, scores.row(t));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reference/error.h"
+#include "reference/rounding_point.h"
 #include "reference/sequence.h"
 #include "reference/state_passes.h"
 

@@ -32,12 +32,12 @@ struct Retention {
 
     Trajectory<Scalar> out;
     out.delta = x.v;
-    const Matrix<Scalar> QK = x.q * x.k.transpose();
+    const Matrix<Scalar> QK = matrix_product(x.q, x.k.transpose());
     const Matrix<Scalar> P = QK.cwiseProduct(gamma);
-    const Matrix<Scalar> QS = x.q * S;
-    out.o = x.scale * (e.asDiagonal() * QS + P * x.v);
+    const Matrix<Scalar> QS = matrix_product(x.q, S);
+    out.o = x.scale * (e.asDiagonal() * QS + matrix_product(P, x.v));
     const Matrix<Scalar> decayed = gamma.row(L - 1).transpose().asDiagonal() * x.v;
-    out.state = e(L - 1) * S + x.k.transpose() * decayed;
+    out.state = e(L - 1) * S + matrix_product(x.k.transpose(), decayed);
     return out;
   }
 };
@@ -54,16 +54,16 @@ template <class Scalar>
 /// does not decay). Returns o alone: [T, dv].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> retention_parallel(const Sequence<Scalar>& x) {
-  const Matrix<Scalar> QK = x.q * x.k.transpose();
+  const Matrix<Scalar> QK = matrix_product(x.q, x.k.transpose());
   const Matrix<Scalar> P = QK.cwiseProduct(decay_between(x.g));
-  return x.scale * (P * x.v).eval();
+  return x.scale * matrix_product(P, x.v);
 }
 
 /// The parallel form with a constant decay: Gamma_ij = gamma^{i-j}, evaluated as powers and not as sums of
 /// logs.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> retention_parallel_constant(const Sequence<Scalar>& x, const Scalar& gamma) {
-  Matrix<Scalar> P = x.q * x.k.transpose();
+  Matrix<Scalar> P = matrix_product(x.q, x.k.transpose());
   for (Index i = 0; i < P.rows(); ++i) {
     Scalar power(1);
     for (Index j = i; j >= 0; --j) {
@@ -72,7 +72,7 @@ template <class Scalar>
     }
     for (Index j = i + 1; j < P.cols(); ++j) P(i, j) = Scalar(0);
   }
-  return x.scale * (P * x.v).eval();
+  return x.scale * matrix_product(P, x.v);
 }
 
 }  // namespace samestate

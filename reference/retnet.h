@@ -52,14 +52,14 @@ template <class Scalar>
   using std::sqrt;
   detail::require_retention(q, k, v);
   const Matrix<Scalar> D = detail::constant_decay(q.rows(), gamma);
-  Matrix<Scalar> P = (q * k.transpose()).cwiseProduct(D);
+  Matrix<Scalar> P = matrix_product(q, k.transpose()).cwiseProduct(D);
   for (Index i = 0; i < P.rows(); ++i) {
     const Scalar total = D.row(i).sum();
     P.row(i) /= Scalar(sqrt(total));
     const Scalar sum = P.row(i).sum();
     P.row(i) /= detail::at_least_one(Scalar(abs(sum)));
   }
-  return P * v;
+  return matrix_product(P, v);
 }
 
 /// What the normalised recurrence carries: S over sqrt(s), and s = 1 + gamma + gamma^2 + ...; 0 before the
@@ -115,26 +115,31 @@ template <class Scalar>
     const Matrix<Scalar> K = k.middleRows(begin, L);
     const Matrix<Scalar> V = v.middleRows(begin, L);
     const Matrix<Scalar> carried = S / state_scale;
+    const Matrix<Scalar> QS = matrix_product(Q, carried);
+    Matrix<Scalar> P = matrix_product(Q, K.transpose());
+    Vector<Scalar> sums = Vector<Scalar>::Zero(L);
+    for (Index i = 0; i < L; ++i) {
+      const Scalar root = sqrt(Scalar(D.row(i).sum()));
+      for (Index j = 0; j < L; ++j) {
+        P(i, j) = j <= i ? Scalar(P(i, j) * D(i, j) / root) : Scalar(0);
+        sums(i) += Scalar(abs(P(i, j)));
+      }
+    }
+    const Matrix<Scalar> PV = matrix_product(P, V);
     Scalar from_start = gamma;  // gamma^{i+1}
     for (Index i = 0; i < L; ++i) {
-      const Scalar total = D.row(i).sum();
-      const Scalar root = sqrt(total);
-      Vector<Scalar> p(L);
-      Scalar sum(0);
-      for (Index j = 0; j < L; ++j) {
-        p(j) = j <= i ? Scalar(Q.row(i).dot(K.row(j)) * D(i, j) / root) : Scalar(0);
-        sum += Scalar(abs(p(j)));
-      }
-      const Scalar inner_scale = detail::at_least_one(sum);
+      const Scalar root = sqrt(Scalar(D.row(i).sum()));
+      const Scalar inner_scale = detail::at_least_one(sums(i));
       const Scalar scale = inner_scale < state_scale ? state_scale : inner_scale;
       // State and row are both over `last`, which is put back here.
       const Scalar cross = from_start * last / root * state_scale / scale;
-      o.row(begin + i) = p.transpose() * V / scale + cross * (Q.row(i) * carried);
+      o.row(begin + i) = PV.row(i) / scale + cross * QS.row(i);
       from_start *= gamma;
     }
     if (begin + L == q.rows()) break;  // a short chunk is the last: nothing reads its state
     S *= from_start / gamma;           // gamma^chunk
-    S += K.transpose() * (D.row(whole - 1).transpose() / last).asDiagonal() * V;
+    const Matrix<Scalar> decayed = (D.row(whole - 1).transpose() / last).asDiagonal() * V;
+    S += matrix_product(K.transpose(), decayed);
     state_scale = Scalar(1);
     for (Index c = 0; c < S.cols(); ++c) {
       Scalar sum(0);

@@ -6,9 +6,9 @@
 
 #include "reference/sequence.h"
 
-/// Where a kernel of low precision may store a result: the references mark the place, and mean nothing by it.
-/// On every exact scalar it is the identity; the running-error scalar of the oracles adds the rounding that
-/// the contract allows there.
+/// Where a kernel of low precision may store a result, and which products a matrix unit takes: the references mark the
+/// places, and mean nothing by it. On every exact scalar a mark is the identity; scalars of the oracles that carry an
+/// error add the rounding that the contract allows there.
 namespace samestate {
 
 /// Which rounding point: where a reference marks it. Made by the compiler where the mark is called, so that no path of
@@ -78,6 +78,54 @@ template <class Scalar>
     for (Index i = 0; i < x.size(); ++i) x.data()[i] = RoundingPoint<Scalar>::stored(x.data()[i]);
   }
   return x;
+}
+
+/// Whether the products at `place` round their operands: those of a matrix unit that takes tf32, unless a scalar leaves the
+/// place out. One place is one product (or products that a kernel makes alike): its unit rounds both operands or none.
+template <class Scalar>
+[[nodiscard]] bool rounds_operands(const PointPlace& place) {
+  if constexpr (requires { RoundingPoint<Scalar>::rounds_operands(place); }) {
+    return RoundingPoint<Scalar>::rounds_operands(place);
+  } else {
+    return false;
+  }
+}
+
+/// x as an operand of a product at `place`; what is stored before it is marked beside.
+template <class Scalar>
+[[nodiscard]] Scalar operand_scalar(const Scalar& x, const PointPlace& place) {
+  if constexpr (RoundingPoint<Scalar>::rounds) {
+    if (rounds_operands<Scalar>(place)) return RoundingPoint<Scalar>::operand(x);
+  }
+  return x;
+}
+
+/// Every element of x.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> operand(Matrix<Scalar> x, const PointPlace& place) {
+  if constexpr (RoundingPoint<Scalar>::rounds) {
+    if (!rounds_operands<Scalar>(place)) return x;
+    for (Index i = 0; i < x.size(); ++i) x.data()[i] = RoundingPoint<Scalar>::operand(x.data()[i]);
+  }
+  return x;
+}
+
+/// a b on the matrix unit: [n, m] and [m, k] -> [n, k]. Products that no mark names are made in working precision: of single
+/// tokens with a state, of vectors, inside a substitution.
+template <class A, class B>
+[[nodiscard]] Matrix<typename A::Scalar> matrix_product(
+    const Eigen::MatrixBase<A>& a, const Eigen::MatrixBase<B>& b,
+    const PointPlace& place = std::source_location::current()) {
+  using Scalar = typename A::Scalar;
+  if constexpr (RoundingPoint<Scalar>::rounds) {
+    if (rounds_operands<Scalar>(place)) {
+      Matrix<Scalar> x = a, y = b;
+      for (Index i = 0; i < x.size(); ++i) x.data()[i] = RoundingPoint<Scalar>::operand(x.data()[i]);
+      for (Index i = 0; i < y.size(); ++i) y.data()[i] = RoundingPoint<Scalar>::operand(y.data()[i]);
+      return x * y;
+    }
+  }
+  return a * b;
 }
 
 /// maximum <- max(maximum, score); whether it changed. A scalar that carries an error keeps all that a kernel may have

@@ -120,7 +120,10 @@ template <class Scalar, class Row>
   return out;
 }
 
-/// Softmax over the keys seen; row i of `scores` belongs to token (first + i) mod T. scores: [n, S].
+/// The product p V, whose weights are operands as they are stored: before they are divided, where a kernel divides last.
+inline constexpr PointPlace kWeighedValues = std::source_location::current();
+
+/// Softmax over the keys seen, its weights operands of p V; row i of `scores` belongs to token (first + i) mod T. scores: [n, S].
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> visible_softmax(const AttentionInputs<Scalar>& x, Matrix<Scalar> scores,
                                              Index first = 0) {
@@ -140,7 +143,7 @@ template <class Scalar>
         const Scalar& under = so_far[static_cast<std::size_t>(s / tile)];
         const Scalar weight = exp(Scalar(scores(i, s) - under));
         const Scalar rescaled = exp(Scalar(under - maximum));
-        const Scalar kept = stored_scalar(weight);
+        const Scalar kept = operand_scalar(stored_scalar(weight), kWeighedValues);
         scores(i, s) = kept * rescaled;
         sum += RoundingPoint<Scalar>::summed(Scalar(weight * rescaled), scores(i, s));
         continue;
@@ -148,7 +151,7 @@ template <class Scalar>
       scores(i, s) = x.sees(t, s) ? Scalar(exp(Scalar(scores(i, s) - maximum))) : Scalar(0);
       if (last) {
         const Scalar weight = scores(i, s);
-        scores(i, s) = stored_scalar(weight);
+        scores(i, s) = operand_scalar(stored_scalar(weight), kWeighedValues);
         sum += RoundingPoint<Scalar>::summed(weight, scores(i, s));
       } else {
         sum += scores(i, s);
@@ -156,7 +159,7 @@ template <class Scalar>
     }
     for (Index s = 0; s < x.keys(); ++s) scores(i, s) /= sum;
   }
-  return last ? scores : stored(std::move(scores));
+  return last ? scores : operand(stored(std::move(scores)), kWeighedValues);
 }
 
 }  // namespace detail
@@ -171,7 +174,7 @@ template <class Scalar>
   }
   const Matrix<Scalar> Q = detail::head_columns(x.q, head, x.width());
   const Matrix<Scalar> K = detail::head_columns(x.k, head / x.group(), x.width());
-  const Matrix<Scalar> scores = x.scale * (Q * K.transpose()).eval();
+  const Matrix<Scalar> scores = x.scale * matrix_product(Q, K.transpose());
   return detail::visible_softmax(x, scores);
 }
 
@@ -183,7 +186,7 @@ template <class Scalar>
   const Index dv = x.value_width();
   Matrix<Scalar> o(x.tokens(), x.heads * dv);
   for (Index h = 0; h < x.heads; ++h) {
-    const Matrix<Scalar> V = detail::head_columns(x.v, h / x.group(), dv);
+    const Matrix<Scalar> V = operand(detail::head_columns(x.v, h / x.group(), dv), detail::kWeighedValues);
     o.middleCols(h * dv, dv) = attention_probabilities(x, h) * V;
   }
   return o;
@@ -204,13 +207,13 @@ template <class Scalar>
       Q.middleRows(i * T, T) = detail::head_columns(x.q, kh * x.group() + i, d);
     }
     const Matrix<Scalar> K = detail::head_columns(x.k, kh, d);
-    const Matrix<Scalar> V = detail::head_columns(x.v, kh, dv);
+    const Matrix<Scalar> V = operand(detail::head_columns(x.v, kh, dv), detail::kWeighedValues);
     Matrix<Scalar> O(Q.rows(), dv);
     // Rows do not know of each other, and all of their scores at once are gigabytes of 4,096 tokens.
     constexpr Index kRows = 256;
     for (Index i = 0; i < Q.rows(); i += kRows) {
       const Index rows = std::min(kRows, Q.rows() - i);
-      const Matrix<Scalar> scores = x.scale * (Q.middleRows(i, rows) * K.transpose()).eval();
+      const Matrix<Scalar> scores = x.scale * matrix_product(Q.middleRows(i, rows), K.transpose());
       O.middleRows(i, rows) = detail::visible_softmax(x, scores, i) * V;
     }
     for (Index i = 0; i < x.group(); ++i) {

@@ -166,14 +166,14 @@ template <class Scalar, class Factors = PlainFactors>
   const Vector<Scalar> g = x.delta * x.A;
   const Matrix<Scalar> L = Factors::between(g);
   const Vector<Scalar> e = Factors::from_start(g);
-  const Matrix<Scalar> CB = x.C * x.B.transpose();
+  const Matrix<Scalar> CB = matrix_product(x.C, x.B.transpose());
   const Matrix<Scalar> M = CB.cwiseProduct(L);
   const Matrix<Scalar> v = x.delta.asDiagonal() * x.x;
-  const Matrix<Scalar> from_start = x.C * x.initial_state.transpose();
+  const Matrix<Scalar> from_start = matrix_product(x.C, x.initial_state.transpose());
   const Index last = x.tokens() - 1;
   const Matrix<Scalar> kept = L.row(last).transpose().asDiagonal() * x.B;
-  return {M * v + e.asDiagonal() * from_start + x.skip * x.x,
-          v.transpose() * kept + e(last) * x.initial_state};
+  return {matrix_product(M, v) + e.asDiagonal() * from_start + x.skip * x.x,
+          matrix_product(v.transpose(), kept) + e(last) * x.initial_state};
 }
 
 /// Chunks, the last one ragged, in the four steps of the public block decomposition: the quadratic dual
@@ -209,7 +209,7 @@ template <class Scalar>
     }
     const Index n = std::min(chunk, T - c * chunk);
     const Vector<Scalar> e = decay_from_start<Scalar>(g.segment(c * chunk, n));
-    const Matrix<Scalar> read = x.C.middleRows(c * chunk, n) * before.transpose();
+    const Matrix<Scalar> read = matrix_product(x.C.middleRows(c * chunk, n), before.transpose());
     out.y.middleRows(c * chunk, n) += e.asDiagonal() * read;
   }
   return out;

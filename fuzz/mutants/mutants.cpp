@@ -41,7 +41,9 @@ std::vector<Mutant> make_table() {
                     operator_interface_mutants,
                     activation_gates_mutants,
                     dendritic_mutants,
+                    dendritic_precision_mutants,
                     gated_delta_net_mutants,
+                    gated_delta_net_precision_mutants,
                     gated_delta_step_mutants,
                     latent_attention_mutants,
                     linear_attention_mutants,
@@ -53,7 +55,8 @@ std::vector<Mutant> make_table() {
                     short_convolution_mutants,
                     softmax_attention_mutants,
                     state_space_mutants,
-                    test_time_training_mutants}) {
+                    test_time_training_mutants,
+                    tf32_mutants}) {
     for (Mutant& m : make()) all.push_back(std::move(m));
   }
   // M01..M90, then what nobody is known to have shipped, then the subjects of the harness.

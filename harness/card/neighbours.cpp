@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "harness/card/card_distance.h"
+#include "harness/card/operator_neighbours.h"
 #include "harness/run/judge_batch.h"
+#include "harness/run/plugin.h"
 #include "harness/systems/recurrent_system.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
@@ -120,16 +122,19 @@ std::string Neighbours::text() const {
 }
 
 bool is_about_the_contract(const Resolved& r, const Judgement& j) {
-  const bool family = dynamic_cast<const RecurrentSystem*>(r.system) != nullptr;
-  const bool failed = j.verdict == Verdict::fail && j.gate.starts_with("twin");
+  const bool tensors = r.system->kernel_rows == kTensorRows;
+  const bool of_worst_case = j.gate == "element" && r.contract->input == Format::fp32;
+  const bool failed =
+      j.verdict == Verdict::fail &&
+      (j.gate.starts_with("twin") || (tensors && (j.gate.starts_with("sampled") || of_worst_case)));
   const bool far = j.verdict == Verdict::pass && r.promised.nearest && j.twin_ratio > 1.0;
-  return family && r.law == nullptr && (failed || far);
+  return r.law == nullptr && (failed || far);
 }
 
 Neighbours neighbours_of(const Resolved& r, const RunFile& run, double seconds,
                          const std::function<bool()>& stop) {
   const auto* system = dynamic_cast<const RecurrentSystem*>(r.system);
-  if (system == nullptr) return {};
+  if (system == nullptr) return operator_neighbours_of(r, run, seconds, stop);
   const auto values = [&](const TensorSpec& spec) {
     CaseTensor out{spec, true, {}, {}};
     for (const double x : run.tensors.at(spec.name).values) out.data.push_back(static_cast<float>(x));

@@ -22,8 +22,8 @@ struct Neighbours {
   [[nodiscard]] std::string text() const;
 };
 
-/// Whether a contract may be what is wrong: a case of the recurrent family without a law and of formats below fp32, that
-/// failed the twin or that is nearest and far from it.
+/// Whether a contract may be what is wrong: a case without a law that failed the twin, or that is nearest and far from it;
+/// of named tensors also one that failed drawn roundings, or its worst case in fp32, which tf32 operands exceed.
 [[nodiscard]] bool is_about_the_contract(const Resolved& r, const Judgement& j);
 
 /// Tries the contracts that are one change away from the case's, and where none passes those that are two: in the order of

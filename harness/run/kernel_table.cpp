@@ -143,21 +143,36 @@ KernelRow adapted(const Kernel& kernel) {
           limits_of(kernel, system)};
 }
 
-/// Oracles of named tensors know 16 bit and fp32, and no operand between them.
+/// Oracles of named tensors know 16 bit, fp32 and tf32 operands of fp32, and no storage of 16 bit beside operands of tf32.
 bool has_bound(const System& system, const std::string& contract) {
-  const Format operand = contract_named(contract).qk;
-  return system.kernel_rows != kTensorRows || (operand != Format::tf32 && operand != Format::tf32_truncated);
+  const Contract& c = contract_named(contract);
+  const bool between = c.qk == Format::tf32 || c.qk == Format::tf32_truncated;
+  return system.kernel_rows != kTensorRows || !between || unit_operand(c) != Format::none;
+}
+
+/// Throws Error for a tap that the system has not, or one that is named twice.
+void check_taps(const OperatorKernel& kernel, const System& system) {
+  for (const std::string& tap : kernel.taps) {
+    const bool known = std::ranges::find(system.taps, tap) != system.taps.end();
+    if (known && std::ranges::count(kernel.taps, tap) == 1) continue;
+    throw Error(fmt::format("kernel {}: its row hands out the tap {}{}; {}", kernel.name, quote(tap, 60),
+                            known ? " twice" : fmt::format(", which {} has not", system.name),
+                            system.taps.empty()
+                                ? "the system has none: leave them out"
+                                : fmt::format("name each once of {}", fmt::join(system.taps, ", "))));
+  }
 }
 
 KernelRow adapted(const OperatorKernel& kernel) {
   const System& system = system_of(kernel);
+  check_taps(kernel, system);
   const std::vector<std::string> contracts = contracts_of(kernel.name, kernel.contracts);
   for (const std::string& contract : contracts) {
     if (has_bound(system, contract)) continue;
-    throw Error(
-        fmt::format("kernel {}: its row promises {}, and no bound of system {} knows products of tf32 "
-                    "operands: promise fp32, bf16, fp16 or a contract with such operands",
-                    kernel.name, contract, system.name));
+    throw Error(fmt::format(
+        "kernel {}: its row promises {}, and no bound of system {} knows tf32 operands of "
+        "what is stored in 16 bit: promise tf32, fp32, bf16, fp16 or a contract with such operands",
+        kernel.name, contract, system.name));
   }
   return {kernel.name,
           &system,
@@ -176,7 +191,12 @@ KernelRow adapted(const OperatorKernel& kernel) {
           },
           {},
           nullptr,
-          limits_of(kernel, system)};
+          limits_of(kernel, system),
+          {},
+          false,
+          {},
+          nullptr,
+          kernel.taps};
 }
 
 void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& contract, const Case* of) {

@@ -1,10 +1,13 @@
 #include "oracles/bounds/running_error.h"
 
+#include "oracles/contracts.h"
+
 namespace samestate {
 
 RunningModel RunningModel::of(const Contract& contract) {
   RunningModel model;
   model.ex2 = contract.exponential == Exponential::ex2;
+  model.operand = unit_operand(contract);
   // Operands of 16 bit: what a kernel keeps between two products has their format. fp32 adds nothing to the
   // working precision.
   if (contract.input != Format::fp32 && contract.input != Format::none && contract.input != Format::fp64) {
@@ -17,6 +20,8 @@ RunningModel RunningModel::of(const Contract& contract) {
 
 RunningModel RunningModel::twin(const Contract& contract) {
   RunningModel model = between_points(contract);
+  model.operand = unit_operand(contract);
+  model.of_twin = true;
   if (of(contract).stored_unit != 0.0) model.nearest = contract.input;
   return model;
 }
@@ -25,6 +30,7 @@ RunningModel RunningModel::between_points(const Contract& contract) {
   RunningModel model = of(contract);
   model.stored_unit = model.stored_tiny = 0.0;
   model.stored_most = kUnlimited;
+  model.operand = Format::none;
   return model;
 }
 

@@ -39,6 +39,9 @@ struct RunningModel {
   /// Where not none, the value is the twin's: rounding points round it to nearest, and the error is how far a kernel of the
   /// same points may be from the twin. Where all of value +- error is rounded to one number there is none left.
   Format nearest = Format::none;
+  Format operand = Format::none;           ///< to which a matrix unit rounds its operands; none: to nothing
+  bool of_twin = false;                    ///< operands too are rounded to nearest, or cut off, as the twin's
+  bool* rounds = nullptr;                  ///< set where it does
   const SkippedPoints* skipped = nullptr;  ///< of the twin: points that the kernel does not have
   bool divides_last = false;               ///< of the twin, as RoundingPoint has it
   bool sums_stored = false;                ///< of the twin: summed() takes what was stored
@@ -128,7 +131,7 @@ class Running {
   [[nodiscard]] static Running shift(const Running& x) {
     const double error = x.error();
     // What is rounded to nearest behind it does not cancel: the twin's bound has to know the maximum's error.
-    if (!(error < 0.69) || detail::running_model().nearest != Format::none) return x;
+    if (!(error < 0.69) || detail::running_model().of_twin) return x;
     Running y(x.value_);
     y.magnitude_ += error;
     return y;
@@ -281,12 +284,25 @@ struct RoundingPoint<Running> {
     return Running::within(x.value(),
                            error + model.stored_unit * (std::abs(x.value()) + error) + model.stored_tiny);
   }
+  /// Relative, so that it holds whatever power of two or factor stands on the operand or behind the product. What is known
+  /// exactly and a number of the format stays.
+  static Running operand(const Running& x) {
+    const RunningModel& model = detail::running_model();
+    if (model.rounds != nullptr) *model.rounds = true;
+    const double error = x.error();
+    const double value = x.value();
+    if (model.of_twin)
+      return error == 0.0 ? turned(value, model.operand) : nearest(value, error, model.operand);
+    if (error == 0.0 && round_to(value, model.operand) == value) return x;
+    return Running::within(value, error + unit_roundoff(model.operand) * (std::abs(value) + error) +
+                                      subnormal_error(model.operand));
+  }
   static Running shift(const Running& x) { return Running::shift(x); }
   /// Of the twin, whose stored weights are numbers of the maximum that was subtracted, the hull: a score that is off by a
   /// rounding turned before may be the larger one in a kernel.
   static bool take_larger(Running& maximum, const Running& score) {
     const bool larger = maximum < score;
-    if (detail::running_model().nearest == Format::none) {
+    if (!detail::running_model().of_twin) {
       if (larger) maximum = score;
       return larger;
     }
@@ -301,7 +317,7 @@ struct RoundingPoint<Running> {
   /// The larger error, but of the twin.
   static Running summed(const Running& x, const Running& kept) {
     const RunningModel& model = detail::running_model();
-    return model.nearest == Format::none || model.sums_stored ? kept : x;
+    return !model.of_twin || model.sums_stored ? kept : x;
   }
   static bool divides_last() { return detail::running_model().divides_last; }
   static std::int64_t key_tile() { return detail::running_model().key_tile; }
@@ -309,8 +325,17 @@ struct RoundingPoint<Running> {
     const RunningModel& model = detail::running_model();
     return model.skipped == nullptr || !model.skipped->has(place);
   }
+  static bool rounds_operands(const PointPlace& place) {
+    return detail::running_model().operand != Format::none && rounds_at(place);
+  }
 
  private:
+  /// What is known exactly, as data are: one number, but of a tie both, since units round it to even or away from zero.
+  static Running turned(double x, Format format) {
+    const double y = round_to(x, format);
+    const double half = format == Format::tf32_truncated ? 0.0 : half_ulp(x, format);
+    return Running::within(y, std::isfinite(y) && half > 0.0 && std::abs(y - x) == half ? 2.0 * half : 0.0);
+  }
   static Running nearest(double x, double error, Format format) {
     const double y = round_to(x, format);
     if (error == 0.0 || !std::isfinite(y) || !std::isfinite(error)) return Running::within(y, error);

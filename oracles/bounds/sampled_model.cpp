@@ -1,5 +1,6 @@
 #include "oracles/bounds/sampled_model.h"
 
+#include "oracles/contracts.h"
 #include "oracles/limits.h"
 
 namespace samestate {
@@ -19,15 +20,16 @@ double uniform(std::uint64_t x) { return static_cast<double>(mixed(x) >> 11U) * 
 /// factor, and no draw of signs has such a slope.
 constexpr int kRoundsToNearest = 32;
 
-Format kept_by(const Contract& contract) {
-  return contract.input == Format::bf16 || contract.input == Format::fp16 ? contract.input : Format::none;
+void set_formats(const Contract& contract, SampledModel& model) {
+  if (contract.input == Format::bf16 || contract.input == Format::fp16) model.kept = contract.input;
+  model.operand = unit_operand(contract);
 }
 
 }  // namespace
 
 SampledModel SampledModel::sample(const Contract& contract, std::uint64_t seed, int n) {
   SampledModel model;
-  model.kept = kept_by(contract);
+  set_formats(contract, model);
   model.salt = mixed(seed ^ mixed(static_cast<std::uint64_t>(n)));
   // A tensor core cuts its sums off, by how much is a property of a kernel: half of the samples have some of it, the
   // others none. Likewise the mean of an exponential's error.
@@ -51,7 +53,7 @@ SampledModel SampledModel::sample(const Contract& contract, std::uint64_t seed, 
 
 SampledModel SampledModel::twin(const Contract& contract) {
   SampledModel model;
-  model.kept = kept_by(contract);
+  set_formats(contract, model);
   model.drawn = false;
   return model;
 }
@@ -61,6 +63,8 @@ SampledModel SampledModel::jitter(const Contract& contract, std::uint64_t seed, 
   model.drawn = false;
   model.truncation = model.exponential_bias = model.base_two_slope = 0.0;
   model.by_base_two = model.sums_stored = model.adds_one = false;
+  // The other order of three factors has products of its own, whose operands are others.
+  if (model.operand != Format::none) model.associates_otherwise = false;
   return model;
 }
 

@@ -25,8 +25,9 @@ enum class Planted {
 
 struct SampledModel {
   Format kept =
-      Format::none;   ///< what a rounding point of the reference stores; none: nothing is rounded there
-  bool drawn = true;  ///< rounding points draw; false: they round to nearest, as the twin does
+      Format::none;  ///< what a rounding point of the reference stores; none: nothing is rounded there
+  Format operand = Format::none;  ///< to which a matrix unit rounds its operands; none: to nothing
+  bool drawn = true;              ///< rounding points draw; false: they round to nearest, as the twin does
   /// Those within an eighth of a spacing alike, and those of working precision within a spacing: rounding to nearest sends
   /// what hardly differs to one number, where a draw of its own for each would let the errors cancel.
   bool alike = false;
@@ -101,13 +102,16 @@ class SamplingScope {
 /// kernel's errors keep: half of the sums of two numbers of the format are ties, and what is a number of the format but for
 /// one part in ten thousand is off by that everywhere. So half of the samples take the size of the error from rounding to
 /// nearest and draw the sign; the others draw both, up to half a spacing h (variance h^2 / 3). What is a number of the
-/// format stays; beyond its range infinity.
+/// format stays; beyond its range infinity. Of tf32_truncated a share of the spacing is taken off, uniform in (0, 1).
 [[nodiscard]] inline double kept_in(double x, Format format) {
   if (format == Format::none || x == 0.0 || !std::isfinite(x)) return x;
   const SampledModel& model = detail::sampling().model;
   const double nearest = round_to(x, format);
   if (!model.drawn || nearest == x || !std::isfinite(nearest)) return nearest;
   const double half = half_ulp(x, format);
+  // What is cut off is smaller by up to a spacing, and never larger: there is no sign to draw.
+  if (format == Format::tf32_truncated)
+    return x - std::copysign(half * (0.5 + 0.5 * random_function(std::abs(x), model.salt)), x);
   const int bits = model.alike ? std::clamp(std::ilogb(x) - std::ilogb(half) + 2, 1, 36) : 36;
   const double draw = random_function(x, model.salt, bits);
   return x + (model.size_of_nearest ? std::copysign(nearest - x, draw) : half * draw);
@@ -120,9 +124,17 @@ class SamplingScope {
   return round_to(x, model.kept == Format::none ? Format::bf16 : model.kept);
 }
 
-/// Whether this thread's model rounds at that place.
+/// Whether this thread's model rounds at that place. Met is what there is something to round at.
 [[nodiscard]] inline bool model_rounds_at(const PointPlace& place) {
   detail::SamplingState& state = detail::sampling();
+  if (state.met != nullptr && state.model.kept != Format::none) state.met->add(place);
+  return state.model.skipped == nullptr || !state.model.skipped->has(place);
+}
+
+/// The same of the products there.
+[[nodiscard]] inline bool model_rounds_operands(const PointPlace& place) {
+  detail::SamplingState& state = detail::sampling();
+  if (state.model.operand == Format::none) return false;
   if (state.met != nullptr) state.met->add(place);
   return state.model.skipped == nullptr || !state.model.skipped->has(place);
 }

@@ -139,6 +139,9 @@ struct RoundingPoint<Stochastic> {
   static Stochastic stored(const Stochastic& x) {
     return {kept_in(x.settled().value(), detail::sampling().model.kept)};
   }
+  static Stochastic operand(const Stochastic& x) {
+    return {kept_in(x.settled().value(), detail::sampling().model.operand)};
+  }
   static Stochastic shift(const Stochastic& x) { return {x.value()}; }
   static Stochastic summed(const Stochastic& x, const Stochastic& kept) {
     return detail::sampling().model.sums_stored ? kept : x;
@@ -146,6 +149,7 @@ struct RoundingPoint<Stochastic> {
   static bool divides_last() { return detail::sampling().model.divides_last; }
   static std::int64_t key_tile() { return detail::sampling().model.key_tile; }
   static bool rounds_at(const PointPlace& place) { return model_rounds_at(place); }
+  static bool rounds_operands(const PointPlace& place) { return model_rounds_operands(place); }
 };
 
 }  // namespace samestate

@@ -48,11 +48,13 @@ template <>
 struct RoundingPoint<Stored> {
   static constexpr bool rounds = true;
   static Stored stored(Stored x) { return {kept_in(x.value(), detail::sampling().model.kept)}; }
+  static Stored operand(Stored x) { return {kept_in(x.value(), detail::sampling().model.operand)}; }
   static Stored shift(Stored x) { return x; }
   static Stored summed(Stored x, Stored kept) { return detail::sampling().model.sums_stored ? kept : x; }
   static bool divides_last() { return detail::sampling().model.divides_last; }
   static std::int64_t key_tile() { return detail::sampling().model.key_tile; }
   static bool rounds_at(const PointPlace& place) { return model_rounds_at(place); }
+  static bool rounds_operands(const PointPlace& place) { return model_rounds_operands(place); }
 };
 
 }  // namespace samestate

@@ -46,7 +46,7 @@ template <class Scalar>
 
 /// One chunk of at least one token from x.initial_state: the decays above and, with a delta term,
 /// T = (I + A)^-1, U = T beta V, W = T beta e^G K, V' = U - W S (EQUATIONS 5.5). Every operand of a product may be kept
-/// in 16 bit, as kernels on tensor cores do.
+/// in 16 bit, or is rounded to tf32, as kernels on tensor cores do; the substitution that makes T is none of them.
 template <class System, class Scalar>
 [[nodiscard]] Trajectory<Scalar> explicit_chunk(Sequence<Scalar> x) {
   x.g = cumulative_decay(x.g);
@@ -57,22 +57,22 @@ template <class System, class Scalar>
     const Matrix<Scalar>& S = x.initial_state;
     const Matrix<Scalar> D = decay_between(x.g);
     const Vector<Scalar> e = decay_from_start(x.g);
-    const Matrix<Scalar> KK = x.k * x.k.transpose();
+    const Matrix<Scalar> KK = matrix_product(x.k, x.k.transpose());
     const Matrix<Scalar> A = lower<Scalar>(x.beta.asDiagonal() * KK.cwiseProduct(D), -1);
     const Matrix<Scalar> T = stored<Scalar>(solve_unit_lower<Scalar>(A, Matrix<Scalar>::Identity(L, L)));
     const Matrix<Scalar> betaV = stored<Scalar>(x.beta.asDiagonal() * x.v);
     const Matrix<Scalar> betaK = stored<Scalar>(x.beta.cwiseProduct(e).asDiagonal() * x.k);
-    const Matrix<Scalar> U = stored<Scalar>(T * betaV);
-    const Matrix<Scalar> W = stored<Scalar>(T * betaK);
+    const Matrix<Scalar> U = stored<Scalar>(matrix_product(T, betaV));
+    const Matrix<Scalar> W = stored<Scalar>(matrix_product(T, betaK));
     const Matrix<Scalar> operand = stored(S);  // of products; what is carried stays in working precision
     Trajectory<Scalar> out;
-    out.delta = U - W * operand;
-    const Matrix<Scalar> QK = x.q * x.k.transpose();
+    out.delta = U - matrix_product(W, operand);
+    const Matrix<Scalar> QK = matrix_product(x.q, x.k.transpose());
     const Matrix<Scalar> P = stored<Scalar>(lower<Scalar>(QK.cwiseProduct(D), 0));
-    const Matrix<Scalar> QS = x.q * operand;
-    out.o = x.scale * (e.asDiagonal() * QS + P * stored(out.delta));
+    const Matrix<Scalar> QS = matrix_product(x.q, operand);
+    out.o = x.scale * (e.asDiagonal() * QS + matrix_product(P, stored(out.delta)));
     const Matrix<Scalar> decayed = stored<Scalar>(D.row(L - 1).transpose().asDiagonal() * out.delta);
-    out.state = e(L - 1) * S + x.k.transpose() * decayed;
+    out.state = e(L - 1) * S + matrix_product(x.k.transpose(), decayed);
     return out;
   }
 }

@@ -48,6 +48,7 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
   RunningModel model = RunningModel::of(contract);
   model.tiny *= op.late_factors;
   model.overflows = &oracle.overflows;
+  model.rounds = &oracle.points;
   const RunningScope scope(model);
   const Tensors<Running> running =
       evaluate_in_calls<Running>(op, call, {as_running(inputs)}, cuts,
@@ -55,6 +56,7 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
                                    return std::vector<Tensors<Running>>{op.running(one, part.front())};
                                  })
           .front();
+  oracle.points = oracle.points || model.stored_unit > 0.0;
   for (const auto& [name, x] : running) {
     const Matrix<double>& exact = get(oracle.exact, name);
     if (exact.rows() != x.rows() || exact.cols() != x.cols()) {

@@ -15,6 +15,8 @@ struct OperatorOracle {
   Tensors<double> tolerance;
   /// A value on the way or an output may exceed the contract's range: what has no tolerance may be no number either.
   bool overflows = false;
+  /// The contract keeps 16 bit, or a product on the way rounds its operands. Of a form without products tf32 is fp32.
+  bool points = false;
   Tensors<bool> undecided;  ///< [rows, 1] rows of tokens whose choice a correct kernel may take otherwise
 };
 

@@ -190,13 +190,16 @@ Matrix<double> rows_of(const Matrix<double>& x, const std::vector<Index>& rows) 
 
 }  // namespace
 
-bool has_samples(const Contract& contract) { return SampledModel::twin(contract).kept != Format::none; }
+bool has_samples(const Contract& contract) {
+  const SampledModel twin = SampledModel::twin(contract);
+  return twin.kept != Format::none || twin.operand != Format::none;
+}
 
 SampledErrors sample_errors(const Operator& op, const Call& call, const Tensors<double>& inputs,
                             const std::vector<Index>& cuts, const Contract& contract,
                             const OperatorOracle& oracle, std::uint64_t seed, int first, int count) {
   SampledErrors out;
-  const bool points = has_samples(contract);
+  const bool points = oracle.points;
   if (points) {
     RunningModel model = RunningModel::between_points(contract);
     model.tiny *= op.late_factors;

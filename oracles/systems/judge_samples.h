@@ -17,13 +17,14 @@ struct SampledErrors {
 };
 
 /// Samples `first` to `first + count` of one sequence evaluated in calls ending at `cuts`; equal seeds draw equal
-/// samples. Of a contract that keeps 16 bit those of its rounding points, of another those of every operation.
+/// samples. Of a contract that keeps 16 bit or tf32 operands those of its rounding points, of another those of every operation.
 [[nodiscard]] SampledErrors sample_errors(const Operator& op, const Call& call, const Tensors<double>& inputs,
                                           const std::vector<Index>& cuts, const Contract& contract,
                                           const OperatorOracle& oracle, std::uint64_t seed, int first,
                                           int count);
 
-/// Whether drawn roundings say more than the running error: rounding points of the contract keep 16 bit.
+/// Whether drawn roundings say more than the running error: rounding points of the contract keep 16 bit, or its matrix unit
+/// takes tf32 (where a form has products: OperatorOracle::points).
 [[nodiscard]] bool has_samples(const Contract& contract);
 
 /// By how much an element may err: the limit of the statistic "element" below, and `between`. Of outputs of which a sample

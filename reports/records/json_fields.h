@@ -43,6 +43,13 @@ struct Writer {
   void unless_false(const char* name, bool value) const {
     if (value) object[name] = value;
   }
+  void unless_empty(const char* name, const std::vector<StageFinding>& stages) const {
+    for (const StageFinding& s : stages)
+      object[name].push_back({{"stage", s.stage},
+                              {"verdict", name_of(s.verdict)},
+                              {"ratio", encoded(s.ratio)},
+                              {"gate", s.gate}});
+  }
   void unless_zero(const char* name, double value) const {
     if (value != 0.0) object[name] = encoded(value);
   }
@@ -130,6 +137,21 @@ struct Reader {
     if (!object.contains(name)) return;
     if (!field(name).is_boolean()) reject(name, field(name), "true or false");
     value = field(name).get<bool>();
+  }
+  void unless_empty(const char* name, std::vector<StageFinding>& stages) const {
+    stages.clear();
+    if (!object.contains(name)) return;
+    const Json& value = field(name);
+    if (!value.is_array()) reject(name, value, "an array");
+    for (const Json& one : value) {
+      if (!one.is_object()) reject(name, one, "an object");
+      const Reader inner{one};
+      StageFinding& s = stages.emplace_back();
+      inner("stage", s.stage);
+      inner("verdict", s.verdict);
+      inner("ratio", s.ratio);
+      inner("gate", s.gate);
+    }
   }
   static double number_of(const char* name, const Json& value) {
     if (value.is_number()) return value.get<double>();

@@ -69,6 +69,8 @@ void visit_judgement(AnyRecord& record, Visit&& visit) {
   visit.unless_zero("held", judgement.held);
   visit.unless_zero("held_of", judgement.held_of);
   visit.unless_empty("held_which", judgement.held_which);
+  visit.unless_empty("stage", judgement.stage);
+  visit.unless_empty("stages", judgement.stages);
   visit("reason", judgement.reason);
   visit("seconds", record.seconds);
   visit.unless_empty("after", record.after);

@@ -36,6 +36,13 @@ constexpr std::array kWords = {
          "`samestate card` "
          "reads one from a kernel's outputs; declared `nearest`, its *twin* is reported and does not gate "
          "([card.md](card.md))"},
+    Word{"stage",
+         "a step of a layer between two *taps*, judged as an *operator* from what the kernel itself gave it: "
+         "\"twin share of stage norm\" is that gate of that step"},
+    Word{"tap",
+         "a tensor between two *stages* of a layer that a kernel hands out under `taps=1`: what its next "
+         "stage "
+         "reads, value for value"},
     Word{"point",
          "a place in a kernel where a value is rounded, or a setting of how sums and exponentials are made: "
          "`beta_k`, "

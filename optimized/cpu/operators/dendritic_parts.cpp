@@ -82,7 +82,7 @@ Outcome dendritic_router_chosen(const OperatorArguments& call, const Contract& c
       const auto taken = std::make_unique<bool[]>(static_cast<std::size_t>(candidates));
       copy(rows_of(call.input("q"), b).columns(h * d, d), q);
       logits.resize(call.tokens, candidates);
-      if (candidates > 0) project(q, router, logits);
+      if (candidates > 0) project(q, router, logits, MatrixUnit::of(contract));
       for (std::int64_t t = 0; t < call.tokens; ++t) {
         float* omega = rows_of(call.output("omega"), b).row(t) + h * branches;
         float* mask = rows_of(call.output("mask"), b).row(t) + h * branches;

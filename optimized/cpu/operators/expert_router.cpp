@@ -23,7 +23,7 @@ Outcome expert_router_logits_first(const OperatorArguments& call, const Contract
       const std::int64_t b = task / tiles;
       const std::int64_t begin = task % tiles * kTile;
       copy(rows_of(call.input("x"), b).rows(begin, std::min(kTile, call.tokens - begin)), x);
-      project(x, router, logits);
+      project(x, router, logits, MatrixUnit::of(contract));
       for (std::int64_t i = 0; i < x.rows; ++i) {
         float* l = logits.row(i);
         for (std::int64_t e = 0; e < N && bias != nullptr; ++e) l[e] += bias[e];

@@ -31,7 +31,8 @@ class Layer {
         D_(call.parameter("D")),
         H_(call.parameter("H")),
         Hkv_(call.parameter("Hkv")),
-        d_(call.parameter("d")) {
+        d_(call.parameter("d")),
+        unit_(MatrixUnit::of(contract)) {
     for (Weight& w : weights_) copy_transposed(rows_of(call.input(w.name), 0, false), w.transposed);
     q_.resize(call.batch * T_, H_ * d_);
     gate_.resize(call.batch * T_, H_ * d_);
@@ -60,7 +61,7 @@ class Layer {
         const std::int64_t first = block * kTokens;
         const std::int64_t n = std::min(kTokens, rows - first);
         copy(part(gated_, first, n, 0, H_ * d_), x);
-        project(x, weights_[3].transposed, y);
+        project(x, weights_[3].transposed, y, unit_);
         store_rounded(y, {call_.output("out").data + first * D_, n, D_, D_}, contract_.output);
       };
     });
@@ -86,7 +87,7 @@ class Layer {
       rotary.turn(normed.data(), to);
       round_values(to, to, d_, contract_.input);
     };
-    project(x, weights_[0].transposed, y);
+    project(x, weights_[0].transposed, y, unit_);
     round_in_place(y, contract_.input);
     for (std::int64_t i = 0; i < n; ++i) {
       rotary.set(call_.input("cosine").data + (first + i) * pairs,
@@ -97,7 +98,7 @@ class Layer {
         std::copy_n(query + d_, d_, gate_.row(first + i) + h * d_);
       }
     }
-    project(x, weights_[1].transposed, y);
+    project(x, weights_[1].transposed, y, unit_);
     round_in_place(y, contract_.input);
     for (std::int64_t i = 0; i < n; ++i) {
       rotary.set(call_.input("cosine").data + (first + i) * pairs,
@@ -105,16 +106,19 @@ class Layer {
       for (std::int64_t h = 0; h < Hkv_; ++h)
         head(y.row(i) + h * d_, call_.input("k_norm").data, k_.row(first + i) + h * d_);
     }
-    project(x, weights_[2].transposed, y);
+    project(x, weights_[2].transposed, y, unit_);
     for (std::int64_t i = 0; i < n; ++i)
       round_values(y.row(i), v_.row(first + i), Hkv_ * d_, contract_.input);
   }
 
   void attend(std::int64_t b, std::int64_t h, OnlineAttention& attention, Block& o) {
     const std::int64_t key_head = h / (H_ / Hkv_);
-    const AttentionHead head{part(q_, b * T_, T_, h * d_, d_), part(k_, b * T_, T_, key_head * d_, d_),
+    const AttentionHead head{part(q_, b * T_, T_, h * d_, d_),
+                             part(k_, b * T_, T_, key_head * d_, d_),
                              part(v_, b * T_, T_, key_head * d_, d_),
-                             1.0F / std::sqrt(static_cast<float>(d_)), contract_.P};
+                             1.0F / std::sqrt(static_cast<float>(d_)),
+                             contract_.P,
+                             unit_};
     attention.run(head, call_.chunk, o);
     for (std::int64_t t = 0; t < T_; ++t) {
       const float* gate = gate_.row(b * T_ + t) + h * d_;
@@ -127,6 +131,7 @@ class Layer {
   const OperatorArguments& call_;
   const Contract& contract_;
   std::int64_t T_, D_, H_, Hkv_, d_;
+  MatrixUnit unit_;
   std::array<Weight, 4> weights_{{{"q_proj", {}}, {"k_proj", {}}, {"v_proj", {}}, {"o_proj", {}}}};
   Block q_, gate_, k_, v_, gated_;  ///< of all tokens of the batch
 };

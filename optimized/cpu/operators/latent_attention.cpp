@@ -58,7 +58,7 @@ Outcome latent_cache_fused(const OperatorArguments& call, const Contract& contra
       const std::int64_t begin = task % tiles * kTile;
       const std::int64_t n = std::min(kTile, call.tokens - begin);
       copy(rows_of(call.input("x"), b).rows(begin, n), x);
-      project(x, down, y);
+      project(x, down, y, MatrixUnit::of(contract));
       round_in_place(y, contract.input);
       for (std::int64_t i = 0; i < n; ++i) {
         norm(y.row(i), call.input("kv_norm").data, dc);
@@ -85,7 +85,8 @@ class Absorbed {
         dr_(call.parameter("dr")),
         dv_(call.parameter("dv")),
         dc_(call.parameter("dc")),
-        keys_(call.input("c").extent(1)) {}
+        keys_(call.input("c").extent(1)),
+        unit_(MatrixUnit::of(contract)) {}
 
   [[nodiscard]] std::int64_t keys() const { return keys_; }
 
@@ -104,7 +105,7 @@ class Absorbed {
     load_weight(call_, "output", out);
     for_each_task(call_.batch, call_.threads, [&] {
       return [&, y = Block{}](std::int64_t b) mutable {
-        project(mixed_[static_cast<std::size_t>(b)], out, y);
+        project(mixed_[static_cast<std::size_t>(b)], out, y, unit_);
         store_rounded(y, rows_of(call_.output("y"), b), contract_.output);
       };
     });
@@ -123,7 +124,7 @@ class Absorbed {
       Block down;
       Block compressed;
       load_weight(call_, "q_down", down);
-      project(queries_[at], down, compressed);
+      project(queries_[at], down, compressed, unit_);
       round_in_place(compressed, contract_.input);
       for (std::int64_t t = 0; t < call_.tokens; ++t)
         norm(compressed.row(t), call_.input("q_norm").data, compressed.columns);
@@ -149,15 +150,15 @@ class Absorbed {
     copy_transposed(up, s.up);
     copy(kv_up.rows(0, dn_), s.key_up);                 // q^N W_UK, [dn, dc] as it lies
     copy_transposed(kv_up.rows(dn_, dv_), s.value_up);  // [dc, dv]
-    project(queries_[at], s.up, s.q);
+    project(queries_[at], s.up, s.q, unit_);
     round_in_place(s.q, contract_.input);
     copy({s.q.values.data(), s.q.rows, dn_, s.q.stride}, s.nope);
-    product(FusedSums{}, s.nope, s.key_up, s.latent);
+    product(unit_, s.nope, s.key_up, s.latent);
     round_in_place(s.latent, contract_.input);
     for (std::int64_t begin = 0; begin < call_.tokens; begin += kTile) {
       queries(b, begin, std::min(kTile, call_.tokens - begin), s);
       attend(at, begin, s);
-      product(FusedSums{}, s.mixed, s.value_up, s.values);
+      product(unit_, s.mixed, s.value_up, s.values);
       round_in_place(s.values, contract_.input);
       for (std::int64_t i = 0; i < s.values.rows; ++i)
         std::copy_n(s.values.row(i), dv_, mixed_[at].row(begin + i) + h * dv_);
@@ -180,7 +181,7 @@ class Absorbed {
   /// sum_s p_s c_s of a tile: exponentials are summed and kept as operands, the division comes last.
   void attend(std::size_t at, std::int64_t begin, Scratch& s) const {
     const float scale = 1.0F / std::sqrt(static_cast<float>(dn_ + dr_));
-    product(FusedSums{}, s.tile, transposed_keys_[at], s.scores);
+    product(unit_, s.tile, transposed_keys_[at], s.scores);
     float sums[kTile];
     for (std::int64_t i = 0; i < s.tile.rows; ++i) {
       float* row = s.scores.row(i);
@@ -199,7 +200,7 @@ class Absorbed {
       std::fill(row + seen, row + s.scores.stride, 0.0F);
       round_values(row, row, seen, contract_.input);
     }
-    product(FusedSums{}, s.scores, values_[at], s.mixed);
+    product(unit_, s.scores, values_[at], s.mixed);
     for (std::int64_t i = 0; i < s.tile.rows; ++i) {
       const float inverse = 1.0F / sums[i];
       for (std::int64_t j = 0; j < dc_; ++j) s.mixed.row(i)[j] *= inverse;
@@ -210,6 +211,7 @@ class Absorbed {
   const OperatorArguments& call_;
   const Contract& contract_;
   std::int64_t heads_, dn_, dr_, dv_, dc_, keys_;
+  MatrixUnit unit_;
   std::vector<Block> queries_, mixed_, transposed_keys_, values_;  // by sequence
 };
 

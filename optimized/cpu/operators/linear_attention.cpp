@@ -9,6 +9,7 @@ Outcome linear_attention_state_first(const OperatorArguments& call, const Contra
   const std::int64_t H = call.parameter("H");
   const std::int64_t dk = call.parameter("dk");
   const std::int64_t dv = call.parameter("dv");
+  const MatrixUnit unit = MatrixUnit::of(contract);
   for_each_task(call.batch * H, call.threads, [&] {
     return
         [&, q = Block{}, k = Block{}, v = Block{}, state = Block{}, o = Block{}](std::int64_t task) mutable {
@@ -17,8 +18,8 @@ Outcome linear_attention_state_first(const OperatorArguments& call, const Contra
           copy(rows_of(call.input("q"), b).columns(h * dk, dk), q);
           copy_transposed(rows_of(call.input("k"), b).columns(h * dk, dk), k);
           copy(rows_of(call.input("v"), b).columns(h * dv, dv), v);
-          product(FusedSums{}, k, v, state);
-          product(FusedSums{}, q, state, o);
+          product(unit, k, v, state);
+          product(unit, q, state, o);
           store_rounded(o, rows_of(call.output("o"), b).columns(h * dv, dv), contract.output);
         };
   });
@@ -31,7 +32,7 @@ namespace {
 class NormalisedHead {
  public:
   NormalisedHead(const OperatorArguments& call, const Contract& contract)
-      : call_(call), contract_(contract) {}
+      : call_(call), contract_(contract), unit_(MatrixUnit::of(contract)) {}
 
   void run(std::int64_t b, std::int64_t h) {
     const std::int64_t dk = call_.parameter("dk");
@@ -54,11 +55,11 @@ class NormalisedHead {
 
  private:
   void step(std::int64_t n, const TensorRows<float>& out) {
-    product_lower(FusedSums{}, q_, k_transposed_, scores_);
+    product_lower(unit_, q_, k_transposed_, scores_);
     for (std::int64_t i = 0; i < n; ++i)
       std::fill(scores_.row(i) + i + 1, scores_.row(i) + scores_.stride, 0.0F);
-    lower_product(FusedSums{}, scores_, v_, inside_);
-    product(FusedSums{}, q_, state_, before_);
+    lower_product(unit_, scores_, v_, inside_);
+    product(unit_, q_, state_, before_);
     for (std::int64_t i = 0; i < n; ++i) {
       float denominator = 0.0F;
       for (std::int64_t l = 0; l < q_.columns; ++l) denominator += q_.row(i)[l] * z_.row(0)[l];
@@ -69,7 +70,7 @@ class NormalisedHead {
       }
     }
     store_rounded(before_, out, contract_.output);
-    product(FusedSums{}, k_transposed_, v_, written_);
+    product(unit_, k_transposed_, v_, written_);
     for (std::int64_t i = 0; i < state_.size(); ++i)
       state_.values[static_cast<std::size_t>(i)] += written_.values[static_cast<std::size_t>(i)];
     for (std::int64_t i = 0; i < n; ++i) {
@@ -79,6 +80,7 @@ class NormalisedHead {
 
   const OperatorArguments& call_;
   const Contract& contract_;
+  MatrixUnit unit_;
   Block q_, k_, k_transposed_, v_, scores_, inside_, before_, written_, state_, z_;
 };
 

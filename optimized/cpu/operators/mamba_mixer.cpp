@@ -22,25 +22,25 @@ void require_chunk(const OperatorArguments& call) {
 }
 
 /// in_proj of every token: [B T, width of the projection].
-Block projected_input(const OperatorArguments& call, Format format) {
+Block projected_input(const OperatorArguments& call, const MatrixUnit& unit, Format format) {
   const Block weight = layer::transposed(call.input("in_proj"));
   Block projected;
   projected.resize(call.batch * call.tokens, weight.columns);
   for_each_tile(call, [&](std::int64_t b, std::int64_t begin, std::int64_t n) {
-    mixer::project(rows_of(call.input("hidden"), b).rows(begin, n), weight, format, projected,
+    mixer::project(unit, rows_of(call.input("hidden"), b).rows(begin, n), weight, format, projected,
                    b * call.tokens + begin);
   });
   return projected;
 }
 
 /// out_proj of every token, from [B T, Di].
-void project_output(const OperatorArguments& call, const Block& x, Format format) {
+void project_output(const OperatorArguments& call, const MatrixUnit& unit, const Block& x, Format format) {
   const Block weight = layer::transposed(call.input("out_proj"));
   Block out;
   out.resize(call.batch * call.tokens, weight.columns);
   for_each_tile(call, [&](std::int64_t b, std::int64_t begin, std::int64_t n) {
     const std::int64_t row = b * call.tokens + begin;
-    mixer::project(part(x, row, n, 0, x.columns), weight, format, out, row);
+    mixer::project(unit, part(x, row, n, 0, x.columns), weight, format, out, row);
     const TensorRows<float> to = rows_of(call.output("out"), b).rows(begin, n);
     for (std::int64_t i = 0; i < n; ++i) std::copy_n(out.row(row + i), to.width, to.row(i));
   });
@@ -70,10 +70,11 @@ Outcome mamba_mixer_chunks(const OperatorArguments& call, const Contract& contra
   const std::int64_t N = call.parameter("N");
   const std::int64_t R = call.parameter("R");
   const Format kept = layer::kept(contract);
+  const MatrixUnit unit = MatrixUnit::of(contract);
   const Block taps = layer::transposed(call.input("conv1d"));
   const Block x_proj = layer::transposed(call.input("x_proj"));
   const Block dt_proj = layer::transposed(call.input("dt_proj"));
-  const Block projected = projected_input(call, kept);  // x, z
+  const Block projected = projected_input(call, unit, kept);  // x, z
 
   Block u, selected, dt, gated;  // selected: dt of low rank, B, C
   for (Block* x : {&u, &dt, &gated}) x->resize(call.batch * T, Di);
@@ -82,8 +83,8 @@ Outcome mamba_mixer_chunks(const OperatorArguments& call, const Contract& contra
     const std::int64_t row = b * T + begin;
     const mixer::Convolution convolution = convolution_of(call, taps, projected, 0, b);
     for (std::int64_t i = 0; i < n; ++i) convolution.token(begin + i, kept, u.row(row + i));
-    mixer::project(part(std::as_const(u), row, n, 0, Di), x_proj, kept, selected, row);
-    mixer::project(part(std::as_const(selected), row, n, 0, R), dt_proj, kept, dt, row);
+    mixer::project(unit, part(std::as_const(u), row, n, 0, Di), x_proj, kept, selected, row);
+    mixer::project(unit, part(std::as_const(selected), row, n, 0, R), dt_proj, kept, dt, row);
   });
   store_convolution_states(call, taps, projected, 0, contract.state);
 
@@ -108,7 +109,7 @@ Outcome mamba_mixer_chunks(const OperatorArguments& call, const Contract& contra
       scan.by_chunks(x, task % Di, call.chunk);
     };
   });
-  project_output(call, gated, contract.output);
+  project_output(call, unit, gated, contract.output);
   return {};
 }
 
@@ -121,8 +122,9 @@ Outcome mamba2_mixer_chunks(const OperatorArguments& call, const Contract& contr
   const std::int64_t G = call.parameter("G");
   const std::int64_t Di = H * P;
   const Format kept = layer::kept(contract);
+  const MatrixUnit unit = MatrixUnit::of(contract);
   const Block taps = layer::transposed(call.input("conv1d"));
-  const Block projected = projected_input(call, kept);  // z, x, B, C, dt
+  const Block projected = projected_input(call, unit, kept);  // z, x, B, C, dt
   const std::int64_t channels = taps.columns;
 
   Block convolved, y;
@@ -145,7 +147,7 @@ Outcome mamba2_mixer_chunks(const OperatorArguments& call, const Contract& contr
                   part(in, b * T, T, Di + group * N, N), part(in, b * T, T, Di + (G + group) * N, N),
                   rows_of(call.input("S"), b).rows(h * P, P), part(y, b * T, T, h * P, P),
                   rows_of(call.output("S"), b).rows(h * P, P), call.input("dt_bias").data[h],
-                  rates[static_cast<std::size_t>(h)], call.input("skip").data[h], kept, contract.state},
+                  rates[static_cast<std::size_t>(h)], call.input("skip").data[h], kept, contract.state, unit},
                  call.chunk);
     };
   });
@@ -164,7 +166,7 @@ Outcome mamba2_mixer_chunks(const OperatorArguments& call, const Contract& contr
       round_values(gated, gated, Di, kept);
     }
   });
-  project_output(call, y, contract.output);
+  project_output(call, unit, y, contract.output);
   return {};
 }
 

@@ -36,10 +36,10 @@ void for_each_tile(const OperatorArguments& call, Visit&& visit) {
 }
 
 /// Rows [begin, begin + x.count) of y = x W^T, rounded; `weight` is W^T.
-inline void project(const TensorRows<const float>& x, const Block& weight, Format format, Block& y,
-                    std::int64_t begin) {
-  FusedSums{}.multiply(x.data, x.stride, weight.row(0), weight.stride, y.row(begin), y.stride, x.count,
-                       weight.stride, weight.rows);
+inline void project(const MatrixUnit& unit, const TensorRows<const float>& x, const Block& weight,
+                    Format format, Block& y, std::int64_t begin) {
+  unit.multiply(x.data, x.stride, weight.row(0), weight.stride, y.row(begin), y.stride, x.count,
+                weight.stride, weight.rows);
   round_values(y.row(begin), y.row(begin), x.count * y.stride, format);
 }
 

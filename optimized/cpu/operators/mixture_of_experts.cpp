@@ -32,18 +32,18 @@ Expert expert_of(const OperatorArguments& call, std::int64_t i) {
 /// An expert on a block of tokens.
 class ExpertProduct {
  public:
-  const Block& operator()(const Expert& expert, const Block& x, Format format) {
+  const Block& operator()(const Expert& expert, const Block& x, const MatrixUnit& unit, Format format) {
     copy_transposed(expert.gate, weight_);
-    project(x, weight_, hidden_);
+    project(x, weight_, hidden_, unit);
     copy_transposed(expert.up, weight_);
-    project(x, weight_, up_);
+    project(x, weight_, up_, unit);
     for (std::int64_t i = 0; i < hidden_.size(); ++i) {
       const auto at = static_cast<std::size_t>(i);
       hidden_.values[at] *= sigmoid(hidden_.values[at]) * up_.values[at];
     }
     round_in_place(hidden_, format);
     copy_transposed(expert.down, weight_);
-    project(hidden_, weight_, out_);
+    project(hidden_, weight_, out_, unit);
     round_in_place(out_, format);
     return out_;
   }
@@ -82,8 +82,9 @@ Assignments assign(std::int64_t tokens, std::int64_t N, std::int64_t K, Format f
 }
 
 /// y <- the routed sum of sequence b.
-void grouped_experts(const OperatorArguments& call, Format format, const Assignments& a, std::int64_t b,
-                     Block& y) {
+void grouped_experts(const OperatorArguments& call, const Contract& contract, const Assignments& a,
+                     std::int64_t b, Block& y) {
+  const MatrixUnit unit = MatrixUnit::of(contract);
   const std::int64_t D = call.parameter("D");
   const std::int64_t K = call.parameter("K");
   const auto x = rows_of(call.input("x"), b);
@@ -97,7 +98,7 @@ void grouped_experts(const OperatorArguments& call, Format format, const Assignm
       const std::int64_t* slots = a.slot.data() + first;
       rows.resize(size, D);
       for (std::int64_t n = 0; n < size; ++n) std::copy_n(x.row(slots[n] / K), D, rows.row(n));
-      const Block& out = product(expert_of(call, i), rows, format);
+      const Block& out = product(expert_of(call, i), rows, unit, contract.input);
       for (std::int64_t n = 0; n < size; ++n) std::copy_n(out.row(n), D, z.row(slots[n]));
     };
   });
@@ -113,15 +114,25 @@ void grouped_experts(const OperatorArguments& call, Format format, const Assignm
 }
 
 /// W x for one token, W [out, in].
-void multiply(const TensorRows<const float>& weight, const float* x, std::vector<float>& y) {
+void multiply(const MatrixUnit& unit, const TensorRows<const float>& weight, const float* x,
+              std::vector<float>& y) {
   y.resize(static_cast<std::size_t>(weight.count));
+  std::vector<float> left, right;
+  const auto operand = [&](const float* from, std::vector<float>& to) -> const float* {
+    if (keeps_fp32(unit.operand)) return from;
+    to.resize(static_cast<std::size_t>(weight.width));
+    round_values(from, to.data(), weight.width, unit.operand);
+    return to.data();
+  };
+  x = operand(x, left);
   for (std::int64_t i = 0; i < weight.count; ++i) {
+    const float* w = operand(weight.row(i), right);
     float sums[kLanes] = {};
     std::int64_t j = 0;
     for (; j + kLanes <= weight.width; j += kLanes) {
-      for (std::int64_t l = 0; l < kLanes; ++l) sums[l] += weight.row(i)[j + l] * x[j + l];
+      for (std::int64_t l = 0; l < kLanes; ++l) sums[l] += w[j + l] * x[j + l];
     }
-    for (; j < weight.width; ++j) sums[j % kLanes] += weight.row(i)[j] * x[j];
+    for (; j < weight.width; ++j) sums[j % kLanes] += w[j] * x[j];
     y[static_cast<std::size_t>(i)] = std::accumulate(std::begin(sums), std::end(sums), 0.0F);
   }
 }
@@ -134,7 +145,7 @@ Outcome mixture_of_experts_sorted(const OperatorArguments& call, const Contract&
     const auto logits = rows_of(call.input("logits"), b);
     const Assignments a = assign(call.tokens, call.parameter("N"), call.parameter("K"), contract.input,
                                  [&](std::int64_t t) { return logits.row(t); });
-    grouped_experts(call, contract.input, a, b, y);
+    grouped_experts(call, contract, a, b, y);
     store_rounded(y, rows_of(call.output("y"), b), contract.output);
   }
   return {};
@@ -142,6 +153,7 @@ Outcome mixture_of_experts_sorted(const OperatorArguments& call, const Contract&
 
 Outcome mixture_of_experts_per_token(const OperatorArguments& call, const Contract& contract) {
   const std::int64_t D = call.parameter("D");
+  const MatrixUnit unit = MatrixUnit::of(contract);
   for_each_task(call.batch * call.tokens, call.threads, [&] {
     return [&, routing = TokenRouting(call.parameter("K")), hidden = std::vector<float>(),
             up = std::vector<float>(), out = std::vector<float>()](std::int64_t task) mutable {
@@ -152,11 +164,11 @@ Outcome mixture_of_experts_per_token(const OperatorArguments& call, const Contra
       std::vector<float> y(static_cast<std::size_t>(D), 0.0F);
       for (std::size_t r = 0; r < routing.experts().size(); ++r) {
         const Expert expert = expert_of(call, routing.experts()[r]);
-        multiply(expert.gate, x, hidden);
-        multiply(expert.up, x, up);
+        multiply(unit, expert.gate, x, hidden);
+        multiply(unit, expert.up, x, up);
         for (std::size_t i = 0; i < hidden.size(); ++i) hidden[i] *= sigmoid(hidden[i]) * up[i];
         round_values(hidden.data(), hidden.data(), std::ssize(hidden), contract.input);
-        multiply(expert.down, hidden.data(), out);
+        multiply(unit, expert.down, hidden.data(), out);
         round_values(out.data(), out.data(), D, contract.input);
         for (std::size_t j = 0; j < y.size(); ++j) y[j] += routing.weights()[r] * out[j];
       }
@@ -173,6 +185,7 @@ Outcome qwen3_next_moe_sorted(const OperatorArguments& call, const Contract& con
   copy_transposed(whole("router"), router);
   copy_transposed(whole("shared_gate"), gate);
   const Expert shared{whole("shared_gate_proj"), whole("shared_up"), whole("shared_down")};
+  const MatrixUnit unit = MatrixUnit::of(contract);
   ExpertProduct product;
   Block x;
   Block logits;
@@ -180,14 +193,14 @@ Outcome qwen3_next_moe_sorted(const OperatorArguments& call, const Contract& con
   Block y;
   for (std::int64_t b = 0; b < call.batch; ++b) {
     copy(rows_of(call.input("x"), b), x);
-    project(x, router, logits);
+    project(x, router, logits, unit);
     round_in_place(logits, contract.input);
     const Assignments a = assign(call.tokens, call.parameter("N"), call.parameter("K"), contract.input,
                                  [&](std::int64_t t) { return logits.row(t); });
-    grouped_experts(call, contract.input, a, b, y);
-    project(x, gate, gates);
+    grouped_experts(call, contract, a, b, y);
+    project(x, gate, gates, unit);
     round_in_place(gates, contract.input);
-    const Block& s = product(shared, x, contract.input);
+    const Block& s = product(shared, x, unit, contract.input);
     for (std::int64_t t = 0; t < call.tokens; ++t) {
       const float open = sigmoid(gates.row(t)[0]);
       for (std::int64_t j = 0; j < y.columns; ++j) y.row(t)[j] += open * s.row(t)[j];

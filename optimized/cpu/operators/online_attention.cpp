@@ -23,7 +23,7 @@ void OnlineAttention::add(const AttentionHead& head, std::int64_t first, std::in
   copy(head.q.rows(first, n), q_);
   copy_transposed(head.k.rows(begin, end - begin), k_transposed_);
   copy(head.v.rows(begin, end - begin), v_);
-  product(FusedSums{}, q_, k_transposed_, scores_);
+  product(head.unit, q_, k_transposed_, scores_);
   const std::int64_t position = head.k.count - head.q.count + first;  // of the first query
   for (std::int64_t i = 0; i < n; ++i) {
     float* score = scores_.row(i);
@@ -47,7 +47,7 @@ void OnlineAttention::add(const AttentionHead& head, std::int64_t first, std::in
     round_values(score, score, seen, head.probability);
     for (std::int64_t c = 0; c < softmax.values.stride; ++c) softmax.values.row(i)[c] *= factor;
   }
-  product(FusedSums{}, scores_, v_, product_);
+  product(head.unit, scores_, v_, product_);
   for (std::int64_t i = 0; i < n; ++i) {
     for (std::int64_t c = 0; c < product_.stride; ++c) softmax.values.row(i)[c] += product_.row(i)[c];
   }

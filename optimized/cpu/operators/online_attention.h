@@ -11,6 +11,7 @@ struct AttentionHead {
   TensorRows<const float> v;  ///< [S, dv]
   float scale = 1.0F;
   Format probability = Format::fp32;  ///< of e^{score - maximum} as operand of the values
+  MatrixUnit unit = {};
 };
 
 /// The running softmax of some queries: of the keys so far their largest score, the sum of e^{score -

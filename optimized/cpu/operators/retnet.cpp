@@ -14,7 +14,7 @@ float decay_of(std::int64_t h) { return 1.0F - std::ldexp(1.0F, static_cast<int>
 class NormalisedHead {
  public:
   NormalisedHead(const OperatorArguments& call, const Contract& contract)
-      : call_(call), contract_(contract) {}
+      : call_(call), contract_(contract), unit_(MatrixUnit::of(contract)) {}
 
   void run(std::int64_t b, std::int64_t h) {
     const std::int64_t dk = call_.parameter("dk");
@@ -49,7 +49,7 @@ class NormalisedHead {
 
   void rows(std::int64_t n, std::int64_t chunk, float state_scale) {
     const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
-    product_lower(FusedSums{}, q_, k_transposed_, scores_);
+    product_lower(unit_, q_, k_transposed_, scores_);
     scale_.assign(at(n), 1.0F);
     for (std::int64_t i = 0; i < n; ++i) {
       const float inverse = 1.0F / std::sqrt(total_[at(i)]);
@@ -62,12 +62,15 @@ class NormalisedHead {
       scale_[at(i)] = std::max(sum, 1.0F);
       std::fill(scores_.row(i) + i + 1, scores_.row(i) + scores_.stride, 0.0F);
     }
-    lower_product(FusedSums{}, scores_, v_, o_);
-    product(FusedSums{}, q_, state_, before_);
+    lower_product(unit_, scores_, v_, o_);
+    operand_.resize(state_.rows, state_.columns);
+    for (std::int64_t i = 0; i < state_.size(); ++i)
+      operand_.values[at(i)] = state_.values[at(i)] / state_scale;
+    product(unit_, q_, operand_, before_);
     const float last = total_[at(chunk - 1)];
     for (std::int64_t i = 0; i < n; ++i) {
       const float scale = std::max(scale_[at(i)], state_scale);
-      const float cross = power_[at(i + 1)] * last / std::sqrt(total_[at(i)]) / scale;
+      const float cross = power_[at(i + 1)] * last / std::sqrt(total_[at(i)]) * state_scale / scale;
       const float inside = 1.0F / scale;
       for (std::int64_t c = 0; c < o_.columns; ++c) {
         o_.row(i)[c] = o_.row(i)[c] * inside + cross * before_.row(i)[c];
@@ -85,7 +88,7 @@ class NormalisedHead {
       const float factor = power_[at(chunk - 1 - j)] / total_[at(chunk - 1)];
       for (std::int64_t c = 0; c < v_.columns; ++c) v_.row(j)[c] *= factor;
     }
-    product(FusedSums{}, k_transposed_, v_, written_);
+    product(unit_, k_transposed_, v_, written_);
     for (std::int64_t i = 0; i < state_.size(); ++i) {
       state_.values[at(i)] = state_.values[at(i)] * power_[at(chunk)] + written_.values[at(i)];
     }
@@ -100,8 +103,10 @@ class NormalisedHead {
 
   const OperatorArguments& call_;
   const Contract& contract_;
+  MatrixUnit unit_;
   std::vector<float> power_, total_, scale_;
   Block q_, k_transposed_, v_, scores_, o_, before_, written_, state_;
+  Block operand_;  ///< the state over its scale
 };
 
 /// One head of the recurrence.
@@ -201,6 +206,7 @@ Outcome multi_scale_retention_chunks(const OperatorArguments& call, const Contra
     return {Outcome::Kind::unsupported, "dk=" + std::to_string(dk) + ": keys turn in pairs, make it even"};
   }
   const Format kept = layer::kept(contract);
+  const MatrixUnit unit = MatrixUnit::of(contract);
   const Block q_proj = layer::transposed(call.input("q_proj"));
   const Block k_proj = layer::transposed(call.input("k_proj"));
   const Block v_proj = layer::transposed(call.input("v_proj"));
@@ -220,19 +226,19 @@ Outcome multi_scale_retention_chunks(const OperatorArguments& call, const Contra
       const auto put = [&](const Block& from, float* to) {
         for (std::int64_t t = 0; t < T; ++t) std::copy_n(from.row(t), from.columns, to + t * from.columns);
       };
-      project(x, q_proj, y);
+      project(x, q_proj, y, unit);
       round_in_place(y, kept);
       turn(y, dk, first);
       round_in_place(y, kept);
       put(y, queries.data + b * T * H * dk);
-      project(x, k_proj, y);
+      project(x, k_proj, y, unit);
       round_in_place(y, kept);
       const float root = std::sqrt(static_cast<float>(dk));
       for (float& e : y.values) e /= root;
       turn(y, dk, first);
       round_in_place(y, kept);
       put(y, keys.data + b * T * H * dk);
-      project(x, v_proj, y);
+      project(x, v_proj, y, unit);
       round_in_place(y, kept);
       put(y, values.data + b * T * H * dv);
       for (std::int64_t t = 0; t < T; ++t) {
@@ -250,13 +256,14 @@ Outcome multi_scale_retention_chunks(const OperatorArguments& call, const Contra
   core.final_state = row_major<float, 4>(call.output("S").data, {B, H, dk, dv});
   core.chunk = std::max<std::int64_t>(call.chunk, 1);
   core.threads = call.threads;
-  // Operands of the core are fp32: the layer rounds what passes from part to part.
-  if (Outcome outcome = run_chunked<RETENTION>(core, Contract{}); outcome.kind != Outcome::Kind::ran)
+  // Operands of the core are fp32, or those of a tf32 unit: the layer rounds what passes from part to part.
+  if (Outcome outcome = run_chunked<RETENTION>(core, layer::of_core(contract));
+      outcome.kind != Outcome::Kind::ran)
     return outcome;
   for_each_task(B, call.threads, [&] {
     return [&, x = Block{}, gate = Block{}, normed = Block{}, y = Block{}](std::int64_t b) mutable {
       copy(rows_of(call.input("x"), b), x);
-      project(x, g_proj, gate);
+      project(x, g_proj, gate, unit);
       round_in_place(gate, kept);
       normed.resize(T, H * dv);
       for (std::int64_t t = 0; t < T; ++t) {
@@ -270,7 +277,7 @@ Outcome multi_scale_retention_chunks(const OperatorArguments& call, const Contra
         }
       }
       round_in_place(normed, kept);
-      project(normed, out_proj, y);
+      project(normed, out_proj, y, unit);
       round_in_place(y, kept);
       store_rounded(y, rows_of(call.output("y"), b), contract.output);
     };

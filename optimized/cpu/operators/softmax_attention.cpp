@@ -34,8 +34,10 @@ Outcome tiled(const OperatorArguments& call, const Contract& contract, Run run) 
       const std::int64_t key_head = h / n.group();
       const AttentionHead head{rows_of(call.input("q"), b).columns(h * n.d, n.d),
                                rows_of(call.input("k"), b).columns(key_head * n.d, n.d),
-                               rows_of(call.input("v"), b).columns(key_head * n.dv, n.dv), n.scale(),
-                               contract.P};
+                               rows_of(call.input("v"), b).columns(key_head * n.dv, n.dv),
+                               n.scale(),
+                               contract.P,
+                               MatrixUnit::of(contract)};
       (attention.*run)(head, call.chunk, o);
       store_rounded(o, rows_of(call.output("o"), b).columns(h * n.dv, n.dv), contract.output);
     };
@@ -49,7 +51,7 @@ class Group {
   static constexpr std::int64_t kTokens = 16;
 
   Group(const OperatorArguments& call, const Contract& contract)
-      : call_(call), contract_(contract), n_(call) {}
+      : call_(call), contract_(contract), n_(call), unit_(MatrixUnit::of(contract)) {}
 
   void run(std::int64_t b, std::int64_t key_head) {
     const auto keys = rows_of(call_.input("k"), b).columns(key_head * n_.d, n_.d);
@@ -64,9 +66,9 @@ class Group {
         const std::int64_t head = key_head * n_.group() + i / tokens;
         std::copy_n(rows_of(call_.input("q"), b).row(first + i % tokens) + head * n_.d, n_.d, q_.row(i));
       }
-      product(FusedSums{}, q_, k_transposed_, scores_);
+      product(unit_, q_, k_transposed_, scores_);
       for (std::int64_t i = 0; i < q_.rows; ++i) softmax(scores_.row(i), past + first + i % tokens + 1);
-      product(FusedSums{}, scores_, v_, o_);
+      product(unit_, scores_, v_, o_);
       const auto out = rows_of(call_.output("o"), b);
       for (std::int64_t i = 0; i < q_.rows; ++i) {
         const std::int64_t head = key_head * n_.group() + i / tokens;
@@ -97,6 +99,7 @@ class Group {
   const OperatorArguments& call_;
   const Contract& contract_;
   HeadSizes n_;
+  MatrixUnit unit_;
   Block q_, k_transposed_, v_, scores_, o_;
 };
 

@@ -36,11 +36,11 @@ void DualityChunks::step(const DualityHead& head, std::int64_t begin, std::int64
   }
 
   // C B^T under the mask: sums_[j] is the log-decay from token j to token i, added up and not subtracted.
-  product_lower(FusedSums{}, C_, B_transposed_, scores_);
+  product_lower(head.unit, C_, B_transposed_, scores_);
   sums_.assign(static_cast<std::size_t>(n), 0.0F);
   decay_.resize(static_cast<std::size_t>(n));  // from each token to the chunk's end, after the last row
   float from_start = 0.0F;
-  product(FusedSums{}, C_, state_, before_);
+  product(head.unit, C_, state_, before_);
   for (std::int64_t i = 0; i < n; ++i) {
     const float g = delta_[static_cast<std::size_t>(i)] * head.rate;
     from_start += g;
@@ -54,7 +54,7 @@ void DualityChunks::step(const DualityHead& head, std::int64_t begin, std::int64
     const float decay = std::exp(from_start);
     for (std::int64_t c = 0; c < P; ++c) before_.row(i)[c] *= decay;
   }
-  lower_product(FusedSums{}, scores_, writes_, inside_);
+  lower_product(head.unit, scores_, writes_, inside_);
   for (std::int64_t i = 0; i < n; ++i) {
     for (std::int64_t c = 0; c < P; ++c)
       before_.row(i)[c] = (before_.row(i)[c] + inside_.row(i)[c]) + head.skip * x.row(i)[c];
@@ -66,7 +66,7 @@ void DualityChunks::step(const DualityHead& head, std::int64_t begin, std::int64
     for (std::int64_t j = 0; j < n; ++j)
       kept_transposed_.row(l)[j] = B_transposed_.row(l)[j] * decay_[static_cast<std::size_t>(j)];
   }
-  product(FusedSums{}, kept_transposed_, writes_, added_);
+  product(head.unit, kept_transposed_, writes_, added_);
   const float through = std::exp(from_start);
   for (std::int64_t i = 0; i < state_.size(); ++i) {
     float& s = state_.values[static_cast<std::size_t>(i)];
@@ -92,7 +92,7 @@ Outcome state_space_duality_chunks(const OperatorArguments& call, const Contract
            rows_of(call.input("C"), b).columns(group * N, N), rows_of(call.input("S"), b).rows(h * P, P),
            rows_of(call.output("y"), b).columns(h * P, P), rows_of(call.output("S"), b).rows(h * P, P),
            call.input("dt_bias").data[h], rates[static_cast<std::size_t>(h)], call.input("skip").data[h],
-           contract.output, contract.state},
+           contract.output, contract.state, MatrixUnit::of(contract)},
           call.chunk);
     };
   });

@@ -25,6 +25,7 @@ struct DualityHead {
   float skip = 0.0F;
   Format output = Format::fp32;
   Format state_format = Format::fp32;
+  MatrixUnit unit = {};
 };
 
 /// Scratch of one thread that evaluates head after head.

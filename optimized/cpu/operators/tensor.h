@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "optimized/cpu/block.h"
-#include "optimized/cpu/fused_sums.h"
+#include "optimized/cpu/operators/matrix_unit.h"
 #include "optimized/cpu/products.h"
 #include "optimized/operator_kernel.h"
 
@@ -58,8 +58,8 @@ inline void store_rounded(const Block& from, const TensorRows<float>& to, Format
 }
 
 /// y = x W^T for x [rows, in] and W [out, in] (the layout of checkpoints), W given transposed: [in, out].
-inline void project(const Block& x, const Block& weight_transposed, Block& y) {
-  product(FusedSums{}, x, weight_transposed, y);
+inline void project(const Block& x, const Block& weight_transposed, Block& y, const MatrixUnit& unit) {
+  product(unit, x, weight_transposed, y);
 }
 
 }  // namespace samestate::cpu

@@ -1,4 +1,4 @@
-/// Cards read of kernels whose card is known: twins of contracts that are drawn.
+/// Cards read of kernels whose card is known.
 #include "harness/card/read_card.h"
 
 #include <fmt/format.h>
@@ -16,111 +16,14 @@
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
+#include "tests/harness/card/known_twin.h"
 #include "tests/harness/planted.h"
-#include "tests/harness/random_contract.h"
 
 namespace samestate {
 namespace {
 
-/// A kernel that is the twin of `card`, whatever it is called with; it declares `declared`.
-KernelTable known_table(const Contract& card, const std::string& declared,
-                        const std::string& system = "gated_delta_rule", const std::string& form = "chunked",
-                        bool own_sums = false) {
-  KernelTable table(kernels());
-  const Kernel base = table.named("cpu." + system + "." + form);
-  Kernel row;
-  row.name = "known." + system + "." + form;
-  row.system = system;
-  row.form = form;
-  row.device = "cpu";
-  row.contracts = {declared};
-  row.run = [card, system, form, own_sums, base](const Arguments& a, const Contract&) {
-    Contract c = a.l2norm ? with_l2norm(card) : card;
-    if (own_sums) return base.run(a, c);
-    return run_twin(system, form, a, form == "recurrent" ? recurrent_contract(c) : c);
-  };
-  table.add(std::span(&row, 1));
-  return table;
-}
-
-struct Score {
-  int points = 0, wrong = 0;
-  std::string text;
-};
-
-/// Points of the true card that are neither found nor among those that no output tells apart.
-Score score_of(const CardRow& row, const Contract& truth) {
-  Score score;
-  for (const CardPoint& p : row.points) {
-    const std::string value = contract_point(p.name).value(truth);
-    ++score.points;
-    const bool like =
-        std::any_of(p.like.begin(), p.like.end(), [&](const CardValue& v) { return v.value == value; });
-    if (p.value == value || like) continue;
-    ++score.wrong;
-    score.text += fmt::format(" {}: {} for {}", p.name, p.value, value);
-  }
-  return score;
-}
-
-/// `own_sums`: the kernel sums in an order of its own.
-Score card_of_drawn(std::uint64_t seed, double* seconds, bool own_sums = false) {
-  std::mt19937_64 random(seed);
-  const Format input = seed % 4 == 3 ? Format::fp16 : seed % 4 == 2 ? Format::fp32 : Format::bf16;
-  const Contract& truth = testing::random_contract(random, 1 + static_cast<int>(seed % 4), input);
-  const std::string declared = input == Format::fp16 ? "fp16" : input == Format::fp32 ? "tf32" : "bf16";
-  const KernelTable table = known_table(truth, declared, "gated_delta_rule", "chunked", own_sums);
-  CardOptions options;
-  const std::vector<Probe> probes = probes_of(table.all().back(), declared);
-  std::vector<ProbeRun> runs;
-  for (const Probe& probe : probes) runs.push_back(run_probe(table, probe));
-  const CardRow row = card_of(table.all().back(), probes, runs, options);
-  Contract expected = truth;
-  // What is neither is found as the nearer of the two.
-  if (own_sums) {
-    const auto at = std::find_if(row.points.begin(), row.points.end(),
-                                 [](const CardPoint& p) { return p.name == "accumulator"; });
-    expected.accumulator = at->value == "fp32" ? Accumulator::fp32 : Accumulator::tensor_core;
-  }
-  Score score = score_of(row, expected);
-  *seconds = row.seconds;
-  score.text = fmt::format("{} found {} left {:.2g} ({} twins, {:.1f} s):{}", truth.name, row.contract,
-                           row.farthest, row.twins, row.seconds, score.text);
-  return score;
-}
-
-TEST(ReadCard, FindsTheCardOfKnownTwins) {
-  int points = 0;
-  int wrong = 0;
-  for (const std::uint64_t seed : {4, 5, 6, 7}) {
-    double seconds = 0.0;
-    const Score score = card_of_drawn(seed, &seconds);
-    points += score.points;
-    wrong += score.wrong;
-    EXPECT_LE(score.wrong, 1) << score.text;
-  }
-  EXPECT_GE(points, 80);
-  EXPECT_LE(wrong, 2);
-}
-
-int whole_cards(bool own_sums) {
-  int points = 0;
-  int wrong = 0;
-  int whole = 0;
-  for (std::uint64_t seed = 100; seed < 130; ++seed) {
-    double seconds = 0.0;
-    const Score score = card_of_drawn(seed, &seconds, own_sums);
-    fmt::print("{} {}\n", score.wrong == 0 ? "ok  " : "MISS", score.text);
-    points += score.points;
-    wrong += score.wrong;
-    whole += score.wrong == 0 ? 1 : 0;
-  }
-  fmt::print("{} of {} cards whole, {} of {} points missed\n", whole, 30, wrong, points);
-  return whole;
-}
-
-TEST(ReadCard, LongFindsTheCardsOfThirtyTwins) { EXPECT_GE(whole_cards(false), 27); }
-TEST(ReadCard, LongFindsTheCardsOfThirtyKernels) { EXPECT_GE(whole_cards(true), 25); }
+using testing::known_table;
+using testing::score_of;
 
 TEST(ReadCard, OfACpuKernelIsTheContractThatItIsCalledWith) {
   KernelTable table(kernels());

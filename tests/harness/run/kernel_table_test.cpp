@@ -49,9 +49,9 @@ TEST(KernelTable, ARowNamesWhatIsThere) {
   EXPECT_NE(refused(family, [](Kernel& row) { row.system = "mamba"; }).find("mamba"), std::string::npos);
   EXPECT_NE(refused(tensors,
                     [](OperatorKernel& row) {
-                      row.contracts = {"bf16", "tf32"};
+                      row.contracts = {"tf32", "bf16+qk:tf32"};
                     })
-                .find("promises tf32, and no bound of system linear_attention_normalised knows"),
+                .find("promises bf16+qk:tf32, and no bound of system linear_attention_normalised knows"),
             std::string::npos);
   // A table of rows that were there from the start is held to the same names.
   Kernel wrong = family;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "oracles/contracts.h"
@@ -202,6 +203,36 @@ TEST(Running, ZeroHasNothingToRound) {
   const RunningScope scope(RunningModel::of(contract_named("bf16")));
   EXPECT_EQ(stored<Running>(Matrix<Running>::Constant(1, 1, Running(0.0)))(0, 0).error(), 0.0);
   EXPECT_GT(stored<Running>(Matrix<Running>::Constant(1, 1, Running::within(0.0, 1e-9)))(0, 0).error(), 1e-9);
+}
+
+// Both operands or, elsewhere, neither; what is a number of tf32 is not rounded.
+TEST(Running, AMatrixUnitRoundsItsOperands) {
+  const Matrix<Running> a = Matrix<Running>::Constant(1, 1, Running(1.0 + 0x1p-13));
+  const Matrix<Running> b = Matrix<Running>::Constant(1, 1, Running(3.0));
+  EXPECT_LT(matrix_product(a, b)(0, 0).error(), 1e-6) << "fp32";
+  bool rounds = false;
+  for (const auto& [contract, unit] : {std::pair{"tf32", 0x1p-11}, {"tf32_truncated", 0x1p-10}}) {
+    RunningModel model = RunningModel::of(contract_named(contract));
+    model.rounds = &rounds;
+    const RunningScope scope(model);
+    EXPECT_NEAR(matrix_product(a, b)(0, 0).error(), 3.0 * unit, 3e-3 * unit) << "one of them";
+    EXPECT_NEAR(matrix_product(a, a)(0, 0).error(), 2.0 * unit, 3e-3 * unit) << "both";
+    EXPECT_LT(matrix_product(b, b)(0, 0).error(), 1e-6) << "integers are exact";
+    EXPECT_EQ(stored(a)(0, 0).error(), 0.0) << "storage is fp32";
+    EXPECT_TRUE(std::exchange(rounds, false));
+  }
+  const RunningScope scope(RunningModel::of(contract_named("bf16")));
+  EXPECT_LT(matrix_product(a, b)(0, 0).error(), 1e-6) << "operands of 16 bit are stored so";
+}
+
+TEST(Running, TheTwinsOperandIsOneNumberWhereItIsKnown) {
+  const RunningScope scope(RunningModel::twin(contract_named("tf32")));
+  const auto operand = [](const Running& x) { return RoundingPoint<Running>::operand(x); };
+  EXPECT_EQ(operand(Running(1.0 + 0x1p-12)).value(), 1.0);
+  EXPECT_EQ(operand(Running(1.0 + 0x1p-12)).error(), 0.0);
+  EXPECT_EQ(operand(Running(1.0 + 0x1p-11)).error(), 0x1p-10) << "a tie, to even or away from zero";
+  EXPECT_EQ(operand(Running::within(1.0 + 0x1p-12, 1e-7)).error(), 0.0) << "all of it is rounded to 1";
+  EXPECT_EQ(operand(Running::within(1.0 + 0x1p-11, 1e-7)).error(), 0x1p-10) << "either";
 }
 
 /// Scores off by `error` each, the maximum among them.

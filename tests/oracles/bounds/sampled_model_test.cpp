@@ -113,6 +113,44 @@ TEST(SampledModel, TheTwinRoundsToNearest) {
   EXPECT_EQ(RoundingPoint<Stochastic>::stored(Stochastic(1.0 + 0x1.8p-8)).value(), 1.0 + 0x1p-7);
 }
 
+TEST(SampledModel, ATf32UnitRoundsOperandsAndStoresFp32) {
+  const double x = 1.0 + 0x1.8p-11;
+  {
+    const SamplingScope scope(SampledModel::twin(contract_named("tf32")));
+    EXPECT_EQ(RoundingPoint<Stored>::operand(Stored(x)).value(), 1.0 + 0x1p-10);
+    EXPECT_EQ(RoundingPoint<Stochastic>::operand(Stochastic(x)).value(), 1.0 + 0x1p-10);
+    EXPECT_EQ(RoundingPoint<Stored>::stored(Stored(x)).value(), x);
+  }
+  {
+    const SamplingScope scope(SampledModel::twin(contract_named("tf32_truncated")));
+    EXPECT_EQ(RoundingPoint<Stored>::operand(Stored(x)).value(), 1.0);
+    EXPECT_EQ(RoundingPoint<Stored>::operand(Stored(-x)).value(), -1.0);
+  }
+  const SamplingScope scope(SampledModel::twin(contract_named("bf16")));
+  const Matrix<Stored> a = Matrix<Stored>::Constant(1, 1, Stored(x));
+  EXPECT_EQ(matrix_product(a, a)(0, 0).value(), x * x) << "16 bit: what is stored is marked apart";
+}
+
+// Cut off: never larger, by half a spacing in the mean, whichever sample.
+TEST(SampledModel, WhatIsCutOffIsSmaller) {
+  std::mt19937_64 engine(9);
+  std::uniform_real_distribution<double> uniform(1.0, 1.99);
+  double sum = 0.0;
+  constexpr int kCount = 100000;
+  for (int i = 0; i < kCount; ++i) {
+    const double x = (i % 2 == 0 ? 1.0 : -1.0) * uniform(engine);
+    SampledModel model = SampledModel::sample(contract_named("tf32_truncated"), engine(), i % 31);
+    const SamplingScope scope(model);
+    const double kept = RoundingPoint<Stored>::operand(Stored(x)).value();
+    const double spacing = half_ulp(x, Format::tf32_truncated);
+    const double off = (std::abs(x) - std::abs(kept)) / spacing;
+    EXPECT_GE(off, 0.0);
+    EXPECT_LE(off, 1.0);
+    sum += off;
+  }
+  EXPECT_NEAR(sum / kCount, 0.5, 0.01);
+}
+
 TEST(SampledModel, ScopesNest) {
   const SamplingScope outer(drawn(3, Format::none));
   { const SamplingScope inner(drawn(4)); }

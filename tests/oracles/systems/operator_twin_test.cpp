@@ -15,18 +15,18 @@
 namespace samestate {
 namespace {
 
-/// A drawn case of an operator under bf16, and kernels of it: the reference with the roundings of fp32 drawn.
+/// A drawn case of an operator under a contract, and kernels of it: the reference with the roundings of fp32 drawn.
 struct Drawn {
   const Operator& op;
-  const Contract& contract = contract_named("bf16");
+  const Contract& contract;
   Call call;
   Tensors<double> inputs;
   std::vector<Index> cuts;
   OperatorOracle oracle;
 
   Drawn(const char* name, const char* form, Index tokens, std::uint64_t seed,
-        const std::map<std::string, Index>& sizes = {})
-      : op(*find_operator(name)) {
+        const std::map<std::string, Index>& sizes = {}, const char* under = "bf16")
+      : op(*find_operator(name)), contract(contract_named(under)) {
     call.form = form;
     call.tokens = tokens;
     call.chunk = 4;
@@ -39,7 +39,10 @@ struct Drawn {
           spec.content == Content::weight ? 1.0 / std::sqrt(static_cast<double>(spec.columns())) : 1.0;
       inputs.emplace(spec.name, Matrix<double>::NullaryExpr(spec.rows(), spec.columns(), [&] {
                        if (spec.axis == Axis::state) return 0.0;
-                       return round_to(size * normal(engine), Format::bf16);
+                       if (spec.content == Content::mask) return 1.0;
+                       if (spec.content == Content::strength)
+                         return round_to(1.0 / (1.0 + std::exp(normal(engine))), contract.input);
+                       return round_to(size * normal(engine), contract.input);
                      }));
     }
     oracle = operator_oracle(op, call, inputs, cuts, contract);
@@ -221,6 +224,103 @@ TEST(OperatorTwin, SeesAScaleOfThreeThousandths) {
     for (auto& [name, x] : actual)
       x = (1.003 * x).unaryExpr([](double e) { return round_to(e, Format::bf16); });
     EXPECT_EQ(drawn.judge(actual).judgement.verdict, Verdict::fail) << row.name;
+  }
+}
+
+constexpr Row kProducts[] = {{"linear_attention_bidirectional", "state_first"},
+                             {"linear_attention_normalised", "chunked"},
+                             {"normalised_retention", "chunked"},
+                             {"multi_scale_retention", "chunked"},
+                             {"softmax_attention", "online"},
+                             {"softmax_attention", "grouped"},
+                             {"gated_attention", "online"},
+                             {"gated_delta_net", "chunked"},
+                             {"state_space_duality", "chunked"},
+                             {"mamba2_mixer", "chunked"},
+                             {"dendritic_attention", "compacted"},
+                             {"latent_attention", "absorbed"},
+                             {"latent_attention", "fully_absorbed"},
+                             {"mixture_of_experts", "sorted"},
+                             {"qwen3_next_moe", "sorted"}};
+
+/// The points of the case and its form.
+SkippedPoints points_of(const Drawn& drawn) {
+  SkippedPoints met;
+  (void)twin_values(drawn.subject(), {}, &met);
+  return met;
+}
+
+TEST(OperatorTwin, KernelsOfATf32UnitAreTheTwin) {
+  int kernels = 0, same = 0;
+  for (const Row& row : kProducts) {
+    for (const char* contract : {"tf32", "tf32_truncated"}) {
+      const Drawn drawn(row.name, row.form, 13, 5, {}, contract);
+      EXPECT_TRUE(drawn.oracle.points) << row.name;
+      EXPECT_FALSE(points_of(drawn).places.empty()) << row.name;
+      for (int n = 0; n < 3; ++n) {
+        const TwinJudgement j = drawn.judge(drawn.kernel(n));
+        EXPECT_EQ(j.judgement.verdict, Verdict::pass)
+            << row.name << " " << contract << ": " << j.judgement.reason;
+        // Cut off, a weight of one that fp32 has a last place less of is a spacing smaller.
+        if (contract == std::string_view("tf32_truncated")) continue;
+        ++kernels;
+        same += j.same ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GE(10 * same, 9 * kernels) << "but where a rounding that fp32 turned is carried on";
+}
+
+// The unit takes both operands of a product or, of a product that a kernel makes elsewhere, none.
+TEST(OperatorTwin, AProductMayBeMadeBesideTheTf32Unit) {
+  const Drawn drawn("gated_attention", "online", 13, 5, {}, "tf32");
+  const SkippedPoints met = points_of(drawn);
+  EXPECT_EQ(met.places.size(), 6U) << "four projections, scores, values";
+  TwinVariant variant;
+  for (const PointPlace& place : met.places) {
+    variant.skipped.places = {place};
+    const TwinJudgement j = drawn.judge(drawn.kernel(1, variant));
+    EXPECT_EQ(j.judgement.verdict, Verdict::pass) << variant.words() << ": " << j.judgement.reason;
+  }
+}
+
+TEST(OperatorTwin, SeesThatATf32UnitCutsOff) {
+  for (const Row& row : kProducts) {
+    const Drawn rounded(row.name, row.form, 13, 5, {}, "tf32");
+    const Drawn cut(row.name, row.form, 13, 5, {}, "tf32_truncated");
+    EXPECT_EQ(rounded.judge(cut.kernel(1)).judgement.verdict, Verdict::fail) << row.name;
+    EXPECT_EQ(cut.judge(rounded.kernel(1)).judgement.verdict, Verdict::fail) << row.name;
+  }
+}
+
+TEST(OperatorTwin, SeesRoundingsBesideTf32Operands) {
+  for (const Row& row : kProducts) {
+    const Drawn drawn(row.name, row.form, 13, 5, {}, "tf32");
+    for (const Planted planted : {Planted::sums, Planted::partial}) {
+      EXPECT_EQ(drawn.judge(drawn.kernel(1, {}, planted)).judgement.verdict, Verdict::fail) << row.name;
+    }
+  }
+}
+
+// One of data is one number, but units round the middle between two to even or away from zero.
+TEST(OperatorTwin, TiesOfTf32MayFallEitherWay) {
+  Drawn drawn("linear_attention_bidirectional", "state_first", 1, 5, {{"H", 1}, {"dk", 1}, {"dv", 1}},
+              "tf32");
+  for (const char* name : {"q", "k", "v"}) drawn.inputs.at(name) << 1.0;
+  EXPECT_LT(get(twin_bound(drawn.subject(), {}).slack, "o")(0, 0), 1e-6);
+  drawn.inputs.at("q") << 1.0 + 0x1p-11;
+  EXPECT_GT(get(twin_bound(drawn.subject(), {}).slack, "o")(0, 0), 0x1p-11);
+}
+
+TEST(OperatorTwin, AFormWithoutProductsHasNoPointsUnderTf32) {
+  for (const Row& row : {Row{"rms_norm", "fused"}, Row{"selective_scan", "chunked"},
+                         Row{"linear_attention_normalised", "recurrent"}}) {
+    const Drawn drawn(row.name, row.form, 13, 5, {}, "tf32");
+    EXPECT_FALSE(drawn.oracle.points) << row.name;
+    EXPECT_TRUE(points_of(drawn).places.empty()) << row.name;
+    const Drawn fp32(row.name, row.form, 13, 5, {}, "fp32");
+    for (const auto& [name, tolerance] : fp32.oracle.tolerance)
+      EXPECT_GE(get(drawn.oracle.tolerance, name).sum(), tolerance.sum());
   }
 }
 

@@ -1,0 +1,86 @@
+#include "harness/card/operator_neighbours.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "harness/systems/saved_run.h"
+#include "oracles/contract_points.h"
+#include "oracles/contracts.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// The contract of these operands that has all else of `c`; `c` itself where they are its own.
+Contract with_operands(const Contract& c, Format operand) {
+  if (unit_operand(c) == operand) return c;
+  const char* name = operand == Format::tf32             ? "tf32"
+                     : operand == Format::tf32_truncated ? "tf32_truncated"
+                                                         : "fp32";
+  Contract other = contract_named(name);
+  other.output = c.output;
+  other.state = c.state;
+  other.exponential = c.exponential;
+  other.nearest = c.nearest;
+  settle(other);
+  return other;
+}
+
+}  // namespace
+
+std::vector<Contract> operator_contracts_near(const Contract& c, int changes) {
+  std::vector<Contract> out;
+  std::vector<Format> operands{unit_operand(c)};
+  if (c.input == Format::fp32) operands = {Format::none, Format::tf32, Format::tf32_truncated};
+  std::vector<Format> outputs{c.output};
+  for (const Format format : {Format::fp32, c.input}) {
+    if (std::ranges::find(outputs, format) == outputs.end()) outputs.push_back(format);
+  }
+  for (const Format operand : operands) {
+    for (const char* exponential : {"exact", "ex2"}) {
+      for (const Format output : outputs) {
+        Contract other = with_operands(c, operand);
+        const bool fits = (contract_point("exponential").value(other) == exponential ||
+                           changed(other, "exponential", exponential)) &&
+                          (other.output == output || changed(other, "output", name_of(output)));
+        if (!fits) continue;
+        const int differs = (operand != unit_operand(c) ? 1 : 0) +
+                            (other.exponential != c.exponential ? 1 : 0) + (output != c.output ? 1 : 0);
+        if (differs == changes) out.push_back(std::move(other));
+      }
+    }
+  }
+  return out;
+}
+
+Neighbours operator_neighbours_of(const Resolved& r, const RunFile& run, double seconds,
+                                  const std::function<bool()>& stop) {
+  const Clock::time_point end =
+      Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
+  Neighbours out;
+  for (out.changes = 1; out.changes <= 2 && out.passes.empty(); ++out.changes) {
+    for (const Contract& c : operator_contracts_near(*r.contract, out.changes)) {
+      if (Clock::now() >= end || (stop && stop())) {
+        out.complete = false;
+        return out;
+      }
+      RunFile as = run;
+      Case line = r.c;
+      line.contract = contract_of(c).name;
+      as.case_line = format_case(line);
+      try {
+        const Judgement j = judge_run_file(as).judgement;
+        const bool passes = j.verdict == Verdict::pass && j.twin_ratio <= 1.0 && j.sampled_ratio <= 1.0;
+        if (passes) out.passes.push_back(line.contract);
+      } catch (const Error&) {
+        continue;  // a contract that the case has no place for
+      }
+    }
+  }
+  out.changes = std::min(out.changes, 2);
+  return out;
+}
+
+}  // namespace samestate

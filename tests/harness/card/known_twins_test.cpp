@@ -1,0 +1,142 @@
+/// Cards read of thirty twins whose contracts are drawn from the grammar: every point that can be told apart is found, and
+/// what is listed as alike is alike.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <string>
+
+#include "harness/card/read_card.h"
+#include "oracles/contract_points.h"
+#include "oracles/contracts.h"
+#include "tests/harness/card/known_twin.h"
+#include "tests/harness/random_contract.h"
+
+namespace samestate {
+namespace {
+
+using testing::known_table;
+
+/// What is known of the cards that were read.
+struct Tally {
+  int cards = 0, whole = 0;
+  int told = 0, found = 0;    ///< points that can be told apart, and those of them that were found
+  int listed = 0, alike = 0;  ///< values listed as alike, and those that the gate takes for the card as well
+  int bits = 0;               ///< of these, with which the twin writes the same bits on the gate's data
+  std::string misses;
+
+  [[nodiscard]] std::string text() const {
+    return fmt::format(
+        "{} cards, {} whole; {} of {} points that can be told apart found; {} of {} values listed as alike "
+        "pass as the "
+        "card does, {} of them bit for bit{}",
+        cards, whole, found, told, alike, listed, bits, misses);
+  }
+};
+
+/// The kernel `seed` draws, and how it is called.
+struct Known {
+  explicit Known(std::uint64_t seed, bool own_sums)
+      : random(seed),
+        input(seed % 4 == 3   ? Format::fp16
+              : seed % 4 == 2 ? Format::fp32
+                              : Format::bf16),
+        truth(testing::random_contract(random, 1 + static_cast<int>(seed % 4), input)),
+        declared(input == Format::fp16   ? "fp16"
+                 : input == Format::fp32 ? "tf32"
+                                         : "bf16"),
+        table(known_table(truth, declared, "gated_delta_rule", "chunked", own_sums)) {}
+  [[nodiscard]] const KernelRow& kernel() const { return table.all().back(); }
+
+  std::mt19937_64 random;
+  Format input;
+  Contract truth;
+  std::string declared;
+  KernelTable table;
+};
+
+/// Whether a value that the card lists as alike is judged as the card is, on data of the gate that no probe has.
+bool is_alike(const Known& known, const Contract& card, const std::string& point, const std::string& value,
+              bool* same_bits, std::string* why) {
+  Contract other = card;
+  if (!changed(other, point, value)) return false;
+  const std::string name = contract_of(other).name;
+  bool alike = true;
+  for (const std::string_view regime : {"normal", "collinear", "slow"}) {
+    const CardCase of_card =
+        judged_under(known.table, known.kernel(), known.declared, contract_of(card).name, regime);
+    const CardCase of_other = judged_under(known.table, known.kernel(), known.declared, name, regime);
+    *same_bits = *same_bits && of_card.twin == of_other.twin;
+    if (of_other.verdict == of_card.verdict) continue;
+    alike = false;
+    *why += fmt::format("\n  {}:{} beside {}: {} under {}", point, value, contract_of(card).name,
+                        of_other.verdict, of_other.line);
+  }
+  return alike;
+}
+
+/// `check_alike`: whether values listed as alike are tried, too.
+void read(std::uint64_t seed, bool own_sums, bool check_alike, Tally& tally) {
+  const Known known(seed, own_sums);
+  const std::vector<Probe> probes = probes_of(known.kernel(), known.declared);
+  std::vector<ProbeRun> runs;
+  for (const Probe& probe : probes) runs.push_back(run_probe(known.table, probe));
+  const CardRow row = card_of(known.kernel(), probes, runs, {});
+  const Contract found = contract_named(row.contract);
+  bool whole = true;
+  for (const CardPoint& p : row.points) {
+    std::string value = contract_point(p.name).value(known.truth);
+    // The kernel's sums are in an order of its own, which is neither of the two.
+    if (own_sums && p.name == "accumulator") value = p.value;
+    const bool listed =
+        std::any_of(p.like.begin(), p.like.end(), [&](const CardValue& v) { return v.value == value; });
+    const bool right = p.value == value;
+    if (!right && !listed) {
+      whole = false;
+      tally.misses += fmt::format("\n  seed {}, {}: {} read as {}, found {}", seed, known.truth.name, p.name,
+                                  p.value, row.contract);
+    }
+    if (p.like.empty() || (!right && !listed)) {
+      ++tally.told;
+      tally.found += right ? 1 : 0;
+    }
+    for (const CardValue& like : p.like) {
+      if (!check_alike) break;
+      ++tally.listed;
+      bool same_bits = true;
+      const bool alike = is_alike(known, found, p.name, like.value, &same_bits, &tally.misses);
+      tally.alike += alike ? 1 : 0;
+      tally.bits += alike && same_bits ? 1 : 0;
+    }
+  }
+  ++tally.cards;
+  tally.whole += whole ? 1 : 0;
+}
+
+TEST(KnownTwins, EveryPointThatCanBeToldApartIsFound) {
+  Tally tally;
+  for (const std::uint64_t seed : {4, 5, 6, 7}) read(seed, false, seed == 5, tally);
+  EXPECT_EQ(tally.found, tally.told) << tally.text();
+  EXPECT_EQ(tally.alike, tally.listed) << tally.text();
+  EXPECT_GE(tally.told, 40) << tally.text();
+}
+
+TEST(KnownTwins, LongThirtyTwins) {
+  Tally tally;
+  for (std::uint64_t seed = 100; seed < 130; ++seed) read(seed, false, true, tally);
+  fmt::print("{}\n", tally.text());
+  EXPECT_EQ(tally.found, tally.told) << tally.text();
+  EXPECT_EQ(tally.alike, tally.listed) << tally.text();
+}
+
+TEST(KnownTwins, LongThirtyKernelsWithSumsOfTheirOwn) {
+  Tally tally;
+  for (std::uint64_t seed = 100; seed < 130; ++seed) read(seed, true, false, tally);
+  fmt::print("{}\n", tally.text());
+  EXPECT_EQ(tally.found, tally.told) << tally.text();
+}
+
+}  // namespace
+}  // namespace samestate
