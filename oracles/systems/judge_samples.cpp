@@ -55,11 +55,16 @@ class Population {
     }
   }
 
-  /// The worst statistic of an error [rows, columns].
-  [[nodiscard]] Finding judge(const Matrix<double>& e) const {
+  /// The worst statistic of an error [rows, columns], `e` of it beyond `slack`.
+  [[nodiscard]] Finding judge(const Matrix<double>& e, const Matrix<double>& error,
+                              const Matrix<double>& slack) const {
     Scales all = scales(nullptr);
     all.column = columns(nullptr, all.row);
-    const Statistics of_kernel = statistics(e, all);
+    Statistics of_kernel = statistics(e, all);
+    // What is taken off each element may itself have a slope, larger than that of errors which a norm behind them makes
+    // orthogonal to y: of the whole error less as much as the slack can have.
+    if (error.allFinite())
+      of_kernel.value[kSlope] = std::max(0.0, slope(error, all) - slope(slack, all, y_.cwiseAbs()));
     Finding worst;
     for (std::size_t k = 0; k < kNames.size(); ++k) {
       const double limit = k == kSlope ? slope_limit() : limit_of(k);
@@ -129,10 +134,14 @@ class Population {
     s.value[1] = std::sqrt(rows.maxCoeff(&s.row[1]));
     s.value[2] = std::sqrt(e.cwiseAbs2().cwiseQuotient(v.element).maxCoeff(&s.row[2], &s.column[2]));
     s.value[3] = std::sqrt(column_means(e, v.row).cwiseQuotient(v.column).maxCoeff(&s.column[3]));
-    const auto weighed = v.row.cwiseInverse().asDiagonal() * y_;
-    const double size = weighed.cwiseProduct(y_).sum();
-    s.value[4] = size > 0.0 ? std::abs(weighed.cwiseProduct(e).sum()) / size : 0.0;
+    s.value[kSlope] = slope(e, v);
     return s;
+  }
+  [[nodiscard]] double slope(const Matrix<double>& e, const Scales& v) const { return slope(e, v, y_); }
+  [[nodiscard]] static double slope(const Matrix<double>& e, const Scales& v, const Matrix<double>& y) {
+    const auto weighed = v.row.cwiseInverse().asDiagonal() * y;
+    const double size = weighed.cwiseProduct(y).sum();
+    return size > 0.0 ? std::abs(weighed.cwiseProduct(e).sum()) / size : 0.0;
   }
 
   [[nodiscard]] double largest(std::size_t k) const {
@@ -259,7 +268,7 @@ Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& error
   for (const auto& [name, y] : oracle.exact) {
     const Matrix<double>& slack = get(errors.between, name);
     const Matrix<bool>& undecided = get(oracle.undecided, name);
-    Matrix<double> e = get(actual, name) - y;
+    const Matrix<double> error = get(actual, name) - y;
     // Rows without any error of kernel and samples say nothing.
     std::vector<Matrix<double>> samples;
     bool in_range = true;
@@ -268,7 +277,7 @@ Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& error
       in_range = in_range && samples.back().allFinite();
     }
     if (!in_range || y.size() == 0) continue;
-    e = beyond(e, slack);
+    const Matrix<double> e = beyond(error, slack);
     std::vector<Index> live;
     for (Index r = 0; r < y.rows(); ++r) {
       if (undecided(r, 0) || (oracle.overflows && !get(oracle.tolerance, name).row(r).allFinite())) continue;
@@ -282,7 +291,7 @@ Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& error
     const Matrix<double> expected = rows_of(y, live);
     for (Matrix<double>& sample : samples) sample = rows_of(sample, live);
     const Population population(expected, floor_of(expected), std::move(samples));
-    const Finding found = population.judge(rows_of(e, live));
+    const Finding found = population.judge(rows_of(e, live), rows_of(error, live), rows_of(slack, live));
     const double size = std::sqrt(expected.cwiseAbs2().mean());
     const double slack_size = std::sqrt(rows_of(slack, live).cwiseAbs2().mean());
     const bool known = population.tolerance() + slack_size <= kVacuousOutput * size;
