@@ -13,15 +13,20 @@
 namespace samestate {
 namespace {
 
-/// A magnitude in [1/2, 2) of eight significant bits, or of 24 where `fine`.
-float magnitude(std::mt19937_64& random, bool fine) {
-  const double steps = fine ? 0x1p23 : 0x1p7;
+/// Significant bits of data: eight, which no format rounds, or all that the input's format has.
+int bits_of(Format input, bool all) {
+  return !all || input == Format::bf16 ? 8 : input == Format::fp16 ? 11 : 24;
+}
+
+/// A magnitude in [1/2, 2) of so many significant bits.
+float magnitude(std::mt19937_64& random, int significant) {
+  const double steps = std::exp2(significant - 1);
   const auto bits = static_cast<double>(random() % static_cast<std::uint64_t>(steps));
   return static_cast<float>((1.0 + bits / steps) * (random() % 2 == 0 ? 0.5 : 1.0));
 }
 
-float signed_magnitude(std::mt19937_64& random, bool fine) {
-  return magnitude(random, fine) * (random() % 2 == 0 ? 1.0F : -1.0F);
+float signed_magnitude(std::mt19937_64& random, int significant) {
+  return magnitude(random, significant) * (random() % 2 == 0 ? 1.0F : -1.0F);
 }
 
 /// What the data of a probe are.
@@ -29,7 +34,7 @@ struct Recipe {
   std::string_view name;
   Shows shows;
   bool apart = true;  ///< each key has two channels of its own: A = 0, T = I
-  bool fine = false;  ///< q, k and v have 24 bits
+  bool fine = false;  ///< q, k and v have all bits of their format
   enum class Beta { one, zero, drawn } beta = Beta::one;
   bool gated = false;
   bool state = false;
@@ -75,9 +80,9 @@ class Maker {
   void fill(Batch& batch, const Recipe& recipe) {
     const BatchShape& s = batch.shape;
     std::mt19937_64 random(0x5eedULL + static_cast<std::uint64_t>(recipe.name.size()));
-    const bool fine = recipe.fine && contract_.input == Format::fp32;
+    const int bits = bits_of(contract_.input, recipe.fine);
     for (std::vector<float>* x : {&batch.q, &batch.v}) {
-      for (float& value : *x) value = signed_magnitude(random, fine);
+      for (float& value : *x) value = signed_magnitude(random, bits);
     }
     // Keys of length near one, whatever the norm of the kernel: a factor of a power of two.
     const auto small =
@@ -87,7 +92,7 @@ class Maker {
         float* k = batch.k.data() + (t * s.Hk + h) * s.dk;
         for (std::int64_t l = 0; l < s.dk; ++l) {
           const bool own = l / 2 == t % std::max<std::int64_t>(s.dk / 2, 1);
-          const float value = signed_magnitude(random, fine);
+          const float value = signed_magnitude(random, bits);
           k[l] = !recipe.apart ? value * small * (recipe.l2norm ? 8.0F : 1.0F) : own ? value * 0.5F : 0.0F;
         }
         // Neighbours share a direction, so that T is far from the identity.
@@ -103,7 +108,7 @@ class Maker {
       b = recipe.beta == Recipe::Beta::one ? 1.0F : recipe.beta == Recipe::Beta::zero ? 0.0F : drawn;
     }
     const bool wide = contract_.state == Format::fp32;
-    for (float& x : batch.initial_state) x = signed_magnitude(random, wide);
+    for (float& x : batch.initial_state) x = signed_magnitude(random, wide ? 24 : 8);
   }
 
   const KernelRow& kernel_;
@@ -117,11 +122,13 @@ std::vector<Probe> probes_of(const KernelRow& kernel, std::string_view contract)
   using enum Recipe::Beta;
   const Family& family = family_named(kernel.system->name);
   const bool chunked = kernel.form == "chunked";
-  const bool fp32 = contract_named(contract).input == Format::fp32;
+  const Format input = contract_named(contract).input;
+  const bool fp32 = input == Format::fp32, finer = input != Format::bf16;
   std::vector<Recipe> recipes;
   if (chunked) {
     recipes.push_back({"keys apart", Shows::scores});
-    if (fp32) recipes.push_back({"keys apart, 24 bits", Shows::scores, true, true});
+    if (finer)
+      recipes.push_back({fp32 ? "keys apart, 24 bits" : "keys apart, 11 bits", Shows::scores, true, true});
     recipes.push_back({"nothing written", Shows::state, true, false, family.delta ? zero : one, false, true});
     if (family.gated) {
       recipes.push_back(
@@ -139,9 +146,10 @@ std::vector<Probe> probes_of(const KernelRow& kernel, std::string_view contract)
   }
   recipes.push_back({"in-kernel norm", Shows::norm, chunked, false, drawn, false, false, true});
   recipes.push_back({"several chunks", Shows::all, false, false, drawn, family.gated, true, false, 3});
-  if (fp32)
-    recipes.push_back(
-        {"several chunks, 24 bits", Shows::all, false, true, drawn, family.gated, true, false, 3});
+  if (finer) {
+    recipes.push_back({fp32 ? "several chunks, 24 bits" : "several chunks, 11 bits", Shows::all, false, true,
+                       drawn, family.gated, true, false, 3});
+  }
   recipes.push_back({"several chunks, norm", Shows::norm, false, false, drawn, family.gated, true, true, 2});
   Maker maker(kernel, contract);
   std::vector<Probe> out;

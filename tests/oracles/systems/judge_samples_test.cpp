@@ -76,6 +76,25 @@ TEST(JudgeSamples, WhereNothingRoundsTheWorkingPrecisionIsAllThereIs) {
   EXPECT_EQ(off(1e-4).verdict, Verdict::fail);
 }
 
+// Behind a norm errors are orthogonal to y, and what is taken off of their elements for fp32 is not.
+TEST(JudgeSamples, WhatIsTakenOffAnErrorIsNoSlope) {
+  Model model;
+  const Matrix<double>& y = get(model.oracle.exact, "y");
+  const auto orthogonal = [&](Matrix<double> e) {
+    for (Index i = 0; i < e.rows(); ++i)
+      e.row(i) -= e.row(i).dot(y.row(i)) / y.row(i).squaredNorm() * y.row(i);
+    return e;
+  };
+  for (Tensors<double>& sample : model.errors.samples) sample["y"] = orthogonal(sample["y"]);
+  model.errors.between["y"].setConstant(0.003);
+  const auto with = [&](double factor) {
+    return judge_samples(model.oracle, model.errors, {{"y", factor * (y + orthogonal(model.draw(0.01)))}});
+  };
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(with(1.0).verdict, Verdict::pass) << with(1.0).gate;
+  EXPECT_EQ(with(1.012).gate, "sampled slope");
+  EXPECT_EQ(with(1.012).verdict, Verdict::fail);
+}
+
 TEST(JudgeSamples, NaNFailsWhateverIsKnown) {
   Model model;
   model.errors.between["y"].setConstant(kInfinity);
@@ -170,6 +189,7 @@ TEST(JudgeSampled, EqualSeedsDrawEqualSamples) {
   EXPECT_NE(draw(1), draw(2));
   EXPECT_FALSE(has_samples(contract_named("fp32")));
   EXPECT_TRUE(has_samples(contract));
+  EXPECT_TRUE(has_samples(contract_named("tf32")));
 }
 
 }  // namespace
