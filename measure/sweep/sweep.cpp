@@ -166,7 +166,7 @@ class SweepPlan {
     for (const OperatorSweep& row : operator_sweeps()) {
       // A plugin's kernel belongs to one system; the others have no kernel of that name.
       if (!options_.system.empty() && row.system.name != options_.system) continue;
-      for (const char* contract : {"fp32", "bf16", "fp16"}) {
+      for (const char* contract : {"fp32", "tf32", "tf32_truncated", "bf16", "fp16"}) {
         for (const std::string_view regime : row.regimes) {
           if (options_.quick && regime != row.regimes.front()) continue;
           over_chunks("chunk", base(row, contract, regime),

@@ -26,8 +26,8 @@ struct JudgedShare {
   [[nodiscard]] double share() const {
     return planned > 0 ? static_cast<double>(judged) / static_cast<double>(planned) : 1.0;
   }
-  /// Nothing could run: a counted skip, as everywhere.
-  [[nodiscard]] bool nowhere() const { return planned > 0 && no_device == planned; }
+  /// Nothing could run: a counted skip, as everywhere. A law that does not fit its case is vacuous without a run.
+  [[nodiscard]] bool nowhere() const { return no_device > 0 && no_device + vacuous == planned; }
 };
 
 /// Counts one more.

@@ -48,7 +48,7 @@ bad 'nope' repro 'v1 retention' --kernel nope
 bad 'quote the line' repro v1 gated_delta_rule T=5
 bad 'quote the line' tolerance v1 retention T=5
 bad '--contract bf17:' gate --contract bf17
-bad 'promises' repro 'v1 softmax_attention form=online T=4 contract=tf32 kernel=cpu.softmax_attention.online'
+bad 'promises' repro 'v1 softmax_attention form=online T=4 contract=fp32+exponential:ex2 kernel=cpu.softmax_attention.online'
 bad '--junit and --markdown name one file' gate "${quick[@]}" --junit one.xml --markdown ./one.xml
 bad '--jsonl and --junit name one file' gate "${quick[@]}" --jsonl one --junit one
 bad '--budget' gate --budget 5x

@@ -77,6 +77,11 @@ TEST(JudgedShare, EachKernelCountsForItself) {
 
 TEST(JudgedShare, AKernelWithoutItsDeviceIsACountedSkip) {
   EXPECT_TRUE(too_little(judged_shares(many("a", Verdict::skipped, 90, kNoDevice)), 0.5).empty());
+  EXPECT_TRUE(too_little(judged_shares(many("a", Verdict::skipped, 90, kNoDevice) +
+                                       many("a", Verdict::vacuous, 9, "law")),
+                         0.5)
+                  .empty());
+  EXPECT_FALSE(too_little(judged_shares(many("a", Verdict::vacuous, 90)), 0.5).empty());
   EXPECT_FALSE(too_little(judged_shares(many("a", Verdict::skipped, 90)), 0.5).empty())
       << "for another reason";
   EXPECT_TRUE(too_little(judged_shares(many("a", Verdict::unsupported, 90)), 0.5).empty())
