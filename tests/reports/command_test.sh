@@ -116,9 +116,9 @@ kill -9 "$victim"
 wait "$victim" 2>/dev/null
 truncate -s -100 killed.jsonl
 whole=$(grep -c '"event":"point".*}$' killed.jsonl)
-gives 0 "$whole of 15 points are there, $((15 - whole)) to go" "${sweep[@]}" --system gated_delta_net --out killed.jsonl
-gives 0 '15 of 15 points are there, 0 to go' "${sweep[@]}" --system gated_delta_net --out killed.jsonl
-gives 0 '15 points' report killed.jsonl --out resumed "${quiet[@]}"
-[[ $whole -ge 1 && $whole -lt 15 ]] || complain "the sweep was killed after $whole of 15 points"
+gives 0 "$whole of 25 points are there, $((25 - whole)) to go" "${sweep[@]}" --system gated_delta_net --out killed.jsonl
+gives 0 '25 of 25 points are there, 0 to go' "${sweep[@]}" --system gated_delta_net --out killed.jsonl
+gives 0 '25 points' report killed.jsonl --out resumed "${quiet[@]}"
+[[ $whole -ge 1 && $whole -lt 25 ]] || complain "the sweep was killed after $whole of 25 points"
 
 finish
