@@ -145,6 +145,8 @@ void read(std::uint64_t seed, bool own_sums, bool check_alike, Tally& tally) {
   }
   ++tally.cards;
   tally.whole += whole ? 1 : 0;
+  fmt::print("{} {} found {} ({:.1f} s)\n", whole ? "ok  " : "MISS", known.truth.name, row.contract,
+             row.seconds);
 }
 
 TEST(KnownTwins, EveryPointThatCanBeToldApartIsFound) {
