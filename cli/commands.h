@@ -35,6 +35,7 @@ Command add_identities(CLI::App& app);
 Command add_laws(CLI::App& app);
 Command add_sweep(CLI::App& app);
 Command add_report(CLI::App& app);
+Command add_merge(CLI::App& app);
 Command add_compare(CLI::App& app);
 Command add_mutants(CLI::App& app);
 Command add_bench(CLI::App& app);

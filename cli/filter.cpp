@@ -7,7 +7,6 @@
 
 #include "cli/duration.h"
 #include "cli/options.h"
-#include "fuzz/search/search.h"
 #include "reference/error.h"
 
 namespace samestate::cli {
@@ -72,6 +71,18 @@ CaseFilter filter_of(const FilterOptions& options) {
   for (const std::string& text : options.where) filter.where(text);
   for (const std::string& text : options.exclude) filter.exclude(text);
   return filter;
+}
+
+CaseFilter filter_of(const std::string& text) {
+  FilterOptions options;
+  CLI::App app;
+  add_filter_options(app, options);
+  try {
+    app.parse(text);
+  } catch (const CLI::ParseError& error) {
+    throw Error(fmt::format("filter {}: {}; a run file was changed", text, error.what()));
+  }
+  return filter_of(options);
 }
 
 const std::string& filter_help() {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/cases/case_filter.h"
+#include "harness/cases/shards.h"
 
 /// Which cases a verb is about, as its options say it: one grammar for gate, fuzz, sweep and bench.
 namespace samestate::cli {
@@ -20,14 +21,17 @@ void add_filter_options(CLI::App& app, FilterOptions& options);
 /// Throws Error that names value, known values and remedy.
 [[nodiscard]] CaseFilter filter_of(const FilterOptions& options);
 
+/// Of what CaseFilter::text says, as a run file holds it. Throws Error as the above does.
+[[nodiscard]] CaseFilter filter_of(const std::string& text);
+
 /// What --help says of the grammar, below a verb's own text.
 [[nodiscard]] const std::string& filter_help();
 
-/// Every `count`-th case from `index` on.
-struct Shard {
-  std::int64_t index = 0;
-  std::int64_t count = 1;
-};
+/// What --shard says of itself in the help of a verb whose plan ends.
+inline constexpr const char* kShardHelp =
+    "I/N: only part I of N, from 0; the parts take alike long (docs/shards.md), and `samestate merge` joins "
+    "them";
+
 /// "I/N". Throws Error that names the limits.
 [[nodiscard]] Shard shard_of(const std::string& text);
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <ctime>
-#include <map>
 #include <memory>
 #include <random>
 #include <set>
@@ -16,10 +15,13 @@
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "cli/run_file.h"
 #include "cli/table.h"
+#include "cli/verdicts.h"
 #include "fuzz/search/checkpoint.h"
 #include "fuzz/search/search.h"
 #include "fuzz/shrink.h"
+#include "harness/records/hash.h"
 #include "reports/records/failure_groups.h"
 #include "reports/records/json_lines.h"
 #include "reports/records/judged_share.h"
@@ -110,9 +112,9 @@ Verdict look_before(const KernelTable& table, const FuzzOptions& options, const 
 }
 
 /// Shrinks one of each kind of failure into `shrunk`; how many of each verdict they are then.
-std::map<Verdict, std::int64_t> shrink_all(const KernelTable& table, const FuzzOptions& options,
-                                           const SearchResult& result, std::vector<Record>& shrunk) {
-  std::map<Verdict, std::int64_t> verdicts;
+VerdictCounts shrink_all(const KernelTable& table, const FuzzOptions& options, const SearchResult& result,
+                         std::vector<Record>& shrunk) {
+  VerdictCounts verdicts;
   std::set<std::string> printed;
   const std::vector<Found> kinds = distinct(result.failures);
   std::FILE* const out = aside(options);
@@ -189,26 +191,23 @@ void print_result(const SearchResult& result, const FuzzOptions& of_run) {
   }
 }
 
-/// Share of a kernel's cases inside its limits that a search must have judged.
-constexpr double kLeastJudged = 0.5;
-
-int exit_of(const SearchResult& result, std::map<Verdict, std::int64_t> verdicts,
-            const std::map<std::string, JudgedShare>& shares, bool filtered) {
-  if (verdicts[Verdict::crash] + verdicts[Verdict::timeout] > 0) return kCrash;
-  if (verdicts[Verdict::fail] > 0) return kFail;
-  if (verdicts[Verdict::flaky] > 0) return kFlaky;
-  // A filter keeps away what it keeps away.
-  const std::vector<CoverageRow> missing = filtered ? std::vector<CoverageRow>() : result.coverage.missing();
-  for (const CoverageRow& row : missing) {
-    fmt::print(stderr, "samestate: {}: {} {} was never judged in {} cases\n", row.system, row.dimension,
-               row.value, result.coverage.judged(row.system));
-  }
-  const std::vector<std::string> few = too_little(shares, kLeastJudged);
-  for (const std::string& sentence : few) fmt::print(stderr, "samestate: {}\n", sentence);
-  if (!missing.empty() || (!few.empty() && result.counts.contains(Verdict::pass))) return kVacuous;
-  const auto of = [&](Verdict v) { return result.counts.contains(v) ? result.counts.at(v) : 0; };
-  if (of(Verdict::pass) > 0) return kPass;
-  return of(Verdict::vacuous) > 0 || result.cases == 0 ? kVacuous : kNothingRan;
+/// Which part of which search this is, for the run line of its file.
+RunPart part_of(const FuzzOptions& options, const CaseSource& source) {
+  const SearchOptions& search = options.search;
+  RunPart part{"fuzz", search.shard, search.shards, 0, search.max_cases, source.fingerprint(), {}};
+  if (search.max_cases > 0)
+    part.cases = (search.max_cases - search.shard + search.shards - 1) / search.shards;
+  const auto put = [&](const char* name, const std::string& value) {
+    if (!value.empty()) part.options[name] = value;
+  };
+  put("seed", fmt::format("{:#x}", search.seed));
+  put("system", search.filter.system);
+  put("device", search.filter.device);
+  put("kernel", search.filter.kernel);
+  put("where", search.filter.cases.text());
+  put("timeout", options.timeout);
+  put("strict", options.strict ? "on" : "");
+  return part;
 }
 
 void complete(FuzzOptions& options) {
@@ -246,6 +245,16 @@ int print_plan(const KernelTable& table, const FuzzOptions& options) {
   return kPass;
 }
 
+/// Why the search ended before its cases or its time did; empty: it did not.
+std::string why_ended(const SearchResult& result, const RunFile& lines) {
+  for (const std::string& lost : {result.lost, lines.lost()}) {
+    if (!lost.empty())
+      return fmt::format(
+          "{}: the search ended there, what is in it is whole; --checkpoint goes on by --resume.", lost);
+  }
+  return interrupted() ? "Interrupted." : "";
+}
+
 int run_fuzz(FuzzOptions options) {
   complete(options);
   SearchOptions& search = options.search;
@@ -259,53 +268,55 @@ int run_fuzz(FuzzOptions options) {
   }
   if (options.list) return print_plan(table, options);
   require_different({{"--jsonl", options.jsonl}, {"--checkpoint", search.checkpoint.string()}});
-  std::unique_ptr<JsonLinesWriter> lines;
+  RunFile lines;
   if (!options.jsonl.empty()) {
-    const Run run = this_run(search.filter.device == "cpu" ? Accelerator() : accelerator(), options.plugins,
-                             options.commit);
-    lines = std::make_unique<JsonLinesWriter>(
-        options.jsonl, run, search.resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
+    Run run = this_run(search.filter.device == "cpu" ? Accelerator() : accelerator(), options.plugins,
+                       options.commit);
+    run.part = part_of(options, CaseSource(table, search.filter, search.seed));
+    lines = RunFile(options.jsonl, run,
+                    search.resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
   }
   note_interrupts();
 
-  std::map<std::int64_t, std::int64_t> numbers;
   SearchObserver observer;
   const auto progress = std::make_unique<Progress>(
       search.max_cases > 0 ? (search.max_cases - search.shard + search.shards - 1) / search.shards : 0,
       search.budget);
-  observer.started = [&](const Task& task) {
-    if (lines) numbers[task.index] = lines->start(planned_record(task.c, table));
-  };
-  std::map<std::string, JudgedShare> shares;
+  observer.started = [&](const Task& task) { lines.start(planned_record(task.c, table), task.index); };
+  SearchOutcome outcome;
   bool failed = false;
   observer.finished = [&](const Task& task, const Record& record, bool replayed) {
-    add_to(shares, record);
+    add_to(outcome.shares, record);
     failed = failed || is_failure(record.judgement.verdict);
     progress->step(record.judgement.ratio, is_failure(record.judgement.verdict));
-    if (!lines || replayed) return;
-    lines->end(numbers.at(task.index), record);
-    numbers.erase(task.index);
+    if (!replayed) lines.end(task.index, record);
   };
-  const SearchResult result = samestate::search(
-      table, search, observer, [&] { return interrupted() || (options.fail_fast && failed); });
+  const SearchResult result = samestate::search(table, search, observer, [&] {
+    return interrupted() || (options.fail_fast && failed) || !lines.lost().empty();
+  });
   progress->clear();
   print_result(result, options);
-  std::map<Verdict, std::int64_t> verdicts;
   std::vector<Record> shrunk;
-  if (!result.failures.empty()) verdicts = shrink_all(table, options, result, shrunk);
+  if (!result.failures.empty()) outcome.kinds = shrink_all(table, options, result, shrunk);
   fmt::print(aside(options), "{}", coverage_table(result.coverage));
-  if (interrupted()) fmt::print(aside(options), "Interrupted.\n");
-  int code = exit_of(result, verdicts, shares, !search.filter.cases.empty());
-  if (interrupted() && code == kPass) code = kVacuous;
-  if (options.json) {
-    fmt::print("{}", search_json(result.counts, shrunk,
-                                 {result.elapsed,
-                                  fmt::format("{:#x}", search.seed),
-                                  code,
-                                  interrupted() ? "Interrupted." : "",
-                                  {}}));
-  }
-  return code;
+  RunEnd end;
+  end.seconds = result.elapsed;
+  end.seed = fmt::format("{:#x}", search.seed);
+  end.not_complete = why_ended(result, lines);
+  if (!end.not_complete.empty()) fmt::print(aside(options), "{}\n", end.not_complete);
+  outcome.cases = result.counts;
+  outcome.coverage = &result.coverage;
+  outcome.filtered = !search.filter.cases.empty();
+  outcome.interrupted = end.interrupted = !end.not_complete.empty();
+  end.kinds = by_name(outcome.kinds);
+  end.exit = judge_search(outcome, end.remarks);
+  for (const std::string& remark : end.remarks) fmt::print(stderr, "samestate: {}\n", remark);
+  lines.finish(end);
+  // A file that could not be written is no pass; what was found before stands.
+  const bool lost = !result.lost.empty() || !lines.lost().empty();
+  if (lost && (end.exit == kPass || end.exit == kVacuous)) end.exit = kUsage;
+  if (options.json) fmt::print("{}", search_json(result.counts, shrunk, end));
+  return end.exit;
 }
 
 }  // namespace
@@ -322,6 +333,8 @@ Command add_fuzz(CLI::App& app) {
       "What a system's cases never reached, from 4000 judged ones on, is exit 3.\n\n"
       "  samestate fuzz --budget 5m\n"
       "  samestate fuzz --budget 8h --seed 7 --shard 0/4 --checkpoint night.txt     after a crash: --resume\n"
+      "                                          the shards' files, checkpoints and corpora: `samestate "
+      "merge`\n"
       "  samestate fuzz --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --corpus ./corpus\n"
       "  samestate fuzz --contract bf16 --where 'T=64..4096' --exclude layout=far\n\n" +
       filter_help());

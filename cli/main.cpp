@@ -14,6 +14,7 @@
 
 #include "cli/commands.h"
 #include "cli/terminal.h"
+#include "harness/records/line_file.h"
 #include "oracles/contract_points.h"
 #include "reference/error.h"
 #include "samestate_version.h"
@@ -76,12 +77,14 @@ int flushed(int code) {
 
 int main(int argc, char** argv) {
   cli::end_with_the_reader();
+  let_full_files_fail();
   CLI::App app(
       "samestate checks linear-attention kernels against float64 and multiprecision references of the "
       "equations they\n"
       "implement, within error bounds that are derived, not tuned.\n\n"
       "  samestate gate                        every kernel of this build: the CI job\n"
       "  samestate gate --plugin mine.so       and kernels of yours\n"
+      "  samestate gate --shard 0/4 ..         a quarter of it; samestate merge joins the four\n"
       "  samestate fuzz --budget 5m            search with fresh cases, shrink what fails to one line\n"
       "  samestate repro 'v1 retention T=65'   one case, in full\n"
       "  samestate explain twin                what a word of the output means\n"
@@ -124,6 +127,8 @@ int main(int argc, char** argv) {
   add("sweep", "error against chunk, length, decay, condition and width: the points of a report",
       cli::add_sweep);
   add("report", "one HTML page of recorded runs: error curves, verdicts, evidence", cli::add_report);
+  add("merge", "what the shards of a gate, fuzz, sweep or mutants wrote: the one run's verdict and reports",
+      cli::add_merge);
   add("compare", "what changed between two recorded runs, case by case", cli::add_compare);
   add("mutants", "the gate's own score: each real bug put back, killed or not, by which case",
       cli::add_mutants);

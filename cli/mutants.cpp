@@ -3,25 +3,30 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <thread>
 
 #include "cli/commands.h"
 #include "cli/duration.h"
+#include "cli/filter.h"
 #include "cli/interrupt.h"
+#include "cli/mutants_result.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "fuzz/mutants/public_rules.h"
 #include "fuzz/mutants/trial.h"
+#include "harness/cases/shards.h"
+#include "harness/records/hash.h"
 #include "reference/error.h"
 #include "reports/records/files.h"
-#include "reports/text/mutants.h"
+#include "samestate_version.h"
 
 namespace samestate::cli {
 namespace {
 
 struct MutantsOptions {
-  std::string system, bug, name, markdown, timeout = "20s";
+  std::string system, bug, name, markdown, timeout = "20s", shard = "0/1";
   bool smoke = false, json = false, rules = false;
   double floor = 100.0;
   MutantOptions trial;
@@ -56,53 +61,58 @@ MutantRow row_of(const MutantResult& r, const std::vector<PublicVerdict>& rules)
   return row;
 }
 
-/// The table without its rows.
-MutantTable table_of(bool rules) {
-  MutantTable table;
-  if (rules) {
-    for (const PublicRule& rule : public_rules())
-      table.rules.push_back({std::string(rule.name), std::string(rule.summary), std::string(rule.source)});
+/// The mutants of the list that this shard tries, and which part of it they are.
+std::vector<const Mutant*> take_shard(const MutantsOptions& options, std::vector<const Mutant*> all,
+                                      MutantPart& part) {
+  const Shard shard = shard_of(options.shard);
+  part = {SAMESTATE_VERSION, shard.index, shard.count, std::ssize(all), "", {}, {}};
+  PlanHash hash;
+  std::vector<double> work;
+  for (const Mutant* m : all) {
+    hash.add(m->name, "");
+    work.push_back(work_of(*m, options.trial));
   }
-  for (const NotModelled& n : not_modelled())
-    table.not_modelled.push_back({std::string(n.bug), std::string(n.reason)});
-  return table;
+  part.plan = hash.text();
+  part.options = {{"effort", fmt::format("{}", options.trial.effort)},
+                  {"seed", std::to_string(options.trial.seed)},
+                  {"timeout", options.timeout},
+                  {"public", options.rules ? "on" : "off"}};
+  std::vector<const Mutant*> own;
+  for (const std::size_t i : part_of(work, shard)) {
+    part.places.push_back(static_cast<std::int64_t>(i));
+    own.push_back(all[i]);
+  }
+  return own;
 }
 
 int run_mutants(MutantsOptions options) {
   options.trial.timeout = seconds_of("--timeout", options.timeout);
   if (options.trial.timeout <= 0) throw Error("--timeout 0: a case needs some time");
-  const std::vector<const Mutant*> list = chosen(options);
+  MutantPart part;
+  const std::vector<const Mutant*> list = take_shard(options, chosen(options), part);
   if (!options.markdown.empty()) require_writable(options.markdown);
   note_interrupts();
   options.trial.stop = interrupted;
   Progress progress(std::ssize(list));
-  MutantTable table = table_of(options.rules);
-  for (const MutantResult& r : try_mutants(list, options.trial, options.threads, [&](const MutantResult& r) {
-         progress.step(r.killed ? 0.0 : r.ratio, !r.killed && r.mutant->equivalent.empty());
-       })) {
+  MutantTable table = bare_mutant_table(options.rules);
+  const std::vector<MutantResult> results =
+      try_mutants(list, options.trial, options.threads, [&](const MutantResult& r) {
+        progress.step(r.killed ? 0.0 : r.ratio, !r.killed && r.mutant->equivalent.empty());
+      });
+  for (const MutantResult& r : results) {
     table.rows.push_back(
         row_of(r, options.rules ? try_public_rules(*r.mutant) : std::vector<PublicVerdict>()));
   }
   progress.clear();
-  const MutantSummary summary = summarise(table);
-  if (!options.markdown.empty()) write_atomically(options.markdown, mutants_markdown(table, summary));
-  if (options.json) {
-    fmt::print("{}", mutants_json(table, summary));
-  } else {
-    fmt::print("{}{} of {} mutants killed, {:.1f} %; {} equivalent; floor {:.1f} %\n",
-               mutants_text(table, summary), summary.score.killed, summary.score.all, summary.score.percent(),
-               summary.equivalent, options.floor);
-  }
-  if (interrupted()) {
-    fmt::print(stderr, "samestate: interrupted after {} of {} mutants\n", table.rows.size(), list.size());
-    return kVacuous;
-  }
-  if (summary.score.all == 0 && summary.wrongly_killed.empty()) {
-    fmt::print(stderr, "samestate: only equivalent mutants were chosen: there is nothing to score\n");
-    return kVacuous;
-  }
-  // The slack is for a floor that was printed with one decimal.
-  return summary.score.percent() >= options.floor - 1e-9 && summary.wrongly_killed.empty() ? kPass : kFail;
+  // Those that an interrupt left have no row.
+  std::map<const Mutant*, std::int64_t> place_of;
+  for (std::size_t i = 0; i < list.size(); ++i) place_of[list[i]] = part.places[i];
+  part.places.clear();
+  for (const MutantResult& r : results) part.places.push_back(place_of.at(r.mutant));
+  const int code = report_mutants(table, part, {options.markdown, options.json, options.floor});
+  if (!interrupted()) return code;
+  fmt::print(stderr, "samestate: interrupted after {} of {} mutants\n", table.rows.size(), list.size());
+  return kVacuous;
 }
 
 }  // namespace
@@ -117,6 +127,7 @@ Command add_mutants(CLI::App& app) {
       "hangs by timeout.\n\n"
       "  samestate mutants --smoke\n"
       "  samestate mutants --bug M13 --public\n"
+      "  samestate mutants --shard 0/4 --json > mutants-0.json     then: samestate merge mutants-*.json\n"
       "Exit: 0 the score reaches the floor, 1 it does not, 2 usage, 3 only equivalent mutants: no score.");
   app.add_option("--system", options->system, "only mutants of this system")->check(named());
   app.add_option("--bug", options->bug, "only this bug, as M13, or F")->check(named());
@@ -124,7 +135,8 @@ Command add_mutants(CLI::App& app) {
       ->check(named());
   app.add_flag("--smoke", options->smoke, "the fixed subset that CI runs");
   app.add_flag("--public", options->rules, "and under the rules of public kernels' tests");
-  app.add_flag("--json", options->json, "machine-readable");
+  app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
+  app.add_flag("--json", options->json, "machine-readable; what `samestate merge` joins");
   app.add_option("--markdown", options->markdown, "write a table in Markdown")->check(named());
   app.add_option("--threads", options->threads, "mutants at a time, each in a process of its own")
       ->capture_default_str()

@@ -69,7 +69,7 @@ void add_record(Page& page, const Record& record) {
       j.verdict == Verdict::timeout || j.verdict == Verdict::flaky) {
     return;
   }
-  page.line("gate      {}", j.gate);
+  page.line("gate      {}{}", j.gate, j.stage.empty() ? "" : " of stage " + j.stage);
   page.line("ratio     {:.6g}   (error {:.6g} of a bound of {:.6g})", j.ratio, j.error, j.bound);
   if (const std::string_view measure = measure_of(j.gate); !measure.empty())
     page.line("error     {}", measure);
@@ -86,6 +86,11 @@ void add_record(Page& page, const Record& record) {
   }
   if (j.rows > 0 && !j.gate.starts_with("exact"))
     page.line("rows      {} compared, relative RMS error of o {:.3g}", j.rows, j.relative_rms);
+  const char* title = "stages    ";
+  for (const StageFinding& s : j.stages) {
+    page.line("{}{:<16} {:<8} ratio {:.4g}{}", std::exchange(title, "          "), s.stage,
+              name_of(s.verdict), s.ratio, s.gate.empty() ? "" : fmt::format(" ({})", s.gate));
+  }
   if (j.held > 0)
     page.line("held      {} of {} heads to their bounds, all others in float64: {}", j.held, j.held_of,
               j.held_which);

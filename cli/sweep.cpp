@@ -14,9 +14,12 @@
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "cli/run_file.h"
 #include "cli/table.h"
+#include "cli/verdicts.h"
 #include "harness/processes/campaign.h"
 #include "harness/processes/losses.h"
+#include "harness/records/hash.h"
 #include "measure/sweep/sweep.h"
 #include "reports/records/json_lines.h"
 
@@ -27,7 +30,7 @@ struct Options {
   SweepOptions sweep;
   FilterOptions filter;
   bool list = false, json = false;
-  std::string out = "out/sweep.jsonl", timeout = "10m", commit;
+  std::string out = "out/sweep.jsonl", timeout = "10m", commit, shard = "0/1";
   std::vector<std::string> plugins;
   bool restart = false;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -37,6 +40,51 @@ struct Options {
 std::string key_of(const std::string& series, const std::string& curve, const std::string& line) {
   return series + "\n" + curve + "\n" + line;
 }
+/// A sweep and the points of it that one shard measures.
+struct SweepPlan {
+  std::vector<SweepCase> points;
+  std::vector<std::int64_t> numbers;  ///< of the points: their places among those of all shards
+  RunPart part;                       ///< for the run line of the file
+};
+
+SweepPlan plan_of(const Options& options, std::vector<SweepCase> all) {
+  SweepPlan plan;
+  const Shard shard = shard_of(options.shard);
+  std::vector<double> work;
+  PlanHash hash;
+  for (const SweepCase& point : all) {
+    work.push_back(point.work);
+    hash.add(format_case(point.c), point.series + "\t" + point.curve);
+  }
+  for (const std::size_t i : part_of(work, shard)) {
+    plan.numbers.push_back(static_cast<std::int64_t>(i));
+    plan.points.push_back(std::move(all[i]));
+  }
+  plan.part = {"sweep", shard.index, shard.count, std::ssize(plan.points), std::ssize(all), hash.text(), {}};
+  const auto put = [&](const char* name, const std::string& value) {
+    if (!value.empty()) plan.part.options[name] = value;
+  };
+  put("quick", options.sweep.quick ? "on" : "");
+  put("series", options.sweep.series);
+  put("system", options.sweep.system);
+  put("kernel", options.sweep.kernel);
+  put("where", filter_of(options.filter).text());
+  put("timeout", options.timeout);
+  return plan;
+}
+
+/// Throws Error where the runs of a file are not of the shard that would go on with it. A whole sweep may have points of
+/// others beside its own.
+void check_shard(const std::string& file, const Run& run, const RunPart& now) {
+  const RunPart& then = run.part;
+  if (then.shards == 1 && now.shards == 1) return;
+  if (then.shard == now.shard && then.shards == now.shards && then.plan == now.plan) return;
+  throw Error(fmt::format(
+      "{}: holds shard {}/{} of plan {}, and this is {}/{} of {}: --restart measures every point again, "
+      "or name another --out",
+      file, then.shard, then.shards, then.plan, now.shard, now.shards, now.plan));
+}
+
 /// What a process measured, or the verdict of what became of it.
 Measurement point_of(const JobResult& outcome, const SweepCase& point, const KernelTable& table) {
   const bool said = outcome.kind == JobResult::Kind::answered || outcome.kind == JobResult::Kind::unrepeated;
@@ -73,11 +121,11 @@ void say_what_is_left_out(const Options& options) {
 int run_sweep(const Options& options) {
   const double timeout = seconds_of("--timeout", options.timeout);
   const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
-  const std::vector<SweepCase> all = points_of(options, table);
+  const SweepPlan plan = plan_of(options, points_of(options, table));
   if (options.list) {
     say_what_is_left_out(options);
     std::vector<std::string> lines;
-    for (const SweepCase& point : all) lines.push_back(format_case(point.c));
+    for (const SweepCase& point : plan.points) lines.push_back(format_case(point.c));
     fmt::print("{}", listed(lines, options.json));
     return kPass;
   }
@@ -92,6 +140,7 @@ int run_sweep(const Options& options) {
       throw Error(options.out + ": is there and no sweep's; name another --out, or --restart to replace it");
     const std::string now = plugin_identities(options.plugins);
     for (const Run& run : file.runs) {
+      check_shard(options.out, run, plan.part);
       if (run.plugins == now) continue;
       const auto named = [](const std::string& plugins) { return plugins.empty() ? "no plugin" : plugins; };
       throw Error(
@@ -106,23 +155,29 @@ int run_sweep(const Options& options) {
     }
   }
   std::vector<const SweepCase*> left;
-  for (const SweepCase& point : all) {
-    if (!done.contains(key_of(point.series, point.curve, format_case(point.c)))) left.push_back(&point);
+  std::vector<std::int64_t> numbers;
+  for (std::size_t i = 0; i < plan.points.size(); ++i) {
+    const SweepCase& point = plan.points[i];
+    if (done.contains(key_of(point.series, point.curve, format_case(point.c)))) continue;
+    left.push_back(&point);
+    numbers.push_back(plan.numbers[i]);
   }
+  const std::size_t all = plan.points.size();
   if (resume)
-    fmt::print("{}: {} of {} points are there, {} to go\n", options.out, all.size() - left.size(), all.size(),
-               left.size());
+    fmt::print("{}: {} of {} points are there, {} to go\n", options.out, all - left.size(), all, left.size());
   say_what_is_left_out(options);
-  JsonLinesWriter lines(options.out, this_run(accelerator(), options.plugins, options.commit),
-                        resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
+  Run run = this_run(accelerator(), options.plugins, options.commit);
+  run.part = plan.part;
+  RunFile lines(options.out, run, resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
+  const auto stopped = [&] { return interrupted() || !lines.lost().empty(); };
   double work_left = 0.0;
   for (const SweepCase* point : left) work_left += point->work;
   note_interrupts();
   Progress progress(std::ssize(left), 0.0, work_left);
   Losses losses;
-  std::map<Verdict, std::int64_t> counts;
+  VerdictCounts counts;
   const auto finish = [&](std::size_t i, const Measurement& m) {
-    lines.point(m);
+    lines.point(m, numbers[i]);
     losses.add(m.record);
     const Verdict verdict = m.record.judgement.verdict;
     ++counts[verdict];
@@ -142,7 +197,7 @@ int run_sweep(const Options& options) {
   std::size_t next = 0;
   pool.run(
       [&](std::int64_t) -> std::optional<Job> {
-        for (; next < left.size() && !interrupted(); ++next) {
+        for (; next < left.size() && !stopped(); ++next) {
           Record record = planned_record(left[next]->c, table);
           if (losses.none() || !losses.skip(record))
             return Job{0, fmt::format("{}\t{}", record.line, next++)};
@@ -155,25 +210,26 @@ int run_sweep(const Options& options) {
          const std::size_t i = number_of(job.text);
          finish(i, point_of(outcome, *left[i], table));
        },
-       interrupted});
+       stopped});
   progress.clear();
   const std::int64_t crashed = counts[Verdict::crash] + counts[Verdict::timeout];
   const std::int64_t failures = crashed + counts[Verdict::fail] + counts[Verdict::flaky];
   const std::int64_t not_run = counts[Verdict::skipped] + counts[Verdict::unsupported];
   std::int64_t measured = 0;
   for (const auto& [verdict, count] : counts) measured += count;
-  if (interrupted())
-    fmt::print("Interrupted before {} of {} points; the same command goes on.\n", std::ssize(left) - measured,
-               left.size());
+  if (stopped()) {
+    fmt::print("{} {} of {} points; the same command goes on.\n",
+               lines.lost().empty() ? "Interrupted before" : "The file could not be written before",
+               std::ssize(left) - measured, left.size());
+  }
   fmt::print("{} points measured into {}, {} failed{}{}. `samestate report {} --out DIR` draws them.\n",
              measured, options.out, failures,
              crashed > 0 ? fmt::format(" ({} crashed or hung)", crashed) : "",
              not_run > 0 ? fmt::format(", {} could not run here", not_run) : "", options.out);
-  if (crashed > 0) return kCrash;
-  if (interrupted()) return counts[Verdict::fail] > 0 ? kFail : kVacuous;
-  if (all.empty() || (!left.empty() && not_run == std::ssize(left))) return kNothingRan;
-  if (counts[Verdict::fail] > 0) return kFail;
-  return counts[Verdict::flaky] > 0 ? kFlaky : kPass;
+  const int code = judge_sweep(counts, std::ssize(left), stopped());
+  if (lines.lost().empty()) return all == 0 ? kNothingRan : code;
+  fmt::print(stderr, "samestate: {}\n", lines.lost());
+  return code == kPass || code == kVacuous ? kUsage : code;
 }
 
 }  // namespace
@@ -190,7 +246,10 @@ Command add_sweep(CLI::App& app) {
       "  samestate sweep --quick\n"
       "  samestate sweep --series chunk --system retention --out retention.jsonl\n"
       "  samestate sweep --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --out mine.jsonl\n"
-      "  samestate sweep --contract bf16 --where 'chunk=16..128'\n\n" +
+      "  samestate sweep --contract bf16 --where 'chunk=16..128'\n"
+      "  samestate sweep --shard 0/4 --out part-0.jsonl          the first of four jobs; `samestate merge "
+      "part-*.jsonl`\n"
+      "                                                          then makes the one file\n\n" +
       filter_help());
   app.add_option("--out", options->out, "the file of points")->capture_default_str();
   app.add_flag("--quick", options->sweep.quick, "small shapes and few points: under a minute");
@@ -199,6 +258,7 @@ Command add_sweep(CLI::App& app) {
   app.add_option("--kernel", options->sweep.kernel, "this chunked kernel instead of the CPU kernels");
   add_plugin_option(app, options->plugins);
   add_filter_options(app, options->filter);
+  app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
   app.add_flag("--list", options->list, "print the case lines, measure none");
   app.add_flag("--json", options->json, "with --list: machine-readable; the points are JSON Lines anyway");
   app.add_flag("--restart", options->restart, "measure every point again");

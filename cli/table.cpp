@@ -13,9 +13,9 @@
 #include <sstream>
 
 #include "cli/commands.h"
-#include "fuzz/search/case_source.h"
 #include "harness/processes/line_process.h"
 #include "harness/processes/pool.h"
+#include "harness/records/hash.h"
 #include "harness/records/record.h"
 #include "harness/run/plugin.h"
 #include "harness/subjects/c_library.h"

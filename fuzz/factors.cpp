@@ -253,6 +253,7 @@ void settle_law(Case& c, const KernelRow& kernel) {
   if (law.state) c.state = "random";
   c.B = std::max<Index>(c.B, 2);
   c.T = std::clamp<Index>(c.T, 2, kMostOfLaw);
+  c.taps = false;
   for (const auto& [name, value] : law.least) {
     Index& size = size_in(c, name);
     size = std::max(size, value);
@@ -283,6 +284,7 @@ std::vector<Factor> factors_of(const KernelRow& kernel) {
   for (const Key& key : keys()) {
     if (!system.has_key(key.name) || key.values.empty() || key.name == "B") continue;
     if (key.name == "layout" && !kernel.strided) continue;
+    if (key.name == "taps" && kernel.taps.empty()) continue;
     out.push_back(of_key(key, system));
   }
   for (const bool multiples : {false, true}) {

@@ -204,7 +204,7 @@ class KernelPlan {
   /// Every value of every key that has some, alone and in a batch.
   void settings(const Case& base) {
     for (const Key& key : keys()) {
-      if (!system_.has_key(key.name)) continue;
+      if (!system_.has_key(key.name) || (key.name == "taps" && kernel_.taps.empty())) continue;
       for (const std::string_view value : key.values) {
         Case c = base;
         key.parse(c, value);

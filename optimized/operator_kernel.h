@@ -50,6 +50,13 @@ struct OperatorArguments {
   [[nodiscard]] const NamedTensor<float>& output(std::string_view name) const {
     return named(outputs, name, "output");
   }
+  /// Null where the call does not ask for that tap.
+  [[nodiscard]] const NamedTensor<float>* tap(std::string_view name) const {
+    for (const NamedTensor<float>& tensor : outputs) {
+      if (tensor.name == name) return &tensor;
+    }
+    return nullptr;
+  }
   [[nodiscard]] std::int64_t parameter(std::string_view name) const {
     for (const auto& [key, value] : parameters) {
       if (key == name) return value;
@@ -81,6 +88,9 @@ struct OperatorKernel {
   /// The same call many times, as Kernel::time. Empty: `samestate bench` times `run` by the wall clock.
   std::function<Timing(const OperatorArguments&, const Contract&, const TimingRequest&)> time = nullptr;
   std::vector<std::string> limits = {};  ///< the calls that it takes, as Kernel::limits
+  /// Tensors between the stages of a layer that it hands out where a call has outputs of their names: what its next stage
+  /// read, value for value (docs/case-line.md names those that a system knows). A call asks for all or none of them.
+  std::vector<std::string> taps = {};
 };
 
 /// The table of this build.

@@ -37,7 +37,10 @@ std::span<const OperatorKernel> operator_kernels() {
     const std::vector<std::string>& contracts;
     Outcome (*run)(const OperatorArguments&, const Contract&);
     std::vector<std::string> limits = {};
+    std::vector<std::string> taps = {};
   };
+  const std::vector<std::string> of_gated_delta_net = {"mixed", "z", "b", "a", "convolved", "q", "k", "g", "beta", "gated"};
+  const std::vector<std::string> of_dendritic_attention = {"q", "k", "v", "z", "b", "a_gate", "q_expanded", "k_expanded", "q_convolved", "k_convolved", "v_convolved", "g", "beta", "o", "gated"};
   const Row rows[] = {
       {"cpu.linear_attention_bidirectional.state_first", "linear_attention_bidirectional", "state_first", "cpu", unit, linear_attention_state_first},
       {"cpu.linear_attention_normalised.chunked",        "linear_attention_normalised",    "chunked",     "cpu", unit, linear_attention_normalised_chunks},
@@ -57,7 +60,7 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.softmax_attention.merged",                    "softmax_attention",              "merged",     "cpu", unit, softmax_attention_split_keys, {"chunk >= 1"}},
       {"cpu.softmax_attention.grouped",                   "softmax_attention",              "grouped",    "cpu", unit, softmax_attention_groups, {"chunk >= 1"}},
       {"cpu.gated_attention.online",                      "gated_attention",                "online",     "cpu", unit, gated_attention_online, {"chunk >= 1"}},
-      {"cpu.gated_delta_net.chunked",                     "gated_delta_net",                "chunked",    "cpu", unit, gated_delta_net_chunks},
+      {"cpu.gated_delta_net.chunked",                     "gated_delta_net",                "chunked",    "cpu", unit, gated_delta_net_chunks, {}, of_gated_delta_net},
       {"cpu.gated_delta_step.expanded",                   "gated_delta_step",               "expanded",   "cpu", all,  gated_delta_step_expanded},
       {"cpu.selective_scan.chunked",                     "selective_scan",                 "chunked",     "cpu", all,  selective_scan_chunks},
       {"cpu.selective_scan.blelloch",                    "selective_scan",                 "blelloch",    "cpu", all,  selective_scan_tree},
@@ -68,7 +71,7 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.proximal_step.delta_rule",                    "proximal_step",                  "delta_rule", "cpu", all,  proximal_steps},
       {"cpu.overlap_windows.channels",                    "overlap_windows",                "channels",   "cpu", all,  overlap_windows_channels},
       {"cpu.dendritic_router.chosen",                     "dendritic_router",               "chosen",     "cpu", unit, dendritic_router_chosen},
-      {"cpu.dendritic_attention.compacted",               "dendritic_attention",            "compacted",  "cpu", unit, dendritic_attention_compacted},
+      {"cpu.dendritic_attention.compacted",               "dendritic_attention",            "compacted",  "cpu", unit, dendritic_attention_compacted, {}, of_dendritic_attention},
       {"cpu.latent_cache.direct",                        "latent_cache",                   "direct",      "cpu", unit, latent_cache_fused},
       {"cpu.latent_attention.absorbed",                  "latent_attention",               "absorbed",    "cpu", unit, latent_attention_absorbed},
       {"cpu.expert_router.logits_first",                 "expert_router",                  "logits_first", "cpu", unit, expert_router_logits_first},
@@ -81,7 +84,7 @@ std::span<const OperatorKernel> operator_kernels() {
   static const std::vector<OperatorKernel> kTable = [&] {
     std::vector<OperatorKernel> table;
     for (const Row& row : rows)
-      table.push_back({row.name, row.system, row.form, row.device, row.contracts, with_dense_copies(row.run), true, nullptr, row.limits});
+      table.push_back({row.name, row.system, row.form, row.device, row.contracts, with_dense_copies(row.run), true, nullptr, row.limits, row.taps});
 #ifdef SAMESTATE_HAVE_CUDA
     for (OperatorKernel& row : cuda::cuda_operator_kernels()) table.push_back(std::move(row));
 #endif

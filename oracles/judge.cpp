@@ -437,7 +437,7 @@ Judgement judge_pair(const Matrix<double>& o1, const Vector<double>& tolerance1,
 }
 
 void merge(Judgement& worst, const Judgement& other) {
-  const auto rank = [](const Judgement& j) {
+  const auto rank = [](const auto& j) {
     switch (j.verdict) {
       case Verdict::fail:
         return 3;
@@ -449,8 +449,20 @@ void merge(Judgement& worst, const Judgement& other) {
         return 0;
     }
   };
-  const bool worse = rank(other) > rank(worst) || (rank(other) == rank(worst) && other.ratio > worst.ratio);
+  const auto worse_of = [&](const auto& a, const auto& b) {
+    return rank(b) > rank(a) || (rank(b) == rank(a) && b.ratio > a.ratio);
+  };
+  const bool worse = worse_of(worst, other);
   Judgement kept = worse ? other : worst;
+  kept.stages = worst.stages;
+  for (const StageFinding& found : other.stages) {
+    const auto same = std::find_if(kept.stages.begin(), kept.stages.end(),
+                                   [&](const StageFinding& of) { return of.stage == found.stage; });
+    if (same == kept.stages.end())
+      kept.stages.push_back(found);
+    else if (worse_of(*same, found))
+      *same = found;
+  }
   kept.row_ratio = std::max(worst.row_ratio, other.row_ratio);
   kept.head_ratio = std::max(worst.head_ratio, other.head_ratio);
   kept.state_ratio = std::max(worst.state_ratio, other.state_ratio);

@@ -17,4 +17,12 @@ inline constexpr std::string_view kFinalState = "final state: ";
 /// that such a case is tried for a reason, and says nothing about how wide the bounds are.
 inline constexpr std::string_view kZeroGate = "zero";
 
+/// Behind the reason of a stage that fails in a layer that passes as a whole.
+inline constexpr std::string_view kOnlyInStage = "; the whole layer shows nothing of it";
+
+/// Behind that of a layer that fails as a whole while the stages that were judged pass: another is wrong, or what the kernel
+/// hands out is not what it went on with.
+inline constexpr std::string_view kInNoStage =
+    "; every stage that was judged is right from what the kernel handed to it";
+
 }  // namespace samestate

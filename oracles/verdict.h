@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <vector>
 
 /// What was found, as plain data.
 namespace samestate {
@@ -43,6 +44,14 @@ struct Location {
   std::int64_t channel = -1;
 };
 
+/// How one stage of a layer was judged, from what the kernel itself handed to it.
+struct StageFinding {
+  std::string stage;
+  Verdict verdict = Verdict::vacuous;
+  double ratio = 0.0;
+  std::string gate;  ///< that decided, as Judgement::gate
+};
+
 /// The outcome of one comparison, with the numbers of the gate that decided it.
 struct Judgement {
   Verdict verdict = Verdict::vacuous;
@@ -67,7 +76,10 @@ struct Judgement {
   std::int64_t held_of =
       0;  ///< of so many, all of which were evaluated in float64 (harness/run/chosen_heads.h)
   std::string held_which;  ///< ChosenHeads::text
-  std::string reason;      ///< one line for a person: why it failed, is vacuous, unsupported or skipped
+  /// Of a layer that handed out what lies between its stages: each of those that were judged, in order.
+  std::vector<StageFinding> stages;
+  std::string stage;   ///< that the numbers above are of; empty: of the whole
+  std::string reason;  ///< one line for a person: why it failed, is vacuous, unsupported or skipped
 };
 
 }  // namespace samestate

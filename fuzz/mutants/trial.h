@@ -33,6 +33,11 @@ struct MutantResult {
   double seconds = 0.0;
 };
 
+/// What trying the mutant takes beside the others, roughly, in seconds: most end in their first cases, and one that ends,
+/// holds or damages its process may take as long as a case is allowed to; what no gate can tell from the correct kernel has
+/// every case of its plan.
+[[nodiscard]] double work_of(const Mutant& mutant, const MutantOptions& options);
+
 /// The gate as CI runs it on a user's kernel, `samestate gate --kernel`, in plan order until the first case
 /// that fails, crashes or does not end. See try_mutants.
 [[nodiscard]] MutantResult try_mutant(const Mutant& mutant, const MutantOptions& options = {});

@@ -13,6 +13,7 @@
 #include "fuzz/draw.h"
 #include "fuzz/plan.h"
 #include "harness/cases/keys.h"
+#include "harness/records/hash.h"
 
 namespace samestate {
 namespace {
@@ -47,12 +48,6 @@ Case brought_within(Case c, const CaseFilter& filter, const Dice& dice) {
 }
 
 }  // namespace
-
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return hash;
-}
 
 CaseSource::CaseSource(const KernelTable& table, const SearchFilter& filter, std::uint64_t seed)
     : table_(table), filter_(filter.cases), seed_(seed) {

@@ -57,7 +57,4 @@ class CaseSource {
   std::uint64_t seed_;
 };
 
-/// 64-bit FNV-1a.
-[[nodiscard]] std::uint64_t hash_of(std::string_view text);
-
 }  // namespace samestate

@@ -4,13 +4,18 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <map>
+#include <utility>
 
-#include "fuzz/search/case_source.h"
+#include "harness/cases/shards.h"
+#include "harness/records/hash.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -61,7 +66,74 @@ CheckpointEntry entry_of(std::string_view line) {
   return entry;
 }
 
+/// The lines of a checkpoint: the first to `title`, entries behind it. Returns where the last whole line ends, 0 where
+/// there is none.
+std::size_t read_lines(const std::filesystem::path& path, std::string_view text,
+                       const std::function<void(std::string_view)>& title,
+                       std::vector<CheckpointEntry>& entries) {
+  std::size_t at = 0;
+  for (std::int64_t number = 1; at < text.size(); ++number) {
+    const std::size_t end = text.find('\n', at);
+    if (end == std::string_view::npos) break;  // the write that a kill cut
+    const std::string_view line = text.substr(at, end - at);
+    if (number == 1) {
+      if (!line.starts_with(kMagic))
+        throw Error(path.string() + ": line 1: no checkpoint of this version; name another file");
+      title(line.substr(kMagic.size()));
+    } else {
+      try {
+        entries.push_back(entry_of(line));
+      } catch (const Error& error) {
+        throw Error(fmt::format("{}: line {}: damaged ({}); begin another file", path.string(), number,
+                                error.what()));
+      }
+    }
+    at = end + 1;
+  }
+  if (at == 0) throw Error(path.string() + ": line 1: no checkpoint; name another file");
+  return at;
+}
+
+/// The value behind `key` in a title.
+std::string_view value_of(std::string_view title, std::string_view key) {
+  const std::string wanted = fmt::format("{}=", key);
+  const std::size_t at = title.starts_with(wanted) ? 0 : title.find(" " + wanted);
+  if (at == std::string_view::npos) throw Error(fmt::format("no {} in its first line", key));
+  title.remove_prefix(at + wanted.size() + (at == 0 ? 0 : 1));
+  return title.substr(0, title.find(' '));
+}
+
+std::uint64_t seed_of(std::string_view text) {
+  std::uint64_t seed = 0;
+  if (!text.starts_with("0x") || text.size() < 3) throw Error("damaged seed");
+  const auto [end, error] = std::from_chars(text.data() + 2, text.data() + text.size(), seed, 16);
+  if (error != std::errc{} || end != text.data() + text.size()) throw Error("damaged seed");
+  return seed;
+}
+
+CheckpointTitle title_of(const std::filesystem::path& path, std::string_view text) {
+  try {
+    CheckpointTitle out;
+    out.build = value_of(text, "build");
+    out.seed = seed_of(value_of(text, "seed"));
+    out.kernels = value_of(text, "kernels");
+    const std::string_view shard = value_of(text, "shard");
+    const std::size_t slash = std::min(shard.find('/'), shard.size());
+    out.shard = number_of<std::int64_t>(shard.substr(0, slash));
+    out.shards = number_of<std::int64_t>(shard.substr(std::min(slash + 1, shard.size())));
+    if (out.shards < 1 || out.shards > kMostShards || out.shard < 0 || out.shard >= out.shards)
+      throw Error(fmt::format("shard {}/{}", out.shard, out.shards));
+    return out;
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: line 1: damaged ({}); name another file", path.string(), error.what()));
+  }
+}
+
 }  // namespace
+
+std::string CheckpointTitle::text() const {
+  return fmt::format("build={} seed={:#x} shard={}/{} kernels={}", build, seed, shard, shards, kernels);
+}
 
 std::uint64_t checkpoint_seed(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) {
@@ -70,76 +142,55 @@ std::uint64_t checkpoint_seed(const std::filesystem::path& path) {
   std::ifstream in(path);
   std::string line;
   std::getline(in, line);
-  const std::size_t at = line.find(" seed=0x");
-  std::uint64_t seed = 0;
-  if (!in || !line.starts_with(kMagic) || at == std::string::npos ||
-      std::from_chars(line.data() + at + 8, line.data() + line.size(), seed, 16).ec != std::errc{}) {
+  if (!in || !line.starts_with(kMagic))
     throw Error(path.string() + ": line 1: no checkpoint of this version; name another file");
-  }
-  return seed;
+  return title_of(path, std::string_view(line).substr(kMagic.size())).seed;
+}
+
+bool is_checkpoint(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  // Of another version too: it is then named as one.
+  std::string begin(kMagic.substr(0, kMagic.find(' ')).size(), '\0');
+  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return in && kMagic.starts_with(begin);
 }
 
 Checkpoint::Checkpoint(const std::filesystem::path& path, const std::string& title) : path_(path) {
   if (std::filesystem::exists(path)) {
     throw Error(path.string() + ": exists already; go on with it by --resume, or name another file");
   }
-  file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
-  if (file_ < 0) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+  if (file < 0) {
     throw Error(
         fmt::format("{}: cannot be made ({}); name another file", path.string(), std::strerror(errno)));
   }
+  file_ = LineFile(path, file);
   lock();
-  write(std::string(kMagic) + title + "\n");
+  file_.append(std::string(kMagic) + title + "\n");
 }
 
 Checkpoint::Checkpoint(const std::filesystem::path& path, const std::string& title,
                        std::vector<CheckpointEntry>& entries)
     : path_(path) {
-  file_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (file_ < 0) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (file < 0) {
     throw Error(fmt::format("{}: cannot be opened ({}); leave --resume out to begin it", path.string(),
                             std::strerror(errno)));
   }
-  try {
-    lock();
-    const std::string text = text_of(path);
-    lock();  // closing the file that was read gave the lock up
-    std::size_t at = 0;
-    for (std::int64_t number = 1; at < text.size(); ++number) {
-      const std::size_t end = text.find('\n', at);
-      if (end == std::string::npos) break;  // the write that a kill cut
-      const std::string_view line(text.data() + at, end - at);
-      if (number == 1) {
-        if (!line.starts_with(kMagic)) {
-          throw Error(path.string() + ": line 1: no checkpoint of this version; name another file");
-        }
-        if (line.substr(kMagic.size()) != title) {
-          throw Error(fmt::format("{}: holds the search '{}', and this is '{}': name another file",
-                                  path.string(), line.substr(kMagic.size()), title));
-        }
-      } else {
-        try {
-          entries.push_back(entry_of(line));
-        } catch (const Error& error) {
-          throw Error(fmt::format("{}: line {}: damaged ({}); begin another file", path.string(), number,
-                                  error.what()));
-        }
-      }
-      at = end + 1;
-    }
-    if (at == 0) throw Error(path.string() + ": line 1: no checkpoint; name another file");
-    if (at < text.size() && ::ftruncate(file_, static_cast<off_t>(at)) != 0) {
-      throw Error(fmt::format("{}: its unfinished last line cannot be cut off ({})", path.string(),
-                              std::strerror(errno)));
-    }
-  } catch (...) {
-    ::close(file_);
-    throw;
+  file_ = LineFile(path, file);
+  lock();
+  const std::string text = text_of(path);
+  lock();  // closing the file that was read gave the lock up
+  const auto check = [&](std::string_view held) {
+    if (held == title) return;
+    throw Error(fmt::format("{}: holds the search '{}', and this is '{}': name another file", path.string(),
+                            held, title));
+  };
+  const std::size_t end = read_lines(path, text, check, entries);
+  if (end < text.size() && ::ftruncate(file, static_cast<off_t>(end)) != 0) {
+    throw Error(fmt::format("{}: its unfinished last line cannot be cut off ({})", path.string(),
+                            std::strerror(errno)));
   }
-}
-
-Checkpoint::~Checkpoint() {
-  if (file_ >= 0) ::close(file_);
 }
 
 void Checkpoint::lock() {
@@ -147,20 +198,68 @@ void Checkpoint::lock() {
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
-  if (::fcntl(file_, F_SETLK, &whole) != 0) {
+  if (::fcntl(file_.descriptor(), F_SETLK, &whole) != 0) {
     throw Error(path_.string() + ": another search is writing it; name another file");
   }
 }
 
-void Checkpoint::write(const std::string& line) {
-  ssize_t n = 0;
-  do n = ::write(file_, line.data(), line.size());
-  while (n < 0 && errno == EINTR);
-  if (n != static_cast<ssize_t>(line.size())) {
-    throw Error(fmt::format("{}: cannot be written ({}); free space", path_.string(), std::strerror(errno)));
-  }
-}
+void Checkpoint::append(const CheckpointEntry& entry) { file_.append(with_sum(text_of(entry))); }
 
-void Checkpoint::append(const CheckpointEntry& entry) { write(with_sum(text_of(entry))); }
+std::int64_t merge_checkpoints(std::span<const std::filesystem::path> files,
+                               const std::filesystem::path& out) {
+  std::map<std::int64_t, std::filesystem::path> shards;
+  std::map<std::int64_t, CheckpointEntry> cases;
+  CheckpointTitle whole;
+  for (const std::filesystem::path& file : files) {
+    CheckpointTitle title;
+    std::vector<CheckpointEntry> entries;
+    (void)read_lines(
+        file, text_of(file), [&](std::string_view text) { title = title_of(file, text); }, entries);
+    CheckpointTitle alike = title;
+    alike.shard = whole.shard;
+    if (shards.empty()) whole = title;
+    if (!shards.empty() && alike.text() != whole.text()) {
+      throw Error(fmt::format("{} holds the search '{}', and {} '{}': merge the shards of one search",
+                              shards.begin()->second.string(), whole.text(), file.string(), title.text()));
+    }
+    const auto [known, fresh] = shards.emplace(title.shard, file);
+    if (!fresh) {
+      throw Error(fmt::format("shard {}/{} is in {} and in {}; give each shard once", title.shard,
+                              title.shards, known->second.string(), file.string()));
+    }
+    for (CheckpointEntry& entry : entries) {
+      const std::int64_t index = entry.index;
+      if (index < 0 || index % title.shards != title.shard ||
+          !cases.emplace(index, std::move(entry)).second) {
+        throw Error(fmt::format("{}: case {} is not of shard {}/{} or stands twice; begin another file",
+                                file.string(), index, title.shard, title.shards));
+      }
+    }
+  }
+  for (std::int64_t i = 0; i < whole.shards; ++i) {
+    if (shards.contains(i)) continue;
+    throw Error(fmt::format("shard {}/{} is missing, {} of {} are there; name its checkpoint too", i,
+                            whole.shards, shards.size(), whole.shards));
+  }
+  whole.shard = 0;
+  whole.shards = 1;
+  std::filesystem::path partial = out;
+  partial += ".partial";
+  try {
+    const int file = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+    if (file < 0)
+      throw Error(
+          fmt::format("{}: cannot be made ({}); name another file", out.string(), std::strerror(errno)));
+    LineFile lines(out, file);
+    lines.append(std::string(kMagic) + whole.text() + "\n");
+    for (const auto& [index, entry] : cases) lines.append(with_sum(text_of(entry)));
+    std::filesystem::rename(partial, out);
+  } catch (...) {
+    std::error_code none;
+    std::filesystem::remove(partial, none);
+    throw;
+  }
+  return std::ssize(cases);
+}
 
 }  // namespace samestate

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "harness/records/case_result.h"
+#include "harness/records/line_file.h"
 
 namespace samestate {
 
@@ -16,11 +18,21 @@ struct CheckpointEntry {
   CaseResult finding;
 };
 
+/// What stands in the first line of a checkpoint: which search it is of.
+struct CheckpointTitle {
+  std::string build;
+  std::uint64_t seed = 0;
+  std::int64_t shard = 0, shards = 1;
+  std::string kernels;  ///< CaseSource::fingerprint
+
+  [[nodiscard]] std::string text() const;
+};
+
 /// The seed of the search that a checkpoint holds. Throws Error where it is none.
 [[nodiscard]] std::uint64_t checkpoint_seed(const std::filesystem::path& path);
 
-/// The finished cases of a search, one line each, appended with one write: whenever the process is killed,
-/// all lines but perhaps the last are whole. The first line says which search it is.
+/// The finished cases of a search, one line each (line_file.h): whenever the process is killed, all lines but perhaps the
+/// last are whole. The first line says which search it is.
 class Checkpoint {
  public:
   /// Begins a new file for the search `title` (one line). Throws Error where the file exists or cannot be
@@ -31,7 +43,6 @@ class Checkpoint {
   /// version, holds a damaged line (by number), or is in use.
   Checkpoint(const std::filesystem::path& path, const std::string& title,
              std::vector<CheckpointEntry>& entries);
-  ~Checkpoint();
   Checkpoint(const Checkpoint&) = delete;
   Checkpoint& operator=(const Checkpoint&) = delete;
 
@@ -39,11 +50,20 @@ class Checkpoint {
   void append(const CheckpointEntry& entry);
 
  private:
-  void write(const std::string& line);
   void lock();
 
   std::filesystem::path path_;
-  int file_ = -1;
+  LineFile file_;
 };
+
+/// Joins the checkpoints of all shards of one search into one of the whole, which `fuzz --resume` goes on with. A last
+/// line that was not finished is left out. Throws Error, with `out` as it was, that names file, shard, value and remedy
+/// for a file that is no checkpoint of this version, of another search, a shard that is missing or there twice, a damaged
+/// line, and a case that is not of its shard or stands twice. Returns how many cases it holds.
+std::int64_t merge_checkpoints(std::span<const std::filesystem::path> files,
+                               const std::filesystem::path& out);
+
+/// Whether the file begins as a checkpoint does.
+[[nodiscard]] bool is_checkpoint(const std::filesystem::path& path);
 
 }  // namespace samestate

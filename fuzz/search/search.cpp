@@ -35,8 +35,9 @@ class Search {
         source_(table, options.filter, options.seed),
         result_(source_) {
     if (options.checkpoint.empty()) return;
-    const std::string title = fmt::format("build={} seed={:#x} shard={}/{} kernels={}", options.build,
-                                          options.seed, options.shard, options.shards, source_.fingerprint());
+    const std::string title =
+        CheckpointTitle{options.build, options.seed, options.shard, options.shards, source_.fingerprint()}
+            .text();
     if (!options.resume) {
       checkpoint_ = std::make_unique<Checkpoint>(options.checkpoint, title);
       return;
@@ -62,12 +63,12 @@ class Search {
     WorkerObserver observer;
     observer.started = observer_.started;
     observer.finished = [this](const Task& task, const CaseResult& finding) {
-      if (checkpoint_) checkpoint_->append({task.index, before_ + seconds(), finding});
+      keep(task, finding);
       take(task, finding, false);
     };
     workers.run(
         [&](std::int64_t) -> std::optional<Task> {
-          if (stop && stop()) return std::nullopt;
+          if (!result_.lost.empty() || (stop && stop())) return std::nullopt;
           return next();
         },
         observer);
@@ -91,6 +92,16 @@ class Search {
     const std::int64_t index = next_;
     next_ += options_.shards;
     return Task{index, source_.draw(index)};
+  }
+
+  /// In the checkpoint, until that cannot be written: a disk may be full.
+  void keep(const Task& task, const CaseResult& finding) {
+    if (!checkpoint_ || !result_.lost.empty()) return;
+    try {
+      checkpoint_->append({task.index, before_ + seconds(), finding});
+    } catch (const Error& error) {
+      result_.lost = error.what();
+    }
   }
 
   void take(const Task& task, const CaseResult& finding, bool replayed) {

@@ -9,13 +9,11 @@
 
 #include "fuzz/search/case_source.h"
 #include "fuzz/search/coverage.h"
+#include "harness/cases/shards.h"
 #include "harness/processes/campaign.h"
 #include "harness/processes/history.h"
 
 namespace samestate {
-
-/// More shards than that are no plan, and indices stay far from the end of their type.
-inline constexpr std::int64_t kMostShards = 1'000'000;
 
 /// A search with fresh cases. Its records depend on seed, filter, shard and the number of cases alone.
 struct SearchOptions {
@@ -58,12 +56,13 @@ struct SearchResult {
   std::int64_t replayed = 0;  ///< of them, read from the checkpoint
   double seconds = 0.0;       ///< of this process
   double elapsed = 0.0;       ///< with those before a resume
-  History history;            ///< of the cases of this process
+  std::string lost;  ///< why the checkpoint could not be written, which ended the search; empty: it could
+  History history;   ///< of the cases of this process
 };
 inline constexpr std::size_t kKeptFailures = 10'000;
 
 /// Runs the search in worker processes (see Workers for what that asks of the caller). `stop` ends it as a
-/// spent budget does. Throws Error for options that contradict each other and for a checkpoint that cannot be
+/// spent budget does, and so does a checkpoint that cannot be written: what was found before that is safe. Throws Error for options that contradict each other and for a checkpoint that cannot be
 /// used.
 [[nodiscard]] SearchResult search(const KernelTable& table, const SearchOptions& options,
                                   const SearchObserver& observer, const std::function<bool()>& stop = {});

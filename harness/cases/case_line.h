@@ -37,6 +37,7 @@ struct Case {
   /// packed: tokens before the first and after the last sequence that belong to none.
   std::int64_t lead = 0, slack = 0;
   bool repeat = false;  ///< each call after others on the same memory, and twice
+  bool taps = false;    ///< a layer's kernel hands out what lies between its stages, as far as it does
   std::string law;      ///< empty: against the oracle
   std::string kernel;   ///< empty: the CPU kernel of this system
   std::uint64_t seed = 0;

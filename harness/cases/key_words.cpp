@@ -48,6 +48,10 @@ constexpr std::array kRows = {
     KeyWords{"unowned", "N,N",
              "form=packed: tokens before the first and after the last sequence that belong to none"},
     KeyWords{"repeat", "0, 1", "each call after others on the same memory, and twice"},
+    KeyWords{
+        "taps", "0, 1",
+        "the kernel hands out what lies between its stages, as far as its row does, and each stage is judged "
+        "from what it read"},
     KeyWords{"law", "`samestate list laws`",
              "the relation between runs that is judged; absent: against the oracle"},
     KeyWords{"kernel", "`samestate list kernels`",
@@ -88,7 +92,9 @@ std::string case_line_markdown() {
     const auto words =
         std::find_if(kRows.begin(), kRows.end(), [&](const KeyWords& w) { return w.name == key.name; });
     out += fmt::format("| `{}` | {} | {} | {} | {} |\n", key.name,
-                       key.of == KeyOf::every ? "every system" : "the recurrent family",
+                       key.of == KeyOf::every    ? "every system"
+                       : key.of == KeyOf::layers ? "layers"
+                                                 : "the recurrent family",
                        words == kRows.end() ? "" : words->takes, default_of(key),
                        words == kRows.end() ? "" : words->means);
   }
@@ -107,6 +113,13 @@ std::string case_line_markdown() {
     }
     out += fmt::format("| {} | {} | {} |\n", system->name, fmt::join(system->form_names(), ", "),
                        fmt::join(sizes, "; "));
+  }
+  out +=
+      "\n## Taps of layers\n\nUnder taps=1 a kernel hands out those of these that its row names "
+      "([plugins.md](plugins.md#taps)).\n\n| system | taps |\n|---|---|\n";
+  for (const System* system : systems()) {
+    if (!system->taps.empty())
+      out += fmt::format("| {} | {} |\n", system->name, fmt::join(system->taps, ", "));
   }
   out +=
       "\n## Filters\n\n`gate`, `fuzz`, `sweep` and `bench` take the same conditions on the same keys:\n\n"

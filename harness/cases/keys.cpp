@@ -249,6 +249,14 @@ const std::vector<Key>& table() {
        true,
        {"1"},
        16},
+      {"taps",
+       layers,
+       [](Case& c, Text v) { c.taps = whole_number("taps", v, 0, 1) == 1; },
+       [](const Case& c) { return std::string(c.taps ? "1" : "0"); },
+       [](const Case& c) { return with<&Case::taps>(c, false); },
+       true,
+       {"1"},
+       2},
       {"law", every, [](Case& c, Text v) { c.law = v; }, text<&Case::law>, nothing},
       {"kernel", every, [](Case& c, Text v) { c.kernel = v; }, text<&Case::kernel>, nothing},
       {"seed", every, [](Case& c, Text v) { c.seed = seed_value(v); },
@@ -279,17 +287,19 @@ const Key* key_named(std::string_view name) {
   return nullptr;
 }
 
-std::vector<std::string_view> common_keys() {
+std::vector<std::string_view> common_keys(bool layer) {
   std::vector<std::string_view> names;
   for (const Key& key : table()) {
-    if (key.of == KeyOf::every) names.push_back(key.name);
+    if (key.of == KeyOf::every || (layer && key.of == KeyOf::layers)) names.push_back(key.name);
   }
   return names;
 }
 
 std::vector<std::string_view> family_keys() {
   std::vector<std::string_view> names;
-  for (const Key& key : table()) names.push_back(key.name);
+  for (const Key& key : table()) {
+    if (key.of != KeyOf::layers) names.push_back(key.name);
+  }
   return names;
 }
 

@@ -140,6 +140,9 @@ Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system
                                        : fmt::format("law={}: no such law of {}; known: {}", c.law, c.system,
                                                      names_of(system->laws)));
     }
+    if (c.taps)
+      throw Error(fmt::format(
+          "taps=1: stages are judged of one run, and law={} compares several; drop one of them", c.law));
     if (!system->native(c.form)) {
       throw Error(
           fmt::format("law={} is tried on a form that kernels are written for, not form={}", c.law, c.form));

@@ -37,6 +37,7 @@ class System {
   std::vector<CaseLaw> laws;           ///< that fit it
   std::string_view kernel_rows;  ///< the function of a plugin that lists its kernels (optimized/plugin.h)
   TensorPrefixes in_file;
+  std::vector<std::string> taps;  ///< of a layer: what a kernel may hand out between its stages
   PlanRows plan;
 
   /// The tensors of one sequence in one call of all its tokens. Throws Error for sizes that are impossible

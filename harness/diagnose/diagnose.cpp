@@ -126,14 +126,15 @@ Diagnosis diagnose(const Family& family, const std::vector<DiagnosticCall>& call
   };
   // The fewest deviations that explain it; of those the nearest, and what is as near.
   const std::vector<const Deviation*> all = deviations_of(family);
-  std::vector<std::vector<const Deviation*>> sets[3] = {{{}}, {}, {}};
+  std::vector<std::vector<std::vector<const Deviation*>>> sets{{{}}, {}, {}};
   for (std::size_t i = 0; i < all.size(); ++i) {
     sets[1].push_back({all[i]});
     for (std::size_t j = i + 1; j < all.size(); ++j) {
       if (all[i]->aspect != all[j]->aspect) sets[2].push_back({all[i], all[j]});
     }
   }
-  for (const auto& level : sets) {
+  for (std::size_t count = 0; count <= kMostConventions; ++count) {
+    const auto level = count < sets.size() ? std::move(sets[count]) : conventions_by(all, count);
     std::vector<FoundReading> found;
     for (const auto& of : level) look(of, found);
     if (found.empty()) continue;
@@ -146,6 +147,25 @@ Diagnosis diagnose(const Family& family, const std::vector<DiagnosticCall>& call
     return out;
   }
   return out;
+}
+
+std::vector<std::vector<const Deviation*>> conventions_by(const std::vector<const Deviation*>& all,
+                                                          std::size_t count) {
+  std::vector<std::vector<const Deviation*>> sets{{}};
+  for (std::size_t size = 0; size < count; ++size) {
+    std::vector<std::vector<const Deviation*>> larger;
+    for (const std::vector<const Deviation*>& set : sets) {
+      const auto last = set.empty() ? all.begin() : std::find(all.begin(), all.end(), set.back()) + 1;
+      for (auto next = last; next != all.end(); ++next) {
+        const auto same_aspect = [&](const Deviation* d) { return d->aspect == (*next)->aspect; };
+        if ((*next)->declare.empty() || std::ranges::any_of(set, same_aspect)) continue;
+        larger.push_back(set);
+        larger.back().push_back(*next);
+      }
+    }
+    sets = std::move(larger);
+  }
+  return sets;
 }
 
 ProbeRun run_diagnostic(const KernelRow& kernel, const DiagnosticCall& call) {

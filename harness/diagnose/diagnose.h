@@ -24,7 +24,8 @@ struct FoundReading {
 };
 
 struct Diagnosis {
-  /// Alone, then by two; those that fit as well as the best does cannot be told apart.
+  /// The fewest that fit: one, two, or three to kMostConventions conventions; those that fit as well as the best does cannot be
+  /// told apart.
   std::vector<FoundReading> fits;
   FoundReading nearest;              ///< of all, where none fits
   std::vector<std::string> refused;  ///< calls that were not run, and why
@@ -33,6 +34,13 @@ struct Diagnosis {
 
 /// A reading fits whose distance is below: sixteen roundings to bf16.
 inline constexpr double kFits = 16.0 / 512.0;
+
+/// Public functions follow several conventions of their own; of defects, which no declaration says, two are tried at a time.
+inline constexpr std::size_t kMostConventions = 5;
+
+/// All sets of so many conventions (deviations that a declaration can say), each of another aspect.
+[[nodiscard]] std::vector<std::vector<const Deviation*>> conventions_by(
+    const std::vector<const Deviation*>& all, std::size_t count);
 
 /// `runs`: of diagnostic_calls, in their order.
 [[nodiscard]] Diagnosis diagnose(const Family& family, const std::vector<DiagnosticCall>& calls,

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -108,7 +110,32 @@ Verdict verdict_named(std::string_view name) {
   throw Error("damaged verdict");
 }
 
-constexpr std::size_t kFields = 1 + 1 + 13 + 7 + 1 + 1 + 1 + 1;
+/// stage|verdict|ratio|gate, with ; between two; no name has either character.
+std::string stages_text(const std::vector<StageFinding>& stages) {
+  std::string out;
+  for (const StageFinding& s : stages)
+    out += fmt::format("{}{}|{}|{}|{}", out.empty() ? "" : ";", s.stage, name_of(s.verdict),
+                       real_text(s.ratio), s.gate);
+  return out;
+}
+
+std::vector<StageFinding> stages_of(std::string_view text) {
+  std::vector<StageFinding> out;
+  while (!text.empty()) {
+    std::string_view one = text.substr(0, text.find(';'));
+    text.remove_prefix(std::min(one.size() + 1, text.size()));
+    std::array<std::string_view, 4> parts;
+    for (std::string_view& part : parts) {
+      part = one.substr(0, one.find('|'));
+      one.remove_prefix(std::min(part.size() + 1, one.size()));
+    }
+    if (!one.empty() || parts[0].empty()) throw Error("damaged stage");
+    out.push_back({std::string(parts[0]), verdict_named(parts[1]), real_of(parts[2]), std::string(parts[3])});
+  }
+  return out;
+}
+
+constexpr std::size_t kFields = 1 + 1 + 13 + 7 + 1 + 1 + 1 + 2 + 1;
 
 }  // namespace
 
@@ -118,7 +145,8 @@ std::string result_text(const CaseResult& finding) {
   each_number(j, [&](double x) { out += '\t' + real_text(x); });
   each_place(j, [&](std::int64_t x) { out += '\t' + std::to_string(x); });
   out += '\t' + real_text(finding.seconds) + '\t' + std::to_string(finding.edges) + '\t' +
-         escaped(j.held_which) + '\t' + escaped(j.reason);
+         escaped(j.held_which) + '\t' + escaped(j.stage) + '\t' + escaped(stages_text(j.stages)) + '\t' +
+         escaped(j.reason);
   return out;
 }
 
@@ -143,6 +171,8 @@ CaseResult parse_result(std::string_view text) {
   finding.seconds = real_of(fields[at++]);
   finding.edges = integer_of<std::uint64_t>(fields[at++]);
   j.held_which = plain(fields[at++]);
+  j.stage = plain(fields[at++]);
+  j.stages = stages_of(plain(fields[at++]));
   j.reason = plain(fields[at++]);
   return finding;
 }

@@ -150,8 +150,22 @@ bool has_bound(const System& system, const std::string& contract) {
   return system.kernel_rows != kTensorRows || !between || unit_operand(c) != Format::none;
 }
 
+/// Throws Error for a tap that the system has not, or one that is named twice.
+void check_taps(const OperatorKernel& kernel, const System& system) {
+  for (const std::string& tap : kernel.taps) {
+    const bool known = std::ranges::find(system.taps, tap) != system.taps.end();
+    if (known && std::ranges::count(kernel.taps, tap) == 1) continue;
+    throw Error(fmt::format("kernel {}: its row hands out the tap {}{}; {}", kernel.name, quote(tap, 60),
+                            known ? " twice" : fmt::format(", which {} has not", system.name),
+                            system.taps.empty()
+                                ? "the system has none: leave them out"
+                                : fmt::format("name each once of {}", fmt::join(system.taps, ", "))));
+  }
+}
+
 KernelRow adapted(const OperatorKernel& kernel) {
   const System& system = system_of(kernel);
+  check_taps(kernel, system);
   const std::vector<std::string> contracts = contracts_of(kernel.name, kernel.contracts);
   for (const std::string& contract : contracts) {
     if (has_bound(system, contract)) continue;
@@ -177,7 +191,12 @@ KernelRow adapted(const OperatorKernel& kernel) {
           },
           {},
           nullptr,
-          limits_of(kernel, system)};
+          limits_of(kernel, system),
+          {},
+          false,
+          {},
+          nullptr,
+          kernel.taps};
 }
 
 void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& contract, const Case* of) {

@@ -42,6 +42,7 @@ struct KernelRow {
       {};  ///< keys of a call for each of whose values it is compiled anew
   /// Of a kernel with conventions of its own: how it gets its inputs. Empty: as they are.
   std::function<Given(const Contract&)> given = nullptr;
+  std::vector<std::string> taps = {};  ///< OperatorKernel::taps
 };
 
 /// What a call shows of its case, with nothing of the call's own behind it: a call names its sizes and tensors by views of

@@ -142,9 +142,10 @@ Declaration declaration_of(const Json& object, std::size_t number) {
     if (key == "name") continue;
     if (key == "system" || key == "form" || key == "device") {
       (key == "system" ? out.system : key == "form" ? out.form : out.device) = text_of(value, of, key);
-    } else if (key == "contracts" || key == "limits" || key == "variant") {
+    } else if (key == "contracts" || key == "limits" || key == "variant" || key == "taps") {
       (key == "contracts" ? out.contracts
        : key == "limits"  ? out.limits
+       : key == "taps"    ? out.taps
                           : out.variant) = texts_of(value, of, key);
     } else if (key == "conventions") {
       out.conventions = conventions_of(value, of);

@@ -36,6 +36,7 @@ struct Conventions {
 struct Declaration {
   std::string name, system, form, device = "cpu";
   std::vector<std::string> contracts, limits;
+  std::vector<std::string> taps = {};  ///< OperatorKernel::taps
   Conventions conventions;
   bool strided = false;
   std::vector<std::string> variant = {};  ///< keys of a call for each of whose values it compiles anew

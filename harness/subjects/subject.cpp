@@ -310,6 +310,9 @@ Subject subject_rows(Ready ready, SubjectCall run) {
       return row;
     };
     if (family) {
+      if (!d.taps.empty())
+        throw Error(
+            fmt::format("the declaration of {}: {} has no taps: leave \"taps\" out", d.name, d.system));
       Kernel row = row_of(Kernel());
       row.run = [call, d](const Arguments& a, const Contract& contract) {
         if (const std::string why = refusal_of(a, d.conventions); !why.empty())
@@ -322,6 +325,7 @@ Subject subject_rows(Ready ready, SubjectCall run) {
     } else {
       OperatorKernel row = row_of(OperatorKernel());
       row.strided = d.strided;
+      row.taps = d.taps;
       row.run = [call, d](const OperatorArguments& a, const Contract& contract) {
         EdgeCall edge(a, contract, d);
         return call(edge, d.name);

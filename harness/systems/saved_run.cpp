@@ -11,6 +11,7 @@
 #include "harness/systems/tensor_inputs.h"
 #include "harness/systems/tensor_system.h"
 #include "oracles/rounding.h"
+#include "oracles/systems/input_format.h"
 
 namespace samestate {
 namespace {

@@ -2,6 +2,7 @@
 #include "harness/run/whole_call.h"
 #include "harness/systems/tensor_inputs.h"
 #include "harness/systems/tensor_system.h"
+#include "oracles/systems/input_format.h"
 
 /// One call of a system of named tensors: what it costs, and its tensors for a clock.
 namespace samestate {

@@ -5,6 +5,7 @@
 
 #include "harness/cases/counter.h"
 #include "oracles/rounding.h"
+#include "oracles/systems/input_format.h"
 
 namespace samestate {
 namespace {
@@ -84,14 +85,6 @@ double element(const TensorSpec& spec, const Counter& counter, const TensorDraws
 }
 
 }  // namespace
-
-Format input_format(const TensorSpec& spec, const Contract& contract) {
-  const Content content = spec.content;
-  // A window of a convolution that has begun holds activations; zeros are in every format.
-  const bool rounded = content == Content::activation || content == Content::weight ||
-                       content == Content::features || content == Content::zeros;
-  return rounded ? contract.input : Format::fp32;
-}
 
 std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
   const Case& c = r.c;

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "harness/cases/resolved.h"
-#include "reference/contract.h"
 
 namespace samestate {
 
@@ -14,8 +13,5 @@ inline constexpr std::string_view kStepBias = "dt_bias";
 /// The inputs of a case of named tensors, each element a function of (seed, tensor, coordinates), rounded to
 /// the contract's input format where it is data or a weight.
 [[nodiscard]] std::vector<CaseTensor> tensor_inputs(const Resolved& r);
-
-/// The format whose values an input holds: the contract's for data and weights, fp32 for the rest.
-[[nodiscard]] Format input_format(const TensorSpec& spec, const Contract& contract);
 
 }  // namespace samestate

@@ -25,16 +25,21 @@
 #include "oracles/limits.h"
 #include "oracles/reasons.h"
 #include "oracles/systems/judge_samples.h"
-#include "oracles/systems/operator_twin.h"
+#include "oracles/systems/judge_sequence.h"
+#include "oracles/systems/stages.h"
 #include "reference/error.h"
 
 namespace samestate {
 namespace {
 
+/// What a kernel wrote: the outputs of its system, and the taps that the case asks for and its row hands out.
+struct Written {
+  std::vector<CaseTensor> outputs, taps;
+};
+
 /// Runs a kernel on the inputs of a case.
-std::vector<CaseTensor> run_tensors(const Resolved& r, const TensorSystem& system,
-                                    const std::vector<CaseTensor>& inputs, const KernelChoice& kernels,
-                                    const RunOptions& options, const std::vector<Index>& cuts) {
+Written run_tensors(const Resolved& r, const TensorSystem& system, const std::vector<CaseTensor>& inputs,
+                    const KernelChoice& kernels, const RunOptions& options, const std::vector<Index>& cuts) {
   const KernelRow& kernel = *kernels.named;
   const Call call = system.call(r.c, kernel.form);
   const Signature signature = system.row.signature(call);
@@ -44,7 +49,13 @@ std::vector<CaseTensor> run_tensors(const Resolved& r, const TensorSystem& syste
   for (const CaseTensor& x : inputs)
     loop.inputs.push_back(
         {x.spec.name, x.spec.axis, x.batched, x.shape, &x.data, {}, x.spec.content == Content::slot});
-  for (const TensorSpec& spec : signature.outputs) {
+  std::vector<TensorSpec> specs = signature.outputs;
+  if (r.c.taps && !kernel.taps.empty()) {
+    for (TensorSpec& tap : stages_of(system.name)(call).taps) {
+      if (std::ranges::find(kernel.taps, tap.name) != kernel.taps.end()) specs.push_back(std::move(tap));
+    }
+  }
+  for (const TensorSpec& spec : specs) {
     std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
     shape.insert(shape.begin(), r.c.B);
     loop.outputs.push_back({spec.name, spec.axis, true, std::move(shape), nullptr,
@@ -56,9 +67,11 @@ std::vector<CaseTensor> run_tensors(const Resolved& r, const TensorSystem& syste
   std::vector<std::vector<float>> written = run_calls(
       loop, options,
       [&](const Segment&, const KernelCall& one) { run_row(kernel, one, *r.contract, options.of); });
-  std::vector<CaseTensor> out;
-  for (std::size_t i = 0; i < written.size(); ++i)
-    out.push_back({signature.outputs[i], true, loop.outputs[i].shape, std::move(written[i])});
+  Written out;
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    (i < signature.outputs.size() ? out.outputs : out.taps)
+        .push_back({specs[i], true, loop.outputs[i].shape, std::move(written[i])});
+  }
   return out;
 }
 
@@ -80,7 +93,8 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   equation = of.equation;
   kernel_rows = kTensorRows;
   in_file = {"input.", "output."};
-  keys = common_keys();
+  const StagesOf stages = stages_of(name);
+  keys = common_keys(stages != nullptr);
   for (const Parameter& size : of.parameters) sizes.push_back({size});
   plan = {.start = "T=21 chunk=8", .law = "B=2 T=13", .seeded = 50};
   for (const ModelShape& shape : model_shapes()) {
@@ -101,6 +115,9 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   least.tokens = least.chunk = 1;
   for (const Parameter& size : of.parameters) least.parameters.emplace(size.name, size.standard);
   const std::vector<TensorSpec> tensors = of.signature(least).inputs;
+  if (stages != nullptr) {
+    for (const TensorSpec& tap : stages(least).taps) taps.push_back(tap.name);
+  }
   const auto any = [&](Content content) {
     return std::ranges::count(tensors, content, &TensorSpec::content) > 0;
   };
@@ -182,7 +199,11 @@ double TensorSystem::work(const Case& c) const {
   const double share = part + (1.0 - part) * kPlain;
   // A law's runs, or a look at drawn roundings beside the worst case, or the worst case alone.
   constexpr double kLaw = 5.0, kSampled = 2.0;
-  const double looks = !c.law.empty() ? kLaw : keeps_sixteen_bits(c.contract) ? kSampled : 1.0;
+  // The stages together are the layer once more.
+  const double looks = (!c.law.empty()                   ? kLaw
+                        : keeps_sixteen_bits(c.contract) ? kSampled
+                                                         : 1.0) *
+                       (c.taps ? 2.0 : 1.0);
   const double of_sequence = looks * (share * (inside + kElement * elements) + kSequence + calls) +
                              (1.0 - part) * kElement / 2 * elements;
   return static_cast<double>(c.B) * of_sequence / kMost;
@@ -203,7 +224,7 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
         given,
         native,
         [&](const Resolved& sized, const std::vector<CaseTensor>& of, const std::vector<Index>& cuts) {
-          return by_sequence(run_tensors(sized, *this, of, kernels, options, cuts));
+          return by_sequence(run_tensors(sized, *this, of, kernels, options, cuts).outputs);
         },
         trace ? &trace->tensor_law : nullptr};
     const auto judged = [&](int first, int samples) {
@@ -220,58 +241,17 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
     return judgement.verdict == Verdict::fail ? judged(kSamples, kSecondLook * kSamples) : judgement;
   }
   if (trace) *trace = {given, {}, native, {}, {}, {}};
-  std::vector<CaseTensor> outputs = run_tensors(r, *this, given, kernels, options, cuts_of(r));
+  Written written = run_tensors(r, *this, given, kernels, options, cuts_of(r));
+  std::vector<Tensors<double>> sequences = by_sequence(written.outputs);
+  const std::vector<Tensors<double>> taps = by_sequence(written.taps);
+  for (std::size_t b = 0; b < taps.size(); ++b) sequences[b].insert(taps[b].begin(), taps[b].end());
   const Judgement judgement =
-      judge_tensors(r, *this, native, given, by_sequence(outputs), trace ? &trace->oracles : nullptr);
-  if (trace) trace->outputs = std::move(outputs);
+      judge_tensors(r, *this, native, given, sequences, trace ? &trace->oracles : nullptr);
+  if (trace) trace->outputs = std::move(written.outputs);
   return judgement;
 }
 
 namespace {
-
-/// The worst case and another gate together: either may fail a run, and the other, if it `knows` enough, pass it.
-void add(Judgement& judgement, const Judgement& other, bool knows) {
-  judgement.sampled_ratio = std::max(judgement.sampled_ratio, other.sampled_ratio);
-  judgement.twin_ratio = std::max(judgement.twin_ratio, other.twin_ratio);
-  const bool decides = other.verdict == Verdict::fail || other.ratio > judgement.ratio;
-  const bool passes = judgement.verdict == Verdict::vacuous && other.verdict == Verdict::pass && knows;
-  if (other.verdict == Verdict::fail || passes) {
-    judgement.verdict = other.verdict;
-    judgement.reason = other.reason;
-  }
-  if (!decides) return;
-  judgement.gate = other.gate;
-  judgement.ratio = other.ratio;
-  judgement.error = other.error;
-  judgement.bound = other.bound;
-  judgement.worst = other.worst;
-  judgement.expected = other.expected;
-  judgement.actual = other.actual;
-}
-
-/// One sequence against its worst case; where it has rounding points against its twin; and where that leaves
-/// something open, against drawn roundings. `twin` and `drawn`: whether these may be asked.
-Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed,
-                         const std::function<bool(Verdict)>& twin,
-                         const std::function<bool(Verdict)>& drawn) {
-  Judgement judgement = judge_operator(of.op, of.oracle, actual);
-  bool same = false;
-  // Of a card that is nearest both are reported, as of the family: they know its points, and it may have others.
-  const auto add_gated = [&](const Judgement& other, bool knows) {
-    if (!of.contract.nearest || other.verdict != Verdict::fail) return add(judgement, other, knows);
-    judgement.sampled_ratio = std::max(judgement.sampled_ratio, other.sampled_ratio);
-    judgement.twin_ratio = std::max(judgement.twin_ratio, other.twin_ratio);
-  };
-  if (of.oracle.points && judgement.verdict != Verdict::fail && twin(judgement.verdict)) {
-    const TwinJudgement nearest = judge_operator_twin(of, actual, seed);
-    same = nearest.same;
-    add_gated(nearest.judgement, same);
-  }
-  if (judgement.verdict != Verdict::fail && !same && drawn(judgement.verdict)) {
-    add_gated(judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual), true);
-  }
-  return judgement;
-}
 
 /// Of many sequences also those that float64 shows to be farthest off.
 ChosenHeads chosen_sequences(const Case& c, const TensorSystem& system, Call call,
@@ -303,14 +283,17 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
   // where it says nothing alone.
   Case alone = r.c;
   alone.B = 1;
+  alone.taps = false;
   const double one = system.work(alone);
   const Index held = chosen.count();
-  const auto twins = [&](bool points) {
-    return SampledSequences(held, one, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
+  const auto twins = [&](double work, bool points) {
+    return SampledSequences(held, work, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
   };
-  const auto draws = [&](bool points) {
-    return SampledSequences(held, one, points ? 0.1 : 0.0, r.law != nullptr ? 0.0 : points ? 1.0 : 0.3);
+  const auto draws = [&](double work, bool points) {
+    return SampledSequences(held, work, points ? 0.1 : 0.0, r.law != nullptr ? 0.0 : points ? 1.0 : 0.3);
   };
+  // A twin is sought among the subsets of its points. A stage has few of the layer's, and part of its work.
+  constexpr double kOfStage = 0.25;
   const std::vector<Index> cuts = cuts_of(r);
   Judgement worst;
   Index looked = 0;
@@ -320,10 +303,16 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     OperatorOracle oracle = operator_oracle(system.row, call, sequence, cuts, *r.contract);
     if (chosen.takes(b, 0)) {
       const bool points = oracle.points && r.law == nullptr;
-      Judgement judgement = judge_sequence(
-          {system.row, call, sequence, cuts, *r.contract, oracle}, outputs[static_cast<std::size_t>(b)],
-          r.c.seed, [&](Verdict v) { return twins(points).takes(looked, v); },
-          [&](Verdict v) { return draws(points).takes(looked, v); });
+      const Tensors<double>& actual = outputs[static_cast<std::size_t>(b)];
+      const auto asked = [&](double work) {
+        return GatesAsked{[=, &looked](Verdict v) { return twins(work, points).takes(looked, v); },
+                          [=, &looked](Verdict v) { return draws(work, points).takes(looked, v); }};
+      };
+      Judgement judgement = judge_sequence({system.row, call, sequence, cuts, *r.contract, oracle}, actual,
+                                           r.c.seed, asked(one));
+      if (std::ranges::any_of(system.taps, [&](const std::string& tap) { return actual.contains(tap); }))
+        add_stages(judgement, judge_stages(system.row, call, sequence, actual, cuts, *r.contract, r.c.seed,
+                                           asked(kOfStage * one)));
       judgement.worst.sequence = b;
       if (looked++ == 0) {
         worst = std::move(judgement);
@@ -359,7 +348,7 @@ std::vector<Tensors<double>> by_sequence(const std::vector<CaseTensor>& outputs)
 
 std::vector<CaseTensor> TensorSystem::outputs(const Resolved& r, const std::vector<CaseTensor>& inputs,
                                               const KernelChoice& kernels, const RunOptions& options) const {
-  return run_tensors(r, *this, inputs, kernels, options, cuts_of(r));
+  return run_tensors(r, *this, inputs, kernels, options, cuts_of(r)).outputs;
 }
 
 std::vector<Held> TensorSystem::held(const Resolved& r, const Trace& trace) const {

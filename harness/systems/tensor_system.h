@@ -82,7 +82,7 @@ class TensorSystem final : public System {
 [[nodiscard]] std::vector<Tensors<double>> by_sequence(const std::vector<CaseTensor>& outputs);
 
 /// The worst judgement of the sequences of a run whose calls were of the form `native`; what they were held
-/// against goes to `oracles`.
+/// against goes to `oracles`. `outputs` of a layer may hold taps: its stages are judged too.
 [[nodiscard]] Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::string_view native,
                                       const std::vector<CaseTensor>& inputs,
                                       const std::vector<Tensors<double>>& outputs,

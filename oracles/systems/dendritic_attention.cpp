@@ -1,5 +1,6 @@
 #include "reference/layers/dendritic_attention.h"
 
+#include "oracles/systems/dendritic_stages.h"
 #include "oracles/systems/rows.h"
 
 namespace samestate {
@@ -9,23 +10,8 @@ namespace {
 /// branches are chosen is exact and the same everywhere (EQUATIONS 8.2); the router is an operator of its
 /// own.
 struct Layer {
-  static DendriticSizes sizes_of(const Call& call) {
-    DendriticSizes s;
-    s.model_width = call.at("D");
-    s.heads = call.at("H");
-    s.head_width = call.at("N") * call.at("stride") + call.at("O");  // every choice of windows is legal (7.5)
-    s.value_width = call.at("dv");
-    s.branch = {call.at("Es") + call.at("K") + call.at("idle"), call.at("Es"), call.at("K")};
-    s.windows = call.at("N");
-    s.overlap = call.at("O");
-    s.convolution_width = call.at("W");
-    require_dendritic_sizes(s);
-    if (s.branch.candidates() < 1) throw Error("K=0 and idle=0 leave no branch to score; make idle 1");
-    return s;
-  }
-
   static Signature signature(const Call& call) {
-    const DendriticSizes s = sizes_of(call);
+    const DendriticSizes s = dendritic_sizes(call);
     const Index T = call.tokens;
     const Index D = s.model_width;
     const Index keys = s.heads * s.head_width;
@@ -89,44 +75,8 @@ struct Layer {
   }
 
   template <class Scalar>
-  static std::vector<DendriticRouting<Scalar>> routing(const DendriticSizes& s,
-                                                       const Tensors<Scalar>& inputs) {
-    std::vector<DendriticRouting<Scalar>> out;
-    const Index candidates = s.branch.candidates();
-    for (Index h = 0; h < s.heads; ++h) {
-      const Matrix<Scalar> scores = get(inputs, "scores").middleCols(h * candidates, candidates);
-      const Matrix<Index> selected =
-          s.branch.routed > 0 ? top_k(scores, s.branch.routed) : Matrix<Index>(scores.rows(), 0);
-      Matrix<Scalar> chosen(scores.rows(), s.branch.routed);
-      for (Index t = 0; t < scores.rows(); ++t) {
-        for (Index i = 0; i < s.branch.routed; ++i) chosen(t, i) = scores(t, selected(t, i));
-      }
-      out.push_back(injected_routing(selected, chosen, s.branch));
-    }
-    return out;
-  }
-
-  /// `parts` matrices on top of one another.
-  template <class Scalar>
-  static std::vector<Matrix<Scalar>> unstacked(const Matrix<Scalar>& x, Index parts) {
-    std::vector<Matrix<Scalar>> out;
-    const Index rows = x.rows() / parts;
-    for (Index i = 0; i < parts; ++i) out.push_back(x.middleRows(i * rows, rows));
-    return out;
-  }
-  template <class Scalar>
-  static Matrix<Scalar> stacked(const std::vector<Matrix<Scalar>>& parts, Matrix<Scalar> to) {
-    Index row = 0;
-    for (const Matrix<Scalar>& part : parts) {
-      to.middleRows(row, part.rows()) = part;
-      row += part.rows();
-    }
-    return to;
-  }
-
-  template <class Scalar>
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
-    const DendriticSizes s = sizes_of(call);
+    const DendriticSizes s = dendritic_sizes(call);
     DendriticCache<Scalar> cache = empty_dendritic_cache<Scalar>(s);
     if (s.convolution_width > 1) {
       cache.conv_q = unstacked(get(inputs, "conv_q"), s.branches());
@@ -134,12 +84,11 @@ struct Layer {
       cache.conv_v = get(inputs, "conv_v");
     }
     cache.state = unstacked(get(inputs, "S"), s.virtual_heads());
-    const std::vector<DendriticRouting<Scalar>> injected = routing(s, inputs);
+    const std::vector<DendriticRouting<Scalar>> injected = dendritic_routing(s, get(inputs, "scores"));
     DendriticOptions<Scalar> options;
     options.compacted = call.form == "compacted";
     options.routing = &injected;
-    const Matrix<Scalar>& mask = get(inputs, "mask");
-    for (Index t = 0; t < mask.rows(); ++t) options.real.push_back(mask(t, 0) != Scalar(0));
+    options.real = real_tokens(get(inputs, "mask"));
     DendriticResult<Scalar> out =
         dendritic_attention(weights(s, inputs), get(inputs, "x"), std::move(cache), options);
     return {{"y", std::move(out.output)},

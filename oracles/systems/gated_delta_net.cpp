@@ -1,6 +1,7 @@
 #include "reference/layers/gated_delta_net.h"
 
 #include "oracles/systems/explicit_chunk.h"
+#include "oracles/systems/gated_delta_net_stages.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 
@@ -10,17 +11,8 @@ namespace {
 /// The layer, its four tensors of interest beside the output: the norm hides errors of scale, so the core and
 /// the states are judged as well (EQUATIONS 8.1).
 struct Layer {
-  static GatedDeltaNetShape shape_of(const Call& call) {
-    GatedDeltaNetShape shape;
-    shape.key_heads = call.at("Hk");
-    shape.value_heads = call.at("Hk") * call.at("R");
-    shape.key_width = call.at("dk");
-    shape.value_width = call.at("dv");
-    return shape;
-  }
-
   static Signature signature(const Call& call) {
-    const GatedDeltaNetShape shape = shape_of(call);
+    const GatedDeltaNetShape shape = gated_delta_net_shape(call);
     const Index D = call.at("D");
     const Index W = call.at("W");
     const Index Hv = shape.value_heads;
@@ -45,7 +37,7 @@ struct Layer {
 
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
-    const GatedDeltaNetShape shape = shape_of(call);
+    const GatedDeltaNetShape shape = gated_delta_net_shape(call);
     GatedDeltaNetWeights<Scalar> w;
     w.epsilon = Scalar(static_cast<double>(1e-6F));  // as kernels hold it
     w.in_proj_qkvz = get(inputs, "in_proj_qkvz");
@@ -60,9 +52,7 @@ struct Layer {
     for (Index h = 0; h < shape.value_heads; ++h) {
       cache.state.push_back(S.middleRows(h * shape.key_width, shape.key_width));
     }
-    std::vector<bool> real;
-    const Matrix<Scalar>& mask = get(inputs, "mask");
-    for (Index t = 0; t < mask.rows(); ++t) real.push_back(mask(t, 0) != Scalar(0));
+    const std::vector<bool> real = real_tokens(get(inputs, "mask"));
     const auto run = [&](const Sequence<Scalar>& head) {
       return layer_core<GatedDeltaRule>(head, call.form == "chunked", call.chunk);
     };

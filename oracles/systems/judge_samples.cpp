@@ -55,16 +55,18 @@ class Population {
     }
   }
 
-  /// The worst statistic of an error [rows, columns], `e` of it beyond `slack`.
+  /// The worst statistic of an error [rows, columns] beyond `slack`; `e` is what each element has beyond it. The slope is
+  /// that of the whole error, less what the slack can make of it: what an error across y loses by the element lies along y.
   [[nodiscard]] Finding judge(const Matrix<double>& e, const Matrix<double>& error,
                               const Matrix<double>& slack) const {
     Scales all = scales(nullptr);
     all.column = columns(nullptr, all.row);
     Statistics of_kernel = statistics(e, all);
-    // What is taken off each element may itself have a slope, larger than that of errors which a norm behind them makes
-    // orthogonal to y: of the whole error less as much as the slack can have.
-    if (error.allFinite())
-      of_kernel.value[kSlope] = std::max(0.0, slope(error, all) - slope(slack, all, y_.cwiseAbs()));
+    if (error.allFinite()) {
+      const double allowed = slope_of(all.row, y_.cwiseAbs(), slack);
+      of_kernel.value[kSlope] =
+          std::isfinite(allowed) ? std::max(slope_of(all.row, y_, error) - allowed, 0.0) : 0.0;
+    }
     Finding worst;
     for (std::size_t k = 0; k < kNames.size(); ++k) {
       const double limit = k == kSlope ? slope_limit() : limit_of(k);
@@ -134,14 +136,15 @@ class Population {
     s.value[1] = std::sqrt(rows.maxCoeff(&s.row[1]));
     s.value[2] = std::sqrt(e.cwiseAbs2().cwiseQuotient(v.element).maxCoeff(&s.row[2], &s.column[2]));
     s.value[3] = std::sqrt(column_means(e, v.row).cwiseQuotient(v.column).maxCoeff(&s.column[3]));
-    s.value[kSlope] = slope(e, v);
+    s.value[kSlope] = slope_of(v.row, y_, e);
     return s;
   }
-  [[nodiscard]] double slope(const Matrix<double>& e, const Scales& v) const { return slope(e, v, y_); }
-  [[nodiscard]] static double slope(const Matrix<double>& e, const Scales& v, const Matrix<double>& y) {
-    const auto weighed = v.row.cwiseInverse().asDiagonal() * y;
-    const double size = weighed.cwiseProduct(y).sum();
-    return size > 0.0 ? std::abs(weighed.cwiseProduct(e).sum()) / size : 0.0;
+  /// |<e, along>| / <y, y>, rows weighed by their variances.
+  [[nodiscard]] double slope_of(const Vector<double>& row, const Matrix<double>& along,
+                                const Matrix<double>& e) const {
+    const auto weight = row.cwiseInverse().asDiagonal();
+    const double size = (weight * y_).cwiseProduct(y_).sum();
+    return size > 0.0 ? std::abs((weight * along).cwiseProduct(e).sum()) / size : 0.0;
   }
 
   [[nodiscard]] double largest(std::size_t k) const {

@@ -35,9 +35,10 @@ struct SampledErrors {
 ///   tensor  RMS over rows of |e_r| / sigma_r,   row  the largest of them,   element  max |e_rc| / sigma_rc,
 ///   column  max over columns of the RMS of e_rc / sigma_r,   slope  |<e, y>| / <y, y>, weighed by 1 / sigma_r^2.
 /// A limit is where the logarithm of the samples' statistic, near normal, is exceeded with probability
-/// kSampledFalseAlarm, and at least kSampledMargin times the largest. e is the error less `between`, the slope that of the error less the most that `between` has. Rows of undecided
-/// tokens are left out; an output of which a sample is not finite is not judged. Vacuous where no output is both judged
-/// and known to kVacuousOutput of its size. Gate: "sampled STATISTIC"; error and bound are the statistic and its limit.
+/// kSampledFalseAlarm, and at least kSampledMargin times the largest. e is the error less `between`; the slope
+/// is that of the whole error, less the largest that `between` can have. Rows of undecided tokens are left out; an output
+/// of which a sample is not finite is not judged. Vacuous where no output is both judged and known to kVacuousOutput of
+/// its size. Gate: "sampled STATISTIC"; error and bound are the statistic and its limit.
 [[nodiscard]] Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& errors,
                                       const Tensors<double>& actual);
 

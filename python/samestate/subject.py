@@ -82,12 +82,13 @@ class Subject:
     """One kernel: what `ready` says of it, and how a `run` calls it. Making one imports no array library."""
 
     def __init__(self, function, system, form, *, contracts=("fp32",), limits=(), array="numpy", device="cpu",
-                 name=None, bf16="float32", strided=None, compiles=None, variant=(), arguments=None, options=None,
-                 about=None, **conventions):
+                 name=None, bf16="float32", strided=None, compiles=None, variant=(), taps=(), arguments=None,
+                 options=None, about=None, **conventions):
         """`arguments`: {what it is given: the name the function has for it}, where the names above do not fit;
         `options`: keyword arguments that never change; `compiles`: whether the first call of new sizes may take long
         (it says `busy` then); `variant`: keys of the case line for each of whose values it is compiled anew, such as dk
-        contract state, of which the gate takes few (--variants); `strided`: whether it is given tensors with gaps."""
+        contract state, of which the gate takes few (--variants); `strided`: whether it is given tensors with gaps;
+        `taps`: of a layer, what it hands out between its stages (docs/plugins.md): it returns a dict by name then."""
         if not callable(function):
             raise DeclarationError(f"{function!r:.80} is no function")
         self.function, self.system, self.form = function, system, form
@@ -98,7 +99,9 @@ class Subject:
             raise DeclarationError(f"device {device!r}; known are cpu cuda")
         self.array, self.device, self.bf16 = array, device, bf16
         self.contracts, self.limits = _words(contracts), [limits] if isinstance(limits, str) else list(limits)
-        self.variant = _words(variant)
+        self.variant, self.taps = _words(variant), _words(taps)
+        if self.taps and self.family:
+            raise DeclarationError(f"taps {' '.join(self.taps)}: {system} is no layer, and has none")
         if not self.contracts:
             raise DeclarationError("no contract; `samestate list contracts` says what each promises")
         self.strided = array in ("numpy", "torch") if strided is None else bool(strided)
@@ -222,6 +225,8 @@ class Subject:
                 "strided": self.strided, "about": about}
         if self.variant:
             said["variant"] = self.variant
+        if self.taps:
+            said["taps"] = self.taps
         return said
 
     # -- a call
@@ -346,6 +351,8 @@ class Subject:
             return result
         listed = isinstance(result, (tuple, list))
         if not self.family:
+            if any(name in self.taps for name in wanted):
+                raise ReturnError("a kernel with taps returns a dict by name, which may hold more than a call asks for")
             got = list(result) if listed else [result]
             if len(got) != len(wanted):
                 raise ReturnError(f"the function returned {len(got)} results, asked for is {asked}")

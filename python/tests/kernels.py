@@ -53,6 +53,45 @@ def rms_norm(x, weight, parameters):
     return (x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-6)) * weight).astype(np.float32)
 
 
+@samestate.kernel("gated_delta_net", "recurrent", taps="mixed,z,b,a,convolved,q,k,g,beta,gated")
+def gated_delta_net(x, mask, in_proj_qkvz, in_proj_ba, conv1d, A_log, dt_bias, norm, out_proj, convolution, S, parameters):
+    """The layer in fp32; with SAMESTATE_TEST_FAULT=beta its strength goes through fp16."""
+    B, T, _ = x.shape
+    Hk, R, dk, dv = (parameters[n] for n in ("Hk", "R", "dk", "dv"))
+    Hv, one = Hk * R, np.float32(1)
+    sigmoid = lambda y: np.where(y < 0, np.exp(-np.abs(y)), one) / (one + np.exp(-np.abs(y)))
+    silu = lambda y: y * sigmoid(y)
+    unit = lambda y: y / np.sqrt((y * y).sum(-1, keepdims=True) + np.float32(1e-6))
+    x = np.where(mask != 0, x, np.float32(0))
+    by_key = (x @ in_proj_qkvz.T).reshape(B, T, Hk, 2 * dk + 2 * R * dv)
+    part = lambda begin, width: by_key[..., begin:begin + width].reshape(B, T, -1)
+    mixed = np.concatenate([part(0, dk), part(dk, dk), part(2 * dk, R * dv)], -1)
+    z = np.ascontiguousarray(part(2 * dk + R * dv, R * dv))
+    b, a = (np.ascontiguousarray(y).reshape(B, T, Hv) for y in np.split((x @ in_proj_ba.T).reshape(B, T, Hk, 2 * R), 2, -1))
+    history = np.concatenate([convolution, mixed], 1)
+    W = conv1d.shape[1]
+    convolved = silu(sum(conv1d[:, j] * history[:, j:j + T] for j in range(W)))
+    q, k, v = (y.reshape(B, T, -1, d) for y, d in
+               zip(np.split(convolved, [Hk * dk, 2 * Hk * dk], -1), (dk, dk, dv)))
+    q, k, beta = unit(q), unit(k), sigmoid(b)
+    if os.environ.get("SAMESTATE_TEST_FAULT") == "beta":
+        beta = beta.astype(np.float16).astype(np.float32)
+    g = -np.exp(A_log.reshape(-1)) * (np.maximum(a + dt_bias.reshape(-1), 0) + np.log1p(np.exp(-np.abs(a + dt_bias.reshape(-1)))))
+    core, state = np.empty((B, T, Hv, dv), np.float32), S.copy()
+    for t in range(T):
+        for h in range(Hv):
+            head, key = state[:, h], k[:, t, h // R]
+            head *= np.exp(g[:, t, h])[:, None, None]
+            delta = beta[:, t, h, None] * (v[:, t, h] - np.einsum("bij,bi->bj", head, key))
+            head += key[:, :, None] * delta[:, None, :]
+            core[:, t, h] = np.einsum("bij,bi->bj", head, q[:, t, h // R]) / np.sqrt(np.float32(dk))
+    root = np.sqrt((core * core).mean(-1, keepdims=True) + np.float32(1e-6))
+    gated = (core / root * norm.reshape(-1) * silu(z.reshape(B, T, Hv, dv))).reshape(B, T, -1)
+    out = {"y": gated @ out_proj.T, "core": core.reshape(B, T, -1), "convolution": history[:, T:], "S": state, "mixed": mixed,
+           "z": z, "b": b, "a": a, "convolved": convolved, "q": q, "k": k, "g": g, "beta": beta, "gated": gated}
+    return {name: y.astype(np.float32) for name, y in out.items()}
+
+
 def plain(q, k, v, g, beta, initial_state, scale):
     return right("gated_delta_rule", q, k, v, g, beta, initial_state, scale)
 

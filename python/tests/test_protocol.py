@@ -128,6 +128,35 @@ class Conversation(unittest.TestCase):
         self.assertEqual(answer["type"], "ran", answer)
         self.assertLess(np.abs(got["y"] - x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)).max(), 1e-6)
 
+    def test_taps_are_written_where_a_call_asks_for_them(self):
+        judge = self.serve(KERNELS + ":gated_delta_net")
+        self.assertEqual(len(judge.ready["kernels"][0]["taps"]), 10)
+        rng, one = np.random.default_rng(1), np.float32
+        shapes = {"x": (1, 3, 8), "in_proj_qkvz": (12, 8), "in_proj_ba": (2, 8), "conv1d": (9, 2), "A_log": (1, 1),
+                  "dt_bias": (1, 1), "norm": (1, 3), "out_proj": (8, 3)}
+        given = {n: (rng.standard_normal(s).astype(one), "fp32") for n, s in shapes.items()}
+        given.update(mask=(np.ones((1, 3, 1), one), "fp32"), convolution=(np.zeros((1, 1, 9), one), "fp32"),
+                     S=(np.zeros((1, 1, 3, 3), one), "fp32"))
+        outputs = {"y": (1, 3, 8), "core": (1, 3, 3), "convolution": (1, 1, 9), "S": (1, 1, 3, 3)}
+        for taps in ({}, {"q": (1, 3, 1, 3), "gated": (1, 3, 3)}):
+            answer, got = judge.run("kernels.gated_delta_net.recurrent", given,
+                                    {n: (s, "fp32") for n, s in {**outputs, **taps}.items()},
+                                    parameters={"D": 8, "Hk": 1, "R": 1, "dk": 3, "dv": 3, "W": 2}, scale=None, heads=None,
+                                    l2norm=None, chunk=None)
+            self.assertEqual(answer["type"], "ran", answer)
+        np.testing.assert_allclose((got["q"] ** 2).sum(-1), 1, rtol=1e-4)
+        np.testing.assert_allclose(got["gated"] @ given["out_proj"][0].T, got["y"], rtol=1e-4, atol=1e-6)
+
+    def test_taps_are_a_layers_and_come_by_name(self):
+        import samestate.errors
+        from samestate.subject import Subject
+
+        with self.assertRaisesRegex(samestate.errors.DeclarationError, "retention is no layer"):
+            Subject(lambda q, k, v, g, initial_state, scale: None, "retention", "recurrent", taps="q")
+        layer = Subject(lambda x: x, "gated_delta_net", "recurrent", taps="q")
+        with self.assertRaisesRegex(samestate.errors.ReturnError, "dict by name"):
+            layer._results(np.zeros(1), [{"name": "q"}], {})
+
     def test_declared_by_options(self):
         for words in ([KERNELS + ":plain", "--system", "gated_delta_rule", "--form", "recurrent", "--contracts",
                        "fp32,bf16_io", "--limits", "dk <= 64; dv % 2 = 0"],

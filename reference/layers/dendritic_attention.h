@@ -150,13 +150,72 @@ template <class Scalar>
 
 }  // namespace detail
 
+/// What the windows of one branch are made of, convolved: q and k [T, H d] of that branch, v [T, H dv]; g and beta [T, E H].
+template <class Scalar>
+struct DendriticBranch {
+  const Matrix<Scalar>&q, &k, &v, &g, &beta;
+};
+
+/// Steps 8-13 of branch e: its virtual heads, masked unless `compacted`, q and k normalised inside their windows. states, heads:
+/// N E H, of which those of the branch are read and written.
+template <class Scalar>
+void dendritic_windows(const DendriticSizes& s, Index e, const DendriticBranch<Scalar>& x,
+                       const std::vector<DendriticRouting<Scalar>>& routing, const std::vector<bool>& real,
+                       bool compacted, const std::vector<Matrix<Scalar>>& states,
+                       std::vector<Sequence<Scalar>>& heads) {
+  using std::sqrt;
+  const OverlapWindows windows = s.split();
+  const Scalar scale = Scalar(1) / sqrt(Scalar(static_cast<double>(windows.width)));  // of w, not of d
+  // 11, 13: normalised inside the window. One rounding point: kernels store both or neither.
+  const auto normalised = [&](const Matrix<Scalar>& head, Index n) {
+    return stored<Scalar>(l2norm(windows.slice(head, n)));
+  };
+  for (Index h = 0; h < s.heads; ++h) {
+    const Index m = s.merged_head(e, h);  // 10
+    Sequence<Scalar> head{x.q.middleCols(h * s.head_width, s.head_width),
+                          x.k.middleCols(h * s.head_width, s.head_width),
+                          x.v.middleCols(h * s.value_width, s.value_width),
+                          x.g.col(m),
+                          x.beta.col(m),
+                          scale,
+                          Matrix<Scalar>()};
+    detail::mask_branch(routing[static_cast<std::size_t>(h)].mask, e, real, compacted, head);  // 8, 9
+    for (Index n = 0; n < s.windows; ++n) {
+      const auto at = static_cast<std::size_t>(s.virtual_head(n, e, h));
+      Sequence<Scalar>& window = heads[at];
+      window = head;  // 12: v, g and beta of every window
+      window.q = normalised(head.q, n);
+      window.k = normalised(head.k, n);
+      window.initial_state = states[at];
+    }
+  }
+}
+
+/// Step 14: the recurrence of every virtual head -> N E H outputs [T, dv]; `states` become those after the last token.
+template <class Scalar>
+[[nodiscard]] std::vector<Matrix<Scalar>> dendritic_cores(
+    const DendriticSizes& s, const std::vector<Sequence<Scalar>>& heads,
+    const std::vector<DendriticRouting<Scalar>>& routing, bool compacted, Index chunk,
+    std::vector<Matrix<Scalar>>& states) {
+  std::vector<Matrix<Scalar>> o;
+  for (Index i = 0; i < s.virtual_heads(); ++i) {
+    const Index e = i % s.merged_heads() / s.heads;
+    const auto at = static_cast<std::size_t>(i);
+    const Matrix<bool>& mask = routing[static_cast<std::size_t>(i % s.heads)].mask;
+    Trajectory<Scalar> core =
+        compacted ? detail::run_compacted(heads[at], mask, e, chunk) : detail::run_core(heads[at], chunk);
+    o.push_back(stored(std::move(core.o)));
+    states[at] = std::move(core.state);
+  }
+  return o;
+}
+
 /// Steps 1-13. x: [T, D], any T. Throws Error for parameters, cache, mask or routing of other sizes.
 template <class Scalar>
 [[nodiscard]] DendriticCoreInput<Scalar> dendritic_core_input(const DendriticParameters<Scalar>& p,
                                                               const Matrix<Scalar>& x,
                                                               DendriticCache<Scalar> cache,
                                                               const DendriticOptions<Scalar>& options = {}) {
-  using std::sqrt;
   require_dendritic_parameters(p);
   const DendriticSizes& s = p.sizes;
   require_dendritic_cache(cache, s);
@@ -185,12 +244,6 @@ template <class Scalar>
   Convolved<Scalar> v_conv = short_convolution(v, p.v_conv, no_bias, cache.conv_v);  // 7
   cache.conv_v = std::move(v_conv.state);
 
-  const OverlapWindows windows = s.split();
-  const Scalar scale = Scalar(1) / sqrt(Scalar(static_cast<double>(windows.width)));  // of w, not of d
-  // 11, 13: normalised inside the window. One rounding point: kernels store both or neither.
-  const auto normalised = [&](const Matrix<Scalar>& head, Index n) {
-    return stored<Scalar>(l2norm(windows.slice(head, n)));
-  };
   in.heads.resize(static_cast<std::size_t>(s.virtual_heads()));
   for (Index e = 0; e < s.branches(); ++e) {
     const auto branch = static_cast<std::size_t>(e);
@@ -200,26 +253,8 @@ template <class Scalar>
     Convolved<Scalar> k_conv = short_convolution(k_branch[branch], p.k_conv, no_bias, cache.conv_k[branch]);
     cache.conv_q[branch] = std::move(q_conv.state);
     cache.conv_k[branch] = std::move(k_conv.state);
-    for (Index h = 0; h < s.heads; ++h) {
-      const Index m = s.merged_head(e, h);  // 10
-      Sequence<Scalar> head{q_conv.y.middleCols(h * s.head_width, s.head_width),
-                            k_conv.y.middleCols(h * s.head_width, s.head_width),
-                            v_conv.y.middleCols(h * s.value_width, s.value_width),
-                            g.col(m),
-                            beta.col(m),
-                            scale,
-                            Matrix<Scalar>()};
-      const Matrix<bool>& mask = in.routing[static_cast<std::size_t>(h)].mask;
-      detail::mask_branch(mask, e, real, options.compacted, head);  // 8, 9
-      for (Index n = 0; n < s.windows; ++n) {
-        const auto at = static_cast<std::size_t>(s.virtual_head(n, e, h));
-        Sequence<Scalar>& window = in.heads[at];
-        window = head;  // 12: v, g and beta of every window
-        window.q = normalised(head.q, n);
-        window.k = normalised(head.k, n);
-        window.initial_state = cache.state[at];
-      }
-    }
+    const DendriticBranch<Scalar> convolved{q_conv.y, k_conv.y, v_conv.y, g, beta};
+    dendritic_windows(s, e, convolved, in.routing, real, options.compacted, cache.state, in.heads);
   }
   note_tokens(cache, real);
   in.cache = std::move(cache);
@@ -273,15 +308,7 @@ template <class Scalar>
   DendriticCoreInput<Scalar> in = dendritic_core_input(p, x, std::move(cache), options);
   const DendriticSizes& s = p.sizes;
   DendriticResult<Scalar> out;
-  for (Index i = 0; i < s.virtual_heads(); ++i) {  // 14
-    const Index e = i % s.merged_heads() / s.heads;
-    const auto at = static_cast<std::size_t>(i);
-    const Matrix<bool>& mask = in.routing[static_cast<std::size_t>(i % s.heads)].mask;
-    Trajectory<Scalar> core = options.compacted ? detail::run_compacted(in.heads[at], mask, e, options.chunk)
-                                                : detail::run_core(in.heads[at], options.chunk);
-    out.o.push_back(stored(std::move(core.o)));
-    in.cache.state[at] = std::move(core.state);
-  }
+  out.o = dendritic_cores(s, in.heads, in.routing, options.compacted, options.chunk, in.cache.state);  // 14
   out.a = mix_branches(out.o, in.routing, s);  // 15, 16
   out.output = dendritic_output(p, out.a, in.z);
   out.routing = std::move(in.routing);

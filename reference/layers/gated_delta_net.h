@@ -173,6 +173,45 @@ template <class Scalar>
           flat_ba.leftCols(shape.value_heads), flat_ba.rightCols(shape.value_heads)};
 }
 
+/// The projections of the hidden states x, [T, D]; `real`: empty, or [T], false for padding, whose hidden states are set to
+/// zero before. Throws Error where sizes disagree.
+template <class Scalar>
+[[nodiscard]] GatedDeltaNetProjections<Scalar> project_hidden(const Matrix<Scalar>& x,
+                                                              const Matrix<Scalar>& in_proj_qkvz,
+                                                              const Matrix<Scalar>& in_proj_ba,
+                                                              const GatedDeltaNetShape& shape,
+                                                              const std::vector<bool>& real) {
+  if (!real.empty() && static_cast<Index>(real.size()) != x.rows()) {
+    throw Error("gated_delta_net: a mask of " + std::to_string(real.size()) + " tokens on " +
+                std::to_string(x.rows()));
+  }
+  Matrix<Scalar> hidden = x;
+  for (std::size_t t = 0; t < real.size(); ++t) {
+    if (!real[t]) hidden.row(static_cast<Index>(t)).setZero();
+  }
+  return split_projections(linear(hidden, in_proj_qkvz), linear(hidden, in_proj_ba), shape);
+}
+
+/// The rule on value head h, in the form of `run`, with the scale of the layer (GDN-33): q, k [T, dk] normalised, of the key
+/// head that serves it. Throws Error for a state of another size.
+template <class Scalar, class Run>
+[[nodiscard]] Trajectory<Scalar> run_value_head(const GatedDeltaNetShape& shape, Index h,
+                                                Sequence<Scalar> head, const Run& run) {
+  using std::sqrt;
+  const Matrix<Scalar>& state = head.initial_state;
+  const Index dk = shape.key_width;
+  const Index dv = shape.value_width;
+  if (state.rows() != dk || state.cols() != dv) {
+    throw Error("gated_delta_net: state " + std::to_string(h) + " is " + std::to_string(state.rows()) +
+                " x " + std::to_string(state.cols()) + ", needed " + std::to_string(dk) + " x " +
+                std::to_string(dv));
+  }
+  head.scale = Scalar(1) / sqrt(Scalar(static_cast<double>(dk)));
+  Trajectory<Scalar> core = run(head);
+  core.o = stored(std::move(core.o));
+  return core;
+}
+
 /// The convolution state as public code stores it: the last W inputs as columns, [channels, W], zeros where
 /// there were fewer (CONV-5). Its oldest column is never read again, which is why the cache here holds W - 1.
 /// previous: [channels, W], mixed: [T, channels]. Throws Error where the channels differ.
@@ -196,23 +235,13 @@ template <class Scalar, class Run>
 [[nodiscard]] GatedDeltaNetOutput<Scalar> gated_delta_net(
     const Matrix<Scalar>& x, const GatedDeltaNetWeights<Scalar>& weights, const GatedDeltaNetShape& shape,
     const GatedDeltaNetCache<Scalar>& cache, const Run& run, const std::vector<bool>& real = {}) {
-  using std::sqrt;
   detail::require_gated_delta_net(shape, weights);
   if (static_cast<Index>(cache.state.size()) != shape.value_heads) {
     throw Error("gated_delta_net: the cache holds " + std::to_string(cache.state.size()) +
                 " states, needed " + std::to_string(shape.value_heads));
   }
-  if (!real.empty() && static_cast<Index>(real.size()) != x.rows()) {
-    throw Error("gated_delta_net: a mask of " + std::to_string(real.size()) + " tokens on " +
-                std::to_string(x.rows()));
-  }
-  Matrix<Scalar> hidden = x;
-  for (std::size_t t = 0; t < real.size(); ++t) {
-    if (!real[t]) hidden.row(static_cast<Index>(t)).setZero();
-  }
-
   const GatedDeltaNetProjections<Scalar> p =
-      split_projections(linear(hidden, weights.in_proj_qkvz), linear(hidden, weights.in_proj_ba), shape);
+      project_hidden(x, weights.in_proj_qkvz, weights.in_proj_ba, shape, real);
   const Convolved<Scalar> qkv =
       short_convolution(p.mixed, weights.conv1d, {}, cache.convolution);  // CONV-2, CONV-3
   GatedDeltaNetOutput<Scalar> out;
@@ -228,22 +257,15 @@ template <class Scalar, class Run>
   out.gated.resize(x.rows(), shape.values());
   for (Index h = 0; h < shape.value_heads; ++h) {
     const Index from = shape.key_head(h) * dk;
-    const Matrix<Scalar>& state = cache.state[static_cast<std::size_t>(h)];
-    if (state.rows() != dk || state.cols() != dv) {
-      throw Error("gated_delta_net: state " + std::to_string(h) + " is " + std::to_string(state.rows()) +
-                  " x " + std::to_string(state.cols()) + ", needed " + std::to_string(dk) + " x " +
-                  std::to_string(dv));
-    }
     Sequence<Scalar> head;
     head.q = stored(l2norm<Scalar>(qkv.y.middleCols(from, dk)));                 // GDN-32
     head.k = stored(l2norm<Scalar>(qkv.y.middleCols(shape.keys() + from, dk)));  // GDN-32
     head.v = qkv.y.middleCols(2 * shape.keys() + h * dv, dv);
     head.g = out.g.col(h);
     head.beta = out.beta.col(h);
-    head.scale = Scalar(1) / sqrt(Scalar(static_cast<double>(dk)));  // GDN-33
-    head.initial_state = state;
-    const Trajectory<Scalar> core = run(head);
-    out.core.middleCols(h * dv, dv) = stored(core.o);
+    head.initial_state = cache.state[static_cast<std::size_t>(h)];
+    const Trajectory<Scalar> core = run_value_head(shape, h, std::move(head), run);
+    out.core.middleCols(h * dv, dv) = core.o;
     out.gated.middleCols(h * dv, dv) = stored(rms_norm_gated<Scalar>(out.core.middleCols(h * dv, dv),
                                                                      p.z.middleCols(h * dv, dv), weights.norm,
                                                                      weights.epsilon));  // RMS-1, RMS-8

@@ -222,6 +222,22 @@ std::string html_gate(const ReportData& data, const std::string& ratio_svg) {
   }
   if (!regimes.empty())
     out += "<details><summary>Ratio by regime</summary>" + regimes.html() + "</details>\n";
+  HtmlTable stages({{"system"},
+                    {"stage", false, "judged from what the kernel itself gave to it"},
+                    {"judged", true},
+                    {"failures", true},
+                    {"p50", true},
+                    {"p90", true},
+                    {"max", true, "error over bound; 0: the twin, bit for bit or nearly"}});
+  for (const StageSpread& row : summary.stages) {
+    stages.row();
+    stages.text(row.system);
+    stages.text(row.stage, row.failures > 0 ? tone_of(Verdict::fail) : "");
+    for (const std::int64_t value : {row.judged, row.failures}) stages.count(value);
+    for (const double value : {row.ratio.p50, row.ratio.p90, row.ratio.max}) stages.number(value);
+  }
+  if (!stages.empty())
+    out += "<details><summary>Stages of layers</summary>" + stages.html(true) + "</details>\n";
   HtmlTable groups({{"system"},
                     {"form"},
                     {"contract"},

@@ -13,6 +13,8 @@
 #include <tuple>
 #include <utility>
 
+#include "oracles/reasons.h"
+
 namespace samestate {
 namespace {
 
@@ -136,6 +138,18 @@ using Key = std::tuple<std::ptrdiff_t, std::string, std::string, std::string, st
 }  // namespace
 
 std::string likely_cause(const Judgement& j) {
+  for (const std::string_view behind : {kOnlyInStage, kInNoStage}) {
+    if (!j.reason.ends_with(behind)) continue;
+    Judgement own = j;
+    own.reason.resize(own.reason.size() - behind.size());
+    return likely_cause(own);
+  }
+  if (const std::string of = "stage " + j.stage + ": "; !j.stage.empty() && j.reason.starts_with(of)) {
+    Judgement own = j;
+    own.stage.clear();
+    own.reason.erase(0, of.size());
+    return of + likely_cause(own);
+  }
   if (j.verdict == Verdict::crash || j.verdict == Verdict::timeout || j.verdict == Verdict::flaky)
     return fmt::format("{}: {}", name_of(j.verdict), without_numbers(j.reason));
   std::string_view gate = j.gate;

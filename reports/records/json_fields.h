@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -34,6 +35,20 @@ struct Writer {
   }
   void unless_empty(const char* name, const std::vector<std::string>& texts) const {
     if (!texts.empty()) object[name] = texts;
+  }
+  template <class Value>
+  void unless_empty(const char* name, const std::map<std::string, Value>& values) const {
+    if (!values.empty()) object[name] = values;
+  }
+  void unless_false(const char* name, bool value) const {
+    if (value) object[name] = value;
+  }
+  void unless_empty(const char* name, const std::vector<StageFinding>& stages) const {
+    for (const StageFinding& s : stages)
+      object[name].push_back({{"stage", s.stage},
+                              {"verdict", name_of(s.verdict)},
+                              {"ratio", encoded(s.ratio)},
+                              {"gate", s.gate}});
   }
   void unless_zero(const char* name, double value) const {
     if (value != 0.0) object[name] = encoded(value);
@@ -106,6 +121,36 @@ struct Reader {
     for (const Json& text : value) {
       if (!text.is_string()) reject(name, text, "a string");
       texts.push_back(text.get<std::string>());
+    }
+  }
+  template <class Value>
+  void unless_empty(const char* name, std::map<std::string, Value>& values) const {
+    values.clear();
+    if (!object.contains(name)) return;
+    const Json& fields = field(name);
+    if (!fields.is_object()) reject(name, fields, "an object");
+    const Reader inner{fields};
+    for (const auto& [key, value] : fields.items()) inner(key.c_str(), values[key]);
+  }
+  void unless_false(const char* name, bool& value) const {
+    value = false;
+    if (!object.contains(name)) return;
+    if (!field(name).is_boolean()) reject(name, field(name), "true or false");
+    value = field(name).get<bool>();
+  }
+  void unless_empty(const char* name, std::vector<StageFinding>& stages) const {
+    stages.clear();
+    if (!object.contains(name)) return;
+    const Json& value = field(name);
+    if (!value.is_array()) reject(name, value, "an array");
+    for (const Json& one : value) {
+      if (!one.is_object()) reject(name, one, "an object");
+      const Reader inner{one};
+      StageFinding& s = stages.emplace_back();
+      inner("stage", s.stage);
+      inner("verdict", s.verdict);
+      inner("ratio", s.ratio);
+      inner("gate", s.gate);
     }
   }
   static double number_of(const char* name, const Json& value) {

@@ -1,8 +1,13 @@
 #include "reports/records/json_lines.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -64,6 +69,8 @@ void visit_judgement(AnyRecord& record, Visit&& visit) {
   visit.unless_zero("held", judgement.held);
   visit.unless_zero("held_of", judgement.held_of);
   visit.unless_empty("held_which", judgement.held_which);
+  visit.unless_empty("stage", judgement.stage);
+  visit.unless_empty("stages", judgement.stages);
   visit("reason", judgement.reason);
   visit("seconds", record.seconds);
   visit.unless_empty("after", record.after);
@@ -135,6 +142,28 @@ void visit_run(AnyRun& run, Visit&& visit) {
   visit("kernel_sources", run.kernel_sources);
   visit.unless_empty("plugins", run.plugins);
   visit.unless_zero("planned", run.planned);
+  auto& part = run.part;
+  visit.unless_empty("verb", part.verb);
+  visit.unless_zero("of_shard", part.cases);
+  visit.unless_zero("total", part.total);
+  visit.unless_empty("plan", part.plan);
+  visit.unless_empty("options", part.options);
+}
+
+/// "1/4"; a run that is no part of several has none.
+std::string shard_text(const RunPart& part) {
+  return part.shards > 1 ? fmt::format("{}/{}", part.shard, part.shards) : "";
+}
+
+void read_shard(const std::string& text, RunPart& part) {
+  if (text.empty()) return;
+  const char* const end = text.data() + text.size();
+  const auto [slash, first] = std::from_chars(text.data(), end, part.shard);
+  if (first == std::errc{} && slash != end && *slash == '/') {
+    const auto [last, second] = std::from_chars(slash + 1, end, part.shards);
+    if (second == std::errc{} && last == end && part.shard >= 0 && part.shard < part.shards) return;
+  }
+  throw Error(fmt::format("field 'shard' is '{}', not I/N with I below N", text));
 }
 
 template <class AnyEnd, class Visit>
@@ -143,9 +172,42 @@ void visit_end(AnyEnd& end, Visit&& visit) {
   visit("seed", end.seed);
   visit.unless_empty("not_complete", end.not_complete);
   visit.unless_empty("remarks", end.remarks);
+  visit.unless_false("interrupted", end.interrupted);
+  visit.unless_empty("not_started", end.not_started);
+  visit.unless_empty("kinds", end.kinds);
+  visit.unless_empty("looks_like", end.looks_like);
+  visit.unless_zero("compared", end.compared);
+  visit.unless_empty("notes", end.notes);
+}
+
+void write_grown(Json& object, const std::vector<Grown>& grown) {
+  for (const Grown& g : grown)
+    object["grown"].push_back({{"case", g.number}, {"before", json_fields::encoded(g.before)}});
+}
+
+void read_grown(const Reader& read, std::vector<Grown>& grown) {
+  if (!read.object.contains("grown")) return;
+  const Json& rows = read.field("grown");
+  if (!rows.is_array()) Reader::reject("grown", rows, "an array");
+  for (const Json& row : rows) {
+    if (!row.is_object()) Reader::reject("grown", row, "an object");
+    const Reader inner{row};
+    Grown g;
+    inner("case", g.number);
+    inner("before", g.before);
+    grown.push_back(g);
+  }
 }
 
 Json event(const char* name) { return {{"schema", kJsonLinesSchema}, {"event", name}}; }
+
+Json point_object(const Measurement& measurement) {
+  Json object = event("point");
+  visit_measurement(measurement, Writer{object});
+  visit_subject(measurement.record, Writer{object});
+  visit_judgement(measurement.record, Writer{object});
+  return object;
+}
 
 /// Bytes that are not UTF-8 (a kernel's message may hold anything) become U+FFFD.
 std::string one_line(const Json& object) {
@@ -194,6 +256,7 @@ void close_run(OpenRun& open, RecordFile& result) {
     result.ends.back().not_complete =
         fmt::format("The process was ended before {} of {} cases were.", planned - open.ended, planned);
   for (auto& [number, record] : open.cases) {
+    result.places.push_back({result.runs.empty() ? 0 : result.runs.size() - 1, number, false});
     record.judgement.verdict = Verdict::crash;
     record.judgement.gate = "crash";
     record.judgement.reason =
@@ -226,6 +289,9 @@ void read_event(const Json& object, OpenRun& open, RecordFile& result) {
     close_run(open, result);
     Run run;
     visit_run(run, read);
+    std::string shard;
+    read.unless_empty("shard", shard);
+    read_shard(shard, run.part);
     result.runs.push_back(std::move(run));
     result.ends.emplace_back();
     return;
@@ -237,11 +303,18 @@ void read_event(const Json& object, OpenRun& open, RecordFile& result) {
     read("exit", exit);
     RunEnd& end = result.ends.back();
     visit_end(end, read);
+    read_grown(read, end.grown);
     end.exit = static_cast<int>(exit);
+    end.finished = true;
     open.finished = true;
     return;
   }
-  if (kind == "point") return result.points.push_back(point_of(read));
+  if (kind == "point") {
+    std::int64_t number = -1;
+    if (object.contains("case")) read("case", number);
+    result.point_places.push_back({result.runs.empty() ? 0 : result.runs.size() - 1, number});
+    return result.points.push_back(point_of(read));
+  }
   if (kind == "timing") {
     if (result.runs.empty())
       throw Error("a timing before the line of its run; name a file that --jsonl wrote");
@@ -269,25 +342,33 @@ void read_event(const Json& object, OpenRun& open, RecordFile& result) {
   visit_judgement(record, read);
   open.cases.erase(number);
   ++open.ended;
+  result.places.push_back({result.runs.empty() ? 0 : result.runs.size() - 1, number});
   result.records.push_back(std::move(record));
 }
 
 }  // namespace
 
-JsonLinesWriter::JsonLinesWriter(const std::filesystem::path& path, const Run& run, Mode mode) : path_(path) {
+JsonLinesWriter::JsonLinesWriter(const std::filesystem::path& path, const Run& run, Mode mode) {
   make_parent_folder(path);
   lock_ = FileLock(path);
   const bool cut = mode == Mode::append && ends_inside_a_line(path);
-  file_.open(path, std::ios::binary | (mode == Mode::append ? std::ios::app : std::ios::trunc));
-  if (!file_) throw Error(fmt::format("{}: cannot be opened for writing; name another file", path.string()));
+  constexpr mode_t kPermissions = 0666;
+  const int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (mode == Mode::append ? 0 : O_TRUNC);
+  const int descriptor = ::open(path.c_str(), how, kPermissions);
+  if (descriptor < 0) {
+    throw Error(fmt::format("{}: cannot be opened for writing ({}); name another file", path.string(),
+                            std::strerror(errno)));
+  }
+  file_ = LineFile(path, descriptor);
   Json object = event("run");
   visit_run(run, Writer{object});
+  Writer{object}.unless_empty("shard", shard_text(run.part));
   write((cut ? "\n" : "") + one_line(object));
 }
 
-std::int64_t JsonLinesWriter::start(const Record& planned) {
+std::int64_t JsonLinesWriter::start(const Record& planned, std::int64_t number) {
   const std::lock_guard lock(mutex_);
-  const std::int64_t number = next_++;
+  if (number < 0) number = next_++;
   Json object = event("start");
   object["case"] = number;
   visit_subject(planned, Writer{object});
@@ -310,12 +391,15 @@ void JsonLinesWriter::finish(const RunEnd& end) {
   Json object = event("finish");
   object["exit"] = end.exit;
   visit_end(end, Writer{object});
+  write_grown(object, end.grown);
   write(one_line(object));
 }
 
-void JsonLinesWriter::point(const Measurement& measurement) {
+void JsonLinesWriter::point(const Measurement& measurement, std::int64_t number) {
   const std::lock_guard lock(mutex_);
-  write(point_text(measurement));
+  Json object = point_object(measurement);
+  if (number >= 0) object["case"] = number;
+  write(one_line(object));
 }
 
 void JsonLinesWriter::timing(const TimedCase& timed) {
@@ -327,13 +411,7 @@ void JsonLinesWriter::timing(const TimedCase& timed) {
   write(one_line(object));
 }
 
-std::string point_text(const Measurement& measurement) {
-  Json object = event("point");
-  visit_measurement(measurement, Writer{object});
-  visit_subject(measurement.record, Writer{object});
-  visit_judgement(measurement.record, Writer{object});
-  return one_line(object);
-}
+std::string point_text(const Measurement& measurement) { return one_line(point_object(measurement)); }
 
 Measurement parse_point(std::string_view text) {
   const Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -341,11 +419,7 @@ Measurement parse_point(std::string_view text) {
   return point_of(Reader{object});
 }
 
-void JsonLinesWriter::write(const std::string& line) {
-  file_ << line << std::flush;
-  if (!file_)
-    throw Error(fmt::format("{}: cannot be written; free space or name another file", path_.string()));
-}
+void JsonLinesWriter::write(const std::string& line) { file_.append(line); }
 
 RecordFile read_json_lines(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

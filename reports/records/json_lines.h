@@ -2,12 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "harness/records/line_file.h"
 #include "harness/records/measurement.h"
 #include "harness/records/timing.h"
 #include "reports/records/files.h"
@@ -15,22 +15,24 @@
 
 /// The record of a run, one JSON object a line: the source of truth that the other reports are made from
 /// (HARNESS 3). Six events:
-///   run    version, commit, device, driver, toolkit, kernel_sources, planned; begins each run in the file
+///   run    version, commit, device, driver, toolkit, kernel_sources, planned, and of which whole it is what part: verb,
+///          shard, total, plan, options; begins each run in the file
 ///   start  what is about to be judged; on disk before the kernel is called
 ///   end    the same and the judgement; of a failure also `command`, which repeats it
-///   finish of the gate, its last line: exit, seconds, seed, why not all cases were run, and why it is no pass
-///   point  a measured point of a sweep, with its judgement
+///   finish of gate and fuzz, their last line: exit, seconds, seed, why not all cases were run, and why it is no pass
+///   point  a measured point of a sweep, with its judgement and, as `case`, its place in the plan
 ///   timing a case of a bench: times, floor, peer, with its judgement. Files without one are read as before,
 ///          and readers of before refuse a file with one: they do not know the event
-/// Every line holds `schema`; start and end hold `case`, a number unique in its run. JSON has no NaN and no
+/// Every line holds `schema`; start and end hold `case`, a number unique in its run: the place in the plan of all shards. JSON has no NaN and no
 /// infinity: they travel as the strings "nan", "inf" and "-inf"; every other double comes back bit for bit.
 namespace samestate {
 
 /// Layout of the lines; a reader takes this number and no other.
 inline constexpr int kJsonLinesSchema = 1;
 
-/// Writes straight to the final name and flushes each line, so that the file survives a crash of the process.
-/// Threads may share one writer; two processes may not share one file.
+/// Writes straight to the final name, line by line, so that the file survives a crash of the process; a line that cannot
+/// be written leaves those before it whole (line_file.h). Threads may share one writer; two processes may not share one
+/// file.
 class JsonLinesWriter {
  public:
   enum class Mode { replace, append };
@@ -38,12 +40,14 @@ class JsonLinesWriter {
   /// Opens `path` (missing folders are made) and writes the `run` line. Throws Error when it cannot.
   JsonLinesWriter(const std::filesystem::path& path, const Run& run, Mode mode = Mode::replace);
 
-  /// Before the kernel is called; of `planned` the judgement and the seconds are not read. Returns the number
-  /// for `end`. Throws Error when the line did not reach the file.
-  [[nodiscard]] std::int64_t start(const Record& planned);
+  /// Before the kernel is called; of `planned` the judgement and the seconds are not read. `number`: the place of the
+  /// case in its plan; below 0: the next one. Returns the number for `end`. Throws Error when the line did not reach the
+  /// file.
+  std::int64_t start(const Record& planned, std::int64_t number = -1);
 
-  /// A point of a sweep, measured. Throws Error when the line did not reach the file.
-  void point(const Measurement& measurement);
+  /// A point of a sweep, measured; `number`: its place in the plan, below 0: nobody knows. Throws Error when the line
+  /// did not reach the file.
+  void point(const Measurement& measurement, std::int64_t number = -1);
 
   /// A case of a bench, timed. Throws Error when the line did not reach the file.
   void timing(const TimedCase& timed);
@@ -57,9 +61,8 @@ class JsonLinesWriter {
  private:
   void write(const std::string& line);
 
-  std::filesystem::path path_;
   FileLock lock_;
-  std::ofstream file_;
+  LineFile file_;
   std::mutex mutex_;
   std::int64_t next_ = 0;
 };
@@ -75,12 +78,21 @@ struct RecordedTiming {
   std::size_t run = 0;  ///< index of RecordFile::runs
 };
 
+/// Where a record or a point stood.
+struct RecordPlace {
+  std::size_t run = 0;       ///< index of RecordFile::runs
+  std::int64_t number = -1;  ///< of the case in its run; -1: a point that has none
+  bool ended = true;         ///< false: it began, and no more is known
+};
+
 /// What a file of records held.
 struct RecordFile {
   std::vector<Run> runs;
   std::vector<RunEnd> ends;         ///< of each run; of one that was killed, that it was
   std::vector<Record> records;      ///< in order of their end; then, of each run, the cases that never ended
+  std::vector<RecordPlace> places;  ///< of the records
   std::vector<Measurement> points;  ///< of sweeps, in order
+  std::vector<RecordPlace> point_places;
   std::vector<RecordedTiming> timings;  ///< of benches, in order
   std::int64_t cut_lines = 0;           ///< lines that a crash left unfinished
 };

@@ -25,10 +25,10 @@ void add_to(std::map<std::string, JudgedShare>& shares, const Record& record) {
 }
 
 std::map<std::string, JudgedShare> judged_shares(std::span<const Record> records,
-                                                 std::span<const std::string> not_started) {
+                                                 const std::map<std::string, std::int64_t>& not_started) {
   std::map<std::string, JudgedShare> shares;
   for (const Record& record : records) add_to(shares, record);
-  for (const std::string& kernel : not_started) ++shares[kernel].planned;
+  for (const auto& [kernel, count] : not_started) shares[kernel].planned += count;
   return shares;
 }
 

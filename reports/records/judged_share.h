@@ -33,9 +33,9 @@ struct JudgedShare {
 /// Counts one more.
 void add_to(std::map<std::string, JudgedShare>& shares, const Record& record);
 
-/// By kernel. `not_started`: the kernels of cases that were planned and never began, one name a case.
-[[nodiscard]] std::map<std::string, JudgedShare> judged_shares(std::span<const Record> records,
-                                                               std::span<const std::string> not_started = {});
+/// By kernel. `not_started`: cases that were planned and never began, by kernel.
+[[nodiscard]] std::map<std::string, JudgedShare> judged_shares(
+    std::span<const Record> records, const std::map<std::string, std::int64_t>& not_started = {});
 
 /// Fewer cases are no plan, but what somebody picked (--max-cases): their share says nothing.
 inline constexpr std::int64_t kFewestPlanned = 20;

@@ -1,10 +1,21 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 namespace samestate {
+
+/// Which part of which whole a run is, so that parts that belong together are known (reports/records/merge_runs.h).
+struct RunPart {
+  std::string verb;                    ///< gate, fuzz or sweep; empty: a file of before
+  std::int64_t shard = 0, shards = 1;  ///< this one of so many; 0 of 1 is the whole
+  std::int64_t cases = 0;              ///< of this shard
+  std::int64_t total = 0;              ///< cases of all shards; 0: a search without an end of its own
+  std::string plan;                    ///< plan_hash of them; of a search what its cases are drawn from
+  std::map<std::string, std::string> options;  ///< that decide cases and verdict, as typed; defaults too
+};
 
 /// What made a set of records: stands once at the head of every report. Empty fields are not shown.
 struct Run {
@@ -17,15 +28,31 @@ struct Run {
       kernel_sources;  ///< hashes of their sources (evidence.h): evidence is fresh while they are the build's
   std::string plugins = {};  ///< files of other kernels, each with a hash of its bytes
   std::int64_t planned = 0;  ///< cases that are to be run; 0 where nobody knows before
+  RunPart part = {};
 };
 
-/// How a run of the gate ended: what its records alone do not say.
+/// A passing record that counts as failed, since its ratio grew beyond what a baseline allows.
+struct Grown {
+  std::int64_t number = 0;  ///< of the case in its run
+  double before = 0.0;      ///< the ratio in the baseline
+};
+
+/// How a run ended: what its records alone do not say.
 struct RunEnd {
   double seconds = 0.0;
   std::string seed;
   int exit = 0;                           ///< of the command
   std::string not_complete = {};          ///< why not all planned cases were run; empty: they were
   std::vector<std::string> remarks = {};  ///< why the run is no pass, though none of its cases says so
+  // Below: what a merge of the parts of a run must know.
+  bool finished = false;                              ///< read from a file that has such an end
+  bool interrupted = false;                           ///< by a person, or by a file that could not be written
+  std::map<std::string, std::int64_t> not_started{};  ///< cases by kernel
+  std::map<std::string, std::int64_t> kinds{};  ///< of a search: kinds of failures by their verdict, shrunk
+  std::map<std::string, std::string> looks_like{};  ///< Record::looks_like by number of the case
+  std::vector<Grown> grown{};                       ///< beyond the baseline
+  std::int64_t compared = 0;                        ///< with the baseline
+  std::vector<std::string> notes{};                 ///< about the plan: what was left out of it
 };
 
 }  // namespace samestate

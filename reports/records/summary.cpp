@@ -49,6 +49,7 @@ Summary summarise(std::span<const Record> records) {
   Summary summary;
   std::map<std::tuple<std::string, std::string, std::string>, Collected> groups;
   std::map<std::string, std::vector<double>> regimes;
+  std::map<std::pair<std::string, std::string>, Collected> stages;
   std::map<std::pair<Verdict, std::string>, std::int64_t> not_judged;
   for (std::size_t i = 0; i < records.size(); ++i) {
     const Record& record = records[i];
@@ -64,6 +65,12 @@ Summary summarise(std::span<const Record> records) {
       summary.failures.push_back(i);
     } else if (judgement.verdict != Verdict::pass) {
       ++not_judged[{judgement.verdict, judgement.reason}];
+    }
+    for (const StageFinding& found : judgement.stages) {
+      if (!is_judged(found.verdict)) continue;
+      Collected& stage = stages[{record.system, found.stage}];
+      stage.failures += is_failure(found.verdict) ? 1 : 0;
+      stage.ratios.push_back(found.ratio);
     }
     if (is_judged(judgement.verdict)) {
       ++summary.judged;
@@ -100,6 +107,14 @@ Summary summarise(std::span<const Record> records) {
   std::stable_sort(
       summary.regimes.begin(), summary.regimes.end(),
       [](const RegimeSpread& a, const RegimeSpread& b) { return less(b.ratio.max, a.ratio.max); });
+  for (const auto& [key, stage] : stages) {
+    summary.stages.push_back({key.first, key.second, static_cast<std::int64_t>(stage.ratios.size()),
+                              stage.failures, spread_of(stage.ratios)});
+  }
+  std::stable_sort(summary.stages.begin(), summary.stages.end(),
+                   [](const StageSpread& a, const StageSpread& b) {
+                     return a.system != b.system ? a.system < b.system : less(b.ratio.max, a.ratio.max);
+                   });
   for (const auto& [key, cases] : not_judged) summary.not_judged.push_back({key.first, key.second, cases});
   std::stable_sort(summary.not_judged.begin(), summary.not_judged.end(),
                    [](const NotJudged& a, const NotJudged& b) { return a.cases > b.cases; });
@@ -162,7 +177,7 @@ bool of_output(const Judgement& j) {
 
 std::string place_of(const Judgement& judgement) {
   const Location& location = judgement.worst;
-  const bool rows = of_state(judgement.gate) || of_output(judgement);
+  const bool rows = of_state(judgement.gate) || of_output(judgement) || !judgement.stage.empty();
   std::string text;
   const auto add = [&](const char* name, std::int64_t value) {
     if (value >= 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
@@ -198,9 +213,10 @@ std::string judgement_line(const Judgement& judgement) {
   std::string text(name_of(judgement.verdict));
   if (is_judged(judgement.verdict)) {
     const std::string_view measure = measure_of(judgement.gate);
-    text += fmt::format(": ratio {:.4g} ({}), error {:.4g}{}{}{}, bound {:.4g}", judgement.ratio,
-                        judgement.gate, judgement.error, measure.empty() ? "" : " (", measure,
-                        measure.empty() ? "" : ")", judgement.bound);
+    text += fmt::format(": ratio {:.4g} ({}{}), error {:.4g}{}{}{}, bound {:.4g}", judgement.ratio,
+                        judgement.gate, judgement.stage.empty() ? "" : " of stage " + judgement.stage,
+                        judgement.error, measure.empty() ? "" : " (", measure, measure.empty() ? "" : ")",
+                        judgement.bound);
     const std::string place = place_of(judgement);
     if (!place.empty()) text += ", worst at " + place;
     if (!std::isnan(judgement.expected) || !std::isnan(judgement.actual)) {

@@ -43,6 +43,15 @@ struct RegimeSpread {
   Spread ratio;
 };
 
+/// The ratios of one stage of a layer, over the cases in which it was judged.
+struct StageSpread {
+  std::string system;
+  std::string stage;
+  std::int64_t judged = 0;
+  std::int64_t failures = 0;
+  Spread ratio;
+};
+
 /// Cases that were not judged, and why.
 struct NotJudged {
   Verdict verdict;
@@ -62,6 +71,7 @@ struct Summary {
   std::vector<std::size_t> failures;
   std::vector<Group> groups;          ///< the worst ratio first
   std::vector<RegimeSpread> regimes;  ///< the worst ratio first
+  std::vector<StageSpread> stages;    ///< by system, the worst ratio first
   std::vector<NotJudged> not_judged;  ///< vacuous, unsupported and skipped; the most cases first
 
   [[nodiscard]] std::int64_t count(Verdict verdict) const {

@@ -187,6 +187,15 @@ void add_tables(Page& page, const Summary& summary) {
     page.add(fmt::format("| {} | {} | {:.3g} | {:.3g} | {:.3g} |\n", plain(row.regime), row.judged,
                          row.ratio.p50, row.ratio.p90, row.ratio.max));
   }
+  if (!summary.stages.empty())
+    page.add(
+        "\n## Stages of layers\n\n| system | stage | judged | failures | p50 | p90 | max "
+        "|\n|---|---|---:|---:|---:|---:|---:|\n");
+  for (const StageSpread& row : summary.stages) {
+    page.add(fmt::format("| {} | {} | {} | {} | {:.3g} | {:.3g} | {:.3g} |\n", plain(row.system),
+                         plain(row.stage), row.judged, row.failures, row.ratio.p50, row.ratio.p90,
+                         row.ratio.max));
+  }
   if (summary.not_judged.empty()) return;
   page.add("\n## Not judged\n\n| verdict | reason | cases |\n|---|---|---:|\n");
   for (const NotJudged& row : summary.not_judged) {

@@ -3,29 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "reports/records/summary.h"
 #include "reports/text/escape.h"
 
 namespace samestate {
 namespace {
-
-nlohmann::json json_of(const MutantRow& row) {
-  nlohmann::json out = {{"bug", row.bug},        {"name", row.name},       {"system", row.system},
-                        {"form", row.form},      {"summary", row.summary}, {"equivalent", row.equivalent},
-                        {"killed", row.killed},  {"gate", row.gate},       {"case", row.line},
-                        {"reason", row.reason},  {"cases", row.cases},     {"planned", row.planned},
-                        {"seconds", row.seconds}};
-  // JSON has no infinity.
-  out["ratio"] = std::isfinite(row.ratio) ? nlohmann::json(row.ratio) : nlohmann::json("inf");
-  for (const RuleVerdict& v : row.rules) {
-    out["rules"][v.rule] = {
-        {"killed", v.killed}, {"tests", v.tests}, {"rejected", v.rejected}, {"false_alarms", v.false_alarms}};
-  }
-  return out;
-}
 
 std::string row_text(const MutantRow& row) {
   const std::string verdict =
@@ -127,16 +110,6 @@ std::string mutants_markdown(const MutantTable& table, const MutantSummary& summ
     text += "\n";
   }
   return text;
-}
-
-std::string mutants_json(const MutantTable& table, const MutantSummary& summary) {
-  nlohmann::json out = {{"killed", summary.score.killed},
-                        {"all", summary.score.all},
-                        {"equivalent", summary.equivalent},
-                        {"score", summary.score.percent()}};
-  for (const MutantRow& row : table.rows) out["mutants"].push_back(json_of(row));
-  for (const NotModelledRow& row : table.not_modelled) out["not_modelled"][row.bug] = row.reason;
-  return out.dump(2) + "\n";
 }
 
 }  // namespace samestate

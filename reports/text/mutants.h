@@ -38,7 +38,5 @@ struct MutantSummary {
 [[nodiscard]] std::string mutants_text(const MutantTable& table, const MutantSummary& summary);
 /// A table in Markdown, and one of the rules' scores where there are any.
 [[nodiscard]] std::string mutants_markdown(const MutantTable& table, const MutantSummary& summary);
-/// {"killed": n, "all": n, "mutants": [{..} ..], ..}; what `samestate report --mutants` reads.
-[[nodiscard]] std::string mutants_json(const MutantTable& table, const MutantSummary& summary);
 
 }  // namespace samestate

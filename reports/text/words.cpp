@@ -36,6 +36,13 @@ constexpr std::array kWords = {
          "`samestate card` "
          "reads one from a kernel's outputs; declared `nearest`, its *twin* is reported and does not gate "
          "([card.md](card.md))"},
+    Word{"stage",
+         "a step of a layer between two *taps*, judged as an *operator* from what the kernel itself gave it: "
+         "\"twin share of stage norm\" is that gate of that step"},
+    Word{"tap",
+         "a tensor between two *stages* of a layer that a kernel hands out under `taps=1`: what its next "
+         "stage "
+         "reads, value for value"},
     Word{"point",
          "a place in a kernel where a value is rounded, or a setting of how sums and exponentials are made: "
          "`beta_k`, "
@@ -143,7 +150,8 @@ constexpr std::array kWords = {
          "pass, fail, vacuous, unsupported, skipped, crash, timeout or flaky. *Judged*: pass, fail, flaky. "
          "*Failure*: fail, crash, timeout, flaky; without flaky, *repeatable* (`oracles/verdict.h`)"},
     Word{"exit code",
-         "0: right, or done. 1: *fail*. 2: bad input, which is named. 3: nothing failed, but the run says "
+         "0: right, or done. 1: *fail*. 2: bad input, which is named, or a file that could not be written. "
+         "3: nothing failed, but the run says "
          "too little: a gate, a search or a card "
          "interrupted, too few cases judged, too many *vacuous*. 4: *flaky*. 5: *crash* or *timeout*. 77: "
          "nothing could run "
@@ -228,7 +236,9 @@ constexpr std::array kWords = {
     Word{"filter",
          "which cases a verb is about: `--contract`, `--where T=64..4096`, `--exclude` … "
          "([case-line.md](case-line.md))"},
-    Word{"shard", "one of N parts of a plan or a search, I/N: the cases I, I + N, I + 2N …"},
+    Word{"shard",
+         "part I of N of a plan or a search, `--shard I/N`, counted from 0: of a plan parts that take alike "
+         "long; `samestate merge` joins them ([shards.md](shards.md))"},
     Word{"edge",
          "a place where kernels are known to break, and whether a case reaches it: a chunk's end ± 1, α = 0, "
          "an empty sequence …"},

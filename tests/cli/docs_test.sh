@@ -39,9 +39,9 @@ run 0 explain twin --json
 says '"kind": "word"'
 
 # Options that README, pages and the workflow give to a verb are its options.
-grep -hoE 'samestate (gate|fuzz|repro|judge|sweep|report|compare|mutants|bench|list|tolerance|explain|equations|identities|goldens|probe) [^`|]*' \
+grep -hoE 'samestate (gate|fuzz|repro|judge|sweep|report|compare|merge|mutants|bench|list|tolerance|explain|equations|identities|goldens|probe) [^`|]*' \
   "$root/README.md" "$root"/docs/*.md | sed 's|  .*||; s| #.*||; s| &&.*||' >uses
-sed -e ':a;/\\$/{N;s/\\\n//;ba}' "$root/docs/github-actions.yml" | grep -oE 'samestate (gate|fuzz|compare|report) .*' >>uses
+sed -e ':a;/\\$/{N;s/\\\n//;ba}' "$root/docs/github-actions.yml" | grep -oE 'samestate (gate|fuzz|compare|report|merge) .*' >>uses
 while read -r _ verb rest; do
   [[ -s "help.$verb" ]] || { run 0 "$verb" --help; cp out "help.$verb"; }
   for option in $(grep -oE -- '(^| )--[a-z][a-z-]*' <<<"$rest" | sort -u); do

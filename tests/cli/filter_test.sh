@@ -66,7 +66,7 @@ sort out >fifty
 : >shards
 for i in 0 1 2; do
   run 0 "${plan[@]}" --max-cases 50 --shard "$i/3"
-  [[ "$(wc -l <out)" -ge 16 ]] || complain 'a shard without its share'
+  [[ -s out ]] || complain 'a shard without its share'
   cat out >>shards
 done
 sort shards | cmp -s - fifty || complain 'the shards are not the whole'

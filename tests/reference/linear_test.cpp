@@ -11,6 +11,7 @@ template <>
 struct RoundingPoint<long double> {
   static constexpr bool rounds = true;
   static long double stored(const long double& x) { return std::round(x); }
+  static long double operand(const long double& x) { return x; }
   static bool rounds_at(const PointPlace&) { return true; }
 };
 

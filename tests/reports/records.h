@@ -47,6 +47,8 @@ inline Record record(Verdict verdict, double ratio, std::string line = "v1 gated
                     .held = 26,
                     .held_of = 65600,
                     .held_which = "0:0,3 1:1",
+                    .stages = {},
+                    .stage = {},
                     .reason = "because"};
   return made;
 }

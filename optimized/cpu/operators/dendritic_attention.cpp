@@ -45,9 +45,9 @@ Weights::Weights(const OperatorArguments& call, const Extents& n)
 Sequence::Sequence(const OperatorArguments& call, const Contract& contract, const Extents& extents,
                    const Weights& weights, std::int64_t b)
     : n_(extents),
-      call_(call),
       contract_(contract),
       kept_(layer::kept(contract)),
+      call_(call),
       w_(weights),
       b_(b),
       mask_(rows_of(call.input("mask"), b)) {}
@@ -72,6 +72,12 @@ View<const float, 3> gate(const Block& x, const std::vector<std::int64_t>& token
   return {to.data(), {1, A, N}, {A, 1, 0}};
 }
 
+/// The rows of x as token after token of a tap, its columns from `column` on.
+void hand_out_rows(const OperatorArguments& call, std::string_view tap, std::int64_t b, const Block& x,
+                   std::int64_t column = 0) {
+  for (std::int64_t t = 0; t < x.rows; ++t) layer::hand_out(call, tap, b, t, x.row(t), x.columns, column);
+}
+
 }  // namespace
 
 void Sequence::run() {
@@ -83,10 +89,18 @@ void Sequence::run() {
   projected(x, w_.g, z_);
   projected(x, w_.b, beta);
   projected(x, w_.a, a);
+  drop_pads(v);  // 6
+  hand_out_rows(call_, "q", b_, q);
+  hand_out_rows(call_, "k", b_, k);
+  hand_out_rows(call_, "v", b_, v);
+  hand_out_rows(call_, "z", b_, z_);
+  hand_out_rows(call_, "b", b_, beta);
+  hand_out_rows(call_, "a_gate", b_, a);
   gates(beta, a);
   route();
   mixed_.resize(n_.T, n_.H * n_.dv);
-  convolved(v, w_.v_taps, "conv_v", 0, v_);  // 6, 7
+  convolved(v, w_.v_taps, "conv_v", 0, v_);  // 7
+  hand_out_rows(call_, "v_convolved", b_, v_);
   std::vector<Block> wide_q(static_cast<std::size_t>(n_.H));
   std::vector<Block> wide_k(static_cast<std::size_t>(n_.H));
   for (std::int64_t h = 0; h < n_.H; ++h) {  // 5
@@ -98,17 +112,37 @@ void Sequence::run() {
   for (std::int64_t e = 0; e < n_.E; ++e) {
     branch_of(wide_q, e, expanded_q);
     branch_of(wide_k, e, expanded_k);
+    drop_pads(expanded_q);
+    drop_pads(expanded_k);
     expanded(e, expanded_q, expanded_k);
     convolved(expanded_q, w_.q_taps, "conv_q", e, q_);
     convolved(expanded_k, w_.k_taps, "conv_k", e, k_);
+    const std::int64_t first = e * n_.H * n_.d;
+    hand_out_rows(call_, "q_expanded", b_, expanded_q, first);
+    hand_out_rows(call_, "k_expanded", b_, expanded_k, first);
+    hand_out_rows(call_, "q_convolved", b_, q_, first);
+    hand_out_rows(call_, "k_convolved", b_, k_, first);
     for (std::int64_t h = 0; h < n_.H; ++h) run_head(e, h);
   }
   finish();
 }
 
 void Sequence::projected(const Block& x, const Block& weight, Block& y) const {
-  cpu::project(x, weight, y, MatrixUnit::of(contract_));
+  product(x, weight, y);
   round_in_place(y, kept_);
+}
+
+void Sequence::product(const Block& x, const Block& weight, Block& y) const {
+  cpu::project(x, weight, y, MatrixUnit::of(contract_));
+}
+void Sequence::output(const Block& gated, const Block& weight, Block& y) const {
+  cpu::project(gated, weight, y, MatrixUnit::of(contract_));
+}
+
+void Sequence::drop_pads(Block& x) const {
+  for (std::int64_t t = 0; t < n_.T; ++t) {
+    if (*mask_.row(t) == 0.0F) std::fill_n(x.row(t), x.columns, 0.0F);
+  }
 }
 
 void Sequence::head_of(const Block& x, std::int64_t h, Block& to) const {
@@ -134,10 +168,20 @@ void Sequence::gates(const Block& b, const Block& a) {
   for (std::int64_t t = 0; t < n_.T; ++t) {
     const bool real = *mask_.row(t) != 0.0F;
     for (std::int64_t m = 0; m < heads; ++m) {
-      beta_.row(t)[m] = real ? layer::logistic(b.row(t)[m]) : 0.0F;
-      g_.row(t)[m] = real ? -std::exp(rate[m]) * layer::softplus(a.row(t)[m] + bias[m]) : 0.0F;
+      beta_.row(t)[m] = strength(b.row(t)[m]);
+      g_.row(t)[m] = log_decay(a.row(t)[m], bias[m], rate[m]);
     }
+    layer::hand_out(call_, "beta", b_, t, beta_.row(t), heads);
+    layer::hand_out(call_, "g", b_, t, g_.row(t), heads);
+    if (real) continue;
+    std::fill_n(beta_.row(t), heads, 0.0F);
+    std::fill_n(g_.row(t), heads, 0.0F);
   }
+}
+
+float Sequence::strength(float b) const { return layer::logistic(b); }
+float Sequence::log_decay(float a, float bias, float rate) const {
+  return -std::exp(rate) * layer::softplus(a + bias);
 }
 
 /// omega of every head from the scores; 0 where a branch is not used (3, 4).
@@ -171,7 +215,7 @@ void Sequence::route() {
   }
 }
 
-/// Pads dropped, then the convolution over all tokens, with the state of branch `part` before and after.
+/// The convolution over all tokens, with the state of branch `part` before and after.
 void Sequence::convolved(const Block& x, const Block& taps, std::string_view state, std::int64_t part,
                          Block& y) {
   const std::int64_t width = x.columns;
@@ -182,11 +226,9 @@ void Sequence::convolved(const Block& x, const Block& taps, std::string_view sta
     const auto from = rows_of(call_.input(state), b_).rows(part * before, before);
     for (std::int64_t i = 0; i < before; ++i) std::copy_n(from.row(i), width, history.row(i));
   }
-  for (std::int64_t t = 0; t < n_.T; ++t) {
-    if (*mask_.row(t) != 0.0F) std::copy_n(x.row(t), width, history.row(before + t));
-  }
+  for (std::int64_t t = 0; t < n_.T; ++t) std::copy_n(x.row(t), width, history.row(before + t));
   y.resize(n_.T, width);
-  for (std::int64_t t = 0; t < n_.T; ++t) layer::convolve(taps, history, t, y.row(t));
+  for (std::int64_t t = 0; t < n_.T; ++t) convolve(taps, history, t, y.row(t));
   round_in_place(y, kept_);
   if (before > 0) {
     const auto to = rows_of(call_.output(state), b_).rows(part * before, before);
@@ -231,17 +273,39 @@ void Sequence::run_head(std::int64_t e, std::int64_t h) {
   const std::array<std::int64_t, 4> stride{size, n_.E * n_.H * size, n_.dv, 1};
   core.initial_state = {call_.input("S").data + first, shape, stride};
   core.final_state = {call_.output("S").data + first, shape, stride};
-  (void)run_recurrent<GATED_DELTA_RULE>(core, Contract{});
+  rule(core);
   round_values(o_.values.data(), o_.values.data(), static_cast<std::int64_t>(o_.values.size()), kept_);
+  const std::vector<float> unused(static_cast<std::size_t>(n_.dv));
+  for (std::int64_t t = 0, i = 0; t < n_.T; ++t) {
+    const bool is_active = uses(t, h, e);
+    for (std::int64_t n = 0; n < n_.N; ++n) {
+      layer::hand_out(call_, "o", b_, t, is_active ? &core.o(0, i, n, 0) : unused.data(), n_.dv,
+                      (n * n_.E * n_.H + m) * n_.dv);
+    }
+    i += is_active ? 1 : 0;
+  }
   for (std::int64_t i = 0; i < A; ++i) {
     const float omega = omega_.row(active[i])[h * n_.E + e];
-    float* to = mixed_.row(active[i]) + h * n_.dv;
-    for (std::int64_t c = 0; c < n_.dv; ++c) {
-      float sum = 0.0F;
-      for (std::int64_t n = 0; n < n_.N; ++n) sum += core.o(0, i, n, c);
-      to[c] += omega * sum;
-    }
+    mix(&core.o(0, i, 0, 0), core.o.stride[2], omega, mixed_.row(active[i]) + h * n_.dv);
   }
+}
+
+void Sequence::convolve(const Block& taps, const Block& history, std::int64_t t, float* y) const {
+  layer::convolve(taps, history, t, y);
+}
+void Sequence::rule_of(const Arguments& core, const Contract& own) {
+  (void)run_recurrent<GATED_DELTA_RULE>(core, own);
+}
+void Sequence::mix(const float* o, std::int64_t stride, float omega, float* to) const {
+  for (std::int64_t c = 0; c < n_.dv; ++c) {
+    float sum = 0.0F;
+    for (std::int64_t n = 0; n < n_.N; ++n) sum += o[n * stride + c];
+    to[c] += omega * sum;
+  }
+}
+void Sequence::normed(float* a, const float* z, const float* weight) const {
+  const float factor = layer::inverse_root_mean_square(a, n_.dv, 1e-5F);
+  for (std::int64_t c = 0; c < n_.dv; ++c) a[c] = a[c] * factor * weight[c] * layer::silu(z[c]);
 }
 
 /// Norm of each head, gate, projection (17, 18).
@@ -250,16 +314,13 @@ void Sequence::finish() {
   store_rounded(mixed_, rows_of(call_.output("a"), b_), contract_.output);
   const float* weight = call_.input("o_norm").data;
   for (std::int64_t t = 0; t < n_.T; ++t) {
-    for (std::int64_t h = 0; h < n_.H; ++h) {
-      float* row = mixed_.row(t) + h * n_.dv;
-      const float* z = z_.row(t) + h * n_.dv;
-      const float factor = layer::inverse_root_mean_square(row, n_.dv, 1e-5F);
-      for (std::int64_t c = 0; c < n_.dv; ++c) row[c] = row[c] * factor * weight[c] * layer::silu(z[c]);
-    }
+    for (std::int64_t h = 0; h < n_.H; ++h) normed(mixed_.row(t) + h * n_.dv, z_.row(t) + h * n_.dv, weight);
   }
   round_in_place(mixed_, kept_);
+  hand_out_rows(call_, "gated", b_, mixed_);
   Block y;
-  projected(mixed_, w_.o, y);
+  output(mixed_, w_.o, y);
+  round_in_place(y, kept_);
   store_rounded(y, rows_of(call_.output("y"), b_), contract_.output);
 }
 

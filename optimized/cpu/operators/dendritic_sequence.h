@@ -35,22 +35,39 @@ class Sequence {
   void run();
 
  protected:
+  /// y = x W, W transposed: of the hidden states and of heads of q and k; and of the gated mixture.
+  virtual void product(const Block& x, const Block& weight, Block& y) const;
+  virtual void output(const Block& gated, const Block& weight, Block& y) const;
   /// q, k [T, H d] of branch e after its expansion and before its convolutions.
   virtual void expanded(std::int64_t, Block&, Block&) {}
+  /// Token t of a convolution with its silu: `history` is [W - 1 + T, channels].
+  virtual void convolve(const Block& taps, const Block& history, std::int64_t t, float* y) const;
+  /// beta = sigma(b), g = -e^A softplus(a + bias).
+  [[nodiscard]] virtual float strength(float b) const;
+  [[nodiscard]] virtual float log_decay(float a, float bias, float rate) const;
   /// q, k, v, g, beta, scale and l2norm of the windows of branch e of head h on `tokens`; a head is a window.
   virtual void windows(std::int64_t e, std::int64_t h, const std::vector<std::int64_t>& tokens,
                        Arguments& core);
+  virtual void rule(Arguments& core) const { rule_of(core, Contract{}); }
+  static void rule_of(const Arguments& core, const Contract& own);
+  /// to += omega times the sum of the windows' o, N rows `stride` apart: its branch's part of a token of a head.
+  virtual void mix(const float* o, std::int64_t stride, float omega, float* to) const;
+  /// A head of the mixture, its norm, weight and gate by z, in place.
+  virtual void normed(float* a, const float* z, const float* weight) const;
   /// Whether token t of head h uses branch e.
   [[nodiscard]] bool uses(std::int64_t t, std::int64_t h, std::int64_t e) const {
     return used_[static_cast<std::size_t>((t * n_.H + h) * n_.E + e)] != 0;
   }
 
   const Extents& n_;
+  const Contract& contract_;
+  const Format kept_;
   Block v_, beta_, g_;                                                ///< [T, H dv] convolved; [T, E H]
   std::vector<float> q_rows_, k_rows_, v_rows_, g_rows_, beta_rows_;  ///< what the views of windows() show
 
  private:
   void projected(const Block& x, const Block& weight, Block& y) const;
+  void drop_pads(Block& x) const;
   void head_of(const Block& x, std::int64_t h, Block& to) const;
   void branch_of(const std::vector<Block>& wide, std::int64_t e, Block& to) const;
   void gates(const Block& b, const Block& a);
@@ -60,8 +77,6 @@ class Sequence {
   void finish();
 
   const OperatorArguments& call_;
-  const Contract& contract_;
-  Format kept_;
   const Weights& w_;
   std::int64_t b_;
   TensorRows<const float> mask_;

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "optimized/cpu/operators/tensor.h"
@@ -56,6 +58,16 @@ inline void convolve(const Block& taps, const Block& history, std::int64_t first
     for (std::int64_t c = 0; c < width; ++c) y[c] += w[c] * x[c];
   }
   for (std::int64_t c = 0; c < width; ++c) y[c] = silu(y[c]);
+}
+
+/// `count` values of token t of sequence b, from `column` on, to a tap [B, T, ...], where the call asks for it.
+inline void hand_out(const OperatorArguments& call, std::string_view tap, std::int64_t b, std::int64_t t,
+                     const float* values, std::int64_t count, std::int64_t column = 0) {
+  const NamedTensor<float>* to = call.tap(tap);
+  if (to == nullptr) return;
+  std::int64_t width = 1;
+  for (std::size_t d = 2; d < to->shape.size(); ++d) width *= to->shape[d];
+  std::copy_n(values, count, to->data + (b * call.tokens + t) * width + column);
 }
 
 /// A dense tensor of the call's own.

@@ -115,6 +115,13 @@ TEST(CaseLine, CanonicalLineOmitsDefaults) {
   EXPECT_EQ(parse_case("v1 retention seed=42"), parse_case("v1 retention seed=0x2A"));
 }
 
+TEST(CaseLine, TapsAreALayersKey) {
+  const Case c = parse_case("v1 dendritic_attention taps=1 T=3");
+  EXPECT_TRUE(c.taps);
+  EXPECT_EQ(format_case(c), "v1 dendritic_attention T=3 taps=1");
+  EXPECT_EQ(format_case(parse_case("v1 gated_delta_net taps=0")).find("taps"), std::string::npos);
+}
+
 TEST(CaseLine, KeyOrderAndSpacesAreFree) {
   const Case c =
       parse_case("v1 gated_delta_rule chunk=16 T=65 Hk=2 Hv=4 dk=16 dv=8 contract=bf16 seed=0x2a scale=0.5");
@@ -175,6 +182,10 @@ INSTANTIATE_TEST_SUITE_P(
             "v1 retention form=packed lengths=1 dk=128 Hk=64 unowned=0,16777216",
             {"elements"}},
         Bad{"Repeat", "v1 retention repeat=2", {"repeat=2", "0..1"}},
+        Bad{"Taps", "v1 gated_delta_net taps=2", {"taps=2", "0..1"}},
+        Bad{"TapsOfNoLayer", "v1 retention taps=1", {"'taps'", "known keys"}},
+        Bad{"TapsOfAnOperator", "v1 l2norm taps=1", {"'taps'", "known keys"}},
+        Bad{"TapsOfALaw", "v1 gated_delta_net taps=1 law=split", {"taps=1", "law=split", "drop"}},
         Bad{"FinalOfOperator", "v1 rms_norm final=none", {"final", "known keys"}},
         Bad{"Heads", "v1 retention heads=grouped", {"heads=grouped", "tiled"}},
         Bad{"L2norm", "v1 retention l2norm=2", {"l2norm=2", "0..1"}},

@@ -108,6 +108,34 @@ TEST_P(Diagnosis, EachPairIsDecodedUnderTheRoundingOfOutputs) {
   EXPECT_EQ(wrong, 0U) << "of " << all.size();
 }
 
+// Of more conventions than two, what the nearest set of as many is, or a set that computes the same.
+TEST_P(Diagnosis, SetsOfConventionsAreDecoded) {
+  const Family& family = family_named(GetParam());
+  const std::vector<DiagnosticCall> calls = diagnostic_calls(family);
+  const Set all = deviations_of(family);
+  std::mt19937_64 bits(4);
+  for (std::size_t count = 3; count <= kMostConventions; ++count) {
+    const std::vector<Set> sets = conventions_by(all, count);
+    constexpr std::size_t kTried = 12;
+    for (std::size_t i = 0; i < std::min(kTried, sets.size()); ++i) {
+      const Set& meant = sets[bits() % sets.size()];
+      const std::vector<Returned> values = returned(family, calls, meant);
+      std::vector<ProbeRun> runs(calls.size());
+      const std::vector<Returned> seen = rounded(values);
+      for (std::size_t call = 0; call < calls.size(); ++call) {
+        runs[call].outputs.o.assign(seen[call].o.begin(), seen[call].o.end());
+        runs[call].outputs.final_state.assign(seen[call].final_state.begin(), seen[call].final_state.end());
+      }
+      const samestate::Diagnosis found = diagnose(family, calls, runs);
+      ASSERT_FALSE(found.fits.empty()) << text_of(meant);
+      for (const FoundReading& fit : found.fits) {
+        EXPECT_LT(distance(returned(family, calls, fit.deviations), values), 1e-6)
+            << text_of(meant) << " is taken for " << text_of(fit.deviations);
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Family, Diagnosis,
                          ::testing::Values("gated_delta_rule", "delta_rule", "retention", "linear_attention"),
                          [](const auto& of) { return of.param; });

@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
+#include <utility>
 
 #include "reference/error.h"
 
@@ -25,6 +27,10 @@ CaseResult full() {
   j.worst = {1, -1, 65, 7};
   j.rows = 33;
   j.held = 26, j.held_of = 65600, j.held_which = "0:0,3 1:1";
+  j.stage = "norm of q";
+  j.stages = {{"projections", Verdict::pass, 0.1, "element"},
+              {"norm of q", Verdict::fail, std::numeric_limits<double>::infinity(), "twin share"},
+              {"rule", Verdict::vacuous, 0.0, ""}};
   j.reason = "a tab\tand a \\ and\na line";
   f.seconds = 0.25;
   f.edges = 0xf000000000000001U;
@@ -50,6 +56,11 @@ TEST(CaseResult, ComesBackBitForBit) {
   EXPECT_EQ(out.judgement.held, 26);
   EXPECT_EQ(out.judgement.held_of, 65600);
   EXPECT_EQ(out.judgement.held_which, in.judgement.held_which);
+  EXPECT_EQ(out.judgement.stage, "norm of q");
+  ASSERT_EQ(out.judgement.stages.size(), 3U);
+  EXPECT_EQ(out.judgement.stages[1].gate, "twin share");
+  EXPECT_EQ(out.judgement.stages[1].verdict, Verdict::fail);
+  EXPECT_EQ(out.judgement.stages[0].ratio, 0.1);
   EXPECT_EQ(out.edges, in.edges);
 }
 
@@ -58,6 +69,15 @@ TEST(CaseResult, DamagedLinesAreErrors) {
   EXPECT_THROW((void)parse_result(""), Error);
   EXPECT_THROW((void)parse_result(text.substr(0, text.size() / 2)), Error);
   EXPECT_THROW((void)parse_result("passed" + text.substr(4)), Error);
+  for (const auto& [from, to] : {std::pair{"projections|", "projections"},
+                                 {"|pass|", "|past|"},
+                                 {"projections|pass", "|pass"},
+                                 {"|element;", "|element|x;"}}) {
+    std::string damaged = text;
+    const std::size_t at = damaged.find(from);
+    ASSERT_NE(at, damaged.npos) << from;
+    EXPECT_THROW((void)parse_result(damaged.replace(at, std::string(from).size(), to)), Error) << to;
+  }
   EXPECT_THROW((void)parse_result(text + "\tmore"), Error);
 }
 

@@ -34,6 +34,14 @@ TEST(Declaration, IsRead) {
   EXPECT_NE(std::find(limits.begin(), limits.end(), "regime != beta_two"), limits.end());
 }
 
+TEST(Declaration, TapsAreRead) {
+  std::string text = kReady;
+  text.replace(text.find("\"variant\":[\"dk\"]"), 16, R"("taps":["q","gated"])");
+  EXPECT_EQ(parse_ready(text).kernels.front().taps, (std::vector<std::string>{"q", "gated"}));
+  text.replace(text.find("[\"q\",\"gated\"]"), 13, "\"q\"");
+  EXPECT_THROW((void)parse_ready(text), Error);
+}
+
 /// What is wrong is named.
 TEST(Declaration, BadOnesAreNamed) {
   const auto refused = [](const std::string& from, const std::string& to) {

@@ -1,9 +1,12 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "harness/run/run_case.h"
 #include "harness/systems/tensor_inputs.h"
@@ -88,6 +91,77 @@ TEST(OperatorRun, TheTwinOfANearestCardIsReported) {
   const Judgement nearest = judged(kernel, line + "+card:nearest");
   EXPECT_NE(nearest.verdict, Verdict::fail) << nearest.reason;
   EXPECT_GT(std::max(nearest.twin_ratio, nearest.sampled_ratio), 1.0);
+}
+
+/// The layer's kernel with other taps, after `change` has had its way with what it wrote.
+OperatorKernel layer_with(std::vector<std::string> taps, void (*change)(const OperatorArguments&)) {
+  OperatorKernel kernel = operator_row("cpu.gated_delta_net.chunked");
+  kernel.taps = std::move(taps);
+  kernel.run = [right = kernel.run, change](const OperatorArguments& call, const Contract& contract) {
+    const Outcome outcome = right(call, contract);
+    change(call);
+    return outcome;
+  };
+  return kernel;
+}
+void as_it_is(const OperatorArguments&) {}
+constexpr const char* kLayer = "v1 gated_delta_net form=chunked chunk=8 T=21 B=2 contract=bf16 taps=1";
+
+std::string stages_in(const Judgement& j) {
+  std::string names;
+  for (const StageFinding& s : j.stages) names += "/" + s.stage;
+  return names;
+}
+
+TEST(OperatorRun, TapsAreAskedForUnderTheirKeyAlone) {
+  const std::vector<std::string> all = operator_row("cpu.gated_delta_net.chunked").taps;
+  EXPECT_EQ(stages_in(judged(layer_with(all, as_it_is), kLayer)),
+            "/projections/convolution/norm of q/norm of k/gates/rule/norm/output");
+  const std::string without = "v1 gated_delta_net form=chunked chunk=8 T=21 B=2 contract=bf16";
+  EXPECT_TRUE(judged(layer_with(all, as_it_is), without).stages.empty());
+  EXPECT_TRUE(judged(layer_with({}, as_it_is), kLayer).stages.empty())
+      << "a row without taps is judged as a whole";
+  EXPECT_EQ(stages_in(judged(layer_with({"gated", "z"}, as_it_is), kLayer)), "/norm/output");
+  for (const char* form :
+       {"form=decode prefill=5", "form=chunked chunk=4 layout=permuted", "form=chunked chunk=1"}) {
+    const Judgement j = judged(operator_row("cpu.gated_delta_net.chunked"),
+                               fmt::format("v1 gated_delta_net {} T=11 contract=fp16 taps=1", form));
+    EXPECT_EQ(j.verdict, Verdict::pass) << form << ": " << j.reason;
+    EXPECT_EQ(j.stages.size(), 8U) << form;
+  }
+}
+
+// What a kernel hands out need not be what it used: then the stage behind it is blamed, or the tap's own.
+TEST(OperatorRun, TapsThatAreNotWhatWasReadFail) {
+  const auto other = [](const OperatorArguments& call) {
+    if (const auto* tap = call.tap("gated")) tap->data[0] += 1.0F;
+  };
+  const Judgement j = judged(layer_with({"z", "gated"}, other), kLayer);
+  EXPECT_EQ(j.verdict, Verdict::fail);
+  EXPECT_EQ(j.stage, "norm");
+  EXPECT_NE(j.reason.find("output gated"), std::string::npos) << j.reason;
+  EXPECT_NE(j.reason.find("the whole layer shows nothing of it"), std::string::npos) << j.reason;
+  const auto unwritten = [](const OperatorArguments& call) {
+    if (const auto* tap = call.tap("q")) tap->data[3] = std::nanf("");
+  };
+  EXPECT_EQ(judged(layer_with({"convolved", "q"}, unwritten), kLayer).stage, "norm of q");
+}
+
+TEST(OperatorRun, TapsThatTheSystemHasNotAreRefused) {
+  for (const auto& [taps, says] :
+       {std::pair{std::vector<std::string>{"gated", "gaited"}, "'gaited', which gated_delta_net has not"},
+        {std::vector<std::string>{"gated", "gated"}, "twice"}}) {
+    try {
+      (void)adapted(layer_with(taps, as_it_is));
+      ADD_FAILURE() << says;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("convolved"), std::string::npos) << "names what there is";
+    }
+  }
+  OperatorKernel norm = operator_row("cpu.l2norm.fused");
+  norm.taps = {"x"};
+  EXPECT_THROW((void)adapted(norm), Error);
 }
 
 TEST(OperatorRun, PlantedFaultsFail) {

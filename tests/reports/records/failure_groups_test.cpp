@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "oracles/reasons.h"
+#include "reports/records/summary.h"
 #include "tests/reports/records.h"
 
 namespace samestate {
@@ -39,6 +41,28 @@ TEST(FailureGroups, OneAKernelFormLawAndCauseWithTheFewestElementsAsItsExample) 
 }
 
 // A key that a case which passed has is no cause.
+// What stands behind a stage's reason is the whole's, and makes no kind of its own.
+TEST(FailureGroups, AStageIsPartOfTheCause) {
+  std::vector<Record> records;
+  for (const std::string_view behind : {std::string_view(), kOnlyInStage}) {
+    records.push_back(record(Verdict::fail, 3.0));
+    Judgement& j = records.back().judgement;
+    j.gate = "element";
+    j.stage = "norm of q";
+    j.reason = "stage norm of q: output q" + std::string(behind);
+  }
+  const std::vector<FailureGroup> groups = failure_groups(records);
+  ASSERT_EQ(groups.size(), 1U);
+  EXPECT_EQ(groups[0].cause, "stage norm of q: output q is beyond its worst case: no rounding explains it");
+  const std::string line = judgement_line(records[1].judgement);
+  EXPECT_NE(line.find("ratio 3 (element of stage norm of q)"), line.npos) << line;
+  EXPECT_NE(line.find("row 17, column 3"), line.npos) << line;
+  Judgement whole = records[0].judgement;
+  whole.stage.clear();
+  whole.reason = "output y" + std::string(kInNoStage);
+  EXPECT_EQ(likely_cause(whole), "output y is beyond its worst case: no rounding explains it");
+}
+
 TEST(FailureGroups, WhatAPassHasTooIsNotNamed) {
   std::vector<Record> records;
   for (int i = 0; i < 4; ++i) records.push_back(record(Verdict::fail, 2.0, "v1 a l2norm=1"));

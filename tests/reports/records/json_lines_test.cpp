@@ -10,6 +10,7 @@
 #include <latch>
 #include <limits>
 #include <thread>
+#include <tuple>
 
 #include "reference/error.h"
 #include "tests/reports/records.h"
@@ -103,6 +104,37 @@ TEST_F(JsonLines, EveryFieldComesBackBitForBit) {
   EXPECT_EQ(file.runs[0].toolkit, "13.1");
   EXPECT_EQ(file.runs[0].kernel_sources, "0123abcd");
   EXPECT_EQ(file.cut_lines, 0);
+}
+
+TEST_F(JsonLines, StagesComeBackAndDamagedOnesAreRefused) {
+  Record staged = record(Verdict::fail, 3.0);
+  staged.judgement.stage = "rule";
+  staged.judgement.stages = {{"projections", Verdict::pass, 0.25, "element"},
+                             {"rule", Verdict::fail, infinity, "twin share"}};
+  {
+    JsonLinesWriter writer(path("run.jsonl"), run);
+    writer.end(writer.start(staged), staged);
+  }
+  const RecordFile file = read_json_lines(path("run.jsonl"));
+  const Judgement& j = file.records.at(0).judgement;
+  EXPECT_EQ(j.stage, "rule");
+  ASSERT_EQ(j.stages.size(), 2U);
+  EXPECT_EQ(j.stages[0].stage, "projections");
+  EXPECT_EQ(j.stages[0].ratio, 0.25);
+  EXPECT_EQ(j.stages[1].verdict, Verdict::fail);
+  EXPECT_EQ(j.stages[1].ratio, infinity);
+  EXPECT_EQ(j.stages[1].gate, "twin share");
+  const std::string text = testing::slurp(path("run.jsonl"));
+  for (const auto& [from, to, says] :
+       {std::tuple{R"("verdict":"pass","ratio":0.25)", R"("verdict":"past","ratio":0.25)", "a verdict"},
+        {R"({"stage":"projections")", R"({"stages":"projections")", "no field 'stage'"},
+        {R"("ratio":0.25)", R"("ratio":[])", "'ratio'"}}) {
+    std::string damaged = text;
+    const std::size_t at = damaged.find(from);
+    ASSERT_NE(at, damaged.npos) << from;
+    const std::string why = rejection(damaged.replace(at, std::string(from).size(), to));
+    EXPECT_NE(why.find(says), why.npos) << why;
+  }
 }
 
 TEST_F(JsonLines, BytesThatAreNoUtf8DoNotStopARun) {

@@ -40,7 +40,7 @@ TEST(JudgedShare, CountsWhatLiesInside) {
 
 // What passed before: one case judged, all others refused, vacuous or never begun.
 TEST(JudgedShare, OneJudgedCaseOfManyIsTooLittle) {
-  const std::vector<std::string> not_started(19, "a");
+  const std::map<std::string, std::int64_t> not_started{{"a", 19}};
   for (const auto& shares :
        {judged_shares(many("a", Verdict::pass, 1) + many("a", Verdict::vacuous, 19)),
         judged_shares(many("a", Verdict::pass, 1) + many("a", Verdict::skipped, 19, kNoDevice)),

@@ -77,6 +77,22 @@ TEST(Summary, AVacuousRatioReachesNoStatistic) {
   EXPECT_EQ(summary.regimes[0].ratio.max, 0.25);
 }
 
+TEST(Summary, StagesOfLayers) {
+  std::vector<Record> records(3, record(Verdict::pass, 0.25));
+  for (Record& r : records) r.system = "a";
+  records[0].judgement.stages = {{"rule", Verdict::pass, 0.5, "element"},
+                                 {"norm", Verdict::vacuous, 9.0, ""}};
+  records[1].judgement.stages = {{"norm", Verdict::fail, 3.0, "twin share"},
+                                 {"rule", Verdict::pass, 0.75, "element"}};
+  const Summary summary = summarise(records);
+  ASSERT_EQ(summary.stages.size(), 2U);
+  EXPECT_EQ(summary.stages[0].stage, "norm");
+  EXPECT_EQ(summary.stages[0].judged, 1);
+  EXPECT_EQ(summary.stages[0].failures, 1);
+  EXPECT_EQ(summary.stages[1].judged, 2);
+  EXPECT_EQ(summary.stages[1].ratio.max, 0.75);
+}
+
 TEST(Summary, GroupsBySystemFormAndContract) {
   std::vector<Record> records(5, record(Verdict::pass, 0.5));
   records[1].contract = "fp32";

@@ -7,7 +7,7 @@
 #include "reports/text/bench.h"
 #include "reports/text/equations.h"
 #include "reports/text/identities.h"
-#include "reports/text/mutants.h"
+#include "reports/text/mutants_json.h"
 #include "tests/reports/records.h"
 
 /// What the verbs with tables of their own print: aligned.h, bench.h, equations.h, identities.h, mutants.h.
@@ -69,7 +69,7 @@ TEST(Mutants, TextMarkdownAndJsonSayTheSame) {
   EXPECT_NE(page.find("| fla: rel &lt; 1e-3 (test.py) | 0 of 1 | 0.0 % |"), page.npos) << page;
   EXPECT_NE(page.find("| M13 | dead | a \\| b | row | 7 | inf | passes |"), page.npos) << page;
   EXPECT_NE(page.find("| M13 | alive | a \\| b | survives | 90 | 0.5 | |"), page.npos) << page;
-  const auto json = nlohmann::json::parse(mutants_json(table, summary));
+  const auto json = nlohmann::json::parse(mutants_json(table, summary, {}));
   EXPECT_EQ(json["killed"], 1);
   EXPECT_EQ(json["mutants"][0]["ratio"], "inf") << "JSON has no infinity";
   EXPECT_EQ(json["mutants"][0]["rules"]["fla"]["false_alarms"], 1);

@@ -1,0 +1,162 @@
+#include "cli/gate_plan.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "cli/interrupt.h"
+#include "fuzz/compiled_variants.h"
+#include "fuzz/corpus.h"
+#include "harness/cases/system.h"
+#include "harness/records/hash.h"
+#include "reference/error.h"
+
+namespace samestate::cli {
+namespace {
+
+Plan whole_plan(const PlanOptions& options, const KernelTable& table) {
+  PlanOptions all = options;
+  all.max_cases = 0;
+  // A pipe that waits for the list, too, is told what it waits for.
+  static constexpr std::chrono::seconds kPatience(30);
+  all.planned = [last = std::chrono::steady_clock::now(), &options](std::size_t done,
+                                                                    std::size_t of) mutable {
+    const auto now = std::chrono::steady_clock::now();
+    if (done == of || (done > 0 ? now - last < kPatience : options.effort < kTriples)) return;
+    last = now;
+    fmt::print(stderr, "samestate: planning, {} of {} kernels{}\n", done, of,
+               options.effort < kTriples ? "" : "; every triple of choices takes up to minutes a kernel");
+  };
+  all.stop = interrupted;
+  return plan_of(table, all);
+}
+
+/// What starting a case takes, in the unit of System::work: measured, a case of a gate on a CPU takes 1.2 ms and 0.14 s a
+/// unit.
+constexpr double kStart = 0.01;
+
+/// Takes the shard's cases out of all.
+void divide(const Shard& shard, GatePlan& of) {
+  std::vector<Case>& cases = of.plan.cases;
+  std::vector<double> work;
+  for (const Case& c : cases) work.push_back(shard.count > 1 ? kStart + system_named(c.system).work(c) : 0.0);
+  std::vector<Case> own;
+  for (const std::size_t i : part_of(work, shard)) {
+    of.numbers.push_back(static_cast<std::int64_t>(i));
+    own.push_back(std::move(cases[i]));
+  }
+  cases = std::move(own);
+}
+
+template <class Number>
+void read(const RunPart& part, const std::string& name, Number& value) {
+  const auto found = part.options.find(name);
+  if (found == part.options.end()) return;
+  const std::string& text = found->second;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size())
+    throw Error(
+        fmt::format("the run of the files had --{} '{}', which is no number: they were changed", name, text));
+}
+
+void read(const RunPart& part, const std::string& name, std::string& value) {
+  const auto found = part.options.find(name);
+  if (found != part.options.end()) value = found->second;
+}
+
+}  // namespace
+
+GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
+                   const std::vector<CorpusEntry>& corpus) {
+  GatePlan out;
+  Plan plan = whole_plan(options.plan, table);  // checks the filters
+  if (interrupted()) return out;
+  std::vector<Case> cases = corpus_cases(corpus, table, options.plan);
+  cases.insert(cases.end(), plan.cases.begin(), plan.cases.end());
+  for (const LeftOut& left : keep_callable(cases, table, options.variants))
+    out.notes.push_back(text_of(left));
+  const std::int64_t total = plan.total = std::ssize(cases);
+  if (total == 0 && !options.plan.filter.empty()) {
+    throw Error("no case of the plan fits " + options.plan.filter.text() +
+                ": `samestate gate --list` with fewer conditions shows what there is");
+  }
+  const std::int64_t most = options.plan.max_cases;
+  if (most > 0 && total > most) {
+    std::vector<Case> kept;
+    for (std::int64_t i = 0; i < most; ++i) kept.push_back(cases[static_cast<std::size_t>(i * total / most)]);
+    cases = std::move(kept);
+    out.notes.push_back(fmt::format("--max-cases kept {} of {} planned cases.", most, total));
+  }
+  plan.cases = std::move(cases);
+  out.plan = std::move(plan);
+  out.total = std::ssize(out.plan.cases);
+  PlanHash hash;
+  for (const Case& c : out.plan.cases) {
+    const Record planned = planned_record(c, table);
+    hash.add(planned.line, planned.kernel);
+  }
+  out.hash = hash.text();
+  divide(options.shard, out);
+  return out;
+}
+
+RunPart part_of_gate(const GatePlanOptions& options, const GatePlan& plan,
+                     std::map<std::string, std::string> more) {
+  RunPart part{"gate",     options.shard.index, options.shard.count, std::ssize(plan.plan.cases),
+               plan.total, plan.hash,           std::move(more)};
+  const PlanOptions& of = options.plan;
+  const auto put = [&](const char* name, const std::string& value) {
+    if (!value.empty()) part.options[name] = value;
+  };
+  put("seed", std::to_string(of.seed));
+  put("effort", fmt::format("{}", of.effort));
+  put("system", of.system);
+  put("device", of.device);
+  put("kernel", of.kernel);
+  put("max-cases", std::to_string(of.max_cases));
+  put("where", of.filter.text());
+  put("variants", std::to_string(options.variants));
+  put("strict", options.strict ? "on" : "");
+  return part;
+}
+
+GatePlanOptions options_of(const RunPart& part) {
+  GatePlanOptions out;
+  read(part, "seed", out.plan.seed);
+  read(part, "effort", out.plan.effort);
+  read(part, "system", out.plan.system);
+  read(part, "device", out.plan.device);
+  read(part, "kernel", out.plan.kernel);
+  read(part, "max-cases", out.plan.max_cases);
+  read(part, "variants", out.variants);
+  out.strict = part.options.contains("strict");
+  std::string where;
+  read(part, "where", where);
+  out.plan.filter = filter_of(where);
+  return out;
+}
+
+bool owes_pairs(const PlanOptions& options, double budget) {
+  return options.max_cases == 0 && options.filter.empty() && options.effort >= 1 && budget == 0;
+}
+
+PlanCoverage judged_of(const Plan& plan, std::span<const Record> records) {
+  PlanCoverage coverage(plan);
+  for (const Record& record : records) {
+    if (is_judged(record.judgement.verdict)) coverage.add(parse_case(record.line), record.kernel);
+  }
+  return coverage;
+}
+
+std::vector<Case> further_cases(const PlanCoverage& judged, const GatePlanOptions& options,
+                                const KernelTable& table, int round) {
+  std::vector<Case> cases = judged.again(table, options.plan.seed, round);
+  (void)keep_callable(cases, table, 0);
+  if (options.variants > 0) leave_compiled(cases, table);
+  return cases;
+}
+
+}  // namespace samestate::cli

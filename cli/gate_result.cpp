@@ -1,0 +1,161 @@
+#include "cli/gate_result.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <functional>
+#include <ranges>
+
+#include "cli/commands.h"
+#include "cli/explained.h"
+#include "cli/interrupt.h"
+#include "cli/table.h"
+#include "cli/terminal.h"
+#include "fuzz/plan_coverage.h"
+#include "reference/error.h"
+#include "reports/records/failure_groups.h"
+#include "reports/records/files.h"
+#include "reports/records/judged_share.h"
+#include "reports/records/summary.h"
+#include "reports/text/gate_json.h"
+#include "reports/text/junit.h"
+#include "reports/text/markdown.h"
+#include "reports/text/terminal.h"
+#include "samestate_version.h"
+
+namespace samestate::cli {
+namespace {
+
+/// Share of vacuous cases above which the gate says that it covered too little.
+constexpr double kVacuousShare = 0.05;
+
+/// Fewer cases than this have no share that says anything: one of 8 is 12 %.
+constexpr double kLeastForAShare = 20.0;
+
+/// Kinds of failures that are run again to say what they look like, and the seconds that one may take.
+constexpr std::size_t kExplainedKinds = 5;
+constexpr double kExplainSeconds = 12.0;
+
+constexpr std::size_t kShownPairs = 3;
+
+int verdict_of(const GateResult& result, std::vector<std::string>& remarks) {
+  const Summary summary = summarise(result.records);
+  const bool stopped = result.end.interrupted;
+  if (summary.count(Verdict::crash) + summary.count(Verdict::timeout) > 0) return kCrash;
+  if (summary.count(Verdict::fail) > 0) return kFail;
+  if (summary.count(Verdict::flaky) > 0) return kFlaky;
+  if (summary.judged == 0) {
+    const bool some = summary.count(Verdict::vacuous) > 0 || result.left > 0 || stopped;
+    return some ? kVacuous : kNothingRan;
+  }
+  const double vacuous = static_cast<double>(summary.count(Verdict::vacuous) - summary.zeros);
+  const double all = vacuous + static_cast<double>(summary.judged);
+  if (all >= kLeastForAShare && vacuous > kVacuousShare * all) {
+    remarks.push_back(fmt::format(
+        "{:.0f} of {:.0f} cases that expect more than zeros were vacuous, more than {:.0f} %: too "
+        "little was covered; another --contract or --regime, or more cases (--effort, --max-cases)",
+        vacuous, all, 100 * kVacuousShare));
+    return kVacuous;
+  }
+  constexpr std::size_t kShown = 3;
+  const std::vector<std::string> few =
+      too_little(judged_shares(result.records, result.end.not_started), result.least_judged);
+  for (const std::string& sentence : few | std::views::take(kShown)) remarks.push_back(sentence);
+  if (few.size() > kShown) {
+    remarks.push_back(fmt::format("and so {} kernels more{}", few.size() - kShown,
+                                  result.left > 0 ? ", since the run ended before their cases began" : ""));
+  }
+  return stopped || !few.empty() ? kVacuous : kPass;
+}
+
+}  // namespace
+
+std::string why_left(std::int64_t ran, std::int64_t left, bool stopped_by_failure, const std::string& lost) {
+  if (!lost.empty())
+    return fmt::format("{}: it holds what ended before that, {} of {} cases were left.", lost, left,
+                       ran + left);
+  if (left + ran == 0 && interrupted()) return "Interrupted while the cases were planned: none was run.";
+  if (left == 0) return "";
+  const char* why = interrupted()        ? "Interrupted before"
+                    : stopped_by_failure ? "A failure ended the run (--fail-fast) before"
+                                         : "The budget ended before";
+  return fmt::format("{} {} of {} cases.", why, left, ran + left);
+}
+
+std::string coverage_text(const PlanCoverage& coverage, bool whole) {
+  std::string text = coverage.text() + "\n";
+  for (const std::string& pair : whole ? coverage.missing(kShownPairs) : std::vector<std::string>())
+    text += "  not judged with " + pair + "\n";
+  return text;
+}
+
+void count_as_grown(Record& record, double before, double factor) {
+  record.judgement.verdict = Verdict::fail;
+  record.judgement.reason = fmt::format(
+      "within the bound, but the ratio was {:.4g} in the baseline, and {:g} times "
+      "that is the most",
+      before, factor);
+}
+
+void explain_kinds(GateResult& result, const KernelTable& table) {
+  std::size_t explained = 0;
+  for (const FailureGroup& group : failure_groups(result.records)) {
+    Record& example = result.records[group.example];
+    if (example.judgement.verdict != Verdict::fail) continue;
+    if (explained++ == kExplainedKinds || interrupted()) return;
+    if (example.looks_like.empty()) example.looks_like = looks_like(example, table, kExplainSeconds);
+    if (!example.looks_like.empty())
+      result.end.looks_like[std::to_string(result.numbers[group.example])] = example.looks_like;
+  }
+}
+
+void judge_gate(GateResult& result) {
+  RunEnd& end = result.end;
+  end.exit = verdict_of(result, end.remarks);
+  if (end.exit == kPass && !result.baseline.empty() && end.compared == 0) {
+    end.remarks.push_back(fmt::format("no case of this run is in {}: nothing was compared", result.baseline));
+    end.exit = kVacuous;
+  }
+}
+
+int report_gate(const GateResult& result, const GateReports& reports, RunFile& lines) {
+  const RunEnd& end = result.end;
+  bool lost = !lines.lost().empty();
+  const auto attempt = [&](const std::function<void()>& write) {
+    try {
+      write();
+    } catch (const Error& error) {
+      fmt::print(stderr, "samestate: {}\n", error.what());
+      lost = true;
+    }
+  };
+  lines.finish(end);
+  if (!lines.lost().empty()) {
+    fmt::print(stderr, "samestate: {}\n", lines.lost());
+    lost = true;
+  }
+  if (!reports.junit.empty()) attempt([&] { write_junit(reports.junit, result.records, result.run, end); });
+  if (!reports.markdown.empty())
+    attempt([&] { write_markdown(reports.markdown, result.records, result.run, end); });
+  if (!reports.coverage.empty())
+    attempt([&] { write_atomically(reports.coverage, result.coverage_json + "\n"); });
+  std::FILE* const aside = reports.json ? stderr : stdout;
+  if (!reports.json) {
+    fmt::print("{}{} in {:.1f} s{}.\n", terminal_text(result.records, colour()),
+               counted(std::ssize(result.records), "case"), end.seconds, result.how);
+    fmt::print("{}", nearest_cards(result.records));
+  }
+  fmt::print(aside, "{}", result.coverage);
+  for (const std::string& note : end.notes) fmt::print(aside, "{}\n", note);
+  if (!end.not_complete.empty()) fmt::print(aside, "{}\n", end.not_complete);
+  fmt::print(aside, "{}", result.growth);
+  for (const std::string& remark : end.remarks) fmt::print(stderr, "samestate: {}\n", remark);
+  if (!reports.baseline.empty() && end.exit != kPass)
+    fmt::print(stderr, "samestate: {} was not written: the gate did not pass\n", reports.baseline);
+  if (!reports.baseline.empty() && end.exit == kPass)
+    attempt([&] { write_baseline(reports.baseline, baseline_of(result.records, SAMESTATE_VERSION)); });
+  if (reports.json) fmt::print("{}", gate_json(result.records, end));
+  return lost && (end.exit == kPass || end.exit == kVacuous) ? static_cast<int>(kUsage) : end.exit;
+}
+
+}  // namespace samestate::cli

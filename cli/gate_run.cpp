@@ -1,0 +1,65 @@
+#include "cli/gate_run.h"
+
+#include <utility>
+
+#include "cli/interrupt.h"
+
+namespace samestate::cli {
+
+bool GateRun::stopped() const {
+  return interrupted() || (options_.fail_fast && failed_) || !lines_.lost().empty();
+}
+
+void GateRun::run(std::span<const Case> cases, std::span<const std::int64_t> numbers) {
+  progress_.add(std::ssize(cases));
+  std::vector<bool> started(cases.size());
+  CampaignObserver observer;
+  observer.started = [&](std::size_t i, const Case& c) {
+    started[i] = true;
+    lines_.start(planned_record(c, table_), numbers[i]);
+  };
+  observer.finished = [&](std::size_t i, Record record) {
+    // A line takes the time that it took here.
+    if (record.judgement.verdict == Verdict::timeout) record.options += " --timeout " + options_.timeout;
+    lines_.end(numbers[i], record);
+    const bool failure = is_failure(record.judgement.verdict);
+    failed_ = failed_ || failure;
+    progress_.step(record.judgement.ratio, failure);
+    done_.emplace(numbers[i], std::move(record));
+  };
+  left_ += run_campaign(cases, table_, options_.campaign, observer, [this] { return stopped(); }).not_started;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    if (!started[i]) ++not_started_[planned_record(cases[i], table_).kernel];
+  }
+}
+
+void GateRun::take(std::span<const Record> records, std::span<const std::int64_t> numbers) {
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    failed_ = failed_ || is_failure(records[i].judgement.verdict);
+    done_.emplace(numbers[i], records[i]);
+  }
+}
+
+void GateRun::cover_pairs(const Plan& plan, const GatePlanOptions& options, std::int64_t next) {
+  for (int round = 0; round < kCoverAgain && !stopped(); ++round) {
+    const std::vector<Case> cases = further_cases(judged_of(plan, records()), options, table_, round);
+    if (cases.empty()) return;
+    std::vector<std::int64_t> numbers(cases.size());
+    for (std::int64_t& number : numbers) number = next++;
+    run(cases, numbers);
+  }
+}
+
+std::vector<Record> GateRun::records() const {
+  std::vector<Record> out;
+  for (const auto& [number, record] : done_) out.push_back(record);
+  return out;
+}
+
+std::vector<std::int64_t> GateRun::numbers() const {
+  std::vector<std::int64_t> out;
+  for (const auto& [number, record] : done_) out.push_back(number);
+  return out;
+}
+
+}  // namespace samestate::cli

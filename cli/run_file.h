@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "reports/records/json_lines.h"
+
+namespace samestate::cli {
+
+/// The run file of a verb. A line that cannot be written (a full disk, a lost file system) ends the file and says so to
+/// the verb, which starts no further case and reports what it has; the lines before it stay whole.
+class RunFile {
+ public:
+  /// None: every call does nothing.
+  RunFile() = default;
+  /// Throws Error where it cannot be begun.
+  RunFile(const std::string& path, const Run& run,
+          JsonLinesWriter::Mode mode = JsonLinesWriter::Mode::replace);
+
+  void start(const Record& planned, std::int64_t number);
+  void end(std::int64_t number, const Record& record);
+  void point(const Measurement& measurement, std::int64_t number);
+  void finish(const RunEnd& end);
+
+  /// Why it cannot be written; empty where it can.
+  [[nodiscard]] const std::string& lost() const { return lost_; }
+
+ private:
+  template <class Write>
+  void attempt(Write&& write);
+
+  std::unique_ptr<JsonLinesWriter> lines_;
+  std::string lost_;
+};
+
+}  // namespace samestate::cli

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace samestate {
+
+/// 64-bit FNV-1a; `so_far`: of what stands before the text.
+[[nodiscard]] std::uint64_t hash_of(std::string_view text, std::uint64_t so_far = 0xcbf29ce484222325U);
+
+/// The hash of a plan, case by case in its order: what the parts of a run say of the whole that they are of.
+class PlanHash {
+ public:
+  /// A case line and the kernel that it runs on; of a sweep series and curve with its line.
+  void add(std::string_view line, std::string_view of) {
+    hash_ = hash_of("\n", hash_of(of, hash_of("\t", hash_of(line, hash_))));
+  }
+  /// 16 hexadecimal digits.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  std::uint64_t hash_ = hash_of("");
+};
+
+}  // namespace samestate

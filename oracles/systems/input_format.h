@@ -1,0 +1,16 @@
+#pragma once
+
+#include "oracles/systems/operator.h"
+
+namespace samestate {
+
+/// The format whose values a tensor that is read holds: the contract's for data and weights, fp32 for the rest.
+[[nodiscard]] inline Format input_format(const TensorSpec& spec, const Contract& contract) {
+  const Content content = spec.content;
+  // A window of a convolution that has begun holds activations; zeros are in every format.
+  const bool rounded = content == Content::activation || content == Content::weight ||
+                       content == Content::features || content == Content::zeros;
+  return rounded ? contract.input : Format::fp32;
+}
+
+}  // namespace samestate

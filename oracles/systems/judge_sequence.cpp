@@ -1,0 +1,53 @@
+#include "oracles/systems/judge_sequence.h"
+
+#include <algorithm>
+
+#include "oracles/systems/judge_samples.h"
+
+namespace samestate {
+namespace {
+
+/// The worst case and another gate together: either may fail a run, and the other, if it `knows` enough, pass it.
+void add(Judgement& judgement, const Judgement& other, bool knows) {
+  judgement.sampled_ratio = std::max(judgement.sampled_ratio, other.sampled_ratio);
+  judgement.twin_ratio = std::max(judgement.twin_ratio, other.twin_ratio);
+  const bool decides = other.verdict == Verdict::fail || other.ratio > judgement.ratio;
+  const bool passes = judgement.verdict == Verdict::vacuous && other.verdict == Verdict::pass && knows;
+  if (other.verdict == Verdict::fail || passes) {
+    judgement.verdict = other.verdict;
+    judgement.reason = other.reason;
+  }
+  if (!decides) return;
+  judgement.gate = other.gate;
+  judgement.ratio = other.ratio;
+  judgement.error = other.error;
+  judgement.bound = other.bound;
+  judgement.worst = other.worst;
+  judgement.expected = other.expected;
+  judgement.actual = other.actual;
+}
+
+}  // namespace
+
+Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed,
+                         const GatesAsked& asked) {
+  Judgement judgement = judge_operator(of.op, of.oracle, actual);
+  bool same = false;
+  // Of a card that is nearest both are reported, as of the family: they know its points, and it may have others.
+  const auto add_gated = [&](const Judgement& other, bool knows) {
+    if (!of.contract.nearest || other.verdict != Verdict::fail) return add(judgement, other, knows);
+    judgement.sampled_ratio = std::max(judgement.sampled_ratio, other.sampled_ratio);
+    judgement.twin_ratio = std::max(judgement.twin_ratio, other.twin_ratio);
+  };
+  if (of.oracle.points && judgement.verdict != Verdict::fail && asked.twin(judgement.verdict)) {
+    const TwinJudgement nearest = judge_operator_twin(of, actual, seed);
+    same = nearest.same;
+    add_gated(nearest.judgement, same);
+  }
+  if (judgement.verdict != Verdict::fail && !same && asked.drawn(judgement.verdict)) {
+    add_gated(judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual), true);
+  }
+  return judgement;
+}
+
+}  // namespace samestate

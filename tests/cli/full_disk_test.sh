@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# A disk that is full while a run writes its file: the run ends with what is safe, says so, and its file is whole; a search
+# and a sweep go on in it once there is room.
+# usage: full_disk_test.sh SAMESTATE PLUGIN
+set -uo pipefail
+
+plugin="$(realpath "$2")"
+source "$(dirname "$0")/prelude.sh"
+patience=240
+
+# whole FILE: every line of it is a JSON object, the last one too.
+whole() {
+  [[ -s "$1" ]] || complain "$1 is empty"
+  [[ "$(tail -c 1 "$1" | od -An -c | tr -d ' ')" == '\n' ]] || complain "$1 ends inside a line"
+  [[ "$(grep -cvE '^\{.*\}$' "$1")" -eq 0 ]] || complain "$1 has lines that are cut"
+}
+# full KILOBYTES: the command is run where no file grows beyond so much.
+full() { around=(bash -c "ulimit -f $1; shift 0; exec \"\$@\"" full); }
+room() { around=(); }
+
+# The gate: no pass, the reason on stderr and in the reports, its file whole.
+gate=(gate --device cpu --system rms_norm --threads 2)
+full 100
+run 2 "${gate[@]}" --jsonl gate.jsonl
+grep -q 'gate.jsonl: cannot be written (File too large)' err || complain 'the reason is not said'
+says 'cases were left.'
+says ' judged: '
+whole gate.jsonl
+[[ "$(grep -c '"event":"end"' gate.jsonl)" -ge 20 ]] || complain 'few cases are safe'
+room
+run 0 compare gate.jsonl gate.jsonl
+bad 'gate.jsonl: shard 0/1 has no end' merge gate.jsonl
+# What was found stands: a failure's exit code is its own.
+full 100
+run 1 gate --plugin "$plugin" --kernel 'wrong.gated_delta_rule.recurrent' --max-cases 400 --jsonl gate.jsonl
+whole gate.jsonl
+grep -q 'gate.jsonl: cannot be written' err || complain 'the reason is not said'
+# A report that does not fit costs neither the others nor the summary.
+run 2 "${gate[@]}" --junit gate.xml --markdown gate.md
+grep -q 'gate.xml' err || complain 'the report is not named'
+says ' judged: '
+absent gate.xml
+present gate.md
+room
+# A device that is always full, before anything is run.
+if [[ -e /dev/full ]]; then
+  bad '/dev/full: cannot be written (No space left on device)' "${gate[@]}" --jsonl /dev/full
+  run 2 "${gate[@]}" --max-cases 3 --junit /dev/full
+  says ' judged: '
+fi
+
+# A search goes on where it ended.
+search=(fuzz --device cpu --system rms_norm --seed 7 --budget 0 --max-cases 400 --checkpoint night.txt --jsonl night.jsonl)
+full 40
+run 2 "${search[@]}"
+says '--resume'
+whole night.jsonl
+[[ "$(tail -c 1 night.txt | od -An -c | tr -d ' ')" == '\n' ]] || complain 'the checkpoint ends inside a line'
+safe="$(($(wc -l <night.txt) - 1))"
+[[ $safe -ge 5 && $safe -lt 400 ]] || complain "$safe cases are safe"
+room
+run 0 "${search[@]}" --resume
+says "$safe from the checkpoint"
+[[ "$(wc -l <night.txt)" -eq 401 ]] || complain 'the checkpoint is not whole'
+run 0 merge night.jsonl
+
+# So does a sweep.
+points=(sweep --quick --series chunk --system retention --out points.jsonl)
+full 24
+run 2 "${points[@]}"
+says 'the same command goes on'
+whole points.jsonl
+room
+run 0 "${points[@]}"
+says ' to go'
+run 0 merge points.jsonl --jsonl all.jsonl
+
+# A merge leaves no part of a file.
+full 40
+run 2 merge night.jsonl --jsonl big.jsonl
+absent big.jsonl
+room
+
+# A file system of its own, where this machine lets a user have one.
+if unshare -rm true 2>err; then
+  mkdir disk
+  cat >on_disk <<'S'
+set -e
+mount -t tmpfs -o size=100k tmpfs disk
+code=0
+"$@" >out 2>err || code=$?
+cp disk/gate.jsonl tmpfs.jsonl
+exit "$code"
+S
+  code=0
+  unshare -rm bash on_disk "$samestate" "${gate[@]}" --jsonl disk/gate.jsonl || code=$?
+  [[ $code -eq 2 ]] || complain "a full tmpfs: exit $code"
+  grep -q 'No space left on device' err || complain 'a full tmpfs: the reason is not said'
+  whole tmpfs.jsonl
+  says ' judged: '
+fi
+
+finish

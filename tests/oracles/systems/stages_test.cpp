@@ -1,0 +1,296 @@
+#include "oracles/systems/stages.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "oracles/contracts.h"
+#include "oracles/numbers.h"
+#include "oracles/reasons.h"
+#include "oracles/rounding.h"
+#include "oracles/systems/input_format.h"
+#include "oracles/systems/scalars.h"
+
+namespace samestate {
+namespace {
+
+const GatesAsked kAll{[](Verdict) { return true; }, [](Verdict) { return true; }};
+
+/// A call of a layer with drawn data, and what a kernel of it hands out: stage after stage, each from what came before.
+struct DrawnLayer {
+  const Operator& op;
+  const Contract& contract;
+  Call call;
+  Tensors<double> inputs;
+
+  DrawnLayer(const std::string& name, const std::string& form, const char* contract_name, Index tokens,
+             std::uint64_t seed, const std::map<std::string, Index>& sizes = {})
+      : op(*find_operator(name)), contract(contract_named(contract_name)) {
+    call.form = form;
+    call.tokens = tokens;
+    call.chunk = 4;
+    for (const Parameter& p : op.parameters) call.parameters.emplace(p.name, p.standard);
+    for (const auto& [size, value] : sizes) call.parameters.find(size)->second = value;
+    std::mt19937_64 engine(seed);
+    std::normal_distribution<double> normal;
+    for (const TensorSpec& spec : op.signature(call).inputs) {
+      const double size =
+          spec.content == Content::weight ? 1.0 / std::sqrt(static_cast<double>(spec.columns())) : 1.0;
+      inputs.emplace(spec.name, Matrix<double>::NullaryExpr(spec.rows(), spec.columns(), [&] {
+                       if (spec.axis == Axis::state) return 0.0;
+                       if (spec.content == Content::mask) return normal(engine) < -1.0 ? 0.0 : 1.0;
+                       const double x = size * normal(engine);
+                       return round_to(spec.content == Content::strength ? 1.0 / (1.0 + std::exp(-x)) : x,
+                                       input_format(spec, contract));
+                     }));
+    }
+  }
+
+  [[nodiscard]] const TensorSpec& spec(const std::string& name, const LayerStages& stages) const {
+    const auto tap = std::ranges::find(stages.taps, name, &TensorSpec::name);
+    if (tap != stages.taps.end()) return *tap;
+    static thread_local Signature signature;
+    signature = op.signature(call);
+    return *std::ranges::find(signature.outputs, name, &TensorSpec::name);
+  }
+
+  /// By `evaluate`(stage, what it reads); `change` may put another stage's output in its place.
+  template <class Evaluate>
+  [[nodiscard]] Tensors<double> chain(Evaluate&& evaluate) const {
+    const LayerStages stages = stages_of(op.name)(call);
+    Tensors<double> made;
+    for (const Stage& stage : stages.stages) {
+      const bool done =
+          std::ranges::all_of(stage.writes, [&](const StageTensor& x) { return made.contains(x.of); });
+      if (done) continue;
+      Tensors<double> reads;
+      const Signature signature = stage.op->signature(stage.call);
+      for (const StageTensor& x : stage.reads) {
+        const Matrix<double>& from = inputs.contains(x.of) ? get(inputs, x.of) : get(made, x.of);
+        const Matrix<double> taken = from.middleCols(x.first, x.columns > 0 ? x.columns : from.cols());
+        const TensorSpec& as = *std::ranges::find(signature.inputs, x.name, &TensorSpec::name);
+        reads.emplace(x.name, Eigen::Map<const Matrix<double>>(taken.data(), as.rows(), as.columns()));
+      }
+      const Tensors<double> out = evaluate(stage, reads);
+      for (const StageTensor& x : stage.writes) {
+        const TensorSpec& as = spec(x.of, stages);
+        EXPECT_EQ(get(out, x.name).size(), as.size()) << stage.name << " " << x.of;
+        made[x.of] = Eigen::Map<const Matrix<double>>(get(out, x.name).data(), as.rows(), as.columns());
+      }
+    }
+    return made;
+  }
+
+  [[nodiscard]] Tensors<double> exact() const {
+    return chain(
+        [](const Stage& stage, const Tensors<double>& reads) { return stage.op->exact(stage.call, reads); });
+  }
+
+  /// With the roundings of the contract and sums in an order of its own.
+  [[nodiscard]] Tensors<double> kernel(int n) const {
+    const LayerStages stages = stages_of(op.name)(call);
+    return chain([&](const Stage& stage, const Tensors<double>& reads) {
+      SampledModel model = SampledModel::jitter(contract, 91, n);
+      model.associates_otherwise = false;  // token by token those are the points of a chunk
+      const SamplingScope scope(model);
+      Tensors<double> out;
+      for (const StageTensor& x : stage.writes) {
+        const auto tap = std::ranges::find(stages.taps, x.of, &TensorSpec::name);
+        const Format kept = tap == stages.taps.end() ? contract.output : input_format(*tap, contract);
+        const Tensors<Stochastic> values = evaluate(stage.op->stochastic, *stage.op, stage.call, reads, {});
+        out.emplace(x.name, get(values, x.name).unaryExpr([&](const Stochastic& e) {
+          return round_to(round_to(e.value(), Format::fp32), kept);
+        }));
+      }
+      return out;
+    });
+  }
+
+  [[nodiscard]] StagesJudged judge(const Tensors<double>& written) const {
+    return judge_stages(op, call, inputs, written, {}, contract, 7, kAll);
+  }
+};
+
+std::string failing(const StagesJudged& judged) {
+  std::string out;
+  for (const StageJudgement& one : judged.stages) {
+    if (one.judgement.verdict == Verdict::fail) out += (out.empty() ? "" : ", ") + std::string(one.stage);
+  }
+  return out;
+}
+
+std::vector<std::pair<std::string, std::string>> layers() {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const Operator& op : operators()) {
+    if (stages_of(op.name) == nullptr) continue;
+    for (const OperatorForm& form : op.forms) out.emplace_back(op.name, form.name);
+  }
+  return out;
+}
+
+TEST(Stages, OfAllLayersTogetherAreTheLayer) {
+  EXPECT_GE(layers().size(), 4U);
+  for (const auto& [name, form] : layers()) {
+    for (const std::map<std::string, Index>& sizes : {std::map<std::string, Index>{}, {{"W", 1}}}) {
+      const DrawnLayer drawn(name, form, "fp32", 11, 3, sizes);
+      const Tensors<double> stages = drawn.exact();
+      for (const auto& [output, whole] : drawn.op.exact(drawn.call, drawn.inputs)) {
+        ASSERT_TRUE(stages.contains(output)) << name << " " << output;
+        const double apart = whole.size() == 0 ? 0.0 : (whole - get(stages, output)).cwiseAbs().maxCoeff();
+        EXPECT_LE(apart, 1e-13 * (1.0 + (whole.size() == 0 ? 0.0 : whole.cwiseAbs().maxCoeff())))
+            << name << " " << form << " " << output;
+      }
+    }
+  }
+}
+
+TEST(Stages, OfRightKernelsPassAndAreComplete) {
+  for (const char* contract : {"bf16", "fp32", "fp16"}) {
+    for (const auto& [name, form] : layers()) {
+      for (int n = 0; n < 3; ++n) {
+        const DrawnLayer drawn(name, form, contract, 13, 5);
+        const StagesJudged judged = drawn.judge(drawn.kernel(n));
+        EXPECT_EQ(failing(judged), "") << name << " " << form << " " << contract << " " << n;
+        EXPECT_TRUE(judged.complete) << name;
+        EXPECT_EQ(std::ranges::count(judged.stages, Verdict::pass,
+                                     [](const StageJudgement& one) { return one.judgement.verdict; }),
+                  std::ssize(judged.stages));
+      }
+    }
+  }
+}
+
+// Each tap by turns: the stage that wrote it is blamed, and no other, since all that follow are judged from it.
+TEST(Stages, AFaultShowsInItsStageAlone) {
+  for (const auto& [name, form] : layers()) {
+    const DrawnLayer drawn(name, form, "bf16", 13, 5);
+    const LayerStages stages = stages_of(drawn.op.name)(drawn.call);
+    for (const Stage& wrong : stages.stages) {
+      const Tensors<double> written = drawn.chain([&](const Stage& stage, const Tensors<double>& reads) {
+        const SamplingScope scope(SampledModel::jitter(drawn.contract, 91, 0));
+        Tensors<double> out;
+        for (const auto& [output, x] : evaluate(stage.op->stochastic, *stage.op, stage.call, reads, {})) {
+          const double factor = stage.name == wrong.name ? 1.02 : 1.0;
+          const auto write = std::ranges::find(stage.writes, output, &StageTensor::name);
+          const auto tap = std::ranges::find(stages.taps, write->of, &TensorSpec::name);
+          const Format kept =
+              tap == stages.taps.end() ? drawn.contract.output : input_format(*tap, drawn.contract);
+          out.emplace(output, x.unaryExpr([&](const Stochastic& e) {
+            return round_to(round_to(factor * e.value(), Format::fp32), kept);
+          }));
+        }
+        return out;
+      });
+      const std::string found = failing(drawn.judge(written));
+      if (wrong.name == "norm and output") continue;  // the finer ones are there
+      EXPECT_EQ(found, wrong.name) << name << " " << form;
+    }
+  }
+}
+
+TEST(Stages, AreJudgedWhereWhatTheyReadAndWriteIsThere) {
+  const DrawnLayer drawn("gated_delta_net", "chunked", "bf16", 13, 5);
+  const Tensors<double> all = drawn.kernel(0);
+  const auto judged_of = [&](const std::vector<std::string>& taps) {
+    Tensors<double> some;
+    for (const char* output : {"y", "core", "convolution", "S"}) some.emplace(output, get(all, output));
+    for (const std::string& tap : taps) some.emplace(tap, get(all, tap));
+    std::string names;
+    const StagesJudged judged = drawn.judge(some);
+    EXPECT_FALSE(judged.complete);
+    for (const StageJudgement& one : judged.stages) names += "/" + std::string(one.stage);
+    return names;
+  };
+  EXPECT_EQ(judged_of({}), "");
+  EXPECT_EQ(judged_of({"z"}), "/norm and output") << "what it reads beside z is an output";
+  EXPECT_EQ(judged_of({"gated"}), "/output");
+  EXPECT_EQ(judged_of({"z", "gated"}), "/norm/output");
+  EXPECT_EQ(judged_of({"mixed", "convolved", "q"}), "/convolution/norm of q");
+  EXPECT_EQ(judged_of({"a", "b", "g", "beta"}), "/gates");
+}
+
+TEST(Stages, WhatIsNoNumberFailsTheStageThatWroteIt) {
+  const DrawnLayer drawn("gated_delta_net", "chunked", "bf16", 13, 5);
+  Tensors<double> written = drawn.kernel(0);
+  written["convolved"](3, 2) = kNaN;
+  const StagesJudged judged = drawn.judge(written);
+  EXPECT_EQ(failing(judged), "convolution");
+  EXPECT_FALSE(judged.complete) << "those that read it are left out";
+}
+
+// A kernel that keeps bf16 goes on with the rounded core, whatever it writes.
+TEST(Stages, OutputsInAnotherFormatAreNotWhatWasRead) {
+  const DrawnLayer wide("gated_delta_net", "chunked", "bf16+output:fp32", 13, 5);
+  const StagesJudged judged = wide.judge(wide.kernel(0));
+  EXPECT_EQ(failing(judged), "");
+  EXPECT_FALSE(judged.complete);
+  EXPECT_TRUE(
+      std::ranges::any_of(judged.stages, [](const StageJudgement& one) { return one.stage == "rule"; }));
+  EXPECT_TRUE(
+      std::ranges::none_of(judged.stages, [](const StageJudgement& one) { return one.stage == "norm"; }));
+}
+
+StageJudgement stage(const char* name, Verdict verdict, double ratio) {
+  StageJudgement one{name, {}};
+  one.judgement.verdict = verdict;
+  one.judgement.ratio = ratio;
+  one.judgement.gate = "element";
+  one.judgement.reason = "output y";
+  return one;
+}
+
+TEST(AddStages, TheFirstThatFailsIsNamedWithItsNumbers) {
+  Judgement whole;
+  whole.verdict = Verdict::pass;
+  whole.ratio = 0.25;
+  add_stages(whole, {{stage("a", Verdict::pass, 0.5), stage("b", Verdict::fail, 3.0),
+                      stage("c", Verdict::fail, 9.0)},
+                     true});
+  EXPECT_EQ(whole.verdict, Verdict::fail);
+  EXPECT_EQ(whole.stage, "b");
+  EXPECT_EQ(whole.ratio, 3.0);
+  EXPECT_EQ(whole.reason, "stage b: output y" + std::string(kOnlyInStage));
+  ASSERT_EQ(whole.stages.size(), 3U);
+  EXPECT_EQ(whole.stages[2].ratio, 9.0);
+}
+
+TEST(AddStages, AVacuousWholePassesByCompleteStagesAlone) {
+  Judgement vacuous;
+  vacuous.verdict = Verdict::vacuous;
+  vacuous.gate = "element";
+  const std::vector<StageJudgement> pass{stage("a", Verdict::pass, 0.5), stage("b", Verdict::pass, 0.75)};
+  Judgement whole = vacuous;
+  add_stages(whole, {pass, true});
+  EXPECT_EQ(whole.verdict, Verdict::pass);
+  EXPECT_EQ(whole.stage, "b");
+  whole = vacuous;
+  add_stages(whole, {pass, false});
+  EXPECT_EQ(whole.verdict, Verdict::vacuous) << "a stage is missing";
+  whole = vacuous;
+  whole.gate = kZeroGate;
+  add_stages(whole, {pass, true});
+  EXPECT_EQ(whole.verdict, Verdict::vacuous) << "nothing but zeros is expected";
+  whole = vacuous;
+  add_stages(whole, {{pass[0], stage("b", Verdict::vacuous, 0.0)}, true});
+  EXPECT_EQ(whole.verdict, Verdict::vacuous) << "so is a stage";
+}
+
+TEST(AddStages, AWholeThatFailsBesideRightStagesSaysSo) {
+  Judgement whole;
+  whole.verdict = Verdict::fail;
+  whole.ratio = 2.0;
+  whole.reason = "output y";
+  add_stages(whole, {{stage("a", Verdict::pass, 0.5)}, false});
+  EXPECT_EQ(whole.verdict, Verdict::fail);
+  EXPECT_EQ(whole.ratio, 2.0);
+  EXPECT_TRUE(whole.stage.empty());
+  EXPECT_TRUE(whole.reason.ends_with(kInNoStage)) << whole.reason;
+}
+
+}  // namespace
+}  // namespace samestate
