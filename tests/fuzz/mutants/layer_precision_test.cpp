@@ -96,7 +96,7 @@ TEST(LayerPrecision, RightKernelsPass) {
 }
 
 // The numbers of docs/validation.md.
-TEST(LongLayerPrecision, WholeAndStages) {
+TEST(LayerPrecision, LongWholeAndStages) {
   constexpr int kSeeds = 12;
   int whole = 0, staged = 0, faults = 0;
   for (const Mutant& mutant : precision_mutants()) {
