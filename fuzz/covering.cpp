@@ -365,6 +365,7 @@ class Cover {
       return true;
     };
     settled();
+    if (!std::isfinite(work_of(kernel_, c))) make_possible(c, kept, settled, has_all);
     if (!has_all() && !c.law.empty()) {  // what a law needs leaves few choices
       c.law.clear();
       settled();
@@ -376,6 +377,22 @@ class Cover {
     if (affordable) return c;
     why.work = work_of(kernel_, c);
     return {};
+  }
+
+  /// Sizes that hang together (pairs of columns within a head, experts of a token within all): the least of another size,
+  /// a free one, that makes them possible.
+  void make_possible(Case& c, const std::vector<bool>& kept, const auto& settled, const auto& has_all) const {
+    const Case before = c;
+    for (std::size_t f = 0; f < factors_.size(); ++f) {
+      if (kept[f] || !factors_[f].put_value) continue;
+      for (const Index value : factors_[f].values) {
+        c = before;
+        factors_[f].put_value(c, value);
+        settled();
+        if (factors_[f].value(c) == value && has_all() && std::isfinite(work_of(kernel_, c))) return;
+      }
+    }
+    c = before;
   }
 
   [[nodiscard]] Dice dice() const {
