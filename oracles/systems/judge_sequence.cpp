@@ -18,16 +18,20 @@ void add(Judgement& judgement, const Judgement& other, bool knows) {
     judgement.reason = other.reason;
   }
   if (!decides) return;
-  judgement.gate = other.gate;
-  judgement.ratio = other.ratio;
-  judgement.error = other.error;
-  judgement.bound = other.bound;
-  judgement.worst = other.worst;
-  judgement.expected = other.expected;
-  judgement.actual = other.actual;
+  take_numbers(judgement, other);
 }
 
 }  // namespace
+
+void take_numbers(Judgement& to, const Judgement& from) {
+  to.gate = from.gate;
+  to.ratio = from.ratio;
+  to.error = from.error;
+  to.bound = from.bound;
+  to.worst = from.worst;
+  to.expected = from.expected;
+  to.actual = from.actual;
+}
 
 Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed,
                          const GatesAsked& asked) {

@@ -14,6 +14,9 @@ struct GatesAsked {
   std::function<bool(Verdict)> drawn;
 };
 
+/// What decided `from` and where, without its verdict and reason.
+void take_numbers(Judgement& to, const Judgement& from);
+
 /// One sequence against its worst case; where it has rounding points against its twin; and where that leaves
 /// something open, against drawn roundings. `seed`: of the draws.
 [[nodiscard]] Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual,

@@ -175,13 +175,7 @@ void add_stages(Judgement& whole, const StagesJudged& judged) {
     const Judgement& j = one.judgement;
     whole.verdict = j.verdict;
     whole.stage = one.stage;
-    whole.gate = j.gate;
-    whole.ratio = j.ratio;
-    whole.error = j.error;
-    whole.bound = j.bound;
-    whole.worst = j.worst;
-    whole.expected = j.expected;
-    whole.actual = j.actual;
+    take_numbers(whole, j);
     whole.reason = std::move(reason);
   };
   if (wrong != nullptr) {

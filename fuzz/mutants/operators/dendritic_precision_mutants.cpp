@@ -27,22 +27,7 @@ template <bool narrow>
 struct OtherConvolution : Sequence {
   using Sequence::Sequence;
   void convolve(const Block& taps, const Block& history, std::int64_t t, float* y) const override {
-    for (std::int64_t c = 0; c < taps.columns; ++c) {
-      NarrowSum sum(narrow ? kept_ : Format::fp32);
-      for (std::int64_t j = 0; j < taps.rows; ++j) sum.add(taps.row(j)[c] * history.row(t + j)[c]);
-      y[c] = cpu::layer::silu(rounded(sum.value(), kept_));
-    }
-  }
-};
-
-struct StrengthRounded : Sequence {
-  using Sequence::Sequence;
-  [[nodiscard]] float strength(float b) const override { return rounded(Sequence::strength(b), kept_); }
-};
-struct BiasAddedInSixteenBits : Sequence {
-  using Sequence::Sequence;
-  [[nodiscard]] float log_decay(float a, float bias, float rate) const override {
-    return Sequence::log_decay(rounded(a + bias, kept_), 0.0F, rate);
+    other_convolution(taps, history, t, narrow, kept_, y);
   }
 };
 
@@ -83,25 +68,8 @@ template <bool narrow>
 struct OtherNorm : Sequence {
   using Sequence::Sequence;
   void normed(float* a, const float* z, const float* weight) const override {
-    NarrowSum sum(narrow ? kept_ : Format::fp32);
-    for (std::int64_t c = 0; c < n_.dv; ++c) sum.add(a[c] * a[c]);
-    const float factor = 1.0F / std::sqrt(sum.value() / static_cast<float>(n_.dv) + 1e-5F);
-    for (std::int64_t c = 0; c < n_.dv; ++c) {
-      const float x = a[c] * factor;
-      a[c] = (narrow ? x : rounded(x, kept_)) * weight[c] * cpu::layer::silu(z[c]);
-    }
+    other_gated_norm(a, z, weight, n_.dv, 1e-5F, narrow, kept_);
   }
-};
-
-struct OutputTermsRounded : Sequence {
-  using Sequence::Sequence;
-  void output(const Block& x, const Block& w, Block& y) const override {
-    product_of_rounded_terms(x, w, kept_, y);
-  }
-};
-struct OutputInSixteenBits : Sequence {
-  using Sequence::Sequence;
-  void output(const Block& x, const Block& w, Block& y) const override { narrow_product(x, w, kept_, y); }
 };
 
 }  // namespace
@@ -120,8 +88,8 @@ std::vector<Mutant> dendritic_precision_mutants() {
             run<ProductsInSixteenBits>),
       fault("convolution_rounded", "the convolution is rounded before silu", run<OtherConvolution<false>>),
       fault("convolution_in_16_bit", "the convolution is summed in 16 bit", run<OtherConvolution<true>>),
-      fault("strength_rounded", "beta is rounded", run<StrengthRounded>),
-      fault("bias_in_16_bit", "a and dt_bias are added in 16 bit", run<BiasAddedInSixteenBits>),
+      fault("strength_rounded", "beta is rounded", run<StrengthRounded<Sequence>>),
+      fault("bias_in_16_bit", "a and dt_bias are added in 16 bit", run<BiasAddedInSixteenBits<Sequence>>),
       fault("decay_rounded", "the decay e^g is rounded", run<OtherRule<false>>),
       fault("state_in_16_bit", "the state is summed up in 16 bit", run<OtherRule<true>>),
       fault("windows_rounded", "the sum of a branch's windows is rounded before it is weighted",
@@ -131,9 +99,9 @@ std::vector<Mutant> dendritic_precision_mutants() {
             run<OtherNorm<false>>),
       fault("mean_square_in_16_bit", "the squares of the norm are summed in 16 bit", run<OtherNorm<true>>),
       fault("output_terms_rounded", "the products of the output projection are rounded before they are added",
-            run<OutputTermsRounded>),
+            run<OutputTermsRounded<Sequence>>),
       fault("output_in_16_bit", "the output projection keeps its sums in 16 bit between tiles",
-            run<OutputInSixteenBits>)};
+            run<OutputInSixteenBits<Sequence>>)};
 }
 
 }  // namespace samestate::mutants

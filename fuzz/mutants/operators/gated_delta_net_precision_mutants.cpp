@@ -29,11 +29,7 @@ template <bool narrow>
 struct OtherConvolution : GatedDeltaNetLayer {
   using GatedDeltaNetLayer::GatedDeltaNetLayer;
   void convolved(const Block& taps, const Block& history, std::int64_t t, float* y) const override {
-    for (std::int64_t c = 0; c < taps.columns; ++c) {
-      NarrowSum sum(narrow ? kept_ : Format::fp32);
-      for (std::int64_t j = 0; j < taps.rows; ++j) sum.add(taps.row(j)[c] * history.row(t + j)[c]);
-      y[c] = cpu::layer::silu(rounded(sum.value(), kept_));
-    }
+    other_convolution(taps, history, t, narrow, kept_, y);
   }
 };
 
@@ -47,19 +43,6 @@ struct OtherLength : GatedDeltaNetLayer {
     float factor = 1.0F / std::sqrt(sum.value() + 1e-6F);
     if (!narrow) factor = rounded(factor, kept_);
     for (std::int64_t i = 0; i < dk; ++i) x[i] *= factor;
-  }
-};
-
-struct StrengthRounded : GatedDeltaNetLayer {
-  using GatedDeltaNetLayer::GatedDeltaNetLayer;
-  [[nodiscard]] float strength(float b) const override {
-    return rounded(GatedDeltaNetLayer::strength(b), kept_);
-  }
-};
-struct BiasAddedInSixteenBits : GatedDeltaNetLayer {
-  using GatedDeltaNetLayer::GatedDeltaNetLayer;
-  [[nodiscard]] float log_decay(float a, float bias, float rate) const override {
-    return GatedDeltaNetLayer::log_decay(rounded(a + bias, kept_), 0.0F, rate);
   }
 };
 
@@ -99,25 +82,8 @@ template <bool narrow>
 struct OtherNorm : GatedDeltaNetLayer {
   using GatedDeltaNetLayer::GatedDeltaNetLayer;
   void normed(float* core, const float* z, const float* weight, std::int64_t dv) const override {
-    NarrowSum sum(narrow ? kept_ : Format::fp32);
-    for (std::int64_t c = 0; c < dv; ++c) sum.add(core[c] * core[c]);
-    const float factor = 1.0F / std::sqrt(sum.value() / static_cast<float>(dv) + 1e-6F);
-    for (std::int64_t c = 0; c < dv; ++c) {
-      const float x = core[c] * factor;
-      core[c] = (narrow ? x : rounded(x, kept_)) * weight[c] * cpu::layer::silu(z[c]);
-    }
+    other_gated_norm(core, z, weight, dv, 1e-6F, narrow, kept_);
   }
-};
-
-struct OutputTermsRounded : GatedDeltaNetLayer {
-  using GatedDeltaNetLayer::GatedDeltaNetLayer;
-  void output(const Block& x, const Block& w, Block& y) const override {
-    product_of_rounded_terms(x, w, kept_, y);
-  }
-};
-struct OutputInSixteenBits : GatedDeltaNetLayer {
-  using GatedDeltaNetLayer::GatedDeltaNetLayer;
-  void output(const Block& x, const Block& w, Block& y) const override { narrow_product(x, w, kept_, y); }
 };
 
 }  // namespace
@@ -140,8 +106,9 @@ std::vector<Mutant> gated_delta_net_precision_mutants() {
             run_layer<OtherConvolution<true>>),
       fault("length_rounded", "the factor of l2norm is rounded", run_layer<OtherLength<false>>),
       fault("squares_in_16_bit", "the squares of l2norm are summed in 16 bit", run_layer<OtherLength<true>>),
-      fault("strength_rounded", "beta is rounded", run_layer<StrengthRounded>),
-      fault("bias_in_16_bit", "a and dt_bias are added in 16 bit", run_layer<BiasAddedInSixteenBits>),
+      fault("strength_rounded", "beta is rounded", run_layer<StrengthRounded<GatedDeltaNetLayer>>),
+      fault("bias_in_16_bit", "a and dt_bias are added in 16 bit",
+            run_layer<BiasAddedInSixteenBits<GatedDeltaNetLayer>>),
       fault("state_rounded", "the state is kept in 16 bit between chunks", run_layer<StateRounded>),
       fault("decays_in_16_bit", "log-decays are summed in 16 bit", run_layer<DecaysInSixteenBits>),
       fault("normed_rounded", "the normalised core is rounded before weight and gate",
@@ -149,9 +116,9 @@ std::vector<Mutant> gated_delta_net_precision_mutants() {
       fault("mean_square_in_16_bit", "the squares of the norm are summed in 16 bit",
             run_layer<OtherNorm<true>>),
       fault("output_terms_rounded", "the products of the output projection are rounded before they are added",
-            run_layer<OutputTermsRounded>),
+            run_layer<OutputTermsRounded<GatedDeltaNetLayer>>),
       fault("output_in_16_bit", "the output projection keeps its sums in 16 bit between tiles",
-            run_layer<OutputInSixteenBits>)};
+            run_layer<OutputInSixteenBits<GatedDeltaNetLayer>>)};
 }
 
 }  // namespace samestate::mutants

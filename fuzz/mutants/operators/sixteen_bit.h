@@ -1,6 +1,9 @@
 #pragma once
 
-#include "optimized/cpu/operators/tensor.h"
+#include <algorithm>
+#include <cmath>
+
+#include "optimized/cpu/operators/layer_parts.h"
 
 /// What layers' mutants of precision share: one rounding, and sums, of a contract that keeps 16 bit; right under others.
 namespace samestate::mutants {
@@ -52,5 +55,55 @@ inline void product_of_rounded_terms(const cpu::Block& x, const cpu::Block& w, F
     }
   }
 }
+
+/// y = silu of a token's convolution: its sum in `format`, or rounded to it before silu.
+inline void other_convolution(const cpu::Block& taps, const cpu::Block& history, std::int64_t t, bool narrow,
+                              Format format, float* y) {
+  for (std::int64_t c = 0; c < taps.columns; ++c) {
+    NarrowSum sum(narrow ? format : Format::fp32);
+    for (std::int64_t j = 0; j < taps.rows; ++j) sum.add(taps.row(j)[c] * history.row(t + j)[c]);
+    y[c] = cpu::layer::silu(rounded(sum.value(), format));
+  }
+}
+
+/// The gated norm of a row, in place: its squares summed in `format`, or the normalised row rounded before weight and gate.
+inline void other_gated_norm(float* x, const float* z, const float* weight, std::int64_t width, float epsilon,
+                             bool narrow, Format format) {
+  NarrowSum sum(narrow ? format : Format::fp32);
+  for (std::int64_t c = 0; c < width; ++c) sum.add(x[c] * x[c]);
+  const float factor = 1.0F / std::sqrt(sum.value() / static_cast<float>(width) + epsilon);
+  for (std::int64_t c = 0; c < width; ++c) {
+    const float y = x[c] * factor;
+    x[c] = (narrow ? y : rounded(y, format)) * weight[c] * cpu::layer::silu(z[c]);
+  }
+}
+
+/// Faults of one step of a Layer that names its steps as GatedDeltaNetLayer and dendritic::Sequence do.
+template <class Layer>
+struct StrengthRounded : Layer {
+  using Layer::Layer;
+  [[nodiscard]] float strength(float b) const override { return rounded(Layer::strength(b), this->kept_); }
+};
+template <class Layer>
+struct BiasAddedInSixteenBits : Layer {
+  using Layer::Layer;
+  [[nodiscard]] float log_decay(float a, float bias, float rate) const override {
+    return Layer::log_decay(rounded(a + bias, this->kept_), 0.0F, rate);
+  }
+};
+template <class Layer>
+struct OutputTermsRounded : Layer {
+  using Layer::Layer;
+  void output(const cpu::Block& x, const cpu::Block& w, cpu::Block& y) const override {
+    product_of_rounded_terms(x, w, this->kept_, y);
+  }
+};
+template <class Layer>
+struct OutputInSixteenBits : Layer {
+  using Layer::Layer;
+  void output(const cpu::Block& x, const cpu::Block& w, cpu::Block& y) const override {
+    narrow_product(x, w, this->kept_, y);
+  }
+};
 
 }  // namespace samestate::mutants

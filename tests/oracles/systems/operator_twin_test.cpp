@@ -11,6 +11,7 @@
 #include "oracles/contracts.h"
 #include "oracles/numbers.h"
 #include "oracles/systems/scalars.h"
+#include "tests/oracles/systems/drawn_call.h"
 
 namespace samestate {
 namespace {
@@ -27,24 +28,8 @@ struct Drawn {
   Drawn(const char* name, const char* form, Index tokens, std::uint64_t seed,
         const std::map<std::string, Index>& sizes = {}, const char* under = "bf16")
       : op(*find_operator(name)), contract(contract_named(under)) {
-    call.form = form;
-    call.tokens = tokens;
-    call.chunk = 4;
-    for (const Parameter& p : op.parameters) call.parameters.emplace(p.name, p.standard);
-    for (const auto& [size, value] : sizes) call.parameters.find(size)->second = value;
-    std::mt19937_64 engine(seed);
-    std::normal_distribution<double> normal;
-    for (const TensorSpec& spec : op.signature(call).inputs) {
-      const double size =
-          spec.content == Content::weight ? 1.0 / std::sqrt(static_cast<double>(spec.columns())) : 1.0;
-      inputs.emplace(spec.name, Matrix<double>::NullaryExpr(spec.rows(), spec.columns(), [&] {
-                       if (spec.axis == Axis::state) return 0.0;
-                       if (spec.content == Content::mask) return 1.0;
-                       if (spec.content == Content::strength)
-                         return round_to(1.0 / (1.0 + std::exp(normal(engine))), contract.input);
-                       return round_to(size * normal(engine), contract.input);
-                     }));
-    }
+    call = call_of(op, form, tokens, sizes);
+    inputs = drawn_inputs(op, call, contract, seed, false);
     oracle = operator_oracle(op, call, inputs, cuts, contract);
   }
   [[nodiscard]] TwinSubject subject() const { return {op, call, inputs, cuts, contract, oracle}; }

@@ -15,6 +15,7 @@
 #include "oracles/rounding.h"
 #include "oracles/systems/input_format.h"
 #include "oracles/systems/scalars.h"
+#include "tests/oracles/systems/drawn_call.h"
 
 namespace samestate {
 namespace {
@@ -31,24 +32,8 @@ struct DrawnLayer {
   DrawnLayer(const std::string& name, const std::string& form, const char* contract_name, Index tokens,
              std::uint64_t seed, const std::map<std::string, Index>& sizes = {})
       : op(*find_operator(name)), contract(contract_named(contract_name)) {
-    call.form = form;
-    call.tokens = tokens;
-    call.chunk = 4;
-    for (const Parameter& p : op.parameters) call.parameters.emplace(p.name, p.standard);
-    for (const auto& [size, value] : sizes) call.parameters.find(size)->second = value;
-    std::mt19937_64 engine(seed);
-    std::normal_distribution<double> normal;
-    for (const TensorSpec& spec : op.signature(call).inputs) {
-      const double size =
-          spec.content == Content::weight ? 1.0 / std::sqrt(static_cast<double>(spec.columns())) : 1.0;
-      inputs.emplace(spec.name, Matrix<double>::NullaryExpr(spec.rows(), spec.columns(), [&] {
-                       if (spec.axis == Axis::state) return 0.0;
-                       if (spec.content == Content::mask) return normal(engine) < -1.0 ? 0.0 : 1.0;
-                       const double x = size * normal(engine);
-                       return round_to(spec.content == Content::strength ? 1.0 / (1.0 + std::exp(-x)) : x,
-                                       input_format(spec, contract));
-                     }));
-    }
+    call = call_of(op, form, tokens, sizes);
+    inputs = drawn_inputs(op, call, contract, seed, true);
   }
 
   [[nodiscard]] const TensorSpec& spec(const std::string& name, const LayerStages& stages) const {

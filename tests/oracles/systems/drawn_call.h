@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cmath>
+#include <map>
+#include <random>
+#include <string>
+#include <string_view>
+
+#include "oracles/rounding.h"
+#include "oracles/systems/input_format.h"
+#include "oracles/systems/operator.h"
+
+/// Calls of any operator with drawn data, for tests of what judges them.
+namespace samestate {
+
+/// A call of `tokens` in chunks of four; other sizes than `sizes` are the standard ones.
+[[nodiscard]] inline Call call_of(const Operator& op, std::string_view form, Index tokens,
+                                  const std::map<std::string, Index>& sizes = {}) {
+  Call call;
+  call.form = form;
+  call.tokens = tokens;
+  call.chunk = 4;
+  for (const Parameter& p : op.parameters) call.parameters.emplace(p.name, p.standard);
+  for (const auto& [size, value] : sizes) call.parameters.find(size)->second = value;
+  return call;
+}
+
+/// Its inputs: normal, weights divided by the root of their width, strengths in (0, 1), states zero, masks ones or, where
+/// `masked`, some zeros; each a number of the format that the contract has it in.
+[[nodiscard]] inline Tensors<double> drawn_inputs(const Operator& op, const Call& call,
+                                                  const Contract& contract, std::uint64_t seed, bool masked) {
+  Tensors<double> inputs;
+  std::mt19937_64 engine(seed);
+  std::normal_distribution<double> normal;
+  for (const TensorSpec& spec : op.signature(call).inputs) {
+    const bool weight = spec.content == Content::weight;
+    const double size = weight ? 1.0 / std::sqrt(static_cast<double>(spec.columns())) : 1.0;
+    inputs.emplace(spec.name, Matrix<double>::NullaryExpr(spec.rows(), spec.columns(), [&] {
+                     if (spec.axis == Axis::state) return 0.0;
+                     if (spec.content == Content::mask) return masked && normal(engine) < -1.0 ? 0.0 : 1.0;
+                     const double x = size * normal(engine);
+                     return round_to(spec.content == Content::strength ? 1.0 / (1.0 + std::exp(-x)) : x,
+                                     input_format(spec, contract));
+                   }));
+  }
+  return inputs;
+}
+
+}  // namespace samestate
