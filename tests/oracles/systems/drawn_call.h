@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "oracles/rounding.h"
-#include "oracles/systems/input_format.h"
 #include "oracles/systems/operator.h"
 
 /// Calls of any operator with drawn data, for tests of what judges them.
@@ -26,7 +25,7 @@ namespace samestate {
 }
 
 /// Its inputs: normal, weights divided by the root of their width, strengths in (0, 1), states zero, masks ones or, where
-/// `masked`, some zeros; each a number of the format that the contract has it in.
+/// `masked`, some zeros; each a number of the contract's input format.
 [[nodiscard]] inline Tensors<double> drawn_inputs(const Operator& op, const Call& call,
                                                   const Contract& contract, std::uint64_t seed, bool masked) {
   Tensors<double> inputs;
@@ -40,7 +39,7 @@ namespace samestate {
                      if (spec.content == Content::mask) return masked && normal(engine) < -1.0 ? 0.0 : 1.0;
                      const double x = size * normal(engine);
                      return round_to(spec.content == Content::strength ? 1.0 / (1.0 + std::exp(-x)) : x,
-                                     input_format(spec, contract));
+                                     contract.input);
                    }));
   }
   return inputs;
