@@ -6,13 +6,13 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
 
 #include "fuzz/draw.h"
 #include "fuzz/never_judged.h"
+#include "fuzz/uses.h"
 #include "harness/cases/counter.h"
 
 namespace samestate {
@@ -48,51 +48,6 @@ constexpr Try kAlone{Try::Free::none, true};
 struct Failure {
   double work =
       std::numeric_limits<double>::infinity();  ///< of the least case that there was; infinite: it is none
-};
-
-/// What no other case has.
-struct Needs {
-  std::vector<std::int64_t> combinations;
-  std::vector<std::size_t> values;  ///< of these factors
-};
-
-/// How many cases have each combination, and each boundary of a size.
-class Uses {
- public:
-  Uses(const std::vector<Factor>& factors, const Combinations& combinations)
-      : factors_(factors),
-        combinations_(combinations),
-        times_(static_cast<std::size_t>(combinations.size())) {}
-
-  void count(const Case& c, std::int32_t by) {
-    for (const std::int64_t at : combinations_.of(levels_of(factors_, c)))
-      times_[static_cast<std::size_t>(at)] += by;
-    for (std::size_t f = 0; f < factors_.size(); ++f) {
-      if (factors_[f].value) values_[{f, factors_[f].value(c)}] += by;
-    }
-  }
-
-  /// Of a case that was counted.
-  [[nodiscard]] Needs needs(const Case& c) const {
-    Needs needs;
-    for (const std::int64_t at : combinations_.of(levels_of(factors_, c))) {
-      if (times_[static_cast<std::size_t>(at)] <= 1) needs.combinations.push_back(at);
-    }
-    for (std::size_t f = 0; f < factors_.size(); ++f) {
-      if (!factors_[f].value) continue;
-      const Index value = factors_[f].value(c);
-      const std::vector<Index>& all = factors_[f].values;
-      if (std::binary_search(all.begin(), all.end(), value) && values_.at({f, value}) <= 1)
-        needs.values.push_back(f);
-    }
-    return needs;
-  }
-
- private:
-  const std::vector<Factor>& factors_;
-  const Combinations& combinations_;
-  std::vector<std::int32_t> times_;
-  std::map<std::pair<std::size_t, Index>, std::int32_t> values_;
 };
 
 class Cover {

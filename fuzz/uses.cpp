@@ -1,0 +1,33 @@
+#include "fuzz/uses.h"
+
+#include <algorithm>
+
+namespace samestate {
+
+Uses::Uses(const std::vector<Factor>& factors, const Combinations& combinations)
+    : factors_(factors), combinations_(combinations), times_(static_cast<std::size_t>(combinations.size())) {}
+
+void Uses::count(const Case& c, std::int32_t by) {
+  for (const std::int64_t at : combinations_.of(levels_of(factors_, c)))
+    times_[static_cast<std::size_t>(at)] += by;
+  for (std::size_t f = 0; f < factors_.size(); ++f) {
+    if (factors_[f].value) values_[{f, factors_[f].value(c)}] += by;
+  }
+}
+
+Needs Uses::needs(const Case& c) const {
+  Needs needs;
+  for (const std::int64_t at : combinations_.of(levels_of(factors_, c))) {
+    if (times_[static_cast<std::size_t>(at)] <= 1) needs.combinations.push_back(at);
+  }
+  for (std::size_t f = 0; f < factors_.size(); ++f) {
+    if (!factors_[f].value) continue;
+    const Index value = factors_[f].value(c);
+    const std::vector<Index>& all = factors_[f].values;
+    if (std::binary_search(all.begin(), all.end(), value) && values_.at({f, value}) <= 1)
+      needs.values.push_back(f);
+  }
+  return needs;
+}
+
+}  // namespace samestate

@@ -1,0 +1,77 @@
+#include "fuzz/uses.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "fuzz/draw.h"
+#include "harness/cases/counter.h"
+#include "optimized/operator_kernel.h"
+
+namespace samestate {
+namespace {
+
+struct Drawn {
+  KernelTable table{kernels(), operator_kernels()};
+  const KernelRow& kernel = *std::find_if(table.all().begin(), table.all().end(), [](const KernelRow& row) {
+    return row.name == "cpu.rms_norm.fused";
+  });
+  std::vector<Factor> factors = factors_of(kernel);
+  Combinations pairs{factors, 2};
+  std::vector<Case> cases;
+
+  explicit Drawn(int count) {
+    const Counter counter(7, "uses");
+    std::int64_t draw = 0;
+    const Dice dice{[&](std::int64_t n) { return counter.below({draw++, 0, 0, 0}, n); }};
+    for (int i = 0; i < count; ++i) cases.push_back(draw_case(kernel, factors, dice, 1.0));
+  }
+};
+
+TEST(Uses, NeedsAreWhatNoOtherCaseHas) {
+  const Drawn drawn(30);
+  Uses uses(drawn.factors, drawn.pairs);
+  for (const Case& c : drawn.cases) uses.count(c, 1);
+  std::size_t found = 0;
+  for (std::size_t i = 0; i < drawn.cases.size(); ++i) {
+    std::set<std::int64_t> others;
+    for (std::size_t j = 0; j < drawn.cases.size(); ++j) {
+      if (j == i) continue;
+      const std::vector<std::int64_t> has = drawn.pairs.of(levels_of(drawn.factors, drawn.cases[j]));
+      others.insert(has.begin(), has.end());
+    }
+    std::vector<std::int64_t> alone;
+    for (const std::int64_t at : drawn.pairs.of(levels_of(drawn.factors, drawn.cases[i]))) {
+      if (!others.contains(at)) alone.push_back(at);
+    }
+    EXPECT_EQ(uses.needs(drawn.cases[i]).combinations, alone) << i;
+    found += alone.size();
+  }
+  EXPECT_GT(found, 0U);
+}
+
+TEST(Uses, ABoundaryIsNeededUntilASecondCaseHasIt) {
+  const Drawn drawn(1);
+  const auto width = static_cast<std::size_t>(std::find_if(drawn.factors.begin(), drawn.factors.end(),
+                                                           [](const Factor& f) { return f.name == "D"; }) -
+                                              drawn.factors.begin());
+  ASSERT_LT(width, drawn.factors.size());
+  Case c = drawn.cases.front();
+  drawn.factors[width].put_value(c, 64);
+  Uses uses(drawn.factors, drawn.pairs);
+  uses.count(c, 1);
+  const auto has_width = [&] {
+    const Needs needs = uses.needs(c);
+    return std::find(needs.values.begin(), needs.values.end(), width) != needs.values.end();
+  };
+  EXPECT_TRUE(has_width());
+  uses.count(c, 1);
+  EXPECT_FALSE(has_width());
+  EXPECT_TRUE(uses.needs(c).combinations.empty());
+  uses.count(c, -1);
+  EXPECT_TRUE(has_width());
+}
+
+}  // namespace
+}  // namespace samestate
