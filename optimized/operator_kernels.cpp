@@ -43,12 +43,13 @@ std::span<const OperatorKernel> operator_kernels() {
   const std::vector<std::string> of_dendritic_attention = {"q", "k", "v", "z", "b", "a_gate", "q_expanded", "k_expanded", "q_convolved", "k_convolved", "v_convolved", "g", "beta", "o", "gated"};
   const std::vector<std::string> of_mamba = {"projected", "u", "selected", "dt", "gated"};
   const std::vector<std::string> of_mamba2 = {"projected", "convolved", "y", "normed"};
+  const std::vector<std::string> of_multi_scale_retention = {"q", "k", "v", "g", "gated"};
   const Row rows[] = {
       {"cpu.linear_attention_bidirectional.state_first", "linear_attention_bidirectional", "state_first", "cpu", unit, linear_attention_state_first},
       {"cpu.linear_attention_normalised.chunked",        "linear_attention_normalised",    "chunked",     "cpu", unit, linear_attention_normalised_chunks},
       {"cpu.normalised_retention.chunked",                "normalised_retention",           "chunked",    "cpu", unit, normalised_retention_chunks},
       {"cpu.normalised_retention_recurrence.core",        "normalised_retention_recurrence", "core",       "cpu", all,  normalised_retention_tokens},
-      {"cpu.multi_scale_retention.chunked",               "multi_scale_retention",          "chunked",    "cpu", unit, multi_scale_retention_chunks, {"dk % 2 = 0"}},
+      {"cpu.multi_scale_retention.chunked",               "multi_scale_retention",          "chunked",    "cpu", unit, multi_scale_retention_chunks, {"dk % 2 = 0"}, of_multi_scale_retention},
       {"cpu.activation_gates.branchless",                 "activation_gates",               "branchless", "cpu", all,  activation_gates_branchless},
       {"cpu.rms_norm.fused",                              "rms_norm",                       "fused",      "cpu", all,  rms_norm_fused},
       {"cpu.zero_centred_rms_norm.fused",                 "zero_centred_rms_norm",          "fused",      "cpu", all,  zero_centred_rms_norm_fused},
