@@ -29,6 +29,10 @@ std::vector<Index> boundaries(Index least, Index most) {
     for (Index at = step; at <= std::min(last, most + 1); at += step) around(values, at);
   }
   for (Index at = 8; at <= std::min<Index>(256, most); at += 8) values.insert(at);
+  // Widths of models: a few times a power of two.
+  for (const Index times : {3, 5, 7, 9, 11}) {
+    for (Index at = 32 * times; at <= most; at *= 2) values.insert(at);
+  }
   if (most <= kEachValue) {
     for (Index value = least; value <= most; ++value) values.insert(value);
   }

@@ -8,8 +8,8 @@
 namespace samestate {
 
 /// Where kernels change what they do with a size: 0..9, powers of two, the first multiples of 8, 16, 32, 64, 128, 192
-/// and 256, a number below and above each, the multiples of 8 up to 256, and primes between, in [least, most];
-/// ascending.
+/// and 256, a number below and above each, the multiples of 8 up to 256, the numbers of 3, 5, 7, 9 and 11 times a power
+/// of two from 32 on, and primes between, in [least, most]; ascending.
 [[nodiscard]] std::vector<Index> boundaries(Index least, Index most);
 
 /// Sizes that a kernel may well treat alike: an octave or two; where a size fills some tiles, multiples of 8 apart from

@@ -8,270 +8,20 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <thread>
 
 #include "fuzz/covering.h"
 #include "fuzz/draw.h"
+#include "fuzz/edges.h"
 #include "harness/cases/counter.h"
-#include "harness/cases/keys.h"
-#include "harness/systems/model_shapes.h"
 #include "reference/error.h"
 
 namespace samestate {
 namespace {
 
-constexpr double kMostOfModel = 8.0;   // System::work of a case with the sizes of a public model
-constexpr double kMostOfWidths = 2.0;  // beyond which it has fewer tokens, if those are many
-constexpr double kDearOfSizes = 0.2;   // work of a size that only a tile of it makes special
-constexpr double kDearPairs = 8.0;     // work of a pair that effort 1 cannot afford
+constexpr double kDearPairs = 8.0;  // work of a pair that effort 1 cannot afford
 constexpr double kMostOfTriple =
     0.5;  // work of a triple, of which there are a hundred times as many as pairs
-
-/// The edge cases of one kernel: what follows from the rows of its system and of the keys.
-class KernelPlan {
- public:
-  KernelPlan(const KernelTable& table, const KernelRow& kernel, std::vector<Case>& out)
-      : table_(table), kernel_(kernel), system_(*kernel.system), start_(start_of(kernel)), out_(out) {}
-
-  void edges() {
-    for (const std::string& contract : kernel_.contracts) {
-      const Case c = under(contract);
-      lengths(c);
-      calls(c);
-      for (const std::string_view part : system_.plan.every) put(c, part);
-    }
-    std::vector<std::string> both{kernel_.contracts.front()};
-    if (contract_for_rounding() != both.front()) both.push_back(contract_for_rounding());
-    for (const std::string& contract : both) {
-      const Case c = under(contract);
-      sizes(c);
-      tiled_sizes(c);
-      groups(c);
-      settings(c);
-      chunks(c);
-      for (const std::string_view part : system_.plan.shapes) put(c, part);
-      for (const Regime* regime : system_.regimes) {
-        Case of = with_part(kernel_, c, system_.plan.regime);
-        of.regime = regime->name;
-        of.seed = 7;
-        put(of);
-      }
-      for (const CaseLaw& law : system_.laws) {
-        Case of = with_part(kernel_, c, system_.plan.law);
-        of.law = law.name;
-        put(of);
-      }
-    }
-    for (const std::string_view part : system_.plan.limits) put(start_, part);
-    long_cache(start_);
-    many_tokens(start_);
-    if (system_.has_key("dk")) {
-      std::size_t turn = 0;
-      for (const std::string_view part : family_calls())
-        put(under(kernel_.contracts[turn++ % kernel_.contracts.size()]), part);
-    }
-    for (const std::string& part : system_.plan.models) {
-      for (const std::string& contract : both) affordable(under(contract), part);
-    }
-    if (!system_.plan.models.empty()) twice(system_.plan.models.front());
-  }
-
- private:
-  [[nodiscard]] bool chunked() const { return system_.form(kernel_.form)->chunked; }
-  [[nodiscard]] std::string contract_for_rounding() const {
-    const auto bf16 = std::find(kernel_.contracts.begin(), kernel_.contracts.end(), "bf16");
-    return bf16 != kernel_.contracts.end() ? *bf16 : kernel_.contracts.back();
-  }
-  [[nodiscard]] Case under(const std::string& contract) const {
-    Case c = start_;
-    c.contract = contract;
-    return c;
-  }
-
-  /// Only cases that are cases: a size at its least may not fit the others, nor a layout the kernel.
-  void put(Case c) {
-    if (c.layout != Case{}.layout && !kernel_.strided) return;
-    if (!possible(c)) return;
-    if (!table_.is_standard(kernel_, c)) c.kernel = kernel_.name;
-    if (seen_.insert(format_case(c)).second) out_.push_back(std::move(c));
-  }
-  void put(const Case& c, std::string_view part) { put(with_part(kernel_, c, part)); }
-
-  /// With as many tokens as a model's widths leave the time for.
-  void affordable(const Case& base, std::string_view part) {
-    Case c = with_part(kernel_, base, part);
-    // The family's have a token behind a chunk of 64, which fewer would take away.
-    const double most = system_.has_key("dk") ? kMostOfModel : kMostOfWidths;
-    while (c.T > 1 && possible(c) && work_of(kernel_, c) > most) c.T = (c.T + 1) / 2;
-    if (possible(c) && work_of(kernel_, c) <= kMostOfModel) put(c);
-  }
-
-  /// Repeated calls of many tokens and a model's widths: what a kernel keeps by shape it may keep of a large one alone.
-  void twice(const std::string& part) {
-    Case c = with_part(kernel_, start_, part + " repeat=1");
-    c.T = std::max<Index>(c.T, 70);
-    if (possible(c) && work_of(kernel_, c) <= kMostOfWidths) put(c);
-  }
-
-  void lengths(const Case& base) {
-    const Index C = base.chunk;
-    // Those that show most first: what only a process's first call does wrong is in them.
-    const std::vector<Index> all = chunked() ? std::vector<Index>{2 * C + 3, C + 1, C, C - 1, 2, 1, 0}
-                                             : std::vector<Index>{33, 9, 8, 7, 2, 1, 0};
-    for (const Index T : all) {
-      Case c = base;
-      c.T = T;
-      c.seed = static_cast<std::uint64_t>(T);
-      put(c);
-    }
-  }
-
-  /// The forms that are calls of the kernel's: one, several and all tokens in one call of several.
-  void calls(const Case& base) {
-    for (const CaseForm& form : system_.forms) {
-      Case c = base;
-      c.form = form.name;
-      if (form.whole && chunked()) put(c);
-      if (!form.decodes) continue;
-      if (form.chunked && !chunked()) c.chunk = 0;
-      for (const Index prefill : {Index{0}, Index{1}, Index{2}, Index{13}, base.T}) {
-        c.prefill = std::min(prefill, base.T);
-        put(c);
-      }
-    }
-  }
-
-  /// Each size at its least, odd, and beyond what the others' cases have.
-  void sizes(const Case& base) {
-    for (const CaseSize& size : system_.sizes) {
-      for (const Index value : {size.least, size.start + 1, 2 * size.start}) {
-        Case c = base;
-        size_in(c, size.name) = value;
-        for (const CaseSize& other : system_.sizes) {
-          if (other.multiple_of == size.name) size_in(c, other.name) = 2 * value;
-        }
-        put(c);
-      }
-    }
-  }
-
-  /// Widths of models between the powers of two, with tokens enough to show them: of one key, or token, a scale does not.
-  void tiled_sizes(const Case& base) {
-    for (const CaseSize& size : system_.sizes) {
-      for (const Index value : {48, 96, 192}) {
-        Case c = base;
-        size_in(c, size.name) = value;
-        for (const CaseSize& other : system_.sizes) {
-          if (other.multiple_of == size.name) size_in(c, other.name) = value;
-        }
-        if (possible(c) && work_of(kernel_, c) <= kDearOfSizes) put(c);
-      }
-    }
-  }
-
-  /// A few groups of two or three, of odd counts and of even ones that are no power of two, by every map of heads.
-  void groups(const Case& base) {
-    for (const CaseSize& size : system_.sizes) {
-      if (size.multiple_of.empty()) continue;
-      for (const Index of : {3, 5, 6, 7}) {
-        for (const Index ratio : {2, 3}) {
-          Case c = base;
-          size_in(c, size.multiple_of) = of;
-          size_in(c, size.name) = ratio * of;
-          put(c);
-          if (!system_.has_key("heads")) continue;
-          c.heads = HeadMap::tiled;
-          put(c);
-        }
-      }
-    }
-  }
-
-  /// A cache of more tokens than a block of threads has, in a batch, and tokens behind it: of small sizes, since each token meets those before it.
-  void long_cache(const Case& base) {
-    for (const CaseForm& form : system_.forms) {
-      if (!form.decodes) continue;
-      Case c = base;
-      c.form = form.name;
-      if (form.chunked && !chunked()) c.chunk = 0;
-      c = few_of_each_size(std::move(c));
-      c.B = 2, c.T = 521, c.prefill = 519;
-      if (possible(c) && work_of(kernel_, c) <= kMostOfModel) put(c);
-    }
-  }
-
-  /// Every value of every key that has some, alone and in a batch.
-  void settings(const Case& base) {
-    for (const Key& key : keys()) {
-      if (!system_.has_key(key.name) || (key.name == "taps" && kernel_.taps.empty())) continue;
-      for (const std::string_view value : key.values) {
-        Case c = base;
-        key.parse(c, value);
-        put(c);
-        if (key.name == "B" || c == base) continue;
-        c.B = 2;
-        put(c);
-        for (const CaseForm& form : system_.forms) {
-          if (!form.decodes) continue;
-          c.form = form.name;
-          if (form.chunked && !chunked()) c.chunk = 0;
-          c.prefill = std::min<Index>(13, c.T);
-          put(c);
-        }
-      }
-    }
-  }
-
-  void chunks(const Case& base) {
-    if (!chunked()) return;
-    for (const Index chunk : {1, 2, 5, 21, 31, 32, 48, 64}) {
-      Case c = base;
-      c.chunk = chunk;
-      put(c);
-      c.T = 70;
-      if (possible(c) && work_of(kernel_, c) <= 1.0) put(c);
-    }
-    // Tokens of one chunk that see each other across 128 and more: what decays in between is in no output.
-    if (!system_.has_key("dk")) return;
-    for (const Index chunk : {160, 256}) {
-      for (const std::string_view regime : {"normal", "none", "slow"}) {
-        if (system_.regime(regime) == nullptr) continue;
-        Case c = with_part(kernel_, base, "dk=8 dv=4");
-        c.chunk = chunk;
-        c.T = chunk + 3;
-        c.regime = regime;
-        put(c);
-      }
-    }
-  }
-
-  /// More tokens than 16 bits count, where none meets another: the rest's are among their systems' limits.
-  void many_tokens(const Case& base) {
-    const auto packs = [](const CaseLaw& law) { return law.name == "packing"; };
-    if (system_.has_key("dk") || std::none_of(system_.laws.begin(), system_.laws.end(), packs)) return;
-    Case c = few_of_each_size(base);
-    c.T = 65537;
-    if (possible(c) && work_of(kernel_, c) <= kMostOfModel) put(c);
-  }
-
-  /// Not one: a norm of one element is its sign, and a softmax of one key is 1.
-  [[nodiscard]] Case few_of_each_size(Case c) const {
-    for (const CaseSize& size : system_.sizes)
-      size_in(c, size.name) = std::max(size.least, std::min<Index>(size.start, 3));
-    for (const CaseSize& size : system_.sizes) {
-      if (!size.multiple_of.empty()) size_in(c, size.name) = size_in(c, size.multiple_of);
-    }
-    return kernel_.limits.nearest(std::move(c));
-  }
-
-  const KernelTable& table_;
-  const KernelRow& kernel_;
-  const System& system_;
-  Case start_;
-  std::vector<Case>& out_;
-  std::set<std::string> seen_;
-};
 
 /// A kernel with what its cases choose among.
 struct Planned {
@@ -430,7 +180,7 @@ Plan plan_of(const KernelTable& table, const PlanOptions& options) {
   const auto work = [&] {
     for (std::size_t i = next++; i < kernels.size(); i = next++) {
       if (options.stop && options.stop()) return;
-      KernelPlan(table, *kernels[i].kernel, parts[i].edges).edges();
+      parts[i].edges = edges_of(table, *kernels[i].kernel);
       parts[i].turns = turns_of(kernels[i], parts[i].edges, options, parts[i].coverage);
       const std::scoped_lock lock(reporting);
       ++done;

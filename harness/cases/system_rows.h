@@ -27,7 +27,7 @@ struct CaseForm {
 struct CaseSize : Parameter {
   bool own = true;
   Index start = standard;  ///< from which a plan starts
-  Index planned = 2560;    ///< the largest that plans try: a model of the documents has 2048
+  Index planned = 7424;    ///< the largest that plans try: a model of the documents has 7168
 };
 
 /// A relation between runs that a case may be judged by, as the case line names it.

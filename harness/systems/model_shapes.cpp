@@ -56,7 +56,7 @@ std::span<const ModelShape> model_shapes() {
       {"mamba2_mixer", 1, 16, {{"D", 768}, {"H", 24}, {"G", 1}, {"P", 64}, {"N", 128}}},
       {"gate_first_rms_norm", 1, 256, {{"H", 1}, {"D", 1536}}},
       // DeepSeek-V2-Lite: width 2048, 16 heads of 128, a latent of 512 and 64 rotary columns.
-      {"latent_cache", 1, 16, {{"D", 2048}, {"dc", 512}, {"dr", 64}}},
+      {"latent_cache", 1, 17, {{"D", 2048}, {"dc", 512}, {"dr", 64}}},
       {"latent_cache", 1, 3, {{"D", 7168}, {"dc", 512}, {"dr", 64}}, true},  // DeepSeek-V3's
       // An eighth of those widths: of the whole ones the bound is vacuous.
       {"latent_attention",
@@ -106,7 +106,7 @@ std::span<const HeadWidths> head_widths() {
 }
 
 std::span<const std::string_view> family_calls() {
-  static constexpr std::array<std::string_view, 19> rows{
+  static constexpr std::array<std::string_view, 23> rows{
       "dk=128 dv=128 chunk=64 T=130 final=in_place",
       "dk=128 dv=128 chunk=64 form=packed lengths=1,70,0,5 l2norm=1",
       "dk=64 dv=64 chunk=64 form=packed lengths=0,66,1,64,0,129",
@@ -126,6 +126,11 @@ std::span<const std::string_view> family_calls() {
       "dk=64 dv=192 chunk=64 T=9 Hk=3 Hv=6",
       "dk=128 dv=256 chunk=64 T=9 Hk=3 Hv=6 heads=tiled",
       "dk=64 dv=256 chunk=64 T=9 Hk=5 Hv=5",
+      // Beyond a tile in several ways at once: chunks and widths, sequences of several chunks, a text's length.
+      "dk=192 dv=128 chunk=256 T=350 l2norm=1",
+      "dk=192 dv=128 chunk=256 T=350 regime=slow",
+      "dk=128 dv=128 chunk=128 form=packed lengths=70,200,300",
+      "dk=64 dv=64 chunk=64 T=4357",
   };
   return rows;
 }
