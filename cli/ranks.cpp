@@ -98,11 +98,11 @@ int serve(const std::vector<std::string>& plugins, const JobRunner& run) {
 }
 
 int refuse(const std::string& why) {
-  if (!joined().link) return kUsage;
+  if (!joined().link) return kPass;
   RankHello no = hello({});
   no.refused = why;
   serve_rank(*joined().link, no, {});
-  return kUsage;
+  return kPass;
 }
 
 HandOut* hand_out(const std::vector<std::string>& plugins) {

@@ -22,7 +22,7 @@ void join_ranks(const std::string& verb, const std::vector<std::string>& argumen
 /// Runs it and returns the exit code. `plugins`: those of the command.
 [[nodiscard]] int serve(const std::vector<std::string>& plugins, const JobRunner& run);
 
-/// Says to rank 0 why this rank cannot serve; the exit code of bad input.
+/// Says to rank 0, whose exit code is that of all, why this rank cannot serve; the exit code of this one.
 int refuse(const std::string& why);
 
 /// What rank 0 hands out by; none where there is one rank.
