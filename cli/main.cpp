@@ -139,6 +139,7 @@ int main(int argc, char** argv) {
   add("report", "one HTML page of recorded runs: error curves, verdicts, evidence", cli::add_report);
   add("merge", "what the shards of a gate, fuzz, sweep or mutants wrote: the one run's verdict and reports",
       cli::add_merge);
+  add("scale", "how long a run takes on so many ranks, computed from what its cases took", cli::add_scale);
   add("compare", "what changed between two recorded runs, case by case", cli::add_compare);
   add("mutants", "the gate's own score: each real bug put back, killed or not, by which case",
       cli::add_mutants);

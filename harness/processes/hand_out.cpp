@@ -10,10 +10,6 @@
 namespace samestate {
 namespace {
 
-/// A piece is one message, and what is open of it lies in the memory of rank 0.
-constexpr std::size_t kMostJobs = 1024;
-/// Where nobody knows yet what a job takes: so many for each that runs at a time.
-constexpr std::size_t kFirstJobs = 2;
 /// Reports that come by themselves: so many seconds apart for each rank, so that rank 0 has a thousand a second at most.
 constexpr double kReportSeconds = 1e-3;
 constexpr double kLeastInterval = 0.02;

@@ -41,6 +41,10 @@ class HandOut : private Elsewhere {
 
   /// Rank 0 of more runs none itself: what it writes and counts takes it whole.
   static constexpr int kMostJudging = 16;
+  /// A piece is one message, and what is open of it lies in the memory of rank 0.
+  static constexpr std::size_t kMostJobs = 1024;
+  /// Where nobody knows yet what a job takes: so many for each that runs at a time.
+  static constexpr std::size_t kFirstJobs = 2;
 
  private:
   struct Open {

@@ -18,10 +18,10 @@ struct Task {
   Case c;
   std::int64_t subject = 0;  ///< what the case is about: a process serves one subject and ends with it
   bool fresh = false;        ///< in a process of its own: what a fresh `samestate repro` sees
-  double work = 1.0;         ///< Job::work
   /// Of a finished one: its process, and the order in which tasks were given (History).
   std::uint64_t process = 0;
   std::uint32_t order = 0;
+  double work = 1.0;  ///< Job::work
 };
 
 /// What a worker does with a case; of a subject where there are several.

@@ -96,7 +96,7 @@ run 0 "${gate[@]}" --list
 
 # Verdicts of failures and of crashes, and their exit code.
 around=()
-fails=(gate --plugin "$wrong" --max-cases 150)
+fails=(gate --plugin "$wrong" --kernel 'w*.gated_delta_rule.recurrent' --max-cases 150)
 run 1 "${fails[@]}" --jsonl one.jsonl
 ranks 3
 run 1 "${fails[@]}" --jsonl ranks.jsonl
