@@ -35,7 +35,7 @@ gate=(gate --device cpu --system rms_norm --threads 2)
 timeless() { sed -E 's/[0-9.]+ s on [0-9]+ thread\(s\)(, [0-9]+ ranks)?/-/' "$1"; }
 run 0 "${gate[@]}" --jsonl one.jsonl --markdown one.md
 timeless out >one.out
-for kept in 1 2 20 637 1271; do
+for kept in 1 20 637 1272; do
   head -n "$kept" one.jsonl >cut.jsonl
   [[ $kept -lt 20 ]] || head -n $((kept + 1)) one.jsonl | tail -n 1 | cut -c1-100 | tr -d '\n' >>cut.jsonl
   run 0 "${gate[@]}" --jsonl cut.jsonl --resume
@@ -44,6 +44,13 @@ for kept in 1 2 20 637 1271; do
   timeless out | cmp -s - one.out || complain "another summary after $kept lines"
   [[ "$(grep -c '"event":"run"' cut.jsonl)" -eq 1 ]] || complain 'not one run'
 done
+# A full disk: what is in the file is safe, and gone on with.
+around=(bash -c 'ulimit -f 200; exec "$0" "$@"')
+run 2 "${gate[@]}" --jsonl full.jsonl
+around=()
+[[ "$(cases full.jsonl | wc -l)" -lt 635 ]] || complain 'the disk was not full'
+run 0 "${gate[@]}" --jsonl full.jsonl --resume
+same one.jsonl full.jsonl
 rm -f none.jsonl
 run 0 "${gate[@]}" --jsonl none.jsonl --resume
 same one.jsonl none.jsonl
