@@ -115,6 +115,11 @@ HandOut* hand_out(const std::vector<std::string>& plugins) {
   return own.hand_out.get();
 }
 
-std::string ranks_text() { return joined().link ? fmt::format(", {} ranks", joined().link->ranks()) : ""; }
+std::string ranks_text() {
+  const auto& link = joined().link;
+  if (!link) return "";
+  return fmt::format(", {} ranks, {:.2f} MB to rank 0", link->ranks(),
+                     1e-6 * static_cast<double>(link->received_bytes));
+}
 
 }  // namespace samestate::cli

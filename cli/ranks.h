@@ -28,7 +28,7 @@ int refuse(const std::string& why);
 /// What rank 0 hands out by; none where there is one rank.
 [[nodiscard]] HandOut* hand_out(const std::vector<std::string>& plugins);
 
-/// ", 4 ranks" for the summary of a run; empty where there is one.
+/// ", 4 ranks, 0.31 MB to rank 0" for the summary of a run; empty where there is one.
 [[nodiscard]] std::string ranks_text();
 
 }  // namespace samestate::cli

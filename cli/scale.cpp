@@ -19,7 +19,7 @@ struct ScaleOptions {
   std::vector<int> ranks = {1, 2, 4, 16, 64, 256, 1024};
   HandOutModel model;
   int shards = 1;
-  double bytes = 420.0;  ///< of a case to rank 0
+  double bytes = 260.0;  ///< of a case to rank 0
 };
 
 /// What the cases of the files took, in the order of their plans.

@@ -22,7 +22,7 @@ struct HandOutModel {
   double latency = 2e-3;  ///< seconds between a rank and rank 0, one way: both wires look every millisecond
   /// Of rank 0, which does one thing at a time: for a message; for a case, from its place in the plan to its line in the
   /// run file.
-  double message_seconds = 50e-6, case_seconds = 150e-6;
+  double message_seconds = 50e-6, case_seconds = 90e-6;
 };
 
 struct HandOutTime {

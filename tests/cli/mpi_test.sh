@@ -32,7 +32,7 @@ starts() {
 
 # --resume of a gate: killed at any line, even within one, it goes on to the file and the summary of the one run.
 gate=(gate --device cpu --system rms_norm --threads 2)
-timeless() { sed -E 's/[0-9.]+ s on [0-9]+ thread\(s\)(, [0-9]+ ranks)?/-/' "$1"; }
+timeless() { sed -E 's/[0-9.]+ s on [0-9]+ thread\(s\)(, [0-9]+ ranks, [0-9.]+ MB to rank 0)?/-/' "$1"; }
 run 0 "${gate[@]}" --jsonl one.jsonl --markdown one.md
 timeless out >one.out
 for kept in 1 20 637 1272; do
