@@ -86,15 +86,18 @@ void expect_each_once(const Outcome& out, std::size_t count) {
 
 TEST(HandOut, RunsEveryJobOnceAndOnAllRanks) {
   RankHub hub(3, serve);
-  HandOut hand_out(hub.link(), kHello);
+  HandOut hand_out(hub.link(), kHello, [](const std::string& sentence) { ADD_FAILURE() << sentence; });
   const std::vector<std::string> texts(300, "slow");
-  for (int again = 0; again < 2; ++again) {  // ranks serve one run after the other
+  std::set<std::uint64_t> ranks;
+  // Ranks serve one run after the other; on a busy machine one may come late to the first.
+  for (int again = 0; again < 2 || (again < 10 && ranks.size() < 3); ++again) {
     const Outcome out = run_jobs(hand_out, texts);
     expect_each_once(out, texts.size());
     for (const auto& [index, result] : out.results) EXPECT_EQ(result.text, "slow!");
-    EXPECT_EQ(out.ranks, (std::set<std::uint64_t>{0, 1, 2}));
     EXPECT_EQ(jobs_run, 300);
+    ranks.insert(out.ranks.begin(), out.ranks.end());
   }
+  EXPECT_EQ(ranks, (std::set<std::uint64_t>{0, 1, 2}));
 }
 
 TEST(HandOut, WhereTheRanksAreManyRankZeroRunsNone) {
