@@ -42,6 +42,7 @@ Command add_bench(CLI::App& app);
 Command add_card(CLI::App& app);
 Command add_diagnose(CLI::App& app);
 Command add_export(CLI::App& app);
+Command add_scale(CLI::App& app);
 Command add_serve(CLI::App& app);
 Command add_tolerance(CLI::App& app);
 Command add_explain(CLI::App& app);

@@ -5,7 +5,6 @@
 #include <memory>
 #include <random>
 #include <set>
-#include <thread>
 
 #include "cli/commands.h"
 #include "cli/corpus.h"
@@ -15,6 +14,7 @@
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
 #include "cli/run_file.h"
 #include "cli/table.h"
 #include "cli/verdicts.h"
@@ -180,9 +180,9 @@ void print_result(const SearchResult& result, const FuzzOptions& of_run) {
   std::FILE* const out = aside(of_run);
   fmt::print(out, "{}, {} judged: {}\n", counted(result.cases, "case"), of(Verdict::pass) + of(Verdict::fail),
              counts);
-  fmt::print(out, "seed {:#x}, shard {}/{}: {:.0f} cases in {:.1f} s on {} worker(s), {:.0f} cases/s",
+  fmt::print(out, "seed {:#x}, shard {}/{}: {:.0f} cases in {:.1f} s on {} worker(s){}, {:.0f} cases/s",
              options.seed, options.shard, options.shards, here, result.seconds, options.workers.workers,
-             here / std::max(result.seconds, 1e-9));
+             ranks_text(), here / std::max(result.seconds, 1e-9));
   fmt::print(out, "{}\n",
              result.replayed > 0 ? fmt::format("; {} from the checkpoint", result.replayed) : "");
   if (!result.worst.empty()) fmt::print(out, "largest ratios that passed, attained bounds apart\n");
@@ -266,7 +266,9 @@ int run_fuzz(FuzzOptions options) {
       accelerator().name.empty()) {
     search.filter.device = "cpu";
   }
-  if (options.list) return print_plan(table, options);
+  if (options.list && !serves()) return print_plan(table, options);
+  if (serves()) return serve(options.plugins, job_runner(runner_of(table)));
+  search.ranks = hand_out(options.plugins);
   require_different({{"--jsonl", options.jsonl}, {"--checkpoint", search.checkpoint.string()}});
   RunFile lines;
   if (!options.jsonl.empty()) {
@@ -324,7 +326,7 @@ int run_fuzz(FuzzOptions options) {
 Command add_fuzz(CLI::App& app) {
   auto options = std::make_shared<FuzzOptions>();
   SearchOptions& search = options->search;
-  search.workers.workers = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  search.workers.workers = default_threads();
   app.footer(
       "Case i of a seed is the same on every machine and for any number of workers. A crash or a hang of a "
       "kernel "

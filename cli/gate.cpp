@@ -5,7 +5,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <thread>
 
 #include "cli/commands.h"
 #include "cli/corpus.h"
@@ -16,6 +15,7 @@
 #include "cli/gate_run.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/ranks.h"
 #include "cli/table.h"
 #include "harness/cases/system.h"
 #include "harness/records/hash.h"
@@ -23,6 +23,7 @@
 #include "reports/records/baseline.h"
 #include "reports/records/failure_groups.h"
 #include "reports/records/judged_share.h"
+#include "reports/records/resume_run.h"
 #include "reports/records/summary.h"
 
 namespace samestate::cli {
@@ -32,13 +33,13 @@ struct GateOptions {
   GatePlanOptions plan;
   FilterOptions filter;
   std::string shard = "0/1";
-  bool list = false, json = false, fail_fast = false;
+  bool list = false, json = false, fail_fast = false, resume = false;
   std::vector<std::string> plugins;
   std::string jsonl, junit, markdown, coverage, baseline, new_baseline, timeout = "10m", budget = "0";
   std::string corpus = standard_corpus(), commit;
   double baseline_factor = 2.0;
   double least_judged = 0.5;
-  int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  int threads = default_threads();
 };
 
 /// What decides the verdict and not the cases, for the run line of the file.
@@ -127,7 +128,10 @@ int run_gate(GateOptions options) {
   of_plan.filter = filter_of(options.filter);
   const KernelTable table = kernel_table(options.plugins, of_plan.filter, options.plan.strict);
   of_plan.kernel = kernels_asked(of_plan.kernel, table);
+  if (serves()) return serve(options.plugins, job_runner(case_runner(table)));
   // What is wrong is said before the plan is made, which takes a while.
+  if (options.resume && options.jsonl.empty())
+    throw Error("--resume needs --jsonl FILE, the file of the run");
   options.plan.shard = shard_of(options.shard);
   const std::vector<CorpusEntry> corpus = corpus_of(options.corpus);
   std::optional<Baseline> baseline;
@@ -142,10 +146,17 @@ int run_gate(GateOptions options) {
   result.run = this_run(accelerator(), options.plugins, options.commit);
   result.run.planned = std::ssize(plan.plan.cases);
   result.run.part = part_of_gate(options.plan, plan, judging_options(options, baseline));
-  RunFile lines(options.jsonl, result.run);
-  GateRun run(table, {{options.threads, budget, timeout}, options.timeout, options.fail_fast}, lines);
+  EarlierCases earlier;
+  if (options.resume) earlier = go_on_with(options.jsonl, result.run, plan.numbers);
+  RunFile lines(options.jsonl, result.run,
+                options.resume ? JsonLinesWriter::Mode::resume : JsonLinesWriter::Mode::replace);
+  GateRun run(
+      table,
+      {{options.threads, budget, timeout, hand_out(options.plugins)}, options.timeout, options.fail_fast},
+      lines);
   const auto begin = std::chrono::steady_clock::now();
-  run.run(plan.plan.cases, plan.numbers);
+  run.take(earlier.records, earlier.numbers);
+  run.run_rest(plan.plan.cases, plan.numbers);
   if (is_whole(options, budget)) run.cover_pairs(plan.plan, options.plan, plan.total);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   run.clear_progress();
@@ -167,7 +178,7 @@ int run_gate(GateOptions options) {
   end.not_started = run.not_started();
   end.notes = plan.notes;
   judge_gate(result);
-  result.how = fmt::format(" on {} thread(s), seed {}{}", options.threads, of_plan.seed,
+  result.how = fmt::format(" on {} thread(s){}, seed {}{}", options.threads, ranks_text(), of_plan.seed,
                            options.plan.shard.count > 1 ? ", shard " + options.shard : "");
   return report_gate(
       result, {options.junit, options.markdown, options.coverage, options.new_baseline, options.json}, lines);
@@ -188,10 +199,16 @@ Command add_gate(CLI::App& app) {
       "  samestate gate --shard 0/4 --jsonl part-0.jsonl        the first of four jobs; `samestate merge "
       "part-*.jsonl`\n"
       "                                                         then gives the verdict of one\n"
+      "  samestate gate --jsonl gate.jsonl --resume             after a crash of the machine: what it does "
+      "not hold yet\n"
+      "  mpirun -n 64 samestate gate --jsonl gate.jsonl         on all cores of several machines "
+      "(docs/mpi.md)\n"
       "  samestate gate --system retention --list | samestate repro -\n\n" +
       filter_help());
   app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case")
       ->check(named());
+  app.add_flag("--resume", options->resume,
+               "go on with the run of the --jsonl file: judge what it does not hold");
   app.add_option("--junit", options->junit, "write JUnit XML")->check(named());
   app.add_option("--markdown", options->markdown, "write a Markdown summary, worst first")->check(named());
   app.add_option("--coverage", options->coverage,

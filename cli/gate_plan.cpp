@@ -10,7 +10,6 @@
 #include "cli/interrupt.h"
 #include "fuzz/compiled_variants.h"
 #include "fuzz/corpus.h"
-#include "harness/cases/system.h"
 #include "harness/records/hash.h"
 #include "reference/error.h"
 
@@ -34,15 +33,11 @@ Plan whole_plan(const PlanOptions& options, const KernelTable& table) {
   return plan_of(table, all);
 }
 
-/// What starting a case takes, in the unit of System::work: measured, a case of a gate on a CPU takes 1.2 ms and 0.14 s a
-/// unit.
-constexpr double kStart = 0.01;
-
 /// Takes the shard's cases out of all.
 void divide(const Shard& shard, GatePlan& of) {
   std::vector<Case>& cases = of.plan.cases;
   std::vector<double> work;
-  for (const Case& c : cases) work.push_back(shard.count > 1 ? kStart + system_named(c.system).work(c) : 0.0);
+  for (const Case& c : cases) work.push_back(shard.count > 1 ? judging_work(c) : 0.0);
   std::vector<Case> own;
   for (const std::size_t i : part_of(work, shard)) {
     of.numbers.push_back(static_cast<std::int64_t>(i));

@@ -33,6 +33,18 @@ void GateRun::run(std::span<const Case> cases, std::span<const std::int64_t> num
   }
 }
 
+void GateRun::run_rest(std::span<const Case> cases, std::span<const std::int64_t> numbers) {
+  if (done_.empty()) return run(cases, numbers);
+  std::vector<Case> left;
+  std::vector<std::int64_t> places;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    if (done_.contains(numbers[i])) continue;
+    left.push_back(cases[i]);
+    places.push_back(numbers[i]);
+  }
+  run(left, places);
+}
+
 void GateRun::take(std::span<const Record> records, std::span<const std::int64_t> numbers) {
   for (std::size_t i = 0; i < records.size(); ++i) {
     failed_ = failed_ || is_failure(records[i].judgement.verdict);

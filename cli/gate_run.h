@@ -31,7 +31,10 @@ class GateRun {
   /// `numbers`: places in the plan.
   void run(std::span<const Case> cases, std::span<const std::int64_t> numbers);
 
-  /// Records of cases that ran elsewhere.
+  /// Those of them that `take` was not given.
+  void run_rest(std::span<const Case> cases, std::span<const std::int64_t> numbers);
+
+  /// Records of cases that ran elsewhere, or earlier.
   void take(std::span<const Record> records, std::span<const std::int64_t> numbers);
 
   /// Cases for pairs that no judged case showed though it could: rounds of more, of a plan that owes them. Those get the

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/ranks.h"
 #include "cli/terminal.h"
 #include "harness/records/line_file.h"
 #include "oracles/contract_points.h"
@@ -78,6 +79,15 @@ int flushed(int code) {
 int main(int argc, char** argv) {
   cli::end_with_the_reader();
   let_full_files_fail();
+  // Of several ranks one speaks.
+  cli::RankPlace place;
+  try {
+    place = cli::rank_place();
+  } catch (const Error& error) {
+    fmt::print(stderr, "samestate: {}\n", error.what());
+    return cli::kUsage;
+  }
+  if (place.rank > 0 && std::freopen("/dev/null", "w", stdout) == nullptr) return cli::kUsage;
   CLI::App app(
       "samestate checks linear-attention kernels against float64 and multiprecision references of the "
       "equations they\n"
@@ -129,6 +139,7 @@ int main(int argc, char** argv) {
   add("report", "one HTML page of recorded runs: error curves, verdicts, evidence", cli::add_report);
   add("merge", "what the shards of a gate, fuzz, sweep or mutants wrote: the one run's verdict and reports",
       cli::add_merge);
+  add("scale", "how long a run takes on so many ranks, computed from what its cases took", cli::add_scale);
   add("compare", "what changed between two recorded runs, case by case", cli::add_compare);
   add("mutants", "the gate's own score: each real bug put back, killed or not, by which case",
       cli::add_mutants);
@@ -147,6 +158,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (place.rank > 0) return cli::kPass;  // rank 0 says it, and mpirun ends all at the first other code
     const std::string hint = error.get_exit_code() == 0 ? "" : misspelt(app, argc, argv);
     if (!hint.empty()) {
       fmt::print(stderr, "samestate: {}\n", hint);
@@ -163,9 +175,12 @@ int main(int argc, char** argv) {
   }
   try {
     for (const Verb& verb : verbs) {
-      if (verb.app->parsed()) return flushed(verb.command());
+      if (!verb.app->parsed()) continue;
+      cli::join_ranks(verb.app->get_name(), std::vector<std::string>(argv + 1, argv + argc));
+      return flushed(verb.command());
     }
   } catch (const Error& error) {
+    if (place.rank > 0) return cli::refuse(error.what());
     fmt::print(stderr, "samestate: {}\n", error.what());
     return cli::kUsage;
   } catch (const std::filesystem::filesystem_error& error) {

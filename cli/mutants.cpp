@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <thread>
 
 #include "cli/commands.h"
 #include "cli/duration.h"
@@ -14,6 +13,7 @@
 #include "cli/mutants_result.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
 #include "fuzz/mutants/public_rules.h"
 #include "fuzz/mutants/trial.h"
 #include "harness/cases/shards.h"
@@ -30,7 +30,7 @@ struct MutantsOptions {
   bool smoke = false, json = false, rules = false;
   double floor = 100.0;
   MutantOptions trial;
-  int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  int threads = default_threads();
 };
 
 std::vector<const Mutant*> chosen(const MutantsOptions& options) {

@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <thread>
 
 #include "cli/commands.h"
 #include "cli/duration.h"
@@ -14,6 +13,7 @@
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
 #include "cli/run_file.h"
 #include "cli/table.h"
 #include "cli/verdicts.h"
@@ -33,7 +33,7 @@ struct Options {
   std::string out = "out/sweep.jsonl", timeout = "10m", commit, shard = "0/1";
   std::vector<std::string> plugins;
   bool restart = false;
-  int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  int threads = default_threads();
 };
 
 /// What tells one point from another.
@@ -85,6 +85,16 @@ void check_shard(const std::string& file, const Run& run, const RunPart& now) {
       file, then.shard, then.shards, then.plan, now.shard, now.shards, now.plan));
 }
 
+/// A job is the case line of a point, then its number among those of the plan: the same on all ranks.
+std::size_t number_of(const std::string& job) { return std::stoull(job.substr(job.find('\t'))); }
+
+JobRunner point_runner(const std::vector<SweepCase>& points, const KernelTable& table) {
+  return [&](std::int64_t, const std::string& job) {
+    const Measurement m = measure(points.at(number_of(job)), table);
+    return Answer{point_text(m), broken_by(m.record.judgement)};
+  };
+}
+
 /// What a process measured, or the verdict of what became of it.
 Measurement point_of(const JobResult& outcome, const SweepCase& point, const KernelTable& table) {
   const bool said = outcome.kind == JobResult::Kind::answered || outcome.kind == JobResult::Kind::unrepeated;
@@ -122,6 +132,7 @@ int run_sweep(const Options& options) {
   const double timeout = seconds_of("--timeout", options.timeout);
   const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
   const SweepPlan plan = plan_of(options, points_of(options, table));
+  if (serves()) return serve(options.plugins, point_runner(plan.points, table));
   if (options.list) {
     say_what_is_left_out(options);
     std::vector<std::string> lines;
@@ -154,13 +165,11 @@ int run_sweep(const Options& options) {
         done.insert(key_of(m.series, m.curve, m.record.line));
     }
   }
-  std::vector<const SweepCase*> left;
-  std::vector<std::int64_t> numbers;
+  std::vector<std::size_t> left;  ///< places in plan.points
   for (std::size_t i = 0; i < plan.points.size(); ++i) {
     const SweepCase& point = plan.points[i];
     if (done.contains(key_of(point.series, point.curve, format_case(point.c)))) continue;
-    left.push_back(&point);
-    numbers.push_back(plan.numbers[i]);
+    left.push_back(i);
   }
   const std::size_t all = plan.points.size();
   if (resume)
@@ -171,46 +180,49 @@ int run_sweep(const Options& options) {
   RunFile lines(options.out, run, resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
   const auto stopped = [&] { return interrupted() || !lines.lost().empty(); };
   double work_left = 0.0;
-  for (const SweepCase* point : left) work_left += point->work;
+  for (const std::size_t i : left) work_left += plan.points[i].work;
   note_interrupts();
   Progress progress(std::ssize(left), 0.0, work_left);
   Losses losses;
   VerdictCounts counts;
   const auto finish = [&](std::size_t i, const Measurement& m) {
-    lines.point(m, numbers[i]);
+    lines.point(m, plan.numbers[i]);
     losses.add(m.record);
     const Verdict verdict = m.record.judgement.verdict;
     ++counts[verdict];
-    progress.step(m.record.judgement.ratio, is_failure(verdict), left[i]->work);
+    progress.step(m.record.judgement.ratio, is_failure(verdict), plan.points[i].work);
   };
-  // The case line names a job; its number follows.
-  const auto number_of = [](const std::string& text) { return std::stoull(text.substr(text.find('\t'))); };
-  const auto on_device = [&](const SweepCase* point) {
-    return planned_record(point->c, table).device != "cpu";
+  const auto on_device = [&](std::size_t i) {
+    return planned_record(plan.points[i].c, table).device != "cpu";
   };
-  Pool pool(
-      [&](std::int64_t, const std::string& text) {
-        const Measurement m = measure(*left[number_of(text)], table);
-        return Answer{point_text(m), broken_by(m.record.judgement)};
-      },
-      shared_process(options.threads, timeout, std::any_of(left.begin(), left.end(), on_device)));
+  Pool pool(point_runner(plan.points, table),
+            shared_process(options.threads, timeout, std::any_of(left.begin(), left.end(), on_device)));
+  // A point of a kernel that is run no further is finished here.
+  const auto is_skipped = [&](std::size_t i) {
+    Record record = planned_record(plan.points[i].c, table);
+    if (losses.none() || !losses.skip(record)) return false;
+    finish(i, unmeasured(plan.points[i], table, record.judgement));
+    return true;
+  };
   std::size_t next = 0;
-  pool.run(
-      [&](std::int64_t) -> std::optional<Job> {
-        for (; next < left.size() && !stopped(); ++next) {
-          Record record = planned_record(left[next]->c, table);
-          if (losses.none() || !losses.skip(record))
-            return Job{0, fmt::format("{}\t{}", record.line, next++)};
-          finish(next, unmeasured(*left[next], table, record.judgement));
-        }
-        return std::nullopt;
-      },
-      {{},
-       [&](const Job& job, const JobResult& outcome) {
-         const std::size_t i = number_of(job.text);
-         finish(i, point_of(outcome, *left[i], table));
-       },
-       stopped});
+  const NextJob next_job = [&](std::int64_t) -> std::optional<Job> {
+    while (next < left.size() && !stopped()) {
+      const std::size_t i = left[next++];
+      const SweepCase& point = plan.points[i];
+      if (!is_skipped(i))
+        return Job{static_cast<std::int64_t>(i), fmt::format("{}\t{}", format_case(point.c), i), 0, false,
+                   point.work};
+    }
+    return std::nullopt;
+  };
+  JobObserver observer;
+  observer.finished = [&](const Job& job, const JobResult& outcome) {
+    const std::size_t i = number_of(job.text);
+    finish(i, point_of(outcome, plan.points[i], table));
+  };
+  observer.stop = stopped;
+  run_on(hand_out(options.plugins), pool, next_job, observer,
+         {work_left, stopped, [&](const Job& job) { return !is_skipped(number_of(job.text)); }});
   progress.clear();
   const std::int64_t crashed = counts[Verdict::crash] + counts[Verdict::timeout];
   const std::int64_t failures = crashed + counts[Verdict::fail] + counts[Verdict::flaky];

@@ -7,13 +7,16 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "cli/rank_place.h"
+
 namespace samestate::cli {
 
 bool colour() {
   const char* no = std::getenv("NO_COLOR");
   const char* terminal = std::getenv("TERM");
-  return isatty(STDOUT_FILENO) != 0 && (no == nullptr || *no == '\0') && terminal != nullptr &&
-         std::string_view(terminal) != "dumb";
+  // Open MPI gives rank 0 a terminal, wherever its output goes.
+  return rank_place().ranks == 1 && isatty(STDOUT_FILENO) != 0 && (no == nullptr || *no == '\0') &&
+         terminal != nullptr && std::string_view(terminal) != "dumb";
 }
 
 int columns() {

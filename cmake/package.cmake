@@ -39,6 +39,9 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/samestate)
 
 # The command looks beside itself, in ../share/samestate, for what it replays and shows (cli/data_folder.h).
 install(TARGETS samestate RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(TARGET samestate_mpi)
+  install(TARGETS samestate_mpi RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/fuzz/corpus ${PROJECT_SOURCE_DIR}/reports/evidence
   DESTINATION ${CMAKE_INSTALL_DATADIR}/samestate)
 # COMPONENTS reference is the headers and the libraries of their scalars: a set of targets of its own.

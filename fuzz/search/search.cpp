@@ -66,12 +66,16 @@ class Search {
       keep(task, finding);
       take(task, finding, false);
     };
-    workers.run(
-        [&](std::int64_t) -> std::optional<Task> {
-          if (!result_.lost.empty() || (stop && stop())) return std::nullopt;
-          return next();
-        },
-        observer);
+    const auto ending = [&] {
+      const bool spent = options_.budget > 0 && before_ + seconds() > options_.budget;
+      return spent || !result_.lost.empty() || (stop && stop());
+    };
+    OtherRanks others{options_.ranks, PieceSizes::kUnknown, ending, {}};
+    if (options_.max_cases > 0) {
+      const std::int64_t all = (options_.max_cases - options_.shard + options_.shards - 1) / options_.shards;
+      others.work = static_cast<double>(all - std::ssize(done_));  // cases are drawn alike
+    }
+    workers.run([&](std::int64_t) { return ending() ? std::nullopt : next(); }, observer, others);
     result_.seconds = seconds();
     result_.elapsed = before_ + result_.seconds;
     rank_worst();
@@ -86,7 +90,6 @@ class Search {
   }
 
   std::optional<Task> next() {
-    if (options_.budget > 0 && before_ + seconds() > options_.budget) return std::nullopt;
     while (done_.contains(next_)) next_ += options_.shards;
     if (options_.max_cases > 0 && next_ >= options_.max_cases) return std::nullopt;
     const std::int64_t index = next_;

@@ -25,6 +25,7 @@ struct SearchOptions {
       0.0;  ///< seconds after which no case is started, those of a resumed search included; 0: none
   std::int64_t max_cases = 0;  ///< indices 0..max_cases-1 over all shards; 0: no limit
   WorkerOptions workers;
+  HandOut* ranks = nullptr;          ///< that run cases too, each as many at a time; none: this process alone
   std::filesystem::path checkpoint;  ///< empty: none
   bool resume = false;
   std::string build;  ///< of the command: a checkpoint of another build is refused

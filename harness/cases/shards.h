@@ -7,6 +7,8 @@
 /// Parts of a plan for several machines: each case is in one of them, and all take alike long.
 namespace samestate {
 
+struct Case;
+
 /// More shards than that are no plan, and indices stay far from the end of their type.
 inline constexpr std::int64_t kMostShards = 1'000'000;
 
@@ -25,5 +27,8 @@ struct Shard {
 
 /// The places of those of one shard, ascending. Throws as shards_by_work does, and for an index that is none.
 [[nodiscard]] std::vector<std::size_t> part_of(std::span<const double> work, const Shard& shard);
+
+/// What judging a case takes in the unit of System::work, what starting it takes included.
+[[nodiscard]] double judging_work(const Case& c);
 
 }  // namespace samestate

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/cases/shards.h"
 #include "harness/processes/history.h"
 #include "harness/processes/losses.h"
 
@@ -43,10 +44,15 @@ class Campaign {
 
   CampaignResult run() {
     if (cases_.empty()) return {};
-    Workers workers([this](const Case& c) { return case_result(run_case(c, table_)); },
+    Workers workers(case_runner(table_),
                     shared_process(options_.threads, options_.timeout, any_on_device(cases_, table_)));
+    OtherRanks others{options_.ranks, 0.0, [this] { return ending(); },
+                      [this](const Task& t) { return again(t); }};
+    for (const Case& c : cases_) others.work += options_.ranks != nullptr ? judging_work(c) : 0.0;
     workers.run([this](std::int64_t) { return next(); },
-                {{}, [this](const Task& task, const CaseResult& result) { take(task, result); }});
+                {[this](const Task& task) { start(task); },
+                 [this](const Task& task, const CaseResult& result) { take(task, result); }},
+                others);
     for (Unrepeated& failure : unrepeated_) look_before(failure);
     return {run_, std::ssize(cases_) - run_};
   }
@@ -63,20 +69,45 @@ class Campaign {
       return again;
     }
     while (next_ < cases_.size()) {
-      const std::chrono::duration<double> since = Clock::now() - begin_;
-      if ((options_.budget > 0 && since.count() > options_.budget) || (stop_ && stop_())) return std::nullopt;
-      const std::size_t index = next_++;
-      if (observer_.started) observer_.started(index, cases_[index]);
-      if (losses_.none()) return task(index);
-      Record planned = planned_record(cases_[index], table_);
-      if (!losses_.skip(planned)) return task(index);
-      finish(index, planned);
+      if (ending()) return std::nullopt;
+      Task next = task(next_++);
+      if (!is_skipped(next)) return next;
     }
     return std::nullopt;
   }
 
+  /// Whether no case is started any more.
+  [[nodiscard]] bool ending() const {
+    const std::chrono::duration<double> since = Clock::now() - begin_;
+    return (options_.budget > 0 && since.count() > options_.budget) || interrupted();
+  }
+
+  /// A case of a kernel that is run no further; it is finished here.
+  bool is_skipped(const Task& task) {
+    if (losses_.none()) return false;
+    Record planned = planned_record(task.c, table_);
+    if (!losses_.skip(planned)) return false;
+    start(task);
+    finish(static_cast<std::size_t>(task.index), planned);
+    return true;
+  }
+
+  /// Whether a case that came back from a rank is given again.
+  bool again(const Task& task) {
+    return failed_.contains(static_cast<std::size_t>(task.index)) || !is_skipped(task);
+  }
+
+  void start(const Task& task) {
+    const auto index = static_cast<std::size_t>(task.index);
+    if (started_[index]) return;
+    started_[index] = true;
+    if (observer_.started) observer_.started(index, task.c);
+  }
+
   [[nodiscard]] Task task(std::size_t index) const {
-    return {static_cast<std::int64_t>(index), cases_[index]};
+    Task out{static_cast<std::int64_t>(index), cases_[index]};
+    if (options_.ranks != nullptr) out.work = judging_work(out.c);
+    return out;
   }
 
   void take(const Task& task, const CaseResult& result) {
@@ -134,9 +165,7 @@ class Campaign {
       ReplayOptions options;
       options.timeout = options_.timeout;
       const auto count = before.size();
-      const Replayed found = replay(
-          std::move(before), failure.task.c,
-          [this](const Case& c) { return case_result(run_case(c, table_)); }, options);
+      const Replayed found = replay(std::move(before), failure.task.c, case_runner(table_), options);
       if (found.repeated) {
         for (const Case& c : found.after) failure.record.after.push_back(format_case(c));
         j = found.result.judgement;
@@ -176,6 +205,7 @@ class Campaign {
   const std::function<bool()>& stop_;
   Clock::time_point begin_ = Clock::now();
   std::size_t next_ = 0;
+  std::vector<bool> started_ = std::vector<bool>(cases_.size());
   std::deque<std::size_t> again_;
   std::map<std::size_t, Failed> failed_;
   std::vector<Unrepeated> unrepeated_;
@@ -192,6 +222,10 @@ CampaignResult run_campaign(std::span<const Case> cases, const KernelTable& tabl
                             const CampaignOptions& options, const CampaignObserver& observer,
                             const std::function<bool()>& stop) {
   return Campaign(cases, table, options, observer, stop).run();
+}
+
+CaseRunner case_runner(const KernelTable& table) {
+  return [&table](const Case& c) { return case_result(run_case(c, table)); };
 }
 
 CaseResult case_result(const Record& record, std::uint64_t edges) {

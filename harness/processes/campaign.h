@@ -10,9 +10,10 @@ namespace samestate {
 
 /// How a list of cases is run.
 struct CampaignOptions {
-  int threads = 1;       ///< cases at a time, in one process, so that threads of one kernel meet
-  double budget = 0.0;   ///< seconds after which no case is started; 0: no limit
-  double timeout = 0.0;  ///< seconds that a case may take; 0: no limit
+  int threads = 1;           ///< cases at a time, in one process, so that threads of one kernel meet
+  double budget = 0.0;       ///< seconds after which no case is started; 0: no limit
+  double timeout = 0.0;      ///< seconds that a case may take; 0: no limit
+  HandOut* ranks = nullptr;  ///< that run cases too, each as many at a time; none: this process alone
 };
 
 /// Callbacks in the calling process; `index` counts in the list of cases.
@@ -36,6 +37,9 @@ struct CampaignResult {
 CampaignResult run_campaign(std::span<const Case> cases, const KernelTable& table,
                             const CampaignOptions& options, const CampaignObserver& observer,
                             const std::function<bool()>& stop = {});
+
+/// What a worker of a campaign runs.
+[[nodiscard]] CaseRunner case_runner(const KernelTable& table);
 
 /// What a worker reports of a case, and the record of it.
 [[nodiscard]] CaseResult case_result(const Record& record, std::uint64_t edges = 0);

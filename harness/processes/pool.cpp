@@ -72,8 +72,7 @@ void Pool::give(Worker& worker, Job job, Suspect as, const JobObserver& observer
   worker.flights.push_back(std::move(flight));
 }
 
-void Pool::fill(const std::function<std::optional<Job>(std::int64_t served)>& next,
-                const JobObserver& observer) {
+void Pool::fill(const NextJob& next, const JobObserver& observer) {
   const auto most = static_cast<std::size_t>(options_.workers) * static_cast<std::size_t>(options_.threads);
   const auto alone = [&] {
     return std::count_if(workers_.begin(), workers_.end(), [](const Worker& w) {
@@ -115,9 +114,10 @@ void Pool::wait_for_messages(const JobObserver& observer) {
     waiting.push_back({worker.process->socket(), POLLIN, 0});
     workers.push_back(&worker);
   }
+  if (observer.elsewhere != nullptr) waiting.push_back({observer.elsewhere->descriptor(), POLLIN, 0});
   const int ready = ::poll(waiting.data(), waiting.size(), kTickMilliseconds);
   if (ready < 0 && errno != EINTR) throw std::runtime_error("poll failed");
-  for (std::size_t i = 0; ready > 0 && i < waiting.size(); ++i) {
+  for (std::size_t i = 0; ready > 0 && i < workers.size(); ++i) {
     if (waiting[i].revents != 0) collect(*workers[i], observer);
   }
 }
@@ -261,13 +261,14 @@ void Pool::abandon() {
   suspects_.clear();
 }
 
-void Pool::run(const std::function<std::optional<Job>(std::int64_t served)>& next,
-               const JobObserver& observer) {
+void Pool::run(const NextJob& next, const JobObserver& observer) {
   try {
     while (true) {
       let_go(observer);
+      // First, for what came from there may give the processes here something to do.
+      const bool elsewhere = observer.elsewhere != nullptr && observer.elsewhere->turn();
       fill(next, observer);
-      if (in_flight() == 0 && suspects_.empty()) return;
+      if (in_flight() == 0 && suspects_.empty() && !elsewhere) return;
       if (observer.stop && observer.stop()) return abandon();
       wait_for_messages(observer);
       look_at_the_clock(observer);

@@ -20,6 +20,7 @@ struct Job {
   std::string text;          ///< what the runner is given
   std::int64_t subject = 0;  ///< what the job is about: a process serves one subject and ends with it
   bool fresh = false;        ///< in a process that has run none before, and runs none after it
+  double work = 1.0;  ///< what it takes beside the others: the size of pieces for other ranks (HandOut)
 };
 
 /// What came of a job.
@@ -52,13 +53,27 @@ struct WorkerOptions {
   bool confirm = false;
 };
 
+/// Jobs of a run that are under way beside the processes of the pool, which waits for them too.
+class Elsewhere {
+ public:
+  virtual ~Elsewhere() = default;
+  /// Readable when there is something to look at.
+  [[nodiscard]] virtual int descriptor() const = 0;
+  /// Looks at it. Whether jobs are still under way there.
+  [[nodiscard]] virtual bool turn() = 0;
+};
+
 /// Callbacks in the calling process; `started` comes once for a job, however often it is run.
 struct JobObserver {
   std::function<void(const Job&)> started;
   std::function<void(const Job&, JobResult)> finished;
   /// Once true the processes are killed, and `run` returns: what was under way has no `finished`.
   std::function<bool()> stop = {};
+  Elsewhere* elsewhere = nullptr;
 };
+
+/// Gives a job, or none, to a process that served that subject last.
+using NextJob = std::function<std::optional<Job>(std::int64_t served)>;
 
 /// Processes that run jobs: a crash or a hang kills one of them, and is what came of the job that it was
 /// given. A lost process is replaced, and so is one that an answer calls broken. Where jobs ran beside each
@@ -78,10 +93,12 @@ class Pool {
   /// Asks `next` for a job whenever a process has a free thread, with the subject that it served last or
   /// kNoSubject, until it gives nothing and all that was given is finished. Throws Error where the runner did
   /// or where no process can be made.
-  void run(const std::function<std::optional<Job>(std::int64_t served)>& next, const JobObserver& observer);
+  void run(const NextJob& next, const JobObserver& observer);
 
   /// One job.
   [[nodiscard]] JobResult run_one(Job job);
+
+  [[nodiscard]] const WorkerOptions& options() const { return options_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -123,7 +140,7 @@ class Pool {
     std::int64_t served = kNoSubject;
   };
 
-  void fill(const std::function<std::optional<Job>(std::int64_t served)>& next, const JobObserver& observer);
+  void fill(const NextJob& next, const JobObserver& observer);
   Worker& start(std::int64_t subject, int slot, int threads);
   void give(Worker& worker, Job job, Suspect as, const JobObserver& observer);
   void wait_for_messages(const JobObserver& observer);

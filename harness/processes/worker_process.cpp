@@ -160,6 +160,10 @@ class Service {
 
 }  // namespace
 
+void keep_from_workers(int socket) { parents_sockets().insert(socket); }
+
+void give_to_workers(int socket) { parents_sockets().erase(socket); }
+
 WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int threads, std::uint64_t memory) {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {

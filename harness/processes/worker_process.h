@@ -35,6 +35,10 @@ struct WorkerEnd {
   std::string how, reason;
 };
 
+/// A socket of the calling process that no worker which it starts from now on shall hold open; and one that they may.
+void keep_from_workers(int socket);
+void give_to_workers(int socket);
+
 /// A child of the calling process that answers jobs over a socket, on `threads` threads. It dies with its
 /// parent, outlives SIGINT and SIGTERM, leaves no core, and what it prints to stdout goes to stderr. The
 /// caller must have no other threads and must not have called a GPU.

@@ -70,18 +70,23 @@ std::string broken_by(const Judgement& judgement) {
   return !broken ? "" : judgement.reason.empty() ? "a crash" : judgement.reason;
 }
 
-Workers::Workers(CaseRunner run, const WorkerOptions& options)
-    : Workers([run = std::move(run)](std::int64_t, const Case& c) { return run(c); }, options) {}
+JobRunner job_runner(SubjectRunner run) {
+  return [run = std::move(run)](std::int64_t subject, const std::string& text) {
+    return answer_of(run(subject, parse_case(text)));
+  };
+}
+
+JobRunner job_runner(CaseRunner run) {
+  return job_runner([run = std::move(run)](std::int64_t, const Case& c) { return run(c); });
+}
+
+Workers::Workers(CaseRunner run, const WorkerOptions& options) : pool_(job_runner(std::move(run)), options) {}
 
 Workers::Workers(SubjectRunner run, const WorkerOptions& options)
-    : pool_(
-          [run = std::move(run)](std::int64_t subject, const std::string& text) {
-            return answer_of(run(subject, parse_case(text)));
-          },
-          options) {}
+    : pool_(job_runner(std::move(run)), options) {}
 
 void Workers::run(const std::function<std::optional<Task>(std::int64_t served)>& next,
-                  const WorkerObserver& observer) {
+                  const WorkerObserver& observer, const OtherRanks& others) {
   std::map<std::int64_t, Task> open;
   std::int64_t number = 0;
   JobObserver jobs;
@@ -92,15 +97,22 @@ void Workers::run(const std::function<std::optional<Task>(std::int64_t served)>&
     node.mapped().order = done.order;
     if (observer.finished) observer.finished(node.mapped(), result_of(done));
   };
-  pool_.run(
-      [&](std::int64_t served) -> std::optional<Job> {
-        std::optional<Task> task = next(served);
-        if (!task) return std::nullopt;
-        Job job{number++, format_case(task->c), task->subject, task->fresh};
-        open.emplace(job.index, std::move(*task));
-        return job;
-      },
-      jobs);
+  HandOutOptions options{others.work, others.ending, {}};
+  if (others.again) {
+    options.again = [&](const Job& job) {
+      const bool again = others.again(open.at(job.index));
+      if (!again) open.erase(job.index);
+      return again;
+    };
+  }
+  const NextJob next_job = [&](std::int64_t served) -> std::optional<Job> {
+    std::optional<Task> task = next(served);
+    if (!task) return std::nullopt;
+    Job job{number++, format_case(task->c), task->subject, task->fresh, task->work};
+    open.emplace(job.index, std::move(*task));
+    return job;
+  };
+  run_on(others.ranks, pool_, next_job, jobs, options);
 }
 
 CaseResult Workers::run_one(const Case& c) { return result_of(pool_.run_one({0, format_case(c), 0})); }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "harness/cases/case_line.h"
+#include "harness/processes/hand_out.h"
 #include "harness/processes/pool.h"
 #include "harness/records/case_result.h"
 
@@ -20,6 +21,7 @@ struct Task {
   /// Of a finished one: its process, and the order in which tasks were given (History).
   std::uint64_t process = 0;
   std::uint32_t order = 0;
+  double work = 1.0;  ///< Job::work
 };
 
 /// What a worker does with a case; of a subject where there are several.
@@ -30,6 +32,14 @@ using SubjectRunner = std::function<CaseResult(std::int64_t subject, const Case&
 struct WorkerObserver {
   std::function<void(const Task&)> started;
   std::function<void(const Task&, const CaseResult&)> finished;
+};
+
+/// Where else a run of workers has its cases, and what those places must know of it: see HandOutOptions.
+struct OtherRanks {
+  HandOut* ranks = nullptr;
+  double work = PieceSizes::kUnknown;
+  std::function<bool()> ending = {};
+  std::function<bool(const Task&)> again = {};
 };
 
 /// Cases on a Pool: a crash or a hang in a kernel becomes the verdict crash or timeout of the case that it
@@ -45,7 +55,7 @@ class Workers {
   /// until it gives nothing and all that was given is finished. Throws Error where a case is no case, or
   /// where no process can be made.
   void run(const std::function<std::optional<Task>(std::int64_t served)>& next,
-           const WorkerObserver& observer);
+           const WorkerObserver& observer, const OtherRanks& others = {});
   static constexpr std::int64_t kNoSubject = Pool::kNoSubject;
 
   /// One case.
@@ -56,6 +66,10 @@ class Workers {
  private:
   Pool pool_;
 };
+
+/// What a process makes of a case line: the runner that Workers give their pool, and serve_rank.
+[[nodiscard]] JobRunner job_runner(SubjectRunner run);
+[[nodiscard]] JobRunner job_runner(CaseRunner run);
 
 /// The judgement of a job that did not simply return: crash, timeout or flaky, with the reason; `said` is the
 /// verdict of what an unrepeated one returned alone. Empty for one that was answered.

@@ -353,13 +353,14 @@ JsonLinesWriter::JsonLinesWriter(const std::filesystem::path& path, const Run& r
   lock_ = FileLock(path);
   const bool cut = mode == Mode::append && ends_inside_a_line(path);
   constexpr mode_t kPermissions = 0666;
-  const int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (mode == Mode::append ? 0 : O_TRUNC);
+  const int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (mode == Mode::replace ? O_TRUNC : 0);
   const int descriptor = ::open(path.c_str(), how, kPermissions);
   if (descriptor < 0) {
     throw Error(fmt::format("{}: cannot be opened for writing ({}); name another file", path.string(),
                             std::strerror(errno)));
   }
   file_ = LineFile(path, descriptor);
+  if (mode == Mode::resume && !std::filesystem::is_empty(path)) return;
   Json object = event("run");
   visit_run(run, Writer{object});
   Writer{object}.unless_empty("shard", shard_text(run.part));

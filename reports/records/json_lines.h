@@ -35,7 +35,8 @@ inline constexpr int kJsonLinesSchema = 1;
 /// file.
 class JsonLinesWriter {
  public:
-  enum class Mode { replace, append };
+  /// resume: goes on with the run that the file ends in, and writes no line of another (reports/records/resume_run.h).
+  enum class Mode { replace, append, resume };
 
   /// Opens `path` (missing folders are made) and writes the `run` line. Throws Error when it cannot.
   JsonLinesWriter(const std::filesystem::path& path, const Run& run, Mode mode = Mode::replace);

@@ -239,6 +239,10 @@ constexpr std::array kWords = {
     Word{"shard",
          "part I of N of a plan or a search, `--shard I/N`, counted from 0: of a plan parts that take alike "
          "long; `samestate merge` joins them ([shards.md](shards.md))"},
+    Word{"rank",
+         "one of the processes that mpirun starts for a run: rank 0 runs the verb and hands cases out in "
+         "pieces, the others judge them; as a gate: the ranks that a case ran on were lost, three times "
+         "([mpi.md](mpi.md))"},
     Word{"edge",
          "a place where kernels are known to break, and whether a case reaches it: a chunk's end ± 1, α = 0, "
          "an empty sequence …"},
