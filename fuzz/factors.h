@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fuzz/dice.h"
+#include "harness/cases/keys.h"
 #include "harness/run/kernel_table.h"
 
 namespace samestate {
@@ -35,6 +36,13 @@ struct Factor {
   std::function<void(Case&, Index)> put_value = nullptr;
   std::function<Index(const Case&)> value = nullptr;
 };
+
+/// Whether the kernel's form divides tokens among ranks.
+[[nodiscard]] bool over_ranks(const KernelRow& kernel);
+
+/// Whether the values of a key say anything of a kernel: its system has the key, and the kernel strides, taps or ranks where
+/// the key is of those.
+[[nodiscard]] bool tries(const KernelRow& kernel, const Key& key);
 
 /// The factors of a kernel's cases, from the rows of its system and of the keys; to be put in this order.
 [[nodiscard]] std::vector<Factor> factors_of(const KernelRow& kernel);

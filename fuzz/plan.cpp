@@ -132,7 +132,7 @@ class KernelPlan {
     for (const CaseForm& form : system_.forms) {
       Case c = base;
       c.form = form.name;
-      if (form.whole && chunked()) put(c);
+      if (form.whole && chunked() && !over_ranks(kernel_)) put(c);
       if (!form.decodes) continue;
       if (form.chunked && !chunked()) c.chunk = 0;
       for (const Index prefill : {Index{0}, Index{1}, Index{2}, Index{13}, base.T}) {
@@ -204,7 +204,7 @@ class KernelPlan {
   /// Every value of every key that has some, alone and in a batch.
   void settings(const Case& base) {
     for (const Key& key : keys()) {
-      if (!system_.has_key(key.name) || (key.name == "taps" && kernel_.taps.empty())) continue;
+      if (!tries(kernel_, key)) continue;
       for (const std::string_view value : key.values) {
         Case c = base;
         key.parse(c, value);

@@ -18,6 +18,7 @@ struct CaseForm {
   bool decodes = false;  ///< reads `prefill`: so many tokens in one call, then a call a token
   bool packed = false;   ///< reads `lengths`
   bool whole = false;    ///< all tokens are one chunk
+  bool ranked = false;   ///< reads `ranks` and `cuts`: the tokens are divided among ranks
 
   /// Its calls are of any form that kernels are written for, and those that have chunks read the line's.
   [[nodiscard]] bool of_any_form() const { return decodes && !chunked; }
