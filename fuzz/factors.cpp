@@ -331,6 +331,17 @@ std::vector<Factor> factors_of(const KernelRow& kernel) {
   return out;
 }
 
+std::vector<Factor> covered_factors_of(const KernelRow& kernel) {
+  std::vector<Factor> factors = factors_of(kernel);
+  if (!over_ranks(kernel)) return factors;
+  static constexpr std::array kOfRanks{"contract", "regime",  "law",     "form",      "ranks", "cuts", "state",
+                                       "l2norm",   "T:chunk", "prefill", "sequences", "final", "heads", "threads"};
+  std::erase_if(factors, [](const Factor& factor) {
+    return std::find(kOfRanks.begin(), kOfRanks.end(), factor.name) == kOfRanks.end();
+  });
+  return factors;
+}
+
 std::vector<int> levels_of(const std::vector<Factor>& factors, const Case& c) {
   std::vector<int> out;
   out.reserve(factors.size());

@@ -47,6 +47,10 @@ struct Factor {
 /// The factors of a kernel's cases, from the rows of its system and of the keys; to be put in this order.
 [[nodiscard]] std::vector<Factor> factors_of(const KernelRow& kernel);
 
+/// Those of them whose pairs a plan covers: all, but of a form over ranks what the ranks themselves may get wrong, since what
+/// a rank does with its tokens is the chunked form's.
+[[nodiscard]] std::vector<Factor> covered_factors_of(const KernelRow& kernel);
+
 /// The levels of a case, one a factor.
 [[nodiscard]] std::vector<int> levels_of(const std::vector<Factor>& factors, const Case& c);
 

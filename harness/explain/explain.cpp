@@ -76,6 +76,7 @@ std::string partitions_that_fit(const Resolved& r, const Family& family, const B
     Case as = r.c;
     as.form = "recurrent";
     as.chunk = Case{}.chunk;
+    as.ranks = 1, as.cuts = Case{}.cuts;
     if (passes(as)) names.emplace_back("form=recurrent");
   }
   if (names.empty()) return "";

@@ -90,10 +90,14 @@ ComposedState composed_state(const Sequence<double>& part, const Sequence<double
   const Mat& S = part.initial_state;
   const StateError before = bounds::starting_error(carried, mode, dk);
   const Vec s = row_norms(S) + diagonal_roots(before.sigma);
+  // What underflows in M is as large as S beside 1: in units of c its columns are at most 1.
+  const double c = std::max(1.0, s.maxCoeff());
   Sequence<double> scaled = maps;
-  scaled.initial_state.leftCols(dk) = s.asDiagonal();
-  const Bound made =
-      bound_chunked(scaled, contract, structure, mode, chunk, nullptr, key_norm_error);
+  scaled.initial_state.leftCols(dk) = (s / c).asDiagonal();
+  scaled.v /= c;
+  Bound made = bound_chunked(scaled, contract, structure, mode, chunk, nullptr, key_norm_error);
+  made.carry.sigma *= c * c;
+  made.carry.coherent *= c * c;
   const Mat M = exact.leftCols(dk), N = exact.rightCols(part.value_width());
 
   ComposedState out;

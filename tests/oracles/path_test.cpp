@@ -195,6 +195,20 @@ TEST(BoundOf, RanksCostWhatCompositionRounds) {
   }
 }
 
+// Tokens without a gate keep what the gates before them were off by.
+TEST(BoundOf, CoherentDecayOutlivesTheGates) {
+  Sequence<double> x = random_head(6, 40, 5, 4);
+  x.g.head(20).setConstant(-0.1);
+  x.g.tail(20).setZero();
+  for (const Index chunk : {0, 5}) {
+    const Bound one = bound_of(x, whole(40, chunk), {}, gated(), Mode::prob, false);
+    const Bound two = bound_of(x, split(40, chunk, 20), {}, gated(), Mode::prob, false);
+    EXPECT_GT(one.coherent(39), 0.0);
+    EXPECT_NEAR(two.coherent(39), one.coherent(39), 1e-3 * one.coherent(39)) << chunk;
+    EXPECT_NEAR(two.state, one.state, 1e-3 * one.state) << chunk;
+  }
+}
+
 TEST(BoundOf, WrongNumberOfTokensThrows) {
   const Sequence<double> x = random_head(4, 8, 3, 3);
   const auto bound = [&](const Path& path) { return bound_of(x, path, {}, gated(), Mode::prob, false); };

@@ -26,7 +26,7 @@ const std::vector<std::vector<Index>> kCuts = {
 // EQ-04: any ranks and any cuts are the recurrence, whose steps are made otherwise.
 template <class System, class Scalar>
 void expect_equals_recurrence(double residual) {
-  const Sequence<Scalar> x = draw(19, 5, 4, 3, System::gated, System::delta).cast<Scalar>();
+  const Sequence<Scalar> x = draw(19, 5, 4, 3, System::gated, System::delta).template cast<Scalar>();
   const Trajectory<Scalar> one = recurrent<System>(x);
   for (const std::vector<Index>& cuts : kCuts) {
     const Trajectory<Scalar> many = sequence_parallel<System>(x, cuts);
