@@ -163,7 +163,8 @@ Command add_export(CLI::App& app) {
       "with its inputs and outputs of NaN, and manifest.json. Whatever writes the outputs, in any language, "
       "`samestate "
       "judge DIR`\n"
-      "judges them. Cases that are more than one call are left out: laws, decoding, calls over ranks, tokens of "
+      "judges them. Cases that are more than one call are left out: laws, decoding, calls over ranks, tokens "
+      "of "
       "no sequence.\n\n"
       "  samestate export --system gated_delta_rule --form chunked --contract bf16 --out cases\n"
       "  samestate judge cases --junit cases.xml\n\n" +

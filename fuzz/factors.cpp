@@ -334,8 +334,9 @@ std::vector<Factor> factors_of(const KernelRow& kernel) {
 std::vector<Factor> covered_factors_of(const KernelRow& kernel) {
   std::vector<Factor> factors = factors_of(kernel);
   if (!over_ranks(kernel)) return factors;
-  static constexpr std::array kOfRanks{"contract", "regime",  "law",     "form",      "ranks", "cuts", "state",
-                                       "l2norm",   "T:chunk", "prefill", "sequences", "final", "heads", "threads"};
+  static constexpr std::array kOfRanks{"contract",  "regime", "law",    "form",    "ranks",
+                                       "cuts",      "state",  "l2norm", "T:chunk", "prefill",
+                                       "sequences", "final",  "heads",  "threads"};
   std::erase_if(factors, [](const Factor& factor) {
     return std::find(kOfRanks.begin(), kOfRanks.end(), factor.name) == kOfRanks.end();
   });

@@ -427,7 +427,8 @@ Plan plan_of(const KernelTable& table, const PlanOptions& options) {
   Plan plan;
   std::vector<Planned> kernels;
   for (const KernelRow* kernel : wanted_kernels(table, options.system, options.device, options.kernel)) {
-    if (may_fit(*kernel, options.filter)) kernels.push_back({kernel, factors_of(*kernel), covered_factors_of(*kernel)});
+    if (may_fit(*kernel, options.filter))
+      kernels.push_back({kernel, factors_of(*kernel), covered_factors_of(*kernel)});
   }
   // Kernels do not know of each other, and a covering set takes a while.
   struct Part {

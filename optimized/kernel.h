@@ -130,7 +130,8 @@ inline constexpr std::string_view kAnyContract = "any";
 struct Kernel {
   std::string name;    ///< device.system.form, as in cpu.gated_delta_rule.chunked
   std::string system;  ///< gated_delta_rule, delta_rule, retention, linear_attention
-  std::string form;    ///< recurrent, chunked or sequence_parallel; decode, split and packed runs are calls of these
+  std::string
+      form;  ///< recurrent, chunked or sequence_parallel; decode, split and packed runs are calls of these
   std::string device;  ///< cpu or cuda
   /// What it promises: names of contracts, or a name and changes (`bf16+beta_k:bf16+inverse:block16/tf32_truncated`;
   /// `samestate list contracts --long`). With the change `card:nearest` the distance to the twin is reported and does not

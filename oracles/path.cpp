@@ -39,8 +39,8 @@ void hand_on(Bound& bound, const Sequence<double>& part, const StateError* carri
              const Contract& contract, const Family& family, Mode mode, double norm_error) {
   const Sequence<double> maps = map_sequence(part);
   const Matrix<double> exact = family.recurrent(maps).state;
-  ComposedState next =
-      composed_state(part, maps, exact, bound.carry, carried, contract, family.structure(), mode, chunk, norm_error);
+  ComposedState next = composed_state(part, maps, exact, bound.carry, carried, contract, family.structure(),
+                                      mode, chunk, norm_error);
   bound.carry = std::move(next.error);
   bound.largest = std::max(bound.largest, next.largest);
   bound.nonlinearity = std::max(bound.nonlinearity, next.nonlinearity);
@@ -156,10 +156,11 @@ Bound bound_of(const Sequence<double>& x, const Path& path, const Contract& cont
     const Path parts = part_by_part({segment});
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const Sequence<double> part = x.slice(begin, begin + parts[i].tokens, state);
-      Bound bound = bound_of_segment(part, parts[i], contract, family, mode, first ? nullptr : &all.carry,
-                                     norm_error);
+      Bound bound =
+          bound_of_segment(part, parts[i], contract, family, mode, first ? nullptr : &all.carry, norm_error);
       if (i + 1 < parts.size())
-        hand_on(bound, part, first ? nullptr : &all.carry, parts[i].chunk, contract, family, mode, norm_error);
+        hand_on(bound, part, first ? nullptr : &all.carry, parts[i].chunk, contract, family, mode,
+                norm_error);
       if (first) {
         all = std::move(bound);
       } else {

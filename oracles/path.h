@@ -20,7 +20,8 @@ struct Segment {
 /// How the tokens of a call are divided among ranks.
 struct Ranks {
   Index count = 1;
-  bool drawn = false;      ///< any cuts, drawn from the seed, of which some are equal; else equal parts of whole chunks
+  bool drawn =
+      false;  ///< any cuts, drawn from the seed, of which some are equal; else equal parts of whole chunks
   std::uint64_t seed = 0;  ///< of the cuts that are drawn
 
   /// Of a call of so many tokens: [count + 1], ascending from 0; empty for one rank. Equal parts are of ceil(T / count)

@@ -44,7 +44,8 @@ template <class Scalar>
 
 /// Rank r holds the tokens [cuts[r], cuts[r + 1]), none where the two are equal. Throws Error unless cuts ascend from 0 to T.
 template <class System, class Scalar>
-[[nodiscard]] Trajectory<Scalar> sequence_parallel(const Sequence<Scalar>& x, const std::vector<Index>& cuts) {
+[[nodiscard]] Trajectory<Scalar> sequence_parallel(const Sequence<Scalar>& x,
+                                                   const std::vector<Index>& cuts) {
   if (cuts.size() < 2 || cuts.front() != 0 || cuts.back() != x.tokens())
     throw Error("cuts: must go from 0 to T=" + std::to_string(x.tokens()));
   std::vector<Sequence<Scalar>> parts;

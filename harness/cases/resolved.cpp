@@ -72,14 +72,16 @@ void check_sizes(const System& system, const Case& c) {
 /// Ranks belong to the form over ranks, and to its calls in packed and decoded cases.
 void check_ranks(const System& system, const CaseForm& form, const Case& c) {
   if (c.ranks == 1) {
-    if (c.cuts != Case{}.cuts) throw Error(fmt::format("cuts={}: one rank has no cuts; write ranks=2", c.cuts));
+    if (c.cuts != Case{}.cuts)
+      throw Error(fmt::format("cuts={}: one rank has no cuts; write ranks=2", c.cuts));
     return;
   }
   const bool calls = !system.native(form.name) && form.chunked && c.chunk > 0;
   if (form.ranked || (calls && system.ranked() != nullptr)) return;
-  throw Error(fmt::format("ranks={}: belongs to form=sequence_parallel, and to packed and decode with a chunk, of "
-                          "systems that have that form",
-                          c.ranks));
+  throw Error(
+      fmt::format("ranks={}: belongs to form=sequence_parallel, and to packed and decode with a chunk, of "
+                  "systems that have that form",
+                  c.ranks));
 }
 
 void check_lengths(const CaseForm& form, const Case& c) {

@@ -203,8 +203,8 @@ class BatchJudge {
     const Matrix<double> state = state_of(batch_, outputs_, n, h);
     const Path path = path_of_sequence(case_.path(batch_.shape.T), batch_.shape, n);
     if (exact_ || x.tokens() == 0) {
-      return judge_exact(exact_oracle_of(x, path, contract_, family_, batch_.shape.l2norm),
-                         contract_, o, state);
+      return judge_exact(exact_oracle_of(x, path, contract_, family_, batch_.shape.l2norm), contract_, o,
+                         state);
     }
     const HeadOracle oracle = oracle_for(x, path);
     Judgement j = judge_head(oracle, o, state);

@@ -93,11 +93,13 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
       .ranks = {"Hk=2 Hv=6 cuts=drawn", "Hk=2 Hv=6 heads=tiled", "dk=1 dv=1", "dk=3 dv=70 cuts=drawn",
                 "dk=128 dv=128 T=70 l2norm=1", "B=3 Hk=2 Hv=4 layout=padded ranks=2",
                 // As long and wide as the twin's statistics ask for, with the states of many ranks in a row.
-                "T=130 dk=32 dv=40 chunk=16 ranks=7 regime=slow", "T=201 dk=32 dv=40 chunk=16 ranks=7 cuts=drawn",
+                "T=130 dk=32 dv=40 chunk=16 ranks=7 regime=slow",
+                "T=201 dk=32 dv=40 chunk=16 ranks=7 cuts=drawn",
                 "T=130 dk=32 dv=40 chunk=16 ranks=5 cuts=drawn regime=slow state=none", "T=5 ranks=9 chunk=2",
                 // Sequences that begin inside ranks, end at cuts, have ranks of their own, and none.
                 "form=packed lengths=0,17,1,0,16,15,0 ranks=4 cuts=drawn",
-                "form=packed lengths=16,16,40 ranks=9 chunk=8", "form=packed lengths=7,0,90 unowned=3,5 ranks=6 chunk=8",
+                "form=packed lengths=16,16,40 ranks=9 chunk=8",
+                "form=packed lengths=7,0,90 unowned=3,5 ranks=6 chunk=8",
                 "form=packed lengths=130,70 ranks=5 cuts=drawn dk=32 dv=40 regime=slow",
                 "T=70 ranks=7 chunk=8 regime=exact", "T=70 ranks=7 cuts=drawn chunk=8 regime=exact"},
       // With a tail of one token: T (BUGS M12), and sequences times heads, the limit of a CUDA grid's y axis
@@ -138,7 +140,7 @@ double RecurrentSystem::work(const Case& c) const {
   constexpr double kTokenState = 3.9e-3, kChunkState = 6.8e-3, kTokenOfChunk = 2.4e-3;
   constexpr double kElement = 27e-3, kStateElement = 31e-3;
   constexpr double kPlainHead = 2.0, kPlainToken = 0.1, kPlainState = 1.2e-3;
-  constexpr double kLaw = 4.0;  // several runs, without the bounds of all of them
+  constexpr double kLaw = 4.0;    // several runs, without the bounds of all of them
   constexpr double kRanks = 2.5;  // the maps' bound beside that of the outputs
   const CaseForm* own = form(c.form);
   const Index chunk = own == nullptr ? c.chunk : own->whole ? c.T : own->chunked ? c.chunk : 0;

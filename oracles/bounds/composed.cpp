@@ -38,7 +38,8 @@ Vec rounding_of(const Mat& M, const Mat& N, const Mat& S, const Vec& s, Index n,
   using Norms = Algebra<mode == Mode::det ? Mode::det : Mode::prob>;
   const Vec m = Norms::mv(M, s);
   const Vec product = row_norms(M * S), next = row_norms(M * S + N), before = row_norms(N);
-  const double each = std::max(Norms::accumulation(n, Accumulator::fp32), Norms::accumulation(n, c.accumulator));
+  const double each =
+      std::max(Norms::accumulation(n, Accumulator::fp32), Norms::accumulation(n, c.accumulator));
   Vec summed;
   if constexpr (mode == Mode::det) {
     summed = each * (m + before);
@@ -46,14 +47,14 @@ Vec rounding_of(const Mat& M, const Mat& N, const Mat& S, const Vec& s, Index n,
     summed = each * (m.cwiseAbs2() + product.cwiseMax(before).cwiseMax(next).cwiseAbs2()).cwiseSqrt();
   }
   const double u32 = Norms::deviation(kUnitRoundoff32);
-  const Vec floor = Vec::Constant(m.size(), (subnormal_error(c.state) + 0x1p-148) *
-                                                std::sqrt(static_cast<double>(S.cols())));
+  const Vec floor = Vec::Constant(
+      m.size(), (subnormal_error(c.state) + 0x1p-148) * std::sqrt(static_cast<double>(S.cols())));
   return Norms::add(summed, u32 * (next + product), Norms::u(below_fp32(c.state)) * next, floor);
 }
 
 template <Mode mode>
-StateError composed_error(const StateError& direct, const StateError& maps, double spread, const Vec& rounding,
-                          Accumulator accumulator) {
+StateError composed_error(const StateError& direct, const StateError& maps, double spread,
+                          const Vec& rounding, Accumulator accumulator) {
   StateError out = direct;
   const Vec diagonal = Algebra<mode>::diag(rounding);
   const double columns = mode == Mode::det ? 1.0 + spread : 1.0;

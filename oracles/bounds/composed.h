@@ -21,6 +21,7 @@ struct ComposedState {
 [[nodiscard]] ComposedState composed_state(const Sequence<double>& part, const Sequence<double>& maps,
                                            const Matrix<double>& exact, const StateError& direct,
                                            const StateError* carried, const Contract& contract,
-                                           Structure structure, Mode mode, Index chunk, double key_norm_error);
+                                           Structure structure, Mode mode, Index chunk,
+                                           double key_norm_error);
 
 }  // namespace samestate

@@ -262,8 +262,9 @@ Judgement reset(const LawSubject& s) {
 }
 
 constexpr std::array kLaws = {
-    Law{"path_equivalence", "EQ-01 EQ-02 EQ-04 EQ-07 EQ-09", "chunked = chunked with another chunk = over any ranks = recurrent",
-        dense_with_tokens, path_equivalence},
+    Law{"path_equivalence", "EQ-01 EQ-02 EQ-04 EQ-07 EQ-09",
+        "chunked = chunked with another chunk = over any ranks = recurrent", dense_with_tokens,
+        path_equivalence},
     Law{"split", "EQ-03 P-09", "cut anywhere, carry the state, resume = one pass", dense_with_tokens,
         split_law},
     Law{"causality", "P-07", "outputs before t do not depend on tokens from t on", dense_with_tokens,

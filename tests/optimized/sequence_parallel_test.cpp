@@ -30,8 +30,7 @@ Arguments arguments_of(Call& call, const Cuts& cuts) {
 
 Call over_ranks(Call call, const cpu::System& system, const Cuts& cuts, const cpu::TaskOrder& order = {},
                 const Contract& contract = {}) {
-  const Outcome outcome =
-      cpu::run_sequence_parallel_in(system, arguments_of(call, cuts), contract, order);
+  const Outcome outcome = cpu::run_sequence_parallel_in(system, arguments_of(call, cuts), contract, order);
   EXPECT_EQ(outcome.kind, Outcome::Kind::ran) << outcome.reason;
   return call;
 }
@@ -67,7 +66,8 @@ TEST(SequenceParallelKernel, OrdinaryDataStayNearTheRecurrence) {
     const testing::Expected expected = testing::expected_of(call, system->delta);
     for (const Cuts& cuts : cuts_of(37)) {
       const Call out = over_ranks(call, *system, cuts);
-      EXPECT_LE(testing::relative_error(out.o, expected.o), testing::rounding_allowance(call)) << system->name;
+      EXPECT_LE(testing::relative_error(out.o, expected.o), testing::rounding_allowance(call))
+          << system->name;
       EXPECT_LE(testing::relative_error(out.final_state, expected.state), testing::rounding_allowance(call))
           << system->name;
     }

@@ -127,7 +127,7 @@ using Cuts = std::vector<Index>;
 TEST(RanksOfAPath, EqualPartsAreOfWholeChunks) {
   EXPECT_EQ((Ranks{1}.cuts(40, 8)), Cuts{});
   EXPECT_EQ((Ranks{3}.cuts(48, 8)), (Cuts{0, 16, 32, 48}));
-  EXPECT_EQ((Ranks{3}.cuts(33, 8)), (Cuts{0, 16, 32, 33}));  // the last is short
+  EXPECT_EQ((Ranks{3}.cuts(33, 8)), (Cuts{0, 16, 32, 33}));     // the last is short
   EXPECT_EQ((Ranks{4}.cuts(17, 8)), (Cuts{0, 8, 16, 17, 17}));  // .. and those behind it empty
   EXPECT_EQ((Ranks{3}.cuts(0, 8)), (Cuts{0, 0, 0, 0}));
   EXPECT_EQ((Ranks{5}.cuts(2, 1)), (Cuts{0, 1, 2, 2, 2, 2}));

@@ -15,12 +15,12 @@ using test::draw;
 using test::relative;
 
 const std::vector<std::vector<Index>> kCuts = {
-    {0, 19},                                // one rank
-    {0, 7, 19},                             // uneven
-    {0, 0, 19, 19},                         // the first and the last empty
-    {0, 5, 5, 5, 6, 19},                    // empty ones between, and one token
-    {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,  //
-     12, 13, 14, 15, 16, 17, 18, 19, 19, 19, 19},  // more ranks than tokens
+    {0, 19},                                          // one rank
+    {0, 7, 19},                                       // uneven
+    {0, 0, 19, 19},                                   // the first and the last empty
+    {0, 5, 5, 5, 6, 19},                              // empty ones between, and one token
+    {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,  //
+     12, 13, 14, 15, 16, 17, 18, 19, 19, 19, 19},     // more ranks than tokens
 };
 
 // EQ-04: any ranks and any cuts are the recurrence, whose steps are made otherwise.

@@ -68,7 +68,8 @@ struct LastPartShort : OverRanks {
 struct MapOfWholeChunks : OverRanks {
   using OverRanks::OverRanks;
   Map map_of(const cpu::Part& part) override {
-    return map_of_tokens(part.begin, part.begin + (part.end - part.begin) / arguments_.chunk * arguments_.chunk);
+    return map_of_tokens(part.begin,
+                         part.begin + (part.end - part.begin) / arguments_.chunk * arguments_.chunk);
   }
 };
 
@@ -196,28 +197,44 @@ struct Tf32Composition : OverRanks {
 std::vector<Mutant> ranks_mutants() {
   static const std::vector<std::string> kBoth = {"fp32", "bf16"};
   std::vector<Mutant> out;
-  add<WrongNeighbour>(out, {"F", "wrong_neighbour", "a rank starts where the rank before it started", kBoth}, kAll);
-  add<PartDecayTwice>(out, {"F", "part_decay_twice", "the decay of a part multiplies its map twice", kBoth}, kGated);
+  add<WrongNeighbour>(out, {"F", "wrong_neighbour", "a rank starts where the rank before it started", kBoth},
+                      kAll);
+  add<PartDecayTwice>(out, {"F", "part_decay_twice", "the decay of a part multiplies its map twice", kBoth},
+                      kGated);
   add<MapWithoutDecay>(out, {"F", "map_without_decay", "the map of a part lacks its decay", kBoth}, kGated);
-  add<MapWithoutBeta>(out, {"F", "map_without_beta", "the map of a part is made of I - k k^T", kBoth}, kDeltas);
-  add<MapsSwapped>(out, {"F", "maps_swapped", "maps of parts are multiplied from the wrong side", kBoth}, kDeltas);
-  add<PartsReversed>(out, {"F", "parts_reversed", "parts are composed from the last to the first", kBoth}, kGatedDelta | kDelta | kRetention);
-  add<LastPartShort>(out, {"F", "last_part_short", "every rank holds T / ranks tokens, rounded down", kBoth}, kAll);
-  add<MapOfWholeChunks>(out, {"F", "map_of_whole_chunks", "the map of a part leaves its last, partial chunk out", kBoth}, kAll);
-  add<EmptyRankPassesZero>(out, {"F", "empty_rank_passes_zero", "a rank without tokens hands a zero state on", kBoth}, kAll);
-  add<InitialStateOnRank0>(
-      out, {"F", "initial_state_on_rank_0", "sequences that begin on another rank than 0 lose their initial state", kBoth},
-      kAll);
+  add<MapWithoutBeta>(out, {"F", "map_without_beta", "the map of a part is made of I - k k^T", kBoth},
+                      kDeltas);
+  add<MapsSwapped>(out, {"F", "maps_swapped", "maps of parts are multiplied from the wrong side", kBoth},
+                   kDeltas);
+  add<PartsReversed>(out, {"F", "parts_reversed", "parts are composed from the last to the first", kBoth},
+                     kGatedDelta | kDelta | kRetention);
+  add<LastPartShort>(out, {"F", "last_part_short", "every rank holds T / ranks tokens, rounded down", kBoth},
+                     kAll);
+  add<MapOfWholeChunks>(
+      out, {"F", "map_of_whole_chunks", "the map of a part leaves its last, partial chunk out", kBoth}, kAll);
+  add<EmptyRankPassesZero>(
+      out, {"F", "empty_rank_passes_zero", "a rank without tokens hands a zero state on", kBoth}, kAll);
+  add<InitialStateOnRank0>(out,
+                           {"F", "initial_state_on_rank_0",
+                            "sequences that begin on another rank than 0 lose their initial state", kBoth},
+                           kAll);
   add<InitialStateInEveryMap>(
-      out, {"F", "initial_state_in_every_map", "each part's own run starts from the initial state", kBoth}, kAll);
+      out, {"F", "initial_state_in_every_map", "each part's own run starts from the initial state", kBoth},
+      kAll);
   add<MapOverSequenceBegin>(
       out, {"F", "map_over_sequence_begin", "the map of a rank is of the sequence before, too", kBoth}, kAll);
-  add<CutEndsSequence>(out, {"F", "cut_ends_sequence", "a cut inside a packed sequence is taken for its end", kBoth}, kAll);
-  add<FinalStateOfPart>(out, {"F", "final_state_of_part", "the last rank leaves its part's own end, from zero", kBoth}, kAll);
-  add<Bf16Maps>(out, {"F", "bf16_maps", "maps of parts travel in bf16, by a kernel that promises bf16 operands", kOnlyBf16},
-                kAll);
-  add<Bf16Composition>(
-      out, {"F", "bf16_composition", "M S is a product of bf16, by a kernel that promises bf16 operands", kOnlyBf16}, kAll);
+  add<CutEndsSequence>(
+      out, {"F", "cut_ends_sequence", "a cut inside a packed sequence is taken for its end", kBoth}, kAll);
+  add<FinalStateOfPart>(
+      out, {"F", "final_state_of_part", "the last rank leaves its part's own end, from zero", kBoth}, kAll);
+  add<Bf16Maps>(
+      out,
+      {"F", "bf16_maps", "maps of parts travel in bf16, by a kernel that promises bf16 operands", kOnlyBf16},
+      kAll);
+  add<Bf16Composition>(out,
+                       {"F", "bf16_composition",
+                        "M S is a product of bf16, by a kernel that promises bf16 operands", kOnlyBf16},
+                       kAll);
   add<Tf32Composition>(out, {"F", "tf32_composition", "M S is a product of tf32", {"fp32"}}, kAll);
   return out;
 }
