@@ -44,6 +44,12 @@ constexpr Index kAnyTokens = -1;
 constexpr double kCaseItself = 0.02;
 constexpr Try kAlone{Try::Free::none, true};
 
+/// The size that made others possible together.
+struct Fix {
+  std::size_t factor;
+  Index value;
+};
+
 /// Why there was no case.
 struct Failure {
   double work =
@@ -320,7 +326,7 @@ class Cover {
       return true;
     };
     settled();
-    if (!std::isfinite(work_of(kernel_, c))) make_possible(c, kept, settled, has_all);
+    if (!std::isfinite(work_of(kernel_, c))) make_possible(c, kept, levels == wanted, settled, has_all);
     if (!has_all() && !c.law.empty()) {  // what a law needs leaves few choices
       c.law.clear();
       settled();
@@ -335,16 +341,24 @@ class Cover {
   }
 
   /// Sizes that hang together (pairs of columns within a head, experts of a token within all): the least of another size,
-  /// a free one, that makes them possible.
-  void make_possible(Case& c, const std::vector<bool>& kept, const auto& settled, const auto& has_all) const {
+  /// a free one, that makes them possible. It is looked for where little else is asked for (limit); the other tries for the
+  /// same combination take what was found there.
+  void make_possible(Case& c, const std::vector<bool>& kept, bool looks, const auto& settled,
+                     const auto& has_all) const {
     const Case before = c;
-    for (std::size_t f = 0; f < factors_.size(); ++f) {
+    const auto fits = [&](std::size_t f, Index value) {
+      c = before;
+      factors_[f].put_value(c, value);
+      settled();
+      return factors_[f].value(c) == value && has_all() && std::isfinite(work_of(kernel_, c));
+    };
+    if (fix_ && !kept[fix_->factor] && fits(fix_->factor, fix_->value)) return;
+    for (std::size_t f = 0; looks && f < factors_.size(); ++f) {
       if (kept[f] || !factors_[f].put_value) continue;
       for (const Index value : factors_[f].values) {
-        c = before;
-        factors_[f].put_value(c, value);
-        settled();
-        if (factors_[f].value(c) == value && has_all() && std::isfinite(work_of(kernel_, c))) return;
+        if (!fits(f, value)) continue;
+        fix_ = Fix{f, value};
+        return;
       }
     }
     c = before;
@@ -359,6 +373,7 @@ class Cover {
   [[nodiscard]] double limit(const std::vector<int>& wanted, const Factor* size, Index value,
                              const Dice& dice) const {
     Failure why;
+    fix_.reset();
     (void)attempt(wanted, wanted, size, value, kAlone.least, options_.usual, dice, why);
     return std::max(options_.usual, std::isfinite(why.work) ? kAboveLeast * why.work : 0.0);
   }
@@ -432,6 +447,7 @@ class Cover {
   std::vector<Missing> missing_;
   Counter counter_;
   mutable std::int64_t draws_ = 0;
+  mutable std::optional<Fix> fix_;       ///< of the combination or value that is tried
   std::vector<std::set<Index>> values_;  ///< of each size, those that no case has yet
   std::vector<Case> cases_;
 };

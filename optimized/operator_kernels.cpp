@@ -41,12 +41,15 @@ std::span<const OperatorKernel> operator_kernels() {
   };
   const std::vector<std::string> of_gated_delta_net = {"mixed", "z", "b", "a", "convolved", "q", "k", "g", "beta", "gated"};
   const std::vector<std::string> of_dendritic_attention = {"q", "k", "v", "z", "b", "a_gate", "q_expanded", "k_expanded", "q_convolved", "k_convolved", "v_convolved", "g", "beta", "o", "gated"};
+  const std::vector<std::string> of_mamba = {"projected", "u", "selected", "dt", "gated"};
+  const std::vector<std::string> of_mamba2 = {"projected", "convolved", "y", "normed"};
+  const std::vector<std::string> of_multi_scale_retention = {"q", "k", "v", "g", "gated"};
   const Row rows[] = {
       {"cpu.linear_attention_bidirectional.state_first", "linear_attention_bidirectional", "state_first", "cpu", unit, linear_attention_state_first},
       {"cpu.linear_attention_normalised.chunked",        "linear_attention_normalised",    "chunked",     "cpu", unit, linear_attention_normalised_chunks},
       {"cpu.normalised_retention.chunked",                "normalised_retention",           "chunked",    "cpu", unit, normalised_retention_chunks},
       {"cpu.normalised_retention_recurrence.core",        "normalised_retention_recurrence", "core",       "cpu", all,  normalised_retention_tokens},
-      {"cpu.multi_scale_retention.chunked",               "multi_scale_retention",          "chunked",    "cpu", unit, multi_scale_retention_chunks, {"dk % 2 = 0"}},
+      {"cpu.multi_scale_retention.chunked",               "multi_scale_retention",          "chunked",    "cpu", unit, multi_scale_retention_chunks, {"dk % 2 = 0"}, of_multi_scale_retention},
       {"cpu.activation_gates.branchless",                 "activation_gates",               "branchless", "cpu", all,  activation_gates_branchless},
       {"cpu.rms_norm.fused",                              "rms_norm",                       "fused",      "cpu", all,  rms_norm_fused},
       {"cpu.zero_centred_rms_norm.fused",                 "zero_centred_rms_norm",          "fused",      "cpu", all,  zero_centred_rms_norm_fused},
@@ -65,8 +68,8 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.selective_scan.chunked",                     "selective_scan",                 "chunked",     "cpu", all,  selective_scan_chunks},
       {"cpu.selective_scan.blelloch",                    "selective_scan",                 "blelloch",    "cpu", all,  selective_scan_tree},
       {"cpu.state_space_duality.chunked",                "state_space_duality",            "chunked",     "cpu", unit, state_space_duality_chunks},
-      {"cpu.mamba_mixer.chunked",                        "mamba_mixer",                    "chunked",     "cpu", unit, mamba_mixer_chunks},
-      {"cpu.mamba2_mixer.chunked",                       "mamba2_mixer",                   "chunked",     "cpu", unit, mamba2_mixer_chunks},
+      {"cpu.mamba_mixer.chunked",                        "mamba_mixer",                    "chunked",     "cpu", unit, mamba_mixer_chunks, {}, of_mamba},
+      {"cpu.mamba2_mixer.chunked",                       "mamba2_mixer",                   "chunked",     "cpu", unit, mamba2_mixer_chunks, {}, of_mamba2},
       {"cpu.gradient_step.delta_rule",                    "gradient_step",                  "delta_rule", "cpu", all,  gradient_steps},
       {"cpu.proximal_step.delta_rule",                    "proximal_step",                  "delta_rule", "cpu", all,  proximal_steps},
       {"cpu.overlap_windows.channels",                    "overlap_windows",                "channels",   "cpu", all,  overlap_windows_channels},

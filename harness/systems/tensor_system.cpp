@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <unordered_map>
 
 #include "fixtures/run_file.h"
 #include "harness/cases/counter.h"
@@ -86,6 +87,69 @@ bool keeps_sixteen_bits(const std::string& contract) {
 /// Of a law that asks drawn roundings: each of its runs is evaluated some forty times.
 constexpr double kMostSampledLaw = 2.0;
 
+/// What the sizes of a case say of one of its sequences.
+struct OfSizes {
+  bool possible = false;
+  double operations = 0.0;  ///< multiplications of the reference
+  double elements = 0.0, tensors = 0.0;
+};
+
+OfSizes count_sizes(const TensorSystem& system, const Case& c) {
+  OfSizes of;
+  const Operator& row = system.row;
+  Call one = system.call(c, row.forms.front().name);
+  Signature all;
+  try {
+    all = row.signature(one);
+  } catch (const Error&) {  // sizes that are impossible together
+    return of;
+  }
+  of.possible = true;
+  const auto operations = [&](const OperatorForm& form) {
+    one.form = form.name;
+    one.chunk = form.chunked ? c.chunk : 0;
+    return static_cast<double>(row.cost(one).operations) / 2;
+  };
+  double of_token = 0.0;
+  for (const TensorSpec& spec : all.inputs) {
+    const auto size = static_cast<double>(spec.size());
+    of.elements += size;
+    if (spec.axis != Axis::tokens || !row.token_wise) of_token += size;
+  }
+  for (const TensorSpec& spec : all.outputs) of.elements += static_cast<double>(spec.size());
+  of.tensors = static_cast<double>(all.inputs.size() + all.outputs.size());
+  // The first form is the oracle's; the kernel's is tens of times cheaper, but a large chunk more work.
+  of.operations = operations(row.forms.front());
+  if (const OperatorForm* own = row.form(c.form)) of.operations = std::max(of.operations, operations(*own));
+  const CaseForm* asked = system.form(c.form);
+  for (const OperatorForm& native : row.forms) {
+    // The calls are of the kernel's form: before the first token that comes alone, in its chunks.
+    if (asked != nullptr && asked->decodes && native.chunked && c.chunk > 0)
+      of.operations = std::max(of.operations, operations(native));
+  }
+  // Where nobody has counted them: each token meets all weights, states and rows before it; without weights the other
+  // tokens' data too, unless no token meets another.
+  if (of.operations <= 0) of.operations = static_cast<double>(std::max<Index>(c.T, 1)) * of_token;
+  return of;
+}
+
+/// A plan asks a million times, of the same sizes again and again.
+OfSizes of_sizes(const TensorSystem& system, const Case& c) {
+  constexpr std::size_t kKept = 1U << 16;
+  thread_local std::unordered_map<std::string, OfSizes> known;
+  std::string key;
+  const auto add = [&](Index value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  add(c.T);
+  add(c.chunk);
+  for (const auto& [name, value] : c.parameters) add(value);
+  key += system.name;
+  key += c.form;
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
+  if (known.size() >= kKept) known.clear();
+  return known.emplace(std::move(key), count_sizes(system, c)).first->second;
+}
+
 }  // namespace
 
 TensorSystem::TensorSystem(const Operator& of) : row(of) {
@@ -160,38 +224,16 @@ Signature TensorSystem::signature(const Case& c) const {
 
 double TensorSystem::work(const Case& c) const {
   // Multiplications of the reference, which the running error makes about thirty times as dear, in some millions of which
-  // most cases stay far below. Where nobody has counted them: each token meets all weights, states and rows before
-  // it; without weights the other tokens' data too, unless no token meets another.
+  // most cases stay far below.
   constexpr double kMost = 6e6;
   constexpr double kElement = 16;         // drawn, copied, judged
   constexpr double kSequence = 2000;      // a call of its own
   constexpr double kTensorOfCall = 1000;  // of several calls: each takes its part of a tensor, states go on
-  Call one = call(c, row.forms.front().name);  // once: a plan asks a million times
-  const Signature all = row.signature(one);
-  const auto operations = [&](const OperatorForm& form) {
-    one.form = form.name;
-    one.chunk = form.chunked ? c.chunk : 0;
-    return static_cast<double>(row.cost(one).operations) / 2;
-  };
-  double of_token = 0.0, elements = 0.0;
-  for (const TensorSpec& spec : all.inputs) {
-    const auto size = static_cast<double>(spec.size());
-    elements += size;
-    if (spec.axis != Axis::tokens || !row.token_wise) of_token += size;
-  }
-  for (const TensorSpec& spec : all.outputs) elements += static_cast<double>(spec.size());
-  // The first form is the oracle's; the kernel's is tens of times cheaper, but a large chunk more work.
-  double counted = operations(row.forms.front());
-  if (const OperatorForm* own = row.form(c.form)) counted = std::max(counted, operations(*own));
+  const OfSizes of = of_sizes(*this, c);
+  if (!of.possible) return std::numeric_limits<double>::infinity();
   const CaseForm* asked = this->form(c.form);
   const bool decodes = asked != nullptr && asked->decodes;
-  for (const OperatorForm& native : row.forms) {
-    // The calls are of the kernel's form: before the first token that comes alone, in its chunks.
-    if (decodes && native.chunked && c.chunk > 0) counted = std::max(counted, operations(native));
-  }
-  const double inside = counted > 0 ? counted : static_cast<double>(std::max<Index>(c.T, 1)) * of_token;
-  const auto tensors = static_cast<double>(all.inputs.size() + all.outputs.size());
-  const double calls = decodes ? static_cast<double>(c.T - c.prefill) * kTensorOfCall * tensors : 0.0;
+  const double calls = decodes ? static_cast<double>(c.T - c.prefill) * kTensorOfCall * of.tensors : 0.0;
   // Of many sequences few are held to their tolerance (ChosenHeads), the others evaluated in float64.
   constexpr double kPlain = 1.0 / 25;
   const auto sequences = static_cast<double>(std::max<Index>(c.B, 1));
@@ -204,8 +246,8 @@ double TensorSystem::work(const Case& c) const {
                         : keeps_sixteen_bits(c.contract) ? kSampled
                                                          : 1.0) *
                        (c.taps ? 2.0 : 1.0);
-  const double of_sequence = looks * (share * (inside + kElement * elements) + kSequence + calls) +
-                             (1.0 - part) * kElement / 2 * elements;
+  const double of_sequence = looks * (share * (of.operations + kElement * of.elements) + kSequence + calls) +
+                             (1.0 - part) * kElement / 2 * of.elements;
   return static_cast<double>(c.B) * of_sequence / kMost;
 }
 

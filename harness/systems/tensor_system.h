@@ -51,6 +51,7 @@ class TensorSystem final : public System {
   explicit TensorSystem(const Operator& row);
 
   [[nodiscard]] Signature signature(const Case& c) const override;
+  /// Infinite where the sizes are impossible together.
   [[nodiscard]] double work(const Case& c) const override;
   [[nodiscard]] std::vector<CaseTensor> inputs(const Resolved& r) const override;
   [[nodiscard]] Judgement run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,

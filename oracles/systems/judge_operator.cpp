@@ -8,19 +8,10 @@
 #include "oracles/numbers.h"
 #include "oracles/reasons.h"
 #include "oracles/rounding.h"
+#include "oracles/systems/scalars.h"
 
 namespace samestate {
 namespace {
-
-Tensors<Running> as_running(const Tensors<double>& inputs) {
-  Tensors<Running> out;
-  for (const auto& [name, x] : inputs) {
-    Matrix<Running> y(x.rows(), x.cols());
-    for (Index i = 0; i < x.size(); ++i) y.data()[i] = Running(x.data()[i]);
-    out.emplace(name, std::move(y));
-  }
-  return out;
-}
 
 /// The rounding of an output to its format, of a value within `error` of x.
 double output_rounding(double x, double error, Format format) {
@@ -50,12 +41,7 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
   model.overflows = &oracle.overflows;
   model.rounds = &oracle.points;
   const RunningScope scope(model);
-  const Tensors<Running> running =
-      evaluate_in_calls<Running>(op, call, {as_running(inputs)}, cuts,
-                                 [&](const Call& one, const std::vector<Tensors<Running>>& part) {
-                                   return std::vector<Tensors<Running>>{op.running(one, part.front())};
-                                 })
-          .front();
+  const Tensors<Running> running = evaluate<Running>(op.running, op, call, inputs, cuts);
   oracle.points = oracle.points || model.stored_unit > 0.0;
   for (const auto& [name, x] : running) {
     const Matrix<double>& exact = get(oracle.exact, name);

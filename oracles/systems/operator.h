@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <span>
 #include <string>
@@ -169,6 +170,15 @@ template <class Scalar, class Run>
                                                              const std::vector<Tensors<Scalar>>& sequences,
                                                              const std::vector<Index>& cuts, Run&& run) {
   const Signature whole = op.signature(call);
+  if (cuts.empty()) {
+    std::vector<Tensors<Scalar>> all = run(call, sequences);
+    for (Tensors<Scalar>& tensors : all) {
+      std::erase_if(tensors, [&](const auto& x) {
+        return std::ranges::find(whole.outputs, x.first, &TensorSpec::name) == whole.outputs.end();
+      });
+    }
+    return all;
+  }
   std::vector<Tensors<Scalar>> states = sequences;
   std::vector<Tensors<Scalar>> out(sequences.size());
   for (Tensors<Scalar>& tensors : out) {

@@ -2,6 +2,7 @@
 
 #include "oracles/systems/explicit_chunk.h"
 #include "oracles/systems/head_tensors.h"
+#include "oracles/systems/retnet_stages.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 #include "reference/layers/multi_scale_retention.h"
@@ -19,14 +20,6 @@ const std::vector<Parameter> kWidths = head_widths(kMostHeads);
 template <class Scalar>
 Scalar decay_of(Index h) {
   return Scalar(1) - Scalar(std::ldexp(1.0, static_cast<int>(-5 - h)));
-}
-
-template <class Scalar>
-Sequence<Scalar> core_sequence(Matrix<Scalar> q, Matrix<Scalar> k, Matrix<Scalar> v, Index h,
-                               Matrix<Scalar> state) {
-  const Index T = q.rows();
-  const Vector<Scalar> g = Vector<Scalar>::Constant(T, retention_log_decay<Scalar>(h));
-  return {std::move(q), std::move(k), std::move(v), g, Vector<Scalar>::Ones(T), Scalar(1), std::move(state)};
 }
 
 /// Each form divides a row by a scale of its own, and the norm without epsilon takes it away again (EQ-11):
@@ -114,12 +107,6 @@ Cost retention_cost(const Call& call, costs::Count besides = 0) {
                                besides);
 }
 
-double exact_of(double x) { return x; }
-template <class Scalar>
-double exact_of(const Scalar& x) {
-  return x.value();
-}
-
 /// The whole layer; `position` counts the tokens before the call.
 struct Layer {
   static Signature signature(const Call& call) {
@@ -147,7 +134,7 @@ struct Layer {
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
     const Index dk = call.at("dk");
     MultiScaleRetentionWeights<Scalar> w;
-    w.epsilon = Scalar(static_cast<double>(1e-6F));  // as kernels hold it
+    w.epsilon = Scalar(kRetentionNormEpsilon);
     w.heads = call.at("H");
     w.q_proj = get(inputs, "q_proj");
     w.k_proj = get(inputs, "k_proj");
@@ -155,7 +142,7 @@ struct Layer {
     w.g_proj = get(inputs, "g_proj");
     w.out_proj = get(inputs, "out_proj");
     Matrix<Scalar> S = get(inputs, "S");
-    const auto first = static_cast<Index>(exact_of(get(inputs, "position")(0, 0)));
+    const Index first = tokens_before(get(inputs, "position"));
     const auto run = [&](Matrix<Scalar> q, Matrix<Scalar> k, Matrix<Scalar> v, const Scalar&, Index h) {
       const Matrix<Scalar> before = S.middleRows(h * dk, dk);
       const Sequence<Scalar> x = core_sequence<Scalar>(std::move(q), std::move(k), std::move(v), h, before);
@@ -164,10 +151,10 @@ struct Layer {
       return out.o;
     };
     MultiScaleRetentionOutput<Scalar> out = multi_scale_retention(get(inputs, "x"), w, run, first);
-    const Matrix<Scalar> position =
-        Matrix<Scalar>::Constant(1, 1, Scalar(static_cast<double>(first + call.tokens)));
-    return {
-        {"y", std::move(out.y)}, {"core", std::move(out.core)}, {"S", std::move(S)}, {"position", position}};
+    return {{"y", std::move(out.y)},
+            {"core", std::move(out.core)},
+            {"S", std::move(S)},
+            {"position", tokens_after<Scalar>(first, call.tokens)}};
   }
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "oracles/systems/operator.h"
@@ -18,16 +19,24 @@ template <class Scalar>
   return out;
 }
 
+/// A batch of one, not copied.
+template <class Scalar>
+[[nodiscard]] std::vector<Tensors<Scalar>> alone(Tensors<Scalar> sequence) {
+  std::vector<Tensors<Scalar>> batch;
+  batch.push_back(std::move(sequence));
+  return batch;
+}
+
 /// One sequence in calls ending at `cuts`, by one of the functions of its row.
 template <class Scalar>
 [[nodiscard]] Tensors<Scalar> evaluate(Tensors<Scalar> (*row)(const Call&, const Tensors<Scalar>&),
                                        const Operator& op, const Call& call, const Tensors<double>& inputs,
                                        const std::vector<Index>& cuts) {
-  return evaluate_in_calls<Scalar>(op, call, {as<Scalar>(inputs)}, cuts,
-                                   [&](const Call& one, const std::vector<Tensors<Scalar>>& part) {
-                                     return std::vector<Tensors<Scalar>>{row(one, part.front())};
-                                   })
-      .front();
+  return std::move(evaluate_in_calls<Scalar>(op, call, alone(as<Scalar>(inputs)), cuts,
+                                             [&](const Call& one, const std::vector<Tensors<Scalar>>& part) {
+                                               return alone(row(one, part.front()));
+                                             })
+                       .front());
 }
 
 }  // namespace samestate

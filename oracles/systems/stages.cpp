@@ -11,6 +11,8 @@
 #include "oracles/systems/dendritic_stages.h"
 #include "oracles/systems/gated_delta_net_stages.h"
 #include "oracles/systems/input_format.h"
+#include "oracles/systems/mamba_stages.h"
+#include "oracles/systems/retnet_stages.h"
 #include "reference/linear.h"
 
 namespace samestate {
@@ -93,7 +95,10 @@ StagesOf stages_of(std::string_view system) {
     StagesOf stages;
   };
   static constexpr Row kRows[] = {{"gated_delta_net", gated_delta_net_stages},
-                                  {"dendritic_attention", dendritic_stages}};
+                                  {"dendritic_attention", dendritic_stages},
+                                  {"mamba_mixer", mamba_mixer_stages},
+                                  {"mamba2_mixer", mamba2_mixer_stages},
+                                  {"multi_scale_retention", multi_scale_retention_stages}};
   const auto row = std::ranges::find(kRows, system, &Row::system);
   return row == std::end(kRows) ? nullptr : row->stages;
 }

@@ -28,6 +28,31 @@ struct MultiScaleRetentionOutput {
   Matrix<Scalar> normed;  ///< [T, H dv] after the norm, before the gate
 };
 
+/// Projected and turned by the rotation of each token, as the heads read it.
+template <class Scalar>
+struct RotatedKeys {
+  Matrix<Scalar> q;  ///< [T, H dk]
+  Matrix<Scalar> k;  ///< [T, H dk], scaled by dk^{-1/2}
+};
+
+/// q and k of a layer of H heads; the first token of x has position `first`.
+template <class Scalar>
+[[nodiscard]] RotatedKeys<Scalar> rotated_keys(const Matrix<Scalar>& x, const Matrix<Scalar>& q_proj,
+                                               const Matrix<Scalar>& k_proj, Index H, Index first) {
+  using std::sqrt;
+  const Index dk = q_proj.rows() / H;
+  const RotaryTables<Scalar> tables = retention_rotation<Scalar>(first, x.rows(), dk);
+  const Matrix<Scalar> scaled = linear(x, k_proj) / Scalar(sqrt(Scalar(static_cast<double>(dk))));
+  return {stored(rotate(linear(x, q_proj), tables, RotaryPairs::interleaved, H)),
+          stored(rotate(scaled, tables, RotaryPairs::interleaved, H))};
+}
+
+/// norm(core) silu(gate), what out_proj reads; `gate` before silu, [T, H dv] both.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> gated_retention(const Matrix<Scalar>& normed, const Matrix<Scalar>& gate) {
+  return stored<Scalar>(normed.cwiseProduct(silu(gate)));
+}
+
 /// Multi-scale retention of one sequence: q, k rotated and k scaled by dk^{-1/2}; head h with the decay
 /// 1 - 2^{-5-h}; norm of each head; times silu of the gate; out_proj. x: [T, D], whose first token has
 /// position `first`. `run` evaluates a head in any form, core or normalised, carrying its state if it has
@@ -35,7 +60,6 @@ struct MultiScaleRetentionOutput {
 template <class Scalar, class Run>
 [[nodiscard]] MultiScaleRetentionOutput<Scalar> multi_scale_retention(
     const Matrix<Scalar>& x, const MultiScaleRetentionWeights<Scalar>& w, const Run& run, Index first = 0) {
-  using std::sqrt;
   const Index H = w.heads;
   if (H < 1 || w.q_proj.rows() % H != 0 || w.v_proj.rows() % H != 0 || w.k_proj.rows() != w.q_proj.rows() ||
       w.g_proj.rows() != w.v_proj.rows()) {
@@ -46,10 +70,7 @@ template <class Scalar, class Run>
   }
   const Index dk = w.q_proj.rows() / H;
   const Index dv = w.v_proj.rows() / H;
-  const RotaryTables<Scalar> tables = retention_rotation<Scalar>(first, x.rows(), dk);
-  const Matrix<Scalar> q = stored(rotate(linear(x, w.q_proj), tables, RotaryPairs::interleaved, H));
-  const Matrix<Scalar> scaled = linear(x, w.k_proj) / Scalar(sqrt(Scalar(static_cast<double>(dk))));
-  const Matrix<Scalar> k = stored(rotate(scaled, tables, RotaryPairs::interleaved, H));
+  const auto [q, k] = rotated_keys(x, w.q_proj, w.k_proj, H, first);
   const Matrix<Scalar> v = linear(x, w.v_proj);
   MultiScaleRetentionOutput<Scalar> out;
   out.core.resize(x.rows(), H * dv);
@@ -62,8 +83,7 @@ template <class Scalar, class Run>
     out.core.middleCols(h * dv, dv) = stored(core);
     out.normed.middleCols(h * dv, dv) = retention_norm<Scalar>(out.core.middleCols(h * dv, dv), w.epsilon);
   }
-  const Matrix<Scalar> gate = silu(linear(x, w.g_proj));
-  out.y = linear(stored<Scalar>(out.normed.cwiseProduct(gate)), w.out_proj);
+  out.y = linear(gated_retention(out.normed, linear(x, w.g_proj)), w.out_proj);
   return out;
 }
 

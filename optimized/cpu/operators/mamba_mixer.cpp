@@ -21,6 +21,14 @@ void require_chunk(const OperatorArguments& call) {
   if (call.chunk < 1) throw Error("chunk=" + std::to_string(call.chunk) + ": a chunk holds at least 1 token");
 }
 
+/// A block of activations [B T, width] to a tap, where the call asks for it.
+void hand_out(const OperatorArguments& call, std::string_view tap, const Block& x) {
+  for (std::int64_t b = 0; b < call.batch; ++b) {
+    for (std::int64_t t = 0; t < call.tokens; ++t)
+      layer::hand_out(call, tap, b, t, x.row(b * call.tokens + t), x.columns);
+  }
+}
+
 /// in_proj of every token: [B T, width of the projection].
 Block projected_input(const OperatorArguments& call, const MatrixUnit& unit, Format format) {
   const Block weight = layer::transposed(call.input("in_proj"));
@@ -30,6 +38,7 @@ Block projected_input(const OperatorArguments& call, const MatrixUnit& unit, For
     mixer::project(unit, rows_of(call.input("hidden"), b).rows(begin, n), weight, format, projected,
                    b * call.tokens + begin);
   });
+  hand_out(call, "projected", projected);
   return projected;
 }
 
@@ -87,6 +96,9 @@ Outcome mamba_mixer_chunks(const OperatorArguments& call, const Contract& contra
     mixer::project(unit, part(std::as_const(selected), row, n, 0, R), dt_proj, kept, dt, row);
   });
   store_convolution_states(call, taps, projected, 0, contract.state);
+  hand_out(call, "u", u);
+  hand_out(call, "selected", selected);
+  hand_out(call, "dt", dt);
 
   const std::vector<float> rates = rates_of(call.input("A_log"));
   for_each_task(call.batch * Di, call.threads, [&] {
@@ -109,6 +121,7 @@ Outcome mamba_mixer_chunks(const OperatorArguments& call, const Contract& contra
       scan.by_chunks(x, task % Di, call.chunk);
     };
   });
+  hand_out(call, "gated", gated);
   project_output(call, unit, gated, contract.output);
   return {};
 }
@@ -135,6 +148,7 @@ Outcome mamba2_mixer_chunks(const OperatorArguments& call, const Contract& contr
     for (std::int64_t i = 0; i < n; ++i) convolution.token(begin + i, kept, convolved.row(b * T + begin + i));
   });
   store_convolution_states(call, taps, projected, Di, contract.state);
+  hand_out(call, "convolved", convolved);
 
   const std::vector<float> rates = rates_of(call.input("A_log"));
   for_each_task(call.batch * H, call.threads, [&] {
@@ -152,6 +166,7 @@ Outcome mamba2_mixer_chunks(const OperatorArguments& call, const Contract& contr
     };
   });
 
+  hand_out(call, "y", y);
   // The gate first, then the norm of each group (not rms_norm_gated's order).
   const std::int64_t width = Di / call.parameter("norm_groups");
   const float* weight = call.input("norm").data;
@@ -166,6 +181,7 @@ Outcome mamba2_mixer_chunks(const OperatorArguments& call, const Contract& contr
       round_values(gated, gated, Di, kept);
     }
   });
+  hand_out(call, "normed", y);
   project_output(call, unit, y, contract.output);
   return {};
 }

@@ -223,24 +223,27 @@ Outcome multi_scale_retention_chunks(const OperatorArguments& call, const Contra
     return [&, x = Block{}, y = Block{}](std::int64_t b) mutable {
       copy(rows_of(call.input("x"), b), x);
       const auto first = static_cast<std::int64_t>(*rows_of(call.input("position"), b).row(0));
-      const auto put = [&](const Block& from, float* to) {
-        for (std::int64_t t = 0; t < T; ++t) std::copy_n(from.row(t), from.columns, to + t * from.columns);
+      const auto put = [&](const Block& from, float* to, const char* tap) {
+        for (std::int64_t t = 0; t < T; ++t) {
+          std::copy_n(from.row(t), from.columns, to + t * from.columns);
+          layer::hand_out(call, tap, b, t, from.row(t), from.columns);
+        }
       };
       project(x, q_proj, y, unit);
       round_in_place(y, kept);
       turn(y, dk, first);
       round_in_place(y, kept);
-      put(y, queries.data + b * T * H * dk);
+      put(y, queries.data + b * T * H * dk, "q");
       project(x, k_proj, y, unit);
       round_in_place(y, kept);
       const float root = std::sqrt(static_cast<float>(dk));
       for (float& e : y.values) e /= root;
       turn(y, dk, first);
       round_in_place(y, kept);
-      put(y, keys.data + b * T * H * dk);
+      put(y, keys.data + b * T * H * dk, "k");
       project(x, v_proj, y, unit);
       round_in_place(y, kept);
-      put(y, values.data + b * T * H * dv);
+      put(y, values.data + b * T * H * dv, "v");
       for (std::int64_t t = 0; t < T; ++t) {
         for (std::int64_t h = 0; h < H; ++h)
           decays(b, t, h) = std::log1p(-std::ldexp(1.0F, static_cast<int>(-5 - h)));
@@ -277,6 +280,10 @@ Outcome multi_scale_retention_chunks(const OperatorArguments& call, const Contra
         }
       }
       round_in_place(normed, kept);
+      for (std::int64_t t = 0; t < T; ++t) {
+        layer::hand_out(call, "g", b, t, gate.row(t), H * dv);
+        layer::hand_out(call, "gated", b, t, normed.row(t), H * dv);
+      }
       project(normed, out_proj, y, unit);
       round_in_place(y, kept);
       store_rounded(y, rows_of(call.output("y"), b), contract.output);

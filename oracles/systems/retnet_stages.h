@@ -1,0 +1,42 @@
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include "oracles/systems/stages.h"
+#include "reference/retention.h"
+#include "reference/sequence.h"
+
+/// What the rows of multi-scale retention share: a head's sequence, and the layer's stages.
+namespace samestate {
+
+/// Head h of plain retention, from its state; q, k [T, dk], v [T, dv].
+template <class Scalar>
+[[nodiscard]] Sequence<Scalar> core_sequence(Matrix<Scalar> q, Matrix<Scalar> k, Matrix<Scalar> v, Index h,
+                                             Matrix<Scalar> state) {
+  const Index T = q.rows();
+  const Vector<Scalar> g = Vector<Scalar>::Constant(T, retention_log_decay<Scalar>(h));
+  return {std::move(q), std::move(k), std::move(v), g, Vector<Scalar>::Ones(T), Scalar(1), std::move(state)};
+}
+
+/// Its epsilon is what kernels hold: the nearest number of fp32.
+inline constexpr double kRetentionNormEpsilon = 1e-6F;
+
+/// Tokens before the call, from the layer's state `position` [1, 1]; `tokens_after` is that state behind it.
+template <class Scalar>
+[[nodiscard]] Index tokens_before(const Matrix<Scalar>& position) {
+  if constexpr (std::is_same_v<Scalar, double>)
+    return static_cast<Index>(position(0, 0));
+  else
+    return static_cast<Index>(position(0, 0).value());
+}
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> tokens_after(Index before, Index tokens) {
+  return Matrix<Scalar>::Constant(1, 1, Scalar(static_cast<double>(before + tokens)));
+}
+
+/// queries and keys, values, gate -> retention -> norm and gate -> output. Taps: q, k [T, H, dk] turned, k scaled; v, g [T,
+/// H dv], g before silu; gated [T, H dv].
+[[nodiscard]] LayerStages multi_scale_retention_stages(const Call& call);
+
+}  // namespace samestate
