@@ -34,7 +34,7 @@ struct ExportOptions {
 /// The case as one call on dense tensors, whose outputs anything may write; nothing where it is more than that.
 std::optional<Case> as_one_call(Case c) {
   const Resolved r(c);
-  if (r.law != nullptr || r.form->decodes || c.lead + c.slack > 0) return std::nullopt;
+  if (r.law != nullptr || r.form->decodes || r.c.ranks > 1 || c.lead + c.slack > 0) return std::nullopt;
   if (r.system->in_file.none() && (c.T == 0 || c.B == 0)) return std::nullopt;
   c.layout = Case{}.layout, c.final_state = Case{}.final_state, c.repeat = false;
   c.kernel.clear();
@@ -163,8 +163,9 @@ Command add_export(CLI::App& app) {
       "with its inputs and outputs of NaN, and manifest.json. Whatever writes the outputs, in any language, "
       "`samestate "
       "judge DIR`\n"
-      "judges them. Cases that are more than one call are left out: laws, decoding, tokens of no "
-      "sequence.\n\n"
+      "judges them. Cases that are more than one call are left out: laws, decoding, calls over ranks, tokens "
+      "of "
+      "no sequence.\n\n"
       "  samestate export --system gated_delta_rule --form chunked --contract bf16 --out cases\n"
       "  samestate judge cases --junit cases.xml\n\n" +
       filter_help());

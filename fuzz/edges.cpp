@@ -43,13 +43,18 @@ class Edges {
     if (contract_for_rounding() != both.front()) both.push_back(contract_for_rounding());
     for (const std::string& contract : both) {
       const Case c = under(contract);
-      sizes(c);
-      tiled_sizes(c);
-      groups(c);
-      reciprocals(c);
-      settings(c);
-      chunks(c);
-      for (const std::string_view part : system_.plan.shapes) put(c, part);
+      if (over_ranks(kernel_)) {
+        if (contract == both.front()) settings(c);
+        for (const std::string_view part : system_.plan.ranks) put(c, part);
+      } else {
+        sizes(c);
+        tiled_sizes(c);
+        groups(c);
+        reciprocals(c);
+        settings(c);
+        chunks(c);
+        for (const std::string_view part : system_.plan.shapes) put(c, part);
+      }
       for (const Regime* regime : system_.regimes) {
         Case of = with_part(kernel_, c, system_.plan.regime);
         of.regime = regime->name;
@@ -62,6 +67,7 @@ class Edges {
         put(of);
       }
     }
+    if (over_ranks(kernel_)) return;
     for (const std::string_view part : system_.plan.limits) put(start_, part);
     long_cache(start_);
     many_tokens(start_);
@@ -131,7 +137,7 @@ class Edges {
     for (const CaseForm& form : system_.forms) {
       Case c = base;
       c.form = form.name;
-      if (form.whole && chunked()) put(c);
+      if (form.whole && chunked() && !over_ranks(kernel_)) put(c);
       if (!form.decodes) continue;
       if (form.chunked && !chunked()) c.chunk = 0;
       for (const Index prefill : {Index{0}, Index{1}, Index{2}, Index{13}, base.T}) {
@@ -266,12 +272,12 @@ class Edges {
   /// Every value of every key that has some, alone and in a batch.
   void settings(const Case& base) {
     for (const Key& key : keys()) {
-      if (!system_.has_key(key.name) || (key.name == "taps" && kernel_.taps.empty())) continue;
+      if (!tries(kernel_, key)) continue;
       for (const std::string_view value : key.values) {
         Case c = base;
         key.parse(c, value);
         put(c);
-        if (key.name == "B" || c == base) continue;
+        if (key.name == "B" || c == base || over_ranks(kernel_)) continue;
         c.B = 2;
         put(c);
         for (const CaseForm& form : system_.forms) {

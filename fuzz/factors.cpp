@@ -24,6 +24,7 @@ constexpr Index kMostOfLaw = 70;
 constexpr Index kMostWhole = 300;  // all tokens as one chunk
 constexpr Index kMostBatch = 300;
 constexpr Index kMostChunk = 256;
+constexpr Index kRanksOfPlan = 3;  // the first, one with both neighbours, and the last
 
 using Named = std::vector<std::string>;
 
@@ -267,6 +268,19 @@ void settle_law(Case& c, const KernelRow& kernel) {
 
 }  // namespace
 
+bool over_ranks(const KernelRow& kernel) {
+  const CaseForm* form = kernel.system->form(kernel.form);
+  return form != nullptr && form->ranked;
+}
+
+bool tries(const KernelRow& kernel, const Key& key) {
+  if (!kernel.system->has_key(key.name)) return false;
+  if (key.name == "layout") return kernel.strided;
+  if (key.name == "taps") return !kernel.taps.empty();
+  if (key.name == "ranks" || key.name == "cuts") return over_ranks(kernel);
+  return true;
+}
+
 std::vector<Factor> factors_of(const KernelRow& kernel) {
   const System& system = *kernel.system;
   std::vector<Factor> out;
@@ -275,16 +289,15 @@ std::vector<Factor> factors_of(const KernelRow& kernel) {
   for (const Regime* regime : system.regimes) regimes_of.emplace_back(regime->name);
   for (const CaseLaw& law : system.laws) laws.emplace_back(law.name);
   for (const CaseForm& form : system.forms) {
-    if (!system.native(form.name) && (!form.whole || is_chunked(kernel))) forms.emplace_back(form.name);
+    if (!system.native(form.name) && (!form.whole || (is_chunked(kernel) && !over_ranks(kernel))))
+      forms.emplace_back(form.name);
   }
   out.push_back(named("regime", regimes_of, &Case::regime, 1));
   out.push_back(named("law", laws, &Case::law, 4));
   out.back().compares = true;
   out.push_back(named("form", forms, &Case::form, 2));
   for (const Key& key : keys()) {
-    if (!system.has_key(key.name) || key.values.empty() || key.name == "B") continue;
-    if (key.name == "layout" && !kernel.strided) continue;
-    if (key.name == "taps" && kernel.taps.empty()) continue;
+    if (!tries(kernel, key) || key.values.empty() || key.name == "B") continue;
     out.push_back(of_key(key, system));
   }
   for (const bool multiples : {false, true}) {
@@ -318,6 +331,18 @@ std::vector<Factor> factors_of(const KernelRow& kernel) {
   return out;
 }
 
+std::vector<Factor> covered_factors_of(const KernelRow& kernel) {
+  std::vector<Factor> factors = factors_of(kernel);
+  if (!over_ranks(kernel)) return factors;
+  static constexpr std::array kOfRanks{"contract",  "regime", "law",    "form",    "ranks",
+                                       "cuts",      "state",  "l2norm", "T:chunk", "prefill",
+                                       "sequences", "final",  "heads",  "threads"};
+  std::erase_if(factors, [](const Factor& factor) {
+    return std::find(kOfRanks.begin(), kOfRanks.end(), factor.name) == kOfRanks.end();
+  });
+  return factors;
+}
+
 std::vector<int> levels_of(const std::vector<Factor>& factors, const Case& c) {
   std::vector<int> out;
   out.reserve(factors.size());
@@ -333,6 +358,7 @@ void settle(Case& c, const KernelRow& kernel, const Dice& dice) {
   if (!c.law.empty()) settle_law(c, kernel);
   const CaseForm& form = *system.form(c.form);
   if (form.chunked && !is_chunked(kernel)) c.chunk = 0;
+  if (c.ranks == 1) c.cuts = Case{}.cuts;
   if (form.whole) c.T = std::min(c.T, kMostWhole);
   for (const CaseSize& size : system.sizes) {
     if (size.multiple_of.empty()) continue;
@@ -413,6 +439,7 @@ Case start_of(const KernelRow& kernel) {
   c.form = kernel.form;
   c.contract = kernel.contracts.front();
   if (!is_chunked(kernel)) c.chunk = Case{}.chunk;
+  if (over_ranks(kernel)) c.ranks = kRanksOfPlan;
   return kernel.limits.nearest(std::move(c));
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fuzz/dice.h"
+#include "harness/cases/keys.h"
 #include "harness/run/kernel_table.h"
 
 namespace samestate {
@@ -36,8 +37,19 @@ struct Factor {
   std::function<Index(const Case&)> value = nullptr;
 };
 
+/// Whether the kernel's form divides tokens among ranks.
+[[nodiscard]] bool over_ranks(const KernelRow& kernel);
+
+/// Whether the values of a key say anything of a kernel: its system has the key, and the kernel strides, taps or ranks where
+/// the key is of those.
+[[nodiscard]] bool tries(const KernelRow& kernel, const Key& key);
+
 /// The factors of a kernel's cases, from the rows of its system and of the keys; to be put in this order.
 [[nodiscard]] std::vector<Factor> factors_of(const KernelRow& kernel);
+
+/// Those of them whose pairs a plan covers: all, but of a form over ranks what the ranks themselves may get wrong, since what
+/// a rank does with its tokens is the chunked form's.
+[[nodiscard]] std::vector<Factor> covered_factors_of(const KernelRow& kernel);
 
 /// The levels of a case, one a factor.
 [[nodiscard]] std::vector<int> levels_of(const std::vector<Factor>& factors, const Case& c);

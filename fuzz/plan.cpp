@@ -27,6 +27,13 @@ constexpr double kMostOfTriple =
 struct Planned {
   const KernelRow* kernel;
   std::vector<Factor> factors;
+  std::vector<Factor> covered;  ///< of them, those whose pairs are covered
+
+  /// Drawn cases at effort 1.
+  [[nodiscard]] std::int64_t drawn() const {
+    constexpr std::int64_t kFewer = 2;
+    return kernel->system->plan.seeded / (over_ranks(*kernel) ? kFewer : 1);
+  }
 };
 
 /// A case after the edges: the plan of effort e has all of those whose turn has come at e.
@@ -41,7 +48,7 @@ struct Turn {
 Case seeded(const Planned& of, std::uint64_t seed, std::int64_t index) {
   const Counter counter(seed, "plan/" + of.kernel->name);
   std::int64_t draw = 0;
-  const double most = 1.0 + 3.0 * static_cast<double>(index / of.kernel->system->plan.seeded);
+  const double most = 1.0 + 3.0 * static_cast<double>(index / of.drawn());
   Case c = draw_case(*of.kernel, of.factors, {[&](std::int64_t n) {
     return counter.below({index, draw++, 0, 0}, n);
   }},
@@ -70,7 +77,7 @@ std::shared_ptr<const Covering> pairs_of(const Planned& of, std::span<const Case
     const std::scoped_lock lock(mutex);
     if (const auto found = known.find(key); found != known.end()) return found->second;
   }
-  auto made = std::make_shared<const Covering>(cover(kernel, of.factors, edges, {.seed = seed}));
+  auto made = std::make_shared<const Covering>(cover(kernel, of.covered, edges, {.seed = seed}));
   const std::scoped_lock lock(mutex);
   return known.emplace(key, std::move(made)).first->second;
 }
@@ -96,14 +103,14 @@ std::vector<Turn> turns_of(const Planned& of, std::span<const Case> edges, const
     std::vector<Case> given(edges.begin(), edges.end());
     given.insert(given.end(), pairs->cases.begin(), pairs->cases.end());
     const Covering dear =
-        cover(*of.kernel, of.factors, given, {.most = kDearPairs, .usual = 1.0, .seed = options.seed});
+        cover(*of.kernel, of.covered, given, {.most = kDearPairs, .usual = 1.0, .seed = options.seed});
     take(dear, kTriples, kTriples);
     given.insert(given.end(), dear.cases.begin(), dear.cases.end());
-    take(cover(*of.kernel, of.factors, given,
+    take(cover(*of.kernel, of.covered, given,
                {.strength = 3, .most = kMostOfTriple, .seed = options.seed, .pairs = &dear.missing}),
          kTriples, kTriples);
   }
-  const auto count = static_cast<double>(of.kernel->system->plan.seeded);
+  const auto count = static_cast<double>(of.drawn());
   const auto drawn = static_cast<std::int64_t>(options.effort * count + 1e-9);
   for (std::int64_t i = 0; i < drawn; ++i) turns.push_back({static_cast<double>(i + 1) / count, &of, i});
   return turns;
@@ -164,7 +171,8 @@ Plan plan_of(const KernelTable& table, const PlanOptions& options) {
   Plan plan;
   std::vector<Planned> kernels;
   for (const KernelRow* kernel : wanted_kernels(table, options.system, options.device, options.kernel)) {
-    if (may_fit(*kernel, options.filter)) kernels.push_back({kernel, factors_of(*kernel)});
+    if (may_fit(*kernel, options.filter))
+      kernels.push_back({kernel, factors_of(*kernel), covered_factors_of(*kernel)});
   }
   // Kernels do not know of each other, and a covering set takes a while.
   struct Part {

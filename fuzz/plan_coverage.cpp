@@ -10,7 +10,7 @@ namespace samestate {
 struct PlanCoverage::Kernel {
   explicit Kernel(const KernelCoverage& of)
       : row(of.kernel),
-        factors(factors_of(*row)),
+        factors(covered_factors_of(*row)),
         missing(of.missing),
         pairs(factors, 2),
         triples(factors, 3) {}

@@ -102,7 +102,7 @@ HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract
   const Bound soft =
       out.policy.mode == Mode::det ? hard : bound_of(x, path, contract, family, out.policy.mode, l2norm);
 
-  const TruncationBias bias = truncation_bias(x, path, contract, family.delta);
+  const TruncationBias bias = truncation_bias(x, part_by_part(path), contract, family.delta);
   const double state = bias.state + (out.policy.state_mode == out.policy.mode
                                          ? soft.state_tolerance(out.policy.state_factor)
                                          : bound_of(x, path, contract, family, out.policy.state_mode, l2norm)

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "oracles/bounds/chunked.h"
+#include "oracles/bounds/composed.h"
 #include "oracles/bounds/recurrent.h"
 #include "oracles/contracts.h"
 #include "oracles/rounding.h"
@@ -32,6 +33,20 @@ Bound bound_of_segment(const Sequence<double>& x, const Segment& segment, const 
   return bound_recurrent(x, recurrent_contract(contract), family.structure(), mode, carried, norm_error);
 }
 
+/// The state that a part hands on is the composition of its map: what it is off by takes the place of what the part's own
+/// end is, for the parts that follow.
+void hand_on(Bound& bound, const Sequence<double>& part, const StateError* carried, Index chunk,
+             const Contract& contract, const Family& family, Mode mode, double norm_error) {
+  const Sequence<double> maps = map_sequence(part);
+  const Matrix<double> exact = family.recurrent(maps).state;
+  ComposedState next = composed_state(part, maps, exact, bound.carry, carried, contract, family.structure(),
+                                      mode, chunk, norm_error);
+  bound.carry = std::move(next.error);
+  bound.largest = std::max(bound.largest, next.largest);
+  bound.nonlinearity = std::max(bound.nonlinearity, next.nonlinearity);
+  bound.vacuous = bound.vacuous || next.vacuous;
+}
+
 void append(Vector<double>& to, const Vector<double>& from) {
   Vector<double> joined(to.size() + from.size());
   joined << to, from;
@@ -54,14 +69,71 @@ void append(Bound& to, Bound from) {
   to.vacuous = to.vacuous || from.vacuous;
 }
 
+/// Counter-based: the n-th draw of a seed.
+std::uint64_t drawn(std::uint64_t seed, std::uint64_t n) {
+  std::uint64_t x = seed + 0x9E3779B97F4A7C15U * (n + 1);
+  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
+  return x ^ (x >> 31U);
+}
+
 }  // namespace
 
-Path whole(Index tokens, Index chunk) { return {{tokens, chunk, false}}; }
+std::vector<Index> Ranks::cuts(Index tokens, Index chunk) const {
+  if (count <= 1) return {};
+  std::vector<Index> out{0};
+  if (!drawn) {
+    const Index unit = std::max<Index>(chunk, 1);
+    const Index each = ((tokens + count - 1) / count + unit - 1) / unit * unit;
+    for (Index r = 1; r < count; ++r) out.push_back(std::min(r * each, tokens));
+  } else {
+    for (Index r = 1; r < count; ++r) {
+      // One cut in four falls on one that is there already, and leaves a rank without tokens.
+      const std::uint64_t draw = samestate::drawn(seed, static_cast<std::uint64_t>(r));
+      const bool again = draw % 4 == 0 && r > 1;
+      out.push_back(again ? out.back()
+                          : static_cast<Index>((draw >> 8U) % static_cast<std::uint64_t>(tokens + 1)));
+    }
+    std::sort(out.begin(), out.end());
+  }
+  out.push_back(tokens);
+  return out;
+}
 
-Path split(Index tokens, Index chunk, Index at) { return {{at, chunk, false}, {tokens - at, chunk, false}}; }
+Path whole(Index tokens, Index chunk, const Ranks& ranks) {
+  return {{tokens, chunk, false, chunk > 0 ? ranks.cuts(tokens, chunk) : std::vector<Index>{}}};
+}
 
-Path prefill_and_decode(Index tokens, Index chunk, Index prefill) {
-  return {{prefill, chunk, false}, {tokens - prefill, 0, true}};
+Path split(Index tokens, Index chunk, Index at, const Ranks& ranks) {
+  return {whole(at, chunk, ranks).front(), whole(tokens - at, chunk, ranks).front()};
+}
+
+Path prefill_and_decode(Index tokens, Index chunk, Index prefill, const Ranks& ranks) {
+  return {whole(prefill, chunk, ranks).front(), {tokens - prefill, 0, true}};
+}
+
+Path path_of_sequence(const Path& rows, const BatchShape& shape, Index n) {
+  if (shape.offsets.empty()) return rows;
+  const Index begin = shape.begin(n), end = shape.end(n);
+  Segment of{end - begin, rows.front().chunk, false};
+  for (const Index cut : rows.front().cuts) of.cuts.push_back(std::clamp(cut, begin, end) - begin);
+  return {std::move(of)};
+}
+
+Path part_by_part(const Path& path) {
+  Path out;
+  for (const Segment& segment : path) {
+    if (segment.cuts.empty()) {
+      out.push_back(segment);
+      continue;
+    }
+    for (std::size_t r = 0; r + 1 < segment.cuts.size(); ++r) {
+      if (const Index tokens = segment.cuts[r + 1] - segment.cuts[r]; tokens > 0)
+        out.push_back({tokens, segment.chunk, false});
+    }
+  }
+  if (out.empty()) out.push_back({0, path.empty() ? 0 : path.front().chunk, false});
+  return out;
 }
 
 Bound bound_of(const Sequence<double>& x, const Path& path, const Contract& contract, const Family& family,
@@ -73,22 +145,31 @@ Bound bound_of(const Sequence<double>& x, const Path& path, const Contract& cont
     throw Error("path of " + std::to_string(total) + " tokens on a sequence of " +
                 std::to_string(x.tokens()));
   }
-  if (path.size() == 1) return bound_of_segment(x, path[0], contract, family, mode, nullptr, norm_error);
+  if (path.size() == 1 && path[0].cuts.empty())
+    return bound_of_segment(x, path[0], contract, family, mode, nullptr, norm_error);
 
   Bound all;
   Matrix<double> state = x.initial_state;
   Index begin = 0;
-  for (std::size_t i = 0; i < path.size(); ++i) {
-    const Sequence<double> part = x.slice(begin, begin + path[i].tokens, state);
-    Bound bound =
-        bound_of_segment(part, path[i], contract, family, mode, i == 0 ? nullptr : &all.carry, norm_error);
-    if (i == 0) {
-      all = std::move(bound);
-    } else {
-      append(all, std::move(bound));
+  bool first = true;
+  for (const Segment& segment : path) {
+    const Path parts = part_by_part({segment});
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const Sequence<double> part = x.slice(begin, begin + parts[i].tokens, state);
+      Bound bound =
+          bound_of_segment(part, parts[i], contract, family, mode, first ? nullptr : &all.carry, norm_error);
+      if (i + 1 < parts.size())
+        hand_on(bound, part, first ? nullptr : &all.carry, parts[i].chunk, contract, family, mode,
+                norm_error);
+      if (first) {
+        all = std::move(bound);
+      } else {
+        append(all, std::move(bound));
+      }
+      first = false;
+      state = family.recurrent(part).state;
+      begin += parts[i].tokens;
     }
-    state = family.recurrent(part).state;
-    begin += path[i].tokens;
   }
   return all;
 }

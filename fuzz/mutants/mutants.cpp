@@ -5,6 +5,7 @@
 #include <set>
 
 #include "fuzz/mutants/family/fused.h"
+#include "fuzz/mutants/family/over_ranks.h"
 #include "fuzz/mutants/family/rows.h"
 #include "fuzz/mutants/operators/changed_call.h"
 #include "reference/error.h"
@@ -37,6 +38,7 @@ std::vector<Mutant> make_table() {
                     interface_mutants,
                     precision_mutants,
                     fused_mutants,
+                    ranks_mutants,
                     adversaries,
                     operator_interface_mutants,
                     activation_gates_mutants,
@@ -99,6 +101,7 @@ std::span<const Kernel> unmutated_kernels() {
     for (unsigned system = 1; system <= kLinear; system *= 2) {
       all.push_back(kernel_of<Chunked>(system_of(system), "evaluator", contracts));
       all.push_back(kernel_of<Recurrent>(system_of(system), "evaluator", contracts));
+      all.push_back(kernel_of<OverRanks>(system_of(system), "evaluator", {"fp32", "bf16"}));
       const std::vector<std::string> fused = {"fp32_fused", "tf32_fused", "bf16_fused", "bf16_fused_state"};
       all.push_back(kernel_of<FusedChunked>(system_of(system), "evaluator_fused", fused));
       all.push_back(kernel_of<FusedRecurrent>(system_of(system), "evaluator_fused", fused));

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "fuzz/mutants/family/fused.h"
+#include "fuzz/mutants/family/over_ranks.h"
 #include "harness/cases/counter.h"
 #include "harness/run/family_run.h"
 #include "oracles/contracts.h"
@@ -160,7 +161,8 @@ struct Test {
 
 Outputs run_whole_batch(const Kernel& kernel, const Batch& batch, const Contract& contract) {
   const KernelRow row = adapted(kernel);
-  const Path path = whole(batch.shape.T, kernel.form == "chunked" ? 64 : 0);  // FLA's chunk
+  const Index chunk = kernel.form == "recurrent" ? 0 : 64;  // FLA's
+  const Path path = whole(batch.shape.T, chunk, {kernel.form == mutants::OverRanks::form ? 2 : 1});
   return run_kernel({&row, &row, &row}, batch, path, contract, {});
 }
 
@@ -212,7 +214,7 @@ std::span<const PublicShape> public_shapes(std::string_view form) {
       {2, 63, 2, 4, 100, 1.0, 1.0, 0.0, {}, false, true}, {2, 300, 2, 4, 64, 1.0, 10.0, 0.0, {}, false, true},
       {2, 300, 2, 4, 32, 1.0, 1.0, 0.0, {}, false, true},
   };
-  return form == "chunked" ? chunked : recurrent;
+  return form == "recurrent" ? recurrent : chunked;
 }
 
 Batch public_batch(std::string_view system, std::string_view form, const PublicShape& shape,

@@ -61,7 +61,7 @@ class Maker {
     c.state = recipe.state ? "random" : "none";
     c.l2norm = recipe.l2norm;
     c.scale = 0.375;  // not a power of two, so that it rounds what it multiplies; three bits of it
-    const bool chunked = kernel_.form == "chunked";
+    const bool chunked = kernel_.system->form(kernel_.form)->chunked;
     c.T = chunked ? (recipe.apart ? kWidth / 2 : kChunk) : 32;
     c = kernel_.limits.nearest(std::move(c));
     if (recipe.chunks > 1) c.T = recipe.chunks * std::max<std::int64_t>(c.chunk, 16) + 5;
@@ -121,7 +121,7 @@ class Maker {
 std::vector<Probe> probes_of(const KernelRow& kernel, std::string_view contract) {
   using enum Recipe::Beta;
   const Family& family = family_named(kernel.system->name);
-  const bool chunked = kernel.form == "chunked";
+  const bool chunked = kernel.system->form(kernel.form)->chunked;
   const Format input = contract_named(contract).input;
   const bool fp32 = input == Format::fp32, finer = input != Format::bf16;
   std::vector<Recipe> recipes;

@@ -50,7 +50,8 @@ class Search {
   Search(const KernelRow& kernel, CardDistance& distance, const CardOptions& options)
       : kernel_(kernel), family_(family_named(kernel.system->name)), distance_(distance), options_(options) {
     for (const ContractPoint& point : contract_points()) {
-      const bool here = (point.recurrent || kernel.form == "chunked") && (!point.delta || family_.delta);
+      const bool chunked = kernel.system->form(kernel.form)->chunked;
+      const bool here = (point.recurrent || chunked) && (!point.delta || family_.delta);
       if (here && point.name != "input" && point.name != "card") points_.push_back(&point);
     }
   }

@@ -29,12 +29,13 @@ constexpr const char* kNoLaw = "none";
 /// Keys of a run, of which no call knows.
 constexpr std::array<std::string_view, 4> kUnseen = {"prefill", "lengths", "kernel", "seed"};
 
-/// The member of a size, T, B or chunk; null for other keys.
+/// The member of a size, T, B, chunk or ranks; null for other keys.
 template <class AnyCase>
 auto number_in(AnyCase& c, std::string_view key) -> decltype(&c.T) {
   if (key == "T") return &c.T;
   if (key == "B") return &c.B;
   if (key == "chunk") return &c.chunk;
+  if (key == "ranks") return &c.ranks;
   if (const auto own = c.parameters.find(key); own != c.parameters.end()) return &own->second;
   for (const Key& row : keys()) {
     if (row.name == key && row.size != nullptr) return &(c.*row.size);
@@ -60,6 +61,7 @@ std::string word_of(const Case& c, std::string_view key) {
          : key == "contract" ? Case{}.contract
          : key == "state"    ? Case{}.state
          : key == "layout"   ? Case{}.layout
+         : key == "cuts"     ? Case{}.cuts
          : key == "law"      ? kNoLaw
                              : "default";
 }

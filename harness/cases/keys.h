@@ -59,6 +59,9 @@ struct Key {
 [[nodiscard]] std::int64_t whole_number(std::string_view key, std::string_view text, std::int64_t least,
                                         std::int64_t most);
 
+/// The most ranks that a line may ask for.
+inline constexpr std::int64_t kMostRanks = 4096;
+
 /// The largest extent of a tensor that a line may ask for.
 inline constexpr std::int64_t kLargestExtent = std::int64_t{1} << 24;
 

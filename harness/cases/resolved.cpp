@@ -69,6 +69,21 @@ void check_sizes(const System& system, const Case& c) {
   }
 }
 
+/// Ranks belong to the form over ranks, and to its calls in packed and decoded cases.
+void check_ranks(const System& system, const CaseForm& form, const Case& c) {
+  if (c.ranks == 1) {
+    if (c.cuts != Case{}.cuts)
+      throw Error(fmt::format("cuts={}: one rank has no cuts; write ranks=2", c.cuts));
+    return;
+  }
+  const bool calls = !system.native(form.name) && form.chunked && c.chunk > 0;
+  if (form.ranked || (calls && system.ranked() != nullptr)) return;
+  throw Error(
+      fmt::format("ranks={}: belongs to form=sequence_parallel, and to packed and decode with a chunk, of "
+                  "systems that have that form",
+                  c.ranks));
+}
+
 void check_lengths(const CaseForm& form, const Case& c) {
   if (form.packed == c.lengths.empty()) {
     throw Error(c.lengths.empty() ? "form=packed needs lengths=N,N,...: the tokens of each sequence"
@@ -120,6 +135,7 @@ Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system
   check_values(c);
   check_sizes(*system, c);
   check_lengths(*form, c);
+  check_ranks(*system, *form, c);
   if (!form->decodes && c.prefill != 0) throw Error("prefill belongs to form=decode");
   if (form->decodes && c.prefill > c.T) {
     throw Error(fmt::format("prefill={} is more than T={}: it counts the tokens before the decoded ones",
@@ -152,9 +168,11 @@ Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system
   chunk = form->whole ? std::max<Index>(c.T, 1) : form->chunked ? c.chunk : 0;
 }
 
+Ranks Resolved::ranks() const { return {c.ranks, c.cuts == "drawn", c.seed}; }
+
 Path Resolved::path(Index tokens) const {
-  if (form->decodes) return prefill_and_decode(tokens, chunk, c.prefill);
-  return whole(tokens, chunk);
+  if (form->decodes) return prefill_and_decode(tokens, chunk, c.prefill, ranks());
+  return whole(tokens, chunk, ranks());
 }
 
 std::optional<Resolved> resolved(const Case& c) {

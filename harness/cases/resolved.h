@@ -30,7 +30,9 @@ struct Resolved {
 
   /// Whether no call of the case is chunked.
   [[nodiscard]] bool unchunked() const { return chunk == 0; }
-  /// How the case evaluates a dense sequence, or one packed sequence, of `tokens`.
+  /// How the calls with chunks divide their tokens.
+  [[nodiscard]] Ranks ranks() const;
+  /// How the case evaluates `tokens` in a row: a dense sequence, or all packed ones (path_of_sequence has what each has of it).
   [[nodiscard]] Path path(Index tokens) const;
 };
 

@@ -18,6 +18,7 @@ struct CaseForm {
   bool decodes = false;  ///< reads `prefill`: so many tokens in one call, then a call a token
   bool packed = false;   ///< reads `lengths`
   bool whole = false;    ///< all tokens are one chunk
+  bool ranked = false;   ///< reads `ranks` and `cuts`: the tokens are divided among ranks
 
   /// Its calls are of any form that kernels are written for, and those that have chunks read the line's.
   [[nodiscard]] bool of_any_form() const { return decodes && !chunked; }
@@ -44,6 +45,7 @@ struct PlanRows {
   std::string_view start = {};                ///< of every case
   std::vector<std::string_view> every = {};   ///< under every contract of a kernel
   std::vector<std::string_view> shapes = {};  ///< under its first and the rounding one
+  std::vector<std::string_view> ranks = {};   ///< in place of `shapes` and `limits` of a kernel over ranks
   std::vector<std::string> limits = {};       ///< counts that no longer fit; under its first
   std::vector<std::string> models = {};       ///< sizes of public models, under the same two
   std::string_view regime = {};               ///< beside each regime

@@ -171,7 +171,7 @@ std::vector<std::vector<const Deviation*>> conventions_by(const std::vector<cons
 ProbeRun run_diagnostic(const KernelRow& kernel, const DiagnosticCall& call) {
   KernelChoice choice;
   choice.named = &kernel;
-  const bool chunked = kernel.form == "chunked";
+  const bool chunked = kernel.system->form(kernel.form)->chunked;
   (chunked ? choice.chunked : choice.unchunked) = &kernel;
   Case c = kernel.system->standard();
   c.chunk = 64;

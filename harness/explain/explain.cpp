@@ -20,7 +20,7 @@ void show_bound(Explanation& out, const Resolved& r, const Family& family, const
                 const HeadDifference& d) {
   const Sequence<double> x = sequence_of(batch, d.sequence, d.head);
   if (x.tokens() == 0) return;
-  const Path path = r.path(x.tokens());
+  const Path path = path_of_sequence(r.path(batch.shape.T), batch.shape, d.sequence);
   const HeadOracle oracle = oracle_of(x, path, r.promised, family, batch.shape.l2norm);
   const Bound bound = bound_of(x, path, r.promised, family, oracle.policy.mode, batch.shape.l2norm);
   if (d.worst_token >= 0) {
@@ -76,6 +76,7 @@ std::string partitions_that_fit(const Resolved& r, const Family& family, const B
     Case as = r.c;
     as.form = "recurrent";
     as.chunk = Case{}.chunk;
+    as.ranks = 1, as.cuts = Case{}.cuts;
     if (passes(as)) names.emplace_back("form=recurrent");
   }
   if (names.empty()) return "";

@@ -27,12 +27,9 @@ double ratio_of(double error, double tolerance) {
 HeadDifference difference_of(const Resolved& r, const Family& family, const Batch& batch,
                              const Outputs& outputs, Index n, Index h, const Path* path) {
   const Sequence<double> x = sequence_of(batch, n, h);
-  const bool packed = !batch.shape.offsets.empty();
-  const HeadOracle oracle = oracle_of(x,
-                                      path == nullptr ? r.path(x.tokens())
-                                      : packed        ? whole(x.tokens(), path->front().chunk)
-                                                      : *path,
-                                      r.promised, family, batch.shape.l2norm);
+  const Path rows = path == nullptr ? r.path(batch.shape.T) : *path;
+  const HeadOracle oracle =
+      oracle_of(x, path_of_sequence(rows, batch.shape, n), r.promised, family, batch.shape.l2norm);
   HeadDifference d;
   d.sequence = n;
   d.head = h;

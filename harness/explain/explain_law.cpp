@@ -115,7 +115,9 @@ Resolved case_of(const Case& c, const LawRun& run) {
   own.chunk = run.path.front().chunk;
   own.prefill = 0;
   own.lengths.clear();
-  own.form = own.chunk == 0 ? "recurrent" : "chunked";
+  own.ranks = std::max<Index>(std::ssize(run.path.front().cuts) - 1, 1);
+  own.form = own.chunk == 0 ? "recurrent" : own.ranks > 1 ? "sequence_parallel" : "chunked";
+  if (own.ranks == 1) own.cuts = Case{}.cuts;
   if (!s.offsets.empty()) {
     own.form = "packed";
     for (std::int64_t n = 0; n < s.sequences(); ++n) own.lengths.push_back(s.end(n) - s.begin(n));
@@ -124,6 +126,7 @@ Resolved case_of(const Case& c, const LawRun& run) {
     own.prefill = run.path.front().tokens;
   } else if (run.path.size() > 2) {
     own.form = "recurrent";  // calls of many lengths have no chunks in common
+    own.ranks = 1, own.cuts = Case{}.cuts;
   }
   return Resolved(own);
 }

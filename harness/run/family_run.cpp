@@ -60,7 +60,8 @@ Outputs run_on_twin(std::string_view system, const Batch& batch, const Path& pat
     if (reordered) {
       used.accumulator = used.accumulator == Accumulator::fp32 ? Accumulator::tensor_core : Accumulator::fp32;
     }
-    const Outcome outcome = run_twin(system, chunked ? "chunked" : "recurrent", arguments_of(call), used);
+    const char* form = !segment.cuts.empty() ? "sequence_parallel" : chunked ? "chunked" : "recurrent";
+    const Outcome outcome = run_twin(system, form, arguments_of(call), used);
     if (outcome.kind != Outcome::Kind::ran) throw Unavailable(outcome);
   });
 }

@@ -201,11 +201,12 @@ class BatchJudge {
     const Sequence<double> x = sequence_of(batch_, n, h);
     const Matrix<double> o = rows_of(batch_, outputs_, n, h);
     const Matrix<double> state = state_of(batch_, outputs_, n, h);
+    const Path path = path_of_sequence(case_.path(batch_.shape.T), batch_.shape, n);
     if (exact_ || x.tokens() == 0) {
-      return judge_exact(exact_oracle_of(x, case_.path(x.tokens()), contract_, family_, batch_.shape.l2norm),
-                         contract_, o, state);
+      return judge_exact(exact_oracle_of(x, path, contract_, family_, batch_.shape.l2norm), contract_, o,
+                         state);
     }
-    const HeadOracle oracle = oracle_for(x, case_.path(x.tokens()));
+    const HeadOracle oracle = oracle_for(x, path);
     Judgement j = judge_head(oracle, o, state);
     if (j.verdict == Verdict::vacuous && oracle.vacuous) j = judge_pieces(n, h, std::move(j));
     // A repeating gate such as RetNet's, 1 - 2^-5, puts products on ties, which kernel and twin break as they
@@ -213,7 +214,7 @@ class BatchJudge {
     if (twin && j.verdict == Verdict::pass && !coherent_decay(x.g)) {
       TwinRows rows(contract_, repeated_keys(x));
       TwinRows states(contract_, repeated_keys(x));
-      const Bound sums = sums_for(x, case_.path(x.tokens()), oracle);
+      const Bound sums = sums_for(x, path, oracle);
       rows.add(oracle.exact.o, oracle.rms, sums.rms, rows_of(batch_, *twin, n, h),
                rows_of(batch_, *reordered_, n, h), o);
       states.add(oracle.exact.state, oracle.state_rms, sums.state_rows, state_of(batch_, *twin, n, h),
@@ -255,11 +256,12 @@ class BatchJudge {
     return of_o;
   }
 
-  /// Decoding is taken apart on its recurrent kernel.
+  /// Decoding is taken apart on its recurrent kernel. A piece over ranks has two of them, so that a state is composed in it.
   [[nodiscard]] Path piece_path(Index tokens) const {
     const bool recurrent = case_.unchunked() || case_.form->decodes;
-    return whole(tokens, recurrent ? 0 : case_.c.chunk);
+    return whole(tokens, recurrent ? 0 : case_.c.chunk, recurrent ? Ranks{} : piece_ranks());
   }
+  [[nodiscard]] Ranks piece_ranks() const { return {std::min<Index>(case_.c.ranks, 2), false, 0}; }
 
   /// Sequence n run again in pieces, each from the state that the kernel left (BOUNDS 10.1); empty where that
   /// is the run itself or the kernel cannot be called.
@@ -268,7 +270,7 @@ class BatchJudge {
     if (!added || !rerun_) return at->second;
     const Batch alone = sequence_alone(batch_, n);
     const Index chunk = piece_path(1).front().chunk;
-    const Index length = chunk > 0 ? chunk : kRecurrentSegment;
+    const Index length = chunk > 0 ? chunk * piece_ranks().count : kRecurrentSegment;
     if (alone.shape.T <= length) return at->second;
     std::vector<float> state = alone.initial_state;
     for (std::int64_t t = 0; t < alone.shape.T; t += length) {

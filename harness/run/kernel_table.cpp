@@ -101,6 +101,8 @@ Arguments arguments_of(const KernelCall& call) {
   a.head_map = call.head_map;
   a.l2norm = call.l2norm;
   a.threads = call.threads;
+  if (!call.cuts.empty())
+    a.cuts = row_major<const std::int64_t, 1>(call.cuts.data(), {std::ssize(call.cuts)});
   return a;
 }
 
@@ -216,6 +218,7 @@ CallShape::CallShape(const KernelCall& call)
       batch(call.batch),
       tokens(call.tokens),
       chunk(call.chunk),
+      ranks(std::max<std::int64_t>(std::ssize(call.cuts) - 1, 1)),
       initial_state(call.input("initial_state").data != nullptr),
       head_map(call.head_map),
       l2norm(call.l2norm) {
@@ -230,6 +233,8 @@ Case as_called(Case c, const KernelRow& kernel, const CallShape& call) {
   c.lengths.assign(call.sequences.value_or(0), 0);
   c.T = call.tokens;
   c.chunk = call.chunk;
+  c.ranks = call.ranks;
+  if (c.ranks == 1) c.cuts = Case{}.cuts;
   c.B = call.batch;
   for (const auto& [name, value] : call.sizes) size_in(c, name) = value;
   if (kernel.system->has_key("state")) c.state = call.initial_state ? "random" : "none";
@@ -251,6 +256,7 @@ bool within_limits(const KernelRow& kernel, const Case& c) {
     if (!r->form->packed) call.form = kernel.form;
     call.T = segment.token_by_token ? 1 : segment.tokens;
     if (!any_form) call.chunk = segment.chunk;
+    if (segment.cuts.empty()) call.ranks = 1, call.cuts = Case{}.cuts;
     if (!kernel.limits.hold(call)) return false;
   }
   return true;
@@ -403,8 +409,11 @@ KernelChoice KernelTable::choose(const Resolved& r) const {
     throw Error(fmt::format("no kernel of {} evaluates form={}; known: {}", r.c.system, r.c.form,
                             fmt::join(known, ", ")));
   }
-  const bool chunked = row->form == "chunked";
-  const KernelRow* other = find(with_form(*row, chunked ? "recurrent" : "chunked"));
+  const bool chunked = row->system->form(row->form)->chunked;
+  const CaseForm* over_ranks = r.c.ranks > 1 ? row->system->ranked() : nullptr;
+  const KernelRow* other = find(with_form(*row, chunked                 ? "recurrent"
+                                                : over_ranks != nullptr ? over_ranks->name
+                                                                        : "chunked"));
   // Its calls are judged by the case's contract, so it is asked where it keeps that one.
   if (other != nullptr && !keeps(*other, r)) other = nullptr;
   return {row, chunked ? row : other, chunked ? other : row};

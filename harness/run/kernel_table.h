@@ -51,7 +51,7 @@ struct CallShape {
   explicit CallShape(const KernelCall& call);
   std::vector<std::pair<std::string, std::int64_t>> sizes;
   std::optional<std::size_t> sequences;  ///< of a packed batch
-  std::int64_t batch, tokens, chunk;
+  std::int64_t batch, tokens, chunk, ranks;
   bool initial_state;
   HeadMap head_map;
   bool l2norm;

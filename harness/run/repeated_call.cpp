@@ -70,6 +70,7 @@ class Repetition {
   [[nodiscard]] KernelCall one_token_less() const {
     KernelCall less = other_settings();
     less.tokens = one_.tokens - 1;
+    for (std::int64_t& cut : less.cuts) cut = std::min(cut, less.tokens);
     for (auto* side : {&less.inputs, &less.outputs}) {
       for (CallTensor& x : *side) {
         if (x.token_dimension < 0) continue;
@@ -82,6 +83,9 @@ class Repetition {
   [[nodiscard]] KernelCall other_settings() const {
     KernelCall other = one_;
     other.scale = 2.0F * one_.scale;
+    // Ranks of the same sizes in reverse order.
+    for (std::size_t r = 0; r < other.cuts.size(); ++r)
+      other.cuts[r] = one_.cuts.back() - one_.cuts[one_.cuts.size() - 1 - r];
     return other;
   }
 

@@ -40,6 +40,10 @@ class CCall {
     call_.tiled = message.value("heads", "interleaved") == "tiled" ? 1 : 0;
     call_.l2norm = message.value("l2norm", false) ? 1 : 0;
     call_.threads = message["threads"];
+    if (message.contains("cuts")) {
+      cuts_ = message["cuts"].get<std::vector<std::int64_t>>();
+      call_.cuts = cuts_.data(), call_.cut_count = std::ssize(cuts_);
+    }
     call_.reason = reason_.data();
     call_.reason_size = reason_.size();
   }
@@ -89,6 +93,7 @@ class CCall {
   std::vector<std::string> names_;
   std::vector<samestate_tensor> inputs_, outputs_;
   std::vector<samestate_parameter> parameters_;
+  std::vector<std::int64_t> cuts_;
   std::array<char, 400> reason_{};
   samestate_call call_{};
 };

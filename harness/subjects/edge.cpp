@@ -289,6 +289,12 @@ EdgeCall::EdgeCall(const Arguments& call, const Contract& contract, const Declar
               {"Hv", shape[1]},
               {"dk", shape[2]},
               {"dv", shape[3]}}}};
+  if (call.cuts.present()) {
+    Json cuts = Json::array();
+    for (std::int64_t r = 0; r < call.cuts.shape[0]; ++r)
+      cuts.push_back(std::clamp(call.cuts(r) - begin, std::int64_t{0}, end - begin));
+    head["cuts"] = std::move(cuts);
+  }
   if (given_.folded_scale) head["scale"] = 1.0;
   head_ = head.dump();
 }

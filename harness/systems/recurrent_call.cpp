@@ -97,6 +97,8 @@ class RecurrentCall final : public WholeCall {
     call_.batch = s.B;
     call_.tokens = s.T;
     call_.chunk = r_.chunk;
+    const std::vector<Index> cuts = r_.path(s.T).front().cuts;
+    call_.cuts.assign(cuts.begin(), cuts.end());
     call_.scale = static_cast<float>(s.scale);
     call_.head_map = s.head_map;
     call_.l2norm = s.l2norm;
@@ -132,7 +134,7 @@ CaseCost RecurrentSystem::cost(const Resolved& r, bool on_device) const {
   CaseCost cost;
   costs::CallConfig call;
   call.head = head_of(c, family);
-  if (c.form == "chunked") {
+  if (c.form == "chunked" || r.form->ranked) {
     cost.token_operations = costs::chunked_flops_per_token(call.head, c.chunk);
     cost.token_bytes = costs::chunked_bytes_per_token(call.head, c.chunk);
   }

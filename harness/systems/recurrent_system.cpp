@@ -43,6 +43,7 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
            {{"dv", 64, 1, kLargestExtent, "width of values"}, false, 8, 1030}};
   forms = {{.name = "chunked", .chunked = true}, {.name = "recurrent"}};
   if (parallel) forms.push_back({.name = "parallel", .whole = true});
+  forms.push_back({.name = "sequence_parallel", .chunked = true, .ranked = true});
   forms.push_back({.name = "decode", .chunked = true, .decodes = true});
   forms.push_back({.name = "packed", .chunked = true, .packed = true});
   for (const Regime& regime : samestate::regimes()) {
@@ -89,6 +90,18 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
            "form=packed lengths=19,14 final=in_place",
            // Offsets of batch rows, tokens and sequences' states that no longer fit 32 bits (BUGS M38).
            "B=3 Hk=2 Hv=4 layout=far", "layout=far form=packed lengths=17,16"},
+      .ranks = {"Hk=2 Hv=6 cuts=drawn", "Hk=2 Hv=6 heads=tiled", "dk=1 dv=1", "dk=3 dv=70 cuts=drawn",
+                "dk=128 dv=128 T=70 l2norm=1", "B=3 Hk=2 Hv=4 layout=padded ranks=2",
+                // As long and wide as the twin's statistics ask for, with the states of many ranks in a row.
+                "T=130 dk=32 dv=40 chunk=16 ranks=7 regime=slow",
+                "T=201 dk=32 dv=40 chunk=16 ranks=7 cuts=drawn",
+                "T=130 dk=32 dv=40 chunk=16 ranks=5 cuts=drawn regime=slow state=none", "T=5 ranks=9 chunk=2",
+                // Sequences that begin inside ranks, end at cuts, have ranks of their own, and none.
+                "form=packed lengths=0,17,1,0,16,15,0 ranks=4 cuts=drawn",
+                "form=packed lengths=16,16,40 ranks=9 chunk=8",
+                "form=packed lengths=7,0,90 unowned=3,5 ranks=6 chunk=8",
+                "form=packed lengths=130,70 ranks=5 cuts=drawn dk=32 dv=40 regime=slow",
+                "T=70 ranks=7 chunk=8 regime=exact", "T=70 ranks=7 cuts=drawn chunk=8 regime=exact"},
       // With a tail of one token: T (BUGS M12), and sequences times heads, the limit of a CUDA grid's y axis
       // (M39), that no longer fit 16 bits; sequences and the longest of them; widths, and heads of many tokens.
       .limits = {"dk=2 dv=2 T=65537 chunk=64", "dk=2 dv=2 Hv=2 T=65811 chunk=128",
@@ -127,7 +140,8 @@ double RecurrentSystem::work(const Case& c) const {
   constexpr double kTokenState = 3.9e-3, kChunkState = 6.8e-3, kTokenOfChunk = 2.4e-3;
   constexpr double kElement = 27e-3, kStateElement = 31e-3;
   constexpr double kPlainHead = 2.0, kPlainToken = 0.1, kPlainState = 1.2e-3;
-  constexpr double kLaw = 4.0;  // several runs, without the bounds of all of them
+  constexpr double kLaw = 4.0;    // several runs, without the bounds of all of them
+  constexpr double kRanks = 2.5;  // the maps' bound beside that of the outputs
   const CaseForm* own = form(c.form);
   const Index chunk = own == nullptr ? c.chunk : own->whole ? c.T : own->chunked ? c.chunk : 0;
   const auto state = static_cast<double>(c.dk * c.dv);
@@ -140,7 +154,8 @@ double RecurrentSystem::work(const Case& c) const {
     const double chunks = std::ceil(tokens / size);
     double work = kHead + chunks * (kChunk + kMatrix * size * size + kChunkState * covariance);
     work += kTokenOfChunk * tokens * covariance;
-    return family.delta ? work + chunks * kInverse * size * size * size : work;
+    if (family.delta) work += chunks * kInverse * size * size * size;
+    return c.ranks > 1 ? kRanks * work : work;
   };
   double of_held = 0.0, tokens = 0.0;
   if (c.lengths.empty()) {
@@ -223,7 +238,7 @@ Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, c
   const auto judged = [&] {
     if (r.law != nullptr) {
       const Law& row = *rows_.at(static_cast<std::size_t>(r.law - laws.data()));
-      return judge_law(row, {batch, family, r.promised, r.chunk, runner, trace ? &law : nullptr});
+      return judge_law(row, {batch, family, r.promised, r.chunk, runner, trace ? &law : nullptr, r.ranks()});
     }
     outputs = runner(batch, r.path(batch.shape.T));
     return judge_batch(r, family, batch, outputs, runner);
@@ -309,7 +324,8 @@ std::vector<Held> RecurrentSystem::held(const Resolved& r, const Trace& trace) c
   for (std::int64_t n = 0; n < of.shape.sequences(); ++n) {
     for (std::int64_t h = 0; h < of.shape.Hv; ++h) {
       const Sequence<double> x = sequence_of(of, n, h);
-      const HeadOracle oracle = oracle_of(x, r.path(x.tokens()), r.promised, family, of.shape.l2norm);
+      const Path path = path_of_sequence(r.path(of.shape.T), of.shape, n);
+      const HeadOracle oracle = oracle_of(x, path, r.promised, family, of.shape.l2norm);
       out.push_back(held_rows(oracle, rows_of(of, outputs, n, h)));
       out.push_back(held_state(oracle, state_of(of, outputs, n, h)));
       for (Held* held : {&out[out.size() - 2], &out.back()}) held->sequence = n, held->head = h;

@@ -65,6 +65,11 @@ bool System::native(std::string_view wanted) const {
   return row != nullptr && !row->decodes && !row->packed && !row->whole;
 }
 
+const CaseForm* System::ranked() const {
+  const auto at = std::find_if(forms.begin(), forms.end(), [](const CaseForm& row) { return row.ranked; });
+  return at == forms.end() ? nullptr : &*at;
+}
+
 const Regime* System::regime(std::string_view wanted) const {
   for (const Regime* row : regimes) {
     if (row->name == wanted) return row;
@@ -78,7 +83,11 @@ bool System::evaluates(const Resolved& r, std::string_view kernel_form) const {
   if (native(r.form->name)) return kernel_form == r.form->name;
   if (r.form->whole) return kernel_form == "chunked";
   // Calls that have chunks or none, as the line says; else calls of any form.
-  if (r.form->chunked) return kernel_form == (r.unchunked() ? "recurrent" : "chunked");
+  if (r.form->chunked) {
+    const CaseForm* over_ranks = ranked();
+    if (over_ranks != nullptr && kernel_form == over_ranks->name) return !r.unchunked();
+    return r.c.ranks == 1 && kernel_form == (r.unchunked() ? "recurrent" : "chunked");
+  }
   return native(kernel_form);
 }
 

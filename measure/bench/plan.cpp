@@ -52,7 +52,8 @@ bool wanted(const KernelRow& kernel, const BenchPlan& plan) {
 /// The standard shapes of a kernel of the recurrent family.
 std::vector<Case> family_cases(const KernelRow& kernel, bool quick) {
   const bool host = kernel.device == "cpu";
-  const bool chunked = kernel.form == "chunked";
+  const CaseForm& form = *kernel.system->form(kernel.form);
+  const bool chunked = form.chunked;
   std::vector<Shape> shapes;
   if (host) {
     chunked ? shapes.assign(std::begin(kHostChunked), std::end(kHostChunked))
@@ -68,6 +69,7 @@ std::vector<Case> family_cases(const KernelRow& kernel, bool quick) {
     Case& c = cases.emplace_back();
     c.B = s.B, c.T = s.T, c.Hk = s.Hk, c.Hv = s.Hv, c.dk = s.dk, c.dv = s.dv;
     c.state = chunked ? "none" : "random";
+    if (form.ranked) c.ranks = 4;
   }
   return cases;
 }

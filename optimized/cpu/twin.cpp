@@ -4,6 +4,7 @@
 
 #include "optimized/cpu/chunked.h"
 #include "optimized/cpu/recurrent.h"
+#include "optimized/cpu/sequence_parallel.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -15,7 +16,8 @@ Outcome run_twin(std::string_view system, std::string_view form, const Arguments
     if (known.name != system) continue;
     if (form == "recurrent") return cpu::run_recurrent_twin(known, arguments, contract);
     if (form == "chunked") return cpu::run_chunked_twin(known, arguments, contract);
-    throw Error("form '" + std::string(form) + "' has no twin; use recurrent or chunked");
+    if (form == "sequence_parallel") return cpu::run_sequence_parallel_twin(known, arguments, contract);
+    throw Error("form '" + std::string(form) + "' has no twin; use recurrent, chunked or sequence_parallel");
   }
   throw Error("system '" + std::string(system) +
               "' has no twin; use gated_delta_rule, delta_rule, retention or linear_attention");

@@ -90,7 +90,8 @@ class Chunks : private bounds::Chunk {
     // The scale may go with the exponent, as 2^(x log2 e + log2 scale), and out of A again with beta.
     if (scaled_) keys_.products += 2 + exponential_.ex2_slope * std::fabs(std::log2(scale_));
     // A segment too short to show that its gate repeats goes on as the one before it.
-    gated_ = !Norms::worst_case && !(x.g.array() == 0.0).all();
+    // Nor does one without a gate lose what gates before it were off by.
+    gated_ = !Norms::worst_case && (!(x.g.array() == 0.0).all() || !error_.coherent.isZero(0));
     coherent_gate_ = !Norms::worst_case && (coherent_decay(x.g) || error_.repeating_gate);
     error_.repeating_gate = coherent_gate_;
     cuts_ = exponential_.repeats && !Norms::worst_case && c_.accumulator == Accumulator::tensor_core;

@@ -64,6 +64,8 @@ class Recurrence {
     if (carried_in == nullptr && u_state_ > 0) {
       error_.sigma.diagonal() += Norms::diag(u_state_ * norms_);
     }
+    // A segment without a gate does not lose what gates before it were off by.
+    gated_ = gated_ || (!Norms::worst_case && !error_.coherent.isZero(0));
     if (gated_) gram_ = S_ * S_.transpose();
     // A segment too short to show that its gate repeats goes on as the one before it.
     coherent_gate_ = !Norms::worst_case && (coherent_decay(x.g) || error_.repeating_gate);

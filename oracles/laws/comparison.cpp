@@ -2,6 +2,7 @@
 #include "oracles/reasons.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 
@@ -14,12 +15,12 @@ Run run(const LawSubject& s, Batch batch, Path path) {
 
 Run run_whole(const LawSubject& s, Batch batch) {
   const Index tokens = batch.shape.T;
-  return run(s, std::move(batch), whole(tokens, s.chunk));
+  return run(s, std::move(batch), s.whole(tokens));
 }
 
 HeadRun head_of(const LawSubject& s, const Run& r, std::int64_t n, std::int64_t h) {
   const Sequence<double> x = sequence_of(r.batch, n, h);
-  const Path path = r.batch.shape.offsets.empty() ? r.path : whole(x.tokens(), r.path[0].chunk);
+  const Path path = path_of_sequence(r.path, r.batch.shape, n);
   return {oracle_of(x, path, s.contract, s.family, r.batch.shape.l2norm), rows_of(r.batch, r.out, n, h),
           state_of(r.batch, r.out, n, h), n, h};
 }
@@ -32,6 +33,12 @@ HeadRun demanded(Matrix<double> o, Matrix<double> state) {
   out.o = std::move(o);
   out.state = std::move(state);
   return out;
+}
+
+std::string call_text(const Segment& call) {
+  return call.cuts.empty() ? chunks_text(call.chunk)
+                           : fmt::format("{}, over {} ranks cut at {}", chunks_text(call.chunk),
+                                         call.cuts.size() - 1, fmt::join(call.cuts, ","));
 }
 
 std::string chunks_text(Index chunk) {

@@ -54,6 +54,9 @@ class Worst {
 /// "in chunks of 16" or "token by token".
 [[nodiscard]] std::string chunks_text(Index chunk);
 
+/// The same of one call, and how its tokens are divided among ranks.
+[[nodiscard]] std::string call_text(const Segment& call);
+
 /// Rows [a0, a0 + count) of a against [b0, ...) of b, and with `states` the final states, within the sum of
 /// their bounds. Vacuous where a run is not finite and its contract's formats explain it.
 void agree(Worst& worst, const HeadRun& a, Index a0, const HeadRun& b, Index b0, Index count, bool states,

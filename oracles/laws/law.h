@@ -23,6 +23,10 @@ struct LawSubject {
   Index chunk = 0;  ///< 0: recurrent form
   Runner run;
   LawTrace* trace = nullptr;  ///< where to keep what was compared (oracles/laws/trace.h)
+  Ranks ranks = {};           ///< of every call with chunks
+
+  /// All of so many tokens in one call.
+  [[nodiscard]] Path whole(Index tokens) const { return samestate::whole(tokens, chunk, ranks); }
 };
 
 /// What a law asks of a case before it can bite at all.

@@ -41,19 +41,23 @@ std::string_view dense_with_tokens(const LawSubject& s) {
   return dense(s);
 }
 
-// EQ-02, EQ-07, EQ-09: chunked, with another chunk, and recurrent are one function.
+// EQ-02, EQ-04, EQ-07, EQ-09: chunked, with another chunk, over any ranks, and recurrent are one function.
 Judgement path_equivalence(const LawSubject& s) {
   Worst worst(s);
   const Index T = s.batch.shape.T;
   const Run mine = run_whole(s, s.batch);
   const Index other =
       s.chunk == 0 ? std::min<Index>(16, std::max<Index>(T, 1)) : std::max<Index>(1, s.chunk / 2);
-  const auto with = [&](Index chunk) {
-    const Run run_of_it = run(s, s.batch, whole(T, chunk));
-    worst.compares(chunks_text(s.chunk), &mine, chunks_text(chunk), &run_of_it);
+  const auto with = [&](Index chunk, const Ranks& ranks = {}) {
+    const Run run_of_it = run(s, s.batch, whole(T, chunk, ranks));
+    worst.compares(call_text(mine.path.front()), &mine, call_text(run_of_it.path.front()), &run_of_it);
     agree_everywhere(worst, s, mine, run_of_it);
   };
   with(other == s.chunk ? s.chunk + 1 : other);
+  if (s.ranks.count > 1) {
+    with(s.chunk);
+    with(s.chunk, {s.ranks.count + 1, !s.ranks.drawn, s.ranks.seed + 1});
+  }
   if (s.chunk != 0) with(0);
   return worst.take();
 }
@@ -63,7 +67,7 @@ Judgement split_law(const LawSubject& s) {
   Worst worst(s);
   const Run one = run_whole(s, s.batch);
   for (Index cut : cuts_of(s.batch.shape.T, s.chunk)) {
-    const Run two = run(s, s.batch, split(s.batch.shape.T, s.chunk, cut));
+    const Run two = run(s, s.batch, split(s.batch.shape.T, s.chunk, cut, s.ranks));
     worst.compares(
         "all tokens in one call", &one,
         fmt::format("cut before token {}, the second call from the state that the first left", cut), &two);
@@ -258,8 +262,9 @@ Judgement reset(const LawSubject& s) {
 }
 
 constexpr std::array kLaws = {
-    Law{"path_equivalence", "EQ-01 EQ-02 EQ-07 EQ-09", "chunked = chunked with another chunk = recurrent",
-        dense_with_tokens, path_equivalence},
+    Law{"path_equivalence", "EQ-01 EQ-02 EQ-04 EQ-07 EQ-09",
+        "chunked = chunked with another chunk = over any ranks = recurrent", dense_with_tokens,
+        path_equivalence},
     Law{"split", "EQ-03 P-09", "cut anywhere, carry the state, resume = one pass", dense_with_tokens,
         split_law},
     Law{"causality", "P-07", "outputs before t do not depend on tokens from t on", dense_with_tokens,

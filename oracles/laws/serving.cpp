@@ -126,9 +126,9 @@ class Server {
   }
 
   /// What slot n said in a call, `count` tokens of its own in front, and of the call's output the rows from `begin` on and
-  /// state `sequence`, become the slot's.
+  /// state `sequence`, become the slot's; `call` is how its tokens went.
   void take(std::size_t n, Batch said, const Outputs& out, std::int64_t begin, std::int64_t count,
-            std::int64_t sequence, Index chunk) {
+            std::int64_t sequence, Segment call) {
     Slot& slot = slots_[n];
     const std::int64_t row = s_.batch.shape.Hv * s_.batch.shape.dv;
     const std::int64_t rows = said.shape.T;
@@ -137,7 +137,7 @@ class Server {
     slot.state.assign(out.final_state.begin() + sequence * size,
                       out.final_state.begin() + (sequence + 1) * size);
     slot.done += count;
-    slot.path.push_back({rows, chunk});
+    slot.path.push_back(std::move(call));
     if (!slot.said.empty()) said.initial_state.clear();
     slot.said.push_back(std::move(said));
     if (tracing() && !forked_) look(n);
@@ -159,8 +159,9 @@ class Server {
                     chunks_text(s_.chunk),
                     padding > 0 ? fmt::format(", then {} that do nothing", padding) : ""));
     Batch part = next(n, count, padding);
-    const Outputs out = s_.run(part, whole(part.shape.T, s_.chunk));
-    take(n, std::move(part), out, 0, count, 0, s_.chunk);
+    const Path path = s_.whole(part.shape.T);
+    const Outputs out = s_.run(part, path);
+    take(n, std::move(part), out, 0, count, 0, path.front());
   }
 
   /// One token of every open slot, in one batch, on the form that decodes.
@@ -186,7 +187,7 @@ class Server {
     const Outputs out = s_.run(all, whole(1, 0));
     for (std::size_t i = 0; i < open.size(); ++i) {
       const auto row = static_cast<std::int64_t>(i);
-      take(open[i], std::move(parts[i]), out, row, 1, row, 0);
+      take(open[i], std::move(parts[i]), out, row, 1, row, {1, 0});
     }
   }
 
@@ -202,10 +203,13 @@ class Server {
     }
     say(fmt::format("one packed call, {}: {}", chunks_text(s_.chunk), fmt::join(words, ", ")));
     const Batch packed = packed_from(parts);
-    const Outputs out = s_.run(packed, whole(packed.shape.T, s_.chunk));
+    const Path path = s_.whole(packed.shape.T);
+    const Outputs out = s_.run(packed, path);
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < open.size(); ++i) {
-      take(open[i], std::move(parts[i]), out, begin, counts[i], static_cast<std::int64_t>(i), s_.chunk);
+      const auto sequence = static_cast<Index>(i);
+      take(open[i], std::move(parts[i]), out, begin, counts[i], sequence,
+           path_of_sequence(path, packed.shape, sequence).front());
       begin += counts[i];
     }
   }

@@ -238,8 +238,9 @@ class _Space:
     def forms(self):
         if self.form is not None:
             return [self.form]
-        # decode asks for several calls of a test that computes one; packed is a form of calls, not of kernels.
-        return [form for form in _forms(self.system) if form not in ("decode", "packed")]
+        # decode asks for several calls of a test that computes one; packed is a form of calls, not of kernels; on one rank
+        # sequence_parallel is chunked.
+        return [form for form in _forms(self.system) if form not in ("decode", "packed", "sequence_parallel")]
 
     def form_of(self, line):
         """The form of the kernel that a line asks for."""

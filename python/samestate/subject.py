@@ -11,6 +11,8 @@ The function is called with keyword arguments, by the names that its signature a
   g (log_decay)                         the decay as conventions say; by the name of alpha or decay the factor itself,
                                         which then is the convention: decay="linear"
   scale chunk (chunk_size) threads      numbers
+  cuts                                  of the form sequence_parallel: rank r holds the tokens [cuts[r], cuts[r + 1]) of the
+                                        call, a list; None where one rank holds all
   l2norm (use_qk_l2norm_in_kernel, use_qk_l2norm), head_map, output_final_state
   batch tokens contract parameters, and the sizes by name: Hk Hv dk dv, B T
 
@@ -47,7 +49,7 @@ ALIASES = {
     "scale": ("scale",), "chunk": ("chunk", "chunk_size"), "threads": ("threads",),
     "l2norm": ("l2norm", "use_qk_l2norm_in_kernel", "use_qk_l2norm"), "head_map": ("head_map",),
     "output_final_state": ("output_final_state",), "contract": ("contract",), "batch": ("batch", "B"),
-    "tokens": ("tokens", "T"), "parameters": ("parameters",),
+    "tokens": ("tokens", "T"), "parameters": ("parameters",), "cuts": ("cuts",),
     "Hk": ("Hk",), "Hv": ("Hv",), "dk": ("dk",), "dv": ("dv",),
 }
 _MEANS = {name: canonical for canonical, names in ALIASES.items() for name in names}
@@ -192,7 +194,9 @@ class Subject:
             say["heads"] = "interleaved"
         if "l2norm" not in asked and say.get("l2norm", "argument") == "argument":
             say["l2norm"] = "outside"
-        if "chunk" not in asked and self.form == "chunked" and not any(
+        if self.form == "sequence_parallel" and "cuts" not in asked:
+            self._limit("ranks = 1")
+        if "chunk" not in asked and self.form in ("chunked", "sequence_parallel") and not any(
                 limit.split(" ")[0] == "chunk" for limit in self.limits):
             raise DeclarationError(f"{self._called()} goes in chunks, and takes no chunk: say limits=['chunk in 64'] "
                                    "with the tokens of its chunks, or take the argument chunk")
@@ -315,7 +319,7 @@ class Subject:
                 "scale": request["scale"], "chunk": request["chunk"], "threads": request.get("threads", 1),
                 "l2norm": request["l2norm"], "head_map": request["heads"], "contract": request["contract"],
                 "output_final_state": any(o["name"] == "final_state" for o in request["outputs"]),
-                "initial_state": None, "cu_seqlens": None,
+                "initial_state": None, "cu_seqlens": None, "cuts": request.get("cuts"),
             }
         values.update(batch=request["batch"], tokens=request["tokens"], parameters=request["parameters"])
         if not self.family:

@@ -61,7 +61,7 @@ void kernel(benchmark::State& state, const Kernel& row) {
   a.o = row_major<float, 4>(o.data(), {1, kTokens, 1, kWidth});
   a.final_state = row_major<float, 4>(final_state.data(), {1, 1, kWidth, kWidth});
   a.scale = static_cast<float>(x.scale);
-  a.chunk = row.form == "chunked" ? 64 : 0;
+  a.chunk = row.form != "recurrent" ? 64 : 0;
   const Contract fp32;
   for (auto _ : state) {
     if (row.run(a, fp32).kind != Outcome::Kind::ran) state.SkipWithError("the kernel did not run");

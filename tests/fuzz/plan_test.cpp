@@ -63,8 +63,8 @@ TEST(Plan, EdgesCoverEveryContractFormRegimeAndLaw) {
     const System& system = system_named(kernel.system);
     for (const std::string& contract : kernel.contracts) {
       for (std::string_view form : system.form_names()) {
-        const bool other = (form == "chunked" || form == "recurrent" || form == "parallel") &&
-                           form != kernel.form && !(form == "parallel" && kernel.form == "chunked");
+        const bool other =
+            form != kernel.form && (system.native(form) || (form == "parallel" && kernel.form != "chunked"));
         EXPECT_EQ(forms.contains({contract, std::string(form)}), !other)
             << kernel.name << " " << contract << " " << form;
       }
@@ -100,7 +100,7 @@ TEST(Plan, CasesBeyondTheEdgesReachEveryFormLayoutAndHeadMap) {
     batched += c.B > 1;
     grouped += c.Hv > c.Hk;
   }
-  EXPECT_EQ(forms.size(), 5U);
+  EXPECT_EQ(forms.size(), 6U);
   EXPECT_EQ(layouts.size(), layout_names().size());
   EXPECT_EQ(states.size(), 2U);
   EXPECT_EQ(laws_seen.size(), laws().size() + 1);

@@ -37,7 +37,7 @@ class CpuKernel : public ::testing::TestWithParam<std::string> {
   const Kernel& kernel = testing::kernel_named(GetParam());
 
   Call call(const Shape& shape, std::int64_t chunk, bool exact = false) const {
-    return make_call(kernel.system, shape, kernel.form == "chunked" ? chunk : 0, exact);
+    return make_call(kernel.system, shape, kernel.form != "recurrent" ? chunk : 0, exact);
   }
 
   Call ran(Call call, const Contract& contract = {}) const {
@@ -320,7 +320,7 @@ TEST_P(CpuKernelWithDecay, AHardResetForgetsAndLaterTokensStayAccurate) {
   const Expected expected = expected_of(reset, has_delta(kernel.system));
   // The cumulative sums reach -128 - 0.1 C, whose unit in the last place is 2^-16: differences carry a few
   // halves.
-  const double allowance = kernel.form == "chunked" ? 4 * 0x1p-17 : rounding_allowance(reset);
+  const double allowance = kernel.form != "recurrent" ? 4 * 0x1p-17 : rounding_allowance(reset);
   EXPECT_LE(relative_error(reset.o, expected.o), allowance);
   EXPECT_LE(relative_error(reset.final_state, expected.state), allowance);
   Call other = reset;
@@ -336,7 +336,7 @@ TEST_P(CpuKernelWithDecay, StrongDecaysStayFinite) {
   const Expected expected = expected_of(strong, has_delta(kernel.system));
   // G reaches -80 T / 3 = -1600, whose unit in the last place is 2^-13; neighbours differ by a few halves.
   EXPECT_LE(relative_error(strong.o, expected.o),
-            kernel.form == "chunked" ? 4 * 0x1p-14 : rounding_allowance(strong));
+            kernel.form != "recurrent" ? 4 * 0x1p-14 : rounding_allowance(strong));
 }
 
 TEST_P(CpuKernel, EveryDeclaredContractRoundsAndTheTwinAgrees) {
@@ -367,7 +367,7 @@ TEST_P(CpuKernel, ImpossibleAndUnsupportedCalls) {
   }
   wrong.threads = 0;
   EXPECT_THROW((void)wrong.run(kernel), Error);
-  if (kernel.form == "chunked") {
+  if (kernel.form != "recurrent") {
     wrong.threads = 1;
     wrong.chunk = 0;
     EXPECT_THROW((void)wrong.run(kernel), Error);

@@ -122,6 +122,93 @@ TEST(BoundOf, NormalisedKeysOnAGridShareTheirRounding) {
               bound_chunked(x, bf16, {true}, Mode::det, 4, nullptr, l2norm_error(Mode::det, 4)).rms);
 }
 
+using Cuts = std::vector<Index>;
+
+TEST(RanksOfAPath, EqualPartsAreOfWholeChunks) {
+  EXPECT_EQ((Ranks{1}.cuts(40, 8)), Cuts{});
+  EXPECT_EQ((Ranks{3}.cuts(48, 8)), (Cuts{0, 16, 32, 48}));
+  EXPECT_EQ((Ranks{3}.cuts(33, 8)), (Cuts{0, 16, 32, 33}));     // the last is short
+  EXPECT_EQ((Ranks{4}.cuts(17, 8)), (Cuts{0, 8, 16, 17, 17}));  // .. and those behind it empty
+  EXPECT_EQ((Ranks{3}.cuts(0, 8)), (Cuts{0, 0, 0, 0}));
+  EXPECT_EQ((Ranks{5}.cuts(2, 1)), (Cuts{0, 1, 2, 2, 2, 2}));
+}
+
+TEST(RanksOfAPath, DrawnCutsAreTheSeedsAndLeaveSomeEmpty) {
+  int empty = 0, inside_chunk = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const Cuts cuts = Ranks{5, true, seed}.cuts(37, 8);
+    EXPECT_EQ(cuts, (Ranks{5, true, seed}.cuts(37, 8)));
+    ASSERT_EQ(cuts.size(), 6U);
+    EXPECT_EQ(cuts.front(), 0);
+    EXPECT_EQ(cuts.back(), 37);
+    EXPECT_TRUE(std::is_sorted(cuts.begin(), cuts.end()));
+    for (std::size_t r = 0; r < 5; ++r) empty += cuts[r] == cuts[r + 1] ? 1 : 0;
+    for (const Index cut : cuts) inside_chunk += cut % 8 != 0 && cut != 37 ? 1 : 0;
+  }
+  EXPECT_GT(empty, 40);
+  EXPECT_GT(inside_chunk, 100);
+}
+
+TEST(RanksOfAPath, PackedSequencesHaveTheirPartOfTheRow) {
+  BatchShape shape;
+  shape.offsets = {0, 5, 5, 20, 30};
+  const Path row = {{30, 8, false, {0, 3, 16, 16, 30}}};
+  EXPECT_EQ(path_of_sequence(row, shape, 0).front().cuts, (Cuts{0, 3, 5, 5, 5}));
+  EXPECT_EQ(path_of_sequence(row, shape, 1).front().cuts, (Cuts{0, 0, 0, 0, 0}));
+  EXPECT_EQ(path_of_sequence(row, shape, 2).front().cuts, (Cuts{0, 0, 11, 11, 15}));
+  EXPECT_EQ(path_of_sequence(row, shape, 3).front().tokens, 10);
+  EXPECT_TRUE(path_of_sequence(whole(30, 8), shape, 2).front().cuts.empty());
+  shape.offsets.clear();
+  EXPECT_EQ(path_of_sequence(row, shape, 1).front().cuts, row.front().cuts);
+}
+
+TEST(RanksOfAPath, PartByPart) {
+  const auto tokens = [](const Path& path) {
+    std::vector<Index> out;
+    for (const Segment& s : path) out.push_back(s.tokens);
+    return out;
+  };
+  EXPECT_EQ(tokens(part_by_part({{30, 8, false, {0, 3, 3, 16, 30, 30}}, {2, 0, true}})),
+            (std::vector<Index>{3, 13, 14, 2}));
+  EXPECT_EQ(tokens(part_by_part({{0, 8, false, {0, 0, 0}}})), (std::vector<Index>{0}));
+}
+
+// What composition rounds is added, and stays small beside what the parts do.
+TEST(BoundOf, RanksCostWhatCompositionRounds) {
+  const Sequence<double> x = random_head(5, 24, 5, 4);
+  for (const char* name : {"fp32", "bf16", "bf16_state"}) {
+    const Contract& contract = contract_named(name);
+    for (const Mode mode : {Mode::det, Mode::prob, Mode::semi}) {
+      const Bound one = bound_of(x, whole(24, 4), contract, gated(), mode, false);
+      const Bound ranks = bound_of(x, whole(24, 4, {3}), contract, gated(), mode, false);
+      EXPECT_FALSE(ranks.vacuous);
+      EXPECT_TRUE(ranks.before_output.head(8) == one.before_output.head(8)) << name;  // rank 0
+      EXPECT_GT(ranks.before_output(8), one.before_output(8)) << name;
+      EXPECT_GT(ranks.state, one.state) << name;
+      if (mode == Mode::prob) {
+        EXPECT_LT(ranks.state, 3 * one.state) << name;
+      }
+      // Ranks without tokens change nothing.
+      const Path empty = {{24, 4, false, {0, 0, 8, 8, 8, 16, 24, 24}}};
+      EXPECT_EQ(difference(bound_of(x, empty, contract, gated(), mode, false), ranks), 0.0) << name;
+    }
+  }
+}
+
+// Tokens without a gate keep what the gates before them were off by.
+TEST(BoundOf, CoherentDecayOutlivesTheGates) {
+  Sequence<double> x = random_head(6, 40, 5, 4);
+  x.g.head(20).setConstant(-0.1);
+  x.g.tail(20).setZero();
+  for (const Index chunk : {0, 5}) {
+    const Bound one = bound_of(x, whole(40, chunk), {}, gated(), Mode::prob, false);
+    const Bound two = bound_of(x, split(40, chunk, 20), {}, gated(), Mode::prob, false);
+    EXPECT_GT(one.coherent(39), 0.0);
+    EXPECT_NEAR(two.coherent(39), one.coherent(39), 1e-3 * one.coherent(39)) << chunk;
+    EXPECT_NEAR(two.state, one.state, 1e-3 * one.state) << chunk;
+  }
+}
+
 TEST(BoundOf, WrongNumberOfTokensThrows) {
   const Sequence<double> x = random_head(4, 8, 3, 3);
   const auto bound = [&](const Path& path) { return bound_of(x, path, {}, gated(), Mode::prob, false); };

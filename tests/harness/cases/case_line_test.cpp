@@ -47,7 +47,8 @@ class Draws {
 };
 
 Case random_case(Draws& draws) {
-  const std::array<std::string, 5> forms{"recurrent", "chunked", "parallel", "decode", "packed"};
+  const std::array<std::string, 6> forms{"recurrent", "chunked", "parallel",
+                                         "decode",    "packed",  "sequence_parallel"};
   const std::array<std::string, 4> words{"", "a", "bf16", "x.y_z-9=="};
   Case c;
   c.system = draws.pick(std::array<std::string, 2>{"gated_delta_rule", "retention"});
@@ -66,6 +67,10 @@ Case random_case(Draws& draws) {
     c.B = 1;
     c.T = 0;
     for (std::int64_t n = 1 + draws.below(6); n > 0; --n) c.T += c.lengths.emplace_back(draws.below(40));
+  }
+  if (c.form == "sequence_parallel" || ((c.form == "packed" || c.form == "decode") && c.chunk > 0)) {
+    c.ranks = 1 + draws.below(9);
+    if (c.ranks > 1 && draws.below(2) == 0) c.cuts = "drawn";
   }
   c.heads = draws.below(2) == 0 ? HeadMap::tiled : HeadMap::interleaved;
   c.l2norm = draws.below(2) == 0;
@@ -216,6 +221,15 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"PackedRows", "v1 retention form=packed lengths=3,4 B=2", {"B=2", "B=1"}},
         Bad{"Prefill", "v1 retention form=decode T=8 prefill=9", {"prefill=9", "T=8"}},
         Bad{"PrefillOfChunked", "v1 retention prefill=4", {"prefill", "decode"}},
+        Bad{"NoRank", "v1 retention form=sequence_parallel ranks=0", {"ranks=0", "1..4096"}},
+        Bad{"TooManyRanks", "v1 retention form=sequence_parallel ranks=4097", {"ranks=4097", "1..4096"}},
+        Bad{"RanksOfChunked", "v1 retention ranks=2", {"ranks=2", "sequence_parallel"}},
+        Bad{"RanksWithoutChunks", "v1 retention form=packed chunk=0 lengths=3 ranks=2", {"ranks=2", "chunk"}},
+        Bad{"CutsOfOneRank", "v1 retention form=sequence_parallel cuts=drawn", {"cuts=drawn", "ranks"}},
+        Bad{"UnknownCuts",
+            "v1 retention form=sequence_parallel ranks=2 cuts=odd",
+            {"cuts=odd", "even", "drawn"}},
+        Bad{"RanksOfOperator", "v1 mamba_mixer ranks=2", {"ranks"}},
         Bad{"ScaleNan", "v1 retention scale=nan", {"scale=nan", "finite"}},
         Bad{"ScaleInf", "v1 retention scale=-inf", {"scale=-inf", "finite"}},
         Bad{"ScaleHuge", "v1 retention scale=1e39", {"scale=1e39", "fp32"}},

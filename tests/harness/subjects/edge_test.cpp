@@ -74,6 +74,20 @@ struct Laid {
   Json message;
 };
 
+TEST(Edge, CutsBetweenRanksAreWordsOfTheCall) {
+  Call c(1, 9);
+  EXPECT_FALSE(Laid(c.a, {}).message.contains("cuts"));
+  const std::vector<std::int64_t> cuts = {0, 2, 2, 7, 9};
+  c.a.cuts = row_major<const std::int64_t, 1>(cuts.data(), {5});
+  EXPECT_EQ(Laid(c.a, {}).message["cuts"], Json({0, 2, 2, 7, 9}));
+  // Who does not take strides does not see the tokens of no sequence, and the cuts count from what it sees.
+  const std::vector<std::int64_t> lengths = {3, 5, 8};
+  c.a.cu_seqlens = row_major<const std::int64_t, 1>(lengths.data(), {3});
+  c.a.initial_state = {}, c.a.final_state = {};
+  EXPECT_EQ(Laid(c.a, {}).message["cuts"], Json({0, 0, 0, 4, 5}));
+  EXPECT_EQ(Laid(c.a, {}, "fp32", true).message["cuts"], Json({0, 2, 2, 7, 9}));
+}
+
 TEST(Edge, TheCanonicalCallIsAsItStands) {
   Call c;
   Laid laid(c.a, {});

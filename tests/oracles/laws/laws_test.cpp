@@ -52,6 +52,7 @@ struct Fault {
   bool leak_between_packed = false;  ///< a packed sequence starts from its predecessor's final state
   bool gate_of_first_row = false;    ///< every row of a batch reads the gate of row 0
   bool tiled_heads = false;          ///< whatever head map was asked for
+  bool ranks_from_zero = false;      ///< each rank but the first starts from a zero state
 };
 
 Trajectory<double> honest(const Family& family, const Sequence<double>& x, Index chunk) {
@@ -77,10 +78,11 @@ Runner runner_of(const Family& family, const Fault& fault) {
       for (std::int64_t n = 0; n < s.sequences(); ++n) {
         const Sequence<double> x = sequence_of(batch, n, h);
         if (!fault.leak_between_packed || s.offsets.empty()) state = x.initial_state;
-        const Path segments = s.offsets.empty() ? path : whole(x.tokens(), path[0].chunk);
+        const Path segments = part_by_part(path_of_sequence(path, s, n));
         Index begin = 0;
         for (const Segment& segment : segments) {
           if (begin > 0 && !fault.carry_state) state.setZero();
+          if (begin > 0 && fault.ranks_from_zero && path.size() == 1) state.setZero();
           const Trajectory<double> part = (fault.head ? fault.head : honest)(
               family, x.slice(begin, begin + segment.tokens, state), segment.chunk);
           for (Index t = 0; t < segment.tokens; ++t) {
@@ -323,6 +325,28 @@ TEST(Laws, EachHasAFaultThatItCatches) {
   for (const Law& law : laws()) {
     EXPECT_TRUE(std::any_of(table.begin(), table.end(), [&](const Planted& p) { return p.law == law.name; }))
         << law.name << ": no fault is planted for it";
+  }
+}
+
+// Over ranks: laws of one call hold, and one rank shows what many got wrong.
+TEST(Laws, HoldOverRanksAndCatchWhatRanksDo) {
+  for (const Family& family : families()) {
+    BatchShape shape = usual_shape();
+    shape.T = 23;
+    const Batch batch = random_batch(family, shape);
+    const Contract fp32;
+    for (const bool drawn : {false, true}) {
+      Fault fault;
+      const auto with = [&](std::string_view law) {
+        LawSubject subject{batch, family, fp32, kChunk, runner_of(family, fault)};
+        subject.ranks = {3, drawn, 4};
+        return judge_law(law_named(law), subject);
+      };
+      for (const char* law : {"path_equivalence", "split", "packing", "serving", "linearity", "no_op"})
+        EXPECT_EQ(with(law).verdict, Verdict::pass) << law << " of " << family.name << with(law).reason;
+      fault.ranks_from_zero = true;
+      EXPECT_EQ(with("path_equivalence").verdict, Verdict::fail) << family.name;
+    }
   }
 }
 

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <vector>
+
+#include "fuzz/mutants/family/evaluator.h"
+#include "optimized/ranks.h"
+
+namespace samestate::mutants {
+
+/// The chunked form with its tokens divided among ranks: the map S |-> M S + N of each part that another follows, from its
+/// tokens alone; the state that reaches a part, composed of the maps before it; the part from there.
+class OverRanks : public Chunked {
+ public:
+  using Chunked::Chunked;
+  static constexpr const char* form = "sequence_parallel";
+
+ protected:
+  struct Map {
+    Grid M, N;  ///< [dk, dk], [dk, dv]
+  };
+
+  void evaluate() override;
+  [[nodiscard]] Grid initial_state() override;
+  void store_state(const Grid& S) override;
+  void store_row(Index t, const Grid& o) override;
+  [[nodiscard]] Column value(Index t) const override;
+
+  /// The cuts of the call, and what sequence n_ has of the ranks.
+  [[nodiscard]] virtual std::vector<std::int64_t> cuts() const;
+  [[nodiscard]] virtual std::vector<cpu::Part> parts() const;
+  /// Of the tokens [begin, end) of the sequence.
+  [[nodiscard]] virtual Map map_of(const cpu::Part& part);
+  [[nodiscard]] Map map_of_tokens(Index begin, Index end);
+  /// The state from which a map's own run starts, its values beside [0 | V].
+  [[nodiscard]] virtual Grid start_of_map() const;
+  [[nodiscard]] virtual Grid composed(const Map& map, const Grid& S) const;
+  /// The initial state of the sequence as the maps get it.
+  [[nodiscard]] virtual Grid handed_in() { return Evaluator::initial_state(); }
+  /// The state that reaches part i.
+  [[nodiscard]] virtual Grid received(std::size_t i);
+
+  std::vector<cpu::Part> parts_;
+  std::vector<Map> maps_;  ///< of each part but the last
+  cpu::Head whole_;        ///< of the sequence
+  bool mapping_ = false;   ///< the run is one of a map
+
+ private:
+  bool last_ = false;  ///< the part's end is the sequence's
+  Grid reached_, made_;
+};
+
+}  // namespace samestate::mutants

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "reference/error.h"
+#include "reference/gated_delta_rule.h"
+
+/// Tokens divided among ranks: the part that a rank holds is an affine map of the state, made from its tokens alone, and the
+/// maps are composed in order (EQ-04). Written from the step's own matrices, not from a run of any form.
+namespace samestate {
+
+/// The step of token t of any system as a map, A = e^g (I - b k k^T) and B = b k v^T; without the delta rule A = e^g I and
+/// B = k v^T.
+template <class System, class Scalar>
+[[nodiscard]] AffineMap<Scalar> step_map(const Sequence<Scalar>& x, Index t) {
+  using std::exp;
+  if constexpr (System::delta) {
+    return gated_delta_rule_map(x, t);
+  } else {
+    const Matrix<Scalar> identity = Matrix<Scalar>::Identity(x.key_width(), x.key_width());
+    return {Scalar(exp(x.g(t))) * identity, x.k.row(t).transpose() * x.v.row(t)};
+  }
+}
+
+/// All tokens of x as one map, whatever state they start from; of none the identity.
+template <class System, class Scalar>
+[[nodiscard]] AffineMap<Scalar> part_map(const Sequence<Scalar>& x) {
+  AffineMap<Scalar> map{Matrix<Scalar>::Identity(x.key_width(), x.key_width()),
+                        Matrix<Scalar>::Zero(x.key_width(), x.value_width())};
+  for (Index t = 0; t < x.tokens(); ++t) map = then(map, step_map<System>(x, t));
+  return map;
+}
+
+/// The state that reaches each of `maps.size() + 1` places between ranks: S_0, and A S + B over each map in turn.
+template <class Scalar>
+[[nodiscard]] std::vector<Matrix<Scalar>> scanned_states(const std::vector<AffineMap<Scalar>>& maps,
+                                                         const Matrix<Scalar>& initial_state) {
+  std::vector<Matrix<Scalar>> states{initial_state};
+  for (const AffineMap<Scalar>& map : maps) states.push_back(map.A * states.back() + map.B);
+  return states;
+}
+
+/// Rank r holds the tokens [cuts[r], cuts[r + 1]), none where the two are equal. Throws Error unless cuts ascend from 0 to T.
+template <class System, class Scalar>
+[[nodiscard]] Trajectory<Scalar> sequence_parallel(const Sequence<Scalar>& x,
+                                                   const std::vector<Index>& cuts) {
+  if (cuts.size() < 2 || cuts.front() != 0 || cuts.back() != x.tokens())
+    throw Error("cuts: must go from 0 to T=" + std::to_string(x.tokens()));
+  std::vector<Sequence<Scalar>> parts;
+  std::vector<AffineMap<Scalar>> maps;
+  for (std::size_t r = 0; r + 1 < cuts.size(); ++r) {
+    if (cuts[r + 1] < cuts[r]) {
+      throw Error("cuts[" + std::to_string(r + 1) + "]=" + std::to_string(cuts[r + 1]) +
+                  ": must not be below the cut before it, " + std::to_string(cuts[r]));
+    }
+    parts.push_back(x.slice(cuts[r], cuts[r + 1], x.initial_state));
+    maps.push_back(part_map<System>(parts.back()));
+  }
+  const std::vector<Matrix<Scalar>> states = scanned_states(maps, x.initial_state);
+  Trajectory<Scalar> out = empty_trajectory(x);
+  for (std::size_t r = 0; r < parts.size(); ++r) {
+    parts[r].initial_state = states[r];
+    const Trajectory<Scalar> part = recurrent<System>(parts[r]);
+    out.o.middleRows(cuts[r], part.o.rows()) = part.o;
+    out.delta.middleRows(cuts[r], part.delta.rows()) = part.delta;
+  }
+  out.state = states.back();
+  return out;
+}
+
+}  // namespace samestate
