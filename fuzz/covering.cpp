@@ -276,6 +276,9 @@ class Cover {
       for (int i = 0; i < count; ++i) {
         const int level = (first + i) % count;
         const std::int64_t gain = gains[static_cast<std::size_t>(level)];
+        // Of one token, or of none, a case shows least: an angle of zero, a softmax of one key.
+        const std::string& name = factors_[f].levels[static_cast<std::size_t>(level)];
+        if (factors_[f].name == "T" && (name == "0" || name == "1")) continue;
         if (gain > most) most = gain, best = level;
       }
       levels[f] = best;

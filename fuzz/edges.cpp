@@ -17,8 +17,7 @@ namespace {
 constexpr double kMostOfModel = 8.0;      // System::work of a case with the sizes of a public model
 constexpr double kMostOfWidths = 2.0;     // beyond which it has fewer tokens, if those are many
 constexpr double kDearOfSizes = 0.2;      // work of a size that only a tile of it makes special
-constexpr double kMostBeyondTiles = 2.0;  // work of a case whose sizes are all beyond a tile
-constexpr Index kMostOfWideLaw = 100;     // tokens of such a case under a law
+constexpr double kMostBeyondTiles = 1.5;  // work of a case whose sizes are all beyond a tile
 
 /// The edge cases of one kernel: what follows from the rows of its system and of the keys.
 class Edges {
@@ -211,22 +210,40 @@ class Edges {
   }
 
   /// Every size beyond a tile at once, as in models: what only the second tile of two widths does, or of one behind many
-  /// tokens, is in no pair. Those that may be largest (widths, not counts of heads) come first, as far as the work allows.
+  /// tokens, is in no pair. Those that start largest (widths, not counts of heads) come first, as far as the work allows.
   void beyond_tiles() {
     struct Tile {
-      Index size, tokens;
+      Index size, tokens, chunk;
     };
-    for (const Tile& tile : {Tile{72, 78}, Tile{136, 142}, Tile{264, 3}, Tile{136, 4099}}) {
+    for (const Tile& tile : {Tile{72, 78, 64}, Tile{72, 300, 256}, Tile{40, 600, 64}, Tile{136, 142, 64},
+                             Tile{264, 3, 64}, Tile{520, 3, 64}, Tile{136, 4099, 64}}) {
       Case c = start_;
       c.T = tile.tokens;
-      if (chunked()) c.chunk = std::min<Index>(64, tile.size);
+      if (chunked()) c.chunk = tile.chunk;
       if (!fill(c, tile.size)) continue;
       put(c);
-      const auto splits = [](const CaseLaw& law) { return law.name == "split"; };
-      if (tile.tokens > kMostOfWideLaw || std::none_of(system_.laws.begin(), system_.laws.end(), splits))
-        continue;
+      for (const CaseSize& size : system_.sizes) {
+        if (size.least != 0 || size.most != 1) continue;
+        Case other = c;
+        size_in(other, size.name) ^= 1;
+        put(other);
+      }
+    }
+    const auto splits = [](const CaseLaw& law) { return law.name == "split"; };
+    if (std::any_of(system_.laws.begin(), system_.laws.end(), splits)) {
+      Case c = start_;
       c.law = "split";
-      put(c);
+      c.T = 78;
+      if (chunked()) c.chunk = 64;
+      if (fill(c, 72)) put(c);
+    }
+    for (const CaseForm& form : system_.forms) {
+      if (!form.decodes) continue;
+      Case c = start_;
+      c.form = form.name;
+      if (form.chunked && !chunked()) c.chunk = 0;
+      c.T = 521, c.prefill = 519;
+      if (fill(c, 72)) put(c);
     }
   }
 
@@ -239,12 +256,14 @@ class Edges {
     if (!fits(c)) return false;
     std::vector<const CaseSize*> largest_first;
     for (const CaseSize& size : system_.sizes) {
-      if (std::min(size.most, size.planned) >= tile / 2) largest_first.push_back(&size);
+      if (size.most > 1) largest_first.push_back(&size);
     }
-    std::stable_sort(largest_first.begin(), largest_first.end(),
-                     [](const CaseSize* a, const CaseSize* b) { return a->most > b->most; });
+    std::stable_sort(largest_first.begin(), largest_first.end(), [](const CaseSize* a, const CaseSize* b) {
+      return std::pair(a->start, a->most) > std::pair(b->start, b->most);
+    });
     for (const CaseSize* size : largest_first) {
-      for (Index value = tile; value > size_in(c, size->name); value /= 2) {
+      constexpr Index kFew = 3;  // of what is counted
+      for (Index value = tile; value >= kFew && value > size_in(c, size->name); value /= 2) {
         Case of = c;
         const Index divisor = size->multiple_of.empty() ? 1 : size_in(of, size->multiple_of);
         size_in(of, size->name) = std::max<Index>(std::min(value, size->most) / divisor, 1) * divisor;
@@ -318,15 +337,19 @@ class Edges {
   void many_tokens(const Case& base) {
     const auto packs = [](const CaseLaw& law) { return law.name == "packing"; };
     if (system_.has_key("dk") || std::none_of(system_.laws.begin(), system_.laws.end(), packs)) return;
-    Case c = few_of_each_size(base);
-    c.T = 65537;
-    if (possible(c) && work_of(kernel_, c) <= kMostOfModel) put(c);
+    for (const Index width : {32, 3}) {
+      Case c = few_of_each_size(base, width);
+      c.T = 65537;
+      if (!possible(c) || work_of(kernel_, c) > kMostOfModel) continue;
+      put(c);
+      return;
+    }
   }
 
   /// Not one: a norm of one element is its sign, and a softmax of one key is 1.
-  [[nodiscard]] Case few_of_each_size(Case c) const {
+  [[nodiscard]] Case few_of_each_size(Case c, Index most = 3) const {
     for (const CaseSize& size : system_.sizes)
-      size_in(c, size.name) = std::max(size.least, std::min<Index>(size.start, 3));
+      size_in(c, size.name) = std::max(size.least, std::min<Index>(size.start, most));
     for (const CaseSize& size : system_.sizes) {
       if (!size.multiple_of.empty()) size_in(c, size.name) = size_in(c, size.multiple_of);
     }

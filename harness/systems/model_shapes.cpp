@@ -34,11 +34,14 @@ std::span<const ModelShape> model_shapes() {
       {"gated_delta_step", 3, 2, {{"P", 300}, {"Hk", 1}, {"Hv", 2}, {"dk", 64}, {"dv", 64}}, true},
       {"gated_delta_step", 1027, 1, {{"P", 2}, {"Hk", 1}, {"Hv", 2}, {"dk", 4}, {"dv", 4}}, true},
       {"gated_delta_net_output", 1, 16, {{"D", 2048}, {"Hv", 32}, {"dv", 128}}},
+      {"gated_delta_net_output", 1, 3, {{"D", 264}, {"Hv", 33}, {"dv", 128}}, true},
       {"expert_router", 1, 32, {{"D", 2048}, {"N", 512}, {"K", 10}}},
       {"load_balance", 1, 1024, {{"N", 512}, {"K", 10}}},
       {"load_balance", 1, 4099, {{"N", 8}, {"K", 2}}, true},
       // Its widths with 16 of its experts: all of them are 6.4 GB.
       {"mixture_of_experts", 1, 2, {{"D", 2048}, {"N", 16}, {"K", 10}, {"F", 512}}},
+      {"mixture_of_experts", 1, 3, {{"D", 264}, {"N", 3}, {"K", 2}, {"F", 264}}, true},
+      {"qwen3_next_moe", 1, 3, {{"D", 264}, {"N", 3}, {"K", 2}, {"F", 264}, {"Fs", 264}}, true},
       {"qwen3_next_moe", 1, 2, {{"D", 2048}, {"N", 16}, {"K", 10}, {"F", 512}, {"Fs", 512}}},
       // RetNet of 1.3 billion parameters: width 2048, 8 heads, values twice as wide as keys.
       {"normalised_retention", 1, 64, {{"H", 8}, {"dk", 256}, {"dv", 512}}},
@@ -56,7 +59,8 @@ std::span<const ModelShape> model_shapes() {
       {"mamba2_mixer", 1, 16, {{"D", 768}, {"H", 24}, {"G", 1}, {"P", 64}, {"N", 128}}},
       {"gate_first_rms_norm", 1, 256, {{"H", 1}, {"D", 1536}}},
       // DeepSeek-V2-Lite: width 2048, 16 heads of 128, a latent of 512 and 64 rotary columns.
-      {"latent_cache", 1, 17, {{"D", 2048}, {"dc", 512}, {"dr", 64}}},
+      {"latent_cache", 1, 16, {{"D", 2048}, {"dc", 512}, {"dr", 64}}},
+      {"latent_cache", 1, 20, {{"D", 64}, {"dc", 512}, {"dr", 64}}},
       {"latent_cache", 1, 3, {{"D", 7168}, {"dc", 512}, {"dr", 64}}, true},  // DeepSeek-V3's
       // An eighth of those widths: of the whole ones the bound is vacuous.
       {"latent_attention",
@@ -94,6 +98,8 @@ std::span<const ModelShape> model_shapes() {
       {"expert_router", 1, 2, {{"D", 4097}, {"N", 8}, {"K", 2}}},
       {"expert_router", 1, 2, {{"D", 8193}, {"N", 8}, {"K", 2}}},
       {"expert_router", 1, 1, {{"D", 16384}, {"N", 8}, {"K", 2}}},
+      // Keys and values of latent attention without its cache.
+      {"softmax_attention", 1, 70, {{"H", 2}, {"Hkv", 2}, {"d", 192}, {"dv", 128}}},
       // More keys than a tile list, a split or 12 bits of an index hold.
       {"softmax_attention", 1, 4100, {{"H", 1}, {"Hkv", 1}, {"d", 2}, {"dv", 1}}, true},
   };
