@@ -17,6 +17,7 @@ namespace {
 constexpr double kMostOfModel = 8.0;      // System::work of a case with the sizes of a public model
 constexpr double kMostOfWidths = 2.0;     // beyond which it has fewer tokens, if those are many
 constexpr double kDearOfSizes = 0.2;      // work of a size that only a tile of it makes special
+constexpr double kMostBehindCache = 6.0;  // the same behind a cache of many tokens
 constexpr double kMostBeyondTiles = 1.5;  // work of a case whose sizes are all beyond a tile
 
 /// The edge cases of one kernel: what follows from the rows of its system and of the keys.
@@ -216,7 +217,7 @@ class Edges {
       Index size, tokens, chunk;
     };
     for (const Tile& tile : {Tile{72, 78, 64}, Tile{72, 300, 256}, Tile{40, 600, 64}, Tile{136, 142, 64},
-                             Tile{264, 3, 64}, Tile{520, 3, 64}, Tile{136, 4099, 64}}) {
+                             Tile{136, 20, 64}, Tile{264, 3, 64}, Tile{520, 3, 64}, Tile{136, 4099, 64}}) {
       Case c = start_;
       c.T = tile.tokens;
       if (chunked()) c.chunk = tile.chunk;
@@ -243,16 +244,16 @@ class Edges {
       c.form = form.name;
       if (form.chunked && !chunked()) c.chunk = 0;
       c.T = 521, c.prefill = 519;
-      if (fill(c, 72)) put(c);
+      if (fill(c, 72, kMostBehindCache)) put(c);
     }
   }
 
-  /// Sizes of `c` to `tile`, or what of it the work leaves; false where even the start's sizes are too much.
-  [[nodiscard]] bool fill(Case& c, Index tile) const {
+  /// Sizes of `c` to `tile`, or what of it the work leaves; false where even two of each are too much.
+  [[nodiscard]] bool fill(Case& c, Index tile, double most = kMostBeyondTiles) const {
     const auto fits = [&](const Case& of) {
-      return possible(of) && within_limits(kernel_, of) && work_of(kernel_, of) <= kMostBeyondTiles;
+      return possible(of) && within_limits(kernel_, of) && work_of(kernel_, of) <= most;
     };
-    c = kernel_.limits.nearest(std::move(c));
+    c = few_of_each_size(std::move(c), 2);
     if (!fits(c)) return false;
     std::vector<const CaseSize*> largest_first;
     for (const CaseSize& size : system_.sizes) {
@@ -337,7 +338,7 @@ class Edges {
   void many_tokens(const Case& base) {
     const auto packs = [](const CaseLaw& law) { return law.name == "packing"; };
     if (system_.has_key("dk") || std::none_of(system_.laws.begin(), system_.laws.end(), packs)) return;
-    for (const Index width : {32, 3}) {
+    for (const Index width : {16, 8, 4, 3}) {
       Case c = few_of_each_size(base, width);
       c.T = 65537;
       if (!possible(c) || work_of(kernel_, c) > kMostOfModel) continue;

@@ -50,12 +50,16 @@ std::span<const ModelShape> model_shapes() {
       {"multi_scale_retention", 1, 4, {{"D", 2048}, {"H", 8}, {"dk", 256}, {"dv", 512}}},
       // Heads of a linear transformer.
       {"linear_attention_bidirectional", 1, 128, {{"H", 8}, {"dk", 64}, {"dv", 64}}},
+      {"linear_attention_bidirectional", 1, 600, {{"H", 1}, {"dk", 16}, {"dv", 16}}, true},
+      {"linear_attention_bidirectional", 1, 300, {{"H", 1}, {"dk", 64}, {"dv", 64}}, true},
       {"linear_attention_bidirectional", 1, 4099, {{"H", 2}, {"dk", 4}, {"dv", 4}}, true},
       {"linear_attention_normalised", 1, 128, {{"H", 8}, {"dk", 64}, {"dv", 64}}},
       // Mamba and Mamba-2 of 130 million parameters: width 768.
       {"selective_scan", 1, 128, {{"D", 1536}, {"N", 16}}},
       {"mamba_mixer", 1, 16, {{"D", 768}, {"Di", 1536}, {"N", 16}, {"R", 48}}},
       {"state_space_duality", 1, 128, {{"H", 24}, {"G", 1}, {"P", 64}, {"N", 128}}},
+      {"state_space_duality", 1, 142, {{"H", 2}, {"G", 1}, {"P", 68}, {"N", 68}}, true},
+      {"activation_gates", 1, 4099, {{"H", 34}}, true},
       {"mamba2_mixer", 1, 16, {{"D", 768}, {"H", 24}, {"G", 1}, {"P", 64}, {"N", 128}}},
       {"gate_first_rms_norm", 1, 256, {{"H", 1}, {"D", 1536}}},
       // DeepSeek-V2-Lite: width 2048, 16 heads of 128, a latent of 512 and 64 rotary columns.

@@ -1,0 +1,96 @@
+#include "fuzz/edges.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/cases/keys.h"
+#include "optimized/operator_kernel.h"
+
+namespace samestate {
+namespace {
+
+class Edges : public testing::Test {
+ protected:
+  [[nodiscard]] bool reach(const std::string& kernel, const std::function<bool(const Case&)>& wanted) {
+    const auto [edges, fresh] = known_.try_emplace(kernel);
+    if (fresh) edges->second = edges_of(table_, table_.row_named(kernel));
+    return std::ranges::any_of(edges->second, wanted);
+  }
+  [[nodiscard]] static Index of(const Case& c, const char* size) { return size_in(c, size); }
+
+ private:
+  const KernelTable table_{kernels(), operator_kernels()};
+  std::map<std::string, std::vector<Case>> known_;
+};
+
+// Of an adversary's bugs most of those that had survived needed two or three medium sizes at once.
+TEST_F(Edges, OfTheFamilyMeetWidthsAndChunksTogether) {
+  for (const char* kernel : {"cpu.gated_delta_rule.chunked", "cpu.retention.chunked"}) {
+    EXPECT_TRUE(reach(kernel, [](const Case& c) {
+      return c.chunk > 128 && c.T % c.chunk > 64 && c.dk > 128 && c.dv >= 128 && c.l2norm;
+    })) << kernel;
+    EXPECT_TRUE(reach(kernel, [](const Case& c) {
+      return c.chunk > 128 && c.T > 144 && c.dk >= 64 && c.regime == "slow";
+    })) << kernel;
+    EXPECT_TRUE(reach(kernel, [](const Case& c) {
+      return c.dk >= 96 && c.chunk == 128 &&
+             std::ranges::any_of(c.lengths, [](Index n) { return n > 256; }) &&
+             std::ranges::any_of(c.lengths, [](Index n) { return n > 32 && n < 128; });
+    })) << kernel;
+    EXPECT_TRUE(reach(kernel, [](const Case& c) {
+      return c.T > 4096 && c.T / c.chunk > 64 && c.dk >= 64 && c.dv >= 64;
+    })) << kernel;
+    for (const HeadMap map : {HeadMap::tiled, HeadMap::interleaved})
+      EXPECT_TRUE(reach(kernel, [&](const Case& c) { return c.Hv / c.Hk == 41 && c.heads == map; }));
+  }
+}
+
+TEST_F(Edges, OfOperatorsHaveAllSizesBeyondATile) {
+  struct Row {
+    const char* kernel;
+    std::vector<std::pair<const char*, Index>> above;
+    Index tokens = 0;  ///< more than these
+  };
+  const Row rows[] = {
+      {"cpu.gradient_step.delta_rule", {{"dk", 256}, {"dv", 256}}},
+      {"cpu.mixture_of_experts.sorted", {{"D", 256}, {"F", 256}}, 1},
+      {"cpu.qwen3_next_moe.sorted", {{"D", 256}, {"F", 256}, {"Fs", 256}}, 1},
+      {"cpu.gated_delta_net_output.fused", {{"D", 256}, {"Hv", 32}, {"dv", 127}}, 1},
+      {"cpu.expert_router.logits_first", {{"D", 64}, {"N", 512}}},
+      {"cpu.activation_gates.branchless", {{"H", 32}}, 4096},
+      {"cpu.rms_norm.fused", {{"D", 3}}, 65536},
+      {"cpu.latent_cache.direct", {{"dc", 511}, {"dr", 63}}, 16},
+      {"cpu.softmax_attention.online", {{"d", 191}, {"dv", 127}}, 64},
+      {"cpu.selective_scan.chunked", {{"D", 64}, {"N", 128}, {"hold", 0}}, 16},
+      {"cpu.selective_scan.chunked", {{"D", 512}, {"N", 64}}},
+      {"cpu.linear_attention_bidirectional.state_first", {{"dk", 8}, {"dv", 8}}, 512},
+      {"cpu.linear_attention_bidirectional.state_first", {{"dk", 32}, {"dv", 32}}, 256},
+      {"cpu.gated_delta_net.chunked", {{"dk", 64}, {"dv", 16}}, 64},
+      {"cpu.state_space_duality.chunked", {{"P", 64}, {"N", 64}}, 128},
+  };
+  for (const Row& row : rows) {
+    EXPECT_TRUE(reach(row.kernel,
+                      [&](const Case& c) {
+                        return c.T > row.tokens && c.law.empty() &&
+                               std::ranges::all_of(row.above, [&](const auto& size) {
+                                 return of(c, size.first) > size.second;
+                               });
+                      }))
+        << row.kernel << " " << row.above.front().first << " above " << row.above.front().second
+        << ", more than " << row.tokens << " tokens";
+  }
+  EXPECT_TRUE(reach("cpu.softmax_attention.online",
+                    [](const Case& c) { return c.form == "decode" && c.prefill > 512 && of(c, "d") >= 64; }));
+  EXPECT_TRUE(reach("cpu.softmax_attention.online",
+                    [](const Case& c) { return c.law == "split" && of(c, "d") >= 64 && c.T > 64; }));
+  EXPECT_TRUE(
+      reach("cpu.softmax_attention.online", [](const Case& c) { return of(c, "H") / of(c, "Hkv") == 41; }));
+}
+
+}  // namespace
+}  // namespace samestate
