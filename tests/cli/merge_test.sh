@@ -115,18 +115,20 @@ bad '--plugin' merge wrong-?.jsonl --coverage x.json
 cp "$plugin" wrong.so && printf x >>wrong.so && cp wrong.so "$(basename "$plugin")"
 run 1 gate --plugin "./$(basename "$plugin")" --kernel 'w*.gated_delta_rule.recurrent' --max-cases 240 --shard 1/3 --jsonl other.jsonl
 bad 'the plugins' merge wrong-0.jsonl other.jsonl wrong-2.jsonl
+# Cases that are judged, however few a shard has.
+right_of=(--kernel 'right.*' --regime normal,slow,spiky,padded --form chunked --max-cases 60)
 # Of one failing shard and two that pass, the whole fails; what one run calls too little is judged of all.
-run 0 gate --plugin "$right" --kernel 'right.*' --max-cases 60 --shard 0/2 --jsonl r0.jsonl
-run 0 gate --plugin "$right" --kernel 'right.*' --max-cases 60 --shard 1/2 --jsonl r1.jsonl
+run 0 gate --plugin "$right" "${right_of[@]}" --shard 0/2 --jsonl r0.jsonl
+run 0 gate --plugin "$right" "${right_of[@]}" --shard 1/2 --jsonl r1.jsonl
 sed -E '0,/"verdict":"pass"/s//"verdict":"fail"/' r1.jsonl >f1.jsonl
 run 0 merge r0.jsonl r1.jsonl
 run 1 merge r0.jsonl f1.jsonl
 
 # A baseline: what grew in a shard has grown.
-run 0 gate --plugin "$right" --kernel 'right.*' --max-cases 60 --write-baseline base.json
+run 0 gate --plugin "$right" "${right_of[@]}" --write-baseline base.json
 sed -E 's/: (0\.[1-9][0-9]*),?$/: 0.0001,/; s/,(\s*)$/,\1/' base.json | sed -E ':a;N;$!ba;s/,(\n *\})/\1/g' >low.json
-for i in 0 1; do attempt gate --plugin "$right" --kernel 'right.*' --max-cases 60 --shard "$i/2" --jsonl "grown-$i.jsonl" --baseline low.json; done
-run 1 gate --plugin "$right" --kernel 'right.*' --max-cases 60 --baseline low.json
+for i in 0 1; do attempt gate --plugin "$right" "${right_of[@]}" --shard "$i/2" --jsonl "grown-$i.jsonl" --baseline low.json; done
+run 1 gate --plugin "$right" "${right_of[@]}" --baseline low.json
 grew="$(grep -oE '[0-9]+ compared, [0-9]+ grew' out)"
 run 1 merge grown-?.jsonl
 says "$grew"
@@ -238,7 +240,7 @@ echo "41;cluster"
 S
 chmod +x bin/sbatch
 mkdir slurm
-(PATH="$PWD/bin:$PATH" samestate="$samestate" out=slurm "$docs/slurm.sh" 3 --plugin "$right" --kernel 'right.*' --max-cases 60) >out 2>err ||
+(PATH="$PWD/bin:$PATH" samestate="$samestate" out=slurm "$docs/slurm.sh" 3 --plugin "$right" "${right_of[@]}") >out 2>err ||
   complain 'slurm.sh'
 says 'merge: job 41'
 [[ "$(tr '\n' ' ' <codes)" == '0 0 0 0 ' ]] || complain "slurm.sh: exits $(cat codes): $(tail -3 slurm/*.log)"
