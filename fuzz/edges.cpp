@@ -158,6 +158,14 @@ class Edges {
         }
         put(c);
       }
+      // A size that kernels unroll has code of its own for each value.
+      constexpr Index kUnrolled = 16;
+      for (Index value = size.least; size.multiple_of.empty() && size.most <= kUnrolled && value <= size.most;
+           ++value) {
+        Case c = base;
+        size_in(c, size.name) = value;
+        put(c);
+      }
     }
   }
 
@@ -216,6 +224,7 @@ class Edges {
     struct Tile {
       Index size, tokens, chunk;
     };
+    constexpr Index kTwice = 100;  // tokens of calls that repeat, too
     for (const Tile& tile : {Tile{72, 78, 64}, Tile{72, 300, 256}, Tile{40, 600, 64}, Tile{136, 142, 64},
                              Tile{136, 20, 64}, Tile{264, 3, 64}, Tile{520, 3, 64}, Tile{136, 4099, 64}}) {
       Case c = start_;
@@ -223,6 +232,11 @@ class Edges {
       if (chunked()) c.chunk = tile.chunk;
       if (!fill(c, tile.size)) continue;
       put(c);
+      if (tile.tokens < kTwice) {
+        Case again = c;
+        again.repeat = true;
+        put(again);
+      }
       for (const CaseSize& size : system_.sizes) {
         if (size.least != 0 || size.most != 1) continue;
         Case other = c;

@@ -14,7 +14,7 @@
 namespace samestate {
 namespace {
 
-class Edges : public testing::Test {
+class PlanEdges : public testing::Test {
  protected:
   [[nodiscard]] bool reach(const std::string& kernel, const std::function<bool(const Case&)>& wanted) {
     const auto [edges, fresh] = known_.try_emplace(kernel);
@@ -29,7 +29,7 @@ class Edges : public testing::Test {
 };
 
 // Of an adversary's bugs most of those that had survived needed two or three medium sizes at once.
-TEST_F(Edges, OfTheFamilyMeetWidthsAndChunksTogether) {
+TEST_F(PlanEdges, OfTheFamilyMeetWidthsAndChunksTogether) {
   for (const char* kernel : {"cpu.gated_delta_rule.chunked", "cpu.retention.chunked"}) {
     EXPECT_TRUE(reach(kernel, [](const Case& c) {
       return c.chunk > 128 && c.T % c.chunk > 64 && c.dk > 128 && c.dv >= 128 && c.l2norm;
@@ -50,7 +50,7 @@ TEST_F(Edges, OfTheFamilyMeetWidthsAndChunksTogether) {
   }
 }
 
-TEST_F(Edges, OfOperatorsHaveAllSizesBeyondATile) {
+TEST_F(PlanEdges, OfOperatorsHaveAllSizesBeyondATile) {
   struct Row {
     const char* kernel;
     std::vector<std::pair<const char*, Index>> above;
