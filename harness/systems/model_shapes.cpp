@@ -22,12 +22,17 @@ std::span<const ModelShape> model_shapes() {
       {"short_convolution", 1, 1100, {{"C", 40}, {"W", 4}}, true},
       {"short_convolution", 1, 4100, {{"C", 24}, {"W", 4}, {"bias", 1}}, true},
       {"short_convolution", 1, 9, {{"C", 8192}, {"W", 4}, {"bias", 1}}, true},
+      // More rows than a grid's second dimension has, of more columns than a vector.
+      {"rms_norm", 1, 2051, {{"H", 33}, {"D", 32}}, true},
+      {"l2norm", 1, 2051, {{"H", 33}, {"D", 32}}, true},
+      {"gated_rms_norm", 1, 2051, {{"H", 33}, {"D", 32}}, true},
       {"rotary_embedding", 1, 256, {{"H", 16}, {"d", 256}, {"pairs", 32}}},
       // Many pairs at positions that turn them: the first of a text does not.
       {"rotary_embedding", 2, 7, {{"H", 2}, {"d", 1040}, {"pairs", 509}}, true},
       {"softmax_attention", 1, 128, {{"H", 16}, {"Hkv", 2}, {"d", 256}, {"dv", 256}}},
       {"gated_attention", 1, 4, {{"D", 2048}, {"H", 16}, {"Hkv", 2}, {"d", 256}, {"pairs", 32}}},
       {"gated_delta_net", 1, 4, {{"D", 2048}, {"Hk", 16}, {"R", 2}, {"dk", 128}, {"dv", 128}, {"W", 4}}},
+      {"gated_delta_net", 1, 70, {{"D", 32}, {"Hk", 1}, {"R", 3}, {"dk", 72}, {"dv", 72}, {"W", 4}}, true},
       {"gated_delta_step", 1, 2, {{"P", 2}, {"Hk", 16}, {"Hv", 32}, {"dk", 128}, {"dv", 128}}},
       // What is served of it: drafted tokens of several requests, a slot far away, more requests than threads.
       {"gated_delta_step", 6, 4, {{"P", 4}, {"Hk", 16}, {"Hv", 32}, {"dk", 128}, {"dv", 128}}, true},

@@ -64,13 +64,14 @@ TEST_F(PlanEdges, OfOperatorsHaveAllSizesBeyondATile) {
       {"cpu.expert_router.logits_first", {{"D", 64}, {"N", 512}}},
       {"cpu.activation_gates.branchless", {{"H", 32}}, 4096},
       {"cpu.rms_norm.fused", {{"D", 3}}, 65536},
+      {"cpu.rms_norm.fused", {{"H", 32}, {"D", 31}}, 2048},  // more than 65,536 rows
       {"cpu.latent_cache.direct", {{"dc", 511}, {"dr", 63}}, 16},
       {"cpu.softmax_attention.online", {{"d", 191}, {"dv", 127}}, 64},
       {"cpu.selective_scan.chunked", {{"D", 64}, {"N", 128}, {"hold", 0}}, 16},
       {"cpu.selective_scan.chunked", {{"D", 512}, {"N", 64}}},
       {"cpu.linear_attention_bidirectional.state_first", {{"dk", 8}, {"dv", 8}}, 512},
       {"cpu.linear_attention_bidirectional.state_first", {{"dk", 32}, {"dv", 32}}, 256},
-      {"cpu.gated_delta_net.chunked", {{"dk", 64}, {"dv", 16}}, 64},
+      {"cpu.gated_delta_net.chunked", {{"R", 2}, {"dk", 64}, {"dv", 64}}, 64},
       {"cpu.state_space_duality.chunked", {{"P", 64}, {"N", 64}}, 128},
   };
   for (const Row& row : rows) {
