@@ -26,6 +26,10 @@ std::span<const ModelShape> model_shapes() {
       {"rms_norm", 1, 2051, {{"H", 33}, {"D", 32}}, true},
       {"l2norm", 1, 2051, {{"H", 33}, {"D", 32}}, true},
       {"gated_rms_norm", 1, 2051, {{"H", 33}, {"D", 32}}, true},
+      {"rotary_embedding", 1, 1100, {{"H", 1}, {"d", 128}, {"pairs", 64}}, true},
+      {"rotary_embedding", 1, 4, {{"H", 40}, {"d", 128}, {"pairs", 64}, {"interleaved", 1}}, true},
+      {"expert_router", 1, 4099, {{"D", 8}, {"N", 16}, {"K", 2}}, true},
+      {"selective_scan", 1, 2100, {{"D", 16}, {"N", 16}}, true},
       {"rotary_embedding", 1, 256, {{"H", 16}, {"d", 256}, {"pairs", 32}}},
       // Many pairs at positions that turn them: the first of a text does not.
       {"rotary_embedding", 2, 7, {{"H", 2}, {"d", 1040}, {"pairs", 509}}, true},

@@ -65,6 +65,10 @@ TEST_F(PlanEdges, OfOperatorsHaveAllSizesBeyondATile) {
       {"cpu.activation_gates.branchless", {{"H", 32}}, 4096},
       {"cpu.rms_norm.fused", {{"D", 3}}, 65536},
       {"cpu.rms_norm.fused", {{"H", 32}, {"D", 31}}, 2048},  // more than 65,536 rows
+      {"cpu.rotary_embedding.full_width", {{"pairs", 63}}, 1024},
+      {"cpu.rotary_embedding.full_width", {{"H", 32}, {"pairs", 32}, {"interleaved", 0}}},
+      {"cpu.expert_router.logits_first", {{"N", 8}}, 4096},
+      {"cpu.selective_scan.chunked", {{"D", 15}, {"N", 15}}, 2048},
       {"cpu.latent_cache.direct", {{"dc", 511}, {"dr", 63}}, 16},
       {"cpu.softmax_attention.online", {{"d", 191}, {"dv", 127}}, 64},
       {"cpu.selective_scan.chunked", {{"D", 64}, {"N", 128}, {"hold", 0}}, 16},
