@@ -68,7 +68,7 @@ struct DeltaState {
   static constexpr int kLanes = columns / 4;  ///< threads of a row
   static constexpr int kGroups = kThreads / kLanes;
   static constexpr int kWidth = kGroups * rows;  ///< dk at most
-  static_assert(kLanes == 16 || kLanes == 32);
+  static_assert(kLanes == 8 || kLanes == 16 || kLanes == 32);
 
   /// In shared memory, what all threads read of a token.
   struct Token {
@@ -165,7 +165,8 @@ struct DeltaState {
     for (int i = 0; i < 2; ++i) {
       SAMESTATE_UNROLL
       for (int c = 0; c < 4; ++c) {
-        if constexpr (kLanes == 16) read[i][c] += shuffle_xor(read[i][c], 16);
+        SAMESTATE_UNROLL
+        for (int mask = kLanes; mask < 32; mask *= 2) read[i][c] += shuffle_xor(read[i][c], mask);
       }
       if (lane_index() < kLanes)
         *reinterpret_cast<Vector<float, 4>*>(sums.of_warp[warp_index()][i] + column()) =
@@ -198,6 +199,18 @@ void with_delta_state(int dk, int dv, Work&& work) {
   if (delta_columns(dk, dv) == 128) return work.template operator()<128, 16, true>();
   if (dk <= 64) return work.template operator()<64, 4, true>();
   work.template operator()<64, 16, true>();
+}
+
+/// The same for so many heads of all sequences: where they are few, as many blocks share out each as are on the device at once.
+template <class Work>
+void with_delta_state(int dk, int dv, std::int64_t heads, Work&& work) {
+  constexpr std::int64_t kAtOnce = 264;  // of an H100, whatever the device: the order of sums follows
+  if (dk <= 128 && dv % 4 == 0 && dv > 32) {
+    if (heads * delta_tiles(dv, 32) <= kAtOnce) return work.template operator()<32, 4, true>();
+    if (dk > 64 && dv > 64 && heads * delta_tiles(dv, 64) <= kAtOnce)
+      return work.template operator()<64, 8, true>();
+  }
+  with_delta_state(dk, dv, work);
 }
 
 }  // namespace samestate::cuda

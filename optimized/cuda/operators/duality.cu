@@ -12,7 +12,7 @@ struct StateSpaceDuality {
 
   template <class Operand>
   static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
-    Parameters<Operand> p = duality_of<Operand>(call);
+    Parameters<Operand> p = duality_of<Operand>(call, tensors);
     p.x = tensors.operand("x");
     p.dt = tensors.operand("dt");
     p.B = tensors.operand("B");
@@ -23,7 +23,6 @@ struct StateSpaceDuality {
     p.state = tensors.fp32("S");
     p.last_state = tensors.fp32_output("S");
     p.y = tensors.output("y");
-    p.steps = tensors.template scratch<float>(p.batch * p.H * p.tokens * 4);
     return p;
   }
   template <class Operand>

@@ -25,14 +25,19 @@ struct DualityParameters {
   const float* skip = nullptr;
   const float* state = nullptr;  ///< [batch, H, P, N], last_state too
   float* last_state = nullptr;
-  Operand* y = nullptr;    ///< [batch, tokens, H, P]
-  float* steps = nullptr;  ///< [batch, H, tokens, 4] of scratch: a DualityStep each
+  Operand* y = nullptr;      ///< [batch, tokens, H, P]
+  float* steps = nullptr;    ///< [batch, H, tokens, 4] of scratch: a DualityStep each
+  float* carried = nullptr;  ///< [segments - 1, batch, H, P, N] of scratch, of tensor cores
+  float* decays = nullptr;   ///< [segments - 1, batch, H], of a whole segment
   std::int64_t batch = 1;
   std::int64_t tokens = 0;
   std::int64_t chunk = 1;
+  std::int64_t segment = 1;   ///< tokens
+  std::int64_t segments = 1;  ///< at least 1
   int H = 1, G = 1, P = 1, N = 1;
 
   [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t chunks() const { return (tokens + chunk - 1) / chunk; }
+  [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t states() const { return batch * H; }
   [[nodiscard]] SAMESTATE_HOST_DEVICE int column_tiles() const {
     return (P + kDualityColumns - 1) / kDualityColumns;
   }
@@ -53,17 +58,18 @@ struct DualityStep {
   [[nodiscard]] SAMESTATE_DEVICE float since_start() const { return exponential(total + rest); }
 };
 
+/// a + b, the rounding error of the totals in the rest.
+SAMESTATE_DEVICE void add(DualityStep& a, float total, float rest) {
+  const float sum = a.total + total, added = sum - a.total;
+  a.rest += rest + ((a.total - (sum - added)) + (total - added));
+  a.total = sum;
+}
+
 /// A chunk of a head a warp, a token a lane.
 template <class Operand>
 struct DualitySteps {
   using Parameters = DualityParameters<Operand>;
   static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return p.batch * p.chunks() * p.H; }
-  /// a + b, the rounding error of the totals in the rest.
-  static SAMESTATE_DEVICE void add(DualityStep& a, float total, float rest) {
-    const float sum = a.total + total, added = sum - a.total;
-    a.rest += rest + ((a.total - (sum - added)) + (total - added));
-    a.total = sum;
-  }
   static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t item) {
     const std::int64_t of_b = quotient(item, p.H), b = quotient(of_b, p.chunks());
     const auto h = static_cast<int>(item - of_b * p.H);

@@ -7,11 +7,12 @@
 #include "optimized/operator_kernel.h"
 #include "reference/error.h"
 
-/// State space duality of a call: its sizes and its launches, the steps of time and then the chunks.
+/// State space duality of a call: its sizes, its scratch memory and its launches, the steps of time and then the chunks.
 namespace samestate::cuda {
 
-template <class Operand>
-[[nodiscard]] DualityParameters<Operand> duality_of(const OperatorArguments& call) {
+/// All but the tensors of the call.
+template <class Operand, class Tensors>
+[[nodiscard]] DualityParameters<Operand> duality_of(const OperatorArguments& call, Tensors& tensors) {
   if (call.chunk < 1) throw Error("chunk=" + std::to_string(call.chunk) + ": a chunk holds at least 1 token");
   DualityParameters<Operand> p;
   p.batch = call.batch;
@@ -21,32 +22,39 @@ template <class Operand>
   p.G = static_cast<int>(call.parameter("G"));
   p.P = static_cast<int>(call.parameter("P"));
   p.N = static_cast<int>(call.parameter("N"));
+  p.steps = tensors.template scratch<float>(p.states() * p.tokens * 4);
+  if constexpr (sizeof(Operand) == 2) {
+    // No number is rounded at the end of a chunk: its length is the kernel's to choose.
+    p.chunk = kDualityTokens;
+    const Segments of =
+        plan_segments(p.states() * p.column_tiles(), resident_of_width(p.N), p.tokens, kDualityTokens);
+    p.segment = of.tokens;
+    p.segments = of.count;
+    if (p.segments > 1) {
+      p.carried = tensors.template scratch<float>((p.segments - 1) * p.states() * p.P * p.N);
+      p.decays = tensors.template scratch<float>((p.segments - 1) * p.states());
+    }
+  }
   return p;
 }
 
-template <class Body, class Operand>
-void launch_heads(const DualityParameters<Operand>& p, std::size_t shared_bytes, cudaStream_t stream) {
-  launch<Body>(blocks_of(p.batch * p.H * p.column_tiles(), 1), shared_bytes, p, stream);
+inline void launch_chunks(const DualityParameters<float>& p, cudaStream_t stream) {
+  launch<DualityRows>(blocks_of(p.states() * p.column_tiles(), 1), DualityRows::shared_bytes(p), p, stream);
 }
-
-template <int kN>
-void launch_tiles(const DualityParameters<Bf16>& p, cudaStream_t stream) {
-  launch_heads<DualityTiles<kN>>(p, sizeof(typename DualityTiles<kN>::Shared), stream);
-}
-
-inline void launch_tiles(const DualityParameters<float>& p, cudaStream_t stream) {
-  launch_heads<DualityRows>(p, DualityRows::shared_bytes(p), stream);
-}
-inline void launch_tiles(const DualityParameters<Bf16>& p, cudaStream_t stream) {
-  if (p.N <= 64) return launch_tiles<64>(p, stream);
-  if (p.N <= 128) return launch_tiles<128>(p, stream);
-  launch_tiles<256>(p, stream);
+inline void launch_chunks(const DualityParameters<Bf16>& p, cudaStream_t stream) {
+  tile_width(p.N, [&](auto width) {
+    if (p.segments > 1) {
+      DualityTiles<width, false>::launch(p, stream);
+      EachThread<CarryDuality>::launch(p, stream);
+    }
+    DualityTiles<width, true>::launch(p, stream);
+  });
 }
 
 template <class Operand>
 void launch_duality(const DualityParameters<Operand>& p, cudaStream_t stream) {
   EachWarp<DualitySteps<Operand>>::launch(p, stream);
-  launch_tiles(p, stream);
+  launch_chunks(p, stream);
 }
 
 }  // namespace samestate::cuda

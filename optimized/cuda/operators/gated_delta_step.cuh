@@ -169,7 +169,7 @@ struct GatedDeltaStepBody {
 
 template <class Operand>
 void launch_gated_delta_step(const GatedDeltaStepParameters<Operand>& p, cudaStream_t stream) {
-  with_delta_state(p.dk, p.dv, [&]<int columns, int rows, bool vector>() {
+  with_delta_state(p.dk, p.dv, p.batch * p.heads, [&]<int columns, int rows, bool vector>() {
     GatedDeltaStepBody<Operand, columns, rows, vector>::launch(p, stream);
   });
 }

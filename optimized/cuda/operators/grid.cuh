@@ -7,7 +7,8 @@
 
 /// A launch, on the device or by the emulation. A grid `Body` has `Parameters`, `kThreads` threads a block and
 /// `run(parameters, shared)`, which every thread of every block executes; `shared` is the block's memory, aligned to 16 bytes.
-/// It may name `kResidentBlocks`, as many as an SM is to hold, where the compiler would take more registers.
+/// It may name `kResidentBlocks`, as many as an SM is to hold, where the compiler would take more registers, and `kHoldsTheDevice`, where
+/// the next grid's blocks would wait in its way.
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 
@@ -28,6 +29,8 @@ template <class Body>
 __global__ void __launch_bounds__(Body::kThreads, resident_blocks<Body>())
     grid_kernel(const __grid_constant__ typename Body::Parameters p) {
   extern __shared__ __align__(16) unsigned char shared[];
+  if constexpr (!requires { Body::kHoldsTheDevice; }) let_next_grid_start();
+  wait_for_grids_before();
   Body::run(p, shared);
 }
 
@@ -40,15 +43,25 @@ void allow_shared_memory() {
         "cudaFuncSetAttribute");
 }
 
-/// Enqueues `blocks` blocks, none where that is 0. Throws Error where the device refuses them.
+/// Enqueues `blocks` blocks, none where that is 0: they may be on the device before the grid before them has ended, and wait for its
+/// end before they read or write. Throws Error where the device refuses them.
 template <class Body>
 void launch(unsigned blocks, std::size_t shared_bytes, const typename Body::Parameters& p,
             cudaStream_t stream) {
   if (blocks == 0) return;
   constexpr std::size_t kGivenAnyway = 48 * 1024;
   if (shared_bytes > kGivenAnyway) allow_shared_memory<Body>();
-  grid_kernel<Body><<<blocks, Body::kThreads, shared_bytes, stream>>>(p);
-  check(cudaGetLastError(), "the launch");
+  cudaLaunchAttribute programmatic{};
+  programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  programmatic.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(Body::kThreads);
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &programmatic;
+  config.numAttrs = 1;
+  check(cudaLaunchKernelEx(&config, grid_kernel<Body>, p), "the launch");
 }
 
 }  // namespace samestate::cuda

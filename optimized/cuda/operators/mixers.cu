@@ -151,7 +151,7 @@ struct Mamba2Mixer {
     p.B = inputs.convolved(2 * Di, Di, GN);
     p.C = inputs.convolved(2 * Di + GN, Di + GN, GN);
     p.dt = inputs.part(2 * Di + 2 * GN, H);
-    p.duality = duality_of<Operand>(call);
+    p.duality = duality_of<Operand>(call, tensors);
     p.duality.x = p.x.convolved.y;
     p.duality.B = p.B.convolved.y;
     p.duality.C = p.C.convolved.y;
@@ -162,7 +162,6 @@ struct Mamba2Mixer {
     p.duality.state = tensors.fp32("S");
     p.duality.last_state = tensors.fp32_output("S");
     p.duality.y = tensors.template scratch<Operand>(rows * Di);
-    p.duality.steps = tensors.template scratch<float>(rows * H * 4);
     p.norm.x = p.duality.y;
     p.norm.second = p.z.epilogue.y;
     p.norm.weight = tensors.fp32("norm");

@@ -5,6 +5,8 @@
 
 #include "optimized/cuda/operators/pointwise.cuh"
 #include "optimized/cuda/operators/product.cuh"
+#include "optimized/cuda/operators/row_parts.cuh"
+#include "optimized/cuda/operators/segments.cuh"
 
 /// Recurrences S_t = gamma S_{t-1} + k_t v_t^T, o_t = S_t^T q_t of a matrix a head, gamma constant (1 or RetNet's). Sums are fp32. A
 /// warp holds the columns of a tile and goes through the tokens of a segment; sequences that give too few warps are cut into
@@ -102,34 +104,17 @@ struct CarryStates {
   static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t item) {
     const std::int64_t elements = p.states() * p.dk * p.dv;
     if (item >= elements) {
-      carry(p.carried_sums + item - elements, p.states() * p.dk, p.segments - 1, p.sums[item - elements],
-            1.0F);
+      carry_state(p.carried_sums + item - elements, p.states() * p.dk, p.segments - 1,
+                  p.sums[item - elements], [](std::int64_t) { return 1.0F; });
       return;
     }
     const std::int64_t of = quotient(item, std::int64_t{p.dk} * p.dv);
     const float gamma = retention_decay(p.decays, static_cast<int>(of % p.heads));
     const float before = p.state == nullptr ? 0.0F : p.state[item] * state_scale(p, of);
-    const float last = carry(p.carried + item, elements, p.whole ? p.segments : p.segments - 1, before,
-                             static_cast<float>(decay_powers(gamma, p.segment).power));
+    const auto decay = static_cast<float>(decay_powers(gamma, p.segment).power);
+    const float last = carry_state(p.carried + item, elements, p.whole ? p.segments : p.segments - 1, before,
+                                   [&](std::int64_t) { return decay; });
     if (p.whole) p.final_state[item] = last;
-  }
-
- private:
-  static SAMESTATE_DEVICE float carry(float* at, std::int64_t stride, std::int64_t count, float state,
-                                      float decay) {
-    constexpr int kAhead = 8;
-    for (std::int64_t first = 0; first < count; first += kAhead) {
-      float own[kAhead];
-      SAMESTATE_UNROLL
-      for (int i = 0; i < kAhead; ++i) own[i] = first + i < count ? at[(first + i) * stride] : 0.0F;
-      SAMESTATE_UNROLL
-      for (int i = 0; i < kAhead; ++i) {
-        if (first + i >= count) break;
-        state = fused(decay, state, own[i]);
-        at[(first + i) * stride] = state;
-      }
-    }
-    return state;
   }
 };
 
@@ -424,25 +409,35 @@ struct RowScaleParameters {
   int width = 1;
 };
 
-/// RetNet's norm of a head without epsilon: a row over its root mean square. A row a warp.
+/// RetNet's norm of a head without epsilon: a row over its root mean square. A row a warp, four columns a lane.
 template <class Operand>
 struct ScaleRows {
   using Parameters = RowScaleParameters<Operand>;
   static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return p.rows; }
   static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t row) {
-    constexpr int kLoads = 16;  // 512 columns
-    float x[kLoads], squares = 0.0F;
+    constexpr int kLoads = 4;  // 512 columns
+    const float* const from = p.x + row * p.width;
+    Operand* const to = p.y + row * p.width;
+    const bool vector = p.width % 4 == 0;
+    float x[kLoads][4] = {}, squares = 0.0F;
     SAMESTATE_UNROLL
     for (int i = 0; i < kLoads; ++i) {
-      const int column = 32 * i + lane_index();
-      x[i] = column < p.width ? p.x[row * p.width + column] : 0.0F;
-      squares = fused(x[i], x[i], squares);
+      const int column = 128 * i + 4 * lane_index();
+      if (128 * i >= p.width) break;
+      const auto quad = load_part<float, 4>(from, column, p.width, vector);
+      SAMESTATE_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        x[i][e] = element(quad, e);
+        squares = fused(x[i][e], x[i][e], squares);
+      }
     }
     const float factor = inverse_root(warp_sum(squares) / static_cast<float>(p.width));
     SAMESTATE_UNROLL
     for (int i = 0; i < kLoads; ++i) {
-      const int column = 32 * i + lane_index();
-      if (column < p.width) p.y[row * p.width + column] = narrow<Operand>(x[i] * factor);
+      if (128 * i >= p.width) break;
+      SAMESTATE_UNROLL
+      for (float& e : x[i]) e *= factor;
+      store_part(to, 128 * i + 4 * lane_index(), p.width, vector, x[i]);
     }
   }
 };

@@ -2,43 +2,24 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
 #include "optimized/cuda/operators/recurrence_tiles.cuh"
 
 /// Sizes and launches of a recurrence: segments that leave their own states, these summed up, segments that read.
 namespace samestate::cuda {
 
-inline constexpr int kWidestRecurrence = 256;  ///< keys that the tiles take
-
-/// `make(width)` of the narrowest compiled width that holds dk, an integral constant.
-template <class Make>
-decltype(auto) tile_width(int dk, Make&& make) {
-  if (dk <= 64) return make(std::integral_constant<int, 64>{});
-  if (dk <= 128) return make(std::integral_constant<int, 128>{});
-  return make(std::integral_constant<int, kWidestRecurrence>{});
-}
-
-[[nodiscard]] inline std::int64_t ceiling(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
-
-/// The sizes of the launches, behind everything else of `p`. Segments are those that fill an H100 whatever the device: where they
-/// begin decides the order of sums, and every device is to give the same bits.
+/// The sizes of the launches, behind everything else of `p`.
 template <class Operand>
 void plan_recurrence(RecurrenceParameters<Operand>& p) {
   while (p.rows() < p.dk) p.row_lanes *= 2;
   // Some 16 KB for both stages, that an SM holds a dozen warps.
   p.stage = std::clamp(4096 / static_cast<int>(sizeof(Operand)) / p.rows(), 4, 16);
-  p.tiled = sizeof(Operand) == 2 && p.tokens >= kRecurrenceTile && p.dk <= kWidestRecurrence;
-  constexpr std::int64_t kMultiprocessors = 132, kShortest = 64;
-  const std::int64_t enough = kMultiprocessors * (!p.tiled ? 12 : tile_width(p.dk, [](auto width) {
-                                return std::int64_t{RecurrenceTiles<width, true, true>::kResidentBlocks};
-                              }));
-  const std::int64_t units = p.states() * (p.tiled ? ceiling(p.dv, kRecurrenceColumns) : p.tiles());
-  std::int64_t segments = units > 0 ? std::min(enough / units, p.tokens / kShortest) : 1;
-  segments = std::max<std::int64_t>(segments, 1);
-  p.segment = std::max<std::int64_t>(ceiling(p.tokens, segments), 1);
-  if (p.tiled) p.segment = ceiling(p.segment, kRecurrenceTile) * kRecurrenceTile;
-  p.segments = std::max<std::int64_t>((p.tokens + p.segment - 1) / p.segment, 1);
+  p.tiled = sizeof(Operand) == 2 && p.tokens >= kRecurrenceTile && p.dk <= kWidestTile;
+  const Segments of = p.tiled ? plan_segments(p.states() * ceiling(p.dv, kRecurrenceColumns),
+                                              resident_of_width(p.dk), p.tokens, kRecurrenceTile)
+                              : plan_segments(p.states() * p.tiles(), 12, p.tokens, 1);
+  p.segment = of.tokens;
+  p.segments = of.count;
 }
 
 /// Memory of `tensors` for the states of so many segments, if there are any.

@@ -16,7 +16,7 @@ struct RecurrenceTiles {
   using Parameters = RecurrenceParameters<Bf16>;
   using Tiles = StateTiles<kWidth>;
   static constexpr int kThreads = 128;
-  static constexpr int kResidentBlocks = kWidth <= 64 ? 4 : kWidth <= 128 ? 3 : 1;
+  static constexpr int kResidentBlocks = Tiles::kResidentBlocks;
   static constexpr int kT = Tiles::kT, kColumns = Tiles::kColumns;
   static_assert(kColumns == kRecurrenceColumns && kT == kRecurrenceTile);
 

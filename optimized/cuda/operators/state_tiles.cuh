@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "optimized/cuda/operators/dendritic_chunks.cuh"
 
@@ -12,6 +13,7 @@ template <int kWidth>
 struct StateTiles {
   using Chunks = ChunkBody<kWidth>;
   static constexpr int kT = kChunk, kColumns = 64;
+  static constexpr int kResidentBlocks = kWidth <= 64 ? 4 : kWidth <= 128 ? 3 : 1;
   static constexpr int kRow = Chunks::kRow, kColumnRow = kColumns + 8, kScoreRow = kT + 8;
   using State = float[kWidth / 8][4];  ///< columns lane / 4 and 8 on of keys 8 i + 2 (lane % 4) and the next
   using Columns = float[4][4];         ///< the same of tokens 8 i + 2 (lane % 4) and the next
@@ -186,5 +188,20 @@ struct StateTiles {
     }
   }
 };
+
+inline constexpr int kWidestTile = 256;
+
+/// `make(width)` of the narrowest compiled width that holds so many keys, an integral constant.
+template <class Make>
+decltype(auto) tile_width(int keys, Make&& make) {
+  if (keys <= 64) return make(std::integral_constant<int, 64>{});
+  if (keys <= 128) return make(std::integral_constant<int, 128>{});
+  return make(std::integral_constant<int, kWidestTile>{});
+}
+
+/// Blocks of that width on a multiprocessor.
+[[nodiscard]] inline std::int64_t resident_of_width(int keys) {
+  return tile_width(keys, [](auto width) { return std::int64_t{StateTiles<width>::kResidentBlocks}; });
+}
 
 }  // namespace samestate::cuda
