@@ -180,7 +180,12 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   for (const Parameter& size : of.parameters) least.parameters.emplace(size.name, size.standard);
   const std::vector<TensorSpec> tensors = of.signature(least).inputs;
   if (stages != nullptr) {
-    for (const TensorSpec& tap : stages(least).taps) taps.push_back(tap.name);
+    for (const OperatorForm& form : of.forms) {
+      least.form = form.name;
+      for (const TensorSpec& tap : stages(least).taps) {
+        if (std::ranges::find(taps, tap.name) == taps.end()) taps.push_back(tap.name);
+      }
+    }
   }
   const auto any = [&](Content content) {
     return std::ranges::count(tensors, content, &TensorSpec::content) > 0;
