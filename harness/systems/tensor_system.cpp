@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <unordered_map>
@@ -294,7 +295,10 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
   for (std::size_t b = 0; b < taps.size(); ++b) sequences[b].insert(taps[b].begin(), taps[b].end());
   const Judgement judgement =
       judge_tensors(r, *this, native, given, sequences, trace ? &trace->oracles : nullptr);
-  if (trace) trace->outputs = std::move(written.outputs);
+  if (trace) {
+    trace->outputs = std::move(written.outputs);
+    std::ranges::move(written.taps, std::back_inserter(trace->outputs));
+  }
   return judgement;
 }
 
