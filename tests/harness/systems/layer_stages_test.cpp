@@ -72,17 +72,23 @@ void key_rows(OtherCall& c) { c.scale("kv_up", 1.02F, 0, c.at("dn"), c.at("dn") 
 void value_rows(OtherCall& c) { c.scale("kv_up", 1.02F, c.at("dn"), c.at("dv"), c.at("dn") + c.at("dv")); }
 /// The logits of the routing upside down: experts that are not the largest.
 void smallest_chosen(OtherCall& c) { c.scale("logits", -1.0F); }
-/// One term of two: the expert of the last rank is not added.
-void last_rank_dropped(OtherCall& c) {
+/// y as the sum of the first `ranks` experts' outputs times their weights.
+void sum_again(OtherCall& c, std::int64_t ranks) {
   const std::int64_t D = c.at("D"), K = c.at("K");
   const std::span<float> y = c.written("y"), w = c.written("weights"), z = c.written("outputs");
   for (std::size_t i = 0; i < y.size() && !w.empty(); ++i) {
     const auto t = static_cast<std::int64_t>(i) / D, j = static_cast<std::int64_t>(i) % D;
     y[i] = 0.0F;
-    for (std::int64_t r = 0; r + 1 < K; ++r)
+    for (std::int64_t r = 0; r < ranks; ++r)
       y[i] += w[static_cast<std::size_t>(t * K + r)] * z[static_cast<std::size_t>((t * K + r) * D + j)];
   }
 }
+void larger_weights(OtherCall& c) {
+  for (float& w : c.written("weights")) w *= 1.02F;
+  sum_again(c, c.at("K"));
+}
+/// One term of two.
+void last_rank_dropped(OtherCall& c) { sum_again(c, c.at("K") - 1); }
 
 struct Fault {
   const char* line;
@@ -118,7 +124,7 @@ std::vector<Fault> faults() {
           {kGated, "gate", nullptr, followed({"gated", "out"})},
           {kGated, "output", scaled("o_proj")},
           {kSorted, "selection", smallest_chosen},
-          {kSorted, "weights", nullptr, followed({"weights", "y"})},
+          {kSorted, "weights", nullptr, larger_weights},
           {kSorted, "hidden rows", scaled("up")},
           {kSorted, "experts", scaled("down")},
           {kSorted, "sum", nullptr, last_rank_dropped},
