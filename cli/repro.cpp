@@ -337,7 +337,8 @@ namespace {
 int print_tensors(const std::string& line) {
   const Resolved r(parse_case(line));
   for (const NamedShape& tensor : tensors_in_file(r))
-    fmt::print("{:<24} [{}]\n", tensor.name, fmt::join(tensor.shape, ", "));
+    fmt::print("{:<24} [{}]{}\n", tensor.name, fmt::join(tensor.shape, ", "),
+               tensor.optional ? "  or none" : "");
   return kPass;
 }
 
@@ -370,9 +371,10 @@ Command add_judge(CLI::App& app) {
       "them all as input.NAME and output.NAME, [B, ...] but for weights, and under form=decode metadata "
       "form, "
       "the form that was\n"
-      "called. F32 or F64. System, form, chunk, sizes and contract are those of the case line; the data are "
-      "the "
-      "file's, whatever\n"
+      "called, under taps=1 tap.NAME of those that the kernel handed out. F32 or F64. System, form, chunk, "
+      "sizes "
+      "and contract\n"
+      "are those of the case line; the data are the file's, whatever "
       "regime or seed the line names.\n\n"
       "  samestate judge run.safetensors\n"
       "  samestate judge --tensors 'v1 rms_norm form=fused T=8'      which tensors, of which shape");

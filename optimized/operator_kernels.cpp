@@ -44,6 +44,10 @@ std::span<const OperatorKernel> operator_kernels() {
   const std::vector<std::string> of_mamba = {"projected", "u", "selected", "dt", "gated"};
   const std::vector<std::string> of_mamba2 = {"projected", "convolved", "y", "normed"};
   const std::vector<std::string> of_multi_scale_retention = {"q", "k", "v", "g", "gated"};
+  const std::vector<std::string> of_latent_attention = {"compressed", "compressed_normed", "q", "q_rotary", "q_latent", "mixed", "heads"};
+  const std::vector<std::string> of_gated_attention = {"q_gate", "k_projected", "q", "attended"};
+  const std::vector<std::string> of_mixture = {"experts", "weights", "hidden", "outputs"};
+  const std::vector<std::string> of_qwen3_next_moe = {"logits", "experts", "weights", "hidden", "outputs", "shared_hidden", "shared", "shared_gate_logit"};
   const Row rows[] = {
       {"cpu.linear_attention_bidirectional.state_first", "linear_attention_bidirectional", "state_first", "cpu", unit, linear_attention_state_first},
       {"cpu.linear_attention_normalised.chunked",        "linear_attention_normalised",    "chunked",     "cpu", unit, linear_attention_normalised_chunks},
@@ -62,7 +66,7 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.softmax_attention.online",                    "softmax_attention",              "online",     "cpu", unit, softmax_attention_tiles, {"chunk >= 1"}},
       {"cpu.softmax_attention.merged",                    "softmax_attention",              "merged",     "cpu", unit, softmax_attention_split_keys, {"chunk >= 1"}},
       {"cpu.softmax_attention.grouped",                   "softmax_attention",              "grouped",    "cpu", unit, softmax_attention_groups, {"chunk >= 1"}},
-      {"cpu.gated_attention.online",                      "gated_attention",                "online",     "cpu", unit, gated_attention_online, {"chunk >= 1"}},
+      {"cpu.gated_attention.online",                      "gated_attention",                "online",     "cpu", unit, gated_attention_online, {"chunk >= 1"}, of_gated_attention},
       {"cpu.gated_delta_net.chunked",                     "gated_delta_net",                "chunked",    "cpu", unit, gated_delta_net_chunks, {}, of_gated_delta_net},
       {"cpu.gated_delta_step.expanded",                   "gated_delta_step",               "expanded",   "cpu", all,  gated_delta_step_expanded},
       {"cpu.selective_scan.chunked",                     "selective_scan",                 "chunked",     "cpu", all,  selective_scan_chunks},
@@ -75,13 +79,13 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.overlap_windows.channels",                    "overlap_windows",                "channels",   "cpu", all,  overlap_windows_channels},
       {"cpu.dendritic_router.chosen",                     "dendritic_router",               "chosen",     "cpu", unit, dendritic_router_chosen},
       {"cpu.dendritic_attention.compacted",               "dendritic_attention",            "compacted",  "cpu", unit, dendritic_attention_compacted, {}, of_dendritic_attention},
-      {"cpu.latent_cache.direct",                        "latent_cache",                   "direct",      "cpu", unit, latent_cache_fused},
-      {"cpu.latent_attention.absorbed",                  "latent_attention",               "absorbed",    "cpu", unit, latent_attention_absorbed},
+      {"cpu.latent_cache.direct",                        "latent_cache",                   "direct",      "cpu", unit, latent_cache_fused, {}, {"projected"}},
+      {"cpu.latent_attention.absorbed",                  "latent_attention",               "absorbed",    "cpu", unit, latent_attention_absorbed, {}, of_latent_attention},
       {"cpu.expert_router.logits_first",                 "expert_router",                  "logits_first", "cpu", unit, expert_router_logits_first},
       {"cpu.load_balance.direct",                        "load_balance",                   "direct",      "cpu", all,  load_balance_one_pass},
-      {"cpu.mixture_of_experts.sorted",                  "mixture_of_experts",             "sorted",      "cpu", unit, mixture_of_experts_sorted},
-      {"cpu.mixture_of_experts.per_token",               "mixture_of_experts",             "per_token",   "cpu", unit, mixture_of_experts_per_token},
-      {"cpu.qwen3_next_moe.sorted",                      "qwen3_next_moe",                 "sorted",      "cpu", unit, qwen3_next_moe_sorted},
+      {"cpu.mixture_of_experts.sorted",                  "mixture_of_experts",             "sorted",      "cpu", unit, mixture_of_experts_sorted, {}, of_mixture},
+      {"cpu.mixture_of_experts.per_token",               "mixture_of_experts",             "per_token",   "cpu", unit, mixture_of_experts_per_token, {}, of_mixture},
+      {"cpu.qwen3_next_moe.sorted",                      "qwen3_next_moe",                 "sorted",      "cpu", unit, qwen3_next_moe_sorted, {}, of_qwen3_next_moe},
       {"cpu.gated_delta_net_output.fused",                "gated_delta_net_output",         "fused",      "cpu", unit, gated_delta_net_output_fused},
   };
   static const std::vector<OperatorKernel> kTable = [&] {

@@ -29,12 +29,16 @@ struct SwiGluExpert {
 
   /// [n, D] -> [n, D]. Throws Error where the sizes disagree.
   [[nodiscard]] Matrix<Scalar> operator()(const Matrix<Scalar>& x) const {
+    return linear(activated(x), down);
+  }
+  /// silu(W_gate x) * W_up x, [n, D] -> [n, F]. Throws as above.
+  [[nodiscard]] Matrix<Scalar> activated(const Matrix<Scalar>& x) const {
     if (gate.rows() != up.rows()) {
       throw Error("SwiGLU expert: the gate is " + std::to_string(gate.rows()) + " wide, up " +
                   std::to_string(up.rows()));
     }
     const Matrix<Scalar> hidden = silu(linear(x, gate)).cwiseProduct(linear(x, up));
-    return linear(stored(hidden), down);
+    return stored(hidden);
   }
 };
 
@@ -45,6 +49,15 @@ enum class ExpertForm {
   sorted,  ///< assignments sorted by expert, one contiguous block an expert (grouped product), scattered back
   per_token  ///< over tokens, over ranks
 };
+
+/// Each token's sum of what its K experts gave, a row a rank. weights: [T, K], outputs: [T K, D] -> [T, D].
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> weighted_sum(const Matrix<Scalar>& weights, const Matrix<Scalar>& outputs) {
+  const Index K = weights.cols();
+  Matrix<Scalar> y(weights.rows(), outputs.cols());
+  for (Index t = 0; t < y.rows(); ++t) y.row(t) = weights.row(t) * outputs.middleRows(t * K, K);
+  return y;
+}
 
 namespace detail {
 
@@ -139,9 +152,7 @@ template <class Scalar, class Expert>
       z.row(a.token * K + a.rank) = out.row(n);
     }
   }
-  Matrix<Scalar> y(x.rows(), x.cols());
-  for (Index t = 0; t < x.rows(); ++t) y.row(t) = routing.weights.row(t) * z.middleRows(t * K, K);
-  return y;
+  return weighted_sum(routing.weights, z);
 }
 
 template <class Scalar, class Expert>

@@ -185,6 +185,109 @@ template <class Scalar>
           detail::part_of_heads(up, weights.heads, stride, w.nope, w.value)};
 }
 
+/// What the queries project: x, or x compressed, behind its norm. [T, q or D]
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> query_input(const Matrix<Scalar>& x,
+                                         const LatentAttentionWeights<Scalar>& weights) {
+  if (weights.q_down.size() == 0) return x;
+  return detail::normed(linear(x, weights.q_down), weights.q_norm, weights.epsilon);
+}
+
+namespace detail {
+
+/// Heads and their scale (n + r)^-1/2; q, k and v are whose attention it is.
+template <class Scalar>
+[[nodiscard]] AttentionInputs<Scalar> scaled_heads(const LatentAttentionWeights<Scalar>& weights) {
+  using std::sqrt;
+  AttentionInputs<Scalar> x;
+  x.heads = weights.heads;
+  x.scale = weights.score_factor / sqrt(Scalar(static_cast<double>(weights.widths().key())));
+  return x;
+}
+
+}  // namespace detail
+
+/// sum_s p_ts v_s of all heads, keys and values restored: q_nope [T, H n], q_rope [T, H r] turned -> [T, H dv].
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> attend_restored(const Matrix<Scalar>& q_nope, const Matrix<Scalar>& q_rope,
+                                             const LatentAttentionWeights<Scalar>& weights,
+                                             const LatentCache<Scalar>& cache) {
+  AttentionInputs<Scalar> x = detail::scaled_heads(weights);
+  KeyValueCache<Scalar> full = restored_keys_values(cache, weights);
+  x.q = detail::joined_heads(q_nope, q_rope, weights.heads);
+  x.k = std::move(full.k);
+  x.v = std::move(full.v);
+  x.key_heads = weights.heads;
+  return stored(softmax_attention(x));
+}
+
+/// W_UK^T q^N of all heads, what asks the latent itself: q^N . W_UK c = (W_UK^T q^N) . c. [T, H n] -> [T, H c]
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> absorbed_queries(const Matrix<Scalar>& q_nope,
+                                              const LatentAttentionWeights<Scalar>& weights) {
+  const LatentWidths w = weights.widths();
+  Matrix<Scalar> q(q_nope.rows(), weights.heads * w.latent);
+  for (Index h = 0; h < weights.heads; ++h) {
+    q.middleCols(h * w.latent, w.latent) =
+        linear<Scalar>(q_nope.middleCols(h * w.nope, w.nope), weights.key_up(h).transpose());
+  }
+  return q;
+}
+
+/// The same of what the queries project, by W_UK^T W_UQ. [T, q or D] -> [T, H c]
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> merged_queries(const Matrix<Scalar>& q_input,
+                                            const LatentAttentionWeights<Scalar>& weights) {
+  const LatentWidths w = weights.widths();
+  Matrix<Scalar> q(q_input.rows(), weights.heads * w.latent);
+  for (Index h = 0; h < weights.heads; ++h) {
+    const Matrix<Scalar> up = weights.key_up(h).transpose();
+    const Matrix<Scalar> merged =
+        stored<Scalar>(matrix_product(up, weights.q_up.middleRows(h * w.key(), w.nope)));
+    q.middleCols(h * w.latent, w.latent) = linear(q_input, merged);
+  }
+  return q;
+}
+
+/// sum_s p_ts c_s of all heads, which share the key [c | k^R] and the value c: q_latent [T, H c], q_rope [T, H r] turned ->
+/// [T, H c].
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> attend_latent(const Matrix<Scalar>& q_latent, const Matrix<Scalar>& q_rope,
+                                           const LatentAttentionWeights<Scalar>& weights,
+                                           const LatentCache<Scalar>& cache) {
+  AttentionInputs<Scalar> x = detail::scaled_heads(weights);
+  x.q = detail::joined_heads(q_latent, q_rope, weights.heads);
+  x.k = detail::joined_heads(cache.latent, cache.rotary_key, 1);
+  x.v = cache.latent;
+  x.key_heads = 1;
+  return stored(softmax_attention(x));
+}
+
+/// W_UV behind the sum. mixed: [T, H c] -> [T, H dv]
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> mixed_values(const Matrix<Scalar>& mixed,
+                                          const LatentAttentionWeights<Scalar>& weights) {
+  const LatentWidths w = weights.widths();
+  Matrix<Scalar> heads(mixed.rows(), weights.heads * w.value);
+  for (Index h = 0; h < weights.heads; ++h) {
+    heads.middleCols(h * w.value, w.value) =
+        linear<Scalar>(mixed.middleCols(h * w.latent, w.latent), weights.value_up(h));
+  }
+  return heads;
+}
+
+/// The output by W_O W_UV. mixed: [T, H c] -> [T, D]
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> merged_output(const Matrix<Scalar>& mixed,
+                                           const LatentAttentionWeights<Scalar>& weights) {
+  const LatentWidths w = weights.widths();
+  Matrix<Scalar> merged(weights.output.rows(), weights.heads * w.latent);  // W_O,h W_UV,h
+  for (Index h = 0; h < weights.heads; ++h) {
+    merged.middleCols(h * w.latent, w.latent) = matrix_product(weights.head_output(h), weights.value_up(h));
+  }
+  return linear(mixed, stored(std::move(merged)));
+}
+
 /// Attention of the tokens x [T, D], which are the last T of those in `cache`; `tables` are of x's positions.
 /// Throws Error where sizes disagree.
 template <class Scalar>
@@ -192,67 +295,27 @@ template <class Scalar>
                                                               const LatentAttentionWeights<Scalar>& weights,
                                                               const RotaryTables<Scalar>& tables,
                                                               LatentForm form, LatentCache<Scalar> cache) {
-  using std::sqrt;
   const LatentWidths w = weights.widths();
   const Index H = weights.heads;
   LatentAttention<Scalar> out;
   out.cache = std::move(cache);
 
-  const bool compressed = weights.q_down.size() != 0;
-  const Matrix<Scalar> q_input =
-      compressed ? detail::normed(linear(x, weights.q_down), weights.q_norm, weights.epsilon) : x;
+  const Matrix<Scalar> q_input = query_input(x, weights);
   const Matrix<Scalar> q = linear(q_input, weights.q_up);
   const Matrix<Scalar> q_nope = detail::part_of_heads(q, H, w.key(), 0, w.nope);
   const Matrix<Scalar> q_rope =
       detail::rotated(detail::part_of_heads(q, H, w.key(), w.nope, w.rope), weights, tables, H);
 
-  AttentionInputs<Scalar> attention;
-  attention.heads = H;
-  attention.scale = weights.score_factor / sqrt(Scalar(static_cast<double>(w.key())));
-
-  if (form == LatentForm::naive) {
-    KeyValueCache<Scalar> full = restored_keys_values(out.cache, weights);
-    attention.q = detail::joined_heads(q_nope, q_rope, H);
-    attention.k = std::move(full.k);
-    attention.v = std::move(full.v);
-    attention.key_heads = H;
-    out.heads = stored(softmax_attention(attention));
-    out.y = linear(out.heads, weights.output);
+  if (form == LatentForm::fully_absorbed) {
+    out.y =
+        merged_output(attend_latent(merged_queries(q_input, weights), q_rope, weights, out.cache), weights);
     return out;
   }
-
-  // q^N . W_UK c = (W_UK^T q^N) . c: every head asks the same key [c | k^R] for the same values c.
-  Matrix<Scalar> q_latent(x.rows(), H * w.latent);
-  for (Index h = 0; h < H; ++h) {
-    const Matrix<Scalar> up = weights.key_up(h).transpose();
-    if (form == LatentForm::absorbed) {
-      q_latent.middleCols(h * w.latent, w.latent) = linear<Scalar>(q_nope.middleCols(h * w.nope, w.nope), up);
-    } else {
-      const Matrix<Scalar> merged =
-          stored<Scalar>(matrix_product(up, weights.q_up.middleRows(h * w.key(), w.nope)));
-      q_latent.middleCols(h * w.latent, w.latent) = linear(q_input, merged);
-    }
-  }
-  attention.q = detail::joined_heads(q_latent, q_rope, H);
-  attention.k = detail::joined_heads(out.cache.latent, out.cache.rotary_key, 1);
-  attention.v = out.cache.latent;
-  attention.key_heads = 1;
-  const Matrix<Scalar> mixed = stored(softmax_attention(attention));  // sum p c, [T, H c]
-
-  if (form == LatentForm::absorbed) {
-    out.heads.resize(x.rows(), H * w.value);
-    for (Index h = 0; h < H; ++h) {
-      out.heads.middleCols(h * w.value, w.value) =
-          linear<Scalar>(mixed.middleCols(h * w.latent, w.latent), weights.value_up(h));
-    }
-    out.y = linear(out.heads, weights.output);
-    return out;
-  }
-  Matrix<Scalar> merged(weights.output.rows(), H * w.latent);  // W_O,h W_UV,h
-  for (Index h = 0; h < H; ++h) {
-    merged.middleCols(h * w.latent, w.latent) = matrix_product(weights.head_output(h), weights.value_up(h));
-  }
-  out.y = linear(mixed, stored(std::move(merged)));
+  out.heads = form == LatentForm::naive
+                  ? attend_restored(q_nope, q_rope, weights, out.cache)
+                  : mixed_values(attend_latent(absorbed_queries(q_nope, weights), q_rope, weights, out.cache),
+                                 weights);
+  out.y = linear(out.heads, weights.output);
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include "harness/systems/tensor_system.h"
 #include "oracles/rounding.h"
 #include "oracles/systems/input_format.h"
+#include "oracles/systems/stages.h"
 
 namespace samestate {
 namespace {
@@ -74,12 +75,28 @@ std::vector<std::int64_t> file_shape(const Resolved& r, const TensorSpec& spec, 
   return shape;
 }
 
+constexpr std::string_view kTap = "tap.";
+
+/// What a kernel of that form may have handed out under the case's taps=1.
+std::vector<TensorSpec> taps_of(const Resolved& r, const TensorSystem& system, std::string_view form) {
+  if (!r.c.taps) return {};
+  return stages_of(system.name)(system.call(r.c, std::string(form))).taps;
+}
+
+/// The name in a file of what a kernel wrote.
+std::string written_in_file(const Resolved& r, const Signature& signature, const TensorSpec& spec) {
+  const bool output =
+      std::ranges::find(signature.outputs, spec.name, &TensorSpec::name) != signature.outputs.end();
+  return in_file(output ? r.system->in_file.output : kTap, spec);
+}
+
 /// The tensors of a file as those of a run here.
-std::vector<CaseTensor> outputs_in(const Resolved& r, const Signature& signature, const RunFile& file) {
+std::vector<CaseTensor> outputs_in(const Resolved& r, const Signature& signature,
+                                   const std::vector<TensorSpec>& written, const RunFile& file) {
   std::vector<CaseTensor> outputs;
-  for (const TensorSpec& spec : signature.outputs) {
+  for (const TensorSpec& spec : written) {
     outputs.push_back({spec, true, file_shape(r, spec, true),
-                       floats(file, in_file(r.system->in_file.output, spec), Format::none)});
+                       floats(file, written_in_file(r, signature, spec), Format::none)});
   }
   return outputs;
 }
@@ -105,9 +122,13 @@ Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const
     inputs.push_back(
         {spec, batched, file_shape(r, spec, batched), floats(file, name, input_format(spec, *r.contract))});
   }
+  std::vector<TensorSpec> written = signature.outputs;
+  for (TensorSpec& tap : taps_of(r, system, native)) {
+    if (file.tensors.contains(in_file(kTap, tap))) written.push_back(std::move(tap));
+  }
   std::vector<Tensors<double>> outputs(static_cast<std::size_t>(r.c.B));
-  for (const TensorSpec& spec : signature.outputs) {
-    const double* from = file.tensors.at(in_file(system.in_file.output, spec)).values.data();
+  for (const TensorSpec& spec : written) {
+    const double* from = file.tensors.at(written_in_file(r, signature, spec)).values.data();
     for (Tensors<double>& sequence : outputs) {
       Matrix<double> x(spec.rows(), spec.columns());
       std::copy_n(from, x.size(), x.data());
@@ -115,7 +136,7 @@ Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const
       sequence.emplace(spec.name, std::move(x));
     }
   }
-  if (trace != nullptr) *trace = {inputs, outputs_in(r, signature, file), native, {}, {}, {}};
+  if (trace != nullptr) *trace = {inputs, outputs_in(r, signature, written, file), native, {}, {}, {}};
   return judge_tensors(r, system, native, inputs, outputs, trace != nullptr ? &trace->oracles : nullptr);
 }
 
@@ -167,7 +188,7 @@ Judgement judge_family_file(const Resolved& r, const Family& family, const RunFi
   const Outputs outputs{floats(file, "o", Format::none), floats(file, "final_state", Format::none)};
   if (trace != nullptr) {
     const Signature signature = r.system->signature(r.c);
-    *trace = {{}, outputs_in(r, signature, file), r.c.form, {}, {}, {}};
+    *trace = {{}, outputs_in(r, signature, signature.outputs, file), r.c.form, {}, {}, {}};
     for (const TensorSpec& spec : signature.inputs) {
       const bool batched = spec.axis != Axis::whole;
       trace->inputs.push_back(
@@ -186,6 +207,16 @@ std::vector<NamedShape> tensors_in_file(const Resolved& r) {
   for (const TensorSpec& spec : signature.outputs)
     out.push_back({in_file(prefix.output, spec), file_shape(r, spec, true)});
   if (r.form->packed) out.push_back({"cu_seqlens", {sequences_of(r) + 1}});
+  const auto* const layer = dynamic_cast<const TensorSystem*>(r.system);
+  if (layer == nullptr) return out;
+  // Which form decode calls is the file's to say: taps of any.
+  for (const OperatorForm& form : layer->row.forms) {
+    if (!r.form->decodes && form.name != r.c.form) continue;
+    for (const TensorSpec& tap : taps_of(r, *layer, form.name)) {
+      NamedShape named{in_file(kTap, tap), file_shape(r, tap, true), true};
+      if (std::ranges::find(out, named) == out.end()) out.push_back(std::move(named));
+    }
+  }
   return out;
 }
 
@@ -212,13 +243,12 @@ RunFile run_file_of(const Record& record, const Trace& trace) {
   file.kernel = record.kernel;
   file.named = named_shapes(r);
   if (!prefix.none() && r.form->decodes) file.form = trace.native;
-  for (const auto& [tensors, before] :
-       {std::pair{&trace.inputs, prefix.input}, {&trace.outputs, prefix.output}}) {
-    for (const CaseTensor& x : *tensors) {
-      const std::string name = in_file(before, x.spec);
-      file.tensors[name] = {name, DType::f32, x.shape, {x.data.begin(), x.data.end()}};
-    }
-  }
+  const auto add = [&](const std::string& name, const CaseTensor& x) {
+    file.tensors[name] = {name, DType::f32, x.shape, {x.data.begin(), x.data.end()}};
+  };
+  const Signature signature = r.system->signature(r.c);
+  for (const CaseTensor& x : trace.inputs) add(in_file(prefix.input, x.spec), x);
+  for (const CaseTensor& x : trace.outputs) add(written_in_file(r, signature, x.spec), x);
   if (r.form->packed) {
     const std::vector<std::int64_t> offsets = batch_shape_of(r).offsets;
     file.tensors["cu_seqlens"] = {

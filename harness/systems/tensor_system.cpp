@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <unordered_map>
@@ -180,7 +181,12 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
   for (const Parameter& size : of.parameters) least.parameters.emplace(size.name, size.standard);
   const std::vector<TensorSpec> tensors = of.signature(least).inputs;
   if (stages != nullptr) {
-    for (const TensorSpec& tap : stages(least).taps) taps.push_back(tap.name);
+    for (const OperatorForm& form : of.forms) {
+      least.form = form.name;
+      for (const TensorSpec& tap : stages(least).taps) {
+        if (std::ranges::find(taps, tap.name) == taps.end()) taps.push_back(tap.name);
+      }
+    }
   }
   const auto any = [&](Content content) {
     return std::ranges::count(tensors, content, &TensorSpec::content) > 0;
@@ -289,7 +295,10 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
   for (std::size_t b = 0; b < taps.size(); ++b) sequences[b].insert(taps[b].begin(), taps[b].end());
   const Judgement judgement =
       judge_tensors(r, *this, native, given, sequences, trace ? &trace->oracles : nullptr);
-  if (trace) trace->outputs = std::move(written.outputs);
+  if (trace) {
+    trace->outputs = std::move(written.outputs);
+    std::ranges::move(written.taps, std::back_inserter(trace->outputs));
+  }
   return judgement;
 }
 

@@ -4,15 +4,13 @@
 #include <utility>
 
 #include "oracles/systems/explicit_chunk.h"
+#include "oracles/systems/latent_stages.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 #include "reference/costs/causal_attention.h"
 
 namespace samestate {
 namespace {
-
-/// What fp32 kernels add, exactly; the equation's 1e-6 is none of their numbers.
-constexpr double kEpsilon = static_cast<double>(1e-6F);
 
 void require_pairs(const Call& call) {
   if (call.at("dr") % 2 != 0) {
@@ -59,7 +57,7 @@ struct Cache {
     weights.kv_norm = get_vector(inputs, "kv_norm");
     weights.kv_up = Matrix<Scalar>(2, dc);
     weights.output = Matrix<Scalar>(call.at("D"), 1);
-    weights.epsilon = Scalar(kEpsilon);
+    weights.epsilon = Scalar(kLatentEpsilon);
     LatentCache<Scalar> cache = latent_of(get(inputs, "x"), weights, tables(call, inputs));
     Tensors<Scalar> out{{"c", std::move(cache.latent)}};
     if (call.at("dr") > 0) out.emplace("kr", std::move(cache.rotary_key));
@@ -109,7 +107,7 @@ struct Attention {
     weights.kv_down = Matrix<Scalar>(call.at("dc") + call.at("dr"), call.at("D"));
     weights.kv_up = get(inputs, "kv_up");
     weights.output = get(inputs, "output");
-    weights.epsilon = Scalar(kEpsilon);
+    weights.epsilon = Scalar(kLatentEpsilon);
     const Matrix<Scalar>& c = get(inputs, "c");
     // (q W_UK) c or q (W_UK c), (p c) W_UV or p (c W_UV): every second sample makes the products of three the other way.
     LatentForm form = form_named(call.form);

@@ -7,20 +7,15 @@
 namespace samestate {
 namespace {
 
-TensorSpec tokens(const Call& call, std::string name, std::vector<Index> of_token) {
-  of_token.insert(of_token.begin(), call.tokens);
-  return {std::move(name), Axis::tokens, std::move(of_token), Content::activation};
-}
-
 struct Keys {
   static Signature signature(const Call& call) {
     const Index keys = call.at("H") * call.at("dk");
     const TensorSpec position{"position", Axis::state, {1, 1}, Content::no_count};
-    return {{tokens(call, "x", {call.at("D")}),
+    return {{of_tokens(call, "x", {call.at("D")}),
              {"q_proj", Axis::whole, {keys, call.at("D")}, Content::weight},
              {"k_proj", Axis::whole, {keys, call.at("D")}, Content::weight},
              position},
-            {tokens(call, "q", {keys}), tokens(call, "k", {keys}), position}};
+            {of_tokens(call, "q", {keys}), of_tokens(call, "k", {keys}), position}};
   }
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
@@ -37,9 +32,9 @@ struct Core {
   static Signature signature(const Call& call) {
     const Index H = call.at("H");
     const TensorSpec S{"S", Axis::state, {H, call.at("dk"), call.at("dv")}, Content::zeros};
-    return {{tokens(call, "q", {H * call.at("dk")}), tokens(call, "k", {H * call.at("dk")}),
-             tokens(call, "v", {H * call.at("dv")}), S},
-            {tokens(call, "core", {H * call.at("dv")}), S}};
+    return {{of_tokens(call, "q", {H * call.at("dk")}), of_tokens(call, "k", {H * call.at("dk")}),
+             of_tokens(call, "v", {H * call.at("dv")}), S},
+            {of_tokens(call, "core", {H * call.at("dv")}), S}};
   }
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
@@ -62,7 +57,8 @@ struct Core {
 struct GatedNorm {
   static Signature signature(const Call& call) {
     const Index values = call.at("H") * call.at("dv");
-    return {{tokens(call, "core", {values}), tokens(call, "g", {values})}, {tokens(call, "gated", {values})}};
+    return {{of_tokens(call, "core", {values}), of_tokens(call, "g", {values})},
+            {of_tokens(call, "gated", {values})}};
   }
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
@@ -89,8 +85,9 @@ LayerStages multi_scale_retention_stages(const Call& call) {
   const Index H = call.at("H");
   const Index values = H * call.at("dv");
   LayerStages out;
-  out.taps = {tokens(call, "q", {H, call.at("dk")}), tokens(call, "k", {H, call.at("dk")}),
-              tokens(call, "v", {values}), tokens(call, "g", {values}), tokens(call, "gated", {values})};
+  out.taps = {of_tokens(call, "q", {H, call.at("dk")}), of_tokens(call, "k", {H, call.at("dk")}),
+              of_tokens(call, "v", {values}), of_tokens(call, "g", {values}),
+              of_tokens(call, "gated", {values})};
   out.stages = {stage_of("queries and keys", keys, call,
                          {{"x", "x"}, {"q_proj", "q_proj"}, {"k_proj", "k_proj"}, {"position", "position"}},
                          {{"q", "q"}, {"k", "k"}, {"position", "position"}}),

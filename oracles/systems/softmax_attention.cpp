@@ -1,10 +1,10 @@
 #include "reference/softmax_attention.h"
 
+#include "oracles/systems/gated_attention_stages.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
 #include "reference/costs/causal_attention.h"
 #include "reference/layers/gated_attention.h"
-#include "reference/online_softmax.h"
 
 namespace samestate {
 namespace {
@@ -14,15 +14,6 @@ void require_grouped(const Call& call) {
   if (call.at("H") % call.at("Hkv") == 0) return;
   throw Error("H=" + std::to_string(call.at("H")) + ": must be a multiple of Hkv=" +
               std::to_string(call.at("Hkv")) + ", the query heads of a key head");
-}
-
-/// The form of attention that the call names.
-template <class Scalar>
-Matrix<Scalar> attend(const Call& call, const AttentionInputs<Scalar>& x) {
-  if (call.form == "online") return softmax_attention_online(x, call.chunk);
-  if (call.form == "merged") return softmax_attention_merged(x, call.chunk);
-  if (call.form == "grouped") return softmax_attention_grouped(x);
-  return softmax_attention(x);
 }
 
 struct Attention {
@@ -83,7 +74,7 @@ struct GatedLayer {
     p.key_heads = call.at("Hkv");
     p.head_width = call.at("d");
     p.rotary_width = 2 * call.at("pairs");
-    p.epsilon = Scalar(static_cast<double>(1e-6F));  // as kernels hold it
+    p.epsilon = Scalar(kGatedAttentionEpsilon);
     p.q_proj = get(inputs, "q_proj");
     p.k_proj = get(inputs, "k_proj");
     p.v_proj = get(inputs, "v_proj");

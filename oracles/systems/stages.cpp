@@ -9,9 +9,12 @@
 
 #include "oracles/reasons.h"
 #include "oracles/systems/dendritic_stages.h"
+#include "oracles/systems/gated_attention_stages.h"
 #include "oracles/systems/gated_delta_net_stages.h"
 #include "oracles/systems/input_format.h"
+#include "oracles/systems/latent_stages.h"
 #include "oracles/systems/mamba_stages.h"
+#include "oracles/systems/mixture_stages.h"
 #include "oracles/systems/retnet_stages.h"
 #include "reference/linear.h"
 
@@ -98,7 +101,12 @@ StagesOf stages_of(std::string_view system) {
                                   {"dendritic_attention", dendritic_stages},
                                   {"mamba_mixer", mamba_mixer_stages},
                                   {"mamba2_mixer", mamba2_mixer_stages},
-                                  {"multi_scale_retention", multi_scale_retention_stages}};
+                                  {"multi_scale_retention", multi_scale_retention_stages},
+                                  {"latent_cache", latent_cache_stages},
+                                  {"latent_attention", latent_attention_stages},
+                                  {"gated_attention", gated_attention_stages},
+                                  {"mixture_of_experts", mixture_of_experts_stages},
+                                  {"qwen3_next_moe", qwen3_next_moe_stages}};
   const auto row = std::ranges::find(kRows, system, &Row::system);
   return row == std::end(kRows) ? nullptr : row->stages;
 }
@@ -121,6 +129,11 @@ Stage stage_of(std::string_view name, const Operator& op, const Call& layer, std
   Call call = layer;
   if (op.form(call.form) == nullptr) call.form = op.forms.front().name;
   return {name, &op, std::move(call), std::move(reads), std::move(writes)};
+}
+
+TensorSpec of_tokens(const Call& call, std::string name, std::vector<Index> of_token, Content content) {
+  of_token.insert(of_token.begin(), call.tokens);
+  return {std::move(name), Axis::tokens, std::move(of_token), content};
 }
 
 const Operator& linear_map() {

@@ -63,6 +63,11 @@ template <class Form>
   return row;
 }
 
+/// A tensor [T, ...] of so much a token. Of Content::strength it is one of fp32 (input_format): a tap whose kernels keep what
+/// the reference may store, or a number that is no measured value.
+[[nodiscard]] TensorSpec of_tokens(const Call& call, std::string name, std::vector<Index> of_token,
+                                   Content content = Content::activation);
+
 /// y = W x, the projection of every layer; sizes In and Out: x [T, In], weight [Out, In] -> y [T, Out].
 [[nodiscard]] const Operator& linear_map();
 

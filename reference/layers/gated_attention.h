@@ -79,6 +79,18 @@ template <class Scalar>
   return stored(rotate(normed, tables, RotaryPairs::halves, heads));
 }
 
+/// What attention of d columns a head gave, its heads' outputs as they may be stored before their gate, and behind it.
+template <class Scalar, class Attend>
+[[nodiscard]] Matrix<Scalar> attended_heads(AttentionInputs<Scalar> x, Attend&& attend) {
+  using std::sqrt;
+  x.scale = Scalar(1) / Scalar(sqrt(Scalar(static_cast<double>(x.width()))));
+  return stored<Scalar>(attend(x));
+}
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> gated_heads(const Matrix<Scalar>& attended, const Matrix<Scalar>& gate) {
+  return stored<Scalar>(attended.cwiseProduct(logistic(gate)));
+}
+
 }  // namespace detail
 
 /// The tokens `hidden` after those of `cache`: one call is a prefill, calls of one token a decode, and any
@@ -91,7 +103,6 @@ template <class Scalar, class Attend>
                                                            const RotaryTables<Scalar>& tables,
                                                            const KeyValueCache<Scalar>& cache,
                                                            Attend&& attend) {
-  using std::sqrt;
   require_consistent(p);
   const Index T = hidden.rows();
   const Index d = p.head_width;
@@ -116,9 +127,8 @@ template <class Scalar, class Attend>
   inputs.v = out.cache.v;
   inputs.heads = p.heads;
   inputs.key_heads = p.key_heads;
-  inputs.scale = Scalar(1) / Scalar(sqrt(Scalar(static_cast<double>(d))));
-  out.attended = stored<Scalar>(attend(inputs));
-  out.gated = stored<Scalar>(out.attended.cwiseProduct(logistic(out.gate)));
+  out.attended = detail::attended_heads(std::move(inputs), attend);
+  out.gated = detail::gated_heads(out.attended, out.gate);
   out.out = linear(out.gated, p.o_proj);
   return out;
 }

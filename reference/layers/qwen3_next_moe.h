@@ -27,6 +27,13 @@ struct Qwen3NextMoe {
   Routing<Scalar> routing;  ///< logits, probabilities, experts, weights
 };
 
+/// routed + gate * shared, [T, D] each and a gate [T, 1].
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> with_shared(const Matrix<Scalar>& routed, const Matrix<Scalar>& shared,
+                                         const Matrix<Scalar>& gate) {
+  return routed + gate.col(0).asDiagonal() * shared;
+}
+
 /// The block with a given routing, which need not be its own. x: [T, D]. Throws Error where sizes disagree,
 /// for no experts, a selection that is none.
 template <class Scalar>
@@ -46,7 +53,7 @@ template <class Scalar>
                 " columns, x has " + std::to_string(x.cols()));
   }
   out.gate = logistic(linear(x, weights.shared_gate));
-  out.y = out.routed + out.gate.col(0).asDiagonal() * out.shared;
+  out.y = with_shared(out.routed, out.shared, out.gate);
   out.routing = std::move(routing);
   return out;
 }

@@ -90,6 +90,7 @@ class Layer {
     project(x, weights_[0].transposed, y, unit_);
     round_in_place(y, contract_.input);
     for (std::int64_t i = 0; i < n; ++i) {
+      hand_out("q_gate", first + i, y.row(i), 2 * H_ * d_);
       rotary.set(call_.input("cosine").data + (first + i) * pairs,
                  call_.input("sine").data + (first + i) * pairs);
       for (std::int64_t h = 0; h < H_; ++h) {
@@ -97,10 +98,12 @@ class Layer {
         head(query, call_.input("q_norm").data, q_.row(first + i) + h * d_);
         std::copy_n(query + d_, d_, gate_.row(first + i) + h * d_);
       }
+      hand_out("q", first + i, q_.row(first + i), H_ * d_);
     }
     project(x, weights_[1].transposed, y, unit_);
     round_in_place(y, contract_.input);
     for (std::int64_t i = 0; i < n; ++i) {
+      hand_out("k_projected", first + i, y.row(i), Hkv_ * d_);
       rotary.set(call_.input("cosine").data + (first + i) * pairs,
                  call_.input("sine").data + (first + i) * pairs);
       for (std::int64_t h = 0; h < Hkv_; ++h)
@@ -109,6 +112,12 @@ class Layer {
     project(x, weights_[2].transposed, y, unit_);
     for (std::int64_t i = 0; i < n; ++i)
       round_values(y.row(i), v_.row(first + i), Hkv_ * d_, contract_.input);
+  }
+
+  /// To a tap, a row of the batch.
+  void hand_out(std::string_view tap, std::int64_t row, const float* values, std::int64_t count,
+                std::int64_t column = 0) const {
+    layer::hand_out(call_, tap, row / T_, row % T_, values, count, column);
   }
 
   void attend(std::int64_t b, std::int64_t h, OnlineAttention& attention, Block& o) {
@@ -121,6 +130,7 @@ class Layer {
                              unit_};
     attention.run(head, call_.chunk, o);
     for (std::int64_t t = 0; t < T_; ++t) {
+      hand_out("attended", b * T_ + t, o.row(t), d_, h * d_);
       const float* gate = gate_.row(b * T_ + t) + h * d_;
       float* gated = gated_.row(b * T_ + t) + h * d_;
       for (std::int64_t j = 0; j < d_; ++j) gated[j] = o.row(t)[j] * layer::logistic(gate[j]);

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "optimized/call.h"
-#include "optimized/cpu/operators/tensor.h"
+#include "optimized/cpu/operators/layer_parts.h"
 
 namespace samestate::cpu {
 namespace {
@@ -61,6 +61,7 @@ Outcome latent_cache_fused(const OperatorArguments& call, const Contract& contra
       project(x, down, y, MatrixUnit::of(contract));
       round_in_place(y, contract.input);
       for (std::int64_t i = 0; i < n; ++i) {
+        layer::hand_out(call, "projected", b, begin + i, y.row(i), dc + dr);
         norm(y.row(i), call.input("kv_norm").data, dc);
         round_values(y.row(i), rows_of(call.output("c"), b).row(begin + i), dc, contract.output);
         if (dr == 0) continue;
@@ -126,9 +127,13 @@ class Absorbed {
       load_weight(call_, "q_down", down);
       project(queries_[at], down, compressed, unit_);
       round_in_place(compressed, contract_.input);
-      for (std::int64_t t = 0; t < call_.tokens; ++t)
+      for (std::int64_t t = 0; t < call_.tokens; ++t) {
+        layer::hand_out(call_, "compressed", b, t, compressed.row(t), compressed.columns);
         norm(compressed.row(t), call_.input("q_norm").data, compressed.columns);
+      }
       round_in_place(compressed, contract_.input);
+      for (std::int64_t t = 0; t < call_.tokens; ++t)
+        layer::hand_out(call_, "compressed_normed", b, t, compressed.row(t), compressed.columns);
       queries_[at] = std::move(compressed);
     }
     copy(rows_of(call_.input("c"), b), values_[at]);
@@ -155,18 +160,29 @@ class Absorbed {
     copy({s.q.values.data(), s.q.rows, dn_, s.q.stride}, s.nope);
     product(unit_, s.nope, s.key_up, s.latent);
     round_in_place(s.latent, contract_.input);
+    hand_out("q", b, h, 0, s.q, dn_ + dr_);
+    hand_out("q_latent", b, h, 0, s.latent, dc_);
     for (std::int64_t begin = 0; begin < call_.tokens; begin += kTile) {
-      queries(b, begin, std::min(kTile, call_.tokens - begin), s);
+      queries(b, h, begin, std::min(kTile, call_.tokens - begin), s);
       attend(at, begin, s);
+      hand_out("mixed", b, h, begin, s.mixed, dc_);
       product(unit_, s.mixed, s.value_up, s.values);
       round_in_place(s.values, contract_.input);
+      hand_out("heads", b, h, begin, s.values, dv_);
       for (std::int64_t i = 0; i < s.values.rows; ++i)
         std::copy_n(s.values.row(i), dv_, mixed_[at].row(begin + i) + h * dv_);
     }
   }
 
+  /// Rows of head h, of the tokens from `begin` on, to a tap [B, T, H, width].
+  void hand_out(std::string_view tap, std::int64_t b, std::int64_t h, std::int64_t begin, const Block& x,
+                std::int64_t width) const {
+    for (std::int64_t i = 0; i < x.rows; ++i)
+      layer::hand_out(call_, tap, b, begin + i, x.row(i), width, h * width);
+  }
+
   /// Rows [begin, begin + n) of the queries [W_UK^T q^N | q^R].
-  void queries(std::int64_t b, std::int64_t begin, std::int64_t n, Scratch& s) const {
+  void queries(std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t n, Scratch& s) const {
     s.tile.resize(n, dc_ + dr_);
     for (std::int64_t i = 0; i < n; ++i) {
       std::copy_n(s.latent.row(begin + i), dc_, s.tile.row(i));
@@ -175,6 +191,7 @@ class Absorbed {
       std::copy_n(s.q.row(begin + i) + dn_, dr_, rotary);
       Angles(call_, b).turn(rotary, begin + i);
       round_values(rotary, rotary, dr_, contract_.input);
+      layer::hand_out(call_, "q_rotary", b, begin + i, rotary, dr_, h * dr_);
     }
   }
 

@@ -4,17 +4,11 @@
 #include <numeric>
 
 #include "optimized/call.h"
+#include "optimized/cpu/operators/layer_parts.h"
 #include "optimized/cpu/operators/routing.h"
-#include "optimized/cpu/operators/tensor.h"
 
 namespace samestate::cpu {
 namespace {
-
-/// 1 / (1 + e^-x) from the side that does not overflow.
-float sigmoid(float x) {
-  const float e = std::exp(-std::fabs(x));
-  return (x < 0.0F ? e : 1.0F) / (1.0F + e);
-}
 
 /// An expert's matrices in the layout of checkpoints.
 struct Expert {
@@ -39,7 +33,7 @@ class ExpertProduct {
     project(x, weight_, up_, unit);
     for (std::int64_t i = 0; i < hidden_.size(); ++i) {
       const auto at = static_cast<std::size_t>(i);
-      hidden_.values[at] *= sigmoid(hidden_.values[at]) * up_.values[at];
+      hidden_.values[at] *= layer::logistic(hidden_.values[at]) * up_.values[at];
     }
     round_in_place(hidden_, format);
     copy_transposed(expert.down, weight_);
@@ -48,9 +42,22 @@ class ExpertProduct {
     return out_;
   }
 
+  /// The activated rows of the last block.
+  [[nodiscard]] const Block& hidden() const { return hidden_; }
+
  private:
   Block weight_, hidden_, up_, out_;
 };
+
+/// What a token's router chose, to the taps.
+void hand_out_choice(const OperatorArguments& call, std::int64_t b, std::int64_t t,
+                     const TokenRouting& routing) {
+  for (std::int64_t r = 0; r < std::ssize(routing.experts()); ++r) {
+    const auto number = static_cast<float>(routing.experts()[static_cast<std::size_t>(r)]);
+    layer::hand_out(call, "experts", b, t, &number, 1, r);
+  }
+  layer::hand_out(call, "weights", b, t, routing.weights().data(), std::ssize(routing.weights()));
+}
 
 /// The sequence's assignments (token, rank) by expert.
 struct Assignments {
@@ -59,9 +66,12 @@ struct Assignments {
   std::vector<float> weight;        ///< [T K] by slot
 };
 
-/// `logits(t)`: those of token t.
+/// `logits(t)`: those of token t of sequence b.
 template <class Logits>
-Assignments assign(std::int64_t tokens, std::int64_t N, std::int64_t K, Format format, const Logits& logits) {
+Assignments assign(const OperatorArguments& call, std::int64_t b, Format format, const Logits& logits) {
+  const std::int64_t tokens = call.tokens;
+  const std::int64_t N = call.parameter("N");
+  const std::int64_t K = call.parameter("K");
   const auto slots = static_cast<std::size_t>(tokens * K);
   Assignments a{
       std::vector<std::int64_t>(static_cast<std::size_t>(N) + 1, 0), std::vector<std::int64_t>(slots), {}};
@@ -69,6 +79,7 @@ Assignments assign(std::int64_t tokens, std::int64_t N, std::int64_t K, Format f
   TokenRouting routing(K);
   for (std::int64_t t = 0; t < tokens; ++t) {
     routing.choose(logits(t), N, format);
+    hand_out_choice(call, b, t, routing);
     expert.insert(expert.end(), routing.experts().begin(), routing.experts().end());
     a.weight.insert(a.weight.end(), routing.weights().begin(), routing.weights().end());
   }
@@ -99,7 +110,13 @@ void grouped_experts(const OperatorArguments& call, const Contract& contract, co
       rows.resize(size, D);
       for (std::int64_t n = 0; n < size; ++n) std::copy_n(x.row(slots[n] / K), D, rows.row(n));
       const Block& out = product(expert_of(call, i), rows, unit, contract.input);
-      for (std::int64_t n = 0; n < size; ++n) std::copy_n(out.row(n), D, z.row(slots[n]));
+      const std::int64_t F = product.hidden().columns;
+      for (std::int64_t n = 0; n < size; ++n) {
+        std::copy_n(out.row(n), D, z.row(slots[n]));
+        const std::int64_t rank = slots[n] % K;
+        layer::hand_out(call, "hidden", b, slots[n] / K, product.hidden().row(n), F, rank * F);
+        layer::hand_out(call, "outputs", b, slots[n] / K, out.row(n), D, rank * D);
+      }
     };
   });
   y.resize(call.tokens, D);
@@ -143,8 +160,7 @@ Outcome mixture_of_experts_sorted(const OperatorArguments& call, const Contract&
   Block y;
   for (std::int64_t b = 0; b < call.batch; ++b) {
     const auto logits = rows_of(call.input("logits"), b);
-    const Assignments a = assign(call.tokens, call.parameter("N"), call.parameter("K"), contract.input,
-                                 [&](std::int64_t t) { return logits.row(t); });
+    const Assignments a = assign(call, b, contract.input, [&](std::int64_t t) { return logits.row(t); });
     grouped_experts(call, contract, a, b, y);
     store_rounded(y, rows_of(call.output("y"), b), contract.output);
   }
@@ -161,15 +177,20 @@ Outcome mixture_of_experts_per_token(const OperatorArguments& call, const Contra
       const std::int64_t t = task % call.tokens;
       const float* x = rows_of(call.input("x"), b).row(t);
       routing.choose(rows_of(call.input("logits"), b).row(t), call.parameter("N"), contract.input);
+      hand_out_choice(call, b, t, routing);
       std::vector<float> y(static_cast<std::size_t>(D), 0.0F);
       for (std::size_t r = 0; r < routing.experts().size(); ++r) {
         const Expert expert = expert_of(call, routing.experts()[r]);
         multiply(unit, expert.gate, x, hidden);
         multiply(unit, expert.up, x, up);
-        for (std::size_t i = 0; i < hidden.size(); ++i) hidden[i] *= sigmoid(hidden[i]) * up[i];
+        for (std::size_t i = 0; i < hidden.size(); ++i) hidden[i] *= layer::logistic(hidden[i]) * up[i];
         round_values(hidden.data(), hidden.data(), std::ssize(hidden), contract.input);
         multiply(unit, expert.down, hidden.data(), out);
         round_values(out.data(), out.data(), D, contract.input);
+        const auto rank = static_cast<std::int64_t>(r);
+        const std::int64_t F = std::ssize(hidden);
+        layer::hand_out(call, "hidden", b, t, hidden.data(), F, rank * F);
+        layer::hand_out(call, "outputs", b, t, out.data(), D, rank * D);
         for (std::size_t j = 0; j < y.size(); ++j) y[j] += routing.weights()[r] * out[j];
       }
       round_values(y.data(), rows_of(call.output("y"), b).row(t), D, contract.output);
@@ -195,14 +216,17 @@ Outcome qwen3_next_moe_sorted(const OperatorArguments& call, const Contract& con
     copy(rows_of(call.input("x"), b), x);
     project(x, router, logits, unit);
     round_in_place(logits, contract.input);
-    const Assignments a = assign(call.tokens, call.parameter("N"), call.parameter("K"), contract.input,
-                                 [&](std::int64_t t) { return logits.row(t); });
+    const Assignments a = assign(call, b, contract.input, [&](std::int64_t t) { return logits.row(t); });
     grouped_experts(call, contract, a, b, y);
     project(x, gate, gates, unit);
     round_in_place(gates, contract.input);
     const Block& s = product(shared, x, unit, contract.input);
     for (std::int64_t t = 0; t < call.tokens; ++t) {
-      const float open = sigmoid(gates.row(t)[0]);
+      layer::hand_out(call, "logits", b, t, logits.row(t), logits.columns);
+      layer::hand_out(call, "shared_hidden", b, t, product.hidden().row(t), product.hidden().columns);
+      layer::hand_out(call, "shared", b, t, s.row(t), s.columns);
+      layer::hand_out(call, "shared_gate_logit", b, t, gates.row(t), 1);
+      const float open = layer::logistic(gates.row(t)[0]);
       for (std::int64_t j = 0; j < y.columns; ++j) y.row(t)[j] += open * s.row(t)[j];
     }
     store_rounded(y, rows_of(call.output("y"), b), contract.output);

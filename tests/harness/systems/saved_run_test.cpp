@@ -1,5 +1,6 @@
 #include "harness/systems/saved_run.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -205,6 +206,13 @@ Record judged_again(const RunFile& file) {
   return out;
 }
 
+std::string stages_in(const Judgement& j) {
+  std::string out;
+  for (const StageFinding& s : j.stages)
+    out += fmt::format("/{} {} {}", s.stage, name_of(s.verdict), s.ratio);
+  return out;
+}
+
 TEST(Exchange, EveryOperatorComesBackWithTheSameRatio) {
   std::set<std::string> seen;
   for (const OperatorKernel& kernel : operator_kernels()) {
@@ -214,6 +222,8 @@ TEST(Exchange, EveryOperatorComesBackWithTheSameRatio) {
                                       " chunk=4 T=5 B=2 kernel=" + kernel.name};
     if (op.streams && seen.insert(kernel.system).second)
       lines.push_back("v1 " + kernel.system + " form=decode chunk=4 prefill=2 T=5 kernel=" + kernel.name);
+    for (std::size_t i = lines.size(); i-- > 0 && !kernel.taps.empty();)
+      lines.push_back(lines[i] + " contract=bf16 taps=1");
     for (const std::string& line : lines) {
       const Dumped dumped = dump(line);
       const Record back = judged_again(dumped.file);
@@ -222,8 +232,33 @@ TEST(Exchange, EveryOperatorComesBackWithTheSameRatio) {
       EXPECT_EQ(back.judgement.ratio, dumped.record.judgement.ratio) << line;
       EXPECT_EQ(back.judgement.rows, dumped.record.judgement.rows) << line;
       EXPECT_EQ(back.kernel, kernel.name);
+      EXPECT_EQ(stages_in(back.judgement), stages_in(dumped.record.judgement)) << line;
+      const bool taps = line.ends_with("taps=1");
+      EXPECT_EQ(taps, !back.judgement.stages.empty()) << line;
     }
   }
+}
+
+// Taps are judged as they stand in the file, those that are there.
+TEST(Exchange, TapsOfAFileAreJudged) {
+  const RunFile good = dump("v1 latent_attention form=absorbed T=9 B=2 contract=bf16 taps=1").file;
+  ASSERT_TRUE(good.tensors.contains("tap.q_latent"));
+  RunFile file = good;
+  for (double& x : file.tensors.at("tap.q_latent").values) x *= 2;
+  const Judgement wrong = judged_again(file).judgement;
+  EXPECT_EQ(wrong.verdict, Verdict::fail);
+  EXPECT_EQ(wrong.stage, "absorption");
+  file.tensors.erase("tap.q_latent");
+  const Judgement fewer = judged_again(file).judgement;
+  EXPECT_EQ(fewer.verdict, Verdict::pass) << fewer.reason;
+  EXPECT_EQ(fewer.stages.size() + 2, judged_again(good).judgement.stages.size());
+  file = good;
+  file.tensors["tap.k"] = file.tensors.at("tap.q");
+  EXPECT_NE(complaint(file).find("'tap.k': not one of input.x"), std::string::npos) << complaint(file);
+  file = good;
+  file.case_line.replace(file.case_line.find(" taps=1"), 7, "");
+  file.named = named_shapes(file.case_line);
+  EXPECT_NE(complaint(file).find("'tap.compressed': not one of"), std::string::npos) << complaint(file);
 }
 
 TEST(Exchange, AnOperatorWithoutTokensHandsItsStateOn) {
