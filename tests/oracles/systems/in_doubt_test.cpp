@@ -52,9 +52,6 @@ struct Subject {
   }
 };
 
-Change row_lost(const char* tensor, Index row) {
-  return [=](Tensors<double>& x) { x.find(tensor)->second.row(row).setZero(); };
-}
 Change kept_as(const char* tensor, Format format) {
   return [=](Tensors<double>& x) {
     Matrix<double>& m = x.find(tensor)->second;
@@ -64,17 +61,13 @@ Change kept_as(const char* tensor, Format format) {
 Change times(const char* tensor, double factor) {
   return [=](Tensors<double>& x) { x.find(tensor)->second *= factor; };
 }
-Change column_lost(const char* tensor, Index column) {
-  return [=](Tensors<double>& x) { x.find(tensor)->second.col(column).setZero(); };
-}
-
 const Subject& latent() {
-  static const Subject subject("latent_attention", "absorbed", 96,
-                               {{"D", 8}, {"H", 2}, {"dn", 126}, {"dr", 2}, {"dv", 4}, {"dc", 128}});
+  static const Subject subject("latent_attention", "absorbed", 24,
+                               {{"D", 8}, {"H", 2}, {"dn", 62}, {"dr", 2}, {"dv", 4}, {"dc", 64}});
   return subject;
 }
 const Subject& softmax() {
-  static const Subject subject("softmax_attention", "naive", 96,
+  static const Subject subject("softmax_attention", "naive", 24,
                                {{"H", 1}, {"Hkv", 1}, {"d", 512}, {"dv", 8}});
   return subject;
 }
@@ -86,16 +79,11 @@ struct Planted {
 };
 
 std::vector<Planted> planted() {
-  return {{"a token of the cache", latent, row_lost("c", 40)},
-          {"the latent in tf32", latent, kept_as("c", Format::tf32)},
+  return {{"the latent in tf32", latent, kept_as("c", Format::tf32)},
           {"x in bf16", latent, kept_as("x", Format::bf16)},
-          {"a latent's last channel", latent, column_lost("c", 127)},
           {"scale", latent, times("q_up", 1.001)},
-          {"a key", softmax, row_lost("k", 40)},
           {"the keys in tf32", softmax, kept_as("k", Format::tf32)},
-          {"the queries in bf16", softmax, kept_as("q", Format::bf16)},
-          {"a head's last channel", softmax, column_lost("q", 511)},
-          {"scale", softmax, times("q", 1.001)}};
+          {"scale", softmax, times("q", 1.0004)}};
 }
 
 TEST(InDoubt, WhatTheWorstCaseHidesDiesByDrawnRoundings) {
