@@ -114,12 +114,24 @@ bool repeated_pairs(const Sequence<double>& sequence) {
 
 namespace {
 
-double few_rows_quantile(double rows) {
-  const boost::math::chi_squared squares(rows);
+/// The RMS of so many independent errors that is as improbable as one error at kRowLambda.
+double rms_quantile(double errors) {
+  const boost::math::chi_squared squares(errors);
   const double tail = std::erfc(kRowLambda / std::sqrt(2.0));
-  const double sum = boost::math::quantile(boost::math::complement(squares, tail));
-  return std::max(kHeadLimitFew, std::sqrt(sum / rows));
+  return std::sqrt(boost::math::quantile(boost::math::complement(squares, tail)) / errors);
 }
+
+double few_rows_quantile(double rows) { return std::max(kHeadLimitFew, rms_quantile(rows)); }
+
+/// Independent errors of a head whose rows all read one state: each of its elements is a sum of roundings that goes on
+/// from row to row until the gates have forgotten it. The mean square of such a walk over its rows has the mean 1/2 and
+/// the variance 1/3 of the integral of W^2, hence 2 (1/2)^2 / (1/3) = 3/2 degrees of freedom (Satterthwaite).
+double walks(const Sequence<double>& x) {
+  return 1.5 * static_cast<double>(x.key_width() * x.value_width()) * (1.0 - x.g.sum());
+}
+
+/// From so many on their quantile is below kHeadLimit.
+constexpr double kManyWalks = 64.0;
 
 }  // namespace
 
@@ -151,6 +163,8 @@ Policy policy_for(const Contract& contract, const Sequence<double>& sequence, st
   const bool few = outputs < kHeadElements || sequence.tokens() < kHeadTokens || repeated_keys(sequence);
   policy.head_limit =
       few ? few_rows_limit(static_cast<double>(sequence.tokens())) : (tf32 ? kHeadLimitTf32 : kHeadLimit);
+  if (const double errors = walks(sequence); errors < kManyWalks)
+    policy.head_limit = std::max(policy.head_limit, rms_quantile(errors));
   if (structured(sequence) || neumann || (l2norm && repeated_keys(sequence)))
     return {Mode::det, 1.0, 1.0, false, policy.head_limit, Mode::det};
   if (coarser_than_fp32(contract.state)) {

@@ -48,6 +48,7 @@ inline KernelTable planted_table(const Fault& chunked, const Fault& recurrent = 
     const Kernel& base = table.named("cpu.gated_delta_rule." + form);
     Kernel row = base;
     row.name = "planted.gated_delta_rule." + form;
+    row.contracts.emplace_back(kAnyContract);  // as the base, whose calls these are
     row.run = [base, fault](const Arguments& a, const Contract& c) { return fault(base, a, c); };
     return row;
   };

@@ -133,8 +133,9 @@ struct ChunkBody {
     }
   }
 
-  /// S^T += x K of 16 tokens, whose rows of K begin at `rows`.
-  static SAMESTATE_DEVICE void write_state(const Bf16* rows, const std::uint32_t (&parts)[kParts][4],
+  /// S^T += x K of 16 tokens, whose rows of K begin at `rows`; x in so many parts.
+  template <int n>
+  static SAMESTATE_DEVICE void write_state(const Bf16* rows, const std::uint32_t (&parts)[n][4],
                                            float (&state)[kWidth / 8][4]) {
     const int lane = lane_index();
     SAMESTATE_UNROLL
@@ -144,7 +145,7 @@ struct ChunkBody {
       for (int j = 0; j < 2; ++j)
         load_matrices<true>(k[j], rows + lane % 16 * kRow + c + 16 * j + lane / 16 * 8);
       SAMESTATE_UNROLL
-      for (int part = 0; part < kParts; ++part) {
+      for (int part = 0; part < n; ++part) {
         SAMESTATE_UNROLL
         for (int j = 0; j < 4; ++j)
           multiply_bf16(state[c / 8 + j], parts[part], k[j / 2][j % 2 * 2], k[j / 2][j % 2 * 2 + 1]);

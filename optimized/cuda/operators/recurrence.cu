@@ -1,4 +1,4 @@
-#include "optimized/cuda/operators/recurrence.cuh"
+#include "optimized/cuda/operators/recurrence_launch.cuh"
 
 #include "optimized/cuda/operators/call.cuh"
 #include "optimized/cuda/operators/kernels.h"

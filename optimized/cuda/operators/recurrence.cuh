@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -11,6 +10,9 @@
 /// warp holds the columns of a tile and goes through the tokens of a segment; sequences that give too few warps are cut into
 /// segments, whose own states are then summed up to the state before each.
 namespace samestate::cuda {
+
+inline constexpr int kRecurrenceTile = 32;     ///< tokens that tensor cores take at once
+inline constexpr int kRecurrenceColumns = 64;  ///< of a state, by a block of theirs
 
 /// What becomes of S_t^T q_t.
 enum class RecurrenceOutput {
@@ -43,8 +45,9 @@ struct RecurrenceParameters {
   bool decays = false;  ///< by RetNet's gammas
   bool whole = false;   ///< every token reads the state behind the last one
   RecurrenceOutput output = RecurrenceOutput::rounded;
-  int row_lanes = 1;  ///< of a warp, by rows of the state: 16 a lane; the others by columns: 4 a lane
-  int stage = 16;     ///< tokens in shared memory at a time, twice
+  int row_lanes = 1;   ///< of a warp, by rows of the state: 16 a lane; the others by columns: 4 a lane
+  int stage = 16;      ///< tokens in shared memory at a time, twice
+  bool tiled = false;  ///< on tensor cores, by recurrence_tiles.cuh
 
   [[nodiscard]] SAMESTATE_HOST_DEVICE std::int64_t states() const { return batch * heads; }
   [[nodiscard]] SAMESTATE_HOST_DEVICE int rows() const { return 16 * row_lanes; }
@@ -443,41 +446,5 @@ struct ScaleRows {
     }
   }
 };
-
-/// The sizes of the launches, behind everything else of `p`. Segments are those that fill an H100 whatever the device: where they
-/// begin decides the order of sums, and every device is to give the same bits.
-template <class Operand>
-void plan_recurrence(RecurrenceParameters<Operand>& p) {
-  while (p.rows() < p.dk) p.row_lanes *= 2;
-  // Some 16 KB for both stages, that an SM holds a dozen warps.
-  p.stage = std::clamp(4096 / static_cast<int>(sizeof(Operand)) / p.rows(), 4, 16);
-  constexpr std::int64_t kEnough = 132 * 12, kShortest = 64;
-  const std::int64_t units = p.states() * p.tiles();
-  std::int64_t segments = units > 0 ? std::min(kEnough / units, p.tokens / kShortest) : 1;
-  segments = std::max<std::int64_t>(segments, 1);
-  p.segment = std::max<std::int64_t>((p.tokens + segments - 1) / segments, 1);
-  p.segments = std::max<std::int64_t>((p.tokens + p.segment - 1) / p.segment, 1);
-}
-
-/// Memory of `tensors` for the states of so many segments, if there are any.
-template <class Operand, class Tensors>
-void make_carried(RecurrenceParameters<Operand>& p, Tensors& tensors, std::int64_t segments) {
-  if (segments == 0) return;
-  const std::int64_t rows = segments * p.states() * p.dk;
-  p.carried = tensors.template scratch<float>(rows * p.dv);
-  if (p.output == RecurrenceOutput::over_sums) p.carried_sums = tensors.template scratch<float>(rows);
-}
-
-template <class Operand>
-void launch_recurrence(const RecurrenceParameters<Operand>& p, cudaStream_t stream) {
-  if (p.whole || p.segments > 1) {
-    RecurrenceSegments<Operand, true, false>::launch(p, stream);
-    EachThread<CarryStates<Operand>>::launch(p, stream);
-  }
-  if (!p.whole) return RecurrenceSegments<Operand, true, true>::launch(p, stream);
-  RecurrenceParameters<Operand> reading = p;
-  reading.state = p.final_state;
-  RecurrenceSegments<Operand, false, true>::launch(reading, stream);
-}
 
 }  // namespace samestate::cuda

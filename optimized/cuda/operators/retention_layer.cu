@@ -4,7 +4,7 @@
 #include "optimized/cuda/operators/kernels.h"
 #include "optimized/cuda/operators/norms.cuh"
 #include "optimized/cuda/operators/projection.cuh"
-#include "optimized/cuda/operators/recurrence.cuh"
+#include "optimized/cuda/operators/recurrence_launch.cuh"
 #include "optimized/cuda/operators/retention_rotation.cuh"
 
 /// Row of the table: multi-scale retention, RetNet's layer (EQUATIONS 5.11), prefill and decode with its state and position.

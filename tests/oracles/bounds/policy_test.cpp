@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <random>
+
 #include "oracles/bounds/bound.h"
 #include "oracles/limits.h"
 #include "oracles/numbers.h"
@@ -71,6 +74,38 @@ TEST(Policy, IsTheTable) {
   expect(policy_for(Contract{}, wide.slice(0, 63, wide.initial_state), "chunked"), Mode::prob, 5, 4, true,
          2.5);
   EXPECT_THROW((void)policy_for(c, x, "parallel"), Error);
+}
+
+// 2 x 2 walks of 3/2 degrees of freedom each are chi squared of 6, whose tail at y has the closed form e^{-y/2} (1 + y/2 + y^2/8).
+TEST(Policy, AStateThatForgetsNothingHasFewErrors) {
+  Sequence<double> x = random_head(10, 512, 2, 2);
+  x.g.setZero();
+  const double limit = policy_for(Contract{}, x, "recurrent").head_limit;
+  const double y = 6.0 * limit * limit;
+  EXPECT_NEAR(std::exp(-y / 2) * (1 + y / 2 + y * y / 8) / std::erfc(kRowLambda / std::sqrt(2.0)), 1.0, 1e-6);
+  x.g.setConstant(-0.1);
+  EXPECT_EQ(policy_for(Contract{}, x, "recurrent").head_limit, kHeadLimit) << "gates of 51 e-folds";
+  x = random_head(10, 512, 8, 8);
+  x.g.setZero();
+  EXPECT_EQ(policy_for(Contract{}, x, "recurrent").head_limit, kHeadLimit) << "64 elements";
+}
+
+// What the limit counts with: mean 1/2 and variance 1/3, in units of the walk's length.
+TEST(Policy, TheMeanSquareOfAWalkHasThreeHalvesDegreesOfFreedom) {
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> step;
+  constexpr int kWalks = 4000, kSteps = 256;
+  double sum = 0.0, squares = 0.0;
+  for (int walk = 0; walk < kWalks; ++walk) {
+    double at = 0.0, mean_square = 0.0;
+    for (int t = 0; t < kSteps; ++t) {
+      at += step(random);
+      mean_square += at * at / kSteps;
+    }
+    sum += mean_square / kWalks;
+    squares += mean_square * mean_square / kWalks;
+  }
+  EXPECT_NEAR(2.0 * sum * sum / (squares - sum * sum), 1.5, 0.15);
 }
 
 /// Keys, values and gates as of memorised pairs: two of each, and a strength of its own a token.
