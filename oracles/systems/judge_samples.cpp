@@ -69,7 +69,7 @@ class Population {
     }
     Finding worst;
     for (std::size_t k = 0; k < kNames.size(); ++k) {
-      const double limit = of == SampledLimit::largest ? largest(k)
+      const double limit = of == SampledLimit::largest ? kSampledMargin * largest(k)
                            : k == kSlope               ? slope_limit()
                                                        : limit_of(k);
       const double value = of_kernel.value[k];

@@ -31,8 +31,8 @@ struct SampledErrors {
 /// is not finite, and of rows of undecided tokens, what the oracle says.
 [[nodiscard]] Tensors<double> sampled_tolerances(const OperatorOracle& oracle, const SampledErrors& errors);
 
-/// What a statistic is held against: where the samples' own is exceeded with probability kSampledFalseAlarm, or the largest
-/// of theirs, below which any limit lies that more samples have.
+/// What a statistic is held against: where the samples' own is exceeded with probability kSampledFalseAlarm, or
+/// kSampledMargin times the largest of theirs, below which no limit of more samples lies.
 enum class SampledLimit { predicted, largest };
 
 /// Five statistics of every output against the same of the samples:
@@ -54,7 +54,7 @@ enum class SampledLimit { predicted, largest };
                                       const OperatorOracle& oracle, std::uint64_t seed,
                                       const Tensors<double>& actual);
 
-/// Whether the first kFewSamples are enough: each statistic is at most the largest of theirs, which says that kSamples would
+/// Whether the first kFewSamples are enough: each statistic is at most kSampledMargin times the largest of theirs, which says that kSamples would
 /// not fail the kernel, and nothing where it is more.
 [[nodiscard]] bool lies_within_few(const Operator& op, const Call& call, const Tensors<double>& inputs,
                                    const std::vector<Index>& cuts, const Contract& contract,

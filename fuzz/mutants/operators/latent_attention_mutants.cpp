@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "fuzz/mutants/operators/changed_call.h"
-#include "optimized/cpu/rounding.h"
 
 /// Latent attention and its cache: M52, M84-M86, M90, and epsilons, weights, tables, caches.
 namespace samestate::mutants {
@@ -68,18 +67,6 @@ void cache_forgotten(Call& c) {
     if (tensor.name == "c" || tensor.name == "kr") last_tokens(c, tensor);
   }
 }
-// Where heads are wide the worst case hides one token of many, and operands of tf32: drawn roundings see them.
-bool wide_heads(const Call& c) { return c.at("dn") >= 32 && c.call.input("c").shape[1] > 512; }
-void cached_token_lost(Call& c) {
-  if (!wide_heads(c)) return;
-  const std::int64_t rows = c.call.input("c").shape[1], dc = c.width("c");
-  each_row(c.input("c"), rows * dc, [&](std::span<float> sequence) {
-    std::ranges::fill(sequence.subspan(static_cast<std::size_t>(512 * dc), static_cast<std::size_t>(dc)), 0.0F);
-  });
-}
-void latent_in_tf32(Call& c) {
-  if (wide_heads(c)) c.each("c", [](float x) { return cpu::to_tf32(x); });
-}
 /// Heads [W_UV | W_UK].
 void values_before_keys(Call& c) {
   const std::int64_t dc = c.width("kv_up");
@@ -117,10 +104,6 @@ std::vector<Mutant> latent_attention_mutants() {
        {"F", "values_before_keys", "of a head's rows the values' come first", misread(values_before_keys)},
        {"F", "one_head_for_all", "every head restores with the rows of the first", misread(one_head_for_all)},
        {"F", "cache_forgotten", "only the tokens of the call are seen", misread(cache_forgotten)},
-       {"F", "cached_token_lost", "with wide heads the cache's token 512 reads as zero",
-        misread(cached_token_lost)},
-       {"F", "latent_in_tf32", "with wide heads and many tokens the latent is read in tf32",
-        misread(latent_in_tf32)},
        {"F", "turned_the_other_way", "the queries' angle has the other sign", misread(turned_the_other_way)},
        {"F", "position_off_by_one", "tables of the token before", misread(position_off_by_one)}});
   return out;

@@ -34,10 +34,11 @@ struct Subject {
   OperatorOracle oracle;
 
   Subject(const char* system, const char* form, Index tokens, const std::map<std::string, Index>& sizes,
-          std::uint64_t seed = 5)
+          std::vector<Index> ends = {})
       : op(*find_operator(system)),
         call(call_of(op, form, tokens, sizes)),
-        inputs(drawn_inputs(op, call, contract, seed, false)),
+        inputs(drawn_inputs(op, call, contract, 5, false)),
+        cuts(std::move(ends)),
         oracle(operator_oracle(op, call, inputs, cuts, contract)) {}
 
   [[nodiscard]] TwinSubject subject() const { return {op, call, inputs, cuts, contract, oracle}; }
@@ -98,6 +99,25 @@ TEST(InDoubt, WhatTheWorstCaseHidesDiesByDrawnRoundings) {
     EXPECT_EQ(together.verdict, Verdict::fail) << together.sampled_ratio;
     EXPECT_TRUE(together.gate.starts_with("sampled")) << together.gate;
   }
+}
+
+// The case of an adversary's kernel that left out a key of the current token: 0.7 of the worst case.
+TEST(InDoubt, LongATokenOfALongCacheIsLost) {
+  const Subject subject("latent_attention", "absorbed", 521,
+                        {{"D", 8}, {"H", 2}, {"dn", 62}, {"dr", 2}, {"dv", 4}, {"dc", 64}}, {519, 520});
+  const Tensors<double> right = in_fp32(subject.oracle.exact);
+  Tensors<double> actual = right;
+  // The last two tokens, which come alone, do not see token 300.
+  const Tensors<double> lost =
+      subject.reading([](Tensors<double>& x) { x.find("c")->second.row(300).setZero(); });
+  actual["y"].bottomRows(2) = get(lost, "y").bottomRows(2);
+  const Judgement alone = subject.judge(actual, false);
+  EXPECT_EQ(alone.verdict, Verdict::pass) << alone.ratio;
+  const Judgement together = subject.judge(actual);
+  EXPECT_EQ(together.verdict, Verdict::fail) << together.sampled_ratio;
+  EXPECT_EQ(subject.judge(right).verdict, Verdict::pass);
+  RecordProperty("worst_case", std::to_string(alone.ratio));
+  RecordProperty("drawn", std::to_string(together.sampled_ratio));
 }
 
 TEST(InDoubt, ARightKernelIsNot) {
