@@ -86,6 +86,19 @@ inline constexpr double kSampledSpread = 0.03;
 inline constexpr int kSamples = 32;
 inline constexpr int kSecondLook = 4;
 
+// Which runs of contracts without rounding points are judged by drawn ones beside the worst case (bounds_operators.md 12).
+
+/// Tolerance of a row, as a share of its size, up to which the worst case is enough: a fifth of 2^-11, by which an operand
+/// of tf32 is off.
+inline constexpr double kRoomOfWorstCase = 1e-4;
+/// So many evaluations with moved inputs say how the data carry roundings on.
+inline constexpr int kMovedInputs = 2;
+/// A row's error is looked at above so many times what these make of it: sums of n terms one after the other err by sqrt(n) / 2
+/// of it, and 16,384 is the widest of the plan.
+inline constexpr double kDoubt = 64.0;
+/// Samples that are enough where the kernel lies within them.
+inline constexpr int kFewSamples = 4;
+
 // The twin of operators (bounds_operators.md 4, 9), in shares of roundings that a kernel and its twin do not have in common.
 
 /// Mean over rows up to which a kernel is its twin: a twenty-fifth of the variance of all other roundings, which no

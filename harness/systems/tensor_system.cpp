@@ -330,8 +330,7 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
                         std::vector<OperatorOracle>* oracles) {
   const Call call = system.call(r.c, native);
   const ChosenHeads chosen = chosen_sequences(r.c, system, call, inputs, outputs);
-  // Of work 1, some 35 ms of the running error. Without rounding points the worst case is near, and samples are dearer:
-  // where it says nothing alone.
+  // Of work 1, some 35 ms of the running error. Without rounding points samples are dearer, and few runs are in doubt.
   Case alone = r.c;
   alone.B = 1;
   alone.taps = false;
@@ -341,7 +340,8 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     return SampledSequences(held, work, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
   };
   const auto draws = [&](double work, bool points) {
-    return SampledSequences(held, work, points ? 0.1 : 0.0, r.law != nullptr ? 0.0 : points ? 1.0 : 0.3);
+    const bool law = r.law != nullptr;
+    return SampledSequences(held, work, points ? 0.1 : law ? 0.0 : 4.0, law ? 0.0 : points ? 1.0 : 0.3);
   };
   // A twin is sought among the subsets of its points. A stage has few of the layer's, and part of its work.
   constexpr double kOfStage = 0.25;

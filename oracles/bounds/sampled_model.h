@@ -1,11 +1,11 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 
+#include "oracles/bounds/random_function.h"
 #include "oracles/bounds/skipped_points.h"
 #include "oracles/rounding.h"
 #include "reference/contract.h"
@@ -83,20 +83,6 @@ class SamplingScope {
  private:
   detail::SamplingState before_;
 };
-
-/// Uniform in (-1, 1), odd, the same for equal leading bits of the mantissa, whatever the exponent: so a sample rounds equal
-/// values alike and keeps the symmetries of rounding to nearest.
-[[nodiscard]] inline double random_function(double x, std::uint64_t salt, int leading_bits = 36) {
-  const auto bits = std::bit_cast<std::uint64_t>(x);
-  const std::uint64_t last = std::uint64_t{1} << static_cast<unsigned>(52 - leading_bits);
-  std::uint64_t h = ((bits + last / 2) & 0x000FFFFFFFFFFFFFU & ~(last - 1)) ^ salt;
-  h *= 0x9E3779B97F4A7C15U;
-  h ^= h >> 32U;
-  h *= 0xBF58476D1CE4E5B9U;
-  h ^= h >> 29U;
-  const double draw = static_cast<double>(h >> 11U) * 0x1p-52 - 1.0;
-  return std::signbit(x) ? -draw : draw;
-}
 
 /// x as this thread's model keeps it in `format`: to nearest, or drawn with the mean x. Data have patterns in them that a
 /// kernel's errors keep: half of the sums of two numbers of the format are ties, and what is a number of the format but for

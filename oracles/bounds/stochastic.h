@@ -78,10 +78,15 @@ class Stochastic {
     if (value_ / grid == std::nearbyint(value_ / grid)) return value_;
     const double square = value_ * value_;
     double size = kUnit * std::sqrt((terms_ - 1.0) * (square / 3.0 + squares_ / 6.0) + squares_);
-    if (terms_ > 2.0 && square >= 0.9 * terms_ * squares_)
-      size = std::max(size, kUnit * std::abs(value_) * terms_ / 2.0);
+    const double alike =
+        terms_ > 2.0 && square >= 0.9 * terms_ * squares_ ? kUnit * std::abs(value_) * terms_ / 2.0 : 0.0;
+    // One rounding is uniform, and so is how many of a sum fall to one side; those of other sums are near normal together.
+    const bool normal = terms_ > 1.0 && alike <= size;
+    size = std::max(size, alike);
     if (std::abs(value_) < 0x1p-125) size += std::min(std::abs(value_), 0x1p-126);  // flushed to zero
-    return value_ + size * random_function(model.alike ? cell(grid) : value_, model.salt ^ place) -
+    const double at = model.alike ? cell(grid) : value_;
+    const std::uint64_t salt = model.salt ^ place;
+    return value_ + size * (normal ? normal_function(at, salt) : random_function(at, salt)) -
            value_ * model.truncation * kUnit * std::ceil(terms_ / 16.0);
   }
 

@@ -58,7 +58,7 @@ class Population {
   /// The worst statistic of an error [rows, columns] beyond `slack`; `e` is what each element has beyond it. The slope is
   /// that of the whole error, less what the slack can make of it: what an error across y loses by the element lies along y.
   [[nodiscard]] Finding judge(const Matrix<double>& e, const Matrix<double>& error,
-                              const Matrix<double>& slack) const {
+                              const Matrix<double>& slack, SampledLimit of) const {
     Scales all = scales(nullptr);
     all.column = columns(nullptr, all.row);
     Statistics of_kernel = statistics(e, all);
@@ -69,7 +69,9 @@ class Population {
     }
     Finding worst;
     for (std::size_t k = 0; k < kNames.size(); ++k) {
-      const double limit = k == kSlope ? slope_limit() : limit_of(k);
+      const double limit = of == SampledLimit::largest ? kSampledMargin * largest(k)
+                           : k == kSlope               ? slope_limit()
+                                                       : limit_of(k);
       const double value = of_kernel.value[k];
       const double ratio = value == 0.0 ? 0.0 : std::isfinite(value) ? value / limit : kInfinity;
       if (!(ratio <= worst.ratio))
@@ -262,7 +264,7 @@ Tensors<double> sampled_tolerances(const OperatorOracle& oracle, const SampledEr
 }
 
 Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& errors,
-                        const Tensors<double>& actual) {
+                        const Tensors<double>& actual, SampledLimit limit) {
   Judgement judgement;
   judgement.gate = "sampled";
   std::string unknown;
@@ -294,7 +296,8 @@ Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& error
     const Matrix<double> expected = rows_of(y, live);
     for (Matrix<double>& sample : samples) sample = rows_of(sample, live);
     const Population population(expected, floor_of(expected), std::move(samples));
-    const Finding found = population.judge(rows_of(e, live), rows_of(error, live), rows_of(slack, live));
+    const Finding found =
+        population.judge(rows_of(e, live), rows_of(error, live), rows_of(slack, live), limit);
     const double size = std::sqrt(expected.cwiseAbs2().mean());
     const double slack_size = std::sqrt(rows_of(slack, live).cwiseAbs2().mean());
     const bool known = population.tolerance() + slack_size <= kVacuousOutput * size;
@@ -341,6 +344,13 @@ Judgement judge_sampled(const Operator& op, const Call& call, const Tensors<doub
   };
   Judgement judgement = look(0, kSamples);
   return judgement.ratio > 1.0 ? look(kSamples, kSecondLook * kSamples) : judgement;
+}
+
+bool lies_within_few(const Operator& op, const Call& call, const Tensors<double>& inputs,
+                     const std::vector<Index>& cuts, const Contract& contract, const OperatorOracle& oracle,
+                     std::uint64_t seed, const Tensors<double>& actual) {
+  const SampledErrors few = sample_errors(op, call, inputs, cuts, contract, oracle, seed, 0, kFewSamples);
+  return judge_samples(oracle, few, actual, SampledLimit::largest).ratio <= 1.0;
 }
 
 }  // namespace samestate

@@ -31,6 +31,10 @@ struct SampledErrors {
 /// is not finite, and of rows of undecided tokens, what the oracle says.
 [[nodiscard]] Tensors<double> sampled_tolerances(const OperatorOracle& oracle, const SampledErrors& errors);
 
+/// What a statistic is held against: where the samples' own is exceeded with probability kSampledFalseAlarm, or
+/// kSampledMargin times the largest of theirs, below which no limit of more samples lies.
+enum class SampledLimit { predicted, largest };
+
 /// Five statistics of every output against the same of the samples:
 ///   tensor  RMS over rows of |e_r| / sigma_r,   row  the largest of them,   element  max |e_rc| / sigma_rc,
 ///   column  max over columns of the RMS of e_rc / sigma_r,   slope  |<e, y>| / <y, y>, weighed by 1 / sigma_r^2.
@@ -40,7 +44,8 @@ struct SampledErrors {
 /// of which a sample is not finite is not judged. Vacuous where no output is both judged and known to kVacuousOutput of
 /// its size. Gate: "sampled STATISTIC"; error and bound are the statistic and its limit.
 [[nodiscard]] Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& errors,
-                                      const Tensors<double>& actual);
+                                      const Tensors<double>& actual,
+                                      SampledLimit limit = SampledLimit::predicted);
 
 /// The same of kSamples samples; what exceeds a limit is judged again against kSecondLook times as many fresh ones,
 /// which decide.
@@ -48,5 +53,12 @@ struct SampledErrors {
                                       const std::vector<Index>& cuts, const Contract& contract,
                                       const OperatorOracle& oracle, std::uint64_t seed,
                                       const Tensors<double>& actual);
+
+/// Whether the first kFewSamples are enough: each statistic is at most kSampledMargin times the largest of theirs, which says that kSamples would
+/// not fail the kernel, and nothing where it is more.
+[[nodiscard]] bool lies_within_few(const Operator& op, const Call& call, const Tensors<double>& inputs,
+                                   const std::vector<Index>& cuts, const Contract& contract,
+                                   const OperatorOracle& oracle, std::uint64_t seed,
+                                   const Tensors<double>& actual);
 
 }  // namespace samestate

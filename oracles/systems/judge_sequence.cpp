@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "oracles/systems/in_doubt.h"
 #include "oracles/systems/judge_samples.h"
 
 namespace samestate {
@@ -48,7 +49,13 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
     same = nearest.same;
     add_gated(nearest.judgement, same);
   }
-  if (judgement.verdict != Verdict::fail && !same && asked.drawn(judgement.verdict)) {
+  // Without rounding points the worst case is near, and samples are dear: where it says nothing, or may hide something.
+  const auto open = [&] {
+    return of.oracle.points || judgement.verdict == Verdict::vacuous ||
+           (in_doubt(of, actual, seed) &&
+            !lies_within_few(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual));
+  };
+  if (judgement.verdict != Verdict::fail && !same && asked.drawn(judgement.verdict) && open()) {
     add_gated(judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual), true);
   }
   return judgement;

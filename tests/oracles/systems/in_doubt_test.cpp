@@ -1,0 +1,155 @@
+#include "oracles/systems/in_doubt.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "oracles/contracts.h"
+#include "oracles/systems/judge_samples.h"
+#include "oracles/systems/judge_sequence.h"
+#include "oracles/systems/scalars.h"
+#include "tests/oracles/systems/drawn_call.h"
+
+namespace samestate {
+namespace {
+
+using Change = std::function<void(Tensors<double>&)>;
+
+Tensors<double> in_fp32(Tensors<double> values) {
+  for (auto& [name, x] : values) x = x.unaryExpr([](double e) { return round_to(e, Format::fp32); });
+  return values;
+}
+
+/// A call in fp32 of one system, its oracle, and kernels that read something else than they were given.
+struct Subject {
+  const Operator& op;
+  const Contract& contract = contract_named("fp32");
+  Call call;
+  Tensors<double> inputs;
+  std::vector<Index> cuts;
+  OperatorOracle oracle;
+
+  Subject(const char* system, const char* form, Index tokens, const std::map<std::string, Index>& sizes,
+          std::vector<Index> ends = {})
+      : op(*find_operator(system)),
+        call(call_of(op, form, tokens, sizes)),
+        inputs(drawn_inputs(op, call, contract, 5, false)),
+        cuts(std::move(ends)),
+        oracle(operator_oracle(op, call, inputs, cuts, contract)) {}
+
+  [[nodiscard]] TwinSubject subject() const { return {op, call, inputs, cuts, contract, oracle}; }
+  [[nodiscard]] Tensors<double> reading(const Change& change) const {
+    Tensors<double> read = inputs;
+    change(read);
+    return in_fp32(op.exact(call, read));
+  }
+  [[nodiscard]] Judgement judge(const Tensors<double>& actual, bool drawn = true) const {
+    return judge_sequence(subject(), actual, 1,
+                          {[](Verdict) { return false; }, [drawn](Verdict) { return drawn; }});
+  }
+};
+
+Change kept_as(const char* tensor, Format format) {
+  return [=](Tensors<double>& x) {
+    Matrix<double>& m = x.find(tensor)->second;
+    m = m.unaryExpr([=](double e) { return round_to(e, format); });
+  };
+}
+Change times(const char* tensor, double factor) {
+  return [=](Tensors<double>& x) { x.find(tensor)->second *= factor; };
+}
+const Subject& latent() {
+  static const Subject subject("latent_attention", "absorbed", 24,
+                               {{"D", 8}, {"H", 2}, {"dn", 62}, {"dr", 2}, {"dv", 4}, {"dc", 64}});
+  return subject;
+}
+const Subject& softmax() {
+  static const Subject subject("softmax_attention", "naive", 24,
+                               {{"H", 1}, {"Hkv", 1}, {"d", 512}, {"dv", 8}});
+  return subject;
+}
+
+struct Planted {
+  const char* name;
+  const Subject& (*in)();
+  Change change;
+};
+
+std::vector<Planted> planted() {
+  return {{"the latent in tf32", latent, kept_as("c", Format::tf32)},
+          {"x in bf16", latent, kept_as("x", Format::bf16)},
+          {"scale", latent, times("q_up", 1.001)},
+          {"the keys in tf32", softmax, kept_as("k", Format::tf32)},
+          {"scale", softmax, times("q", 1.0004)}};
+}
+
+TEST(InDoubt, WhatTheWorstCaseHidesDiesByDrawnRoundings) {
+  for (const Planted& fault : planted()) {
+    const Subject& subject = fault.in();
+    SCOPED_TRACE(std::string(subject.op.name) + ": " + fault.name);
+    const Tensors<double> actual = subject.reading(fault.change);
+    const Judgement alone = subject.judge(actual, false);
+    EXPECT_EQ(alone.verdict, Verdict::pass) << alone.ratio;
+    EXPECT_TRUE(in_doubt(subject.subject(), actual, 1));
+    const Judgement together = subject.judge(actual);
+    EXPECT_EQ(together.verdict, Verdict::fail) << together.sampled_ratio;
+    EXPECT_TRUE(together.gate.starts_with("sampled")) << together.gate;
+  }
+}
+
+// The case of an adversary's kernel that left out a key of the current token: 0.7 of the worst case.
+TEST(InDoubt, LongATokenOfALongCacheIsLost) {
+  const Subject subject("latent_attention", "absorbed", 521,
+                        {{"D", 8}, {"H", 2}, {"dn", 62}, {"dr", 2}, {"dv", 4}, {"dc", 64}}, {519, 520});
+  const Tensors<double> right = in_fp32(subject.oracle.exact);
+  Tensors<double> actual = right;
+  // The last two tokens, which come alone, do not see token 300.
+  const Tensors<double> lost =
+      subject.reading([](Tensors<double>& x) { x.find("c")->second.row(300).setZero(); });
+  actual["y"].bottomRows(2) = get(lost, "y").bottomRows(2);
+  const Judgement alone = subject.judge(actual, false);
+  EXPECT_EQ(alone.verdict, Verdict::pass) << alone.ratio;
+  const Judgement together = subject.judge(actual);
+  EXPECT_EQ(together.verdict, Verdict::fail) << together.sampled_ratio;
+  EXPECT_EQ(subject.judge(right).verdict, Verdict::pass);
+  RecordProperty("worst_case", std::to_string(alone.ratio));
+  RecordProperty("drawn", std::to_string(together.sampled_ratio));
+}
+
+TEST(InDoubt, ARightKernelIsNot) {
+  for (const Subject* subject : {&latent(), &softmax()}) {
+    const Tensors<double> right = in_fp32(subject->oracle.exact);
+    EXPECT_FALSE(in_doubt(subject->subject(), right, 1));
+    EXPECT_EQ(subject->judge(right).verdict, Verdict::pass);
+    EXPECT_EQ(subject->judge(right).sampled_ratio, 0.0) << "nothing is drawn";
+  }
+}
+
+// What is no number where one is expected is in doubt; where the worst case has no room, nothing is.
+TEST(InDoubt, RoomAndNumbers) {
+  const Subject& subject = latent();
+  Tensors<double> actual = in_fp32(subject.oracle.exact);
+  actual["y"](3, 2) = std::nan("");
+  EXPECT_TRUE(in_doubt(subject.subject(), actual, 1));
+  Subject near("rms_norm", "equation", 3, {});
+  Tensors<double> scaled = near.oracle.exact;
+  scaled["y"] *= 1.5;
+  EXPECT_FALSE(in_doubt(near.subject(), scaled, 1)) << "the worst case sees it";
+}
+
+TEST(InDoubt, FewSamplesAreEnoughForOneOfThemAndNotForAFault) {
+  const Subject& subject = softmax();
+  const auto few = [&](const Tensors<double>& actual) {
+    return lies_within_few(subject.op, subject.call, subject.inputs, subject.cuts, subject.contract,
+                           subject.oracle, 1, actual);
+  };
+  EXPECT_TRUE(few(in_fp32(subject.oracle.exact)));
+  EXPECT_FALSE(few(subject.reading(kept_as("k", Format::tf32))));
+}
+
+}  // namespace
+}  // namespace samestate
