@@ -39,6 +39,7 @@ struct GatedDeltaStepBody {
   using State = DeltaState<columns, rows, vector>;
   static constexpr int kThreads = State::kThreads;
   static constexpr int kResidentBlocks = 2;
+  static constexpr bool kStartsEarly = true;
 
   struct Stage {
     typename State::Sums sums;

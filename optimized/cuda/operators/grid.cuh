@@ -7,8 +7,9 @@
 
 /// A launch, on the device or by the emulation. A grid `Body` has `Parameters`, `kThreads` threads a block and
 /// `run(parameters, shared)`, which every thread of every block executes; `shared` is the block's memory, aligned to 16 bytes.
-/// It may name `kResidentBlocks`, as many as an SM is to hold, where the compiler would take more registers, and `kHoldsTheDevice`, where
-/// the next grid's blocks would wait in its way.
+/// It may name `kResidentBlocks`, as many as an SM is to hold, where the compiler would take more registers, and `kStartsEarly`, where its
+/// blocks may be on the device before the grid before them has ended, and wait there for its end. Not where a grid is less than a wave:
+/// its blocks would crowd the multiprocessors that are idle by then.
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 
@@ -26,11 +27,18 @@ constexpr int resident_blocks() {
 }
 
 template <class Body>
+constexpr bool kEarly = requires {
+  Body::kStartsEarly;
+};
+
+template <class Body>
 __global__ void __launch_bounds__(Body::kThreads, resident_blocks<Body>())
     grid_kernel(const __grid_constant__ typename Body::Parameters p) {
   extern __shared__ __align__(16) unsigned char shared[];
-  if constexpr (!requires { Body::kHoldsTheDevice; }) let_next_grid_start();
-  wait_for_grids_before();
+  if constexpr (kEarly<Body>) {
+    let_next_grid_start();
+    wait_for_grids_before();
+  }
   Body::run(p, shared);
 }
 
@@ -43,8 +51,7 @@ void allow_shared_memory() {
         "cudaFuncSetAttribute");
 }
 
-/// Enqueues `blocks` blocks, none where that is 0: they may be on the device before the grid before them has ended, and wait for its
-/// end before they read or write. Throws Error where the device refuses them.
+/// Enqueues `blocks` blocks, none where that is 0. Throws Error where the device refuses them.
 template <class Body>
 void launch(unsigned blocks, std::size_t shared_bytes, const typename Body::Parameters& p,
             cudaStream_t stream) {
@@ -60,7 +67,7 @@ void launch(unsigned blocks, std::size_t shared_bytes, const typename Body::Para
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = &programmatic;
-  config.numAttrs = 1;
+  config.numAttrs = kEarly<Body> ? 1 : 0;
   check(cudaLaunchKernelEx(&config, grid_kernel<Body>, p), "the launch");
 }
 
