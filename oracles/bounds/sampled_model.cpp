@@ -41,6 +41,7 @@ SampledModel SampledModel::sample(const Contract& contract, std::uint64_t seed, 
     model.base_two_slope = kEx2BiasSlope * (2.0 * uniform(model.salt + 6) - 1.0);
   }
   model.working = true;
+  model.near_normal = model.kept == Format::none && model.operand == Format::none;
   model.by_place = n % 2 == 1;
   model.alike = n % 4 >= 2;
   model.size_of_nearest = n % 8 >= 4;
@@ -60,7 +61,7 @@ SampledModel SampledModel::twin(const Contract& contract) {
 
 SampledModel SampledModel::jitter(const Contract& contract, std::uint64_t seed, int n) {
   SampledModel model = sample(contract, seed, n);
-  model.drawn = false;
+  model.drawn = model.near_normal = false;
   model.truncation = model.exponential_bias = model.base_two_slope = 0.0;
   model.by_base_two = model.sums_stored = model.adds_one = false;
   // The other order of three factors has products of its own, whose operands are others.

@@ -33,6 +33,7 @@ struct SampledModel {
   bool alike = false;
   bool size_of_nearest = false;  ///< draws the sign of an error alone: see kept_in()
   bool working = false;          ///< Stochastic draws the roundings of fp32, too
+  bool near_normal = false;      ///< those of a sum as the many that they are: where their tail is a limit
   bool by_place =
       false;  ///< those are of value and place: kernels add in another order at the edge of a tile
   bool sums_stored =

@@ -81,7 +81,7 @@ class Stochastic {
     const double alike =
         terms_ > 2.0 && square >= 0.9 * terms_ * squares_ ? kUnit * std::abs(value_) * terms_ / 2.0 : 0.0;
     // One rounding is uniform, and so is how many of a sum fall to one side; those of other sums are near normal together.
-    const bool normal = terms_ > 1.0 && alike <= size;
+    const bool normal = model.near_normal && terms_ > 1.0 && alike <= size;
     size = std::max(size, alike);
     if (std::abs(value_) < 0x1p-125) size += std::min(std::abs(value_), 0x1p-126);  // flushed to zero
     const double at = model.alike ? cell(grid) : value_;

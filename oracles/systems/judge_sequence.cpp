@@ -49,13 +49,15 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
     same = nearest.same;
     add_gated(nearest.judgement, same);
   }
-  // Without rounding points the worst case is near, and samples are dear: where it says nothing, or may hide something.
+  // Without rounding points the worst case is near, and samples are dear: where it says nothing and they are not, or it may
+  // hide something.
   const auto open = [&] {
-    return of.oracle.points || judgement.verdict == Verdict::vacuous ||
-           (in_doubt(of, actual, seed) &&
-            !lies_within_few(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual));
+    if (of.oracle.points || (judgement.verdict == Verdict::vacuous && asked.drawn(Verdict::vacuous)))
+      return asked.drawn(judgement.verdict);
+    return asked.drawn(Verdict::pass) && in_doubt(of, actual, seed) &&
+           !lies_within_few(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual);
   };
-  if (judgement.verdict != Verdict::fail && !same && asked.drawn(judgement.verdict) && open()) {
+  if (judgement.verdict != Verdict::fail && !same && open()) {
     add_gated(judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual), true);
   }
   return judgement;

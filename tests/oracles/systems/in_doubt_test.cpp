@@ -120,6 +120,20 @@ TEST(InDoubt, LongATokenOfALongCacheIsLost) {
   RecordProperty("drawn", std::to_string(together.sampled_ratio));
 }
 
+// A case too large for samples of every run, of which the worst case says nothing: a fault is in doubt, and dies; a right kernel stays
+// unjudged.
+TEST(InDoubt, WhereTheWorstCaseSaysNothingAFaultIsDrawn) {
+  Subject wide = latent();
+  wide.oracle.tolerance["y"] *= 1e9;
+  const auto verdict = [&](const Tensors<double>& actual) {
+    return judge_sequence(wide.subject(), actual, 1,
+                          {[](Verdict) { return false; }, [](Verdict v) { return v != Verdict::vacuous; }})
+        .verdict;
+  };
+  EXPECT_EQ(verdict(wide.reading(times("q_up", 1.001))), Verdict::fail);
+  EXPECT_EQ(verdict(in_fp32(wide.oracle.exact)), Verdict::vacuous);
+}
+
 TEST(InDoubt, ARightKernelIsNot) {
   for (const Subject* subject : {&latent(), &softmax()}) {
     const Tensors<double> right = in_fp32(subject->oracle.exact);
