@@ -163,7 +163,10 @@ Policy policy_for(const Contract& contract, const Sequence<double>& sequence, st
   const bool few = outputs < kHeadElements || sequence.tokens() < kHeadTokens || repeated_keys(sequence);
   policy.head_limit =
       few ? few_rows_limit(static_cast<double>(sequence.tokens())) : (tf32 ? kHeadLimitTf32 : kHeadLimit);
-  if (const double errors = walks(sequence); errors < kManyWalks)
+  // Rows that are rounded when they are written have errors of their own.
+  const bool of_state =
+      bounds::below_fp32(contract.output) == Format::none || coarser_than_fp32(contract.state);
+  if (const double errors = walks(sequence); of_state && errors < kManyWalks)
     policy.head_limit = std::max(policy.head_limit, rms_quantile(errors));
   if (structured(sequence) || neumann || (l2norm && repeated_keys(sequence)))
     return {Mode::det, 1.0, 1.0, false, policy.head_limit, Mode::det};

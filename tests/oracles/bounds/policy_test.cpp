@@ -83,6 +83,11 @@ TEST(Policy, AStateThatForgetsNothingHasFewErrors) {
   const double limit = policy_for(Contract{}, x, "recurrent").head_limit;
   const double y = 6.0 * limit * limit;
   EXPECT_NEAR(std::exp(-y / 2) * (1 + y / 2 + y * y / 8) / std::erfc(kRowLambda / std::sqrt(2.0)), 1.0, 1e-6);
+  Contract rounded;
+  rounded.output = Format::bf16;
+  EXPECT_EQ(policy_for(rounded, x, "recurrent").head_limit, kHeadLimit) << "rows have errors of their own";
+  rounded.state = Format::bf16;
+  EXPECT_EQ(policy_for(rounded, x, "recurrent").head_limit, limit) << "and those of a coarser state";
   x.g.setConstant(-0.1);
   EXPECT_EQ(policy_for(Contract{}, x, "recurrent").head_limit, kHeadLimit) << "gates of 51 e-folds";
   x = random_head(10, 512, 8, 8);
