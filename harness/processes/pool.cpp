@@ -179,7 +179,8 @@ void Pool::look_at_the_clock(const JobObserver& observer) {
 /// Of a process that is gone.
 void Pool::lose(Worker& worker, JobResult::Kind kind, const WorkerEnd& end, const JobObserver& observer) {
   std::vector<Flight> flights = std::exchange(worker.flights, {});
-  const bool unsure = kind == JobResult::Kind::died && options_.confirm && worker.given > 1;
+  const bool unsure =
+      kind == JobResult::Kind::died && options_.confirm && (worker.given > 1 || end.from_outside);
   const bool alone = flights.size() == 1 && !worker.suspicion && !unsure;
   for (Flight& flight : flights) {
     if (!alone && !flight.as.suspicion) {

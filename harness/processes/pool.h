@@ -48,8 +48,8 @@ struct WorkerOptions {
       0;            ///< bytes of data that a process may hold before an allocation fails; 0: no limit
   int threads = 1;  ///< jobs at a time in a process, each on a thread of it
   int apart = 0;    ///< jobs that may be repeated alone at a time; 0: workers x threads
-  /// Where a process dies that ran other jobs before this one, this one is repeated alone too: what damaged
-  /// the process may have been one of those.
+  /// Where a process dies that ran other jobs before this one, or is killed from outside, this one is repeated
+  /// alone too: what damaged the process may have been one of those, or nothing that it did.
   bool confirm = false;
 };
 

@@ -237,7 +237,8 @@ WorkerEnd WorkerProcess::end(bool kill) {
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
     return {"signal",
-            fmt::format("the kernel's process was killed by signal {} ({})", signal, ::strsignal(signal))};
+            fmt::format("the kernel's process was killed by signal {} ({})", signal, ::strsignal(signal)),
+            signal == SIGKILL};
   }
   return {"exit", fmt::format("the kernel ended its process with code {}", WEXITSTATUS(status))};
 }

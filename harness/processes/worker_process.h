@@ -33,6 +33,8 @@ struct WorkerMessage {
 /// How a process ended: the kind of it, signal or exit, and the reason, as of a judgement.
 struct WorkerEnd {
   std::string how, reason;
+  bool from_outside =
+      false;  ///< by SIGKILL, which no fault raises: memory ran out, or somebody wanted its end
 };
 
 /// A socket of the calling process that no worker which it starts from now on shall hold open; and one that they may.

@@ -260,6 +260,23 @@ TEST(Pool, WhatRanBeforeInTheProcessMayBeTheCause) {
   EXPECT_EQ(run_all(options(1, 1), texts)[2].kind, Kind::died) << "without `confirm` the first word counts";
 }
 
+// As by the machine that ran out of memory: it says nothing of the job, not even of the first of its process.
+TEST(Pool, AKillFromOutsideIsRepeatedAlone) {
+  const auto killed = [](std::int64_t subject, const std::string& text) {
+    const int runs = ++shared().runs[std::stoi(text)];
+    if (text == "1" || (text == "0" && runs == 1)) ::kill(::getpid(), SIGKILL);
+    return run(subject, "well");
+  };
+  for (std::atomic<int>& runs : shared().runs) runs = 0;
+  Pool pool(killed, options(1, 1, 10.0, true));
+  const auto out = run_all(pool, {"0", "1"});
+  EXPECT_EQ(out[0].kind, Kind::unrepeated);
+  EXPECT_EQ(out[0].text, "well");
+  EXPECT_NE(out[0].reason.find("signal 9"), std::string::npos) << out[0].reason;
+  EXPECT_EQ(out[1].kind, Kind::died) << "twice is its own doing";
+  EXPECT_EQ(shared().runs[1], 2);
+}
+
 // A damaged heap shows wherever the next vector grows, in the harness too.
 TEST(Pool, ADefectAfterOtherJobsIsOfTheProcess) {
   for (const int threads : {1, 4}) {
