@@ -439,42 +439,49 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
 
 TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed) {
   TwinSearch search(of, actual);
-  Finding best;
-  TwinDistance nearest;
-  bool first = true;
+  struct Best {
+    Finding finding;
+    TwinDistance twin;
+  };
+  Best best;
+  Best shares;  // of those that every element is within
   search.run([&](const TwinDistance& twin) {
     const Finding found = judge_variant(of, twin, actual, seed, std::span(kLooks).first(2));
-    if (std::exchange(first, false) || found.ratio < best.ratio) {
-      best = found;
-      nearest = twin;
-    }
-    return best.ratio <= 1.0;
+    if (best.twin.value.empty() || found.ratio < best.finding.ratio) best = {found, twin};
+    if (!found.elements && (shares.twin.value.empty() || found.ratio < shares.finding.ratio))
+      shares = {found, twin};
+    return best.finding.ratio <= 1.0;
   });
-  // Two ties of one value each that all later rows show, say: one draw in some hundred turns both.
-  if (best.ratio > 1.0 && !best.elements) best = judge_variant(of, nearest, actual, seed, kLooks);
-  const std::string words = nearest.variant.words();
+  // Two ties of one value each that all later rows show, say: one draw in some hundred turns both. Another twin, with no
+  // element of which they agree, may be nearer then.
+  if (best.finding.ratio > 1.0 && !shares.twin.value.empty()) {
+    shares.finding = judge_variant(of, shares.twin, actual, seed, kLooks);
+    if (!best.finding.elements || shares.finding.ratio <= 1.0) best = shares;
+  }
+  const Finding& found = best.finding;
+  const std::string words = best.twin.variant.words();
   TwinJudgement out;
   Judgement& j = out.judgement;
-  j.ratio = j.twin_ratio = best.ratio;
-  j.error = best.error;
-  j.bound = best.bound;
-  j.worst.token = best.row;
-  j.worst.channel = best.column;
-  if (best.row >= 0 && best.column >= 0) {
-    j.expected = get(of.oracle.exact, best.output)(best.row, best.column);
-    j.actual = get(actual, best.output)(best.row, best.column);
+  j.ratio = j.twin_ratio = found.ratio;
+  j.error = found.error;
+  j.bound = found.bound;
+  j.worst.token = found.row;
+  j.worst.channel = found.column;
+  if (found.row >= 0 && found.column >= 0) {
+    j.expected = get(of.oracle.exact, found.output)(found.row, found.column);
+    j.actual = get(actual, found.output)(found.row, found.column);
   }
-  out.same = best.compared && best.same && best.rows > 0 &&
+  out.same = found.compared && found.same && found.rows > 0 &&
              std::any_of(of.oracle.exact.begin(), of.oracle.exact.end(),
                          [](const auto& one) { return (one.second.array() != 0.0).any(); });
-  j.gate = best.elements ? "twin element" : "twin share";
-  if (best.ratio > 1.0) {
+  j.gate = found.elements ? "twin element" : "twin share";
+  if (found.ratio > 1.0) {
     j.verdict = Verdict::fail;
     j.reason = fmt::format(
-        "output {}, nearest twin {}: {}", best.output, words.empty() ? "that of all points" : words,
-        best.elements ? "an element beyond what fp32 makes of the roundings that the contract declares"
-                      : "errors that the roundings which the contract declares do not make");
-  } else if (best.compared) {
+        "output {}, nearest twin {}: {}", found.output, words.empty() ? "that of all points" : words,
+        found.elements ? "an element beyond what fp32 makes of the roundings that the contract declares"
+                       : "errors that the roundings which the contract declares do not make");
+  } else if (found.compared) {
     j.verdict = Verdict::pass;
     j.reason = words;
   } else {
