@@ -85,6 +85,9 @@ inline constexpr double kSampledSpread = 0.03;
 /// limit by a sixth.
 inline constexpr int kSamples = 32;
 inline constexpr int kSecondLook = 4;
+/// Where nothing is kept in fewer bits than fp32 there are no ties whose turning a sample may have missed: so many limits
+/// beyond the first look's are no matter of more samples.
+inline constexpr double kGrossExcess = 8.0;
 
 // Which runs of contracts without rounding points are judged by drawn ones beside the worst case (bounds_operators.md 12).
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "oracles/contracts.h"
+#include "oracles/limits.h"
 #include "oracles/numbers.h"
 
 namespace samestate {
@@ -168,18 +169,27 @@ TEST(JudgeSampled, OperatorsWithPlantedRoundings) {
   EXPECT_EQ(with(scaled).verdict, Verdict::fail);
 }
 
-TEST(JudgeSampled, EqualSeedsDrawEqualSamples) {
+/// rms_norm of three tokens.
+struct Norms {
   const Operator& op = *find_operator("rms_norm");
   Call call;
-  call.form = op.forms.front().name;
-  call.tokens = 3;
-  for (const Parameter& p : op.parameters) call.parameters.emplace(p.name, p.standard);
   Tensors<double> inputs;
-  double n = 1.0;
-  for (const TensorSpec& spec : op.signature(call).inputs) {
-    inputs.emplace(spec.name, Matrix<double>::NullaryExpr(spec.rows(), spec.columns(),
-                                                          [&n] { return std::sin(n += 1.0); }));
+
+  Norms() {
+    call.form = op.forms.front().name;
+    call.tokens = 3;
+    for (const Parameter& p : op.parameters) call.parameters.emplace(p.name, p.standard);
+    double n = 1.0;
+    for (const TensorSpec& spec : op.signature(call).inputs) {
+      inputs.emplace(spec.name, Matrix<double>::NullaryExpr(spec.rows(), spec.columns(),
+                                                            [&n] { return std::sin(n += 1.0); }));
+    }
   }
+};
+
+TEST(JudgeSampled, EqualSeedsDrawEqualSamples) {
+  const Norms norms;
+  const auto& [op, call, inputs] = norms;
   const Contract& contract = contract_named("bf16");
   const OperatorOracle oracle = operator_oracle(op, call, inputs, {}, contract);
   const auto draw = [&](std::uint64_t seed) {
@@ -190,6 +200,24 @@ TEST(JudgeSampled, EqualSeedsDrawEqualSamples) {
   EXPECT_FALSE(has_samples(contract_named("fp32")));
   EXPECT_TRUE(has_samples(contract));
   EXPECT_TRUE(has_samples(contract_named("tf32")));
+}
+
+// Four times as many samples more are drawn where they may acquit: a tie that 32 did not turn is a large error.
+TEST(JudgeSampled, AGrossErrorInFp32HasNoSecondLook) {
+  const Norms norms;
+  const auto& [op, call, inputs] = norms;
+  for (const std::string_view name : {"fp32", "bf16"}) {
+    const Contract& contract = contract_named(name);
+    const OperatorOracle oracle = operator_oracle(op, call, inputs, {}, contract);
+    Tensors<double> scaled = oracle.exact;
+    scaled["y"] *= 1.2;
+    const SampledErrors first = sample_errors(op, call, inputs, {}, contract, oracle, 1, 0, kSamples);
+    const double at_first = judge_samples(oracle, first, scaled).ratio;
+    const Judgement last = judge_sampled(op, call, inputs, {}, contract, oracle, 1, scaled);
+    EXPECT_GT(at_first, kGrossExcess);
+    EXPECT_EQ(last.verdict, Verdict::fail);
+    EXPECT_EQ(last.ratio == at_first, name == "fp32") << name;
+  }
 }
 
 }  // namespace
