@@ -26,17 +26,6 @@ int merge_mutants(const std::vector<std::string>& files, const MergeOptions& opt
   MutantTable table =
       bare_mutant_table(std::any_of(merged.table.rows.begin(), merged.table.rows.end(), has_rules));
   table.rows = std::move(merged.table.rows);
-  // JSON sorts them by name; a row has them in the order of the table.
-  const auto place = [](std::string_view rule) {
-    const auto& rules = public_rules();
-    return std::find_if(rules.begin(), rules.end(),
-                        [&](const PublicRule& known) { return known.name == rule; }) -
-           rules.begin();
-  };
-  for (MutantRow& row : table.rows) {
-    std::sort(row.rules.begin(), row.rules.end(),
-              [&](const RuleVerdict& a, const RuleVerdict& b) { return place(a.rule) < place(b.rule); });
-  }
   return report_mutants(table, merged.part, {options.markdown, options.json, options.floor});
 }
 

@@ -3,8 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/duration.h"
@@ -17,6 +22,7 @@
 #include "fuzz/mutants/public_rules.h"
 #include "fuzz/mutants/trial.h"
 #include "harness/cases/shards.h"
+#include "harness/processes/hand_out.h"
 #include "harness/records/hash.h"
 #include "reference/error.h"
 #include "reports/records/files.h"
@@ -85,30 +91,97 @@ std::vector<const Mutant*> take_shard(const MutantsOptions& options, std::vector
   return own;
 }
 
+MutantRow tried(const MutantResult& r, bool rules) {
+  return row_of(r, rules ? try_public_rules(*r.mutant) : std::vector<PublicVerdict>());
+}
+
+/// Of a whole trial, by the mutant's name: its cases have processes of their own within that of the job.
+JobRunner trial_runner(const MutantsOptions& options) {
+  return [&options](std::int64_t, const std::string& name) {
+    return Answer{mutant_line(tried(try_mutant(mutant_named(name), options.trial), options.rules)), {}};
+  };
+}
+
+/// The rows, in the order of the list, without those that an interrupt left; `step` is called for each.
+std::vector<std::pair<const Mutant*, MutantRow>> tried_here(
+    const MutantsOptions& options, const std::vector<const Mutant*>& list,
+    const std::function<void(const MutantRow&)>& step) {
+  std::vector<std::pair<const Mutant*, MutantRow>> rows;
+  for (const MutantResult& r :
+       try_mutants(list, options.trial, options.threads, [&](const MutantResult& r) { step(row_of(r, {})); }))
+    rows.emplace_back(r.mutant, tried(r, options.rules));
+  return rows;
+}
+
+/// The same of all ranks. Throws Error where the process of a trial dies, whatever its mutant did in those of its own.
+std::vector<std::pair<const Mutant*, MutantRow>> tried_on(HandOut& ranks, const MutantsOptions& options,
+                                                          const std::vector<const Mutant*>& list,
+                                                          const std::function<void(const MutantRow&)>& step) {
+  std::vector<std::optional<MutantRow>> rows(list.size());
+  std::vector<std::size_t> order(list.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  // What may take as long as a case is allowed to begins first, beside the others.
+  std::stable_partition(order.begin(), order.end(), [&](std::size_t i) { return list[i]->hostile; });
+  double work = 0.0;
+  for (const Mutant* m : list) work += work_of(*m, options.trial);
+  std::size_t next = 0;
+  WorkerOptions processes;
+  processes.workers = options.threads;
+  processes.timeout = 0.0;  // its cases have theirs
+  processes.confirm = true;
+  Pool pool(trial_runner(options), processes);
+  JobObserver observer;
+  observer.stop = interrupted;
+  observer.finished = [&](const Job& job, const JobResult& result) {
+    if (result.kind != JobResult::Kind::answered && result.kind != JobResult::Kind::unrepeated)
+      throw Error(
+          fmt::format("the process that tried the mutant {} died: {}; try it alone: samestate mutants "
+                      "--name {}",
+                      job.text, result.reason, job.text));
+    rows[static_cast<std::size_t>(job.index)] = parse_mutant_line(result.text);
+    step(*rows[static_cast<std::size_t>(job.index)]);
+  };
+  const NextJob job = [&](std::int64_t) -> std::optional<Job> {
+    if (next == order.size() || interrupted()) return std::nullopt;
+    const std::size_t i = order[next++];
+    // A subject of its own, so that none has a process in which another was tried.
+    return Job{static_cast<std::int64_t>(i), std::string(list[i]->name), static_cast<std::int64_t>(i), false,
+               work_of(*list[i], options.trial)};
+  };
+  run_on(&ranks, pool, job, observer, {work, interrupted, {}});
+  std::vector<std::pair<const Mutant*, MutantRow>> out;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (rows[i]) out.emplace_back(list[i], std::move(*rows[i]));
+  }
+  return out;
+}
+
 int run_mutants(MutantsOptions options) {
   options.trial.timeout = seconds_of("--timeout", options.timeout);
   if (options.trial.timeout <= 0) throw Error("--timeout 0: a case needs some time");
   MutantPart part;
   const std::vector<const Mutant*> list = take_shard(options, chosen(options), part);
+  options.trial.stop = interrupted;
+  if (serves()) return serve({}, trial_runner(options));
   if (!options.markdown.empty()) require_writable(options.markdown);
   note_interrupts();
-  options.trial.stop = interrupted;
   Progress progress(std::ssize(list));
   MutantTable table = bare_mutant_table(options.rules);
-  const std::vector<MutantResult> results =
-      try_mutants(list, options.trial, options.threads, [&](const MutantResult& r) {
-        progress.step(r.killed ? 0.0 : r.ratio, !r.killed && r.mutant->equivalent.empty());
-      });
-  for (const MutantResult& r : results) {
-    table.rows.push_back(
-        row_of(r, options.rules ? try_public_rules(*r.mutant) : std::vector<PublicVerdict>()));
-  }
+  const auto step = [&](const MutantRow& row) {
+    progress.step(row.killed ? 0.0 : row.ratio, !row.killed && row.equivalent.empty());
+  };
+  HandOut* ranks = hand_out({});
+  const auto rows =
+      ranks != nullptr ? tried_on(*ranks, options, list, step) : tried_here(options, list, step);
   progress.clear();
   // Those that an interrupt left have no row.
   std::map<const Mutant*, std::int64_t> place_of;
   for (std::size_t i = 0; i < list.size(); ++i) place_of[list[i]] = part.places[i];
   part.places.clear();
-  for (const MutantResult& r : results) part.places.push_back(place_of.at(r.mutant));
+  for (const auto& [mutant, row] : rows) {
+    part.places.push_back(place_of.at(mutant));
+    table.rows.push_back(row);
+  }
   const int code = report_mutants(table, part, {options.markdown, options.json, options.floor});
   if (!interrupted()) return code;
   fmt::print(stderr, "samestate: interrupted after {} of {} mutants\n", table.rows.size(), list.size());

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <string_view>
+#include <utility>
 
 #include "cli/commands.h"
 #include "fuzz/mutants/mutant.h"
@@ -22,7 +25,13 @@ MutantTable bare_mutant_table(bool rules) {
   return table;
 }
 
-int report_mutants(const MutantTable& table, const MutantPart& part, const MutantReports& reports) {
+int report_mutants(MutantTable table, const MutantPart& part, const MutantReports& reports) {
+  // JSON, in which rows come from shards and ranks, sorts them by name; a row has them in the order of the table.
+  const auto place = [](std::string_view rule) {
+    return std::ranges::find(public_rules(), rule, &PublicRule::name) - public_rules().begin();
+  };
+  for (MutantRow& row : table.rows)
+    std::ranges::sort(row.rules, {}, [&](const RuleVerdict& verdict) { return place(verdict.rule); });
   const MutantSummary summary = summarise(table);
   if (!reports.markdown.empty()) write_atomically(reports.markdown, mutants_markdown(table, summary));
   if (reports.json) {

@@ -17,7 +17,6 @@ struct MutantReports {
 [[nodiscard]] MutantTable bare_mutant_table(bool rules);
 
 /// Writes and prints the table, whether one process tried its mutants or several did, and returns the exit code.
-[[nodiscard]] int report_mutants(const MutantTable& table, const MutantPart& part,
-                                 const MutantReports& reports);
+[[nodiscard]] int report_mutants(MutantTable table, const MutantPart& part, const MutantReports& reports);
 
 }  // namespace samestate::cli

@@ -27,7 +27,7 @@ namespace samestate::cli {
 namespace {
 
 /// The verbs whose jobs are handed out.
-constexpr std::array<std::string_view, 3> kShared = {"gate", "fuzz", "sweep"};
+constexpr std::array<std::string_view, 4> kShared = {"gate", "fuzz", "sweep", "mutants"};
 
 /// Of this process, once it has joined.
 struct Joined {

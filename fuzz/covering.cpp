@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 
+#include "fuzz/covering_tries.h"
 #include "fuzz/draw.h"
 #include "fuzz/never_judged.h"
 #include "fuzz/uses.h"
@@ -26,23 +27,9 @@ constexpr double kAboveLeast = 1.5;
 constexpr double kWorthKeeping = 0.8;
 constexpr Index kFewTokens = 4;
 
-/// One try for a combination: which of the other factors take the level that gains most.
-struct Try {
-  enum class Free { all, half_of_sizes, no_size, none } free;
-  bool least;          ///< sizes that are wanted at the least of their band
-  double times = 1.0;  ///< the usual work
-};
-constexpr std::array kTries{Try{Try::Free::all, false},           Try{Try::Free::all, false},
-                            Try{Try::Free::half_of_sizes, false}, Try{Try::Free::half_of_sizes, true},
-                            Try{Try::Free::no_size, true},        Try{Try::Free::half_of_sizes, true, 6},
-                            Try{Try::Free::no_size, true, 6},     Try{Try::Free::none, true, 36},
-                            Try{Try::Free::none, false, 1e9}};
-/// Of triples, which are a hundred times as many.
-constexpr std::array kTriesOfTriples{kTries[0], kTries[3], kTries[6], kTries[7]};
 constexpr Index kAnyTokens = -1;
 /// Work of a case of no size: a gain is worth what it costs.
 constexpr double kCaseItself = 0.02;
-constexpr Try kAlone{Try::Free::none, true};
 
 /// The size that made others possible together.
 struct Fix {
@@ -70,6 +57,7 @@ class Cover {
     for (const Factor& factor : factors) {
       values_.emplace_back(factor.values.begin(), factor.values.end());
     }
+    unmet_ = values_;
   }
 
   void given(const Case& c) {
@@ -84,6 +72,7 @@ class Cover {
       for (const Index value : factors_[f].values) {
         if (values_[f].contains(value)) value_of(f, value);
       }
+      values_[f] = unmet_[f];  // what no witness can have
     }
   }
 
@@ -139,7 +128,7 @@ class Cover {
   /// Leaves out the cases that nothing needs: what came later has all that they have. The dearest first; what a case that
   /// stays has besides what needs it is made as small as that allows, or gives way to cases that cost less together.
   void thin(std::span<const Case> given) {
-    Uses uses(factors_, met_);
+    Uses uses(factors_, met_, start_);
     for (const Case& c : given) uses.count(c, 1);
     for (const Case& c : cases_) uses.count(c, 1);
     drop(uses);
@@ -197,8 +186,10 @@ class Cover {
       const std::set<std::int64_t> all(has.begin(), has.end());
       return std::all_of(needs.combinations.begin(), needs.combinations.end(),
                          [&](std::int64_t at) { return all.contains(at); }) &&
-             std::all_of(needs.values.begin(), needs.values.end(),
-                         [&](std::size_t f) { return factors_[f].value(lighter) == factors_[f].value(c); });
+             std::all_of(needs.values.begin(), needs.values.end(), [&](std::size_t f) {
+               return factors_[f].value(lighter) == factors_[f].value(c) &&
+                      (witness(f, lighter) || !witness(f, c));
+             });
     };
     const Dice chance = dice();
     for (const double part : {0.0, 0.05, 0.1, 0.2, 0.4, 0.6}) {
@@ -222,11 +213,14 @@ class Cover {
     double work = 0.0;
     const auto put = [&](const std::vector<int>& wanted, const Factor* size, Index value) {
       const double usual = std::min(limit(wanted, size, value, chance), options_.most);
+      const bool as_witness = size != nullptr && is_witness(*size, c, start_);
       for (const Try::Free free : {Try::Free::no_size, Try::Free::none}) {
         std::vector<int> levels = choose(wanted, free, chance);
+        if (as_witness) leave_plain(levels);
         Failure why;
         std::optional<Case> part = attempt(wanted, levels, size, value, true, usual, chance, why);
         if (!part || part->T < std::min(c.T, kFewTokens)) continue;
+        if (as_witness && !is_witness(*size, *part, start_)) continue;
         work += work_of(kernel_, *part) + kCaseItself;
         const std::vector<std::int64_t> has = met_.of(levels_of(factors_, *part));
         met.insert(has.begin(), has.end());
@@ -244,9 +238,24 @@ class Cover {
     return out;
   }
 
+  [[nodiscard]] bool witness(std::size_t f, const Case& c) const {
+    return is_witness(factors_[f], c, start_);
+  }
+
   void forget_values(const Case& c) {
     for (std::size_t f = 0; f < factors_.size(); ++f) {
-      if (factors_[f].value) values_[f].erase(factors_[f].value(c));
+      if (!factors_[f].value) continue;
+      const Index value = factors_[f].value(c);
+      unmet_[f].erase(value);
+      if (witness(f, c)) values_[f].erase(value);
+    }
+  }
+
+  /// What makes a case no witness stays as the start has it.
+  void leave_plain(std::vector<int>& levels) const {
+    for (std::size_t f = 0; f < factors_.size(); ++f) {
+      if (factors_[f].name == "regime" || factors_[f].name == "law" || factors_[f].name == "form")
+        levels[f] = -1;
     }
   }
 
@@ -423,18 +432,23 @@ class Cover {
     return Missing::none;
   }
 
+  /// In a witness; where the kernel takes none, in any case, unless one has it.
   void value_of(std::size_t f, Index value) {
     const Dice chance = dice();
     const std::vector<int> none(factors_.size(), -1);
     const double usual = limit(none, &factors_[f], value, chance);
-    for (const Try& how : kTries) {
-      std::vector<int> levels = choose(none, how.free, chance);
-      levels[f] = -1;
-      Failure why;
-      if (std::optional<Case> c =
-              attempt(none, levels, &factors_[f], value, how.least,
-                      std::min(std::max(options_.common, std::min(usual, options_.most)), how.times * usual),
-                      chance, why)) {
+    for (const bool plain : {true, false}) {
+      if (!plain && !unmet_[f].contains(value)) return;
+      for (const Try& how : kTries) {
+        std::vector<int> levels = choose(none, how.free, chance);
+        levels[f] = -1;
+        if (plain) leave_plain(levels);
+        Failure why;
+        std::optional<Case> c =
+            attempt(none, levels, &factors_[f], value, how.least,
+                    std::min(std::max(options_.common, std::min(usual, options_.most)), how.times * usual),
+                    chance, why);
+        if (!c || (plain && !witness(f, *c))) continue;
         keep(std::move(*c));
         return;
       }
@@ -451,7 +465,8 @@ class Cover {
   Counter counter_;
   mutable std::int64_t draws_ = 0;
   mutable std::optional<Fix> fix_;       ///< of the combination or value that is tried
-  std::vector<std::set<Index>> values_;  ///< of each size, those that no case has yet
+  std::vector<std::set<Index>> values_;  ///< of each size, those of which there is no witness yet
+  std::vector<std::set<Index>> unmet_;   ///< those that no case has
   std::vector<Case> cases_;
 };
 

@@ -1,17 +1,28 @@
 #include "fuzz/uses.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace samestate {
 
-Uses::Uses(const std::vector<Factor>& factors, const Combinations& combinations)
-    : factors_(factors), combinations_(combinations), times_(static_cast<std::size_t>(combinations.size())) {}
+bool is_witness(const Factor& size, const Case& c, const Case& start) {
+  return c.law.empty() && c.regime == start.regime && (size.enable != nullptr || c.form == start.form);
+}
+
+Uses::Uses(const std::vector<Factor>& factors, const Combinations& combinations, Case start)
+    : factors_(factors),
+      combinations_(combinations),
+      times_(static_cast<std::size_t>(combinations.size())),
+      start_(std::move(start)) {}
 
 void Uses::count(const Case& c, std::int32_t by) {
   for (const std::int64_t at : combinations_.of(levels_of(factors_, c)))
     times_[static_cast<std::size_t>(at)] += by;
   for (std::size_t f = 0; f < factors_.size(); ++f) {
-    if (factors_[f].value) values_[{f, factors_[f].value(c)}] += by;
+    if (!factors_[f].value) continue;
+    Times& times = values_[{f, factors_[f].value(c)}];
+    times.all += by;
+    if (is_witness(factors_[f], c, start_)) times.witnesses += by;
   }
 }
 
@@ -24,7 +35,9 @@ Needs Uses::needs(const Case& c) const {
     if (!factors_[f].value) continue;
     const Index value = factors_[f].value(c);
     const std::vector<Index>& all = factors_[f].values;
-    if (std::binary_search(all.begin(), all.end(), value) && values_.at({f, value}) <= 1)
+    if (!std::binary_search(all.begin(), all.end(), value)) continue;
+    const Times& times = values_.at({f, value});
+    if (times.all <= 1 || (times.witnesses <= 1 && is_witness(factors_[f], c, start_)))
       needs.values.push_back(f);
   }
   return needs;

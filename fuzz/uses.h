@@ -11,16 +11,21 @@
 
 namespace samestate {
 
+/// Whether a case is a witness of its value of a size: data as `start` has them, of its form unless the factor belongs to
+/// another, and no law, which compares a kernel with itself. Where one key has all the weight, a dropped one does not show.
+[[nodiscard]] bool is_witness(const Factor& size, const Case& c, const Case& start);
+
 /// What no other case has.
 struct Needs {
   std::vector<std::int64_t> combinations;
-  std::vector<std::size_t> values;  ///< of these factors
+  std::vector<std::size_t> values;  ///< of these factors, as witness where the case is one
 };
 
-/// How many cases have each combination, and each boundary of a size. Keeps references to what it was made of.
+/// How many cases have each combination, and each boundary of a size. Keeps references to what it was made of; `start`:
+/// start_of the kernel.
 class Uses {
  public:
-  Uses(const std::vector<Factor>& factors, const Combinations& combinations);
+  Uses(const std::vector<Factor>& factors, const Combinations& combinations, Case start);
 
   /// Adds `by` to what the case has; -1 takes one that was counted away.
   void count(const Case& c, std::int32_t by);
@@ -32,7 +37,11 @@ class Uses {
   const std::vector<Factor>& factors_;
   const Combinations& combinations_;
   std::vector<std::int32_t> times_;
-  std::map<std::pair<std::size_t, Index>, std::int32_t> values_;
+  struct Times {
+    std::int32_t all = 0, witnesses = 0;
+  };
+  Case start_;
+  std::map<std::pair<std::size_t, Index>, Times> values_;
 };
 
 }  // namespace samestate

@@ -186,6 +186,8 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
     ::dup2(STDERR_FILENO, STDOUT_FILENO);
     ::close(pair[0]);
     for (const int other : parents_sockets()) ::close(other);
+    // Of a worker that starts workers, what is opened under such a number is its own.
+    parents_sockets().clear();
     keep_freed_memory();
     limit(RLIMIT_CORE, 0);
     if (kLimitsMemory && memory > 0) limit(RLIMIT_DATA, memory);

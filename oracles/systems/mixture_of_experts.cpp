@@ -114,13 +114,14 @@ std::vector<Operator> mixture_of_experts_operators() {
                                         {"N", 5, 1, 1024, "experts"},
                                         {"K", 2, 1, 64, "experts a token"},
                                         {"F", 12, 1, 16384, "width of an expert"}};
-  Operator experts{"mixture_of_experts",
-                   "y = sum over the K largest logits of softmax(logits)_i W_down (silu(W_gate x) * W_up x) "
-                   "(MOE-15, MOE-16, EQ-19)",
-                   sizes,
-                   kForms,
-                   false,
-                   Experts::signature};
+  Operator experts{
+      "mixture_of_experts",
+      "y = sum over the K largest logits of w_i W_down (silu(W_gate x) * W_up x), w = softmax over those K "
+      "(MOE-15, MOE-16, EQ-19)",
+      sizes,
+      kForms,
+      false,
+      Experts::signature};
   evaluate_with<Experts>(experts);
   experts.token_wise = true;
   experts.cost = [](const Call& call) {

@@ -101,6 +101,14 @@ std::string mutants_json(const MutantTable& table, const MutantSummary& summary,
   return out.dump(2) + "\n";
 }
 
+std::string mutant_line(const MutantRow& row) { return json_of(row).dump(); }
+
+MutantRow parse_mutant_line(const std::string& line) {
+  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) throw Error("no JSON: " + line.substr(0, 80));
+  return row_of(json);
+}
+
 NamedMutants parse_mutants(const std::string& name, const std::string& text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded())

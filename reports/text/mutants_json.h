@@ -25,6 +25,10 @@ struct MutantPart {
 [[nodiscard]] std::string mutants_json(const MutantTable& table, const MutantSummary& summary,
                                        const MutantPart& part);
 
+/// One row on one line, as the table's JSON has it, and back. Throws Error that names the field.
+[[nodiscard]] std::string mutant_line(const MutantRow& row);
+[[nodiscard]] MutantRow parse_mutant_line(const std::string& line);
+
 /// A table that mutants_json printed, and the name that errors give it.
 struct NamedMutants {
   std::string name;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A run under mpirun: the records of 2 and 3 ranks are those of one process, for gate, fuzz and sweep; a kernel that
+# A run under mpirun: the records of 2 and 3 ranks are those of one process, for gate, fuzz, sweep and mutants; a kernel that
 # crashes is a verdict on its rank; a rank, a worker or the whole job that is killed costs time and no case; what a rank
 # cannot do is bad input that is named. `gate --resume` without MPI first.
 # usage: mpi_test.sh SAMESTATE WRONG_PLUGIN CRASHING_PLUGIN SAMESTATE_MPI|none
@@ -135,6 +135,19 @@ run 0 sweep --quick --series chunk --out one.points
 ranks 2
 run 0 sweep --quick --series chunk --out ranks.points
 same one.points ranks.points point
+
+# Trials of mutants, one that kills its process and one that hangs among them: the rows of one process, in its order.
+rows() { grep -vE '"seconds"' "$1" >"$1.rows"; }
+for chosen in '--system rms_norm --public' '--bug H1.7 --timeout 1'; do
+  read -ra list <<<"$chosen"
+  around=()
+  run 0 mutants "${list[@]}" --json
+  rows out && mv out.rows one.rows
+  ranks 3
+  run 0 mutants "${list[@]}" --json
+  rows out
+  cmp -s one.rows out.rows || complain "other rows on 3 ranks: $(diff one.rows out.rows | head -4)"
+done
 
 # Ranks that are not alike, and verbs that ranks do not share.
 refused 'share their work' list kernels

@@ -31,7 +31,7 @@ struct Drawn {
 
 TEST(Uses, NeedsAreWhatNoOtherCaseHas) {
   const Drawn drawn(30);
-  Uses uses(drawn.factors, drawn.pairs);
+  Uses uses(drawn.factors, drawn.pairs, start_of(drawn.kernel));
   for (const Case& c : drawn.cases) uses.count(c, 1);
   std::size_t found = 0;
   for (std::size_t i = 0; i < drawn.cases.size(); ++i) {
@@ -59,7 +59,7 @@ TEST(Uses, ABoundaryIsNeededUntilASecondCaseHasIt) {
   ASSERT_LT(width, drawn.factors.size());
   Case c = drawn.cases.front();
   drawn.factors[width].put_value(c, 64);
-  Uses uses(drawn.factors, drawn.pairs);
+  Uses uses(drawn.factors, drawn.pairs, start_of(drawn.kernel));
   uses.count(c, 1);
   const auto has_width = [&] {
     const Needs needs = uses.needs(c);
@@ -71,6 +71,36 @@ TEST(Uses, ABoundaryIsNeededUntilASecondCaseHasIt) {
   EXPECT_TRUE(uses.needs(c).combinations.empty());
   uses.count(c, -1);
   EXPECT_TRUE(has_width());
+}
+
+// What compares a kernel with itself, or has data in which little shows, is no second one.
+TEST(Uses, ABoundaryNeedsAWitness) {
+  const Drawn drawn(0);
+  const auto width = std::ranges::find(drawn.factors, "D", &Factor::name);
+  ASSERT_NE(width, drawn.factors.end());
+  const Case plain = start_of(drawn.kernel);
+  Case law = plain, data = plain;
+  law.law = "batch_permutation";
+  data.regime = "zeros";
+  EXPECT_TRUE(is_witness(*width, plain, plain));
+  EXPECT_FALSE(is_witness(*width, law, plain));
+  EXPECT_FALSE(is_witness(*width, data, plain));
+  Uses uses(drawn.factors, drawn.pairs, plain);
+  const auto is_needed = [&](const Case& c) {
+    const Needs needs = uses.needs(c);
+    return std::ranges::count(needs.values, static_cast<std::size_t>(width - drawn.factors.begin())) > 0;
+  };
+  Case c = plain;
+  width->put_value(c, 64);
+  width->put_value(law, 64);
+  width->put_value(data, 64);
+  uses.count(law, 1);
+  EXPECT_TRUE(is_needed(law)) << "none has it but this";
+  uses.count(data, 1);
+  EXPECT_FALSE(is_needed(law));
+  uses.count(c, 1);
+  EXPECT_TRUE(is_needed(c));
+  EXPECT_FALSE(is_needed(data));
 }
 
 }  // namespace

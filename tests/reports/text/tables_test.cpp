@@ -3,6 +3,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "reference/error.h"
 #include "reports/text/aligned.h"
 #include "reports/text/bench.h"
 #include "reports/text/equations.h"
@@ -54,6 +55,18 @@ TEST(Mutants, EquivalentOnesAreNotScoredAndMustSurvive) {
   EXPECT_EQ(summary.wrongly_killed, (std::vector<std::size_t>{3}));
   EXPECT_EQ(summary.by_rule.at("fla").killed, 0);
   EXPECT_EQ(summarise(MutantTable{}).score.percent(), 0.0);
+}
+
+TEST(Mutants, ARowGoesOnALineAndBack) {
+  for (const MutantRow& row : mutants().rows) {
+    const std::string line = mutant_line(row);
+    EXPECT_EQ(line.find('\n'), line.npos);
+    EXPECT_EQ(mutant_line(parse_mutant_line(line)), line);
+    EXPECT_EQ(parse_mutant_line(line).ratio, row.ratio);
+    EXPECT_EQ(parse_mutant_line(line).rules.size(), row.rules.size());
+  }
+  EXPECT_THROW((void)parse_mutant_line("{"), Error);
+  EXPECT_THROW((void)parse_mutant_line("{\"bug\": 1}"), Error);
 }
 
 TEST(Mutants, TextMarkdownAndJsonSayTheSame) {
