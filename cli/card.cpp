@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -72,6 +73,8 @@ int run_card(const CardVerb& options) {
   }
   note_interrupts();
   std::vector<ProbeRun> runs;
+  if (!options.read.empty() && !std::filesystem::is_directory(options.read))
+    throw Error("--read " + options.read + ": no such folder; name the one that --write made");
   if (!options.read.empty()) runs = read_probes(options.read, probes);
   for (const Probe& probe : probes) {
     if (runs.size() == probes.size() || interrupted()) break;

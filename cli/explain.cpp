@@ -24,7 +24,8 @@ namespace samestate::cli {
 namespace {
 
 struct ExplainOptions {
-  std::string word;
+  std::vector<std::string> words;
+  std::string word;  ///< all of them, as in "worst at"
   bool json = false, markdown = false, case_line = false;
 };
 
@@ -96,7 +97,8 @@ std::vector<Meaning> meanings_of(const std::string& name) {
   return out;
 }
 
-int run_explain(const ExplainOptions& options) {
+int run_explain(ExplainOptions options) {
+  options.word = fmt::format("{}", fmt::join(options.words, " "));
   if (options.markdown) return fmt::print("{}", words_markdown()), kPass;
   if (options.case_line) return fmt::print("{}", case_line_markdown()), kPass;
   if (options.word.empty()) {
@@ -135,7 +137,7 @@ Command add_explain(CLI::App& app) {
       "its name\n"
       "  samestate explain              all words\n\n"
       "docs/words.md and docs/case-line.md are what --markdown and --case-line print.");
-  app.add_option("word", options->word, "the word; none: all of the glossary");
+  app.add_option("word", options->words, "the word, or words; none: all of the glossary");
   app.add_flag("--json", options->json, "machine-readable");
   app.add_flag("--markdown", options->markdown, "the page docs/words.md");
   app.add_flag("--case-line", options->case_line, "the page docs/case-line.md");

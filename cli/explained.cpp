@@ -83,7 +83,7 @@ std::string looks_like(const Record& failed, const KernelTable& table, double se
         if (known != e.patterns.end()) return *known;
         return !e.patterns.empty() ? e.patterns.front() : settings.empty() ? "" : settings.front();
       },
-      seconds);
+      seconds, interrupted);
   // The last pattern of an explanation may say that the time was up.
   return done.kind == JobResult::Kind::answered && !done.text.starts_with('(') ? done.text : "";
 }

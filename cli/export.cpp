@@ -99,6 +99,10 @@ void write_expected(const fs::path& path, const Case& c, const KernelTable& tabl
 }
 
 int run_export(ExportOptions options) {
+  // Before the plan is made, which takes a while.
+  if (fs::exists(options.out) && (!fs::is_directory(options.out) || !fs::is_empty(options.out)))
+    throw Error(options.out + ": is there and no empty folder; name another");
+  require_writable(fs::path(options.out) / "manifest.json");
   options.plan.filter = filter_of(options.filter);
   const KernelTable table = kernel_table(options.plugins, options.plan.filter);
   options.plan.kernel = kernels_asked(options.plan.kernel, table);
@@ -127,8 +131,6 @@ int run_export(ExportOptions options) {
         of_devices);
   if (cases.empty()) throw Error("no case of these filters is one call on dense tensors: nothing to write");
   const std::int64_t total = std::ssize(cases);
-  if (fs::exists(options.out) && !fs::is_empty(options.out))
-    throw Error(options.out + ": is there and not empty; name another folder");
   fs::create_directories(options.out);
   nlohmann::ordered_json manifest{{"format", "samestate-export-1"},
                                   {"cases", nlohmann::ordered_json::array()}};

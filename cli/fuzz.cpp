@@ -268,6 +268,7 @@ int run_fuzz(FuzzOptions options) {
   }
   if (options.list && !serves()) return print_plan(table, options);
   if (serves()) return serve(options.plugins, job_runner(runner_of(table)));
+  if (!options.corpus.empty()) require_writable(std::filesystem::path(options.corpus) / "found.txt");
   search.ranks = hand_out(options.plugins);
   require_different({{"--jsonl", options.jsonl}, {"--checkpoint", search.checkpoint.string()}});
   RunFile lines;

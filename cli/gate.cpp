@@ -136,7 +136,8 @@ int run_gate(GateOptions options) {
   const std::vector<CorpusEntry> corpus = corpus_of(options.corpus);
   std::optional<Baseline> baseline;
   if (!options.baseline.empty()) baseline = read_baseline(options.baseline);
-  for (const std::string& path : {options.junit, options.markdown, options.new_baseline, options.coverage}) {
+  for (const std::string& path :
+       {options.jsonl, options.junit, options.markdown, options.new_baseline, options.coverage}) {
     if (!path.empty() && !options.list) require_writable(path);
   }
   if (!options.list) note_interrupts();

@@ -72,6 +72,7 @@ class Edges {
     long_cache(start_);
     many_tokens(start_);
     beyond_tiles();
+    regimes_beyond_tiles();
     if (system_.has_key("dk")) {
       std::size_t turn = 0;
       for (const std::string_view part : family_calls())
@@ -260,6 +261,25 @@ class Edges {
       if (form.chunked && !chunked()) c.chunk = 0;
       c.T = 521, c.prefill = 519;
       if (fill(c, 72, kMostBehindCache)) put(c);
+    }
+  }
+
+  /// Every regime in whole chunks, several of them and widths of models: what overflows, cancels or is clipped only among so
+  /// many tokens is in no pair of a regime and a size.
+  void regimes_beyond_tiles() {
+    constexpr double kMost = 0.5, kMostOfWide = 0.15;
+    for (const Regime* regime : system_.regimes) {
+      Case c = start_;
+      c.regime = regime->name;
+      if (system_.has_key("dk")) {
+        for (const std::string_view part : regime_calls()) put(c, part);
+        continue;
+      }
+      c.T = 78;
+      if (chunked()) c.chunk = 64, c.T = 142;
+      if (Case tiled = c; fill(tiled, 72, kMost)) put(tiled);
+      c.T = 3;
+      if (fill(c, 4104, kMostOfWide)) put(c);
     }
   }
 

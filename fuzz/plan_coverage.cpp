@@ -132,21 +132,30 @@ nlohmann::ordered_json json_of(const CoverageCount& count) {
 
 }  // namespace
 
+bool PlanCoverage::counts(const Kernel& kernel) {
+  return kernel.row->device == "cpu" || kernel.pairs.met() > 0;
+}
+
 CoverageCount PlanCoverage::pairs() const {
   CoverageCount out;
-  for (const auto& kernel : kernels_) out += kernel->of_pairs();
+  for (const auto& kernel : kernels_) {
+    if (counts(*kernel)) out += kernel->of_pairs();
+  }
   return out;
 }
 
 CoverageCount PlanCoverage::triples() const {
   CoverageCount out;
-  for (const auto& kernel : kernels_) out += kernel->of_triples();
+  for (const auto& kernel : kernels_) {
+    if (counts(*kernel)) out += kernel->of_triples();
+  }
   return out;
 }
 
 std::vector<std::string> PlanCoverage::missing(std::size_t most) const {
   std::vector<std::string> out;
   for (const auto& kernel : kernels_) {
+    if (!counts(*kernel)) continue;
     for (const std::string& pair : kernel->left(most - out.size()))
       out.push_back(kernel->row->name + ": " + pair);
   }

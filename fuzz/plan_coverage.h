@@ -49,6 +49,8 @@ class PlanCoverage {
 
  private:
   struct Kernel;
+  /// A kernel of a device that is not here counts nowhere.
+  [[nodiscard]] static bool counts(const Kernel& kernel);
   std::vector<std::unique_ptr<Kernel>> kernels_;
 };
 

@@ -223,7 +223,7 @@ Judgement judge_head(const HeadOracle& oracle, const Matrix<double>& o, const Ma
     const bool proof = j.hard_ratio > 1.0;
     j.reason = !finite ? "output is not finite although every exact value fits"
                        : fmt::format("{} gate: error {:.3g} > {:.3g}{}", j.gate, j.error, j.bound,
-                                     proof ? " (beyond the worst case: not rounding)" : "");
+                                     proof ? " (beyond the worst case: no rounding of the contract)" : "");
   } else if (oracle.vacuous) {
     j.verdict = Verdict::vacuous;
     if (oracle.exact.o.rows() > 0 && oracle.exact.o.isZero(0)) j.gate = kZeroGate;

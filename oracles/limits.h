@@ -99,6 +99,9 @@ inline constexpr int kMovedInputs = 2;
 /// A row's error is looked at above so many times what these make of it: sums of n terms one after the other err by sqrt(n) / 2
 /// of it, and 16,384 is the widest of the plan.
 inline constexpr double kDoubt = 64.0;
+/// So many equal tokens err as 32 independent ones do within their limits, 1.7 times too far at 383 (softmax over keys half
+/// of which are zero).
+inline constexpr int kAlikeTokens = 32;
 /// Samples that are enough where the kernel lies within them.
 inline constexpr int kFewSamples = 4;
 

@@ -31,14 +31,15 @@ struct SwiGluExpert {
   [[nodiscard]] Matrix<Scalar> operator()(const Matrix<Scalar>& x) const {
     return linear(activated(x), down);
   }
-  /// silu(W_gate x) * W_up x, [n, D] -> [n, F]. Throws as above.
-  [[nodiscard]] Matrix<Scalar> activated(const Matrix<Scalar>& x) const {
+  /// silu(W_gate x) * W_up x, [n, D] -> [n, F]; stored at the caller's place. Throws as above.
+  [[nodiscard]] Matrix<Scalar> activated(const Matrix<Scalar>& x,
+                                         const PointPlace& place = std::source_location::current()) const {
     if (gate.rows() != up.rows()) {
       throw Error("SwiGLU expert: the gate is " + std::to_string(gate.rows()) + " wide, up " +
                   std::to_string(up.rows()));
     }
     const Matrix<Scalar> hidden = silu(linear(x, gate)).cwiseProduct(linear(x, up));
-    return stored(hidden);
+    return stored(hidden, place);
   }
 };
 

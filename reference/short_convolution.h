@@ -50,7 +50,8 @@ template <class Scalar>
       y(t, c) = activation ? silu(sum) : sum;
     }
   }
-  return {stored(std::move(y)), history.bottomRows(W - 1)};
+  // A cache of 16 bit holds what this call may have read unrounded.
+  return {stored(std::move(y)), stored<Scalar>(history.bottomRows(W - 1))};
 }
 
 }  // namespace samestate

@@ -84,11 +84,13 @@ std::string partitions_that_fit(const Resolved& r, const Family& family, const B
                      fmt::join(names, ", "));
 }
 
+/// `native`: the form of the kernel that ran; one without chunks has no partition.
 void add_fits(Explanation& out, const Resolved& r, const Family& family, const Batch& batch,
-              const Outputs& outputs) {
-  for (std::string fits :
-       {contracts_that_fit(r, family, batch, outputs), partitions_that_fit(r, family, batch, outputs)}) {
-    if (!fits.empty()) out.patterns.push_back(std::move(fits));
+              const Outputs& outputs, const std::string& native) {
+  std::string contracts = contracts_that_fit(r, family, batch, outputs);
+  std::string partitions = native == "recurrent" ? "" : partitions_that_fit(r, family, batch, outputs);
+  for (std::string* fits : {&contracts, &partitions}) {
+    if (!fits->empty()) out.patterns.push_back(std::move(*fits));
   }
 }
 
@@ -104,7 +106,7 @@ Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) cons
   const HeadDifference* worst = show_differences(out, r, heads);
   if (worst == nullptr) {  // right everywhere, and too often off: another rounding, or the same elsewhere
     if (judge_batch(r, family, of, outputs, {}).verdict == Verdict::fail)
-      add_fits(out, r, family, of, outputs);
+      add_fits(out, r, family, of, outputs, trace.native);
     return out;
   }
   // What the values say is nearer to the cause than where they stand, and more than a few nobody reads.
@@ -114,7 +116,7 @@ Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) cons
     out.patterns.insert(out.patterns.end(), more.begin(), more.end());
   }
   if (out.patterns.size() > kMostPatterns) out.patterns.resize(kMostPatterns);
-  add_fits(out, r, family, of, outputs);
+  add_fits(out, r, family, of, outputs, trace.native);
   show_bound(out, r, family, of, *worst);
   return out;
 }

@@ -272,7 +272,7 @@ std::vector<std::string> value_patterns(const Resolved& r, const Outputs& output
     out.push_back(fmt::format("the wrong rows of o are the right ones times {:.6g}", factor));
   if (right_in_bf16) return out;  // integers and powers of two: no rounding shows
   const Contract& contract = r.promised;
-  if (bf16_state && contract.state != Format::bf16 && contract.input != Format::bf16) {
+  if (bf16_state && contract.state != Format::bf16) {
     out.push_back("every value of the final state is a bf16 one, which the contract does not allow for");
   }
   if (bf16_o && !heads.empty() && heads[0].o.size() >= 8 && contract.output != Format::bf16) {

@@ -280,7 +280,7 @@ void Pool::run(const NextJob& next, const JobObserver& observer) {
   }
 }
 
-JobResult Pool::run_one(Job job) {
+JobResult Pool::run_one(Job job, std::function<bool()> stop) {
   JobResult out;
   bool given = false;
   run(
@@ -288,15 +288,15 @@ JobResult Pool::run_one(Job job) {
         if (std::exchange(given, true)) return std::nullopt;
         return std::move(job);
       },
-      {{}, [&](const Job&, JobResult result) { out = std::move(result); }});
+      {{}, [&](const Job&, JobResult result) { out = std::move(result); }, std::move(stop)});
   return out;
 }
 
-JobResult run_apart(const std::function<std::string()>& body, double timeout) {
+JobResult run_apart(const std::function<std::string()>& body, double timeout, std::function<bool()> stop) {
   WorkerOptions one;
   one.timeout = timeout;
   Pool pool([&](std::int64_t, const std::string&) { return Answer{body(), {}}; }, one);
-  return pool.run_one({});
+  return pool.run_one({}, std::move(stop));
 }
 
 }  // namespace samestate

@@ -95,8 +95,8 @@ class Pool {
   /// or where no process can be made.
   void run(const NextJob& next, const JobObserver& observer);
 
-  /// One job.
-  [[nodiscard]] JobResult run_one(Job job);
+  /// One job; an empty answer once `stop` says so.
+  [[nodiscard]] JobResult run_one(Job job, std::function<bool()> stop = {});
 
   [[nodiscard]] const WorkerOptions& options() const { return options_; }
 
@@ -166,8 +166,9 @@ class Pool {
   std::uint64_t processes_ = 0;  ///< that were started
 };
 
-/// What `body` gives in a process of its own, which is killed after `timeout` seconds (0: never). Throws the
-/// Error of `body`.
-[[nodiscard]] JobResult run_apart(const std::function<std::string()>& body, double timeout);
+/// What `body` gives in a process of its own, which is killed after `timeout` seconds (0: never), or once `stop` says so: an
+/// empty answer. Throws the Error of `body`.
+[[nodiscard]] JobResult run_apart(const std::function<std::string()>& body, double timeout,
+                                  std::function<bool()> stop = {});
 
 }  // namespace samestate

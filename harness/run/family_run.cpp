@@ -34,6 +34,11 @@ Outputs run_path(const Batch& batch, const Path& path, const RunOptions& options
   return {std::move(written[0]), std::move(written[1])};
 }
 
+/// The kernel of that form beside it, as tables name them.
+std::string sibling_name(std::string_view name, std::string_view form) {
+  return fmt::format("{}{}", name.substr(0, name.rfind('.') + 1), form);
+}
+
 }  // namespace
 
 Outputs run_kernel(const KernelChoice& kernels, const Batch& batch, const Path& path,
@@ -42,11 +47,12 @@ Outputs run_kernel(const KernelChoice& kernels, const Batch& batch, const Path& 
     const bool chunked = segment.chunk > 0;
     const KernelRow* kernel = chunked ? kernels.chunked : kernels.unchunked;
     if (kernel == nullptr) {
-      throw Unavailable({Outcome::Kind::unsupported,
-                         kernels.named->name +
-                             " is called with and without chunks here, and the table has no " +
-                             (chunked ? "chunked" : "recurrent") +
-                             " kernel of its name but for the form that promises " + contract.name});
+      throw Unavailable(
+          {Outcome::Kind::unsupported,
+           fmt::format("{} is called with and without chunks here, which takes {} too, under {}; a "
+                       "kernel alone is judged by its other cases",
+                       kernels.named->name,
+                       sibling_name(kernels.named->name, chunked ? "chunked" : "recurrent"), contract.name)});
     }
     run_row(*kernel, call, chunked ? contract : recurrent_contract(contract), options.of);
   });

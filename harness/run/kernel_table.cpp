@@ -406,8 +406,8 @@ KernelChoice KernelTable::choose(const Resolved& r) const {
                     r.form->chunked && !r.system->native(r.c.form) ? ", and chunk=0 is without chunks" : ""));
   }
   if (row == nullptr) {
-    throw Error(fmt::format("no kernel of {} evaluates form={}; known: {}", r.c.system, r.c.form,
-                            fmt::join(known, ", ")));
+    throw Error(fmt::format("no kernel of {} evaluates form={}; write the form= of one of: {}", r.c.system,
+                            r.c.form, fmt::join(known, ", ")));
   }
   const bool chunked = row->system->form(row->form)->chunked;
   const CaseForm* over_ranks = r.c.ranks > 1 ? row->system->ranked() : nullptr;

@@ -113,6 +113,28 @@ std::span<const ModelShape> model_shapes() {
       {"expert_router", 1, 1, {{"D", 16384}, {"N", 8}, {"K", 2}}},
       // Keys and values of latent attention without its cache.
       {"softmax_attention", 1, 70, {{"H", 2}, {"Hkv", 2}, {"d", 192}, {"dv", 128}}},
+      // Heads as they are in models, one or two of them: what a layer's other widths would cost says nothing of those.
+      {"gated_delta_net", 1, 3, {{"D", 8}, {"Hk", 1}, {"R", 1}, {"dk", 128}, {"dv", 128}, {"W", 4}}, true},
+      {"gated_attention", 1, 70, {{"D", 32}, {"H", 2}, {"Hkv", 1}, {"d", 128}, {"pairs", 32}}, true},
+      {"state_space_duality", 1, 150, {{"H", 1}, {"G", 1}, {"P", 64}, {"N", 64}}, true},
+      {"state_space_duality", 1, 20, {{"H", 2}, {"G", 1}, {"P", 64}, {"N", 128}}, true},
+      {"mamba2_mixer", 1, 4, {{"D", 8}, {"H", 1}, {"G", 1}, {"P", 64}, {"N", 128}}, true},
+      {"mamba_mixer", 1, 20, {{"D", 16}, {"Di", 32}, {"N", 16}, {"R", 160}}, true},
+      {"latent_attention",
+       1,
+       8,
+       {{"D", 64}, {"H", 1}, {"dn", 128}, {"dr", 64}, {"dv", 128}, {"dc", 512}, {"q_lora", 0}},
+       true},
+      {"latent_attention",
+       1,
+       4,
+       {{"D", 8}, {"H", 1}, {"dn", 16}, {"dr", 16}, {"dv", 16}, {"dc", 16}, {"q_lora", 1536}},
+       true},
+      {"expert_router", 1, 4, {{"D", 64}, {"N", 256}, {"K", 8}, {"bias", 1}}, true},
+      {"short_convolution", 1, 1100, {{"C", 128}, {"W", 4}}, true},
+      {"rotary_embedding", 1, 4, {{"H", 2}, {"d", 192}, {"pairs", 32}}, true},
+      {"rotary_embedding", 1, 4, {{"H", 2}, {"d", 64}, {"pairs", 32}, {"interleaved", 1}}, true},
+      {"rotary_embedding", 1, 4, {{"H", 2}, {"d", 34}, {"pairs", 17}, {"interleaved", 1}}, true},
       // More keys than a tile list, a split or 12 bits of an index hold.
       {"softmax_attention", 1, 4100, {{"H", 1}, {"Hkv", 1}, {"d", 2}, {"dv", 1}}, true},
   };
@@ -121,6 +143,15 @@ std::span<const ModelShape> model_shapes() {
 
 std::span<const HeadWidths> head_widths() {
   static constexpr std::array<HeadWidths, 4> rows{{{64, 64}, {128, 128}, {256, 256}, {128, 64}}};
+  return rows;
+}
+
+std::span<const std::string_view> regime_calls() {
+  static constexpr std::array<std::string_view, 3> rows{
+      "chunk=64 T=193 dk=64 dv=16 Hk=1 Hv=2 state=random",
+      "chunk=128 T=200 dk=16 dv=8 l2norm=1 state=random",
+      "chunk=64 form=packed lengths=66,3,64 dk=128 dv=128",
+  };
   return rows;
 }
 

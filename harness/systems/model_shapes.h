@@ -28,6 +28,10 @@ struct HeadWidths {
 /// Those of public models: Qwen3-Next's and Kimi's 128, RWKV's 64, Gated DeltaNet's 256, and others between.
 [[nodiscard]] std::span<const HeadWidths> head_widths();
 
+/// What every regime of the recurrent family meets: whole chunks of 64 tokens and more than 64 in one, several of them, widths
+/// of models, more value heads than key heads, packed. Parts of case lines.
+[[nodiscard]] std::span<const std::string_view> regime_calls();
+
 /// Calls of the recurrent family as models make them, parts of case lines: heads of their widths, chunks of 64 and
 /// 128 tokens and more than one of them, packed prompts of which one is longer than a chunk, prompts that are followed
 /// by tokens, more value heads than 64. Each is tried under one contract, they take turns.

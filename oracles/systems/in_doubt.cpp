@@ -1,6 +1,7 @@
 #include "oracles/systems/in_doubt.h"
 
 #include <cmath>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -77,6 +78,21 @@ bool in_doubt(const TwinSubject& of, const Tensors<double>& actual, std::uint64_
   for (auto& [name, rows] : outputs) {
     rows.keep_those_that_stand_out();
     if (!rows.rows.empty()) return true;
+  }
+  return false;
+}
+
+bool roundings_repeat(const TwinSubject& of) {
+  for (const TensorSpec& spec : of.op.signature(of.call).inputs) {
+    const Matrix<double>& x = get(of.inputs, spec.name);
+    // A token that is masked is zero from there on.
+    if (spec.content == Content::mask && (x.array() == 0.0).count() > kAlikeTokens) return true;
+    if ((spec.axis != Axis::tokens && spec.axis != Axis::prefix) || counts(spec.content)) continue;
+    std::map<std::vector<double>, int> times;
+    for (Index t = 0; t < x.rows(); ++t) {
+      const std::vector<double> token(x.row(t).begin(), x.row(t).end());
+      if (++times[token] > kAlikeTokens) return true;
+    }
   }
   return false;
 }

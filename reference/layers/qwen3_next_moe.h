@@ -47,7 +47,8 @@ template <class Scalar>
   }
   Qwen3NextMoe<Scalar> out;
   out.routed = mixture_of_experts(x, routing, weights.experts, form);
-  out.shared = weights.shared(x);
+  // Places of its own: a kernel that fuses the shared expert with its gate stores another expert's output and not this one.
+  out.shared = linear(weights.shared.activated(x), weights.shared.down);
   if (out.shared.cols() != x.cols()) {
     throw Error("Qwen3-Next MoE: the shared expert gives " + std::to_string(out.shared.cols()) +
                 " columns, x has " + std::to_string(x.cols()));

@@ -77,5 +77,6 @@ bad 'promises' card --plugin "$plugin" --kernel right.gated_delta_rule.chunked -
 run 0 card --kernel $kernel --contract bf16 --write probes
 [[ "$(find probes -name '*.safetensors' | wc -l)" -ge 10 ]] || complain 'fewer than ten probes'
 bad 'ran none of the probes' card --kernel $kernel --contract bf16 --read probes
+bad 'no such folder' card --kernel $kernel --contract bf16 --read nowhere
 
 finish

@@ -287,6 +287,13 @@ grep -q 'seed=0x77' lines || complain 'the corpus does not come first'
 printf '# kept\nv1 retention T=9 speed=8\n' >corpus/retention.txt
 bad 'retention.txt: line 2' gate --corpus corpus --max-cases 1
 bad 'retention.txt: line 2' fuzz --corpus corpus --max-cases 1
+# What cannot be written is said before a night of cases.
+touch file
+bad 'file' fuzz --corpus file/corpus --system rms_norm --device cpu --max-cases 1
+bad 'is a folder' gate --jsonl corpus --max-cases 3
+run 0 explain worst at
+says 'worst'
+bad 'form=fused' 'repro' 'v1 rms_norm form=equation'
 mkdir odd_corpus
 mkfifo odd_corpus/retention.txt
 bad 'is no file' gate --corpus odd_corpus --max-cases 1

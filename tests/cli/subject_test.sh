@@ -106,7 +106,8 @@ SAMESTATE_START_TIMEOUT=soon bad 'seconds above 0' repro --subject "$subject sil
 run 0 export --system gated_delta_rule --form recurrent --contract fp32 --max-cases 12 --out cases
 run 77 judge cases
 says 'nothing has been written into it'
-bad 'not empty' export --system retention --out cases
+bad 'no empty folder' export --system retention --out cases
+bad 'no empty folder' export --system retention --out cases/manifest.json
 run 0 export --subject "$subject small" --kernel "$name" --max-cases 0 --out few
 grep -oE 'dk=[0-9]+' few/manifest.json | sort -u >sizes
 grep -qvE '^dk=[1-4]$' sizes && complain "cases outside the kernel's limits: $(tr '\n' ' ' <sizes)"

@@ -83,7 +83,7 @@ TEST(JudgeHead, RowGate) {
   EXPECT_NEAR(j.error, kRow, 1e-8);
   EXPECT_EQ(j.bound, kRow);
   EXPECT_NEAR(j.hard_ratio, kRow / kHard, 1e-8);
-  EXPECT_EQ(j.reason.find("not rounding"), std::string::npos) << j.reason;
+  EXPECT_EQ(j.reason.find("no rounding"), std::string::npos) << j.reason;
 }
 
 TEST(JudgeHead, RowGateTakesTheNormOverChannels) {
@@ -160,13 +160,13 @@ TEST(JudgeHead, StateGate) {
   EXPECT_EQ(j.worst.channel, 2);
   EXPECT_EQ(j.expected, 2.0);
   EXPECT_EQ(j.actual, 2.0 + kState * kAbove);
-  EXPECT_NE(planted(kStateHard * kAbove).reason.find("not rounding"), std::string::npos);
+  EXPECT_NE(planted(kStateHard * kAbove).reason.find("no rounding"), std::string::npos);
 }
 
 TEST(JudgeHead, HardGateIsSaidToBeAProof) {
   const HeadOracle oracle = hand_made();
-  EXPECT_EQ(judge_planted(oracle, 0, 0, kHard * kBelow).reason.find("not rounding"), std::string::npos);
-  EXPECT_NE(judge_planted(oracle, 0, 0, kHard * kAbove).reason.find("not rounding"), std::string::npos);
+  EXPECT_EQ(judge_planted(oracle, 0, 0, kHard * kBelow).reason.find("no rounding"), std::string::npos);
+  EXPECT_NE(judge_planted(oracle, 0, 0, kHard * kAbove).reason.find("no rounding"), std::string::npos);
 }
 
 TEST(JudgeHead, VacuousBoundNeverPassesButTheWorstCaseStillFails) {

@@ -334,6 +334,18 @@ TEST(Pool, AnErrorOfTheRunnerIsTheCallers) {
   EXPECT_THROW(Pool(run, options(1, 0)), Error);
 }
 
+TEST(RunApart, EndsWhenItIsToldTo) {
+  const auto begin = std::chrono::steady_clock::now();
+  const JobResult out = run_apart(
+      [] {
+        std::this_thread::sleep_for(60s);
+        return std::string("late");
+      },
+      0.0, [&] { return std::chrono::steady_clock::now() - begin > 100ms; });
+  EXPECT_TRUE(out.text.empty());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+}
+
 TEST(RunApart, GivesTextErrorOrLoss) {
   const JobResult good = run_apart([] { return std::to_string(::getpid()); }, 10.0);
   EXPECT_EQ(good.kind, Kind::answered);

@@ -2,13 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "oracles/contracts.h"
+#include "oracles/limits.h"
 #include "oracles/systems/judge_samples.h"
 #include "oracles/systems/judge_sequence.h"
 #include "oracles/systems/scalars.h"
@@ -163,6 +167,53 @@ TEST(InDoubt, FewSamplesAreEnoughForOneOfThemAndNotForAFault) {
   };
   EXPECT_TRUE(few(in_fp32(subject.oracle.exact)));
   EXPECT_FALSE(few(subject.reading(kept_as("k", Format::tf32))));
+}
+
+/// Softmax over keys of which every second is zero, one key after the other in fp32 throughout.
+Tensors<double> one_key_after_the_other(const Subject& subject) {
+  const Matrix<float> q = get(subject.inputs, "q").cast<float>(), k = get(subject.inputs, "k").cast<float>(),
+                      v = get(subject.inputs, "v").cast<float>();
+  Matrix<double> o(q.rows(), v.cols());
+  for (Index t = 0; t < q.rows(); ++t) {
+    float largest = -std::numeric_limits<float>::infinity(), sum = 0.0F;
+    Vector<float> out = Vector<float>::Zero(v.cols());
+    for (Index s = 0; s <= t; ++s) {
+      const float score = q.row(t).dot(k.row(s));
+      const float next = std::max(largest, score);
+      const float before = std::exp(largest - next), weight = std::exp(score - next);
+      sum = sum * before + weight;
+      out = out * before + weight * v.row(s).transpose();
+      largest = next;
+    }
+    o.row(t) = (out / sum).transpose().cast<double>();
+  }
+  return {{"o", std::move(o)}};
+}
+
+// A right kernel of the suite's adversary: the weight of a zero key is one number that is added hundreds of times, and meets one
+// rounding each time. Drawn ones cancel.
+TEST(InDoubt, RoundingsThatRepeatAreLeftToTheWorstCase) {
+  Subject subject("softmax_attention", "naive", 767, {{"H", 1}, {"Hkv", 1}, {"d", 1}, {"dv", 2}});
+  EXPECT_FALSE(roundings_repeat(subject.subject()));
+  for (const char* name : {"q", "k", "v"}) {
+    Matrix<double>& x = subject.inputs.find(name)->second;
+    for (Index t = 0; t < x.rows(); t += 2) x.row(t).setZero();
+  }
+  subject.oracle = operator_oracle(subject.op, subject.call, subject.inputs, {}, subject.contract);
+  EXPECT_TRUE(roundings_repeat(subject.subject()));
+  const Tensors<double> actual = one_key_after_the_other(subject);
+  EXPECT_EQ(subject.judge(actual).verdict, Verdict::pass);
+  Tensors<double> wrong = actual;
+  wrong.find("o")->second(700, 1) += 1e-3;
+  EXPECT_EQ(subject.judge(wrong).verdict, Verdict::fail) << "the worst case stands";
+}
+
+TEST(InDoubt, TokensRepeatFromSoManyOn) {
+  for (const Index alike : {kAlikeTokens, kAlikeTokens + 1}) {
+    Subject subject("softmax_attention", "naive", 80, {{"H", 1}, {"Hkv", 1}, {"d", 4}, {"dv", 2}});
+    subject.inputs.find("v")->second.topRows(alike).setConstant(0.5);
+    EXPECT_EQ(roundings_repeat(subject.subject()), alike > kAlikeTokens);
+  }
 }
 
 }  // namespace
