@@ -160,11 +160,13 @@ std::string likely_cause(const Judgement& j) {
   if (gate.starts_with("range"))
     return fmt::format("{} is not finite, although every exact value fits", state ? "the state" : "o");
   if (gate == "element")
-    return j.reason.substr(0, j.reason.find(':')) + " is beyond its worst case: no rounding of the contract explains it";
+    return j.reason.substr(0, j.reason.find(':')) +
+           " is beyond its worst case: no rounding of the contract explains it";
   if (gate == "row" || gate == "head" || gate == "hard" || state) {
     const std::string_view what = state ? "the state" : "o";
-    return j.hard_ratio > 1.0 ? fmt::format("{} is beyond its worst case: no rounding of the contract explains it", what)
-                              : fmt::format("{} has more error than the contract's roundings make", what);
+    return j.hard_ratio > 1.0
+               ? fmt::format("{} is beyond its worst case: no rounding of the contract explains it", what)
+               : fmt::format("{} has more error than the contract's roundings make", what);
   }
   if (gate == "sampled slope")
     return j.reason.substr(0, j.reason.find(':')) + " is off by a factor that roundings do not make";

@@ -121,7 +121,8 @@ constexpr std::array kWords = {
          "written shows"},
     Word{"guard", "the margins around each tensor, which must come back as they were"},
     Word{"hard",
-         "against the worst-case bound: a ratio above 1 is a proof that no rounding of the contract explains the error"},
+         "against the worst-case bound: a ratio above 1 is a proof that no rounding of the contract explains "
+         "the error"},
     Word{"twin",
          "a CPU run that rounds where the contract says: the kernel is also compared with it, since an "
          "undeclared rounding shows there and nowhere else. As a *gate*: twin for a single row, twin median "

@@ -53,14 +53,16 @@ TEST(FailureGroups, AStageIsPartOfTheCause) {
   }
   const std::vector<FailureGroup> groups = failure_groups(records);
   ASSERT_EQ(groups.size(), 1U);
-  EXPECT_EQ(groups[0].cause, "stage norm of q: output q is beyond its worst case: no rounding of the contract explains it");
+  EXPECT_EQ(groups[0].cause,
+            "stage norm of q: output q is beyond its worst case: no rounding of the contract explains it");
   const std::string line = judgement_line(records[1].judgement);
   EXPECT_NE(line.find("ratio 3 (element of stage norm of q)"), line.npos) << line;
   EXPECT_NE(line.find("row 17, column 3"), line.npos) << line;
   Judgement whole = records[0].judgement;
   whole.stage.clear();
   whole.reason = "output y" + std::string(kInNoStage);
-  EXPECT_EQ(likely_cause(whole), "output y is beyond its worst case: no rounding of the contract explains it");
+  EXPECT_EQ(likely_cause(whole),
+            "output y is beyond its worst case: no rounding of the contract explains it");
 }
 
 TEST(FailureGroups, WhatAPassHasTooIsNotNamed) {
