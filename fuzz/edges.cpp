@@ -267,7 +267,7 @@ class Edges {
   /// Every regime in whole chunks, several of them and widths of models: what overflows, cancels or is clipped only among so
   /// many tokens is in no pair of a regime and a size.
   void regimes_beyond_tiles() {
-    constexpr double kMost = 0.5, kMostOfWide = 0.15;
+    constexpr double kMost = 0.8, kMostOfWide = 0.15;
     for (const Regime* regime : system_.regimes) {
       Case c = start_;
       c.regime = regime->name;
@@ -275,8 +275,8 @@ class Edges {
         for (const std::string_view part : regime_calls()) put(c, part);
         continue;
       }
-      c.T = 78;
-      if (chunked()) c.chunk = 64, c.T = 142;
+      c.T = 70;
+      if (chunked()) c.chunk = 64;
       if (Case tiled = c; fill(tiled, 72, kMost)) put(tiled);
       c.T = 3;
       if (fill(c, 4104, kMostOfWide)) put(c);

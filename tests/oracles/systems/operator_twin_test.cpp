@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <random>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <vector>
 
 #include "oracles/contracts.h"
 #include "oracles/numbers.h"
@@ -164,6 +167,48 @@ TEST(OperatorTwin, KeysMayBeTakenInTilesWhereNoFormHasThem) {
       }
       EXPECT_GT(farther, 0) << "tiles of " << tile << " show";
     }
+  }
+}
+
+// A kernel that fuses the shared expert with its gate stores what the others gave and not that.
+TEST(OperatorTwin, ASharedExpertHasPlacesOfItsOwn) {
+  const Drawn drawn("qwen3_next_moe", "sorted", 40, 5);
+  SkippedPoints met;
+  const Tensors<double> all = twin_values(drawn.subject(), {}, &met);
+  int shown = 0;
+  for (const PointPlace& place : met.places) {
+    if (!place.file().ends_with("qwen3_next_moe.h")) continue;
+    TwinVariant variant;
+    variant.skipped.places = {place};
+    const Tensors<double> kernel = drawn.kernel(1, variant);
+    EXPECT_EQ(drawn.judge(kernel).judgement.verdict, Verdict::pass) << variant.words();
+    shown += unshared(get(kernel, "y"), get(all, "y"), get(drawn.oracle.exact, "y")).maxCoeff() > 0.25;
+  }
+  EXPECT_GT(shown, 0);
+}
+
+// One that reads its projections in fp32 has a cache of 16 bit all the same: the next call reads other numbers than this one.
+TEST(OperatorTwin, AConvolutionsCacheIsStoredWhereItsOperandIsNot) {
+  for (const Row& row : {Row{"gated_delta_net", "chunked"}, Row{"mamba2_mixer", "chunked"}}) {
+    Drawn drawn(row.name, row.form, 13, 5);
+    for (Index t = 5; t < 13; ++t) drawn.cuts.push_back(t);
+    drawn.oracle = operator_oracle(drawn.op, drawn.call, drawn.inputs, drawn.cuts, drawn.contract);
+    TwinVariant variant;
+    (void)twin_values(drawn.subject(), {}, &variant.skipped);
+    std::vector<PointPlace>& places = variant.skipped.places;
+    const auto of_cache = std::max_element(places.begin(), places.end(), [](const auto& x, const auto& y) {
+      const auto rank = [](const PointPlace& place) {
+        return std::tuple(place.file().ends_with("short_convolution.h"), place.line(), place.column());
+      };
+      return rank(x) < rank(y);
+    });
+    ASSERT_TRUE(of_cache != places.end() && of_cache->file().ends_with("short_convolution.h"));
+    const Tensors<double> in_fp32 = drawn.kernel(1, variant);
+    places.erase(of_cache);
+    const Tensors<double> kernel = drawn.kernel(1, variant);
+    const char* const output = row.name == std::string_view("mamba2_mixer") ? "out" : "y";
+    EXPECT_NE(get(kernel, output), get(in_fp32, output));
+    EXPECT_EQ(drawn.judge(kernel).judgement.verdict, Verdict::pass) << row.name;
   }
 }
 
