@@ -132,6 +132,15 @@ constexpr std::array kWords = {
          "kernel leaves out: twin element for one that fp32 does not explain, twin share for roundings "
          "beside the "
          "declared ones"},
+    Word{"worst at",
+         "where the error is the largest share of its *bound*: sequence, *head*, token and channel, from 0; "
+         "of a state "
+         "its row and column"},
+    Word{"compared",
+         "of the rows of a run those that were held against a *bound*: all but what belongs to no sequence, "
+         "and tokens "
+         "whose choice roundings may turn"},
+    Word{"o", "the output of the recurrent family, one row a token and head; `final_state` is the other one"},
     Word{"held",
          "of a case of many heads, those that are compared within their *bound*: ends, block edges, drawn "
          "ones and the farthest from float64, in which all others are evaluated "
