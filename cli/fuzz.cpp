@@ -268,7 +268,12 @@ int run_fuzz(FuzzOptions options) {
   }
   if (options.list && !serves()) return print_plan(table, options);
   if (serves()) return serve(options.plugins, job_runner(runner_of(table)));
-  if (!options.corpus.empty()) require_writable(std::filesystem::path(options.corpus) / "found.txt");
+  // A night later is late to learn that nothing can be kept; the folder itself is made for what is found.
+  if (!options.corpus.empty()) {
+    const bool is_there = std::filesystem::exists(options.corpus);
+    require_writable(std::filesystem::path(options.corpus) / "found.txt");
+    if (!is_there) std::filesystem::remove(options.corpus);
+  }
   search.ranks = hand_out(options.plugins);
   require_different({{"--jsonl", options.jsonl}, {"--checkpoint", search.checkpoint.string()}});
   RunFile lines;

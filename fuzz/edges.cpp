@@ -81,6 +81,7 @@ class Edges {
     for (const std::string& part : system_.plan.models) {
       for (const std::string& contract : both) affordable(under(contract), part);
     }
+    for (const std::string& part : system_.plan.models) decoded(part);
     if (!system_.plan.models.empty()) twice(system_.plan.models.front());
   }
 
@@ -321,6 +322,28 @@ class Edges {
       c = few_of_each_size(std::move(c));
       c.B = 2, c.T = 521, c.prefill = 519;
       if (possible(c) && work_of(kernel_, c) <= kMostOfModel) put(c);
+      // One token at a time across the end of a tile.
+      c.B = 1;
+      for (const Index tile : {64, 128}) {
+        c.T = tile + 2, c.prefill = tile - 1;
+        if (possible(c) && work_of(kernel_, c) <= kMostOfWidths) put(c);
+      }
+    }
+  }
+
+  /// A model's heads behind a prompt, one token at a time.
+  void decoded(const std::string& part) {
+    for (const CaseForm& form : system_.forms) {
+      if (!form.decodes) continue;
+      Case c = with_part(kernel_, start_, part);
+      c.form = form.name;
+      if (form.chunked && !chunked()) c.chunk = 0;
+      for (c.T = 70; c.T >= 3; c.T /= 2) {
+        c.prefill = c.T - 2;
+        if (!possible(c) || work_of(kernel_, c) > kMostOfWidths) continue;
+        put(c);
+        break;
+      }
     }
   }
 

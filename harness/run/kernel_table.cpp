@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "fixtures/quote.h"
 #include "harness/cases/keys.h"
@@ -393,9 +395,11 @@ KernelChoice KernelTable::choose(const Resolved& r) const {
     throw Error(fmt::format("kernel={} computes {}, not {}", wanted, row->system->name, r.c.system));
   }
   std::vector<std::string_view> known;
+  std::set<std::string> forms;
   for (const KernelRow& other : all_) {
     if (other.system != r.system) continue;
     known.push_back(other.name);
+    forms.insert("form=" + std::string(other.form));
     if (row == nullptr && wanted.empty() && r.system->evaluates(r, other.form)) row = &other;
   }
   // Calls with and without chunks follow each other in a decoded case, which may be about either kernel.
@@ -406,8 +410,8 @@ KernelChoice KernelTable::choose(const Resolved& r) const {
                     r.form->chunked && !r.system->native(r.c.form) ? ", and chunk=0 is without chunks" : ""));
   }
   if (row == nullptr) {
-    throw Error(fmt::format("no kernel of {} evaluates form={}; write the form= of one of: {}", r.c.system,
-                            r.c.form, fmt::join(known, ", ")));
+    throw Error(fmt::format("no kernel of {} evaluates form={}; write {}: {}", r.c.system, r.c.form,
+                            fmt::join(forms, " or "), fmt::join(known, ", ")));
   }
   const bool chunked = row->system->form(row->form)->chunked;
   const CaseForm* over_ranks = r.c.ranks > 1 ? row->system->ranked() : nullptr;

@@ -53,10 +53,8 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
   // hide something.
   const auto open = [&] {
     if (of.oracle.points) return asked.drawn(judgement.verdict);
-    const bool unknown = judgement.verdict == Verdict::vacuous && asked.drawn(Verdict::vacuous);
-    if (!unknown && !(asked.drawn(Verdict::pass) && in_doubt(of, actual, seed))) return false;
-    if (roundings_repeat(of)) return false;
-    return unknown ||
+    if (judgement.verdict == Verdict::vacuous && asked.drawn(Verdict::vacuous)) return true;
+    return asked.drawn(Verdict::pass) && in_doubt(of, actual, seed) && !roundings_repeat(of) &&
            !lies_within_few(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual);
   };
   if (judgement.verdict != Verdict::fail && !same && open()) {

@@ -352,7 +352,7 @@ TEST(Runner, ACompanionIsAskedForWhatItPromisesAlone) {
       "form=recurrent B=2 T=17 dk=8 dv=4 law=path_equivalence kernel=mine.gated_delta_rule.recurrent";
   const Judgement other = judged("bf16", "fp32", law);
   EXPECT_EQ(other.verdict, Verdict::unsupported) << "seen to fail: the chunked kernel computes in bf16";
-  EXPECT_NE(other.reason.find("promises fp32"), std::string::npos) << other.reason;
+  EXPECT_NE(other.reason.find("under fp32;"), std::string::npos) << other.reason;
   EXPECT_EQ(judged("fp32_tree", "fp32", law).verdict, Verdict::unsupported);
 
   // A token by itself has no chunk operands, so bf16 is what the chunked kernel's contract makes of it.
