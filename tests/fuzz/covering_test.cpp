@@ -341,6 +341,24 @@ TEST(Covering, AMissingPairIsNamed) {
   EXPECT_NE(coverage.json().find("contract=bf16 with regime=tiny"), std::string::npos);
 }
 
+// Of a kernel whose device is not here no case is judged, and its pairs are nobody's to meet.
+TEST(Covering, PairsOfAKernelWithoutItsDeviceCountNowhere) {
+  const auto possible = [](const std::string& device, bool with_device) {
+    PlanOptions options;
+    options.system = "l2norm";
+    options.device = device;
+    const Plan plan = plan_of(table(), options);
+    PlanCoverage coverage(plan);
+    for (const Case& c : plan.cases) {
+      coverage.add(c, "cpu.l2norm.fused");
+      if (with_device) coverage.add(c, "cuda.l2norm.fused");
+    }
+    return coverage.pairs().possible;
+  };
+  EXPECT_EQ(possible("", false), possible("cpu", false));
+  EXPECT_GT(possible("", true), possible("cpu", false));
+}
+
 // A pair whose cases were all vacuous gets others, round after round, until one is judged.
 TEST(Covering, PairsThatNobodyJudgedAreTriedAgain) {
   PlanOptions options;

@@ -97,5 +97,43 @@ TEST_F(PlanEdges, OfOperatorsHaveAllSizesBeyondATile) {
       reach("cpu.softmax_attention.online", [](const Case& c) { return of(c, "H") / of(c, "Hkv") == 41; }));
 }
 
+// What overflows or is clipped among the tokens of a chunk is in no pair of a regime and a size.
+TEST_F(PlanEdges, EveryRegimeMeetsWholeChunksAndWidths) {
+  const KernelTable table(kernels(), operator_kernels());
+  for (const Regime* regime : table.row_named("cpu.gated_delta_rule.chunked").system->regimes) {
+    const auto has = [&](const std::function<bool(const Case&)>& wanted) {
+      return reach("cpu.gated_delta_rule.chunked",
+                   [&](const Case& c) { return c.regime == regime->name && c.law.empty() && wanted(c); });
+    };
+    EXPECT_TRUE(has([](const Case& c) { return c.chunk == 64 && c.T > 128 && c.dk >= 64 && c.Hv > c.Hk; }))
+        << regime->name << ": several chunks of a model's width";
+    EXPECT_TRUE(has([](const Case& c) { return std::min(c.chunk, c.T) > 64 && !c.l2norm; }))
+        << regime->name << ": more than 64 tokens in one chunk";
+    EXPECT_TRUE(has([](const Case& c) { return c.form == "packed" && c.dk == 128 && c.dv == 128; }))
+        << regime->name << ": packed";
+  }
+  for (const Regime* regime : table.row_named("cpu.state_space_duality.chunked").system->regimes) {
+    EXPECT_TRUE(reach("cpu.state_space_duality.chunked", [&](const Case& c) {
+      return c.regime == regime->name && c.chunk == 64 && c.T > 64 && of(c, "P") >= 64 && of(c, "N") >= 64;
+    })) << regime->name;
+  }
+  for (const Regime* regime : table.row_named("cpu.rms_norm.fused").system->regimes) {
+    EXPECT_TRUE(reach("cpu.rms_norm.fused", [&](const Case& c) {
+      return c.regime == regime->name && of(c, "D") > 4096;
+    })) << regime->name;
+  }
+}
+
+TEST_F(PlanEdges, TokensAreDecodedAcrossATilesEndAndOfModelsHeads) {
+  for (const Index seen : {65, 129}) {
+    EXPECT_TRUE(reach("cpu.softmax_attention.online", [&](const Case& c) {
+      return c.form == "decode" && c.prefill < seen && c.T >= seen;
+    })) << seen;
+  }
+  EXPECT_TRUE(reach("cpu.softmax_attention.online", [](const Case& c) {
+    return c.form == "decode" && of(c, "H") == 16 && of(c, "Hkv") == 2 && of(c, "d") == 256;
+  }));
+}
+
 }  // namespace
 }  // namespace samestate
