@@ -169,7 +169,7 @@ TEST(InDoubt, FewSamplesAreEnoughForOneOfThemAndNotForAFault) {
   EXPECT_FALSE(few(subject.reading(kept_as("k", Format::tf32))));
 }
 
-/// Softmax over keys of which every second is zero, one key after the other in fp32 throughout.
+/// Softmax, one key after the other in fp32 throughout.
 Tensors<double> one_key_after_the_other(const Subject& subject) {
   const Matrix<float> q = get(subject.inputs, "q").cast<float>(), k = get(subject.inputs, "k").cast<float>(),
                       v = get(subject.inputs, "v").cast<float>();
@@ -190,18 +190,40 @@ Tensors<double> one_key_after_the_other(const Subject& subject) {
   return {{"o", std::move(o)}};
 }
 
+/// A number m > 0 of which adding e^-m in fp32 to what lies in [1, 2) rounds by nearly half a unit, the same way every time.
+double of_one_sided_roundings() {
+  double best = 0.0;
+  float most = 0.0F;
+  for (int i = 0; i < 1000; ++i) {
+    const float m = 7.0F + 1e-4F * static_cast<float>(i);
+    const float units = std::exp(-m) * 0x1p23F;
+    const float off = std::abs(units - std::nearbyint(units));
+    if (off > most && off < 0.48F) most = off, best = m;
+  }
+  return best;
+}
+
 // A right kernel of the suite's adversary: the weight of a zero key is one number that is added hundreds of times, and meets one
 // rounding each time. Drawn ones cancel.
 TEST(InDoubt, RoundingsThatRepeatAreLeftToTheWorstCase) {
   Subject subject("softmax_attention", "naive", 767, {{"H", 1}, {"Hkv", 1}, {"d", 1}, {"dv", 2}});
   EXPECT_FALSE(roundings_repeat(subject.subject()));
-  for (const char* name : {"q", "k", "v"}) {
-    Matrix<double>& x = subject.inputs.find(name)->second;
-    for (Index t = 0; t < x.rows(); t += 2) x.row(t).setZero();
-  }
+  subject.inputs.find("q")->second.setOnes();
+  subject.inputs.find("k")->second.setZero();
+  subject.inputs.find("k")->second(0, 0) = of_one_sided_roundings();
+  // The first column shows the sum of the weights, the second cancels and leaves the worst case its room.
+  Matrix<double>& v = subject.inputs.find("v")->second;
+  for (Index t = 0; t < v.rows(); ++t) v.row(t) << 0.0, t % 2 == 0 ? 8.0 : -8.0;
+  v.row(0) << 1.0, 0.0;
   subject.oracle = operator_oracle(subject.op, subject.call, subject.inputs, {}, subject.contract);
   EXPECT_TRUE(roundings_repeat(subject.subject()));
   const Tensors<double> actual = one_key_after_the_other(subject);
+  EXPECT_TRUE(in_doubt(subject.subject(), actual, 1)) << "so that it would be asked";
+  EXPECT_EQ(
+      judge_sampled(subject.op, subject.call, subject.inputs, {}, subject.contract, subject.oracle, 1, actual)
+          .verdict,
+      Verdict::fail)
+      << "drawn roundings, which are independent, do not know it";
   EXPECT_EQ(subject.judge(actual).verdict, Verdict::pass);
   Tensors<double> wrong = actual;
   wrong.find("o")->second(700, 1) += 1e-3;
