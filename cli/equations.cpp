@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/interrupt.h"
 #include "reports/text/equations.h"
 
 namespace samestate::cli {
@@ -71,14 +72,22 @@ Command add_equations(CLI::App& app) {
   app.add_flag("--markdown", options->markdown, "the page docs/equations.md")->excludes(json);
   return [options] {
     std::vector<EquationRow> rows;
-    for (const Equation* row : select(options->filter)) rows.push_back(evaluated(*row));
+    const auto selected = select(options->filter);
+    note_interrupts();
+    for (const Equation* row : selected) {
+      if (interrupted()) break;
+      rows.push_back(evaluated(*row));
+    }
     fmt::print("{}", options->json       ? equations_json(rows)
                      : options->markdown ? equations_markdown(rows)
                                          : equations_text(rows));
     const bool failed = std::any_of(rows.begin(), rows.end(), [](const EquationRow& row) {
       return row.outcome == name_of(Finding::Outcome::failed);
     });
-    return static_cast<int>(failed ? kFail : kPass);
+    const bool all = rows.size() == selected.size();
+    if (!all)
+      fmt::print(stderr, "samestate: interrupted after {} of {} statements\n", rows.size(), selected.size());
+    return static_cast<int>(failed ? kFail : all ? kPass : kVacuous);
   };
 }
 

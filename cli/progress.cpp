@@ -12,6 +12,12 @@
 #include "cli/terminal.h"
 
 namespace samestate::cli {
+namespace {
+
+/// Between the lines of a log.
+constexpr std::chrono::milliseconds kPauseOfLog = std::chrono::seconds(30);
+
+}  // namespace
 
 Progress::Progress(std::int64_t total, double budget, double total_work)
     : total_(total),
@@ -39,7 +45,8 @@ void Progress::step(double ratio, bool failed, double work) {
   failures_ += failed;
   if (std::isfinite(ratio)) worst_ = std::max(worst_, ratio);
   const Clock::time_point now = Clock::now();
-  if (!terminal_ || (now - drawn_ < std::chrono::milliseconds(100) && done_ != total_)) return;
+  const auto pause = terminal_ ? std::chrono::milliseconds(100) : kPauseOfLog;
+  if (now - drawn_ < pause && (done_ != total_ || !terminal_)) return;
   drawn_ = now;
   const double seconds = std::chrono::duration<double>(now - begin_).count();
   const double rate = static_cast<double>(done_) / std::max(seconds, 1e-9);
@@ -59,6 +66,10 @@ void Progress::step(double ratio, bool failed, double work) {
   const std::string bar = fmt::format("[{}{}] ", std::string(filled, '#'), std::string(kWidth - filled, '.'));
   std::string text = fmt::format("{}{}  {:.0f} cases/s  worst ratio {:.3f}  failures {}  {:.0f} s left",
                                  done_, of_total, rate, worst_, failures_, left);
+  if (!terminal_) {
+    fmt::print(stderr, "samestate: {}\n", text);
+    return;
+  }
   // A line that fills the terminal would scroll it: the bar goes first, then the end of the text.
   const auto room = static_cast<std::size_t>(std::max(columns() - 1, 0));
   if (room == 0 || bar.size() + text.size() <= room) text = bar + text;

@@ -5,8 +5,8 @@
 
 namespace samestate::cli {
 
-/// A line on stderr that a person at a terminal watches: how far, the worst ratio, the time left. A pipe sees
-/// none.
+/// A line on stderr that a person at a terminal watches: how far, the worst ratio, the time left. A file or a pipe gets a line
+/// of its own every half minute, so that the log of a long run shows that it goes on.
 class Progress {
  public:
   /// Until `total` steps are done or `budget` seconds are spent, whichever comes first; 0: no such end.
@@ -34,7 +34,7 @@ class Progress {
   bool terminal_;
   bool shown_ = false;  ///< the line is on the screen
   Clock::time_point begin_ = Clock::now();
-  Clock::time_point drawn_{};
+  Clock::time_point drawn_ = begin_;
 };
 
 }  // namespace samestate::cli

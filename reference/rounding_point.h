@@ -141,6 +141,16 @@ bool take_larger(Scalar& maximum, const Scalar& score) {
   }
 }
 
+/// x as a factor of many products: a scalar that works out its value whenever it is asked does so once.
+template <class Scalar>
+[[nodiscard]] Scalar repeated_factor(const Scalar& x) {
+  if constexpr (requires { RoundingPoint<Scalar>::factor(x); }) {
+    return RoundingPoint<Scalar>::factor(x);
+  } else {
+    return x;
+  }
+}
+
 /// The maximum as what a softmax subtracts from its scores. It cancels: whatever number is subtracted, the
 /// probabilities are the same, so the maximum's own error is none of theirs.
 template <class Scalar>

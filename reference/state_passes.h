@@ -5,6 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "reference/rounding_point.h"
 #include "reference/sequence.h"
 
 /// The two passes over the state of which every step is made. They are written out, because the oracle's
@@ -40,14 +41,15 @@ template <class Scalar>
 
 /// R <- alpha R and sum <- sum + x R. x: [rows], R: [rows, n] dense, sum: [n].
 template <Index rows, class Decay, class Scalar>
-void decay_read_rows(Decay alpha, const Scalar* x, Scalar* R, Index n, Scalar* sum) {
+void decay_read_rows(const Decay& alpha, const Scalar* x, Scalar* R, Index n, Scalar* sum) {
+  const Decay decay = repeated_factor(alpha);
   std::array<Scalar, static_cast<std::size_t>(rows)> key;
-  std::copy_n(x, rows, key.begin());
+  std::transform(x, x + rows, key.begin(), repeated_factor<Scalar>);
 #pragma GCC ivdep
   for (Index j = 0; j < n; ++j) {
     Scalar total = sum[j];
     for (Index r = 0; r < rows; ++r) {
-      const Scalar entry = decayed<Scalar>(alpha, R[r * n + j]);
+      const Scalar entry = decayed<Scalar>(decay, R[r * n + j]);
       if constexpr (!std::is_same_v<Decay, NoDecay>) R[r * n + j] = entry;
       total = multiply_add<Scalar>(key[static_cast<std::size_t>(r)], entry, total);
     }
@@ -57,18 +59,19 @@ void decay_read_rows(Decay alpha, const Scalar* x, Scalar* R, Index n, Scalar* s
 
 /// R <- alpha R + x^T u and sum <- sum + y R. x, y: [rows], u, sum: [n], R: [rows, n] dense.
 template <Index rows, class Decay, class Scalar>
-void decay_write_read_rows(Decay alpha, const Scalar* x, const Scalar* u, const Scalar* y, Scalar* R, Index n,
-                           Scalar* sum) {
+void decay_write_read_rows(const Decay& alpha, const Scalar* x, const Scalar* u, const Scalar* y, Scalar* R,
+                           Index n, Scalar* sum) {
+  const Decay decay = repeated_factor(alpha);
   std::array<Scalar, static_cast<std::size_t>(rows)> key;
   std::array<Scalar, static_cast<std::size_t>(rows)> query;
-  std::copy_n(x, rows, key.begin());
-  std::copy_n(y, rows, query.begin());
+  std::transform(x, x + rows, key.begin(), repeated_factor<Scalar>);
+  std::transform(y, y + rows, query.begin(), repeated_factor<Scalar>);
 #pragma GCC ivdep
   for (Index j = 0; j < n; ++j) {
     Scalar total = sum[j];
     for (Index r = 0; r < rows; ++r) {
       const Scalar entry =
-          multiply_add<Scalar>(key[static_cast<std::size_t>(r)], u[j], decayed<Scalar>(alpha, R[r * n + j]));
+          multiply_add<Scalar>(key[static_cast<std::size_t>(r)], u[j], decayed<Scalar>(decay, R[r * n + j]));
       R[r * n + j] = entry;
       total = multiply_add<Scalar>(query[static_cast<std::size_t>(r)], entry, total);
     }

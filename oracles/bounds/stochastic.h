@@ -32,6 +32,19 @@ class Stochastic {
     return x;
   }
 
+  /// A pending sum of so many terms, with the sum of their squares.
+  [[nodiscard]] static Stochastic sum_of(double terms, double value, double squares) {
+    Stochastic x;
+    x.value_ = value;
+    x.squares_ = squares;
+    x.terms_ = terms;
+    return x;
+  }
+  /// Exactly one, by which a product rounds nothing.
+  [[nodiscard]] bool is_one() const { return value_ == 1.0 && terms_ == 0.0; }
+  /// Whether its last operation was one whose rounding is not drawn yet.
+  [[nodiscard]] bool is_pending() const { return terms_ > 0.0; }
+
   friend Stochastic operator-(Stochastic x) {
     x.value_ = -x.value_;
     return x;
@@ -65,7 +78,6 @@ class Stochastic {
   friend bool operator!=(const Stochastic& x, const Stochastic& y) { return x.value() != y.value(); }
 
  private:
-  [[nodiscard]] bool is_one() const { return value_ == 1.0 && terms_ == 0.0; }
   [[nodiscard]] double squares() const { return terms_ == 0.0 ? value_ * value_ : squares_; }
   [[nodiscard]] double terms() const { return terms_ == 0.0 ? (value_ == 0.0 ? 0.0 : 1.0) : terms_; }
 
@@ -148,6 +160,7 @@ struct RoundingPoint<Stochastic> {
     return {kept_in(x.settled().value(), detail::sampling().model.operand)};
   }
   static Stochastic shift(const Stochastic& x) { return {x.value()}; }
+  static Stochastic factor(const Stochastic& x) { return {x.value()}; }
   static Stochastic summed(const Stochastic& x, const Stochastic& kept) {
     return detail::sampling().model.sums_stored ? kept : x;
   }
@@ -175,3 +188,5 @@ struct Eigen::NumTraits<samestate::Stochastic> : Eigen::GenericNumTraits<samesta
     MulCost = 8
   };
 };
+
+#include "oracles/bounds/stochastic_products.h"  // IWYU pragma: keep

@@ -1,0 +1,53 @@
+#include "oracles/bounds/stochastic_products.h"
+
+namespace samestate {
+namespace {
+
+void add_term_by_term(const StochasticMatrix& x, const StochasticMatrix& y, Stochastic* result,
+                      Index row_stride, Index column_stride) {
+  for (Index i = 0; i < x.rows; ++i) {
+    for (Index j = 0; j < y.columns; ++j) {
+      Stochastic sum;
+      for (Index l = 0; l < x.columns; ++l) sum += x(i, l) * y(l, j);
+      result[i * row_stride + j * column_stride] += sum;
+    }
+  }
+}
+
+/// A factor whose sums are drawn once each.
+struct Drawn {
+  Matrix<double> value;
+  bool ones = false;
+  bool pending_or_zero = false;  ///< which a factor of one hands on as it is
+
+  explicit Drawn(const StochasticMatrix& x) : value(x.rows, x.columns) {
+    for (Index i = 0; i < x.rows; ++i) {
+      for (Index j = 0; j < x.columns; ++j) {
+        const Stochastic& from = x(i, j);
+        value(i, j) = from.value();
+        ones = ones || from.is_one();
+        pending_or_zero = pending_or_zero || from.is_pending() || value(i, j) == 0.0;
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void add_product(const StochasticMatrix& x, const StochasticMatrix& y, Stochastic* result, Index row_stride,
+                 Index column_stride) {
+  if (detail::sampling().model.planted == Planted::partial)
+    return add_term_by_term(x, y, result, row_stride, column_stride);
+  const Drawn a(x), b(y);
+  if ((a.ones && b.pending_or_zero) || (b.ones && a.pending_or_zero))
+    return add_term_by_term(x, y, result, row_stride, column_stride);
+  const Matrix<double> values = a.value * b.value;
+  const Matrix<double> squares = a.value.cwiseAbs2() * b.value.cwiseAbs2();
+  const auto terms = static_cast<double>(x.columns);
+  for (Index i = 0; i < x.rows; ++i) {
+    for (Index j = 0; j < y.columns; ++j)
+      result[i * row_stride + j * column_stride] += Stochastic::sum_of(terms, values(i, j), squares(i, j));
+  }
+}
+
+}  // namespace samestate
