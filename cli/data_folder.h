@@ -4,7 +4,7 @@
 
 namespace samestate::cli {
 
-/// What the command carries: "corpus" or "evidence" in share/samestate beside the folder that it lies in, wherever
+/// What the command carries: "corpus", "evidence" or "golden" in share/samestate beside the folder that it lies in, wherever
 /// that was moved to. It need not be there.
 [[nodiscard]] std::string data_folder(const std::string& name);
 

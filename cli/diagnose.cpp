@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -93,9 +94,26 @@ std::string json_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
   return out.dump(1) + "\n";
 }
 
+/// The one that was named, or of what was added the only one that there is a diagnosis of.
+const KernelRow& chosen(const KernelTable& table, const std::string& name) {
+  if (!name.empty()) return table.row_named(name);
+  std::vector<std::string> names;
+  for (const KernelRow& row : table.added()) {
+    if (row.system->kernel_rows == kFamilyRows) names.push_back(row.name);
+  }
+  if (names.size() == 1) return table.row_named(names.front());
+  if (names.empty())
+    throw Error(
+        "--kernel: which one? `samestate list kernels` shows them; with --plugin or --subject of one kernel "
+        "of "
+        "the recurrent "
+        "family it need not be named");
+  throw Error(fmt::format("--kernel: which one? {}", fmt::join(names, ", ")));
+}
+
 int run_diagnose(const DiagnoseOptions& options) {
   const KernelTable table = kernel_table(options.plugins);
-  const KernelRow& kernel = table.row_named(options.kernel);
+  const KernelRow& kernel = chosen(table, options.kernel);
   if (kernel.system->kernel_rows != kFamilyRows)
     throw Error(
         fmt::format("kernel {} computes {}: conventions are told apart in the recurrent family, "
@@ -133,7 +151,8 @@ Command add_diagnose(CLI::App& app) {
       "Exit 0 where the kernel is as declared, 1 where another reading fits, 3 where none does or several, "
       "77 where no "
       "call was run.");
-  app.add_option("--kernel", options->kernel, "which kernel")->required()->check(named());
+  app.add_option("--kernel", options->kernel, "which kernel (default: the only one that was added)")
+      ->check(named());
   add_plugin_option(app, options->plugins);
   app.add_option("--timeout", options->timeout, "a call that takes longer counts as not run (0: no limit)")
       ->capture_default_str();

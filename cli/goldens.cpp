@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/data_folder.h"
 
 namespace samestate::cli {
 namespace {
@@ -47,7 +48,7 @@ void print_table(const GoldenReport& report) {
 
 Command add_goldens(CLI::App& app) {
   struct Options {
-    std::string folder = "fixtures/golden";
+    std::string folder = data_folder("golden");
     bool json = false;
   };
   auto options = std::make_shared<Options>();
@@ -55,7 +56,8 @@ Command add_goldens(CLI::App& app) {
       "Every known group of every *.safetensors file is recomputed in each form and compared; the limit is "
       "1e-12 of the largest\n"
       "golden value. Exit 1 when a known group fails, 3 when no group was known.");
-  app.add_option("folder", options->folder, "a folder of safetensors files")->capture_default_str();
+  app.add_option("folder", options->folder,
+                 "a folder of safetensors files (default: those that the command carries)");
   app.add_flag("--json", options->json, "machine-readable");
   return [options] {
     const GoldenReport report = check_goldens(options->folder);

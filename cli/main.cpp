@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
       "  samestate card --kernel NAME          what it rounds, read from its outputs: the contract to "
       "declare\n"
       "  samestate tolerance 'v1 retention'    which error to expect, which rtol and atol to test with\n"
-      "  samestate goldens fixtures/golden     the references against public model code\n"
+      "  samestate goldens                     the references against public model code\n"
       "  samestate equations --verdict erratum what the documents get wrong, with the counterexamples\n"
       "  samestate list kernels                what there is, and the evidence for it\n\n"
       "Exit codes: 0 pass, 1 numerical failure, 2 bad input, 3 vacuous or too little covered, 4 flaky, 5 "

@@ -107,9 +107,11 @@ std::vector<std::pair<const Mutant*, MutantRow>> tried_here(
     const MutantsOptions& options, const std::vector<const Mutant*>& list,
     const std::function<void(const MutantRow&)>& step) {
   std::vector<std::pair<const Mutant*, MutantRow>> rows;
-  for (const MutantResult& r :
-       try_mutants(list, options.trial, options.threads, [&](const MutantResult& r) { step(row_of(r, {})); }))
+  for (const MutantResult& r : try_mutants(list, options.trial, options.threads,
+                                           [&](const MutantResult& r) { step(row_of(r, {})); })) {
+    if (options.rules && interrupted()) break;
     rows.emplace_back(r.mutant, tried(r, options.rules));
+  }
   return rows;
 }
 

@@ -42,7 +42,7 @@ install(TARGETS samestate RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET samestate_mpi)
   install(TARGETS samestate_mpi RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/fuzz/corpus ${PROJECT_SOURCE_DIR}/reports/evidence
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/fuzz/corpus ${PROJECT_SOURCE_DIR}/reports/evidence ${PROJECT_SOURCE_DIR}/fixtures/golden
   DESTINATION ${CMAKE_INSTALL_DATADIR}/samestate)
 # COMPONENTS reference is the headers and the libraries of their scalars: a set of targets of its own.
 set(reference_part samestate_options samestate_reference)

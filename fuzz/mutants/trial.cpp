@@ -1,11 +1,14 @@
 #include "fuzz/mutants/trial.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <optional>
 
 #include "fuzz/plan.h"
 #include "harness/processes/campaign.h"
+#include "reference/error.h"
 
 namespace samestate {
 namespace {
@@ -138,7 +141,9 @@ double work_of(const Mutant& mutant, const MutantOptions& options) {
 
 MutantResult try_mutant(const Mutant& mutant, const MutantOptions& options) {
   const Mutant* const list[] = {&mutant};
-  return try_mutants(list, options, 1, nullptr).front();
+  std::vector<MutantResult> results = try_mutants(list, options, 1, nullptr);
+  if (results.empty()) throw Error(fmt::format("{}: stopped before it was killed", mutant.name));
+  return std::move(results.front());
 }
 
 std::vector<MutantResult> try_mutants(std::span<const Mutant* const> list, const MutantOptions& options,
@@ -148,8 +153,9 @@ std::vector<MutantResult> try_mutants(std::span<const Mutant* const> list, const
   const int processes = std::min(workers, static_cast<int>(list.size()));
   Workers pool([&](std::int64_t subject, const Case& c) { return trials.run(subject, c); },
                {processes, options.timeout, options.memory});
-  pool.run([&](std::int64_t served) { return trials.next(served); },
-           {{}, [&](const Task& task, const CaseResult& finding) { trials.take(task, finding); }});
+  pool.run(
+      [&](std::int64_t served) { return trials.next(served); },
+      {{}, [&](const Task& task, const CaseResult& finding) { trials.take(task, finding); }, options.stop});
   return trials.results();
 }
 

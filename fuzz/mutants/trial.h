@@ -17,7 +17,7 @@ struct MutantOptions {
   /// Seconds after which a case counts as hung: ten times the slowest case of the plan on a busy core.
   double timeout = 20.0;
   std::uint64_t memory = std::uint64_t{4} << 30;  ///< bytes that a mutant may hold; 0: no limit
-  std::function<bool()> stop = {};                ///< once it says so, no case is started
+  std::function<bool()> stop = {};  ///< once it says so, no case is started, and none is waited for
 };
 
 /// What the gate made of one mutant.
@@ -39,7 +39,7 @@ struct MutantResult {
 [[nodiscard]] double work_of(const Mutant& mutant, const MutantOptions& options);
 
 /// The gate as CI runs it on a user's kernel, `samestate gate --kernel`, in plan order until the first case
-/// that fails, crashes or does not end. See try_mutants.
+/// that fails, crashes or does not end. See try_mutants. Throws Error where `stop` ended it.
 [[nodiscard]] MutantResult try_mutant(const Mutant& mutant, const MutantOptions& options = {});
 
 /// Each of them in a process of its own, `workers` at a time, so that none disturbs another or the caller,

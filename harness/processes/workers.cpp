@@ -90,6 +90,7 @@ void Workers::run(const std::function<std::optional<Task>(std::int64_t served)>&
   std::map<std::int64_t, Task> open;
   std::int64_t number = 0;
   JobObserver jobs;
+  jobs.stop = observer.stop;
   if (observer.started) jobs.started = [&](const Job& job) { observer.started(open.at(job.index)); };
   jobs.finished = [&](const Job& job, const JobResult& done) {
     auto node = open.extract(job.index);

@@ -32,6 +32,7 @@ using SubjectRunner = std::function<CaseResult(std::int64_t subject, const Case&
 struct WorkerObserver {
   std::function<void(const Task&)> started;
   std::function<void(const Task&, const CaseResult&)> finished;
+  std::function<bool()> stop = {};  ///< JobObserver::stop
 };
 
 /// Where else a run of workers has its cases, and what those places must know of it: see HandOutOptions.

@@ -198,6 +198,9 @@ bad '101' mutants --floor 101
 
 # Goldens: known ones pass; a folder of unknown ones alone proves nothing; a changed value fails.
 run 0 goldens "$goldens"
+cp out given
+run 0 goldens
+cmp -s out given || complain "goldens without a folder are not those of the tree"
 says 'gdn_qwen'
 mkdir unknown changed
 # Two names of the same length, so that the header stays valid.
