@@ -91,4 +91,21 @@ inline float larger(float a, float b) { return a > b ? a : b; }
 
 #endif
 
+inline constexpr int kTileAlignment = 1024;  ///< bytes
+
+/// A ring of shared memory that one thread fills by bulk copies and the warps of both groups empty.
+template <int stages>
+struct KeyRing {
+  Barrier full[stages], empty[stages];
+
+  SAMESTATE_DEVICE static int stage(int n) { return n % stages; }
+  SAMESTATE_DEVICE void init(int reading_warps) {
+    for (Barrier& b : full) b.init(1);
+    for (Barrier& b : empty) b.init(reading_warps);
+  }
+  SAMESTATE_DEVICE void wait_full(int n) { full[stage(n)].wait(n / stages); }
+  SAMESTATE_DEVICE void wait_empty(int n) { empty[stage(n)].wait(n / stages - 1); }
+  SAMESTATE_DEVICE void release(int n) { empty[stage(n)].arrive_warp(); }
+};
+
 }  // namespace samestate::cuda
