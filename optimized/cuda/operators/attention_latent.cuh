@@ -195,12 +195,18 @@ struct LatentValues : LatentBlock<LatentValues> {
         : Rows(parameters.p, at, 0, kKeys), of(parameters), index(group), tiles(shared_tiles), shared(rest) {
       factor = p.scale * 1.4426950408889634F;
       SAMESTATE_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        base[i] = exists(i) ? kUnseen : 0.0F;
-        if (!exists(i)) continue;
-        for (std::int64_t part = 0; part < p.parts; ++part)
-          base[i] = larger(base[i], of.maxima[p.summed_row(part, item.b, 0, item.first_row + row_of(i))]);
-      }
+      for (int i = 0; i < 2; ++i) base[i] = base_of(i);
+    }
+
+    /// The largest score of a row, for one behind the last that of some other: each of the four threads that have the row
+    /// looks at every fourth part.
+    SAMESTATE_DEVICE float base_of(int i) const {
+      const std::int64_t row = exists(i) ? item.first_row + row_of(i) : item.first_row;
+      float most = kUnseen;
+      for (std::int64_t part = lane_index() % 4; part < of.maxima_parts; part += 4)
+        most = larger(most, of.maxima[p.summed_row(part, item.b, 0, row)]);
+      most = larger(most, shuffle_xor(most, 1));
+      return larger(most, shuffle_xor(most, 2));
     }
 
     SAMESTATE_DEVICE Bf16* weight_tile(int n) const { return key_tile(tiles, n) + kLatentPanels * kTile; }
@@ -386,40 +392,48 @@ inline bool in_latent_tiles(std::int64_t columns, std::int64_t rotary) {
          rotary <= kRotaryColumns && columns + rotary > kMostTileWidth;
 }
 
-/// Splits the keys where the rows are few. A block costs some 256 keys before its first tile and behind its last.
-inline void split_latent(AttentionParameters<Bf16>& p) {
-  const std::int64_t units = std::max<std::int64_t>((p.keys + kLatentPartKeys - 1) / kLatentPartKeys, 1);
-  const std::int64_t blocks = p.row_tiles(LatentValues::kRows) * p.batch;
-  std::int64_t least = 0;
+/// How many keys a part of a grid has, whose blocks without parts are `blocks`: the least time of all rounds of blocks, where
+/// a block takes `aside` times the time of 128 keys before its first tile and behind its last, and sums of parts are merged
+/// in `merge` times it.
+inline std::int64_t latent_part_keys(std::int64_t keys, std::int64_t blocks, std::int64_t aside,
+                                     std::int64_t merge) {
+  const std::int64_t units = std::max<std::int64_t>((keys + kLatentPartKeys - 1) / kLatentPartKeys, 1);
+  std::int64_t least = 0, best = units;
   for (std::int64_t parts = 1; parts <= std::min<std::int64_t>(units, kAttentionParts); ++parts) {
     const std::int64_t of_part = (units + parts - 1) / parts;
     const std::int64_t rounds = (blocks * parts + kLatentBlocks - 1) / kLatentBlocks;
-    const std::int64_t cost = rounds * (of_part + 2) + (parts > 1 ? 1 : 0);
-    if (parts > 1 && cost >= least) continue;
-    least = cost;
-    p.part_keys = of_part * kLatentPartKeys;
+    const std::int64_t time = rounds * (of_part + aside) + (parts > 1 ? merge : 0);
+    if (parts == 1 || time < least) least = time, best = of_part;
   }
-  p.parts = std::max<std::int64_t>((p.keys + p.part_keys - 1) / p.part_keys, 1);
+  return best * kLatentPartKeys;
 }
 
-/// Splits the keys and takes the memory between the grids from `tensors`.
+/// Splits the keys where the rows are few, and takes the memory between the grids from `tensors`.
 template <class Tensors>
 void prepare_latent(LatentParameters& of, Tensors& tensors) {
   AttentionParameters<Bf16>& p = of.p;
-  split_latent(p);
-  const std::int64_t rows = p.parts * p.batch * p.rows();
-  of.maxima = tensors.template scratch<float>(rows);
+  const auto parts = [&](std::int64_t part_keys) {
+    return std::max<std::int64_t>((p.keys + part_keys - 1) / part_keys, 1);
+  };
+  of.maxima_part_keys = latent_part_keys(p.keys, p.row_tiles(LatentMaxima::kRows) * p.batch, 1, 0);
+  of.maxima_parts = parts(of.maxima_part_keys);
+  p.part_keys = latent_part_keys(p.keys, p.row_tiles(LatentValues::kRows) * p.batch, 2, 1);
+  p.parts = parts(p.part_keys);
+  const std::int64_t rows = p.batch * p.rows();
+  of.maxima = tensors.template scratch<float>(of.maxima_parts * rows);
   if (p.parts == 1) return;
-  p.sums = tensors.template scratch<float>(rows * p.summed_width());
-  p.largest = tensors.template scratch<float>(rows);
-  p.weights = tensors.template scratch<float>(rows);
+  p.sums = tensors.template scratch<float>(p.parts * rows * p.summed_width());
+  p.largest = tensors.template scratch<float>(p.parts * rows);
+  p.weights = tensors.template scratch<float>(p.parts * rows);
 }
 
 inline void enqueue_latent(const LatentParameters& of, cudaStream_t stream) {
   if (of.p.batch * of.p.rows() == 0) return;
-  const LatentMaps maps(of);
-  LatentMaxima::launch(maps, stream);
-  LatentValues::launch(maps, stream);
+  const LatentMaps values(of);
+  LatentMaps maxima = values;
+  maxima.of.p.parts = of.maxima_parts, maxima.of.p.part_keys = of.maxima_part_keys;
+  LatentMaxima::launch(maxima, stream);
+  LatentValues::launch(values, stream);
   if (of.p.parts > 1) MergeParts<Bf16>::launch(of.p, stream);
 }
 

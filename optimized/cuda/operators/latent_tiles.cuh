@@ -15,10 +15,12 @@ inline constexpr std::int64_t kLatentBlocks = 132;               ///< at a time,
 
 /// What both grids are given: where the parts of queries and keys are, as bulk copies read them. No row [c | k^R] is laid out.
 struct LatentParameters {
-  AttentionParameters<Bf16>
-      p;  ///< width, value_width: columns of [c | k^R], of c; one key head, no gate; chunk is not read
-  const Bf16* rotary = nullptr;  ///< [batch, keys, width - value_width]; k is c
-  float* maxima = nullptr;       ///< [parts, batch rows], scores before the scale
+  /// Of one key head, without a gate. width: columns of [c | k^R]; k is c, of value_width columns. chunk is not read.
+  AttentionParameters<Bf16> p;
+  const Bf16* rotary = nullptr;  ///< [batch, keys, width - value_width]
+  float* maxima = nullptr;       ///< [maxima_parts, batch rows], scores before the scale
+  std::int64_t maxima_parts = 1;
+  std::int64_t maxima_part_keys = 1;
 };
 struct LatentMaps {
   LatentParameters of;
@@ -132,15 +134,15 @@ struct LatentBlock {
 
     SAMESTATE_DEVICE Rows(const AttentionParameters<Bf16>& parameters, const AttentionItem& of, int first_row,
                           int keys)
-        : p(parameters), item(of), first(first_row) {
+        : p(parameters), item(of), origin(first_row) {
       count = uniform((keys_of(item) + keys - 1) / keys);
-      full = uniform(seen_by(first) / keys);
+      full = uniform(seen_by(origin) / keys);
       SAMESTATE_UNROLL
       for (int i = 0; i < 2; ++i) seen[i] = seen_by(row_of(i));
     }
     /// Within the item.
     SAMESTATE_DEVICE int row_of(int i) const {
-      return first + thread_index() % kGroupThreads / 32 * 16 + lane_index() / 4 + 8 * i;
+      return origin + thread_index() % kGroupThreads / 32 * 16 + lane_index() / 4 + 8 * i;
     }
     SAMESTATE_DEVICE bool exists(int i) const { return item.first_row + row_of(i) < p.rows(); }
     /// Rows behind the last are computed as any other, and not written.
@@ -152,7 +154,7 @@ struct LatentBlock {
     }
 
    private:
-    const int first;
+    const int origin;  ///< the item's row that is the group's first
   };
 
  private:
