@@ -291,6 +291,7 @@ struct LatentValues : LatentBlock<LatentValues> {
     }
     /// A tile whose scores the other group has.
     SAMESTATE_DEVICE void take_other(int n) {
+      shared.parts[index].wait_full(n);
       shared.weighed[n % kStages].wait(n / kStages);
       products_begin();
       SAMESTATE_UNROLL

@@ -35,7 +35,9 @@ inline KeyMap key_map(const KeyRows& of) {
   KeyMap map;
   const auto size = [](std::int64_t n) { return static_cast<cuuint64_t>(n); };
   const cuuint64_t extent[4] = {size(of.width), size(of.heads), size(of.keys), size(of.batch)};
-  const cuuint64_t stride[3] = {size(of.width * 2), size(of.stride * 2), size(of.keys * of.stride * 2)};
+  // Each a multiple of the one before, also where rows of one head are further apart than it is wide.
+  const cuuint64_t stride[3] = {size((of.heads == 1 ? of.stride : of.width) * 2), size(of.stride * 2),
+                                size(of.keys * of.stride * 2)};
   const cuuint32_t box[4] = {kTileColumns, 1, kTileRows, 1};
   const cuuint32_t step[4] = {1, 1, 1, 1};
   const CUresult status =

@@ -229,7 +229,7 @@ struct AbsorbedLatentAttention {
   }
   template <class Operand>
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
-    EachThread<TransposedElement<Operand>>::launch(p.key_up, stream);
+    transpose(p.key_up, stream);
     p.queries.enqueue(stream);
     project(p.q_latent, stream);
     if (p.tiles.p.q != nullptr) {
