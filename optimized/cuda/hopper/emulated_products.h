@@ -90,9 +90,10 @@ template <class Tile>
 void watch(Product& product, Tile tile, const Operand& at_issue) {
   expect_clean(tile);
   if (thread_index() % 32 != 0) return;
-  product.recheck.emplace_back([tile, at_issue] {
-    if (!same_bits(elements(tile), at_issue)) fail("a tile changed while a product was reading it");
-  });
+  product.recheck.push_back({product.group, [tile, at_issue] {
+                               if (!same_bits(elements(tile), at_issue))
+                                 fail("a tile changed while a product was reading it");
+                             }});
 }
 
 template <class Tile>
@@ -115,6 +116,15 @@ void multiply_registers(float (&c)[32], const std::uint32_t (&a)[4], Tile b, boo
   watch(accumulate(c, rows, columns, add), b, columns);
 }
 
+template <class Tile>
+void multiply_tiles(float (&c)[32], ByRows a, Tile b, bool add) {
+  const Operand rows = elements(a), columns = elements(b);
+  const auto row = static_cast<std::size_t>(16 * (thread_index() / 32 % 4) + thread_index() % 32 / 4);
+  Product& product = accumulate(c, {rows[row], rows[row + 8]}, columns, add);
+  watch(product, a, rows);
+  watch(product, b, columns);
+}
+
 }  // namespace emulation
 
 inline void products_begin() { warp_barrier(); }
@@ -135,11 +145,15 @@ void products_wait() {
   }
   std::vector<emulation::Product> still;
   for (emulation::Product& product : mine.products) {
+    std::erase_if(product.recheck, [&](const emulation::Product::Check& check) {
+      const bool done = check.group < mine.groups - n;
+      if (done) check.run();
+      return done;
+    });
     if (product.group >= mine.groups - n) {
       still.push_back(std::move(product));
       continue;
     }
-    for (const auto& check : product.recheck) check();
     for (int i = 0; i < 32; ++i) {
       if (!std::isnan(product.c[i]))
         emulation::fail("an accumulator was written while a product was in flight");
@@ -156,11 +170,11 @@ inline void multiply(float (&c)[32], const std::uint32_t (&a)[4], ByColumns b, b
   emulation::multiply_registers(c, a, b, add);
 }
 inline void multiply(float (&c)[32], ByRows a, ByRows b, bool add) {
-  const emulation::Operand rows = emulation::elements(a), columns = emulation::elements(b);
-  const auto row = static_cast<std::size_t>(16 * (thread_index() / 32 % 4) + thread_index() % 32 / 4);
-  emulation::Product& product = emulation::accumulate(c, {rows[row], rows[row + 8]}, columns, add);
-  emulation::watch(product, a, rows);
-  emulation::watch(product, b, columns);
+  emulation::multiply_tiles(c, a, b, add);
+}
+/// Of the wide products alone (wide_products.cuh).
+inline void multiply(float (&c)[32], ByRows a, ByColumns b, bool add) {
+  emulation::multiply_tiles(c, a, b, add);
 }
 
 }  // namespace samestate::cuda

@@ -46,12 +46,17 @@ struct BarrierState {
   }
 };
 
-/// One multiplication of 16 inner elements that is in flight, and its result so far.
+/// The multiplications of 16 inner elements that are in flight to the same results, and these so far.
 struct Product {
+  /// Of one: a tile still holds what it held.
+  struct Check {
+    int group;
+    std::function<void()> run;
+  };
   float* c;
-  int group;
+  int group;  ///< of the last
   std::vector<float> sums;
-  std::vector<std::function<void()>> recheck;  ///< its tiles still hold what they held
+  std::vector<Check> recheck;
 };
 
 struct Asynchronous {

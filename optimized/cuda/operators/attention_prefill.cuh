@@ -11,23 +11,6 @@
 /// Softmax attention of many queries on the asynchronous matrix unit, bf16, chunks of a tile of keys.
 namespace samestate::cuda {
 
-inline constexpr int kTileAlignment = 1024;  ///< bytes
-
-/// A ring of shared memory that one thread fills by bulk copies and the warps of both groups empty.
-template <int stages>
-struct KeyRing {
-  Barrier full[stages], empty[stages];
-
-  SAMESTATE_DEVICE static int stage(int n) { return n % stages; }
-  SAMESTATE_DEVICE void init(int reading_warps) {
-    for (Barrier& b : full) b.init(1);
-    for (Barrier& b : empty) b.init(reading_warps);
-  }
-  SAMESTATE_DEVICE void wait_full(int n) { full[stage(n)].wait(n / stages); }
-  SAMESTATE_DEVICE void wait_empty(int n) { empty[stage(n)].wait(n / stages - 1); }
-  SAMESTATE_DEVICE void release(int n) { empty[stage(n)].arrive_warp(); }
-};
-
 /// A block takes 128 rows: two warpgroups of 64 that have a row's sums in registers, and a thread that fetches keys and values
 /// tile by tile. A warpgroup has the scores of tile n and the values of tile n - 1 multiplied at once, and weighs the scores
 /// while the unit is at the values, its own and the other group's. kPanels, kValuePanels: widths in 64 columns, those behind

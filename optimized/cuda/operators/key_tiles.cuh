@@ -35,7 +35,9 @@ inline KeyMap key_map(const KeyRows& of) {
   KeyMap map;
   const auto size = [](std::int64_t n) { return static_cast<cuuint64_t>(n); };
   const cuuint64_t extent[4] = {size(of.width), size(of.heads), size(of.keys), size(of.batch)};
-  const cuuint64_t stride[3] = {size(of.width * 2), size(of.stride * 2), size(of.keys * of.stride * 2)};
+  // Each a multiple of the one before, also where rows of one head are further apart than it is wide.
+  const cuuint64_t stride[3] = {size((of.heads == 1 ? of.stride : of.width) * 2), size(of.stride * 2),
+                                size(of.keys * of.stride * 2)};
   const cuuint32_t box[4] = {kTileColumns, 1, kTileRows, 1};
   const cuuint32_t step[4] = {1, 1, 1, 1};
   const CUresult status =
@@ -90,5 +92,22 @@ inline void load_key_tile(Bf16* tile, const KeyMap& from, Barrier& barrier, int 
 inline float larger(float a, float b) { return a > b ? a : b; }
 
 #endif
+
+inline constexpr int kTileAlignment = 1024;  ///< bytes
+
+/// A ring of shared memory that one thread fills by bulk copies and the warps of both groups empty.
+template <int stages>
+struct KeyRing {
+  Barrier full[stages], empty[stages];
+
+  SAMESTATE_DEVICE static int stage(int n) { return n % stages; }
+  SAMESTATE_DEVICE void init(int reading_warps) {
+    for (Barrier& b : full) b.init(1);
+    for (Barrier& b : empty) b.init(reading_warps);
+  }
+  SAMESTATE_DEVICE void wait_full(int n) { full[stage(n)].wait(n / stages); }
+  SAMESTATE_DEVICE void wait_empty(int n) { empty[stage(n)].wait(n / stages - 1); }
+  SAMESTATE_DEVICE void release(int n) { empty[stage(n)].arrive_warp(); }
+};
 
 }  // namespace samestate::cuda

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "optimized/cuda/operators/attention_launch.cuh"
+#include "optimized/cuda/operators/attention_latent.cuh"
 #include "optimized/cuda/operators/call.cuh"
 #include "optimized/cuda/operators/kernels.h"
 #include "optimized/cuda/operators/projection.cuh"
@@ -168,7 +168,7 @@ struct NaiveLatentAttention {
     p.queries.enqueue(stream);
     project(p.k, stream);
     project(p.v, stream);
-    EachThread<CopiedElement<Operand>>::launch(p.rotary, stream);
+    copy_columns(p.rotary, stream);
     enqueue_attention(p.attention, stream);
     project(p.out, stream);
   }
@@ -181,8 +181,9 @@ struct AbsorbedLatentAttention {
     LatentQueries<Operand> queries;
     TransposeParameters<Operand> key_up;
     Projection<Operand> q_latent, v_up, out;
-    CopyParameters<Operand> latent, rotary;  ///< to one row a token
+    CopyParameters<Operand> latent, rotary;  ///< to one row a token, for the kernels that know no other
     AttentionParameters<Operand> attention;
+    LatentParameters tiles;  ///< without rows where those take it
   };
 
   template <class Operand>
@@ -193,7 +194,6 @@ struct AbsorbedLatentAttention {
     p.queries = LatentQueries<Operand>(call, tensors);
     auto* const key_up = tensors.template scratch<Operand>(of.H * of.dc * of.dn);
     auto* const q = tensors.template scratch<Operand>(of.rows * of.H * width);
-    auto* const k = tensors.template scratch<Operand>(cached * width);
     auto* const mixed = tensors.template scratch<Operand>(of.rows * of.H * of.dc);
     auto* const heads = tensors.template scratch<Operand>(of.rows * of.H * of.dv);
     const std::int64_t up = (of.dn + of.dv) * of.dc;
@@ -203,14 +203,24 @@ struct AbsorbedLatentAttention {
                           of.dn + of.dr, of.dc * of.dn, width);
     p.q_latent.x_stride = of.H * (of.dn + of.dr), p.q_latent.epilogue.stride = of.H * width;
     p.queries.turn.y = q + of.dc, p.queries.turn.y_stride = width;
-    p.latent = {of.c, k, cached, of.dc, width, 1, count(of.dc)};
-    p.rotary = {of.kr, k + of.dc, cached, of.dr, width, 1, count(of.dr)};
     AttentionParameters<Operand>& attention = p.attention = of.attention(call);
     attention.group = count(of.H);
     attention.width = count(width), attention.value_width = count(of.dc);
-    attention.key_stride = attention.value_stride = width;
-    attention.q = q, attention.k = k, attention.v = k, attention.o = mixed;
-    prepare_attention(attention, tensors);
+    attention.q = q, attention.o = mixed;
+    if constexpr (std::is_same_v<Operand, Bf16>) {
+      if (in_latent_tiles(of.dc, of.dr)) {
+        attention.k = attention.v = of.c, attention.key_stride = attention.value_stride = of.dc;
+        p.tiles.p = attention, p.tiles.rotary = of.kr;
+        prepare_latent(p.tiles, tensors);
+      }
+    }
+    if (p.tiles.p.q == nullptr) {
+      auto* const k = tensors.template scratch<Operand>(cached * width);
+      p.latent = {of.c, k, cached, of.dc, width, 1, count(of.dc)};
+      p.rotary = {of.kr, k + of.dc, cached, of.dr, width, 1, count(of.dr)};
+      attention.k = attention.v = k, attention.key_stride = attention.value_stride = width;
+      prepare_attention(attention, tensors);
+    }
     p.v_up = of_heads(projection<Operand>(mixed, of.kv_up + of.dn * of.dc, heads, of.rows, of.dv, of.dc),
                       of.H, of.dc, up, of.dv);
     p.v_up.x_stride = of.H * of.dc, p.v_up.epilogue.stride = of.H * of.dv;
@@ -219,12 +229,16 @@ struct AbsorbedLatentAttention {
   }
   template <class Operand>
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
-    EachThread<TransposedElement<Operand>>::launch(p.key_up, stream);
+    transpose(p.key_up, stream);
     p.queries.enqueue(stream);
     project(p.q_latent, stream);
-    EachThread<CopiedElement<Operand>>::launch(p.latent, stream);
-    EachThread<CopiedElement<Operand>>::launch(p.rotary, stream);
-    enqueue_attention(p.attention, stream);
+    if (p.tiles.p.q != nullptr) {
+      enqueue_latent(p.tiles, stream);
+    } else {
+      copy_columns(p.latent, stream);
+      copy_columns(p.rotary, stream);
+      enqueue_attention(p.attention, stream);
+    }
     project(p.v_up, stream);
     project(p.out, stream);
   }

@@ -87,15 +87,31 @@ struct CopyParameters {
   int columns = 0;
 };
 
-template <class Operand>
-struct CopiedElement {
+/// n adjacent columns of a row, which divides columns and strides.
+template <class Operand, int n>
+struct CopiedColumns {
   using Parameters = CopyParameters<Operand>;
-  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return p.rows * p.columns; }
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return p.rows * (p.columns / n); }
   static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t item) {
-    const std::int64_t row = quotient(item, p.columns), column = item - row * p.columns;
-    p.y[row * p.y_stride + column] = p.x[quotient(row, p.heads) * p.x_stride + column];
+    using Elements = Vector<Operand, n>;
+    const int pieces = p.columns / n;
+    const std::int64_t row = quotient(item, pieces), column = (item - row * pieces) * n;
+    *reinterpret_cast<Elements*>(p.y + row * p.y_stride + column) =
+        *reinterpret_cast<const Elements*>(p.x + quotient(row, p.heads) * p.x_stride + column);
   }
 };
+
+/// By 16 bytes a thread where all rows begin at a multiple of them.
+template <class Operand>
+void copy_columns(const CopyParameters<Operand>& p, cudaStream_t stream) {
+  constexpr int n = 16 / static_cast<int>(sizeof(Operand));
+  const auto begins = reinterpret_cast<std::uintptr_t>(p.x) | reinterpret_cast<std::uintptr_t>(p.y);
+  if (p.columns % n == 0 && p.x_stride % n == 0 && p.y_stride % n == 0 && begins % 16 == 0) {
+    EachThread<CopiedColumns<Operand, n>>::launch(p, stream);
+  } else {
+    EachThread<CopiedColumns<Operand, 1>>::launch(p, stream);
+  }
+}
 
 /// W_UK of every head, [dn, dc], as a product with q^N reads it: [dc, dn].
 template <class Operand>
@@ -108,19 +124,34 @@ struct TransposeParameters {
   int columns = 1;
 };
 
-/// An element of y, whose rows are contiguous among threads.
-template <class Operand>
-struct TransposedElement {
+/// n elements of a row of y, which divides p.rows: threads beside each other read beside each other.
+template <class Operand, int n>
+struct TransposedElements {
   using Parameters = TransposeParameters<Operand>;
   static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) {
-    return static_cast<std::int64_t>(p.heads) * p.rows * p.columns;
+    return static_cast<std::int64_t>(p.heads) * (p.rows / n) * p.columns;
   }
   static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t item) {
-    const std::int64_t line = quotient(item, p.rows), row = item - line * p.rows;
-    const std::int64_t head = quotient(line, p.columns), column = line - head * p.columns;
-    p.y[item] = p.x[head * p.x_batch + row * p.columns + column];
+    const std::int64_t line = quotient(item, p.columns), column = item - line * p.columns;
+    const std::int64_t head = quotient(line, p.rows / n), row = (line - head * (p.rows / n)) * n;
+    const Operand* const x = p.x + head * p.x_batch + row * p.columns + column;
+    float of_rows[n];
+    SAMESTATE_UNROLL
+    for (int i = 0; i < n; ++i) of_rows[i] = widen(x[i * p.columns]);
+    *reinterpret_cast<Vector<Operand, n>*>(p.y + (head * p.columns + column) * p.rows + row) =
+        narrowed<Operand>(of_rows);
   }
 };
+
+template <class Operand>
+void transpose(const TransposeParameters<Operand>& p, cudaStream_t stream) {
+  constexpr int n = 16 / static_cast<int>(sizeof(Operand));
+  if (p.rows % n == 0) {
+    EachThread<TransposedElements<Operand, n>>::launch(p, stream);
+  } else {
+    EachThread<TransposedElements<Operand, 1>>::launch(p, stream);
+  }
+}
 
 template <class Operand>
 void norm_latent(const LatentNormParameters<Operand>& p, cudaStream_t stream) {

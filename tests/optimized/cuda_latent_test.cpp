@@ -1,0 +1,164 @@
+/// Latent attention's CUDA grids: their own source, executed on the host, against the kernel of fused multiply-adds.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "optimized/cuda/operators/attention_latent.cuh"
+#include "optimized/cuda/operators/tensors.h"
+
+namespace samestate::cuda {
+namespace {
+
+struct Shape {
+  std::int64_t batch, tokens, keys;
+  int heads, columns, rotary;
+
+  [[nodiscard]] std::string words() const {
+    return std::to_string(batch) + " of " + std::to_string(tokens) + " of " + std::to_string(keys) +
+           " tokens, " + std::to_string(heads) + " heads, " + std::to_string(columns) + " + " +
+           std::to_string(rotary) + " columns";
+  }
+};
+
+/// `size` is that of a number.
+std::vector<Bf16> drawn(std::int64_t count, unsigned seed, float size) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0F, size);
+  std::vector<Bf16> out(static_cast<std::size_t>(count));
+  for (Bf16& x : out) x = stored<Bf16>(normal(random));
+  return out;
+}
+
+/// Memory between two launches, NaN at first.
+struct Scratch {
+  template <class T>
+  T* scratch(std::int64_t size) {
+    buffers.push_back(std::make_unique<DeviceBuffer<float>>(static_cast<std::size_t>(size)));
+    return buffers.back()->data();
+  }
+  std::vector<std::unique_ptr<DeviceBuffer<float>>> buffers;
+};
+
+struct Call {
+  explicit Call(const Shape& shape)
+      : n(shape),
+        width(shape.columns + shape.rotary),
+        q(drawn(shape.batch * shape.tokens * shape.heads * width, 1, 1.5F)),
+        c(drawn(shape.batch * shape.keys * shape.columns, 2, 1.5F)),
+        rotary(drawn(shape.batch * shape.keys * shape.rotary, 3, 1.5F)),
+        on_q(q),
+        on_c(c),
+        on_rotary(rotary) {
+    p.batch = n.batch, p.tokens = n.tokens, p.keys = n.keys, p.group = n.heads;
+    p.width = width, p.value_width = n.columns;
+    p.key_stride = p.value_stride = n.columns;
+    p.chunk = n.keys;
+    p.scale = 1.0F / std::sqrt(static_cast<float>(width));
+    p.q = on_q.data(), p.k = p.v = on_c.data();
+  }
+  [[nodiscard]] std::size_t results() const {
+    return static_cast<std::size_t>(n.batch * n.tokens * n.heads * n.columns);
+  }
+
+  Shape n;
+  int width;
+  std::vector<Bf16> q, c, rotary;
+  DeviceBuffer<Bf16> on_q, on_c, on_rotary;
+  AttentionParameters<Bf16> p;
+};
+
+std::vector<Bf16> by_rows_of_keys(const Call& call) {
+  const Shape& n = call.n;
+  std::vector<Bf16> k;
+  for (std::int64_t row = 0; row < n.batch * n.keys; ++row) {
+    k.insert(k.end(), call.c.begin() + row * n.columns, call.c.begin() + (row + 1) * n.columns);
+    k.insert(k.end(), call.rotary.begin() + row * n.rotary, call.rotary.begin() + (row + 1) * n.rotary);
+  }
+  const DeviceBuffer<Bf16> on_k(k), o(call.results());
+  AttentionParameters<Bf16> p = call.p;
+  p.k = p.v = on_k.data(), p.o = o.data();
+  p.key_stride = p.value_stride = call.width;
+  Scratch scratch;
+  prepare_attention(p, scratch);
+  AttentionRows<Bf16>::launch(p, nullptr);
+  if (p.parts > 1) MergeParts<Bf16>::launch(p, nullptr);
+  return o.download();
+}
+
+/// Returns the parts into which the keys were split.
+std::int64_t check(const Shape& n) {
+  SCOPED_TRACE(n.words());
+  const Call call(n);
+  const DeviceBuffer<Bf16> o(call.results());
+  LatentParameters of;
+  of.p = call.p, of.p.o = o.data(), of.rotary = call.on_rotary.data();
+  EXPECT_TRUE(in_latent_tiles(n.columns, n.rotary));
+  Scratch scratch;
+  prepare_latent(of, scratch);
+  enqueue_latent(of, nullptr);
+  const std::vector<Bf16> found = o.download(), expected = by_rows_of_keys(call);
+  std::size_t other = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const float x = loaded(expected[i]);
+    EXPECT_NEAR(loaded(found[i]), x, 1e-3F + 0x1p-7F * std::fabs(x)) << i;
+    if (::testing::Test::HasFailure()) return 0;
+    other += loaded(found[i]) != x ? 1 : 0;
+  }
+  // Weights rounded under another base have other errors: a tenth of the results are then the next number of bf16.
+  EXPECT_LE(other, 1 + found.size() / 40);
+  return of.p.parts;
+}
+
+/// Copies that land as late as they may: a wait too few reads the tile before.
+struct LateCopies {
+  LateCopies() { emulation::copies_land_late = true; }
+  ~LateCopies() { emulation::copies_land_late = false; }
+};
+
+TEST(CudaLatentAttention, IsThatOfFusedMultiplyAdds) {
+  EXPECT_EQ(check({1, 5, 200, 16, 512, 64}), 1);  // two row tiles, of which one is ragged, as the keys are
+  EXPECT_EQ(check({2, 3, 70, 8, 264, 0}),
+            1);  // no rotary columns, panels of zeros, the next sequence behind the keys
+  EXPECT_EQ(check({1, 2, 2, 1, 448, 24}), 1);  // rows that see one key
+}
+
+TEST(CudaLatentAttention, WaitsForWhatLandsLate) {
+  const LateCopies late;
+  check({1, 3, 330, 44, 512, 64});
+}
+
+TEST(CudaLatentAttention, SplitsTheKeysOfFewRows) {
+  EXPECT_EQ(check({1, 1, 300, 16, 512, 64}), 3);
+  EXPECT_EQ(check({1, 1, 260, 80, 512, 64}), 3);
+  EXPECT_EQ(check({1, 150, 300, 1, 256, 8}), 3);  // rows that see nothing of the last part
+}
+
+TEST(CudaLatentAttention, SplitsForWholeRoundsOfBlocks) {
+  const auto parts = [](std::int64_t keys, std::int64_t blocks) {
+    const std::int64_t of_part = latent_part_keys(keys, blocks, 2, 1);
+    EXPECT_EQ(of_part % kLatentPartKeys, 0);
+    return (keys + of_part - 1) / of_part;
+  };
+  EXPECT_EQ(parts(8192, 132), 1);
+  EXPECT_EQ(parts(8192, 128), 1);
+  EXPECT_EQ(parts(128, 1), 1);
+  EXPECT_EQ(parts(8192, 66), 2);
+  EXPECT_EQ(parts(1 << 20, 2), 66);
+  EXPECT_EQ(parts(1, 1), 1);
+}
+
+TEST(CudaLatentAttention, TakesWhatItsTilesHold) {
+  EXPECT_TRUE(in_latent_tiles(512, 64) && in_latent_tiles(512, 0) && in_latent_tiles(200, 64));
+  EXPECT_FALSE(in_latent_tiles(520, 0) || in_latent_tiles(512, 72) || in_latent_tiles(508, 64) ||
+               in_latent_tiles(512, 4));
+  EXPECT_FALSE(in_latent_tiles(192, 64));  // AttentionTiles' widest
+}
+
+}  // namespace
+}  // namespace samestate::cuda
