@@ -1,12 +1,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "optimized/cuda/operators/attention_launch.cuh"
-#include "optimized/cuda/operators/latent_tiles.cuh"
+#include "optimized/cuda/operators/latent_maxima.cuh"
 #include "optimized/cuda/operators/wide_products.cuh"
 
 /// Softmax attention of many query heads over one latent row a token on the asynchronous matrix unit, bf16: keys are
@@ -14,120 +12,6 @@
 /// two grids: LatentMaxima has the scores alone, LatentValues has them again and the sums. As the second knows the base from
 /// the start, it has no sums to rescale, and both may split the keys at any tile: the sums of parts under one base are added.
 namespace samestate::cuda {
-
-/// The largest score of each row and part: a block takes 128 rows, so that each key that it fetches has two products, and
-/// scores 128 keys a product, which reads shared memory less often than 64 twice. Keys come 64 columns at a time, each given
-/// back as soon as both groups have multiplied it.
-struct LatentMaxima : LatentBlock<LatentMaxima> {
-  static constexpr int kRows = kGroups * kTileRows;
-  static constexpr int kKeys = kLatentPartKeys;
-  static constexpr int kKeyTiles = kKeys / kTileRows;
-  static constexpr int kStages = 5;
-  static constexpr int kTiles = kGroups * kPanels + kStages * kKeyTiles;
-
-  struct Shared {
-    Barrier queries;
-    KeyRing<kStages> keys;
-
-    SAMESTATE_DEVICE void init() {
-      queries.init(1);
-      keys.init(kGroups * 4);
-    }
-  };
-
-  static SAMESTATE_DEVICE Bf16* piece(Bf16* tiles, int n) {
-    return tiles + (kGroups * kPanels + n % kStages * kKeyTiles) * kTile;
-  }
-  static SAMESTATE_DEVICE void fetch(const LatentMaps& maps, const AttentionItem& item, Bf16* tiles,
-                                     Shared& shared) {
-    load_queries(maps, item, tiles, shared.queries, kGroups);
-    const int count = (keys_of(item) + kKeys - 1) / kKeys * kPanels;
-    SAMESTATE_NO_UNROLL
-    for (int n = 0; n < count; ++n) {
-      shared.keys.wait_empty(n);
-      Barrier& full = shared.keys.full[KeyRing<kStages>::stage(n)];
-      full.expect(kKeyTiles * kTileBytes);
-      for (int i = 0; i < kKeyTiles; ++i)
-        load_keys(maps, item, piece(tiles, n) + i * kTile, full, n % kPanels,
-                  static_cast<int>(item.begin) + n / kPanels * kKeys + i * kTileRows);
-    }
-  }
-
-  struct Group : Rows {
-    const LatentParameters& of;
-    const Bf16* const queries;
-    Bf16* const tiles;
-    Shared& shared;
-    float most[2] = {kUnseen, kUnseen};
-    float s[32 * kKeyTiles];
-
-    SAMESTATE_DEVICE Group(const LatentParameters& parameters, const AttentionItem& at, int group,
-                           Bf16* shared_tiles, Shared& rest)
-        : Rows(parameters.p, at, kTileRows * group, kKeys),
-          of(parameters),
-          queries(shared_tiles + group * kPanels * kTile),
-          tiles(shared_tiles),
-          shared(rest) {}
-
-    SAMESTATE_DEVICE void multiply_scores(int first_piece) {
-      SAMESTATE_UNROLL
-      for (int panel = 0; panel < kPanels; ++panel) {
-        const int n = first_piece + panel;
-        shared.keys.wait_full(n);
-        products_begin();
-        SAMESTATE_UNROLL
-        for (int step = 0; step < 4; ++step)
-          multiply_rows(s, by_rows(queries + panel * kTile, step), by_rows(piece(tiles, n), step),
-                        panel + step > 0);
-        products_commit();
-        if (panel == 0) continue;
-        products_wait<1>();
-        shared.keys.release(n - 1);
-      }
-      products_wait<0>();
-      shared.keys.release(first_piece + kPanels - 1);
-    }
-
-    template <bool masked>
-    SAMESTATE_DEVICE void meet(int n) {
-      SAMESTATE_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        const int left = seen[i] - n * kKeys - lane_index() % 4 * 2;
-        SAMESTATE_UNROLL
-        for (int j = 0; j < 8 * kKeyTiles; ++j) {
-          SAMESTATE_UNROLL
-          for (int e = 0; e < 2; ++e) {
-            const float score = s[4 * j + 2 * i + e];
-            most[i] = larger(!masked || 8 * j + e < left ? score : kUnseen, most[i]);
-          }
-        }
-      }
-    }
-
-    SAMESTATE_DEVICE void attend() {
-      if (count > 0) shared.queries.wait(0);
-      int n = 0;
-      SAMESTATE_NO_UNROLL
-      for (; n < full; ++n) {
-        multiply_scores(n * kPanels);
-        meet<false>(n);
-      }
-      SAMESTATE_NO_UNROLL
-      for (; n < count; ++n) {
-        multiply_scores(n * kPanels);
-        meet<true>(n);
-      }
-    }
-    SAMESTATE_DEVICE void write() {
-      SAMESTATE_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        most[i] = larger(most[i], shuffle_xor(most[i], 1));
-        most[i] = larger(most[i], shuffle_xor(most[i], 2));
-        if (lane_index() % 4 == 0 && exists(i)) of.maxima[summed_row(i)] = most[i];
-      }
-    }
-  };
-};
 
 /// The sums of values under the bases that LatentMaxima has found: a block takes 64 rows, and each warpgroup 256 columns of
 /// their sums in registers. The groups have the scores of a tile of 64 keys in turn, all 64 at once: products of 32 would take
@@ -139,18 +23,18 @@ struct LatentValues : LatentBlock<LatentValues> {
   static constexpr int kStages = 2;
   static constexpr int kTiles = kPanels * (1 + kStages);
   static constexpr int kGroupPanels = kLatentPanels / kGroups;
-  static constexpr int kParts =
-      kGroups + 1;  ///< of a tile, as it comes and is given back: columns of each group, rotary
+  /// Of a tile, as it comes and is given back: each group's columns of values, rotary columns.
+  static constexpr int kShares = kGroups + 1;
 
   struct Shared {
     Barrier queries;
-    KeyRing<kStages> parts[kParts];
+    KeyRing<kStages> shares[kShares];
     Barrier weighed[kStages];  ///< a tile's weights are in shared memory
     float sums[kGroups][kRows];
 
     SAMESTATE_DEVICE void init() {
       queries.init(1);
-      for (KeyRing<kStages>& part : parts) part.init(4);
+      for (KeyRing<kStages>& share : shares) share.init(4);
       for (Barrier& b : weighed) b.init(4);
     }
   };
@@ -165,11 +49,11 @@ struct LatentValues : LatentBlock<LatentValues> {
     SAMESTATE_NO_UNROLL
     for (int n = 0; n < count; ++n) {
       SAMESTATE_NO_UNROLL
-      for (int part = 0; part < kParts; ++part) {
-        const int first = part * kGroupPanels,
-                  panels = part < kGroups ? kGroupPanels : kPanels - kLatentPanels;
-        shared.parts[part].wait_empty(n);
-        Barrier& full = shared.parts[part].full[n % kStages];
+      for (int share = 0; share < kShares; ++share) {
+        const int first = share * kGroupPanels,
+                  panels = share < kGroups ? kGroupPanels : kPanels - kLatentPanels;
+        shared.shares[share].wait_empty(n);
+        Barrier& full = shared.shares[share].full[n % kStages];
         full.expect(panels * kTileBytes);
         for (int panel = first; panel < first + panels; ++panel)
           load_keys(maps, item, key_tile(tiles, n) + panel * kTile, full, panel,
@@ -217,11 +101,12 @@ struct LatentValues : LatentBlock<LatentValues> {
     SAMESTATE_DEVICE void multiply_scores(int n) {
       const Bf16* const keys = key_tile(tiles, n);
       SAMESTATE_UNROLL
-      for (int part = 0; part < kParts; ++part) {
-        shared.parts[part].wait_full(n);
+      for (int share = 0; share < kShares; ++share) {
+        shared.shares[share].wait_full(n);
         products_begin();
         SAMESTATE_UNROLL
-        for (int panel = part * kGroupPanels; panel < (part + 1) * kGroupPanels && panel < kPanels; ++panel) {
+        for (int panel = share * kGroupPanels; panel < (share + 1) * kGroupPanels && panel < kPanels;
+             ++panel) {
           SAMESTATE_UNROLL
           for (int step = 0; step < 4; ++step)
             multiply_rows(s, by_rows(tiles + panel * kTile, step), by_rows(keys + panel * kTile, step),
@@ -287,11 +172,11 @@ struct LatentValues : LatentBlock<LatentValues> {
       for (int step = 0; step < 4; ++step) multiply_panels(o, operand[step], by_panels(values(n), step, 1));
       products_commit();
       products_wait<0>();
-      shared.parts[index].release(n);
+      shared.shares[index].release(n);
     }
     /// A tile whose scores the other group has.
     SAMESTATE_DEVICE void take_other(int n) {
-      shared.parts[index].wait_full(n);
+      shared.shares[index].wait_full(n);
       shared.weighed[n % kStages].wait(n / kStages);
       products_begin();
       SAMESTATE_UNROLL
@@ -299,8 +184,8 @@ struct LatentValues : LatentBlock<LatentValues> {
         multiply_panels(o, by_rows(weight_tile(n), step), by_panels(values(n), step, 1));
       products_commit();
       products_wait<0>();
-      shared.parts[index].release(n);
-      shared.parts[kGroups].release(n);
+      shared.shares[index].release(n);
+      shared.shares[kGroups].release(n);
     }
 
     SAMESTATE_DEVICE void attend() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "optimized/cuda/operators/attention_latent.cuh"
 #include "optimized/cuda/operators/call.cuh"
