@@ -22,10 +22,8 @@ namespace {
 /// Work of a case of levels that cost more than most cases do, as a multiple of what they cost at the least.
 constexpr double kAboveLeast = 1.5;
 
-/// Of the work of a case that thinning makes smaller, what the smaller one may have; and the tokens that it keeps, since
-/// a state is not seen in fewer.
+/// Of the work of a case that thinning makes smaller, what the smaller one may have.
 constexpr double kWorthKeeping = 0.8;
-constexpr Index kFewTokens = 4;
 
 constexpr Index kAnyTokens = -1;
 /// Work of a case of no size: a gain is worth what it costs.

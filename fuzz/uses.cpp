@@ -6,7 +6,9 @@
 namespace samestate {
 
 bool is_witness(const Factor& size, const Case& c, const Case& start) {
-  return c.law.empty() && c.regime == start.regime && (size.enable != nullptr || c.form == start.form);
+  const bool tokens = size.name == "T" || c.T >= std::min(start.T, kFewTokens);
+  return tokens && c.law.empty() && c.regime == start.regime &&
+         (size.enable != nullptr || c.form == start.form);
 }
 
 Uses::Uses(const std::vector<Factor>& factors, const Combinations& combinations, Case start)

@@ -11,8 +11,12 @@
 
 namespace samestate {
 
+/// A case of fewer tokens shows less: no state is carried far, and of one key the softmax is 1 whatever the score.
+inline constexpr Index kFewTokens = 4;
+
 /// Whether a case is a witness of its value of a size: data as `start` has them, of its form unless the factor belongs to
-/// another, and no law, which compares a kernel with itself. Where one key has all the weight, a dropped one does not show.
+/// another, not of fewer than a few tokens, and no law, which compares a kernel with itself. Where one key has all the weight,
+/// a dropped one does not show.
 [[nodiscard]] bool is_witness(const Factor& size, const Case& c, const Case& start);
 
 /// What no other case has.
