@@ -26,12 +26,12 @@ run 0 $(gate sound) --threads 4 --jsonl both.jsonl
 says ' and 2 devices'
 for device in 0 1; do
   [[ "$(on both.jsonl $device pass)" -ge 5 ]] || complain "device $device has $(on both.jsonl $device pass) cases"
-  grep -F '"event":"run"' both.jsonl | grep -qF "\"$device: Fake $device, $(uuid $device), 0000:0$((device + 1)):00.0\"" ||
+  grep -F '"event":"run"' both.jsonl | grep -F "\"$device: Fake $device, $(uuid $device), 0000:0$((device + 1)):00.0\"" >/dev/null ||
     complain "the run does not list device $device"
 done
 [[ $(($(on both.jsonl 0) + $(on both.jsonl 1))) -eq "$(grep -cF '"event":"end"' both.jsonl)" ]] ||
   complain 'a case names no device'
-grep -F '"event":"end"' both.jsonl | grep -F '"verdict":"pass"' | grep -vq '"outputs":"o:[0-9a-f]\{16\}' &&
+grep -F '"event":"end"' both.jsonl | grep -F '"verdict":"pass"' | grep -v '"outputs":"o:[0-9a-f]\{16\}' >/dev/null &&
   complain 'a case that ran has no hash of its outputs'
 
 # One of them; numbers are those that this process sees.
@@ -78,7 +78,7 @@ for LOSS in answer throw die; do
     complain "LOSS=$LOSS: no line, or several, about the device"
   says "device 1: Fake 1"
   [[ "$(on lost.jsonl 0 pass)" -gt 25 ]] || complain "LOSS=$LOSS: its cases did not go to device 0"
-  grep -F '"event":"end"' lost.jsonl | grep -qE '"verdict":"(skipped|crash|flaky|fail)"' &&
+  grep -F '"event":"end"' lost.jsonl | grep -E '"verdict":"(skipped|crash|flaky|fail)"' >/dev/null &&
     complain "LOSS=$LOSS: a lost device is a verdict of a kernel"
   [[ -z "$(grep -F '"event":"start"' lost.jsonl | grep -oE '"case":[0-9]+' | sort | uniq -d)" ]] ||
     complain "LOSS=$LOSS: a case starts twice"
@@ -108,9 +108,9 @@ cmp -s a b || complain "--each-device: the records differ: $(diff a b | head -2 
 run 0 $(gate skewed)
 run 1 $(gate skewed) --each-device --jsonl skewed.jsonl
 grep -F '"gate":"between devices"' skewed.jsonl | grep -F 'final_state has other bits on another device, which passes too' |
-  grep -F "Fake 0" | grep -F "Fake 1" | grep -qF 'the first repeats its own' || complain 'the difference is not named'
+  grep -F "Fake 0" | grep -F "Fake 1" | grep -F 'the first repeats its own' >/dev/null || complain 'the difference is not named'
 command="$(grep -oE "samestate repro .* --each-device '?v1 [^']*'?" out | head -1)"
-grep -qE '^failures of [12] kinds?:' out || complain 'hashes make kinds of failures'
+grep -qE '^failures of [1-4] kinds?:' out || complain 'hashes make kinds of failures'
 [[ -n "$command" ]] || complain 'no command that repeats it'
 eval "run 1 ${command#samestate }"
 says 'has other bits on another device, which passes too'
@@ -138,6 +138,21 @@ cmp -s a b || complain "--resume: the records differ: $(diff a b | head -2 | cut
 for shard in 0 1; do run 0 $(gate sound) --devices $shard --shard $shard/2 --jsonl part-$shard.jsonl; done
 run 0 merge part-0.jsonl part-1.jsonl --plugin "$plugin" --jsonl merged.jsonl
 [[ "$(on merged.jsonl 0)" -gt 5 && "$(on merged.jsonl 1)" -gt 5 ]] || complain 'merge: devices are lost'
-grep -F '"event":"run"' merged.jsonl | grep -F 'Fake 0' | grep -qF 'Fake 1' || complain 'merge: the run lists not all'
+grep -F '"event":"run"' merged.jsonl | grep -F 'Fake 0' | grep -F 'Fake 1' >/dev/null || complain 'merge: the run lists not all'
+
+# Ranks of a host divide its devices; a rank's case that was lost with one goes to whoever is left there, and is its verdict.
+if command -v mpirun >/dev/null && [[ -x "$(dirname "$samestate")/samestate-mpi" ]]; then
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  around=(mpirun)
+  mpirun --version 2>&1 | grep -q 'Open MPI' && around+=(--oversubscribe)
+  around+=(-n 2)
+  run 0 $(gate sound) --jsonl ranks.jsonl
+  [[ "$(on ranks.jsonl 0)" -ge 2 && "$(on ranks.jsonl 1)" -ge 2 ]] || complain 'ranks: both use one device'
+  cases ranks.jsonl >b
+  cmp -s a b || complain "ranks: the records differ: $(diff a b | head -2 | cut -c1-300)"
+  attempt $(gate sound) --each-device
+  [[ $code -eq 2 ]] && grep -q 'start without mpirun' err || complain '--each-device under mpirun'
+  around=()
+fi
 
 finish

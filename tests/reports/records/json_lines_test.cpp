@@ -92,7 +92,7 @@ TEST_F(JsonLines, EveryFieldComesBackBitForBit) {
   records[4].judgement.rows = std::numeric_limits<std::int64_t>::max();
   records[0].gpu = "GPU-8f6d";
   records[0].outputs = "o:0123456789abcdef";
-  Run on_two = run;
+  samestate::Run on_two = run;
   on_two.gpus = {"0: NVIDIA H100, GPU-8f6d", "1: NVIDIA H100, GPU-8f6e"};
   records[5].judgement.reason = "quote \" backslash \\ newline \n bell \a umlaut \u00fc";
   {
