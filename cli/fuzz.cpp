@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/corpus.h"
 #include "cli/coverage_table.h"
+#include "cli/devices.h"
 #include "cli/duration.h"
 #include "cli/filter.h"
 #include "cli/interrupt.h"
@@ -43,6 +44,7 @@ struct FuzzOptions {
   std::string budget = "5m", shrink_budget = "30s", timeout = "60s", shard = "0/1", jsonl, corpus, commit;
   std::uint64_t seed = 0;
   bool has_seed = false;
+  std::string devices;
 };
 
 /// One of each kind of failure, that of the least index: kernel, form, law and likely cause tell them apart.
@@ -60,6 +62,8 @@ std::vector<Found> distinct(const std::vector<Found>& failures) {
 /// The command that gives the same verdict.
 std::string command_of(const FuzzOptions& options, Record record) {
   if (record.judgement.verdict == Verdict::timeout) record.options += " --timeout " + options.timeout;
+  if (is_failure(record.judgement.verdict))
+    record.options += device_options(record, options.search.workers.devices);
   return repro_command(record);
 }
 
@@ -87,9 +91,9 @@ Verdict look_before(const KernelTable& table, const FuzzOptions& options, const 
   for (const std::int64_t index : result.history.before(found.task)) before.push_back(source.draw(index));
   const std::size_t count = before.size();
   Record record = found.record;
-  const Replayed again =
-      replay(std::move(before), found.c, runner_of(table),
-             {options.search.workers.timeout, seconds_of("--shrink-budget", options.shrink_budget)});
+  ReplayOptions how{options.search.workers.timeout, seconds_of("--shrink-budget", options.shrink_budget)};
+  if (const Devices* devices = options.search.workers.devices) how.gpus = devices->visible_as(record.gpu);
+  const Replayed again = replay(std::move(before), found.c, runner_of(table), how);
   if (again.repeated) {
     for (const Case& c : again.after) record.after.push_back(format_case(c));
     record.judgement = again.result.judgement;
@@ -123,7 +127,6 @@ VerdictCounts shrink_all(const KernelTable& table, const FuzzOptions& options, c
   WorkerOptions one = options.search.workers;
   one.workers = 1;
   Workers worker(runner_of(table), one);
-  const auto run = [&](const Case& c) { return worker.run_one(c); };
   const auto as_it_is = [&](const Found& found) {
     ++verdicts[found.record.judgement.verdict];
     fmt::print(out, "  {}: {}\n    not shrunk: {}\n", found.record.kernel,
@@ -141,7 +144,9 @@ VerdictCounts shrink_all(const KernelTable& table, const FuzzOptions& options, c
     }
     ShrinkOptions how;
     how.stop = interrupted;
-    how.fresh = [&](const Case& c) { return worker.run_fresh(c); };
+    // Where it was found: another device may be sound.
+    how.fresh = [&](const Case& c) { return worker.run_fresh(c, found.record.gpu); };
+    const auto run = [&](const Case& c) { return worker.run_one(c, found.record.gpu); };
     how.budget = seconds_of("--shrink-budget", options.shrink_budget);
     Shrunk small;
     try {
@@ -246,12 +251,13 @@ int print_plan(const KernelTable& table, const FuzzOptions& options) {
 }
 
 /// Why the search ended before its cases or its time did; empty: it did not.
-std::string why_ended(const SearchResult& result, const RunFile& lines) {
+std::string why_ended(const SearchResult& result, const RunFile& lines, bool devices_lost) {
   for (const std::string& lost : {result.lost, lines.lost()}) {
     if (!lost.empty())
       return fmt::format(
           "{}: the search ended there, what is in it is whole; --checkpoint goes on by --resume.", lost);
   }
+  if (devices_lost) return "Every device was lost: the search ended there; --checkpoint goes on by --resume.";
   return interrupted() ? "Interrupted." : "";
 }
 
@@ -267,7 +273,10 @@ int run_fuzz(FuzzOptions options) {
     search.filter.device = "cpu";
   }
   if (options.list && !serves()) return print_plan(table, options);
-  if (serves()) return serve(options.plugins, job_runner(runner_of(table)));
+  std::unique_ptr<Devices> devices;
+  if (search.filter.device != "cpu" || !options.devices.empty()) devices = devices_of(options.devices, table);
+  search.workers.devices = devices.get();
+  if (serves()) return serve(options.plugins, job_runner(runner_of(table)), search.workers.devices);
   // A night later is late to learn that nothing can be kept; the folder itself is made for what is found.
   if (!options.corpus.empty()) {
     const bool is_there = std::filesystem::exists(options.corpus);
@@ -280,6 +289,7 @@ int run_fuzz(FuzzOptions options) {
   if (!options.jsonl.empty()) {
     Run run = this_run(search.filter.device == "cpu" ? Accelerator() : accelerator(), options.plugins,
                        options.commit);
+    run.gpus = texts_of(search.workers.devices);
     run.part = part_of(options, CaseSource(table, search.filter, search.seed));
     lines = RunFile(options.jsonl, run,
                     search.resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
@@ -300,7 +310,8 @@ int run_fuzz(FuzzOptions options) {
     if (!replayed) lines.end(task.index, record);
   };
   const SearchResult result = samestate::search(table, search, observer, [&] {
-    return interrupted() || (options.fail_fast && failed) || !lines.lost().empty();
+    const bool no_device = devices && devices->left() == 0;
+    return interrupted() || (options.fail_fast && failed) || !lines.lost().empty() || no_device;
   });
   progress->clear();
   print_result(result, options);
@@ -310,7 +321,7 @@ int run_fuzz(FuzzOptions options) {
   RunEnd end;
   end.seconds = result.elapsed;
   end.seed = fmt::format("{:#x}", search.seed);
-  end.not_complete = why_ended(result, lines);
+  end.not_complete = why_ended(result, lines, devices && devices->left() == 0);
   if (!end.not_complete.empty()) fmt::print(aside(options), "{}\n", end.not_complete);
   outcome.cases = result.counts;
   outcome.coverage = &result.coverage;
@@ -360,6 +371,7 @@ Command add_fuzz(CLI::App& app) {
   add_names(app, "--kernel", search.filter.kernel, kKernelHelp);
   app.add_option("--device", search.filter.device, "only kernels of this device: cpu or cuda")
       ->check(named());
+  add_devices_option(app, options->devices);
   add_plugin_option(app, options->plugins);
   add_filter_options(app, options->filter);
   app.add_flag("--list", options->list, "print the case lines up to --max-cases, run none");

@@ -1,13 +1,16 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "cli/commands.h"
 #include "cli/corpus.h"
+#include "cli/devices.h"
 #include "cli/duration.h"
 #include "cli/filter.h"
 #include "cli/gate_plan.h"
@@ -36,7 +39,8 @@ struct GateOptions {
   bool list = false, json = false, fail_fast = false, resume = false;
   std::vector<std::string> plugins;
   std::string jsonl, junit, markdown, coverage, baseline, new_baseline, timeout = "10m", budget = "0";
-  std::string corpus = standard_corpus(), commit;
+  std::string corpus = standard_corpus(), commit, devices;
+  bool each_device = false;
   double baseline_factor = 2.0;
   double least_judged = 0.5;
   int threads = default_threads();
@@ -49,6 +53,7 @@ std::map<std::string, std::string> judging_options(const GateOptions& options,
                                          {"budget", options.budget},
                                          {"least-judged", fmt::format("{}", options.least_judged)}};
   if (options.fail_fast) out["fail-fast"] = "on";
+  if (options.each_device) out["each-device"] = "on";
   if (!baseline) return out;
   PlanHash hash;
   for (const auto& [line, ratio] : baseline->ratios) hash.add(line, fmt::format("{}", ratio));
@@ -99,6 +104,24 @@ void mark_grown(const Baseline& baseline, const GateOptions& options, const Kern
       kBaselineFloor, report.unknown, report.not_run);
 }
 
+/// Throws Error where no case is of a kernel that --each-device compares.
+void require_cuda(const std::vector<Case>& cases, const KernelTable& table) {
+  const auto of_cuda = [&](const Case& c) { return planned_record(c, table).device == "cuda"; };
+  if (std::none_of(cases.begin(), cases.end(), of_cuda))
+    throw Error(
+        "--each-device: no case of this plan is of a cuda kernel: --device cuda, or --kernel, chooses them");
+}
+
+/// How many devices had cases, and how many of these were run on each.
+std::string devices_text(const std::vector<Record>& records, std::int64_t compared, bool each) {
+  std::set<std::string> gpus;
+  for (const Record& r : records) gpus.insert(r.gpu);
+  gpus.erase("");
+  if (gpus.empty()) return "";
+  return fmt::format(" and {} device{}{}", gpus.size(), gpus.size() == 1 ? "" : "s",
+                     each ? fmt::format(", {} on each of them", counted(compared, "case")) : "");
+}
+
 int print_plan(const std::vector<Case>& cases, bool json) {
   if (json) {
     // What a case takes, in the plan's unit: a shard, or a machine, can be given as much as another.
@@ -128,7 +151,11 @@ int run_gate(GateOptions options) {
   of_plan.filter = filter_of(options.filter);
   const KernelTable table = kernel_table(options.plugins, of_plan.filter, options.plan.strict);
   of_plan.kernel = kernels_asked(of_plan.kernel, table);
-  if (serves()) return serve(options.plugins, job_runner(case_runner(table)));
+  std::unique_ptr<Devices> devices;
+  if (!options.list && (of_plan.device != "cpu" || !options.devices.empty()))
+    devices = devices_of(options.devices, table);
+  if (options.each_device && !options.list) require_each_device(devices.get());
+  if (serves()) return serve(options.plugins, job_runner(case_runner(table)), devices.get());
   // What is wrong is said before the plan is made, which takes a while.
   if (options.resume && options.jsonl.empty())
     throw Error("--resume needs --jsonl FILE, the file of the run");
@@ -143,18 +170,24 @@ int run_gate(GateOptions options) {
   if (!options.list) note_interrupts();
   const GatePlan plan = gate_plan(options.plan, table, corpus);
   if (options.list) return print_plan(plan.plan.cases, options.json);
+  if (options.each_device) require_cuda(plan.plan.cases, table);
   GateResult result;
   result.run = this_run(accelerator(), options.plugins, options.commit);
+  result.run.gpus = texts_of(devices.get());
   result.run.planned = std::ssize(plan.plan.cases);
   result.run.part = part_of_gate(options.plan, plan, judging_options(options, baseline));
   EarlierCases earlier;
   if (options.resume) earlier = go_on_with(options.jsonl, result.run, plan.numbers);
   RunFile lines(options.jsonl, result.run,
                 options.resume ? JsonLinesWriter::Mode::resume : JsonLinesWriter::Mode::replace);
-  GateRun run(
-      table,
-      {{options.threads, budget, timeout, hand_out(options.plugins)}, options.timeout, options.fail_fast},
-      lines);
+  GateRunOptions how{{}, options.timeout, options.fail_fast};
+  how.campaign.threads = options.threads;
+  how.campaign.budget = budget;
+  how.campaign.timeout = timeout;
+  how.campaign.ranks = hand_out(options.plugins);
+  how.campaign.devices = devices.get();
+  how.campaign.each_device = options.each_device;
+  GateRun run(table, std::move(how), lines);
   const auto begin = std::chrono::steady_clock::now();
   run.take(earlier.records, earlier.numbers);
   run.run_rest(plan.plan.cases, plan.numbers);
@@ -178,9 +211,11 @@ int run_gate(GateOptions options) {
   end.interrupted = interrupted() || !lines.lost().empty();
   end.not_started = run.not_started();
   end.notes = plan.notes;
+  if (devices) end.notes.insert(end.notes.end(), devices->losses().begin(), devices->losses().end());
   judge_gate(result);
-  result.how = fmt::format(" on {} thread(s){}, seed {}{}", options.threads, ranks_text(), of_plan.seed,
-                           options.plan.shard.count > 1 ? ", shard " + options.shard : "");
+  result.how = fmt::format(" on {} thread(s){}{}, seed {}{}", options.threads,
+                           devices_text(result.records, run.compared(), options.each_device), ranks_text(),
+                           of_plan.seed, options.plan.shard.count > 1 ? ", shard " + options.shard : "");
   return report_gate(
       result, {options.junit, options.markdown, options.coverage, options.new_baseline, options.json}, lines);
 }
@@ -204,6 +239,10 @@ Command add_gate(CLI::App& app) {
       "not hold yet\n"
       "  mpirun -n 64 samestate gate --jsonl gate.jsonl         on all cores of several machines "
       "(docs/mpi.md)\n"
+      "  samestate gate --device cuda --devices 0,2             two GPUs of this host share the cases; "
+      "without it all do\n"
+      "  samestate gate --device cuda --each-device             every GPU runs each case: the same bits "
+      "(docs/devices.md)\n"
       "  samestate gate --system retention --list | samestate repro -\n\n" +
       filter_help());
   app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case")
@@ -257,6 +296,8 @@ Command add_gate(CLI::App& app) {
   add_names(app, "--kernel", options->plan.plan.kernel, kKernelHelp);
   add_plugin_option(app, options->plugins);
   add_filter_options(app, options->filter);
+  add_devices_option(app, options->devices);
+  app.add_flag("--each-device", options->each_device, kEachDeviceHelp);
   app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
   app.add_flag("--list", options->list, "print the case lines, run none");
   app.add_flag("--strict", options->plan.strict, kStrictHelp);

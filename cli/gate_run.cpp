@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cli/devices.h"
 #include "cli/interrupt.h"
 
 namespace samestate::cli {
@@ -21,13 +22,17 @@ void GateRun::run(std::span<const Case> cases, std::span<const std::int64_t> num
   observer.finished = [&](std::size_t i, Record record) {
     // A line takes the time that it took here.
     if (record.judgement.verdict == Verdict::timeout) record.options += " --timeout " + options_.timeout;
-    lines_.end(numbers[i], record);
     const bool failure = is_failure(record.judgement.verdict);
+    if (failure) record.options += device_options(record, options_.campaign.devices);
+    lines_.end(numbers[i], record);
     failed_ = failed_ || failure;
     progress_.step(record.judgement.ratio, failure);
     done_.emplace(numbers[i], std::move(record));
   };
-  left_ += run_campaign(cases, table_, options_.campaign, observer, [this] { return stopped(); }).not_started;
+  const CampaignResult ran =
+      run_campaign(cases, table_, options_.campaign, observer, [this] { return stopped(); });
+  left_ += ran.not_started;
+  compared_ += ran.compared;
   for (std::size_t i = 0; i < cases.size(); ++i) {
     if (!started[i]) ++not_started_[planned_record(cases[i], table_).kernel];
   }

@@ -49,6 +49,8 @@ class GateRun {
   /// By kernel, cases that were left.
   [[nodiscard]] const std::map<std::string, std::int64_t>& not_started() const { return not_started_; }
   [[nodiscard]] std::int64_t left() const { return left_; }
+  /// Cases that every device ran.
+  [[nodiscard]] std::int64_t compared() const { return compared_; }
   [[nodiscard]] std::int64_t ran() const { return static_cast<std::int64_t>(done_.size()); }
   void clear_progress() { progress_.clear(); }
 
@@ -59,6 +61,7 @@ class GateRun {
   std::map<std::int64_t, Record> done_;
   std::map<std::string, std::int64_t> not_started_;
   std::int64_t left_ = 0;
+  std::int64_t compared_ = 0;
   bool failed_ = false;
   Progress progress_{0};
 };

@@ -18,9 +18,12 @@ namespace {
 /// Where mpirun says how many there are, and which one this is: Open MPI, and what speaks PMI (MPICH, srun --mpi=pmi2).
 struct Names {
   const char *ranks, *rank;
+  const char *locals, *local;  ///< on its host
 };
-constexpr std::array<Names, 2> kNames = {
-    {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, {"PMI_SIZE", "PMI_RANK"}}};
+constexpr std::array<Names, 2> kNames = {{{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
+                                           "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+                                          {"PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"}}};
+constexpr int kMostRanks = 1 << 20;
 
 /// 0: each process is alone, whatever mpirun says.
 constexpr const char* kSwitch = "SAMESTATE_RANKS";
@@ -43,8 +46,12 @@ RankPlace rank_place() {
   if (own != nullptr && std::string_view(own) == "0") return {};
   for (const Names& names : kNames) {
     if (std::getenv(names.ranks) == nullptr) continue;
-    const int ranks = number_in(names.ranks, 1, 1 << 20);
-    return {number_in(names.rank, 0, ranks - 1), ranks};
+    const int ranks = number_in(names.ranks, 1, kMostRanks);
+    RankPlace place{number_in(names.rank, 0, ranks - 1), ranks};
+    // Not every launcher says these; then the ranks are taken to lie host after host, as many on each as it has devices.
+    place.local = std::getenv(names.local) != nullptr ? number_in(names.local, 0, kMostRanks) : place.rank;
+    if (std::getenv(names.locals) != nullptr) place.locals = number_in(names.locals, 1, kMostRanks);
+    return place;
   }
   return {};
 }

@@ -91,9 +91,9 @@ void join_ranks(const std::string& verb, const std::vector<std::string>& argumen
 
 bool serves() { return joined().link != nullptr && joined().link->rank() > 0; }
 
-int serve(const std::vector<std::string>& plugins, const JobRunner& run) {
+int serve(const std::vector<std::string>& plugins, const JobRunner& run, Devices* devices) {
   note_interrupts();  // rank 0 decides what an interrupt ends
-  serve_rank(*joined().link, hello(plugins), run);
+  serve_rank(*joined().link, hello(plugins), run, devices);
   return kPass;
 }
 

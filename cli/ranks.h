@@ -19,8 +19,9 @@ void join_ranks(const std::string& verb, const std::vector<std::string>& argumen
 /// Whether this process is there to run what rank 0 hands out, by `serve`.
 [[nodiscard]] bool serves();
 
-/// Runs it and returns the exit code. `plugins`: those of the command.
-[[nodiscard]] int serve(const std::vector<std::string>& plugins, const JobRunner& run);
+/// Runs it and returns the exit code. `plugins`: those of the command; `devices`: those of this rank.
+[[nodiscard]] int serve(const std::vector<std::string>& plugins, const JobRunner& run,
+                        Devices* devices = nullptr);
 
 /// Says to rank 0, whose exit code is that of all, why this rank cannot serve; the exit code of this one.
 int refuse(const std::string& why);

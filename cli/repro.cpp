@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "cli/commands.h"
+#include "cli/devices.h"
 #include "cli/duration.h"
 #include "cli/explained.h"
 #include "cli/filter.h"
@@ -26,7 +27,7 @@
 #include "fuzz/search/search.h"
 #include "fuzz/shrink.h"
 #include "harness/card/neighbours.h"
-#include "harness/processes/workers.h"
+#include "harness/processes/campaign.h"
 #include "harness/systems/saved_run.h"
 #include "oracles/contracts.h"
 #include "oracles/numbers.h"
@@ -42,6 +43,8 @@ struct ReproOptions {
   bool shrink = false;
   bool json = false;
   bool strict = false;
+  std::string devices;
+  bool each_device = false;
 };
 
 /// Seconds of a run whose explanation, which runs it again and again, lets a reader wait.
@@ -232,14 +235,32 @@ Shrunk shrink_case(const Case& c, const KernelTable& table, const ReproOptions& 
   return small;
 }
 
+/// On every device, and the outputs of one against the other's.
+int repro_on_each(const ReproOptions& options, const KernelTable& table, const Case& c, Devices* devices) {
+  if (planned_record(c, table).device != "cuda")
+    throw Error(
+        "--each-device: the line's kernel is none of a cuda device: leave it out, or name another kernel");
+  CampaignOptions how{1, 0.0, seconds_of("--timeout", options.timeout), nullptr, devices, true};
+  Record found;
+  CampaignObserver observer;
+  observer.finished = [&](std::size_t, const Record& record) { found = record; };
+  const CampaignResult result = run_campaign({&c, 1}, table, how, observer);
+  fmt::print("{}", record_page(found, options.json));
+  if (!options.json && result.compared > 0 && found.judgement.verdict == Verdict::pass)
+    fmt::print("devices   the same bits on each of {}: {}\n", devices->all().size(), found.outputs);
+  return exit_code_of(found.judgement.verdict);
+}
+
 /// The kernel runs in a process of its own: a crash or a hang is a verdict here too.
-int repro_line(const ReproOptions& options, const KernelTable& all, const std::string& line) {
+int repro_line(const ReproOptions& options, const KernelTable& all, const std::string& line,
+               Devices* devices) {
   Case c = parse_case(line);
   if (!options.kernel.empty()) c.kernel = options.kernel;
   if (options.strict) c = exactly(c);
   const KernelTable table = table_for(all, c);
   const double timeout = seconds_of("--timeout", options.timeout);
   require_promise(c, table);
+  if (options.each_device) return repro_on_each(options, table, c, devices);
   const std::vector<Case> before = cases_before(options);
   for (const Case& other : before) (void)planned_record(other, table);
   if (options.shrink && !before.empty())
@@ -268,7 +289,15 @@ int worse(int a, int b) {
 
 int run_repro(const ReproOptions& options) {
   const KernelTable table = kernel_table(options.plugins, {}, options.strict);
-  if (options.line != "-") return repro_line(options, table, options.line);
+  // Of those that are named the processes of a line see the first.
+  std::unique_ptr<Devices> devices;
+  if (!options.devices.empty() || options.each_device) devices = devices_of(options.devices, table);
+  if (options.each_device) {
+    require_each_device(devices.get());
+    if (options.shrink || !options.dump.empty() || !options.after.empty())
+      throw Error("--each-device runs one line alone on each: leave --shrink, --dump and --after out");
+  }
+  if (options.line != "-") return repro_line(options, table, options.line, devices.get());
   if (!options.dump.empty()) throw Error("--dump: one file holds one run; name one line instead of -");
   note_interrupts();
   int code = kNothingRan;
@@ -279,7 +308,7 @@ int run_repro(const ReproOptions& options) {
     if (line.empty() || line[0] == '#') continue;
     ++lines;
     try {
-      code = worse(code, repro_line(options, table, line));
+      code = worse(code, repro_line(options, table, line, devices.get()));
     } catch (const Error& error) {
       // The lines behind a wrong one are run all the same.
       fmt::print(stderr, "samestate: line {} of stdin: {}\n", number, error.what());
@@ -311,6 +340,8 @@ Command add_repro(CLI::App& app) {
   app.add_option("--kernel", options->kernel, "run this kernel instead of the one that the line names")
       ->check(named());
   add_plugin_option(app, options->plugins);
+  add_devices_option(app, options->devices);
+  app.add_flag("--each-device", options->each_device, kEachDeviceHelp);
   app.add_flag("--json", options->json, "machine-readable");
   app.add_flag("--strict", options->strict, kStrictHelp);
   app.add_option("--after", options->after,

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cli/commands.h"
+#include "cli/devices.h"
 #include "cli/duration.h"
 #include "cli/filter.h"
 #include "cli/interrupt.h"
@@ -30,7 +31,7 @@ struct Options {
   SweepOptions sweep;
   FilterOptions filter;
   bool list = false, json = false;
-  std::string out = "out/sweep.jsonl", timeout = "10m", commit, shard = "0/1";
+  std::string out = "out/sweep.jsonl", timeout = "10m", commit, shard = "0/1", devices;
   std::vector<std::string> plugins;
   bool restart = false;
   int threads = default_threads();
@@ -91,7 +92,7 @@ std::size_t number_of(const std::string& job) { return std::stoull(job.substr(jo
 JobRunner point_runner(const std::vector<SweepCase>& points, const KernelTable& table) {
   return [&](std::int64_t, const std::string& job) {
     const Measurement m = measure(points.at(number_of(job)), table);
-    return Answer{point_text(m), broken_by(m.record.judgement)};
+    return Answer{point_text(m), broken_by(m.record.judgement), missed_device(m.record.judgement)};
   };
 }
 
@@ -99,11 +100,13 @@ JobRunner point_runner(const std::vector<SweepCase>& points, const KernelTable& 
 Measurement point_of(const JobResult& outcome, const SweepCase& point, const KernelTable& table) {
   const bool said = outcome.kind == JobResult::Kind::answered || outcome.kind == JobResult::Kind::unrepeated;
   Measurement m = said ? parse_point(outcome.text) : unmeasured(point, table, {});
+  if (m.record.device == "cuda") m.record.gpu = outcome.device;
   const Verdict verdict = m.record.judgement.verdict;
   const std::optional<Judgement> lost = judgement_of_loss(outcome, verdict);
   if (!lost || (said && verdict == Verdict::fail)) return m;
   m = unmeasured(point, table, *lost);
   m.record.seconds = outcome.seconds;
+  if (m.record.device == "cuda") m.record.gpu = outcome.device;
   return m;
 }
 
@@ -132,7 +135,12 @@ int run_sweep(const Options& options) {
   const double timeout = seconds_of("--timeout", options.timeout);
   const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
   const SweepPlan plan = plan_of(options, points_of(options, table));
-  if (serves()) return serve(options.plugins, point_runner(plan.points, table));
+  const bool on_device = std::any_of(plan.points.begin(), plan.points.end(), [&](const SweepCase& point) {
+    return planned_record(point.c, table).device != "cpu";
+  });
+  std::unique_ptr<Devices> devices;
+  if (!options.devices.empty() || (!options.list && on_device)) devices = devices_of(options.devices, table);
+  if (serves()) return serve(options.plugins, point_runner(plan.points, table), devices.get());
   if (options.list) {
     say_what_is_left_out(options);
     std::vector<std::string> lines;
@@ -177,6 +185,7 @@ int run_sweep(const Options& options) {
   say_what_is_left_out(options);
   Run run = this_run(accelerator(), options.plugins, options.commit);
   run.part = plan.part;
+  run.gpus = texts_of(devices.get());
   RunFile lines(options.out, run, resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
   const auto stopped = [&] { return interrupted() || !lines.lost().empty(); };
   double work_left = 0.0;
@@ -192,11 +201,8 @@ int run_sweep(const Options& options) {
     ++counts[verdict];
     progress.step(m.record.judgement.ratio, is_failure(verdict), plan.points[i].work);
   };
-  const auto on_device = [&](std::size_t i) {
-    return planned_record(plan.points[i].c, table).device != "cpu";
-  };
   Pool pool(point_runner(plan.points, table),
-            shared_process(options.threads, timeout, std::any_of(left.begin(), left.end(), on_device)));
+            shared_process(options.threads, timeout, on_device, devices.get()));
   // A point of a kernel that is run no further is finished here.
   const auto is_skipped = [&](std::size_t i) {
     Record record = planned_record(plan.points[i].c, table);
@@ -269,6 +275,7 @@ Command add_sweep(CLI::App& app) {
   app.add_option("--system", options->sweep.system, "only this system");
   app.add_option("--kernel", options->sweep.kernel, "this chunked kernel instead of the CPU kernels");
   add_plugin_option(app, options->plugins);
+  add_devices_option(app, options->devices);
   add_filter_options(app, options->filter);
   app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
   app.add_flag("--list", options->list, "print the case lines, measure none");

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "harness/cases/shards.h"
+#include "harness/processes/each_device.h"
 #include "harness/processes/history.h"
 #include "harness/processes/losses.h"
 
@@ -40,12 +41,15 @@ class Campaign {
  public:
   Campaign(std::span<const Case> cases, const KernelTable& table, const CampaignOptions& options,
            const CampaignObserver& observer, const std::function<bool()>& stop)
-      : cases_(cases), table_(table), options_(options), observer_(observer), stop_(stop) {}
+      : cases_(cases), table_(table), options_(options), observer_(observer), stop_(stop) {
+    if (options.each_device && options.devices != nullptr && options.ranks == nullptr)
+      each_device_.emplace(*options.devices);
+  }
 
   CampaignResult run() {
     if (cases_.empty()) return {};
-    Workers workers(case_runner(table_),
-                    shared_process(options_.threads, options_.timeout, any_on_device(cases_, table_)));
+    Workers workers(case_runner(table_), shared_process(options_.threads, options_.timeout,
+                                                        any_on_device(cases_, table_), options_.devices));
     OtherRanks others{options_.ranks, 0.0, [this] { return ending(); },
                       [this](const Task& t) { return again(t); }};
     for (const Case& c : cases_) others.work += options_.ranks != nullptr ? judging_work(c) : 0.0;
@@ -53,8 +57,11 @@ class Campaign {
                 {[this](const Task& task) { start(task); },
                  [this](const Task& task, const CaseResult& result) { take(task, result); }},
                 others);
+    if (each_device_) {
+      for (const auto& [index, record] : each_device_->rest()) finish(index, record);
+    }
     for (Unrepeated& failure : unrepeated_) look_before(failure);
-    return {run_, std::ssize(cases_) - run_};
+    return {run_, std::ssize(cases_) - run_, compared_};
   }
 
  private:
@@ -66,7 +73,15 @@ class Campaign {
       again_.pop_front();
       Task again = task(index);
       again.fresh = true;
+      again.device = failed_.at(index).record.gpu;
       return again;
+    }
+    if (each_device_ && !interrupted()) {
+      if (const std::optional<EachDevice::Run> run = each_device_->next()) {
+        Task other = task(run->index);
+        other.device = run->device;
+        return other;
+      }
     }
     while (next_ < cases_.size()) {
       if (ending()) return std::nullopt;
@@ -113,6 +128,7 @@ class Campaign {
   void take(const Task& task, const CaseResult& result) {
     const auto index = static_cast<std::size_t>(task.index);
     history_.add(task);
+    if (each_device_ && each_device_->waits(index)) return take_other(task, result);
     const auto failed = failed_.find(index);
     const Verdict verdict = result.judgement.verdict;
     Record now = record_of(task.c, table_, result);
@@ -129,7 +145,10 @@ class Campaign {
       }
       return finish(index, now);
     }
+    if (now.judgement.gate == kNoDevice && options_.devices != nullptr && options_.devices->left() == 0)
+      now.judgement.gate = kDevicesLost;
     losses_.add(now);
+    if (each_device_ && failed == failed_.end() && each_device_->begin(index, now)) return;
     if (failed == failed_.end()) {
       if (verdict != Verdict::fail || repeats_left_-- <= 0) return finish(index, now);
       const int runs = now.device == "cpu" ? kRuns : kRunsOnDevice;
@@ -144,6 +163,17 @@ class Campaign {
     if (verdict == Verdict::fail) return finish(index, ended.record);
     // Others may still run in its process; what is looked for there waits until they have ended.
     unrepeated_.push_back(std::move(ended));
+  }
+
+  /// Of a case that another device ran before.
+  void take_other(const Task& task, const CaseResult& result) {
+    const auto index = static_cast<std::size_t>(task.index);
+    const Record record = record_of(task.c, table_, result);
+    losses_.add(record);
+    const std::optional<Record> done = each_device_->take(index, record);
+    if (!done) return;
+    ++compared_;
+    finish(index, *done);
   }
 
   /// A failure that a process of its own does not show.
@@ -164,6 +194,7 @@ class Campaign {
     if (looked) {
       ReplayOptions options;
       options.timeout = options_.timeout;
+      if (options_.devices != nullptr) options.gpus = options_.devices->visible_as(failure.record.gpu);
       const auto count = before.size();
       const Replayed found = replay(std::move(before), failure.task.c, case_runner(table_), options);
       if (found.repeated) {
@@ -213,7 +244,9 @@ class Campaign {
   History history_;
   int repeats_left_ = kRepeated;
   std::int64_t run_ = 0;
+  std::int64_t compared_ = 0;
   Losses losses_;
+  std::optional<EachDevice> each_device_;
 };
 
 }  // namespace
@@ -229,22 +262,33 @@ CaseRunner case_runner(const KernelTable& table) {
 }
 
 CaseResult case_result(const Record& record, std::uint64_t edges) {
-  return {record.judgement, record.seconds, edges};
+  return {record.judgement, record.seconds, edges, record.gpu, record.outputs};
 }
 
 Record record_of(const Case& c, const KernelTable& table, const CaseResult& result) {
   Record record = planned_record(c, table);
   record.judgement = result.judgement;
   record.seconds = result.seconds;
+  record.outputs = result.outputs;
+  // What a client of `samestate serve` runs on, only that knows.
+  const bool of_client = record.options.find(kOfClient) != record.options.npos;
+  if (record.device == "cuda" && !of_client) record.gpu = result.gpu;
   return record;
 }
 
-WorkerOptions shared_process(int threads, double timeout, bool on_device) {
+WorkerOptions shared_process(int threads, double timeout, bool on_device, Devices* devices) {
   WorkerOptions options;
   options.threads = threads;
   options.timeout = timeout;
-  options.apart = on_device ? 1 : 0;
   options.confirm = true;
+  if (!on_device) return options;
+  options.apart = 1;
+  if (devices == nullptr || devices->all().empty()) return options;
+  const int count = static_cast<int>(devices->all().size());
+  options.workers = options.apart = count;
+  // Two in each process where there are two at all: threads of one kernel are to meet.
+  options.threads = std::max((threads + count - 1) / count, std::min(threads, 2));
+  options.devices = devices;
   return options;
 }
 

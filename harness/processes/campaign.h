@@ -14,6 +14,9 @@ struct CampaignOptions {
   double budget = 0.0;       ///< seconds after which no case is started; 0: no limit
   double timeout = 0.0;      ///< seconds that a case may take; 0: no limit
   HandOut* ranks = nullptr;  ///< that run cases too, each as many at a time; none: this process alone
+  /// GPUs that share the cases, each by a process of its own; of cases without a cuda kernel none is asked.
+  Devices* devices = nullptr;
+  bool each_device = false;  ///< each case of a cuda kernel on every one of them: EachDevice; not with ranks
 };
 
 /// Callbacks in the calling process; `index` counts in the list of cases.
@@ -26,6 +29,7 @@ struct CampaignObserver {
 struct CampaignResult {
   std::int64_t run = 0;
   std::int64_t not_started = 0;  ///< left when the budget was spent or `stop` said so
+  std::int64_t compared = 0;     ///< cases that every device ran (CampaignOptions::each_device)
 };
 
 /// Runs the cases in a worker process (see Workers for what that asks of the caller and for crashes and
@@ -45,8 +49,10 @@ CampaignResult run_campaign(std::span<const Case> cases, const KernelTable& tabl
 [[nodiscard]] CaseResult case_result(const Record& record, std::uint64_t edges = 0);
 [[nodiscard]] Record record_of(const Case& c, const KernelTable& table, const CaseResult& result);
 
-/// The options of a pool that runs the cases of `records` in one process on so many threads. Contexts of a
-/// device cost memory: its cases are repeated alone one at a time.
-[[nodiscard]] WorkerOptions shared_process(int threads, double timeout, bool on_device);
+/// The options of a pool that runs so many cases at a time in one process, on its threads; on several devices in a process
+/// of each, among which the threads are divided. Contexts of a device cost memory: its cases are repeated alone one at a
+/// time.
+[[nodiscard]] WorkerOptions shared_process(int threads, double timeout, bool on_device,
+                                           Devices* devices = nullptr);
 
 }  // namespace samestate

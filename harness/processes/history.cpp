@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -61,6 +62,7 @@ class Replay {
     if (spent()) return false;
     const JobResult done = run_apart(
         [&] {
+          if (options_.gpus) ::setenv("CUDA_VISIBLE_DEVICES", options_.gpus->c_str(), 1);
           for (const Case& other : before) {
             try {
               (void)run_(other);

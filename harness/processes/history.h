@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "harness/processes/workers.h"
@@ -25,6 +27,8 @@ class History {
 struct ReplayOptions {
   double timeout = 60.0;  ///< seconds that one sequence may take; 0: no limit
   double budget = 30.0;   ///< seconds for all of them, after which the shortest found is what there is
+  /// CUDA_VISIBLE_DEVICES of the processes; empty: that of the caller.
+  std::optional<std::string> gpus = {};
 };
 
 /// What came of it.

@@ -21,6 +21,9 @@ constexpr int kMostStarts = 4;         // of a process that dies before it is gi
 Pool::Pool(JobRunner run, const WorkerOptions& options) : run_(std::move(run)), options_(options) {
   if (options_.workers < 1) throw Error(fmt::format("{} workers: at least 1 is needed", options_.workers));
   if (options_.threads < 1) throw Error(fmt::format("{} threads: at least 1 is needed", options_.threads));
+  // One at least a device: or what names a device would wait for ever.
+  if (options_.devices != nullptr)
+    options_.workers = std::max(options_.workers, static_cast<int>(options_.devices->all().size()));
   if (options_.apart < 1) options_.apart = options_.workers * options_.threads;
   slots_.resize(static_cast<std::size_t>(options_.workers));
 }
@@ -39,12 +42,80 @@ double Pool::age(const Flight& flight) const {
   return std::chrono::duration<double>(Clock::now() - flight.began).count();
 }
 
-Pool::Worker& Pool::start(std::int64_t subject, int slot, int threads) {
-  Worker worker{std::make_unique<WorkerProcess>(run_, subject, threads, options_.memory), subject, slot};
+std::size_t Pool::most() const {
+  return static_cast<std::size_t>(options_.workers) * static_cast<std::size_t>(options_.threads);
+}
+
+std::unique_ptr<WorkerProcess> Pool::process_for(std::int64_t subject, int threads, int device) const {
+  std::optional<std::string> gpus;
+  if (options_.devices != nullptr) gpus = options_.devices->visible_to(device);
+  return std::make_unique<WorkerProcess>(run_, subject, threads, options_.memory, gpus);
+}
+
+Pool::Worker& Pool::start(std::int64_t subject, int slot, int threads, int device) {
+  Worker worker{process_for(subject, threads, device), subject, slot};
+  worker.device = device;
   worker.number = ++processes_;
   workers_.push_back(std::move(worker));
-  if (slot != kNoSlot) slots_[static_cast<std::size_t>(slot)] = {&workers_.back(), subject};
+  if (slot != kNoSlot) {
+    Slot& of = slots_[static_cast<std::size_t>(slot)];
+    of.worker = &workers_.back();
+    of.served = subject;
+  }
   return workers_.back();
+}
+
+/// Each slot has a device that is left, as many slots one as another; a process on one that is lost is given nothing more.
+void Pool::deal() {
+  if (options_.devices == nullptr) return;
+  const Devices& devices = *options_.devices;
+  std::vector<int> loads(devices.all().size());
+  const auto count = [&](int device) { ++loads[static_cast<std::size_t>(device)]; };
+  for (Slot& slot : slots_) {
+    if (slot.worker != nullptr && slot.worker->device != Devices::kNone &&
+        !devices.is_left(slot.worker->device))
+      detach(*slot.worker);
+    if (!devices.is_left(slot.device)) slot.device = Devices::kNone;
+    if (slot.device != Devices::kNone) count(slot.device);
+  }
+  for (Slot& slot : slots_) {
+    if (slot.device != Devices::kNone) continue;
+    slot.device = devices.least(loads);
+    if (slot.device != Devices::kNone) count(slot.device);
+  }
+}
+
+/// For a process of its own: the one that the job names, else the one that has the fewest processes.
+int Pool::device_of(const Job& job) const {
+  if (options_.devices == nullptr) return Devices::kNone;
+  const Devices& devices = *options_.devices;
+  const int named = devices.numbered(job.device);
+  if (devices.is_left(named)) return named;
+  std::vector<int> loads(devices.all().size());
+  for (const Worker& worker : workers_) {
+    if (worker.device != Devices::kNone) ++loads[static_cast<std::size_t>(worker.device)];
+  }
+  return devices.least(loads);
+}
+
+bool Pool::suits(const Job& job, const Slot& slot) const {
+  if (options_.devices == nullptr || job.device.empty() || job.fresh) return true;
+  const int named = options_.devices->numbered(job.device);
+  return named == slot.device || !options_.devices->is_left(named);
+}
+
+/// Whether the worker had a device that is lost; then others have its share.
+bool Pool::is_gone(const Worker& worker, const std::string& said) {
+  if (options_.devices == nullptr || worker.device == Devices::kNone) return false;
+  if (!options_.devices->is_gone(worker.device, said)) return false;
+  deal();
+  return true;
+}
+
+/// To be given to another device.
+void Pool::give_back(Flight flight) {
+  if (flight.as.suspicion) return suspects_.push_front(flight.as);
+  waiting_.push_front({std::move(flight.job), true});
 }
 
 void Pool::detach(Worker& worker) {
@@ -53,17 +124,18 @@ void Pool::detach(Worker& worker) {
 }
 
 /// A process that died while idle takes no job with it: the send fails, and another gets it.
-void Pool::give(Worker& worker, Job job, Suspect as, const JobObserver& observer) {
+void Pool::give(Worker& worker, Job job, Suspect as, const JobObserver& observer, bool announced) {
   Flight flight{next_id_++, std::move(job), Clock::now(), std::move(as)};
+  flight.device = worker.device;
   ++worker.given;
-  if (!flight.as.suspicion && observer.started) observer.started(flight.job);
+  if (!announced && !flight.as.suspicion && observer.started) observer.started(flight.job);
   for (int starts = 1; !worker.process->send(flight.id, flight.job.text); ++starts) {
     if (starts == kMostStarts)
       throw Error("workers die before they are given a case: see stderr for their reason");
     if (!worker.flights.empty()) break;  // these were lost with it, and so will this one be
     (void)worker.process->end(true);
-    worker.process = std::make_unique<WorkerProcess>(
-        run_, worker.subject, worker.slot == kNoSlot ? 1 : options_.threads, options_.memory);
+    worker.process =
+        process_for(worker.subject, worker.slot == kNoSlot ? 1 : options_.threads, worker.device);
     worker.given = 1;
     worker.number = ++processes_;
   }
@@ -72,38 +144,67 @@ void Pool::give(Worker& worker, Job job, Suspect as, const JobObserver& observer
   worker.flights.push_back(std::move(flight));
 }
 
+/// The next job for a slot. One that names another device waits for it there.
+std::optional<Pool::Waiting> Pool::next_for(const Slot& slot, const NextJob& next) {
+  for (auto at = waiting_.begin(); at != waiting_.end(); ++at) {
+    if (!suits(at->job, slot)) continue;
+    Waiting found = std::move(*at);
+    waiting_.erase(at);
+    return found;
+  }
+  while (waiting_.size() < 2 * most()) {
+    std::optional<Job> job = next(slot.served);
+    if (!job) break;
+    if (suits(*job, slot)) return Waiting{std::move(*job), false};
+    waiting_.push_back({std::move(*job), false});
+  }
+  return std::nullopt;
+}
+
+/// Whether it was given something.
+bool Pool::fill_slot(int number, const NextJob& next, const JobObserver& observer) {
+  Slot& slot = slots_[static_cast<std::size_t>(number)];
+  bool given = false;
+  while (in_flight() < most() &&
+         (slot.worker == nullptr || std::ssize(slot.worker->flights) < options_.threads)) {
+    std::optional<Waiting> waiting = next_for(slot, next);
+    if (!waiting) break;
+    given = true;
+    Job& job = waiting->job;
+    if (job.fresh) {
+      Worker& alone = start(job.subject, kNoSlot, 1, device_of(job));
+      give(alone, std::move(job), {}, observer, waiting->announced);
+      continue;
+    }
+    // What a subject left behind (threads, static variables, a damaged heap) ends with its process.
+    if (slot.worker != nullptr && slot.worker->subject != job.subject) {
+      detach(*slot.worker);
+      let_go(observer);
+    }
+    Worker& worker =
+        slot.worker != nullptr ? *slot.worker : start(job.subject, number, options_.threads, slot.device);
+    give(worker, std::move(job), {}, observer, waiting->announced);
+  }
+  return given;
+}
+
 void Pool::fill(const NextJob& next, const JobObserver& observer) {
-  const auto most = static_cast<std::size_t>(options_.workers) * static_cast<std::size_t>(options_.threads);
   const auto alone = [&] {
     return std::count_if(workers_.begin(), workers_.end(), [](const Worker& w) {
       return !w.flights.empty() && w.flights.front().as.suspicion != nullptr;
     });
   };
-  while (!suspects_.empty() && in_flight() < most && alone() < options_.apart) {
+  while (!suspects_.empty() && in_flight() < most() && alone() < options_.apart) {
     const Suspect suspect = suspects_.front();
     suspects_.pop_front();
     const Job& job = suspect.member->job;
-    give(start(job.subject, kNoSlot, 1), job, suspect, observer);
+    give(start(job.subject, kNoSlot, 1, device_of(job)), job, suspect, observer);
   }
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    Slot& slot = slots_[i];
-    while (in_flight() < most &&
-           (slot.worker == nullptr || std::ssize(slot.worker->flights) < options_.threads)) {
-      std::optional<Job> job = next(slot.served);
-      if (!job) break;
-      if (job->fresh) {
-        give(start(job->subject, kNoSlot, 1), std::move(*job), {}, observer);
-        continue;
-      }
-      // What a subject left behind (threads, static variables, a damaged heap) ends with its process.
-      if (slot.worker != nullptr && slot.worker->subject != job->subject) {
-        detach(*slot.worker);
-        let_go(observer);
-      }
-      Worker& worker =
-          slot.worker != nullptr ? *slot.worker : start(job->subject, static_cast<int>(i), options_.threads);
-      give(worker, std::move(*job), {}, observer);
-    }
+  // A slot may find a job for one before it.
+  for (bool again = true; again;) {
+    again = false;
+    for (int i = 0; i < static_cast<int>(slots_.size()); ++i) again |= fill_slot(i, next, observer);
+    again = again && !waiting_.empty();
   }
 }
 
@@ -148,6 +249,11 @@ void Pool::take(Worker& worker, Flight flight, WorkerMessage message, const JobO
     return;
   }
   const bool broken = !message.answer.broken.empty();
+  // What breaks a process says nothing that is the same the next time.
+  if (!message.answer.misses.empty() && is_gone(worker, broken ? "" : message.answer.misses)) {
+    give_back(std::move(flight));
+    return;
+  }
   if (broken) detach(worker);
   // What breaks a process may be the job beside the one that finds it broken.
   if (broken && (worker.suspicion || !worker.flights.empty())) {
@@ -179,6 +285,10 @@ void Pool::look_at_the_clock(const JobObserver& observer) {
 /// Of a process that is gone.
 void Pool::lose(Worker& worker, JobResult::Kind kind, const WorkerEnd& end, const JobObserver& observer) {
   std::vector<Flight> flights = std::exchange(worker.flights, {});
+  if (!flights.empty() && is_gone(worker, "")) {
+    for (Flight& flight : flights) give_back(std::move(flight));
+    return;
+  }
   const bool unsure =
       kind == JobResult::Kind::died && options_.confirm && (worker.given > 1 || end.from_outside);
   const bool alone = flights.size() == 1 && !worker.suspicion && !unsure;
@@ -210,6 +320,7 @@ void Pool::suspect(Worker& worker, Flight flight, const WorkerEnd& end) {
 void Pool::deliver(Flight& flight, JobResult result, bool repeats, const JobObserver& observer) {
   result.process = flight.process;
   result.order = flight.id;
+  if (flight.device != Devices::kNone) result.device = options_.devices->at(flight.device).id;
   const auto& [suspicion, member] = flight.as;
   if (!suspicion) {
     if (observer.finished) observer.finished(flight.job, std::move(result));
@@ -257,19 +368,21 @@ void Pool::let_go(const JobObserver& observer) {
 
 /// Whoever goes on with the pool finds it without the jobs of this run.
 void Pool::abandon() {
-  for (Slot& slot : slots_) slot = {};
+  for (Slot& slot : slots_) slot.worker = nullptr, slot.served = kNoSubject;
   workers_.clear();
   suspects_.clear();
+  waiting_.clear();
 }
 
 void Pool::run(const NextJob& next, const JobObserver& observer) {
+  deal();
   try {
     while (true) {
       let_go(observer);
       // First, for what came from there may give the processes here something to do.
       const bool elsewhere = observer.elsewhere != nullptr && observer.elsewhere->turn();
       fill(next, observer);
-      if (in_flight() == 0 && suspects_.empty() && !elsewhere) return;
+      if (in_flight() == 0 && suspects_.empty() && waiting_.empty() && !elsewhere) return;
       if (observer.stop && observer.stop()) return abandon();
       wait_for_messages(observer);
       look_at_the_clock(observer);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/processes/devices.h"
 #include "harness/processes/worker_process.h"
 
 namespace samestate {
@@ -20,7 +21,8 @@ struct Job {
   std::string text;          ///< what the runner is given
   std::int64_t subject = 0;  ///< what the job is about: a process serves one subject and ends with it
   bool fresh = false;        ///< in a process that has run none before, and runs none after it
-  double work = 1.0;  ///< what it takes beside the others: the size of pieces for other ranks (HandOut)
+  double work = 1.0;        ///< what it takes beside the others: the size of pieces for other ranks (HandOut)
+  std::string device = {};  ///< HostDevice::id: on that one, as long as the pool has it; empty: on any
 };
 
 /// What came of a job.
@@ -39,6 +41,7 @@ struct JobResult {
   double seconds = 0.0;             ///< that it ran, where it was lost
   std::uint64_t process = 0;        ///< that it was given to, by a number of its own
   std::uint32_t order = 0;          ///< jobs were given in this order
+  std::string device = {};          ///< HostDevice::id of that process; empty: it had none of its own
 };
 
 struct WorkerOptions {
@@ -51,6 +54,9 @@ struct WorkerOptions {
   /// Where a process dies that ran other jobs before this one, or is killed from outside, this one is repeated
   /// alone too: what damaged the process may have been one of those, or nothing that it did.
   bool confirm = false;
+  /// GPUs that the processes are dealt over, each sees its own alone; none: they see what the caller sees. What runs on
+  /// one that is lost is given to another, and where none is left to a process that sees none.
+  Devices* devices = nullptr;
 };
 
 /// Jobs of a run that are under way beside the processes of the pool, which waits for them too.
@@ -125,12 +131,19 @@ class Pool {
     Clock::time_point began;
     Suspect as;  ///< where it is repeated alone
     std::uint64_t process = 0;
+    int device = Devices::kNone;
+  };
+  /// A job that is to be given before further ones are asked for.
+  struct Waiting {
+    Job job;
+    bool announced;  ///< `started` came for it
   };
   struct Worker {
     std::unique_ptr<WorkerProcess> process;
     std::int64_t subject = kNoSubject;
     int slot = kNoSlot;  ///< kNoSlot: it is given nothing more and leaves with its last job
     std::vector<Flight> flights = {};
+    int device = Devices::kNone;
     std::uint64_t number = 0;  ///< of the process
     std::int64_t given = 0;
     std::shared_ptr<Suspicion> suspicion = nullptr;
@@ -138,11 +151,22 @@ class Pool {
   struct Slot {
     Worker* worker = nullptr;
     std::int64_t served = kNoSubject;
+    int device = Devices::kNone;
   };
 
   void fill(const NextJob& next, const JobObserver& observer);
-  Worker& start(std::int64_t subject, int slot, int threads);
-  void give(Worker& worker, Job job, Suspect as, const JobObserver& observer);
+  bool fill_slot(int number, const NextJob& next, const JobObserver& observer);
+  std::optional<Waiting> next_for(const Slot& slot, const NextJob& next);
+  [[nodiscard]] std::size_t most() const;
+  [[nodiscard]] bool suits(const Job& job, const Slot& slot) const;
+  [[nodiscard]] int device_of(const Job& job) const;
+  void deal();
+  [[nodiscard]] bool is_gone(const Worker& worker, const std::string& said);
+  void give_back(Flight flight);
+  [[nodiscard]] std::unique_ptr<WorkerProcess> process_for(std::int64_t subject, int threads,
+                                                           int device) const;
+  Worker& start(std::int64_t subject, int slot, int threads, int device);
+  void give(Worker& worker, Job job, Suspect as, const JobObserver& observer, bool announced = false);
   void wait_for_messages(const JobObserver& observer);
   void collect(Worker& worker, const JobObserver& observer);
   void take(Worker& worker, Flight flight, WorkerMessage message, const JobObserver& observer);
@@ -162,6 +186,7 @@ class Pool {
   std::vector<Slot> slots_;
   std::list<Worker> workers_;
   std::deque<Suspect> suspects_;  ///< to be run alone
+  std::deque<Waiting> waiting_;   ///< for a device, or come back from one that is lost
   std::uint32_t next_id_ = 0;
   std::uint64_t processes_ = 0;  ///< that were started
 };

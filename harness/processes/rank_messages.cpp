@@ -90,6 +90,7 @@ void visit_fields(Visit& visit, M& m) {
     visit(job.subject);
     visit(job.fresh);
     visit(job.work);
+    visit(job.device);
   });
 }
 
@@ -114,6 +115,7 @@ void visit_fields(Visit& visit, M& m) {
     visit(result.seconds);
     visit(result.process);
     visit(result.order);
+    visit(result.device);
   });
   visit_list(visit, m.returned, visit);
 }

@@ -13,7 +13,8 @@ namespace {
 
 class Service : private Elsewhere {
  public:
-  Service(RankLink& link, const JobRunner& run) : link_(link), run_(run) {}
+  Service(RankLink& link, const JobRunner& run, Devices* devices)
+      : link_(link), run_(run), devices_(devices) {}
 
   void serve() {
     while (open_) {
@@ -30,7 +31,9 @@ class Service : private Elsewhere {
       last_piece_ = 0;
       wanting_ = false;
       under_way_ = 0;
-      Pool pool(run_, begun.options);
+      WorkerOptions options = begun.options;
+      options.devices = devices_;
+      Pool pool(run_, options);
       JobObserver observer;
       observer.started = [this](const Job& job) { report_.started.push_back(job.index); };
       observer.finished = [this](const Job& job, JobResult result) { finish(job, std::move(result)); };
@@ -114,6 +117,7 @@ class Service : private Elsewhere {
 
   RankLink& link_;
   const JobRunner& run_;
+  Devices* devices_;
   bool open_ = true;
   std::optional<RankBegin> begins_;
   std::uint64_t current_ = 0;
@@ -128,13 +132,13 @@ class Service : private Elsewhere {
 
 }  // namespace
 
-void serve_rank(RankLink& link, const RankHello& hello, const JobRunner& run) {
+void serve_rank(RankLink& link, const RankHello& hello, const JobRunner& run, Devices* devices) {
   const auto say = [&](const RankMessage& message) {
     return link.send({0, RankFrame::Kind::text, text_of_message(message)});
   };
   if (!say(hello)) return;
   try {
-    if (hello.refused.empty()) return Service(link, run).serve();
+    if (hello.refused.empty()) return Service(link, run, devices).serve();
   } catch (const std::exception& error) {
     if (!say(RankFailure{error.what()})) return;
   }

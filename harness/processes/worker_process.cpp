@@ -13,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -34,7 +35,7 @@ constexpr bool kLimitsMemory = true;
 struct Header {
   std::uint32_t id = 0;
   WorkerMessage::Kind kind = WorkerMessage::Kind::answer;
-  std::uint32_t text = 0, broken = 0;  ///< bytes that follow
+  std::uint32_t text = 0, broken = 0, misses = 0;  ///< bytes that follow
 };
 /// An answer of more bytes is none: something wrote into the socket that is not the worker.
 constexpr std::uint32_t kMostBytes = 1U << 30;
@@ -58,9 +59,10 @@ bool send_all(int socket, std::string_view bytes) {
 bool send_message(int socket, Header header, const Answer& answer) {
   header.text = static_cast<std::uint32_t>(answer.text.size());
   header.broken = static_cast<std::uint32_t>(answer.broken.size());
+  header.misses = static_cast<std::uint32_t>(answer.misses.size());
   std::string bytes(sizeof header, '\0');
   std::memcpy(bytes.data(), &header, sizeof header);
-  return send_all(socket, bytes + answer.text + answer.broken);
+  return send_all(socket, bytes + answer.text + answer.broken + answer.misses);
 }
 
 /// Appends what is there; false at the end of the stream.
@@ -78,12 +80,14 @@ std::optional<WorkerMessage> take_message(std::string& received) {
   Header header;
   if (received.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, received.data(), sizeof header);
-  if (header.text > kMostBytes || header.broken > kMostBytes) throw Error("a damaged message of a worker");
-  const std::size_t size = sizeof header + header.text + header.broken;
+  if (std::max({header.text, header.broken, header.misses}) > kMostBytes)
+    throw Error("a damaged message of a worker");
+  const std::size_t size = sizeof header + header.text + header.broken + header.misses;
   if (received.size() < size) return std::nullopt;
   WorkerMessage message{header.id, header.kind, {}};
   message.answer.text = received.substr(sizeof header, header.text);
   message.answer.broken = received.substr(sizeof header + header.text, header.broken);
+  message.answer.misses = received.substr(sizeof header + header.text + header.broken, header.misses);
   received.erase(0, size);
   return message;
 }
@@ -123,7 +127,7 @@ class Service {
   [[noreturn]] void serve() {
     while (true) {
       const WorkerMessage job = next();
-      Header header{job.id, WorkerMessage::Kind::answer, 0, 0};
+      Header header{job.id, WorkerMessage::Kind::answer};
       Answer answer;
       try {
         answer = run_(subject_, job.answer.text);
@@ -164,7 +168,8 @@ void keep_from_workers(int socket) { parents_sockets().insert(socket); }
 
 void give_to_workers(int socket) { parents_sockets().erase(socket); }
 
-WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int threads, std::uint64_t memory) {
+WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int threads, std::uint64_t memory,
+                             const std::optional<std::string>& gpus) {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     throw Error(fmt::format("no socket for a worker ({}): use fewer --threads", std::strerror(errno)));
@@ -188,6 +193,8 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
     for (const int other : parents_sockets()) ::close(other);
     // Of a worker that starts workers, what is opened under such a number is its own.
     parents_sockets().clear();
+    // The driver reads it when it is started, which nothing has done here.
+    if (gpus) ::setenv("CUDA_VISIBLE_DEVICES", gpus->c_str(), 1);
     keep_freed_memory();
     limit(RLIMIT_CORE, 0);
     if (kLimitsMemory && memory > 0) limit(RLIMIT_DATA, memory);
@@ -202,7 +209,7 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
 WorkerProcess::~WorkerProcess() { (void)end(true); }
 
 bool WorkerProcess::send(std::uint32_t id, std::string_view text) {
-  return send_message(socket_, {id, WorkerMessage::Kind::answer, 0, 0}, {std::string(text), {}});
+  return send_message(socket_, {id, WorkerMessage::Kind::answer}, {std::string(text), {}});
 }
 
 bool WorkerProcess::receive(std::vector<WorkerMessage>& messages) {

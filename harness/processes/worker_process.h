@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,8 @@ struct Answer {
   /// Why the process is of no more use: what ran in it left heap or device in an unknown state. Empty: it
   /// goes on.
   std::string broken;
+  /// What ran said of a device that it did not find, or that failed: that of its process may be gone. Empty: nothing.
+  std::string misses = {};
 };
 
 /// What a process does with the text of a job; of a subject where there are several. Called by as many
@@ -46,9 +49,11 @@ void give_to_workers(int socket);
 /// caller must have no other threads and must not have called a GPU.
 class WorkerProcess {
  public:
-  /// `memory`: bytes of data that it may hold before an allocation fails; 0: no limit. Throws Error where no
+  /// `memory`: bytes of data that it may hold before an allocation fails; 0: no limit. `gpus`: its CUDA_VISIBLE_DEVICES,
+  /// which kernels, plugins and the programs that it starts read; none: that of the caller. Throws Error where no
   /// process can be made.
-  WorkerProcess(const JobRunner& run, std::int64_t subject, int threads, std::uint64_t memory);
+  WorkerProcess(const JobRunner& run, std::int64_t subject, int threads, std::uint64_t memory,
+                const std::optional<std::string>& gpus = {});
   /// Ends it, by force where it does not end by itself.
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;

@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "harness/records/record.h"
+
 namespace samestate {
 namespace {
 
-Answer answer_of(const CaseResult& result) { return {result_text(result), broken_by(result.judgement)}; }
+Answer answer_of(const CaseResult& result) {
+  return {result_text(result), broken_by(result.judgement), missed_device(result.judgement)};
+}
 
 CaseResult result_of(const JobResult& done) {
   CaseResult result;
@@ -18,6 +22,7 @@ CaseResult result_of(const JobResult& done) {
     if (!said || result.judgement.verdict != Verdict::fail) result.judgement = std::move(*lost);
     if (!said) result.seconds = done.seconds;
   }
+  result.gpu = done.device;
   return result;
 }
 
@@ -70,6 +75,12 @@ std::string broken_by(const Judgement& judgement) {
   return !broken ? "" : judgement.reason.empty() ? "a crash" : judgement.reason;
 }
 
+std::string missed_device(const Judgement& judgement) {
+  const bool thrown = judgement.verdict == Verdict::crash && judgement.gate == "exception";
+  const bool missed = judgement.gate == kNoDevice || judgement.gate == "device" || thrown;
+  return !missed ? "" : judgement.reason.empty() ? "no reason given" : judgement.reason;
+}
+
 JobRunner job_runner(SubjectRunner run) {
   return [run = std::move(run)](std::int64_t subject, const std::string& text) {
     return answer_of(run(subject, parse_case(text)));
@@ -109,17 +120,19 @@ void Workers::run(const std::function<std::optional<Task>(std::int64_t served)>&
   const NextJob next_job = [&](std::int64_t served) -> std::optional<Job> {
     std::optional<Task> task = next(served);
     if (!task) return std::nullopt;
-    Job job{number++, format_case(task->c), task->subject, task->fresh, task->work};
+    Job job{number++, format_case(task->c), task->subject, task->fresh, task->work, task->device};
     open.emplace(job.index, std::move(*task));
     return job;
   };
   run_on(others.ranks, pool_, next_job, jobs, options);
 }
 
-CaseResult Workers::run_one(const Case& c) { return result_of(pool_.run_one({0, format_case(c), 0})); }
+CaseResult Workers::run_one(const Case& c, const std::string& device) {
+  return result_of(pool_.run_one({0, format_case(c), 0, false, 1.0, device}));
+}
 
-CaseResult Workers::run_fresh(const Case& c) {
-  return result_of(pool_.run_one({0, format_case(c), 0, true}));
+CaseResult Workers::run_fresh(const Case& c, const std::string& device) {
+  return result_of(pool_.run_one({0, format_case(c), 0, true, 1.0, device}));
 }
 
 }  // namespace samestate

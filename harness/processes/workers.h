@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
 
 #include "harness/cases/case_line.h"
 #include "harness/processes/hand_out.h"
@@ -21,7 +22,8 @@ struct Task {
   /// Of a finished one: its process, and the order in which tasks were given (History).
   std::uint64_t process = 0;
   std::uint32_t order = 0;
-  double work = 1.0;  ///< Job::work
+  double work = 1.0;        ///< Job::work
+  std::string device = {};  ///< Job::device
 };
 
 /// What a worker does with a case; of a subject where there are several.
@@ -59,10 +61,10 @@ class Workers {
            const WorkerObserver& observer, const OtherRanks& others = {});
   static constexpr std::int64_t kNoSubject = Pool::kNoSubject;
 
-  /// One case.
-  [[nodiscard]] CaseResult run_one(const Case& c);
+  /// One case; `device`: Job::device.
+  [[nodiscard]] CaseResult run_one(const Case& c, const std::string& device = {});
   /// One case in a process that has run none before: what a fresh `samestate repro` sees.
-  [[nodiscard]] CaseResult run_fresh(const Case& c);
+  [[nodiscard]] CaseResult run_fresh(const Case& c, const std::string& device = {});
 
  private:
   Pool pool_;
@@ -78,6 +80,9 @@ class Workers {
 
 /// Adds to the reason what of the case itself may have ended its process, as a page that may not be touched.
 void say_what_ended(Judgement& judgement, const Case& c);
+
+/// What the judgement says of a device that was not found or that failed (Answer::misses); empty: nothing.
+[[nodiscard]] std::string missed_device(const Judgement& judgement);
 
 /// Why a process in which a case was judged so is not to be used again; empty: it is.
 [[nodiscard]] std::string broken_by(const Judgement& judgement);

@@ -135,7 +135,9 @@ std::vector<StageFinding> stages_of(std::string_view text) {
   return out;
 }
 
-constexpr std::size_t kFields = 1 + 1 + 13 + 7 + 1 + 1 + 1 + 2 + 1;
+/// Without gpu and outputs, which checkpoints of before do not have.
+constexpr std::size_t kFieldsBefore = 1 + 1 + 13 + 7 + 1 + 1 + 1 + 2 + 1;
+constexpr std::size_t kFields = kFieldsBefore + 2;
 
 }  // namespace
 
@@ -146,7 +148,7 @@ std::string result_text(const CaseResult& finding) {
   each_place(j, [&](std::int64_t x) { out += '\t' + std::to_string(x); });
   out += '\t' + real_text(finding.seconds) + '\t' + std::to_string(finding.edges) + '\t' +
          escaped(j.held_which) + '\t' + escaped(j.stage) + '\t' + escaped(stages_text(j.stages)) + '\t' +
-         escaped(j.reason);
+         escaped(j.reason) + '\t' + escaped(finding.gpu) + '\t' + escaped(finding.outputs);
   return out;
 }
 
@@ -158,7 +160,7 @@ CaseResult parse_result(std::string_view text) {
     if (tab == std::string_view::npos) break;
     text.remove_prefix(tab + 1);
   }
-  if (fields.size() != kFields) {
+  if (fields.size() != kFields && fields.size() != kFieldsBefore) {
     throw Error(fmt::format("{} fields instead of {}", fields.size(), kFields));
   }
   CaseResult finding;
@@ -174,6 +176,9 @@ CaseResult parse_result(std::string_view text) {
   j.stage = plain(fields[at++]);
   j.stages = stages_of(plain(fields[at++]));
   j.reason = plain(fields[at++]);
+  if (at == fields.size()) return finding;
+  finding.gpu = plain(fields[at++]);
+  finding.outputs = plain(fields[at++]);
   return finding;
 }
 

@@ -12,14 +12,16 @@ namespace samestate {
 struct CaseResult {
   Judgement judgement;
   double seconds = 0.0;
-  std::uint64_t edges = 0;  ///< edges_of
+  std::uint64_t edges = 0;   ///< edges_of
+  std::string gpu = {};      ///< of the process that ran it; empty: it had none of its own
+  std::string outputs = {};  ///< Record::outputs
 };
 
 /// One line without its end, tab-separated, that comes back bit for bit: between processes and in
 /// checkpoints.
 [[nodiscard]] std::string result_text(const CaseResult& finding);
 
-/// The finding of such a line. Throws Error that says which field is damaged.
+/// The finding of such a line; one of before has neither gpu nor outputs. Throws Error that says which field is damaged.
 [[nodiscard]] CaseResult parse_result(std::string_view text);
 
 }  // namespace samestate

@@ -10,6 +10,10 @@ namespace samestate {
 
 /// Judgement::gate of a case that was skipped for want of a device.
 inline constexpr std::string_view kNoDevice = "no device";
+/// Of one that was skipped since every device was lost: no fault of the kernel, which ran before.
+inline constexpr std::string_view kDevicesLost = "devices lost";
+/// Of a case whose outputs differ between two devices; the reason says how before its first colon.
+inline constexpr std::string_view kBetweenDevices = "between devices";
 
 /// Record::options of a kernel of a client of `samestate serve`, which no other command can start.
 inline constexpr std::string_view kOfClient = " --subject client";
@@ -23,13 +27,17 @@ struct Record {
   std::string contract;
   std::string regime;
   std::string law;     ///< empty: against the oracle
-  std::string device;  ///< cpu, cuda or elsewhere; which GPU it was stands in the run
+  std::string device;  ///< cpu, cuda or elsewhere
   Judgement judgement;
   double seconds = 0.0;
   std::string options = {};     ///< of the command that the line needs: " --plugin mine.so", else empty
   std::string looks_like = {};  ///< of a failure that was explained: the fault that it looks like
   /// Of a failure that comes after others alone: the lines that bring it, run before it in one process.
   std::vector<std::string> after = {};
+  /// Of a case of a cuda kernel that ran: the GPU, by the UUID that `nvidia-smi -L` prints; the run lists them.
+  std::string gpu = {};
+  /// Of the same: what its calls wrote, a 64-bit hash an output (harness/run/output_hashes.h).
+  std::string outputs = {};
 };
 
 }  // namespace samestate

@@ -11,6 +11,7 @@
 #include "fixtures/quote.h"
 #include "harness/cases/keys.h"
 #include "harness/run/clock.h"
+#include "harness/run/output_hashes.h"
 #include "harness/run/plugin.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
@@ -213,6 +214,7 @@ void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& co
   }
   const Outcome outcome = kernel.run(call, contract);
   if (outcome.kind != Outcome::Kind::ran) throw Refused(outcome, kernel, CallShape(call));
+  OutputHashes::count(kernel, call);
 }
 
 CallShape::CallShape(const KernelCall& call)

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "harness/run/device_fault.h"
+#include "harness/run/output_hashes.h"
 
 namespace samestate {
 namespace {
@@ -127,6 +128,7 @@ RunOptions run_options(const Resolved& r, int threads) {
 Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads, Trace* trace) {
   Record record = record_of(r, *kernels.named);
   const RunOptions options = run_options(r, threads);
+  OutputHashes hashes;
   set_judgement(record, [&] {
     try {
       return r.system->run(r, kernels, options, trace);
@@ -134,6 +136,7 @@ Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads,
       return judge_refusal(r, refused);
     }
   });
+  record.outputs = hashes.text();
   return record;
 }
 

@@ -74,6 +74,8 @@ void visit_judgement(AnyRecord& record, Visit&& visit) {
   visit("reason", judgement.reason);
   visit("seconds", record.seconds);
   visit.unless_empty("after", record.after);
+  visit.unless_empty("gpu", record.gpu);
+  visit.unless_empty("outputs", record.outputs);
 }
 
 template <class AnyMeasurement, class Visit>
@@ -137,6 +139,7 @@ void visit_run(AnyRun& run, Visit&& visit) {
   visit("version", run.version);
   visit("commit", run.commit);
   visit("device", run.device);
+  visit.unless_empty("gpus", run.gpus);
   visit("driver", run.driver);
   visit("toolkit", run.toolkit);
   visit("kernel_sources", run.kernel_sources);

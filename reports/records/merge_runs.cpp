@@ -279,6 +279,9 @@ MergedRun merge_runs(const std::vector<NamedRecords>& files, const std::string& 
   out.run = parts.front().run();
   for (std::string Run::*field : {&Run::device, &Run::driver, &Run::toolkit, &Run::commit})
     out.run.*field = joined(parts, field);
+  std::set<std::string> gpus;
+  for (const Part& part : parts) gpus.insert(part.run().gpus.begin(), part.run().gpus.end());
+  out.run.gpus.assign(gpus.begin(), gpus.end());
   out.run.part.shard = 0;
   out.run.part.shards = 1;
   out.run.part.cases = out.run.part.total;

@@ -29,6 +29,9 @@ struct Run {
   std::string plugins = {};  ///< files of other kernels, each with a hash of its bytes
   std::int64_t planned = 0;  ///< cases that are to be run; 0 where nobody knows before
   RunPart part = {};
+  /// The GPUs that share its cases, as "0: NVIDIA H100 80GB HBM3, GPU-8f6d.., 0000:1b:00.0": the number is that of
+  /// --devices, and a record names its own by the UUID. Of several hosts, those of the one that began.
+  std::vector<std::string> gpus = {};
 };
 
 /// A passing record that counts as failed, since its ratio grew beyond what a baseline allows.

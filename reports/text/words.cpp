@@ -116,6 +116,9 @@ constexpr std::array kWords = {
     Word{"memory",
          "the *gate* of writes outside the outputs, of inputs that came back changed and of elements never "
          "written"},
+    Word{"between devices",
+         "the *gate* of `--each-device`: what a kernel wrote on one GPU has other bits on another "
+         "([devices.md](devices.md))"},
     Word{"poison",
          "NaN and huge numbers of both signs in which outputs lie before a call, so that what was never "
          "written shows"},

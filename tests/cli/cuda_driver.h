@@ -7,9 +7,11 @@ namespace samestate::driver {
 
 inline constexpr int kSuccess = 0;
 inline constexpr int kNotInitialized = 3;
+inline constexpr int kNoDevice = 100;
 inline constexpr int kIllegalAddress = 700;
 
 using Init = int (*)(unsigned);
+using DeviceCount = int (*)(int*);
 using DeviceGet = int (*)(int*, int);
 using ContextRetain = int (*)(void**, int);
 using ContextSet = int (*)(void*);

@@ -1,9 +1,15 @@
 // Stands in for libcuda.so.1 where there is no device: after a launch every call fails in this process, as
 // after an illegal memory access, and so does every call in a process that was forked after it was started.
+// FAKE_DEVICES is how many devices it has (1 where it is not set), of which CUDA_VISIBLE_DEVICES shows some as the driver
+// does; those for which the folder FAKE_LOST has a file, named by the number, are gone for who starts it from then on.
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "tests/cli/cuda_driver.h"
 
@@ -13,8 +19,48 @@ using namespace samestate::driver;
 
 pid_t started = 0;
 bool broken = false;
+std::vector<int> shown;  ///< devices, in the order of this process
 
-int status() { return started != ::getpid() ? kNotInitialized : broken ? kIllegalAddress : kSuccess; }
+std::string uuid_text(int device) {
+  char text[64];
+  std::snprintf(text, sizeof text, "GPU-fafafafa-fafa-fafa-fafa-fafafafafa%02x",
+                static_cast<unsigned>(device));
+  return text;
+}
+
+bool is_lost(int device) {
+  const char* const folder = std::getenv("FAKE_LOST");
+  return folder != nullptr &&
+         ::access((std::string(folder) + "/" + std::to_string(device)).c_str(), F_OK) == 0;
+}
+
+std::vector<int> devices() {
+  const char* const count = std::getenv("FAKE_DEVICES");
+  std::vector<int> all;
+  for (int i = 0; i < (count != nullptr ? std::atoi(count) : 1); ++i) {
+    if (!is_lost(i)) all.push_back(i);
+  }
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr) return all;
+  std::vector<int> out;
+  std::istringstream entries(visible);
+  for (std::string one; std::getline(entries, one, ',');) {
+    int found = -1;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (one == std::to_string(i) || one == uuid_text(all[i])) found = all[i];
+    }
+    if (found < 0) break;  // of a list none behind the first that is no device
+    out.push_back(found);
+  }
+  return out;
+}
+
+int status() {
+  return started != ::getpid() ? kNotInitialized
+         : shown.empty()       ? kNoDevice
+         : broken              ? kIllegalAddress
+                               : kSuccess;
+}
 
 void* const kSomething = &started;
 thread_local void* current = nullptr;
@@ -24,12 +70,33 @@ thread_local void* current = nullptr;
 extern "C" {
 
 int cuInit(unsigned) {
-  if (started == 0) started = ::getpid();
+  if (started == 0) {
+    started = ::getpid();
+    shown = devices();
+  }
   return status();
 }
-int cuDeviceGet(int* device, int) {
-  *device = 0;
+int cuDeviceGetCount(int* count) {
+  *count = static_cast<int>(shown.size());
   return status();
+}
+int cuDeviceGet(int* device, int number) {
+  if (number >= static_cast<int>(shown.size())) return kNoDevice;
+  *device = shown[static_cast<std::size_t>(number)];
+  return status();
+}
+int cuDeviceGetName(char* name, int size, int device) {
+  std::snprintf(name, static_cast<std::size_t>(size), "Fake %d", device);
+  return kSuccess;
+}
+int cuDeviceGetPCIBusId(char* name, int size, int device) {
+  std::snprintf(name, static_cast<std::size_t>(size), "0000:%02x:00.0", static_cast<unsigned>(device) + 1);
+  return kSuccess;
+}
+int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
+  std::memset(uuid, 0xfa, 15);
+  uuid[15] = static_cast<unsigned char>(device);
+  return kSuccess;
 }
 int cuDevicePrimaryCtxRetain(void** context, int) {
   *context = kSomething;

@@ -19,6 +19,7 @@ RankReport report() {
   result.seconds = 0.1;
   result.process = 7;
   result.order = 9;
+  result.device = "GPU-8f6d";
   return {3, true, {4, 5}, {{6, result}}, {8}};
 }
 
@@ -29,7 +30,7 @@ std::vector<RankMessage> messages() {
   workers.confirm = true;
   return {RankHello{"b", "c", "w", "r"},
           RankBegin{1, workers, 0.25},
-          RankPiece{2, {{1, "v1 retention", 5, true, 0.125}, {2, "", 0}}},
+          RankPiece{2, {{1, "v1 retention", 5, true, 0.125, "GPU-8f6d"}, {2, "", 0}}},
           RankRecall{4},
           report(),
           RankFailure{"why"}};
@@ -47,6 +48,7 @@ TEST(RankMessages, ComeBackAsTheyWere) {
   EXPECT_EQ(done.result.text, report().done[0].result.text);
   EXPECT_EQ(done.result.beside, (std::vector<std::string>{"one", "two"}));
   EXPECT_EQ(done.result.order, 9U);
+  EXPECT_EQ(done.result.device, "GPU-8f6d");
 }
 
 TEST(RankMessages, ThatAreCutOrNoneAreRefused) {

@@ -34,6 +34,8 @@ CaseResult full() {
   j.reason = "a tab\tand a \\ and\na line";
   f.seconds = 0.25;
   f.edges = 0xf000000000000001U;
+  f.gpu = "GPU-8f6d";
+  f.outputs = "o:0123456789abcdef final_state:1";
   return f;
 }
 
@@ -62,6 +64,20 @@ TEST(CaseResult, ComesBackBitForBit) {
   EXPECT_EQ(out.judgement.stages[1].verdict, Verdict::fail);
   EXPECT_EQ(out.judgement.stages[0].ratio, 0.1);
   EXPECT_EQ(out.edges, in.edges);
+  EXPECT_EQ(out.gpu, in.gpu);
+  EXPECT_EQ(out.outputs, in.outputs);
+}
+
+// Checkpoints of before have neither.
+TEST(CaseResult, OneWithoutADeviceIsRead) {
+  const std::string text = result_text(full());
+  const std::string before = text.substr(0, text.find("\tGPU-8f6d"));
+  const CaseResult out = parse_result(before);
+  EXPECT_EQ(out.judgement.reason, full().judgement.reason);
+  EXPECT_EQ(out.gpu, "");
+  EXPECT_EQ(out.outputs, "");
+  EXPECT_THROW((void)parse_result(before + "\tGPU-8f6d"), Error);
+  EXPECT_THROW((void)parse_result(text + "\t"), Error);
 }
 
 TEST(CaseResult, DamagedLinesAreErrors) {

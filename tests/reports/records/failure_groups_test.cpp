@@ -13,6 +13,19 @@ namespace {
 
 using testing::record;
 
+TEST(FailureGroups, BitsThatDifferBetweenDevicesAreOneKindWhateverTheyAre) {
+  std::vector<Record> records;
+  for (const char* hash : {"0f", "a1", "bb"}) {
+    records.push_back(record(Verdict::fail, 1.0, "v1 a T=" + std::to_string(records.size() + 1)));
+    records.back().judgement.gate = kBetweenDevices;
+    records.back().judgement.reason =
+        std::string("o has other bits on another device, which passes too: hash ") + hash + " on device 0: A";
+  }
+  const std::vector<FailureGroup> groups = failure_groups(records);
+  ASSERT_EQ(groups.size(), 1U);
+  EXPECT_EQ(groups[0].cause, "o has other bits on another device, which passes too");
+}
+
 TEST(FailureGroups, OneAKernelFormLawAndCauseWithTheFewestElementsAsItsExample) {
   std::vector<Record> records;
   for (int i = 0; i < 5; ++i)

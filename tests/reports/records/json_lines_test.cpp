@@ -63,6 +63,8 @@ void expect_same(const Record& a, const Record& b) {
   EXPECT_EQ(a.judgement.held_of, b.judgement.held_of);
   EXPECT_EQ(a.judgement.held_which, b.judgement.held_which);
   EXPECT_EQ(a.judgement.reason, b.judgement.reason);
+  EXPECT_EQ(a.gpu, b.gpu);
+  EXPECT_EQ(a.outputs, b.outputs);
   const auto numbers = [](const Record& r) {
     const Judgement& j = r.judgement;
     return std::vector{j.ratio,        j.error,        j.bound,       j.expected,   j.actual,
@@ -88,9 +90,13 @@ TEST_F(JsonLines, EveryFieldComesBackBitForBit) {
   records[2].judgement.actual = -infinity;
   records[3].judgement.worst = {};
   records[4].judgement.rows = std::numeric_limits<std::int64_t>::max();
+  records[0].gpu = "GPU-8f6d";
+  records[0].outputs = "o:0123456789abcdef";
+  samestate::Run on_two = run;
+  on_two.gpus = {"0: NVIDIA H100, GPU-8f6d", "1: NVIDIA H100, GPU-8f6e"};
   records[5].judgement.reason = "quote \" backslash \\ newline \n bell \a umlaut \u00fc";
   {
-    JsonLinesWriter writer(path("out/run.jsonl"), run);
+    JsonLinesWriter writer(path("out/run.jsonl"), on_two);
     for (const Record& r : records) writer.end(writer.start(r), r);
   }
   const RecordFile file = read_json_lines(path("out/run.jsonl"));
@@ -100,6 +106,7 @@ TEST_F(JsonLines, EveryFieldComesBackBitForBit) {
   EXPECT_EQ(file.runs[0].version, "0.1.0");
   EXPECT_EQ(file.runs[0].commit, "abc123");
   EXPECT_EQ(file.runs[0].device, "H100");
+  EXPECT_EQ(file.runs[0].gpus, on_two.gpus);
   EXPECT_EQ(file.runs[0].driver, "13.0");
   EXPECT_EQ(file.runs[0].toolkit, "13.1");
   EXPECT_EQ(file.runs[0].kernel_sources, "0123abcd");

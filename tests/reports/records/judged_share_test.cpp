@@ -93,6 +93,8 @@ TEST(JudgedShare, ADeviceThatComesAndGoesIsAFailure) {
                                 many("b", Verdict::skipped, 2, kNoDevice) +
                                 many("b", Verdict::unsupported, 2);
   EXPECT_EQ(mark_missing_devices(records), 2);
+  std::vector<Record> lost = many("a", Verdict::pass, 8) + many("a", Verdict::skipped, 2, kDevicesLost);
+  EXPECT_EQ(mark_missing_devices(lost), 0) << "a device that is lost is no fault of the kernel";
   EXPECT_EQ(records[8].judgement.verdict, Verdict::fail);
   EXPECT_NE(records[8].judgement.reason.find("ran in this run"), std::string::npos);
   EXPECT_EQ(records[10].judgement.verdict, Verdict::skipped);

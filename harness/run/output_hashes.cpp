@@ -1,0 +1,61 @@
+#include "harness/run/output_hashes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <sstream>
+
+#include "harness/records/hash.h"
+#include "harness/run/kernel_table.h"
+
+namespace samestate {
+namespace {
+
+thread_local OutputHashes* counting = nullptr;
+
+constexpr std::uint64_t kPrime = 0x100000001b3U;  // of FNV-1a
+
+}  // namespace
+
+OutputHashes::OutputHashes() : outer_(counting) { counting = this; }
+
+OutputHashes::~OutputHashes() { counting = outer_; }
+
+void OutputHashes::count(const KernelRow& kernel, const KernelCall& call) {
+  if (counting == nullptr || kernel.device == "cpu") return;
+  auto& hashes = counting->hashes_;
+  for (const CallTensor& output : call.outputs) {
+    if (output.tensor.data == nullptr) continue;
+    auto found =
+        std::find_if(hashes.begin(), hashes.end(), [&](const auto& h) { return h.first == output.name; });
+    if (found == hashes.end()) found = hashes.insert(hashes.end(), {std::string(output.name), hash_of("")});
+    std::uint64_t hash = found->second;
+    // Words and not bytes: a fourth of the time, which for a cache of a model's shape is a second.
+    visit(output.tensor, [&](const float& x) { hash = (hash ^ std::bit_cast<std::uint32_t>(x)) * kPrime; });
+    found->second = hash;
+  }
+}
+
+std::string OutputHashes::text() const {
+  std::string out;
+  for (const auto& [name, hash] : hashes_)
+    out += fmt::format("{}{}:{:016x}", out.empty() ? "" : " ", name, hash);
+  return out;
+}
+
+std::string first_difference(const std::string& a, const std::string& b) {
+  if (a == b) return "";
+  std::istringstream of_a(a), of_b(b);
+  std::string x, y;
+  while (true) {
+    const bool first = static_cast<bool>(of_a >> x);
+    const bool second = static_cast<bool>(of_b >> y);
+    if (!first && !second) return "";
+    if (first && second && x == y) continue;
+    const std::string& differing = first ? x : y;
+    return differing.substr(0, differing.rfind(':'));
+  }
+}
+
+}  // namespace samestate
