@@ -61,7 +61,7 @@ class Campaign {
       for (const auto& [index, record] : each_device_->rest()) finish(index, record);
     }
     for (Unrepeated& failure : unrepeated_) look_before(failure);
-    return {run_, std::ssize(cases_) - run_, compared_};
+    return {run_, std::ssize(cases_) - run_, each_device_ ? each_device_->compared() : 0};
   }
 
  private:
@@ -171,9 +171,7 @@ class Campaign {
     const Record record = record_of(task.c, table_, result);
     losses_.add(record);
     const std::optional<Record> done = each_device_->take(index, record);
-    if (!done) return;
-    ++compared_;
-    finish(index, *done);
+    if (done) finish(index, *done);
   }
 
   /// A failure that a process of its own does not show.
@@ -244,7 +242,6 @@ class Campaign {
   History history_;
   int repeats_left_ = kRepeated;
   std::int64_t run_ = 0;
-  std::int64_t compared_ = 0;
   Losses losses_;
   std::optional<EachDevice> each_device_;
 };

@@ -15,6 +15,12 @@ bool is_judged(const Record& record) {
   return v == Verdict::pass || v == Verdict::vacuous;
 }
 
+/// Whether the device of a run is another than the first, and what it gave can be held against it: one that was lost
+/// meanwhile gave nothing, or its run was made by the first.
+bool counts(const Record& first, const Record& other) {
+  return other.gpu != first.gpu && other.judgement.verdict != Verdict::skipped;
+}
+
 /// Of an output in Record::outputs.
 std::string hash_in(const std::string& outputs, const std::string& name) {
   const std::size_t at = (" " + outputs).find(" " + name + ":");
@@ -49,8 +55,7 @@ std::optional<EachDevice::Run> EachDevice::next() {
 /// The first run on another device that is not the first device's, bit for bit.
 const Record* EachDevice::disagreeing(const Open& open) {
   const auto found = std::find_if(open.others.begin(), open.others.end(), [&](const Record& other) {
-    // Skipped: the device was lost meanwhile.
-    if (other.gpu == open.first.gpu || other.judgement.verdict == Verdict::skipped) return false;
+    if (!counts(open.first, other)) return false;
     return !is_judged(other) || other.outputs != open.first.outputs;
   });
   return found == open.others.end() ? nullptr : &*found;
@@ -64,6 +69,9 @@ std::optional<Record> EachDevice::take(std::size_t index, const Record& record) 
   } else {
     open.others.push_back(record);
     if (--open.runs_left > 0) return std::nullopt;
+    const bool all = std::all_of(open.others.begin(), open.others.end(),
+                                 [&](const Record& other) { return counts(open.first, other); });
+    compared_ += all ? 1 : 0;
     if (disagreeing(open) != nullptr) {
       open.repeating = true;
       runs_.push_front({index, open.first.gpu});

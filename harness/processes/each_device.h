@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
@@ -37,6 +38,9 @@ class EachDevice {
   /// that differs, and says whether the first device repeats its own.
   [[nodiscard]] std::optional<Record> take(std::size_t index, const Record& record);
 
+  /// Cases that every device ran and that were judged on each: what was held against each other.
+  [[nodiscard]] std::int64_t compared() const { return compared_; }
+
   /// What still waits, by index, when a run ends before its cases do: skipped, for want of the other devices' runs.
   [[nodiscard]] std::vector<std::pair<std::size_t, Record>> rest();
 
@@ -54,6 +58,7 @@ class EachDevice {
   const Devices* devices_;
   std::deque<Run> runs_;
   std::map<std::size_t, Open> open_;
+  std::int64_t compared_ = 0;
 };
 
 }  // namespace samestate

@@ -35,6 +35,7 @@ TEST(EachDevice, ACaseIsFinishedWhenAllHaveRunItAndAgree) {
   ASSERT_TRUE(done);
   EXPECT_EQ(done->judgement.verdict, Verdict::pass);
   EXPECT_EQ(done->gpu, "b") << "the record is that of the first";
+  EXPECT_EQ(each.compared(), 1);
   EXPECT_FALSE(each.waits(kCase));
 }
 
@@ -97,6 +98,7 @@ TEST(EachDevice, OneThatIsLostMeanwhileIsNotCompared) {
   EXPECT_TRUE(devices.is_gone(1, ""));
   EXPECT_FALSE(each.take(kCase, record("a", "o:1"))) << "its run went to the first";
   EXPECT_EQ(each.take(kCase, record("", "", Verdict::skipped)).value().judgement.verdict, Verdict::pass);
+  EXPECT_EQ(each.compared(), 0);
   ASSERT_TRUE(each.begin(kCase, record("a", "o:1")));
   (void)each.next();
   EXPECT_EQ(each.next()->device, "c") << "a case that comes later does not ask for it";
