@@ -236,7 +236,8 @@ void Pool::collect(Worker& worker, const JobObserver& observer) {
   }
   if (open) return;
   detach(worker);
-  lose(worker, JobResult::Kind::died, worker.process->end(true), observer);
+  // It is on its way out: how it ends is its own, unless it stays.
+  lose(worker, JobResult::Kind::died, worker.process->end(false), observer);
 }
 
 void Pool::take(Worker& worker, Flight flight, WorkerMessage message, const JobObserver& observer) {

@@ -50,6 +50,7 @@ std::span<const ModelShape> model_shapes() {
       // Its widths with 16 of its experts: all of them are 6.4 GB.
       {"mixture_of_experts", 1, 2, {{"D", 2048}, {"N", 16}, {"K", 10}, {"F", 512}}},
       {"mixture_of_experts", 1, 3, {{"D", 264}, {"N", 3}, {"K", 2}, {"F", 264}}, true},
+      {"mixture_of_experts", 1, 3, {{"D", 16}, {"N", 512}, {"K", 10}, {"F", 8}}, true},
       {"qwen3_next_moe", 1, 3, {{"D", 264}, {"N", 3}, {"K", 2}, {"F", 264}, {"Fs", 264}}, true},
       {"qwen3_next_moe", 1, 2, {{"D", 2048}, {"N", 16}, {"K", 10}, {"F", 512}, {"Fs", 512}}},
       // RetNet of 1.3 billion parameters: width 2048, 8 heads, values twice as wide as keys.
@@ -117,6 +118,7 @@ std::span<const ModelShape> model_shapes() {
       {"gated_delta_net", 1, 3, {{"D", 8}, {"Hk", 1}, {"R", 1}, {"dk", 128}, {"dv", 128}, {"W", 4}}, true},
       {"gated_attention", 1, 70, {{"D", 32}, {"H", 2}, {"Hkv", 1}, {"d", 128}, {"pairs", 32}}, true},
       {"state_space_duality", 1, 150, {{"H", 1}, {"G", 1}, {"P", 64}, {"N", 64}}, true},
+      {"state_space_duality", 1, 70, {{"H", 8}, {"G", 1}, {"P", 64}, {"N", 128}}, true},
       {"state_space_duality", 1, 20, {{"H", 2}, {"G", 1}, {"P", 64}, {"N", 128}}, true},
       {"mamba2_mixer", 1, 4, {{"D", 8}, {"H", 1}, {"G", 1}, {"P", 64}, {"N", 128}}, true},
       {"mamba_mixer", 1, 20, {{"D", 16}, {"Di", 32}, {"N", 16}, {"R", 160}}, true},
@@ -156,7 +158,7 @@ std::span<const std::string_view> regime_calls() {
 }
 
 std::span<const std::string_view> family_calls() {
-  static constexpr std::array<std::string_view, 23> rows{
+  static constexpr std::array<std::string_view, 27> rows{
       "dk=128 dv=128 chunk=64 T=130 final=in_place",
       "dk=128 dv=128 chunk=64 form=packed lengths=1,70,0,5 l2norm=1",
       "dk=64 dv=64 chunk=64 form=packed lengths=0,66,1,64,0,129",
@@ -181,6 +183,11 @@ std::span<const std::string_view> family_calls() {
       "dk=192 dv=128 chunk=256 T=350 regime=slow",
       "dk=128 dv=128 chunk=128 form=packed lengths=70,200,300",
       "dk=64 dv=64 chunk=64 T=4357",
+      // The last rows of a chunk that is not full, of decays that let them see its first.
+      "dk=16 dv=16 chunk=64 T=63 regime=slow",
+      "dk=16 dv=16 chunk=64 T=113 regime=slow Hk=1 Hv=2",
+      "dk=16 dv=8 chunk=64 T=9 Hk=3 Hv=15",
+      "dk=128 dv=128 chunk=64 form=packed lengths=3,2 Hk=16 Hv=32",
   };
   return rows;
 }
