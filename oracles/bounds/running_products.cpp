@@ -5,23 +5,13 @@
 #include <vector>
 
 #include "oracles/bounds/bound.h"
+#include "oracles/bounds/term_by_term.h"
 
 namespace samestate {
 namespace {
 
 /// Multiplications below which the factors are taken apart for nothing.
 constexpr Index kFewProducts = 200;
-
-void add_term_by_term(const RunningMatrix& x, const RunningMatrix& y, Running* result, Index row_stride,
-                      Index column_stride) {
-  for (Index i = 0; i < x.rows; ++i) {
-    for (Index j = 0; j < y.columns; ++j) {
-      Running sum;
-      for (Index l = 0; l < x.columns; ++l) sum += x(i, l) * y(l, j);
-      result[i * row_stride + j * column_stride] += sum;
-    }
-  }
-}
 
 /// A factor taken apart.
 struct Parts {

@@ -1,18 +1,9 @@
 #include "oracles/bounds/stochastic_products.h"
 
+#include "oracles/bounds/term_by_term.h"
+
 namespace samestate {
 namespace {
-
-void add_term_by_term(const StochasticMatrix& x, const StochasticMatrix& y, Stochastic* result,
-                      Index row_stride, Index column_stride) {
-  for (Index i = 0; i < x.rows; ++i) {
-    for (Index j = 0; j < y.columns; ++j) {
-      Stochastic sum;
-      for (Index l = 0; l < x.columns; ++l) sum += x(i, l) * y(l, j);
-      result[i * row_stride + j * column_stride] += sum;
-    }
-  }
-}
 
 /// A factor whose sums are drawn once each.
 struct Drawn {
