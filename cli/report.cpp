@@ -75,6 +75,7 @@ int run_report(const ReportOptions& options) {
   if (!options.no_evidence) {
     input.evidence = read_evidence(options.evidence);
     input.timings = read_timings(options.evidence);
+    for (TimedEvidence& timing : input.timings) timing.carried = true;
   }
   input.kernel_sources = SAMESTATE_CUDA_SOURCES;
   if (!options.mutants.empty()) input.mutants = printed(options.mutants);

@@ -133,7 +133,7 @@ std::string html_fastest(const ReportData& data) {
     std::int64_t faster = 0;
     std::vector<double> ratios;
     std::int64_t nearest = -1;
-    std::int64_t farthest = -1;
+    std::int64_t farthest = -1, carried = 0;
     const auto at = [&](std::int64_t i) -> const TimedCase& {
       return data.timings[static_cast<std::size_t>(i)].timed;
     };
@@ -141,6 +141,7 @@ std::string html_fastest(const ReportData& data) {
       const TimedCase& t = at(i);
       if (data.timings[static_cast<std::size_t>(i)].device != device) continue;
       ++cases;
+      carried += data.timings[static_cast<std::size_t>(i)].carried;
       timed += std::isnan(t.time.median) ? 0 : 1;
       if (!std::isnan(t.peer_ratio)) {
         ratios.push_back(t.peer_ratio);
@@ -156,7 +157,11 @@ std::string html_fastest(const ReportData& data) {
                          std::ssize(data.points) + i, 100.0 * t.share, html_escaped(t.record.kernel),
                          html_escaped(t.record.contract), t.B, t.T);
     };
-    out += fmt::format("<p>{}: {} of {} cases have a time", html_escaped(device), timed, cases);
+    const std::string_view of = carried == cases
+                                    ? ", recorded earlier and kept as evidence, none in these files"
+                                : carried > 0 ? ", some of them recorded earlier and kept as evidence"
+                                              : "";
+    out += fmt::format("<p>{}: {} of {} cases have a time{}", html_escaped(device), timed, cases, of);
     if (nearest >= 0) {
       out += "; of the speed that the floor allows they reach " + share(farthest);
       if (farthest != nearest) out += " to " + share(nearest);

@@ -38,6 +38,7 @@ struct TimedEvidence {
   std::string driver, toolkit;
   std::string kernel_sources;  ///< hash of the sources that ran
   std::string file;
+  bool carried = false;  ///< of the folder of evidence, not of a file that the report is of
 };
 
 /// The timings of one file.

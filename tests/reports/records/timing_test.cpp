@@ -163,6 +163,14 @@ TEST_F(Timings, ThePageShowsThemByDevice) {
   EXPECT_NE(page.find(">500000<"), std::string::npos) << "half a second in microseconds";
   EXPECT_NE(page.find("fla.chunk"), std::string::npos);
   EXPECT_EQ(occurrences(page, ">fresh<"), 2U) << "a CPU kernel is built with the command that shows it";
+  ReportInput carried = input_of({timed(1024, 0.5)});
+  carried.timings = timings_of(carried.sources[0].content, "evidence.jsonl");
+  carried.timings.front().carried = true;
+  carried.sources[0].content.timings.clear();
+  EXPECT_NE(
+      page_of(carried).find("H100: 1 of 1 cases have a time, recorded earlier and kept as evidence, none "
+                            "in these files; of"),
+      std::string::npos);
   ReportInput other = input_of({timed(1024, 0.5)});
   other.kernel_sources = "changed";
   EXPECT_NE(page_of(other).find(">stale<"), std::string::npos);
