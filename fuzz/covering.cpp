@@ -55,7 +55,7 @@ class Cover {
     for (const Factor& factor : factors) {
       values_.emplace_back(factor.values.begin(), factor.values.end());
     }
-    unmet_ = values_;
+    bare_ = unmet_ = values_;
   }
 
   void given(const Case& c) {
@@ -70,7 +70,7 @@ class Cover {
       for (const Index value : factors_[f].values) {
         if (values_[f].contains(value)) value_of(f, value);
       }
-      values_[f] = unmet_[f];  // what no witness can have
+      values_[f] = unmet_[f];  // what no such case can have
     }
   }
 
@@ -185,8 +185,7 @@ class Cover {
       return std::all_of(needs.combinations.begin(), needs.combinations.end(),
                          [&](std::int64_t at) { return all.contains(at); }) &&
              std::all_of(needs.values.begin(), needs.values.end(), [&](std::size_t f) {
-               return factors_[f].value(lighter) == factors_[f].value(c) &&
-                      (witness(f, lighter) || !witness(f, c));
+               return factors_[f].value(lighter) == factors_[f].value(c) && shown(f, lighter) >= shown(f, c);
              });
     };
     const Dice chance = dice();
@@ -211,14 +210,14 @@ class Cover {
     double work = 0.0;
     const auto put = [&](const std::vector<int>& wanted, const Factor* size, Index value) {
       const double usual = std::min(limit(wanted, size, value, chance), options_.most);
-      const bool as_witness = size != nullptr && is_witness(*size, c, start_);
+      const Shows of_size = size != nullptr ? shows(*size, c, start_) : Shows::little;
       for (const Try::Free free : {Try::Free::no_size, Try::Free::none}) {
         std::vector<int> levels = choose(wanted, free, chance);
-        if (as_witness) leave_plain(levels);
+        if (of_size > Shows::little) leave_plain(levels);
         Failure why;
         std::optional<Case> part = attempt(wanted, levels, size, value, true, usual, chance, why);
         if (!part || part->T < std::min(c.T, kFewTokens)) continue;
-        if (as_witness && !is_witness(*size, *part, start_)) continue;
+        if (size != nullptr && shows(*size, *part, start_) < of_size) continue;
         work += work_of(kernel_, *part) + kCaseItself;
         const std::vector<std::int64_t> has = met_.of(levels_of(factors_, *part));
         met.insert(has.begin(), has.end());
@@ -236,20 +235,20 @@ class Cover {
     return out;
   }
 
-  [[nodiscard]] bool witness(std::size_t f, const Case& c) const {
-    return is_witness(factors_[f], c, start_);
-  }
+  [[nodiscard]] Shows shown(std::size_t f, const Case& c) const { return shows(factors_[f], c, start_); }
 
   void forget_values(const Case& c) {
     for (std::size_t f = 0; f < factors_.size(); ++f) {
       if (!factors_[f].value) continue;
       const Index value = factors_[f].value(c);
+      const Shows what = shown(f, c);
       unmet_[f].erase(value);
-      if (witness(f, c)) values_[f].erase(value);
+      if (what >= Shows::most) bare_[f].erase(value);
+      if (what == Shows::all) values_[f].erase(value);
     }
   }
 
-  /// What makes a case no witness stays as the start has it.
+  /// What makes a case show little stays as the start has it.
   void leave_plain(std::vector<int>& levels) const {
     for (std::size_t f = 0; f < factors_.size(); ++f) {
       if (factors_[f].name == "regime" || factors_[f].name == "law" || factors_[f].name == "form")
@@ -430,23 +429,25 @@ class Cover {
     return Missing::none;
   }
 
-  /// In a witness; where the kernel takes none, in any case, unless one has it.
+  /// In a case that shows all of it; where that costs too much, or the kernel takes none, in one that shows less, unless one has
+  /// it.
   void value_of(std::size_t f, Index value) {
     const Dice chance = dice();
     const std::vector<int> none(factors_.size(), -1);
     const double usual = limit(none, &factors_[f], value, chance);
-    for (const bool plain : {true, false}) {
-      if (!plain && !unmet_[f].contains(value)) return;
+    for (const Shows least : {Shows::all, Shows::most, Shows::little}) {
+      if (least == Shows::most && !bare_[f].contains(value)) continue;
+      if (least == Shows::little && !unmet_[f].contains(value)) return;
       for (const Try& how : kTries) {
         std::vector<int> levels = choose(none, how.free, chance);
         levels[f] = -1;
-        if (plain) leave_plain(levels);
+        if (least > Shows::little) leave_plain(levels);
         Failure why;
         std::optional<Case> c =
             attempt(none, levels, &factors_[f], value, how.least,
                     std::min(std::max(options_.common, std::min(usual, options_.most)), how.times * usual),
                     chance, why);
-        if (!c || (plain && !witness(f, *c))) continue;
+        if (!c || shown(f, *c) < least) continue;
         keep(std::move(*c));
         return;
       }
@@ -463,7 +464,8 @@ class Cover {
   Counter counter_;
   mutable std::int64_t draws_ = 0;
   mutable std::optional<Fix> fix_;       ///< of the combination or value that is tried
-  std::vector<std::set<Index>> values_;  ///< of each size, those of which there is no witness yet
+  std::vector<std::set<Index>> values_;  ///< of each size, those of which no case shows all yet
+  std::vector<std::set<Index>> bare_;    ///< those of which none shows most
   std::vector<std::set<Index>> unmet_;   ///< those that no case has
   std::vector<Case> cases_;
 };

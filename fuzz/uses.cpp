@@ -5,10 +5,10 @@
 
 namespace samestate {
 
-bool is_witness(const Factor& size, const Case& c, const Case& start) {
-  const bool tokens = size.name == "T" || c.T >= std::min(start.T, kFewTokens);
-  return tokens && c.law.empty() && c.regime == start.regime &&
-         (size.enable != nullptr || c.form == start.form);
+Shows shows(const Factor& size, const Case& c, const Case& start) {
+  if (!c.law.empty() || c.regime != start.regime || (size.enable == nullptr && c.form != start.form))
+    return Shows::little;
+  return size.name == "T" || c.T >= std::min(start.T, kFewTokens) ? Shows::all : Shows::most;
 }
 
 Uses::Uses(const std::vector<Factor>& factors, const Combinations& combinations, Case start)
@@ -23,8 +23,8 @@ void Uses::count(const Case& c, std::int32_t by) {
   for (std::size_t f = 0; f < factors_.size(); ++f) {
     if (!factors_[f].value) continue;
     Times& times = values_[{f, factors_[f].value(c)}];
-    times.all += by;
-    if (is_witness(factors_[f], c, start_)) times.witnesses += by;
+    for (int i = 0; i <= static_cast<int>(shows(factors_[f], c, start_)); ++i)
+      times.at(static_cast<std::size_t>(i)) += by;
   }
 }
 
@@ -39,8 +39,7 @@ Needs Uses::needs(const Case& c) const {
     const std::vector<Index>& all = factors_[f].values;
     if (!std::binary_search(all.begin(), all.end(), value)) continue;
     const Times& times = values_.at({f, value});
-    if (times.all <= 1 || (times.witnesses <= 1 && is_witness(factors_[f], c, start_)))
-      needs.values.push_back(f);
+    if (times.at(static_cast<std::size_t>(shows(factors_[f], c, start_))) <= 1) needs.values.push_back(f);
   }
   return needs;
 }

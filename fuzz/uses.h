@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -14,15 +15,16 @@ namespace samestate {
 /// A case of fewer tokens shows less: no state is carried far, and of one key the softmax is 1 whatever the score.
 inline constexpr Index kFewTokens = 4;
 
-/// Whether a case is a witness of its value of a size: data as `start` has them, of its form unless the factor belongs to
-/// another, not of fewer than a few tokens, and no law, which compares a kernel with itself. Where one key has all the weight,
-/// a dropped one does not show.
-[[nodiscard]] bool is_witness(const Factor& size, const Case& c, const Case& start);
+/// What a case shows of its value of a size. Most: data as `start` has them, of its form unless the factor belongs to another,
+/// and no law, which compares a kernel with itself; where one key has all the weight, a dropped one does not show. All: of a
+/// few tokens, too.
+enum class Shows { little, most, all };
+[[nodiscard]] Shows shows(const Factor& size, const Case& c, const Case& start);
 
 /// What no other case has.
 struct Needs {
   std::vector<std::int64_t> combinations;
-  std::vector<std::size_t> values;  ///< of these factors, as witness where the case is one
+  std::vector<std::size_t> values;  ///< of these factors, with as much as the case shows of them
 };
 
 /// How many cases have each combination, and each boundary of a size. Keeps references to what it was made of; `start`:
@@ -41,9 +43,7 @@ class Uses {
   const std::vector<Factor>& factors_;
   const Combinations& combinations_;
   std::vector<std::int32_t> times_;
-  struct Times {
-    std::int32_t all = 0, witnesses = 0;
-  };
+  using Times = std::array<std::int32_t, 3>;  ///< of cases that show so much at least
   Case start_;
   std::map<std::pair<std::size_t, Index>, Times> values_;
 };

@@ -82,9 +82,12 @@ TEST(Uses, ABoundaryNeedsAWitness) {
   Case law = plain, data = plain;
   law.law = "batch_permutation";
   data.regime = "zeros";
-  EXPECT_TRUE(is_witness(*width, plain, plain));
-  EXPECT_FALSE(is_witness(*width, law, plain));
-  EXPECT_FALSE(is_witness(*width, data, plain));
+  EXPECT_EQ(shows(*width, plain, plain), Shows::all);
+  EXPECT_EQ(shows(*width, law, plain), Shows::little);
+  EXPECT_EQ(shows(*width, data, plain), Shows::little);
+  Case few = plain;
+  few.T = 1;
+  EXPECT_EQ(shows(*width, few, plain), Shows::most);
   Uses uses(drawn.factors, drawn.pairs, plain);
   const auto is_needed = [&](const Case& c) {
     const Needs needs = uses.needs(c);
