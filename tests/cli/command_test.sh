@@ -87,6 +87,7 @@ bad 'nope' list nope
 bad 'nope.safetensors' judge nope.safetensors
 bad 'regular file' judge .
 bad 'no_folder' goldens no_folder
+bad 'which one' diagnose
 mkdir empty
 bad 'empty' goldens empty
 printf '\xff\xff\xff\xff\xff\xff\xff\x7fgarbage' >empty/garbage.safetensors

@@ -76,6 +76,15 @@ for wait in 6 9 4 13 2 20; do
 done
 [[ $smaller == yes ]] || complain "repro --shrink: no smaller line: $(head -3 out)"
 
+# Mutants: one that hangs is not waited for; and the only kernel that there is a diagnosis of need not be named, one of several must.
+"$samestate" mutants --name loops_forever.gated_delta_rule.chunked --timeout 60s >out 2>err </dev/null &
+process=$!
+sleep 3
+interrupt 3 10 $process
+grep -q 'interrupted after 0 of 1' err || complain "mutants: not said: $(head -3 err)"
+"$samestate" diagnose --plugin "$plugin" >out 2>err </dev/null && complain 'diagnose chose one of several'
+grep -q "which one? .*$wrong" err || complain "diagnose: names no kernel: $(head -3 err)"
+
 # The gate: the files say that they are not whole, and an impatient second interrupt costs none of them.
 gate=("$samestate" gate --device cpu --system retention --system gated_delta_rule --effort 4 --threads 1)
 "${gate[@]}" --jsonl cut.jsonl --junit cut.xml --markdown cut.md --commit 1a2b3c >out 2>err </dev/null &
