@@ -210,14 +210,14 @@ class Cover {
     double work = 0.0;
     const auto put = [&](const std::vector<int>& wanted, const Factor* size, Index value) {
       const double usual = std::min(limit(wanted, size, value, chance), options_.most);
-      const Shows of_size = size != nullptr ? shows(*size, c, start_) : Shows::little;
+      const Exposure of_size = size != nullptr ? exposure(*size, c, start_) : Exposure::little;
       for (const Try::Free free : {Try::Free::no_size, Try::Free::none}) {
         std::vector<int> levels = choose(wanted, free, chance);
-        if (of_size > Shows::little) leave_plain(levels);
+        if (of_size > Exposure::little) leave_plain(levels);
         Failure why;
         std::optional<Case> part = attempt(wanted, levels, size, value, true, usual, chance, why);
         if (!part || part->T < std::min(c.T, kFewTokens)) continue;
-        if (size != nullptr && shows(*size, *part, start_) < of_size) continue;
+        if (size != nullptr && exposure(*size, *part, start_) < of_size) continue;
         work += work_of(kernel_, *part) + kCaseItself;
         const std::vector<std::int64_t> has = met_.of(levels_of(factors_, *part));
         met.insert(has.begin(), has.end());
@@ -235,16 +235,18 @@ class Cover {
     return out;
   }
 
-  [[nodiscard]] Shows shown(std::size_t f, const Case& c) const { return shows(factors_[f], c, start_); }
+  [[nodiscard]] Exposure shown(std::size_t f, const Case& c) const {
+    return exposure(factors_[f], c, start_);
+  }
 
   void forget_values(const Case& c) {
     for (std::size_t f = 0; f < factors_.size(); ++f) {
       if (!factors_[f].value) continue;
       const Index value = factors_[f].value(c);
-      const Shows what = shown(f, c);
+      const Exposure what = shown(f, c);
       unmet_[f].erase(value);
-      if (what >= Shows::most) bare_[f].erase(value);
-      if (what == Shows::all) values_[f].erase(value);
+      if (what >= Exposure::most) bare_[f].erase(value);
+      if (what == Exposure::all) values_[f].erase(value);
     }
   }
 
@@ -435,13 +437,13 @@ class Cover {
     const Dice chance = dice();
     const std::vector<int> none(factors_.size(), -1);
     const double usual = limit(none, &factors_[f], value, chance);
-    for (const Shows least : {Shows::all, Shows::most, Shows::little}) {
-      if (least == Shows::most && !bare_[f].contains(value)) continue;
-      if (least == Shows::little && !unmet_[f].contains(value)) return;
+    for (const Exposure least : {Exposure::all, Exposure::most, Exposure::little}) {
+      if (least == Exposure::most && !bare_[f].contains(value)) continue;
+      if (least == Exposure::little && !unmet_[f].contains(value)) return;
       for (const Try& how : kTries) {
         std::vector<int> levels = choose(none, how.free, chance);
         levels[f] = -1;
-        if (least > Shows::little) leave_plain(levels);
+        if (least > Exposure::little) leave_plain(levels);
         Failure why;
         std::optional<Case> c =
             attempt(none, levels, &factors_[f], value, how.least,

@@ -5,10 +5,10 @@
 
 namespace samestate {
 
-Shows shows(const Factor& size, const Case& c, const Case& start) {
+Exposure exposure(const Factor& size, const Case& c, const Case& start) {
   if (!c.law.empty() || c.regime != start.regime || (size.enable == nullptr && c.form != start.form))
-    return Shows::little;
-  return size.name == "T" || c.T >= std::min(start.T, kFewTokens) ? Shows::all : Shows::most;
+    return Exposure::little;
+  return size.name == "T" || c.T >= std::min(start.T, kFewTokens) ? Exposure::all : Exposure::most;
 }
 
 Uses::Uses(const std::vector<Factor>& factors, const Combinations& combinations, Case start)
@@ -23,7 +23,7 @@ void Uses::count(const Case& c, std::int32_t by) {
   for (std::size_t f = 0; f < factors_.size(); ++f) {
     if (!factors_[f].value) continue;
     Times& times = values_[{f, factors_[f].value(c)}];
-    for (int i = 0; i <= static_cast<int>(shows(factors_[f], c, start_)); ++i)
+    for (int i = 0; i <= static_cast<int>(exposure(factors_[f], c, start_)); ++i)
       times.at(static_cast<std::size_t>(i)) += by;
   }
 }
@@ -39,7 +39,7 @@ Needs Uses::needs(const Case& c) const {
     const std::vector<Index>& all = factors_[f].values;
     if (!std::binary_search(all.begin(), all.end(), value)) continue;
     const Times& times = values_.at({f, value});
-    if (times.at(static_cast<std::size_t>(shows(factors_[f], c, start_))) <= 1) needs.values.push_back(f);
+    if (times.at(static_cast<std::size_t>(exposure(factors_[f], c, start_))) <= 1) needs.values.push_back(f);
   }
   return needs;
 }

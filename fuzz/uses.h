@@ -18,8 +18,8 @@ inline constexpr Index kFewTokens = 4;
 /// What a case shows of its value of a size. Most: data as `start` has them, of its form unless the factor belongs to another,
 /// and no law, which compares a kernel with itself; where one key has all the weight, a dropped one does not show. All: of a
 /// few tokens, too.
-enum class Shows { little, most, all };
-[[nodiscard]] Shows shows(const Factor& size, const Case& c, const Case& start);
+enum class Exposure { little, most, all };
+[[nodiscard]] Exposure exposure(const Factor& size, const Case& c, const Case& start);
 
 /// What no other case has.
 struct Needs {

@@ -112,14 +112,14 @@ TEST(Covering, NoCaseIsSuperfluous) {
     const Covering covering = cover(kernel, factors, {}, {});
     const Combinations pairs(factors, 2);
     std::map<std::int64_t, int> times;
-    std::map<std::tuple<std::size_t, Index, Shows>, int> values;
+    std::map<std::tuple<std::size_t, Index, Exposure>, int> values;
     const Case start = start_of(kernel);
     const auto visit = [&](const Case& c, auto&& see) {
       for (const std::int64_t at : pairs.of(levels_of(factors, c))) see(times[at]);
       for (std::size_t f = 0; f < factors.size(); ++f) {
         if (!factors[f].value) continue;
-        for (const Shows what : {Shows::little, Shows::most, Shows::all}) {
-          if (what <= shows(factors[f], c, start)) see(values[{f, factors[f].value(c), what}]);
+        for (const Exposure what : {Exposure::little, Exposure::most, Exposure::all}) {
+          if (what <= exposure(factors[f], c, start)) see(values[{f, factors[f].value(c), what}]);
         }
       }
     };
@@ -317,10 +317,10 @@ TEST(Covering, BoundariesOfSizesAreMet) {
     for (const Factor& factor : factors_of(row(name))) {
       if (!factor.value) continue;
       // Of the largest a few tokens cost more than a case may.
-      for (const auto& [what, share] : {std::pair(Shows::most, 0.03), std::pair(Shows::all, 0.05)}) {
+      for (const auto& [what, share] : {std::pair(Exposure::most, 0.03), std::pair(Exposure::all, 0.05)}) {
         std::set<Index> met;
         for (const Case& c : cases) {
-          if (shows(factor, c, start) >= what) met.insert(factor.value(c));
+          if (exposure(factor, c, start) >= what) met.insert(factor.value(c));
         }
         const auto missed = std::count_if(factor.values.begin(), factor.values.end(),
                                           [&](Index value) { return value <= most && !met.contains(value); });

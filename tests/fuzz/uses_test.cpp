@@ -82,12 +82,12 @@ TEST(Uses, ABoundaryNeedsAWitness) {
   Case law = plain, data = plain;
   law.law = "batch_permutation";
   data.regime = "zeros";
-  EXPECT_EQ(shows(*width, plain, plain), Shows::all);
-  EXPECT_EQ(shows(*width, law, plain), Shows::little);
-  EXPECT_EQ(shows(*width, data, plain), Shows::little);
+  EXPECT_EQ(exposure(*width, plain, plain), Exposure::all);
+  EXPECT_EQ(exposure(*width, law, plain), Exposure::little);
+  EXPECT_EQ(exposure(*width, data, plain), Exposure::little);
   Case few = plain;
   few.T = 1;
-  EXPECT_EQ(shows(*width, few, plain), Shows::most);
+  EXPECT_EQ(exposure(*width, few, plain), Exposure::most);
   Uses uses(drawn.factors, drawn.pairs, plain);
   const auto is_needed = [&](const Case& c) {
     const Needs needs = uses.needs(c);
