@@ -436,8 +436,9 @@ class Cover {
   void value_of(std::size_t f, Index value) {
     const Dice chance = dice();
     const std::vector<int> none(factors_.size(), -1);
-    const double usual = limit(none, &factors_[f], value, chance);
+    const double of_one_token = limit(none, &factors_[f], value, chance);
     for (const Exposure least : {Exposure::all, Exposure::most, Exposure::little}) {
+      const double usual = of_one_token * (least == Exposure::all ? static_cast<double>(kFewTokens) : 1.0);
       if (least == Exposure::most && !bare_[f].contains(value)) continue;
       if (least == Exposure::little && !unmet_[f].contains(value)) return;
       for (const Try& how : kTries) {

@@ -49,6 +49,9 @@ bool idle(const BatchSource& source, const Coordinates& at);  ///< no token
 double activation(const Counter& own, const Coordinates& at);
 double feature(const Counter& own, const Coordinates& at);   ///< positive
 double log_rate(const Counter& own, const Coordinates& at);  ///< in [-1, log 16]
+double scale(const Counter& own, const Coordinates& at);     ///< near 1
+double offset(const Counter& own, const Coordinates& at);    ///< near 0
+double strength(const Counter& own, const Coordinates& at);  ///< in (0, 1)
 
 }  // namespace normal
 
@@ -76,6 +79,9 @@ struct TensorDraws {
   ElementOf activation = normal::activation;
   ElementOf feature = normal::feature;
   ElementOf log_rate = normal::log_rate;
+  ElementOf scale = normal::scale;
+  ElementOf offset = normal::offset;
+  ElementOf strength = normal::strength;
   double log_decay = 1.0;        ///< factor
   bool one_token = false;        ///< every token is the first one
   bool masked_to_third = false;  ///< masks begin with zeros, up to a third of the tokens

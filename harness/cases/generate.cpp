@@ -109,14 +109,16 @@ Batch generate(const Draw& draw) {
   }
   if (s.initial_state) {
     batch.initial_state.resize(static_cast<std::size_t>(s.sequences() * s.Hv * s.dk * s.dv));
+    // Of the operands' format too: matrix units take the state in it.
+    const double largest = std::min(largest_finite(draw.contract->state), largest_finite(input)) / 2;
     in_parts(s.sequences() * s.Hv * s.dk, draw.threads, [&](std::int64_t begin, std::int64_t end) {
       float* to = batch.initial_state.data() + begin * s.dv;
       for (std::int64_t row = begin; row < end; ++row) {
         for (std::int64_t c = 0; c < s.dv; ++c) {
           const double x =
               draws.state(elements.source, {row / s.dk / s.Hv, row % s.dk, row / s.dk % s.Hv, c}, draws.size);
-          *to++ =
-              static_cast<float>(round_to(static_cast<double>(static_cast<float>(x)), draw.contract->state));
+          const double single = static_cast<double>(static_cast<float>(std::clamp(x, -largest, largest)));
+          *to++ = static_cast<float>(round_to(single, draw.contract->state));
         }
       }
     });

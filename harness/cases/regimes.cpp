@@ -98,6 +98,13 @@ void small_integers(DrawnRow row, const BatchSource&, const Counter& own, const 
     row[c] = static_cast<double>(own.below(channel_of(at, c), 3)) - 1;
 }
 
+/// A padding's key, whose beta and g are those of any other token.
+void zero_of_three(DrawnRow row, const BatchSource& source, const Counter& own, const Coordinates& at) {
+  if (own.below({at.sequence, at.token, at.head, kShared}, 3) == 0)
+    return std::fill(row.begin(), row.end(), 0.0);
+  normal::row(row, source, own, at);
+}
+
 // Lengths of q and k.
 
 void as_drawn(DrawnRow, bool) {}
@@ -170,6 +177,11 @@ double zero_or_one(const BatchSource& source, const Coordinates& at) {
 
 double integer_state(const BatchSource& source, const Coordinates& at, double) {
   return static_cast<double>(source.state.below(at, 7)) - 3.0;
+}
+
+/// Beyond what fp16 holds, by a factor of sixteen; in fp16, of half of that.
+double state_of_a_million(const BatchSource& source, const Coordinates& at, double) {
+  return 1e6 * source.state.normal(at);
 }
 
 bool every_other(const BatchSource& source, const Coordinates& at) {
@@ -245,6 +257,10 @@ constexpr Regime kRegimes[] = {
      .gated = true, .family = {.value = then_zero, .gate = then_silent, .beta = then_no_write}},
     {.name = "zeros", .summary = "half of the tokens are no-ops: q = k = v = 0, beta = 0, g = 0",
      .family = {.idle = every_other}},
+    {.name = "zero_keys", .summary = "one key in three is zero, and one query, at tokens that decay and write as others do",
+     .family = {.key = zero_of_three, .query = zero_of_three}},
+    {.name = "huge_state", .summary = "an initial state about 1e6, kept: beyond fp16's 65504", .lasting = true,
+     .family = {.gate = slow, .beta = near_zero, .state = state_of_a_million}},
     {.name = "exact", .summary = "one-hot keys, small integers, beta in {0, 1}, g = 0: bit for bit",
      .exact = true, .lasting = true, .family = exact_draws(no_decay)},
     {.name = "exact_reset", .summary = "the same with tokens that forget everything",
@@ -276,6 +292,33 @@ double some_rates_zero(const Counter& own, const Coordinates& at) {
 }
 /// Rates of e^-6 to e^6: checkpoints hold what training made of them, above what they began with too.
 double wide_rate(const Counter& own, const Coordinates& at) { return 12.0 * own.uniform(at) - 6.0; }
+/// A third of the tokens 2^20 times as large as another third, and those 2^20 times as large as the last: sums of squares
+/// above 1e12 stand beside some that an epsilon outweighs.
+double extreme(const Counter& own, const Coordinates& at) {
+  return std::ldexp(own.normal(at),
+                    20 * (static_cast<int>(own.below({at.sequence, at.token, 2, -1}, 3)) - 1));
+}
+/// Sums of products that lie below any epsilon, of some tokens.
+double small_feature(const Counter& own, const Coordinates& at) {
+  return std::ldexp(normal::feature(own, at),
+                    -static_cast<int>(own.below({at.sequence, at.token, 2, -1}, 16)));
+}
+double zero_or_negative_scale(const Counter& own, const Coordinates& at) {
+  const double x = normal::scale(own, at);
+  const auto kind = own.below({at.sequence, at.token, at.head, -1 - at.channel}, 4);
+  return kind == 0 ? 0.0 : kind == 1 ? -x : x;
+}
+/// About -1, and -1 itself: what a zero-centred weight, to which 1 is added, leaves nothing of.
+double about_minus_one(const Counter& own, const Coordinates& at) {
+  return own.below({at.sequence, at.token, at.head, -1 - at.channel}, 4) == 0
+             ? -1.0
+             : -1.0 + 0.1 * normal::offset(own, at);
+}
+/// Next to nothing, one, and up to two. Not zero: of weights that a router chose the sum is divided by.
+double to_twice_one(const Counter& own, const Coordinates& at) {
+  const auto kind = own.below({at.sequence, at.token, at.head, -1 - at.channel}, 4);
+  return kind == 0 ? 0x1p-30 : kind == 1 ? 1.0 : 2.0 * own.uniform(at);
+}
 
 // clang-format off
 constexpr Regime kTensorRegimes[] = {
@@ -298,6 +341,9 @@ constexpr Regime kTensorRegimes[] = {
      .tensors = {.activation = mixed_scales, .log_rate = wide_rate, .of_rates = true}},
     {.name = "trained", .summary = "steps of 1e-4 to 0.1; states and positions of an earlier call, in three sequences of four",
      .tensors = {.trained = true}},
+    {.name = "extremes", .summary = "tokens 2^-20, 1 and 2^20 times normal; weights of 0, about -1, negative; strengths of 2^-30, 1 and above",
+     .tensors = {.activation = extreme, .feature = small_feature, .scale = zero_or_negative_scale,
+                 .offset = about_minus_one, .strength = to_twice_one}},
 };
 // clang-format on
 
@@ -330,6 +376,12 @@ bool idle(const BatchSource&, const Coordinates&) { return false; }
 double activation(const Counter& own, const Coordinates& at) { return own.normal(at); }
 
 double feature(const Counter& own, const Coordinates& at) { return std::exp(0.5 * own.normal(at)); }
+
+double scale(const Counter& own, const Coordinates& at) { return 1.0 + 0.2 * own.normal(at); }
+
+double offset(const Counter& own, const Coordinates& at) { return 0.2 * own.normal(at); }
+
+double strength(const Counter& own, const Coordinates& at) { return own.uniform(at); }
 
 double log_rate(const Counter& own, const Coordinates& at) {
   return -1.0 + own.uniform(at) * (std::log(16.0) + 1.0);

@@ -10,6 +10,9 @@
 namespace samestate {
 namespace {
 
+/// Inputs saturate at so much less than the largest number of their format: what overflows at once is not a test of the kernel.
+constexpr double kRoom = 32.0;
+
 /// The position of a sequence's first token, which its rotation tables begin with: the first sequence of a batch begins
 /// at 0, the others in the middle of a text.
 Index first_position(const Case& c, Index sequence) {
@@ -50,15 +53,15 @@ double element(const TensorSpec& spec, const Counter& counter, const TensorDraws
     case Content::weight:
       return counter.normal(at) / std::sqrt(static_cast<double>(columns));
     case Content::scale:
-      return 1.0 + 0.2 * counter.normal(at);
+      return draws.scale(counter, at);
     case Content::offset:
-      return 0.2 * counter.normal(at);
+      return draws.offset(counter, at);
     case Content::log_rate:
       return draws.log_rate(counter, at);
     case Content::log_decay:
       return draws.log_decay * (-0.2 * counter.uniform(at));
     case Content::strength:
-      return counter.uniform(at);
+      return draws.strength(counter, at);
     case Content::cosine:
     case Content::sine: {
       const double angle =
@@ -96,6 +99,7 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
     if (tensor.batched) shape.insert(shape.begin(), c.B);
     tensor.shape = std::move(shape);
     const Format format = input_format(spec, *r.contract);
+    const double largest = largest_finite(format) / kRoom;
     const Counter counter(c.seed, c.system + "/" + spec.name);
     const Index columns = spec.columns();
     const Index rows = spec.rows();
@@ -117,7 +121,7 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
         for (Index j = 0; j < columns; ++j) {
           double x = element(spec, counter, draws, {b, i / each, i % each, j}, columns, position, before);
           if (spec.content == Content::mask && masked(i / each)) x = 0.0;
-          if (format != Format::fp32) x = round_to(x, format);
+          if (format != Format::fp32) x = round_to(std::clamp(x, -largest, largest), format);
           tensor.data.push_back(static_cast<float>(x));
         }
       }

@@ -22,6 +22,7 @@
 namespace samestate {
 
 inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+inline constexpr double kLargestOfFp32 = 0x1.fffffep127;
 
 /// What the operations of a contract may round. Errors in units u of the working precision, relative.
 struct RunningModel {
@@ -120,7 +121,7 @@ class Running {
   [[nodiscard, gnu::always_inline]] inline double error() const {
     if (terms_ <= 1.0) return error_;
     const double roundings = (terms_ - 1.0) * detail::running_model().unit;
-    if (!(roundings < 0.5)) return std::numeric_limits<double>::infinity();
+    if (!(roundings < 0.5 && in_range(magnitude_ - error_))) return std::numeric_limits<double>::infinity();
     return error_ + roundings / (1.0 - roundings) * magnitude_;
   }
 
@@ -198,10 +199,20 @@ class Running {
     const double largest = std::abs(value) + carried;
     double error = carried + units * model.unit * largest;
     if (largest < 2.0 * model.tiny) error += model.tiny;
-    return within(value, error);
+    return within(value, in_range(std::abs(value)) ? error : std::numeric_limits<double>::infinity());
   }
 
  private:
+  /// Whether fp32 has a number for a value of this size, or for the partial sums of one whose terms have this size together.
+  /// Where it has none, anything may follow.
+  [[nodiscard, gnu::always_inline]] static inline bool in_range(double size) {
+    if (!(size > kLargestOfFp32)) [[likely]]
+      return true;
+    bool* const flag = detail::running_model().overflows;
+    if (flag != nullptr) *flag = true;
+    return false;
+  }
+
   double value_ = 0.0;
   double error_ = 0.0;      ///< of the terms
   double magnitude_ = 0.0;  ///< sum over the terms of |value| + error

@@ -77,6 +77,8 @@ OMPI_COMM_WORLD_SIZE=four bad "'four'" list kernels
 SAMESTATE_RANKS=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=1 run 0 list kernels
 says 'rms_norm'
 
+run 0 "${gate[@]}" --list
+listed="$(wc -l <out)"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpi=(mpirun)
 mpirun --version 2>&1 | grep -q 'Open MPI' && mpi+=(--oversubscribe)
@@ -100,7 +102,7 @@ for n in 2 3; do
   timeless out | cmp -s - one.out || complain "another summary on $n ranks"
 done
 run 0 "${gate[@]}" --list
-[[ "$(wc -l <out)" -eq $count ]] || complain 'more than one rank lists'
+[[ "$(wc -l <out)" -eq $listed ]] || complain 'more than one rank lists'
 
 # Verdicts of failures and of crashes, and their exit code.
 around=()

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 #include <span>
@@ -64,6 +65,7 @@ TEST(Generate, AFamilyRegimeDrawsTheSameBitsForEver) {
       {"spike", 0x4b5db36230537dbf},          {"memorised", 0xa962269eea7c270f},
       {"zeros", 0xbe89cdbf6ae14050},          {"exact", 0xe1d127f7bf7d7b25},
       {"exact_reset", 0x847b78e4c375db81},    {"silence", 0x2a7d357c529826f4},
+      {"zero_keys", 0xd27204ee96870b01},      {"huge_state", 0x01a32385690b8f95},
   };
   BatchShape dense;
   dense.B = 2, dense.T = 67, dense.Hk = 2, dense.Hv = 4, dense.dk = 16, dense.dv = 8;
@@ -85,10 +87,12 @@ TEST(Generate, AFamilyRegimeDrawsTheSameBitsForEver) {
 
 TEST(Generate, ARegimeOfNamedTensorsDrawsTheSameBitsForEver) {
   const Sums sums = {
-      {"normal", 0x34a78687f36b3e37},       {"large", 0xcbe07b0e082ccb25},    {"tiny", 0x3a5fe0ef366aafed},
-      {"zeros", 0xd3db2d0b295374fa},        {"repeated", 0x498dfad3e00ce51e}, {"spiky", 0x0165e234049cdd93},
-      {"mixed_scales", 0x5ec5a3372a2e4e5a}, {"padded", 0x547bea86b5b4858b},   {"masked", 0x2c2502c3fd0ae860},
-      {"wide_rates", 0x7fcfcbebd0d8f628},   {"trained", 0xb9783587dca3522b},
+      {"normal", 0x34a78687f36b3e37},       {"large", 0xcbe07b0e082ccb25},
+      {"tiny", 0x3a5fe0ef366aafed},         {"zeros", 0xd3db2d0b295374fa},
+      {"repeated", 0x498dfad3e00ce51e},     {"spiky", 0x0165e234049cdd93},
+      {"mixed_scales", 0x5ec5a3372a2e4e5a}, {"padded", 0x547bea86b5b4858b},
+      {"masked", 0x2c2502c3fd0ae860},       {"wide_rates", 0x7fcfcbebd0d8f628},
+      {"trained", 0xb9783587dca3522b},      {"extremes", 0xcc84006efbef3d49},
   };
   std::set<Content> seen;
   for (const Regime& regime : tensor_regimes()) {
@@ -163,6 +167,35 @@ TEST(Generate, TrainedSequencesHaveStatesPositionsAndSums) {
     }
   }
   EXPECT_EQ(seen, (std::set<Content>{Content::zeros, Content::no_sum, Content::no_count}));
+}
+
+// Of each kind of tensor what a normal draw never has.
+TEST(Generate, ExtremesAreBeyondNormalDraws) {
+  const auto drawn = [](std::string_view system, std::string_view name, std::string_view regime) {
+    const std::string line = fmt::format("v1 {} T=60 seed=6 regime={}", system, regime);
+    for (const CaseTensor& tensor : tensor_inputs(Resolved(parse_case(line)))) {
+      if (tensor.spec.name == name) return tensor.data;
+    }
+    return std::vector<float>{};
+  };
+  const auto count = [&](std::string_view system, std::string_view name, std::string_view regime,
+                         const std::function<bool(float)>& has) {
+    return std::ranges::count_if(drawn(system, name, regime), has);
+  };
+  const auto expect_new = [&](std::string_view system, std::string_view name,
+                              const std::function<bool(float)>& has) {
+    EXPECT_GT(count(system, name, "extremes", has), 0) << system << " " << name;
+    EXPECT_EQ(count(system, name, "normal", has), 0) << system << " " << name;
+  };
+  expect_new("rms_norm", "x", [](float x) { return std::abs(x) > 1e6F; });
+  expect_new("rms_norm", "x", [](float x) { return std::abs(x) < 1e-7F; });
+  expect_new("rms_norm", "weight", [](float x) { return x == 0.0F; });
+  expect_new("rms_norm", "weight", [](float x) { return x < 0.0F; });
+  expect_new("zero_centred_rms_norm", "weight", [](float x) { return x == -1.0F; });
+  expect_new("gradient_step", "eta", [](float x) { return x == 1.0F; });
+  expect_new("gradient_step", "eta", [](float x) { return x > 1.0F; });
+  expect_new("gradient_step", "eta", [](float x) { return x < 1e-8F; });
+  expect_new("linear_attention_normalised", "k", [](float x) { return x < 1e-4F; });
 }
 
 // A kernel that reads the tables of the first sequence for all of them is wrong in every other one.

@@ -312,6 +312,18 @@ const std::map<std::string_view, Claim> kClaims = {
        }
        return no_ops > 100 && no_ops < 200;
      }},
+    {"zero_keys",
+     [](const Batch& b) {
+       const auto zeros = [](const Rows& rows) {
+         return std::count_if(rows.rows.begin(), rows.rows.end(), [](const std::vector<float>& row) {
+           return std::count(row.begin(), row.end(), 0.0F) == std::ssize(row);
+         });
+       };
+       const auto k = zeros(Rows(b, "k")), q = zeros(Rows(b, "q"));
+       return k > 60 && k < 140 && q > 60 && q < 140 && zeros(Rows(b, "v")) == 0 &&
+              share(b.beta, [](float beta) { return beta > 0; }) == 1;
+     }},
+    {"huge_state", [](const Batch& b) { return largest(b.initial_state) > 65504 && all(b.g, -1e-3F, 0); }},
     {"exact",
      [](const Batch& b) {
        return one_hot(b, "k", 1) && one_hot(b, "q", 2) && whole_numbers(b.v, 1) &&

@@ -133,6 +133,26 @@ TEST(Running, ZeroTimesWhatOverflowsHasNoBound) {
   }
 }
 
+// A kernel has an infinity there, and what it makes of that, a quotient's zero for one, is not a rounding's.
+TEST(Running, WhatFp32HasNoNumberForHasNoBound) {
+  bool overflows = false;
+  RunningModel model;
+  model.overflows = &overflows;
+  const RunningScope scope(model);
+  const Running large = Running(0x1p100) * Running(0x1p27);
+  EXPECT_TRUE(std::isfinite(large.error()));
+  EXPECT_TRUE(std::isfinite((large + Running(0x1p126)).error()));
+  EXPECT_FALSE(overflows);
+  // Of a sum a partial one is enough.
+  EXPECT_TRUE(std::isinf((large + Running(0x1p127) - Running(0x1p127)).error()));
+  EXPECT_TRUE(overflows);
+  overflows = false;
+  const Running beyond = Running(0x1p100) * Running(0x1p28);
+  EXPECT_TRUE(std::isinf(beyond.error()));
+  EXPECT_TRUE(std::isinf((Running(1.0) / sqrt(beyond)).error()));
+  EXPECT_TRUE(overflows);
+}
+
 TEST(Running, DivisionByWhatMayBeZeroHasNoBound) {
   EXPECT_TRUE(std::isinf((Running(1.0) / Running::within(0.5, 0.5)).error()));
   EXPECT_TRUE(std::isfinite((Running(1.0) / Running::within(0.5, 0.49)).error()));
