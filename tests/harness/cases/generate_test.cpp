@@ -92,7 +92,7 @@ TEST(Generate, ARegimeOfNamedTensorsDrawsTheSameBitsForEver) {
       {"repeated", 0x498dfad3e00ce51e},     {"spiky", 0x0165e234049cdd93},
       {"mixed_scales", 0x5ec5a3372a2e4e5a}, {"padded", 0x547bea86b5b4858b},
       {"masked", 0x2c2502c3fd0ae860},       {"wide_rates", 0x7fcfcbebd0d8f628},
-      {"trained", 0xb9783587dca3522b},      {"extremes", 0xcc84006efbef3d49},
+      {"trained", 0xb9783587dca3522b},      {"extremes", 0x0cb183e175514051},
   };
   std::set<Content> seen;
   for (const Regime& regime : tensor_regimes()) {
@@ -187,8 +187,8 @@ TEST(Generate, ExtremesAreBeyondNormalDraws) {
     EXPECT_GT(count(system, name, "extremes", has), 0) << system << " " << name;
     EXPECT_EQ(count(system, name, "normal", has), 0) << system << " " << name;
   };
-  expect_new("rms_norm", "x", [](float x) { return std::abs(x) > 1e6F; });
-  expect_new("rms_norm", "x", [](float x) { return std::abs(x) < 1e-7F; });
+  expect_new("rms_norm", "x", [](float x) { return std::abs(x) > 6e4F; });
+  expect_new("rms_norm", "x", [](float x) { return std::abs(x) < 1e-6F; });
   expect_new("rms_norm", "weight", [](float x) { return x == 0.0F; });
   expect_new("rms_norm", "weight", [](float x) { return x < 0.0F; });
   expect_new("zero_centred_rms_norm", "weight", [](float x) { return x == -1.0F; });
