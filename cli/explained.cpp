@@ -18,8 +18,12 @@
 namespace samestate::cli {
 namespace {
 
-/// That other data pass says less than any other setting, and than what the wrong values show.
-bool is_of_data(const std::string& setting) { return setting.starts_with("only with seed="); }
+/// That other data pass, or that bits differ where every run fails, says less than any other setting, and than what the
+/// wrong values show.
+bool says_less(const std::string& setting) {
+  return setting.starts_with("only with seed=") ||
+         setting.starts_with(fmt::format("{} in its bits", kNotDeterministic));
+}
 
 }  // namespace
 
@@ -38,7 +42,7 @@ Explanation explain_with_mutants(const Resolved& r, const Trace& trace, double s
 Explanation explain_failure(const Resolved& r, const Trace& trace, const KernelTable& table, double seconds) {
   Explanation e = explain_with_mutants(r, trace, seconds);
   std::vector<std::string> settings = settings_that_matter(r.c, table);
-  const auto data = std::ranges::stable_partition(settings, std::not_fn(is_of_data));
+  const auto data = std::ranges::stable_partition(settings, std::not_fn(says_less));
   e.patterns.insert(e.patterns.end(), data.begin(), data.end());
   e.patterns.insert(e.patterns.begin(), settings.begin(), data.begin());
   return e;
@@ -74,7 +78,7 @@ std::string looks_like(const Record& failed, const KernelTable& table, double se
         const Explanation e = explain_with_mutants(Resolved(c), trace, seconds / 4);
         // What one setting makes is told by it.
         const std::vector<std::string> settings = settings_that_matter(c, table);
-        const auto setting = std::ranges::find_if(settings, std::not_fn(is_of_data));
+        const auto setting = std::ranges::find_if(settings, std::not_fn(says_less));
         if (setting != settings.end()) return *setting;
         // A known mistake says more than the places where it shows.
         const auto known = std::find_if(e.patterns.begin(), e.patterns.end(), [](const std::string& pattern) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "harness/run/run_case.h"
 #include "tests/harness/planted.h"
 
@@ -30,6 +32,45 @@ TEST(ExplainSettings, SaysNothingOfWhatIsWrongAnyway) {
   const KernelTable table = faulty::planted_table(
       faulty::after([](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; }); }));
   EXPECT_EQ(settings_that_matter(parse_case(kLine), table), std::vector<std::string>());
+}
+
+/// Wrong in the calls that `wrong` says so of, counted from 0.
+template <class Wrong>
+KernelTable wrong_at_times(Wrong wrong, float by = 3.0F) {
+  return faulty::planted_table(faulty::after([=, calls = std::make_shared<int>(0)](const Arguments& a) {
+    const int call = (*calls)++;
+    if (wrong(call)) faulty::each(a.o, [&](float& x, const auto&) { x += by; });
+  }));
+}
+
+// As of a race: fails, passes, fails ... A run without a setting would pass by chance.
+TEST(ExplainSettings, AFailureThatDoesNotRepeatIsBlamedOnNoSetting) {
+  const KernelTable table = wrong_at_times([](int call) { return call % 2 == 0; });
+  EXPECT_EQ(
+      settings_that_matter(parse_case(kLine), table),
+      std::vector<std::string>{"not deterministic: of the same line 3 of 5 runs failed, their outputs differ "
+                               "bitwise; no setting is told to be the cause"});
+}
+
+// Rare: the line itself fails whenever it is tried, and what passes without a setting does not always.
+TEST(ExplainSettings, APassThatDoesNotRepeatBlamesNoSetting) {
+  const KernelTable table = wrong_at_times([](int call) { return call < 5 || call % 3 != 2; });
+  const std::vector<std::string> says = settings_that_matter(parse_case(kLine), table);
+  ASSERT_EQ(says.size(), 1U);
+  EXPECT_TRUE(says[0].starts_with("not deterministic: with ")) << says[0];
+  EXPECT_NE(says[0].find("no setting"), std::string::npos) << says[0];
+}
+
+TEST(ExplainSettings, BitsThatDifferInAFailureThatRepeatsAreTold) {
+  const KernelTable table =
+      faulty::planted_table(faulty::after([calls = std::make_shared<int>(0)](const Arguments& a) {
+        const auto by = 3.0F + static_cast<float>((*calls)++ % 2);
+        faulty::each(a.o, [&](float& x, const auto&) { x += by; });
+      }));
+  EXPECT_EQ(
+      settings_that_matter(parse_case(kLine), table),
+      std::vector<std::string>{"not deterministic in its bits: of the same line 5 of 5 runs failed, their "
+                               "outputs differ bitwise"});
 }
 
 }  // namespace
