@@ -108,9 +108,8 @@ void token_patterns(const Resolved& r, const std::vector<HeadDifference>& heads,
     if (all([&](Index t) { return t % C == C - 1; })) out.push_back("only the last token of a chunk");
     if (T % C != 0 && all([&](Index t) { return t >= T - T % C; }))
       out.push_back("only the last, partial chunk");
-    if (tokens.front() >= C && tokens.front() < 2 * C && tokens.back() >= 2 * C - 1) {
-      out.push_back("from the second chunk on: the first, which needs no carried state, is right");
-    }
+    if (std::string second = second_chunk_text(tokens, C, T); !second.empty())
+      out.push_back(std::move(second));
     if (tokens.back() < C) out.push_back("only the first chunk");
   }
   if (T > 2 && tokens.size() == 1 && tokens[0] == T - 1) out.push_back("only the last token");
@@ -154,6 +153,17 @@ std::vector<HeadDifference> head_differences(const Resolved& r, const Family& fa
       out.push_back(difference_of(r, family, batch, outputs, n, h, path));
   }
   return out;
+}
+
+std::string second_chunk_text(const std::vector<Index>& wrong, Index chunk, Index tokens) {
+  if (wrong.empty() || wrong.front() < chunk || wrong.front() >= 2 * chunk) return "";
+  if (wrong.back() < std::min(2 * chunk, tokens) - 1) return "";
+  return fmt::format(
+      "from the second chunk on: the first, which needs no carried state, is right; errors begin at token "
+      "{}, {}",
+      wrong.front(),
+      wrong.front() == chunk ? "the first of the second chunk"
+                             : fmt::format("token {} of the second chunk", wrong.front() - chunk));
 }
 
 std::string ranges_text(const std::vector<Index>& sorted) {
@@ -273,7 +283,10 @@ std::vector<std::string> value_patterns(const Resolved& r, const Outputs& output
   if (right_in_bf16) return out;  // integers and powers of two: no rounding shows
   const Contract& contract = r.promised;
   if (bf16_state && contract.state != Format::bf16) {
-    out.push_back("every value of the final state is a bf16 one, which the contract does not allow for");
+    // Rounded once at the end it would leave o right.
+    out.push_back(fmt::format(
+        "{}every value of the final state is a bf16 one, which the contract does not allow for{}",
+        expected.empty() ? "" : "state kept in bf16: ", expected.empty() ? "" : ", and o is wrong with it"));
   }
   if (bf16_o && !heads.empty() && heads[0].o.size() >= 8 && contract.output != Format::bf16) {
     out.push_back("every value of o is a bf16 one, which the contract does not allow for");

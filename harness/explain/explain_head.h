@@ -52,6 +52,11 @@ void find_wrong(HeadDifference& d, double state_tolerance);
 /// The factor between actual and expected values where one number, not 1, explains the difference; else NaN.
 [[nodiscard]] double constant_factor(const Matrix<double>& expected, const Matrix<double>& actual);
 
+/// "from the second chunk on: .. errors begin at token 64, the first of the second chunk" where chunks have `chunk` of the
+/// `tokens` and the first of the wrong ones (sorted) lies in the second chunk; else empty. A single chunk's wrong tokens
+/// must reach its end.
+[[nodiscard]] std::string second_chunk_text(const std::vector<Index>& wrong, Index chunk, Index tokens);
+
 /// "0, 2..5 and 9"; at most four pieces.
 [[nodiscard]] std::string ranges_text(const std::vector<Index>& sorted);
 

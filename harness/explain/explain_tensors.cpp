@@ -48,6 +48,26 @@ bool explained(const Matrix<double>& actual, const Matrix<double>& exact, const 
   return whole > 0.0 && (actual - other).norm() <= (1.0 - kExplainedShare) * whole;
 }
 
+std::string last_axis(const Operator& row, const Call& call, std::string_view output) {
+  const auto extent = [&](const Call& of) -> Index {
+    for (const TensorSpec& spec : row.signature(of).outputs) {
+      if (spec.name == output) return spec.columns();
+    }
+    return 0;
+  };
+  for (const Parameter& p : row.parameters) {
+    const char* word = p.summary.ends_with("heads") ? "head" : p.summary == "experts" ? "expert" : nullptr;
+    if (word == nullptr || extent(call) != call.at(p.name)) continue;
+    Call doubled = call;
+    doubled.parameters[std::string(p.name)] *= 2;
+    try {
+      if (extent(doubled) == 2 * extent(call)) return word;
+    } catch (const Error&) {  // no such sizes: nothing is known of the axis
+    }
+  }
+  return "column";
+}
+
 std::string row_text(Index row, Index rows, Index tokens) {
   if (tokens == 0 || rows % tokens != 0) return fmt::format("row {}", row);
   if (rows == tokens) return fmt::format("token {}", row);
@@ -138,8 +158,9 @@ std::vector<std::string> tensor_places(const Resolved& r, const TensorDifference
     if (!first_alone && all([&](Index t) { return t % C == 0; })) say("only the first token of a chunk");
     if (tokens % C != 0 && all([&](Index t) { return t >= tokens - tokens % C; }))
       say("only the last, partial chunk");
-    if (*wrong.begin() >= C && *wrong.begin() < 2 * C)
-      say("from the second chunk on: the first, which needs no carried state, is right");
+    if (const std::string second = second_chunk_text({wrong.begin(), wrong.end()}, C, tokens);
+        !second.empty())
+      say(second);
   }
   return out;
 }
@@ -203,7 +224,7 @@ std::vector<std::string> tensor_values(const Case& c, const TensorDifference& d,
     say("transposed");
   }
   if (std::ssize(d.columns) < exact.cols())
-    say("only column(s) " + ranges_text({d.columns.begin(), d.columns.end()}));
+    say(fmt::format("only {}(s) ", d.column) + ranges_text({d.columns.begin(), d.columns.end()}));
   if (tokens == 0 || exact.rows() % tokens != 0) return out;
   if (finite && std::isnan(factor)) rearranged(c, tokens, exact.rows() / tokens, exact, actual, say);
   return out;
@@ -246,6 +267,7 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
       TensorDifference d = difference_of(name, b, exact, get(of.tolerance, name),
                                          get(outputs[static_cast<std::size_t>(b)], name));
       if (d.wrong == 0) continue;
+      d.column = last_axis(system.row, system.call(c, trace.native), name);
       out.differs.push_back(fmt::format("{} of sequence {}: {} of {} elements in {} row(s): {}", name, b,
                                         d.wrong, exact.size(), d.rows.size(), ranges_text(d.rows)));
       found.push_back(std::move(d));
@@ -293,7 +315,7 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
   }
   const std::string place = fmt::format("{}: sequence {}, {}", worst.name, worst.sequence,
                                         row_text(worst.worst_row, exact.rows(), tokens));
-  show_row(out, place, "column", exact, actual, worst.worst_row);
+  show_row(out, place, worst.column.c_str(), exact, actual, worst.worst_row);
   const Index column = worst_column(exact, actual, worst.worst_row);
   out.terms.push_back({"error", std::abs(exact(worst.worst_row, column) - actual(worst.worst_row, column))});
   out.terms.push_back(

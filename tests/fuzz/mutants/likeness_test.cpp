@@ -137,7 +137,8 @@ bool fails_alone(const MutantResult& r) {
 TEST(Likeness, LongMutantsOfOperatorsAreNamedOnTheirKillingCase) {
   std::vector<const Mutant*> list;
   for (const Mutant& m : all_mutants()) {
-    if (!m.operators.empty()) list.push_back(&m);
+    // One that no gate can tell from the right kernel has no killing case, and likeness names it nowhere.
+    if (!m.operators.empty() && m.equivalent.empty()) list.push_back(&m);
   }
   std::int64_t named = 0, tried = 0;
   for (const MutantResult& r : try_mutants(list, {}, 2, nullptr)) {

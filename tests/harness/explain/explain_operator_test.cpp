@@ -83,6 +83,11 @@ const Known kKnown[] = {
     {"Exponential", "v1 activation_gates form=branchless T=64 H=4 regime=large",
      "exp(x) as 2^(x log2 e), the product rounded: passes under contract=fp32+exponential:ex2",
      "cpu.activation_gates.branchless", miswritten(sigmoid_by_ex2)},
+    {"HeadOfGates", "v1 activation_gates form=branchless T=64 H=4", "beta: only head(s) 2",
+     "cpu.activation_gates.branchless", miswritten([](ChangedCall& call) {
+       const std::span<float> beta = call.output("beta");
+       for (std::size_t i = 2; i < beta.size(); i += 4) beta[i] += 0.25F + 0.125F * static_cast<float>(i % 3);
+     })},
     {"Factor", kLine, "o: the right values times 2", kKernel,
      miswritten(each_o([](auto&& o, auto b, auto t, auto j) { return 2 * o(b, t, j); }))},
     {"Zero", kLine, "o: all zero", kKernel,
@@ -111,8 +116,8 @@ const Known kKnown[] = {
      miswritten(each_o([](auto&& o, auto b, auto t, auto j) {
        return o(b, t, j) + (t >= 16 ? 1.0F + static_cast<float>(j % 3) : 0.0F);
      }))},
-    {"SecondChunk", kLine, "from the second chunk on: the first, which needs no carried state, is right",
-     kKernel, miswritten(each_o([](auto&& o, auto b, auto t, auto j) {
+    {"SecondChunk", kLine, "errors begin at token 8, the first of the second chunk", kKernel,
+     miswritten(each_o([](auto&& o, auto b, auto t, auto j) {
        return o(b, t, j) + (t >= 8 ? 1.0F + static_cast<float>(j % 3) : 0.0F);
      }))},
     {"LastToken", kLine, "only the last token", kKernel,

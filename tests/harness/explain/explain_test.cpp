@@ -69,7 +69,7 @@ const Known kKnown[] = {
      adds_where([](const Arguments& a, const auto& at) { return at[1] % a.chunk == a.chunk - 1; })},
     {"PartialChunk", "", "only the last, partial chunk",
      adds_where([](const Arguments&, const auto& at) { return at[1] >= 24; })},
-    {"SecondChunkOn", "", "from the second chunk on",
+    {"SecondChunkOn", "", "errors begin at token 8, the first of the second chunk",
      adds_where([](const Arguments& a, const auto& at) { return at[1] >= a.chunk; })},
     {"LastToken", "", "only the last token",
      adds_where([](const Arguments&, const auto& at) { return at[1] == 26; })},
@@ -121,6 +121,15 @@ const Known kKnown[] = {
     {"NoL2norm", "l2norm=1", "q and k are never normalised", before([](Arguments& a) { a.l2norm = false; })},
     {"NoDecay", "", "the decay is left out", before([](Arguments& a) { a.g = {}; })},
     {"NoBeta", "", "beta is left out", before([](Arguments& a) { a.beta = {}; })},
+    {"ClippedGate", "regime=strong", "exponent of the decay clipped at about -3",
+     gate(&Arguments::g, [](const Arguments&, float x, const auto&) { return std::max(x, -3.0F); })},
+    {"ClippedSum", "regime=strong", "exponent, the sum of g from the chunk's begin on, clipped at about -30",
+     gate(&Arguments::g,
+          [](const Arguments& a, float x, const auto& at) {
+            float sum = 0.0F;
+            for (auto t = at[1] - at[1] % a.chunk; t < at[1]; ++t) sum += a.g(at[0], t, at[2]);
+            return std::max(sum + x, -30.0F) - std::max(sum, -30.0F);
+          })},
     {"Log2Gate", "", "g is a power of two",
      gate(&Arguments::g, [](const Arguments&, float x, const auto&) { return x * 0.69314718F; })},
     {"EarlierGate", "", "the decay is that of the token before",
@@ -168,6 +177,39 @@ TEST(Explain, SaysWhereItBegins) {
   ASSERT_FALSE(e.why.values.empty());
   EXPECT_EQ(e.why.values[0].place.substr(0, 34), "o: sequence 1, head 3, token 17, c");
   EXPECT_NEAR(e.why.values[0].actual - e.why.values[0].expected, 3.0, 1e-3);
+}
+
+/// Token by token, the state rounded to bf16 behind each.
+Outcome state_in_bf16(const Kernel& base, Arguments a, const Contract& c) {
+  std::vector<float> held;
+  for (std::int64_t t = 0; t < a.q.shape[1]; ++t) {
+    Arguments one = a;
+    const auto cut = [&](auto& view) {
+      if (!view.present()) return;
+      view.data += t * view.stride[1];
+      view.shape[1] = 1;
+    };
+    cut(one.q), cut(one.k), cut(one.v), cut(one.g), cut(one.beta), cut(one.o);
+    if (t > 0) one.initial_state = row_major<const float>(held.data(), a.final_state.shape);
+    (void)base.run(one, c);
+    held.clear();
+    faulty::each(a.final_state, [&](float& x, const auto&) {
+      held.push_back(x = static_cast<float>(round_to(static_cast<double>(x), Format::bf16)));
+    });
+  }
+  return Outcome{};
+}
+
+TEST(Explain, AStateThatIsKeptInBf16) {
+  for (const char* contract : {"fp32", "bf16"}) {
+    const Explained e =
+        explained(planted_table(faulty::undamaged, state_in_bf16),
+                  std::string("v1 gated_delta_rule form=recurrent T=65 dk=16 dv=16 contract=") + contract +
+                      " kernel=planted.gated_delta_rule.recurrent");
+    EXPECT_EQ(e.verdict, Verdict::fail);
+    const std::string all = testing::PrintToString(e.why.patterns);
+    EXPECT_NE(all.find("state kept in bf16: "), std::string::npos) << contract << all;
+  }
 }
 
 // bf16 roundings at the ends of other chunks are not those of the chunks that were asked for.
