@@ -68,7 +68,9 @@ bool wrong(const TensorLawSide& side) {
   return difference_of({}, 0, side.exact, side.tolerance, side.values).wrong > 0;
 }
 
-Parted parted(const Signature& signature, Index tokens, const TensorLawComparison& comparison) {
+Parted parted(const TensorSystem& system, const Case& c, const Call& call,
+              const TensorLawComparison& comparison) {
+  const Signature signature = system.signature(c);
   Parted out;
   out.comparison = &comparison;
   for (const TensorLawPair& pair : comparison.pairs) {
@@ -80,9 +82,10 @@ Parted parted(const Signature& signature, Index tokens, const TensorLawCompariso
                          rows(pair.first.tolerance + pair.second.tolerance), rows(told.second.values));
     if (p.of.wrong == 0) continue;
     p.pair = &pair;
+    p.of.column = last_axis(system.row, call, pair.output);
     const auto spec = std::find_if(signature.outputs.begin(), signature.outputs.end(),
                                    [&](const TensorSpec& row) { return row.name == pair.output; });
-    if (spec != signature.outputs.end() && spec->axis == Axis::tokens) p.tokens = tokens;
+    if (spec != signature.outputs.end() && spec->axis == Axis::tokens) p.tokens = c.T;
     p.first_wrong = wrong(pair.first);
     p.second_wrong = wrong(pair.second);
     if (p.tokens > 0) {
@@ -292,7 +295,7 @@ Explanation explain_tensor_law(const Resolved& r, const TensorSystem& system, co
   out.actual = "second";
   std::vector<Parted> all;
   for (const TensorLawComparison& comparison : trace.tensor_law)
-    all.push_back(parted(system.signature(r.c), r.c.T, comparison));
+    all.push_back(parted(system, r.c, system.call(r.c, trace.native), comparison));
   const auto at = std::max_element(all.begin(), all.end(),
                                    [](const Parted& x, const Parted& y) { return x.less_than(y); });
   if (at == all.end()) return out;

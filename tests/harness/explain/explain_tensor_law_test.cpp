@@ -178,6 +178,22 @@ TEST(ExplainTensorLaws, NoTokenIsNamedWhereNoneIsMeant) {
     EXPECT_EQ(line.find("-1"), std::string::npos) << line;
 }
 
+// The last axis of gates is of heads.
+TEST(ExplainTensorLaws, AnElementIsNamedByTheAxisOfItsTensor) {
+  std::vector<Mutant> planted;
+  mutants::add_faults(planted, "cpu.activation_gates.branchless",
+                      {{"F", "planted", "planted", miswritten([](ChangedCall& call) {
+                          const std::span<float> beta = call.output("beta");
+                          for (std::size_t i = 2; i < beta.size() / 2; i += 4) beta[i] += 0.25F;
+                        })}});
+  const KernelTable table = planted.front().table();
+  const Case c = parse_case("v1 activation_gates form=branchless B=2 T=8 H=4 law=batch_permutation");
+  Trace trace;
+  ASSERT_EQ(run_case(c, table, 1, &trace).judgement.verdict, Verdict::fail);
+  const Explanation why = explain(Resolved(c), trace);
+  EXPECT_TRUE(says(why.differs, "they part at token 0, head 2")) << testing::PrintToString(why.differs);
+}
+
 TEST(ExplainTensorLaws, ARightKernelHasNothingToExplain) {
   for (const char* law : {"split", "causality", "batch_permutation"}) {
     const Case c = parse_case(std::string(kLine) + law);
