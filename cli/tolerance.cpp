@@ -66,12 +66,30 @@ struct Study {
   std::int64_t seeds = 0;
   TolerancesOfCase first;
   std::string failure = {};  ///< what the judge says of the first seed that fails; empty: none does
+  std::string vacuous = {};  ///< why nothing can be judged, of each output; empty: of a seed something was
+
+  [[nodiscard]] bool gives_tests() const { return failure.empty() && vacuous.empty(); }
+  [[nodiscard]] Exit code() const { return !failure.empty() ? kFail : !vacuous.empty() ? kVacuous : kPass; }
 };
+
+/// Of a case of which nothing was judged on any seed: each output, and why no error of it would show.
+std::string why_vacuous(const std::vector<Measured>& outputs) {
+  std::vector<std::string> parts;
+  for (const Measured& m : outputs) {
+    const char* why = !(m.of.largest > 0.0)                ? "nothing but zeros is expected"
+                      : !std::isfinite(m.of.limit.element) ? "the bound is infinite"
+                                                           : "its bound is beyond what is expected";
+    parts.push_back(fmt::format("{} ({})", m.of.output, why));
+  }
+  return fmt::format("nothing can be judged of {}: take more tokens, another contract or regime",
+                     fmt::join(parts, ", "));
+}
 
 /// The case of the line and the next seeds. Throws Error where its kernel does not run here.
 Study study_of(const Case& c, const KernelTable& table, int seeds) {
   Study study;
   const Contract& contract = *Resolved(c).contract;
+  bool judged = false;
   for (int i = 0; i < seeds; ++i) {
     Case one = c;
     one.seed += static_cast<std::uint64_t>(i);
@@ -79,6 +97,7 @@ Study study_of(const Case& c, const KernelTable& table, int seeds) {
     if (now.outputs.empty())
       throw Error(fmt::format("{}: {}; name another --kernel", now.record.kernel,
                               judgement_line(now.record.judgement)));
+    judged = judged || now.record.judgement.verdict != Verdict::vacuous;
     if (is_failure(now.record.judgement.verdict) && study.failure.empty())
       study.failure = fmt::format("seed {:#x}: {}", one.seed, judgement_line(now.record.judgement));
     for (std::size_t k = 0; k < now.outputs.size(); ++k) {
@@ -122,6 +141,7 @@ Study study_of(const Case& c, const KernelTable& table, int seeds) {
     m.atol = at_most(rounded_up(std::max(m.atol, last_bit)), m.bound_atol);
     m.rms_ratio = at_most(rounded_up(std::max(m.rms_ratio, 0x1p-24)), m.bound_ratio);
   }
+  if (!judged) study.vacuous = why_vacuous(study.outputs);
   return study;
 }
 
@@ -162,6 +182,7 @@ std::string text_of(const Case& c, const Study& study, const BlindSpot& blind) {
   out += "size: the RMS of what is expected:";
   for (const Measured& m : study.outputs) out += fmt::format(" {} {:.3g}", m.of.output, m.of.size);
   out += ". A row of a state is the state of a head (Frobenius norm).\n\n";
+  if (!study.vacuous.empty()) return out + "vacuous: " + study.vacuous + "\n";
   if (!study.failure.empty()) {
     out += fmt::format(
         "plain tests, as tight as this kernel allows: none, since it fails and a test made from its errors "
@@ -209,9 +230,10 @@ nlohmann::ordered_json json_of(double x) {
   return nullptr;
 }
 
-/// Of a kernel that fails no test is derived.
-nlohmann::ordered_json json_of(const Measured& m, bool fails) {
-  const auto tight = [&](double x) { return json_of(fails ? kNaN : x); };
+/// Of a kernel that fails no test is derived, and of a vacuous case none at all.
+nlohmann::ordered_json json_of(const Measured& m, const Study& study) {
+  const auto tight = [&](double x) { return json_of(study.gives_tests() ? x : kNaN); };
+  const auto safe = [&](double x) { return json_of(study.vacuous.empty() ? x : kNaN); };
   const auto sizes = [](const ErrorSize& e) {
     return nlohmann::ordered_json{
         {"rms", json_of(e.rms)}, {"row", json_of(e.row)}, {"element", json_of(e.element)}};
@@ -226,8 +248,8 @@ nlohmann::ordered_json json_of(const Measured& m, bool fails) {
           {"rtol", json_of(m.rtol)},
           {"atol", tight(m.atol)},
           {"rms_ratio", tight(m.rms_ratio)},
-          {"bound_atol", json_of(m.bound_atol)},
-          {"bound_rms_ratio", json_of(m.bound_ratio)}};
+          {"bound_atol", safe(m.bound_atol)},
+          {"bound_rms_ratio", safe(m.bound_ratio)}};
 }
 
 std::string json_text(const Study& study, const BlindSpot& blind) {
@@ -235,8 +257,9 @@ std::string json_text(const Study& study, const BlindSpot& blind) {
                                 {"kernel", study.first.record.kernel},
                                 {"seeds", study.seeds},
                                 {"failure", study.failure},
+                                {"vacuous", study.vacuous},
                                 {"outputs", nlohmann::ordered_json::array()}};
-  for (const Measured& m : study.outputs) out["outputs"].push_back(json_of(m, !study.failure.empty()));
+  for (const Measured& m : study.outputs) out["outputs"].push_back(json_of(m, study));
   out["mutants"] = {{"all", blind.all},
                     {"tried", blind.tried},
                     {"same_values", blind.same},
@@ -277,42 +300,47 @@ std::vector<std::pair<std::string, Case>> variations(const Case& c, const Kernel
 }
 
 /// An exit code and what is printed.
-std::string with_code(bool fails, const std::string& text) {
-  return fmt::format("{}\n{}", static_cast<int>(fails ? kFail : kPass), text);
+std::string with_code(Exit code, const std::string& text) {
+  return fmt::format("{}\n{}", static_cast<int>(code), text);
 }
 
 std::string table_text(const Case& c, const KernelTable& table, int seeds, bool json) {
   std::vector<std::vector<std::string>> rows = {{"changed", "output", "RMS / size", "predicted", "at most",
                                                  "element / size", "rtol", "atol", "RMS ratio"}};
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  std::string failures;
+  std::string failures, vacuous;
+  bool judged = false;
   for (const auto& [changed, other] : variations(c, table)) {
     if (interrupted()) break;
     const Study study = study_of(other, table, seeds);
     const bool fails = !study.failure.empty();
     if (fails)
       failures += fmt::format("fails, so that no test is made from it: {}: {}\n", changed, study.failure);
+    if (!study.vacuous.empty()) vacuous += fmt::format("vacuous: {}: {}\n", changed, study.vacuous);
+    judged = judged || study.vacuous.empty();
     for (const Measured& m : study.outputs) {
       const OutputTolerance& of = m.of;
       rows.push_back({changed, of.output, relative(of.measured.rms, of.size), relative(of.predicted, of.size),
                       relative(of.limit.rms, of.size), relative(of.measured.element, of.size), figure(m.rtol),
-                      figure(fails ? kNaN : m.atol), figure(fails ? kNaN : m.rms_ratio)});
-      nlohmann::ordered_json row = json_of(m, fails);
+                      figure(study.gives_tests() ? m.atol : kNaN),
+                      figure(study.gives_tests() ? m.rms_ratio : kNaN)});
+      nlohmann::ordered_json row = json_of(m, study);
       row["failure"] = study.failure;
+      row["vacuous"] = study.vacuous;
       row["changed"] = changed;
       row["line"] = study.first.record.line;
       list.push_back(std::move(row));
     }
   }
-  const bool fails = !failures.empty();
-  if (json) return with_code(fails, list.dump(2) + "\n");
+  const Exit code = !failures.empty() ? kFail : judged ? kPass : kVacuous;
+  if (json) return with_code(code, list.dump(2) + "\n");
   return with_code(
-      fails,
+      code,
       fmt::format(
           "case      {}\n{}RMS and element are measured, the largest of {} seed(s); predicted and at most "
           "are the bound's; rtol, atol and RMS ratio leave {:g} times what was measured.\n",
           format_case(c), aligned(rows), seeds, kRoom) +
-          failures);
+          failures + vacuous);
 }
 
 /// In a process of its own: a kernel of a plugin runs in it.
@@ -327,9 +355,9 @@ int run_tolerance(const ToleranceOptions& options) {
       [&]() -> std::string {
         if (options.table) return table_text(c, table, options.seeds, options.json);
         const Study study = study_of(c, table, options.seeds);
-        const bool fails = !study.failure.empty();
-        const BlindSpot blind = fails ? BlindSpot() : blind_spot(c, study.first, rules_of(study), mutants);
-        return with_code(fails, options.json ? json_text(study, blind) : text_of(c, study, blind));
+        const BlindSpot blind =
+            study.gives_tests() ? blind_spot(c, study.first, rules_of(study), mutants) : BlindSpot();
+        return with_code(study.code(), options.json ? json_text(study, blind) : text_of(c, study, blind));
       },
       seconds_of("--timeout", options.timeout));
   if (const std::optional<Judgement> lost = judgement_of_loss(done)) {
@@ -359,9 +387,10 @@ Command add_tolerance(CLI::App& app) {
       "  samestate tolerance 'v1 gated_delta_rule T=256 Hv=2 dk=64 contract=bf16'\n"
       "  samestate tolerance 'v1 rms_norm form=fused T=64 D=128 contract=bf16' --json\n"
       "  samestate tolerance 'v1 retention T=64 dk=32' --table          over T, chunk, width and contract\n\n"
-      "Exit 0, 1 where the kernel fails on a seed, 2 for bad input, 3 where an interrupt left seeds or "
-      "mutants out, 5 where it "
-      "crashed.");
+      "A case of a few thousand tokens and channels takes seconds a seed, and the mutants up to 20 s more: "
+      "--seeds 2, --mutants 0.\n\n"
+      "Exit 0, 1 where the kernel fails on a seed, 2 for bad input, 3 where nothing can be judged or an "
+      "interrupt left seeds or\nmutants out, 5 where it crashed.");
   app.add_option("line", options->line, "the case line, quoted")->required();
   app.add_option("--kernel", options->kernel, "measure this kernel instead of the one that the line names")
       ->check(named());

@@ -45,6 +45,17 @@ run 0 tolerance 'v1 retention T=64 dk=16 dv=16 chunk=16' --table --seeds 1
 for word in 'T=256' 'chunk=32' 'dk=32 dv=32' 'contract=bf16'; do
   says "$word"
 done
+# A case of which nothing can be judged is no pass, and says of which output and why; as repro it ends with 3.
+for options in '--mutants 5s' '--json'; do
+  # shellcheck disable=SC2086
+  run 3 tolerance 'v1 gated_delta_rule T=0' $options --seeds 2
+  says 'nothing can be judged of o (nothing but zeros is expected), final_state ('
+  ! grep -q 'assert_close(' out || complain 'a test is made of a case that says nothing'
+done
+run 3 repro 'v1 gated_delta_rule T=0'
+run 0 tolerance 'v1 retention T=0 dk=4 dv=4' --table --seeds 1
+says 'vacuous: as the line: nothing can be judged of o ('
+
 bad 'law' tolerance 'v1 retention law=split'
 run 0 tolerance 'v1 rms_norm form=fused T=16 D=64 contract=bf16' --mutants 10s
 says 'assert_close'
