@@ -177,7 +177,12 @@ int run_gate(GateOptions options) {
   result.run.planned = std::ssize(plan.plan.cases);
   result.run.part = part_of_gate(options.plan, plan, judging_options(options, baseline));
   EarlierCases earlier;
-  if (options.resume) earlier = go_on_with(options.jsonl, result.run, plan.numbers);
+  if (options.resume) {
+    earlier = go_on_with(options.jsonl, result.run, plan.numbers);
+    if (earlier.records.empty())
+      fmt::print(stderr, "samestate: {}: no judged case to go on with, all {} are run\n", options.jsonl,
+                 result.run.planned);
+  }
   RunFile lines(options.jsonl, result.run,
                 options.resume ? JsonLinesWriter::Mode::resume : JsonLinesWriter::Mode::replace);
   GateRunOptions how{{}, options.timeout, options.fail_fast};

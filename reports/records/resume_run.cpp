@@ -20,10 +20,10 @@ namespace {
 void check_run(const std::string& file, const Run& then, const Run& now) {
   const auto same = [&](std::string_view what, const std::string& before, const std::string& here) {
     if (before == here) return;
-    throw Error(
-        fmt::format("{}: its run has {} '{}', and this is '{}': go on with the same command, or name another "
-                    "--jsonl",
-                    file, what, before, here));
+    throw Error(fmt::format(
+        "{}: its run has {} {}, and this one has {}: go on with the command that began it, name another "
+        "--jsonl, or leave --resume out, which writes the file anew",
+        file, what, before.empty() ? "none" : "'" + before + "'", here.empty() ? "none" : "'" + here + "'"));
   };
   same("verb", then.part.verb, now.part.verb);
   same("version", then.version, now.version);
@@ -42,6 +42,14 @@ void check_run(const std::string& file, const Run& then, const Run& now) {
   };
   for (const std::string& name : names) same("--" + name, value_of(then, name), value_of(now, name));
   same("plan", then.part.plan, now.part.plan);
+}
+
+/// What a file holds that is not one run of a gate.
+std::string held_by(const RecordFile& file) {
+  if (!file.points.empty()) return fmt::format("{} points of a sweep", file.points.size());
+  if (!file.timings.empty()) return fmt::format("{} timings of a bench", file.timings.size());
+  if (file.runs.size() > 1) return fmt::format("{} runs, one after another", file.runs.size());
+  return file.records.empty() ? "no line of a run" : "cases without the line of their run";
 }
 
 /// The line of the run, and of these cases what they began and ended with.
@@ -69,8 +77,10 @@ EarlierCases go_on_with(const std::filesystem::path& path, const Run& now,
   const RecordFile file = read_json_lines(path);
   const std::string name = path.string();
   if (file.runs.size() != 1 || !file.points.empty() || !file.timings.empty())
-    throw Error(fmt::format("{}: holds {} runs, and one of a gate is gone on with; name another --jsonl",
-                            name, file.runs.size()));
+    throw Error(fmt::format(
+        "{}: found {}, expected the one run that `samestate gate --jsonl` wrote there: name that run's file, "
+        "or leave --resume out, which writes the file anew",
+        name, held_by(file)));
   check_run(name, file.runs.front(), now);
   std::set<std::int64_t> kept;
   for (std::size_t i = 0; i < file.records.size(); ++i) {

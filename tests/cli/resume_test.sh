@@ -33,4 +33,32 @@ for foreign in gate.jsonl mine.txt; do
   cmp -s "$foreign" before.jsonl || complain "$foreign was written to"
 done
 
+# Of a gate: what the file has, what is expected and the remedy; nor is the file touched.
+gate=(gate --system rms_norm --max-cases 2)
+run 0 "${gate[@]}" --jsonl whole.jsonl
+cat whole.jsonl whole.jsonl >twice.jsonl
+grep '"end"' whole.jsonl >headless.jsonl
+echo 'my notes' >notes.jsonl
+cp points.jsonl sweep.jsonl
+echo '{"a": 1}' >other.jsonl
+for file in twice headless notes sweep other; do
+  cp $file.jsonl before.jsonl
+  bad "$file.jsonl" "${gate[@]}" --jsonl $file.jsonl --resume
+  grep -qE "found|$file.jsonl:[0-9]+: " err || complain 'does not say what was found'
+  grep -q 'leave --resume out\|name ' err || complain 'no remedy'
+  cmp -s $file.jsonl before.jsonl || complain "$file.jsonl was written to"
+done
+bad 'found 2 runs, one after another' "${gate[@]}" --jsonl twice.jsonl --resume
+bad 'points of a sweep, expected the one run' "${gate[@]}" --jsonl sweep.jsonl --resume
+bad "max-cases '2', and this one has '3'" gate --system rms_norm --max-cases 3 --jsonl whole.jsonl --resume
+bad 'leave --resume out' gate --system l2norm --max-cases 2 --jsonl whole.jsonl --resume
+# One that is empty or not there holds nothing yet: the run begins, and says so.
+: >empty.jsonl
+for file in empty absent; do
+  run 0 "${gate[@]}" --jsonl $file.jsonl --resume
+  grep -q "$file.jsonl: no judged case to go on with, all 2 are run" err || complain 'does not say that it begins anew'
+done
+run 0 "${gate[@]}" --jsonl empty.jsonl --resume
+[[ ! -s err ]] || complain 'speaks of a run that it went on with'
+
 finish
