@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "oracles/reasons.h"
+#include "reports/records/summary.h"
 
 namespace samestate {
 
@@ -42,6 +43,18 @@ std::vector<std::string> too_little(const std::map<std::string, JudgedShare>& sh
         of.judged, of.planned, 100 * least, of.vacuous, rest));
   }
   return out;
+}
+
+std::string without_device(std::span<const Record> records) {
+  std::int64_t cases = 0, kernels = 0;
+  for (const auto& [kernel, of] : judged_shares(records)) {
+    cases += of.no_device;
+    kernels += of.no_device > 0;
+  }
+  if (cases == 0) return "";
+  return fmt::format(
+      "not run for want of a device: {} of {}; on a machine with one: samestate gate --device cuda",
+      counted(cases, "case"), counted(kernels, "kernel"));
 }
 
 std::int64_t mark_missing_devices(std::span<Record> records) {

@@ -45,6 +45,9 @@ inline constexpr std::int64_t kFewestPlanned = 20;
 [[nodiscard]] std::vector<std::string> too_little(const std::map<std::string, JudgedShare>& shares,
                                                   double least);
 
+/// One clause on the cases that were not run for want of a device, with the remedy; empty where there are none.
+[[nodiscard]] std::string without_device(std::span<const Record> records);
+
 /// A kernel that ran under a contract cannot lack the device for another case of it: makes failures of such skips, so
 /// that every report shows them, and says how many there were.
 std::int64_t mark_missing_devices(std::span<Record> records);

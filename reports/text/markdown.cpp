@@ -8,6 +8,7 @@
 
 #include "reports/records/failure_groups.h"
 #include "reports/records/files.h"
+#include "reports/records/judged_share.h"
 #include "reports/records/summary.h"
 #include "reports/records/surprise.h"
 #include "reports/text/escape.h"
@@ -85,12 +86,15 @@ std::string headline(const Summary& summary) {
   return fmt::format("{} of {} judged, none failed", summary.judged, counted(summary.cases, "case"));
 }
 
-void add_counts(Page& page, const Summary& summary, const Run& run, const RunEnd& end) {
+void add_counts(Page& page, const Summary& summary, std::span<const Record> records, const Run& run,
+                const RunEnd& end) {
   page.add(fmt::format("# samestate: {}{}{}\n\n", headline(summary),
                        end.not_complete.empty() ? "" : "; not complete",
                        end.remarks.empty() ? "" : "; too little was covered"));
   if (!end.not_complete.empty())
     page.add(fmt::format("**{}** Exit {}.\n\n", plain(end.not_complete), end.exit));
+  if (const std::string absent = without_device(records); !absent.empty())
+    page.add(fmt::format("**{}**\n\n", plain(absent)));
   for (const std::string& remark : end.remarks) page.add(fmt::format("* {}\n", plain(remark)));
   if (!end.remarks.empty()) page.add("\n");
   page.add("| verdict | cases |\n|---|---:|\n");
@@ -208,7 +212,7 @@ void add_tables(Page& page, const Summary& summary) {
 std::string markdown_text(std::span<const Record> records, const Run& run, const RunEnd& end) {
   const Summary summary = summarise(records);
   Page page;
-  add_counts(page, summary, run, end);
+  add_counts(page, summary, records, run, end);
   add_failures(page, summary, records);
   add_surprises(page, records);
   add_tables(page, summary);

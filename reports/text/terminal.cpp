@@ -7,6 +7,7 @@
 #include <set>
 
 #include "reports/records/failure_groups.h"
+#include "reports/records/judged_share.h"
 #include "reports/records/summary.h"
 #include "reports/records/surprise.h"
 #include "reports/text/escape.h"
@@ -37,6 +38,7 @@ std::string terminal_text(std::span<const Record> records, bool colour) {
                                                             : Tone::plain,
                                        counts_line(summary)));
 
+  if (const std::string absent = without_device(records); !absent.empty()) text += absent + "\n";
   const std::size_t kinds = std::min(kMostKinds, groups.size());
   if (failed) {
     text += fmt::format("failures of {} kind{}{}: kernel, form, law and likely cause, with an example each\n",

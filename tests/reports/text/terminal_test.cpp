@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "oracles/reasons.h"
 #include "reports/page/html.h"
 #include "reports/records/compare.h"
 #include "reports/records/summary.h"
@@ -43,6 +44,19 @@ TEST(Terminal, FitsOneScreen) {
       << text;
   EXPECT_EQ(text.find('\033'), std::string::npos) << "a pipe gets no colours";
   EXPECT_NE(terminal_text(records, true).find("\033[31;1mfail 50"), std::string::npos);
+}
+
+// A pass of a machine without a device says in its first lines what it did not run.
+TEST(Terminal, SaysFirstWhatWasNotRunForWantOfADevice) {
+  std::vector<Record> records = {record(Verdict::pass, 0.5, "v1 a"), record(Verdict::skipped, 0, "v1 b")};
+  records[1].kernel = "cuda.one";
+  EXPECT_EQ(terminal_text(records).find("for want of a device"), std::string::npos);
+  records[1].judgement.gate = kNoDevice;
+  const std::string clause =
+      "not run for want of a device: 1 case of 1 kernel; on a machine with one: samestate gate --device cuda";
+  EXPECT_NE(terminal_text(records).find("judged: pass 1, skipped 1\n" + clause + "\n"), std::string::npos);
+  const std::string markdown = markdown_text(records, {}, {});
+  EXPECT_NE(markdown.find("none failed\n\n**" + clause), std::string::npos) << markdown;
 }
 
 // A line of a plugin's kernel is no case without the plugin.
