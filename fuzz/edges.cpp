@@ -279,7 +279,7 @@ class Edges {
       c.T = 70;
       if (chunked()) c.chunk = 64;
       if (Case tiled = c; fill(tiled, 72, kMost)) put(tiled);
-      c.T = 3;
+      c.T = 4;  // a token of each kind
       if (fill(c, 4104, kMostOfWide)) put(c);
     }
   }

@@ -292,11 +292,12 @@ double some_rates_zero(const Counter& own, const Coordinates& at) {
 }
 /// Rates of e^-6 to e^6: checkpoints hold what training made of them, above what they began with too.
 double wide_rate(const Counter& own, const Coordinates& at) { return 12.0 * own.uniform(at) - 6.0; }
-/// A third of the tokens 2^16 times as large as another third, and those 2^16 times as large as the last: sums of squares
-/// above 1e12, of widths from 256 on, stand beside some that an epsilon outweighs.
+/// Of four tokens in a row one is 2^16 times as large as the second, that one 2^16 times as large as the third, and the last is zero,
+/// each tensor by itself: sums of squares above 1e12, of widths from 256 on, stand beside some that an epsilon outweighs, and
+/// a key of zero beside a state and a value that are none.
 double extreme(const Counter& own, const Coordinates& at) {
-  return std::ldexp(own.normal(at),
-                    16 * (static_cast<int>(own.below({at.sequence, at.token, 2, -1}, 3)) - 1));
+  const auto kind = (at.token + own.below({at.sequence, 0, 2, -1}, 4)) % 4;
+  return kind == 3 ? 0.0 : std::ldexp(own.normal(at), 16 * (static_cast<int>(kind) - 1));
 }
 /// Sums of products that lie below any epsilon, of some tokens.
 double small_feature(const Counter& own, const Coordinates& at) {
@@ -341,7 +342,7 @@ constexpr Regime kTensorRegimes[] = {
      .tensors = {.activation = mixed_scales, .log_rate = wide_rate, .of_rates = true}},
     {.name = "trained", .summary = "steps of 1e-4 to 0.1; states and positions of an earlier call, in three sequences of four",
      .tensors = {.trained = true}},
-    {.name = "extremes", .summary = "tokens 2^-16, 1 and 2^16 times normal; weights of 0, about -1, negative; strengths of 2^-30, 1 and above",
+    {.name = "extremes", .summary = "tokens 0, 2^-16, 1 and 2^16 times normal; weights of 0, about -1, negative; strengths of 2^-30, 1 and above",
      .tensors = {.activation = extreme, .feature = small_feature, .scale = zero_or_negative_scale,
                  .offset = about_minus_one, .strength = to_twice_one}},
 };

@@ -162,6 +162,14 @@ struct DecayTwice : Base {
   float gate(float g) const override { return Base::gate(2.0F * g); }
 };
 
+template <class Base>
+struct ZeroKeyIsPadding : Base {
+  using Base::Base;
+  float given_gate(Index t) const override {
+    return Base::key(Base::head_.k, t).isZero(0.0F) ? 0.0F : Base::given_gate(t);
+  }
+};
+
 struct StateNotDecayedChunked : Chunked {
   using Chunked::Chunked;
   void factors() override {
@@ -321,6 +329,8 @@ std::vector<Mutant> decay_mutants() {
   add_both<GateOfTheTokenAfter>(out, {"F", "gate_of_the_token_after", "the decay is that of the token after"},
                                 kGated);
   add_both<PowersOfTwo>(out, {"F", "powers_of_two", "alpha = 2^g"}, kGated);
+  add_both<ZeroKeyIsPadding>(
+      out, {"F", "zero_key_is_padding", "a token whose key is zero is taken for padding: no decay"}, kGated);
   add_both<DecayClamped>(out, {"F", "decay_clamped", "g below -20 is -20: e^-20 of the state stays"}, kGated);
   return out;
 }

@@ -64,6 +64,15 @@ struct LowState : Base {
   using Base::Base;
   Grid settled(const Grid& S) const override { return rounded(Base::settled(S), format); }
 };
+/// What fp16 does not hold is its largest number.
+template <class Base>
+struct ClippedState : Base {
+  using Base::Base;
+  Grid settled(const Grid& S) const override {
+    return Base::settled(S).cwiseMin(65504.0F).cwiseMax(-65504.0F);
+  }
+};
+
 template <class Base>
 using Bf16State = LowState<Base, Format::bf16>;
 template <class Base>
@@ -239,6 +248,7 @@ std::vector<Mutant> state_mutants() {
        kOnlyBf16},
       kAll);
   add_both<Fp16State>(out, {"M24", "fp16_state", "the state is kept in fp16 between steps"}, kAll);
+  add_both<ClippedState>(out, {"F", "state_clipped", "the state is kept within fp16's 65504"}, kAll);
   add_both<SlotNotCleared>(
       out, {"M25", "slot_not_cleared", "without an initial state the last call's state is read"}, kAll);
   add_both<OneTokenReadsStale>(

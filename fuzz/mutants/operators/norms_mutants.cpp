@@ -47,6 +47,16 @@ void weight_plus_one(Call& c) {
 void weight_minus_one(Call& c) {
   c.each("weight", [](float w) { return w - 1.0F; });
 }
+/// As a sum is that a kernel keeps from overflowing.
+void sum_within_bounds(Call& c) {
+  const std::span<float> x = c.input("x");
+  const auto d = static_cast<std::size_t>(c.width("x"));
+  for (std::size_t i = 0; i < x.size(); i += d) {
+    const float factor = std::sqrt(std::max(power(x.subspan(i, d)) / 1e12F, 1.0F));
+    for (float& y : c.output("y").subspan(i, d)) y *= factor;
+  }
+}
+float kept_from_minus_one(float w) { return std::max(w, -0.999F); }
 void next_weight(Call& c) { rotate(c.input("weight"), 1); }
 
 /// The norm of x takes the weights; a product of norm and weight rounded to bf16 before the gate.
@@ -91,6 +101,7 @@ std::vector<Mutant> norms_mutants() {
        {"F", "epsilon_in_the_sum", "epsilon is added to the sum and not to the mean",
         misread(epsilon_in_the_sum)},
        {"F", "weight_of_the_next_column", "the weight is that of the next column", misread(next_weight)},
+       {"F", "sum_within_bounds", "a sum of squares above 1e12 is 1e12", miswritten(sum_within_bounds)},
        {"F", "mean_without_one", "the mean is over D - 1", miswritten(mean_without_one)}});
   add_faults(
       out, "cpu.gated_rms_norm.fused",
@@ -113,6 +124,8 @@ std::vector<Mutant> norms_mutants() {
       {{"M52", "weight_without_one", "w where 1 + w is meant", misread(weight_minus_one)},
        {"M52", "one_added_twice", "2 + w where 1 + w is meant", misread(weight_plus_one)},
        {"F", "no_epsilon", "epsilon is left out", misread(no_epsilon)},
+       {"F", "factor_kept_from_zero", "1 + w is 1e-3 at least",
+        misread(mapped("weight", kept_from_minus_one))},
        {"F", "weight_of_the_next_column", "the weight is that of the next column", misread(next_weight)}});
   add_faults(out, "cpu.residual_rms_norm.fused",
              {{"M52", "weight_without_one", "w where 1 + w is meant", misread(weight_minus_one)},
