@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/case_sizes.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
 #include "cli/duration.h"
@@ -232,6 +233,7 @@ Shrunk shrink_case(const Case& c, const KernelTable& table, const ReproOptions& 
              small.complete  ? ""
              : interrupted() ? "; interrupted: the smallest so far"
                              : "; not finished: give more --shrink-budget");
+  fmt::print("sizes     {}\n", sizes_in_full(Resolved(small.smallest)));
   return small;
 }
 
