@@ -23,7 +23,9 @@ TEST(CaseSizes, HaveWhatTheFormReadsAndNoMore) {
             "lengths=3,0,2 B=1 T=5 Hk=1 Hv=1 dk=8 dv=8");
 }
 
-TEST(CaseSizes, HaveThoseOfTheSystemAlone) { EXPECT_EQ(sizes("v1 rms_norm form=fused D=7"), "B=1 T=64 H=2 D=7"); }
+TEST(CaseSizes, HaveThoseOfTheSystemAlone) {
+  EXPECT_EQ(sizes("v1 rms_norm form=fused D=7"), "B=1 T=64 H=2 D=7");
+}
 
 }  // namespace
 }  // namespace samestate::cli
