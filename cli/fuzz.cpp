@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include "cli/case_sizes.h"
 #include "cli/commands.h"
 #include "cli/corpus.h"
 #include "cli/coverage_table.h"
@@ -162,10 +163,12 @@ VerdictCounts shrink_all(const KernelTable& table, const FuzzOptions& options, c
     ++verdicts[small.finding.judgement.verdict];
     if (!printed.insert(format_case(small.smallest)).second) continue;
     shrunk.push_back(record_of(small.smallest, table, small.finding));
-    fmt::print(out, "  {}: {}\n    {}\n    {} elements of {:.0f}, {} runs, {:.1f} s{}\n", found.record.kernel,
-               judgement_line(small.finding.judgement), command_of(options, shrunk.back()),
-               size_of_case(Resolved(small.smallest)), size_of_case(Resolved(found.c)), small.runs,
-               small.seconds, small.complete ? "" : "; not finished");
+    const Resolved smallest(small.smallest);
+    fmt::print(out, "  {}: {}\n    {}\n    sizes {}\n    {} elements of {:.0f}, {} runs, {:.1f} s{}\n",
+               found.record.kernel, judgement_line(small.finding.judgement),
+               command_of(options, shrunk.back()), sizes_in_full(smallest), size_of_case(smallest),
+               size_of_case(Resolved(found.c)), small.runs, small.seconds,
+               small.complete ? "" : "; not finished");
     if (small.finding.judgement.verdict != Verdict::flaky) append(options, found, small);
   }
   return verdicts;

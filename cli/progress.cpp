@@ -12,18 +12,14 @@
 #include "cli/terminal.h"
 
 namespace samestate::cli {
-namespace {
 
-/// Between the lines of a log.
-constexpr std::chrono::milliseconds kPauseOfLog = std::chrono::seconds(30);
-
-}  // namespace
-
-Progress::Progress(std::int64_t total, double budget, double total_work)
+Progress::Progress(std::int64_t total, double budget, double total_work,
+                   std::chrono::milliseconds pause_of_log)
     : total_(total),
       budget_(budget),
       total_work_(total_work > 0.0 ? total_work : static_cast<double>(total)),
-      terminal_(isatty(STDERR_FILENO) != 0) {}
+      terminal_(isatty(STDERR_FILENO) != 0),
+      pause_(terminal_ ? std::chrono::milliseconds(100) : pause_of_log) {}
 
 Progress::~Progress() { clear(); }
 
@@ -45,8 +41,7 @@ void Progress::step(double ratio, bool failed, double work) {
   failures_ += failed;
   if (std::isfinite(ratio)) worst_ = std::max(worst_, ratio);
   const Clock::time_point now = Clock::now();
-  const auto pause = terminal_ ? std::chrono::milliseconds(100) : kPauseOfLog;
-  if (now - drawn_ < pause && (done_ != total_ || !terminal_)) return;
+  if (now - drawn_ < pause_ && (done_ != total_ || !terminal_)) return;
   drawn_ = now;
   const double seconds = std::chrono::duration<double>(now - begin_).count();
   const double rate = static_cast<double>(done_) / std::max(seconds, 1e-9);

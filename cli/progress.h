@@ -9,9 +9,13 @@ namespace samestate::cli {
 /// of its own every half minute, so that the log of a long run shows that it goes on.
 class Progress {
  public:
+  static constexpr std::chrono::milliseconds kPauseOfLog = std::chrono::seconds(30);
+
   /// Until `total` steps are done or `budget` seconds are spent, whichever comes first; 0: no such end.
-  /// `total_work`: where steps differ in size, the sum of theirs; 0: all alike.
-  explicit Progress(std::int64_t total, double budget = 0.0, double total_work = 0.0);
+  /// `total_work`: where steps differ in size, the sum of theirs; 0: all alike. `pause_of_log`: at least, between the lines
+  /// that a file or a pipe gets.
+  explicit Progress(std::int64_t total, double budget = 0.0, double total_work = 0.0,
+                    std::chrono::milliseconds pause_of_log = kPauseOfLog);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -32,7 +36,8 @@ class Progress {
   double work_ = 0.0;
   double worst_ = 0.0;
   bool terminal_;
-  bool shown_ = false;  ///< the line is on the screen
+  std::chrono::milliseconds pause_;  ///< between two lines
+  bool shown_ = false;               ///< the line is on the screen
   Clock::time_point begin_ = Clock::now();
   Clock::time_point drawn_ = begin_;
 };

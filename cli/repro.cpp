@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/case_sizes.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
 #include "cli/duration.h"
@@ -175,13 +176,16 @@ std::vector<Case> cases_before(const ReproOptions& options) {
       cases.push_back(parse_case(text));
       continue;
     }
+    const std::size_t already = cases.size();
     std::ifstream file(text);
-    if (!file)
-      throw Error(
-          fmt::format("--after {}: neither a case line ('v1 SYSTEM ..') nor a file of them", quote(text)));
     for (std::string line; std::getline(file, line);) {
       if (!line.empty() && line[0] != '#') cases.push_back(parse_case(line));
     }
+    // A folder opens as a file does and gives no line; without one the run would be alone, and pass for that.
+    if (cases.size() == already)
+      throw Error(
+          fmt::format("--after {}: neither a case line ('v1 SYSTEM ..') nor a file that has one; give either",
+                      quote(text.size() > 60 ? text.substr(0, 60) + ".." : text)));
   }
   return cases;
 }
@@ -232,6 +236,7 @@ Shrunk shrink_case(const Case& c, const KernelTable& table, const ReproOptions& 
              small.complete  ? ""
              : interrupted() ? "; interrupted: the smallest so far"
                              : "; not finished: give more --shrink-budget");
+  fmt::print("sizes     {}\n", sizes_in_full(Resolved(small.smallest)));
   return small;
 }
 

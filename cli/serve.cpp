@@ -26,6 +26,7 @@
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "harness/cases/case_line.h"
 #include "harness/subjects/declaration.h"
 #include "harness/subjects/subject.h"
 #include "reference/error.h"
@@ -363,7 +364,7 @@ class Relay {
 Command add_serve(CLI::App& app) {
   app.allow_extras();
   const auto line = std::make_shared<std::string>();
-  app.add_option(
+  const CLI::Option* const one = app.add_option(
       "--case", *line,
       "this case line alone, explained as by repro, whose options it then takes: no plan and no verdict "
       "is sent, bye has the exit code");
@@ -384,7 +385,11 @@ Command add_serve(CLI::App& app) {
       "taken as they are.\n\n"
       "  samestate serve --effort 0.2 --contract fp32 --junit gate.xml\n"
       "  samestate serve --case 'v1 gated_delta_rule T=9 kernel=mine.gated_delta_rule.chunked'");
-  return [&app, line] { return Relay(*line, app.remaining()).run(); };
+  return [&app, line, one] {
+    // Before a client is waited for: the gate would read the line only behind its hello.
+    if (one->count() > 0) (void)parse_case(*line);
+    return Relay(*line, app.remaining()).run();
+  };
 }
 
 }  // namespace samestate::cli

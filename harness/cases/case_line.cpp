@@ -15,6 +15,8 @@ namespace samestate {
 namespace {
 
 constexpr std::size_t kLongestLine = 16384;
+/// Of a word of it: a message quotes the word, and has to stay a line that is read. Only lengths= lists more.
+constexpr std::size_t kLongestWord = 512;
 
 std::vector<std::string_view> words(std::string_view line) {
   std::vector<std::string_view> out;
@@ -32,7 +34,8 @@ std::vector<std::string_view> words(std::string_view line) {
 
 Case parse_case(std::string_view line) {
   if (line.size() > kLongestLine) {
-    throw Error(fmt::format("case line of {} characters: at most {} are read", line.size(), kLongestLine));
+    throw Error(fmt::format("case line of {} characters: at most {} are read; name one case", line.size(),
+                            kLongestLine));
   }
   // What is quoted from the line then stands on one line of a message, and does nothing to a terminal.
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -44,8 +47,18 @@ Case parse_case(std::string_view line) {
   const std::vector<std::string_view> parts = words(line);
   if (parts.empty())
     throw Error("empty case line: write 'v1 SYSTEM key=value ...', e.g. 'v1 gated_delta_rule T=65'");
+  for (const std::string_view part : parts) {
+    if (part.size() <= kLongestWord || part.starts_with("lengths=")) continue;
+    throw Error(
+        fmt::format("case line holds a word of {} characters, '{}..': at most {} are read; write key=value, "
+                    "apart by blanks",
+                    part.size(), part.substr(0, 40), kLongestWord));
+  }
   if (parts[0] != "v1") {
-    throw Error(fmt::format("case line starts with '{}': this build reads version v1", parts[0]));
+    throw Error(
+        fmt::format("case line starts with '{}': this build reads version v1; write 'v1 SYSTEM key=value "
+                    "...', or take the build that printed the line",
+                    parts[0]));
   }
   if (parts.size() < 2 || parts[1].find('=') != std::string_view::npos) {
     throw Error(
@@ -69,7 +82,8 @@ Case parse_case(std::string_view line) {
     if (equals == std::string_view::npos || equals + 1 == parts[i].size()) {
       throw Error(fmt::format("key '{}' has no value: write {}=VALUE", name, name));
     }
-    if (!seen.insert(name).second) throw Error(fmt::format("key '{}' occurs twice in the case line", name));
+    if (!seen.insert(name).second)
+      throw Error(fmt::format("key '{}' occurs twice in the case line: leave one out", name));
     const std::string_view value = parts[i].substr(equals + 1);
     if (size != c.parameters.end()) {
       size->second = whole_number(name, value, 0, kLargestExtent);

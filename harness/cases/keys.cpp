@@ -353,13 +353,18 @@ std::int64_t& size_in(Case& c, std::string_view name) {
 
 std::int64_t whole_number(std::string_view key, std::string_view text, std::int64_t least,
                           std::int64_t most) {
+  // An item of a list may be as long as the line.
+  const auto quoted = [](std::string_view all) {
+    constexpr std::size_t kMost = 60;
+    return all.size() > kMost ? fmt::format("{}..", all.substr(0, kMost)) : std::string(all);
+  };
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc::result_out_of_range || (error == std::errc{} && (value < least || value > most))) {
-    throw Error(fmt::format("{}={}: must lie in {}..{}", key, text, least, most));
+    throw Error(fmt::format("{}={}: must lie in {}..{}", key, quoted(text), least, most));
   }
   if (error != std::errc{} || end != text.data() + text.size() || text.empty()) {
-    throw Error(fmt::format("{}={}: not a whole number", key, text));
+    throw Error(fmt::format("{}={}: not a whole number in {}..{}", key, quoted(text), least, most));
   }
   return value;
 }

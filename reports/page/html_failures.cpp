@@ -29,7 +29,8 @@ std::string html_failures(const ReportData& data) {
                    {"law"},
                    {"largest ratio", true, "error over bound; above 1 fails"},
                    {"what was found"},
-                   {"repeat with"}});
+                   {"repeat with"}},
+                  /*stacked=*/true);
   for (std::size_t i = 0; i < std::min(kMostKinds, groups.size()); ++i) {
     const FailureGroup& group = groups[i];
     const Record& r = data.records[group.example];

@@ -23,29 +23,40 @@ std::string short_number(double value) {
 void HtmlTable::row(std::string_view css_class) {
   if (rows_ > 0) body_ += "</tr>\n";
   ++rows_;
+  column_ = 0;
   body_ += css_class.empty() ? "<tr>" : fmt::format("<tr class=\"{}\">", html_escaped(css_class));
 }
 
+void HtmlTable::open_cell() {
+  const std::size_t column = column_++;
+  body_ += stacked_ && column < columns_.size()
+               ? fmt::format("<td data-column=\"{}\"", html_escaped(columns_[column].name))
+               : "<td";
+}
+
 void HtmlTable::text(std::string_view value, std::string_view css_class) {
+  open_cell();
   if (css_class.empty()) {
-    body_ += fmt::format("<td>{}</td>", html_escaped(value));
+    body_ += fmt::format(">{}</td>", html_escaped(value));
   } else {
-    body_ +=
-        fmt::format("<td><span class=\"{}\">{}</span></td>", html_escaped(css_class), html_escaped(value));
+    body_ += fmt::format("><span class=\"{}\">{}</span></td>", html_escaped(css_class), html_escaped(value));
   }
 }
 
 void HtmlTable::number(double value) {
-  body_ += fmt::format("<td class=\"n\" data-v=\"{}\">{}</td>", value, short_number(value));
+  open_cell();
+  body_ += fmt::format(" class=\"n\" data-v=\"{}\">{}</td>", value, short_number(value));
 }
 
 void HtmlTable::count(std::int64_t value) {
-  body_ += fmt::format("<td class=\"n\" data-v=\"{}\">{}</td>", value, value);
+  open_cell();
+  body_ += fmt::format(" class=\"n\" data-v=\"{}\">{}</td>", value, value);
 }
 
 void HtmlTable::measured(double value) {
   if (std::isnan(value)) {
-    body_ += "<td class=\"n\" data-v=\"nan\">-</td>";
+    open_cell();
+    body_ += " class=\"n\" data-v=\"nan\">-</td>";
   } else {
     number(value);
   }
@@ -56,16 +67,19 @@ void HtmlTable::linked(double value, std::int64_t point) {
     measured(std::numeric_limits<double>::quiet_NaN());
     return;
   }
-  body_ += fmt::format("<td class=\"n\" data-v=\"{}\"><button class=\"v\" data-point=\"{}\">{}</button></td>",
+  open_cell();
+  body_ += fmt::format(" class=\"n\" data-v=\"{}\"><button class=\"v\" data-point=\"{}\">{}</button></td>",
                        value, point, short_number(value));
 }
 
 void HtmlTable::command(std::string_view command) {
-  body_ += fmt::format("<td class=\"c\"><code>{}</code></td>", html_escaped(command));
+  open_cell();
+  body_ += fmt::format(" class=\"c\"><code>{}</code></td>", html_escaped(command));
 }
 
 void HtmlTable::copy(std::string_view command) {
-  body_ += fmt::format("<td class=\"c\"><button class=\"v\" data-copy=\"{}\">copy</button></td>",
+  open_cell();
+  body_ += fmt::format(" class=\"c\"><button class=\"v\" data-copy=\"{}\">copy</button></td>",
                        html_escaped(command));
 }
 
@@ -75,7 +89,7 @@ std::string HtmlTable::html(bool filter) const {
     out +=
         "<label class=\"filter\">Rows that hold <input type=\"search\" placeholder=\"for example bf16 "
         "slow\"></label>\n";
-  out += "<div class=\"scroll\"><table>\n<thead><tr>";
+  out += fmt::format("<div class=\"scroll\"><table{}>\n<thead><tr>", stacked_ ? " class=\"stacked\"" : "");
   for (const Column& column : columns_) {
     out += fmt::format("<th{}{}><button>{}</button></th>", column.number ? " class=\"n\"" : "",
                        column.hint.empty() ? "" : fmt::format(" title=\"{}\"", html_escaped(column.hint)),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -26,7 +27,10 @@ class HtmlTable {
     std::string hint = {};  ///< what the column means; shown where it is pointed at
   };
 
-  explicit HtmlTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  /// `stacked`: on a telephone each row is a block, a cell below the other behind the name of its column, and nothing scrolls
+  /// sideways; for tables of few and long rows.
+  explicit HtmlTable(std::vector<Column> columns, bool stacked = false)
+      : columns_(std::move(columns)), stacked_(stacked) {}
 
   /// A row begins; the cells follow in the order of the columns.
   void row(std::string_view css_class = {});
@@ -47,7 +51,12 @@ class HtmlTable {
   [[nodiscard]] std::string html(bool filter = false) const;
 
  private:
+  /// A cell begins; the tag is open for attributes.
+  void open_cell();
+
   std::vector<Column> columns_;
+  bool stacked_;
+  std::size_t column_ = 0;  ///< of the next cell
   std::string body_;
   std::int64_t rows_ = 0;
 };

@@ -33,6 +33,8 @@ while read -r command; do
   grep -qF -- "verdict   $wanted" out || complain "not '$wanted' but '$(grep verdict out)'"
   line="$(sed -E "s/.*'(.*)'/\\1/" <<<"$command")"
   grep -qxF -- "$line" found/gated_delta_rule.txt || complain "not in the corpus: $line"
+  grep -A1 -F -- "$command" printed | grep -qE '^    sizes B=[0-9]+ T=[0-9]+ Hk=[0-9]+ Hv=[0-9]+ dk=[0-9]+ dv=[0-9]+$' ||
+    complain "no sizes in full under: $line"
 done < <(grep -oE "^    samestate repro .*--plugin .*'" printed)
 [[ $lines -ge 3 ]] || complain "$lines shrunk lines instead of 3"
 

@@ -75,6 +75,8 @@ for wait in 6 9 4 13 2 20; do
   fi
 done
 [[ $smaller == yes ]] || complain "repro --shrink: no smaller line: $(head -3 out)"
+sed -n '/^shrunk /{n;p;}' out | grep -qE '^sizes     B=[0-9]+ T=[0-9]+ Hk=[0-9]+ Hv=[0-9]+ dk=[0-9]+ dv=[0-9]+$' ||
+  complain "repro --shrink: no sizes in full: $(head -3 out)"
 
 # Mutants: one that hangs is not waited for; and the only kernel that there is a diagnosis of need not be named, one of several must.
 "$samestate" mutants --name loops_forever.gated_delta_rule.chunked --timeout 60s >out 2>err </dev/null &

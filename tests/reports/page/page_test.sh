@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # The report in a real browser: it loads without an error on the console, a click on a dot copies the case's
 # command, tables sort, the theme turns, nothing is wider than a phone.
-# usage: page_test.sh SAMESTATE EXAMPLES; exit 77 without Chromium.
+# usage: page_test.sh SAMESTATE EXAMPLES PLUGIN; exit 77 without Chromium.
 set -uo pipefail
 
 examples="$(realpath "$2")"
 record="$examples/sweep.jsonl"
+plugin="$(realpath "$3")"
 browser=''
 for name in chromium chromium-browser google-chrome; do
   if command -v "$name" >/dev/null; then browser="$name"; break; fi
@@ -127,5 +128,25 @@ sed '/^\.scroll {$/,/^}$/s/overflow: auto;/overflow: visible;/' report/read.html
 frame 390 broken.html wide.html
 look 500 broken.html
 grep -q 'data-frame-width="false"' dom || complain 'a page that is wider than a telephone was not seen'
+
+# On a telephone the failures are stacked: their box has nothing to scroll to; on a screen they are a table.
+run 1 gate --plugin "$plugin" --kernel wrong.gated_delta_rule.recurrent --max-cases 40 --threads 1 --jsonl gate.jsonl
+run 0 report gate.jsonl --out report/failures --no-evidence "${plots[@]}"
+cat >stacked.html <<'END'
+<script>
+const boxes = Array.from(document.querySelectorAll('.scroll')).filter(e => e.querySelector('[data-column="repeat with"]'));
+window.parent.postMessage({stacked: boxes.length === 1 && boxes[0].scrollWidth <= boxes[0].clientWidth &&
+  getComputedStyle(boxes[0].querySelector('td')).display === 'block'}, '*');
+</script>
+END
+sed "/<\/body>/{
+  r stacked.html
+}" report/failures/index.html >report/failures.html
+frame 390 stacked_frame.html failures.html
+look 500 stacked_frame.html
+expect 'data-frame-stacked="true"'
+frame 1200 table_frame.html failures.html
+look 1280 table_frame.html
+expect 'data-frame-stacked="false"'
 
 finish

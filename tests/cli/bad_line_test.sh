@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# A bad case line in every verb that takes one: exit 2, nothing on stdout, and one line that names the value, what is
+# allowed and the remedy.
+# usage: bad_line_test.sh SAMESTATE
+set -uo pipefail
+
+source "$(dirname "$0")/prelude.sh"
+good='v1 retention T=5 dk=4'
+long="$(head -c 9000 /dev/zero | tr '\0' x)"
+
+# What is wrong, what is said of it, and the line.
+table=(
+  "unknown key|speed|known keys are|v1 retention speed=8"
+  "unknown regime|regime=nope|has the regimes normal, slow|v1 retention regime=nope"
+  "unknown system|system nope|known: gated_delta_rule|v1 nope T=4"
+  "unknown law|law=nope|known: |v1 retention law=nope"
+  "unknown contract|contract=nope|known: fp32|v1 retention contract=nope"
+  "wrong version|'v2'|write 'v1 SYSTEM|v2 retention T=4"
+  "number too large|T=99999999999999999999|0..16777216|v1 retention T=99999999999999999999"
+  "no number|T=x|0..16777216|v1 retention T=x"
+  "key twice|'T'|leave one out|v1 retention T=4 T=5"
+  "no system|no system|list systems|v1"
+  "blank|empty|write 'v1 SYSTEM| "
+  "bytes|0xff|printable ASCII|v1 retention "$'\xff\xfe'
+  "a long system|9000 characters, 'xxx|at most 512|v1 $long"
+  "a long key|9000 characters, 'xxx|at most 512|v1 retention $long"
+  "a long value|9002 characters, 'T=xxx|at most 512|v1 retention T=$long"
+  "a long list|lengths=xxx|0..16777216|v1 retention lengths=$long"
+)
+verbs=(repro 'repro --shrink' 'repro --json' tolerance 'tolerance --table' 'judge --tensors' 'bench --case' 'serve --case')
+for row in "${table[@]}"; do
+  IFS='|' read -r _ value allowed line <<<"$row"
+  [[ -n "$line" ]] || line=' '
+  for verb in "${verbs[@]}"; do
+    # shellcheck disable=SC2086
+    bad "$value" $verb "$line"
+    grep -qF -- "$allowed" err || complain "does not say '$allowed'"
+  done
+  # After another line, and as one of a stream, which goes on behind it.
+  if [[ "$line" == v1\ * ]]; then
+    bad "$value" repro "$good" --after "$line"
+    checks=$((checks + 1))
+    printf '%s\n%s\n' "$line" "$good" | "$samestate" repro - >out 2>err
+    code=$?
+    [[ $code -eq 2 && "$(wc -l <err)" -eq 1 ]] && grep -qF 'line 1 of stdin' err && grep -qF -- "$value" err &&
+      grep -q '^verdict   pass' out || complain "on stdin: $value: exit $code"
+  fi
+done
+
+# What is no line at all: nothing, a folder, a file without one, bytes of no text.
+mkdir folder
+: >empty
+printf '# a comment\n\n' >comment
+printf '\x7fELF\x01\x02\xff' >binary
+for verb in repro tolerance 'judge --tensors' 'serve --case'; do
+  # shellcheck disable=SC2086
+  bad 'empty' $verb ''
+done
+for file in folder empty comment none; do bad "$file" repro "$good" --after "$file"; done
+bad '0x7f' repro "$good" --after binary
+for file in folder empty binary none; do bad "$file" judge "$file"; done
+
+finish
