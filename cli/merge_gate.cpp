@@ -78,8 +78,6 @@ int merge_gate(MergedRun merged, const MergeOptions& options) {
   const double factor = number_of(merged, "baseline-factor", 2.0);
   note_interrupts();
   MergedFile file(options.jsonl, merged.run);
-  for (std::size_t i = 0; i < merged.records.size(); ++i)
-    file.lines().end(merged.numbers[i], merged.records[i]);
 
   GateResult result;
   result.run = merged.run;
@@ -100,12 +98,15 @@ int merge_gate(MergedRun merged, const MergeOptions& options) {
     throw Error(fmt::format("--coverage {}: {}", options.coverage, why));
   const bool here = kernels && same_devices(merged);
   const KernelTable none({}, {});
-  GateRun run(kernels ? kernels->table : none, {{options.threads, 0.0, timeout}, "10m", false}, file.lines());
+  RunFile as_they_end;  // none: the file is in the order of the plan
+  GateRun run(kernels ? kernels->table : none, {{options.threads, 0.0, timeout}, "10m", false}, as_they_end);
   run.take(merged.records, merged.numbers);
   if (again && here) run.cover_pairs(kernels->plan, kernels->options, total);
   run.clear_progress();
   result.records = run.records();
   result.numbers = run.numbers();
+  for (std::size_t i = 0; i < result.records.size(); ++i)
+    file.lines().end(result.numbers[i], result.records[i]);
   if (kernels && total > 0) {
     const PlanCoverage coverage = judged_of(kernels->plan, result.records);
     result.coverage = coverage_text(coverage, whole);

@@ -268,7 +268,7 @@ class Edges {
   /// Every regime in whole chunks, several of them and widths of models: what overflows, cancels or is clipped only among so
   /// many tokens is in no pair of a regime and a size.
   void regimes_beyond_tiles() {
-    constexpr double kMost = 0.8, kMostOfWide = 0.15;
+    constexpr double kMost = 0.8, kMostOfWide = 0.2;
     for (const Regime* regime : system_.regimes) {
       Case c = start_;
       c.regime = regime->name;
