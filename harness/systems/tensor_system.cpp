@@ -192,14 +192,11 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
     return std::ranges::count(tensors, content, &TensorSpec::content) > 0;
   };
   const bool masked = any(Content::mask), rates = any(Content::log_rate);
-  // Extremes: a softplus that adds the 1 is right, and failed there by a drawn row of a selective scan; not for steps until
-  // that is understood.
-  const bool steps = std::ranges::count(tensors, kStepBias, &TensorSpec::name) > 0;
   const bool trains = any(Content::zeros) || any(Content::no_sum) || any(Content::no_count) ||
                       std::ranges::count(tensors, kStepBias, &TensorSpec::name) > 0;
   for (const Regime& regime : tensor_regimes()) {
     if ((masked || !regime.tensors.masked_anywhere) && (rates || !regime.tensors.of_rates) &&
-        (trains || !regime.tensors.trained) && !(steps && regime.name == "extremes"))
+        (trains || !regime.tensors.trained))
       regimes.push_back(&regime);
   }
   for (const TensorLaw& law : tensor_laws()) {
