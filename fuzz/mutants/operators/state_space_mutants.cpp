@@ -44,7 +44,8 @@ void softplus_by_logarithm(Call& c) {
       const float x = row[i] + bias[i];
       if (x > 0.0F) continue;
       const auto step = static_cast<double>(std::log(1.0F + std::exp(x)));
-      row[i] = (step > 0.0 ? static_cast<float>(std::log(std::expm1(step))) : -100.0F) - bias[i];
+      // Where the 1 swallows all of exp(x) the step is zero, and so is that of -1000; e^-100 times a large x would not be.
+      row[i] = (step > 0.0 ? static_cast<float>(std::log(std::expm1(step))) : -1000.0F) - bias[i];
     }
   });
 }
