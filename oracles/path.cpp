@@ -167,7 +167,8 @@ Bound bound_of(const Sequence<double>& x, const Path& path, const Contract& cont
         append(all, std::move(bound));
       }
       first = false;
-      state = family.recurrent(part).state;
+      const bool last = &segment == &path.back() && i + 1 == parts.size();
+      if (!last) state = family.recurrent(part).state;
       begin += parts[i].tokens;
     }
   }

@@ -99,6 +99,13 @@ OperatorOracle oracle_of(const TensorSubject& s, const std::vector<CaseTensor>& 
   return oracle;
 }
 
+std::vector<OperatorOracle> oracles_of(const TensorSubject& s, const std::vector<CaseTensor>& inputs,
+                                       const std::vector<Index>& cuts) {
+  std::vector<OperatorOracle> out;
+  for (Index b = 0; b < s.r.c.B; ++b) out.push_back(oracle_of(s, inputs, b, cuts));
+  return out;
+}
+
 Judgement inapplicable(const char* why) {
   Judgement j;
   j.gate = "law";

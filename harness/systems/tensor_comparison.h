@@ -43,6 +43,10 @@ class Comparison {
 /// Of sequence b evaluated in calls ending at `cuts`.
 [[nodiscard]] OperatorOracle oracle_of(const TensorSubject& s, const std::vector<CaseTensor>& inputs, Index b,
                                        const std::vector<Index>& cuts);
+/// Of each sequence of the batch: for a run that several others are held against.
+[[nodiscard]] std::vector<OperatorOracle> oracles_of(const TensorSubject& s,
+                                                     const std::vector<CaseTensor>& inputs,
+                                                     const std::vector<Index>& cuts);
 
 /// Vacuous, for the reason given.
 [[nodiscard]] Judgement inapplicable(const char* why);

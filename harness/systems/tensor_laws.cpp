@@ -16,6 +16,7 @@ using tensor_laws_detail::Change;
 using tensor_laws_detail::Comparison;
 using tensor_laws_detail::inapplicable;
 using tensor_laws_detail::oracle_of;
+using tensor_laws_detail::oracles_of;
 
 /// The first tokens of a sequence, its middle and its end.
 std::vector<Index> cuts_worth_trying(Index tokens, Index chunk) {
@@ -31,14 +32,15 @@ Judgement split(const TensorSubject& s) {
   if (s.r.c.T < 2) return inapplicable("fewer than two tokens");
   Comparison comparison(s.trace);
   const std::vector<Tensors<double>> one = s.run(s.inputs, {});
+  const std::vector<OperatorOracle> wholes = oracles_of(s, s.inputs, {});
   for (const Index cut : cuts_worth_trying(s.r.c.T, s.r.chunk)) {
     const std::vector<Tensors<double>> two = s.run(s.inputs, {cut});
     comparison.begin(Change::calls, "all tokens in one call",
                      fmt::format("cut before token {}, the states carried", cut), cut);
     for (Index b = 0; b < s.r.c.B; ++b) {
-      const OperatorOracle whole = oracle_of(s, s.inputs, b, {});
       const OperatorOracle parts = oracle_of(s, s.inputs, b, {cut});
       const auto at = static_cast<std::size_t>(b);
+      const OperatorOracle& whole = wholes[at];
       for (const auto& [name, tolerance] : whole.tolerance)
         comparison.add(b, name, tolerance.rows(), {one[at], whole}, {two[at], parts});
     }
@@ -52,6 +54,7 @@ Judgement causality(const TensorSubject& s) {
   Comparison comparison(s.trace);
   const Signature signature = s.system.signature(s.r.c);
   const std::vector<Tensors<double>> before = s.run(s.inputs, {});
+  const std::vector<OperatorOracle> of_before = oracles_of(s, s.inputs, {});
   bool effect = false;
   for (const Index t : cuts_worth_trying(s.r.c.T, s.r.chunk)) {
     std::vector<CaseTensor> changed = s.inputs;
@@ -75,7 +78,6 @@ Judgement causality(const TensorSubject& s) {
                                  fmt::join(names, ", "), t),
                      t);
     for (Index b = 0; b < s.r.c.B; ++b) {
-      const OperatorOracle of_before = oracle_of(s, s.inputs, b, {});
       const OperatorOracle of_after = oracle_of(s, changed, b, {});
       const auto at = static_cast<std::size_t>(b);
       for (const TensorSpec& spec : signature.outputs) {
@@ -83,7 +85,7 @@ Judgement causality(const TensorSubject& s) {
         const Matrix<double>& y = get(after[at], spec.name);
         effect = effect || x != y;
         if (spec.axis != Axis::tokens) continue;
-        comparison.add(b, spec.name, t * (x.rows() / s.r.c.T), {before[at], of_before},
+        comparison.add(b, spec.name, t * (x.rows() / s.r.c.T), {before[at], of_before[at]},
                        {after[at], of_after});
       }
     }

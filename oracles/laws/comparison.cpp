@@ -25,6 +25,14 @@ HeadRun head_of(const LawSubject& s, const Run& r, std::int64_t n, std::int64_t 
           state_of(r.batch, r.out, n, h), n, h};
 }
 
+std::vector<HeadRun> heads_of(const LawSubject& s, const Run& r) {
+  std::vector<HeadRun> out;
+  for (std::int64_t n = 0; n < r.batch.shape.sequences(); ++n) {
+    for (std::int64_t h = 0; h < r.batch.shape.Hv; ++h) out.push_back(head_of(s, r, n, h));
+  }
+  return out;
+}
+
 HeadRun demanded(Matrix<double> o, Matrix<double> state) {
   HeadRun out;
   out.oracle.exact.o = o;
@@ -118,12 +126,10 @@ void agree(Worst& worst, const HeadRun& a, Index a0, const HeadRun& b, Index b0,
   }
 }
 
-void agree_everywhere(Worst& worst, const LawSubject& s, const Run& a, const Run& b) {
-  const BatchShape& shape = a.batch.shape;
-  for (std::int64_t n = 0; n < shape.sequences(); ++n) {
-    for (std::int64_t h = 0; h < shape.Hv; ++h) {
-      agree(worst, head_of(s, a, n, h), 0, head_of(s, b, n, h), 0, shape.T, true, n, h);
-    }
+void agree_everywhere(Worst& worst, const LawSubject& s, const std::vector<HeadRun>& a, const Run& b) {
+  for (const HeadRun& head : a) {
+    agree(worst, head, 0, head_of(s, b, head.sequence, head.head), 0, b.batch.shape.T, true, head.sequence,
+          head.head);
   }
 }
 

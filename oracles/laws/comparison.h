@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "oracles/laws/law.h"
 #include "oracles/laws/trace.h"
@@ -19,6 +20,9 @@ using HeadRun = LawHead;
 [[nodiscard]] Run run_whole(const LawSubject& s, Batch batch);
 
 [[nodiscard]] HeadRun head_of(const LawSubject& s, const Run& r, std::int64_t n, std::int64_t h);
+
+/// Every head of a run, for one that several others are held against.
+[[nodiscard]] std::vector<HeadRun> heads_of(const LawSubject& s, const Run& r);
 
 /// Not finite, and the contract's formats explain it.
 [[nodiscard]] bool overflowed_as_expected(const HeadRun& r);
@@ -62,7 +66,7 @@ class Worst {
 void agree(Worst& worst, const HeadRun& a, Index a0, const HeadRun& b, Index b0, Index count, bool states,
            std::int64_t n, std::int64_t h);
 
-/// All rows and states of two runs of the same batch shape.
-void agree_everywhere(Worst& worst, const LawSubject& s, const Run& a, const Run& b);
+/// All rows and states of two runs of the same batch shape, of which the first is `heads_of` one.
+void agree_everywhere(Worst& worst, const LawSubject& s, const std::vector<HeadRun>& a, const Run& b);
 
 }  // namespace samestate::laws_detail

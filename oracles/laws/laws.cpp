@@ -46,12 +46,13 @@ Judgement path_equivalence(const LawSubject& s) {
   Worst worst(s);
   const Index T = s.batch.shape.T;
   const Run mine = run_whole(s, s.batch);
+  const std::vector<HeadRun> my_heads = heads_of(s, mine);
   const Index other =
       s.chunk == 0 ? std::min<Index>(16, std::max<Index>(T, 1)) : std::max<Index>(1, s.chunk / 2);
   const auto with = [&](Index chunk, const Ranks& ranks = {}) {
     const Run run_of_it = run(s, s.batch, whole(T, chunk, ranks));
     worst.compares(call_text(mine.path.front()), &mine, call_text(run_of_it.path.front()), &run_of_it);
-    agree_everywhere(worst, s, mine, run_of_it);
+    agree_everywhere(worst, s, my_heads, run_of_it);
   };
   with(other == s.chunk ? s.chunk + 1 : other);
   if (s.ranks.count > 1) {
@@ -66,12 +67,13 @@ Judgement path_equivalence(const LawSubject& s) {
 Judgement split_law(const LawSubject& s) {
   Worst worst(s);
   const Run one = run_whole(s, s.batch);
+  const std::vector<HeadRun> heads = heads_of(s, one);
   for (Index cut : cuts_of(s.batch.shape.T, s.chunk)) {
     const Run two = run(s, s.batch, split(s.batch.shape.T, s.chunk, cut, s.ranks));
     worst.compares(
         "all tokens in one call", &one,
         fmt::format("cut before token {}, the second call from the state that the first left", cut), &two);
-    agree_everywhere(worst, s, one, two);
+    agree_everywhere(worst, s, heads, two);
   }
   return worst.take();
 }
@@ -81,6 +83,7 @@ Judgement causality(const LawSubject& s) {
   Worst worst(s);
   const BatchShape& shape = s.batch.shape;
   const Run before = run_whole(s, s.batch);
+  const std::vector<HeadRun> heads = heads_of(s, before);
   bool effect = false;
   for (Index t : cuts_of(shape.T, s.chunk)) {
     if (t == 0 || t == shape.T) continue;
@@ -99,10 +102,9 @@ Judgement causality(const LawSubject& s) {
     effect = effect || after.out.o != before.out.o;
     worst.compares("the tokens as they are", &before,
                    fmt::format("v, g and beta of the tokens from {} on changed", t), &after);
-    for (std::int64_t n = 0; n < shape.B; ++n) {
-      for (std::int64_t h = 0; h < shape.Hv; ++h) {
-        agree(worst, head_of(s, before, n, h), 0, head_of(s, after, n, h), 0, t, false, n, h);
-      }
+    for (const HeadRun& head : heads) {
+      agree(worst, head, 0, head_of(s, after, head.sequence, head.head), 0, t, false, head.sequence,
+            head.head);
     }
   }
   Judgement j = worst.take();

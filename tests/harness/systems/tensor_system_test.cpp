@@ -10,6 +10,7 @@
 
 #include "harness/run/run_case.h"
 #include "harness/systems/tensor_inputs.h"
+#include "harness/systems/tensor_system.h"
 #include "optimized/kernel.h"
 #include "oracles/rounding.h"
 #include "tests/harness/operator_row.h"
@@ -260,6 +261,33 @@ TEST(TensorLaws, EachKillsTheFaultThatItIsThereFor) {
     const Judgement j = judged(planted(fault), line);
     EXPECT_EQ(j.verdict, Verdict::fail) << law << ": " << j.reason;
     EXPECT_EQ(j.gate, "law");
+  }
+}
+
+/// Evaluations of the oracle.
+int evaluations = 0;
+Tensors<double> counted(const Call& call, const Tensors<double>& inputs) {
+  ++evaluations;
+  return find_operator("linear_attention_normalised")->exact(call, inputs);
+}
+
+// A running error is what a law costs: of the run that the others are held against there is one a sequence, not one a
+// comparison.
+TEST(TensorLaws, OneOracleIsHeldAgainstAllOtherRuns) {
+  Operator row = *find_operator("linear_attention_normalised");
+  row.exact = counted;
+  const TensorSystem counting(row);
+  const KernelRow kernel = adapted(right());
+  const struct {
+    const char* law;
+    int others;  ///< cuts before tokens 1, 7, 8, 9, 10 and 20
+  } rows[] = {{"split", 6}, {"causality", 6}};
+  for (const auto& [law, others] : rows) {
+    Resolved r(parse_case(std::string(kLine) + " law=" + law));
+    r.law = counting.law(law);
+    evaluations = 0;
+    EXPECT_EQ(counting.run(r, {&kernel, &kernel, &kernel}, {r.layout, 1}, nullptr).verdict, Verdict::pass);
+    EXPECT_EQ(evaluations, 2 * (1 + others)) << law;
   }
 }
 

@@ -469,5 +469,32 @@ TEST(Laws, NamesAreUniqueAndUnknownOnesListThem) {
   }
 }
 
+int evaluations = 0;  // of all tokens, which the oracle does once
+Trajectory<double> counted(const Sequence<double>& x) {
+  evaluations += x.tokens() == usual_shape().T ? 1 : 0;
+  return family_named("gated_delta_rule").recurrent(x);
+}
+
+// The run that others are held against has one bound a head, whatever their number. Two of split's are not oracles: states
+// behind the cut without tokens behind it.
+TEST(Laws, OneOracleIsHeldAgainstAllOtherRuns) {
+  Family counting = family_named("gated_delta_rule");
+  const Family right = counting;
+  counting.recurrent = counted;
+  const Batch batch = random_batch(right, usual_shape());
+  const Contract fp32;
+  const int heads = 8, T = 9;
+  const struct {
+    std::string_view law;
+    int runs;
+  } rows[] = {{"split", 1 + (T + 1) + 2}, {"causality", 1 + T - 1}, {"path_equivalence", 3}};
+  for (const auto& [law, runs] : rows) {
+    evaluations = 0;
+    const Judgement j = judge_law(law_named(law), {batch, counting, fp32, kChunk, runner_of(right, Fault{})});
+    EXPECT_EQ(j.verdict, Verdict::pass) << law << ": " << j.reason;
+    EXPECT_EQ(evaluations, heads * runs) << law;
+  }
+}
+
 }  // namespace
 }  // namespace samestate
