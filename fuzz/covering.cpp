@@ -19,16 +19,6 @@
 namespace samestate {
 namespace {
 
-/// Work of a case of levels that cost more than most cases do, as a multiple of what they cost at the least.
-constexpr double kAboveLeast = 1.5;
-
-/// Of the work of a case that thinning makes smaller, what the smaller one may have.
-constexpr double kWorthKeeping = 0.8;
-
-constexpr Index kAnyTokens = -1;
-/// Work of a case of no size: a gain is worth what it costs.
-constexpr double kCaseItself = 0.02;
-
 /// The size that made others possible together.
 struct Fix {
   std::size_t factor;
@@ -96,30 +86,30 @@ class Cover {
     }
   }
 
-  /// Each of these pairs with as little else as there can be: of the start's sizes, then of few tokens, then with other
-  /// choices that do not cost.
+  /// Each of these pairs, as kAgain has it.
   void again(std::span<const std::int64_t> pairs, int round) {
-    static constexpr std::array kRounds{Try{Try::Free::none, true}, Try{Try::Free::none, true},
-                                        Try{Try::Free::no_size, true}, Try{Try::Free::none, false}};
-    static constexpr std::array<Index, 4> kTokens{kAnyTokens, 5, 9, 2};
-    const Try& how = kRounds.at(static_cast<std::size_t>(round));
-    const Index tokens = kTokens.at(static_cast<std::size_t>(round));
+    const auto& [how, tokens, drawn] = kAgain.at(static_cast<std::size_t>(round));
     const Dice chance = dice();
-    if (tokens != kAnyTokens) start_.T = tokens;
+    if (tokens >= 0) start_.T = tokens;
     for (const std::int64_t at : pairs) {
       if (met_.has(at)) continue;
       const std::vector<int> wanted = met_.levels(at);
-      const double usual = std::min(limit(wanted, nullptr, 0, chance), options_.most);
+      const double most =
+          std::max(std::min(limit(wanted, nullptr, 0, chance), options_.most), options_.common);
       Failure why;
+      for (int i = 0; i < drawn; ++i) {
+        if (std::optional<Case> c =
+                attempt(wanted, draw(wanted, chance), nullptr, 0, how.least, most, chance, why))
+          keep(std::move(*c));
+      }
       // What a kernel does not take by itself, in one of its forms for one, it may take with other choices.
-      std::optional<Case> c;
       for (const Try& other :
            {how, Try{Try::Free::none, false}, kTries[4], kTries[4], kTries[3], kTries[0]}) {
-        c = attempt(wanted, choose(wanted, other.free, chance), nullptr, 0, other.least,
-                    std::max(usual, options_.common), chance, why);
-        if (c) break;
+        if (met_.has(at)) break;
+        if (std::optional<Case> c = attempt(wanted, choose(wanted, other.free, chance), nullptr, 0,
+                                            other.least, most, chance, why))
+          keep(std::move(*c));
       }
-      if (c) keep(std::move(*c));
     }
   }
 
@@ -290,6 +280,15 @@ class Cover {
         if (gain > most) most = gain, best = level;
       }
       levels[f] = best;
+    }
+    return levels;
+  }
+
+  /// Half of the factors that are free at a level by chance, but for a law, which shows nothing of the others.
+  [[nodiscard]] std::vector<int> draw(std::vector<int> levels, const Dice& dice) const {
+    for (std::size_t f = 0; f < factors_.size(); ++f) {
+      if (levels[f] < 0 && !factors_[f].compares && dice.one_in(2))
+        levels[f] = static_cast<int>(dice.below(std::ssize(factors_[f].levels)));
     }
     return levels;
   }

@@ -40,7 +40,7 @@ struct CoveringOptions {
                              std::span<const Case> given, const CoveringOptions& options);
 
 /// How often pairs are tried again whose cases showed nothing.
-inline constexpr int kCoverAgain = 4;
+inline constexpr int kCoverAgain = 8;
 
 /// Cases for pairs of levels whose cases were all vacuous, with little else in each: `round` 0 to kCoverAgain - 1 tries other
 /// ones each time.

@@ -2,7 +2,18 @@
 
 #include <array>
 
+#include "reference/sequence.h"
+
 namespace samestate {
+
+/// Work of a case of levels that cost more than most cases do, as a multiple of what they cost at the least.
+inline constexpr double kAboveLeast = 1.5;
+
+/// Of the work of a case that thinning makes smaller, what the smaller one may have.
+inline constexpr double kWorthKeeping = 0.8;
+
+/// Work of a case of no size: a gain is worth what it costs.
+inline constexpr double kCaseItself = 0.02;
 
 /// One try for a combination: which of the other factors take the level that gains most.
 struct Try {
@@ -19,5 +30,19 @@ inline constexpr std::array kTries{
 /// Of triples, which are a hundred times as many.
 inline constexpr std::array kTriesOfTriples{kTries[0], kTries[3], kTries[6], kTries[7]};
 inline constexpr Try kAlone{Try::Free::none, true};
+
+/// One round of cases for pairs whose cases were all vacuous.
+struct Again {
+  Try how;
+  Index tokens = -1;  ///< that a case starts from; -1: the start's
+  int drawn = 0;  ///< cases a pair, other factors as the start has them or by chance; 0: one, as `how` says
+};
+/// With as little else as there can be: of the start's sizes, then of few tokens, then with other choices that do not cost.
+/// What is left lacks one choice (a scale, a width, data) that makes it show something: by chance.
+inline constexpr std::array kAgain{
+    Again{{Try::Free::none, true}},         Again{{Try::Free::none, true}, 5},
+    Again{{Try::Free::no_size, true}, 9},   Again{{Try::Free::none, false}, 2},
+    Again{{Try::Free::none, true}, 1, 12},  Again{{Try::Free::none, true}, 3, 12},
+    Again{{Try::Free::none, false}, 2, 24}, Again{{Try::Free::none, true}, 1, 48}};
 
 }  // namespace samestate

@@ -273,7 +273,11 @@ class Edges {
       Case c = start_;
       c.regime = regime->name;
       if (system_.has_key("dk")) {
-        for (const std::string_view part : regime_calls()) put(c, part);
+        for (const std::string_view part : regime_calls()) {
+          Case of = with_part(kernel_, c, part);
+          if (regime->exact) of.l2norm = false;  // which leaves the integers
+          put(of);
+        }
         continue;
       }
       c.T = 70;

@@ -74,11 +74,35 @@ Factor of_key(const Key& key, const System& system) {
   return f;
 }
 
+/// Bands of a size. Where no boundary of one fits the start's other sizes, as no odd number of rotary columns does, an even
+/// number stands for it that does.
+template <class Member>
+std::vector<Band> bands_of(const KernelRow& kernel, Index least, Index most, Member member) {
+  const auto fits = [&](Index value) {
+    Case c = start_of(kernel);
+    member(c) = value;
+    return std::isfinite(work_of(kernel, c));
+  };
+  std::vector<Band> all = bands(least, most);
+  for (Band& band : all) {
+    if (std::any_of(band.values.begin(), band.values.end(), fits)) continue;
+    const Index even = (band.values.front() + 1) / 2 * 2;
+    for (const Index value : {even, even + 2}) {
+      if (value <= most && band.holds(value) && fits(value)) {
+        band.values = {value};
+        break;
+      }
+    }
+  }
+  return all;
+}
+
 /// A size, by its bands.
 template <class Member>
-Factor of_size(std::string name, Index least, Index most, std::int64_t odds, Member member) {
+Factor of_size(const KernelRow& kernel, std::string name, Index least, Index most, std::int64_t odds,
+               Member member) {
   Factor f{std::move(name), {}, odds, true};
-  const std::vector<Band> all = bands(least, most);
+  const std::vector<Band> all = bands_of(kernel, least, most, member);
   for (const Band& band : all) f.levels.push_back(band.name);
   f.value = [member](const Case& c) -> Index { return member(c); };
   f.level = [all, value = f.value](const Case& c) {
@@ -307,21 +331,21 @@ std::vector<Factor> factors_of(const KernelRow& kernel) {
         out.push_back(of_ratio(size));
       } else {
         out.push_back(of_size(
-            std::string(size.name), size.least, std::min(size.most, size.planned),
+            kernel, std::string(size.name), size.least, std::min(size.most, size.planned),
             2, [name = size.name](auto& c) -> auto& { return size_in(c, name); }));
       }
     }
   }
   if (system.has_key("dk")) out.push_back(widths_of_models());
   out.push_back(of_size(
-      "B", 1, kMostBatch, 4, [](auto& c) -> auto& { return c.B; }));
+      kernel, "B", 1, kMostBatch, 4, [](auto& c) -> auto& { return c.B; }));
   if (is_chunked(kernel)) {
     out.push_back(of_size(
-        "chunk", 1, kMostChunk, 1, [](auto& c) -> auto& { return c.chunk; }));
+        kernel, "chunk", 1, kMostChunk, 1, [](auto& c) -> auto& { return c.chunk; }));
     out.back().dear = false;
   }
   out.push_back(of_size(
-      "T", 0, kMostTokens, 2, [](auto& c) -> auto& { return c.T; }));
+      kernel, "T", 0, kMostTokens, 2, [](auto& c) -> auto& { return c.T; }));
   if (is_chunked(kernel)) out.push_back(tokens_by_chunk());
   for (const CaseForm& form : system.forms) {
     if (form.decodes) out.push_back(prefilled(form));

@@ -49,7 +49,7 @@ struct PlanCoverage::Kernel {
     for (std::int64_t at = 0; at < pairs.size(); ++at) {
       out.possible += possible(at);
       out.met += pairs.has(at);
-      out.dear += missing[static_cast<std::size_t>(at)] == Missing::dear;
+      out.dear += missing[static_cast<std::size_t>(at)] == Missing::dear && !pairs.has(at);
     }
     return out;
   }
@@ -169,7 +169,9 @@ std::string PlanCoverage::text() const {
       "judged: {} of {} pairs of contract, regime, form, law, sizes and settings ({:.1f} %{}), {:.0f} % of "
       "triples",
       two.met, two.possible, 100 * two.share(),
-      two.dear > 0 ? fmt::format("; {} take more work than effort 1 gives a case", two.dear) : "",
+      two.dear == 0 ? ""
+                    : fmt::format("; {}{} take more work than effort 1 gives a case",
+                                  two.met + two.dear == two.possible ? "the other " : "", two.dear),
       100 * three.share());
 }
 

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <optional>
 #include <unordered_map>
 
 #include "fixtures/run_file.h"
@@ -348,7 +349,7 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
   // A twin is sought among the subsets of its points. A stage has few of the layer's, and part of its work.
   constexpr double kOfStage = 0.25;
   const std::vector<Index> cuts = cuts_of(r);
-  Judgement worst;
+  std::optional<Judgement> worst, zeros;
   Index looked = 0;
   for (Index b = 0; b < r.c.B; ++b) {
     if (!chosen.takes(b, 0) && oracles == nullptr) continue;
@@ -367,16 +368,22 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
         add_stages(judgement, judge_stages(system.row, call, sequence, actual, cuts, *r.contract, r.c.seed,
                                            asked(kOfStage * one)));
       judgement.worst.sequence = b;
-      if (looked++ == 0) {
-        worst = std::move(judgement);
+      ++looked;
+      // What is zero by right (a request of no slot) is no evidence of its own, and no reason to distrust the others'.
+      const bool zero =
+          judgement.verdict == Verdict::vacuous && judgement.gate == kZeroGate && judgement.stages.empty();
+      std::optional<Judgement>& to = zero ? zeros : worst;
+      if (to) {
+        merge(*to, judgement);
       } else {
-        merge(worst, judgement);
+        to = std::move(judgement);
       }
     }
     if (oracles) oracles->push_back(std::move(oracle));
   }
-  chosen.note(worst);
-  return worst;
+  if (!worst) worst = zeros ? std::move(*zeros) : Judgement{};
+  chosen.note(*worst);
+  return *worst;
 }
 
 Tensors<double> sequence_of(const std::vector<CaseTensor>& inputs, Index b) {

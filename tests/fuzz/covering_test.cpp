@@ -347,6 +347,25 @@ TEST(Covering, AMissingPairIsNamed) {
   EXPECT_NE(coverage.json().find("contract=bf16 with regime=tiny"), std::string::npos);
 }
 
+// An odd number of rotary columns is no case: their band has a boundary that is one, or none of its pairs is tried.
+TEST(Covering, ABandOfEvenSizesHasOne) {
+  const KernelRow& kernel = row("cpu.latent_attention.absorbed");
+  const Dice first{[](std::int64_t) { return 0; }};
+  int bands = 0;
+  for (const Factor& factor : factors_of(kernel)) {
+    if (factor.name != "dr") continue;
+    for (std::size_t level = 0; level < factor.levels.size(); ++level) {
+      Case c = start_of(kernel);
+      factor.put(c, static_cast<int>(level), first);
+      if (factor.levels[level] == "1") continue;
+      EXPECT_TRUE(possible(c)) << format_case(c);
+      EXPECT_EQ(factor.level(c), static_cast<int>(level));
+      ++bands;
+    }
+  }
+  EXPECT_GT(bands, 4);
+}
+
 // Of a kernel whose device is not here no case is judged, and its pairs are nobody's to meet.
 TEST(Covering, PairsOfAKernelWithoutItsDeviceCountNowhere) {
   const auto possible = [](const std::string& device, bool with_device) {
@@ -382,6 +401,14 @@ TEST(Covering, PairsThatNobodyJudgedAreTriedAgain) {
   for (int round = 0; round < kCoverAgain; ++round) {
     const std::vector<Case> again = coverage.again(table(), 1, round);
     EXPECT_TRUE(std::any_of(again.begin(), again.end(), has_it)) << round;
+    // What is vacuous for one choice, of a width or a scale, takes more than one case of few choices to find.
+    std::set<std::pair<Index, Index>> sizes;
+    for (const Case& c : again) {
+      if (has_it(c)) sizes.insert({c.B, size_in(c, "D")});
+    }
+    if (round >= 4) {
+      EXPECT_GE(sizes.size(), 6U) << round;
+    }
     EXPECT_EQ(again, coverage.again(table(), 1, round));
     for (const Case& c : again) {
       EXPECT_TRUE(possible(c)) << format_case(c);

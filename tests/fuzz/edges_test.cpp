@@ -111,6 +111,8 @@ TEST_F(PlanEdges, EveryRegimeMeetsWholeChunksAndWidths) {
         << regime->name << ": more than 64 tokens in one chunk";
     EXPECT_TRUE(has([](const Case& c) { return c.form == "packed" && c.dk == 128 && c.dv == 128; }))
         << regime->name << ": packed";
+    // A norm is no integer, and a case that leaves them shows nothing.
+    EXPECT_TRUE(!regime->exact || !has([](const Case& c) { return c.l2norm; })) << regime->name;
   }
   for (const Regime* regime : table.row_named("cpu.state_space_duality.chunked").system->regimes) {
     EXPECT_TRUE(reach("cpu.state_space_duality.chunked", [&](const Case& c) {

@@ -12,6 +12,7 @@
 #include "harness/systems/tensor_inputs.h"
 #include "harness/systems/tensor_system.h"
 #include "optimized/kernel.h"
+#include "oracles/reasons.h"
 #include "oracles/rounding.h"
 #include "tests/harness/operator_row.h"
 
@@ -172,6 +173,32 @@ TEST(OperatorRun, PlantedFaultsFail) {
   EXPECT_THROW((void)judged(planted(writes_before)), Trespass);
   EXPECT_THROW((void)judged(planted(writes_input)), Trespass);
   EXPECT_THROW((void)judged(planted(refuses)), Unavailable);
+}
+
+Outcome ones_for_zeros(const OperatorArguments& call) {
+  const auto& o = call.output("o");
+  std::int64_t size = 1;
+  for (const std::int64_t extent : o.shape) size *= extent;
+  for (float& x : std::span(o.data, static_cast<std::size_t>(size))) x = x == 0.0F ? 1.0F : x;
+  return {};
+}
+
+// Of many requests some have no slot: what they return is zero by right, which says nothing against the others. What is not
+// zero there is a failure.
+TEST(OperatorRun, ASequenceOfZerosLeavesTheOthersJudged) {
+  const OperatorKernel& kernel = operator_row("cpu.gated_delta_step.expanded");
+  const std::string of = "v1 gated_delta_step form=expanded T=2 dk=2 dv=2 seed=1 ";
+  EXPECT_EQ(judged(kernel, of + "B=128 regime=trained").verdict, Verdict::pass);
+  OperatorKernel faulty = kernel;
+  faulty.run = [&kernel](const OperatorArguments& call, const Contract& contract) {
+    const Outcome outcome = kernel.run(call, contract);
+    return outcome.kind == Outcome::Kind::ran ? ones_for_zeros(call) : outcome;
+  };
+  EXPECT_EQ(judged(faulty, of + "B=128 regime=trained").verdict, Verdict::fail);
+  const Judgement all =
+      judged(operator_row("cpu.rms_norm.fused"), "v1 rms_norm form=fused B=3 T=1 regime=zeros");
+  EXPECT_EQ(all.verdict, Verdict::vacuous);
+  EXPECT_EQ(all.gate, kZeroGate);
 }
 
 TEST(OperatorRun, AStateThatIsNotCarriedFailsInDecodeOnly) {
