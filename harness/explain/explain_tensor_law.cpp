@@ -82,7 +82,7 @@ Parted parted(const TensorSystem& system, const Case& c, const Call& call,
                          rows(pair.first.tolerance + pair.second.tolerance), rows(told.second.values));
     if (p.of.wrong == 0) continue;
     p.pair = &pair;
-    p.of.column = last_axis(system.row, call, pair.output);
+    p.of.axis = last_axis(system.row, call, pair.output);
     const auto spec = std::find_if(signature.outputs.begin(), signature.outputs.end(),
                                    [&](const TensorSpec& row) { return row.name == pair.output; });
     if (spec != signature.outputs.end() && spec->axis == Axis::tokens) p.tokens = c.T;
@@ -137,21 +137,21 @@ void say_differs(Explanation& out, const Parted& most) {
   for (const Parting& p : most.outputs) {
     const Index row = p.of.rows.front();
     out.differs.push_back(
-        fmt::format("{} of sequence {}: {} of {} elements in {} row(s): {}; they part at {}, {} {}",
-                    p.of.name, p.of.sequence, p.of.wrong, p.pair->rows * p.pair->first.values.cols(),
-                    p.of.rows.size(), ranges_text(p.of.rows),
-                    row_text(row, p.pair->first.values.rows(), p.tokens), p.of.column, p.of.first_column));
+        fmt::format("{} of sequence {}: {} of {} elements in {} row(s): {}; they part at {}, {}", p.of.name,
+                    p.of.sequence, p.of.wrong, p.pair->rows * p.pair->first.values.cols(), p.of.rows.size(),
+                    ranges_text(p.of.rows), row_text(row, p.pair->first.values.rows(), p.tokens),
+                    p.of.axis.text(p.of.first_column)));
   }
   const Parting& p = most.largest();
   const TensorLawPair& pair = *p.pair;
   const Index first = p.of.rows.front();
   if (first != p.of.worst_row) {
-    out.values.push_back({fmt::format("{}, {} {}", place_text(p, first), p.of.column, p.of.first_column),
+    out.values.push_back({fmt::format("{}, {}", place_text(p, first), p.of.axis.text(p.of.first_column)),
                           pair.first.values(first, p.of.first_column),
                           pair.second.values(first, p.of.first_column)});
   }
   const Index row = p.of.worst_row;
-  show_row(out, place_text(p, row), p.of.column.c_str(), pair.first.values, pair.second.values, row);
+  show_row(out, place_text(p, row), p.of.axis, pair.first.values, pair.second.values, row);
   const Index column = worst_column(pair.first.values, pair.second.values, row);
   const double of_first = pair.first.tolerance(row, column);
   const double of_second = pair.second.tolerance(row, column);

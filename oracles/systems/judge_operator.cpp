@@ -30,6 +30,11 @@ struct Size {
 
 }  // namespace
 
+Location OperatorOracle::place(std::string_view output, Index row, Index column) const {
+  const auto found = axes.find(output);
+  return (found == axes.end() ? LastAxis() : found->second).place(row, column);
+}
+
 bool OperatorOracle::may_overflow(std::string_view output, Index row, Index column) const {
   const auto found = overflows.find(output);
   return found != overflows.end() && found->second(row, column);
@@ -77,6 +82,7 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
         undecided(i, 0) = undecided(i, 0) || x(i, j).undecided();
       }
     }
+    oracle.axes.emplace(name, last_axis(op, call, name));
     oracle.tolerance.emplace(name, std::move(tolerance));
     oracle.undecided.emplace(name, std::move(undecided));
     if (overflows.any()) oracle.overflows.emplace(name, std::move(overflows));
@@ -126,8 +132,7 @@ Judgement judge_operator(const Operator& op, const OperatorOracle& oracle, const
           judgement.ratio = ratio;
           judgement.error = error;
           judgement.bound = bound;
-          judgement.worst.token = i;
-          judgement.worst.channel = j;
+          judgement.worst = oracle.place(name, i, j);
           judgement.expected = exact(i, j);
           judgement.actual = x(i, j);
           where = name;

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "oracles/limits.h"
+#include "oracles/systems/last_axis.h"
 #include "oracles/systems/operator.h"
 #include "oracles/verdict.h"
 
@@ -19,7 +23,10 @@ struct OperatorOracle {
   /// The contract keeps 16 bit, or a product on the way rounds its operands. Of a form without products tf32 is fp32.
   bool points = false;
   Tensors<bool> undecided;  ///< [rows, 1] rows of tokens whose choice a correct kernel may take otherwise
+  std::map<std::string, LastAxis, std::less<>> axes;  ///< of the outputs; columns where it has no entry
 
+  /// Of an element of an output, without its sequence.
+  [[nodiscard]] Location place(std::string_view output, Index row, Index column) const;
   [[nodiscard]] bool may_overflow(std::string_view output, Index row, Index column) const;
   [[nodiscard]] bool row_may_overflow(std::string_view output, Index row) const;
 };

@@ -309,11 +309,11 @@ Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& error
     judgement.bound = found.limit;
     judgement.gate = fmt::format("sampled {}", found.name);
     judgement.reason = fmt::format("output {}", name);
-    judgement.worst.token = found.row < 0 ? -1 : live[static_cast<std::size_t>(found.row)];
-    judgement.worst.channel = found.column;
-    judgement.expected = found.row < 0 || found.column < 0 ? kNaN : y(judgement.worst.token, found.column);
-    judgement.actual =
-        found.row < 0 || found.column < 0 ? kNaN : get(actual, name)(judgement.worst.token, found.column);
+    const Index row = found.row < 0 ? -1 : live[static_cast<std::size_t>(found.row)];
+    const bool element = row >= 0 && found.column >= 0;
+    judgement.worst = oracle.place(name, row, found.column);
+    judgement.expected = element ? y(row, found.column) : kNaN;
+    judgement.actual = element ? get(actual, name)(row, found.column) : kNaN;
   }
   judgement.sampled_ratio = judgement.ratio;
   if (judgement.ratio > 1.0) {

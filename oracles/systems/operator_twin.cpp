@@ -464,8 +464,7 @@ TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& 
   j.ratio = j.twin_ratio = found.ratio;
   j.error = found.error;
   j.bound = found.bound;
-  j.worst.token = found.row;
-  j.worst.channel = found.column;
+  j.worst = of.oracle.place(found.output, found.row, found.column);
   if (found.row >= 0 && found.column >= 0) {
     j.expected = get(of.oracle.exact, found.output)(found.row, found.column);
     j.actual = get(actual, found.output)(found.row, found.column);

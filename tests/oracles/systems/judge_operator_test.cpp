@@ -36,6 +36,15 @@ TEST(JudgeOperator, RatioIsErrorOverBoundOfTheWorstElement) {
   EXPECT_EQ(judge(oracle(1.0, 0.1), 1.0, 1.11).verdict, Verdict::fail);
 }
 
+// Of heads beside each other in a row: which of them, and where in it.
+TEST(JudgeOperator, TheWorstElementIsPlacedByHead) {
+  OperatorOracle of = oracle(1.0, 0.1);
+  of.axes["o"] = {.width = 1, .tokens = true};
+  EXPECT_EQ(judge(of, 1.0, 1.05).worst.head, 1);
+  EXPECT_EQ(judge(of, 1.0, 1.05).worst.channel, 0);
+  EXPECT_EQ(judge(of, 1.0, 1.05).worst.token, 1);
+}
+
 TEST(JudgeOperator, NaNAndInfinityFail) {
   for (double wrong : {kNaN, kInfinity, -kInfinity}) {
     const Judgement j = judge(oracle(1.0, 0.1), 1.0, wrong);
