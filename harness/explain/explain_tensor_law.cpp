@@ -2,7 +2,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <utility>
@@ -10,7 +12,9 @@
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
 #include "harness/explain/explain_tensors.h"
+#include "harness/systems/tensor_comparison.h"
 #include "oracles/reasons.h"
+#include "oracles/rounding.h"
 
 namespace samestate {
 namespace {
@@ -19,6 +23,41 @@ using Change = TensorLawComparison::Change;
 
 constexpr const char* kOfPool =
     "a request reads or writes a row of the pool that is not its slot's, or its result depends on the slot";
+
+/// What a call left in an element that is nobody's, in words.
+const char* written(float given, float left) {
+  const auto holds = [&](Format format) { return left == round_to(given, format); };
+  if (given == 0.0F && left == 0.0F) return "0 where -0 was, as adding zero does";
+  if (left == 0.0F && std::fpclassify(given) == FP_SUBNORMAL) return "zeros where subnormal numbers were";
+  if (left == 0.0F) return "zeros";
+  if (holds(Format::bf16)) return "its numbers rounded to bf16";
+  if (holds(Format::fp16)) return "its numbers rounded to fp16";
+  return "other numbers";
+}
+
+/// Whether and what calls wrote into rows that no request owns.
+std::string of_nobodys_rows(const TensorLawTrace& trace) {
+  std::vector<std::string> what;
+  for (const TensorLawComparison& comparison : trace) {
+    if (comparison.first != tensor_laws_detail::kRowsGiven) continue;
+    for (const TensorLawPair& pair : comparison.pairs) {
+      const Matrix<double> allowed = pair.first.tolerance + pair.second.tolerance;
+      for (Index i = 0; i < pair.rows; ++i) {
+        for (Index j = 0; j < allowed.cols(); ++j) {
+          const auto x = static_cast<float>(pair.first.values(i, j));
+          const auto y = static_cast<float>(pair.second.values(i, j));
+          if (std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y)) continue;
+          if (x != y && std::abs(x - y) <= allowed(i, j)) continue;
+          std::string now = written(x, y);
+          if (std::ranges::find(what, now) == what.end()) what.push_back(std::move(now));
+        }
+      }
+    }
+  }
+  if (what.empty()) return kOfPool;
+  return fmt::format("writes rows of the pool that no sequence owns (none is its slot's): {}",
+                     fmt::join(what, ", "));
+}
 
 /// Both runs without what is finite in neither of them, which parts them nowhere; how many elements that was.
 Index without_what_neither_has(TensorLawPair& pair) {
@@ -304,7 +343,7 @@ Explanation explain_tensor_law(const Resolved& r, const TensorSystem& system, co
       if (x.words.empty()) continue;
       out.compared = {"first:  " + x.first, "second: " + x.second};
       out.differs = {x.words};
-      out.patterns = {kOfPool};
+      out.patterns = {of_nobodys_rows(trace.tensor_law)};
       return out;
     }
     const auto neither = std::find_if(all.begin(), all.end(), [](const Parted& x) { return x.neither > 0; });
@@ -334,7 +373,7 @@ Explanation explain_tensor_law(const Resolved& r, const TensorSystem& system, co
           "a request's result depends on its slot, its neighbours or how its calls are cut");
       break;
     case Change::pool:
-      out.patterns.emplace_back(kOfPool);
+      out.patterns.push_back(of_nobodys_rows(trace.tensor_law));
       break;
     case Change::packing:
       out.patterns.push_back("a sequence's result depends on what is packed before or behind it");
