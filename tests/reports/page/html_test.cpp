@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "oracles/reasons.h"
 #include "reference/error.h"
 #include "reports/page/html_table.h"
 #include "reports/page/report.h"
@@ -52,6 +53,19 @@ TEST_F(Html, WhatStandsOutIsOneOfEachKernelAndContract) {
   points[1].measurement.record.judgement.ratio = 0.625;
   points[2].measurement.record.judgement.ratio = 0.5;
   const ReportInput input = input_of(points, {});
+TEST_F(Html, WhatWasNotRunForWantOfADeviceStandsBelow) {
+  std::vector<Record> records = {record(Verdict::pass, 0.5, "v1 a"), record(Verdict::skipped, 0, "v1 b")};
+  records[1].kernel = "cuda.one";
+  EXPECT_EQ(page_of(input_of({}, records)).find("for want of a device"), std::string::npos);
+  records[1].judgement.gate = kNoDevice;
+  const std::string page = page_of(input_of({}, records));
+  const std::size_t passed = page.find("none failed"),
+                    absent = page.find("not run for want of a device: 1 case of");
+  ASSERT_NE(absent, std::string::npos);
+  EXPECT_LT(passed, absent);
+  EXPECT_LT(absent, page.find("<h3>", passed));
+}
+
   const std::string answers = html_answers(input, report_data(input));
   const std::string out = answers.substr(0, answers.find("Which chunk?"));
   EXPECT_EQ(occurrences(out, "<tr>") - occurrences(out, "<thead><tr>"), 2U) << out;
