@@ -42,7 +42,8 @@ std::string standing_out(std::span<const Record> records, const char* what) {
                    {"kernel"},
                    {"contract"},
                    {"regime"},
-                   {"repeat with"}});
+                   {"repeat with"}},
+                  /*stacked=*/true);
   std::vector<std::pair<std::string, std::string>> shown;
   for (const Surprise& surprise : surprises.ranked) {
     const Record& r = records[surprise.record];
