@@ -26,17 +26,23 @@ struct DiagnoseOptions {
   bool json = false;
 };
 
+/// What of it is not as declared.
+std::vector<std::string> names_of(const FoundReading& finding) {
+  std::vector<std::string> names;
+  for (const Deviation* d : finding.deviations) names.emplace_back(d->name);
+  if (finding.limit != kNoLimit) names.push_back(clip_text({finding.limit}));
+  return names;
+}
+
 /// "g is the decay itself (alpha), and the initial state is ignored".
 std::string text_of(const FoundReading& finding) {
-  if (finding.deviations.empty()) return "as declared";
-  std::string text;
-  for (const Deviation* d : finding.deviations)
-    text += fmt::format("{}{}", text.empty() ? "" : ", and ", d->name);
-  return text;
+  const std::vector<std::string> names = names_of(finding);
+  return names.empty() ? "as declared" : fmt::format("{}", fmt::join(names, ", and "));
 }
 
 /// What of a declaration says so; empty where a part of it is a defect that none does.
 std::string declaration_of(const FoundReading& finding) {
+  if (finding.limit != kNoLimit) return "";
   std::string text;
   for (const Deviation* d : finding.deviations) {
     if (d->declare.empty()) return "";
@@ -67,12 +73,18 @@ std::string page_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
     page +=
         "note      that is more than its roundings make: the conventions fit, and `samestate gate` judges "
         "the values\n";
+  if (!diagnosis.fits.empty() && diagnosis.strong_distance >= kFits)
+    page += fmt::format(
+        "note      decays of e^-1 to e^-60 are not what that makes of them ({:.2g} off), and no limit of "
+        "exponents either:\n"
+        "          `samestate gate --kernel {} --regime strong` judges them\n",
+        diagnosis.strong_distance, kernel.name);
   if (diagnosis.fits.size() > 1) page += "          these cannot be told apart by the calls that ran\n";
   if (diagnosis.fits.size() == 1) {
     const FoundReading& only = diagnosis.fits.front();
     if (const std::string declare = declaration_of(only); !declare.empty())
       page += fmt::format("declare   {}\n", declare);
-    else if (!only.deviations.empty())
+    else if (!names_of(only).empty())
       page += "declare   no convention says that: it is a defect, or the arguments are in another order\n";
   }
   return page;
@@ -80,10 +92,8 @@ std::string page_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
 
 std::string json_of(const KernelRow& kernel, const Diagnosis& diagnosis) {
   const auto finding = [](const FoundReading& f) {
-    nlohmann::ordered_json names = nlohmann::ordered_json::array();
-    for (const Deviation* d : f.deviations) names.push_back(d->name);
     return nlohmann::ordered_json{
-        {"deviations", names}, {"distance", f.distance}, {"declare", declaration_of(f)}};
+        {"deviations", names_of(f)}, {"distance", f.distance}, {"declare", declaration_of(f)}};
   };
   nlohmann::ordered_json out{{"kernel", kernel.name},
                              {"contract", kernel.contracts.front()},
@@ -130,7 +140,7 @@ int run_diagnose(const DiagnoseOptions& options) {
   fmt::print("{}", options.json ? json_of(kernel, diagnosis) : page_of(kernel, diagnosis));
   if (diagnosis.nothing_ran) return kNothingRan;
   if (diagnosis.fits.size() != 1) return kVacuous;
-  return diagnosis.fits.front().deviations.empty() ? kPass : kFail;
+  return names_of(diagnosis.fits.front()).empty() ? kPass : kFail;
 }
 
 }  // namespace
@@ -138,15 +148,16 @@ int run_diagnose(const DiagnoseOptions& options) {
 Command add_diagnose(CLI::App& app) {
   auto options = std::make_shared<DiagnoseOptions>();
   app.footer(
-      "Runs a kernel of the recurrent family on four calls of a few tokens and compares what it returns with "
+      "Runs a kernel of the recurrent family on four or five calls of a few tokens and compares what it "
+      "returns with "
       "what every\n"
       "known deviation makes of them, alone and by two, and up to five conventions together: state "
       "transposed, decay\n"
       "linear or base 2, beta a logit, another scale, another map of heads, q and k exchanged, the initial "
       "state ignored,\n"
-      ".. It needs no declaration: what it finds is relative to the one that is there, and the last line is "
-      "what to\n"
-      "write into it.\n\n"
+      "exponents of the decay clipped, .. It needs no declaration: what it finds is relative to the one that "
+      "is there,\n"
+      "and the last line is what to write into it.\n\n"
       "  samestate diagnose --subject python:my_module:my_function --kernel my.gated_delta_rule.recurrent\n\n"
       "Exit 0 where the kernel is as declared, 1 where another reading fits, 3 where none does or several, "
       "77 where no "

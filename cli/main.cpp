@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -8,58 +7,20 @@
 #include <exception>
 #include <filesystem>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "cli/bad_call.h"
 #include "cli/commands.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
 #include "harness/records/line_file.h"
-#include "oracles/contract_points.h"
 #include "reference/error.h"
 #include "samestate_version.h"
 
 namespace {
 
 using namespace samestate;
-
-/// Whether an argument is the first word of a case line that the shell took apart.
-bool unquoted_line(int argc, char** argv) {
-  return std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "v1"; });
-}
-
-/// What to say of a verb or an option that is none; empty: they are all there.
-std::string misspelt(const CLI::App& app, int argc, char** argv) {
-  const std::vector<std::string_view> words(argv + 1, argv + argc);
-  if (words.empty() || words.front().starts_with('-')) return "";
-  std::vector<std::string> verbs;
-  const CLI::App* verb = nullptr;
-  for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; })) {
-    verbs.push_back(one->get_name());
-    if (words.front() == one->get_name()) verb = one;
-  }
-  const auto none = [](std::string_view word, const std::string& what, const std::vector<std::string>& all) {
-    const std::vector<std::string_view> known(all.begin(), all.end());
-    const std::vector<std::string_view> near = nearest_names(word, known);
-    return fmt::format("{}: no such {}{}{}", word, what,
-                       near.empty() ? "" : "; nearest: ", fmt::join(near, ", "));
-  };
-  if (verb == nullptr) return none(words.front(), "verb", verbs) + "; `samestate --help` has them all";
-  std::vector<std::string> options;
-  for (const CLI::Option* option : verb->get_options()) {
-    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
-  }
-  for (std::string_view word : words) {
-    word = word.substr(0, word.find('='));
-    if (word.size() < 3 || !word.starts_with("--") ||
-        std::find(options.begin(), options.end(), word) != options.end())
-      continue;
-    return none(word, "option of " + verb->get_name(), options) +
-           fmt::format("; `samestate {} --help` has them all", verb->get_name());
-  }
-  return "";
-}
 
 /// What was printed so far could not be written: a full disk, say.
 int cannot_write() {
@@ -109,7 +70,6 @@ int main(int argc, char** argv) {
       "77 nothing could run here.");
   app.set_version_flag("--version", std::string("samestate ") + SAMESTATE_VERSION);
   app.require_subcommand(1);
-  app.failure_message(CLI::FailureMessage::simple);
 
   struct Verb {
     CLI::App* app;
@@ -159,19 +119,13 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (place.rank > 0) return cli::kPass;  // rank 0 says it, and mpirun ends all at the first other code
-    const std::string hint = error.get_exit_code() == 0 ? "" : misspelt(app, argc, argv);
-    if (!hint.empty()) {
-      fmt::print(stderr, "samestate: {}\n", hint);
+    if (error.get_exit_code() != 0) {
+      fmt::print(stderr, "samestate: {}\n",
+                 cli::bad_call(app, error, std::vector<std::string>(argv + 1, argv + argc)));
       return cli::kUsage;
     }
-    const bool extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-    if (extra && unquoted_line(argc, argv)) {
-      fmt::print(stderr,
-                 "samestate: quote the line, so that it is one argument: samestate repro 'v1 SYSTEM ..'\n");
-      return cli::kUsage;
-    }
-    const int code = app.exit(error);
-    return code == 0 ? flushed(cli::kPass) : cli::kUsage;
+    (void)app.exit(error);  // --help, --version
+    return flushed(cli::kPass);
   }
   try {
     for (const Verb& verb : verbs) {

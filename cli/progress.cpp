@@ -59,8 +59,9 @@ void Progress::step(double ratio, bool failed, double work) {
   const auto filled = static_cast<std::size_t>(std::min(part, 1.0) * static_cast<double>(kWidth));
   const std::string of_total = total_ > 0 ? fmt::format("/{}", total_) : "";
   const std::string bar = fmt::format("[{}{}] ", std::string(filled, '#'), std::string(kWidth - filled, '.'));
-  std::string text = fmt::format("{}{}  {:.0f} cases/s  worst ratio {:.3f}  failures {}  {:.0f} s left",
-                                 done_, of_total, rate, worst_, failures_, left);
+  std::string text = fmt::format(
+      "{}{}  {:.0f} cases/s  worst ratio {}  failures {}  {:.0f} s left", done_, of_total, rate,
+      worst_ < 1e6 ? fmt::format("{:.3f}", worst_) : fmt::format("{:.1e}", worst_), failures_, left);
   if (!terminal_) {
     fmt::print(stderr, "samestate: {}\n", text);
     return;

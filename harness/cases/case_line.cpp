@@ -54,6 +54,8 @@ Case parse_case(std::string_view line) {
                     "apart by blanks",
                     part.size(), part.substr(0, 40), kLongestWord));
   }
+  if (std::ranges::any_of(systems(), [&](const System* known) { return known->name == parts[0]; }))
+    throw Error(fmt::format("case line without its version: write 'v1 {} ...'", parts[0]));
   if (parts[0] != "v1") {
     throw Error(
         fmt::format("case line starts with '{}': this build reads version v1; write 'v1 SYSTEM key=value "

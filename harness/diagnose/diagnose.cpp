@@ -1,8 +1,10 @@
 #include "harness/diagnose/diagnose.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <random>
 
 #include "harness/run/family_run.h"
@@ -69,6 +71,50 @@ void add_distance(const std::vector<double>& expected, const std::vector<double>
   }
 }
 
+/// What one head of one sequence of a call of a token returns, o before the state.
+Vector<double> of_head(const Returned& all, const BatchShape& s, std::int64_t block) {
+  Vector<double> out(s.dv + s.dk * s.dv);
+  for (std::int64_t i = 0; i < out.size(); ++i) {
+    const bool o = i < s.dv;
+    out(i) = (o ? all.o : all.final_state)[static_cast<std::size_t>(o ? block * s.dv + i
+                                                                      : block * s.dk * s.dv + i - s.dv)];
+  }
+  return out;
+}
+
+/// How far strong decays are off, each head by its own size; what has become zero (too small for the format) is right.
+struct StrongDecays {
+  const Batch& call;
+  const Family& family;
+  Returned actual;
+
+  /// The worst head, relative; with `logarithms` the squares of those of the ratios of sizes, over all heads.
+  [[nodiscard]] double off(Reading reading, double limit, bool logarithms) const {
+    reading.least = limit;
+    const Returned expected = evaluate(call, family, reading);
+    double worst = 0.0, sum = 0.0;
+    for (std::int64_t block = 0; block < call.shape.B * call.shape.Hv; ++block) {
+      const Vector<double> x = of_head(actual, call.shape, block), y = of_head(expected, call.shape, block);
+      if (x.isZero(0)) continue;
+      if (!x.allFinite()) return std::numeric_limits<double>::infinity();
+      worst = std::max(worst, (x - y).norm() / x.norm());
+      const double ratio = std::log(x.norm() / y.norm());
+      sum += ratio * ratio;
+    }
+    return logarithms ? sum : worst;
+  }
+};
+
+/// Whether a limit of exponents explains what strong decays return.
+void look_for_limit(FoundReading& of, const StrongDecays& strong, double& distance) {
+  Reading reading;
+  for (const Deviation* d : of.deviations) d->apply(reading);
+  distance = strong.off(reading, kNoLimit, false);
+  if (distance < kFits) return;
+  const double limit = fitted_limit([&](double x) { return strong.off(reading, x, true); });
+  if (const double with = strong.off(reading, limit, false); with < kFits) of.limit = limit, distance = with;
+}
+
 }  // namespace
 
 std::vector<DiagnosticCall> diagnostic_calls(const Family& family) {
@@ -85,6 +131,15 @@ std::vector<DiagnosticCall> diagnostic_calls(const Family& family) {
   out.push_back({"normalised", contents.batch(normalised, family)});
   out.push_back({"packed", contents.batch(packed, family)});
   out.push_back({"square", contents.batch(square, family)});
+  if (family.gated) {
+    constexpr std::array kExponents{-1.0F, -4.0F, -8.0F, -60.0F};
+    BatchShape token = dense;
+    token.T = 1;
+    DiagnosticCall strong{"strong decays", contents.batch(token, family), true};
+    std::ranges::fill(strong.batch.v, 0.0F);
+    for (std::size_t i = 0; i < strong.batch.g.size(); ++i) strong.batch.g[i] = kExponents[i % 4];
+    out.push_back(std::move(strong));
+  }
   return out;
 }
 
@@ -102,8 +157,11 @@ Diagnosis diagnose(const Family& family, const std::vector<DiagnosticCall>& call
   Diagnosis out;
   std::vector<const Batch*> ran;
   std::vector<Returned> actual;
+  std::optional<StrongDecays> strong;
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    if (runs[i].refused.empty()) {
+    if (runs[i].refused.empty() && calls[i].of_limits) {
+      strong.emplace(calls[i].batch, family, returned(runs[i].outputs));
+    } else if (runs[i].refused.empty()) {
       ran.push_back(&calls[i].batch);
       actual.push_back(returned(runs[i].outputs));
     } else {
@@ -143,6 +201,11 @@ Diagnosis diagnose(const Family& family, const std::vector<DiagnosticCall>& call
     constexpr double kAsNear = 3.0;
     for (const FoundReading& f : found) {
       if (f.distance <= kAsNear * found.front().distance + 1e-12) out.fits.push_back(f);
+    }
+    for (FoundReading& f : out.fits) {
+      double distance = 0.0;
+      if (strong) look_for_limit(f, *strong, distance);
+      if (&f == &out.fits.front()) out.strong_distance = distance;
     }
     return out;
   }

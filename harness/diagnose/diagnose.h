@@ -14,6 +14,9 @@ namespace samestate {
 struct DiagnosticCall {
   std::string what;  ///< it is for
   Batch batch;
+  /// Asked of the readings that fit the others, which it does not tell apart: decays of e^-1, e^-4, e^-8 and e^-60 by head, of
+  /// one token that writes nothing, so that a limit of exponents shows.
+  bool of_limits = false;
 };
 [[nodiscard]] std::vector<DiagnosticCall> diagnostic_calls(const Family& family);
 
@@ -21,13 +24,16 @@ struct DiagnosticCall {
 struct FoundReading {
   std::vector<const Deviation*> deviations;  ///< none: the canonical reading
   double distance = 0.0;                     ///< RMS of the differences, of what was expected
+  double limit = kNoLimit;  ///< below which it lets no exponent of the decay, as strong ones show
 };
 
 struct Diagnosis {
   /// The fewest that fit: one, two, or three to kMostConventions conventions; those that fit as well as the best does cannot be
   /// told apart.
   std::vector<FoundReading> fits;
-  FoundReading nearest;              ///< of all, where none fits
+  FoundReading nearest;  ///< of all, where none fits
+  /// Of the first that fits, how far strong decays are off, a limit included where one explains them.
+  double strong_distance = 0.0;
   std::vector<std::string> refused;  ///< calls that were not run, and why
   bool nothing_ran = false;
 };

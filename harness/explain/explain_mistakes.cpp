@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -22,22 +20,6 @@ struct Mistake {
   std::string name;
   std::function<std::optional<Run>(Index n, Index h)> run;
 };
-
-/// Exponents of the decay that are not let below `least`: each, or with `chunk` their sums from the begin of its chunk on.
-struct Clip {
-  double least = 0.0;
-  Index chunk = 0;
-};
-
-void clip(Vector<double>& g, const Clip& by) {
-  double sum = 0.0;
-  for (Index t = 0; t < g.size(); ++t) {
-    if (by.chunk == 0 || t % by.chunk == 0) sum = 0.0;
-    const double before = std::max(sum, by.least);
-    sum += g(t);
-    g(t) = std::max(sum, by.least) - before;
-  }
-}
 
 /// The limit of exponents that gives the values of the heads best.
 Clip best_clip(const Family& family, const Batch& batch, const std::vector<HeadDifference>& heads,
@@ -64,21 +46,7 @@ Clip best_clip(const Family& family, const Batch& batch, const std::vector<HeadD
     }
     return sum;
   };
-  constexpr double kStep = 1.25, kLargest = 120.0;
-  double at = 0.25, least = rest(-at);
-  for (double x = at * kStep; x < kLargest; x *= kStep) {
-    if (const double now = rest(-x); now < least) least = now, at = x;
-  }
-  double low = at / kStep, high = at * kStep;
-  for (int i = 0; i < 20; ++i) {
-    const double third = (high - low) / 3;
-    if (rest(-(low + third)) < rest(-(high - third))) {
-      high -= third;
-    } else {
-      low += third;
-    }
-  }
-  return {-(low + high) / 2, chunk};
+  return {fitted_limit(rest), chunk};
 }
 
 class Equation {
@@ -89,13 +57,12 @@ class Equation {
   /// With limits of exponents, where the system has any, as the values of `heads` have it.
   [[nodiscard]] std::vector<Mistake> clipped(const std::vector<HeadDifference>& heads) {
     if (family_.gated) {
-      const auto add_clip = [&](Index chunk, const char* of) {
+      const auto add_clip = [&](Index chunk) {
         const Clip by = best_clip(family_, batch_, heads, chunk);
-        edited(fmt::format("{} clipped at about {:.3g}", of, by.least), [by](auto& x) { clip(x.g, by); });
+        edited(clip_text(by), [by](auto& x) { clip(x.g, by); });
       };
-      add_clip(0, "exponent of the decay");
-      if (c_.chunk > 0 && !r_.unchunked())
-        add_clip(c_.chunk, "exponent, the sum of g from the chunk's begin on,");
+      add_clip(0);
+      if (c_.chunk > 0 && !r_.unchunked()) add_clip(c_.chunk);
     }
     return std::move(list_);
   }

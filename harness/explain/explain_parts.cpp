@@ -31,11 +31,11 @@ Index worst_column(const Matrix<double>& exact, const Matrix<double>& actual, In
   return worst;
 }
 
-void show_row(Explanation& out, const std::string& place, const char* column, const Matrix<double>& exact,
+void show_row(Explanation& out, const std::string& place, const LastAxis& axis, const Matrix<double>& exact,
               const Matrix<double>& actual, Index row) {
   const auto [begin, end] = window(worst_column(exact, actual, row), exact.cols());
   for (Index j = begin; j < end; ++j) {
-    out.values.push_back({fmt::format("{}, {} {}", place, column, j), exact(row, j), actual(row, j)});
+    out.values.push_back({fmt::format("{}, {}", place, axis.text(j)), exact(row, j), actual(row, j)});
   }
 }
 
@@ -52,8 +52,8 @@ const HeadDifference* show_differences(Explanation& out, const Resolved& r,
   if (wrong > 4) out.differs.push_back(fmt::format("and {} more of {} heads", wrong - 4, heads.size()));
   const std::string at = fmt::format("sequence {}, head {}", worst->sequence, worst->head);
   if (worst->worst_token >= 0) {
-    show_row(out, fmt::format("o: {}, token {}", at, worst->worst_token), "channel", worst->exact.o, worst->o,
-             worst->worst_token);
+    show_row(out, fmt::format("o: {}, token {}", at, worst->worst_token), {.word = "channel"}, worst->exact.o,
+             worst->o, worst->worst_token);
   }
   if (worst->worst_token < 0 || worst->state_wrong) {
     Index row = 0;
@@ -64,8 +64,8 @@ const HeadDifference* show_differences(Explanation& out, const Resolved& r,
       if (error > largest) largest = error, row = i;
     }
     if (worst->state.size() > 0)
-      show_row(out, fmt::format("final_state: {}, row {}", at, row), "column", worst->exact.state,
-               worst->state, row);
+      show_row(out, fmt::format("final_state: {}, row {}", at, row), {}, worst->exact.state, worst->state,
+               row);
   }
   return worst;
 }

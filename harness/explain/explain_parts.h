@@ -5,12 +5,13 @@
 
 #include "harness/explain/explain.h"
 #include "harness/explain/explain_head.h"
+#include "oracles/systems/last_axis.h"
 
 /// Parts of explain() that its subjects share.
 namespace samestate {
 
-/// Adds the values of a row around its worst column.
-void show_row(Explanation& out, const std::string& place, const char* column, const Matrix<double>& exact,
+/// Adds the values of a row around its worst column, a place of the last axis.
+void show_row(Explanation& out, const std::string& place, const LastAxis& axis, const Matrix<double>& exact,
               const Matrix<double>& actual, Index row);
 
 /// The column of a row where the two differ most.

@@ -2,7 +2,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <utility>
@@ -10,7 +12,9 @@
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
 #include "harness/explain/explain_tensors.h"
+#include "harness/systems/tensor_comparison.h"
 #include "oracles/reasons.h"
+#include "oracles/rounding.h"
 
 namespace samestate {
 namespace {
@@ -19,6 +23,41 @@ using Change = TensorLawComparison::Change;
 
 constexpr const char* kOfPool =
     "a request reads or writes a row of the pool that is not its slot's, or its result depends on the slot";
+
+/// What a call left in an element that is nobody's, in words.
+const char* written(float given, float left) {
+  const auto holds = [&](Format format) { return left == round_to(given, format); };
+  if (given == 0.0F && left == 0.0F) return "0 where -0 was, as adding zero does";
+  if (left == 0.0F && std::fpclassify(given) == FP_SUBNORMAL) return "zeros where subnormal numbers were";
+  if (left == 0.0F) return "zeros";
+  if (holds(Format::bf16)) return "its numbers rounded to bf16";
+  if (holds(Format::fp16)) return "its numbers rounded to fp16";
+  return "other numbers";
+}
+
+/// Whether and what calls wrote into rows that no request owns.
+std::string of_nobodys_rows(const TensorLawTrace& trace) {
+  std::vector<std::string> what;
+  for (const TensorLawComparison& comparison : trace) {
+    if (comparison.first != tensor_laws_detail::kRowsGiven) continue;
+    for (const TensorLawPair& pair : comparison.pairs) {
+      const Matrix<double> allowed = pair.first.tolerance + pair.second.tolerance;
+      for (Index i = 0; i < pair.rows; ++i) {
+        for (Index j = 0; j < allowed.cols(); ++j) {
+          const auto x = static_cast<float>(pair.first.values(i, j));
+          const auto y = static_cast<float>(pair.second.values(i, j));
+          if (std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y)) continue;
+          if (x != y && std::abs(x - y) <= allowed(i, j)) continue;
+          std::string now = written(x, y);
+          if (std::ranges::find(what, now) == what.end()) what.push_back(std::move(now));
+        }
+      }
+    }
+  }
+  if (what.empty()) return kOfPool;
+  return fmt::format("writes rows of the pool that no sequence owns (none is its slot's): {}",
+                     fmt::join(what, ", "));
+}
 
 /// Both runs without what is finite in neither of them, which parts them nowhere; how many elements that was.
 Index without_what_neither_has(TensorLawPair& pair) {
@@ -82,7 +121,7 @@ Parted parted(const TensorSystem& system, const Case& c, const Call& call,
                          rows(pair.first.tolerance + pair.second.tolerance), rows(told.second.values));
     if (p.of.wrong == 0) continue;
     p.pair = &pair;
-    p.of.column = last_axis(system.row, call, pair.output);
+    p.of.axis = last_axis(system.row, call, pair.output);
     const auto spec = std::find_if(signature.outputs.begin(), signature.outputs.end(),
                                    [&](const TensorSpec& row) { return row.name == pair.output; });
     if (spec != signature.outputs.end() && spec->axis == Axis::tokens) p.tokens = c.T;
@@ -137,21 +176,21 @@ void say_differs(Explanation& out, const Parted& most) {
   for (const Parting& p : most.outputs) {
     const Index row = p.of.rows.front();
     out.differs.push_back(
-        fmt::format("{} of sequence {}: {} of {} elements in {} row(s): {}; they part at {}, {} {}",
-                    p.of.name, p.of.sequence, p.of.wrong, p.pair->rows * p.pair->first.values.cols(),
-                    p.of.rows.size(), ranges_text(p.of.rows),
-                    row_text(row, p.pair->first.values.rows(), p.tokens), p.of.column, p.of.first_column));
+        fmt::format("{} of sequence {}: {} of {} elements in {} row(s): {}; they part at {}, {}", p.of.name,
+                    p.of.sequence, p.of.wrong, p.pair->rows * p.pair->first.values.cols(), p.of.rows.size(),
+                    ranges_text(p.of.rows), row_text(row, p.pair->first.values.rows(), p.tokens),
+                    p.of.axis.text(p.of.first_column)));
   }
   const Parting& p = most.largest();
   const TensorLawPair& pair = *p.pair;
   const Index first = p.of.rows.front();
   if (first != p.of.worst_row) {
-    out.values.push_back({fmt::format("{}, {} {}", place_text(p, first), p.of.column, p.of.first_column),
+    out.values.push_back({fmt::format("{}, {}", place_text(p, first), p.of.axis.text(p.of.first_column)),
                           pair.first.values(first, p.of.first_column),
                           pair.second.values(first, p.of.first_column)});
   }
   const Index row = p.of.worst_row;
-  show_row(out, place_text(p, row), p.of.column.c_str(), pair.first.values, pair.second.values, row);
+  show_row(out, place_text(p, row), p.of.axis, pair.first.values, pair.second.values, row);
   const Index column = worst_column(pair.first.values, pair.second.values, row);
   const double of_first = pair.first.tolerance(row, column);
   const double of_second = pair.second.tolerance(row, column);
@@ -304,7 +343,7 @@ Explanation explain_tensor_law(const Resolved& r, const TensorSystem& system, co
       if (x.words.empty()) continue;
       out.compared = {"first:  " + x.first, "second: " + x.second};
       out.differs = {x.words};
-      out.patterns = {kOfPool};
+      out.patterns = {of_nobodys_rows(trace.tensor_law)};
       return out;
     }
     const auto neither = std::find_if(all.begin(), all.end(), [](const Parted& x) { return x.neither > 0; });
@@ -334,7 +373,7 @@ Explanation explain_tensor_law(const Resolved& r, const TensorSystem& system, co
           "a request's result depends on its slot, its neighbours or how its calls are cut");
       break;
     case Change::pool:
-      out.patterns.emplace_back(kOfPool);
+      out.patterns.push_back(of_nobodys_rows(trace.tensor_law));
       break;
     case Change::packing:
       out.patterns.push_back("a sequence's result depends on what is packed before or behind it");

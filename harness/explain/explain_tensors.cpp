@@ -1,6 +1,7 @@
 #include "harness/explain/explain_tensors.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -46,26 +47,6 @@ TensorDifference difference_of(const std::string& name, Index b, const Matrix<do
 bool explained(const Matrix<double>& actual, const Matrix<double>& exact, const Matrix<double>& other) {
   const double whole = (actual - exact).norm();
   return whole > 0.0 && (actual - other).norm() <= (1.0 - kExplainedShare) * whole;
-}
-
-std::string last_axis(const Operator& row, const Call& call, std::string_view output) {
-  const auto extent = [&](const Call& of) -> Index {
-    for (const TensorSpec& spec : row.signature(of).outputs) {
-      if (spec.name == output) return spec.columns();
-    }
-    return 0;
-  };
-  for (const Parameter& p : row.parameters) {
-    const char* word = p.summary.ends_with("heads") ? "head" : p.summary == "experts" ? "expert" : nullptr;
-    if (word == nullptr || extent(call) != call.at(p.name)) continue;
-    Call doubled = call;
-    doubled.parameters[std::string(p.name)] *= 2;
-    try {
-      if (extent(doubled) == 2 * extent(call)) return word;
-    } catch (const Error&) {  // no such sizes: nothing is known of the axis
-    }
-  }
-  return "column";
 }
 
 std::string row_text(Index row, Index rows, Index tokens) {
@@ -210,6 +191,26 @@ std::vector<std::string> tensor_slots(const Resolved& r, const TensorSpec& spec,
 
 }  // namespace
 
+namespace {
+
+/// Which of the columns are wrong where not all are; of heads, which of them and which of their channels.
+std::string columns_text(const TensorDifference& d, Index columns) {
+  if (std::ssize(d.columns) == columns) return {};
+  const auto listed = [](const std::set<Index>& wrong) { return ranges_text({wrong.begin(), wrong.end()}); };
+  const Index width = d.axis.width;
+  if (width == 0) return fmt::format("only {}(s) {}", d.axis.word, listed(d.columns));
+  std::set<Index> heads, channels;
+  for (const Index j : d.columns) heads.insert(j / width), channels.insert(j % width);
+  std::vector<std::string> parts;
+  if (std::ssize(heads) < columns / width)
+    parts.push_back(fmt::format("head(s) {} of {}", listed(heads), columns / width));
+  if (std::ssize(channels) < width)
+    parts.push_back(fmt::format("channel(s) {} of the {} of a head", listed(channels), width));
+  return parts.empty() ? "" : fmt::format("only {}", fmt::join(parts, ", "));
+}
+
+}  // namespace
+
 std::vector<std::string> tensor_values(const Case& c, const TensorDifference& d, Index tokens,
                                        const Matrix<double>& exact, const Matrix<double>& actual) {
   std::vector<std::string> out;
@@ -223,8 +224,7 @@ std::vector<std::string> tensor_values(const Case& c, const TensorDifference& d,
       explained(actual, exact, exact.transpose())) {
     say("transposed");
   }
-  if (std::ssize(d.columns) < exact.cols())
-    say(fmt::format("only {}(s) ", d.column) + ranges_text({d.columns.begin(), d.columns.end()}));
+  if (const std::string text = columns_text(d, exact.cols()); !text.empty()) say(text);
   if (tokens == 0 || exact.rows() % tokens != 0) return out;
   if (finite && std::isnan(factor)) rearranged(c, tokens, exact.rows() / tokens, exact, actual, say);
   return out;
@@ -267,7 +267,7 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
       TensorDifference d = difference_of(name, b, exact, get(of.tolerance, name),
                                          get(outputs[static_cast<std::size_t>(b)], name));
       if (d.wrong == 0) continue;
-      d.column = last_axis(system.row, system.call(c, trace.native), name);
+      d.axis = last_axis(system.row, system.call(c, trace.native), name);
       out.differs.push_back(fmt::format("{} of sequence {}: {} of {} elements in {} row(s): {}", name, b,
                                         d.wrong, exact.size(), d.rows.size(), ranges_text(d.rows)));
       found.push_back(std::move(d));
@@ -315,7 +315,7 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
   }
   const std::string place = fmt::format("{}: sequence {}, {}", worst.name, worst.sequence,
                                         row_text(worst.worst_row, exact.rows(), tokens));
-  show_row(out, place, worst.column.c_str(), exact, actual, worst.worst_row);
+  show_row(out, place, worst.axis, exact, actual, worst.worst_row);
   const Index column = worst_column(exact, actual, worst.worst_row);
   out.terms.push_back({"error", std::abs(exact(worst.worst_row, column) - actual(worst.worst_row, column))});
   out.terms.push_back(

@@ -7,6 +7,7 @@
 
 #include "harness/explain/explain.h"
 #include "harness/systems/tensor_system.h"
+#include "oracles/systems/last_axis.h"
 
 /// Parts of explain() for systems of named tensors.
 namespace samestate {
@@ -17,10 +18,10 @@ struct TensorDifference {
   Index sequence = 0;
   std::vector<Index> rows;  ///< wrong ones
   std::set<Index> columns;
-  std::string column = "column";  ///< what the last axis counts
-  Index first_column = 0;         ///< wrong, of the first wrong row
-  Index wrong = 0;                ///< elements
-  double worst = 0.0;             ///< error / tolerance
+  LastAxis axis;
+  Index first_column = 0;  ///< wrong, of the first wrong row
+  Index wrong = 0;         ///< elements
+  double worst = 0.0;      ///< error / tolerance
   Index worst_row = 0;
 };
 
@@ -31,9 +32,6 @@ struct TensorDifference {
 /// Whether the kernel's values are those of `other`, so far as they differ from the right ones.
 [[nodiscard]] bool explained(const Matrix<double>& actual, const Matrix<double>& exact,
                              const Matrix<double>& other);
-
-/// What the last axis of an output counts, as the row's own sizes say: "head", "expert", else "column".
-[[nodiscard]] std::string last_axis(const Operator& row, const Call& call, std::string_view output);
 
 /// "token 16", or where a token has several rows, "row 16 (token 8, its row 0)"; `tokens` 0: rows of no tokens.
 [[nodiscard]] std::string row_text(Index row, Index rows, Index tokens);

@@ -1,5 +1,7 @@
 #include "harness/explain/reading.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -173,6 +175,10 @@ class Evaluation {
   }
   [[nodiscard]] double alpha(double g) const {
     if (b_.g.empty()) return 1.0;
+    const double of_reading = unlimited_alpha(g);
+    return r_.least == kNoLimit ? of_reading : std::max(of_reading, std::exp(r_.least));
+  }
+  [[nodiscard]] double unlimited_alpha(double g) const {
     switch (r_.decay) {
       case R::Decay::log2:
         return std::exp2(g);
@@ -264,6 +270,41 @@ class Evaluation {
 };
 
 }  // namespace
+
+void clip(Vector<double>& g, const Clip& by) {
+  double sum = 0.0;
+  for (Index t = 0; t < g.size(); ++t) {
+    if (by.chunk == 0 || t % by.chunk == 0) sum = 0.0;
+    const double before = std::max(sum, by.least);
+    sum += g(t);
+    g(t) = std::max(sum, by.least) - before;
+  }
+}
+
+double fitted_limit(const std::function<double(double)>& rest) {
+  constexpr double kStep = 1.25, kLargest = 120.0;
+  double at = 0.25, least = rest(-at);
+  for (double x = at * kStep; x < kLargest; x *= kStep) {
+    if (const double now = rest(-x); now < least) least = now, at = x;
+  }
+  double low = at / kStep, high = at * kStep;
+  for (int i = 0; i < 20; ++i) {
+    const double third = (high - low) / 3;
+    if (rest(-(low + third)) < rest(-(high - third))) {
+      high -= third;
+    } else {
+      low += third;
+    }
+  }
+  return -(low + high) / 2;
+}
+
+std::string clip_text(const Clip& by) {
+  return fmt::format(
+      "{} clipped at about {:.3g}",
+      by.chunk == 0 ? "exponent of the decay" : "exponent, the sum of g from the chunk's begin on,",
+      by.least);
+}
 
 std::vector<const Deviation*> deviations_of(const Family& family) {
   std::vector<const Deviation*> out;

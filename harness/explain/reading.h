@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +10,8 @@
 #include "oracles/systems/family.h"
 
 namespace samestate {
+
+inline constexpr double kNoLimit = -std::numeric_limits<double>::infinity();
 
 /// How a kernel reads a call of the recurrent family: one way for each aspect. The first of each is the canonical one.
 struct Reading {
@@ -36,7 +40,20 @@ struct Reading {
   bool whole = false;          ///< cu_seqlens is ignored
   bool returns_start = false;  ///< the final state is the initial one
   bool divides = false;        ///< o is divided by q . sum of keys
+  double least = kNoLimit;     ///< exponents of the decay are not let below
 };
+
+/// Exponents of the decay that are not let below `least`: each, or with `chunk` their sums from the begin of its chunk on.
+struct Clip {
+  double least = kNoLimit;
+  Index chunk = 0;
+};
+void clip(Vector<double>& g, const Clip& by);
+
+/// A limit is no row of the list of deviations, since it has to be fitted: the one in [-120, -1/4] of which `rest` is least.
+[[nodiscard]] double fitted_limit(const std::function<double(double)>& rest);
+/// "exponent of the decay clipped at about -5": what both diagnose and repro call it.
+[[nodiscard]] std::string clip_text(const Clip& by);
 
 /// One deviation from the canonical reading.
 struct Deviation {

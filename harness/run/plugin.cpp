@@ -16,7 +16,10 @@ PluginRows load_plugin(const std::filesystem::path& path) {
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* why = dlerror();
-    throw Error("plugin " + path.string() + " cannot be loaded: " + (why ? why : "unknown reason"));
+    throw Error("plugin " + path.string() + " cannot be loaded: " + (why ? why : "unknown reason") +
+                (std::filesystem::exists(path) ? ""
+                                               : "; a function of Python is python:MODULE:FUNCTION, a "
+                                                 "command that takes arguments one quoted text"));
   }
   const auto function = [&](const char* name) {
     void* address = dlsym(library, name);

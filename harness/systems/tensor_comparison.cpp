@@ -38,7 +38,8 @@ void Comparison::add(Index b, const std::string& name, Index rows, const Side& f
         first_not_finite_.bound = bound;
         first_not_finite_.expected = x(i, j);
         first_not_finite_.actual = y(i, j);
-        first_not_finite_.worst = {b, -1, i, j};
+        first_not_finite_.worst = first.oracle.place(name, i, j);
+        first_not_finite_.worst.sequence = b;
         where_not_finite_ = name;
         continue;
       }
@@ -54,7 +55,8 @@ void Comparison::add(Index b, const std::string& name, Index rows, const Side& f
       worst_.bound = bound;
       worst_.expected = x(i, j);
       worst_.actual = y(i, j);
-      worst_.worst = {b, -1, i, j};
+      worst_.worst = first.oracle.place(name, i, j);
+      worst_.worst.sequence = b;
       where_ = name;
     }
   }

@@ -11,6 +11,10 @@ namespace samestate::tensor_laws_detail {
 
 using Change = TensorLawComparison::Change;
 
+/// The two runs of a comparison of the rows that no request owns, before and after a call.
+inline constexpr const char* kRowsGiven = "the rows of the pool that are not the slot's, as they were given";
+inline constexpr const char* kRowsLeft = "as the call left them";
+
 /// The outputs of one sequence of a run, and what they are held against.
 struct Side {
   const Tensors<double>& outputs;

@@ -25,9 +25,6 @@ constexpr float kNobodys[] = {1024.0F,
                               -std::numeric_limits<float>::infinity(),
                               std::numeric_limits<float>::max()};
 
-constexpr const char* kGiven = "the rows of the pool that are not the slot's, as they were given";
-constexpr const char* kLeft = "as the call left them";
-
 /// Which rows of a pool a request owns.
 struct Owned {
   Index slots = 0;
@@ -148,7 +145,7 @@ Judgement pool(const TensorSubject& s) {
   Words words;
   // Bit for bit, but for what a contract that stores states in fewer takes of them.
   const auto stays = [&](const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& run) {
-    unowned.begin(Change::pool, kGiven, kLeft);
+    unowned.begin(Change::pool, kRowsGiven, kRowsLeft);
     for (Index b = 0; b < s.r.c.B; ++b) {
       const Owned own = owned_by(inputs, b);
       const Tensors<double> given = sequence_of(inputs, b);
@@ -196,7 +193,7 @@ Judgement pool(const TensorSubject& s) {
   Judgement moved = owned.take("a request in its slot, and in another one");
   if (stayed.verdict == Verdict::fail) return stayed;
   if (words.differ()) {
-    if (s.trace) s.trace->push_back({Change::pool, kGiven, kLeft, -1, {}, words.first().reason});
+    if (s.trace) s.trace->push_back({Change::pool, kRowsGiven, kRowsLeft, -1, {}, words.first().reason});
     return words.first();
   }
   moved.rows += stayed.rows;

@@ -36,7 +36,7 @@ struct RunningModel {
   double stored_unit = 0.0;                ///< of a rounding point of the reference (stored()); 0: none
   double stored_tiny = 0.0;                ///< absolute error of a rounding there
   double stored_most = kUnlimited;         ///< what a kernel stores there has this size at most, or overflows
-  bool* overflows = nullptr;               ///< set where it may
+  bool* overflows = nullptr;  ///< set where it may; which values hang on it, Running::overflows says
   /// Where not none, the value is the twin's: rounding points round it to nearest, and the error is how far a kernel of the
   /// same points may be from the twin. Where all of value +- error is rounded to one number there is none left.
   Format nearest = Format::none;
@@ -106,11 +106,30 @@ class Running {
   /// x of a token whose choice a correct kernel may take otherwise (EQUATIONS 8.2), known to within `error`. What is
   /// computed from it is not marked.
   [[nodiscard]] static Running undecided(const Running& x, double error) {
-    Running y = within(x.value(), error);
+    Running y = within(x.value(), error).made_of(x);
     y.undecided_ = true;
     return y;
   }
   [[nodiscard]] bool undecided() const { return undecided_; }
+
+  /// Nothing is known of it since its format may have no number for it, or for something that it is made of: it may be a
+  /// NaN. An error that is infinite for another reason (a divisor that may be zero, a choice) excuses none.
+  [[nodiscard]] bool overflows() const {
+    return overflows_ || (terms_ > 1.0 && magnitude_ - error_ > kLargestOfFp32);
+  }
+  /// This, computed from x. Of a finite error nothing is said, so that it costs nothing where all is well.
+  [[nodiscard, gnu::always_inline]] inline Running made_of(const Running& x) const {
+    Running y = *this;
+    if (!(y.error_ < kUnlimited)) [[unlikely]]
+      y.overflows_ = y.overflows_ || x.overflows();
+    return y;
+  }
+  /// Of an unlimited error, which an overflow may be the reason of.
+  [[nodiscard]] static Running overflowing(double value) {
+    Running y = within(value, kUnlimited);
+    y.overflows_ = true;
+    return y;
+  }
 
   [[nodiscard]] double value() const { return value_; }
   /// Whether its last operation was a sum whose rounding is not charged yet.
@@ -148,6 +167,8 @@ class Running {
     sum.error_ = x.error_ + y.error_;
     sum.magnitude_ = x.magnitude_ + y.magnitude_;
     sum.terms_ = x.terms_ + y.terms_;
+    if (!(sum.error_ < kUnlimited)) [[unlikely]]
+      sum.overflows_ = x.overflows() || y.overflows();
     return sum;
   }
   friend Running operator-(const Running& x, const Running& y) { return x + (-y); }
@@ -160,17 +181,20 @@ class Running {
     const double ey = y.error();
     // A factor of exactly zero stays zero whatever the other one is, but for one that may be infinite in its format.
     if ((x.value_ == 0.0 && ex == 0.0) || (y.value_ == 0.0 && ey == 0.0))
-      return std::isinf(ex + ey) && overflowed() ? within(0.0, std::numeric_limits<double>::infinity())
-                                                 : Running{};
-    return rounded(x.value_ * y.value_, std::abs(x.value_) * ey + std::abs(y.value_) * ex + ex * ey, 1.0);
+      return std::isinf(ex + ey) && (x.overflows() || y.overflows()) ? overflowing(0.0) : Running{};
+    return rounded(x.value_ * y.value_, std::abs(x.value_) * ey + std::abs(y.value_) * ex + ex * ey, 1.0)
+        .made_of(x)
+        .made_of(y);
   }
   friend Running operator/(const Running& x, const Running& y) {
     const double ex = x.error();
     const double room = std::abs(y.value_) - y.error();
     const double quotient = x.value_ / y.value_;
-    if (!(room > 0.0)) return within(quotient, std::numeric_limits<double>::infinity());
+    if (!(room > 0.0)) return within(quotient, kUnlimited).made_of(x).made_of(y);
     return rounded(quotient, (ex + std::abs(quotient) * y.error()) / room,
-                   detail::running_model().division_units);
+                   detail::running_model().division_units)
+        .made_of(x)
+        .made_of(y);
   }
   Running& operator+=(const Running& y) { return *this = *this + y; }
   Running& operator-=(const Running& y) { return *this = *this - y; }
@@ -186,10 +210,12 @@ class Running {
   friend bool operator==(const Running& x, const Running& y) { return x.value_ == y.value_; }
   friend bool operator!=(const Running& x, const Running& y) { return x.value_ != y.value_; }
 
-  /// Whether something stored so far may have had no number in its format.
-  [[nodiscard]] static bool overflowed() {
-    const bool* const flag = detail::running_model().overflows;
-    return flag != nullptr && *flag;
+  /// x of an open choice, where another one may be made of values that nobody computed: it overflows if anything did.
+  [[nodiscard]] static Running unknown(const Running& x) {
+    const bool* const any = detail::running_model().overflows;
+    Running y = undecided(x, kUnlimited);
+    y.overflows_ = y.overflows_ || (any != nullptr && *any);
+    return y;
   }
 
   /// The value with what came in and `units` roundings of the result.
@@ -199,7 +225,7 @@ class Running {
     const double largest = std::abs(value) + carried;
     double error = carried + units * model.unit * largest;
     if (largest < 2.0 * model.tiny) error += model.tiny;
-    return within(value, in_range(std::abs(value)) ? error : std::numeric_limits<double>::infinity());
+    return in_range(std::abs(value)) ? within(value, error) : overflowing(value);
   }
 
  private:
@@ -218,17 +244,18 @@ class Running {
   double magnitude_ = 0.0;  ///< sum over the terms of |value| + error
   double terms_ = 0.0;      ///< how many a pending sum has
   bool undecided_ = false;
+  bool overflows_ = false;  ///< of an infinite error alone
 };
 
 // Each function: the largest change of f over [value - error, value + error], then the function's own units.
 
-inline Running abs(const Running& x) { return Running::within(std::abs(x.value()), x.error()); }
+inline Running abs(const Running& x) { return Running::within(std::abs(x.value()), x.error()).made_of(x); }
 
 inline Running sqrt(const Running& x) {
   const double root = std::sqrt(x.value());
   const double lower = std::sqrt(std::max(x.value() - x.error(), 0.0));
   const double carried = x.error() > 0.0 ? x.error() / (root + lower) : 0.0;
-  return Running::rounded(root, carried, detail::running_model().root_units);
+  return Running::rounded(root, carried, detail::running_model().root_units).made_of(x);
 }
 
 inline Running exp(const Running& x) {
@@ -237,38 +264,47 @@ inline Running exp(const Running& x) {
   const double units =
       model.ex2 ? model.exponential.ex2 + model.exponential.ex2_slope * (std::abs(x.value()) + x.error())
                 : model.exponential.exact;
-  return Running::rounded(e, e * std::expm1(x.error()), units);
+  const double carried = e * std::expm1(x.error());
+  // An argument of which so little is known may be one that fp32 has no number for.
+  if (!std::isfinite(carried)) [[unlikely]]
+    return Running::overflowing(e);
+  return Running::rounded(e, carried, units);
 }
 
 inline Running expm1(const Running& x) {
   const double e = std::expm1(x.value());
   return Running::rounded(e, std::exp(x.value()) * std::expm1(x.error()),
-                          detail::running_model().function_units);
+                          detail::running_model().function_units)
+      .made_of(x);
 }
 
 inline Running log(const Running& x) {
   const double room = x.value() - x.error();
   const double carried = room > 0.0 ? x.error() / room : std::numeric_limits<double>::infinity();
   return Running::rounded(std::log(x.value()), x.error() > 0.0 ? carried : 0.0,
-                          detail::running_model().function_units);
+                          detail::running_model().function_units)
+      .made_of(x);
 }
 
 inline Running log1p(const Running& x) {
   const double room = 1.0 + x.value() - x.error();
   const double carried = room > 0.0 ? x.error() / room : std::numeric_limits<double>::infinity();
   return Running::rounded(std::log1p(x.value()), x.error() > 0.0 ? carried : 0.0,
-                          detail::running_model().function_units);
+                          detail::running_model().function_units)
+      .made_of(x);
 }
 
 inline Running sin(const Running& x) {
   // The argument reduction of a library may err by the unit of the result's range, not of the result.
   return Running::rounded(std::sin(x.value()), x.error() + detail::running_model().unit,
-                          detail::running_model().function_units);
+                          detail::running_model().function_units)
+      .made_of(x);
 }
 
 inline Running cos(const Running& x) {
   return Running::rounded(std::cos(x.value()), x.error() + detail::running_model().unit,
-                          detail::running_model().function_units);
+                          detail::running_model().function_units)
+      .made_of(x);
 }
 
 /// log(1 + e^x), by whatever way: kernels take log1p(exp(x)), log(1 + exp(x)), where the 1 swallows a small
@@ -278,7 +314,7 @@ inline Running softplus(const Running& x) {
   const RunningModel& model = detail::running_model();
   const double value = std::max(x.value(), 0.0) + std::log1p(std::exp(-std::abs(x.value())));
   const double carried = x.error() + model.unit * (1.0 + model.exponential.exact);
-  return Running::rounded(value, carried, model.function_units);
+  return Running::rounded(value, carried, model.function_units).made_of(x);
 }
 
 template <>
@@ -291,9 +327,10 @@ struct RoundingPoint<Running> {
     if (model.stored_unit == 0.0 || (x.value() == 0.0 && error == 0.0)) return x;  // zero is a number of it
     const double size = std::abs(x.value()) + (std::isfinite(error) ? error : 0.0);
     if (size > model.stored_most && model.overflows != nullptr) *model.overflows = true;
-    if (size > model.stored_most) return Running::within(x.value(), kUnlimited);
+    if (size > model.stored_most) return Running::overflowing(x.value());
     return Running::within(x.value(),
-                           error + model.stored_unit * (std::abs(x.value()) + error) + model.stored_tiny);
+                           error + model.stored_unit * (std::abs(x.value()) + error) + model.stored_tiny)
+        .made_of(x);
   }
   /// Relative, so that it holds whatever power of two or factor stands on the operand or behind the product. What is known
   /// exactly and a number of the format stays.
@@ -306,7 +343,8 @@ struct RoundingPoint<Running> {
       return error == 0.0 ? turned(value, model.operand) : nearest(value, error, model.operand);
     if (error == 0.0 && round_to(value, model.operand) == value) return x;
     return Running::within(value, error + unit_roundoff(model.operand) * (std::abs(value) + error) +
-                                      subnormal_error(model.operand));
+                                      subnormal_error(model.operand))
+        .made_of(x);
   }
   static Running shift(const Running& x) { return Running::shift(x); }
   /// Of the twin, whose stored weights are numbers of the maximum that was subtracted, the hull: a score that is off by a

@@ -34,7 +34,8 @@ template <class Scalar>
     const double error = g(t).error();
     const double size = std::abs(g(t).value()) + error;
     total += std::min(size, error - bounds::kDecayFloor);
-    out(t) = Running::within(g(t).value(), error + kSlack * model.unit * (total + size) + model.tiny);
+    out(t) = Running::within(g(t).value(), error + kSlack * model.unit * (total + size) + model.tiny)
+                 .made_of(g(t));
   }
   return out;
 }

@@ -30,6 +30,21 @@ struct Size {
 
 }  // namespace
 
+Location OperatorOracle::place(std::string_view output, Index row, Index column) const {
+  const auto found = axes.find(output);
+  return (found == axes.end() ? LastAxis() : found->second).place(row, column);
+}
+
+bool OperatorOracle::may_overflow(std::string_view output, Index row, Index column) const {
+  const auto found = overflows.find(output);
+  return found != overflows.end() && found->second(row, column);
+}
+
+bool OperatorOracle::row_may_overflow(std::string_view output, Index row) const {
+  const auto found = overflows.find(output);
+  return found != overflows.end() && found->second.row(row).any();
+}
+
 OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tensors<double>& inputs,
                                const std::vector<Index>& cuts, const Contract& contract) {
   OperatorOracle oracle;
@@ -38,7 +53,8 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
   oracle.exact = op.exact(canonical, inputs);
   RunningModel model = RunningModel::of(contract);
   model.tiny *= op.late_factors;
-  model.overflows = &oracle.overflows;
+  bool any_overflow = false;
+  model.overflows = &any_overflow;
   model.rounds = &oracle.points;
   const RunningScope scope(model);
   const Tensors<Running> running = evaluate<Running>(op.running, op, call, inputs, cuts);
@@ -51,6 +67,7 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
     }
     Matrix<double> tolerance(x.rows(), x.cols());
     Matrix<bool> undecided = Matrix<bool>::Constant(x.rows(), 1, false);
+    Matrix<bool> overflows = Matrix<bool>::Constant(x.rows(), x.cols(), false);
     for (Index i = 0; i < x.rows(); ++i) {
       for (Index j = 0; j < x.cols(); ++j) {
         const double error = x(i, j).error();
@@ -59,13 +76,16 @@ OperatorOracle operator_oracle(const Operator& op, const Call& call, const Tenso
         const double size = std::abs(exact(i, j)) + (std::isfinite(error) ? error : 0.0);
         if (std::isfinite(exact(i, j)) && !std::isfinite(round_to(size, contract.output))) {
           tolerance(i, j) = kInfinity;
-          oracle.overflows = true;
+          overflows(i, j) = true;
         }
+        overflows(i, j) = overflows(i, j) || (any_overflow && std::isinf(error) && x(i, j).overflows());
         undecided(i, 0) = undecided(i, 0) || x(i, j).undecided();
       }
     }
+    oracle.axes.emplace(name, last_axis(op, call, name));
     oracle.tolerance.emplace(name, std::move(tolerance));
     oracle.undecided.emplace(name, std::move(undecided));
+    if (overflows.any()) oracle.overflows.emplace(name, std::move(overflows));
   }
   return oracle;
 }
@@ -97,7 +117,7 @@ Judgement judge_operator(const Operator& op, const OperatorOracle& oracle, const
         const double error = std::isnan(difference) ? kInfinity : difference;
         // A bound that says nothing excuses no NaN where a number is expected; a format without the number does.
         if (!std::isfinite(bound) &&
-            (std::isfinite(x(i, j)) || !std::isfinite(exact(i, j)) || oracle.overflows)) {
+            (std::isfinite(x(i, j)) || !std::isfinite(exact(i, j)) || oracle.may_overflow(name, i, j))) {
           ++open;
           ++size.open;
           continue;
@@ -112,8 +132,7 @@ Judgement judge_operator(const Operator& op, const OperatorOracle& oracle, const
           judgement.ratio = ratio;
           judgement.error = error;
           judgement.bound = bound;
-          judgement.worst.token = i;
-          judgement.worst.channel = j;
+          judgement.worst = oracle.place(name, i, j);
           judgement.expected = exact(i, j);
           judgement.actual = x(i, j);
           where = name;

@@ -256,7 +256,7 @@ Tensors<double> sampled_tolerances(const OperatorOracle& oracle, const SampledEr
     const Matrix<double> sampled = population.element_tolerance() + get(errors.between, name);
     const Matrix<bool>& undecided = get(oracle.undecided, name);
     for (Index r = 0; r < y.rows(); ++r) {
-      if (undecided(r, 0) || (oracle.overflows && !tolerance.row(r).allFinite())) continue;
+      if (undecided(r, 0) || oracle.row_may_overflow(name, r)) continue;
       tolerance.row(r) = tolerance.row(r).cwiseMin(sampled.row(r));
     }
   }
@@ -285,7 +285,7 @@ Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& error
     const Matrix<double> e = beyond(error, slack);
     std::vector<Index> live;
     for (Index r = 0; r < y.rows(); ++r) {
-      if (undecided(r, 0) || (oracle.overflows && !get(oracle.tolerance, name).row(r).allFinite())) continue;
+      if (undecided(r, 0) || oracle.row_may_overflow(name, r)) continue;
       bool differs = (e.row(r).array() != 0.0).any();
       for (std::size_t n = 0; n < samples.size() && !differs; ++n)
         differs = (samples[n].row(r).array() != 0.0).any();
@@ -309,11 +309,11 @@ Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& error
     judgement.bound = found.limit;
     judgement.gate = fmt::format("sampled {}", found.name);
     judgement.reason = fmt::format("output {}", name);
-    judgement.worst.token = found.row < 0 ? -1 : live[static_cast<std::size_t>(found.row)];
-    judgement.worst.channel = found.column;
-    judgement.expected = found.row < 0 || found.column < 0 ? kNaN : y(judgement.worst.token, found.column);
-    judgement.actual =
-        found.row < 0 || found.column < 0 ? kNaN : get(actual, name)(judgement.worst.token, found.column);
+    const Index row = found.row < 0 ? -1 : live[static_cast<std::size_t>(found.row)];
+    const bool element = row >= 0 && found.column >= 0;
+    judgement.worst = oracle.place(name, row, found.column);
+    judgement.expected = element ? y(row, found.column) : kNaN;
+    judgement.actual = element ? get(actual, name)(row, found.column) : kNaN;
   }
   judgement.sampled_ratio = judgement.ratio;
   if (judgement.ratio > 1.0) {

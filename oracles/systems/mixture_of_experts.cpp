@@ -1,4 +1,3 @@
-#include <limits>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -98,9 +97,7 @@ struct Block {
       // Where the choice may turn, nothing can be said of the token.
       for (Index t = 0; t < call.tokens; ++t) {
         if (decided(certain_choice(out.routing.logits.row(t), out.routing.probabilities.row(t), K))) continue;
-        for (Index j = 0; j < y.cols(); ++j) {
-          y(t, j) = Running::undecided(y(t, j), std::numeric_limits<double>::infinity());
-        }
+        for (Index j = 0; j < y.cols(); ++j) y(t, j) = Running::unknown(y(t, j));
       }
     }
     return {{"y", std::move(y)}};

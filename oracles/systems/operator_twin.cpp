@@ -58,13 +58,12 @@ Share share_of(const TwinSubject& of, const std::string& name, const Matrix<doub
                const Matrix<double>& t) {
   const Matrix<double>& y = get(of.oracle.exact, name);
   const Matrix<bool>& undecided = get(of.oracle.undecided, name);
-  const Matrix<double>& tolerance = get(of.oracle.tolerance, name);
   const Matrix<double> w = written(t, x, of.contract.output);
   const Vector<double> rho = unshared(x, w, y);
   Share share;
   for (Index r = 0; r < rho.size() && w.cols() > 0; ++r) {
     if (w.row(r).cwiseAbs().maxCoeff() < least_normal(of.contract.output)) continue;
-    if (rho(r) < 0.0 || undecided(r, 0) || (of.oracle.overflows && !tolerance.row(r).allFinite())) continue;
+    if (rho(r) < 0.0 || undecided(r, 0) || of.oracle.row_may_overflow(name, r)) continue;
     ++share.rows;
     const Vector<double> carried = (x.row(r) - y.row(r)).cwiseAbs2() + (w.row(r) - y.row(r)).cwiseAbs2();
     share.elements += carried.sum() * carried.sum() / carried.squaredNorm();
@@ -138,7 +137,7 @@ void judge_elements(const TwinSubject& of, const TwinBound& twin, const Tensors<
       if (undecided(i, 0)) continue;
       for (Index j = 0; j < t.cols(); ++j) {
         if (!std::isfinite(t(i, j)) || !std::isfinite(slack(i, j))) continue;
-        if (of.oracle.overflows && !std::isfinite(tolerance(i, j))) continue;
+        if (!std::isfinite(tolerance(i, j)) && of.oracle.may_overflow(name, i, j)) continue;
         worst.compared = true;
         if (std::abs(t(i, j)) + slack(i, j) < least_normal(of.contract.output)) continue;
         const double bound =
@@ -465,8 +464,7 @@ TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& 
   j.ratio = j.twin_ratio = found.ratio;
   j.error = found.error;
   j.bound = found.bound;
-  j.worst.token = found.row;
-  j.worst.channel = found.column;
+  j.worst = of.oracle.place(found.output, found.row, found.column);
   if (found.row >= 0 && found.column >= 0) {
     j.expected = get(of.oracle.exact, found.output)(found.row, found.column);
     j.actual = get(actual, found.output)(found.row, found.column);

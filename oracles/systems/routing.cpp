@@ -98,7 +98,8 @@ Matrix<Running> certain_weights(const Matrix<Running>& probabilities, const std:
   weights = stored(std::move(weights));
   for (Index i = 0; i < N; ++i) {
     const Running& w = weights(0, i);
-    if (of(i) == Chosen::open) weights(0, i) = Running::within(w.value(), std::abs(w.value()) + w.error());
+    if (of(i) == Chosen::open)
+      weights(0, i) = Running::within(w.value(), std::abs(w.value()) + w.error()).made_of(w);
   }
   return weights;
 }

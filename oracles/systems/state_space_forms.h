@@ -34,14 +34,14 @@ namespace samestate {
   const double x = delta.value() * A.value();
   const double factor = x == 0.0 ? delta.value() : std::expm1(x) / A.value();
   const double room = std::abs(A.value()) - A.error();
-  if (!(room > 0.0)) return Running::within(factor, std::numeric_limits<double>::infinity());
+  if (!(room > 0.0)) return Running::within(factor, kUnlimited).made_of(delta).made_of(A);
   const double slope = std::exp(-std::max(delta.value() - delta.error(), 0.0) * room);
   const double of_delta = std::min(delta.error() * slope, std::max(factor, 1.0 / room - factor));
   const double of_A = A.error() / room * (std::abs(factor) + of_delta);
   // A product Delta A below the normal numbers may be flushed, and is then divided by A.
   const double flushed = std::abs(x) < 2.0 * model.tiny ? model.tiny / room : 0.0;
   const double units = 2.0 + model.function_units + model.division_units;
-  return Running::rounded(factor, of_delta + of_A + flushed, units);
+  return Running::rounded(factor, of_delta + of_A + flushed, units).made_of(delta).made_of(A);
 }
 
 /// The exponentials of a state space, of Delta >= 0 and A < 0, with these errors.

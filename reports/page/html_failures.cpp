@@ -37,7 +37,7 @@ std::string html_failures(const ReportData& data) {
     table.row();
     table.copy(repro_command(r));
     table.count(group.cases);
-    table.text(group.cause, tone_of(r.judgement.verdict));
+    table.text(group.cause, fmt::format("{} cause", tone_of(r.judgement.verdict)));
     table.text(group.only);
     table.text(group.kernel);
     table.text(group.form);
@@ -47,7 +47,8 @@ std::string html_failures(const ReportData& data) {
     table.command(repro_command(r));
   }
   return fmt::format(
-             "<h3>Failures</h3>\n<p>{} cases of {} kinds: of each kernel, form, law and likely cause the "
+             "<h3 id=\"failures\">Failures</h3>\n<p>{} cases of {} kinds: of each kernel, form, law and "
+             "likely cause the "
              "case with "
              "the fewest elements.</p>\n",
              cases, groups.size()) +

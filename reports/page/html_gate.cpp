@@ -51,7 +51,7 @@ std::string case_table(std::span<const Record> records, const std::vector<Surpri
       {"group", true, "cases of the same system, form, contract, law and gate"}};
   for (const char* name : {"gate", "kernel", "contract", "regime", "law", "what was found", "repeat with"})
     columns.push_back({name});
-  HtmlTable table(std::move(columns));
+  HtmlTable table(std::move(columns), /*stacked=*/true);
   for (std::size_t i = 0; i < std::min(kMostSurprises, surprises.size()); ++i) {
     const Surprise& surprise = surprises[i];
     const Record& r = records[surprise.record];
@@ -278,7 +278,8 @@ std::string html_evidence(const ReportInput& input, const std::string& timings) 
                    {"driver"},
                    {"toolkit"},
                    {"sources that ran"},
-                   {"file"}});
+                   {"file"}},
+                  /*stacked=*/true);
   for (const Evidence& e : input.evidence) {
     const bool fresh = e.kernel_sources == sources_of(input.kernel_sources, e.kernel);
     table.row();

@@ -6,6 +6,7 @@
 
 #include "reports/page/html.h"
 #include "reports/page/html_table.h"
+#include "reports/records/judged_share.h"
 #include "reports/records/summary.h"
 #include "reports/records/surprise.h"
 #include "reports/text/escape.h"
@@ -41,7 +42,8 @@ std::string standing_out(std::span<const Record> records, const char* what) {
                    {"kernel"},
                    {"contract"},
                    {"regime"},
-                   {"repeat with"}});
+                   {"repeat with"}},
+                  /*stacked=*/true);
   std::vector<std::pair<std::string, std::string>> shown;
   for (const Surprise& surprise : surprises.ranked) {
     const Record& r = records[surprise.record];
@@ -130,8 +132,12 @@ std::string html_answers(const ReportInput& input, const ReportData& data) {
     const bool cut = std::any_of(input.sources.begin(), input.sources.end(), [](const ReportSource& source) {
       return !shortcomings(source.content).empty();
     });
-    out += "<h3>Did the gate pass?</h3>\n" + headline(summary, "cases", cut) +
-           standing_out(data.records, "case");
+    out += "<h3>Did the gate pass?</h3>\n" + headline(summary, "cases", cut);
+    if (!summary.failures.empty())
+      out += "<p><a href=\"#failures\">The failures by kind, each with an example</a></p>\n";
+    if (const std::string absent = without_device(data.records); !absent.empty())
+      out += fmt::format("<p class=\"warn\">{}.</p>\n", html_escaped(absent));
+    out += standing_out(data.records, "case");
   }
   if (!data.points.empty()) {
     const std::vector<Record> records = records_of(data);

@@ -168,16 +168,19 @@ namespace {
 
 bool of_state(std::string_view gate) { return gate.ends_with("state"); }
 
-/// Of named tensors: rows of an output, whatever its extents before the last are.
+/// Of named tensors: rows of an output, whatever its extents before the last are, and columns; where a head is known, the
+/// rows are tokens.
 bool of_output(const Judgement& j) {
-  return j.gate == "element" || j.gate.starts_with("sampled") || (j.gate == "law" && j.worst.head < 0);
+  if (j.worst.head >= 0) return false;
+  return j.gate == "element" || j.gate.starts_with("sampled") || j.gate.starts_with("twin ") ||
+         j.gate == "law" || !j.stage.empty();
 }
 
 }  // namespace
 
 std::string place_of(const Judgement& judgement) {
   const Location& location = judgement.worst;
-  const bool rows = of_state(judgement.gate) || of_output(judgement) || !judgement.stage.empty();
+  const bool rows = of_state(judgement.gate) || of_output(judgement);
   std::string text;
   const auto add = [&](const char* name, std::int64_t value) {
     if (value >= 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);

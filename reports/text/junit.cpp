@@ -11,6 +11,7 @@
 
 #include "reports/records/failure_groups.h"
 #include "reports/records/files.h"
+#include "reports/records/judged_share.h"
 #include "reports/records/summary.h"
 #include "reports/text/escape.h"
 
@@ -100,6 +101,7 @@ void add_suite(pugi::xml_node root, const std::string& kernel, const std::vector
   add_property(properties, "toolkit", run.toolkit);
   add_property(properties, "kernel_sources", run.kernel_sources);
   add_property(properties, "plugins", run.plugins);
+  add_property(properties, "no_device", without_device(records));
   for (std::size_t i = 0; i < kVerdictCount; ++i) {
     add_property(properties, fmt::format("cases.{}", name_of(static_cast<Verdict>(i))),
                  std::to_string(summary.counts[i]));

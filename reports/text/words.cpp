@@ -135,10 +135,11 @@ constexpr std::array kWords = {
          "kernel leaves out: twin element for one that fp32 does not explain, twin share for roundings "
          "beside the "
          "declared ones"},
-    Word{"worst at",
-         "where the error is the largest share of its *bound*: sequence, *head*, token and channel, from 0; "
-         "of a state "
-         "its row and column"},
+    Word{
+        "worst at",
+        "where the error is the largest share of its *bound*: sequence, *head*, token and channel, from 0; "
+        "of a state, and of a named tensor whose rows are not tokens or whose columns are not heads, its row "
+        "and column"},
     Word{"compared",
          "of the rows of a run those that were held against a *bound*: all but what belongs to no sequence, "
          "and tokens "

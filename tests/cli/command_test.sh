@@ -10,8 +10,19 @@ source "$(dirname "$0")/prelude.sh"
 quick=(--system retention --max-cases 8 --threads 1)
 
 # Bad command lines.
-bad 'subcommand'
+bad 'no verb, as in `samestate gate`'
+bad '--verison: no such option before a verb; nearest: --version' --verison
 bad '--nope' gate --nope
+bad "gate: 'cpu.retention.chunked' belongs to no option; perhaps --kernel cpu.retention.chunked or --system" gate cpu.retention.chunked
+bad "'GDN-17' belongs to no option; perhaps --system GDN-17 or --id GDN-17" equations GDN-17
+bad "a case line stands in no place here; \`samestate repro\`" gate 'v1 retention T=5'
+bad 'card: --kernel is missing: ' card
+bad 'export: --out is missing: the folder to write' export
+bad 'tolerance: line is missing: the case line, quoted' tolerance
+bad 'gate: --budget: 1 required TEXT missing; `samestate gate --help` says more' gate --budget
+bad 'gate: --max-cases: Value ten not in range' gate --max-cases ten
+bad "write 'v1 retention ...'" repro 'retention T=65'
+bad 'a function of Python is python:MODULE:FUNCTION' gate --subject my_module.my_function
 bad 'gat: no such verb; nearest: gate;' gat
 bad 'no such option of gate; nearest: --system' gate --sytem retention
 bad 'no such folder of evidence' list kernels --evidence ./nowhere

@@ -34,7 +34,7 @@ complaints 0 'test -z "$HELD"' run 0 verb
 complaints 0 'test "$HELD" = yes' eval 'around=(env HELD=yes); run 0 verb; around=()'
 
 complaints 0 'echo "no size here" >&2; exit 2' bad size verb
-complaints 0 'printf "no size here\nRun with --help for more\n" >&2; exit 2' bad size verb
+complaints 1 'printf "no size here\nRun with --help for more\n" >&2; exit 2' bad size verb
 complaints 1 'echo "no size here" >&2; exit 1' bad size verb
 complaints 1 'echo done; echo "no size here" >&2; exit 2' bad size verb
 complaints 1 'printf "no size here\nnor there\n" >&2; exit 2' bad size verb

@@ -36,6 +36,15 @@ TEST(Progress, LineOfALogSaysHowFarHowBadAndHowLong) {
   EXPECT_TRUE(std::regex_match(log, expected)) << log;
 }
 
+// A ratio of what should be exact has forty digits, which nobody reads.
+TEST(Progress, AVastRatioIsShort) {
+  const std::string log = log_of([] {
+    Progress progress(1, 0.0, 0.0, 0ms);
+    progress.step(3.0077e37, true);
+  });
+  EXPECT_NE(log.find("  worst ratio 3.0e+37  failures 1"), std::string::npos) << log;
+}
+
 TEST(Progress, LinesOfALogArePausesApart) {
   const std::string log = log_of([] {
     Progress progress(100, 0.0, 0.0, 200ms);

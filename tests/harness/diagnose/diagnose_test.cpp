@@ -131,6 +131,7 @@ TEST_P(Diagnosis, SetsOfConventionsAreDecoded) {
       for (const FoundReading& fit : found.fits) {
         EXPECT_LT(distance(returned(family, calls, fit.deviations), values), 1e-6)
             << text_of(meant) << " is taken for " << text_of(fit.deviations);
+        EXPECT_EQ(fit.limit, kNoLimit) << text_of(meant);
       }
     }
   }
@@ -139,6 +140,45 @@ TEST_P(Diagnosis, SetsOfConventionsAreDecoded) {
 INSTANTIATE_TEST_SUITE_P(Family, Diagnosis,
                          ::testing::Values("gated_delta_rule", "delta_rule", "retention", "linear_attention"),
                          [](const auto& of) { return of.param; });
+
+// A limit is fitted, alone and beside what else is read otherwise; of roundings and of what is too small for fp16 none is made.
+TEST(Diagnose, ALimitOfExponentsIsFound) {
+  const Family& family = family_named("gated_delta_rule");
+  const std::vector<DiagnosticCall> calls = diagnostic_calls(family);
+  const Set all = deviations_of(family);
+  const auto named = [&](std::string_view name) {
+    return *std::ranges::find_if(all, [&](const Deviation* d) { return d->name == name; });
+  };
+  const std::vector<Set> sets = {
+      {}, {named("states are [dv, dk], in and out"), named("beta is a logit (sigmoid inside)")}};
+  for (const Set& meant : sets) {
+    for (const double limit : {-2.0, -5.0, -20.0, -50.0, kNoLimit}) {
+      Reading reading;
+      for (const Deviation* d : meant) d->apply(reading);
+      reading.least = limit;
+      std::vector<ProbeRun> runs;
+      std::vector<Returned> values;
+      for (const DiagnosticCall& call : calls) values.push_back(evaluate(call.batch, family, reading));
+      for (const Returned& x : rounded(values)) {
+        ProbeRun& run = runs.emplace_back();
+        run.outputs.o.assign(x.o.begin(), x.o.end());
+        run.outputs.final_state.assign(x.final_state.begin(), x.final_state.end());
+        for (std::vector<float>* out : {&run.outputs.o, &run.outputs.final_state}) {
+          for (float& value : *out) value = std::abs(value) < 0x1p-24F && limit == kNoLimit ? 0.0F : value;
+        }
+      }
+      const samestate::Diagnosis found = diagnose(family, calls, runs);
+      ASSERT_EQ(found.fits.size(), 1U) << limit;
+      EXPECT_EQ(text_of(found.fits.front().deviations), text_of(meant)) << limit;
+      EXPECT_LT(found.strong_distance, kFits) << limit;
+      if (limit == kNoLimit) {
+        EXPECT_EQ(found.fits.front().limit, kNoLimit);
+      } else {
+        EXPECT_NEAR(found.fits.front().limit, limit, 0.02) << limit;
+      }
+    }
+  }
+}
 
 TEST(Diagnose, OurKernelsAreAsDeclared) {
   const KernelTable table(kernels());
@@ -152,6 +192,8 @@ TEST(Diagnose, OurKernelsAreAsDeclared) {
     const samestate::Diagnosis found = diagnose(family, calls, runs);
     ASSERT_EQ(found.fits.size(), 1U) << name;
     EXPECT_TRUE(found.fits.front().deviations.empty()) << name << text_of(found.fits.front().deviations);
+    EXPECT_EQ(found.fits.front().limit, kNoLimit) << name;
+    EXPECT_LT(found.strong_distance, kFits) << name;
   }
 }
 

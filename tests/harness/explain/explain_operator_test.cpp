@@ -130,9 +130,12 @@ const Known kKnown[] = {
      miswritten(each_o([](auto&& o, auto b, auto t, auto j) {
        return o(b, t, j) + (b == 1 ? 1.0F + static_cast<float>(j % 3) : 0.0F);
      }))},
-    {"OneColumn", kLine, "only column(s) 5", kKernel, miswritten(each_o([](auto&& o, auto b, auto t, auto j) {
-       return o(b, t, j) + (j == 5 ? 1.0F : 0.0F);
-     }))},
+    {"OneColumn", kLine, "o: only channel(s) 5 of the 8 of a head", kKernel,
+     miswritten(
+         each_o([](auto&& o, auto b, auto t, auto j) { return o(b, t, j) + (j % 8 == 5 ? 1.0F : 0.0F); }))},
+    {"HeadOfTheLastAxis", kLine, "o: only head(s) 2 of 4", kKernel,
+     miswritten(
+         each_o([](auto&& o, auto b, auto t, auto j) { return o(b, t, j) + (j / 8 == 2 ? 1.0F : 0.0F); }))},
     {"Resume", "v1 linear_attention_normalised form=decode chunk=8 prefill=9 T=14 H=2 dk=8 dv=8",
      "only after the resume: the 9 token(s) before a state was carried are right", kKernel,
      misread([](ChangedCall& call) {

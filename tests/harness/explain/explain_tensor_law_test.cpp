@@ -51,7 +51,7 @@ struct Known {
 
 const Known kKnown[] = {
     {"OneStateIsLost", "split", "all tokens in one call", "cut before token",
-     "the first is right and the second is wrong", "they part at token 20, column 0",
+     "the first is right and the second is wrong", "they part at token 20, head 0, channel 0",
      "the second call starts from a fresh z: what the first left is lost at the resume",
      misread([](ChangedCall& call) { call.fill("z", 0.0F); })},
     {"AllStatesAreLost", "split", "all tokens in one call", "cut before token",
@@ -61,11 +61,11 @@ const Known kKnown[] = {
      "the first is right and the second is wrong", "", "only where a call has one token",
      adds([](auto&&, auto, auto, auto, auto T) { return T == 1 ? 3.0F : 0.0F; })},
     {"BeforeTheCut", "split", "all tokens in one call", "cut before token 7, the states carried",
-     "the first is right and the second is wrong", "they part at token 6, column 0",
+     "the first is right and the second is wrong", "they part at token 6, head 0, channel 0",
      "token(s) before the cut differ, from 6 on",
      adds([](auto&&, auto, auto t, auto, auto T) { return T == 7 && t == 6 ? 3.0F : 0.0F; })},
     {"Window", "split", "all tokens in one call", "cut before token 10",
-     "the first is right and the second is wrong", "they part at token 10, column 0",
+     "the first is right and the second is wrong", "they part at token 10, head 0, channel 0",
      "only the 3 token(s) after the cut, none later: a window that is not carried",
      adds([](auto&&, auto, auto t, auto, auto T) { return T == 11 && t < 3 ? 3.0F : 0.0F; })},
     {"StateLeft", "split", "all tokens in one call", "cut before token",
@@ -83,7 +83,7 @@ const Known kKnown[] = {
        return v(b, std::min<std::int64_t>(t / 8 * 8 + 7, T - 1), j);
      })},
     {"WholeSequence", "causality", "the tokens as they are", "q, k, v of the tokens from",
-     "the first is wrong", "they part at token 0, column",
+     "the first is wrong", "they part at token 0, head 0, channel",
      "every earlier token sees the change: something is taken over the whole sequence",
      adds([](auto&& v, auto b, auto, auto j, auto T) { return v(b, T - 1, j); })},
     {"FirstRowForAll", "batch_permutation", "the rows of the batch in their order", "in reverse order",
@@ -96,7 +96,7 @@ const Known kKnown[] = {
        }
      })},
     {"AnotherRow", "batch_permutation", "the rows of the batch in their order", "in reverse order",
-     "the first is wrong and the second is wrong", "they part at token 0, column 0",
+     "the first is wrong and the second is wrong", "they part at token 0, head 0, channel 0",
      "row(s) 1 of the batch are wrong whichever sequence stands there",
      adds([](auto&& v, auto b, auto t, auto j, auto) { return b == 1 ? v(0, t, j) : 0.0F; })},
 };

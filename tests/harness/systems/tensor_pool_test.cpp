@@ -124,7 +124,30 @@ TEST(TensorPool, ExplainsWhichRowsPart) {
   ASSERT_FALSE(why.differs.empty());
   EXPECT_NE(why.differs.front().find("pool of sequence"), std::string::npos) << why.differs.front();
   ASSERT_FALSE(why.patterns.empty());
-  EXPECT_NE(why.patterns.front().find("not its slot's"), std::string::npos) << why.patterns.front();
+  EXPECT_NE(why.patterns.front().find("is its slot's): its numbers rounded to bf16"), std::string::npos)
+      << why.patterns.front();
+}
+
+// What stands in the rows that no sequence owns afterwards is said of the whole of them.
+TEST(TensorPool, ExplainsWhatWasWrittenToRowsThatNobodyOwns) {
+  const struct {
+    CallFault fault;
+    const char* says;
+  } rows[] = {{kPlusZero, "no sequence owns (none is its slot's): 0 where -0 was, as adding zero does"},
+              {kFlushed, "no sequence owns (none is its slot's): zeros where subnormal numbers were"},
+              {in_unowned_rows([](float) { return 0.0F; }), "(none is its slot's): zeros"},
+              {in_unowned_rows([](float x) { return 2.0F * x; }), "(none is its slot's): other numbers"},
+              {kQuieted, "reads or writes a row of the pool that is not its slot's"},
+              {kOthersTimesLittle, "reads or writes a row of the pool that is not its slot's"}};
+  for (const auto& [fault, says] : rows) {
+    const Case c = parse_case(std::string(kLine) + " law=pool");
+    Trace trace;
+    const KernelTable table = planted(fault).table();
+    ASSERT_EQ(run_case(c, table, 1, &trace).judgement.verdict, Verdict::fail) << says;
+    const Explanation why = explain(Resolved(c), trace);
+    ASSERT_FALSE(why.patterns.empty()) << says;
+    EXPECT_NE(why.patterns.front().find(says), std::string::npos) << why.patterns.front();
+  }
 }
 
 // What only the words tell apart has no pair of values to show.

@@ -153,6 +153,38 @@ TEST(Running, WhatFp32HasNoNumberForHasNoBound) {
   EXPECT_TRUE(overflows);
 }
 
+// It goes where the value goes, and no infinite error of another origin has it.
+TEST(Running, OverflowIsKnownOfWhatIsMadeOfIt) {
+  const Running beyond = Running(0x1p100) * Running(0x1p28);
+  const Running open = Running(1.0) / Running::within(0.5, 0.5);
+  const Running one(1.0);
+  Running two = one;
+  two += one;
+  ASSERT_TRUE(std::isinf(beyond.error()) && std::isinf(open.error()));
+  EXPECT_TRUE(beyond.overflows());
+  EXPECT_FALSE(open.overflows() || one.overflows() || (open + one).overflows() || (open * two).overflows());
+  const Running pending = Running(0x1p127) + Running(0x1p127) - Running(0x1p127);
+  EXPECT_TRUE(pending.overflows()) << "a partial sum";
+  EXPECT_TRUE((pending * two).overflows());
+  for (const Running& x :
+       {-beyond,       beyond + one,          one - beyond,     beyond * two,
+        two * beyond,  Running(0.0) * beyond, beyond / two,     one / beyond,
+        open + beyond, beyond * open,         abs(beyond),      sqrt(beyond),
+        exp(beyond),   expm1(beyond),         log(beyond),      log1p(beyond),
+        sin(beyond),   cos(beyond),           softplus(beyond), Running::undecided(beyond, kUnlimited)}) {
+    EXPECT_TRUE(std::isinf(x.error()) && x.overflows()) << x.value();
+  }
+  for (const Running& x : {open - one, open / two, two / open, abs(open), log(open), sin(open),
+                           Running::undecided(open, kUnlimited)})
+    EXPECT_FALSE(x.overflows()) << x.value();
+  EXPECT_FALSE(Running::unknown(one).overflows());
+  bool any = true;
+  RunningModel model;
+  model.overflows = &any;
+  const RunningScope scope(model);
+  EXPECT_TRUE(Running::unknown(one).overflows()) << "another choice's values are nobody's to know";
+}
+
 TEST(Running, DivisionByWhatMayBeZeroHasNoBound) {
   EXPECT_TRUE(std::isinf((Running(1.0) / Running::within(0.5, 0.5)).error()));
   EXPECT_TRUE(std::isfinite((Running(1.0) / Running::within(0.5, 0.49)).error()));

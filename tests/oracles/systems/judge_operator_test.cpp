@@ -36,6 +36,15 @@ TEST(JudgeOperator, RatioIsErrorOverBoundOfTheWorstElement) {
   EXPECT_EQ(judge(oracle(1.0, 0.1), 1.0, 1.11).verdict, Verdict::fail);
 }
 
+// Of heads beside each other in a row: which of them, and where in it.
+TEST(JudgeOperator, TheWorstElementIsPlacedByHead) {
+  OperatorOracle of = oracle(1.0, 0.1);
+  of.axes["o"] = {.width = 1, .tokens = true};
+  EXPECT_EQ(judge(of, 1.0, 1.05).worst.head, 1);
+  EXPECT_EQ(judge(of, 1.0, 1.05).worst.channel, 0);
+  EXPECT_EQ(judge(of, 1.0, 1.05).worst.token, 1);
+}
+
 TEST(JudgeOperator, NaNAndInfinityFail) {
   for (double wrong : {kNaN, kInfinity, -kInfinity}) {
     const Judgement j = judge(oracle(1.0, 0.1), 1.0, wrong);
@@ -50,10 +59,43 @@ TEST(JudgeOperator, OverflowIsExcusedWhereTheRangeMayBeLeft) {
   o.tolerance["o"](1, 1) = kInfinity;
   for (double wrong : {kNaN, kInfinity, -kInfinity}) {
     EXPECT_EQ(judge(o, 1.0, wrong).verdict, Verdict::fail) << "a loose bound";
-    o.overflows = true;
+    Matrix<bool>& overflows = o.overflows["o"];
+    overflows = Matrix<bool>::Constant(2, 2, false);
+    overflows(1, 1) = true;
     EXPECT_EQ(judge(o, 1.0, wrong).verdict, Verdict::pass);
     EXPECT_EQ(judge(o, wrong, 1.0).verdict, Verdict::fail) << "beside it";
-    o.overflows = false;
+    overflows(1, 1) = false;
+    overflows(0, 0) = true;
+    EXPECT_EQ(judge(o, 1.0, wrong).verdict, Verdict::fail)
+        << "a loose bound, in a run that overflows elsewhere";
+    o.overflows.clear();
+  }
+}
+
+// Of two heads one overflows fp16, the other divides by what may be zero: nothing is known of either, and only the first may
+// be no number.
+TEST(JudgeOperator, AnOverflowExcusesNoNaNOfWhatIsNotMadeOfIt) {
+  Call call;
+  call.form = "recurrent";
+  call.tokens = 1;
+  call.chunk = 1;
+  call.parameters = {{"H", 2}, {"dk", 2}, {"dv", 1}};
+  Tensors<double> inputs;
+  for (const TensorSpec& spec : op().signature(call).inputs)
+    inputs[spec.name] = Matrix<double>::Constant(spec.rows(), spec.columns(), 1.0);
+  inputs["S"].setZero();
+  inputs["z"].setZero();
+  inputs["v"](0, 0) = 70000.0;
+  inputs["q"](0, 3) = -1.0;
+  inputs["k"](0, 3) = 1.0 - 1e-9;
+  const OperatorOracle of = operator_oracle(op(), call, inputs, {}, contract_named("fp16"));
+  ASSERT_TRUE(get(of.exact, "o").allFinite());
+  ASSERT_TRUE(std::isinf(get(of.tolerance, "o")(0, 0)));
+  ASSERT_TRUE(std::isinf(get(of.tolerance, "o")(0, 1)));
+  for (const Index column : {0, 1}) {
+    Tensors<double> actual = of.exact;
+    actual["o"](0, column) = kNaN;
+    EXPECT_EQ(judge_operator(op(), of, actual).verdict == Verdict::fail, column == 1) << column;
   }
 }
 
@@ -71,13 +113,15 @@ TEST(JudgeOperator, TheRangeIsThatOfTheContract) {
     return operator_oracle(sum, call, inputs, {}, contract_named(contract));
   };
   const OperatorOracle beyond = with(70000.0, "fp16");
-  EXPECT_TRUE(beyond.overflows);
+  EXPECT_TRUE(beyond.may_overflow("o", 0, 0));
+  EXPECT_FALSE(beyond.may_overflow("o", 0, 1));
+  EXPECT_TRUE(beyond.row_may_overflow("o", 0));
   EXPECT_TRUE(std::isinf(get(beyond.tolerance, "o")(0, 0)));
   EXPECT_TRUE(std::isfinite(get(beyond.tolerance, "o")(0, 1)));
   for (const auto& [value, contract] :
        {std::pair(70000.0, "bf16"), std::pair(70000.0, "fp32"), std::pair(60000.0, "fp16")}) {
     const OperatorOracle within = with(value, contract);
-    EXPECT_FALSE(within.overflows) << contract;
+    EXPECT_TRUE(within.overflows.empty()) << contract;
     EXPECT_TRUE(get(within.tolerance, "o").allFinite()) << contract;
   }
 }

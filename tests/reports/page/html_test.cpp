@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "oracles/reasons.h"
 #include "reference/error.h"
 #include "reports/page/html_table.h"
 #include "reports/page/report.h"
@@ -41,9 +42,28 @@ TEST_F(Html, TheFirstThingSaysWhetherItPassed) {
   EXPECT_NE(page_of(input_of({}, {record(Verdict::pass, 0.5), record(Verdict::fail, 2)}))
                 .find("1 of 2 cases failed"),
             std::string::npos);
+  const std::string failed = page_of(input_of({}, {record(Verdict::fail, 2)}));
+  EXPECT_LT(failed.find("href=\"#failures\""), failed.find("id=\"failures\"")) << "and leads to them";
+  EXPECT_NE(failed.find("id=\"failures\""), std::string::npos);
+  EXPECT_NE(failed.find("class=\"tag bad cause\""), std::string::npos)
+      << "a sentence needs more than its words";
+  EXPECT_EQ(page_of(input_of({}, {record(Verdict::pass, 0.5)})).find("#failures"), std::string::npos);
   EXPECT_NE(page_of(input_of({point("bf16", 1, 1e-3)}, {})).find("1 of 1 points judged, none failed"),
             std::string::npos);
   EXPECT_NE(page_of(input_of({}, {})).find("No case and no point was recorded"), std::string::npos);
+}
+
+TEST_F(Html, WhatWasNotRunForWantOfADeviceStandsBelow) {
+  std::vector<Record> records = {record(Verdict::pass, 0.5, "v1 a"), record(Verdict::skipped, 0, "v1 b")};
+  records[1].kernel = "cuda.one";
+  EXPECT_EQ(page_of(input_of({}, records)).find("for want of a device"), std::string::npos);
+  records[1].judgement.gate = kNoDevice;
+  const std::string page = page_of(input_of({}, records));
+  const std::size_t passed = page.find("none failed"),
+                    absent = page.find("not run for want of a device: 1 case of");
+  ASSERT_NE(absent, std::string::npos);
+  EXPECT_LT(passed, absent);
+  EXPECT_LT(absent, page.find("<h3>", passed));
 }
 
 TEST_F(Html, WhatStandsOutIsOneOfEachKernelAndContract) {
@@ -58,6 +78,12 @@ TEST_F(Html, WhatStandsOutIsOneOfEachKernelAndContract) {
   EXPECT_NE(out.find(">0.75<"), std::string::npos);
   EXPECT_EQ(out.find(">0.625<"), std::string::npos);
   EXPECT_NE(out.find(">0.5<"), std::string::npos);
+  // Neither this table nor the longer one of cases scrolls sideways on a telephone.
+  EXPECT_NE(out.find("class=\"stacked\""), std::string::npos);
+  const std::string gate = page_of(input_of({}, {record(Verdict::pass, 0.5), record(Verdict::pass, 0.25)}));
+  const std::size_t table = gate.find("What stands out from its group");
+  ASSERT_NE(table, std::string::npos);
+  EXPECT_LT(gate.find("class=\"stacked\"", table), gate.find("</table>", table));
 }
 
 TEST_F(Html, TheTitleIsTheHeading) {
@@ -119,6 +145,7 @@ TEST_F(Html, EvidenceOfOtherSourcesIsStale) {
   const std::string page = page_of(input);
   EXPECT_EQ(occurrences(page, ">stale<"), 1U);
   EXPECT_EQ(occurrences(page, ">fresh<"), 1U);
+  EXPECT_EQ(occurrences(page, "class=\"stacked\""), 1U) << "a telephone has no room for nine columns";
 }
 
 TEST_F(Html, ListingsTakeArraysOfObjectsAndNothingElse) {

@@ -129,14 +129,16 @@ frame 390 broken.html wide.html
 look 500 broken.html
 grep -q 'data-frame-width="false"' dom || complain 'a page that is wider than a telephone was not seen'
 
-# On a telephone the failures are stacked: their box has nothing to scroll to; on a screen they are a table.
+# On a telephone failures and cases that stand out are stacked: their boxes have nothing to scroll to; on a screen they are
+# tables.
 run 1 gate --plugin "$plugin" --kernel wrong.gated_delta_rule.recurrent --max-cases 40 --threads 1 --jsonl gate.jsonl
 run 0 report gate.jsonl --out report/failures --no-evidence "${plots[@]}"
 cat >stacked.html <<'END'
 <script>
 const boxes = Array.from(document.querySelectorAll('.scroll')).filter(e => e.querySelector('[data-column="repeat with"]'));
-window.parent.postMessage({stacked: boxes.length === 1 && boxes[0].scrollWidth <= boxes[0].clientWidth &&
-  getComputedStyle(boxes[0].querySelector('td')).display === 'block'}, '*');
+document.querySelectorAll('details').forEach(e => { e.open = true; });
+window.parent.postMessage({tables: boxes.length, stacked: boxes.every(e => e.scrollWidth <= e.clientWidth &&
+  getComputedStyle(e.querySelector('td')).display !== 'table-cell')}, '*');
 </script>
 END
 sed "/<\/body>/{
@@ -145,6 +147,7 @@ sed "/<\/body>/{
 frame 390 stacked_frame.html failures.html
 look 500 stacked_frame.html
 expect 'data-frame-stacked="true"'
+expect 'data-frame-tables="3"'
 frame 1200 table_frame.html failures.html
 look 1280 table_frame.html
 expect 'data-frame-stacked="false"'

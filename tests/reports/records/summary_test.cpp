@@ -152,8 +152,16 @@ TEST(Summary, JudgementLineNamesPlaceAndReason) {
     placed.gate = gate;
     EXPECT_EQ(place_of(placed), "sequence 0, head 1, row 2, column 3 of the state");
   }
-  placed.gate = "element";
-  EXPECT_EQ(place_of(placed), "sequence 0, head 1, row 2, column 3");
+  // Their heads are known where rows are tokens.
+  for (const char* gate : {"element", "sampled row", "twin element", "twin share", "law"}) {
+    placed.gate = gate;
+    placed.worst = {0, 1, 2, 3};
+    EXPECT_EQ(place_of(placed), "sequence 0, head 1, token 2, channel 3") << gate;
+    placed.worst = {0, 1, 2, -1};
+    EXPECT_EQ(place_of(placed), "sequence 0, head 1, token 2") << gate;
+    placed.worst = {0, -1, 2, 3};
+    EXPECT_EQ(place_of(placed), "sequence 0, row 2, column 3") << gate;
+  }
   Judgement bare;
   bare.verdict = Verdict::pass;
   bare.gate = "row";

@@ -4,6 +4,7 @@
 
 #include <pugixml.hpp>
 
+#include "oracles/reasons.h"
 #include "tests/reports/records.h"
 
 namespace samestate {
@@ -78,6 +79,27 @@ TEST_F(Junit, ASuiteAKernelAndALawInTheName) {
   EXPECT_EQ(first.attribute("tests").as_int(), 2);
   EXPECT_STREQ(first.find_child_by_attribute("testcase", "name", "v1 a law=split").name(), "testcase");
   EXPECT_STREQ(first.next_sibling().attribute("name").value(), "cuda.gated_delta_rule.chunked");
+}
+
+// Beside the kernels that ran stand those that could not.
+TEST_F(Junit, ASuiteSaysWhatItLacksADeviceFor) {
+  std::vector<Record> records = {record(Verdict::pass, 0.5, "v1 a"), record(Verdict::skipped, 0, "v1 b"),
+                                 record(Verdict::skipped, 0, "v1 c")};
+  records[1].kernel = records[2].kernel = "cuda.one";
+  records[1].judgement.gate = kNoDevice;
+  const pugi::xml_document document = parsed(records);
+  const auto of = [&](const char* kernel) {
+    const pugi::xml_node suite =
+        document.child("testsuites").find_child_by_attribute("testsuite", "name", kernel);
+    const pugi::xml_node property =
+        suite.child("properties").find_child_by_attribute("property", "name", "no_device");
+    return std::string(property.attribute("value").value());
+  };
+  EXPECT_EQ(
+      of("cuda.one"),
+      "not run for want of a device: 1 case of 1 kernel; on a machine with one: samestate gate --device "
+      "cuda");
+  EXPECT_EQ(of("cpu.gated_delta_rule.chunked"), "");
 }
 
 TEST_F(Junit, StaysXmlWhateverAKernelSays) {
