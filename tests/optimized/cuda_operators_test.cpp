@@ -31,8 +31,8 @@ using testing::Draw;
 using testing::expect_near;
 using testing::Values;
 
-/// Rows of one width by the warps of a block, against the CPU's.
-template <class Operand, RowNorm norm, int lanes, int loads>
+/// Rows of one width by the grid that takes it, against the CPU's.
+template <class Operand, RowNorm norm>
 void check_norm(Outcome (*cpu)(const OperatorArguments&, const Contract&), std::int64_t rows, int width) {
   Draw draw(static_cast<unsigned>(width));
   const Values x = draw.values<Operand>(rows * width);
@@ -56,14 +56,7 @@ void check_norm(Outcome (*cpu)(const OperatorArguments&, const Contract&), std::
   const Aligned<Operand> y(x.size()), sum(x.size());
   const NormParameters<Operand> p{given.data(), other.data(), weights.data(), y.data(),
                                   sum.data(),   rows,         width};
-  emulation::run_block(64, [&] {
-    if constexpr (loads == 0) {
-      for (std::int64_t row = warp_index(); row < rows; row += 2) norm_row<Operand, norm>(p, row);
-    } else {
-      for (std::int64_t group = warp_index(); group * (32 / lanes) < rows; group += 2)
-        norm_rows<Operand, norm, lanes, loads>(p, group);
-    }
-  });
+  launch_norm<norm>(p, nullptr);
   const std::string what = "width " + std::to_string(width);
   expect_near<Operand>(y.values(), expected, what);
   if (norm == RowNorm::residual) expect_near<Operand>(sum.values(), expected_sum, what + " sum");
@@ -72,12 +65,11 @@ void check_norm(Outcome (*cpu)(const OperatorArguments&, const Contract&), std::
 template <class Operand, RowNorm norm>
 void check_widths(Outcome (*cpu)(const OperatorArguments&, const Contract&)) {
   constexpr int n = 16 / static_cast<int>(sizeof(Operand));
-  check_norm<Operand, norm, 8, 1>(cpu, 7, 8 * n);
-  check_norm<Operand, norm, 8, 1>(cpu, 5, n);
-  check_norm<Operand, norm, 16, 1>(cpu, 5, 13 * n);
-  check_norm<Operand, norm, 32, 2>(cpu, 3, 61 * n);
-  check_norm<Operand, norm, 32, 0>(cpu, 3, 5);
-  check_norm<Operand, norm, 32, 0>(cpu, 3, 77);
+  for (const int accesses : {1, 8, 13, 61, 128, 256}) check_norm<Operand, norm>(cpu, 7, accesses * n);
+  for (const int width : {1, 5, 77, 511}) check_norm<Operand, norm>(cpu, 3, width);
+  // A block a row: all of it in registers, and more than they hold.
+  for (const int accesses : {257, 512, 513, 2048, 2051}) check_norm<Operand, norm>(cpu, 2, accesses * n);
+  for (const int width : {513, 4097, 4099}) check_norm<Operand, norm>(cpu, 2, width);
 }
 
 template <RowNorm norm>

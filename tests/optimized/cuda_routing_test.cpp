@@ -101,6 +101,43 @@ TEST(CudaRouting, TokensGoWhereThoseOfTheCpuGo) {
   }
 }
 
+/// All of the chosen in one lane, or several, in every order, zeros of both signs among them: a lane keeps four.
+template <class Operand>
+void check_crowded_lanes(int experts, int chosen) {
+  constexpr std::int64_t kTokens = 40;
+  Values logits = drawn<Operand>(kTokens * experts, 9);
+  std::mt19937 random(5);
+  for (std::int64_t t = 0; t < kTokens; ++t) {
+    float* const row = logits.data() + t * experts;
+    for (int i = 0; i < experts; ++i) row[i] = random() % 2 == 0 ? -0.0F : 0.0F;
+    const auto lane = static_cast<int>(random() % 32), high = static_cast<int>(t % 4) * 8;
+    for (int i = 0; i < experts; ++i) {
+      if (i / 8 % 32 == lane && i % 32 >= high % 32) row[i] = static_cast<float>(random() % 9) - 4.0F;
+    }
+  }
+  std::vector<std::int32_t> choice;
+  const Format format = std::is_same_v<Operand, float> ? Format::fp32 : Format::bf16;
+  for (std::int64_t t = 0; t < kTokens; ++t) {
+    cpu::TokenRouting routing(chosen);
+    routing.choose(logits.data() + t * experts, experts, format);
+    for (const auto expert : routing.experts()) choice.push_back(static_cast<std::int32_t>(expert));
+  }
+  const DeviceBuffer<Operand> in = on_device<Operand>(logits), p(logits.size()), w(logits.size());
+  const DeviceBuffer<std::int32_t> c(choice.size());
+  const DeviceBuffer<float> s(choice.size());
+  route_tokens<true>(
+      RoutingParameters<Operand>{in.data(), kTokens, experts, chosen, p.data(), w.data(), c.data(), s.data()},
+      nullptr);
+  EXPECT_EQ(c.download(), choice) << experts << " experts";
+}
+
+TEST(CudaRouting, ALaneMayHaveAllOfTheChosen) {
+  for (const auto& [experts, chosen] : {std::pair{512, 16}, {1024, 40}, {256, 10}, {253, 20}}) {
+    check_crowded_lanes<float>(experts, chosen);
+    check_crowded_lanes<Bf16>(experts, chosen);
+  }
+}
+
 TEST(CudaRouting, LoadsAreThoseOfTheCpu) {
   constexpr std::int64_t kBatch = 2, kTokens = 70, kExperts = 24, kChosen = 3;
   const Values logits = drawn<float>(kBatch * kTokens * kExperts, 1), alpha{0.5F};

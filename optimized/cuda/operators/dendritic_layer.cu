@@ -167,20 +167,13 @@ struct DendriticLayer {
     EachThread<SelectedRow>::launch(p.selection, stream);
     launch<ListBody>(blocks_of(s.lists(), 1), ListBody::kSharedBytes, p.lists, stream);
     launch_convolution(p.convolved_v, stream);
-    EachThread<CarriedElements<Operand>>::launch(p.rows, stream);
-    s.channels % n == 0 ? launch_rows<Operand, n>(p, stream) : launch_rows<Operand, 1>(p, stream);
+    s.channels % n == 0 ? EachThread<CarriedElements<Operand, n>>::launch(p.rows, stream)
+                        : EachThread<CarriedElements<Operand, 1>>::launch(p.rows, stream);
+    launch_branch_rows(p.rows, stream);
     launch_rule(p.rule, p.chunks, stream);
     s.values % n == 0 ? EachWarp<MixedRow<Operand, n>>::launch(p.mix, stream)
                       : EachWarp<MixedRow<Operand, 1>>::launch(p.mix, stream);
     project(p.y, stream);
-  }
-
- private:
-  template <class Operand, int n>
-  static void launch_rows(const Parameters<Operand>& p, cudaStream_t stream) {
-    using Body = BranchRowBody<Operand, n>;
-    launch<Body>(blocks_of(2 * p.rows.shape.slot_rows(), Body::kWarps), Body::shared_bytes(p.rows.shape),
-                 p.rows, stream);
   }
 };
 

@@ -29,19 +29,29 @@ struct MixedRow {
     const DendriticShape& s = p.shape;
     float squares = 0.0F;
     for (int c = lane_index() * n; c < s.values; c += 32 * n) {
-      float mixed[n] = {};
-      for (int slot = 0; slot < s.slots(); ++slot) {
-        const std::int64_t slot_row = row * s.slots() + slot;
-        float sum[n] = {};
-        for (int window = 0; window < s.windows; ++window) {
-          const auto x =
-              *reinterpret_cast<const Elements*>(p.o + (slot_row * s.windows + window) * s.values + c);
-          SAMESTATE_UNROLL
-          for (int i = 0; i < n; ++i) sum[i] += element(x, i);
-        }
-        const float omega = p.omega[slot_row];
+      float mixed[n] = {}, sum[n] = {};
+      constexpr int kAtOnce = 4;  // loads under way
+      const int parts = s.slots() * s.windows;
+      int window = 0;
+      std::int64_t slot_row = row * s.slots();
+      for (int first = 0; first < parts; first += kAtOnce) {
+        Elements x[kAtOnce]{};
         SAMESTATE_UNROLL
-        for (int i = 0; i < n; ++i) mixed[i] = fused(omega, sum[i], mixed[i]);
+        for (int j = 0; j < kAtOnce; ++j) {
+          if (first + j < parts)
+            x[j] = *reinterpret_cast<const Elements*>(p.o + (row * parts + first + j) * s.values + c);
+        }
+        SAMESTATE_UNROLL
+        for (int j = 0; j < kAtOnce; ++j) {
+          if (first + j >= parts) break;
+          SAMESTATE_UNROLL
+          for (int i = 0; i < n; ++i) sum[i] += element(x[j], i);
+          if (++window < s.windows) continue;
+          const float omega = p.omega[slot_row++];
+          SAMESTATE_UNROLL
+          for (int i = 0; i < n; ++i) mixed[i] = fused(omega, sum[i], mixed[i]), sum[i] = 0.0F;
+          window = 0;
+        }
       }
       const Elements kept = narrowed<Operand>(mixed);
       *reinterpret_cast<Elements*>(p.a + row * s.values + c) = kept;
@@ -54,7 +64,8 @@ struct MixedRow {
       const auto z = *reinterpret_cast<const Elements*>(p.z + row * s.values + c);
       float y[n];
       SAMESTATE_UNROLL
-      for (int i = 0; i < n; ++i) y[i] = element(kept, i) * factor * (p.weight[c + i] * silu(element(z, i)));
+      for (int i = 0; i < n; ++i)
+        y[i] = element(kept, i) * factor * (p.weight[c + i] * silu_for<Operand>(element(z, i)));
       *reinterpret_cast<Elements*>(p.gated + row * s.values + c) = narrowed<Operand>(y);
     }
   }

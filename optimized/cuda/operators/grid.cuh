@@ -13,6 +13,9 @@
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 
+#define SAMESTATE_PRAGMA(text) _Pragma(#text)
+#define SAMESTATE_UNROLL_BY(n) SAMESTATE_PRAGMA(unroll n)
+
 #include "optimized/cuda/device_memory.cuh"
 
 namespace samestate::cuda {
@@ -73,6 +76,7 @@ void launch(unsigned blocks, std::size_t shared_bytes, const typename Body::Para
 
 }  // namespace samestate::cuda
 #else
+#define SAMESTATE_UNROLL_BY(n)
 #include "optimized/cuda/operators/emulated_device.h"
 #endif
 

@@ -48,6 +48,12 @@ SAMESTATE_DEVICE float silu_for(float x) {
     return x * fast_inverse(1.0F + exponential2(-kLog2E * x));
   }
 }
+/// e^x for a result that is rounded to Operand: of 16 bits by the special function unit, an error of (2 + |x|) 2^-23 at worst.
+template <class Operand>
+SAMESTATE_DEVICE float exponential_for(float x) {
+  if constexpr (sizeof(Operand) == 4) return exponential(x);
+  return exponential2(1.4426950408889634F * x);
+}
 /// sin x and cos x within two ulp, x of any size.
 SAMESTATE_DEVICE void sine_and_cosine(float x, float& sine, float& cosine) {
 #ifdef __CUDACC__
@@ -62,6 +68,20 @@ SAMESTATE_DEVICE void sine_and_cosine(float x, float& sine, float& cosine) {
 SAMESTATE_DEVICE float softplus(float x) {
   const float size = x < 0.0F ? -x : x;
   return (x > 0.0F ? x : 0.0F) + logarithm_1p(exponential(-size));
+}
+
+/// The same for what ends in a result of 16 bits: a third of the instructions, an error of (4 + |x|) 2^-23 at worst.
+template <class Operand>
+SAMESTATE_DEVICE float softplus_for(float x) {
+  if constexpr (sizeof(Operand) == 4) return softplus(x);
+  const float y = exponential_for<Operand>(x < 0.0F ? x : -x);
+  // log(1 + y) / y on [0, 1] by Chebyshev's points, within 2^-24.8.
+  constexpr float kLog[] = {0.999999966F,  -0.49999445F,  0.333181217F,   -0.24835399F,  0.190768807F,
+                            -0.136022476F, 0.0775160868F, -0.0290740647F, 0.00512610214F};
+  float of_y = kLog[8];
+  SAMESTATE_UNROLL
+  for (int i = 7; i >= 0; --i) of_y = fused(of_y, y, kLog[i]);
+  return fused(y, of_y, x > 0.0F ? x : 0.0F);
 }
 
 /// g = -exp(A_log) softplus(a + dt_bias), beta = logistic(b) (GDN-11, GDN-12).

@@ -7,6 +7,7 @@
 #include "optimized/cuda/operators/product.cuh"
 #include "optimized/cuda/operators/row_parts.cuh"
 #include "optimized/cuda/operators/segments.cuh"
+#include "optimized/cuda/operators/warp_extremes.cuh"
 
 /// Recurrences S_t = gamma S_{t-1} + k_t v_t^T, o_t = S_t^T q_t of a matrix a head, gamma constant (1 or RetNet's). Sums are fp32. A
 /// warp holds the columns of a tile and goes through the tokens of a segment; sequences that give too few warps are cut into
@@ -409,6 +410,14 @@ struct RowScaleParameters {
   int width = 1;
 };
 
+/// The power of 2 that takes the number of these bits, without a sign, to [1, 2), one from 2^127 on to [2, 4); 1 of one below
+/// 2^-126, an infinity and NaN.
+SAMESTATE_DEVICE float power_to_one(std::uint32_t bits) {
+  const std::uint32_t exponent = bits >> 23;
+  if (exponent == 0 || exponent == 255) return 1.0F;
+  return float_of((exponent > 252 ? 1 : 254 - exponent) << 23);
+}
+
 /// RetNet's norm of a head without epsilon: a row over its root mean square. A row a warp, four columns a lane.
 template <class Operand>
 struct ScaleRows {
@@ -419,7 +428,8 @@ struct ScaleRows {
     const float* const from = p.x + row * p.width;
     Operand* const to = p.y + row * p.width;
     const bool vector = p.width % 4 == 0;
-    float x[kLoads][4] = {}, squares = 0.0F;
+    float x[kLoads][4] = {};
+    std::uint32_t largest = 0;
     SAMESTATE_UNROLL
     for (int i = 0; i < kLoads; ++i) {
       const int column = 128 * i + 4 * lane_index();
@@ -428,7 +438,19 @@ struct ScaleRows {
       SAMESTATE_UNROLL
       for (int e = 0; e < 4; ++e) {
         x[i][e] = element(quad, e);
-        squares = fused(x[i][e], x[i][e], squares);
+        const std::uint32_t size = bits_of(x[i][e]) & 0x7fffffffU;
+        largest = size > largest ? size : largest;
+      }
+    }
+    // Rows are not divided before (EQ-11), so that their squares may be no fp32 numbers: a power of 2 takes the largest to [1, 2).
+    const float scale = power_to_one(warp_largest(largest));
+    float squares = 0.0F;
+    SAMESTATE_UNROLL
+    for (int i = 0; i < kLoads; ++i) {
+      SAMESTATE_UNROLL
+      for (float& e : x[i]) {
+        e *= scale;
+        squares = fused(e, e, squares);
       }
     }
     const float factor = inverse_root(warp_sum(squares) / static_cast<float>(p.width));

@@ -61,9 +61,10 @@ struct LoadBalance {
     p.experts = static_cast<int>(call.parameter("N"));
     p.chosen = static_cast<int>(call.parameter("K"));
     p.per_token = call.parameter("per_token") == 1;
-    // One block adds up the parts of a sequence.
-    constexpr std::int64_t kParts = 128, kLeast = 64;
-    p.part_tokens = std::max((p.tokens + kParts - 1) / kParts, kLeast);
+    // One block adds up the parts of a sequence; two waves of blocks share out all tokens.
+    constexpr std::int64_t kMostParts = 128, kBlocks = 1056, kLeast = 32;
+    p.part_tokens = std::max(
+        {(p.tokens + kMostParts - 1) / kMostParts, (p.batch * p.tokens + kBlocks - 1) / kBlocks, kLeast});
     p.parts = (p.tokens + p.part_tokens - 1) / p.part_tokens;
     p.counted = tensors.template scratch<std::int32_t>(p.batch * p.parts);
     p.assigned = tensors.template scratch<std::int32_t>(p.batch * p.parts * p.experts);

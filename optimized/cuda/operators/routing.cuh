@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "optimized/cuda/operators/grid.cuh"
+#include "optimized/cuda/operators/pointwise.cuh"
 #include "optimized/cuda/operators/warp_extremes.cuh"
 
 /// Which experts a token goes to (EQ-20, MOE-13 to MOE-15) and how they are loaded (MOE-6): a warp a token, whose logits lie in
@@ -16,18 +17,24 @@ SAMESTATE_DEVICE int expert_of(int slot, int lane) {
   return (slot / n * 32 + lane) * n + slot % n;
 }
 
-/// Logits that a warp takes in descending order, of equal ones the expert with the lower number: `slots` a lane, of which each
-/// round looks at all.
-template <int slots, int n>
-class ScannedOrder {
+/// fp32 logits of a token in a warp, `slots` a lane, that it takes in descending order, of equal ones the expert with the lower
+/// number: each round looks at all. `load` before `begin` before `take`.
+template <class Operand, int slots, int n>
+class ScannedLogits {
  public:
-  SAMESTATE_DEVICE void put(int slot, float x, bool there) { order_[slot] = there ? order_of(x) : 0; }
-  /// After all were put; the largest of the warp.
+  SAMESTATE_DEVICE void load(int slot, const Vector<Operand, n>& some, bool there) {
+    SAMESTATE_UNROLL
+    for (int i = 0; i < n; ++i) {
+      logit_[slot + i] = element(some, i);
+      order_[slot + i] = there ? order_of(logit_[slot + i]) : 0;
+    }
+  }
+  /// The largest of the warp.
   SAMESTATE_DEVICE float begin() {
     find_best();
     return value_of(warp_largest(best_));
   }
-  /// In every lane; to `taken` of the lane that had it the slot's bit.
+  /// The next, in every lane; to `taken` of the lane that had it the slot's bit.
   SAMESTATE_DEVICE int take(float& logit, std::uint32_t& taken) {
     const std::uint32_t most = warp_largest(best_);
     logit = value_of(most);
@@ -42,6 +49,7 @@ class ScannedOrder {
     }
     return static_cast<int>(chosen);
   }
+  [[nodiscard]] SAMESTATE_DEVICE float logit(int slot) const { return logit_[slot]; }
 
  private:
   SAMESTATE_DEVICE void find_best() {
@@ -53,65 +61,112 @@ class ScannedOrder {
     }
   }
 
+  float logit_[slots];
   std::uint32_t order_[slots];  ///< 0: none, or taken
   std::uint32_t best_ = 0;      ///< of them, and its slot
   int best_slot_ = 0;
 };
 
-/// The same of logits of 16 bits: a number holds the logit and its expert, so that the largest of a warp is the choice, ties and
-/// all, and a lane sorts its own but once.
+/// The same of bf16 logits, two a word. A key holds a logit and its expert, so that the largest of a warp is the choice, ties and
+/// all. A lane keeps its four largest keys, sorted, and looks for the next four where these have been taken: seldom.
 template <int slots, int n>
-class SortedOrder {
+class SortedLogits {
  public:
-  SAMESTATE_DEVICE void put(int slot, float x, bool there) {
-    const std::uint32_t behind = 0xffffU - static_cast<std::uint32_t>(expert_of<n>(slot, lane_index()));
-    key_[slot] = there ? (order_of(x) & 0xffff0000U) | behind : 0;
+  SAMESTATE_DEVICE void load(int slot, const Vector<Bf16, n>& some, bool there) {
+    if constexpr (n == 1) {
+      const std::uint32_t half = there ? some.words[0] + 0U : kNone & 0xffffU;
+      pairs_[slot / 2] = slot % 2 == 0 ? half | kNone << 16 : (pairs_[slot / 2] & 0xffffU) | half << 16;
+    } else {
+      SAMESTATE_UNROLL
+      for (int i = 0; i < n / 2; ++i) pairs_[slot / 2 + i] = there ? some.words[i] : kNone;
+    }
   }
   SAMESTATE_DEVICE float begin() {
-    sort<1, 1>();
-    return value(warp_largest(key_[0]));
+    find_largest<false>(0);
+    return value(warp_largest(kept_[0]));
   }
   SAMESTATE_DEVICE int take(float& logit, std::uint32_t& taken) {
-    const std::uint32_t most = warp_largest(key_[0]);
+    const std::uint32_t most = warp_largest(kept_[0]);
     const auto expert = static_cast<int>(0xffffU - (most & 0xffffU));
     logit = value(most);
-    const bool mine = key_[0] == most;
+    const bool mine = kept_[0] == most;
     if (mine) taken |= 1U << (expert / (32 * n) * n + expert % n);
     SAMESTATE_UNROLL
-    for (int s = 0; s < slots; ++s) key_[s] = !mine ? key_[s] : s + 1 < slots ? key_[s + 1] : 0;
+    for (int s = 0; s < kKept; ++s) kept_[s] = !mine ? kept_[s] : s + 1 < kKept ? kept_[s + 1] : 0;
+    if (mine && kept_[0] == 0) find_largest<true>(most);
     return expert;
+  }
+  [[nodiscard]] SAMESTATE_DEVICE float logit(int slot) const {
+    const std::uint32_t pair = pairs_[slot / 2];
+    return float_of(slot % 2 == 0 ? pair << 16 : pair & 0xffff0000U);
   }
 
  private:
-  /// The logit of a key: what is below its 16 bits is that of any number of the format.
+  static constexpr int kKept = 4;
+  static constexpr std::uint32_t kNone = 0xffffffffU;  ///< no number, below all others in the order
+  static_assert(slots % kKept == 0);
+
   static SAMESTATE_DEVICE float value(std::uint32_t key) {
-    return value_of((key >> 31) != 0 ? key & 0xffff0000U : key | 0xffffU);
+    const std::uint32_t order = key & 0xffff0000U;
+    return float_of((key >> 31) != 0 ? order & 0x7fffffffU : 0U - order);
   }
-  /// Batcher's network, the largest first: pass `k` of the merges of runs of `run`.
-  template <int run, int k>
-  SAMESTATE_DEVICE void sort() {
+  /// Of the logits of slots 2 i and 2 i + 1, larger where these are, then where the expert's number is lower.
+  SAMESTATE_DEVICE void keys_of(int i, std::uint32_t& even, std::uint32_t& odd) const {
+    // 2^15 plus the number's bits, minus those of a negative one: both zeros the same.
+    const std::uint32_t negative = pairs_[i] >> 15 & 0x00010001U;
+    const std::uint32_t order = (pairs_[i] ^ negative * 0x7fffU ^ 0x80008000U) + negative;
+    const auto first = static_cast<std::uint32_t>(expert_of<n>(2 * i, 0));
+    const auto second = static_cast<std::uint32_t>(expert_of<n>(2 * i + 1, 0));
+    const std::uint32_t behind =
+        0xffffffffU - static_cast<std::uint32_t>(lane_index() * n) * 0x10001U - (second << 16 | first);
+    even = order << 16 | (behind & 0xffffU);
+    odd = (order & 0xffff0000U) | behind >> 16;
+  }
+  static SAMESTATE_DEVICE void descend(std::uint32_t& a, std::uint32_t& b) {
+    const std::uint32_t less = a < b ? a : b;
+    a = a < b ? b : a;
+    b = less;
+  }
+  /// The four largest, of those below `limit` alone where `limited`.
+  template <bool limited>
+  SAMESTATE_DEVICE void find_largest(std::uint32_t limit) {
     SAMESTATE_UNROLL
-    for (int i = 0; i + k < slots; ++i) {
-      const bool compared =
-          i >= k % run && (i - k % run) % (2 * k) < k && i / (2 * run) == (i + k) / (2 * run);
-      const std::uint32_t a = key_[i], b = key_[i + k];
-      if (compared) key_[i] = a > b ? a : b, key_[i + k] = a > b ? b : a;
-    }
-    if constexpr (k > 1) {
-      sort<run, k / 2>();
-    } else if constexpr (2 * run < slots) {
-      sort<2 * run, 2 * run>();
+    for (int i = 0; i < slots / kKept; ++i) {
+      std::uint32_t some[kKept];
+      keys_of(2 * i, some[0], some[1]);
+      keys_of(2 * i + 1, some[2], some[3]);
+      SAMESTATE_UNROLL
+      for (int s = 0; limited && s < kKept; ++s) some[s] = some[s] < limit ? some[s] : 0;
+      descend(some[0], some[1]);
+      descend(some[2], some[3]);
+      descend(some[0], some[2]);
+      descend(some[1], some[3]);
+      descend(some[1], some[2]);
+      if (i == 0) {
+        SAMESTATE_UNROLL
+        for (int s = 0; s < kKept; ++s) kept_[s] = some[s];
+        continue;
+      }
+      // The four largest of both rise and fall; two steps sort them.
+      SAMESTATE_UNROLL
+      for (int s = 0; s < kKept; ++s)
+        kept_[s] = kept_[s] < some[kKept - 1 - s] ? some[kKept - 1 - s] : kept_[s];
+      descend(kept_[0], kept_[2]);
+      descend(kept_[1], kept_[3]);
+      descend(kept_[0], kept_[1]);
+      descend(kept_[2], kept_[3]);
     }
   }
 
-  std::uint32_t key_[slots];  ///< descending; 0: none
+  std::uint32_t pairs_[slots / 2];
+  std::uint32_t kept_[kKept];  ///< descending; 0: none
 };
 
 /// A token's N logits in a warp, `slots` a lane, n adjacent ones by one access; n divides N. The choice is that of the logits as
 /// they are stored, of equal ones the expert with the lower number.
 template <class Operand, int slots, int n>
 struct TokenLogits {
-  float power[slots];  ///< e^(logit - largest), 0 where there is none
+  float power[slots];  ///< e^(logit - largest), 0 where there is none; after `weigh`
   float largest = 0.0F;
   std::uint32_t taken = 0;  ///< a bit a slot
 
@@ -127,30 +182,31 @@ struct TokenLogits {
       } else {
         x = load_settled<false>(reinterpret_cast<const Vector<Operand, n>*>(logits + expert(s)), there);
       }
-      SAMESTATE_UNROLL
-      for (int i = 0; i < n; ++i) {
-        power[s + i] = element(x, i);
-        order_.put(s + i, power[s + i], there);
-      }
+      ordered_.load(s, x, there);
     }
-    largest = order_.begin();
-    SAMESTATE_UNROLL
-    for (int s = 0; s < slots; ++s) power[s] = expert(s) < experts ? exponential(power[s] - largest) : 0.0F;
-  }
-
-  /// 1 / sum of the powers of all.
-  [[nodiscard]] SAMESTATE_DEVICE float inverse_sum() const {
-    float sum = 0.0F;
-    SAMESTATE_UNROLL
-    for (int s = 0; s < slots; ++s) sum += power[s];
-    return 1.0F / warp_sum(sum);
+    largest = ordered_.begin();
   }
 
   /// The next expert by descending logit, in every lane; `logit` is its own.
-  SAMESTATE_DEVICE int choose(float& logit) { return order_.take(logit, taken); }
+  SAMESTATE_DEVICE int choose(float& logit) { return ordered_.take(logit, taken); }
+
+  [[nodiscard]] SAMESTATE_DEVICE float power_of(float logit) const {
+    return exponential_for<Operand>(logit - largest);
+  }
+
+  /// Makes the powers, after all were chosen; 1 / their sum.
+  SAMESTATE_DEVICE float weigh(int experts) {
+    float sum = 0.0F;
+    SAMESTATE_UNROLL
+    for (int s = 0; s < slots; ++s) {
+      power[s] = expert(s) < experts ? power_of(ordered_.logit(s)) : 0.0F;
+      sum += power[s];
+    }
+    return 1.0F / warp_sum(sum);
+  }
 
  private:
-  std::conditional_t<sizeof(Operand) == 2, SortedOrder<slots, n>, ScannedOrder<slots, n>> order_;
+  std::conditional_t<sizeof(Operand) == 2, SortedLogits<slots, n>, ScannedLogits<Operand, slots, n>> ordered_;
 };
 
 template <class Operand>
@@ -182,7 +238,7 @@ struct RoutedToken {
     for (int rank = 0; rank < p.chosen; ++rank) {
       float logit;
       const int expert = logits.choose(logit);
-      const float power = exponential(logit - logits.largest);
+      const float power = logits.power_of(logit);
       sum += power;
       SAMESTATE_UNROLL
       for (int i = 0; i < kListed; ++i) {
@@ -200,7 +256,7 @@ struct RoutedToken {
       }
       return;
     }
-    const float of_all = logits.inverse_sum();
+    const float of_all = logits.weigh(p.experts);
     SAMESTATE_UNROLL
     for (int s = 0; s < slots; s += n) {
       if (logits.expert(s) >= p.experts) continue;
@@ -263,6 +319,7 @@ template <class Operand, int slots, int n>
 struct LoadOfPart {
   using Parameters = LoadParameters<Operand>;
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
+  static constexpr int kResidentBlocks = slots <= 16 ? 4 : 2;
   static std::size_t shared_bytes(const Parameters& p) {
     return (static_cast<std::size_t>(p.experts) * 8 + 4) * kWarps;
   }
@@ -275,27 +332,28 @@ struct LoadOfPart {
       const std::int64_t sequence = part / p.parts * p.tokens, first = part % p.parts * p.part_tokens;
       const std::int64_t end = first + p.part_tokens < p.tokens ? first + p.part_tokens : p.tokens;
       float sum[slots] = {};
-      int count[slots] = {};
       int mine = 0;
+      std::int32_t* const of_warp = assigned + warp_index() * p.experts;
+      for (int expert = lane_index(); expert < p.experts; expert += 32) of_warp[expert] = 0;
+      warp_barrier();
       for (std::int64_t t = first + warp_index(); t < end; t += kWarps) {
         if (p.mask[sequence + t] == 0.0F) continue;
         ++mine;
         TokenLogits<Operand, slots, n> logits;
         logits.load(p.logits + (sequence + t) * p.experts, p.experts);
         float ignored;
-        for (int rank = 0; rank < p.chosen; ++rank) logits.choose(ignored);
-        const float of_all = logits.inverse_sum();
-        SAMESTATE_UNROLL
-        for (int s = 0; s < slots; ++s) {
-          sum[s] = fused(logits.power[s], of_all, sum[s]);
-          count[s] += static_cast<int>(logits.taken >> s & 1U);
+        for (int rank = 0; rank < p.chosen; ++rank) {
+          const int expert = logits.choose(ignored);
+          if (lane_index() == 0) ++of_warp[expert];
         }
+        const float of_all = logits.weigh(p.experts);
+        SAMESTATE_UNROLL
+        for (int s = 0; s < slots; ++s) sum[s] = fused(logits.power[s], of_all, sum[s]);
       }
       SAMESTATE_UNROLL
       for (int s = 0; s < slots; ++s) {
         const int expert = TokenLogits<Operand, slots, n>::expert(s);
         if (expert >= p.experts) continue;
-        assigned[warp_index() * p.experts + expert] = count[s];
         sums[warp_index() * p.experts + expert] = sum[s];
       }
       if (lane_index() == 0) counted[warp_index()] = mine;

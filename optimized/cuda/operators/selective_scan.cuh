@@ -56,6 +56,9 @@ struct SelectiveScan {
   static constexpr int kMatrixLoads =
       2 * kTokens * kPadded / n / kThreads;  ///< of a thread and tile, B and C
   static constexpr int kRow = kTokens + 4;
+  /// Four lanes' grids are short of warps: twelve an SM, 168 registers each, and two groups of tokens under way.
+  static constexpr int kUnrolled = lanes == 4 ? 2 : 1;
+  static constexpr int kResidentBlocks = lanes == 4 ? 384 / kThreads : 1;
   static_assert(lanes >= 4 && kMovers <= kThreads);
 
   struct Tile {
@@ -66,8 +69,6 @@ struct SelectiveScan {
     float C[kTokens * kPadded];
   };
   struct Shared {
-    float bias[kChannels];
-    float skip[kChannels];
     Tile tiles[2];
   };
 
@@ -134,13 +135,13 @@ struct SelectiveScan {
 
   /// Tokens beyond the last change no state: Delta 0.
   static SAMESTATE_DEVICE void prepare(const Parameters& p, const Place& at, const Moved& moved,
-                                       std::int64_t begin, const float* bias, Tile& tile) {
+                                       std::int64_t begin, const float (&bias)[n], Tile& tile) {
     const bool there = begin + at.token < p.tokens;
     if (at.moves) {
       SAMESTATE_UNROLL
       for (int e = 0; e < n; ++e) {
         const float u = element(moved.u, e);
-        const float delta = there ? softplus(element(moved.dt, e) + bias[at.column + e]) : 0.0F;
+        const float delta = there ? softplus_for<Operand>(element(moved.dt, e) + bias[e]) : 0.0F;
         const int to = position(at.column + e, at.token);
         tile.delta[to] = delta;
         tile.input[to] = hold ? u : delta * u;
@@ -195,7 +196,7 @@ struct SelectiveScan {
   }
 
   static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
-    auto& [bias, skip, tiles] = *reinterpret_cast<Shared*>(shared);
+    auto& [tiles] = *reinterpret_cast<Shared*>(shared);
     const int groups = (p.D + kChannels - 1) / kChannels;
     Place at{};
     at.b = block_index() / groups;
@@ -225,12 +226,13 @@ struct SelectiveScan {
         h[q * 4 + s] = element(state, s);
       }
     }
-    if (thread_index() < kChannels) {
-      const int d = at.first + thread_index();
-      bias[thread_index()] = d < p.D ? p.dt_bias[d] : 0.0F;
-      skip[thread_index()] = d < p.D ? p.skip[d] : 0.0F;
+    float bias[n], skip[n];  // of the channels that the thread moves
+    SAMESTATE_UNROLL
+    for (int e = 0; e < n; ++e) {
+      const int d = at.first + at.column + e;
+      bias[e] = d < p.D ? p.dt_bias[d] : 0.0F;
+      skip[e] = d < p.D ? p.skip[d] : 0.0F;
     }
-    block_barrier();
     if (p.tokens > 0) prepare(p, at, moved, 0, bias, tiles[0]);
     block_barrier();
     int which = 0;
@@ -240,7 +242,7 @@ struct SelectiveScan {
       const std::int64_t next = begin + kTokens;
       moved = load(p, at, next);
       const int count = p.tokens - begin < kTokens ? static_cast<int>(p.tokens - begin) : kTokens;
-      SAMESTATE_NO_UNROLL
+      SAMESTATE_UNROLL_BY(kUnrolled)
       for (int token = 0; token < count; token += 4) {
         const float y = step(tile, channel, lane, token, A, h);
         if (lane < 4) tile.y[position(channel, token + lane)] = y;
@@ -252,7 +254,7 @@ struct SelectiveScan {
       float out[n];
       SAMESTATE_UNROLL
       for (int e = 0; e < n; ++e) {
-        const float y = fused(skip[at.column + e], element(u, e), tile.y[position(at.column + e, at.token)]);
+        const float y = fused(skip[e], element(u, e), tile.y[position(at.column + e, at.token)]);
         out[e] = y * silu_for<Operand>(element(z, e));
       }
       store_part<Operand, n>(p.out + (at.b * p.tokens + begin + at.token) * p.D, at.first + at.column, p.D,
