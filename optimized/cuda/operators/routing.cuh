@@ -319,7 +319,7 @@ template <class Operand, int slots, int n>
 struct LoadOfPart {
   using Parameters = LoadParameters<Operand>;
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
-  static constexpr int kResidentBlocks = slots <= 16 ? 4 : 2;
+  static constexpr int kResidentBlocks = sizeof(Operand) == 2 && slots <= 16 ? 4 : 1;
   static std::size_t shared_bytes(const Parameters& p) {
     return (static_cast<std::size_t>(p.experts) * 8 + 4) * kWarps;
   }

@@ -57,8 +57,8 @@ struct SelectiveScan {
       2 * kTokens * kPadded / n / kThreads;  ///< of a thread and tile, B and C
   static constexpr int kRow = kTokens + 4;
   /// Four lanes' grids are short of warps: twelve an SM, 168 registers each, and two groups of tokens under way.
-  static constexpr int kUnrolled = lanes == 4 ? 2 : 1;
-  static constexpr int kResidentBlocks = lanes == 4 ? 384 / kThreads : 1;
+  static constexpr int kUnrolled = lanes == 4 && !hold && sizeof(Operand) == 2 ? 2 : 1;
+  static constexpr int kResidentBlocks = lanes == 4 && !hold && sizeof(Operand) == 2 ? 384 / kThreads : 1;
   static_assert(lanes >= 4 && kMovers <= kThreads);
 
   struct Tile {
@@ -278,7 +278,7 @@ template <class Operand, bool hold>
 void launch_selective_scan(const SelectiveScanParameters<Operand>& p, cudaStream_t stream) {
   if (p.N <= 16) return SelectiveScan<Operand, 32, 1, 4, hold>::launch(p, stream);
   if (p.N <= 64) return SelectiveScan<Operand, 32, 1, 16, hold>::launch(p, stream);
-  SelectiveScan<Operand, 16, 2, 32, hold>::launch(p, stream);
+  SelectiveScan<Operand, 8, 2, 32, hold>::launch(p, stream);
 }
 
 }  // namespace samestate::cuda
