@@ -18,6 +18,7 @@
 #include "optimized/cuda/operators/convolution.cuh"
 #include "optimized/cuda/operators/dendritic.cuh"
 #include "optimized/cuda/operators/norms.cuh"
+#include "optimized/cuda/operators/recurrence.cuh"
 #include "optimized/cuda/operators/rotation.cuh"
 #include "optimized/cuda/operators/tensors.h"
 #include "tests/optimized/cuda_operator_calls.h"
@@ -85,6 +86,21 @@ TEST(CudaOperators, NormsAreThoseOfTheCpu) {
   check_formats<RowNorm::gated>(cpu::gated_rms_norm_fused);
   check_formats<RowNorm::gate_first>(cpu::gate_first_rms_norm_fused);
   check_formats<RowNorm::l2>(cpu::l2norm_fused);
+}
+
+/// Rows that retention has not divided: their squares are beyond fp32, or below it, the rows themselves are not.
+TEST(CudaOperators, RowsOfAnySizeAreScaled) {
+  constexpr int kWidth = 5;
+  for (const float size : {0x1p-100F, 0x1p-60F, 1.0F, 0x1p63F, 0x1p100F, 0x1p126F}) {
+    Values x{0.5F, -1.0F, 0.25F, 1.0F, 0.0F};
+    float squares = 0.0F;
+    for (const float e : x) squares += e * e / kWidth;
+    Values expected;
+    for (float& e : x) expected.push_back(e / std::sqrt(squares)), e *= size;
+    const Aligned<float> given(x), y(x.size());
+    EachWarp<ScaleRows<float>>::launch({given.data(), y.data(), 1, kWidth}, nullptr);
+    expect_near<float>(y.values(), expected, "times " + std::to_string(size));
+  }
 }
 
 template <class Operand, int n>
