@@ -43,24 +43,25 @@ struct ComposeParameters {
   std::int64_t Hv = 1;
   int dk = 1, dv = 1;
 
-  static constexpr int kColumns = 32;
+  static constexpr int kColumns = 8;
   SAMESTATE_HOST_DEVICE std::int64_t tiles() const { return (dv + kColumns - 1) / kColumns; }
   SAMESTATE_HOST_DEVICE std::int64_t items() const { return count * Hv * tiles(); }
+  /// Of a column of the state in shared memory, in floats: eight columns' fours lie in 32 banks.
+  SAMESTATE_HOST_DEVICE int stride() const { return (dk + 31) / 32 * 32 + 4; }
   /// S and what it becomes.
   [[nodiscard]] std::size_t shared_bytes() const {
-    return 2 * sizeof(float) * kColumns * static_cast<std::size_t>(dk);
+    return 2 * sizeof(float) * kColumns * static_cast<std::size_t>(stride());
   }
 };
 
-/// A block carries 32 columns of the state of one head through a chain; a lane has a column, a warp every eighth row or
-/// eight rows.
+/// A block carries 8 columns of the state of one head through a chain; a thread makes an element of it, or every 128th row's of its
+/// column. A chain is one product after another: what counts is how soon one ends.
 template <bool delta>
 struct Compose {
   using Parameters = ComposeParameters;
   static constexpr int kColumns = Parameters::kColumns;
-  static constexpr int kThreads = 256;
-  static constexpr int kWarps = kThreads / 32;
-  static constexpr int kRows = 8;  ///< that a warp makes at once: an element of S is read once for them
+  static constexpr int kThreads = 1024;
+  static constexpr int kRows = kThreads / kColumns;  ///< at once
 
   static void launch(const Parameters& p, cudaStream_t stream) {
     cuda::launch<Compose>(blocks_of(p.items(), 1), p.shared_bytes(), p, stream);
@@ -74,31 +75,32 @@ struct Compose {
   }
 
  private:
+  static SAMESTATE_DEVICE int first_row() { return thread_index() / kColumns; }
+
   static SAMESTATE_DEVICE void carry(const Parameters& p, std::int64_t item, float* shared) {
-    const int column = static_cast<int>(item % p.tiles()) * kColumns + lane_index();
+    const int of_tile = thread_index() % kColumns;
+    const int column = static_cast<int>(item % p.tiles()) * kColumns + of_tile;
     const std::int64_t head = item / p.tiles() % p.Hv;
     const std::int64_t number = item / p.tiles() / p.Hv;
     const bool exists = column < p.dv;
     const Chain chain = p.chains[number];
     const auto state = [&](std::int64_t of) { return (of * p.Hv + head) * p.dk * p.dv + column; };
-    float* S = shared + lane_index();
-    float* next = S + p.dk * kColumns;
+    float* S = shared + of_tile * p.stride();
+    float* next = S + kColumns * p.stride();
     const float* incoming = p.incoming + state(number);
-    for (int l = warp_index(); l < p.dk; l += kWarps)
-      S[l * kColumns] = exists ? incoming[static_cast<std::int64_t>(l) * p.dv] : 0.0F;
+    for (int l = first_row(); l < p.dk; l += kRows)
+      S[l] = exists ? incoming[static_cast<std::int64_t>(l) * p.dv] : 0.0F;
     block_barrier();
     for (std::int64_t i = 0; i < chain.count; ++i) {
       const std::int64_t part = p.order[chain.first + i];
       store(p, S, p.reached + state(part), exists);
       if (part >= p.passing) return;
+      const float* M = p.M + (part * p.Hv + head) * p.dk * (delta ? p.dk : 1);
       const float* N = p.N + state(part);
-      if constexpr (delta) {
-        multiply(p, p.M + (part * p.Hv + head) * p.dk * p.dk, N, S, next, exists);
-      } else {
-        const float M = p.M[(part * p.Hv + head) * p.dk];
-        for (int l = warp_index(); l < p.dk; l += kWarps)
-          next[l * kColumns] =
-              exists ? fused(M, S[l * kColumns], N[static_cast<std::int64_t>(l) * p.dv]) : 0.0F;
+      for (int l = first_row(); l < p.dk; l += kRows) {
+        const float added = exists ? N[static_cast<std::int64_t>(l) * p.dv] : 0.0F;
+        next[l] = delta ? product_of(p, M + static_cast<std::int64_t>(l) * p.dk, S) + added
+                        : fused(M[0], S[l], added);
       }
       block_barrier();
       float* const old = S;
@@ -110,44 +112,26 @@ struct Compose {
 
   static SAMESTATE_DEVICE void store(const Parameters& p, const float* S, float* to, bool exists) {
     if (!exists) return;
-    for (int l = warp_index(); l < p.dk; l += kWarps)
-      to[static_cast<std::int64_t>(l) * p.dv] = S[l * kColumns];
+    for (int l = first_row(); l < p.dk; l += kRows) to[static_cast<std::int64_t>(l) * p.dv] = S[l];
   }
 
-  /// next = M S + N. Rows past the last are its copies, which nobody stores.
-  static SAMESTATE_DEVICE void multiply(const Parameters& p, const float* M, const float* N, const float* S,
-                                        float* next, bool exists) {
-    for (int first = warp_index() * kRows; first < p.dk; first += kWarps * kRows) {
-      const float* rows[kRows];
-      float sums[kRows];
+  /// Of a row of M and a column of S, in order.
+  static SAMESTATE_DEVICE float product_of(const Parameters& p, const float* row, const float* S) {
+    constexpr int kAtOnce = 8;  // fours of the row under way
+    float sum = 0.0F;
+    int j = 0;
+    for (; p.dk % 4 == 0 && j + 4 * kAtOnce <= p.dk; j += 4 * kAtOnce) {
+      Quad m[kAtOnce];
       SAMESTATE_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        rows[r] = M + static_cast<std::int64_t>(first + r < p.dk ? first + r : p.dk - 1) * p.dk;
-        sums[r] = 0.0F;
-      }
-      int j = 0;
-      if (p.dk % 4 == 0) {
-        for (; j < p.dk; j += 4) {
-          const float s[4] = {S[j * kColumns], S[(j + 1) * kColumns], S[(j + 2) * kColumns],
-                              S[(j + 3) * kColumns]};
-          SAMESTATE_UNROLL
-          for (int r = 0; r < kRows; ++r) {
-            const Quad m = load_quad(rows[r] + j);
-            sums[r] = fused(m.w, s[3], fused(m.z, s[2], fused(m.y, s[1], fused(m.x, s[0], sums[r]))));
-          }
-        }
-      }
-      for (; j < p.dk; ++j) {
-        SAMESTATE_UNROLL
-        for (int r = 0; r < kRows; ++r) sums[r] = fused(rows[r][j], S[j * kColumns], sums[r]);
-      }
+      for (int i = 0; i < kAtOnce; ++i) m[i] = load_quad(row + j + 4 * i);
       SAMESTATE_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        if (first + r >= p.dk) break;
-        next[(first + r) * kColumns] =
-            exists ? sums[r] + N[static_cast<std::int64_t>(first + r) * p.dv] : 0.0F;
+      for (int i = 0; i < kAtOnce; ++i) {
+        const Quad s = load_quad(S + j + 4 * i);
+        sum = fused(m[i].w, s.w, fused(m[i].z, s.z, fused(m[i].y, s.y, fused(m[i].x, s.x, sum))));
       }
     }
+    for (; j < p.dk; ++j) sum = fused(row[j], S[j], sum);
+    return sum;
   }
 };
 
