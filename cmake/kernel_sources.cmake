@@ -1,11 +1,15 @@
 # Writes OUTPUT, a header with the hashes of the CUDA kernels' sources (contents in order of name): evidence of a run on a device
 # holds the hashes it ran, and is fresh while its kernel's is the build's. Three, "FAMILY+OPERATORS+RANKS": the recurrent family, the
-# kernels of named tensors with what they share with it, and the family's over ranks with all that they run. Run as a script at build time: -DOUTPUT= -DROOT= -P.
+# kernels of named tensors with what they share with it, and the family's over ranks with all that they run.
+# Run as a script at build time: -DOUTPUT= -DROOT= -P.
 function(hash_of result)
   set(all "")
   list(SORT ARGN)
   foreach(file IN LISTS ARGN)
-    file(SHA256 ${ROOT}/${file} hash)
+    # A comment changes nothing that runs.
+    file(READ ${ROOT}/${file} text)
+    string(REGEX REPLACE "[ \t]*//[^\n]*" "" text "${text}")
+    string(SHA256 hash "${text}")
     string(APPEND all "${file} ${hash}\n")
   endforeach()
   string(SHA256 hash "${all}")
