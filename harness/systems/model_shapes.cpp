@@ -52,7 +52,9 @@ std::span<const ModelShape> model_shapes() {
        2,
        {{"D", 5120}, {"N", 160}, {"K", 8}, {"G", 1}, {"M", 1}, {"bias", 1}},
        true},
-      // All experts of the groups kept, an odd number of them; groups of one; the most of everything.
+      // Many tokens of groups limited under every contract. All experts of the groups kept, an odd number of them; groups of
+      // one; the most of everything.
+      {"group_limited_router", 1, 70, {{"D", 72}, {"N", 144}, {"K", 20}, {"G", 12}, {"M", 5}, {"bias", 1}}},
       {"group_limited_router", 1, 9, {{"D", 40}, {"N", 77}, {"K", 33}, {"G", 7}, {"M", 3}}, true},
       {"group_limited_router",
        1,

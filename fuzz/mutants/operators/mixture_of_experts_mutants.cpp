@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "fuzz/mutants/operators/changed_call.h"
+#include "fuzz/mutants/operators/sixteen_bit.h"
 
 /// Experts, their router and its loss: M81-M83, and choices, matrices and weights.
 namespace samestate::mutants {
@@ -29,6 +30,7 @@ struct GroupRule {
   Score score = Score::two_largest;
   bool interleaved = false;       ///< group of expert i: i mod G
   bool left_out_is_zero = false;  ///< choices of groups left out are zeros among the others
+  bool rounded_choice = false;    ///< s + bias is kept in bf16
   bool biased_weight = false;
   bool of_softmax = false;  ///< s are the probabilities of a softmax
   bool of_all = false;      ///< divided by the sum over all experts
@@ -57,6 +59,7 @@ void reroute(Call& c, const GroupRule& rule, std::span<const float> logits, std:
   }
   for (std::size_t i = 0; i < N; ++i)
     choice[i] = s[i] + (c.at("bias") == 1 ? c.input("selection_bias")[i] : 0.0F);
+  for (float& x : choice) x = rule.rounded_choice ? rounded(x, Format::bf16) : x;
   const auto group_of = [&](std::int64_t i) {
     return static_cast<std::size_t>(i) % (rule.interleaved ? G : N) / (rule.interleaved ? 1 : N / G);
   };
@@ -172,6 +175,7 @@ std::vector<Mutant> mixture_of_experts_mutants() {
        kOneFewer,
        {"F", "no_bias", "the choice ignores the bias", misread(fixed("bias", 0))},
        {"F", "bias_in_the_weight", "the bias moves the weights too", rerouted({.biased_weight = true})},
+       {"F", "choice_in_16_bit", "score and bias are added in bf16", rerouted({.rounded_choice = true})},
        {"F", "weights_of_all", "weights are divided by the sum of all scores", rerouted({.of_all = true})},
        {"F", "no_scaling", "the factor of the weights is left out", misread(filled("scaling", 1.0F))},
        {"F", "group_by_its_largest", "a group's score is its largest choice",

@@ -35,13 +35,12 @@ struct ExpertRouter {
 
   template <class Operand>
   static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
-    const std::int64_t tokens = call.batch * call.tokens, N = call.parameter("N");
     Parameters<Operand> p;
     Operand* const logits = tensors.output("logits");
     p.logits = logits_of(call, tensors, logits, call.parameter("bias") == 1 ? tensors.fp32("bias") : nullptr);
     p.routing = {logits,
-                 tokens,
-                 static_cast<int>(N),
+                 call.batch * call.tokens,
+                 static_cast<int>(call.parameter("N")),
                  static_cast<int>(call.parameter("K")),
                  tensors.output("probabilities"),
                  tensors.output("weights")};
