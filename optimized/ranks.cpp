@@ -1,67 +1,30 @@
 #include "optimized/ranks.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string>
-#include <utility>
 
 #include "reference/error.h"
 
 namespace samestate::calls {
 
-namespace {
-
-/// The cuts of a call between 0 and `last`, which messages call `name`.
-std::vector<std::int64_t> ascending_cuts(const View<const std::int64_t, 1>& cuts, std::int64_t last,
-                                         const std::string& name, const std::string& held) {
-  if (!cuts.present()) return {0, last};
+std::vector<std::int64_t> checked_cuts(const Arguments& arguments, const Sizes& sizes) {
+  const View<const std::int64_t, 1>& cuts = arguments.cuts;
+  if (!cuts.present()) return {0, sizes.tokens};
   const std::int64_t count = cuts.shape[0];
   if (count < 2)
-    throw Error("cuts holds " + std::to_string(count) + " elements; it needs the first and the last " + held +
-                " of at least one rank");
+    throw Error("cuts holds " + std::to_string(count) +
+                " elements; it needs the first and the last token of at least one rank");
   std::vector<std::int64_t> out;
   for (std::int64_t r = 0; r < count; ++r) {
     const std::int64_t least = r == 0 ? 0 : out.back();
     const std::int64_t cut = cuts(r);
-    const std::int64_t exactly = r == 0 ? 0 : r + 1 == count ? last : cut;
-    if (cut < least || cut > last || cut != exactly)
+    const std::int64_t exactly = r == 0 ? 0 : r + 1 == count ? sizes.tokens : cut;
+    if (cut < least || cut > sizes.tokens || cut != exactly)
       throw Error("cuts[" + std::to_string(r) + "] is " + std::to_string(cut) +
-                  "; cuts must ascend from 0 to " + name + " = " + std::to_string(last));
+                  "; cuts must ascend from 0 to T = " + std::to_string(sizes.tokens));
     out.push_back(cut);
   }
   return out;
-}
-
-}  // namespace
-
-std::vector<std::int64_t> checked_cuts(const Arguments& arguments, const Sizes& sizes) {
-  return ascending_cuts(arguments.cuts, sizes.tokens, "T", "token");
-}
-
-std::vector<std::int64_t> checked_head_cuts(const Arguments& arguments, const Sizes& sizes) {
-  return ascending_cuts(arguments.cuts, sizes.value_heads, "Hv", "value head");
-}
-
-std::vector<HeadPart> head_parts_of(const Arguments& arguments, const Sizes& sizes,
-                                    const std::vector<std::int64_t>& cuts) {
-  const std::int64_t group = sizes.value_heads / sizes.key_heads;
-  std::vector<HeadPart> parts;
-  for (std::size_t r = 0; r + 1 < cuts.size(); ++r) {
-    if (cuts[r] == cuts[r + 1]) continue;
-    HeadPart part{static_cast<std::int64_t>(r), cuts[r], cuts[r + 1], {}, {}};
-    std::vector<std::int64_t> places(static_cast<std::size_t>(sizes.key_heads), -1);
-    for (std::int64_t h = part.begin; h < part.end; ++h) {
-      const std::int64_t key = arguments.head_map == HeadMap::interleaved ? h / group : h % sizes.key_heads;
-      std::int64_t& place = places[static_cast<std::size_t>(key)];
-      if (place < 0) {
-        place = std::ssize(part.keys);
-        part.keys.push_back(key);
-      }
-      part.key_of.push_back(place);
-    }
-    parts.push_back(std::move(part));
-  }
-  return parts;
 }
 
 std::vector<Part> parts_of(const Arguments& arguments, const Sizes& sizes,

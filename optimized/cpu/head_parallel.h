@@ -1,6 +1,7 @@
 #pragma once
 
-#include "optimized/ranks.h"
+#include "optimized/cpu/sequence_parallel.h"
+#include "optimized/head_ranks.h"
 
 /// The heads of a call over ranks on the CPU, all systems from one source: each rank holds a run of value heads
 /// (Arguments::cuts) and the key heads that serve them, and the threads take ranks as they come. A rank copies its own

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "optimized/cpu/layout.h"
 #include "optimized/ranks.h"
 
@@ -13,6 +16,10 @@
 /// A task is one head of one part. No task of a step reads what another of it writes, so that the bits hang on the cuts
 /// and on nothing else.
 namespace samestate::cpu {
+
+/// In which order the tasks of a step run, `count` of them by one thread: places[i] is the i-th. Empty: threads take them as
+/// they come.
+using TaskOrder = std::function<std::vector<std::int64_t>(std::int64_t count)>;
 
 /// Runs a call with plain fp32 sums. Throws Error where the views or the cuts are impossible, or chunk < 1.
 template <const System& system>

@@ -4,7 +4,7 @@
 
 #include "fuzz/mutants/family/evaluator.h"
 #include "fuzz/mutants/family/rows.h"
-#include "optimized/ranks.h"
+#include "optimized/head_ranks.h"
 
 /// What code that divides the heads among ranks gets wrong: which key head serves a value head once numbers count from the
 /// rank's own first, whose gates and states a rank reads, where its outputs go, and what is rounded on the way.
