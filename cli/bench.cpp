@@ -2,11 +2,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <span>
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/devices.h"
 #include "cli/duration.h"
 #include "cli/filter.h"
 #include "cli/interrupt.h"
@@ -32,7 +36,7 @@ struct Options {
   bool list = false;
   BenchOptions bench;
   std::vector<std::string> plugins;
-  std::string jsonl, peer, trace, timeout = "10m", commit, products = "library";
+  std::string jsonl, peer, trace, timeout = "10m", commit, products = "library", devices;
   std::int64_t block = -1;
   double peer_timeout = 120.0;
   double gigabytes = 16.0;
@@ -91,6 +95,78 @@ void name_kernels(BenchPlan& plan, const KernelTable& table) {
   plan.kernels = std::move(names);
 }
 
+DeviceRates rates_of(const std::string& device, const Ceilings& measured) {
+  return {device, measured.copy, measured.bf16, measured.fp32, measured.note};
+}
+
+Run run_of(const Accelerator& device, const Options& options, const Devices* devices) {
+  Run run = this_run(device, options.plugins, options.commit);
+  run.gpus = texts_of(devices);
+  return run;
+}
+
+/// What is timed, and what came of it.
+struct TimedRun {
+  const Options& options;
+  const KernelTable& table;
+  std::vector<Entry> entries;
+  JsonLinesWriter* lines;
+  const Devices* devices;
+  Progress* progress = nullptr;
+  std::vector<TimedCase> all = {};
+  std::optional<Ceilings> host = {};
+  std::vector<DeviceRates> rates = {};  ///< of the devices
+  std::optional<BlockTrace> trace = {};
+  std::string no_trace = {};  ///< why there is none that was asked for: said once the times are
+  bool host_done = false;     ///< kernels of the processor are timed once
+
+  /// All entries in a process that sees what this one does; `device`: where --devices names one.
+  void on_device(const std::string& name, const HostDevice* device) {
+    Bench bench(table, options.bench);
+    std::unique_ptr<Peer> peer;
+    if (!options.peer.empty()) peer = std::make_unique<Peer>(options.peer, options.peer_timeout);
+    std::optional<Ceilings> accelerated;
+    std::vector<TimedCase> here;
+    for (const auto& [c, variant] : entries) {
+      if (interrupted()) break;
+      const bool on_host = table.choose(Resolved(c)).named->device == "cpu";
+      if (on_host && host_done) continue;
+      if (on_host) host = host_ceilings(bytes_of_call(Resolved(c), false), options.bench.threads);
+      if (!on_host && !accelerated) accelerated = bench.ceilings_of_device();
+      BenchResult result = bench.run(c, on_host ? *host : *accelerated, peer.get(), variant);
+      Record& record = result.timed.record;
+      if (!variant.empty() && record.judgement.verdict == Verdict::unsupported) continue;
+      record.device = on_host ? "cpu" : name;
+      if (!on_host && device != nullptr) {
+        record.gpu = device->id;
+        record.options += device_options(record, devices);
+      }
+      if (lines != nullptr) lines->timing(result.timed);
+      progress->step(record.judgement.ratio, is_failure(record.judgement.verdict));
+      if (!result.problem.empty()) {
+        progress->clear();
+        fmt::print(stderr, "samestate: no peer for {}: {}\n", record.line, result.problem);
+      }
+      here.push_back(std::move(result.timed));
+    }
+    host_done = true;
+    if (accelerated) {
+      rates.push_back(rates_of(name, *accelerated));
+      if (device != nullptr)
+        rates.back().number = std::to_string(device->ordinal), rates.back().gpu = device->id;
+    }
+    const int code = exit_code(here);
+    if (!options.trace.empty() && !interrupted() && code != kNothingRan && code != kCrash) {
+      try {
+        trace = bench.trace(entries.front().c, {options.block, entries.front().variant});
+      } catch (const Error& error) {
+        no_trace = error.what();
+      }
+    }
+    all.insert(all.end(), std::make_move_iterator(here.begin()), std::make_move_iterator(here.end()));
+  }
+};
+
 int run_bench(Options options) {
 #ifdef SAMESTATE_HAVE_CUDA
   cuda::use_product_library(options.products != "own");
@@ -102,7 +178,10 @@ int run_bench(Options options) {
                 ": a name ends in .json (events for Perfetto or chrome://tracing) or .svg (a picture)");
   }
   const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
-  const Accelerator device = accelerator();
+  std::unique_ptr<Devices> devices;
+  if (!options.devices.empty()) devices = devices_of(options.devices, table);
+  Accelerator device = accelerator();
+  if (device.name.empty() && devices) device.name = devices->all().front().name;
   name_kernels(options.plan, table);
   if (options.plan.device.empty()) options.plan.device = device.name.empty() ? "cpu" : "cuda";
   const CaseFilter filter = filter_of(options.filter);
@@ -137,59 +216,45 @@ int run_bench(Options options) {
           "--trace is of one case, and {} fit; name it with --case, --kernel, --system or --filter",
           cases.size()));
     }
+    if (devices && devices->all().size() > 1)
+      throw Error("--trace is of one device; name one, as --devices 0");
     require_trace(*table.choose(Resolved(cases.front())).named);
     require_writable(options.trace);
   }
   options.bench.most_bytes = options.gigabytes * 1e9;
   options.bench.timeout = seconds_of("--timeout", options.timeout);
-  const std::string accelerator_name = device.name.empty() ? "cuda" : device.name;
   std::unique_ptr<JsonLinesWriter> lines;
   if (!options.jsonl.empty()) {
-    lines = std::make_unique<JsonLinesWriter>(
-        options.jsonl, this_run(device, options.plugins, options.commit), JsonLinesWriter::Mode::append);
+    lines = std::make_unique<JsonLinesWriter>(options.jsonl, run_of(device, options, devices.get()),
+                                              JsonLinesWriter::Mode::append);
   }
-  std::unique_ptr<Peer> peer;
-  if (!options.peer.empty()) peer = std::make_unique<Peer>(options.peer, options.peer_timeout);
-
-  Bench bench(table, options.bench);
-  std::optional<Ceilings> host;
-  std::optional<Ceilings> accelerated;
-  std::vector<TimedCase> all;
-  const std::vector<Entry> entries = entries_of(cases, table, options.sweep);
-  Progress progress(std::ssize(entries));
+  TimedRun run{options, table, entries_of(cases, table, options.sweep), lines.get(), devices.get()};
   note_interrupts();
-  for (const auto& [c, variant] : entries) {
-    if (interrupted()) break;
-    const bool on_host = table.choose(Resolved(c)).named->device == "cpu";
-    if (on_host) host = host_ceilings(bytes_of_call(Resolved(c), false), options.bench.threads);
-    if (!on_host && !accelerated) accelerated = bench.ceilings_of_device();
-    BenchResult result = bench.run(c, on_host ? *host : *accelerated, peer.get(), variant);
-    if (!variant.empty() && result.timed.record.judgement.verdict == Verdict::unsupported) continue;
-    result.timed.record.device = on_host ? "cpu" : accelerator_name;
-    if (lines) lines->timing(result.timed);
-    const Judgement& j = result.timed.record.judgement;
-    progress.step(j.ratio, is_failure(j.verdict));
-    if (!result.problem.empty()) {
-      progress.clear();
-      fmt::print(stderr, "samestate: no peer for {}: {}\n", result.timed.record.line, result.problem);
-    }
-    all.push_back(std::move(result.timed));
+  const std::span<const HostDevice> named = devices ? devices->all() : std::span<const HostDevice>();
+  const auto host_entries = std::ranges::count_if(
+      run.entries, [&](const Entry& e) { return table.choose(Resolved(e.c)).named->device == "cpu"; });
+  const std::int64_t on_devices = std::ssize(run.entries) - host_entries;
+  const std::int64_t total = host_entries + on_devices * std::max<std::int64_t>(1, std::ssize(named));
+  Progress progress(total);
+  run.progress = &progress;
+  // One device after the other: what runs on two at a time shares the host's memory and its power.
+  if (named.empty()) run.on_device(device.name.empty() ? "cuda" : device.name, nullptr);
+  for (const HostDevice& one : named) {
+    if (named.size() > 1) ::setenv("CUDA_VISIBLE_DEVICES", one.visible.c_str(), 1);
+    run.on_device(one.name, &one);
   }
   progress.clear();
-  std::vector<DeviceRates> devices;
-  if (host) devices.push_back({"cpu", host->copy, host->bf16, host->fp32, host->note});
-  if (accelerated)
-    devices.push_back(
-        {accelerator_name, accelerated->copy, accelerated->bf16, accelerated->fp32, accelerated->note});
-  fmt::print("{}", options.json ? bench_json(all) : bench_text(all, devices));
-  if (!options.trace.empty() && !interrupted() && exit_code(all) != kNothingRan && exit_code(all) != kCrash) {
-    const BlockTrace trace = bench.trace(entries.front().c, {options.block, entries.front().variant});
-    write_trace(trace, options.trace);
-    if (!options.json) fmt::print("\n{}", trace_text(trace));
+  const std::vector<TimedCase>& all = run.all;
+  if (run.host) run.rates.insert(run.rates.begin(), rates_of("cpu", *run.host));
+  fmt::print("{}", options.json ? bench_json(all) : bench_text(all, run.rates));
+  if (!run.no_trace.empty()) throw Error(run.no_trace);
+  if (run.trace) {
+    write_trace(*run.trace, options.trace);
+    if (!options.json) fmt::print("\n{}", trace_text(*run.trace));
     fmt::print(stderr, "samestate: wrote {}\n", options.trace);
   }
   if (interrupted()) {
-    fmt::print(stderr, "samestate: interrupted after {} of {} cases\n", all.size(), entries.size());
+    fmt::print(stderr, "samestate: interrupted after {} of {} cases\n", all.size(), total);
     const int code = exit_code(all);
     return code == kPass || code == kNothingRan ? static_cast<int>(kVacuous) : code;
   }
@@ -216,6 +281,8 @@ Command add_bench(CLI::App& app) {
       "  samestate bench --case 'v1 gated_delta_rule T=8192 Hk=16 Hv=32 dk=128 contract=bf16_fused' --trace "
       "trace.svg\n"
       "  samestate bench --plugin ./mine.so --kernel mine.gated_delta_rule.chunked\n"
+      "  samestate bench --kernel cuda.gated_delta_rule.chunked --devices 0,1       one device after the "
+      "other\n"
       "  samestate bench --peer 'python3 examples/peers/fla_bench.py'\n\n" +
       filter_help());
   add_repeatable(app, "--kernel", options->plan.kernels,
@@ -223,6 +290,10 @@ Command add_bench(CLI::App& app) {
   app.add_option("--system", options->plan.system, "only this system");
   app.add_option("--device", options->plan.device,
                  "only kernels of this device: cpu or cuda (default: cuda where there is one)");
+  app.add_option("--devices", options->devices,
+                 "GPUs to time cuda kernels on, one after the other, as 0,2: numbers among those that "
+                 "CUDA_VISIBLE_DEVICES shows; default: the first")
+      ->check(named());
   add_repeatable(app, "--case", options->plan.lines, "this case instead of the standard shapes (repeatable)");
   add_plugin_option(app, options->plugins);
   add_filter_options(app, options->filter);

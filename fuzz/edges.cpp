@@ -33,6 +33,7 @@ class Edges {
 
  private:
   void put_all() {
+    if (divides_heads(kernel_)) return put_heads();
     for (const std::string& contract : kernel_.contracts) {
       const Case c = under(contract);
       lengths(c);
@@ -83,6 +84,18 @@ class Edges {
     }
     for (const std::string& part : system_.plan.models) decoded(part);
     if (!system_.plan.models.empty()) twice(system_.plan.models.front());
+  }
+
+  /// What a rank does with a head is another kernel's: which heads it has, and whose rows it reads and writes, is left.
+  void put_heads() {
+    settings(start_);
+    calls(start_);
+    for (const std::string_view part : system_.plan.heads) put(start_, part);
+    for (const CaseLaw& law : system_.laws) {
+      Case of = with_part(kernel_, start_, system_.plan.law);
+      of.law = law.name;
+      put(of);
+    }
   }
 
   [[nodiscard]] bool chunked() const { return system_.form(kernel_.form)->chunked; }
@@ -142,6 +155,7 @@ class Edges {
       if (form.whole && chunked() && !over_ranks(kernel_)) put(c);
       if (!form.decodes) continue;
       if (form.chunked && !chunked()) c.chunk = 0;
+      if (divides_heads(kernel_)) c.cuts = kCutHeads;
       for (const Index prefill : {Index{0}, Index{1}, Index{2}, Index{13}, base.T}) {
         c.prefill = std::min(prefill, base.T);
         put(c);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include "fuzz/boundaries.h"
 #include "harness/cases/keys.h"
@@ -25,6 +26,8 @@ constexpr Index kMostWhole = 300;  // all tokens as one chunk
 constexpr Index kMostBatch = 300;
 constexpr Index kMostChunk = 256;
 constexpr Index kRanksOfPlan = 3;  // the first, one with both neighbours, and the last
+// Two groups of three value heads, two heads a rank, of which the second's are of both groups, and an empty rank.
+constexpr Index kKeyHeads = 2, kValueHeads = 6, kRanksOfHeads = 4;
 
 using Named = std::vector<std::string>;
 
@@ -297,6 +300,11 @@ bool over_ranks(const KernelRow& kernel) {
   return form != nullptr && form->ranked;
 }
 
+bool divides_heads(const KernelRow& kernel) {
+  const CaseForm* form = kernel.system->form(kernel.form);
+  return form != nullptr && form->by_heads;
+}
+
 bool tries(const KernelRow& kernel, const Key& key) {
   if (!kernel.system->has_key(key.name)) return false;
   if (key.name == "layout") return kernel.strided;
@@ -361,8 +369,12 @@ std::vector<Factor> covered_factors_of(const KernelRow& kernel) {
   static constexpr std::array kOfRanks{"contract",  "regime", "law",    "form",    "ranks",
                                        "cuts",      "state",  "l2norm", "T:chunk", "prefill",
                                        "sequences", "final",  "heads",  "threads"};
-  std::erase_if(factors, [](const Factor& factor) {
-    return std::find(kOfRanks.begin(), kOfRanks.end(), factor.name) == kOfRanks.end();
+  // Of ranks that divide heads neither data nor tokens: each head is in one place.
+  static constexpr std::array kOfHeads{"form", "ranks", "cuts", "heads", "Hv/Hk", "prefill", "threads"};
+  const std::span<const char* const> kept =
+      divides_heads(kernel) ? std::span<const char* const>(kOfHeads) : std::span<const char* const>(kOfRanks);
+  std::erase_if(factors, [kept](const Factor& factor) {
+    return std::find(kept.begin(), kept.end(), factor.name) == kept.end();
   });
   return factors;
 }
@@ -382,6 +394,8 @@ void settle(Case& c, const KernelRow& kernel, const Dice& dice) {
   if (!c.law.empty()) settle_law(c, kernel);
   const CaseForm& form = *system.form(c.form);
   if (form.chunked && !is_chunked(kernel)) c.chunk = 0;
+  // Drawn cuts of heads are those of the form itself.
+  if (divides_heads(kernel) && !system.native(form.name)) c.cuts = kCutHeads;
   if (c.ranks == 1) c.cuts = Case{}.cuts;
   if (form.whole) c.T = std::min(c.T, kMostWhole);
   for (const CaseSize& size : system.sizes) {
@@ -464,6 +478,7 @@ Case start_of(const KernelRow& kernel) {
   c.contract = kernel.contracts.front();
   if (!is_chunked(kernel)) c.chunk = Case{}.chunk;
   if (over_ranks(kernel)) c.ranks = kRanksOfPlan;
+  if (divides_heads(kernel)) c.Hk = kKeyHeads, c.Hv = kValueHeads, c.ranks = kRanksOfHeads;
   return kernel.limits.nearest(std::move(c));
 }
 

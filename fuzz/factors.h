@@ -37,8 +37,9 @@ struct Factor {
   std::function<Index(const Case&)> value = nullptr;
 };
 
-/// Whether the kernel's form divides tokens among ranks.
+/// Whether the kernel's form divides tokens or heads among ranks; the latter.
 [[nodiscard]] bool over_ranks(const KernelRow& kernel);
+[[nodiscard]] bool divides_heads(const KernelRow& kernel);
 
 /// Whether the values of a key say anything of a kernel: its system has the key, and the kernel strides, taps or ranks where
 /// the key is of those.

@@ -31,8 +31,10 @@ struct Planned {
 
   /// Drawn cases at effort 1.
   [[nodiscard]] std::int64_t drawn() const {
-    constexpr std::int64_t kFewer = 2;
-    return kernel->system->plan.seeded / (over_ranks(*kernel) ? kFewer : 1);
+    constexpr std::int64_t kFewer = 2, kOfHeads = 8;
+    return kernel->system->plan.seeded / (divides_heads(*kernel) ? kOfHeads
+                                          : over_ranks(*kernel)  ? kFewer
+                                                                 : 1);
   }
 };
 

@@ -78,6 +78,7 @@ class Steps {
         if (!c.lengths.empty()) c.T = *std::max_element(c.lengths.begin(), c.lengths.end());
         c.lengths.clear();
         c.lead = c.slack = 0;
+        if (c.cuts == kCutHeads && system_.native(form.name)) c.cuts = Case{}.cuts;
       });
     }
     if (c_.lengths.empty()) return;

@@ -64,8 +64,9 @@ typedef struct samestate_call {
   int32_t threads;
   char* reason; /* where a reason goes, zero at its end */
   uint64_t reason_size;
-  /* sequence_parallel: rank r holds the tokens [cuts[r], cuts[r + 1]); null: one rank holds all, or the form has none. Not
-   * to be read where `size` ends before it: a command that was built without. */
+  /* sequence_parallel: rank r holds the tokens [cuts[r], cuts[r + 1]); head_parallel: those value heads, and the key heads
+   * that serve them; null: one rank holds all, or the form has none. Not to be read where `size` ends before it: a command
+   * that was built without. */
   const int64_t* cuts; /* [cut_count], ranks + 1 */
   int64_t cut_count;
 } samestate_call;

@@ -100,9 +100,14 @@ std::vector<Index> Ranks::cuts(Index tokens, Index chunk) const {
   return out;
 }
 
-Path whole(Index tokens, Index chunk, const Ranks& ranks) {
-  return {{tokens, chunk, false, chunk > 0 ? ranks.cuts(tokens, chunk) : std::vector<Index>{}}};
+Segment Ranks::call(Index tokens, Index chunk) const {
+  Segment segment{tokens, chunk, false};
+  if (chunk > 0)
+    (heads > 0 ? segment.head_cuts : segment.cuts) = heads > 0 ? cuts(heads, 1) : cuts(tokens, chunk);
+  return segment;
 }
+
+Path whole(Index tokens, Index chunk, const Ranks& ranks) { return {ranks.call(tokens, chunk)}; }
 
 Path split(Index tokens, Index chunk, Index at, const Ranks& ranks) {
   return {whole(at, chunk, ranks).front(), whole(tokens - at, chunk, ranks).front()};
@@ -115,7 +120,7 @@ Path prefill_and_decode(Index tokens, Index chunk, Index prefill, const Ranks& r
 Path path_of_sequence(const Path& rows, const BatchShape& shape, Index n) {
   if (shape.offsets.empty()) return rows;
   const Index begin = shape.begin(n), end = shape.end(n);
-  Segment of{end - begin, rows.front().chunk, false};
+  Segment of{end - begin, rows.front().chunk, false, {}, rows.front().head_cuts};
   for (const Index cut : rows.front().cuts) of.cuts.push_back(std::clamp(cut, begin, end) - begin);
   return {std::move(of)};
 }

@@ -15,18 +15,23 @@ struct Segment {
   bool token_by_token = false;  ///< decode: a call a token
   /// [ranks + 1] over ranks: rank r holds the tokens [c[r], c[r+1]) of the segment; empty: one rank holds all.
   std::vector<Index> cuts = {};
+  /// [ranks + 1] the same of value heads, which do not meet: no bound knows of it. Empty: one rank holds all.
+  std::vector<Index> head_cuts = {};
 };
 
-/// How the tokens of a call are divided among ranks.
+/// How the tokens of a call are divided among ranks, or its value heads.
 struct Ranks {
   Index count = 1;
   bool drawn =
       false;  ///< any cuts, drawn from the seed, of which some are equal; else equal parts of whole chunks
   std::uint64_t seed = 0;  ///< of the cuts that are drawn
+  Index heads = 0;         ///< value heads, where they are divided; else tokens are
 
   /// Of a call of so many tokens: [count + 1], ascending from 0; empty for one rank. Equal parts are of ceil(T / count)
   /// tokens, rounded up to whole chunks: the last that holds tokens may have fewer, those behind it have none.
   [[nodiscard]] std::vector<Index> cuts(Index tokens, Index chunk) const;
+  /// The call of so many tokens in chunks.
+  [[nodiscard]] Segment call(Index tokens, Index chunk) const;
 };
 
 /// How a sequence is evaluated, from its first token to its last. Whole, split, prefill and decode are all

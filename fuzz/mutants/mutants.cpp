@@ -39,6 +39,7 @@ std::vector<Mutant> make_table() {
                     precision_mutants,
                     fused_mutants,
                     ranks_mutants,
+                    heads_mutants,
                     adversaries,
                     operator_interface_mutants,
                     activation_gates_mutants,

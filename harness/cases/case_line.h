@@ -12,15 +12,19 @@
 
 namespace samestate {
 
+/// The cuts of packed and decoded calls of the form that divides value heads: even ones of them.
+inline constexpr std::string_view kCutHeads = "heads";
+
 /// Everything that determines one run, data included: the unit of reproduction (DESIGN 6). A member's initial
 /// value is the key's default, which the canonical line omits.
 struct Case {
-  std::string system;                 ///< a row of the table of systems
-  std::string form = "chunked";       ///< recurrent, chunked, parallel, sequence_parallel, decode, packed
+  std::string system;  ///< a row of the table of systems
+  std::string form =
+      "chunked";  ///< recurrent, chunked, parallel, sequence_parallel, head_parallel, decode, packed
   std::int64_t chunk = 64;            ///< chunked; decode and packed: 0 runs them on the recurrent kernel
   std::int64_t prefill = 0;           ///< decode: tokens before the token-by-token part
-  std::int64_t ranks = 1;             ///< among which the tokens of a call with chunks are divided
-  std::string cuts = "even";          ///< how: even or drawn (oracles/path.h)
+  std::int64_t ranks = 1;             ///< among which the tokens or heads of a call with chunks are divided
+  std::string cuts = "even";          ///< how: even or drawn (oracles/path.h), or kCutHeads
   std::vector<std::int64_t> lengths;  ///< packed: tokens of each sequence, zeros included; T is their sum
   std::int64_t B = 1;
   std::int64_t T = 64;

@@ -53,6 +53,7 @@ std::optional<std::int64_t> number_of(const Case& c, std::string_view key) {
 
 /// What a line has for the key; at the default, of which it has nothing, the default's name.
 std::string word_of(const Case& c, std::string_view key) {
+  if (key == "cuts" && c.cuts == kCutHeads) return Case{}.cuts;  // even ones
   for (const Key& row : keys()) {
     if (row.name != key) continue;
     if (std::string text = row.print(c); !text.empty()) return text;

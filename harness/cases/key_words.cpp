@@ -20,14 +20,17 @@ constexpr std::array kRows = {
     KeyWords{"chunk", "0..2^24",
              "tokens of a chunk, read by chunked forms; in decode and packed 0 takes the recurrent kernel"},
     KeyWords{"prefill", "0..T", "form=decode: tokens in the first call, before one a call"},
-    KeyWords{"ranks", "1..4096",
-             "form=sequence_parallel, and packed and decode on a kernel of that form: among how many ranks "
-             "the tokens of "
-             "a call are divided, along the row of all sequences where it is packed"},
-    KeyWords{"cuts", "even, drawn",
-             "how: equal parts of whole chunks, the last that holds tokens shorter and those behind it "
-             "empty; or anywhere, "
-             "drawn from the seed, some ranks empty"},
+    KeyWords{
+        "ranks", "1..4096",
+        "form=sequence_parallel and head_parallel, and packed and decode on kernels of those forms: among "
+        "how many ranks the tokens of a call are divided, along the row of all sequences where it is "
+        "packed, or its value heads"},
+    KeyWords{
+        "cuts", "even, drawn, heads",
+        "how: equal parts of whole chunks, the last that holds tokens shorter and those behind it "
+        "empty; or anywhere, "
+        "drawn from the seed, some ranks empty; of form=head_parallel the same of value heads, and heads "
+        "in packed and decode: equal parts of them"},
     KeyWords{"lengths", "N,N,...", "form=packed: tokens of each sequence, zeros included; T is their sum"},
     KeyWords{"B", "1..2^24", "batch: sequences of T tokens each"},
     KeyWords{"T", "0..2^24", "tokens of a sequence"},

@@ -116,10 +116,11 @@ const std::vector<Key>& table() {
       {"cuts",
        family,
        [](Case& c, Text v) {
-         c.cuts = one_of("cuts", v, {"even", "drawn"});
+         c.cuts = one_of("cuts", v, {"even", "drawn", kCutHeads});
        },
        text<&Case::cuts>,
-       [](const Case& c) { return with<&Case::cuts>(c, "even"); },
+       // What divides heads divides nothing else.
+       [](const Case& c) { return c.cuts == kCutHeads ? nothing(c) : with<&Case::cuts>(c, "even"); },
        true,
        {"drawn"},
        2},

@@ -69,18 +69,25 @@ void check_sizes(const System& system, const Case& c) {
   }
 }
 
-/// Ranks belong to the form over ranks, and to its calls in packed and decoded cases.
+/// Ranks belong to the forms over ranks, and to their calls in packed and decoded cases.
 void check_ranks(const System& system, const CaseForm& form, const Case& c) {
   if (c.ranks == 1) {
     if (c.cuts != Case{}.cuts)
       throw Error(fmt::format("cuts={}: one rank has no cuts; write ranks=2", c.cuts));
     return;
   }
+  const bool heads = c.cuts == kCutHeads;
+  if (form.ranked && heads) {
+    throw Error(fmt::format(
+        "cuts=heads: belongs to packed and decode; form={} has even or drawn cuts, of heads where it is "
+        "head_parallel",
+        form.name));
+  }
   const bool calls = !system.native(form.name) && form.chunked && c.chunk > 0;
-  if (form.ranked || (calls && system.ranked() != nullptr)) return;
+  if (form.ranked || (calls && system.ranked(heads) != nullptr)) return;
   throw Error(
-      fmt::format("ranks={}: belongs to form=sequence_parallel, and to packed and decode with a chunk, of "
-                  "systems that have that form",
+      fmt::format("ranks={}: belongs to form=sequence_parallel and head_parallel, and to packed and decode "
+                  "with a chunk, of systems that have those forms",
                   c.ranks));
 }
 
@@ -168,7 +175,7 @@ Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system
   chunk = form->whole ? std::max<Index>(c.T, 1) : form->chunked ? c.chunk : 0;
 }
 
-Ranks Resolved::ranks() const { return {c.ranks, c.cuts == "drawn", c.seed}; }
+Ranks Resolved::ranks() const { return {c.ranks, c.cuts == "drawn", c.seed, divides_heads() ? c.Hv : 0}; }
 
 Path Resolved::path(Index tokens) const {
   if (form->decodes) return prefill_and_decode(tokens, chunk, c.prefill, ranks());

@@ -30,7 +30,9 @@ struct Resolved {
 
   /// Whether no call of the case is chunked.
   [[nodiscard]] bool unchunked() const { return chunk == 0; }
-  /// How the calls with chunks divide their tokens.
+  /// Whether ranks divide value heads, not tokens.
+  [[nodiscard]] bool divides_heads() const { return form->by_heads || c.cuts == kCutHeads; }
+  /// How the calls with chunks divide their tokens, or heads.
   [[nodiscard]] Ranks ranks() const;
   /// How the case evaluates `tokens` in a row: a dense sequence, or all packed ones (path_of_sequence has what each has of it).
   [[nodiscard]] Path path(Index tokens) const;

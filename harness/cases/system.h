@@ -92,8 +92,8 @@ class System {
   [[nodiscard]] std::vector<std::string_view> form_names() const;
   /// Whether kernels are written for the form: decode and packed runs are calls of others.
   [[nodiscard]] bool native(std::string_view wanted) const;
-  /// The form whose tokens are divided among ranks; null where it has none.
-  [[nodiscard]] const CaseForm* ranked() const;
+  /// The form whose tokens, or value heads, are divided among ranks; null where it has none.
+  [[nodiscard]] const CaseForm* ranked(bool by_heads = false) const;
   /// Null where it has none of that name.
   [[nodiscard]] const Regime* regime(std::string_view wanted) const;
   [[nodiscard]] const CaseLaw* law(std::string_view wanted) const;

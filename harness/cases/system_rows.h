@@ -14,11 +14,12 @@ namespace samestate {
 /// One way of evaluating a system, by its name in the case line.
 struct CaseForm {
   std::string_view name;
-  bool chunked = false;  ///< reads `chunk`
-  bool decodes = false;  ///< reads `prefill`: so many tokens in one call, then a call a token
-  bool packed = false;   ///< reads `lengths`
-  bool whole = false;    ///< all tokens are one chunk
-  bool ranked = false;   ///< reads `ranks` and `cuts`: the tokens are divided among ranks
+  bool chunked = false;   ///< reads `chunk`
+  bool decodes = false;   ///< reads `prefill`: so many tokens in one call, then a call a token
+  bool packed = false;    ///< reads `lengths`
+  bool whole = false;     ///< all tokens are one chunk
+  bool ranked = false;    ///< reads `ranks` and `cuts`: the tokens are divided among ranks
+  bool by_heads = false;  ///< .. or, ranked too, the value heads
 
   /// Its calls are of any form that kernels are written for, and those that have chunks read the line's.
   [[nodiscard]] bool of_any_form() const { return decodes && !chunked; }
@@ -46,11 +47,13 @@ struct PlanRows {
   std::vector<std::string_view> every = {};   ///< under every contract of a kernel
   std::vector<std::string_view> shapes = {};  ///< under its first and the rounding one
   std::vector<std::string_view> ranks = {};   ///< in place of `shapes` and `limits` of a kernel over ranks
-  std::vector<std::string> limits = {};       ///< counts that no longer fit; under its first
-  std::vector<std::string> models = {};       ///< sizes of public models, under the same two
-  std::string_view regime = {};               ///< beside each regime
-  std::string_view law = {};                  ///< beside each law
-  std::int64_t seeded = 100;                  ///< seeded cases a kernel at effort 1
+  std::vector<std::string_view> heads =
+      {};                                ///< the same where they divide heads, and of `every` and `regime`
+  std::vector<std::string> limits = {};  ///< counts that no longer fit; under its first
+  std::vector<std::string> models = {};  ///< sizes of public models, under the same two
+  std::string_view regime = {};          ///< beside each regime
+  std::string_view law = {};             ///< beside each law
+  std::int64_t seeded = 100;             ///< seeded cases a kernel at effort 1
 };
 
 /// What stands before the names of tensors in a run file (fixtures/run_file.h). Nothing: they are the nine of which

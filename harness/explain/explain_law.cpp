@@ -115,6 +115,7 @@ Resolved case_of(const Case& c, const LawRun& run) {
   own.chunk = run.path.front().chunk;
   own.prefill = 0;
   own.lengths.clear();
+  // Ranks that divide heads are no part of what a head is held to.
   own.ranks = std::max<Index>(std::ssize(run.path.front().cuts) - 1, 1);
   own.form = own.chunk == 0 ? "recurrent" : own.ranks > 1 ? "sequence_parallel" : "chunked";
   if (own.ranks == 1) own.cuts = Case{}.cuts;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "harness/records/hash.h"
 #include "harness/run/output_hashes.h"
 
 namespace samestate {

@@ -23,4 +23,8 @@ class PlanHash {
   std::uint64_t hash_ = hash_of("");
 };
 
+/// The first output whose hash differs in two texts of a case's outputs, "o:0123456789abcdef final_state:.."
+/// (harness/run/output_hashes.h); empty where all are equal.
+[[nodiscard]] std::string first_difference(const std::string& a, const std::string& b);
+
 }  // namespace samestate

@@ -23,7 +23,9 @@ struct DeviceRates {
   double copy = 0.0;   ///< bytes a second, read and written; 0: not measured
   double bf16 = 0.0;   ///< operations a second of a large matrix product; 0: not measured
   double fp32 = 0.0;
-  std::string note;  ///< how, and why one was not
+  std::string note;         ///< how, and why one was not
+  std::string number = {};  ///< of a GPU that was named: among those that the command sees
+  std::string gpu = {};     ///< the same by Record::gpu
 };
 
 struct TimedCase {

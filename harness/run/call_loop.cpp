@@ -111,9 +111,11 @@ KernelCall one_call(const CallLoop& loop, const RunOptions& options, const Segme
   KernelCall call = loop.settings;
   call.tokens = tokens;
   call.chunk = segment.chunk;
-  call.cuts.assign(segment.cuts.begin(), segment.cuts.end());
+  call.divides_heads = !segment.head_cuts.empty();
+  const std::vector<Index>& cuts = call.divides_heads ? segment.head_cuts : segment.cuts;
+  call.cuts.assign(cuts.begin(), cuts.end());
   // Tokens of no sequence stand with the first and the last rank.
-  if (!loop.offsets.empty() && !call.cuts.empty()) {
+  if (!loop.offsets.empty() && !segment.cuts.empty()) {
     for (std::size_t r = 1; r < call.cuts.size(); ++r) call.cuts[r] += options.lead;
     call.cuts.back() += options.slack;
   }

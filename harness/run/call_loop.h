@@ -59,6 +59,7 @@ struct KernelCall {
   std::vector<CallTensor> inputs, outputs;
   View<std::int64_t, 1> cu_seqlens;  ///< of a packed batch; else absent
   std::vector<std::int64_t> cuts;    ///< Arguments::cuts; empty: absent
+  bool divides_heads = false;        ///< they are of value heads, not of tokens
   std::vector<std::pair<std::string_view, std::int64_t>> parameters;
   std::int64_t batch = 1;
   std::int64_t tokens = 0;

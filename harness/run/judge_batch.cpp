@@ -256,12 +256,15 @@ class BatchJudge {
     return of_o;
   }
 
-  /// Decoding is taken apart on its recurrent kernel. A piece over ranks has two of them, so that a state is composed in it.
+  /// Decoding is taken apart on its recurrent kernel. A piece over ranks has two of them, so that a state is composed in it;
+  /// ranks that divide heads do so in every piece.
   [[nodiscard]] Path piece_path(Index tokens) const {
     const bool recurrent = case_.unchunked() || case_.form->decodes;
     return whole(tokens, recurrent ? 0 : case_.c.chunk, recurrent ? Ranks{} : piece_ranks());
   }
-  [[nodiscard]] Ranks piece_ranks() const { return {std::min<Index>(case_.c.ranks, 2), false, 0}; }
+  [[nodiscard]] Ranks piece_ranks() const {
+    return case_.divides_heads() ? case_.ranks() : Ranks{std::min<Index>(case_.c.ranks, 2), false, 0};
+  }
 
   /// Sequence n run again in pieces, each from the state that the kernel left (BOUNDS 10.1); empty where that
   /// is the run itself or the kernel cannot be called.
@@ -270,7 +273,8 @@ class BatchJudge {
     if (!added || !rerun_) return at->second;
     const Batch alone = sequence_alone(batch_, n);
     const Index chunk = piece_path(1).front().chunk;
-    const Index length = chunk > 0 ? chunk * piece_ranks().count : kRecurrentSegment;
+    const Index parts = case_.divides_heads() ? 1 : piece_ranks().count;
+    const Index length = chunk > 0 ? chunk * parts : kRecurrentSegment;
     if (alone.shape.T <= length) return at->second;
     std::vector<float> state = alone.initial_state;
     for (std::int64_t t = 0; t < alone.shape.T; t += length) {

@@ -260,7 +260,7 @@ bool within_limits(const KernelRow& kernel, const Case& c) {
     if (!r->form->packed) call.form = kernel.form;
     call.T = segment.token_by_token ? 1 : segment.tokens;
     if (!any_form) call.chunk = segment.chunk;
-    if (segment.cuts.empty()) call.ranks = 1, call.cuts = Case{}.cuts;
+    if (segment.cuts.empty() && segment.head_cuts.empty()) call.ranks = 1, call.cuts = Case{}.cuts;
     if (!kernel.limits.hold(call)) return false;
   }
   return true;
@@ -416,7 +416,7 @@ KernelChoice KernelTable::choose(const Resolved& r) const {
                             fmt::join(forms, " or "), fmt::join(known, ", ")));
   }
   const bool chunked = row->system->form(row->form)->chunked;
-  const CaseForm* over_ranks = r.c.ranks > 1 ? row->system->ranked() : nullptr;
+  const CaseForm* over_ranks = r.c.ranks > 1 ? row->system->ranked(r.divides_heads()) : nullptr;
   const KernelRow* other = find(with_form(*row, chunked                 ? "recurrent"
                                                 : over_ranks != nullptr ? over_ranks->name
                                                                         : "chunked"));

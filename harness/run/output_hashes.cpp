@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <sstream>
 
 #include "harness/records/hash.h"
 #include "harness/run/kernel_table.h"
@@ -42,20 +41,6 @@ std::string OutputHashes::text() const {
   for (const auto& [name, hash] : hashes_)
     out += fmt::format("{}{}:{:016x}", out.empty() ? "" : " ", name, hash);
   return out;
-}
-
-std::string first_difference(const std::string& a, const std::string& b) {
-  if (a == b) return "";
-  std::istringstream of_a(a), of_b(b);
-  std::string x, y;
-  while (true) {
-    const bool first = static_cast<bool>(of_a >> x);
-    const bool second = static_cast<bool>(of_b >> y);
-    if (!first && !second) return "";
-    if (first && second && x == y) continue;
-    const std::string& differing = first ? x : y;
-    return differing.substr(0, differing.rfind(':'));
-  }
 }
 
 }  // namespace samestate

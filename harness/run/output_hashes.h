@@ -31,7 +31,4 @@ class OutputHashes {
   OutputHashes* outer_;
 };
 
-/// The first output whose hash differs in two such texts; empty where all are equal.
-[[nodiscard]] std::string first_difference(const std::string& a, const std::string& b);
-
 }  // namespace samestate

@@ -70,7 +70,7 @@ class Repetition {
   [[nodiscard]] KernelCall one_token_less() const {
     KernelCall less = other_settings();
     less.tokens = one_.tokens - 1;
-    for (std::int64_t& cut : less.cuts) cut = std::min(cut, less.tokens);
+    for (std::int64_t& cut : less.cuts) cut = less.divides_heads ? cut : std::min(cut, less.tokens);
     for (auto* side : {&less.inputs, &less.outputs}) {
       for (CallTensor& x : *side) {
         if (x.token_dimension < 0) continue;

@@ -44,10 +44,9 @@ void require_one_call(const Resolved& r) {
     throw Error(fmt::format("form={} is several calls; time form={}", c.form, fmt::join(forms, ", ")));
   }
   if (r.form->packed && c.ranks > 1)
-    throw Error(
-        fmt::format("ranks={}: packed sequences are judged one by one here, and a cut is of all; time "
-                    "form=sequence_parallel",
-                    c.ranks));
+    throw Error(fmt::format(
+        "ranks={}: packed sequences are judged one by one here, and a cut is of all; time form={}", c.ranks,
+        r.system->ranked(r.divides_heads())->name));
   if (r.layout != Layout::dense)
     throw Error("layout=" + c.layout + ": bench times dense tensors; leave it out");
   if (r.final_state != FinalState::apart || c.lead + c.slack > 0 || c.repeat)

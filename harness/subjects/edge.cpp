@@ -12,6 +12,7 @@
 #include <optional>
 #include <type_traits>
 
+#include "harness/cases/system.h"
 #include "harness/run/call_loop.h"
 #include "harness/run/guard.h"
 #include "oracles/systems/family.h"
@@ -291,8 +292,10 @@ EdgeCall::EdgeCall(const Arguments& call, const Contract& contract, const Declar
               {"dv", shape[3]}}}};
   if (call.cuts.present()) {
     Json cuts = Json::array();
+    const CaseForm* form = system_named(declaration.system).form(declaration.form);
+    const bool heads = form != nullptr && form->by_heads;
     for (std::int64_t r = 0; r < call.cuts.shape[0]; ++r)
-      cuts.push_back(std::clamp(call.cuts(r) - begin, std::int64_t{0}, end - begin));
+      cuts.push_back(heads ? call.cuts(r) : std::clamp(call.cuts(r) - begin, std::int64_t{0}, end - begin));
     head["cuts"] = std::move(cuts);
   }
   if (given_.folded_scale) head["scale"] = 1.0;

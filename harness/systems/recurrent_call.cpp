@@ -97,7 +97,9 @@ class RecurrentCall final : public WholeCall {
     call_.batch = s.B;
     call_.tokens = s.T;
     call_.chunk = r_.chunk;
-    const std::vector<Index> cuts = r_.path(s.T).front().cuts;
+    const Segment all = r_.path(s.T).front();
+    call_.divides_heads = !all.head_cuts.empty();
+    const std::vector<Index>& cuts = call_.divides_heads ? all.head_cuts : all.cuts;
     call_.cuts.assign(cuts.begin(), cuts.end());
     call_.scale = static_cast<float>(s.scale);
     call_.head_map = s.head_map;

@@ -44,6 +44,7 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
   forms = {{.name = "chunked", .chunked = true}, {.name = "recurrent"}};
   if (parallel) forms.push_back({.name = "parallel", .whole = true});
   forms.push_back({.name = "sequence_parallel", .chunked = true, .ranked = true});
+  forms.push_back({.name = "head_parallel", .chunked = true, .ranked = true, .by_heads = true});
   forms.push_back({.name = "decode", .chunked = true, .decodes = true});
   forms.push_back({.name = "packed", .chunked = true, .packed = true});
   for (const Regime& regime : samestate::regimes()) {
@@ -102,6 +103,32 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
                 "form=packed lengths=7,0,90 unowned=3,5 ranks=6 chunk=8",
                 "form=packed lengths=130,70 ranks=5 cuts=drawn dk=32 dv=40 regime=slow",
                 "T=70 ranks=7 chunk=8 regime=exact", "T=70 ranks=7 cuts=drawn chunk=8 regime=exact"},
+      // Cuts inside groups of value heads that share a key head, by both maps; a short last rank and empty ones behind it;
+      // more ranks than heads; one head a rank, and one rank with all; packed sequences inside, and a prefill.
+      .heads = {"cuts=drawn",
+                "heads=tiled",
+                "heads=tiled cuts=drawn",
+                "ranks=2",
+                "ranks=5",
+                "ranks=6",
+                "ranks=9",
+                "ranks=1",
+                "Hk=3 Hv=6 ranks=4",
+                "Hk=3 Hv=6 ranks=4 heads=tiled",
+                "Hk=6 Hv=6 ranks=4 cuts=drawn",
+                "Hk=1 Hv=7 ranks=3",
+                "Hk=5 Hv=10 heads=tiled ranks=3",
+                "Hk=16 Hv=48 dk=4 dv=4 ranks=5",
+                "Hk=2 Hv=82 dk=4 dv=4 heads=tiled ranks=7 cuts=drawn",
+                "dk=128 dv=128 T=20 l2norm=1 ranks=3",
+                "B=3 layout=padded cuts=drawn",
+                "regime=exact ranks=3",
+                "T=70 regime=slow state=none",
+                "form=packed lengths=0,17,1,0,16,15,0 cuts=heads",
+                "form=packed lengths=7,0,26 unowned=3,5 cuts=heads heads=tiled ranks=5",
+                "form=packed lengths=19,14 final=in_place cuts=heads ranks=3",
+                "form=decode prefill=20 cuts=heads",
+                "form=decode prefill=17 cuts=heads heads=tiled ranks=5"},
       // With a tail of one token: T (BUGS M12), and sequences times heads, the limit of a CUDA grid's y axis
       // (M39), that no longer fit 16 bits; sequences and the longest of them; widths, and heads of many tokens.
       .limits = {"dk=2 dv=2 T=65537 chunk=64", "dk=2 dv=2 Hv=2 T=65811 chunk=128",
@@ -143,6 +170,7 @@ double RecurrentSystem::work(const Case& c) const {
   constexpr double kLaw = 4.0;    // several runs, without the bounds of all of them
   constexpr double kRanks = 2.5;  // the maps' bound beside that of the outputs
   const CaseForm* own = form(c.form);
+  const bool heads = c.cuts == kCutHeads || (own != nullptr && own->by_heads);
   const Index chunk = own == nullptr ? c.chunk : own->whole ? c.T : own->chunked ? c.chunk : 0;
   const auto state = static_cast<double>(c.dk * c.dv);
   const double covariance = static_cast<double>((c.dk + 8) * (c.dk + c.dv + 16));
@@ -155,7 +183,7 @@ double RecurrentSystem::work(const Case& c) const {
     double work = kHead + chunks * (kChunk + kMatrix * size * size + kChunkState * covariance);
     work += kTokenOfChunk * tokens * covariance;
     if (family.delta) work += chunks * kInverse * size * size * size;
-    return c.ranks > 1 ? kRanks * work : work;
+    return c.ranks > 1 && !heads ? kRanks * work : work;
   };
   double of_held = 0.0, tokens = 0.0;
   if (c.lengths.empty()) {

@@ -65,8 +65,10 @@ bool System::native(std::string_view wanted) const {
   return row != nullptr && !row->decodes && !row->packed && !row->whole;
 }
 
-const CaseForm* System::ranked() const {
-  const auto at = std::find_if(forms.begin(), forms.end(), [](const CaseForm& row) { return row.ranked; });
+const CaseForm* System::ranked(bool by_heads) const {
+  const auto at = std::find_if(forms.begin(), forms.end(), [by_heads](const CaseForm& row) {
+    return row.ranked && row.by_heads == by_heads;
+  });
   return at == forms.end() ? nullptr : &*at;
 }
 
@@ -84,8 +86,9 @@ bool System::evaluates(const Resolved& r, std::string_view kernel_form) const {
   if (r.form->whole) return kernel_form == "chunked";
   // Calls that have chunks or none, as the line says; else calls of any form.
   if (r.form->chunked) {
-    const CaseForm* over_ranks = ranked();
-    if (over_ranks != nullptr && kernel_form == over_ranks->name) return !r.unchunked();
+    const CaseForm* own = form(kernel_form);
+    if (own != nullptr && own->ranked)
+      return !r.unchunked() && (r.c.ranks == 1 || own->by_heads == r.divides_heads());
     return r.c.ranks == 1 && kernel_form == (r.unchunked() ? "recurrent" : "chunked");
   }
   return native(kernel_form);

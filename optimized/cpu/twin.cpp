@@ -15,9 +15,12 @@ Outcome run_twin(std::string_view system, std::string_view form, const Arguments
        {cpu::GATED_DELTA_RULE, cpu::DELTA_RULE, cpu::RETENTION, cpu::LINEAR_ATTENTION}) {
     if (known.name != system) continue;
     if (form == "recurrent") return cpu::run_recurrent_twin(known, arguments, contract);
-    if (form == "chunked") return cpu::run_chunked_twin(known, arguments, contract);
+    // Heads do not meet, and ranks that divide them round nothing.
+    if (form == "chunked" || form == "head_parallel")
+      return cpu::run_chunked_twin(known, arguments, contract);
     if (form == "sequence_parallel") return cpu::run_sequence_parallel_twin(known, arguments, contract);
-    throw Error("form '" + std::string(form) + "' has no twin; use recurrent, chunked or sequence_parallel");
+    throw Error("form '" + std::string(form) +
+                "' has no twin; use recurrent, chunked, sequence_parallel or head_parallel");
   }
   throw Error("system '" + std::string(system) +
               "' has no twin; use gated_delta_rule, delta_rule, retention or linear_attention");

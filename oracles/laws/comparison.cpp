@@ -44,9 +44,11 @@ HeadRun demanded(Matrix<double> o, Matrix<double> state) {
 }
 
 std::string call_text(const Segment& call) {
-  return call.cuts.empty() ? chunks_text(call.chunk)
-                           : fmt::format("{}, over {} ranks cut at {}", chunks_text(call.chunk),
-                                         call.cuts.size() - 1, fmt::join(call.cuts, ","));
+  const bool heads = !call.head_cuts.empty();
+  const std::vector<Index>& cuts = heads ? call.head_cuts : call.cuts;
+  return cuts.empty() ? chunks_text(call.chunk)
+                      : fmt::format("{}, over {} ranks cut at {}{}", chunks_text(call.chunk), cuts.size() - 1,
+                                    heads ? "heads " : "", fmt::join(cuts, ","));
 }
 
 std::string chunks_text(Index chunk) {
@@ -123,6 +125,19 @@ void agree(Worst& worst, const HeadRun& a, Index a0, const HeadRun& b, Index b0,
     j.row_ratio = 0;
     if (j.verdict == Verdict::fail) j.reason = std::string(kFinalState) + j.reason;
     worst.add(std::move(j), n, h);
+  }
+}
+
+void agree_in_bits(Worst& worst, const std::vector<HeadRun>& a, const Run& b) {
+  for (const HeadRun& head : a) {
+    const auto [n, h] = std::pair(head.sequence, head.head);
+    if (overflowed_as_expected(head)) {
+      worst.add(nothing_to_compare(), n, h);
+      continue;
+    }
+    agree(worst, demanded(head.o, head.state), 0,
+          demanded(rows_of(b.batch, b.out, n, h), state_of(b.batch, b.out, n, h)), 0, b.batch.shape.T, true,
+          n, h);
   }
 }
 

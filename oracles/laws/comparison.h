@@ -69,4 +69,7 @@ void agree(Worst& worst, const HeadRun& a, Index a0, const HeadRun& b, Index b0,
 /// All rows and states of two runs of the same batch shape, of which the first is `heads_of` one.
 void agree_everywhere(Worst& worst, const LawSubject& s, const std::vector<HeadRun>& a, const Run& b);
 
+/// The same, equal in every number.
+void agree_in_bits(Worst& worst, const std::vector<HeadRun>& a, const Run& b);
+
 }  // namespace samestate::laws_detail

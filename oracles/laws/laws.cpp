@@ -41,7 +41,8 @@ std::string_view dense_with_tokens(const LawSubject& s) {
   return dense(s);
 }
 
-// EQ-02, EQ-04, EQ-07, EQ-09: chunked, with another chunk, over any ranks, and recurrent are one function.
+// EQ-02, EQ-04, EQ-07, EQ-09: chunked, with another chunk, over any ranks, and recurrent are one function; ranks that divide
+// heads give the same bits.
 Judgement path_equivalence(const LawSubject& s) {
   Worst worst(s);
   const Index T = s.batch.shape.T;
@@ -52,12 +53,17 @@ Judgement path_equivalence(const LawSubject& s) {
   const auto with = [&](Index chunk, const Ranks& ranks = {}) {
     const Run run_of_it = run(s, s.batch, whole(T, chunk, ranks));
     worst.compares(call_text(mine.path.front()), &mine, call_text(run_of_it.path.front()), &run_of_it);
-    agree_everywhere(worst, s, my_heads, run_of_it);
+    // Heads do not meet: whichever rank holds one, its bits are the same.
+    if (s.ranks.heads > 0 && chunk == s.chunk) {
+      agree_in_bits(worst, my_heads, run_of_it);
+    } else {
+      agree_everywhere(worst, s, my_heads, run_of_it);
+    }
   };
   with(other == s.chunk ? s.chunk + 1 : other);
   if (s.ranks.count > 1) {
     with(s.chunk);
-    with(s.chunk, {s.ranks.count + 1, !s.ranks.drawn, s.ranks.seed + 1});
+    with(s.chunk, {s.ranks.count + 1, !s.ranks.drawn, s.ranks.seed + 1, s.ranks.heads});
   }
   if (s.chunk != 0) with(0);
   return worst.take();

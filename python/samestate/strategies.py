@@ -239,8 +239,9 @@ class _Space:
         if self.form is not None:
             return [self.form]
         # decode asks for several calls of a test that computes one; packed is a form of calls, not of kernels; on one rank
-        # sequence_parallel is chunked.
-        return [form for form in _forms(self.system) if form not in ("decode", "packed", "sequence_parallel")]
+        # sequence_parallel and head_parallel are chunked.
+        return [form for form in _forms(self.system)
+                if form not in ("decode", "packed", "sequence_parallel", "head_parallel")]
 
     def form_of(self, line):
         """The form of the kernel that a line asks for."""

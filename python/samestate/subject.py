@@ -12,7 +12,7 @@ The function is called with keyword arguments, by the names that its signature a
                                         which then is the convention: decay="linear"
   scale chunk (chunk_size) threads      numbers
   cuts                                  of the form sequence_parallel: rank r holds the tokens [cuts[r], cuts[r + 1]) of the
-                                        call, a list; None where one rank holds all
+                                        call, a list; of head_parallel those value heads; None where one rank holds all
   l2norm (use_qk_l2norm_in_kernel, use_qk_l2norm), head_map, output_final_state
   batch tokens contract parameters, and the sizes by name: Hk Hv dk dv, B T
 
@@ -194,9 +194,9 @@ class Subject:
             say["heads"] = "interleaved"
         if "l2norm" not in asked and say.get("l2norm", "argument") == "argument":
             say["l2norm"] = "outside"
-        if self.form == "sequence_parallel" and "cuts" not in asked:
+        if self.form in ("sequence_parallel", "head_parallel") and "cuts" not in asked:
             self._limit("ranks = 1")
-        if "chunk" not in asked and self.form in ("chunked", "sequence_parallel") and not any(
+        if "chunk" not in asked and self.form in ("chunked", "sequence_parallel", "head_parallel") and not any(
                 limit.split(" ")[0] == "chunk" for limit in self.limits):
             raise DeclarationError(f"{self._called()} goes in chunks, and takes no chunk: say limits=['chunk in 64'] "
                                    "with the tokens of its chunks, or take the argument chunk")

@@ -7,8 +7,11 @@
 #include <bit>
 #include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
+#include <utility>
 
+#include "harness/records/hash.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -29,16 +32,17 @@ bool less(double a, double b) { return std::isnan(a) ? false : std::isnan(b) || 
 
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
+Key key_of(const Record& r) { return {r.line, r.kernel, r.law, "", ""}; }
+Key key_of(const Measurement& m) { return {m.record.line, m.record.kernel, m.record.law, m.series, m.curve}; }
+
 Cases cases_of(const RecordFile& file, std::int64_t& repeated) {
   Cases cases;
   const auto add = [&](Key key, const Record& record) {
     const auto [where, fresh] = cases.insert_or_assign(std::move(key), record);
     if (!fresh) ++repeated;
   };
-  for (const Record& r : file.records) add({r.line, r.kernel, r.law, "", ""}, r);
-  for (const Measurement& m : file.points) {
-    add({m.record.line, m.record.kernel, m.record.law, m.series, m.curve}, m.record);
-  }
+  for (const Record& r : file.records) add(key_of(r), r);
+  for (const Measurement& m : file.points) add(key_of(m), m.record);
   return cases;
 }
 
@@ -60,6 +64,30 @@ bool changed(const Record& before, const Record& after, double factor, Change::K
     kind = std::isnan(a) || a > factor * b ? Change::Kind::ratio_fell : Change::Kind::ratio_changed;
   }
   return true;
+}
+
+/// Kernel by kernel, in the order of the second record's lines; of a case that is there twice its last record.
+std::vector<BitsOfKernel> bits_of(const Cases& was, const Cases& is, const RecordFile& after) {
+  std::map<std::string, BitsOfKernel> kernels;
+  std::set<Key> done;
+  const auto hold = [&](const Key& key) {
+    const auto a = was.find(key), b = is.find(key);
+    if (a == was.end() || !done.insert(key).second) return;
+    if (a->second.outputs.empty() || b->second.outputs.empty()) return;
+    BitsOfKernel& bits = kernels[b->second.kernel];
+    bits.kernel = b->second.kernel;
+    std::string output = first_difference(a->second.outputs, b->second.outputs);
+    if (output.empty()) {
+      ++bits.equal;
+    } else {
+      bits.differences.push_back({b->second, std::move(output)});
+    }
+  };
+  for (const Record& r : after.records) hold(key_of(r));
+  for (const Measurement& m : after.points) hold(key_of(m));
+  std::vector<BitsOfKernel> out;
+  for (auto& [name, bits] : kernels) out.push_back(std::move(bits));
+  return out;
 }
 
 /// Says whether the record is of that kernel, and gives it the other name.
@@ -128,6 +156,7 @@ Comparison compare(const RecordFile& before, const RecordFile& after, double fac
   result.after_short = shortcomings(after);
   const Cases was = cases_of(before, result.repeated);
   const Cases is = cases_of(after, result.repeated);
+  result.bits = bits_of(was, is, after);
   result.before = std::ssize(was);
   result.after = std::ssize(is);
   for (const auto& [key, record] : was) {

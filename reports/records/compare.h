@@ -30,6 +30,18 @@ struct Change {
 /// A case that fails now and did not, or is judged no more, or whose ratio grew.
 [[nodiscard]] bool is_regression(Change::Kind kind);
 
+/// What became of the bits that a kernel wrote, of the cases of which both records have hashes (Record::outputs).
+struct BitsOfKernel {
+  struct Difference {
+    Record after;
+    std::string output;  ///< the first whose hash differs
+  };
+  std::string kernel;  ///< as the second record names it
+  std::int64_t equal = 0;
+  std::vector<Difference> differences;  ///< as the second record has them
+  [[nodiscard]] std::int64_t cases() const { return equal + std::ssize(differences); }
+};
+
 struct Comparison {
   std::vector<Change> changes;  ///< regressions first, each kind the largest ratio first
   std::int64_t before = 0, after = 0;
@@ -37,6 +49,7 @@ struct Comparison {
   std::int64_t unchanged = 0;  ///< the same verdict and the same ratio, bit for bit
   std::int64_t repeated = 0;   ///< cases that a file held more than once: its last record counts
   double factor = 2.0;
+  std::vector<BitsOfKernel> bits;                      ///< by name; none where no case has hashes in both
   std::vector<std::string> before_short, after_short;  ///< why the runs are not whole (json_lines.h)
   [[nodiscard]] std::int64_t count(Change::Kind kind) const;
   [[nodiscard]] std::int64_t regressions() const;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -75,9 +76,10 @@ nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::js
 
 std::string rates_text(const DeviceRates& rates) {
   if (rates.device == "cpu") return fmt::format("Ceilings of cpu: {}.\n", rates.note);
-  return fmt::format("Ceilings of {}: copy {} GB/s, products bf16 {} and fp32 {} TFLOP/s ({}).\n",
-                     rates.device, scaled(rates.copy, 1e9, "{:.0f}"), scaled(rates.bf16, 1e12),
-                     scaled(rates.fp32, 1e12), rates.note);
+  return fmt::format("Ceilings of {}{}: copy {} GB/s, products bf16 {} and fp32 {} TFLOP/s ({}).\n",
+                     rates.number.empty() ? "" : "device " + rates.number + ", ", rates.device,
+                     scaled(rates.copy, 1e9, "{:.0f}"), scaled(rates.bf16, 1e12), scaled(rates.fp32, 1e12),
+                     rates.note);
 }
 
 }  // namespace
@@ -87,6 +89,15 @@ std::string bench_text(std::span<const TimedCase> all, std::span<const DeviceRat
                             "memory floor", "compute floor", "of floor", "TFLOP/s", "GB/s", "peer",
                             "verdict"}};
   for (const TimedCase& t : all) rows.push_back(row_of(t));
+  // Of several devices each row says which.
+  if (std::ranges::count_if(devices, [](const DeviceRates& rates) { return !rates.gpu.empty(); }) > 1) {
+    rows.front().insert(rows.front().begin() + 1, "on");
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto on = std::ranges::find_if(
+          devices, [&](const DeviceRates& rates) { return rates.gpu == all[i].record.gpu; });
+      rows[i + 1].insert(rows[i + 1].begin() + 1, on == devices.end() || on->gpu.empty() ? "-" : on->number);
+    }
+  }
   std::string text = aligned(rows);
   for (const DeviceRates& rates : devices) text += rates_text(rates);
   std::map<std::string, std::int64_t> unanswered;
@@ -109,6 +120,7 @@ std::string bench_json(std::span<const TimedCase> all) {
   for (const TimedCase& t : all) {
     rows.push_back({{"line", t.record.line},
                     {"kernel", t.record.kernel},
+                    {"gpu", t.record.gpu},
                     {"verdict", name_of(t.record.judgement.verdict)},
                     {"reason", t.record.judgement.reason},
                     {"heads", t.heads},

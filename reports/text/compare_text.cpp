@@ -64,6 +64,35 @@ std::vector<std::string> warnings(const Comparison& c) {
   return lines;
 }
 
+/// A difference of bits is no regression, and names the cases that show it first.
+constexpr std::size_t kFirstDifferences = 3;
+
+std::string bits_of(const BitsOfKernel& bits) {
+  return fmt::format("{} of {} wrote equal bits", bits.equal, counted(bits.cases(), "case"));
+}
+
+std::string bits_text(const std::vector<BitsOfKernel>& kernels) {
+  if (kernels.empty()) return "";
+  std::string text = "outputs, bit for bit\n";
+  for (const BitsOfKernel& bits : kernels) {
+    text += fmt::format("  {:<30} {}\n", on_one_line(bits.kernel), bits_of(bits));
+    for (std::size_t i = 0; i < std::min(bits.differences.size(), kFirstDifferences); ++i) {
+      const auto& [record, output] = bits.differences[i];
+      text +=
+          fmt::format("  {:<30} {}\n", on_one_line(output) + " differs", on_one_line(repro_command(record)));
+    }
+  }
+  return text;
+}
+
+nlohmann::ordered_json json_of(const BitsOfKernel& bits) {
+  nlohmann::ordered_json out = {{"kernel", bits.kernel}, {"cases", bits.cases()}, {"equal", bits.equal}};
+  out["differences"] = nlohmann::ordered_json::array();
+  for (const auto& [record, output] : bits.differences)
+    out["differences"].push_back({{"line", record.line}, {"output", output}});
+  return out;
+}
+
 }  // namespace
 
 std::string compare_text(const Comparison& comparison, std::size_t most) {
@@ -85,6 +114,7 @@ std::string compare_text(const Comparison& comparison, std::size_t most) {
         text += fmt::format("  {:<30} {}\n", "", on_one_line(record.judgement.reason));
     }
   }
+  text += bits_text(comparison.bits);
   if (comparison.repeated > 0)
     text += fmt::format("{} records were repeated in their file; the last one counts\n", comparison.repeated);
   return text;
@@ -100,6 +130,10 @@ std::string compare_json(const Comparison& comparison) {
                                 {"regressions", comparison.regressions()}};
   if (!comparison.before_short.empty()) out["before_not_complete"] = comparison.before_short;
   if (!comparison.after_short.empty()) out["after_not_complete"] = comparison.after_short;
+  if (!comparison.bits.empty()) {
+    out["bits"] = nlohmann::ordered_json::array();
+    for (const BitsOfKernel& bits : comparison.bits) out["bits"].push_back(json_of(bits));
+  }
   out["changes"] = nlohmann::ordered_json::array();
   for (const Change& change : comparison.changes) {
     const Record& record = case_of(change);
@@ -138,6 +172,17 @@ std::string compare_markdown(const Comparison& comparison, const std::string& be
       const Record& record = case_of(change);
       text += fmt::format("| {} | {} | {} |\n", markdown_cell(from_to(change)),
                           markdown_cell(record.judgement.gate), markdown_cell(repro_command(record)));
+    }
+  }
+  if (!comparison.bits.empty()) {
+    text +=
+        "\n## Outputs, bit for bit\n\n| kernel | cases | equal | the first that differs | output |\n"
+        "|---|---|---|---|---|\n";
+    for (const BitsOfKernel& bits : comparison.bits) {
+      const BitsOfKernel::Difference* first = bits.differences.empty() ? nullptr : &bits.differences.front();
+      text += fmt::format("| {} | {} | {} | {} | {} |\n", markdown_cell(bits.kernel), bits.cases(),
+                          bits.equal, first == nullptr ? "" : markdown_cell(repro_command(first->after)),
+                          first == nullptr ? "" : markdown_cell(first->output));
     }
   }
   return text;

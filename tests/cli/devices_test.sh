@@ -140,6 +140,36 @@ run 0 merge part-0.jsonl part-1.jsonl --plugin "$plugin" --jsonl merged.jsonl
 [[ "$(on merged.jsonl 0)" -gt 5 && "$(on merged.jsonl 1)" -gt 5 ]] || complain 'merge: devices are lost'
 grep -F '"event":"run"' merged.jsonl | grep -F 'Fake 0' | grep -F 'Fake 1' >/dev/null || complain 'merge: the run lists not all'
 
+# bench: on the first device, on the one that is named, on each of several in turn; what is wrong on one has no time there.
+bench() { echo bench --plugin "$plugin" --device cuda --seconds 0.01 --kernel "$1.gated_delta_rule.recurrent" --jsonl "$2"; }
+line='v1 gated_delta_rule form=recurrent T=9 dk=16 dv=8 state=random'
+timed() { grep -F '"event":"timing"' "$1" | grep -F "\"verdict\":\"$3\"" | grep -cF "\"gpu\":\"$(uuid "$2")\""; }
+run 0 $(bench sound bench-1.jsonl) --devices 1 --case "$line"
+[[ "$(timed bench-1.jsonl 1 pass)" -eq 1 && "$(timed bench-1.jsonl 0 pass)" -eq 0 ]] || complain 'bench --devices 1'
+run 0 $(bench sound bench.jsonl) --devices 1,0 --case "$line"
+[[ "$(timed bench.jsonl 1 pass)" -eq 1 && "$(timed bench.jsonl 0 pass)" -eq 1 ]] || complain 'bench --devices 1,0'
+grep -qE '^kernel +on +case' out || complain 'bench: the table does not say which device'
+grep -qE 'Ceilings of device 1, Fake 1' out && grep -qE 'Ceilings of device 0, Fake 0' out || complain 'bench: ceilings'
+grep -F '"event":"run"' bench.jsonl | grep -F 'Fake 0' | grep -qF 'Fake 1' || complain 'bench: the run lists not both'
+run 1 $(bench wrong bench-wrong.jsonl) --devices 0,1 --case "$line"
+[[ "$(timed bench-wrong.jsonl 0 pass)" -eq 1 && "$(timed bench-wrong.jsonl 1 fail)" -eq 1 ]] || complain 'bench: wrong on 1'
+grep -q -- '--devices 1' out || complain 'bench: the command does not name the device'
+bad 'there is no device 7' $(bench sound none.jsonl) --devices 7 --case "$line"
+bad '1 is there twice' $(bench sound none.jsonl) --devices 1,1 --case "$line"
+bad '--devices' mutants --devices 0
+
+# compare: of each kernel how many cases wrote equal bits, and the first that differ.
+run 0 $(gate sound) --devices 0 --jsonl sound-0.jsonl
+run 0 $(gate sound) --devices 1 --jsonl sound-1.jsonl
+run 0 compare sound-0.jsonl sound-1.jsonl
+grep -qE 'sound.gated_delta_rule.recurrent +([0-9]+) of \1 cases wrote equal bits' out || complain "compare: $(cat out)"
+run 0 $(gate skewed) --devices 0 --jsonl skewed-0.jsonl
+run 0 $(gate skewed) --devices 1 --jsonl skewed-1.jsonl
+run 0 compare skewed-0.jsonl skewed-1.jsonl
+grep -qE 'skewed.gated_delta_rule.recurrent +[0-9]+ of [0-9]+ cases wrote equal bits' out || complain 'compare: skewed'
+grep -qE 'skewed.gated_delta_rule.recurrent +([0-9]+) of \1 cases' out && complain 'compare: skewed is equal'
+grep -qE "final_state differs +samestate repro .*kernel=skewed" out || complain 'compare: the first is not named'
+
 # Ranks of a host divide its devices; a rank's case that was lost with one goes to whoever is left there, and is its verdict.
 if command -v mpirun >/dev/null && [[ -x "$(dirname "$samestate")/samestate-mpi" ]]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

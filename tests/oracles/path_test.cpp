@@ -162,6 +162,30 @@ TEST(RanksOfAPath, PackedSequencesHaveTheirPartOfTheRow) {
   EXPECT_EQ(path_of_sequence(row, shape, 1).front().cuts, row.front().cuts);
 }
 
+// No bound knows of ranks that divide heads: the segments are those of one rank, and their states come from where they came.
+TEST(RanksOfAPath, HeadsAreDividedBesideTheTokens) {
+  const Ranks four{4, false, 0, 6};
+  EXPECT_EQ(whole(30, 8, four).front().head_cuts, (Cuts{0, 2, 4, 6, 6}));
+  EXPECT_TRUE(whole(30, 8, four).front().cuts.empty());
+  EXPECT_TRUE(whole(30, 0, four).front().head_cuts.empty());  // token by token there are no ranks
+  EXPECT_EQ((whole(30, 8, {9, false, 0, 3}).front().head_cuts), (Cuts{0, 1, 2, 3, 3, 3, 3, 3, 3, 3}));
+  EXPECT_EQ((whole(30, 8, {1, false, 0, 3}).front().head_cuts), Cuts{});
+  const Cuts drawn = whole(30, 8, {5, true, 3, 6}).front().head_cuts;
+  EXPECT_EQ(drawn.size(), 6U);
+  EXPECT_EQ(drawn.back(), 6);
+  EXPECT_TRUE(std::is_sorted(drawn.begin(), drawn.end()));
+  const Path cut = split(30, 8, 11, four);
+  EXPECT_EQ(cut[0].head_cuts, cut[1].head_cuts);
+  BatchShape shape;
+  shape.offsets = {0, 5, 30};
+  EXPECT_EQ(path_of_sequence(whole(30, 8, four), shape, 1).front().head_cuts, (Cuts{0, 2, 4, 6, 6}));
+  const Sequence<double> x = random_head(1, 24, 5, 4);
+  const Contract& contract = contract_named("bf16");
+  EXPECT_EQ(difference(bound_of(x, whole(24, 8, four), contract, gated(), Mode::prob, false),
+                       bound_of(x, whole(24, 8), contract, gated(), Mode::prob, false)),
+            0.0);
+}
+
 TEST(RanksOfAPath, PartByPart) {
   const auto tokens = [](const Path& path) {
     std::vector<Index> out;

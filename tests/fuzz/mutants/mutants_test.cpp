@@ -42,6 +42,14 @@ TEST(Mutants, AFaultHasOneMeaning) {
   }
 }
 
+// `samestate mutants` has no --devices: none of them runs on one.
+TEST(Mutants, AllAreKernelsOfTheProcessor) {
+  for (const Mutant& m : all_mutants()) {
+    for (const Kernel& row : m.rows) EXPECT_EQ(row.device, "cpu") << m.name;
+    for (const OperatorKernel& row : m.operators) EXPECT_EQ(row.device, "cpu") << m.name;
+  }
+}
+
 // Every kernel of an operator that runs anywhere has one at least: a fault in it is seen.
 TEST(Mutants, EveryOperatorKernelHasOne) {
   for (const OperatorKernel& kernel : operator_kernels()) {

@@ -47,8 +47,8 @@ class Draws {
 };
 
 Case random_case(Draws& draws) {
-  const std::array<std::string, 6> forms{"recurrent", "chunked", "parallel",
-                                         "decode",    "packed",  "sequence_parallel"};
+  const std::array<std::string, 7> forms{"recurrent", "chunked",           "parallel",     "decode",
+                                         "packed",    "sequence_parallel", "head_parallel"};
   const std::array<std::string, 4> words{"", "a", "bf16", "x.y_z-9=="};
   Case c;
   c.system = draws.pick(std::array<std::string, 2>{"gated_delta_rule", "retention"});
@@ -68,9 +68,11 @@ Case random_case(Draws& draws) {
     c.T = 0;
     for (std::int64_t n = 1 + draws.below(6); n > 0; --n) c.T += c.lengths.emplace_back(draws.below(40));
   }
-  if (c.form == "sequence_parallel" || ((c.form == "packed" || c.form == "decode") && c.chunk > 0)) {
+  const bool ranked = c.form == "sequence_parallel" || c.form == "head_parallel";
+  if (ranked || ((c.form == "packed" || c.form == "decode") && c.chunk > 0)) {
     c.ranks = 1 + draws.below(9);
     if (c.ranks > 1 && draws.below(2) == 0) c.cuts = "drawn";
+    if (c.ranks > 1 && !ranked && draws.below(3) == 0) c.cuts = "heads";
   }
   c.heads = draws.below(2) == 0 ? HeadMap::tiled : HeadMap::interleaved;
   c.l2norm = draws.below(2) == 0;
@@ -229,6 +231,11 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"UnknownCuts",
             "v1 retention form=sequence_parallel ranks=2 cuts=odd",
             {"cuts=odd", "even", "drawn"}},
+        Bad{"HeadsOfTokens",
+            "v1 retention form=sequence_parallel ranks=2 cuts=heads",
+            {"cuts=heads", "packed", "head_parallel"}},
+        Bad{"HeadsOfHeads", "v1 retention form=head_parallel ranks=2 cuts=heads", {"cuts=heads", "even"}},
+        Bad{"HeadsOfChunked", "v1 retention ranks=2 cuts=heads", {"ranks=2", "head_parallel"}},
         Bad{"RanksOfOperator", "v1 mamba_mixer ranks=2", {"ranks"}},
         Bad{"ScaleNan", "v1 retention scale=nan", {"scale=nan", "finite"}},
         Bad{"ScaleInf", "v1 retention scale=-inf", {"scale=-inf", "finite"}},

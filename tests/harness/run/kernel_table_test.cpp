@@ -40,7 +40,7 @@ TEST(KernelTable, ARowNamesWhatIsThere) {
   const Kernel family = KernelTable(kernels()).named("cpu.retention.chunked");
   const OperatorKernel tensors = operator_row("cpu.linear_attention_normalised.chunked");
   EXPECT_NE(refused(family, [](Kernel& row) { row.form = "decode"; })
-                .find("chunked or recurrent or sequence_parallel, not 'decode'"),
+                .find("chunked or recurrent or sequence_parallel or head_parallel, not 'decode'"),
             std::string::npos)
       << refused(family, [](Kernel& row) { row.form = "decode"; });
   EXPECT_NE(refused(tensors, [](OperatorKernel& row) { row.form = "packed"; }).find("recurrent or chunked"),

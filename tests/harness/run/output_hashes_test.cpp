@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "harness/records/hash.h"
 #include "harness/run/run_case.h"
 
 namespace samestate {

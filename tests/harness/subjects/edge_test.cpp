@@ -45,13 +45,14 @@ struct Call {
 /// The call in a memory object of its own.
 struct Laid {
   Laid(const Arguments& a, const Conventions& conventions, const char* contract = "fp32",
-       bool strided = false)
-      : edge(a, contract_named(contract), declaration(conventions, strided)), memory(edge.bytes()) {
+       bool strided = false, const char* form = "chunked")
+      : edge(a, contract_named(contract), declaration(conventions, strided, form)), memory(edge.bytes()) {
     edge.write(memory);
     message = Json::parse(edge.message(1, "k", memory.size()));
   }
-  static Declaration declaration(const Conventions& conventions, bool strided) {
+  static Declaration declaration(const Conventions& conventions, bool strided, const char* form) {
     Declaration d;
+    d.form = form;
     d.system = "gated_delta_rule";
     d.conventions = conventions;
     d.strided = strided;
@@ -86,6 +87,10 @@ TEST(Edge, CutsBetweenRanksAreWordsOfTheCall) {
   c.a.initial_state = {}, c.a.final_state = {};
   EXPECT_EQ(Laid(c.a, {}).message["cuts"], Json({0, 0, 0, 4, 5}));
   EXPECT_EQ(Laid(c.a, {}, "fp32", true).message["cuts"], Json({0, 2, 2, 7, 9}));
+  // Those of heads say nothing of tokens.
+  const std::vector<std::int64_t> heads = {0, 1, 4, 4};
+  c.a.cuts = row_major<const std::int64_t, 1>(heads.data(), {4});
+  EXPECT_EQ(Laid(c.a, {}, "fp32", false, "head_parallel").message["cuts"], Json({0, 1, 4, 4}));
 }
 
 TEST(Edge, TheCanonicalCallIsAsItStands) {

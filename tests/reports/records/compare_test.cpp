@@ -145,6 +145,47 @@ TEST(Compare, TextSaysWhatChangedOnOneLineEach) {
   EXPECT_NE(page.find("v1 a \\| b"), std::string::npos) << page;
 }
 
+Record wrote(const char* line, const char* kernel, const char* outputs) {
+  Record made = record(Verdict::pass, 0.5, line);
+  made.kernel = kernel;
+  made.outputs = outputs;
+  return made;
+}
+
+// Of hashes on one side alone nothing is said; of a case that is there twice the last counts.
+TEST(Compare, BitsOfEachKernel) {
+  const RecordFile before =
+      file({wrote("v1 c", "cuda.b", "o:1 s:2"), wrote("v1 b", "cuda.b", "o:1 s:2"),
+            wrote("v1 a", "cuda.b", "o:1 s:2"), wrote("v1 a", "cuda.a", "o:1"), wrote("v1 d", "cuda.b", ""),
+            wrote("v1 e", "cpu.a", ""), wrote("v1 gone", "cuda.a", "o:1")});
+  const RecordFile after =
+      file({wrote("v1 c", "cuda.b", "o:1 s:3"), wrote("v1 a", "cuda.b", "o:9 s:2"),
+            wrote("v1 b", "cuda.b", "o:7 s:2"), wrote("v1 b", "cuda.b", "o:1 s:2"),
+            wrote("v1 a", "cuda.a", "o:1"), wrote("v1 d", "cuda.b", "o:4"), wrote("v1 e", "cpu.a", "")});
+  const Comparison c = compare(before, after, 2.0);
+  ASSERT_EQ(c.bits.size(), 2U);
+  EXPECT_EQ(c.bits[0].kernel, "cuda.a");
+  EXPECT_EQ(c.bits[0].cases(), 1);
+  EXPECT_EQ(c.bits[0].equal, 1);
+  EXPECT_EQ(c.bits[1].cases(), 3);
+  EXPECT_EQ(c.bits[1].equal, 1);
+  ASSERT_EQ(c.bits[1].differences.size(), 2U);
+  EXPECT_EQ(c.bits[1].differences[0].after.line, "v1 c");
+  EXPECT_EQ(c.bits[1].differences[0].output, "s");
+  EXPECT_EQ(c.bits[1].differences[1].output, "o");
+  EXPECT_EQ(c.regressions(), 0);
+  const std::string text = compare_text(c);
+  EXPECT_NE(text.find("1 of 3 cases wrote equal bits"), std::string::npos) << text;
+  EXPECT_NE(text.find("1 of 1 case wrote equal bits"), std::string::npos) << text;
+  EXPECT_LT(text.find("s differs"), text.find("o differs")) << text;
+  EXPECT_NE(compare_markdown(c, "a", "b").find("| cuda.b | 3 | 1 | "), std::string::npos);
+  const auto parsed = nlohmann::json::parse(compare_json(c));
+  EXPECT_EQ(parsed["bits"][1]["equal"], 1);
+  EXPECT_EQ(parsed["bits"][1]["differences"][0]["output"], "s");
+  EXPECT_EQ(compare_text(compare(file({wrote("v1 e", "cpu.a", "")}), after, 2.0)).find("bit for bit"),
+            std::string::npos);
+}
+
 TEST(Compare, JsonHoldsBothSides) {
   const auto parsed = nlohmann::json::parse(compare_json(
       of(record(Verdict::pass, 0.5), record(Verdict::fail, std::numeric_limits<double>::infinity()))));
