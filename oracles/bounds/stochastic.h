@@ -2,10 +2,12 @@
 
 #include "oracles/bounds/running_error.h"
 #include "oracles/bounds/sampled_model.h"
+#include "oracles/limits.h"
 
 /// A scalar whose roundings of working precision are drawn too: sums in any order, functions within their units. Errors
 /// are those of bounds_operators.md 2: a sum of n terms, S with squares Q, errs by
-///   u sqrt((n - 1) (S^2 / 3 + Q / 6) + Q),  u n |S| / 2 where the terms are alike (S^2 >= 0.9 n Q),
+///   u sqrt((n - 1) (S^2 / 3 + Q / 6) + Q),  u n |S| / 2 where the terms are alike (S^2 >= 0.9 n Q), of many by one share of
+/// it in every second sample: what is a little less than 1 is rounded up again and again, in the sums of every token,
 /// and by nothing where the grid of its largest partial sum holds it.
 namespace samestate {
 
@@ -50,6 +52,9 @@ class Stochastic {
     return x;
   }
   friend Stochastic operator+(const Stochastic& x, const Stochastic& y) {
+    // A function's or quotient's own roundings are no terms: the squares would not tell that these are alike.
+    if (x.has_own_roundings()) return Stochastic(x.value()) + y;
+    if (y.has_own_roundings()) return x + Stochastic(y.value());
     Stochastic sum;
     sum.value_ = planted(x.value_ + y.value_, Planted::partial);
     sum.squares_ = x.squares() + y.squares();
@@ -78,6 +83,8 @@ class Stochastic {
   friend bool operator!=(const Stochastic& x, const Stochastic& y) { return x.value() != y.value(); }
 
  private:
+  /// Of a single result, more than one.
+  [[nodiscard]] bool has_own_roundings() const { return terms_ == 1.0 && squares_ > value_ * value_; }
   [[nodiscard]] double squares() const { return terms_ == 0.0 ? value_ * value_ : squares_; }
   [[nodiscard]] double terms() const { return terms_ == 0.0 ? (value_ == 0.0 ? 0.0 : 1.0) : terms_; }
 
@@ -94,10 +101,12 @@ class Stochastic {
         terms_ > 2.0 && square >= 0.9 * terms_ * squares_ ? kUnit * std::abs(value_) * terms_ / 2.0 : 0.0;
     // One rounding is uniform, and so is how many of a sum fall to one side; those of other sums are near normal together.
     const bool normal = model.near_normal && terms_ > 1.0 && alike <= size;
+    const bool shared = alike > size && terms_ > kAlikeTokens && !model.by_place;
     size = std::max(size, alike);
     if (std::abs(value_) < 0x1p-125) size += std::min(std::abs(value_), 0x1p-126);  // flushed to zero
     const double at = model.alike ? cell(grid) : value_;
     const std::uint64_t salt = model.salt ^ place;
+    if (shared) return value_ + size * std::copysign(1.0, value_) * random_function(1.0, ~model.salt);
     return value_ + size * (normal ? normal_function(at, salt) : random_function(at, salt)) -
            value_ * model.truncation * kUnit * std::ceil(terms_ / 16.0);
   }

@@ -257,5 +257,35 @@ TEST(Stochastic, ExactSumsDrawNothing) {
   EXPECT_NE((Stochastic(1.0) / Stochastic(3.0)).value(), 1.0 / 3.0);
 }
 
+// Exponentials a little below 1, one added to the other, are rounded up again and again, in the sum of each token: what they
+// round by themselves is no reason to take them for terms of any size (docs/validation.md).
+TEST(Stochastic, SumsOfManyAlikeExponentialsErrByOneShareInEverySecondSample) {
+  for (int n = 0; n < 8; ++n) {
+    const SamplingScope scope(SampledModel::sample(Contract{}, 17, n));
+    int above = 0;
+    double squares = 0.0;
+    constexpr int kSums = 200;
+    for (int i = 0; i < kSums; ++i) {
+      const int terms = 400 + i;
+      double exact = 0.0;
+      Stochastic sum;
+      for (int j = 0; j < terms; ++j) {
+        const double x = -1e-5 * (1.0 + 0.1 * std::sin(j * (i + 1)));
+        exact += std::exp(x);
+        sum += exp(Stochastic(x));
+      }
+      const double e = (sum.value() - exact) / (0x1p-24 * exact * terms / 2.0);
+      above += e > 0.0 ? 1 : 0;
+      squares += e * e / kSums;
+    }
+    if (n % 2 == 0) {
+      EXPECT_TRUE(above < kSums / 10 || above > 9 * kSums / 10) << n << ": " << above;
+    } else {
+      EXPECT_NEAR(std::sqrt(squares), std::sqrt(1.0 / 3.0), 0.1) << n;
+      EXPECT_NEAR(above, kSums / 2, kSums / 5) << n;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace samestate
