@@ -51,13 +51,20 @@ std::vector<HostDevice> share_of_rank(const std::vector<HostDevice>& all) {
   return own;
 }
 
-/// Kernels of others that hand the parts of a call to devices themselves.
-bool divides_itself(const KernelTable& table) {
-  const auto rows = table.added();
-  return std::any_of(rows.begin(), rows.end(), [](const KernelRow& row) {
-    const CaseForm* ranked = row.system->ranked();
-    return row.device == "cuda" && ranked != nullptr && row.form == ranked->name;
-  });
+/// Whether kernels hand the parts of a call to devices themselves: those of others, or all that are wanted here.
+bool divides_itself(const KernelTable& table, const std::vector<const KernelRow*>& wanted) {
+  const auto ranked = [](const KernelRow& row) {
+    const CaseForm* form = row.system->ranked();
+    return row.device == "cuda" && form != nullptr && row.form == form->name;
+  };
+  const auto added = table.added();
+  if (std::any_of(added.begin(), added.end(), ranked)) return true;
+  std::vector<const KernelRow*> cuda;
+  for (const KernelRow* row : wanted) {
+    if (row->device == "cuda") cuda.push_back(row);
+  }
+  return !cuda.empty() &&
+         std::all_of(cuda.begin(), cuda.end(), [&](const KernelRow* row) { return ranked(*row); });
 }
 
 }  // namespace
@@ -69,7 +76,8 @@ void add_devices_option(CLI::App& app, std::string& asked) {
       ->check(named());
 }
 
-std::unique_ptr<Devices> devices_of(const std::string& asked, const KernelTable& table) {
+std::unique_ptr<Devices> devices_of(const std::string& asked, const KernelTable& table,
+                                    const std::vector<const KernelRow*>& wanted) {
   const bool all = asked.empty() || asked == "all";
   const std::vector<int> numbers = all ? std::vector<int>() : numbers_of(asked);
   std::vector<HostDevice> seen = look_for_devices();
@@ -93,7 +101,7 @@ std::unique_ptr<Devices> devices_of(const std::string& asked, const KernelTable&
     for (const HostDevice& d : chosen) visible += (visible.empty() ? "" : ",") + d.visible;
     ::setenv("CUDA_VISIBLE_DEVICES", visible.c_str(), 1);
   }
-  if (divides_itself(table)) return nullptr;
+  if (divides_itself(table, wanted)) return nullptr;
   chosen = share_of_rank(all ? seen : chosen);
   if (chosen.empty()) return nullptr;
   // Of several that this process sees, a share of one must be named.

@@ -19,10 +19,12 @@ inline constexpr const char* kEachDeviceHelp =
 
 /// The devices that the processes of this command share: those that are asked for, by their numbers among the ones that
 /// this process sees, else all; under mpirun the part of them that is this rank's among those of its host. None where
-/// there is no device, and where a plugin's or subject's kernel divides its calls among devices itself (sequence_parallel):
-/// its process must see all. Those that were asked for are the only ones that this command and what it starts see from then on.
+/// there is no device, and where kernels divide their calls among devices themselves (sequence_parallel), whose process must
+/// see all: a plugin's or subject's, or all cuda kernels among the `wanted` of this build. Those that were asked for are the
+/// only ones that this command and what it starts see from then on.
 /// Throws Error for a number that is none, or twice there, or of no device.
-[[nodiscard]] std::unique_ptr<Devices> devices_of(const std::string& asked, const KernelTable& table);
+[[nodiscard]] std::unique_ptr<Devices> devices_of(const std::string& asked, const KernelTable& table,
+                                                  const std::vector<const KernelRow*>& wanted = {});
 
 /// HostDevice::text of each, for the run line of a file; none for none.
 [[nodiscard]] std::vector<std::string> texts_of(const Devices* devices);

@@ -277,7 +277,10 @@ int run_fuzz(FuzzOptions options) {
   }
   if (options.list && !serves()) return print_plan(table, options);
   std::unique_ptr<Devices> devices;
-  if (search.filter.device != "cpu" || !options.devices.empty()) devices = devices_of(options.devices, table);
+  if (search.filter.device != "cpu" || !options.devices.empty())
+    devices =
+        devices_of(options.devices, table,
+                   wanted_kernels(table, search.filter.system, search.filter.device, search.filter.kernel));
   search.workers.devices = devices.get();
   if (serves()) return serve(options.plugins, job_runner(runner_of(table)), search.workers.devices);
   // A night later is late to learn that nothing can be kept; the folder itself is made for what is found.

@@ -153,7 +153,8 @@ int run_gate(GateOptions options) {
   of_plan.kernel = kernels_asked(of_plan.kernel, table);
   std::unique_ptr<Devices> devices;
   if (!options.list && (of_plan.device != "cpu" || !options.devices.empty()))
-    devices = devices_of(options.devices, table);
+    devices = devices_of(options.devices, table,
+                         wanted_kernels(table, of_plan.system, of_plan.device, of_plan.kernel));
   if (options.each_device && !options.list) require_each_device(devices.get());
   if (serves()) return serve(options.plugins, job_runner(case_runner(table)), devices.get());
   // What is wrong is said before the plan is made, which takes a while.

@@ -13,7 +13,7 @@ page="$work/page"
   echo 'Native code for sm_90a as ptxas reports it; written by `cmake/census.sh`, held against the sources by'
   echo '`optimized.ptxas_messages.*` where the compiler is the same: nvcc '"$("$nvcc" --version | grep -oE 'release [0-9.]+, V[0-9.]+')."
   echo 'The fast kernels may not spill; the generic ones (chunked.cu, recurrent.cu) may. Shared memory is asked for at launch (`ChainShared`, `PrepareShared`, `SplitShared` ... of each).'
-  for source in prefill_call.cu simt_call.cu decode.cu chunked.cu recurrent.cu operators/*.cu; do
+  for source in prefill_call.cu simt_call.cu decode.cu chunked.cu recurrent.cu ranks/device_share.cu operators/*.cu; do
     case "$source" in operators/kernels.cu | operators/product_library.cu) continue ;; esac
     cmake -DNVCC="$nvcc" -DSOURCE_DIR="$root" -DSOURCE="$root/optimized/cuda/$source" -DOUTPUT="$work/cubin" -DGENERIC=ON \
       -DSECTION="$work/section" -P "$root/cmake/ptxas_messages.cmake" >&2

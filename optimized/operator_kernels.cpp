@@ -7,6 +7,7 @@
 #include "optimized/cpu/operators/gated_attention.h"
 #include "optimized/cpu/operators/gated_delta_net.h"
 #include "optimized/cpu/operators/gated_delta_step.h"
+#include "optimized/cpu/operators/group_limited_router.h"
 #include "optimized/cpu/operators/latent_attention.h"
 #include "optimized/cpu/operators/linear_attention.h"
 #include "optimized/cpu/operators/mamba_mixer.h"
@@ -82,6 +83,7 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.latent_cache.direct",                        "latent_cache",                   "direct",      "cpu", unit, latent_cache_fused, {}, {"projected"}},
       {"cpu.latent_attention.absorbed",                  "latent_attention",               "absorbed",    "cpu", unit, latent_attention_absorbed, {}, of_latent_attention},
       {"cpu.expert_router.logits_first",                 "expert_router",                  "logits_first", "cpu", unit, expert_router_logits_first},
+      {"cpu.group_limited_router.ordered",               "group_limited_router",           "ordered",     "cpu", unit, group_limited_router_ordered},
       {"cpu.load_balance.direct",                        "load_balance",                   "direct",      "cpu", all,  load_balance_one_pass},
       {"cpu.mixture_of_experts.sorted",                  "mixture_of_experts",             "sorted",      "cpu", unit, mixture_of_experts_sorted, {}, of_mixture},
       {"cpu.mixture_of_experts.per_token",               "mixture_of_experts",             "per_token",   "cpu", unit, mixture_of_experts_per_token, {}, of_mixture},

@@ -287,6 +287,17 @@ Judgement judge_exact(const HeadOracle& oracle, const Contract& contract, const 
   return j;
 }
 
+namespace {
+
+/// Directions that the rows of e share out among, (sum s^2)^2 / sum s^4 over its singular values.
+double directions(const Matrix<double>& e) {
+  const Matrix<double> gram = e.rows() < e.cols() ? (e * e.transpose()).eval() : (e.transpose() * e).eval();
+  const double squares = gram.squaredNorm();
+  return squares > 0.0 ? gram.trace() * gram.trace() / squares : 0.0;
+}
+
+}  // namespace
+
 Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const TwinRuns& runs,
                      const Matrix<double>& all_o) {
   Judgement j;
@@ -348,7 +359,14 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   const double scale = error > 0 ? error : 1.0;
   const double rms = kernel_error / scale;
   const double rms_limit = rms_allowed / scale;
-  const double middle = median(d);
+  // Keys of one line and beta near 2 hand one rounding that fell the other way on to every later row, undamped: what is in
+  // half of the rows then is one number, in few directions, and the rows before it are the twin's own. A rounding that no
+  // contract has is in the first rows too, and in directions of each row's own.
+  const Index before = std::find_if(d.begin(), d.end(), [](double x) { return x != 0.0; }) - d.begin();
+  const bool turned = static_cast<double>(before) >= kTwinTurned && d.allFinite() &&
+                      median(d) > median_limit &&
+                      directions(bound.cwiseInverse().asDiagonal() * (o - twin)) < kTwinTurned;
+  const double middle = turned ? 0.0 : median(d);
 
   // Where all rows repeat a few errors, their RMS is a statistic of few numbers: one that rounds the other
   // way moves it by any factor.

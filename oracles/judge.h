@@ -71,6 +71,8 @@ struct TwinRuns {
 ///   ill-conditioned keys the twin drifts from itself when only its sums are reordered. No limit is below
 ///   kTwinSpread times that drift (for the RMS: 2 (s^2 + s / sqrt(rows)), s its RMS over the error's, which is
 ///   how an independent part of size s moves a norm; `order` over the error is such a part too).
+/// - One that all later rows hand on makes each of them differ by a multiple of it: where the first kTwinTurned rows are the
+///   twin's own and the others differ in fewer directions than that, the median is no statistic.
 /// Unsupported where fewer than kTwinTokens such rows or kTwinElements elements are left.
 [[nodiscard]] Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const TwinRuns& runs,
                                    const Matrix<double>& o);

@@ -66,6 +66,9 @@ inline constexpr Index kTwinElements = 1000;
 /// moved by a unit in the last place: with four keys, or keys of one line, what another order of the factors of A does to
 /// one rounding was a median of 0.159, and 0.159 is what moved gates make.
 inline constexpr int kTwinNudges = 8;
+/// Directions of what kernel and twin differ by below which, behind as many rows that are the same, it is some roundings that
+/// fell the other way and are in all later rows: one has 1 to 2, roundings of each of 32 rows of 32 have 16.
+inline constexpr double kTwinTurned = 4.0;
 /// Directions that the errors of final states share out among, as many as tokens that the states still hold: below,
 /// one rounding that falls the other way is a large part of all. 0 false alarms in docs/validation.md.
 inline constexpr double kTwinDirections = 16.0;

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reference/mixture_of_experts.h"
@@ -18,18 +21,8 @@ struct GroupLimitedRouter {
   Scalar scaling{1};              ///< multiplies the renormalised weights; 2.5 in DeepSeek-V3
 };
 
-/// s = sigma(logits); choice = s + bias; a group's score is the sum of its two largest choices (one, in a
-/// group of one); the K largest choices of the M best groups; w = scaling s / sum s. Ties go to the lower
-/// index. logits: [T, N]; `probabilities` of the routing are s. Throws Error where N does not divide into the
-/// groups, M is not in 1..G, K not in 1..M N / G, or the bias has another length.
-template <class Scalar>
-[[nodiscard]] Routing<Scalar> route_group_limited(const Matrix<Scalar>& logits,
-                                                  const GroupLimitedRouter<Scalar>& router) {
-  const Index T = logits.rows();
-  const Index N = logits.cols();
-  const Index G = router.groups;
-  const Index M = router.groups_kept;
-  const Index K = router.experts_per_token;
+/// Throws Error where N does not divide into the groups, M is not in 1..G, K not in 1..M N / G.
+inline void require_groups(Index N, Index G, Index M, Index K) {
   if (G < 1 || N < G || N % G != 0) {
     throw Error("group-limited router: " + std::to_string(N) + " experts do not divide into " +
                 std::to_string(G) + " groups");
@@ -39,16 +32,51 @@ template <class Scalar>
     throw Error("group-limited router: " + std::to_string(K) + " experts of " + std::to_string(M) +
                 " groups; there are " + std::to_string(G) + " groups of " + std::to_string(width));
   }
+}
+
+/// Probabilities s = sigma(logits) [T, N] and choices s + bias [T, N], of a routing that has not chosen yet. Throws as
+/// require_groups, and where the bias has another length.
+template <class Scalar>
+[[nodiscard]] Routing<Scalar> scored(const Matrix<Scalar>& logits, const GroupLimitedRouter<Scalar>& router,
+                                     Matrix<Scalar>& choice) {
+  const Index T = logits.rows(), N = logits.cols(), K = router.experts_per_token;
+  require_groups(N, router.groups, router.groups_kept, K);
   if (router.selection_bias.size() != 0 && router.selection_bias.size() != N) {
     throw Error("group-limited router: a bias of " + std::to_string(router.selection_bias.size()) + " for " +
                 std::to_string(N) + " experts");
   }
-
-  Routing<Scalar> out{logits, logistic(logits), Matrix<Index>(T, K), Matrix<Scalar>(T, K)};
-  Matrix<Scalar> choice = out.probabilities;
+  Routing<Scalar> out{logits, stored(logistic(logits)), Matrix<Index>(T, K), Matrix<Scalar>(T, K)};
+  choice = out.probabilities;
   if (router.selection_bias.size() != 0) choice.rowwise() += router.selection_bias.transpose();
+  return out;
+}
 
-  for (Index t = 0; t < T; ++t) {
+/// w = scaling s / sum s over the experts chosen.
+template <class Scalar>
+void weigh_chosen(Routing<Scalar>& out, const Scalar& scaling) {
+  for (Index t = 0; t < out.experts.rows(); ++t) {
+    Scalar sum(0);
+    for (Index r = 0; r < out.experts.cols(); ++r) {
+      out.weights(t, r) = out.probabilities(t, out.experts(t, r));
+      sum += out.weights(t, r);
+    }
+    for (Index r = 0; r < out.experts.cols(); ++r) out.weights(t, r) *= scaling / sum;
+  }
+  out.weights = stored(std::move(out.weights));
+}
+
+/// s = sigma(logits), which a kernel may store; choice = s + bias; a group's score is the sum of its two largest choices (one, in a
+/// group of one); the K largest choices of the M best groups; w = scaling s / sum s. Ties go to the lower
+/// index. logits: [T, N]; `probabilities` of the routing are s. Throws Error where N does not divide into the
+/// groups, M is not in 1..G, K not in 1..M N / G, or the bias has another length.
+template <class Scalar>
+[[nodiscard]] Routing<Scalar> route_group_limited(const Matrix<Scalar>& logits,
+                                                  const GroupLimitedRouter<Scalar>& router) {
+  Matrix<Scalar> choice;
+  Routing<Scalar> out = scored(logits, router, choice);
+  const Index N = logits.cols(), G = router.groups, M = router.groups_kept, K = router.experts_per_token;
+  const Index width = N / G;
+  for (Index t = 0; t < logits.rows(); ++t) {
     Matrix<Scalar> group_score(1, G);
     for (Index group = 0; group < G; ++group) {
       const Matrix<Scalar> members = choice.block(t, group * width, 1, width);
@@ -70,15 +98,44 @@ template <class Scalar>
       of_candidates(0, static_cast<Index>(c)) = choice(t, candidates[c]);
     }
     const Matrix<Index> best = top_k(of_candidates, K);
-    Scalar sum(0);
-    for (Index r = 0; r < K; ++r) {
-      out.experts(t, r) = candidates[static_cast<std::size_t>(best(0, r))];
-      out.weights(t, r) = out.probabilities(t, out.experts(t, r));
-      sum += out.weights(t, r);
-    }
-    for (Index r = 0; r < K; ++r) out.weights(t, r) *= router.scaling / sum;
+    for (Index r = 0; r < K; ++r) out.experts(t, r) = candidates[static_cast<std::size_t>(best(0, r))];
   }
-  out.weights = stored(std::move(out.weights));
+  weigh_chosen(out, router.scaling);
+  return out;
+}
+
+/// The same by one descending order of all experts: the first two of each group give its score, the first K of those in
+/// groups that are kept are chosen. Throws likewise.
+template <class Scalar>
+[[nodiscard]] Routing<Scalar> route_group_limited_in_order(const Matrix<Scalar>& logits,
+                                                           const GroupLimitedRouter<Scalar>& router) {
+  Matrix<Scalar> choice;
+  Routing<Scalar> out = scored(logits, router, choice);
+  const auto N = static_cast<std::size_t>(logits.cols()), G = static_cast<std::size_t>(router.groups);
+  std::vector<Index> experts(N), groups(G);
+  for (Index t = 0; t < logits.rows(); ++t) {
+    std::iota(experts.begin(), experts.end(), Index{0});
+    std::stable_sort(experts.begin(), experts.end(),
+                     [&](Index i, Index j) { return choice(t, j) < choice(t, i); });
+    std::vector<Scalar> score(G, Scalar(0));
+    std::vector<int> of_group(G, 0);
+    const auto group_of = [&](Index expert) { return static_cast<std::size_t>(expert) / (N / G); };
+    for (const Index expert : experts) {
+      if (of_group[group_of(expert)]++ < 2) score[group_of(expert)] += choice(t, expert);
+    }
+    std::iota(groups.begin(), groups.end(), Index{0});
+    std::stable_sort(groups.begin(), groups.end(), [&](Index g, Index h) {
+      return score[static_cast<std::size_t>(h)] < score[static_cast<std::size_t>(g)];
+    });
+    std::vector<bool> kept(G, false);
+    for (Index m = 0; m < router.groups_kept; ++m)
+      kept[static_cast<std::size_t>(groups[static_cast<std::size_t>(m)])] = true;
+    Index rank = 0;
+    for (const Index expert : experts) {
+      if (kept[group_of(expert)] && rank < router.experts_per_token) out.experts(t, rank++) = expert;
+    }
+  }
+  weigh_chosen(out, router.scaling);
   return out;
 }
 

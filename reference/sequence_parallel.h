@@ -11,16 +11,18 @@
 /// maps are composed in order (EQ-04). Written from the step's own matrices, not from a run of any form.
 namespace samestate {
 
-/// The step of token t of any system as a map, A = e^g (I - b k k^T) and B = b k v^T; without the delta rule A = e^g I and
-/// B = k v^T.
+/// The step of token t of any system as a map, A = a (I - b k k^T) and B = b k v^T; without the delta rule A = a I and
+/// B = k v^T; a = e^g, or 1 where the system has no decay, whose g is not read.
 template <class System, class Scalar>
 [[nodiscard]] AffineMap<Scalar> step_map(const Sequence<Scalar>& x, Index t) {
   using std::exp;
+  const Matrix<Scalar> identity = Matrix<Scalar>::Identity(x.key_width(), x.key_width());
+  const Scalar decay = System::gated ? Scalar(exp(x.g(t))) : Scalar(1);
+  const Vector<Scalar> k = x.k.row(t).transpose();
   if constexpr (System::delta) {
-    return gated_delta_rule_map(x, t);
+    return {decay * (identity - x.beta(t) * k * k.transpose()), x.beta(t) * k * x.v.row(t)};
   } else {
-    const Matrix<Scalar> identity = Matrix<Scalar>::Identity(x.key_width(), x.key_width());
-    return {Scalar(exp(x.g(t))) * identity, x.k.row(t).transpose() * x.v.row(t)};
+    return {decay * identity, k * x.v.row(t)};
   }
 }
 

@@ -45,6 +45,28 @@ std::span<const ModelShape> model_shapes() {
       {"gated_delta_net_output", 1, 16, {{"D", 2048}, {"Hv", 32}, {"dv", 128}}},
       {"gated_delta_net_output", 1, 3, {{"D", 264}, {"Hv", 33}, {"dv", 128}}, true},
       {"expert_router", 1, 32, {{"D", 2048}, {"N", 512}, {"K", 10}}},
+      // DeepSeek-V3's, and GLM-4.5's, which has one group.
+      {"group_limited_router", 1, 8, {{"D", 7168}, {"N", 256}, {"K", 8}, {"G", 8}, {"M", 4}, {"bias", 1}}},
+      {"group_limited_router",
+       1,
+       2,
+       {{"D", 5120}, {"N", 160}, {"K", 8}, {"G", 1}, {"M", 1}, {"bias", 1}},
+       true},
+      // Many tokens of groups limited under every contract. All experts of the groups kept, an odd number of them; groups of
+      // one; the most of everything.
+      {"group_limited_router", 1, 70, {{"D", 72}, {"N", 144}, {"K", 20}, {"G", 12}, {"M", 5}, {"bias", 1}}},
+      {"group_limited_router", 1, 9, {{"D", 40}, {"N", 77}, {"K", 33}, {"G", 7}, {"M", 3}}, true},
+      {"group_limited_router",
+       1,
+       9,
+       {{"D", 40}, {"N", 64}, {"K", 8}, {"G", 64}, {"M", 16}, {"bias", 1}},
+       true},
+      {"group_limited_router",
+       1,
+       3,
+       {{"D", 8}, {"N", 1024}, {"K", 64}, {"G", 64}, {"M", 32}, {"bias", 1}},
+       true},
+      {"group_limited_router", 1, 4099, {{"D", 8}, {"N", 16}, {"K", 2}, {"bias", 1}}, true},
       {"load_balance", 1, 1024, {{"N", 512}, {"K", 10}}},
       {"load_balance", 1, 4099, {{"N", 8}, {"K", 2}}, true},
       // Its widths with 16 of its experts: all of them are 6.4 GB.

@@ -18,6 +18,7 @@ constexpr DeviceShape kShapes[] = {
     {"dendritic_router", "B=256 T=128 H=8 d=256 idle=5"},
     {"dendritic_attention", "B=16 T=256 D=256 H=8 stride=96 O=64 dv=128 Es=0 K=3 idle=5"},
     {"expert_router", "B=64 T=32 D=2048 N=512 K=10"},
+    {"group_limited_router", "B=64 T=32 D=7168 N=256 K=8 G=8 M=4 bias=1"},
     {"load_balance", "B=64 T=1024 N=512 K=10"},
     {"mixture_of_experts", "B=256 T=8 D=2048 N=64 K=8 F=512"},
     {"qwen3_next_moe", "B=256 T=1 D=2048 N=16 K=10 F=512 Fs=512"},

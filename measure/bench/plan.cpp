@@ -20,6 +20,9 @@ constexpr Shape kDeviceChunked[] = {{1, 1024, 16, 32, 128, 128, true},
                                     {1, 4096, 16, 32, 128, 128, false},
                                     {1, 8192, 16, 32, 128, 128, false},
                                     {8, 4096, 16, 32, 128, 128, false}};
+/// Long prefills of few heads, which one chain of chunks a head would leave a device to: a rank every 16 chunks.
+constexpr Shape kDeviceRanked[] = {{1, 8192, 16, 32, 128, 128, true}, {1, 65536, 2, 4, 128, 128, false}};
+constexpr std::int64_t kTokensOfARank = 1024;
 /// The core of dendritic attention, 8 branches x 16 heads, dense (EQUATIONS 5.9).
 constexpr Shape kDendritic = {2, 1024, 128, 128, 160, 512, false};
 constexpr Shape kDeviceDecode[] = {{1, 1, 16, 32, 128, 128, true},
@@ -59,9 +62,13 @@ std::vector<Case> family_cases(const KernelRow& kernel, bool quick) {
     chunked ? shapes.assign(std::begin(kHostChunked), std::end(kHostChunked))
             : shapes.assign(std::begin(kHostDecode), std::end(kHostDecode));
   } else {
-    chunked ? shapes.assign(std::begin(kDeviceChunked), std::end(kDeviceChunked))
-            : shapes.assign(std::begin(kDeviceDecode), std::end(kDeviceDecode));
-    if (chunked && kernel.system->name == "gated_delta_rule") shapes.push_back(kDendritic);
+    if (form.ranked) {
+      shapes.assign(std::begin(kDeviceRanked), std::end(kDeviceRanked));
+    } else {
+      chunked ? shapes.assign(std::begin(kDeviceChunked), std::end(kDeviceChunked))
+              : shapes.assign(std::begin(kDeviceDecode), std::end(kDeviceDecode));
+    }
+    if (chunked && !form.ranked && kernel.system->name == "gated_delta_rule") shapes.push_back(kDendritic);
   }
   std::vector<Case> cases;
   for (const Shape& s : shapes) {
@@ -69,7 +76,7 @@ std::vector<Case> family_cases(const KernelRow& kernel, bool quick) {
     Case& c = cases.emplace_back();
     c.B = s.B, c.T = s.T, c.Hk = s.Hk, c.Hv = s.Hv, c.dk = s.dk, c.dv = s.dv;
     c.state = chunked ? "none" : "random";
-    if (form.ranked) c.ranks = 4;
+    if (form.ranked) c.ranks = host ? 4 : s.T / kTokensOfARank;
   }
   return cases;
 }

@@ -115,7 +115,7 @@ class Running {
   /// Nothing is known of it since its format may have no number for it, or for something that it is made of: it may be a
   /// NaN. An error that is infinite for another reason (a divisor that may be zero, a choice) excuses none.
   [[nodiscard]] bool overflows() const {
-    return overflows_ || (terms_ > 1.0 && magnitude_ - error_ > kLargestOfFp32);
+    return overflows_ || (terms_ > 1.0 && beyond_fp32(magnitude_, magnitude_ - error_));
   }
   /// This, computed from x. Of a finite error nothing is said, so that it costs nothing where all is well.
   [[nodiscard, gnu::always_inline]] inline Running made_of(const Running& x) const {
@@ -140,7 +140,7 @@ class Running {
   [[nodiscard, gnu::always_inline]] inline double error() const {
     if (terms_ <= 1.0) return error_;
     const double roundings = (terms_ - 1.0) * detail::running_model().unit;
-    if (!(roundings < 0.5 && in_range(magnitude_ - error_))) return std::numeric_limits<double>::infinity();
+    if (!(roundings < 0.5 && in_range(magnitude_, magnitude_ - error_))) return kUnlimited;
     return error_ + roundings / (1.0 - roundings) * magnitude_;
   }
 
@@ -225,15 +225,22 @@ class Running {
     const double largest = std::abs(value) + carried;
     double error = carried + units * model.unit * largest;
     if (largest < 2.0 * model.tiny) error += model.tiny;
-    return in_range(std::abs(value)) ? within(value, error) : overflowing(value);
+    return in_range(largest, std::abs(value)) ? within(value, error) : overflowing(value);
   }
 
  private:
-  /// Whether fp32 has a number for a value of this size, or for the partial sums of one whose terms have this size together.
-  /// Where it has none, anything may follow.
-  [[nodiscard, gnu::always_inline]] static inline bool in_range(double size) {
-    if (!(size > kLargestOfFp32)) [[likely]]
+  /// Whether fp32 may have no number for what has this size at most, its error counted, where that is known: 2^128 less a
+  /// thousandth in exact numbers is none to a kernel whose operands were rounded up before. Of what may be anything `exact` decides.
+  [[nodiscard]] static bool beyond_fp32(double most, double exact) {
+    return exact > kLargestOfFp32 || (most > kLargestOfFp32 && most < kUnlimited);
+  }
+
+  /// Whether fp32 has a number for a value, or for the partial sums of one whose terms have these sizes together. Where it may
+  /// have none, anything may follow.
+  [[nodiscard, gnu::always_inline]] static inline bool in_range(double most, double exact) {
+    if (!(most > kLargestOfFp32)) [[likely]]
       return true;
+    if (!beyond_fp32(most, exact)) return true;
     bool* const flag = detail::running_model().overflows;
     if (flag != nullptr) *flag = true;
     return false;

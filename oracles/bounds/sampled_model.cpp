@@ -47,6 +47,7 @@ SampledModel SampledModel::sample(const Contract& contract, std::uint64_t seed, 
   model.size_of_nearest = n % 8 >= 4;
   model.sums_stored = uniform(model.salt + 4) < 0.5;
   model.associates_otherwise = uniform(model.salt + 5) < 0.5;
+  model.means_in_order = n % 2 == 0;
   model.adds_one = uniform(model.salt + 7) < 0.5;
   model.drawn = n % kRoundsToNearest != kRoundsToNearest - 1;
   return model;
@@ -63,7 +64,7 @@ SampledModel SampledModel::jitter(const Contract& contract, std::uint64_t seed, 
   SampledModel model = sample(contract, seed, n);
   model.drawn = model.near_normal = false;
   model.truncation = model.exponential_bias = model.base_two_slope = 0.0;
-  model.by_base_two = model.sums_stored = model.adds_one = false;
+  model.by_base_two = model.sums_stored = model.adds_one = model.means_in_order = false;
   // The other order of three factors has products of its own, whose operands are others.
   if (model.operand != Format::none) model.associates_otherwise = false;
   return model;

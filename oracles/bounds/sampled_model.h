@@ -44,6 +44,8 @@ struct SampledModel {
   double base_two_slope = 0.0;    ///< relative error of this sample's log2 e, in units of fp32
   bool adds_one = false;          ///< softplus(x) is log(1 + e^x), the sum rounded
   std::uint64_t salt = 0;
+  /// A mean is summed one term after the other, and two of the same first terms have the same roundings of these.
+  bool means_in_order = false;
   bool associates_otherwise = false;       ///< q (k v^T) where the form has (q k^T) v, and the reverse
   bool divides_last = false;               ///< softmax weights are stored before they are divided
   std::int64_t key_tile = 0;               ///< keys at a time, where they are stored so; 0: all

@@ -2,6 +2,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "oracles/systems/group_routing.h"
 #include "oracles/systems/routing.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
@@ -105,7 +106,7 @@ std::vector<Operator> expert_router_operators() {
                    false,
                    LoadBalance::signature};
   evaluate_with<LoadBalance>(balance);
-  return {std::move(router), std::move(balance)};
+  return {std::move(router), group_limited_router_operator(), std::move(balance)};
 }
 
 }  // namespace samestate

@@ -333,8 +333,9 @@ std::vector<SkippedPoints> TwinSearch::moves() const {
 
 namespace {
 
-/// A point that rounds nothing here makes no other twin.
-bool same_twin(const TwinDistance& x, const TwinDistance& y) {
+/// Of the same values, as one that leaves a point out which rounds nothing here. Its bound may be another: what is a number of
+/// the format is none in a kernel whose sums of fp32 miss it, and the ties that they may turn lie elsewhere.
+bool same_values(const TwinDistance& x, const TwinDistance& y) {
   return x.total == y.total &&
          std::equal(x.value.begin(), x.value.end(), y.value.begin(), y.value.end(),
                     [](const auto& one, const auto& other) { return one.second == other.second; });
@@ -422,12 +423,13 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
   std::stable_sort(all.begin() + static_cast<std::ptrdiff_t>(round), all.end(), nearer);
   std::vector<TwinDistance> offered;
   std::size_t others = 0;
+  std::size_t again = 0;
   for (std::size_t i = 0; i < all.size() && others < kOffered; ++i) {
-    const bool known_twin = std::any_of(offered.begin(), offered.end(),
-                                        [&](const TwinDistance& twin) { return same_twin(twin, all[i]); });
-    if (known_twin) continue;
+    const bool known_values = std::any_of(
+        offered.begin(), offered.end(), [&](const TwinDistance& twin) { return same_values(twin, all[i]); });
+    if (known_values && i >= round && ++again > kOffered) continue;
     offered.push_back(std::move(all[i]));
-    others += i < round ? 0 : 1;
+    others += i < round || known_values ? 0 : 1;
   }
   std::stable_sort(offered.begin(), offered.end(), nearer);
   nearest_ = offered.front();

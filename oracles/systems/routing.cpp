@@ -66,40 +66,61 @@ bool decided(const std::vector<Chosen>& choice) {
 
 Matrix<Running> certain_weights(const Matrix<Running>& probabilities, const std::vector<Chosen>& choice,
                                 Index K) {
+  // Of those open the most probable, of equal ones the first.
+  std::vector<bool> exactly(choice.size());
+  std::vector<std::size_t> open;
+  Index places = K;
+  for (std::size_t i = 0; i < choice.size(); ++i) {
+    exactly[i] = choice[i] == Chosen::in;
+    if (exactly[i]) --places;
+    if (choice[i] == Chosen::open) open.push_back(i);
+  }
+  std::stable_sort(open.begin(), open.end(), [&](std::size_t i, std::size_t j) {
+    return probabilities(0, static_cast<Index>(i)) > probabilities(0, static_cast<Index>(j));
+  });
+  for (Index i = 0; i < places; ++i) exactly[open[static_cast<std::size_t>(i)]] = true;
+  return certain_weights(probabilities, choice, exactly);
+}
+
+Matrix<Running> certain_weights(const Matrix<Running>& probabilities, const std::vector<Chosen>& choice,
+                                const std::vector<bool>& exactly, const Running& scaling) {
   const Index N = probabilities.cols();
   const auto of = [&](Index i) { return choice[static_cast<std::size_t>(i)]; };
   Running sum(0.0);
-  Index places = K;  // that the open ones share
-  std::vector<double> values;
+  double exact = 0.0;  // of the open ones chosen
+  Index places = 0;    // that the open ones share
   std::vector<double> lows;
   std::vector<double> highs;
   for (Index i = 0; i < N; ++i) {
     const Running& p = probabilities(0, i);
     if (of(i) == Chosen::in) {
       sum += p;
-      --places;
     } else if (of(i) == Chosen::open) {
-      values.push_back(p.value());
       lows.push_back(lowest(p));
       highs.push_back(highest(p));
+      if (!exactly[static_cast<std::size_t>(i)]) continue;
+      ++places;
+      exact += p.value();
     }
   }
   if (places > 0) {
-    const double exact = sum_of_first(values, places, std::greater<>());
     const double error = std::max(sum_of_first(highs, places, std::greater<>()) - exact,
                                   exact - sum_of_first(lows, places, std::less<>()));
     const auto each = static_cast<double>(places);
     for (Index i = 0; i < places; ++i) sum += Running::within(exact / each, error / each);
   }
+  const Running factor = scaling / sum;
   Matrix<Running> weights = Matrix<Running>::Constant(1, N, Running(0.0));
   for (Index i = 0; i < N; ++i) {
-    if (of(i) != Chosen::out) weights(0, i) = probabilities(0, i) / sum;
+    if (of(i) != Chosen::out)
+      weights(0, i) = scaling.is_one() ? probabilities(0, i) / sum : probabilities(0, i) * factor;
   }
   weights = stored(std::move(weights));
   for (Index i = 0; i < N; ++i) {
     const Running& w = weights(0, i);
-    if (of(i) == Chosen::open)
-      weights(0, i) = Running::within(w.value(), std::abs(w.value()) + w.error()).made_of(w);
+    if (of(i) != Chosen::open) continue;
+    const bool chosen = exactly[static_cast<std::size_t>(i)];
+    weights(0, i) = Running::within(chosen ? w.value() : 0.0, std::abs(w.value()) + w.error()).made_of(w);
   }
   return weights;
 }

@@ -27,6 +27,13 @@ enum class Chosen {
 [[nodiscard]] Matrix<Running> certain_weights(const Matrix<Running>& probabilities,
                                               const std::vector<Chosen>& choice, Index K);
 
+/// The same where others than the most probable are chosen: `exactly`, those of the exact scores, which `choice` allows, and the
+/// weights are multiplied by `scaling`. Open ones may be any of as many places as the certain ones leave.
+[[nodiscard]] Matrix<Running> certain_weights(const Matrix<Running>& probabilities,
+                                              const std::vector<Chosen>& choice,
+                                              const std::vector<bool>& exactly,
+                                              const Running& scaling = Running(1.0));
+
 /// Whether nothing is open.
 [[nodiscard]] bool decided(const std::vector<Chosen>& choice);
 

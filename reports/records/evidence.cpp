@@ -29,9 +29,14 @@ std::string sources_of(const std::string& sources, std::string_view kernel) {
                                                     "cuda.retention.", "cuda.linear_attention."};
   const bool family = std::any_of(kFamily.begin(), kFamily.end(),
                                   [&](std::string_view name) { return kernel.starts_with(name); });
-  const std::size_t plus = sources.find('+');
-  if (family) return sources.substr(0, plus);
-  return plus == std::string::npos ? "" : sources.substr(plus + 1);
+  const bool over_ranks = family && kernel.ends_with("_parallel");
+  std::size_t begin = 0;
+  for (int skipped = 0; skipped < (over_ranks ? 2 : family ? 0 : 1); ++skipped) {
+    const std::size_t plus = sources.find('+', begin);
+    if (plus == std::string::npos) return "";
+    begin = plus + 1;
+  }
+  return sources.substr(begin, sources.find('+', begin) - begin);
 }
 
 std::vector<Evidence> read_evidence(const std::filesystem::path& folder) {

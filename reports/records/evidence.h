@@ -21,8 +21,8 @@ struct Evidence {
   std::int64_t failed = 0;  ///< fail, crash, timeout, flaky
 };
 
-/// Of the sources of a run or build, "FAMILY+OPERATORS" (cmake/kernel_sources.cmake), those of a kernel: a change of the named
-/// tensors' kernels leaves the evidence of the recurrent family as fresh as it was. Empty where there is no such part (a record
+/// Of the sources of a run or build, "FAMILY+OPERATORS+RANKS" (cmake/kernel_sources.cmake), those of a kernel: a change of the
+/// named tensors' kernels, or of the family's over ranks, leaves the evidence of the recurrent family as fresh as it was. Empty where there is no such part (a record
 /// of before); all of it for a kernel that is not ours.
 [[nodiscard]] std::string sources_of(const std::string& sources, std::string_view kernel);
 

@@ -15,9 +15,11 @@
 
 #include "optimized/cpu/operators/dendritic_parts.h"
 #include "optimized/cpu/operators/expert_router.h"
+#include "optimized/cpu/operators/group_limited_router.h"
 #include "optimized/cpu/operators/routing.h"
 #include "optimized/cuda/operators/dendritic_router.cuh"
 #include "optimized/cuda/operators/experts.cuh"
+#include "optimized/cuda/operators/routing_groups.cuh"
 #include "optimized/cuda/prepare.h"
 #include "tests/optimized/contracts.h"
 
@@ -135,6 +137,71 @@ TEST(CudaRouting, ALaneMayHaveAllOfTheChosen) {
   for (const auto& [experts, chosen] : {std::pair{512, 16}, {1024, 40}, {256, 10}, {253, 20}}) {
     check_crowded_lanes<float>(experts, chosen);
     check_crowded_lanes<Bf16>(experts, chosen);
+  }
+}
+
+/// Logits are the tokens themselves, by a router that is the identity; of few values, so that experts and groups are tied. Of
+/// the last token all lie so low that their scores are no numbers of fp32.
+template <class Operand>
+void check_groups(int experts, int groups, int kept, int chosen, bool biased) {
+  constexpr std::int64_t kTokens = 9;
+  Values logits = drawn<Operand>(kTokens * experts, static_cast<unsigned>(experts + chosen));
+  for (auto x = logits.end() - experts; x != logits.end(); ++x) *x = *x / 16.0F - 100.0F;
+  for (float& x : logits) x = loaded(stored<Operand>(x));
+  Values identity(static_cast<std::size_t>(experts) * static_cast<std::size_t>(experts), 0.0F);
+  for (int i = 0; i < experts; ++i) identity[static_cast<std::size_t>(i * (experts + 1))] = 1.0F;
+  Values bias(static_cast<std::size_t>(experts));
+  for (int i = 0; i < experts; ++i)
+    bias[static_cast<std::size_t>(i)] = 0.25F * static_cast<float>(i * 7 % 5 - 2);
+  const Values scaling{2.5F};
+  Values same(logits.size()), probabilities(same), weights(same);
+  OperatorArguments call;
+  const std::vector<std::int64_t> rows{1, kTokens, experts};
+  call.inputs = {{"x", rows, logits.data()},
+                 {"router", {experts, experts}, identity.data()},
+                 {"scaling", {1}, scaling.data()},
+                 {"selection_bias", {experts}, bias.data()}};
+  call.outputs = {{"logits", rows, same.data()},
+                  {"probabilities", rows, probabilities.data()},
+                  {"weights", rows, weights.data()}};
+  call.parameters = {{"D", experts}, {"N", experts}, {"G", groups},
+                     {"M", kept},    {"K", chosen},  {"bias", biased ? 1 : 0}};
+  call.tokens = kTokens;
+  (void)cpu::group_limited_router_ordered(call, contract_of<Operand>());
+  ASSERT_EQ(same, logits);
+  const DeviceBuffer<Operand> in = on_device<Operand>(logits), p(logits.size()), w(logits.size());
+  const DeviceBuffer<float> b(bias), factor(scaling);
+  route_tokens_in_groups(
+      GroupRoutingParameters<Operand>{in.data(), biased ? b.data() : nullptr, factor.data(), kTokens, experts,
+                                      groups, kept, chosen, p.data(), w.data()},
+      nullptr);
+  const std::string what = std::to_string(experts) + " experts in " + std::to_string(groups);
+  expect_near<Operand>(loaded_of(p), probabilities, what);
+  const Values found = loaded_of(w);
+  expect_near<Operand>(found, weights, what);
+  float last = 0.0F;
+  for (auto x = found.end() - experts; x != found.end(); ++x) last += *x;
+  EXPECT_NEAR(last, 2.5F, 0.02F * 2.5F) << what;
+}
+
+TEST(CudaRouting, ExpertsOfTheBestGroupsAreThoseOfTheCpu) {
+  struct Row {
+    int experts, groups, kept, chosen;
+  };
+  for (const Row& row : {Row{256, 8, 4, 8},
+                         {16, 4, 2, 2},
+                         {160, 1, 1, 8},
+                         {77, 7, 3, 33},
+                         {64, 64, 9, 9},
+                         {512, 64, 33, 40},
+                         {1024, 32, 2, 64},
+                         {605, 55, 54, 20},
+                         {1, 1, 1, 1},
+                         {34, 2, 1, 1}}) {
+    for (const bool biased : {false, true}) {
+      check_groups<float>(row.experts, row.groups, row.kept, row.chosen, biased);
+      check_groups<Bf16>(row.experts, row.groups, row.kept, row.chosen, biased);
+    }
   }
 }
 

@@ -347,5 +347,29 @@ TEST_F(SimulatedKernel, PassesUnderItsOwnContractAndFailsUnderAStricterOne) {
   EXPECT_EQ(j.verdict, Verdict::pass) << j.reason;
 }
 
+// One rounding that fell the other way, of keys of one line: every later row differs by a multiple of it.
+TEST(JudgeTwin, OneTurnedRoundingInAllLaterRowsIsNoMedian) {
+  std::mt19937_64 engine(3);
+  std::normal_distribution<double> normal;
+  const auto judged = [&](Index first, bool own_directions) {
+    TwinCase t(40, 32);
+    t.runs.repeated_keys = true;
+    Vector<double> direction(32);
+    for (Index i = first; i < 40; ++i) {
+      if (i == first || own_directions) {
+        for (double& x : direction) x = normal(engine);
+      }
+      t.o.row(i) += 0.2 / direction.norm() * direction.transpose();
+    }
+    return t.judge();
+  };
+  EXPECT_EQ(judged(8, false).verdict, Verdict::pass);
+  EXPECT_EQ(judged(4, false).verdict, Verdict::pass);
+  // One that no contract has is in the first rows too, and in each row by itself.
+  EXPECT_EQ(judged(0, false).gate, "twin median");
+  EXPECT_EQ(judged(3, false).verdict, Verdict::fail);
+  EXPECT_EQ(judged(8, true).verdict, Verdict::fail);
+}
+
 }  // namespace
 }  // namespace samestate

@@ -236,6 +236,63 @@ TEST(GroupLimitedRouter, BiasMovesTheChoiceAndNotTheWeight) {
   EXPECT_EQ(route_group_limited<double>(Matrix<double>::Zero(1, 4), router).experts, selection({{3, 0}}));
 }
 
+// Choices 5/8, 1/2, 1/2, 3/8, 1/2, 5/8, 1/2, 1/2 in groups of two score 9/8, 7/8, 9/8, 1: groups 0 and 2 are kept, of the tied
+// experts in them those with the lower numbers.
+TEST(GroupLimitedRouter, TiedGroupsAndExpertsGoToTheLowerIndex) {
+  GroupLimitedRouter<double> router;
+  router.selection_bias = (Vector<double>(8) << 0.125, 0, 0, -0.125, 0, 0.125, 0, 0).finished();
+  router.groups = 4;
+  router.groups_kept = 1;
+  router.experts_per_token = 1;
+  const Matrix<double> logits = Matrix<double>::Zero(1, 8);
+  EXPECT_EQ(route_group_limited(logits, router).experts, selection({{0}}));
+  EXPECT_EQ(route_group_limited_in_order(logits, router).experts, selection({{0}}));
+  router.groups_kept = 2;
+  router.experts_per_token = 3;
+  EXPECT_EQ(route_group_limited(logits, router).experts, selection({{0, 5, 1}}));
+  EXPECT_EQ(route_group_limited_in_order(logits, router).experts, selection({{0, 5, 1}}));
+}
+
+TEST(GroupLimitedRouter, OneGroupIsTheSigmoidRouter) {
+  GroupLimitedRouter<double> router;
+  router.experts_per_token = 2;
+  const Routing<double> routing = route_group_limited(row({0, std::log(3.0), -1}), router);
+  EXPECT_EQ(routing.experts, selection({{1, 0}}));
+  EXPECT_NEAR(routing.weights(0, 0), 0.6, 1e-15);  // 3/4 and 1/2
+  EXPECT_NEAR(routing.weights(0, 1), 0.4, 1e-15);
+}
+
+/// Integers, so that many are equal; of every number of groups, kept and chosen.
+template <class Scalar>
+void both_forms_choose_alike() {
+  constexpr Index kExperts = 12;
+  int groups = 0;
+  for (Index G = 1; G <= kExperts; ++G) {
+    if (kExperts % G != 0) continue;
+    Matrix<Scalar> logits(9, kExperts);
+    Vector<Scalar> bias(kExperts);
+    for (Index i = 0; i < logits.size(); ++i)
+      logits.data()[i] = Scalar(static_cast<double>(i * 7 % 5 - i * 3 % 4));
+    for (Index i = 0; i < kExperts; ++i) bias(i) = Scalar(static_cast<double>(i * 5 % 3) * 0.125);
+    for (Index M = 1; M <= G; ++M) {
+      for (Index K = 1; K <= M * (kExperts / G); ++K) {
+        const GroupLimitedRouter<Scalar> router{K % 2 == 0 ? bias : Vector<Scalar>(), G, M, K, Scalar(2.5)};
+        const Routing<Scalar> a = route_group_limited(logits, router);
+        const Routing<Scalar> b = route_group_limited_in_order(logits, router);
+        EXPECT_EQ(a.experts, b.experts) << G << ' ' << M << ' ' << K;
+        EXPECT_TRUE(a.weights == b.weights) << G << ' ' << M << ' ' << K;
+      }
+    }
+    ++groups;
+  }
+  EXPECT_EQ(groups, 6);
+}
+
+TEST(GroupLimitedRouter, BothFormsChooseAlike) {
+  both_forms_choose_alike<double>();
+  both_forms_choose_alike<Decimal50>();
+}
+
 TEST(GroupLimitedRouter, RefusesGroupsThatDoNotFit) {
   const Matrix<double> logits = Matrix<double>::Zero(1, 4);
   const auto refuses = [&](Index groups, Index kept, Index K, Index bias) {

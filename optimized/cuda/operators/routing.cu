@@ -5,10 +5,26 @@
 #include "optimized/cuda/operators/call.cuh"
 #include "optimized/cuda/operators/kernels.h"
 #include "optimized/cuda/operators/product.cuh"
+#include "optimized/cuda/operators/routing_groups.cuh"
 
-/// Rows of the table: the router of experts and its load.
+/// Rows of the table: the routers of experts and their load.
 namespace samestate::cuda {
 namespace {
+
+/// x w^T, and the bias where there is one.
+template <class Operand>
+ProductParameters<Operand, StoreProduct<Operand>> logits_of(const OperatorArguments& call,
+                                                            DeviceTensors<Operand>& tensors, Operand* to,
+                                                            const float* bias) {
+  ProductParameters<Operand, StoreProduct<Operand>> p;
+  p.x = tensors.operand("x");
+  p.w = tensors.operand("router");
+  p.rows = call.batch * call.tokens;
+  p.columns = call.parameter("N");
+  p.depth = p.x_stride = p.w_stride = call.parameter("D");
+  p.epilogue = {to, p.columns, 0, bias};
+  return p;
+}
 
 struct ExpertRouter {
   template <class Operand>
@@ -19,18 +35,12 @@ struct ExpertRouter {
 
   template <class Operand>
   static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
-    const std::int64_t tokens = call.batch * call.tokens, N = call.parameter("N");
     Parameters<Operand> p;
-    p.logits.x = tensors.operand("x");
-    p.logits.w = tensors.operand("router");
-    p.logits.rows = tokens;
-    p.logits.columns = N;
-    p.logits.depth = p.logits.x_stride = p.logits.w_stride = call.parameter("D");
     Operand* const logits = tensors.output("logits");
-    p.logits.epilogue = {logits, N, 0, call.parameter("bias") == 1 ? tensors.fp32("bias") : nullptr};
+    p.logits = logits_of(call, tensors, logits, call.parameter("bias") == 1 ? tensors.fp32("bias") : nullptr);
     p.routing = {logits,
-                 tokens,
-                 static_cast<int>(N),
+                 call.batch * call.tokens,
+                 static_cast<int>(call.parameter("N")),
                  static_cast<int>(call.parameter("K")),
                  tensors.output("probabilities"),
                  tensors.output("weights")};
@@ -40,6 +50,37 @@ struct ExpertRouter {
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
     Product<Operand, StoreProduct<Operand>>::launch(p.logits, stream);
     route_tokens<false>(p.routing, stream);
+  }
+};
+
+struct GroupLimitedRouter {
+  template <class Operand>
+  struct Parameters {
+    ProductParameters<Operand, StoreProduct<Operand>> logits;
+    GroupRoutingParameters<Operand> routing;
+  };
+
+  template <class Operand>
+  static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
+    Parameters<Operand> p;
+    Operand* const logits = tensors.output("logits");
+    p.logits = logits_of<Operand>(call, tensors, logits, nullptr);
+    p.routing = {logits,
+                 call.parameter("bias") == 1 ? tensors.fp32("selection_bias") : nullptr,
+                 tensors.fp32("scaling"),
+                 call.batch * call.tokens,
+                 static_cast<int>(call.parameter("N")),
+                 static_cast<int>(call.parameter("G")),
+                 static_cast<int>(call.parameter("M")),
+                 static_cast<int>(call.parameter("K")),
+                 tensors.output("probabilities"),
+                 tensors.output("weights")};
+    return p;
+  }
+  template <class Operand>
+  static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
+    Product<Operand, StoreProduct<Operand>>::launch(p.logits, stream);
+    route_tokens_in_groups(p.routing, stream);
   }
 };
 
@@ -85,7 +126,9 @@ struct LoadBalance {
 }  // namespace
 
 std::vector<OperatorKernel> routing_kernels() {
-  return {row<ExpertRouter>("expert_router", "logits_first"), row<LoadBalance>("load_balance", "direct")};
+  return {row<ExpertRouter>("expert_router", "logits_first"),
+          row<GroupLimitedRouter>("group_limited_router", "ordered"),
+          row<LoadBalance>("load_balance", "direct")};
 }
 
 }  // namespace samestate::cuda

@@ -17,27 +17,21 @@ SAMESTATE_DEVICE int expert_of(int slot, int lane) {
   return (slot / n * 32 + lane) * n + slot % n;
 }
 
-/// fp32 logits of a token in a warp, `slots` a lane, that it takes in descending order, of equal ones the expert with the lower
-/// number: each round looks at all. `load` before `begin` before `take`.
-template <class Operand, int slots, int n>
-class ScannedLogits {
+/// Numbers in the order of what experts are chosen by (order_of; 0: none), `slots` a lane, that a warp takes in descending order,
+/// of equal ones the expert with the lower number: each round looks at all. All are put before `begin`, `begin` before `take`.
+template <int slots, int n>
+class DescendingOrder {
  public:
-  SAMESTATE_DEVICE void load(int slot, const Vector<Operand, n>& some, bool there) {
-    SAMESTATE_UNROLL
-    for (int i = 0; i < n; ++i) {
-      logit_[slot + i] = element(some, i);
-      order_[slot + i] = there ? order_of(logit_[slot + i]) : 0;
-    }
-  }
+  SAMESTATE_DEVICE void put(int slot, std::uint32_t order) { order_[slot] = order; }
+  [[nodiscard]] SAMESTATE_DEVICE std::uint32_t at(int slot) const { return order_[slot]; }
   /// The largest of the warp.
-  SAMESTATE_DEVICE float begin() {
+  SAMESTATE_DEVICE std::uint32_t begin() {
     find_best();
-    return value_of(warp_largest(best_));
+    return warp_largest(best_);
   }
-  /// The next, in every lane; to `taken` of the lane that had it the slot's bit.
-  SAMESTATE_DEVICE int take(float& logit, std::uint32_t& taken) {
-    const std::uint32_t most = warp_largest(best_);
-    logit = value_of(most);
+  /// The next and its expert, in every lane; to `taken` of the lane that had it the slot's bit.
+  SAMESTATE_DEVICE int take(std::uint32_t& most, std::uint32_t& taken) {
+    most = warp_largest(best_);
     const std::uint32_t mine =
         best_ == most ? static_cast<std::uint32_t>(expert_of<n>(best_slot_, lane_index())) : 0xffffffffU;
     const std::uint32_t chosen = warp_least(mine);
@@ -49,7 +43,6 @@ class ScannedLogits {
     }
     return static_cast<int>(chosen);
   }
-  [[nodiscard]] SAMESTATE_DEVICE float logit(int slot) const { return logit_[slot]; }
 
  private:
   SAMESTATE_DEVICE void find_best() {
@@ -61,10 +54,36 @@ class ScannedLogits {
     }
   }
 
-  float logit_[slots];
   std::uint32_t order_[slots];  ///< 0: none, or taken
   std::uint32_t best_ = 0;      ///< of them, and its slot
   int best_slot_ = 0;
+};
+
+/// fp32 logits of a token in a warp. `load` before `begin` before `take`.
+template <class Operand, int slots, int n>
+class ScannedLogits {
+ public:
+  SAMESTATE_DEVICE void load(int slot, const Vector<Operand, n>& some, bool there) {
+    SAMESTATE_UNROLL
+    for (int i = 0; i < n; ++i) {
+      logit_[slot + i] = element(some, i);
+      order_.put(slot + i, there ? order_of(logit_[slot + i]) : 0);
+    }
+  }
+  /// The largest of the warp.
+  SAMESTATE_DEVICE float begin() { return value_of(order_.begin()); }
+  /// The next, in every lane; to `taken` of the lane that had it the slot's bit.
+  SAMESTATE_DEVICE int take(float& logit, std::uint32_t& taken) {
+    std::uint32_t most;
+    const int expert = order_.take(most, taken);
+    logit = value_of(most);
+    return expert;
+  }
+  [[nodiscard]] SAMESTATE_DEVICE float logit(int slot) const { return logit_[slot]; }
+
+ private:
+  float logit_[slots];
+  DescendingOrder<slots, n> order_;
 };
 
 /// The same of bf16 logits, two a word. A key holds a logit and its expert, so that the largest of a warp is the choice, ties and
@@ -162,6 +181,18 @@ class SortedLogits {
   std::uint32_t kept_[kKept];  ///< descending; 0: none
 };
 
+/// The n logits from `expert` on; zeros where there are none.
+template <class Operand, int n>
+SAMESTATE_DEVICE Vector<Operand, n> logits_from(const Operand* logits, int expert, bool there) {
+  if constexpr (n == 1) {
+    Vector<Operand, n> x{};
+    if (there) x = *reinterpret_cast<const Vector<Operand, n>*>(logits + expert);
+    return x;
+  } else {
+    return load_settled<false>(reinterpret_cast<const Vector<Operand, n>*>(logits + expert), there);
+  }
+}
+
 /// A token's N logits in a warp, `slots` a lane, n adjacent ones by one access; n divides N. The choice is that of the logits as
 /// they are stored, of equal ones the expert with the lower number.
 template <class Operand, int slots, int n>
@@ -176,13 +207,7 @@ struct TokenLogits {
     SAMESTATE_UNROLL
     for (int s = 0; s < slots; s += n) {
       const bool there = expert(s) < experts;
-      Vector<Operand, n> x{};
-      if constexpr (n == 1) {
-        if (there) x = *reinterpret_cast<const Vector<Operand, n>*>(logits + expert(s));
-      } else {
-        x = load_settled<false>(reinterpret_cast<const Vector<Operand, n>*>(logits + expert(s)), there);
-      }
-      ordered_.load(s, x, there);
+      ordered_.load(s, logits_from<Operand, n>(logits, expert(s), there), there);
     }
     largest = ordered_.begin();
   }

@@ -2,6 +2,7 @@
 
 #include "oracles/proofs/identities/draw.h"
 #include "oracles/proofs/identities/groups.h"
+#include "reference/group_limited_router.h"
 #include "reference/layers/qwen3_next_moe.h"
 #include "reference/load_balance.h"
 #include "reference/scalars.h"
@@ -67,6 +68,21 @@ double per_token(std::uint64_t seed) {
   return loop_is<Scalar, ExpertForm::per_token>(seed);
 }
 
+/// Weights of all experts, 0 where not chosen.
+template <class Scalar>
+Matrix<Scalar> by_expert(const Routing<Scalar>& routing) {
+  Matrix<Scalar> all = Matrix<Scalar>::Zero(routing.logits.rows(), routing.logits.cols());
+  for (Index t = 0; t < routing.experts.rows(); ++t) {
+    for (Index r = 0; r < routing.experts.cols(); ++r) all(t, routing.experts(t, r)) = routing.weights(t, r);
+  }
+  return all;
+}
+
+template <class Scalar>
+Matrix<Scalar> limited(const Drawn<Scalar>& in, Index G, Index M, Index K) {
+  return by_expert(route_group_limited(in.logits(), {in.router_bias, G, M, K, Scalar(2.5)}));
+}
+
 // Negative controls.
 
 template <class Scalar>
@@ -80,6 +96,7 @@ std::vector<Identity> mixture_of_experts_identities() {
   constexpr Expectation equal = Expectation::equal;
   constexpr Expectation differs = Expectation::differs;
   constexpr std::string_view kMoe = "mixture_of_experts";
+  constexpr std::string_view kGroups = "group_limited_router";
   return {
       {"EQ-19", "moe_dense", kMoe, "expert loop with gather and index_add = dense masked sum", equal,
        []<class Scalar>(std::uint64_t seed) { return dense<Scalar>(seed); }},
@@ -178,6 +195,73 @@ std::vector<Identity> mixture_of_experts_identities() {
          const Vector<Scalar> sums = routing.weights.rowwise().sum();
          const Vector<Scalar> ones = Vector<Scalar>::Ones(kTokens);
          return relative_difference(sums, ones);
+       }},
+      {"EQ-28", "group_limited_in_order", kGroups,
+       "experts gathered from the best groups = one descending order of all; every G, M, K",
+       Expectation::exact,
+       []<class Scalar>(std::uint64_t seed) {
+         const Drawn<Scalar> in = draw<Scalar>(seed);
+         double worst = 0.0;
+         for (const Index G : {1, 2, 3, 6}) {
+           for (Index M = 1; M <= G; ++M) {
+             for (Index K = 1; K <= M * (kExperts / G); ++K) {
+               const GroupLimitedRouter<Scalar> router{in.router_bias, G, M, K, Scalar(2.5)};
+               const Routing<Scalar> a = route_group_limited(in.logits(), router);
+               const Routing<Scalar> b = route_group_limited_in_order(in.logits(), router);
+               if (a.experts != b.experts) return std::numeric_limits<double>::infinity();
+               worst = std::max(worst, relative_difference(b.weights, a.weights));
+             }
+           }
+         }
+         return worst;
+       }},
+      {"EQ-28", "group_limited_by_all_groups", kGroups, "all groups kept = one group; G = 2, 3, 6",
+       Expectation::exact,
+       []<class Scalar>(std::uint64_t seed) {
+         const Drawn<Scalar> in = draw<Scalar>(seed);
+         double worst = 0.0;
+         for (const Index G : {2, 3, 6}) {
+           worst = std::max(worst, relative_difference(limited(in, G, G, kChosen),
+                                                       limited(in, Index{1}, Index{1}, kChosen)));
+         }
+         return worst;
+       }},
+      // sigma(l_i) / sum sigma(l_j) = softmax of the logarithms of the scores.
+      {"EQ-28", "group_limited_weights", kGroups,
+       "weights = scaling times the softmax of -log(1 + e^-l) over the chosen", equal,
+       []<class Scalar>(std::uint64_t seed) {
+         const Drawn<Scalar> in = draw<Scalar>(seed);
+         const Matrix<Scalar> logits = in.logits();
+         const Routing<Scalar> routing =
+             route_group_limited(logits, {in.router_bias, 3, 2, kChosen, Scalar(2.5)});
+         Matrix<Scalar> logarithms(kTokens, kChosen);
+         for (Index t = 0; t < kTokens; ++t) {
+           for (Index r = 0; r < kChosen; ++r)
+             logarithms(t, r) = -softplus(Scalar(-logits(t, routing.experts(t, r))));
+         }
+         return relative_difference(Matrix<Scalar>(Scalar(2.5) * softmax(logarithms)), routing.weights);
+       }},
+      {"NC-router-groups-not-limited", "router_groups_not_limited", kGroups,
+       "the K largest of all groups against those of the best two of three", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Drawn<Scalar> in = draw<Scalar>(seed);
+         return relative_difference(limited(in, 3, 3, kChosen), limited(in, 3, 2, kChosen));
+       }},
+      {"NC-router-bias-in-the-weight", "router_bias_in_the_weight", kGroups,
+       "weights of s + bias against weights of s", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         const Drawn<Scalar> in = draw<Scalar>(seed);
+         const Routing<Scalar> routing =
+             route_group_limited(in.logits(), {in.router_bias, 3, 2, kChosen, Scalar(1)});
+         Matrix<Scalar> biased = routing.weights;
+         for (Index t = 0; t < kTokens; ++t) {
+           for (Index r = 0; r < kChosen; ++r) {
+             const Index expert = routing.experts(t, r);
+             biased(t, r) = routing.probabilities(t, expert) + in.router_bias(expert);
+           }
+           biased.row(t) /= biased.row(t).sum();
+         }
+         return relative_difference(biased, routing.weights);
        }},
       {"NC-moe-unnormalised-top-k", "moe_unnormalised_top_k", kMoe,
        "unnormalised weights (MOE-4) against renormalised (MOE-15)", differs,

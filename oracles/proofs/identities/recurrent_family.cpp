@@ -10,6 +10,7 @@
 #include "reference/linear_attention.h"
 #include "reference/retention.h"
 #include "reference/scalars.h"
+#include "reference/sequence_parallel.h"
 
 namespace samestate {
 namespace {
@@ -44,6 +45,21 @@ double prefill_then_chunks(std::uint64_t seed) {
       return std::exchange(first, false) ? recurrent<System>(part) : chunked<System>(part, 8);
     };
     worst = std::max(worst, difference(resumed(x, {cut}, run), whole));
+  }
+  return worst;
+}
+
+/// Ranks of every kind: one, even, empty and of one token, a token each.
+template <class System, class Scalar>
+double over_ranks(std::uint64_t seed) {
+  const Sequence<Scalar> x = draw_head<Scalar>(seed);
+  const Trajectory<Scalar> whole = recurrent<System>(x);
+  std::vector<Index> each;
+  for (Index t = 0; t <= kTokens; ++t) each.push_back(t);
+  double worst = 0.0;
+  for (const std::vector<Index>& cuts :
+       {std::vector<Index>{0, kTokens}, {0, 16, 32, kTokens}, {0, 0, 5, 5, 6, kTokens, kTokens}, each}) {
+    worst = std::max(worst, difference(sequence_parallel<System>(x, cuts), whole));
   }
   return worst;
 }
@@ -108,6 +124,18 @@ std::vector<Identity> recurrent_family_identities() {
          const Sequence<Scalar> x = draw_head<Scalar>(seed);
          return difference(gated_delta_rule_scan(x), recurrent<GatedDeltaRule>(x));
        }},
+      {"EQ-04", "gdn_over_ranks", kGated,
+       "recurrence = parts of tokens as maps, composed in order, at any cuts", equal,
+       []<class Scalar>(std::uint64_t seed) { return over_ranks<GatedDeltaRule, Scalar>(seed); }},
+      {"EQ-04", "delta_rule_over_ranks", kDelta,
+       "recurrence = parts of tokens as maps, composed in order, at any cuts", equal,
+       []<class Scalar>(std::uint64_t seed) { return over_ranks<DeltaRule, Scalar>(seed); }},
+      {"EQ-04", "retention_over_ranks", kRetention,
+       "recurrence = parts of tokens as maps, composed in order, at any cuts", equal,
+       []<class Scalar>(std::uint64_t seed) { return over_ranks<Retention, Scalar>(seed); }},
+      {"EQ-04", "linear_attention_over_ranks", kLinear,
+       "recurrence = parts of tokens as maps, composed in order, at any cuts", equal,
+       []<class Scalar>(std::uint64_t seed) { return over_ranks<LinearAttention, Scalar>(seed); }},
       {"EQ-07", "retention_mask", kRetention,
        "recurrence = (Q K^T o Gamma) V, Gamma of varying decays (RET-2, RET-3)", equal,
        []<class Scalar>(std::uint64_t seed) {
@@ -198,6 +226,19 @@ std::vector<Identity> recurrent_family_identities() {
          const AffineMap<Scalar> first = gated_delta_rule_map(x, 0);
          const AffineMap<Scalar> second = gated_delta_rule_map(x, 1);
          return relative_difference(then(second, first).A, then(first, second).A);
+       }},
+      {"NC-decay-of-a-part-twice", "gdn_decay_of_a_part_twice", kGated,
+       "a rank's outputs from the state behind its part's decay (EQ-04)", differs,
+       []<class Scalar>(std::uint64_t seed) {
+         using std::exp;
+         constexpr Index kCut = kTokens - 3;  // before few tokens, which leave of the state enough to see
+         const Sequence<Scalar> x = draw_head<Scalar>(seed);
+         const Trajectory<Scalar> before = recurrent<GatedDeltaRule>(x.slice(0, kCut, x.initial_state));
+         Scalar g(0);
+         for (Index t = kCut; t < kTokens; ++t) g += x.g(t);
+         const Matrix<Scalar> decayed = Scalar(exp(g)) * before.state;
+         return relative_difference(recurrent<GatedDeltaRule>(x.slice(kCut, kTokens, decayed)).state,
+                                    recurrent<GatedDeltaRule>(x).state);
        }},
       {"NC-read-before-write", "gdn_read_before_write", kGated, "o_t from the state before token t (GDN-39)",
        differs,

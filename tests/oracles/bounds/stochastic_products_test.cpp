@@ -135,5 +135,43 @@ TEST(StochasticPasses, AreThoseOfTheirElements) {
   for (Index j = 0; j < 9; ++j) EXPECT_EQ(read(0, j).value(), expected(0, j).value());
 }
 
+/// Correlation of the errors of sums of the first t and t + 1 values, from means over them.
+double correlation_of_means(int sample, bool transposed) {
+  constexpr Index kFirst = 300;
+  constexpr Index kKeys = 600;
+  std::mt19937_64 engine(5);
+  std::normal_distribution<double> normal;
+  Matrix<double> values(kKeys, 2);
+  for (double& x : values.reshaped()) x = normal(engine);
+  Matrix<double> weights = Matrix<double>::Zero(kKeys - kFirst, kKeys);
+  for (Index t = 0; t < weights.rows(); ++t)
+    weights.row(t).head(kFirst + t).setConstant(1.0 / static_cast<double>(kFirst + t));
+  const Matrix<double> exact = weights * values;
+  const SamplingScope scope(SampledModel::sample(Contract{}, 17, sample));
+  const Matrix<Stochastic> w = weights.cast<Stochastic>();
+  const Matrix<Stochastic> v = values.cast<Stochastic>();
+  Matrix<Stochastic> means = w * v;
+  if (transposed) means = (v.transpose() * w.transpose()).eval().transpose();
+  Vector<double> e(means.rows());
+  for (Index t = 0; t < e.size(); ++t)
+    e(t) = (means(t, 0).value() - exact(t, 0)) * static_cast<double>(kFirst + t);
+  const Index n = e.size() - 1;
+  return e.head(n).dot(e.tail(n)) / std::sqrt(e.head(n).squaredNorm() * e.tail(n).squaredNorm());
+}
+
+// A kernel that divides last adds the first keys of two tokens alike, and so errs alike in both (docs/validation.md).
+TEST(StochasticProducts, MeansOfTheSameFirstTermsErrAlikeInEverySecondSample) {
+  for (const bool transposed : {false, true}) {
+    for (int n = 0; n < 6; ++n) {
+      const double r = correlation_of_means(n, transposed);
+      if (n % 2 == 0) {
+        EXPECT_GT(r, 0.9) << n;
+      } else {
+        EXPECT_LT(std::abs(r), 0.5) << n;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace samestate

@@ -378,5 +378,26 @@ TEST(OperatorTwin, ShareOfRoundings) {
   EXPECT_EQ(rho(3), -1.0);  // no error
 }
 
+// Weights just below one are one in a kernel or cut off to the number below: a twin that divides last knows, and one that has
+// the same values by another way does not.
+TEST(OperatorTwin, TwinsOfTheSameValuesHaveBoundsOfTheirOwn) {
+  TwinVariant last;
+  last.divides_last = true;
+  int same = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Drawn drawn("softmax_attention", "naive", 3, seed, {{"H", 1}, {"Hkv", 1}, {"d", 2}, {"dv", 2}},
+                "tf32_truncated");
+    for (const char* name : {"q", "k"}) drawn.inputs[name] *= 0x1p-13;
+    drawn.oracle = operator_oracle(drawn.op, drawn.call, drawn.inputs, drawn.cuts, drawn.contract);
+    same +=
+        get(twin_values(drawn.subject(), {}), "o") == get(twin_values(drawn.subject(), last), "o") ? 1 : 0;
+    for (int n = 0; n < 4; ++n) {
+      const TwinJudgement j = drawn.judge(drawn.kernel(n, last));
+      EXPECT_NE(j.judgement.verdict, Verdict::fail) << seed << ": " << j.judgement.reason;
+    }
+  }
+  EXPECT_GT(same, 0);
+}
+
 }  // namespace
 }  // namespace samestate

@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <random>
 #include <string>
 
 #include "oracles/contracts.h"
+#include "oracles/systems/group_routing.h"
 #include "oracles/systems/operator.h"
-#include "reference/mixture_of_experts.h"
+#include "reference/group_limited_router.h"
 #include "tests/oracles/systems/signature_error.h"
 
 namespace samestate {
@@ -95,11 +98,105 @@ TEST(CertainWeights, WhatIsOutIsExactlyZero) {
   EXPECT_GT(w(0, 1).error(), w(0, 1).value());
 }
 
+std::vector<Chosen> group_choice(const std::vector<double>& values, double error, const GroupLimit& limit) {
+  // Logits are known to nobody, so that scores alone decide.
+  return certain_group_choice(scores(values, 1.0), scores(values, error), {}, limit);
+}
+
+// Groups of two score 7, 8 and 3: two of three are kept.
+TEST(CertainGroupChoice, OpenOnlyWhereTheErrorsMeet) {
+  const std::vector<double> values{4, 3, 6, 2, 2.5, 0.5};
+  EXPECT_EQ(group_choice(values, 0.2, {3, 2, 3}), (std::vector{kIn, kIn, kIn, kOut, kOut, kOut}));
+  // 3 against 2: either may be third.
+  EXPECT_EQ(group_choice(values, 0.6, {3, 2, 3}), (std::vector{kIn, kOpen, kIn, kOpen, kOut, kOut}));
+  // 7 against 8, one group kept: none of its experts is certain, of the other group's neither.
+  EXPECT_EQ(group_choice(values, 0.3, {3, 1, 1}), (std::vector{kOpen, kOut, kOpen, kOut, kOut, kOut}));
+  EXPECT_EQ(group_choice(values, 0.2, {3, 1, 1}), (std::vector{kOut, kOut, kIn, kOut, kOut, kOut}));
+  // All of two groups, whichever these are.
+  EXPECT_EQ(group_choice({4, 3, 3.9, 3, 9, 9}, 0.1, {3, 2, 4}),
+            (std::vector{kOpen, kOpen, kOpen, kOpen, kIn, kIn}));
+}
+
+TEST(CertainGroupChoice, GroupsOfOneAndOneGroup) {
+  EXPECT_EQ(group_choice({4, 3, 2, 1}, 0.4, {4, 2, 2}), (std::vector{kIn, kIn, kOut, kOut}));
+  EXPECT_EQ(group_choice({4, 3, 2.9, 1}, 0.1, {4, 2, 2}), (std::vector{kIn, kOpen, kOpen, kOut}));
+  EXPECT_EQ(group_choice({4, 3, 2.9, 1}, 0.1, {1, 1, 2}), (std::vector{kIn, kOpen, kOpen, kOut}));
+}
+
+TEST(CertainGroupChoice, TiesWithoutErrorGoToTheLowerIndex) {
+  const Matrix<Running> zero = scores({0, 0, 0, 0}, 0.0), half = scores({0.5, 0.5, 0.5, 0.5}, 1e-3);
+  EXPECT_EQ(certain_group_choice(zero, half, {}, {2, 1, 1}), (std::vector{kIn, kOut, kOut, kOut}));
+  // Scores that were stored are numbers too.
+  EXPECT_EQ(group_choice({0.5, 0.5, 0.5, 0.5}, 0.0, {2, 1, 1}), (std::vector{kIn, kOut, kOut, kOut}));
+  EXPECT_EQ(group_choice({0.5, 0.5, 0.5, 0.5}, 1e-9, {2, 1, 1}), (std::vector{kOpen, kOpen, kOpen, kOpen}));
+  // The same two numbers in another order: as good, by the same origin.
+  const Matrix<Running> turned = scores({1, 0, 0, 1}, 0.0);
+  EXPECT_EQ(certain_group_choice(turned, scores({0.7, 0.5, 0.5, 0.7}, 1e-3), {}, {2, 1, 1}),
+            (std::vector{kIn, kOut, kOut, kOut}));
+  // Of other biases they are others.
+  const Vector<Running> bias = (Vector<Running>(4) << 0.0, 0.0, 0.25, 0.0).finished();
+  EXPECT_EQ(certain_group_choice(zero, half, bias, {2, 1, 1}), (std::vector{kOut, kOut, kIn, kOut}));
+}
+
+/// A router whose scores are off by up to their error and that chooses by what it has.
+TEST(CertainGroupChoice, CoversEveryChoiceThatMayBeMade) {
+  std::mt19937_64 engine(11);
+  std::uniform_real_distribution<double> side(-1.0, 1.0);
+  int turned = 0, certain = 0;
+  for (int round = 0; round < 2000; ++round) {
+    constexpr Index kExperts = 12;
+    const Index G = std::array<Index, 5>{1, 2, 3, 6, 12}[static_cast<std::size_t>(round % 5)];
+    const Index M = 1 + round / 5 % G;
+    const Index K = 1 + round / 7 % (M * (kExperts / G));
+    const double error = round % 2 == 0 ? 0.01 : 0.001;
+    GroupLimitedRouter<double> router{Vector<double>(kExperts), G, M, K, 2.5};
+    Vector<Running> bias(kExperts);
+    Matrix<double> logits(1, kExperts), moved(1, kExperts);
+    Matrix<Running> s(1, kExperts);
+    for (Index i = 0; i < kExperts; ++i) {
+      router.selection_bias(i) = 0.1 * side(engine);
+      bias(i) = Running(router.selection_bias(i));
+      const double score = 0.5 + 0.2 * side(engine), other = score + error * side(engine);
+      logits(0, i) = std::log(score / (1.0 - score)), moved(0, i) = std::log(other / (1.0 - other));
+      s(0, i) = Running::within(score, error * 1.0000001);
+    }
+    const auto weights = [&](const Matrix<double>& x, std::vector<bool>& chosen) {
+      const Routing<double> routing = route_group_limited(x, router);
+      Matrix<double> w = Matrix<double>::Zero(1, kExperts);
+      chosen.assign(kExperts, false);
+      for (Index r = 0; r < K; ++r) {
+        w(0, routing.experts(0, r)) = routing.weights(0, r);
+        chosen[static_cast<std::size_t>(routing.experts(0, r))] = true;
+      }
+      return w;
+    };
+    std::vector<bool> exactly, actually;
+    const Matrix<double> exact = weights(logits, exactly), actual = weights(moved, actually);
+    const std::vector<Chosen> choice =
+        certain_group_choice(scores(std::vector(12, 0.0), 9.0), s, bias, {G, M, K});
+    const Matrix<Running> bound = certain_weights(s, choice, exactly, Running(2.5));
+    for (Index i = 0; i < kExperts; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      EXPECT_TRUE(choice[at] != kIn || (exactly[at] && actually[at])) << round;
+      EXPECT_TRUE(choice[at] != kOut || !(exactly[at] || actually[at])) << round;
+      EXPECT_LE(std::abs(actual(0, i) - exact(0, i)), bound(0, i).error() + 1e-15) << round;
+    }
+    turned += exactly != actually ? 1 : 0;
+    certain += decided(choice) ? 1 : 0;
+  }
+  EXPECT_GT(turned, 50);
+  EXPECT_GT(certain, 500);
+}
+
 TEST(RoutingOperators, ImpossibleSizesAreNamed) {
   for (const char* system : {"expert_router", "load_balance", "mixture_of_experts", "qwen3_next_moe"}) {
     EXPECT_EQ(error_of(system, {}), "") << system;
     EXPECT_NE(error_of(system, {{"K", 4}, {"N", 3}}).find("K=4"), std::string::npos) << system;
   }
+  EXPECT_EQ(error_of("group_limited_router", {}), "");
+  EXPECT_NE(error_of("group_limited_router", {{"N", 18}}).find("18 experts"), std::string::npos);
+  EXPECT_NE(error_of("group_limited_router", {{"K", 9}}).find("9 experts of 2 groups"), std::string::npos);
+  EXPECT_NE(error_of("group_limited_router", {{"M", 5}}).find("of 5 groups"), std::string::npos);
   EXPECT_NE(error_of("load_balance", {}, 0).find("T=0"), std::string::npos);
   EXPECT_NE(error_of("latent_cache", {{"dr", 3}}).find("dr=3"), std::string::npos);
   EXPECT_NE(error_of("latent_attention", {{"dr", 3}}).find("dr=3"), std::string::npos);

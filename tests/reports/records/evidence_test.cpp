@@ -51,6 +51,10 @@ TEST(Sources, AreThoseOfTheKernelsFamily) {
   EXPECT_EQ(sources_of("0123abcd+4567", "cuda.normalised_retention.chunked"), "4567");
   EXPECT_EQ(sources_of("0123abcd+4567", "mine.rms_norm.fused"), "0123abcd+4567");
   EXPECT_EQ(sources_of("0123abcd", "cuda.retention.chunked"), "0123abcd");
+  EXPECT_EQ(sources_of("0123abcd+4567+89", "cuda.retention.chunked"), "0123abcd");
+  EXPECT_EQ(sources_of("0123abcd+4567+89", "cuda.rms_norm.fused"), "4567");
+  EXPECT_EQ(sources_of("0123abcd+4567+89", "cuda.retention.sequence_parallel"), "89");
+  EXPECT_EQ(sources_of("0123abcd+4567", "cuda.retention.sequence_parallel"), "");
   EXPECT_EQ(sources_of("0123abcd", "cuda.rms_norm.fused"), "")
       << "a record of before the second hash is never fresh";
 }

@@ -1,0 +1,91 @@
+#include "reference/group_limited_router.h"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
+#include "oracles/systems/group_routing.h"
+#include "oracles/systems/row_costs.h"
+#include "oracles/systems/rows.h"
+
+namespace samestate {
+namespace {
+
+/// x -> logits, scores, and weights by expert, 0 where not selected.
+struct GroupRouter {
+  static Signature signature(const Call& call) {
+    const Index N = call.at("N");
+    require_groups(N, call.at("G"), call.at("M"), call.at("K"));
+    Signature s{{{"x", Axis::tokens, {call.tokens, call.at("D")}, Content::activation},
+                 {"router", Axis::whole, {N, call.at("D")}, Content::weight},
+                 {"scaling", Axis::whole, {1}, Content::scale}},
+                {{"logits", Axis::tokens, {call.tokens, N}},
+                 {"probabilities", Axis::tokens, {call.tokens, N}},
+                 {"weights", Axis::tokens, {call.tokens, N}}}};
+    if (call.at("bias") == 1) s.inputs.push_back({"selection_bias", Axis::whole, {N}, Content::offset});
+    return s;
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const bool biased = call.at("bias") == 1;
+    const Matrix<Scalar> logits = router_logits(get(inputs, "x"), get(inputs, "router"));
+    const GroupLimitedRouter<Scalar> router{biased ? get_vector(inputs, "selection_bias") : Vector<Scalar>(),
+                                            call.at("G"), call.at("M"), call.at("K"),
+                                            get(inputs, "scaling")(0, 0)};
+    const Routing<Scalar> routing = call.form == "ordered" ? route_group_limited_in_order(logits, router)
+                                                           : route_group_limited(logits, router);
+    Matrix<Scalar> weights = Matrix<Scalar>::Constant(call.tokens, logits.cols(), Scalar(0));
+    for (Index t = 0; t < call.tokens; ++t) {
+      for (Index r = 0; r < call.at("K"); ++r) weights(t, routing.experts(t, r)) = routing.weights(t, r);
+      if constexpr (std::is_same_v<Scalar, Running>) open(weights, t, routing, router);
+    }
+    return {{"logits", logits}, {"probabilities", routing.probabilities}, {"weights", std::move(weights)}};
+  }
+
+ private:
+  /// The weights of a token of which a correct kernel may choose otherwise, or whose scores may all have underflowed, so that
+  /// nothing is known of their quotients.
+  static void open(Matrix<Running>& weights, Index t, const Routing<Running>& routing,
+                   const GroupLimitedRouter<Running>& router) {
+    const Matrix<Running> s = routing.probabilities.row(t);
+    const std::vector<Chosen> choice =
+        certain_group_choice(routing.logits.row(t), s, router.selection_bias,
+                             {router.groups, router.groups_kept, router.experts_per_token});
+    Matrix<Running> w = weights.row(t);
+    if (!decided(choice)) {
+      std::vector<bool> exactly(choice.size(), false);
+      for (Index r = 0; r < routing.experts.cols(); ++r)
+        exactly[static_cast<std::size_t>(routing.experts(t, r))] = true;
+      w = certain_weights(s, choice, exactly, router.scaling);
+    } else if (std::all_of(w.data(), w.data() + w.size(),
+                           [](const Running& x) { return std::isfinite(x.error()); })) {
+      return;
+    }
+    for (Index i = 0; i < w.cols(); ++i) weights(t, i) = Running::undecided(w(0, i), w(0, i).error());
+  }
+};
+
+}  // namespace
+
+Operator group_limited_router_operator() {
+  Operator row{
+      "group_limited_router",
+      "s = sigma(x W_g), c = s + b; w = scaling s / sum s over the K largest c of the M groups whose two "
+      "largest c sum to the most, else 0 (DeepSeek-V3's; EQUATIONS 5.8)",
+      {{"D", 32, 1, 16384, "model width"},
+       {"G", 4, 1, 64, "groups of neighbours"},
+       {"N", 16, 1, 1024, "experts", "G"},
+       {"M", 2, 1, 64, "groups kept"},
+       {"K", 2, 1, 64, "experts a token"},
+       {"bias", 0, 0, 1, "1: with b, which chooses and does not weigh"}},
+      {{"gathered"}, {"ordered"}},
+      false,
+      GroupRouter::signature};
+  evaluate_with<GroupRouter>(row);
+  row.token_wise = true;
+  row.cost = [](const Call& call) { return row_costs::maps(call, GroupRouter::signature(call)); };
+  return row;
+}
+
+}  // namespace samestate
