@@ -45,7 +45,7 @@ std::span<const ModelShape> model_shapes() {
       {"gated_delta_net_output", 1, 16, {{"D", 2048}, {"Hv", 32}, {"dv", 128}}},
       {"gated_delta_net_output", 1, 3, {{"D", 264}, {"Hv", 33}, {"dv", 128}}, true},
       {"expert_router", 1, 32, {{"D", 2048}, {"N", 512}, {"K", 10}}},
-      // DeepSeek-V3's, and GLM-4.5's, which has one group.
+      // DeepSeek-V3's, and GLM 4.5's, which has one group.
       {"group_limited_router", 1, 8, {{"D", 7168}, {"N", 256}, {"K", 8}, {"G", 8}, {"M", 4}, {"bias", 1}}},
       {"group_limited_router",
        1,

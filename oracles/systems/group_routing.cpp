@@ -34,6 +34,7 @@ struct Ranked {
 std::vector<Ranked> choices_of(const Matrix<Running>& logits, const Matrix<Running>& scores,
                                const Vector<Running>& bias) {
   std::vector<Ranked> out;
+  out.reserve(static_cast<std::size_t>(scores.cols()));
   for (Index i = 0; i < scores.cols(); ++i) {
     const Running choice = bias.size() == 0 ? scores(0, i) : scores(0, i) + bias(i);
     const double error = choice.error();
@@ -124,6 +125,7 @@ std::vector<Chosen> certain_group_choice(const Matrix<Running>& logits, const Ma
     return all[i].low > all[j].high || (i < j && all[i].origin.is(all[j].origin));
   };
   std::vector<Chosen> out(all.size(), Chosen::open);
+  Places open_rivals;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::size_t own = i / width;
     if (group[own] == Chosen::out) {
@@ -132,7 +134,7 @@ std::vector<Chosen> certain_group_choice(const Matrix<Running>& logits, const Ma
     }
     std::size_t above = 0;  // where its own group is kept
     std::size_t rivals = 0;
-    Places open_rivals;
+    open_rivals.clear();
     for (std::size_t h = 0; h < G; ++h) {
       if (group[h] == Chosen::out) continue;
       std::size_t sure = 0, possible = 0;

@@ -64,7 +64,6 @@ TEST_F(PlanEdges, OfOperatorsHaveAllSizesBeyondATile) {
       {"cpu.expert_router.logits_first", {{"D", 64}, {"N", 512}}},
       {"cpu.group_limited_router.ordered",
        {{"D", 4096}, {"N", 255}, {"G", 7}, {"M", 3}, {"K", 7}, {"bias", 0}}},
-      {"cpu.group_limited_router.ordered", {{"N", 255}, {"G", 31}, {"M", 15}, {"K", 31}}},
       {"cpu.activation_gates.branchless", {{"H", 32}}, 4096},
       {"cpu.rms_norm.fused", {{"D", 3}}, 65536},
       {"cpu.rms_norm.fused", {{"H", 32}, {"D", 31}}, 2048},  // more than 65,536 rows
