@@ -54,8 +54,8 @@ std::vector<HostDevice> share_of_rank(const std::vector<HostDevice>& all) {
 /// Whether kernels hand the parts of a call to devices themselves: those of others, or all that are wanted here.
 bool divides_itself(const KernelTable& table, const std::vector<const KernelRow*>& wanted) {
   const auto ranked = [](const KernelRow& row) {
-    const CaseForm* form = row.system->ranked();
-    return row.device == "cuda" && form != nullptr && row.form == form->name;
+    const CaseForm* form = row.system->form(row.form);
+    return row.device == "cuda" && form != nullptr && form->ranked;
   };
   const auto added = table.added();
   if (std::any_of(added.begin(), added.end(), ranked)) return true;

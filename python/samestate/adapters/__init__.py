@@ -54,7 +54,7 @@ def version_of(row):
 
 
 def subject(row, device=None, contracts=None, limits=(), name=None, **more):
-    """The Subject of a row on a device: cuda where the row has it and torch sees one, else cpu. More limits narrow it;
+    """The Subject of a row on a device, by itself cpu where the row has it, else cuda. More limits narrow it;
     `contracts` replaces the row's; other conventions are the function's own and cannot be said otherwise."""
     changed = [key for key in more if key in CONVENTIONS or key in ("system", "form", "array", "arguments", "dtypes")]
     if changed:
