@@ -103,6 +103,7 @@ std::span<const Kernel> unmutated_kernels() {
       all.push_back(kernel_of<Chunked>(system_of(system), "evaluator", contracts));
       all.push_back(kernel_of<Recurrent>(system_of(system), "evaluator", contracts));
       all.push_back(kernel_of<OverRanks>(system_of(system), "evaluator", {"fp32", "bf16"}));
+      all.push_back(unmutated_over_heads(system_of(system)));
       const std::vector<std::string> fused = {"fp32_fused", "tf32_fused", "bf16_fused", "bf16_fused_state"};
       all.push_back(kernel_of<FusedChunked>(system_of(system), "evaluator_fused", fused));
       all.push_back(kernel_of<FusedRecurrent>(system_of(system), "evaluator_fused", fused));

@@ -91,18 +91,22 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
            "form=packed lengths=19,14 final=in_place",
            // Offsets of batch rows, tokens and sequences' states that no longer fit 32 bits (BUGS M38).
            "B=3 Hk=2 Hv=4 layout=far", "layout=far form=packed lengths=17,16"},
-      .ranks = {"Hk=2 Hv=6 cuts=drawn", "Hk=2 Hv=6 heads=tiled", "dk=1 dv=1", "dk=3 dv=70 cuts=drawn",
-                "dk=128 dv=128 T=70 l2norm=1", "B=3 Hk=2 Hv=4 layout=padded ranks=2",
-                // As long and wide as the twin's statistics ask for, with the states of many ranks in a row.
-                "T=130 dk=32 dv=40 chunk=16 ranks=7 regime=slow",
-                "T=201 dk=32 dv=40 chunk=16 ranks=7 cuts=drawn",
-                "T=130 dk=32 dv=40 chunk=16 ranks=5 cuts=drawn regime=slow state=none", "T=5 ranks=9 chunk=2",
-                // Sequences that begin inside ranks, end at cuts, have ranks of their own, and none.
-                "form=packed lengths=0,17,1,0,16,15,0 ranks=4 cuts=drawn",
-                "form=packed lengths=16,16,40 ranks=9 chunk=8",
-                "form=packed lengths=7,0,90 unowned=3,5 ranks=6 chunk=8",
-                "form=packed lengths=130,70 ranks=5 cuts=drawn dk=32 dv=40 regime=slow",
-                "T=70 ranks=7 chunk=8 regime=exact", "T=70 ranks=7 cuts=drawn chunk=8 regime=exact"},
+      .ranks =
+          {"Hk=2 Hv=6 cuts=drawn", "Hk=2 Hv=6 heads=tiled", "dk=1 dv=1", "dk=3 dv=70 cuts=drawn",
+           "dk=128 dv=128 T=70 l2norm=1", "B=3 Hk=2 Hv=4 layout=padded ranks=2",
+           // As long and wide as the twin's statistics ask for, with the states of many ranks in a row.
+           "T=130 dk=32 dv=40 chunk=16 ranks=7 regime=slow", "T=201 dk=32 dv=40 chunk=16 ranks=7 cuts=drawn",
+           "T=130 dk=32 dv=40 chunk=16 ranks=5 cuts=drawn regime=slow state=none", "T=5 ranks=9 chunk=2",
+           // Sequences that begin inside ranks, end at cuts, have ranks of their own, and none.
+           "form=packed lengths=0,17,1,0,16,15,0 ranks=4 cuts=drawn",
+           "form=packed lengths=16,16,40 ranks=9 chunk=8",
+           "form=packed lengths=7,0,90 unowned=3,5 ranks=6 chunk=8",
+           "form=packed lengths=130,70 ranks=5 cuts=drawn dk=32 dv=40 regime=slow",
+           "T=70 ranks=7 chunk=8 regime=exact", "T=70 ranks=7 cuts=drawn chunk=8 regime=exact",
+           // Beyond what a kernel may hold of ranks, of tokens in all and in one part, and of a state's rows and columns.
+           "ranks=40 chunk=1 T=40 dk=4 dv=3", "ranks=300 chunk=1 T=300 dk=2 dv=2", "T=8200 ranks=3 dk=4 dv=4",
+           "T=2560 ranks=2 dk=4 dv=4", "dk=257 dv=3 T=33 ranks=2 chunk=16",
+           "dk=3 dv=257 T=33 ranks=2 chunk=16", "dk=129 dv=3 T=33 ranks=2 chunk=16"},
       // Cuts inside groups of value heads that share a key head, by both maps; a short last rank and empty ones behind it;
       // more ranks than heads; one head a rank, and one rank with all; packed sequences inside, and a prefill.
       .heads = {"cuts=drawn",

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "fuzz/mutants/family/evaluator.h"
+#include "fuzz/mutants/family/over_ranks.h"
 #include "fuzz/mutants/family/rows.h"
 #include "optimized/head_ranks.h"
 
@@ -134,6 +135,10 @@ struct Bf16Gather : OverHeads {
 };
 
 }  // namespace
+
+Kernel unmutated_over_heads(const cpu::System& system) {
+  return kernel_of<OverHeads>(system, "evaluator", {"fp32", "bf16"});
+}
 
 std::vector<Mutant> heads_mutants() {
   static const std::vector<std::string> kFp32 = {"fp32"};

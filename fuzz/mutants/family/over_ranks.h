@@ -49,4 +49,7 @@ class OverRanks : public Chunked {
   Grid reached_, made_;
 };
 
+/// The row of the form whose heads are divided among ranks, without a fault.
+[[nodiscard]] Kernel unmutated_over_heads(const cpu::System& system);
+
 }  // namespace samestate::mutants

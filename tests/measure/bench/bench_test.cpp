@@ -59,7 +59,7 @@ TEST(BenchCases, EverySystemAndFormOfTheCpu) {
   for (const Case& c :
        bench_cases(table, {.kernels = {}, .system = "", .device = "cpu", .lines = {}, .quick = true}))
     named.insert(c.kernel);
-  EXPECT_EQ(named.size(), 12U) << "four systems, three forms";
+  EXPECT_EQ(named.size(), 16U) << "four systems, four forms";
 }
 
 TEST(BenchCases, ShapesOfADeviceAreThoseOfTheDocuments) {
