@@ -88,9 +88,16 @@ class Edges {
 
   /// What a rank does with a head is another kernel's: which heads it has, and whose rows it reads and writes, is left.
   void put_heads() {
+    lengths(start_);
     settings(start_);
     calls(start_);
     for (const std::string_view part : system_.plan.heads) put(start_, part);
+    for (const Regime* regime : system_.regimes) {
+      Case of = with_part(kernel_, start_, system_.plan.regime);
+      of.regime = regime->name;
+      of.seed = 7;
+      put(of);
+    }
     for (const CaseLaw& law : system_.laws) {
       Case of = with_part(kernel_, start_, system_.plan.law);
       of.law = law.name;

@@ -63,7 +63,8 @@ Judgement path_equivalence(const LawSubject& s) {
   with(other == s.chunk ? s.chunk + 1 : other);
   if (s.ranks.count > 1) {
     with(s.chunk);
-    with(s.chunk, {s.ranks.count + 1, !s.ranks.drawn, s.ranks.seed + 1, s.ranks.heads});
+    // Equal parts, which a kernel that knows no others takes too; a case of drawn cuts is held against them.
+    with(s.chunk, {s.ranks.count + 1, false, s.ranks.seed + 1, s.ranks.heads});
   }
   if (s.chunk != 0) with(0);
   return worst.take();

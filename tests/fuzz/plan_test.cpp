@@ -100,7 +100,7 @@ TEST(Plan, CasesBeyondTheEdgesReachEveryFormLayoutAndHeadMap) {
     batched += c.B > 1;
     grouped += c.Hv > c.Hk;
   }
-  EXPECT_EQ(forms.size(), 6U);
+  EXPECT_EQ(forms.size(), 7U);
   EXPECT_EQ(layouts.size(), layout_names().size());
   EXPECT_EQ(states.size(), 2U);
   EXPECT_EQ(laws_seen.size(), laws().size() + 1);
