@@ -56,17 +56,7 @@ class Edges {
         chunks(c);
         for (const std::string_view part : system_.plan.shapes) put(c, part);
       }
-      for (const Regime* regime : system_.regimes) {
-        Case of = with_part(kernel_, c, system_.plan.regime);
-        of.regime = regime->name;
-        of.seed = 7;
-        put(of);
-      }
-      for (const CaseLaw& law : system_.laws) {
-        Case of = with_part(kernel_, c, system_.plan.law);
-        of.law = law.name;
-        put(of);
-      }
+      regimes_and_laws(c);
     }
     if (over_ranks(kernel_)) return;
     for (const std::string_view part : system_.plan.limits) put(start_, part);
@@ -86,23 +76,27 @@ class Edges {
     if (!system_.plan.models.empty()) twice(system_.plan.models.front());
   }
 
+  void regimes_and_laws(const Case& c) {
+    for (const Regime* regime : system_.regimes) {
+      Case of = with_part(kernel_, c, system_.plan.regime);
+      of.regime = regime->name;
+      of.seed = 7;
+      put(of);
+    }
+    for (const CaseLaw& law : system_.laws) {
+      Case of = with_part(kernel_, c, system_.plan.law);
+      of.law = law.name;
+      put(of);
+    }
+  }
+
   /// What a rank does with a head is another kernel's: which heads it has, and whose rows it reads and writes, is left.
   void put_heads() {
     lengths(start_);
     settings(start_);
     calls(start_);
     for (const std::string_view part : system_.plan.heads) put(start_, part);
-    for (const Regime* regime : system_.regimes) {
-      Case of = with_part(kernel_, start_, system_.plan.regime);
-      of.regime = regime->name;
-      of.seed = 7;
-      put(of);
-    }
-    for (const CaseLaw& law : system_.laws) {
-      Case of = with_part(kernel_, start_, system_.plan.law);
-      of.law = law.name;
-      put(of);
-    }
+    regimes_and_laws(start_);
   }
 
   [[nodiscard]] bool chunked() const { return system_.form(kernel_.form)->chunked; }

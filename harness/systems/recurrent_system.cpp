@@ -103,6 +103,8 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
            "form=packed lengths=7,0,90 unowned=3,5 ranks=6 chunk=8",
            "form=packed lengths=130,70 ranks=5 cuts=drawn dk=32 dv=40 regime=slow",
            "T=70 ranks=7 chunk=8 regime=exact", "T=70 ranks=7 cuts=drawn chunk=8 regime=exact",
+           // Drawn cuts against equal parts: by itself the law holds equal parts against each other.
+           "T=70 ranks=4 chunk=8 cuts=drawn law=path_equivalence",
            // Beyond what a kernel may hold of ranks, of tokens in all and in one part, and of a state's rows and columns.
            "ranks=40 chunk=1 T=40 dk=4 dv=3", "ranks=300 chunk=1 T=300 dk=2 dv=2", "T=8200 ranks=3 dk=4 dv=4",
            "T=2560 ranks=2 dk=4 dv=4", "dk=257 dv=3 T=33 ranks=2 chunk=16",
@@ -110,6 +112,7 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
       // Cuts inside groups of value heads that share a key head, by both maps; a short last rank and empty ones behind it;
       // more ranks than heads; one head a rank, and one rank with all; packed sequences inside, and a prefill.
       .heads = {"cuts=drawn",
+                "cuts=drawn law=path_equivalence",
                 "heads=tiled",
                 "heads=tiled cuts=drawn",
                 "ranks=2",
