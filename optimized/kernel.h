@@ -49,9 +49,10 @@ struct Arguments {
   HeadMap head_map = HeadMap::interleaved;
   bool l2norm = false;  ///< q and k are normalised first: x (sum x^2 + 1e-6)^-1/2
   int threads = 1;      ///< at most this many CPU threads
-  /// [ranks + 1], ascending from 0 to T, sequence_parallel: rank r holds the tokens [c[r], c[r+1]) of every row of the
+  /// [ranks + 1], ascending. In sequence_parallel from 0 to T: rank r holds the tokens [c[r], c[r+1]) of every row of the
   /// batch, none where the two are equal. It evaluates them in chunks from its own first token, or from a sequence's; what
-  /// a sequence hands to it comes from the ranks before (BOUNDS 5.3). Absent: one rank holds all, or the form has none.
+  /// a sequence hands to it comes from the ranks before (BOUNDS 5.3). In head_parallel from 0 to Hv: rank r holds those value
+  /// heads, and the key heads that serve them. Absent: one rank holds all, or the form has none.
   View<const std::int64_t, 1> cuts = {};
 
   [[nodiscard]] std::int64_t sequences() const {
@@ -130,8 +131,8 @@ inline constexpr std::string_view kAnyContract = "any";
 struct Kernel {
   std::string name;    ///< device.system.form, as in cpu.gated_delta_rule.chunked
   std::string system;  ///< gated_delta_rule, delta_rule, retention, linear_attention
-  std::string
-      form;  ///< recurrent, chunked or sequence_parallel; decode, split and packed runs are calls of these
+  /// recurrent, chunked, sequence_parallel or head_parallel; decode, split and packed runs are calls of these.
+  std::string form;
   std::string device;  ///< cpu or cuda
   /// What it promises: names of contracts, or a name and changes (`bf16+beta_k:bf16+inverse:block16/tf32_truncated`;
   /// `samestate list contracts --long`). With the change `card:nearest` the distance to the twin is reported and does not
