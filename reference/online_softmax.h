@@ -70,7 +70,7 @@ void add_tile(const AttentionInputs<Scalar>& x, Index h, Index begin, Index end,
   const Matrix<Scalar> K = head_columns(x.k, h / x.group(), x.width()).middleRows(begin, end - begin);
   const Matrix<Scalar> V = operand<Scalar>(
       head_columns(x.v, h / x.group(), x.value_width()).middleRows(begin, end - begin), kWeighedTile);
-  const Matrix<Scalar> scores = x.scale * matrix_product(head_columns(x.q, h, x.width()), K.transpose());
+  const Matrix<Scalar> scores = scores_of(head_columns(x.q, h, x.width()), K, x.scale);
   for (Index t = 0; t < x.tokens(); ++t) {
     OnlineSoftmax<Scalar>& row = rows[static_cast<std::size_t>(t)];
     const std::optional<Scalar> largest = largest_seen(x, t, begin, scores.row(t));

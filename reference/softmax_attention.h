@@ -78,6 +78,17 @@ template <class Scalar>
               " sees no key, its softmax is undefined; leave padding tokens out of the queries");
 }
 
+/// scale q k^T. A scalar whose samples round by place settles each sum: equal scores may be sums of other terms.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> scores_of(const Matrix<Scalar>& q, const Matrix<Scalar>& k,
+                                       const Scalar& scale) {
+  Matrix<Scalar> sums = matrix_product(q, k.transpose());
+  if constexpr (requires(const Scalar& sum) { sum.settled(); }) {
+    for (Index i = 0; i < sums.size(); ++i) sums.data()[i] = sums.data()[i].settled();
+  }
+  return scale * sums;
+}
+
 /// The largest score of token t among the keys [first, first + row.size()) that it sees; none where it sees none.
 template <class Scalar, class Row>
 [[nodiscard]] std::optional<Scalar> largest_seen(const AttentionInputs<Scalar>& x, Index t, Index first,
@@ -174,7 +185,7 @@ template <class Scalar>
   }
   const Matrix<Scalar> Q = detail::head_columns(x.q, head, x.width());
   const Matrix<Scalar> K = detail::head_columns(x.k, head / x.group(), x.width());
-  const Matrix<Scalar> scores = x.scale * matrix_product(Q, K.transpose());
+  const Matrix<Scalar> scores = detail::scores_of(Q, K, x.scale);
   return detail::visible_softmax(x, scores);
 }
 
@@ -213,7 +224,7 @@ template <class Scalar>
     constexpr Index kRows = 256;
     for (Index i = 0; i < Q.rows(); i += kRows) {
       const Index rows = std::min(kRows, Q.rows() - i);
-      const Matrix<Scalar> scores = x.scale * matrix_product(Q.middleRows(i, rows), K.transpose());
+      const Matrix<Scalar> scores = detail::scores_of<Scalar>(Q.middleRows(i, rows), K, x.scale);
       O.middleRows(i, rows) = detail::visible_softmax(x, scores, i) * V;
     }
     for (Index i = 0; i < x.group(); ++i) {

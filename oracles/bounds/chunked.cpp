@@ -95,6 +95,7 @@ class Chunks : private bounds::Chunk {
     coherent_gate_ = !Norms::worst_case && (coherent_decay(x.g) || error_.repeating_gate);
     error_.repeating_gate = coherent_gate_;
     cuts_ = exponential_.repeats && !Norms::worst_case && c_.accumulator == Accumulator::tensor_core;
+    rounds_state_ = exponential_.repeats && !Norms::worst_case && c_.state_operand != Format::none;
     rounds_keys_ =
         exponential_.repeats && !Norms::worst_case && (keys_.rounding > 0 || c_.beta_k != Format::none);
   }
@@ -157,6 +158,11 @@ class Chunks : private bounds::Chunk {
     return x.transpose().cwiseProduct(size).norm();
   }
 
+  /// [dk] What S as an operand is off by, row by row.
+  [[nodiscard]] Vec state_rounding() const {
+    return (Norms::u(c_.state_operand) * s).array() + subnormal_error(c_.state_operand) * root_dv_;
+  }
+
   /// P = Q K^T o E and dP. With the scale in P the subnormals are those of scale P.
   void scores() {
     const Mat QK = Q * K.transpose();
@@ -176,10 +182,13 @@ class Chunks : private bounds::Chunk {
       v_.W = Mat::Zero(L, K.cols());
       v_.n = row_norms(V_new);
       v_.dV = u32_ * v_.n;
+      read_state_ = Vec::Zero(L);
       return;
     }
     v_ = bounds::delta_correction<inside>(*this, c_, keys_, error_.sigma);
-    R_ -= P_ * v_.W;
+    const Mat PW = P_ * v_.W;
+    R_ -= PW;
+    read_state_ = rounds_state_ ? row_norms(Mat(PW * state_rounding().asDiagonal())) : Vec(Vec::Zero(L));
     bound_.nonlinearity = std::max(bound_.nonlinearity, v_.nonlinearity);
     bound_.vacuous = bound_.vacuous || v_.vacuous;
     bound_.largest = std::max(bound_.largest, v_.largest);
@@ -204,9 +213,9 @@ class Chunks : private bounds::Chunk {
     const Vec sizes = Norms::mv(P_, v_.n) + before;
     const Vec sums_of_o = row_norms(bound_.o.middleRows(begin, L)) / std::max(scale_, kSmallestNormal32);
     const Vec summed = in_any_order(L, sizes, PV, eG.cwiseProduct(QS), sums_of_o);
-    // Quadrature over the tokens leaves out that one rounding of q_i is in all of its products.
+    // Quadrature over the tokens leaves out that one rounding of q_i, or of S, is in all of its products.
     const Vec in_chunk = Norms::add(Norms::mv(P_, Norms::add(v_.dV, rounded)), Norms::mv(dP_, v_.n),
-                                    Vec(keys_.rounding * read_q_), summed);
+                                    Vec(keys_.rounding * read_q_), read_state_, summed);
     const Vec local = scale_ * Norms::add(quadratic(R_, error_.sigma), from_state, in_chunk);
     const Vec sums = row_norms(bound_.o.middleRows(begin, L)) + scale_ * eG.cwiseProduct(QS);
     bound_.before_output.segment(begin, L) =
@@ -254,6 +263,9 @@ class Chunks : private bounds::Chunk {
     const Vec cut = most * next.cwiseMax(eC * s);
     if (Norms::worst_case) row_errors += cut;
     const Vec diagonal = Norms::diag(row_errors);
+    // All tokens of the chunk take off the same rounding of S: K_d^T W of it.
+    Mat taken;
+    if (rounds_state_ && delta_) taken = (Kd.transpose() * v_.W) * state_rounding().asDiagonal();
 
     Mat& sigma = error_.sigma;
     sigma = propagate(sigma, eC, Kd);
@@ -270,7 +282,8 @@ class Chunks : private bounds::Chunk {
       decay_factor = f[3];
     } else {
       if constexpr (mode == Mode::semi) {
-        const auto f = worst_case_factors<2>({sigma.trace(), trace_written + diagonal.sum()});
+        const auto f =
+            worst_case_factors<2>({sigma.trace(), trace_written + diagonal.sum() + taken.squaredNorm()});
         sigma *= f[0];
         weights *= f[1];
         f_diagonal = f[1];
@@ -279,6 +292,7 @@ class Chunks : private bounds::Chunk {
     }
     sigma.noalias() += Kd.transpose() * (weights.asDiagonal() * Kd);
     sigma.diagonal() += f_diagonal * diagonal;
+    if (taken.size() > 0) sigma.noalias() += f_diagonal * (taken * taken.transpose());
     if (decay_squared > 0 && gram_.size() == 0) gram_ = S * S.transpose();
     if (decay_squared > 0 && decay_factor > 0) sigma += decay_factor * decay_squared * gram_;
 
@@ -346,9 +360,10 @@ class Chunks : private bounds::Chunk {
   double root_dv_;
   double scale_;
   bounds::KeyError keys_;
-  bool scaled_ = false;       ///< the scale is in P
-  bool gated_ = false;        ///< a gate, in prob or semi: its bias is tracked
-  bool rounds_keys_ = false;  ///< q, k or beta k as operands, each row once for all of its products
+  bool scaled_ = false;        ///< the scale is in P
+  bool gated_ = false;         ///< a gate, in prob or semi: its bias is tracked
+  bool rounds_keys_ = false;   ///< q, k or beta k as operands, each row once for all of its products
+  bool rounds_state_ = false;  ///< S as an operand, once for all products of a chunk
   bool cuts_ =
       false;  ///< the state may be the accumulator of products that cut their sums off, in prob or semi
   bool coherent_gate_ = false;  ///< all of the decay's error goes to it
@@ -358,7 +373,8 @@ class Chunks : private bounds::Chunk {
   bounds::Correction v_;  ///< V': without the delta rule it is beta V, rounded once
   Mat P_, dP_, R_;
   Vec read_q_;  ///< [L] mv(q_i, row norms of the state after token i): what one rounding of q_i does to all of o_i
-  Mat gram_;  ///< S S^T, where it is known
+  Vec read_state_;  ///< [L] what one rounding of S does to o_i through all of V'
+  Mat gram_;        ///< S S^T, where it is known
 };
 
 }  // namespace

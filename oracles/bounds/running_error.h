@@ -210,11 +210,14 @@ class Running {
   friend bool operator==(const Running& x, const Running& y) { return x.value_ == y.value_; }
   friend bool operator!=(const Running& x, const Running& y) { return x.value_ != y.value_; }
 
-  /// x of an open choice, where another one may be made of values that nobody computed: it overflows if anything did.
-  [[nodiscard]] static Running unknown(const Running& x) {
-    const bool* const any = detail::running_model().overflows;
+  /// x of an open choice, where another one may be made of values that nobody computed, of `size` at most: it overflows if
+  /// anything did or one of these may.
+  [[nodiscard]] static Running unknown(const Running& x, double size) {
+    const RunningModel& model = detail::running_model();
     Running y = undecided(x, kUnlimited);
-    y.overflows_ = y.overflows_ || (any != nullptr && *any);
+    const bool beyond = !(size <= std::min(model.stored_most, kLargestOfFp32));
+    if (beyond && model.overflows != nullptr) *model.overflows = true;
+    y.overflows_ = y.overflows_ || beyond || (model.overflows != nullptr && *model.overflows);
     return y;
   }
 

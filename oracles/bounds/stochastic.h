@@ -8,7 +8,8 @@
 /// are those of bounds_operators.md 2: a sum of n terms, S with squares Q, errs by
 ///   u sqrt((n - 1) (S^2 / 3 + Q / 6) + Q),  u n |S| / 2 where the terms are alike (S^2 >= 0.9 n Q), of many by one share of
 /// it in every second sample: what is a little less than 1 is rounded up again and again, in the sums of every token,
-/// and by nothing where the grid of its largest partial sum holds it.
+/// and by nothing where the grid of its largest partial sum holds it and its terms, by their squares: eight odd numbers
+/// may add up to a multiple of four on which no sum of some of them lies.
 namespace samestate {
 
 class Stochastic {
@@ -94,7 +95,7 @@ class Stochastic {
     if (terms_ == 0.0 || !model.working || !std::isfinite(value_)) return value_;
     constexpr double kUnit = 0x1p-24;
     const double grid = 2.0 * half_ulp(std::sqrt(terms_ * squares_) + std::abs(value_), Format::fp32);
-    if (value_ / grid == std::nearbyint(value_ / grid)) return value_;
+    if (whole(value_ / grid) && (terms_ < 2.0 || whole(squares_ / (grid * grid)))) return value_;
     const double square = value_ * value_;
     double size = kUnit * std::sqrt((terms_ - 1.0) * (square / 3.0 + squares_ / 6.0) + squares_);
     const double alike =
@@ -110,6 +111,8 @@ class Stochastic {
     return value_ + size * (normal ? normal_function(at, salt) : random_function(at, salt)) -
            value_ * model.truncation * kUnit * std::ceil(terms_ / 16.0);
   }
+
+  [[nodiscard]] static bool whole(double x) { return x == std::nearbyint(x); }
 
   /// What the grid makes of the value, if it is any: a state that settles meets one rounding again and again, where a
   /// draw of its own for each value on the way would let them cancel.

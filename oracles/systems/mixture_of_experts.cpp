@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -70,6 +72,33 @@ struct Experts {
   }
 };
 
+/// What any expert may make of a token, at most: by sums of absolute values, so that it takes no expert's products.
+class Largest {
+ public:
+  Largest(const Call& call, const Tensors<Running>& inputs) {
+    if (call.tokens == 0) return;
+    gate_ = most(get(inputs, "gate"));
+    up_ = most(get(inputs, "up"));
+    down_ = most(get(inputs, "down"));
+  }
+
+  /// The largest of what an expert keeps on its way from this row of x, and of what it returns.
+  template <class Row>
+  [[nodiscard]] double of(const Row& x) const {
+    double size = 0.0;
+    for (Index j = 0; j < x.size(); ++j) size = std::max(size, std::abs(x(j).value()));
+    const double hidden = size * gate_ * size * up_;
+    return std::max({size * gate_, size * up_, hidden, hidden * down_});
+  }
+
+ private:
+  [[nodiscard]] static double most(const Matrix<Running>& weight) {
+    return weight.unaryExpr([](const Running& w) { return std::abs(w.value()); }).rowwise().sum().maxCoeff();
+  }
+
+  double gate_ = 0.0, up_ = 0.0, down_ = 0.0;
+};
+
 /// The whole block, its own router included.
 struct Block {
   static Signature signature(const Call& call) {
@@ -95,9 +124,11 @@ struct Block {
     Matrix<Scalar> y = out.y;
     if constexpr (std::is_same_v<Scalar, Running>) {
       // Where the choice may turn, nothing can be said of the token.
+      const Largest largest(call, inputs);
       for (Index t = 0; t < call.tokens; ++t) {
         if (decided(certain_choice(out.routing.logits.row(t), out.routing.probabilities.row(t), K))) continue;
-        for (Index j = 0; j < y.cols(); ++j) y(t, j) = Running::unknown(y(t, j));
+        const double size = largest.of(get(inputs, "x").row(t));
+        for (Index j = 0; j < y.cols(); ++j) y(t, j) = Running::unknown(y(t, j), size);
       }
     }
     return {{"y", std::move(y)}};

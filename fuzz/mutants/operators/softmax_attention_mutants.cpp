@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 #include "fuzz/mutants/operators/changed_call.h"
 
@@ -8,6 +10,8 @@ namespace samestate::mutants {
 namespace {
 
 using Call = ChangedCall;
+
+constexpr float kLargest = std::numeric_limits<float>::max();
 
 // Query heads go where the right map gives them the key head of the wrong one, and their outputs back.
 void heads_tiled(Call& c) {
@@ -50,6 +54,31 @@ void sums_not_divided_out(Call& c) {
   });
 }
 
+/// 2^(c s - fl(c m)) by one multiply-add: the rounding of c m is left in the exponent, beyond fp32 where m is large.
+void scaled_maximum_rounded(Call& c) {
+  const std::int64_t H = c.at("H"), Hkv = c.at("Hkv"), d = c.at("d"), dv = c.at("dv"), T = c.call.tokens;
+  const std::span<const float> q = c.input("q"), k = c.input("k");
+  const std::span<float> o = c.output("o");
+  const std::int64_t rows = H * d > 0 ? std::ssize(q) / (H * d) : 0;
+  const std::int64_t keys = rows > 0 ? std::ssize(k) / (Hkv * d) / (rows / T) : 0;
+  const float factor = 1.4426950408889634F / std::sqrt(static_cast<float>(d));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t h = 0; h < H; ++h) {
+      float most = -kLargest;
+      for (std::int64_t j = 0; j <= keys - T + row % T; ++j) {
+        const auto from = static_cast<std::size_t>((row * H + h) * d);
+        const auto to = static_cast<std::size_t>(((row / T * keys + j) * Hkv + h / (H / Hkv)) * d);
+        most = std::max(most, std::inner_product(&q[from], &q[from] + d, &k[to], 0.0F));
+      }
+      const float left = std::exp2(std::fma(most, factor, -(most * factor)));
+      for (std::int64_t i = 0; i < dv; ++i) {
+        float& x = o[static_cast<std::size_t>((row * H + h) * dv + i)];
+        x = x * left / left;
+      }
+    }
+  }
+}
+
 void add_attention(std::vector<Mutant>& out, std::string_view kernel) {
   add_faults(
       out, kernel,
@@ -59,7 +88,9 @@ void add_attention(std::vector<Mutant>& out, std::string_view kernel) {
        {"F", "cache_forgotten", "only the keys of the call are seen", misread(cache_forgotten)},
        {"F", "values_of_the_first_key_head", "every key head has the values of the first",
         misread(values_of_the_first_key_head)},
-       {"F", "sums_not_divided_out", "row t is t + 1 times too large", miswritten(sums_not_divided_out)}});
+       {"F", "sums_not_divided_out", "row t is t + 1 times too large", miswritten(sums_not_divided_out)},
+       {"F", "scaled_maximum_rounded", "the rounding of the scaled maximum is left in the exponent",
+        miswritten(scaled_maximum_rounded)}});
 }
 
 /// The rows of q_proj of every head, first the gate, then the query.

@@ -27,6 +27,7 @@ struct AttentionPrefill {
   static constexpr int kKeys = kHalves * kTileRows;
   static constexpr int kTile = kTileBytes / 2;  ///< elements
   static constexpr int kKeyTiles = kPanels * kHalves, kValueTiles = kValuePanels * kHalves;
+  static constexpr float kLargeBase = 0x1p16F;       ///< its rounding moves weights by half a percent at most
   static constexpr std::int64_t kCached = 16 << 20;  ///< bytes of keys and values, a third of an H100's L2
   static constexpr int kMostTiles = 27;              ///< of the 227 KB that a block may have
   static constexpr int kFitting = (kMostTiles - kGroups * kPanels) / (kKeyTiles + kValueTiles);
@@ -224,6 +225,7 @@ struct AttentionPrefill {
     /// Scores of tile n to weights under the largest score so far, e^{scale (score - largest)}.
     template <bool masked>
     SAMESTATE_DEVICE void weigh(int n) {
+      float base[2];
       SAMESTATE_UNROLL
       for (int i = 0; i < 2; ++i) {
         float most = largest[i];
@@ -241,18 +243,34 @@ struct AttentionPrefill {
         most = larger(most, shuffle_xor(most, 2));
         kept[i] = most == largest[i] ? 1.0F : exponential2((largest[i] - most) * factor_of_scores);
         largest[i] = most;
-        const float base = -most * factor_of_scores;
+        base[i] = -most * factor_of_scores;
+      }
+      // The rounding of a large base is a power of its own, from 2^31 on one beyond fp32: then the largest is taken off first.
+      if (ballot(is_large(base[0]) || is_large(base[1])) != 0) take_off(base);
+      SAMESTATE_UNROLL
+      for (int i = 0; i < 2; ++i) {
         float sum = 0.0F;
         SAMESTATE_UNROLL
         for (int j = 0; j < 8 * kHalves; ++j) {
           SAMESTATE_UNROLL
           for (int e = 0; e < 2; ++e) {
             float& score = s[4 * j + 2 * i + e];
-            score = exponential2(fused(score, factor_of_scores, base));
+            score = exponential2(fused(score, factor_of_scores, base[i]));
             sum += score;
           }
         }
         weights[i] = fused(weights[i], kept[i], sum);
+      }
+    }
+
+    SAMESTATE_DEVICE static bool is_large(float base) { return base > kLargeBase || base < -kLargeBase; }
+    SAMESTATE_DEVICE void take_off(float (&base)[2]) {
+      SAMESTATE_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        if (!is_large(base[i])) continue;  // a row's bits are its own
+        SAMESTATE_UNROLL
+        for (int j = 0; j < 16 * kHalves; ++j) s[4 * (j / 2) + 2 * i + j % 2] -= largest[i];
+        base[i] = 0.0F;
       }
     }
 

@@ -418,6 +418,37 @@ TEST(FusedBound, OneRoundingOfAQueryIsInAllOfItsProducts) {
   EXPECT_GT(before, 1.0);
 }
 
+// Of keys that hardly differ all tokens of a chunk take off the same rounding of the state that they read.
+TEST(FusedBound, OneRoundingOfTheStateIsInAllThatAChunkTakesOff) {
+  const Contract c = contract_named("bf16");
+  double before = 0.0;
+  for (unsigned seed = 0; seed < 16; ++seed) {
+    Sequence<double> x = random_head(seed, 128, 1, 2);
+    x.g.setZero();
+    x.beta *= 0.005;
+    x.v.setZero();
+    x.k.setOnes();
+    x.initial_state *= 1e4;
+    x = x.cast<float>().cast<double>();
+    const auto exact = recurrent<GatedDeltaRule>(x);
+    // What is read is M S, M linear: here of the rounded state, what stays of the state itself.
+    Sequence<double> of_error = x;
+    of_error.initial_state =
+        x.initial_state.unaryExpr([](double e) { return round_to(e, Format::bf16); }) - x.initial_state;
+    const auto kept = recurrent<GatedDeltaRule>(of_error);
+    const Matrix<double> S = exact.state + kept.state - of_error.initial_state;
+    const auto ratio = [&](const ExponentialModel& model) {
+      const Bound bound = bound_chunked(x, c, Structure{true}, Mode::prob, 128, nullptr, 0.0, nullptr, model);
+      return (S - exact.state).norm() / bound.state_tolerance(kStateFactor);
+    };
+    EXPECT_LT(ratio({}), 1.0) << seed;
+    ExponentialModel without;
+    without.repeats = false;
+    before = std::max(before, ratio(without));
+  }
+  EXPECT_GT(before, 1.0);
+}
+
 // The same of k_i, and of beta k_i, in the products with the keys before it.
 TEST(FusedBound, OneRoundingOfAKeyIsInAllOfItsRow) {
   for (const char* name : {"tf32_fused", "bf16+beta_k:bf16"}) {

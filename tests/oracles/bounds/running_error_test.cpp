@@ -196,12 +196,13 @@ TEST(Running, OverflowIsKnownOfWhatIsMadeOfIt) {
   for (const Running& x : {open - one, open / two, two / open, abs(open), log(open), sin(open),
                            Running::undecided(open, kUnlimited)})
     EXPECT_FALSE(x.overflows()) << x.value();
-  EXPECT_FALSE(Running::unknown(one).overflows());
+  EXPECT_TRUE(Running::unknown(one, 1e39).overflows()) << "another choice's may be beyond";
+  EXPECT_FALSE(Running::unknown(one, 1e38).overflows());
   bool any = true;
   RunningModel model;
   model.overflows = &any;
   const RunningScope scope(model);
-  EXPECT_TRUE(Running::unknown(one).overflows()) << "another choice's values are nobody's to know";
+  EXPECT_TRUE(Running::unknown(one, 1.0).overflows()) << "another choice's values are nobody's to know";
 }
 
 TEST(Running, DivisionByWhatMayBeZeroHasNoBound) {

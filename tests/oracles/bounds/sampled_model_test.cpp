@@ -257,6 +257,24 @@ TEST(Stochastic, ExactSumsDrawNothing) {
   EXPECT_NE((Stochastic(1.0) / Stochastic(3.0)).value(), 1.0 / 3.0);
 }
 
+// 6 a - 2 a = 4 a is a number of the format at 8 a where a is odd, and 5 a is none.
+TEST(Stochastic, ASumOnTheGridOfTermsBesideItIsDrawn) {
+  const auto with = [](double a) {
+    int moved = 0;
+    for (std::uint64_t salt = 0; salt < 16; ++salt) {
+      SampledModel model = drawn(salt, Format::none);
+      model.working = true;
+      const SamplingScope scope(model);
+      Stochastic sum = Stochastic(2047.0) * Stochastic(0.0);
+      for (const double sign : {1.0, 1.0, 1.0, -1.0, 1.0, 1.0, -1.0, 1.0}) sum += Stochastic(sign * a);
+      moved += sum.value() != 4.0 * a;
+    }
+    return moved;
+  };
+  EXPECT_GT(with(2047.0 * 2047.0), 8);
+  EXPECT_EQ(with(2048.0 * 2047.0), 0);
+}
+
 // Exponentials a little below 1, one added to the other, are rounded up again and again, in the sum of each token: what they
 // round by themselves is no reason to take them for terms of any size (docs/validation.md).
 TEST(Stochastic, SumsOfManyAlikeExponentialsErrByOneShareInEverySecondSample) {

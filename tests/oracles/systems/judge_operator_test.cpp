@@ -99,6 +99,29 @@ TEST(JudgeOperator, AnOverflowExcusesNoNaNOfWhatIsNotMadeOfIt) {
   }
 }
 
+// Two experts of probability 0 beside the one chosen: which is the second is open, and only one of them leaves fp16.
+TEST(JudgeOperator, AnOpenChoiceMayOverflowByWhatNobodyComputed) {
+  const Operator& block = *find_operator("qwen3_next_moe");
+  Call call;
+  call.form = "loop";
+  call.tokens = 1;
+  call.parameters = {{"D", 1}, {"N", 3}, {"K", 2}, {"F", 1}, {"Fs", 1}};
+  const auto excused = [&](double of_the_third) {
+    Tensors<double> inputs;
+    for (const TensorSpec& spec : block.signature(call).inputs)
+      inputs[spec.name] = Matrix<double>::Constant(spec.rows(), spec.columns(), 1.0);
+    inputs["x"](0, 0) = 1000.0;
+    inputs["router"] << 1.0, -1.0, -1.0;
+    inputs["gate"] << 0.001, 0.001, of_the_third;
+    inputs["shared_gate_proj"].setZero();
+    const OperatorOracle of = operator_oracle(block, call, inputs, {}, contract_named("fp16"));
+    EXPECT_TRUE(of.undecided.at("y")(0, 0));
+    return of.may_overflow("y", 0, 0);
+  };
+  EXPECT_TRUE(excused(1.0));
+  EXPECT_FALSE(excused(0.001));
+}
+
 TEST(JudgeOperator, TheRangeIsThatOfTheContract) {
   const Operator& sum = *find_operator("linear_attention_bidirectional");
   Call call;
