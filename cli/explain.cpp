@@ -11,6 +11,7 @@
 #include "fuzz/mutants/mutant.h"
 #include "fuzz/search/edges.h"
 #include "harness/cases/case_filter.h"
+#include "harness/cases/form_words.h"
 #include "harness/cases/key_words.h"
 #include "harness/cases/keys.h"
 #include "harness/cases/system.h"
@@ -64,7 +65,8 @@ std::vector<Meaning> meanings_of(const std::string& name) {
         fmt::format("{}{}", row.summary, row.exact ? "; judged bit for bit" : ""));
   for (const Regime& row : tensor_regimes()) add("regime of operators", row.name, row.summary);
   for (const Law& row : laws()) add("law", row.name, fmt::format("{} (ledger {})", row.summary, row.ids));
-  std::map<std::string_view, std::vector<std::string_view>> forms;
+  using OfForm = std::pair<std::string_view, std::string_view>;  // its name and what it means
+  std::map<OfForm, std::vector<std::string_view>> forms;
   for (const System* system : systems()) {
     add("system", system->name,
         fmt::format("{}; forms {}", system->equation, fmt::join(system->form_names(), ", ")));
@@ -76,9 +78,11 @@ std::vector<Meaning> meanings_of(const std::string& name) {
             fmt::format("{}: {} ({}..{}, default {})", system->name, size.summary, size.least, size.most,
                         size.standard));
     }
-    for (const std::string_view form : system->form_names()) forms[form].push_back(system->name);
+    for (const std::string_view form : system->form_names())
+      forms[{form, form_means(system->name, form)}].push_back(system->name);
   }
-  for (const auto& [form, of] : forms) add("form", form, fmt::format("of {}", fmt::join(of, ", ")));
+  for (const auto& [form, of] : forms)
+    add("form", form.first, fmt::format("{}; of {}", form.second, fmt::join(of, ", ")));
   for (const KeyWords& key : key_words())
     add("key of the case line", key.name, fmt::format("{}; values: {}", key.means, key.takes));
   for (const Edge& edge : edges()) add("edge", edge.name, edge.summary);

@@ -283,12 +283,9 @@ int run_fuzz(FuzzOptions options) {
                    wanted_kernels(table, search.filter.system, search.filter.device, search.filter.kernel));
   search.workers.devices = devices.get();
   if (serves()) return serve(options.plugins, job_runner(runner_of(table)), search.workers.devices);
-  // A night later is late to learn that nothing can be kept; the folder itself is made for what is found.
-  if (!options.corpus.empty()) {
-    const bool is_there = std::filesystem::exists(options.corpus);
-    require_writable(std::filesystem::path(options.corpus) / "found.txt");
-    if (!is_there) std::filesystem::remove(options.corpus);
-  }
+  // A night later is late to learn that nothing can be kept; the folder of a corpus is made for what is found.
+  if (!options.corpus.empty()) require_writable(std::filesystem::path(options.corpus) / "found.txt");
+  if (!search.checkpoint.empty()) require_writable(search.checkpoint);
   search.ranks = hand_out(options.plugins);
   require_different({{"--jsonl", options.jsonl}, {"--checkpoint", search.checkpoint.string()}});
   RunFile lines;
@@ -300,6 +297,7 @@ int run_fuzz(FuzzOptions options) {
     lines = RunFile(options.jsonl, run,
                     search.resume ? JsonLinesWriter::Mode::append : JsonLinesWriter::Mode::replace);
   }
+  if (!search.checkpoint.empty() && !search.resume) make_parent_folder(search.checkpoint);
   note_interrupts();
 
   SearchObserver observer;

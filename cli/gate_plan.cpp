@@ -71,6 +71,9 @@ GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
   if (interrupted()) return out;
   std::vector<Case> cases = corpus_cases(corpus, table, options.plan);
   cases.insert(cases.end(), plan.cases.begin(), plan.cases.end());
+  for (const KernelCoverage& of : plan.kernels) {
+    if (std::string text = not_planned(*of.kernel); !text.empty()) out.notes.push_back(std::move(text));
+  }
   for (const LeftOut& left : keep_callable(cases, table, options.variants))
     out.notes.push_back(text_of(left));
   const std::int64_t total = plan.total = std::ssize(cases);

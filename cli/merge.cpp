@@ -122,6 +122,7 @@ int run_merge(const MergeOptions& options) {
   std::optional<MergedRun> run;
   if (!in.runs.empty()) run = merge_runs(in.runs, SAMESTATE_VERSION);
   if (!in.checkpoints.empty()) {
+    make_parent_folder(options.checkpoint);
     const std::int64_t cases = merge_checkpoints(in.checkpoints, options.checkpoint);
     fmt::print(options.json ? stderr : stdout,
                "{} of {}: {}; `samestate fuzz --resume --checkpoint {}` goes on\n", counted(cases, "case"),

@@ -32,6 +32,7 @@
 #include "harness/systems/saved_run.h"
 #include "oracles/contracts.h"
 #include "oracles/numbers.h"
+#include "reports/records/files.h"
 #include "reports/records/summary.h"
 #include "reports/text/case_json.h"
 
@@ -128,6 +129,17 @@ std::string with_code(const std::string& page, Verdict verdict, const std::strin
   return fmt::format("{}{}{}\n{}", exit_code_of(verdict), left.empty() ? "" : " ", left, page);
 }
 
+/// Of a line that names no kernel, and whose form has some of a device that is not here alone: a form that runs here.
+std::string form_here(const Case& c, const KernelTable& table, const Judgement& j) {
+  if (j.verdict != Verdict::skipped || !c.kernel.empty()) return "";
+  const auto here = std::ranges::find_if(table.all(), [&](const KernelRow& row) {
+    return row.system->name == c.system && row.device == "cpu" && row.form != c.form;
+  });
+  if (here == table.all().end()) return "";
+  return fmt::format("form={} has no kernel of the processor; form={} has {}", c.form, here->form,
+                     here->name);
+}
+
 std::string record_page(const Record& record, bool json) {
   if (json) return case_json(record, {});
   Page page;
@@ -202,6 +214,7 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
                  record.judgement.ratio);
     e = explain_failure(Resolved(c), trace, table);
   }
+  if (!options.dump.empty()) make_parent_folder(options.dump);
   if (!options.dump.empty()) write_run_file(options.dump, run_file_of(record, trace));
   const Resolved r(c);
   const double card_budget = seconds_of("--card-budget", options.card_budget);
@@ -214,6 +227,8 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
   }
   Page page;
   add_record(page, record);
+  if (const std::string note = form_here(c, table, record.judgement); !note.empty())
+    page.line("note      {}", note);
   if (!before.empty()) page.line("after     {} other case(s) in the same process", before.size());
   add_explanation(page, e);
   if (!options.dump.empty()) page.line("tensors   {}", options.dump);
@@ -302,6 +317,7 @@ int run_repro(const ReproOptions& options) {
     if (options.shrink || !options.dump.empty() || !options.after.empty())
       throw Error("--each-device runs one line alone on each: leave --shrink, --dump and --after out");
   }
+  if (!options.dump.empty()) require_writable(options.dump);
   if (options.line != "-") return repro_line(options, table, options.line, devices.get());
   if (!options.dump.empty()) throw Error("--dump: one file holds one run; name one line instead of -");
   note_interrupts();
@@ -323,7 +339,8 @@ int run_repro(const ReproOptions& options) {
     if (!options.json) fmt::print("\n");
     std::fflush(stdout);
   }
-  if (lines == 0) fmt::print(stderr, "samestate: no case line on stdin: nothing ran\n");
+  if (lines == 0 && !interrupted())
+    throw Error("no case line on stdin: nothing ran; write lines of 'v1 SYSTEM key=value ...' to it");
   return code;
 }
 

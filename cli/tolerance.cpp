@@ -155,9 +155,25 @@ PlainRules rules_of(const Study& study) {
 }
 
 std::string percent(std::int64_t part, std::int64_t all) {
-  return all > 0 ? fmt::format("{} of {} ({:.0f} %)", part, all,
-                               100.0 * static_cast<double>(part) / static_cast<double>(all))
-                 : "none was tried";
+  return fmt::format("{} of {} ({:.0f} %)", part, all,
+                     100.0 * static_cast<double>(part) / static_cast<double>(all));
+}
+
+/// Why no mutant says what a plain test lets pass; empty: some do.
+std::string nothing_tried(const Case& c, const BlindSpot& blind) {
+  if (blind.tried > blind.same) return "";
+  const std::string left = blind.unreached == 0 ? ""
+                                                : fmt::format(
+                                                      "; of {} others no time was left, give more "
+                                                      "--mutants",
+                                                      blind.unreached);
+  if (blind.all == 0) return fmt::format("there is no mutant of {}", c.system);
+  if (blind.tried > 0)
+    return fmt::format("all of {} mutants tried give the right values on these data{}", blind.tried, left);
+  if (blind.unreached == blind.all)
+    return fmt::format("there was no time for any of {} mutants of {}, give --mutants", blind.all, c.system);
+  return fmt::format("none of {} mutants of {} applies to a case of form={} contract={}{}",
+                     blind.all - blind.unreached, c.system, c.form, c.contract, left);
 }
 
 std::string text_of(const Case& c, const Study& study, const BlindSpot& blind) {
@@ -210,17 +226,18 @@ std::string text_of(const Case& c, const Study& study, const BlindSpot& blind) {
     out += fmt::format("    # or an RMS ratio of {:.3g}\n", m.bound_ratio);
   }
   if (!study.failure.empty()) return out;
-  if (blind.all == 0) return out + "no mutant of this system: what such a test lets pass is not known\n";
+  if (const std::string why = nothing_tried(c, blind); !why.empty())
+    return out + "\nwhat the tight test cannot see is not known: " + why + "\n";
   const std::int64_t wrong = blind.tried - blind.same;
   out += fmt::format(
-      "\nwhat the tight test cannot see, tried with {} of {} mutants of {} on this case's data (the others "
-      "are of "
-      "other forms or contracts):\n"
+      "\nwhat the tight test cannot see, tried with {} of {} mutants of {} on this case's data ({}the others "
+      "are of other forms or contracts):\n"
       "  let pass by assert_close    {}\n  let pass by the RMS ratio   {}\n"
       "  let pass by samestate here  {}; its whole gate lets none pass (docs/mutants.md)\n"
       "  {} more give the right values on these data: no test of this case can see them\n",
-      blind.tried, blind.all, c.system, percent(blind.close, wrong), percent(blind.by_rms, wrong),
-      percent(blind.judge, wrong), blind.same);
+      blind.tried, blind.all, c.system,
+      blind.unreached == 0 ? "" : fmt::format("no time was left for {}, ", blind.unreached),
+      percent(blind.close, wrong), percent(blind.by_rms, wrong), percent(blind.judge, wrong), blind.same);
   for (const std::string& example : blind.examples) out += "  missed, as " + example + "\n";
   return out;
 }
@@ -262,6 +279,7 @@ std::string json_text(const Study& study, const BlindSpot& blind) {
   for (const Measured& m : study.outputs) out["outputs"].push_back(json_of(m, study));
   out["mutants"] = {{"all", blind.all},
                     {"tried", blind.tried},
+                    {"no_time_for", blind.unreached},
                     {"same_values", blind.same},
                     {"passed_by_assert_close", blind.close},
                     {"passed_by_rms_ratio", blind.by_rms},

@@ -52,6 +52,7 @@ bool wanted(const KernelRow& row, const Resolved& r, const PlanOptions& options)
   return row.system == r.system && is_among(options.kernel, row.name) &&
          (options.device.empty() || row.device == options.device) &&
          is_among(options.system, row.system->name) && r.system->evaluates(r, row.form) &&
+         has_kernels(row, r.c) &&
          (row.any_contract ||
           std::find(row.contracts.begin(), row.contracts.end(), r.c.contract) != row.contracts.end());
 }

@@ -113,7 +113,7 @@ class Edges {
   /// Only cases that are cases: a size at its least may not fit the others, nor a layout the kernel.
   void put(Case c) {
     if (c.layout != Case{}.layout && !kernel_.strided) return;
-    if (!possible(c)) return;
+    if (!has_kernels(kernel_, c)) return;
     if (!table_.is_standard(kernel_, c)) c.kernel = kernel_.name;
     if (seen_.insert(format_case(c)).second) out_.push_back(std::move(c));
   }

@@ -73,8 +73,8 @@ std::shared_ptr<const Covering> pairs_of(const Planned& of, std::span<const Case
   static std::map<std::string, std::shared_ptr<const Covering>> known;
   const KernelRow& kernel = *of.kernel;
   const std::string key =
-      fmt::format("{} {} {} {} {} {}", kernel.system->name, kernel.form, fmt::join(kernel.contracts, ","),
-                  kernel.strided, kernel.limits.text(), seed);
+      fmt::format("{} {} {} {} {} {} {}", kernel.system->name, kernel.form, fmt::join(kernel.contracts, ","),
+                  kernel.strided, kernel.limits.text(), not_planned(kernel), seed);
   {
     const std::scoped_lock lock(mutex);
     if (const auto found = known.find(key); found != known.end()) return found->second;

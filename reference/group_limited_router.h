@@ -21,16 +21,27 @@ struct GroupLimitedRouter {
   Scalar scaling{1};              ///< multiplies the renormalised weights; 2.5 in DeepSeek-V3
 };
 
-/// Throws Error where N does not divide into the groups, M is not in 1..G, K not in 1..M N / G.
+/// Throws Error where N does not divide into the groups, M is not in 1..G, K not in 1..M N / G: which of them, what may be, and
+/// what to write.
 inline void require_groups(Index N, Index G, Index M, Index K) {
-  if (G < 1 || N < G || N % G != 0) {
-    throw Error("group-limited router: " + std::to_string(N) + " experts do not divide into " +
-                std::to_string(G) + " groups");
+  const auto is = [](const char* size, Index value) { return size + ("=" + std::to_string(value)); };
+  if (G < 1) throw Error(is("G", G) + ": there is at least one group; " + is("write G", 1) + " or more");
+  if (N < G || N % G != 0) {
+    throw Error(is("N", N) + ": the experts do not divide into " + is("G", G) + " groups; write " +
+                is("N", (N / G + 1) * G) + " or another multiple of G");
   }
   const Index width = N / G;
-  if (M < 1 || M > G || K < 1 || K > M * width) {
-    throw Error("group-limited router: " + std::to_string(K) + " experts of " + std::to_string(M) +
-                " groups; there are " + std::to_string(G) + " groups of " + std::to_string(width));
+  if (M < 1 || M > G) {
+    throw Error(is("M", M) + ": of " + is("G", G) + " groups 1.." + std::to_string(G) + " are kept; write " +
+                is("M", M < 1 ? 1 : G) + (M < 1 ? "" : " or a larger G"));
+  }
+  if (K < 1 || K > M * width) {
+    throw Error(is("K", K) + ": the " + is("M", M) + " groups kept have " + std::to_string(M * width) +
+                " experts, N / G = " + std::to_string(width) + " each; write " +
+                is("K", K < 1 ? 1 : M * width) +
+                (K < 1   ? " or more"
+                 : M < G ? " or less, or a larger M"
+                         : " or less, or a larger N"));
   }
 }
 
@@ -42,8 +53,8 @@ template <class Scalar>
   const Index T = logits.rows(), N = logits.cols(), K = router.experts_per_token;
   require_groups(N, router.groups, router.groups_kept, K);
   if (router.selection_bias.size() != 0 && router.selection_bias.size() != N) {
-    throw Error("group-limited router: a bias of " + std::to_string(router.selection_bias.size()) + " for " +
-                std::to_string(N) + " experts");
+    throw Error("group-limited router: a bias of " + std::to_string(router.selection_bias.size()) +
+                " elements for N=" + std::to_string(N) + " experts; give one each, or none");
   }
   Routing<Scalar> out{logits, stored(logistic(logits)), Matrix<Index>(T, K), Matrix<Scalar>(T, K)};
   choice = out.probabilities;

@@ -28,8 +28,9 @@ struct PlainVerdict {
 /// The mutants of the case's system on the case's data.
 struct BlindSpot {
   std::int64_t all = 0,
-               tried = 0;  ///< less than all where the time was up or the mutant does not do the case
-  std::int64_t same = 0;   ///< gave just what the right kernel gives: nothing on this case shows them
+               tried = 0;      ///< less than all where the time was up or the mutant does not do the case
+  std::int64_t unreached = 0;  ///< left when the time was up
+  std::int64_t same = 0;       ///< gave just what the right kernel gives: nothing on this case shows them
   std::int64_t close = 0, by_rms = 0;  ///< of the others, those that the test lets pass
   std::int64_t judge = 0;              ///< of the others, those that samestate's judge lets pass on this case
   std::vector<std::string>

@@ -38,7 +38,9 @@ constexpr std::array kRows = {
     KeyWords{"Hv", "a multiple of Hk", "value heads, each with a state of its own"},
     KeyWords{"dk", "1..2^24", "width of a key"},
     KeyWords{"dv", "1..2^24", "width of a value"},
-    KeyWords{"heads", "interleaved, tiled", "which key head serves value head h: h Hk / Hv, or h mod Hk"},
+    KeyWords{
+        "heads", "interleaved, tiled",
+        "which key head serves value head h: interleaved h Hk / Hv, neighbours share one; tiled h mod Hk"},
     KeyWords{"l2norm", "0, 1", "the kernel normalises q and k itself"},
     KeyWords{
         "scale", "a number of fp32",
@@ -65,8 +67,10 @@ constexpr std::array kRows = {
         "from what it read"},
     KeyWords{"law", "`samestate list laws`",
              "the relation between runs that is judged; absent: against the oracle"},
-    KeyWords{"kernel", "`samestate list kernels`",
-             "the kernel that runs; absent: the first CPU kernel of the system and form"},
+    KeyWords{
+        "kernel", "`samestate list kernels`",
+        "the kernel that runs; absent: the first of the system and form, in the order of `samestate list "
+        "kernels`: of those of the processor, where the form has one"},
     KeyWords{"seed", "0..2^64-1, also 0x2a",
              "of the data: each element is a function of seed, tensor and place"},
 };
@@ -112,8 +116,11 @@ std::string case_line_markdown() {
   out +=
       "\nThe recurrent family is gated_delta_rule, delta_rule, retention and linear_attention.\n\n## "
       "Systems, forms "
-      "and sizes\n\nThe first form is the default. A size is a key of the line: name=default, "
-      "least..most.\n\n"
+      "and sizes\n\nThe first form is the default, also where it is the oracle's alone, as `equation` of "
+      "rms_norm, or has kernels of a device alone, as `naive` of latent_attention: a line then names another "
+      "form, and a run without one says which have kernels (`samestate list kernels`). A size is a key of "
+      "the "
+      "line: name=default, least..most.\n\n"
       "| system | forms | sizes of its own |\n|---|---|---|\n";
   for (const System* system : systems()) {
     std::vector<std::string> sizes;

@@ -57,8 +57,11 @@ void check_sizes(const System& system, const Case& c) {
     }
     if (size.multiple_of.empty()) continue;
     if (const Index divisor = size_in(c, size.multiple_of); value % divisor != 0) {
-      throw Error(fmt::format("{}={} is not a multiple of {}={} ({})", size.name, value, size.multiple_of,
-                              divisor, size.summary));
+      const Index below = value / divisor * divisor, above = below + divisor;
+      throw Error(fmt::format(
+          "{}={} is not a multiple of {}={} ({}); write {}={}{}", size.name, value, size.multiple_of, divisor,
+          size.summary, size.name, below >= size.least ? below : above,
+          below >= size.least && above <= size.most ? fmt::format(" or {}={}", size.name, above) : ""));
     }
   }
   const CaseForm& form = *system.form(c.form);
@@ -69,26 +72,36 @@ void check_sizes(const System& system, const Case& c) {
   }
 }
 
-/// Ranks belong to the forms over ranks, and to their calls in packed and decoded cases.
+/// Ranks belong to the forms over ranks, and to their calls in packed and decoded cases. The key that does not fit is named
+/// with the form that has it.
 void check_ranks(const System& system, const CaseForm& form, const Case& c) {
-  if (c.ranks == 1) {
-    if (c.cuts != Case{}.cuts)
-      throw Error(fmt::format("cuts={}: one rank has no cuts; write ranks=2", c.cuts));
-    return;
+  const bool cut = c.cuts != Case{}.cuts, heads = c.cuts == kCutHeads;
+  if (c.ranks == 1 && !cut) return;
+  const std::string key = c.ranks > 1 ? fmt::format("ranks={}", c.ranks) : fmt::format("cuts={}", c.cuts);
+  const bool calls = !system.native(form.name) && form.chunked && system.ranked(heads) != nullptr;
+  if (!form.ranked && !calls) {
+    throw Error(
+        fmt::format("{}: form={} has no ranks; write form=sequence_parallel, whose ranks divide the tokens, "
+                    "form=head_parallel, whose ranks divide the value heads, or form=packed or decode, whose "
+                    "calls may be of either",
+                    key, form.name));
   }
-  const bool heads = c.cuts == kCutHeads;
+  if (calls && c.chunk == 0) {
+    throw Error(
+        fmt::format("{}: form={} with chunk=0 goes token by token, which no ranks divide; write chunk=64",
+                    key, form.name));
+  }
   if (form.ranked && heads) {
-    throw Error(fmt::format(
-        "cuts=heads: belongs to packed and decode; form={} has even or drawn cuts, of heads where it is "
-        "head_parallel",
-        form.name));
+    throw Error(
+        form.by_heads
+            ? fmt::format("cuts=heads: form={} divides value heads whatever its cuts; leave cuts out for "
+                          "equal parts, or write cuts=drawn",
+                          form.name)
+            : fmt::format("cuts=heads: form={} divides tokens; write cuts=even or cuts=drawn, or "
+                          "form=head_parallel for value heads",
+                          form.name));
   }
-  const bool calls = !system.native(form.name) && form.chunked && c.chunk > 0;
-  if (form.ranked || (calls && system.ranked(heads) != nullptr)) return;
-  throw Error(
-      fmt::format("ranks={}: belongs to form=sequence_parallel and head_parallel, and to packed and decode "
-                  "with a chunk, of systems that have those forms",
-                  c.ranks));
+  if (c.ranks == 1) throw Error(fmt::format("cuts={}: one rank has no cuts; write ranks=2", c.cuts));
 }
 
 void check_lengths(const CaseForm& form, const Case& c) {

@@ -34,6 +34,8 @@ struct TimedCase {
   /// own: "D=2048 H=16".
   std::int64_t B = 1, T = 0, Hk = 0, Hv = 0, dk = 0, dv = 0, chunk = 0;
   std::string sizes = {};
+  std::int64_t ranks = 0;         ///< among which its tokens or value heads are divided; 0: its form has none
+  std::string cuts = {};          ///< how (Case::cuts); empty of one rank
   std::int64_t heads = 0;         ///< parts that are judged apart: (sequence, value head) pairs, or sequences
   std::int64_t heads_judged = 0;  ///< of them, spread over all; in the others nothing may be NaN
   std::string timed;              ///< events, graph, or call: the wall clock around a whole call
@@ -59,5 +61,11 @@ struct TimedCase {
   double peer_ratio =
       std::numeric_limits<double>::quiet_NaN();  ///< the peer's median over ours: > 1 is faster
 };
+
+/// "ranks=7 cuts=drawn"; empty where the form has no ranks.
+[[nodiscard]] inline std::string ranks_text(const TimedCase& t) {
+  if (t.ranks == 0) return "";
+  return "ranks=" + std::to_string(t.ranks) + (t.cuts.empty() ? "" : " cuts=" + t.cuts);
+}
 
 }  // namespace samestate

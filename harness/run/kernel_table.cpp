@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "fixtures/quote.h"
@@ -70,20 +69,47 @@ bool keeps_any(const std::vector<std::string>& declared) {
   return std::find(declared.begin(), declared.end(), kAnyContract) != declared.end();
 }
 
-/// The companion's name differs in the form alone.
-std::string with_form(const KernelRow& kernel, std::string_view form) {
-  const std::size_t dot = kernel.name.rfind('.');
-  return kernel.name.substr(0, dot == std::string::npos ? 0 : dot + 1) + std::string(form);
+/// Whether a case may be about a kernel of that form. Calls with and without chunks follow each other in a decoded case,
+/// which may be about either kernel; but the one that is called over the case's ranks has to be one over ranks.
+bool makes_calls(const Resolved& r, const std::string& kernel_form) {
+  const bool divided = r.c.ranks > 1 && r.system->form(kernel_form)->chunked;
+  return (r.form->decodes && !divided) || r.system->evaluates(r, kernel_form);
 }
 
-/// Whether the row promises the case's contract, or one of which its form makes the same.
-bool keeps(const KernelRow& row, const Resolved& r) {
-  return row.any_contract ||
-         std::any_of(row.contracts.begin(), row.contracts.end(), [&](const std::string& promised) {
-           return promised == r.c.contract ||
-                  (row.form == "recurrent" &&
-                   recurrent_keeps(contract_named(promised), contract_named(r.c.contract), r.c.l2norm));
-         });
+/// The key that the kernel does not fit: its form, the ranks or the chunk.
+std::string why_no_calls(const Resolved& r, const KernelRow& row) {
+  const CaseForm& own = *r.system->form(row.form);
+  const std::string kernel = fmt::format("kernel={}", row.name);
+  if (r.system->native(r.c.form)) {
+    return fmt::format("{} is of form={} and makes no calls of form={}; write form={}", kernel, row.form,
+                       r.c.form, row.form);
+  }
+  if (r.c.ranks > 1 && !own.ranked)
+    return fmt::format("{} has no ranks, and the case has ranks={}; leave ranks and cuts out", kernel,
+                       r.c.ranks);
+  if (r.c.ranks > 1 && own.by_heads != r.divides_heads()) {
+    return fmt::format("{} divides {}, and cuts={} of form={} divides {}; write {}", kernel,
+                       own.by_heads ? "value heads" : "tokens", r.c.cuts, r.c.form,
+                       own.by_heads ? "tokens" : "value heads",
+                       own.by_heads ? "cuts=heads" : "cuts=even or cuts=drawn");
+  }
+  if (!r.form->chunked)
+    return fmt::format("{} is of form={} and makes no calls of form={}, which is one chunk; write form={}",
+                       kernel, row.form, r.c.form, row.form);
+  return fmt::format(
+      "{} makes no calls of form={} with chunk={}: its own form is {}, and chunk=0 is without chunks; write "
+      "chunk={}",
+      kernel, r.c.form, r.c.chunk, row.form, own.chunked ? Case{}.chunk : 0);
+}
+
+/// ", or kernel=NAME": one that evaluates the case, rather of the row's device; empty where none does.
+std::string instead_of(std::span<const KernelRow> all, const KernelRow& row, const Resolved& r) {
+  const KernelRow* found = nullptr;
+  for (const KernelRow& other : all) {
+    if (other.system != r.system || !r.system->evaluates(r, other.form)) continue;
+    if (found == nullptr || (other.device == row.device && found->device != row.device)) found = &other;
+  }
+  return found == nullptr ? "" : fmt::format(", or kernel={}", found->name);
 }
 
 }  // namespace
@@ -248,7 +274,8 @@ Case as_called(Case c, const KernelRow& kernel, const CallShape& call) {
 }
 
 bool within_limits(const KernelRow& kernel, const Case& c) {
-  if (kernel.limits.none()) return possible(c);
+  if (!has_kernels(kernel, c)) return false;
+  if (kernel.limits.none()) return true;
   const std::optional<Resolved> r = resolved(c);
   if (!r || r->system != kernel.system) return false;
   const bool any_form = r->form->of_any_form();
@@ -274,6 +301,20 @@ KernelTable::KernelTable(std::span<const Kernel> rows, std::span<const OperatorK
   }
   for (const OperatorKernel& row : operators_) all_.push_back(adapted(row));
   own_ = all_.size();
+  pair_rows();
+}
+
+void KernelTable::pair_rows() {
+  for (KernelRow& row : all_) {
+    if (row.system->kernel_rows != kFamilyRows) continue;
+    const std::string_view form = row.system->form(row.form)->chunked ? "recurrent" : "chunked";
+    row.companion = {with_form(row.name, form), false, std::string(form)};
+    const KernelRow* other = find(row.companion.name);
+    if (other == nullptr || other->system != row.system) continue;
+    row.companion.there = true;
+    row.companion.contracts = other->contracts;
+    row.companion.any_contract = other->any_contract;
+  }
 }
 
 template <class Row>
@@ -315,6 +356,7 @@ void KernelTable::add(std::span<const Kernel> rows) {
     rows_.push_back(row);
     rows_.back().contracts = all_.back().contracts;
   }
+  pair_rows();
 }
 
 void KernelTable::add(std::span<const OperatorKernel> rows) {
@@ -332,6 +374,7 @@ void KernelTable::keep(std::string_view contract) {
         std::find(row.contracts.begin(), row.contracts.end(), name) == row.contracts.end())
       row.contracts.push_back(name);
   }
+  pair_rows();
 }
 
 void KernelTable::hold_exact() {
@@ -343,6 +386,7 @@ void KernelTable::hold_exact() {
     }
     if (nearest) row.options += " --strict";
   }
+  pair_rows();
 }
 
 void KernelTable::converts(std::string_view name, bool strided, std::vector<std::string> compiled_for,
@@ -397,31 +441,29 @@ KernelChoice KernelTable::choose(const Resolved& r) const {
     throw Error(fmt::format("kernel={} computes {}, not {}", wanted, row->system->name, r.c.system));
   }
   std::vector<std::string_view> known;
-  std::set<std::string> forms;
+  std::vector<std::string> forms;
   for (const KernelRow& other : all_) {
     if (other.system != r.system) continue;
     known.push_back(other.name);
-    forms.insert("form=" + std::string(other.form));
+    const std::string form = "form=" + other.form;
+    if (std::ranges::find(forms, form) == forms.end()) forms.push_back(form);
     if (row == nullptr && wanted.empty() && r.system->evaluates(r, other.form)) row = &other;
   }
-  // Calls with and without chunks follow each other in a decoded case, which may be about either kernel.
-  if (row != nullptr && !r.form->decodes && !r.system->evaluates(r, row->form)) {
-    throw Error(
-        fmt::format("kernel={} makes no calls of form={} with chunk={}: its own form is {}{}", wanted,
-                    r.c.form, r.c.chunk, row->form,
-                    r.form->chunked && !r.system->native(r.c.form) ? ", and chunk=0 is without chunks" : ""));
-  }
+  if (row != nullptr && !makes_calls(r, row->form))
+    throw Error(fmt::format("{}{}", why_no_calls(r, *row), instead_of(all_, *row, r)));
   if (row == nullptr) {
-    throw Error(fmt::format("no kernel of {} evaluates form={}; write {}: {}", r.c.system, r.c.form,
-                            fmt::join(forms, " or "), fmt::join(known, ", ")));
+    throw Error(
+        fmt::format("no kernel of {} evaluates form={}{}; write {}: {}", r.c.system, r.c.form,
+                    r.c.form == r.system->forms.front().name ? ", which a line without form= means" : "",
+                    fmt::join(forms, " or "), fmt::join(known, ", ")));
   }
   const bool chunked = row->system->form(row->form)->chunked;
   const CaseForm* over_ranks = r.c.ranks > 1 ? row->system->ranked(r.divides_heads()) : nullptr;
-  const KernelRow* other = find(with_form(*row, chunked                 ? "recurrent"
-                                                : over_ranks != nullptr ? over_ranks->name
-                                                                        : "chunked"));
+  const KernelRow* other = find(with_form(row->name, chunked                 ? "recurrent"
+                                                     : over_ranks != nullptr ? over_ranks->name
+                                                                             : "chunked"));
   // Its calls are judged by the case's contract, so it is asked where it keeps that one.
-  if (other != nullptr && !keeps(*other, r)) other = nullptr;
+  if (other != nullptr && !keeps(other->form, other->contracts, other->any_contract, r)) other = nullptr;
   return {row, chunked ? row : other, chunked ? other : row};
 }
 

@@ -13,6 +13,7 @@
 #include "harness/cases/declared_limits.h"
 #include "harness/cases/resolved.h"
 #include "harness/run/call_loop.h"
+#include "harness/run/companion.h"
 #include "optimized/kernel.h"
 #include "optimized/operator_kernel.h"
 #include "oracles/given.h"
@@ -43,6 +44,7 @@ struct KernelRow {
   /// Of a kernel with conventions of its own: how it gets its inputs. Empty: as they are.
   std::function<Given(const Contract&)> given = nullptr;
   std::vector<std::string> taps = {};  ///< OperatorKernel::taps
+  Companion companion = {};            ///< of the recurrent family; without a name elsewhere
 };
 
 /// What a call shows of its case, with nothing of the call's own behind it: a call names its sizes and tensors by views of
@@ -74,8 +76,8 @@ void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& co
 /// What a case line would say of one call of a run of `c`: its sizes, T and chunk, and what it shows of the settings.
 [[nodiscard]] Case as_called(Case c, const KernelRow& kernel, const CallShape& call);
 
-/// Whether every call of the case that is this kernel's lies inside the limits that its row declares; false for what is
-/// no case. Calls that a law adds, with other chunks and cuts, are asked of when they are made.
+/// Whether every call of the case that is this kernel's lies inside the limits that its row declares, and every other has a
+/// kernel (has_kernels); false for what is no case. Calls that a law adds, with other chunks and cuts, are asked of when they are made.
 [[nodiscard]] bool within_limits(const KernelRow& kernel, const Case& c);
 
 /// The row's contracts in canonical form, without the word `any`. Throws Error for one that is not there, and for none.
@@ -132,7 +134,7 @@ class KernelTable {
   [[nodiscard]] const Kernel& named(std::string_view name) const;
   [[nodiscard]] const KernelRow& row_named(std::string_view name) const;
 
-  /// The kernels of a case: the one that it names, or the first CPU kernel of its system and form, and where
+  /// The kernels of a case: the one that it names, or the first of its system and form (all() has the CPU's first), and where
   /// calls of two forms may follow each other the other form's kernel of the same name, where that keeps the contract.
   /// Throws Error that lists the names.
   [[nodiscard]] KernelChoice choose(const Resolved& r) const;
@@ -144,6 +146,8 @@ class KernelTable {
   template <class Row>
   void check(const Row& row, std::string_view listed_by) const;
   [[nodiscard]] const KernelRow* find(std::string_view name) const;
+  /// Who stands beside whom, after rows or their contracts changed.
+  void pair_rows();
 
   std::vector<Kernel> rows_;
   std::vector<OperatorKernel> operators_;

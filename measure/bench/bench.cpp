@@ -256,6 +256,8 @@ BenchResult Bench::run(const Case& c, const Ceilings& ceilings, Peer* peer, cons
   timed.B = c.B, timed.T = c.T;
   if (timed.sizes.empty()) timed.Hk = c.Hk, timed.Hv = c.Hv, timed.dk = c.dk, timed.dv = c.dv;
   timed.chunk = r.chunk;
+  if (r.form->ranked || c.ranks > 1) timed.ranks = c.ranks;
+  if (c.ranks > 1) timed.cuts = c.cuts;
   add_floor(timed, r, ceilings, timed.record.device != "cpu");
   if (losses_.skip(timed.record)) return result;
   if (const double bytes = 4.0 * size_of_case(r); bytes > options_.most_bytes) {

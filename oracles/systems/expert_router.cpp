@@ -14,8 +14,10 @@ namespace {
 
 void require_choice(const Call& call) {
   if (call.at("K") > call.at("N")) {
-    throw Error("K=" + std::to_string(call.at("K")) + ": there are only N=" + std::to_string(call.at("N")) +
-                " experts to choose from");
+    const std::string N = "N=" + std::to_string(call.at("N"));
+    throw Error("K=" + std::to_string(call.at("K")) + ": there are only " + N +
+                " experts to choose from; write K=" + std::to_string(call.at("N")) +
+                " or less, or a larger N");
   }
 }
 

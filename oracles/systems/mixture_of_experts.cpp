@@ -25,7 +25,7 @@ Signature with_experts(const Call& call) {
   const Index N = call.at("N");
   if (call.at("K") > N) {
     throw Error("K=" + std::to_string(call.at("K")) + ": there are only N=" + std::to_string(N) +
-                " experts to choose from");
+                " experts to choose from; write K=" + std::to_string(N) + " or less, or a larger N");
   }
   const Index D = call.at("D");
   const Index F = call.at("F");

@@ -44,6 +44,7 @@ HtmlTable table_of(const ReportInput& input, const std::vector<TimedEvidence>& a
        {"the peer says", false, "what it ran, where that differs from the case, or why it did not"},
        {"judged", false, "(sequence, head) pairs that the oracle judged, of all"},
        {"chunk", true},
+       {"ranks", false, "among which the tokens or value heads are divided, and how"},
        {"p10, us", true},
        {"p90, us", true},
        {"timed", false,
@@ -79,6 +80,7 @@ HtmlTable table_of(const ReportInput& input, const std::vector<TimedEvidence>& a
     table.text(t.peer_note, t.peer_note.size() > 60 ? "wide" : "");
     table.text(fmt::format("{}/{}", t.heads_judged, t.heads));
     table.measured(t.chunk > 0 ? static_cast<double>(t.chunk) : std::numeric_limits<double>::quiet_NaN());
+    table.text(ranks_text(t));
     time_cell(table, t.time.p10);
     time_cell(table, t.time.p90);
     table.text(t.timed);

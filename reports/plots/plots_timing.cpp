@@ -45,6 +45,11 @@ std::string slug(std::string_view text) {
   return out;
 }
 
+/// What a curve is of beside its kernel: more ranks are another curve.
+std::string promise_of(const TimedCase& t) {
+  return t.ranks == 0 ? t.record.contract : fmt::format("{} {}", t.record.contract, ranks_text(t));
+}
+
 class TimingFigure {
  public:
   TimingFigure(std::span<const TimedEvidence> all, std::vector<std::size_t> members, std::int64_t first)
@@ -93,8 +98,7 @@ class TimingFigure {
 
   [[nodiscard]] std::set<std::pair<std::string, std::string>> names() const {
     std::set<std::pair<std::string, std::string>> all;
-    for (const std::size_t i : members_)
-      all.insert({all_[i].timed.record.kernel, all_[i].timed.record.contract});
+    for (const std::size_t i : members_) all.insert({all_[i].timed.record.kernel, promise_of(all_[i].timed)});
     return all;
   }
 
@@ -104,7 +108,7 @@ class TimingFigure {
     Curve curve{name, colour, style, {}};
     for (const std::size_t i : members_) {
       const TimedCase& t = all_[i].timed;
-      if (t.record.kernel != kernel || t.record.contract != contract || std::isnan(value(t))) continue;
+      if (t.record.kernel != kernel || promise_of(t) != contract || std::isnan(value(t))) continue;
       curve.marks.push_back({x_of(t), kMicroseconds * value(t), first_ + static_cast<std::int64_t>(i)});
     }
     if (curve.marks.empty()) return;

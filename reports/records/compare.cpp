@@ -35,13 +35,20 @@ bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)
 Key key_of(const Record& r) { return {r.line, r.kernel, r.law, "", ""}; }
 Key key_of(const Measurement& m) { return {m.record.line, m.record.kernel, m.record.law, m.series, m.curve}; }
 
+/// A case that began in a run that was cut has no verdict: the process was killed, not the kernel.
+bool never_ended(const RecordFile& file, std::size_t record) {
+  return record < file.places.size() && !file.places[record].ended;
+}
+
 Cases cases_of(const RecordFile& file, std::int64_t& repeated) {
   Cases cases;
   const auto add = [&](Key key, const Record& record) {
     const auto [where, fresh] = cases.insert_or_assign(std::move(key), record);
     if (!fresh) ++repeated;
   };
-  for (const Record& r : file.records) add(key_of(r), r);
+  for (std::size_t i = 0; i < file.records.size(); ++i) {
+    if (!never_ended(file, i)) add(key_of(file.records[i]), file.records[i]);
+  }
   for (const Measurement& m : file.points) add(key_of(m), m.record);
   return cases;
 }
@@ -103,14 +110,67 @@ bool renamed(Record& record, const std::string& kernel, const std::string& as) {
   return true;
 }
 
+/// The sentence about a file that is_cut.
+std::string cut_text(const RecordFile& file) {
+  std::int64_t open = 0;
+  for (std::size_t i = 0; i < file.records.size(); ++i) open += never_ended(file, i);
+  return fmt::format(
+      "It is cut: the end of its run is missing, which was killed, still runs, or is here in part{}.",
+      open == 0 ? "" : fmt::format("; {} of its cases began and never ended, and are left out", open));
+}
+
+/// Why the two hold other cases; empty where their plans are one.
+std::vector<std::string> unlike(const RecordFile& before, const RecordFile& after) {
+  if (before.runs.empty() || after.runs.empty()) return {};
+  const RunPart& a = before.runs.back().part;
+  const RunPart& b = after.runs.back().part;
+  std::vector<std::string> out;
+  const auto add = [&](std::string_view name, const std::string& was, const std::string& is) {
+    if (was != is)
+      out.push_back(fmt::format("{} {} and {}", name, was.empty() ? "none" : was, is.empty() ? "none" : is));
+  };
+  if (a.verb.empty() || b.verb.empty()) return {};
+  add("verb", a.verb, b.verb);
+  if (a.verb == b.verb) {
+    const auto option = [](const RunPart& part, const char* name) {
+      const auto found = part.options.find(name);
+      return found == part.options.end() ? std::string() : found->second;
+    };
+    for (const char* name :
+         {"seed", "effort", "max-cases", "system", "device", "where", "variants", "quick", "series"})
+      add(name, option(a, name), option(b, name));
+  }
+  add("shard", fmt::format("{}/{}", a.shard, a.shards), fmt::format("{}/{}", b.shard, b.shards));
+  return out;
+}
+
 double weight(const Change& change) {
   return change.kind == Change::Kind::gone ? change.before.judgement.ratio : change.after.judgement.ratio;
 }
 
 }  // namespace
 
+bool is_cut(const RecordFile& file) {
+  if (file.cut_lines > 0) return true;
+  if (file.runs.empty() || file.runs.back().part.verb.empty()) return false;
+  const RunPart& part = file.runs.back().part;
+  if (part.verb != "sweep") return !file.ends.back().finished;
+  // A sweep has no closing line, and goes on behind what it holds.
+  std::set<std::int64_t> points;
+  for (const RecordPlace& place : file.point_places) points.insert(place.number);
+  return std::ssize(points) < part.cases;
+}
+
 RecordFile of_kernel(RecordFile file, const std::string& kernel, const std::string& as) {
-  std::erase_if(file.records, [&](Record& r) { return !renamed(r, kernel, as); });
+  std::vector<Record> records;
+  std::vector<RecordPlace> places;
+  for (std::size_t i = 0; i < file.records.size(); ++i) {
+    if (!renamed(file.records[i], kernel, as)) continue;
+    records.push_back(std::move(file.records[i]));
+    if (i < file.places.size()) places.push_back(file.places[i]);
+  }
+  file.records = std::move(records);
+  file.places = std::move(places);
   std::erase_if(file.points, [&](Measurement& m) { return !renamed(m.record, kernel, as); });
   if (file.records.empty() && file.points.empty())
     throw Error(fmt::format("kernel {}: no case of it in the record", kernel));
@@ -154,6 +214,11 @@ Comparison compare(const RecordFile& before, const RecordFile& after, double fac
   result.factor = factor;
   result.before_short = shortcomings(before);
   result.after_short = shortcomings(after);
+  result.before_cut = is_cut(before);
+  result.after_cut = is_cut(after);
+  if (result.before_cut) result.before_short.insert(result.before_short.begin(), cut_text(before));
+  if (result.after_cut) result.after_short.insert(result.after_short.begin(), cut_text(after));
+  result.unlike = unlike(before, after);
   const Cases was = cases_of(before, result.repeated);
   const Cases is = cases_of(after, result.repeated);
   result.bits = bits_of(was, is, after);
@@ -161,6 +226,10 @@ Comparison compare(const RecordFile& before, const RecordFile& after, double fac
   result.after = std::ssize(is);
   for (const auto& [key, record] : was) {
     const auto found = is.find(key);
+    if (found == is.end() && result.after_cut) {
+      ++result.not_judged;
+      continue;
+    }
     if (found == is.end()) {
       result.changes.push_back({Change::Kind::gone, record, {}});
       continue;

@@ -51,6 +51,10 @@ struct Comparison {
   double factor = 2.0;
   std::vector<BitsOfKernel> bits;                      ///< by name; none where no case has hashes in both
   std::vector<std::string> before_short, after_short;  ///< why the runs are not whole (json_lines.h)
+  bool before_cut = false, after_cut = false;          ///< the end of the file is missing (is_cut)
+  std::int64_t not_judged = 0;  ///< cases of the first that the second, cut, did not come to: not gone
+  std::vector<std::string> unlike =
+      {};  ///< what makes the runs' cases differ: "seed 1 and 2", "shard 0/2 and 1/2"
   [[nodiscard]] std::int64_t count(Change::Kind kind) const;
   [[nodiscard]] std::int64_t regressions() const;
 };
@@ -58,6 +62,10 @@ struct Comparison {
 /// The records and points of one kernel alone, under another name and without it on their lines, so that those of two
 /// kernels of a system meet. Throws Error where it holds none of them.
 [[nodiscard]] RecordFile of_kernel(RecordFile file, const std::string& kernel, const std::string& as);
+
+/// Whether the file is a run's that was killed or still runs, or a part of a file: its closing line, its last line's end or
+/// points are missing. A run that was interrupted and says so is none. Files of before RunPart have no closing line.
+[[nodiscard]] bool is_cut(const RecordFile& file);
 
 /// Cases are the same when line, kernel and law are, points of sweeps when series and curve are too. A
 /// verdict is worse in the order pass, skipped, unsupported, vacuous, flaky, fail, timeout, crash.

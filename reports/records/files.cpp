@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <system_error>
@@ -72,6 +73,24 @@ void write_all(const fs::path& file, std::string_view text) {
   }
 }
 
+bool is_there(const fs::path& path) {
+  std::error_code code;
+  return fs::exists(path, code);
+}
+
+/// Throws Error where make_parent_folder would: of a folder that is not there yet, before it is made.
+void require_parent_folder(const fs::path& path) {
+  const fs::path parent = fs::absolute(path).parent_path();
+  fs::path there = parent;
+  std::error_code code;
+  while (there.has_relative_path() && !fs::exists(fs::symlink_status(there, code)))
+    there = there.parent_path();
+  const bool folder = fs::is_directory(there, code);
+  if (folder && ::access(there.c_str(), W_OK | X_OK) == 0) return;
+  throw Error(fmt::format("{}: cannot make the folder ({}); name a folder that can be written",
+                          parent.string(), folder ? std::strerror(errno) : there.string() + " is none"));
+}
+
 /// The file that `path` names, at the end of symbolic links; `path` where there is none yet.
 fs::path resolved(const fs::path& path) {
   std::error_code code;
@@ -112,6 +131,9 @@ void require_writable(const fs::path& path) {
     }
     return;
   }
+  // What is refused leaves nothing behind, no folder either.
+  if (const fs::path parent = path.parent_path(); !parent.empty() && !is_there(parent))
+    return require_parent_folder(path);
   fs::path trial = resolved(path);
   trial += ".trial";
   write_atomically(trial, "");

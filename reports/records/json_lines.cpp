@@ -110,6 +110,8 @@ void visit_timing(AnyTiming& t, Visit&& visit) {
   visit("dv", t.dv);
   visit("chunk", t.chunk);
   visit.unless_empty("sizes", t.sizes);
+  visit.unless_zero("ranks", t.ranks);
+  visit.unless_empty("cuts", t.cuts);
   visit("heads", t.heads);
   visit("heads_judged", t.heads_judged);
   visit("timed", t.timed);

@@ -27,7 +27,8 @@ std::string scaled(double value, double unit, const char* format = "{:.3g}") {
 }
 
 std::string shape_text(const TimedCase& t) {
-  const std::string chunk = t.chunk > 0 ? fmt::format(" C{}", t.chunk) : "";
+  std::string chunk = t.chunk > 0 ? fmt::format(" C{}", t.chunk) : "";
+  if (t.ranks > 0) chunk += " " + ranks_text(t);
   if (!t.sizes.empty()) return fmt::format("{} B{} T{} {}{}", t.record.contract, t.B, t.T, t.sizes, chunk);
   return fmt::format("{} B{} T{} H{}/{} d{}x{}{}", t.record.contract, t.B, t.T, t.Hk, t.Hv, t.dk, t.dv,
                      chunk);
@@ -126,6 +127,8 @@ std::string bench_json(std::span<const TimedCase> all) {
                     {"heads", t.heads},
                     {"heads_judged", t.heads_judged},
                     {"sizes", t.sizes},
+                    {"ranks", t.ranks},
+                    {"cuts", t.cuts},
                     {"timed", t.timed},
                     {"variant", t.variant},
                     {"median", number(t.time.median)},

@@ -1,6 +1,7 @@
 #include "reports/text/compare_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -40,6 +41,7 @@ std::string counts(const Comparison& c) {
   for (const Kind kind : kKinds) {
     if (c.count(kind) > 0) text += fmt::format(", {} {}", c.count(kind), name_of(kind));
   }
+  if (c.not_judged > 0) text += fmt::format(", {} not judged in the second record", c.not_judged);
   return text;
 }
 
@@ -61,6 +63,13 @@ std::vector<std::string> warnings(const Comparison& c) {
   std::vector<std::string> lines;
   for (const std::string& sentence : c.before_short) lines.push_back("the first record: " + sentence);
   for (const std::string& sentence : c.after_short) lines.push_back("the second record: " + sentence);
+  if (!c.unlike.empty()) {
+    const bool shards =
+        std::ranges::any_of(c.unlike, [](const std::string& what) { return what.starts_with("shard "); });
+    lines.push_back(fmt::format("the two were planned apart, so that their cases differ: {}{}",
+                                fmt::join(c.unlike, ", "),
+                                shards ? "; `samestate merge` joins the shards of one run" : ""));
+  }
   return lines;
 }
 
@@ -130,6 +139,12 @@ std::string compare_json(const Comparison& comparison) {
                                 {"regressions", comparison.regressions()}};
   if (!comparison.before_short.empty()) out["before_not_complete"] = comparison.before_short;
   if (!comparison.after_short.empty()) out["after_not_complete"] = comparison.after_short;
+  if (comparison.before_cut) out["before_cut"] = true;
+  if (comparison.after_cut) {
+    out["after_cut"] = true;
+    out["not_judged"] = comparison.not_judged;
+  }
+  if (!comparison.unlike.empty()) out["unlike"] = comparison.unlike;
   if (!comparison.bits.empty()) {
     out["bits"] = nlohmann::ordered_json::array();
     for (const BitsOfKernel& bits : comparison.bits) out["bits"].push_back(json_of(bits));

@@ -118,6 +118,8 @@ DataTable timings_table(std::span<const TimedEvidence> timings) {
                    "heads",
                    "heads_judged",
                    "sizes",
+                   "ranks",
+                   "cuts",
                    "timed",
                    "median",
                    "p10",
@@ -148,7 +150,8 @@ DataTable timings_table(std::span<const TimedEvidence> timings) {
     for (const std::int64_t value : {t.B, t.T, t.Hk, t.Hv, t.dk, t.dv, t.chunk, t.heads, t.heads_judged})
       row.emplace_back(value);
     row.emplace_back(t.sizes);
-    row.emplace_back(t.timed);
+    row.emplace_back(t.ranks);
+    for (const std::string* text : {&t.cuts, &t.timed}) row.emplace_back(*text);
     for (const double value : {t.time.median, t.time.p10, t.time.p90}) row.emplace_back(value);
     for (const std::int64_t value : {t.time.samples, t.calls_per_sample, t.copies, t.bytes, t.operations})
       row.emplace_back(value);

@@ -18,7 +18,18 @@ constexpr std::array kWords = {
          "they have *bounds* and a *twin* of their own. \"The recurrent family\""},
     Word{"operator",
          "a system outside the family, described by named tensors and bounded by the *running error*"},
-    Word{"form", "one way of evaluating a system: recurrent, chunked, parallel, scan, decode, packed …"},
+    Word{"form",
+         "one way of evaluating a system: recurrent, chunked, parallel, decode, packed …; "
+         "`samestate explain FORM` says what each is"},
+    Word{
+        "sequence_parallel",
+        "the *form* that divides the tokens of a call among *ranks*: each makes the map S ↦ M S + N of its "
+        "tokens alone, the maps are composed in order, the outputs follow; the *bound* adds what composition "
+        "rounds ([systems.md](systems.md))"},
+    Word{"head_parallel",
+         "the *form* that divides the value heads of a call among *ranks*, each with a copy of the key head "
+         "that serves it; heads do not meet, so that a head's bits are the same on any rank "
+         "([systems.md](systems.md))"},
     Word{"reference",
          "the equations as a header of `reference/`, templated on the scalar, as plain as they are printed"},
     Word{"oracle",
@@ -167,7 +178,8 @@ constexpr std::array kWords = {
          "0: right, or done. 1: *fail*. 2: bad input, which is named, or a file that could not be written. "
          "3: nothing failed, but the run says "
          "too little: a gate, a search or a card "
-         "interrupted, too few cases judged, too many *vacuous*. 4: *flaky*. 5: *crash* or *timeout*. 77: "
+         "interrupted, a record compared that is cut, too few cases judged, too many *vacuous*. 4: *flaky*. "
+         "5: *crash* or *timeout*. 77: "
          "nothing could run "
          "here ([judging.md](judging.md))"},
     Word{"pass", "*verdict*: within every bound, and the bounds could have failed it"},
@@ -253,10 +265,41 @@ constexpr std::array kWords = {
     Word{"shard",
          "part I of N of a plan or a search, `--shard I/N`, counted from 0: of a plan parts that take alike "
          "long; `samestate merge` joins them ([shards.md](shards.md))"},
-    Word{"rank",
-         "one of the processes that mpirun starts for a run: rank 0 runs the verb and hands cases out in "
-         "pieces, the others judge them; as a gate: the ranks that a case ran on were lost, three times "
-         "([mpi.md](mpi.md))"},
+    Word{
+        "merge",
+        "the verb that makes one run of the files of all *shards* of it, in any order: the records, reports, "
+        "verdict and exit code that the one run would have had ([shards.md](shards.md))"},
+    Word{
+        "rank",
+        "1. of a case: one of the `ranks=` parts into which a call of *sequence_parallel* or *head_parallel* "
+        "is divided by its *cuts*; a kernel hands its ranks to devices itself. 2. one of the processes that "
+        "mpirun starts for a run: rank 0 runs the verb and hands cases out in "
+        "pieces, the others judge them; as a gate: the ranks that a case ran on were lost, three times "
+        "([mpi.md](mpi.md))"},
+    Word{
+        "cuts",
+        "where one *rank* of a case ends and the next begins: `cuts=even` equal parts of whole chunks, or of "
+        "value heads; `cuts=drawn` anywhere; `cuts=heads`, in packed and decode, equal parts of value heads. "
+        "A "
+        "kernel gets them as numbers: rank r has the tokens, or value heads, [cuts[r], cuts[r + 1])"},
+    Word{"drawn",
+         "made from the *seed*: data; the cases of a *plan* that follow no *edge* and no *pair*; "
+         "`cuts=drawn`: "
+         "*cuts* anywhere, inside chunks and sequences too, some *ranks* empty"},
+    Word{"gathered",
+         "collected from where they lie into one block: the experts of the groups that "
+         "`group_limited_router` keeps, in its *form* of that name; an expert's tokens, in `loop`"},
+    Word{"gpus",
+         "of a run in a *record*: the devices that shared its cases, number, name, UUID and PCI address of "
+         "each; `gpu` of a case is the UUID of the one that it ran on ([devices.md](devices.md))"},
+    Word{"outputs",
+         "of a case in a *record*: a hash of what a cuda kernel wrote, an output; equal hashes are equal "
+         "bits, "
+         "which `samestate compare` and `--each-device` look at ([devices.md](devices.md))"},
+    Word{"devices lost",
+         "the *gate* of cases that were *skipped* since no device was left: the driver no longer had the one "
+         "that they ran on, nor any other. No verdict of the kernel; the run has judged too little "
+         "([devices.md](devices.md))"},
     Word{"edge",
          "a place where kernels are known to break, and whether a case reaches it: a chunk's end ± 1, α = 0, "
          "an empty sequence …"},

@@ -66,8 +66,12 @@ bad '--budget' gate --budget 5x
 run 0 gate --max-cases 1 --device cpu --system retention --contract fp32 --budget 5m
 says '1 case, 1 judged'
 says '1 case in '
-run 77 repro -
-grep -q 'no case line on stdin' err || complain 'does not say why nothing ran'
+# A pipe that gave nothing, or comments alone, is a mistake of whoever wrote to it.
+bad 'no case line on stdin' repro -
+checks=$((checks + 1))
+printf '# a comment\n\n' | "$samestate" repro - >out 2>err
+code=$?
+[[ $code -eq 2 ]] && grep -q 'no case line on stdin' err || complain "comments alone on stdin: exit $code"
 # Lines on stdin: the bad one by its number.
 for line in 'v1 retention T=9 speed=8' 'v1 retention T=9 kernel=nope'; do
   checks=$((checks + 1))
@@ -309,6 +313,22 @@ bad 'is a folder' gate --jsonl corpus --max-cases 3
 run 0 explain worst at
 says 'worst'
 bad 'form=fused' 'repro' 'v1 rms_norm form=equation'
+# A line without a form means the first, which may be the oracle's alone, or a device's.
+bad 'form=equation, which a line without form= means; write form=fused: cpu.rms_norm.fused' repro 'v1 rms_norm'
+attempt repro 'v1 latent_attention T=4'
+case $code in
+  0) ;; # on a device
+  2) grep -q 'write form=absorbed' err || complain 'latent_attention: no form that has a kernel' ;;
+  *) says 'note      form=naive has no kernel of the processor; form=absorbed has cpu.latent_attention.absorbed' ;;
+esac
+# Outputs are put into folders that are missing, whatever the option, and what is refused makes none.
+run 0 repro 'v1 retention T=5 dk=4' --dump made/dump/run.safetensors
+present made/dump/run.safetensors
+run 0 fuzz --device cpu --system l2norm --max-cases 2 --seed 1 --checkpoint made/night/points --jsonl made/day/lines
+present made/night/points
+present made/day/lines
+bad 'file/points' fuzz --device cpu --system l2norm --max-cases 2 --checkpoint file/points --jsonl never/lines
+absent never
 mkdir odd_corpus
 mkfifo odd_corpus/retention.txt
 bad 'is no file' gate --corpus odd_corpus --max-cases 1

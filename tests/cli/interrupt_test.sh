@@ -120,8 +120,15 @@ grep -q '"exit": 3' out || complain 'planning: no JSON'
 until_there '"event":"end"' killed.jsonl
 kill -KILL $!
 wait $! 2>/dev/null
-"$samestate" compare killed.jsonl killed.jsonl >out 2>err
+code=0
+"$samestate" compare killed.jsonl killed.jsonl >out 2>err || code=$?
+[[ $code -eq 3 ]] || complain "killed: compare: exit $code"
+grep -q '^the first record: It is cut: ' out || complain "killed: $(head -3 out)"
 grep -q '^the first record: The process was ended before' out || complain "killed: $(head -3 out)"
+# What it began when it was killed is no crash, and what it did not come to is not gone.
+code=0
+"$samestate" compare cut.jsonl killed.jsonl >out 2>err || code=$?
+[[ $code -eq 3 ]] && ! grep -qE 'crash|gone' out || complain "killed: compare: exit $code: $(head -5 out)"
 
 # A point that takes minutes is left, and the others are kept.
 "$samestate" sweep --quick --series width --plugin "$plugin" --kernel sleeping.gated_delta_rule.chunked --threads 1 \

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -91,6 +92,22 @@ TEST(Edge, CutsBetweenRanksAreWordsOfTheCall) {
   const std::vector<std::int64_t> heads = {0, 1, 4, 4};
   c.a.cuts = row_major<const std::int64_t, 1>(heads.data(), {4});
   EXPECT_EQ(Laid(c.a, {}, "fp32", false, "head_parallel").message["cuts"], Json({0, 1, 4, 4}));
+}
+
+// docs/subjects.md has a row of what a run says: no field is missing there.
+TEST(Edge, TheDocumentNamesEveryFieldOfARun) {
+  std::ifstream file(std::string(SAMESTATE_SOURCE_DIR) + "/docs/subjects.md");
+  std::string row;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("| `run` |")) row = line;
+  }
+  Call c(1, 9);
+  const std::vector<std::int64_t> cuts = {0, 2, 2, 7, 9};
+  c.a.cuts = row_major<const std::int64_t, 1>(cuts.data(), {5});
+  const Json message = Laid(c.a, {}).message;
+  EXPECT_TRUE(message.contains("cuts"));
+  for (const auto& [name, value] : message.items())
+    EXPECT_TRUE(name == "type" || row.find("`" + name + "`") != row.npos) << name << " in " << row;
 }
 
 TEST(Edge, TheCanonicalCallIsAsItStands) {

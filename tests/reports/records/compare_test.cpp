@@ -117,6 +117,78 @@ TEST(Compare, OfARepeatedCaseTheLastRecordCounts) {
   EXPECT_EQ(c.unchanged, 1);
 }
 
+/// A run of a gate: its part, and whether its last line is there.
+RecordFile gate(std::vector<Record> records, const std::string& seed, bool finished, std::int64_t shard = 0) {
+  RecordFile made = file(std::move(records));
+  Run run;
+  run.part = {"gate", shard, 2, 2, 4, "plan", {{"seed", seed}, {"timeout", seed + "m"}}};
+  made.runs = {run};
+  made.ends.resize(1);
+  made.ends[0].finished = finished;
+  made.places.resize(made.records.size());
+  return made;
+}
+
+TEST(Compare, WhatACutRecordDidNotComeToIsNotGoneAndNoCrash) {
+  const std::vector<Record> all = {record(Verdict::pass, 0.5, "v1 a"), record(Verdict::pass, 0.5, "v1 b"),
+                                   record(Verdict::pass, 0.5, "v1 c")};
+  const RecordFile whole = gate(all, "1", true);
+  // As read_json_lines makes it: what began and never ended is a crash.
+  RecordFile cut = gate({all[0], record(Verdict::crash, 0.0, "v1 b")}, "1", false);
+  cut.places[1].ended = false;
+  EXPECT_TRUE(is_cut(cut));
+  EXPECT_FALSE(is_cut(whole));
+  const Comparison c = compare(whole, cut, 2.0);
+  EXPECT_EQ(c.regressions(), 0);
+  EXPECT_EQ(c.count(Kind::gone), 0);
+  EXPECT_EQ(c.not_judged, 2);
+  const std::string text = compare_text(c);
+  EXPECT_NE(text.find("1 case in common, 1 unchanged, 2 not judged in the second record\n"), text.npos)
+      << text;
+  EXPECT_NE(text.find("the second record: It is cut: the end of its run is missing"), text.npos) << text;
+  EXPECT_NE(text.find("1 of its cases began and never ended"), text.npos) << text;
+  EXPECT_NE(compare_text(compare(cut, whole, 2.0)).find("the first record: It is cut"), text.npos);
+  EXPECT_EQ(nlohmann::json::parse(compare_json(c))["not_judged"], 2);
+  EXPECT_NE(compare_markdown(c, "a", "b").find("**the second record: It is cut"), text.npos);
+  // Of a record that is whole it was a verdict, and what is missing is gone.
+  cut.ends[0].finished = true;
+  cut.places[1].ended = true;
+  EXPECT_EQ(compare(whole, cut, 2.0).regressions(), 1);
+  EXPECT_EQ(compare(whole, cut, 2.0).count(Kind::gone), 1);
+  // A last line without its end, a sweep without all of its points; of a file of before nothing is known.
+  RecordFile other = whole;
+  other.cut_lines = 1;
+  EXPECT_TRUE(is_cut(other));
+  other = gate({}, "1", false);
+  other.runs[0].part.verb = "sweep";
+  other.point_places = {{0, 0}, {0, 0}};
+  EXPECT_TRUE(is_cut(other));
+  other.point_places = {{0, 0}, {0, 1}};
+  EXPECT_FALSE(is_cut(other));
+  EXPECT_FALSE(is_cut(file(all)));
+  // The kernel that is left has its own places.
+  cut = gate({record(Verdict::pass, 0.5, "v1 a"), record(Verdict::crash, 0.0, "v1 b")}, "1", false);
+  cut.records[1].kernel = "my.v1";
+  cut.places[1].ended = false;
+  EXPECT_EQ(compare(whole, of_kernel(cut, "my.v1", "my.v2"), 2.0).after, 0);
+}
+
+TEST(Compare, OtherSeedsAndShardsAreNamed) {
+  const std::vector<Record> one = {record(Verdict::pass, 0.5, "v1 a")};
+  const RecordFile first = gate(one, "1", true);
+  EXPECT_TRUE(compare(first, gate(one, "1", true), 2.0).unlike.empty());
+  const Comparison c = compare(first, gate(one, "2", true, 1), 2.0);
+  EXPECT_EQ(c.unlike, (std::vector<std::string>{"seed 1 and 2", "shard 0/2 and 1/2"}));
+  EXPECT_NE(
+      compare_text(c).find("so that their cases differ: seed 1 and 2, shard 0/2 and 1/2; `samestate merge`"),
+      std::string::npos)
+      << compare_text(c);
+  RecordFile search = gate(one, "1", true);
+  search.runs[0].part.verb = "fuzz";
+  EXPECT_EQ(compare(first, search, 2.0).unlike, (std::vector<std::string>{"verb gate and fuzz"}));
+  EXPECT_TRUE(compare(first, file(one), 2.0).unlike.empty()) << "a file of before says nothing";
+}
+
 TEST(Compare, TheWorstStandFirst) {
   const Comparison c =
       compare(file({record(Verdict::pass, 0.1, "v1 a"), record(Verdict::pass, 0.1, "v1 b"),

@@ -56,9 +56,23 @@ TEST_F(Files, WhatIsNoFileStaysWhatItIs) {
 }
 
 TEST_F(Files, AskedBeforehandItLeavesNothing) {
+  require_writable(path("deep/er/report"));
+  EXPECT_FALSE(std::filesystem::exists(path("deep"))) << "a command that is refused made a folder";
+  std::filesystem::create_directories(path("made"));
   require_writable(path("made/report"));
   EXPECT_TRUE(std::filesystem::is_empty(path("made")));
   EXPECT_THROW(require_writable(path("made")), Error);
+  testing::spit(path("plain"), "a file, not a folder");
+  EXPECT_THROW(require_writable(path("plain/report")), Error);
+  EXPECT_THROW(require_writable(path("plain/deep/report")), Error);
+  std::filesystem::create_symlink(path("nowhere"), path("dangling"));
+  EXPECT_THROW(require_writable(path("dangling/report")), Error);
+  std::filesystem::create_directories(path("locked"));
+  std::filesystem::permissions(path("locked"), std::filesystem::perms::owner_read);
+  if (::geteuid() != 0) {  // the superuser may write anywhere
+    EXPECT_THROW(require_writable(path("locked/deep/report")), Error);
+  }
+  std::filesystem::permissions(path("locked"), std::filesystem::perms::owner_all);
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ TimedCase timed(std::int64_t T, double median, const std::string& kernel = "cuda
   t.record.device = device;
   t.B = 2, t.T = T, t.Hk = 3, t.Hv = 6, t.dk = 8, t.dv = 16, t.chunk = 64;
   t.sizes = "D=8 N=2";
+  t.ranks = 7, t.cuts = "drawn";
   t.heads = 12, t.heads_judged = 4;
   t.timed = "graph";
   t.time = {median, median * 0.9, median * 1.1, 30};

@@ -156,6 +156,21 @@ TEST(Bench, OwnSizesStandWhereHeadsWould) {
   EXPECT_NE(text.find("(2 of 4 sequences)"), text.npos);
 }
 
+TEST(Bench, RanksAndTheirCutsStandInTheRow) {
+  TimedCase t;
+  t.record = testing::record(Verdict::pass, 0.5, "v1 retention form=sequence_parallel ranks=7 cuts=drawn");
+  t.T = 65, t.Hk = 1, t.Hv = 2, t.dk = 4, t.dv = 4, t.chunk = 16;
+  EXPECT_EQ(bench_text(std::span(&t, 1), {}).find("ranks="), std::string::npos);
+  t.ranks = 1;
+  EXPECT_NE(bench_text(std::span(&t, 1), {}).find("d4x4 C16 ranks=1  "), std::string::npos);
+  t.ranks = 7, t.cuts = "drawn";
+  const std::string text = bench_text(std::span(&t, 1), {});
+  EXPECT_NE(text.find("B1 T65 H1/2 d4x4 C16 ranks=7 cuts=drawn  "), text.npos) << text;
+  const auto json = nlohmann::json::parse(bench_json(std::span(&t, 1)));
+  EXPECT_EQ(json[0]["ranks"], 7);
+  EXPECT_EQ(json[0]["cuts"], "drawn");
+}
+
 TEST(Aligned, ColumnsBeginBelowEachOther) {
   EXPECT_EQ(aligned({{"a", "bb", "c"}, {"aaa", "b", "cc"}}), "a    bb  c\naaa  b   cc\n");
   EXPECT_EQ(aligned({}), "");
