@@ -73,7 +73,7 @@ done
 # A folder that is missing is made for every output, as gate does, and by nothing that is refused.
 run 0 merge "${files[@]}" --jsonl new/deep/all.jsonl
 present new/deep/all.jsonl
-bad 'is missing' merge part-3-0.jsonl --jsonl never/all.jsonl --junit never/all.xml
+bad 'are missing' merge part-3-0.jsonl --jsonl never/all.jsonl --junit never/all.xml
 absent never
 # The merged file is a run file like the one run's: it compares as equal and merges to itself.
 run 0 compare one.jsonl all.jsonl

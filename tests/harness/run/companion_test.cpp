@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "fuzz/mutants/mutant.h"
 #include "fuzz/plan.h"
+#include "fuzz/plan_coverage.h"
 #include "harness/run/run_case.h"
 
 namespace samestate {
@@ -65,6 +67,19 @@ TEST(Companion, APlanHasNoCaseThatItsKernelCannotMake) {
     for (const Case& c : plan.cases) judged.add(c, plan.kernels.front().kernel->name);
     EXPECT_TRUE(judged.missing(10).empty()) << form << " " << judged.missing(10).front();
     EXPECT_NE(not_planned(table.all().front()).find("law=path_equivalence"), std::string::npos);
+  }
+}
+
+// Of what the gate's score is made of nothing is left out.
+TEST(Companion, NoMutantOrKernelOfTheProcessorStandsAlone) {
+  for (const Mutant& m : all_mutants()) {
+    const KernelTable table = m.table();
+    EXPECT_EQ(not_planned(table.row_named(m.kernel())), "") << m.name;
+  }
+  const KernelTable all(kernels(), operator_kernels());
+  for (const KernelRow& row : all.all()) {
+    if (row.device != "cpu") continue;
+    EXPECT_EQ(not_planned(row), "");
   }
 }
 
