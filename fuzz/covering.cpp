@@ -269,6 +269,7 @@ class Cover {
       const auto count = static_cast<int>(factors_[f].levels.size());
       const auto first = static_cast<int>(dice.below(count));
       const std::vector<std::int64_t> gains = met_.gains(levels, f);
+      const bool tokens = factors_[f].name == "T";
       std::int64_t most = -1;
       int best = first;
       for (int i = 0; i < count; ++i) {
@@ -276,7 +277,7 @@ class Cover {
         const std::int64_t gain = gains[static_cast<std::size_t>(level)];
         // Of one token, or of none, a case shows least: an angle of zero, a softmax of one key.
         const std::string& name = factors_[f].levels[static_cast<std::size_t>(level)];
-        if (factors_[f].name == "T" && (name == "0" || name == "1")) continue;
+        if (tokens && (name == "0" || name == "1")) continue;
         if (gain > most) most = gain, best = level;
       }
       levels[f] = best;

@@ -442,8 +442,9 @@ bool afford(Case& c, const KernelRow& kernel, const std::vector<Factor>& factors
     if (kept[i]) continue;
     if (factors[i].put_value && factors[i].dear) sizes.push_back(&factors[i]);
     // A law's runs and a far tensor's pages cost more than any size is worth, where nobody asked for them.
-    if (factors[i].name == "law" && !dice.one_in(4)) c.law.clear();
-    if (factors[i].name == "layout" && !dice.one_in(4)) c.layout = start_of(kernel).layout;
+    const std::string_view name = factors[i].name;
+    if (name == "law" && !dice.one_in(4)) c.law.clear();
+    if (name == "layout" && !dice.one_in(4)) c.layout = start_of(kernel).layout;
   }
   work = work_of(kernel, c);
   constexpr int kSteps = 60;

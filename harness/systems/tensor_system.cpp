@@ -10,7 +10,8 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "fixtures/run_file.h"
 #include "harness/cases/counter.h"
@@ -96,10 +97,26 @@ struct OfSizes {
   double elements = 0.0, tensors = 0.0;
 };
 
-OfSizes count_sizes(const TensorSystem& system, const Case& c) {
+/// The call of a case in the row's first form. Of the same system again only numbers change.
+Call& call_of_sizes(const TensorSystem& system, const Case& c) {
+  thread_local std::map<const TensorSystem*, Call> known;
+  Call& call = known[&system];
+  const bool same =
+      std::ranges::equal(call.parameters, c.parameters, {}, &std::pair<const std::string, Index>::first,
+                         &std::pair<const std::string, Index>::first);
+  if (!same) call = system.call(c, system.row.forms.front().name);
+  auto from = c.parameters.begin();
+  for (auto& [name, value] : call.parameters) value = (from++)->second;
+  call.form = system.row.forms.front().name;
+  call.tokens = c.T;
+  call.chunk = c.chunk;
+  return call;
+}
+
+OfSizes count_sizes(const TensorSystem& system, const Case& c, const CaseForm* asked) {
   OfSizes of;
   const Operator& row = system.row;
-  Call one = system.call(c, row.forms.front().name);
+  Call& one = call_of_sizes(system, c);
   Signature all;
   try {
     all = row.signature(one);
@@ -123,7 +140,6 @@ OfSizes count_sizes(const TensorSystem& system, const Case& c) {
   // The first form is the oracle's; the kernel's is tens of times cheaper, but a large chunk more work.
   of.operations = operations(row.forms.front());
   if (const OperatorForm* own = row.form(c.form)) of.operations = std::max(of.operations, operations(*own));
-  const CaseForm* asked = system.form(c.form);
   for (const OperatorForm& native : row.forms) {
     // The calls are of the kernel's form: before the first token that comes alone, in its chunks.
     if (asked != nullptr && asked->decodes && native.chunked && c.chunk > 0)
@@ -135,21 +151,33 @@ OfSizes count_sizes(const TensorSystem& system, const Case& c) {
   return of;
 }
 
-/// A plan asks a million times, of the same sizes again and again.
-OfSizes of_sizes(const TensorSystem& system, const Case& c) {
-  constexpr std::size_t kKept = 1U << 16;
-  thread_local std::unordered_map<std::string, OfSizes> known;
-  std::string key;
-  const auto add = [&](Index value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };
-  add(c.T);
-  add(c.chunk);
-  for (const auto& [name, value] : c.parameters) add(value);
-  key += system.name;
-  key += c.form;
-  const auto found = known.find(key);
-  if (found != known.end()) return found->second;
-  if (known.size() >= kKept) known.clear();
-  return known.emplace(std::move(key), count_sizes(system, c)).first->second;
+/// A plan asks ten million times, half of them of the sizes that it asked of shortly before. What another case has overwritten is
+/// counted again: a table that grows costs more than it saves. `asked`: the form of the case.
+OfSizes of_sizes(const TensorSystem& system, const Case& c, const CaseForm* asked) {
+  constexpr std::size_t kKept = 1U << 12;
+  struct Kept {
+    std::string system, form;  ///< no system: nothing is kept
+    std::vector<Index> sizes;
+    OfSizes of;
+  };
+  thread_local std::vector<Kept> known(kKept);
+  thread_local std::vector<Index> sizes;
+  sizes.assign({c.T, c.chunk});
+  for (const auto& [name, value] : c.parameters) sizes.push_back(value);
+  std::size_t hash = std::hash<std::string_view>{}(c.form);
+  for (const Index size : sizes) {
+    hash = (hash ^ static_cast<std::size_t>(size)) * 0x9E3779B97F4A7C15U;
+    hash ^= hash >> 32U;
+  }
+  Kept& kept = known[hash % kKept];
+  if (kept.system != system.name || kept.form != c.form || kept.sizes != sizes) {
+    kept.system.clear();
+    kept.of = count_sizes(system, c, asked);
+    kept.system = system.name;
+    kept.form = c.form;
+    kept.sizes = sizes;
+  }
+  return kept.of;
 }
 
 }  // namespace
@@ -236,9 +264,9 @@ double TensorSystem::work(const Case& c) const {
   constexpr double kElement = 16;         // drawn, copied, judged
   constexpr double kSequence = 2000;      // a call of its own
   constexpr double kTensorOfCall = 1000;  // of several calls: each takes its part of a tensor, states go on
-  const OfSizes of = of_sizes(*this, c);
-  if (!of.possible) return std::numeric_limits<double>::infinity();
   const CaseForm* asked = this->form(c.form);
+  const OfSizes of = of_sizes(*this, c, asked);
+  if (!of.possible) return std::numeric_limits<double>::infinity();
   const bool decodes = asked != nullptr && asked->decodes;
   const double calls = decodes ? static_cast<double>(c.T - c.prefill) * kTensorOfCall * of.tensors : 0.0;
   // Of many sequences few are held to their tolerance (ChosenHeads), the others evaluated in float64.

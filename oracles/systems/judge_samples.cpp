@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -337,21 +338,28 @@ Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& error
 
 Judgement judge_sampled(const Operator& op, const Call& call, const Tensors<double>& inputs,
                         const std::vector<Index>& cuts, const Contract& contract,
-                        const OperatorOracle& oracle, std::uint64_t seed, const Tensors<double>& actual) {
-  const auto look = [&](int first, int count) {
-    return judge_samples(oracle, sample_errors(op, call, inputs, cuts, contract, oracle, seed, first, count),
-                         actual);
+                        const OperatorOracle& oracle, std::uint64_t seed, const Tensors<double>& actual,
+                        SampledErrors begun) {
+  const auto sampled = [&](int first, int count) {
+    return sample_errors(op, call, inputs, cuts, contract, oracle, seed, first, count);
   };
-  Judgement judgement = look(0, kSamples);
+  const auto known = std::min(kSamples, static_cast<int>(begun.samples.size()));
+  SampledErrors first = sampled(known, kSamples - known);
+  first.samples.insert(first.samples.begin(), std::make_move_iterator(begun.samples.begin()),
+                       std::make_move_iterator(begun.samples.begin() + known));
+  Judgement judgement = judge_samples(oracle, first, actual);
   const bool surely = !has_samples(contract) && judgement.ratio > kGrossExcess;
-  return judgement.ratio > 1.0 && !surely ? look(kSamples, kSecondLook * kSamples) : judgement;
+  if (!(judgement.ratio > 1.0) || surely) return judgement;
+  return judge_samples(oracle, sampled(kSamples, kSecondLook * kSamples), actual);
 }
 
 bool lies_within_few(const Operator& op, const Call& call, const Tensors<double>& inputs,
                      const std::vector<Index>& cuts, const Contract& contract, const OperatorOracle& oracle,
-                     std::uint64_t seed, const Tensors<double>& actual) {
-  const SampledErrors few = sample_errors(op, call, inputs, cuts, contract, oracle, seed, 0, kFewSamples);
-  return judge_samples(oracle, few, actual, SampledLimit::largest).ratio <= 1.0;
+                     std::uint64_t seed, const Tensors<double>& actual, SampledErrors* few) {
+  SampledErrors errors = sample_errors(op, call, inputs, cuts, contract, oracle, seed, 0, kFewSamples);
+  const bool within = judge_samples(oracle, errors, actual, SampledLimit::largest).ratio <= 1.0;
+  if (few != nullptr) *few = std::move(errors);
+  return within;
 }
 
 }  // namespace samestate

@@ -48,17 +48,17 @@ enum class SampledLimit { predicted, largest };
                                       SampledLimit limit = SampledLimit::predicted);
 
 /// The same of kSamples samples; what exceeds a limit is judged again against kSecondLook times as many fresh ones,
-/// which decide.
+/// which decide. `begun`: the first of them, where they are known.
 [[nodiscard]] Judgement judge_sampled(const Operator& op, const Call& call, const Tensors<double>& inputs,
                                       const std::vector<Index>& cuts, const Contract& contract,
                                       const OperatorOracle& oracle, std::uint64_t seed,
-                                      const Tensors<double>& actual);
+                                      const Tensors<double>& actual, SampledErrors begun = {});
 
 /// Whether the first kFewSamples are enough: each statistic is at most kSampledMargin times the largest of theirs, which says that kSamples would
-/// not fail the kernel, and nothing where it is more.
+/// not fail the kernel, and nothing where it is more. They go to `few`.
 [[nodiscard]] bool lies_within_few(const Operator& op, const Call& call, const Tensors<double>& inputs,
                                    const std::vector<Index>& cuts, const Contract& contract,
                                    const OperatorOracle& oracle, std::uint64_t seed,
-                                   const Tensors<double>& actual);
+                                   const Tensors<double>& actual, SampledErrors* few = nullptr);
 
 }  // namespace samestate

@@ -1,6 +1,7 @@
 #include "oracles/systems/judge_sequence.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "oracles/systems/in_doubt.h"
 #include "oracles/systems/judge_samples.h"
@@ -51,14 +52,17 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
   }
   // Without rounding points the worst case is near, and samples are dear: where it says nothing and they are not, or it may
   // hide something.
+  SampledErrors few;
   const auto open = [&] {
     if (of.oracle.points) return asked.drawn(judgement.verdict);
     if (judgement.verdict == Verdict::vacuous && asked.drawn(Verdict::vacuous)) return true;
     return asked.drawn(Verdict::pass) && in_doubt(of, actual, seed) && !roundings_repeat(of) &&
-           !lies_within_few(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual);
+           !lies_within_few(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual, &few);
   };
   if (judgement.verdict != Verdict::fail && !same && open()) {
-    add_gated(judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual), true);
+    add_gated(judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual,
+                            std::move(few)),
+              true);
   }
   return judgement;
 }
