@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "harness/cases/form_words.h"
 #include "harness/cases/keys.h"
 
 namespace samestate {
@@ -13,15 +14,6 @@ bool carries_state(const System& system, const Case& c) {
   const std::vector<TensorSpec> inputs = system.signature(c).inputs;
   return std::any_of(inputs.begin(), inputs.end(),
                      [](const TensorSpec& spec) { return spec.axis == Axis::state; });
-}
-
-bool names(std::string_view list, std::string_view name) {
-  while (!list.empty()) {
-    const std::size_t blank = list.find(' ');
-    if (list.substr(0, blank) == name) return true;
-    list = blank == list.npos ? std::string_view{} : list.substr(blank + 1);
-  }
-  return false;
 }
 
 }  // namespace
@@ -56,7 +48,7 @@ std::span<const NeverJudged> never_judged() {
 const NeverJudged* never_judged(const System& system, const Case& c) {
   for (const NeverJudged& row : never_judged()) {
     // A row asks for keys that its systems have.
-    if (!row.systems.empty() && !names(row.systems, system.name)) continue;
+    if (!row.systems.empty() && !lists(row.systems, system.name)) continue;
     if (row.holds(c) && (!row.systems.empty() || !carries_state(system, c))) return &row;
   }
   return nullptr;

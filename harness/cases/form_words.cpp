@@ -77,7 +77,9 @@ constexpr std::array kRows = {
     FormWords{"per_token", "", "over tokens, and the experts of each by rank"},
 };
 
-bool names(std::string_view list, std::string_view name) {
+}  // namespace
+
+bool lists(std::string_view list, std::string_view name) {
   while (!list.empty()) {
     const std::size_t blank = list.find(' ');
     if (list.substr(0, blank) == name) return true;
@@ -86,15 +88,13 @@ bool names(std::string_view list, std::string_view name) {
   return false;
 }
 
-}  // namespace
-
 std::span<const FormWords> form_words() { return kRows; }
 
 std::string_view form_means(std::string_view system, std::string_view form) {
   std::string_view means;
   for (const FormWords& row : kRows) {
     if (row.name != form) continue;
-    if (names(row.systems, system)) return row.means;
+    if (lists(row.systems, system)) return row.means;
     if (row.systems.empty()) means = row.means;
   }
   return means;

@@ -18,4 +18,7 @@ struct FormWords {
 /// What the form is in that system; empty where no row says it.
 [[nodiscard]] std::string_view form_means(std::string_view system, std::string_view form);
 
+/// Whether `name` is in a list of names that are apart by blanks.
+[[nodiscard]] bool lists(std::string_view list, std::string_view name);
+
 }  // namespace samestate
