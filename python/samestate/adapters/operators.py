@@ -13,10 +13,10 @@ _CONSTANTS = {"l2norm": ("H", "D"), "rms_norm": ("H", "D"), "gated_rms_norm": ("
 
 
 def _row(name, kernel, system, form, package, versions, function, array, devices, call=None, arguments=None,
-         options=None, limits=(), tried="", traps=""):
+         options=None, limits=(), tried="", on_device=(), traps=""):
     variant = _CONSTANTS[system] + ("contract",) if "cuda" in devices else ()
     return Adapter(name, kernel, system, form, package, versions, function, array, devices, dict(arguments or {}),
-                   dict(options or {}), list(limits), {}, {"cpu": tried} if tried else {}, traps, variant, call)
+                   dict(options or {}), list(limits), {}, dict({"cpu": tried} if tried else {}, **dict(on_device)), traps, variant, call)
 
 
 def _hf(name, system, form, where, call=None, **more):
@@ -29,12 +29,15 @@ def _hf(name, system, form, where, call=None, **more):
 # Triton's exponential on a device is 2^x of a rounded x log2 e: silu and sigmoid of -53 were off by 3.4e-6 on an H100.
 _EXPONENTIAL = {"gated_rms_norm", "gate_first_rms_norm", "short_convolution", "activation_gates", "gated_delta_step"}
 
+# Gated on an H100; the others were not reached there, since each width is compiled anew.
+_ON_DEVICE = {"l2norm", "rms_norm", "rms_norm_gated", "rmsnorm_fn", "causal_conv1d", "causal_conv1d_update"}
+
 
 def _fla(name, system, form, where, call=None, kernel=None, limits=(), **more):
-    on_device = "fp32+exponential:ex2" if system in _EXPONENTIAL else "fp32"
+    contract = "fp32+exponential:ex2" if system in _EXPONENTIAL else "fp32"
     return _row("fla." + name, kernel or "fla." + system, system, form, "flash-linear-attention", _FLA, "fla." + where,
-                "torch", {"cpu": ["fp32"], "cuda": [on_device]}, call, limits=("T >= 1",) + tuple(limits),
-                tried="0.6.0", **more)
+                "torch", {"cpu": ["fp32"], "cuda": [contract]}, call, limits=("T >= 1",) + tuple(limits),
+                tried="0.6.0", on_device={"cuda": "0.6.0"} if name in _ON_DEVICE else {}, **more)
 
 
 OPERATORS = (
