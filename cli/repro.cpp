@@ -97,8 +97,8 @@ void add_record(Page& page, const Record& record) {
               name_of(s.verdict), s.ratio, s.gate.empty() ? "" : fmt::format(" ({})", s.gate));
   }
   if (j.held > 0)
-    page.line("held      {} of {} heads to their bounds, all others in float64: {}", j.held, j.held_of,
-              j.held_which);
+    page.line("held      {} of {}{} to their bounds, all others in float64: {}", j.held, j.held_of,
+              j.held_which.starts_with("tokens") ? "" : " heads", j.held_which);
 }
 
 void add_explanation(Page& page, const Explanation& e) {

@@ -298,6 +298,11 @@ class Edges {
       c.T = 70;
       if (chunked()) c.chunk = 64;
       if (Case tiled = c; fill(tiled, 72, kMost)) put(tiled);
+      if (chunked()) {  // one chunk that is the whole call
+        Case whole = few_of_each_size(c);
+        whole.T = whole.chunk = 128;
+        if (possible(whole) && work_of(kernel_, whole) <= kMost) put(whole);
+      }
       c.T = 4;  // a token of each kind
       if (fill(c, 4104, kMostOfWide)) put(c);
     }

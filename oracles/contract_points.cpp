@@ -122,8 +122,9 @@ std::vector<ContractPoint> make_points() {
       of_delta(format_point<&C::T>("T", "the stored inverse", kOperand)),
       of_delta(setting<&C::beta_in_T>("beta_in_T", "beta multiplies T, not v and k", {"no", "yes"})),
       of_delta(format_point<&C::beta_v>("beta_v", "operand beta v of U = T beta V", kOptional)),
-      of_delta(
-          format_point<&C::beta_exp_k>("beta_exp_k", "operand beta e^G k of W = T beta e^G K", kOptional)),
+      of_delta(format_point<&C::beta_exp_k>(
+          "beta_exp_k", "operand beta e^G k of W = T beta e^G K, rounded once, after its factors",
+          kOptional)),
       of_delta(format_point<&C::U>("U", "storage of U", kOptional)),
       of_delta(format_point<&C::W>("W", "storage of W", kOptional)),
       format_point<&C::state_operand>("state_operand", "S as operand", kOperand),

@@ -9,6 +9,7 @@
 #include "oracles/bounds/few_rows.h"
 #include "oracles/bounds/truncation_bias.h"
 #include "oracles/contracts.h"
+#include "oracles/directions.h"
 #include "oracles/numbers.h"
 #include "oracles/reasons.h"
 #include "oracles/rounding.h"
@@ -287,17 +288,6 @@ Judgement judge_exact(const HeadOracle& oracle, const Contract& contract, const 
   return j;
 }
 
-namespace {
-
-/// Directions that the rows of e share out among, (sum s^2)^2 / sum s^4 over its singular values.
-double directions(const Matrix<double>& e) {
-  const Matrix<double> gram = e.rows() < e.cols() ? (e * e.transpose()).eval() : (e.transpose() * e).eval();
-  const double squares = gram.squaredNorm();
-  return squares > 0.0 ? gram.trace() * gram.trace() / squares : 0.0;
-}
-
-}  // namespace
-
 Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const TwinRuns& runs,
                      const Matrix<double>& all_o) {
   Judgement j;
@@ -363,9 +353,15 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
   // half of the rows then is one number, in few directions, and the rows before it are the twin's own. A rounding that no
   // contract has is in the first rows too, and in directions of each row's own.
   const Index before = std::find_if(d.begin(), d.end(), [](double x) { return x != 0.0; }) - d.begin();
-  const bool turned = static_cast<double>(before) >= kTwinTurned && d.allFinite() &&
-                      median(d) > median_limit &&
-                      directions(bound.cwiseInverse().asDiagonal() * (o - twin)) < kTwinTurned;
+  const auto of = [&](const Matrix<double>& x) {
+    Directions directions;
+    directions.add(bound.cwiseInverse().asDiagonal() * x);
+    return directions.count();
+  };
+  const bool turned =
+      d.allFinite() && median(d) > median_limit &&
+      (runs.of_states ? of(o - twin) < kTwinTurnedOfStates * of(twin - exact)
+                      : static_cast<double>(before) >= kTwinTurned && of(o - twin) < kTwinTurned);
   const double middle = turned ? 0.0 : median(d);
 
   // Where all rows repeat a few errors, their RMS is a statistic of few numbers: one that rounds the other

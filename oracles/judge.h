@@ -56,6 +56,7 @@ struct TwinRuns {
   Vector<double> order;
   /// Errors share few directions, so that their RMS is a statistic of few numbers.
   bool repeated_keys = false;
+  bool of_states = false;  ///< the rows are those of a final state, in no order of time
 };
 
 /// The twin gates (BOUNDS 10.3) on one head, d the distance of kernel and twin: median d/B <= kTwinMedian, max
@@ -72,7 +73,8 @@ struct TwinRuns {
 ///   kTwinSpread times that drift (for the RMS: 2 (s^2 + s / sqrt(rows)), s its RMS over the error's, which is
 ///   how an independent part of size s moves a norm; `order` over the error is such a part too).
 /// - One that all later rows hand on makes each of them differ by a multiple of it: where the first kTwinTurned rows are the
-///   twin's own and the others differ in fewer directions than that, the median is no statistic.
+///   twin's own and the others differ in fewer directions than that, the median is no statistic. Of a state, all of whose
+///   rows are behind it, less than kTwinTurnedOfStates of the directions of the twin's errors say so.
 /// Unsupported where fewer than kTwinTokens such rows or kTwinElements elements are left.
 [[nodiscard]] Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const TwinRuns& runs,
                                    const Matrix<double>& o);

@@ -69,6 +69,9 @@ inline constexpr int kTwinNudges = 8;
 /// Directions of what kernel and twin differ by below which, behind as many rows that are the same, it is some roundings that
 /// fell the other way and are in all later rows: one has 1 to 2, roundings of each of 32 rows of 32 have 16.
 inline constexpr double kTwinTurned = 4.0;
+/// Of a final state, as a share of the directions of the twin's own errors: turned roundings had 0.06 to 0.4 of them, one that
+/// no contract has in every token 0.85 to 1.05.
+inline constexpr double kTwinTurnedOfStates = 0.5;
 /// Directions that the errors of final states share out among, as many as tokens that the states still hold: below,
 /// one rounding that falls the other way is a large part of all. 0 false alarms in docs/validation.md.
 inline constexpr double kTwinDirections = 16.0;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "harness/cases/counter.h"
 
@@ -74,6 +75,11 @@ struct FamilyDraws {
                const Coordinates& at) = normal::idle;  ///< a no-op: q = k = v = 0, beta = 0, g = 0
 };
 
+/// The offsets that are weights of a norm of queries or keys, by name.
+[[nodiscard]] inline bool is_head_norm(std::string_view tensor) {
+  return tensor == "q_norm" || tensor == "k_norm";
+}
+
 /// How a regime draws the inputs of systems of named tensors, by their Content.
 struct TensorDraws {
   ElementOf activation = normal::activation;
@@ -81,12 +87,14 @@ struct TensorDraws {
   ElementOf log_rate = normal::log_rate;
   ElementOf scale = normal::scale;
   ElementOf offset = normal::offset;
+  ElementOf head_norm = normal::offset;  ///< of is_head_norm
   ElementOf strength = normal::strength;
   double log_decay = 1.0;        ///< factor
   bool one_token = false;        ///< every token is the first one
   bool masked_to_third = false;  ///< masks begin with zeros, up to a third of the tokens
   bool masked_anywhere = false;  ///< masks end with so many, or have them anywhere
   bool of_rates = false;         ///< differs from another regime in rates alone: for systems that have any
+  bool of_head_norms = false;    ///< differs from another in the norms of queries and keys alone
   /// Biases of steps are those of steps of 1e-4 to 0.1, and states go on from an earlier call: for systems that have such
   /// biases, or whose states begin at zero.
   bool trained = false;

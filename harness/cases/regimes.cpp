@@ -315,6 +315,8 @@ double about_minus_one(const Counter& own, const Coordinates& at) {
              ? -1.0
              : -1.0 + 0.1 * normal::offset(own, at);
 }
+/// To which 1 is added.
+double times_eight(const Counter& own, const Coordinates& at) { return 7.0 + normal::offset(own, at); }
 /// Next to nothing, one, and up to two. Not zero: of weights that a router chose the sum is divided by.
 double to_twice_one(const Counter& own, const Coordinates& at) {
   const auto kind = own.below({at.sequence, at.token, at.head, -1 - at.channel}, 4);
@@ -340,11 +342,13 @@ constexpr Regime kTensorRegimes[] = {
      .tensors = {.masked_anywhere = true}},
     {.name = "wide_rates", .summary = "rates of e^-6 to e^6, and every token has a scale of its own, 2^-8 to 2^8",
      .tensors = {.activation = mixed_scales, .log_rate = wide_rate, .of_rates = true}},
+    {.name = "sharp", .summary = "weights of the norms of queries and keys are 8: scores beyond 88, where e^s leaves fp32",
+     .tensors = {.head_norm = times_eight, .of_head_norms = true}},
     {.name = "trained", .summary = "steps of 1e-4 to 0.1; states and positions of an earlier call, in three sequences of four",
      .tensors = {.trained = true}},
     {.name = "extremes", .summary = "tokens 0, 2^-16, 1 and 2^16 times normal; weights of 0, about -1, negative; strengths of 2^-30, 1 and above",
      .tensors = {.activation = extreme, .feature = small_feature, .scale = zero_or_negative_scale,
-                 .offset = about_minus_one, .strength = to_twice_one}},
+                 .offset = about_minus_one, .head_norm = about_minus_one, .strength = to_twice_one}},
 };
 // clang-format on
 

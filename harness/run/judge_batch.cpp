@@ -13,6 +13,7 @@
 #include "harness/run/chosen_heads.h"
 #include "harness/run/family_run.h"
 #include "oracles/contracts.h"
+#include "oracles/directions.h"
 #include "oracles/judge.h"
 #include "oracles/laws/edit.h"
 #include "oracles/limits.h"
@@ -78,29 +79,25 @@ class TwinRows {
     parts_.push_back({exact, rms, order, twin, reordered, actual});
   }
 
-  [[nodiscard]] Judgement judge(bool vacuous = false) const {
+  [[nodiscard]] Judgement judge(bool vacuous = false, bool of_states = false) const {
     HeadOracle all;
     all.exact.o = joined(&Part::exact);
     all.rms = joined(&Part::rms);
     all.vacuous = vacuous;
-    const TwinRuns runs{joined(&Part::twin), joined(&Part::reordered), joined(&Part::order), repeated_};
+    const TwinRuns runs{joined(&Part::twin), joined(&Part::reordered), joined(&Part::order), repeated_,
+                        of_states};
     return judge_twin(all, contract_, runs, joined(&Part::actual));
   }
 
-  /// Directions that the twin's errors share out among, (sum s^2)^2 / sum s^4 over their singular values: the error of
-  /// a state is a sum of k_t e_t^T, of as many tokens as its memory holds, however many rows it has.
+  /// Of the twin's errors: that of a state is a sum of k_t e_t^T, of as many tokens as its memory holds, however many rows it has.
   [[nodiscard]] double directions() const {
-    double sum = 0.0;
-    double squares = 0.0;
+    Directions directions;
     for (const Part& x : parts_) {
       Matrix<double> e = x.twin - x.exact;
       for (Index i = 0; i < e.rows(); ++i) e.row(i) *= x.rms(i) > 0 ? 1.0 / x.rms(i) : 0.0;
-      const Matrix<double> gram =
-          e.rows() < e.cols() ? (e * e.transpose()).eval() : (e.transpose() * e).eval();
-      sum += gram.trace();
-      squares += gram.squaredNorm();
+      directions.add(e);
     }
-    return squares > 0 ? sum * sum / squares : 0.0;
+    return directions.count();
   }
 
  private:
@@ -248,7 +245,7 @@ class BatchJudge {
   /// the twin gate on o and on final states.
   [[nodiscard]] Judgement with_states(Judgement of_o, const TwinRows& states, bool vacuous = false) const {
     if (states.directions() < kTwinDirections) return of_o;
-    Judgement of_states = states.judge(vacuous);
+    Judgement of_states = states.judge(vacuous, true);
     if (of_states.verdict == Verdict::unsupported) return of_o;
     if (of_states.verdict == Verdict::fail) of_states.reason = "the final state " + of_states.reason;
     if (of_o.verdict == Verdict::unsupported) return of_states;

@@ -179,7 +179,9 @@ std::span<const HeadWidths> head_widths() {
 }
 
 std::span<const std::string_view> regime_calls() {
-  static constexpr std::array<std::string_view, 3> rows{
+  static constexpr std::array<std::string_view, 4> rows{
+      // One chunk that is the whole call.
+      "chunk=128 T=128 dk=16 dv=8 state=random",
       "chunk=64 T=193 dk=64 dv=16 Hk=1 Hv=2 state=random",
       "chunk=128 T=200 dk=16 dv=8 state=random",
       "chunk=64 form=packed lengths=66,3,64 dk=128 dv=128 l2norm=1",

@@ -8,8 +8,8 @@
 
 #include "fixtures/quote.h"
 #include "harness/run/judge_batch.h"
+#include "harness/systems/judge_tensors.h"
 #include "harness/systems/tensor_inputs.h"
-#include "harness/systems/tensor_system.h"
 #include "oracles/rounding.h"
 #include "oracles/systems/input_format.h"
 #include "oracles/systems/stages.h"

@@ -55,7 +55,7 @@ double element(const TensorSpec& spec, const Counter& counter, const TensorDraws
     case Content::scale:
       return draws.scale(counter, at);
     case Content::offset:
-      return draws.offset(counter, at);
+      return is_head_norm(spec.name) ? draws.head_norm(counter, at) : draws.offset(counter, at);
     case Content::log_rate:
       return draws.log_rate(counter, at);
     case Content::log_decay:

@@ -17,11 +17,12 @@
 #include "harness/cases/counter.h"
 #include "harness/cases/keys.h"
 #include "harness/run/chosen_heads.h"
+#include "harness/run/chosen_tokens.h"
 #include "harness/run/kernel_table.h"
 #include "harness/run/plugin.h"
 #include "harness/run/run_case.h"
+#include "harness/systems/judge_tensors.h"
 #include "harness/systems/model_shapes.h"
-#include "harness/systems/sampled_sequences.h"
 #include "harness/systems/saved_run.h"
 #include "harness/systems/tensor_inputs.h"
 #include "oracles/contracts.h"
@@ -29,7 +30,6 @@
 #include "oracles/limits.h"
 #include "oracles/reasons.h"
 #include "oracles/systems/judge_samples.h"
-#include "oracles/systems/judge_sequence.h"
 #include "oracles/systems/stages.h"
 #include "reference/error.h"
 
@@ -93,6 +93,7 @@ constexpr double kMostSampledLaw = 2.0;
 /// What the sizes of a case say of one of its sequences.
 struct OfSizes {
   bool possible = false;
+  bool by_token = false;    ///< held_by_token
   double operations = 0.0;  ///< multiplications of the reference
   double elements = 0.0, tensors = 0.0;
 };
@@ -124,6 +125,7 @@ OfSizes count_sizes(const TensorSystem& system, const Case& c, const CaseForm* a
     return of;
   }
   of.possible = true;
+  of.by_token = held_by_token(row, all);
   const auto operations = [&](const OperatorForm& form) {
     one.form = form.name;
     one.chunk = form.chunked ? c.chunk : 0;
@@ -182,6 +184,18 @@ OfSizes of_sizes(const TensorSystem& system, const Case& c, const CaseForm* aske
 
 }  // namespace
 
+bool held_by_token(const Operator& row, const Signature& signature) {
+  const auto of_state = [](const TensorSpec& x) { return x.axis == Axis::state; };
+  const auto of_tokens = [](const TensorSpec& x) { return x.axis == Axis::tokens; };
+  const auto prefix = [](const TensorSpec& x) { return x.axis == Axis::prefix; };
+  const auto other_rows = [&](const TensorSpec& x) { return x.rows() != signature.outputs.front().rows(); };
+  if (std::ranges::any_of(signature.inputs, of_state) || !std::ranges::all_of(signature.outputs, of_tokens) ||
+      std::ranges::any_of(signature.outputs, other_rows))
+    return false;
+  const bool meets_rows = std::ranges::any_of(signature.inputs, prefix);
+  return row.token_wise ? !meets_rows : row.streams && meets_rows;
+}
+
 TensorSystem::TensorSystem(const Operator& of) : row(of) {
   name = of.name;
   equation = of.equation;
@@ -221,11 +235,13 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
     return std::ranges::count(tensors, content, &TensorSpec::content) > 0;
   };
   const bool masked = any(Content::mask), rates = any(Content::log_rate);
+  const bool head_norms = std::ranges::any_of(
+      tensors, [](const TensorSpec& x) { return x.content == Content::offset && is_head_norm(x.name); });
   const bool trains = any(Content::zeros) || any(Content::no_sum) || any(Content::no_count) ||
                       std::ranges::count(tensors, kStepBias, &TensorSpec::name) > 0;
   for (const Regime& regime : tensor_regimes()) {
     if ((masked || !regime.tensors.masked_anywhere) && (rates || !regime.tensors.of_rates) &&
-        (trains || !regime.tensors.trained))
+        (head_norms || !regime.tensors.of_head_norms) && (trains || !regime.tensors.trained))
       regimes.push_back(&regime);
   }
   for (const TensorLaw& law : tensor_laws()) {
@@ -273,7 +289,8 @@ double TensorSystem::work(const Case& c) const {
   constexpr double kPlain = 1.0 / 25;
   const auto sequences = static_cast<double>(std::max<Index>(c.B, 1));
   const double part = c.law.empty() ? std::min(1.0, static_cast<double>(kChosenHeads) / sequences) : 1.0;
-  const double share = part + (1.0 - part) * kPlain;
+  const double tokens = of.by_token && c.law.empty() && !c.taps ? ChosenTokens::share(c.T) : 1.0;
+  const double share = part * tokens + (1.0 - part * tokens) * kPlain;
   // A law's runs, or a look at drawn roundings beside the worst case, or the worst case alone.
   constexpr double kLaw = 5.0, kSampled = 2.0;
   // The stages together are the layer once more.
@@ -329,89 +346,6 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
     std::ranges::move(written.taps, std::back_inserter(trace->outputs));
   }
   return judgement;
-}
-
-namespace {
-
-/// Of many sequences also those that float64 shows to be farthest off.
-ChosenHeads chosen_sequences(const Case& c, const TensorSystem& system, Call call,
-                             const std::vector<CaseTensor>& inputs,
-                             const std::vector<Tensors<double>>& outputs) {
-  ChosenHeads chosen(c.B, 1, c.seed, [](Index) { return true; });
-  if (chosen.all()) return chosen;
-  call.form = system.row.forms.front().name;
-  Farthest farthest;
-  for (Index b = 0; b < c.B; ++b) {
-    if (chosen.takes(b, 0)) continue;
-    const Tensors<double> exact = system.row.exact(call, sequence_of(inputs, b));
-    Distance distance;
-    for (const auto& [name, x] : exact) distance.add(x, get(outputs[static_cast<std::size_t>(b)], name));
-    farthest.add(b, distance);
-  }
-  for (const Index b : farthest.heads()) chosen.add(b, 0);
-  return chosen;
-}
-
-}  // namespace
-
-Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::string_view native,
-                        const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& outputs,
-                        std::vector<OperatorOracle>* oracles) {
-  const Call call = system.call(r.c, native);
-  const ChosenHeads chosen = chosen_sequences(r.c, system, call, inputs, outputs);
-  // Of work 1, some 35 ms of the running error. Without rounding points samples are dearer, and few runs are in doubt.
-  Case alone = r.c;
-  alone.B = 1;
-  alone.taps = false;
-  const double one = system.work(alone);
-  const Index held = chosen.count();
-  const auto twins = [&](double work, bool points) {
-    return SampledSequences(held, work, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
-  };
-  const auto draws = [&](double work, bool points) {
-    const bool law = r.law != nullptr;
-    // Samples of a large chunk, as its form computes it, take a minute where the running error takes a tenth of a second.
-    const double in_doubt = r.c.chunk > 64 ? 0.0 : 4.0;
-    return SampledSequences(held, work, points ? 0.1 : law ? 0.0 : in_doubt, law ? 0.0 : points ? 1.0 : 0.3);
-  };
-  // A twin is sought among the subsets of its points. A stage has few of the layer's, and part of its work.
-  constexpr double kOfStage = 0.25;
-  const std::vector<Index> cuts = cuts_of(r);
-  std::optional<Judgement> worst, zeros;
-  Index looked = 0;
-  for (Index b = 0; b < r.c.B; ++b) {
-    if (!chosen.takes(b, 0) && oracles == nullptr) continue;
-    const Tensors<double> sequence = sequence_of(inputs, b);
-    OperatorOracle oracle = operator_oracle(system.row, call, sequence, cuts, *r.contract);
-    if (chosen.takes(b, 0)) {
-      const bool points = oracle.points && r.law == nullptr;
-      const Tensors<double>& actual = outputs[static_cast<std::size_t>(b)];
-      const auto asked = [&](double work) {
-        return GatesAsked{[=, &looked](Verdict v) { return twins(work, points).takes(looked, v); },
-                          [=, &looked](Verdict v) { return draws(work, points).takes(looked, v); }};
-      };
-      Judgement judgement = judge_sequence({system.row, call, sequence, cuts, *r.contract, oracle}, actual,
-                                           r.c.seed, asked(one));
-      if (std::ranges::any_of(system.taps, [&](const std::string& tap) { return actual.contains(tap); }))
-        add_stages(judgement, judge_stages(system.row, call, sequence, actual, cuts, *r.contract, r.c.seed,
-                                           asked(kOfStage * one)));
-      judgement.worst.sequence = b;
-      ++looked;
-      // What is zero by right (a request of no slot) is no evidence of its own, and no reason to distrust the others'.
-      const bool zero =
-          judgement.verdict == Verdict::vacuous && judgement.gate == kZeroGate && judgement.stages.empty();
-      std::optional<Judgement>& to = zero ? zeros : worst;
-      if (to) {
-        merge(*to, judgement);
-      } else {
-        to = std::move(judgement);
-      }
-    }
-    if (oracles) oracles->push_back(std::move(oracle));
-  }
-  if (!worst) worst = zeros ? std::move(*zeros) : Judgement{};
-  chosen.note(*worst);
-  return *worst;
 }
 
 Tensors<double> sequence_of(const std::vector<CaseTensor>& inputs, Index b) {

@@ -77,16 +77,13 @@ class TensorSystem final : public System {
 /// Where the calls of a case end, the last excepted: form=decode evaluates `prefill` tokens, then one a call.
 [[nodiscard]] std::vector<Index> cuts_of(const Resolved& r);
 
+/// Whether what each token gives depends on no other's result, so that a long sequence may be held to its tolerance at some of
+/// them (ChosenTokens): tokens that do not meet, or meet only through rows that all calls are given.
+[[nodiscard]] bool held_by_token(const Operator& row, const Signature& signature);
+
 /// Sequence b of tensors as the oracle reads them.
 [[nodiscard]] Tensors<double> sequence_of(const std::vector<CaseTensor>& tensors, Index b);
 /// All sequences of a run's outputs.
 [[nodiscard]] std::vector<Tensors<double>> by_sequence(const std::vector<CaseTensor>& outputs);
-
-/// The worst judgement of the sequences of a run whose calls were of the form `native`; what they were held
-/// against goes to `oracles`. `outputs` of a layer may hold taps: its stages are judged too.
-[[nodiscard]] Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::string_view native,
-                                      const std::vector<CaseTensor>& inputs,
-                                      const std::vector<Tensors<double>>& outputs,
-                                      std::vector<OperatorOracle>* oracles = nullptr);
 
 }  // namespace samestate

@@ -45,7 +45,7 @@ struct GroupRouter {
 
  private:
   /// The weights of a token of which a correct kernel may choose otherwise, or whose scores may all have underflowed, so that
-  /// nothing is known of their quotients.
+  /// nothing is known of their quotients: 0 / 0, or 0 of public code, which adds 1e-20 to the sum.
   static void open(Matrix<Running>& weights, Index t, const Routing<Running>& routing,
                    const GroupLimitedRouter<Running>& router) {
     const Matrix<Running> s = routing.probabilities.row(t);
@@ -62,7 +62,13 @@ struct GroupRouter {
                            [](const Running& x) { return std::isfinite(x.error()); })) {
       return;
     }
-    for (Index i = 0; i < w.cols(); ++i) weights(t, i) = Running::undecided(w(0, i), w(0, i).error());
+    const auto may_vanish = [&](Index expert) { return !(s(0, expert).value() > s(0, expert).error()); };
+    const bool vanish = std::all_of(routing.experts.row(t).begin(), routing.experts.row(t).end(), may_vanish);
+    for (Index i = 0; i < w.cols(); ++i) {
+      weights(t, i) = vanish && !std::isfinite(w(0, i).error())
+                          ? Running::unknown(w(0, i), kUnlimited)
+                          : Running::undecided(w(0, i), w(0, i).error());
+    }
   }
 };
 

@@ -1,5 +1,6 @@
 #include "oracles/systems/in_doubt.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <random>
@@ -28,19 +29,29 @@ Tensors<double> moved(const Signature& signature, Tensors<double> inputs, std::m
   return inputs;
 }
 
+/// The most tokens that one of them meets.
+double tokens_met(const TwinSubject& of) {
+  Index before = 0;
+  for (const TensorSpec& spec : of.op.signature(of.call).inputs) {
+    if (spec.axis == Axis::prefix) before = std::max(before, get(of.inputs, spec.name).rows());
+  }
+  return static_cast<double>(std::max(before, of.call.tokens));
+}
+
 /// The rows whose error may be in doubt, of one output.
 struct Rows {
   const Matrix<double>& exact;
   Matrix<double> error;
   std::vector<Index> rows;
   Vector<double> noise;  ///< sigma_r^2 of all rows
+  Vector<double> alike;  ///< what the roundings of one long sum make of a row where all fall to one side
 
   [[nodiscard]] bool stands_out(Index r) const {
-    const double size = std::sqrt(noise(r));
+    const double size = std::max(std::sqrt(noise(r)), alike(r) / kDoubt);
     // So written, what is no number stands out, and a row whose moved values are none does not.
     return !(std::sqrt(error.row(r).cwiseAbs2().mean()) <= kDoubt * size &&
              error.row(r).cwiseAbs().maxCoeff() <= 4.0 * kDoubt * size) &&
-           !std::isnan(size);
+           !std::isnan(noise(r));
   }
   void keep_those_that_stand_out() {
     std::erase_if(rows, [&](Index r) { return !stands_out(r); });
@@ -50,13 +61,15 @@ struct Rows {
 }  // namespace
 
 bool in_doubt(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed) {
+  const double tokens = tokens_met(of);
   std::map<std::string, Rows> outputs;
   for (const auto& [name, exact] : of.oracle.exact) {
     if (exact.size() == 0) continue;
     const Matrix<double>& tolerance = get(of.oracle.tolerance, name);
     const Matrix<bool>& undecided = get(of.oracle.undecided, name);
     const Vector<double> squares = exact.cwiseAbs2().rowwise().mean();
-    Rows rows{exact, get(actual, name) - exact, {}, kUnit * kUnit * squares};
+    Rows rows{
+        exact, get(actual, name) - exact, {}, kUnit * kUnit * squares, kUnit * tokens * squares.cwiseSqrt()};
     for (Index r = 0; r < exact.rows(); ++r) {
       const bool room =
           !(tolerance.row(r).cwiseAbs2().mean() <= kRoomOfWorstCase * kRoomOfWorstCase * squares(r));

@@ -12,7 +12,9 @@ namespace samestate {
 /// Room: the row's tolerance is above kRoomOfWorstCase of its size (RMS over its columns both).
 /// Moved: the inputs are x (1 + u xi), xi uniform in (-1, 1) and one for each place, u = 2^-24; what that makes of a row in
 /// float64, sigma_r^2 = mean_m mean_c (y_m - y)_rc^2 + (u RMS(y_r))^2 over kMovedInputs evaluations, is how the data carry
-/// roundings on. An error is in doubt above kDoubt sigma_r, a single element's above four times that.
+/// roundings on. An error is in doubt above kDoubt sigma_r, a single element's above four times that; and above u n of the
+/// row's size for the n tokens that it may sum: where many of a softmax's keys have one score (tokens of small scale), a sum
+/// that one weight of 1 begins rounds each of the others to the same side, which no drawn rounding does.
 ///
 /// It decides nothing: what is in doubt is judged by drawn roundings, which have their limits by themselves, and what is not
 /// errs by less than kDoubt roundings of the inputs. Rows of undecided tokens, which no sample judges, are left out.

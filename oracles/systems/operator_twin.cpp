@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "oracles/directions.h"
 #include "oracles/limits.h"
 #include "oracles/numbers.h"
 #include "oracles/systems/scalars.h"
@@ -45,7 +46,7 @@ double least_normal(Format format) {
   return unit > 0.0 ? subnormal_error(format) / unit : 0.0;
 }
 
-/// Of the rows that count: their number, the mean of rho, and the row where it is largest.
+/// Of the rows that count, equal ones being one: their number, the mean of rho, and the row where it is largest.
 struct Share {
   double mean = 0.0;
   double most = 0.0;
@@ -61,16 +62,22 @@ Share share_of(const TwinSubject& of, const std::string& name, const Matrix<doub
   const Matrix<double> w = written(t, x, of.contract.output);
   const Vector<double> rho = unshared(x, w, y);
   Share share;
+  // Tokens that are one token again and again fall one way or the other together: equal rows are one.
+  std::map<std::vector<double>, Vector<double>> equal;  // the sum of rho and how many
   for (Index r = 0; r < rho.size() && w.cols() > 0; ++r) {
     if (w.row(r).cwiseAbs().maxCoeff() < least_normal(of.contract.output)) continue;
     if (rho(r) < 0.0 || undecided(r, 0) || of.oracle.row_may_overflow(name, r)) continue;
-    ++share.rows;
-    const Vector<double> carried = (x.row(r) - y.row(r)).cwiseAbs2() + (w.row(r) - y.row(r)).cwiseAbs2();
-    share.elements += carried.sum() * carried.sum() / carried.squaredNorm();
-    share.mean += rho(r);
     if (rho(r) > share.most || share.worst < 0) share.worst = r;
     share.most = std::max(share.most, rho(r));
+    const auto [group, fresh] =
+        equal.try_emplace({w.row(r).begin(), w.row(r).end()}, Vector<double>::Zero(2));
+    group->second += Vector<double>{{rho(r), 1.0}};
+    if (!fresh) continue;
+    const Vector<double> carried = (x.row(r) - y.row(r)).cwiseAbs2() + (w.row(r) - y.row(r)).cwiseAbs2();
+    share.elements += carried.sum() * carried.sum() / carried.squaredNorm();
   }
+  for (const auto& [row, sum] : equal) share.mean += sum(0) / sum(1);
+  share.rows = std::ssize(equal);
   if (share.rows > 0) share.mean /= static_cast<double>(share.rows);
   return share;
 }
@@ -78,7 +85,7 @@ Share share_of(const TwinSubject& of, const std::string& name, const Matrix<doub
 /// Directions that the twin's errors of a carried state share out among, as TwinRows::directions of the family: one
 /// rounding on the way to it is an outer product, which all rows of its matrix show. Infinite for other outputs, whose
 /// errors are their own.
-double directions(const TwinSubject& of, const std::string& name, const Matrix<double>& t) {
+double directions_of(const TwinSubject& of, const std::string& name, const Matrix<double>& t) {
   const Signature signature = of.op.signature(of.call);
   const auto spec = std::find_if(signature.outputs.begin(), signature.outputs.end(),
                                  [&](const TensorSpec& one) { return one.name == name; });
@@ -86,8 +93,7 @@ double directions(const TwinSubject& of, const std::string& name, const Matrix<d
     return kInfinity;
   const Index height = spec->shape[spec->shape.size() - 2];
   const Matrix<double>& y = get(of.oracle.exact, name);
-  double sum = 0.0;
-  double squares = 0.0;
+  Directions directions;
   for (Index first = 0; first + height <= t.rows(); first += height) {
     Matrix<double> e = t.middleRows(first, height) - y.middleRows(first, height);
     for (Index i = 0; i < height; ++i) {
@@ -97,11 +103,9 @@ double directions(const TwinSubject& of, const std::string& name, const Matrix<d
       else
         e.row(i).setZero();
     }
-    const Matrix<double> gram = e.rows() < e.cols() ? (e * e.transpose()).eval() : (e.transpose() * e).eval();
-    sum += gram.trace();
-    squares += gram.squaredNorm();
+    directions.add(e);
   }
-  return squares > 0.0 ? sum * sum / squares : 0.0;
+  return directions.count();
 }
 
 /// Whether every element is the twin's own.
@@ -203,7 +207,7 @@ void judge_shares(const TwinSubject& of, const TwinDistance& twin, const Tensors
     // Rows of one or two elements are no shares but ties that fell one way or the other.
     if (share.rows < kOperatorTwinLeast || !(share.elements >= kOperatorTwinLeast * kOperatorTwinLeast))
       continue;
-    if (directions(of, name, t) < kTwinDirections) continue;
+    if (directions_of(of, name, t) < kTwinDirections) continue;
     worst.compared = true;
     const double least = std::max(kOperatorTwinShare, kOperatorTwinRows / static_cast<double>(share.rows));
     const auto limit = [&] { return std::max(least, kOperatorTwinSpread * jitter[name]); };

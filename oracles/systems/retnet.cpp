@@ -36,6 +36,19 @@ struct Normalised {
     NormalisedRetentionState<Scalar> state{Matrix<Scalar>::Zero(k.cols(), v.cols())};
     return normalised_retention_recurrent(q, k, v, gamma, state);
   }
+  /// The norm without epsilon of a row that a correct kernel may find to be zero, of terms that cancel, is 0 / 0.
+  template <class Scalar>
+  static Matrix<Scalar> norm(const Matrix<Scalar>& core) {
+    Matrix<Scalar> o = retention_norm(core, Scalar(0));
+    if constexpr (std::is_same_v<Scalar, Running>) {
+      for (Index t = 0; t < core.rows(); ++t) {
+        const Running squares = core.row(t).cwiseProduct(core.row(t)).sum();
+        if (squares.value() > squares.error() || !std::isfinite(squares.error())) continue;
+        for (Index c = 0; c < o.cols(); ++c) o(t, c) = Running::unknown(o(t, c), kUnlimited);
+      }
+    }
+    return o;
+  }
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
     const Index dk = call.at("dk");
@@ -47,7 +60,7 @@ struct Normalised {
       const Matrix<Scalar> v = head(inputs, "v", h, dv);
       const Scalar gamma = decay_of<Scalar>(h);
       const Matrix<Scalar> core = one_head(call, q, k, v, gamma);
-      o.middleCols(h * dv, dv) = retention_norm(core, Scalar(0));
+      o.middleCols(h * dv, dv) = norm(core);
     }
     return {{"o", std::move(o)}};
   }

@@ -371,5 +371,32 @@ TEST(JudgeTwin, OneTurnedRoundingInAllLaterRowsIsNoMedian) {
   EXPECT_EQ(judged(8, true).verdict, Verdict::fail);
 }
 
+// All rows of a final state are behind a turned rounding, or behind a few: they differ in few of the directions that the errors
+// of the twin share out among. A rounding of every token is in as many of them.
+TEST(JudgeTwin, TurnedRoundingsInAllRowsOfAStateAreNoMedian) {
+  std::mt19937_64 engine(5);
+  std::normal_distribution<double> normal;
+  const auto random = [&](Index rows, Index columns) -> Matrix<double> {
+    return Matrix<double>(rows, columns).unaryExpr([&](double) { return normal(engine); });
+  };
+  const auto judged = [&](Index tokens, bool of_states) {
+    TwinCase t(40, 64);
+    t.runs.of_states = of_states;
+    const Matrix<double> twin = random(40, 64);
+    t.runs.twin = t.runs.reordered = twin / 8.0;
+    Matrix<double> turned = random(40, tokens) * random(tokens, 64);
+    for (Index i = 0; i < turned.rows(); ++i) turned.row(i) *= 0.2 / turned.row(i).norm();
+    t.o = t.runs.twin + turned;
+    t.runs.repeated_keys = true;  // the RMS does not count
+    return t.judge();
+  };
+  for (const Index few : {1, 2, 6}) {
+    EXPECT_EQ(judged(few, true).verdict, Verdict::pass) << few;
+    EXPECT_EQ(judged(few, false).gate, "twin median") << few;
+  }
+  EXPECT_EQ(judged(32, true).gate, "twin median");
+  EXPECT_EQ(judged(32, true).verdict, Verdict::fail);
+}
+
 }  // namespace
 }  // namespace samestate

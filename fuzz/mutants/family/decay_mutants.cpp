@@ -34,6 +34,15 @@ struct TailGatesZero : Chunked {
   }
 };
 
+/// A call of one chunk, longer than a tile of 64: its last row does not see the state it began with.
+struct LastRowOfOneChunkForgets : Chunked {
+  using Chunked::Chunked;
+  void factors() override {
+    Chunked::factors();
+    if (valid_ == head_.tokens && valid_ == arguments_.chunk && valid_ > 64) exp_G_(valid_ - 1) = 0.0F;
+  }
+};
+
 struct EqualGatesDropped : Chunked {
   using Chunked::Chunked;
   float factor(Index i, Index j) const override {
@@ -331,6 +340,10 @@ std::vector<Mutant> decay_mutants() {
   add_both<PowersOfTwo>(out, {"F", "powers_of_two", "alpha = 2^g"}, kGated);
   add_both<ZeroKeyIsPadding>(
       out, {"F", "zero_key_is_padding", "a token whose key is zero is taken for padding: no decay"}, kGated);
+  add<LastRowOfOneChunkForgets>(
+      out,
+      {"F", "last_row_of_one_chunk_forgets", "T = chunk > 64: the last row does not see the initial state"},
+      kGated);
   add_both<DecayClamped>(out, {"F", "decay_clamped", "g below -20 is -20: e^-20 of the state stays"}, kGated);
   return out;
 }

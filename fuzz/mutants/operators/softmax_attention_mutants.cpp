@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <vector>
 
 #include "fuzz/mutants/operators/changed_call.h"
 
@@ -79,6 +80,48 @@ void scaled_maximum_rounded(Call& c) {
   }
 }
 
+/// Query head h of a token as the layer has it: projected, normed, turned.
+std::vector<float> query_of(Call& c, std::int64_t row, std::int64_t h) {
+  const std::int64_t d = c.at("d"), D = c.at("D"), pairs = c.at("pairs");
+  const float* hidden = c.input("hidden").data() + row * D;
+  std::vector<float> q(static_cast<std::size_t>(d));
+  float squares = 0.0F;
+  for (std::int64_t i = 0; i < d; ++i) {
+    const float* weights = c.input("q_proj").data() + (h * 2 * d + i) * D;
+    const float x = std::inner_product(weights, weights + D, hidden, 0.0F);
+    squares += x * x;
+    q[static_cast<std::size_t>(i)] = x;
+  }
+  const float root = std::sqrt(squares / static_cast<float>(d) + 1e-6F);
+  for (std::size_t i = 0; i < q.size(); ++i) q[i] *= (1.0F + c.input("q_norm")[i]) / root;
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    const auto at = static_cast<std::size_t>(row * pairs + i);
+    const float cosine = c.input("cosine")[at], sine = c.input("sine")[at];
+    const float x = q[static_cast<std::size_t>(i)], y = q[static_cast<std::size_t>(i + pairs)];
+    q[static_cast<std::size_t>(i)] = x * cosine - y * sine;
+    q[static_cast<std::size_t>(i + pairs)] = y * cosine + x * sine;
+  }
+  return q;
+}
+
+/// e^s without the maximum taken off: beyond fp32 from 88.73 on, and the weights are infinity over infinity.
+void scores_not_shifted(Call& c) {
+  const std::int64_t H = c.at("H"), Hkv = c.at("Hkv"), d = c.at("d"), D = c.at("D"), T = c.call.tokens;
+  const std::span<float> k = c.output("k"), out = c.output("out");
+  for (std::int64_t row = 0; row < c.call.batch * T; ++row) {
+    float most = 0.0F;
+    for (std::int64_t h = 0; h < H; ++h) {
+      const std::vector<float> q = query_of(c, row, h);
+      for (std::int64_t j = row / T * T; j <= row; ++j) {
+        const float* key = k.data() + (j * Hkv + h / (H / Hkv)) * d;
+        most = std::max(most, std::inner_product(q.begin(), q.end(), key, 0.0F));
+      }
+    }
+    if (most / root_of(d) < 88.73F) continue;
+    std::fill_n(out.begin() + row * D, D, std::numeric_limits<float>::quiet_NaN());
+  }
+}
+
 void add_attention(std::vector<Mutant>& out, std::string_view kernel) {
   add_faults(
       out, kernel,
@@ -149,6 +192,8 @@ std::vector<Mutant> softmax_attention_mutants() {
        {"F", "key_heads_exchanged", "a key head has the values of the next", misread(key_heads_exchanged)},
        {"F", "values_doubled_in_the_cache", "values are scaled on their way into the cache",
         miswritten(scaled("v", [](const Call&) { return 2.0F; }))},
+       {"F", "scores_not_shifted", "the largest score is not taken off before the exponential",
+        miswritten(scores_not_shifted)},
        {"F", "output_not_projected", "the output projection is left out", miswritten(output_not_projected)}});
   return out;
 }

@@ -87,6 +87,27 @@ Outcome groups_tiled(const OperatorKernel& right, Call& c, const Contract& contr
   return right.run(c.call, contract);
 }
 
+/// Of a last chunk that is full and longer than a tile of 64, what is left of the state it began with decays one token too few.
+Outcome full_last_chunk_decays_short(const OperatorKernel& right, Call& c, const Contract& contract) {
+  const std::int64_t H = c.at("H"), width = c.at("P") * c.at("N"), T = c.call.tokens;
+  const std::span<float> before = c.input("S"), dt = c.input("dt"), bias = c.input("dt_bias"),
+                         rate = c.input("A_log"), S = c.output("S");
+  const Outcome outcome = right.run(c.call, contract);
+  if (T < 1 || T != c.call.chunk || c.call.chunk <= 64) return outcome;
+  for (std::int64_t head = 0; head < c.call.batch * H; ++head) {
+    float decay = 0.0F, last = 0.0F;
+    for (std::int64_t t = 0; t < T; ++t) {
+      const auto h = static_cast<std::size_t>(head % H);
+      last = softplus(dt[static_cast<std::size_t>((head / H * T + t) * H) + h] + bias[h]) * std::exp(rate[h]);
+      decay -= last;
+    }
+    for (std::int64_t i = head * width; i < (head + 1) * width; ++i)
+      S[static_cast<std::size_t>(i)] +=
+          before[static_cast<std::size_t>(i)] * std::exp(decay) * std::expm1(last);
+  }
+  return outcome;
+}
+
 /// States as [N, P] where [P, N] is promised.
 void state_transposed(Call& c) {
   const std::int64_t P = c.at("P"), N = c.at("N");
@@ -167,19 +188,22 @@ std::vector<Mutant> state_space_mutants() {
                 b_and_c});
   }
   add_faults(out, "cpu.selective_scan.chunked", {chunks_forget("h")});
-  add_faults(out, "cpu.state_space_duality.chunked",
-             {{"M31", "other_head_map", "head h reads group h mod G", groups_tiled},
-              {"M33", "state_transposed", "the state is written as [N, P]", miswritten(state_transposed)},
-              state_not_read("S"),
-              early_state(),
-              no_step_bias(),
-              twice,
-              by_logarithm,
-              rate_without_exponential(),
-              next_rate(),
-              no_skip(),
-              b_and_c,
-              chunks_forget("S")});
+  add_faults(
+      out, "cpu.state_space_duality.chunked",
+      {{"M31", "other_head_map", "head h reads group h mod G", groups_tiled},
+       {"M33", "state_transposed", "the state is written as [N, P]", miswritten(state_transposed)},
+       {"F", "full_last_chunk_decays_short",
+        "T = chunk > 64: the state that is given decays by one token too few", full_last_chunk_decays_short},
+       state_not_read("S"),
+       early_state(),
+       no_step_bias(),
+       twice,
+       by_logarithm,
+       rate_without_exponential(),
+       next_rate(),
+       no_skip(),
+       b_and_c,
+       chunks_forget("S")});
   for (Mutant& m : out) {
     if (m.fault == by_logarithm.fault) m.equivalent = "no bound forbids a softplus that adds the 1";
   }

@@ -93,6 +93,7 @@ TEST(Generate, ARegimeOfNamedTensorsDrawsTheSameBitsForEver) {
       {"mixed_scales", 0x5ec5a3372a2e4e5a}, {"padded", 0x547bea86b5b4858b},
       {"masked", 0x2c2502c3fd0ae860},       {"wide_rates", 0x7fcfcbebd0d8f628},
       {"trained", 0xb9783587dca3522b},      {"extremes", 0x32cdbd9ddc4f4cc9},
+      {"sharp", 0xeaf0db1ea68d29f6},
   };
   std::set<Content> seen;
   for (const Regime& regime : tensor_regimes()) {
@@ -101,10 +102,12 @@ TEST(Generate, ARegimeOfNamedTensorsDrawsTheSameBitsForEver) {
                                        "linear_attention_normalised", "selective_scan"};
     const std::vector<const char*> with_mask{"gated_delta_net", "load_balance"};
     const std::vector<const char*> with_rates{"gated_delta_net", "selective_scan"};
+    const std::vector<const char*> with_head_norms{"gated_attention"};
     const std::vector<const char*> that_begin{"gated_delta_net", "linear_attention_normalised",
                                               "multi_scale_retention", "normalised_retention_recurrence"};
     for (const char* system : regime.tensors.masked_anywhere ? with_mask
                               : regime.tensors.of_rates      ? with_rates
+                              : regime.tensors.of_head_norms ? with_head_norms
                               : regime.tensors.trained       ? that_begin
                                                              : any) {
       for (const char* contract : {"fp32", "bf16"}) {
@@ -124,6 +127,18 @@ TEST(Generate, ARegimeOfNamedTensorsDrawsTheSameBitsForEver) {
         Content::strength, Content::cosine, Content::sine, Content::mask, Content::features, Content::zeros,
         Content::no_sum, Content::no_count})
     EXPECT_TRUE(seen.contains(content)) << static_cast<int>(content);
+}
+
+// Scores of a head whose norms are sharp reach what an exponential without a maximum taken off cannot have.
+TEST(Generate, SharpNormsOfQueriesAndKeys) {
+  const Resolved sharp(parse_case("v1 gated_attention T=3 seed=6 regime=sharp"));
+  for (const CaseTensor& tensor : tensor_inputs(sharp)) {
+    if (tensor.spec.content != Content::offset) continue;
+    EXPECT_TRUE(is_head_norm(tensor.spec.name)) << tensor.spec.name;
+    for (const float weight : tensor.data) EXPECT_NEAR(1.0F + weight, 8.0F, 1.5F);
+  }
+  EXPECT_EQ(sharp.system->regime("sharp"), sharp.regime);
+  EXPECT_EQ(system_named("latent_attention").regime("sharp"), nullptr) << "has no such norms";
 }
 
 // All states of a sequence begin together or go on together, and hold what a call can have left in them.

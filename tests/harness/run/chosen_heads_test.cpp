@@ -9,7 +9,7 @@
 #include "harness/cases/resolved.h"
 #include "harness/run/judge_batch.h"
 #include "harness/run/run_case.h"
-#include "harness/systems/tensor_system.h"
+#include "harness/systems/judge_tensors.h"
 #include "oracles/systems/family.h"
 #include "tests/harness/operator_row.h"
 

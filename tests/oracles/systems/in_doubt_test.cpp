@@ -218,7 +218,7 @@ TEST(InDoubt, RoundingsThatRepeatAreLeftToTheWorstCase) {
   subject.oracle = operator_oracle(subject.op, subject.call, subject.inputs, {}, subject.contract);
   EXPECT_TRUE(roundings_repeat(subject.subject()));
   const Tensors<double> actual = one_key_after_the_other(subject);
-  EXPECT_TRUE(in_doubt(subject.subject(), actual, 1)) << "so that it would be asked";
+  EXPECT_FALSE(in_doubt(subject.subject(), actual, 1)) << "a unit for each of the tokens";
   EXPECT_EQ(
       judge_sampled(subject.op, subject.call, subject.inputs, {}, subject.contract, subject.oracle, 1, actual)
           .verdict,
@@ -228,6 +228,32 @@ TEST(InDoubt, RoundingsThatRepeatAreLeftToTheWorstCase) {
   Tensors<double> wrong = actual;
   wrong.find("o")->second(700, 1) += 1e-3;
   EXPECT_EQ(subject.judge(wrong).verdict, Verdict::fail) << "the worst case stands";
+}
+
+// Keys of small scale are many, and their scores one number to a softmax: its weight, too, meets one rounding hundreds of times.
+TEST(InDoubt, WeightsThatAreAlikeAreLeftToTheWorstCase) {
+  Subject subject("softmax_attention", "naive", 767, {{"H", 1}, {"Hkv", 1}, {"d", 1}, {"dv", 2}});
+  for (Index token = 0; token < 767; ++token)
+    subject.inputs.find("q")->second(token, 0) = 1.0 + 0x1p-22 * static_cast<double>(token);
+  Matrix<double>& k = subject.inputs.find("k")->second;
+  k *= 1e-9;
+  k(0, 0) = of_one_sided_roundings();
+  Matrix<double>& v = subject.inputs.find("v")->second;
+  v.row(0).setOnes();
+  subject.oracle = operator_oracle(subject.op, subject.call, subject.inputs, {}, subject.contract);
+  EXPECT_FALSE(roundings_repeat(subject.subject())) << "no two tokens are one";
+  const Tensors<double> actual = one_key_after_the_other(subject);
+  EXPECT_EQ(
+      judge_sampled(subject.op, subject.call, subject.inputs, {}, subject.contract, subject.oracle, 1, actual)
+          .verdict,
+      Verdict::fail)
+      << "drawn roundings do not know it";
+  subject.oracle.tolerance.find("o")->second.array() += 1e-3;  // of scores that cancel it would be
+  EXPECT_FALSE(in_doubt(subject.subject(), actual, 1));
+  EXPECT_EQ(subject.judge(actual).verdict, Verdict::pass);
+  Tensors<double> wrong = actual;
+  wrong.find("o")->second.row(700) *= 1.0 + 1.5 * 0x1p-24 * 767;
+  EXPECT_TRUE(in_doubt(subject.subject(), wrong, 1)) << "more than all of them to one side";
 }
 
 TEST(InDoubt, TokensRepeatFromSoManyOn) {

@@ -99,6 +99,31 @@ TEST(JudgeOperator, AnOverflowExcusesNoNaNOfWhatIsNotMadeOfIt) {
   }
 }
 
+// The norm without epsilon of a row that cancels to less than its roundings may be 0 / 0.
+TEST(JudgeOperator, ARowThatMayBeZeroHasNoNorm) {
+  const Operator& retention = *find_operator("normalised_retention");
+  Call call;
+  call.form = "chunked";
+  call.tokens = 2;
+  call.chunk = 1;
+  call.parameters = {{"H", 1}, {"dk", 2}, {"dv", 1}};
+  const auto excused = [&](double second, double epsilon) {
+    Tensors<double> inputs;
+    inputs["q"] = Matrix<double>::Ones(2, 2);
+    inputs["k"] = Matrix<double>::Zero(2, 2);
+    inputs["k"].row(0) << 1.0, second;
+    inputs["v"] = Matrix<double>::Constant(2, 1, epsilon);
+    const OperatorOracle of = operator_oracle(retention, call, inputs, {}, contract_named("fp32"));
+    EXPECT_TRUE(get(of.exact, "o").allFinite());
+    Tensors<double> actual = of.exact;
+    actual["o"](1, 0) = kNaN;
+    return of.may_overflow("o", 1, 0) && judge_operator(retention, of, actual).verdict != Verdict::fail;
+  };
+  EXPECT_TRUE(excused(-1.0 + 0x1p-24, 1.0));
+  EXPECT_FALSE(excused(-1.0 + 0x1p-12, 1.0));
+  EXPECT_TRUE(excused(-0.5, 0x1p-120)) << "its square is below all numbers of fp32";
+}
+
 // Two experts of probability 0 beside the one chosen: which is the second is open, and only one of them leaves fp16.
 TEST(JudgeOperator, AnOpenChoiceMayOverflowByWhatNobodyComputed) {
   const Operator& block = *find_operator("qwen3_next_moe");

@@ -1,0 +1,69 @@
+#include "harness/run/chosen_tokens.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/cases/counter.h"
+
+namespace samestate {
+namespace {
+
+constexpr Index kFirst = 32;
+constexpr Index kBeside = 8;  ///< on both sides of an edge
+constexpr Index kFirstEdge = 64;
+constexpr Index kDrawn = 3;
+constexpr Index kFarthest = 6;  ///< that a judge adds at most
+
+}  // namespace
+
+ChosenTokens::ChosenTokens(Index tokens, std::uint64_t seed) : taken_(static_cast<std::size_t>(tokens)) {
+  if (tokens <= kAll) {
+    take(0, tokens);
+    return;
+  }
+  take(0, kFirst);
+  for (Index edge = kFirstEdge; edge < tokens; edge *= 2) take(edge - kBeside, edge + kBeside);
+  take(tokens - 2 * kBeside, tokens);
+  const Counter draws(seed, "chosen tokens");
+  for (std::int64_t draw = 0; draw < kDrawn; ++draw) add(draws.below({draw, 0, 0, 0}, tokens));
+}
+
+void ChosenTokens::add(Index token) { take(token - kBeside, token + kBeside); }
+
+void ChosenTokens::take(Index begin, Index end) {
+  for (Index t = std::max<Index>(begin, 0); t < std::min<Index>(end, std::ssize(taken_)); ++t) {
+    auto taken = taken_[static_cast<std::size_t>(t)];
+    count_ += taken ? 0 : 1;
+    taken = true;
+  }
+}
+
+std::vector<TokenSpan> ChosenTokens::spans() const {
+  std::vector<TokenSpan> out;
+  for (Index t = 0; t < std::ssize(taken_); ++t) {
+    if (!taken_[static_cast<std::size_t>(t)]) continue;
+    if (out.empty() || out.back().end != t) out.push_back({t, t});
+    out.back().end = t + 1;
+  }
+  return out;
+}
+
+std::string ChosenTokens::text() const {
+  std::string out = "tokens";
+  for (const TokenSpan& span : spans()) out += fmt::format(" {}-{}", span.begin, span.end - 1);
+  return out;
+}
+
+double ChosenTokens::share(Index tokens) {
+  if (tokens <= kAll) return 1.0;
+  const auto all = static_cast<double>(tokens);
+  const double edges = std::ceil(std::log2(all / static_cast<double>(kFirstEdge)));
+  const double held =
+      static_cast<double>(kFirst) +
+      static_cast<double>(2 * kBeside) * (edges + 1.0 + static_cast<double>(kDrawn + kFarthest));
+  return std::min(1.0, held / all);
+}
+
+}  // namespace samestate

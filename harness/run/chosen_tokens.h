@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reference/sequence.h"
+
+namespace samestate {
+
+/// Tokens [begin, end).
+struct TokenSpan {
+  Index begin = 0, end = 0;
+};
+
+/// Which tokens of a long sequence are held to their tolerance, where what a token gives depends on no other's result: a tolerance
+/// takes tens of times what float64 takes. Held are the first ones, the last, those around 64 and the powers of two above it, where
+/// tiles and blocks of threads end, some that the seed draws, and what is added: those that lie farthest from float64. A judgement's
+/// `held` counts them where every sequence is held, and `held_which` ends with their text.
+class ChosenTokens {
+ public:
+  /// Of a sequence that has no more, all.
+  static constexpr Index kAll = 384;
+
+  ChosenTokens(Index tokens, std::uint64_t seed);
+
+  [[nodiscard]] bool all() const { return count_ == std::ssize(taken_); }
+  [[nodiscard]] Index count() const { return count_; }
+  /// A token and those beside it.
+  void add(Index token);
+  /// Those that are held, in order; adjacent ones together.
+  [[nodiscard]] std::vector<TokenSpan> spans() const;
+  /// "tokens 0-31 56-71"
+  [[nodiscard]] std::string text() const;
+
+  /// The share of so many tokens that is held, about, for System::work.
+  [[nodiscard]] static double share(Index tokens);
+
+ private:
+  void take(Index begin, Index end);
+
+  std::vector<bool> taken_;
+  Index count_ = 0;
+};
+
+}  // namespace samestate

@@ -1,0 +1,222 @@
+#include "harness/systems/judge_tensors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "harness/run/chosen_heads.h"
+#include "harness/run/chosen_tokens.h"
+#include "harness/systems/sampled_sequences.h"
+#include "oracles/judge.h"
+#include "oracles/reasons.h"
+#include "oracles/systems/judge_samples.h"
+#include "oracles/systems/judge_sequence.h"
+#include "oracles/systems/stages.h"
+
+namespace samestate {
+namespace {
+
+/// Of many sequences also those that float64 shows to be farthest off.
+ChosenHeads chosen_sequences(const Case& c, const TensorSystem& system, Call call,
+                             const std::vector<CaseTensor>& inputs,
+                             const std::vector<Tensors<double>>& outputs) {
+  ChosenHeads chosen(c.B, 1, c.seed, [](Index) { return true; });
+  if (chosen.all()) return chosen;
+  call.form = system.row.forms.front().name;
+  Farthest farthest;
+  for (Index b = 0; b < c.B; ++b) {
+    if (chosen.takes(b, 0)) continue;
+    const Tensors<double> exact = system.row.exact(call, sequence_of(inputs, b));
+    Distance distance;
+    for (const auto& [name, x] : exact) distance.add(x, get(outputs[static_cast<std::size_t>(b)], name));
+    farthest.add(b, distance);
+  }
+  for (const Index b : farthest.heads()) chosen.add(b, 0);
+  return chosen;
+}
+
+/// Adds the tokens of a sequence that float64 shows to be farthest off.
+void add_farthest(ChosenTokens& chosen, const Operator& row, Call call, const Tensors<double>& inputs,
+                  const Tensors<double>& outputs) {
+  call.form = row.forms.front().name;
+  const auto number = [](double x) { return std::isnan(x) ? HUGE_VAL : x; };
+  std::map<Index, Distance> tokens;
+  for (const auto& [name, exact] : row.exact(call, inputs)) {
+    const Matrix<double>& actual = get(outputs, name);
+    const Index rows = exact.rows() / call.tokens;
+    const double size = exact.norm() / std::sqrt(static_cast<double>(std::max<Index>(exact.rows(), 1)));
+    for (Index r = 0; r < exact.rows(); ++r) {
+      const double error = (actual.row(r) - exact.row(r)).norm();
+      if (error == 0.0) continue;
+      Distance& distance = tokens[r / rows];
+      distance.all = std::max(distance.all, number(error / size));
+      distance.row = std::max(distance.row, number(error / exact.row(r).norm()));
+    }
+  }
+  Farthest farthest;
+  for (const auto& [token, distance] : tokens) farthest.add(token, distance);
+  for (const Index token : farthest.heads()) chosen.add(token);
+}
+
+/// What is judged of a sequence by itself: all of it, or some tokens that depend on no other's result.
+struct Part {
+  Call call;
+  std::vector<Index> cuts;
+  Tensors<double> inputs, outputs;
+  std::vector<Index> tokens;  ///< of the sequence, in the order of the part's; empty: all of it
+};
+
+/// Tokens of tensors that have a row, or several, a token; `whole` are those that have none.
+Tensors<double> rows_of_tokens(const std::vector<TensorSpec>& specs, const Tensors<double>& from,
+                               const std::vector<Index>& tokens, Index of) {
+  Tensors<double> out;
+  for (const TensorSpec& spec : specs) {
+    const Matrix<double>& x = get(from, spec.name);
+    if (spec.axis == Axis::prefix) {
+      out.emplace(spec.name, x.topRows(x.rows() / of * (tokens.back() + 1)));
+    } else if (spec.axis != Axis::tokens) {
+      out.emplace(spec.name, x);
+    } else {
+      const Index rows = x.rows() / of;
+      Matrix<double> kept(rows * std::ssize(tokens), x.cols());
+      for (std::size_t i = 0; i < tokens.size(); ++i)
+        kept.middleRows(static_cast<Index>(i) * rows, rows) = x.middleRows(tokens[i] * rows, rows);
+      out.emplace(spec.name, std::move(kept));
+    }
+  }
+  return out;
+}
+
+Part part_of(const Operator& row, const Call& call, const std::vector<Index>& cuts,
+             const Tensors<double>& inputs, const Tensors<double>& outputs, std::vector<Index> tokens) {
+  const Signature signature = row.signature(call);
+  Part part{call,
+            {},
+            rows_of_tokens(signature.inputs, inputs, tokens, call.tokens),
+            rows_of_tokens(signature.outputs, outputs, tokens, call.tokens),
+            std::move(tokens)};
+  part.call.tokens = std::ssize(part.tokens);
+  for (std::size_t i = 1; i < part.tokens.size(); ++i) {
+    // Calls that end between two of them.
+    const auto ends = [&](Index cut) { return cut > part.tokens[i - 1] && cut <= part.tokens[i]; };
+    if (std::ranges::any_of(cuts, ends)) part.cuts.push_back(static_cast<Index>(i));
+  }
+  return part;
+}
+
+/// The parts of a sequence: of tokens that do not meet one, of those that meet rows of a prefix one for each span.
+std::vector<Part> parts_of(const Operator& row, const Call& call, const std::vector<Index>& cuts,
+                           const Tensors<double>& inputs, const Tensors<double>& outputs,
+                           const ChosenTokens& chosen) {
+  std::vector<Part> parts;
+  std::vector<Index> tokens;
+  const std::vector<TokenSpan> spans = chosen.spans();
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    for (Index t = spans[i].begin; t < spans[i].end; ++t) tokens.push_back(t);
+    if (row.token_wise && i + 1 < spans.size()) continue;
+    parts.push_back(part_of(row, call, cuts, inputs, outputs, std::exchange(tokens, {})));
+  }
+  return parts;
+}
+
+/// The place of a part in its sequence.
+void place_in_sequence(Location& at, const Part& part, const TensorSystem& system) {
+  if (part.tokens.empty() || at.token < 0) return;
+  // A row is a token, or one of its heads.
+  const Signature signature = system.row.signature(part.call);
+  const Index rows = std::max<Index>(signature.outputs.front().rows() / part.call.tokens, 1);
+  at.token = part.tokens[static_cast<std::size_t>(at.token / rows)] * rows + at.token % rows;
+}
+
+}  // namespace
+
+Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::string_view native,
+                        const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& outputs,
+                        std::vector<OperatorOracle>* oracles) {
+  const Call call = system.call(r.c, native);
+  const ChosenHeads chosen = chosen_sequences(r.c, system, call, inputs, outputs);
+  // Of work 1, some 35 ms of the running error. Without rounding points samples are dearer, and few runs are in doubt.
+  Case alone = r.c;
+  alone.B = 1;
+  alone.taps = false;
+  const double one = system.work(alone);
+  Index held = chosen.count();
+  const auto twins = [&](double work, bool points) {
+    return SampledSequences(held, work, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
+  };
+  const auto draws = [&](double work, bool points) {
+    const bool law = r.law != nullptr;
+    // Samples of a large chunk, as its form computes it, take a minute where the running error takes a tenth of a second.
+    const double tiles = std::max(1.0, static_cast<double>(r.c.chunk) / 64.0);
+    const double in_doubt = tiles > 1.0 ? 0.0 : 4.0;
+    const double vacuous = points ? 1.0 : 0.3 / (tiles * tiles);
+    return SampledSequences(held, work, points ? 0.1 : law ? 0.0 : in_doubt, law ? 0.0 : vacuous);
+  };
+  // A twin is sought among the subsets of its points. A stage has few of the layer's, and part of its work.
+  constexpr double kOfStage = 0.25;
+  const std::vector<Index> cuts = cuts_of(r);
+  const bool by_token = !r.c.taps && r.c.T > 0 && held_by_token(system.row, system.row.signature(call));
+  std::optional<Judgement> worst, zeros;
+  Index looked = 0;
+  std::string which;
+  Index of_tokens = 0;
+  const auto judge_part = [&](const Part& part, Index b, const OperatorOracle& oracle, double work) {
+    const bool points = oracle.points && r.law == nullptr;
+    const auto asked = [&](double of) {
+      return GatesAsked{[=, &looked](Verdict v) { return twins(of, points).takes(looked, v); },
+                        [=, &looked](Verdict v) { return draws(of, points).takes(looked, v); }};
+    };
+    Judgement judgement = judge_sequence({system.row, part.call, part.inputs, part.cuts, *r.contract, oracle},
+                                         part.outputs, r.c.seed, asked(work));
+    if (std::ranges::any_of(system.taps, [&](const std::string& tap) { return part.outputs.contains(tap); }))
+      add_stages(judgement, judge_stages(system.row, part.call, part.inputs, part.outputs, part.cuts,
+                                         *r.contract, r.c.seed, asked(kOfStage * work)));
+    place_in_sequence(judgement.worst, part, system);
+    judgement.worst.sequence = b;
+    ++looked;
+    // What is zero by right (a request of no slot) is no evidence of its own, and no reason to distrust the others'.
+    const bool zero =
+        judgement.verdict == Verdict::vacuous && judgement.gate == kZeroGate && judgement.stages.empty();
+    std::optional<Judgement>& to = zero ? zeros : worst;
+    if (to) {
+      merge(*to, judgement);
+    } else {
+      to = std::move(judgement);
+    }
+  };
+  for (Index b = 0; b < r.c.B; ++b) {
+    const bool takes = chosen.takes(b, 0);
+    if (!takes && oracles == nullptr) continue;
+    Tensors<double> sequence = sequence_of(inputs, b);
+    const Tensors<double>& actual = outputs[static_cast<std::size_t>(b)];
+    ChosenTokens tokens(r.c.T, r.c.seed + static_cast<std::uint64_t>(b));
+    if (takes && by_token && !tokens.all()) {
+      add_farthest(tokens, system.row, call, sequence, actual);
+      const std::vector<Part> parts = parts_of(system.row, call, cuts, sequence, actual, tokens);
+      held = chosen.count() * std::ssize(parts);
+      for (const Part& part : parts) {
+        judge_part(part, b, operator_oracle(system.row, part.call, part.inputs, part.cuts, *r.contract),
+                   one / static_cast<double>(parts.size()));
+      }
+      if (which.empty()) which = tokens.text(), of_tokens = tokens.count();
+      if (oracles == nullptr) continue;
+      oracles->push_back(operator_oracle(system.row, call, sequence, cuts, *r.contract));
+      continue;
+    }
+    OperatorOracle oracle = operator_oracle(system.row, call, sequence, cuts, *r.contract);
+    if (takes) judge_part({call, cuts, std::move(sequence), actual, {}}, b, oracle, one);
+    if (oracles) oracles->push_back(std::move(oracle));
+  }
+  if (!worst) worst = zeros ? std::move(*zeros) : Judgement{};
+  chosen.note(*worst);
+  if (!which.empty()) {
+    if (chosen.all()) worst->held = of_tokens, worst->held_of = r.c.T;
+    worst->held_which += (worst->held_which.empty() ? "" : "; ") + which;
+  }
+  return *worst;
+}
+
+}  // namespace samestate

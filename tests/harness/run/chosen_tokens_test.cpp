@@ -1,0 +1,65 @@
+#include "harness/run/chosen_tokens.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace samestate {
+namespace {
+
+std::vector<bool> taken(const ChosenTokens& chosen, Index tokens) {
+  std::vector<bool> out(static_cast<std::size_t>(tokens));
+  for (const TokenSpan& span : chosen.spans()) {
+    for (Index t = span.begin; t < span.end; ++t) out[static_cast<std::size_t>(t)] = true;
+  }
+  return out;
+}
+
+TEST(ChosenTokens, OfAFewAllAreHeld) {
+  for (const Index tokens : {Index{0}, Index{1}, ChosenTokens::kAll}) {
+    const ChosenTokens chosen(tokens, 1);
+    EXPECT_TRUE(chosen.all());
+    EXPECT_EQ(chosen.count(), tokens);
+    EXPECT_EQ(ChosenTokens::share(tokens), 1.0);
+  }
+  EXPECT_FALSE(ChosenTokens(ChosenTokens::kAll + 1, 1).all());
+}
+
+TEST(ChosenTokens, OfManyTheEndsAndTheEdgesOfTiles) {
+  constexpr Index kTokens = 65537;
+  const ChosenTokens chosen(kTokens, 1);
+  const std::vector<bool> held = taken(chosen, kTokens);
+  for (const std::size_t t : {0U, 1U, 31U, 63U, 64U, 127U, 128U, 255U, 256U, 4095U, 4096U, 65535U, 65536U})
+    EXPECT_TRUE(held[t]) << t;
+  EXPECT_LT(chosen.count(), 400);
+  EXPECT_NE(chosen.text(), ChosenTokens(kTokens, 2).text()) << "some are drawn";
+  EXPECT_EQ(chosen.text(), ChosenTokens(kTokens, 1).text());
+}
+
+TEST(ChosenTokens, AddsATokenWithThoseBesideIt) {
+  ChosenTokens chosen(1000, 1);
+  const Index before = chosen.count();
+  Index free = 0;
+  for (const TokenSpan& span : chosen.spans()) {
+    if (span.begin - free > 40) break;
+    free = span.end;
+  }
+  chosen.add(free + 20);
+  EXPECT_EQ(chosen.count(), before + 16);
+  EXPECT_TRUE(taken(chosen, 1000)[static_cast<std::size_t>(free + 20)]);
+  chosen.add(0);
+  chosen.add(999);
+  EXPECT_EQ(chosen.count(), before + 16) << "held already";
+}
+
+// What a plan counts on: neither far below nor far above what is held.
+TEST(ChosenTokens, TheShareIsThatOfWhatIsHeld) {
+  for (const Index tokens : {512, 1000, 4100, 65811}) {
+    const double held = static_cast<double>(ChosenTokens(tokens, 1).count()) / static_cast<double>(tokens);
+    EXPECT_GE(ChosenTokens::share(tokens), held) << tokens;
+    EXPECT_LE(ChosenTokens::share(tokens), 2.0 * held) << tokens;
+  }
+}
+
+}  // namespace
+}  // namespace samestate
