@@ -107,18 +107,23 @@ Part part_of(const Operator& row, const Call& call, const std::vector<Index>& cu
   return part;
 }
 
-/// The parts of a sequence: of tokens that do not meet one, of those that meet rows of a prefix one for each span.
+/// The parts of a sequence: of tokens that do not meet one, of those that meet rows of a prefix one for each span within a call.
 std::vector<Part> parts_of(const Operator& row, const Call& call, const std::vector<Index>& cuts,
                            const Tensors<double>& inputs, const Tensors<double>& outputs,
                            const ChosenTokens& chosen) {
   std::vector<Part> parts;
   std::vector<Index> tokens;
-  const std::vector<TokenSpan> spans = chosen.spans();
-  for (std::size_t i = 0; i < spans.size(); ++i) {
-    for (Index t = spans[i].begin; t < spans[i].end; ++t) tokens.push_back(t);
-    if (row.token_wise && i + 1 < spans.size()) continue;
-    parts.push_back(part_of(row, call, cuts, inputs, outputs, std::exchange(tokens, {})));
+  const auto take = [&] {
+    if (!tokens.empty())
+      parts.push_back(part_of(row, call, cuts, inputs, outputs, std::exchange(tokens, {})));
+  };
+  for (const TokenSpan& span : chosen.spans()) {
+    for (Index t = span.begin; t < span.end; ++t) {
+      if (!row.token_wise && (t == span.begin || std::ranges::binary_search(cuts, t))) take();
+      tokens.push_back(t);
+    }
   }
+  take();
   return parts;
 }
 

@@ -96,6 +96,26 @@ TEST(JudgeTensors, HeldTokensHaveTheBoundsOfTheWhole) {
   }
 }
 
+// Tokens that come alone, and those before them, have the oracle that they have by themselves.
+TEST(JudgeTensors, CallsThatEndWithinASpan) {
+  for (const char* line : {"v1 softmax_attention form=decode chunk=255 prefill=464 T=470 H=3 Hkv=3 d=1 dv=1 "
+                           "contract=bf16 regime=spiky",
+                           "v1 softmax_attention form=decode chunk=16 prefill=1 T=400 H=1 Hkv=1 d=2 dv=2"}) {
+    Long of(line, "cpu.softmax_attention.merged");
+    const Judgement right = of.judge();
+    EXPECT_EQ(right.verdict, Verdict::pass) << right.reason;
+    EXPECT_LT(right.ratio, 1.0);
+    std::vector<OperatorOracle> whole;
+    (void)judge_tensors(of.r, of.system, of.row.form, of.inputs, by_sequence(of.outputs), &whole);
+    const Index last = of.r.c.T - 1;
+    of.at(last, 0) += 0.5F;
+    const Judgement wrong = of.judge();
+    EXPECT_EQ(wrong.worst.token, last);
+    const double bound = get(whole.front().tolerance, "o")(last, 0);
+    EXPECT_NEAR(wrong.bound, bound, 1e-6 * bound);
+  }
+}
+
 // What all sequences of a batch hold of their tokens stands behind which sequences are held.
 TEST(JudgeTensors, ManySequencesOfManyTokens) {
   Long of("v1 l2norm form=fused B=30 T=500 H=1 D=3", "cpu.l2norm.fused");
