@@ -55,7 +55,7 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
   SampledErrors few;
   const auto open = [&] {
     if (of.oracle.points) return asked.drawn(judgement.verdict);
-    if (judgement.verdict == Verdict::vacuous && asked.drawn(Verdict::vacuous)) return true;
+    if (judgement.verdict == Verdict::vacuous && asked.drawn(Verdict::vacuous)) return !roundings_repeat(of);
     return asked.drawn(Verdict::pass) && in_doubt(of, actual, seed) && !roundings_repeat(of) &&
            !lies_within_few(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual, &few);
   };

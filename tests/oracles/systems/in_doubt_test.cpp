@@ -228,6 +228,8 @@ TEST(InDoubt, RoundingsThatRepeatAreLeftToTheWorstCase) {
   Tensors<double> wrong = actual;
   wrong.find("o")->second(700, 1) += 1e-3;
   EXPECT_EQ(subject.judge(wrong).verdict, Verdict::fail) << "the worst case stands";
+  subject.oracle.tolerance.find("o")->second *= 1e6;
+  EXPECT_EQ(subject.judge(actual).verdict, Verdict::vacuous) << "where it says nothing, nothing is known";
 }
 
 // Keys of small scale are many, and their scores one number to a softmax: its weight, too, meets one rounding hundreds of times.
