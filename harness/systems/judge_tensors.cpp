@@ -168,6 +168,17 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
   Index looked = 0;
   std::string which;
   Index of_tokens = 0;
+  const auto add = [&](Judgement judgement) {
+    // What is zero by right (a request of no slot) is no evidence of its own, and no reason to distrust the others'.
+    const bool zero =
+        judgement.verdict == Verdict::vacuous && judgement.gate == kZeroGate && judgement.stages.empty();
+    std::optional<Judgement>& to = zero ? zeros : worst;
+    if (to) {
+      merge(*to, judgement);
+    } else {
+      to = std::move(judgement);
+    }
+  };
   const auto judge_part = [&](const Part& part, Index b, const OperatorOracle& oracle, double work) {
     const bool points = oracle.points && r.law == nullptr;
     const auto asked = [&](double of) {
@@ -182,15 +193,7 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     place_in_sequence(judgement.worst, part, system);
     judgement.worst.sequence = b;
     ++looked;
-    // What is zero by right (a request of no slot) is no evidence of its own, and no reason to distrust the others'.
-    const bool zero =
-        judgement.verdict == Verdict::vacuous && judgement.gate == kZeroGate && judgement.stages.empty();
-    std::optional<Judgement>& to = zero ? zeros : worst;
-    if (to) {
-      merge(*to, judgement);
-    } else {
-      to = std::move(judgement);
-    }
+    return judgement;
   };
   for (Index b = 0; b < r.c.B; ++b) {
     const bool takes = chosen.takes(b, 0);
@@ -202,17 +205,23 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
       add_farthest(tokens, system.row, call, sequence, actual);
       const std::vector<Part> parts = parts_of(system.row, call, cuts, sequence, actual, tokens);
       held = chosen.count() * std::ssize(parts);
+      std::vector<Judgement> of_parts;
       for (const Part& part : parts) {
-        judge_part(part, b, operator_oracle(system.row, part.call, part.inputs, part.cuts, *r.contract),
-                   one / static_cast<double>(parts.size()));
+        of_parts.push_back(
+            judge_part(part, b, operator_oracle(system.row, part.call, part.inputs, part.cuts, *r.contract),
+                       one / static_cast<double>(parts.size())));
       }
+      // As of the rows of a sequence that is held whole: a bound that says nothing of some leaves the others judged.
+      if (std::ranges::any_of(of_parts, [](const Judgement& j) { return j.verdict == Verdict::pass; }))
+        std::erase_if(of_parts, [](const Judgement& j) { return j.verdict == Verdict::vacuous; });
+      for (Judgement& judgement : of_parts) add(std::move(judgement));
       if (which.empty()) which = tokens.text(), of_tokens = tokens.count();
       if (oracles == nullptr) continue;
       oracles->push_back(operator_oracle(system.row, call, sequence, cuts, *r.contract));
       continue;
     }
     OperatorOracle oracle = operator_oracle(system.row, call, sequence, cuts, *r.contract);
-    if (takes) judge_part({call, cuts, std::move(sequence), actual, {}}, b, oracle, one);
+    if (takes) add(judge_part({call, cuts, std::move(sequence), actual, {}}, b, oracle, one));
     if (oracles) oracles->push_back(std::move(oracle));
   }
   if (!worst) worst = zeros ? std::move(*zeros) : Judgement{};

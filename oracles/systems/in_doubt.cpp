@@ -29,15 +29,6 @@ Tensors<double> moved(const Signature& signature, Tensors<double> inputs, std::m
   return inputs;
 }
 
-/// The most tokens that one of them meets.
-double tokens_met(const TwinSubject& of) {
-  Index before = 0;
-  for (const TensorSpec& spec : of.op.signature(of.call).inputs) {
-    if (spec.axis == Axis::prefix) before = std::max(before, get(of.inputs, spec.name).rows());
-  }
-  return static_cast<double>(std::max(before, of.call.tokens));
-}
-
 /// The rows whose error may be in doubt, of one output.
 struct Rows {
   const Matrix<double>& exact;
@@ -61,7 +52,7 @@ struct Rows {
 }  // namespace
 
 bool in_doubt(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed) {
-  const double tokens = tokens_met(of);
+  const auto tokens = static_cast<double>(tokens_met(of));
   std::map<std::string, Rows> outputs;
   for (const auto& [name, exact] : of.oracle.exact) {
     if (exact.size() == 0) continue;
@@ -93,6 +84,14 @@ bool in_doubt(const TwinSubject& of, const Tensors<double>& actual, std::uint64_
     if (!rows.rows.empty()) return true;
   }
   return false;
+}
+
+Index tokens_met(const TwinSubject& of) {
+  Index before = 0;
+  for (const TensorSpec& spec : of.op.signature(of.call).inputs) {
+    if (spec.axis == Axis::prefix) before = std::max(before, get(of.inputs, spec.name).rows());
+  }
+  return std::max(before, of.call.tokens);
 }
 
 bool roundings_repeat(const TwinSubject& of) {

@@ -20,6 +20,9 @@ namespace samestate {
 /// errs by less than kDoubt roundings of the inputs. Rows of undecided tokens, which no sample judges, are left out.
 [[nodiscard]] bool in_doubt(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed);
 
+/// The most tokens that one of them meets, itself too.
+[[nodiscard]] Index tokens_met(const TwinSubject& of);
+
 /// Whether more than kAlikeTokens tokens of an input are one token again and again: a kernel makes the same roundings of each,
 /// and their sum is n of one, where drawn ones cancel to sqrt(n).
 [[nodiscard]] bool roundings_repeat(const TwinSubject& of);

@@ -55,14 +55,18 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
   SampledErrors few;
   const auto open = [&] {
     if (of.oracle.points) return asked.drawn(judgement.verdict);
-    if (judgement.verdict == Verdict::vacuous && asked.drawn(Verdict::vacuous)) return !roundings_repeat(of);
+    if (judgement.verdict == Verdict::vacuous && asked.drawn(Verdict::vacuous)) return true;
     return asked.drawn(Verdict::pass) && in_doubt(of, actual, seed) && !roundings_repeat(of) &&
            !lies_within_few(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual, &few);
   };
   if (judgement.verdict != Verdict::fail && !same && open()) {
-    add_gated(judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual,
-                            std::move(few)),
-              true);
+    const Judgement drawn = judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed,
+                                          actual, std::move(few));
+    // Roundings of n tokens that are one token add up to n where drawn ones make the root of it: so far a run is not known.
+    const bool repeats = !of.oracle.points && drawn.verdict == Verdict::fail &&
+                         drawn.ratio * drawn.ratio <= static_cast<double>(tokens_met(of)) &&
+                         roundings_repeat(of);
+    if (!repeats) add_gated(drawn, true);
   }
   return judgement;
 }
