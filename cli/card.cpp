@@ -80,6 +80,11 @@ int run_card(const CardVerb& options) {
     if (runs.size() == probes.size() || interrupted()) break;
     runs.push_back(probe_apart([&] { return run_probe(table, probe); }, timeout));
   }
+  if (interrupted()) {
+    fmt::print(stderr, "samestate: interrupted after {} of {} probes: no card is read\n", runs.size(),
+               probes.size());
+    return kVacuous;
+  }
   runs.resize(probes.size());
   Progress progress(0);
   how.progress = [&](const std::string&) { progress.step(0.0, false); };
@@ -123,7 +128,8 @@ Command add_card(CLI::App& app) {
       "system and form.\n\n"
       "Exit 0 where the card explains the outputs, 1 where no contract of the grammar does (the nearest is "
       "printed, with\n"
-      "card:nearest), 2 for bad input. `samestate list contracts --long` shows every point; docs/card.md "
+      "card:nearest), 2 for bad input, 3 where an interrupt ended the search. `samestate list contracts "
+      "--long` shows every point; docs/card.md "
       "says more.");
   app.add_option("--kernel", options->kernel, "whose card to read")->required()->check(named());
   app.add_option("--form", options->form, "of the kernel, where its name is given without")->check(named());

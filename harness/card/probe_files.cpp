@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 
@@ -85,9 +86,9 @@ std::vector<ProbeRun> read_probes(const std::string& folder, const std::vector<P
     out.back().outputs = {floats(file, "o"), floats(file, "final_state")};
     const std::vector<float>& o = out.back().outputs.o;
     if (out.back().outputs.final_state.empty() ||
-        std::all_of(o.begin(), o.end(), [](float x) { return x == 0.0F; })) {
+        std::all_of(o.begin(), o.end(), [](float x) { return x == 0.0F || std::isnan(x); })) {
       out.back().outputs = {};
-      out.back().refused = "o is all zero, or there is no final_state, in " + path.string();
+      out.back().refused = "o was not written, or there is no final_state, in " + path.string();
     }
   }
   return out;

@@ -293,8 +293,13 @@ CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes, const
   CardDistance distance(row.system, probes, std::move(outputs));
   Search search(kernel, distance, options);
   const std::vector<std::size_t> ran = search.all();
-  if (ran.empty())
-    throw Error("kernel " + kernel.name + ": it ran none of the probes, so that nothing is known of it");
+  if (ran.empty()) {
+    const auto said =
+        std::find_if(runs.begin(), runs.end(), [](const ProbeRun& run) { return !run.refused.empty(); });
+    throw Error(
+        fmt::format("kernel {}: there are outputs of none of the {} probes, so that nothing is known of it{}",
+                    kernel.name, probes.size(), said == runs.end() ? "" : ": " + said->refused));
+  }
   Contract start = contract_named(row.declared);
   start.nearest = false;
   const Contract found = search.run(start);

@@ -185,10 +185,13 @@ class DeclaredLimits::Reader {
     }
     if (name == "form") {
       const CaseForm* form = system_.form(text);
-      if (form != nullptr && (form->packed || system_.native(text))) return text;
+      const auto taken = [&](const CaseForm& row) {
+        return row.packed || system_.native(row.name) || row.of_any_form();
+      };
+      if (form != nullptr && taken(*form)) return text;
       std::vector<std::string_view> forms;
       for (const CaseForm& row : system_.forms) {
-        if (row.packed || system_.native(row.name)) forms.push_back(row.name);
+        if (taken(row)) forms.push_back(row.name);
       }
       throw Error(fmt::format("limit {}: form={}: calls of {} are {}", quote(text_), text, system_.name,
                               fmt::join(forms, ", ")));

@@ -143,7 +143,9 @@ std::vector<std::string> contracts_of(const std::string& kernel, const std::vect
     if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
   }
   if (out.empty())
-    throw Error("kernel " + kernel + ": its row promises no contract; `samestate list contracts` shows them");
+    throw Error(
+        "kernel " + kernel +
+        ": its row promises no contract; `samestate list contracts` shows them, and `any` stands beside one");
   return out;
 }
 
@@ -273,18 +275,31 @@ Case as_called(Case c, const KernelRow& kernel, const CallShape& call) {
   return c;
 }
 
+namespace {
+
+/// Whether calls of the case get rows of tokens before theirs: those of form=decode, and of a law that cuts a sequence where
+/// a call has all keys so far. A limit knows them as form=decode.
+bool goes_on(const Resolved& r) {
+  if (r.form->of_any_form()) return true;
+  if (r.c.law != "split" && r.c.law != "serving") return false;
+  const auto prefix = [](const TensorSpec& x) { return x.axis == Axis::prefix; };
+  return std::ranges::any_of(r.system->signature(r.c).inputs, prefix);
+}
+
+}  // namespace
+
 bool within_limits(const KernelRow& kernel, const Case& c) {
   if (!has_kernels(kernel, c)) return false;
   if (kernel.limits.none()) return true;
   const std::optional<Resolved> r = resolved(c);
   if (!r || r->system != kernel.system) return false;
-  const bool any_form = r->form->of_any_form();
+  const bool any_form = r->form->of_any_form(), decodes = goes_on(*r);
   const bool chunked = kernel.system->form(kernel.form)->chunked;
   for (const Segment& segment : r->path(c.T)) {
     if (segment.tokens == 0 && c.T > 0) continue;
     if (!any_form && (segment.chunk > 0) != chunked) continue;  // the other kernel's
     Case call = c;
-    if (!r->form->packed) call.form = kernel.form;
+    if (!r->form->packed) call.form = decodes ? "decode" : kernel.form;
     call.T = segment.token_by_token ? 1 : segment.tokens;
     if (!any_form) call.chunk = segment.chunk;
     if (segment.cuts.empty() && segment.head_cuts.empty()) call.ranks = 1, call.cuts = Case{}.cuts;

@@ -59,12 +59,15 @@ std::string card_text(const CardRow& card) {
     if (c.verdict != "pass")
       text += fmt::format("          {}, twin {:.3g}: {}\n", c.verdict, c.twin, c.line);
   }
+  if (!card.stopped.empty())
+    return text +
+           fmt::format("{} after {} twins in {:.1f} s: what stands above is the search so far, and no card\n",
+                       card.stopped, card.twins, card.seconds);
   text += fmt::format(
       "fit       at most {:.2g} of the error of the outputs is left{}\n", card.farthest,
       card.explained ? "" : ": no contract of the grammar explains them, this one is the nearest");
-  text += fmt::format("{} of {} points told apart; {} twins in {:.1f} s{}\n", told, card.points.size(),
-                      card.twins, card.seconds,
-                      card.stopped.empty() ? "" : "; " + card.stopped + ": the card so far");
+  text += fmt::format("{} of {} points told apart; {} twins in {:.1f} s\n", told, card.points.size(),
+                      card.twins, card.seconds);
   return text + fmt::format("contract={}{}\n", card.contract, card.explained ? "" : "+card:nearest");
 }
 

@@ -77,6 +77,25 @@ TEST(KernelTable, LimitsSpeakOfTheCallsOfNamedTensorsToo) {
   EXPECT_FALSE(inside("form=decode chunk=9 prefill=20 T=30 dk=4"));
 }
 
+// A kernel of prompts alone: no call of it has keys of an earlier one.
+TEST(KernelTable, LimitsMayLeaveOutCallsBehindOthers) {
+  OperatorKernel row = operator_row("cpu.softmax_attention.online");
+  row.limits = {"form != decode"};
+  const KernelRow prompts = adapted(row);
+  const auto inside = [&](const std::string& line) {
+    return within_limits(prompts, parse_case("v1 softmax_attention " + line));
+  };
+  EXPECT_TRUE(inside("form=online T=9"));
+  EXPECT_TRUE(inside("form=online T=9 law=causality"));
+  EXPECT_FALSE(inside("form=decode prefill=3 T=9"));
+  EXPECT_FALSE(inside("form=online T=9 law=split"));
+  EXPECT_FALSE(inside("form=online T=9 law=serving"));
+  row.limits = {"form = decode"};
+  const KernelRow serves = adapted(row);
+  EXPECT_TRUE(within_limits(serves, parse_case("v1 softmax_attention form=decode prefill=3 T=9")));
+  EXPECT_FALSE(within_limits(serves, parse_case("v1 softmax_attention form=online T=9")));
+}
+
 // What a call shows is read from it alone, of every system: sizes that a law has changed too.
 TEST(KernelTable, ACallIsReadAsItsCaseLine) {
   const KernelRow family = adapted(KernelTable(kernels()).named("cpu.retention.chunked"));
