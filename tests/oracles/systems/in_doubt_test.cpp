@@ -230,6 +230,7 @@ TEST(InDoubt, RoundingsThatRepeatAreLeftToTheWorstCase) {
   EXPECT_EQ(subject.judge(wrong).verdict, Verdict::fail) << "the worst case stands";
   subject.oracle.tolerance.find("o")->second *= 1e6;
   EXPECT_EQ(subject.judge(actual).verdict, Verdict::vacuous) << "where it says nothing, nothing is known";
+  EXPECT_EQ(subject.judge(wrong).verdict, Verdict::fail) << "more than repeating makes";
 }
 
 // Keys of small scale are many, and their scores one number to a softmax: its weight, too, meets one rounding hundreds of times.
