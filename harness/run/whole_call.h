@@ -10,14 +10,17 @@
 
 namespace samestate {
 
-/// A case that is one call, on dense tensors of its own: made as often as one likes, and judged by what the
-/// last call wrote.
+/// A call of a case on dense tensors of its own, made as often as one likes, and judged by what the last one wrote: the only
+/// one, or of named tensors that decode the last, behind those before it.
 class WholeCall {
  public:
   virtual ~WholeCall() = default;
   WholeCall(const WholeCall&) = delete;
   WholeCall& operator=(const WholeCall&) = delete;
 
+  /// Makes the calls before it. Throws what the kernel throws, and Unavailable.
+  virtual void prepare(const KernelChoice&) {}
+  /// After prepare().
   [[nodiscard]] const KernelCall& call() const { return call_; }
   [[nodiscard]] const Contract& contract() const { return contract_; }
   /// Parts that are judged apart: (sequence, value head) pairs, or sequences.
@@ -35,8 +38,8 @@ class WholeCall {
   Contract contract_;  ///< of the call
 };
 
-/// Throws Error, with the remedy, for a case that is no single call of dense tensors: one with a law, one that
-/// decodes, one without tokens.
+/// Throws Error, with the remedy, for a case that has no call of dense tensors to time: one with a law, one of the recurrent
+/// family that decodes, one without tokens.
 void require_one_call(const Resolved& r);
 
 /// Fills every output of a call with kPoison; its tensors are dense.

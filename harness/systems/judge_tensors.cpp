@@ -61,14 +61,6 @@ void add_farthest(ChosenTokens& chosen, const Operator& row, Call call, const Te
   for (const Index token : farthest.heads()) chosen.add(token);
 }
 
-/// What is judged of a sequence by itself: all of it, or some tokens that depend on no other's result.
-struct Part {
-  Call call;
-  std::vector<Index> cuts;
-  Tensors<double> inputs, outputs;
-  std::vector<Index> tokens;  ///< of the sequence, in the order of the part's; empty: all of it
-};
-
 /// Tokens of tensors that have a row, or several, a token; `whole` are those that have none.
 Tensors<double> rows_of_tokens(const std::vector<TensorSpec>& specs, const Tensors<double>& from,
                                const std::vector<Index>& tokens, Index of) {
@@ -90,28 +82,11 @@ Tensors<double> rows_of_tokens(const std::vector<TensorSpec>& specs, const Tenso
   return out;
 }
 
-Part part_of(const Operator& row, const Call& call, const std::vector<Index>& cuts,
-             const Tensors<double>& inputs, const Tensors<double>& outputs, std::vector<Index> tokens) {
-  const Signature signature = row.signature(call);
-  Part part{call,
-            {},
-            rows_of_tokens(signature.inputs, inputs, tokens, call.tokens),
-            rows_of_tokens(signature.outputs, outputs, tokens, call.tokens),
-            std::move(tokens)};
-  part.call.tokens = std::ssize(part.tokens);
-  for (std::size_t i = 1; i < part.tokens.size(); ++i) {
-    // Calls that end between two of them.
-    const auto ends = [&](Index cut) { return cut > part.tokens[i - 1] && cut <= part.tokens[i]; };
-    if (std::ranges::any_of(cuts, ends)) part.cuts.push_back(static_cast<Index>(i));
-  }
-  return part;
-}
-
 /// The parts of a sequence: of tokens that do not meet one, of those that meet rows of a prefix one for each span within a call.
-std::vector<Part> parts_of(const Operator& row, const Call& call, const std::vector<Index>& cuts,
-                           const Tensors<double>& inputs, const Tensors<double>& outputs,
-                           const ChosenTokens& chosen) {
-  std::vector<Part> parts;
+std::vector<SequencePart> parts_of(const Operator& row, const Call& call, const std::vector<Index>& cuts,
+                                   const Tensors<double>& inputs, const Tensors<double>& outputs,
+                                   const ChosenTokens& chosen) {
+  std::vector<SequencePart> parts;
   std::vector<Index> tokens;
   const auto take = [&] {
     if (!tokens.empty())
@@ -128,7 +103,7 @@ std::vector<Part> parts_of(const Operator& row, const Call& call, const std::vec
 }
 
 /// The place of a part in its sequence.
-void place_in_sequence(Location& at, const Part& part, const TensorSystem& system) {
+void place_in_sequence(Location& at, const SequencePart& part, const TensorSystem& system) {
   if (part.tokens.empty() || at.token < 0) return;
   // A row is a token, or one of its heads.
   const Signature signature = system.row.signature(part.call);
@@ -137,6 +112,24 @@ void place_in_sequence(Location& at, const Part& part, const TensorSystem& syste
 }
 
 }  // namespace
+
+SequencePart part_of(const Operator& row, const Call& call, const std::vector<Index>& cuts,
+                     const Tensors<double>& inputs, const Tensors<double>& outputs,
+                     std::vector<Index> tokens) {
+  const Signature signature = row.signature(call);
+  SequencePart part{call,
+                    {},
+                    rows_of_tokens(signature.inputs, inputs, tokens, call.tokens),
+                    rows_of_tokens(signature.outputs, outputs, tokens, call.tokens),
+                    std::move(tokens)};
+  part.call.tokens = std::ssize(part.tokens);
+  for (std::size_t i = 1; i < part.tokens.size(); ++i) {
+    // Calls that end between two of them.
+    const auto ends = [&](Index cut) { return cut > part.tokens[i - 1] && cut <= part.tokens[i]; };
+    if (std::ranges::any_of(cuts, ends)) part.cuts.push_back(static_cast<Index>(i));
+  }
+  return part;
+}
 
 Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::string_view native,
                         const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& outputs,
@@ -179,7 +172,7 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
       to = std::move(judgement);
     }
   };
-  const auto judge_part = [&](const Part& part, Index b, const OperatorOracle& oracle, double work) {
+  const auto judge_part = [&](const SequencePart& part, Index b, const OperatorOracle& oracle, double work) {
     const bool points = oracle.points && r.law == nullptr;
     const auto asked = [&](double of) {
       return GatesAsked{[=, &looked](Verdict v) { return twins(of, points).takes(looked, v); },
@@ -203,10 +196,10 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     ChosenTokens tokens(r.c.T, r.c.seed + static_cast<std::uint64_t>(b));
     if (takes && by_token && !tokens.all()) {
       add_farthest(tokens, system.row, call, sequence, actual);
-      const std::vector<Part> parts = parts_of(system.row, call, cuts, sequence, actual, tokens);
+      const std::vector<SequencePart> parts = parts_of(system.row, call, cuts, sequence, actual, tokens);
       held = chosen.count() * std::ssize(parts);
       std::vector<Judgement> of_parts;
-      for (const Part& part : parts) {
+      for (const SequencePart& part : parts) {
         of_parts.push_back(
             judge_part(part, b, operator_oracle(system.row, part.call, part.inputs, part.cuts, *r.contract),
                        one / static_cast<double>(parts.size())));

@@ -7,6 +7,19 @@
 
 namespace samestate {
 
+/// What is judged of a sequence by itself: all of it, or some tokens that depend on no other's result.
+struct SequencePart {
+  Call call;
+  std::vector<Index> cuts;
+  Tensors<double> inputs, outputs;
+  std::vector<Index> tokens;  ///< of the sequence, in the order of the part's; empty: all of it
+};
+
+/// Tokens of a sequence whose calls end at `cuts`, of a system that is held_by_token().
+[[nodiscard]] SequencePart part_of(const Operator& row, const Call& call, const std::vector<Index>& cuts,
+                                   const Tensors<double>& inputs, const Tensors<double>& outputs,
+                                   std::vector<Index> tokens);
+
 /// The worst judgement of the sequences of a run whose calls were of the form `native`; what they were held
 /// against goes to `oracles`. `outputs` of a layer may hold taps: its stages are judged too.
 [[nodiscard]] Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::string_view native,

@@ -1,10 +1,14 @@
 #include "harness/cases/case_cost.h"
+#include "harness/run/kernel_table.h"
+#include "harness/run/run_case.h"
 #include "harness/run/whole_call.h"
+#include "harness/systems/judge_tensors.h"
 #include "harness/systems/tensor_inputs.h"
 #include "harness/systems/tensor_system.h"
 #include "oracles/systems/input_format.h"
+#include "oracles/systems/judge_sequence.h"
 
-/// One call of a system of named tensors: what it costs, and its tensors for a clock.
+/// A call of a system of named tensors, of a case that decodes the last one: what it costs, and its tensors for a clock.
 namespace samestate {
 namespace {
 
@@ -20,14 +24,73 @@ Format operands_of(const Contract& contract) {
   return contract.input == Format::fp32 ? contract.input : Format::none;
 }
 
+/// A copy of a tensor's elements in row-major order.
+std::vector<float> elements_of(const StridedTensor& x) {
+  std::vector<float> copy;
+  copy.reserve(static_cast<std::size_t>(x.size()));
+  visit(x, [&](float element) { copy.push_back(element); });
+  return copy;
+}
+
 class TensorCall final : public WholeCall {
  public:
   TensorCall(const Resolved& r, const TensorSystem& system, int threads)
-      : r_(r), system_(system), call_of_(system.call(r_.c, r_.c.form)), inputs_(tensor_inputs(r_)) {
-    const Signature signature = system.row.signature(call_of_);
-    outputs_.resize(signature.outputs.size());
+      : r_(r),
+        system_(system),
+        cuts_(cuts_of(r_)),
+        call_of_(system.call(r_.c, r_.form->decodes ? system.row.forms.front().name : r_.c.form)),
+        inputs_(tensor_inputs(r_)),
+        specs_(system.row.signature(call_of_).outputs) {
+    contract_ = *r_.contract;
+    call_.threads = threads;
+    outputs_.resize(specs_.size());
+    if (!r_.form->decodes) make_whole();
+  }
+
+  void prepare(const KernelChoice& kernels) override {
+    if (!r_.form->decodes) return;
+    call_of_ = system_.call(r_.c, kernels.named->form);
+    if (cuts_.empty()) return make_whole();
+    loop_ = tensor_loop(r_.c, call_of_, inputs_, specs_, cuts_);
+    RunOptions options;
+    options.threads = call_.threads;
+    options.of = &r_.c;
+    std::size_t calls = 0;
+    written_ = run_calls(loop_, options, [&](const Segment&, const KernelCall& one) {
+      run_row(*kernels.named, one, contract_, options.of);
+      if (calls++ == cuts_.size()) keep(one);
+    });
+  }
+
+  [[nodiscard]] std::int64_t parts() const override { return r_.c.B; }
+
+  [[nodiscard]] Judgement judge(std::int64_t part, const KernelChoice&) const override {
+    // Work 1 is some 35 ms of the running error. Drawn roundings take as much, a twin is sought among subsets of its points.
+    constexpr double kMostDrawn = 20.0, kMostTwin = 2.0;
+    const Operator& row = system_.row;
+    SequencePart of{call_of_, cuts_, sequence_of(inputs_, part), written_of(part), {}};
+    Case alone = r_.c;
+    alone.B = 1;
+    double work = system_.work(alone);
+    // What earlier calls wrote is no part of what was timed.
+    if (!cuts_.empty() && held_by_token(row, row.signature(call_of_))) {
+      of = part_of(row, call_of_, cuts_, of.inputs, of.outputs, {r_.c.T - 1});
+      work /= static_cast<double>(r_.c.T);
+    }
+    const OperatorOracle oracle = operator_oracle(row, of.call, of.inputs, of.cuts, contract_);
+    const GatesAsked asked{[&](Verdict) { return oracle.points && work <= kMostTwin; },
+                           [&](Verdict v) { return v == Verdict::vacuous && work <= kMostDrawn; }};
+    Judgement j =
+        judge_sequence({row, of.call, of.inputs, of.cuts, contract_, oracle}, of.outputs, r_.c.seed, asked);
+    if (!of.tokens.empty() && j.worst.token >= 0)
+      j.worst.token += of.tokens.front() * row.signature(of.call).outputs.front().rows();
+    j.worst.sequence = part;
+    return j;
+  }
+
+ private:
+  void make_whole() {
     for (const CaseTensor& x : inputs_) input(x.spec.name, x.shape, x.data);
-    specs_ = signature.outputs;
     for (std::size_t i = 0; i < specs_.size(); ++i) {
       std::vector<std::int64_t> shape(specs_[i].shape.begin(), specs_[i].shape.end());
       shape.insert(shape.begin(), r_.c.B);
@@ -37,34 +100,53 @@ class TensorCall final : public WholeCall {
     call_.batch = r_.c.B;
     call_.tokens = r_.c.T;
     call_.chunk = r_.c.chunk;
-    call_.threads = threads;
-    contract_ = *r_.contract;
   }
 
-  [[nodiscard]] std::int64_t parts() const override { return r_.c.B; }
+  /// Of a call its own tensors, that may be made again; its outputs are as they were written.
+  void keep(const KernelCall& one) {
+    const int threads = call_.threads;
+    call_ = one;
+    call_.threads = threads;
+    call_.inputs.clear();
+    call_.outputs.clear();
+    last_inputs_.clear();
+    last_inputs_.reserve(one.inputs.size());
+    for (const CallTensor& x : one.inputs) {
+      last_inputs_.push_back(elements_of(x.tensor));
+      input(x.name, x.tensor.shape, last_inputs_.back());
+      call_.inputs.back().indices = x.indices;
+    }
+    for (std::size_t i = 0; i < one.outputs.size(); ++i)
+      output(one.outputs[i].name, one.outputs[i].tensor.shape, outputs_[i]);
+  }
 
-  [[nodiscard]] Judgement judge(std::int64_t part, const KernelChoice&) const override {
-    Tensors<double> written;
+  /// Sequence `part` of all outputs: of rows of tokens the last ones by the call that is timed, those before it by the calls
+  /// before.
+  [[nodiscard]] Tensors<double> written_of(std::int64_t part) const {
+    Tensors<double> all;
     for (std::size_t i = 0; i < specs_.size(); ++i) {
       Matrix<double> x(specs_[i].rows(), specs_[i].columns());
-      const float* from = outputs_[i].data() + part * x.size();
-      for (Index e = 0; e < x.size(); ++e) x.data()[e] = static_cast<double>(from[e]);
-      written.emplace(specs_[i].name, std::move(x));
+      const std::vector<float>& timed = outputs_[i];
+      const Index size = std::ssize(timed) / r_.c.B;
+      const auto copy = [&](const std::vector<float>& from, Index count, Index to) {
+        for (Index e = 0; e < count; ++e)
+          x.data()[to + e] = static_cast<double>(from[static_cast<std::size_t>(part * count + e)]);
+      };
+      if (!written_.empty()) copy(written_[i], x.size(), 0);
+      copy(timed, size, x.size() - size);
+      all.emplace(specs_[i].name, std::move(x));
     }
-    Judgement j = judge_operator(
-        system_.row, operator_oracle(system_.row, call_of_, sequence_of(inputs_, part), {}, contract_),
-        written);
-    j.worst.sequence = part;
-    return j;
+    return all;
   }
 
- private:
   Resolved r_;
   const TensorSystem& system_;
+  std::vector<Index> cuts_;  ///< where the calls before it end
   Call call_of_;
   std::vector<CaseTensor> inputs_;
   std::vector<TensorSpec> specs_;  ///< of the outputs
-  std::vector<std::vector<float>> outputs_;
+  CallLoop loop_;                  ///< whose names the call has
+  std::vector<std::vector<float>> written_, last_inputs_, outputs_;
 };
 
 }  // namespace
@@ -74,10 +156,20 @@ CaseCost TensorSystem::cost(const Resolved& r, bool on_device) const {
   const OperatorForm* form = row.form(one.form);
   if (form == nullptr || !form->chunked) one.chunk = 0;
   const Signature signature = row.signature(one);
-  const Cost of = row.cost(one);
+  Cost of = row.cost(one);
+  const std::vector<Index> cuts = cuts_of(r);
+  if (!cuts.empty()) {  // the last call: of the tokens behind the cut, with what the others left
+    Call before = one;
+    before.tokens = cuts.back();
+    const Cost earlier = row.cost(before);
+    of.operations -= earlier.operations;
+    of.idle -= earlier.idle;
+  }
+  const Index tokens = r.c.T - (cuts.empty() ? 0 : cuts.back());
   CaseCost cost;
   const auto add = [&](const TensorSpec& spec, bool batched, Format format) {
-    cost.bytes += (batched ? r.c.B : 1) * spec.size() * (on_device ? bytes_of(format) : 4);
+    const Index size = spec.axis == Axis::tokens && r.c.T > 0 ? spec.size() / r.c.T * tokens : spec.size();
+    cost.bytes += (batched ? r.c.B : 1) * size * (on_device ? bytes_of(format) : 4);
   };
   for (const TensorSpec& spec : signature.inputs) {
     const Format format = spec.axis == Axis::state ? r.contract->state : input_format(spec, *r.contract);

@@ -47,27 +47,13 @@ Written run_tensors(const Resolved& r, const TensorSystem& system, const std::ve
   const KernelRow& kernel = *kernels.named;
   const Call call = system.call(r.c, kernel.form);
   const Signature signature = system.row.signature(call);
-  CallLoop loop;
-  loop.settings.batch = r.c.B;
-  for (const auto& [name, value] : call.parameters) loop.settings.parameters.emplace_back(name, value);
-  for (const CaseTensor& x : inputs)
-    loop.inputs.push_back(
-        {x.spec.name, x.spec.axis, x.batched, x.shape, &x.data, {}, x.spec.content == Content::slot});
   std::vector<TensorSpec> specs = signature.outputs;
   if (r.c.taps && !kernel.taps.empty()) {
     for (TensorSpec& tap : stages_of(system.name)(call).taps) {
       if (std::ranges::find(kernel.taps, tap.name) != kernel.taps.end()) specs.push_back(std::move(tap));
     }
   }
-  for (const TensorSpec& spec : specs) {
-    std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
-    shape.insert(shape.begin(), r.c.B);
-    loop.outputs.push_back({spec.name, spec.axis, true, std::move(shape), nullptr,
-                            spec.axis == Axis::state ? spec.name : std::string()});
-  }
-  Index begin = 0;
-  for (const Index end : cuts) loop.path.push_back({end - std::exchange(begin, end), r.c.chunk, false});
-  loop.path.push_back({r.c.T - begin, r.c.chunk, false});
+  const CallLoop loop = tensor_loop(r.c, call, inputs, specs, cuts);
   std::vector<std::vector<float>> written = run_calls(
       loop, options,
       [&](const Segment&, const KernelCall& one) { run_row(kernel, one, *r.contract, options.of); });
@@ -260,6 +246,26 @@ Call TensorSystem::call(const Case& c, std::string_view native) const {
   call.chunk = c.chunk;
   for (const auto& [key, value] : c.parameters) call.parameters.emplace(key, value);
   return call;
+}
+
+CallLoop tensor_loop(const Case& c, const Call& call, const std::vector<CaseTensor>& inputs,
+                     const std::vector<TensorSpec>& outputs, const std::vector<Index>& cuts) {
+  CallLoop loop;
+  loop.settings.batch = c.B;
+  for (const auto& [name, value] : call.parameters) loop.settings.parameters.emplace_back(name, value);
+  for (const CaseTensor& x : inputs)
+    loop.inputs.push_back(
+        {x.spec.name, x.spec.axis, x.batched, x.shape, &x.data, {}, x.spec.content == Content::slot});
+  for (const TensorSpec& spec : outputs) {
+    std::vector<std::int64_t> shape(spec.shape.begin(), spec.shape.end());
+    shape.insert(shape.begin(), c.B);
+    loop.outputs.push_back({spec.name, spec.axis, true, std::move(shape), nullptr,
+                            spec.axis == Axis::state ? spec.name : std::string()});
+  }
+  Index begin = 0;
+  for (const Index end : cuts) loop.path.push_back({end - std::exchange(begin, end), c.chunk, false});
+  loop.path.push_back({c.T - begin, c.chunk, false});
+  return loop;
 }
 
 std::vector<Index> cuts_of(const Resolved& r) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/cases/resolved.h"
+#include "harness/run/call_loop.h"
 #include "oracles/laws/tensor_trace.h"
 #include "oracles/systems/judge_operator.h"
 
@@ -73,6 +74,10 @@ class TensorSystem final : public System {
  private:
   std::vector<const TensorLaw*> rows_;  ///< of `laws`
 };
+
+/// The calls of a case that end at `cuts`, the last excepted. `call` and `inputs` live as long.
+[[nodiscard]] CallLoop tensor_loop(const Case& c, const Call& call, const std::vector<CaseTensor>& inputs,
+                                   const std::vector<TensorSpec>& outputs, const std::vector<Index>& cuts);
 
 /// Where the calls of a case end, the last excepted: form=decode evaluates `prefill` tokens, then one a call.
 [[nodiscard]] std::vector<Index> cuts_of(const Resolved& r);

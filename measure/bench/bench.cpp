@@ -25,6 +25,7 @@ constexpr std::string_view kFirst = "\tfirst", kAgain = "\tagain", kCeilings = "
 /// The sizes that the case's system alone has: "D=2048 H=16".
 std::string sizes_text(const Resolved& r) {
   std::string text;
+  if (r.form->decodes) text = fmt::format("form={} prefill={}", r.c.form, r.c.prefill);
   for (const CaseSize& size : r.system->sizes) {
     if (size.own) text += fmt::format("{}{}={}", text.empty() ? "" : " ", size.name, size_in(r.c, size.name));
   }

@@ -25,6 +25,7 @@ constexpr Shape kDeviceRanked[] = {{1, 8192, 16, 32, 128, 128, true}, {1, 65536,
 constexpr std::int64_t kTokensOfARank = 1024;
 /// The core of dendritic attention, 8 branches x 16 heads, dense (EQUATIONS 5.9).
 constexpr Shape kDendritic = {2, 1024, 128, 128, 160, 512, false};
+constexpr std::string_view kDecode = "decode";
 constexpr Shape kDeviceDecode[] = {{1, 1, 16, 32, 128, 128, true},
                                    {8, 1, 16, 32, 128, 128, false},
                                    {64, 1, 16, 32, 128, 128, true},
@@ -106,7 +107,7 @@ void add_standard(std::vector<Case>& cases, const KernelRow& kernel, bool quick)
   for (const std::string& contract : contracts_of(kernel)) {
     for (Case c : shapes) {
       c.system = kernel.system->name;
-      c.form = kernel.form;
+      if (c.form != kDecode) c.form = kernel.form;
       c.contract = contract;
       c.kernel = kernel.name;
       cases.push_back(std::move(c));

@@ -66,6 +66,7 @@ BenchRun::BenchRun(const Case& c, const KernelTable& table, const BenchOptions& 
 Judgement BenchRun::judge(TimedCase& timed) {
   require_device();
   whole_ = r_.system->whole_call(r_, options_.threads);
+  whole_->prepare(kernels_);
   const Timing timing = once_more();
   timed.timed = timing.how;
   timed.variant = timing.variant;
@@ -101,6 +102,7 @@ KernelTrace BenchRun::trace(const TraceRequest& request) {
   const KernelRow& kernel = *kernels_.named;
   require_trace(kernel);
   whole_ = r_.system->whole_call(r_, options_.threads);
+  whole_->prepare(kernels_);
   KernelTrace trace = kernel.trace(whole_->call(), whole_->contract(), request);
   if (trace.outcome.kind != Outcome::Kind::ran) throw Unavailable(trace.outcome);
   return trace;
@@ -112,10 +114,12 @@ void BenchRun::require_device() const {
   if (kernels_.named->device == "cpu" || r_.form->packed) return;
   Case small = r_.c;
   small.B = small.T = 1;
+  small.prefill = 0;
   const Resolved one(small);
   Outcome outcome;
   try {
     const std::unique_ptr<WholeCall> whole = one.system->whole_call(one, 1);
+    whole->prepare(kernels_);
     outcome = kernels_.named->run(whole->call(), whole->contract());
   } catch (const std::exception&) {
     return;

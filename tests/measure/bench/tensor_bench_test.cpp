@@ -79,7 +79,7 @@ TEST(TensorBench, OwnCasesRunOnEveryKernelThatFits) {
   plan.lines = {"v1 rms_norm form=equation T=4"};
   EXPECT_TRUE(bench_cases(table(), plan).empty()) << "the oracle's form: no kernel evaluates it";
   for (const char* line :
-       {"v1 selective_scan form=decode T=4", "v1 rms_norm form=fused T=4 law=batch_permutation",
+       {"v1 gated_delta_rule form=decode T=4", "v1 rms_norm form=fused T=4 law=batch_permutation",
         "v1 rms_norm form=fused T=0", "v1 rms_norm form=fused T=4 layout=far"}) {
     plan.lines = {line};
     EXPECT_THROW((void)bench_cases(table(), plan), Error) << line;
@@ -150,6 +150,46 @@ TEST(TensorBench, AKernelThatTimesItselfIsTakenAtItsWordAndJudged) {
   EXPECT_EQ(timed_by(right, nothing).record.judgement.verdict, Verdict::fail);
 }
 
+/// A call behind a cache, whose own tokens are judged.
+TEST(TensorBench, OfACaseThatDecodesTheLastCallIsTimed) {
+  for (const char* line :
+       {"v1 softmax_attention form=decode prefill=70 T=71 B=3 contract=bf16 "
+        "kernel=cpu.softmax_attention.merged",
+        "v1 latent_attention form=decode prefill=9 T=12 B=2 kernel=cpu.latent_attention.absorbed",
+        "v1 gated_delta_net form=decode prefill=5 T=7 B=2 kernel=cpu.gated_delta_net.chunked",
+        "v1 latent_cache form=decode T=1 kernel=cpu.latent_cache.direct",
+        "v1 multi_scale_retention form=decode T=3 kernel=cpu.multi_scale_retention.chunked"}) {
+    const TimedCase t = timed(line, table());
+    EXPECT_EQ(t.record.judgement.verdict, Verdict::pass) << line << ": " << t.record.judgement.reason;
+    EXPECT_GT(t.time.median, 0.0);
+    EXPECT_EQ(t.heads_judged, parse_case(line).B);
+    EXPECT_TRUE(t.sizes.starts_with("form=decode prefill=")) << t.sizes;
+  }
+}
+
+/// By a row like that of `name` whose calls of `tokens` tokens are wrong in one element.
+Verdict decoded_by(const std::string& name, std::int64_t tokens) {
+  OperatorKernel row = operator_row(name);
+  row.name = "planted.decoded";
+  row.run = [tokens, as_before = row.run](const OperatorArguments& a, const Contract& contract) {
+    const Outcome outcome = as_before(a, contract);
+    if (a.tokens == tokens) a.outputs.front().data[0] += 0.5F;
+    return outcome;
+  };
+  KernelTable rows(kernels(), operator_kernels());
+  rows.add(std::span<const OperatorKernel>(&row, 1));
+  return timed(fmt::format("v1 {} form=decode prefill=6 T=7 kernel=planted.decoded", row.system), rows)
+      .record.judgement.verdict;
+}
+
+TEST(TensorBench, OfACaseThatDecodesTheLastCallIsJudged) {
+  for (const char* name : {"cpu.softmax_attention.online", "cpu.selective_scan.chunked"})
+    EXPECT_EQ(decoded_by(name, 1), Verdict::fail) << name;
+  // Outputs of earlier tokens are not what was timed; a state that goes on from them is judged with all of them.
+  EXPECT_EQ(decoded_by("cpu.softmax_attention.online", 6), Verdict::pass);
+  EXPECT_EQ(decoded_by("cpu.selective_scan.chunked", 6), Verdict::fail);
+}
+
 /// x, y [2, 9, 2, 32] and the weight [32] once; nobody has counted the operations of a norm.
 TEST(TensorCosts, BytesAreThoseOfTheTensorsAndFollowTheContract) {
   const CaseCost host = cost_of("v1 rms_norm form=fused T=9 B=2 contract=bf16");
@@ -167,6 +207,10 @@ TEST(TensorCosts, BytesAreThoseOfTheTensorsAndFollowTheContract) {
 TEST(TensorCosts, OperationsByHand) {
   // Of a causal square of 3 tokens 6 pairs, two products of H = 4 heads, 2 (32 + 32) operations each.
   EXPECT_EQ(cost_of("v1 softmax_attention form=grouped T=3 B=2").operations, 2 * 6 * 4 * 2 * 64);
+  // One query of H = 4 heads meets T = 3 keys; keys and values of the H_kv = 2 are read, its own row written.
+  const CaseCost decoded = cost_of("v1 softmax_attention form=decode prefill=2 T=3 B=2");
+  EXPECT_EQ(decoded.operations, 2 * 3 * 4 * 2 * 64);
+  EXPECT_EQ(decoded.bytes, 4 * 2 * (2 * 4 * 32 + 2 * 3 * 2 * 32));
   // A token passes K = 2 of N = 5 experts of 3 x 20 x 12 weights; the others need not be read.
   const CaseCost experts = cost_of("v1 mixture_of_experts form=sorted T=7");
   EXPECT_EQ(experts.operations, 7 * 2 * 2 * 720);
