@@ -67,9 +67,11 @@ namespace detail {
 template <class Scalar>
 void add_tile(const AttentionInputs<Scalar>& x, Index h, Index begin, Index end,
               std::vector<OnlineSoftmax<Scalar>>& rows) {
-  const Matrix<Scalar> K = head_columns(x.k, h / x.group(), x.width()).middleRows(begin, end - begin);
-  const Matrix<Scalar> V = operand<Scalar>(
-      head_columns(x.v, h / x.group(), x.value_width()).middleRows(begin, end - begin), kWeighedTile);
+  const auto tile_of = [&](const Matrix<Scalar>& rows, Index width) {
+    return rows.block(begin, h / x.group() * width, end - begin, width);
+  };
+  const Matrix<Scalar> K = tile_of(x.k, x.width());
+  const Matrix<Scalar> V = operand<Scalar>(tile_of(x.v, x.value_width()), kWeighedTile);
   const Matrix<Scalar> scores = scores_of(head_columns(x.q, h, x.width()), K, x.scale);
   for (Index t = 0; t < x.tokens(); ++t) {
     OnlineSoftmax<Scalar>& row = rows[static_cast<std::size_t>(t)];

@@ -11,15 +11,11 @@
 #include "reference/error.h"
 
 namespace samestate {
-namespace {
-
 StridedTensor row_major_tensor(float* data, std::vector<std::int64_t> shape) {
   std::vector<std::int64_t> stride(shape.size(), 1);
   for (std::size_t d = shape.size(); d-- > 1;) stride[d - 1] = stride[d] * shape[d];
   return {data, std::move(shape), std::move(stride)};
 }
-
-}  // namespace
 
 void WholeCall::input(std::string_view name, std::vector<std::int64_t> shape,
                       const std::vector<float>& data) {

@@ -42,6 +42,9 @@ class WholeCall {
 /// family that decodes, one without tokens.
 void require_one_call(const Resolved& r);
 
+/// A dense tensor on memory that is there.
+[[nodiscard]] StridedTensor row_major_tensor(float* data, std::vector<std::int64_t> shape);
+
 /// Fills every output of a call with kPoison; its tensors are dense.
 void poison(const KernelCall& call);
 

@@ -198,6 +198,61 @@ Vector<double> floor_of(const Matrix<double>& expected) {
   return (4.0 * 0x1p-24 * expected.cwiseAbs2().rowwise().mean().cwiseSqrt()).array() + 1e-36;
 }
 
+/// What is sampled.
+struct Sampled {
+  const Operator& op;
+  const Call& call;
+  const Tensors<double>& inputs;
+  const std::vector<Index>& cuts;
+  const Contract& contract;
+  const OperatorOracle& oracle;
+};
+
+/// What the roundings between rounding points may add, in the worst case; nothing where there are no points.
+Tensors<double> between_points(const Sampled& of) {
+  Tensors<double> between;
+  if (!of.oracle.points) {
+    for (const auto& [name, exact] : of.oracle.exact)
+      between.emplace(name, Matrix<double>::Zero(exact.rows(), exact.cols()));
+    return between;
+  }
+  RunningModel model = RunningModel::between_points(of.contract);
+  model.tiny *= of.op.late_factors;
+  const RunningScope scope(model);
+  for (const auto& [name, x] : evaluate(of.op.running, of.op, of.call, of.inputs, of.cuts))
+    between.emplace(name, x.unaryExpr([](const Running& e) { return e.error(); }));
+  return between;
+}
+
+/// Whether the worst case between the points alone leaves nothing known of any output.
+bool hides_all(const OperatorOracle& oracle, const Tensors<double>& between) {
+  return std::ranges::all_of(oracle.exact, [&](const auto& output) {
+    const auto& [name, y] = output;
+    return y.size() == 0 || !(get(between, name).norm() <= kVacuousOutput * y.norm());
+  });
+}
+
+/// Errors of samples; `every`: of the roundings between the points too.
+std::vector<Tensors<double>> samples_of(const Sampled& of, bool every, std::uint64_t seed, int first,
+                                        int count) {
+  const auto errors = [&](const auto& values) {
+    Tensors<double> minus;
+    for (const auto& [name, x] : values) {
+      const Matrix<double> kept =
+          x.unaryExpr([&](const auto& e) { return kept_in(e.value(), of.contract.output); });
+      minus.emplace(name, kept - get(of.oracle.exact, name));
+    }
+    return minus;
+  };
+  std::vector<Tensors<double>> samples;
+  for (int n = first; n < first + count; ++n) {
+    const SamplingScope scope(SampledModel::sample(of.contract, seed, n));
+    samples.push_back(every ? errors(evaluate(of.op.stochastic, of.op, of.call, of.inputs, of.cuts))
+                            : errors(evaluate(of.op.stored, of.op, of.call, of.inputs, of.cuts)));
+  }
+  return samples;
+}
+
 /// Those rows of x.
 Matrix<double> rows_of(const Matrix<double>& x, const std::vector<Index>& rows) {
   return x(rows, Eigen::all);
@@ -213,33 +268,8 @@ bool has_samples(const Contract& contract) {
 SampledErrors sample_errors(const Operator& op, const Call& call, const Tensors<double>& inputs,
                             const std::vector<Index>& cuts, const Contract& contract,
                             const OperatorOracle& oracle, std::uint64_t seed, int first, int count) {
-  SampledErrors out;
-  const bool points = oracle.points;
-  if (points) {
-    RunningModel model = RunningModel::between_points(contract);
-    model.tiny *= op.late_factors;
-    const RunningScope scope(model);
-    for (const auto& [name, x] : evaluate(op.running, op, call, inputs, cuts))
-      out.between.emplace(name, x.unaryExpr([](const Running& e) { return e.error(); }));
-  } else {
-    for (const auto& [name, exact] : oracle.exact)
-      out.between.emplace(name, Matrix<double>::Zero(exact.rows(), exact.cols()));
-  }
-  const auto errors = [&](const auto& values) {
-    Tensors<double> minus;
-    for (const auto& [name, x] : values) {
-      const Matrix<double> kept =
-          x.unaryExpr([&](const auto& e) { return kept_in(e.value(), contract.output); });
-      minus.emplace(name, kept - get(oracle.exact, name));
-    }
-    return minus;
-  };
-  for (int n = first; n < first + count; ++n) {
-    const SamplingScope scope(SampledModel::sample(contract, seed, n));
-    out.samples.push_back(points ? errors(evaluate(op.stored, op, call, inputs, cuts))
-                                 : errors(evaluate(op.stochastic, op, call, inputs, cuts)));
-  }
-  return out;
+  const Sampled of{op, call, inputs, cuts, contract, oracle};
+  return {samples_of(of, !oracle.points, seed, first, count), between_points(of)};
 }
 
 Tensors<double> sampled_tolerances(const OperatorOracle& oracle, const SampledErrors& errors) {
@@ -340,8 +370,15 @@ Judgement judge_sampled(const Operator& op, const Call& call, const Tensors<doub
                         const std::vector<Index>& cuts, const Contract& contract,
                         const OperatorOracle& oracle, std::uint64_t seed, const Tensors<double>& actual,
                         SampledErrors begun) {
-  const auto sampled = [&](int first, int count) {
-    return sample_errors(op, call, inputs, cuts, contract, oracle, seed, first, count);
+  const Sampled of{op, call, inputs, cuts, contract, oracle};
+  Tensors<double> between = between_points(of);
+  // A long way through fp32 between two points may be anything in the worst case, and is little where it is drawn: then it is.
+  const bool every = !oracle.points || hides_all(oracle, between);
+  if (every) {
+    for (auto& [name, x] : between) x.setZero();
+  }
+  const auto sampled = [&](int from, int count) {
+    return SampledErrors{samples_of(of, every, seed, from, count), between};
   };
   const auto known = std::min(kSamples, static_cast<int>(begun.samples.size()));
   SampledErrors first = sampled(known, kSamples - known);

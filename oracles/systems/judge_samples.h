@@ -48,7 +48,8 @@ enum class SampledLimit { predicted, largest };
                                       SampledLimit limit = SampledLimit::predicted);
 
 /// The same of kSamples samples; what exceeds a limit is judged again against kSecondLook times as many fresh ones,
-/// which decide. `begun`: the first of them, where they are known.
+/// which decide. `begun`: the first of them, where they are known. Where the worst case between rounding points leaves nothing
+/// known of any output, what is rounded there is drawn too.
 [[nodiscard]] Judgement judge_sampled(const Operator& op, const Call& call, const Tensors<double>& inputs,
                                       const std::vector<Index>& cuts, const Contract& contract,
                                       const OperatorOracle& oracle, std::uint64_t seed,

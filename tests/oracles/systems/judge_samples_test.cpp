@@ -202,6 +202,39 @@ TEST(JudgeSampled, EqualSeedsDrawEqualSamples) {
   EXPECT_TRUE(has_samples(contract_named("tf32")));
 }
 
+/// Latent attention of a model's width: what fp32 may do between two stored tensors is anything in the worst case, and little
+/// where it is drawn.
+TEST(JudgeSampled, WhereTheWorstCaseBetweenPointsHidesEverythingAllIsDrawn) {
+  const Operator& op = *find_operator("latent_attention");
+  Call call;
+  call.form = "absorbed";
+  call.tokens = 3;
+  call.parameters = {{"D", 1024}, {"H", 1}, {"dn", 128}, {"dr", 64}, {"dv", 64}, {"dc", 512}, {"q_lora", 0}};
+  std::mt19937_64 engine(5);
+  std::normal_distribution<double> normal;
+  Tensors<double> inputs;
+  for (const TensorSpec& spec : op.signature(call).inputs) {
+    const double size =
+        spec.content == Content::weight ? 1.0 / std::sqrt(static_cast<double>(spec.columns())) : 1.0;
+    inputs.emplace(spec.name, Matrix<double>::NullaryExpr(spec.rows(), spec.columns(), [&] {
+                     return round_to(size * normal(engine), Format::bf16);
+                   }));
+  }
+  const Contract& contract = contract_named("bf16");
+  const OperatorOracle oracle = operator_oracle(op, call, inputs, {}, contract);
+  EXPECT_EQ(judge_operator(op, oracle, oracle.exact).verdict, Verdict::vacuous);
+  const SampledErrors points = sample_errors(op, call, inputs, {}, contract, oracle, 1, 4000, 1);
+  EXPECT_GT(get(points.between, "y").norm(), kVacuousOutput * get(oracle.exact, "y").norm());
+  const auto with = [&](double factor, const Tensors<double>& error) {
+    Tensors<double> actual = oracle.exact;
+    actual["y"] = factor * actual["y"] + get(error, "y");
+    return judge_sampled(op, call, inputs, {}, contract, oracle, 1, actual);
+  };
+  const Tensors<double>& error = points.samples.front();
+  EXPECT_EQ(with(1.0, error).verdict, Verdict::pass) << with(1.0, error).reason;
+  EXPECT_EQ(with(1.02, error).verdict, Verdict::fail);
+}
+
 // Four times as many samples more are drawn where they may acquit: a tie that 32 did not turn is a large error.
 TEST(JudgeSampled, AGrossErrorInFp32HasNoSecondLook) {
   const Norms norms;
