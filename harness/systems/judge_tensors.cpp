@@ -142,7 +142,7 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
   alone.taps = false;
   const double one = system.work(alone);
   // Whoever asks what a case is held against asks of this one, and waits for an answer.
-  const double patience = oracles != nullptr ? 20.0 : 1.0;
+  const double patience = oracles != nullptr ? 10.0 : 1.0;
   Index held = chosen.count();
   const auto twins = [&](double work, bool points) {
     return SampledSequences(held, work, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
@@ -152,7 +152,7 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     // Samples of a large chunk, as its form computes it, take a minute where the running error takes a tenth of a second.
     const double tiles = std::max(1.0, static_cast<double>(r.c.chunk) / 64.0);
     const double in_doubt = tiles > 1.0 ? 0.0 : 4.0;
-    const double vacuous = patience * (points ? 10.0 : 10.0 / (tiles * tiles));
+    const double vacuous = patience * (points ? 1.0 : 0.3 / (tiles * tiles));
     return SampledSequences(held, work, points ? 0.1 : law ? 0.0 : in_doubt, law ? 0.0 : vacuous);
   };
   // A twin is sought among the subsets of its points. A stage has few of the layer's, and part of its work.

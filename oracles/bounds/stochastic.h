@@ -43,6 +43,23 @@ class Stochastic {
     x.terms_ = terms;
     return x;
   }
+  /// That of fp32 on which its partial sums lie, the largest of them among it.
+  [[nodiscard]] double grid() const {
+    return 2.0 * half_ulp(std::sqrt(terms_ * squares_) + std::abs(value_), Format::fp32);
+  }
+  /// Whether value and squares are as of terms that all lie on the grid: no rounding is drawn then. Of sixteen odd numbers
+  /// alike they are, too, on a grid of four; whoever has the terms can tell.
+  [[nodiscard]] bool seems_exact(double grid) const {
+    return whole(value_ / grid) && (terms_ < 2.0 || whole(squares_ / (grid * grid)));
+  }
+  /// The same sum, of terms that do not all lie on the grid.
+  [[nodiscard]] Stochastic off_grid(double grid) const {
+    Stochastic x = *this;
+    x.squares_ += 0.5 * grid * grid;
+    return x;
+  }
+  /// x is a multiple of one.
+  [[nodiscard]] static bool whole(double x) { return x == std::nearbyint(x); }
   /// Exactly one, by which a product rounds nothing.
   [[nodiscard]] bool is_one() const { return value_ == 1.0 && terms_ == 0.0; }
   /// Whether its last operation was one whose rounding is not drawn yet.
@@ -94,8 +111,8 @@ class Stochastic {
     if (terms_ > 1.0 && model.planted == Planted::sums) return planted(value_, Planted::sums);
     if (terms_ == 0.0 || !model.working || !std::isfinite(value_)) return value_;
     constexpr double kUnit = 0x1p-24;
-    const double grid = 2.0 * half_ulp(std::sqrt(terms_ * squares_) + std::abs(value_), Format::fp32);
-    if (whole(value_ / grid) && (terms_ < 2.0 || whole(squares_ / (grid * grid)))) return value_;
+    const double grid = this->grid();
+    if (seems_exact(grid)) return value_;
     const double square = value_ * value_;
     double size = kUnit * std::sqrt((terms_ - 1.0) * (square / 3.0 + squares_ / 6.0) + squares_);
     const double alike =
@@ -111,8 +128,6 @@ class Stochastic {
     return value_ + size * (normal ? normal_function(at, salt) : random_function(at, salt)) -
            value_ * model.truncation * kUnit * std::ceil(terms_ / 16.0);
   }
-
-  [[nodiscard]] static bool whole(double x) { return x == std::nearbyint(x); }
 
   /// What the grid makes of the value, if it is any: a state that settles meets one rounding again and again, where a
   /// draw of its own for each value on the way would let them cancel.

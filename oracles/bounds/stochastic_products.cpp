@@ -35,9 +35,21 @@ void add_product(const StochasticMatrix& x, const StochasticMatrix& y, Stochasti
   const Matrix<double> values = a.value * b.value;
   const Matrix<double> squares = a.value.cwiseAbs2() * b.value.cwiseAbs2();
   const auto terms = static_cast<double>(x.columns);
+  const auto lie_on = [&](double grid, Index i, Index j) {
+    for (Index l = 0; l < x.columns; ++l) {
+      if (!Stochastic::whole(a.value(i, l) * b.value(l, j) / grid)) return false;
+    }
+    return true;
+  };
   for (Index i = 0; i < x.rows; ++i) {
-    for (Index j = 0; j < y.columns; ++j)
-      result[i * row_stride + j * column_stride] += Stochastic::sum_of(terms, values(i, j), squares(i, j));
+    for (Index j = 0; j < y.columns; ++j) {
+      Stochastic sum = Stochastic::sum_of(terms, values(i, j), squares(i, j));
+      if (x.columns > 1 && squares(i, j) > 0.0) {
+        const double grid = sum.grid();
+        if (sum.seems_exact(grid) && !lie_on(grid, i, j)) sum = sum.off_grid(grid);
+      }
+      result[i * row_stride + j * column_stride] += sum;
+    }
   }
 }
 
