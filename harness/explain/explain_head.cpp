@@ -116,6 +116,17 @@ void token_patterns(const Resolved& r, const std::vector<HeadDifference>& heads,
   if (T > 2 && tokens.size() == 1 && tokens[0] == 0) out.push_back("only the first token");
 }
 
+/// Whether what is wrong is another thing than the farthest of what is right.
+bool stand_out(const std::vector<HeadDifference>& heads) {
+  constexpr double kAnotherThing = 3.0;
+  double wrong_ratio = 0.0, right_ratio = 0.0;
+  for (const HeadDifference& d : heads) {
+    if (wrong(d)) wrong_ratio = std::max(wrong_ratio, d.worst_ratio);
+    right_ratio = std::max(right_ratio, d.right_ratio);
+  }
+  return !(wrong_ratio < kAnotherThing * right_ratio);
+}
+
 }  // namespace
 
 void find_wrong(HeadDifference& d, double state_tolerance) {
@@ -123,10 +134,12 @@ void find_wrong(HeadDifference& d, double state_tolerance) {
   for (Index t = 0; t < error.size(); ++t) {
     const double ratio = ratio_of(error(t), d.row(t));
     if (!(ratio <= 1.0)) d.tokens.push_back(t);
+    if (ratio <= 1.0) d.right_ratio = std::max(d.right_ratio, ratio);
     if (ratio > d.worst_ratio) d.worst_ratio = ratio, d.worst_token = t;
   }
   const double state = ratio_of((d.state - d.exact.state).norm(), state_tolerance);
   d.state_wrong = !(state <= 1.0);
+  if (!d.state_wrong) d.right_ratio = std::max(d.right_ratio, state);
   if (state > d.worst_ratio) {
     d.worst_ratio = state;
     if (d.tokens.empty()) d.worst_token = -1;
@@ -182,6 +195,7 @@ std::string ranges_text(const std::vector<Index>& sorted) {
 
 std::vector<std::string> place_patterns(const Resolved& r, const std::vector<HeadDifference>& heads) {
   std::vector<std::string> out;
+  if (!stand_out(heads)) return out;
   token_patterns(r, heads, out);
   const std::vector<Index> sequences = wrong_of(heads, [](const HeadDifference& d) { return d.sequence; });
   const std::vector<Index> wrong_heads = wrong_of(heads, [](const HeadDifference& d) { return d.head; });

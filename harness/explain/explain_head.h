@@ -21,6 +21,7 @@ struct HeadDifference {
   std::vector<Index> tokens;  ///< wrong ones
   bool state_wrong = false;
   double worst_ratio = 0.0;  ///< of a row, or of the state where no row is wrong
+  double right_ratio = 0.0;  ///< the largest of what is right
   Index worst_token = -1;    ///< -1: the state
 };
 
@@ -37,7 +38,8 @@ void find_wrong(HeadDifference& d, double state_tolerance);
                                                            const Batch& batch, const Outputs& outputs,
                                                            const Path* path = nullptr);
 
-/// Names of the patterns in where the wrong places are.
+/// Names of the patterns in where the wrong places are; none where the wrong ones are hardly farther off than right ones: of
+/// many rows that all are off by about as much a few are the farthest, and they lie somewhere.
 [[nodiscard]] std::vector<std::string> place_patterns(const Resolved& r,
                                                       const std::vector<HeadDifference>& heads);
 

@@ -136,7 +136,11 @@ void require_writable(const fs::path& path) {
     return require_parent_folder(path);
   fs::path trial = resolved(path);
   trial += ".trial";
-  write_atomically(trial, "");
+  try {
+    write_atomically(trial, "");
+  } catch (const Error&) {  // which is about the trial
+    throw Error(path.string() + ": cannot be written; free space or name another file");
+  }
   fs::remove(trial);
 }
 
