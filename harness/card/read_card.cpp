@@ -186,12 +186,14 @@ class Search {
     }
   }
 
-  /// Nothing is left to explain on these.
+  /// Nothing is left to explain on these: no more than an order of sums makes, or hardly any of the error.
   [[nodiscard]] bool at_floor(const Contract& c, const std::vector<std::size_t>& probes) {
     return std::all_of(probes.begin(), probes.end(), [&](std::size_t i) {
       const Distance d = distance_.of(i, c);
       const Distance e = distance_.error(i, c);
-      return d[0] <= std::max(kCardFloor, 0.05 * e[0]) && d[1] <= std::max(kCardFloor, 0.05 * e[1]);
+      const Distance level = distance_.level(i, c);
+      const auto none = [&](std::size_t t) { return d[t] <= std::max(kAboutDrift * level[t], 0.05 * e[t]); };
+      return none(0) && none(1);
     });
   }
 
