@@ -81,8 +81,8 @@ std::string card_text(const CardRow& card) {
           {p.name, p.value, fmt::format("or {}: {}", fmt::join(names_of(p.like), ", "), evidence_text(p))});
     open.push_back({p.name, fmt::format("{} or {}", p.value, fmt::join(names_of(p.like), ", ")), p.why});
   }
-  std::string text =
-      fmt::format("kernel    {} called with contract={}\n{}", card.kernel, card.declared, aligned(rows));
+  std::string text = fmt::format("kernel    {} called with contract={}\n{}", card.kernel, card.declared,
+                                 card.points.empty() ? "" : aligned(rows));
   if (!open.empty()) text += "cannot be told apart\n" + aligned(open);
   const auto ran = std::ranges::count_if(card.probes, [](const CardProbe& p) { return p.refused.empty(); });
   for (const CardProbe& p : card.probes) {
