@@ -125,7 +125,6 @@ void token_patterns(const Resolved& r, const std::vector<HeadDifference>& heads,
 
 /// Whether what is wrong is another thing than the farthest of what is right.
 bool stand_out(const std::vector<HeadDifference>& heads) {
-  constexpr double kAnotherThing = 3.0;
   double wrong_ratio = 0.0, right_ratio = 0.0;
   for (const HeadDifference& d : heads) {
     if (wrong(d)) wrong_ratio = std::max(wrong_ratio, d.worst_ratio);

@@ -11,6 +11,10 @@
 /// Parts of explain() for the recurrent family.
 namespace samestate {
 
+/// What is wrong is in a place only where it is so many times farther off than the farthest of what is right: of many that
+/// all are off by about as much a few are the farthest, and they lie somewhere.
+inline constexpr double kAnotherThing = 3.0;
+
 /// One head of a run beside what it should be.
 struct HeadDifference {
   Index sequence = 0;
@@ -38,8 +42,7 @@ void find_wrong(HeadDifference& d, double state_tolerance);
                                                            const Batch& batch, const Outputs& outputs,
                                                            const Path* path = nullptr);
 
-/// Names of the patterns in where the wrong places are; none where the wrong ones are hardly farther off than right ones: of
-/// many rows that all are off by about as much a few are the farthest, and they lie somewhere.
+/// Names of the patterns in where the wrong places are (kAnotherThing).
 [[nodiscard]] std::vector<std::string> place_patterns(const Resolved& r,
                                                       const std::vector<HeadDifference>& heads);
 
