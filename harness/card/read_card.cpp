@@ -153,11 +153,17 @@ class Search {
     return sum;
   }
 
-  /// The best of single changes, again and again; where there is none, of pairs.
+  /// The best of single changes, again and again; where there is none, of pairs. None is gone back to: scores are about the
+  /// drift of where the search is, so that of two contracts each may be better seen from the other.
   void descend(Contract& c, const std::vector<std::size_t>& probes, const std::vector<Change>& changes,
                bool pairs) {
+    std::vector<Contract> been;
+    const auto was_there = [&](const Contract& x) {
+      return std::ranges::any_of(been, [&](const Contract& other) { return same_points(other, x); });
+    };
     while (!stopped()) {
       now_ = c;
+      been.push_back(c);
       const double now = score(c, probes);
       if (options_.progress) options_.progress(distance_.probes()[probes.front()].name);
       Contract best = c;
@@ -167,7 +173,7 @@ class Search {
         if (stopped()) return;
         const double s = score(other, probes);
         tried.emplace_back(s, other);
-        if (s < least) least = s, best = other;
+        if (s < least && !was_there(other)) least = s, best = other;
       }
       if (same_points(best, c) && pairs && !at_floor(c, probes)) {
         // Of a pair each half alone is seldom among the worst.
@@ -177,7 +183,8 @@ class Search {
         for (std::size_t i = 0; i < std::min(kFirst, tried.size()); ++i) {
           for (const Contract& other : neighbours(tried[i].second, changes)) {
             if (stopped()) return;
-            if (const double s = score(other, probes); s < least) least = s, best = other;
+            if (const double s = score(other, probes); s < least && !was_there(other))
+              least = s, best = other;
           }
         }
       }

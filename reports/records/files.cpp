@@ -138,7 +138,9 @@ void require_writable(const fs::path& path) {
   trial += ".trial";
   try {
     write_atomically(trial, "");
-  } catch (const Error&) {  // which is about the trial
+  } catch (const Error& error) {
+    // Of the trial's own name nobody knows.
+    if (!std::string_view(error.what()).starts_with(trial.string())) throw;
     throw Error(path.string() + ": cannot be written; free space or name another file");
   }
   fs::remove(trial);
