@@ -13,6 +13,7 @@
 #include "cli/probe_apart.h"
 #include "cli/progress.h"
 #include "cli/table.h"
+#include "harness/card/card_cases.h"
 #include "harness/card/probe_files.h"
 #include "harness/card/read_card.h"
 #include "harness/processes/pool.h"

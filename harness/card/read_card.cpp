@@ -11,10 +11,10 @@
 #include <set>
 #include <utility>
 
+#include "harness/card/card_cases.h"
 #include "harness/card/card_distance.h"
 #include "harness/card/card_evidence.h"
 #include "harness/run/family_run.h"
-#include "harness/run/judge_batch.h"
 #include "harness/run/plugin.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
@@ -153,44 +153,56 @@ class Search {
     return sum;
   }
 
-  /// The best of single changes, again and again; where there is none, of pairs. None is gone back to: scores are about the
-  /// drift of where the search is, so that of two contracts each may be better seen from the other.
+  /// The best of single changes, again and again; where there is none, of pairs. Scores are about the drift of where the
+  /// search is: of two contracts each may be better seen from the other, and it would go to and fro for ever.
   void descend(Contract& c, const std::vector<std::size_t>& probes, const std::vector<Change>& changes,
                bool pairs) {
     std::vector<Contract> been;
-    const auto was_there = [&](const Contract& x) {
-      return std::ranges::any_of(been, [&](const Contract& other) { return same_points(other, x); });
-    };
     while (!stopped()) {
       now_ = c;
       been.push_back(c);
       const double now = score(c, probes);
       if (options_.progress) options_.progress(distance_.probes()[probes.front()].name);
-      Contract best = c;
-      double least = now - kCardGain;
       std::vector<std::pair<double, Contract>> tried;
-      for (const Contract& other : neighbours(c, changes)) {
-        if (stopped()) return;
-        const double s = score(other, probes);
-        tried.emplace_back(s, other);
-        if (s < least && !was_there(other)) least = s, best = other;
-      }
-      if (same_points(best, c) && pairs && !at_floor(c, probes)) {
-        // Of a pair each half alone is seldom among the worst.
-        constexpr std::size_t kFirst = 12;
+      const auto take = [&](const Contract& from) {
+        for (const Contract& other : neighbours(from, changes)) {
+          if (stopped()) return;
+          tried.emplace_back(score(other, probes), other);
+        }
         std::stable_sort(tried.begin(), tried.end(),
                          [](const auto& a, const auto& b) { return a.first < b.first; });
-        for (std::size_t i = 0; i < std::min(kFirst, tried.size()); ++i) {
-          for (const Contract& other : neighbours(tried[i].second, changes)) {
-            if (stopped()) return;
-            if (const double s = score(other, probes); s < least && !was_there(other))
-              least = s, best = other;
-          }
-        }
+      };
+      take(c);
+      std::optional<Contract> best = best_of(tried, c, now, been, probes);
+      if (!best && pairs && !at_floor(c, probes)) {
+        // Of a pair each half alone is seldom among the worst.
+        constexpr std::size_t kFirst = 12;
+        const std::vector<std::pair<double, Contract>> halves(
+            tried.begin(), tried.begin() + static_cast<std::ptrdiff_t>(std::min(kFirst, tried.size())));
+        for (const auto& half : halves) take(half.second);
+        best = best_of(tried, c, now, been, probes);
       }
-      if (same_points(best, c)) return;
-      c = best;
+      if (!best || stopped()) return;
+      c = *best;
     }
+  }
+
+  /// The first of these, in the order of their scores, where the search has not been, that is better than `c`, seen from there
+  /// too.
+  [[nodiscard]] std::optional<Contract> best_of(const std::vector<std::pair<double, Contract>>& tried,
+                                                const Contract& c, double now,
+                                                const std::vector<Contract>& been,
+                                                const std::vector<std::size_t>& probes) {
+    for (const auto& [score_here, other] : tried) {
+      if (score_here >= now - kCardGain || stopped()) break;
+      const auto same = [&other = other](const Contract& x) { return same_points(x, other); };
+      if (std::ranges::any_of(been, same)) continue;
+      now_ = other;
+      const bool better = score(other, probes) < score(c, probes) - kCardGain;
+      now_ = c;
+      if (better) return other;
+    }
+    return {};
   }
 
   /// Nothing is left to explain on these: no more than an order of sums makes, or hardly any of the error.
@@ -313,7 +325,10 @@ class Try {
       of.distance = d[worse];
       of.error = std::max(e[worse], kCardOrderOfSums);
       of.left = share(worse);
-      of.explained = of.left <= kCardExplained;
+      const auto order = [&](std::size_t t) {
+        return d[t] <= kAboutDrift * distance_->level(i, contract)[t];
+      };
+      of.explained = of.left <= kCardExplained || (!stopped() && order(0) && order(1));
     }
     return out;
   }
@@ -419,7 +434,7 @@ CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes, const
   Try& of = *std::ranges::min_element(tries, [](const Try& a, const Try& b) { return a.explains_more(b); });
   of.report(row, runs);
   if (of.found().input != start.input) row.loads = name_of(of.found().input);
-  row.explained = row.farthest <= kCardExplained;
+  row.explained = of.explained();
   if (!row.explained) row.twice = rounded_twice(of.found());
   if (of.stopped()) row.stopped = "interrupted";
   row.twins = 0;
@@ -435,47 +450,6 @@ ProbeRun run_probe(const KernelTable& table, const Probe& probe) {
   } catch (const Unavailable& unavailable) {
     return {{}, unavailable.what()};
   }
-}
-
-std::vector<std::string_view> card_regimes(const KernelRow& kernel) {
-  std::vector<std::string_view> out;
-  for (const std::string_view name : {"normal", "slow", "collinear", "beta_two", "pool4", "unnormalised15"}) {
-    if (kernel.system->regime(name) != nullptr) out.push_back(name);
-  }
-  return out;
-}
-
-CardCase judged_under(const KernelTable& table, const KernelRow& kernel, const std::string& declared,
-                      const std::string& card, std::string_view regime) {
-  Case c = kernel.system->standard();
-  c.form = kernel.form;
-  c.contract = declared;
-  c.kernel = kernel.name;
-  c.T = 192;
-  c.state = "random";
-  c.regime = regime;
-  c = kernel.limits.nearest(std::move(c));
-  const Resolved called(c);
-  const KernelChoice kernels = table.choose(called);
-  c.contract = card;
-  const Resolved judged(c);
-  const Family& family = family_named(kernel.system->name);
-  // Rounded as the kernel loads them, where the card says that it does.
-  const Batch batch = batch_of(judged.contract->input == called.contract->input ? called : judged, family);
-  const Runner runner = [&](const Batch& of, const Path& path) {
-    return run_kernel(kernels, of, path, called.promised, {});
-  };
-  CardCase row{format_case(judged.c), ""};
-  try {
-    const Judgement j = judge_batch(judged, family, batch, runner(batch, called.path(batch.shape.T)), runner);
-    row.verdict = name_of(j.verdict);
-    row.twin = j.twin_ratio;
-    row.ratio = j.ratio;
-    row.gate = j.gate;
-  } catch (const Unavailable& unavailable) {
-    row.verdict = fmt::format("unsupported: {}", unavailable.what());
-  }
-  return row;
 }
 
 CardRow read_card(const KernelTable& table, const KernelRow& kernel, const CardOptions& options) {

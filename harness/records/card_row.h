@@ -35,7 +35,7 @@ struct CardProbe {
   double distance = 0.0;  ///< relative distance to the twin under the card, the worse of o and state
   double error = 0.0;     ///< the twin's own relative error, of the same
   double left = 0.0;      ///< distance over error
-  bool explained = true;  ///< what is left is no more than a card explains
+  bool explained = true;  ///< what is left is no more than a card explains, or than orders of sums make
 };
 
 /// A case of the gate under the card.

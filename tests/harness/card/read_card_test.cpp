@@ -150,15 +150,17 @@ TEST(ReadCard, TriesTheFormatsToWhichAKernelMayRoundWhatItLoads) {
 // Scores are about the drift of where the search is, and of two contracts each was better seen from the other: it went to and
 // fro for ever.
 TEST(ReadCard, TheSearchGoesBackToNone) {
-  KernelTable table(kernels());
-  CardOptions options;
-  options.contract = "fp32+U:tf32+beta_v:tf32";
-  int asked = 0;
-  options.stop = [&] { return ++asked > 40000; };
-  const auto row = std::ranges::find(table.all(), "cpu.gated_delta_rule.chunked", &KernelRow::name);
-  const CardRow card = read_card(table, *row, options);
-  EXPECT_EQ(card.stopped, "") << card.twins;
-  EXPECT_TRUE(card.explained) << card.contract << " " << card.farthest;
+  for (const char* contract : {"fp32+U:tf32+beta_v:tf32", "fp16+beta_k:fp32"}) {
+    KernelTable table(kernels());
+    CardOptions options;
+    options.contract = contract;
+    int asked = 0;
+    options.stop = [&] { return ++asked > 40000; };
+    const auto row = std::ranges::find(table.all(), "cpu.gated_delta_rule.chunked", &KernelRow::name);
+    const CardRow card = read_card(table, *row, options);
+    EXPECT_EQ(card.stopped, "") << contract << " " << card.twins;
+    EXPECT_TRUE(card.explained) << card.contract << " " << card.farthest;
+  }
 }
 
 TEST(ReadCard, StopsWhereItIsToldTo) {
