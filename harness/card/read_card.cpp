@@ -308,6 +308,7 @@ class Try {
   [[nodiscard]] bool explained() const { return std::ranges::all_of(fits_, &CardProbe::explained); }
   [[nodiscard]] bool stopped() const { return search_->stopped(); }
   [[nodiscard]] const Contract& found() const { return found_; }
+  [[nodiscard]] const std::vector<const ContractPoint*>& points() const { return search_->points(); }
   [[nodiscard]] std::int64_t twins() const { return distance_->twins(); }
 
  private:
@@ -381,12 +382,15 @@ std::vector<Try> tries_of(const KernelRow& kernel, const std::vector<Probe>& pro
 }
 
 /// Operands of q and k of which the grammar fixes whether they are rounded once or twice, where that makes a difference.
-std::vector<std::string> rounded_twice(const Contract& c) {
+std::vector<std::string> rounded_twice(const Contract& c, const std::vector<const ContractPoint*>& points) {
   std::vector<std::string> out;
-  if (holds(c.qk, c.input)) return out;
+  const bool normalised = c.norm == Norm::unrounded && c.qk != Format::fp32;  // x r has more bits than x
+  if (holds(c.qk, c.input) && !normalised) return out;
   for (const char* name : {"beta_exp_k", "q_decayed", "k_decayed"}) {
-    const std::string value = contract_point(name).value(c);
-    if (value != "none" && value != "fp32") out.emplace_back(name);
+    const ContractPoint& point = contract_point(name);
+    const std::string value = point.value(c);
+    const bool here = std::ranges::find(points, &point) != points.end();
+    if (here && value != "none" && value != "fp32") out.emplace_back(name);
   }
   return out;
 }
@@ -435,7 +439,7 @@ CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes, const
   of.report(row, runs);
   if (of.found().input != start.input) row.loads = name_of(of.found().input);
   row.explained = of.explained();
-  if (!row.explained) row.twice = rounded_twice(of.found());
+  if (!row.explained) row.twice = rounded_twice(of.found(), of.points());
   if (of.stopped()) row.stopped = "interrupted";
   row.twins = 0;
   for (const Try& each : tries) row.twins += each.twins();
