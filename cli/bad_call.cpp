@@ -111,4 +111,20 @@ std::string bad_call(const CLI::App& app, const CLI::ParseError& error, std::spa
   return fmt::format("{}: {}; {} says more", first, error.what(), help);
 }
 
+std::string with_option(const CLI::App& verb, const std::string& message) {
+  for (const char* name :
+       {"--write", "--read", "--out", "--dump", "--tensors", "--jsonl", "--junit", "--markdown", "--coverage",
+        "--corpus", "--baseline", "--write-baseline", "--checkpoint", "--mutants", "--equations",
+        "--evidence", "--trace", "--products"}) {
+    const CLI::Option* option = verb.get_option_no_throw(name);
+    if (option == nullptr || message.find(name) != message.npos) continue;
+    for (const std::string& place : option->results()) {
+      if (place.empty() || message.find(place) == message.npos) continue;
+      // The place is part of a sentence, or of a longer name, where it does not stand before a colon.
+      return fmt::format("{}{}{}", name, message.starts_with(place + ":") ? " " : ": ", message);
+    }
+  }
+  return message;
+}
+
 }  // namespace samestate::cli

@@ -11,4 +11,8 @@ namespace samestate::cli {
 [[nodiscard]] std::string bad_call(const CLI::App& app, const CLI::ParseError& error,
                                    std::span<const std::string> words);
 
+/// An error's message behind the option of the verb that named the file or folder which it is about; as it is where none did,
+/// or where it says so itself.
+[[nodiscard]] std::string with_option(const CLI::App& verb, const std::string& message);
+
 }  // namespace samestate::cli

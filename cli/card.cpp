@@ -13,6 +13,7 @@
 #include "cli/probe_apart.h"
 #include "cli/progress.h"
 #include "cli/table.h"
+#include "harness/card/card_cases.h"
 #include "harness/card/probe_files.h"
 #include "harness/card/read_card.h"
 #include "harness/processes/pool.h"
@@ -46,18 +47,18 @@ CardCase judged_apart(const KernelTable& table, const KernelRow& kernel, const C
   const JobResult done = run_apart(
       [&] {
         const CardCase c = judged_under(table, kernel, card.declared, card.contract, regime);
-        return fmt::format("{}\t{}\t{}", c.twin, c.verdict, c.line);
+        return fmt::format("{}\t{}\t{}\t{}\t{}", c.twin, c.ratio, c.gate, c.verdict, c.line);
       },
       timeout);
   if (const std::optional<Judgement> lost = judgement_of_loss(done))
-    return {fmt::format("regime={}", regime), std::string(name_of(lost->verdict)), 0.0};
-  const std::size_t first = done.text.find('\t');
-  const std::size_t second = done.text.find('\t', first + 1);
-  return {done.text.substr(second + 1), done.text.substr(first + 1, second - first - 1),
-          std::stod(done.text.substr(0, first))};
+    return {fmt::format("regime={}", regime), std::string(name_of(lost->verdict))};
+  std::vector<std::string> fields(1);
+  for (const char x : done.text) x == '\t' ? (void)fields.emplace_back() : fields.back().push_back(x);
+  return {fields.at(4), fields.at(3), std::stod(fields.at(0)), std::stod(fields.at(1)), fields.at(2)};
 }
 
 int run_card(const CardVerb& options) {
+  note_interrupts();
   KernelTable table = kernel_table(options.plugins);
   if (!options.contract.empty()) table.keep(options.contract);
   const double timeout = seconds_of("--timeout", options.timeout);
@@ -71,7 +72,6 @@ int run_card(const CardVerb& options) {
     for (const std::string& file : write_probes(options.write, kernel, probes)) fmt::print("{}\n", file);
     return kPass;
   }
-  note_interrupts();
   std::vector<ProbeRun> runs;
   if (!options.read.empty() && !std::filesystem::is_directory(options.read))
     throw Error("--read " + options.read + ": no such folder; name the one that --write made");
@@ -87,18 +87,25 @@ int run_card(const CardVerb& options) {
   }
   runs.resize(probes.size());
   Progress progress(0);
-  how.progress = [&](const std::string&) { progress.step(0.0, false); };
+  how.progress = [&](const std::string& stage) { progress.at("data " + stage); };
   CardRow card = card_of(kernel, probes, runs, how);
   // Of outputs that were made elsewhere there is no kernel to ask again.
   for (const std::string_view regime : card_regimes(kernel)) {
     if (interrupted() || !options.read.empty()) break;
+    progress.at(fmt::format("the gate, regime {}", regime));
     card.cases.push_back(judged_apart(table, kernel, card, regime, timeout));
-    progress.step(card.cases.back().twin, false);
   }
   progress.clear();
   fmt::print("{}", options.json ? card_json(card) : card_text(card));
   if (interrupted()) return kVacuous;
-  return card.explained ? kPass : kFail;
+  const auto without =
+      std::ranges::count_if(card.probes, [](const CardProbe& p) { return !p.refused.empty(); });
+  if (!options.read.empty() && without > 0)
+    fmt::print(
+        stderr,
+        "samestate: --read {}: {} of {} probes have no outputs, so that what only they show is unknown\n",
+        options.read, without, card.probes.size());
+  return card_holds(card) ? kPass : kFail;
 }
 
 }  // namespace
@@ -126,9 +133,12 @@ Command add_card(CLI::App& app) {
       "--kernel one of the "
       "same\n"
       "system and form.\n\n"
-      "Exit 0 where the card explains the outputs, 1 where no contract of the grammar does (the nearest is "
-      "printed, with\n"
-      "card:nearest), 2 for bad input, 3 where an interrupt ended the search. `samestate list contracts "
+      "Exit 0: the contract explains the probes (those that have outputs; it says of how many it has none), "
+      "and "
+      "no case of the\ngate fails under it. 1: no contract of the grammar explains all probes (the nearest "
+      "is "
+      "printed, with card:nearest), or a\ncase fails; the line `verdict` says which. 2: bad input. 3: an "
+      "interrupt ended it, and no card is read. `samestate list contracts "
       "--long` shows every point; docs/card.md "
       "says more.");
   app.add_option("--kernel", options->kernel, "whose card to read")->required()->check(named());

@@ -13,6 +13,7 @@
 #include "harness/card/neighbours.h"
 #include "harness/explain/explain_settings.h"
 #include "harness/processes/pool.h"
+#include "harness/systems/saved_run.h"
 #include "oracles/contracts.h"
 
 namespace samestate::cli {
@@ -74,7 +75,13 @@ std::string looks_like(const Record& failed, const KernelTable& table, double se
       [&]() -> std::string {
         const Case c = parse_case(failed.line);
         Trace trace;
-        if (run_case(c, table, 1, &trace).judgement.verdict != Verdict::fail) return "";
+        const Record record = run_case(c, table, 1, &trace);
+        if (record.judgement.verdict != Verdict::fail) return "";
+        // Of roundings within their bound no place and no setting is the cause, which other data would show as well.
+        if (const Resolved r(c); !trace.outputs.empty() && is_about_the_contract(r, record.judgement)) {
+          const Neighbours near = neighbours_of(r, run_file_of(record, trace), seconds / 4);
+          if (!near.passes.empty()) return near.text();
+        }
         const Explanation e = explain_with_mutants(Resolved(c), trace, seconds / 4);
         // What one setting makes is told by it.
         const std::vector<std::string> settings = settings_that_matter(c, table);

@@ -127,18 +127,21 @@ int main(int argc, char** argv) {
     (void)app.exit(error);  // --help, --version
     return flushed(cli::kPass);
   }
+  const CLI::App* parsed = &app;
   try {
     for (const Verb& verb : verbs) {
       if (!verb.app->parsed()) continue;
+      parsed = verb.app;
       cli::join_ranks(verb.app->get_name(), std::vector<std::string>(argv + 1, argv + argc));
       return flushed(verb.command());
     }
   } catch (const Error& error) {
     if (place.rank > 0) return cli::refuse(error.what());
-    fmt::print(stderr, "samestate: {}\n", error.what());
+    fmt::print(stderr, "samestate: {}\n", cli::with_option(*parsed, error.what()));
     return cli::kUsage;
   } catch (const std::filesystem::filesystem_error& error) {
-    fmt::print(stderr, "samestate: {}: {}\n", error.path1().string(), error.code().message());
+    const std::string text = fmt::format("{}: {}", error.path1().string(), error.code().message());
+    fmt::print(stderr, "samestate: {}\n", cli::with_option(*parsed, text));
     return cli::kUsage;
   } catch (const std::exception& error) {
     if (std::ferror(stdout) != 0) return cannot_write();

@@ -55,20 +55,34 @@ void Progress::step(double ratio, bool failed, double work) {
     left = std::min(left, std::max(budget_ - seconds, 0.0));
     part = std::max(part, seconds / budget_);
   }
-  constexpr std::size_t kWidth = 24;
-  const auto filled = static_cast<std::size_t>(std::min(part, 1.0) * static_cast<double>(kWidth));
   const std::string of_total = total_ > 0 ? fmt::format("/{}", total_) : "";
-  const std::string bar = fmt::format("[{}{}] ", std::string(filled, '#'), std::string(kWidth - filled, '.'));
-  std::string text = fmt::format(
-      "{}{}  {:.0f} cases/s  worst ratio {}  failures {}  {:.0f} s left", done_, of_total, rate,
-      worst_ < 1e6 ? fmt::format("{:.3f}", worst_) : fmt::format("{:.1e}", worst_), failures_, left);
+  draw(fmt::format("{}{}  {:.0f} cases/s  worst ratio {}  failures {}{}", done_, of_total, rate,
+                   worst_ < 1e6 ? fmt::format("{:.3f}", worst_) : fmt::format("{:.1e}", worst_), failures_,
+                   std::isfinite(left) ? fmt::format("  {:.0f} s left", left) : ""),
+       part);
+}
+
+void Progress::at(std::string_view what) {
+  ++done_;
+  const Clock::time_point now = Clock::now();
+  if (now - drawn_ < pause_) return;
+  drawn_ = now;
+  draw(fmt::format("step {}, {:.0f} s: {}", done_, std::chrono::duration<double>(now - begin_).count(), what),
+       -1.0);
+}
+
+/// `part` of all that is to be done; below 0: nobody knows how much that is.
+void Progress::draw(std::string text, double part) {
   if (!terminal_) {
     fmt::print(stderr, "samestate: {}\n", text);
     return;
   }
+  constexpr std::size_t kWidth = 24;
+  const auto filled = static_cast<std::size_t>(std::clamp(part, 0.0, 1.0) * static_cast<double>(kWidth));
+  const std::string bar = fmt::format("[{}{}] ", std::string(filled, '#'), std::string(kWidth - filled, '.'));
   // A line that fills the terminal would scroll it: the bar goes first, then the end of the text.
   const auto room = static_cast<std::size_t>(std::max(columns() - 1, 0));
-  if (room == 0 || bar.size() + text.size() <= room) text = bar + text;
+  if (part >= 0.0 && (room == 0 || bar.size() + text.size() <= room)) text = bar + text;
   if (room > 0 && text.size() > room) text.resize(room);
   fmt::print(stderr, "\r\033[K{}", text);
   std::fflush(stderr);

@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace samestate::cli {
 
@@ -21,12 +23,16 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void step(double ratio, bool failed, double work = 1.0);
+  /// A step of a search that has neither an end nor ratios: what it is at.
+  void at(std::string_view what);
   /// So many steps more, of which nobody knew.
   void add(std::int64_t steps);
   /// Takes the line away.
   void clear();
 
  private:
+  void draw(std::string text, double part);
+
   using Clock = std::chrono::steady_clock;
   std::int64_t total_;
   double budget_;

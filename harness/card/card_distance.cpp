@@ -1,5 +1,6 @@
 #include "harness/card/card_distance.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -34,17 +35,39 @@ double of_roundings(std::size_t size, Format format) {
   return 2.0 * unit_roundoff(format) * std::sqrt(kCardFewRoundings / static_cast<double>(size));
 }
 
+/// Rows of `width` numbers with the axis of channels, `channels` groups of them, backwards.
+void reverse_channels(std::vector<float>& x, std::int64_t channels, std::int64_t width) {
+  const auto block = static_cast<std::size_t>(channels * width);
+  for (std::size_t first = 0; first + block <= x.size(); first += block) {
+    for (std::int64_t i = 0; i < channels / 2; ++i) {
+      const auto one = x.begin() + static_cast<std::ptrdiff_t>(first) + i * width;
+      const auto other = x.begin() + static_cast<std::ptrdiff_t>(first) + (channels - 1 - i) * width;
+      std::swap_ranges(one, one + width, other);
+    }
+  }
+}
+
 }  // namespace
 
 CardDistance::CardDistance(std::string system, const std::vector<Probe>& probes, std::vector<Outputs> outputs)
     : system_(std::move(system)), probes_(probes), outputs_(std::move(outputs)) {}
 
-Outputs CardDistance::twin(std::size_t index, const Contract& contract, bool reordered) {
+Outputs CardDistance::twin(std::size_t index, const Contract& contract, Order order) {
   ++twins_;
   const Probe& probe = probes_[index];
-  const Resolved r(probe.c);
-  return run_on_twin(system_, probe.batch, r.path(probe.batch.shape.T),
-                     probe.c.l2norm ? with_l2norm(contract) : contract, reordered);
+  const BatchShape& shape = probe.batch.shape;
+  const Path path = Resolved(probe.c).path(shape.T);
+  const Contract used = probe.c.l2norm ? with_l2norm(contract) : contract;
+  if (order == Order::forward) return run_on_cpu(system_, probe.batch, path, used);
+  if (order != Order::backward)
+    return run_on_twin(system_, probe.batch, path, used, order == Order::accumulator);
+  // The channels of q and k are summed over, and nothing else distinguishes them.
+  Batch batch = probe.batch;
+  for (std::vector<float>* x : {&batch.q, &batch.k}) reverse_channels(*x, shape.dk, 1);
+  reverse_channels(batch.initial_state, shape.dk, shape.dv);
+  Outputs out = run_on_twin(system_, batch, path, used, true);
+  reverse_channels(out.final_state, shape.dk, shape.dv);
+  return out;
 }
 
 std::string CardDistance::key(std::size_t index, const Contract& contract) {
@@ -57,11 +80,19 @@ CardDistance::Noise CardDistance::noise(std::size_t index, const Contract& contr
   if (!ran(index)) return {};
   const auto [at, added] = noise_.try_emplace(key(index, contract));
   if (added) {
+    Noise& noise = at->second;
     const Outputs one = twin(index, contract);
-    const Outputs other = twin(index, contract, true);
-    at->second.drift = {relative(other.o, one.o), relative(other.final_state, one.final_state)};
-    at->second.few = {of_roundings(one.o.size(), contract.output),
-                      of_roundings(one.final_state.size(), contract.state)};
+    noise.least.fill(std::numeric_limits<double>::infinity());
+    for (const Order order : kOrders) {
+      const Outputs other = twin(index, contract, order);
+      const Distance d{relative(other.o, one.o), relative(other.final_state, one.final_state)};
+      for (std::size_t t = 0; t < d.size(); ++t) {
+        noise.drift[t] = std::max(noise.drift[t], d[t]);
+        noise.least[t] = std::min(noise.least[t], d[t]);
+      }
+    }
+    noise.few = {of_roundings(one.o.size(), contract.output),
+                 of_roundings(one.final_state.size(), contract.state)};
   }
   return at->second;
 }
@@ -75,6 +106,28 @@ Distance CardDistance::of(std::size_t index, const Contract& contract) {
                   relative(outputs_[index].final_state, made.final_state)};
   }
   return at->second;
+}
+
+bool CardDistance::sums_as_the_twin(const Contract& contract) {
+  bool asked = false;
+  for (std::size_t i = 0; i < probes_.size(); ++i) {
+    if (!ran(i)) continue;
+    const Noise n = noise(i, contract);
+    const Distance d = of(i, contract);
+    for (std::size_t t = 0; t < d.size(); ++t) {
+      if (n.least[t] <= kCardFloor || n.least[t] <= kAboutDrift * n.few[t]) continue;
+      if (d[t] >= kNoChance * n.least[t]) return false;
+      asked = true;
+    }
+  }
+  return asked;
+}
+
+Distance CardDistance::level(std::size_t index, const Contract& contract) {
+  const Noise n = noise(index, contract);
+  Distance out;
+  for (std::size_t t = 0; t < out.size(); ++t) out[t] = std::max({kCardFloor, n.drift[t], n.few[t]});
+  return out;
 }
 
 Distance CardDistance::error(std::size_t index, const Contract& contract) {

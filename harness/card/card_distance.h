@@ -14,6 +14,11 @@ namespace samestate {
 /// Relative distance of o and of the final state, 2-norms over the whole tensor.
 using Distance = std::array<double, 2>;
 
+/// A drift counts for so much: a kernel with an order of its own lies about as far off.
+inline constexpr double kAboutDrift = 2.0;
+/// Nearer to the twin than so much of what every other order makes no kernel comes by chance.
+inline constexpr double kNoChance = 0.05;
+
 /// What a kernel wrote on probes, held against twins of any contract.
 class CardDistance {
  public:
@@ -25,17 +30,28 @@ class CardDistance {
   [[nodiscard]] Distance error(std::size_t index, const Contract& contract);
   /// What no contract explains.
   struct Noise {
-    Distance drift{};  ///< of the twin from itself with its sums in another order
-    Distance few{};    ///< of so few roundings of what is written that chance turns none of them as well
+    /// Of the twin from itself with its sums in another order, the largest and the least of kOrders: a turned rounding on
+    /// the way moves all behind it, so that one order alone may happen to turn none.
+    Distance drift{}, least{};
+    Distance few{};  ///< of so few roundings of what is written that chance turns none of them as well
   };
   [[nodiscard]] Noise noise(std::size_t index, const Contract& contract);
+  /// Whether the kernel is the twin to the bit wherever every other order moves it: then it sums as the twin does.
+  [[nodiscard]] bool sums_as_the_twin(const Contract& contract);
+  /// That nothing is to be concluded from distances below it.
+  [[nodiscard]] Distance level(std::size_t index, const Contract& contract);
   [[nodiscard]] bool ran(std::size_t index) const { return !outputs_[index].o.empty(); }
   [[nodiscard]] const std::vector<Probe>& probes() const { return probes_; }
   [[nodiscard]] const Outputs& outputs(std::size_t index) const { return outputs_[index]; }
   [[nodiscard]] std::int64_t twins() const { return twins_; }
 
  private:
-  [[nodiscard]] Outputs twin(std::size_t index, const Contract& contract, bool reordered = false);
+  /// How the twin's sums are ordered: its own order, the other accumulator, the CPU kernel's, the other accumulator with the
+  /// channels backwards (by itself that moves few sums of eight bits).
+  enum class Order { own, accumulator, forward, backward };
+  static constexpr std::array kOrders{Order::accumulator, Order::forward, Order::backward};
+
+  [[nodiscard]] Outputs twin(std::size_t index, const Contract& contract, Order order = Order::own);
   [[nodiscard]] static std::string key(std::size_t index, const Contract& contract);
 
   std::string system_;

@@ -44,6 +44,21 @@ RunFile file_of(const std::string& kernel, const Probe& probe) {
   return file;
 }
 
+/// The file's case line says what the probes were written for; whose kernel is named there is no matter.
+void require_written_for(const Probe& probe, const RunFile& file, const std::string& path) {
+  Case of = parse_case(file.case_line);
+  if (of.contract != probe.c.contract)
+    throw Error(fmt::format(
+        "{}: written for contract={}, and read under {}: read it with --contract {}, or write the "
+        "probes again",
+        path, of.contract, probe.c.contract, of.contract));
+  of.kernel = probe.c.kernel;
+  if (const std::string line = format_case(of); line != format_case(probe.c))
+    throw Error(fmt::format(
+        "{}: its case line is {}, and the probe's {}; write the probes again with the same --kernel", path,
+        line, format_case(probe.c)));
+}
+
 std::vector<float> floats(const RunFile& file, const std::string& name) {
   const auto at = file.tensors.find(name);
   if (at == file.tensors.end()) return {};
@@ -76,6 +91,7 @@ std::vector<ProbeRun> read_probes(const std::string& folder, const std::vector<P
       continue;
     }
     const RunFile file = read_run_file(path);
+    require_written_for(probes[i], file, path.string());
     const RunFile expected = file_of(file.kernel, probes[i]);
     for (const char* name : {"q", "k", "v", "g", "beta", "initial_state"}) {
       if (floats(file, name) != floats(expected, name))

@@ -32,14 +32,6 @@ struct ProbeRun {
 [[nodiscard]] CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes,
                               const std::vector<ProbeRun>& runs, const CardOptions& options);
 
-/// Regimes in which a card is tried on the gate's own data.
-[[nodiscard]] std::vector<std::string_view> card_regimes(const KernelRow& kernel);
-
-/// A case of the gate in a regime: what the kernel writes when it is called as `declared`, judged under `card`.
-[[nodiscard]] CardCase judged_under(const KernelTable& table, const KernelRow& kernel,
-                                    const std::string& declared, const std::string& card,
-                                    std::string_view regime);
-
 /// The contract that a card is read under: that of the options, else the first that the row promises. Throws Error where
 /// the kernel is not of the recurrent family or does not promise it.
 [[nodiscard]] std::string declared_contract(const KernelRow& kernel, const CardOptions& options);

@@ -49,20 +49,25 @@ HeadDifference difference_of(const Resolved& r, const Family& family, const Batc
   return d;
 }
 
-/// Wrong channels over all wrong rows: those with at least a tenth of the row's largest error.
+/// Wrong channels over all wrong rows: those with at least a tenth of the row's largest error. None where others have a
+/// hundredth of it: errors of all sizes are in no place.
 std::vector<Index> channels_of(const std::vector<HeadDifference>& heads) {
-  std::set<Index> channels;
+  constexpr double kWrong = 0.1, kRight = 0.01;
+  std::set<Index> channels, between;
   for (const HeadDifference& d : heads) {
     for (const Index t : d.tokens) {
       const Vector<double> e = (d.o.row(t) - d.exact.o.row(t)).cwiseAbs().transpose();
       double largest = 0.0;
       for (const double x : e) largest = std::isfinite(x) ? std::max(largest, x) : largest;
       for (Index j = 0; j < e.size(); ++j) {
-        const bool wrong_here = e.allFinite() ? e(j) > 0 && e(j) >= 0.1 * largest : !std::isfinite(e(j));
+        const bool finite = e.allFinite();
+        const bool wrong_here = finite ? e(j) > 0 && e(j) >= kWrong * largest : !std::isfinite(e(j));
         if (wrong_here) channels.insert(j);
+        if (finite && !wrong_here && e(j) > kRight * largest) between.insert(j);
       }
     }
   }
+  if (!std::ranges::includes(channels, between)) return {};
   return {channels.begin(), channels.end()};
 }
 
@@ -94,13 +99,15 @@ void token_patterns(const Resolved& r, const std::vector<HeadDifference>& heads,
                     std::vector<std::string>& out) {
   const std::vector<Index> tokens = tokens_of(heads);
   if (tokens.empty()) return;
-  Index T = 0;
-  for (const HeadDifference& d : heads) T = std::max<Index>(T, d.o.rows());
+  Index T = 0;  // of those where it is wrong: a sequence of one token is wrong in its first alone
+  for (const HeadDifference& d : heads) {
+    if (!d.tokens.empty()) T = std::max<Index>(T, d.o.rows());
+  }
   const auto all = [&](auto&& test) { return std::all_of(tokens.begin(), tokens.end(), test); };
   const Index C = r.unchunked() || r.form->whole ? 0 : r.c.chunk;
   if (r.form->decodes && r.c.prefill > 0 && tokens.front() >= r.c.prefill) {
     out.push_back(fmt::format("only after the resume: the {} tokens before it are right", r.c.prefill));
-  } else if (r.form->decodes && all([&](Index t) { return t < r.c.prefill; })) {
+  } else if (r.form->decodes && T > r.c.prefill && all([&](Index t) { return t < r.c.prefill; })) {
     out.push_back("only before the resume: the tokens after it are right");
   }
   if (C > 1 && T > C) {
@@ -116,6 +123,16 @@ void token_patterns(const Resolved& r, const std::vector<HeadDifference>& heads,
   if (T > 2 && tokens.size() == 1 && tokens[0] == 0) out.push_back("only the first token");
 }
 
+/// Whether what is wrong is another thing than the farthest of what is right.
+bool stand_out(const std::vector<HeadDifference>& heads) {
+  double wrong_ratio = 0.0, right_ratio = 0.0;
+  for (const HeadDifference& d : heads) {
+    if (wrong(d)) wrong_ratio = std::max(wrong_ratio, d.worst_ratio);
+    right_ratio = std::max(right_ratio, d.right_ratio);
+  }
+  return !(wrong_ratio < kAnotherThing * right_ratio);
+}
+
 }  // namespace
 
 void find_wrong(HeadDifference& d, double state_tolerance) {
@@ -123,10 +140,12 @@ void find_wrong(HeadDifference& d, double state_tolerance) {
   for (Index t = 0; t < error.size(); ++t) {
     const double ratio = ratio_of(error(t), d.row(t));
     if (!(ratio <= 1.0)) d.tokens.push_back(t);
+    if (ratio <= 1.0) d.right_ratio = std::max(d.right_ratio, ratio);
     if (ratio > d.worst_ratio) d.worst_ratio = ratio, d.worst_token = t;
   }
   const double state = ratio_of((d.state - d.exact.state).norm(), state_tolerance);
   d.state_wrong = !(state <= 1.0);
+  if (!d.state_wrong) d.right_ratio = std::max(d.right_ratio, state);
   if (state > d.worst_ratio) {
     d.worst_ratio = state;
     if (d.tokens.empty()) d.worst_token = -1;
@@ -182,13 +201,19 @@ std::string ranges_text(const std::vector<Index>& sorted) {
 
 std::vector<std::string> place_patterns(const Resolved& r, const std::vector<HeadDifference>& heads) {
   std::vector<std::string> out;
+  if (!stand_out(heads)) return out;
   token_patterns(r, heads, out);
   const std::vector<Index> sequences = wrong_of(heads, [](const HeadDifference& d) { return d.sequence; });
   const std::vector<Index> wrong_heads = wrong_of(heads, [](const HeadDifference& d) { return d.head; });
   const Index N = heads.empty() ? 0 : heads.back().sequence + 1;
-  if (N > 1 && sequences.size() == 1) out.push_back(fmt::format("only sequence {} of {}", sequences[0], N));
-  if (N > 2 && std::ssize(sequences) == N - 1) {
-    for (Index n = 0; n < N; ++n) {
+  std::set<Index> with_tokens;  // which alone could be wrong, too
+  for (const HeadDifference& d : heads) {
+    if (d.o.rows() > 0) with_tokens.insert(d.sequence);
+  }
+  if (with_tokens.size() > 1 && sequences.size() == 1)
+    out.push_back(fmt::format("only sequence {} of {}", sequences[0], N));
+  if (with_tokens.size() > 2 && sequences.size() == with_tokens.size() - 1) {
+    for (const Index n : with_tokens) {
       if (!std::binary_search(sequences.begin(), sequences.end(), n)) {
         out.push_back(n == 0 ? "every sequence but the first" : fmt::format("every sequence but {}", n));
       }
@@ -216,7 +241,8 @@ std::vector<std::string> place_patterns(const Resolved& r, const std::vector<Hea
   if (!rows_wrong && !wrong_heads.empty()) out.push_back("only the final state: every row of o is right");
   const bool state_right =
       std::none_of(heads.begin(), heads.end(), [](const auto& d) { return d.state_wrong; });
-  if (rows_wrong && state_right) out.push_back("only o: the final state is right");
+  if (rows_wrong && state_right && r.c.final_state != "none")
+    out.push_back("only o: the final state is right");
   return out;
 }
 

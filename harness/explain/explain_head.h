@@ -11,6 +11,10 @@
 /// Parts of explain() for the recurrent family.
 namespace samestate {
 
+/// What is wrong is in a place only where it is so many times farther off than the farthest of what is right: of many that
+/// all are off by about as much a few are the farthest, and they lie somewhere.
+inline constexpr double kAnotherThing = 3.0;
+
 /// One head of a run beside what it should be.
 struct HeadDifference {
   Index sequence = 0;
@@ -21,6 +25,7 @@ struct HeadDifference {
   std::vector<Index> tokens;  ///< wrong ones
   bool state_wrong = false;
   double worst_ratio = 0.0;  ///< of a row, or of the state where no row is wrong
+  double right_ratio = 0.0;  ///< the largest of what is right
   Index worst_token = -1;    ///< -1: the state
 };
 
@@ -37,7 +42,7 @@ void find_wrong(HeadDifference& d, double state_tolerance);
                                                            const Batch& batch, const Outputs& outputs,
                                                            const Path* path = nullptr);
 
-/// Names of the patterns in where the wrong places are.
+/// Names of the patterns in where the wrong places are (kAnotherThing).
 [[nodiscard]] std::vector<std::string> place_patterns(const Resolved& r,
                                                       const std::vector<HeadDifference>& heads);
 

@@ -225,9 +225,11 @@ void calls(const Family& family, const Seen& seen, std::vector<std::string>& out
   std::size_t call = 0;
   while (begin + run.path[call].tokens <= first) begin += run.path[call++].tokens;
   const Index count = run.path[call].tokens;
-  out.push_back(fmt::format("{} the slot's call {} of {} ({} token(s) from token {} on)",
-                            first == begin ? "from the first token of" : "within", call + 1, run.path.size(),
-                            count, begin));
+  // Of a single call that is all of it.
+  if (run.path.size() > 1 || first > begin)
+    out.push_back(fmt::format("{} the slot's call {} of {} ({} token(s) from token {} on)",
+                              first == begin ? "from the first token of" : "within", call + 1,
+                              run.path.size(), count, begin));
   if (first != begin) return;
   const auto from = [&](const char* what, bool initial) {
     for (const HeadDifference& d : seen.heads) {

@@ -33,7 +33,10 @@ TensorDifference difference_of(const std::string& name, Index b, const Matrix<do
                            : error == 0.0    ? 0.0
                                              : error / tolerance(r, j);
       if (ratio > d.worst) d.worst = ratio, d.worst_row = r;
-      if (ratio <= 1.0) continue;
+      if (ratio <= 1.0) {
+        d.right = std::max(d.right, ratio);
+        continue;
+      }
       if (d.wrong == 0) d.first_column = j;
       row_wrong = true;
       ++d.wrong;
@@ -124,6 +127,7 @@ std::vector<std::string> tensor_places(const Resolved& r, const TensorDifference
   std::set<Index> wrong;
   for (const Index row : d.rows) wrong.insert(row / (rows / tokens));
   const auto all = [&](auto&& test) { return std::all_of(wrong.begin(), wrong.end(), test); };
+  if (std::ssize(wrong) == tokens) return out;
   say(fmt::format("from token {} on, {} of {} tokens: {}", *wrong.begin(), wrong.size(), tokens,
                   ranges_text({wrong.begin(), wrong.end()})));
   if (tokens > 2 && wrong.size() == 1 && *wrong.begin() == tokens - 1) say("only the last token");
@@ -251,6 +255,28 @@ std::string contract_of_ex2(const Resolved& r, const Trace& trace) {
   }
 }
 
+/// Names of the patterns in where the wrong elements are, of the worst output and of all.
+std::vector<std::string> all_places(const Resolved& r, const Signature& signature,
+                                    const std::vector<TensorDifference>& found, const TensorDifference& worst,
+                                    Index tokens, Index rows) {
+  std::vector<std::string> out = tensor_places(r, worst, tokens, rows);
+  const auto spec = std::ranges::find(signature.outputs, worst.name, &TensorSpec::name);
+  if (spec != signature.outputs.end()) std::ranges::move(tensor_heads(*spec, worst), std::back_inserter(out));
+  std::set<std::string> wrong_names;
+  std::set<Index> sequences;
+  for (const TensorDifference& d : found) {
+    wrong_names.insert(d.name);
+    sequences.insert(d.sequence);
+  }
+  if (wrong_names.size() == 1 && signature.outputs.size() > 1)
+    out.push_back(fmt::format("only {}: the other output(s) are right", worst.name));
+  if (std::ssize(sequences) < r.c.B) {
+    out.push_back(
+        fmt::format("only sequence(s) {} of {}", ranges_text({sequences.begin(), sequences.end()}), r.c.B));
+  }
+  return out;
+}
+
 }  // namespace
 
 Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const Trace& trace) {
@@ -261,11 +287,13 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
   const Signature signature = system.row.signature(system.call(c, trace.native));
   const std::vector<OperatorOracle>& oracles = trace.oracles;
   std::vector<TensorDifference> found;
+  double right = 0.0;
   for (Index b = 0; b < c.B; ++b) {
     const OperatorOracle& of = oracles[static_cast<std::size_t>(b)];
     for (const auto& [name, exact] : of.exact) {
       TensorDifference d = difference_of(name, b, exact, get(of.tolerance, name),
                                          get(outputs[static_cast<std::size_t>(b)], name));
+      right = std::max(right, d.right);
       if (d.wrong == 0) continue;
       d.axis = last_axis(system.row, system.call(c, trace.native), name);
       out.differs.push_back(fmt::format("{} of sequence {}: {} of {} elements in {} row(s): {}", name, b,
@@ -298,21 +326,8 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
   };
   const auto spec = std::ranges::find(signature.outputs, worst.name, &TensorSpec::name);
   if (spec != signature.outputs.end()) take(tensor_slots(r, *spec, worst));
-  take(tensor_places(r, worst, tokens, exact.rows()));
-  if (spec != signature.outputs.end()) take(tensor_heads(*spec, worst));
-  std::set<std::string> wrong_names;
-  for (const TensorDifference& d : found) wrong_names.insert(d.name);
-  if (wrong_names.size() == 1 && signature.outputs.size() > 1) {
-    out.patterns.push_back(fmt::format("only {}: the other output(s) are right", worst.name));
-  }
-  if (c.B > 1) {
-    std::set<Index> sequences;
-    for (const TensorDifference& d : found) sequences.insert(d.sequence);
-    if (std::ssize(sequences) < c.B) {
-      out.patterns.push_back("only sequence(s) " + ranges_text({sequences.begin(), sequences.end()}) +
-                             fmt::format(" of {}", c.B));
-    }
-  }
+  if (!(worst.worst < kAnotherThing * right))
+    take(all_places(r, signature, found, worst, tokens, exact.rows()));
   const std::string place = fmt::format("{}: sequence {}, {}", worst.name, worst.sequence,
                                         row_text(worst.worst_row, exact.rows(), tokens));
   show_row(out, place, worst.axis, exact, actual, worst.worst_row);

@@ -22,6 +22,7 @@ struct TensorDifference {
   Index first_column = 0;  ///< wrong, of the first wrong row
   Index wrong = 0;         ///< elements
   double worst = 0.0;      ///< error / tolerance
+  double right = 0.0;      ///< the largest of it of what is right
   Index worst_row = 0;
 };
 

@@ -34,13 +34,17 @@ struct CardProbe {
   std::string refused;    ///< why the kernel did not run it; empty: it did
   double distance = 0.0;  ///< relative distance to the twin under the card, the worse of o and state
   double error = 0.0;     ///< the twin's own relative error, of the same
+  double left = 0.0;      ///< distance over error
+  bool explained = true;  ///< what is left is no more than a card explains, or than orders of sums make
 };
 
 /// A case of the gate under the card.
 struct CardCase {
   std::string line;
   std::string verdict;
-  double twin = 0.0;  ///< of the twin's limit
+  double twin = 0.0;      ///< of the twin's limit
+  double ratio = 0.0;     ///< of the limit of what decided
+  std::string gate = {};  ///< that decided, as "twin row", "element", "law merge"
 };
 
 struct CardRow {
@@ -51,6 +55,11 @@ struct CardRow {
   std::vector<CardProbe> probes;
   std::vector<CardCase> cases;
   double farthest = 0.0;   ///< of the probes: distance over error; of the probe where it is largest
+  std::string worst = {};  ///< that probe
+  /// Where only data rounded before explain the outputs: the format to which the kernel rounds q, k and v as it loads them.
+  std::string loads = {};
+  /// Operands that the grammar rounds once where kernels may round twice, or the other way; of a card that explains not all.
+  std::vector<std::string> twice = {};
   std::int64_t twins = 0;  ///< evaluated
   double seconds = 0.0;
   std::string stopped;     ///< why the search ended before it was done; empty: it did not

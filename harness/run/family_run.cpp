@@ -1,5 +1,7 @@
 #include "harness/run/family_run.h"
 
+#include <algorithm>
+
 #include "optimized/cpu/twin.h"
 #include "oracles/contracts.h"
 
@@ -68,6 +70,17 @@ Outputs run_on_twin(std::string_view system, const Batch& batch, const Path& pat
     }
     const char* form = !segment.cuts.empty() ? "sequence_parallel" : chunked ? "chunked" : "recurrent";
     const Outcome outcome = run_twin(system, form, arguments_of(call), used);
+    if (outcome.kind != Outcome::Kind::ran) throw Unavailable(outcome);
+  });
+}
+
+Outputs run_on_cpu(std::string_view system, const Batch& batch, const Path& path, const Contract& contract) {
+  return run_path(batch, path, {}, [&](const Segment& segment, const KernelCall& call) {
+    const bool chunked = segment.chunk > 0;
+    const std::string name = fmt::format("cpu.{}.{}", system, chunked ? "chunked" : "recurrent");
+    const auto row = std::ranges::find(kernels(), name, &Kernel::name);
+    if (row == kernels().end()) throw Unavailable({Outcome::Kind::unsupported, "there is no kernel " + name});
+    const Outcome outcome = row->run(arguments_of(call), chunked ? contract : recurrent_contract(contract));
     if (outcome.kind != Outcome::Kind::ran) throw Unavailable(outcome);
   });
 }

@@ -16,4 +16,8 @@ namespace samestate {
 [[nodiscard]] Outputs run_on_twin(std::string_view system, const Batch& batch, const Path& path,
                                   const Contract& contract, bool reordered = false);
 
+/// The same on the CPU kernel, whose sums are in fp32 from the first term on: an order that no twin has.
+[[nodiscard]] Outputs run_on_cpu(std::string_view system, const Batch& batch, const Path& path,
+                                 const Contract& contract);
+
 }  // namespace samestate

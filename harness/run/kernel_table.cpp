@@ -144,8 +144,10 @@ std::vector<std::string> contracts_of(const std::string& kernel, const std::vect
   }
   if (out.empty())
     throw Error(
-        "kernel " + kernel +
-        ": its row promises no contract; `samestate list contracts` shows them, and `any` stands beside one");
+        fmt::format("kernel {}: its row promises {}; `samestate list contracts` shows the named ones", kernel,
+                    declared.empty() ? "no contract"
+                                     : "any alone, which stands beside the contract that it is called with "
+                                       "where none is asked for, as in {\"fp32\", \"any\"}"));
   return out;
 }
 

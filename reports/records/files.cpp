@@ -136,7 +136,13 @@ void require_writable(const fs::path& path) {
     return require_parent_folder(path);
   fs::path trial = resolved(path);
   trial += ".trial";
-  write_atomically(trial, "");
+  try {
+    write_atomically(trial, "");
+  } catch (const Error& error) {
+    // Of the trial's own name nobody knows.
+    if (!std::string_view(error.what()).starts_with(trial.string())) throw;
+    throw Error(path.string() + ": cannot be written; free space or name another file");
+  }
   fs::remove(trial);
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -28,7 +29,42 @@ std::vector<std::string> names_of(const std::vector<CardValue>& values) {
   return out;
 }
 
+/// "several chunks, norm (0.63), keys apart (0.2), ..", the worst first.
+std::string unexplained_text(const CardRow& card) {
+  std::vector<const CardProbe*> left;
+  for (const CardProbe& p : card.probes) {
+    if (!p.explained) left.push_back(&p);
+  }
+  std::ranges::stable_sort(left, std::greater{}, &CardProbe::left);
+  constexpr std::size_t kShown = 4;
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < std::min(kShown, left.size()); ++i)
+    out.push_back(fmt::format("{} ({:.2g})", left[i]->name, left[i]->left));
+  return fmt::format("{}{}", fmt::join(out, "; "), left.size() > kShown ? "; .." : "");
+}
+
+/// What the exit code stands for, in words.
+std::string verdict_text(const CardRow& card, std::int64_t ran) {
+  const auto failed = std::ranges::count_if(card.cases, failed_under_it);
+  if (!card.explained)
+    return fmt::format(
+        "no contract of the grammar explains all probes: exit 1{}",
+        card.cases.empty() ? "" : ", whatever the gate's cases say, which allow more than the probes do");
+  if (failed > 0) return "the contract explains the probes, and a case of the gate fails under it: exit 1";
+  return ran < std::ssize(card.probes)
+             ? "the contract explains the probes that have outputs; of the others nothing is known"
+             : "the contract explains the probes";
+}
+
 }  // namespace
+
+bool failed_under_it(const CardCase& c) {
+  return c.verdict == "fail" || c.verdict == "crash" || c.verdict == "timeout" || c.verdict == "flaky";
+}
+
+bool card_holds(const CardRow& card) {
+  return card.explained && std::ranges::none_of(card.cases, failed_under_it);
+}
 
 std::string card_text(const CardRow& card) {
   std::vector<std::vector<std::string>> rows = {{"point", "found", "evidence"}};
@@ -45,37 +81,60 @@ std::string card_text(const CardRow& card) {
           {p.name, p.value, fmt::format("or {}: {}", fmt::join(names_of(p.like), ", "), evidence_text(p))});
     open.push_back({p.name, fmt::format("{} or {}", p.value, fmt::join(names_of(p.like), ", ")), p.why});
   }
-  std::string text =
-      fmt::format("kernel    {} called with contract={}\n{}", card.kernel, card.declared, aligned(rows));
+  std::string text = fmt::format("kernel    {} called with contract={}\n{}", card.kernel, card.declared,
+                                 card.points.empty() ? "" : aligned(rows));
   if (!open.empty()) text += "cannot be told apart\n" + aligned(open);
+  const auto ran = std::ranges::count_if(card.probes, [](const CardProbe& p) { return p.refused.empty(); });
   for (const CardProbe& p : card.probes) {
     if (!p.refused.empty()) text += fmt::format("refused   {}: {}\n", p.name, p.refused);
   }
+  if (ran < std::ssize(card.probes))
+    text += fmt::format("unknown   {} of {} probes have no outputs: what only they show was not asked\n",
+                        std::ssize(card.probes) - ran, card.probes.size());
   const auto passed = std::count_if(card.cases.begin(), card.cases.end(),
                                     [](const CardCase& c) { return c.verdict == "pass"; });
   if (!card.cases.empty())
     text += fmt::format("gate      {} of {} cases pass under it\n", passed, card.cases.size());
   for (const CardCase& c : card.cases) {
-    if (c.verdict != "pass")
-      text += fmt::format("          {}, twin {:.3g}: {}\n", c.verdict, c.twin, c.line);
+    if (c.verdict == "pass") continue;
+    const std::string by = c.gate.empty() ? "" : fmt::format(" by {} (ratio {:.3g})", c.gate, c.ratio);
+    text += fmt::format("          {}{}, twin {:.3g}: {}\n", c.verdict, by, c.twin, c.line);
   }
   if (!card.stopped.empty())
     return text +
            fmt::format("{} after {} twins in {:.1f} s: what stands above is the search so far, and no card\n",
                        card.stopped, card.twins, card.seconds);
-  text += fmt::format(
-      "fit       at most {:.2g} of the error of the outputs is left{}\n", card.farthest,
-      card.explained ? "" : ": no contract of the grammar explains them, this one is the nearest");
+  text += fmt::format("fit       at most {:.2g} of the error of the outputs is left{}\n", card.farthest,
+                      card.worst.empty() ? "" : fmt::format(" (probe {})", card.worst));
+  const auto explained =
+      std::ranges::count_if(card.probes, [](const CardProbe& p) { return p.refused.empty() && p.explained; });
+  if (!card.explained) {
+    text += fmt::format("probes    {} of {} are explained; not {}\n", explained, ran, unexplained_text(card));
+    if (!card.twice.empty())
+      text += fmt::format(
+          "perhaps   {}: the grammar fixes which operand is rounded once and which twice, and has no word "
+          "for "
+          "the other\n",
+          fmt::join(card.twice, ", "));
+  }
+  if (!card.loads.empty())
+    text += fmt::format(
+        "inputs    q, k and v are rounded to {0} as they are loaded: nothing explains the outputs without "
+        "it, "
+        "and the contract is of\n          data in {0}\n",
+        card.loads);
   text += fmt::format("{} of {} points told apart; {} twins in {:.1f} s\n", told, card.points.size(),
                       card.twins, card.seconds);
+  text += fmt::format("verdict   {}\n", verdict_text(card, ran));
   return text + fmt::format("contract={}{}\n", card.contract, card.explained ? "" : "+card:nearest");
 }
 
 std::string card_json(const CardRow& card) {
-  nlohmann::ordered_json out = {{"kernel", card.kernel},      {"system", card.system},
-                                {"form", card.form},          {"declared", card.declared},
-                                {"contract", card.contract},  {"explained", card.explained},
-                                {"error_left", card.farthest}};
+  nlohmann::ordered_json out = {
+      {"kernel", card.kernel},       {"system", card.system},       {"form", card.form},
+      {"declared", card.declared},   {"contract", card.contract},   {"explained", card.explained},
+      {"holds", card_holds(card)},   {"error_left", card.farthest}, {"worst_probe", card.worst},
+      {"rounds_inputs", card.loads}, {"rounded_twice", card.twice}};
   nlohmann::ordered_json points = nlohmann::ordered_json::array();
   for (const CardPoint& p : card.points) {
     nlohmann::ordered_json like = nlohmann::ordered_json::array();
@@ -95,12 +154,18 @@ std::string card_json(const CardRow& card) {
                       {"line", p.line},
                       {"refused", p.refused},
                       {"distance", p.distance},
-                      {"error", p.error}});
+                      {"error", p.error},
+                      {"error_left", p.left},
+                      {"explained", p.refused.empty() && p.explained}});
   }
   out["probes"] = probes;
   nlohmann::ordered_json cases = nlohmann::ordered_json::array();
   for (const CardCase& c : card.cases)
-    cases.push_back({{"line", c.line}, {"verdict", c.verdict}, {"twin_ratio", c.twin}});
+    cases.push_back({{"line", c.line},
+                     {"verdict", c.verdict},
+                     {"gate", c.gate},
+                     {"ratio", c.ratio},
+                     {"twin_ratio", c.twin}});
   out["cases"] = cases;
   out["twins"] = card.twins;
   out["seconds"] = card.seconds;

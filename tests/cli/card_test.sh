@@ -73,10 +73,46 @@ run 0 card --kernel cpu.delta_rule --form recurrent --contract bf16 --json
 says '"explained": true'
 bad 'no such kernel' card --kernel no.such
 bad 'named tensors' card --kernel cpu.rms_norm.fused
+grep -qF 'samestate gate --kernel cpu.rms_norm.fused' err || complain 'no word of the verbs that say it of an operator'
 bad 'promises' card --plugin "$plugin" --kernel right.gated_delta_rule.chunked --contract bf16
 run 0 card --kernel $kernel --contract bf16 --write probes
 [[ "$(find probes -name '*.safetensors' | wc -l)" -ge 10 ]] || complain 'fewer than ten probes'
 bad 'probes, so that nothing is known of it: o was not written' card --kernel $kernel --contract bf16 --read probes
 bad 'no such folder' card --kernel $kernel --contract bf16 --read nowhere
+bad 'written for contract=bf16, and read under bf16_fused: read it with --contract bf16' card --kernel $kernel --contract bf16_fused --read probes
+
+# Outputs of two probes alone: what the others show is not known, and a line says so. These are nobody's outputs.
+python3 - probes/00_*.safetensors probes/10_*.safetensors <<'EOF'
+import json, struct, sys
+for name in sys.argv[1:]:
+    data = bytearray(open(name, "rb").read())
+    size = struct.unpack("<Q", data[:8])[0]
+    begin, end = json.loads(data[8:8 + size])["o"]["data_offsets"]
+    count = (end - begin) // 4
+    data[8 + size + begin:8 + size + end] = struct.pack(f"<{count}f", *((i % 7 + 0.123) for i in range(count)))
+    open(name, "wb").write(data)
+EOF
+run 1 card --kernel $kernel --contract bf16 --read probes
+grep -qE '^samestate: --read probes: [0-9]+ of [0-9]+ probes have no outputs' err || complain 'no warning of probes without outputs'
+grep -qE '^unknown +[0-9]+ of [0-9]+ probes have no outputs' out || complain 'the card does not say what was not asked'
+grep -qE '^verdict +no contract of the grammar explains all probes: exit 1$' out || complain 'the exit code is not said in words'
+run 1 card --kernel $kernel --contract bf16 --read probes --json
+says '"worst_probe": "'
+
+# A name that cannot be written is told with the option that gave it, whichever it is.
+bad 'samestate: --write /proc/x: ' card --kernel $kernel --write /proc/x
+bad 'samestate: --junit /proc/x: ' gate --kernel $kernel --max-cases 1 --junit /proc/x
+bad 'samestate: --dump /proc/x: ' repro 'v1 retention T=3' --dump /proc/x
+bad 'samestate: --out /proc/x: ' export --system retention --out /proc/x
+bad 'samestate: --checkpoint /proc/x: ' fuzz --max-cases 1 --checkpoint /proc/x
+
+# An interrupt, wherever it falls: no card, and no contract to paste.
+for after in 0.02 0.15; do
+  around=(timeout -s INT --preserve-status $after)
+  run 3 card --kernel $kernel --contract bf16
+  cat out err | grep -qE 'no card( is read)?$' || complain 'an interrupted search passes for a card'
+  ! grep -q '^contract=' out || complain 'a contract of half a search'
+  around=()
+done
 
 finish

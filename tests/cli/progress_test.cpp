@@ -45,6 +45,19 @@ TEST(Progress, AVastRatioIsShort) {
   EXPECT_NE(log.find("  worst ratio 3.0e+37  failures 1"), std::string::npos) << log;
 }
 
+// A search of which nobody knows the end has no time left, and one without ratios none that is the worst.
+TEST(Progress, NothingIsSaidOfAnEndThatNobodyKnows) {
+  const std::string log = log_of([] {
+    Progress progress(0, 0.0, 0.0, 0ms);
+    progress.step(0.25, false);
+    progress.at("data keys shared");
+  });
+  const std::regex expected(
+      "samestate: 1  [0-9]+ cases/s  worst ratio 0\\.250  failures 0\n"
+      "samestate: step 2, [0-9]+ s: data keys shared\n");
+  EXPECT_TRUE(std::regex_match(log, expected)) << log;
+}
+
 TEST(Progress, LinesOfALogArePausesApart) {
   const std::string log = log_of([] {
     Progress progress(100, 0.0, 0.0, 200ms);

@@ -17,6 +17,7 @@
 #include "oracles/contracts.h"
 #include "reference/error.h"
 #include "tests/harness/card/known_twin.h"
+#include "tests/harness/card/plain_kernel.h"
 #include "tests/harness/planted.h"
 
 namespace samestate {
@@ -74,6 +75,94 @@ TEST(ReadCard, SaysWhatNoContractExplains) {
   EXPECT_GT(card.farthest, kCardExplained);
 }
 
+const KernelRow& plain_row(const KernelTable& table) { return table.all().back(); }
+
+const CardPoint& point_of(const CardRow& card, std::string_view name) {
+  return *std::ranges::find(card.points, name, &CardPoint::name);
+}
+
+bool is_like(const CardPoint& point, std::string_view value) {
+  return point.value == value || std::ranges::find(point.like, value, &CardValue::value) != point.like.end();
+}
+
+// Sums of fp32 in an order that no twin has are nearer to the one accumulator's or the other's by chance: bf16_u_fp32 in plain
+// loops was told apart as a tensor core's, 52 times.
+TEST(ReadCard, OfPlainLoopsTheAccumulatorIsNotToldApartByChance) {
+  for (const char* declared : {"bf16", "bf16_u_fp32+accumulator:fp32"}) {
+    const KernelTable table = testing::plain_table({}, declared);
+    const CardRow card = read_card(table, plain_row(table), {});
+    EXPECT_TRUE(card.explained) << card.contract << " " << card.farthest;
+    EXPECT_TRUE(is_like(point_of(card, "accumulator"), "fp32")) << card.contract;
+    EXPECT_FALSE(point_of(card, "accumulator").told);
+    Contract truth = contract_named("bf16_u_fp32");
+    truth.exponential = Exponential::exact;
+    truth.accumulator = Accumulator::fp32;
+    truth.norm = Norm::unrounded;
+    truth.qk = Format::bf16;
+    EXPECT_EQ(score_of(card, truth).wrong, 0) << score_of(card, truth).text;
+    const auto told = std::ranges::count_if(card.points, &CardPoint::told);
+    EXPECT_GE(told, 15);
+  }
+}
+
+// A twin's own order, though, is seen: the kernel that has it is the twin to the bit, on all probes.
+TEST(ReadCard, OfTheTwinsOwnSumsTheAccumulatorIsToldApart) {
+  for (const char* truth : {"bf16", "bf16+accumulator:fp32"}) {
+    const KernelTable table = known_table(contract_named(truth), "bf16");
+    const CardRow card = read_card(table, plain_row(table), {});
+    EXPECT_TRUE(point_of(card, "accumulator").told) << truth;
+    EXPECT_EQ(card.contract, truth);
+  }
+}
+
+TEST(ReadCard, NamesTheProbeThatHoldsTheFit) {
+  testing::Plain twice;
+  twice.rounds_k_twice = true;
+  const KernelTable table = testing::plain_table(twice, "fp32");
+  const CardRow card = read_card(table, plain_row(table), {});
+  EXPECT_FALSE(card.explained);
+  const auto worst = std::ranges::max_element(card.probes, {}, &CardProbe::left);
+  EXPECT_EQ(card.worst, worst->name);
+  EXPECT_EQ(worst->left, card.farthest);
+  EXPECT_FALSE(worst->explained);
+  // k in all its bits is what the two roundings of it part by.
+  EXPECT_NE(card.worst.find("24 bits"), std::string::npos) << card.worst;
+  const auto explained = std::ranges::count_if(card.probes, &CardProbe::explained);
+  EXPECT_GE(explained, std::ssize(card.probes) - 2);
+  EXPECT_EQ(card.twice, std::vector<std::string>{"beta_exp_k"});
+  EXPECT_TRUE(card.loads.empty());
+}
+
+TEST(ReadCard, TriesTheFormatsToWhichAKernelMayRoundWhatItLoads) {
+  for (const Format format : {Format::fp32, Format::fp16, Format::bf16}) {
+    testing::Plain loads;
+    loads.operands = Format::fp32;
+    loads.loads = format;
+    const KernelTable table = testing::plain_table(loads, "fp32");
+    const CardRow card = read_card(table, plain_row(table), {});
+    EXPECT_TRUE(card.explained) << card.contract << " " << card.farthest;
+    EXPECT_EQ(card.loads, format == Format::fp32 ? "" : name_of(format));
+    EXPECT_EQ(contract_named(card.contract).input, format) << card.contract;
+    for (const CardCase& c : card.cases) EXPECT_EQ(c.verdict, "pass") << c.line << " " << c.gate;
+  }
+}
+
+// Scores are about the drift of where the search is, and of two contracts each was better seen from the other: it went to and
+// fro for ever.
+TEST(ReadCard, TheSearchGoesBackToNone) {
+  for (const char* contract : {"fp32+U:tf32+beta_v:tf32", "fp16+beta_k:fp32"}) {
+    KernelTable table(kernels());
+    CardOptions options;
+    options.contract = contract;
+    int asked = 0;
+    options.stop = [&] { return ++asked > 40000; };
+    const auto row = std::ranges::find(table.all(), "cpu.gated_delta_rule.chunked", &KernelRow::name);
+    const CardRow card = read_card(table, *row, options);
+    EXPECT_EQ(card.stopped, "") << contract << " " << card.twins;
+    EXPECT_TRUE(card.explained) << card.contract << " " << card.farthest;
+  }
+}
+
 TEST(ReadCard, StopsWhereItIsToldTo) {
   const KernelTable table = known_table(contract_named("bf16+beta_k:bf16"), "bf16");
   CardOptions options;
@@ -107,6 +196,8 @@ TEST(ReadCard, TakesOutputsFromFiles) {
     file.tensors["final_state"].values.assign(run.outputs.final_state.begin(), run.outputs.final_state.end());
     write_run_file(entry.path(), file);
   }
+  // Whatever fits the data: they were written for another contract.
+  EXPECT_THROW((void)read_probes(folder, probes_of(table.all().back(), "bf16_fused")), Error);
   const CardRow card = card_of(table.all().back(), probes, read_probes(folder, probes), {});
   EXPECT_TRUE(card.explained);
   EXPECT_EQ(score_of(card, contract_named("bf16")).wrong, 0) << score_of(card, contract_named("bf16")).text;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "fuzz/mutants/operators/changed_call.h"
 #include "harness/explain/explain.h"
@@ -164,6 +165,32 @@ TEST_P(ExplainOperator, KnowsThePattern) {
   EXPECT_FALSE(why.differs.empty());
   EXPECT_FALSE(why.values.empty());
   EXPECT_EQ(why.terms.size(), 2U);
+}
+
+// What is off by about as much everywhere is farthest somewhere: the first elements beyond their bound, of an error that grows,
+// are in no place, and all tokens are none.
+TEST(ExplainTensors, TheFarthestOfManyIsNoPlace) {
+  const Case c = parse_case("v1 rms_norm form=fused T=64 H=2 D=32");
+  std::string first, all;
+  for (double off = 1e-8; first.empty() || all.empty(); off *= 1.05) {
+    ASSERT_LT(off, 1.0);
+    const CallFault fault = miswritten([off](ChangedCall& call) {
+      for (float& x : call.output("y")) x = static_cast<float>(x * (1.0 + off));
+    });
+    std::vector<Mutant> planted;
+    mutants::add_faults(planted, "cpu.rms_norm.fused", {{"F", "planted", "planted", fault}});
+    Trace trace;
+    if (run_case(c, planted.front().table(), 1, &trace).judgement.verdict != Verdict::fail) continue;
+    const Explanation why = explain(Resolved(c), trace);
+    ASSERT_FALSE(why.differs.empty());
+    const std::string patterns = testing::PrintToString(why.patterns) + ".";
+    if (first.empty()) first = patterns + why.differs.front();
+    if (off > 0.1) all = patterns;
+  }
+  for (const std::string& said : {first, all}) {
+    for (const char* place : {"from token", "only head", "only channel", "only element"})
+      EXPECT_EQ(said.find(place), std::string::npos) << said;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Patterns, ExplainOperator, testing::ValuesIn(kKnown),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/explain/explain_head.h"
 #include "oracles/contracts.h"
 #include "oracles/rounding.h"
 #include "tests/harness/operator_row.h"
@@ -165,6 +166,57 @@ TEST_P(Recognised, ByName) {
 
 INSTANTIATE_TEST_SUITE_P(Explain, Recognised, testing::ValuesIn(kKnown),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Of 400 sequences whose roundings all are about as far off as the bound allows one is the farthest: the one of 416 that is
+// beyond it, by a fifth, and its only token say nothing of a place.
+TEST(Explain, TheFarthestOfManyIsNoPlace) {
+  const Resolved r(parse_case("v1 gated_delta_rule form=recurrent B=8 T=3 dk=8 dv=8"));
+  std::vector<HeadDifference> heads(8);
+  for (Index n = 0; n < 8; ++n) {
+    HeadDifference& d = heads[static_cast<std::size_t>(n)];
+    d.sequence = n;
+    d.exact.o = Matrix<double>::Ones(3, 8);
+    d.exact.state = Matrix<double>::Ones(8, 8);
+    d.o = d.exact.o;
+    d.state = d.exact.state;
+    d.row = Vector<double>::Constant(3, 1.0);
+    d.o.row(0).array() += (n == 5 ? 1.2 : 0.8) / std::sqrt(8.0);
+    find_wrong(d, 1.0);
+  }
+  EXPECT_EQ(heads[5].tokens, std::vector<Index>{0});
+  EXPECT_EQ(place_patterns(r, heads), std::vector<std::string>{});
+  // Of eight errors of all sizes some are small.
+  heads[5].o.row(0) << 40, 1.02, 21, 3, 1.5, 14, 8, 2;
+  heads[5].tokens.clear();
+  find_wrong(heads[5], 1.0);
+  EXPECT_EQ(testing::PrintToString(place_patterns(r, heads)).find("channel"), std::string::npos);
+  heads[5].o.row(0) << 31, 31, 31, 31, 31, 31, 1, 1;
+  heads[5].tokens.clear();
+  find_wrong(heads[5], 1.0);
+  const std::string all = testing::PrintToString(place_patterns(r, heads));
+  EXPECT_NE(all.find("only sequence 5 of 8"), std::string::npos) << all;
+  EXPECT_NE(all.find("only the first token"), std::string::npos) << all;
+  EXPECT_NE(all.find("only channel(s) 0..5 of 8"), std::string::npos) << all;
+}
+
+// What could not be right elsewhere is no place either: of a sequence of one token among empty ones, decoded without a token
+// behind the resume, whose final state nobody asked for.
+TEST(Explain, APlaceHasAnotherBesideIt) {
+  const Fault all = adds_where([](const Arguments&, const auto&) { return true; });
+  const Explained packed = explained(planted_table(all),
+                                     "v1 gated_delta_rule form=packed chunk=8 lengths=0,0,1,0 dk=8 dv=8 "
+                                     "final=none kernel=planted.gated_delta_rule.chunked");
+  const Explained decoded = explained(planted_table(all),
+                                      "v1 gated_delta_rule form=decode chunk=8 prefill=9 T=9 dk=8 dv=8 "
+                                      "kernel=planted.gated_delta_rule.chunked");
+  for (const Explained* e : {&packed, &decoded}) {
+    EXPECT_EQ(e->verdict, Verdict::fail);
+    const std::string text = testing::PrintToString(e->why.patterns);
+    for (const char* none : {"only sequence", "only the first token", "only before the resume"})
+      EXPECT_EQ(text.find(none), std::string::npos) << text;
+  }
+  EXPECT_EQ(testing::PrintToString(packed.why.patterns).find("the final state is right"), std::string::npos);
+}
 
 TEST(Explain, SaysWhereItBegins) {
   const Fault fault = adds_where([](const Arguments&, const auto& at) {

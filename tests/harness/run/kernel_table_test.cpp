@@ -53,6 +53,10 @@ TEST(KernelTable, ARowNamesWhatIsThere) {
                     })
                 .find("promises bf16+qk:tf32, and no bound of system linear_attention_normalised knows"),
             std::string::npos);
+  const std::string alone = refused(family, [](Kernel& row) { row.contracts = {"any"}; });
+  EXPECT_NE(alone.find("its row promises any alone, which stands beside"), std::string::npos) << alone;
+  const std::string none = refused(family, [](Kernel& row) { row.contracts = {}; });
+  EXPECT_NE(none.find("its row promises no contract"), std::string::npos) << none;
   // A table of rows that were there from the start is held to the same names.
   Kernel wrong = family;
   wrong.contracts = {"bf17"};

@@ -36,10 +36,60 @@ TEST(CardText, HasValueEvidenceAndContract) {
 TEST(CardText, SaysWhenNoContractExplains) {
   CardRow row = card();
   row.farthest = 0.5;
+  row.worst = "keys shared";
+  row.probes[0].left = 0.5;
+  row.probes[0].explained = false;
+  row.probes.insert(row.probes.begin(), {"keys apart", "v1 x", "", 1e-9, 1e-3, 1e-6});
   row.explained = false;
-  EXPECT_NE(card_text(row).find("no contract of the grammar explains them"), std::string::npos);
+  row.twice = {"beta_exp_k"};
+  const std::string text = card_text(row);
+  for (const char* words :
+       {"fit       at most 0.5 of the error of the outputs is left (probe keys shared)",
+        "probes    1 of 2 are explained; not keys shared (0.5)", "perhaps   beta_exp_k: ",
+        "verdict   no contract of the grammar explains all probes: exit 1, whatever the gate's cases say"}) {
+    EXPECT_NE(text.find(words), std::string::npos) << words << "\n" << text;
+  }
+  const auto json = nlohmann::json::parse(card_json(row));
+  EXPECT_EQ(json["worst_probe"], "keys shared");
+  EXPECT_EQ(json["probes"][1]["error_left"], 0.5);
+  EXPECT_FALSE(json["probes"][1]["explained"].get<bool>());
+  EXPECT_FALSE(json["holds"].get<bool>());
   EXPECT_TRUE(card_text(row).ends_with("contract=bf16+beta_k:bf16+card:nearest\n"));
   EXPECT_FALSE(nlohmann::json::parse(card_json(row))["explained"].get<bool>());
+}
+
+// The exit code is not that of the gate's cases, and each says what it stands for.
+TEST(CardText, VerdictAgreesWithTheExitCode) {
+  CardRow row = card();
+  EXPECT_FALSE(card_holds(row));  // a case of the gate fails
+  EXPECT_NE(card_text(row).find("a case of the gate fails under it: exit 1"), std::string::npos);
+  for (const char* verdict : {"pass", "vacuous", "unsupported: no device"}) {
+    row.cases[0].verdict = verdict;
+    EXPECT_TRUE(card_holds(row)) << verdict;
+  }
+  EXPECT_NE(
+      card_text(row).find("verdict   the contract explains the probes that have outputs; of the others"),
+      std::string::npos);
+  EXPECT_NE(card_text(row).find("unknown   1 of 2 probes have no outputs"), std::string::npos);
+  row.probes.pop_back();
+  EXPECT_NE(card_text(row).find("verdict   the contract explains the probes\n"), std::string::npos);
+  EXPECT_EQ(card_text(row).find("unknown"), std::string::npos);
+}
+
+TEST(CardText, NamesTheGateThatFailed) {
+  CardRow row = card();
+  row.cases = {{"v1 gated_delta_rule regime=slow", "fail", 0.0, 1.7, "law merge"}};
+  EXPECT_NE(card_text(row).find("fail by law merge (ratio 1.7), twin 0: v1"), std::string::npos)
+      << card_text(row);
+  EXPECT_EQ(nlohmann::json::parse(card_json(row))["cases"][0]["gate"], "law merge");
+}
+
+TEST(CardText, SaysThatInputsAreRoundedAsTheyAreLoaded) {
+  CardRow row = card();
+  EXPECT_EQ(card_text(row).find("inputs "), std::string::npos);
+  row.loads = "fp16";
+  EXPECT_NE(card_text(row).find("inputs    q, k and v are rounded to fp16 as they are loaded"),
+            std::string::npos);
 }
 
 TEST(CardJson, HoldsEveryPoint) {
