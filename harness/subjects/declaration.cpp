@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "fixtures/nesting.h"
 #include "fixtures/quote.h"
 #include "harness/cases/regimes.h"
 #include "reference/error.h"
@@ -38,6 +39,7 @@ constexpr std::array<Word<Given::Strength>, 3> kStrengths{{{"beta", Given::Stren
                                                            {"logit", Given::Strength::logit},
                                                            {"twice_logit", Given::Strength::twice_logit}}};
 constexpr std::array<Word<bool>, 2> kStates{{{"kv", false}, {"vk", true}}};
+constexpr std::array<Word<bool>, 2> kMemories{{{"host", false}, {"cuda", true}}};
 constexpr std::array<Word<Conventions::Heads>, 4> kHeads{{{"both", Conventions::Heads::both},
                                                           {"interleaved", Conventions::Heads::interleaved},
                                                           {"tiled", Conventions::Heads::tiled},
@@ -152,6 +154,8 @@ Declaration declaration_of(const Json& object, std::size_t number) {
     } else if (key == "strided") {
       if (!value.is_boolean()) refuse(of, "\"strided\" is true or false");
       out.strided = value.get<bool>();
+    } else if (key == "memory") {
+      out.device_memory = one_of(kMemories, value, of, key);
     } else if (key == "about") {
       out.about = value.dump();
     } else {
@@ -163,14 +167,19 @@ Declaration declaration_of(const Json& object, std::size_t number) {
     if (text->empty()) refuse(of, fmt::format("it has no \"{}\"", what));
   }
   if (out.contracts.empty()) refuse(of, "it has no \"contracts\"");
+  if (out.device_memory && out.device != "cuda")
+    refuse(of, "\"memory\" is cuda and \"device\" is not: say \"device\": \"cuda\" too");
   return out;
 }
 
 }  // namespace
 
 Ready parse_ready(std::string_view line) {
-  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   const std::string shown = quote(line, 120);
+  // What is wrong in it is printed, by recursion.
+  if (!nested_within(line))
+    throw Error(fmt::format("it began with {}, which is nested deeper than {}", shown, kDeepestNesting));
+  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("type") || json["type"] != "ready")
     throw Error(
         fmt::format("it began with {} instead of {{\"type\":\"ready\",..}}: what it prints must go to "

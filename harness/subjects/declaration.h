@@ -39,6 +39,7 @@ struct Declaration {
   std::vector<std::string> taps = {};  ///< OperatorKernel::taps
   Conventions conventions;
   bool strided = false;
+  bool device_memory = false;             ///< its tensors lie in the device's memory ("memory": "cuda")
   std::vector<std::string> variant = {};  ///< keys of a call for each of whose values it compiles anew
   std::string about;                      ///< of this kernel, as JSON; empty: it says nothing
 };

@@ -23,6 +23,7 @@
 #include "harness/cases/system.h"
 #include "harness/processes/line_process.h"
 #include "harness/run/call_loop.h"
+#include "harness/subjects/answer.h"
 #include "harness/subjects/edge.h"
 #include "reference/error.h"
 #include "samestate_version.h"
@@ -114,6 +115,13 @@ class Conversation {
     }
     try {
       ready = parse_ready(said.line);
+      for (const Declaration& d : ready.kernels) {
+        if (d.device_memory)
+          throw Error(
+              fmt::format("the declaration of {}: \"memory\" is cuda: a process is given memory of the "
+                          "host; a library in C, samestate/subject.h, gets the device's",
+                          quote(d.name, 60)));
+      }
     } catch (const Error& error) {
       throw Error(fmt::format("{}: {}", option, error.what()));
     }
@@ -139,32 +147,31 @@ class Conversation {
     while (true) {
       if (said.wrong.empty()) said = process_.receive(patience_.call);
       if (!said.wrong.empty()) lose(said.wrong, said.kind == LineProcess::Said::Kind::late);
-      const Json answer = Json::parse(said.line, nullptr, /*allow_exceptions=*/false);
-      const std::string shown = quote(said.line, 80);
-      if (!answer.is_object() || !answer.contains("type") || !answer["type"].is_string())
-        lose(fmt::format("answered {}, which is no message", shown));
-      if (!answer.contains("id") || answer["id"] != id)
-        lose(fmt::format("answered {}, which lacks \"id\": {}", shown, id));
-      const std::string type = answer["type"];
-      if (type == "busy") {
-        if (Clock::now() > last) lose(fmt::format("was busy for {:g} s", kBusyTimes * patience_.call), true);
-        said = {};
-        continue;
+      Answer answer;
+      try {
+        answer = parse_answer(said.line, id);
+      } catch (const Error& error) {
+        lose(error.what());
       }
-      const std::string reason = answer.contains("reason") && answer["reason"].is_string()
-                                     ? answer["reason"].get<std::string>()
-                                     : std::string();
-      if (type == "ran") {
-        call.read(memory_.bytes());
-        return {};
+      switch (answer.kind) {
+        case Answer::Kind::busy:
+          if (Clock::now() > last)
+            lose(fmt::format("was busy for {:g} s", kBusyTimes * patience_.call), true);
+          said = {};
+          continue;
+        case Answer::Kind::ran:
+          call.read(memory_.bytes());
+          return {};
+        case Answer::Kind::unsupported:
+          return {Outcome::Kind::unsupported, answer.reason};
+        case Answer::Kind::no_device:
+          return {Outcome::Kind::no_device, answer.reason};
+        case Answer::Kind::error:
+          break;
       }
-      if (type == "unsupported") return {Outcome::Kind::unsupported, reason};
-      if (type == "no_device") return {Outcome::Kind::no_device, reason};
-      if (type != "error") lose(fmt::format("answered {}, whose type is unknown", shown));
-      if (answer.contains("trace") && answer["trace"].is_string())
-        fmt::print(stderr, "{}\n", answer["trace"].get<std::string>());
-      if (answer.contains("fatal") && answer["fatal"] == true) process_.stop(true);
-      throw std::runtime_error(reason.empty() ? "it gave no reason" : quote(reason, 400));
+      if (!answer.trace.empty()) fmt::print(stderr, "{}\n", answer.trace);
+      if (answer.fatal) process_.stop(true);
+      throw std::runtime_error(answer.reason.empty() ? "it gave no reason" : quote(answer.reason, 400));
     }
   }
 

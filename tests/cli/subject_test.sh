@@ -94,6 +94,17 @@ bad 'no convention' repro --subject "$subject none '{\"decoy\":\"ln\"}'" "$line"
 bad 'does not survive' repro --subject "$subject none '{\"scale\":\"folded\",\"l2norm\":\"in_kernel\"}'" "$line"
 bad 'or fp32' repro --subject "$subject none '{\"dtypes\":{\"final_state\":\"bf16\"}}'" "$line"
 bad 'no such contract' repro --subject "$subject none {} $name wrong" "$line"
+# A million brackets, which the judge prints by recursion.
+cat >deep <<'END'
+#!/bin/sh
+read hello
+printf '{"type":"ready","protocol":1,"kernels":[{"name":'
+head -c 1000000 /dev/zero | tr '\0' '['
+echo
+read bye
+END
+chmod +x deep
+bad 'nested deeper' repro --subject ./deep "$line"
 run 2 repro --subject 'no_such_program --serve' "$line"
 grep -q 'not ready: it ended.*exit code 127' err || complain 'does not say that there is no such program'
 bad 'nobody listens' repro --subject socket:none "$line"
@@ -125,6 +136,8 @@ says 'cases/00000.safetensors'
 sed 's/"00001.safetensors"/"..\/00001.safetensors"/' cases/manifest.json >changed.json
 mkdir outside && cp changed.json outside/manifest.json
 bad 'no file of this folder' judge outside
+echo '{"format":3,"cases":[]}' >outside/manifest.json
+bad 'format is not' judge outside
 bad 'no manifest.json' judge "$folder"
 rm cases/00002.safetensors
 bad 'it is not there' judge cases

@@ -1,0 +1,97 @@
+/* A kernel of yours in C: one file, `cc -shared -fPIC mine.c -o libmine.so`, `samestate gate --subject ./libmine.so`.
+ * The library defines the two functions at the end; examples/subject_c is one to copy. It is called in a process that the
+ * judge can lose, with the tensors and conventions of docs/subjects.md, whose declarations and words hold here too.
+ * C99 and later, C++ too; no library is needed. */
+#ifndef SAMESTATE_SUBJECT_H
+#define SAMESTATE_SUBJECT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Raised when the meaning of a field changes. New fields come last, so that a library built for this protocol still loads
+ * in commands of later ones: `size` says which fields there are. */
+#define SAMESTATE_SUBJECT_PROTOCOL 1
+
+enum samestate_dtype {
+  SAMESTATE_FP32 = 0,
+  SAMESTATE_BF16 = 1,
+  SAMESTATE_FP16 = 2,
+  SAMESTATE_INT32 = 3,
+  SAMESTATE_INT64 = 4
+};
+
+enum samestate_outcome {
+  SAMESTATE_RAN = 0, /* every element of every output is written */
+  SAMESTATE_UNSUPPORTED =
+      1, /* this call is not done; `reason` says why. A failure inside the declared limits */
+  SAMESTATE_NO_DEVICE = 2,
+  SAMESTATE_ERROR = 3 /* it was tried and failed: a crash of the case, with `reason` */
+};
+
+/* Memory of the host. */
+typedef struct samestate_tensor {
+  const char* name;
+  void* data;
+  const int64_t* shape;   /* [rank] */
+  const int64_t* strides; /* [rank], in elements */
+  int32_t rank;
+  int32_t dtype; /* samestate_dtype */
+} samestate_tensor;
+
+typedef struct samestate_parameter {
+  const char* name; /* of a size: Hk, Hv, dk, dv, .. */
+  int64_t value;
+} samestate_parameter;
+
+typedef struct samestate_call {
+  uint64_t size; /* of this struct in the command */
+  const char* kernel;
+  const char* contract;
+  const samestate_tensor* inputs;
+  const samestate_tensor* outputs;
+  const samestate_parameter* parameters;
+  int64_t input_count, output_count, parameter_count;
+  int64_t batch;  /* B */
+  int64_t tokens; /* T of this call */
+  int64_t chunk;  /* tokens a chunk; 0 where the form has none */
+  double scale;   /* multiplies the output */
+  int32_t tiled;  /* value head h reads key head h mod Hk instead of h / (Hv / Hk) */
+  int32_t l2norm; /* q and k are normalised: x (sum x^2 + 1e-6)^-1/2 */
+  int32_t threads;
+  char* reason; /* where a reason goes, zero at its end */
+  uint64_t reason_size;
+} samestate_call;
+
+/* Null where the call has no such tensor. */
+static inline const samestate_tensor* samestate_find(const samestate_tensor* list, int64_t count,
+                                                     const char* name) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (strcmp(list[i].name, name) == 0) return &list[i];
+  }
+  return NULL;
+}
+static inline const samestate_tensor* samestate_input(const samestate_call* call, const char* name) {
+  return samestate_find(call->inputs, call->input_count, name);
+}
+static inline const samestate_tensor* samestate_output(const samestate_call* call, const char* name) {
+  return samestate_find(call->outputs, call->output_count, name);
+}
+
+#define SAMESTATE_SUBJECT_EXPORT __attribute__((visibility("default")))
+
+/* The message `ready` of docs/subjects.md, as JSON in memory that stays: {"type":"ready","protocol":1,"kernels":[..]}. */
+SAMESTATE_SUBJECT_EXPORT const char* samestate_subject_declare(void);
+
+/* Evaluates one call; returns a samestate_outcome. Called from several threads at a time. */
+SAMESTATE_SUBJECT_EXPORT int samestate_subject_run(const samestate_call* call);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
