@@ -219,6 +219,13 @@ std::vector<std::string> limits_of(const Conventions& conventions) {
   return out;
 }
 
+std::map<std::string, Format, std::less<>> formats_of(const Conventions& conventions) {
+  std::map<std::string, Format, std::less<>> out;
+  for (const auto& [tensor, dtype] : conventions.dtypes)
+    out[tensor] = dtype == Dtype::bf16 ? Format::bf16 : dtype == Dtype::fp16 ? Format::fp16 : Format::fp32;
+  return out;
+}
+
 std::string_view name_of(Dtype dtype) {
   for (const auto& [name, value] : kDtypes) {
     if (value == dtype) return name;

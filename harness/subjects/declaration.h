@@ -58,6 +58,9 @@ struct Ready {
 /// The limits that the conventions make, as of Kernel::limits: a scale of its own, an l2norm that is never or always there.
 [[nodiscard]] std::vector<std::string> limits_of(const Conventions& conventions);
 
+/// Of a system of named tensors: the formats of `dtypes`, by tensor (KernelRow::formats).
+[[nodiscard]] std::map<std::string, Format, std::less<>> formats_of(const Conventions& conventions);
+
 [[nodiscard]] std::string_view name_of(Dtype dtype);
 /// Bytes of an element.
 [[nodiscard]] std::size_t size_of(Dtype dtype);

@@ -60,12 +60,25 @@ garbage|5|which is no message
 floods|5|longer than
 closes|5|timeout
 wrong_id|5|lacks "id"
+early|1|verdict   fail
+input|1|verdict   fail
 truncates|0|verdict   pass
 late|0|verdict   pass
 END
 # The second call finds the answer that nobody asked for.
 run 5 gate --subject "$subject twice" --kernel "$name" --where T=33 --max-cases 20
 says 'it answers a call once'
+# Busy for ten times a call's time, and no longer.
+SAMESTATE_CALL_TIMEOUT=0.2 run 5 repro --subject "$subject compiles_on" "$line"
+says 'was busy for 2 s'
+# Right from the second call on, as what tunes itself at the first; the result of the call before.
+run 1 gate --subject "$subject second" --kernel "$name" --max-cases 6 --threads 1
+run 1 gate --subject "$subject last" --kernel "$name" --where 'T=33 dk=16 dv=16' --max-cases 12 --threads 1
+# A program that leaves another running.
+run 0 gate --subject "$subject child" --kernel "$name" --max-cases 6
+says 'pass'
+sleep 0.2
+pgrep -f '^sleep 987654' >left && { complain 'what the subject started is left'; kill $(cat left); }
 # Right on the first call only: the others' outputs are not written.
 run 1 gate --subject "$subject first" --kernel "$name" --max-cases 20
 

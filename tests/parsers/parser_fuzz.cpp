@@ -118,7 +118,8 @@ void read_ready(const std::string& text) {
   KernelTable table({}, {});
   table.add(subject.rows.kernels);
   table.add(subject.rows.operators);
-  for (const Declaration& d : subject.kernels) table.converts(d.name, d.strided, d.variant, nullptr);
+  for (const Declaration& d : subject.kernels)
+    table.converts(d.name, d.strided, d.variant, nullptr, formats_of(d.conventions));
   for (const KernelRow& row : table.all()) (void)row.limits.text();
 }
 
