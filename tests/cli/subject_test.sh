@@ -5,6 +5,7 @@
 set -uo pipefail
 
 subject="$(realpath "$2")"
+package="$(realpath "$(dirname "$0")/../../python")"
 source "$(dirname "$0")/prelude.sh"
 let_kernels_die
 patience=120
@@ -189,6 +190,20 @@ for held in held held2; do
     [[ -z "$python" ]] || "$python" within.py "$file" "${file%.safetensors}.expected.safetensors" 2>err || complain "$file is not within what is expected"
   done
 done
+
+# FlashInfer-Bench's files, by the Python package: what it is asked for, and what to do where it is not there.
+python3="$(command -v python3 || true)"
+bad 'name a folder' export --flashinfer-bench
+bad 'name a folder' judge --flashinfer-bench --solution mine.json
+SAMESTATE_PYTHON=/nowhere/python bad 'cannot be started' export --flashinfer-bench dataset
+if [[ -n "$python3" ]]; then
+  mkdir none && echo 'raise ImportError("not here")' >none/samestate.py
+  PYTHONPATH="$PWD/none" bad 'pip install ./python' export --flashinfer-bench dataset
+  absent dataset
+  PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$package" run 0 export --flashinfer-bench dataset --max-cases 2 --stage decode
+  [[ -n "$(find dataset/definitions -name '*.json')" && -n "$(find dataset/workloads -name '*.jsonl')" ]] || complain 'wrote no dataset'
+  PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$package" bad 'nothing.json' judge --flashinfer-bench=dataset --solution nothing.json
+fi
 
 # No process is left behind.
 sleep 0.2
