@@ -199,6 +199,8 @@ class Conversation {
 
 /// The conversations of a process: each process that calls has its own, and each of its threads while it calls.
 class Line {
+  static constexpr int kMostFailures = 3;
+
  public:
   Line(std::string spec, const SubjectPatience& patience) : spec_(std::move(spec)), patience_(patience) {}
 
@@ -236,11 +238,23 @@ class Line {
         return own;
       }
     }
+    {
+      const std::scoped_lock lock(mutex_);
+      if (failures_ >= kMostFailures)
+        throw std::runtime_error(
+            fmt::format("{}; {} times running, and it is not started again", why_, failures_));
+    }
     try {
-      return std::make_unique<Conversation>(spec_, patience_);
+      std::unique_ptr<Conversation> own = std::make_unique<Conversation>(spec_, patience_);
+      const std::scoped_lock lock(mutex_);
+      failures_ = 0;
+      return own;
     } catch (const Error& error) {
+      const std::scoped_lock lock(mutex_);
+      ++failures_;
+      why_ = error.what();
       // A case's, here.
-      throw std::runtime_error(error.what());
+      throw std::runtime_error(why_);
     }
   }
 
@@ -249,6 +263,8 @@ class Line {
   std::mutex mutex_;
   pid_t process_ = ::getpid();
   std::vector<std::unique_ptr<Conversation>> idle_;
+  int failures_ = 0;  ///< starts running that failed, in this process
+  std::string why_;   ///< the last of them
 };
 
 bool is_family(const std::string& system) { return system_named(system).kernel_rows == kFamilyRows; }

@@ -69,6 +69,19 @@ END
 # The second call finds the answer that nobody asked for.
 run 5 gate --subject "$subject twice" --kernel "$name" --where T=33 --max-cases 20
 says 'it answers a call once'
+# Started once, and never again: three tries a process, and reports of all cases.
+cat >mayfly <<END
+#!/bin/sh
+echo >>starts
+[ "\$(wc -l <starts)" -gt 1 ] && exit 3
+exec '$subject' none
+END
+chmod +x mayfly
+run 5 gate --subject ./mayfly --kernel "$name" --max-cases 40 --threads 1 --junit mayfly.xml
+says 'crash 40'
+says '3 times running, and it is not started again'
+present mayfly.xml
+[[ "$(wc -l <starts)" -le 10 ]] || complain "started $(wc -l <starts) times"
 # Busy for ten times a call's time, and no longer.
 SAMESTATE_CALL_TIMEOUT=0.2 run 5 repro --subject "$subject compiles_on" "$line"
 says 'was busy for 2 s'
