@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
 
 try:
@@ -20,7 +20,7 @@ except ImportError:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # What every machine of a manylinux tag has, and what of a GPU's driver only it may bring.
-SYSTEMS_OWN = re.compile(r"(ld-linux|linux-vdso|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|cuda))\b")
+SYSTEMS_OWN = re.compile(r"(ld-linux|linux-vdso|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|cuda))[-.]")
 
 
 def build_folder():
@@ -63,6 +63,13 @@ def add_command(folder, package):
         shutil.copy(os.path.realpath(library), os.path.join(package, "lib", os.path.basename(library)))
 
 
+class WithCommand(Distribution):
+    """One with a program in it belongs to a platform, as one with an extension module does."""
+
+    def has_ext_modules(self):
+        return build_folder() is not None
+
+
 class Package(build_py):
     def run(self):
         super().run()
@@ -79,10 +86,10 @@ class Wheel(bdist_wheel):
     def get_tag(self):
         if self.root_is_pure:
             return super().get_tag()
-        package = os.path.join(self.bdist_dir, "samestate")
+        package = os.path.join(self.get_finalized_command("build_py").build_lib, "samestate")
         files = [os.path.join(package, part, name) for part in ("bin", "lib")
                  for name in os.listdir(os.path.join(package, part))]
         return "py3", "none", f"manylinux_2_{max(map(glibc_of, files))}_{os.uname().machine}"
 
 
-setup(cmdclass={"build_py": Package, "bdist_wheel": Wheel})
+setup(distclass=WithCommand, cmdclass={"build_py": Package, "bdist_wheel": Wheel})

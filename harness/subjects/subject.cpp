@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -14,6 +15,7 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <stdexcept>
@@ -202,7 +204,13 @@ class Line {
   static constexpr int kMostFailures = 3;
 
  public:
-  Line(std::string spec, const SubjectPatience& patience) : spec_(std::move(spec)), patience_(patience) {}
+  Line(std::string spec, const SubjectPatience& patience) : spec_(std::move(spec)), patience_(patience) {
+    // Kept while the process lives, as the rows are.
+    void* shared =
+        ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) throw Error(fmt::format("no memory to share ({})", std::strerror(errno)));
+    failures_ = new (shared) std::atomic<int>(0);
+  }
 
   Outcome run(EdgeCall& call, const std::string& kernel) {
     std::unique_ptr<Conversation> own = take();
@@ -238,23 +246,18 @@ class Line {
         return own;
       }
     }
-    {
-      const std::scoped_lock lock(mutex_);
-      if (failures_ >= kMostFailures)
-        throw std::runtime_error(
-            fmt::format("{}; {} times running, and it is not started again", why_, failures_));
-    }
+    if (const int times = failures_->load(); times >= kMostFailures)
+      throw std::runtime_error(
+          fmt::format("--subject {}: it failed to start {} times running, and is not started again",
+                      quote(spec_), times));
     try {
       std::unique_ptr<Conversation> own = std::make_unique<Conversation>(spec_, patience_);
-      const std::scoped_lock lock(mutex_);
-      failures_ = 0;
+      failures_->store(0);
       return own;
     } catch (const Error& error) {
-      const std::scoped_lock lock(mutex_);
-      ++failures_;
-      why_ = error.what();
+      failures_->fetch_add(1);
       // A case's, here.
-      throw std::runtime_error(why_);
+      throw std::runtime_error(error.what());
     }
   }
 
@@ -263,8 +266,8 @@ class Line {
   std::mutex mutex_;
   pid_t process_ = ::getpid();
   std::vector<std::unique_ptr<Conversation>> idle_;
-  int failures_ = 0;  ///< starts running that failed, in this process
-  std::string why_;   ///< the last of them
+  std::atomic<int>* failures_ =
+      nullptr;  ///< starts running that failed, in all processes that were forked off
 };
 
 bool is_family(const std::string& system) { return system_named(system).kernel_rows == kFamilyRows; }

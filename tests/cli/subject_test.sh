@@ -79,7 +79,7 @@ END
 chmod +x mayfly
 run 5 gate --subject ./mayfly --kernel "$name" --max-cases 40 --threads 1 --junit mayfly.xml
 says 'crash 40'
-says '3 times running, and it is not started again'
+says '3 times running, and is not started again'
 present mayfly.xml
 [[ "$(wc -l <starts)" -le 10 ]] || complain "started $(wc -l <starts) times"
 # Busy for ten times a call's time, and no longer.
