@@ -76,7 +76,7 @@ endif()
 
 # The same, built against the header as it was first installed: fields were added since.
 file(MAKE_DIRECTORY ${WORK_DIR}/first/samestate)
-file(COPY_FILE ${SOURCE_DIR}/tests/subjects/first_subject.h ${WORK_DIR}/first/samestate/subject.h)
+file(COPY_FILE ${SOURCE_DIR}/tests/subjects/first_subject_header.txt ${WORK_DIR}/first/samestate/subject.h)
 run_or_stop(cc -std=c99 -O2 -shared -fPIC -I${WORK_DIR}/first ${SOURCE_DIR}/examples/subject_c/my_subject.c
   -o ${WORK_DIR}/libfirst.so -lm)
 execute_process(COMMAND ${prefix}/bin/samestate gate --subject ${WORK_DIR}/libfirst.so --max-cases 200

@@ -15,12 +15,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::pair<std::string_view, Answer::Kind>, 5> kTypes{
-    {{"ran", Answer::Kind::ran},
-     {"unsupported", Answer::Kind::unsupported},
-     {"no_device", Answer::Kind::no_device},
-     {"error", Answer::Kind::error},
-     {"busy", Answer::Kind::busy}}};
+constexpr std::array<std::pair<std::string_view, SubjectAnswer::Kind>, 5> kTypes{
+    {{"ran", SubjectAnswer::Kind::ran},
+     {"unsupported", SubjectAnswer::Kind::unsupported},
+     {"no_device", SubjectAnswer::Kind::no_device},
+     {"error", SubjectAnswer::Kind::error},
+     {"busy", SubjectAnswer::Kind::busy}}};
 
 std::string text_of(const Json& object, const char* key) {
   const auto found = object.find(key);
@@ -29,7 +29,7 @@ std::string text_of(const Json& object, const char* key) {
 
 }  // namespace
 
-Answer parse_answer(std::string_view line, std::int64_t id) {
+SubjectAnswer parse_answer(std::string_view line, std::int64_t id) {
   const auto refuse = [&](const std::string& why) {
     throw Error(fmt::format("answered {}, {}", quote(line, 80), why));
   };
@@ -38,7 +38,7 @@ Answer parse_answer(std::string_view line, std::int64_t id) {
   const std::string type = json.is_object() ? text_of(json, "type") : "";
   if (type.empty()) refuse("which is no message");
   if (!json.contains("id") || json["id"] != id) refuse(fmt::format("which lacks \"id\": {}", id));
-  Answer out;
+  SubjectAnswer out;
   const auto known = [&] {
     for (const auto& [name, kind] : kTypes) {
       if (type == name) {

@@ -7,7 +7,7 @@
 namespace samestate {
 
 /// What a subject says of a call.
-struct Answer {
+struct SubjectAnswer {
   enum class Kind { ran, unsupported, no_device, error, busy } kind = Kind::ran;
   std::string reason;  ///< as it gave it, or empty
   std::string trace;   ///< of an error, many lines
@@ -16,6 +16,6 @@ struct Answer {
 
 /// Reads the line as the answer to call `id`; nothing in it is trusted. Throws Error, "answered .., which ..", for what is
 /// none.
-[[nodiscard]] Answer parse_answer(std::string_view line, std::int64_t id);
+[[nodiscard]] SubjectAnswer parse_answer(std::string_view line, std::int64_t id);
 
 }  // namespace samestate

@@ -149,26 +149,26 @@ class Conversation {
     while (true) {
       if (said.wrong.empty()) said = process_.receive(patience_.call);
       if (!said.wrong.empty()) lose(said.wrong, said.kind == LineProcess::Said::Kind::late);
-      Answer answer;
+      SubjectAnswer answer;
       try {
         answer = parse_answer(said.line, id);
       } catch (const Error& error) {
         lose(error.what());
       }
       switch (answer.kind) {
-        case Answer::Kind::busy:
+        case SubjectAnswer::Kind::busy:
           if (Clock::now() > last)
             lose(fmt::format("was busy for {:g} s", kBusyTimes * patience_.call), true);
           said = {};
           continue;
-        case Answer::Kind::ran:
+        case SubjectAnswer::Kind::ran:
           call.read(memory_.bytes());
           return {};
-        case Answer::Kind::unsupported:
+        case SubjectAnswer::Kind::unsupported:
           return {Outcome::Kind::unsupported, answer.reason};
-        case Answer::Kind::no_device:
+        case SubjectAnswer::Kind::no_device:
           return {Outcome::Kind::no_device, answer.reason};
-        case Answer::Kind::error:
+        case SubjectAnswer::Kind::error:
           break;
       }
       if (!answer.trace.empty()) fmt::print(stderr, "{}\n", answer.trace);

@@ -8,7 +8,7 @@
 // The example itself, its launch rewritten by CMakeLists.txt.
 #define samestate_subject_run example_run
 #define samestate_subject_declare example_declare
-#include "example_on_host.h"
+#include <example_on_host.h>
 #undef samestate_subject_run
 #undef samestate_subject_declare
 

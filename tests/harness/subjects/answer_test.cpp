@@ -19,13 +19,14 @@ std::string refused(const std::string& line) {
 }
 
 TEST(Answer, IsRead) {
-  EXPECT_EQ(parse_answer(R"({"type":"ran","id":3})", 3).kind, Answer::Kind::ran);
-  EXPECT_EQ(parse_answer(R"({"id":3,"type":"busy","what":"compiling"})", 3).kind, Answer::Kind::busy);
-  const Answer no = parse_answer(R"({"type":"unsupported","id":3,"reason":"dk"})", 3);
-  EXPECT_EQ(no.kind, Answer::Kind::unsupported);
+  EXPECT_EQ(parse_answer(R"({"type":"ran","id":3})", 3).kind, SubjectAnswer::Kind::ran);
+  EXPECT_EQ(parse_answer(R"({"id":3,"type":"busy","what":"compiling"})", 3).kind, SubjectAnswer::Kind::busy);
+  const SubjectAnswer no = parse_answer(R"({"type":"unsupported","id":3,"reason":"dk"})", 3);
+  EXPECT_EQ(no.kind, SubjectAnswer::Kind::unsupported);
   EXPECT_EQ(no.reason, "dk");
-  const Answer error = parse_answer(R"({"type":"error","id":3,"reason":7,"trace":"a\nb","fatal":true})", 3);
-  EXPECT_EQ(error.kind, Answer::Kind::error);
+  const SubjectAnswer error =
+      parse_answer(R"({"type":"error","id":3,"reason":7,"trace":"a\nb","fatal":true})", 3);
+  EXPECT_EQ(error.kind, SubjectAnswer::Kind::error);
   EXPECT_EQ(error.reason, "");
   EXPECT_EQ(error.trace, "a\nb");
   EXPECT_TRUE(error.fatal);
