@@ -95,9 +95,17 @@ inline std::string fuzzed(const Seeds& seeds, std::uint64_t seed, std::uint64_t 
         text.insert(at, std::string(1 + below(300), "[{\"(+ "[below(6)]));
         break;
       default: {
-        // Rarely, as deep as a stack is not.
-        const bool deep = below(2000) == 0;
-        text.insert(at, std::string(deep ? 1'000'000 : 1 + below(70), below(2) == 0 ? '[' : '{'));
+        // A value, whole, becomes one that is nested; rarely as deep as a stack is not.
+        auto [begin, count] = word_at();
+        if (begin > 0 && text[begin - 1] == '"' && begin + count < text.size() && text[begin + count] == '"')
+          --begin, count += 2;
+        const std::size_t depth = below(200) == 0 ? 1'000'000 : 1 + below(70);
+        const bool lists = below(2) == 0;
+        std::string nested;
+        for (std::size_t i = 0; i < depth; ++i) nested += lists ? "[" : "{\"a\":";
+        nested += lists ? "" : "0";
+        nested.append(depth, lists ? ']' : '}');
+        text.replace(begin, count, nested);
       }
     }
   }
