@@ -54,7 +54,7 @@ command="$(cat out)"
 ldd "$command" | grep -E 'lib(fmt|mpfi|mpfr|gmp|pugixml)' >linked
 [[ "$(wc -l <linked)" -ge 4 ]] || complain 'it is linked to less than was thought'
 grep -v '/site-packages/samestate/' linked && complain 'libraries of this machine'
-ls "$(dirname "$command")/../lib" | grep -E '^(libc|libm|libstdc|libgcc|ld-)' && complain 'runtimes of this machine'
+ls "$(dirname "$command")/../lib" | grep -E '^(libc|libm|libstdc[+][+]|libgcc_s|ld-[^.]*)[.]' && complain 'runtimes of this machine'
 # The corpus is there, and replayed first.
 inside samestate gate --device cpu --system retention --list --max-cases 400
 first="$(grep -m1 '^v1 ' "$source_folder/../fuzz/corpus/retention.txt")"
