@@ -65,7 +65,11 @@ constexpr std::array<Word<Conventions::State>, 3> kStateArguments{
 
 std::string text_of(const Json& value, const std::string& of, std::string_view key) {
   if (!value.is_string()) refuse(of, fmt::format("\"{}\" is {}, not a string", key, quote(value.dump(), 60)));
-  return value.get<std::string>();
+  std::string text = value.get<std::string>();
+  // What is quoted of it later has to stay a line.
+  if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+    refuse(of, fmt::format("\"{}\" is {}, which holds a control character", key, quote(text, 60)));
+  return text;
 }
 
 template <class T, std::size_t N>

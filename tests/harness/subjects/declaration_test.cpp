@@ -69,6 +69,8 @@ TEST(Declaration, BadOnesAreNamed) {
   EXPECT_NE(refused("\"strided\":true", "\"strided\":1").find("true or false"), std::string::npos);
   EXPECT_NE(refused("[\"bf16\"]", "[]").find("no \"contracts\""), std::string::npos);
   EXPECT_NE(refused("[\"bf16\"]", "[3]").find("not a string"), std::string::npos);
+  EXPECT_NE(refused("\"system\":\"gated", "\"system\":\"\\ngated").find("holds a control character"),
+            std::string::npos);
   EXPECT_NE(refused("\"scale\":\"dk\"", "\"scale\":\"folded\"").find("does not survive"), std::string::npos);
   EXPECT_NE(refused("\"g\":\"bf16\"", "\"o\":\"bf16\"").find("or fp32"), std::string::npos);
   EXPECT_NE(
