@@ -6,19 +6,16 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/explained.h"
 #include "cli/interrupt.h"
+#include "cli/manifest.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
-#include "fixtures/quote.h"
 #include "fixtures/run_file.h"
 #include "harness/processes/campaign.h"
 #include "harness/processes/pool.h"
@@ -37,44 +34,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Entry {
-  std::string file, line;
-};
-
-/// The case, whoever computed it.
-std::string without_kernel(const std::string& line) {
-  Case c = parse_case(line);
-  c.kernel.clear();
-  return format_case(c);
-}
-
-std::vector<Entry> entries_of(const fs::path& folder) {
-  const fs::path path = folder / "manifest.json";
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw Error(fmt::format("{}: no regular file, and no manifest.json in it; `samestate export` writes one",
-                            folder.string()));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const auto refuse = [&](const std::string& why) { throw Error(fmt::format("{}: {}", path.string(), why)); };
-  if (!json.is_object() || json.value("format", "") != "samestate-export-1")
-    refuse("its format is not samestate-export-1");
-  if (!json.contains("cases") || !json["cases"].is_array() || json["cases"].empty())
-    refuse("it names no case");
-  std::vector<Entry> out;
-  for (const auto& one : json["cases"]) {
-    if (!one.is_object() || !one.contains("file") || !one["file"].is_string() || !one.contains("line") ||
-        !one["line"].is_string())
-      refuse(fmt::format("case {} has no \"file\" and \"line\"", out.size()));
-    Entry entry{one["file"], one["line"]};
-    if (entry.file.empty() || entry.file.find('/') != std::string::npos || entry.file == "..")
-      refuse(fmt::format("{} is no file of this folder", quote(entry.file)));
-    entry.line = without_kernel(entry.line);
-    out.push_back(std::move(entry));
-  }
-  return out;
-}
-
 bool is_written(const RunFile& run) {
   const Resolved r(parse_case(run.case_line));
   for (const TensorSpec& spec : r.system->signature(r.c).outputs) {
@@ -88,7 +47,7 @@ bool is_written(const RunFile& run) {
 }
 
 /// What is known of a file's record before it is read.
-Record record_for(const Entry& entry) {
+Record record_for(const ManifestEntry& entry) {
   const Resolved r(parse_case(entry.line));
   Record record;
   record.line = entry.line;
@@ -103,8 +62,8 @@ Record record_for(const Entry& entry) {
 
 int judge_folder(const JudgeFolderOptions& options) {
   const fs::path folder(options.folder);
-  const std::vector<Entry> entries = entries_of(folder);
-  for (const Entry& entry : entries) {
+  const std::vector<ManifestEntry> entries = read_manifest(folder);
+  for (const ManifestEntry& entry : entries) {
     if (!fs::is_regular_file(folder / entry.file))
       throw Error(
           fmt::format("{}: the manifest names it, and it is not there", (folder / entry.file).string()));
@@ -118,7 +77,7 @@ int judge_folder(const JudgeFolderOptions& options) {
   Progress progress(std::ssize(entries));
   std::vector<Record> records;
   const auto begin = std::chrono::steady_clock::now();
-  for (const Entry& entry : entries) {
+  for (const ManifestEntry& entry : entries) {
     if (interrupted()) break;
     const std::string path = (folder / entry.file).string();
     Record record = record_for(entry);

@@ -12,6 +12,7 @@
 
 #include "cli/bad_call.h"
 #include "cli/commands.h"
+#include "cli/flashinfer_bench.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
 #include "harness/records/line_file.h"
@@ -43,6 +44,9 @@ int main(int argc, char** argv) {
   // Of several ranks one speaks.
   cli::RankPlace place;
   try {
+    if (const auto words =
+            cli::flashinfer_bench_words(std::vector<std::string>(argv + std::min(argc, 1), argv + argc)))
+      cli::run_flashinfer_bench(*words);
     place = cli::rank_place();
   } catch (const Error& error) {
     fmt::print(stderr, "samestate: {}\n", error.what());

@@ -432,7 +432,9 @@ Command add_judge(CLI::App& app) {
       "are those of the case line; the data are the file's, whatever "
       "regime or seed the line names.\n\n"
       "  samestate judge run.safetensors\n"
-      "  samestate judge --tensors 'v1 rms_norm form=fused T=8'      which tensors, of which shape");
+      "  samestate judge --tensors 'v1 rms_norm form=fused T=8'      which tensors, of which shape\n"
+      "  samestate judge --flashinfer-bench DIR --solution FILE      a Solution, its traces "
+      "(docs/subjects.md)");
   auto* path = app.add_option("file", *file, "the run file, or a folder of `samestate export`");
   auto* names = app.add_option("--tensors", *line, "print what a run file of this case line holds");
   names->excludes(path);

@@ -77,9 +77,9 @@ KernelTable kernel_table(const std::vector<std::string>& plugins) {
         table.converts(
             d.name, d.strided, d.variant,
             !converts ? std::function<Given(const Contract&)>()
-                      : [conventions = d.conventions](const Contract& contract) {
-                          return given_of(conventions, contract);
-                        });
+                      : [conventions = d.conventions](
+                            const Contract& contract) { return given_of(conventions, contract); },
+            formats_of(d.conventions));
       }
     } catch (const Error& error) {
       throw Error(fmt::format("{} {}: {}", subject ? "subject" : "plugin", plugin, error.what()));

@@ -38,12 +38,16 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/samestate)
 
 # The command looks beside itself, in ../share/samestate, for what it replays and shows (cli/data_folder.h).
-install(TARGETS samestate RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# COMPONENT command is all that a wheel of python/ takes along, and the libraries beside it are found by all of them: RPATH,
+# since a RUNPATH is not asked for the needs of what it found.
+set_target_properties(samestate PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+target_link_options(samestate PRIVATE -Wl,--disable-new-dtags)
+install(TARGETS samestate RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
 if(TARGET samestate_mpi)
   install(TARGETS samestate_mpi RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/fuzz/corpus ${PROJECT_SOURCE_DIR}/reports/evidence ${PROJECT_SOURCE_DIR}/fixtures/golden
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/samestate)
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/samestate COMPONENT command)
 # COMPONENTS reference is the headers and the libraries of their scalars: a set of targets of its own.
 set(reference_part samestate_options samestate_reference)
 list(REMOVE_ITEM libraries ${reference_part})

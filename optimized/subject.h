@@ -32,10 +32,12 @@ enum samestate_outcome {
   SAMESTATE_ERROR = 3 /* it was tried and failed: a crash of the case, with `reason` */
 };
 
-/* Memory of the host. */
+/* Where tensors lie; the numbers are DLPack's (kDLCPU, kDLCUDA). */
+enum samestate_memory { SAMESTATE_HOST = 1, SAMESTATE_CUDA = 2 };
+
 typedef struct samestate_tensor {
   const char* name;
-  void* data;
+  void* data;             /* of the host, or of the device where the kernel declares "memory": "cuda" */
   const int64_t* shape;   /* [rank] */
   const int64_t* strides; /* [rank], in elements */
   int32_t rank;
@@ -69,6 +71,11 @@ typedef struct samestate_call {
    * that was built without. */
   const int64_t* cuts; /* [cut_count], ranks + 1 */
   int64_t cut_count;
+  /* Where the tensors lie (samestate_memory), and on which of the devices that this process sees. */
+  int32_t memory, device;
+  /* SAMESTATE_CUDA: a cudaStream_t, current with the device's primary context. Inputs are there for what is put on it, not
+   * sooner; outputs are read when it is idle: nobody waits for the device, and work elsewhere is found out. */
+  void* stream;
 } samestate_call;
 
 /* Null where the call has no such tensor. */
@@ -85,6 +92,28 @@ static inline const samestate_tensor* samestate_input(const samestate_call* call
 static inline const samestate_tensor* samestate_output(const samestate_call* call, const char* name) {
   return samestate_find(call->outputs, call->output_count, name);
 }
+
+#ifdef DLPACK_DLPACK_H_
+/* A tensor of the call as DLPack has it, for whoever includes <dlpack/dlpack.h> first; shape and strides stay the call's. */
+static inline DLTensor samestate_dlpack(const samestate_call* call, const samestate_tensor* x) {
+  DLTensor out;
+  memset(&out, 0, sizeof out);
+  out.data = x->data;
+  out.device.device_type = call->memory == SAMESTATE_CUDA ? kDLCUDA : kDLCPU;
+  out.device.device_id = call->device;
+  out.ndim = x->rank;
+  out.dtype.code = (uint8_t)(x->dtype == SAMESTATE_BF16                                 ? kDLBfloat
+                             : x->dtype == SAMESTATE_FP32 || x->dtype == SAMESTATE_FP16 ? kDLFloat
+                                                                                        : kDLInt);
+  out.dtype.bits = (uint8_t)(x->dtype == SAMESTATE_INT64                                ? 64
+                             : x->dtype == SAMESTATE_BF16 || x->dtype == SAMESTATE_FP16 ? 16
+                                                                                        : 32);
+  out.dtype.lanes = 1;
+  out.shape = (int64_t*)x->shape;
+  out.strides = (int64_t*)x->strides;
+  return out;
+}
+#endif
 
 #define SAMESTATE_SUBJECT_EXPORT __attribute__((visibility("default")))
 

@@ -245,6 +245,16 @@ bool changed(Contract& c, Text point, Text value, std::string* why) {
 }
 
 Contract parse_contract(Text text, std::span<const Contract> bases) {
+  // What is quoted of it has to stay a line that is read.
+  constexpr std::size_t kLongest = 512;
+  if (text.size() > kLongest)
+    throw Error(fmt::format("contract of {} characters: at most {} are read; write BASE+POINT:VALUE+..",
+                            text.size(), kLongest));
+  for (const char c : text) {
+    if (c <= 0x20 || c >= 0x7f)
+      throw Error(fmt::format("contract holds byte {:#04x}: write printable ASCII without blanks",
+                              static_cast<unsigned>(static_cast<unsigned char>(c))));
+  }
   const std::size_t first = std::min(text.find('+'), text.size());
   const Text base = text.substr(0, first);
   const auto at = std::find_if(bases.begin(), bases.end(), [&](const Contract& c) { return c.name == base; });

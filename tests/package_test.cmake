@@ -2,7 +2,7 @@
 # (exit 0), then the same with their planted bugs (exit 1). Also the libraries: find_package(samestate) without
 # components, one program linked against all of them.
 # The installed tree is moved first, so that nothing may lean on where it was made; examples/reference_use is built on it.
-# cmake -DSOURCE_DIR= -DBUILD_DIR= -DWORK_DIR= -DGENERATOR= -DCXX= -P package_test.cmake
+# cmake -DSOURCE_DIR= -DBUILD_DIR= -DWORK_DIR= -DGENERATOR= -DCXX= [-DNVCC=] -P package_test.cmake
 cmake_minimum_required(VERSION 3.25)
 set(prefix ${WORK_DIR}/prefix)
 set(kernels my.gated_delta_rule.recurrent my.rms_norm.fused)
@@ -72,6 +72,28 @@ execute_process(COMMAND ${prefix}/bin/samestate gate --subject ${WORK_DIR}/libmi
   --kernel mine.gated_delta_rule.recurrent --max-cases 200 COMMAND_ECHO STDOUT RESULT_VARIABLE status)
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "samestate gate on examples/subject_c: exit ${status}, 0 expected")
+endif()
+
+# The same, built against the header as it was first installed: fields were added since.
+file(MAKE_DIRECTORY ${WORK_DIR}/first/samestate)
+file(COPY_FILE ${SOURCE_DIR}/tests/subjects/first_subject_header.txt ${WORK_DIR}/first/samestate/subject.h)
+run_or_stop(cc -std=c99 -O2 -shared -fPIC -I${WORK_DIR}/first ${SOURCE_DIR}/examples/subject_c/my_subject.c
+  -o ${WORK_DIR}/libfirst.so -lm)
+execute_process(COMMAND ${prefix}/bin/samestate gate --subject ${WORK_DIR}/libfirst.so --max-cases 200
+  COMMAND_ECHO STDOUT RESULT_VARIABLE status)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "samestate gate on a library of the first header: exit ${status}, 0 expected")
+endif()
+
+# A kernel in CUDA that is given device memory: nvcc alone builds it. Without a device its cases are skipped, all of them.
+if(NVCC)
+  run_or_stop(${NVCC} -O2 -shared -Xcompiler -fPIC -I${prefix}/include
+    ${SOURCE_DIR}/examples/subject_cuda/my_subject.cu -o ${WORK_DIR}/libcuda_mine.so)
+  execute_process(COMMAND ${prefix}/bin/samestate gate --subject ${WORK_DIR}/libcuda_mine.so --max-cases 200
+    COMMAND_ECHO STDOUT OUTPUT_VARIABLE said ECHO_OUTPUT_VARIABLE RESULT_VARIABLE status)
+  if(NOT status EQUAL 0 AND NOT (status EQUAL 77 AND said MATCHES "no CUDA driver|sees no device"))
+    message(FATAL_ERROR "samestate gate on examples/subject_cuda: exit ${status}, 0 or 77 (no device) expected")
+  endif()
 endif()
 
 # The references alone: a program in float64, 50 digits and intervals, linked through the one target. A component that

@@ -168,6 +168,15 @@ KeyCondition condition_of(std::string_view text, std::string_view option) {
 }
 
 std::vector<KeyCondition> conditions_of(std::string_view text, std::string_view option) {
+  // As of a case line: what is quoted has to stay a line that is read, and do nothing to a terminal.
+  constexpr std::size_t kLongest = 4096;
+  if (text.size() > kLongest)
+    throw Error(fmt::format("{}: {} characters, at most {} are read", option, text.size(), kLongest));
+  for (const char c : text) {
+    if (c < 0x20 || c >= 0x7f)
+      throw Error(fmt::format("{} holds byte {:#04x}: write printable ASCII", option,
+                              static_cast<unsigned>(static_cast<unsigned char>(c))));
+  }
   std::vector<KeyCondition> out;
   for (const std::string_view word : split(text, ' ')) {
     if (!word.empty()) out.push_back(condition_of(word, option));

@@ -55,7 +55,11 @@ void check_sizes(const System& system, const Case& c) {
       throw Error(fmt::format("{}={}: must lie in {}..{} ({})", size.name, value, size.least, size.most,
                               size.summary));
     }
+  }
+  // Behind the ranges of all: no divisor is 0.
+  for (const CaseSize& size : system.sizes) {
     if (size.multiple_of.empty()) continue;
+    const Index value = size_in(c, size.name);
     if (const Index divisor = size_in(c, size.multiple_of); value % divisor != 0) {
       const Index below = value / divisor * divisor, above = below + divisor;
       throw Error(fmt::format(

@@ -14,6 +14,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "reference/error.h"
@@ -53,6 +55,10 @@ std::string replacing_the_shell(const std::string& command) {
   return one ? "exec " + command : command;
 }
 
+/// {who started it, its process}: those that run. What is forked off has the list too, and nothing of its own in it.
+std::mutex started_mutex;
+std::set<std::pair<pid_t, pid_t>> started;
+
 }  // namespace
 
 std::string shell_quoted(std::string_view text) {
@@ -88,6 +94,8 @@ LineProcess LineProcess::start(const std::string& command, std::string_view opti
   if (out.child_ < 0)
     throw Error(fmt::format("{}: no process ({}); free memory", option, std::strerror(why)));
   ::setpgid(out.child_, out.child_);
+  const std::scoped_lock lock(started_mutex);
+  started.emplace(parent, out.child_);
   return out;
 }
 
@@ -126,6 +134,10 @@ std::string LineProcess::stop(bool at_once) {
   if (socket_ >= 0) ::close(std::exchange(socket_, -1));
   received_.clear();
   if (child_ <= 0) return {};
+  {
+    const std::scoped_lock lock(started_mutex);
+    started.erase({::getpid(), child_});
+  }
   int status = 0;
   bool gone = false;
   for (int i = 0; !at_once && !gone && i < 100; ++i) {
@@ -140,6 +152,15 @@ std::string LineProcess::stop(bool at_once) {
   }
   child_ = -1;
   return ended_with(status);
+}
+
+void LineProcess::end_all() noexcept {
+  // Whoever holds it is starting one, whose children there are none of yet.
+  const std::unique_lock lock(started_mutex, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  for (const auto& [who, child] : started) {
+    if (who == ::getpid()) ::kill(-child, SIGKILL);
+  }
 }
 
 LineProcess::Said LineProcess::send(std::string line, double seconds) {

@@ -42,6 +42,9 @@ class LineProcess {
   /// Ends it: an orderly one at the end of its input, the others, and all that they started, by force after half a
   /// second, or at once. What it ended with, "exit code 3" or "signal 11 (Segmentation fault)"; empty for a socket.
   std::string stop(bool at_once = false);
+  /// Ends at once what this process started and has not stopped, and all that they started: of a process that ends without
+  /// destructors.
+  static void end_all() noexcept;
 
  private:
   pid_t child_ = -1;

@@ -20,6 +20,7 @@
 #include <set>
 #include <thread>
 
+#include "harness/processes/line_process.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -143,15 +144,20 @@ class Service {
       }
       const std::lock_guard lock(sending_);
       std::fflush(nullptr);
-      if (!send_message(socket_, header, answer)) ::_exit(0);
+      if (!send_message(socket_, header, answer)) leave();
     }
+  }
+
+  [[noreturn]] static void leave() {
+    LineProcess::end_all();
+    ::_exit(0);
   }
 
   WorkerMessage next() {
     const std::lock_guard lock(reading_);
     while (true) {
       if (std::optional<WorkerMessage> job = take_message(received_)) return std::move(*job);
-      if (!receive_some(socket_, received_)) ::_exit(0);
+      if (!receive_some(socket_, received_)) leave();
     }
   }
 

@@ -407,7 +407,8 @@ void KernelTable::hold_exact() {
 }
 
 void KernelTable::converts(std::string_view name, bool strided, std::vector<std::string> compiled_for,
-                           std::function<Given(const Contract&)> given) {
+                           std::function<Given(const Contract&)> given,
+                           std::map<std::string, Format, std::less<>> formats) {
   for (KernelRow& row : all_) {
     if (row.name != name) continue;
     for (const std::string& key : compiled_for) require_call_key(key, *row.system, "variant");
@@ -415,6 +416,7 @@ void KernelTable::converts(std::string_view name, bool strided, std::vector<std:
     row.strided = strided;
     row.compiled_for = std::move(compiled_for);
     row.given = std::move(given);
+    row.formats = std::move(formats);
     return;
   }
   throw Error(fmt::format("kernel {}: no such kernel", name));

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,6 +46,8 @@ struct KernelRow {
   std::function<Given(const Contract&)> given = nullptr;
   std::vector<std::string> taps = {};  ///< OperatorKernel::taps
   Companion companion = {};            ///< of the recurrent family; without a name elsewhere
+  /// Of named tensors: in which formats it is given inputs, where these are not the contract's.
+  std::map<std::string, Format, std::less<>> formats = {};
 };
 
 /// What a call shows of its case, with nothing of the call's own behind it: a call names its sizes and tensors by views of
@@ -126,7 +129,8 @@ class KernelTable {
   /// Of one that was added, a subject: it is called inside its limits alone; whether it takes strides, the keys for which it
   /// is compiled anew, and how it gets its inputs. Throws Error for a name or a key that is not there.
   void converts(std::string_view name, bool strided, std::vector<std::string> compiled_for,
-                std::function<Given(const Contract&)> given);
+                std::function<Given(const Contract&)> given,
+                std::map<std::string, Format, std::less<>> formats = {});
   /// Of all rows that were added: what a printed command needs beside the line (KernelRow::options).
   void added_by(const std::string& options);
 

@@ -7,10 +7,12 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "harness/subjects/device_memory.h"
 #include "harness/subjects/edge.h"
 #include "optimized/subject.h"
 #include "reference/error.h"
@@ -23,7 +25,10 @@ using Json = nlohmann::ordered_json;
 /// The message of a call as the structs of C; the strings are the message's.
 class CCall {
  public:
-  CCall(const Json& message, std::byte* memory) : message_(message) {
+  /// `memory`: of the host; of the device where there is a stream.
+  CCall(const Json& message, std::byte* memory, void* stream) : message_(message) {
+    call_.memory = stream != nullptr ? SAMESTATE_CUDA : SAMESTATE_HOST;
+    call_.stream = stream;
     parameters(message["parameters"]);
     side(message["inputs"], memory, inputs_);
     side(message["outputs"], memory, outputs_);
@@ -98,6 +103,22 @@ class CCall {
   samestate_call call_{};
 };
 
+/// Throws what a kernel throws.
+Outcome outcome_of(int said, CCall& call) {
+  switch (said) {
+    case SAMESTATE_RAN:
+      return {};
+    case SAMESTATE_UNSUPPORTED:
+      return {Outcome::Kind::unsupported, call.reason()};
+    case SAMESTATE_NO_DEVICE:
+      return {Outcome::Kind::no_device, call.reason()};
+    case SAMESTATE_ERROR:
+      throw std::runtime_error(call.reason());
+    default:
+      throw std::runtime_error(fmt::format("it returned {}, which is no samestate_outcome", said));
+  }
+}
+
 void* opened(const std::filesystem::path& path) {
   return dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
 }
@@ -129,7 +150,12 @@ Subject load_c_subject(const std::filesystem::path& path) {
   const char* text = declare();
   if (text == nullptr) throw Error(fmt::format("{} declares nothing", path.string()));
   try {
-    return subject_rows(parse_ready(text), [run](EdgeCall& call, const std::string& kernel) -> Outcome {
+    Ready ready = parse_ready(text);
+    std::set<std::string> on_device;
+    for (const Declaration& d : ready.kernels) {
+      if (d.device_memory) on_device.insert(d.name);
+    }
+    return subject_rows(std::move(ready), [run, on_device](EdgeCall& call, const std::string& kernel) {
       // The tensors begin at multiples of 256 from a page.
       constexpr std::size_t kPage = 4096;
       const std::unique_ptr<std::byte, void (*)(void*)> memory(
@@ -139,20 +165,19 @@ Subject load_c_subject(const std::filesystem::path& path) {
       const std::span<std::byte> bytes(memory.get(), call.bytes());
       call.write(bytes);
       const Json message = Json::parse(call.message(1, kernel, call.bytes()));
-      CCall c(message, memory.get());
-      switch (const int outcome = run(c.get()); outcome) {
-        case SAMESTATE_RAN:
-          call.read(bytes);
-          return {};
-        case SAMESTATE_UNSUPPORTED:
-          return {Outcome::Kind::unsupported, c.reason()};
-        case SAMESTATE_NO_DEVICE:
-          return {Outcome::Kind::no_device, c.reason()};
-        case SAMESTATE_ERROR:
-          throw std::runtime_error(c.reason());
-        default:
-          throw std::runtime_error(fmt::format("it returned {}, which is no samestate_outcome", outcome));
+      if (!on_device.contains(kernel)) {
+        CCall c(message, bytes.data(), nullptr);
+        const Outcome outcome = outcome_of(run(c.get()), c);
+        if (outcome.kind == Outcome::Kind::ran) call.read(bytes);
+        return outcome;
       }
+      DeviceMemory device(bytes);
+      CCall c(message, device.begin(), device.stream());
+      const Outcome outcome = outcome_of(run(c.get()), c);
+      if (outcome.kind != Outcome::Kind::ran) return outcome;
+      device.fetch(bytes);
+      call.read(bytes);
+      return outcome;
     });
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", path.string(), error.what()));

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "fixtures/nesting.h"
 #include "fixtures/quote.h"
 #include "harness/cases/regimes.h"
 #include "reference/error.h"
@@ -38,6 +39,7 @@ constexpr std::array<Word<Given::Strength>, 3> kStrengths{{{"beta", Given::Stren
                                                            {"logit", Given::Strength::logit},
                                                            {"twice_logit", Given::Strength::twice_logit}}};
 constexpr std::array<Word<bool>, 2> kStates{{{"kv", false}, {"vk", true}}};
+constexpr std::array<Word<bool>, 2> kMemories{{{"host", false}, {"cuda", true}}};
 constexpr std::array<Word<Conventions::Heads>, 4> kHeads{{{"both", Conventions::Heads::both},
                                                           {"interleaved", Conventions::Heads::interleaved},
                                                           {"tiled", Conventions::Heads::tiled},
@@ -63,7 +65,11 @@ constexpr std::array<Word<Conventions::State>, 3> kStateArguments{
 
 std::string text_of(const Json& value, const std::string& of, std::string_view key) {
   if (!value.is_string()) refuse(of, fmt::format("\"{}\" is {}, not a string", key, quote(value.dump(), 60)));
-  return value.get<std::string>();
+  std::string text = value.get<std::string>();
+  // What is quoted of it later has to stay a line.
+  if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+    refuse(of, fmt::format("\"{}\" is {}, which holds a control character", key, quote(text, 60)));
+  return text;
 }
 
 template <class T, std::size_t N>
@@ -152,6 +158,8 @@ Declaration declaration_of(const Json& object, std::size_t number) {
     } else if (key == "strided") {
       if (!value.is_boolean()) refuse(of, "\"strided\" is true or false");
       out.strided = value.get<bool>();
+    } else if (key == "memory") {
+      out.device_memory = one_of(kMemories, value, of, key);
     } else if (key == "about") {
       out.about = value.dump();
     } else {
@@ -163,14 +171,19 @@ Declaration declaration_of(const Json& object, std::size_t number) {
     if (text->empty()) refuse(of, fmt::format("it has no \"{}\"", what));
   }
   if (out.contracts.empty()) refuse(of, "it has no \"contracts\"");
+  if (out.device_memory && out.device != "cuda")
+    refuse(of, "\"memory\" is cuda and \"device\" is not: say \"device\": \"cuda\" too");
   return out;
 }
 
 }  // namespace
 
 Ready parse_ready(std::string_view line) {
-  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   const std::string shown = quote(line, 120);
+  // What is wrong in it is printed, by recursion.
+  if (!nested_within(line))
+    throw Error(fmt::format("it began with {}, which is nested deeper than {}", shown, kDeepestNesting));
+  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("type") || json["type"] != "ready")
     throw Error(
         fmt::format("it began with {} instead of {{\"type\":\"ready\",..}}: what it prints must go to "
@@ -207,6 +220,13 @@ std::vector<std::string> limits_of(const Conventions& conventions) {
     for (const std::string_view above_one : {"beta_two", "identical_beta_two"})
       out.push_back(fmt::format("regime != {}", above_one));
   }
+  return out;
+}
+
+std::map<std::string, Format, std::less<>> formats_of(const Conventions& conventions) {
+  std::map<std::string, Format, std::less<>> out;
+  for (const auto& [tensor, dtype] : conventions.dtypes)
+    out[tensor] = dtype == Dtype::bf16 ? Format::bf16 : dtype == Dtype::fp16 ? Format::fp16 : Format::fp32;
   return out;
 }
 

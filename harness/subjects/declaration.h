@@ -39,6 +39,7 @@ struct Declaration {
   std::vector<std::string> taps = {};  ///< OperatorKernel::taps
   Conventions conventions;
   bool strided = false;
+  bool device_memory = false;             ///< its tensors lie in the device's memory ("memory": "cuda")
   std::vector<std::string> variant = {};  ///< keys of a call for each of whose values it compiles anew
   std::string about;                      ///< of this kernel, as JSON; empty: it says nothing
 };
@@ -56,6 +57,9 @@ struct Ready {
 
 /// The limits that the conventions make, as of Kernel::limits: a scale of its own, an l2norm that is never or always there.
 [[nodiscard]] std::vector<std::string> limits_of(const Conventions& conventions);
+
+/// Of a system of named tensors: the formats of `dtypes`, by tensor (KernelRow::formats).
+[[nodiscard]] std::map<std::string, Format, std::less<>> formats_of(const Conventions& conventions);
 
 [[nodiscard]] std::string_view name_of(Dtype dtype);
 /// Bytes of an element.

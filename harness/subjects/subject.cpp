@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -14,6 +15,7 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <stdexcept>
@@ -23,6 +25,7 @@
 #include "harness/cases/system.h"
 #include "harness/processes/line_process.h"
 #include "harness/run/call_loop.h"
+#include "harness/subjects/answer.h"
 #include "harness/subjects/edge.h"
 #include "reference/error.h"
 #include "samestate_version.h"
@@ -114,6 +117,13 @@ class Conversation {
     }
     try {
       ready = parse_ready(said.line);
+      for (const Declaration& d : ready.kernels) {
+        if (d.device_memory)
+          throw Error(
+              fmt::format("the declaration of {}: \"memory\" is cuda: a process is given memory of the "
+                          "host; a library in C, samestate/subject.h, gets the device's",
+                          quote(d.name, 60)));
+      }
     } catch (const Error& error) {
       throw Error(fmt::format("{}: {}", option, error.what()));
     }
@@ -139,32 +149,31 @@ class Conversation {
     while (true) {
       if (said.wrong.empty()) said = process_.receive(patience_.call);
       if (!said.wrong.empty()) lose(said.wrong, said.kind == LineProcess::Said::Kind::late);
-      const Json answer = Json::parse(said.line, nullptr, /*allow_exceptions=*/false);
-      const std::string shown = quote(said.line, 80);
-      if (!answer.is_object() || !answer.contains("type") || !answer["type"].is_string())
-        lose(fmt::format("answered {}, which is no message", shown));
-      if (!answer.contains("id") || answer["id"] != id)
-        lose(fmt::format("answered {}, which lacks \"id\": {}", shown, id));
-      const std::string type = answer["type"];
-      if (type == "busy") {
-        if (Clock::now() > last) lose(fmt::format("was busy for {:g} s", kBusyTimes * patience_.call), true);
-        said = {};
-        continue;
+      SubjectAnswer answer;
+      try {
+        answer = parse_answer(said.line, id);
+      } catch (const Error& error) {
+        lose(error.what());
       }
-      const std::string reason = answer.contains("reason") && answer["reason"].is_string()
-                                     ? answer["reason"].get<std::string>()
-                                     : std::string();
-      if (type == "ran") {
-        call.read(memory_.bytes());
-        return {};
+      switch (answer.kind) {
+        case SubjectAnswer::Kind::busy:
+          if (Clock::now() > last)
+            lose(fmt::format("was busy for {:g} s", kBusyTimes * patience_.call), true);
+          said = {};
+          continue;
+        case SubjectAnswer::Kind::ran:
+          call.read(memory_.bytes());
+          return {};
+        case SubjectAnswer::Kind::unsupported:
+          return {Outcome::Kind::unsupported, answer.reason};
+        case SubjectAnswer::Kind::no_device:
+          return {Outcome::Kind::no_device, answer.reason};
+        case SubjectAnswer::Kind::error:
+          break;
       }
-      if (type == "unsupported") return {Outcome::Kind::unsupported, reason};
-      if (type == "no_device") return {Outcome::Kind::no_device, reason};
-      if (type != "error") lose(fmt::format("answered {}, whose type is unknown", shown));
-      if (answer.contains("trace") && answer["trace"].is_string())
-        fmt::print(stderr, "{}\n", answer["trace"].get<std::string>());
-      if (answer.contains("fatal") && answer["fatal"] == true) process_.stop(true);
-      throw std::runtime_error(reason.empty() ? "it gave no reason" : quote(reason, 400));
+      if (!answer.trace.empty()) fmt::print(stderr, "{}\n", answer.trace);
+      if (answer.fatal) process_.stop(true);
+      throw std::runtime_error(answer.reason.empty() ? "it gave no reason" : quote(answer.reason, 400));
     }
   }
 
@@ -192,8 +201,16 @@ class Conversation {
 
 /// The conversations of a process: each process that calls has its own, and each of its threads while it calls.
 class Line {
+  static constexpr int kMostFailures = 3;
+
  public:
-  Line(std::string spec, const SubjectPatience& patience) : spec_(std::move(spec)), patience_(patience) {}
+  Line(std::string spec, const SubjectPatience& patience) : spec_(std::move(spec)), patience_(patience) {
+    // Kept while the process lives, as the rows are.
+    void* shared =
+        ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) throw Error(fmt::format("no memory to share ({})", std::strerror(errno)));
+    failures_ = new (shared) std::atomic<int>(0);
+  }
 
   Outcome run(EdgeCall& call, const std::string& kernel) {
     std::unique_ptr<Conversation> own = take();
@@ -229,9 +246,16 @@ class Line {
         return own;
       }
     }
+    if (const int times = failures_->load(); times >= kMostFailures)
+      throw std::runtime_error(
+          fmt::format("--subject {}: it failed to start {} times running, and is not started again",
+                      quote(spec_), times));
     try {
-      return std::make_unique<Conversation>(spec_, patience_);
+      std::unique_ptr<Conversation> own = std::make_unique<Conversation>(spec_, patience_);
+      failures_->store(0);
+      return own;
     } catch (const Error& error) {
+      failures_->fetch_add(1);
       // A case's, here.
       throw std::runtime_error(error.what());
     }
@@ -242,6 +266,8 @@ class Line {
   std::mutex mutex_;
   pid_t process_ = ::getpid();
   std::vector<std::unique_ptr<Conversation>> idle_;
+  std::atomic<int>* failures_ =
+      nullptr;  ///< starts running that failed, in all processes that were forked off
 };
 
 bool is_family(const std::string& system) { return system_named(system).kernel_rows == kFamilyRows; }

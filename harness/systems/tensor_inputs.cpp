@@ -134,4 +134,17 @@ std::vector<CaseTensor> tensor_inputs(const Resolved& r) {
   return out;
 }
 
+void round_inputs(std::vector<CaseTensor>& inputs,
+                  const std::map<std::string, Format, std::less<>>& formats) {
+  for (CaseTensor& tensor : inputs) {
+    const auto found = formats.find(tensor.spec.name);
+    if (found == formats.end() || found->second == Format::fp32 || tensor.spec.content == Content::slot)
+      continue;
+    const auto largest = static_cast<float>(largest_finite(found->second));
+    for (float& x : tensor.data) {
+      if (std::isfinite(x)) x = static_cast<float>(round_to(std::clamp(x, -largest, largest), found->second));
+    }
+  }
+}
+
 }  // namespace samestate

@@ -314,6 +314,7 @@ std::vector<CaseTensor> TensorSystem::inputs(const Resolved& r) const { return t
 Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
                             Trace* trace) const {
   std::vector<CaseTensor> given = inputs(r);
+  round_inputs(given, kernels.named->formats);
   const std::string& native = kernels.named->form;
   if (r.law != nullptr) {
     const TensorLaw& law = *rows_.at(static_cast<std::size_t>(r.law - laws.data()));

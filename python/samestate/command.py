@@ -6,6 +6,31 @@ import subprocess
 from .errors import CommandError
 
 
+def _on_path():
+    """The first program `samestate` on PATH, None where there is none: the script of this package's name (main) only
+    looks for it."""
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(folder or os.curdir, "samestate")
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            with open(path, "rb") as file:
+                if file.read(4) == b"\x7fELF":
+                    return path
+    return None
+
+
+def main():
+    """The script `samestate` of an installed wheel: the command in this process's place."""
+    import sys
+
+    os.environ.setdefault("SAMESTATE_PYTHON", sys.executable)
+    try:
+        found = executable()
+    except CommandError as error:
+        print(f"samestate: {error}", file=sys.stderr)
+        return 2
+    os.execv(found, [found] + sys.argv[1:])
+
+
 def executable():
     """The command's path: of the environment's SAMESTATE, beside this package, on PATH; CommandError otherwise."""
     named = os.environ.get("SAMESTATE")
@@ -17,7 +42,7 @@ def executable():
     beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "samestate")
     if os.access(beside, os.X_OK) and not os.path.isdir(beside):
         return beside
-    found = shutil.which("samestate")
+    found = _on_path()
     if found:
         return found
     raise CommandError(f"the command `samestate` is neither at {beside} nor on PATH; "

@@ -9,6 +9,7 @@ def pytest_addoption(parser):
     group.addoption("--samestate-max-cases", type=int, help="at most this many cases a plan")
     group.addoption("--samestate-case", action="append", metavar="LINE", help="this case line alone (repeatable)")
     group.addoption("--samestate-isolate", action="store_true", help="samestate_check runs kernels in a process of their own")
+    group.addoption("--samestate-jsonl", metavar="FILE", help="a record a judged case, as the gate's --jsonl, with its test")
 
 
 CASES = None  # lines of --samestate-case, which strategies draw from too
@@ -17,7 +18,25 @@ CASES = None  # lines of --samestate-case, which strategies draw from too
 def pytest_configure(config):
     global CASES
     CASES = config.getoption("--samestate-case")
+    path = config.getoption("--samestate-jsonl")
+    if path and not hasattr(config, "workerinput"):
+        try:
+            open(path, "w").close()
+        except OSError as error:
+            raise pytest.UsageError(f"--samestate-jsonl {path}: {error.strerror}") from None
     config.pluginmanager.register(_Judged())
+
+
+def _keep(request, records):
+    """Appends records, each in one write: workers of pytest-xdist share the file."""
+    path = request.config.getoption("--samestate-jsonl")
+    if not path:
+        return
+    import json
+
+    with open(path, "ab", buffering=0) as file:
+        for record in records:
+            file.write((json.dumps({**record, "test": request.node.nodeid}) + "\n").encode())
 
 
 def _options(config):
@@ -70,6 +89,7 @@ def case(request, record_property):
     finally:
         made.close()
         record = made.record or {}
+        _keep(request, [made.record] if made.record else [])
         record_property("samestate_verdict", record.get("verdict", "not judged"))
         for key in ("ratio", "bound"):
             if key in record:
@@ -133,4 +153,17 @@ def samestate_check(request):
     said = {k: v for k, v in _options(request.config).items() if v is not None and k != "case"}
     if request.config.getoption("--samestate-isolate"):
         said["isolate"] = True
-    return lambda *function, **more: check(*function, **{**more, **said})
+
+
+    def checked(*function, **more):
+        from samestate.errors import Failed
+
+        try:
+            summary = check(*function, **{**more, **said})
+        except Failed as failure:
+            _keep(request, failure.summary.records if failure.summary else [])
+            raise
+        _keep(request, summary.records)
+        return summary
+
+    return checked

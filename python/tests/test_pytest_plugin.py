@@ -64,6 +64,34 @@ class Plugin(PytestRuns):
         self.assertEqual(code, 0, out)
         self.properties(report, 1)
 
+    def test_records(self):
+        """--samestate-jsonl: a line a judged case, those of samestate_check and of failures too."""
+        import json
+
+        path = os.path.join(self.folder.name, "records.jsonl")
+        with open(path, "w") as file:
+            file.write("of a session before\n")
+        code, out = self.pytest("""
+            @cases(max_cases=2)
+            def test_right(case):
+                case.judge(*mine(case.q, case.k, case.v, case.scale, case.initial_state))
+            def test_check(samestate_check):
+                samestate_check(mine, "linear_attention", "recurrent", gate=["--exclude", "layout=far"], max_cases=5)
+            def test_wrong(samestate_check):
+                samestate_check(mine, "linear_attention", "recurrent", gate=["--exclude", "layout=far"], max_cases=3,
+                                options={"factor": 2})
+            """, "--samestate-jsonl", path)
+        self.assertEqual(code, 1, out)
+        with open(path) as file:
+            records = [json.loads(line) for line in file]
+        tests = [record["test"].partition("::")[2].partition("[")[0] for record in records]
+        self.assertEqual([tests.count(name) for name in ("test_right", "test_check", "test_wrong")], [2, 5, 3])
+        self.assertIn("fail", {record["verdict"] for record in records if "wrong" in record["test"]})
+        self.assertTrue(all(record["line"].startswith("v1 ") for record in records))
+        code, out = self.pytest("", "--samestate-jsonl", os.path.join(self.folder.name, "no", "folder"))
+        self.assertEqual(code, 4, out)
+        self.assertIn("No such file", out)
+
     def test_a_wrong_declaration_is_an_error_of_collection(self):
         code, out = self.pytest("@cases(decai='ln')\ndef test_right(case):\n    pass\n")
         self.assertNotEqual(code, 0)

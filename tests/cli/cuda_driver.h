@@ -6,6 +6,7 @@
 namespace samestate::driver {
 
 inline constexpr int kSuccess = 0;
+inline constexpr int kOutOfMemory = 2;
 inline constexpr int kNotInitialized = 3;
 inline constexpr int kNoDevice = 100;
 inline constexpr int kIllegalAddress = 700;

@@ -1,4 +1,4 @@
-// Stands in for libcuda.so.1 where there is no device: after a launch every call fails in this process, as
+// Stands in for libcuda.so.1 where there is no device (memory and streams: fake_memory.cpp): after a launch every call fails in this process, as
 // after an illegal memory access, and so does every call in a process that was forked after it was started.
 // FAKE_DEVICES is how many devices it has (1 where it is not set), of which CUDA_VISIBLE_DEVICES shows some as the driver
 // does; those for which the folder FAKE_LOST has a file, named by the number, are gone for who starts it from then on.
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/cli/cuda_driver.h"
+#include "tests/cli/fake_driver.h"
 
 namespace {
 
@@ -55,6 +56,13 @@ std::vector<int> devices() {
   return out;
 }
 
+void* const kSomething = &started;
+thread_local void* current = nullptr;
+
+}  // namespace
+
+namespace samestate::fake {
+
 int status() {
   return started != ::getpid() ? kNotInitialized
          : shown.empty()       ? kNoDevice
@@ -62,10 +70,11 @@ int status() {
                                : kSuccess;
 }
 
-void* const kSomething = &started;
-thread_local void* current = nullptr;
+void break_context() { broken = true; }
 
-}  // namespace
+}  // namespace samestate::fake
+
+using samestate::fake::status;
 
 extern "C" {
 
@@ -124,25 +133,10 @@ int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsi
   broken = true;
   return before;
 }
-int cuMemAlloc_v2(unsigned long long* there, std::size_t bytes) {
-  if (status() == kSuccess) *there = reinterpret_cast<unsigned long long>(std::malloc(bytes));
-  return status();
-}
-int cuMemFree_v2(unsigned long long there) {
-  std::free(reinterpret_cast<void*>(there));
-  return status();
-}
-int cuMemcpyHtoD_v2(unsigned long long there, const void* here, std::size_t bytes) {
-  if (status() == kSuccess) std::memcpy(reinterpret_cast<void*>(there), here, bytes);
-  return status();
-}
-int cuMemcpyDtoH_v2(void* here, unsigned long long there, std::size_t bytes) {
-  if (status() == kSuccess) std::memcpy(here, reinterpret_cast<void*>(there), bytes);
-  return status();
-}
 // Of a thread without a context compute-sanitizer reports an error: here it is one that nobody overlooks.
 int cuCtxSynchronize() {
   if (current == nullptr) std::abort();
+  samestate::fake::run_all_streams();
   return status();
 }
 int cuGetErrorName(int error, const char** name) {

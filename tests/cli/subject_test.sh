@@ -5,6 +5,7 @@
 set -uo pipefail
 
 subject="$(realpath "$2")"
+package="$(realpath "$(dirname "$0")/../../python")"
 source "$(dirname "$0")/prelude.sh"
 let_kernels_die
 patience=120
@@ -60,12 +61,38 @@ garbage|5|which is no message
 floods|5|longer than
 closes|5|timeout
 wrong_id|5|lacks "id"
+early|1|verdict   fail
+input|1|verdict   fail
 truncates|0|verdict   pass
 late|0|verdict   pass
 END
 # The second call finds the answer that nobody asked for.
 run 5 gate --subject "$subject twice" --kernel "$name" --where T=33 --max-cases 20
 says 'it answers a call once'
+# Started once, and never again: three tries a process, and reports of all cases.
+cat >mayfly <<END
+#!/bin/sh
+echo >>starts
+[ "\$(wc -l <starts)" -gt 1 ] && exit 3
+exec '$subject' none
+END
+chmod +x mayfly
+run 5 gate --subject ./mayfly --kernel "$name" --max-cases 40 --threads 1 --junit mayfly.xml
+says 'crash 40'
+says '3 times running, and is not started again'
+present mayfly.xml
+[[ "$(wc -l <starts)" -le 10 ]] || complain "started $(wc -l <starts) times"
+# Busy for ten times a call's time, and no longer.
+SAMESTATE_CALL_TIMEOUT=0.2 run 5 repro --subject "$subject compiles_on" "$line"
+says 'was busy for 2 s'
+# Right from the second call on, as what tunes itself at the first; the result of the call before.
+run 1 gate --subject "$subject second" --kernel "$name" --max-cases 6 --threads 1
+run 1 gate --subject "$subject last" --kernel "$name" --where 'T=33 dk=16 dv=16' --max-cases 12 --threads 1
+# A program that leaves another running.
+run 0 gate --subject "$subject child" --kernel "$name" --max-cases 6
+says 'pass'
+sleep 0.2
+pgrep -f '^sleep 987654' >left && { complain 'what the subject started is left'; kill $(cat left); }
 # Right on the first call only: the others' outputs are not written.
 run 1 gate --subject "$subject first" --kernel "$name" --max-cases 20
 
@@ -94,6 +121,17 @@ bad 'no convention' repro --subject "$subject none '{\"decoy\":\"ln\"}'" "$line"
 bad 'does not survive' repro --subject "$subject none '{\"scale\":\"folded\",\"l2norm\":\"in_kernel\"}'" "$line"
 bad 'or fp32' repro --subject "$subject none '{\"dtypes\":{\"final_state\":\"bf16\"}}'" "$line"
 bad 'no such contract' repro --subject "$subject none {} $name wrong" "$line"
+# A million brackets, which the judge prints by recursion.
+cat >deep <<'END'
+#!/bin/sh
+read hello
+printf '{"type":"ready","protocol":1,"kernels":[{"name":'
+head -c 1000000 /dev/zero | tr '\0' '['
+echo
+read bye
+END
+chmod +x deep
+bad 'nested deeper' repro --subject ./deep "$line"
 run 2 repro --subject 'no_such_program --serve' "$line"
 grep -q 'not ready: it ended.*exit code 127' err || complain 'does not say that there is no such program'
 bad 'nobody listens' repro --subject socket:none "$line"
@@ -125,6 +163,8 @@ says 'cases/00000.safetensors'
 sed 's/"00001.safetensors"/"..\/00001.safetensors"/' cases/manifest.json >changed.json
 mkdir outside && cp changed.json outside/manifest.json
 bad 'no file of this folder' judge outside
+echo '{"format":3,"cases":[]}' >outside/manifest.json
+bad 'format is not' judge outside
 bad 'no manifest.json' judge "$folder"
 rm cases/00002.safetensors
 bad 'it is not there' judge cases
@@ -163,6 +203,20 @@ for held in held held2; do
     [[ -z "$python" ]] || "$python" within.py "$file" "${file%.safetensors}.expected.safetensors" 2>err || complain "$file is not within what is expected"
   done
 done
+
+# FlashInfer-Bench's files, by the Python package: what it is asked for, and what to do where it is not there.
+python3="$(command -v python3 || true)"
+bad 'name a folder' export --flashinfer-bench
+bad 'name a folder' judge --flashinfer-bench --solution mine.json
+SAMESTATE_PYTHON=/nowhere/python bad 'cannot be started' export --flashinfer-bench dataset
+if [[ -n "$python3" ]]; then
+  mkdir none && echo 'raise ImportError("not here")' >none/samestate.py
+  PYTHONPATH="$PWD/none" bad 'pip install ./python' export --flashinfer-bench dataset
+  absent dataset
+  PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$package" run 0 export --flashinfer-bench dataset --max-cases 2 --stage decode
+  [[ -n "$(find dataset/definitions -name '*.json')" && -n "$(find dataset/workloads -name '*.jsonl')" ]] || complain 'wrote no dataset'
+  PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$package" bad 'nothing.json' judge --flashinfer-bench=dataset --solution nothing.json
+fi
 
 # No process is left behind.
 sleep 0.2

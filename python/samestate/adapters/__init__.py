@@ -83,7 +83,8 @@ def subject(row, device=None, contracts=None, limits=(), name=None, **more):
                    limits=list(row.limits) + list(limits), array=row.array, device=device, name=name or row.kernel,
                    compiles=device == "cuda" or interpreted,
                    variant=variant, arguments=row.arguments, options=options,
-                   about={"adapter": row.name, "package": read_at}, **{**row.conventions, **more})
+                   about={"adapter": row.name, "package": read_at}, **{**row.conventions, **more},
+                   **({"dtypes": row.dtypes} if row.dtypes else {}))
     return made
 
 
@@ -108,6 +109,10 @@ def markdown():
     for row in ROWS:
         contracts = "; ".join(f"{device}: {' '.join(c)}" for device, c in row.devices.items())
         conventions = ", ".join(f"{k} {v}" for k, v in row.conventions.items()) or _laid_out(row)
+        if row.dtypes:
+            kind = sorted(set(row.dtypes.values()))
+            conventions = "; ".join(filter(None, [conventions.rstrip("."), *(
+                f"{dtype}: {', '.join(k for k, v in row.dtypes.items() if v == dtype)}" for dtype in kind)]))
         tried = ", ".join(f"{device}: {version}" for device, version in row.tried.items()) or "not yet"
         lines.append(f"| `{row.name}` | `{row.kernel}.{row.form}` | {row.package} {', '.join(row.versions)} | "
                      f"{contracts} | {conventions} | {', '.join(f'`{x}`' for x in row.limits) or 'none'} | {tried} |")
@@ -117,7 +122,8 @@ def markdown():
               "FlashInfer's decode and the packed decode of vLLM and SGLang, whose system is `gated_delta_step`: their packages",
               "run on a device alone, where they were not tried. bf16 in Triton's",
               "interpreter: its casts to bf16 cut off instead of rounding to nearest, and `tl.dot` multiplies bit patterns.",
-              "16-bit tensors of systems of named tensors: these rows are judged in fp32. Packed convolutions (`cu_seqlens`,",
+              "16-bit tensors of Hugging Face's other norms, l2norm and rotary: they round between (the normalised row before its",
+              "weight, each product), which no contract of these systems has. Packed convolutions (`cu_seqlens`,",
               "`seq_idx`): the system has none. Hugging Face's `mamba_inner_fn` and `mamba2_split_conv1d_scan_combined`: without",
               "mamba_ssm they return None. `delta_rule_chunkwise`, `delta_rule_parallel`, `naive_chunk_linear_attn` of",
               "flash-linear-attention: they take whole chunks alone, which a limit cannot say; `naive_retention`: no final state.",

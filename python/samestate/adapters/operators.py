@@ -40,7 +40,20 @@ def _fla(name, system, form, where, call=None, kernel=None, limits=(), **more):
                 tried="0.6.0", on_device={"cuda": "0.6.0"} if name in _ON_DEVICE else {}, **more)
 
 
-OPERATORS = (
+def _sixteen(row, kind, tensors, traps=""):
+    """The same function on 16-bit tensors: what reads and writes them computes in fp32, fp16_io or bf16_io. Triton's
+    interpreter has no bf16, and on a device none was run."""
+    head, _, system = row.kernel.rpartition(".")
+    devices = {}
+    for device, (contract,) in row.devices.items():
+        if device == "cuda" or kind == "fp16" or row.package != "flash-linear-attention":
+            devices[device] = [kind + "_io" + contract[len("fp32"):]]
+    tried = {device: version for device, version in row.tried.items() if device in devices and device != "cuda"}
+    return row._replace(name=f"{row.name}.{kind}", kernel=f"{head}.{kind}.{system}", devices=devices, tried=tried,
+                        dtypes={tensor: kind for tensor in tensors.split()}, traps=traps)
+
+
+FP32 = (
     _fla("l2norm", "l2norm", "fused", "modules.norm.l2norm:l2norm", arguments={"x": "x"},
          traps="eps 1e-6 inside the root; the module of the same name is l2_norm in older versions"),
     _fla("rms_norm", "rms_norm", "fused", "modules.norm.layernorm:rms_norm", arguments={"x": "x", "weight": "weight"},
@@ -109,3 +122,16 @@ OPERATORS = (
          traps="state [value, key]; the caller folds the scale into q; no l2norm inside; on a CPU exp(x) is "
                "2^(x log2 e) with the product rounded, 64 units at x = -80"),
 )
+_BY_NAME = {row.name: row for row in FP32}
+
+# Not here: what rounds between (Hugging Face's norms but Qwen3Next's round the normalised row before its weight, its l2norm
+# and rotary each product), which no contract of these systems has.
+OPERATORS = FP32 + tuple(_sixteen(_BY_NAME[name], kind, tensors) for name, kinds, tensors in (
+    ("fla.l2norm", "fp16 bf16", "x y"),
+    ("fla.rms_norm", "fp16 bf16", "x weight y"),
+    ("fla.rms_norm_gated", "fp16 bf16", "x z weight y"),
+    ("fla.rmsnorm_fn", "fp16 bf16", "x z weight y"),
+    ("fla.causal_conv1d", "fp16 bf16", "x kernel state bias y"),
+    ("fla.causal_conv1d_update", "fp16 bf16", "x kernel state bias y"),
+    ("hf.Qwen3NextRMSNorm", "fp16 bf16", "x weight y"),
+) for kind in kinds.split())

@@ -2,7 +2,7 @@
 from collections import namedtuple
 
 Adapter = namedtuple("Adapter", "name kernel system form package versions function array devices arguments options "
-                     "limits conventions tried traps variant call", defaults=((), None))
+                     "limits conventions tried traps variant call dtypes", defaults=((), None, None))
 Adapter.__doc__ = """A row.
 
 name         what is asked for: python:NAME
@@ -16,6 +16,7 @@ tried        {device: version at which the adapter ran under the gate}, empty: w
 traps        what a caller gets wrong
 variant      keys of the case line for each of whose values it is compiled anew on a device
 call         of named.py, what makes a call with the system's tensors of it; None: it is called by `arguments`
+dtypes       of named tensors: {tensor: dtype} of those that are not fp32
 """
 
 _FLA = ("0.6.0",)

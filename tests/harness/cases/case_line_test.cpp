@@ -171,6 +171,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"NoValue", "v1 retention T=", {"'T'", "no value"}},
         Bad{"NoEquals", "v1 retention T", {"'T'", "T=VALUE"}},
         Bad{"EmptyKey", "v1 retention =4", {"unknown key ''"}},
+        Bad{"DivisorZero", "v1 gated_attention form=online H=9 Hkv=0", {"Hkv=0", "must lie in 1.."}},
         Bad{"Form", "v1 retention form=chunky", {"form=chunky", "chunked"}},
         Bad{"FormOfSystem", "v1 delta_rule form=parallel", {"form=parallel", "delta_rule", "chunked"}},
         Bad{"Contract", "v1 retention contract=fp8", {"fp8", "bf16"}},

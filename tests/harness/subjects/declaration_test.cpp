@@ -42,6 +42,15 @@ TEST(Declaration, TapsAreRead) {
   EXPECT_THROW((void)parse_ready(text), Error);
 }
 
+TEST(Declaration, MemoryIsRead) {
+  std::string text = kReady;
+  EXPECT_FALSE(parse_ready(text).kernels.front().device_memory);
+  text.replace(text.find("\"contracts\""), 0, R"("memory":"cuda",)");
+  EXPECT_TRUE(parse_ready(text).kernels.front().device_memory);
+  text.replace(text.find("\"cuda\",\"memory\""), 6, "\"cpu\"");
+  EXPECT_THROW((void)parse_ready(text), Error);
+}
+
 /// What is wrong is named.
 TEST(Declaration, BadOnesAreNamed) {
   const auto refused = [](const std::string& from, const std::string& to) {
@@ -60,8 +69,13 @@ TEST(Declaration, BadOnesAreNamed) {
   EXPECT_NE(refused("\"strided\":true", "\"strided\":1").find("true or false"), std::string::npos);
   EXPECT_NE(refused("[\"bf16\"]", "[]").find("no \"contracts\""), std::string::npos);
   EXPECT_NE(refused("[\"bf16\"]", "[3]").find("not a string"), std::string::npos);
+  EXPECT_NE(refused("\"system\":\"gated", "\"system\":\"\\ngated").find("holds a control character"),
+            std::string::npos);
   EXPECT_NE(refused("\"scale\":\"dk\"", "\"scale\":\"folded\"").find("does not survive"), std::string::npos);
   EXPECT_NE(refused("\"g\":\"bf16\"", "\"o\":\"bf16\"").find("or fp32"), std::string::npos);
+  EXPECT_NE(
+      refused("\"a.gated_delta_rule.chunked\"", std::string(1'000'000, '[')).find("nested deeper than 64"),
+      std::string::npos);
   EXPECT_NE(refused("{\"type\":\"ready\"", "Loading weights..").find("stderr"), std::string::npos);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -238,6 +239,31 @@ TEST(OperatorCase, InputsDoNotMoveWithTheSizes) {
   for (std::size_t i = 0; i < small.size(); ++i) {
     for (std::size_t e = 0; e < small[i].data.size(); ++e) EXPECT_EQ(small[i].data[e], large[i].data[e]);
   }
+}
+
+/// Of a kernel that is given a tensor in 16 bits the tensor is rounded, and nothing else is.
+TEST(OperatorCase, InputsAreRoundedAsAKernelIsGivenThem) {
+  const auto exact = tensor_inputs(Resolved(parse_case("v1 gated_rms_norm form=fused T=3 D=64 seed=4")));
+  auto given = exact;
+  given[1].data[0] = 1e6F;
+  given[1].data[1] = -std::numeric_limits<float>::infinity();
+  ASSERT_EQ(given[1].spec.name, "z");
+  round_inputs(given, {{"weight", Format::bf16}, {"z", Format::fp16}, {"absent", Format::bf16}});
+  EXPECT_EQ(given[0].data, exact[0].data);
+  EXPECT_EQ(given[1].data[0], 65504.0F);
+  EXPECT_EQ(given[1].data[1], -std::numeric_limits<float>::infinity());
+  ASSERT_EQ(given[2].spec.name, "weight");
+  EXPECT_NE(given[2].data, exact[2].data);
+  for (std::size_t i = 0; i < exact[2].data.size(); ++i)
+    EXPECT_EQ(given[2].data[i], static_cast<float>(round_to(exact[2].data[i], Format::bf16)));
+}
+
+TEST(OperatorCase, SlotsAreNumbersOfRows) {
+  const auto exact = tensor_inputs(Resolved(parse_case("v1 gated_delta_step P=300 B=4 T=1 seed=4")));
+  auto given = exact;
+  round_inputs(given, {{"slot", Format::bf16}, {"A_log", Format::bf16}});
+  for (std::size_t i = 0; i < exact.size(); ++i)
+    EXPECT_EQ(given[i].data == exact[i].data, exact[i].spec.name != "A_log") << exact[i].spec.name;
 }
 
 TEST(OperatorCase, KernelOfAnotherSystemIsAnError) {

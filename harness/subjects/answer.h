@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace samestate {
+
+/// What a subject says of a call.
+struct SubjectAnswer {
+  enum class Kind { ran, unsupported, no_device, error, busy } kind = Kind::ran;
+  std::string reason;  ///< as it gave it, or empty
+  std::string trace;   ///< of an error, many lines
+  bool fatal = false;  ///< of an error: it is to be started anew
+};
+
+/// Reads the line as the answer to call `id`; nothing in it is trusted. Throws Error, "answered .., which ..", for what is
+/// none.
+[[nodiscard]] SubjectAnswer parse_answer(std::string_view line, std::int64_t id);
+
+}  // namespace samestate

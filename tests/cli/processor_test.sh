@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# On a processor without the instructions that the command was built for it says so, exit 2, instead of dying of SIGILL.
+# Skipped, with the reason, where no emulator stands in for one.
+# usage: processor_test.sh SAMESTATE
+set -uo pipefail
+source "$(dirname "$0")/prelude.sh"
+
+qemu="$(command -v qemu-x86_64-static || command -v qemu-x86_64 || true)"
+if [[ -z "$qemu" ]]; then
+  printf 'skipped: no qemu-x86_64 (qemu-user)\n'
+  exit 77
+fi
+around=("$qemu" -cpu qemu64)
+for words in '--version' 'gate --list' 'list systems'; do
+  # shellcheck disable=SC2086
+  bad 'this processor has no AVX2' $words
+done
+around=("$qemu" -cpu max)
+run 0 --version
+says 'samestate '
+
+finish

@@ -1,0 +1,46 @@
+#include "harness/subjects/answer.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+std::string refused(const std::string& line) {
+  try {
+    (void)parse_answer(line, 3);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Answer, IsRead) {
+  EXPECT_EQ(parse_answer(R"({"type":"ran","id":3})", 3).kind, SubjectAnswer::Kind::ran);
+  EXPECT_EQ(parse_answer(R"({"id":3,"type":"busy","what":"compiling"})", 3).kind, SubjectAnswer::Kind::busy);
+  const SubjectAnswer no = parse_answer(R"({"type":"unsupported","id":3,"reason":"dk"})", 3);
+  EXPECT_EQ(no.kind, SubjectAnswer::Kind::unsupported);
+  EXPECT_EQ(no.reason, "dk");
+  const SubjectAnswer error =
+      parse_answer(R"({"type":"error","id":3,"reason":7,"trace":"a\nb","fatal":true})", 3);
+  EXPECT_EQ(error.kind, SubjectAnswer::Kind::error);
+  EXPECT_EQ(error.reason, "");
+  EXPECT_EQ(error.trace, "a\nb");
+  EXPECT_TRUE(error.fatal);
+  EXPECT_FALSE(parse_answer(R"({"type":"error","id":3,"fatal":"true"})", 3).fatal);
+}
+
+TEST(Answer, WhatIsNoneIsNamed) {
+  EXPECT_EQ(refused("ok"), "answered 'ok', which is no message");
+  EXPECT_NE(refused(R"({"type":7,"id":3})").find("no message"), std::string::npos);
+  EXPECT_NE(refused(R"({"type":"ran","id":4})").find("lacks \"id\": 3"), std::string::npos);
+  EXPECT_NE(refused(R"({"type":"ran"})").find("lacks \"id\": 3"), std::string::npos);
+  EXPECT_NE(refused(R"({"type":"rain","id":3})").find("type is unknown"), std::string::npos);
+  EXPECT_NE(refused("{\"type\":" + std::string(1'000'000, '[')).find("nested too deep"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace samestate
