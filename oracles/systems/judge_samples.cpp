@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "oracles/numbers.h"
+#include "oracles/systems/operator_twin.h"
 #include "oracles/systems/scalars.h"
 
 namespace samestate {
@@ -198,18 +199,8 @@ Vector<double> floor_of(const Matrix<double>& expected) {
   return (4.0 * 0x1p-24 * expected.cwiseAbs2().rowwise().mean().cwiseSqrt()).array() + 1e-36;
 }
 
-/// What is sampled.
-struct Sampled {
-  const Operator& op;
-  const Call& call;
-  const Tensors<double>& inputs;
-  const std::vector<Index>& cuts;
-  const Contract& contract;
-  const OperatorOracle& oracle;
-};
-
 /// What the roundings between rounding points may add, in the worst case; nothing where there are no points.
-Tensors<double> between_points(const Sampled& of) {
+Tensors<double> between_points(const TwinSubject& of) {
   Tensors<double> between;
   if (!of.oracle.points) {
     for (const auto& [name, exact] : of.oracle.exact)
@@ -233,7 +224,7 @@ bool hides_all(const OperatorOracle& oracle, const Tensors<double>& between) {
 }
 
 /// Errors of samples; `every`: of the roundings between the points too.
-std::vector<Tensors<double>> samples_of(const Sampled& of, bool every, std::uint64_t seed, int first,
+std::vector<Tensors<double>> samples_of(const TwinSubject& of, bool every, std::uint64_t seed, int first,
                                         int count) {
   const auto errors = [&](const auto& values) {
     Tensors<double> minus;
@@ -268,7 +259,7 @@ bool has_samples(const Contract& contract) {
 SampledErrors sample_errors(const Operator& op, const Call& call, const Tensors<double>& inputs,
                             const std::vector<Index>& cuts, const Contract& contract,
                             const OperatorOracle& oracle, std::uint64_t seed, int first, int count) {
-  const Sampled of{op, call, inputs, cuts, contract, oracle};
+  const TwinSubject of{op, call, inputs, cuts, contract, oracle};
   return {samples_of(of, !oracle.points, seed, first, count), between_points(of)};
 }
 
@@ -370,7 +361,7 @@ Judgement judge_sampled(const Operator& op, const Call& call, const Tensors<doub
                         const std::vector<Index>& cuts, const Contract& contract,
                         const OperatorOracle& oracle, std::uint64_t seed, const Tensors<double>& actual,
                         SampledErrors begun) {
-  const Sampled of{op, call, inputs, cuts, contract, oracle};
+  const TwinSubject of{op, call, inputs, cuts, contract, oracle};
   Tensors<double> between = between_points(of);
   // A long way through fp32 between two points may be anything in the worst case, and is little where it is drawn: then it is.
   const bool every = !oracle.points || hides_all(oracle, between);
