@@ -8,7 +8,7 @@ cd "$folder" || exit 1
 failures=0
 checks=0
 invocation=''
-patience=60  # seconds a run
+patience=180  # seconds a run: to plan all kernels takes 20, more beside other tests
 around=()    # what the command is run by
 moments=1200 # of a twentieth of a second, that await waits
 
