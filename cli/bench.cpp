@@ -278,6 +278,8 @@ Command add_bench(CLI::App& app) {
       "  samestate bench --kernel cuda.gated_delta_rule.chunked --jsonl out/bench.jsonl\n"
       "  samestate bench --case 'v1 retention B=4 T=2048 Hk=8 dk=128 contract=bf16'\n"
       "  samestate bench --case 'v1 rms_norm form=fused T=1024 D=2048'\n"
+      "  samestate bench --case 'v1 softmax_attention form=decode prefill=4096 T=4097'    one token over a "
+      "cache\n"
       "  samestate bench --case 'v1 gated_delta_rule T=8192 Hk=16 Hv=32 dk=128 contract=bf16_fused' --trace "
       "trace.svg\n"
       "  samestate bench --plugin ./mine.so --kernel mine.gated_delta_rule.chunked\n"

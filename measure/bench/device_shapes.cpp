@@ -28,7 +28,7 @@ constexpr DeviceShape kShapes[] = {
     {"latent_cache", "B=256 T=8 D=2048 dc=512 dr=64"},
     {"latent_attention", "B=16 T=256 D=512 H=4 dn=128 dr=64 dv=128 dc=512 q_lora=0"},
     {"latent_attention",
-     "form=decode prefill=4096 B=16 T=4097 D=512 H=4 dn=128 dr=64 dv=128 dc=512 q_lora=0"},
+     "form=decode prefill=1024 B=64 T=1025 D=512 H=4 dn=128 dr=64 dv=128 dc=512 q_lora=0"},
     {"selective_scan", "B=8 T=2048 D=1536"},
     {"mamba_mixer", "B=16 T=512 D=256 Di=512 N=16 R=16"},
     {"state_space_duality", "B=8 T=2048 H=24 G=1 P=64 N=128"},

@@ -86,6 +86,12 @@ TEST(TensorBench, OwnCasesRunOnEveryKernelThatFits) {
   }
 }
 
+void expect_timed(const std::string& line, const TimedCase& t) {
+  EXPECT_EQ(t.record.judgement.verdict, Verdict::pass) << line << ": " << t.record.judgement.reason;
+  EXPECT_GT(t.time.median, 0.0);
+  EXPECT_EQ(t.heads_judged, parse_case(line).B);
+}
+
 TEST(TensorBench, ARightKernelHasATime) {
   for (const char* line :
        {"v1 rms_norm form=fused T=9 B=2 kernel=cpu.rms_norm.fused",
@@ -93,8 +99,7 @@ TEST(TensorBench, ARightKernelHasATime) {
         "v1 load_balance T=12 contract=bf16 kernel=cpu.load_balance.direct",
         "v1 softmax_attention form=grouped T=12 kernel=cpu.softmax_attention.grouped"}) {
     const TimedCase t = timed(line, table());
-    EXPECT_EQ(t.record.judgement.verdict, Verdict::pass) << line << ": " << t.record.judgement.reason;
-    EXPECT_GT(t.time.median, 0.0);
+    expect_timed(line, t);
     EXPECT_GT(t.memory_floor, 0.0);
     EXPECT_EQ(t.heads, parse_case(line).B);
     EXPECT_EQ(t.heads_judged, t.heads);
@@ -160,9 +165,7 @@ TEST(TensorBench, OfACaseThatDecodesTheLastCallIsTimed) {
         "v1 latent_cache form=decode T=1 kernel=cpu.latent_cache.direct",
         "v1 multi_scale_retention form=decode T=3 kernel=cpu.multi_scale_retention.chunked"}) {
     const TimedCase t = timed(line, table());
-    EXPECT_EQ(t.record.judgement.verdict, Verdict::pass) << line << ": " << t.record.judgement.reason;
-    EXPECT_GT(t.time.median, 0.0);
-    EXPECT_EQ(t.heads_judged, parse_case(line).B);
+    expect_timed(line, t);
     EXPECT_TRUE(t.sizes.starts_with("form=decode prefill=")) << t.sizes;
   }
 }

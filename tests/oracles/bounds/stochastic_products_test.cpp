@@ -115,6 +115,29 @@ TEST(StochasticProducts, RoundWhatTheyShould) {
   EXPECT_LT(error, 0x1p-21);
 }
 
+/// Sixteen odd numbers alike whose sum is 0: the squares of them are a multiple of the grid's, and they do not lie on it. Of
+/// small numbers all sums lie on it.
+TEST(StochasticProducts, TermsThatTheGridDoesNotHoldAreDrawn) {
+  SampledModel model;
+  model.working = true;
+  model.salt = 7;
+  const SamplingScope scope(model);
+  const auto sum_of = [](double size) {
+    Matrix<Stochastic> x(2, 16), y(16, 2);
+    for (Index i = 0; i < 16; ++i) {
+      x(0, i) = x(1, i) = Stochastic(size);
+      y(i, 0) = y(i, 1) = Stochastic(i % 2 == 0 ? size : -size);
+    }
+    const Matrix<Stochastic> product = x * y;
+    const Stochastic sum = product(0, 0);
+    EXPECT_TRUE(Stochastic::sum_of(16.0, 0.0, 16.0 * size * size * size * size)
+                    .seems_exact(Stochastic::sum_of(16.0, 0.0, 16.0 * size * size * size * size).grid()));
+    return sum.value();
+  };
+  EXPECT_NE(sum_of(2047.0), 0.0);
+  EXPECT_EQ(sum_of(3.0), 0.0);
+}
+
 /// A pass over a state draws a key once for all columns; element by element it gives the same.
 TEST(StochasticPasses, AreThoseOfTheirElements) {
   SampledModel model;
