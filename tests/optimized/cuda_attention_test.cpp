@@ -151,6 +151,44 @@ TEST(CudaAttention, PrefillTakesChunksOfATile) {
   EXPECT_FALSE(takes(64, 128));
 }
 
+void check_decode(const Shape& n) {
+  AttentionParameters<Bf16> p;
+  p.tokens = n.tokens, p.keys = n.keys, p.key_heads = n.key_heads, p.group = n.group, p.chunk = n.chunk;
+  p.width = n.width, p.value_width = n.value_width, p.key_stride = n.width, p.value_stride = n.value_width;
+  EXPECT_TRUE(in_decode(p)) << n.words();
+  check_both<Bf16>(n);
+}
+
+TEST(CudaAttention, DecodeIsThatOfTheCpu) {
+  {
+    const LateCopies late;
+    check_decode({1, 1, 300, 1, 8, 64, 64, 64});  // the last tile ragged
+    check_decode({2, 3, 150, 2, 3, 24, 40, 64});  // rows that see less, widths within a panel, two key heads
+    check_decode({1, 17, 140, 1, 2, 72, 128, 64});  // three tiles of rows, the last ragged
+  }
+  check_decode({1, 1, 900, 1, 3, 136, 256, 64});  // more tiles than the ring has, more parts than are few
+  check_decode({2, 1, 40, 1, 2, 64, 8, 200});     // one chunk, shorter than a tile
+  check<Bf16>({1, 0, 0, 1, 1, 8, 8, 64}, false);
+}
+
+TEST(CudaAttention, DecodeSplitsWhereBlocksAreFew) {
+  AttentionParameters<Bf16> p;
+  p.tokens = 1, p.keys = 4096, p.group = 8, p.chunk = 64;
+  p.width = p.value_width = 256, p.key_stride = p.value_stride = 256;
+  const auto parts = [&](std::int64_t batch, int key_heads) {
+    p.batch = batch, p.key_heads = key_heads;
+    split_decode(p);
+    return p.parts;
+  };
+  EXPECT_EQ(parts(1, 1), 64);
+  EXPECT_EQ(parts(16, 2), 4);
+  EXPECT_EQ(parts(32, 2), 1);
+  p.width = p.value_width = 64;
+  EXPECT_EQ(parts(32, 2), 4);
+  p.running = true;
+  EXPECT_EQ(parts(1, 1), 1);
+}
+
 TEST(CudaAttention, RowsAreThoseOfTheCpu) {
   check_both<float>({1, 9, 140, 2, 4, 33, 7, 64});
   check_both<float>({1, 1, 70, 1, 1, 5, 260, 16});

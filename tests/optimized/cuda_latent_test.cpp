@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "optimized/cuda/operators/attention_latent.cuh"
+#include "optimized/cuda/operators/column_product.cuh"
+#include "optimized/cuda/operators/latent.cuh"
 #include "optimized/cuda/operators/tensors.h"
 
 namespace samestate::cuda {
@@ -158,6 +160,78 @@ TEST(CudaLatentAttention, TakesWhatItsTilesHold) {
   EXPECT_FALSE(in_latent_tiles(520, 0) || in_latent_tiles(512, 72) || in_latent_tiles(508, 64) ||
                in_latent_tiles(512, 4));
   EXPECT_FALSE(in_latent_tiles(192, 64));  // AttentionTiles' widest
+}
+
+template <class Operand>
+std::vector<Operand> numbers(std::int64_t count, unsigned seed) {
+  std::vector<Operand> out;
+  for (const Bf16 x : drawn(count, seed, 1.0F)) out.push_back(stored<Operand>(loaded(x)));
+  return out;
+}
+
+/// Rows of x and of y between others, and what lies between those of y is not touched.
+template <class Operand>
+void check_columns(int rows, int heads, int depth, int columns) {
+  SCOPED_TRACE(std::to_string(rows) + " rows, " + std::to_string(heads) + " heads, " + std::to_string(depth) +
+               " x " + std::to_string(columns));
+  const int x_head = depth + 3, y_head = columns + 5, w_head = (depth + 1) * columns;
+  const auto x = numbers<Operand>(rows * heads * x_head, 1), w = numbers<Operand>(heads * w_head, 2);
+  const DeviceBuffer<Operand> on_x(x), on_w(w), on_y(std::vector<Operand>(rows * heads * y_head, Operand{}));
+  ColumnProductParameters<Operand> p;
+  p.x = on_x.data(), p.w = on_w.data(), p.y = on_y.data(), p.rows = rows;
+  p.heads = heads, p.depth = depth, p.columns = columns;
+  p.x_head = x_head, p.x_stride = heads * x_head, p.w_head = w_head;
+  p.y_head = y_head, p.y_stride = heads * y_head;
+  ASSERT_TRUE(in_column_product(p));
+  multiply_columns(p, nullptr);
+  const std::vector<Operand> y = on_y.download();
+  for (int row = 0; row < rows; ++row) {
+    for (int head = 0; head < heads; ++head) {
+      for (int column = 0; column < y_head; ++column) {
+        double sum = 0.0;
+        for (int k = 0; column < columns && k < depth; ++k)
+          sum += static_cast<double>(loaded(x[(row * heads + head) * x_head + k])) *
+                 loaded(w[head * w_head + k * columns + column]);
+        ASSERT_NEAR(loaded(y[(row * heads + head) * y_head + column]), sum,
+                    (sizeof(Operand) == 2 ? 0x1p-8 : 0x1p-20) * (std::fabs(sum) + 1.0))
+            << row << ' ' << head << ' ' << column;
+      }
+    }
+  }
+}
+
+TEST(CudaLatentAttention, MultipliesFewRowsWithColumns) {
+  check_columns<Bf16>(1, 2, 128, 512);
+  check_columns<Bf16>(17, 1, 37, 72);
+  check_columns<float>(3, 2, 130, 36);
+  check_columns<float>(5, 1, 1, 4);
+  ColumnProductParameters<Bf16> p;
+  p.columns = 72, p.depth = 16, p.rows = 65;
+  EXPECT_FALSE(in_column_product(p));
+  p.rows = 64, p.columns = 73;
+  EXPECT_FALSE(in_column_product(p));
+}
+
+template <class Operand>
+void check_transposed(int heads, int rows, int columns) {
+  const std::int64_t between = rows * columns + 7;
+  const auto x = numbers<Operand>(heads * between, 4);
+  const DeviceBuffer<Operand> on_x(x), on_y(static_cast<std::size_t>(heads * rows * columns));
+  transpose(TransposeParameters<Operand>{on_x.data(), on_y.data(), between, heads, rows, columns}, nullptr);
+  const std::vector<Operand> y = on_y.download();
+  for (int head = 0; head < heads; ++head) {
+    for (int row = 0; row < rows; ++row) {
+      for (int column = 0; column < columns; ++column)
+        ASSERT_EQ(loaded(y[(head * columns + column) * rows + row]),
+                  loaded(x[head * between + row * columns + column]));
+    }
+  }
+}
+
+TEST(CudaLatentAttention, TurnsMatricesOver) {
+  check_transposed<Bf16>(3, 65, 130);
+  check_transposed<float>(2, 7, 64);
+  check_transposed<Bf16>(1, 64, 1);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "optimized/cuda/operators/grid.cuh"
 #include "optimized/cuda/operators/pointwise.cuh"
+#include "optimized/cuda/operators/row_parts.cuh"
 
 /// Causal softmax attention (EQ-14, EQ-15, EQUATIONS 5.7), the keys a chunk at a time: what its kernels share. The query heads
 /// of a key head stand under one another, row `token * group + head`, so that a tile of rows reads a key once for all of them,
@@ -215,13 +216,81 @@ struct RowSoftmax {
   }
 };
 
-/// The parts of rows together, under the largest of their scores: a block takes one row and 64 columns, 16 threads a part.
+/// Few parts of rows together: a warp takes one row and 128 columns, and asks for all sums before it knows their factors. It is on
+/// the device before the parts are all there.
+template <class Operand>
+struct MergeFewParts {
+  using Parameters = AttentionParameters<Operand>;
+  static constexpr int kThreads = 256;
+  static constexpr bool kStartsEarly = true;
+  static constexpr int kParts = 8;
+  static constexpr int kColumns = 128;
+
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) {
+    return p.batch * p.key_heads * p.rows() * ((p.value_width + kColumns - 1) / kColumns);
+  }
+  static void launch(const Parameters& p, cudaStream_t stream) {
+    cuda::launch<MergeFewParts>(blocks_of(items(p), kThreads / 32), 0, p, stream);
+  }
+  static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char*) {
+    for (std::int64_t i = block_index() * (kThreads / 32) + warp_index(); i < items(p);
+         i += grid_blocks() * (kThreads / 32))
+      merge(p, i);
+  }
+
+ private:
+  static SAMESTATE_DEVICE void merge(const Parameters& p, std::int64_t item) {
+    const std::int64_t slices = (p.value_width + kColumns - 1) / kColumns;
+    const std::int64_t row = item / slices, rows = p.batch * p.key_heads * p.rows();
+    const int column = static_cast<int>(item % slices) * kColumns + 4 * lane_index();
+    const bool mine = lane_index() < p.parts;
+    const float largest = mine ? p.largest[lane_index() * rows + row] : kUnseen;
+    const float of_part = mine ? p.weights[lane_index() * rows + row] : 0.0F;
+    Vector<float, 4> asked[kParts];
+    SAMESTATE_UNROLL
+    for (int part = 0; part < kParts; ++part)
+      asked[part] = load_settled<true>(
+          reinterpret_cast<const Vector<float, 4>*>(p.sums + (part * rows + row) * p.summed_width() + column),
+          part < p.parts && column < p.summed_width());
+    float most = largest;
+    SAMESTATE_UNROLL
+    for (int mask = 16; mask > 0; mask /= 2) {
+      const float other = shuffle_xor(most, mask);
+      most = other > most ? other : most;
+    }
+    const float factor = largest == kUnseen ? 0.0F
+                         : largest == most  ? 1.0F
+                                            : weight_of<Operand>(largest - most, p.scale);
+    const float weights = warp_sum(factor > 0.0F ? factor * of_part : 0.0F);
+    float sum[4] = {};
+    SAMESTATE_UNROLL
+    for (int part = 0; part < kParts; ++part) {
+      const float of_all = shuffle(factor, part);
+      SAMESTATE_UNROLL
+      for (int i = 0; i < 4; ++i)
+        sum[i] = of_all > 0.0F ? fused(of_all, element(asked[part], i), sum[i]) : sum[i];
+    }
+    const std::int64_t head = p.head_of_row(row / p.rows() / p.key_heads,
+                                            static_cast<int>(row / p.rows() % p.key_heads), row % p.rows());
+    if (column >= p.value_width) return;
+    SAMESTATE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      if (column + i < p.value_width) sum[i] = p.gated(sum[i] / weights, head, column + i);
+    }
+    store_part<Operand, 4>(p.o + head * p.value_width, column, p.value_width, p.value_width % 4 == 0, sum);
+  }
+};
+
+/// The parts of rows together, under the largest of their scores: a block takes one row and 64 columns, 16 threads a part. It is on
+/// the device before the parts are all there, and asks for sums before it knows their factors.
 template <class Operand>
 struct MergeParts {
   using Parameters = AttentionParameters<Operand>;
   static constexpr int kThreads = 256;
+  static constexpr bool kStartsEarly = true;
   static constexpr int kColumns = 64;
   static constexpr int kAtATime = kThreads / (kColumns / 4);
+  static constexpr int kAsked = 4;  ///< sums a thread asks for at first
   static constexpr std::size_t kShared =
       sizeof(float) * (kAttentionParts + 2 * kThreads / 32 + kAtATime * kColumns);
   static_assert(kAttentionParts <= kThreads, "a thread a part");
@@ -249,7 +318,17 @@ struct MergeParts {
     const std::int64_t rows = p.batch * p.key_heads * p.rows();
     const int column = static_cast<int>(item % slices) * kColumns + thread % (kColumns / 4) * 4;
 
+    const int first = thread / (kColumns / 4);
+    const auto sums_of = [&](std::int64_t part) {
+      return load_settled<true>(
+          reinterpret_cast<const Vector<float, 4>*>(p.sums + (part * rows + row) * p.summed_width() + column),
+          part < p.parts && column < p.summed_width());
+    };
+    Vector<float, 4> asked[kAsked];
+    SAMESTATE_UNROLL
+    for (int i = 0; i < kAsked; ++i) asked[i] = sums_of(first + i * kAtATime);
     const float mine = thread < p.parts ? p.largest[thread * rows + row] : kUnseen;
+    const float mine_weights = thread < p.parts ? p.weights[thread * rows + row] : 0.0F;
     float most = mine;
     SAMESTATE_UNROLL
     for (int mask = 16; mask > 0; mask /= 2) {
@@ -264,7 +343,7 @@ struct MergeParts {
                          : mine == most  ? 1.0F
                                          : weight_of<Operand>(mine - most, p.scale);
     if (thread < p.parts) factors[thread] = factor;
-    const float weight = warp_sum(mine == kUnseen ? 0.0F : factor * p.weights[thread * rows + row]);
+    const float weight = warp_sum(mine == kUnseen ? 0.0F : factor * mine_weights);
     if (lane_index() == 0) of_warps[kThreads / 32 + warp_index()] = weight;
     block_barrier();
     float weights = 0.0F;
@@ -272,15 +351,15 @@ struct MergeParts {
     for (int w = 0; w < kThreads / 32; ++w) weights += of_warps[kThreads / 32 + w];
 
     float sum[4] = {};
-    for (int part = thread / (kColumns / 4); part < p.parts; part += kAtATime) {
-      // A part of which the row sees nothing is not written.
-      const bool wanted = column < p.summed_width() && factors[part] > 0.0F;
-      const auto values = load_settled<true>(
-          reinterpret_cast<const Vector<float, 4>*>(p.sums + (part * rows + row) * p.summed_width() + column),
-          wanted);
+    const auto add = [&](std::int64_t part, const Vector<float, 4>& values) {
+      if (part >= p.parts || !(factors[part] > 0.0F)) return;
       SAMESTATE_UNROLL
       for (int i = 0; i < 4; ++i) sum[i] = fused(factors[part], element(values, i), sum[i]);
-    }
+    };
+    SAMESTATE_UNROLL
+    for (int i = 0; i < kAsked; ++i) add(first + i * kAtATime, asked[i]);
+    for (std::int64_t part = first + kAsked * kAtATime; part < p.parts; part += kAtATime)
+      add(part, sums_of(part));
     SAMESTATE_UNROLL
     for (int i = 0; i < 4; ++i) sums[4 * thread + i] = sum[i];
     block_barrier();
@@ -294,5 +373,15 @@ struct MergeParts {
     p.o[head * p.value_width + mine_column] = narrow<Operand>(p.gated(total / weights, head, mine_column));
   }
 };
+
+template <class Operand>
+void merge_parts(const AttentionParameters<Operand>& p, cudaStream_t stream) {
+  if (p.parts == 1) return;
+  if (p.parts <= MergeFewParts<Operand>::kParts) {
+    MergeFewParts<Operand>::launch(p, stream);
+  } else {
+    MergeParts<Operand>::launch(p, stream);
+  }
+}
 
 }  // namespace samestate::cuda

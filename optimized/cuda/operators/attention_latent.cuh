@@ -227,7 +227,6 @@ struct LatentValues : LatentBlock<LatentValues> {
           p.largest[row] = seen[i] > 0 ? base[i] : kUnseen;
           p.weights[row] = weights[i];
         }
-        if (seen[i] == 0) continue;
         const int first = index * kGroupPanels * kTileColumns + lane_index() % 4 * 2;
         float* const sums = p.sums + row * p.summed_width() + first;
         SAMESTATE_UNROLL
@@ -320,7 +319,7 @@ inline void enqueue_latent(const LatentParameters& of, cudaStream_t stream) {
   maxima.of.p.parts = of.maxima_parts, maxima.of.p.part_keys = of.maxima_part_keys;
   LatentMaxima::launch(maxima, stream);
   LatentValues::launch(values, stream);
-  if (of.p.parts > 1) MergeParts<Bf16>::launch(of.p, stream);
+  merge_parts(of.p, stream);
 }
 
 }  // namespace samestate::cuda

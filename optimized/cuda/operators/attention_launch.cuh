@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "optimized/cuda/operators/attention_decode.cuh"
 #include "optimized/cuda/operators/attention_prefill.cuh"
 #include "optimized/cuda/operators/attention_rows.cuh"
 #include "optimized/cuda/operators/attention_tiles.cuh"
@@ -60,13 +61,33 @@ bool in_prefill(const AttentionParameters<Operand>& p) {
          p.key_stride % 8 == 0 && p.value_stride % 8 == 0 && tile > 0 && (tile == 64 || width <= 128);
 }
 
+/// The same of few rows.
+template <class Operand>
+bool in_decode(const AttentionParameters<Operand>& p) {
+  return has_asynchronous_products() && in_tiles(p) && !many_rows(p) && p.key_stride % 8 == 0 &&
+         p.value_stride % 8 == 0 && chunk_tile(p) == 64;
+}
+
+/// Of its kernel, whose blocks have 96 KB under way each: so many keep the bus busy, and half of them so nearly that the merge of
+/// parts would take longer. Blocks of narrow heads wait for their products too.
+template <class Operand>
+void split_decode(AttentionParameters<Operand>& p) {
+  const std::int64_t tiles = p.row_tiles(AttentionDecode<1>::kRows) * p.batch * p.key_heads;
+  const std::int64_t blocks = (p.width <= 64 && p.value_width <= 64 ? 2 : 1) * kAttentionBlocks / 2;
+  split_keys(p, tiles, 2 * tiles < blocks - 4 ? blocks : tiles);
+}
+
 /// Splits the keys and takes the memory of the parts from `tensors`.
 template <class Operand, class Tensors>
 void prepare_attention(AttentionParameters<Operand>& p, Tensors& tensors) {
   const int rows = !in_tiles(p)   ? AttentionRows<Operand>::kRows
                    : many_rows(p) ? PrefillTiles<64>::kRows
                                   : DecodeTiles<64>::kRows;
-  split_keys(p, p.row_tiles(rows) * p.batch * p.key_heads, kAttentionBlocks);
+  if (in_decode(p)) {
+    split_decode(p);
+  } else {
+    split_keys(p, p.row_tiles(rows) * p.batch * p.key_heads, kAttentionBlocks);
+  }
   if (p.parts == 1) return;
   const std::int64_t sums = p.parts * p.batch * p.key_heads * p.rows();
   p.sums = tensors.template scratch<float>(sums * p.summed_width());
@@ -96,12 +117,26 @@ inline void enqueue_prefill(const AttentionParameters<Bf16>& p, cudaStream_t str
   }
 }
 
+inline void enqueue_decode(const AttentionParameters<Bf16>& p, cudaStream_t stream) {
+  const int width = p.width > p.value_width ? p.width : p.value_width;
+  if (width <= 64) {
+    AttentionDecode<1>::launch(p, stream);
+  } else if (width <= 128) {
+    AttentionDecode<2>::launch(p, stream);
+  } else {
+    AttentionDecode<4>::launch(p, stream);
+  }
+}
+
 template <class Operand>
 void enqueue_attention(const AttentionParameters<Operand>& p, cudaStream_t stream) {
   bool done = false;
   if constexpr (std::is_same_v<Operand, Bf16>) {
     if (in_prefill(p)) {
       enqueue_prefill(p, stream);
+      done = true;
+    } else if (in_decode(p)) {
+      enqueue_decode(p, stream);
       done = true;
     } else if (in_tiles(p)) {
       const int width = p.width > p.value_width ? p.width : p.value_width;
@@ -116,7 +151,7 @@ void enqueue_attention(const AttentionParameters<Operand>& p, cudaStream_t strea
     }
   }
   if (!done) AttentionRows<Operand>::launch(p, stream);
-  if (p.parts > 1) MergeParts<Operand>::launch(p, stream);
+  merge_parts(p, stream);
 }
 
 }  // namespace samestate::cuda

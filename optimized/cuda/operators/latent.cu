@@ -6,6 +6,7 @@
 
 #include "optimized/cuda/operators/attention_latent.cuh"
 #include "optimized/cuda/operators/call.cuh"
+#include "optimized/cuda/operators/column_product.cuh"
 #include "optimized/cuda/operators/kernels.h"
 #include "optimized/cuda/operators/projection.cuh"
 
@@ -180,7 +181,8 @@ struct AbsorbedLatentAttention {
   template <class Operand>
   struct Parameters {
     LatentQueries<Operand> queries;
-    TransposeParameters<Operand> key_up;
+    ColumnProductParameters<Operand> few;
+    TransposeParameters<Operand> key_up;  ///< without x where `few` is multiplied
     Projection<Operand> q_latent, v_up, out;
     CopyParameters<Operand> latent, rotary;  ///< to one row a token, for the kernels that know no other
     AttentionParameters<Operand> attention;
@@ -193,16 +195,22 @@ struct AbsorbedLatentAttention {
     const std::int64_t cached = call.batch * of.keys, width = of.dc + of.dr;
     Parameters<Operand> p;
     p.queries = LatentQueries<Operand>(call, tensors);
-    auto* const key_up = tensors.template scratch<Operand>(of.H * of.dc * of.dn);
     auto* const q = tensors.template scratch<Operand>(of.rows * of.H * width);
     auto* const mixed = tensors.template scratch<Operand>(of.rows * of.H * of.dc);
     auto* const heads = tensors.template scratch<Operand>(of.rows * of.H * of.dv);
     const std::int64_t up = (of.dn + of.dv) * of.dc;
     const auto count = [](std::int64_t n) { return static_cast<int>(n); };
-    p.key_up = {of.kv_up, key_up, up, count(of.H), count(of.dn), count(of.dc)};
-    p.q_latent = of_heads(projection<Operand>(p.queries.q(), key_up, q, of.rows, of.dc, of.dn), of.H,
-                          of.dn + of.dr, of.dc * of.dn, width);
-    p.q_latent.x_stride = of.H * (of.dn + of.dr), p.q_latent.epilogue.stride = of.H * width;
+    p.few.x = p.queries.q(), p.few.w = of.kv_up, p.few.y = q, p.few.rows = of.rows;
+    p.few.x_stride = of.H * (of.dn + of.dr), p.few.x_head = of.dn + of.dr, p.few.w_head = up;
+    p.few.y_stride = of.H * width, p.few.y_head = width;
+    p.few.heads = count(of.H), p.few.depth = count(of.dn), p.few.columns = count(of.dc);
+    if (!in_column_product(p.few)) {
+      auto* const key_up = tensors.template scratch<Operand>(of.H * of.dc * of.dn);
+      p.key_up = {of.kv_up, key_up, up, count(of.H), count(of.dn), count(of.dc)};
+      p.q_latent = of_heads(projection<Operand>(p.queries.q(), key_up, q, of.rows, of.dc, of.dn), of.H,
+                            of.dn + of.dr, of.dc * of.dn, width);
+      p.q_latent.x_stride = of.H * (of.dn + of.dr), p.q_latent.epilogue.stride = of.H * width;
+    }
     p.queries.turn.y = q + of.dc, p.queries.turn.y_stride = width;
     AttentionParameters<Operand>& attention = p.attention = of.attention(call);
     attention.group = count(of.H);
@@ -230,9 +238,13 @@ struct AbsorbedLatentAttention {
   }
   template <class Operand>
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
-    transpose(p.key_up, stream);
     p.queries.enqueue(stream);
-    project(p.q_latent, stream);
+    if (p.key_up.x == nullptr) {
+      multiply_columns(p.few, stream);
+    } else {
+      transpose(p.key_up, stream);
+      project(p.q_latent, stream);
+    }
     if (p.tiles.p.q != nullptr) {
       enqueue_latent(p.tiles, stream);
     } else {

@@ -124,33 +124,46 @@ struct TransposeParameters {
   int columns = 1;
 };
 
-/// n elements of a row of y, which divides p.rows: threads beside each other read beside each other.
-template <class Operand, int n>
-struct TransposedElements {
+/// A block turns 64 x 64 elements over in shared memory, so that both sides of it are read and written along their rows.
+template <class Operand>
+struct TransposedTile {
   using Parameters = TransposeParameters<Operand>;
-  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) {
-    return static_cast<std::int64_t>(p.heads) * (p.rows / n) * p.columns;
+  static constexpr int kThreads = 256, kSide = 64;
+  // Words of a column then lie in different banks.
+  static constexpr int kRow = kSide + 4 / static_cast<int>(sizeof(Operand));
+  static SAMESTATE_HOST_DEVICE std::int64_t tiles(std::int64_t n) { return (n + kSide - 1) / kSide; }
+  static void launch(const Parameters& p, cudaStream_t stream) {
+    cuda::launch<TransposedTile>(blocks_of(p.heads * tiles(p.rows) * tiles(p.columns), 1),
+                                 sizeof(Operand) * kSide * kRow, p, stream);
   }
-  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t item) {
-    const std::int64_t line = quotient(item, p.columns), column = item - line * p.columns;
-    const std::int64_t head = quotient(line, p.rows / n), row = (line - head * (p.rows / n)) * n;
-    const Operand* const x = p.x + head * p.x_batch + row * p.columns + column;
-    float of_rows[n];
+  static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
+    auto* const tile = reinterpret_cast<Operand*>(shared);
+    const std::int64_t line = quotient(block_index(), tiles(p.columns));
+    const std::int64_t head = quotient(line, tiles(p.rows));
+    const std::int64_t column = (block_index() - line * tiles(p.columns)) * kSide;
+    const std::int64_t row = (line - head * tiles(p.rows)) * kSide;
+    const Operand* const x = p.x + head * p.x_batch;
+    Operand* const y = p.y + head * p.columns * p.rows;
+    const int across = thread_index() % kSide;
     SAMESTATE_UNROLL
-    for (int i = 0; i < n; ++i) of_rows[i] = widen(x[i * p.columns]);
-    *reinterpret_cast<Vector<Operand, n>*>(p.y + (head * p.columns + column) * p.rows + row) =
-        narrowed<Operand>(of_rows);
+    for (int i = 0; i < kSide * kSide / kThreads; ++i) {
+      const int down = i * (kThreads / kSide) + thread_index() / kSide;
+      if (row + down < p.rows && column + across < p.columns)
+        tile[down * kRow + across] = x[(row + down) * p.columns + column + across];
+    }
+    block_barrier();
+    SAMESTATE_UNROLL
+    for (int i = 0; i < kSide * kSide / kThreads; ++i) {
+      const int down = i * (kThreads / kSide) + thread_index() / kSide;
+      if (column + down < p.columns && row + across < p.rows)
+        y[(column + down) * p.rows + row + across] = tile[across * kRow + down];
+    }
   }
 };
 
 template <class Operand>
 void transpose(const TransposeParameters<Operand>& p, cudaStream_t stream) {
-  constexpr int n = 16 / static_cast<int>(sizeof(Operand));
-  if (p.rows % n == 0) {
-    EachThread<TransposedElements<Operand, n>>::launch(p, stream);
-  } else {
-    EachThread<TransposedElements<Operand, 1>>::launch(p, stream);
-  }
+  TransposedTile<Operand>::launch(p, stream);
 }
 
 template <class Operand>
