@@ -11,16 +11,13 @@
 #include <string_view>
 #include <utility>
 
-#include "oracles/directions.h"
 #include "oracles/limits.h"
 #include "oracles/numbers.h"
 #include "oracles/systems/scalars.h"
+#include "oracles/systems/twin_shares.h"
 
 namespace samestate {
 namespace {
-
-/// Errors of this size, relative, are fp32's own and none of 16 bit.
-constexpr double kFp32 = 0x1p-14;
 
 SampledModel with(SampledModel model, const TwinVariant& variant) {
   model.skipped = &variant.skipped;
@@ -28,84 +25,6 @@ SampledModel with(SampledModel model, const TwinVariant& variant) {
   model.sums_stored = variant.sums_stored;
   model.key_tile = variant.key_tile;
   return model;
-}
-
-/// x as the kernel wrote it: in the output's format where all that it wrote are numbers of that, else in fp32 (states).
-/// Not in the nearer of both: of a state where one rounding fell the other way, that may be either.
-Matrix<double> written(const Matrix<double>& x, const Matrix<double>& kernel, Format format) {
-  const bool narrow = std::all_of(kernel.data(), kernel.data() + kernel.size(), [format](double e) {
-    return !std::isfinite(e) || round_to(e, format) == e;
-  });
-  return x.unaryExpr([as = narrow ? format : Format::fp32](double e) { return round_to(e, as); });
-}
-
-/// Numbers below have fewer bits than the format, those on the way to them too: which of the points a kernel has is not seen
-/// in so few, and one that falls the other way is a large part of all.
-double least_normal(Format format) {
-  const double unit = unit_roundoff(format);
-  return unit > 0.0 ? subnormal_error(format) / unit : 0.0;
-}
-
-/// Of the rows that count, equal ones being one: their number, the mean of rho, and the row where it is largest.
-struct Share {
-  double mean = 0.0;
-  double most = 0.0;
-  Index rows = 0;
-  double elements =
-      0.0;  ///< of these rows, as far as they carry their errors: one large one beside tiny ones is one
-  Index worst = -1;
-};
-Share share_of(const TwinSubject& of, const std::string& name, const Matrix<double>& x,
-               const Matrix<double>& t) {
-  const Matrix<double>& y = get(of.oracle.exact, name);
-  const Matrix<bool>& undecided = get(of.oracle.undecided, name);
-  const Matrix<double> w = written(t, x, of.contract.output);
-  const Vector<double> rho = unshared(x, w, y);
-  Share share;
-  // Tokens that are one token again and again fall one way or the other together: equal rows are one.
-  std::map<std::vector<double>, Vector<double>> equal;  // the sum of rho and how many
-  for (Index r = 0; r < rho.size() && w.cols() > 0; ++r) {
-    if (w.row(r).cwiseAbs().maxCoeff() < least_normal(of.contract.output)) continue;
-    if (rho(r) < 0.0 || undecided(r, 0) || of.oracle.row_may_overflow(name, r)) continue;
-    if (rho(r) > share.most || share.worst < 0) share.worst = r;
-    share.most = std::max(share.most, rho(r));
-    const auto [group, fresh] =
-        equal.try_emplace({w.row(r).begin(), w.row(r).end()}, Vector<double>::Zero(2));
-    group->second += Vector<double>{{rho(r), 1.0}};
-    if (!fresh) continue;
-    const Vector<double> carried = (x.row(r) - y.row(r)).cwiseAbs2() + (w.row(r) - y.row(r)).cwiseAbs2();
-    share.elements += carried.sum() * carried.sum() / carried.squaredNorm();
-  }
-  for (const auto& [row, sum] : equal) share.mean += sum(0) / sum(1);
-  share.rows = std::ssize(equal);
-  if (share.rows > 0) share.mean /= static_cast<double>(share.rows);
-  return share;
-}
-
-/// Directions that the twin's errors of a carried state share out among, as TwinRows::directions of the family: one
-/// rounding on the way to it is an outer product, which all rows of its matrix show. Infinite for other outputs, whose
-/// errors are their own.
-double directions_of(const TwinSubject& of, const std::string& name, const Matrix<double>& t) {
-  const Signature signature = of.op.signature(of.call);
-  const auto spec = std::find_if(signature.outputs.begin(), signature.outputs.end(),
-                                 [&](const TensorSpec& one) { return one.name == name; });
-  if (spec == signature.outputs.end() || spec->axis != Axis::state || spec->shape.size() < 2)
-    return kInfinity;
-  const Index height = spec->shape[spec->shape.size() - 2];
-  const Matrix<double>& y = get(of.oracle.exact, name);
-  Directions directions;
-  for (Index first = 0; first + height <= t.rows(); first += height) {
-    Matrix<double> e = t.middleRows(first, height) - y.middleRows(first, height);
-    for (Index i = 0; i < height; ++i) {
-      const double size = e.row(i).norm();
-      if (size > 0.0 && std::isfinite(size))
-        e.row(i) /= size;
-      else
-        e.row(i).setZero();
-    }
-    directions.add(e);
-  }
-  return directions.count();
 }
 
 /// Whether every element is the twin's own.
@@ -183,8 +102,8 @@ bool same_rows(const TwinSubject& of, const std::string& name, const Matrix<doub
   const Vector<double> rho = unshared(x, w, y);
   bool same = true;
   for (Index r = 0; r < y.rows(); ++r) {
-    const double sigma =
-        ((w.row(r) - y.row(r)).norm() + kFp32 * y.row(r).norm()) / std::sqrt(static_cast<double>(y.cols()));
+    const double sigma = ((w.row(r) - y.row(r)).norm() + kErrorsOfFp32 * y.row(r).norm()) /
+                         std::sqrt(static_cast<double>(y.cols()));
     const bool near = (x.row(r).array() == w.row(r).array()).all() ||
                       (rho(r) <= kOperatorTwinRow &&
                        (x.row(r) - w.row(r)).cwiseAbs().maxCoeff() <= kOperatorTwinElement * sigma);
@@ -207,9 +126,12 @@ void judge_shares(const TwinSubject& of, const TwinDistance& twin, const Tensors
     // Rows of one or two elements are no shares but ties that fell one way or the other.
     if (share.rows < kOperatorTwinLeast || !(share.elements >= kOperatorTwinLeast * kOperatorTwinLeast))
       continue;
-    if (directions_of(of, name, t) < kTwinDirections) continue;
+    const double directions = directions_of(of, name, t);
+    if (directions < kTwinDirections) continue;
     worst.compared = true;
-    const double least = std::max(kOperatorTwinShare, kOperatorTwinRows / static_cast<double>(share.rows));
+    // A rounding that falls the other way is in all rows of a state's matrix: those are no more witnesses than it has directions.
+    const double witnesses = std::min(static_cast<double>(share.rows), directions);
+    const double least = std::max(kOperatorTwinShare, kOperatorTwinRows / witnesses);
     const auto limit = [&] { return std::max(least, kOperatorTwinSpread * jitter[name]); };
     for (const int count : looks) {
       if (share.mean <= limit() || asked >= count) continue;
@@ -282,20 +204,6 @@ TwinBound twin_bound(const TwinSubject& of, const TwinVariant& variant) {
     out.undecided.emplace(name, std::move(undecided));
   }
   return out;
-}
-
-Vector<double> unshared(const Matrix<double>& kernel, const Matrix<double>& twin,
-                        const Matrix<double>& exact) {
-  Vector<double> rho(exact.rows());
-  for (Index r = 0; r < exact.rows(); ++r) {
-    const double floor = kFp32 * kFp32 * exact.row(r).squaredNorm() + 1e-72;
-    const double errors =
-        (kernel.row(r) - exact.row(r)).squaredNorm() + (twin.row(r) - exact.row(r)).squaredNorm();
-    const double apart = (kernel.row(r) - twin.row(r)).squaredNorm();
-    const bool known = twin.row(r).allFinite() && exact.row(r).allFinite();
-    rho(r) = !known || errors <= floor ? -1.0 : std::isfinite(errors) ? apart / errors : kInfinity;
-  }
-  return rho;
 }
 
 TwinSearch::TwinSearch(const TwinSubject& of, const Tensors<double>& actual) : of_(of), actual_(actual) {

@@ -46,12 +46,6 @@ struct TwinBound {
 };
 [[nodiscard]] TwinBound twin_bound(const TwinSubject& of, const TwinVariant& variant);
 
-/// The share of roundings that a kernel does not have in common with a twin, by row of one output:
-///   rho_r = |x_r - t_r|^2 / (|x_r - y_r|^2 + |t_r - y_r|^2),
-/// 0: the same; near 1: independent ones; v / (2 s + v): one more of variance v beside s. -1 where nothing is rounded.
-[[nodiscard]] Vector<double> unshared(const Matrix<double>& kernel, const Matrix<double>& twin,
-                                      const Matrix<double>& exact);
-
 /// A variant and how far it is: means of rho over rows.
 struct TwinDistance {
   TwinVariant variant;

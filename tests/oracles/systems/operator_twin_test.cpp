@@ -1,4 +1,5 @@
 #include "oracles/systems/operator_twin.h"
+#include "oracles/systems/twin_shares.h"
 
 #include <gtest/gtest.h>
 
@@ -359,23 +360,6 @@ TEST(OperatorTwin, NaNIsNotTheTwin) {
   Tensors<double> actual = drawn.kernel(1);
   actual["y"](2, 1) = kNaN;
   EXPECT_EQ(drawn.judge(actual).judgement.verdict, Verdict::fail);
-}
-
-TEST(OperatorTwin, ShareOfRoundings) {
-  Matrix<double> y = Matrix<double>::Constant(4, 2, 1.0);
-  Matrix<double> twin = y;
-  Matrix<double> kernel = y;
-  twin.row(0) << 1.01, 0.99;
-  kernel.row(0) = twin.row(0);  // the same
-  twin.row(1) << 1.01, 1.0;
-  kernel.row(1) << 1.0, 1.01;  // independent
-  twin.row(2) << 1.01, 1.01;
-  kernel.row(2) << 0.99, 0.99;  // opposite
-  const Vector<double> rho = unshared(kernel, twin, y);
-  EXPECT_EQ(rho(0), 0.0);
-  EXPECT_NEAR(rho(1), 1.0, 1e-9);
-  EXPECT_NEAR(rho(2), 2.0, 1e-9);
-  EXPECT_EQ(rho(3), -1.0);  // no error
 }
 
 // Weights just below one are one in a kernel or cut off to the number below: a twin that divides last knows. Where the
