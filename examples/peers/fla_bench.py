@@ -7,24 +7,12 @@
 One JSON object a line on stdin asks for a case, one on stdout answers (docs/bench.md). What it cannot run it
 answers with {"id": .., "unsupported": reason}; it ends at the end of its input.
 """
-import json
 import os
-import sys
+
+from timing import Unsupported, serve, timed
 
 # FLA's own Triton path, not the FlashQLA kernels that it may dispatch to.
 os.environ.setdefault("FLA_FLASH_QLA", "0")
-
-# Libraries print to stdout as they please; the conversation keeps a descriptor of its own.
-answers = os.fdopen(os.dup(1), "w", buffering=1)
-os.dup2(2, 1)
-
-LEAST_SAMPLES, MOST_SAMPLES, WARM_UP = 10, 1000, 3
-SAMPLE_SECONDS = 200e-6  # a sample lasts at least so long
-CACHE_TIMES = 4  # tensors are rotated until together they are so many times the L2
-
-
-class Unsupported(Exception):
-    """The peer does not run this case; the text says why."""
 
 
 def load():
@@ -100,26 +88,6 @@ def inputs_of(torch, case, dtype):
     return tensors, notes
 
 
-def bytes_of(torch, tensors):
-    return sum(x.numel() * x.element_size() for x in tensors.values() if isinstance(x, torch.Tensor))
-
-
-def samples_of(torch, call, calls, seconds):
-    """Seconds of one call, a sample each; `call()` runs `calls` of them. Events stand between the samples."""
-    def take(count):
-        events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
-        events[0].record()
-        for i in range(count):
-            call()
-            events[i + 1].record()
-        torch.cuda.synchronize()
-        return [events[i].elapsed_time(events[i + 1]) * 1e-3 for i in range(count)]
-
-    estimate = sorted(take(3))[1]
-    wanted = int(min(MOST_SAMPLES, max(LEAST_SAMPLES, seconds / max(estimate, 1e-7))))
-    return [sample / calls for sample in take(wanted)]
-
-
 def measure(torch, case):
     # Where a contract rounds is the kernel's own; the peer has inputs and outputs of its format.
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}.get(
@@ -132,65 +100,15 @@ def measure(torch, case):
         raise Unsupported(f"form={case['form']}")
     name, operator = operator_of(case)
     torch.manual_seed(0)
-    first, notes = inputs_of(torch, case, dtype)
-    cache = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 50 * 2**20)
-    copies = max(1, -(-CACHE_TIMES * cache // max(bytes_of(torch, first), 1)))
-    sets = [first] + [inputs_of(torch, case, dtype)[0] for _ in range(copies - 1)]
+    notes = inputs_of(torch, case, dtype)[1]
     if case["form"] != "recurrent" and case["chunk"] != 0:
         if case["chunk"] != 64:
             notes.append("chunk of 64")
         if dtype == torch.float32:  # tl.dot on float32 is tf32 unless a kernel asks for ieee
             notes.append("float32 tensors; products inside may be tf32")
-    with torch.no_grad():
-        for i in range(WARM_UP):  # compiles, and tunes
-            operator(**sets[i % copies])
-        torch.cuda.synchronize()
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        for tensors in sets:
-            operator(**tensors)
-        end.record()
-        torch.cuda.synchronize()
-        estimate = begin.elapsed_time(end) * 1e-3 / copies
-        calls = copies * max(1, int(SAMPLE_SECONDS / max(estimate * copies, 1e-7)))
-        try:
-            stream = torch.cuda.Stream()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.stream(stream):
-                operator(**sets[0])
-            torch.cuda.synchronize()
-            with torch.cuda.graph(graph):
-                for i in range(calls):
-                    operator(**sets[i % copies])
-            graph.replay()
-            torch.cuda.synchronize()
-            seconds = samples_of(torch, graph.replay, calls, case["seconds"])
-            notes.append(f"graph of {calls} calls, {copies} input sets")
-        except Exception as error:  # what cannot be captured is launched
-            torch.cuda.synchronize()
-            turn = iter(range(10**12))
-            seconds = samples_of(torch, lambda: operator(**sets[next(turn) % copies]), 1, case["seconds"])
-            notes.append(f"events, no graph ({type(error).__name__}), {copies} input sets")
-    return name, seconds, "; ".join(notes)
-
-
-def main():
-    torch, reason = load()
-    for line in sys.stdin:
-        case = json.loads(line)
-        answer = {"id": case["id"]}
-        try:
-            if torch is None:
-                raise Unsupported(reason)
-            answer["kernel"], answer["seconds"], answer["note"] = measure(torch, case)
-        except Unsupported as unsupported:
-            answer["unsupported"] = str(unsupported)
-        except Exception as error:  # one case that fails leaves the others theirs
-            answer = {"id": case["id"], "unsupported": f"{type(error).__name__}: {error}".split("\n")[0][:180]}
-        if torch is not None:
-            torch.cuda.empty_cache()
-        answers.write(json.dumps(answer) + "\n")
+    seconds, how = timed(torch, operator, lambda: inputs_of(torch, case, dtype)[0], case["seconds"])
+    return name, seconds, "; ".join(notes + [how])
 
 
 if __name__ == "__main__":
-    main()
+    serve(load, measure)
