@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "oracles/bounds/few_rows.h"
+#include "oracles/bounds/repeated_roundings.h"
 #include "oracles/bounds/truncation_bias.h"
 #include "oracles/contracts.h"
 #include "oracles/directions.h"
@@ -100,16 +101,24 @@ HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract
   out.policy = policy_for(chunked_somewhere ? contract : recurrent_contract(contract), x,
                           chunked_somewhere ? "chunked" : "recurrent", l2norm);
   const Bound hard = bound_of(x, path, contract, family, Mode::det, l2norm);
-  const Bound soft =
+  Bound soft =
       out.policy.mode == Mode::det ? hard : bound_of(x, path, contract, family, out.policy.mode, l2norm);
 
-  const TruncationBias bias = truncation_bias(x, part_by_part(path), contract, family.delta);
-  const double state = bias.state + (out.policy.state_mode == out.policy.mode
-                                         ? soft.state_tolerance(out.policy.state_factor)
-                                         : bound_of(x, path, contract, family, out.policy.state_mode, l2norm)
-                                               .state_tolerance(out.policy.state_factor));
-
   const Index T = x.tokens();
+  const Path parts = part_by_part(path);
+  const TruncationBias bias = truncation_bias(x, parts, contract, family.delta);
+  const double of_state = out.policy.state_mode == out.policy.mode
+                              ? soft.state_tolerance(out.policy.state_factor)
+                              : bound_of(x, path, contract, family, out.policy.state_mode, l2norm)
+                                    .state_tolerance(out.policy.state_factor);
+  // The worst case adds up all there is.
+  const RepeatedRoundings repeated = out.policy.mode == Mode::det
+                                         ? RepeatedRoundings{Vector<double>::Zero(T), Vector<double>::Zero(0)}
+                                         : repeated_roundings(x, parts, contract, family.delta);
+  const double state = bias.state + std::hypot(of_state, out.policy.state_factor * repeated.state.norm());
+  soft.before_output = soft.before_output.cwiseAbs2().eval() + repeated.rows.cwiseAbs2();
+  soft.before_output = soft.before_output.cwiseSqrt().eval();
+
   out.row.resize(T);
   out.row_hard.resize(T);
   for (Index i = 0; i < T; ++i) {
@@ -118,6 +127,7 @@ HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract
   }
   out.bias = bias.rows;
   out.rms = soft.rms;
+  out.repeated = repeated.rows;
   out.state_rms = soft.state_rows;
   out.state_hard = hard.state_tolerance(1.0);
   out.state = std::min(state, out.state_hard);
@@ -152,9 +162,9 @@ HeadOracle exact_oracle_of(const Sequence<double>& x, const Path& path, const Co
 namespace {
 
 /// The policy's, or that of as few rows as those that are the most of the prediction.
-double head_limit(const HeadOracle& oracle) {
-  const double squares = oracle.rms.squaredNorm();
-  const double rows = squares > 0 ? squares * squares / oracle.rms.array().pow(4).sum() : 0.0;
+double head_limit(const HeadOracle& oracle, const Vector<double>& rms) {
+  const double squares = rms.squaredNorm();
+  const double rows = squares > 0 ? squares * squares / rms.array().pow(4).sum() : 0.0;
   return rows > 0 && rows < kFewRows ? std::max(oracle.policy.head_limit, few_rows_limit(rows))
                                      : oracle.policy.head_limit;
 }
@@ -170,7 +180,11 @@ Judgement judge_head(const HeadOracle& oracle, const Matrix<double>& o, const Ma
   const Index row = argmax(row_ratios);
   const Index hard = argmax(hard_ratios);
   const double rms_error = root_mean_square(error);
-  const double head_bound = head_limit(oracle) * root_mean_square(oracle.rms) + root_mean_square(oracle.bias);
+  const Vector<double> rms =
+      oracle.repeated.size() == 0
+          ? oracle.rms
+          : Vector<double>((oracle.rms.cwiseAbs2() + oracle.repeated.cwiseAbs2()).cwiseSqrt());
+  const double head_bound = head_limit(oracle, rms) * root_mean_square(rms) + root_mean_square(oracle.bias);
   const double state_hard_ratio = ratio_of(state_error, oracle.state_hard);
 
   j.rows = error.size();
