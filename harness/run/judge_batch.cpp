@@ -66,11 +66,18 @@ Batch nudged(Batch batch, std::uint64_t draw, const Contract& contract) {
   return batch;
 }
 
-/// Of `alike`, what is farthest from the twin.
+/// Row by row, of `alike` what is farthest from the twin: of ties that one order turns in half of the rows another turns
+/// those of the other half, and a kernel's turns some of both.
 Matrix<double> farthest(const Matrix<double>& twin, const std::vector<Matrix<double>>& alike) {
-  const auto distance = [&](const Matrix<double>& x) { return (x - twin).squaredNorm(); };
-  return *std::max_element(alike.begin(), alike.end(),
-                           [&](const auto& x, const auto& y) { return distance(x) < distance(y); });
+  Matrix<double> out = twin;
+  for (const Matrix<double>& x : alike) {
+    for (Index i = 0; i < twin.rows(); ++i) {
+      // Of one that is not finite, so that the limits are not made of it unseen.
+      const double d = (x.row(i) - twin.row(i)).squaredNorm();
+      if (!(d <= (out.row(i) - twin.row(i)).squaredNorm())) out.row(i) = x.row(i);
+    }
+  }
+  return out;
 }
 
 /// Rows that the twin gate compares, of o or of final states, of a run or of its pieces.
