@@ -126,7 +126,7 @@ int run_card(const CardVerb& options) {
 Command add_card(CLI::App& app) {
   auto options = std::make_shared<CardVerb>();
   app.footer(
-      "Reads what a kernel rounds, and where, from its outputs. It runs the kernel on some fifteen probes, "
+      "Reads what a kernel rounds, and where, from its outputs. It runs the kernel on some seventeen probes, "
       "data on which "
       "a few\n"
       "rounding points stand alone, and searches the contract whose twin is nearest to what it wrote. For "
@@ -151,7 +151,8 @@ Command add_card(CLI::App& app) {
       "no case of the\ngate fails under it. 1: no contract of the grammar explains all probes (the nearest "
       "is "
       "printed, with card:nearest), or a\ncase fails; the line `verdict` says which. 2: bad input. 3: an "
-      "interrupt ended it, and no card is read. `samestate list contracts "
+      "interrupt ended it: in the search no card is read. 77: no device for the kernel. `samestate list "
+      "contracts "
       "--long` shows every point; docs/card.md "
       "says more.");
   app.add_option("--kernel", options->kernel, "whose card to read")->required()->check(named());
