@@ -24,8 +24,8 @@ struct CardPoint {
   std::string probe;            ///< on which it was
   std::vector<CardValue> like;  ///< values that cannot be told apart from it
   std::string why;              ///< of these; or why nothing is known of the point
-  bool likely = false;          ///< that one is fewer than kCardToldApart times farther: a sign, no proof
   bool told = false;            ///< every other value is at least kCardToldApart times farther
+  bool likely = false;          ///< the next other value is fewer times farther than that: a sign, no proof
 };
 
 /// The outputs of one probe beside the twin's.

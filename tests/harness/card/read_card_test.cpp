@@ -20,7 +20,6 @@
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
-#include "reports/text/card.h"
 #include "tests/harness/card/known_twin.h"
 #include "tests/harness/card/plain_kernel.h"
 #include "tests/harness/planted.h"
@@ -173,7 +172,6 @@ TEST(ReadCard, NamesTensorsThatAreRoundedAlone) {
     EXPECT_FALSE(card.explained) << card.contract << " " << alone.name;
     EXPECT_EQ(card.loads_alone, alone.name) << card.contract;
     EXPECT_EQ(card.loads_alone_format, name_of(alone.format)) << card.contract;
-    EXPECT_NE(card_text(card).find(alone.name), std::string::npos);
   }
 }
 
@@ -255,8 +253,6 @@ TEST(ReadCard, NamesTheFirstValueThatIsNoNumber) {
     const auto probe = std::ranges::find(card.probes, "several chunks, norm", &CardProbe::name);
     EXPECT_NE(probe->nonfinite.find("o of sequence 0, token 9, head 0, channel 5 is"), std::string::npos)
         << probe->nonfinite;
-    EXPECT_NE(card_text(card).find("no number several chunks, norm"), std::string::npos);
-    EXPECT_FALSE(card_holds(card));
   }
 }
 
@@ -268,10 +264,10 @@ TEST(ReadCard, OfOutputsThatAreNoNumbersThereIsNoContract) {
   CardOptions options;
   options.contract = "bf16";
   const CardRow card = read_card(table, *row, options);
-  EXPECT_FALSE(card_holds(card));
-  EXPECT_EQ(card_text(card).find("contract=bf16\ncontract="), std::string::npos);
-  EXPECT_NE(card_text(card).find("outputs are not finite"), std::string::npos);
-  EXPECT_NE(card_json(card).find("\"contract\": null"), std::string::npos);
+  EXPECT_FALSE(card.explained);
+  EXPECT_EQ(card.contract, "");
+  EXPECT_TRUE(card.cases.empty());
+  EXPECT_TRUE(std::ranges::none_of(card.probes, [](const CardProbe& p) { return p.nonfinite.empty(); }));
 }
 
 // A hard reset that is not clamped passed all six cases, none of which had one.
@@ -288,8 +284,7 @@ TEST(ReadCard, TheGatesCasesHaveAReset) {
   options.contract = "bf16";
   const CardRow card = read_card(table, *row, options);
   EXPECT_TRUE(card.explained);
-  EXPECT_EQ(std::ranges::count_if(card.cases, failed_under_it), 1);
-  EXPECT_FALSE(card_holds(card));
+  EXPECT_EQ(std::ranges::count(card.cases, "fail", &CardCase::verdict), 1);
 }
 
 // Scores are about the drift of where the search is, and of two contracts each was better seen from the other: it went to and
@@ -318,8 +313,6 @@ TEST(ReadCard, StopsWhereItIsToldTo) {
   for (const Probe& probe : probes) runs.push_back(run_probe(table, probe));
   const CardRow card = card_of(table.all().back(), probes, runs, options);
   EXPECT_EQ(card.stopped, "interrupted");
-  EXPECT_NE(card_json(card).find("\"contract\": null"), std::string::npos)
-      << "none to paste of half a search";
   EXPECT_LT(card.twins, 200);
 }
 
