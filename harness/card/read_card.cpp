@@ -196,10 +196,11 @@ void note_loaded_alone(CardRow& row, const KernelRow& kernel, const std::vector<
     if (start.input == format || !holds(start.input, format)) continue;
     for (const Loaded& which : kSome) {
       Try of(kernel, rounded(probes, format, which), outputs, options);
-      const Contract near = of.near(start, found);
-      const bool at_once = of.left_under(near) <= kCardExplained;
-      // A search takes as long as the card's own, and is worth it of what is far nearer already.
-      if (!at_once && of.left_under(near) < 0.5 * row.farthest) of.look(near);
+      // An author's word of all else is mostly right; the named contracts would take as long as a card.
+      const double declared = of.left_under(start), now = of.left_under(found);
+      const Contract& near = declared < now ? start : found;
+      const bool at_once = std::min(declared, now) <= kCardExplained;
+      if (!at_once && std::min(declared, now) < 0.5 * row.farthest) of.look(near);
       row.twins += of.twins();
       if (of.stopped()) return;
       if (!at_once && !of.explained_after_search()) continue;

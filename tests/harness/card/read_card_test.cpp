@@ -19,6 +19,7 @@
 #include "optimized/cpu/twin.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
+#include "oracles/rounding.h"
 #include "reference/error.h"
 #include "tests/harness/card/known_twin.h"
 #include "tests/harness/card/plain_kernel.h"
@@ -151,32 +152,8 @@ TEST(ReadCard, TriesTheFormatsToWhichAKernelMayRoundWhatItLoads) {
   }
 }
 
-// No format of an operand is fp16's of q and k that may be of any size: what tells it from tf32 are numbers below 2^-14, and the
-// card that took it for tf32 failed 9 of 300 cases.
-TEST(ReadCard, NamesTensorsThatAreRoundedAlone) {
-  struct Alone {
-    Format format;
-    bool qk, v;
-    const char* name;
-  };
-  for (const Alone& alone :
-       {Alone{Format::fp16, true, false, "q and k"}, Alone{Format::bf16, false, true, "v alone"},
-        Alone{Format::bf16, true, false, "q and k"}}) {
-    testing::Plain loads;
-    loads.operands = Format::fp32;
-    loads.loads = alone.format;
-    loads.loads_qk = alone.qk;
-    loads.loads_v = alone.v;
-    const KernelTable table = testing::plain_table(loads, "fp32");
-    const CardRow card = read_card(table, plain_row(table), {});
-    EXPECT_FALSE(card.explained) << card.contract << " " << alone.name;
-    EXPECT_EQ(card.loads_alone, alone.name) << card.contract;
-    EXPECT_EQ(card.loads_alone_format, name_of(alone.format)) << card.contract;
-  }
-}
-
-/// The delta rule in plain loops, o from the state after the token; its inputs are what they are given as.
-KernelTable delta_table(const std::string& declared) {
+/// The delta rule in plain loops, o from the state after the token; v is rounded as it is loaded.
+KernelTable delta_table(const std::string& declared, Format loads_v = Format::fp32) {
   KernelTable table(kernels());
   Kernel row;
   row.name = "plain.delta_rule.recurrent";
@@ -184,7 +161,7 @@ KernelTable delta_table(const std::string& declared) {
   row.form = "recurrent";
   row.device = "cpu";
   row.contracts = {declared};
-  row.run = [](const Arguments& a, const Contract&) {
+  row.run = [loads_v](const Arguments& a, const Contract&) {
     const auto dk = a.k.shape[3], dv = a.v.shape[3];
     for (std::int64_t n = 0; n < a.q.shape[0]; ++n) {
       for (std::int64_t h = 0; h < a.v.shape[2]; ++h) {
@@ -203,7 +180,7 @@ KernelTable delta_table(const std::string& declared) {
             float held = 0.0F, o = 0.0F;
             const auto at = [&](std::int64_t l) -> float& { return S[static_cast<std::size_t>(l * dv + c)]; };
             for (std::int64_t l = 0; l < dk; ++l) held += a.k(n, t, kh, l) * k_factor * at(l);
-            const float u = a.beta(n, t, h) * (a.v(n, t, h, c) - held);
+            const float u = a.beta(n, t, h) * (round_to(a.v(n, t, h, c), loads_v) - held);
             for (std::int64_t l = 0; l < dk; ++l)
               o += a.q(n, t, kh, l) * q_factor * (at(l) += a.k(n, t, kh, l) * k_factor * u);
             a.o(n, t, h, c) = o * a.scale;
@@ -217,6 +194,37 @@ KernelTable delta_table(const std::string& declared) {
   };
   table.add(std::span(&row, 1));
   return table;
+}
+
+// No format of an operand is fp16's of q and k that may be of any size: what tells it from tf32 are numbers below 2^-14, and the
+// card that took it for tf32 failed 9 of 300 cases. Nor has a recurrent form a word for v.
+TEST(ReadCard, NamesTensorsThatAreRoundedAlone) {
+  testing::Plain loads;
+  loads.operands = Format::fp32;
+  loads.loads = Format::fp16;
+  loads.loads_v = false;
+  const auto says = [](const KernelTable& table, const char* name, Format format) {
+    const CardRow card = read_card(table, plain_row(table), {});
+    EXPECT_FALSE(card.explained) << card.contract << " " << name;
+    EXPECT_EQ(card.loads_alone, name) << card.contract;
+    EXPECT_EQ(card.loads_alone_format, name_of(format)) << card.contract;
+  };
+  says(testing::plain_table(loads, "fp32"), "q and k", Format::fp16);
+  says(delta_table("fp32", Format::bf16), "v alone", Format::bf16);
+  says(delta_table("fp32", Format::fp16), "v alone", Format::fp16);
+}
+
+// A chunked form has: v with beta in T is an operand as it is.
+TEST(ReadCard, HasAWordForSomeTensorsThatAreRoundedAlone) {
+  testing::Plain loads;
+  loads.operands = Format::fp32;
+  loads.loads = Format::bf16;
+  loads.loads_qk = false;
+  const KernelTable table = testing::plain_table(loads, "fp32");
+  const CardRow card = read_card(table, plain_row(table), {});
+  EXPECT_TRUE(card.explained) << card.farthest;
+  EXPECT_EQ(card.contract, "fp32+beta_in_T:yes+beta_v:bf16");
+  EXPECT_EQ(card.loads_alone, "");
 }
 
 // It was bf16_fused+output:fp32, of which reads_old_state and ex2 are what no output tells.
@@ -313,7 +321,7 @@ TEST(ReadCard, StopsWhereItIsToldTo) {
   for (const Probe& probe : probes) runs.push_back(run_probe(table, probe));
   const CardRow card = card_of(table.all().back(), probes, runs, options);
   EXPECT_EQ(card.stopped, "interrupted");
-  EXPECT_LT(card.twins, 200);
+  EXPECT_LT(card.twins, 250);
 }
 
 TEST(ReadCard, TakesOutputsFromFiles) {
