@@ -27,7 +27,7 @@ namespace {
 struct CardVerb {
   std::string kernel, form, contract, write, read, timeout = "1m";
   std::vector<std::string> plugins;
-  bool json = false;
+  bool json = false, force = false;
 };
 
 /// NAME, or NAME.FORM where a form was given.
@@ -69,6 +69,9 @@ int run_card(const CardVerb& options) {
   const std::string declared = declared_contract(kernel, how);
   const std::vector<Probe> probes = probes_of(kernel, declared);
   if (!options.write.empty()) {
+    if (const std::string filled = first_filled(options.write, probes); !filled.empty() && !options.force)
+      throw Error(fmt::format("--write {}: {} has outputs already; --force writes empty probes over them",
+                              options.write, filled));
     for (const std::string& file : write_probes(options.write, kernel, probes)) fmt::print("{}\n", file);
     return kPass;
   }
@@ -86,14 +89,24 @@ int run_card(const CardVerb& options) {
     return kVacuous;
   }
   runs.resize(probes.size());
+  if (std::ranges::all_of(runs, &ProbeRun::no_device)) {
+    fmt::print(stderr, "samestate: kernel {}: {}: no card is read\n", kernel.name, runs.front().refused);
+    return kNothingRan;
+  }
   Progress progress(0);
   how.progress = [&](const std::string& stage) { progress.at("data " + stage); };
   CardRow card = card_of(kernel, probes, runs, how);
-  // Of outputs that were made elsewhere there is no kernel to ask again.
-  for (const std::string_view regime : card_regimes(kernel)) {
-    if (interrupted() || !options.read.empty()) break;
+  // Of outputs that were made elsewhere there is no kernel to ask again; nor is there a contract of outputs that are none.
+  const bool asks = options.read.empty() && card.stopped.empty() && !card.contract.empty();
+  const std::vector<std::string_view> regimes = asks ? card_regimes(kernel) : std::vector<std::string_view>{};
+  card.cases_planned = std::ssize(regimes);
+  for (const std::string_view regime : regimes) {
+    if (interrupted()) break;
     progress.at(fmt::format("the gate, regime {}", regime));
-    card.cases.push_back(judged_apart(table, kernel, card, regime, timeout));
+    CardCase judged = judged_apart(table, kernel, card, regime, timeout);
+    // What an interrupt ended is no crash of the kernel.
+    if (interrupted() && failed_under_it(judged)) break;
+    card.cases.push_back(std::move(judged));
   }
   progress.clear();
   fmt::print("{}", options.json ? card_json(card) : card_text(card));
@@ -113,7 +126,7 @@ int run_card(const CardVerb& options) {
 Command add_card(CLI::App& app) {
   auto options = std::make_shared<CardVerb>();
   app.footer(
-      "Reads what a kernel rounds, and where, from its outputs. It runs the kernel on some fifteen probes, "
+      "Reads what a kernel rounds, and where, from its outputs. It runs the kernel on some seventeen probes, "
       "data on which "
       "a few\n"
       "rounding points stand alone, and searches the contract whose twin is nearest to what it wrote. For "
@@ -138,7 +151,8 @@ Command add_card(CLI::App& app) {
       "no case of the\ngate fails under it. 1: no contract of the grammar explains all probes (the nearest "
       "is "
       "printed, with card:nearest), or a\ncase fails; the line `verdict` says which. 2: bad input. 3: an "
-      "interrupt ended it, and no card is read. `samestate list contracts "
+      "interrupt ended it: in the search no card is read. 77: no device for the kernel. `samestate list "
+      "contracts "
       "--long` shows every point; docs/card.md "
       "says more.");
   app.add_option("--kernel", options->kernel, "whose card to read")->required()->check(named());
@@ -155,6 +169,8 @@ Command add_card(CLI::App& app) {
       ->excludes(write);
   app.add_option("--timeout", options->timeout, "a probe that takes longer counts as refused (0: no limit)")
       ->capture_default_str();
+  app.add_flag("--force", options->force, "with --write: over probes that have outputs already")
+      ->needs(write);
   app.add_flag("--json", options->json, "machine-readable");
   return [options] { return run_card(*options); };
 }

@@ -21,6 +21,7 @@ std::string packed(const ProbeRun& run) {
     text.append(reinterpret_cast<const char*>(&bytes), sizeof bytes);
     text.append(static_cast<const char*>(data), bytes);
   };
+  put(&run.no_device, sizeof run.no_device);
   put(run.refused.data(), run.refused.size());
   put(run.outputs.o.data(), run.outputs.o.size() * sizeof(float));
   put(run.outputs.final_state.data(), run.outputs.final_state.size() * sizeof(float));
@@ -36,6 +37,7 @@ ProbeRun unpacked(const std::string& text) {
     return std::string_view(text).substr(at - bytes, bytes);
   };
   ProbeRun run;
+  std::memcpy(&run.no_device, take().data(), sizeof run.no_device);
   run.refused = take();
   for (std::vector<float>* x : {&run.outputs.o, &run.outputs.final_state}) {
     const std::string_view bytes = take();

@@ -85,6 +85,12 @@ std::string why_vacuous(const std::vector<Measured>& outputs) {
                      fmt::join(parts, ", "));
 }
 
+/// There is no device for the kernel.
+class NothingRan : public Error {
+ public:
+  using Error::Error;
+};
+
 /// The case of the line and the next seeds. Throws Error where its kernel does not run here.
 Study study_of(const Case& c, const KernelTable& table, int seeds) {
   Study study;
@@ -94,9 +100,12 @@ Study study_of(const Case& c, const KernelTable& table, int seeds) {
     Case one = c;
     one.seed += static_cast<std::uint64_t>(i);
     TolerancesOfCase now = tolerances_of(one, table);
-    if (now.outputs.empty())
-      throw Error(fmt::format("{}: {}; name another --kernel", now.record.kernel,
-                              judgement_line(now.record.judgement)));
+    if (now.outputs.empty()) {
+      const std::string why = fmt::format("{}: {}; name another --kernel", now.record.kernel,
+                                          judgement_line(now.record.judgement));
+      if (now.record.judgement.verdict == Verdict::skipped) throw NothingRan(why);
+      throw Error(why);
+    }
     judged = judged || now.record.judgement.verdict != Verdict::vacuous;
     if (is_failure(now.record.judgement.verdict) && study.failure.empty())
       study.failure = fmt::format("seed {:#x}: {}", one.seed, judgement_line(now.record.judgement));
@@ -371,11 +380,15 @@ int run_tolerance(const ToleranceOptions& options) {
   note_interrupts();
   const JobResult done = run_apart(
       [&]() -> std::string {
-        if (options.table) return table_text(c, table, options.seeds, options.json);
-        const Study study = study_of(c, table, options.seeds);
-        const BlindSpot blind =
-            study.gives_tests() ? blind_spot(c, study.first, rules_of(study), mutants) : BlindSpot();
-        return with_code(study.code(), options.json ? json_text(study, blind) : text_of(c, study, blind));
+        try {
+          if (options.table) return table_text(c, table, options.seeds, options.json);
+          const Study study = study_of(c, table, options.seeds);
+          const BlindSpot blind =
+              study.gives_tests() ? blind_spot(c, study.first, rules_of(study), mutants) : BlindSpot();
+          return with_code(study.code(), options.json ? json_text(study, blind) : text_of(c, study, blind));
+        } catch (const NothingRan& nothing) {
+          return with_code(kNothingRan, fmt::format("samestate: {}\n", nothing.what()));
+        }
       },
       seconds_of("--timeout", options.timeout));
   if (const std::optional<Judgement> lost = judgement_of_loss(done)) {
@@ -383,8 +396,8 @@ int run_tolerance(const ToleranceOptions& options) {
     return exit_code_of(lost->verdict);
   }
   const std::size_t end = done.text.find('\n');
-  fmt::print("{}", std::string_view(done.text).substr(end + 1));
   const int code = std::stoi(done.text.substr(0, end));
+  fmt::print(code == kNothingRan ? stderr : stdout, "{}", std::string_view(done.text).substr(end + 1));
   if (!interrupted() || code != kPass) return code;
   fmt::print(stderr, "samestate: interrupted: of fewer seeds or mutants than asked for\n");
   return kVacuous;

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "oracles/bounds/few_rows.h"
-#include "oracles/bounds/truncation_bias.h"
 #include "oracles/contracts.h"
 #include "oracles/directions.h"
 #include "oracles/numbers.h"
@@ -89,72 +88,10 @@ struct Gate {
   Index token;  ///< of the place that it speaks of; -1: the state
 };
 
-}  // namespace
-
-HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract& contract,
-                     const Family& family, bool l2norm) {
-  const bool chunked_somewhere =
-      std::any_of(path.begin(), path.end(), [](const Segment& s) { return s.chunk > 0 && s.tokens > 0; });
-  HeadOracle out;
-  out.exact = family.recurrent(x);
-  out.policy = policy_for(chunked_somewhere ? contract : recurrent_contract(contract), x,
-                          chunked_somewhere ? "chunked" : "recurrent", l2norm);
-  const Bound hard = bound_of(x, path, contract, family, Mode::det, l2norm);
-  const Bound soft =
-      out.policy.mode == Mode::det ? hard : bound_of(x, path, contract, family, out.policy.mode, l2norm);
-
-  const TruncationBias bias = truncation_bias(x, part_by_part(path), contract, family.delta);
-  const double state = bias.state + (out.policy.state_mode == out.policy.mode
-                                         ? soft.state_tolerance(out.policy.state_factor)
-                                         : bound_of(x, path, contract, family, out.policy.state_mode, l2norm)
-                                               .state_tolerance(out.policy.state_factor));
-
-  const Index T = x.tokens();
-  out.row.resize(T);
-  out.row_hard.resize(T);
-  for (Index i = 0; i < T; ++i) {
-    out.row_hard(i) = hard.row_tolerance(i, 1.0);
-    out.row(i) = std::min(soft.row_tolerance(i, out.policy.lambda) + bias.rows(i), out.row_hard(i));
-  }
-  out.bias = bias.rows;
-  out.rms = soft.rms;
-  out.state_rms = soft.state_rows;
-  out.state_hard = hard.state_tolerance(1.0);
-  out.state = std::min(state, out.state_hard);
-  out.largest = soft.largest;
-  out.overflow_expected = !(soft.largest < largest_format_value(contract) / kRangeMargin);
-
-  // Of a scale of 0, o is zero but for what underflows, and the state is judged.
-  constexpr double kUnderflow = 0x1p-120;  // of a row of some thousand elements
-  const double tolerance = root_mean_square(out.row);
-  const double size = root_mean_square(out.exact.o.rowwise().norm());
-  if (soft.vacuous && hard.vacuous) {
-    out.vacuous = true;
-    out.why_vacuous = fmt::format("the bound does not hold here (nonlinearity {:.3g})", soft.nonlinearity);
-  } else if (T > 0 && !(tolerance <= std::max(kVacuousRows * size, kUnderflow))) {
-    out.vacuous = true;
-    out.why_vacuous = size > 0 ? fmt::format("tolerance is {:.2g} of the output's size, more than {}",
-                                             tolerance / size, kVacuousRows)
-                               : "the expected output is all zero";
-  }
-  return out;
-}
-
-HeadOracle exact_oracle_of(const Sequence<double>& x, const Path& path, const Contract& contract,
-                           const Family& family, bool l2norm) {
-  HeadOracle out;
-  out.exact = family.recurrent(x);
-  // Without tokens nothing is computed: the state's covariance, of key width squared, would be for nothing.
-  if (x.tokens() > 0) out.largest = bound_of(x, path, contract, family, Mode::det, l2norm).largest;
-  return out;
-}
-
-namespace {
-
 /// The policy's, or that of as few rows as those that are the most of the prediction.
-double head_limit(const HeadOracle& oracle) {
-  const double squares = oracle.rms.squaredNorm();
-  const double rows = squares > 0 ? squares * squares / oracle.rms.array().pow(4).sum() : 0.0;
+double head_limit(const HeadOracle& oracle, const Vector<double>& rms) {
+  const double squares = rms.squaredNorm();
+  const double rows = squares > 0 ? squares * squares / rms.array().pow(4).sum() : 0.0;
   return rows > 0 && rows < kFewRows ? std::max(oracle.policy.head_limit, few_rows_limit(rows))
                                      : oracle.policy.head_limit;
 }
@@ -170,7 +107,11 @@ Judgement judge_head(const HeadOracle& oracle, const Matrix<double>& o, const Ma
   const Index row = argmax(row_ratios);
   const Index hard = argmax(hard_ratios);
   const double rms_error = root_mean_square(error);
-  const double head_bound = head_limit(oracle) * root_mean_square(oracle.rms) + root_mean_square(oracle.bias);
+  const Vector<double> rms =
+      oracle.repeated.size() == 0
+          ? oracle.rms
+          : Vector<double>((oracle.rms.cwiseAbs2() + oracle.repeated.cwiseAbs2()).cwiseSqrt());
+  const double head_bound = head_limit(oracle, rms) * root_mean_square(rms) + root_mean_square(oracle.bias);
   const double state_hard_ratio = ratio_of(state_error, oracle.state_hard);
 
   j.rows = error.size();

@@ -18,6 +18,8 @@ struct HeadOracle {
   Vector<double> row_hard;   ///< [T] worst case: beyond it no rounding explains the error
   Vector<double> rms;        ///< [T] predicted RMS error of a row, for head and twin gates
   Vector<double> state_rms;  ///< [dk] the same of a row of the final state, for the twin gate
+  Vector<double> repeated =
+      {};  ///< [T] beside it, of operands that repeat; not the twin's, which has the same roundings
   Vector<double> bias =
       {};              ///< [T] of it what cut operands take off in the mean (truncation_bias); empty: nothing
   double state = 0.0;  ///< Frobenius tolerance of the final state

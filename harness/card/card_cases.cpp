@@ -13,7 +13,8 @@ namespace samestate {
 
 std::vector<std::string_view> card_regimes(const KernelRow& kernel) {
   std::vector<std::string_view> out;
-  for (const std::string_view name : {"normal", "slow", "collinear", "beta_two", "pool4", "unnormalised15"}) {
+  for (const std::string_view name :
+       {"normal", "slow", "collinear", "beta_two", "pool4", "unnormalised15", "reset"}) {
     if (kernel.system->regime(name) != nullptr) out.push_back(name);
   }
   return out;

@@ -38,6 +38,7 @@ CardPoint evidence_of(const ContractPoint& point, const Contract& card, CardDist
       out.probe = found.probe;
     }
   }
+  out.likely = out.without > 0.0 && out.without < kCardToldApart;
   out.told = out.like.empty() && out.without >= kCardToldApart;
   if (!out.like.empty())
     out.why =

@@ -40,7 +40,18 @@ struct Recipe {
   bool state = false;
   bool l2norm = false;
   int chunks = 1;
+  /// Where fp16 has fewer bits than tf32: small q meet large k and the other way round, or small v. 11 bits, which both hold
+  /// of numbers that are not small.
+  enum class Small { nothing, keys, values } small = Small::nothing;
 };
+
+/// Of numbers of which fp16 holds some 7 bits; and those that make products with them that it holds all of.
+constexpr float kSmall = 0x1p-17F, kLarge = 0x1p5F;
+
+/// Channels in pairs, one pair a key where keys are apart: in every other pair q is small, in the rest k.
+float size_of_channel(std::int64_t channel, bool of_q) {
+  return (channel / 2 % 2 == 0) == of_q ? kSmall : kLarge;
+}
 
 class Maker {
  public:
@@ -80,7 +91,9 @@ class Maker {
   void fill(Batch& batch, const Recipe& recipe) {
     const BatchShape& s = batch.shape;
     std::mt19937_64 random(0x5eedULL + static_cast<std::uint64_t>(recipe.name.size()));
-    const int bits = bits_of(contract_.input, recipe.fine);
+    using enum Recipe::Small;
+    const int bits = recipe.small != nothing ? std::min(11, bits_of(contract_.input, true))
+                                             : bits_of(contract_.input, recipe.fine);
     for (std::vector<float>* x : {&batch.q, &batch.v}) {
       for (float& value : *x) value = signed_magnitude(random, bits);
     }
@@ -94,6 +107,7 @@ class Maker {
           const bool own = l / 2 == t % std::max<std::int64_t>(s.dk / 2, 1);
           const float value = signed_magnitude(random, bits);
           k[l] = !recipe.apart ? value * small * (recipe.l2norm ? 8.0F : 1.0F) : own ? value * 0.5F : 0.0F;
+          if (recipe.small == keys) k[l] *= size_of_channel(l, false);
         }
         // Neighbours share a direction, so that T is far from the identity.
         if (!recipe.apart && t % 3 != 0) {
@@ -101,6 +115,10 @@ class Maker {
         }
       }
     }
+    const auto dk = static_cast<std::size_t>(s.dk);
+    for (std::size_t i = 0; recipe.small == keys && i < batch.q.size(); ++i)
+      batch.q[i] *= size_of_channel(static_cast<std::int64_t>(i % dk), true);
+    for (float& v : batch.v) v *= recipe.small == values ? kSmall : 1.0F;
     for (float& g : batch.g)
       g = recipe.gated ? -0.01F - 0.3F * static_cast<float>(random() % 1000003) / 1000003.0F : 0.0F;
     for (float& b : batch.beta) {
@@ -151,6 +169,14 @@ std::vector<Probe> probes_of(const KernelRow& kernel, std::string_view contract)
                        drawn, family.gated, true, false, 3});
   }
   recipes.push_back({"several chunks, norm", Shows::norm, false, false, drawn, family.gated, true, true, 2});
+  if (input != Format::fp16) {
+    for (const auto& [name, small] :
+         {std::pair{"small q and k", Recipe::Small::keys}, std::pair{"small v", Recipe::Small::values}}) {
+      Recipe recipe{name, Shows::scores};
+      recipe.small = small;
+      recipes.push_back(recipe);
+    }
+  }
   Maker maker(kernel, contract);
   std::vector<Probe> out;
   for (const Recipe& recipe : recipes) out.push_back(maker.make(recipe));

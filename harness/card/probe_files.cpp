@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <filesystem>
 
@@ -67,7 +66,22 @@ std::vector<float> floats(const RunFile& file, const std::string& name) {
   return out;
 }
 
+/// A probe is written with zeros in their place.
+bool any_written(const std::vector<float>& x) {
+  return std::any_of(x.begin(), x.end(), [](float value) { return value != 0.0F; });
+}
+
 }  // namespace
+
+std::string first_filled(const std::string& folder, const std::vector<Probe>& probes) {
+  for (std::size_t i = 0; i < probes.size(); ++i) {
+    const fs::path path = path_of(folder, probes, i);
+    if (!fs::exists(path)) continue;
+    const RunFile file = read_run_file(path);
+    if (any_written(floats(file, "o")) || any_written(floats(file, "final_state"))) return path.string();
+  }
+  return "";
+}
 
 std::vector<std::string> write_probes(const std::string& folder, const KernelRow& kernel,
                                       const std::vector<Probe>& probes) {
@@ -101,8 +115,7 @@ std::vector<ProbeRun> read_probes(const std::string& folder, const std::vector<P
     }
     out.back().outputs = {floats(file, "o"), floats(file, "final_state")};
     const std::vector<float>& o = out.back().outputs.o;
-    if (out.back().outputs.final_state.empty() ||
-        std::all_of(o.begin(), o.end(), [](float x) { return x == 0.0F || std::isnan(x); })) {
+    if (out.back().outputs.final_state.empty() || !any_written(o)) {
       out.back().outputs = {};
       out.back().refused = "o was not written, or there is no final_state, in " + path.string();
     }

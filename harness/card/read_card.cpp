@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,6 +15,7 @@
 #include "harness/card/card_cases.h"
 #include "harness/card/card_distance.h"
 #include "harness/card/card_evidence.h"
+#include "harness/card/card_search.h"
 #include "harness/run/family_run.h"
 #include "harness/run/plugin.h"
 #include "oracles/contract_points.h"
@@ -26,228 +28,6 @@
 namespace samestate {
 namespace {
 
-/// One point at a value.
-struct Change {
-  const ContractPoint* point;
-  std::string_view value;
-};
-
-/// Of a distance, with what the order of sums alone does taken as one: a kernel with an order of its own lies somewhere
-/// about the drift, and to come nearer explains nothing. One with the twin's own order is the twin bit for bit, which is
-/// seen where other orders turn many roundings: of few, none may be turned by chance.
-double logarithm(const Distance& d, const CardDistance::Noise& noise) {
-  double sum = 0.0;
-  for (std::size_t t = 0; t < d.size(); ++t) {
-    const bool twin = d[t] < kNoChance * noise.least[t] && noise.least[t] > kAboutDrift * noise.few[t];
-    const double least =
-        twin ? kCardFloor : std::max(kCardFloor, kAboutDrift * std::max(noise.drift[t], noise.few[t]));
-    sum += std::log10(std::clamp(d[t], std::min(least, 1e3), 1e3));
-  }
-  return sum;
-}
-
-class Search {
- public:
-  Search(const KernelRow& kernel, CardDistance& distance, const CardOptions& options)
-      : kernel_(kernel), family_(family_named(kernel.system->name)), distance_(distance), options_(options) {
-    for (const ContractPoint& point : contract_points()) {
-      const bool chunked = kernel.system->form(kernel.form)->chunked;
-      const bool here = (point.recurrent || chunked) && (!point.delta || family_.delta);
-      if (here && point.name != "input" && point.name != "card") points_.push_back(&point);
-    }
-  }
-
-  /// The contract that is nearest, from the nearest of the named ones on.
-  [[nodiscard]] Contract run(Contract c) {
-    c = begin(std::move(c));
-    constexpr Shows kOrder[] = {Shows::scores, Shows::state, Shows::writes, Shows::inverse,
-                                Shows::reads,  Shows::norm,  Shows::all};
-    for (const Shows shows : kOrder) {
-      std::vector<std::size_t> probes;
-      for (std::size_t i = 0; i < distance_.probes().size(); ++i) {
-        if (distance_.probes()[i].shows == shows && distance_.ran(i)) probes.push_back(i);
-      }
-      if (probes.empty()) continue;
-      std::vector<Change> changes;
-      for (const ContractPoint* point : points_) {
-        if (shown_by(shows, point->name)) add(changes, *point);
-      }
-      descend(c, probes, changes, true);
-    }
-    std::vector<Change> changes;
-    for (const ContractPoint* point : points_) add(changes, *point);
-    descend(c, all(), changes, true);
-    return c;
-  }
-
-  /// Where it begins.
-  [[nodiscard]] Contract begin(Contract c) { return nearest_start(stored_formats(std::move(c))); }
-
-  [[nodiscard]] bool stopped() const { return options_.stop && options_.stop(); }
-  [[nodiscard]] const std::vector<const ContractPoint*>& points() const { return points_; }
-
-  [[nodiscard]] std::vector<std::size_t> all() const {
-    std::vector<std::size_t> out;
-    for (std::size_t i = 0; i < distance_.probes().size(); ++i) {
-      if (distance_.ran(i)) out.push_back(i);
-    }
-    return out;
-  }
-
- private:
-  static void add(std::vector<Change>& changes, const ContractPoint& point) {
-    if (point.name == "output" || point.name == "state") return;  // read from the values
-    for (const std::string_view value : point.values) changes.push_back({&point, value});
-  }
-
-  /// The coarsest format that holds every value.
-  [[nodiscard]] static std::optional<Format> format_of(
-      const std::vector<const std::vector<float>*>& tensors) {
-    for (const Format format : {Format::bf16, Format::fp16}) {
-      std::size_t values = 0;
-      bool held = true;
-      for (const std::vector<float>* x : tensors) {
-        for (const float value : *x) {
-          held = held && (!std::isfinite(value) || round_to(value, format) == value);
-          values += value != 0.0F ? 1 : 0;
-        }
-      }
-      if (held && values >= 500) return format;
-      if (values < 500) return {};
-    }
-    return Format::fp32;
-  }
-
-  [[nodiscard]] Contract stored_formats(Contract c) const {
-    std::vector<const std::vector<float>*> outputs, states;
-    for (const std::size_t i : all()) {
-      outputs.push_back(&distance_.outputs(i).o);
-      states.push_back(&distance_.outputs(i).final_state);
-    }
-    if (const auto format = format_of(outputs)) (void)changed(c, "output", name_of(*format));
-    if (const auto format = format_of(states)) (void)changed(c, "state", name_of(*format));
-    return c;
-  }
-
-  /// The named contract, with the formats that are known, that is nearest over all probes.
-  [[nodiscard]] Contract nearest_start(const Contract& c) {
-    Contract best = c;
-    now_ = c;
-    double least = score(best, all());
-    for (const NamedContract& row : contracts()) {
-      if (stopped()) break;
-      Contract other = row.contract;
-      if (other.input != c.input) continue;
-      other.output = c.output;
-      other.state = c.state;
-      if (!changed(other, "output", name_of(c.output))) continue;
-      // One that is no nearer by far is not worth a longer name.
-      if (const double s = score(other, all()); s < least - kCardGain) least = s, best = other;
-    }
-    return best;
-  }
-
-  [[nodiscard]] double score(const Contract& c, const std::vector<std::size_t>& probes) {
-    double sum = 0.0;
-    for (const std::size_t i : probes) sum += logarithm(distance_.of(i, c), distance_.noise(i, now_));
-    return sum;
-  }
-
-  /// The best of single changes, again and again; where there is none, of pairs. Scores are about the drift of where the
-  /// search is: of two contracts each may be better seen from the other, and it would go to and fro for ever.
-  void descend(Contract& c, const std::vector<std::size_t>& probes, const std::vector<Change>& changes,
-               bool pairs) {
-    std::vector<Contract> been;
-    while (!stopped()) {
-      now_ = c;
-      been.push_back(c);
-      const double now = score(c, probes);
-      if (options_.progress) options_.progress(distance_.probes()[probes.front()].name);
-      std::vector<std::pair<double, Contract>> tried;
-      const auto take = [&](const Contract& from) {
-        for (const Contract& other : neighbours(from, changes)) {
-          if (stopped()) return;
-          tried.emplace_back(score(other, probes), other);
-        }
-        std::stable_sort(tried.begin(), tried.end(),
-                         [](const auto& a, const auto& b) { return a.first < b.first; });
-      };
-      take(c);
-      std::optional<Contract> best = best_of(tried, c, now, been, probes);
-      if (!best && pairs && !at_floor(c, probes)) {
-        // Of a pair each half alone is seldom among the worst.
-        constexpr std::size_t kFirst = 12;
-        const std::vector<std::pair<double, Contract>> halves(
-            tried.begin(), tried.begin() + static_cast<std::ptrdiff_t>(std::min(kFirst, tried.size())));
-        for (const auto& half : halves) take(half.second);
-        best = best_of(tried, c, now, been, probes);
-      }
-      if (!best || stopped()) return;
-      c = *best;
-    }
-  }
-
-  /// The first of these, in the order of their scores, where the search has not been, that is better than `c`, seen from there
-  /// too.
-  [[nodiscard]] std::optional<Contract> best_of(const std::vector<std::pair<double, Contract>>& tried,
-                                                const Contract& c, double now,
-                                                const std::vector<Contract>& been,
-                                                const std::vector<std::size_t>& probes) {
-    for (const auto& [score_here, other] : tried) {
-      if (score_here >= now - kCardGain || stopped()) break;
-      const auto same = [&other = other](const Contract& x) { return same_points(x, other); };
-      if (std::ranges::any_of(been, same)) continue;
-      now_ = other;
-      const bool better = score(other, probes) < score(c, probes) - kCardGain;
-      now_ = c;
-      if (better) return other;
-    }
-    return {};
-  }
-
-  /// Nothing is left to explain on these: no more than an order of sums makes, or hardly any of the error.
-  [[nodiscard]] bool at_floor(const Contract& c, const std::vector<std::size_t>& probes) {
-    return std::all_of(probes.begin(), probes.end(), [&](std::size_t i) {
-      const Distance d = distance_.of(i, c);
-      const Distance e = distance_.error(i, c);
-      const Distance level = distance_.level(i, c);
-      const auto none = [&](std::size_t t) { return d[t] <= std::max(kAboutDrift * level[t], 0.05 * e[t]); };
-      return none(0) && none(1);
-    });
-  }
-
-  /// One change away; and the other order of V' with all of its own points in one format, which single changes reach
-  /// by way of worse ones.
-  [[nodiscard]] std::vector<Contract> neighbours(const Contract& c,
-                                                 const std::vector<Change>& changes) const {
-    std::vector<Contract> out;
-    bool order = false;
-    for (const Change& change : changes) {
-      Contract other = c;
-      order = order || change.point->name == "residual";
-      if (change.point->value(c) == change.value) continue;
-      if (changed(other, change.point->name, change.value)) out.push_back(std::move(other));
-    }
-    if (!order) return out;
-    for (const Format format :
-         {Format::fp32, Format::tf32, Format::tf32_truncated, Format::bf16, Format::fp16}) {
-      Contract other = c;
-      other.residual = Format::none;
-      other.beta_v = other.beta_exp_k = other.U = other.W = format;
-      settle(other);
-      if (!same_points(other, c)) out.push_back(std::move(other));
-    }
-    return out;
-  }
-
-  const KernelRow& kernel_;
-  const Family& family_;
-  CardDistance& distance_;
-  const CardOptions& options_;
-  std::vector<const ContractPoint*> points_;
-  Contract now_;  ///< whose drift scores are about
-};
-
 /// One reading of the outputs: of the probes as they were given, or rounded before.
 class Try {
  public:
@@ -256,11 +36,24 @@ class Try {
       : probes_(std::make_unique<std::vector<Probe>>(std::move(probes))),
         distance_(
             std::make_unique<CardDistance>(std::string(kernel.system->name), *probes_, std::move(outputs))),
-        search_(std::make_unique<Search>(kernel, *distance_, options)) {}
+        search_(std::make_unique<CardSearch>(kernel, *distance_, options)) {}
 
   void look(const Contract& start) {
     found_ = search_->run(start);
     fits_ = fits_of(found_);
+  }
+
+  /// Of values that the outputs do not tell apart those that were declared.
+  void prefer(const Contract& declared) {
+    if (stopped()) return;
+    const Contract other = search_->as_declared(found_, declared);
+    if (same_points(other, found_)) return;
+    std::vector<CardProbe> fits = fits_of(other);
+    for (std::size_t i = 0; i < fits.size(); ++i) {
+      if (stopped() || (fits_[i].explained && !fits[i].explained)) return;
+    }
+    found_ = other;
+    fits_ = std::move(fits);
   }
 
   /// What the contract leaves of the errors, of the probe where it is most.
@@ -306,6 +99,7 @@ class Try {
   }
 
   [[nodiscard]] bool explained() const { return std::ranges::all_of(fits_, &CardProbe::explained); }
+  [[nodiscard]] bool explained_after_search() const { return !fits_.empty() && explained(); }
   [[nodiscard]] bool stopped() const { return search_->stopped(); }
   [[nodiscard]] const Contract& found() const { return found_; }
   [[nodiscard]] const std::vector<const ContractPoint*>& points() const { return search_->points(); }
@@ -337,14 +131,27 @@ class Try {
   // Apart from it, since each refers to the one before.
   std::unique_ptr<std::vector<Probe>> probes_;
   std::unique_ptr<CardDistance> distance_;
-  std::unique_ptr<Search> search_;
+  std::unique_ptr<CardSearch> search_;
   Contract found_;
   std::vector<CardProbe> fits_;
 };
 
-std::vector<Probe> rounded(std::vector<Probe> probes, Format format) {
+/// The tensors that a kernel may round as it loads them.
+struct Loaded {
+  std::string_view name;
+  bool q, k, v;
+};
+constexpr Loaded kAll{"q, k and v", true, true, true};
+constexpr Loaded kSome[] = {{"v alone", false, false, true},
+                            {"q and k", true, true, false},
+                            {"k alone", false, true, false},
+                            {"q alone", true, false, false}};
+
+std::vector<Probe> rounded(std::vector<Probe> probes, Format format, const Loaded& which = kAll) {
   for (Probe& probe : probes) {
-    for (std::vector<float>* x : {&probe.batch.q, &probe.batch.k, &probe.batch.v}) {
+    for (const auto& [x, taken] : {std::pair{&probe.batch.q, which.q}, std::pair{&probe.batch.k, which.k},
+                                   std::pair{&probe.batch.v, which.v}}) {
+      if (!taken) continue;
       for (float& value : *x) value = round_to(value, format);
     }
   }
@@ -379,6 +186,55 @@ std::vector<Try> tries_of(const KernelRow& kernel, const std::vector<Probe>& pro
   tries.push_back(std::move(given));
   if (!enough) loads(found, std::max(0.5 * left, kCardExplained));
   return tries;
+}
+
+/// Of outputs that no contract explains: whether one does of data of which some tensors alone were rounded before.
+void note_loaded_alone(CardRow& row, const KernelRow& kernel, const std::vector<Probe>& probes,
+                       const std::vector<Outputs>& outputs, const CardOptions& options, const Contract& start,
+                       const Contract& found) {
+  for (const Format format : {Format::bf16, Format::fp16}) {
+    if (start.input == format || !holds(start.input, format)) continue;
+    for (const Loaded& which : kSome) {
+      Try of(kernel, rounded(probes, format, which), outputs, options);
+      // An author's word of all else is mostly right; the named contracts would take as long as a card.
+      const double declared = of.left_under(start), now = of.left_under(found);
+      const Contract& near = declared < now ? start : found;
+      const bool at_once = std::min(declared, now) <= kCardExplained;
+      if (!at_once && std::min(declared, now) < 0.5 * row.farthest) of.look(near);
+      row.twins += of.twins();
+      if (of.stopped()) return;
+      if (!at_once && !of.explained_after_search()) continue;
+      row.loads_alone = which.name;
+      row.loads_alone_format = name_of(format);
+      return;
+    }
+  }
+}
+
+/// Where the first value lies that is no finite number, and where such values come from on this probe; empty: nowhere.
+std::string nonfinite_in(const Outputs& out, const Probe& probe) {
+  const BatchShape& s = probe.batch.shape;
+  const auto first = [](const std::vector<float>& x) {
+    return std::distance(x.begin(), std::ranges::find_if(x, [](float v) { return !std::isfinite(v); }));
+  };
+  std::string place;
+  if (const auto i = first(out.o); i < std::ssize(out.o)) {
+    const auto rows = i / s.dv, tokens = rows / s.Hv;
+    place = fmt::format("o of sequence {}, token {}, head {}, channel {} is {}", tokens / s.T, tokens % s.T,
+                        rows % s.Hv, i % s.dv, out.o[static_cast<std::size_t>(i)]);
+  } else if (const auto j = first(out.final_state); j < std::ssize(out.final_state)) {
+    const auto rows = j / s.dv, heads = rows / s.dk;
+    place = fmt::format("final_state of sequence {}, head {}, row {}, channel {} is {}", heads / s.Hv,
+                        heads % s.Hv, rows % s.dk, j % s.dv, out.final_state[static_cast<std::size_t>(j)]);
+  }
+  if (place.empty()) return "";
+  const bool decays = std::ranges::any_of(probe.batch.g, [](float g) { return g != 0.0F; });
+  return fmt::format("{}; {}", place,
+                     probe.c.l2norm ? "look at the norm's root and at what is read before it is written"
+                     : decays
+                         ? "look at exponentials of G_i - G_j above the diagonal, which are to be masked "
+                           "before they overflow, and at what is read before it is written"
+                         : "look at what is read before it is written, and at formats that overflow");
 }
 
 /// Operands of q and k of which the grammar fixes whether they are rounded once or twice, where that makes a difference.
@@ -423,9 +279,22 @@ CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes, const
   row.form = kernel.form;
   row.declared = declared_contract(kernel, options);
   std::vector<Outputs> outputs;
-  for (const ProbeRun& run : runs) outputs.push_back(run.outputs);
-  const auto ran = std::ranges::any_of(outputs, [](const Outputs& x) { return !x.o.empty(); });
-  if (!ran) {
+  std::vector<std::string> nonfinite;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    outputs.push_back(runs[i].outputs);
+    nonfinite.push_back(nonfinite_in(runs[i].outputs, probes[i]));
+    // To a value that is no number no twin is near, and none far.
+    if (!nonfinite.back().empty()) outputs.back() = {};
+  }
+  const auto ran = [](const Outputs& x) { return !x.o.empty(); };
+  if (std::ranges::none_of(outputs, ran)) {
+    row.twins = 0;
+    for (std::size_t i = 0; i < probes.size(); ++i) {
+      CardProbe& of = row.probes.emplace_back(probes[i].name, format_case(probes[i].c), runs[i].refused);
+      of.nonfinite = nonfinite[i];
+      of.explained = nonfinite[i].empty();
+    }
+    if (std::ranges::any_of(nonfinite, [](const std::string& x) { return !x.empty(); })) return row;
     const auto said =
         std::find_if(runs.begin(), runs.end(), [](const ProbeRun& run) { return !run.refused.empty(); });
     throw Error(
@@ -436,12 +305,21 @@ CardRow card_of(const KernelRow& kernel, const std::vector<Probe>& probes, const
   start.nearest = false;
   std::vector<Try> tries = tries_of(kernel, probes, outputs, options, start);
   Try& of = *std::ranges::min_element(tries, [](const Try& a, const Try& b) { return a.explains_more(b); });
+  of.prefer(start);
   of.report(row, runs);
   if (of.found().input != start.input) row.loads = name_of(of.found().input);
   row.explained = of.explained();
-  if (!row.explained) row.twice = rounded_twice(of.found(), of.points());
-  if (of.stopped()) row.stopped = "interrupted";
   row.twins = 0;
+  if (!row.explained && !of.stopped()) {
+    row.twice = rounded_twice(of.found(), of.points());
+    note_loaded_alone(row, kernel, probes, outputs, options, start, of.found());
+  }
+  for (std::size_t i = 0; i < nonfinite.size(); ++i) {
+    if (nonfinite[i].empty()) continue;
+    row.probes[i].nonfinite = nonfinite[i];
+    row.explained = row.probes[i].explained = false;
+  }
+  if (of.stopped()) row.stopped = "interrupted";
   for (const Try& each : tries) row.twins += each.twins();
   row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   return row;
@@ -452,7 +330,7 @@ ProbeRun run_probe(const KernelTable& table, const Probe& probe) {
   try {
     return {run_kernel(table.choose(r), probe.batch, r.path(probe.batch.shape.T), r.promised, {}), ""};
   } catch (const Unavailable& unavailable) {
-    return {{}, unavailable.what()};
+    return {{}, unavailable.what(), unavailable.kind == Outcome::Kind::no_device};
   }
 }
 
@@ -462,6 +340,8 @@ CardRow read_card(const KernelTable& table, const KernelRow& kernel, const CardO
   std::vector<ProbeRun> runs;
   for (const Probe& probe : probes) runs.push_back(run_probe(table, probe));
   CardRow row = card_of(kernel, probes, runs, options);
+  if (row.contract.empty()) return row;
+  row.cases_planned = std::ssize(card_regimes(kernel));
   for (const std::string_view regime : card_regimes(kernel))
     row.cases.push_back(judged_under(table, kernel, declared, row.contract, regime));
   return row;

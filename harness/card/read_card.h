@@ -18,8 +18,9 @@ struct CardOptions {
 
 /// What a kernel made of a probe.
 struct ProbeRun {
-  Outputs outputs;      ///< empty: it did not run
-  std::string refused;  ///< why not
+  Outputs outputs;         ///< empty: it did not run
+  std::string refused;     ///< why not
+  bool no_device = false;  ///< that is why
 };
 
 /// The kernel that the probe names, called as its line says. Throws what a kernel throws.

@@ -25,17 +25,19 @@ struct CardPoint {
   std::vector<CardValue> like;  ///< values that cannot be told apart from it
   std::string why;              ///< of these; or why nothing is known of the point
   bool told = false;            ///< every other value is at least kCardToldApart times farther
+  bool likely = false;          ///< the next other value is fewer times farther than that: a sign, no proof
 };
 
 /// The outputs of one probe beside the twin's.
 struct CardProbe {
   std::string name;
-  std::string line;       ///< its sizes and settings as a case line; the data are the probe's own
-  std::string refused;    ///< why the kernel did not run it; empty: it did
-  double distance = 0.0;  ///< relative distance to the twin under the card, the worse of o and state
-  double error = 0.0;     ///< the twin's own relative error, of the same
-  double left = 0.0;      ///< distance over error
-  bool explained = true;  ///< what is left is no more than a card explains, or than orders of sums make
+  std::string line;            ///< its sizes and settings as a case line; the data are the probe's own
+  std::string refused;         ///< why the kernel did not run it; empty: it did
+  double distance = 0.0;       ///< relative distance to the twin under the card, the worse of o and state
+  double error = 0.0;          ///< the twin's own relative error, of the same
+  double left = 0.0;           ///< distance over error
+  bool explained = true;       ///< what is left is no more than a card explains, or than orders of sums make
+  std::string nonfinite = {};  ///< the first element that is no finite number, and what it may come from
 };
 
 /// A case of the gate under the card.
@@ -54,10 +56,14 @@ struct CardRow {
   std::vector<CardPoint> points;
   std::vector<CardProbe> probes;
   std::vector<CardCase> cases;
-  double farthest = 0.0;   ///< of the probes: distance over error; of the probe where it is largest
-  std::string worst = {};  ///< that probe
+  std::int64_t cases_planned = 0;  ///< more than there are: an interrupt
+  double farthest = 0.0;           ///< of the probes: distance over error; of the probe where it is largest
+  std::string worst = {};          ///< that probe
   /// Where only data rounded before explain the outputs: the format to which the kernel rounds q, k and v as it loads them.
   std::string loads = {};
+  /// Where data of which only these tensors were rounded before explain the outputs, and no contract does: "v", and the
+  /// format. The grammar has no word for it.
+  std::string loads_alone = {}, loads_alone_format = {};
   /// Operands that the grammar rounds once where kernels may round twice, or the other way; of a card that explains not all.
   std::vector<std::string> twice = {};
   std::int64_t twins = 0;  ///< evaluated

@@ -50,23 +50,34 @@ struct Piece {
 };
 
 /// beta and g moved by at most a unit in the last place: what another order of the factors of A, or of the sums of g, makes
-/// of them.
-Batch nudged(Batch batch, std::uint64_t draw) {
+/// of them. And all of q alike, where no operand rounds it and P is rounded: q = k of length one have products about 1, which another
+/// order of their sums puts on either side of a number of P's format.
+Batch nudged(Batch batch, std::uint64_t draw, const Contract& contract) {
   std::mt19937_64 bits(draw);
+  const auto nudge = [](float& x, std::uint64_t way) {
+    if (x != 0.0F && way > 0) x = std::nextafter(x, way == 1 ? 0.0F : 2 * x);
+  };
   for (std::vector<float>* gate : {&batch.g, &batch.beta}) {
-    for (float& x : *gate) {
-      const std::uint64_t way = bits() % 3;
-      if (x != 0.0F && way > 0) x = std::nextafter(x, way == 1 ? 0.0F : 2 * x);
-    }
+    for (float& x : *gate) nudge(x, bits() % 3);
   }
+  const auto kept = [](Format format) { return format == Format::fp32 || format == Format::none; };
+  if (!kept(contract.qk) || !kept(contract.q_decayed) || kept(contract.P)) return batch;
+  for (float& x : batch.q) nudge(x, draw % 3);
   return batch;
 }
 
-/// Of `alike`, what is farthest from the twin.
+/// Row by row, of `alike` what is farthest from the twin: of ties that one order turns in half of the rows another turns
+/// those of the other half, and a kernel's turns some of both.
 Matrix<double> farthest(const Matrix<double>& twin, const std::vector<Matrix<double>>& alike) {
-  const auto distance = [&](const Matrix<double>& x) { return (x - twin).squaredNorm(); };
-  return *std::max_element(alike.begin(), alike.end(),
-                           [&](const auto& x, const auto& y) { return distance(x) < distance(y); });
+  Matrix<double> out = twin;
+  for (const Matrix<double>& x : alike) {
+    for (Index i = 0; i < twin.rows(); ++i) {
+      // Of one that is not finite, so that the limits are not made of it unseen.
+      const double d = (x.row(i) - twin.row(i)).squaredNorm();
+      if (!(d <= (out.row(i) - twin.row(i)).squaredNorm())) out.row(i) = x.row(i);
+    }
+  }
+  return out;
 }
 
 /// Rows that the twin gate compares, of o or of final states, of a run or of its pieces.
@@ -263,8 +274,8 @@ class BatchJudge {
     return case_.divides_heads() ? case_.ranks() : Ranks{std::min<Index>(case_.c.ranks, 2), false, 0};
   }
 
-  /// Sequence n run again in pieces, each from the state that the kernel left (BOUNDS 10.1); empty where that
-  /// is the run itself or the kernel cannot be called.
+  /// Sequence n run again in pieces, each from the state that the kernel left (BOUNDS 10.1), one where that is the run
+  /// itself; empty where the kernel cannot be called.
   std::vector<Piece>& pieces_of(std::int64_t n) {
     const auto [at, added] = pieces_.try_emplace(n);
     if (!added || !rerun_) return at->second;
@@ -272,7 +283,6 @@ class BatchJudge {
     const Index chunk = piece_path(1).front().chunk;
     const Index parts = case_.divides_heads() ? 1 : piece_ranks().count;
     const Index length = chunk > 0 ? chunk * parts : kRecurrentSegment;
-    if (alone.shape.T <= length) return at->second;
     std::vector<float> state = alone.initial_state;
     for (std::int64_t t = 0; t < alone.shape.T; t += length) {
       Batch part = tokens_of(alone, t, std::min<std::int64_t>(t + length, alone.shape.T));
@@ -285,9 +295,11 @@ class BatchJudge {
   }
 
   Judgement judge_pieces(std::int64_t n, std::int64_t h, Judgement whole_run) {
+    const std::vector<Piece>& pieces = pieces_of(n);
+    if (pieces.size() == 1) return whole_run;
     std::optional<Judgement> worst;
     std::int64_t begin = 0;
-    for (const Piece& piece : pieces_of(n)) {
+    for (const Piece& piece : pieces) {
       const Sequence<double> x = sequence_of(piece.batch, 0, h);
       const HeadOracle oracle = oracle_for(x, piece_path(x.tokens()));
       Judgement j = judge_head(oracle, rows_of(piece.batch, piece.outputs, 0, h),
@@ -317,7 +329,8 @@ class BatchJudge {
         piece.twin = run_on_twin(family_.name, piece.batch, path, contract_);
         piece.alike.push_back(run_on_twin(family_.name, piece.batch, path, contract_, true));
         for (std::uint64_t draw = 0; draw < std::uint64_t{kTwinNudges}; ++draw)
-          piece.alike.push_back(run_on_twin(family_.name, nudged(piece.batch, draw), path, contract_));
+          piece.alike.push_back(
+              run_on_twin(family_.name, nudged(piece.batch, draw, contract_), path, contract_));
       }
       std::vector<Matrix<double>> of_o, of_state;
       for (const Outputs& other : piece.alike) {

@@ -168,7 +168,9 @@ Policy policy_for(const Contract& contract, const Sequence<double>& sequence, st
       bounds::below_fp32(contract.output) == Format::none || coarser_than_fp32(contract.state);
   if (const double errors = walks(sequence); of_state && errors < kManyWalks)
     policy.head_limit = std::max(policy.head_limit, rms_quantile(errors));
-  if (structured(sequence) || neumann || (l2norm && repeated_keys(sequence)))
+  // A key that a kernel stores again is off alike at every token.
+  const bool stored_again = l2norm || contract.qk == Format::bf16 || contract.qk == Format::fp16;
+  if (structured(sequence) || neumann || (stored_again && repeated_keys(sequence)))
     return {Mode::det, 1.0, 1.0, false, policy.head_limit, Mode::det};
   if (coarser_than_fp32(contract.state)) {
     policy.mode = Mode::semi;
@@ -176,8 +178,10 @@ Policy policy_for(const Contract& contract, const Sequence<double>& sequence, st
   }
   if (chunked && repeated_keys(sequence)) policy.lambda = kRowLambdaRepeated;
   if (truncated) policy.lambda = kRowLambdaTruncated;
-  policy.state_mode =
-      bounds::below_fp32(contract.qk) != Format::none && repeated_pairs(sequence) ? Mode::semi : policy.mode;
+  const bool keys = bounds::below_fp32(contract.qk) != Format::none;
+  const bool decayed_keys = chunked && bounds::below_fp32(contract.k_decayed) != Format::none;
+  if (decayed_keys && repeated_pairs(sequence)) policy.mode = Mode::semi;
+  policy.state_mode = keys && repeated_pairs(sequence) ? Mode::semi : policy.mode;
   return policy;
 }
 

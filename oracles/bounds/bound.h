@@ -99,10 +99,10 @@ struct Policy {
 [[nodiscard]] bool repeated_pairs(const Sequence<double>& sequence);
 
 /// The policy for a head in `form` ("recurrent" or "chunked", which decides the contract fields that count;
-/// throws Error on another). Structured input: det, lambda 1, no head gate. Neumann doubling with rounded
-/// operands: the same, since prob was exceeded 3.6e6-fold (BOUNDS 9.2). State stored below fp32: semi, 4.
+/// throws Error on another). Structured input: det, lambda 1, no head gate. Neumann doubling with rounded operands, and repeated
+/// keys stored in 16 bits again: the same, since prob was exceeded 3.6e6-fold (BOUNDS 9.2). State stored below fp32: semi, 4.
 /// Repeated keys in chunks: lambda 8.7. tf32 by truncation: lambda 16. Else prob, 5. Repeated pairs whose keys
-/// are rounded: the state by semi.
+/// are rounded: the state by semi; whose decayed keys are: rows too.
 [[nodiscard]] Policy policy_for(const Contract& contract, const Sequence<double>& sequence,
                                 std::string_view form, bool l2norm = false);
 

@@ -64,7 +64,10 @@ class Evaluation {
       Mat A = (beta.asDiagonal() * (share(&Contract::beta_k) * (K * K.transpose()))).cwiseProduct(E);
       A.diagonal().setZero();
       const Mat identity = Mat::Identity(L, L);
-      const Mat T = share(&Contract::T) * (identity + A).triangularView<Eigen::UnitLower>().solve(identity);
+      Mat T = (identity + A).triangularView<Eigen::UnitLower>().solve(identity);
+      T *= share(&Contract::T);
+      // Its diagonal of ones loses nothing, so that what the rest takes off a residual is not made up for.
+      if (!contract_.beta_in_T) T.diagonal().setOnes();
       const Mat bV = beta.asDiagonal() * V;
       const Mat bK = (beta.array() * from_start.array()).matrix().asDiagonal() * K;
       if (contract_.residual != Format::none) {

@@ -19,7 +19,9 @@ std::string factor_text(double factor) {
 }
 
 std::string evidence_text(const CardPoint& p) {
-  if (p.without > 0.0) return fmt::format("{} farther without ({})", factor_text(p.without), p.probe);
+  if (p.without > 0.0)
+    return fmt::format("{} farther without ({}){}", factor_text(p.without), p.probe,
+                       p.likely ? ": likely, not told apart" : "");
   return p.why == "read from the values themselves" ? p.why : "";
 }
 
@@ -46,6 +48,8 @@ std::string unexplained_text(const CardRow& card) {
 /// What the exit code stands for, in words.
 std::string verdict_text(const CardRow& card, std::int64_t ran) {
   const auto failed = std::ranges::count_if(card.cases, failed_under_it);
+  if (std::ranges::any_of(card.probes, [](const CardProbe& p) { return !p.nonfinite.empty(); }))
+    return "outputs are not finite, and no contract explains that: exit 1";
   if (!card.explained)
     return fmt::format(
         "no contract of the grammar explains all probes: exit 1{}",
@@ -88,12 +92,18 @@ std::string card_text(const CardRow& card) {
   for (const CardProbe& p : card.probes) {
     if (!p.refused.empty()) text += fmt::format("refused   {}: {}\n", p.name, p.refused);
   }
+  for (const CardProbe& p : card.probes) {
+    if (!p.nonfinite.empty()) text += fmt::format("no number {}: {}\n", p.name, p.nonfinite);
+  }
   if (ran < std::ssize(card.probes))
     text += fmt::format("unknown   {} of {} probes have no outputs: what only they show was not asked\n",
                         std::ssize(card.probes) - ran, card.probes.size());
   const auto passed = std::count_if(card.cases.begin(), card.cases.end(),
                                     [](const CardCase& c) { return c.verdict == "pass"; });
-  if (!card.cases.empty())
+  if (std::ssize(card.cases) < card.cases_planned)
+    text += fmt::format("gate      interrupted after {} of {} cases, of which {} pass under it\n",
+                        card.cases.size(), card.cases_planned, passed);
+  else if (!card.cases.empty())
     text += fmt::format("gate      {} of {} cases pass under it\n", passed, card.cases.size());
   for (const CardCase& c : card.cases) {
     if (c.verdict == "pass") continue;
@@ -104,6 +114,7 @@ std::string card_text(const CardRow& card) {
     return text +
            fmt::format("{} after {} twins in {:.1f} s: what stands above is the search so far, and no card\n",
                        card.stopped, card.twins, card.seconds);
+  if (card.contract.empty()) return text + fmt::format("verdict   {}\n", verdict_text(card, ran));
   text += fmt::format("fit       at most {:.2g} of the error of the outputs is left{}\n", card.farthest,
                       card.worst.empty() ? "" : fmt::format(" (probe {})", card.worst));
   const auto explained =
@@ -117,6 +128,11 @@ std::string card_text(const CardRow& card) {
           "the other\n",
           fmt::join(card.twice, ", "));
   }
+  if (!card.loads_alone.empty())
+    text += fmt::format(
+        "perhaps   {} {} rounded to {} as loaded: of data so rounded a contract explains the "
+        "outputs, and the grammar has\n          no word for it\n",
+        card.loads_alone, card.loads_alone == "q and k" ? "are" : "is", card.loads_alone_format);
   if (!card.loads.empty())
     text += fmt::format(
         "inputs    q, k and v are rounded to {0} as they are loaded: nothing explains the outputs without "
@@ -130,11 +146,24 @@ std::string card_text(const CardRow& card) {
 }
 
 std::string card_json(const CardRow& card) {
-  nlohmann::ordered_json out = {
-      {"kernel", card.kernel},       {"system", card.system},       {"form", card.form},
-      {"declared", card.declared},   {"contract", card.contract},   {"explained", card.explained},
-      {"holds", card_holds(card)},   {"error_left", card.farthest}, {"worst_probe", card.worst},
-      {"rounds_inputs", card.loads}, {"rounded_twice", card.twice}};
+  // Of half a search there is no contract to paste.
+  const nlohmann::ordered_json contract = card.stopped.empty() && !card.contract.empty()
+                                              ? nlohmann::ordered_json(card.contract)
+                                              : nlohmann::ordered_json(nullptr);
+  nlohmann::ordered_json out = {{"kernel", card.kernel},
+                                {"system", card.system},
+                                {"form", card.form},
+                                {"declared", card.declared},
+                                {"contract", contract},
+                                {"explained", card.explained},
+                                {"holds", card_holds(card)},
+                                {"error_left", card.farthest},
+                                {"worst_probe", card.worst},
+                                {"rounds_inputs", card.loads},
+                                {"rounded_twice", card.twice},
+                                {"rounds_alone", card.loads_alone},
+                                {"rounds_alone_to", card.loads_alone_format},
+                                {"cases_planned", card.cases_planned}};
   nlohmann::ordered_json points = nlohmann::ordered_json::array();
   for (const CardPoint& p : card.points) {
     nlohmann::ordered_json like = nlohmann::ordered_json::array();
@@ -153,6 +182,7 @@ std::string card_json(const CardRow& card) {
     probes.push_back({{"probe", p.name},
                       {"line", p.line},
                       {"refused", p.refused},
+                      {"not_finite", p.nonfinite},
                       {"distance", p.distance},
                       {"error", p.error},
                       {"error_left", p.left},

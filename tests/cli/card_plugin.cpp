@@ -1,6 +1,11 @@
-// A kernel for tests/cli/card_test.sh that others might have written: it rounds beta k to bf16 and says so to nobody.
+// Kernels for tests/cli/card_test.sh that others might have written: they round beta k to bf16 and say so to nobody. One of them
+// waits in the cases of the gate, which no probe's length has, and says in a file that it does.
+#include <chrono>
+#include <cstdint>
+#include <fstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "optimized/kernel.h"
@@ -17,20 +22,30 @@ samestate::Outcome foreign(const samestate::Arguments& a, const samestate::Contr
   throw std::runtime_error("no base");
 }
 
+samestate::Outcome waiting(const samestate::Arguments& a, const samestate::Contract& called) {
+  constexpr std::int64_t kTokensOfTheGate = 192;
+  if (a.q.shape[1] == kTokensOfTheGate) {
+    std::ofstream("waits") << "yes\n";
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+  }
+  return foreign(a, called);
+}
+
 }  // namespace
 
 int samestate_plugin_abi() { return samestate::plugin_abi; }
 
 void samestate_plugin_kernels(std::vector<samestate::Kernel>* rows) {
-  const auto add = [&](const char* name, const char* contract) {
+  const auto add = [&](const char* name, const char* contract, auto kernel) {
     rows->push_back({std::string(name) + ".gated_delta_rule.chunked",
                      "gated_delta_rule",
                      "chunked",
                      "cpu",
                      {contract},
-                     foreign});
+                     kernel});
   };
-  add("nearest", "bf16+card:nearest");
-  add("wrong", "bf16");
-  add("right", "bf16+beta_k:bf16");
+  add("nearest", "bf16+card:nearest", foreign);
+  add("wrong", "bf16", foreign);
+  add("right", "bf16+beta_k:bf16", foreign);
+  add("waits", "bf16", waiting);
 }

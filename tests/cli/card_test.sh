@@ -99,6 +99,39 @@ grep -qE '^verdict +no contract of the grammar explains all probes: exit 1$' out
 run 1 card --kernel $kernel --contract bf16 --read probes --json
 says '"worst_probe": "'
 
+# What an hour's kernel wrote into probes is not written over.
+bad 'has outputs already; --force writes empty probes over them' card --kernel $kernel --contract bf16 --write probes
+run 1 card --kernel $kernel --contract bf16 --read probes
+bad '--force' card --kernel $kernel --contract bf16 --force
+
+# Values that are no numbers are named: probe, element, and what to look at.
+python3 - probes/00_*.safetensors <<'EOF'
+import json, struct, sys
+for name in sys.argv[1:]:
+    data = bytearray(open(name, "rb").read())
+    size = struct.unpack("<Q", data[:8])[0]
+    begin, end = json.loads(data[8:8 + size])["o"]["data_offsets"]
+    data[8 + size + begin + 4 * 67:8 + size + begin + 4 * 68] = struct.pack("<f", float("nan"))
+    open(name, "wb").write(data)
+EOF
+run 1 card --kernel $kernel --contract bf16 --read probes
+grep -qE '^no number keys apart: o of sequence 0, token [0-9]+, head [0-9]+, channel 3 is nan; look at ' out ||
+  complain 'a value that is no number is not named'
+grep -qE '^verdict +outputs are not finite' out || complain 'the verdict does not say it'
+run 0 card --kernel $kernel --contract bf16 --write probes --force
+bad 'probes, so that nothing is known of it: o was not written' card --kernel $kernel --contract bf16 --read probes
+
+# Without a device nothing runs, whatever asks.
+device=cuda.retention.chunked
+if attempt list kernels && grep -q "^$device" out; then
+  export CUDA_VISIBLE_DEVICES=''
+  run 77 card --kernel $device
+  [[ "$(wc -l <err)" -eq 1 && ! -s out ]] || complain 'not one line'
+  run 77 tolerance "v1 retention T=64 dk=16 contract=bf16_fused kernel=$device"
+  [[ "$(wc -l <err)" -eq 1 && ! -s out ]] || complain 'not one line'
+  unset CUDA_VISIBLE_DEVICES
+fi
+
 # A name that cannot be written is told with the option that gave it, whichever it is.
 bad 'samestate: --write /proc/x: ' card --kernel $kernel --write /proc/x
 bad 'samestate: --junit /proc/x: ' gate --kernel $kernel --max-cases 1 --junit /proc/x
@@ -114,5 +147,17 @@ for after in 0.02 0.15; do
   ! grep -q '^contract=' out || complain 'a contract of half a search'
   around=()
 done
+
+# In the gate's cases: how many there were, and no crash of a kernel that was asked to stop.
+rm -f waits
+"$samestate" card --plugin "$plugin" --kernel waits.gated_delta_rule.chunked >out 2>err </dev/null &
+await 1 yes waits || complain 'the gate is not reached'
+sleep 0.3
+kill -INT $!
+code=0
+wait $! || code=$?
+[[ $code -eq 3 ]] || complain "exit $code after an interrupt of the gate"
+grep -qE '^gate +interrupted after [0-6] of 7 cases, of which [0-6] pass under it$' out || complain 'a cut gate passes for a whole one'
+! grep -q '^ *crash' out || complain 'the interrupt is told as a crash'
 
 finish

@@ -13,9 +13,10 @@
 namespace samestate::testing {
 
 struct Plain {
-  Format operands = Format::bf16;  ///< of everything that bf16_u_fp32 rounds; fp32: nothing
-  Format loads = Format::fp32;     ///< q, k and v are rounded to it as they are loaded
-  bool rounds_k_twice = false;     ///< beta e^G k is of the rounded k
+  Format operands = Format::bf16;        ///< of everything that bf16_u_fp32 rounds; fp32: nothing
+  Format loads = Format::fp32;           ///< q, k and v are rounded to it as they are loaded
+  bool loads_qk = true, loads_v = true;  ///< or these alone
+  bool rounds_k_twice = false;           ///< beta e^G k is of the rounded k
 };
 
 /// One head of one sequence.
@@ -48,10 +49,11 @@ class PlainHead {
     for (float& x : row) x = operand(x);
   }
   [[nodiscard]] Row loaded(const View<const float, 4>& x, std::int64_t t, std::int64_t h) const {
+    const bool rounds = &x == &a_.v ? plain_.loads_v : plain_.loads_qk;
     Row row;
     float squares = 0.0F;
     for (std::int64_t i = 0; i < x.shape[3]; ++i) {
-      row.push_back(round_to(x(n_, t, h, i), plain_.loads));
+      row.push_back(round_to(x(n_, t, h, i), rounds ? plain_.loads : Format::fp32));
       squares += row.back() * row.back();
     }
     const float r = 1.0F / std::sqrt(squares + 1e-6F);

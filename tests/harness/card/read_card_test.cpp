@@ -5,9 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <random>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "harness/card/neighbours.h"
 #include "harness/card/probe_files.h"
@@ -15,6 +19,7 @@
 #include "optimized/cpu/twin.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
+#include "oracles/rounding.h"
 #include "reference/error.h"
 #include "tests/harness/card/known_twin.h"
 #include "tests/harness/card/plain_kernel.h"
@@ -147,6 +152,149 @@ TEST(ReadCard, TriesTheFormatsToWhichAKernelMayRoundWhatItLoads) {
   }
 }
 
+/// The delta rule in plain loops, o from the state after the token; v is rounded as it is loaded.
+KernelTable delta_table(const std::string& declared, Format loads_v = Format::fp32) {
+  KernelTable table(kernels());
+  Kernel row;
+  row.name = "plain.delta_rule.recurrent";
+  row.system = "delta_rule";
+  row.form = "recurrent";
+  row.device = "cpu";
+  row.contracts = {declared};
+  row.run = [loads_v](const Arguments& a, const Contract&) {
+    const auto dk = a.k.shape[3], dv = a.v.shape[3];
+    for (std::int64_t n = 0; n < a.q.shape[0]; ++n) {
+      for (std::int64_t h = 0; h < a.v.shape[2]; ++h) {
+        const std::int64_t kh = h / (a.v.shape[2] / a.k.shape[2]);
+        std::vector<float> S(static_cast<std::size_t>(dk * dv));
+        for (std::int64_t i = 0; a.initial_state.present() && i < dk * dv; ++i)
+          S[static_cast<std::size_t>(i)] = a.initial_state(n, h, i / dv, i % dv);
+        for (std::int64_t t = 0; t < a.q.shape[1]; ++t) {
+          const auto length = [&](const auto& x) {
+            float squares = 0.0F;
+            for (std::int64_t l = 0; l < dk; ++l) squares += x(n, t, kh, l) * x(n, t, kh, l);
+            return a.l2norm ? 1.0F / std::sqrt(squares + 1e-6F) : 1.0F;
+          };
+          const float q_factor = length(a.q), k_factor = length(a.k);
+          for (std::int64_t c = 0; c < dv; ++c) {
+            float held = 0.0F, o = 0.0F;
+            const auto at = [&](std::int64_t l) -> float& { return S[static_cast<std::size_t>(l * dv + c)]; };
+            for (std::int64_t l = 0; l < dk; ++l) held += a.k(n, t, kh, l) * k_factor * at(l);
+            const float u = a.beta(n, t, h) * (round_to(a.v(n, t, h, c), loads_v) - held);
+            for (std::int64_t l = 0; l < dk; ++l)
+              o += a.q(n, t, kh, l) * q_factor * (at(l) += a.k(n, t, kh, l) * k_factor * u);
+            a.o(n, t, h, c) = o * a.scale;
+          }
+        }
+        for (std::int64_t i = 0; a.final_state.present() && i < dk * dv; ++i)
+          a.final_state(n, h, i / dv, i % dv) = S[static_cast<std::size_t>(i)];
+      }
+    }
+    return Outcome{};
+  };
+  table.add(std::span(&row, 1));
+  return table;
+}
+
+// No format of an operand is fp16's of q and k that may be of any size: what tells it from tf32 are numbers below 2^-14, and the
+// card that took it for tf32 failed 9 of 300 cases. Nor has a recurrent form a word for v.
+TEST(ReadCard, NamesTensorsThatAreRoundedAlone) {
+  testing::Plain loads;
+  loads.operands = Format::fp32;
+  loads.loads = Format::fp16;
+  loads.loads_v = false;
+  const auto says = [](const KernelTable& table, const char* name, Format format) {
+    const CardRow card = read_card(table, plain_row(table), {});
+    EXPECT_FALSE(card.explained) << card.contract << " " << name;
+    EXPECT_EQ(card.loads_alone, name) << card.contract;
+    EXPECT_EQ(card.loads_alone_format, name_of(format)) << card.contract;
+  };
+  says(testing::plain_table(loads, "fp32"), "q and k", Format::fp16);
+  says(delta_table("fp32", Format::bf16), "v alone", Format::bf16);
+  says(delta_table("fp32", Format::fp16), "v alone", Format::fp16);
+}
+
+// A chunked form has: v with beta in T is an operand as it is.
+TEST(ReadCard, HasAWordForSomeTensorsThatAreRoundedAlone) {
+  testing::Plain loads;
+  loads.operands = Format::fp32;
+  loads.loads = Format::bf16;
+  loads.loads_qk = false;
+  const KernelTable table = testing::plain_table(loads, "fp32");
+  const CardRow card = read_card(table, plain_row(table), {});
+  EXPECT_TRUE(card.explained) << card.farthest;
+  EXPECT_EQ(card.contract, "fp32+beta_in_T:yes+beta_v:bf16");
+  EXPECT_EQ(card.loads_alone, "");
+}
+
+// It was bf16_fused+output:fp32, of which reads_old_state and ex2 are what no output tells.
+TEST(ReadCard, OfValuesThatAreAlikeTheDeclaredOnesAreTheContracts) {
+  const KernelTable table = delta_table("fp32+input:bf16");
+  const CardRow card = read_card(table, plain_row(table), {});
+  EXPECT_TRUE(card.explained) << card.contract << " " << card.farthest;
+  const Contract& found = contract_named(card.contract);
+  EXPECT_FALSE(found.reads_old_state) << card.contract;
+  EXPECT_EQ(found.exponential, Exponential::exact) << card.contract;
+  EXPECT_EQ(found.inverse, Inverse::substitution) << card.contract << ", which no recurrent form reads";
+  EXPECT_TRUE(is_like(point_of(card, "reads_old_state"), "yes"));
+}
+
+TEST(ReadCard, NamesTheFirstValueThatIsNoNumber) {
+  const auto card_with = [](float value, std::int64_t from) {
+    KernelTable table = faulty::planted_table(faulty::after([=](const Arguments& a) {
+      faulty::each(a.o, [=](float& x, const auto& at) {
+        if (a.g.present() && a.l2norm && at[1] >= from && at[3] >= 5) x = value;
+      });
+    }));
+    const auto row = std::ranges::find(table.all(), "planted.gated_delta_rule.chunked", &KernelRow::name);
+    CardOptions options;
+    options.contract = "bf16";
+    return read_card(table, *row, options);
+  };
+  for (const float value :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    const CardRow card = card_with(value, 9);
+    EXPECT_FALSE(card.explained);
+    const auto named =
+        std::ranges::count_if(card.probes, [](const CardProbe& p) { return !p.nonfinite.empty(); });
+    EXPECT_EQ(named, 2) << "the two probes with a norm inside";
+    const auto probe = std::ranges::find(card.probes, "several chunks, norm", &CardProbe::name);
+    EXPECT_NE(probe->nonfinite.find("o of sequence 0, token 9, head 0, channel 5 is"), std::string::npos)
+        << probe->nonfinite;
+  }
+}
+
+TEST(ReadCard, OfOutputsThatAreNoNumbersThereIsNoContract) {
+  KernelTable table = faulty::planted_table(faulty::after([](const Arguments& a) {
+    faulty::each(a.o, [](float& x, const auto&) { x = std::numeric_limits<float>::quiet_NaN(); });
+  }));
+  const auto row = std::ranges::find(table.all(), "planted.gated_delta_rule.chunked", &KernelRow::name);
+  CardOptions options;
+  options.contract = "bf16";
+  const CardRow card = read_card(table, *row, options);
+  EXPECT_FALSE(card.explained);
+  EXPECT_EQ(card.contract, "");
+  EXPECT_TRUE(card.cases.empty());
+  EXPECT_TRUE(std::ranges::none_of(card.probes, [](const CardProbe& p) { return p.nonfinite.empty(); }));
+}
+
+// A hard reset that is not clamped passed all six cases, none of which had one.
+TEST(ReadCard, TheGatesCasesHaveAReset) {
+  KernelTable table = faulty::planted_table([](const Kernel& base, const Arguments& a, const Contract& c) {
+    const Outcome outcome = base.run(a, c);
+    bool reset = false;
+    for (std::int64_t t = 0; t < a.g.shape[1]; ++t) reset = reset || a.g(0, t, 0) < -1e30F;
+    if (reset) a.o(0, a.g.shape[1] - 1, 0, 0) = std::numeric_limits<float>::quiet_NaN();
+    return outcome;
+  });
+  const auto row = std::ranges::find(table.all(), "planted.gated_delta_rule.chunked", &KernelRow::name);
+  CardOptions options;
+  options.contract = "bf16";
+  const CardRow card = read_card(table, *row, options);
+  EXPECT_TRUE(card.explained);
+  EXPECT_EQ(std::ranges::count(card.cases, "fail", &CardCase::verdict), 1);
+}
+
 // Scores are about the drift of where the search is, and of two contracts each was better seen from the other: it went to and
 // fro for ever.
 TEST(ReadCard, TheSearchGoesBackToNone) {
@@ -173,7 +321,7 @@ TEST(ReadCard, StopsWhereItIsToldTo) {
   for (const Probe& probe : probes) runs.push_back(run_probe(table, probe));
   const CardRow card = card_of(table.all().back(), probes, runs, options);
   EXPECT_EQ(card.stopped, "interrupted");
-  EXPECT_LT(card.twins, 200);
+  EXPECT_LT(card.twins, 250);
 }
 
 TEST(ReadCard, TakesOutputsFromFiles) {

@@ -69,6 +69,10 @@ TEST(Policy, IsTheTable) {
   expect(policy_for(Contract{}, same, "chunked"), Mode::prob, kRowLambdaRepeated, 4, true, 2.5);
   expect(policy_for(Contract{}, same, "recurrent", true), Mode::det, 1, 1, false,
          2.5);  // normalised in the kernel
+  Contract again;
+  again.qk = Format::bf16;
+  expect(policy_for(again, same, "recurrent"), Mode::det, 1, 1, false, 2.5);  // or stored again
+  expect(policy_for(again, x, "recurrent"), Mode::prob, 5, 4, true, 1.5);
   const Sequence<double> wide = random_head(10, 64, 4, 32);
   expect(policy_for(Contract{}, wide, "chunked"), Mode::prob, 5, 4, true, 1.5);
   expect(policy_for(Contract{}, wide.slice(0, 63, wide.initial_state), "chunked"), Mode::prob, 5, 4, true,
@@ -130,6 +134,12 @@ TEST(Policy, RepeatedPairsOfRoundedKeysAddUpInTheStateAlone) {
   Sequence<double> keys = pairs;
   keys.v = x.v;
   EXPECT_FALSE(repeated_pairs(keys));
+  Contract decayed;
+  decayed.k_decayed = Format::tf32;
+  EXPECT_EQ(policy_for(decayed, pairs, "chunked").mode, Mode::semi)
+      << "and what o reads, of keys rounded as written";
+  EXPECT_EQ(policy_for(decayed, x, "chunked").mode, Mode::prob);
+  EXPECT_EQ(policy_for(decayed, pairs, "recurrent").mode, Mode::prob) << "which has no such operand";
   Contract rounded;
   rounded.qk = Format::tf32;
   for (const char* form : {"recurrent", "chunked"}) {

@@ -50,6 +50,19 @@ TEST(TruncationBias, IsNothingWhereNothingIsCutOff) {
       << "a recurrent kernel feeds no matrix unit";
 }
 
+// Two tokens of one key: T = (1, 0; -beta k.k, 1), and only its third number is shorter, so that V'_2 gains what it takes off V'_1.
+TEST(TruncationBias, OfTLeavesTheOnesOfItsDiagonal) {
+  Sequence<double> x = positive(2, 8, 4);
+  x.k.row(1) = x.k.row(0).eval();
+  x.beta.setConstant(0.5);
+  const double key = x.k.row(0).squaredNorm();
+  const double gained = kMean * 0.5 * key * 0.5 * x.v.row(0).norm();
+  const TruncationBias bias = truncation_bias(x, whole(2, 2), contract_named("fp32+T:tf32_truncated"), true);
+  EXPECT_EQ(bias.rows(0), 0.0);
+  EXPECT_NEAR(bias.rows(1) / (x.scale * x.q.row(1).dot(x.k.row(1)) * gained), 1.0, 1e-6);
+  EXPECT_NEAR(bias.state / (std::sqrt(key) * gained), 1.0, 1e-6);
+}
+
 TEST(TruncationBias, AResetLeavesNothingOfWhatWasBefore) {
   Sequence<double> x = positive(12, 8, 4);
   x.g(6) = -std::numeric_limits<double>::infinity();

@@ -33,6 +33,51 @@ TEST(CardText, HasValueEvidenceAndContract) {
   }
 }
 
+TEST(CardText, SaysWhatIsASignAndNoProof) {
+  CardRow row = card();
+  EXPECT_EQ(card_text(row).find("likely"), std::string::npos);
+  row.points[0].without = 6.0;
+  row.points[0].told = false;
+  row.points[0].likely = true;
+  EXPECT_NE(card_text(row).find("6 x farther without (keys shared): likely, not told apart"),
+            std::string::npos);
+}
+
+TEST(CardText, NamesTensorsThatAreRoundedAlone) {
+  CardRow row = card();
+  row.explained = false;
+  row.loads_alone = "v alone";
+  row.loads_alone_format = "bf16";
+  EXPECT_NE(card_text(row).find("perhaps   v alone is rounded to bf16 as loaded"), std::string::npos);
+  row.loads_alone = "q and k";
+  EXPECT_NE(card_text(row).find("perhaps   q and k are rounded to bf16 as loaded"), std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(card_json(row))["rounds_alone"], "q and k");
+}
+
+TEST(CardText, NamesValuesThatAreNoNumbers) {
+  CardRow row = card();
+  row.probes[0].nonfinite = "o of sequence 0, token 9, head 0, channel 5 is nan; look at it";
+  row.probes[0].explained = row.explained = false;
+  const std::string text = card_text(row);
+  EXPECT_NE(text.find("no number keys shared: o of sequence 0, token 9"), std::string::npos) << text;
+  EXPECT_NE(text.find("verdict   outputs are not finite"), std::string::npos) << text;
+  // Of no finite output there is no contract either.
+  row.contract = "";
+  row.points.clear();
+  EXPECT_EQ(card_text(row).find("\ncontract="), std::string::npos);
+  EXPECT_TRUE(nlohmann::json::parse(card_json(row))["contract"].is_null());
+}
+
+TEST(CardText, SaysAfterHowManyCasesTheGateWasCut) {
+  CardRow row = card();
+  row.cases_planned = 7;
+  EXPECT_NE(card_text(row).find("gate      interrupted after 1 of 7 cases, of which 0 pass under it\n"),
+            std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(card_json(row))["contract"], "bf16+beta_k:bf16") << "the search was done";
+  row.stopped = "interrupted";
+  EXPECT_TRUE(nlohmann::json::parse(card_json(row))["contract"].is_null()) << "of half a search";
+}
+
 TEST(CardText, SaysWhenNoContractExplains) {
   CardRow row = card();
   row.farthest = 0.5;

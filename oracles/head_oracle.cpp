@@ -1,0 +1,89 @@
+/// Oracle and tolerances of a head: what judge.cpp holds a kernel's outputs against.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "oracles/bounds/repeated_roundings.h"
+#include "oracles/bounds/truncation_bias.h"
+#include "oracles/contracts.h"
+#include "oracles/judge.h"
+#include "oracles/reasons.h"
+
+namespace samestate {
+namespace {
+
+double root_mean_square(const Vector<double>& x) {
+  return x.size() == 0 ? 0.0 : std::sqrt(x.squaredNorm() / static_cast<double>(x.size()));
+}
+
+}  // namespace
+
+HeadOracle oracle_of(const Sequence<double>& x, const Path& path, const Contract& contract,
+                     const Family& family, bool l2norm) {
+  const bool chunked_somewhere =
+      std::any_of(path.begin(), path.end(), [](const Segment& s) { return s.chunk > 0 && s.tokens > 0; });
+  HeadOracle out;
+  out.exact = family.recurrent(x);
+  out.policy = policy_for(chunked_somewhere ? contract : recurrent_contract(contract), x,
+                          chunked_somewhere ? "chunked" : "recurrent", l2norm);
+  const Bound hard = bound_of(x, path, contract, family, Mode::det, l2norm);
+  Bound soft =
+      out.policy.mode == Mode::det ? hard : bound_of(x, path, contract, family, out.policy.mode, l2norm);
+
+  const Index T = x.tokens();
+  const Path parts = part_by_part(path);
+  const TruncationBias bias = truncation_bias(x, parts, contract, family.delta);
+  const double of_state = out.policy.state_mode == out.policy.mode
+                              ? soft.state_tolerance(out.policy.state_factor)
+                              : bound_of(x, path, contract, family, out.policy.state_mode, l2norm)
+                                    .state_tolerance(out.policy.state_factor);
+  // The worst case adds up all there is.
+  const RepeatedRoundings repeated = out.policy.mode == Mode::det
+                                         ? RepeatedRoundings{Vector<double>::Zero(T), Vector<double>::Zero(0)}
+                                         : repeated_roundings(x, parts, contract, family.delta);
+  const double state = bias.state + std::hypot(of_state, out.policy.state_factor * repeated.state.norm());
+  soft.before_output = soft.before_output.cwiseAbs2().eval() + repeated.rows.cwiseAbs2();
+  soft.before_output = soft.before_output.cwiseSqrt().eval();
+
+  out.row.resize(T);
+  out.row_hard.resize(T);
+  for (Index i = 0; i < T; ++i) {
+    out.row_hard(i) = hard.row_tolerance(i, 1.0);
+    out.row(i) = std::min(soft.row_tolerance(i, out.policy.lambda) + bias.rows(i), out.row_hard(i));
+  }
+  out.bias = bias.rows;
+  out.rms = soft.rms;
+  out.repeated = repeated.rows;
+  out.state_rms = soft.state_rows;
+  out.state_hard = hard.state_tolerance(1.0);
+  out.state = std::min(state, out.state_hard);
+  out.largest = soft.largest;
+  out.overflow_expected = !(soft.largest < largest_format_value(contract) / kRangeMargin);
+
+  // Of a scale of 0, o is zero but for what underflows, and the state is judged.
+  constexpr double kUnderflow = 0x1p-120;  // of a row of some thousand elements
+  const double tolerance = root_mean_square(out.row);
+  const double size = root_mean_square(out.exact.o.rowwise().norm());
+  if (soft.vacuous && hard.vacuous) {
+    out.vacuous = true;
+    out.why_vacuous = fmt::format("the bound does not hold here (nonlinearity {:.3g})", soft.nonlinearity);
+  } else if (T > 0 && !(tolerance <= std::max(kVacuousRows * size, kUnderflow))) {
+    out.vacuous = true;
+    out.why_vacuous = size > 0 ? fmt::format("tolerance is {:.2g} of the output's size, more than {}",
+                                             tolerance / size, kVacuousRows)
+                               : "the expected output is all zero";
+  }
+  return out;
+}
+
+HeadOracle exact_oracle_of(const Sequence<double>& x, const Path& path, const Contract& contract,
+                           const Family& family, bool l2norm) {
+  HeadOracle out;
+  out.exact = family.recurrent(x);
+  // Without tokens nothing is computed: the state's covariance, of key width squared, would be for nothing.
+  if (x.tokens() > 0) out.largest = bound_of(x, path, contract, family, Mode::det, l2norm).largest;
+  return out;
+}
+
+}  // namespace samestate

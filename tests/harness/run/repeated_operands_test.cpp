@@ -1,0 +1,42 @@
+/// Cases of right kernels whose operands repeat, which failed before the bounds and the twin's second look knew of it, and
+/// faults of the same kernels there.
+#include <gtest/gtest.h>
+
+#include "harness/run/run_case.h"
+#include "tests/harness/planted.h"
+
+namespace samestate {
+namespace {
+
+class RepeatedOperands : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RepeatedOperands, OfARightKernelPass) {
+  static const KernelTable table(kernels());
+  const Record record = run_case(parse_case(GetParam()), table);
+  EXPECT_EQ(record.judgement.verdict, Verdict::pass) << record.judgement.reason;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, RepeatedOperands,
+    ::testing::Values(
+        // V' and e^{G_C - G} V' of pairs: 1.01 and 1.08 of the head's limit.
+        "v1 linear_attention chunk=1 dk=32 dv=16 contract=fp32+v_decayed:bf16+v_new:bf16 regime=memorised",
+        "v1 linear_attention form=packed lengths=66,3,64 dk=128 l2norm=1 "
+        "contract=fp32+v_decayed:bf16+v_new:bf16 regime=memorised state=random",
+        // Keys of pairs as they are written: 2.2 of the state's, 1.02 of a row's.
+        "v1 delta_rule form=head_parallel chunk=1 ranks=2 B=40 T=320 Hk=7 dk=2 contract=fp32+k_decayed:tf32 "
+        "regime=memorised state=random seed=0x7cffe0026667f932",
+        // T cut off, but for its ones: 1.74 of the state's.
+        "v1 delta_rule chunk=63 T=125 Hv=7 dk=4 contract=fp32+T:tf32_truncated+residual:tf32 "
+        "regime=memorised seed=0xd81b076457cbf53f",
+        // Products about one on either side of a number of P's format: 3.5 and 3.1 of the twin's median.
+        "v1 delta_rule form=sequence_parallel chunk=48 ranks=3 T=48 Hk=17 dk=37 dv=72 "
+        "contract=fp32+P:tf32_truncated regime=memorised state=random layout=sliced seed=0xba2a802fd1609107",
+        "v1 linear_attention form=head_parallel chunk=72 ranks=4 cuts=drawn T=33 Hk=2 Hv=4 dk=128 "
+        "heads=tiled contract=fp32+P:tf32_truncated regime=memorised state=random seed=0xb99806f47bb1710c",
+        // One key that is stored again: 1.1 of the head's.
+        "v1 delta_rule form=packed chunk=0 lengths=9 dk=8 dv=29 contract=fp32+qk:bf16 "
+        "regime=identical_beta_two state=random seed=0xafa6939352a71d11"));
+
+}  // namespace
+}  // namespace samestate
