@@ -108,9 +108,7 @@ struct Policy {
 
 /// The relative error of the factor (sum x^2 + 1e-6)^-1/2 in fp32, common to a row of q or k, for a kernel
 /// that normalises: the sum of dk squares, halved by the root, then the sum with 1e-6, the root and the
-/// product. det (dk/2 + 4) u32; prob and semi (sqrt(dk)/2 + 4) u32 / sqrt 3. It holds for the norms of Given too:
-/// epsilon outside the root, 1e-9 or more, costs a whole sum where this one is halved and saves its own half, and a
-/// maximum saves the sum.
+/// product. det (dk/2 + 4) u32; prob and semi (sqrt(dk)/2 + 4) u32 / sqrt 3.
 [[nodiscard]] double l2norm_error(Mode mode, Index key_width);
 
 }  // namespace samestate

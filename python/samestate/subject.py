@@ -37,7 +37,11 @@ CONVENTIONS = {  # docs/subjects.md, the default first
     "layout": ("BTHD", "BHTD", "THD"),
     "state_argument": ("optional", "required", "in_place"),
     "cu_seqlens": ("int64", "int32"),
+    "l2norm_place": ("inside", "outside", "max"),
+    "l2norm_epsilon": (1e-6,),  # any number from 1e-12 to 1e-2
+    "null_slot": ("-1", "0", "none"),
 }
+OF_POOLS = ("null_slot",)  # conventions of systems of named tensors
 ARRAYS = ("numpy", "torch", "jax", "mlx")
 DTYPES = ("fp32", "bf16", "fp16", "int32", "int64")
 
@@ -70,6 +74,13 @@ def _checked_conventions(given):
             wrong = [f"{n}: {d}" for n, d in value.items() if d not in DTYPES]
             if wrong:
                 raise DeclarationError(f"dtypes {', '.join(wrong)}; known are {' '.join(DTYPES)}")
+        elif key == "l2norm_epsilon":
+            try:
+                value = float(value)
+            except (TypeError, ValueError):
+                value = 0.0
+            if not 1e-12 <= value <= 1e-2:
+                raise DeclarationError(f"l2norm_epsilon {given[key]!r}: a number from 1e-12 to 1e-2")
         elif key not in CONVENTIONS:
             raise DeclarationError(f"convention {key}{nearest(key, CONVENTIONS)}; known are "
                                    f"{' '.join(CONVENTIONS)} dtypes")
@@ -110,6 +121,7 @@ class Subject:
         self.compiles = (device == "cuda" or array == "jax") if compiles is None else bool(compiles)
         self.options, self._about = dict(options or {}), dict(about or {})
         self.conventions = _checked_conventions(conventions)
+        self._require_conventions()
         self._read_signature(dict(arguments or {}))
         self._complete()
         self.name = self._name_of(name)
@@ -171,6 +183,15 @@ class Subject:
             raise DeclarationError(f"{self._called()} asks for {unknown[0]}{nearest(unknown[0], known)}; known are "
                                    f"{' '.join(known)}; or say arguments={{'q': '{unknown[0]}'}}")
 
+    def _require_conventions(self):
+        """No convention that its system has no use for; what else contradicts is found by the command too."""
+        for key in self.conventions:
+            if self.family and key in OF_POOLS:
+                raise DeclarationError(f"{key}: {self.system} has no pool of states, gated_delta_step has")
+            if not self.family and key not in OF_POOLS + ("dtypes",):
+                raise DeclarationError(f"{key} is a convention of the recurrent family, and {self.system} has named "
+                                       "tensors: write the function in their names and layouts, and leave it out")
+
     def _called(self):
         return getattr(self.function, "__qualname__", repr(self.function))
 
@@ -194,6 +215,10 @@ class Subject:
             say["heads"] = "interleaved"
         if "l2norm" not in asked and say.get("l2norm", "argument") == "argument":
             say["l2norm"] = "outside"
+        epsilon = [key for key in ("l2norm_epsilon", "l2norm_place") if key in say]
+        if epsilon and say.get("l2norm") == "outside":
+            raise DeclarationError(f"{' '.join(epsilon)} of a norm in the kernel, and {self._called()} has none: take the "
+                                   "argument l2norm, or say l2norm='in_kernel'")
         if self.form in ("sequence_parallel", "head_parallel") and "cuts" not in asked:
             self._limit("ranks = 1")
         if "chunk" not in asked and self.form in ("chunked", "sequence_parallel", "head_parallel") and not any(
@@ -436,6 +461,7 @@ PACKAGES = {  # module: distribution; recorded where the module was imported
     "numpy": "numpy", "torch": "torch", "triton": "triton", "jax": "jax", "jaxlib": "jaxlib", "mlx": "mlx",
     "mlx_lm": "mlx-lm", "transformers": "transformers", "fla": "flash-linear-attention", "libggml": "libggml-python",
     "flashinfer": "flashinfer-python", "flash_qla": "flash-qla", "vllm": "vllm", "tilelang": "tilelang",
+    "sglang": "sglang", "mamba_ssm": "mamba-ssm", "causal_conv1d": "causal-conv1d",
     "cutlass": "nvidia-cutlass-dsl", "ml_dtypes": "ml-dtypes", "cupy": "cupy",
 }
 _SWITCHES = ("FLA_", "TRITON_", "CUBLAS_", "XLA_FLAGS", "JAX_", "MLX_", "NVIDIA_TF32_OVERRIDE",
