@@ -163,7 +163,7 @@ class Conversation {
           continue;
         case SubjectAnswer::Kind::ran:
           call.read(memory_.bytes());
-          return {};
+          return {Outcome::Kind::ran, answer.function};
         case SubjectAnswer::Kind::unsupported:
           return {Outcome::Kind::unsupported, answer.reason};
         case SubjectAnswer::Kind::no_device:

@@ -125,7 +125,7 @@ class Subject:
         self._read_signature(dict(arguments or {}))
         self._complete()
         self.name = self._name_of(name)
-        self._library, self._seen, self._lengths = None, set(), None
+        self._library, self._seen, self._lengths, self._ran_by = None, set(), None, {}
 
     # -- the declaration
 
@@ -295,10 +295,10 @@ class Subject:
             import torch
 
             with torch.no_grad():
-                result = self.function(*positional, **named)
+                result = self._called_with(request, positional, named)
             library.synchronise()
         else:
-            result = self.function(*positional, **named)
+            result = self._called_with(request, positional, named)
         if os.getpid() != process:
             os._exit(1)  # forked off by the kernel and come back: the memory is shared, and the call is not its own
         results = self._results(result, outputs, by_name)
@@ -308,6 +308,27 @@ class Subject:
             library.store(mapped, tensor, results[tensor["name"]], self._owned(tensor, inputs, by_name))
         kept = [(t, a) for t, a in zip(inputs, arrays) if t["offset"] not in {o["offset"] for o in outputs}]
         library.finish(mapped, [t for t, _ in kept], [a for _, a in kept])
+
+    def _called_with(self, request, positional, named):
+        """What the function returns. The first call of each kind is watched: what a name hands it on to may depend on it."""
+        kind = self._kind(request)
+        if kind in self._ran_by:
+            return self.function(*positional, **named)
+        from .forwarding import Watch
+
+        with Watch() as watch:
+            result = self.function(*positional, **named)
+        self._ran_by[kind] = watch.function
+        return result
+
+    @staticmethod
+    def _kind(request):
+        return (request["contract"], request.get("l2norm"), request["tokens"] == 1,
+                tuple(sorted(tensor["name"] for tensor in request["inputs"])))
+
+    def ran_by(self, request):
+        """What the function handed a call of this kind on to: file, function and hash; None where it ran itself."""
+        return self._ran_by.get(self._kind(request))
 
     def _given(self, library, mapped, tensor):
         """The array of an input. Lengths at the place of the last call's are the same object with what it holds now, as

@@ -28,5 +28,5 @@ def fused_recurrent_gated_delta_rule():
 
     call.__signature__ = inspect.signature(call)  # not that of the function, which is what runs and is recorded
     call.__wrapped__ = function
-    call.__qualname__ = function.__qualname__
+    call.__qualname__, call.__module__ = function.__qualname__, function.__module__
     return call
