@@ -142,11 +142,6 @@ Conventions conventions_of(const Json& object, const std::string& of) {
         if (one == Dtype::int32 || one == Dtype::int64)
           refuse(of, fmt::format("\"dtypes\" of {} is fp32, bf16 or fp16", quote(tensor, 60)));
         out.dtypes[tensor] = one;
-        // What rounds outputs, states and operands is the contract.
-        for (const std::string_view own : {"q", "k", "v", "o", "initial_state", "final_state"}) {
-          if (tensor == own && one != Dtype::fp32)
-            refuse(of, fmt::format("\"dtypes\" of {} is what the contract says, or fp32", own));
-        }
       }
     } else {
       refuse(of, fmt::format("{} is no convention", quote(key, 60)));
@@ -234,6 +229,12 @@ Ready parse_ready(std::string_view line) {
 
 void require_conventions(const Declaration& declaration, bool family, bool pool) {
   const std::string of = quote(declaration.name, 60);
+  // What rounds outputs, states and operands of the family is the contract.
+  for (const std::string_view own : {"q", "k", "v", "o", "initial_state", "final_state"}) {
+    const auto found = declaration.conventions.dtypes.find(own);
+    if (family && found != declaration.conventions.dtypes.end() && found->second != Dtype::fp32)
+      refuse(of, fmt::format("\"dtypes\" of {} is what the contract says, or fp32", own));
+  }
   for (const std::string& key : declaration.said) {
     if (key == "dtypes") continue;
     if (key == "null_slot" && !pool)

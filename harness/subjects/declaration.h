@@ -63,7 +63,7 @@ struct Ready {
 [[nodiscard]] Ready parse_ready(std::string_view line);
 
 /// Throws Error where a convention is one that the kernel's system has no use for: those of the recurrent family of named
-/// tensors, a null slot of what has no pool. `pool`: it has one.
+/// tensors, a null slot of what has no pool, a dtype of the family that its contract says. `pool`: it has one.
 void require_conventions(const Declaration& declaration, bool family, bool pool);
 
 /// The limits that the conventions make, as of Kernel::limits: a scale of its own, an l2norm that is never or always there.

@@ -1,7 +1,9 @@
 """Adapters of packages that run on a device alone, each on an imitation of its function (imitations.py): the gate passes
 it as the adapter calls it, and fails what the imitation, or the adapter's row, does wrong."""
 import os
+import subprocess
 import sys
+import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -30,7 +32,8 @@ EX2 = " contract=fp32+exponential:ex2"
 IMITATED = [
     ("vllm.fused_recurrent_gated_delta_rule_packed_decode", PACKED[0] + EX2, PACKED[1] + ["slot 0 live"]),
     ("vllm.fused_recurrent_gated_delta_rule_packed_decode", STEP.format(4) + EX2, ["states transposed"]),
-    ("sglang.fused_recurrent_gated_delta_rule_packed_decode", PACKED[0] + EX2, PACKED[1] + ["slot 0 null"]),
+    ("sglang.fused_recurrent_gated_delta_rule_packed_decode", PACKED[0] + EX2, PACKED[1]),
+    ("sglang.fused_recurrent_gated_delta_rule_packed_decode", STEP.format(6).replace("P=3", "P=1") + EX2, ["slot 0 null"]),
     ("vllm.fused_sigmoid_gating_delta_rule_update", STEP.format(6) + EX2, ["heads tiled", "b as it is", "no dt_bias"]),
     ("sglang.fused_sigmoid_gating_delta_rule_update", STEP.format(6) + " layout=permuted" + EX2,
      ["heads tiled", "b as it is", "epsilon"]),
@@ -93,6 +96,36 @@ class Imitated(unittest.TestCase):
                 done = samestate.check(imitated(name), max_cases=12, effort=0.2).verdicts
                 self.assertGreater(done.get("pass", 0), 5)
                 self.assertLessEqual(set(done), {"pass", "vacuous", "unsupported"})
+
+
+class Packages(unittest.TestCase):
+    """As a user meets them: the package is not here, or is another version than the one that was read."""
+
+    def served(self, name, folder=None):
+        path = os.pathsep.join(filter(None, [folder, os.path.dirname(HERE)]))
+        return subprocess.run([sys.executable, "-m", "samestate.serve", name], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=path))
+
+    def test_missing(self):
+        for name in dict.fromkeys(name for name, _, _ in IMITATED):
+            with self.subTest(name):
+                child = self.served(name)
+                self.assertEqual((child.returncode, child.stdout), (2, ""), child.stderr)
+                self.assertEqual(child.stderr.count("\n"), 1, child.stderr)
+                self.assertIn("install what is missing", child.stderr)
+
+    def test_another_version(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "causal_conv1d-9.9.0.dist-info"))
+            with open(os.path.join(folder, "causal_conv1d-9.9.0.dist-info", "METADATA"), "w") as file:
+                file.write("Metadata-Version: 2.1\nName: causal-conv1d\nVersion: 9.9.0\n")
+            with open(os.path.join(folder, "causal_conv1d.py"), "w") as file:
+                file.write("def causal_conv1d_fn(x, weight, bias=None, seq_idx=None, initial_states=None, "
+                           "return_final_states=False, final_states_out=None, activation=None): pass\n")
+            child = self.served("causal_conv1d.causal_conv1d_fn", folder)
+            said = [line for line in child.stderr.splitlines() if "9.9.0" in line]
+            self.assertEqual(len(said), 1, child.stderr)
+            self.assertIn("read at 1.7.0", said[0])
 
 
 if __name__ == "__main__":

@@ -76,6 +76,12 @@ TEST(Declaration, ConventionsThatASystemHasNoUseForAreNamed) {
   EXPECT_EQ(refused({"dtypes"}, false, false), "");
   EXPECT_EQ(refused({"dtypes", "null_slot"}, false, true), "");
   EXPECT_EQ(refused({"decay", "l2norm_epsilon"}, true, false), "");
+  d.conventions.dtypes = {{"q", Dtype::bf16}};
+  EXPECT_EQ(refused({"dtypes"}, false, false), "") << "of named tensors each has its own";
+  EXPECT_NE(refused({"dtypes"}, true, false).find("\"dtypes\" of q is what the contract says"),
+            std::string::npos);
+  d.conventions.dtypes = {{"q", Dtype::fp32}, {"g", Dtype::bf16}};
+  EXPECT_EQ(refused({"dtypes"}, true, false), "");
   EXPECT_NE(refused({"state"}, false, true).find("recurrent family"), std::string::npos);
   EXPECT_NE(refused({"null_slot"}, true, false).find("rms_norm has none"), std::string::npos);
   EXPECT_NE(refused({"null_slot"}, false, false).find("rms_norm has none"), std::string::npos);
@@ -115,7 +121,6 @@ TEST(Declaration, BadOnesAreNamed) {
             std::string::npos);
   EXPECT_EQ(refused(norm, norm + R"(,"null_slot":"0")"), "") << "it is the system that has no pool";
   EXPECT_NE(refused(norm, norm + R"(,"null_slot":"1")").find("-1, 0, none"), std::string::npos);
-  EXPECT_NE(refused("\"g\":\"bf16\"", "\"o\":\"bf16\"").find("or fp32"), std::string::npos);
   EXPECT_NE(
       refused("\"a.gated_delta_rule.chunked\"", std::string(1'000'000, '[')).find("nested deeper than 64"),
       std::string::npos);
