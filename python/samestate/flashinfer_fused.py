@@ -173,6 +173,7 @@ def _turned(values, rows, columns):
 
 def tensors_of(held, keys, rule, as_dtype, extents, where):
     """{name: (dtype, extents, bytes)} of an exported case's tensors, as the definition has them."""
+    held = {name.rpartition(".")[2]: tensor for name, tensor in held.items() if name.startswith("input.")}
     floats = lambda name: array("f", held[name][2])
     sizes, B = rule.sizes, int(keys.get("B", 1))
     slots, pool = [int(x) for x in floats("slot")], floats("pool")

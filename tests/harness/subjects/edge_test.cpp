@@ -368,7 +368,9 @@ Outcome with_norm(Arguments a, const Given& given, Format rounded) {
   }
   a.q = row_major<const float, 4>(rows[0].data(), a.q.shape);
   a.k = row_major<const float, 4>(rows[1].data(), a.k.shape);
-  return with_rounded_decay(a, {});
+  Given factor;
+  factor.decay = Given::Decay::linear;
+  return with_rounded_decay(a, factor);
 }
 
 /// A norm of its own is the oracle's and the twin's too; declared otherwise the same kernel fails.
@@ -396,9 +398,10 @@ TEST(Edge, AnEpsilonAndItsPlaceAreWhatTheOracleReads) {
             "v1 gated_delta_rule form=recurrent T=96 dk=8 dv=16 l2norm=1 scale=1 regime=tiny_norms "
             "contract=" +
             contract + " kernel=" + row.name);
-        const Verdict verdict = run_case(c, table).judgement.verdict;
-        EXPECT_EQ(verdict, own == declared ? Verdict::pass : Verdict::fail)
-            << contract << " " << own.norm_epsilon << " declared " << declared.norm_epsilon;
+        const Judgement judged = run_case(c, table).judgement;
+        EXPECT_EQ(judged.verdict, own == declared ? Verdict::pass : Verdict::fail)
+            << contract << " " << own.norm_epsilon << " declared " << declared.norm_epsilon << ": "
+            << judged.gate << " " << judged.reason;
       }
     }
   }
