@@ -17,7 +17,7 @@ from .serving import Server
 from .trace_format import (BYTES, DTYPES, Definition, Fields, FormatError, line_of, parsed, read_safetensors, safetensors,
                            safetensors_head, text_of, write_whole)
 
-_LINE = re.compile(r"v1 gated_delta_(?:rule|step)( [A-Za-z_]+=[A-Za-z0-9_.,:+-]+)*")
+_LINE = re.compile(r"v1 gated_delta_(?:rule|step)( [A-Za-z_][A-Za-z0-9_]*=[A-Za-z0-9_.,:+-]+)*")
 
 
 def plain_line(line):

@@ -77,7 +77,7 @@ ENGINES = (
            traps="behind C stand D, z, dt_bias, in Hugging Face's D, dt_bias, dt_softplus, z, in vLLM's D, dt_bias, z; "
                  "without dt_bias it ends in an AttributeError; the state is updated in place"),
     _mamba("selective_state_update", "state_space_duality", "recurrent", "triton.selective_state_update",
-           "duality_update_of_mamba_ssm",
+           "duality_update_of_mamba_ssm", limits=["P >= 2", "N >= 2"],
            traps="it goes its short way only where A, dt and dt_bias have stride 0 over the channels of a head: dense "
                  "copies are another kernel")._replace(name="mamba_ssm.selective_state_update.heads"),
     _mamba("mamba_chunk_scan_combined", "state_space_duality", "chunked", "triton.ssd_combined",

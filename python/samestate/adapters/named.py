@@ -132,13 +132,20 @@ def _rates(A_log):
     return -A_log.float().exp()
 
 
-def _from_zeros(function, names, u, dt, dt_bias, A_log, B, C, skip, z, h):
-    """A scan that begins at a state of zeros; `names`: those of u and of the steps."""
+def _from_zeros(function, names, measured, u, dt, dt_bias, A_log, B, C, skip, z, h):
+    """A scan that begins at a state of zeros; `names`: those of u and of the steps; `measured`: the short step is what
+    the function makes of it, a token of u = B = 1 that leaves it in the state: an exponential of -30 may be off by 2e-6."""
     import torch
 
     batch, _, width = h.shape
     short = torch.full((batch, width, u.shape[2]), -30.0, device=u.device) - dt_bias
     step = torch.nn.functional.softplus(short + dt_bias)
+    if measured:
+        one = torch.ones_like(step[:, :1]).transpose(1, 2)
+        row = torch.ones(batch, width, 1, device=u.device)
+        _, left = function(**{names[0]: one, names[1]: short[:, :1].transpose(1, 2).contiguous()}, A=_rates(A_log), B=row,
+                           C=row, D=skip, z=one, delta_bias=dt_bias, delta_softplus=True, return_last_state=True)
+        step = left[:, None, :, 0]
     eye = torch.eye(width, device=u.device).expand(batch, -1, -1)
     nothing = torch.zeros(batch, width, u.shape[2], device=u.device)
 
@@ -155,13 +162,13 @@ def _from_zeros(function, names, u, dt, dt_bias, A_log, B, C, skip, z, h):
 def selective_scan(function, u, dt, dt_bias, A_log, B, C, skip, z, h):
     """u, dt, z [B, D, T]; B, C [B, N, T]. It begins at a state of zeros: N tokens in front of the first write h, each
     one column n by B = e_n with a step so short (softplus(-30), 1e-13) that decays are 1 in fp32, and u = h / step."""
-    return _from_zeros(function, ("hidden_states", "dt"), u, dt, dt_bias, A_log, B, C, skip, z, h)
+    return _from_zeros(function, ("hidden_states", "dt"), False, u, dt, dt_bias, A_log, B, C, skip, z, h)
 
 
 @_call
 def selective_scan_of_mamba_ssm(function, u, dt, dt_bias, A_log, B, C, skip, z, h):
     """u, delta, z [B, D, T]; B, C [B, N, T]. It begins at a state of zeros, as that of Hugging Face."""
-    return _from_zeros(function, ("u", "delta"), u, dt, dt_bias, A_log, B, C, skip, z, h)
+    return _from_zeros(function, ("u", "delta"), True, u, dt, dt_bias, A_log, B, C, skip, z, h)
 
 
 def _tokens(x, function):
@@ -317,8 +324,11 @@ def mlx_step(function, q, k, v, a, b, A_log, dt_bias, slot, pool):
 
 
 def _one_pool(pool):
-    """Rows [Hv, dv, dk] of all requests' pools, one after another: the pool that a server has."""
-    return pool.flatten(0, 1).transpose(-1, -2).contiguous()
+    """Rows [Hv, dv, dk] of all requests' pools, one after another: the pool that a server has. Of a width of 1
+    contiguous() would be the judge's memory itself, and its strides no dense tensor's."""
+    import torch
+
+    return pool.flatten(0, 1).transpose(-1, -2).clone(memory_format=torch.contiguous_format)
 
 
 def _back(rows, pool):
