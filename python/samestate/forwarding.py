@@ -66,7 +66,7 @@ class Watch:
 
 def _named(code):
     """'flash_qla/ops/chunk.py:12 chunk_gated_delta_rule sha256 0123456789abcdef'."""
-    from .subject import _sha256, _short
+    from .record import _sha256, _short
 
     path = code.co_filename
     name = getattr(code, "co_qualname", code.co_name)
