@@ -132,7 +132,7 @@ int run_diagnose(const DiagnoseOptions& options) {
                     kernel.name, kernel.system->name));
   const Family& family = family_named(kernel.system->name);
   const double timeout = seconds_of("--timeout", options.timeout);
-  const std::vector<DiagnosticCall> calls = diagnostic_calls(family);
+  const std::vector<DiagnosticCall> calls = diagnostic_calls(family, kernel);
   std::vector<ProbeRun> runs;
   for (const DiagnosticCall& call : calls)
     runs.push_back(probe_apart([&] { return run_diagnostic(kernel, call); }, timeout));

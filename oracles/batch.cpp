@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "reference/error.h"
-#include "reference/l2norm.h"
 
 namespace samestate {
 namespace {
@@ -57,8 +56,8 @@ Sequence<double> sequence_of(const Batch& batch, std::int64_t n, std::int64_t h)
     if (!s.l2norm) read(x.q, [&](double q) { return given.read_q(q, s.scale); });
   }
   if (s.l2norm) {
-    x.q = l2norm(x.q);
-    x.k = l2norm(x.k);
+    x.q = given.normalised(x.q);
+    x.k = given.normalised(x.k);
   }
   x.scale = s.scale;
   x.initial_state = Matrix<double>::Zero(s.dk, s.dv);

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "oracles/rounding.h"
+#include "reference/l2norm.h"
 
 namespace samestate {
 namespace {
@@ -64,5 +65,15 @@ double Given::given_q(double x, double scale) const { return folded_scale ? roun
 
 double Given::read_q(double x, double scale) const {
   return folded_scale && scale != 0.0 ? given_q(x, scale) / scale : x;
+}
+
+Matrix<double> Given::normalised(const Matrix<double>& x) const {
+  if (norm == NormPlace::inside) return l2norm(x, norm_epsilon);
+  Matrix<double> y = x;
+  for (Index t = 0; t < x.rows(); ++t) {
+    const double length = x.row(t).norm();
+    y.row(t) /= norm == NormPlace::outside ? length + norm_epsilon : std::max(length, norm_epsilon);
+  }
+  return y;
 }
 }  // namespace samestate

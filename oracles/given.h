@@ -1,12 +1,14 @@
 #pragma once
 
 #include "reference/contract.h"
+#include "reference/sequence.h"
 
 namespace samestate {
 
 /// What a kernel with conventions of its own is given in place of g, beta and q: the conversion is rounded once, and the
 /// oracle reads the value that the rounded one stands for, so that no kernel is blamed for it (docs/subjects.md).
 struct Given {
+  static constexpr double kNormEpsilon = 1e-6;  ///< GDN-32
   enum class Decay {
     ln,      ///< g
     log2,    ///< g / ln 2
@@ -18,9 +20,17 @@ struct Given {
     logit,       ///< the b with 1 / (1 + e^-b) = beta
     twice_logit  ///< with 2 / (1 + e^-b) = beta
   };
+  /// Where a kernel that normalises q and k itself has its epsilon.
+  enum class NormPlace {
+    inside,   ///< x / sqrt(sum x^2 + epsilon)
+    outside,  ///< x / (|x| + epsilon)
+    maximum   ///< x / max(|x|, epsilon)
+  };
   Decay decay = Decay::ln;
   Strength strength = Strength::beta;
   bool folded_scale = false;  ///< q is multiplied by the scale before the call
+  NormPlace norm = NormPlace::inside;
+  double norm_epsilon = kNormEpsilon;
   Format g = Format::fp32, beta = Format::fp32, q = Format::fp32;  ///< as given
 
   bool operator==(const Given&) const = default;
@@ -33,6 +43,10 @@ struct Given {
   [[nodiscard]] double read_g(double g) const;
   [[nodiscard]] double read_beta(double beta) const;
   [[nodiscard]] double read_q(double q, double scale) const;
+  /// Rows of q or k as a kernel with this norm normalises them, in float64.
+  [[nodiscard]] Matrix<double> normalised(const Matrix<double>& x) const;
+  /// The norm of GDN-32, which every kernel of ours has.
+  [[nodiscard]] bool usual_norm() const { return norm == NormPlace::inside && norm_epsilon == kNormEpsilon; }
 };
 
 }  // namespace samestate

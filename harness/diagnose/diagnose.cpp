@@ -117,6 +117,17 @@ void look_for_limit(FoundReading& of, const StrongDecays& strong, double& distan
 
 }  // namespace
 
+std::vector<DiagnosticCall> diagnostic_calls(const Family& family, const KernelRow& kernel) {
+  std::vector<DiagnosticCall> out = diagnostic_calls(family);
+  if (!kernel.given) return out;
+  const Given declared = kernel.given(contract_named(kernel.contracts.front()));
+  for (DiagnosticCall& call : out) {
+    call.batch.shape.given.norm = declared.norm;
+    call.batch.shape.given.norm_epsilon = declared.norm_epsilon;
+  }
+  return out;
+}
+
 std::vector<DiagnosticCall> diagnostic_calls(const Family& family) {
   constexpr double kScale = 0.25;  // neither 1 nor 4^-1/2
   Contents contents(7);
@@ -183,7 +194,7 @@ Diagnosis diagnose(const Family& family, const std::vector<DiagnosticCall>& call
     if (finding.distance < kFits) into.push_back(finding);
   };
   // The fewest deviations that explain it; of those the nearest, and what is as near.
-  const std::vector<const Deviation*> all = deviations_of(family);
+  const std::vector<const Deviation*> all = deviations_of(family, ran.front()->shape.given);
   std::vector<std::vector<std::vector<const Deviation*>>> sets{{{}}, {}, {}};
   for (std::size_t i = 0; i < all.size(); ++i) {
     sets[1].push_back({all[i]});

@@ -19,6 +19,8 @@ struct DiagnosticCall {
   bool of_limits = false;
 };
 [[nodiscard]] std::vector<DiagnosticCall> diagnostic_calls(const Family& family);
+/// The same, of whose outputs a norm in the kernel is expected as the kernel's declaration has it.
+[[nodiscard]] std::vector<DiagnosticCall> diagnostic_calls(const Family& family, const KernelRow& kernel);
 
 /// A reading that fits, or fits best.
 struct FoundReading {

@@ -95,7 +95,7 @@ class Equation {
     const BatchShape& s = batch_.shape;
     constexpr double kWhole = 4e6;
     const bool whole = static_cast<double>(s.B * s.T * s.Hv) * static_cast<double>(s.dk * s.dv) <= kWhole;
-    for (const Deviation* d : deviations_of(family_)) {
+    for (const Deviation* d : deviations_of(family_, batch_.shape.given)) {
       const bool needs_others = d->aspect == "start" || d->aspect == "sequences" || d->aspect == "layout";
       if (!whole && needs_others && d->name != "the initial state is ignored") continue;
       Reading reading;

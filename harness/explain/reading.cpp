@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 namespace samestate {
 namespace {
@@ -45,10 +46,15 @@ constexpr std::array kDeviations = {
               [](R& r) { r.norm = R::Norm::never; }},
     Deviation{"l2norm", "q and k are always normalised", "\"l2norm\":\"in_kernel\"",
               [](R& r) { r.norm = R::Norm::always; }},
-    Deviation{"l2norm", "l2norm has epsilon 1e-5", "", [](R& r) { r.norm = R::Norm::eps5; }},
-    Deviation{"l2norm", "l2norm adds epsilon to the norm: x / (|x| + 1e-6)", "",
+    Deviation{"l2norm", "l2norm has epsilon 1e-6, in the root",
+              "\"l2norm_place\":\"inside\",\"l2norm_epsilon\":1e-6", [](R& r) { r.norm = R::Norm::eps6; }},
+    Deviation{"l2norm", "l2norm has epsilon 1e-5", "\"l2norm_place\":\"inside\",\"l2norm_epsilon\":1e-5",
+              [](R& r) { r.norm = R::Norm::eps5; }},
+    Deviation{"l2norm", "l2norm adds epsilon to the norm: x / (|x| + 1e-6)",
+              "\"l2norm_place\":\"outside\",\"l2norm_epsilon\":1e-6",
               [](R& r) { r.norm = R::Norm::outside; }},
-    Deviation{"l2norm", "l2norm divides by max(|x|, 1e-12)", "", [](R& r) { r.norm = R::Norm::maximum; }},
+    Deviation{"l2norm", "l2norm divides by max(|x|, 1e-12)",
+              "\"l2norm_place\":\"max\",\"l2norm_epsilon\":1e-12", [](R& r) { r.norm = R::Norm::maximum; }},
     Deviation{"heads", "the map of heads is the other one than was asked for", "\"heads\":\"tiled\"",
               [](R& r) { r.tiled = true; }},
     Deviation{"beta", "beta is a logit (sigmoid inside)", "\"beta\":\"logit\"",
@@ -75,6 +81,28 @@ constexpr std::array kDeviations = {
     Deviation{"time", "tokens are read from the last to the first", "", [](R& r) { r.reversed = true; }},
     Deviation{"normaliser", "o is divided by q . sum of keys", "", [](R& r) { r.divides = true; }},
 };
+
+/// The epsilon of a reading and its place; nullopt: as declared, or none at all.
+std::optional<Given> norm_of(R::Norm norm) {
+  using enum Given::NormPlace;
+  const auto at = [](Given::NormPlace place, double epsilon) {
+    Given given;
+    given.norm = place, given.norm_epsilon = epsilon;
+    return given;
+  };
+  switch (norm) {
+    case R::Norm::eps6:
+      return at(inside, 1e-6);
+    case R::Norm::eps5:
+      return at(inside, 1e-5);
+    case R::Norm::outside:
+      return at(outside, 1e-6);
+    case R::Norm::maximum:
+      return at(maximum, 1e-12);
+    default:
+      return std::nullopt;
+  }
+}
 
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
@@ -161,17 +189,7 @@ class Evaluation {
   [[nodiscard]] Vector<double> normalised(Vector<double> x) const {
     const bool on = r_.norm == R::Norm::always || (s_.l2norm && r_.norm != R::Norm::never);
     if (!on) return x;
-    const double squares = x.squaredNorm();
-    switch (r_.norm) {
-      case R::Norm::eps5:
-        return x / std::sqrt(squares + 1e-5);
-      case R::Norm::outside:
-        return x / (std::sqrt(squares) + 1e-6);
-      case R::Norm::maximum:
-        return x / std::max(std::sqrt(squares), 1e-12);
-      default:
-        return x / std::sqrt(squares + 1e-6);
-    }
+    return norm_of(r_.norm).value_or(s_.given).normalised(x.transpose()).transpose();
   }
   [[nodiscard]] double alpha(double g) const {
     if (b_.g.empty()) return 1.0;
@@ -306,9 +324,13 @@ std::string clip_text(const Clip& by) {
       by.least);
 }
 
-std::vector<const Deviation*> deviations_of(const Family& family) {
+std::vector<const Deviation*> deviations_of(const Family& family, const Given& declared) {
   std::vector<const Deviation*> out;
   for (const Deviation& d : kDeviations) {
+    Reading reading;
+    d.apply(reading);
+    const std::optional<Given> norm = norm_of(reading.norm);
+    if (norm && norm->norm == declared.norm && norm->norm_epsilon == declared.norm_epsilon) continue;
     if ((!d.gated || family.gated) && (!d.delta || family.delta)) out.push_back(&d);
   }
   return out;

@@ -18,7 +18,8 @@ struct Reading {
   enum class Decay { ln, log2, linear, raw, ignored, twice };
   enum class Place { before, after, undecayed, early };
   enum class Scale { given, by_width, one, squared, zero_by_width };
-  enum class Norm { asked, never, always, eps5, outside, maximum };
+  /// asked: where the call asks, as its declaration has it (BatchShape::given).
+  enum class Norm { asked, never, always, eps6, eps5, outside, maximum };
   enum class Strength { beta, logit, twice_logit, one, squared };
   enum class State { kv, vk, vk_in, vk_out };
   enum class Start { own, zero, first, by_token, carried, slot0 };
@@ -65,8 +66,8 @@ struct Deviation {
   bool gated = false, delta = false;  ///< for systems with a decay, with the delta rule
 };
 
-/// All of them, those for the system.
-[[nodiscard]] std::vector<const Deviation*> deviations_of(const Family& family);
+/// All of them, those for the system, but for a norm that is the declared one.
+[[nodiscard]] std::vector<const Deviation*> deviations_of(const Family& family, const Given& declared = {});
 
 /// What a kernel that reads the call so returns, in float64.
 struct Returned {

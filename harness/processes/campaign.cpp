@@ -259,7 +259,7 @@ CaseRunner case_runner(const KernelTable& table) {
 }
 
 CaseResult case_result(const Record& record, std::uint64_t edges) {
-  return {record.judgement, record.seconds, edges, record.gpu, record.outputs};
+  return {record.judgement, record.seconds, edges, record.gpu, record.outputs, record.ran_by};
 }
 
 Record record_of(const Case& c, const KernelTable& table, const CaseResult& result) {
@@ -267,6 +267,7 @@ Record record_of(const Case& c, const KernelTable& table, const CaseResult& resu
   record.judgement = result.judgement;
   record.seconds = result.seconds;
   record.outputs = result.outputs;
+  record.ran_by = result.ran_by;
   // What a client of `samestate serve` runs on, only that knows.
   const bool of_client = record.options.find(kOfClient) != record.options.npos;
   if (record.device == "cuda" && !of_client) record.gpu = result.gpu;

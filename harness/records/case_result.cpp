@@ -135,9 +135,9 @@ std::vector<StageFinding> stages_of(std::string_view text) {
   return out;
 }
 
-/// Without gpu and outputs, which checkpoints of before do not have.
+/// Without gpu and outputs, and then without ran_by, which checkpoints of before do not have.
 constexpr std::size_t kFieldsBefore = 1 + 1 + 13 + 7 + 1 + 1 + 1 + 2 + 1;
-constexpr std::size_t kFields = kFieldsBefore + 2;
+constexpr std::size_t kFieldsThen = kFieldsBefore + 2, kFields = kFieldsThen + 1;
 
 }  // namespace
 
@@ -148,7 +148,8 @@ std::string result_text(const CaseResult& finding) {
   each_place(j, [&](std::int64_t x) { out += '\t' + std::to_string(x); });
   out += '\t' + real_text(finding.seconds) + '\t' + std::to_string(finding.edges) + '\t' +
          escaped(j.held_which) + '\t' + escaped(j.stage) + '\t' + escaped(stages_text(j.stages)) + '\t' +
-         escaped(j.reason) + '\t' + escaped(finding.gpu) + '\t' + escaped(finding.outputs);
+         escaped(j.reason) + '\t' + escaped(finding.gpu) + '\t' + escaped(finding.outputs) + '\t' +
+         escaped(finding.ran_by);
   return out;
 }
 
@@ -160,7 +161,7 @@ CaseResult parse_result(std::string_view text) {
     if (tab == std::string_view::npos) break;
     text.remove_prefix(tab + 1);
   }
-  if (fields.size() != kFields && fields.size() != kFieldsBefore) {
+  if (fields.size() != kFields && fields.size() != kFieldsThen && fields.size() != kFieldsBefore) {
     throw Error(fmt::format("{} fields instead of {}", fields.size(), kFields));
   }
   CaseResult finding;
@@ -179,6 +180,8 @@ CaseResult parse_result(std::string_view text) {
   if (at == fields.size()) return finding;
   finding.gpu = plain(fields[at++]);
   finding.outputs = plain(fields[at++]);
+  if (at == fields.size()) return finding;
+  finding.ran_by = plain(fields[at++]);
   return finding;
 }
 

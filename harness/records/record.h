@@ -38,6 +38,8 @@ struct Record {
   std::string gpu = {};
   /// Of the same: what its calls wrote, a 64-bit hash an output (harness/run/output_hashes.h).
   std::string outputs = {};
+  /// What a kernel of somebody else's handed its calls on to (harness/run/forwarded.h); empty: it ran itself.
+  std::string ran_by = {};
 };
 
 }  // namespace samestate

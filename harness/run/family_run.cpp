@@ -1,9 +1,11 @@
 #include "harness/run/family_run.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "optimized/cpu/twin.h"
 #include "oracles/contracts.h"
+#include "oracles/rounding.h"
 
 namespace samestate {
 namespace {
@@ -36,6 +38,35 @@ Outputs run_path(const Batch& batch, const Path& path, const RunOptions& options
   return {std::move(written[0]), std::move(written[1])};
 }
 
+/// What a kernel of ours reads in place of a kernel's with conventions of its own, in the canonical ones.
+Batch in_our_conventions(Batch batch, const Contract& contract) {
+  const Given given = std::exchange(batch.shape.given, Given{});
+  if (given == Given{}) return batch;
+  const auto read = [](std::vector<float>& values, auto&& as) {
+    for (float& x : values) x = static_cast<float>(as(x));
+  };
+  read(batch.g, [&](double g) { return given.read_g(g); });
+  read(batch.beta, [&](double beta) { return given.read_beta(beta); });
+  if (!batch.shape.l2norm) read(batch.q, [&](double q) { return given.read_q(q, batch.shape.scale); });
+  if (!batch.shape.l2norm || given.usual_norm()) return batch;
+  batch.shape.l2norm = false;
+  for (std::vector<float>* rows : {&batch.q, &batch.k}) {
+    const std::int64_t dk = batch.shape.dk;
+    const auto count = static_cast<Index>(rows->size()) / std::max<std::int64_t>(dk, 1);
+    const Matrix<double> x =
+        Eigen::Map<const Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>(rows->data(),
+                                                                                                count, dk)
+            .cast<double>();
+    const Matrix<double> y = given.normalised(x);
+    const Format kept = contract.norm == Norm::operand ? contract.qk : Format::fp32;
+    for (Index t = 0; t < count; ++t) {
+      for (Index d = 0; d < dk; ++d)
+        (*rows)[static_cast<std::size_t>(t * dk + d)] = static_cast<float>(round_to(y(t, d), kept));
+    }
+  }
+  return batch;
+}
+
 /// The kernel of that form beside it, as tables name them.
 std::string sibling_name(std::string_view name, std::string_view form) {
   return fmt::format("{}{}", name.substr(0, name.rfind('.') + 1), form);
@@ -62,27 +93,32 @@ Outputs run_kernel(const KernelChoice& kernels, const Batch& batch, const Path& 
 
 Outputs run_on_twin(std::string_view system, const Batch& batch, const Path& path, const Contract& contract,
                     bool reordered) {
-  return run_path(batch, path, {}, [&](const Segment& segment, const KernelCall& call) {
-    const bool chunked = segment.chunk > 0;
-    Contract used = chunked ? contract : recurrent_contract(contract);
-    if (reordered) {
-      used.accumulator = used.accumulator == Accumulator::fp32 ? Accumulator::tensor_core : Accumulator::fp32;
-    }
-    const char* form = !segment.cuts.empty() ? "sequence_parallel" : chunked ? "chunked" : "recurrent";
-    const Outcome outcome = run_twin(system, form, arguments_of(call), used);
-    if (outcome.kind != Outcome::Kind::ran) throw Unavailable(outcome);
-  });
+  return run_path(
+      in_our_conventions(batch, contract), path, {}, [&](const Segment& segment, const KernelCall& call) {
+        const bool chunked = segment.chunk > 0;
+        Contract used = chunked ? contract : recurrent_contract(contract);
+        if (reordered) {
+          used.accumulator =
+              used.accumulator == Accumulator::fp32 ? Accumulator::tensor_core : Accumulator::fp32;
+        }
+        const char* form = !segment.cuts.empty() ? "sequence_parallel" : chunked ? "chunked" : "recurrent";
+        const Outcome outcome = run_twin(system, form, arguments_of(call), used);
+        if (outcome.kind != Outcome::Kind::ran) throw Unavailable(outcome);
+      });
 }
 
 Outputs run_on_cpu(std::string_view system, const Batch& batch, const Path& path, const Contract& contract) {
-  return run_path(batch, path, {}, [&](const Segment& segment, const KernelCall& call) {
-    const bool chunked = segment.chunk > 0;
-    const std::string name = fmt::format("cpu.{}.{}", system, chunked ? "chunked" : "recurrent");
-    const auto row = std::ranges::find(kernels(), name, &Kernel::name);
-    if (row == kernels().end()) throw Unavailable({Outcome::Kind::unsupported, "there is no kernel " + name});
-    const Outcome outcome = row->run(arguments_of(call), chunked ? contract : recurrent_contract(contract));
-    if (outcome.kind != Outcome::Kind::ran) throw Unavailable(outcome);
-  });
+  return run_path(
+      in_our_conventions(batch, contract), path, {}, [&](const Segment& segment, const KernelCall& call) {
+        const bool chunked = segment.chunk > 0;
+        const std::string name = fmt::format("cpu.{}.{}", system, chunked ? "chunked" : "recurrent");
+        const auto row = std::ranges::find(kernels(), name, &Kernel::name);
+        if (row == kernels().end())
+          throw Unavailable({Outcome::Kind::unsupported, "there is no kernel " + name});
+        const Outcome outcome =
+            row->run(arguments_of(call), chunked ? contract : recurrent_contract(contract));
+        if (outcome.kind != Outcome::Kind::ran) throw Unavailable(outcome);
+      });
 }
 
 }  // namespace samestate

@@ -12,7 +12,8 @@ namespace samestate {
                                  const Contract& contract, const RunOptions& options);
 
 /// The same on the twin: the CPU source with the contract's accumulator emulated (BOUNDS 10.3); `reordered`:
-/// with the other one, so that its sums alone differ.
+/// with the other one, so that its sums alone differ. It reads what the kernel was given (BatchShape::given); a norm that
+/// is not GDN-32's is taken before the call, where the contract multiplies what is normalised.
 [[nodiscard]] Outputs run_on_twin(std::string_view system, const Batch& batch, const Path& path,
                                   const Contract& contract, bool reordered = false);
 

@@ -201,7 +201,10 @@ class BatchJudge {
   }
 
   [[nodiscard]] bool has_twin() const {
-    return low_precision(contract_) && batch_.shape.T >= kTwinTokens &&
+    // Ours has its norm at GDN-32's epsilon, and of a factor of sums none can be taken before the call.
+    const bool norm_is_ours =
+        !batch_.shape.l2norm || batch_.shape.given.usual_norm() || contract_.norm != Norm::factor;
+    return low_precision(contract_) && norm_is_ours && batch_.shape.T >= kTwinTokens &&
            batch_.shape.T * batch_.shape.dv >= kTwinElements;
   }
 

@@ -10,6 +10,7 @@
 #include "fixtures/quote.h"
 #include "harness/cases/keys.h"
 #include "harness/run/clock.h"
+#include "harness/run/forwarded.h"
 #include "harness/run/output_hashes.h"
 #include "harness/run/plugin.h"
 #include "oracles/contract_points.h"
@@ -245,6 +246,7 @@ void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& co
   const Outcome outcome = kernel.run(call, contract);
   if (outcome.kind != Outcome::Kind::ran) throw Refused(outcome, kernel, CallShape(call));
   OutputHashes::count(kernel, call);
+  Forwarded::note(outcome.reason);
 }
 
 CallShape::CallShape(const KernelCall& call)

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "harness/run/device_fault.h"
+#include "harness/run/forwarded.h"
 #include "harness/run/output_hashes.h"
 
 namespace samestate {
@@ -129,6 +130,7 @@ Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads,
   Record record = record_of(r, *kernels.named);
   const RunOptions options = run_options(r, threads);
   OutputHashes hashes;
+  Forwarded forwarded;
   set_judgement(record, [&] {
     try {
       return r.system->run(r, kernels, options, trace);
@@ -137,6 +139,7 @@ Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads,
     }
   });
   record.outputs = hashes.text();
+  record.ran_by = forwarded.text();
   return record;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -51,6 +52,10 @@ SubjectAnswer parse_answer(std::string_view line, std::int64_t id) {
   if (!known()) refuse("whose type is unknown");
   out.reason = text_of(json, "reason");
   out.trace = text_of(json, "trace");
+  constexpr std::size_t kLongestFunction = 400;
+  out.function = text_of(json, "function").substr(0, kLongestFunction);
+  std::ranges::replace_if(
+      out.function, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   out.fatal = json.contains("fatal") && json["fatal"] == true;
   return out;
 }

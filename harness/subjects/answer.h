@@ -11,6 +11,8 @@ struct SubjectAnswer {
   enum class Kind { ran, unsupported, no_device, error, busy } kind = Kind::ran;
   std::string reason;  ///< as it gave it, or empty
   std::string trace;   ///< of an error, many lines
+  /// Of a call that ran: what it was handed on to, where that is another function than the declared one.
+  std::string function;
   bool fatal = false;  ///< of an error: it is to be started anew
 };
 

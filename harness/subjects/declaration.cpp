@@ -59,6 +59,15 @@ constexpr std::array<Word<Conventions::State>, 3> kStateArguments{
      {"required", Conventions::State::required},
      {"in_place", Conventions::State::in_place}}};
 
+constexpr std::array<Word<Given::NormPlace>, 3> kNormPlaces{{{"inside", Given::NormPlace::inside},
+                                                             {"outside", Given::NormPlace::outside},
+                                                             {"max", Given::NormPlace::maximum}}};
+constexpr std::array<Word<Conventions::NullSlot>, 3> kNullSlots{{{"-1", Conventions::NullSlot::minus_one},
+                                                                 {"0", Conventions::NullSlot::zero},
+                                                                 {"none", Conventions::NullSlot::none}}};
+/// Below, squares that underflow count beside an epsilon outside the root; above, no norm is meant.
+constexpr double kLeastEpsilon = 1e-12, kLeastOutside = 1e-9, kLargestEpsilon = 1e-2;
+
 [[noreturn]] void refuse(const std::string& of, const std::string& what) {
   throw Error(fmt::format("the declaration of {}: {}; docs/subjects.md has the keys and values", of, what));
 }
@@ -106,6 +115,16 @@ Conventions conventions_of(const Json& object, const std::string& of) {
       out.heads = one_of(kHeads, value, of, key);
     } else if (key == "l2norm") {
       out.l2norm = one_of(kNorms, value, of, key);
+    } else if (key == "l2norm_place") {
+      out.norm_place = one_of(kNormPlaces, value, of, key);
+    } else if (key == "l2norm_epsilon") {
+      const double epsilon = value.is_number() ? value.get<double>() : 0.0;
+      if (!(epsilon >= kLeastEpsilon && epsilon <= kLargestEpsilon))
+        refuse(of, fmt::format("\"l2norm_epsilon\" is {}, no number from {:g} to {:g}",
+                               quote(value.dump(), 60), kLeastEpsilon, kLargestEpsilon));
+      out.norm_epsilon = epsilon;
+    } else if (key == "null_slot") {
+      out.null_slot = one_of(kNullSlots, value, of, key);
     } else if (key == "scale") {
       out.scale = one_of(kScales, value, of, key);
     } else if (key == "layout") {
@@ -123,11 +142,6 @@ Conventions conventions_of(const Json& object, const std::string& of) {
         if (one == Dtype::int32 || one == Dtype::int64)
           refuse(of, fmt::format("\"dtypes\" of {} is fp32, bf16 or fp16", quote(tensor, 60)));
         out.dtypes[tensor] = one;
-        // What rounds outputs, states and operands is the contract.
-        for (const std::string_view own : {"q", "k", "v", "o", "initial_state", "final_state"}) {
-          if (tensor == own && one != Dtype::fp32)
-            refuse(of, fmt::format("\"dtypes\" of {} is what the contract says, or fp32", own));
-        }
       }
     } else {
       refuse(of, fmt::format("{} is no convention", quote(key, 60)));
@@ -135,6 +149,15 @@ Conventions conventions_of(const Json& object, const std::string& of) {
   }
   if (out.scale == Conventions::Scale::folded && out.l2norm == Conventions::Norm::in_kernel)
     refuse(of, "a scale that is folded into q does not survive l2norm in_kernel: scale argument, dk or dv");
+  const bool unusual = out.norm_place != Given::NormPlace::inside || out.norm_epsilon != Given::kNormEpsilon;
+  if (unusual && (out.l2norm == Conventions::Norm::outside || out.scale == Conventions::Scale::folded))
+    refuse(of,
+           "\"l2norm_epsilon\" and \"l2norm_place\" are of a norm in the kernel, and it has none: l2norm "
+           "argument or in_kernel, scale argument, dk or dv");
+  if (out.norm_place == Given::NormPlace::outside && out.norm_epsilon < kLeastOutside)
+    refuse(of, fmt::format("\"l2norm_epsilon\" outside the root is {:g}, below {:g}: squares that underflow "
+                           "count beside it",
+                           out.norm_epsilon, kLeastOutside));
   return out;
 }
 
@@ -155,6 +178,7 @@ Declaration declaration_of(const Json& object, std::size_t number) {
                           : out.variant) = texts_of(value, of, key);
     } else if (key == "conventions") {
       out.conventions = conventions_of(value, of);
+      for (const auto& [said, what] : value.items()) out.said.push_back(said);
     } else if (key == "strided") {
       if (!value.is_boolean()) refuse(of, "\"strided\" is true or false");
       out.strided = value.get<bool>();
@@ -201,6 +225,27 @@ Ready parse_ready(std::string_view line) {
     out.kernels.push_back(declaration_of(json["kernels"][i], i));
   if (json.contains("about")) out.about = json["about"].dump();
   return out;
+}
+
+void require_conventions(const Declaration& declaration, bool family, bool pool) {
+  const std::string of = quote(declaration.name, 60);
+  // What rounds outputs, states and operands of the family is the contract.
+  for (const std::string_view own : {"q", "k", "v", "o", "initial_state", "final_state"}) {
+    const auto found = declaration.conventions.dtypes.find(own);
+    if (family && found != declaration.conventions.dtypes.end() && found->second != Dtype::fp32)
+      refuse(of, fmt::format("\"dtypes\" of {} is what the contract says, or fp32", own));
+  }
+  for (const std::string& key : declaration.said) {
+    if (key == "dtypes") continue;
+    if (key == "null_slot" && !pool)
+      refuse(of,
+             fmt::format("\"null_slot\" is of a system with a pool of states, gated_delta_step; {} has none",
+                         declaration.system));
+    if (key != "null_slot" && !family)
+      refuse(of,
+             fmt::format("{} is a convention of the recurrent family, and {} has named tensors: leave it out",
+                         quote(key, 60), declaration.system));
+  }
 }
 
 std::vector<std::string> limits_of(const Conventions& conventions) {

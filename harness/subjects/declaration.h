@@ -20,14 +20,20 @@ struct Conventions {
   enum class Scale { argument, dk, dv, folded };
   enum class Tokens { BTHD, BHTD, THD };
   enum class State { optional, required, in_place };
+  /// Which slot of a pool a request without a state has: -1; 0, a row in front of those of the pool; or none, so that it is
+  /// given a row of its own, and what it makes of that is not judged.
+  enum class NullSlot { minus_one, zero, none };
   Given::Decay decay = Given::Decay::ln;
   Given::Strength beta = Given::Strength::beta;
   bool values_first = false;  ///< states [N, Hv, dv, dk]
   Heads heads = Heads::both;
   Norm l2norm = Norm::argument;
+  Given::NormPlace norm_place = Given::NormPlace::inside;
+  double norm_epsilon = Given::kNormEpsilon;
   Scale scale = Scale::argument;
   Tokens layout = Tokens::BTHD;
   State state = State::optional;
+  NullSlot null_slot = NullSlot::minus_one;               ///< of systems with a pool
   Dtype offsets = Dtype::int64;                           ///< of cu_seqlens
   std::map<std::string, Dtype, std::less<>> dtypes = {};  ///< by tensor, where they are not the contract's
 };
@@ -38,6 +44,7 @@ struct Declaration {
   std::vector<std::string> contracts, limits;
   std::vector<std::string> taps = {};  ///< OperatorKernel::taps
   Conventions conventions;
+  std::vector<std::string> said = {};  ///< the keys of its conventions
   bool strided = false;
   bool device_memory = false;             ///< its tensors lie in the device's memory ("memory": "cuda")
   std::vector<std::string> variant = {};  ///< keys of a call for each of whose values it compiles anew
@@ -54,6 +61,10 @@ struct Ready {
 /// no JSON, another protocol, no kernel, an unknown key or value, conventions that contradict each other. Names, systems,
 /// contracts and limits are looked at where the rows join the table (KernelTable::add).
 [[nodiscard]] Ready parse_ready(std::string_view line);
+
+/// Throws Error where a convention is one that the kernel's system has no use for: those of the recurrent family of named
+/// tensors, a null slot of what has no pool, a dtype of the family that its contract says. `pool`: it has one.
+void require_conventions(const Declaration& declaration, bool family, bool pool);
 
 /// The limits that the conventions make, as of Kernel::limits: a scale of its own, an l2norm that is never or always there.
 [[nodiscard]] std::vector<std::string> limits_of(const Conventions& conventions);

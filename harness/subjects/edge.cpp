@@ -15,12 +15,14 @@
 #include "harness/cases/system.h"
 #include "harness/run/call_loop.h"
 #include "harness/run/guard.h"
+#include "harness/subjects/edge_parts.h"
 #include "oracles/systems/family.h"
 
 namespace samestate {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using namespace edge_detail;
 
 constexpr std::size_t kAlignment = 256;
 /// NaN in every format, and no offset of a token.
@@ -28,17 +30,8 @@ constexpr std::byte kAround{0xff};
 /// What 16-bit outputs hold before the call.
 constexpr std::uint16_t kStaleBf16 = 0x7fc5, kStaleFp16 = 0x7e5a;
 
-Dtype dtype_of(Format format) {
-  return format == Format::bf16 ? Dtype::bf16 : format == Format::fp16 ? Dtype::fp16 : Dtype::fp32;
-}
-
 Format format_of(Dtype dtype) {
   return dtype == Dtype::bf16 ? Format::bf16 : dtype == Dtype::fp16 ? Format::fp16 : Format::fp32;
-}
-
-Dtype dtype_for(const Conventions& conventions, std::string_view tensor, Format contract) {
-  const auto found = conventions.dtypes.find(tensor);
-  return found != conventions.dtypes.end() ? found->second : dtype_of(contract);
 }
 
 std::uint16_t bits_of(float x, Dtype dtype) {
@@ -69,13 +62,6 @@ void pieces(const EdgeTensor& x, F&& f, std::size_t d = 0, std::int64_t from = 0
     for (std::int64_t i = 0; i < shape[d]; ++i)
       pieces(x, f, d + 1, from + i * x.call.stride[d], to + i * x.memory_stride[d]);
   }
-}
-
-std::vector<std::int64_t> row_major_strides(const std::vector<std::int64_t>& shape) {
-  std::vector<std::int64_t> out(shape.size());
-  std::int64_t step = 1;
-  for (std::size_t d = shape.size(); d-- > 0; step *= shape[d]) out[d] = step;
-  return out;
 }
 
 template <class T, std::size_t Rank>
@@ -180,6 +166,8 @@ Given given_of(const Conventions& conventions, const Contract& contract) {
   Given given;
   given.decay = conventions.decay;
   given.strength = conventions.beta;
+  given.norm = conventions.norm_place;
+  given.norm_epsilon = conventions.norm_epsilon;
   given.folded_scale = conventions.scale == Conventions::Scale::folded;
   given.g = format_of(dtype_for(conventions, "g", Format::fp32));
   given.beta = format_of(dtype_for(conventions, "beta", Format::fp32));
@@ -302,28 +290,6 @@ EdgeCall::EdgeCall(const Arguments& call, const Contract& contract, const Declar
   head_ = head.dump();
 }
 
-EdgeCall::EdgeCall(const OperatorArguments& call, const Contract& contract, const Declaration& declaration)
-    : keeps_strides_(declaration.strided) {
-  const auto put = [&](std::string_view name, auto* data, const std::vector<std::int64_t>& shape,
-                       const std::vector<std::int64_t>& stride, bool output) {
-    EdgeTensor x{.name = std::string(name),
-                 .dtype = dtype_for(declaration.conventions, name, Format::fp32),
-                 .shape = shape};
-    x.call = {const_cast<float*>(data), shape, stride.empty() ? row_major_strides(shape) : stride};
-    (output ? x.output : x.input) = true;
-    add(std::move(x));
-  };
-  for (const NamedTensor<const float>& x : call.inputs) put(x.name, x.data, x.shape, x.stride, false);
-  for (const NamedTensor<float>& x : call.outputs) put(x.name, x.data, x.shape, x.stride, true);
-  place();
-  Json parameters = Json::object();
-  for (const auto& [name, value] : call.parameters) parameters[std::string(name)] = value;
-  head_ = Json{{"type", "run"},           {"contract", contract.name}, {"batch", call.batch},
-               {"tokens", call.tokens},   {"chunk", call.chunk},       {"threads", call.threads},
-               {"parameters", parameters}}
-              .dump();
-}
-
 void EdgeCall::add(EdgeTensor x) {
   const bool merged = x.call.shape.size() != x.shape.size();
   if (x.call.data != nullptr && keeps_strides_ && !merged) {
@@ -381,7 +347,12 @@ std::string EdgeCall::message(std::int64_t id, const std::string& kernel, std::s
 void EdgeCall::write(std::span<std::byte> memory) {
   std::fill_n(memory.begin(), bytes_, kAround);
   for (const EdgeTensor& x : tensors_) {
-    std::byte* const base = memory.data() + x.offset;
+    std::byte* const base = memory.data() + x.offset + static_cast<std::size_t>(x.begin) * size_of(x.dtype);
+    // What is not to be read stays NaN; a state of nobody's that a kernel goes on from is zero.
+    if (x.input && null_slot_ == Conventions::NullSlot::none)
+      each_null_row(x, [&](std::size_t from, std::size_t size) {
+        std::fill_n(memory.begin() + static_cast<std::ptrdiff_t>(from), size, std::byte{0});
+      });
     for (std::size_t i = 0; i < x.whole_numbers.size(); ++i) {
       const std::int64_t wide = x.whole_numbers[i];
       const auto narrow = static_cast<std::int32_t>(wide);
@@ -398,6 +369,8 @@ void EdgeCall::write(std::span<std::byte> memory) {
       put(x, base, [&](float g) { return static_cast<float>(given_.given_g(g)); });
     else if (x.input && x.name == "beta" && given_ != Given{})
       put(x, base, [&](float beta) { return static_cast<float>(given_.given_beta(beta)); });
+    else if (x.input && slots_ > 0 && x.name == kSlot)
+      put(x, base, [&](float slot) { return given_slot(slot); });
     else if (x.input && x.name == "q" && given_.folded_scale)
       put(x, base, [&](float q) { return static_cast<float>(given_.given_q(q, scale_)); });
     else
@@ -452,7 +425,7 @@ void EdgeCall::read(std::span<std::byte> memory) {
     if (!x.output) continue;
     const std::size_t size = size_of(x.dtype);
     pieces(x, [&](const Piece& p) {
-      const std::size_t first = x.offset + static_cast<std::size_t>(p.to) * size;
+      const std::size_t first = x.offset + static_cast<std::size_t>(x.begin + p.to) * size;
       if (p.dense()) {
         const std::size_t all = static_cast<std::size_t>(p.count) * size;
         std::memcpy(&written_[first], &memory[first], all);
@@ -477,6 +450,15 @@ void EdgeCall::read(std::span<std::byte> memory) {
           value = value_of(bits, x.dtype);
       }
     });
+    each_null_row(
+        x, [&](std::size_t from, std::size_t bytes) { std::memcpy(&written_[from], &memory[from], bytes); });
+    if (x.nobodys.count > 0) continue;
+    for (const std::int64_t b : without_state_) {
+      StridedTensor own = x.call;
+      own.data += b * own.stride[0];
+      own.shape[0] = 1;
+      visit(own, [](float& value) { value = 0.0F; });
+    }
   }
   if (std::memcmp(written_.data(), memory.data(), bytes_) == 0) return;
   const auto [before, now] = std::mismatch(written_.begin(), written_.end(), memory.begin());

@@ -21,6 +21,11 @@ namespace samestate {
 /// Why the conventions do not allow for the call (limits_of), in words; empty: they do.
 [[nodiscard]] std::string refusal_of(const Arguments& call, const Conventions& conventions);
 
+/// Of a pool that the subject sees with one slot more a request: elements of that slot, which is nobody's.
+struct NullRow {
+  std::int64_t first = 0, size = 0, step = 0, count = 0;  ///< step: from one request's to the next
+};
+
 /// A tensor of a call as the subject sees it.
 struct EdgeTensor {
   std::string name;
@@ -32,6 +37,8 @@ struct EdgeTensor {
   std::vector<std::int64_t> memory_stride = {};  ///< of the axes of `call`, in elements
   bool input = false, output = false;
   std::vector<std::int64_t> whole_numbers = {};  ///< of an integer tensor: its values
+  std::int64_t begin = 0;                        ///< element of the memory at which those of `call` begin
+  NullRow nobodys = {};
 };
 
 /// One call laid out in a memory object.
@@ -53,6 +60,9 @@ class EdgeCall {
 
  private:
   void add(EdgeTensor tensor);
+  /// `x`, the pool, with a slot more a request.
+  [[nodiscard]] EdgeTensor with_null_slot(EdgeTensor x) const;
+  [[nodiscard]] float given_slot(float slot) const;
   void place();
   [[nodiscard]] const EdgeTensor* at(std::size_t byte) const;
   /// The elements of the call's tensor, each as `converted` (null: as it is) and its dtype make it.
@@ -66,6 +76,9 @@ class EdgeCall {
   std::string head_;  ///< of the message: settings, as JSON without the closing brace
   float scale_ = 1.0F;
   bool keeps_strides_ = false;
+  Conventions::NullSlot null_slot_ = Conventions::NullSlot::minus_one;
+  std::int64_t slots_ = 0;                        ///< of a pool, as the judge has it
+  std::vector<std::int64_t> without_state_ = {};  ///< requests whose outputs are not the subject's to say
 };
 
 }  // namespace samestate

@@ -163,7 +163,7 @@ class Conversation {
           continue;
         case SubjectAnswer::Kind::ran:
           call.read(memory_.bytes());
-          return {};
+          return {Outcome::Kind::ran, answer.function};
         case SubjectAnswer::Kind::unsupported:
           return {Outcome::Kind::unsupported, answer.reason};
         case SubjectAnswer::Kind::no_device:
@@ -272,6 +272,12 @@ class Line {
 
 bool is_family(const std::string& system) { return system_named(system).kernel_rows == kFamilyRows; }
 
+/// Whether a request's state lies in a slot of a pool.
+bool has_pool(const std::string& system) {
+  return std::ranges::any_of(system_named(system).laws,
+                             [](const CaseLaw& law) { return law.name == "pool"; });
+}
+
 /// The rows of one name but for the form serve one decoded case, whose oracle reads its inputs in one way.
 void require_alike(const std::vector<Declaration>& declared) {
   const auto stem = [](const Declaration& d) { return d.name.substr(0, d.name.rfind('.')); };
@@ -282,7 +288,7 @@ void require_alike(const std::vector<Declaration>& declared) {
         continue;
       throw Error(fmt::format(
           "{} and {} decode together, and get their inputs in different ways: the same decay, beta, "
-          "scale and dtypes, or names that differ in more than the form",
+          "scale, l2norm and dtypes, or names that differ in more than the form",
           a.name, b.name));
     }
   }
@@ -324,6 +330,7 @@ Subject subject_rows(Ready ready, SubjectCall run) {
   for (Declaration& d : ready.kernels) {
     std::vector<std::string> limits = d.limits;
     const bool family = is_family(d.system);
+    require_conventions(d, family, !family && has_pool(d.system));
     if (family) {
       const std::vector<std::string> own = limits_of(d.conventions);
       limits.insert(limits.end(), own.begin(), own.end());

@@ -108,6 +108,10 @@ class RecurrentCall final : public WholeCall {
     contract_ = r_.unchunked() ? recurrent_contract(r_.promised) : r_.promised;
   }
 
+  void prepare(const KernelChoice& kernels) override {
+    if (kernels.named->given) batch_.shape.given = kernels.named->given(r_.promised);
+  }
+
   [[nodiscard]] std::int64_t parts() const override { return batch_.shape.sequences() * batch_.shape.Hv; }
 
   [[nodiscard]] Judgement judge(std::int64_t part, const KernelChoice& kernels) const override {

@@ -50,6 +50,7 @@ class TensorCall final : public WholeCall {
   }
 
   void prepare(const KernelChoice& kernels) override {
+    round_inputs(inputs_, kernels.named->formats);  // in place: the call's tensors are these
     if (!r_.form->decodes) return;
     call_of_ = system_.call(r_.c, kernels.named->form);
     if (cuts_.empty()) return make_whole();

@@ -185,6 +185,8 @@ Policy policy_for(const Contract& contract, const Sequence<double>& sequence, st
   return policy;
 }
 
+// It holds for the norms of Given too: epsilon outside the root, 1e-9 or more, is a whole rounding where the one in the
+// root is half of one, and saves its own half; a maximum saves the sum.
 double l2norm_error(Mode mode, Index key_width) {
   const double terms = static_cast<double>(key_width);
   return mode == Mode::det ? (terms / 2 + 4) * kUnitRoundoff32

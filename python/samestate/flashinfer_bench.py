@@ -3,10 +3,10 @@
     python3 -m samestate.flashinfer_bench definitions --out DIR       definitions, workloads, their tensors
     python3 -m samestate.flashinfer_bench judge DIR --solution FILE   the gate on a Solution of Python source; its traces
 
-A definition is judged where it is gated delta rule prefill or decode, [tokens, heads, width] or [batch, 1, heads, width],
-state [.., V, K] or [.., K, V], with its gates plain: inputs g (tag decay:ln, log2 or linear) and beta. FlashInfer's own
-have them fused (A_log, a, dt_bias, b): with --zero-gates they are judged at A_log = dt_bias = 0, where
-g = -softplus(a) and beta = sigmoid(b), and what a solution makes of other values is not. Exit codes are the gate's.
+A definition is judged where it is gated delta rule prefill, decode or mtp, [tokens, heads, width] or [batch, tokens, heads,
+width], state [.., V, K] or [.., K, V]. Plain gates are inputs g (tag decay:ln, log2 or linear) and beta. FlashInfer's own
+have them fused (A_log, a, dt_bias, b), and are judged as gated_delta_step at the scale dk^-1/2; with --zero-gates at
+A_log = dt_bias = 0 by the family's plan, scales and lengths. Exit codes are the gate's.
 """
 import argparse
 import glob
@@ -18,7 +18,7 @@ import shutil
 import sys
 import tempfile
 
-from . import command
+from . import command, flashinfer_fused
 from .errors import Error, ReturnError
 from .subject import Subject
 from .trace_format import Definition, FormatError, Solution, line_of, load, text_of, write_whole
@@ -30,24 +30,33 @@ LANGUAGES = ("python", "triton")
 PLAIN, FUSED = ("g", "beta"), ("A_log", "a", "dt_bias", "b")
 
 # Axes of each tensor, by stage: T, N and L vary, the others are constants; 1 is a constant of 1.
-_TOKENS = {"prefill": "T", "decode": "N 1"}
+_TOKENS = {"prefill": "T", "decode": "N 1", "mtp": "N T"}
 _SHAPES = {"q": "{t} Hq K", "k": "{t} Hk K", "v": "{t} Hv V", "g": "{t} Hv", "beta": "{t} Hv", "a": "{t} Hv",
-           "b": "{t} Hv", "A_log": "Hv", "dt_bias": "Hv", "cu_seqlens": "L", "output": "{t} Hv V"}
+           "b": "{t} Hv", "A_log": "Hv", "dt_bias": "Hv", "cu_seqlens": "L", "output": "{t} Hv V", "initial_state": "P {s}", "final_state": "P {s}",
+           "initial_state_indices": "N", "intermediate_states_buffer": "P T {s}", "state": "N {s}", "new_state": "N {s}"}
 
 
 class Rule:
     """What a definition of the gated delta rule says: stage, fused, names of its axes, sizes, conventions."""
 
-    def __init__(self, definition):
+    def __init__(self, definition, zero_gates=False):
         names = set(definition.inputs)
         self.definition, self.fused = definition, bool(names & set(FUSED))
-        self.stage = "prefill" if "cu_seqlens" in names else "decode"
-        wanted = {"q", "k", "v", "state", "scale", *(FUSED if self.fused else PLAIN)}
-        wanted |= {"cu_seqlens"} if self.stage == "prefill" else set()
-        if names != wanted or set(definition.outputs) != {"output", "new_state"}:
-            other = sorted(names ^ wanted) or sorted(set(definition.outputs) ^ {"output", "new_state"})
+        self.steps = self.fused and not zero_gates  # judged as flashinfer_fused.SYSTEM
+        self.stage = "mtp" if "initial_state" in names else "prefill" if "cu_seqlens" in names else "decode"
+        mtp = self.stage == "mtp"
+        wanted = {"q", "k", "v", "scale", *(FUSED if self.fused or mtp else PLAIN)}
+        wanted |= {"prefill": {"state", "cu_seqlens"}, "decode": {"state"}, "mtp": {
+            "initial_state", "initial_state_indices", "intermediate_states_buffer"}}[self.stage]
+        returned = {"output", "final_state" if mtp else "new_state"}
+        if names != wanted or set(definition.outputs) != returned:
+            other = sorted(names ^ wanted) or sorted(set(definition.outputs) ^ returned)
             raise FormatError(f"definition {definition.name} is none that can be judged, by {' '.join(other)[:120]}; what can: "
-                              "inputs q k v state g beta scale (and cu_seqlens), outputs output new_state")
+                              "inputs q k v state g beta scale (and cu_seqlens), outputs output new_state; in place of g and "
+                              "beta A_log a dt_bias b; of mtp initial_state, its indices and intermediate_states_buffer, "
+                              "outputs output final_state")
+        if mtp and zero_gates:
+            raise FormatError(f"definition {definition.name}: --zero-gates of mtp; leave it out, its gates are judged")
         self.state = self._layout()
         self.axes = {}
         for tensors in (definition.inputs, definition.outputs):
@@ -59,6 +68,7 @@ class Rule:
             raise FormatError(f"definition {definition.name}: {size('Hq')} query, {size('Hk')} key and {size('Hv')} value "
                               "heads; as many query as key heads are asked for, and a multiple of them of value heads")
         self._read_dtypes()
+        self.contract = CONTRACTS[self.dtype]
 
     def _layout(self):
         said = [tag[7:] for tag in self.definition.tags if tag.startswith("layout:")]
@@ -68,31 +78,33 @@ class Rule:
         return "vk" if said == ["k-last"] else "kv"
 
     def _bind(self, name, shape):
-        state = "N Hv V K" if self.state == "vk" else "N Hv K V"
-        text = None if name == "scale" else _SHAPES.get(name, state).format(t=_TOKENS[self.stage])
+        state = "Hv V K" if self.state == "vk" else "Hv K V"
+        text = None if name == "scale" else _SHAPES[name].format(t=_TOKENS[self.stage], s=state)
         letters = text.split() if text else None
         where = f"definition {self.definition.name}: {name}"
         if (letters is None) != (shape is None) or len(letters or ()) != len(shape or ()):
             raise FormatError(f"{where} has shape {shape}; {text or 'null'} is asked for")
         for letter, axis in zip(letters or (), shape or ()):
             size, bound = self.definition.axes[axis], self.axes.setdefault(letter, axis)
-            if (letter in "TNL") != (size is None) or (letter == "1" and size != 1) or bound != axis:
+            if (letter in "TNLP") != (size is None) or (letter == "1" and size != 1) or bound != axis:
                 other = f" and {bound} elsewhere" if bound != axis else ""
-                raise FormatError(f"{where} has {axis} where {letter} of {text} stands{other}; T, N and L vary, the others are "
+                raise FormatError(f"{where} has {axis} where {letter} of {text} stands{other}; T, N, L and P vary, the others are "
                                   "constants, and each is one axis wherever it stands")
 
     def _read_dtypes(self):
         dtypes = {name: dtype for name, (_, dtype) in {**self.definition.inputs, **self.definition.outputs}.items()}
         self.dtype = dtypes["q"]
         fixed = {name: self.dtype for name in ("k", "v", "output")}
-        fixed.update({name: "float32" for name in ("state", "new_state", "A_log", "dt_bias", "scale")})
+        fixed.update({name: "float32" for name in ("state", "new_state", "A_log", "dt_bias", "scale", "initial_state",
+                                                   "final_state", "intermediate_states_buffer")})
         for name, dtype in fixed.items():
             if dtypes.get(name, dtype) != dtype or self.dtype not in DTYPES:
                 raise FormatError(f"definition {self.definition.name}: {name} is {dtypes.get(name)}; {dtype} is asked for")
         gates = {"g": dtypes["a" if self.fused else "g"], "beta": dtypes["b" if self.fused else "beta"]}
-        if set(gates.values()) - set(DTYPES) or dtypes.get("cu_seqlens", "int64") not in ("int64", "int32"):
-            raise FormatError(f"definition {self.definition.name}: dtypes {gates} and {dtypes.get('cu_seqlens')}; numbers "
-                              "for gates and int64 or int32 for cu_seqlens are asked for")
+        whole = [dtypes[name] for name in ("cu_seqlens", "initial_state_indices") if name in dtypes]
+        if set(gates.values()) - set(DTYPES) or set(whole) - {"int64", "int32"}:
+            raise FormatError(f"definition {self.definition.name}: dtypes {gates} and {' '.join(whole)}; numbers "
+                              "for gates and int64 or int32 for cu_seqlens and indices are asked for")
         self.conventions = {"state": self.state, "heads": "interleaved", "l2norm": "outside", "state_argument": "required",
                             "dtypes": {name: DTYPES[dtype] for name, dtype in gates.items()}}
         if self.stage == "prefill":
@@ -108,6 +120,8 @@ class Rule:
 
     def subject(self, function, contract=None, form=None, device="cpu", gives_outputs=False):
         """The Subject whose calls are `function`'s, in the definition's order of inputs."""
+        if self.steps:
+            return flashinfer_fused.subject(self, function, contract, form, device, gives_outputs)
         form = form or ("chunked" if self.stage == "prefill" else "recurrent")
         limits = [f"{key} = {size}" for key, size in self.sizes.items()]
         limits += ["T >= 1" if self.stage == "prefill" else "T = 1"] + (["chunk = 64"] if form == "chunked" else [])
@@ -129,17 +143,17 @@ class Rule:
                 function(*arguments, *made)
             else:
                 made = function(*arguments)
-            return _checked(made, shapes, dtypes, torch)
+            return checked(made, shapes, dtypes, torch)
 
         name = "solution." + re.sub(r"[^A-Za-z0-9_]", "_", self.definition.name)
-        made = Subject(solution, "gated_delta_rule", form, contracts=[contract or CONTRACTS[self.dtype]], limits=limits,
+        made = Subject(solution, "gated_delta_rule", form, contracts=[contract or self.contract], limits=limits,
                        array="torch", device=device, name=name, about={"definition": self.definition.name},
                        compiles=True, **self.conventions)
         return made
 
 
-def _checked(made, shapes, dtypes, torch):
-    """(output, new_state) of what a solution returned: a wider dtype is not rounded here, as it is not there."""
+def checked(made, shapes, dtypes, torch):
+    """The outputs, in the definition's order, of what a solution returned: a wider dtype is not rounded here, as it is not there."""
     if not isinstance(made, (tuple, list, dict)) or len(made) != len(dtypes):
         raise ReturnError(f"the solution returned {type(made).__name__}, asked for is {' and '.join(dtypes)}")
     by_name = made if isinstance(made, dict) else dict(zip(dtypes, made))
@@ -151,12 +165,12 @@ def _checked(made, shapes, dtypes, torch):
             raise ReturnError(f"{name} has shape {list(tensor.shape)}, asked for is {list(shapes[name])}")
         if tensor.dtype != dtypes[name]:
             raise ReturnError(f"{name} has dtype {tensor.dtype}, asked for is {dtypes[name]}")
-    return by_name["output"], by_name["new_state"]
+    return tuple(by_name[name] for name in shapes)
 
 
 # -- a folder and a solution
 
-def rule_of(folder, name):
+def rule_of(folder, name, zero_gates=False):
     """The Rule of a folder's definition."""
     found = sorted(glob.glob(os.path.join(glob.escape(folder), "definitions", "*", name + ".json")))
     if len(found) != 1:
@@ -164,7 +178,7 @@ def rule_of(folder, name):
     definition = Definition(load(found[0]), found[0])
     if definition.name != name:
         raise FormatError(f"{found[0]}: name {definition.name!r:.80}; {name} is asked for, as the file is called")
-    return Rule(definition)
+    return Rule(definition, zero_gates)
 
 
 def solution_of(path):
@@ -179,12 +193,7 @@ def solution_of(path):
 
 def _both(options):
     solution = solution_of(options.solution)
-    rule = rule_of(options.folder, solution.definition)
-    if rule.fused and not options.zero_gates:
-        raise FormatError(f"definition {solution.definition}: its gates are fused (A_log, a, dt_bias, b), whose own rounding "
-                          "the bounds do not know yet; write one with g and beta (definitions --out), or judge it at "
-                          "A_log = dt_bias = 0 alone, with --zero-gates")
-    return solution, rule
+    return solution, rule_of(options.folder, solution.definition, options.zero_gates)
 
 
 SOURCES = "SAMESTATE_SOLUTION_SOURCES"  # of judge's children: where it wrote them
@@ -274,7 +283,7 @@ def judge(options):
     print(f"{len(made)} traces of {len(pairs)} cases: {target}" if made else "no trace: nothing was judged", file=sys.stderr)
     if foreign:
         print(f"{foreign} workloads of {options.folder} are not cases of samestate, and were not run", file=sys.stderr)
-    if rule.fused:
+    if rule.fused and not rule.steps:
         print("judged at A_log = dt_bias = 0 alone; what the solution makes of other values was not", file=sys.stderr)
     if not made and code == 0:
         return 3  # nothing that was judged is no pass
@@ -322,7 +331,9 @@ def _options(words):
     verbs = parser.add_subparsers(dest="verb", required=True)
     one = verbs.add_parser("definitions", help="write definitions and workloads of the plan")
     one.add_argument("--out", required=True, help="the folder to write, new or empty")
-    one.add_argument("--stage", action="append", choices=("prefill", "decode"), help="both, unless said")
+    one.add_argument("--stage", action="append", choices=("prefill", "decode", "mtp"),
+                     help="prefill and decode, unless said; of fused gates mtp too")
+    one.add_argument("--fused-gates", action="store_true", help="A_log, a, dt_bias and b, as FlashInfer's own definitions")
     one.add_argument("--qk-heads", type=int, default=4)
     one.add_argument("--v-heads", type=int, default=8)
     one.add_argument("--head-size", type=int, default=128)
@@ -337,7 +348,7 @@ def _options(words):
                          "bf16 or bf16+card:nearest where operands are bf16")
         one.add_argument("--form", choices=("chunked", "recurrent"), help="chunked of prefill, recurrent of decode")
         one.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-        one.add_argument("--zero-gates", action="store_true", help="judge fused gates at A_log = dt_bias = 0 alone")
+        one.add_argument("--zero-gates", action="store_true", help="judge fused gates at A_log = dt_bias = 0 alone, by the family's plan")
         if verb == "judge":
             one.add_argument("--workloads-only", action="store_true", help="the folder's workloads, not the gate's plan")
             one.add_argument("--traces", help="the file of traces, DIR/traces/OP/NAME.jsonl unless said")

@@ -10,13 +10,14 @@ import struct
 import tempfile
 import uuid
 
+from . import flashinfer_fused
 from .checking import run_command, _last
 from .errors import CommandError, NothingRan
 from .serving import Server
 from .trace_format import (BYTES, DTYPES, Definition, Fields, FormatError, line_of, parsed, read_safetensors, safetensors,
                            safetensors_head, text_of, write_whole)
 
-_LINE = re.compile(r"v1 gated_delta_rule( [A-Za-z_]+=[A-Za-z0-9_.,:+-]+)*")
+_LINE = re.compile(r"v1 gated_delta_(?:rule|step)( [A-Za-z_][A-Za-z0-9_]*=[A-Za-z0-9_.,:+-]+)*")
 
 
 def plain_line(line):
@@ -35,6 +36,9 @@ def keys_of(line):
 def axes_of(line, rule):
     """{axis: size} of a case, of the axes that vary."""
     keys = keys_of(line)
+    if rule.steps:
+        sizes = flashinfer_fused.sizes_of(keys, rule.stage)
+        return {axis: sizes[letter] for letter, axis in rule.axes.items() if letter in sizes}
     if "lengths" in keys:
         lengths = [int(n) for n in keys["lengths"].split(",")]
         tokens, sequences = sum(lengths) + sum(int(n) for n in keys.get("unowned", "0").split(",")), len(lengths)
@@ -72,7 +76,8 @@ def workloads_of(folder, rule):
             if spec.get("type", str) == "safetensors":
                 line = _case_of(folder, spec.get("path", str), where)
                 break
-        if line is None or uuid_of(name, line) != identity:
+        system = flashinfer_fused.SYSTEM if rule.steps else "gated_delta_rule"
+        if line is None or uuid_of(name, line) != identity or line.split(" ")[1] != system:
             foreign += 1
         else:
             known.append((line, work.value))
@@ -89,14 +94,16 @@ def _case_of(folder, path, where):
     if line is None:
         return None
     if not isinstance(line, str) or len(line) > 4096 or not _LINE.fullmatch(line):
-        raise FormatError(f"{where}: {path} says it is case {line!r:.80}; a line v1 gated_delta_rule .. is asked for")
+        raise FormatError(f"{where}: {path} says it is case {line!r:.80}; a line v1 gated_delta_rule .. or v1 gated_delta_step .. is asked for")
     return line
 
 
 def line_for(line, kernel):
     """The case of a workload as the kernel is asked for it: the data are the same."""
     line = plain_line(line)
-    if kernel["form"] == "recurrent":
+    if kernel["system"] == flashinfer_fused.SYSTEM:
+        pass
+    elif kernel["form"] == "recurrent":
         line = re.sub(r" chunk=\d+", "", line)
         line = line.replace("form=packed", "form=packed chunk=0")
         line = line if "form=" in line else line.replace("v1 gated_delta_rule", "v1 gated_delta_rule form=recurrent")
@@ -273,6 +280,9 @@ def workload_of(path, line, rule):
     _, held = read_safetensors(path)
     axes, sizes, tensors = axes_of(line, rule), rule.sizes, {}
     size = lambda axis: axes.get(axis) if rule.definition.axes[axis] is None else rule.definition.axes[axis]
+    if rule.steps:
+        made = flashinfer_fused.tensors_of(held, keys_of(line), rule, _as, lambda shape: [size(axis) for axis in shape], path)
+        return {"axes": axes, "uuid": uuid_of(rule.definition.name, line)}, made
     for name, (shape, dtype) in rule.definition.inputs.items():
         if shape is None:
             continue
@@ -302,10 +312,12 @@ def _exported(rule, options, folder):
     try:
         words = ["export", "--out", folder, "--subject", server.spec, "--kernel", subject.name, "--max-cases",
                  str(options.max_cases), "--seed", str(options.seed), "--layout", "dense", "--law", "none",
-                 "--exclude", "regime=exact*", "--exclude", "final=none", "--exclude", "repeat=1", "--exclude", "heads=tiled"]
+                 "--exclude", "repeat=1"]
+        if not rule.steps:
+            words += ["--exclude", "regime=exact*", "--exclude", "final=none", "--exclude", "heads=tiled"]
         # Edge cases of the plan are exported whatever a kernel's limits are.
-        sizes = [f"{key}={size}" for key, size in rule.sizes.items()]
-        sizes += ["T=1.."] if rule.stage == "prefill" else ["T=1", "form=recurrent"]
+        sizes = [f"{key}={size}" for key, size in rule.sizes.items()] + (["l2norm=0"] if rule.steps else [])
+        sizes += {"prefill": ["T=1.."], "decode": ["T=1", "form=recurrent"], "mtp": ["T=2.."]}[rule.stage]
         words += [word for size in sizes for word in ("--where", size)]
         code, _, err = run_command(words, server)
     finally:
@@ -331,8 +343,9 @@ def definitions(options):
     cases = os.path.join(folder, "cases")
     try:
         made = os.path.join(folder, "made")
-        for stage in options.stage or ("prefill", "decode"):
-            said = definition_of(stage, options.qk_heads, options.v_heads, options.head_size, options.dtype)
+        for stage in options.stage or ("prefill", "decode") + (("mtp",) if options.fused_gates else ()):
+            written = flashinfer_fused.definition_of if options.fused_gates or stage == "mtp" else definition_of
+            said = written(stage, options.qk_heads, options.v_heads, options.head_size, options.dtype)
             rule, name, lines = Rule(Definition(said)), said["name"], []
             for path, line in _exported(rule, options, cases):
                 workload, tensors = workload_of(path, line, rule)

@@ -189,7 +189,10 @@ def run(subjects, request, memory, stream):
                 subject.run(request, mapped)
         else:
             subject.run(request, mapped)
-        return {"type": "ran", "id": identity}
+        answer = {"type": "ran", "id": identity}
+        if subject.ran_by(request):
+            answer["function"] = subject.ran_by(request)
+        return answer
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever a kernel raises is the verdict of its case, sys.exit too

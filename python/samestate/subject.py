@@ -19,12 +19,11 @@ The function is called with keyword arguments, by the names that its signature a
 Of systems of named tensors: the tensors by name, sizes by name, `parameters` (a dict). It returns o, or
 (o, final_state), or of named tensors one array, a tuple in the order of the outputs, or a dict by name.
 """
-import hashlib
 import inspect
 import os
-import sys
 
 from .errors import DeclarationError, ReturnError, Unsupported, nearest
+from .record import _sha256, _short, _where, about  # noqa: F401
 
 FAMILY = ("gated_delta_rule", "delta_rule", "retention", "linear_attention")
 CONVENTIONS = {  # docs/subjects.md, the default first
@@ -37,7 +36,11 @@ CONVENTIONS = {  # docs/subjects.md, the default first
     "layout": ("BTHD", "BHTD", "THD"),
     "state_argument": ("optional", "required", "in_place"),
     "cu_seqlens": ("int64", "int32"),
+    "l2norm_place": ("inside", "outside", "max"),
+    "l2norm_epsilon": (1e-6,),  # any number from 1e-12 to 1e-2
+    "null_slot": ("-1", "0", "none"),
 }
+OF_POOLS = ("null_slot",)  # conventions of systems of named tensors
 ARRAYS = ("numpy", "torch", "jax", "mlx")
 DTYPES = ("fp32", "bf16", "fp16", "int32", "int64")
 
@@ -70,6 +73,13 @@ def _checked_conventions(given):
             wrong = [f"{n}: {d}" for n, d in value.items() if d not in DTYPES]
             if wrong:
                 raise DeclarationError(f"dtypes {', '.join(wrong)}; known are {' '.join(DTYPES)}")
+        elif key == "l2norm_epsilon":
+            try:
+                value = float(value)
+            except (TypeError, ValueError):
+                value = 0.0
+            if not 1e-12 <= value <= 1e-2:
+                raise DeclarationError(f"l2norm_epsilon {given[key]!r}: a number from 1e-12 to 1e-2")
         elif key not in CONVENTIONS:
             raise DeclarationError(f"convention {key}{nearest(key, CONVENTIONS)}; known are "
                                    f"{' '.join(CONVENTIONS)} dtypes")
@@ -110,10 +120,11 @@ class Subject:
         self.compiles = (device == "cuda" or array == "jax") if compiles is None else bool(compiles)
         self.options, self._about = dict(options or {}), dict(about or {})
         self.conventions = _checked_conventions(conventions)
+        self._require_conventions()
         self._read_signature(dict(arguments or {}))
         self._complete()
         self.name = self._name_of(name)
-        self._library, self._seen, self._lengths = None, set(), None
+        self._library, self._seen, self._lengths, self._ran_by = None, set(), None, {}
 
     # -- the declaration
 
@@ -171,6 +182,15 @@ class Subject:
             raise DeclarationError(f"{self._called()} asks for {unknown[0]}{nearest(unknown[0], known)}; known are "
                                    f"{' '.join(known)}; or say arguments={{'q': '{unknown[0]}'}}")
 
+    def _require_conventions(self):
+        """No convention that its system has no use for; what else contradicts is found by the command too."""
+        for key in self.conventions:
+            if self.family and key in OF_POOLS:
+                raise DeclarationError(f"{key}: {self.system} has no pool of states, gated_delta_step has")
+            if not self.family and key not in OF_POOLS + ("dtypes",):
+                raise DeclarationError(f"{key} is a convention of the recurrent family, and {self.system} has named "
+                                       "tensors: write the function in their names and layouts, and leave it out")
+
     def _called(self):
         return getattr(self.function, "__qualname__", repr(self.function))
 
@@ -194,6 +214,10 @@ class Subject:
             say["heads"] = "interleaved"
         if "l2norm" not in asked and say.get("l2norm", "argument") == "argument":
             say["l2norm"] = "outside"
+        epsilon = [key for key in ("l2norm_epsilon", "l2norm_place") if key in say]
+        if epsilon and say.get("l2norm") == "outside":
+            raise DeclarationError(f"{' '.join(epsilon)} of a norm in the kernel, and {self._called()} has none: take the "
+                                   "argument l2norm, or say l2norm='in_kernel'")
         if self.form in ("sequence_parallel", "head_parallel") and "cuts" not in asked:
             self._limit("ranks = 1")
         if "chunk" not in asked and self.form in ("chunked", "sequence_parallel", "head_parallel") and not any(
@@ -270,10 +294,10 @@ class Subject:
             import torch
 
             with torch.no_grad():
-                result = self.function(*positional, **named)
+                result = self._called_with(request, positional, named)
             library.synchronise()
         else:
-            result = self.function(*positional, **named)
+            result = self._called_with(request, positional, named)
         if os.getpid() != process:
             os._exit(1)  # forked off by the kernel and come back: the memory is shared, and the call is not its own
         results = self._results(result, outputs, by_name)
@@ -283,6 +307,27 @@ class Subject:
             library.store(mapped, tensor, results[tensor["name"]], self._owned(tensor, inputs, by_name))
         kept = [(t, a) for t, a in zip(inputs, arrays) if t["offset"] not in {o["offset"] for o in outputs}]
         library.finish(mapped, [t for t, _ in kept], [a for _, a in kept])
+
+    def _called_with(self, request, positional, named):
+        """What the function returns. The first call of each kind is watched: what a name hands it on to may depend on it."""
+        kind = self._kind(request)
+        if kind in self._ran_by:
+            return self.function(*positional, **named)
+        from .forwarding import Watch
+
+        with Watch() as watch:
+            result = self.function(*positional, **named)
+        self._ran_by[kind] = watch.function
+        return result
+
+    @staticmethod
+    def _kind(request):
+        return (request["contract"], request.get("l2norm"), request["tokens"] == 1,
+                tuple(sorted(tensor["name"] for tensor in request["inputs"])))
+
+    def ran_by(self, request):
+        """What the function handed a call of this kind on to: file, function and hash; None where it ran itself."""
+        return self._ran_by.get(self._kind(request))
 
     def _given(self, library, mapped, tensor):
         """The array of an input. Lengths at the place of the last call's are the same object with what it holds now, as
@@ -399,70 +444,3 @@ def subject_of(function, system=None, form=None, **declaration):
         raise DeclarationError(f"{getattr(function, '__qualname__', function)} is not declared: say its system and "
                                "form, or write @samestate.kernel(system, form) above it")
     return Subject(function, system, form, **declaration)
-
-
-# -- the record
-
-def _where(function):
-    """(file, line) of the function that runs, (None, 0) where it has no source."""
-    try:
-        function = inspect.unwrap(function)
-        code = getattr(function, "__code__", None) or getattr(getattr(function, "__call__", None), "__code__", None)
-        if code is not None:
-            return code.co_filename, code.co_firstlineno
-        return inspect.getsourcefile(function), 0
-    except (TypeError, OSError, ValueError):
-        return None, 0
-
-
-def _short(path):
-    """The path below the folder that it was imported from, or from here."""
-    for root in [os.getcwd()] + sorted((p for p in sys.path if p), key=len, reverse=True):
-        root = os.path.abspath(root) + os.sep
-        if os.path.abspath(path).startswith(root):
-            return os.path.abspath(path)[len(root):]
-    return os.path.basename(path)
-
-
-def _sha256(path):
-    try:
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
-    except OSError:
-        return "(not readable)"
-
-
-PACKAGES = {  # module: distribution; recorded where the module was imported
-    "numpy": "numpy", "torch": "torch", "triton": "triton", "jax": "jax", "jaxlib": "jaxlib", "mlx": "mlx",
-    "mlx_lm": "mlx-lm", "transformers": "transformers", "fla": "flash-linear-attention", "libggml": "libggml-python",
-    "flashinfer": "flashinfer-python", "flash_qla": "flash-qla", "vllm": "vllm", "tilelang": "tilelang",
-    "cutlass": "nvidia-cutlass-dsl", "ml_dtypes": "ml-dtypes", "cupy": "cupy",
-}
-_SWITCHES = ("FLA_", "TRITON_", "CUBLAS_", "XLA_FLAGS", "JAX_", "MLX_", "NVIDIA_TF32_OVERRIDE",
-             "PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "MKL_")
-
-
-def about():
-    """The record of this process: versions of what is imported, and switches that change numerics. Strings."""
-    from importlib import metadata
-
-    from . import __version__
-
-    out = {"samestate.python": __version__, "python": sys.version.split()[0]}
-    for module, distribution in PACKAGES.items():
-        if module in sys.modules:
-            try:
-                out[module] = metadata.version(distribution)
-            except metadata.PackageNotFoundError:
-                out[module] = str(getattr(sys.modules[module], "__version__", "(unknown)"))
-    for key in sorted(os.environ):
-        if key.startswith(_SWITCHES) and not key.endswith(("_DIR", "_PATH", "_HOME")):  # places change no number
-            out[key] = os.environ[key][:200]
-    torch = sys.modules.get("torch")
-    if torch is not None and hasattr(torch, "backends"):
-        out["torch.allow_tf32.matmul"] = str(torch.backends.cuda.matmul.allow_tf32)
-        out["torch.allow_tf32.cudnn"] = str(torch.backends.cudnn.allow_tf32)
-        out["torch.float32_matmul_precision"] = torch.get_float32_matmul_precision()
-        if torch.cuda.is_available():
-            out["device"] = torch.cuda.get_device_name()
-    return out

@@ -11,7 +11,7 @@ from samestate import adapters  # noqa: E402
 from samestate.adapters import named  # noqa: E402
 from samestate.errors import DeclarationError  # noqa: E402
 from samestate.serve import joined_name, parsed_options, several, split_name, subjects_of  # noqa: E402
-from samestate.subject import ARRAYS, CONVENTIONS, FAMILY  # noqa: E402
+from samestate.subject import ARRAYS, CONVENTIONS, FAMILY, OF_POOLS  # noqa: E402
 
 DOCS = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs")
 PAGE = os.path.join(DOCS, "adapters.md")
@@ -35,7 +35,7 @@ class Table(unittest.TestCase):
                     self.assertIsNone(row.call)
                 else:  # called by its tensors' names, or by a call of named.py
                     self.assertNotEqual(bool(row.call), bool(row.arguments))
-                    self.assertFalse(row.conventions)
+                    self.assertLessEqual(set(row.conventions), set(OF_POOLS))
                 self.assertTrue(row.call is None or callable(getattr(named, row.call)))
                 for key, value in row.conventions.items():
                     self.assertIn(value, CONVENTIONS[key])
@@ -55,6 +55,7 @@ class Table(unittest.TestCase):
                 else:
                     line, = re.findall(r"^\| " + row.system + r" \|.*", page, re.M)
                     keys = set(re.findall(r"(\w+)=\d+ \(", line)) | {"contract"}
+                    keys |= {"chunk"} if row.form == "chunked" else set()
                 self.assertLessEqual(set(row.variant), keys)
 
     def test_names_of_both_forms(self):

@@ -194,10 +194,6 @@ class Hostile(Folder):
             code, err = self.main("judge", self.root, "--solution", path)
             self.assertEqual((code, err.count("\n")), (2, 1), err)
 
-    def test_fused_gates(self):
-        definition = fused(PREFILL)
-        self.refused(definition, solution(definition), "--zero-gates")
-
     def test_no_definition(self):
         self.write("definitions/gdn/other.json", PREFILL)
         self.refused({"name": "x"}, changed(solution(PREFILL), ["definition"], "absent"), "absent")

@@ -293,6 +293,13 @@ class Start(unittest.TestCase):
                 ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&decai=ln"], "did you mean decay"),
                 ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&decay=lin"], "known are ln log2 linear"),
                 ([KERNELS + ":right?system=retention&form=recurrent"], "system"),
+                ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&l2norm_epsilon=1e-5"], "has none: take the argument"),
+                ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&l2norm=in_kernel&l2norm_epsilon=big"], "1e-12 to"),
+                ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&l2norm=in_kernel&l2norm_place=root"],
+                 "known are inside outside max"),
+                ([KERNELS + ":plain?system=gated_delta_rule&form=recurrent&null_slot=0"], "no pool of states"),
+                ([KERNELS + ":plain?system=gated_delta_step&form=recurrent&decay=linear"], "has named tensors"),
+                ([KERNELS + ":plain?system=gated_delta_step&form=recurrent&null_slot=1"], "known are -1 0 none"),
                 ([missing + ":f"], "no_such_package"), ([], "no NAME")):
             with self.subTest(words):
                 text = self.fails(*words)

@@ -76,6 +76,7 @@ void visit_judgement(AnyRecord& record, Visit&& visit) {
   visit.unless_empty("after", record.after);
   visit.unless_empty("gpu", record.gpu);
   visit.unless_empty("outputs", record.outputs);
+  visit.unless_empty("ran_by", record.ran_by);
 }
 
 template <class AnyMeasurement, class Visit>

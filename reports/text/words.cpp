@@ -296,6 +296,10 @@ constexpr std::array kWords = {
          "of a case in a *record*: a hash of what a cuda kernel wrote, an output; equal hashes are equal "
          "bits, "
          "which `samestate compare` and `--each-device` look at ([devices.md](devices.md))"},
+    Word{"ran_by",
+         "of a case in a *record*: the function that ran in the place of the declared one, which handed its "
+         "call "
+         "on: module, file and hash of a subject ([subjects.md](subjects.md))"},
     Word{"devices lost",
          "the *gate* of cases that were *skipped* since no device was left: the driver no longer had the one "
          "that they ran on, nor any other. No verdict of the kernel; the run has judged too little "

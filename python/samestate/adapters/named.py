@@ -109,31 +109,66 @@ def convolution_without_state(function, x, kernel, state, activation, bias):
     return {"y": y.transpose(1, 2)[:, before:], "state": whole[:, whole.shape[1] - before:]}
 
 
+@_call
+def convolution_channels_last(function, x, kernel, state, activation, bias):
+    """x [B, C, T] and state [B, C, W - 1], whose channels lie side by side."""
+    y, after = function(x=x.contiguous().transpose(1, 2), weight=kernel, bias=_bias(bias),
+                        initial_states=state.contiguous().transpose(1, 2), return_final_states=True,
+                        activation=_silu(activation))
+    return {"y": y.transpose(1, 2), "state": after.transpose(1, 2)}
+
+
+@_call
+def update_of_dao(function, x, kernel, state, activation, bias):
+    """x [B, C, T]; state [B, C, W - 1], updated in place."""
+    cache = state.transpose(1, 2).clone()
+    y = function(x=x.transpose(1, 2), conv_state=cache, weight=kernel, bias=_bias(bias), activation=_silu(activation))
+    return {"y": y.transpose(1, 2), "state": cache.transpose(1, 2)}
+
+
 # -- scans: A = -e^A_log, as their modules make it
 
 def _rates(A_log):
     return -A_log.float().exp()
 
 
-@_call
-def selective_scan(function, u, dt, dt_bias, A_log, B, C, skip, z, h):
-    """u, dt, z [B, D, T]; B, C [B, N, T]. It begins at a state of zeros: N tokens in front of the first write h, each
-    one column n by B = e_n with a step so short (softplus(-30), 1e-13) that decays are 1 in fp32, and u = h / step."""
+def _from_zeros(function, names, measured, u, dt, dt_bias, A_log, B, C, skip, z, h):
+    """A scan that begins at a state of zeros; `names`: those of u and of the steps; `measured`: the short step is what
+    the function makes of it, a token of u = B = 1 that leaves it in the state: an exponential of -30 may be off by 2e-6."""
     import torch
 
     batch, _, width = h.shape
-    short = torch.full((batch, width, u.shape[2]), -30.0) - dt_bias
+    short = torch.full((batch, width, u.shape[2]), -30.0, device=u.device) - dt_bias
     step = torch.nn.functional.softplus(short + dt_bias)
-    eye = torch.eye(width).expand(batch, -1, -1)
-    nothing = torch.zeros(batch, width, u.shape[2])
+    if measured:
+        one = torch.ones_like(step[:, :1]).transpose(1, 2)
+        row = torch.ones(batch, width, 1, device=u.device)
+        _, left = function(**{names[0]: one, names[1]: short[:, :1].transpose(1, 2).contiguous()}, A=_rates(A_log), B=row,
+                           C=row, D=skip, z=one, delta_bias=dt_bias, delta_softplus=True, return_last_state=True)
+        step = left[:, None, :, 0]
+    eye = torch.eye(width, device=u.device).expand(batch, -1, -1)
+    nothing = torch.zeros(batch, width, u.shape[2], device=u.device)
 
     def behind(first, rest):
         return torch.cat([first, rest], 1).transpose(1, 2).contiguous()
 
-    out, after = function(hidden_states=behind(h.transpose(1, 2) / step, u), dt=behind(short, dt), A=_rates(A_log),
-                          B=behind(eye, B), C=behind(torch.zeros_like(eye), C), D=skip, z=behind(nothing, z),
-                          delta_bias=dt_bias, delta_softplus=True, return_last_state=True)
+    out, after = function(**{names[0]: behind(h.transpose(1, 2) / step, u), names[1]: behind(short, dt)},
+                          A=_rates(A_log), B=behind(eye, B), C=behind(torch.zeros_like(eye), C), D=skip,
+                          z=behind(nothing, z), delta_bias=dt_bias, delta_softplus=True, return_last_state=True)
     return {"out": out.transpose(1, 2)[:, width:], "h": after}
+
+
+@_call
+def selective_scan(function, u, dt, dt_bias, A_log, B, C, skip, z, h):
+    """u, dt, z [B, D, T]; B, C [B, N, T]. It begins at a state of zeros: N tokens in front of the first write h, each
+    one column n by B = e_n with a step so short (softplus(-30), 1e-13) that decays are 1 in fp32, and u = h / step."""
+    return _from_zeros(function, ("hidden_states", "dt"), False, u, dt, dt_bias, A_log, B, C, skip, z, h)
+
+
+@_call
+def selective_scan_of_mamba_ssm(function, u, dt, dt_bias, A_log, B, C, skip, z, h):
+    """u, delta, z [B, D, T]; B, C [B, N, T]. It begins at a state of zeros, as that of Hugging Face."""
+    return _from_zeros(function, ("u", "delta"), True, u, dt, dt_bias, A_log, B, C, skip, z, h)
 
 
 def _tokens(x, function):
@@ -168,6 +203,41 @@ def duality_update(function, x, dt, dt_bias, A_log, B, C, skip, S, G):
     out = _tokens(heads, lambda t: function(state=state, hidden_states=heads[:, t], dt=each(dt[:, t]), A=A, B=B[:, t],
                                             C=C[:, t], D=each(skip), z=None, dt_bias=each(dt_bias), dt_softplus=True))
     return {"y": out.reshape(x.shape), "S": state.reshape(S.shape)}
+
+
+@_call
+def selective_update_of_mamba_ssm(function, u, dt, dt_bias, A_log, B, C, skip, z, h):
+    """State [B, D, N], updated in place, a token a call."""
+    state, A = h.clone(), _rates(A_log)
+    out = _tokens(u, lambda t: function(state=state, x=u[:, t], dt=dt[:, t], A=A, B=B[:, t], C=C[:, t], D=skip,
+                                        z=z[:, t], dt_bias=dt_bias, dt_softplus=True))
+    return {"out": out, "h": state}
+
+
+@_call
+def duality_update_of_mamba_ssm(function, x, dt, dt_bias, A_log, B, C, skip, S, G):
+    """State [B, H, P, N], updated in place, a token a call; what a head has once has stride 0 over its channels, which
+    is what the function's short way asks for."""
+    H = A_log.shape[0]
+    heads, B, C = _heads(x, H), _heads(B, G), _heads(C, G)
+    P = heads.shape[-1]
+    state = S.reshape(S.shape[0], H, P, S.shape[-1]).contiguous().clone()
+    each = lambda y: y[..., None].expand(*y.shape, P)
+    A = each(_rates(A_log))[..., None].expand(H, P, S.shape[-1])
+    out = _tokens(heads, lambda t: function(state=state, x=heads[:, t], dt=each(dt[:, t]), A=A, B=B[:, t], C=C[:, t],
+                                            D=each(skip), z=None, dt_bias=each(dt_bias), dt_softplus=True))
+    return {"y": out.reshape(x.shape), "S": state.reshape(S.shape)}
+
+
+@_call
+def duality_chunks_of_mamba_ssm(function, x, dt, dt_bias, A_log, B, C, skip, S, G, chunk):
+    """x [B, T, H, P]; B, C [B, T, G, N]; states [B, H, P, N]."""
+    H = A_log.shape[0]
+    heads = _heads(x, H)
+    before = S.reshape(S.shape[0], H, heads.shape[-1], S.shape[-1])
+    y, after = function(x=heads, dt=dt, A=_rates(A_log), B=_heads(B, G), C=_heads(C, G), chunk_size=chunk, D=skip,
+                        z=None, dt_bias=dt_bias, initial_states=before, dt_softplus=True, return_final_states=True)
+    return {"y": y.reshape(x.shape), "S": after.reshape(S.shape)}
 
 
 @_call
@@ -219,33 +289,155 @@ def normalised(function, q, k, v, S, z, H):
     return {"o": o.reshape(v.shape), "S": after, "z": sums[:, 0]}
 
 
-# -- serving steps: one pool a sequence, whose slot is taken out and put back here; slot -1 is nobody's
+# -- serving steps: one pool a request. What a request without a slot has is the row's convention `null_slot`: with `none`
+# every slot that comes here is a row of its pool
+
+def _own(slot, pool):
+    import torch
+
+    return torch.arange(len(pool), device=pool.device), slot[:, 0].long()
+
 
 @_call
 def step_of_states(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
-    """The gates' inputs as g and beta; states [B, Hv, dk, dv]. The null slot is the adapter's."""
-    import torch
-
-    each, slot = torch.arange(len(pool), device=pool.device), slot[:, 0].long()
-    live = slot >= 0
+    """The gates' inputs as g and beta; states [B, Hv, dk, dv], taken out of their slots and put back here."""
+    each, slot = _own(slot, pool)
     o, after = function(q=q, k=k, v=v, g=a, beta=b, A_log=A_log, dt_bias=dt_bias, use_gate_in_kernel=True,
                         use_beta_sigmoid_in_kernel=True, use_qk_l2norm_in_kernel=bool(l2norm),
-                        initial_state=pool[each, slot.clamp(min=0)], output_final_state=True)
+                        initial_state=pool[each, slot], output_final_state=True)
     written = pool.clone()
-    written[each[live], slot[live]] = after[live]
-    return {"o": torch.where(live[:, None, None, None], o, 0), "pool": written}
+    written[each, slot] = after
+    return {"o": o, "pool": written}
 
 
 @_call
 def mlx_step(function, q, k, v, a, b, A_log, dt_bias, slot, pool):
-    """States [B, Hv, dv, dk]; the scale is in q."""
+    """States [B, Hv, dv, dk], taken out of their slots and put back here; the scale is in q."""
     import mlx.core as mx
 
-    each, slot = mx.arange(pool.shape[0]), slot[:, 0].astype(mx.int32)
-    live = (slot >= 0).reshape(-1, 1, 1, 1)
-    rows = mx.maximum(slot, 0)
+    each, rows = mx.arange(pool.shape[0]), slot[:, 0].astype(mx.int32)
     state = pool[each, rows]
     o, after = function(q * q.shape[-1] ** -0.5, k, v, a, b, A_log, dt_bias, state.swapaxes(2, 3))
     written = mx.array(pool)
-    written[each, rows] = mx.where(live, after.swapaxes(2, 3), state)
-    return {"o": mx.where(live, o, 0), "pool": written}
+    written[each, rows] = after.swapaxes(2, 3)
+    return {"o": o, "pool": written}
+
+
+def _one_pool(pool):
+    """Rows [Hv, dv, dk] of all requests' pools, one after another: the pool that a server has. Of a width of 1
+    contiguous() would be the judge's memory itself, and its strides no dense tensor's."""
+    import torch
+
+    return pool.flatten(0, 1).transpose(-1, -2).clone(memory_format=torch.contiguous_format)
+
+
+def _back(rows, pool):
+    return rows.transpose(-1, -2).reshape(pool.shape)
+
+
+def _rows(slot, pool, null=None):
+    """int32 rows of _one_pool; `null` stays what it is."""
+    import torch
+
+    each, slot = _own(slot, pool)
+    rows = each * pool.shape[1] + slot
+    return (rows if null is None else torch.where(slot == null, null, rows)).to(torch.int32)
+
+
+def _in_place(after, states):
+    if after.data_ptr() != states.data_ptr():
+        raise RuntimeError("the pool was not updated in place")
+
+
+def _packed_decode(function, null, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
+    import torch
+
+    states, rows, out = _one_pool(pool), _rows(slot, pool, null), []
+    for t in range(q.shape[1]):
+        mixed = torch.cat([x[:, t].flatten(1) for x in (q, k, v)], 1)
+        o = torch.full_like(v[:, t:t + 1], float("nan"), memory_format=torch.contiguous_format)
+        o, after = function(mixed_qkv=mixed, a=a[:, t].contiguous(), b=b[:, t].contiguous(), A_log=A_log, dt_bias=dt_bias,
+                            scale=q.shape[-1] ** -0.5, initial_state=states, out=o, ssm_state_indices=rows,
+                            use_qk_l2norm_in_kernel=bool(l2norm))
+        _in_place(after, states)
+        out.append(o)
+    return {"o": torch.cat(out, 1), "pool": _back(states, pool)}
+
+
+@_call
+def packed_decode_from_slot_1(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
+    """q, k and v side by side [B, 2 Hk dk + Hv dv], a token a call; one pool [B P, Hv, dv, dk] in place."""
+    return _packed_decode(function, 0, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm)
+
+
+@_call
+def packed_decode_from_slot_0(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
+    """q, k and v side by side [B, 2 Hk dk + Hv dv], a token a call; one pool [B P, Hv, dv, dk] in place."""
+    return _packed_decode(function, -1, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm)
+
+
+@_call
+def gating_of_vllm(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
+    """One pool [1 + B P, Hv, dv, dk] in place, of which row 0 is nobody's; the slot of each token, [B, T]."""
+    import torch
+
+    states = _one_pool(pool)
+    states = torch.cat([torch.full_like(states[:1], float("nan")), states])
+    rows = (_rows(slot, pool) + 1)[:, None].expand(-1, q.shape[1]).contiguous()
+    o, after = function(A_log=A_log, a=a, b=b, dt_bias=dt_bias, q=q, k=k, v=v, initial_state=states,
+                        ssm_state_indices=rows, use_qk_l2norm_in_kernel=bool(l2norm))
+    _in_place(after, states)
+    return {"o": o, "pool": _back(states[1:], pool)}
+
+
+@_call
+def gating_of_sglang(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
+    """One pool [B P, Hv, dv, dk] in place; dense tensors, whatever their strides say."""
+    states = _one_pool(pool)
+    o = function(A_log=A_log, a=a.contiguous(), dt_bias=dt_bias, softplus_beta=1.0, softplus_threshold=20.0,
+                 q=q.contiguous(), k=k.contiguous(), v=v.contiguous(), b=b.contiguous(), initial_state_source=states,
+                 initial_state_indices=_rows(slot, pool), use_qk_l2norm_in_kernel=bool(l2norm))
+    return {"o": o, "pool": _back(states, pool)}
+
+
+@_call
+def flashinfer_decode(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
+    """States [B, Hv, dk, dv] in place, taken out of their slots and put back here, a token a call."""
+    import torch
+
+    each, slot = _own(slot, pool)
+    state, out = pool[each, slot].contiguous(), []
+    for t in range(q.shape[1]):
+        at = slice(t, t + 1)
+        o, after = function(q=q[:, at], k=k[:, at], v=v[:, at], state=state, A_log=A_log, a=a[:, at], dt_bias=dt_bias,
+                            b=b[:, at], use_qk_l2norm=bool(l2norm))
+        _in_place(after, state)
+        out.append(o)
+    written = pool.clone()
+    written[each, slot] = state
+    return {"o": torch.cat(out, 1), "pool": written}
+
+
+@_call
+def flashinfer_pretransposed(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
+    """One pool [B P, Hv, dv, dk] in place, a token a call."""
+    import torch
+
+    states, rows, out = _one_pool(pool), _rows(slot, pool, -1), []
+    for t in range(q.shape[1]):
+        at = slice(t, t + 1)
+        o, after = function(q=q[:, at], k=k[:, at], v=v[:, at], state=None, A_log=A_log, a=a[:, at], dt_bias=dt_bias,
+                            b=b[:, at], use_qk_l2norm=bool(l2norm), initial_state=states, initial_state_indices=rows)
+        _in_place(after, states)
+        out.append(o)
+    return {"o": torch.cat(out, 1), "pool": _back(states, pool)}
+
+
+@_call
+def flashinfer_mtp(function, q, k, v, a, b, A_log, dt_bias, slot, pool, l2norm):
+    """One pool [B P, Hv, dv, dk] in place, all tokens in one call."""
+    states = _one_pool(pool)
+    o, after = function(q=q, k=k, v=v, initial_state=states, initial_state_indices=_rows(slot, pool, -1), A_log=A_log,
+                        a=a, dt_bias=dt_bias, b=b, use_qk_l2norm=bool(l2norm), disable_state_update=False)
+    _in_place(after, states)
+    return {"o": o, "pool": _back(states, pool)}

@@ -9,14 +9,15 @@ _MODELS = "transformers.models."
 # What Triton's kernels here take as constants: widths, and which tensors there are. T and B are none.
 _CONSTANTS = {"l2norm": ("H", "D"), "rms_norm": ("H", "D"), "gated_rms_norm": ("H", "D"),
               "gate_first_rms_norm": ("H", "D"), "short_convolution": ("C", "W", "bias", "activation"),
-              "activation_gates": ("H",), "gated_delta_step": ("Hk", "Hv", "dk", "dv", "l2norm")}
+              "activation_gates": ("H",), "gated_delta_step": ("Hk", "Hv", "dk", "dv", "l2norm"),
+              "selective_scan": ("D", "N"), "state_space_duality": ("H", "G", "P", "N")}
 
 
 def _row(name, kernel, system, form, package, versions, function, array, devices, call=None, arguments=None,
-         options=None, limits=(), tried="", on_device=(), traps=""):
+         options=None, limits=(), tried="", on_device=(), traps="", conventions=None):
     variant = _CONSTANTS[system] + ("contract",) if "cuda" in devices else ()
     return Adapter(name, kernel, system, form, package, versions, function, array, devices, dict(arguments or {}),
-                   dict(options or {}), list(limits), {}, dict({"cpu": tried} if tried else {}, **dict(on_device)), traps, variant, call)
+                   dict(options or {}), list(limits), dict(conventions or {}), dict({"cpu": tried} if tried else {}, **dict(on_device)), traps, variant, call)
 
 
 def _hf(name, system, form, where, call=None, **more):
@@ -76,7 +77,7 @@ FP32 = (
     _fla("fused_gdn_gate", "activation_gates", "branchless", "ops.gated_delta_rule.gate:fused_gdn_gate", "gate",
          traps="its g is the raw a"),
     _fla("gated_delta_step", "gated_delta_step", "recurrent",
-         "ops.gated_delta_rule:fused_recurrent_gated_delta_rule", "step_of_states",
+         "ops.gated_delta_rule:fused_recurrent_gated_delta_rule", "step_of_states", conventions={"null_slot": "none"},
          traps="use_gate_in_kernel: g is the raw a, and use_beta_sigmoid_in_kernel: beta the raw b; softplus is its "
                "argument above 20"),
     _hf("causal_conv1d_update", "short_convolution", "gather", "qwen3_next:causal_conv1d_update.__wrapped__",
@@ -118,6 +119,7 @@ FP32 = (
          traps="steps are clipped at 0.001 by default; A_log, not A; its order is x A_log B C D dt dt_bias state"),
     _row("mlx.gated_delta_update", "mlx.gated_delta_step", "gated_delta_step", "recurrent", "mlx-lm", ("0.32.2",),
          "samestate.adapters.mlx:gated_delta_update()", "mlx", {"cpu": ["fp32+exponential:ex2"]}, "mlx_step",
+         conventions={"null_slot": "none"},
          limits=["T >= 1", "l2norm = 0"], tried="0.32.2",
          traps="state [value, key]; the caller folds the scale into q; no l2norm inside; on a CPU exp(x) is "
                "2^(x log2 e) with the product rounded, 64 units at x = -80"),

@@ -148,5 +148,11 @@ ROWS = (
             ("0.1.3",), "flash_qla:chunk_gated_delta_rule", "torch", {"cuda": ["bf16+card:nearest"]},
             dict(_DELTA, **_L2), {}, ["chunk = 64", "T >= 1"], {"heads": "interleaved"}, {},
             "fp16 and bf16 alone; sm90 and later; the contract is a guess of its source"),
+    Adapter("vllm.fused_recurrent_gated_delta_rule", "vllm.gated_delta_rule", "gated_delta_rule", "recurrent", "vllm",
+            ("0.33.0",), "samestate.adapters.vllm:fused_recurrent_gated_delta_rule()", "torch",
+            {"cuda": ["fp32", "bf16+norm:unrounded"]}, {}, {}, ["scale in default 1 16 0.0001220703125", "T >= 1"],
+            {"state": "vk", "heads": "interleaved", "state_argument": "required"}, {},
+            "without slots the state of sequence n is read at the row of its first token, and one a token comes back; slots "
+            "up to 0 are skipped; states [value, key]; the scale has to be positive; the contract is a guess of its source",
+            _COMPILED),
 )
-# Not here: FlashInfer's decode and vLLM's packed decode, whose system is gated_delta_step: they need a device.

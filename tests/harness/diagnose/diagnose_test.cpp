@@ -137,6 +137,42 @@ TEST_P(Diagnosis, SetsOfConventionsAreDecoded) {
   }
 }
 
+// What a declaration says of the norm is what is expected, and the usual one is a deviation from it.
+TEST_P(Diagnosis, ANormIsFoundUnderAnyDeclaredOne) {
+  const Family& family = family_named(GetParam());
+  using enum Given::NormPlace;
+  const auto given_as = [](Given::NormPlace place, double epsilon) {
+    Given given;
+    given.norm = place, given.norm_epsilon = epsilon;
+    return given;
+  };
+  const std::vector<Given> norms = {
+      {}, given_as(inside, 1e-5), given_as(outside, 1e-6), given_as(maximum, 1e-12)};
+  const std::vector<DiagnosticCall> calls = diagnostic_calls(family);
+  for (const Given& own : norms) {
+    std::vector<ProbeRun> runs;
+    for (DiagnosticCall call : calls) {
+      call.batch.shape.given = own;
+      const Returned values = evaluate(call.batch, family, {});
+      ProbeRun& run = runs.emplace_back();
+      run.outputs.o.assign(values.o.begin(), values.o.end());
+      run.outputs.final_state.assign(values.final_state.begin(), values.final_state.end());
+    }
+    for (const Given& declared : norms) {
+      std::vector<DiagnosticCall> of = calls;
+      for (DiagnosticCall& call : of) call.batch.shape.given = declared;
+      const samestate::Diagnosis found = diagnose(family, of, runs);
+      ASSERT_EQ(found.fits.size(), 1U) << own.norm_epsilon << " " << declared.norm_epsilon;
+      const Set& deviations = found.fits.front().deviations;
+      ASSERT_EQ(deviations.size(), own == declared ? 0U : 1U);
+      if (own != declared) {
+        EXPECT_EQ(deviations.front()->aspect, "l2norm");
+        EXPECT_NE(deviations.front()->declare, "");
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Family, Diagnosis,
                          ::testing::Values("gated_delta_rule", "delta_rule", "retention", "linear_attention"),
                          [](const auto& of) { return of.param; });

@@ -21,6 +21,7 @@ std::string refused(const std::string& line) {
 TEST(Answer, IsRead) {
   EXPECT_EQ(parse_answer(R"({"type":"ran","id":3})", 3).kind, SubjectAnswer::Kind::ran);
   EXPECT_EQ(parse_answer(R"({"id":3,"type":"busy","what":"compiling"})", 3).kind, SubjectAnswer::Kind::busy);
+  EXPECT_EQ(parse_answer(R"({"type":"ran","id":3,"function":"a.py:1 f\u0007"})", 3).function, "a.py:1 f ");
   const SubjectAnswer no = parse_answer(R"({"type":"unsupported","id":3,"reason":"dk"})", 3);
   EXPECT_EQ(no.kind, SubjectAnswer::Kind::unsupported);
   EXPECT_EQ(no.reason, "dk");

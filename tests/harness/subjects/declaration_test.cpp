@@ -51,6 +51,42 @@ TEST(Declaration, MemoryIsRead) {
   EXPECT_THROW((void)parse_ready(text), Error);
 }
 
+TEST(Declaration, ANormInTheKernelHasItsEpsilonAndPlace) {
+  EXPECT_EQ(parse_ready(kReady).kernels.front().conventions.norm_epsilon, 1e-6);
+  std::string text = kReady;
+  const std::string from = R"("l2norm":"in_kernel")";
+  text.replace(text.find(from), from.size(), from + R"(,"l2norm_place":"outside","l2norm_epsilon":1e-5)");
+  const Conventions c = parse_ready(text).kernels.front().conventions;
+  EXPECT_EQ(c.norm_place, Given::NormPlace::outside);
+  EXPECT_EQ(c.norm_epsilon, 1e-5);
+}
+
+TEST(Declaration, ConventionsThatASystemHasNoUseForAreNamed) {
+  Declaration d;
+  d.name = "mine", d.system = "rms_norm";
+  const auto refused = [&](std::vector<std::string> said, bool family, bool pool) {
+    d.said = std::move(said);
+    try {
+      require_conventions(d, family, pool);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refused({"dtypes"}, false, false), "");
+  EXPECT_EQ(refused({"dtypes", "null_slot"}, false, true), "");
+  EXPECT_EQ(refused({"decay", "l2norm_epsilon"}, true, false), "");
+  d.conventions.dtypes = {{"q", Dtype::bf16}};
+  EXPECT_EQ(refused({"dtypes"}, false, false), "") << "of named tensors each has its own";
+  EXPECT_NE(refused({"dtypes"}, true, false).find("\"dtypes\" of q is what the contract says"),
+            std::string::npos);
+  d.conventions.dtypes = {{"q", Dtype::fp32}, {"g", Dtype::bf16}};
+  EXPECT_EQ(refused({"dtypes"}, true, false), "");
+  EXPECT_NE(refused({"state"}, false, true).find("recurrent family"), std::string::npos);
+  EXPECT_NE(refused({"null_slot"}, true, false).find("rms_norm has none"), std::string::npos);
+  EXPECT_NE(refused({"null_slot"}, false, false).find("rms_norm has none"), std::string::npos);
+}
+
 /// What is wrong is named.
 TEST(Declaration, BadOnesAreNamed) {
   const auto refused = [](const std::string& from, const std::string& to) {
@@ -72,7 +108,19 @@ TEST(Declaration, BadOnesAreNamed) {
   EXPECT_NE(refused("\"system\":\"gated", "\"system\":\"\\ngated").find("holds a control character"),
             std::string::npos);
   EXPECT_NE(refused("\"scale\":\"dk\"", "\"scale\":\"folded\"").find("does not survive"), std::string::npos);
-  EXPECT_NE(refused("\"g\":\"bf16\"", "\"o\":\"bf16\"").find("or fp32"), std::string::npos);
+  const std::string norm = R"("l2norm":"in_kernel")";
+  for (const char* epsilon : {"0", "1e-13", "0.1", "\"1e-6\"", "-1e-6"})
+    EXPECT_NE(refused(norm, norm + ",\"l2norm_epsilon\":" + epsilon).find("from 1e-12 to 0.01"),
+              std::string::npos)
+        << epsilon;
+  EXPECT_NE(refused(norm, norm + R"(,"l2norm_place":"root")").find("inside, outside, max"),
+            std::string::npos);
+  EXPECT_NE(refused(norm, norm + R"(,"l2norm_place":"outside","l2norm_epsilon":1e-12)").find("underflow"),
+            std::string::npos);
+  EXPECT_NE(refused(norm, R"("l2norm":"outside","l2norm_epsilon":1e-5)").find("it has none"),
+            std::string::npos);
+  EXPECT_EQ(refused(norm, norm + R"(,"null_slot":"0")"), "") << "it is the system that has no pool";
+  EXPECT_NE(refused(norm, norm + R"(,"null_slot":"1")").find("-1, 0, none"), std::string::npos);
   EXPECT_NE(
       refused("\"a.gated_delta_rule.chunked\"", std::string(1'000'000, '[')).find("nested deeper than 64"),
       std::string::npos);

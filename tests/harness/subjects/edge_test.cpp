@@ -11,6 +11,7 @@
 #include "harness/run/call_loop.h"
 #include "harness/run/run_case.h"
 #include "oracles/contracts.h"
+#include "oracles/rounding.h"
 
 namespace samestate {
 namespace {
@@ -235,6 +236,92 @@ TEST(Edge, RefusesWhatTheConventionsDoNotAllow) {
   EXPECT_NE(refusal_of(c.a, {.scale = Conventions::Scale::folded}), "");
 }
 
+/// Three requests on pools of two slots: in slot 1, in none, in slot 0.
+struct Step {
+  std::vector<float> slot{1.0F, -1.0F, 0.0F}, pool{10, 11, 20, 21, 30, 31}, o{7, 7, 7},
+      after = std::vector<float>(6, 7.0F);
+  OperatorArguments call{{{"slot", {3, 1}, slot.data()}, {"pool", {3, 2, 1, 1, 1}, pool.data()}},
+                         {{"o", {3, 1}, o.data()}, {"pool", {3, 2, 1, 1, 1}, after.data()}},
+                         {{"P", 2}, {"dk", 1}},
+                         3,
+                         1};
+
+  Declaration declared(Conventions::NullSlot null_slot) {
+    Declaration d;
+    d.system = "gated_delta_step", d.form = "recurrent";
+    d.conventions.null_slot = null_slot;
+    return d;
+  }
+};
+
+/// What the subject sees and leaves of a call.
+struct LaidStep {
+  LaidStep(Step& step, Conventions::NullSlot null_slot)
+      : edge(step.call, contract_named("fp32"), step.declared(null_slot)), memory(edge.bytes()) {
+    edge.write(memory);
+    message = Json::parse(edge.message(1, "k", memory.size()));
+  }
+  [[nodiscard]] const Json& tensor(const char* side, const char* name) const {
+    for (const Json& x : message[side]) {
+      if (x["name"] == name) return x;
+    }
+    return message;
+  }
+  float* at(const char* side, const char* name) {
+    return reinterpret_cast<float*>(memory.data() + tensor(side, name)["offset"].get<std::size_t>());
+  }
+  std::vector<float> seen(const char* side, const char* name, std::size_t count) {
+    return {at(side, name), at(side, name) + count};
+  }
+  EdgeCall edge;
+  std::vector<std::byte> memory;
+  Json message;
+};
+
+TEST(Edge, ASlotThatIsNobodysStandsInFront) {
+  Step step;
+  LaidStep laid(step, Conventions::NullSlot::zero);
+  EXPECT_EQ(laid.message["parameters"]["P"], 3);
+  EXPECT_EQ(laid.tensor("inputs", "pool")["shape"], Json({3, 3, 1, 1, 1}));
+  EXPECT_EQ(laid.seen("inputs", "slot", 3), (std::vector<float>{2, 0, 1}));
+  const std::vector<float> pool = laid.seen("inputs", "pool", 9);
+  for (const std::size_t nobodys : {0U, 3U, 6U})
+    EXPECT_TRUE(std::isnan(pool[nobodys])) << "it is not to be read";
+  EXPECT_EQ(pool[1], 10.0F);
+  EXPECT_EQ(pool[8], 31.0F);
+  float* const out = laid.at("outputs", "pool");
+  for (int i = 0; i < 9; ++i) out[i] = static_cast<float>(i);
+  for (int i = 0; i < 3; ++i) laid.at("outputs", "o")[i] = 5.0F;
+  laid.edge.read(laid.memory);
+  EXPECT_EQ(step.after, (std::vector<float>{1, 2, 4, 5, 7, 8}));
+  EXPECT_EQ(step.o, (std::vector<float>{5, 5, 5})) << "what it says of no slot is judged";
+}
+
+TEST(Edge, WithoutANullSlotARowOfItsOwnIsNotJudged) {
+  Step step;
+  LaidStep laid(step, Conventions::NullSlot::none);
+  EXPECT_EQ(laid.seen("inputs", "slot", 3), (std::vector<float>{1, 2, 0}));
+  EXPECT_EQ(laid.seen("inputs", "pool", 9), (std::vector<float>{10, 11, 0, 20, 21, 0, 30, 31, 0}));
+  float* const out = laid.at("outputs", "pool");
+  for (int i = 0; i < 9; ++i) out[i] = static_cast<float>(i);
+  for (int i = 0; i < 3; ++i) laid.at("outputs", "o")[i] = 5.0F;
+  laid.edge.read(laid.memory);
+  EXPECT_EQ(step.after, (std::vector<float>{0, 1, 3, 4, 6, 7}));
+  EXPECT_EQ(step.o, (std::vector<float>{5, 0, 5}));
+  // What is beside it still is the judge's.
+  LaidStep beside(step, Conventions::NullSlot::none);
+  beside.at("outputs", "pool")[9] = 1.0F;
+  EXPECT_THROW(beside.edge.read(beside.memory), Trespass);
+}
+
+TEST(Edge, TheCanonicalPoolIsAsItStands) {
+  Step step;
+  LaidStep laid(step, Conventions::NullSlot::minus_one);
+  EXPECT_EQ(laid.message["parameters"]["P"], 2);
+  EXPECT_EQ(laid.seen("inputs", "slot", 3), (std::vector<float>{1, -1, 0}));
+  EXPECT_EQ(laid.seen("inputs", "pool", 6), step.pool);
+}
+
 /// The rule token by token in double, with alpha = e^g rounded to bf16 as its caller gives it.
 Outcome with_rounded_decay(const Arguments& a, const Given& given) {
   for (std::int64_t b = 0; b < a.q.shape[0]; ++b) {
@@ -259,6 +346,65 @@ Outcome with_rounded_decay(const Arguments& a, const Given& given) {
     }
   }
   return {};
+}
+
+/// The rule in double, q and k normalised as `given` has it, and rounded to the format of the contract's operands.
+Outcome with_norm(Arguments a, const Given& given, Format rounded) {
+  const std::int64_t dk = a.q.shape[3];
+  std::vector<std::vector<float>> rows;
+  for (View<const float, 4>* x : {&a.q, &a.k}) {
+    rows.emplace_back();
+    for (std::int64_t b = 0; b < x->shape[0]; ++b) {
+      for (std::int64_t t = 0; t < x->shape[1]; ++t) {
+        for (std::int64_t h = 0; h < x->shape[2]; ++h) {
+          Matrix<double> row(1, dk);
+          for (std::int64_t i = 0; i < dk; ++i) row(0, i) = (*x)(b, t, h, i);
+          if (a.l2norm) row = given.normalised(row);
+          for (std::int64_t i = 0; i < dk; ++i)
+            rows.back().push_back(static_cast<float>(a.l2norm ? round_to(row(0, i), rounded) : row(0, i)));
+        }
+      }
+    }
+  }
+  a.q = row_major<const float, 4>(rows[0].data(), a.q.shape);
+  a.k = row_major<const float, 4>(rows[1].data(), a.k.shape);
+  Given factor;
+  factor.decay = Given::Decay::linear;
+  return with_rounded_decay(a, factor);
+}
+
+/// A norm of its own is the oracle's and the twin's too; declared otherwise the same kernel fails.
+TEST(Edge, AnEpsilonAndItsPlaceAreWhatTheOracleReads) {
+  const auto given_as = [](Given::NormPlace place, double epsilon) {
+    Given given;
+    given.norm = place, given.norm_epsilon = epsilon;
+    return given;
+  };
+  using enum Given::NormPlace;
+  const std::vector<Given> norms = {
+      {}, given_as(inside, 1e-5), given_as(outside, 1e-6), given_as(maximum, 1e-12)};
+  for (const std::string contract : {"fp32", "bf16+state:fp32+output:fp32"}) {
+    for (const Given& own : norms) {
+      Kernel row;
+      row.name = "mine.gated_delta_rule.recurrent", row.system = "gated_delta_rule", row.form = "recurrent";
+      row.device = "cpu", row.contracts = {contract};
+      const Format rounded = contract == "fp32" ? Format::fp32 : Format::bf16;
+      row.run = [own, rounded](const Arguments& a, const Contract&) { return with_norm(a, own, rounded); };
+      for (const Given& declared : norms) {
+        KernelTable table(kernels());
+        table.add(std::vector<Kernel>{row});
+        table.converts(row.name, false, {}, [declared](const Contract&) { return declared; });
+        const Case c = parse_case(
+            "v1 gated_delta_rule form=recurrent T=96 dk=8 dv=16 l2norm=1 scale=1 regime=tiny_norms "
+            "contract=" +
+            contract + " kernel=" + row.name);
+        const Judgement judged = run_case(c, table).judgement;
+        EXPECT_EQ(judged.verdict, own == declared ? Verdict::pass : Verdict::fail)
+            << contract << " " << own.norm_epsilon << " declared " << declared.norm_epsilon << ": "
+            << judged.gate << " " << judged.reason;
+      }
+    }
+  }
 }
 
 /// Converting without telling the oracle blames a kernel for what its caller rounded.

@@ -177,6 +177,32 @@ TEST(Bench, JudgesSomeHeadsOfMany) {
   EXPECT_EQ(t.record.judgement.verdict, Verdict::pass);
 }
 
+/// What a kernel was given in place of g and of a norm is what it is held to, as in the gate.
+TEST(Bench, AKernelWithConventionsIsHeldToThem) {
+  Given given;
+  given.norm = Given::NormPlace::maximum, given.norm_epsilon = 1e-3;
+  const auto normalised = [given](const Kernel& base, Arguments a, const Contract& contract) {
+    std::vector<std::vector<float>> rows;
+    for (View<const float, 4>* x : {&a.q, &a.k}) {
+      const std::int64_t dk = x->shape[3], count = x->shape[0] * x->shape[1] * x->shape[2];
+      Matrix<double> all(count, dk);
+      for (std::int64_t i = 0; i < all.size(); ++i) all.data()[i] = x->data[i];
+      const Matrix<double> y = given.normalised(all);
+      rows.emplace_back(y.data(), y.data() + y.size());
+      *x = row_major<const float, 4>(rows.back().data(), x->shape);
+    }
+    a.l2norm = false;
+    return base.run(a, contract);
+  };
+  const std::string line =
+      "v1 gated_delta_rule form=chunked chunk=16 T=40 dk=16 dv=8 l2norm=1 scale=1 "
+      "regime=tiny_norms kernel=planted.gated_delta_rule.chunked";
+  KernelTable table = planted_table(normalised);
+  EXPECT_EQ(timed(line, table).record.judgement.verdict, Verdict::fail);
+  table.converts("planted.gated_delta_rule.chunked", false, {}, [given](const Contract&) { return given; });
+  EXPECT_EQ(timed(line, table).record.judgement.verdict, Verdict::pass);
+}
+
 /// Planted: fast and wrong. It fails, has no time, and nobody asks a peer about it.
 TEST(Bench, AWrongKernelHasNoTime) {
   const KernelTable table = planted_table([](const Kernel& base, Arguments a, const Contract& contract) {

@@ -11,6 +11,7 @@
 #include "harness/systems/model_shapes.h"
 #include "measure/bench/bench.h"
 #include "measure/bench/device_shapes.h"
+#include "oracles/rounding.h"
 #include "tests/harness/operator_row.h"
 
 namespace samestate {
@@ -90,6 +91,49 @@ void expect_timed(const std::string& line, const TimedCase& t) {
   EXPECT_EQ(t.record.judgement.verdict, Verdict::pass) << line << ": " << t.record.judgement.reason;
   EXPECT_GT(t.time.median, 0.0);
   EXPECT_EQ(t.heads_judged, parse_case(line).B);
+}
+
+/// Whether every element is one of that format.
+bool holds(const NamedTensor<const float>& x, Format format) {
+  std::int64_t size = 1;
+  for (const std::int64_t extent : x.shape) size *= extent;
+  return std::all_of(x.data, x.data + size, [&](float value) { return value == round_to(value, format); });
+}
+
+/// What is declared 16 bit comes rounded, as the gate gives it, and the oracle reads that.
+TEST(TensorBench, InputsAreRoundedToTheFormatsThatAKernelDeclares) {
+  OperatorKernel row = operator_row("cpu.rms_norm.fused");
+  row.name = "mine.rms_norm.fused";
+  row.time = nullptr;
+  const auto run = row.run;
+  for (const bool declared : {false, true}) {
+    row.run = [run, declared](const OperatorArguments& call, const Contract& contract) {
+      // The weight is fp32 by the contract. It runs in a process of its own, which says so by its verdict.
+      if (holds(call.input("weight"), Format::bf16) != declared) throw Error("another weight than declared");
+      return run(call, contract);
+    };
+    KernelTable rows(kernels(), operator_kernels());
+    rows.add(std::vector<OperatorKernel>{row});
+    if (declared) rows.converts(row.name, false, {}, nullptr, {{"weight", Format::bf16}});
+    const TimedCase t = timed("v1 rms_norm form=fused T=9 B=2 D=32 kernel=mine.rms_norm.fused", rows);
+    EXPECT_EQ(t.record.judgement.verdict, Verdict::pass) << declared << t.record.judgement.reason;
+  }
+  // A kernel that rounds what it was not given so fails.
+  row.run = [run](const OperatorArguments& call, const Contract& contract) {
+    OperatorArguments changed = call;
+    std::vector<float> weight;
+    for (NamedTensor<const float>& x : changed.inputs) {
+      if (x.name != "weight") continue;
+      for (std::int64_t i = 0; i < x.shape.front(); ++i) weight.push_back(round_to(x.data[i], Format::bf16));
+      x.data = weight.data();
+    }
+    return run(changed, contract);
+  };
+  KernelTable rows(kernels(), operator_kernels());
+  rows.add(std::vector<OperatorKernel>{row});
+  EXPECT_EQ(
+      timed("v1 rms_norm form=fused T=9 B=2 D=32 kernel=mine.rms_norm.fused", rows).record.judgement.verdict,
+      Verdict::fail);
 }
 
 TEST(TensorBench, ARightKernelHasATime) {

@@ -1,0 +1,62 @@
+#include <nlohmann/json.hpp>
+
+#include "harness/subjects/edge.h"
+#include "harness/subjects/edge_parts.h"
+
+/// Calls of systems of named tensors.
+namespace samestate {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using namespace edge_detail;
+
+}  // namespace
+
+EdgeCall::EdgeCall(const OperatorArguments& call, const Contract& contract, const Declaration& declaration)
+    : keeps_strides_(declaration.strided), null_slot_(declaration.conventions.null_slot) {
+  if (null_slot_ != Conventions::NullSlot::minus_one) slots_ = call.parameter(kSlots);
+  const auto put = [&](std::string_view name, auto* data, const std::vector<std::int64_t>& shape,
+                       const std::vector<std::int64_t>& stride, bool output) {
+    EdgeTensor x{.name = std::string(name),
+                 .dtype = dtype_for(declaration.conventions, name, Format::fp32),
+                 .shape = shape};
+    x.call = {const_cast<float*>(data), shape, stride.empty() ? row_major_strides(shape) : stride};
+    (output ? x.output : x.input) = true;
+    if (slots_ > 0 && name == kPool)
+      tensors_.push_back(with_null_slot(std::move(x)));
+    else
+      add(std::move(x));
+  };
+  if (null_slot_ == Conventions::NullSlot::none) {
+    const NamedTensor<const float>& slot = call.input(kSlot);
+    for (std::int64_t b = 0; b < call.batch; ++b) {
+      if (slot.data[b * (slot.stride.empty() ? 1 : slot.stride[0])] < 0.0F) without_state_.push_back(b);
+    }
+  }
+  for (const NamedTensor<const float>& x : call.inputs) put(x.name, x.data, x.shape, x.stride, false);
+  for (const NamedTensor<float>& x : call.outputs) put(x.name, x.data, x.shape, x.stride, true);
+  place();
+  Json parameters = Json::object();
+  for (const auto& [name, value] : call.parameters)
+    parameters[std::string(name)] = slots_ > 0 && name == kSlots ? value + 1 : value;
+  head_ = Json{{"type", "run"},           {"contract", contract.name}, {"batch", call.batch},
+               {"tokens", call.tokens},   {"chunk", call.chunk},       {"threads", call.threads},
+               {"parameters", parameters}}
+              .dump();
+}
+
+EdgeTensor EdgeCall::with_null_slot(EdgeTensor x) const {
+  const bool in_front = null_slot_ == Conventions::NullSlot::zero;
+  x.shape[1] = slots_ + 1;
+  x.stride = x.memory_stride = row_major_strides(x.shape);
+  x.begin = in_front ? x.stride[1] : 0;
+  x.nobodys = {in_front ? 0 : slots_ * x.stride[1], x.stride[1], x.stride[0], x.shape[0]};
+  return x;
+}
+
+float EdgeCall::given_slot(float slot) const {
+  if (null_slot_ == Conventions::NullSlot::zero) return slot < 0.0F ? 0.0F : slot + 1.0F;
+  return slot < 0.0F ? static_cast<float>(slots_) : slot;
+}
+
+}  // namespace samestate

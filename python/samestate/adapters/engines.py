@@ -1,0 +1,93 @@
+"""Rows of packages that run on a device alone: serving engines, mamba_ssm, causal_conv1d. As operators.py, of which they
+are part. None was run on a device; python/tests/test_imitations.py holds each row against an imitation of its function."""
+from .operators import _row
+
+_EX2 = "fp32+exponential:ex2"
+_STATED = "a, b, A_log and dt_bias are raw; "
+_GUESS = "; the contract is a guess of its source"
+
+
+def _engine(name, system, form, package, version, function, call, contract=_EX2, kernel=None, limits=(), **more):
+    return _row(name, kernel or f"{name.rpartition('.')[0]}.{system}", system, form, package, (version,), function,
+                "torch", {"cuda": [contract]}, call, limits=("T >= 1",) + tuple(limits), **more)
+
+
+def _step(engine, package, version, name, where, call, null_slot, traps, kernel=None, **more):
+    return _engine(f"{engine}.{name}", "gated_delta_step", "recurrent", package, version, f"{where}:{name}", call,
+                   kernel=kernel, conventions={"null_slot": null_slot} if null_slot != "-1" else {},
+                   traps=_STATED + traps + _GUESS, **more)
+
+
+_VLLM = "vllm.third_party.flash_linear_attention.ops."
+_SGLANG = "sglang.kernels.ops.attention."
+_PACKED = "fused_recurrent_gated_delta_rule_packed_decode"
+_GATING = "fused_sigmoid_gating_delta_rule_update"
+
+# q, k, v, a and b are 16 bit, o too; states, A_log and dt_bias fp32.
+_SIXTEEN = dict.fromkeys(("q", "k", "v", "a", "b", "o"), "bf16")
+
+
+def _flashinfer(name, call, limits, traps):
+    row = _step("flashinfer", "flashinfer-python", "0.7.2.post1", name, "flashinfer.gdn_decode", call,
+                "none" if name == "gated_delta_rule_decode" else "-1", traps,
+                kernel=f"flashinfer.{name.rpartition('_')[2]}.gated_delta_step",
+                contract="bf16_io+exponential:ex2", limits=("dk >= 128", "dv >= 128") + limits)
+    return row._replace(dtypes=_SIXTEEN)
+
+
+def _mamba(name, system, form, where, call, contract=_EX2, limits=(), traps=""):
+    row = _engine("mamba_ssm." + name, system, form, "mamba-ssm", "2.3.2.post1", f"mamba_ssm.ops.{where}:{name}", call,
+                  contract, limits=limits, traps=traps + _GUESS)
+    return row._replace(variant=row.variant + (("chunk",) if form == "chunked" else ()))
+
+
+def _convolution(name, call, limits, traps, kernel):
+    return _engine("causal_conv1d." + name, "short_convolution", "gather", "causal-conv1d", "1.7.0",
+                   f"causal_conv1d:{name}", call, kernel=kernel, limits=("W in 2 3 4",) + limits, traps=traps + _GUESS)
+
+
+ENGINES = (
+    _step("vllm", "vllm", "0.33.0", _PACKED, _VLLM + "fused_recurrent", "packed_decode_from_slot_1", "0",
+          "the scale has no default; states [value, key]; slot 0 is nobody's, where SGLang's is -1",
+          kernel="vllm.packed.gated_delta_step"),
+    _step("vllm", "vllm", "0.33.0", _GATING, _VLLM + "fused_sigmoid_gating", "gating_of_vllm", "none",
+          "its order is A_log a b dt_bias q k v, SGLang's A_log a dt_bias .. q k v b; `beta` is softplus's; states "
+          "[value, key]; of slots up to 0 the output stays unwritten; without inplace_final_state it returns a state a "
+          "token; slots of several tokens are [B, T]"),
+    _step("sglang", "sglang", "0.5.23", _PACKED, _SGLANG + "fla.fused_recurrent", "packed_decode_from_slot_0", "-1",
+          "the scale has no default; states [value, key]; sigmoid(b) is rounded to the dtype of b",
+          kernel="sglang.packed.gated_delta_step"),
+    _step("sglang", "sglang", "0.5.23", _GATING, _SGLANG + "linear.fused_sigmoid_gating_recurrent", "gating_of_sglang",
+          "none",
+          "softplus_beta and softplus_threshold have no default and stand before q; strides of batch and heads are taken "
+          "for dense; a slot of -1 starts at zeros and has an output; it returns o alone"),
+    _flashinfer("gated_delta_rule_decode", "flashinfer_decode", ("dv % 32 = 0",),
+                "a token a call; fp32 states [key, value] in place; l2norm by default"),
+    _flashinfer("gated_delta_rule_decode_pretranspose", "flashinfer_pretransposed", ("dv % 8 = 0",),
+                "states [value, key]; a slot of -1 gives zeros with fp32 states, and with bf16 ones reads and writes "
+                "slot 0; l2norm by default"),
+    _flashinfer("gated_delta_rule_mtp", "flashinfer_mtp", ("dk = 128", "dv = 128", "T >= 2"),
+                "states [value, key]; disable_state_update is True by default; l2norm by default"),
+    _mamba("selective_scan_fn", "selective_scan", "blelloch", "selective_scan_interface", "selective_scan_of_mamba_ssm",
+           limits=["hold = 0"],
+           traps="[B, D, T]; A is negative; no initial state: that of a case is written by N tokens in front; softplus only "
+                 "with delta_softplus; behind C stand D, z, delta_bias"),
+    _mamba("selective_state_update", "selective_scan", "recurrent", "triton.selective_state_update",
+           "selective_update_of_mamba_ssm", limits=["hold = 0"],
+           traps="behind C stand D, z, dt_bias, in Hugging Face's D, dt_bias, dt_softplus, z, in vLLM's D, dt_bias, z; "
+                 "without dt_bias it ends in an AttributeError; the state is updated in place"),
+    _mamba("selective_state_update", "state_space_duality", "recurrent", "triton.selective_state_update",
+           "duality_update_of_mamba_ssm", limits=["P >= 2", "N >= 2"],
+           traps="it goes its short way only where A, dt and dt_bias have stride 0 over the channels of a head: dense "
+                 "copies are another kernel")._replace(name="mamba_ssm.selective_state_update.heads"),
+    _mamba("mamba_chunk_scan_combined", "state_space_duality", "chunked", "triton.ssd_combined",
+           "duality_chunks_of_mamba_ssm", "tf32_truncated+card:nearest", limits=["chunk in 16 32 64 128 256"],
+           traps="behind chunk_size stand D, z, dt_bias, initial_states; softplus only with dt_softplus; cu_seqlens is read "
+                 "only with return_varlen_states; states between chunks are of the dtype of C"),
+    _convolution("causal_conv1d_fn", "convolution_channels_last", ("C % 8 = 0",),
+                 "x is [B, C, T], with states only where channels lie side by side; states have W - 1 inputs; no "
+                 "activation by default", "causal_conv1d.short_convolution"),
+    _convolution("causal_conv1d_update", "update_of_dao", (),
+                 "x is [B, C, T]; the state is updated in place; no activation by default",
+                 "causal_conv1d.update.short_convolution"),
+)

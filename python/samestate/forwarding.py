@@ -1,0 +1,74 @@
+"""What a function hands its call on to: the public name of one package that runs another's (flash-linear-attention with
+FlashQLA installed, names of Hugging Face that run flash-linear-attention).
+
+It is seen, not guessed: while a call runs, Python's profiler tells of each function that begins and returns. A function
+of another package whose result is what the one that called it returns (the object itself, or members of the tuple) is what
+ran. What calls through (decorators of torch, this package's adapters) is looked through.
+"""
+import os
+import sys
+
+# What other code runs inside of; none of it is a kernel's package.
+_THROUGH = {"samestate", "torch", "triton", "numpy", "jax", "jaxlib", "mlx", "cupy", "einops", "packaging", "kernels"}
+_STANDARD = set(getattr(sys, "stdlib_module_names", ())) | {"functools", "contextlib", "inspect", "threading"}
+
+
+def _package(frame):
+    """The top package of a frame's module, None for what is looked through."""
+    name = (frame.f_globals.get("__name__") or "").partition(".")[0]
+    return None if not name or name in _THROUGH or name in _STANDARD else name
+
+
+def _members(result):
+    """ids of a result and, of a tuple, of what it holds; small numbers and None are everywhere."""
+    each = [result, *result] if isinstance(result, (tuple, list)) else [result]
+    return {id(x) for x in each if x is not None and not isinstance(x, (int, float, str, bool))}
+
+
+class Watch:
+    """with Watch() as watch: function(..); watch.function is then what ran in its place, None where it ran itself."""
+
+    def __init__(self):
+        self.function = None
+        self._stack, self._kept = [], []
+
+    def __enter__(self):
+        self._before = sys.getprofile()
+        if self._before is None:  # somebody else's profiler stays
+            sys.setprofile(self._see)
+        return self
+
+    def __exit__(self, *_):
+        if self._before is None:
+            sys.setprofile(None)
+        self._stack = self._kept = []
+
+    def _see(self, frame, event, result):
+        if event == "call":
+            package = _package(frame)
+            if package is not None:
+                self._stack.append((frame, package, []))
+        elif event == "return" and self._stack and self._stack[-1][0] is frame:
+            _, package, handed = self._stack.pop()
+            members, ran = _members(result), None
+            for other, theirs, what in handed:
+                if members & theirs:
+                    ran = (other, what)
+            mine = ran if ran is not None else (package, frame.f_code)
+            self._kept.append(result)  # an id is an object's only while it lives
+            for _, outer, given in reversed(self._stack):
+                if mine[0] != outer:
+                    given.append((mine[0], members, mine[1]))
+                break
+            if not self._stack and ran is not None:
+                self.function = _named(ran[1])
+
+
+def _named(code):
+    """'flash_qla/ops/chunk.py:12 chunk_gated_delta_rule sha256 0123456789abcdef'."""
+    from .record import _sha256, _short
+
+    path = code.co_filename
+    name = getattr(code, "co_qualname", code.co_name)
+    where = _short(path) if os.path.exists(path) else path
+    return f"{where}:{code.co_firstlineno} {name} sha256 {_sha256(path)[:16]}"

@@ -1,0 +1,399 @@
+"""Public functions that run on a device alone, imitated in torch: their signatures, layouts, pools, null slots and checks
+as their sources have them (docs/adapters.md has the versions), their arithmetic in float64. `install()` puts them where
+their packages would be; `fault(..)` names what one of them does wrong from then on."""
+import sys
+import types
+
+import torch
+
+FAULTS = set()
+
+
+def fault(*names):
+    FAULTS.clear()
+    FAULTS.update(names)
+
+
+def wrong(name):
+    return name in FAULTS
+
+
+def sigmoid(x):
+    return 1 / (1 + torch.exp(-x))
+
+
+def softplus(x):
+    return torch.where(x <= 20, torch.log1p(torch.exp(x)), x)
+
+
+def unit(x):
+    return x / torch.sqrt((x * x).sum(-1, keepdim=True) + (1e-5 if wrong("epsilon") else 1e-6))
+
+
+def token(S, q, k, v, g, beta, scale, l2norm):
+    """One token of [.., V, K] states; q, k [.., K] of the key heads' copies."""
+    if wrong("q and k exchanged"):
+        q, k = k, q
+    if l2norm and not wrong("no l2norm"):
+        q, k = unit(q), unit(k)
+    S = S * torch.exp(g)[..., None, None]
+    delta = beta[..., None] * (v - (S @ k[..., None])[..., 0])
+    S = S + delta[..., :, None] * k[..., None, :]
+    return S, (S @ (q * scale)[..., None])[..., 0]
+
+
+def gates(a, b, A_log, dt_bias):
+    a, b, A_log, dt_bias = (x.double() for x in (a, b, A_log, dt_bias))
+    g = -torch.exp(A_log) * softplus(a + (0 if wrong("no dt_bias") else dt_bias))
+    return g, b if wrong("b as it is") else sigmoid(b)
+
+
+def grouped(x, heads):
+    return x.repeat(heads // x.shape[-2], 1) if wrong("heads tiled") else x.repeat_interleave(heads // x.shape[-2], -2)
+
+
+def _checked_packed(mixed_qkv, a, b, A_log, dt_bias, initial_state, out, ssm_state_indices):
+    B, HV, V, K = mixed_qkv.shape[0], *initial_state.shape[-3:]
+    if mixed_qkv.ndim != 2 or mixed_qkv.stride(-1) != 1:
+        raise ValueError("`mixed_qkv` must be a 2D tensor, contiguous in the last dim.")
+    if a.shape != (B, HV) or b.shape != (B, HV) or a.stride(-1) != 1 or b.stride(-1) != 1:
+        raise ValueError("`a` and `b` must be [B, HV].")
+    if A_log.shape != (HV,) or dt_bias.shape != (HV,) or ssm_state_indices.shape != (B,):
+        raise ValueError("`A_log`, `dt_bias`, `ssm_state_indices` are 1D.")
+    if not out.is_contiguous() or out.shape != (B, 1, HV, V) or initial_state.stride(-1) != 1:
+        raise ValueError("`out` must be contiguous, [B, 1, HV, V].")
+    width = mixed_qkv.shape[1] - HV * V
+    if width <= 0 or width % (2 * K):
+        raise ValueError("Invalid packed Q size.")
+    return B, HV, V, K, width // 2 // K
+
+
+def _packed(null):
+    def fused_recurrent_gated_delta_rule_packed_decode(mixed_qkv, a, b, A_log, dt_bias, scale, initial_state, out,
+                                                       ssm_state_indices, use_qk_l2norm_in_kernel=False):
+        B, HV, V, K, H = _checked_packed(mixed_qkv, a, b, A_log, dt_bias, initial_state, out, ssm_state_indices)
+        q, k, v = mixed_qkv.double().split([H * K, H * K, HV * V], 1)
+        if wrong("v before k"):
+            q, v, k = mixed_qkv.double().split([H * K, HV * V, H * K], 1)
+        g, beta = gates(a, b, A_log, dt_bias)
+        of_null = -1 if wrong("slot 0 live") else 0 if wrong("slot 0 null") else null
+        for n in range(B):
+            slot = int(ssm_state_indices[n])
+            if slot <= of_null:
+                if not wrong("null rows unwritten"):
+                    out[n] = 0
+                continue
+            S = initial_state[slot].double()
+            S = S.transpose(-1, -2).reshape(S.shape) if wrong("states transposed") else S
+            S, o = token(S, grouped(q[n].view(H, K), HV), grouped(k[n].view(H, K), HV), v[n].view(HV, V), g[n], beta[n],
+                         scale, use_qk_l2norm_in_kernel)
+            out[n, 0] = o.to(out.dtype)
+            initial_state[(slot + 1) % len(initial_state) if wrong("another slot written") else slot] = S.to(
+                initial_state.dtype)
+        return out, initial_state
+
+    return fused_recurrent_gated_delta_rule_packed_decode
+
+
+def _vllm_gating():
+    def fused_sigmoid_gating_delta_rule_update(A_log, a, b, dt_bias, q, k, v, beta=1.0, threshold=20.0, scale=None,
+                                               initial_state=None, inplace_final_state=True, cu_seqlens=None,
+                                               ssm_state_indices=None, num_accepted_tokens=None,
+                                               use_qk_l2norm_in_kernel=False, is_kda=False):
+        B, T, HV = *v.shape[:2], v.shape[2]
+        assert scale is None or scale > 0, "scale must be positive"
+        scale = k.shape[-1] ** -0.5 if scale is None else scale
+        g, strength = gates(a, b, A_log, dt_bias)
+        o = torch.full_like(v, float("nan"))
+        final = initial_state if inplace_final_state else initial_state.new_full((T, *initial_state.shape[1:]),
+                                                                                float("nan"))
+        indices = ssm_state_indices.reshape(-1)  # by stride_indices_seq, as the kernel reads them
+        by_row = ssm_state_indices.stride(0)
+        for n in range(B):
+            slot = int(indices[n * by_row])
+            if slot <= 0:
+                continue
+            S = initial_state[slot].double()
+            for t in range(T):
+                S, o_t = token(S, grouped(q[n, t].double(), HV), grouped(k[n, t].double(), HV), v[n, t].double(), g[n, t],
+                               strength[n, t], scale, use_qk_l2norm_in_kernel)
+                o[n, t] = o_t.to(o.dtype)
+                if inplace_final_state:
+                    into = int(indices[n * by_row + t])
+                    if into > 0:
+                        final[into] = S.to(final.dtype)
+                else:
+                    final[n * T + t] = S.to(final.dtype)
+        return o, final
+
+    return fused_sigmoid_gating_delta_rule_update
+
+
+def _sglang_gating():
+    def fused_sigmoid_gating_delta_rule_update(A_log, a, dt_bias, softplus_beta, softplus_threshold, q, k, v, b,
+                                               initial_state_source, initial_state_indices, scale=None,
+                                               use_qk_l2norm_in_kernel=False, cu_seqlens=None, is_kda=False,
+                                               lower_bound=None, disable_state_update=False,
+                                               intermediate_states_buffer=None, intermediate_state_indices=None,
+                                               cache_steps=None, retrieve_parent_token=None):
+        assert (softplus_beta, softplus_threshold) == (1.0, 20.0)
+        B, T, HV = v.shape[:3]
+        for x in (q, k, v):
+            assert x.stride(0) == T * x.stride(1), "batches are read by the stride of tokens"
+        scale = k.shape[-1] ** -0.5 if scale is None else scale
+        g, beta = gates(a, b, A_log, dt_bias)
+        o = torch.full_like(v, float("nan"))
+        for n in range(B):
+            slot = int(initial_state_indices[n])
+            S = initial_state_source[slot].double() if slot >= 0 else torch.zeros(initial_state_source.shape[1:]).double()
+            for t in range(T):
+                S, o_t = token(S, grouped(q[n, t].double(), HV), grouped(k[n, t].double(), HV), v[n, t].double(), g[n, t],
+                               beta[n, t], scale, use_qk_l2norm_in_kernel)
+                o[n, t] = o_t.to(o.dtype)
+            if slot >= 0 and not disable_state_update:
+                initial_state_source[slot] = S.to(initial_state_source.dtype)
+        return o
+
+    return fused_sigmoid_gating_delta_rule_update
+
+
+def _vllm_recurrent():
+    def fused_recurrent_gated_delta_rule(q, k, v, g, beta=None, scale=None, initial_state=None, inplace_final_state=True,
+                                         cu_seqlens=None, ssm_state_indices=None, num_accepted_tokens=None,
+                                         use_qk_l2norm_in_kernel=False):
+        assert scale is None or scale > 0, "scale must be positive"
+        assert cu_seqlens is not None and q.shape[0] == 1
+        HV = v.shape[2]
+        o = torch.full_like(v, float("nan"))
+        final = initial_state if inplace_final_state else initial_state.new_full((q.shape[1], *initial_state.shape[1:]),
+                                                                                float("nan"))
+        for n in range(len(cu_seqlens) - 1):
+            begin, end = int(cu_seqlens[n]), int(cu_seqlens[n + 1])
+            if begin == end:
+                continue
+            row = begin if ssm_state_indices is None or wrong("row of the first token") else int(ssm_state_indices[n, 0])
+            if ssm_state_indices is not None and row <= 0:
+                continue
+            S = initial_state[row].double()
+            for i, t in enumerate(range(begin, end)):
+                S, o_t = token(S, grouped(q[0, t].double(), HV), grouped(k[0, t].double(), HV), v[0, t].double(),
+                               g[0, t].double(), beta[0, t].double(), scale, use_qk_l2norm_in_kernel)
+                o[0, t] = o_t.to(o.dtype)
+                if inplace_final_state and int(ssm_state_indices[n, i]) > 0:
+                    final[int(ssm_state_indices[n, i])] = S.to(final.dtype)
+        return o, final
+
+    return fused_recurrent_gated_delta_rule
+
+
+def _rule(q, k, v, g, beta, scale, states, ends, l2norm):
+    """[T, H, D] tensors of sequences that end at `ends`; states [N, Hv, V, K] -> o, states."""
+    HV, o, after = v.shape[1], torch.zeros_like(v).double(), []
+    for n in range(len(ends) - 1):
+        S = states[n].double()
+        for t in range(int(ends[n]), int(ends[n + 1])):
+            S, o[t] = token(S, grouped(q[t].double(), HV), grouped(k[t].double(), HV), v[t].double(), g[t].double(),
+                            beta[t].double(), scale, l2norm)
+        after.append(S)
+    return o.to(v.dtype), torch.stack(after)
+
+
+def _flashinfer_prefill():
+    def chunk_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state=None, output_final_state=False,
+                               cu_seqlens=None, use_qk_l2norm_in_kernel=False, output=None, output_state=None):
+        assert cu_seqlens is not None and q.ndim == 3, "[total, H, D] and cu_seqlens"
+        scale = q.shape[-1] ** -0.5 if not scale else scale
+        HV = v.shape[1]
+        states = initial_state if initial_state is not None else torch.zeros(len(cu_seqlens) - 1, HV, v.shape[-1],
+                                                                             q.shape[-1])
+        alpha = g.double() if not wrong("g is a logarithm") else torch.exp(g.double())
+        o, after = _rule(q, k, v, torch.log(alpha), beta, scale, states, cu_seqlens, use_qk_l2norm_in_kernel)
+        return (o, after.float()) if output_final_state else o
+
+    return chunk_gated_delta_rule
+
+
+def _flash_qla():
+    def chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None, output_final_state=False,
+                               use_qk_l2norm_in_kernel=False, cu_seqlens=None, head_first=False, state_v_first=False,
+                               auto_cp=True):
+        B, T = q.shape[:2]
+        ends = cu_seqlens if cu_seqlens is not None else torch.arange(B + 1) * T
+        HV, V, K = v.shape[2], v.shape[3], q.shape[3]
+        scale = K ** -0.5 if scale is None else scale
+        states = initial_state.transpose(-1, -2) if initial_state is not None else torch.zeros(len(ends) - 1, HV, V, K)
+        flat = [x.reshape(B * T, *x.shape[2:]) for x in (q, k, v, g, beta)]
+        o, after = _rule(*flat, scale, states, ends, use_qk_l2norm_in_kernel)
+        after = (after if wrong("states transposed") and V == K else after.transpose(-1, -2)).float()
+        return o.reshape(v.shape), after if output_final_state else None
+
+    return chunk_gated_delta_rule
+
+
+def _flashinfer_decode(kind):
+    def serve(q, k, v, pool, rows, A_log, a, dt_bias, b, scale, l2norm, update):
+        HV, K = v.shape[2], q.shape[3]
+        assert K >= 128 and v.shape[3] >= 128 and q.dtype in (torch.float16, torch.bfloat16)
+        assert pool.dtype == torch.float32 and A_log.dtype == torch.float32
+        g, beta = gates(a, b, A_log, dt_bias)
+        o = torch.zeros_like(v)
+        for n in range(len(q)):
+            row = max(int(rows[n]), 0) if wrong("slot -1 is slot 0") else int(rows[n])
+            if row < 0:
+                continue
+            S = pool[row].double() if kind != "decode" else pool[row].double().transpose(-1, -2)
+            for t in range(q.shape[1]):
+                S, o_t = token(S, grouped(q[n, t].double(), HV), grouped(k[n, t].double(), HV), v[n, t].double(), g[n, t],
+                               beta[n, t], K ** -0.5 if scale is None else scale, l2norm)
+                o[n, t] = o_t.to(o.dtype)
+            if update:
+                pool[row] = (S if kind != "decode" else S.transpose(-1, -2)).float()
+        return o
+
+    def gated_delta_rule_decode(q, k, v, state, A_log, a, dt_bias, b, scale=None, output=None, use_qk_l2norm=True):
+        assert q.shape[1] == 1 and v.shape[3] % 32 == 0
+        return serve(q, k, v, state, range(len(q)), A_log, a, dt_bias, b, scale, use_qk_l2norm, True), state
+
+    def gated_delta_rule_decode_pretranspose(q, k, v, state, A_log, a, dt_bias, b, scale=None, output=None,
+                                             use_qk_l2norm=True, initial_state=None, initial_state_indices=None,
+                                             output_state_indices=None):
+        assert q.shape[1] == 1 and (initial_state is None) == (initial_state_indices is None)
+        pool = initial_state if initial_state is not None else state
+        rows = initial_state_indices if initial_state is not None else range(len(q))
+        return serve(q, k, v, pool, rows, A_log, a, dt_bias, b, scale, use_qk_l2norm, True), pool
+
+    def gated_delta_rule_mtp(q, k, v, initial_state, initial_state_indices, A_log, a, dt_bias, b, scale=None, output=None,
+                             intermediate_states_buffer=None, ssm_state_indices=None, disable_state_update=None,
+                             use_qk_l2norm=True, output_state_indices=None):
+        update = not (True if disable_state_update is None or wrong("no update") else disable_state_update)
+        return serve(q, k, v, initial_state, initial_state_indices, A_log, a, dt_bias, b, scale, use_qk_l2norm,
+                     update), initial_state
+
+    return {"decode": gated_delta_rule_decode, "pretranspose": gated_delta_rule_decode_pretranspose,
+            "mtp": gated_delta_rule_mtp}[kind]
+
+
+# -- mamba_ssm and causal_conv1d
+
+def silu(x):
+    return x * sigmoid(x)
+
+
+def selective_scan_fn(u, delta, A, B, C, D=None, z=None, delta_bias=None, delta_softplus=False, return_last_state=False):
+    u, delta, A, B, C = (x.double() for x in (u, delta, A, B, C))
+    delta = delta + delta_bias.double()[:, None]
+    if delta_softplus and not wrong("no softplus"):
+        delta = softplus(delta)
+    h, out = torch.zeros(*u.shape[:2], A.shape[1]).double(), []
+    for t in range(u.shape[2]):
+        h = h * torch.exp(delta[:, :, t, None] * (-A if wrong("A positive") else A))
+        h = h + (delta[:, :, t] * u[:, :, t])[..., None] * B[:, None, :, t]
+        out.append((h * C[:, None, :, t]).sum(-1))
+    y = torch.stack(out, 2) + (0 if wrong("no D") else u * D.double()[:, None])
+    y = (y if wrong("no z") else y * silu(z.double())).float()
+    return (y, h.float()) if return_last_state else y
+
+
+def selective_state_update(state, x, dt, A, B, C, D=None, z=None, dt_bias=None, dt_softplus=False,
+                           state_batch_indices=None):
+    tied = A.stride(-1) == 0 and A.stride(-2) == 0 and dt.stride(-1) == 0 and dt_bias.stride(-1) == 0
+    if state.dim() == 4 and not tied:
+        raise AssertionError("dense copies: another kernel than the one that is served")
+    if wrong("D, dt_bias, z"):
+        z, dt_bias = dt_bias, z
+    heads = state.dim() == 4
+    S = state.double() if heads else state.double()[:, None]
+    x, dt, A, dt_bias, D = (y.double() if heads else y.double()[None] if y.dim() == 2 and y is A else
+                            y.double()[:, None] if y.dim() == 2 else y.double()[None] for y in (x, dt, A, dt_bias, D))
+    B, C = (y.double() if y.dim() == 3 else y.double()[:, None] for y in (B, C))
+    groups = S.shape[1] // B.shape[1]
+    B, C = (y.repeat_interleave(groups, 1) for y in (B, C))
+    dt = softplus(dt + dt_bias) if dt_softplus else dt + dt_bias
+    S = S * torch.exp(dt[..., None] * A) + (dt * x)[..., None] * B[:, :, None]
+    y = (S * C[:, :, None]).sum(-1) + x * D
+    if z is not None:
+        y = y * silu(z.double() if heads else z.double()[:, None])
+    if not wrong("state apart"):
+        state.copy_((S if heads else S[:, 0]).float())
+    return (y if heads else y[:, 0]).float()
+
+
+def mamba_chunk_scan_combined(x, dt, A, B, C, chunk_size, D=None, z=None, dt_bias=None, initial_states=None, seq_idx=None,
+                              cu_seqlens=None, dt_softplus=False, dt_limit=(0.0, float("inf")),
+                              return_final_states=False, return_varlen_states=False):
+    batch, T, H, P = x.shape
+    assert A.shape == (H,) and dt.shape == (batch, T, H) and B.shape[2] and z is None and D.shape == (H,)
+    assert initial_states.shape == (batch, H, P, B.shape[-1])
+    step = dt.double() + dt_bias.double()
+    step = softplus(step) if dt_softplus else step
+    step = step.clamp(min=0.001 if wrong("steps clipped") else dt_limit[0])
+    S, out = torch.zeros_like(initial_states).double() if wrong("no initial state") else initial_states.double(), []
+    B, C = (y.double().repeat_interleave(H // B.shape[2], 2) for y in (B, C))
+    for t in range(T):
+        S = S * torch.exp(step[:, t] * A.double())[..., None, None]
+        S = S + (step[:, t, :, None] * x[:, t].double())[..., None] * B[:, t, :, None]
+        out.append((S * C[:, t, :, None]).sum(-1) + x[:, t].double() * D.double()[:, None])
+    y = torch.stack(out, 1).float()
+    return (y, S.float()) if return_final_states else y
+
+
+def _convolved(x, weight, bias, before, activation):
+    whole = torch.cat([before, x], -1).double()
+    T, W = x.shape[-1], weight.shape[1]
+    columns = range(W) if not wrong("weight reversed") else range(W - 1, -1, -1)
+    y = sum(weight.double()[:, i, None] * whole[..., j:j + T] for j, i in enumerate(columns))
+    y = y + (0 if bias is None or wrong("no bias") else bias.double()[:, None])
+    return (silu(y) if activation in ("silu", "swish") else y).to(x.dtype), whole
+
+
+def causal_conv1d_fn(x, weight, bias=None, seq_idx=None, initial_states=None, return_final_states=False,
+                     final_states_out=None, activation=None):
+    assert x.stride(1) == 1 and initial_states.stride(1) == 1, "Only channel-last layout"
+    assert x.shape[1] % 8 == 0 and 2 <= weight.shape[1] <= 4 and activation in (None, "silu", "swish")
+    y, whole = _convolved(x, weight, bias, initial_states, activation)
+    after = whole[..., whole.shape[-1] - (weight.shape[1] - 1):].to(x.dtype)
+    return (y, initial_states if wrong("old state") else after) if return_final_states else y
+
+
+def causal_conv1d_update(x, conv_state, weight, bias=None, activation=None, cache_seqlens=None, conv_state_indices=None):
+    assert 2 <= weight.shape[1] <= 4 and conv_state.shape[2] >= weight.shape[1] - 1
+    y, whole = _convolved(x, weight, bias, conv_state, None if wrong("no silu") else activation)
+    conv_state.copy_(whole[..., whole.shape[-1] - conv_state.shape[-1]:])
+    if wrong("over its input"):
+        x.copy_(y)
+    return y
+
+
+MODULES = {
+    "vllm.third_party.flash_linear_attention.ops.fused_recurrent": [_packed(0), _vllm_recurrent()],
+    "vllm.third_party.flash_linear_attention.ops.fused_sigmoid_gating": [_vllm_gating()],
+    "sglang.kernels.ops.attention.fla.fused_recurrent": [_packed(-1)],
+    "sglang.kernels.ops.attention.linear.fused_sigmoid_gating_recurrent": [_sglang_gating()],
+    "flashinfer.gdn_decode": [_flashinfer_decode(kind) for kind in ("decode", "pretranspose", "mtp")],
+    "flashinfer.gdn_prefill": [_flashinfer_prefill()],
+    "flash_qla": [_flash_qla()],
+    "mamba_ssm.ops.selective_scan_interface": [selective_scan_fn],
+    "mamba_ssm.ops.triton.selective_state_update": [selective_state_update],
+    "mamba_ssm.ops.triton.ssd_combined": [mamba_chunk_scan_combined],
+    "causal_conv1d": [causal_conv1d_fn, causal_conv1d_update],
+}
+
+
+def install():
+    """The modules of MODULES, with the packages that they are in."""
+    for name, functions in MODULES.items():
+        parts = name.split(".")
+        for depth in range(1, len(parts) + 1):
+            path = ".".join(parts[:depth])
+            if path not in sys.modules:
+                module = sys.modules[path] = types.ModuleType(path)
+                module.__path__ = []
+        for function in functions:
+            setattr(sys.modules[name], function.__name__, function)
+
+
+def remove():
+    for name in MODULES:
+        parts = name.split(".")
+        for depth in range(1, len(parts) + 1):
+            sys.modules.pop(".".join(parts[:depth]), None)

@@ -1,0 +1,132 @@
+"""Adapters of packages that run on a device alone, each on an imitation of its function (imitations.py): the gate passes
+it as the adapter calls it, and fails what the imitation, or the adapter's row, does wrong."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
+from plugin_runs import needs_command  # noqa: E402
+
+import samestate  # noqa: E402
+from samestate import adapters  # noqa: E402
+
+try:
+    import imitations
+except ImportError as error:
+    raise unittest.SkipTest(str(error)) from None
+
+STEP = "v1 gated_delta_step B=6 T=3 P=3 Hk=2 Hv=4 dk=4 dv={} seed=2"  # requests without a slot, in slot 0, in the last
+WIDE = "v1 gated_delta_step B=6 T={} P=3 Hk=1 Hv=2 dk=128 dv=128 contract=bf16_io+exponential:ex2 seed=2"
+RULE = "v1 gated_delta_rule form={} T=9 Hk=2 Hv=4 dk=4 dv={} state=random seed=5"
+SCAN = "v1 selective_scan form={} B=2 T=4 D=6 N=3"
+DUALITY = "v1 state_space_duality form={} B=2 T=5 H=4 G=2 P=3 N=2"
+CONVOLUTION = "v1 short_convolution form=gather B=2 T=5 C=8 W=4 bias=1"
+PACKED = STEP.format(6), ["v before k", "q and k exchanged", "no l2norm", "no dt_bias", "b as it is", "heads tiled",
+                          "another slot written", "null rows unwritten", "epsilon"]
+EX2 = " contract=fp32+exponential:ex2"
+
+# (adapter, case, what may be planted in the imitation)
+IMITATED = [
+    ("vllm.fused_recurrent_gated_delta_rule_packed_decode", PACKED[0] + EX2, PACKED[1] + ["slot 0 live"]),
+    ("vllm.fused_recurrent_gated_delta_rule_packed_decode", STEP.format(4) + EX2, ["states transposed"]),
+    ("sglang.fused_recurrent_gated_delta_rule_packed_decode", PACKED[0] + EX2, PACKED[1]),
+    ("sglang.fused_recurrent_gated_delta_rule_packed_decode", STEP.format(6).replace("P=3", "P=1") + EX2, ["slot 0 null"]),
+    ("vllm.fused_sigmoid_gating_delta_rule_update", STEP.format(6) + EX2, ["heads tiled", "b as it is", "no dt_bias"]),
+    ("sglang.fused_sigmoid_gating_delta_rule_update", STEP.format(6) + " layout=permuted" + EX2,
+     ["heads tiled", "b as it is", "epsilon"]),
+    ("vllm.fused_recurrent_gated_delta_rule", RULE.format("packed chunk=0 lengths=2,0,3", 6).replace(" T=9", "") +
+     " contract=bf16+norm:unrounded", ["row of the first token", "heads tiled"]),
+    ("vllm.fused_recurrent_gated_delta_rule", RULE.format("recurrent B=2", 6) + " l2norm=1", ["no l2norm", "epsilon"]),
+    ("flashinfer.chunk_gated_delta_rule", RULE.format("chunked chunk=64 B=2", 6) + " contract=bf16+card:nearest",
+     ["g is a logarithm", "heads tiled"]),
+    ("flashqla.chunk_gated_delta_rule", RULE.format("chunked chunk=64 B=2", 4) + " contract=bf16+card:nearest",
+     ["states transposed", "heads tiled"]),
+    ("flashinfer.gated_delta_rule_decode", WIDE.format(2), ["b as it is", "no l2norm"]),
+    ("flashinfer.gated_delta_rule_decode_pretranspose", WIDE.format(2), ["slot -1 is slot 0", "no dt_bias"]),
+    ("flashinfer.gated_delta_rule_mtp", WIDE.format(3), ["no update", "q and k exchanged"]),
+    ("mamba_ssm.selective_scan_fn", SCAN.format("blelloch") + EX2, ["no softplus", "A positive", "no D", "no z"]),
+    ("mamba_ssm.selective_state_update", SCAN.format("recurrent") + EX2, ["D, dt_bias, z", "state apart"]),
+    ("mamba_ssm.selective_state_update.heads", DUALITY.format("recurrent") + EX2, ["state apart"]),
+    ("mamba_ssm.mamba_chunk_scan_combined", DUALITY.format("chunked chunk=16") + " contract=tf32_truncated+card:nearest",
+     ["no initial state"]),
+    ("mamba_ssm.mamba_chunk_scan_combined", DUALITY.format("chunked chunk=16") + " regime=large"
+     " contract=tf32_truncated+card:nearest", ["steps clipped"]),
+    ("causal_conv1d.causal_conv1d_fn", CONVOLUTION + EX2, ["weight reversed", "no bias", "old state"]),
+    ("causal_conv1d.causal_conv1d_update", CONVOLUTION + EX2, ["weight reversed", "no silu", "over its input"]),
+]
+
+
+def imitated(name):
+    """The row's subject on the CPU: its function there is the imitation."""
+    row, = adapters.rows_of(name)
+    return adapters.subject(row._replace(devices={"cpu": row.devices["cuda"]}))
+
+
+@needs_command
+class Imitated(unittest.TestCase):
+    def setUp(self):
+        imitations.install()
+        self.addCleanup(imitations.remove)
+        self.addCleanup(imitations.fault)
+
+    def test_each_row_is_here(self):
+        here = {name for name, _, _ in IMITATED}
+        self.assertEqual({row.name for row in adapters.ROWS if not row.tried and row.dtypes is None or
+                          row.package == "flashinfer-python"} - here, set())
+
+    def test_right_ones_pass_and_planted_faults_do_not(self):
+        for name, line, faults in IMITATED:
+            with self.subTest(name, line=line):
+                imitations.fault()
+                self.assertEqual(samestate.check(imitated(name), case=line).verdicts, {"pass": 1})
+            for fault in faults:
+                with self.subTest(name, fault=fault):
+                    imitations.fault(fault)
+                    with self.assertRaises(samestate.Failed) as caught:
+                        samestate.check(imitated(name), case=line)
+                    self.assertIn(caught.exception.record["verdict"], ("fail", "crash"), caught.exception.record)
+
+    def test_a_dozen_cases_of_each_plan(self):
+        for name in dict.fromkeys(name for name, _, _ in IMITATED):
+            with self.subTest(name):
+                imitations.fault()
+                done = samestate.check(imitated(name), max_cases=12, effort=0.2).verdicts
+                self.assertGreater(done.get("pass", 0), 5)
+                self.assertLessEqual(set(done), {"pass", "vacuous", "unsupported"})
+
+
+class Packages(unittest.TestCase):
+    """As a user meets them: the package is not here, or is another version than the one that was read."""
+
+    def served(self, name, folder=None):
+        path = os.pathsep.join(filter(None, [folder, os.path.dirname(HERE)]))
+        return subprocess.run([sys.executable, "-m", "samestate.serve", name], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=path))
+
+    def test_missing(self):
+        for name in dict.fromkeys(name for name, _, _ in IMITATED):
+            with self.subTest(name):
+                child = self.served(name)
+                self.assertEqual((child.returncode, child.stdout), (2, ""), child.stderr)
+                self.assertEqual(child.stderr.count("\n"), 1, child.stderr)
+                self.assertIn("install what is missing", child.stderr)
+
+    def test_another_version(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "causal_conv1d-9.9.0.dist-info"))
+            with open(os.path.join(folder, "causal_conv1d-9.9.0.dist-info", "METADATA"), "w") as file:
+                file.write("Metadata-Version: 2.1\nName: causal-conv1d\nVersion: 9.9.0\n")
+            with open(os.path.join(folder, "causal_conv1d.py"), "w") as file:
+                file.write("def causal_conv1d_fn(x, weight, bias=None, seq_idx=None, initial_states=None, "
+                           "return_final_states=False, final_states_out=None, activation=None): pass\n")
+            child = self.served("causal_conv1d.causal_conv1d_fn", folder)
+            said = [line for line in child.stderr.splitlines() if "9.9.0" in line]
+            self.assertEqual(len(said), 1, child.stderr)
+            self.assertIn("read at 1.7.0", said[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
