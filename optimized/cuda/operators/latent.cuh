@@ -155,7 +155,7 @@ struct TransposedTile {
     SAMESTATE_UNROLL
     for (int i = 0; i < kSide * kSide / kThreads; ++i) {
       const int down = i * (kThreads / kSide) + thread_index() / kSide;
-      if (column + down + 1 < p.columns && row + across < p.rows)
+      if (column + down < p.columns && row + across < p.rows)
         y[(column + down) * p.rows + row + across] = tile[across * kRow + down];
     }
   }
