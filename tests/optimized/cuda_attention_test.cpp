@@ -167,6 +167,7 @@ TEST(CudaAttention, DecodeIsThatOfTheCpu) {
     check_decode({1, 17, 140, 1, 2, 72, 128, 64});  // three tiles of rows, the last ragged
   }
   check_decode({1, 1, 900, 1, 3, 136, 256, 64});  // more tiles than the ring has, more parts than are few
+  check_decode({1, 1, 4200, 1, 1, 8, 8, 64});     // more parts than a thread asks for at first
   check_decode({2, 1, 40, 1, 2, 64, 8, 200});     // one chunk, shorter than a tile
   check<Bf16>({1, 0, 0, 1, 1, 8, 8, 64}, false);
 }

@@ -35,6 +35,8 @@ struct BarrierState {
   std::condition_variable changed;
   int arrivals = 0, missing = 0, phase = 0;
   std::int64_t bytes = 0;
+  /// Copies that land when somebody waits, and their bytes: whoever does not wait does not find them.
+  std::vector<std::pair<std::function<void()>, int>> under_way;
 
   /// Holding `guard`.
   void settle() {
@@ -139,9 +141,20 @@ class Barrier {
     warp_barrier();
     if (thread_index() % 32 == 0) change(1, 0);
   }
-  void complete(int bytes) { change(0, -bytes); }
+  /// A copy that completes `bytes` here: now, or when somebody waits.
+  void land(std::function<void()> copy, int bytes) {
+    if (!emulation::copies_land_late_here.value_or(emulation::copies_land_late)) {
+      copy();
+      change(0, -bytes);
+      return;
+    }
+    const std::lock_guard lock(state_->guard);
+    state_->under_way.emplace_back(std::move(copy), bytes);
+    state_->changed.notify_all();
+  }
   void wait(int phase) {
     std::unique_lock lock(state_->guard);
+    let_land(lock);
     if (state_->phase < phase) emulation_fail(lock, "waits for a phase before the one before it is complete");
     if (state_->phase > phase + 1) emulation_fail(lock, "waits for a phase after the next one is complete");
     const auto over = [&] { return state_->phase > phase || emulation::self().block->failed; };
@@ -150,8 +163,14 @@ class Barrier {
       lock.unlock();
       emulation::self().step_aside();
       lock.lock();
+      let_land(lock);
     }
-    const bool there = state_->changed.wait_for(lock, emulation::patience, over);
+    bool there = false;
+    do {
+      there = state_->changed.wait_for(lock, emulation::patience,
+                                       [&] { return over() || !state_->under_way.empty(); });
+      let_land(lock);
+    } while (there && !over());
     if (emulation::self().block->failed) {
       lock.unlock();
       throw emulation::Abandoned{};
@@ -163,6 +182,18 @@ class Barrier {
   }
 
  private:
+  /// Holding `lock`.
+  void let_land(std::unique_lock<std::mutex>& lock) {
+    while (!state_->under_way.empty()) {
+      const auto copies = std::exchange(state_->under_way, {});
+      lock.unlock();
+      for (const auto& [copy, bytes] : copies) {
+        copy();
+        change(0, -bytes);
+      }
+      lock.lock();
+    }
+  }
   [[noreturn]] void emulation_fail(std::unique_lock<std::mutex>& lock, const char* what) {
     const int phase = state_->phase;
     lock.unlock();
@@ -245,9 +276,12 @@ void for_each_cell(Bf16* tile, const TensorMap& map, int column, int head, int t
 }  // namespace emulation
 
 inline void load_tile(Bf16* tile, const TensorMap& from, Barrier& barrier, int column, int head, int token) {
-  emulation::for_each_cell(tile, from, column, head, token,
-                           [](Bf16* to, const Bf16* x) { *to = x ? *x : Bf16{0}; });
-  barrier.complete(kTileBytes);
+  barrier.land(
+      [tile, &from, column, head, token] {
+        emulation::for_each_cell(tile, from, column, head, token,
+                                 [](Bf16* to, const Bf16* x) { *to = x ? *x : Bf16{0}; });
+      },
+      kTileBytes);
 }
 inline void store_tile(const TensorMap& to, const Bf16* tile, int column, int head, int token) {
   emulation::expect_clean(tile, kTileBytes, "a copy");
@@ -263,8 +297,7 @@ inline void store_tile(const TensorMap& to, const Bf16* tile, int column, int he
   });
 }
 inline void load_bytes(void* to, const void* from, Barrier& barrier, int bytes) {
-  std::memcpy(to, from, static_cast<std::size_t>(bytes));
-  barrier.complete(bytes);
+  barrier.land([to, from, bytes] { std::memcpy(to, from, static_cast<std::size_t>(bytes)); }, bytes);
 }
 inline void store_bytes(void* to, const void* from, int bytes) {
   emulation::expect_clean(from, bytes, "a copy");

@@ -77,16 +77,18 @@ inline void load_key_tile(Bf16* tile, const KeyMap& from, Barrier& barrier, int 
     emulation::fail("a tile that is not 1024-byte aligned");
   if (from.width % 8 != 0 || from.stride % 8 != 0)
     emulation::fail("a tensor whose rows are no multiple of 16 bytes");
-  auto* const bytes = reinterpret_cast<unsigned char*>(tile);
-  for (int r = 0; r < kTileRows; ++r) {
-    for (int c = 0; c < kTileColumns; ++c) {
-      const bool inside =
-          column + c < from.width && head < from.heads && key + r < from.keys && b < from.batch;
-      const std::int64_t at = (b * from.keys + key + r) * from.stride + head * from.width + column + c;
-      *reinterpret_cast<Bf16*>(bytes + swizzled(r, 2 * c)) = inside ? from.data[at] : Bf16{0};
+  const auto copy = [tile, &from, column, head, key, b] {
+    auto* const bytes = reinterpret_cast<unsigned char*>(tile);
+    for (int r = 0; r < kTileRows; ++r) {
+      for (int c = 0; c < kTileColumns; ++c) {
+        const bool inside =
+            column + c < from.width && head < from.heads && key + r < from.keys && b < from.batch;
+        const std::int64_t at = (b * from.keys + key + r) * from.stride + head * from.width + column + c;
+        *reinterpret_cast<Bf16*>(bytes + swizzled(r, 2 * c)) = inside ? from.data[at] : Bf16{0};
+      }
     }
-  }
-  barrier.complete(kTileBytes);
+  };
+  barrier.land(copy, kTileBytes);
 }
 
 inline float larger(float a, float b) { return a > b ? a : b; }
