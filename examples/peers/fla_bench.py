@@ -9,7 +9,7 @@ answers with {"id": .., "unsupported": reason}; it ends at the end of its input.
 """
 import os
 
-from timing import Unsupported, serve, timed
+from timing import Unsupported, load_torch, serve, timed
 
 # FLA's own Triton path, not the FlashQLA kernels that it may dispatch to.
 os.environ.setdefault("FLA_FLASH_QLA", "0")
@@ -17,15 +17,12 @@ os.environ.setdefault("FLA_FLASH_QLA", "0")
 
 def load():
     """torch and the device, or the reason why nothing can run."""
-    try:
-        import torch
-    except Exception as error:  # an installation may be broken in any way
-        return None, f"torch cannot be imported: {error}"
-    if not torch.cuda.is_available():
-        return None, "torch finds no CUDA device"
+    torch, reason = load_torch()
+    if torch is None:
+        return None, reason
     try:
         import fla  # noqa: F401
-    except Exception as error:
+    except Exception as error:  # an installation may be broken in any way
         return None, f"fla cannot be imported: {error}"
     return torch, ""
 

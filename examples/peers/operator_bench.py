@@ -9,18 +9,7 @@ One JSON object a line on stdin asks for a case, one on stdout answers (docs/ben
 """
 import re
 
-from timing import Unsupported, serve, timed
-
-
-def load():
-    """torch and the device, or the reason why nothing can run."""
-    try:
-        import torch
-    except Exception as error:  # an installation may be broken in any way
-        return None, f"torch cannot be imported: {error}"
-    if not torch.cuda.is_available():
-        return None, "torch finds no CUDA device"
-    return torch, ""
+from timing import Unsupported, load_torch, serve, timed
 
 
 class Draw:
@@ -149,4 +138,4 @@ def measure(torch, case):
 
 
 if __name__ == "__main__":
-    serve(load, measure)
+    serve(load_torch, measure)

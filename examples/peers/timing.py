@@ -39,6 +39,17 @@ def samples_of(torch, call, calls, seconds):
     return [sample / calls for sample in take(wanted)]
 
 
+def load_torch():
+    """torch where it has a CUDA device, or None and the reason why nothing can run."""
+    try:
+        import torch
+    except Exception as error:  # an installation may be broken in any way
+        return None, f"torch cannot be imported: {error}"
+    if not torch.cuda.is_available():
+        return None, "torch finds no CUDA device"
+    return torch, ""
+
+
 def timed(torch, operator, make_inputs, seconds):
     """Seconds of one call `operator(**inputs)`, a sample each, and how it was timed. make_inputs() draws one set of keyword
     arguments; sets are rotated, so that none is in the cache."""
