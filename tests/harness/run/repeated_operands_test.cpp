@@ -2,7 +2,10 @@
 /// faults of the same kernels there.
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "harness/run/run_case.h"
+#include "oracles/contracts.h"
 #include "tests/harness/planted.h"
 
 namespace samestate {
@@ -37,6 +40,27 @@ INSTANTIATE_TEST_SUITE_P(
         // One key that is stored again: 1.1 of the head's.
         "v1 delta_rule form=packed chunk=0 lengths=9 dk=8 dv=29 contract=fp32+qk:bf16 "
         "regime=identical_beta_two state=random seed=0xafa6939352a71d11"));
+
+/// What is allowed for declared roundings that repeat hides none that is not declared, and no wrong equation.
+TEST(FaultsOfRepeatedOperands, AreSeen) {
+  const std::string line =
+      "v1 gated_delta_rule chunk=64 T=192 Hv=2 dk=64 contract=fp32+v_decayed:bf16+v_new:bf16 "
+      "regime=memorised "
+      "state=random kernel=planted.gated_delta_rule.chunked";
+  const auto verdict_of = [&](const faulty::Fault& fault) {
+    const KernelTable table = faulty::planted_table(fault);
+    return run_case(parse_case(line), table).judgement;
+  };
+  EXPECT_EQ(verdict_of(faulty::undamaged).verdict, Verdict::pass);
+  for (const char* rounds : {"qk:bf16", "P:bf16", "k_decayed:bf16", "beta_v:bf16"}) {
+    const Contract& more = contract_named(std::string("fp32+v_decayed:bf16+v_new:bf16+") + rounds);
+    const Judgement j = verdict_of(
+        [&more](const Kernel& base, const Arguments& a, const Contract&) { return base.run(a, more); });
+    EXPECT_EQ(j.verdict, Verdict::fail) << rounds << ": " << j.gate << ' ' << j.ratio;
+  }
+  const Judgement late = verdict_of(faulty::before([](Arguments& a) { a.scale *= 1.01F; }));
+  EXPECT_EQ(late.verdict, Verdict::fail) << late.gate << ' ' << late.ratio;
+}
 
 }  // namespace
 }  // namespace samestate
