@@ -33,6 +33,14 @@ class Edges {
 
  private:
   void put_all() {
+    if (system_.has_key("dk")) {
+      std::size_t turn = 0;
+      for (const std::string_view part : served_calls()) {
+        Case c = with_part(kernel_, under(kernel_.contracts[turn++ % kernel_.contracts.size()]), part);
+        if (divides_heads(kernel_) && !system_.native(c.form)) c.cuts = kCutHeads;
+        put(std::move(c));
+      }
+    }
     if (divides_heads(kernel_)) return put_heads();
     for (const std::string& contract : kernel_.contracts) {
       const Case c = under(contract);
@@ -63,6 +71,7 @@ class Edges {
     long_cache(start_);
     many_tokens(start_);
     beyond_tiles();
+    full_chunks();
     regimes_beyond_tiles();
     if (system_.has_key("dk")) {
       std::size_t turn = 0;
@@ -262,14 +271,21 @@ class Edges {
         put(other);
       }
     }
-    const auto splits = [](const CaseLaw& law) { return law.name == "split"; };
-    if (std::any_of(system_.laws.begin(), system_.laws.end(), splits)) {
-      Case c = start_;
-      c.law = "split";
+    // Of a second sequence the second tile of everything: a grid that counts sequences, tiles of tokens and tiles of channels in
+    // one number, or by another order.
+    const auto two = [this](std::string law, const std::string& contract) {
+      Case c = under(contract);
+      c.law = std::move(law);
       c.T = 78;
       if (chunked()) c.chunk = 64;
-      if (fill(c, 72)) put(c);
-    }
+      if (!fill(c, 72)) return;
+      c.B = 2;
+      put(c);
+    };
+    two("", start_.contract);
+    if (const std::string rounds = contract_for_rounding(); rounds != start_.contract) two("", rounds);
+    const auto splits = [](const CaseLaw& law) { return law.name == "split"; };
+    if (std::any_of(system_.laws.begin(), system_.laws.end(), splits)) two("split", start_.contract);
     for (const CaseForm& form : system_.forms) {
       if (!form.decodes) continue;
       Case c = start_;
@@ -277,6 +293,27 @@ class Edges {
       if (form.chunked && !chunked()) c.chunk = 0;
       c.T = 521, c.prefill = 519;
       if (fill(c, 72, kMostBehindCache)) put(c);
+    }
+  }
+
+  /// Chunks of more than one tile with a token in every place: what goes wrong between two tiles of one chunk, far apart, is in
+  /// no chunk that ends early. Where decays may be slow, the last token still sees the first.
+  void full_chunks() {
+    constexpr double kMost = 0.4;
+    if (!chunked()) return;
+    static constexpr std::array<Index, 9> kChunks{31, 48, 80, 96, 112, 160, 192, 224, 256};
+    for (const Index chunk : kChunks) {
+      Case c = few_of_each_size(start_);
+      c.chunk = chunk;
+      for (const Index tokens : {chunk, 2 * chunk + 1}) {
+        c.T = tokens;
+        // The family's, and of systems with rates, some of which are slow.
+        for (const std::string& regime : {start_.regime, std::string("slow"), std::string("wide_rates")}) {
+          if (std::ranges::find(system_.regimes, regime, &Regime::name) == system_.regimes.end()) continue;
+          c.regime = regime;
+          if (possible(c) && within_limits(kernel_, c) && work_of(kernel_, c) <= kMost) put(c);
+        }
+      }
     }
   }
 

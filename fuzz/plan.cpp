@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "fuzz/coarse_factors.h"
 #include "fuzz/covering.h"
 #include "fuzz/draw.h"
 #include "fuzz/edges.h"
@@ -67,7 +68,8 @@ Case covered(Case c, std::uint64_t seed, std::int64_t index) {
   return c;
 }
 
-/// The covering set of pairs; that of kernels which say the same of themselves is one, as of a thousand mutants.
+/// The covering set of pairs, and behind it of triples of coarse levels; that of kernels which say the same of themselves is one,
+/// as of a thousand mutants.
 std::shared_ptr<const Covering> pairs_of(const Planned& of, std::span<const Case> edges, std::uint64_t seed) {
   static std::mutex mutex;
   static std::map<std::string, std::shared_ptr<const Covering>> known;
@@ -79,7 +81,12 @@ std::shared_ptr<const Covering> pairs_of(const Planned& of, std::span<const Case
     const std::scoped_lock lock(mutex);
     if (const auto found = known.find(key); found != known.end()) return found->second;
   }
-  auto made = std::make_shared<const Covering>(cover(kernel, of.covered, edges, {.seed = seed}));
+  auto made = std::make_shared<Covering>(cover(kernel, of.covered, edges, {.seed = seed}));
+  std::vector<Case> given(edges.begin(), edges.end());
+  given.insert(given.end(), made->cases.begin(), made->cases.end());
+  Covering coarse = cover(kernel, coarse_factors_of(kernel), given, {.strength = 3, .seed = seed});
+  made->cases.insert(made->cases.end(), std::make_move_iterator(coarse.cases.begin()),
+                     std::make_move_iterator(coarse.cases.end()));
   const std::scoped_lock lock(mutex);
   return known.emplace(key, std::move(made)).first->second;
 }

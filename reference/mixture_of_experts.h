@@ -126,16 +126,23 @@ template <class Scalar>
   return route_to(logits, top_k(probabilities, K), mode);
 }
 
+/// The renormalised routing of a selection made elsewhere by the other path: softmax over the selected LOGITS (EQ-20).
+/// Throws Error for a selection that is none.
+template <class Scalar>
+[[nodiscard]] Routing<Scalar> route_by_logits_to(const Matrix<Scalar>& logits, const Matrix<Index>& experts) {
+  require_selection(experts, logits.rows(), logits.cols());
+  Matrix<Scalar> selected(experts.rows(), experts.cols());
+  for (Index t = 0; t < experts.rows(); ++t) {
+    for (Index r = 0; r < experts.cols(); ++r) selected(t, r) = logits(t, experts(t, r));
+  }
+  return {logits, softmax(logits), experts, stored(softmax(selected))};
+}
+
 /// The renormalised routing by the other path: top K of the LOGITS -> softmax over those (EQ-20). Chooses the
 /// same experts unless probabilities that differ in the logits round to a tie.
 template <class Scalar>
 [[nodiscard]] Routing<Scalar> route_by_logits(const Matrix<Scalar>& logits, Index K) {
-  const Matrix<Index> experts = top_k(logits, K);
-  Matrix<Scalar> selected(logits.rows(), K);
-  for (Index t = 0; t < logits.rows(); ++t) {
-    for (Index r = 0; r < K; ++r) selected(t, r) = logits(t, experts(t, r));
-  }
-  return {logits, softmax(logits), experts, stored(softmax(selected))};
+  return route_by_logits_to(logits, top_k(logits, K));
 }
 
 /// Router logits x W_g^T + b (MOE-2, MOE-10: the formula has no bias, the code has one). x: [T, D], weight:

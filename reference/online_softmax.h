@@ -77,7 +77,7 @@ void add_tile(const AttentionInputs<Scalar>& x, Index h, Index begin, Index end,
     OnlineSoftmax<Scalar>& row = rows[static_cast<std::size_t>(t)];
     const std::optional<Scalar> largest = largest_seen(x, t, begin, scores.row(t));
     if (!largest) continue;
-    row.raise(*largest);
+    if (row.empty || !keeps_maximum(row.maximum, *largest)) row.raise(*largest);
     for (Index s = begin; s < end; ++s) {
       if (x.sees(t, s)) row.add(scores(t, s - begin), V.row(s - begin));
     }

@@ -115,7 +115,20 @@ template <class Scalar>
   }
 }
 
-/// The largest score of token t up to the end of each tile of keys; of tiles without a key seen so far, any.
+/// Whether a kernel leaves its running maximum although a score is above it: of a scalar that knows of kernels which raise it only
+/// where rescaling is worth it, above 8 in the exponent of 2 (FlashAttention-4's).
+template <class Scalar>
+[[nodiscard]] bool keeps_maximum(const Scalar& maximum, const Scalar& score) {
+  if constexpr (requires { RoundingPoint<Scalar>::lazy_maximum(); }) {
+    constexpr double kWorthRaising = 8.0 * 0.6931471805599453;
+    return RoundingPoint<Scalar>::lazy_maximum() && !(score > maximum + Scalar(kWorthRaising));
+  } else {
+    return false;
+  }
+}
+
+/// The largest score of token t up to the end of each tile of keys, or the one that a kernel keeps for it; of tiles without a key
+/// seen so far, any.
 template <class Scalar, class Row>
 [[nodiscard]] std::vector<Scalar> largest_so_far(const AttentionInputs<Scalar>& x, Index t, Index tile,
                                                  const Row& row) {
@@ -124,7 +137,7 @@ template <class Scalar, class Row>
   for (Index begin = 0; begin < row.size(); begin += tile) {
     const std::optional<Scalar> here =
         largest_seen(x, t, begin, row.segment(begin, std::min(tile, row.size() - begin)));
-    if (here && largest) take_larger(*largest, *here);
+    if (here && largest && !keeps_maximum(*largest, *here)) take_larger(*largest, *here);
     if (!largest) largest = here;
     out.push_back(largest ? softmax_shift(*largest) : Scalar(0));
   }

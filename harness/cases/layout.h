@@ -14,7 +14,8 @@ enum class Layout {
   fused,     ///< inputs of the same tokens are parts of the rows of one buffer; states and outputs likewise
   permuted,  ///< memory [B, H, T, D] of a [B, T, H, D]; of states and of rank 3 the first two exchanged
   sliced,  ///< the first columns of wider rows: a gap behind each row, and none behind tokens, heads or sequences
-  page_end  ///< dense, and behind the last element of each tensor begins a page that nobody may touch
+  /// Dense, and behind the last element of each tensor begins a page that nobody may touch; inputs can only be read.
+  page_end
 };
 
 /// As the case line has them, in the order of Layout.

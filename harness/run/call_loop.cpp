@@ -63,6 +63,7 @@ class GuardedSide {
   void place_inputs() {
     tensors_ = guarded_tensors(places_, layout_, first_);
     for (std::size_t i = 0; i < size(); ++i) tensors_[i].set(values_[i]);
+    for (GuardedTensor& x : tensors_) x.close();
   }
   void place_outputs() {
     tensors_ = guarded_tensors(places_, layout_, first_);

@@ -279,6 +279,14 @@ void GuardedTensor::set(const std::vector<float>& dense) {
   visit(owned_, [&](float& x) { x = dense[from++]; });
 }
 
+void GuardedTensor::close() {
+  if (!buffer_ || !buffer_->pages) return;
+  const Range& range = *buffer_->pages;
+  if (::mprotect(range.begin, range.bytes - kPage * sizeof(float), PROT_READ) != 0)
+    throw Unavailable({Outcome::Kind::no_device,
+                       fmt::format("layout=page_end: no page may be closed here: {}", std::strerror(errno))});
+}
+
 std::vector<float> GuardedTensor::get() const {
   std::vector<float> dense;
   dense.reserve(static_cast<std::size_t>(owned_.size()));

@@ -74,6 +74,10 @@ class GuardedTensor {
   [[nodiscard]] std::vector<float> get() const;
   [[nodiscard]] bool same_as(const std::vector<float>& dense) const;
 
+  /// Under layout page_end: from now on its memory can only be read, so that a kernel that writes to an input ends there, even
+  /// one that puts the old value back before it returns. Other layouts: nothing.
+  void close();
+
   /// Fills an output before a call, and reads it after: elements that were not written are kPoison.
   void spoil();
   [[nodiscard]] std::vector<float> written() const;

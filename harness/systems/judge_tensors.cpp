@@ -14,6 +14,7 @@
 #include "oracles/reasons.h"
 #include "oracles/systems/judge_samples.h"
 #include "oracles/systems/judge_sequence.h"
+#include "oracles/systems/kernel_choice.h"
 #include "oracles/systems/stages.h"
 
 namespace samestate {
@@ -180,7 +181,10 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
       return GatesAsked{[=, &looked](Verdict v) { return twins(of, points).takes(looked, v); },
                         [=, &looked](Verdict v) { return draws(of, points).takes(looked, v); }};
     };
-    Judgement judgement = judge_sequence({system.row, part.call, part.inputs, part.cuts, *r.contract, oracle},
+    const std::optional<ChosenByKernel> chosen =
+        chosen_by_kernel(system.row, part.call, part.inputs, part.cuts, *r.contract, oracle, part.outputs);
+    Judgement judgement = judge_sequence({system.row, chosen ? chosen->call : part.call, part.inputs,
+                                          part.cuts, *r.contract, chosen ? chosen->oracle : oracle},
                                          part.outputs, r.c.seed, asked(work));
     if (std::ranges::any_of(system.taps, [&](const std::string& tap) { return part.outputs.contains(tap); }))
       add_stages(judgement, judge_stages(system.row, part.call, part.inputs, part.outputs, part.cuts,

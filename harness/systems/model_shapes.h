@@ -37,4 +37,8 @@ struct HeadWidths {
 /// by tokens, more value heads than 64. Each is tried under one contract, they take turns.
 [[nodiscard]] std::span<const std::string_view> family_calls();
 
+/// Calls as they are served, likewise: more sequences than eight, some of several chunks, more than one key head, with two or three
+/// value heads each. Forms over ranks have them too.
+[[nodiscard]] std::span<const std::string_view> served_calls();
+
 }  // namespace samestate

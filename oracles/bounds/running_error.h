@@ -47,6 +47,7 @@ struct RunningModel {
   bool divides_last = false;               ///< of the twin, as RoundingPoint has it
   bool sums_stored = false;                ///< of the twin: summed() takes what was stored
   std::int64_t key_tile = 0;               ///< of the twin: keys of a softmax at a time; 0: all
+  bool lazy_maximum = false;               ///< of the twin, as RoundingPoint has it
 
   /// Of a contract: rounding points keep 16 bits where its operands do.
   [[nodiscard]] static RunningModel of(const Contract& contract);
@@ -380,6 +381,7 @@ struct RoundingPoint<Running> {
   }
   static bool divides_last() { return detail::running_model().divides_last; }
   static std::int64_t key_tile() { return detail::running_model().key_tile; }
+  static bool lazy_maximum() { return detail::running_model().lazy_maximum; }
   static bool rounds_at(const PointPlace& place) {
     const RunningModel& model = detail::running_model();
     return model.skipped == nullptr || !model.skipped->has(place);

@@ -47,6 +47,7 @@ struct SampledModel {
   bool associates_otherwise = false;       ///< q (k v^T) where the form has (q k^T) v, and the reverse
   bool divides_last = false;               ///< softmax weights are stored before they are divided
   std::int64_t key_tile = 0;               ///< keys at a time, where they are stored so; 0: all
+  bool lazy_maximum = false;               ///< as RoundingPoint has it
   const SkippedPoints* skipped = nullptr;  ///< points that round nothing
   Planted planted = Planted::none;
 

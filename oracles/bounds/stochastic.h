@@ -193,6 +193,7 @@ struct RoundingPoint<Stochastic> {
   }
   static bool divides_last() { return detail::sampling().model.divides_last; }
   static std::int64_t key_tile() { return detail::sampling().model.key_tile; }
+  static bool lazy_maximum() { return detail::sampling().model.lazy_maximum; }
   static bool rounds_at(const PointPlace& place) { return model_rounds_at(place); }
   static bool rounds_operands(const PointPlace& place) { return model_rounds_operands(place); }
 };

@@ -53,6 +53,7 @@ struct RoundingPoint<Stored> {
   static Stored summed(Stored x, Stored kept) { return detail::sampling().model.sums_stored ? kept : x; }
   static bool divides_last() { return detail::sampling().model.divides_last; }
   static std::int64_t key_tile() { return detail::sampling().model.key_tile; }
+  static bool lazy_maximum() { return detail::sampling().model.lazy_maximum; }
   static bool rounds_at(const PointPlace& place) { return model_rounds_at(place); }
   static bool rounds_operands(const PointPlace& place) { return model_rounds_operands(place); }
 };

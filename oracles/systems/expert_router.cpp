@@ -6,6 +6,7 @@
 #include "oracles/systems/routing.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
+#include "oracles/systems/scalars.h"
 #include "reference/load_balance.h"
 #include "reference/mixture_of_experts.h"
 
@@ -41,14 +42,16 @@ struct Router {
     const Matrix<Scalar> logits = router_logits(get(inputs, "x"), get(inputs, "router"),
                                                 biased ? get_vector(inputs, "bias") : Vector<Scalar>());
     const bool by_logits = call.form == "logits_first";
-    const Routing<Scalar> routing = by_logits ? route_by_logits(logits, K) : route(logits, K);
+    const Routing<Scalar> routing = by_logits ? route_by_logits_to(logits, as_chosen(call, top_k(logits, K)))
+                                              : route_to(logits, as_chosen(call, top_k(softmax(logits), K)));
     Matrix<Scalar> weights = Matrix<Scalar>::Constant(call.tokens, logits.cols(), Scalar(0));
     for (Index t = 0; t < call.tokens; ++t) {
       for (Index r = 0; r < K; ++r) weights(t, routing.experts(t, r)) = routing.weights(t, r);
       if constexpr (std::is_same_v<Scalar, Running>) {
+        if (is_chosen(call, t)) continue;
         const Matrix<Running> l = logits.row(t);
         const Matrix<Running> p = routing.probabilities.row(t);
-        const std::vector<Chosen> choice = certain_choice(l, by_logits ? l : p, K);
+        const std::vector<Chosen> choice = choice_of(call, l, p);
         if (decided(choice)) continue;
         const Matrix<Running> certain = certain_weights(p, choice, K);
         for (Index i = 0; i < certain.cols(); ++i)
@@ -56,6 +59,27 @@ struct Router {
       }
     }
     return {{"logits", logits}, {"probabilities", routing.probabilities}, {"weights", std::move(weights)}};
+  }
+
+  static Matrix<Index> choice(const Call& call, const Tensors<double>& inputs,
+                              const Tensors<double>& actual) {
+    const Tensors<Running> read = as<Running>(inputs);
+    const Matrix<Running> logits =
+        router_logits(get(read, "x"), get(read, "router"),
+                      call.at("bias") == 1 ? get_vector(read, "bias") : Vector<Running>());
+    const Matrix<Running> probabilities = softmax(logits);
+    Matrix<Index> chosen(call.tokens, call.at("K"));
+    for (Index t = 0; t < call.tokens; ++t) {
+      chosen.row(t) = choice_of_weights(choice_of(call, logits.row(t), probabilities.row(t)),
+                                        get(actual, "weights").row(t), call.at("K"));
+    }
+    return chosen;
+  }
+
+ private:
+  static std::vector<Chosen> choice_of(const Call& call, const Matrix<Running>& logits,
+                                       const Matrix<Running>& probabilities) {
+    return certain_choice(logits, call.form == "logits_first" ? logits : probabilities, call.at("K"));
   }
 };
 
@@ -99,6 +123,7 @@ std::vector<Operator> expert_router_operators() {
                   false,
                   Router::signature};
   evaluate_with<Router>(router);
+  router.choice = Router::choice;
   router.token_wise = true;
   router.cost = [](const Call& call) { return row_costs::maps(call, Router::signature(call)); };
   Operator balance{"load_balance",

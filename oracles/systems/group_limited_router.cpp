@@ -8,6 +8,7 @@
 #include "oracles/systems/group_routing.h"
 #include "oracles/systems/row_costs.h"
 #include "oracles/systems/rows.h"
+#include "oracles/systems/scalars.h"
 
 namespace samestate {
 namespace {
@@ -28,32 +29,57 @@ struct GroupRouter {
   }
   template <class Scalar>
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
-    const bool biased = call.at("bias") == 1;
     const Matrix<Scalar> logits = router_logits(get(inputs, "x"), get(inputs, "router"));
-    const GroupLimitedRouter<Scalar> router{biased ? get_vector(inputs, "selection_bias") : Vector<Scalar>(),
-                                            call.at("G"), call.at("M"), call.at("K"),
-                                            get(inputs, "scaling")(0, 0)};
-    const Routing<Scalar> routing = call.form == "ordered" ? route_group_limited_in_order(logits, router)
-                                                           : route_group_limited(logits, router);
+    const GroupLimitedRouter<Scalar> router = router_of(call, inputs);
+    Routing<Scalar> routing = call.form == "ordered" ? route_group_limited_in_order(logits, router)
+                                                     : route_group_limited(logits, router);
+    if (call.choice != nullptr) {
+      routing.experts = as_chosen(call, std::move(routing.experts));
+      weigh_chosen(routing, router.scaling);
+    }
     Matrix<Scalar> weights = Matrix<Scalar>::Constant(call.tokens, logits.cols(), Scalar(0));
     for (Index t = 0; t < call.tokens; ++t) {
       for (Index r = 0; r < call.at("K"); ++r) weights(t, routing.experts(t, r)) = routing.weights(t, r);
-      if constexpr (std::is_same_v<Scalar, Running>) open(weights, t, routing, router);
+      if constexpr (std::is_same_v<Scalar, Running>) open(call, weights, t, routing, router);
     }
     return {{"logits", logits}, {"probabilities", routing.probabilities}, {"weights", std::move(weights)}};
   }
 
+  static Matrix<Index> choice(const Call& call, const Tensors<double>& inputs,
+                              const Tensors<double>& actual) {
+    const Tensors<Running> read = as<Running>(inputs);
+    const GroupLimitedRouter<Running> router = router_of(call, read);
+    Matrix<Running> sums;
+    const Routing<Running> routing = scored(router_logits(get(read, "x"), get(read, "router")), router, sums);
+    Matrix<Index> chosen(call.tokens, call.at("K"));
+    for (Index t = 0; t < call.tokens; ++t) {
+      chosen.row(t) =
+          choice_of_weights(choice_of(t, routing, router), get(actual, "weights").row(t), call.at("K"));
+    }
+    return chosen;
+  }
+
  private:
+  template <class Scalar>
+  static GroupLimitedRouter<Scalar> router_of(const Call& call, const Tensors<Scalar>& inputs) {
+    return {call.at("bias") == 1 ? get_vector(inputs, "selection_bias") : Vector<Scalar>(), call.at("G"),
+            call.at("M"), call.at("K"), get(inputs, "scaling")(0, 0)};
+  }
+
+  static std::vector<Chosen> choice_of(Index t, const Routing<Running>& routing,
+                                       const GroupLimitedRouter<Running>& router) {
+    return certain_group_choice(routing.logits.row(t), routing.probabilities.row(t), router.selection_bias,
+                                {router.groups, router.groups_kept, router.experts_per_token});
+  }
+
   /// The weights of a token of which a correct kernel may choose otherwise, or whose scores may all have underflowed, so that
   /// nothing is known of their quotients: 0 / 0, or 0 of public code, which adds 1e-20 to the sum.
-  static void open(Matrix<Running>& weights, Index t, const Routing<Running>& routing,
+  static void open(const Call& call, Matrix<Running>& weights, Index t, const Routing<Running>& routing,
                    const GroupLimitedRouter<Running>& router) {
     const Matrix<Running> s = routing.probabilities.row(t);
-    const std::vector<Chosen> choice =
-        certain_group_choice(routing.logits.row(t), s, router.selection_bias,
-                             {router.groups, router.groups_kept, router.experts_per_token});
+    const std::vector<Chosen> choice = choice_of(t, routing, router);
     Matrix<Running> w = weights.row(t);
-    if (!decided(choice)) {
+    if (!is_chosen(call, t) && !decided(choice)) {
       std::vector<bool> exactly(choice.size(), false);
       for (Index r = 0; r < routing.experts.cols(); ++r)
         exactly[static_cast<std::size_t>(routing.experts(t, r))] = true;
@@ -89,6 +115,7 @@ Operator group_limited_router_operator() {
       false,
       GroupRouter::signature};
   evaluate_with<GroupRouter>(row);
+  row.choice = GroupRouter::choice;
   row.token_wise = true;
   row.cost = [](const Call& call) { return row_costs::maps(call, GroupRouter::signature(call)); };
   return row;

@@ -1,16 +1,29 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 
+#include "oracles/numbers.h"
 #include "oracles/systems/routing.h"
 #include "oracles/systems/rows.h"
+#include "oracles/systems/scalars.h"
 #include "reference/costs/mixture_of_experts.h"
 #include "reference/layers/qwen3_next_moe.h"
 
 namespace samestate {
 namespace {
+
+constexpr Index kMostOfChoices = 1 << 22;  // outputs' elements that are added up to compare a token's choices
+constexpr Index kFewChannels = 8;          // too few to tell a choice by
+constexpr double kFarther =
+    8.0;  // than the nearest choice every other is, where a kernel's outputs tell of it
+constexpr double kLeastWeight = 1e-30;    // of a choice: below it the quotients are no numbers in fp32
+constexpr double kOfAnotherChoice = 4.0;  // the worst case of one choice, at most, in those of another
+constexpr double kLeastUnitOfOutputs = 0x1p-7;
 
 const std::vector<OperatorForm> kForms = {{"loop"}, {"dense"}, {"sorted"}, {"per_token"}};
 
@@ -120,18 +133,107 @@ struct Block {
         experts_of(call, inputs),
         {get(inputs, "shared_gate_proj"), get(inputs, "shared_up"), get(inputs, "shared_down")},
         get(inputs, "shared_gate")};
-    const Qwen3NextMoe<Scalar> out = qwen3_next_moe(get(inputs, "x"), weights, K, form_named(call.form));
+    const Matrix<Scalar> logits = router_logits(get(inputs, "x"), weights.router);
+    const Qwen3NextMoe<Scalar> out = qwen3_next_moe_routed(
+        get(inputs, "x"), weights, route_to(logits, as_chosen(call, top_k(softmax(logits), K))),
+        form_named(call.form));
     Matrix<Scalar> y = out.y;
     if constexpr (std::is_same_v<Scalar, Running>) {
       // Where the choice may turn, nothing can be said of the token.
       const Largest largest(call, inputs);
       for (Index t = 0; t < call.tokens; ++t) {
+        if (is_chosen(call, t)) continue;
         if (decided(certain_choice(out.routing.logits.row(t), out.routing.probabilities.row(t), K))) continue;
         const double size = largest.of(get(inputs, "x").row(t));
         for (Index j = 0; j < y.cols(); ++j) y(t, j) = Running::unknown(y(t, j), size);
       }
     }
     return {{"y", std::move(y)}};
+  }
+
+  /// Of the choices that are open the one whose outputs are nearest to the kernel's, where all others are far from them and that
+  /// is no chance: roundings of few channels may come near the outputs of another choice. The nearest too where it is too far
+  /// for any rounding: then no choice is this kernel's.
+  static Matrix<Index> choice(const Call& call, const Tensors<double>& inputs,
+                              const Tensors<double>& actual) {
+    const Index K = call.at("K");
+    Matrix<Index> chosen = Matrix<Index>::Constant(call.tokens, K, -1);
+    const Matrix<Running> logits =
+        router_logits(as<Running>(get(inputs, "x")), as<Running>(get(inputs, "router")));
+    const Matrix<Running> probabilities = softmax(logits);
+    std::optional<std::vector<SwiGluExpert<double>>> experts;
+    for (Index t = 0; t < call.tokens; ++t) {
+      const Choices choices(certain_choice(logits.row(t), probabilities.row(t), K), K);
+      const Matrix<double> y = get(actual, "y").row(t);
+      if (choices.count() < 2 || choices.count() * K * y.cols() > kMostOfChoices || !y.allFinite()) continue;
+      if (!experts) experts = experts_of(call, inputs);
+      const Nearest found = nearest(choices, probabilities.row(t), rest_of(inputs, t), y, [&](Index i) {
+        return (*experts)[static_cast<std::size_t>(i)](get(inputs, "x").row(t));
+      });
+      const bool apart = y.cols() >= kFewChannels && found.next > kFarther * found.distance;
+      if (found.chosen(0, 0) >= 0 && (apart || beyond_roundings(call, inputs, t, found)))
+        chosen.row(t) = found.chosen;
+    }
+    return chosen;
+  }
+
+ private:
+  /// A choice [1, K] by descending probability, its distance from the kernel's outputs and the next one's.
+  struct Nearest {
+    Matrix<Index> chosen;
+    double distance = kInfinity;
+    double next = kInfinity;
+  };
+
+  /// What the shared expert adds to a token.
+  static Matrix<double> rest_of(const Tensors<double>& inputs, Index t) {
+    const Matrix<double> x = get(inputs, "x").row(t);
+    const SwiGluExpert<double> shared{get(inputs, "shared_gate_proj"), get(inputs, "shared_up"),
+                                      get(inputs, "shared_down")};
+    return logistic(linear(x, get(inputs, "shared_gate")))(0, 0) * shared(x);
+  }
+
+  /// By `rest` and the weighted outputs of the experts; a choice of -1 where no weights are numbers.
+  static Nearest nearest(const Choices& choices, const Matrix<Running>& probabilities,
+                         const Matrix<double>& rest, const Matrix<double>& y, const auto& output_of) {
+    std::map<Index, Matrix<double>> weighted;
+    for (const Index i : choices.possible()) weighted[i] = probabilities(0, i).value() * output_of(i);
+    Nearest best{Matrix<Index>::Constant(1, choices.places(), -1)};
+    choices.each([&](std::vector<Index> chosen) {
+      double weight = 0.0;
+      Matrix<double> sum = Matrix<double>::Zero(1, y.cols());
+      for (const Index i : chosen) {
+        weight += probabilities(0, i).value();
+        sum += weighted[i];
+      }
+      const double distance = (sum / weight + rest - y).norm();
+      if (!(weight > kLeastWeight) || std::isnan(distance)) return;
+      best.next = std::min(best.next, std::max(distance, best.distance));
+      if (!(distance < best.distance)) return;
+      best.distance = distance;
+      std::ranges::stable_sort(chosen, std::greater<>(),
+                               [&](Index i) { return probabilities(0, i).value(); });
+      for (std::size_t r = 0; r < chosen.size(); ++r) best.chosen(0, static_cast<Index>(r)) = chosen[r];
+    });
+    return best;
+  }
+
+  /// Whether the kernel's outputs of token t are farther from the nearest choice's than its worst case, and another choice's, which
+  /// is of the same size, may be.
+  static bool beyond_roundings(const Call& call, const Tensors<double>& inputs, Index t,
+                               const Nearest& found) {
+    Call one = call;
+    one.tokens = 1;
+    one.choice = std::make_shared<const Matrix<Index>>(found.chosen);
+    Tensors<Running> token = as<Running>(inputs);
+    token["x"] = as<Running>(Matrix<double>(get(inputs, "x").row(t)));
+    const Matrix<Running> y = get(evaluate<Running>(one, token), "y");
+    double most = 0.0;
+    for (Index j = 0; j < y.cols(); ++j) {
+      const double error = y(0, j).error() + kLeastUnitOfOutputs * std::abs(y(0, j).value());
+      most += error * error;
+    }
+    return found.distance > kOfAnotherChoice * std::sqrt(most);
   }
 };
 
@@ -165,6 +267,7 @@ std::vector<Operator> mixture_of_experts_operators() {
                  Block::signature};
   block.parameters.push_back({"Fs", 9, 1, 16384, "width of the shared expert"});
   evaluate_with<Block>(block);
+  block.choice = Block::choice;
   block.token_wise = true;
   block.cost = [](const Call& call) {
     const costs::MoEConfig all{call.at("D"), call.at("N"), call.at("K"), call.at("F"), call.at("Fs"), false};

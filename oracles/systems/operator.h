@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -82,6 +83,9 @@ struct Call {
   Index tokens = 0;
   Index chunk = 0;  ///< tile or chunk of the forms that have one
   std::map<std::string, Index, std::less<>> parameters;
+  /// Of a router [tokens, K]: what each token goes to, descending, as the kernel under judgement chose (kernel_choice.h);
+  /// -1 in the rows, and null where the router itself chooses.
+  std::shared_ptr<const Matrix<Index>> choice = nullptr;
   /// Throws Error where there is no such parameter.
   [[nodiscard]] Index at(std::string_view name) const;
 };
@@ -129,6 +133,10 @@ struct Operator {
   /// Product of factors that a kernel may put on a product instead of on its operands (l2norm's, at most 1000 for each of q
   /// and k): so much larger a result than 2^-126 may have been flushed before them.
   double late_factors = 1.0;
+  /// Call::choice of the kernel whose outputs `actual` are, of the tokens of which a correct kernel may choose either, as far as
+  /// its outputs tell; -1 in the other rows. Null: nothing is chosen. In the scope of a RunningModel.
+  Matrix<Index> (*choice)(const Call&, const Tensors<double>& inputs,
+                          const Tensors<double>& actual) = nullptr;
   Cost (*cost)(const Call&) = uncounted;  ///< of one sequence; Call::chunk is 0 in a form without chunks
 
   [[nodiscard]] const OperatorForm* form(std::string_view name) const;  ///< null where it has none

@@ -24,6 +24,7 @@ SampledModel with(SampledModel model, const TwinVariant& variant) {
   model.divides_last = variant.divides_last;
   model.sums_stored = variant.sums_stored;
   model.key_tile = variant.key_tile;
+  model.lazy_maximum = variant.lazy_maximum;
   return model;
 }
 
@@ -174,6 +175,7 @@ std::string TwinVariant::words() const {
   if (divides_last) out += fmt::format("{}weights divided last", out.empty() ? "" : ", ");
   if (sums_stored) out += fmt::format("{}the sum of stored weights", out.empty() ? "" : ", ");
   if (key_tile > 0) out += fmt::format("{}keys in tiles of {}", out.empty() ? "" : ", ", key_tile);
+  if (lazy_maximum) out += fmt::format("{}a maximum raised lazily", out.empty() ? "" : ", ");
   return out;
 }
 
@@ -192,6 +194,7 @@ TwinBound twin_bound(const TwinSubject& of, const TwinVariant& variant) {
   model.divides_last = variant.divides_last;
   model.sums_stored = variant.sums_stored;
   model.key_tile = variant.key_tile;
+  model.lazy_maximum = variant.lazy_maximum;
   const RunningScope scope(model);
   TwinBound out;
   for (const auto& [name, x] : evaluate(of.op.running, of.op, of.call, of.inputs, of.cuts)) {
@@ -289,6 +292,11 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
   // Of a softmax whose keys are no form's tiles.
   const bool softmax = std::ranges::any_of(
       met_.places, [](const PointPlace& place) { return place.file().ends_with("softmax_attention.h"); });
+  std::vector<bool TwinVariant::*> flags{&TwinVariant::divides_last, &TwinVariant::sums_stored};
+  if (softmax || std::ranges::any_of(met_.places, [](const PointPlace& place) {
+        return place.file().ends_with("online_softmax.h");
+      }))
+    flags.push_back(&TwinVariant::lazy_maximum);
   const std::vector<Index> tiles = softmax ? std::vector<Index>{16, 32, 64, 128} : std::vector<Index>{};
   std::vector<TwinDistance> beam{nearest_};
   std::vector<TwinDistance> all{nearest_};
@@ -301,7 +309,7 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
         variants.push_back(from.variant);
         for (const PointPlace& place : group.places) variants.back().skipped.add(place);
       }
-      for (bool TwinVariant::*flag : {&TwinVariant::divides_last, &TwinVariant::sums_stored}) {
+      for (bool TwinVariant::*flag : flags) {
         variants.push_back(from.variant);
         variants.back().*flag = true;
       }

@@ -18,6 +18,7 @@ struct TwinVariant {
   bool divides_last = false;  ///< softmax weights are stored before they are divided by their sum,
   bool sums_stored = false;   ///< which is that of what was stored
   Index key_tile = 0;         ///< and under the largest score of so many keys and those before; 0: of all
+  bool lazy_maximum = false;  ///< the running maximum is raised only where one exceeds it by far
 
   /// What differs from the twin of all points, in words; empty: nothing.
   [[nodiscard]] std::string words() const;

@@ -64,6 +64,76 @@ bool decided(const std::vector<Chosen>& choice) {
   return std::find(choice.begin(), choice.end(), Chosen::open) == choice.end();
 }
 
+Choices::Choices(const std::vector<Chosen>& choice, Index K) : places_(K) {
+  for (std::size_t i = 0; i < choice.size(); ++i) {
+    if (choice[i] == Chosen::in) in_.push_back(static_cast<Index>(i)), --places_;
+    if (choice[i] == Chosen::open) open_.push_back(static_cast<Index>(i));
+  }
+}
+
+Index Choices::count() const {
+  const Index open = std::ssize(open_);
+  Index count = 1;
+  for (Index i = 1; i <= std::min(places_, open - places_); ++i) {
+    count = count * (open - i + 1) / i;
+    if (count > kMostChoices) return kMostChoices;
+  }
+  return count;
+}
+
+std::vector<Index> Choices::possible() const {
+  std::vector<Index> all = in_;
+  all.insert(all.end(), open_.begin(), open_.end());
+  return all;
+}
+
+void Choices::each(const std::function<void(const std::vector<Index>&)>& take) const {
+  std::vector<bool> taken(open_.size(), false);
+  std::fill_n(taken.begin(), places_, true);
+  do {
+    std::vector<Index> chosen = in_;
+    for (std::size_t i = 0; i < open_.size(); ++i) {
+      if (taken[i]) chosen.push_back(open_[i]);
+    }
+    take(chosen);
+  } while (std::prev_permutation(taken.begin(), taken.end()));
+}
+
+bool allows(const std::vector<Chosen>& choice, const Matrix<Index>& chosen) {
+  std::vector<bool> taken(choice.size(), false);
+  for (Index r = 0; r < chosen.cols(); ++r) taken[static_cast<std::size_t>(chosen(0, r))] = true;
+  for (std::size_t i = 0; i < choice.size(); ++i) {
+    if (choice[i] == (taken[i] ? Chosen::out : Chosen::in)) return false;
+  }
+  return true;
+}
+
+Matrix<Index> choice_of_weights(const std::vector<Chosen>& choice, const Matrix<double>& weights, Index K) {
+  Matrix<Index> none = Matrix<Index>::Constant(1, K, -1);
+  if (decided(choice)) return none;
+  std::vector<Index> chosen;
+  for (Index i = 0; i < weights.cols(); ++i) {
+    if (weights(0, i) != 0.0) chosen.push_back(i);
+  }
+  if (std::ssize(chosen) != K) return none;
+  std::stable_sort(chosen.begin(), chosen.end(),
+                   [&](Index i, Index j) { return weights(0, i) > weights(0, j); });
+  Matrix<Index> row(1, K);
+  for (Index r = 0; r < K; ++r) row(0, r) = chosen[static_cast<std::size_t>(r)];
+  return allows(choice, row) ? row : none;
+}
+
+bool is_chosen(const Call& call, Index token) {
+  return call.choice != nullptr && call.choice->cols() > 0 && (*call.choice)(token, 0) >= 0;
+}
+
+Matrix<Index> as_chosen(const Call& call, Matrix<Index> own) {
+  for (Index t = 0; t < own.rows(); ++t) {
+    if (is_chosen(call, t)) own.row(t) = call.choice->row(t);
+  }
+  return own;
+}
+
 Matrix<Running> certain_weights(const Matrix<Running>& probabilities, const std::vector<Chosen>& choice,
                                 Index K) {
   // Of those open the most probable, of equal ones the first.

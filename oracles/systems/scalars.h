@@ -9,13 +9,16 @@
 namespace samestate {
 
 template <class Scalar>
+[[nodiscard]] Matrix<Scalar> as(const Matrix<double>& x) {
+  Matrix<Scalar> y(x.rows(), x.cols());
+  for (Index i = 0; i < x.size(); ++i) y.data()[i] = Scalar(x.data()[i]);
+  return y;
+}
+
+template <class Scalar>
 [[nodiscard]] Tensors<Scalar> as(const Tensors<double>& inputs) {
   Tensors<Scalar> out;
-  for (const auto& [name, x] : inputs) {
-    Matrix<Scalar> y(x.rows(), x.cols());
-    for (Index i = 0; i < x.size(); ++i) y.data()[i] = Scalar(x.data()[i]);
-    out.emplace(name, std::move(y));
-  }
+  for (const auto& [name, x] : inputs) out.emplace(name, as<Scalar>(x));
   return out;
 }
 

@@ -229,6 +229,22 @@ TEST(GuardedTensor, BehindTheEndOfAPageNobodyReads) {
   }
 }
 
+// A value that is put back before the call returns cannot be told afterwards.
+TEST(GuardedTensor, WhatIsClosedCanOnlyBeRead) {
+  for (const std::string_view name : layout_names()) {
+    GuardedTensor x(Shape{2, 3, 1, 5}, layout_named(name));
+    x.set(counted(30));
+    x.close();
+    EXPECT_EQ(x.get(), counted(30)) << name;
+    volatile float* first = x.tensor().data;
+    if (name == "page_end") {
+      EXPECT_DEATH(*first = *first, "");
+    } else {
+      *first = *first;
+    }
+  }
+}
+
 TEST(GuardedTensor, TokensOfNoSequenceAreNotItsOwn) {
   for (const std::string_view name : layout_names()) {
     for (const std::int64_t token : {1, 8}) {

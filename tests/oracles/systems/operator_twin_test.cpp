@@ -45,6 +45,7 @@ struct Drawn {
     model.skipped = &variant.skipped;
     model.divides_last = variant.divides_last;
     model.key_tile = variant.key_tile;
+    model.lazy_maximum = variant.lazy_maximum;
     model.planted = planted;
     const SamplingScope scope(model);
     Tensors<double> out;
@@ -169,6 +170,27 @@ TEST(OperatorTwin, KeysMayBeTakenInTilesWhereNoFormHasThem) {
       EXPECT_GT(farther, 0) << "tiles of " << tile << " show";
     }
   }
+}
+
+// FlashAttention-4 leaves the maximum where rescaling is not worth it: weights up to 256 are stored then.
+TEST(OperatorTwin, AMaximumMayBeRaisedLazily) {
+  int farther = 0;
+  for (const Row& row : {Row{"softmax_attention", "online"}, Row{"gated_attention", "online"}}) {
+    for (const char* under : {"bf16", "fp16"}) {
+      const Drawn drawn(row.name, row.form, 70, 3, {}, under);
+      TwinVariant lazy;
+      lazy.lazy_maximum = true;
+      const Tensors<double> kernel = drawn.kernel(1, lazy);
+      const TwinJudgement j = drawn.judge(kernel);
+      EXPECT_EQ(j.judgement.verdict, Verdict::pass) << row.name << " " << under << ": " << j.judgement.reason;
+      for (const auto& [name, x] : twin_values(drawn.subject(), {}))
+        farther += unshared(get(kernel, name), x, get(drawn.oracle.exact, name)).maxCoeff() > 0.25;
+      // What no kernel of either kind does is seen beside it.
+      EXPECT_EQ(drawn.judge(drawn.kernel(1, lazy, Planted::functions)).judgement.verdict, Verdict::fail)
+          << row.name << " " << under;
+    }
+  }
+  EXPECT_GT(farther, 0) << "it shows";
 }
 
 // A kernel that fuses the shared expert with its gate stores what the others gave and not that.

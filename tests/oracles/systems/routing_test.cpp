@@ -32,6 +32,36 @@ constexpr Chosen kOut = Chosen::out;
 constexpr Chosen kIn = Chosen::in;
 constexpr Chosen kOpen = Chosen::open;
 
+TEST(Choices, AreAllWithWhatIsCertain) {
+  const Choices choices({kIn, kOpen, kOut, kOpen, kOpen}, 3);
+  EXPECT_EQ(choices.count(), 3);
+  EXPECT_EQ(choices.places(), 3);
+  EXPECT_EQ(choices.possible(), (std::vector<Index>{0, 1, 3, 4}));
+  std::vector<std::vector<Index>> all;
+  choices.each([&](const std::vector<Index>& chosen) { all.push_back(chosen); });
+  EXPECT_EQ(all, (std::vector<std::vector<Index>>{{0, 1, 3}, {0, 1, 4}, {0, 3, 4}}));
+  EXPECT_EQ(Choices({kIn, kOut}, 1).count(), 1);
+  EXPECT_EQ(Choices(std::vector(200, kOpen), 100).count(), Choices::kMostChoices) << "no overflow";
+}
+
+TEST(Choices, AllowWhatACorrectKernelMayChoose) {
+  const std::vector<Chosen> choice{kIn, kOpen, kOut, kOpen};
+  const auto row = [](Index a, Index b) { return (Matrix<Index>(1, 2) << a, b).finished(); };
+  EXPECT_TRUE(allows(choice, row(0, 3)));
+  EXPECT_TRUE(allows(choice, row(1, 0)));
+  EXPECT_FALSE(allows(choice, row(1, 3)));
+  EXPECT_FALSE(allows(choice, row(0, 2)));
+  const auto of = [&](double a, double b, double c, double d) {
+    return choice_of_weights(choice, (Matrix<double>(1, 4) << a, b, c, d).finished(), 2);
+  };
+  EXPECT_EQ(of(0.6, 0, 0, 0.4), row(0, 3));
+  EXPECT_EQ(of(0.4, 0.6, 0, 0), row(1, 0));
+  EXPECT_EQ(of(0.6, 0.2, 0, 0.2), row(-1, -1)) << "three";
+  EXPECT_EQ(of(1, 0, 0, 0), row(-1, -1)) << "one has vanished";
+  EXPECT_EQ(of(0.6, 0, 0.4, 0), row(-1, -1)) << "no correct kernel's";
+  EXPECT_EQ(choice_of_weights({kIn, kOut}, (Matrix<double>(1, 2) << 1, 0).finished(), 1)(0, 0), -1);
+}
+
 TEST(CertainChoice, OpenOnlyWhereTheErrorsMeet) {
   EXPECT_EQ(choice({4, 3, 2, 1}, 0.4, 2), (std::vector{kIn, kIn, kOut, kOut}));
   EXPECT_EQ(choice({4, 3, 2.9, 1}, 0.1, 2), (std::vector{kIn, kOpen, kOpen, kOut}));
