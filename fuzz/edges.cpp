@@ -299,16 +299,17 @@ class Edges {
   /// Chunks of more than one tile with a token in every place: what goes wrong between two tiles of one chunk, far apart, is in
   /// no chunk that ends early. Where decays may be slow, the last token still sees the first.
   void full_chunks() {
-    constexpr double kMost = 0.4;
+    constexpr double kMost = 1.2;
     if (!chunked()) return;
-    static constexpr std::array<Index, 9> kChunks{31, 48, 80, 96, 112, 160, 192, 224, 256};
+    static constexpr std::array<Index, 10> kChunks{31, 48, 80, 96, 112, 128, 160, 192, 224, 256};
     for (const Index chunk : kChunks) {
       Case c = few_of_each_size(start_);
       c.chunk = chunk;
       for (const Index tokens : {chunk, 2 * chunk + 1}) {
         c.T = tokens;
-        // The family's, and of systems with rates, some of which are slow.
-        for (const std::string& regime : {start_.regime, std::string("slow"), std::string("wide_rates")}) {
+        // The family's; of systems with rates those of which some are slow, and of trained weights.
+        for (const std::string& regime :
+             {start_.regime, std::string("slow"), std::string("wide_rates"), std::string("trained")}) {
           if (std::ranges::find(system_.regimes, regime, &Regime::name) == system_.regimes.end()) continue;
           c.regime = regime;
           if (possible(c) && within_limits(kernel_, c) && work_of(kernel_, c) <= kMost) put(c);

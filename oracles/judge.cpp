@@ -88,6 +88,17 @@ struct Gate {
   Index token;  ///< of the place that it speaks of; -1: the state
 };
 
+/// Whether what holds no number comes behind a token of which the worst case is known and so large that a product of two such
+/// errors leaves fp32: an inverse by doubling makes them, of repeated keys, where its exact values are small.
+bool may_overflow_on_the_way(const HeadOracle& oracle, const Matrix<double>& o) {
+  constexpr double kRootOfTheLargest = 0x1p64;
+  for (Index i = 0; i < o.rows(); ++i) {
+    if (std::isfinite(oracle.row_hard(i)) && oracle.row_hard(i) > kRootOfTheLargest) return true;
+    if (!o.row(i).allFinite()) return false;
+  }
+  return false;
+}
+
 /// The policy's, or that of as few rows as those that are the most of the prediction.
 double head_limit(const HeadOracle& oracle, const Vector<double>& rms) {
   const double squares = rms.squaredNorm();
@@ -128,6 +139,13 @@ Judgement judge_head(const HeadOracle& oracle, const Matrix<double>& o, const Ma
     j.gate = "range";
     j.reason = fmt::format("overflow is expected: a value of {:.3g} does not fit the contract's formats",
                            oracle.largest);
+    return j;
+  }
+
+  if (!finite && may_overflow_on_the_way(oracle, o)) {
+    j.verdict = Verdict::vacuous;
+    j.gate = "range";
+    j.reason = kOverflowsOnTheWay;
     return j;
   }
 

@@ -9,6 +9,10 @@ namespace samestate {
 inline constexpr std::string_view kBothNotFinite =
     "both runs are not finite there: the law says nothing; see the same case without law=";
 
+/// Of a run behind whose known errors, which are beyond any output, no number is left.
+inline constexpr std::string_view kOverflowsOnTheWay =
+    "the worst case of what this contract makes on the way exceeds fp32";
+
 /// What a law says of final states begins with it; their rows and columns are no tokens.
 inline constexpr std::string_view kFinalState = "final state: ";
 

@@ -45,7 +45,7 @@ class GuardedSide {
  public:
   /// `first`: the number of the first tensor among all of the call.
   GuardedSide(const CallLoop& loop, const RunOptions& options, std::size_t first)
-      : layout_(options.layout), first_(first) {
+      : layout_(options.layout), first_(first), closes_(!options.repeat) {
     if (!loop.offsets.empty()) lead_ = options.lead, slack_ = options.slack;
   }
 
@@ -63,7 +63,9 @@ class GuardedSide {
   void place_inputs() {
     tensors_ = guarded_tensors(places_, layout_, first_);
     for (std::size_t i = 0; i < size(); ++i) tensors_[i].set(values_[i]);
-    for (GuardedTensor& x : tensors_) x.close();
+    for (GuardedTensor& x : tensors_) {
+      if (closes_) x.close();
+    }
   }
   void place_outputs() {
     tensors_ = guarded_tensors(places_, layout_, first_);
@@ -100,6 +102,7 @@ class GuardedSide {
  private:
   Layout layout_;
   std::size_t first_;
+  bool closes_;  ///< a call that repeats is given other inputs in the same memory
   std::int64_t lead_ = 0, slack_ = 0;
   std::vector<TensorPlace> places_;
   std::vector<const RunTensor*> specs_;

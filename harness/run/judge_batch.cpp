@@ -17,6 +17,7 @@
 #include "oracles/judge.h"
 #include "oracles/laws/edit.h"
 #include "oracles/limits.h"
+#include "oracles/reasons.h"
 
 namespace samestate {
 namespace {
@@ -298,6 +299,7 @@ class BatchJudge {
   }
 
   Judgement judge_pieces(std::int64_t n, std::int64_t h, Judgement whole_run) {
+    if (whole_run.reason == kOverflowsOnTheWay) return whole_run;  // no piece behind it begins with numbers
     const std::vector<Piece>& pieces = pieces_of(n);
     if (pieces.size() == 1) return whole_run;
     std::optional<Judgement> worst;

@@ -194,20 +194,4 @@ Matrix<double> inverse_bias(const Matrix<double>& A, const Matrix<double>& T, co
   return bias_of(A, T, c.inverse == Inverse::block8 ? 8 : 16, c.merges);
 }
 
-double largest_by_doubling(const Matrix<double>& A) {
-  const Index L = A.rows();
-  if (L == 0) return 0.0;
-  Matrix<double> X = Matrix<double>::Identity(L, L) - A;
-  Matrix<double> N = A;
-  double largest = X.cwiseAbs().maxCoeff();
-  for (Index n = 2; n < L; n *= 2) {
-    const Matrix<double> squares = N.cwiseAbs() * N.cwiseAbs();
-    N = (N * N).eval();
-    const Matrix<double> products = X.cwiseAbs() * N.cwiseAbs();
-    X += (X * N).eval();
-    largest = std::max({largest, squares.maxCoeff(), products.maxCoeff()});
-  }
-  return largest;
-}
-
 }  // namespace samestate::bounds

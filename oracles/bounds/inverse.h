@@ -16,8 +16,4 @@ namespace samestate::bounds {
 [[nodiscard]] Matrix<double> inverse_bias(const Matrix<double>& A, const Matrix<double>& T,
                                           const Contract& contract);
 
-/// The largest magnitude that the powers and partial sums of Inverse::neumann may have on the way from A: powers of a nilpotent A
-/// may leave fp32 where its inverse does not.
-[[nodiscard]] double largest_by_doubling(const Matrix<double>& A);
-
 }  // namespace samestate::bounds

@@ -232,6 +232,20 @@ TEST(JudgeHead, OutputThatIsNotFiniteFailsTheRangeGate) {
   }
 }
 
+// Of an inverse by doubling of repeated keys: errors that are known, and whose products are not.
+TEST(JudgeHead, BehindErrorsWhoseProductsOverflowNothingIsSaid) {
+  HeadOracle oracle = hand_made();
+  oracle.vacuous = true;
+  oracle.row_hard(4) = 1e20;
+  oracle.row_hard.tail(oracle.row_hard.size() - 5).setConstant(kInfinity);
+  oracle.state_hard = kInfinity;
+  EXPECT_EQ(judge_planted(oracle, 6, 1, kNaN).verdict, Verdict::vacuous);
+  EXPECT_EQ(judge_planted(oracle, 6, 1, kNaN).gate, "range");
+  EXPECT_EQ(judge_planted(oracle, 3, 1, kNaN).verdict, Verdict::fail) << "before them";
+  oracle.row_hard(4) = 1e18;
+  EXPECT_EQ(judge_planted(oracle, 6, 1, kNaN).verdict, Verdict::fail);
+}
+
 TEST(JudgeHead, OverflowIsExpectedBeyondFp16Alone) {
   const double limit = 65504.0 / 1.02;
   struct Row {

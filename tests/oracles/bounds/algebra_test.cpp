@@ -178,18 +178,6 @@ TEST(Algebra, InverseErrorCoversFp32Inverses) {
   }
 }
 
-// Keys that are one key, beta of two: the inverse is of ones and twos, its powers on the way are not.
-TEST(Algebra, DoublingMayLeaveTheRangeWhereItsInverseDoesNot) {
-  const auto ones = [](Index L) {
-    return Matrix<double>(2.0 * Matrix<double>::Ones(L, L).triangularView<Eigen::StrictlyLower>());
-  };
-  EXPECT_EQ(bounds::largest_by_doubling(ones(2)), 2.0);
-  EXPECT_EQ(bounds::largest_by_doubling(ones(3)), 4.0) << "A^2";
-  EXPECT_LT(bounds::largest_by_doubling(ones(32)), 1e30);
-  EXPECT_GT(bounds::largest_by_doubling(ones(64)), 3.4e38);
-  EXPECT_EQ(bounds::largest_by_doubling(Matrix<double>(0, 0)), 0.0);
-}
-
 // prob <= semi <= det, in the trace of Sigma: each adds at least what the one before adds.
 TEST(Algebra, ModesAreOrdered) {
   for (unsigned seed = 0; seed < 6; ++seed) {
