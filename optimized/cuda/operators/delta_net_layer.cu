@@ -133,7 +133,6 @@ struct DeltaNetLayer {
     return p;
   }
 
-  /// What the convolutions make of it is no tensor where a token is decoded.
   template <class Operand>
   static void hand_out(const Parameters<Operand>& p, DeviceTensors<Operand>& tensors) {
     const DeltaNetShape& s = p.decode.shape;
@@ -153,6 +152,11 @@ struct DeltaNetLayer {
     tensors.tap("z", {part(p.decode.group() - static_cast<int>(served), served, s.values(), 0)});
     tensors.tap("b", {tap_all(p.decode.b, rows, s.heads())});
     tensors.tap("a", {tap_all(p.decode.a, rows, s.heads())});
+    const auto convolved = [&](int i, std::int64_t first) {
+      const ConvolutionParameters<Operand>& c = p.convolved[i];
+      return tap_rows<Operand>(c.y, rows, c.channels, c.channels, s.channels(), first);
+    };
+    tensors.tap("convolved", {convolved(0, 0), convolved(1, s.keys()), convolved(2, 2 * s.keys())});
     tensors.tap("gated", {tap_all(p.y.x, rows, s.values())});
   }
 
@@ -183,7 +187,9 @@ struct DeltaNetLayer {
 }  // namespace
 
 std::vector<OperatorKernel> delta_net_layer_kernels() {
-  return {row<DeltaNetLayer>("gated_delta_net", "recurrent", {}, {"mixed", "z", "b", "a", "gated"})};
+  // A token that is decoded is convolved where its rule reads it.
+  return {row<DeltaNetLayer>("gated_delta_net", "recurrent", {},
+                             {"mixed", "z", "b", "a", "convolved if T != 1", "gated"})};
 }
 
 }  // namespace samestate::cuda
