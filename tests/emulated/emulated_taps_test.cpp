@@ -116,8 +116,8 @@ TEST(EmulatedTaps, OfADecodedTokenAreThoseThatThereAre) {
 // Pads are zero where they are read, and not where the projections have written them.
 TEST(EmulatedTaps, OfPadsAreWhatWasRead) {
   for (const char* name : {"emulated.gated_delta_net.recurrent", "emulated.dendritic_attention.compacted"}) {
-    for (const char* of : {"T=19 B=2", "T=1 B=5"}) {
-      const Judgement j = judged(row_named(name), fmt::format("{} regime=masked taps=1 seed=3", of));
+    for (const char* of : {"T=19 B=2", "form=decode prefill=1 T=9 B=3"}) {
+      const Judgement j = judged(row_named(name), fmt::format("{} regime=masked contract=bf16 taps=1", of));
       EXPECT_EQ(j.verdict, Verdict::pass) << name << " " << of << ": " << j.reason;
     }
   }
