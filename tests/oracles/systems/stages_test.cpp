@@ -289,7 +289,11 @@ TEST(Stages, WhatIsNoNumberFailsTheStageThatWroteIt) {
   written["convolved"](3, 2) = kNaN;
   const StagesJudged judged = drawn.judge(written);
   EXPECT_EQ(failing(judged), "convolution");
-  EXPECT_FALSE(judged.complete) << "those that read it are left out";
+  for (const StageJudgement& one : judged.stages) {
+    const bool reads =
+        one.stage == "rule" || one.stage.starts_with("norm of") || one.stage.starts_with("norms");
+    EXPECT_FALSE(reads) << one.stage << ": those that read it are left out";
+  }
 }
 
 // A kernel that keeps bf16 goes on with the rounded core, whatever it writes.
