@@ -186,22 +186,8 @@ bool has_bound(const System& system, const std::string& contract) {
   return system.kernel_rows != kTensorRows || !between || unit_operand(c) != Format::none;
 }
 
-/// Throws Error for a tap that the system has not, or one that is named twice.
-void check_taps(const OperatorKernel& kernel, const System& system) {
-  for (const std::string& tap : kernel.taps) {
-    const bool known = std::ranges::find(system.taps, tap) != system.taps.end();
-    if (known && std::ranges::count(kernel.taps, tap) == 1) continue;
-    throw Error(fmt::format("kernel {}: its row hands out the tap {}{}; {}", kernel.name, quote(tap, 60),
-                            known ? " twice" : fmt::format(", which {} has not", system.name),
-                            system.taps.empty()
-                                ? "the system has none: leave them out"
-                                : fmt::format("name each once of {}", fmt::join(system.taps, ", "))));
-  }
-}
-
 KernelRow adapted(const OperatorKernel& kernel) {
   const System& system = system_of(kernel);
-  check_taps(kernel, system);
   const std::vector<std::string> contracts = contracts_of(kernel.name, kernel.contracts);
   for (const std::string& contract : contracts) {
     if (has_bound(system, contract)) continue;
@@ -232,7 +218,7 @@ KernelRow adapted(const OperatorKernel& kernel) {
           false,
           {},
           nullptr,
-          kernel.taps};
+          declared_taps(kernel.name, kernel.taps, system)};
 }
 
 void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& contract, const Case* of) {
@@ -290,11 +276,9 @@ bool goes_on(const Resolved& r) {
   return std::ranges::any_of(r.system->signature(r.c).inputs, prefix);
 }
 
-}  // namespace
-
-bool within_limits(const KernelRow& kernel, const Case& c) {
-  if (!has_kernels(kernel, c)) return false;
-  if (kernel.limits.none()) return true;
+/// Whether every call of the case that is this kernel's holds them; false for what is no case of its system.
+bool hold_in_calls(const DeclaredLimits& limits, const KernelRow& kernel, const Case& c) {
+  if (limits.none()) return true;
   const std::optional<Resolved> r = resolved(c);
   if (!r || r->system != kernel.system) return false;
   const bool any_form = r->form->of_any_form(), decodes = goes_on(*r);
@@ -307,9 +291,20 @@ bool within_limits(const KernelRow& kernel, const Case& c) {
     call.T = segment.token_by_token ? 1 : segment.tokens;
     if (!any_form) call.chunk = segment.chunk;
     if (segment.cuts.empty() && segment.head_cuts.empty()) call.ranks = 1, call.cuts = Case{}.cuts;
-    if (!kernel.limits.hold(call)) return false;
+    if (!limits.hold(call)) return false;
   }
   return true;
+}
+
+}  // namespace
+
+bool within_limits(const KernelRow& kernel, const Case& c) {
+  return has_kernels(kernel, c) && hold_in_calls(kernel.limits, kernel, c);
+}
+
+bool hands_out(const KernelRow& kernel, std::string_view tap, const Case& c) {
+  const auto found = std::ranges::find(kernel.taps, tap, &DeclaredTap::name);
+  return found != kernel.taps.end() && hold_in_calls(found->when, kernel, c);
 }
 
 KernelTable::KernelTable(std::span<const Kernel> rows, std::span<const OperatorKernel> operators)

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "harness/cases/declared_limits.h"
+#include "harness/cases/declared_taps.h"
 #include "harness/cases/resolved.h"
 #include "harness/run/call_loop.h"
 #include "harness/run/companion.h"
@@ -44,7 +45,7 @@ struct KernelRow {
       {};  ///< keys of a call for each of whose values it is compiled anew
   /// Of a kernel with conventions of its own: how it gets its inputs. Empty: as they are.
   std::function<Given(const Contract&)> given = nullptr;
-  std::vector<std::string> taps = {};  ///< OperatorKernel::taps
+  std::vector<DeclaredTap> taps = {};  ///< OperatorKernel::taps
   Companion companion = {};            ///< of the recurrent family; without a name elsewhere
   /// Of named tensors: in which formats it is given inputs, where these are not the contract's.
   std::map<std::string, Format, std::less<>> formats = {};
@@ -82,6 +83,9 @@ void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& co
 /// Whether every call of the case that is this kernel's lies inside the limits that its row declares, and every other has a
 /// kernel (has_kernels); false for what is no case. Calls that a law adds, with other chunks and cuts, are asked of when they are made.
 [[nodiscard]] bool within_limits(const KernelRow& kernel, const Case& c);
+
+/// Whether the kernel hands out that tap in a case that asks for taps.
+[[nodiscard]] bool hands_out(const KernelRow& kernel, std::string_view tap, const Case& c);
 
 /// The row's contracts in canonical form, without the word `any`. Throws Error for one that is not there, and for none.
 [[nodiscard]] std::vector<std::string> contracts_of(const std::string& kernel,

@@ -50,7 +50,7 @@ Written run_tensors(const Resolved& r, const TensorSystem& system, const std::ve
   std::vector<TensorSpec> specs = signature.outputs;
   if (r.c.taps && !kernel.taps.empty()) {
     for (TensorSpec& tap : stages_of(system.name)(call).taps) {
-      if (std::ranges::find(kernel.taps, tap.name) != kernel.taps.end()) specs.push_back(std::move(tap));
+      if (hands_out(kernel, tap.name, r.c)) specs.push_back(std::move(tap));
     }
   }
   const CallLoop loop = tensor_loop(r.c, call, inputs, specs, cuts);

@@ -140,6 +140,54 @@ struct Rule {
   }
 };
 
+/// Steps 7 to 14 of q and k, the gates among them: of a kernel that convolves those branches alone that a token uses.
+struct BranchesToRule {
+  static Signature signature(const Call& call) {
+    const Shapes n(call);
+    const auto state = [&](const char* name) {
+      return TensorSpec{name, Axis::state, {n.E, n.W - 1, n.keys}, Content::zeros};
+    };
+    const Signature rule = Rule::signature(call);
+    Signature all{{n.tokens("q_expanded", {n.E * n.keys}),
+                   n.tokens("k_expanded", {n.E * n.keys}),
+                   n.tokens("v", {n.values}),
+                   n.weight("q_conv", n.keys, n.W),
+                   n.weight("k_conv", n.keys, n.W),
+                   n.tokens("a_gate", {n.merged}),
+                   n.tokens("b", {n.merged}),
+                   {"A_log", Axis::whole, {1, n.merged}, Content::log_rate},
+                   {"dt_bias", Axis::whole, {1, n.merged}, Content::offset},
+                   n.tokens("mask", {1}, Content::mask),
+                   n.tokens("scores", {n.s.heads * n.s.branch.candidates()}, Content::strength),
+                   state("conv_q"),
+                   state("conv_k"),
+                   rule.inputs.back()},
+                  rule.outputs};
+    all.outputs.push_back(state("conv_q"));
+    all.outputs.push_back(state("conv_k"));
+    return all;
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const auto convolved = [&](const char* x, const char* kernel, const char* state) {
+      return Convolutions::evaluate<Scalar>(
+          call, {{"x", get(inputs, x)}, {"kernel", get(inputs, kernel)}, {"state", get(inputs, state)}});
+    };
+    Tensors<Scalar> q = convolved("q_expanded", "q_conv", "conv_q");
+    Tensors<Scalar> k = convolved("k_expanded", "k_conv", "conv_k");
+    Tensors<Scalar> behind = inputs;
+    behind["q"] = std::move(q["y"]);
+    behind["k"] = std::move(k["y"]);
+    behind["g"] =
+        log_decay(get(inputs, "a_gate"), get_vector(inputs, "A_log"), get_vector(inputs, "dt_bias"));
+    behind["beta"] = write_strength(get(inputs, "b"));
+    Tensors<Scalar> out = Rule::evaluate(call, behind);
+    out["conv_q"] = std::move(q["state"]);
+    out["conv_k"] = std::move(k["state"]);
+    return out;
+  }
+};
+
 /// Steps 15 and 16.
 struct Mix {
   static Signature signature(const Call& call) {
@@ -201,6 +249,13 @@ LayerStages dendritic_stages(const Call& call) {
       "dendritic_attention.convolutions", "EQUATIONS 7.3, step 7", {{"gather"}}, true);
   static const Operator rule = stage_operator<Rule>(
       "dendritic_attention.rule", "EQUATIONS 7.3, steps 8 to 14", {{"masked"}, {"compacted"}}, true);
+  static const Operator branches_to_rule = [] {
+    Operator row =
+        stage_operator<BranchesToRule>("dendritic_attention.branches_to_rule", "EQUATIONS 7.3, steps 7 to 14",
+                                       {{"masked"}, {"compacted"}}, true);
+    row.late_factors = kKeyLengthFactors;
+    return row;
+  }();
   static const Operator mix =
       stage_operator<Mix>("dendritic_attention.mix", "EQUATIONS 7.3, steps 15 and 16");
   static const Operator norm =
@@ -260,6 +315,23 @@ LayerStages dendritic_stages(const Call& call) {
                 {"scores", "scores"},
                 {"S", "S"}},
                {{"o", "o"}, {"S", "S"}}),
+      // Of a kernel that keeps what its rule reads.
+      stage_of("branches to rule", branches_to_rule, call,
+               {{"q_expanded", "q_expanded"},
+                {"k_expanded", "k_expanded"},
+                {"v", "v_convolved"},
+                {"q_conv", "q_conv"},
+                {"k_conv", "k_conv"},
+                {"a_gate", "a_gate"},
+                {"b", "b"},
+                {"A_log", "A_log"},
+                {"dt_bias", "dt_bias"},
+                {"mask", "mask"},
+                {"scores", "scores"},
+                {"conv_q", "conv_q"},
+                {"conv_k", "conv_k"},
+                {"S", "S"}},
+               {{"o", "o"}, {"S", "S"}, {"conv_q", "conv_q"}, {"conv_k", "conv_k"}}),
       stage_of("mix", mix, call, {{"o", "o"}, {"scores", "scores"}}, {{"a", "a"}}),
       stage_of("norm", norm, call, {{"x", "a"}, {"z", "z"}, {"weight", "o_norm"}}, {{"y", "gated"}}),
       stage_of("output", linear_map(), call, {{"In", n.values}, {"Out", n.D}},

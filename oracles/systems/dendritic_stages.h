@@ -53,7 +53,8 @@ template <class Scalar>
 /// projections -> expansions of q and k -> convolutions, gates -> windows and rule -> mix -> norm -> output (EQUATIONS 7.3).
 /// Taps, rows of pads included: q, k [T, H d], v, z [T, H dv], b, a_gate [T, E H] projected, v zero on pads; q_expanded,
 /// k_expanded [T, E, H d], zero on pads; q_convolved, k_convolved [T, E, H d], v_convolved [T, H dv]; g, beta [T, E H] in fp32,
-/// no mask applied; o [T, N E H, dv], zero where a branch is not used; gated [T, H dv].
+/// no mask applied; o [T, N E H, dv], zero where a branch is not used; gated [T, H dv]. Of kernels that convolve the branches alone that
+/// a token uses: convolutions of q and k, gates and rule as one.
 [[nodiscard]] LayerStages dendritic_stages(const Call& call);
 
 }  // namespace samestate

@@ -65,6 +65,24 @@ struct Gate {
   }
 };
 
+/// Attention with the gate behind its quotient.
+struct GatedSums {
+  static Signature signature(const Call& call) {
+    Signature both = Attended::signature(call);
+    both.inputs.push_back(Gate::signature(call).inputs.back());
+    both.outputs = Gate::signature(call).outputs;
+    return both;
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const Matrix<Scalar> attended = Attended::evaluate(call, inputs).at("attended");
+    const Matrix<Scalar>& gate = get(inputs, "gate");
+    return Gate::evaluate<Scalar>(
+        call, {{"attended", attended.template reshaped<Eigen::RowMajor>(gate.rows(), gate.cols())},
+               {"gate", gate}});
+  }
+};
+
 }  // namespace
 
 LayerStages gated_attention_stages(const Call& call) {
@@ -72,6 +90,8 @@ LayerStages gated_attention_stages(const Call& call) {
                                                                  "RoPE(x (mean x^2 + 1e-6)^-1/2 (1 + w))");
   static const Operator attention = stage_operator<Attended>("gated_attention.attention", "sum_s p_ts v_s",
                                                              {{"prefill"}, {"online", true}});
+  static const Operator both = stage_operator<GatedSums>(
+      "gated_attention.gated_sums", "(sum_s p_ts v_s) sigma(gate)", {{"prefill"}, {"online", true}});
   static const Operator gate = stage_operator<Gate>("gated_attention.gate", "attended sigma(gate)");
   const Index D = call.at("D");
   const Index H = call.at("H");
@@ -90,17 +110,20 @@ LayerStages gated_attention_stages(const Call& call) {
   LayerStages out;
   out.taps = {of_tokens(call, "q_gate", {H, 2 * d}), of_tokens(call, "k_projected", {keys}),
               of_tokens(call, "q", {H, d}), of_tokens(call, "attended", {H, d}, Content::strength)};
-  out.stages = {projection("query and gate", H * 2 * d, "q_proj", "q_gate"),
-                projection("keys", keys, "k_proj", "k_projected"),
-                projection("values", keys, "v_proj", "v"),
-                norm("norm and rotation of q", H, {"x", "q_gate", 0, d}, "q_norm", "q"),
-                norm("norm and rotation of k", call.at("Hkv"), {"x", "k_projected"}, "k_norm", "k"),
-                stage_of("attention", attention, call, {{"q", "q"}, {"k", "k"}, {"v", "v"}},
-                         {{"attended", "attended"}}),
-                stage_of("gate", gate, call, {{"attended", "attended"}, {"gate", "q_gate", d, d}},
-                         {{"gated", "gated"}}),
-                stage_of("output", linear_map(), call, {{"In", H * d}, {"Out", D}},
-                         {{"x", "gated"}, {"weight", "o_proj"}}, {{"y", "out"}})};
+  out.stages = {
+      projection("query and gate", H * 2 * d, "q_proj", "q_gate"),
+      projection("keys", keys, "k_proj", "k_projected"), projection("values", keys, "v_proj", "v"),
+      norm("norm and rotation of q", H, {"x", "q_gate", 0, d}, "q_norm", "q"),
+      norm("norm and rotation of k", call.at("Hkv"), {"x", "k_projected"}, "k_norm", "k"),
+      stage_of("attention", attention, call, {{"q", "q"}, {"k", "k"}, {"v", "v"}},
+               {{"attended", "attended"}}),
+      stage_of("gate", gate, call, {{"attended", "attended"}, {"gate", "q_gate", d, d}},
+               {{"gated", "gated"}}),
+      // Of a kernel that stores what the gate has multiplied alone.
+      stage_of("attention and gate", both, call,
+               {{"q", "q"}, {"k", "k"}, {"v", "v"}, {"gate", "q_gate", d, d}}, {{"gated", "gated"}}),
+      stage_of("output", linear_map(), call, {{"In", H * d}, {"Out", D}},
+               {{"x", "gated"}, {"weight", "o_proj"}}, {{"y", "out"}})};
   return out;
 }
 

@@ -20,7 +20,7 @@ inline constexpr double kGatedAttentionEpsilon = static_cast<double>(1e-6F);
 
 /// query and gate, keys, values -> norm and rotation of q, of k -> attention -> gate -> output. Taps: q_gate [T, H, 2 d], of
 /// each head the query, then its gate before the logistic function; k_projected [T, Hkv d]; q [T, H, d] normalised and turned;
-/// attended [T, H, d] before the gate, in fp32 or what a kernel stored of it.
+/// attended [T, H, d] before the gate, in fp32 or what a kernel stored of it. Of kernels that do not: attention and gate as one.
 [[nodiscard]] LayerStages gated_attention_stages(const Call& call);
 
 }  // namespace samestate

@@ -72,6 +72,73 @@ struct Rule {
   }
 };
 
+/// Norms, gates and rule in one.
+struct NormsToRule {
+  static Signature signature(const Call& call) {
+    const GatedDeltaNetShape shape = gated_delta_net_shape(call);
+    const Index Hv = shape.value_heads;
+    const Signature rule = Rule::signature(call);
+    return {{of_tokens(call, "convolved", {shape.channels()}),
+             of_tokens(call, "a", {Hv}),
+             of_tokens(call, "b", {Hv}),
+             {"A_log", Axis::whole, {1, Hv}, Content::log_rate},
+             {"dt_bias", Axis::whole, {1, Hv}, Content::scale},
+             rule.inputs.back()},
+            rule.outputs};
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const GatedDeltaNetShape shape = gated_delta_net_shape(call);
+    const Matrix<Scalar>& convolved = get(inputs, "convolved");
+    const Index dk = shape.key_width;
+    Matrix<Scalar> q(call.tokens, shape.keys()), k = q;
+    for (Index h = 0; h < shape.key_heads; ++h) {
+      q.middleCols(h * dk, dk) = stored(l2norm<Scalar>(convolved.middleCols(h * dk, dk)));
+      k.middleCols(h * dk, dk) = stored(l2norm<Scalar>(convolved.middleCols(shape.keys() + h * dk, dk)));
+    }
+    return Rule::evaluate<Scalar>(
+        call, {{"q", std::move(q)},
+               {"k", std::move(k)},
+               {"v", convolved.rightCols(shape.values())},
+               {"g", log_decay(get(inputs, "a"), get_vector(inputs, "A_log"), get_vector(inputs, "dt_bias"))},
+               {"beta", write_strength(get(inputs, "b"))},
+               {"S", get(inputs, "S")}});
+  }
+};
+
+/// The convolution in front of them too, as one launch of a decoding token has it.
+struct ConvolutionToRule {
+  static Signature signature(const Call& call) {
+    const GatedDeltaNetShape shape = gated_delta_net_shape(call);
+    const TensorSpec convolution{
+        "convolution", Axis::state, {call.at("W") - 1, shape.channels()}, Content::zeros};
+    Signature all = NormsToRule::signature(call);
+    all.inputs.front().name = "mixed";
+    all.inputs.push_back({"conv1d", Axis::whole, {shape.channels(), call.at("W")}, Content::weight});
+    all.inputs.push_back(convolution);
+    all.outputs.push_back(convolution);
+    return all;
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    Convolved<Scalar> qkv = short_convolution(get(inputs, "mixed"), get(inputs, "conv1d"), Vector<Scalar>(),
+                                              get(inputs, "convolution"));
+    Tensors<Scalar> behind = inputs;
+    behind["convolved"] = std::move(qkv.y);
+    Tensors<Scalar> out = NormsToRule::evaluate(call, behind);
+    out["convolution"] = std::move(qkv.state);
+    return out;
+  }
+};
+
+/// Stages whose l2norms may be behind a product.
+template <class Form>
+Operator with_late_factors(std::string_view name, std::string_view equation) {
+  Operator row = stage_operator<Form>(name, equation, {{"recurrent"}, {"chunked", true}}, true);
+  row.late_factors = kKeyLengthFactors;
+  return row;
+}
+
 }  // namespace
 
 GatedDeltaNetShape gated_delta_net_shape(const Call& call) {
@@ -89,6 +156,10 @@ LayerStages gated_delta_net_stages(const Call& call) {
   static const Operator rule =
       stage_operator<Rule>("gated_delta_net.rule", "the gated delta rule of all value heads (EQUATIONS 5.6)",
                            {{"recurrent"}, {"chunked", true}}, true);
+  static const Operator norms_to_rule = with_late_factors<NormsToRule>(
+      "gated_delta_net.norms_to_rule", "the rule of l2norm(q), l2norm(k), v and its gates (EQUATIONS 5.6)");
+  static const Operator convolution_to_rule = with_late_factors<ConvolutionToRule>(
+      "gated_delta_net.convolution_to_rule", "the same behind (q, k, v) = conv(mixed) (EQUATIONS 5.6)");
   const GatedDeltaNetShape shape = gated_delta_net_shape(call);
   const Index D = call.at("D");
   const Index Hv = shape.value_heads;
@@ -132,6 +203,25 @@ LayerStages gated_delta_net_stages(const Call& call) {
                 {"beta", "beta"},
                 {"S", "S"}},
                {{"core", "core"}, {"S", "S"}}),
+      // Of a kernel that keeps what its rule reads, and of one that keeps the convolved channels too.
+      stage_of("norms, gates and rule", norms_to_rule, call,
+               {{"convolved", "convolved"},
+                {"a", "a"},
+                {"b", "b"},
+                {"A_log", "A_log"},
+                {"dt_bias", "dt_bias"},
+                {"S", "S"}},
+               {{"core", "core"}, {"S", "S"}}),
+      stage_of("convolution to rule", convolution_to_rule, call,
+               {{"mixed", "mixed"},
+                {"a", "a"},
+                {"b", "b"},
+                {"A_log", "A_log"},
+                {"dt_bias", "dt_bias"},
+                {"S", "S"},
+                {"conv1d", "conv1d"},
+                {"convolution", "convolution"}},
+               {{"core", "core"}, {"S", "S"}, {"convolution", "convolution"}}),
       stage_of("norm", "gated_rms_norm", call, {{"H", Hv}, {"D", shape.value_width}},
                {{"x", "core"}, {"z", "z"}, {"weight", "norm"}}, {{"y", "gated"}}),
       stage_of("output", linear_map(), call, {{"In", values}, {"Out", D}},

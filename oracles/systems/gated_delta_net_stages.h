@@ -10,7 +10,7 @@ namespace samestate {
 
 /// projections -> convolution -> norm of q, norm of k, gates -> rule -> norm -> output (EQUATIONS 5.6). Taps: mixed [T,
 /// channels], z [T, Hv dv], b, a [T, Hv]; convolved [T, channels]; q, k [T, Hk, dk] normalised; g, beta [T, Hv] in fp32;
-/// gated [T, Hv dv].
+/// gated [T, Hv dv]. Of kernels that fuse: norms, gates and rule; the convolution with them; norm and output.
 [[nodiscard]] LayerStages gated_delta_net_stages(const Call& call);
 
 }  // namespace samestate

@@ -197,6 +197,22 @@ struct Sum {
   }
 };
 
+/// The same from the weight of that gate, of a kernel that keeps its logit.
+struct OpenedSum {
+  static Signature signature(const Call& call) {
+    Signature s = Sum<true>::signature(call);
+    s.inputs.back() = of_tokens(call, "x", {call.at("D")});
+    s.inputs.push_back({"shared_gate", Axis::whole, {1, call.at("D")}, Content::weight});
+    return s;
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    Tensors<Scalar> with_logit = inputs;
+    with_logit["shared_gate_logit"] = linear(get(inputs, "x"), get(inputs, "shared_gate"));
+    return Sum<true>::evaluate(call, with_logit);
+  }
+};
+
 /// The steps between logits and the experts' outputs.
 void add_routed(const Call& call, LayerStages& to) {
   static const Operator selection =
@@ -236,6 +252,8 @@ LayerStages qwen3_next_moe_stages(const Call& call) {
       stage_operator<SharedHidden>("qwen3_next_moe.shared_hidden", "silu(W_gate x) * W_up x");
   static const Operator sum =
       stage_operator<Sum<true>>("qwen3_next_moe.sum", "sum_r w_r z_r + sigma(gate) shared");
+  static const Operator opened =
+      stage_operator<OpenedSum>("qwen3_next_moe.opened_sum", "sum_r w_r z_r + sigma(w_sg x) shared");
   const Index D = call.at("D");
   const Index Fs = call.at("Fs");
   LayerStages out;
@@ -257,6 +275,13 @@ LayerStages qwen3_next_moe_stages(const Call& call) {
                                  {"outputs", "outputs"},
                                  {"shared", "shared"},
                                  {"shared_gate_logit", "shared_gate_logit"}},
+                                {{"y", "y"}}));
+  out.stages.push_back(stage_of("shared gate and sum", opened, call,
+                                {{"weights", "weights"},
+                                 {"outputs", "outputs"},
+                                 {"shared", "shared"},
+                                 {"x", "x"},
+                                 {"shared_gate", "shared_gate"}},
                                 {{"y", "y"}}));
   return out;
 }

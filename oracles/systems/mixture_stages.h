@@ -11,7 +11,7 @@ namespace samestate {
 [[nodiscard]] LayerStages mixture_of_experts_stages(const Call& call);
 
 /// router -> the same, shared hidden rows -> shared expert, shared gate -> sum. Taps, besides: logits [T, N] by which the kernel
-/// chose; shared_hidden [T, Fs]; shared [T, D]; shared_gate_logit [T, 1].
+/// chose; shared_hidden [T, Fs]; shared [T, D]; shared_gate_logit [T, 1]; of kernels without it shared gate and sum as one.
 [[nodiscard]] LayerStages qwen3_next_moe_stages(const Call& call);
 
 }  // namespace samestate

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <type_traits>
 #include <utility>
 
@@ -10,11 +11,25 @@
 /// What the rows of multi-scale retention share: a head's sequence, and the layer's stages.
 namespace samestate {
 
-/// Head h of plain retention, from its state; q, k [T, dk], v [T, dv].
+/// What a kernel that keeps the state over powers of gamma, so that it need not multiply it for every token, has of x: x over
+/// a power and times one.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> through_powers(const Matrix<Scalar>& x, const Scalar& gamma) {
+  return x.unaryExpr([&](const Scalar& e) { return Scalar(e / gamma) * gamma; });
+}
+
+/// Head h of plain retention, from its state; q, k [T, dk], v [T, dv]. Of a call of one token the power is 1, as of a call's first.
 template <class Scalar>
 [[nodiscard]] Sequence<Scalar> core_sequence(Matrix<Scalar> q, Matrix<Scalar> k, Matrix<Scalar> v, Index h,
                                              Matrix<Scalar> state) {
   const Index T = q.rows();
+  if constexpr (std::is_same_v<Scalar, Running> || std::is_same_v<Scalar, Stochastic>) {
+    const Scalar gamma(1.0 - std::ldexp(1.0, static_cast<int>(-5 - h)));
+    if (T > 1) {
+      v.bottomRows(T - 1) = through_powers<Scalar>(v.bottomRows(T - 1), gamma);
+      state = through_powers<Scalar>(state, gamma);
+    }
+  }
   const Vector<Scalar> g = Vector<Scalar>::Constant(T, retention_log_decay<Scalar>(h));
   return {std::move(q), std::move(k), std::move(v), g, Vector<Scalar>::Ones(T), Scalar(1), std::move(state)};
 }

@@ -89,6 +89,9 @@ struct GatedAttention {
     attention.q = q, attention.k = k, attention.v = v, attention.o = gated;
     attention.gate = q_and_gate + d, attention.gate_stride = 2 * d;
     prepare_attention(attention, tensors);
+    tensors.tap("q_gate", {tap_all(p.q_norm.x, rows, H * 2 * d)});
+    tensors.tap("k_projected", {tap_all(p.k_norm.x, rows, Hkv * d)});
+    tensors.tap("q", {tap_all(attention.q, rows, H * d)});
     return p;
   }
 
@@ -118,7 +121,7 @@ struct GatedAttention {
 std::vector<OperatorKernel> attention_kernels() {
   return {row<SoftmaxAttention<true>>("softmax_attention", "online", {"chunk >= 1"}),
           row<SoftmaxAttention<false>>("softmax_attention", "merged", {"chunk >= 1"}),
-          row<GatedAttention>("gated_attention", "online", {"chunk >= 1"})};
+          row<GatedAttention>("gated_attention", "online", {"chunk >= 1"}, {"q_gate", "k_projected", "q"})};
 }
 
 }  // namespace samestate::cuda

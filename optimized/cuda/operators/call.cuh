@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "optimized/cuda/operators/grid.cuh"
+#include "optimized/cuda/operators/taps.cuh"
 #include "optimized/cuda/operators/tensors.h"
 #ifdef __CUDACC__
 #include "optimized/cuda/device.cuh"
@@ -40,6 +42,25 @@ class DeviceTensors {
     scratch_.push_back(std::make_unique<DeviceBuffer<std::byte>>(static_cast<std::size_t>(size) * sizeof(T)));
     return reinterpret_cast<T*>(scratch_.back()->data());
   }
+
+  /// Hands out a tap, in its parts, where the call asks for it: by a launch each behind the evaluation, or where `before` stands.
+  template <class T>
+  void tap(std::string_view name, std::initializer_list<TapParameters<T>> parts,
+           TapLaunches* before = nullptr) {
+    float* const to = tapped(name);
+    if (to == nullptr) return;
+    for (TapParameters<T> part : parts) {
+      part.to = to;
+      (before != nullptr ? *before : taps_).template add<TappedElement<T>>(part);
+    }
+  }
+  /// The memory of a tap that no copy fills but what `taps()` is given; null where the call does not ask for it.
+  [[nodiscard]] float* tapped(std::string_view name) {
+    return call_.tap(name) != nullptr ? fp32_output(name) : nullptr;
+  }
+  /// What is enqueued behind the evaluation.
+  [[nodiscard]] TapLaunches& taps() { return taps_; }
+  void enqueue_taps(cudaStream_t stream) const { taps_.enqueue(stream); }
 
   [[nodiscard]] std::size_t bytes() const {
     std::size_t sum = 0;
@@ -84,6 +105,7 @@ class DeviceTensors {
   Outputs<Operand> outputs_;
   Outputs<float> states_;
   std::vector<std::unique_ptr<DeviceBuffer<std::byte>>> scratch_;
+  TapLaunches taps_;
 };
 
 /// One evaluation, ready to be enqueued again and again.
@@ -91,7 +113,10 @@ template <class Op, class Operand>
 struct DeviceCall {
   explicit DeviceCall(const OperatorArguments& call)
       : tensors(call), parameters(Op::template parameters<Operand>(call, tensors)) {}
-  void enqueue(cudaStream_t stream) const { Op::enqueue(parameters, stream); }
+  void enqueue(cudaStream_t stream) const {
+    Op::enqueue(parameters, stream);
+    tensors.enqueue_taps(stream);
+  }
   DeviceTensors<Operand> tensors;
   typename Op::template Parameters<Operand> parameters;
 };
@@ -143,7 +168,8 @@ Timing time(const OperatorArguments& call, const Contract& contract, const Timin
 #endif
 
 template <class Op>
-OperatorKernel row(const std::string& system, const std::string& form, std::vector<std::string> limits = {}) {
+OperatorKernel row(const std::string& system, const std::string& form, std::vector<std::string> limits = {},
+                   std::vector<std::string> taps = {}) {
   OperatorKernel kernel;
   kernel.name = "cuda." + system + "." + form;
   kernel.system = system;
@@ -156,6 +182,7 @@ OperatorKernel row(const std::string& system, const std::string& form, std::vect
   kernel.time = time<Op>;
 #endif
   kernel.limits = std::move(limits);
+  kernel.taps = std::move(taps);
   return kernel;
 }
 

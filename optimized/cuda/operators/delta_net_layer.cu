@@ -129,7 +129,35 @@ struct DeltaNetLayer {
     d.scale = p.rule.scale;
     p.y =
         projection<Operand>(p.norm.y, tensors.operand("out_proj"), tensors.output("y"), rows, D, s.values());
+    hand_out(p, tensors);
     return p;
+  }
+
+  template <class Operand>
+  static void hand_out(const Parameters<Operand>& p, DeviceTensors<Operand>& tensors) {
+    const DeltaNetShape& s = p.decode.shape;
+    const std::int64_t rows = s.rows(), grouped = p.pads.columns, served = s.served * s.dv;
+    // Of each key head the columns from `first` on, beside each other; a decoding token's pads are not cleared.
+    const auto part = [&](int from, std::int64_t columns, std::int64_t width, std::int64_t first) {
+      return TapParameters<Operand>{p.decode.qkvz + from,
+                                    nullptr,
+                                    {{rows, grouped, width}, {s.key_heads, p.decode.group(), columns}},
+                                    columns,
+                                    first,
+                                    nullptr,
+                                    p.decode.mask};
+    };
+    tensors.tap("mixed", {part(0, s.dk, s.channels(), 0), part(s.dk, s.dk, s.channels(), s.keys()),
+                          part(2 * s.dk, served, s.channels(), 2 * s.keys())});
+    tensors.tap("z", {part(p.decode.group() - static_cast<int>(served), served, s.values(), 0)});
+    tensors.tap("b", {tap_all(p.decode.b, rows, s.heads())});
+    tensors.tap("a", {tap_all(p.decode.a, rows, s.heads())});
+    const auto convolved = [&](int i, std::int64_t first) {
+      const ConvolutionParameters<Operand>& c = p.convolved[i];
+      return tap_rows<Operand>(c.y, rows, c.channels, c.channels, s.channels(), first);
+    };
+    tensors.tap("convolved", {convolved(0, 0), convolved(1, s.keys()), convolved(2, 2 * s.keys())});
+    tensors.tap("gated", {tap_all(p.y.x, rows, s.values())});
   }
 
   template <class Operand>
@@ -159,7 +187,9 @@ struct DeltaNetLayer {
 }  // namespace
 
 std::vector<OperatorKernel> delta_net_layer_kernels() {
-  return {row<DeltaNetLayer>("gated_delta_net", "recurrent")};
+  // A token that is decoded is convolved where its rule reads it.
+  return {row<DeltaNetLayer>("gated_delta_net", "recurrent", {},
+                             {"mixed", "z", "b", "a", "convolved if T != 1", "gated"})};
 }
 
 }  // namespace samestate::cuda

@@ -20,8 +20,37 @@ struct SelectedRow {
 };
 
 template <class Operand>
+struct BranchOutputParameters {
+  DendriticShape shape;
+  const int* branch = nullptr;  ///< [B, T, H, slots]
+  const Operand* o = nullptr;   ///< [B, T, H, slots, N, dv]
+  float* to = nullptr;          ///< [B, T, N, E, H, dv]
+};
+
+/// An element of the tap o: of a branch that the token does not use zero, which is what the mix has of it.
+template <class Operand>
+struct BranchOutput {
+  using Parameters = BranchOutputParameters<Operand>;
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) {
+    return p.shape.rows() * p.shape.windows * p.shape.branches() * p.shape.values;
+  }
+  static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t item) {
+    const DendriticShape& s = p.shape;
+    const std::int64_t head = item / s.values, branch = head / s.heads, window = branch / s.branches();
+    const std::int64_t row = window / s.windows * s.heads + head % s.heads;
+    float value = 0.0F;
+    for (std::int64_t slot_row = row * s.slots(); slot_row < (row + 1) * s.slots(); ++slot_row) {
+      if (p.branch[slot_row] == branch % s.branches())
+        value = widen(p.o[(slot_row * s.windows + window % s.windows) * s.values + item % s.values]);
+    }
+    p.to[item] = value;
+  }
+};
+
+template <class Operand>
 struct DendriticLayerParameters {
   Projection<Operand> q, k, v, z, a, b;  ///< of x
+  TapLaunches before_pads;               ///< are cleared
   PadParameters<Operand> pads[3];        ///< of q, k and v
   Projection<Operand> expanded_q, expanded_k;
   Projection<Operand> y;
@@ -154,7 +183,36 @@ struct DendriticLayer {
     p.y.columns = D;
     p.y.depth = p.y.x_stride = p.y.w_stride = values;
     p.y.epilogue = {tensors.output("y"), D};
+    hand_out(p, tensors);
     return p;
+  }
+
+  template <class Operand>
+  static void hand_out(Parameters<Operand>& p, DeviceTensors<Operand>& tensors) {
+    const DendriticShape& s = p.rule.shape;
+    const auto all = [](const Projection<Operand>& of) {
+      return tap_all<Operand>(of.epilogue.y, of.rows, of.columns);
+    };
+    tensors.tap("q", {all(p.q)}, &p.before_pads);
+    tensors.tap("k", {all(p.k)}, &p.before_pads);
+    tensors.tap("v", {all(p.v)});
+    tensors.tap("z", {all(p.z)});
+    tensors.tap("b", {all(p.b)});
+    tensors.tap("a_gate", {all(p.a)});
+    const auto expanded = [&](const Projection<Operand>& of) {
+      const std::int64_t d = s.channels, E = s.branches();
+      return TapParameters<Operand>{
+          of.epilogue.y,
+          nullptr,
+          {{of.rows, E * d, E * s.heads * d}, {E, d, s.heads * d}, {s.heads, of.epilogue.batch, d}},
+          d};
+    };
+    tensors.tap("q_expanded", {expanded(p.expanded_q)});
+    tensors.tap("k_expanded", {expanded(p.expanded_k)});
+    tensors.tap("v_convolved", {tap_all(p.rule.v, p.v.rows, p.v.columns)});
+    if (float* const to = tensors.tapped("o"))
+      tensors.taps().template add<BranchOutput<Operand>>({s, p.rows.branch, p.mix.o, to});
+    tensors.tap("gated", {tap_all(p.y.x, p.y.rows, p.y.depth)});
   }
 
   template <class Operand>
@@ -162,6 +220,7 @@ struct DendriticLayer {
     constexpr int n = 16 / static_cast<int>(sizeof(Operand));
     const DendriticShape& s = p.rule.shape;
     for (const auto* product : {&p.q, &p.k, &p.v, &p.z, &p.a, &p.b}) project(*product, stream);
+    p.before_pads.enqueue(stream);
     for (const auto& of : p.pads) EachWarp<ClearedPad<Operand>>::launch(of, stream);
     for (const auto* product : {&p.expanded_q, &p.expanded_k}) project(*product, stream);
     EachThread<SelectedRow>::launch(p.selection, stream);
@@ -180,7 +239,9 @@ struct DendriticLayer {
 }  // namespace
 
 std::vector<OperatorKernel> dendritic_layer_kernels() {
-  return {row<DendriticLayer>("dendritic_attention", "compacted")};
+  return {row<DendriticLayer>(
+      "dendritic_attention", "compacted", {},
+      {"q", "k", "v", "z", "b", "a_gate", "q_expanded", "k_expanded", "v_convolved", "o", "gated"})};
 }
 
 }  // namespace samestate::cuda

@@ -95,6 +95,16 @@ MixtureParameters<Operand> mixture_of(const OperatorArguments& call, DeviceTenso
   p.combine.tokens = tokens;
   p.combine.chosen = p.routing.chosen;
   p.combine.width = static_cast<int>(D);
+  tensors.tap("experts", {tap_all(a.choice, tokens, K)});
+  tensors.tap("weights", {tap_all(p.combine.share, tokens, K)});
+  // From where an assignment stands by expert.
+  const auto by_rank = [&](const Operand* rows, std::int64_t columns) {
+    TapParameters<Operand> part = tap_all(rows, a.assignments, columns);
+    part.place_of = a.place_of;
+    return part;
+  };
+  tensors.tap("hidden", {by_rank(p.down.x, F)});
+  tensors.tap("outputs", {by_rank(p.combine.z, D)});
   return p;
 }
 
@@ -156,6 +166,9 @@ struct Qwen3NextMoe {
     p.mixture = mixture_of<Operand>(call, tensors, x, logits);
     p.mixture.combine.shared = shared;
     p.mixture.combine.open = p.open.open;
+    tensors.tap("logits", {tap_all(p.mixture.routing.logits, tokens, N)});
+    tensors.tap("shared_hidden", {tap_all(p.down.x, tokens, F)});
+    tensors.tap("shared", {tap_all(p.mixture.combine.shared, tokens, D)});
     return p;
   }
   template <class Operand>
@@ -176,8 +189,10 @@ struct Qwen3NextMoe {
 }  // namespace
 
 std::vector<OperatorKernel> expert_kernels() {
-  return {row<MixtureOfExperts>("mixture_of_experts", "sorted"),
-          row<Qwen3NextMoe>("qwen3_next_moe", "sorted")};
+  return {
+      row<MixtureOfExperts>("mixture_of_experts", "sorted", {}, {"experts", "weights", "hidden", "outputs"}),
+      row<Qwen3NextMoe>("qwen3_next_moe", "sorted", {},
+                        {"logits", "experts", "weights", "hidden", "outputs", "shared_hidden", "shared"})};
 }
 
 }  // namespace samestate::cuda

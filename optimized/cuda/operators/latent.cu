@@ -31,6 +31,7 @@ struct LatentCache {
     Parameters<Operand> p;
     p.down = projection(tensors.operand("x"), tensors.operand("kv_down"), both, rows, dc + dr, D);
     p.norm = {both, tensors.fp32("kv_norm"), tensors.output("c"), rows, dc + dr, static_cast<int>(dc)};
+    tensors.tap("projected", {tap_all(p.norm.x, rows, dc + dr)});
     if (dr == 0) return p;
     p.turn.x = both + dc, p.turn.x_stride = dc + dr;
     p.turn.cosine = tensors.fp32("cos"), p.turn.sine = tensors.fp32("sin");
@@ -53,6 +54,7 @@ struct LatentQueries {
   LatentNormParameters<Operand> norm;
   Projection<Operand> up;
   TurnParameters<Operand> turn;  ///< of the rotary columns, to where the attention reads them
+  TapLaunches before_turn;       ///< which may be in place
 
   LatentQueries() = default;
   /// q: [rows, H (dn + dr)], whose rotary columns are turned in place unless `turn` is given another y.
@@ -77,6 +79,14 @@ struct LatentQueries {
     turn.rows = rows * H, turn.heads = static_cast<int>(H), turn.pairs = static_cast<int>(dr / 2);
   }
   [[nodiscard]] Operand* q() const { return up.epilogue.y; }
+  /// When it is known to where the rotary columns go.
+  void hand_out(DeviceTensors<Operand>& tensors) {
+    tensors.tap("compressed", {tap_all(norm.x, norm.rows, norm.width)});
+    tensors.tap("compressed_normed", {tap_all(up.x, up.rows, up.depth)});
+    tensors.tap("q", {tap_all<Operand>(q(), up.rows, up.columns)}, &before_turn);
+    tensors.tap("q_rotary",
+                {tap_rows<Operand>(turn.y, turn.rows, 2 * turn.pairs, turn.y_stride, 2 * turn.pairs)});
+  }
 
   void enqueue(cudaStream_t stream) const {
     if (down.rows > 0) {
@@ -84,6 +94,7 @@ struct LatentQueries {
       norm_latent(norm, stream);
     }
     project(up, stream);
+    before_turn.enqueue(stream);
     EachThread<TurnedPair<Operand>>::launch(turn, stream);
   }
 };
@@ -163,6 +174,8 @@ struct NaiveLatentAttention {
     attention.q = p.queries.q(), attention.k = k, attention.v = v, attention.o = heads;
     prepare_attention(attention, tensors);
     p.out = of.out(call, tensors, heads);
+    p.queries.hand_out(tensors);
+    tensors.tap("heads", {tap_all(p.out.x, of.rows, of.H * of.dv)});
     return p;
   }
   template <class Operand>
@@ -234,6 +247,10 @@ struct AbsorbedLatentAttention {
                       of.H, of.dc, up, of.dv);
     p.v_up.x_stride = of.H * of.dc, p.v_up.epilogue.stride = of.H * of.dv;
     p.out = of.out(call, tensors, heads);
+    p.queries.hand_out(tensors);
+    tensors.tap("q_latent", {tap_rows(attention.q, of.rows * of.H, of.dc, width, of.dc)});
+    tensors.tap("mixed", {tap_all(p.v_up.x, of.rows * of.H, of.dc)});
+    tensors.tap("heads", {tap_all(p.out.x, of.rows, of.H * of.dv)});
     return p;
   }
   template <class Operand>
@@ -261,8 +278,12 @@ struct AbsorbedLatentAttention {
 
 std::vector<OperatorKernel> latent_kernels() {
   // A block holds 32 queries in shared memory.
-  return {row<LatentCache>("latent_cache", "direct"), row<NaiveLatentAttention>("latent_attention", "naive"),
-          row<AbsorbedLatentAttention>("latent_attention", "absorbed", {"dc <= 768"})};
+  return {row<LatentCache>("latent_cache", "direct", {}, {"projected"}),
+          row<NaiveLatentAttention>("latent_attention", "naive", {},
+                                    {"compressed", "compressed_normed", "q", "q_rotary", "heads"}),
+          row<AbsorbedLatentAttention>(
+              "latent_attention", "absorbed", {"dc <= 768"},
+              {"compressed", "compressed_normed", "q", "q_rotary", "q_latent", "mixed", "heads"})};
 }
 
 }  // namespace samestate::cuda

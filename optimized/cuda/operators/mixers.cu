@@ -115,6 +115,15 @@ struct MambaMixer {
     p.hold = call.parameter("hold") != 0;
     p.out = projection<Operand>(p.scan.out, tensors.operand("out_proj"), tensors.output("out"), rows,
                                 inputs.D, Di);
+    const std::int64_t selected = R + 2 * N;
+    tensors.tap("projected", {tap_rows(p.u.convolved.x, rows, Di, Di, 2 * Di),
+                              tap_rows(p.scan.z, rows, Di, Di, 2 * Di, Di)});
+    tensors.tap("u", {tap_all(u, rows, Di)});
+    tensors.tap("selected",
+                {tap_rows(p.dt.x, rows, R, R, selected), tap_rows(p.scan.B, rows, N, N, selected, R),
+                 tap_rows(p.scan.C, rows, N, N, selected, R + N)});
+    tensors.tap("dt", {tap_all(p.scan.dt, rows, Di)});
+    tensors.tap("gated", {tap_all(p.out.x, rows, Di)});
     return p;
   }
   template <class Operand>
@@ -172,6 +181,17 @@ struct Mamba2Mixer {
     p.norm.epsilon = 1e-5F;
     p.out =
         projection<Operand>(p.norm.y, tensors.operand("out_proj"), tensors.output("out"), rows, inputs.D, Di);
+    const std::int64_t channels = Di + 2 * GN, projected = Di + channels + H;
+    tensors.tap("projected", {tap_rows(p.norm.second, rows, Di, Di, projected),
+                              tap_rows(p.x.convolved.x, rows, Di, Di, projected, Di),
+                              tap_rows(p.B.convolved.x, rows, GN, GN, projected, 2 * Di),
+                              tap_rows(p.C.convolved.x, rows, GN, GN, projected, 2 * Di + GN),
+                              tap_rows(p.duality.dt, rows, H, H, projected, Di + channels)});
+    tensors.tap("convolved", {tap_rows(p.duality.x, rows, Di, Di, channels),
+                              tap_rows(p.duality.B, rows, GN, GN, channels, Di),
+                              tap_rows(p.duality.C, rows, GN, GN, channels, Di + GN)});
+    tensors.tap("y", {tap_all(p.norm.x, rows, Di)});
+    tensors.tap("normed", {tap_all(p.out.x, rows, Di)});
     return p;
   }
   template <class Operand>
@@ -188,8 +208,10 @@ struct Mamba2Mixer {
 }  // namespace
 
 std::vector<OperatorKernel> mixer_kernels() {
-  return {row<MambaMixer>("mamba_mixer", "recurrent", {"N <= 256"}),
-          row<Mamba2Mixer>("mamba2_mixer", "chunked", {"N <= 256"})};
+  return {
+      row<MambaMixer>("mamba_mixer", "recurrent", {"N <= 256"},
+                      {"projected", "u", "selected", "dt", "gated"}),
+      row<Mamba2Mixer>("mamba2_mixer", "chunked", {"N <= 256"}, {"projected", "convolved", "y", "normed"})};
 }
 
 }  // namespace samestate::cuda

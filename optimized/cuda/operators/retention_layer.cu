@@ -71,6 +71,11 @@ struct RetentionLayer {
     p.norm.rows = rows * H;
     p.norm.width = static_cast<int>(dv);
     p.y = projection<Operand>(p.norm.y, tensors.operand("out_proj"), tensors.output("y"), rows, D, H * dv);
+    tensors.tap("q", {tap_all(p.core.q, rows, H * dk)});
+    tensors.tap("k", {tap_all(p.core.k, rows, H * dk)});
+    tensors.tap("v", {tap_all(p.core.v, rows, H * dv)});
+    tensors.tap("g", {tap_all(p.norm.second, rows, H * dv)});
+    tensors.tap("gated", {tap_all(p.y.x, rows, H * dv)});
     return p;
   }
 
@@ -87,7 +92,7 @@ struct RetentionLayer {
 }  // namespace
 
 std::vector<OperatorKernel> retention_layer_kernels() {
-  return {row<RetentionLayer>("multi_scale_retention", "recurrent")};
+  return {row<RetentionLayer>("multi_scale_retention", "recurrent", {}, {"q", "k", "v", "g", "gated"})};
 }
 
 }  // namespace samestate::cuda

@@ -150,6 +150,25 @@ TEST(OperatorRun, TapsThatAreNotWhatWasReadFail) {
   EXPECT_EQ(judged(layer_with({"convolved", "q"}, unwritten), kLayer).stage, "norm of q");
 }
 
+// The first call of a decoded case has more tokens than one, and the others have not.
+TEST(OperatorRun, ATapWithALimitIsHandedOutWhereAllCallsHoldIt) {
+  const OperatorKernel some = layer_with({"mixed", "a", "b", "convolved if T != 1"}, as_it_is);
+  EXPECT_EQ(stages_in(judged(some, kLayer)), "/convolution/norms, gates and rule");
+  const std::string rest = " chunk=4 T=11 contract=bf16 taps=1";
+  EXPECT_EQ(stages_in(judged(some, "v1 gated_delta_net form=decode prefill=5" + rest)),
+            "/convolution to rule");
+  EXPECT_EQ(stages_in(judged(some, "v1 gated_delta_net form=chunked" + rest)),
+            "/convolution/norms, gates and rule");
+  EXPECT_EQ(stages_in(judged(some, "v1 gated_delta_net form=chunked chunk=4 T=1 taps=1")),
+            "/convolution to rule");
+  try {
+    (void)adapted(layer_with({"convolved if tokens > 1"}, as_it_is));
+    ADD_FAILURE() << "no limit";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("its tap 'convolved'"), std::string::npos) << error.what();
+  }
+}
+
 TEST(OperatorRun, TapsThatTheSystemHasNotAreRefused) {
   for (const auto& [taps, says] :
        {std::pair{std::vector<std::string>{"gated", "gaited"}, "'gaited', which gated_delta_net has not"},
