@@ -278,7 +278,7 @@ class Edges {
       c.law = std::move(law);
       c.T = 78;
       if (chunked()) c.chunk = 64;
-      if (!fill(c, 72)) return;
+      if (!fill(c, 72, 2 * kMostBeyondTiles)) return;
       c.B = 2;
       put(c);
     };
@@ -473,6 +473,10 @@ class Edges {
       size_in(c, size.name) = std::max(size.least, std::min<Index>(size.start, most));
     for (const CaseSize& size : system_.sizes) {
       if (!size.multiple_of.empty()) size_in(c, size.name) = size_in(c, size.multiple_of);
+    }
+    // Sizes that hang together (pairs of a head's columns) may not go with each other at their least.
+    if (!possible(c)) {
+      for (const CaseSize& size : system_.sizes) size_in(c, size.name) = size_in(start_, size.name);
     }
     return kernel_.limits.nearest(std::move(c));
   }
