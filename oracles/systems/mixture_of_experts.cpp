@@ -17,8 +17,11 @@
 namespace samestate {
 namespace {
 
-constexpr Index kMostOfChoices = 1 << 22;  // outputs' elements that are added up to compare a token's choices
-constexpr Index kFewChannels = 8;          // too few to tell a choice by
+constexpr Index kMostOfChoices =
+    1 << 21;                       // elements that are added up to compare the choices of a call's tokens
+constexpr Index kOfOneSum = 64;    // elements that a sum costs beside its own
+constexpr int kMostAlone = 4;      // tokens of a call that are evaluated by themselves
+constexpr Index kFewChannels = 8;  // too few to tell a choice by
 constexpr double kFarther =
     8.0;  // than the nearest choice every other is, where a kernel's outputs tell of it
 constexpr double kLeastWeight = 1e-30;    // of a choice: below it the quotients are no numbers in fp32
@@ -162,17 +165,21 @@ struct Block {
         router_logits(as<Running>(get(inputs, "x")), as<Running>(get(inputs, "router")));
     const Matrix<Running> probabilities = softmax(logits);
     std::optional<std::vector<SwiGluExpert<double>>> experts;
+    Index room = kMostOfChoices;
+    int alone = 0;
     for (Index t = 0; t < call.tokens; ++t) {
       const Choices choices(certain_choice(logits.row(t), probabilities.row(t), K), K);
       const Matrix<double> y = get(actual, "y").row(t);
-      if (choices.count() < 2 || choices.count() * K * y.cols() > kMostOfChoices || !y.allFinite()) continue;
+      const Index work = choices.count() * K * (y.cols() + kOfOneSum);
+      if (choices.count() < 2 || work > room || !y.allFinite()) continue;
+      room -= work;
       if (!experts) experts = experts_of(call, inputs);
       const Nearest found = nearest(choices, probabilities.row(t), rest_of(inputs, t), y, [&](Index i) {
         return (*experts)[static_cast<std::size_t>(i)](get(inputs, "x").row(t));
       });
       const bool apart = y.cols() >= kFewChannels && found.next > kFarther * found.distance;
-      if (found.chosen(0, 0) >= 0 && (apart || beyond_roundings(call, inputs, t, found)))
-        chosen.row(t) = found.chosen;
+      if (found.chosen(0, 0) < 0 || (!apart && alone++ >= kMostAlone)) continue;
+      if (apart || beyond_roundings(call, inputs, t, found)) chosen.row(t) = found.chosen;
     }
     return chosen;
   }
