@@ -226,10 +226,10 @@ std::span<const std::string_view> family_calls() {
 
 std::span<const std::string_view> served_calls() {
   static constexpr std::array<std::string_view, 6> rows{
-      "dk=128 dv=16 chunk=64 form=packed lengths=70,1,130,0,64,65,3,67,9 Hk=2 Hv=6 l2norm=1",
+      "dk=128 dv=16 chunk=64 form=packed lengths=70,1,130,0,64,65,3,67,9,66 Hk=2 Hv=6 l2norm=1",
       "dk=16 dv=128 chunk=128 form=packed lengths=20,0,131,70,1,1,257,65,12,3 Hk=2 Hv=4 heads=tiled "
       "final=in_place",
-      "dk=64 dv=16 chunk=64 form=packed lengths=66,0,129,5,64,1,2,3,80 unowned=3,2 Hk=3 Hv=9 l2norm=1 "
+      "dk=64 dv=16 chunk=64 form=packed lengths=66,0,129,5,64,1,2,3,80,1,70 unowned=3,2 Hk=3 Hv=9 l2norm=1 "
       "layout=fused",
       "dk=128 dv=16 chunk=64 B=2 T=130 Hk=2 Hv=4 l2norm=1",
       "dk=16 dv=128 chunk=64 B=2 T=131 Hk=2 Hv=6 layout=padded",
