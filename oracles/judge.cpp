@@ -89,11 +89,13 @@ struct Gate {
 };
 
 /// Whether what holds no number comes behind a token of which the worst case is known and so large that a product of two such
-/// errors leaves fp32: an inverse by doubling makes them, of repeated keys, where its exact values are small.
+/// errors leaves fp32: an inverse by doubling makes them, of repeated keys, where its exact values are small. Large data have
+/// large errors too, but none that exceed what the kernel must hold by so much.
 bool may_overflow_on_the_way(const HeadOracle& oracle, const Matrix<double>& o) {
   constexpr double kRootOfTheLargest = 0x1p64;
+  const double most = kRootOfTheLargest * std::max(1.0, oracle.largest);
   for (Index i = 0; i < o.rows(); ++i) {
-    if (std::isfinite(oracle.row_hard(i)) && oracle.row_hard(i) > kRootOfTheLargest) return true;
+    if (std::isfinite(oracle.row_hard(i)) && oracle.row_hard(i) > most) return true;
     if (!o.row(i).allFinite()) return false;
   }
   return false;

@@ -242,6 +242,9 @@ TEST(JudgeHead, BehindErrorsWhoseProductsOverflowNothingIsSaid) {
   EXPECT_EQ(judge_planted(oracle, 6, 1, kNaN).verdict, Verdict::vacuous);
   EXPECT_EQ(judge_planted(oracle, 6, 1, kNaN).gate, "range");
   EXPECT_EQ(judge_planted(oracle, 3, 1, kNaN).verdict, Verdict::fail) << "before them";
+  oracle.largest = 1e25;
+  EXPECT_EQ(judge_planted(oracle, 6, 1, kNaN).verdict, Verdict::fail) << "an error of large data";
+  oracle.largest = 1.0;
   oracle.row_hard(4) = 1e18;
   EXPECT_EQ(judge_planted(oracle, 6, 1, kNaN).verdict, Verdict::fail);
 }
