@@ -72,6 +72,13 @@ inline constexpr double kTwinTurned = 4.0;
 /// Of a final state, as a share of the directions of the twin's own errors: turned roundings had 0.06 to 0.4 of them, one that
 /// no contract has in every token 0.85 to 1.05.
 inline constexpr double kTwinTurnedOfStates = 0.5;
+/// A router's open choice, read from the outputs of a block: of so many channels at least, each other choice so many times as far
+/// as the nearest (of fewer, a rounding comes as near to another choice: 3 of 1,500 right cases failed by it); none, where the
+/// nearest is beyond so many times its own worst case, since another choice's is of the same size.
+inline constexpr int kChoiceChannels = 8;
+inline constexpr double kChoiceFarther = 8.0;
+inline constexpr double kChoiceWorstCases = 4.0;
+
 /// Directions that the errors of final states share out among, as many as tokens that the states still hold: below,
 /// one rounding that falls the other way is a large part of all. 0 false alarms in docs/validation.md.
 inline constexpr double kTwinDirections = 16.0;

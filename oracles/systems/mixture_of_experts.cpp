@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "oracles/limits.h"
 #include "oracles/numbers.h"
 #include "oracles/systems/routing.h"
 #include "oracles/systems/rows.h"
@@ -18,15 +19,11 @@ namespace samestate {
 namespace {
 
 constexpr Index kMostOfChoices =
-    1 << 21;                       // elements that are added up to compare the choices of a call's tokens
-constexpr Index kOfOneSum = 64;    // elements that a sum costs beside its own
-constexpr int kMostAlone = 4;      // tokens of a call that are evaluated by themselves
-constexpr Index kFewChannels = 8;  // too few to tell a choice by
-constexpr double kFarther =
-    8.0;  // than the nearest choice every other is, where a kernel's outputs tell of it
-constexpr double kLeastWeight = 1e-30;    // of a choice: below it the quotients are no numbers in fp32
-constexpr double kOfAnotherChoice = 4.0;  // the worst case of one choice, at most, in those of another
-constexpr double kLeastUnitOfOutputs = 0x1p-7;
+    1 << 21;                     // elements that are added up to compare the choices of a call's tokens
+constexpr Index kOfOneSum = 64;  // elements that a sum costs beside its own
+constexpr int kMostAlone = 4;    // tokens of a call that are evaluated by themselves
+constexpr double kLeastWeight = 1e-30;          // of a choice: below it the quotients are no numbers in fp32
+constexpr double kLeastUnitOfOutputs = 0x1p-7;  // one of bf16, by which an output is rounded at most
 
 const std::vector<OperatorForm> kForms = {{"loop"}, {"dense"}, {"sorted"}, {"per_token"}};
 
@@ -177,7 +174,7 @@ struct Block {
       const Nearest found = nearest(choices, probabilities.row(t), rest_of(inputs, t), y, [&](Index i) {
         return (*experts)[static_cast<std::size_t>(i)](get(inputs, "x").row(t));
       });
-      const bool apart = y.cols() >= kFewChannels && found.next > kFarther * found.distance;
+      const bool apart = y.cols() >= kChoiceChannels && found.next > kChoiceFarther * found.distance;
       if (found.chosen(0, 0) < 0 || (!apart && alone++ >= kMostAlone)) continue;
       if (apart || beyond_roundings(call, inputs, t, found)) chosen.row(t) = found.chosen;
     }
@@ -240,7 +237,7 @@ struct Block {
       const double error = y(0, j).error() + kLeastUnitOfOutputs * std::abs(y(0, j).value());
       most += error * error;
     }
-    return found.distance > kOfAnotherChoice * std::sqrt(most);
+    return found.distance > kChoiceWorstCases * std::sqrt(most);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "fuzz/covering.h"
 #include "fuzz/plan.h"
 #include "harness/run/kernel_table.h"
 #include "optimized/operator_kernel.h"
@@ -72,6 +73,18 @@ TEST(CoarseFactors, ThePlanHasTheirTriples) {
       has([](const Case& c) { return c.lengths.size() > 8 && c.T > 64 && c.final_state == "in_place"; }));
   EXPECT_TRUE(has([](const Case& c) { return c.lengths.size() > 8 && c.lead + c.slack > 0 && c.T > 64; }));
   EXPECT_TRUE(has([](const Case& c) { return c.Hk > 1 && c.T > 64 && c.final_state == "none"; }));
+}
+
+// What another covering of the same would add to the plan: next to nothing. Of a plan without them it is some dozens.
+TEST(CoarseFactors, ThePlanLeavesNoneThatItCanAfford) {
+  for (const char* name :
+       {"cpu.gated_delta_rule.chunked", "cpu.short_convolution.scatter", "cpu.softmax_attention.online"}) {
+    PlanOptions options;
+    options.kernel = name;
+    const std::vector<Case> plan = plan_cases(table(), options);
+    const KernelRow& kernel = table().row_named(name);
+    EXPECT_LE(cover(kernel, coarse_factors_of(kernel), plan, {.strength = 3}).cases.size(), 3U) << name;
+  }
 }
 
 TEST(CoarseFactors, OverRanksTheyAreServedToo) {

@@ -245,6 +245,30 @@ TEST(GuardedTensor, WhatIsClosedCanOnlyBeRead) {
   }
 }
 
+// A norm in place that is undone before the call returns.
+TEST(GuardedTensor, AKernelThatPutsItsInputBackIsSeenUnderPageEnd) {
+  Kernel kernel = *std::find_if(kernels().begin(), kernels().end(),
+                                [](const Kernel& k) { return k.name == "cpu.retention.recurrent"; });
+  kernel.name = "test.retention.recurrent";
+  kernel.run = [right = kernel.run](const Arguments& a, const Contract& contract) {
+    float* first = const_cast<float*>(a.q.data);
+    const float was = *first;
+    *const_cast<volatile float*>(first) = 2.0F * was;
+    *const_cast<volatile float*>(first) = was;
+    return right(a, contract);
+  };
+  const KernelTable table(std::vector<Kernel>{kernel});
+  const auto run = [&](const std::string& rest) {
+    return run_case(
+               parse_case("v1 retention form=recurrent T=5 dk=8 dv=8 kernel=test.retention.recurrent" + rest),
+               table)
+        .judgement.verdict;
+  };
+  EXPECT_EQ(run(""), Verdict::pass) << "nothing of it is left";
+  EXPECT_DEATH((void)run(" layout=page_end"), "");
+  EXPECT_EQ(run(" layout=page_end repeat=1"), Verdict::pass) << "whose inputs the runner itself changes";
+}
+
 TEST(GuardedTensor, TokensOfNoSequenceAreNotItsOwn) {
   for (const std::string_view name : layout_names()) {
     for (const std::int64_t token : {1, 8}) {

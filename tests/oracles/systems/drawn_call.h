@@ -5,9 +5,14 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "oracles/contracts.h"
 #include "oracles/rounding.h"
+#include "oracles/systems/judge_operator.h"
 #include "oracles/systems/operator.h"
+#include "oracles/systems/operator_twin.h"
 
 /// Calls of any operator with drawn data, for tests of what judges them.
 namespace samestate {
@@ -44,5 +49,28 @@ namespace samestate {
   }
   return inputs;
 }
+
+/// A call with its data, and what a kernel of it is held against.
+struct DrawnSubject {
+  const Operator& op;
+  const Contract& contract;
+  Call call;
+  Tensors<double> inputs;
+  std::vector<Index> cuts;
+  OperatorOracle oracle;
+
+  DrawnSubject(const char* system, const char* form, Index tokens, const std::map<std::string, Index>& sizes,
+               const char* under, std::uint64_t seed, std::vector<Index> ends = {})
+      : op(*find_operator(system)),
+        contract(contract_named(under)),
+        call(call_of(op, form, tokens, sizes)),
+        inputs(drawn_inputs(op, call, contract, seed, false)),
+        cuts(std::move(ends)) {
+    judge();
+  }
+  /// Again, of other data.
+  void judge() { oracle = operator_oracle(op, call, inputs, cuts, contract); }
+  [[nodiscard]] TwinSubject subject() const { return {op, call, inputs, cuts, contract, oracle}; }
+};
 
 }  // namespace samestate

@@ -29,23 +29,11 @@ Tensors<double> in_fp32(Tensors<double> values) {
 }
 
 /// A call in fp32 of one system, its oracle, and kernels that read something else than they were given.
-struct Subject {
-  const Operator& op;
-  const Contract& contract = contract_named("fp32");
-  Call call;
-  Tensors<double> inputs;
-  std::vector<Index> cuts;
-  OperatorOracle oracle;
-
+struct Subject : DrawnSubject {
   Subject(const char* system, const char* form, Index tokens, const std::map<std::string, Index>& sizes,
           std::vector<Index> ends = {})
-      : op(*find_operator(system)),
-        call(call_of(op, form, tokens, sizes)),
-        inputs(drawn_inputs(op, call, contract, 5, false)),
-        cuts(std::move(ends)),
-        oracle(operator_oracle(op, call, inputs, cuts, contract)) {}
+      : DrawnSubject(system, form, tokens, sizes, "fp32", 5, std::move(ends)) {}
 
-  [[nodiscard]] TwinSubject subject() const { return {op, call, inputs, cuts, contract, oracle}; }
   [[nodiscard]] Tensors<double> reading(const Change& change) const {
     Tensors<double> read = inputs;
     change(read);

@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "oracles/contracts.h"
 #include "oracles/systems/judge_sequence.h"
@@ -15,18 +17,10 @@ namespace samestate {
 namespace {
 
 /// A token whose second choice is open: the rows 1 and 2 of its router are the same but for what no fp32 sum tells apart.
-struct Open {
-  const Operator& op;
-  const Contract& contract;
-  Call call;
-  Tensors<double> inputs;
-  OperatorOracle oracle;
-
+struct Open : DrawnSubject {
   Open(const char* name, const char* form, const std::map<std::string, Index>& sizes, const char* x,
        Index candidates, const char* under)
-      : op(*find_operator(name)), contract(contract_named(under)) {
-    call = call_of(op, form, 2, sizes);
-    inputs = drawn_inputs(op, call, contract, 11, false);
+      : DrawnSubject(name, form, 2, sizes, under, 11) {
     Matrix<double>& router = inputs["router"];
     router.setZero();
     for (Index i = 0; i < candidates; ++i)
@@ -35,7 +29,7 @@ struct Open {
     if (inputs.contains("scaling")) inputs["scaling"].setOnes();
     inputs[x].col(0).setOnes();
     inputs[x].col(1).setConstant(0x1p-12);
-    oracle = operator_oracle(op, call, inputs, {}, contract);
+    DrawnSubject::judge();
   }
 
   /// Outputs of a kernel, exact but for its choice.
@@ -108,8 +102,13 @@ TEST(KernelChoice, WhatIsNoNumberTellsOfNoChoice) {
 
 TEST(KernelChoice, RoutersAreJudgedByTheWeightsThatTheyWrote) {
   const std::map<std::string, Index> sizes{{"D", 8}, {"N", 5}, {"K", 2}};
-  for (const char* form : {"probabilities_first", "logits_first"}) {
-    const Open of{"expert_router", form, sizes, "x", 5, "bf16"};
+  std::map<std::string, Index> grouped = sizes;
+  grouped.insert({{"G", 1}, {"M", 1}, {"bias", 0}});
+  for (const auto& [name, form] :
+       {std::pair{"expert_router", "probabilities_first"}, std::pair{"expert_router", "logits_first"},
+        std::pair{"group_limited_router", "gathered"}, std::pair{"group_limited_router", "ordered"}}) {
+    const bool groups = std::string_view(name) == "group_limited_router";
+    const Open of{name, form, groups ? grouped : sizes, "x", 5, "bf16"};
     ASSERT_TRUE(get(of.oracle.undecided, "weights").all()) << form;
     const Tensors<double> right = of.kernel(of.both(0, 2));
     const std::optional<ChosenByKernel> found = of.chosen(right);
@@ -122,24 +121,6 @@ TEST(KernelChoice, RoutersAreJudgedByTheWeightsThatTheyWrote) {
     EXPECT_EQ(of.judge(wrong).verdict, Verdict::fail) << form;
     EXPECT_FALSE(of.chosen(of.kernel(of.both(0, 3)))) << "no correct kernel's";
     EXPECT_EQ(of.judge(of.kernel(of.both(0, 3))).verdict, Verdict::fail) << form;
-  }
-}
-
-TEST(KernelChoice, GroupLimitedRoutersToo) {
-  for (const char* form : {"gathered", "ordered"}) {
-    const Open of{"group_limited_router",
-                  form,
-                  {{"D", 8}, {"G", 1}, {"N", 5}, {"M", 1}, {"K", 2}, {"bias", 0}},
-                  "x",
-                  5,
-                  "bf16"};
-    ASSERT_TRUE(get(of.oracle.undecided, "weights").all()) << form;
-    const Tensors<double> right = of.kernel(of.both(0, 2));
-    const std::optional<ChosenByKernel> found = of.chosen(right);
-    ASSERT_TRUE(found) << form;
-    EXPECT_EQ(*found->call.choice, of.both(0, 2)) << form;
-    EXPECT_EQ(of.judge(right).verdict, Verdict::pass) << form;
-    EXPECT_EQ(of.judge(of.kernel(of.both(0, 4))).verdict, Verdict::fail) << form;
   }
 }
 

@@ -21,22 +21,10 @@ namespace samestate {
 namespace {
 
 /// A drawn case of an operator under a contract, and kernels of it: the reference with the roundings of fp32 drawn.
-struct Drawn {
-  const Operator& op;
-  const Contract& contract;
-  Call call;
-  Tensors<double> inputs;
-  std::vector<Index> cuts;
-  OperatorOracle oracle;
-
+struct Drawn : DrawnSubject {
   Drawn(const char* name, const char* form, Index tokens, std::uint64_t seed,
         const std::map<std::string, Index>& sizes = {}, const char* under = "bf16")
-      : op(*find_operator(name)), contract(contract_named(under)) {
-    call = call_of(op, form, tokens, sizes);
-    inputs = drawn_inputs(op, call, contract, seed, false);
-    oracle = operator_oracle(op, call, inputs, cuts, contract);
-  }
-  [[nodiscard]] TwinSubject subject() const { return {op, call, inputs, cuts, contract, oracle}; }
+      : DrawnSubject(name, form, tokens, sizes, under, seed) {}
 
   /// One with sums in an order of its own, without the points `skipped`, with a rounding that no contract has.
   [[nodiscard]] Tensors<double> kernel(int n, const TwinVariant& variant = {},

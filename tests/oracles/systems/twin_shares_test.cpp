@@ -32,22 +32,9 @@ TEST(TwinShares, OfErrorsThatAreSharedOpposedOrIndependent) {
   EXPECT_EQ(rho(3), -1.0);  // no error
 }
 
-struct Drawn {
-  const Operator& op;
-  const Contract& contract = contract_named("bf16");
-  Call call;
-  Tensors<double> inputs;
-  std::vector<Index> cuts;
-  OperatorOracle oracle;
-
+struct Drawn : DrawnSubject {
   Drawn(const char* name, const char* form, Index tokens, const std::map<std::string, Index>& sizes)
-      : op(*find_operator(name)) {
-    call = call_of(op, form, tokens, sizes);
-    inputs = drawn_inputs(op, call, contract, 5, false);
-    judge();
-  }
-  void judge() { oracle = operator_oracle(op, call, inputs, cuts, contract); }
-  [[nodiscard]] TwinSubject subject() const { return {op, call, inputs, cuts, contract, oracle}; }
+      : DrawnSubject(name, form, tokens, sizes, "bf16", 5) {}
 };
 
 /// Of 16 tokens, the last 12 of which are one: a kernel that has another rounding of it.
