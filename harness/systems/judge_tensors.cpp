@@ -153,11 +153,13 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     // Samples of a large chunk, as its form computes it, take a minute where the running error takes a tenth of a second.
     const double tiles = std::max(1.0, static_cast<double>(r.c.chunk) / 64.0);
     const double in_doubt = tiles > 1.0 ? 0.0 : 4.0;
-    const double vacuous = patience * (points ? 1.0 : 0.3 / (tiles * tiles));
+    const double vacuous = patience * (points ? 1.0 : 0.3) / (tiles * tiles);
     return SampledSequences(held, work, points ? 0.1 : law ? 0.0 : in_doubt, law ? 0.0 : vacuous);
   };
   // A twin is sought among the subsets of its points. A stage has few of the layer's, and part of its work.
   constexpr double kOfStage = 0.25;
+  // The inverse of a large chunk is all of the layer's.
+  const double of_drawn_stage = r.c.chunk > 64 ? 1.0 : kOfStage;
   const std::vector<Index> cuts = cuts_of(r);
   const bool by_token = !r.c.taps && r.c.T > 0 && held_by_token(system.row, system.row.signature(call));
   std::optional<Judgement> worst, zeros;
@@ -175,20 +177,31 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
       to = std::move(judgement);
     }
   };
+  std::vector<TwinVariant> known;
+  struct Early {
+    SequencePart part;
+    Index b;
+    Index looked;
+    OperatorOracle oracle;
+    Judgement judgement;
+  };
+  constexpr Index kEarly = 4;  // of a kernel that is wrong in all of them one is enough
+  std::vector<Early> early;
   const auto judge_part = [&](const SequencePart& part, Index b, const OperatorOracle& oracle, double work) {
     const bool points = oracle.points && r.law == nullptr;
-    const auto asked = [&](double of) {
-      return GatesAsked{[=, &looked](Verdict v) { return twins(of, points).takes(looked, v); },
-                        [=, &looked](Verdict v) { return draws(of, points).takes(looked, v); }};
+    const auto asked = [&](double of_twins, double of_draws) {
+      return GatesAsked{[=, &looked](Verdict v) { return twins(of_twins, points).takes(looked, v); },
+                        [=, &looked](Verdict v) { return draws(of_draws, points).takes(looked, v); }};
     };
     const std::optional<ChosenByKernel> chosen =
         chosen_by_kernel(system.row, part.call, part.inputs, part.cuts, *r.contract, oracle, part.outputs);
     Judgement judgement = judge_sequence({system.row, chosen ? chosen->call : part.call, part.inputs,
-                                          part.cuts, *r.contract, chosen ? chosen->oracle : oracle},
-                                         part.outputs, r.c.seed, asked(work));
+                                          part.cuts, *r.contract, chosen ? chosen->oracle : oracle, &known},
+                                         part.outputs, r.c.seed, asked(work, work));
     if (std::ranges::any_of(system.taps, [&](const std::string& tap) { return part.outputs.contains(tap); }))
-      add_stages(judgement, judge_stages(system.row, part.call, part.inputs, part.outputs, part.cuts,
-                                         *r.contract, r.c.seed, asked(kOfStage * work)));
+      add_stages(judgement,
+                 judge_stages(system.row, part.call, part.inputs, part.outputs, part.cuts, *r.contract,
+                              r.c.seed, asked(kOfStage * work, of_drawn_stage * work)));
     place_in_sequence(judgement.worst, part, system);
     judgement.worst.sequence = b;
     ++looked;
@@ -220,8 +233,24 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
       continue;
     }
     OperatorOracle oracle = operator_oracle(system.row, call, sequence, cuts, *r.contract);
-    if (takes) add(judge_part({call, cuts, std::move(sequence), actual, {}}, b, oracle, one));
+    if (takes) {
+      const std::size_t knew = known.size();
+      const Index before = looked;
+      SequencePart part{call, cuts, std::move(sequence), actual, {}};
+      Judgement judgement = judge_part(part, b, oracle, one);
+      const bool twin = judgement.verdict == Verdict::fail && judgement.gate.starts_with("twin");
+      // A twin that later sequences have may be this one's too.
+      if (twin && knew == 0 && std::ssize(early) < kEarly) {
+        early.push_back({std::move(part), b, before, oracle, std::move(judgement)});
+      } else {
+        add(std::move(judgement));
+      }
+    }
     if (oracles) oracles->push_back(std::move(oracle));
+  }
+  for (Early& one_of : early) {
+    looked = one_of.looked;
+    add(known.empty() ? std::move(one_of.judgement) : judge_part(one_of.part, one_of.b, one_of.oracle, one));
   }
   if (!worst) worst = zeros ? std::move(*zeros) : Judgement{};
   chosen.note(*worst);

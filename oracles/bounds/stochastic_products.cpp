@@ -23,6 +23,28 @@ struct Drawn {
   }
 };
 
+/// Term by term, of factors that are drawn once each: a factor of one hands the other on as it is, pending or not.
+void add_with_ones(const StochasticMatrix& x, const StochasticMatrix& y, const Drawn& a, const Drawn& b,
+                   Stochastic* result, Index row_stride, Index column_stride) {
+  for (Index i = 0; i < x.rows; ++i) {
+    for (Index j = 0; j < y.columns; ++j) {
+      Stochastic sum;
+      for (Index l = 0; l < x.columns; ++l) {
+        const Stochastic& left = x(i, l);
+        const Stochastic& right = y(l, j);
+        if (left.is_one()) {
+          sum += right;
+        } else if (right.is_one()) {
+          sum += left;
+        } else {
+          sum += Stochastic::rounded(a.value(i, l) * b.value(l, j), 1.0);
+        }
+      }
+      result[i * row_stride + j * column_stride] += sum;
+    }
+  }
+}
+
 }  // namespace
 
 void add_product(const StochasticMatrix& x, const StochasticMatrix& y, Stochastic* result, Index row_stride,
@@ -31,7 +53,7 @@ void add_product(const StochasticMatrix& x, const StochasticMatrix& y, Stochasti
     return add_term_by_term(x, y, result, row_stride, column_stride);
   const Drawn a(x), b(y);
   if ((a.ones && b.pending_or_zero) || (b.ones && a.pending_or_zero))
-    return add_term_by_term(x, y, result, row_stride, column_stride);
+    return add_with_ones(x, y, a, b, result, row_stride, column_stride);
   const Matrix<double> values = a.value * b.value;
   const Matrix<double> squares = a.value.cwiseAbs2() * b.value.cwiseAbs2();
   const auto terms = static_cast<double>(x.columns);

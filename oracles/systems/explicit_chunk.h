@@ -45,6 +45,35 @@ template <class Scalar>
   return of_drawn_sums(g, bounds::kDecayFloor);
 }
 
+/// What is read again and again; of samples with its rounding drawn, which it would be each time.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> once_drawn(Matrix<Scalar> x) {
+  if constexpr (std::is_same_v<Scalar, Stochastic>) {
+    for (Index i = 0; i < x.size(); ++i) x.data()[i] = Stochastic(x.data()[i].value());
+  }
+  return x;
+}
+
+/// (I + A)^-1 by substitution, A strictly lower triangular: I + N with N = -(A + A N), row by row and without the zeros above
+/// the diagonal. [L, L] -> [L, L].
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> unit_lower_inverse(const Matrix<Scalar>& A) {
+  constexpr Index kColumns = 8;  // together: one product, at the cost of the zeros in its first rows
+  const Index L = A.rows();
+  const Matrix<Scalar> factors = once_drawn(A);
+  Matrix<Scalar> N = Matrix<Scalar>::Zero(L, L);
+  for (Index j = 0; j < L; j += kColumns) {
+    for (Index i = j + 1; i < L; ++i) {
+      const Index n = std::min({kColumns, L - j, i - j});
+      Matrix<Scalar> row = A.block(i, j, 1, n);
+      if (i - j > 1) row += factors.block(i, j + 1, 1, i - j - 1) * N.block(j + 1, j, i - j - 1, n);
+      N.block(i, j, 1, n) = once_drawn<Scalar>(-row);
+    }
+  }
+  for (Index i = 0; i < L; ++i) N(i, i) = Scalar(1);
+  return N;
+}
+
 /// One chunk of at least one token from x.initial_state: the decays above and, with a delta term,
 /// T = (I + A)^-1, U = T beta V, W = T beta e^G K, V' = U - W S (EQUATIONS 5.5). Every operand of a product may be kept
 /// in 16 bit, or is rounded to tf32, as kernels on tensor cores do; the substitution that makes T is none of them.
@@ -60,7 +89,7 @@ template <class System, class Scalar>
     const Vector<Scalar> e = decay_from_start(x.g);
     const Matrix<Scalar> KK = matrix_product(x.k, x.k.transpose());
     const Matrix<Scalar> A = lower<Scalar>(x.beta.asDiagonal() * KK.cwiseProduct(D), -1);
-    const Matrix<Scalar> T = stored<Scalar>(solve_unit_lower<Scalar>(A, Matrix<Scalar>::Identity(L, L)));
+    const Matrix<Scalar> T = stored<Scalar>(unit_lower_inverse<Scalar>(A));
     const Matrix<Scalar> betaV = stored<Scalar>(x.beta.asDiagonal() * x.v);
     const Matrix<Scalar> betaK = stored<Scalar>(x.beta.cwiseProduct(e).asDiagonal() * x.k);
     const Matrix<Scalar> U = stored<Scalar>(matrix_product(T, betaV));

@@ -282,6 +282,11 @@ std::vector<TwinVariant> TwinSearch::together() const {
 }
 
 void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
+  if (of_.known != nullptr) {
+    for (const TwinVariant& variant : *of_.known) {
+      if (accepts(variant == nearest_.variant ? nearest_ : evaluate_variant(variant, nullptr))) return;
+    }
+  }
   if (nearest_.most <= kOperatorTwinSame && accepts(nearest_)) return;
   const std::vector<SkippedPoints> groups = moves();
   const auto nearer = [](const TwinDistance& x, const TwinDistance& y) { return x.total < y.total; };
@@ -359,6 +364,8 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
 }
 
 TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed) {
+  // One and what it may be taken for where a sequence's values do not tell them apart.
+  constexpr std::size_t kTwinsKnown = 3;
   TwinSearch search(of, actual);
   struct Best {
     Finding finding;
@@ -380,6 +387,11 @@ TwinJudgement judge_operator_twin(const TwinSubject& of, const Tensors<double>& 
     if (!best.finding.elements || shares.finding.ratio <= 1.0) best = shares;
   }
   const Finding& found = best.finding;
+  if (of.known != nullptr && found.compared && found.ratio <= 1.0 && found.same) {
+    std::erase(*of.known, best.twin.variant);
+    of.known->insert(of.known->begin(), best.twin.variant);
+    if (of.known->size() > kTwinsKnown) of.known->pop_back();
+  }
   const std::string words = best.twin.variant.words();
   TwinJudgement out;
   Judgement& j = out.judgement;

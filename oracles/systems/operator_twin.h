@@ -22,6 +22,10 @@ struct TwinVariant {
 
   /// What differs from the twin of all points, in words; empty: nothing.
   [[nodiscard]] std::string words() const;
+  friend bool operator==(const TwinVariant& x, const TwinVariant& y) {
+    return x.skipped.places == y.skipped.places && x.divides_last == y.divides_last &&
+           x.sums_stored == y.sums_stored && x.key_tile == y.key_tile && x.lazy_maximum == y.lazy_maximum;
+  }
 };
 
 /// One sequence, evaluated in calls ending at `cuts`, under a contract that keeps 16 bit.
@@ -32,6 +36,9 @@ struct TwinSubject {
   const std::vector<Index>& cuts;
   const Contract& contract;
   const OperatorOracle& oracle;
+  /// Twins that other sequences of the same run were found to have, the last found first, and what is found here: a kernel has
+  /// the same points in all of them, and where a tie of one is turned early its twin is not the nearest.
+  std::vector<TwinVariant>* known = nullptr;
 };
 
 /// Outputs as the twin has them before they are written in their format; `met` collects the points on the way.
@@ -60,8 +67,8 @@ class TwinSearch {
  public:
   /// Both live as long as the search.
   TwinSearch(const TwinSubject& of, const Tensors<double>& actual);
-  /// Offers those within kOperatorTwinSame, until one is accepted: first that of all points, then those without any, without
-  /// all of a line or a file of the reference (a stage that a kernel keeps in fp32), without a single one, and what comes
+  /// Offers those that are known, however far, and then those within kOperatorTwinSame, until one is accepted: first that of all
+  /// points, then those without any, without all of a line or a file of the reference (a stage that a kernel keeps in fp32), without a single one, and what comes
   /// nearer of their combinations. In the end all of one change and the nearest others.
   void run(const std::function<bool(const TwinDistance&)>& accepts);
   [[nodiscard]] const TwinDistance& nearest() const { return nearest_; }

@@ -221,5 +221,25 @@ TEST(EmulatedTaps, AFaultThatTheWholeHidesShowsInItsStage) {
   }
 }
 
+// A tie of the last sequence is turned early, so that 24 other twins are nearer to it than the kernel's, which all other
+// sequences have.
+TEST(EmulatedTwins, AKernelHasTheTwinOfItsOtherSequences) {
+  const OperatorKernel& row = row_named("emulated.gated_delta_net.recurrent");
+  const std::string_view rest =
+      "B=35 T=2 D=81 Hk=1 R=1 dk=4 dv=8 W=2 contract=bf16 regime=repeated seed=0x3744115bad0d076b";
+  const Judgement right = judged(row, rest);
+  EXPECT_EQ(right.verdict, Verdict::pass) << right.reason;
+  // The first sequence with a twin of its own is judged again after the others, and is not excused by theirs.
+  for (const Index sequence : {0, 34}) {
+    const Judgement wrong = judged(row, rest, nullptr, [&](OtherCall& call) {
+      for (const NamedTensor<float>& out : call.call.outputs) {
+        if (out.name == "y") out.data[2 * 81 * sequence + 3] *= 1.02F;
+      }
+    });
+    EXPECT_EQ(wrong.verdict, Verdict::fail) << sequence;
+    EXPECT_EQ(wrong.worst.sequence, sequence);
+  }
+}
+
 }  // namespace
 }  // namespace samestate

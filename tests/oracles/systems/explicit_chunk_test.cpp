@@ -67,6 +67,22 @@ TEST(CumulativeDecay, SamplesDrawTheRoundingsOfItsSums) {
   EXPECT_GT(spread, 256.0 * 0x1p-25);
 }
 
+TEST(ExplicitChunk, TheInverseIsThatOfSubstitution) {
+  for (const Index L : {1, 2, 7, 8, 9, 16, 21}) {
+    const Matrix<double> A =
+        lower<double>(Matrix<double>::NullaryExpr(L, L,
+                                                  [](Index i, Index j) {
+                                                    return std::sin(1.0 + 3.0 * static_cast<double>(i) +
+                                                                    0.7 * static_cast<double>(j));
+                                                  }),
+                      -1);
+    const Matrix<double> inverse = unit_lower_inverse(A);
+    const Matrix<double> solved = solve_unit_lower<double>(A, Matrix<double>::Identity(L, L));
+    EXPECT_LT((inverse - solved).norm(), 1e-14 * solved.norm()) << L;
+    EXPECT_EQ(lower<double>(inverse, 0), inverse) << L;
+  }
+}
+
 TEST(ExplicitChunk, IsTheReferenceInFloat64) {
   Sequence<double> x{Matrix<double>(5, 2),
                      Matrix<double>(5, 2),

@@ -136,6 +136,36 @@ TEST(OperatorTwin, SoftmaxWeightsMayBeDividedLast) {
   EXPECT_TRUE(search.nearest().variant.divides_last);
 }
 
+TEST(OperatorTwin, ATwinOfOtherSequencesIsTriedFirstHoweverFar) {
+  const Drawn drawn("gated_delta_net", "chunked", 13, 5);
+  TwinSubject subject = drawn.subject();
+  SkippedPoints met;
+  static_cast<void>(twin_values(subject, {}, &met));
+  TwinVariant far;
+  far.skipped = met;
+  far.skipped.sort();
+  std::vector<TwinVariant> known{far};
+  subject.known = &known;
+  const Tensors<double> actual = drawn.kernel(1);
+  TwinSearch search(subject, actual);
+  std::vector<TwinDistance> offered;
+  search.run([&](const TwinDistance& twin) {
+    offered.push_back(twin);
+    return offered.size() == 2;
+  });
+  ASSERT_EQ(offered.size(), 2U);
+  EXPECT_EQ(offered[0].variant, far);
+  EXPECT_GT(offered[0].most, offered[1].most);
+  EXPECT_EQ(offered[1].variant, TwinVariant{}) << "the kernel's own";
+
+  EXPECT_EQ(judge_operator_twin(subject, actual, 7).judgement.verdict, Verdict::pass);
+  ASSERT_EQ(known.size(), 2U);
+  EXPECT_EQ(known.front(), TwinVariant{}) << "the last found is first";
+  // What fails is no one's twin.
+  static_cast<void>(judge_operator_twin(subject, drawn.kernel(1, {}, Planted::functions), 7));
+  EXPECT_EQ(known.size(), 2U);
+}
+
 // As FlashMLA takes them: a weight is stored under the largest score so far, and rescaled when that is raised.
 TEST(OperatorTwin, KeysMayBeTakenInTilesWhereNoFormHasThem) {
   for (const Row& row : {Row{"latent_attention", "absorbed"}, Row{"softmax_attention", "grouped"}}) {
