@@ -114,7 +114,10 @@ class Neighbourhood {
 }  // namespace
 
 std::string Neighbours::text() const {
-  if (!passes.empty()) return fmt::format("passes under contract {}", fmt::join(passes, ", or "));
+  if (!passes.empty()) {
+    return fmt::format("passes under contract {}{}", fmt::join(passes, ", or "),
+                       coarser ? ": roundings of its, or a fault as small as they" : "");
+  }
   const std::string near =
       nearest.empty() ? "" : fmt::format("; the nearest, {:.2g} times nearer, is {}", factor, nearest);
   if (!complete) return fmt::format("no contract that the time allowed to try explains this{}", near);

@@ -16,6 +16,8 @@ struct Neighbours {
   double factor = 1.0;              ///< how many times nearer it is than the case's own
   int changes = 0;                  ///< one or two: how many were looked at
   bool complete = true;             ///< false: the time was up, or it was stopped
+  bool coarser =
+      false;  ///< what passes rounds more than the case's own, which has no points: a wider bound too
 
   /// A line: "passes under contract bf16+inverse:block16/tf32_truncated", "no contract of the grammar within two changes
   /// explains this; the nearest is ..".

@@ -60,6 +60,7 @@ Neighbours operator_neighbours_of(const Resolved& r, const RunFile& run, double 
   const Clock::time_point end =
       Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
   Neighbours out;
+  out.coarser = unit_operand(*r.contract) == Format::none && r.contract->input == Format::fp32;
   for (out.changes = 1; out.changes <= 2 && out.passes.empty(); ++out.changes) {
     for (const Contract& c : operator_contracts_near(*r.contract, out.changes)) {
       if (Clock::now() >= end || (stop && stop())) {

@@ -43,7 +43,7 @@ void show_bound(Explanation& out, const Resolved& r, const Family& family, const
 /// may be wrong, and not the kernel. Empty: none.
 std::string contracts_that_fit(const Resolved& r, const Family& family, const Batch& batch,
                                const Outputs& outputs) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const NamedContract& other : contracts()) {
     const Contract& c = other.contract;
     if (c.name == r.c.contract || c.input != r.contract->input || c.output != r.contract->output ||
@@ -51,10 +51,12 @@ std::string contracts_that_fit(const Resolved& r, const Family& family, const Ba
       continue;
     Case as = r.c;
     as.contract = c.name;
-    if (judge_batch(Resolved(as), family, batch, outputs, {}).verdict == Verdict::pass)
-      names.push_back(c.name);
+    const Judgement j = judge_batch(Resolved(as), family, batch, outputs, {});
+    if (j.verdict == Verdict::pass) names.push_back(fmt::format("{} (ratio {:.2g})", c.name, j.ratio));
   }
-  return names.empty() ? "" : fmt::format("the same outputs pass under contract {}", fmt::join(names, ", "));
+  if (names.empty()) return "";
+  return fmt::format("the same outputs pass under contract {}: roundings of its, or a fault as small as they",
+                     fmt::join(names, ", "));
 }
 
 /// Partitions into chunks, or none, under which just these outputs pass: a kernel that has one of its own makes the

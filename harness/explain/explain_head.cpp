@@ -110,8 +110,10 @@ void token_patterns(const Resolved& r, const std::vector<HeadDifference>& heads,
   } else if (r.form->decodes && T > r.c.prefill && all([&](Index t) { return t < r.c.prefill; })) {
     out.push_back("only before the resume: the tokens after it are right");
   }
+  const bool last_alone = T > 2 && tokens.size() == 1 && tokens[0] == T - 1;
   if (C > 1 && T > C) {
-    if (all([&](Index t) { return t % C == 0; })) out.push_back("only the first token of a chunk");
+    if (!last_alone && all([&](Index t) { return t % C == 0; }))
+      out.push_back("only the first token of a chunk");
     if (all([&](Index t) { return t % C == C - 1; })) out.push_back("only the last token of a chunk");
     if (T % C != 0 && all([&](Index t) { return t >= T - T % C; }))
       out.push_back("only the last, partial chunk");
@@ -119,7 +121,7 @@ void token_patterns(const Resolved& r, const std::vector<HeadDifference>& heads,
       out.push_back(std::move(second));
     if (tokens.back() < C) out.push_back("only the first chunk");
   }
-  if (T > 2 && tokens.size() == 1 && tokens[0] == T - 1) out.push_back("only the last token");
+  if (last_alone) out.push_back("only the last token");
   if (T > 2 && tokens.size() == 1 && tokens[0] == 0) out.push_back("only the first token");
 }
 

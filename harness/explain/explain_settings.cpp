@@ -63,6 +63,17 @@ Repeats repeated(const Case& c, const KernelTable& table, int runs) {
 
 }  // namespace
 
+namespace {
+
+/// Whether the other seed's data fail as well with as many threads as the seed of the failure has.
+bool only_with_more_threads(const Key& key, const Case& failing, const Case& without,
+                            const KernelTable& table) {
+  return key.name == "seed" && threads_of(failing) > threads_of(without) &&
+         run_case(without, table, threads_of(failing)).judgement.verdict == Verdict::fail;
+}
+
+}  // namespace
+
 std::vector<std::string> settings_that_matter(const Case& failing, const KernelTable& table) {
   const Repeats same = repeated(failing, table, kRuns);
   if (same.failed < same.runs)
@@ -79,8 +90,12 @@ std::vector<std::string> settings_that_matter(const Case& failing, const KernelT
       if (others.passed < others.runs)
         return {fmt::format("{}: with {}={} {}; no setting is told to be the cause", kNotDeterministic,
                             key.name, key.value(without), others.text())};
-      out.push_back(fmt::format("only with {0}={1}: passes with {0}={2}", key.name, key.value(failing),
-                                key.value(without)));
+      out.push_back(
+          only_with_more_threads(key, failing, without, table)
+              ? fmt::format("only with {} threads, which the seed chooses: with them {}={} fails too",
+                            threads_of(failing), key.name, key.value(without))
+              : fmt::format("only with {0}={1}: passes with {0}={2}", key.name, key.value(failing),
+                            key.value(without)));
       break;
     }
   }

@@ -130,7 +130,8 @@ std::vector<std::string> tensor_places(const Resolved& r, const TensorDifference
   if (std::ssize(wrong) == tokens) return out;
   say(fmt::format("from token {} on, {} of {} tokens: {}", *wrong.begin(), wrong.size(), tokens,
                   ranges_text({wrong.begin(), wrong.end()})));
-  if (tokens > 2 && wrong.size() == 1 && *wrong.begin() == tokens - 1) say("only the last token");
+  const bool last_alone = tokens > 2 && wrong.size() == 1 && *wrong.begin() == tokens - 1;
+  if (last_alone) say("only the last token");
   if (tokens > 2 && wrong.size() == 1 && *wrong.begin() == 0) say("only the first token");
   const Index C = r.chunk;
   if (r.form->decodes) {
@@ -140,7 +141,8 @@ std::vector<std::string> tensor_places(const Resolved& r, const TensorDifference
     }
   } else if (C > 1 && tokens > C) {
     const bool first_alone = wrong.size() == 1 && *wrong.begin() == 0;
-    if (!first_alone && all([&](Index t) { return t % C == 0; })) say("only the first token of a chunk");
+    if (!first_alone && !last_alone && all([&](Index t) { return t % C == 0; }))
+      say("only the first token of a chunk");
     if (tokens % C != 0 && all([&](Index t) { return t >= tokens - tokens % C; }))
       say("only the last, partial chunk");
     if (const std::string second = second_chunk_text({wrong.begin(), wrong.end()}, C, tokens);

@@ -27,9 +27,6 @@ Record record_of(const Resolved& r, const KernelRow& kernel) {
   return record;
 }
 
-/// Threads that a kernel may use: one, two or three, by the seed, so that a plan has each and a line repeats its own.
-int threads_of(const Case& c) { return 1 + static_cast<int>(c.seed % 3); }
-
 /// A kernel says which calls it does not take before it is asked (Kernel::limits). What lies inside and is refused is
 /// not computed, and a suite that counted it as unsupported would pass a kernel that refuses what it computes wrongly.
 Judgement judge_refusal(const Resolved& r, const Refused& refused) {
@@ -61,6 +58,8 @@ Judgement judge_refusal(const Resolved& r, const Refused& refused) {
 }
 
 }  // namespace
+
+int threads_of(const Case& c) { return 1 + static_cast<int>(c.seed % 3); }
 
 void set_judgement(Record& record, const std::function<Judgement()>& judge) {
   const auto started = std::chrono::steady_clock::now();

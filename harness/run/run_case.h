@@ -39,6 +39,9 @@ void set_judgement(Record& record, const std::function<Judgement()>& judge);
 [[nodiscard]] Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads = 1,
                                   Trace* trace = nullptr);
 
+/// Threads that a kernel may use: one, two or three, by the seed, so that a plan has each and a line repeats its own.
+[[nodiscard]] int threads_of(const Case& c);
+
 /// Runs one case on its kernel and judges it in the order of DESIGN 5: exact regimes bit for bit; else oracle
 /// gates, then the twin for low-precision contracts, then segment by segment where the bound of the whole run
 /// is vacuous (BOUNDS 10.1); with law=, the law instead. Throws Error for a case that is no case; whatever

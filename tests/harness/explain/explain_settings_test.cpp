@@ -34,6 +34,17 @@ TEST(ExplainSettings, SaysNothingOfWhatIsWrongAnyway) {
   EXPECT_EQ(settings_that_matter(parse_case(kLine), table), std::vector<std::string>());
 }
 
+// The other data pass with the one thread that their seed gives, and fail with three as these do.
+TEST(ExplainSettings, ThreadsThatASeedChoosesAreNamed) {
+  const KernelTable table = faulty::planted_table(faulty::after([](const Arguments& a) {
+    if (a.threads > 1) faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; });
+  }));
+  const std::string line = std::string(kLine) + " seed=0x5";
+  EXPECT_EQ(
+      settings_that_matter(parse_case(line), table),
+      std::vector<std::string>{"only with 3 threads, which the seed chooses: with them seed=0x0 fails too"});
+}
+
 /// Wrong in the calls that `wrong` says so of, counted from 0.
 template <class Wrong>
 KernelTable wrong_at_times(Wrong wrong, float by = 3.0F) {

@@ -275,6 +275,20 @@ TEST(Explain, APartitionOfItsOwnIsNamed) {
   EXPECT_NE(all.find("the same outputs pass with chunk=16:"), std::string::npos) << all;
 }
 
+// The last of 17 tokens begins the third chunk of 8, and the first tokens of the two before it are right.
+TEST(Explain, TheLastTokenIsNotCalledTheFirstOfAChunk) {
+  const Fault last = after([](const Arguments& a) {
+    faulty::each(a.o, [](float& x, const auto& at) { x += at[1] == 16 ? 3.0F : 0.0F; });
+  });
+  const Explained e =
+      explained(planted_table(last),
+                "v1 gated_delta_rule chunk=8 T=17 dk=8 dv=8 kernel=planted.gated_delta_rule.chunked");
+  EXPECT_EQ(e.verdict, Verdict::fail);
+  const std::string all = testing::PrintToString(e.why.patterns);
+  EXPECT_NE(all.find("only the last token"), std::string::npos) << all;
+  EXPECT_EQ(all.find("only the first token"), std::string::npos) << all;
+}
+
 TEST(Explain, ARightRunHasNothingToExplain) {
   const Explained e = explained(planted_table(faulty::undamaged), kCase);
   EXPECT_EQ(e.verdict, Verdict::pass);
