@@ -7,12 +7,12 @@
 
 /// Mamba-2's state space duality in chunks (EQUATIONS 5.10), the state handed on from chunk to chunk:
 ///   y = ((C B^T o e^{G_i - G_j}) Delta) x + e^G C S^T + D x,  S <- e^{G_C} S + x^T (Delta e^{G_C - G} B).
-/// A chunk of any length is gone through in tiles of 32 tokens i, each with the tiles of tokens j up to its own; the tiles of the
-/// last i take the state along. What both kernels, of tensor cores and of FMA, have in common.
+/// No number is rounded where a chunk ends, so that its length is the kernels' to choose, 32 on tensor cores and 16 by FMA, whatever the
+/// case's. What both have in common.
 namespace samestate::cuda {
 
-inline constexpr int kDualityTokens = 32;   ///< of a tile
-inline constexpr int kDualityColumns = 64;  ///< channels of a block
+inline constexpr int kDualityTokens = 32;   ///< of a chunk on tensor cores
+inline constexpr int kDualityColumns = 64;  ///< channels of a block of theirs
 
 template <class Operand>
 struct DualityParameters {
@@ -25,13 +25,14 @@ struct DualityParameters {
   const float* skip = nullptr;
   const float* state = nullptr;  ///< [batch, H, P, N], last_state too
   float* last_state = nullptr;
-  Operand* y = nullptr;      ///< [batch, tokens, H, P]
-  float* steps = nullptr;    ///< [batch, H, tokens, 4] of scratch: a DualityStep each
-  float* carried = nullptr;  ///< [segments - 1, batch, H, P, N] of scratch, of tensor cores
-  float* decays = nullptr;   ///< [segments - 1, batch, H], of a whole segment
+  Operand* y = nullptr;       ///< [batch, tokens, H, P]
+  float* steps = nullptr;     ///< [batch, H, tokens, 4] of scratch: a DualityStep each
+  float* products = nullptr;  ///< [batch, G, chunks, 16, 16] of scratch, by FMA: C_i . B_j
+  float* carried = nullptr;   ///< [segments - 1, batch, H, P, N] of scratch, of tensor cores
+  float* decays = nullptr;    ///< [segments - 1, batch, H], of a whole segment
   std::int64_t batch = 1;
   std::int64_t tokens = 0;
-  std::int64_t chunk = 1;
+  std::int64_t chunk = 1;     ///< of the kernel
   std::int64_t segment = 1;   ///< tokens
   std::int64_t segments = 1;  ///< at least 1
   int H = 1, G = 1, P = 1, N = 1;
@@ -96,99 +97,6 @@ struct DualitySteps {
       *reinterpret_cast<Vector<float, 4>*>(p.steps + ((b * p.H + h) * p.tokens + t) * 4) =
           narrowed<float>(values);
     }
-  }
-};
-
-/// A block's head and channels.
-struct DualityPlace {
-  std::int64_t b;
-  int h, group, first;  ///< first channel
-  template <class Operand>
-  static SAMESTATE_DEVICE DualityPlace of(const DualityParameters<Operand>& p) {
-    const std::int64_t head = quotient(block_index(), p.column_tiles());
-    const std::int64_t b = quotient(head, p.H);
-    const auto h = static_cast<int>(head - b * p.H);
-    return {b, h, h / (p.H / p.G),
-            static_cast<int>(block_index() - head * p.column_tiles()) * kDualityColumns};
-  }
-};
-
-/// A tile of tokens i with one of tokens j of the same chunk, both by their first.
-struct DualityTile {
-  std::int64_t begin, end;  ///< of the chunk
-  std::int64_t i, j;
-
-  /// The first, or one behind all where there are no tokens.
-  template <class Operand>
-  static SAMESTATE_DEVICE DualityTile first(const DualityParameters<Operand>& p) {
-    return {0, p.tokens < p.chunk ? p.tokens : p.chunk, 0, 0};
-  }
-  template <class Operand>
-  [[nodiscard]] SAMESTATE_DEVICE bool exists(const DualityParameters<Operand>& p) const {
-    return begin < p.tokens;
-  }
-  template <class Operand>
-  SAMESTATE_DEVICE void advance(const DualityParameters<Operand>& p) {
-    if (j < i) {
-      j += kDualityTokens;
-      return;
-    }
-    i += kDualityTokens;
-    if (i >= end) {
-      begin = i = end;
-      end = p.tokens - begin < p.chunk ? p.tokens : begin + p.chunk;
-    }
-    j = begin;
-  }
-  [[nodiscard]] SAMESTATE_DEVICE bool opens() const { return j == begin; }
-  [[nodiscard]] SAMESTATE_DEVICE bool diagonal() const { return j == i; }
-  /// Whether i are the chunk's last: the state goes on with them.
-  [[nodiscard]] SAMESTATE_DEVICE bool writes() const { return end - i <= kDualityTokens; }
-  [[nodiscard]] SAMESTATE_DEVICE int count_i() const { return count(i); }
-  [[nodiscard]] SAMESTATE_DEVICE int count_j() const { return count(j); }
-
- private:
-  [[nodiscard]] SAMESTATE_DEVICE int count(std::int64_t from) const {
-    return end - from < kDualityTokens ? static_cast<int>(end - from) : kDualityTokens;
-  }
-};
-
-/// What a pair of tiles has of each token.
-struct alignas(16) DualityTokens {
-  float i[kDualityTokens][4], j[kDualityTokens][4];  ///< DualityStep
-  float from_start[kDualityTokens];                  ///< e^{G_i}
-  float weight[kDualityTokens];                      ///< Delta_j e^{G_C - G_j}
-
-  /// By the first 64 threads, asynchronously; zeros where there is no token.
-  template <class Operand>
-  SAMESTATE_DEVICE void stage(const DualityParameters<Operand>& p, const DualityPlace& at,
-                              const DualityTile& tile) {
-    if (thread_index() >= 2 * kDualityTokens) return;
-    const int t = thread_index() % kDualityTokens;
-    const bool of_j = thread_index() >= kDualityTokens;
-    float* const to = of_j ? j[t] : i[t];
-    if (t < (of_j ? tile.count_j() : tile.count_i())) {
-      copy_async_16(to, p.steps + ((at.b * p.H + at.h) * p.tokens + (of_j ? tile.j : tile.i) + t) * 4);
-    } else {
-      *reinterpret_cast<Vector<float, 4>*>(to) = {};
-    }
-  }
-  /// By the same threads; to be read after a barrier.
-  SAMESTATE_DEVICE void make_factors(const DualityTile& tile) {
-    if (thread_index() >= 2 * kDualityTokens) return;
-    const int t = thread_index() % kDualityTokens;
-    if (thread_index() < kDualityTokens) {
-      from_start[t] = DualityStep::at(i[t]).since_start();
-    } else if (tile.writes()) {
-      const DualityStep step = DualityStep::at(j[t]);
-      weight[t] = t < tile.count_j() ? step.delta * DualityStep::at(i[tile.count_i() - 1]).since(step) : 0.0F;
-    }
-  }
-  /// What multiplies C_i . B_j.
-  [[nodiscard]] SAMESTATE_DEVICE float factor(const DualityTile& tile, int row, int column) const {
-    if (row >= tile.count_i() || (tile.diagonal() && column > row)) return 0.0F;
-    const DualityStep step = DualityStep::at(j[column]);
-    return DualityStep::at(i[row]).since(step) * step.delta;
   }
 };
 

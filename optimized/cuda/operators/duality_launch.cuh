@@ -17,14 +17,12 @@ template <class Operand, class Tensors>
   DualityParameters<Operand> p;
   p.batch = call.batch;
   p.tokens = call.tokens;
-  p.chunk = call.chunk;
   p.H = static_cast<int>(call.parameter("H"));
   p.G = static_cast<int>(call.parameter("G"));
   p.P = static_cast<int>(call.parameter("P"));
   p.N = static_cast<int>(call.parameter("N"));
   p.steps = tensors.template scratch<float>(p.states() * p.tokens * 4);
   if constexpr (sizeof(Operand) == 2) {
-    // No number is rounded at the end of a chunk: its length is the kernel's to choose.
     p.chunk = kDualityTokens;
     const Segments of =
         plan_segments(p.states() * p.column_tiles(), resident_of_width(p.N), p.tokens, kDualityTokens);
@@ -34,12 +32,16 @@ template <class Operand, class Tensors>
       p.carried = tensors.template scratch<float>((p.segments - 1) * p.states() * p.P * p.N);
       p.decays = tensors.template scratch<float>((p.segments - 1) * p.states());
     }
+  } else {
+    p.chunk = kRowTokens;
+    p.products = tensors.template scratch<float>(p.batch * p.G * p.chunks() * kRowTokens * kRowTokens);
   }
   return p;
 }
 
 inline void launch_chunks(const DualityParameters<float>& p, cudaStream_t stream) {
-  launch<DualityRows>(blocks_of(p.states() * p.column_tiles(), 1), DualityRows::shared_bytes(p), p, stream);
+  DualityProducts::launch(p, stream);
+  tile_width(p.N, [&](auto width) { DualityRows<width>::launch(p, stream); });
 }
 inline void launch_chunks(const DualityParameters<Bf16>& p, cudaStream_t stream) {
   tile_width(p.N, [&](auto width) {

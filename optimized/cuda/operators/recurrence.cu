@@ -9,7 +9,7 @@ namespace {
 
 template <class Operand>
 RecurrenceParameters<Operand> read_call(const OperatorArguments& call, DeviceTensors<Operand>& tensors,
-                                        RecurrenceOutput output) {
+                                        RecurrenceOutput output, bool whole = false) {
   RecurrenceParameters<Operand> p;
   p.q = tensors.operand("q");
   p.k = tensors.operand("k");
@@ -21,6 +21,7 @@ RecurrenceParameters<Operand> read_call(const OperatorArguments& call, DeviceTen
   p.dk = static_cast<int>(call.parameter("dk"));
   p.dv = static_cast<int>(call.parameter("dv"));
   p.output = output;
+  p.whole = whole;
   plan_recurrence(p);
   return p;
 }
@@ -56,8 +57,7 @@ struct NormalisedLinearAttention : RecurrenceAlone {
 struct BidirectionalLinearAttention : RecurrenceAlone {
   template <class Operand>
   static Parameters<Operand> parameters(const OperatorArguments& call, DeviceTensors<Operand>& tensors) {
-    Parameters<Operand> p = read_call(call, tensors, RecurrenceOutput::rounded);
-    p.whole = true;
+    Parameters<Operand> p = read_call(call, tensors, RecurrenceOutput::rounded, true);
     make_carried(p, tensors, p.segments);
     p.final_state = tensors.template scratch<float>(p.states() * p.dk * p.dv);
     return p;

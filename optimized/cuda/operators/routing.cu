@@ -4,7 +4,7 @@
 
 #include "optimized/cuda/operators/call.cuh"
 #include "optimized/cuda/operators/kernels.h"
-#include "optimized/cuda/operators/product.cuh"
+#include "optimized/cuda/operators/logits.cuh"
 #include "optimized/cuda/operators/routing_groups.cuh"
 
 /// Rows of the table: the routers of experts and their load.
@@ -13,23 +13,17 @@ namespace {
 
 /// x w^T, and the bias where there is one.
 template <class Operand>
-ProductParameters<Operand, StoreProduct<Operand>> logits_of(const OperatorArguments& call,
-                                                            DeviceTensors<Operand>& tensors, Operand* to,
-                                                            const float* bias) {
-  ProductParameters<Operand, StoreProduct<Operand>> p;
-  p.x = tensors.operand("x");
-  p.w = tensors.operand("router");
-  p.rows = call.batch * call.tokens;
-  p.columns = call.parameter("N");
-  p.depth = p.x_stride = p.w_stride = call.parameter("D");
-  p.epilogue = {to, p.columns, 0, bias};
-  return p;
+LogitsProduct<Operand> logits_of(const OperatorArguments& call, DeviceTensors<Operand>& tensors, Operand* to,
+                                 const float* bias) {
+  return LogitsProduct<Operand>::of(tensors.operand("x"), tensors.operand("router"), to, bias,
+                                    call.batch * call.tokens, call.parameter("N"), call.parameter("D"),
+                                    tensors);
 }
 
 struct ExpertRouter {
   template <class Operand>
   struct Parameters {
-    ProductParameters<Operand, StoreProduct<Operand>> logits;
+    LogitsProduct<Operand> logits;
     RoutingParameters<Operand> routing;
   };
 
@@ -48,7 +42,7 @@ struct ExpertRouter {
   }
   template <class Operand>
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
-    Product<Operand, StoreProduct<Operand>>::launch(p.logits, stream);
+    p.logits.launch(stream);
     route_tokens<false>(p.routing, stream);
   }
 };
@@ -56,7 +50,7 @@ struct ExpertRouter {
 struct GroupLimitedRouter {
   template <class Operand>
   struct Parameters {
-    ProductParameters<Operand, StoreProduct<Operand>> logits;
+    LogitsProduct<Operand> logits;
     GroupRoutingParameters<Operand> routing;
   };
 
@@ -79,7 +73,7 @@ struct GroupLimitedRouter {
   }
   template <class Operand>
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
-    Product<Operand, StoreProduct<Operand>>::launch(p.logits, stream);
+    p.logits.launch(stream);
     route_tokens_in_groups(p.routing, stream);
   }
 };
