@@ -47,7 +47,8 @@ DECLARED = {"system": "gated_delta_rule", "form": "recurrent", "contracts": ["fp
 
 def _calls(build, spec, serving=None):
     """Milliseconds a call at each of SIZES."""
-    child = subprocess.Popen([os.path.join(build, "tests", "subject_benchmark"), "--benchmark_format=json"],
+    child = subprocess.Popen([os.path.join(build, "tests", "subject_benchmark"), "--benchmark_format=json",
+                              "--benchmark_min_warmup_time=0.5"],  # the first call is watched, and compiles what it does
                              env=dict(os.environ, SUBJECT=spec), stdout=subprocess.PIPE, text=True)
     if serving:
         serving.pump(child)
@@ -97,7 +98,7 @@ def main(build, *specs):
     for name, spec in doors:
         start = _least([command, "list", "kernels", "--subject", spec], 3) - nothing
         print(f"{name:34}" + "".join(f"{ms:11.3f}" for ms in _calls(build, spec)) + f"   {start:.2f}", flush=True)
-    server = Server([samestate.subject.Subject(numpy_nothing, name="mine.gated_delta_rule", **DECLARED)])
+    server = Server([samestate.Subject(numpy_nothing, name="mine.gated_delta_rule", **DECLARED)])
     try:
         print(f"{'in this process, numpy':34}" + "".join(f"{ms:11.3f}" for ms in _calls(build, server.spec, server)),
               flush=True)
@@ -105,7 +106,7 @@ def main(build, *specs):
         server.close()
     with tempfile.TemporaryDirectory() as folder:
         written, read = zip(*_files(command, folder))
-    for name, row in (("file, written", written), ("file, read and judged", read)):
+    for name, row in (("file, written", written), ("file, judged instead of run", read)):
         print(f"{name:34}" + "".join(f"{ms:11.1f}" for ms in row))
 
 

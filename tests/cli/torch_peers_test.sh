@@ -44,11 +44,12 @@ if has torch transformers; then
   says 'takes all bits of the sums after it'
 fi
 if has torch triton fla; then
+  small="dk%20<=%2032;dv%20<=%2032;B%20<=%202;Hv%20<=%204;T%20<=%2070"  # a program of the grid is a loop of Python here
   for name in fused_recurrent_gated_delta_rule fused_recurrent_delta_rule fused_recurrent_simple_gla; do
-    passes "fla.$name?device=cpu&limits=dk%20<=%2032;dv%20<=%2032"
+    passes "fla.$name?device=cpu&limits=$small"
   done
   for name in fused_recurrent_linear_attn fused_recurrent_simple_gla; do
-    passes "fla.$name?device=cpu&contracts=fp16&limits=dk%20<=%2032;dv%20<=%2032"
+    passes "fla.$name?device=cpu&contracts=fp16&limits=$small"
   done
   run 2 gate --subject 'python:fla.fused_recurrent_simple_gla?device=cpu&contracts=bf16' --max-cases 1
   says 'cuts bf16 off'
