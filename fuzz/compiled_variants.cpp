@@ -37,18 +37,29 @@ bool callable(const KernelChoice& choice, const Case& c) {
       [&](const auto* called) { return called == nullptr || within_limits(*called, c); });
 }
 
-/// The variants that are kept, by the number of cases of each.
+/// The variants that are kept, by the number of cases of each. A value weighs as many cases as have it: of a plan in which
+/// most sizes occur once the variants that share nothing with the others have a case each, and eight of them judge
+/// nothing. What is new counts squared, so that each value of a few keys still comes before more cases of those seen.
 std::set<Values> chosen(const std::map<Values, std::int64_t>& variants, std::int64_t most) {
+  using Value = std::pair<std::size_t, std::string>;
+  std::map<Value, std::int64_t> weights;
+  for (const auto& [values, cases] : variants) {
+    for (std::size_t i = 0; i < values.size(); ++i) weights[{i, values[i]}] += cases;
+  }
   std::set<Values> kept;
-  std::set<std::pair<std::size_t, std::string>> seen;
+  std::set<Value> seen;
   while (std::ssize(kept) < most && std::ssize(kept) < std::ssize(variants)) {
     const Values* best = nullptr;
-    std::pair<std::int64_t, std::int64_t> best_gain{-1, -1};
+    std::pair<double, std::int64_t> best_gain{-1.0, -1};
     for (const auto& [values, cases] : variants) {
       if (kept.contains(values)) continue;
-      std::int64_t fresh = 0;
-      for (std::size_t i = 0; i < values.size(); ++i) fresh += seen.contains({i, values[i]}) ? 0 : 1;
-      if (const std::pair gain{fresh, cases}; gain > best_gain) best = &values, best_gain = gain;
+      double fresh = 0.0;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const Value value{i, values[i]};
+        fresh += seen.contains(value) ? 0.0 : static_cast<double>(weights.at(value));
+      }
+      if (const std::pair gain{fresh * fresh * static_cast<double>(cases), cases}; gain > best_gain)
+        best = &values, best_gain = gain;
     }
     for (std::size_t i = 0; i < best->size(); ++i) seen.emplace(i, (*best)[i]);
     kept.insert(*best);

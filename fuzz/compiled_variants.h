@@ -17,9 +17,10 @@ struct LeftOut {
 };
 
 /// Leaves of the cases of a subject those inside its limits, for it is not called outside them, and, of one that is
-/// compiled anew for the values of some keys (KernelRow::compiled_for), those of `most` variants (0: all): first those
-/// that have most values that no other has, of alike ones those with more cases. The cases of a variant then stand one
-/// behind the other, where the first of them stood, so that it is compiled once. Other kernels' cases stay as they are.
+/// compiled anew for the values of some keys (KernelRow::compiled_for), those of `most` variants (0: all), one
+/// after the other the one with the most cases times the square of how many cases of the plan have a value that none
+/// before it has. The cases of a variant then stand one behind the other,
+/// where the first of them stood, so that it is compiled once. Other kernels' cases stay as they are.
 [[nodiscard]] std::vector<LeftOut> keep_callable(std::vector<Case>& cases, const KernelTable& table,
                                                  std::int64_t most);
 

@@ -1,10 +1,18 @@
 #include "oracles/given.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
+#include "fixtures/quote.h"
+#include "oracles/contract_points.h"
 #include "oracles/rounding.h"
+#include "reference/error.h"
 #include "reference/l2norm.h"
 
 namespace samestate {
@@ -13,7 +21,84 @@ namespace {
 /// e^-x is 0 in every format, so that a beta of 0 or 1 and a decay of 1 are given exactly.
 constexpr double kFar = 1000.0;
 
+template <typename T, std::size_t N>
+using Words = std::array<std::pair<std::string_view, T>, N>;
+
+constexpr Words<Given::Decay, 4> kDecays{{{"ln", Given::Decay::ln},
+                                          {"log2", Given::Decay::log2},
+                                          {"linear", Given::Decay::linear},
+                                          {"raw", Given::Decay::raw}}};
+constexpr Words<Given::Strength, 3> kStrengths{{{"beta", Given::Strength::beta},
+                                                {"logit", Given::Strength::logit},
+                                                {"twice_logit", Given::Strength::twice_logit}}};
+constexpr Words<bool, 2> kScales{{{"argument", false}, {"folded", true}}};
+constexpr Words<Given::NormPlace, 3> kPlaces{{{"inside", Given::NormPlace::inside},
+                                              {"outside", Given::NormPlace::outside},
+                                              {"max", Given::NormPlace::maximum}}};
+constexpr Words<Format, 3> kFormats{{{"fp32", Format::fp32}, {"bf16", Format::bf16}, {"fp16", Format::fp16}}};
+
+/// Calls `with(key, words, value)` for each setting that has names, in the order of the text.
+template <typename Of, typename With>
+void each(Of& given, With&& with) {
+  with("decay", kDecays, given.decay);
+  with("strength", kStrengths, given.strength);
+  with("scale", kScales, given.folded_scale);
+  with("l2norm_place", kPlaces, given.norm);
+  with("g", kFormats, given.g);
+  with("beta", kFormats, given.beta);
+  with("q", kFormats, given.q);
+}
+
+constexpr std::string_view kEpsilon = "l2norm_epsilon";
+
+[[noreturn]] void refuse(std::string_view word) {
+  throw Error(
+      fmt::format("metadata 'given' has {}: it is what `samestate repro --dump` writes", quote(word)));
+}
+
 }  // namespace
+
+std::string text_of(const Given& given) {
+  std::string text;
+  const auto add = [&](std::string_view key, std::string_view value) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
+  };
+  each(given, [&](std::string_view key, const auto& words, const auto& value) {
+    if (value == words.front().second) return;
+    const auto at = std::ranges::find(words, value, [](const auto& word) { return word.second; });
+    if (at == words.end())
+      throw Error(fmt::format("no run file holds this {} of a kernel's conventions", key));
+    add(key, at->first);
+  });
+  if (given.norm_epsilon != Given::kNormEpsilon) add(kEpsilon, fmt::format("{}", given.norm_epsilon));
+  return text;
+}
+
+Given given_in(std::string_view text) {
+  Given given;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+    const std::size_t equals = word.find('=');
+    if (equals == word.npos) refuse(word);
+    const std::string_view key = word.substr(0, equals), said = word.substr(equals + 1);
+    bool known = false;
+    each(given, [&](std::string_view name, const auto& words, auto& value) {
+      if (name != key) return;
+      const auto at = std::ranges::find(words, said, [](const auto& one) { return one.first; });
+      if (at == words.end()) refuse(word);
+      value = at->second;
+      known = true;
+    });
+    if (key == kEpsilon) {
+      const auto [end, error] = std::from_chars(said.data(), said.data() + said.size(), given.norm_epsilon);
+      known = error == std::errc{} && end == said.data() + said.size() && given.norm_epsilon > 0.0 &&
+              given.norm_epsilon < 1.0;
+    }
+    if (!known) refuse(word);
+  }
+  return given;
+}
 
 double Given::given_g(double x) const {
   double y = x;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "reference/contract.h"
 #include "reference/sequence.h"
 
@@ -48,5 +51,12 @@ struct Given {
   /// The norm of GDN-32, which every kernel of ours has.
   [[nodiscard]] bool usual_norm() const { return norm == NormPlace::inside && norm_epsilon == kNormEpsilon; }
 };
+
+/// "decay=linear l2norm_place=max l2norm_epsilon=0.001 g=bf16": in a declaration's words what is not canonical, with the
+/// formats of q, g and beta; empty where all is. A run file carries it.
+[[nodiscard]] std::string text_of(const Given& given);
+
+/// What text_of made of it. Throws Error that names the word that it would not have written.
+[[nodiscard]] Given given_in(std::string_view text);
 
 }  // namespace samestate

@@ -36,7 +36,8 @@ CardCase judged_under(const KernelTable& table, const KernelRow& kernel, const s
   const Resolved judged(c);
   const Family& family = family_named(kernel.system->name);
   // Rounded as the kernel loads them, where the card says that it does.
-  const Batch batch = batch_of(judged.contract->input == called.contract->input ? called : judged, family);
+  Batch batch = batch_of(judged.contract->input == called.contract->input ? called : judged, family);
+  if (kernel.given) batch.shape.given = kernel.given(called.promised);
   const Runner runner = [&](const Batch& of, const Path& path) {
     return run_kernel(kernels, of, path, called.promised, {});
   };

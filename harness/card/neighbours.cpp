@@ -148,7 +148,8 @@ Neighbours neighbours_of(const Resolved& r, const RunFile& run, double seconds,
   for (const TensorSpec& spec : signature.inputs) inputs.push_back(values(spec));
   for (const TensorSpec& spec : signature.outputs) outputs.push_back(values(spec));
   const Outputs of = outputs_of(outputs);
-  return Neighbourhood(r, system->family, system->batch(r, inputs), of, seconds, stop).look();
+  return Neighbourhood(r, system->family, system->batch(r, inputs, given_in(run.given)), of, seconds, stop)
+      .look();
 }
 
 }  // namespace samestate

@@ -80,6 +80,7 @@ class Maker {
     c = kernel_.limits.nearest(std::move(c));
     const Resolved r(c);
     probe.batch = batch_of(r, family_);
+    if (kernel_.given) probe.batch.shape.given = kernel_.given(r.promised);
     fill(probe.batch, recipe);
     return probe;
   }

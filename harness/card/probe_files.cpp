@@ -27,6 +27,7 @@ RunFile file_of(const std::string& kernel, const Probe& probe) {
   RunFile file;
   file.case_line = format_case(probe.c);
   file.kernel = kernel;
+  file.given = text_of(s.given);
   const auto put = [&](const std::string& name, std::vector<std::int64_t> shape,
                        const std::vector<float>& from) {
     if (!from.empty()) file.tensors[name] = {name, DType::f32, std::move(shape), {from.begin(), from.end()}};
@@ -51,6 +52,11 @@ void require_written_for(const Probe& probe, const RunFile& file, const std::str
         "{}: written for contract={}, and read under {}: read it with --contract {}, or write the "
         "probes again",
         path, of.contract, probe.c.contract, of.contract));
+  if (file.given != text_of(probe.batch.shape.given))
+    throw Error(fmt::format(
+        "{}: written for a kernel of other conventions ({}); write the probes again with the same "
+        "--kernel",
+        path, file.given.empty() ? "canonical" : file.given));
   of.kernel = probe.c.kernel;
   if (const std::string line = format_case(of); line != format_case(probe.c))
     throw Error(fmt::format(

@@ -102,7 +102,7 @@ Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) cons
   if (r.law != nullptr) return explain_law(r, family, trace);
   Explanation out;
   if (trace.outputs.empty()) return out;
-  const Batch of = batch(r, trace.inputs);
+  const Batch of = batch(r, trace.inputs, trace.given);
   const Outputs outputs = outputs_of(trace.outputs);
   const std::vector<HeadDifference> heads = head_differences(r, family, of, outputs);
   const HeadDifference* worst = show_differences(out, r, heads);

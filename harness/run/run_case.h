@@ -7,6 +7,7 @@
 #include "harness/cases/resolved.h"
 #include "harness/records/record.h"
 #include "harness/run/kernel_table.h"
+#include "oracles/given.h"
 #include "oracles/laws/tensor_trace.h"
 #include "oracles/laws/trace.h"
 #include "oracles/systems/judge_operator.h"
@@ -20,6 +21,7 @@ struct Trace {
   std::vector<OperatorOracle> oracles;      ///< by sequence, of named tensors: what they were held against
   LawTrace law;                             ///< of a case with a law
   TensorLawTrace tensor_law;                ///< the same, of a system of named tensors
+  Given given = {};                         ///< of the recurrent family: how the kernel got `inputs`
 };
 
 /// What is known of a case's record before it runs: all but judgement and seconds. Throws Error for a case

@@ -244,9 +244,11 @@ std::vector<CaseTensor> RecurrentSystem::tensors(const Resolved& r, Outputs outp
           case_tensor(r, specs[1], std::move(outputs.final_state))};
 }
 
-Batch RecurrentSystem::batch(const Resolved& r, const std::vector<CaseTensor>& inputs) const {
+Batch RecurrentSystem::batch(const Resolved& r, const std::vector<CaseTensor>& inputs,
+                             const Given& given) const {
   Batch batch;
   batch.shape = batch_shape_of(r);
+  batch.shape.given = given;
   for (const CaseTensor& x : inputs) tensor_in(batch, x.spec.name) = x.data;
   return batch;
 }
@@ -281,12 +283,14 @@ Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, c
   if (trace == nullptr) return judged();
   // What there is when a kernel fails is kept too.
   const auto keep = [&] {
+    const Given given = batch.shape.given;
     *trace = {tensors(r, std::move(batch)),
               tensors(r, std::move(outputs)),
               kernels.named->form,
               {},
               std::move(law),
-              {}};
+              {},
+              given};
   };
   try {
     Judgement judgement = judged();
@@ -301,7 +305,7 @@ Judgement RecurrentSystem::run(const Resolved& r, const KernelChoice& kernels, c
 std::vector<CaseTensor> RecurrentSystem::outputs(const Resolved& r, const std::vector<CaseTensor>& inputs,
                                                  const KernelChoice& kernels,
                                                  const RunOptions& options) const {
-  const Batch of = batch(r, inputs);
+  const Batch of = batch(r, inputs, kernels.named->given ? kernels.named->given(r.promised) : Given{});
   return tensors(r, run_kernel(kernels, of, r.path(of.shape.T), r.promised, options));
 }
 
@@ -353,7 +357,7 @@ Held held_state(const HeadOracle& oracle, Matrix<double> actual) {
 }  // namespace
 
 std::vector<Held> RecurrentSystem::held(const Resolved& r, const Trace& trace) const {
-  const Batch of = batch(r, trace.inputs);
+  const Batch of = batch(r, trace.inputs, trace.given);
   const Outputs outputs = outputs_of(trace.outputs);
   std::vector<Held> out;
   for (std::int64_t n = 0; n < of.shape.sequences(); ++n) {

@@ -28,7 +28,8 @@ class RecurrentSystem final : public System {
   [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
 
   /// The batch of such inputs, as oracles and laws hold it.
-  [[nodiscard]] Batch batch(const Resolved& r, const std::vector<CaseTensor>& inputs) const;
+  [[nodiscard]] Batch batch(const Resolved& r, const std::vector<CaseTensor>& inputs,
+                            const Given& given) const;
 
   const Family& family;
 

@@ -105,6 +105,9 @@ std::vector<CaseTensor> outputs_in(const Resolved& r, const Signature& signature
 
 Judgement judge_tensor_file(const Resolved& r, const TensorSystem& system, const RunFile& file,
                             Trace* trace) {
+  if (!file.given.empty())
+    throw Error(
+        fmt::format("judge: metadata 'given' is of the recurrent family, and {} is none of it", r.c.system));
   if (file.named != tensors_in_file(r))
     throw Error("judge: the file's tensors were read as those of another case");
   const std::string native = native_form(r, system, file);
@@ -156,6 +159,7 @@ Judgement judge_family_file(const Resolved& r, const Family& family, const RunFi
   }
   Batch batch;
   batch.shape = batch_shape_of(r);
+  batch.shape.given = given_in(file.given);
   batch.q = floats(file, "q", contract.input);
   batch.k = floats(file, "k", contract.input);
   batch.v = floats(file, "v", contract.input);
@@ -188,7 +192,7 @@ Judgement judge_family_file(const Resolved& r, const Family& family, const RunFi
   const Outputs outputs{floats(file, "o", Format::none), floats(file, "final_state", Format::none)};
   if (trace != nullptr) {
     const Signature signature = r.system->signature(r.c);
-    *trace = {{}, outputs_in(r, signature, signature.outputs, file), r.c.form, {}, {}, {}};
+    *trace = {{}, outputs_in(r, signature, signature.outputs, file), r.c.form, {}, {}, {}, batch.shape.given};
     for (const TensorSpec& spec : signature.inputs) {
       const bool batched = spec.axis != Axis::whole;
       trace->inputs.push_back(
@@ -242,6 +246,7 @@ RunFile run_file_of(const Record& record, const Trace& trace) {
   file.case_line = record.line;
   file.kernel = record.kernel;
   file.named = named_shapes(r);
+  file.given = text_of(trace.given);
   if (!prefix.none() && r.form->decodes) file.form = trace.native;
   const auto add = [&](const std::string& name, const CaseTensor& x) {
     file.tensors[name] = {name, DType::f32, x.shape, {x.data.begin(), x.data.end()}};

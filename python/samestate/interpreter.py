@@ -11,7 +11,37 @@ kernel nor a contract. fp16 is right. Triton 3.6 needs numpy < 2.4.
 import os
 import sys
 
+from .errors import DeclarationError
+
+AUTOTUNE = "SAMESTATE_TRITON_AUTOTUNE"
 BF16_REASON = "Triton's interpreter cuts bf16 off instead of rounding, and its tl.dot multiplies bf16 bit patterns"
+
+
+def take_first_configurations():
+    """Of what triton.autotune chooses from, the first, untimed. Idempotent; at any time before the first call, but never
+    before TRITON_INTERPRET is set, for it imports triton."""
+    from triton.runtime.autotuner import Autotuner
+
+    run = Autotuner.run
+    if getattr(run, "_samestate_first", False):
+        return
+
+    def run_first(self, *args, **more):
+        self.configs = self.configs[:1]
+        return run(self, *args, **more)
+
+    run_first._samestate_first = True
+    Autotuner.run = run_first
+
+
+def obey_environment():
+    """SAMESTATE_TRITON_AUTOTUNE=first asks for the first configurations on a device too: a variant is compiled once, not
+    as often as it has configurations, and each run has the same one. The record holds the switch."""
+    said = os.environ.get(AUTOTUNE, "")
+    if said not in ("", "first"):
+        raise DeclarationError(f"{AUTOTUNE}={said}; known is first")
+    if said:
+        take_first_configurations()
 
 
 def prepare():
@@ -22,14 +52,11 @@ def prepare():
         os.environ["TRITON_INTERPRET"] = "1"
     import ast
 
-    from triton.runtime import autotuner, interpreter
+    from triton.runtime import interpreter
 
+    take_first_configurations()
     if getattr(interpreter, "_samestate_repaired", False):
         return
-    begin = autotuner.Autotuner.__init__
-
-    def first_configuration(self, fn, arg_names, configs, *args, **more):
-        begin(self, fn, arg_names, list(configs)[:1] if configs else configs, *args, **more)
 
     def visit_For(self, node):
         self.generic_visit(node)
@@ -39,6 +66,5 @@ def prepare():
             node.body.insert(0, ast.parse(f"{name} = interpreter_semantic.to_tensor({name}, False)").body[0])
         return node
 
-    autotuner.Autotuner.__init__ = first_configuration
     interpreter.ASTTransformer.visit_For = visit_For
     interpreter._samestate_repaired = True

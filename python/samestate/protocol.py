@@ -170,7 +170,7 @@ _FAMILY_FIELDS = ("chunk", "scale", "heads", "l2norm")  # of the recurrent famil
 
 def run(subjects, request, memory, stream):
     """Runs one request and returns its answer; raises nothing but KeyboardInterrupt."""
-    identity = request.get("id")
+    identity, subject = request.get("id"), None
     try:
         lacking = [field for field in _FIELDS if field not in request]
         if lacking:
@@ -196,7 +196,10 @@ def run(subjects, request, memory, stream):
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever a kernel raises is the verdict of its case, sys.exit too
-        return answer_to(error, identity)
+        answer = answer_to(error, identity)
+        if answer["type"] == "error" and subject is not None and isinstance(error, Exception):
+            answer["reason"] += subject.hint(request)
+        return answer
 
 
 def converse(stream, subjects, about, call=run):

@@ -41,7 +41,7 @@ PACKAGES = {  # module: distribution; recorded where the module was imported
     "sglang": "sglang", "mamba_ssm": "mamba-ssm", "causal_conv1d": "causal-conv1d",
     "cutlass": "nvidia-cutlass-dsl", "ml_dtypes": "ml-dtypes", "cupy": "cupy",
 }
-_SWITCHES = ("FLA_", "TRITON_", "CUBLAS_", "XLA_FLAGS", "JAX_", "MLX_", "NVIDIA_TF32_OVERRIDE",
+_SWITCHES = ("FLA_", "TRITON_", "SAMESTATE_TRITON_", "CUBLAS_", "XLA_FLAGS", "JAX_", "MLX_", "NVIDIA_TF32_OVERRIDE",
              "PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "MKL_")
 
 

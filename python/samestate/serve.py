@@ -174,7 +174,7 @@ def several(name):
 
 
 def main(words=None):
-    from . import protocol
+    from . import interpreter, protocol
 
     words = sys.argv[1:] if words is None else words
     if words and words[0] in ("-h", "--help"):
@@ -187,6 +187,7 @@ def main(words=None):
         subjects = protocol.by_name(made)
         for subject in made:
             subject.library()
+        interpreter.obey_environment()
     except ImportError as error:
         print(f"samestate.serve: {' '.join(words)}: {protocol.one_line(error)}; install what is missing for "
               f"{sys.executable}, or set SAMESTATE_PYTHON", file=sys.stderr)

@@ -320,6 +320,14 @@ class Subject:
         self._ran_by[kind] = watch.function
         return result
 
+    def hint(self, request):
+        """What a kernel that threw may not have expected of a call; "" where there is nothing of the kind."""
+        size = request.get("parameters", {})
+        if not self.family or self.conventions.get("heads") == "repeated" or size.get("Hk") == size.get("Hv"):
+            return ""
+        return (f"; q and k have {size.get('Hk')} heads here, and v {size.get('Hv')}: a kernel whose heads are as many "
+                "declares heads=repeated")
+
     @staticmethod
     def _kind(request):
         return (request["contract"], request.get("l2norm"), request["tokens"] == 1,

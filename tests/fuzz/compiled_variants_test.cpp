@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "fuzz/plan.h"
@@ -32,7 +33,7 @@ std::vector<Case> lines(std::initializer_list<const char*> sizes) {
   return cases;
 }
 
-TEST(CompiledVariants, TheMostDifferentOnesAreKeptEachOnePiece) {
+TEST(CompiledVariants, ThoseWithMostCasesOfWhatIsNewAreKeptEachInOnePiece) {
   const KernelTable table = with_subject({"dk", "contract"});
   std::vector<Case> cases = lines({"T=1 dk=8", "T=1 dk=16", "T=2 dk=8", "T=3 dk=8 contract=bf16",
                                    "T=4 dk=16 contract=bf16", "T=5 dk=8", "T=6 dk=16"});
@@ -44,7 +45,7 @@ TEST(CompiledVariants, TheMostDifferentOnesAreKeptEachOnePiece) {
       "mine.retention.recurrent: 2 of 4 variants, 3 cases of the others left out (--variants takes more)");
   std::vector<std::int64_t> tokens;
   for (const Case& c : cases) tokens.push_back(c.T);
-  // dk=8 in fp32 has most cases; dk=16 in bf16 then shares no value with it.
+  // dk=8 in fp32 has most cases; then one case of two new values against two cases of one.
   EXPECT_EQ(tokens, (std::vector<std::int64_t>{1, 2, 5, 4, 7}));
 
   std::vector<Case> all = lines({"T=1 dk=8", "T=1 dk=16", "T=2 dk=8"});
@@ -53,6 +54,20 @@ TEST(CompiledVariants, TheMostDifferentOnesAreKeptEachOnePiece) {
   EXPECT_EQ(all[1].T, 2) << "one variant is done before the next is compiled";
   leave_compiled(all, table);
   EXPECT_TRUE(all.empty());
+}
+
+TEST(CompiledVariants, SizesThatOccurOnceDoNotTakeThePlaceOfASettingThatOccursOften) {
+  const KernelTable table = with_subject({"dk", "dv", "Hk", "state"});
+  std::vector<Case> cases = lines(
+      {"T=1", "T=2", "T=3", "T=4", "T=5", "T=6", "T=7 dk=3 dv=5 Hk=7 state=random", "T=8 dk=9 dv=11 Hk=13"});
+  for (int T = 9; T < 15; ++T) {
+    const std::string text = "T=" + std::to_string(T) + " state=random";
+    cases.push_back(lines({text.c_str()}).front());
+  }
+  EXPECT_EQ(keep_callable(cases, table, 2).at(0).kept, 2);
+  EXPECT_EQ(
+      std::ranges::count_if(cases, [](const Case& c) { return c.state == "random" && c.dk == Case{}.dk; }),
+      6);
 }
 
 TEST(CompiledVariants, WhatLiesOutsideTheLimitsIsNotRun) {

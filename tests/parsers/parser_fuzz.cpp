@@ -33,6 +33,7 @@
 #include "harness/systems/saved_run.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
+#include "oracles/given.h"
 #include "reference/error.h"
 #include "tests/parsers/inputs.h"
 
@@ -180,7 +181,12 @@ void read_tensors(const std::string& text) {
   }
 }
 
-void read_run(const std::string& text) { check_run(read_run_file(held(text), named_shapes)); }
+void read_run(const std::string& text) {
+  const RunFile run = read_run_file(held(text), named_shapes);
+  check_run(run);
+  const Given given = given_in(run.given);
+  if (given_in(text_of(given)) != given) throw std::logic_error("a text of Given that reads as another");
+}
 
 /// A file for held(): what is told of its data and then as many bytes of small numbers.
 std::string run_text(const std::string& header, std::size_t bytes, std::string data = {}) {
@@ -244,7 +250,7 @@ std::vector<Parser> parsers() {
           R"({"__metadata__":{"format":"samestate-run-1","case":"v1 retention form=recurrent T=2 Hk=1 dk=2 dv=2","kernel":"a"},"g":{"dtype":"F32","shape":[1,2,1],"data_offsets":[0,8]},"k":{"dtype":"F32","shape":[1,2,1,2],"data_offsets":[8,24]},"o":{"dtype":"F32","shape":[1,2,1,2],"data_offsets":[24,40]},"q":{"dtype":"F32","shape":[1,2,1,2],"data_offsets":[40,56]},"v":{"dtype":"F64","shape":[1,2,1,2],"data_offsets":[56,88]}})",
           88),
       run_text(
-          R"({"__metadata__":{"format":"samestate-run-1","case":"v1 retention form=packed lengths=1,1 Hk=1 dk=1 dv=1","kernel":"a"},"cu_seqlens":{"dtype":"I64","shape":[3],"data_offsets":[0,24]},"k":{"dtype":"F32","shape":[1,2,1,1],"data_offsets":[24,32]},"o":{"dtype":"F32","shape":[1,2,1,1],"data_offsets":[32,40]},"q":{"dtype":"F32","shape":[1,2,1,1],"data_offsets":[40,48]},"v":{"dtype":"F32","shape":[1,2,1,1],"data_offsets":[48,56]}})",
+          R"({"__metadata__":{"format":"samestate-run-1","case":"v1 retention form=packed lengths=1,1 Hk=1 dk=1 dv=1","kernel":"a","given":"decay=log2 strength=logit scale=folded l2norm_place=max g=bf16 beta=fp16 q=bf16 l2norm_epsilon=0.001"},"cu_seqlens":{"dtype":"I64","shape":[3],"data_offsets":[0,24]},"k":{"dtype":"F32","shape":[1,2,1,1],"data_offsets":[24,32]},"o":{"dtype":"F32","shape":[1,2,1,1],"data_offsets":[32,40]},"q":{"dtype":"F32","shape":[1,2,1,1],"data_offsets":[40,48]},"v":{"dtype":"F32","shape":[1,2,1,1],"data_offsets":[48,56]}})",
           56, whole_numbers({0, 1, 2})),
       run_text(
           R"({"__metadata__":{"format":"samestate-run-1","case":"v1 l2norm form=fused T=2 H=1 D=2","kernel":"b"},"input.x":{"dtype":"F32","shape":[1,2,1,2],"data_offsets":[0,16]},"output.y":{"dtype":"F32","shape":[1,2,1,2],"data_offsets":[16,32]}})",

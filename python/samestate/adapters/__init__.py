@@ -1,5 +1,6 @@
 """Adapters: public kernels as subjects, from one table (table.py; docs/adapters.md is made of it)."""
 import importlib
+import sys
 
 from ..errors import DeclarationError
 from ..subject import CONVENTIONS, Subject
@@ -63,14 +64,15 @@ def subject(row, device=None, contracts=None, limits=(), name=None, **more):
                                "contracts, limits, name, options")
     if device is None:
         device = "cpu" if "cpu" in row.devices else "cuda"
+        if device == "cpu" and row.package == "flash-linear-attention" and "cuda" in row.devices:
+            print(f"samestate.serve: {row.name} runs in Triton's interpreter, on the cpu; on a GPU it is "
+                  f"python:{row.name}?device=cuda", file=sys.stderr)
     if device not in row.devices:
         raise DeclarationError(f"{row.name} on device {device}: known are {' '.join(row.devices)}")
     function = _loaded(row, device)
     version = version_of(row)
     read_at = f"{row.package} {version}; read at {' '.join(row.versions)}"
     if version and not any(version.split(".")[:2] == known.split(".")[:2] for known in row.versions):
-        import sys
-
         print(f"samestate.serve: {row.name}: {row.package} {version} is installed, the adapter was read at "
               f"{' '.join(row.versions)}", file=sys.stderr)
     options = {**row.options, **more.pop("options", {})}
@@ -103,7 +105,9 @@ def markdown():
         "Public kernels that are gated by name, `samestate gate --subject python:NAME` (docs/subjects.md): each is called",
         "by keyword, as its package has it. A row's conventions are those of docs/subjects.md where they differ from the",
         "canonical call; of systems of named tensors they say how tensors lie that lie otherwise",
-        "(`python/samestate/adapters/named.py`). On a CPU the functions of flash-linear-attention run in Triton's interpreter.",
+        "(`python/samestate/adapters/named.py`). On a CPU, where they run unless `?device=cuda` says otherwise, the functions",
+        "of flash-linear-attention run in Triton's interpreter. On a device `SAMESTATE_TRITON_AUTOTUNE=first` takes the first",
+        "configuration of each Triton kernel instead of compiling and timing all of them for each variant; records hold it.",
         "This page is `python3 -m samestate.adapters --markdown`, made from `table.py` and `operators.py` in that folder.", "",
         "| NAME | kernel | package, read at | device: contracts | conventions | limits | ran |",
         "|---|---|---|---|---|---|---|"]

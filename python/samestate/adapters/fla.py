@@ -1,6 +1,8 @@
 """flash-linear-attention: its functions as they are, natively or in Triton's interpreter."""
 import importlib
 
+from ..errors import DeclarationError
+
 
 def function(module, name, device):
     """The function of fla.ops; on a CPU in the repaired interpreter. FLA's own Triton path, not a backend that happens
@@ -13,6 +15,9 @@ def function(module, name, device):
         from .. import interpreter
 
         interpreter.prepare()
+    elif os.environ.get("TRITON_INTERPRET") == "1":  # its kernels would run on the host, under the device's contract
+        raise DeclarationError(f"{name} on device cuda, and TRITON_INTERPRET=1 has Triton's interpreter run it on the "
+                               "host: unset it, or say device=cpu")
     import warnings
 
     with warnings.catch_warnings():

@@ -9,7 +9,7 @@ _MODELS = "transformers.models."
 # What Triton's kernels here take as constants: widths, and which tensors there are. T and B are none.
 _CONSTANTS = {"l2norm": ("H", "D"), "rms_norm": ("H", "D"), "gated_rms_norm": ("H", "D"),
               "gate_first_rms_norm": ("H", "D"), "short_convolution": ("C", "W", "bias", "activation"),
-              "activation_gates": ("H",), "gated_delta_step": ("Hk", "Hv", "dk", "dv", "l2norm"),
+              "activation_gates": ("H",), "linear_attention_normalised": ("H", "dk", "dv"), "gated_delta_step": ("Hk", "Hv", "dk", "dv", "l2norm"),
               "selective_scan": ("D", "N"), "state_space_duality": ("H", "G", "P", "N")}
 
 
@@ -34,8 +34,8 @@ _EXPONENTIAL = {"gated_rms_norm", "gate_first_rms_norm", "short_convolution", "a
 _ON_DEVICE = {"l2norm", "rms_norm", "rms_norm_gated", "rmsnorm_fn", "causal_conv1d", "causal_conv1d_update"}
 
 
-def _fla(name, system, form, where, call=None, kernel=None, limits=(), **more):
-    contract = "fp32+exponential:ex2" if system in _EXPONENTIAL else "fp32"
+def _fla(name, system, form, where, call=None, kernel=None, limits=(), contract="fp32", **more):
+    contract = "fp32+exponential:ex2" if system in _EXPONENTIAL else contract
     return _row("fla." + name, kernel or "fla." + system, system, form, "flash-linear-attention", _FLA, "fla." + where,
                 "torch", {"cpu": ["fp32"], "cuda": [contract]}, call, limits=("T >= 1",) + tuple(limits),
                 tried="0.6.0", on_device={"cuda": "0.6.0"} if name in _ON_DEVICE else {}, **more)
@@ -80,6 +80,12 @@ FP32 = (
          "ops.gated_delta_rule:fused_recurrent_gated_delta_rule", "step_of_states", conventions={"null_slot": "none"},
          traps="use_gate_in_kernel: g is the raw a, and use_beta_sigmoid_in_kernel: beta the raw b; softplus is its "
                "argument above 20"),
+    _fla("chunk_linear_attn.normalised", "linear_attention_normalised", "chunked", "ops.linear_attn:chunk_linear_attn",
+         "normalised", limits=["chunk = 64"], contract="tf32_truncated",
+         traps="normalize is True by default here and False in fused_recurrent_linear_attn; the state is then (S, z), z "
+               "[B, 1, H, dk]; 1e-10 stands beside the normaliser"),
+    _fla("fused_recurrent_linear_attn.normalised", "linear_attention_normalised", "recurrent",
+         "ops.linear_attn:fused_recurrent_linear_attn", "normalised"),
     _hf("causal_conv1d_update", "short_convolution", "gather", "qwen3_next:causal_conv1d_update.__wrapped__",
         "update_of_channels_first", limits=["T >= 1", "W >= 2"],
         traps="x is [B, C, T]; the state is updated in place and may have W - 1 inputs or more: of W = 1 it would be "

@@ -27,8 +27,12 @@ def records(path):
 
 def versions(head, kernel):
     """'flash-linear-attention 0.6.0, triton 3.6.0' of a run's head, of the packages that matter to the kernel."""
-    found = re.search(r"\) (\{.*\})", head.get("plugins", ""))
-    said = json.loads(found.group(1)) if found else {}
+    said, text = {}, head.get("plugins", "")
+    for begin in re.finditer(r"\) (?=\{)", text):  # SPEC (hash) {..}, of each subject
+        try:
+            said.update(json.JSONDecoder().raw_decode(text, begin.end())[0])
+        except ValueError:
+            pass  # such signs inside a SPEC
     keys = _OF.get(kernel.split(".")[0], tuple(_PACKAGES))
     return ", ".join(f"{_PACKAGES[k]} {said[k]}" for k in keys if k in said)
 
@@ -42,6 +46,7 @@ def table(paths):
     rows, failures = [], []
     for path in paths:
         head, cases = records(path)
+        cases = [r for r in cases if r["verdict"] != "skipped"]  # no device: nothing ran
         for key in sorted({(r["kernel"], r["contract"]) for r in cases}):
             of = [r for r in cases if (r["kernel"], r["contract"]) == key]
             count = {v: sum(r["verdict"] == v for r in of) for v in ("pass", "fail", "vacuous", "unsupported")}

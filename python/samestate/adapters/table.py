@@ -24,6 +24,9 @@ _DELTA = {"q": "q", "k": "k", "v": "v", "g": "g", "beta": "beta", "scale": "scal
           "output_final_state": "output_final_state", "cu_seqlens": "cu_seqlens"}
 _L2 = {"l2norm": "use_qk_l2norm_in_kernel"}
 
+# Its inverse of the chunk's matrix: blocks of 16 merged row by row in tf32, whatever the tensors are.
+_SOLVED = "+accumulator:fp32+inverse:block16/tf32_truncated+merges:rows+scan:tree+card:nearest"
+
 # What its Triton kernels take as constants; T and B are not.
 _COMPILED = ("Hk", "Hv", "dk", "dv", "chunk", "contract", "form", "state", "l2norm")
 
@@ -97,34 +100,35 @@ ROWS = (
             ["form != packed", "T >= 1"], {"scale": "dk", "heads": "interleaved"}, {"cpu": "5.24.0"},
             "with FLA installed the plain name runs FLA"),
     _fla("chunk_gated_delta_rule", "gated_delta_rule", "chunked", "gated_delta_rule", ["fp32"],
-         ["bf16+accumulator:fp32+inverse:block16/tf32_truncated+merges:rows+scan:tree+card:nearest"], dict(_DELTA, **_L2), limits=["chunk in 16 32 64"], chunk="chunk_size",
+         [contract + _SOLVED for contract in ("bf16", "fp16", "tf32_truncated")], dict(_DELTA, **_L2),
+         limits=["chunk in 16 32 64"], chunk="chunk_size",
          traps="the fifth position of fused_recurrent is gk; dispatches to FlashQLA where that is installed (switched "
                "off here); fp32 is tf32 on a device"),
     _fla("fused_recurrent_gated_delta_rule", "gated_delta_rule", "recurrent", "gated_delta_rule", ["fp32"],
-         ["fp32", "bf16+norm:unrounded"], dict(_DELTA, **_L2),
+         ["fp32", "bf16+norm:unrounded", "fp16+norm:unrounded"], dict(_DELTA, **_L2),
          traps="the fifth position is gk, not beta; beta=None is made with Hk heads; an l2norm inside stays in fp32"),
-    _fla("chunk_delta_rule", "delta_rule", "chunked", "delta_rule", ["fp16"], ["bf16+card:nearest"],
-         dict(_without(_DELTA, "g"), **_L2), limits=["chunk in 16 32 64"], chunk="chunk_size",
+    _fla("chunk_delta_rule", "delta_rule", "chunked", "delta_rule", ["fp16"],
+         ["bf16+card:nearest", "fp16+card:nearest"], dict(_without(_DELTA, "g"), **_L2), limits=["chunk in 16 32 64"], chunk="chunk_size",
          traps="refuses fp32 tensors"),
-    _fla("fused_recurrent_delta_rule", "delta_rule", "recurrent", "delta_rule", ["fp32"], ["fp32"],
-         dict(_without(_DELTA, "g"), **_L2), limits=["scale in default 1 16 0.0001220703125"],
+    _fla("fused_recurrent_delta_rule", "delta_rule", "recurrent", "delta_rule", ["fp32"],
+         ["fp32", "bf16", "fp16"], dict(_without(_DELTA, "g"), **_L2), limits=["scale in default 1 16 0.0001220703125"],
          traps="asserts that the scale is positive"),
     _fla("chunk_simple_gla", "retention", "chunked", "simple_gla", ["fp32"],
-         ["tf32_truncated+accumulator:fp32+exponential:exact+scan:tree", "bf16"], _without(_DELTA, "beta"),
+         ["tf32_truncated+accumulator:fp32+exponential:exact+scan:tree", "bf16", "fp16"], _without(_DELTA, "beta"),
          limits=["chunk = 64"],
          traps="g = -1e38 (regime reset) gave NaN in bf16 on an H100, and decays behind a reset in its chunk are lost"),
-    _fla("fused_recurrent_simple_gla", "retention", "recurrent", "simple_gla", ["fp32"], ["fp32", "bf16"],
+    _fla("fused_recurrent_simple_gla", "retention", "recurrent", "simple_gla", ["fp32"], ["fp32", "bf16", "fp16"],
          _without(_DELTA, "beta")),
-    _fla("chunk_retention", "retention", "chunked", "retention", ["fp32"], ["tf32_truncated", "bf16"],
+    _fla("chunk_retention", "retention", "chunked", "retention", ["fp32"], ["tf32_truncated", "bf16", "fp16"],
          _without(_DELTA, "g", "beta"), limits=_OWN_DECAY + ["chunk = 64"], kernel="fla.retnet",
          traps="makes its decay itself, ln(1 - 2^(-5-h)): data of the regime retnet alone"),
-    _fla("fused_recurrent_retention", "retention", "recurrent", "retention", ["fp32"], ["fp32", "bf16"],
+    _fla("fused_recurrent_retention", "retention", "recurrent", "retention", ["fp32"], ["fp32", "bf16", "fp16"],
          _without(_DELTA, "g", "beta"), limits=_OWN_DECAY, kernel="fla.retnet",
          traps="makes its decay itself: data of the regime retnet alone"),
-    _fla("chunk_linear_attn", "linear_attention", "chunked", "linear_attn", ["fp32"], ["tf32_truncated", "bf16"],
+    _fla("chunk_linear_attn", "linear_attention", "chunked", "linear_attn", ["fp32"], ["tf32_truncated", "bf16", "fp16"],
          _without(_DELTA, "g", "beta"), {"normalize": False}, limits=["chunk = 64"],
          traps="normalize is True by default here and False in fused_recurrent_linear_attn"),
-    _fla("fused_recurrent_linear_attn", "linear_attention", "recurrent", "linear_attn", ["fp32"], ["fp32", "bf16"],
+    _fla("fused_recurrent_linear_attn", "linear_attention", "recurrent", "linear_attn", ["fp32"], ["fp32", "bf16", "fp16"],
          _without(_DELTA, "g", "beta"), {"normalize": False}),
     _naive("naive_recurrent_gated_delta_rule", "gated_delta_rule", "recurrent", "gated_delta_rule", _DENSE,
            "beta stands before g here, behind it in naive_chunk_gated_delta_rule"),

@@ -1,0 +1,44 @@
+"""The kernel of python/README.md, as somebody writes it who has read nothing else: it passes as it stands there, and what
+goes wrong without its one declaration says so."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
+from plugin_runs import needs_command  # noqa: E402
+
+import samestate  # noqa: E402
+
+README = os.path.join(os.path.dirname(HERE), "README.md")
+
+
+@needs_command
+@unittest.skipUnless(os.path.exists(README), "not in the repository")
+class FirstKernel(unittest.TestCase):
+    def gate(self, change=lambda text: text):
+        with open(README, encoding="utf-8") as file:
+            text, = re.findall(r"```python\n(@samestate.kernel\(\"retention\".*?)```", file.read(), re.S)
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "first.py"), "w", encoding="utf-8") as file:
+                file.write("import numpy as np\nimport samestate\n\n" + change(text))
+            return subprocess.run([samestate.executable(), "gate", "--subject", "python:first.py", "--max-cases", "60"],
+                                  capture_output=True, text=True, cwd=folder,
+                                  env=dict(os.environ, SAMESTATE_PYTHON=sys.executable, PYTHONPATH=os.path.dirname(HERE)))
+
+    def test_passes(self):
+        ran = self.gate()
+        self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+        self.assertNotIn("crash", ran.stdout)
+
+    def test_without_its_declaration_the_heads_are_named(self):
+        ran = self.gate(lambda text: text.replace(', heads="repeated"', ""))
+        self.assertEqual(ran.returncode, 5, ran.stdout + ran.stderr)
+        self.assertRegex(ran.stdout, "q and k have . heads here, and v ..?: a kernel whose heads are as many declares")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,123 @@
+"""Triton's kernels on a device: nothing that runs in the interpreter passes for one, and one configuration where asked."""
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+import types
+import unittest
+from unittest import mock
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
+from samestate import adapters, interpreter, record  # noqa: E402
+from samestate.adapters import fla  # noqa: E402
+from samestate.adapters.peers import table  # noqa: E402
+from samestate.errors import DeclarationError  # noqa: E402
+from samestate.serve import subjects_of  # noqa: E402
+
+
+class Autotuner:
+    """As triton's: what is run is the fastest of its configurations."""
+
+    def __init__(self, configs):
+        self.configs = configs
+
+    def run(self, x):
+        return max(self.configs) * x
+
+
+def imitated(**environment):
+    """triton and flash-linear-attention in sys.modules, each as small as will do, and the environment."""
+    tuner = type("Autotuner", (Autotuner,), {"run": Autotuner.run})
+    modules = {name: types.ModuleType(name) for name in (
+        "triton", "triton.runtime", "triton.runtime.autotuner", "fla", "fla.ops", "fla.ops.simple_gla")}
+    modules["triton.runtime.autotuner"].Autotuner = tuner
+    modules["fla.ops.simple_gla"].chunk_simple_gla = lambda q, k, v, g, scale, initial_state, output_final_state, cu_seqlens: 1
+    kept = {key: value for key, value in os.environ.items() if key not in ("TRITON_INTERPRET", interpreter.AUTOTUNE)}
+    stack = contextlib.ExitStack()
+    stack.enter_context(mock.patch.dict(sys.modules, modules))
+    stack.enter_context(mock.patch.dict(os.environ, {**kept, **environment}, clear=True))
+    stack.tuner = tuner
+    return stack
+
+
+class Device(unittest.TestCase):
+    def test_an_interpreted_kernel_is_none_of_a_device(self):
+        with imitated(TRITON_INTERPRET="1"), self.assertRaisesRegex(DeclarationError, "TRITON_INTERPRET=1.*unset it"):
+            subjects_of("fla.chunk_simple_gla?device=cuda")
+        with imitated():
+            self.assertEqual(subjects_of("fla.chunk_simple_gla?device=cuda")[0].device, "cuda")
+
+    def test_the_interpreter_is_said_where_nobody_asked_for_it(self):
+        for name, said in (("fla.chunk_simple_gla", True), ("fla.chunk_simple_gla?device=cpu", False),
+                           ("fla.chunk_simple_gla?device=cuda", False)):
+            with self.subTest(name), imitated(), mock.patch.object(interpreter, "prepare"), \
+                    contextlib.redirect_stderr(io.StringIO()) as out:
+                made, = subjects_of(name)
+                self.assertEqual("python:fla.chunk_simple_gla?device=cuda" in out.getvalue(), said)
+                self.assertEqual(made.device, "cuda" if name.endswith("cuda") else "cpu")
+
+    def test_no_cache_and_no_dispatch_on_either(self):
+        with imitated():
+            fla.function("fla.ops.simple_gla", "chunk_simple_gla", "cuda")
+            self.assertEqual(os.environ["FLA_DISABLE_TENSOR_CACHE"], "1")
+            self.assertEqual(os.environ["FLA_DISABLE_BACKEND_DISPATCH"], "1")
+
+
+class Configurations(unittest.TestCase):
+    def test_the_first_of_them_where_asked(self):
+        for said, found in (("first", 3), (None, 7)):
+            with self.subTest(said), imitated(**({interpreter.AUTOTUNE: said} if said else {})) as all_of:
+                tuned = all_of.tuner([3, 7, 5])  # made before the switch is read, as kernels are
+                interpreter.obey_environment()
+                interpreter.obey_environment()
+                self.assertEqual(tuned.run(1), found)
+                self.assertEqual(record.about().get(interpreter.AUTOTUNE), said)
+
+    def test_another_word(self):
+        with imitated(**{interpreter.AUTOTUNE: "fastest"}), self.assertRaisesRegex(DeclarationError, "known is first"):
+            interpreter.obey_environment()
+
+
+class Contracts(unittest.TestCase):
+    def test_each_dtype_on_a_device(self):
+        """What the functions take is declared: chunk_delta_rule alone refuses fp32 tensors."""
+        seen = 0
+        for row in adapters.ROWS:
+            if row.package != "flash-linear-attention" or row.variant[-1:] != ("l2norm",) or row.call or row.dtypes:
+                continue
+            seen += 1
+            with self.subTest(row.name):
+                kinds = {contract.partition("+")[0] for contract in row.devices["cuda"]}
+                wide = set() if row.name == "fla.chunk_delta_rule" else {
+                    "fp32" if row.form == "recurrent" else "tf32_truncated"}
+                self.assertEqual(kinds, {"bf16", "fp16"} | wide)
+        self.assertEqual(seen, 10)
+
+
+class Peers(unittest.TestCase):
+    """The table of docs/peers.md, of records."""
+
+    def test_two_subjects_of_a_run_and_what_was_skipped(self):
+        of = {"kernel": "fla.retention.chunked", "contract": "bf16", "device": "cuda", "regime": "normal", "law": "",
+              "event": "end", "line": "v1 retention", "reason": "it is off"}
+        cases = [{**of, "verdict": verdict, "ratio": ratio} for verdict, ratio in (
+            ("pass", 0.25), ("pass", 0.5), ("skipped", 0), ("skipped", 0), ("fail", 3), ("vacuous", 0))]
+        run = {"event": "run", "device": "an H100", "plugins": 'python:fla.a?x=1 (ab) {"fla":"0.6.0","torch":"2.11"} '
+               'python:fla.b (cd) {"triton":"3.6.0"}'}
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a.jsonl")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("\n".join(map(json.dumps, [run, *cases])) + '\n{"event":"end","cut')
+            lines, failures = table([path])
+        self.assertEqual(len(lines), 3)
+        self.assertEqual([cell.strip() for cell in lines[2].split("|")[2:11]],
+                         ["flash-linear-attention 0.6.0, triton 3.6.0, torch 2.11", "an H100", "`bf16`", "4", "2", "1", "1",
+                          "0", "0.375"])
+        self.assertEqual(len(failures), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
