@@ -8,6 +8,7 @@
 
 #include "fuzz/draw.h"
 #include "fuzz/factors.h"
+#include "fuzz/wide_calls.h"
 #include "harness/cases/keys.h"
 #include "harness/systems/model_shapes.h"
 
@@ -72,6 +73,7 @@ class Edges {
     many_tokens(start_);
     beyond_tiles();
     full_chunks();
+    for (Case& c : wide_calls(kernel_, start_)) put(std::move(c));
     regimes_beyond_tiles();
     if (system_.has_key("dk")) {
       std::size_t turn = 0;
@@ -467,18 +469,8 @@ class Edges {
     }
   }
 
-  /// Not one: a norm of one element is its sign, and a softmax of one key is 1.
   [[nodiscard]] Case few_of_each_size(Case c, Index most = 3) const {
-    for (const CaseSize& size : system_.sizes)
-      size_in(c, size.name) = std::max(size.least, std::min<Index>(size.start, most));
-    for (const CaseSize& size : system_.sizes) {
-      if (!size.multiple_of.empty()) size_in(c, size.name) = size_in(c, size.multiple_of);
-    }
-    // Sizes that hang together (pairs of a head's columns) may not go with each other at their least.
-    if (!possible(c)) {
-      for (const CaseSize& size : system_.sizes) size_in(c, size.name) = size_in(start_, size.name);
-    }
-    return kernel_.limits.nearest(std::move(c));
+    return samestate::few_of_each_size(kernel_, start_, std::move(c), most);
   }
 
   const KernelTable& table_;

@@ -30,12 +30,36 @@ std::span<const ModelShape> model_shapes() {
       {"rotary_embedding", 1, 4, {{"H", 40}, {"d", 128}, {"pairs", 64}, {"interleaved", 1}}, true},
       {"expert_router", 1, 4099, {{"D", 8}, {"N", 16}, {"K", 2}}, true},
       {"selective_scan", 1, 2100, {{"D", 16}, {"N", 16}}, true},
+      // Mamba's own states of 16 and Mamba-2's heads of 64 with states of 128, in a batch, of few channels and heads.
+      {"selective_scan", 2, 70, {{"D", 128}, {"N", 16}}, true},
+      {"mamba_mixer", 2, 70, {{"D", 8}, {"Di", 128}, {"N", 16}, {"R", 2}, {"W", 4}}, true},
+      {"state_space_duality", 2, 300, {{"H", 1}, {"G", 1}, {"P", 16}, {"N", 16}, {"chunk", 256}}, true},
+      {"state_space_duality", 2, 70, {{"H", 2}, {"G", 1}, {"P", 64}, {"N", 128}, {"chunk", 64}}, true},
+      {"state_space_duality", 1, 1025, {{"H", 1}, {"G", 1}, {"P", 2}, {"N", 64}}, true},
+      {"mamba2_mixer", 2, 300, {{"D", 8}, {"H", 1}, {"G", 1}, {"P", 16}, {"N", 16}, {"chunk", 256}}, true},
+      {"multi_scale_retention", 2, 66, {{"D", 8}, {"H", 8}, {"dk", 16}, {"dv", 16}}, true},
+      {"normalised_retention", 1, 520, {{"H", 8}, {"dk", 2}, {"dv", 2}}, true},
+      {"normalised_retention_recurrence", 2, 260, {{"H", 2}, {"dk", 4}, {"dv", 65}}, true},
       {"rotary_embedding", 1, 256, {{"H", 16}, {"d", 256}, {"pairs", 32}}},
       // Many pairs at positions that turn them: the first of a text does not.
       {"rotary_embedding", 2, 7, {{"H", 2}, {"d", 1040}, {"pairs", 509}}, true},
       {"softmax_attention", 1, 128, {{"H", 16}, {"Hkv", 2}, {"d", 256}, {"dv", 256}}},
       {"gated_attention", 1, 4, {{"D", 2048}, {"H", 16}, {"Hkv", 2}, {"d", 256}, {"pairs", 32}}},
       {"gated_delta_net", 1, 4, {{"D", 2048}, {"Hk", 16}, {"R", 2}, {"dk", 128}, {"dv", 128}, {"W", 4}}},
+      // Its heads behind a hidden state of few, whose maps take no time, and tokens of two tiles.
+      {"gated_attention", 2, 5, {{"D", 16}, {"H", 16}, {"Hkv", 2}, {"d", 256}, {"pairs", 32}}, true},
+      {"gated_attention", 1, 66, {{"D", 8}, {"H", 2}, {"Hkv", 1}, {"d", 256}, {"pairs", 32}}, true},
+      {"gated_attention", 1, 260, {{"D", 8}, {"H", 1}, {"Hkv", 1}, {"d", 64}, {"pairs", 8}}, true},
+      {"gated_attention", 1, 66, {{"D", 8}, {"H", 5}, {"Hkv", 1}, {"d", 4}, {"pairs", 2}}, true},
+      {"gated_delta_net", 2, 3, {{"D", 16}, {"Hk", 1}, {"R", 2}, {"dk", 128}, {"dv", 128}, {"W", 4}}, true},
+      {"gated_delta_net", 2, 66, {{"D", 8}, {"Hk", 1}, {"R", 2}, {"dk", 64}, {"dv", 16}, {"W", 4}}, true},
+      {"latent_attention", 2, 70, {{"D", 8}, {"q_lora", 0}}, true},
+      {"rotary_embedding", 2, 70, {{"H", 2}, {"d", 128}, {"pairs", 64}}, true},
+      {"residual_rms_norm", 2, 3, {{"H", 1}, {"D", 4104}}, true},
+      // Heads of models in a batch, in grouped queries, behind a thousand keys.
+      {"softmax_attention", 2, 70, {{"H", 8}, {"Hkv", 1}, {"d", 128}, {"dv", 128}}, true},
+      {"softmax_attention", 1, 66, {{"H", 3}, {"Hkv", 1}, {"d", 65}, {"dv", 65}}, true},
+      {"softmax_attention", 1, 1026, {{"H", 1}, {"Hkv", 1}, {"d", 64}, {"dv", 8}}, true},
       {"gated_delta_net", 1, 70, {{"D", 32}, {"Hk", 1}, {"R", 3}, {"dk", 72}, {"dv", 72}, {"W", 4}}, true},
       {"gated_delta_step", 1, 2, {{"P", 2}, {"Hk", 16}, {"Hv", 32}, {"dk", 128}, {"dv", 128}}},
       // What is served of it: drafted tokens of several requests, a slot far away, more requests than threads.
@@ -225,7 +249,7 @@ std::span<const std::string_view> family_calls() {
 }
 
 std::span<const std::string_view> served_calls() {
-  static constexpr std::array<std::string_view, 6> rows{
+  static constexpr std::array<std::string_view, 20> rows{
       "dk=128 dv=16 chunk=64 form=packed lengths=70,1,130,0,64,65,3,67,9,66 Hk=2 Hv=6 l2norm=1",
       "dk=16 dv=128 chunk=128 form=packed lengths=20,0,131,70,1,1,257,65,12,3 Hk=2 Hv=4 heads=tiled "
       "final=in_place",
@@ -234,6 +258,21 @@ std::span<const std::string_view> served_calls() {
       "dk=128 dv=16 chunk=64 B=2 T=130 Hk=2 Hv=4 l2norm=1",
       "dk=16 dv=128 chunk=64 B=2 T=131 Hk=2 Hv=6 layout=padded",
       "dk=128 dv=8 chunk=64 T=300 Hk=2 Hv=6 final=none",
+      // All at once of few columns, in smaller chunks: what goes wrong where four or five ordinary things come together.
+      "dk=4 dv=3 chunk=16 B=2 T=67 Hk=2 Hv=4 l2norm=1",
+      "dk=4 dv=3 chunk=16 B=2 T=67 Hk=2 Hv=4 heads=tiled l2norm=1 final=in_place layout=permuted",
+      "dk=4 dv=8 chunk=16 B=2 T=67 Hk=2 Hv=4 heads=tiled l2norm=1 state=none",
+      "dk=64 dv=5 chunk=32 B=2 T=103 Hk=2 Hv=6 l2norm=1",
+      "dk=128 dv=64 chunk=64 B=2 T=66 Hk=1 Hv=2 l2norm=1",
+      "dk=8 dv=4 chunk=64 B=2 T=2050 Hk=1 Hv=2 l2norm=1 regime=slow",
+      "dk=64 dv=2 chunk=64 T=1030 l2norm=1 regime=slow",
+      "dk=128 dv=128 chunk=64 form=packed lengths=5,66 Hk=1 Hv=2 l2norm=1",
+      "dk=64 dv=16 chunk=16 form=packed lengths=1,1,1,1 Hk=1 Hv=2 l2norm=1 final=in_place",
+      "dk=16 dv=7 chunk=16 form=packed lengths=30,40,0,1,17 Hk=2 Hv=4 heads=tiled l2norm=1",
+      "dk=64 dv=8 chunk=16 form=decode prefill=37 T=40 B=2 Hk=2 Hv=4 l2norm=1 final=in_place",
+      "dk=8 dv=5 chunk=16 form=decode prefill=37 T=40 B=2 Hk=2 Hv=6 heads=tiled l2norm=1",
+      "dk=8 dv=5 chunk=16 B=2 T=150 Hk=2 Hv=4 l2norm=1 law=split",
+      "dk=8 dv=5 chunk=16 T=40 Hk=2 Hv=4 l2norm=1 law=serving",
   };
   return rows;
 }

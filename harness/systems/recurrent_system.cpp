@@ -108,7 +108,11 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
            // Beyond what a kernel may hold of ranks, of tokens in all and in one part, and of a state's rows and columns.
            "ranks=40 chunk=1 T=40 dk=4 dv=3", "ranks=300 chunk=1 T=300 dk=2 dv=2", "T=8200 ranks=3 dk=4 dv=4",
            "T=2560 ranks=2 dk=4 dv=4", "dk=257 dv=3 T=33 ranks=2 chunk=16",
-           "dk=3 dv=257 T=33 ranks=2 chunk=16", "dk=129 dv=3 T=33 ranks=2 chunk=16"},
+           "dk=3 dv=257 T=33 ranks=2 chunk=16", "dk=129 dv=3 T=33 ranks=2 chunk=16",
+           // All at once: a batch, shared key heads, norms, a state in place, more ranks than eight.
+           "B=2 T=200 ranks=9 dk=4 dv=3 chunk=16 Hk=1 Hv=2",
+           "form=packed lengths=30,40 ranks=3 cuts=drawn chunk=16 Hk=1 Hv=2 dk=4 l2norm=1",
+           "B=2 T=60 ranks=3 chunk=16 Hk=1 Hv=2 dk=4 l2norm=1 final=in_place"},
       // Cuts inside groups of value heads that share a key head, by both maps; a short last rank and empty ones behind it;
       // more ranks than heads; one head a rank, and one rank with all; packed sequences inside, and a prefill.
       .heads = {"cuts=drawn",
@@ -122,6 +126,8 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
                 "ranks=1",
                 "Hk=3 Hv=6 ranks=4",
                 "Hk=3 Hv=6 ranks=4 heads=tiled",
+                "B=2 T=20 chunk=16 Hk=2 Hv=4 ranks=2 final=in_place l2norm=1",
+                "form=decode prefill=17 T=20 chunk=16 B=2 Hk=2 Hv=4 ranks=2 cuts=heads",
                 "Hk=6 Hv=6 ranks=4 cuts=drawn",
                 "Hk=1 Hv=7 ranks=3",
                 "Hk=5 Hv=10 heads=tiled ranks=3",

@@ -234,6 +234,11 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
     if (!law.fits(of)) continue;
     laws.push_back(law.name);
     rows_.push_back(&law);
+    // A pool as it is served: a token of each request, and states of models' widths.
+    if (law.name.name == "pool") {
+      plan.limits.insert(plan.limits.end(),
+                         {"B=2 T=1 law=pool", "T=1 dk=128 dv=128 law=pool", "T=3 dk=64 law=pool"});
+    }
     // A call that goes on from states and caches with more tokens than a tile has; other lengths are the law's own.
     if (of.streams && law.name.name == "split") plan.limits.push_back("B=2 T=200 law=split");
   }

@@ -50,6 +50,40 @@ TEST_F(PlanEdges, OfTheFamilyMeetWidthsAndChunksTogether) {
   }
 }
 
+// Of a second adversary's bugs those survived that need four or five ordinary things at once.
+TEST_F(PlanEdges, OfTheFamilyMeetAllAtOnce) {
+  for (const char* kernel :
+       {"cpu.gated_delta_rule.chunked", "cpu.gated_delta_rule.recurrent",
+        "cpu.gated_delta_rule.sequence_parallel", "cpu.gated_delta_rule.head_parallel"}) {
+    for (const HeadMap map : {HeadMap::interleaved, HeadMap::tiled}) {
+      EXPECT_TRUE(reach(kernel, [&](const Case& c) {
+        return c.B > 1 && c.T > 64 && c.Hk > 1 && c.Hv > c.Hk && c.heads == map && c.l2norm &&
+               c.lengths.empty();
+      })) << kernel;
+    }
+    EXPECT_TRUE(reach(kernel, [](const Case& c) {
+      return std::ssize(c.lengths) > 1 && std::ranges::all_of(c.lengths, [](Index n) { return n == 1; }) &&
+             c.Hv > c.Hk && c.dk >= 64 && c.final_state == "in_place";
+    })) << kernel;
+  }
+  EXPECT_TRUE(reach("cpu.gated_delta_rule.sequence_parallel",
+                    [](const Case& c) { return c.B > 1 && c.ranks > 8 && c.Hv > c.Hk; }));
+}
+
+// What is served: heads of models, whose maps are too dear for a case, behind a hidden state of few; a pool of single tokens.
+TEST_F(PlanEdges, OfLayersMeetTheHeadsOfModels) {
+  EXPECT_TRUE(reach("cpu.gated_attention.online", [](const Case& c) {
+    return of(c, "d") == 256 && of(c, "pairs") == 32 && of(c, "H") == 8 * of(c, "Hkv") && c.B > 1;
+  }));
+  EXPECT_TRUE(reach("cpu.gated_delta_net.chunked", [](const Case& c) {
+    return of(c, "dk") == 128 && of(c, "dv") == 128 && of(c, "R") == 2 && c.B > 1;
+  }));
+  EXPECT_TRUE(reach("cpu.state_space_duality.chunked",
+                    [](const Case& c) { return c.chunk == 256 && c.T > 256 && c.B > 1; }));
+  EXPECT_TRUE(reach("cpu.gated_delta_step.expanded",
+                    [](const Case& c) { return c.law == "pool" && c.T == 1 && of(c, "dk") >= 64; }));
+}
+
 TEST_F(PlanEdges, OfOperatorsHaveAllSizesBeyondATile) {
   struct Row {
     const char* kernel;
