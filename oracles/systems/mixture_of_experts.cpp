@@ -171,9 +171,9 @@ struct Block {
       if (choices.count() < 2 || work > room || !y.allFinite()) continue;
       room -= work;
       if (!experts) experts = experts_of(call, inputs);
-      const Nearest found = nearest(choices, probabilities.row(t), rest_of(inputs, t), y, [&](Index i) {
-        return (*experts)[static_cast<std::size_t>(i)](get(inputs, "x").row(t));
-      });
+      const Nearest found =
+          nearest(choices, logits.row(t), probabilities.row(t), rest_of(inputs, t), y,
+                  [&](Index i) { return (*experts)[static_cast<std::size_t>(i)](get(inputs, "x").row(t)); });
       const bool apart = y.cols() >= kChoiceChannels && found.next > kChoiceFarther * found.distance;
       if (found.chosen(0, 0) < 0 || (!apart && alone++ >= kMostAlone)) continue;
       if (apart || beyond_roundings(call, inputs, t, found)) chosen.row(t) = found.chosen;
@@ -182,7 +182,9 @@ struct Block {
   }
 
  private:
-  /// A choice [1, K] by descending probability, its distance from the kernel's outputs and the next one's.
+  /// A choice [1, K] by descending probability, its distance from the kernel's outputs and the least that another's may have: the
+  /// kernel's weights are of logits that may be stored in 16 bit, where two experts that are all but equal may change places and
+  /// the wrong one's weights come nearer.
   struct Nearest {
     Matrix<Index> chosen;
     double distance = kInfinity;
@@ -198,22 +200,35 @@ struct Block {
   }
 
   /// By `rest` and the weighted outputs of the experts; a choice of -1 where no weights are numbers.
-  static Nearest nearest(const Choices& choices, const Matrix<Running>& probabilities,
-                         const Matrix<double>& rest, const Matrix<double>& y, const auto& output_of) {
-    std::map<Index, Matrix<double>> weighted;
-    for (const Index i : choices.possible()) weighted[i] = probabilities(0, i).value() * output_of(i);
+  static Nearest nearest(const Choices& choices, const Matrix<Running>& logits,
+                         const Matrix<Running>& probabilities, const Matrix<double>& rest,
+                         const Matrix<double>& y, const auto& output_of) {
+    std::map<Index, Matrix<double>> outputs;
+    for (const Index i : choices.possible()) outputs[i] = output_of(i);
+    double least_of_best = kInfinity;
     Nearest best{Matrix<Index>::Constant(1, choices.places(), -1)};
     choices.each([&](std::vector<Index> chosen) {
       double weight = 0.0;
       Matrix<double> sum = Matrix<double>::Zero(1, y.cols());
       for (const Index i : chosen) {
         weight += probabilities(0, i).value();
-        sum += weighted[i];
+        sum += probabilities(0, i).value() * outputs[i];
       }
-      const double distance = (sum / weight + rest - y).norm();
+      sum /= weight;
+      const double distance = (sum + rest - y).norm();
       if (!(weight > kLeastWeight) || std::isnan(distance)) return;
-      best.next = std::min(best.next, std::max(distance, best.distance));
-      if (!(distance < best.distance)) return;
+      double most = 0.0, moved = 0.0;
+      for (const Index i : chosen) most = std::max(most, logits(0, i).error());
+      for (const Index i : chosen) {
+        moved += std::expm1(std::min(logits(0, i).error() + most, 1.0)) * probabilities(0, i).value() /
+                 weight * (outputs[i] - sum).norm();
+      }
+      const double least = std::max(distance - moved, 0.0);
+      if (!(distance < best.distance)) {
+        best.next = std::min(best.next, least);
+        return;
+      }
+      best.next = std::min(best.next, std::exchange(least_of_best, least));
       best.distance = distance;
       std::ranges::stable_sort(chosen, std::greater<>(),
                                [&](Index i) { return probabilities(0, i).value(); });

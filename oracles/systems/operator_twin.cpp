@@ -76,16 +76,18 @@ void judge_elements(const TwinSubject& of, const TwinBound& twin, const Tensors<
   }
 }
 
-/// The largest share of `count` twins whose working precision is drawn, by output.
-std::map<std::string, double> jittered(const TwinSubject& of, const TwinDistance& twin, std::uint64_t seed,
-                                       int first, int count) {
+/// The largest share of `count` twins whose working precision is drawn, by output, each written as the kernel writes it: a state in
+/// fp32 shows roundings that one in 16 bit does not.
+std::map<std::string, double> jittered(const TwinSubject& of, const TwinDistance& twin,
+                                       const Tensors<double>& actual, std::uint64_t seed, int first,
+                                       int count) {
   std::map<std::string, double> most;
   for (int n = first; n < first + count; ++n) {
     const SamplingScope scope(with(SampledModel::jitter(of.contract, seed, n), twin.variant));
     for (const auto& [name, x] : evaluate(of.op.stochastic, of.op, of.call, of.inputs, of.cuts)) {
-      const Matrix<double> drawn = x.unaryExpr([&](const Stochastic& e) {
-        return round_to(round_to(e.value(), Format::fp32), of.contract.output);
-      });
+      const Matrix<double> value =
+          x.unaryExpr([](const Stochastic& e) { return round_to(e.value(), Format::fp32); });
+      const Matrix<double> drawn = written(value, get(actual, name), of.contract.output);
       const Share share = share_of(of, name, drawn, get(twin.value, name));
       most[name] = std::max(most[name], share.mean);
     }
@@ -136,7 +138,7 @@ void judge_shares(const TwinSubject& of, const TwinDistance& twin, const Tensors
     const auto limit = [&] { return std::max(least, kOperatorTwinSpread * jitter[name]); };
     for (const int count : looks) {
       if (share.mean <= limit() || asked >= count) continue;
-      for (const auto& [output, most] : jittered(of, twin, seed, asked, count - asked))
+      for (const auto& [output, most] : jittered(of, twin, actual, seed, asked, count - asked))
         jitter[output] = std::max(jitter[output], most);
       asked = count;
     }

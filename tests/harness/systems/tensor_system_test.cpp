@@ -410,5 +410,15 @@ TEST(OperatorRun, AValueBeyondTheFormatIsNoFaultWhereTheChoiceIsOpen) {
   EXPECT_GT(j.ratio, 0.0);
 }
 
+// Experts 4 and 10 are equal to bf16's logits. The kernel takes 4, with weights of logits in bf16, and what 10 makes by weights of
+// exact ones is nearer to it than what 4 does: neither is told to be its choice.
+TEST(OperatorRun, AChoiceIsNotReadFromWeightsThatMayBeRounded) {
+  const Case c = parse_case(
+      "v1 qwen3_next_moe form=sorted B=25 T=16 D=10 N=32 F=1 contract=bf16 regime=large "
+      "seed=0x5f802cdcabde24d1");
+  const Judgement j = run_case(c, KernelTable({}, operator_kernels()), 1).judgement;
+  EXPECT_EQ(j.verdict, Verdict::pass) << j.reason;
+}
+
 }  // namespace
 }  // namespace samestate
