@@ -73,6 +73,7 @@ void count_pairs(const GateOptions& options, const Plan& plan, bool whole, GateR
   if (plan.cases.empty() || (options.coverage.empty() && (of.max_cases > 0 || !of.filter.empty()))) return;
   const PlanCoverage coverage = judged_of(plan, result.records);
   result.coverage = coverage_text(coverage, whole);
+  if (whole) result.pairs = coverage.pairs();
   if (!options.coverage.empty()) result.coverage_json = coverage.json();
 }
 

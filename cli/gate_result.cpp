@@ -4,10 +4,10 @@
 
 #include <cstdio>
 #include <functional>
-#include <ranges>
 
 #include "cli/commands.h"
 #include "cli/explained.h"
+#include "cli/gate_verdict.h"
 #include "cli/interrupt.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -15,7 +15,6 @@
 #include "reference/error.h"
 #include "reports/records/failure_groups.h"
 #include "reports/records/files.h"
-#include "reports/records/judged_share.h"
 #include "reports/records/summary.h"
 #include "reports/text/gate_json.h"
 #include "reports/text/junit.h"
@@ -26,47 +25,11 @@
 namespace samestate::cli {
 namespace {
 
-/// Share of vacuous cases above which the gate says that it covered too little.
-constexpr double kVacuousShare = 0.05;
-
-/// Fewer cases than this have no share that says anything: one of 8 is 12 %.
-constexpr double kLeastForAShare = 20.0;
-
 /// Kinds of failures that are run again to say what they look like, and the seconds that one may take.
 constexpr std::size_t kExplainedKinds = 5;
 constexpr double kExplainSeconds = 12.0;
 
 constexpr std::size_t kShownPairs = 3;
-
-int verdict_of(const GateResult& result, std::vector<std::string>& remarks) {
-  const Summary summary = summarise(result.records);
-  const bool stopped = result.end.interrupted;
-  if (summary.count(Verdict::crash) + summary.count(Verdict::timeout) > 0) return kCrash;
-  if (summary.count(Verdict::fail) > 0) return kFail;
-  if (summary.count(Verdict::flaky) > 0) return kFlaky;
-  if (summary.judged == 0) {
-    const bool some = summary.count(Verdict::vacuous) > 0 || result.left > 0 || stopped;
-    return some ? kVacuous : kNothingRan;
-  }
-  const double vacuous = static_cast<double>(summary.count(Verdict::vacuous) - summary.zeros);
-  const double all = vacuous + static_cast<double>(summary.judged);
-  if (all >= kLeastForAShare && vacuous > kVacuousShare * all) {
-    remarks.push_back(fmt::format(
-        "{:.0f} of {:.0f} cases that expect more than zeros were vacuous, more than {:.0f} %: too "
-        "little was covered; another --contract or --regime, or more cases (--effort, --max-cases)",
-        vacuous, all, 100 * kVacuousShare));
-    return kVacuous;
-  }
-  constexpr std::size_t kShown = 3;
-  const std::vector<std::string> few =
-      too_little(judged_shares(result.records, result.end.not_started), result.least_judged);
-  for (const std::string& sentence : few | std::views::take(kShown)) remarks.push_back(sentence);
-  if (few.size() > kShown) {
-    remarks.push_back(fmt::format("and so {} kernels more{}", few.size() - kShown,
-                                  result.left > 0 ? ", since the run ended before their cases began" : ""));
-  }
-  return stopped || !few.empty() ? kVacuous : kPass;
-}
 
 }  // namespace
 
@@ -111,7 +74,7 @@ void explain_kinds(GateResult& result, const KernelTable& table) {
 
 void judge_gate(GateResult& result) {
   RunEnd& end = result.end;
-  end.exit = verdict_of(result, end.remarks);
+  end.exit = gate_verdict(result, end.remarks);
   if (end.exit == kPass && !result.baseline.empty() && end.compared == 0) {
     end.remarks.push_back(fmt::format("no case of this run is in {}: nothing was compared", result.baseline));
     end.exit = kVacuous;

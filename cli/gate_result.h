@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,9 @@ struct GateResult {
   std::string how;            ///< of the summary's second line, behind the seconds: " on 2 thread(s), seed 1"
   std::string coverage;       ///< of the plan's pairs, for people; empty: nothing is to be said
   std::string coverage_json;  ///< PlanCoverage::json
-  std::string growth;         ///< beyond a baseline, for people
-  std::string baseline;       ///< its name where there was one
+  std::optional<CoverageCount> pairs;  ///< of a plan that ran whole
+  std::string growth;                  ///< beyond a baseline, for people
+  std::string baseline;                ///< its name where there was one
 };
 
 /// Why cases were left, of `ran` and `left`; `lost`: of RunFile. Empty: none was.

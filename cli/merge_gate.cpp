@@ -110,6 +110,7 @@ int merge_gate(MergedRun merged, const MergeOptions& options) {
   if (kernels && total > 0) {
     const PlanCoverage coverage = judged_of(kernels->plan, result.records);
     result.coverage = coverage_text(coverage, whole);
+    if (whole) result.pairs = coverage.pairs();
     if (!options.coverage.empty()) result.coverage_json = coverage.json();
   } else if (!why.empty()) {
     result.coverage = fmt::format("judged pairs are not counted here, {}\n", why);

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "fuzz/covering_tries.h"
 #include "fuzz/draw.h"
@@ -72,14 +73,16 @@ class Cover {
     }
   }
 
-  /// Sizes that hang together (groups of a width, pairs of a head's columns) are met by chance where no try fitted.
+  /// Sizes that hang together (groups of a width, pairs of a head's columns) are met by chance where no try fitted. Ends where
+  /// many draws show nothing new.
   void chance() {
-    constexpr int kDraws = 1500;
+    constexpr int kDraws = 1500, kOfNothing = 200;
     const Dice chance = dice();
-    for (int i = 0; i < kDraws; ++i) {
+    for (int i = 0, nothing = 0; i < kDraws && nothing < kOfNothing; ++i, ++nothing) {
       Case c = draw_case(kernel_, factors_, chance, 2 * options_.common);
-      if (never_judged(*kernel_.system, c) == nullptr && met_.fresh(levels_of(factors_, c)) > 0)
-        keep(std::move(c));
+      if (never_judged(*kernel_.system, c) != nullptr || met_.fresh(levels_of(factors_, c)) == 0) continue;
+      keep(std::move(c));
+      nothing = 0;
     }
     for (std::int64_t at = 0; at < met_.size(); ++at) {
       if (met_.has(at)) missing_[static_cast<std::size_t>(at)] = Missing::none;
@@ -432,8 +435,15 @@ class Cover {
   }
 
   /// In a case that shows all of it; where that costs too much, or the kernel takes none, in one that shows less, unless one has
-  /// it.
+  /// it. Of two sequences where that costs little: what goes wrong with one value may do so across them alone.
   void value_of(std::size_t f, Index value) {
+    constexpr Index kLittle = 32;
+    const Index one = std::exchange(start_.B, std::max<Index>(start_.B, value <= kLittle ? 2 : 1));
+    put_value(f, value);
+    start_.B = one;
+  }
+
+  void put_value(std::size_t f, Index value) {
     const Dice chance = dice();
     const std::vector<int> none(factors_.size(), -1);
     const double of_one_token = limit(none, &factors_[f], value, chance);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "reference/dual_number.h"
+#include "reference/no_value.h"
 #include "reference/recurrence.h"
 
 /// The test-time-training view (class C-TTT; EQUATIONS 5.12): the state S is the weight of a linear model
@@ -118,14 +119,15 @@ template <class Scalar>
   return S - eta * gradient;
 }
 
-/// X with M X = B for a symmetric positive definite M, by elimination without pivots. M: [n, n], B: [n, m].
+/// X with M X = B for a symmetric positive definite M, by elimination without pivots. M: [n, n], B: [n, m]. Throws Error for
+/// other shapes, NoValue where rounding leaves a pivot that is not positive.
 template <class Scalar>
 [[nodiscard]] Matrix<Scalar> solve_positive_definite(Matrix<Scalar> M, Matrix<Scalar> B) {
   if (M.rows() != M.cols() || M.rows() != B.rows())
     throw Error("solve: the matrix must be square, as high as B");
   const Index n = M.rows();
   for (Index p = 0; p < n; ++p) {
-    if (!(M(p, p) > Scalar(0))) throw Error("solve: pivot " + std::to_string(p) + " is not positive");
+    if (!(M(p, p) > Scalar(0))) throw NoValue("solve: pivot " + std::to_string(p) + " is not positive");
     for (Index i = p + 1; i < n; ++i) {
       const Scalar factor = M(i, p) / M(p, p);
       for (Index j = p; j < n; ++j) M(i, j) -= factor * M(p, j);

@@ -229,7 +229,7 @@ void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& co
       throw Refused({Outcome::Kind::unsupported, fmt::format("outside its limits: {}", broken)}, kernel,
                     shape);
   }
-  const Outcome outcome = kernel.run(call, contract);
+  const Outcome outcome = called([&] { return kernel.run(call, contract); });
   if (outcome.kind != Outcome::Kind::ran) throw Refused(outcome, kernel, CallShape(call));
   OutputHashes::count(kernel, call);
   Forwarded::note(outcome.reason);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <optional>
@@ -72,8 +73,28 @@ class Refused : public Unavailable {
   CallShape call;
 };
 
+/// What a kernel threw: no exception of the judge is blamed on it.
+class KernelThrew : public Error {
+ public:
+  using Error::Error;
+};
+
+/// What a call of a kernel gives. Throws KernelThrew for what it throws, but for Unavailable.
+template <class Call>
+auto called(const Call& call) {
+  try {
+    return call();
+  } catch (const Unavailable&) {
+    throw;
+  } catch (const std::exception& thrown) {
+    throw KernelThrew(std::string("the kernel threw: ") + thrown.what());
+  } catch (...) {
+    throw KernelThrew("the kernel threw something that is no std::exception");
+  }
+}
+
 /// The kernel runs the call, of the case `of` where that is known. Throws Refused where it says that it did not, and
-/// where the call lies outside the limits of one that is asked inside them alone.
+/// where the call lies outside the limits of one that is asked inside them alone; KernelThrew where it throws.
 void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& contract,
              const Case* of = nullptr);
 

@@ -9,6 +9,7 @@
 #include "harness/run/device_fault.h"
 #include "harness/run/forwarded.h"
 #include "harness/run/output_hashes.h"
+#include "reference/no_value.h"
 
 namespace samestate {
 namespace {
@@ -87,14 +88,20 @@ void set_judgement(Record& record, const std::function<Judgement()>& judge) {
     record.judgement.gate = "repeat";
     record.judgement.ratio = std::numeric_limits<double>::infinity();
     record.judgement.reason = unrepeatable.what();
+  } catch (const NoValue& none) {
+    record.judgement.verdict = Verdict::vacuous;
+    record.judgement.gate = "reference";
+    record.judgement.reason = fmt::format("the reference has no value to judge by: {}", none.what());
+  } catch (const KernelThrew& thrown) {
+    record.judgement.verdict = Verdict::crash;
+    record.judgement.gate = "exception";
+    record.judgement.reason = thrown.what();
   } catch (const std::exception& thrown) {
     record.judgement.verdict = Verdict::crash;
-    record.judgement.gate = "exception";
-    record.judgement.reason = std::string("the kernel threw: ") + thrown.what();
-  } catch (...) {
-    record.judgement.verdict = Verdict::crash;
-    record.judgement.gate = "exception";
-    record.judgement.reason = "the kernel threw something that is no std::exception";
+    record.judgement.gate = "judge";
+    record.judgement.reason = fmt::format(
+        "the judge threw: {}; that is a fault of samestate, not of the kernel: please report the line",
+        thrown.what());
   }
   // A kernel that does not look at its own errors returns as if nothing had happened.
   if (record.device == "cuda" && record.judgement.verdict != Verdict::crash) {

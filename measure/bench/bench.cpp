@@ -137,8 +137,7 @@ class Timer {
     try {
       return {text_of({{"seconds", run_->once_more().seconds}}), {}};
     } catch (const std::exception& thrown) {
-      const std::string reason = std::string("the kernel threw: ") + thrown.what();
-      return {text_of({{"reason", reason}}), reason};
+      return {text_of({{"reason", thrown.what()}}), thrown.what()};
     }
   }
 

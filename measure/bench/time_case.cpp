@@ -39,10 +39,12 @@ void require_possible(const Timing& timing) {
 /// What was timed, or Unavailable.
 Timing time_kernel(const KernelRow& kernel, const WholeCall& whole, const TimingRequest& request) {
   poison(whole.call());
-  Timing timing = kernel.time(whole.call(), whole.contract(), request);
-  if (timing.outcome.kind != Outcome::Kind::ran) throw Unavailable(timing.outcome);
-  require_possible(timing);
-  return timing;
+  return called([&] {
+    Timing timing = kernel.time(whole.call(), whole.contract(), request);
+    if (timing.outcome.kind != Outcome::Kind::ran) throw Unavailable(timing.outcome);
+    require_possible(timing);
+    return timing;
+  });
 }
 
 }  // namespace

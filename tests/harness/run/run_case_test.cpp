@@ -1,12 +1,16 @@
 #include "harness/run/run_case.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cmath>
+#include <span>
+#include <stdexcept>
 
 #include "fuzz/plan.h"
 #include "reference/error.h"
+#include "tests/harness/operator_row.h"
 #include "tests/harness/planted.h"
 
 namespace samestate {
@@ -202,6 +206,54 @@ TEST(RunCase, TableRefusesRowsThatNoCaseCanName) {
   EXPECT_NE(refusal([](Kernel& k) { k.contracts = {}; }).find("no contract"), std::string::npos);
   EXPECT_NE(refusal([](Kernel& k) { k.contracts = {"fp8"}; }).find("fp8"), std::string::npos);
   EXPECT_NE(refusal([](Kernel& k) { k.limits = {"width <= 8"}; }).find("width"), std::string::npos);
+}
+
+/// The kernel of EQ-06 as one of its normal equations, whose elimination in drawn roundings need not end.
+KernelTable normal_equations(Outcome (*run)(const OperatorArguments&)) {
+  OperatorKernel row = operator_row("cpu.proximal_step.delta_rule");
+  row.name = "planted.proximal_step.normal_equations";
+  row.form = "normal_equations";
+  const auto right = row.run;
+  row.run = [right, run](const OperatorArguments& a, const Contract& c) {
+    (void)run(a);
+    return right(a, c);
+  };
+  return KernelTable({}, std::span(&row, 1));
+}
+
+// What the reference cannot evaluate says nothing of a kernel, and what a kernel throws is not the judge's fault.
+TEST(RunCase, NoKernelIsBlamedForWhatTheReferenceThrows) {
+  const KernelTable right = normal_equations([](const OperatorArguments&) { return Outcome{}; });
+  const KernelTable throws =
+      normal_equations([](const OperatorArguments&) -> Outcome { throw std::runtime_error("mine"); });
+  const std::string line =
+      "v1 proximal_step form=normal_equations B=2 T=2 dk=2 dv=1 regime=extremes "
+      "kernel=planted.proximal_step.normal_equations";
+  bool met = false;
+  for (int seed = 1; seed < 100 && !met; ++seed) {
+    const Case c = parse_case(fmt::format("{} seed={}", line, seed));
+    const Judgement j = run_case(c, right).judgement;
+    ASSERT_NE(j.verdict, Verdict::crash) << j.reason;
+    if (j.gate != "reference") continue;
+    met = true;
+    EXPECT_EQ(j.verdict, Verdict::vacuous);
+    EXPECT_NE(j.reason.find("pivot"), std::string::npos) << j.reason;
+    const Judgement thrown = run_case(c, throws).judgement;
+    EXPECT_EQ(thrown.verdict, Verdict::crash);
+    EXPECT_EQ(thrown.gate, "exception");
+    EXPECT_EQ(thrown.reason, "the kernel threw: mine");
+  }
+  EXPECT_TRUE(met) << "no seed of " << line << " had a pivot that is not positive";
+}
+
+// A fault of the judge's own names itself.
+TEST(RunCase, WhatTheJudgeThrowsHasAGateOfItsOwn) {
+  Record record;
+  record.device = "cpu";
+  set_judgement(record, []() -> Judgement { throw Error("two shapes"); });
+  EXPECT_EQ(record.judgement.verdict, Verdict::crash);
+  EXPECT_EQ(record.judgement.gate, "judge");
+  EXPECT_NE(record.judgement.reason.find("two shapes"), std::string::npos);
 }
 
 TEST(RunCase, RecordNamesTheKernelThatDecides) {
