@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
-#include <utility>
 
 #include "fuzz/covering_tries.h"
 #include "fuzz/draw.h"
@@ -19,18 +17,6 @@
 
 namespace samestate {
 namespace {
-
-/// The size that made others possible together.
-struct Fix {
-  std::size_t factor;
-  Index value;
-};
-
-/// Why there was no case.
-struct Failure {
-  double work =
-      std::numeric_limits<double>::infinity();  ///< of the least case that there was; infinite: it is none
-};
 
 class Cover {
  public:
@@ -56,13 +42,18 @@ class Cover {
     forget_values(c);
   }
 
+  /// Of two sequences where that costs little: what goes wrong with one value may do so across them alone.
   void values() {
+    constexpr Index kLittle = 32;
+    const Index one = start_.B;
     for (std::size_t f = 0; f < factors_.size(); ++f) {
       for (const Index value : factors_[f].values) {
+        start_.B = std::max<Index>(one, value <= kLittle ? 2 : 1);
         if (values_[f].contains(value)) value_of(f, value);
       }
       values_[f] = unmet_[f];  // what no such case can have
     }
+    start_.B = one;
   }
 
   void combinations() {
@@ -435,15 +426,8 @@ class Cover {
   }
 
   /// In a case that shows all of it; where that costs too much, or the kernel takes none, in one that shows less, unless one has
-  /// it. Of two sequences where that costs little: what goes wrong with one value may do so across them alone.
+  /// it.
   void value_of(std::size_t f, Index value) {
-    constexpr Index kLittle = 32;
-    const Index one = std::exchange(start_.B, std::max<Index>(start_.B, value <= kLittle ? 2 : 1));
-    put_value(f, value);
-    start_.B = one;
-  }
-
-  void put_value(std::size_t f, Index value) {
     const Dice chance = dice();
     const std::vector<int> none(factors_.size(), -1);
     const double of_one_token = limit(none, &factors_[f], value, chance);

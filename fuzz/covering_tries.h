@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <limits>
 
 #include "reference/sequence.h"
 
@@ -14,6 +16,18 @@ inline constexpr double kWorthKeeping = 0.8;
 
 /// Work of a case of no size: a gain is worth what it costs.
 inline constexpr double kCaseItself = 0.02;
+
+/// The size that made others possible together.
+struct Fix {
+  std::size_t factor;
+  Index value;
+};
+
+/// Why there was no case.
+struct Failure {
+  double work =
+      std::numeric_limits<double>::infinity();  ///< of the least case that there was; infinite: it is none
+};
 
 /// One try for a combination: which of the other factors take the level that gains most.
 struct Try {
