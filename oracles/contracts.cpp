@@ -65,7 +65,8 @@ constexpr Row kRows[] = {
      "tf32+residual:tf32+inverse:block8/tf32+scan:tree+norm:factor+scale_in_P:yes+reads_old_state:yes",
      "tf32 operands, state first with beta in the residual: the fused kernels"},
     {"bf16_fused",
-     "bf16+residual:bf16+inverse:block8/tf32+scan:tree+norm:factor+scale_in_P:yes+reads_old_state:yes",
+     "bf16+residual:bf16+inverse:block8/"
+     "tf32+scan:tree+log2e:gate+norm:factor+scale_in_P:yes+reads_old_state:yes",
      "bf16, state first with beta in the residual, decode from the old state: the fused kernels"},
     {"bf16_fused_state", "bf16_fused+state:bf16",
      "bf16_fused whose state is stored in bf16 between chunks or steps"},

@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,6 +34,7 @@ Contract bf16_fused() {
   c.beta_v = c.beta_exp_k = c.U = c.W = Format::none;
   c.inverse = Inverse::block8, c.inverse_operand = Format::tf32;
   c.accumulator = Accumulator::tensor_core, c.exponential = Exponential::ex2, c.scan = Scan::tree;
+  c.log2e = Log2e::gate;
   c.norm = Norm::factor;
   c.scale_in_P = c.reads_old_state = true;
   return c;
@@ -324,6 +327,27 @@ TEST(CudaPrefill, RoundsWhereTheContractSays) {
       }
     }
   }
+}
+
+// Each g times log2 e and then the sum, not the sum of g times log2 e or a difference of sums: fp32, of which the state keeps
+// more than a rounded output.
+TEST(CudaPrefill, Log2eMultipliesEachGate) {
+  Call call = make_call("gated_delta_rule", {1, 64, 1, 1, 16, 64, {}}, 64, false, 45);
+  for (auto* values : {&call.q, &call.k, &call.v})
+    for (float& x : *values) x = bf16_of(x);
+  Call ours = call;
+  emulate(cpu::GATED_DELTA_RULE, ours, kSplitRow);
+  const auto apart = [&](Log2e log2e) {
+    Contract c = bf16_fused();
+    c.log2e = log2e;
+    Call twin = call;
+    EXPECT_EQ(run_twin("gated_delta_rule", "chunked", twin.arguments(), c).kind, Outcome::Kind::ran);
+    return std::inner_product(ours.final_state.begin(), ours.final_state.end(), twin.final_state.begin(), 0,
+                              std::plus<>(), std::not_equal_to<>());
+  };
+  const int same = apart(Log2e::gate);
+  EXPECT_GT(apart(Log2e::difference), 2 * same);
+  EXPECT_GT(apart(Log2e::sum), 2 * same);
 }
 
 /// Norms of rows of every width that tiles have: a panel, part of it, two of them.

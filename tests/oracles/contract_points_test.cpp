@@ -44,7 +44,7 @@ TEST(ContractPoints, TheNamedRowsMeanWhatTheyMeant) {
             "tf32_truncated no "
             "none tf32_truncated none fp32 no fp32 tensor_core exact ");
   EXPECT_EQ(all_points(contract_named("bf16_fused_state")),
-            "bf16 factor fp32 tree ex2 difference none fp32 block8/tf32 pairwise bf16 no none none none none "
+            "bf16 factor fp32 tree ex2 gate none fp32 block8/tf32 pairwise bf16 no none none none none "
             "bf16 bf16 "
             "bf16 bf16 yes none bf16 none bf16 yes bf16 tensor_core exact ");
   EXPECT_EQ(all_points(contract_named("fp32_fused")),
