@@ -10,6 +10,8 @@
 #include <set>
 #include <thread>
 
+#include "harness/run/clock.h"
+#include "harness/run/laid_out_call.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -36,10 +38,18 @@ void require_possible(const Timing& timing) {
   }
 }
 
-/// What was timed, or Unavailable.
-Timing time_kernel(const KernelRow& kernel, const WholeCall& whole, const TimingRequest& request) {
+/// What was timed, or Unavailable. A row's own `time` is of dense tensors, all others are for the clock.
+Timing time_kernel(const KernelRow& kernel, const WholeCall& whole, Layout layout,
+                   const TimingRequest& request) {
   poison(whole.call());
-  Timing timing = kernel.time(whole.call(), whole.contract(), request);
+  Timing timing;
+  if (layout == Layout::dense) {
+    timing = kernel.time(whole.call(), whole.contract(), request);
+  } else {
+    const LaidOutCall laid(whole, layout);
+    timing = time_by_clock(laid.call(), request, [&] { return kernel.run(laid.call(), whole.contract()); });
+    if (timing.outcome.kind == Outcome::Kind::ran) laid.give_back();
+  }
   if (timing.outcome.kind != Outcome::Kind::ran) throw Unavailable(timing.outcome);
   require_possible(timing);
   return timing;
@@ -87,7 +97,7 @@ Judgement BenchRun::judge(TimedCase& timed) {
   return judge_parts(timed);
 }
 
-Timing BenchRun::once_more() { return time_kernel(*kernels_.named, *whole_, options_.request); }
+Timing BenchRun::once_more() { return time_kernel(*kernels_.named, *whole_, r_.layout, options_.request); }
 
 void require_trace(const KernelRow& kernel) {
   if (!kernel.trace) {
