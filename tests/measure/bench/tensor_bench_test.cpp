@@ -176,8 +176,8 @@ TEST(StridedBench, AKernelThatTakesRowsForDenseHasNoTime) {
   const auto run = row.run;
   row.run = [run](const OperatorArguments& call, const Contract& contract) {
     OperatorArguments changed = call;
-    for (auto& x : changed.inputs) x.strides.clear();
-    for (auto& x : changed.outputs) x.strides.clear();
+    for (auto& x : changed.inputs) x.stride.clear();
+    for (auto& x : changed.outputs) x.stride.clear();
     return run(changed, contract);
   };
   KernelTable rows(kernels(), operator_kernels());
