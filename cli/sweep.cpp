@@ -21,6 +21,7 @@
 #include "harness/processes/campaign.h"
 #include "harness/processes/losses.h"
 #include "harness/records/hash.h"
+#include "harness/run/plugin.h"
 #include "measure/sweep/sweep.h"
 #include "reports/records/json_lines.h"
 
