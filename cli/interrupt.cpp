@@ -51,7 +51,7 @@ HeldInterrupts::~HeldInterrupts() {
   if (held != 0) std::raise(held);
 }
 
-bool HeldInterrupts::came() const { return held != 0; }
+bool HeldInterrupts::came() { return held != 0; }
 
 void note_interrupts() {
   if (noted == &own) {

@@ -19,7 +19,8 @@ class HeldInterrupts {
   ~HeldInterrupts();
   HeldInterrupts(const HeldInterrupts&) = delete;
   HeldInterrupts& operator=(const HeldInterrupts&) = delete;
-  [[nodiscard]] bool came() const;
+  /// Whether one of this process's has a signal.
+  [[nodiscard]] static bool came();
 
  private:
   struct sigaction interrupt_ {

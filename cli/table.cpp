@@ -59,7 +59,8 @@ const Subject& subject_of(const std::string& spec) {
   if (is_c_subject(spec)) return known.emplace(spec, load_c_subject(spec)).first->second;
   SubjectPatience patience = patience_of_environment();
   const HeldInterrupts held;
-  patience.stop = [&] { return held.came(); };
+  // In the processes that call, which are forked off later, an interrupt is what was noted.
+  patience.stop = [] { return HeldInterrupts::came() || interrupted(); };
   return known.emplace(spec, load_subject(spec, patience)).first->second;
 }
 

@@ -276,6 +276,8 @@ class Line {
       failures_->store(0);
       return own;
     } catch (const Error& error) {
+      if (patience_.stop && patience_.stop())
+        throw Unavailable({Outcome::Kind::no_device, "interrupted while the subject started"});
       failures_->fetch_add(1);
       // A case's, here.
       throw std::runtime_error(error.what());
@@ -394,9 +396,7 @@ Subject subject_rows(Ready ready, SubjectCall run) {
 }
 
 Subject load_subject(const std::string& spec, const SubjectPatience& patience) {
-  SubjectPatience of_calls = patience;
-  of_calls.stop = {};  // whoever stops a run ends the processes that call
-  const auto line = std::make_shared<Line>(spec, of_calls);
+  const auto line = std::make_shared<Line>(spec, patience);
   // Ended here: the processes that call are forked off, and have their own.
   Ready ready = Conversation(spec, patience, nullptr).ready;
   try {

@@ -33,7 +33,7 @@ TEST(LaidOutCall, HasTheWholeCallsValuesWithGapsBetweenThem) {
         EXPECT_EQ(elements_of(x), elements_of(whole->call().inputs[i].tensor)) << line;
         strided = strided || !x.dense();
       }
-      EXPECT_TRUE(strided || laid.call().inputs.size() == 1) << line;
+      EXPECT_TRUE(strided || (layout == Layout::fused && laid.call().inputs.size() < 3)) << line;
     }
   }
 }
