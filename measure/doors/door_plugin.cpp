@@ -11,6 +11,7 @@ extern "C" void door_kernel(const float* q, const float* k, const float* v, cons
 namespace {
 
 samestate::Outcome run(const samestate::Arguments& a, const samestate::Contract&) {
+  if (a.l2norm) return {samestate::Outcome::Kind::unsupported, "l2norm"};
   door_kernel(a.q.data, a.k.data, a.v.data, a.g.data, a.beta.data, a.initial_state.data, a.cu_seqlens.data,
               a.o.data, a.final_state.data, a.sequences(), a.q.shape[1], a.q.shape[2], a.v.shape[2],
               a.q.shape[3], a.v.shape[3], a.scale, a.head_map == samestate::HeadMap::tiled ? 1 : 0);
