@@ -117,6 +117,26 @@ for begun in 1 2; do
   done
 done
 
+# A failure whose second run the interrupt keeps from starting stays what it was.
+cat >starts_late <<END
+#!/bin/sh
+echo >>begun
+if [ "\$(wc -l <begun)" -ge 3 ]; then sleep 987655; fi
+exec '$subject' wrong
+END
+chmod +x starts_late
+rm -f begun
+invocation='gate, interrupted while a failure is run again'
+"$samestate" gate --subject ./starts_late --max-cases 4 --threads 1 --jsonl again.jsonl >out 2>err </dev/null &
+gate=$!
+await 3 '' begun || complain 'did not start again'
+kill -TERM "$gate"
+code=0
+wait "$gate" || code=$?
+checks=$((checks + 1))
+[[ $code -eq 1 ]] || complain "exit $code instead of 1"
+grep -q '"verdict":"flaky"' again.jsonl && complain 'a failure is flaky because its second run was interrupted'
+
 # The second call finds the answer that nobody asked for.
 run 5 gate --subject "$subject twice" --kernel "$name" --where T=33 --max-cases 20
 says 'it answers a call once'
