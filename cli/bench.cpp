@@ -182,6 +182,10 @@ int run_bench(Options options) {
   if (!options.devices.empty()) devices = devices_of(options.devices, table);
   Accelerator device = accelerator();
   if (device.name.empty() && devices) device.name = devices->all().front().name;
+  // Whoever brings a kernel asks about it; --kernel '*' times the others beside it.
+  if (options.plan.kernels.empty()) {
+    for (const KernelRow& row : table.added()) options.plan.kernels.push_back(row.name);
+  }
   name_kernels(options.plan, table);
   if (options.plan.device.empty()) options.plan.device = device.name.empty() ? "cpu" : "cuda";
   const CaseFilter filter = filter_of(options.filter);
@@ -287,8 +291,7 @@ Command add_bench(CLI::App& app) {
       "other\n"
       "  samestate bench --peer 'python3 examples/peers/fla_bench.py'\n\n" +
       filter_help());
-  add_repeatable(app, "--kernel", options->plan.kernels,
-                 "only these kernels: a name or a pattern (repeatable)");
+  add_repeatable(app, "--kernel", options->plan.kernels, kKernelHelp);
   app.add_option("--system", options->plan.system, "only this system");
   app.add_option("--device", options->plan.device,
                  "only kernels of this device: cpu or cuda (default: cuda where there is one)");

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <utility>
 
 namespace samestate::cli {
 namespace {
@@ -13,6 +14,7 @@ volatile std::sig_atomic_t own = 0;
 volatile std::sig_atomic_t* noted = &own;
 volatile std::sig_atomic_t times = 0;
 pid_t owner = 0;
+volatile std::sig_atomic_t held = 0;  ///< the signal that HeldInterrupts has
 
 extern "C" void note_interrupt(int signal) {
   *noted = 1;
@@ -28,7 +30,28 @@ extern "C" void note_interrupt(int signal) {
   }
 }
 
+extern "C" void hold_interrupt(int signal) { held = signal; }
+
 }  // namespace
+
+HeldInterrupts::HeldInterrupts() {
+  held = 0;
+  struct sigaction action {};
+  action.sa_handler = hold_interrupt;  // no SA_RESTART: whoever waits looks
+  for (const auto& [signal, before] : {std::pair{SIGINT, &interrupt_}, {SIGTERM, &terminate_}}) {
+    ::sigaction(signal, nullptr, before);
+    // As of a job that a script put into the background: it does not end it without this either.
+    if (before->sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
+  }
+}
+
+HeldInterrupts::~HeldInterrupts() {
+  ::sigaction(SIGINT, &interrupt_, nullptr);
+  ::sigaction(SIGTERM, &terminate_, nullptr);
+  if (held != 0) std::raise(held);
+}
+
+bool HeldInterrupts::came() { return held != 0; }
 
 void note_interrupts() {
   if (noted == &own) {

@@ -181,17 +181,17 @@ int print_apart(const std::function<std::string()>& body, double timeout,
 }
 
 /// The cases of --after: lines, or files of lines.
-std::vector<Case> cases_before(const ReproOptions& options) {
+std::vector<Case> cases_before(const ReproOptions& options, const KernelTable& table) {
   std::vector<Case> cases;
   for (const std::string& text : options.after) {
     if (text.starts_with("v1 ")) {
-      cases.push_back(parse_case(text));
+      cases.push_back(about_brought(parse_case(text), table));
       continue;
     }
     const std::size_t already = cases.size();
     std::ifstream file(text);
     for (std::string line; std::getline(file, line);) {
-      if (!line.empty() && line[0] != '#') cases.push_back(parse_case(line));
+      if (!line.empty() && line[0] != '#') cases.push_back(about_brought(parse_case(line), table));
     }
     // A folder opens as a file does and gives no line; without one the run would be alone, and pass for that.
     if (cases.size() == already)
@@ -276,12 +276,13 @@ int repro_line(const ReproOptions& options, const KernelTable& all, const std::s
                Devices* devices) {
   Case c = parse_case(line);
   if (!options.kernel.empty()) c.kernel = options.kernel;
+  c = about_brought(std::move(c), all);
   if (options.strict) c = exactly(c);
   const KernelTable table = table_for(all, c);
   const double timeout = seconds_of("--timeout", options.timeout);
   require_promise(c, table);
   if (options.each_device) return repro_on_each(options, table, c, devices);
-  const std::vector<Case> before = cases_before(options);
+  const std::vector<Case> before = cases_before(options, table);
   for (const Case& other : before) (void)planned_record(other, table);
   if (options.shrink && !before.empty())
     throw Error("--shrink makes one case smaller, and --after names others: leave one of the two out");

@@ -21,6 +21,7 @@
 #include "harness/processes/campaign.h"
 #include "harness/processes/losses.h"
 #include "harness/records/hash.h"
+#include "harness/run/plugin.h"
 #include "measure/sweep/sweep.h"
 #include "reports/records/json_lines.h"
 
@@ -131,9 +132,27 @@ void say_what_is_left_out(const Options& options) {
                options.sweep.kernel);
 }
 
-int run_sweep(const Options& options) {
+/// Where --kernel names none: the chunked kernel that was brought, since nobody who brings one asks about another.
+std::string swept_kernel(const Options& options, const KernelTable& table) {
+  if (!options.sweep.kernel.empty() || table.added().empty()) return options.sweep.kernel;
+  std::vector<std::string_view> names;
+  for (const KernelRow& row : table.added()) {
+    if (row.form == "chunked" && row.system->kernel_rows == kFamilyRows) names.emplace_back(row.name);
+  }
+  if (names.size() == 1) return std::string(names.front());
+  const std::string& brought = table.added().front().options;
+  if (names.empty())
+    throw Error(fmt::format(
+        "sweep varies the chunk, and none of{} is a chunked kernel of the recurrent family; --kernel "
+        "names one of this build",
+        brought));
+  throw Error(fmt::format("--kernel: which one of{}? {}", brought, fmt::join(names, ", ")));
+}
+
+int run_sweep(Options options) {
   const double timeout = seconds_of("--timeout", options.timeout);
   const KernelTable table = kernel_table(options.plugins, filter_of(options.filter));
+  options.sweep.kernel = swept_kernel(options, table);
   const SweepPlan plan = plan_of(options, points_of(options, table));
   const bool on_device = std::any_of(plan.points.begin(), plan.points.end(), [&](const SweepCase& point) {
     return planned_record(point.c, table).device != "cpu";
@@ -273,7 +292,9 @@ Command add_sweep(CLI::App& app) {
   app.add_flag("--quick", options->sweep.quick, "small shapes and few points: under a minute");
   app.add_option("--series", options->sweep.series, "only this series");
   app.add_option("--system", options->sweep.system, "only this system");
-  app.add_option("--kernel", options->sweep.kernel, "this chunked kernel instead of the CPU kernels");
+  app.add_option(
+      "--kernel", options->sweep.kernel,
+      "this chunked kernel instead of the CPU's; default: that of --plugin or --subject, where there is one");
   add_plugin_option(app, options->plugins);
   add_devices_option(app, options->devices);
   add_filter_options(app, options->filter);

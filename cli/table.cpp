@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "cli/commands.h"
+#include "cli/interrupt.h"
 #include "harness/processes/line_process.h"
 #include "harness/processes/pool.h"
 #include "harness/records/hash.h"
@@ -55,10 +56,12 @@ const Subject& subject_of(const std::string& spec) {
   static std::map<std::string, Subject> known;
   const auto found = known.find(spec);
   if (found != known.end()) return found->second;
-  return known
-      .emplace(spec,
-               is_c_subject(spec) ? load_c_subject(spec) : load_subject(spec, patience_of_environment()))
-      .first->second;
+  if (is_c_subject(spec)) return known.emplace(spec, load_c_subject(spec)).first->second;
+  SubjectPatience patience = patience_of_environment();
+  const HeldInterrupts held;
+  // In the processes that call, which are forked off later, an interrupt is what was noted.
+  patience.stop = [] { return HeldInterrupts::came() || interrupted(); };
+  return known.emplace(spec, load_subject(spec, patience)).first->second;
 }
 
 }  // namespace
@@ -107,6 +110,31 @@ std::string kernels_asked(const std::string& asked, const KernelTable& table) {
   std::vector<std::string_view> names;
   for (const KernelRow& row : table.added()) names.emplace_back(row.name);
   return fmt::format("{}", fmt::join(names, ","));
+}
+
+Case about_brought(Case c, const KernelTable& table) {
+  if (!c.kernel.empty() || table.added().empty()) return c;
+  const Resolved r(c);
+  const std::string own = table.choose(r).named->name;
+  std::vector<std::string> able, keeping, all;
+  for (const KernelRow& row : table.added()) {
+    all.push_back(fmt::format("{} ({} form={})", row.name, row.system->name, row.form));
+    if (row.system != r.system || !r.system->evaluates(r, row.form)) continue;
+    able.push_back("kernel=" + row.name);
+    if (row.any_contract || std::ranges::find(row.contracts, c.contract) != row.contracts.end())
+      keeping.push_back(row.name);
+  }
+  const std::string brought = table.added().front().options;
+  if (able.empty())
+    throw Error(
+        fmt::format("the line names no kernel, and none of{} computes {} form={}: {}; write another form=, "
+                    "or kernel={} behind it for one of this build",
+                    brought, c.system, c.form, fmt::join(all, ", "), own));
+  if (keeping.size() > 1 || (keeping.empty() && able.size() > 1))
+    throw Error(fmt::format("the line names no kernel, and{} has several for it: write one behind it, {}",
+                            brought, fmt::join(able, " or ")));
+  c.kernel = keeping.empty() ? able.front().substr(std::string_view("kernel=").size()) : keeping.front();
+  return c;
 }
 
 KernelTable table_for(const KernelTable& table, const Case& c) {

@@ -22,6 +22,11 @@ namespace samestate::cli {
 /// whoever brings a kernel asks about it. Empty: every kernel.
 [[nodiscard]] std::string kernels_asked(const std::string& asked, const KernelTable& table);
 
+/// The case, about the kernel of --plugin or --subject that computes it where its line names none: nobody who brings a kernel
+/// asks about another. Unchanged where nothing was brought. Throws Error that names the kernels where several compute it, and
+/// the remedy where none does.
+[[nodiscard]] Case about_brought(Case c, const KernelTable& table);
+
 /// The same for one line.
 [[nodiscard]] KernelTable table_for(const KernelTable& table, const Case& c);
 

@@ -375,6 +375,7 @@ int run_tolerance(const ToleranceOptions& options) {
   Case c = parse_case(options.line);
   const KernelTable table = table_for(kernel_table(options.plugins), c);
   if (!options.kernel.empty()) c.kernel = options.kernel;
+  c = about_brought(std::move(c), table);
   require_promise(c, table);
   const double mutants = seconds_of("--mutants", options.mutants);
   note_interrupts();

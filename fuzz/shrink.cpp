@@ -281,6 +281,7 @@ class Shrinking {
     CaseResult first = once(c, true);
     for (int i = 1; i < options_.reruns && !stopped(); ++i) {
       const CaseResult other = once(c);
+      if (stopped()) return first;  // what stops it may keep the case from running
       const std::string a = kind_of(first.judgement);
       const std::string b = kind_of(other.judgement);
       if (first.judgement.verdict == other.judgement.verdict && a == b) continue;

@@ -133,8 +133,9 @@ class Campaign {
     const Verdict verdict = result.judgement.verdict;
     Record now = record_of(task.c, table_, result);
     say_what_ended(now.judgement, task.c);
-    if (interrupted() && (result.judgement.gate == "signal" || result.judgement.gate == "exit")) {
-      // What ended the campaign may have ended the process, or what the kernel talked to.
+    const bool ended = result.judgement.gate == "signal" || result.judgement.gate == "exit";
+    // What ended the campaign may have ended the process, or what the kernel talked to, or kept that from starting.
+    if (interrupted() && (ended || (verdict == Verdict::skipped && failed != failed_.end()))) {
       if (failed != failed_.end()) {
         now = std::move(failed->second.record);
         failed_.erase(failed);
@@ -158,11 +159,11 @@ class Campaign {
     }
     Failed& first = failed->second;
     if (verdict == Verdict::fail && --first.left > 0) return again_.push_back(index);
-    Unrepeated ended{index, std::move(first.record), std::move(first.task), verdict};
+    Unrepeated alone{index, std::move(first.record), std::move(first.task), verdict};
     failed_.erase(failed);
-    if (verdict == Verdict::fail) return finish(index, ended.record);
+    if (verdict == Verdict::fail) return finish(index, alone.record);
     // Others may still run in its process; what is looked for there waits until they have ended.
-    unrepeated_.push_back(std::move(ended));
+    unrepeated_.push_back(std::move(alone));
   }
 
   /// Of a case that another device ran before.

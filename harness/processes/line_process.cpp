@@ -179,7 +179,8 @@ LineProcess::Said LineProcess::send(std::string line, double seconds) {
   return {};
 }
 
-LineProcess::Said LineProcess::receive(double seconds) {
+LineProcess::Said LineProcess::receive(double seconds, const std::function<bool()>& stop) {
+  constexpr int kTick = 200;  // milliseconds: a signal between the question and the wait is seen at the next
   const auto end = after(seconds);
   while (true) {
     if (const std::size_t newline = received_.find('\n'); newline != std::string::npos) {
@@ -189,9 +190,12 @@ LineProcess::Said LineProcess::receive(double seconds) {
     }
     if (received_.size() > kLongestLine)
       return {Said::Kind::long_line, {}, fmt::format("its line is longer than {} characters", kLongestLine)};
+    if (stop && stop()) return {Said::Kind::stopped, {}, "interrupted"};
     pollfd entry{socket_, POLLIN, 0};
-    if (::poll(&entry, 1, left(end)) == 0)
-      return {Said::Kind::late, {}, fmt::format("no answer after {:g} s", seconds)};
+    const int most = left(end);
+    const int ready = ::poll(&entry, 1, stop ? std::min(most, kTick) : most);
+    if (ready == 0 && most > kTick && stop) continue;
+    if (ready == 0) return {Said::Kind::late, {}, fmt::format("no answer after {:g} s", seconds)};
     std::array<char, 65536> part;
     const ssize_t count = ::recv(socket_, part.data(), part.size(), MSG_DONTWAIT);
     if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR))

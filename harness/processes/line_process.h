@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -16,7 +17,7 @@ class LineProcess {
  public:
   /// How one line went; `wrong` says to a person what did, and is empty where nothing did.
   struct Said {
-    enum class Kind { line, ended, late, long_line } kind = Kind::line;
+    enum class Kind { line, ended, late, long_line, stopped } kind = Kind::line;
     std::string line;
     std::string wrong;
   };
@@ -35,8 +36,9 @@ class LineProcess {
   [[nodiscard]] bool open() const { return socket_ >= 0; }
   /// A newline is added. Empty, or what went wrong.
   [[nodiscard]] Said send(std::string line, double seconds);
-  /// The next line, without its end.
-  [[nodiscard]] Said receive(double seconds);
+  /// The next line, without its end. `stop` is asked while it waits, at a signal and a few times a second; nobody waits
+  /// longer once it is true.
+  [[nodiscard]] Said receive(double seconds, const std::function<bool()>& stop = {});
   /// Whether something is there that was not asked for.
   [[nodiscard]] bool has_more();
   /// Ends it: an orderly one at the end of its input, the others, and all that they started, by force after half a

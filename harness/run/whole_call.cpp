@@ -17,17 +17,23 @@ StridedTensor row_major_tensor(float* data, std::vector<std::int64_t> shape) {
   return {data, std::move(shape), std::move(stride)};
 }
 
-void WholeCall::input(std::string_view name, std::vector<std::int64_t> shape,
-                      const std::vector<float>& data) {
+void WholeCall::input(std::string_view name, TensorPlace place, const std::vector<float>& data) {
   // A KernelCall has one type of tensor; run_calls checks that inputs stay as they are, and bench times them.
-  call_.inputs.push_back({name, row_major_tensor(const_cast<float*>(data.data()), std::move(shape))});
+  call_.inputs.push_back({name, row_major_tensor(const_cast<float*>(data.data()), place.shape)});
+  input_places_.push_back(std::move(place));
 }
 
-void WholeCall::output(std::string_view name, std::vector<std::int64_t> shape, std::vector<float>& data) {
+void WholeCall::output(std::string_view name, TensorPlace place, std::vector<float>& data) {
   std::size_t size = 1;
-  for (const std::int64_t extent : shape) size *= static_cast<std::size_t>(extent);
+  for (const std::int64_t extent : place.shape) size *= static_cast<std::size_t>(extent);
   data.resize(size);
-  call_.outputs.push_back({name, row_major_tensor(data.data(), std::move(shape))});
+  call_.outputs.push_back({name, row_major_tensor(data.data(), place.shape)});
+  output_places_.push_back(std::move(place));
+}
+
+void WholeCall::no_tensors() {
+  call_.inputs.clear(), call_.outputs.clear();
+  input_places_.clear(), output_places_.clear();
 }
 
 void require_one_call(const Resolved& r) {
@@ -46,15 +52,17 @@ void require_one_call(const Resolved& r) {
     throw Error(fmt::format(
         "ranks={}: packed sequences are judged one by one here, and a cut is of all; time form={}", c.ranks,
         r.system->ranked(r.divides_heads())->name));
-  if (r.layout != Layout::dense)
-    throw Error("layout=" + c.layout + ": bench times dense tensors; leave it out");
+  if (r.layout == Layout::far || r.layout == Layout::page_end)
+    throw Error("layout=" + c.layout +
+                ": it is there to find faults, and no call is timed on it; leave it out, or time " +
+                "padded, mixed, fused, permuted or sliced");
   if (r.final_state != FinalState::apart || c.lead + c.slack > 0 || c.repeat)
     throw Error("final, unowned and repeat: bench times one plain call; leave them out");
   if (c.T < 1) throw Error("T=0: nothing to time");
 }
 
 void poison(const KernelCall& call) {
-  for (const CallTensor& x : call.outputs) std::fill_n(x.tensor.data, x.tensor.size(), kPoison);
+  for (const CallTensor& x : call.outputs) visit(x.tensor, [](float& element) { element = kPoison; });
 }
 
 std::string not_a_number(const KernelCall& call) {

@@ -27,6 +27,7 @@
 #include "harness/run/call_loop.h"
 #include "harness/subjects/answer.h"
 #include "harness/subjects/edge.h"
+#include "harness/subjects/said_once.h"
 #include "reference/error.h"
 #include "samestate_version.h"
 
@@ -88,7 +89,9 @@ class SharedMemory {
 /// One conversation.
 class Conversation {
  public:
-  Conversation(const std::string& spec, const SubjectPatience& patience) : patience_(patience) {
+  /// `traces`: of kernels that threw, which are said once; null: nobody calls one.
+  Conversation(const std::string& spec, const SubjectPatience& patience, SaidOnce* traces)
+      : patience_(patience), traces_(traces) {
     constexpr std::string_view kPython = "python:", kSocket = "socket:";
     const std::string option = "--subject " + quote(spec);
     if (spec.starts_with(kSocket)) {
@@ -105,10 +108,10 @@ class Conversation {
     const Json hello{
         {"type", "hello"}, {"protocol", 1}, {"samestate", SAMESTATE_VERSION}, {"memory", memory_.path()}};
     LineProcess::Said said = process_.send(hello.dump(), patience.start);
-    if (said.wrong.empty()) said = process_.receive(patience.start);
+    if (said.wrong.empty()) said = process_.receive(patience.start, patience.stop);
     if (!said.wrong.empty()) {
       const bool late = said.kind == LineProcess::Said::Kind::late;
-      const std::string how = process_.stop(late);
+      const std::string how = process_.stop(late || said.kind == LineProcess::Said::Kind::stopped);
       if (late)
         throw Error(fmt::format("{}: not ready: {}, and it was killed; --start-timeout gives it longer",
                                 option, said.wrong));
@@ -171,7 +174,7 @@ class Conversation {
         case SubjectAnswer::Kind::error:
           break;
       }
-      if (!answer.trace.empty()) fmt::print(stderr, "{}\n", answer.trace);
+      tell(answer.trace);
       if (answer.fatal) process_.stop(true);
       throw std::runtime_error(answer.reason.empty() ? "it gave no reason" : quote(answer.reason, 400));
     }
@@ -184,6 +187,23 @@ class Conversation {
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
   }
 
+  /// A gate calls a kernel that throws thousands of times, and a case that threw again, alone.
+  void tell(const std::string& trace) {
+    if (trace.empty() || traces_ == nullptr) return;
+    switch (traces_->say(trace)) {
+      case SaidOnce::Answer::new_text:
+        fmt::print(stderr, "{}\n", trace);
+        break;
+      case SaidOnce::Answer::last_new:
+        fmt::print(stderr,
+                   "{}\nsamestate: other traces are left out; `samestate repro` of a line shows its own\n",
+                   trace);
+        break;
+      case SaidOnce::Answer::nothing:
+        break;
+    }
+  }
+
   [[noreturn]] void lose(const std::string& why, bool late = false) {
     const std::string how = process_.stop(late);
     if (late)
@@ -194,6 +214,7 @@ class Conversation {
   }
 
   SubjectPatience patience_;
+  SaidOnce* traces_;
   SharedMemory memory_;
   LineProcess process_;
   std::int64_t id_ = 0;
@@ -251,10 +272,12 @@ class Line {
           fmt::format("--subject {}: it failed to start {} times running, and is not started again",
                       quote(spec_), times));
     try {
-      std::unique_ptr<Conversation> own = std::make_unique<Conversation>(spec_, patience_);
+      std::unique_ptr<Conversation> own = std::make_unique<Conversation>(spec_, patience_, &traces_);
       failures_->store(0);
       return own;
     } catch (const Error& error) {
+      if (patience_.stop && patience_.stop())
+        throw Unavailable({Outcome::Kind::no_device, "interrupted while the subject started"});
       failures_->fetch_add(1);
       // A case's, here.
       throw std::runtime_error(error.what());
@@ -263,6 +286,7 @@ class Line {
 
   std::string spec_;
   SubjectPatience patience_;
+  SaidOnce traces_;
   std::mutex mutex_;
   pid_t process_ = ::getpid();
   std::vector<std::unique_ptr<Conversation>> idle_;
@@ -374,7 +398,7 @@ Subject subject_rows(Ready ready, SubjectCall run) {
 Subject load_subject(const std::string& spec, const SubjectPatience& patience) {
   const auto line = std::make_shared<Line>(spec, patience);
   // Ended here: the processes that call are forked off, and have their own.
-  Ready ready = Conversation(spec, patience).ready;
+  Ready ready = Conversation(spec, patience, nullptr).ready;
   try {
     return subject_rows(std::move(ready), [line](EdgeCall& call, const std::string& kernel) {
       return line->run(call, kernel);

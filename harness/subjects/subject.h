@@ -12,8 +12,9 @@ namespace samestate {
 
 /// How long a subject may take; seconds.
 struct SubjectPatience {
-  double start = 120.0;  ///< until it is ready
-  double call = 600.0;   ///< one call; "busy" prolongs it, to kBusyTimes of this at most
+  double start = 120.0;             ///< until it is ready
+  double call = 600.0;              ///< one call; "busy" prolongs it, to kBusyTimes of this at most
+  std::function<bool()> stop = {};  ///< asked while it starts: once it is true, the start is given up
 };
 inline constexpr double kBusyTimes = 10.0;
 
@@ -33,7 +34,8 @@ using SubjectCall = std::function<Outcome(EdgeCall& call, const std::string& ker
 [[nodiscard]] Subject subject_rows(Ready ready, SubjectCall call);
 
 /// Starts or connects to it and reads what it declares. SPEC: python:NAME, socket:PATH, or a command line of /bin/sh.
-/// Throws Error that holds the spec: it does not start, ends before it is ready, or declares what is none.
+/// Throws Error that holds the spec: it does not start, ends before it is ready, or declares what is none; at `stop` it is
+/// ended, with all that it started, before the Error is thrown; a call for which it would be started again does not run then.
 [[nodiscard]] Subject load_subject(const std::string& spec, const SubjectPatience& patience);
 
 /// SAMESTATE_START_TIMEOUT, SAMESTATE_CALL_TIMEOUT where they are set. Throws Error for what is no time.

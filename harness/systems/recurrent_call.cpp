@@ -82,14 +82,19 @@ class RecurrentCall final : public WholeCall {
       : r_(r), family_(family), batch_(batch_of(r_, family, threads)) {
     BatchShape& s = batch_.shape;
     const std::int64_t N = s.sequences();
-    input("q", {s.B, s.T, s.Hk, s.dk}, batch_.q);
-    input("k", {s.B, s.T, s.Hk, s.dk}, batch_.k);
-    input("v", {s.B, s.T, s.Hv, s.dv}, batch_.v);
-    if (!batch_.g.empty()) input("g", {s.B, s.T, s.Hv}, batch_.g);
-    if (!batch_.beta.empty()) input("beta", {s.B, s.T, s.Hv}, batch_.beta);
-    if (!batch_.initial_state.empty()) input("initial_state", {N, s.Hv, s.dk, s.dv}, batch_.initial_state);
-    output("o", {s.B, s.T, s.Hv, s.dv}, outputs_.o);
-    output("final_state", {N, s.Hv, s.dk, s.dv}, outputs_.final_state);
+    const TensorPlace state{{N, s.Hv, s.dk, s.dv}, Axis::state};
+    const auto tokens = [&](std::vector<std::int64_t> of_one) {
+      of_one.insert(of_one.begin(), {s.B, s.T});
+      return TensorPlace{std::move(of_one), Axis::tokens};
+    };
+    input("q", tokens({s.Hk, s.dk}), batch_.q);
+    input("k", tokens({s.Hk, s.dk}), batch_.k);
+    input("v", tokens({s.Hv, s.dv}), batch_.v);
+    if (!batch_.g.empty()) input("g", tokens({s.Hv}), batch_.g);
+    if (!batch_.beta.empty()) input("beta", tokens({s.Hv}), batch_.beta);
+    if (!batch_.initial_state.empty()) input("initial_state", state, batch_.initial_state);
+    output("o", tokens({s.Hv, s.dv}), outputs_.o);
+    output("final_state", state, outputs_.final_state);
     if (!s.offsets.empty()) {
       call_.cu_seqlens =
           row_major<std::int64_t, 1>(s.offsets.data(), {static_cast<std::int64_t>(s.offsets.size())});

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 
 #include "harness/cases/case_cost.h"
@@ -94,11 +95,11 @@ class TensorCall final : public WholeCall {
   [[nodiscard]] bool by_token() const { return held_by_token(system_.row, system_.row.signature(call_of_)); }
 
   void make_whole() {
-    for (const CaseTensor& x : inputs_) input(x.spec.name, x.shape, x.data);
+    for (const CaseTensor& x : inputs_) input(x.spec.name, {x.shape, x.spec.axis, x.batched}, x.data);
     for (std::size_t i = 0; i < specs_.size(); ++i) {
       std::vector<std::int64_t> shape(specs_[i].shape.begin(), specs_[i].shape.end());
       shape.insert(shape.begin(), r_.c.B);
-      output(specs_[i].name, std::move(shape), outputs_[i]);
+      output(specs_[i].name, {std::move(shape), specs_[i].axis}, outputs_[i]);
     }
     for (const auto& [name, value] : call_of_.parameters) call_.parameters.emplace_back(name, value);
     call_.batch = r_.c.B;
@@ -126,17 +127,17 @@ class TensorCall final : public WholeCall {
     const int threads = call_.threads;
     call_ = one;
     call_.threads = threads;
-    call_.inputs.clear();
-    call_.outputs.clear();
+    no_tensors();
     last_inputs_.clear();
     last_inputs_.reserve(one.inputs.size());
     for (const CallTensor& x : one.inputs) {
+      const auto of = std::ranges::find(loop_.inputs, x.name, &RunTensor::name);
       last_inputs_.push_back(elements_of(x.tensor));
-      input(x.name, x.tensor.shape, last_inputs_.back());
+      input(x.name, {x.tensor.shape, of->axis, of->batched}, last_inputs_.back());
       call_.inputs.back().indices = x.indices;
     }
     for (std::size_t i = 0; i < one.outputs.size(); ++i)
-      output(one.outputs[i].name, one.outputs[i].tensor.shape, outputs_[i]);
+      output(one.outputs[i].name, {one.outputs[i].tensor.shape, specs_[i].axis}, outputs_[i]);
   }
 
   /// Sequence `part` of all outputs: of rows of tokens the last ones by the call that is timed, those before it by the calls

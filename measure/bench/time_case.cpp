@@ -10,41 +10,52 @@
 #include <set>
 #include <thread>
 
+#include "harness/run/clock.h"
+#include "harness/run/laid_out_call.h"
 #include "reference/error.h"
 
 namespace samestate {
 namespace {
 
-/// Throws Error for times that no clock gave: no call is shorter than a few cycles of a processor.
+/// Throws KernelThrew for times that no clock gave: no call is shorter than a few cycles of a processor.
 void require_possible(const Timing& timing) {
   constexpr double kShortest = 1e-9;
   const bool usable =
       !timing.seconds.empty() && std::all_of(timing.seconds.begin(), timing.seconds.end(),
                                              [](double x) { return x > 0.0 && std::isfinite(x); });
   if (!usable)
-    throw Error("its `time` returned no times above 0; return a sample of seconds for each timed call");
+    throw KernelThrew("its `time` returned no times above 0; return a sample of seconds for each timed call");
   const double least = *std::min_element(timing.seconds.begin(), timing.seconds.end());
   if (least < kShortest) {
-    throw Error(
+    throw KernelThrew(
         fmt::format("its `time` returned a sample of {:g} s, and no call is shorter than {:g} s; return "
                     "seconds of one call",
                     least, kShortest));
   }
   if (timing.calls_per_sample < 1 || timing.copies < 1) {
-    throw Error(fmt::format("its `time` returned calls_per_sample={} and copies={}; both are at least 1",
-                            timing.calls_per_sample, timing.copies));
+    throw KernelThrew(
+        fmt::format("its `time` returned calls_per_sample={} and copies={}; both are at least 1",
+                    timing.calls_per_sample, timing.copies));
   }
 }
 
-/// What was timed, or Unavailable.
-Timing time_kernel(const KernelRow& kernel, const WholeCall& whole, const TimingRequest& request) {
+/// What was timed, or Unavailable. A row's own `time` is of dense tensors, all others are for the clock.
+Timing time_kernel(const KernelRow& kernel, const WholeCall& whole, Layout layout,
+                   const TimingRequest& request) {
   poison(whole.call());
-  return called([&] {
-    Timing timing = kernel.time(whole.call(), whole.contract(), request);
-    if (timing.outcome.kind != Outcome::Kind::ran) throw Unavailable(timing.outcome);
-    require_possible(timing);
-    return timing;
-  });
+  Timing timing;
+  if (layout == Layout::dense) {
+    timing = called([&] { return kernel.time(whole.call(), whole.contract(), request); });
+  } else {
+    const LaidOutCall laid(whole, layout);
+    timing = called([&] {
+      return time_by_clock(laid.call(), request, [&] { return kernel.run(laid.call(), whole.contract()); });
+    });
+    if (timing.outcome.kind == Outcome::Kind::ran) laid.give_back();
+  }
+  if (timing.outcome.kind != Outcome::Kind::ran) throw Unavailable(timing.outcome);
+  require_possible(timing);
+  return timing;
 }
 
 }  // namespace
@@ -89,7 +100,7 @@ Judgement BenchRun::judge(TimedCase& timed) {
   return judge_parts(timed);
 }
 
-Timing BenchRun::once_more() { return time_kernel(*kernels_.named, *whole_, options_.request); }
+Timing BenchRun::once_more() { return time_kernel(*kernels_.named, *whole_, r_.layout, options_.request); }
 
 void require_trace(const KernelRow& kernel) {
   if (!kernel.trace) {

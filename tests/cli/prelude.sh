@@ -10,6 +10,9 @@ checks=0
 invocation=''
 patience=180  # seconds a run: to plan all kernels takes 20, more beside other tests
 around=()    # what the command is run by
+# What the command is run by so that it ends with its test, however that ends: ctest and timeout kill a shell without a word.
+tied=()
+if setpriv --pdeathsig TERM true 2>/dev/null; then tied=(setpriv --pdeathsig TERM); fi
 moments=1200 # of a twentieth of a second, that await waits
 
 # complain WHAT: a failure, with the last run and what it wrote to stderr.
@@ -25,7 +28,7 @@ attempt() {
   invocation="$*"
   checks=$((checks + 1))
   code=0
-  timeout "$patience" "${around[@]}" "$samestate" "$@" >out 2>err </dev/null || code=$?
+  "${tied[@]}" timeout --kill-after=60 "$patience" "${around[@]}" "$samestate" "$@" >out 2>err </dev/null || code=$?
 }
 
 # run CODE ARGUMENT...: the same, and it ends with CODE.

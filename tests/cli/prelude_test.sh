@@ -5,8 +5,9 @@
 set -uo pipefail
 
 stand_in="$(mktemp)"
+prelude="$(realpath "$(dirname "$0")/prelude.sh")"
 set -- "$stand_in"
-source "$(dirname "$0")/prelude.sh"
+source "$prelude"
 trap 'rm -rf "$folder" "$stand_in"' EXIT
 chmod +x "$samestate"
 wrong=0
@@ -58,6 +59,30 @@ complaints 0 'exit 0' eval 'await 2 [ab] empty || complain none'
 complaints 1 'exit 0' eval 'moments=2 await 3 [ab] empty || complain none'
 echo '60 cases: crash 12, pass 40' >out
 [[ "$(count crash) $(count pass) $(count fail)" == '12 40 0' ]] || wrong=$((wrong + 1))
+
+# A test that is killed takes its command along.
+if [[ ${#tied[@]} -gt 0 ]]; then
+  for signal in TERM KILL; do
+    rm -f process
+    printf '#!/bin/sh\necho $$ >process\nexec sleep 300\n' >slow
+    chmod +x slow
+    printf 'source %q "$1"\ncd %q\nrun 0 verb\n' "$prelude" "$PWD" >killed.sh
+    TMPDIR="$PWD" bash killed.sh ./slow &
+    shell=$!
+    await 1 '[0-9]' process || wrong=$((wrong + 1))
+    kill -"$signal" "$shell"
+    wait "$shell" 2>/dev/null
+    for ((waited = 0; waited < 100; ++waited)); do
+      kill -0 "$(cat process)" 2>/dev/null || break
+      sleep 0.05
+    done
+    if kill -0 "$(cat process)" 2>/dev/null; then
+      printf 'a test that got SIG%s left its command running\n' "$signal"
+      kill "$(cat process)"
+      wrong=$((wrong + 1))
+    fi
+  done
+fi
 
 # A test that complained does not pass, one that did not does.
 failures=1

@@ -66,6 +66,77 @@ input|1|verdict   fail
 truncates|0|verdict   pass
 late|0|verdict   pass
 END
+# A line that names no kernel is the subject's, where one of its kernels computes it, and nobody else's.
+short="${line% kernel=*}"
+run 1 repro --subject "$subject wrong" "$short"
+grep -q "^kernel    $name on cpu" out || complain 'another kernel than the one that was brought'
+run 0 repro --subject "$subject none" "$short" --after "$short"
+bad 'write another form=, or kernel=cpu.gated_delta_rule.chunked behind it' repro --subject "$subject none" 'v1 gated_delta_rule T=9'
+bad "$name (gated_delta_rule form=recurrent)" repro --subject "$subject none" 'v1 retention form=recurrent T=9'
+run 0 repro --subject "$subject wrong" "$short kernel=cpu.gated_delta_rule.recurrent"
+bad 'has several for it: write one behind it, kernel=mine.gated_delta_rule.recurrent or kernel=other.gated_delta_rule.recurrent' \
+  repro --subject "$subject none" --subject "$subject none {} other.gated_delta_rule.recurrent" "$short"
+run 1 tolerance --subject "$subject wrong" "$short" --seeds 1 --mutants 0
+run 0 bench --subject "$subject none" --case "$short" --seconds 0.01 --list
+[[ "$(cat out)" == *"kernel=$name"* && "$(wc -l <out)" -eq 1 ]] || complain 'bench times another kernel than the one that was brought'
+bad 'a chunked kernel' sweep --quick --subject "$subject none" --list
+
+# What a kernel throws is told once, however often it is called.
+run 5 gate --subject "$subject throws" --kernel "$name" --where T=33 --max-cases 30
+[[ "$(grep -c 'Traceback of T = 33' err)" -eq 1 ]] || complain "tells a trace $(grep -c 'Traceback of T = 33' err) times"
+run 5 gate --subject "$subject throws" --kernel "$name" --max-cases 200
+[[ "$(grep -c 'Traceback' err)" -eq 16 && "$(grep -c 'other traces are left out' err)" -eq 1 ]] ||
+  complain "tells $(grep -c 'Traceback' err) traces"
+
+# An interrupt while it starts, at first and in a process of the gate's: what it started is ended, and nothing waits for it.
+cat >starts_slowly <<END
+#!/bin/sh
+echo >>begun
+if [ "\$(wc -l <begun)" -ge "\$1" ]; then sleep 987655; fi
+exec '$subject' none
+END
+chmod +x starts_slowly
+for begun in 1 2; do
+  for signal in INT TERM; do
+    rm -f begun
+    invocation="gate, interrupted at start $begun by SIG$signal"
+    set -m # or the shell lets it ignore SIGINT
+    "$samestate" gate --subject "./starts_slowly $begun" --max-cases 40 --threads 1 --junit interrupted.xml >out 2>err </dev/null &
+    gate=$!
+    set +m
+    await "$begun" '' begun || complain 'did not start'
+    sleep 0.5
+    kill -"$signal" "$gate"
+    since=$SECONDS code=0
+    wait "$gate" 2>/dev/null || code=$?
+    checks=$((checks + 1))
+    [[ $((SECONDS - since)) -le 15 ]] || complain "waits $((SECONDS - since)) s"
+    [[ $begun -eq 1 && $code -gt 128 || $begun -eq 2 && $code -eq 3 ]] || complain "exit $code"
+    sleep 0.2
+    pgrep -f '^sleep 987655' >left && { complain 'what the subject started is left'; kill $(cat left); }
+  done
+done
+
+# A failure whose second run the interrupt keeps from starting stays what it was.
+cat >starts_late <<END
+#!/bin/sh
+echo >>begun
+if [ "\$(wc -l <begun)" -ge 3 ]; then sleep 987655; fi
+exec '$subject' wrong
+END
+chmod +x starts_late
+rm -f begun
+invocation='gate, interrupted while a failure is run again'
+"$samestate" gate --subject ./starts_late --max-cases 4 --threads 1 --jsonl again.jsonl >out 2>err </dev/null &
+gate=$!
+await 3 '' begun || complain 'did not start again'
+kill -TERM "$gate"
+code=0
+wait "$gate" || code=$?
+checks=$((checks + 1))
+[[ $code -eq 1 ]] || complain "exit $code instead of 1"
+grep -q '"verdict":"flaky"' again.jsonl && complain 'a failure is flaky because its second run was interrupted'
+
 # The second call finds the answer that nobody asked for.
 run 5 gate --subject "$subject twice" --kernel "$name" --where T=33 --max-cases 20
 says 'it answers a call once'

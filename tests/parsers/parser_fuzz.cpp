@@ -1,6 +1,6 @@
 // Every parser of text or bytes that is not ours, on inputs that are nearly right: each is read or refused in one line, and
 // nothing else happens. Built with the preset asan it is the test of memory and of undefined behaviour:
-//   parser_fuzz [--inputs N] [--seed S] [PARSER ..]     parser_fuzz --only NUMBER [--seed S] PARSER
+//   parser_fuzz [--inputs N] [--seed S] [--jobs N] [PARSER ..]     parser_fuzz --only NUMBER [--seed S] PARSER
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -316,7 +316,25 @@ int tried(const Parser& parser, std::uint64_t seed, std::uint64_t begin, std::ui
   return 0;
 }
 
-int all_of(const Parser& parser, std::uint64_t seed, std::uint64_t inputs) {
+/// Part of the inputs, in a process of its own.
+struct Part {
+  pid_t process = -1;
+  Progress* progress = nullptr;
+  int status = 0;
+};
+
+/// Says which input ended the process, and how to try that one again.
+void tell(const Parser& parser, std::uint64_t seed, const Part& part) {
+  const auto number = static_cast<unsigned long long>(part.progress->number);
+  const std::string text = testing::fuzzed(parser.seeds, seed, part.progress->number);
+  std::printf("%s: input %llu (seed %llu): %s %d\n  parser_fuzz --only %llu --seed %llu %s\n  %s\n",
+              parser.name.c_str(), number, static_cast<unsigned long long>(seed),
+              WIFSIGNALED(part.status) ? "signal" : "exit code",
+              WIFSIGNALED(part.status) ? WTERMSIG(part.status) : WEXITSTATUS(part.status), number,
+              static_cast<unsigned long long>(seed), parser.name.c_str(), quote(text, 400).c_str());
+}
+
+int all_of(const Parser& parser, std::uint64_t seed, std::uint64_t inputs, std::uint64_t jobs) {
   for (const std::string& right : parser.seeds.right) {
     try {
       parser.read(right);
@@ -326,33 +344,34 @@ int all_of(const Parser& parser, std::uint64_t seed, std::uint64_t inputs) {
     }
   }
   auto* progress = static_cast<Progress*>(
-      ::mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+      ::mmap(nullptr, jobs * sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   if (progress == MAP_FAILED) return 2;
   const auto from = std::chrono::steady_clock::now();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const int code = tried(parser, seed, 0, inputs, *progress);
-    std::fflush(stderr);
-    std::exit(code);
+  std::vector<Part> parts(jobs);
+  for (std::uint64_t j = 0; j < jobs; ++j) {
+    parts[j].progress = progress + j;
+    parts[j].process = ::fork();
+    if (parts[j].process == 0) {
+      const int code = tried(parser, seed, inputs * j / jobs, inputs * (j + 1) / jobs, progress[j]);
+      std::fflush(stderr);
+      std::exit(code);
+    }
   }
-  int status = 0;
-  if (child < 0 || ::waitpid(child, &status, 0) != child) return 2;
+  int code = 0;
+  std::uint64_t read = 0, refused = 0;
+  for (Part& part : parts) {
+    if (part.process < 0 || ::waitpid(part.process, &part.status, 0) != part.process) return 2;
+    if (part.status != 0) tell(parser, seed, part), code = 1;
+    read += part.progress->read, refused += part.progress->refused;
+  }
+  ::munmap(progress, jobs * sizeof(Progress));
+  if (code != 0) return code;
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - from;
-  if (status != 0) {
-    const std::string text = testing::fuzzed(parser.seeds, seed, progress->number);
-    std::printf("%s: input %llu (seed %llu): %s %d\n  parser_fuzz --only %llu --seed %llu %s\n  %s\n",
-                parser.name.c_str(), static_cast<unsigned long long>(progress->number),
-                static_cast<unsigned long long>(seed), WIFSIGNALED(status) ? "signal" : "exit code",
-                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
-                static_cast<unsigned long long>(progress->number), static_cast<unsigned long long>(seed),
-                parser.name.c_str(), quote(text, 400).c_str());
-    return 1;
-  }
   std::printf("%-12s %llu inputs: %llu read, %llu refused, %.0f s\n", parser.name.c_str(),
-              static_cast<unsigned long long>(inputs), static_cast<unsigned long long>(progress->read),
-              static_cast<unsigned long long>(progress->refused), seconds.count());
+              static_cast<unsigned long long>(inputs), static_cast<unsigned long long>(read),
+              static_cast<unsigned long long>(refused), seconds.count());
   // Who reads nothing, or refuses nothing, was not tried.
-  if (progress->read < inputs / 200 || progress->refused < inputs / 200) {
+  if (read < inputs / 200 || refused < inputs / 200) {
     std::printf("%s: nearly all inputs go one way\n", parser.name.c_str());
     return 1;
   }
@@ -360,7 +379,7 @@ int all_of(const Parser& parser, std::uint64_t seed, std::uint64_t inputs) {
 }
 
 int run(const std::vector<std::string>& words) {
-  std::uint64_t inputs = 20'000, seed = 1;
+  std::uint64_t inputs = 20'000, seed = 1, jobs = 1;
   std::string only;
   std::vector<std::string> names;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -369,6 +388,8 @@ int run(const std::vector<std::string>& words) {
       inputs = std::stoull(words[++i]);
     else if (words[i] == "--seed" && more)
       seed = std::stoull(words[++i]);
+    else if (words[i] == "--jobs" && more)
+      jobs = std::max<std::uint64_t>(std::stoull(words[++i]), 1);
     else if (words[i] == "--only" && more)
       only = words[++i];
     else
@@ -380,7 +401,7 @@ int run(const std::vector<std::string>& words) {
     if (!names.empty() && std::find(names.begin(), names.end(), parser.name) == names.end()) continue;
     ++found;
     if (only.empty()) {
-      code = std::max(code, all_of(parser, seed, inputs));
+      code = std::max(code, all_of(parser, seed, inputs, jobs));
       std::fflush(stdout);
     } else {
       Progress progress{};

@@ -272,7 +272,8 @@ int main(int argc, char** argv) {
     }
     if (fault == "late") say({{"type", "busy"}, {"id", id}, {"what", "compiling"}});
     if (fault == "throws") {
-      say({{"type", "error"}, {"id", id}, {"reason", "ValueError: no"}});
+      const std::string trace = "Traceback of T = " + message["tokens"].dump() + "\nValueError: no";
+      say({{"type", "error"}, {"id", id}, {"reason", "ValueError: no"}, {"trace", trace}});
       continue;
     }
     if (fault == "refuses") {

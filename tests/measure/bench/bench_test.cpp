@@ -96,7 +96,9 @@ TEST(BenchCases, BadPlansAreNamed) {
   EXPECT_NE(line("v1 retention form=decode T=4").find("several calls"), std::string::npos);
   EXPECT_NE(line("v1 retention form=parallel T=4").find("several calls"), std::string::npos);
   EXPECT_NE(line("v1 retention T=4 law=causality").find("law"), std::string::npos);
-  EXPECT_NE(line("v1 retention T=4 layout=padded").find("padded"), std::string::npos);
+  EXPECT_NE(line("v1 retention T=4 layout=far").find("padded, mixed"), std::string::npos);
+  EXPECT_NE(line("v1 retention T=4 layout=page_end").find("leave it out"), std::string::npos);
+  EXPECT_EQ(line("v1 retention T=4 layout=padded"), "");
   EXPECT_NE(line("v1 retention T=0").find("T=0"), std::string::npos);
   EXPECT_NE(line("v1 retention T=4 kernel=cpu.delta_rule.chunked").find("computes"), std::string::npos);
 }

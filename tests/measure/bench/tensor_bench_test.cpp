@@ -154,6 +154,47 @@ TEST(TensorBench, ARightKernelHasATime) {
       Verdict::skipped);
 }
 
+/// What a server hands a decode step: q, k and v as columns of one buffer, a cache with gaps.
+TEST(StridedBench, TokensOfStridedTensorsAreTimedAndJudged) {
+  for (const char* line :
+       {"v1 gated_delta_rule form=recurrent B=3 T=1 Hk=2 Hv=4 dk=8 dv=8 state=random layout=fused "
+        "kernel=cpu.gated_delta_rule.recurrent",
+        "v1 gated_delta_rule form=recurrent B=2 T=1 Hk=2 dk=8 layout=permuted",
+        "v1 rms_norm form=fused T=9 B=2 layout=mixed kernel=cpu.rms_norm.fused",
+        "v1 softmax_attention form=decode prefill=8 T=9 layout=padded "
+        "kernel=cpu.softmax_attention.grouped"}) {
+    const TimedCase t = timed(line, table());
+    EXPECT_EQ(t.record.judgement.verdict, Verdict::pass) << line << ": " << t.record.judgement.reason;
+    EXPECT_EQ(t.timed, "call") << line;
+    EXPECT_GT(t.time.median, 0.0) << line;
+  }
+}
+
+TEST(StridedBench, AKernelThatTakesRowsForDenseHasNoTime) {
+  OperatorKernel row = operator_row("cpu.rms_norm.fused");
+  row.name = "mine.rms_norm.fused";
+  const auto run = row.run;
+  row.run = [run](const OperatorArguments& call, const Contract& contract) {
+    OperatorArguments changed = call;
+    for (auto& x : changed.inputs) x.stride.clear();
+    for (auto& x : changed.outputs) x.stride.clear();
+    return run(changed, contract);
+  };
+  KernelTable rows(kernels(), operator_kernels());
+  rows.add(std::vector<OperatorKernel>{row});
+  EXPECT_EQ(timed("v1 rms_norm form=fused T=9 B=2 kernel=mine.rms_norm.fused", rows).record.judgement.verdict,
+            Verdict::pass);
+  const TimedCase t = timed("v1 rms_norm form=fused T=9 B=2 layout=padded kernel=mine.rms_norm.fused", rows);
+  EXPECT_EQ(t.record.judgement.verdict, Verdict::fail);
+  EXPECT_TRUE(std::isnan(t.time.median)) << t.time.median;
+  row.strided = false;
+  row.name = "dense.rms_norm.fused";
+  rows.add(std::vector<OperatorKernel>{row});
+  EXPECT_EQ(timed("v1 rms_norm form=fused T=9 B=2 layout=padded kernel=dense.rms_norm.fused", rows)
+                .record.judgement.verdict,
+            Verdict::unsupported);
+}
+
 /// A row like that of `name` that runs `run` and, where given, times itself by `time`.
 TimedCase timed_by(
     std::function<Outcome(const OperatorArguments&, const Contract&)> run,
