@@ -255,7 +255,8 @@ void check_columns(int rows, int heads, int depth, int columns) {
   p.x_head = x_head, p.x_stride = heads * x_head, p.w_head = w_head;
   p.y_head = y_head, p.y_stride = heads * y_head;
   ASSERT_TRUE(in_column_product(p));
-  multiply_columns(p, nullptr);
+  with_column_rows(p,
+                   [&]<int rows_of_block>() { ColumnProduct<Operand, rows_of_block>::launch(p, nullptr); });
   const std::vector<Operand> y = on_y.download();
   for (int row = 0; row < rows; ++row) {
     for (int head = 0; head < heads; ++head) {
