@@ -65,7 +65,7 @@ struct Sizes {
   bool gathered = false;
   std::vector<std::int32_t> groups = {};
   ProductTiling tiling = ProductTiling::wide;
-  bool asynchronous = false;
+  bool asynchronous = false, few = false;  ///< which kernel takes it
 };
 
 template <class Operand, bool paired>
@@ -96,11 +96,12 @@ void check_product(const Sizes& s) {
   if (s.gathered) p.x_rows = x_rows.data();
   if (!s.groups.empty()) p.tiles = tiles.data(), p.tile_count = std::ssize(tiles), p.tiling = s.tiling;
   p.epilogue = {y.data(), s.rows, s.columns, !s.groups.empty()};
+  p.in_pieces = product_in_pieces(p);
   if constexpr (sizeof(Operand) == sizeof(Bf16)) {
-    p.in_pieces = product_in_pieces(p);
     EXPECT_EQ(in_asynchronous_product(p), s.asynchronous);
   }
-  multiply_many_rows(p, nullptr);
+  EXPECT_EQ(in_few_rows(p, std::ssize(s.groups)), s.few);
+  multiply_groups(p, std::ssize(s.groups), nullptr);
 
   const auto at = [](const std::vector<float>& values, std::int64_t i) {
     return static_cast<double>(values[static_cast<std::size_t>(i)]);
@@ -170,6 +171,29 @@ TEST(CudaProduct, ManyRowsGoToTheAsynchronousUnit) {
   Sizes slab = groups(5, 72, {70});
   slab.asynchronous = false;
   check_product<Bf16, false>(slab);
+}
+
+template <class Operand>
+void check_few_rows() {
+  const std::int64_t depth =
+      2 * 512 / static_cast<std::int64_t>(sizeof(Operand)) + 8;  // lanes without a last piece
+  const auto check = [&](Sizes s) {
+    s.few = true;
+    check_product<Operand, false>(s);
+    check_product<Operand, true>(s);
+  };
+  check({7, 19, depth, 1, 0, 8, true, {1, 0, 3, 2, 0, 1}, ProductTiling::skinny});  // a ragged edge
+  check({7, 16, depth, 1, 0, 0, true, {6, 0, 0, 0, 1}, ProductTiling::skinny});  // more rows than at a time
+  check({4, 5, 8, 2});
+  Sizes more{5, 5, 8};
+  check_product<Operand, true>(more);
+  more = {9, 5, 8, 1, 0, 0, true, {9, 0, 0, 0}, ProductTiling::skinny};
+  check_product<Operand, true>(more);
+}
+
+TEST(CudaProduct, FewRowsAreMultipliedWithoutTheUnit) {
+  check_few_rows<float>();
+  check_few_rows<Bf16>();
 }
 
 TEST(CudaProduct, StoresRoundOnceWhateverTheAlignment) {

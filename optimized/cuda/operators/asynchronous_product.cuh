@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "optimized/cuda/operators/few_rows_product.cuh"
 #include "optimized/cuda/operators/key_tiles.cuh"
 #include "optimized/cuda/operators/product.cuh"
 #include "optimized/cuda/operators/wide_products.cuh"
@@ -151,22 +152,24 @@ struct AsynchronousProduct : ProductPlan<Bf16, Epilogue, AsynchronousTile<Epilog
 /// Tiles without groups from which on a block a multiprocessor is enough.
 inline constexpr std::int64_t kAsynchronousTiles = 64;
 
-/// Whether the asynchronous unit takes a product, whose pieces of 16 bytes are known to be there (Parameters::in_pieces).
+/// Whether the asynchronous unit takes a product, whose pieces of 16 bytes are known to be there (Parameters::in_pieces): in groups,
+/// or of two matrices, which no library multiplies at once.
 template <class Epilogue>
 bool in_asynchronous_product(const ProductParameters<Bf16, Epilogue>& p) {
   using Grid = AsynchronousProduct<Epilogue>;
-  return has_asynchronous_products() && p.in_pieces && p.depth > 0 && p.depth % kTileColumns == 0 &&
-         (p.tiles != nullptr
-              ? p.tiling == ProductTiling::wide
-              : p.rows > kTileRows &&
-                    Grid::Plan::tiles_down(p) * Grid::Plan::tiles_across(p) * p.batch >= kAsynchronousTiles);
+  if (!has_asynchronous_products() || !p.in_pieces || p.depth <= 0 || p.depth % kTileColumns != 0)
+    return false;
+  if (p.tiles != nullptr) return p.tiling == ProductTiling::wide;
+  return Epilogue::kPaired && p.rows > kTileRows &&
+         Grid::Plan::tiles_down(p) * Grid::Plan::tiles_across(p) * p.batch >= kAsynchronousTiles;
 }
 
-/// A product by whichever kernel takes it.
+/// A product, in `groups` groups where it is in groups, by whichever kernel takes it.
 template <class Operand, class Epilogue>
-void multiply_many_rows(ProductParameters<Operand, Epilogue> p, cudaStream_t stream) {
+void multiply_groups(ProductParameters<Operand, Epilogue> p, std::int64_t groups, cudaStream_t stream) {
+  p.in_pieces = product_in_pieces(p);
+  if (in_few_rows(p, groups)) return FewRowsProduct<Operand, Epilogue>::launch(p, stream);
   if constexpr (sizeof(Operand) == sizeof(Bf16)) {
-    p.in_pieces = product_in_pieces(p);
     if (in_asynchronous_product(p)) return AsynchronousProduct<Epilogue>::launch(p, stream);
   }
   Product<Operand, Epilogue>::launch(p, stream);

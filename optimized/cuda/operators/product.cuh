@@ -196,22 +196,24 @@ struct ProductPlan {
       float x[4], x2[4];
       add_up(sums + row * Tile::kSumStride + quad, x);
       if constexpr (Epilogue::kPaired) add_up(sums + row * Tile::kSumStride + quad + Tile::kOutputs, x2);
-      const auto give = [&](std::int64_t to, const auto& one, const auto& two) {
-        if constexpr (Epilogue::kPaired) {
-          p.epilogue(at.group, at.first + row, to, one, two);
-        } else {
-          p.epilogue(at.group, at.first + row, to, one);
-        }
-      };
-      if (column + quad + 4 <= p.columns) {
-        give(column + quad, x, x2);
-        continue;
+      give_quad(p, at, at.first + row, column + quad, x, x2);
+    }
+  }
+  /// Those of four columns that exist; `x2` where the epilogue is paired.
+  static SAMESTATE_DEVICE void give_quad(const Parameters& p, const ProductTile& at, std::int64_t row,
+                                         std::int64_t column, const float (&x)[4], const float (&x2)[4]) {
+    const auto give = [&](std::int64_t to, const auto& one, const auto& two) {
+      if constexpr (Epilogue::kPaired) {
+        p.epilogue(at.group, row, to, one, two);
+      } else {
+        p.epilogue(at.group, row, to, one);
       }
-      SAMESTATE_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        const float one[1] = {x[e]}, two[1] = {Epilogue::kPaired ? x2[e] : 0.0F};
-        if (column + quad + e < p.columns) give(column + quad + e, one, two);
-      }
+    };
+    if (column + 4 <= p.columns) return give(column, x, x2);
+    SAMESTATE_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      const float one[1] = {x[e]}, two[1] = {Epilogue::kPaired ? x2[e] : 0.0F};
+      if (column + e < p.columns) give(column + e, one, two);
     }
   }
   static SAMESTATE_DEVICE void add_up(const float* from, float (&x)[4]) {
