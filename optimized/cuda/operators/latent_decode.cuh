@@ -26,7 +26,6 @@ struct LatentDecode {
   };
   static constexpr int kRows = 16;
   static constexpr int kWarps = 4, kThreads = 32 * kWarps;
-  static constexpr int kResidentBlocks = 2;
   static constexpr int kLatentPanels = kLatentColumns / kTileColumns, kPanels = kLatentPanels + 1;
   static constexpr int kPanel = kKeys * kTileColumns;  ///< elements
   static constexpr int kWarpPanels = kLatentPanels / kWarps, kWarpColumns = kWarpPanels * kTileColumns;
@@ -44,7 +43,8 @@ struct LatentDecode {
   };
   static constexpr std::size_t kTileShared = std::size_t{2} * kPanel * kPanels * kStages;
   static constexpr std::size_t kShared = kTileShared + sizeof(Shared) + kTileAlignment;
-  static_assert(kResidentBlocks * (kShared + 1024) <= 228 * 1024, "what a multiprocessor has");
+  static constexpr int kResidentBlocks = 2 * (kShared + 1024) <= 228 * 1024 ? 2 : 1;
+  static_assert(kShared <= 227 * 1024, "what a block may have");
 
   static void launch(const LatentParameters& of, cudaStream_t stream) {
     const AttentionParameters<Bf16>& p = of.p;
