@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "optimized/cuda/operators/asynchronous_product.cuh"
+#include "optimized/cuda/operators/few_rows_product.cuh"
 #include "optimized/cuda/prepare.h"
 
 namespace samestate::cuda {
@@ -65,7 +65,7 @@ struct Sizes {
   bool gathered = false;
   std::vector<std::int32_t> groups = {};
   ProductTiling tiling = ProductTiling::wide;
-  bool asynchronous = false, few = false;  ///< which kernel takes it
+  bool few = false;  ///< FewRowsProduct takes it
 };
 
 template <class Operand, bool paired>
@@ -97,9 +97,6 @@ void check_product(const Sizes& s) {
   if (!s.groups.empty()) p.tiles = tiles.data(), p.tile_count = std::ssize(tiles), p.tiling = s.tiling;
   p.epilogue = {y.data(), s.rows, s.columns, !s.groups.empty()};
   p.in_pieces = product_in_pieces(p);
-  if constexpr (sizeof(Operand) == sizeof(Bf16)) {
-    EXPECT_EQ(in_asynchronous_product(p), s.asynchronous);
-  }
   EXPECT_EQ(in_few_rows(p, std::ssize(s.groups)), s.few);
   multiply_groups(p, std::ssize(s.groups), nullptr);
 
@@ -146,31 +143,6 @@ TEST(CudaProduct, SumsAreThoseOfFloat64) {
     check_products<Bf16>();
   }
   emulation::copies_land_late = false;
-}
-
-TEST(CudaProduct, ManyRowsGoToTheAsynchronousUnit) {
-  const auto groups = [](std::int64_t columns, std::int64_t depth, std::vector<std::int32_t> of) {
-    Sizes s{0, columns, depth, 1, 0, 8, true, std::move(of)};
-    for (const std::int32_t rows : s.groups) s.rows += rows;
-    s.asynchronous = true;
-    return s;
-  };
-  for (const bool late : {false, true}) {
-    emulation::copies_land_late = late;
-    check_product<Bf16, true>(
-        groups(133, 64 * 6, {3, 0, 130, 64}));  // both warpgroups, one of them, a ragged edge
-    check_product<Bf16, false>(groups(258, 64, {65, 128}));
-    check_product<Bf16, false>(groups(7, 64 * 4, {1}));
-  }
-  emulation::copies_land_late = false;
-  Sizes plain{66, 5, 128, 64};
-  plain.asynchronous = true;
-  check_product<Bf16, true>(plain);
-  plain.batch = 63, plain.asynchronous = false;
-  check_product<Bf16, true>(plain);
-  Sizes slab = groups(5, 72, {70});
-  slab.asynchronous = false;
-  check_product<Bf16, false>(slab);
 }
 
 template <class Operand>

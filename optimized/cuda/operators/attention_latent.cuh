@@ -317,7 +317,8 @@ void prepare_latent(LatentParameters& of, Tensors& tensors) {
   AttentionParameters<Bf16>& p = of.p;
   if (in_latent_decode(p)) {
     p.chunk = kLatentDecodeUnit;
-    split_keys(p, p.row_tiles(LatentOfFewRows::kRows) * p.batch, kAttentionBlocks);
+    // A block a multiprocessor: of twice as many the parts' merge takes longer than their tiles become shorter.
+    split_keys(p, p.row_tiles(LatentOfFewRows::kRows) * p.batch, kLatentBlocks);
     return take_parts(p, tensors);
   }
   const auto parts = [&](std::int64_t part_keys) {

@@ -7,7 +7,6 @@
 #include "optimized/cuda/operators/attention_prefill.cuh"
 #include "optimized/cuda/operators/attention_rows.cuh"
 #include "optimized/cuda/operators/attention_tiles.cuh"
-#include "optimized/cuda/operators/wide_products.cuh"
 
 /// Which of the kernels takes a softmax attention, and its launches: the tiles, then the parts together.
 namespace samestate::cuda {
@@ -41,6 +40,16 @@ int chunk_tile(const AttentionParameters<Operand>& p) {
   if (keys == 64 || (one && keys < 64)) return 64;
   if (keys == 128 || (one && keys < 128)) return 128;
   return 0;
+}
+
+/// Whether the device has the asynchronous matrix unit of 9.0, which no other has; the emulation has it.
+inline bool has_asynchronous_products() {
+#ifdef __CUDACC__
+  return device_attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
+         device_attribute(cudaDevAttrComputeCapabilityMinor) == 0;
+#else
+  return true;
+#endif
 }
 
 /// Whether the asynchronous unit takes it; widths beyond 128 leave no registers for the scores of 128 keys.

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "optimized/cuda/operators/asynchronous_product.cuh"
 #include "optimized/cuda/operators/call.cuh"
+#include "optimized/cuda/operators/few_rows_product.cuh"
 #include "optimized/cuda/operators/kernels.h"
 #include "optimized/cuda/operators/routing.cuh"
 

@@ -46,9 +46,11 @@ struct FewRowsProduct : ProductPlan<Operand, Epilogue, FewRowsTile<Epilogue::kPa
     SAMESTATE_NO_UNROLL
     for (int first = 0; first < at.rows; first += kRows) {
       if (first > 0) block_barrier();  // the rows before have been read
+      WarpColumns columns(p, at, column + warp_index() * Tile::kWarpColumns);
       stage_rows(p, at, first, x);
       block_barrier();
-      multiply_rows_of_warp(p, at, column + warp_index() * Tile::kWarpColumns, first, x);
+      columns.multiply(x);
+      columns.give(first);
     }
   }
 
@@ -66,36 +68,50 @@ struct FewRowsProduct : ProductPlan<Operand, Epilogue, FewRowsTile<Epilogue::kPa
     }
   }
 
-  /// Of columns from `column` on and rows from `first` of the tile on: a lane has every 32nd piece.
-  static SAMESTATE_DEVICE void multiply_rows_of_warp(const Parameters& p, const ProductTile& at,
-                                                     std::int64_t column, int first, const Operand* x) {
-    if (column >= p.columns) return;
-    const auto depth = static_cast<int>(p.depth);
+  /// Of columns from `column` on and kRows rows: a lane has every 32nd piece, and asks for kAhead before it has multiplied the first.
+  struct WarpColumns {
+    static constexpr int kAhead = 2, kStride = 32 * kPiece;
+    const Parameters& p;
+    const ProductTile& at;
+    const std::int64_t column;
+    const int depth;
     const Operand* lines[kLines];
-    SAMESTATE_UNROLL
-    for (int i = 0; i < kLines; ++i) {
-      const std::int64_t of = column + i % Tile::kWarpColumns;
-      const std::int64_t last = p.columns - 1;  // whose sums are made again and not wanted
-      lines[i] =
-          (i < Tile::kWarpColumns ? p.w : p.w2) + at.group * p.w_batch + (of < last ? of : last) * p.w_stride;
-    }
+    Piece asked[kAhead][kLines];
     float sums[kRows][kLines] = {};
-    Piece asked[kLines];
-    const auto ask = [&](int k) {
+
+    SAMESTATE_DEVICE WarpColumns(const Parameters& parameters, const ProductTile& tile,
+                                 std::int64_t first_column)
+        : p(parameters), at(tile), column(first_column), depth(static_cast<int>(parameters.depth)) {
+      SAMESTATE_UNROLL
+      for (int i = 0; i < kLines; ++i) {
+        // Sums of a last column's, again, where there are no more columns: nobody wants them.
+        const std::int64_t of = column + i % Tile::kWarpColumns, last = p.columns - 1;
+        lines[i] = (i < Tile::kWarpColumns ? p.w : p.w2) + at.group * p.w_batch +
+                   (of < last ? of : last) * p.w_stride;
+      }
+      SAMESTATE_UNROLL
+      for (int ahead = 0; ahead < kAhead; ++ahead) ask(ahead, lane_index() * kPiece + ahead * kStride);
+    }
+    SAMESTATE_DEVICE void ask(int ahead, int k) {
       SAMESTATE_UNROLL
       for (int i = 0; i < kLines; ++i)
-        asked[i] = load_settled<true>(reinterpret_cast<const Piece*>(lines[i] + k), k < depth);
-    };
-    ask(lane_index() * kPiece);
-    SAMESTATE_NO_UNROLL
-    for (int k = lane_index() * kPiece; k < depth; k += 32 * kPiece) {
-      Piece w[kLines];
-      SAMESTATE_UNROLL
-      for (int i = 0; i < kLines; ++i) w[i] = asked[i];
-      ask(k + 32 * kPiece);
+        asked[ahead][i] = load_settled<true>(reinterpret_cast<const Piece*>(lines[i] + k), k < depth);
+    }
+    SAMESTATE_DEVICE void multiply(const Operand* x) {
+      SAMESTATE_NO_UNROLL
+      for (int first = lane_index() * kPiece; first < depth; first += kAhead * kStride) {
+        SAMESTATE_UNROLL
+        for (int ahead = 0; ahead < kAhead; ++ahead) {
+          const int k = first + ahead * kStride;
+          if (k < depth) add(x + k, asked[ahead]);
+          ask(ahead, k + kAhead * kStride);
+        }
+      }
+    }
+    SAMESTATE_DEVICE void add(const Operand* x, const Piece (&w)[kLines]) {
       SAMESTATE_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        const Piece of_row = *reinterpret_cast<const Piece*>(x + r * depth + k);
+        const Piece of_row = *reinterpret_cast<const Piece*>(x + r * depth);
         SAMESTATE_UNROLL
         for (int i = 0; i < kLines; ++i) {
           SAMESTATE_UNROLL
@@ -104,16 +120,19 @@ struct FewRowsProduct : ProductPlan<Operand, Epilogue, FewRowsTile<Epilogue::kPa
         }
       }
     }
-    SAMESTATE_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      float of_both[2][Tile::kWarpColumns] = {};
+    /// The sums of rows from `first` of the tile on.
+    SAMESTATE_DEVICE void give(int first) const {
       SAMESTATE_UNROLL
-      for (int i = 0; i < kLines; ++i)
-        of_both[i / Tile::kWarpColumns][i % Tile::kWarpColumns] = warp_sum(sums[r][i]);
-      if (lane_index() == r && first + r < at.rows)
-        Plan::give_quad(p, at, at.first + first + r, column, of_both[0], of_both[1]);
+      for (int r = 0; r < kRows; ++r) {
+        float of_both[2][Tile::kWarpColumns] = {};
+        SAMESTATE_UNROLL
+        for (int i = 0; i < kLines; ++i)
+          of_both[i / Tile::kWarpColumns][i % Tile::kWarpColumns] = warp_sum(sums[r][i]);
+        if (lane_index() == r && first + r < at.rows && column < p.columns)
+          Plan::give_quad(p, at, at.first + first + r, column, of_both[0], of_both[1]);
+      }
     }
-  }
+  };
 };
 
 /// Rows of a matrix, on average, up to which it takes a product in groups; rows of one that is not; what x takes of shared memory.
@@ -126,6 +145,14 @@ bool in_few_rows(const ProductParameters<Operand, Epilogue>& p, std::int64_t gro
   return p.in_pieces && p.depth > 0 && p.depth % n == 0 && p.depth <= kFewRowsDepth &&
          (p.tiles != nullptr ? p.tiling == ProductTiling::skinny && p.rows <= kFewRowsOfGroup * groups
                              : p.rows <= kFewRows);
+}
+
+/// A product, in `groups` groups where it is in groups, by whichever kernel takes it.
+template <class Operand, class Epilogue>
+void multiply_groups(ProductParameters<Operand, Epilogue> p, std::int64_t groups, cudaStream_t stream) {
+  p.in_pieces = product_in_pieces(p);
+  if (in_few_rows(p, groups)) return FewRowsProduct<Operand, Epilogue>::launch(p, stream);
+  Product<Operand, Epilogue>::launch(p, stream);
 }
 
 }  // namespace samestate::cuda

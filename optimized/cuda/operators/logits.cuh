@@ -13,11 +13,8 @@ namespace samestate::cuda {
 template <class Operand>
 [[nodiscard]] std::int64_t depth_parts(std::int64_t rows, std::int64_t columns, std::int64_t depth) {
   constexpr std::int64_t kMultiprocessors = 132, kMost = 16, kShortest = 256, kPiece = 64, kFewRows = 32;
-  // In bf16 half the way of a short product is not worth its parts' way to memory and back, nor is any of a product that the library
-  // takes.
-  constexpr bool kShort = sizeof(Operand) == 2;
-  if (kShort && rows > kFewRows) return 1;
-
+  // In bf16 half the way of a short product is not worth its parts' way to memory and back.
+  constexpr std::int64_t kLeast = sizeof(Operand) == 2 ? 4 : 2;
   const auto tiles = [&](std::int64_t by_rows, std::int64_t by_columns) {
     return (rows + by_rows - 1) / by_rows * ((columns + by_columns - 1) / by_columns);
   };
@@ -26,7 +23,7 @@ template <class Operand>
   while (2 * parts <= kMost && 2 * parts * blocks <= kMultiprocessors && depth / (2 * parts) >= kShortest &&
          depth % (2 * parts * kPiece) == 0)
     parts *= 2;
-  return kShort && parts < 4 ? 1 : parts;
+  return parts < kLeast ? 1 : parts;
 }
 
 template <class Operand>
