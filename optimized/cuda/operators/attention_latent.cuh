@@ -12,6 +12,7 @@
 /// [c | k^R], values are c itself. Weights are rounded under the largest score of all the keys that a row sees, so there are
 /// two grids: LatentMaxima has the scores alone, LatentValues has them again and the sums. As the second knows the base from
 /// the start, it has no sums to rescale, and both may split the keys at any tile: the sums of parts under one base are added.
+/// Few rows go to LatentDecode, which rounds no weight.
 namespace samestate::cuda {
 
 /// The sums of values under the bases that LatentMaxima has found: a block takes 64 rows, and each warpgroup 256 columns of
@@ -294,7 +295,7 @@ inline std::int64_t latent_part_keys(std::int64_t keys, std::int64_t blocks, std
   return best * kLatentPartKeys;
 }
 
-/// Up to so many rows a sequence LatentDecode takes them.
+/// Rows a sequence up to which LatentDecode takes them.
 inline constexpr std::int64_t kLatentDecodeRows = 32;
 /// Parts of their keys are multiples of it.
 inline constexpr std::int64_t kLatentDecodeUnit = 32;

@@ -28,7 +28,8 @@ struct FewRowsProduct : ProductPlan<Operand, Epilogue, FewRowsTile<Epilogue::kPa
   static constexpr int kRows = 4;  ///< at a time
   static constexpr int kPiece = 16 / static_cast<int>(sizeof(Operand));
   static constexpr int kLines = Epilogue::kPaired ? 2 * Tile::kWarpColumns : Tile::kWarpColumns;
-  static constexpr int kResidentBlocks = 3;
+  static constexpr int kResidentBlocks =
+      Epilogue::kPaired ? 2 : 3;  ///< as many as the pieces asked for leave
   using Piece = Vector<Operand, kPiece>;
 
   static std::size_t shared_bytes(const Parameters& p) {
