@@ -108,19 +108,34 @@ Distance CardDistance::of(std::size_t index, const Contract& contract) {
   return at->second;
 }
 
-bool CardDistance::sums_as_the_twin(const Contract& contract) {
-  bool asked = false;
+CardDistance::Likeness CardDistance::likeness(const Contract& contract) {
+  bool asked = false, bits = true;
   for (std::size_t i = 0; i < probes_.size(); ++i) {
     if (!ran(i)) continue;
     const Noise n = noise(i, contract);
     const Distance d = of(i, contract);
     for (std::size_t t = 0; t < d.size(); ++t) {
+      bits = bits && d[t] == 0.0;
       if (n.least[t] <= kCardFloor || n.least[t] <= kAboutDrift * n.few[t]) continue;
-      if (d[t] >= kNoChance * n.least[t]) return false;
+      if (d[t] >= kNoChance * n.least[t]) return Likeness::another_order;
       asked = true;
     }
   }
-  return asked;
+  return !asked ? Likeness::another_order : bits ? Likeness::bits : Likeness::sums;
+}
+
+Distance CardDistance::level(std::size_t index, const Contract& contract, Likeness like) {
+  if (like == Likeness::another_order) return level(index, contract);
+  if (like == Likeness::bits) return {kCardFloor, kCardFloor};
+  // Of an operand on the way as of what is written.
+  const auto few = [&](std::size_t size, Format written) {
+    double most = kCardFloor;
+    for (const Format format : {written, contract.P, contract.v_new, contract.v_decayed})
+      most = std::max(most, of_roundings(size, format));
+    return most;
+  };
+  return {few(outputs_[index].o.size(), contract.output),
+          few(outputs_[index].final_state.size(), contract.state)};
 }
 
 Distance CardDistance::level(std::size_t index, const Contract& contract) {

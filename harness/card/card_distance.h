@@ -36,10 +36,15 @@ class CardDistance {
     Distance few{};  ///< of so few roundings of what is written that chance turns none of them as well
   };
   [[nodiscard]] Noise noise(std::size_t index, const Contract& contract);
-  /// Whether the kernel is the twin to the bit wherever every other order moves it: then it sums as the twin does.
-  [[nodiscard]] bool sums_as_the_twin(const Contract& contract);
-  /// That nothing is to be concluded from distances below it.
+  /// How near the kernel is to the twin: an order of sums of its own; the twin wherever every other order moves it, so that it
+  /// sums as the twin does; the twin's bits on every probe.
+  enum class Likeness { another_order, sums, bits };
+  [[nodiscard]] Likeness likeness(const Contract& contract);
+  /// That nothing is to be concluded from distances below it, of a kernel with an order of its own.
   [[nodiscard]] Distance level(std::size_t index, const Contract& contract);
+  /// The same of a kernel that is `like` the twin: one that sums as the twin does may have exponentials of its own, which turn
+  /// a few roundings.
+  [[nodiscard]] Distance level(std::size_t index, const Contract& contract, Likeness like);
   [[nodiscard]] bool ran(std::size_t index) const { return !outputs_[index].o.empty(); }
   [[nodiscard]] const std::vector<Probe>& probes() const { return probes_; }
   [[nodiscard]] const Outputs& outputs(std::size_t index) const { return outputs_[index]; }

@@ -12,7 +12,7 @@ CardPoint evidence_of(const ContractPoint& point, const Contract& card, CardDist
   out.name = point.name;
   out.means = point.means;
   out.value = point.value(card);
-  const bool twin = distance.sums_as_the_twin(card);
+  const CardDistance::Likeness like = distance.likeness(card);
   bool all_same = true;  // of what is listed as alike
   for (const std::string_view value : point.values) {
     Contract other = card;
@@ -23,7 +23,7 @@ CardPoint evidence_of(const ContractPoint& point, const Contract& card, CardDist
       if (!distance.ran(i)) continue;
       const Distance with = distance.of(i, card);
       const Distance without = distance.of(i, other);
-      const Distance level = twin ? Distance{kCardFloor, kCardFloor} : distance.level(i, card);
+      const Distance level = distance.level(i, card, like);
       for (std::size_t t = 0; t < with.size(); ++t) {
         const double factor = std::max(without[t], level[t]) / std::max(with[t], level[t]);
         if (factor > found.factor) found.factor = factor, found.probe = distance.probes()[i].name;

@@ -82,12 +82,13 @@ Contract CardSearch::begin(Contract c) { return nearest_start(stored_formats(std
 
 Contract CardSearch::as_declared(Contract found, const Contract& declared) {
   const Contract nearest = found;
-  const bool twin = !stopped() && distance_.sums_as_the_twin(nearest);
+  const CardDistance::Likeness like =
+      stopped() ? CardDistance::Likeness::another_order : distance_.likeness(nearest);
   const auto alike = [&](const Contract& other) {
     for (const std::size_t i : all()) {
       if (stopped()) return false;
       const Distance with = distance_.of(i, nearest), without = distance_.of(i, other);
-      const Distance level = twin ? Distance{kCardFloor, kCardFloor} : distance_.level(i, nearest);
+      const Distance level = distance_.level(i, nearest, like);
       for (std::size_t t = 0; t < with.size(); ++t) {
         if (std::max(without[t], level[t]) >= kCardAlike * std::max(with[t], level[t])) return false;
       }
