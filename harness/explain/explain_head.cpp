@@ -11,6 +11,7 @@
 #include "harness/explain/explain.h"
 #include "harness/run/guard.h"
 #include "harness/systems/recurrent_system.h"
+#include "oracles/contract_points.h"
 #include "oracles/contracts.h"
 #include "oracles/rounding.h"
 
@@ -258,6 +259,29 @@ double constant_factor(const Matrix<double>& expected, const Matrix<double>& act
   return rest <= (1.0 - kExplainedShare) * whole ? factor : nan;
 }
 
+namespace {
+
+/// Whether each value lies below the right one, towards zero, by less than a unit of its last place, and some by well over
+/// half of it, which no rounding to nearest does.
+bool cut_off(const std::vector<double>& expected, const std::vector<double>& actual, Format format) {
+  constexpr Index kFewest = 8;
+  constexpr double kSlack = 0.05;  // units: what the kernel was off by before
+  const int fraction = format == Format::bf16 ? 7 : 10;
+  Index over_half = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (actual[i] == 0.0 && expected[i] == 0.0) continue;
+    if (!std::isnormal(static_cast<float>(actual[i])) || actual[i] != round_to(actual[i], format))
+      return false;
+    const double unit = std::ldexp(1.0, std::ilogb(actual[i]) - fraction);
+    const double below = (expected[i] - actual[i]) / (actual[i] > 0.0 ? unit : -unit);
+    if (below < -kSlack || below > 1.0 + kSlack) return false;
+    if (below > 0.5 + kSlack) ++over_half;
+  }
+  return over_half >= kFewest;
+}
+
+}  // namespace
+
 std::vector<std::string> value_patterns(const Resolved& r, const Outputs& outputs,
                                         const std::vector<HeadDifference>& heads) {
   std::vector<std::string> out;
@@ -310,6 +334,11 @@ std::vector<std::string> value_patterns(const Resolved& r, const Outputs& output
     out.push_back(fmt::format("the wrong rows of o are the right ones times {:.6g}", factor));
   if (right_in_bf16) return out;  // integers and powers of two: no rounding shows
   const Contract& contract = r.promised;
+  if ((contract.output == Format::bf16 || contract.output == Format::fp16) &&
+      cut_off(expected, actual, contract.output))
+    out.push_back(
+        fmt::format("the wrong rows of o are cut off to {}, towards zero: round to nearest, ties to even",
+                    name_of(contract.output)));
   if (bf16_state && contract.state != Format::bf16) {
     // Rounded once at the end it would leave o right.
     out.push_back(fmt::format(

@@ -25,7 +25,7 @@ _DELTA = {"q": "q", "k": "k", "v": "v", "g": "g", "beta": "beta", "scale": "scal
 _L2 = {"l2norm": "use_qk_l2norm_in_kernel"}
 
 # Its inverse of the chunk's matrix: blocks of 16 merged row by row in tf32, whatever the tensors are.
-_SOLVED = "+accumulator:fp32+inverse:block16/tf32_truncated+merges:rows+scan:tree+card:nearest"
+_SOLVED = "+accumulator:fp32+inverse:block16/tf32_truncated+merges:rows+scan:tree"
 
 # What its Triton kernels take as constants; T and B are not.
 _COMPILED = ("Hk", "Hv", "dk", "dv", "chunk", "contract", "form", "state", "l2norm")
@@ -100,7 +100,8 @@ ROWS = (
             ["form != packed", "T >= 1"], {"scale": "dk", "heads": "interleaved"}, {"cpu": "5.24.0"},
             "with FLA installed the plain name runs FLA"),
     _fla("chunk_gated_delta_rule", "gated_delta_rule", "chunked", "gated_delta_rule", ["fp32"],
-         [contract + _SOLVED for contract in ("bf16", "fp16", "tf32_truncated")], dict(_DELTA, **_L2),
+         ["bf16" + _SOLVED, "fp16" + _SOLVED + "+card:nearest", "tf32_truncated" + _SOLVED + "+card:nearest"],
+         dict(_DELTA, **_L2),
          limits=["chunk in 16 32 64"], chunk="chunk_size",
          traps="the fifth position of fused_recurrent is gk; dispatches to FlashQLA where that is installed (switched "
                "off here); fp32 is tf32 on a device"),
@@ -108,7 +109,7 @@ ROWS = (
          ["fp32", "bf16+norm:unrounded", "fp16+norm:unrounded"], dict(_DELTA, **_L2),
          traps="the fifth position is gk, not beta; beta=None is made with Hk heads; an l2norm inside stays in fp32"),
     _fla("chunk_delta_rule", "delta_rule", "chunked", "delta_rule", ["fp16"],
-         ["bf16+card:nearest", "fp16+card:nearest"], dict(_without(_DELTA, "g"), **_L2), limits=["chunk in 16 32 64"], chunk="chunk_size",
+         ["bf16", "fp16+card:nearest"], dict(_without(_DELTA, "g"), **_L2), limits=["chunk in 16 32 64"], chunk="chunk_size",
          traps="refuses fp32 tensors"),
     _fla("fused_recurrent_delta_rule", "delta_rule", "recurrent", "delta_rule", ["fp32"],
          ["fp32", "bf16", "fp16"], dict(_without(_DELTA, "g"), **_L2), limits=["scale in default 1 16 0.0001220703125"],

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 #include "harness/explain/explain_head.h"
 #include "oracles/contracts.h"
@@ -86,6 +88,16 @@ const Known kKnown[] = {
      after([](const Arguments& a) { a.final_state(0, 0, 0, 0) += 1; })},
     {"Zero", "", "the wrong rows of o are all zero",
      after([](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x = 0; }); })},
+    {"CutOff", "contract=bf16_io", "cut off to bf16, towards zero",
+     [](const Kernel& base, const Arguments& a, const Contract& c) {
+       Contract unrounded = c;
+       unrounded.output = Format::fp32;
+       const Outcome outcome = base.run(a, unrounded);
+       faulty::each(a.o, [](float& x, const auto&) {
+         x = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0xffff0000U);
+       });
+       return outcome;
+     }},
     {"Factor", "", "the right ones times 1.25",
      after([](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x *= 1.25F; }); })},
     {"Nan", "", "NaN or infinite", after([](const Arguments& a) { a.o(0, 3, 1, 2) = INFINITY; })},
