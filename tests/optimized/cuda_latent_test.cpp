@@ -1,6 +1,7 @@
 /// Latent attention's CUDA grids: their own source, executed on the host, against the kernel of fused multiply-adds.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -125,9 +126,9 @@ struct LateCopies {
 
 TEST(CudaLatentAttention, IsThatOfFusedMultiplyAdds) {
   EXPECT_EQ(check({1, 5, 200, 16, 512, 64}), 1);  // two row tiles, of which one is ragged, as the keys are
-  EXPECT_EQ(check({2, 3, 70, 8, 264, 0}),
+  EXPECT_EQ(check({2, 3, 70, 12, 264, 0}),
             1);  // no rotary columns, panels of zeros, the next sequence behind the keys
-  EXPECT_EQ(check({1, 2, 2, 1, 448, 24}), 1);  // rows that see one key
+  EXPECT_EQ(check({1, 2, 2, 20, 448, 24}), 1);  // rows that see one key
 }
 
 TEST(CudaLatentAttention, WaitsForWhatLandsLate) {
@@ -136,9 +137,80 @@ TEST(CudaLatentAttention, WaitsForWhatLandsLate) {
 }
 
 TEST(CudaLatentAttention, SplitsTheKeysOfFewRows) {
-  EXPECT_EQ(check({1, 1, 300, 16, 512, 64}), 3);
+  EXPECT_EQ(check({1, 1, 300, 40, 512, 64}), 3);
   EXPECT_EQ(check({1, 1, 260, 80, 512, 64}), 3);
   EXPECT_EQ(check({1, 150, 300, 1, 256, 8}), 3);  // rows that see nothing of the last part
+}
+
+/// What LatentDecode is asked for: no weight is rounded.
+std::vector<float> in_float64(const Call& call) {
+  const Shape& n = call.n;
+  std::vector<float> out;
+  const auto part = [](const std::vector<Bf16>& x, std::int64_t at) {
+    return static_cast<double>(loaded(x[static_cast<std::size_t>(at)]));
+  };
+  for (std::int64_t row = 0; row < n.batch * n.tokens * n.heads; ++row) {
+    const std::int64_t b = row / (n.tokens * n.heads), token = row / n.heads % n.tokens;
+    std::vector<double> scores;
+    for (std::int64_t key = b * n.keys; key <= b * n.keys + n.keys - n.tokens + token; ++key) {
+      double score = 0.0;
+      for (int i = 0; i < n.columns; ++i)
+        score += part(call.q, row * call.width + i) * part(call.c, key * n.columns + i);
+      for (int i = 0; i < n.rotary; ++i)
+        score += part(call.q, row * call.width + n.columns + i) * part(call.rotary, key * n.rotary + i);
+      scores.push_back(score * static_cast<double>(call.p.scale));
+    }
+    const double most = *std::max_element(scores.begin(), scores.end());
+    double weights = 0.0;
+    for (double& x : scores) weights += x = std::exp(x - most);
+    for (int i = 0; i < n.columns; ++i) {
+      double sum = 0.0;
+      for (std::size_t key = 0; key < scores.size(); ++key)
+        sum += scores[key] * part(call.c, (b * n.keys + static_cast<std::int64_t>(key)) * n.columns + i);
+      out.push_back(static_cast<float>(sum / weights));
+    }
+  }
+  return out;
+}
+
+/// `part_keys`: of a part, or 0 as the kernel chooses. Returns the parts.
+std::int64_t check_few(const Shape& n, std::int64_t part_keys = 0) {
+  SCOPED_TRACE(n.words());
+  const Call call(n);
+  const DeviceBuffer<Bf16> o(call.results());
+  LatentParameters of;
+  of.p = call.p, of.p.o = o.data(), of.rotary = call.on_rotary.data();
+  EXPECT_TRUE(in_latent_decode(of.p));
+  Scratch scratch;
+  prepare_latent(of, scratch);
+  if (part_keys > 0) of.p.part_keys = part_keys, of.p.parts = (n.keys + part_keys - 1) / part_keys;
+  enqueue_latent(of, nullptr);
+  const std::vector<Bf16> found = o.download();
+  const std::vector<float> expected = in_float64(call);
+  std::size_t other = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_NEAR(loaded(found[i]), expected[i], 1e-5F + 0x1.02p-8F * std::fabs(expected[i])) << i;
+    if (::testing::Test::HasFailure()) return 0;
+    other += loaded(found[i]) != loaded(stored<Bf16>(expected[i])) ? 1 : 0;
+  }
+  // Of weights in one number of bf16 a tenth are the next number.
+  EXPECT_LE(other, 1 + found.size() / 200);
+  return of.p.parts;
+}
+
+TEST(CudaLatentAttention, TakesFewRowsInOnePass) {
+  EXPECT_EQ(check_few({1, 1, 300, 16, 512, 64}), 10);
+  EXPECT_EQ(check_few({2, 3, 70, 8, 264, 0}),
+            3);  // two row tiles, columns of zeros, the next sequence behind the keys
+  EXPECT_EQ(check_few({1, 2, 2, 1, 448, 24}), 1);  // rows that see one key
+  check_few({1, 5, 200, 3, 512, 64}, 96);          // tiles of a part, parts whose last tile few rows see
+  check_few({1, 32, 40, 1, 512, 8}, 64);           // rows that see nothing of the last tile
+  check_few({1, 1, 1, 32, 512, 64});
+}
+
+TEST(CudaLatentAttention, FewRowsWaitForWhatLandsLate) {
+  const LateCopies late;
+  check_few({2, 2, 330, 7, 512, 64}, 352);
 }
 
 TEST(CudaLatentAttention, SplitsForWholeRoundsOfBlocks) {
@@ -183,7 +255,8 @@ void check_columns(int rows, int heads, int depth, int columns) {
   p.x_head = x_head, p.x_stride = heads * x_head, p.w_head = w_head;
   p.y_head = y_head, p.y_stride = heads * y_head;
   ASSERT_TRUE(in_column_product(p));
-  multiply_columns(p, nullptr);
+  with_column_rows(p,
+                   [&]<int rows_of_block>() { ColumnProduct<Operand, rows_of_block>::launch(p, nullptr); });
   const std::vector<Operand> y = on_y.download();
   for (int row = 0; row < rows; ++row) {
     for (int head = 0; head < heads; ++head) {

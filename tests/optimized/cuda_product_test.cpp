@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "optimized/cuda/operators/few_rows_product.cuh"
 #include "optimized/cuda/prepare.h"
 
 namespace samestate::cuda {
@@ -64,6 +65,7 @@ struct Sizes {
   bool gathered = false;
   std::vector<std::int32_t> groups = {};
   ProductTiling tiling = ProductTiling::wide;
+  bool few = false;  ///< FewRowsProduct takes it
 };
 
 template <class Operand, bool paired>
@@ -94,7 +96,9 @@ void check_product(const Sizes& s) {
   if (s.gathered) p.x_rows = x_rows.data();
   if (!s.groups.empty()) p.tiles = tiles.data(), p.tile_count = std::ssize(tiles), p.tiling = s.tiling;
   p.epilogue = {y.data(), s.rows, s.columns, !s.groups.empty()};
-  Product<Operand, Keep<paired>>::launch(p, nullptr);
+  p.in_pieces = product_in_pieces(p);
+  EXPECT_EQ(in_few_rows(p, std::ssize(s.groups)), s.few);
+  multiply_groups(p, std::ssize(s.groups), nullptr);
 
   const auto at = [](const std::vector<float>& values, std::int64_t i) {
     return static_cast<double>(values[static_cast<std::size_t>(i)]);
@@ -139,6 +143,29 @@ TEST(CudaProduct, SumsAreThoseOfFloat64) {
     check_products<Bf16>();
   }
   emulation::copies_land_late = false;
+}
+
+template <class Operand>
+void check_few_rows() {
+  const std::int64_t depth =
+      2 * 512 / static_cast<std::int64_t>(sizeof(Operand)) + 8;  // lanes without a last piece
+  const auto check = [&](Sizes s) {
+    s.few = true;
+    check_product<Operand, false>(s);
+    check_product<Operand, true>(s);
+  };
+  check({8, 19, depth, 1, 0, 8, true, {1, 0, 3, 2, 0, 2}, ProductTiling::skinny});  // a ragged edge
+  check({8, 16, depth, 1, 0, 0, true, {6, 0, 0, 0, 2}, ProductTiling::skinny});  // more rows than at a time
+  check({4, 5, 8, 2});
+  Sizes more{5, 5, 8};
+  check_product<Operand, true>(more);
+  more = {9, 5, 8, 1, 0, 0, true, {9, 0, 0, 0}, ProductTiling::skinny};
+  check_product<Operand, true>(more);
+}
+
+TEST(CudaProduct, FewRowsAreMultipliedWithoutTheUnit) {
+  check_few_rows<float>();
+  check_few_rows<Bf16>();
 }
 
 TEST(CudaProduct, StoresRoundOnceWhateverTheAlignment) {

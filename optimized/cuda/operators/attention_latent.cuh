@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "optimized/cuda/operators/attention_launch.cuh"
+#include "optimized/cuda/operators/latent_decode.cuh"
 #include "optimized/cuda/operators/latent_maxima.cuh"
 #include "optimized/cuda/operators/wide_products.cuh"
 
@@ -11,6 +12,7 @@
 /// [c | k^R], values are c itself. Weights are rounded under the largest score of all the keys that a row sees, so there are
 /// two grids: LatentMaxima has the scores alone, LatentValues has them again and the sums. As the second knows the base from
 /// the start, it has no sums to rescale, and both may split the keys at any tile: the sums of parts under one base are added.
+/// Few rows go to LatentDecode, which rounds no weight.
 namespace samestate::cuda {
 
 /// The sums of values under the bases that LatentMaxima has found: a block takes 64 rows, and each warpgroup 256 columns of
@@ -293,10 +295,33 @@ inline std::int64_t latent_part_keys(std::int64_t keys, std::int64_t blocks, std
   return best * kLatentPartKeys;
 }
 
+/// Rows a sequence up to which LatentDecode takes them.
+inline constexpr std::int64_t kLatentDecodeRows = 32;
+/// Parts of their keys are multiples of it.
+inline constexpr std::int64_t kLatentDecodeUnit = 32;
+using LatentOfFewRows = LatentDecode<32, 2>;
+
+inline bool in_latent_decode(const AttentionParameters<Bf16>& p) { return p.rows() <= kLatentDecodeRows; }
+
+template <class Tensors>
+void take_parts(AttentionParameters<Bf16>& p, Tensors& tensors) {
+  if (p.parts == 1) return;
+  const std::int64_t rows = p.batch * p.rows();
+  p.sums = tensors.template scratch<float>(p.parts * rows * p.summed_width());
+  p.largest = tensors.template scratch<float>(p.parts * rows);
+  p.weights = tensors.template scratch<float>(p.parts * rows);
+}
+
 /// Splits the keys where the rows are few, and takes the memory between the grids from `tensors`.
 template <class Tensors>
 void prepare_latent(LatentParameters& of, Tensors& tensors) {
   AttentionParameters<Bf16>& p = of.p;
+  if (in_latent_decode(p)) {
+    p.chunk = kLatentDecodeUnit;
+    // A block a multiprocessor: of twice as many the parts' merge takes longer than their tiles become shorter.
+    split_keys(p, p.row_tiles(LatentOfFewRows::kRows) * p.batch, kLatentBlocks);
+    return take_parts(p, tensors);
+  }
   const auto parts = [&](std::int64_t part_keys) {
     return std::max<std::int64_t>((p.keys + part_keys - 1) / part_keys, 1);
   };
@@ -304,16 +329,16 @@ void prepare_latent(LatentParameters& of, Tensors& tensors) {
   of.maxima_parts = parts(of.maxima_part_keys);
   p.part_keys = latent_part_keys(p.keys, p.row_tiles(LatentValues::kRows) * p.batch, 2, 1);
   p.parts = parts(p.part_keys);
-  const std::int64_t rows = p.batch * p.rows();
-  of.maxima = tensors.template scratch<float>(of.maxima_parts * rows);
-  if (p.parts == 1) return;
-  p.sums = tensors.template scratch<float>(p.parts * rows * p.summed_width());
-  p.largest = tensors.template scratch<float>(p.parts * rows);
-  p.weights = tensors.template scratch<float>(p.parts * rows);
+  of.maxima = tensors.template scratch<float>(of.maxima_parts * p.batch * p.rows());
+  take_parts(p, tensors);
 }
 
 inline void enqueue_latent(const LatentParameters& of, cudaStream_t stream) {
   if (of.p.batch * of.p.rows() == 0) return;
+  if (in_latent_decode(of.p)) {
+    LatentOfFewRows::launch(of, stream);
+    return merge_parts(of.p, stream);
+  }
   const LatentMaps values(of);
   LatentMaps maxima = values;
   maxima.of.p.parts = of.maxima_parts, maxima.of.p.part_keys = of.maxima_part_keys;

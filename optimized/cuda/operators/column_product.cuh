@@ -41,11 +41,14 @@ struct ColumnProduct {
   static SAMESTATE_HOST_DEVICE std::int64_t column_tiles(const Parameters& p) {
     return (p.columns + kColumns - 1) / kColumns;
   }
+  static SAMESTATE_HOST_DEVICE std::int64_t blocks(const Parameters& p) {
+    return (p.rows + kRows - 1) / kRows * p.heads * column_tiles(p);
+  }
+  static std::size_t shared_bytes(const Parameters& p) {
+    return sizeof(float) * kRows * (static_cast<std::size_t>(p.depth) + kWarps * kColumns);
+  }
   static void launch(const Parameters& p, cudaStream_t stream) {
-    const std::int64_t row_tiles = (p.rows + kRows - 1) / kRows;
-    const std::size_t shared =
-        sizeof(float) * kRows * (static_cast<std::size_t>(p.depth) + kWarps * kColumns);
-    cuda::launch<ColumnProduct>(blocks_of(row_tiles * p.heads * column_tiles(p), 1), shared, p, stream);
+    cuda::launch<ColumnProduct>(blocks_of(blocks(p), 1), shared_bytes(p), p, stream);
   }
 
   static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
@@ -148,13 +151,10 @@ bool in_column_product(const ColumnProductParameters<Operand>& p) {
          p.w_head % n == 0 && reinterpret_cast<std::uintptr_t>(p.w) % 16 == 0;
 }
 
-template <class Operand>
-void multiply_columns(const ColumnProductParameters<Operand>& p, cudaStream_t stream) {
-  if (p.rows <= 4) {
-    ColumnProduct<Operand, 4>::launch(p, stream);
-  } else {
-    ColumnProduct<Operand, 16>::launch(p, stream);
-  }
+/// `work.template operator()<kRows>()` with those of a block.
+template <class Operand, class Work>
+void with_column_rows(const ColumnProductParameters<Operand>& p, Work&& work) {
+  p.rows <= 4 ? work.template operator()<4>() : work.template operator()<16>();
 }
 
 }  // namespace samestate::cuda

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "optimized/cuda/operators/bf16_parts.cuh"
 #include "optimized/cuda/operators/dendritic_rule.cuh"
 #include "optimized/cuda/operators/grid.cuh"
 
@@ -12,7 +13,6 @@
 namespace samestate::cuda {
 
 inline constexpr int kChunk = 32;
-inline constexpr int kParts = 3;  ///< numbers of bf16 whose sum is one of fp32
 
 /// What the chunks of one window share, whatever the value column.
 struct ChunkTile {
@@ -45,16 +45,6 @@ SAMESTATE_DEVICE std::int64_t first_chunk(const RuleParameters<Bf16>& p, std::in
   for (int before = 0; before < e; ++before)
     chunks += (p.length[(b * p.shape.branches() + before) * p.shape.heads + h] + kChunk - 1) / kChunk;
   return chunks;
-}
-
-/// The parts of two neighbours.
-SAMESTATE_DEVICE void split_pair(float x, float y, std::uint32_t (&parts)[kParts]) {
-  SAMESTATE_UNROLL
-  for (std::uint32_t& part : parts) {
-    part = narrow_pair(x, y);
-    x -= float_of(part << 16);
-    y -= float_of(part & 0xffff0000U);
-  }
 }
 
 /// 16 bytes of a row, zeros where they do not exist; there after copies_wait() and a barrier.

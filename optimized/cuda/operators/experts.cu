@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "optimized/cuda/operators/call.cuh"
+#include "optimized/cuda/operators/few_rows_product.cuh"
 #include "optimized/cuda/operators/kernels.h"
 #include "optimized/cuda/operators/routing.cuh"
 
@@ -113,8 +114,8 @@ void enqueue_mixture(const MixtureParameters<Operand>& p, cudaStream_t stream) {
   if (p.routing.tokens == 0) return;
   route_tokens<true>(p.routing, stream);
   order_assignments(p.order, stream);
-  Product<Operand, StoreGatedUnit<Operand>>::launch(p.hidden, stream);
-  Product<Operand, StoreProduct<Operand>>::launch(p.down, stream);
+  multiply_groups(p.hidden, p.order.experts, stream);
+  multiply_groups(p.down, p.order.experts, stream);
   constexpr int n = 16 / static_cast<int>(sizeof(Operand));
   if (p.combine.width % n == 0) {
     EachThread<CombinedElements<Operand, n>>::launch(p.combine, stream);
@@ -180,8 +181,8 @@ struct Qwen3NextMoe {
     } else {
       EachWarp<OpenedToken<Operand, 1>>::launch(p.open, stream);
     }
-    Product<Operand, StoreGatedUnit<Operand>>::launch(p.hidden, stream);
-    Product<Operand, StoreProduct<Operand>>::launch(p.down, stream);
+    multiply_groups(p.hidden, 1, stream);
+    multiply_groups(p.down, 1, stream);
     enqueue_mixture(p.mixture, stream);
   }
 };

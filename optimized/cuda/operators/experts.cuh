@@ -179,8 +179,30 @@ struct PlacedPart {
   }
 };
 
+/// The same of assignments that are one part, by one block. Shared memory: 4 KB.
+struct OrderedPart {
+  using Parameters = AssignmentParameters;
+  static constexpr int kThreads = 256;
+  static constexpr std::size_t kShared = 4096;
+  static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
+    CountedPart::run(p, shared);
+    SAMESTATE_UNROLL
+    for (int j = 0; j < kExpertsOfThread; ++j) {
+      const int expert = thread_index() + kThreads * j;
+      if (expert >= p.experts) continue;
+      p.total[expert] = p.before[expert];  // which this thread has written
+      p.before[expert] = 0;
+    }
+    block_barrier();
+    ScannedExperts::run(p, shared);
+    block_barrier();
+    PlacedPart::run(p, shared);
+  }
+};
+
 /// Orders the assignments.
 inline void order_assignments(const AssignmentParameters& p, cudaStream_t stream) {
+  if (p.parts == 1) return launch<OrderedPart>(1, OrderedPart::kShared, p, stream);
   launch<CountedPart>(blocks_of(p.parts, 1), CountedPart::kShared, p, stream);
   EachWarp<SummedExpert>::launch(p, stream);
   launch<ScannedExperts>(1, ScannedExperts::kShared, p, stream);

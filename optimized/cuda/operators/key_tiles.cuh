@@ -15,7 +15,8 @@ namespace samestate::cuda {
 struct KeyRows {
   const Bf16* data = nullptr;
   std::int64_t width = 0, heads = 0, keys = 0, batch = 0;
-  std::int64_t stride = 0;  ///< elements from a key to the next, a multiple of 8 as width is
+  std::int64_t stride = 0;    ///< elements from a key to the next, a multiple of 8 as width is
+  int tile_rows = kTileRows;  ///< keys that a copy brings, a multiple of 8
 };
 
 #ifdef __CUDACC__
@@ -38,7 +39,7 @@ inline KeyMap key_map(const KeyRows& of) {
   // Each a multiple of the one before, also where rows of one head are further apart than it is wide.
   const cuuint64_t stride[3] = {size((of.heads == 1 ? of.stride : of.width) * 2), size(of.stride * 2),
                                 size(of.keys * of.stride * 2)};
-  const cuuint32_t box[4] = {kTileColumns, 1, kTileRows, 1};
+  const cuuint32_t box[4] = {kTileColumns, 1, static_cast<cuuint32_t>(of.tile_rows), 1};
   const cuuint32_t step[4] = {1, 1, 1, 1};
   const CUresult status =
       encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<Bf16*>(of.data), extent, stride, box, step,
@@ -53,7 +54,7 @@ inline KeyMap key_map(const KeyRows& of) {
   return map;
 }
 
-/// Columns [column, column + 64) of keys [key, key + 64) of a head of sequence b; arrives with kTileBytes.
+/// Columns [column, column + 64) of tile_rows keys from `key` on, of a head of sequence b; arrives with 128 bytes a key.
 SAMESTATE_DEVICE void load_key_tile(Bf16* tile, const KeyMap& from, Barrier& barrier, int column, int head,
                                     int key, int b) {
   asm volatile(
@@ -79,7 +80,7 @@ inline void load_key_tile(Bf16* tile, const KeyMap& from, Barrier& barrier, int 
     emulation::fail("a tensor whose rows are no multiple of 16 bytes");
   const auto copy = [tile, &from, column, head, key, b] {
     auto* const bytes = reinterpret_cast<unsigned char*>(tile);
-    for (int r = 0; r < kTileRows; ++r) {
+    for (int r = 0; r < from.tile_rows; ++r) {
       for (int c = 0; c < kTileColumns; ++c) {
         const bool inside =
             column + c < from.width && head < from.heads && key + r < from.keys && b < from.batch;
@@ -88,7 +89,7 @@ inline void load_key_tile(Bf16* tile, const KeyMap& from, Barrier& barrier, int 
       }
     }
   };
-  barrier.land(copy, kTileBytes);
+  barrier.land(copy, from.tile_rows * kTileColumns * 2);
 }
 
 inline float larger(float a, float b) { return a > b ? a : b; }

@@ -89,13 +89,38 @@ struct LatentQueries {
   }
 
   void enqueue(cudaStream_t stream) const {
+    enqueue_products(stream);
+    EachThread<TurnedPair<Operand>>::launch(turn, stream);
+  }
+  void enqueue_products(cudaStream_t stream) const {
     if (down.rows > 0) {
       project(down, stream);
       norm_latent(norm, stream);
     }
     project(up, stream);
     before_turn.enqueue(stream);
-    EachThread<TurnedPair<Operand>>::launch(turn, stream);
+  }
+};
+
+/// What both parts of a query become, in one launch: its latent by the first blocks, its rotary columns by those behind.
+template <class Operand, int kRows>
+struct LatentOfQueries {
+  struct Parameters {
+    ColumnProductParameters<Operand> latent;
+    TurnParameters<Operand> turn;
+  };
+  using Product = ColumnProduct<Operand, kRows>;
+  static constexpr int kThreads = Product::kThreads;
+  static void launch(const Parameters& p, cudaStream_t stream) {
+    const std::int64_t pairs = TurnedPair<Operand>::items(p.turn);
+    cuda::launch<LatentOfQueries>(blocks_of(Product::blocks(p.latent) + (pairs + kThreads - 1) / kThreads, 1),
+                                  Product::shared_bytes(p.latent), p, stream);
+  }
+  static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
+    const std::int64_t behind = block_index() - Product::blocks(p.latent);
+    if (behind < 0) return Product::run(p.latent, shared);
+    const std::int64_t pair = behind * kThreads + thread_index();
+    if (pair < TurnedPair<Operand>::items(p.turn)) TurnedPair<Operand>::run(p.turn, pair);
   }
 };
 
@@ -255,10 +280,13 @@ struct AbsorbedLatentAttention {
   }
   template <class Operand>
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
-    p.queries.enqueue(stream);
     if (p.key_up.x == nullptr) {
-      multiply_columns(p.few, stream);
+      p.queries.enqueue_products(stream);
+      with_column_rows(p.few, [&]<int rows>() {
+        LatentOfQueries<Operand, rows>::launch({p.few, p.queries.turn}, stream);
+      });
     } else {
+      p.queries.enqueue(stream);
       transpose(p.key_up, stream);
       project(p.q_latent, stream);
     }

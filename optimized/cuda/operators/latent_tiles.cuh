@@ -39,6 +39,24 @@ struct LatentMaps {
   }
 };
 
+/// The item of block `block`. Row tiles of the same keys follow each other: the first brings them into the cache. Rows that see the
+/// most come first.
+SAMESTATE_DEVICE AttentionItem latent_item(const AttentionParameters<Bf16>& p, std::int64_t block,
+                                           int tile_rows) {
+  const auto number = static_cast<std::uint32_t>(block);  // a grid's blocks are fewer than 2^31
+  const auto row_tiles = static_cast<std::uint32_t>(p.row_tiles(tile_rows));
+  const auto parts = static_cast<std::uint32_t>(p.parts);
+  AttentionItem at;
+  at.column = 0, at.key_head = 0;
+  at.part = number / row_tiles % parts, at.b = number / row_tiles / parts;
+  at.first_row = std::int64_t{row_tiles - 1 - number % row_tiles} * tile_rows;
+  const std::int64_t behind = at.first_row + tile_rows;
+  const std::int64_t seen = p.seen((behind < p.rows() ? behind : p.rows()) - 1);
+  at.begin = at.part * p.part_keys;
+  at.end = at.begin + p.part_keys < seen ? at.begin + p.part_keys : seen;
+  return at;
+}
+
 /// What the grids have in common. A row of queries or keys is nine tiles of 64 columns, eight of c and one of k^R, each zero
 /// behind its columns. Two warpgroups multiply, and a thread fetches.
 template <class Kernel>
@@ -76,7 +94,7 @@ struct LatentBlock {
       barriers_ready();
     }
     block_barrier();
-    const AttentionItem item = item_of(maps.of.p, block_index());
+    const AttentionItem item = latent_item(maps.of.p, block_index(), Kernel::kRows);
     const int role = uniform(warp_index() / 4);
     if (role == kGroups) {
       fewer_registers<24>();
@@ -92,22 +110,6 @@ struct LatentBlock {
   }
 
  protected:
-  /// Row tiles of the same keys follow each other: the first brings them into the cache. Rows that see the most come first.
-  static SAMESTATE_DEVICE AttentionItem item_of(const AttentionParameters<Bf16>& p, std::int64_t block) {
-    const auto number = static_cast<std::uint32_t>(block);  // a grid's blocks are fewer than 2^31
-    const auto row_tiles = static_cast<std::uint32_t>(p.row_tiles(Kernel::kRows));
-    const auto parts = static_cast<std::uint32_t>(p.parts);
-    AttentionItem at;
-    at.column = 0, at.key_head = 0;
-    at.part = number / row_tiles % parts, at.b = number / row_tiles / parts;
-    at.first_row = std::int64_t{row_tiles - 1 - number % row_tiles} * Kernel::kRows;
-    const std::int64_t behind = at.first_row + Kernel::kRows;
-    const std::int64_t seen = p.seen((behind < p.rows() ? behind : p.rows()) - 1);
-    at.begin = at.part * p.part_keys;
-    at.end = at.begin + p.part_keys < seen ? at.begin + p.part_keys : seen;
-    return at;
-  }
-
   static SAMESTATE_DEVICE int keys_of(const AttentionItem& item) {
     return item.begin < item.end ? static_cast<int>(item.end - item.begin) : 0;
   }

@@ -141,18 +141,10 @@ struct ProductSums<Tile, float> {
 };
 
 /// A block a tile. Tiles that run at a time are those of eight neighbours in rows and many in columns, whose operands the L2
-/// holds.
+/// holds. What the kernels of products have in common: which tile a block has, its lines, and whom its sums are given to.
 template <class Operand, class Epilogue, class Tile>
-struct ProductGrid {
+struct ProductPlan {
   using Parameters = ProductParameters<Operand, Epilogue>;
-  static constexpr int kThreads = 256;
-  static constexpr int kPiece = 16 / static_cast<int>(sizeof(Operand));  ///< elements
-  static constexpr int kSlab = 8 * kPiece;
-  static constexpr int kDepth = kSlab * Tile::kWarpsK;               ///< of a stage
-  static constexpr int kPieces = Tile::kStageBytes / 16 / kThreads;  ///< of a stage, one thread's
-  /// Where the sums leave registers for it.
-  static constexpr int kResidentBlocks = sizeof(Operand) == 2 ? 2 : 1;
-  static constexpr std::size_t kShared = Tile::kStages * Tile::kStageBytes + Tile::kLines * sizeof(Operand*);
   static constexpr int kBand = 8;
 
   static SAMESTATE_HOST_DEVICE std::int64_t tiles_down(const Parameters& p) {
@@ -162,20 +154,21 @@ struct ProductGrid {
     return (p.columns + Tile::kOutputs - 1) / Tile::kOutputs;
   }
 
-  static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
+  /// Returns the first column of this block's tile.
+  static SAMESTATE_DEVICE std::int64_t place(const Parameters& p, ProductTile& at) {
     // A launch holds 2^31 blocks: more outputs than any memory.
     const std::int64_t down = tiles_down(p), across = tiles_across(p);
     const std::int64_t batch = block_index() / (down * across), i = block_index() % (down * across);
     const std::int64_t band = i / (kBand * across) * kBand, in_band = i % (kBand * across);
     const std::int64_t high = down - band < kBand ? down - band : kBand;
     const std::int64_t tile = band + in_band % high;
-    ProductTile at{static_cast<std::int32_t>(batch), Tile::kRows, tile * Tile::kRows};
+    at = {static_cast<std::int32_t>(batch), Tile::kRows, tile * Tile::kRows};
     if (p.tiles != nullptr) {
       at = p.tiles[tile];
     } else if (p.rows - at.first < Tile::kRows) {
       at.rows = static_cast<std::int32_t>(p.rows - at.first);
     }
-    if (at.rows > 0) multiply_tile(p, at, in_band / high * Tile::kOutputs, shared);
+    return in_band / high * Tile::kOutputs;
   }
 
   /// A line of the tile: a row of x, a column of w or of w2; null beyond them.
@@ -193,12 +186,71 @@ struct ProductGrid {
     return (line < Tile::kOutputs ? p.w : p.w2) + at.group * p.w_batch + of * p.w_stride;
   }
 
+  /// By the block's first `threads` threads.
+  static SAMESTATE_DEVICE void hand_over(const Parameters& p, const ProductTile& at, std::int64_t column,
+                                         const float* sums, int threads) {
+    constexpr int kQuads = Tile::kOutputs / 4;
+    for (int i = thread_index(); i < at.rows * kQuads; i += threads) {
+      const int row = i / kQuads, quad = i % kQuads * 4;
+      if (column + quad >= p.columns) continue;
+      float x[4], x2[4];
+      add_up(sums + row * Tile::kSumStride + quad, x);
+      if constexpr (Epilogue::kPaired) add_up(sums + row * Tile::kSumStride + quad + Tile::kOutputs, x2);
+      give_quad(p, at, at.first + row, column + quad, x, x2);
+    }
+  }
+  /// Those of four columns that exist; `x2` where the epilogue is paired.
+  static SAMESTATE_DEVICE void give_quad(const Parameters& p, const ProductTile& at, std::int64_t row,
+                                         std::int64_t column, const float (&x)[4], const float (&x2)[4]) {
+    const auto give = [&](std::int64_t to, const auto& one, const auto& two) {
+      if constexpr (Epilogue::kPaired) {
+        p.epilogue(at.group, row, to, one, two);
+      } else {
+        p.epilogue(at.group, row, to, one);
+      }
+    };
+    if (column + 4 <= p.columns) return give(column, x, x2);
+    SAMESTATE_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      const float one[1] = {x[e]}, two[1] = {Epilogue::kPaired ? x2[e] : 0.0F};
+      if (column + e < p.columns) give(column + e, one, two);
+    }
+  }
+  static SAMESTATE_DEVICE void add_up(const float* from, float (&x)[4]) {
+    x[0] = x[1] = x[2] = x[3] = 0.0F;
+    SAMESTATE_UNROLL
+    for (int k = 0; k < Tile::kWarpsK; ++k) {
+      const Quad part = load_quad(from + k * Tile::kRows * Tile::kSumStride);
+      x[0] += part.x, x[1] += part.y, x[2] += part.z, x[3] += part.w;
+    }
+  }
+};
+
+template <class Operand, class Epilogue, class Tile>
+struct ProductGrid : ProductPlan<Operand, Epilogue, Tile> {
+  using Plan = ProductPlan<Operand, Epilogue, Tile>;
+  using typename Plan::Parameters;
+  static constexpr int kThreads = 256;
+  static constexpr int kPiece = 16 / static_cast<int>(sizeof(Operand));  ///< elements
+  static constexpr int kSlab = 8 * kPiece;
+  static constexpr int kDepth = kSlab * Tile::kWarpsK;               ///< of a stage
+  static constexpr int kPieces = Tile::kStageBytes / 16 / kThreads;  ///< of a stage, one thread's
+  /// Where the sums leave registers for it.
+  static constexpr int kResidentBlocks = sizeof(Operand) == 2 ? 2 : 1;
+  static constexpr std::size_t kShared = Tile::kStages * Tile::kStageBytes + Tile::kLines * sizeof(Operand*);
+
+  static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
+    ProductTile at;
+    const std::int64_t column = Plan::place(p, at);
+    if (at.rows > 0) multiply_tile(p, at, column, shared);
+  }
+
   static SAMESTATE_DEVICE void multiply_tile(const Parameters& p, const ProductTile& at, std::int64_t column,
                                              unsigned char* shared) {
     const Operand** const lines =
         reinterpret_cast<const Operand**>(shared + Tile::kStages * Tile::kStageBytes);
     for (int line = thread_index(); line < Tile::kLines; line += kThreads)
-      lines[line] = find_line(p, at, column, line);
+      lines[line] = Plan::find_line(p, at, column, line);
     block_barrier();
     const auto load = [&](int step) {
       unsigned char* const stage = shared + step % Tile::kStages * Tile::kStageBytes;
@@ -250,45 +302,18 @@ struct ProductGrid {
     float* const out = reinterpret_cast<float*>(shared);
     sums.store(out + (k * Tile::kRows + m) * Tile::kSumStride + n);
     block_barrier();
-    hand_over(p, at, column, out);
-  }
-
-  static SAMESTATE_DEVICE void hand_over(const Parameters& p, const ProductTile& at, std::int64_t column,
-                                         const float* sums) {
-    constexpr int kQuads = Tile::kOutputs / 4;
-    for (int i = thread_index(); i < at.rows * kQuads; i += kThreads) {
-      const int row = i / kQuads, quad = i % kQuads * 4;
-      if (column + quad >= p.columns) continue;
-      float x[4], x2[4];
-      add_up(sums + row * Tile::kSumStride + quad, x);
-      if constexpr (Epilogue::kPaired) add_up(sums + row * Tile::kSumStride + quad + Tile::kOutputs, x2);
-      const auto give = [&](std::int64_t to, const auto& one, const auto& two) {
-        if constexpr (Epilogue::kPaired) {
-          p.epilogue(at.group, at.first + row, to, one, two);
-        } else {
-          p.epilogue(at.group, at.first + row, to, one);
-        }
-      };
-      if (column + quad + 4 <= p.columns) {
-        give(column + quad, x, x2);
-        continue;
-      }
-      SAMESTATE_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        const float one[1] = {x[e]}, two[1] = {Epilogue::kPaired ? x2[e] : 0.0F};
-        if (column + quad + e < p.columns) give(column + quad + e, one, two);
-      }
-    }
-  }
-  static SAMESTATE_DEVICE void add_up(const float* from, float (&x)[4]) {
-    x[0] = x[1] = x[2] = x[3] = 0.0F;
-    SAMESTATE_UNROLL
-    for (int k = 0; k < Tile::kWarpsK; ++k) {
-      const Quad part = load_quad(from + k * Tile::kRows * Tile::kSumStride);
-      x[0] += part.x, x[1] += part.y, x[2] += part.z, x[3] += part.w;
-    }
+    Plan::hand_over(p, at, column, out, kThreads);
   }
 };
+
+/// Whether every row begins at 16 bytes.
+template <class Operand, class Epilogue>
+bool product_in_pieces(const ProductParameters<Operand, Epilogue>& p) {
+  constexpr int n = 16 / static_cast<int>(sizeof(Operand));
+  const auto aligned = [](const Operand* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
+  return aligned(p.x) && aligned(p.w) && aligned(p.w2) && p.x_stride % n == 0 && p.w_stride % n == 0 &&
+         p.x_batch % n == 0 && p.w_batch % n == 0;
+}
 
 template <class Operand, class Epilogue>
 struct Product {
@@ -298,10 +323,7 @@ struct Product {
   using Skinny = ProductGrid<Operand, Epilogue, ProductTile8Warps<16, 16, 1, 1, 8, Epilogue::kPaired>>;
 
   static void launch(Parameters p, cudaStream_t stream) {
-    constexpr int n = 16 / static_cast<int>(sizeof(Operand));
-    const auto aligned = [](const Operand* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
-    p.in_pieces = aligned(p.x) && aligned(p.w) && aligned(p.w2) && p.x_stride % n == 0 &&
-                  p.w_stride % n == 0 && p.x_batch % n == 0 && p.w_batch % n == 0;
+    p.in_pieces = product_in_pieces(p);
     if (const auto plain = plain_product(p); plain && multiply_by_library(*plain, stream)) return;
     if (p.tiles == nullptr) {
       // Fewer blocks than SMs leave some without work: then each sums over a part of the depth of its own.
