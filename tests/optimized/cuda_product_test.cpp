@@ -154,8 +154,8 @@ void check_few_rows() {
     check_product<Operand, false>(s);
     check_product<Operand, true>(s);
   };
-  check({7, 19, depth, 1, 0, 8, true, {1, 0, 3, 2, 0, 1}, ProductTiling::skinny});  // a ragged edge
-  check({7, 16, depth, 1, 0, 0, true, {6, 0, 0, 0, 1}, ProductTiling::skinny});  // more rows than at a time
+  check({8, 19, depth, 1, 0, 8, true, {1, 0, 3, 2, 0, 2}, ProductTiling::skinny});  // a ragged edge
+  check({8, 16, depth, 1, 0, 0, true, {6, 0, 0, 0, 2}, ProductTiling::skinny});  // more rows than at a time
   check({4, 5, 8, 2});
   Sizes more{5, 5, 8};
   check_product<Operand, true>(more);

@@ -238,9 +238,10 @@ TEST(CudaRouting, LoadsAreThoseOfTheCpu) {
   expect_near<float>(l.download(), loss, "loss");
 }
 
-TEST(CudaRouting, AssignmentsStandByExpertThenByToken) {
+/// In parts of `part`, or in one, which one block orders.
+void check_assignments(std::int64_t part) {
   constexpr int kExperts = 300, kChosen = 4, kTile = 16;
-  constexpr std::int64_t kAssignments = 4 * 350, kPart = 37;
+  constexpr std::int64_t kAssignments = 4 * 350;
   std::vector<std::int32_t> choice(kAssignments), order(kAssignments);
   std::mt19937 random(1);
   for (std::int32_t& e : choice) e = static_cast<std::int32_t>(random() % 7 == 0 ? 299 : random() % 290);
@@ -252,7 +253,7 @@ TEST(CudaRouting, AssignmentsStandByExpertThenByToken) {
   const DeviceBuffer<std::int32_t> in(choice), total(kExperts), first(kExperts), token(kAssignments),
       place(kAssignments);
   p.choice = in.data(), p.assignments = kAssignments, p.experts = kExperts, p.chosen = kChosen;
-  p.part = kPart, p.parts = (kAssignments + kPart - 1) / kPart;
+  p.part = part, p.parts = (kAssignments + part - 1) / part;
   const DeviceBuffer<std::int32_t> before(static_cast<std::size_t>(p.parts * kExperts));
   p.tile_rows = kTile, p.tile_count = product_tiles(kAssignments, kExperts, ProductTiling::skinny);
   const DeviceBuffer<ProductTile> tiles(static_cast<std::size_t>(p.tile_count));
@@ -270,6 +271,11 @@ TEST(CudaRouting, AssignmentsStandByExpertThenByToken) {
       EXPECT_EQ(expert_of(order[static_cast<std::size_t>(next)]), tile.group);
   }
   EXPECT_EQ(next, kAssignments);
+}
+
+TEST(CudaRouting, AssignmentsStandByExpertThenByToken) {
+  check_assignments(37);
+  check_assignments(4 * 350);
 }
 
 template <class Operand, int slots>
