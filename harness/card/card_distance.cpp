@@ -125,7 +125,6 @@ CardDistance::Likeness CardDistance::likeness(const Contract& contract) {
 }
 
 Distance CardDistance::level(std::size_t index, const Contract& contract, Likeness like) {
-  if (like == Likeness::another_order) return level(index, contract);
   if (like == Likeness::bits) return {kCardFloor, kCardFloor};
   // Of an operand on the way as of what is written.
   const auto few = [&](std::size_t size, Format written) {
@@ -134,8 +133,12 @@ Distance CardDistance::level(std::size_t index, const Contract& contract, Likene
       most = std::max(most, of_roundings(size, format));
     return most;
   };
-  return {few(outputs_[index].o.size(), contract.output),
-          few(outputs_[index].final_state.size(), contract.state)};
+  Distance out{few(outputs_[index].o.size(), contract.output),
+               few(outputs_[index].final_state.size(), contract.state)};
+  if (like == Likeness::sums) return out;
+  const Distance order = level(index, contract);
+  for (std::size_t t = 0; t < out.size(); ++t) out[t] = std::max(out[t], order[t]);
+  return out;
 }
 
 Distance CardDistance::level(std::size_t index, const Contract& contract) {

@@ -42,8 +42,8 @@ class CardDistance {
   [[nodiscard]] Likeness likeness(const Contract& contract);
   /// That nothing is to be concluded from distances below it, of a kernel with an order of its own.
   [[nodiscard]] Distance level(std::size_t index, const Contract& contract);
-  /// The same of a kernel that is `like` the twin: one that sums as the twin does may have exponentials of its own, which turn
-  /// a few roundings.
+  /// The same between values of a point, of a kernel that is `like` the twin: but for one that is it to the bit, exponentials
+  /// of its own turn a few roundings.
   [[nodiscard]] Distance level(std::size_t index, const Contract& contract, Likeness like);
   [[nodiscard]] bool ran(std::size_t index) const { return !outputs_[index].o.empty(); }
   [[nodiscard]] const std::vector<Probe>& probes() const { return probes_; }

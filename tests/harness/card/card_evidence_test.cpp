@@ -47,6 +47,7 @@ TEST(CardEvidence, AFewTurnedRoundingsTellOnlyWhatIsTheTwinToTheBit) {
 
   CardDistance another("gated_delta_rule", probes, outputs_of(probes, contract, true));
   EXPECT_EQ(another.likeness(contract), CardDistance::Likeness::another_order);
+  EXPECT_FALSE(evidence_of(contract_point("log2e"), contract, another).told);
 }
 
 }  // namespace
