@@ -1,10 +1,13 @@
 #include "cli/gate_plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "cli/interrupt.h"
@@ -62,6 +65,26 @@ void read(const RunPart& part, const std::string& name, std::string& value) {
   if (found != part.options.end()) value = found->second;
 }
 
+/// What the kernels promise, where --contract names one that none of them does; empty: it is not that.
+std::string not_promised(const CaseFilter& filter, const Plan& plan) {
+  for (const KeyCondition& condition : filter.conditions()) {
+    if (condition.key != "contract") continue;
+    std::set<std::string> promised;
+    for (const KernelCoverage& of : plan.kernels) {
+      Case c;
+      for (const std::string& contract : of.kernel->contracts) {
+        c.contract = contract;
+        if (condition.holds(c, of.kernel->name)) return "";
+        promised.insert(contract);
+      }
+    }
+    return fmt::format(": {} {} {} only; a row that is to be judged under another must promise it",
+                       plan.kernels.size() == 1 ? plan.kernels.front().kernel->name : "these kernels",
+                       plan.kernels.size() == 1 ? "promises" : "promise", fmt::join(promised, ", "));
+  }
+  return "";
+}
+
 }  // namespace
 
 GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
@@ -78,8 +101,10 @@ GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
     out.notes.push_back(text_of(left));
   const std::int64_t total = plan.total = std::ssize(cases);
   if (total == 0 && !options.plan.filter.empty()) {
-    throw Error("no case of the plan fits " + options.plan.filter.text() +
-                ": `samestate gate --list` with fewer conditions shows what there is");
+    const std::string promised = not_promised(options.plan.filter, plan);
+    throw Error(fmt::format(
+        "no case of the plan fits {}{}", options.plan.filter.text(),
+        promised.empty() ? ": `samestate gate --list` with fewer conditions shows what there is" : promised));
   }
   const std::int64_t most = options.plan.max_cases;
   if (most > 0 && total > most) {

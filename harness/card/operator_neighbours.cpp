@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "harness/systems/saved_run.h"
 #include "oracles/contract_points.h"
 #include "oracles/contracts.h"
+#include "oracles/rounding.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -28,14 +30,34 @@ Contract with_operands(const Contract& c, Format operand) {
   return other;
 }
 
+/// Those of 16 bit that hold every value that the kernel wrote.
+std::vector<Format> written_in(const Resolved& r, const RunFile& run) {
+  std::vector<Format> out;
+  for (const Format format : {Format::bf16, Format::fp16}) {
+    bool some = false, all = true;
+    for (const auto& [name, tensor] : run.tensors) {
+      if (!name.starts_with(r.system->in_file.output)) continue;
+      for (const double x : tensor.values) {
+        some = some || x != 0.0;
+        all = all && (!std::isfinite(x) || round_to(x, format) == x);
+      }
+    }
+    if (some && all) out.push_back(format);
+  }
+  return out;
+}
+
 }  // namespace
 
-std::vector<Contract> operator_contracts_near(const Contract& c, int changes) {
+std::vector<Contract> operator_contracts_near(const Contract& c, int changes,
+                                              std::span<const Format> written) {
   std::vector<Contract> out;
   std::vector<Format> operands{unit_operand(c)};
   if (c.input == Format::fp32) operands = {Format::none, Format::tf32, Format::tf32_truncated};
   std::vector<Format> outputs{c.output};
-  for (const Format format : {Format::fp32, c.input}) {
+  std::vector<Format> others{Format::fp32, c.input};
+  others.insert(others.end(), written.begin(), written.end());
+  for (const Format format : others) {
     if (std::ranges::find(outputs, format) == outputs.end()) outputs.push_back(format);
   }
   for (const Format operand : operands) {
@@ -61,8 +83,9 @@ Neighbours operator_neighbours_of(const Resolved& r, const RunFile& run, double 
       Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
   Neighbours out;
   out.coarser = unit_operand(*r.contract) == Format::none && r.contract->input == Format::fp32;
+  const std::vector<Format> written = written_in(r, run);
   for (out.changes = 1; out.changes <= 2 && out.passes.empty(); ++out.changes) {
-    for (const Contract& c : operator_contracts_near(*r.contract, out.changes)) {
+    for (const Contract& c : operator_contracts_near(*r.contract, out.changes, written)) {
       if (Clock::now() >= end || (stop && stop())) {
         out.complete = false;
         return out;

@@ -79,12 +79,17 @@ class KernelThrew : public Error {
   using Error::Error;
 };
 
-/// What a call of a kernel gives. Throws KernelThrew for what it throws, but for Unavailable.
+/// What a call of a kernel gives. Throws KernelThrew for what it throws, but for the verdicts Unavailable, Trespass and
+/// Unrepeatable, which a kernel of another process is found out by on the way.
 template <class Call>
 auto called(const Call& call) {
   try {
     return call();
   } catch (const Unavailable&) {
+    throw;
+  } catch (const Trespass&) {
+    throw;
+  } catch (const Unrepeatable&) {
     throw;
   } catch (const std::exception& thrown) {
     throw KernelThrew(std::string("the kernel threw: ") + thrown.what());

@@ -80,6 +80,16 @@ TEST(OperatorNeighbours, NameTheOperandsThatTheOutputsShow) {
   }
 }
 
+// Data in fp32, every output a number of bf16: said where it is so, and not of outputs that are none.
+TEST(OperatorNeighbours, NameTheFormatThatTheOutputsAreWrittenIn) {
+  const Asked written = asked(known("cpu.softmax_attention.online", "fp32+output:bf16"), "fp32");
+  EXPECT_EQ(written.judgement.verdict, Verdict::fail);
+  EXPECT_NE(written.neighbours.text().find("passes under contract fp32+output:bf16"), std::string::npos)
+      << written.neighbours.text();
+  const Asked scaled = asked(known("cpu.softmax_attention.online", "fp32", 1.0003F), "fp32");
+  EXPECT_EQ(scaled.neighbours.text().find("output:bf16"), std::string::npos) << scaled.neighbours.text();
+}
+
 TEST(OperatorNeighbours, SayThatNoContractExplainsAScale) {
   const Asked scaled = asked(known("cpu.softmax_attention.online", "tf32", 1.003F), "tf32");
   EXPECT_EQ(scaled.judgement.verdict, Verdict::fail);

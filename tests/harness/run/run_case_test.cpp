@@ -246,6 +246,19 @@ TEST(RunCase, NoKernelIsBlamedForWhatTheReferenceThrows) {
   EXPECT_TRUE(met) << "no seed of " << line << " had a pivot that is not positive";
 }
 
+// What a kernel in another process did to memory is found on the way, inside the call, and is no crash of it.
+TEST(RunCase, ATrespassWithinTheCallIsNoException) {
+  const KernelTable table =
+      normal_equations([](const OperatorArguments&) -> Outcome { throw Trespass("wrote beside o"); });
+  const Judgement j = run_case(parse_case("v1 proximal_step form=normal_equations T=4 dk=8 "
+                                          "kernel=planted.proximal_step.normal_equations"),
+                               table)
+                          .judgement;
+  EXPECT_EQ(j.verdict, Verdict::fail);
+  EXPECT_EQ(j.gate, "memory");
+  EXPECT_EQ(j.reason, "wrote beside o");
+}
+
 // A fault of the judge's own names itself.
 TEST(RunCase, WhatTheJudgeThrowsHasAGateOfItsOwn) {
   Record record;
