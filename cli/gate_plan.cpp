@@ -13,6 +13,7 @@
 #include "cli/interrupt.h"
 #include "fuzz/compiled_variants.h"
 #include "fuzz/corpus.h"
+#include "fuzz/factors.h"
 #include "harness/records/hash.h"
 #include "reference/error.h"
 
@@ -71,7 +72,7 @@ std::string not_promised(const CaseFilter& filter, const Plan& plan) {
     if (condition.key != "contract") continue;
     std::set<std::string> promised;
     for (const KernelCoverage& of : plan.kernels) {
-      Case c;
+      Case c = start_of(*of.kernel);
       for (const std::string& contract : of.kernel->contracts) {
         c.contract = contract;
         if (condition.holds(c, of.kernel->name)) return "";

@@ -55,6 +55,7 @@ bad 'measured' gate --regime fast --list
 bad 'unknown key' gate --where size=4 --list
 bad '64..4096' gate --where T=long --list
 bad 'no case of the plan fits' gate --device cpu --system retention --where T=7777777 --list
+bad 'cpu.rms_norm.fused promises bf16, fp16, fp32 only' gate --device cpu --kernel cpu.rms_norm.fused --contract fp32+output:bf16 --list
 bad 'none of 20000 drawn cases' fuzz --system retention --where T=7777777 --max-cases 3
 bad 'no point fits' sweep --quick --where T=7777777
 bad 'no case fits' bench --device cpu --quick --where T=7777777
