@@ -20,8 +20,7 @@ export LD_LIBRARY_PATH="$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 patience=240
 run 0 gate --subject "$subject" --kernel "$name" --max-cases 300
-# Which of the plan's cases are vacuous hangs on the plan.
-grep -Eq '300 cases, (29[0-9]) judged: vacuous [0-9]+, pass \1' out || complain 'not all of 300 cases passed that could'
+says '296 judged: vacuous 4, pass 296'
 patience=60
 run 0 repro --subject "$subject" "$line"
 says 'verdict   pass'
