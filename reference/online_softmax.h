@@ -95,7 +95,7 @@ template <class Scalar>
   Matrix<Scalar> o(x.tokens(), x.heads * dv);
   for (Index h = 0; h < x.heads; ++h) {
     std::vector<OnlineSoftmax<Scalar>> rows = none;
-    for (Index begin = 0; begin < x.keys(); begin += tile) {
+    for (const Index begin : tiles_of_keys<Scalar>(x.keys(), tile)) {
       const Index end = tile < x.keys() - begin ? begin + tile : x.keys();
       if (!merged) {
         add_tile(x, h, begin, end, rows);

@@ -116,30 +116,51 @@ template <class Scalar>
 }
 
 /// Whether a kernel leaves its running maximum although a score is above it: of a scalar that knows of kernels which raise it only
-/// where rescaling is worth it, above 8 in the exponent of 2 (FlashAttention-4's).
+/// where rescaling is worth it (FlashAttention-4's, by 8 in the exponent of 2).
 template <class Scalar>
 [[nodiscard]] bool keeps_maximum(const Scalar& maximum, const Scalar& score) {
-  if constexpr (requires { RoundingPoint<Scalar>::lazy_maximum(); }) {
-    constexpr double kWorthRaising = 8.0 * 0.6931471805599453;
-    return RoundingPoint<Scalar>::lazy_maximum() && !(score > maximum + Scalar(kWorthRaising));
+  if constexpr (requires { RoundingPoint<Scalar>::lazy_by(); }) {
+    const double by = RoundingPoint<Scalar>::lazy_by();
+    return by > 0.0 && !(score > maximum + Scalar(by));
   } else {
     return false;
   }
 }
 
-/// The largest score of token t up to the end of each tile of keys, or the one that a kernel keeps for it; of tiles without a key
-/// seen so far, any.
+/// Whether a kernel takes its tiles of keys from the last to the first, as FlashAttention-2 does: of a scalar that knows of such
+/// kernels.
+template <class Scalar>
+[[nodiscard]] bool last_keys_first() {
+  if constexpr (requires { RoundingPoint<Scalar>::last_keys_first(); }) {
+    return RoundingPoint<Scalar>::last_keys_first();
+  } else {
+    return false;
+  }
+}
+
+/// The first keys of tiles of `tile`, of `keys` in all, in the order in which they are taken.
+template <class Scalar>
+[[nodiscard]] std::vector<Index> tiles_of_keys(Index keys, Index tile) {
+  std::vector<Index> begins;
+  for (Index begin = 0; begin < keys; begin += std::min(tile, keys - begin)) begins.push_back(begin);
+  if (last_keys_first<Scalar>()) std::reverse(begins.begin(), begins.end());
+  return begins;
+}
+
+/// The largest score of token t so far, of each tile of keys, or the one that a kernel keeps for it; of tiles before which no key
+/// was seen, any.
 template <class Scalar, class Row>
 [[nodiscard]] std::vector<Scalar> largest_so_far(const AttentionInputs<Scalar>& x, Index t, Index tile,
                                                  const Row& row) {
-  std::vector<Scalar> out;
+  const std::vector<Index> tiles = tiles_of_keys<Scalar>(row.size(), tile);
+  std::vector<Scalar> out(tiles.size());
   std::optional<Scalar> largest;
-  for (Index begin = 0; begin < row.size(); begin += tile) {
+  for (const Index begin : tiles) {
     const std::optional<Scalar> here =
         largest_seen(x, t, begin, row.segment(begin, std::min(tile, row.size() - begin)));
     if (here && largest && !keeps_maximum(*largest, *here)) take_larger(*largest, *here);
     if (!largest) largest = here;
-    out.push_back(largest ? softmax_shift(*largest) : Scalar(0));
+    out[static_cast<std::size_t>(begin / tile)] = largest ? softmax_shift(*largest) : Scalar(0);
   }
   return out;
 }

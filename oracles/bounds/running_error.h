@@ -6,6 +6,7 @@
 
 #include "oracles/bounds/bound.h"
 #include "oracles/bounds/skipped_points.h"
+#include "oracles/bounds/softmax_order.h"
 #include "oracles/rounding.h"
 #include "reference/rounding_point.h"
 
@@ -44,10 +45,8 @@ struct RunningModel {
   bool of_twin = false;                    ///< operands too are rounded to nearest, or cut off, as the twin's
   bool* rounds = nullptr;                  ///< set where it does
   const SkippedPoints* skipped = nullptr;  ///< of the twin: points that the kernel does not have
-  bool divides_last = false;               ///< of the twin, as RoundingPoint has it
   bool sums_stored = false;                ///< of the twin: summed() takes what was stored
-  std::int64_t key_tile = 0;               ///< of the twin: keys of a softmax at a time; 0: all
-  bool lazy_maximum = false;               ///< of the twin, as RoundingPoint has it
+  SoftmaxOrder softmax;                    ///< of the twin
 
   /// Of a contract: rounding points keep 16 bits where its operands do.
   [[nodiscard]] static RunningModel of(const Contract& contract);
@@ -379,9 +378,10 @@ struct RoundingPoint<Running> {
     const RunningModel& model = detail::running_model();
     return !model.of_twin || model.sums_stored ? kept : x;
   }
-  static bool divides_last() { return detail::running_model().divides_last; }
-  static std::int64_t key_tile() { return detail::running_model().key_tile; }
-  static bool lazy_maximum() { return detail::running_model().lazy_maximum; }
+  static bool divides_last() { return detail::running_model().softmax.divides_last; }
+  static std::int64_t key_tile() { return detail::running_model().softmax.key_tile; }
+  static double lazy_by() { return detail::running_model().softmax.lazy_by; }
+  static bool last_keys_first() { return detail::running_model().softmax.last_keys_first; }
   static bool rounds_at(const PointPlace& place) {
     const RunningModel& model = detail::running_model();
     return model.skipped == nullptr || !model.skipped->has(place);

@@ -7,6 +7,7 @@
 
 #include "oracles/bounds/random_function.h"
 #include "oracles/bounds/skipped_points.h"
+#include "oracles/bounds/softmax_order.h"
 #include "oracles/rounding.h"
 #include "reference/contract.h"
 
@@ -44,10 +45,8 @@ struct SampledModel {
   double base_two_slope = 0.0;    ///< relative error of this sample's log2 e, in units of fp32
   bool adds_one = false;          ///< softplus(x) is log(1 + e^x), the sum rounded
   std::uint64_t salt = 0;
-  bool associates_otherwise = false;       ///< q (k v^T) where the form has (q k^T) v, and the reverse
-  bool divides_last = false;               ///< softmax weights are stored before they are divided
-  std::int64_t key_tile = 0;               ///< keys at a time, where they are stored so; 0: all
-  bool lazy_maximum = false;               ///< as RoundingPoint has it
+  bool associates_otherwise = false;  ///< q (k v^T) where the form has (q k^T) v, and the reverse
+  SoftmaxOrder softmax;
   const SkippedPoints* skipped = nullptr;  ///< points that round nothing
   Planted planted = Planted::none;
 

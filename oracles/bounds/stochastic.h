@@ -191,9 +191,10 @@ struct RoundingPoint<Stochastic> {
   static Stochastic summed(const Stochastic& x, const Stochastic& kept) {
     return detail::sampling().model.sums_stored ? kept : x;
   }
-  static bool divides_last() { return detail::sampling().model.divides_last; }
-  static std::int64_t key_tile() { return detail::sampling().model.key_tile; }
-  static bool lazy_maximum() { return detail::sampling().model.lazy_maximum; }
+  static bool divides_last() { return detail::sampling().model.softmax.divides_last; }
+  static std::int64_t key_tile() { return detail::sampling().model.softmax.key_tile; }
+  static double lazy_by() { return detail::sampling().model.softmax.lazy_by; }
+  static bool last_keys_first() { return detail::sampling().model.softmax.last_keys_first; }
   static bool rounds_at(const PointPlace& place) { return model_rounds_at(place); }
   static bool rounds_operands(const PointPlace& place) { return model_rounds_operands(place); }
 };

@@ -51,9 +51,10 @@ struct RoundingPoint<Stored> {
   static Stored operand(Stored x) { return {kept_in(x.value(), detail::sampling().model.operand)}; }
   static Stored shift(Stored x) { return x; }
   static Stored summed(Stored x, Stored kept) { return detail::sampling().model.sums_stored ? kept : x; }
-  static bool divides_last() { return detail::sampling().model.divides_last; }
-  static std::int64_t key_tile() { return detail::sampling().model.key_tile; }
-  static bool lazy_maximum() { return detail::sampling().model.lazy_maximum; }
+  static bool divides_last() { return detail::sampling().model.softmax.divides_last; }
+  static std::int64_t key_tile() { return detail::sampling().model.softmax.key_tile; }
+  static double lazy_by() { return detail::sampling().model.softmax.lazy_by; }
+  static bool last_keys_first() { return detail::sampling().model.softmax.last_keys_first; }
   static bool rounds_at(const PointPlace& place) { return model_rounds_at(place); }
   static bool rounds_operands(const PointPlace& place) { return model_rounds_operands(place); }
 };

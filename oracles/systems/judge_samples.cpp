@@ -225,7 +225,7 @@ bool hides_all(const OperatorOracle& oracle, const Tensors<double>& between) {
 
 /// Errors of samples; `every`: of the roundings between the points too.
 std::vector<Tensors<double>> samples_of(const TwinSubject& of, bool every, std::uint64_t seed, int first,
-                                        int count) {
+                                        int count, const SoftmaxOrder& softmax = {}) {
   const auto errors = [&](const auto& values) {
     Tensors<double> minus;
     for (const auto& [name, x] : values) {
@@ -237,7 +237,9 @@ std::vector<Tensors<double>> samples_of(const TwinSubject& of, bool every, std::
   };
   std::vector<Tensors<double>> samples;
   for (int n = first; n < first + count; ++n) {
-    const SamplingScope scope(SampledModel::sample(of.contract, seed, n));
+    SampledModel model = SampledModel::sample(of.contract, seed, n);
+    model.softmax = softmax;
+    const SamplingScope scope(model);
     samples.push_back(every ? errors(evaluate(of.op.stochastic, of.op, of.call, of.inputs, of.cuts))
                             : errors(evaluate(of.op.stored, of.op, of.call, of.inputs, of.cuts)));
   }
@@ -360,7 +362,7 @@ Judgement judge_samples(const OperatorOracle& oracle, const SampledErrors& error
 Judgement judge_sampled(const Operator& op, const Call& call, const Tensors<double>& inputs,
                         const std::vector<Index>& cuts, const Contract& contract,
                         const OperatorOracle& oracle, std::uint64_t seed, const Tensors<double>& actual,
-                        SampledErrors begun) {
+                        SampledErrors begun, const SoftmaxOrder& softmax) {
   const TwinSubject of{op, call, inputs, cuts, contract, oracle};
   Tensors<double> between = between_points(of);
   // A long way through fp32 between two points may be anything in the worst case, and is little where it is drawn: then it is.
@@ -369,7 +371,7 @@ Judgement judge_sampled(const Operator& op, const Call& call, const Tensors<doub
     for (auto& [name, x] : between) x.setZero();
   }
   const auto sampled = [&](int from, int count) {
-    return SampledErrors{samples_of(of, every, seed, from, count), between};
+    return SampledErrors{samples_of(of, every, seed, from, count, softmax), between};
   };
   const auto known = std::min(kSamples, static_cast<int>(begun.samples.size()));
   SampledErrors first = sampled(known, kSamples - known);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "oracles/bounds/softmax_order.h"
 #include "oracles/systems/judge_operator.h"
 
 /// The statistical gate of operators: the reference of the form that ran is evaluated with drawn roundings, and the
@@ -49,11 +50,13 @@ enum class SampledLimit { predicted, largest };
 
 /// The same of kSamples samples; what exceeds a limit is judged again against kSecondLook times as many fresh ones,
 /// which decide. `begun`: the first of them, where they are known. Where the worst case between rounding points leaves nothing
-/// known of any output, what is rounded there is drawn too.
+/// known of any output, what is rounded there is drawn too. The samples take a softmax in the order `softmax`, that of the
+/// kernel's twin: weights that another order leaves at 1 are rounded in a lazy one.
 [[nodiscard]] Judgement judge_sampled(const Operator& op, const Call& call, const Tensors<double>& inputs,
                                       const std::vector<Index>& cuts, const Contract& contract,
                                       const OperatorOracle& oracle, std::uint64_t seed,
-                                      const Tensors<double>& actual, SampledErrors begun = {});
+                                      const Tensors<double>& actual, SampledErrors begun = {},
+                                      const SoftmaxOrder& softmax = {});
 
 /// Whether the first kFewSamples are enough: each statistic is at most kSampledMargin times the largest of theirs, which says that kSamples would
 /// not fail the kernel, and nothing where it is more. They go to `few`.

@@ -70,6 +70,7 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
     if (other.verdict != Verdict::fail) return other;
   }
   bool same = false;
+  SoftmaxOrder softmax;
   // Of a card that is nearest both are reported, as of the family: they know its points, and it may have others.
   const auto add_gated = [&](const Judgement& other, bool knows) {
     if (!of.contract.nearest || other.verdict != Verdict::fail) return add(judgement, other, knows);
@@ -79,6 +80,7 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
   if (of.oracle.points && judgement.verdict != Verdict::fail && asked.twin(judgement.verdict)) {
     const TwinJudgement nearest = judge_operator_twin(of, actual, seed);
     same = nearest.same;
+    softmax = nearest.softmax;
     add_gated(nearest.judgement, same);
   }
   // Without rounding points the worst case is near, and samples are dear: where it says nothing and they are not, or it may
@@ -92,7 +94,7 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
   };
   if (judgement.verdict != Verdict::fail && !same && open()) {
     const Judgement drawn = judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed,
-                                          actual, std::move(few));
+                                          actual, std::move(few), softmax);
     // Roundings of n tokens that are one token add up to n where drawn ones make the root of it: so far a run is not known.
     const bool repeats = !of.oracle.points && drawn.verdict == Verdict::fail &&
                          drawn.ratio * drawn.ratio <= static_cast<double>(tokens_met(of)) &&

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "oracles/bounds/softmax_order.h"
 #include "oracles/systems/judge_operator.h"
 
 /// The twin of an operator: the reference of the form that ran, rounded to nearest at its rounding points and exact between.
@@ -14,17 +15,14 @@ namespace samestate {
 
 /// Which of the twins.
 struct TwinVariant {
-  SkippedPoints skipped;      ///< points that the kernel does not have
-  bool divides_last = false;  ///< softmax weights are stored before they are divided by their sum,
-  bool sums_stored = false;   ///< which is that of what was stored
-  Index key_tile = 0;         ///< and under the largest score of so many keys and those before; 0: of all
-  bool lazy_maximum = false;  ///< the running maximum is raised only where one exceeds it by far
+  SkippedPoints skipped;     ///< points that the kernel does not have
+  SoftmaxOrder softmax;      ///< in which it takes its keys
+  bool sums_stored = false;  ///< weights are divided by the sum of what was stored
 
   /// What differs from the twin of all points, in words; empty: nothing.
   [[nodiscard]] std::string words() const;
   friend bool operator==(const TwinVariant& x, const TwinVariant& y) {
-    return x.skipped.places == y.skipped.places && x.divides_last == y.divides_last &&
-           x.sums_stored == y.sums_stored && x.key_tile == y.key_tile && x.lazy_maximum == y.lazy_maximum;
+    return x.skipped.places == y.skipped.places && x.softmax == y.softmax && x.sums_stored == y.sums_stored;
   }
 };
 
@@ -77,7 +75,10 @@ class TwinSearch {
  private:
   [[nodiscard]] TwinDistance evaluate_variant(TwinVariant variant, SkippedPoints* met);
   [[nodiscard]] std::vector<SkippedPoints> moves() const;
-  /// Points that may have to be left out together: every subset of kOperatorTwinSubsets points or fewer, of more every pair.
+  /// Changes of the order in which a softmax is taken, each alone.
+  [[nodiscard]] std::vector<std::function<void(TwinVariant&)>> orders() const;
+  /// What may have to be changed together: every subset of kOperatorTwinSubsets points or fewer, of more every pair, left out; and
+  /// each point with each order.
   [[nodiscard]] std::vector<TwinVariant> together() const;
 
   const TwinSubject& of_;
@@ -92,6 +93,7 @@ struct TwinJudgement {
   /// As near in every row and element as sums in another order bring it, so that the kernel is of the population of the
   /// contract's kernels, and nothing has to be drawn to know it.
   bool same = false;
+  SoftmaxOrder softmax;  ///< of the twin under which it passes
 };
 
 /// The kernel against the nearest twins. An element beyond the twin's bound fails, and so does an output whose share of
