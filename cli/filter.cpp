@@ -28,7 +28,7 @@ CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins)
            ::setenv("SAMESTATE_START_TIMEOUT", std::to_string(seconds_of("--start-timeout", text)).c_str(),
                     1);
          },
-         "what a subject may take until it is ready: 90, 5m (120 s)")
+         "what a subject may take until it is ready, and for the first call of each variant: 90, 5m (120 s)")
       ->check([](const std::string& text) -> std::string {
         try {
           return seconds_of("", text) > 0 ? "" : fmt::format("{}: a time above 0, as 90 or 5m", text);

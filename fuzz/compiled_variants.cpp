@@ -9,20 +9,12 @@
 #include <utility>
 
 #include "harness/cases/resolved.h"
+#include "harness/run/call_variant.h"
 
 namespace samestate {
 namespace {
 
 using Values = std::vector<std::string>;
-
-/// What the first call of the case that is this kernel's shows of its keys.
-Values variant_of(const KernelRow& kernel, Case c) {
-  const Resolved r(c);
-  if (!r.form->packed) c.form = kernel.form;
-  Values values;
-  for (const std::string& key : kernel.compiled_for) values.push_back(call_value(c, key));
-  return values;
-}
 
 /// Whether each call of the case has a kernel, inside the limits of which it lies; a row looks at its own calls alone.
 bool callable(const KernelChoice& choice, const Case& c) {

@@ -42,6 +42,11 @@ double Pool::age(const Flight& flight) const {
   return std::chrono::duration<double>(Clock::now() - flight.began).count();
 }
 
+double Pool::counted(const Flight& flight) const {
+  const Clock::duration now = flight.paused ? Clock::now() - *flight.paused : Clock::duration{};
+  return age(flight) - std::chrono::duration<double>(flight.excused + now).count();
+}
+
 std::size_t Pool::most() const {
   return static_cast<std::size_t>(options_.workers) * static_cast<std::size_t>(options_.threads);
 }
@@ -230,6 +235,15 @@ void Pool::collect(Worker& worker, const JobObserver& observer) {
     const auto found = std::find_if(worker.flights.begin(), worker.flights.end(),
                                     [&](const Flight& flight) { return flight.id == message.id; });
     if (found == worker.flights.end()) continue;
+    if (message.kind == WorkerMessage::Kind::pauses) {
+      if (!found->paused) found->paused = Clock::now();
+      continue;
+    }
+    if (message.kind == WorkerMessage::Kind::goes_on) {
+      if (found->paused) found->excused += Clock::now() - *found->paused;
+      found->paused.reset();
+      continue;
+    }
     Flight flight = std::move(*found);
     worker.flights.erase(found);
     take(worker, std::move(flight), std::move(message), observer);
@@ -271,7 +285,7 @@ void Pool::look_at_the_clock(const JobObserver& observer) {
   if (options_.timeout <= 0) return;
   for (Worker& worker : workers_) {
     double oldest = 0.0;
-    for (const Flight& flight : worker.flights) oldest = std::max(oldest, age(flight));
+    for (const Flight& flight : worker.flights) oldest = std::max(oldest, counted(flight));
     if (oldest > options_.timeout) {
       detach(worker);
       (void)worker.process->end(true);

@@ -132,6 +132,8 @@ class Pool {
     Suspect as;  ///< where it is repeated alone
     std::uint64_t process = 0;
     int device = Devices::kNone;
+    std::optional<Clock::time_point> paused = {};  ///< since when its time does not count
+    Clock::duration excused = {};
   };
   /// A job that is to be given before further ones are asked for.
   struct Waiting {
@@ -180,6 +182,8 @@ class Pool {
   void let_go(const JobObserver& observer);
   [[nodiscard]] std::size_t in_flight() const;
   [[nodiscard]] double age(const Flight& flight) const;
+  /// Of its age what counts against the timeout.
+  [[nodiscard]] double counted(const Flight& flight) const;
 
   JobRunner run_;
   WorkerOptions options_;

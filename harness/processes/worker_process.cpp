@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "harness/processes/line_process.h"
+#include "harness/run/call_variant.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -130,6 +131,11 @@ class Service {
       const WorkerMessage job = next();
       Header header{job.id, WorkerMessage::Kind::answer};
       Answer answer;
+      ExcusedTime::tell([&](bool begins) {
+        const std::lock_guard lock(sending_);
+        const auto kind = begins ? WorkerMessage::Kind::pauses : WorkerMessage::Kind::goes_on;
+        if (!send_message(socket_, {job.id, kind}, {})) leave();
+      });
       try {
         answer = run_(subject_, job.answer.text);
       } catch (const Error& error) {
@@ -142,6 +148,7 @@ class Service {
         header.kind = WorkerMessage::Kind::internal_error;
         answer.text = "something was thrown that is no std::exception";
       }
+      ExcusedTime::tell(nullptr);
       const std::lock_guard lock(sending_);
       std::fflush(nullptr);
       if (!send_message(socket_, header, answer)) leave();

@@ -27,7 +27,13 @@ using JobRunner = std::function<Answer(std::int64_t subject, const std::string& 
 
 /// What a process says of one job.
 struct WorkerMessage {
-  enum class Kind : std::uint32_t { answer, error, internal_error };
+  enum class Kind : std::uint32_t {
+    answer,
+    error,
+    internal_error,
+    pauses,
+    goes_on
+  };  ///< its time; see ExcusedTime
   std::uint32_t id = 0;
   Kind kind = Kind::answer;
   Answer answer;  ///< of an error: its text

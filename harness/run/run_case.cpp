@@ -6,6 +6,7 @@
 #include <chrono>
 #include <limits>
 
+#include "harness/run/call_variant.h"
 #include "harness/run/device_fault.h"
 #include "harness/run/forwarded.h"
 #include "harness/run/output_hashes.h"
@@ -135,6 +136,7 @@ RunOptions run_options(const Resolved& r, int threads) {
 Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads, Trace* trace) {
   Record record = record_of(r, *kernels.named);
   const RunOptions options = run_options(r, threads);
+  const CallVariant variant(kernels, r.c);
   OutputHashes hashes;
   Forwarded forwarded;
   set_judgement(record, [&] {

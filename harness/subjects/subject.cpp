@@ -17,6 +17,8 @@
 #include <mutex>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -25,6 +27,7 @@
 #include "harness/cases/system.h"
 #include "harness/processes/line_process.h"
 #include "harness/run/call_loop.h"
+#include "harness/run/call_variant.h"
 #include "harness/subjects/answer.h"
 #include "harness/subjects/edge.h"
 #include "harness/subjects/said_once.h"
@@ -146,12 +149,18 @@ class Conversation {
     memory_.grow(call.bytes());
     call.write(memory_.bytes());
     const std::int64_t id = ++id_;
+    // A call that compiles has the time of a start, whatever a case's is.
+    const std::string variant = kernel + '\n' + CallVariant::of_this_thread();
+    const bool first = !compiled_.contains(variant);
+    const double patience = first ? patience_.start : patience_.call;
+    std::optional<ExcusedTime> excused;
+    if (first) excused.emplace();
     if (process_.has_more()) lose("said something that it was not asked: it answers a call once");
-    const auto last = Clock::now() + seconds(kBusyTimes * patience_.call);
-    LineProcess::Said said = process_.send(call.message(id, kernel, memory_.size()), patience_.call);
+    const auto last = Clock::now() + seconds(kBusyTimes * patience);
+    LineProcess::Said said = process_.send(call.message(id, kernel, memory_.size()), patience);
     while (true) {
-      if (said.wrong.empty()) said = process_.receive(patience_.call);
-      if (!said.wrong.empty()) lose(said.wrong, said.kind == LineProcess::Said::Kind::late);
+      if (said.wrong.empty()) said = process_.receive(patience);
+      if (!said.wrong.empty()) lose(said.wrong, said.kind == LineProcess::Said::Kind::late, first);
       SubjectAnswer answer;
       try {
         answer = parse_answer(said.line, id);
@@ -161,10 +170,11 @@ class Conversation {
       switch (answer.kind) {
         case SubjectAnswer::Kind::busy:
           if (Clock::now() > last)
-            lose(fmt::format("was busy for {:g} s", kBusyTimes * patience_.call), true);
+            lose(fmt::format("was busy for {:g} s", kBusyTimes * patience), true, first);
           said = {};
           continue;
         case SubjectAnswer::Kind::ran:
+          compiled_.insert(variant);
           call.read(memory_.bytes());
           return {Outcome::Kind::ran, answer.function};
         case SubjectAnswer::Kind::unsupported:
@@ -204,11 +214,12 @@ class Conversation {
     }
   }
 
-  [[noreturn]] void lose(const std::string& why, bool late = false) {
+  [[noreturn]] void lose(const std::string& why, bool late = false, bool first = false) {
     const std::string how = process_.stop(late);
     if (late)
-      throw std::runtime_error(fmt::format(
-          "the subject's process: {}, and it was killed; SAMESTATE_CALL_TIMEOUT gives a call longer", why));
+      throw std::runtime_error(fmt::format("the subject's process: {}, and it was killed; {}", why,
+                                           first ? "--start-timeout gives the first call of a variant longer"
+                                                 : "SAMESTATE_CALL_TIMEOUT gives a call longer"));
     throw std::runtime_error(
         fmt::format("the subject's process: {}{}{}", why, how.empty() ? "" : ", with ", how));
   }
@@ -218,6 +229,7 @@ class Conversation {
   SharedMemory memory_;
   LineProcess process_;
   std::int64_t id_ = 0;
+  std::set<std::string> compiled_;  ///< kernels and what of them a call has compiled
 };
 
 /// The conversations of a process: each process that calls has its own, and each of its threads while it calls.
@@ -272,6 +284,7 @@ class Line {
           fmt::format("--subject {}: it failed to start {} times running, and is not started again",
                       quote(spec_), times));
     try {
+      const ExcusedTime excused;
       std::unique_ptr<Conversation> own = std::make_unique<Conversation>(spec_, patience_, &traces_);
       failures_->store(0);
       return own;

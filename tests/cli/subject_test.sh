@@ -43,7 +43,7 @@ run 1 repro --subject ./liar "$line"
 
 # What it does to itself, to its tensors and to the judge: FAULT|CODE|WORD.
 while IFS='|' read -r fault expected word; do
-  run "$expected" repro --timeout 2s --subject "$subject $fault" "$line"
+  run "$expected" repro --timeout 2s --start-timeout 4s --subject "$subject $fault" "$line"
   grep -qF -- "$word" out || complain "$fault: does not say '$word'"
 done <<END
 wrong|1|verdict   fail
@@ -56,16 +56,22 @@ refuses|1|refused inside its limits
 throws|5|ValueError: no
 signal|5|signal 11
 exit|5|exit code 0
-hangs|5|timeout
+hangs|5|no answer after 4 s, and it was killed; --start-timeout gives the first call of a variant longer
 garbage|5|which is no message
 floods|5|longer than
-closes|5|timeout
+closes|5|no answer after 4 s
 wrong_id|5|lacks "id"
 early|1|verdict   fail
 input|1|verdict   fail
 truncates|0|verdict   pass
 late|0|verdict   pass
 END
+# The first call compiles or tunes: its time is a start's, and no case's; a later one's is.
+run 0 repro --timeout 1s --subject "$subject tunes" "$line"
+run 5 repro --timeout 1s --start-timeout 1.5s --subject "$subject tunes" "$line"
+says 'the first call of a variant longer'
+run 5 repro --timeout 2s --subject "$subject hangs_later" "v1 gated_delta_rule form=recurrent T=9 law=split kernel=$name"
+says 'no answer after 2 s (--timeout)'
 # A line that names no kernel is the subject's, where one of its kernels computes it, and nobody else's.
 short="${line% kernel=*}"
 run 1 repro --subject "$subject wrong" "$short"
@@ -154,8 +160,8 @@ says '3 times running, and is not started again'
 present mayfly.xml
 [[ "$(wc -l <starts)" -le 10 ]] || complain "started $(wc -l <starts) times"
 # Busy for ten times a call's time, and no longer.
-SAMESTATE_CALL_TIMEOUT=0.2 run 5 repro --subject "$subject compiles_on" "$line"
-says 'was busy for 2 s'
+run 5 repro --start-timeout 0.4 --subject "$subject compiles_on" "$line"
+says 'was busy for 4 s'
 # Right from the second call on, as what tunes itself at the first; the result of the call before.
 run 1 gate --subject "$subject second" --kernel "$name" --max-cases 6 --threads 1
 run 1 gate --subject "$subject last" --kernel "$name" --where 'T=33 dk=16 dv=16' --max-cases 12 --threads 1

@@ -254,7 +254,8 @@ int main(int argc, char** argv) {
     if (fault == "signal") ::raise(SIGSEGV);
     if (fault == "exit") return 0;
     if (fault == "small" && message["parameters"]["dk"] > 4) return 4;  // it was not to be asked
-    if (fault == "hangs") ::pause();
+    if (fault == "hangs" || (fault == "hangs_later" && calls > 1)) ::pause();
+    if (fault == "tunes" && calls == 1) ::sleep(3);
     if (fault == "garbage") std::cout << "{\"type\":\n";
     if (fault == "floods") std::cout << std::string(5 << 20, 'x') << std::endl;
     if (fault == "truncates") {

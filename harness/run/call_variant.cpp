@@ -1,0 +1,46 @@
+#include "harness/run/call_variant.h"
+
+#include <array>
+#include <utility>
+
+#include "harness/cases/resolved.h"
+
+namespace samestate {
+namespace {
+
+thread_local std::string variant;                // NOLINT
+thread_local std::function<void(bool)> excuser;  // NOLINT
+
+}  // namespace
+
+std::vector<std::string> variant_of(const KernelRow& kernel, Case c) {
+  const Resolved r(c);
+  if (!r.form->packed) c.form = kernel.form;
+  std::vector<std::string> values;
+  for (const std::string& key : kernel.compiled_for) values.push_back(call_value(c, key));
+  return values;
+}
+
+CallVariant::CallVariant(const KernelChoice& kernels, const Case& c) {
+  variant.clear();
+  for (const KernelRow* kernel : std::array{kernels.named, kernels.chunked, kernels.unchunked}) {
+    if (kernel == nullptr || kernel->compiled_for.empty()) continue;
+    for (const std::string& value : variant_of(*kernel, c)) variant += value + '\n';
+  }
+}
+
+CallVariant::~CallVariant() { variant.clear(); }
+
+const std::string& CallVariant::of_this_thread() { return variant; }
+
+ExcusedTime::ExcusedTime() {
+  if (excuser) excuser(true);
+}
+
+ExcusedTime::~ExcusedTime() {
+  if (excuser) excuser(false);
+}
+
+void ExcusedTime::tell(std::function<void(bool)> listener) { excuser = std::move(listener); }
+
+}  // namespace samestate

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/run/kernel_table.h"
+
+/// Kernels that are compiled by their first call, whose time is not a case's (docs/subjects.md).
+namespace samestate {
+
+/// What the first call of the case that is this kernel's shows of the keys that it is compiled anew for.
+[[nodiscard]] std::vector<std::string> variant_of(const KernelRow& kernel, Case c);
+
+/// While it lives the calling thread's calls are a case's of these kernels.
+class CallVariant {
+ public:
+  CallVariant(const KernelChoice& kernels, const Case& c);
+  ~CallVariant();
+  CallVariant(const CallVariant&) = delete;
+  CallVariant& operator=(const CallVariant&) = delete;
+  /// What the calls of this thread are compiled for; empty: nothing, or nobody knows.
+  [[nodiscard]] static const std::string& of_this_thread();
+};
+
+/// While it lives the time of the calling thread's job does not count: what it waits for has a limit of its own.
+class ExcusedTime {
+ public:
+  ExcusedTime();
+  ~ExcusedTime();
+  ExcusedTime(const ExcusedTime&) = delete;
+  ExcusedTime& operator=(const ExcusedTime&) = delete;
+  /// Whom the calling thread tells that such a time begins, or is over; null: nobody.
+  static void tell(std::function<void(bool begins)> listener);
+};
+
+}  // namespace samestate
