@@ -32,12 +32,14 @@ struct LatentValues : LatentBlock<LatentValues> {
     Barrier queries;
     KeyRing<kStages> shares[kShares];
     Barrier weighed[kStages];  ///< a tile's weights are in shared memory
+    Barrier summed;            ///< both groups' sums are there, and all products have been waited for
     float sums[kGroups][kRows];
 
     SAMESTATE_DEVICE void init() {
       queries.init(1);
       for (KeyRing<kStages>& share : shares) share.init(4);
       for (Barrier& b : weighed) b.init(4);
+      summed.init(4 * kGroups);
     }
   };
 
@@ -208,7 +210,9 @@ struct LatentValues : LatentBlock<LatentValues> {
         weights[i] += shuffle_xor(weights[i], 2);
         if (lane_index() % 4 == 0) shared.sums[index][row_of(i)] = weights[i];
       }
-      named_barrier(1 + kGroups, kGroups * kGroupThreads);
+      // Every lane for itself: of a barrier of these eight warps alone compute-sanitizer does not always know what it orders.
+      shared.summed.arrive_warp();
+      shared.summed.wait(0);
       SAMESTATE_UNROLL
       for (int i = 0; i < 2; ++i) weights[i] = shared.sums[0][row_of(i)] + shared.sums[1][row_of(i)];
       if (p.parts > 1) {

@@ -19,84 +19,60 @@ struct WindowParameters {
   int count = 1;
   int width = 1;
   int stride = 1;
-
-  /// Elements of one token's two outputs.
-  [[nodiscard]] SAMESTATE_HOST_DEVICE int outputs() const { return channels + count * width; }
 };
 
-/// n adjacent elements of one output of kTokens tokens, the sum before the windows. n above 1 where it divides channels, width
-/// and stride: then all of them lie in the same windows. Which those are is found once, and all loads are under way before the
-/// first store.
+/// n adjacent channels of a token, into all windows that they lie in, and the sum of these windows' parts. n above 1 where it divides
+/// channels, width and stride: then all of them lie in the same windows. What two neighbouring windows need is under way before the
+/// first store; a channel in more of them waits for each one.
 template <class Operand, int n>
 struct WindowItem {
   using Parameters = WindowParameters<Operand>;
   using Elements = Vector<Operand, n>;
-  static constexpr int kTokens = 4;
 
-  /// The tokens of an item are so far apart: neighbouring threads have neighbouring elements.
-  static SAMESTATE_HOST_DEVICE std::int64_t apart(const Parameters& p) {
-    return (p.tokens + kTokens - 1) / kTokens;
-  }
-  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) {
-    return apart(p) * (p.outputs() / n);
-  }
+  static SAMESTATE_HOST_DEVICE std::int64_t items(const Parameters& p) { return p.tokens * (p.channels / n); }
 
   static SAMESTATE_DEVICE void run(const Parameters& p, std::int64_t item) {
-    const int groups = p.outputs() / n;
-    const std::int64_t first = quotient(item, groups);
-    const auto c = static_cast<int>(item - first * groups) * n;
-    if (c >= p.channels) {
-      copy(p, first, c - p.channels);
-    } else {
-      add(p, first, c);
+    const std::int64_t token = quotient(item, p.channels / n);
+    const auto c = static_cast<int>(item - token * (p.channels / n)) * n;
+    const int first = c < p.width ? 0 : (c - p.width) / p.stride + 1;
+    const int last = c / p.stride < p.count ? c / p.stride : p.count - 1;
+    // From a window to the next one the same channel is so much further.
+    const std::int64_t apart = p.width - p.stride;
+    const std::int64_t at = token * p.count * p.width + c + first * apart;
+    const Elements x = load(p.x + token * p.channels + c);
+    const Elements part = load(p.parts + at);
+    const Elements next = load_if(first < last, p.parts + at + apart);
+    float sum[n] = {};
+    add(part, sum);
+    store(p.windows + at, x);
+    if (first < last) {
+      add(next, sum);
+      store(p.windows + at + apart, x);
     }
+    for (int window = first + 2; window <= last; ++window) {
+      const std::int64_t further = at + (window - first) * apart;
+      add(load(p.parts + further), sum);
+      store(p.windows + further, x);
+    }
+    store(p.sum + token * p.channels + c, narrowed<Operand>(sum));
   }
 
  private:
   static SAMESTATE_DEVICE Elements load(const Operand* from) {
     return *reinterpret_cast<const Elements*>(from);
   }
-  /// Token j of the item; p.tokens or more: there is none.
-  static SAMESTATE_DEVICE std::int64_t token(const Parameters& p, std::int64_t first, int j) {
-    return first + j * apart(p);
-  }
-
-  static SAMESTATE_DEVICE void copy(const Parameters& p, std::int64_t first, int in_windows) {
-    const int channel = in_windows / p.width * p.stride + in_windows % p.width;
-    Elements x[kTokens]{};
-    SAMESTATE_UNROLL
-    for (int j = 0; j < kTokens; ++j) {
-      if (token(p, first, j) < p.tokens) x[j] = load(p.x + token(p, first, j) * p.channels + channel);
-    }
-    SAMESTATE_UNROLL
-    for (int j = 0; j < kTokens; ++j) {
-      if (token(p, first, j) >= p.tokens) break;
-      *reinterpret_cast<Elements*>(p.windows + token(p, first, j) * p.count * p.width + in_windows) = x[j];
+  /// Zeros where not `wanted`; of 16 bytes without a branch, which the loads behind it would wait for.
+  static SAMESTATE_DEVICE Elements load_if(bool wanted, const Operand* from) {
+    if constexpr (sizeof(Elements) == 16) {
+      return load_settled<false>(reinterpret_cast<const Elements*>(from), wanted);
+    } else {
+      return wanted ? load(from) : Elements{};
     }
   }
-
-  static SAMESTATE_DEVICE void add(const Parameters& p, std::int64_t first, int c) {
-    const int from = c < p.width ? 0 : (c - p.width) / p.stride + 1;
-    const int last = c / p.stride < p.count ? c / p.stride : p.count - 1;
-    float sum[kTokens][n] = {};
-    for (int window = from; window <= last; ++window) {
-      Elements part[kTokens]{};
-      SAMESTATE_UNROLL
-      for (int j = 0; j < kTokens; ++j) {
-        if (token(p, first, j) < p.tokens)
-          part[j] = load(p.parts + (token(p, first, j) * p.count + window) * p.width + c - window * p.stride);
-      }
-      SAMESTATE_UNROLL
-      for (int j = 0; j < kTokens; ++j) {
-        SAMESTATE_UNROLL
-        for (int i = 0; i < n; ++i) sum[j][i] += element(part[j], i);
-      }
-    }
+  static SAMESTATE_DEVICE void store(Operand* to, const Elements& x) { *reinterpret_cast<Elements*>(to) = x; }
+  static SAMESTATE_DEVICE void add(const Elements& part, float (&sum)[n]) {
     SAMESTATE_UNROLL
-    for (int j = 0; j < kTokens; ++j) {
-      if (token(p, first, j) >= p.tokens) break;
-      *reinterpret_cast<Elements*>(p.sum + token(p, first, j) * p.channels + c) = narrowed<Operand>(sum[j]);
-    }
+    for (int i = 0; i < n; ++i) sum[i] += element(part, i);
   }
 };
 

@@ -18,6 +18,8 @@ struct RotatedElements {
 };
 
 struct Gates {
+  static constexpr int kBlock = 64;  ///< threads, faster than 128 or 256 (docs/kernels.md)
+
   template <class Operand>
   using Parameters = GateParameters<Operand>;
 
@@ -36,9 +38,9 @@ struct Gates {
   static void enqueue(const Parameters<Operand>& p, cudaStream_t stream) {
     constexpr int n = 16 / static_cast<int>(sizeof(Operand));
     if (p.heads % n == 0) {
-      EachThread<GateItem<Operand, n>>::launch(p, stream);
+      EachThread<GateItem<Operand, n>, kBlock>::launch(p, stream);
     } else {
-      EachThread<GateItem<Operand, 1>>::launch(p, stream);
+      EachThread<GateItem<Operand, 1>, kBlock>::launch(p, stream);
     }
   }
 };

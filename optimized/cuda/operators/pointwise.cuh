@@ -143,7 +143,7 @@ struct GateItem {
       float g[n], beta[n];
       SAMESTATE_UNROLL
       for (int i = 0; i < n; ++i) {
-        g[i] = rate[i] * softplus(element(a[j], i) + bias[i]);
+        g[i] = rate[i] * softplus_for<Operand>(element(a[j], i) + bias[i]);
         beta[i] = logistic_for<Operand>(element(b[j], i));
       }
       *reinterpret_cast<Elements*>(p.g + at) = narrowed<Operand>(g);

@@ -299,6 +299,17 @@ struct RoutedToken {
   }
 };
 
+/// A warp a token. In 16 bit four blocks a multiprocessor hide each other's chains of choices; in fp32 they would spill.
+template <class Operand, int slots, int n, bool listed>
+struct RoutedTokens : EachWarp<RoutedToken<Operand, slots, n, listed>> {
+  using Parameters = RoutingParameters<Operand>;
+  static constexpr int kThreads = 256;
+  static constexpr int kResidentBlocks = sizeof(Operand) == 2 && slots <= 16 ? 4 : 1;
+  static void launch(const Parameters& p, cudaStream_t stream) {
+    cuda::launch<RoutedTokens>(blocks_of(p.tokens, kThreads / 32), 0, p, stream);
+  }
+};
+
 /// `work.template operator()<slots, n>()` with what N experts need: 1024 at most.
 template <class Operand, class Work>
 void with_slots(int experts, Work&& work) {
@@ -314,9 +325,8 @@ void with_slots(int experts, Work&& work) {
 
 template <bool listed, class Operand>
 void route_tokens(const RoutingParameters<Operand>& p, cudaStream_t stream) {
-  with_slots<Operand>(p.experts, [&]<int slots, int n>() {
-    EachWarp<RoutedToken<Operand, slots, n, listed>>::launch(p, stream);
-  });
+  with_slots<Operand>(
+      p.experts, [&]<int slots, int n>() { RoutedTokens<Operand, slots, n, listed>::launch(p, stream); });
 }
 
 template <class Operand>
