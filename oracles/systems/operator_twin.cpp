@@ -123,7 +123,7 @@ bool same_rows(const TwinSubject& of, const std::string& name, const Matrix<doub
                const Matrix<double>& t, Index& rows) {
   const Matrix<double>& y = get(of.oracle.exact, name);
   const Matrix<bool>& undecided = get(of.oracle.undecided, name);
-  const Matrix<double> w = written(t, x, of.contract.output);
+  const Matrix<double> w = written_beside(t, x, of.contract.output);
   const Vector<double> rho = unshared(x, w, y);
   bool same = true;
   for (Index r = 0; r < y.rows(); ++r) {

@@ -53,6 +53,17 @@ Matrix<double> written(const Matrix<double>& x, const Matrix<double>& kernel, Fo
   return x.unaryExpr([as = narrow ? format : Format::fp32](double e) { return round_to(e, as); });
 }
 
+Matrix<double> written_beside(const Matrix<double>& twin, const Matrix<double>& kernel, Format format) {
+  Matrix<double> out = written(twin, kernel, format);
+  for (Index i = 0; i < out.size(); ++i) {
+    const double t = twin.data()[i], x = kernel.data()[i];
+    if (x == out.data()[i] || round_to(x, format) != x) continue;
+    if (x == round_to(t * (1.0 + kTieOfFp32), format) || x == round_to(t * (1.0 - kTieOfFp32), format))
+      out.data()[i] = x;
+  }
+  return out;
+}
+
 double least_normal(Format format) {
   const double unit = unit_roundoff(format);
   return unit > 0.0 ? subnormal_error(format) / unit : 0.0;
@@ -63,7 +74,7 @@ Share share_of(const TwinSubject& of, const std::string& name, const Matrix<doub
   const Matrix<double>& y = get(of.oracle.exact, name);
   const Matrix<bool>& undecided = get(of.oracle.undecided, name);
   const Matrix<double> w = written(t, x, of.contract.output);
-  const Vector<double> rho = unshared(x, w, y);
+  const Vector<double> rho = unshared(x, written_beside(t, x, of.contract.output), y);
   Share share;
   const std::vector<Index> first = first_alike(of, name, x.rows());
   std::map<std::vector<double>, Vector<double>> equal;  // the sum of rho and how many

@@ -9,10 +9,16 @@ namespace samestate {
 
 /// Errors of this size, relative, are fp32's own and none of 16 bit.
 inline constexpr double kErrorsOfFp32 = 0x1p-14;
+/// So near to the middle between two numbers of a format, relative, fp32 may write either.
+inline constexpr double kTieOfFp32 = 0x1p-22;
 
 /// x as the kernel wrote it: in the output's format where all that it wrote are numbers of that, else in fp32 (states).
 /// Not in the nearer of both: of a state where one rounding fell the other way, that may be either.
 [[nodiscard]] Matrix<double> written(const Matrix<double>& x, const Matrix<double>& kernel, Format format);
+/// The same of a twin, each element that lies kTieOfFp32 or less from a tie of a 16-bit format as the kernel has it. A mean of two
+/// values under equal weights is a tie in all rows and heads that have it, and a kernel that multiplies by a reciprocal turns all.
+[[nodiscard]] Matrix<double> written_beside(const Matrix<double>& twin, const Matrix<double>& kernel,
+                                            Format format);
 
 /// Numbers below have fewer bits than the format, those on the way to them too: which of the points a kernel has is not seen
 /// in so few, and one that falls the other way is a large part of all.

@@ -32,6 +32,19 @@ TEST(TwinShares, OfErrorsThatAreSharedOpposedOrIndependent) {
   EXPECT_EQ(rho(3), -1.0);  // no error
 }
 
+TEST(TwinShares, ATieFallsAsTheKernelHasIt) {
+  const double tie = 1.0 + 0x1p-11, even = 1.0, odd = 1.0 + 0x1p-10;  // of fp16
+  const Matrix<double> twin{{tie, tie, tie * (1.0 + 0x1p-23), tie * (1.0 + 0x1p-20), 1.25, tie}};
+  const Matrix<double> kernel{{odd, even, even, even, 1.5, 1.0 - 0x1p-11}};
+  const Matrix<double> w = written_beside(twin, kernel, Format::fp16);
+  const Matrix<double> expected{{odd, even, even, odd, 1.25, even}};
+  EXPECT_EQ(w, expected);
+  EXPECT_EQ(written(twin, kernel, Format::fp16)(0, 0), even);
+  // A kernel that writes fp32 has no ties of 16 bit.
+  const Matrix<double> wide{{1.0 + 0x1p-20}}, of_twin{{1.0 + 0x1p-11}};
+  EXPECT_EQ(written_beside(of_twin, wide, Format::fp16), of_twin);
+}
+
 struct Drawn : DrawnSubject {
   Drawn(const char* name, const char* form, Index tokens, const std::map<std::string, Index>& sizes)
       : DrawnSubject(name, form, tokens, sizes, "bf16", 5) {}
