@@ -1,10 +1,15 @@
-# cmake -DNVCC=... -DSOURCE_DIR=... -DSOURCE=... -DOUTPUT=... [-DGENERIC=ON] [-DPAGE=docs/census.md | -DSECTION=FILE] -P ptxas_messages.cmake
+# cmake -DNVCC=... -DSOURCE_DIR=... -DSOURCE=... -DOUTPUT=... [-DLAUNCHER=...] [-DGENERIC=ON] [-DPAGE=docs/census.md | -DSECTION=FILE] -P ptxas_messages.cmake
 # Fails where the assembler says of the fast kernels in SOURCE that it serialises asynchronous products (C7510 to C7520, each
 # of which costs a factor), ignores setmaxnreg, spills registers or uses local memory; of GENERIC ones these may be. Registers
 # and barriers of every kernel are SOURCE's section of PAGE, to which they are held under the compiler that the page names;
 # SECTION writes it (cmake/census.sh). ALLOWED: a line of stack and spills, word for word, that one of the kernels may have.
-execute_process(COMMAND ${NVCC} -O3 -std=c++20 -gencode=arch=compute_90a,code=sm_90a --diag-suppress=554 -I${SOURCE_DIR}
-    -DSAMESTATE_HAVE_CUDA=1 -Xptxas=-v -cubin -o ${OUTPUT} ${SOURCE}
+# LAUNCHER: a compiler cache, which keeps what the assembler said with an object file, but of no cubin.
+set(kind -cubin)
+if(LAUNCHER)
+  set(kind -c)
+endif()
+execute_process(COMMAND ${LAUNCHER} ${NVCC} -O3 -std=c++20 -gencode=arch=compute_90a,code=sm_90a --diag-suppress=554 -I${SOURCE_DIR}
+    -DSAMESTATE_HAVE_CUDA=1 -Xptxas=-v ${kind} -o ${OUTPUT} ${SOURCE}
   OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE status)
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "${SOURCE}: ${said}")
