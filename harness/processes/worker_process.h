@@ -31,9 +31,9 @@ struct WorkerMessage {
     answer,
     error,
     internal_error,
-    pauses,
-    goes_on
-  };  ///< its time; see ExcusedTime
+    pauses,  ///< the job's time does not count from here on (ExcusedTime),
+    goes_on  ///< and does again
+  };
   std::uint32_t id = 0;
   Kind kind = Kind::answer;
   Answer answer;  ///< of an error: its text

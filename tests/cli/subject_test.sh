@@ -72,6 +72,10 @@ run 5 repro --timeout 1s --start-timeout 1.5s --subject "$subject tunes" "$line"
 says 'the first call of a variant longer'
 run 5 repro --timeout 2s --subject "$subject hangs_later" "v1 gated_delta_rule form=recurrent T=9 law=split kernel=$name"
 says 'no answer after 2 s (--timeout)'
+# Of each variant, so that another width is compiled in peace; "busy" of a later call has the time of a call.
+run 0 gate --timeout 1s --threads 1 --subject "$subject tunes_each" --kernel "$name" --where 'dk=2,4,16' --max-cases 6
+SAMESTATE_CALL_TIMEOUT=0.2 run 5 repro --subject "$subject compiles_later" "v1 gated_delta_rule form=recurrent T=9 law=split kernel=$name"
+says 'was busy for 2 s, and it was killed; SAMESTATE_CALL_TIMEOUT gives a call longer'
 # A line that names no kernel is the subject's, where one of its kernels computes it, and nobody else's.
 short="${line% kernel=*}"
 run 1 repro --subject "$subject wrong" "$short"

@@ -14,6 +14,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -225,6 +226,7 @@ int main(int argc, char** argv) {
   if (fault == "silent") ::pause();
   Memory memory;
   int calls = 0;
+  std::set<std::string> tuned;
   for (std::string line; std::getline(std::cin, line);) {
     const Json message = Json::parse(line);
     if (message["type"] == "bye") return 0;
@@ -240,6 +242,7 @@ int main(int argc, char** argv) {
                   {"conventions", conventions},
                   {"strided", fault == "strided"}};
       if (fault == "key") kernel["colour"] = "red";
+      if (fault == "tunes_each") kernel["variant"] = {"dk"};
       if (fault == "compiles") kernel["variant"] = {"dk", "dv"};
       if (fault == "compiles_for") kernel["variant"] = {"seed"};
       if (fault == "refuses") kernel["limits"] = {"T >= 1"};
@@ -256,13 +259,14 @@ int main(int argc, char** argv) {
     if (fault == "small" && message["parameters"]["dk"] > 4) return 4;  // it was not to be asked
     if (fault == "hangs" || (fault == "hangs_later" && calls > 1)) ::pause();
     if (fault == "tunes" && calls == 1) ::sleep(3);
+    if (fault == "tunes_each" && tuned.insert(message["parameters"]["dk"].dump()).second) ::usleep(1'500'000);
     if (fault == "garbage") std::cout << "{\"type\":\n";
     if (fault == "floods") std::cout << std::string(5 << 20, 'x') << std::endl;
     if (fault == "truncates") {
       if (::truncate(memory.path.c_str(), 0) == 0) return 7;  // it is sealed
     }
     if (fault == "closes") ::close(STDOUT_FILENO);
-    while (fault == "compiles_on") {
+    while (fault == "compiles_on" || (fault == "compiles_later" && calls > 1)) {
       say({{"type", "busy"}, {"id", id}, {"what", "compiling"}});
       ::usleep(20'000);
     }

@@ -10,6 +10,8 @@
 #include "oracles/contracts.h"
 #include "oracles/limits.h"
 #include "oracles/numbers.h"
+#include "oracles/systems/scalars.h"
+#include "tests/oracles/systems/drawn_call.h"
 
 namespace samestate {
 namespace {
@@ -251,6 +253,33 @@ TEST(JudgeSampled, AGrossErrorInFp32HasNoSecondLook) {
     EXPECT_EQ(last.verdict, Verdict::fail);
     EXPECT_EQ(last.ratio == at_first, name == "fp32") << name;
   }
+}
+
+// Of two keys in tiles of one, the later of the larger score, no weight is rounded, but where the maximum stays.
+TEST(JudgeSampled, TakesASoftmaxInTheOrderOfTheTwin) {
+  SoftmaxOrder lazy;
+  lazy.lazy_by = 4.0;
+  int passed = 0, convicted = 0;
+  for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+    DrawnSubject drawn("softmax_attention", "online", 5, {}, "bf16_out_fp32", seed);
+    drawn.call.chunk = 1;
+    drawn.judge();
+    SampledModel model = SampledModel::sample(drawn.contract, 77, 3);
+    model.softmax = lazy;
+    const SamplingScope scope(model);
+    Tensors<double> actual;
+    for (const auto& [name, x] : evaluate(drawn.op.stochastic, drawn.op, drawn.call, drawn.inputs, {}))
+      actual.emplace(name,
+                     x.unaryExpr([](const Stochastic& e) { return round_to(e.value(), Format::fp32); }));
+    const auto under = [&](const SoftmaxOrder& order) {
+      return judge_sampled(drawn.op, drawn.call, drawn.inputs, {}, drawn.contract, drawn.oracle, 1, actual,
+                           {}, order);
+    };
+    passed += under(lazy).verdict == Verdict::pass;
+    convicted += under({}).verdict == Verdict::fail;
+  }
+  EXPECT_EQ(passed, 16);
+  EXPECT_GT(convicted, 0) << "it shows";
 }
 
 }  // namespace
