@@ -28,7 +28,7 @@ struct BenchPlan {
 /// 1024, 4096, 8192 and B = 8 with T = 4096 in chunks of 64, decoding one token of B = 1, 8, 64, 256
 /// sequences in the recurrent form, and the core of dendritic attention; on the CPU small ones. Own cases run
 /// on the kernel that they name, else on every kernel of the plan that fits them. Throws Error for a kernel
-/// or system that is not there, a case that does not parse, or one that is no single call of a kernel of the
+/// or system that is not there, a case that does not parse, one that fits none of these, or one that is no single call of a kernel of the
 /// recurrent family.
 [[nodiscard]] std::vector<Case> bench_cases(const KernelTable& table, const BenchPlan& plan);
 

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -128,6 +129,24 @@ Resolved one_call(const std::string& line) {
 
 }  // namespace
 
+namespace {
+
+/// That a line fits no kernel, and what those that compute its system have.
+std::string no_kernel(const Resolved& r, const std::string& line, const KernelTable& table,
+                      const BenchPlan& plan) {
+  std::vector<std::string> others;
+  for (const KernelRow& kernel : table.all()) {
+    if (kernel.system != r.system || !wanted(kernel, plan)) continue;
+    others.push_back(
+        fmt::format("{} has form={} under {}", kernel.name, kernel.form, fmt::join(kernel.contracts, ", ")));
+  }
+  return fmt::format("--case '{}': no kernel that is timed computes it: {}", line,
+                     others.empty() ? fmt::format("there is none of {}; `samestate list kernels`", r.c.system)
+                                    : fmt::format("{}", fmt::join(others, "; ")));
+}
+
+}  // namespace
+
 std::vector<Case> bench_cases(const KernelTable& table, const BenchPlan& plan) {
   for (const std::string& name : plan.kernels) (void)table.row_named(name);
   if (!plan.system.empty()) (void)system_named(plan.system);
@@ -147,6 +166,7 @@ std::vector<Case> bench_cases(const KernelTable& table, const BenchPlan& plan) {
       cases.push_back(r.c);
       continue;
     }
+    const std::size_t before = cases.size();
     for (const KernelRow& kernel : table.all()) {
       const bool promised =
           std::find(kernel.contracts.begin(), kernel.contracts.end(), r.c.contract) != kernel.contracts.end();
@@ -156,6 +176,7 @@ std::vector<Case> bench_cases(const KernelTable& table, const BenchPlan& plan) {
       cases.push_back(r.c);
       cases.back().kernel = kernel.name;
     }
+    if (cases.size() == before) throw Error(no_kernel(r, line, table, plan));
   }
   return cases;
 }
