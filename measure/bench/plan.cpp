@@ -137,10 +137,11 @@ std::string no_kernel(const Resolved& r, const std::string& line, const KernelTa
   std::vector<std::string> others;
   for (const KernelRow& kernel : table.all()) {
     if (kernel.system != r.system || !wanted(kernel, plan)) continue;
-    others.push_back(
-        fmt::format("{} has form={} under {}", kernel.name, kernel.form, fmt::join(kernel.contracts, ", ")));
+    others.push_back(r.system->evaluates(r, kernel.form)
+                         ? fmt::format("{} promises {}", kernel.name, fmt::join(kernel.contracts, ", "))
+                         : fmt::format("{} has form={}", kernel.name, kernel.form));
   }
-  return fmt::format("--case '{}': no kernel that is timed computes it: {}", line,
+  return fmt::format("--case '{}': no kernel that is timed computes it under {}: {}", line, r.c.contract,
                      others.empty() ? fmt::format("there is none of {}; `samestate list kernels`", r.c.system)
                                     : fmt::format("{}", fmt::join(others, "; ")));
 }
