@@ -46,7 +46,9 @@ class Trials {
     MutantResult& r = trial.result;
     const Judgement& j = finding.judgement;
     ++r.cases;
-    r.killed = is_repeatable_failure(j.verdict);
+    // A wrong result does not hang: that its case took too long says how busy the machine is, and the next one decides.
+    const bool waited = j.verdict == Verdict::timeout && !r.mutant->hostile;
+    r.killed = is_repeatable_failure(j.verdict) && !waited;
     r.ratio = r.killed ? j.ratio : std::max(r.ratio, j.ratio);
     if (r.killed) {
       r.gate = j.verdict == Verdict::fail ? j.gate : std::string(name_of(j.verdict));
