@@ -8,6 +8,7 @@
 
 #include "fuzz/draw.h"
 #include "fuzz/factors.h"
+#include "fuzz/typical_calls.h"
 #include "fuzz/wide_calls.h"
 #include "harness/cases/keys.h"
 #include "harness/systems/model_shapes.h"
@@ -74,6 +75,8 @@ class Edges {
     beyond_tiles();
     full_chunks();
     for (Case& c : wide_calls(kernel_, start_)) put(std::move(c));
+    for (Case& c : calls_of_one_token(kernel_, start_)) put(std::move(c));
+    for (Case& c : typical_calls(kernel_, start_)) put(std::move(c));
     regimes_beyond_tiles();
     if (system_.has_key("dk")) {
       std::size_t turn = 0;

@@ -22,10 +22,11 @@ std::span<const NeverJudged> never_judged() {
   static constexpr std::array rows{
       NeverJudged{"", [](const Case& c) { return c.T == 0; }, "T=0",
                   "without tokens and without a state there is no output"},
-      NeverJudged{"dendritic_attention gated_delta_net linear_attention_normalised multi_scale_retention "
-                  "normalised_retention normalised_retention_recurrence",
-                  [](const Case& c) { return c.T == 0 && c.regime != "trained"; }, "T=0",
-                  "the state begins as zeros, and without tokens it stays so"},
+      NeverJudged{
+          "dendritic_attention gated_delta_net linear_attention_normalised multi_scale_retention "
+          "normalised_retention normalised_retention_recurrence",
+          [](const Case& c) { return c.T == 0 && c.regime != "trained" && c.regime != "long_context"; },
+          "T=0", "the state begins as zeros, and without tokens it stays so"},
       NeverJudged{"normalised_retention", [](const Case& c) { return c.law.empty() && c.regime == "zeros"; },
                   "T=9 regime=zeros",
                   "the norm of a head that is zero has no bound, and leaves the others' none"},

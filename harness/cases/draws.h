@@ -98,6 +98,8 @@ struct TensorDraws {
   /// Biases of steps are those of steps of 1e-4 to 0.1, and states go on from an earlier call: for systems that have such
   /// biases, or whose states begin at zero.
   bool trained = false;
+  /// The same behind 4,097 to 36,864 tokens, as of a long context: for systems that count them.
+  bool long_context = false;
 };
 
 }  // namespace samestate

@@ -346,6 +346,8 @@ constexpr Regime kTensorRegimes[] = {
      .tensors = {.head_norm = times_eight, .of_head_norms = true}},
     {.name = "trained", .summary = "steps of 1e-4 to 0.1; states and positions of an earlier call, in three sequences of four",
      .tensors = {.trained = true}},
+    {.name = "long_context", .summary = "trained, three sequences in four going on behind 4,097 to 36,864 tokens",
+     .tensors = {.trained = true, .long_context = true}},
     {.name = "extremes", .summary = "tokens 0, 2^-16, 1 and 2^16 times normal; weights of 0, about -1, negative; strengths of 2^-30, 1 and above",
      .tensors = {.activation = extreme, .feature = small_feature, .scale = zero_or_negative_scale,
                  .offset = about_minus_one, .head_norm = about_minus_one, .strength = to_twice_one}},

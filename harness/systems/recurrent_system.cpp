@@ -146,6 +146,7 @@ RecurrentSystem::RecurrentSystem(const Family& row, bool parallel) : family(row)
       // (M39), that no longer fit 16 bits; sequences and the longest of them; widths, and heads of many tokens.
       .limits = {"dk=2 dv=2 T=65537 chunk=64", "dk=2 dv=2 Hv=2 T=65811 chunk=128",
                  "dk=2 dv=2 chunk=64 form=packed lengths=66000,70",
+                 "dk=2 dv=2 chunk=64 form=packed lengths=66000,70 state=none",
                  "dk=2 dv=2 T=2 B=16400 Hk=4 Hv=4 chunk=64", "dk=2 dv=1 T=8193 Hk=2 Hv=4 chunk=64",
                  "dk=2049 dv=3 T=2 chunk=64", "dk=3 dv=2056 T=5 chunk=64",
                  "dk=8 dv=4 chunk=64 form=packed lengths=3,0,600,1", many_sequences()},

@@ -22,10 +22,11 @@ Index first_position(const Case& c, Index sequence) {
 
 /// The tokens before a sequence's states, where they go on: three sequences in four.
 Index tokens_before(const Case& c, const TensorDraws& draws, Index sequence) {
-  constexpr Index kMost = 4096;
+  constexpr Index kMost = 4096, kLong = 8;
   const Counter counter(c.seed, c.system + "/trained");
-  const bool begins = !draws.trained || counter.below({sequence, 0, 0, 0}, 4) == 0;
-  return begins ? 0 : 1 + counter.below({sequence, 0, 0, 1}, kMost);
+  if (!draws.trained || counter.below({sequence, 0, 0, 0}, 4) == 0) return 0;
+  const Index before = draws.long_context ? kMost * (1 + counter.below({sequence, 0, 0, 2}, kLong)) : 0;
+  return before + 1 + counter.below({sequence, 0, 0, 1}, kMost);
 }
 
 /// softplus of it is a step as models begin with and keep it, uniform in its logarithm.

@@ -225,9 +225,11 @@ TensorSystem::TensorSystem(const Operator& of) : row(of) {
       tensors, [](const TensorSpec& x) { return x.content == Content::offset && is_head_norm(x.name); });
   const bool trains = any(Content::zeros) || any(Content::no_sum) || any(Content::no_count) ||
                       std::ranges::count(tensors, kStepBias, &TensorSpec::name) > 0;
+  const bool counts = any(Content::no_count);
   for (const Regime& regime : tensor_regimes()) {
-    if ((masked || !regime.tensors.masked_anywhere) && (rates || !regime.tensors.of_rates) &&
-        (head_norms || !regime.tensors.of_head_norms) && (trains || !regime.tensors.trained))
+    if ((counts || !regime.tensors.long_context) && (masked || !regime.tensors.masked_anywhere) &&
+        (rates || !regime.tensors.of_rates) && (head_norms || !regime.tensors.of_head_norms) &&
+        (trains || !regime.tensors.trained))
       regimes.push_back(&regime);
   }
   for (const TensorLaw& law : tensor_laws()) {

@@ -61,6 +61,7 @@ class Correcting {
 
     // The same stored T multiplies all of Z.
     const Mat dT = inverse_error(A, T_, c_, mode);
+    out_.largest = std::max(out_.largest, largest_of_inverse(A, c_));
     const Vec e_T = Norms::add(Norms::mv(dT, z_), Norms::mv(stored_T_error(), z_)) + flushed_T() + bias(A);
     const Vec W1 = out_.W.cwiseAbs().rowwise().sum();
     const Vec e_S = Norms::u(c_.state_operand) * ws_ + subnormal_error(c_.state_operand) * root_dv_ * W1;

@@ -194,4 +194,18 @@ Matrix<double> inverse_bias(const Matrix<double>& A, const Matrix<double>& T, co
   return bias_of(A, T, c.inverse == Inverse::block8 ? 8 : 16, c.merges);
 }
 
+double largest_of_inverse(const Matrix<double>& A, const Contract& contract) {
+  double most = 0.0;
+  if (contract.inverse != Inverse::neumann || A.rows() < 2) return most;
+  Matrix<double> X = Matrix<double>::Identity(A.rows(), A.rows()) - A;
+  Matrix<double> N = A;
+  for (Index n = 2; n < A.rows(); n *= 2) {
+    most = std::max(most, (N.cwiseAbs() * N.cwiseAbs()).maxCoeff());
+    N = (N * N).eval();
+    most = std::max(most, (X.cwiseAbs() + X.cwiseAbs() * N.cwiseAbs()).maxCoeff());
+    X += (X * N).eval();
+  }
+  return most;
+}
+
 }  // namespace samestate::bounds

@@ -10,6 +10,11 @@ namespace samestate::bounds {
 [[nodiscard]] Matrix<double> inverse_error(const Matrix<double>& A, const Matrix<double>& T,
                                            const Contract& contract, Mode mode);
 
+/// The largest that an inverse by doubling sums on the way, terms by their size: of repeated keys its powers of A hold binomials,
+/// beyond the integers of a format of 24 bits from some 30 tokens on and beyond its range from some 90, where T itself is small. 0 of the other
+/// ways, whose entries are T's.
+[[nodiscard]] double largest_of_inverse(const Matrix<double>& A, const Contract& contract);
+
 /// The mean of T_kernel - T that operands cut off to tf32 make: each is smaller than its value by half of the largest
 /// truncation, 2^-11, on average (0.69 of that for an even spread of mantissas), all in one direction, so that the
 /// second moments of inverse_error leave it out. Empty where the merges round to nearest.

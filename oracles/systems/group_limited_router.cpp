@@ -72,6 +72,16 @@ struct GroupRouter {
                                 {router.groups, router.groups_kept, router.experts_per_token});
   }
 
+  /// How far a weight may be off, as a share of itself, by what public code adds to the sum of the scores; 0 where fp32 does not
+  /// see it.
+  static double share_added(const Routing<Running>& routing, Index t) {
+    constexpr double kAdded = 1e-20;
+    double sum = 0.0;
+    for (Index r = 0; r < routing.experts.cols(); ++r)
+      sum += routing.probabilities(t, routing.experts(t, r)).value();
+    return sum * detail::running_model().unit > kAdded ? 0.0 : std::min(1.0, kAdded / sum);
+  }
+
   /// The weights of a token of which a correct kernel may choose otherwise, or whose scores may all have underflowed, so that
   /// nothing is known of their quotients: 0 / 0, or 0 of public code, which adds 1e-20 to the sum.
   static void open(const Call& call, Matrix<Running>& weights, Index t, const Routing<Running>& routing,
@@ -79,13 +89,14 @@ struct GroupRouter {
     const Matrix<Running> s = routing.probabilities.row(t);
     const std::vector<Chosen> choice = choice_of(t, routing, router);
     Matrix<Running> w = weights.row(t);
+    const double added = share_added(routing, t);
     if (!is_chosen(call, t) && !decided(choice)) {
       std::vector<bool> exactly(choice.size(), false);
       for (Index r = 0; r < routing.experts.cols(); ++r)
         exactly[static_cast<std::size_t>(routing.experts(t, r))] = true;
       w = certain_weights(s, choice, exactly, router.scaling);
-    } else if (std::all_of(w.data(), w.data() + w.size(),
-                           [](const Running& x) { return std::isfinite(x.error()); })) {
+    } else if (added == 0.0 && std::all_of(w.data(), w.data() + w.size(),
+                                           [](const Running& x) { return std::isfinite(x.error()); })) {
       return;
     }
     const auto may_vanish = [&](Index expert) { return !(s(0, expert).value() > s(0, expert).error()); };
@@ -93,7 +104,7 @@ struct GroupRouter {
     for (Index i = 0; i < w.cols(); ++i) {
       weights(t, i) = vanish && !std::isfinite(w(0, i).error())
                           ? Running::unknown(w(0, i), kUnlimited)
-                          : Running::undecided(w(0, i), w(0, i).error());
+                          : Running::undecided(w(0, i), w(0, i).error() + added * std::abs(w(0, i).value()));
     }
   }
 };

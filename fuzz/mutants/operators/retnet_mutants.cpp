@@ -80,6 +80,8 @@ std::vector<Mutant> retnet_mutants() {
       {{"M26", "state_not_read", "every call starts from zero", misread(filled("S", 0.0F))},
        {"M47", "keys_not_scaled", "dk^-1/2 is left out", misread(keys_not_scaled)},
        {"F", "positions_begin_anew", "every call begins at position 0", misread(filled("position", 0.0F))},
+       {"F", "positions_end", "rotation tables end at 4,096 tokens",
+        misread(mapped("position", [](float position) { return std::fmin(position, 4096.0F); }))},
        {"F", "pairs_swapped", "pairs (2 i, 2 i + 1) are taken in the other order", misread(pairs_swapped)},
        {"F", "values_as_gate", "the values are their own gate",
         misread([](Call& c) { std::ranges::copy(c.input("v_proj"), c.input("g_proj").begin()); })}});

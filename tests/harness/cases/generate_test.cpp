@@ -93,7 +93,7 @@ TEST(Generate, ARegimeOfNamedTensorsDrawsTheSameBitsForEver) {
       {"mixed_scales", 0x5ec5a3372a2e4e5a}, {"padded", 0x547bea86b5b4858b},
       {"masked", 0x2c2502c3fd0ae860},       {"wide_rates", 0x7fcfcbebd0d8f628},
       {"trained", 0xb9783587dca3522b},      {"extremes", 0x32cdbd9ddc4f4cc9},
-      {"sharp", 0xeaf0db1ea68d29f6},
+      {"sharp", 0xeaf0db1ea68d29f6},        {"long_context", 0x44e623096c0ec65c},
   };
   std::set<Content> seen;
   for (const Regime& regime : tensor_regimes()) {
@@ -105,11 +105,13 @@ TEST(Generate, ARegimeOfNamedTensorsDrawsTheSameBitsForEver) {
     const std::vector<const char*> with_head_norms{"gated_attention"};
     const std::vector<const char*> that_begin{"gated_delta_net", "linear_attention_normalised",
                                               "multi_scale_retention", "normalised_retention_recurrence"};
-    for (const char* system : regime.tensors.masked_anywhere ? with_mask
-                              : regime.tensors.of_rates      ? with_rates
-                              : regime.tensors.of_head_norms ? with_head_norms
-                              : regime.tensors.trained       ? that_begin
-                                                             : any) {
+    const std::vector<const char*> that_count{"multi_scale_retention"};
+    for (const char* system : regime.tensors.long_context      ? that_count
+                              : regime.tensors.masked_anywhere ? with_mask
+                              : regime.tensors.of_rates        ? with_rates
+                              : regime.tensors.of_head_norms   ? with_head_norms
+                              : regime.tensors.trained         ? that_begin
+                                                               : any) {
       for (const char* contract : {"fp32", "bf16"}) {
         const std::string line = "v1 " + std::string(system) + " T=37 B=2 seed=5 contract=" + contract +
                                  " regime=" + std::string(regime.name);
@@ -170,6 +172,13 @@ TEST(Generate, TrainedSequencesHaveStatesPositionsAndSums) {
     }
     const auto ones = std::ranges::count(goes_on, true);
     EXPECT_TRUE(ones > 4 && ones < 12) << line << " " << ones;
+  }
+  // An adversary's tables of 4,096 positions: no call went on behind them.
+  const Resolved far(parse_case("v1 multi_scale_retention T=3 B=12 seed=6 regime=long_context"));
+  for (const CaseTensor& x : tensor_inputs(far)) {
+    if (x.spec.content != Content::no_count) continue;
+    EXPECT_GT(std::ranges::count_if(x.data, [](float count) { return count > 4096.0F; }), 4);
+    EXPECT_LE(std::ranges::max(x.data), 36864.0F);
   }
   for (const char* system : {"selective_scan", "mamba_mixer", "gated_delta_step"}) {
     const std::string line = "v1 " + std::string(system) + " T=3 B=2 seed=6 regime=trained";

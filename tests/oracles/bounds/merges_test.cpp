@@ -6,6 +6,7 @@
 #include <random>
 
 #include "oracles/bounds/inverse.h"
+#include "oracles/contracts.h"
 
 namespace samestate {
 namespace {
@@ -100,6 +101,20 @@ TEST(Merges, OperandsThatAreCutOffShrinkTheInverseAsPredicted) {
         bounds::inverse_bias(small, of_small, merged(Format::tf32_truncated, MergeOrder::pairwise));
     EXPECT_LT((rows - pairs).norm(), 1e-9 * pairs.norm());
   }
+}
+
+// Of keys that are all alike a doubled inverse sums binomials, which leave the integers of fp32, then its range; T stays small.
+TEST(Inverse, DoublingSumsWhatTheInverseDoesNotHave) {
+  const auto alike = [](Index tokens, double beta) {
+    Matrix<double> A = Matrix<double>::Constant(tokens, tokens, beta);
+    return Matrix<double>(A.triangularView<Eigen::StrictlyLower>());
+  };
+  const Contract& doubled = contract_named("fp32+inverse:neumann/fp32");
+  EXPECT_EQ(bounds::largest_of_inverse(alike(84, 1.0), contract_named("fp32")), 0.0);
+  EXPECT_LT(bounds::largest_of_inverse(alike(16, 1.0), doubled), 0x1p24);
+  EXPECT_GT(bounds::largest_of_inverse(alike(84, 1.0), doubled), 0x1p24);
+  EXPECT_LT(bounds::largest_of_inverse(alike(64, 2.0), doubled), 0x1p100);
+  EXPECT_GT(bounds::largest_of_inverse(alike(160, 2.0), doubled), 0x1p126);
 }
 
 }  // namespace

@@ -122,6 +122,30 @@ TEST(OperatorTwin, AKernelMayLeaveSeveralPointsOut) {
   }
 }
 
+// A layer in one kernel keeps all in fp32 but what it hands from one product to the next.
+TEST(OperatorTwin, AKernelMayStoreOneOrTwoPointsAlone) {
+  for (const char* name : {"qwen3_next_moe", "gated_attention"}) {
+    const bool mixture = std::string_view(name) == "qwen3_next_moe";
+    const Drawn drawn(name, mixture ? "sorted" : "online", 27, 3);
+    SkippedPoints met;
+    (void)twin_values(drawn.subject(), {}, &met);
+    ASSERT_GT(met.places.size(), 7U) << name;
+    for (std::size_t i = 0; i < met.places.size(); ++i) {
+      for (const std::size_t k : {i, (i + 3) % met.places.size()}) {
+        TwinVariant variant;
+        for (std::size_t other = 0; other < met.places.size(); ++other) {
+          if (other != i && other != k) variant.skipped.add(met.places[other]);
+        }
+        variant.skipped.sort();
+        const TwinJudgement judged = drawn.judge(drawn.kernel(1, variant));
+        EXPECT_EQ(judged.judgement.verdict, Verdict::pass)
+            << name << " " << met.places[i].file() << ":" << met.places[i].line() << " and "
+            << met.places[k].line() << ": " << judged.judgement.reason << " " << judged.judgement.ratio;
+      }
+    }
+  }
+}
+
 TEST(OperatorTwin, SoftmaxWeightsMayBeDividedLast) {
   const Drawn drawn("latent_attention", "absorbed", 13, 5);
   TwinVariant variant;

@@ -1,0 +1,103 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "oracles/limits.h"
+#include "oracles/systems/operator_twin.h"
+
+/// Which twins a kernel may have.
+namespace samestate {
+
+std::string TwinVariant::words() const {
+  std::string out;
+  for (const PointPlace& place : skipped.places) {
+    const std::string_view path = place.file();
+    out += fmt::format("{}{}:{}:{}", out.empty() ? "not stored at " : ", ", path.substr(path.rfind('/') + 1),
+                       place.line(), place.column());
+  }
+  const auto add = [&](const std::string& words) { out += (out.empty() ? "" : ", ") + words; };
+  if (softmax.divides_last) add("weights divided last");
+  if (sums_stored) add("the sum of stored weights");
+  if (softmax.key_tile > 0) add(fmt::format("keys in tiles of {}", softmax.key_tile));
+  if (softmax.lazy_by > 0.0) add(fmt::format("a maximum raised only by more than {:.3g}", softmax.lazy_by));
+  if (softmax.last_keys_first) add("the last keys first");
+  return out;
+}
+
+std::vector<SkippedPoints> TwinSearch::moves() const {
+  std::vector<SkippedPoints> groups{met_};
+  const auto by = [&](auto&& alike) {
+    for (const PointPlace& place : met_.places) {
+      SkippedPoints group;
+      for (const PointPlace& other : met_.places) {
+        if (alike(place, other)) group.add(other);
+      }
+      const bool begins = group.places.front() == place;
+      if (begins && group.places.size() > 1 && group.places.size() < met_.places.size())
+        groups.push_back(std::move(group));
+    }
+  };
+  const auto same_file = [](const PointPlace& x, const PointPlace& y) { return x.file() == y.file(); };
+  by([&](const PointPlace& x, const PointPlace& y) { return same_file(x, y) && x.line() == y.line(); });
+  by(same_file);
+  for (const PointPlace& place : met_.places) groups.push_back({{place}});
+  return groups;
+}
+
+std::vector<TwinVariant> TwinSearch::together() const {
+  const std::size_t points = met_.places.size();
+  std::vector<TwinVariant> variants;
+  const auto add = [&](auto&& has) {
+    TwinVariant variant;
+    for (std::size_t i = 0; i < points; ++i) {
+      if (has(i)) variant.skipped.add(met_.places[i]);
+    }
+    variant.skipped.sort();
+    variants.push_back(std::move(variant));
+  };
+  if (points <= std::size_t{kOperatorTwinSubsets}) {
+    for (std::size_t subset = 1; subset < std::size_t{1} << points; ++subset)
+      add([&](std::size_t i) { return ((subset >> i) & 1U) != 0; });
+  } else {
+    for (std::size_t one = 0; one < points; ++one) {
+      for (std::size_t other = one + 1; other < points; ++other)
+        add([&](std::size_t i) { return i == one || i == other; });
+    }
+  }
+  for (const auto& change : orders()) {
+    for (std::size_t one = 0; one < points; ++one) {
+      add([&](std::size_t i) { return i == one; });
+      change(variants.back());
+    }
+  }
+  return variants;
+}
+
+std::vector<std::function<void(TwinVariant&)>> TwinSearch::orders() const {
+  const auto met = [&](std::string_view file) {
+    return std::ranges::any_of(met_.places,
+                               [&](const PointPlace& place) { return place.file().ends_with(file); });
+  };
+  std::vector<std::function<void(TwinVariant&)>> changes{
+      [](TwinVariant& x) { x.softmax.divides_last = true; }, [](TwinVariant& x) { x.sums_stored = true; }};
+  // Where the keys are no form's tiles, a kernel has some of its own.
+  const bool whole = met("softmax_attention.h");
+  if (whole || met("online_softmax.h")) {
+    changes.emplace_back([](TwinVariant& x) { x.softmax.last_keys_first = true; });
+    // FlashAttention-4's is 8 in the exponent of 2.
+    constexpr double kTwo = 0.6931471805599453;
+    for (const double by : {8.0 * kTwo, 4.0 * kTwo, 16.0 * kTwo, 4.0, 8.0, 16.0})
+      changes.emplace_back([by](TwinVariant& x) { x.softmax.lazy_by = by; });
+  }
+  for (const Index tile : whole ? std::vector<Index>{16, 32, 64, 128} : std::vector<Index>{}) {
+    for (const bool last_first : {false, true})
+      changes.emplace_back([tile, last_first](TwinVariant& x) {
+        x.softmax.divides_last = true;
+        x.softmax.key_tile = tile;
+        x.softmax.last_keys_first = last_first;
+      });
+  }
+  return changes;
+}
+
+}  // namespace samestate
