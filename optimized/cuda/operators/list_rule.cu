@@ -1,0 +1,32 @@
+#include "optimized/cuda/operators/attention_launch.cuh"
+#include "optimized/cuda/operators/list_chain.cuh"
+
+/// A file of its own, as dendritic_chunks.cu.
+namespace samestate::cuda {
+namespace {
+
+template <int width>
+void launch_chain(const ListChunkParameters& p, cudaStream_t stream) {
+  using Body = ListChainBody<width>;
+  const RuleParameters<Bf16>& r = p.rule;
+  launch<Body>(blocks_of(r.shape.lists() * r.shape.windows * r.tiles(Body::kColumns), 1), Body::kSharedBytes,
+               p, stream);
+}
+
+}  // namespace
+
+bool in_list_chunks(const RuleParameters<Bf16>& p) {
+  constexpr int kFewest = 16, kLanes = 32;
+  return has_asynchronous_products() && p.shape.width <= kWidestListChain && p.shape.tokens >= kFewest &&
+         p.shape.branches() <= kLanes;
+}
+
+void launch_list_rule(const ListChunkParameters& p, cudaStream_t stream) {
+  launch<ListTileBody>(blocks_of(p.tile_count(), 1), ListTileBody::shared_bytes(p.rule.shape), p, stream);
+  const int width = p.rule.shape.width;
+  if (width <= 64) return launch_chain<64>(p, stream);
+  if (width <= 128) return launch_chain<128>(p, stream);
+  launch_chain<kWidestListChain>(p, stream);
+}
+
+}  // namespace samestate::cuda
