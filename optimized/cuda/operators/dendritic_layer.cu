@@ -53,7 +53,7 @@ struct BranchOutput {
 struct CompactedRule {
   using Kept = ChunkTile*;
   template <class Operand>
-  static Kept keep(const RuleParameters<Operand>& p, DeviceTensors<Operand>& tensors) {
+  static Kept keep(const RuleParameters<Operand>& p, std::int64_t, DeviceTensors<Operand>& tensors) {
     return chunks_of(p, [&](std::int64_t count) { return tensors.template scratch<ChunkTile>(count); });
   }
   template <class Operand>
@@ -67,9 +67,9 @@ struct ChunkedRule {
     Bf16* keys = nullptr;
   };
   template <class Operand>
-  static Kept keep(const RuleParameters<Operand>& p, DeviceTensors<Operand>& tensors) {
+  static Kept keep(const RuleParameters<Operand>& p, std::int64_t chunk, DeviceTensors<Operand>& tensors) {
     if constexpr (sizeof(Operand) == 2) {
-      if (in_list_chunks(p)) {
+      if (chunk == kListChunk && in_list_chunks(p)) {
         const ListChunkParameters of{p};
         return {tensors.template scratch<ListTile>(of.tile_count()),
                 tensors.template scratch<Bf16>(of.tile_count() * of.key_elements())};
@@ -211,7 +211,7 @@ struct DendriticLayer {
     p.rule.scale = 1.0F / std::sqrt(static_cast<float>(s.width));
     p.rule.key_heads = s.heads;
 
-    p.chunks = Rule::keep(p.rule, tensors);
+    p.chunks = Rule::keep(p.rule, call.chunk, tensors);
 
     Operand* const gated = operands(tokens * values);
     p.mix = {s,    p.selection.omega, p.rule.o, p.z.epilogue.y, tensors.fp32("o_norm"), tensors.output("a"),

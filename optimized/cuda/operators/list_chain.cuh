@@ -13,6 +13,9 @@
 /// whose sum it is. The state itself stays in fp32.
 namespace samestate::cuda {
 
+inline constexpr int kResidualParts =
+    2;  ///< numbers of bf16: what is left out is below 2^-16 of the residual
+
 /// A virtual head and 128 value columns by two warpgroups of 64, whose S^T stays in registers for the whole list, and one that
 /// copies chunks to shared memory for them. Keys at most kWidth.
 template <int kWidth>
@@ -68,6 +71,11 @@ struct ListChainBody {
     return at;
   }
 
+  static SAMESTATE_HOST_DEVICE std::int64_t items_of(const Parameters& p) {
+    const DendriticShape& s = p.rule.shape;
+    return s.lists() * s.windows * p.rule.tiles(kColumns);
+  }
+
   static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
     (void)p, (void)shared;
@@ -82,17 +90,28 @@ struct ListChainBody {
       barriers_ready();
     }
     block_barrier();
-    const Place at = place_of(p, static_cast<std::uint32_t>(block_index()));
+    // A block takes one item after the other: chunks of the next are copied while the state of this one is stored.
+    const auto items = static_cast<std::uint32_t>(items_of(p)),
+               step = static_cast<std::uint32_t>(grid_blocks());
     const int role = uniform(warp_index() / 4);
+    int n = 0;  // chunks so far
     if (role == kStates) {
       fewer_registers<40>();
-      in_pieces(p.rule.shape) ? fetch<true>(p, at, stages, ring) : fetch<false>(p, at, stages, ring);
+      SAMESTATE_NO_UNROLL
+      for (auto item = static_cast<std::uint32_t>(block_index()); item < items; item += step) {
+        const Place at = place_of(p, item);
+        in_pieces(p.rule.shape) ? fetch<true>(p, at, n, stages, ring) : fetch<false>(p, at, n, stages, ring);
+      }
     } else {
       more_registers<232>();
-      State state(p.rule, at, role, stages, ring);
-      state.load();
-      state.follow();
-      state.store();
+      SAMESTATE_NO_UNROLL
+      for (auto item = static_cast<std::uint32_t>(block_index()); item < items; item += step) {
+        const Place at = place_of(p, item);
+        State state(p.rule, at, role, stages, ring);
+        state.load();
+        state.follow(n);
+        state.store();
+      }
     }
 #endif
   }
@@ -102,28 +121,28 @@ struct ListChainBody {
     return *reinterpret_cast<Stage*>(stages + n % kStages * kStageBytes);
   }
 
-  /// All chunks, a stage ahead; `pieces`: rows consist of 16 bytes.
+  /// All chunks of an item, a stage ahead, of which the first is chunk n of the block; `pieces`: rows consist of 16 bytes.
   template <bool pieces>
-  static SAMESTATE_DEVICE void fetch(const Parameters& p, const Place& at, unsigned char* stages,
+  static SAMESTATE_DEVICE void fetch(const Parameters& p, const Place& at, int& n, unsigned char* stages,
                                      KeyRing<kStages>& ring) {
     const RuleParameters<Bf16>& r = p.rule;
     const int chunks = list_chunks(at.tokens), thread = thread_index() - kStates * kGroup;
     const int mine = thread / 32 * 16 + thread % 16;  // the token whose rows this lane finds
     ListEntry next = entry_of(r, at, mine);
     SAMESTATE_NO_UNROLL
-    for (int n = 0; n < chunks; ++n) {
+    for (int chunk = 0; chunk < chunks; ++chunk, ++n) {
       ring.wait_empty(n);
       Stage& stage = stage_of(stages, n);
       Barrier& full = ring.full[n % kStages];
       if (thread == 0) {
-        const std::int64_t tile = at.tile + static_cast<std::int64_t>(n) * r.shape.windows;
+        const std::int64_t tile = at.tile + static_cast<std::int64_t>(chunk) * r.shape.windows;
         const int key_bytes = 2 * p.key_elements();
         full.expect(kListTileBytes + key_bytes);
         load_bytes(&stage.tile, p.tiles + tile, full, kListTileBytes);
         load_bytes(stage.keys, p.keys + tile * p.key_elements(), full, key_bytes);
       }
       if (thread % 32 < 16) find_rows(r, at, next, mine, stage);
-      next = entry_of(r, at, (n + 1) * kListChunk + mine);
+      next = entry_of(r, at, (chunk + 1) * kListChunk + mine);
       warp_barrier();
       copy_rows<pieces>(r, at, thread, stage);
       copies_commit();
@@ -198,15 +217,15 @@ struct ListChainBody {
       each_cell([&](std::int64_t i, float& x) { r.final[i] = x; });
     }
 
-    SAMESTATE_DEVICE void follow() {
+    SAMESTATE_DEVICE void follow(int& n) {
       const int chunks = list_chunks(at.tokens);
       SAMESTATE_NO_UNROLL
-      for (int n = 0; n < chunks; ++n) {
+      for (int chunk = 0; chunk < chunks; ++chunk, ++n) {
         Stage& stage = stage_of(stages, n);
         round_state();
         ring.wait_full(n);
         read_state(stage);
-        std::uint32_t left[kParts][4][4];
+        std::uint32_t left[kResidualParts][4][4];
         residual(stage, left);
         make_values(stage, left);
         write_state(stage);
@@ -266,8 +285,14 @@ struct ListChainBody {
       return (8 * (matrix / 2) + lane % 8) * 128 + ((32 * warp + 16 * (matrix % 2)) ^ (lane % 8 * 16));
     }
 
+    /// The parts of two neighbours.
+    static SAMESTATE_DEVICE void split_residual(float x, float y, std::uint32_t (&parts)[kResidualParts]) {
+      parts[0] = narrow_pair(x, y);
+      parts[1] = narrow_pair(x - low(parts[0]), y - high(parts[0]));
+    }
+
     /// beta V - beta e^G K S in parts.
-    SAMESTATE_DEVICE void residual(const Stage& stage, std::uint32_t (&left)[kParts][4][4]) {
+    SAMESTATE_DEVICE void residual(const Stage& stage, std::uint32_t (&left)[kResidualParts][4][4]) {
       const Bf16* const values = stage.v[group] + value_offset() / 2;
       SAMESTATE_UNROLL
       for (int j = 0; j < 4; ++j) {
@@ -280,23 +305,23 @@ struct ListChainBody {
           SAMESTATE_UNROLL
           for (int half = 0; half < 2; ++half) {
             const float* const x = &X[8 * j + 4 * i + 2 * half];
-            std::uint32_t parts[kParts];
-            split_pair(fused(-read.x, x[0], beta.x * low(v[2 * i + half])),
-                       fused(-read.y, x[1], beta.y * high(v[2 * i + half])), parts);
+            std::uint32_t parts[kResidualParts];
+            split_residual(fused(-read.x, x[0], beta.x * low(v[2 * i + half])),
+                           fused(-read.y, x[1], beta.y * high(v[2 * i + half])), parts);
             SAMESTATE_UNROLL
-            for (int part = 0; part < kParts; ++part) left[part][j][2 * i + half] = parts[part];
+            for (int part = 0; part < kResidualParts; ++part) left[part][j][2 * i + half] = parts[part];
           }
         }
       }
     }
 
     /// V = V'^T; meanwhile what was read and S are scaled.
-    SAMESTATE_DEVICE void make_values(const Stage& stage, const std::uint32_t (&left)[kParts][4][4]) {
+    SAMESTATE_DEVICE void make_values(const Stage& stage, const std::uint32_t (&left)[kResidualParts][4][4]) {
       products_begin();
       SAMESTATE_UNROLL
       for (int kk = 0; kk < 4; ++kk) {
         SAMESTATE_UNROLL
-        for (int part = 0; part < kParts; ++part)
+        for (int part = 0; part < kResidualParts; ++part)
           multiply(V, left[part][kk], by_rows(stage.tile.inverse, kk), kk + part > 0);
       }
       products_commit();

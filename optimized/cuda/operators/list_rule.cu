@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "optimized/cuda/operators/attention_launch.cuh"
 #include "optimized/cuda/operators/list_chain.cuh"
 
@@ -5,12 +7,20 @@
 namespace samestate::cuda {
 namespace {
 
+/// Blocks that stay, one a multiprocessor; of the emulation so few that each takes more than one item.
+unsigned blocks_that_stay(std::int64_t items) {
+#ifdef __CUDACC__
+  const std::int64_t most = device_attribute(cudaDevAttrMultiProcessorCount);
+#else
+  const std::int64_t most = 3;
+#endif
+  return blocks_of(std::min(items, most), 1);
+}
+
 template <int width>
 void launch_chain(const ListChunkParameters& p, cudaStream_t stream) {
   using Body = ListChainBody<width>;
-  const RuleParameters<Bf16>& r = p.rule;
-  launch<Body>(blocks_of(r.shape.lists() * r.shape.windows * r.tiles(Body::kColumns), 1), Body::kSharedBytes,
-               p, stream);
+  launch<Body>(blocks_that_stay(Body::items_of(p)), Body::kSharedBytes, p, stream);
 }
 
 }  // namespace

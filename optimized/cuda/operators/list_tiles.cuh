@@ -68,6 +68,7 @@ struct ListTileBody {
   struct alignas(16) Gates {
     float A[kListChunk][kStride];  ///< afterwards T
     float between[kHalf][kHalf + 4];
+    float decay[kThreads / 32][kListChunk];           ///< from a column to the row before a warp's rows
     float total[2][kListChunk], rest[2][kListChunk];  ///< G, their sum; of the half, of the chunk
     float beta[kListChunk];
     float q_factor[kListChunk], k_factor[kListChunk];
@@ -231,7 +232,7 @@ struct ListTileBody {
   static SAMESTATE_DEVICE void normalise(const DendriticShape& s, Bf16* rows, const float* factors,
                                          Bf16* keys) {
     constexpr int kLanes = 8;
-    const int columns = (s.width + kTileColumns - 1) / kTileColumns * kTileColumns;
+    const int columns = s.width <= 64 ? 64 : s.width <= 128 ? 128 : 160;  // that products read
     SAMESTATE_NO_UNROLL
     for (int t = thread_index() / kLanes; t < kListChunk; t += kThreads / kLanes) {
       const float factor = factors[t];
@@ -272,28 +273,50 @@ struct ListTileBody {
         multiply_bf16(sums[2 * j + 1], a, of_k[2], of_k[3]);
       }
     }
+    weigh(sums, is_P, gates, tile);
+  }
+
+  /// Decays between a warp's rows and columns of blocks before them are two factors, neither above 1: from the column to the row
+  /// before the block, and from there.
+  static SAMESTATE_DEVICE void weigh(const float (&sums)[8][4], bool is_P, Gates& gates, ListTile& tile) {
+    const int lane = lane_index(), warp = warp_index() % 4;
+    const float *const total = gates.total[1], *const rest = gates.rest[1];
+    const int before = 16 * warp - 1;
+    float* const decay = gates.decay[warp_index()];
+    SAMESTATE_UNROLL
+    for (int column = lane; column < kListChunk; column += 32) {
+      if (column <= before)
+        decay[column] = exponential((total[before] - total[column]) + (rest[before] - rest[column]));
+    }
+    warp_barrier();
     SAMESTATE_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = 16 * warp + lane / 4 + 8 * half;
-      const float total = gates.total[1][row], rest = gates.rest[1][row];
-      const float factor = is_P ? 1.0F : gates.beta[row];
+      const float of_row = total[row], rest_of_row = rest[row], factor = is_P ? 1.0F : gates.beta[row];
+      const float to_row =
+          warp > 0 ? factor * exponential((of_row - total[before]) + (rest_of_row - rest[before])) : 0.0F;
       SAMESTATE_UNROLL
       for (int j = 0; j < 8; ++j) {
         const int column = 8 * j + lane % 4 * 2;
         float x = 0.0F, y = 0.0F;
-        if (j / 2 <= warp) {
-          const Pair from = load_pair(&gates.total[1][column]), from_rest = load_pair(&gates.rest[1][column]);
+        if (j / 2 < warp) {
+          const Pair from = load_pair(decay + column);
+          x = sums[j][2 * half] * to_row * from.x;
+          y = sums[j][2 * half + 1] * to_row * from.y;
+        } else if (j / 2 == warp) {
           const int last = is_P ? row : row - 1;
           // Above the diagonal an exponential may overflow: selected, not multiplied.
           if (column <= last)
-            x = sums[j][2 * half] * factor * exponential((total - from.x) + (rest - from_rest.x));
+            x = sums[j][2 * half] * factor *
+                exponential((of_row - total[column]) + (rest_of_row - rest[column]));
           if (column + 1 <= last)
-            y = sums[j][2 * half + 1] * factor * exponential((total - from.y) + (rest - from_rest.y));
+            y = sums[j][2 * half + 1] * factor *
+                exponential((of_row - total[column + 1]) + (rest_of_row - rest[column + 1]));
         }
         if (is_P) {
           auto* const to = reinterpret_cast<unsigned char*>(tile.scores) + swizzled(row, 2 * column);
           *reinterpret_cast<Vector<Bf16, 2>*>(to) = {{narrow_pair(x, y)}};
-        } else {
+        } else if (j / 2 <= warp) {
           store_pair(&gates.A[row][column], x, y);
         }
       }
@@ -350,7 +373,9 @@ struct ListTileBody {
     SAMESTATE_UNROLL
     for (int i = 0; i < 16; i += 8) {
       const int c = first + i;
-      const Quad low = load_quad(&gates.A[row][c]), high = load_quad(&gates.A[row][c + 4]);
+      Quad low{}, high{};  // zeros above the two blocks on the diagonal
+      if (row >= kHalf || c < kHalf)
+        low = load_quad(&gates.A[row][c]), high = load_quad(&gates.A[row][c + 4]);
       auto* const to = reinterpret_cast<unsigned char*>(tile.inverse) + swizzled(row, 2 * c);
       *reinterpret_cast<Vector<Bf16, 8>*>(to) = {{narrow_pair(low.x, low.y), narrow_pair(low.z, low.w),
                                                   narrow_pair(high.x, high.y), narrow_pair(high.z, high.w)}};
