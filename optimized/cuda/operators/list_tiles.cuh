@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "optimized/cuda/hopper/names.cuh"
@@ -61,18 +62,21 @@ SAMESTATE_DEVICE int chunks_before(const RuleParameters<Bf16>& r, std::int64_t b
 struct ListTileBody {
   using Parameters = ListChunkParameters;
   static constexpr int kThreads = 256;
-  static constexpr int kResidentBlocks = 3;
+  static constexpr int kResidentBlocks = 4;
   static constexpr int kStride = kListChunk + 4;  ///< of A, in floats
   static constexpr int kHalf = 32;
 
   struct alignas(16) Gates {
-    float A[kListChunk][kStride];  ///< afterwards T
-    float between[kHalf][kHalf + 4];
     float decay[kThreads / 32][kListChunk];           ///< from a column to the row before a warp's rows
     float total[2][kListChunk], rest[2][kListChunk];  ///< G, their sum; of the half, of the chunk
     float beta[kListChunk];
     float q_factor[kListChunk], k_factor[kListChunk];
     std::int64_t key_row[kListChunk];
+  };
+  /// In the place of q and k, once they are multiplied.
+  struct alignas(16) Inverse {
+    float A[kListChunk][kStride];  ///< afterwards T
+    float between[kHalf][kHalf + 4];
   };
   /// Where a chunk is.
   struct Chunk {
@@ -84,7 +88,8 @@ struct ListTileBody {
     return (s.width + 15) / 16 * 16 + 8;
   }
   static std::size_t shared_bytes(const DendriticShape& s) {
-    return sizeof(Gates) + sizeof(Bf16) * 2 * kListChunk * static_cast<std::size_t>(row_stride(s));
+    return sizeof(Gates) +
+           std::max(sizeof(Inverse), sizeof(Bf16) * 2 * kListChunk * static_cast<std::size_t>(row_stride(s)));
   }
 
   static SAMESTATE_DEVICE void run(const Parameters& p, unsigned char* shared) {
@@ -132,13 +137,14 @@ struct ListTileBody {
     normalise(r.shape, k, gates.k_factor, keys);
     normalise(r.shape, q, gates.q_factor, keys + kTileBytes / 2);
     block_barrier();
-    multiply(r.shape, q, k, gates, tile);
+    auto& inverse = *reinterpret_cast<Inverse*>(shared + sizeof(Gates));
+    multiply(r.shape, q, k, gates, inverse, tile);
     block_barrier();
-    if (warp_index() < 2) invert(gates);
+    if (warp_index() < 2) invert(inverse);
     block_barrier();
-    merge(gates);
+    merge(inverse);
     block_barrier();
-    store_inverse(gates, tile);
+    store_inverse(inverse, tile);
   }
 
   /// A token a lane, half of the chunk a warp. Where there is none, beta is 0: it writes nothing.
@@ -256,7 +262,7 @@ struct ListTileBody {
 
   /// 16 rows of A by each of the first four warps, of P by the others.
   static SAMESTATE_DEVICE void multiply(const DendriticShape& s, const Bf16* q, const Bf16* k, Gates& gates,
-                                        ListTile& tile) {
+                                        Inverse& inverse, ListTile& tile) {
     const int lane = lane_index(), warp = warp_index() % 4, stride = row_stride(s);
     const bool is_P = warp_index() >= 4;
     float sums[8][4] = {};
@@ -273,12 +279,14 @@ struct ListTileBody {
         multiply_bf16(sums[2 * j + 1], a, of_k[2], of_k[3]);
       }
     }
-    weigh(sums, is_P, gates, tile);
+    block_barrier();  // q and k have been read
+    weigh(sums, is_P, gates, inverse, tile);
   }
 
   /// Decays between a warp's rows and columns of blocks before them are two factors, neither above 1: from the column to the row
   /// before the block, and from there.
-  static SAMESTATE_DEVICE void weigh(const float (&sums)[8][4], bool is_P, Gates& gates, ListTile& tile) {
+  static SAMESTATE_DEVICE void weigh(const float (&sums)[8][4], bool is_P, Gates& gates, Inverse& inverse,
+                                     ListTile& tile) {
     const int lane = lane_index(), warp = warp_index() % 4;
     const float *const total = gates.total[1], *const rest = gates.rest[1];
     const int before = 16 * warp - 1;
@@ -317,14 +325,14 @@ struct ListTileBody {
           auto* const to = reinterpret_cast<unsigned char*>(tile.scores) + swizzled(row, 2 * column);
           *reinterpret_cast<Vector<Bf16, 2>*>(to) = {{narrow_pair(x, y)}};
         } else if (j / 2 <= warp) {
-          store_pair(&gates.A[row][column], x, y);
+          store_pair(&inverse.A[row][column], x, y);
         }
       }
     }
   }
 
   /// The two blocks of 32 x 32 on A's diagonal <- their inverses in I + A: forward substitution, a column a lane, a block a warp.
-  static SAMESTATE_DEVICE void invert(Gates& gates) {
+  static SAMESTATE_DEVICE void invert(Inverse& inverse) {
     const int column = lane_index(), first = kHalf * warp_index();
     float x[kHalf];
     SAMESTATE_UNROLL
@@ -333,7 +341,7 @@ struct ListTileBody {
       SAMESTATE_UNROLL
       for (int j = 0; j < kHalf; j += 4) {
         if (j >= i) break;
-        const Quad a = load_quad(&gates.A[first + i][first + j]);
+        const Quad a = load_quad(&inverse.A[first + i][first + j]);
         early = fused(-a.x, x[j], early);
         if (j + 1 < i) late = fused(-a.y, x[j + 1], late);
         if (j + 2 < i) early = fused(-a.z, x[j + 2], early);
@@ -343,23 +351,24 @@ struct ListTileBody {
     }
     warp_barrier();  // every lane has read A
     SAMESTATE_UNROLL
-    for (int i = 0; i < kHalf; ++i) gates.A[first + i][first + column] = x[i];
+    for (int i = 0; i < kHalf; ++i) inverse.A[first + i][first + column] = x[i];
   }
 
   /// The block below them, T_10 = -T_11 A_10 T_00: four elements of a row a thread.
-  static SAMESTATE_DEVICE void merge(Gates& gates) {
+  static SAMESTATE_DEVICE void merge(Inverse& inverse) {
     const int row = thread_index() / 8, column = thread_index() % 8 * 4;
     float x[4] = {};
     SAMESTATE_UNROLL_BY(8)
-    for (int j = 0; j < kHalf; ++j) add_row(x, gates.A[kHalf + row][j], &gates.A[j][column]);
+    for (int j = 0; j < kHalf; ++j) add_row(x, inverse.A[kHalf + row][j], &inverse.A[j][column]);
     SAMESTATE_UNROLL
-    for (int i = 0; i < 4; ++i) gates.between[row][column + i] = x[i];
+    for (int i = 0; i < 4; ++i) inverse.between[row][column + i] = x[i];
     block_barrier();
     float y[4] = {};
     SAMESTATE_UNROLL_BY(8)
-    for (int j = 0; j < kHalf; ++j) add_row(y, -gates.A[kHalf + row][kHalf + j], &gates.between[j][column]);
+    for (int j = 0; j < kHalf; ++j)
+      add_row(y, -inverse.A[kHalf + row][kHalf + j], &inverse.between[j][column]);
     SAMESTATE_UNROLL
-    for (int i = 0; i < 4; ++i) gates.A[kHalf + row][column + i] = y[i];
+    for (int i = 0; i < 4; ++i) inverse.A[kHalf + row][column + i] = y[i];
   }
   static SAMESTATE_DEVICE void add_row(float (&x)[4], float a, const float* row) {
     const Quad of = load_quad(row);
@@ -368,14 +377,14 @@ struct ListTileBody {
   }
 
   /// T rounded, a quarter of a row a thread.
-  static SAMESTATE_DEVICE void store_inverse(const Gates& gates, ListTile& tile) {
+  static SAMESTATE_DEVICE void store_inverse(const Inverse& inverse, ListTile& tile) {
     const int row = thread_index() / 4, first = thread_index() % 4 * 16;
     SAMESTATE_UNROLL
     for (int i = 0; i < 16; i += 8) {
       const int c = first + i;
       Quad low{}, high{};  // zeros above the two blocks on the diagonal
       if (row >= kHalf || c < kHalf)
-        low = load_quad(&gates.A[row][c]), high = load_quad(&gates.A[row][c + 4]);
+        low = load_quad(&inverse.A[row][c]), high = load_quad(&inverse.A[row][c + 4]);
       auto* const to = reinterpret_cast<unsigned char*>(tile.inverse) + swizzled(row, 2 * c);
       *reinterpret_cast<Vector<Bf16, 8>*>(to) = {{narrow_pair(low.x, low.y), narrow_pair(low.z, low.w),
                                                   narrow_pair(high.x, high.y), narrow_pair(high.z, high.w)}};
