@@ -280,8 +280,8 @@ struct DendriticLayer {
 std::vector<OperatorKernel> dendritic_layer_kernels() {
   const std::vector<std::string> taps = {"q",          "k",          "v",           "z", "b",    "a_gate",
                                          "q_expanded", "k_expanded", "v_convolved", "o", "gated"};
-  OperatorKernel chunked =
-      row<DendriticLayer<ChunkedRule>>("dendritic_attention", "chunked", {"chunk in 64"}, taps);
+  OperatorKernel chunked = row<DendriticLayer<ChunkedRule>>("dendritic_attention", "chunked",
+                                                            {"chunk in 64", "stride <= 96", "O <= 64"}, taps);
   chunked.contracts = {"bf16"};
   return {row<DendriticLayer<CompactedRule>>("dendritic_attention", "compacted", {}, taps),
           std::move(chunked)};

@@ -392,7 +392,8 @@ struct ListChainBody {
 
 inline constexpr int kWidestListChain = 160;
 
-/// Whether a rule goes in chunks of 64 here: fewer tokens cost less one by one, and wider windows have more state than registers.
+/// Whether a rule goes in chunks of 64 here: wider windows have more state than registers. Else it goes token by token, with no
+/// operand rounded.
 [[nodiscard]] bool in_list_chunks(const RuleParameters<Bf16>& p);
 
 /// The rule on all lists of which in_list_chunks() is true, in two launches.

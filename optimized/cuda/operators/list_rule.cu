@@ -26,9 +26,8 @@ void launch_chain(const ListChunkParameters& p, cudaStream_t stream) {
 }  // namespace
 
 bool in_list_chunks(const RuleParameters<Bf16>& p) {
-  constexpr int kFewest = 16, kLanes = 32;
-  return has_asynchronous_products() && p.shape.width <= kWidestListChain && p.shape.tokens >= kFewest &&
-         p.shape.branches() <= kLanes;
+  constexpr int kLanes = 32;
+  return has_asynchronous_products() && p.shape.width <= kWidestListChain && p.shape.branches() <= kLanes;
 }
 
 void launch_list_rule(const ListChunkParameters& p, cudaStream_t stream) {
