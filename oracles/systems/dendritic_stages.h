@@ -32,11 +32,13 @@ template <class Scalar>
   return out;
 }
 
-/// The rule of one virtual head (step 14): of form=chunked its list in chunks, else token by token.
+/// The rule of one virtual head (step 14): of form=chunked its list in chunks, else token by token. T, P, the state, V' and its
+/// decayed rows are rounded where they are multiplied; beta V, beta K, U and W all or none, as kernels that keep the residual.
 template <class Scalar>
 [[nodiscard]] auto dendritic_rule(const Call& call) {
   return [chunk = call.form == "chunked" ? call.chunk : Index{0}](const Sequence<Scalar>& head) {
-    return chunk > 0 ? explicitly_chunked<GatedDeltaRule>(head, chunk) : recurrent<GatedDeltaRule>(head);
+    return chunk > 0 ? explicitly_chunked<GatedDeltaRule>(head, chunk, ChunkPlaces::residual)
+                     : recurrent<GatedDeltaRule>(head);
   };
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "optimized/cuda/operators/bf16_parts.cuh"
 #include "optimized/cuda/operators/key_tiles.cuh"
 #include "optimized/cuda/operators/list_products.cuh"
 #include "optimized/cuda/operators/list_tiles.cuh"
@@ -12,9 +13,6 @@
 /// T, P, the state, V' and its decayed rows are rounded to bf16 where they are multiplied; the residual is three numbers of bf16,
 /// whose sum it is. The state itself stays in fp32.
 namespace samestate::cuda {
-
-inline constexpr int kResidualParts =
-    2;  ///< numbers of bf16: what is left out is below 2^-16 of the residual
 
 /// A virtual head and 128 value columns by two warpgroups of 64, whose S^T stays in registers for the whole list, and one that
 /// copies chunks to shared memory for them. Keys at most kWidth.
@@ -225,7 +223,7 @@ struct ListChainBody {
         round_state();
         ring.wait_full(n);
         read_state(stage);
-        std::uint32_t left[kResidualParts][4][4];
+        std::uint32_t left[kParts][4][4];
         residual(stage, left);
         make_values(stage, left);
         write_state(stage);
@@ -285,14 +283,8 @@ struct ListChainBody {
       return (8 * (matrix / 2) + lane % 8) * 128 + ((32 * warp + 16 * (matrix % 2)) ^ (lane % 8 * 16));
     }
 
-    /// The parts of two neighbours.
-    static SAMESTATE_DEVICE void split_residual(float x, float y, std::uint32_t (&parts)[kResidualParts]) {
-      parts[0] = narrow_pair(x, y);
-      parts[1] = narrow_pair(x - low(parts[0]), y - high(parts[0]));
-    }
-
-    /// beta V - beta e^G K S in parts.
-    SAMESTATE_DEVICE void residual(const Stage& stage, std::uint32_t (&left)[kResidualParts][4][4]) {
+    /// beta V - beta e^G K S in parts: with two of them V' would round the other way now and then.
+    SAMESTATE_DEVICE void residual(const Stage& stage, std::uint32_t (&left)[kParts][4][4]) {
       const Bf16* const values = stage.v[group] + value_offset() / 2;
       SAMESTATE_UNROLL
       for (int j = 0; j < 4; ++j) {
@@ -305,23 +297,23 @@ struct ListChainBody {
           SAMESTATE_UNROLL
           for (int half = 0; half < 2; ++half) {
             const float* const x = &X[8 * j + 4 * i + 2 * half];
-            std::uint32_t parts[kResidualParts];
-            split_residual(fused(-read.x, x[0], beta.x * low(v[2 * i + half])),
-                           fused(-read.y, x[1], beta.y * high(v[2 * i + half])), parts);
+            std::uint32_t parts[kParts];
+            split_pair(fused(-read.x, x[0], beta.x * low(v[2 * i + half])),
+                       fused(-read.y, x[1], beta.y * high(v[2 * i + half])), parts);
             SAMESTATE_UNROLL
-            for (int part = 0; part < kResidualParts; ++part) left[part][j][2 * i + half] = parts[part];
+            for (int part = 0; part < kParts; ++part) left[part][j][2 * i + half] = parts[part];
           }
         }
       }
     }
 
     /// V = V'^T; meanwhile what was read and S are scaled.
-    SAMESTATE_DEVICE void make_values(const Stage& stage, const std::uint32_t (&left)[kResidualParts][4][4]) {
+    SAMESTATE_DEVICE void make_values(const Stage& stage, const std::uint32_t (&left)[kParts][4][4]) {
       products_begin();
       SAMESTATE_UNROLL
       for (int kk = 0; kk < 4; ++kk) {
         SAMESTATE_UNROLL
-        for (int part = 0; part < kResidualParts; ++part)
+        for (int part = 0; part < kParts; ++part)
           multiply(V, left[part][kk], by_rows(stage.tile.inverse, kk), kk + part > 0);
       }
       products_commit();
