@@ -86,11 +86,11 @@ struct Layer {
     cache.state = unstacked(get(inputs, "S"), s.virtual_heads());
     const std::vector<DendriticRouting<Scalar>> injected = dendritic_routing(s, get(inputs, "scores"));
     DendriticOptions<Scalar> options;
-    options.compacted = call.form == "compacted";
+    options.compacted = call.form != "masked";
     options.routing = &injected;
     options.real = real_tokens(get(inputs, "mask"));
-    DendriticResult<Scalar> out =
-        dendritic_attention(weights(s, inputs), get(inputs, "x"), std::move(cache), options);
+    DendriticResult<Scalar> out = dendritic_attention_by(dendritic_rule<Scalar>(call), weights(s, inputs),
+                                                         get(inputs, "x"), std::move(cache), options);
     return {{"y", std::move(out.output)},
             {"a", std::move(out.a)},
             {"conv_q", stacked(out.cache.conv_q, get(inputs, "conv_q"))},
@@ -115,7 +115,7 @@ std::vector<Operator> dendritic_attention_operators() {
                   {"K", 2, 0, 8, "branches chosen"},
                   {"idle", 1, 0, 16, "branches left over"},
                   {"W", 4, 1, 8, "width of the convolutions"}},
-                 {{"masked"}, {"compacted"}},
+                 {{"masked"}, {"compacted"}, {"chunked", true}},
                  true,
                  Layer::signature};
   evaluate_with<Layer>(layer);

@@ -121,7 +121,7 @@ struct Rule {
   static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
     const Shapes n(call);
     const DendriticSizes& s = n.s;
-    const bool compacted = call.form == "compacted";
+    const bool compacted = call.form != "masked";
     const std::vector<bool> real = real_tokens(get(inputs, "mask"));
     const std::vector<DendriticRouting<Scalar>> routing = dendritic_routing(s, get(inputs, "scores"));
     std::vector<Matrix<Scalar>> states = unstacked(get(inputs, "S"), s.virtual_heads());
@@ -132,7 +132,8 @@ struct Rule {
       dendritic_windows(s, e, {q, k, get(inputs, "v"), get(inputs, "g"), get(inputs, "beta")}, routing, real,
                         compacted, states, heads);
     }
-    const std::vector<Matrix<Scalar>> parts = dendritic_cores(s, heads, routing, compacted, Index{0}, states);
+    const std::vector<Matrix<Scalar>> parts =
+        dendritic_cores(s, heads, routing, compacted, dendritic_rule<Scalar>(call), states);
     Matrix<Scalar> o(n.T, s.virtual_heads() * s.value_width);
     for (std::size_t i = 0; i < parts.size(); ++i)
       o.middleCols(static_cast<Index>(i) * s.value_width, s.value_width) = parts[i];
@@ -247,12 +248,13 @@ LayerStages dendritic_stages(const Call& call) {
       stage_operator<Expansion>("dendritic_attention.expansion", "EQUATIONS 7.3, steps 5 and 6");
   static const Operator convolutions = stage_operator<Convolutions>(
       "dendritic_attention.convolutions", "EQUATIONS 7.3, step 7", {{"gather"}}, true);
-  static const Operator rule = stage_operator<Rule>(
-      "dendritic_attention.rule", "EQUATIONS 7.3, steps 8 to 14", {{"masked"}, {"compacted"}}, true);
+  static const Operator rule =
+      stage_operator<Rule>("dendritic_attention.rule", "EQUATIONS 7.3, steps 8 to 14",
+                           {{"masked"}, {"compacted"}, {"chunked", true}}, true);
   static const Operator branches_to_rule = [] {
     Operator row =
         stage_operator<BranchesToRule>("dendritic_attention.branches_to_rule", "EQUATIONS 7.3, steps 7 to 14",
-                                       {{"masked"}, {"compacted"}}, true);
+                                       {{"masked"}, {"compacted"}, {"chunked", true}}, true);
     row.late_factors = kKeyLengthFactors;
     return row;
   }();

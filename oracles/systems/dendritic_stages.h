@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "oracles/systems/explicit_chunk.h"
 #include "oracles/systems/stages.h"
 #include "reference/layers/dendritic_attention.h"
 
@@ -29,6 +30,16 @@ template <class Scalar>
     out.push_back(injected_routing(selected, chosen, s.branch));
   }
   return out;
+}
+
+/// The rule of one virtual head (step 14): of form=chunked its list in chunks, else token by token. T, P, the state, V' and its
+/// decayed rows are rounded where they are multiplied; beta V, beta K, U and W all or none, as kernels that keep the residual.
+template <class Scalar>
+[[nodiscard]] auto dendritic_rule(const Call& call) {
+  return [chunk = call.form == "chunked" ? call.chunk : Index{0}](const Sequence<Scalar>& head) {
+    return chunk > 0 ? explicitly_chunked<GatedDeltaRule>(head, chunk, ChunkPlaces::residual)
+                     : recurrent<GatedDeltaRule>(head);
+  };
 }
 
 /// `parts` matrices on top of one another.

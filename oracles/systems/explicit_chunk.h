@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <source_location>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "oracles/bounds/drawn_sums.h"
@@ -74,11 +76,15 @@ template <class Scalar>
   return N;
 }
 
+/// Where a chunk's operands are rounded: each at a place of its own, or beta V, beta K, U and W at one, so that a kernel that makes
+/// V' = T (beta V - beta e^G K S) of a residual that it rounds nowhere has none of the four.
+enum class ChunkPlaces { apart, residual };
+
 /// One chunk of at least one token from x.initial_state: the decays above and, with a delta term,
 /// T = (I + A)^-1, U = T beta V, W = T beta e^G K, V' = U - W S (EQUATIONS 5.5). Every operand of a product may be kept
 /// in 16 bit, or is rounded to tf32, as kernels on tensor cores do; the substitution that makes T is none of them.
 template <class System, class Scalar>
-[[nodiscard]] Trajectory<Scalar> explicit_chunk(Sequence<Scalar> x) {
+[[nodiscard]] Trajectory<Scalar> explicit_chunk(Sequence<Scalar> x, ChunkPlaces places = ChunkPlaces::apart) {
   x.g = cumulative_decay(x.g);
   if constexpr (!System::delta) {
     return System::chunk(x);
@@ -90,10 +96,14 @@ template <class System, class Scalar>
     const Matrix<Scalar> KK = matrix_product(x.k, x.k.transpose());
     const Matrix<Scalar> A = lower<Scalar>(x.beta.asDiagonal() * KK.cwiseProduct(D), -1);
     const Matrix<Scalar> T = stored<Scalar>(unit_lower_inverse<Scalar>(A));
-    const Matrix<Scalar> betaV = stored<Scalar>(x.beta.asDiagonal() * x.v);
-    const Matrix<Scalar> betaK = stored<Scalar>(x.beta.cwiseProduct(e).asDiagonal() * x.k);
-    const Matrix<Scalar> U = stored<Scalar>(matrix_product(T, betaV));
-    const Matrix<Scalar> W = stored<Scalar>(matrix_product(T, betaK));
+    const PointPlace together = std::source_location::current();
+    const auto kept = [&](Matrix<Scalar> factor, const PointPlace& place = std::source_location::current()) {
+      return stored<Scalar>(std::move(factor), places == ChunkPlaces::residual ? together : place);
+    };
+    const Matrix<Scalar> betaV = kept(x.beta.asDiagonal() * x.v);
+    const Matrix<Scalar> betaK = kept(x.beta.cwiseProduct(e).asDiagonal() * x.k);
+    const Matrix<Scalar> U = kept(matrix_product(T, betaV));
+    const Matrix<Scalar> W = kept(matrix_product(T, betaK));
     const Matrix<Scalar> operand = stored(S);  // of products; what is carried stays in working precision
     Trajectory<Scalar> out;
     out.delta = U - matrix_product(W, operand);
@@ -110,12 +120,14 @@ template <class System, class Scalar>
 /// A sequence in such chunks, the last one ragged; T = 0 returns the initial state. Throws Error for chunk <
 /// 1.
 template <class System, class Scalar>
-[[nodiscard]] Trajectory<Scalar> explicitly_chunked(const Sequence<Scalar>& x, Index chunk) {
+[[nodiscard]] Trajectory<Scalar> explicitly_chunked(const Sequence<Scalar>& x, Index chunk,
+                                                    ChunkPlaces places = ChunkPlaces::apart) {
   if (chunk < 1) throw Error("chunk=" + std::to_string(chunk) + ": a chunk holds at least 1 token");
   if (x.tokens() == 0) return empty_trajectory(x);
   std::vector<Index> cuts;
   for (Index t = chunk; t < x.tokens(); t += chunk) cuts.push_back(t);
-  return resumed(x, cuts, [](const Sequence<Scalar>& part) { return explicit_chunk<System>(part); });
+  return resumed(x, cuts,
+                 [places](const Sequence<Scalar>& part) { return explicit_chunk<System>(part, places); });
 }
 
 /// Whether this evaluation is a sample that makes its product of three the other way. A norm behind it takes out what

@@ -94,11 +94,11 @@ template <class Scalar>
   return chunk > 0 ? chunked<GatedDeltaRule>(head, chunk) : recurrent<GatedDeltaRule>(head);
 }
 
-/// Step 14 on the tokens that use the branch; the others read zero and leave the state alone. Gathered after
+/// Step 14 on the tokens that use the branch by `run(sequence)`; the others read zero and leave the state alone. Gathered after
 /// the convolution, which sees all tokens.
-template <class Scalar>
+template <class Scalar, class Run>
 [[nodiscard]] Trajectory<Scalar> run_compacted(const Sequence<Scalar>& head, const Matrix<bool>& mask,
-                                               Index e, Index chunk) {
+                                               Index e, const Run& run) {
   std::vector<Index> active;
   for (Index t = 0; t < head.tokens(); ++t) {
     if (mask(t, e)) active.push_back(t);
@@ -106,7 +106,7 @@ template <class Scalar>
   const auto rows = [&](const auto& x) { return x(active, Eigen::all).eval(); };
   const Sequence<Scalar> gathered{rows(head.q),      rows(head.k), rows(head.v),      head.g(active),
                                   head.beta(active), head.scale,   head.initial_state};
-  Trajectory<Scalar> part = run_core(gathered, chunk);
+  Trajectory<Scalar> part = run(gathered);
   Trajectory<Scalar> out;
   out.o = Matrix<Scalar>::Zero(head.tokens(), head.value_width());
   out.delta = out.o;
@@ -191,19 +191,19 @@ void dendritic_windows(const DendriticSizes& s, Index e, const DendriticBranch<S
   }
 }
 
-/// Step 14: the recurrence of every virtual head -> N E H outputs [T, dv]; `states` become those after the last token.
-template <class Scalar>
+/// Step 14: the recurrence of every virtual head by `run(sequence)`, of its list alone where `compacted` -> N E H outputs [T, dv];
+/// `states` become those after the last token.
+template <class Scalar, class Run>
 [[nodiscard]] std::vector<Matrix<Scalar>> dendritic_cores(
     const DendriticSizes& s, const std::vector<Sequence<Scalar>>& heads,
-    const std::vector<DendriticRouting<Scalar>>& routing, bool compacted, Index chunk,
+    const std::vector<DendriticRouting<Scalar>>& routing, bool compacted, const Run& run,
     std::vector<Matrix<Scalar>>& states) {
   std::vector<Matrix<Scalar>> o;
   for (Index i = 0; i < s.virtual_heads(); ++i) {
     const Index e = i % s.merged_heads() / s.heads;
     const auto at = static_cast<std::size_t>(i);
     const Matrix<bool>& mask = routing[static_cast<std::size_t>(i % s.heads)].mask;
-    Trajectory<Scalar> core =
-        compacted ? detail::run_compacted(heads[at], mask, e, chunk) : detail::run_core(heads[at], chunk);
+    Trajectory<Scalar> core = compacted ? detail::run_compacted(heads[at], mask, e, run) : run(heads[at]);
     o.push_back(stored(std::move(core.o)));
     states[at] = std::move(core.state);
   }
@@ -295,8 +295,26 @@ template <class Scalar>
   return linear(stored(std::move(y)), p.o_proj);
 }
 
-/// The layer. x: [T, D] -> output [T, D], intermediates, and the cache from which the next tokens continue.
-/// T = 0 leaves the cache as it is. Throws Error as dendritic_core_input.
+/// The layer, its recurrence by `run(sequence)` in the place of options.chunk. x: [T, D] -> output [T, D], intermediates, and the
+/// cache from which the next tokens continue. T = 0 leaves the cache as it is. Throws Error as dendritic_core_input.
+template <class Scalar, class Run>
+[[nodiscard]] DendriticResult<Scalar> dendritic_attention_by(const Run& run,
+                                                             const DendriticParameters<Scalar>& p,
+                                                             const Matrix<Scalar>& x,
+                                                             DendriticCache<Scalar> cache,
+                                                             const DendriticOptions<Scalar>& options) {
+  DendriticCoreInput<Scalar> in = dendritic_core_input(p, x, std::move(cache), options);
+  const DendriticSizes& s = p.sizes;
+  DendriticResult<Scalar> out;
+  out.o = dendritic_cores(s, in.heads, in.routing, options.compacted, run, in.cache.state);  // 14
+  out.a = mix_branches(out.o, in.routing, s);                                                // 15, 16
+  out.output = dendritic_output(p, out.a, in.z);
+  out.routing = std::move(in.routing);
+  out.cache = std::move(in.cache);
+  return out;
+}
+
+/// The layer as its options say. Throws Error as dendritic_core_input, and for a negative chunk.
 template <class Scalar>
 [[nodiscard]] DendriticResult<Scalar> dendritic_attention(const DendriticParameters<Scalar>& p,
                                                           const Matrix<Scalar>& x,
@@ -305,15 +323,8 @@ template <class Scalar>
   if (options.chunk < 0) {
     throw Error("chunk=" + std::to_string(options.chunk) + ": must be 0 (token by token) or positive");
   }
-  DendriticCoreInput<Scalar> in = dendritic_core_input(p, x, std::move(cache), options);
-  const DendriticSizes& s = p.sizes;
-  DendriticResult<Scalar> out;
-  out.o = dendritic_cores(s, in.heads, in.routing, options.compacted, options.chunk, in.cache.state);  // 14
-  out.a = mix_branches(out.o, in.routing, s);  // 15, 16
-  out.output = dendritic_output(p, out.a, in.z);
-  out.routing = std::move(in.routing);
-  out.cache = std::move(in.cache);
-  return out;
+  const auto run = [&](const Sequence<Scalar>& head) { return detail::run_core(head, options.chunk); };
+  return dendritic_attention_by(run, p, x, std::move(cache), options);
 }
 
 }  // namespace samestate

@@ -12,6 +12,9 @@
 
 #include "optimized/cpu/operators/gated_delta_net.h"
 #include "optimized/cuda/operators/dendritic_chunks.cuh"
+#include "optimized/cuda/operators/list_chain.cuh"
+#include "optimized/cuda/operators/list_products.cuh"
+#include "optimized/cuda/operators/list_tiles.cuh"
 #include "optimized/cuda/operators/norms.cuh"
 #include "optimized/cuda/operators/product.cuh"
 #include "tests/optimized/cuda_operator_calls.h"
@@ -153,6 +156,21 @@ void check_chunks(const DendriticShape& s, int heads_a_key = 1) {
   });
 }
 
+/// The same in chunks of 64 whose operands are bf16; `blocks` that take one item after the other.
+template <int width>
+void check_lists(const DendriticShape& s, unsigned blocks, int heads_a_key = 1) {
+  using Body = ListChainBody<width>;
+  Rule<Bf16>(s, heads_a_key).check("lists", 0.03, [&](const RuleParameters<Bf16>& rule) {
+    ListChunkParameters p{rule};
+    std::vector<ListTile> tiles(static_cast<std::size_t>(p.tile_count()));
+    const Aligned<Bf16> keys(static_cast<std::size_t>(p.tile_count() * p.key_elements()));
+    p.tiles = tiles.data();
+    p.keys = keys.data();
+    launch<ListTileBody>(static_cast<unsigned>(p.tile_count()), ListTileBody::shared_bytes(s), p, nullptr);
+    launch<Body>(blocks, Body::kSharedBytes, p, nullptr);
+  });
+}
+
 TEST(CudaDendritic, ListsHoldTheTokensOfEachBranchInOrder) {
   const DendriticShape s = shape_of(2, 300, 1, 8, 8, 1);
   const Rule<float> rule(s);
@@ -189,6 +207,15 @@ TEST(CudaDendritic, RuleIsThatOfTheEquationsInChunks) {
   emulation::copies_land_late = false;
   check_chunks<160>(shape_of(1, 40, 1, 152, 152, 16));
   check_chunks<64>(shape_of(2, 70, 1, 40, 40, 24), 2);
+}
+
+TEST(CudaDendritic, RuleOnListsIsThatOfTheEquations) {
+  check_lists<64>(shape_of(2, 150, 1, 37, 37, 5), 2);
+  emulation::copies_land_late = true;
+  check_lists<64>(shape_of(1, 150, 2, 8, 16, 136), 3);
+  emulation::copies_land_late = false;
+  check_lists<160>(shape_of(1, 70, 1, 152, 152, 16), 4);
+  check_lists<128>(shape_of(1, 70, 1, 104, 104, 24), 1, 2);
 }
 
 template <class Operand>

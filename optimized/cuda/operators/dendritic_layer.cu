@@ -7,6 +7,7 @@
 #include "optimized/cuda/operators/dendritic_rule.cuh"
 #include "optimized/cuda/operators/dendritic_windows.cuh"
 #include "optimized/cuda/operators/kernels.h"
+#include "optimized/cuda/operators/list_chain.cuh"
 #include "optimized/cuda/operators/projection.cuh"
 
 /// Row of the table: the dendritic layer with injected routing, each branch on the tokens that use it (EQUATIONS 7.3).
@@ -47,7 +48,45 @@ struct BranchOutput {
   }
 };
 
-template <class Operand>
+/// How the rule of form `compacted` goes in chunks, and that of form `chunked`: what it keeps of them,
+/// and the launches.
+struct CompactedRule {
+  using Kept = ChunkTile*;
+  template <class Operand>
+  static Kept keep(const RuleParameters<Operand>& p, std::int64_t, DeviceTensors<Operand>& tensors) {
+    return chunks_of(p, [&](std::int64_t count) { return tensors.template scratch<ChunkTile>(count); });
+  }
+  template <class Operand>
+  static void launch(const RuleParameters<Operand>& p, Kept kept, cudaStream_t stream) {
+    launch_rule(p, kept, stream);
+  }
+};
+struct ChunkedRule {
+  struct Kept {
+    ListTile* tiles = nullptr;
+    Bf16* keys = nullptr;
+  };
+  template <class Operand>
+  static Kept keep(const RuleParameters<Operand>& p, std::int64_t chunk, DeviceTensors<Operand>& tensors) {
+    if constexpr (sizeof(Operand) == 2) {
+      if (chunk == kListChunk && in_list_chunks(p)) {
+        const ListChunkParameters of{p};
+        return {tensors.template scratch<ListTile>(of.tile_count()),
+                tensors.template scratch<Bf16>(of.tile_count() * of.key_elements())};
+      }
+    }
+    return {};
+  }
+  template <class Operand>
+  static void launch(const RuleParameters<Operand>& p, Kept kept, cudaStream_t stream) {
+    if constexpr (sizeof(Operand) == 2) {
+      if (kept.tiles != nullptr) return launch_list_rule({p, kept.tiles, kept.keys}, stream);
+    }
+    launch_rule(p, nullptr, stream);
+  }
+};
+
+template <class Operand, class Rule>
 struct DendriticLayerParameters {
   Projection<Operand> q, k, v, z, a, b;  ///< of x
   TapLaunches before_pads;               ///< are cleared
@@ -59,13 +98,14 @@ struct DendriticLayerParameters {
   ConvolutionParameters<Operand> convolved_v;
   BranchRowParameters<Operand> rows;
   RuleParameters<Operand> rule;
-  ChunkTile* chunks = nullptr;  ///< where the rule runs in chunks
+  typename Rule::Kept chunks{};  ///< where the rule runs in chunks
   MixParameters<Operand> mix;
 };
 
+template <class Rule>
 struct DendriticLayer {
   template <class Operand>
-  using Parameters = DendriticLayerParameters<Operand>;
+  using Parameters = DendriticLayerParameters<Operand, Rule>;
 
   static DendriticShape shape_of(const OperatorArguments& call) {
     const auto at = [&](const char* name) { return static_cast<int>(call.parameter(name)); };
@@ -171,8 +211,7 @@ struct DendriticLayer {
     p.rule.scale = 1.0F / std::sqrt(static_cast<float>(s.width));
     p.rule.key_heads = s.heads;
 
-    p.chunks =
-        chunks_of(p.rule, [&](std::int64_t count) { return tensors.template scratch<ChunkTile>(count); });
+    p.chunks = Rule::keep(p.rule, call.chunk, tensors);
 
     Operand* const gated = operands(tokens * values);
     p.mix = {s,    p.selection.omega, p.rule.o, p.z.epilogue.y, tensors.fp32("o_norm"), tensors.output("a"),
@@ -229,7 +268,7 @@ struct DendriticLayer {
     s.channels % n == 0 ? EachThread<CarriedElements<Operand, n>>::launch(p.rows, stream)
                         : EachThread<CarriedElements<Operand, 1>>::launch(p.rows, stream);
     launch_branch_rows(p.rows, stream);
-    launch_rule(p.rule, p.chunks, stream);
+    Rule::launch(p.rule, p.chunks, stream);
     s.values % n == 0 ? EachWarp<MixedRow<Operand, n>>::launch(p.mix, stream)
                       : EachWarp<MixedRow<Operand, 1>>::launch(p.mix, stream);
     project(p.y, stream);
@@ -239,9 +278,13 @@ struct DendriticLayer {
 }  // namespace
 
 std::vector<OperatorKernel> dendritic_layer_kernels() {
-  return {row<DendriticLayer>(
-      "dendritic_attention", "compacted", {},
-      {"q", "k", "v", "z", "b", "a_gate", "q_expanded", "k_expanded", "v_convolved", "o", "gated"})};
+  const std::vector<std::string> taps = {"q",          "k",          "v",           "z", "b",    "a_gate",
+                                         "q_expanded", "k_expanded", "v_convolved", "o", "gated"};
+  OperatorKernel chunked = row<DendriticLayer<ChunkedRule>>("dendritic_attention", "chunked",
+                                                            {"chunk in 64", "stride <= 96", "O <= 64"}, taps);
+  chunked.contracts = {"bf16"};
+  return {row<DendriticLayer<CompactedRule>>("dendritic_attention", "compacted", {}, taps),
+          std::move(chunked)};
 }
 
 }  // namespace samestate::cuda
