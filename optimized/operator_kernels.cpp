@@ -66,7 +66,7 @@ std::span<const OperatorKernel> operator_kernels() {
       {"cpu.rotary_embedding.full_width",                 "rotary_embedding",               "full_width", "cpu", all,  rotary_embedding_full_width},
       {"cpu.softmax_attention.online",                    "softmax_attention",              "online",     "cpu", unit, softmax_attention_tiles, {"chunk >= 1"}},
       {"cpu.softmax_attention.merged",                    "softmax_attention",              "merged",     "cpu", unit, softmax_attention_split_keys, {"chunk >= 1"}},
-      {"cpu.softmax_attention.grouped",                   "softmax_attention",              "grouped",    "cpu", unit, softmax_attention_groups, {"chunk >= 1"}},
+      {"cpu.softmax_attention.grouped",                   "softmax_attention",              "grouped",    "cpu", unit, softmax_attention_groups},
       {"cpu.gated_attention.online",                      "gated_attention",                "online",     "cpu", unit, gated_attention_online, {"chunk >= 1"}, of_gated_attention},
       {"cpu.gated_delta_net.chunked",                     "gated_delta_net",                "chunked",    "cpu", unit, gated_delta_net_chunks, {}, of_gated_delta_net},
       {"cpu.gated_delta_step.expanded",                   "gated_delta_step",               "expanded",   "cpu", all,  gated_delta_step_expanded},

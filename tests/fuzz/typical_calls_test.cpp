@@ -72,6 +72,12 @@ TEST(TypicalCalls, MeetWhatIsOrdinaryTogether) {
   }
 }
 
+// A row declared a limit of its neighbours', by which its own form was drawn in no case.
+TEST(TypicalCalls, EveryRowTakesTheCaseThatItsPlanBeginsWith) {
+  for (const KernelRow& kernel : table().all())
+    EXPECT_TRUE(within_limits(kernel, start_of(kernel))) << kernel.name << ": " << kernel.limits.text();
+}
+
 TEST(TypicalCalls, AreCasesOfLittleWorkAndAlwaysTheSame) {
   for (const KernelRow& kernel : table().all()) {
     const std::vector<Case> cases = typical_calls(kernel, start_of(kernel));

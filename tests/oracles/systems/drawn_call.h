@@ -13,6 +13,7 @@
 #include "oracles/systems/judge_operator.h"
 #include "oracles/systems/operator.h"
 #include "oracles/systems/operator_twin.h"
+#include "oracles/systems/scalars.h"
 
 /// Calls of any operator with drawn data, for tests of what judges them.
 namespace samestate {
@@ -72,5 +73,22 @@ struct DrawnSubject {
   void judge() { oracle = operator_oracle(op, call, inputs, cuts, contract); }
   [[nodiscard]] TwinSubject subject() const { return {op, call, inputs, cuts, contract, oracle}; }
 };
+
+/// A kernel of it: the reference with the roundings of fp32 drawn, number `n`, so that its sums have an order of their own, without
+/// the points and in the order of `variant`, with a rounding that no contract has.
+[[nodiscard]] inline Tensors<double> drawn_kernel(const DrawnSubject& of, const TwinVariant& variant = {},
+                                                  Planted planted = Planted::none, int n = 1) {
+  SampledModel model = SampledModel::jitter(of.contract, 91, n);
+  model.skipped = &variant.skipped;
+  model.softmax = variant.softmax;
+  model.planted = planted;
+  const SamplingScope scope(model);
+  Tensors<double> out;
+  for (const auto& [name, x] : evaluate(of.op.stochastic, of.op, of.call, of.inputs, of.cuts)) {
+    out.emplace(name,
+                x.unaryExpr([&](const Stochastic& e) { return round_to(e.value(), of.contract.output); }));
+  }
+  return out;
+}
 
 }  // namespace samestate

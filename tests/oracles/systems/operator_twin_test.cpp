@@ -29,17 +29,7 @@ struct Drawn : DrawnSubject {
   /// One with sums in an order of its own, without the points `skipped`, with a rounding that no contract has.
   [[nodiscard]] Tensors<double> kernel(int n, const TwinVariant& variant = {},
                                        Planted planted = Planted::none) const {
-    SampledModel model = SampledModel::jitter(contract, 91, n);
-    model.skipped = &variant.skipped;
-    model.softmax = variant.softmax;
-    model.planted = planted;
-    const SamplingScope scope(model);
-    Tensors<double> out;
-    for (const auto& [name, x] : evaluate(op.stochastic, op, call, inputs, cuts)) {
-      out.emplace(name,
-                  x.unaryExpr([&](const Stochastic& e) { return round_to(e.value(), contract.output); }));
-    }
-    return out;
+    return drawn_kernel(*this, variant, planted, n);
   }
   [[nodiscard]] TwinJudgement judge(const Tensors<double>& actual) const {
     return judge_operator_twin(subject(), actual, 7);
@@ -118,30 +108,6 @@ TEST(OperatorTwin, AKernelMayLeaveSeveralPointsOut) {
       const TwinJudgement j = drawn.judge(drawn.kernel(1, variant));
       EXPECT_NE(j.judgement.verdict, Verdict::fail)
           << seed << " " << variant.words() << ": " << j.judgement.reason;
-    }
-  }
-}
-
-// A layer in one kernel keeps all in fp32 but what it hands from one product to the next.
-TEST(OperatorTwin, AKernelMayStoreOneOrTwoPointsAlone) {
-  for (const char* name : {"qwen3_next_moe", "gated_attention"}) {
-    const bool mixture = std::string_view(name) == "qwen3_next_moe";
-    const Drawn drawn(name, mixture ? "sorted" : "online", 27, 3);
-    SkippedPoints met;
-    (void)twin_values(drawn.subject(), {}, &met);
-    ASSERT_GT(met.places.size(), 7U) << name;
-    for (std::size_t i = 0; i < met.places.size(); ++i) {
-      for (const std::size_t k : {i, (i + 3) % met.places.size()}) {
-        TwinVariant variant;
-        for (std::size_t other = 0; other < met.places.size(); ++other) {
-          if (other != i && other != k) variant.skipped.add(met.places[other]);
-        }
-        variant.skipped.sort();
-        const TwinJudgement judged = drawn.judge(drawn.kernel(1, variant));
-        EXPECT_EQ(judged.judgement.verdict, Verdict::pass)
-            << name << " " << met.places[i].file() << ":" << met.places[i].line() << " and "
-            << met.places[k].line() << ": " << judged.judgement.reason << " " << judged.judgement.ratio;
-      }
     }
   }
 }
