@@ -370,10 +370,10 @@ bad 'has no trace' bench --device cpu --case 'v1 retention T=4 kernel=cpu.retent
 bad '--block' bench --block 3
 bad 'several calls' bench --case 'v1 retention form=decode T=4'
 bad 'law' bench --case 'v1 retention T=4 law=causality'
-run 77 bench --case 'v1 rms_norm form=equation T=4'
+bad 'has form=fused' bench --case 'v1 rms_norm form=equation T=4'
 run 0 bench --device cpu --seconds 0.01 --case 'v1 rms_norm form=fused T=4'
 bad "'size'" bench --case 'v1 retention size=4'
-run 77 bench --case 'v1 retention T=4 contract=tf32_truncated'
+bad 'promises fp32' bench --case 'v1 retention T=4 contract=tf32_truncated'
 tiny=(bench --device cpu --quick --seconds 0.01 --threads 1 --judge-heads 1)
 run 0 "${tiny[@]}" --jsonl bench.jsonl
 says 'cpu.linear_attention.recurrent'

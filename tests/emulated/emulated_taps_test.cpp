@@ -75,10 +75,16 @@ std::string stages_in(const Judgement& j) {
 
 constexpr const char* kContracts[] = {"fp32", "bf16"};
 
+bool promises(const OperatorKernel& row, std::string_view contract) {
+  return std::ranges::find(row.contracts, contract) != row.contracts.end();
+}
+
 TEST(EmulatedTaps, OfEveryLayerAllIsJudged) {
   // Together they write every output of the layer, from its inputs.
   const std::map<std::string, std::string> stages = {
       {"gated_delta_net.recurrent", "/projections/convolution/norms, gates and rule/norm/output"},
+      {"dendritic_attention.chunked",
+       "/projections/expansion of q/expansion of k/convolution of v/branches to rule/mix/norm/output"},
       {"dendritic_attention.compacted",
        "/projections/expansion of q/expansion of k/convolution of v/branches to rule/mix/norm/output"},
       {"gated_attention.online",
@@ -97,6 +103,7 @@ TEST(EmulatedTaps, OfEveryLayerAllIsJudged) {
     const auto expected = stages.find(row.name.substr(row.name.find('.') + 1));
     ASSERT_NE(expected, stages.end()) << row.name;
     for (const char* contract : kContracts) {
+      if (!promises(row, contract)) continue;
       const Judgement j = judged(row, fmt::format("T=19 B=2 contract={} taps=1 seed=3", contract));
       EXPECT_EQ(j.verdict, Verdict::pass) << row.name << " " << contract << ": " << j.reason;
       EXPECT_EQ(stages_in(j), expected->second) << row.name << " " << contract;
@@ -213,7 +220,8 @@ constexpr Hidden kHidden[] = {{"gated_delta_net.recurrent", "norm", "norm"},
 
 TEST(EmulatedTaps, AFaultThatTheWholeHidesShowsInItsStage) {
   const std::string rest = "T=19 B=2 contract=fp32 taps=1 seed=3";
-  EXPECT_EQ(std::size(kHidden), rows().size());
+  EXPECT_EQ(std::ssize(kHidden),
+            std::ranges::count_if(rows(), [](const OperatorKernel& row) { return promises(row, "fp32"); }));
   for (const Hidden& hidden : kHidden) {
     OperatorKernel row = row_named(std::string("emulated.") + hidden.row);
     const Change before = [&](OtherCall& c) { c.scale(hidden.input, 1.0F + hidden.size); };

@@ -48,6 +48,8 @@ TEST(SweepPlan, EverySystemWithAChunkedFormIsSweptInEachOfItsContracts) {
       swept.emplace(point.c.system, point.c.contract);
     for (const OperatorKernel& kernel : operator_kernels()) {
       if (kernel.form != "chunked") continue;
+      // Of one size of chunks there is no curve.
+      if (std::ranges::find(kernel.limits, "chunk in 64") != kernel.limits.end()) continue;
       for (const std::string& contract : kernel.contracts)
         EXPECT_TRUE(swept.contains({kernel.system, contract})) << kernel.name << " " << contract;
     }
