@@ -17,6 +17,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/table.h"
+#include "fuzz/filtered.h"
 #include "fuzz/plan.h"
 #include "measure/bench/bench.h"
 #include "optimized/cuda/operators/kernels.h"

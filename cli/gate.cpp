@@ -20,6 +20,7 @@
 #include "cli/options.h"
 #include "cli/ranks.h"
 #include "cli/table.h"
+#include "fuzz/call_coverage.h"
 #include "harness/cases/system.h"
 #include "harness/records/hash.h"
 #include "reference/error.h"
@@ -75,6 +76,20 @@ void count_pairs(const GateOptions& options, const Plan& plan, bool whole, GateR
   result.coverage = coverage_text(coverage, whole);
   if (whole) result.pairs = coverage.pairs();
   if (!options.coverage.empty()) result.coverage_json = coverage.json();
+}
+
+/// Which calls of servers and trainers were judged.
+void count_calls(const GateOptions& options, const Plan& plan, GateResult& result) {
+  constexpr std::size_t kShown = 3;
+  CallCoverage calls(plan);
+  for (const Record& record : result.records) {
+    if (is_judged(record.judgement.verdict)) calls.add(record.line, record.kernel);
+  }
+  result.coverage += calls.text(kShown);
+  if (options.coverage.empty()) return;
+  nlohmann::ordered_json all = nlohmann::ordered_json::parse(result.coverage_json);
+  all["calls"] = nlohmann::ordered_json::parse(calls.json());
+  result.coverage_json = all.dump(1);
 }
 
 /// Makes failures of the records whose ratio has grown. A case counts only where it is deterministic: run twice more, its
@@ -207,6 +222,7 @@ int run_gate(GateOptions options) {
   result.left = run.left();
   result.least_judged = options.least_judged;
   count_pairs(options, plan.plan, is_whole(options, budget) && run.left() == 0, result);
+  count_calls(options, plan.plan, result);
   mark_missing_devices(result.records);
   if (baseline) mark_grown(*baseline, options, table, result);
   explain_kinds(result, table);
@@ -232,10 +248,15 @@ int run_gate(GateOptions options) {
 Command add_gate(CLI::App& app) {
   auto options = std::make_shared<GateOptions>();
   app.footer(
-      "The corpus comes first, then edge cases, then a set that has each pair of choices and each boundary "
-      "of each "
-      "size,\nthen drawn ones; the same options give the same cases on every machine. Failures\n"
-      "are shown by kernel, form, law and likely cause, with the command that repeats an example of each.\n\n"
+      "The plan has a budget of time, which its kernels share: about 80 seconds of judging on two cores, "
+      "times --effort.\n"
+      "At least half of it goes to ordinary calls: public models as they are trained and served. The rest "
+      "goes to edge\n"
+      "cases, a set that has each pair of choices and each boundary of each size, and drawn cases. The "
+      "corpus comes\n"
+      "first. The same options give the same cases on every machine. Failures are shown by kernel, form, law "
+      "and\n"
+      "likely cause, with the command that repeats an example of each.\n\n"
       "  samestate gate --system retention --effort 10\n"
       "  samestate gate --plugin ./mine.so --kernel mine.gated_delta_rule.chunked --junit gate.xml\n"
       "  samestate gate --contract bf16 --where 'T=64..4096' --exclude regime=measured --fail-fast\n"
@@ -286,8 +307,9 @@ Command add_gate(CLI::App& app) {
   app.add_option("--budget", options->budget,
                  "start no case after this time: 90, 90s, 5m, 1.5h (0: no limit)")
       ->capture_default_str();
-  app.add_option("--effort", options->plan.plan.effort,
-                 "multiplies the drawn cases and widens their sizes; from 10 on every triple of choices")
+  app.add_option(
+         "--effort", options->plan.plan.effort,
+         "multiplies the time of the plan; from 10 on it has every triple of choices, however long they take")
       ->capture_default_str()
       ->check(number_in(0.0, 1e4));
   app.add_option("--max-cases", options->plan.plan.max_cases,

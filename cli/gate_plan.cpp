@@ -14,6 +14,7 @@
 #include "fuzz/compiled_variants.h"
 #include "fuzz/corpus.h"
 #include "fuzz/factors.h"
+#include "fuzz/filtered.h"
 #include "harness/records/hash.h"
 #include "reference/error.h"
 
@@ -98,6 +99,10 @@ GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
   for (const KernelCoverage& of : plan.kernels) {
     if (std::string text = not_planned(*of.kernel); !text.empty()) out.notes.push_back(std::move(text));
   }
+  if (const std::vector<std::string> none = values_not_met(options.plan.filter, cases, table); !none.empty())
+    out.notes.push_back(fmt::format(
+        "the filter's {} {} in no case: no kernel here takes {}, or its calls take too long",
+        fmt::join(none, ", "), none.size() == 1 ? "is" : "are", none.size() == 1 ? "it" : "them"));
   for (const LeftOut& left : keep_callable(cases, table, options.variants))
     out.notes.push_back(text_of(left));
   const std::int64_t total = plan.total = std::ssize(cases);

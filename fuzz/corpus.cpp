@@ -7,6 +7,8 @@
 #include <iterator>
 #include <sstream>
 
+#include "fuzz/filtered.h"
+
 namespace samestate {
 namespace {
 

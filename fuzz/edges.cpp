@@ -8,7 +8,6 @@
 
 #include "fuzz/draw.h"
 #include "fuzz/factors.h"
-#include "fuzz/typical_calls.h"
 #include "fuzz/wide_calls.h"
 #include "harness/cases/keys.h"
 #include "harness/systems/model_shapes.h"
@@ -35,14 +34,6 @@ class Edges {
 
  private:
   void put_all() {
-    if (system_.has_key("dk")) {
-      std::size_t turn = 0;
-      for (const std::string_view part : served_calls()) {
-        Case c = with_part(kernel_, under(kernel_.contracts[turn++ % kernel_.contracts.size()]), part);
-        if (divides_heads(kernel_) && !system_.native(c.form)) c.cuts = kCutHeads;
-        put(std::move(c));
-      }
-    }
     if (divides_heads(kernel_)) return put_heads();
     for (const std::string& contract : kernel_.contracts) {
       const Case c = under(contract);
@@ -75,14 +66,7 @@ class Edges {
     beyond_tiles();
     full_chunks();
     for (Case& c : wide_calls(kernel_, start_)) put(std::move(c));
-    for (Case& c : calls_of_one_token(kernel_, start_)) put(std::move(c));
-    for (Case& c : typical_calls(kernel_, start_)) put(std::move(c));
     regimes_beyond_tiles();
-    if (system_.has_key("dk")) {
-      std::size_t turn = 0;
-      for (const std::string_view part : family_calls())
-        put(under(kernel_.contracts[turn++ % kernel_.contracts.size()]), part);
-    }
     for (const std::string& part : system_.plan.models) {
       for (const std::string& contract : both) affordable(under(contract), part);
     }

@@ -1,6 +1,42 @@
-#include "fuzz/plan.h"
+#include "fuzz/filtered.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fuzz/factors.h"
+#include "harness/cases/keys.h"
+#include "reference/error.h"
 
 namespace samestate {
+namespace {
+
+/// A number of the range, small ones more often; of an open one up to four times its end.
+std::int64_t within(const KeyCondition::Value& range, const Dice& dice) {
+  const double least = std::max(range.least, 0.0);
+  const double most = std::isfinite(range.most) ? range.most : std::max(4.0 * least, 64.0);
+  const double drawn = dice.between(least + 1.0, most + 1.0) - 1.0;
+  return static_cast<std::int64_t>(std::clamp(std::round(drawn), least, most));
+}
+
+}  // namespace
+
+Case brought_within(Case c, const KernelRow& kernel, const CaseFilter& filter, const Dice& dice) {
+  Case out = c;
+  for (const KeyCondition& condition : filter.conditions()) {
+    if (condition.key == "system" || condition.key == "kernel" || condition.holds(out, {})) continue;
+    const KeyCondition::Value& value = dice.pick(condition.any);
+    const std::string text = value.range ? std::to_string(within(value, dice)) : value.text;
+    try {
+      out = with_keys(out, condition.key + "=" + text);
+    } catch (const Error&) {  // a pattern, none, or what the key does not take
+    }
+  }
+  const Case asked = out;
+  if (!possible(out) || !within_limits(kernel, out)) settle(out, kernel, dice);
+  // The line's other sizes may stand in the way: an index limit, or a length that no longer is the sum of its parts.
+  if (possible(out) && within_limits(kernel, out)) return out;
+  return c;
+}
 
 void keep_taken(std::vector<Case>& cases, const KernelTable& table, const CaseFilter& filter) {
   if (filter.empty()) return;
@@ -9,6 +45,25 @@ void keep_taken(std::vector<Case>& cases, const KernelTable& table, const CaseFi
     return !filter.takes(
         c, kernels ? std::string_view(table.choose(Resolved(c)).named->name) : std::string_view());
   });
+}
+
+std::vector<std::string> values_not_met(const CaseFilter& filter, const std::vector<Case>& cases,
+                                        const KernelTable& table) {
+  std::vector<std::string> out;
+  for (const KeyCondition& condition : filter.conditions()) {
+    if (condition.any.size() < 2 && !cases.empty()) continue;
+    for (const KeyCondition::Value& value : condition.any) {
+      if (value.range && value.least != value.most) continue;
+      const KeyCondition alone{condition.key, {value}};
+      const bool reads = condition.key == "kernel";
+      const bool met = std::ranges::any_of(cases, [&](const Case& c) {
+        return alone.holds(
+            c, reads ? std::string_view(table.choose(Resolved(c)).named->name) : std::string_view());
+      });
+      if (!met) out.push_back(condition.key + "=" + value.text);
+    }
+  }
+  return out;
 }
 
 }  // namespace samestate

@@ -12,6 +12,7 @@ struct PlanCoverage::Kernel {
       : row(of.kernel),
         factors(covered_factors_of(*row)),
         missing(of.missing),
+        whole(of.whole),
         pairs(factors, 2),
         triples(factors, 3) {}
 
@@ -29,9 +30,10 @@ struct PlanCoverage::Kernel {
     }
     return out;
   }
-  /// Those that are possible, not dear, and not met.
+  /// Those that are possible, not dear, and not met: none where the plan's time did not suffice for all of them.
   [[nodiscard]] std::vector<std::string> left(std::size_t most) const {
     std::vector<std::string> out;
+    if (!whole) return out;
     for (std::int64_t at = 0; at < pairs.size() && out.size() < most; ++at) {
       if (missing[static_cast<std::size_t>(at)] == Missing::none && !pairs.has(at)) out.push_back(name(at));
     }
@@ -39,6 +41,7 @@ struct PlanCoverage::Kernel {
   }
   [[nodiscard]] std::vector<std::int64_t> left() const {
     std::vector<std::int64_t> out;
+    if (!whole) return out;
     for (std::int64_t at = 0; at < pairs.size(); ++at) {
       if (missing[static_cast<std::size_t>(at)] == Missing::none && !pairs.has(at)) out.push_back(at);
     }
@@ -49,7 +52,8 @@ struct PlanCoverage::Kernel {
     for (std::int64_t at = 0; at < pairs.size(); ++at) {
       out.possible += possible(at);
       out.met += pairs.has(at);
-      out.dear += missing[static_cast<std::size_t>(at)] == Missing::dear && !pairs.has(at);
+      out.dear += (missing[static_cast<std::size_t>(at)] == Missing::dear || (!whole && possible(at))) &&
+                  !pairs.has(at);
     }
     return out;
   }
@@ -76,6 +80,7 @@ struct PlanCoverage::Kernel {
   const KernelRow* row;
   std::vector<Factor> factors;
   std::vector<Missing> missing;
+  bool whole;  ///< KernelCoverage::whole
   Combinations pairs, triples;
 };
 
@@ -170,7 +175,7 @@ std::string PlanCoverage::text() const {
       "triples",
       two.met, two.possible, 100 * two.share(),
       two.dear == 0 ? ""
-                    : fmt::format("; {}{} take more work than effort 1 gives a case",
+                    : fmt::format("; {}{} take more time than the plan gives them (--effort)",
                                   two.met + two.dear == two.possible ? "the other " : "", two.dear),
       100 * three.share());
 }

@@ -16,7 +16,7 @@ struct CoverageCount {
       0;  ///< pairs that a case can have; triples: whose three pairs are, which is more than there are
   std::int64_t met = 0;
   std::int64_t dear =
-      0;  ///< of the possible ones not met, those that take more work than effort 1 gives one case
+      0;  ///< of the possible ones not met, those that take more time than the plan gives one case, or all of them
 
   [[nodiscard]] double share() const {
     return possible == 0 ? 1.0 : static_cast<double>(met) / static_cast<double>(possible);

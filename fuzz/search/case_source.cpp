@@ -11,40 +11,31 @@
 #include <cmath>
 
 #include "fuzz/draw.h"
+#include "fuzz/filtered.h"
 #include "fuzz/plan.h"
-#include "harness/cases/keys.h"
 #include "harness/records/hash.h"
 
 namespace samestate {
 namespace {
 
 /// Another number whenever the drawing changes: a checkpoint of another drawing is then refused.
-constexpr std::uint64_t kDrawing = 5;
+constexpr std::uint64_t kDrawing = 6;
 constexpr double kLargeCase = 20.0;
 
 /// Draws for one case after which a filter is taken to leave none.
 constexpr std::uint64_t kMostDraws = 20'000;
 
-/// A number of the range, small ones more often; of an open one up to four times its end.
-std::int64_t within(const KeyCondition::Value& range, const Dice& dice) {
-  const double least = std::max(range.least, 0.0);
-  const double most = std::isfinite(range.most) ? range.most : std::max(4.0 * least, 64.0);
-  const double drawn = dice.between(least + 1.0, most + 1.0) - 1.0;
-  return static_cast<std::int64_t>(std::clamp(std::round(drawn), least, most));
-}
-
-/// The case with a value of each condition that it does not meet, where one can be put there.
-Case brought_within(Case c, const CaseFilter& filter, const Dice& dice) {
-  for (const KeyCondition& condition : filter.conditions()) {
-    if (condition.key == "system" || condition.key == "kernel" || condition.holds(c, {})) continue;
-    const KeyCondition::Value& value = dice.pick(condition.any);
-    const std::string text = value.range ? std::to_string(within(value, dice)) : value.text;
-    try {
-      c = with_keys(c, condition.key + "=" + text);
-    } catch (const Error&) {  // a pattern, none, or what the key does not take
-    }
-  }
-  return c;
+/// An ordinary call, every other one with a level of one factor that no program asked for; an empty case where there is none.
+Case widened(const SearchKernel& of, const Dice& dice) {
+  const KernelRow& kernel = *of.row;
+  if (of.calls.models() == 0) return {};
+  Case c = of.calls.draw(dice.below(of.calls.round()), dice).c;
+  if (c.system.empty() || dice.one_in(2)) return c;
+  Case other = c;
+  const Factor& factor = dice.pick(of.factors);
+  factor.put(other, static_cast<int>(dice.below(std::ssize(factor.levels))), dice);
+  settle(other, kernel, dice);
+  return work_of(kernel, other) <= kLargeCase && within_limits(kernel, other) ? other : c;
 }
 
 }  // namespace
@@ -57,7 +48,7 @@ CaseSource::CaseSource(const KernelTable& table, const SearchFilter& filter, std
                                     [&](const SearchSystem& s) { return s.system == row->system; });
     SearchSystem& of =
         known != systems_.end() ? *known : systems_.emplace_back(SearchSystem{row->system, {}});
-    of.kernels.push_back({row, factors_of(*row)});
+    of.kernels.push_back({row, factors_of(*row), OrdinaryCalls(*row)});
   }
   if (systems_.empty()) {
     throw Error(
@@ -85,12 +76,13 @@ Case CaseSource::draw(std::int64_t index, std::uint64_t attempt) const {
     const Dice dice{[](std::int64_t n) { return n <= 1 ? 0 : *rc::gen::inRange<std::int64_t>(0, n); }};
     const SearchKernel& of = dice.pick(dice.pick(systems_).kernels);
     const KernelRow& kernel = *of.row;
-    // One case in 64 may be a large one: what only real sizes show is rare where cases are small.
-    Case c = draw_case(kernel, of.factors, dice, dice.one_in(64) ? kLargeCase : 1.0);
+    // One case in three is an ordinary call, half of those with something else put in; of the others one in 64 may be large.
+    Case c = dice.one_in(3) ? widened(of, dice) : Case{};
+    if (c.system.empty()) c = draw_case(kernel, of.factors, dice, dice.one_in(64) ? kLargeCase : 1.0);
     c.seed = *rc::gen::arbitrary<std::uint64_t>();
     // Every other attempt is brought into the filter, where that leaves a case that is affordable.
     if (attempt % 2 == 1) {
-      const Case within = brought_within(c, filter_, dice);
+      const Case within = brought_within(c, kernel, filter_, dice);
       if (possible(within) && kernel.system->work(within) <= 1.0) c = within;
     }
     if (!table_.is_standard(kernel, c)) c.kernel = kernel.name;

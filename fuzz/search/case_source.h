@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fuzz/factors.h"
+#include "fuzz/ordinary_calls.h"
 #include "harness/cases/case_filter.h"
 #include "harness/run/run_case.h"
 
@@ -22,6 +23,7 @@ struct SearchFilter {
 struct SearchKernel {
   const KernelRow* row = nullptr;
   std::vector<Factor> factors;
+  OrdinaryCalls calls;
 };
 
 /// The kernels of one system that a search draws from.

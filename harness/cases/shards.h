@@ -28,6 +28,10 @@ struct Shard {
 /// The places of those of one shard, ascending. Throws as shards_by_work does, and for an index that is none.
 [[nodiscard]] std::vector<std::size_t> part_of(std::span<const double> work, const Shard& shard);
 
+/// What starting a case takes, in the unit of System::work, and seconds of one core that judging one unit takes.
+inline constexpr double kStartingWork = 0.01;
+inline constexpr double kSecondsOfWork = 0.06;
+
 /// What judging a case takes in the unit of System::work, what starting it takes included.
 [[nodiscard]] double judging_work(const Case& c);
 

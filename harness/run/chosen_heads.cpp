@@ -21,9 +21,9 @@ std::vector<Index> block_edges(Index n) {
 }
 
 ChosenHeads::ChosenHeads(Index sequences, Index heads, std::uint64_t seed,
-                         const std::function<bool(Index sequence)>& has_tokens)
+                         const std::function<bool(Index sequence)>& has_tokens, Index most)
     : heads_(heads), taken_(static_cast<std::size_t>(sequences * heads)) {
-  if (sequences * heads <= kChosenHeads) {
+  if (sequences * heads <= most) {
     taken_.assign(taken_.size(), true);
     count_ = std::ssize(taken_);
     return;
@@ -35,15 +35,20 @@ ChosenHeads::ChosenHeads(Index sequences, Index heads, std::uint64_t seed,
   while (first < last && !has_tokens(first)) ++first;
   while (last > first && !has_tokens(last)) --last;
   of_sequences.insert(of_sequences.end(), {first, last});
-  for (const Index n : {Index{0}, first, last, sequences - 1}) {
-    add(n, 0);
-    add(n, heads - 1);
+  if (most >= kChosenHeads) {
+    for (const Index n : {Index{0}, first, last, sequences - 1}) {
+      add(n, 0);
+      add(n, heads - 1);
+    }
+    // Each edge of an axis once, beside those of the other in turn.
+    for (std::size_t i = 0; i < of_sequences.size(); ++i) add(of_sequences[i], of_heads[i % of_heads.size()]);
+    for (std::size_t i = 0; i < of_heads.size(); ++i) add(of_sequences[i % of_sequences.size()], of_heads[i]);
+  } else {
+    add(first, 0);
+    add(last, heads - 1);
   }
-  // Each edge of an axis once, beside those of the other in turn.
-  for (std::size_t i = 0; i < of_sequences.size(); ++i) add(of_sequences[i], of_heads[i % of_heads.size()]);
-  for (std::size_t i = 0; i < of_heads.size(); ++i) add(of_sequences[i % of_sequences.size()], of_heads[i]);
   const Counter draws(seed, "chosen heads");
-  for (std::int64_t draw = 0; draw < 64 * kChosenHeads && count_ < kChosenHeads; ++draw) {
+  for (std::int64_t draw = 0; draw < 64 * kChosenHeads && count_ < most; ++draw) {
     const Index n = draws.below({draw, 0, 0, 0}, sequences);
     if (has_tokens(n)) add(n, draws.below({draw, 1, 0, 0}, heads));
   }
@@ -72,11 +77,13 @@ std::string ChosenHeads::text() const {
   return out;
 }
 
-void ChosenHeads::note(Judgement& judgement) const {
+void ChosenHeads::note(Judgement& judgement, Index plain) const {
   if (all()) return;
   judgement.held = count_;
   judgement.held_of = std::ssize(taken_);
   judgement.held_which = text();
+  if (plain < others())
+    judgement.held_which += fmt::format("; float64 looked at {} of the {} others", plain, others());
 }
 
 void Distance::add(const Matrix<double>& exact, const Matrix<double>& actual) {

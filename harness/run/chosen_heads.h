@@ -22,9 +22,10 @@ inline constexpr Index kChosenHeads = 24;
 
 class ChosenHeads {
  public:
-  /// Of an operator `heads` is 1: its heads may meet. Draws take sequences that `has_tokens`.
+  /// Of an operator `heads` is 1: its heads may meet. Draws take sequences that `has_tokens`. Where a head takes so long that `most`
+  /// is less than kChosenHeads, the corners are chosen and no edges of blocks.
   ChosenHeads(Index sequences, Index heads, std::uint64_t seed,
-              const std::function<bool(Index sequence)>& has_tokens);
+              const std::function<bool(Index sequence)>& has_tokens, Index most = kChosenHeads);
 
   [[nodiscard]] bool all() const { return count_ == std::ssize(taken_); }
   [[nodiscard]] bool takes(Index sequence, Index head) const {
@@ -35,8 +36,10 @@ class ChosenHeads {
   void add(Index sequence, Index head);
   /// "0:0,3 1:1" is head 0 and 3 of sequence 0 and head 1 of sequence 1; of one head the sequences, "0 1 255".
   [[nodiscard]] std::string text() const;
-  /// Writes how many and which of how many into a judgement; nothing where it is all.
-  void note(Judgement& judgement) const;
+  /// Writes how many and which of how many into a judgement; nothing where it is all. `plain`: how many of the others float64
+  /// looked at.
+  void note(Judgement& judgement, Index plain) const;
+  [[nodiscard]] Index others() const { return std::ssize(taken_) - count_; }
 
  private:
   Index heads_;

@@ -12,25 +12,29 @@ namespace {
 
 constexpr Index kFirst = 32;
 constexpr Index kBeside = 8;  ///< on both sides of an edge
+// The same where tokens follow a long prompt: theirs are the calls that the case is about, and each meets the whole prompt.
+constexpr Index kFirstOfPrompt = 8;
+constexpr Index kBesideInPrompt = 2;
 constexpr Index kFirstEdge = 64;
 constexpr Index kDrawn = 3;
 constexpr Index kFarthest = 6;  ///< that a judge adds at most
 
 }  // namespace
 
-ChosenTokens::ChosenTokens(Index tokens, std::uint64_t seed) : taken_(static_cast<std::size_t>(tokens)) {
+ChosenTokens::ChosenTokens(Index tokens, std::uint64_t seed, Index prompt)
+    : taken_(static_cast<std::size_t>(tokens)), beside_(prompt > 0 ? kBesideInPrompt : kBeside) {
   if (tokens <= kAll) {
     take(0, tokens);
     return;
   }
-  take(0, kFirst);
-  for (Index edge = kFirstEdge; edge < tokens; edge *= 2) take(edge - kBeside, edge + kBeside);
+  take(0, prompt > 0 ? kFirstOfPrompt : kFirst);
+  for (Index edge = kFirstEdge; edge < tokens; edge *= 2) take(edge - beside_, edge + beside_);
   take(tokens - 2 * kBeside, tokens);
   const Counter draws(seed, "chosen tokens");
   for (std::int64_t draw = 0; draw < kDrawn; ++draw) add(draws.below({draw, 0, 0, 0}, tokens));
 }
 
-void ChosenTokens::add(Index token) { take(token - kBeside, token + kBeside); }
+void ChosenTokens::add(Index token) { take(token - beside_, token + beside_); }
 
 void ChosenTokens::take(Index begin, Index end) {
   for (Index t = std::max<Index>(begin, 0); t < std::min<Index>(end, std::ssize(taken_)); ++t) {
@@ -56,13 +60,13 @@ std::string ChosenTokens::text() const {
   return out;
 }
 
-double ChosenTokens::share(Index tokens) {
+double ChosenTokens::share(Index tokens, Index prompt) {
   if (tokens <= kAll) return 1.0;
   const auto all = static_cast<double>(tokens);
   const double edges = std::ceil(std::log2(all / static_cast<double>(kFirstEdge)));
-  const double held =
-      static_cast<double>(kFirst) +
-      static_cast<double>(2 * kBeside) * (edges + 1.0 + static_cast<double>(kDrawn + kFarthest));
+  const double held = static_cast<double>(prompt > 0 ? kFirstOfPrompt + 2 * kBeside : kFirst) +
+                      static_cast<double>(2 * (prompt > 0 ? kBesideInPrompt : kBeside)) *
+                          (edges + 1.0 + static_cast<double>(kDrawn + kFarthest));
   return std::min(1.0, held / all);
 }
 

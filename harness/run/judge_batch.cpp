@@ -9,9 +9,11 @@
 #include <random>
 #include <vector>
 
+#include "harness/cases/counter.h"
 #include "harness/cases/generate.h"
 #include "harness/run/chosen_heads.h"
 #include "harness/run/family_run.h"
+#include "harness/run/head_cost.h"
 #include "oracles/contracts.h"
 #include "oracles/directions.h"
 #include "oracles/judge.h"
@@ -152,17 +154,13 @@ class BatchJudge {
 
   [[nodiscard]] Judgement judge() {
     const BatchShape& s = batch_.shape;
-    std::optional<Outputs> twin;
-    if (!exact_ && has_twin()) {
-      twin = run_on_twin(family_.name, batch_, case_.path(s.T), contract_);
-      reordered_ = run_on_twin(family_.name, batch_, case_.path(s.T), contract_, true);
-    }
     const ChosenHeads chosen = this->chosen();
+    if (!exact_ && has_twin()) twin_ = twin_of(chosen);
     std::optional<Judgement> worst;
     for (std::int64_t n = 0; n < s.sequences(); ++n) {
       for (std::int64_t h = 0; h < s.Hv; ++h) {
         if (!chosen.takes(n, h)) continue;
-        Judgement j = judge_one(n, h, twin ? &*twin : nullptr);
+        Judgement j = judge_one(n, h);
         // An empty sequence beside others is no evidence of its own, and no reason to distrust theirs.
         const bool empty = s.begin(n) == s.end(n);
         if (empty && j.verdict == Verdict::vacuous && s.sequences() > 1) continue;
@@ -175,21 +173,27 @@ class BatchJudge {
       worst.emplace();
       worst->reason = "nothing was compared";
     }
-    chosen.note(*worst);
+    chosen.note(*worst, plain_);
     return *worst;
   }
 
  private:
   /// Of many heads also those that float64 shows to be farthest off.
-  [[nodiscard]] ChosenHeads chosen() const {
+  [[nodiscard]] ChosenHeads chosen() {
     const BatchShape& s = batch_.shape;
-    ChosenHeads chosen(s.sequences(), s.Hv, case_.c.seed,
-                       [&](std::int64_t n) { return s.begin(n) != s.end(n); });
+    const HeadCost cost = mean_cost_of_head(case_.c, family_);
+    ChosenHeads chosen(
+        s.sequences(), s.Hv, case_.c.seed, [&](std::int64_t n) { return s.begin(n) != s.end(n); },
+        heads_to_hold(cost));
     if (chosen.all()) return chosen;
     Farthest farthest;
+    constexpr std::int64_t kDraws = 1 << 20;
+    const auto looks = static_cast<std::int64_t>(share_in_float64(cost, chosen.others()) * kDraws);
+    const Counter draws(case_.c.seed, "heads in float64");
     for (std::int64_t n = 0; n < s.sequences(); ++n) {
       for (std::int64_t h = 0; h < s.Hv; ++h) {
-        if (chosen.takes(n, h)) continue;
+        if (chosen.takes(n, h) || draws.below({n, 0, h, 0}, kDraws) >= looks) continue;
+        ++plain_;
         const Trajectory<double> exact = family_.recurrent(sequence_of(batch_, n, h));
         Distance distance;
         distance.add(exact.o, rows_of(batch_, outputs_, n, h));
@@ -197,8 +201,36 @@ class BatchJudge {
         farthest.add(n * s.Hv + h, distance);
       }
     }
+    const Index before = chosen.count();
     for (const Index head : farthest.heads()) chosen.add(head / s.Hv, head % s.Hv);
+    plain_ -= chosen.count() - before;
     return chosen;
+  }
+
+  /// The twin on the heads that are held: it takes as long as the kernel does, and no head knows of another.
+  struct TwinRun {
+    Batch batch;
+    std::vector<std::int64_t> place;  ///< of each value head in `batch`; -1: it is not there
+    Outputs outputs, reordered;       ///< with its sums in another order
+  };
+
+  [[nodiscard]] TwinRun twin_of(const ChosenHeads& chosen) const {
+    const BatchShape& s = batch_.shape;
+    TwinRun run;
+    std::vector<std::int64_t> heads;
+    run.place.assign(static_cast<std::size_t>(s.Hv), -1);
+    for (std::int64_t h = 0; h < s.Hv; ++h) {
+      bool taken = case_.divides_heads();  // whose cuts are of all heads
+      for (std::int64_t n = 0; n < s.sequences() && !taken; ++n) taken = chosen.takes(n, h);
+      if (!taken) continue;
+      run.place[static_cast<std::size_t>(h)] = std::ssize(heads);
+      heads.push_back(h);
+    }
+    run.batch = std::ssize(heads) == s.Hv ? batch_ : heads_of(batch_, heads);
+    const Path path = case_.path(s.T);
+    run.outputs = run_on_twin(family_.name, run.batch, path, contract_);
+    run.reordered = run_on_twin(family_.name, run.batch, path, contract_, true);
+    return run;
   }
 
   [[nodiscard]] bool has_twin() const {
@@ -209,7 +241,7 @@ class BatchJudge {
            batch_.shape.T * batch_.shape.dv >= kTwinElements;
   }
 
-  Judgement judge_one(std::int64_t n, std::int64_t h, const Outputs* twin) {
+  Judgement judge_one(std::int64_t n, std::int64_t h) {
     const Sequence<double> x = sequence_of(batch_, n, h);
     const Matrix<double> o = rows_of(batch_, outputs_, n, h);
     const Matrix<double> state = state_of(batch_, outputs_, n, h);
@@ -223,14 +255,16 @@ class BatchJudge {
     if (j.verdict == Verdict::vacuous && oracle.vacuous) j = judge_pieces(n, h, std::move(j));
     // A repeating gate such as RetNet's, 1 - 2^-5, puts products on ties, which kernel and twin break as they
     // like.
-    if (twin && j.verdict == Verdict::pass && !coherent_decay(x.g)) {
+    if (twin_ && j.verdict == Verdict::pass && !coherent_decay(x.g)) {
+      const std::int64_t place = twin_->place[static_cast<std::size_t>(h)];
       TwinRows rows(contract_, repeated_keys(x));
       TwinRows states(contract_, repeated_keys(x));
       const Bound sums = sums_for(x, path, oracle);
-      rows.add(oracle.exact.o, oracle.rms, sums.rms, rows_of(batch_, *twin, n, h),
-               rows_of(batch_, *reordered_, n, h), o);
-      states.add(oracle.exact.state, oracle.state_rms, sums.state_rows, state_of(batch_, *twin, n, h),
-                 state_of(batch_, *reordered_, n, h), state);
+      rows.add(oracle.exact.o, oracle.rms, sums.rms, rows_of(twin_->batch, twin_->outputs, n, place),
+               rows_of(twin_->batch, twin_->reordered, n, place), o);
+      states.add(oracle.exact.state, oracle.state_rms, sums.state_rows,
+                 state_of(twin_->batch, twin_->outputs, n, place),
+                 state_of(twin_->batch, twin_->reordered, n, place), state);
       Judgement t = with_states(rows.judge(oracle.vacuous), states, oracle.vacuous);
       // One rounding that fell the other way early on stays in a long memory and moves every later row. From
       // the kernel's own state, piece by piece, it moves the rows of its piece alone; an undeclared rounding
@@ -361,7 +395,8 @@ class BatchJudge {
   const Outputs& outputs_;
   const Runner& rerun_;
   bool exact_;
-  std::optional<Outputs> reordered_;                   ///< the twin with its sums in another order
+  std::optional<TwinRun> twin_;
+  Index plain_ = 0;                                    ///< heads that float64 alone looked at
   std::map<std::int64_t, std::vector<Piece>> pieces_;  ///< by sequence
 };
 

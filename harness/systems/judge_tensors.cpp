@@ -212,7 +212,7 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     if (!takes && oracles == nullptr) continue;
     Tensors<double> sequence = sequence_of(inputs, b);
     const Tensors<double>& actual = outputs[static_cast<std::size_t>(b)];
-    ChosenTokens tokens(r.c.T, r.c.seed + static_cast<std::uint64_t>(b));
+    ChosenTokens tokens(r.c.T, r.c.seed + static_cast<std::uint64_t>(b), r.form->decodes ? r.c.prefill : 0);
     if (takes && by_token && !tokens.all()) {
       add_farthest(tokens, system.row, call, sequence, actual);
       const std::vector<SequencePart> parts = parts_of(system.row, call, cuts, sequence, actual, tokens);
@@ -253,7 +253,7 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     add(known.empty() ? std::move(one_of.judgement) : judge_part(one_of.part, one_of.b, one_of.oracle, one));
   }
   if (!worst) worst = zeros ? std::move(*zeros) : Judgement{};
-  chosen.note(*worst);
+  chosen.note(*worst, chosen.others());
   if (!which.empty()) {
     if (chosen.all()) worst->held = of_tokens, worst->held_of = r.c.T;
     worst->held_which += (worst->held_which.empty() ? "" : "; ") + which;

@@ -10,8 +10,8 @@
 
 #include "fixtures/run_file.h"
 #include "harness/cases/keys.h"
-#include "harness/run/chosen_heads.h"
 #include "harness/run/family_run.h"
+#include "harness/run/head_cost.h"
 #include "harness/run/judge_batch.h"
 #include "harness/run/plugin.h"
 #include "harness/run/run_case.h"
@@ -172,49 +172,22 @@ Signature RecurrentSystem::signature(const Case& c) const {
 }
 
 double RecurrentSystem::work(const Case& c) const {
-  // In microseconds of the processor that it was fitted on (40,000 judged cases): a head of a sequence and a chunk of it
-  // take their time however small they are; each token of the recurrent form, each chunk of the other, the state and
-  // the state's covariance; an inverse the cube of its chunk; all data is drawn, copied and compared. Of many heads few are
-  // held to their tolerance (ChosenHeads), the others evaluated in float64.
+  // In microseconds: what judging the heads takes (head_cost.h), and drawing, copying and comparing all data.
   constexpr double kMost = 65e3;
-  constexpr double kHead = 6.6, kEmptyHead = 1.3, kChunk = 3.9, kInverse = 0.95e-3, kMatrix = 28e-3;
-  constexpr double kTokenState = 3.9e-3, kChunkState = 6.8e-3, kTokenOfChunk = 2.4e-3;
   constexpr double kElement = 27e-3, kStateElement = 31e-3;
-  constexpr double kPlainHead = 2.0, kPlainToken = 0.1, kPlainState = 1.2e-3;
-  constexpr double kLaw = 4.0;    // several runs, without the bounds of all of them
-  constexpr double kRanks = 2.5;  // the maps' bound beside that of the outputs
-  const CaseForm* own = form(c.form);
-  const bool heads = c.cuts == kCutHeads || (own != nullptr && own->by_heads);
-  const Index chunk = own == nullptr ? c.chunk : own->whole ? c.T : own->chunked ? c.chunk : 0;
-  const auto state = static_cast<double>(c.dk * c.dv);
-  const double covariance = static_cast<double>((c.dk + 8) * (c.dk + c.dv + 16));
-  const auto held = [&](Index T) {
-    if (T == 0) return kEmptyHead;
-    const auto tokens = static_cast<double>(T);
-    if (chunk == 0) return kHead + kTokenState * tokens * covariance;
-    const auto size = static_cast<double>(std::min(chunk, T));
-    const double chunks = std::ceil(tokens / size);
-    double work = kHead + chunks * (kChunk + kMatrix * size * size + kChunkState * covariance);
-    work += kTokenOfChunk * tokens * covariance;
-    if (family.delta) work += chunks * kInverse * size * size * size;
-    return c.ranks > 1 && !heads ? kRanks * work : work;
-  };
-  double of_held = 0.0, tokens = 0.0;
-  if (c.lengths.empty()) {
-    of_held = static_cast<double>(c.B) * held(c.T);
-    tokens = static_cast<double>(c.B * c.T);
-  } else {
-    for (const Index length : c.lengths) of_held += held(length), tokens += static_cast<double>(length);
-  }
-  const auto sequences = static_cast<double>(c.lengths.empty() ? c.B : std::ssize(c.lengths));
-  const auto values = static_cast<double>(c.Hv);
-  const double part =
-      c.law.empty() ? std::min(1.0, static_cast<double>(kChosenHeads) / (sequences * values)) : 1.0;
-  const double plain = kPlainHead * sequences + tokens * (kPlainToken + kPlainState * state);
+  constexpr double kLaw = 4.0;  // several runs, without the bounds of all of them
+  const HeadCost cost = mean_cost_of_head(c, family);
+  const Index sequences = c.lengths.empty() ? c.B : std::ssize(c.lengths);
+  const Index all = sequences * c.Hv;
+  // Of many heads few are held to their tolerance (ChosenHeads), the others, or some of them, evaluated in float64.
+  const Index held = c.law.empty() ? std::min(all, heads_to_hold(cost)) : all;
+  const double plain = share_in_float64(cost, all - held) * static_cast<double>(all - held);
+  const auto tokens = static_cast<double>(c.lengths.empty() ? c.B * c.T : c.T);
   const double elements =
-      kElement * tokens * static_cast<double>(c.dk + c.dv) + kStateElement * sequences * state;
-  const double of_head = part * of_held + (1.0 - part) * plain + elements;
-  return values * of_head * (c.law.empty() ? 1.0 : kLaw) / kMost;
+      static_cast<double>(c.Hv) * (kElement * tokens * static_cast<double>(c.dk + c.dv) +
+                                   kStateElement * static_cast<double>(sequences * c.dk * c.dv));
+  const double of_heads = static_cast<double>(held) * cost.held + plain * cost.plain;
+  return (of_heads + elements) * (c.law.empty() ? 1.0 : kLaw) / kMost;
 }
 
 namespace {

@@ -302,7 +302,7 @@ double TensorSystem::work(const Case& c) const {
   constexpr double kPlain = 1.0 / 25;
   const auto sequences = static_cast<double>(std::max<Index>(c.B, 1));
   const double part = c.law.empty() ? std::min(1.0, static_cast<double>(kChosenHeads) / sequences) : 1.0;
-  const double tokens = of.by_token && c.law.empty() && !c.taps ? ChosenTokens::share(c.T) : 1.0;
+  const double tokens = of.by_token && c.law.empty() && !c.taps ? ChosenTokens::share(c.T, c.prefill) : 1.0;
   const double share = part * tokens + (1.0 - part * tokens) * kPlain;
   // A law's runs, or a look at drawn roundings beside the worst case, or the worst case alone.
   constexpr double kLaw = 5.0, kSampled = 2.0;

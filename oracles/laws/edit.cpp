@@ -26,15 +26,32 @@ std::vector<float> reordered(const std::vector<float>& data, std::int64_t width,
   return out;
 }
 
-/// The same inside each of `outer` groups.
-std::vector<float> reordered_groups(const std::vector<float>& data, std::int64_t outer, std::int64_t width,
-                                    const std::vector<std::int64_t>& order) {
-  const std::int64_t group = static_cast<std::int64_t>(order.size());
+/// The same inside each of `outer` groups of `group` blocks.
+std::vector<float> reordered_groups(const std::vector<float>& data, std::int64_t outer, std::int64_t group,
+                                    std::int64_t width, const std::vector<std::int64_t>& order) {
   std::vector<std::int64_t> all;
   for (std::int64_t i = 0; i < outer; ++i) {
     for (std::int64_t from : order) all.push_back(i * group + from);
   }
   return reordered(data, width, all);
+}
+
+/// A batch whose key heads are old ones `keys` and whose value heads are old ones `values`.
+Batch with_heads(const Batch& batch, const std::vector<std::int64_t>& keys,
+                 const std::vector<std::int64_t>& values) {
+  const BatchShape& s = batch.shape;
+  Batch out = batch;
+  const std::int64_t tokens = s.B * s.T;
+  out.q = reordered_groups(batch.q, tokens, s.Hk, s.dk, keys);
+  out.k = reordered_groups(batch.k, tokens, s.Hk, s.dk, keys);
+  out.v = reordered_groups(batch.v, tokens, s.Hv, s.dv, values);
+  if (!batch.g.empty()) out.g = reordered_groups(batch.g, tokens, s.Hv, 1, values);
+  if (!batch.beta.empty()) out.beta = reordered_groups(batch.beta, tokens, s.Hv, 1, values);
+  if (!batch.initial_state.empty())
+    out.initial_state = reordered_groups(batch.initial_state, s.sequences(), s.Hv, s.dk * s.dv, values);
+  out.shape.Hk = std::ssize(keys);
+  out.shape.Hv = std::ssize(values);
+  return out;
 }
 
 }  // namespace
@@ -94,17 +111,14 @@ Batch permuted_heads(const Batch& batch, const std::vector<std::int64_t>& order,
                               ? order[static_cast<std::size_t>(h / ratio)] * ratio + h % ratio
                               : h / s.Hk * s.Hk + order[static_cast<std::size_t>(h % s.Hk)]);
   }
-  Batch out = batch;
-  const std::int64_t tokens = s.B * s.T;
-  out.q = reordered_groups(batch.q, tokens, s.dk, order);
-  out.k = reordered_groups(batch.k, tokens, s.dk, order);
-  out.v = reordered_groups(batch.v, tokens, s.dv, value_order);
-  if (!batch.g.empty()) out.g = reordered_groups(batch.g, tokens, 1, value_order);
-  if (!batch.beta.empty()) out.beta = reordered_groups(batch.beta, tokens, 1, value_order);
-  if (!batch.initial_state.empty()) {
-    out.initial_state = reordered_groups(batch.initial_state, s.sequences(), s.dk * s.dv, value_order);
-  }
-  return out;
+  return with_heads(batch, order, value_order);
+}
+
+Batch heads_of(const Batch& batch, const std::vector<std::int64_t>& heads) {
+  const BatchShape& s = batch.shape;
+  std::vector<std::int64_t> keys;
+  for (const std::int64_t h : heads) keys.push_back(key_head(h, s.Hk, s.Hv, s.head_map));
+  return with_heads(batch, keys, heads);
 }
 
 Batch packed_of(const Batch& batch) {

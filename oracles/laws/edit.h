@@ -22,6 +22,9 @@ namespace samestate {
 [[nodiscard]] Batch permuted_heads(const Batch& batch, const std::vector<std::int64_t>& order,
                                    std::vector<std::int64_t>& value_order);
 
+/// The value heads `heads` alone, in that order, each with a copy of the key head that serves it: Hk = Hv. Throws Error as key_head.
+[[nodiscard]] Batch heads_of(const Batch& batch, const std::vector<std::int64_t>& heads);
+
 /// The rows of a dense batch end to end as one packed batch, with empty sequences before, between and after
 /// them.
 [[nodiscard]] Batch packed_of(const Batch& batch);
