@@ -20,7 +20,6 @@
 #include "cli/options.h"
 #include "cli/ranks.h"
 #include "cli/table.h"
-#include "fuzz/call_coverage.h"
 #include "harness/cases/system.h"
 #include "harness/records/hash.h"
 #include "reference/error.h"
@@ -80,16 +79,9 @@ void count_pairs(const GateOptions& options, const Plan& plan, bool whole, GateR
 
 /// Which calls of servers and trainers were judged.
 void count_calls(const GateOptions& options, const Plan& plan, GateResult& result) {
-  constexpr std::size_t kShown = 3;
-  CallCoverage calls(plan);
-  for (const Record& record : result.records) {
-    if (is_judged(record.judgement.verdict)) calls.add(record.line, record.kernel);
-  }
-  result.coverage += calls.text(kShown);
-  if (options.coverage.empty()) return;
-  nlohmann::ordered_json all = nlohmann::ordered_json::parse(result.coverage_json);
-  all["calls"] = nlohmann::ordered_json::parse(calls.json());
-  result.coverage_json = all.dump(1);
+  const CallCoverage calls = judged_calls(plan, result.records);
+  result.coverage += calls.text(kShownCalls);
+  if (!options.coverage.empty()) result.coverage_json = with_calls(result.coverage_json, calls);
 }
 
 /// Makes failures of the records whose ratio has grown. A case counts only where it is deterministic: run twice more, its

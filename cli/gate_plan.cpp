@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>
@@ -178,6 +179,20 @@ PlanCoverage judged_of(const Plan& plan, std::span<const Record> records) {
     if (is_judged(record.judgement.verdict)) coverage.add(parse_case(record.line), record.kernel);
   }
   return coverage;
+}
+
+CallCoverage judged_calls(const Plan& plan, std::span<const Record> records) {
+  CallCoverage calls(plan);
+  for (const Record& record : records) {
+    if (is_judged(record.judgement.verdict)) calls.add(record.line, record.kernel);
+  }
+  return calls;
+}
+
+std::string with_calls(const std::string& coverage_json, const CallCoverage& calls) {
+  auto all = nlohmann::ordered_json::parse(coverage_json);
+  all["calls"] = nlohmann::ordered_json::parse(calls.json());
+  return all.dump(1);
 }
 
 std::vector<Case> further_cases(const PlanCoverage& judged, const GatePlanOptions& options,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/filter.h"
+#include "fuzz/call_coverage.h"
 #include "fuzz/corpus.h"
 #include "fuzz/plan_coverage.h"
 #include "harness/cases/shards.h"
@@ -52,6 +53,15 @@ struct GatePlan {
 
 /// What those of the records that were judged cover of the plan.
 [[nodiscard]] PlanCoverage judged_of(const Plan& plan, std::span<const Record> records);
+
+/// Pairs of model and kind of call that a summary names as not judged.
+inline constexpr std::size_t kShownCalls = 3;
+
+/// Which ordinary calls of the plan are among the judged records.
+[[nodiscard]] CallCoverage judged_calls(const Plan& plan, std::span<const Record> records);
+
+/// PlanCoverage::json with the calls beside the pairs.
+[[nodiscard]] std::string with_calls(const std::string& coverage_json, const CallCoverage& calls);
 
 /// The cases of a further round, for pairs that the records do not show though they could; `round`: 0 to kCoverAgain - 1.
 [[nodiscard]] std::vector<Case> further_cases(const PlanCoverage& judged, const GatePlanOptions& options,

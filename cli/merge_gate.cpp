@@ -38,7 +38,7 @@ double number_of(const MergedRun& merged, const std::string& name, double otherw
 struct Kernels {
   KernelTable table;
   GatePlanOptions options;
-  Plan plan;  ///< without cases: what they are chosen to cover
+  Plan plan;  ///< what the cases are chosen to cover
 };
 
 /// Nothing, and the reason in `why`, where they are not here.
@@ -53,9 +53,9 @@ std::optional<Kernels> kernels_of(const MergedRun& merged, const MergeOptions& o
   }
   GatePlanOptions of = options_of(merged.run.part);
   KernelTable table = kernel_table(options.plugins, of.plan.filter, of.strict);
-  // The covering set of pairs alone says what there is to cover, whatever the effort was.
+  // Pairs and ordinary calls; triples are counted without a plan of them.
   PlanOptions bare = of.plan;
-  bare.effort = 0.0;
+  bare.effort = std::min(bare.effort, kTriples / 2);
   bare.max_cases = 0;
   bare.stop = interrupted;
   Plan plan = plan_of(table, bare);
@@ -111,7 +111,9 @@ int merge_gate(MergedRun merged, const MergeOptions& options) {
     const PlanCoverage coverage = judged_of(kernels->plan, result.records);
     result.coverage = coverage_text(coverage, whole);
     if (whole) result.pairs = coverage.pairs();
-    if (!options.coverage.empty()) result.coverage_json = coverage.json();
+    const CallCoverage calls = judged_calls(kernels->plan, result.records);
+    result.coverage += calls.text(kShownCalls);
+    if (!options.coverage.empty()) result.coverage_json = with_calls(coverage.json(), calls);
   } else if (!why.empty()) {
     result.coverage = fmt::format("judged pairs are not counted here, {}\n", why);
   }

@@ -79,7 +79,7 @@ bool put_law(Case& c, const KernelRow& kernel, std::string_view law) {
 }
 
 constexpr std::array kKinds{
-    CallKind{"training step", "several sequences of equal length, from no state", 64, 1,
+    CallKind{"training step", "several sequences of equal length, from no state", 16, 1,
              [](Case& c, const KernelRow& kernel, const Dice& dice) {
                if (serves_slots(kernel)) return false;
                c.B = pick<6>(dice, {1, 2, 2, 4, 4, 8});
@@ -95,7 +95,7 @@ constexpr std::array kKinds{
                return true;
              }},
     CallKind{"chunked prefill", "the next piece of a long prompt, behind the state of the pieces before it",
-             64, 1,
+             16, 1,
              [](Case& c, const KernelRow& kernel, const Dice& dice) {
                if (serves_slots(kernel)) return false;
                c.T = tokens_between(64, 8192, dice);
@@ -106,7 +106,7 @@ constexpr std::array kKinds{
         "packed batch", "sequences of unequal lengths end to end, as continuous batching makes them", 2, 1,
         [](Case& c, const KernelRow& kernel, const Dice& dice) {
           const Index sequences = pick<7>(dice, {2, 3, 4, 8, 16, 32, 64});
-          if (!put_packed(c, kernel, sequences, tokens_between(4 * sequences, 64 * sequences, dice), dice)) {
+          if (!put_packed(c, kernel, sequences, tokens_between(8 * sequences, 512 * sequences, dice), dice)) {
             c.B = std::min<Index>(sequences, 8);
             c.T = tokens_between(2, 128, dice);
             return put_law(c, kernel, "packing");
@@ -202,14 +202,14 @@ class Smaller {
   /// Halves what is not kept until the call takes at most `seconds`, then what is kept. Which part of a call is kept as the model
   /// and the program have it is drawn: all sizes of the layer; those of its heads, without the widths outside of them, whose maps
   /// cost most; tokens and widths of a few heads; or a random half. Widths stay those of a tile as long as that suffices.
-  /// False where nothing is left.
-  bool fit(Case& c, double seconds, bool& smaller) {
+  /// `layer`: it is not drawn, all sizes are kept as long as they can be. False where nothing is left.
+  bool fit(Case& c, double seconds, bool layer, bool& smaller) {
     std::vector<std::string_view> names{"T", "B"}, kept;
     for (const CaseSize& size : kernel_.system->sizes) {
       if (size_in(c, size.name) > (is_heads(size.name) ? 1 : kSmallSize)) names.push_back(size.name);
     }
     enum class Keep { layer, heads, tokens, half };
-    const auto keep = static_cast<Keep>(dice_.below(4));
+    const auto keep = layer ? Keep::layer : static_cast<Keep>(dice_.below(4));
     for (const std::string_view name : names) {
       const bool size = name != "T" && name != "B";
       const bool outer = size && is_outer(name) && dice_.one_in(2);
@@ -231,6 +231,7 @@ class Smaller {
   static constexpr Index kSmallSize =
       8;  ///< a smaller size is a count that costs little: taps of a convolution, chosen experts
   static constexpr Index kTile = 16;
+  static constexpr Index kFewSequences = 4;
 
   /// Widths outside of a layer's heads.
   [[nodiscard]] bool is_outer(std::string_view name) const {
@@ -253,10 +254,15 @@ class Smaller {
       }
       if (open.empty()) {
         if (kept.empty()) return false;
-        kept.erase(kept.begin() + dice_.below(std::ssize(kept)));
+        // The widths outside of the heads first: they say least about the layer.
+        const auto outer =
+            std::ranges::find_if(kept, [this](std::string_view name) { return is_outer(name); });
+        kept.erase(outer != kept.end() ? outer : kept.begin() + dice_.below(std::ssize(kept)));
         continue;
       }
-      const std::string_view name = dice_.pick(open);
+      // Sequences of a packed call before their tokens: four of real lengths are one, forty of two tokens are not.
+      const bool many = std::ssize(c.lengths) > kFewSequences && std::ranges::find(open, "B") != open.end();
+      const std::string_view name = many ? "B" : dice_.pick(open);
       Case less = c;
       if (!halve(less, name) || !std::isfinite(seconds_of(less))) {
         stuck.push_back(name);
@@ -295,6 +301,13 @@ class Smaller {
       return;
     }
     const Index decoded = kernel_.system->form(c.form)->decodes ? c.T - c.prefill : 0;
+    if (decoded > 0 && c.prefill <= 1 &&
+        !is_family(kernel_)) {  // the tokens alone, behind the states that the data have
+      c.form = kernel_.form;
+      c.T = decoded;
+      c.prefill = 0;
+      return;
+    }
     c.T = decoded > 0 ? half(c.prefill, 1) + decoded : half(c.T, kind_.tokens);
     c.prefill = decoded > 0 ? c.T - decoded : 0;
   }
@@ -339,10 +352,22 @@ class Smaller {
 }  // namespace
 
 double seconds_of_call(const KernelRow& kernel, const Case& c) {
-  // Measured over the house's kernels: the estimate of a system of named tensors counts every element as drawn, copied and judged,
-  // and is too high where a call is large.
-  constexpr double kNamed = 0.25;
-  return kSecondsOfWork * (kStartingWork + work_of(kernel, c) * (is_family(kernel) ? 1.0 : kNamed));
+  // Measured on 39,424 ordinary calls of the house's kernels: the estimate of a system of named tensors counts every element as
+  // drawn, copied and judged, and is four times too high where a call is large, but for scans, whose exponentials it takes for
+  // products. Each decoded token is a call that gets all weights anew.
+  constexpr double kNamed = 0.25, kScan = 1.5, kOfToken = 0.5;
+  double work = work_of(kernel, c);
+  if (!is_family(kernel)) {
+    const std::string_view name = kernel.system->name;
+    work *= name == "selective_scan" || name == "normalised_retention_recurrence" ? kScan : kNamed;
+    if (kernel.system->form(c.form)->decodes) {
+      Case token = c;
+      token.form = kernel.form;
+      token.T = 1, token.prefill = 0;
+      work += kOfToken * static_cast<double>(c.T - c.prefill) * work_of(kernel, token);
+    }
+  }
+  return kSecondsOfWork * (kStartingWork + work);
 }
 
 std::span<const CallKind> call_kinds() { return kKinds; }
@@ -359,13 +384,16 @@ Index OrdinaryCalls::round() const { return models() * static_cast<Index>(kKinds
 bool OrdinaryCalls::draw_once(const std::vector<ModelSizes>& of, const CallKind& kind, Index index,
                               const Dice& dice, OrdinaryCall& out) const {
   constexpr std::string_view kUsual = "bf16";  // what models are trained and served in
-  const ModelSizes& sizes = of[static_cast<std::size_t>(dice.below(std::ssize(of)))];
+  // Every second pair of model and kind begins with the whole layer, all of the time that a call may take.
+  const bool whole = index < round() && (index / std::ssize(kKinds) + index) % 2 == 0;
+  const ModelSizes& sizes = whole || dice.one_in(3) ? of.front() : dice.pick(of);
   Case c = start_of(kernel_);
   c.state = Case{}.state;
   for (const auto& [name, value] : sizes.sizes) size_in(c, name) = value;
   const std::vector<std::string>& contracts = kernel_.contracts;
-  c.contract = dice.one_in(3) ? contracts.front() : dice.pick(contracts);
-  if (dice.one_in(3) && std::ranges::find(contracts, kUsual) != contracts.end()) c.contract = kUsual;
+  c.contract = whole || dice.one_in(3) ? contracts.front() : dice.pick(contracts);
+  if (!whole && dice.one_in(3) && std::ranges::find(contracts, kUsual) != contracts.end())
+    c.contract = kUsual;
   out.why = kNoSuchCall;
   if (!kind.put(c, kernel_, dice)) return false;
   put_data(c, kernel_, index, dice);
@@ -374,9 +402,9 @@ bool OrdinaryCalls::draw_once(const std::vector<ModelSizes>& of, const CallKind&
   out.why = "no kernel here makes one of its calls";
   if (!has_kernels(kernel_, c)) return false;
   constexpr std::array kShares{1.0, 1.0, 0.5, 0.25, 0.125};
-  const double seconds = kSecondsOfCall * kShares[static_cast<std::size_t>(dice.below(std::ssize(kShares)))];
+  const double seconds = kSecondsOfCall * (whole ? 1.0 : dice.pick(kShares));
   out.why = "its smallest form takes too long";
-  if (!Smaller(kernel_, kind, dice).fit(c, seconds, out.smaller)) return false;
+  if (!Smaller(kernel_, kind, dice).fit(c, seconds, whole, out.smaller)) return false;
   out.why = "outside the kernel's limits";
   if (!possible(c) || !within_limits(kernel_, c)) return false;
   out.why = {};

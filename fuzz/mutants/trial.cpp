@@ -13,6 +13,8 @@
 namespace samestate {
 namespace {
 
+constexpr double kSecondsOfMutant = 20.0;  // of one core, for the plan of one mutant at effort 1
+
 /// The trials of a list; a trial's place in it is the subject that the workers know it by.
 class Trials {
  public:
@@ -96,6 +98,7 @@ class Trials {
     PlanOptions plan;
     plan.seed = options_.seed;
     plan.effort = effort;
+    plan.seconds = kSecondsOfMutant;
     plan.kernel = trial.result.mutant->kernel();
     trial.cases = plan_cases(*trial.table, plan);
     trial.result.planned = std::ssize(trial.cases);
@@ -134,9 +137,9 @@ class Trials {
 }  // namespace
 
 double work_of(const Mutant& mutant, const MutantOptions& options) {
-  // Measured: a plan of effort 1 and its cases take some ten seconds.
+  // Measured: the edges and covering set of a kernel take some ten seconds, half of kSecondsOfMutant.
   constexpr double kFirstCases = 0.3;
-  constexpr double kWholePlan = 10.0;
+  constexpr double kWholePlan = kSecondsOfMutant;
   if (mutant.hostile) return kFirstCases + options.timeout;
   return kFirstCases + (mutant.equivalent.empty() ? 0.0 : kWholePlan * (1.0 + options.effort));
 }

@@ -117,9 +117,9 @@ void Farthest::add(Index head, const Distance& distance) {
 
 std::vector<Index> Farthest::heads() const {
   std::vector<Index> out;
-  for (const auto& of : places_) {
-    for (const Place& place : of) {
-      if (place.head >= 0) out.push_back(place.head);
+  for (std::size_t rank = 0; rank < kEach; ++rank) {
+    for (const auto& of : places_) {
+      if (of[rank].head >= 0) out.push_back(of[rank].head);
     }
   }
   return out;

@@ -59,6 +59,7 @@ struct Distance {
 class Farthest {
  public:
   void add(Index head, const Distance& distance);
+  /// The farthest by each measure first.
   [[nodiscard]] std::vector<Index> heads() const;
 
  private:

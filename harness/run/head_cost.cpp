@@ -9,9 +9,9 @@
 namespace samestate {
 namespace {
 
-constexpr double kMicrosecondsHeld = 250e3;
-constexpr double kMicrosecondsPlain = 200e3;
-constexpr Index kFewestHeads = 4;
+constexpr double kMicrosecondsHeld = 120e3;
+constexpr double kMicrosecondsPlain = 120e3;
+constexpr Index kFewestHeads = 2;
 
 /// The chunk that the case's calls have; 0 for the recurrent form.
 Index chunk_of(const Case& c) {

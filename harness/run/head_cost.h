@@ -18,10 +18,10 @@ struct HeadCost {
 /// The mean over the sequences of the case.
 [[nodiscard]] HeadCost mean_cost_of_head(const Case& c, const Family& family);
 
-/// How many heads of a case without a law are held to their bounds: 24, or as many as a quarter of a second allows, but at least 4.
+/// How many heads of a case without a law are held to their bounds: 24, or as many as an eighth of a second allows, but at least 2.
 [[nodiscard]] Index heads_to_hold(const HeadCost& cost);
 
-/// The share of the other heads that float64 looks at: all, or as many as a fifth of a second allows.
+/// The share of the other heads that float64 looks at: all, or as many as an eighth of a second allows.
 [[nodiscard]] double share_in_float64(const HeadCost& cost, Index heads);
 
 }  // namespace samestate

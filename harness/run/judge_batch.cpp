@@ -202,7 +202,11 @@ class BatchJudge {
       }
     }
     const Index before = chosen.count();
-    for (const Index head : farthest.heads()) chosen.add(head / s.Hv, head % s.Hv);
+    // By both measures, as many as the time allows: the farthest of each first.
+    const std::vector<Index> heads = farthest.heads();
+    const Index most = std::max<Index>(heads_to_hold(cost) / 4, 2);
+    for (Index i = 0; i < std::ssize(heads) && chosen.count() < before + most; ++i)
+      chosen.add(heads[static_cast<std::size_t>(i)] / s.Hv, heads[static_cast<std::size_t>(i)] % s.Hv);
     plain_ -= chosen.count() - before;
     return chosen;
   }

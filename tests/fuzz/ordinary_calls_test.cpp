@@ -48,7 +48,6 @@ std::vector<std::string> not_met(const std::vector<Condition>& conditions) {
     if (fresh) {
       PlanOptions options;
       options.kernel = condition.kernel;
-      if (const char* seed = std::getenv("PLAN_SEED")) options.seed = std::stoul(seed);
       plan->second = plan_cases(table(), options);
     }
     CaseFilter filter;
