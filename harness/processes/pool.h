@@ -133,6 +133,7 @@ class Pool {
     std::uint64_t process = 0;
     int device = Devices::kNone;
     std::optional<Clock::time_point> paused = {};  ///< since when its time does not count
+    double most_paused = 0.0;                      ///< seconds that it may be so; 0: no limit
     Clock::duration excused = {};
   };
   /// A job that is to be given before further ones are asked for.
@@ -173,6 +174,7 @@ class Pool {
   void collect(Worker& worker, const JobObserver& observer);
   void take(Worker& worker, Flight flight, WorkerMessage message, const JobObserver& observer);
   void look_at_the_clock(const JobObserver& observer);
+  [[nodiscard]] static bool paused_too_long(const Flight& flight);
   void abandon();
   void lose(Worker& worker, JobResult::Kind kind, const WorkerEnd& end, const JobObserver& observer);
   void suspect(Worker& worker, Flight flight, const WorkerEnd& end);
