@@ -193,6 +193,7 @@ class Campaign {
     if (looked) {
       ReplayOptions options;
       options.timeout = options_.timeout;
+      options.stop = stop_;
       if (options_.devices != nullptr) options.gpus = options_.devices->visible_as(failure.record.gpu);
       const auto count = before.size();
       const Replayed found = replay(std::move(before), failure.task.c, case_runner(table_), options);

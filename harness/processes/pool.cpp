@@ -424,7 +424,11 @@ void Pool::run(const NextJob& next, const JobObserver& observer) {
 }
 
 JobResult Pool::run_one(Job job, std::function<bool()> stop) {
+  // What is true where it is stopped before it has answered.
   JobResult out;
+  out.kind = JobResult::Kind::hung;
+  out.how = "interrupt";
+  out.reason = "interrupted while it ran";
   bool given = false;
   run(
       [&](std::int64_t) -> std::optional<Job> {

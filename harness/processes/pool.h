@@ -101,7 +101,7 @@ class Pool {
   /// or where no process can be made.
   void run(const NextJob& next, const JobObserver& observer);
 
-  /// One job; an empty answer once `stop` says so.
+  /// One job; it hung, how is "interrupt", once `stop` says so.
   [[nodiscard]] JobResult run_one(Job job, std::function<bool()> stop = {});
 
   [[nodiscard]] const WorkerOptions& options() const { return options_; }
@@ -197,8 +197,8 @@ class Pool {
   std::uint64_t processes_ = 0;  ///< that were started
 };
 
-/// What `body` gives in a process of its own, which is killed after `timeout` seconds (0: never), or once `stop` says so: an
-/// empty answer. Throws the Error of `body`.
+/// What `body` gives in a process of its own, which is killed after `timeout` seconds (0: never), or once `stop` says so: it
+/// hung, how is "interrupt". Throws the Error of `body`.
 [[nodiscard]] JobResult run_apart(const std::function<std::string()>& body, double timeout,
                                   std::function<bool()> stop = {});
 

@@ -231,6 +231,10 @@ Library declared_library(const std::filesystem::path& path, const SubjectPatienc
     case JobResult::Kind::answered:
       break;
     case JobResult::Kind::hung:
+      if (done.how == "interrupt") {
+        library.problem = where + ": interrupted while it was loaded";
+        return library;
+      }
       library.problem = fmt::format(
           "{}: not loaded, or nothing declared, within {:g} s, and its process was killed; --start-timeout "
           "gives it longer",
@@ -243,10 +247,6 @@ Library declared_library(const std::filesystem::path& path, const SubjectPatienc
           "its constructors, static objects and declaration do",
           where, done.reason);
       return library;
-  }
-  if (done.text.empty()) {
-    library.problem = where + ": interrupted while it was loaded";
-    return library;
   }
   try {
     // A library that is loaded later may have changed the folder.
