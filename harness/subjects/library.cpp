@@ -119,9 +119,12 @@ Json json_of_plugin(const PluginRows& rows) {
 
 /// In the child: what it declares, or why it does not, as JSON.
 std::string declared_here(const std::filesystem::path& path) {
-  Json out;
+  Json out{{"in_c", false}};
   try {
+    const std::filesystem::path folder = std::filesystem::current_path();
     out["in_c"] = is_elf(path) && is_c_subject(path);
+    // Its constructors may have gone to another folder, and the path may be relative.
+    std::filesystem::current_path(folder);
     if (out["in_c"]) {
       out["ready"] = open_c_subject(path).declaration;
     } else {

@@ -43,7 +43,7 @@ for door in "${doors[@]}"; do
     'quick_exit|ended its process with code 0' 'abort|signal 6' 'crash|signal 11' \
     'exit_in_declaration|ended its process with code 0' 'hang|--start-timeout' 'stop|--start-timeout' \
     'hang_in_declaration|--start-timeout' 'static_object|ended its process with code 0' \
-    'throw_in_declaration|threw' 'throw_in_constructor|signal 6'; do
+    'throw_in_declaration|threw' 'throw_in_constructor|threw'; do
     export HOSTILE="${what%%|*}"
     [[ "$door" == --plugin* || ! "$HOSTILE" =~ static|throw ]] || continue
     bad "${what#*|}" repro $door --start-timeout 2s "$line"
