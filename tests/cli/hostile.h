@@ -1,7 +1,6 @@
 /* What a library may do to the process that loads or calls it, in C and in C++: HOSTILE names it. Included by
  * hostile_plugin.cpp and by the library in C that hostile_test.sh compiles. */
-#ifndef SAMESTATE_TESTS_CLI_HOSTILE_H
-#define SAMESTATE_TESTS_CLI_HOSTILE_H
+#pragma once
 
 #include <fcntl.h>
 #include <fenv.h>
@@ -111,5 +110,3 @@ static void hostile_call(void) {
   }
   if (hostile_is("hang_in_call") && call > 2) hostile_hang();
 }
-
-#endif
