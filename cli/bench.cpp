@@ -227,6 +227,7 @@ int run_bench(Options options) {
     require_writable(options.trace);
   }
   options.bench.most_bytes = options.gigabytes * 1e9;
+  options.bench.stop = interrupted;
   options.bench.timeout = seconds_of("--timeout", options.timeout);
   std::unique_ptr<JsonLinesWriter> lines;
   if (!options.jsonl.empty()) {

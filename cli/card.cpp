@@ -44,7 +44,7 @@ const KernelRow& kernel_of(const KernelTable& table, const CardVerb& options) {
 
 CardCase judged_apart(const KernelTable& table, const KernelRow& kernel, const CardRow& card,
                       std::string_view regime, double timeout) {
-  const JobResult done = run_apart(
+  const JobResult done = run_interruptibly(
       [&] {
         const CardCase c = judged_under(table, kernel, card.declared, card.contract, regime);
         return fmt::format("{}\t{}\t{}\t{}\t{}", c.twin, c.ratio, c.gate, c.verdict, c.line);

@@ -3,7 +3,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
+#include <optional>
 #include <utility>
 
 namespace samestate::cli {
@@ -38,7 +40,8 @@ HeldInterrupts::HeldInterrupts() {
   held = 0;
   struct sigaction action {};
   action.sa_handler = hold_interrupt;  // no SA_RESTART: whoever waits looks
-  for (const auto& [signal, before] : {std::pair{SIGINT, &interrupt_}, {SIGTERM, &terminate_}}) {
+  for (const auto& [signal, before] :
+       {std::pair{SIGINT, &interrupt_}, {SIGTERM, &terminate_}, {SIGHUP, &hang_up_}}) {
     ::sigaction(signal, nullptr, before);
     // As of a job that a script put into the background: it does not end it without this either.
     if (before->sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
@@ -48,6 +51,7 @@ HeldInterrupts::HeldInterrupts() {
 HeldInterrupts::~HeldInterrupts() {
   ::sigaction(SIGINT, &interrupt_, nullptr);
   ::sigaction(SIGTERM, &terminate_, nullptr);
+  ::sigaction(SIGHUP, &hang_up_, nullptr);
   if (held != 0) std::raise(held);
 }
 
@@ -65,8 +69,23 @@ void note_interrupts() {
   times = 0;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
+  // Under nohup it is ignored, and stays so.
+  struct sigaction before {};
+  if (::sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
+    ::sigaction(SIGHUP, &action, nullptr);
 }
 
 bool interrupted() { return *noted != 0; }
+
+JobResult run_interruptibly(const std::function<std::string()>& body, double timeout) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds kGrace(5);
+  std::optional<Clock::time_point> since;
+  return run_apart(body, timeout, [&] {
+    if (!interrupted()) return false;
+    if (!since) since = Clock::now();
+    return Clock::now() - *since > kGrace;
+  });
+}
 
 }  // namespace samestate::cli

@@ -82,7 +82,7 @@ int judge_folder(const JudgeFolderOptions& options) {
     const std::string path = (folder / entry.file).string();
     Record record = record_for(entry);
     const std::int64_t number = lines ? lines->start(record) : -1;
-    const JobResult done = run_apart(
+    const JobResult done = run_interruptibly(
         [&] {
           RunFile file = read_run_file(path, named_shapes);
           if (without_kernel(file.case_line) != entry.line)

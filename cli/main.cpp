@@ -1,4 +1,6 @@
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -36,9 +38,19 @@ int flushed(int code) {
   return code == cli::kPass ? without : code;
 }
 
+/// Of descriptors 0 to 2 that whoever started the command had closed, so that no file which it opens gets such a number and
+/// receives what is printed.
+void open_standard_descriptors() {
+  for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
+    // The lowest free number is this one.
+    if (::fcntl(number, F_GETFD) < 0) (void)::open("/dev/null", number == STDIN_FILENO ? O_RDONLY : O_WRONLY);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_descriptors();
   cli::end_with_the_reader();
   let_full_files_fail();
   // Of several ranks one speaks.

@@ -137,22 +137,24 @@ int run_merge(const MergeOptions& options) {
 
 }  // namespace
 
-MergedFile::MergedFile(const std::string& path, const Run& run) : path_(path) {
+MergedFile::MergedFile(const std::string& path, const Run& run) {
   if (path.empty()) return;
   std::error_code code;
   const bool special = std::filesystem::exists(path, code) && !std::filesystem::is_regular_file(path, code);
-  written_ = special ? path : path + ".partial";
-  lines_ = RunFile(written_, run);
+  if (!special) fresh_ = std::make_unique<FreshFile>(path);
+  lines_ = RunFile(special ? path : fresh_->path().string(), run);
 }
 
 bool MergedFile::keep() {
   lines_ = std::exchange(lines_, RunFile());
-  if (path_.empty() || written_ == path_) return true;
-  std::error_code code;
-  std::filesystem::rename(written_, path_, code);
-  if (code)
-    fmt::print(stderr, "samestate: {}: cannot be replaced ({}); name another file\n", path_, code.message());
-  return !code;
+  if (fresh_ == nullptr) return true;
+  try {
+    fresh_->put_in_place();
+    return true;
+  } catch (const Error& error) {
+    fmt::print(stderr, "samestate: {}\n", error.what());
+    return false;
+  }
 }
 
 Command add_merge(CLI::App& app) {

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "cli/run_file.h"
+#include "harness/records/fresh_file.h"
 #include "reports/records/merge_runs.h"
 
 /// The parts of `samestate merge`: one function for each verb whose shards it joins.
@@ -20,7 +22,7 @@ struct MergeOptions {
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 };
 
-/// A run file that is there only whole: written beside its place, then renamed.
+/// A run file that is there only whole: written beside its place, then renamed (FreshFile).
 class MergedFile {
  public:
   /// Empty `path`: none. Throws Error where it cannot be begun.
@@ -30,7 +32,7 @@ class MergedFile {
   [[nodiscard]] bool keep();
 
  private:
-  std::string path_, written_;
+  std::unique_ptr<FreshFile> fresh_;  ///< none where the path is no file, as /dev/stdout
   RunFile lines_;
 };
 

@@ -159,7 +159,7 @@ CaseExplanation lists_of(const Explanation& e) {
 /// it there.
 int print_apart(const std::function<std::string()>& body, double timeout,
                 const std::function<Record()>& planned, bool json, double card_budget) {
-  const JobResult outcome = run_apart(body, timeout);
+  const JobResult outcome = run_interruptibly(body, timeout);
   if (const std::optional<Judgement> lost = judgement_of_loss(outcome)) {
     Record record = planned();
     record.judgement = *lost;

@@ -18,9 +18,8 @@
 #include "harness/processes/pool.h"
 #include "harness/records/hash.h"
 #include "harness/records/record.h"
-#include "harness/run/plugin.h"
-#include "harness/subjects/c_library.h"
 #include "harness/subjects/edge.h"
+#include "harness/subjects/library.h"
 #include "harness/subjects/subject.h"
 #include "oracles/contracts.h"
 #include "reference/error.h"
@@ -37,11 +36,28 @@ namespace {
 /// A driver that does not answer for so long is none.
 [[maybe_unused]] constexpr double kLookSeconds = 60.0;
 
+/// How long a start may take, given up at an interrupt.
+SubjectPatience patience_of_command() {
+  SubjectPatience patience = patience_of_environment();
+  // In the processes that call, which are forked off later, an interrupt is what was noted.
+  patience.stop = [] { return HeldInterrupts::came() || interrupted(); };
+  return patience;
+}
+
+/// Asked once a command, however often it is named.
+const Library& library_of(const std::string& spec) {
+  static std::map<std::string, Library> known;
+  const auto found = known.find(spec);
+  if (found != known.end()) return found->second;
+  const HeldInterrupts held;
+  return known.emplace(spec, declared_library(spec, patience_of_command())).first->second;
+}
+
 }  // namespace
 
 bool is_subject(const std::string& spec) {
   if (spec.starts_with("python:") || spec.starts_with("socket:")) return true;
-  if (is_c_subject(spec)) return true;
+  if (is_elf(spec) && library_of(spec).in_c) return true;
   if (spec.find(' ') != std::string::npos && !std::filesystem::exists(spec)) return true;
   std::error_code none;
   const std::filesystem::path path(spec);
@@ -51,17 +67,20 @@ bool is_subject(const std::string& spec) {
 
 namespace {
 
+/// Throws Error where it has no rows.
+const Subject& loaded(const Library& library) {
+  if (!library.problem.empty()) throw Error(library.problem);
+  return library.subject;
+}
+
 /// Started once a command, however often it is asked for.
 const Subject& subject_of(const std::string& spec) {
   static std::map<std::string, Subject> known;
   const auto found = known.find(spec);
   if (found != known.end()) return found->second;
-  if (is_c_subject(spec)) return known.emplace(spec, load_c_subject(spec)).first->second;
-  SubjectPatience patience = patience_of_environment();
+  if (is_elf(spec) && library_of(spec).in_c) return loaded(library_of(spec));
   const HeldInterrupts held;
-  // In the processes that call, which are forked off later, an interrupt is what was noted.
-  patience.stop = [] { return HeldInterrupts::came() || interrupted(); };
-  return known.emplace(spec, load_subject(spec, patience)).first->second;
+  return known.emplace(spec, load_subject(spec, patience_of_command())).first->second;
 }
 
 }  // namespace
@@ -70,7 +89,7 @@ KernelTable kernel_table(const std::vector<std::string>& plugins) {
   KernelTable table(kernels(), operator_kernels());
   for (const std::string& plugin : plugins) {
     const bool subject = is_subject(plugin);
-    const PluginRows rows = subject ? subject_of(plugin).rows : load_plugin(plugin);
+    const PluginRows& rows = subject ? subject_of(plugin).rows : loaded(library_of(plugin)).rows;
     try {
       table.add(rows.kernels);
       table.add(rows.operators);

@@ -379,7 +379,7 @@ int run_tolerance(const ToleranceOptions& options) {
   require_promise(c, table);
   const double mutants = seconds_of("--mutants", options.mutants);
   note_interrupts();
-  const JobResult done = run_apart(
+  const JobResult done = run_interruptibly(
       [&]() -> std::string {
         try {
           if (options.table) return table_text(c, table, options.seeds, options.json);

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "harness/cases/shards.h"
+#include "harness/records/fresh_file.h"
 #include "harness/records/hash.h"
 #include "reference/error.h"
 
@@ -243,22 +244,10 @@ std::int64_t merge_checkpoints(std::span<const std::filesystem::path> files,
   }
   whole.shard = 0;
   whole.shards = 1;
-  std::filesystem::path partial = out;
-  partial += ".partial";
-  try {
-    const int file = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
-    if (file < 0)
-      throw Error(
-          fmt::format("{}: cannot be made ({}); name another file", out.string(), std::strerror(errno)));
-    LineFile lines(out, file);
-    lines.append(std::string(kMagic) + whole.text() + "\n");
-    for (const auto& [index, entry] : cases) lines.append(with_sum(text_of(entry)));
-    std::filesystem::rename(partial, out);
-  } catch (...) {
-    std::error_code none;
-    std::filesystem::remove(partial, none);
-    throw;
-  }
+  FreshFile file(out);
+  file.append(std::string(kMagic) + whole.text() + "\n");
+  for (const auto& [index, entry] : cases) file.append(with_sum(text_of(entry)));
+  file.put_in_place();
   return std::ssize(cases);
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -55,8 +56,10 @@ class Campaign {
     for (const Case& c : cases_) others.work += options_.ranks != nullptr ? judging_work(c) : 0.0;
     workers.run([this](std::int64_t) { return next(); },
                 {[this](const Task& task) { start(task); },
-                 [this](const Task& task, const CaseResult& result) { take(task, result); }},
+                 [this](const Task& task, const CaseResult& result) { take(task, result); },
+                 [this] { return waited_enough(); }},
                 others);
+    finish_abandoned();
     if (each_device_) {
       for (const auto& [index, record] : each_device_->rest()) finish(index, record);
     }
@@ -95,6 +98,32 @@ class Campaign {
   [[nodiscard]] bool ending() const {
     const std::chrono::duration<double> since = Clock::now() - begin_;
     return (options_.budget > 0 && since.count() > options_.budget) || interrupted();
+  }
+
+  /// Whether what is under way is ended too: a kernel that hangs has the grace that any other has after an interrupt. Other
+  /// ranks end theirs themselves.
+  bool waited_enough() {
+    constexpr std::chrono::seconds kGrace(5);
+    if (options_.ranks != nullptr || !interrupted()) return false;
+    if (!interrupted_since_) interrupted_since_ = Clock::now();
+    return Clock::now() - *interrupted_since_ > kGrace;
+  }
+
+  /// Of what was ended under way: a failure that was to be repeated stands, and any other case was not judged.
+  void finish_abandoned() {
+    if (!interrupted()) return;
+    for (std::size_t i = 0; i < cases_.size(); ++i) {
+      if (!started_[i] || finished_[i]) continue;
+      const auto failed = failed_.find(i);
+      const auto alone = std::ranges::find(unrepeated_, i, &Unrepeated::index);
+      if (alone != unrepeated_.end() || (each_device_ && each_device_->waits(i))) continue;
+      Record now = failed != failed_.end() ? failed->second.record : planned_record(cases_[i], table_);
+      if (failed == failed_.end()) {
+        now.judgement.verdict = Verdict::skipped;
+        now.judgement.reason = "interrupted while it ran";
+      }
+      finish(i, now);
+    }
   }
 
   /// A case of a kernel that is run no further; it is finished here.
@@ -193,6 +222,7 @@ class Campaign {
     if (looked) {
       ReplayOptions options;
       options.timeout = options_.timeout;
+      options.stop = stop_;
       if (options_.devices != nullptr) options.gpus = options_.devices->visible_as(failure.record.gpu);
       const auto count = before.size();
       const Replayed found = replay(std::move(before), failure.task.c, case_runner(table_), options);
@@ -218,6 +248,7 @@ class Campaign {
 
   void finish(std::size_t index, const Record& record) {
     ++run_;
+    finished_[index] = true;
     if (observer_.finished) observer_.finished(index, record);
   }
 
@@ -236,6 +267,8 @@ class Campaign {
   Clock::time_point begin_ = Clock::now();
   std::size_t next_ = 0;
   std::vector<bool> started_ = std::vector<bool>(cases_.size());
+  std::vector<bool> finished_ = std::vector<bool>(cases_.size());
+  std::optional<Clock::time_point> interrupted_since_;
   std::deque<std::size_t> again_;
   std::map<std::size_t, Failed> failed_;
   std::vector<Unrepeated> unrepeated_;

@@ -54,7 +54,8 @@ class Replay {
   }
 
   [[nodiscard]] bool spent() const {
-    return std::chrono::duration<double>(Clock::now() - begin_).count() > options_.budget;
+    return std::chrono::duration<double>(Clock::now() - begin_).count() > options_.budget ||
+           (options_.stop && options_.stop());
   }
 
   /// Whether the case has a repeatable failure behind these; then its result is that of `out`.
@@ -71,7 +72,8 @@ class Replay {
           }
           return result_text(run_(c_));
         },
-        options_.timeout);
+        options_.timeout, options_.stop);
+    if (done.how == "interrupt") return false;
     CaseResult result;
     if (std::optional<Judgement> lost = judgement_of_loss(done)) {
       result.judgement = std::move(*lost);

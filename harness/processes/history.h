@@ -27,6 +27,7 @@ class History {
 struct ReplayOptions {
   double timeout = 60.0;  ///< seconds that one sequence may take; 0: no limit
   double budget = 30.0;   ///< seconds for all of them, after which the shortest found is what there is
+  std::function<bool()> stop = {};  ///< once true nothing more is tried, and what runs is ended
   /// CUDA_VISIBLE_DEVICES of the processes; empty: that of the caller.
   std::optional<std::string> gpus = {};
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 
@@ -237,6 +238,7 @@ void Pool::collect(Worker& worker, const JobObserver& observer) {
     if (found == worker.flights.end()) continue;
     if (message.kind == WorkerMessage::Kind::pauses) {
       if (!found->paused) found->paused = Clock::now();
+      found->most_paused = std::strtod(message.answer.text.c_str(), nullptr);
       continue;
     }
     if (message.kind == WorkerMessage::Kind::goes_on) {
@@ -281,9 +283,22 @@ void Pool::take(Worker& worker, Flight flight, WorkerMessage message, const JobO
   deliver(flight, std::move(result), broken, observer);
 }
 
+bool Pool::paused_too_long(const Flight& flight) {
+  if (!flight.paused || flight.most_paused <= 0.0) return false;
+  return std::chrono::duration<double>(Clock::now() - *flight.paused).count() > flight.most_paused;
+}
+
 void Pool::look_at_the_clock(const JobObserver& observer) {
-  if (options_.timeout <= 0) return;
   for (Worker& worker : workers_) {
+    const auto late = std::ranges::find_if(worker.flights, paused_too_long);
+    if (late != worker.flights.end()) {
+      const std::string reason = fmt::format("not loaded after {:g} s (--start-timeout)", late->most_paused);
+      detach(worker);
+      (void)worker.process->end(true);
+      lose(worker, JobResult::Kind::hung, {"timeout", reason}, observer);
+      continue;
+    }
+    if (options_.timeout <= 0) continue;
     double oldest = 0.0;
     for (const Flight& flight : worker.flights) oldest = std::max(oldest, counted(flight));
     if (oldest > options_.timeout) {
@@ -409,7 +424,11 @@ void Pool::run(const NextJob& next, const JobObserver& observer) {
 }
 
 JobResult Pool::run_one(Job job, std::function<bool()> stop) {
+  // What is true where it is stopped before it has answered.
   JobResult out;
+  out.kind = JobResult::Kind::hung;
+  out.how = "interrupt";
+  out.reason = "interrupted while it ran";
   bool given = false;
   run(
       [&](std::int64_t) -> std::optional<Job> {

@@ -101,7 +101,7 @@ class Pool {
   /// or where no process can be made.
   void run(const NextJob& next, const JobObserver& observer);
 
-  /// One job; an empty answer once `stop` says so.
+  /// One job; it hung, how is "interrupt", once `stop` says so.
   [[nodiscard]] JobResult run_one(Job job, std::function<bool()> stop = {});
 
   [[nodiscard]] const WorkerOptions& options() const { return options_; }
@@ -133,6 +133,7 @@ class Pool {
     std::uint64_t process = 0;
     int device = Devices::kNone;
     std::optional<Clock::time_point> paused = {};  ///< since when its time does not count
+    double most_paused = 0.0;                      ///< seconds that it may be so; 0: no limit
     Clock::duration excused = {};
   };
   /// A job that is to be given before further ones are asked for.
@@ -173,6 +174,7 @@ class Pool {
   void collect(Worker& worker, const JobObserver& observer);
   void take(Worker& worker, Flight flight, WorkerMessage message, const JobObserver& observer);
   void look_at_the_clock(const JobObserver& observer);
+  [[nodiscard]] static bool paused_too_long(const Flight& flight);
   void abandon();
   void lose(Worker& worker, JobResult::Kind kind, const WorkerEnd& end, const JobObserver& observer);
   void suspect(Worker& worker, Flight flight, const WorkerEnd& end);
@@ -195,8 +197,8 @@ class Pool {
   std::uint64_t processes_ = 0;  ///< that were started
 };
 
-/// What `body` gives in a process of its own, which is killed after `timeout` seconds (0: never), or once `stop` says so: an
-/// empty answer. Throws the Error of `body`.
+/// What `body` gives in a process of its own, which is killed after `timeout` seconds (0: never), or once `stop` says so: it
+/// hung, how is "interrupt". Throws the Error of `body`.
 [[nodiscard]] JobResult run_apart(const std::function<std::string()>& body, double timeout,
                                   std::function<bool()> stop = {});
 

@@ -10,8 +10,6 @@
 #include <cstring>
 #include <optional>
 
-#include "harness/processes/worker_process.h"
-
 namespace samestate {
 namespace {
 
@@ -30,14 +28,9 @@ std::string bytes_of(const RankFrame& frame) {
 
 }  // namespace
 
-RankLink::RankLink(int socket, int rank, int ranks) : socket_(socket), rank_(rank), ranks_(ranks) {
-  keep_from_workers(socket_);
-}
+RankLink::RankLink(int socket, int rank, int ranks) : socket_(socket), rank_(rank), ranks_(ranks) {}
 
-RankLink::~RankLink() {
-  give_to_workers(socket_);
-  ::close(socket_);
-}
+RankLink::~RankLink() { ::close(socket_); }
 
 bool RankLink::flush() {
   while (!unsent_.empty()) {

@@ -1,5 +1,6 @@
 #include "harness/processes/worker_process.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <malloc.h>
 #include <sys/prctl.h>
@@ -17,7 +18,6 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <thread>
 
 #include "harness/processes/line_process.h"
@@ -42,10 +42,22 @@ struct Header {
 /// An answer of more bytes is none: something wrote into the socket that is not the worker.
 constexpr std::uint32_t kMostBytes = 1U << 30;
 
-/// The parent's ends, which no child shall hold open.
-std::set<int>& parents_sockets() {
-  static std::set<int> sockets;
-  return sockets;
+/// Of a child after its fork: closes all that its parent had open but stderr, so that no kernel reaches a run file or another
+/// worker through a number that it guesses. Stdin is empty and stdout is stderr. Gives the number that `socket` has then.
+int own_alone(int socket) {
+  constexpr int kFirst = STDERR_FILENO + 1;
+  if (socket != kFirst) {
+    if (::dup3(socket, kFirst, O_CLOEXEC) < 0) ::_exit(1);
+  }
+  if (::close_range(kFirst + 1, ~0U, 0) != 0) {  // a kernel before Linux 5.9
+    for (int other = kFirst + 1; other < static_cast<int>(::sysconf(_SC_OPEN_MAX)); ++other) ::close(other);
+  }
+  if (const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC); nothing > STDIN_FILENO) {
+    ::dup2(nothing, STDIN_FILENO);
+    ::close(nothing);
+  }
+  ::dup2(STDERR_FILENO, STDOUT_FILENO);
+  return kFirst;
 }
 
 bool send_all(int socket, std::string_view bytes) {
@@ -131,10 +143,10 @@ class Service {
       const WorkerMessage job = next();
       Header header{job.id, WorkerMessage::Kind::answer};
       Answer answer;
-      ExcusedTime::tell([&](bool begins) {
+      ExcusedTime::tell([&](bool begins, double most) {
         const std::lock_guard lock(sending_);
         const auto kind = begins ? WorkerMessage::Kind::pauses : WorkerMessage::Kind::goes_on;
-        if (!send_message(socket_, {job.id, kind}, {})) leave();
+        if (!send_message(socket_, {job.id, kind}, {most > 0.0 ? fmt::format("{}", most) : "", {}})) leave();
       });
       try {
         answer = run_(subject_, job.answer.text);
@@ -177,10 +189,6 @@ class Service {
 
 }  // namespace
 
-void keep_from_workers(int socket) { parents_sockets().insert(socket); }
-
-void give_to_workers(int socket) { parents_sockets().erase(socket); }
-
 WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int threads, std::uint64_t memory,
                              const std::optional<std::string>& gpus) {
   int pair[2];
@@ -201,22 +209,18 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
     // The parent decides what an interrupt at the terminal, or a signal to the group, ends.
     std::signal(SIGINT, SIG_IGN);
     std::signal(SIGTERM, outlive);
-    ::dup2(STDERR_FILENO, STDOUT_FILENO);
-    ::close(pair[0]);
-    for (const int other : parents_sockets()) ::close(other);
-    // Of a worker that starts workers, what is opened under such a number is its own.
-    parents_sockets().clear();
+    std::signal(SIGHUP, outlive);
+    const int socket = own_alone(pair[1]);
     // The driver reads it when it is started, which nothing has done here.
     if (gpus) ::setenv("CUDA_VISIBLE_DEVICES", gpus->c_str(), 1);
     keep_freed_memory();
     limit(RLIMIT_CORE, 0);
     if (kLimitsMemory && memory > 0) limit(RLIMIT_DATA, memory);
-    Service(pair[1], run, subject).work(threads);
+    Service(socket, run, subject).work(threads);
   }
   ::close(pair[1]);
   pid_ = pid;
   socket_ = pair[0];
-  parents_sockets().insert(socket_);
 }
 
 WorkerProcess::~WorkerProcess() { (void)end(true); }
@@ -253,7 +257,6 @@ WorkerEnd WorkerProcess::end(bool kill) {
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
   }
-  parents_sockets().erase(socket_);
   ::close(socket_);
   pid_ = socket_ = -1;
   if (WIFSIGNALED(status)) {

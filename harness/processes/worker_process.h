@@ -31,7 +31,7 @@ struct WorkerMessage {
     answer,
     error,
     internal_error,
-    pauses,  ///< the job's time does not count from here on (ExcusedTime),
+    pauses,  ///< the job's time does not count from here on (ExcusedTime; the text is its limit in seconds, or empty),
     goes_on  ///< and does again
   };
   std::uint32_t id = 0;
@@ -46,13 +46,10 @@ struct WorkerEnd {
       false;  ///< by SIGKILL, which no fault raises: memory ran out, or somebody wanted its end
 };
 
-/// A socket of the calling process that no worker which it starts from now on shall hold open; and one that they may.
-void keep_from_workers(int socket);
-void give_to_workers(int socket);
-
 /// A child of the calling process that answers jobs over a socket, on `threads` threads. It dies with its
-/// parent, outlives SIGINT and SIGTERM, leaves no core, and what it prints to stdout goes to stderr. The
-/// caller must have no other threads and must not have called a GPU.
+/// parent, outlives SIGINT, SIGTERM and SIGHUP, and leaves no core. It owns no descriptor of its parent's but stderr, to which
+/// what it prints to stdout goes too; it reads nothing from stdin. The caller must have no other threads and must not have
+/// called a GPU.
 class WorkerProcess {
  public:
   /// `memory`: bytes of data that it may hold before an allocation fails; 0: no limit. `gpus`: its CUDA_VISIBLE_DEVICES,

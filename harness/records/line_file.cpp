@@ -34,6 +34,8 @@ void LineFile::append(std::string_view line) {
   }
 }
 
+void LineFile::sync() const { (void)::fsync(descriptor_); }
+
 void let_full_files_fail() { std::signal(SIGXFSZ, SIG_IGN); }
 
 }  // namespace samestate

@@ -28,6 +28,9 @@ class LineFile {
   /// `line` with its end. Throws Error that names file and reason.
   void append(std::string_view line);
 
+  /// What was appended outlives a loss of power from here on, where the file system can do that.
+  void sync() const;
+
  private:
   std::filesystem::path path_;
   int descriptor_ = -1;

@@ -8,8 +8,8 @@
 namespace samestate {
 namespace {
 
-thread_local std::string variant;                // NOLINT
-thread_local std::function<void(bool)> excuser;  // NOLINT
+thread_local std::string variant;                        // NOLINT
+thread_local std::function<void(bool, double)> excuser;  // NOLINT
 
 }  // namespace
 
@@ -33,14 +33,14 @@ CallVariant::~CallVariant() { variant.clear(); }
 
 const std::string& CallVariant::of_this_thread() { return variant; }
 
-ExcusedTime::ExcusedTime() {
-  if (excuser) excuser(true);
+ExcusedTime::ExcusedTime(double most) {
+  if (excuser) excuser(true, most);
 }
 
 ExcusedTime::~ExcusedTime() {
-  if (excuser) excuser(false);
+  if (excuser) excuser(false, 0.0);
 }
 
-void ExcusedTime::tell(std::function<void(bool)> listener) { excuser = std::move(listener); }
+void ExcusedTime::tell(std::function<void(bool, double)> listener) { excuser = std::move(listener); }
 
 }  // namespace samestate

@@ -23,15 +23,16 @@ class CallVariant {
   [[nodiscard]] static const std::string& of_this_thread();
 };
 
-/// While it lives the time of the calling thread's job does not count: what it waits for has a limit of its own.
+/// While it lives the time of the calling thread's job does not count: what it waits for has a limit of its own, `most`
+/// seconds, after which the job is over time all the same; 0: what it waits for keeps its limit itself.
 class ExcusedTime {
  public:
-  ExcusedTime();
+  explicit ExcusedTime(double most = 0.0);
   ~ExcusedTime();
   ExcusedTime(const ExcusedTime&) = delete;
   ExcusedTime& operator=(const ExcusedTime&) = delete;
   /// Whom the calling thread tells that such a time begins, or is over; null: nobody.
-  static void tell(std::function<void(bool begins)> listener);
+  static void tell(std::function<void(bool begins, double most)> listener);
 };
 
 }  // namespace samestate

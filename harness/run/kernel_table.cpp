@@ -10,6 +10,7 @@
 #include "fixtures/quote.h"
 #include "harness/cases/keys.h"
 #include "harness/run/clock.h"
+#include "harness/run/float_environment.h"
 #include "harness/run/forwarded.h"
 #include "harness/run/output_hashes.h"
 #include "harness/run/plugin.h"
@@ -229,7 +230,12 @@ void run_row(const KernelRow& kernel, const KernelCall& call, const Contract& co
       throw Refused({Outcome::Kind::unsupported, fmt::format("outside its limits: {}", broken)}, kernel,
                     shape);
   }
-  const Outcome outcome = called([&] { return kernel.run(call, contract); });
+  Outcome outcome;
+  {
+    const FloatEnvironment environment;
+    outcome = called([&] { return kernel.run(call, contract); });
+    require_unchanged();
+  }
   if (outcome.kind != Outcome::Kind::ran) throw Refused(outcome, kernel, CallShape(call));
   OutputHashes::count(kernel, call);
   Forwarded::note(outcome.reason);

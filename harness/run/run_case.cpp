@@ -8,6 +8,7 @@
 
 #include "harness/run/call_variant.h"
 #include "harness/run/device_fault.h"
+#include "harness/run/float_environment.h"
 #include "harness/run/forwarded.h"
 #include "harness/run/output_hashes.h"
 #include "reference/no_value.h"
@@ -79,6 +80,11 @@ void set_judgement(Record& record, const std::function<Judgement()>& judge) {
     record.judgement.verdict =
         unavailable.kind == Outcome::Kind::no_device ? Verdict::skipped : Verdict::unsupported;
     record.judgement.reason = unavailable.what();
+  } catch (const ChangedEnvironment& changed) {
+    record.judgement.verdict = Verdict::fail;
+    record.judgement.gate = "environment";
+    record.judgement.ratio = std::numeric_limits<double>::infinity();
+    record.judgement.reason = changed.what();
   } catch (const Trespass& trespass) {
     record.judgement.verdict = Verdict::fail;
     record.judgement.gate = "memory";

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -126,17 +125,11 @@ void* opened(const std::filesystem::path& path) {
 }  // namespace
 
 bool is_c_subject(const std::filesystem::path& path) {
-  std::error_code none;
-  if (!std::filesystem::is_regular_file(path, none)) return false;
-  std::ifstream file(path, std::ios::binary);
-  std::array<char, 4> magic{};
-  file.read(magic.data(), magic.size());
-  if (std::string_view(magic.data(), magic.size()) != "\177ELF") return false;
   void* library = opened(path);
   return library != nullptr && dlsym(library, "samestate_subject_declare") != nullptr;
 }
 
-Subject load_c_subject(const std::filesystem::path& path) {
+CSubject open_c_subject(const std::filesystem::path& path) {
   void* library = opened(path);
   if (library == nullptr) {
     const char* why = dlerror();
@@ -150,38 +143,43 @@ Subject load_c_subject(const std::filesystem::path& path) {
   const char* text = declare();
   if (text == nullptr) throw Error(fmt::format("{} declares nothing", path.string()));
   try {
-    Ready ready = parse_ready(text);
     std::set<std::string> on_device;
-    for (const Declaration& d : ready.kernels) {
+    for (const Declaration& d : parse_ready(text).kernels) {
       if (d.device_memory) on_device.insert(d.name);
     }
-    return subject_rows(std::move(ready), [run, on_device](EdgeCall& call, const std::string& kernel) {
-      // The tensors begin at multiples of 256 from a page.
-      constexpr std::size_t kPage = 4096;
-      const std::unique_ptr<std::byte, void (*)(void*)> memory(
-          static_cast<std::byte*>(std::aligned_alloc(kPage, (call.bytes() + kPage - 1) / kPage * kPage)),
-          std::free);
-      if (memory == nullptr) throw std::bad_alloc();
-      const std::span<std::byte> bytes(memory.get(), call.bytes());
-      call.write(bytes);
-      const Json message = Json::parse(call.message(1, kernel, call.bytes()));
-      if (!on_device.contains(kernel)) {
-        CCall c(message, bytes.data(), nullptr);
-        const Outcome outcome = outcome_of(run(c.get()), c);
-        if (outcome.kind == Outcome::Kind::ran) call.read(bytes);
-        return outcome;
-      }
-      DeviceMemory device(bytes);
-      CCall c(message, device.begin(), device.stream());
-      const Outcome outcome = outcome_of(run(c.get()), c);
-      if (outcome.kind != Outcome::Kind::ran) return outcome;
-      device.fetch(bytes);
-      call.read(bytes);
-      return outcome;
-    });
+    return {
+        text, [run, on_device](EdgeCall& call, const std::string& kernel) {
+          // The tensors begin at multiples of 256 from a page.
+          constexpr std::size_t kPage = 4096;
+          const std::unique_ptr<std::byte, void (*)(void*)> memory(
+              static_cast<std::byte*>(std::aligned_alloc(kPage, (call.bytes() + kPage - 1) / kPage * kPage)),
+              std::free);
+          if (memory == nullptr) throw std::bad_alloc();
+          const std::span<std::byte> bytes(memory.get(), call.bytes());
+          call.write(bytes);
+          const Json message = Json::parse(call.message(1, kernel, call.bytes()));
+          if (!on_device.contains(kernel)) {
+            CCall c(message, bytes.data(), nullptr);
+            const Outcome outcome = outcome_of(run(c.get()), c);
+            if (outcome.kind == Outcome::Kind::ran) call.read(bytes);
+            return outcome;
+          }
+          DeviceMemory device(bytes);
+          CCall c(message, device.begin(), device.stream());
+          const Outcome outcome = outcome_of(run(c.get()), c);
+          if (outcome.kind != Outcome::Kind::ran) return outcome;
+          device.fetch(bytes);
+          call.read(bytes);
+          return outcome;
+        }};
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", path.string(), error.what()));
   }
+}
+
+Subject load_c_subject(const std::filesystem::path& path) {
+  CSubject subject = open_c_subject(path);
+  return subject_rows(parse_ready(subject.declaration), std::move(subject.call));
 }
 
 }  // namespace samestate

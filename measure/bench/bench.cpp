@@ -192,14 +192,14 @@ Bench::Bench(const KernelTable& table, const BenchOptions& options)
             one_process(options_)) {}
 
 Ceilings Bench::ceilings_of_device() {
-  const JobResult done = pool_.run_one({0, std::string(kCeilings)});
+  const JobResult done = pool_.run_one({0, std::string(kCeilings)}, options_.stop);
   if (done.kind != JobResult::Kind::answered) return {0.0, 0.0, 0.0, "not measured: " + done.reason};
   const Json json = Json::parse(done.text);
   return {json.at("copy"), json.at("bf16"), json.at("fp32"), json.at("note")};
 }
 
 std::vector<double> Bench::first(const Case& c, const std::string& variant, TimedCase& timed) {
-  const JobResult done = pool_.run_one({0, format_case(c) + std::string(kFirst) + variant});
+  const JobResult done = pool_.run_one({0, format_case(c) + std::string(kFirst) + variant}, options_.stop);
   if (const std::optional<Judgement> lost = judgement_of_loss(done)) {
     timed.record.judgement = *lost;
     timed.record.seconds = done.seconds;
@@ -222,7 +222,7 @@ std::vector<double> Bench::first(const Case& c, const std::string& variant, Time
 }
 
 std::vector<double> Bench::again(const Case& c, Judgement& judgement) {
-  const JobResult done = pool_.run_one({0, format_case(c) + std::string(kAgain)});
+  const JobResult done = pool_.run_one({0, format_case(c) + std::string(kAgain)}, options_.stop);
   constexpr std::string_view kWhen = "timed a second time, after the peer, ";
   if (const std::optional<Judgement> lost = judgement_of_loss(done)) {
     judgement.verdict = lost->verdict;
@@ -238,7 +238,8 @@ std::vector<double> Bench::again(const Case& c, Judgement& judgement) {
 
 BlockTrace Bench::trace(const Case& c, const TraceRequest& request) {
   const Json asked = {{"block", request.block}, {"variant", request.variant}};
-  const JobResult done = pool_.run_one({0, format_case(c) + std::string(kTrace) + text_of(asked)});
+  const JobResult done =
+      pool_.run_one({0, format_case(c) + std::string(kTrace) + text_of(asked)}, options_.stop);
   if (done.kind != JobResult::Kind::answered) throw Error("no trace: " + done.reason);
   const Json json = Json::parse(done.text);
   if (json.contains("reason")) throw Error("no trace: " + json.at("reason").get<std::string>());

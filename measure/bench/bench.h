@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,10 +35,11 @@ struct BenchPlan {
 
 struct BenchOptions {
   TimingRequest request;
-  int threads = 1;                ///< for data and judging, and what a CPU kernel may use
-  std::int64_t judged_heads = 4;  ///< (sequence, head) pairs that the gate's oracle sees; 0: all
-  double timeout = 600.0;         ///< seconds that a case may take, data and judging with it; 0: no limit
-  double most_bytes = 16e9;       ///< of tensors on the host; a case that needs more is skipped
+  int threads = 1;                  ///< for data and judging, and what a CPU kernel may use
+  std::int64_t judged_heads = 4;    ///< (sequence, head) pairs that the gate's oracle sees; 0: all
+  double timeout = 600.0;           ///< seconds that a case may take, data and judging with it; 0: no limit
+  double most_bytes = 16e9;         ///< of tensors on the host; a case that needs more is skipped
+  std::function<bool()> stop = {};  ///< once true the case that runs is ended, a timeout
 };
 
 /// A case, timed and judged; `problem` says on one line why a peer that was asked gave no time.

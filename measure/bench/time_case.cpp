@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "harness/run/clock.h"
+#include "harness/run/float_environment.h"
 #include "harness/run/laid_out_call.h"
 #include "reference/error.h"
 
@@ -44,6 +45,7 @@ Timing time_kernel(const KernelRow& kernel, const WholeCall& whole, Layout layou
                    const TimingRequest& request) {
   poison(whole.call());
   Timing timing;
+  const FloatEnvironment environment;
   if (layout == Layout::dense) {
     timing = called([&] { return kernel.time(whole.call(), whole.contract(), request); });
   } else {
@@ -53,6 +55,7 @@ Timing time_kernel(const KernelRow& kernel, const WholeCall& whole, Layout layou
     });
     if (timing.outcome.kind == Outcome::Kind::ran) laid.give_back();
   }
+  require_unchanged();
   if (timing.outcome.kind != Outcome::Kind::ran) throw Unavailable(timing.outcome);
   require_possible(timing);
   return timing;
@@ -116,7 +119,9 @@ KernelTrace BenchRun::trace(const TraceRequest& request) {
   require_trace(kernel);
   whole_ = r_.system->whole_call(r_, options_.threads);
   whole_->prepare(kernels_);
+  const FloatEnvironment environment;
   KernelTrace trace = kernel.trace(whole_->call(), whole_->contract(), request);
+  require_unchanged();
   if (trace.outcome.kind != Outcome::Kind::ran) throw Unavailable(trace.outcome);
   return trace;
 }

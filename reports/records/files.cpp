@@ -11,6 +11,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "harness/records/fresh_file.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -105,22 +106,9 @@ void write_atomically(const fs::path& path, std::string_view text) {
   if (fs::is_directory(path)) throw Error(path.string() + ": is a folder; name a file in it");
   if (is_special(path)) return write_all(path, text);
   make_parent_folder(path);
-  const fs::path target = resolved(path);
-  fs::path partial = target;
-  partial += ".partial";
-  std::error_code code;
-  try {
-    write_all(partial, text);
-  } catch (const Error&) {
-    fs::remove(partial, code);
-    throw;
-  }
-  fs::rename(partial, target, code);
-  if (code) {
-    const std::string reason = code.message();
-    fs::remove(partial, code);
-    throw Error(fmt::format("{}: cannot be replaced ({}); name another file", path.string(), reason));
-  }
+  FreshFile file(resolved(path));
+  file.append(text);
+  file.put_in_place();
 }
 
 void require_writable(const fs::path& path) {
@@ -134,16 +122,7 @@ void require_writable(const fs::path& path) {
   // What is refused leaves nothing behind, no folder either.
   if (const fs::path parent = path.parent_path(); !parent.empty() && !is_there(parent))
     return require_parent_folder(path);
-  fs::path trial = resolved(path);
-  trial += ".trial";
-  try {
-    write_atomically(trial, "");
-  } catch (const Error& error) {
-    // Of the trial's own name nobody knows.
-    if (!std::string_view(error.what()).starts_with(trial.string())) throw;
-    throw Error(path.string() + ": cannot be written; free space or name another file");
-  }
-  fs::remove(trial);
+  const FreshFile trial(resolved(path));
 }
 
 }  // namespace samestate

@@ -11,7 +11,7 @@ namespace samestate {
 /// A whole file; nothing where it cannot be read.
 [[nodiscard]] std::optional<std::string> text_of(const std::filesystem::path& path);
 
-/// Replaces the file `path` by `text`: written beside it as `path`.partial, then renamed, so that a reader
+/// Replaces the file `path` by `text`: written beside it under a fresh name, synced, then renamed (FreshFile), so that a reader
 /// sees the old file or the new one and never a part. A symbolic link stays, and the file that it names is
 /// replaced; what is no file (a pipe, /dev/stdout, /dev/null) is written to and stays what it is. Makes
 /// missing parent folders. Throws Error when the file cannot be written; the old file is then untouched.

@@ -400,6 +400,7 @@ void JsonLinesWriter::finish(const RunEnd& end) {
   visit_end(end, Writer{object});
   write_grown(object, end.grown);
   write(one_line(object));
+  file_.sync();
 }
 
 void JsonLinesWriter::point(const Measurement& measurement, std::int64_t number) {

@@ -118,7 +118,8 @@ constexpr std::array kWords = {
          "what an error is held against: a bound with its factor and the rounding of the output"},
     Word{"ratio", "error over tolerance, the number that every report shows. Above 1 fails"},
     Word{"gate",
-         "one comparison within a run: exact, range, row, head, state, hard, twin, element, law, memory. "
+         "one comparison within a run: exact, range, row, head, state, hard, twin, element, law, memory, "
+         "environment. "
          "`samestate gate` runs all cases through all of them"},
     Word{"exact state",
          "a gate whose name ends in *state* speaks of the final state: exact state, range state, hard state"},
@@ -127,6 +128,10 @@ constexpr std::array kWords = {
     Word{"memory",
          "the *gate* of writes outside the outputs, of inputs that came back changed and of elements never "
          "written"},
+    Word{"environment",
+         "the *gate* of the floating-point environment: a kernel, or the loading of its library, that leaves "
+         "the "
+         "rounding mode, FTZ, DAZ, the exception masks or the x87 precision of the calling thread changed"},
     Word{"between devices",
          "the *gate* of `--each-device`: what a kernel wrote on one GPU has other bits on another "
          "([devices.md](devices.md))"},

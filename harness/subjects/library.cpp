@@ -1,0 +1,265 @@
+#include "harness/subjects/library.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "harness/processes/pool.h"
+#include "harness/run/call_variant.h"
+#include "harness/run/float_environment.h"
+#include "harness/subjects/c_library.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMostBytes = 16 << 20;  ///< of a declaration
+constexpr std::size_t kMostRows = 10'000;
+
+/// A library in the process that calls its kernels.
+struct Loaded {
+  PluginRows rows;          ///< of a plugin
+  SubjectCall call;         ///< of a library in C
+  std::string problem;      ///< why it cannot be called
+  std::string environment;  ///< what its loading changed (FloatEnvironment::changed)
+};
+
+/// Loads it in the calling process, for good.
+Loaded load(const std::filesystem::path& path, bool in_c) {
+  Loaded loaded;
+  const FloatEnvironment environment;
+  try {
+    if (in_c) {
+      loaded.call = open_c_subject(path).call;
+    } else {
+      loaded.rows = load_plugin(path);
+    }
+  } catch (const std::exception& error) {
+    loaded.problem = error.what();
+  } catch (...) {
+    loaded.problem = path.string() + ": it threw something that is no std::exception";
+  }
+  loaded.environment = FloatEnvironment::changed();
+  return loaded;
+}
+
+/// A library, of which each process that calls has its own: loaded by the first call, within `start` seconds.
+class Lazily {
+ public:
+  Lazily(std::filesystem::path path, bool in_c, double start)
+      : path_(std::move(path)), in_c_(in_c), start_(start) {}
+
+  /// Throws runtime_error where it cannot be loaded, and ChangedEnvironment where its loading changed that.
+  const Loaded& get() {
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock() || !loaded_) {
+      const ExcusedTime excused(start_);
+      if (!lock.owns_lock()) lock.lock();
+      if (!loaded_) loaded_ = std::make_unique<Loaded>(load(path_, in_c_));
+    }
+    if (!loaded_->problem.empty()) throw std::runtime_error(loaded_->problem);
+    if (!loaded_->environment.empty())
+      throw ChangedEnvironment(
+          "the library changed the floating-point environment of the thread that loads it: " +
+          loaded_->environment + "; a library linked with -ffast-math does so: link it without");
+    return *loaded_;
+  }
+
+  /// The row in that place. Throws runtime_error where another stands there than was declared.
+  template <class Row>
+  const Row& row(std::vector<Row> PluginRows::*rows, std::size_t index, const std::string& name) {
+    const std::vector<Row>& all = get().rows.*rows;
+    if (index < all.size() && all[index].name == name) return all[index];
+    throw std::runtime_error(
+        fmt::format("plugin {} lists other rows each time: {} is gone", path_.string(), name));
+  }
+
+ private:
+  std::filesystem::path path_;
+  bool in_c_;
+  double start_;
+  std::mutex mutex_;
+  std::unique_ptr<Loaded> loaded_;
+};
+
+template <class Row>
+Json json_of(const Row& row) {
+  return {{"name", row.name},          {"system", row.system},       {"form", row.form},
+          {"device", row.device},      {"contracts", row.contracts}, {"limits", row.limits},
+          {"run", row.run != nullptr}, {"time", row.time != nullptr}};
+}
+
+Json json_of_plugin(const PluginRows& rows) {
+  Json kernels = Json::array(), operators = Json::array();
+  for (const Kernel& row : rows.kernels) {
+    Json x = json_of(row);
+    x["trace"] = row.trace != nullptr;
+    x["variants"] = Json::array();
+    for (const Variant& v : row.variants) x["variants"].push_back({v.name, v.contracts, v.limits, v.why});
+    kernels.push_back(std::move(x));
+  }
+  for (const OperatorKernel& row : rows.operators) {
+    Json x = json_of(row);
+    x["strided"] = row.strided;
+    x["taps"] = row.taps;
+    operators.push_back(std::move(x));
+  }
+  return {{"kernels", std::move(kernels)}, {"operators", std::move(operators)}};
+}
+
+/// In the child: what it declares, or why it does not, as JSON.
+std::string declared_here(const std::filesystem::path& path) {
+  Json out{{"in_c", false}};
+  try {
+    const std::filesystem::path folder = std::filesystem::current_path();
+    out["in_c"] = is_elf(path) && is_c_subject(path);
+    // Its constructors may have gone to another folder, and the path may be relative.
+    std::filesystem::current_path(folder);
+    if (out["in_c"]) {
+      out["ready"] = open_c_subject(path).declaration;
+    } else {
+      out["plugin"] = json_of_plugin(load_plugin(path));
+    }
+  } catch (const std::exception& error) {
+    out["problem"] = error.what();
+  } catch (...) {
+    out["problem"] = path.string() + ": its declaration threw something that is no std::exception";
+  }
+  // Names of somebody else's may be any bytes; the table refuses those that are no names.
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// The part of a row that both kinds have. Throws Json::exception for what is no row.
+template <class Row>
+Row common_row(const Json& x) {
+  Row row;
+  row.name = x.at("name").get<std::string>();
+  row.system = x.at("system").get<std::string>();
+  row.form = x.at("form").get<std::string>();
+  row.device = x.at("device").get<std::string>();
+  row.contracts = x.at("contracts").get<std::vector<std::string>>();
+  row.limits = x.at("limits").get<std::vector<std::string>>();
+  return row;
+}
+
+/// The function of the row in that place, which the calling process looks up in its own library; null where the row has none.
+template <class Row, class Result, class... Arguments>
+void forward(std::function<Result(Arguments...)> Row::*function, Row& row, bool there,
+             std::vector<Row> PluginRows::*rows, std::size_t index, const std::shared_ptr<Lazily>& library) {
+  if (!there) return;
+  row.*function = [=, name = row.name](Arguments... arguments) -> Result {
+    return (library->row(rows, index, name).*function)(arguments...);
+  };
+}
+
+PluginRows rows_of(const Json& plugin, const std::shared_ptr<Lazily>& library) {
+  PluginRows rows;
+  if (plugin.at("kernels").size() + plugin.at("operators").size() > kMostRows)
+    throw Error(fmt::format("more than {} rows", kMostRows));
+  for (const Json& x : plugin.at("kernels")) {
+    Kernel row = common_row<Kernel>(x);
+    const std::size_t i = rows.kernels.size();
+    forward(&Kernel::run, row, x.at("run").get<bool>(), &PluginRows::kernels, i, library);
+    forward(&Kernel::time, row, x.at("time").get<bool>(), &PluginRows::kernels, i, library);
+    forward(&Kernel::trace, row, x.at("trace").get<bool>(), &PluginRows::kernels, i, library);
+    for (const Json& v : x.at("variants")) {
+      const auto texts = v.get<std::array<std::string, 4>>();
+      row.variants.push_back({texts[0], texts[1], texts[2], texts[3]});
+    }
+    rows.kernels.push_back(std::move(row));
+  }
+  for (const Json& x : plugin.at("operators")) {
+    OperatorKernel row = common_row<OperatorKernel>(x);
+    const std::size_t i = rows.operators.size();
+    forward(&OperatorKernel::run, row, x.at("run").get<bool>(), &PluginRows::operators, i, library);
+    forward(&OperatorKernel::time, row, x.at("time").get<bool>(), &PluginRows::operators, i, library);
+    row.strided = x.at("strided").get<bool>();
+    row.taps = x.at("taps").get<std::vector<std::string>>();
+    rows.operators.push_back(std::move(row));
+  }
+  return rows;
+}
+
+/// Throws Error, and Json::exception for what is no declaration.
+void read_declaration(const std::string& text, const std::filesystem::path& file, double start,
+                      Library& library) {
+  if (text.size() > kMostBytes)
+    throw Error(fmt::format("a declaration of {} bytes: at most {}", text.size(), kMostBytes));
+  const Json said = Json::parse(text);
+  library.in_c = said.at("in_c").get<bool>();
+  if (said.contains("problem")) {
+    library.problem = said.at("problem").get<std::string>();
+    return;
+  }
+  const auto lazily = std::make_shared<Lazily>(file, library.in_c, start);
+  if (!library.in_c) {
+    library.subject.rows = rows_of(said.at("plugin"), lazily);
+    return;
+  }
+  library.subject = subject_rows(
+      parse_ready(said.at("ready").get<std::string>()),
+      [lazily](EdgeCall& call, const std::string& kernel) { return lazily->get().call(call, kernel); });
+}
+
+}  // namespace
+
+bool is_elf(const std::filesystem::path& path) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none)) return false;
+  std::ifstream file(path, std::ios::binary);
+  std::array<char, 4> magic{};
+  file.read(magic.data(), magic.size());
+  return std::string_view(magic.data(), magic.size()) == "\177ELF";
+}
+
+Library declared_library(const std::filesystem::path& path, const SubjectPatience& patience) {
+  Library library;
+  if (path.empty()) {
+    library.problem = "the name of a plugin is empty: name a shared library";
+    return library;
+  }
+  const JobResult done = run_apart([&] { return declared_here(path); }, patience.start, patience.stop);
+  const std::string where = path.string();
+  switch (done.kind) {
+    case JobResult::Kind::answered:
+      break;
+    case JobResult::Kind::hung:
+      if (done.how == "interrupt") {
+        library.problem = where + ": interrupted while it was loaded";
+        return library;
+      }
+      library.problem = fmt::format(
+          "{}: not loaded, or nothing declared, within {:g} s, and its process was killed; --start-timeout "
+          "gives it longer",
+          where, patience.start);
+      return library;
+    case JobResult::Kind::died:
+    case JobResult::Kind::unrepeated:
+      library.problem = fmt::format(
+          "{}: its process ended while the library was loaded and asked what it declares: {}; mend what "
+          "its constructors, static objects and declaration do",
+          where, done.reason);
+      return library;
+  }
+  try {
+    // A library that is loaded later may have changed the folder.
+    read_declaration(done.text, std::filesystem::absolute(path), patience.start, library);
+  } catch (const Error& error) {
+    library.problem = fmt::format("{}: {}", where, error.what());
+  } catch (const Json::exception&) {
+    library.problem = where + ": what its process said of it is no declaration: something else wrote there";
+  }
+  return library;
+}
+
+}  // namespace samestate
