@@ -28,7 +28,8 @@ bool says_less(const std::string& setting) {
 
 /// That runs of the same line differ: then no other run says anything of a key.
 bool is_of_runs(const std::string& setting) {
-  return setting.starts_with(kNotDeterministic) || setting.starts_with(kByCount) || setting.starts_with("fails in ");
+  return setting.starts_with(kNotDeterministic) || setting.starts_with(kByCount) ||
+         setting.starts_with("fails in ");
 }
 
 /// A rule of a key or a setting, or of the order of runs.
@@ -111,9 +112,15 @@ void print_neighbours(const RunFile& run, double seconds, const KernelTable* tab
   if (seconds <= 0.0) return;
   const Resolved r(parse_case(run.case_line));
   note_interrupts();
-  const Neighbours near = table == nullptr ? neighbours_of(r, run, seconds, interrupted)
-                                           : tried_neighbours(r, run, cases_near(r.c), *table, seconds);
-  fmt::print("contract  {}\n", near.text());
+  if (table == nullptr) {
+    fmt::print("contract  {}\n", neighbours_of(r, run, seconds, interrupted).text());
+    return;
+  }
+  // The kernel runs again, and may end its process.
+  const JobResult done =
+      run_apart([&] { return tried_neighbours(r, run, cases_near(r.c), *table, seconds).text(); },
+                2.0 * seconds, interrupted);
+  if (done.kind == JobResult::Kind::answered) fmt::print("contract  {}\n", done.text);
 }
 
 std::string run_left_in(const RunFile& run) {
@@ -142,7 +149,8 @@ std::string looks_like(const Record& failed, const std::vector<Case>& others, co
           // Of roundings within their bound no place and no setting is the cause, which other data would show as well.
           if (!trace.outputs.empty() && is_about_the_contract(r, record.judgement)) {
             const std::vector<Case> near = others.empty() ? cases_near(c) : others;
-            const Neighbours found = tried_neighbours(r, run_file_of(record, trace), near, table, seconds / 4);
+            const Neighbours found =
+                tried_neighbours(r, run_file_of(record, trace), near, table, seconds / 4);
             if (!found.passes.empty()) return found.text();
           }
           return e.patterns.empty() ? "" : e.patterns.front();
@@ -152,7 +160,7 @@ std::string looks_like(const Record& failed, const std::vector<Case>& others, co
                    ? e.patterns.front()
                    : fmt::format("{}; {}", e.patterns.front(), *values);
       },
-      seconds, interrupted);
+      2.0 * seconds, interrupted);  // runs that were begun in time may end later
   // The last pattern of an explanation may say that the time was up.
   return done.kind == JobResult::Kind::answered && !done.text.starts_with('(') ? done.text : "";
 }

@@ -21,8 +21,8 @@ namespace samestate::cli {
 /// What the run of a failing case looks like, repeated in a process of its own: "no delta term (mutant ..)"; empty
 /// where it looks like nothing that is known, or the process did not come back within `seconds`. `others`: other cases
 /// of its kernel that failed in the run, which a contract must pass before it is named.
-[[nodiscard]] std::string looks_like(const Record& failed, const std::vector<Case>& others, const KernelTable& table,
-                                     double seconds);
+[[nodiscard]] std::string looks_like(const Record& failed, const std::vector<Case>& others,
+                                     const KernelTable& table, double seconds);
 
 /// The case with a card that gates: without the change card:nearest.
 [[nodiscard]] Case exactly(Case c);

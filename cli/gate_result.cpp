@@ -31,6 +31,7 @@ namespace {
 /// Kinds of failures that are run again to say what they look like, and the seconds that one may take.
 constexpr std::size_t kExplainedKinds = 5;
 constexpr double kExplainSeconds = 12.0;
+constexpr double kExplainFast = 4.0;
 
 constexpr std::size_t kShownPairs = 3;
 
@@ -39,12 +40,14 @@ constexpr std::size_t kShownPairs = 3;
 std::vector<Case> other_failures(const std::vector<Record>& records, const Record& example) {
   std::vector<const Record*> failed;
   for (const Record& r : records) {
-    if (&r != &example && r.kernel == example.kernel && r.judgement.verdict == Verdict::fail && r.after.empty())
+    if (&r != &example && r.kernel == example.kernel && r.judgement.verdict == Verdict::fail &&
+        r.after.empty())
       failed.push_back(&r);
   }
   constexpr std::size_t kMost = 24;  // some have no place for the change
   std::vector<const Record*> worst = failed;
-  std::ranges::stable_sort(worst, [](const Record* a, const Record* b) { return a->judgement.ratio > b->judgement.ratio; });
+  std::ranges::stable_sort(
+      worst, [](const Record* a, const Record* b) { return a->judgement.ratio > b->judgement.ratio; });
   std::vector<Case> out;
   std::set<const Record*> taken;
   const auto take = [&](const Record* r) {
@@ -87,14 +90,15 @@ void count_as_grown(Record& record, double before, double factor) {
       before, factor);
 }
 
-void explain_kinds(GateResult& result, const KernelTable& table) {
+void explain_kinds(GateResult& result, const KernelTable& table, bool fast) {
   std::size_t explained = 0;
   for (const FailureGroup& group : failure_groups(result.records)) {
     Record& example = result.records[group.example];
     if (example.judgement.verdict != Verdict::fail) continue;
     if (explained++ == kExplainedKinds || interrupted()) return;
     if (example.looks_like.empty())
-      example.looks_like = looks_like(example, other_failures(result.records, example), table, kExplainSeconds);
+      example.looks_like = looks_like(example, other_failures(result.records, example), table,
+                                      fast ? kExplainFast : kExplainSeconds);
     if (!example.looks_like.empty())
       result.end.looks_like[std::to_string(result.numbers[group.example])] = example.looks_like;
   }

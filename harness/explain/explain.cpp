@@ -54,8 +54,9 @@ std::vector<ContractHint> contracts_that_fit(const Resolved& r, const Family& fa
     as.contract = c.name;
     const Judgement j = judge_batch(Resolved(as), family, batch, outputs, {});
     if (j.verdict != Verdict::pass || !has_size_of_roundings(j)) continue;
-    hints.push_back({c.name, fmt::format("the same outputs pass under contract {} (ratio {:.2g}): roundings of its",
-                                         c.name, j.ratio)});
+    hints.push_back(
+        {c.name, fmt::format("the same outputs pass under contract {} (ratio {:.2g}): roundings of its",
+                             c.name, j.ratio)});
   }
   return hints;
 }
@@ -89,7 +90,8 @@ std::string partitions_that_fit(const Resolved& r, const Family& family, const B
 
 /// Whether the errors are like those of roundings: in all heads, in most of their elements, and no constant factor.
 bool looks_rounded(const Explanation& e, const std::vector<HeadDifference>& heads) {
-  if (std::ranges::any_of(e.patterns, [](const std::string& x) { return x.find(" times ") != x.npos; })) return false;
+  if (std::ranges::any_of(e.patterns, [](const std::string& x) { return x.find(" times ") != x.npos; }))
+    return false;
   RoundingShape shape;
   for (const HeadDifference& d : heads) {
     shape.add(d.exact.o, d.o);

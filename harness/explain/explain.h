@@ -28,10 +28,10 @@ struct ContractHint {
 
 /// What a person wants to know of a run that differs.
 struct Explanation {
-  std::vector<std::string> compared;   ///< of a law: the two runs, and which of them keeps to the equations
-  std::vector<std::string> program;    ///< of the law serving: the calls up to the one that went wrong
-  std::vector<std::string> differs;    ///< where: tensors, sequences, heads, tokens, chunks, channels
-  std::vector<std::string> patterns;   ///< what it looks like, of the faults that are known by name
+  std::vector<std::string> compared;  ///< of a law: the two runs, and which of them keeps to the equations
+  std::vector<std::string> program;   ///< of the law serving: the calls up to the one that went wrong
+  std::vector<std::string> differs;   ///< where: tensors, sequences, heads, tokens, chunks, channels
+  std::vector<std::string> patterns;  ///< what it looks like, of the faults that are known by name
   /// Contracts whose roundings the errors look like. One run is no proof: to be tried on more before they are said.
   std::vector<ContractHint> contracts;
   std::vector<ExplainedValue> values;  ///< around the worst place

@@ -31,7 +31,8 @@ std::string with_changes(const std::string& from, const std::string& base, const
 
 void RoundingShape::add(const Matrix<double>& exact, const Matrix<double>& actual) {
   for (Eigen::Index t = 0; t < exact.rows(); ++t) {
-    const double size = exact.row(t).norm() / std::sqrt(static_cast<double>(std::max<Eigen::Index>(exact.cols(), 1)));
+    const double size =
+        exact.row(t).norm() / std::sqrt(static_cast<double>(std::max<Eigen::Index>(exact.cols(), 1)));
     if (!(size > 0.0) || !std::isfinite(size)) continue;
     for (Eigen::Index j = 0; j < exact.cols(); ++j) {
       const double e = (actual(t, j) - exact(t, j)) / size;

@@ -46,7 +46,8 @@ inline constexpr int kTrialCases = 8;
 /// the other contract. Cases that pass, or that have no place for the change, do not count. Ends at the first that fails,
 /// and starts none after `seconds`.
 [[nodiscard]] ContractTrial try_contract(const std::string& from, const std::string& to,
-                                         const std::vector<Case>& failing, const KernelTable& table, double seconds);
+                                         const std::vector<Case>& failing, const KernelTable& table,
+                                         double seconds);
 
 /// Cases near a failing one on the same kernel: other seeds, twice the tokens, other regimes. What one run
 /// looks like is tried on them where no other failure is known.

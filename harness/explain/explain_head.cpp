@@ -301,13 +301,14 @@ std::vector<std::string> factor_patterns(const std::vector<HeadDifference>& head
       least = std::min(least, factor), most = std::max(most, factor);
     }
     if (count == 0) continue;
-    const std::string_view what = state ? "the final state is the right one"
+    const std::string_view what = state        ? "the final state is the right one"
                                   : everywhere ? "o is the right one"
                                                : "the wrong rows of o are the right ones";
     if (const double factor = factor_from(0); !std::isnan(factor)) {
       out.push_back(fmt::format("{} times {:.6g}", what, factor));
     } else if (own == count && count > 1) {
-      out.push_back(fmt::format("in each head {} times a factor of its own, {:.6g} to {:.6g}", what, least, most));
+      out.push_back(
+          fmt::format("in each head {} times a factor of its own, {:.6g} to {:.6g}", what, least, most));
     }
   }
   return out;

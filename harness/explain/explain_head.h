@@ -52,7 +52,8 @@ void find_wrong(HeadDifference& d, double state_tolerance);
 
 /// "the final state is the right one times 0.999", the same of o, of each head by a factor of its own where they share
 /// none. Of the wrong rows and states; with `everywhere` of all.
-[[nodiscard]] std::vector<std::string> factor_patterns(const std::vector<HeadDifference>& heads, bool everywhere);
+[[nodiscard]] std::vector<std::string> factor_patterns(const std::vector<HeadDifference>& heads,
+                                                       bool everywhere);
 
 /// The single mistakes in the equation that give the kernel's values.
 [[nodiscard]] std::vector<std::string> mistakes(const Resolved& r, const Family& family, const Batch& batch,

@@ -60,13 +60,14 @@ std::string rule_of(std::string_view key, std::int64_t failing, const FailsWith&
     return std::ranges::all_of(fails, [&](const auto& x) { return fault(x.first) == x.second; });
   };
   const auto [below, above] = passes_around(fails, failing);
-  const std::string tried = fmt::format(": passes with {}={}, fails with {}", key, listed(fails, false),
-                                        listed(fails, true));
+  const std::string tried =
+      fmt::format(": passes with {}={}, fails with {}", key, listed(fails, false), listed(fails, true));
   const auto failures = std::ranges::count_if(fails, [](const auto& x) { return x.second; });
   // A bound on one side is the simplest rule; what lies between its ends is not known.
   if (below && separates([&](std::int64_t n) { return n > *below; })) {
     for (const auto& [unit, name] : units) {
-      if (*below == unit) return fmt::format("only where {} is larger than {} ({}){}", key, unit, name, tried);
+      if (*below == unit)
+        return fmt::format("only where {} is larger than {} ({}){}", key, unit, name, tried);
     }
     const auto first = std::ranges::find_if(fails, [](const auto& x) { return x.second; })->first;
     return fmt::format("only from {} = {} on{}", key, first, tried);
@@ -77,7 +78,8 @@ std::string rule_of(std::string_view key, std::int64_t failing, const FailsWith&
     for (const auto& [unit, name] : units) {
       if (*above == unit) return fmt::format("only where {} is less than {} ({}){}", key, unit, name, tried);
     }
-    const auto last = std::find_if(fails.rbegin(), fails.rend(), [](const auto& x) { return x.second; })->first;
+    const auto last =
+        std::find_if(fails.rbegin(), fails.rend(), [](const auto& x) { return x.second; })->first;
     return fmt::format("only up to {} = {}{}", key, last, tried);
   }
   for (const auto& [unit, name] : units) {
@@ -90,7 +92,8 @@ std::string rule_of(std::string_view key, std::int64_t failing, const FailsWith&
       return fmt::format("only where {0} is larger than {1} ({2}) and no multiple of it{3}", key, unit, name,
                          tried);
     if (separates([&](std::int64_t n) { return n > unit && n % unit == 0; }))
-      return fmt::format("only where {0} is a multiple of {1} ({2}) larger than it{3}", key, unit, name, tried);
+      return fmt::format("only where {0} is a multiple of {1} ({2}) larger than it{3}", key, unit, name,
+                         tried);
   }
   if (failures == 1) return fmt::format("only {} = {}{}", key, failing, tried);
   if (separates([](std::int64_t n) { return !power_of_two(n); }))
@@ -190,7 +193,10 @@ class Trials {
 
   template <class Set>
   void size(std::string_view key, const std::vector<std::pair<std::int64_t, std::string>>& units, Set set) {
-    const std::int64_t now = key == "chunk" ? failing_.chunk : size_in(failing_, key);
+    const std::int64_t now = key == "T"       ? failing_.T
+                             : key == "B"     ? failing_.B
+                             : key == "chunk" ? failing_.chunk
+                                              : size_in(failing_, key);
     if (now < 1) return;
     FailsWith found{{now, true}};
     const auto attempt = [&](std::int64_t value) {
@@ -201,24 +207,22 @@ class Trials {
       return found.contains(value);
     };
     for (const std::int64_t value : values_around(now, units)) attempt(value);
-    bisect(now, found, attempt);
-    take(key, now, found, rule_of(key, now, found, units));
+    bisect(found, attempt);
+    take(key, found, rule_of(key, now, found, units));
   }
 
   /// Where the values that fail are all those above one that passes, the first of them; the same downwards.
   template <class Attempt>
-  static void bisect(std::int64_t now, FailsWith& found, const Attempt& attempt) {
+  static void bisect(FailsWith& found, const Attempt& attempt) {
     const auto monotone = [&] {
       int turns = 0;
       for (auto it = found.begin(); std::next(it) != found.end(); ++it)
         turns += it->second != std::next(it)->second ? 1 : 0;
       return turns == 1;
     };
-    (void)now;
     for (int i = 0; i < 8 && found.size() > 1 && monotone(); ++i) {
-      const auto turn = std::adjacent_find(found.begin(), found.end(), [](const auto& a, const auto& b) {
-        return a.second != b.second;
-      });
+      const auto turn = std::adjacent_find(found.begin(), found.end(),
+                                           [](const auto& a, const auto& b) { return a.second != b.second; });
       const std::int64_t low = turn->first, high = std::next(turn)->first;
       if (high - low < 2 || !attempt(low + (high - low) / 2)) return;
     }
@@ -236,7 +240,7 @@ class Trials {
       for (const std::int64_t length : c.lengths) c.T += length;
       if (const std::optional<bool> failed = fails(c)) found[count] = *failed;
     }
-    take("sequences", now, found, rule_of("sequences", now, found, {}));
+    take("sequences", found, rule_of("sequences", now, found, {}));
   }
 
   void regimes(const Resolved& r) {
@@ -254,8 +258,8 @@ class Trials {
     }
     // In one of many it may be by what its data happen to be.
     if (passes.size() >= 2 && others.empty())
-      out_.rules.push_back(fmt::format("only with regime={}: passes with {}", failing_.regime,
-                                       fmt::join(passes, ", ")));
+      out_.rules.push_back(
+          fmt::format("only with regime={}: passes with {}", failing_.regime, fmt::join(passes, ", ")));
   }
 
   /// Other data of the same kind.
@@ -276,12 +280,11 @@ class Trials {
   }
 
   /// A threshold at one or two of something is true of much that is wrong with what is carried or shared.
-  void take(std::string_view key, std::int64_t now, const FailsWith& found, std::string rule) {
+  void take(std::string_view key, const FailsWith& found, std::string rule) {
     if (rule.empty()) return;
     const bool from = rule.starts_with("only from ") || rule.find(" is larger than ") != rule.npos;
     const bool several = from && !found.begin()->second && key != "sequences" && key != "B" &&
                          std::ranges::none_of(found, [](const auto& x) { return x.first > 2 && !x.second; });
-    (void)now;
     if (several || rule.starts_with("depends on ")) {
       out_.weak.push_back(std::move(rule));
     } else if (from || rule.starts_with("only up to ")) {

@@ -65,8 +65,8 @@ struct Repeats {
     if (count < kRunsForOrder || failed == 0 || failed == runs) return "";
     const auto from = std::ranges::find(fails, true) - fails.begin();
     if (from > 0 && std::all_of(fails.begin() + from, fails.end(), [](bool x) { return x; }))
-      return fmt::format("passes in the first {} and fails from run {} on", from == 1 ? "run" : fmt::format("{} runs", from),
-                         from + 1);
+      return fmt::format("passes in the first {} and fails from run {} on",
+                         from == 1 ? "run" : fmt::format("{} runs", from), from + 1);
     const auto until = std::ranges::find(fails, false) - fails.begin();
     if (until > 0 && std::none_of(fails.begin() + until, fails.end(), [](bool x) { return x; }))
       return fmt::format("fails in the first {} alone and passes from run {} on",
@@ -74,7 +74,8 @@ struct Repeats {
     for (std::ptrdiff_t period = 2; 3 * period <= count; ++period) {
       bool repeats = true;
       for (std::ptrdiff_t i = period; i < count; ++i)
-        repeats = repeats && fails[static_cast<std::size_t>(i)] == fails[static_cast<std::size_t>(i - period)];
+        repeats =
+            repeats && fails[static_cast<std::size_t>(i)] == fails[static_cast<std::size_t>(i - period)];
       if (!repeats) continue;
       const auto each = std::count(fails.begin(), fails.begin() + period, true);
       return each == 1 ? fmt::format("fails in every {} run", ordinal(period))
@@ -107,11 +108,11 @@ namespace {
 /// How a failure that does not come each time is told.
 std::string told_of_runs(const Repeats& runs, const std::string& with) {
   if (const std::string order = runs.order(); !order.empty())
-    return fmt::format("{}: the same line{} {} ({} of {} failed)", kByCount, with.empty() ? "" : " with " + with,
-                       order, runs.failed, runs.runs);
+    return fmt::format("{}: the same line{} {} ({} of {} failed)", kByCount,
+                       with.empty() ? "" : " with " + with, order, runs.failed, runs.runs);
   if (!runs.differs)
-    return fmt::format("fails in {} of {} runs{}, though what it returns is the same bit for bit: {}", runs.failed,
-                       runs.runs, with.empty() ? "" : " with " + with, runs.reason);
+    return fmt::format("fails in {} of {} runs{}, though what it returns is the same bit for bit: {}",
+                       runs.failed, runs.runs, with.empty() ? "" : " with " + with, runs.reason);
   return fmt::format("{}: {} {}; no setting is told to be the cause", kNotDeterministic,
                      with.empty() ? "of the same line" : "with " + with, runs.text());
 }
@@ -128,8 +129,9 @@ std::string threads_text(const Case& failing, const KernelTable& table) {
         run_case(c, table, threads).judgement.verdict != Verdict::fail)
       return "";
   }
-  return fmt::format("only with {} threads, which the seed chooses: {} other seeds pass with one thread and fail with {}",
-                     threads, kSeeds, threads);
+  return fmt::format(
+      "only with {} threads, which the seed chooses: {} other seeds pass with one thread and fail with {}",
+      threads, kSeeds, threads);
 }
 
 }  // namespace

@@ -327,7 +327,8 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
     if (d.sequence != worst.sequence || d.name == worst.name) continue;
     const double factor = constant_factor(get(oracle.exact, d.name),
                                           get(outputs[static_cast<std::size_t>(d.sequence)], d.name));
-    if (!std::isnan(factor)) out.patterns.push_back(fmt::format("{}: the right values times {:.6g}", d.name, factor));
+    if (!std::isnan(factor))
+      out.patterns.push_back(fmt::format("{}: the right values times {:.6g}", d.name, factor));
   }
   const auto take = [&](std::vector<std::string> places) {
     std::ranges::move(places, std::back_inserter(out.patterns));

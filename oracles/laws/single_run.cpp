@@ -47,10 +47,12 @@ Judgement no_op(const LawSubject& s) {
       const auto at = static_cast<std::int64_t>(i);
       const std::int64_t row = at / shape.dv;
       j.gate = state ? "exact state" : "exact";
-      j.worst = state ? Location{row / shape.dk / shape.Hv, row / shape.dk % shape.Hv, row % shape.dk, at % shape.dv}
-                      : Location{row / shape.Hv / shape.T, row % shape.Hv, row / shape.Hv % shape.T, at % shape.dv};
-      j.reason = fmt::format("no-op tokens changed {}: element {} is {} and must stay {}", state ? "the state" : "o",
-                             i, j.actual, j.expected);
+      j.worst =
+          state
+              ? Location{row / shape.dk / shape.Hv, row / shape.dk % shape.Hv, row % shape.dk, at % shape.dv}
+              : Location{row / shape.Hv / shape.T, row % shape.Hv, row / shape.Hv % shape.T, at % shape.dv};
+      j.reason = fmt::format("no-op tokens changed {}: element {} is {} and must stay {}",
+                             state ? "the state" : "o", i, j.actual, j.expected);
       return;
     }
   };
