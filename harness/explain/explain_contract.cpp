@@ -30,19 +30,16 @@ std::string with_changes(const std::string& from, const std::string& base, const
 }  // namespace
 
 void RoundingShape::add(const Matrix<double>& exact, const Matrix<double>& actual) {
-  for (Eigen::Index t = 0; t < exact.rows(); ++t) {
-    const double size =
-        exact.row(t).norm() / std::sqrt(static_cast<double>(std::max<Eigen::Index>(exact.cols(), 1)));
-    if (!(size > 0.0) || !std::isfinite(size)) continue;
-    for (Eigen::Index j = 0; j < exact.cols(); ++j) {
-      const double e = (actual(t, j) - exact(t, j)) / size;
-      if (!std::isfinite(e)) {
-        finite_ = false;
-        continue;
-      }
-      squares_ += e * e, fourths_ += e * e * e * e;
-      count_ += 1.0, differing_ += e != 0.0 ? 1.0 : 0.0;
+  const double size = exact.norm() / std::sqrt(static_cast<double>(std::max<Eigen::Index>(exact.size(), 1)));
+  if (!(size > 0.0) || !std::isfinite(size)) return;
+  for (Eigen::Index i = 0; i < exact.size(); ++i) {
+    const double e = (actual.data()[i] - exact.data()[i]) / size;
+    if (!std::isfinite(e)) {
+      finite_ = false;
+      continue;
     }
+    squares_ += e * e, fourths_ += e * e * e * e;
+    count_ += 1.0, differing_ += e != 0.0 ? 1.0 : 0.0;
   }
 }
 

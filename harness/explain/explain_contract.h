@@ -15,7 +15,7 @@ class RoundingShape {
   void add(const Matrix<double>& exact, const Matrix<double>& actual);
 
   /// Whether at least a third of the elements differ, and no few of them make up the error: (sum e^2)^2 over n sum e^4, with e
-  /// relative to the root mean square of the row, is 1/3 for normal errors and 1/n for a single one.
+  /// relative to the root mean square of its tensor, is 1/3 for normal errors and 1/n for a single one.
   [[nodiscard]] bool of_roundings() const;
 
  private:

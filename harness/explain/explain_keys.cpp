@@ -53,8 +53,10 @@ std::pair<std::optional<std::int64_t>, std::optional<std::int64_t>> passes_aroun
 
 }  // namespace
 
-std::string rule_of(std::string_view key, std::int64_t failing, const FailsWith& fails,
-                    const std::vector<std::pair<std::int64_t, std::string>>& units) {
+namespace {
+
+std::string rule_without_exception(std::string_view key, std::int64_t failing, const FailsWith& fails,
+                                   const std::vector<std::pair<std::int64_t, std::string>>& units) {
   if (std::ranges::all_of(fails, [](const auto& x) { return x.second; })) return "";
   const auto separates = [&](const std::function<bool(std::int64_t)>& fault) {
     return std::ranges::all_of(fails, [&](const auto& x) { return fault(x.first) == x.second; });
@@ -110,6 +112,22 @@ std::string rule_of(std::string_view key, std::int64_t failing, const FailsWith&
   if (below && above && separates([&](std::int64_t n) { return n > *below && n < *above; }))
     return fmt::format("only where {} lies between {} and {}{}", key, *below, *above, tried);
   return fmt::format("depends on {}{}", key, tried);
+}
+
+}  // namespace
+
+std::string rule_of(std::string_view key, std::int64_t failing, const FailsWith& fails,
+                    const std::vector<std::pair<std::int64_t, std::string>>& units) {
+  std::string rule = rule_without_exception(key, failing, fails, units);
+  // Of one token, or one channel, much that is wrong elsewhere is right: nothing was carried, and there is nothing to mix.
+  const auto one = fails.find(1);
+  if (!rule.starts_with("depends on ") || one == fails.end() || one->second) return rule;
+  FailsWith others = fails;
+  others.erase(1);
+  if (std::string better = rule_without_exception(key, failing, others, units);
+      !better.empty() && !better.starts_with("depends on "))
+    return fmt::format("{}, and with 1 it passes too", better);
+  return rule;
 }
 
 namespace {
@@ -287,7 +305,7 @@ class Trials {
                          std::ranges::none_of(found, [](const auto& x) { return x.first > 2 && !x.second; });
     if (several || rule.starts_with("depends on ")) {
       out_.weak.push_back(std::move(rule));
-    } else if (from || rule.starts_with("only up to ")) {
+    } else if (from || rule.starts_with("only up to ") || rule.find(" is less than ") != rule.npos) {
       bounds_.push_back(std::move(rule));
     } else {
       out_.rules.push_back(std::move(rule));

@@ -57,9 +57,10 @@ class Repetition {
   }
 
   void run() {
-    one_field_at_a_time();
     if (one_.tokens > 1 && offsets_.empty()) thrown_away(one_token_less());
     thrown_away(other_settings());
+    // Behind those with other data: what is kept without asking for the data is of them.
+    one_field_at_a_time();
     call_(segment_, one_);
     const Values once = values_of(one_.outputs);
     restore();
