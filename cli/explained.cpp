@@ -11,6 +11,8 @@
 #include "cli/interrupt.h"
 #include "fuzz/mutants/likeness.h"
 #include "harness/card/neighbours.h"
+#include "harness/explain/explain_contract.h"
+#include "harness/explain/explain_keys.h"
 #include "harness/explain/explain_settings.h"
 #include "harness/processes/pool.h"
 #include "harness/systems/saved_run.h"
@@ -19,11 +21,43 @@
 namespace samestate::cli {
 namespace {
 
-/// That other data pass, or that bits differ where every run fails, says less than any other setting, and than what the
-/// wrong values show.
+/// That bits differ where every run fails says less than what the wrong values show.
 bool says_less(const std::string& setting) {
-  return setting.starts_with("only with seed=") ||
-         setting.starts_with(fmt::format("{} in its bits", kNotDeterministic));
+  return setting.starts_with(fmt::format("{} in its bits", kNotDeterministic));
+}
+
+/// That runs of the same line differ: then no other run says anything of a key.
+bool is_of_runs(const std::string& setting) {
+  return setting.starts_with(kNotDeterministic) || setting.starts_with(kByCount) ||
+         setting.starts_with("fails in ");
+}
+
+/// A rule of a key or a setting, or of the order of runs.
+bool is_of_key(const std::string& pattern) {
+  return pattern.starts_with("only with ") || pattern.starts_with("only where ") || is_of_runs(pattern) ||
+         (pattern.starts_with("only ") && pattern.find(": passes with ") != pattern.npos);
+}
+
+bool is_mutant(const std::string& pattern) { return pattern.find("(mutant ") != std::string::npos; }
+
+/// The contract passes every failing case that it is tried on, or none could be.
+bool passes_all(const std::string& own, const std::string& contract, const std::vector<Case>& failing,
+                const KernelTable& table, double seconds) {
+  const ContractTrial trial = try_contract(own, contract, failing, table, seconds);
+  return trial.passes && trial.complete;
+}
+
+/// Those near the case and under which `others` pass too.
+Neighbours tried_neighbours(const Resolved& r, const RunFile& run, const std::vector<Case>& others,
+                            const KernelTable& table, double seconds) {
+  Neighbours near = neighbours_of(r, run, seconds / 2, interrupted);
+  const std::size_t found = near.passes.size();
+  std::erase_if(near.passes, [&](const std::string& contract) {
+    return !passes_all(r.c.contract, contract, others, table, seconds / 2);
+  });
+  // What one case passes and another fails is no rounding of that contract, and no nearest one either.
+  if (near.passes.empty() && found > 0) near.nearest.clear();
+  return near;
 }
 
 }  // namespace
@@ -40,12 +74,32 @@ Explanation explain_with_mutants(const Resolved& r, const Trace& trace, double s
   return e;
 }
 
-Explanation explain_failure(const Resolved& r, const Trace& trace, const KernelTable& table, double seconds) {
-  Explanation e = explain_with_mutants(r, trace, seconds);
+Explanation explain_failure(const Resolved& r, const Trace& trace, const KernelTable& table,
+                            const std::vector<Case>& others, double seconds) {
+  Explanation e = explain_with_mutants(r, trace, seconds / 2);
+  const bool known = std::ranges::any_of(e.patterns, is_mutant);
+  std::vector<ContractHint> hints = std::move(e.contracts);
+  e.contracts.clear();
+  const std::vector<Case> near = others.empty() ? cases_near(r.c) : others;
   std::vector<std::string> settings = settings_that_matter(r.c, table);
   const auto data = std::ranges::stable_partition(settings, std::not_fn(says_less));
+  const bool of_runs = !settings.empty() && is_of_runs(settings.front());
+  KeyRules keys;
+  if (!of_runs) keys = keys_that_matter(r.c, table, seconds / 4);
+  std::vector<std::string> first(settings.begin(), data.begin());
+  // A mistake that is known by name tells why it shows with some sizes alone.
+  const auto at = known ? e.patterns.end() : e.patterns.begin();
+  e.patterns.insert(at, keys.rules.begin(), keys.rules.end());
+  e.patterns.insert(e.patterns.begin(), first.begin(), first.end());
+  // A fault that sizes or settings turn on and off is none of rounding.
+  if (first.empty() && keys.rules.empty() && !known) {
+    for (const ContractHint& hint : hints) {
+      if (passes_all(r.c.contract, hint.contract, near, table, seconds / 4)) e.contracts.push_back(hint);
+    }
+  }
+  for (const ContractHint& hint : e.contracts) e.patterns.push_back(hint.text);
+  e.patterns.insert(e.patterns.end(), keys.weak.begin(), keys.weak.end());
   e.patterns.insert(e.patterns.end(), data.begin(), data.end());
-  e.patterns.insert(e.patterns.begin(), settings.begin(), data.begin());
   return e;
 }
 
@@ -54,11 +108,19 @@ Case exactly(Case c) {
   return c;
 }
 
-void print_neighbours(const RunFile& run, double seconds) {
+void print_neighbours(const RunFile& run, double seconds, const KernelTable* table) {
   if (seconds <= 0.0) return;
   const Resolved r(parse_case(run.case_line));
   note_interrupts();
-  fmt::print("contract  {}\n", neighbours_of(r, run, seconds, interrupted).text());
+  if (table == nullptr) {
+    fmt::print("contract  {}\n", neighbours_of(r, run, seconds, interrupted).text());
+    return;
+  }
+  // The kernel runs again, and may end its process.
+  const JobResult done =
+      run_apart([&] { return tried_neighbours(r, run, cases_near(r.c), *table, seconds).text(); },
+                2.0 * seconds, interrupted);
+  if (done.kind == JobResult::Kind::answered) fmt::print("contract  {}\n", done.text);
 }
 
 std::string run_left_in(const RunFile& run) {
@@ -70,31 +132,35 @@ std::string run_left_in(const RunFile& run) {
   return path;
 }
 
-std::string looks_like(const Record& failed, const KernelTable& table, double seconds) {
+std::string looks_like(const Record& failed, const std::vector<Case>& others, const KernelTable& table,
+                       double seconds) {
   const JobResult done = run_apart(
       [&]() -> std::string {
         const Case c = parse_case(failed.line);
         Trace trace;
         const Record record = run_case(c, table, 1, &trace);
         if (record.judgement.verdict != Verdict::fail) return "";
-        // Of roundings within their bound no place and no setting is the cause, which other data would show as well.
-        if (const Resolved r(c); !trace.outputs.empty() && is_about_the_contract(r, record.judgement)) {
-          const Neighbours near = neighbours_of(r, run_file_of(record, trace), seconds / 4);
-          if (!near.passes.empty()) return near.text();
+        const Resolved r(c);
+        const Explanation e = explain_failure(r, trace, table, others, seconds / 2);
+        // A known mistake says more than the places where it shows; what one setting makes is told by that.
+        const auto known = std::ranges::find_if(e.patterns, is_mutant);
+        if (known != e.patterns.end() && !e.patterns.front().starts_with("only with ")) return *known;
+        if (e.patterns.empty() || !is_of_key(e.patterns.front())) {
+          // Of roundings within their bound no place and no setting is the cause, which other data would show as well.
+          if (!trace.outputs.empty() && is_about_the_contract(r, record.judgement)) {
+            const std::vector<Case> near = others.empty() ? cases_near(c) : others;
+            const Neighbours found =
+                tried_neighbours(r, run_file_of(record, trace), near, table, seconds / 4);
+            if (!found.passes.empty()) return found.text();
+          }
+          return e.patterns.empty() ? "" : e.patterns.front();
         }
-        const Explanation e = explain_with_mutants(Resolved(c), trace, seconds / 4);
-        // What one setting makes is told by it.
-        const std::vector<std::string> settings = settings_that_matter(c, table);
-        const auto setting = std::ranges::find_if(settings, std::not_fn(says_less));
-        if (setting != settings.end()) return *setting;
-        // A known mistake says more than the places where it shows.
-        const auto known = std::find_if(e.patterns.begin(), e.patterns.end(), [](const std::string& pattern) {
-          return pattern.find("(mutant ") != std::string::npos;
-        });
-        if (known != e.patterns.end()) return *known;
-        return !e.patterns.empty() ? e.patterns.front() : settings.empty() ? "" : settings.front();
+        const auto values = std::ranges::find_if_not(e.patterns, is_of_key);
+        return values == e.patterns.end() || is_of_runs(e.patterns.front())
+                   ? e.patterns.front()
+                   : fmt::format("{}; {}", e.patterns.front(), *values);
       },
-      seconds, interrupted);
+      2.0 * seconds, interrupted);  // runs that were begun in time may end later
   // The last pattern of an explanation may say that the time was up.
   return done.kind == JobResult::Kind::answered && !done.text.starts_with('(') ? done.text : "";
 }

@@ -196,6 +196,7 @@ int run_gate(GateOptions options) {
                 options.resume ? JsonLinesWriter::Mode::resume : JsonLinesWriter::Mode::replace);
   GateRunOptions how{{}, options.timeout, options.fail_fast};
   how.campaign.threads = options.threads;
+  how.campaign.fail_fast = options.fail_fast;
   how.campaign.budget = budget;
   how.campaign.timeout = timeout;
   how.campaign.ranks = hand_out(options.plugins);
@@ -217,7 +218,7 @@ int run_gate(GateOptions options) {
   count_calls(options, plan.plan, result);
   mark_missing_devices(result.records);
   if (baseline) mark_grown(*baseline, options, table, result);
-  explain_kinds(result, table);
+  explain_kinds(result, table, options.fail_fast);
   const bool failed = !failure_groups(result.records).empty();
   RunEnd& end = result.end;
   end.seconds = seconds.count();

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <set>
 
 #include "cli/commands.h"
 #include "cli/explained.h"
@@ -12,6 +14,7 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "fuzz/plan_coverage.h"
+#include "harness/cases/case_line.h"
 #include "reference/error.h"
 #include "reports/records/failure_groups.h"
 #include "reports/records/files.h"
@@ -28,8 +31,35 @@ namespace {
 /// Kinds of failures that are run again to say what they look like, and the seconds that one may take.
 constexpr std::size_t kExplainedKinds = 5;
 constexpr double kExplainSeconds = 12.0;
+constexpr double kExplainFast = 4.0;
 
 constexpr std::size_t kShownPairs = 3;
+
+/// Other failing cases of the record's kernel, the farthest from their bounds first and then all over the run: a contract
+/// that explains one of them must explain these too.
+std::vector<Case> other_failures(const std::vector<Record>& records, const Record& example) {
+  std::vector<const Record*> failed;
+  for (const Record& r : records) {
+    if (&r != &example && r.kernel == example.kernel && r.judgement.verdict == Verdict::fail &&
+        r.after.empty())
+      failed.push_back(&r);
+  }
+  constexpr std::size_t kMost = 24;  // some have no place for the change
+  std::vector<const Record*> worst = failed;
+  std::ranges::stable_sort(
+      worst, [](const Record* a, const Record* b) { return a->judgement.ratio > b->judgement.ratio; });
+  std::vector<Case> out;
+  std::set<const Record*> taken;
+  const auto take = [&](const Record* r) {
+    if (out.size() < kMost && taken.insert(r).second) out.push_back(parse_case(r->line));
+  };
+  const std::size_t stride = 1 + failed.size() / (kMost / 2);
+  for (std::size_t i = 0; i < failed.size(); ++i) {
+    if (i < kMost / 2) take(worst[i]);
+    if (i * stride < failed.size()) take(failed[i * stride]);
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -60,13 +90,15 @@ void count_as_grown(Record& record, double before, double factor) {
       before, factor);
 }
 
-void explain_kinds(GateResult& result, const KernelTable& table) {
+void explain_kinds(GateResult& result, const KernelTable& table, bool fast) {
   std::size_t explained = 0;
   for (const FailureGroup& group : failure_groups(result.records)) {
     Record& example = result.records[group.example];
     if (example.judgement.verdict != Verdict::fail) continue;
     if (explained++ == kExplainedKinds || interrupted()) return;
-    if (example.looks_like.empty()) example.looks_like = looks_like(example, table, kExplainSeconds);
+    if (example.looks_like.empty())
+      example.looks_like = looks_like(example, other_failures(result.records, example), table,
+                                      fast ? kExplainFast : kExplainSeconds);
     if (!example.looks_like.empty())
       result.end.looks_like[std::to_string(result.numbers[group.example])] = example.looks_like;
   }

@@ -47,7 +47,8 @@ struct GateResult {
 void count_as_grown(Record& record, double before, double factor);
 
 /// Says of the example of each kind of failure what it looks like, where nothing said it yet; to end.looks_like too.
-void explain_kinds(GateResult& result, const KernelTable& table);
+/// `fast`: in fewer seconds.
+void explain_kinds(GateResult& result, const KernelTable& table, bool fast = false);
 
 /// Sets the exit code, and the remarks that say why it is no pass where no case does.
 void judge_gate(GateResult& result);

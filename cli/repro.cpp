@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/case_page.h"
 #include "cli/case_sizes.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
@@ -20,8 +21,8 @@
 #include "cli/explained.h"
 #include "cli/filter.h"
 #include "cli/interrupt.h"
-#include "cli/judge_folder.h"
 #include "cli/options.h"
+#include "cli/shrink_case.h"
 #include "cli/table.h"
 #include "fixtures/quote.h"
 #include "fixtures/run_file.h"
@@ -52,83 +53,6 @@ struct ReproOptions {
 /// Seconds of a run whose explanation, which runs it again and again, lets a reader wait.
 constexpr double kLongRun = 0.5;
 
-/// A page of text that grows line by line.
-class Page {
- public:
-  template <class... Arguments>
-  void line(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    text_ += fmt::format(format, std::forward<Arguments>(arguments)...) + "\n";
-  }
-  [[nodiscard]] const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
-void add_record(Page& page, const Record& record) {
-  const Judgement& j = record.judgement;
-  page.line("case      {}", record.line);
-  page.line("kernel    {} on {}", record.kernel, record.device);
-  page.line("verdict   {}{}{}", name_of(j.verdict), j.reason.empty() ? "" : ": ", j.reason);
-  if (j.verdict == Verdict::skipped || j.verdict == Verdict::unsupported || j.verdict == Verdict::crash ||
-      j.verdict == Verdict::timeout || j.verdict == Verdict::flaky) {
-    return;
-  }
-  page.line("gate      {}{}", j.gate, j.stage.empty() ? "" : " of stage " + j.stage);
-  page.line("ratio     {:.6g}   (error {:.6g} of a bound of {:.6g})", j.ratio, j.error, j.bound);
-  if (const std::string_view measure = measure_of(j.gate); !measure.empty())
-    page.line("error     {}", measure);
-  // What is compared bit for bit, or in pairs of runs, has no other gates.
-  if (j.head_ratio > 0.0 || j.state_ratio > 0.0 || j.hard_ratio > 0.0)
-    page.line(
-        "gates     row {:.4g}   head {:.4g}   state {:.4g}   hard {:.4g}   twin {:.4g}   median row {:.4g}{}",
-        j.row_ratio, j.head_ratio, j.state_ratio, j.hard_ratio, j.twin_ratio, j.median_ratio,
-        j.sampled_ratio > 0.0 ? fmt::format("   sampled {:.4g}", j.sampled_ratio) : "");
-  if (!std::isnan(j.expected) || !std::isnan(j.actual)) {
-    page.line("worst at  {}", place_of(j));
-    page.line("          expected {:.9g}, actual {:.9g}, difference {:.3g}", j.expected, j.actual,
-              j.actual - j.expected);
-  }
-  if (j.rows > 0 && !j.gate.starts_with("exact"))
-    page.line("rows      {} compared, relative RMS error of o {:.3g}", j.rows, j.relative_rms);
-  const char* title = "stages    ";
-  for (const StageFinding& s : j.stages) {
-    page.line("{}{:<16} {:<8} ratio {:.4g}{}", std::exchange(title, "          "), s.stage,
-              name_of(s.verdict), s.ratio, s.gate.empty() ? "" : fmt::format(" ({})", s.gate));
-  }
-  if (j.held > 0)
-    page.line("held      {} of {}{} to their bounds, all others in float64: {}", j.held, j.held_of,
-              j.held_which.starts_with("tokens") ? "" : " heads", j.held_which);
-}
-
-void add_explanation(Page& page, const Explanation& e) {
-  const char* title = "compared  ";
-  for (const std::string& line : e.compared) page.line("{}{}", std::exchange(title, "          "), line);
-  title = "program   ";
-  for (std::size_t i = 0; i < e.program.size(); ++i) {
-    page.line("{}{:>2}. {}", std::exchange(title, "          "), i + 1, e.program[i]);
-  }
-  title = "differs   ";
-  for (const std::string& line : e.differs) page.line("{}{}", std::exchange(title, "          "), line);
-  title = "looks like";
-  for (const std::string& line : e.patterns) page.line("{} {}", std::exchange(title, "          "), line);
-  title = "values    ";
-  for (const ExplainedValue& v : e.values) {
-    page.line("{}{}: {} {:.9g}, {} {:.9g}", std::exchange(title, "          "), v.place, e.expected,
-              v.expected, e.actual, v.actual);
-  }
-  title = "bound     ";
-  for (const BoundTerm& term : e.terms) {
-    page.line("{}{:<28} {:.4g}", std::exchange(title, "          "), term.name, term.value);
-  }
-}
-
-/// A page about a case and its verdict's exit code, as one text that a worker returns; behind the code a file of the run,
-/// where its contract is to be asked about.
-std::string with_code(const std::string& page, Verdict verdict, const std::string& left = "") {
-  return fmt::format("{}{}{}\n{}", exit_code_of(verdict), left.empty() ? "" : " ", left, page);
-}
-
 /// Of a line that names no kernel, and whose form has some of a device that is not here alone: a form that runs here.
 std::string form_here(const Case& c, const KernelTable& table, const Judgement& j) {
   if (j.verdict != Verdict::skipped || !c.kernel.empty()) return "";
@@ -138,46 +62,6 @@ std::string form_here(const Case& c, const KernelTable& table, const Judgement& 
   if (here == table.all().end()) return "";
   return fmt::format("form={} has no kernel of the processor; form={} has {}", c.form, here->form,
                      here->name);
-}
-
-std::string record_page(const Record& record, bool json) {
-  if (json) return case_json(record, {});
-  Page page;
-  add_record(page, record);
-  return page.text();
-}
-
-/// An explanation as the lists that a program reads.
-CaseExplanation lists_of(const Explanation& e) {
-  CaseExplanation out{e.differs, e.patterns, {}, {}, ""};
-  for (const ExplainedValue& v : e.values) out.values.push_back({v.place, v.expected, v.actual});
-  for (const BoundTerm& term : e.terms) out.terms.emplace_back(term.name, term.value);
-  return out;
-}
-
-/// Prints the page that `body` makes in a process of its own, or `planned` with the verdict of what became of
-/// it there.
-int print_apart(const std::function<std::string()>& body, double timeout,
-                const std::function<Record()>& planned, bool json, double card_budget) {
-  const JobResult outcome = run_interruptibly(body, timeout);
-  if (const std::optional<Judgement> lost = judgement_of_loss(outcome)) {
-    Record record = planned();
-    record.judgement = *lost;
-    if (record.line.starts_with("v1 ")) say_what_ended(record.judgement, parse_case(record.line));
-    fmt::print("{}", record_page(record, json));
-    return exit_code_of(lost->verdict);
-  }
-  const std::size_t end = outcome.text.find('\n');
-  fmt::print("{}", std::string_view(outcome.text).substr(end + 1));
-  const std::string first = outcome.text.substr(0, end);
-  if (const std::size_t space = first.find(' '); space != first.npos) {
-    std::fflush(stdout);
-    const std::string path = first.substr(space + 1);
-    const RunFile run = read_run_file(path, named_shapes);
-    std::filesystem::remove(path);
-    print_neighbours(run, card_budget);
-  }
-  return std::stoi(first);
 }
 
 /// The cases of --after: lines, or files of lines.
@@ -229,30 +113,16 @@ std::string repro_page(const Case& c, const KernelTable& table, const ReproOptio
   add_record(page, record);
   if (const std::string note = form_here(c, table, record.judgement); !note.empty())
     page.line("note      {}", note);
-  if (!before.empty()) page.line("after     {} other case(s) in the same process", before.size());
+  constexpr std::size_t kListed = 8;
+  if (before.size() > kListed || (!before.empty() && !options.shrink))
+    page.line("after     {} other case(s) in the same process", before.size());
+  if (options.shrink && before.size() <= kListed) {
+    for (const Case& other : before) page.line("after     {}", format_case(other));
+  }
   add_explanation(page, e);
   if (!options.dump.empty()) page.line("tensors   {}", options.dump);
   return with_code(page.text(), record.judgement.verdict,
                    asked ? run_left_in(run_file_of(record, trace)) : "");
-}
-
-/// The smallest case that fails alike, or the case itself where it is flaky.
-Shrunk shrink_case(const Case& c, const KernelTable& table, const ReproOptions& options) {
-  Workers worker(runner_of(table), {1, seconds_of("--timeout", options.timeout)});
-  ShrinkOptions how;
-  how.fresh = [&](const Case& smaller) { return worker.run_fresh(smaller); };
-  how.budget = seconds_of("--shrink-budget", options.shrink_budget);
-  how.stop = interrupted;
-  note_interrupts();
-  Shrunk small = shrink(
-      c, [&](const Case& smaller) { return worker.run_one(smaller); }, how);
-  fmt::print("shrunk    {} elements of {:.0f} in {} runs, {:.1f} s{}\n",
-             size_of_case(Resolved(small.smallest)), size_of_case(Resolved(c)), small.runs, small.seconds,
-             small.complete  ? ""
-             : interrupted() ? "; interrupted: the smallest so far"
-                             : "; not finished: give more --shrink-budget");
-  fmt::print("sizes     {}\n", sizes_in_full(Resolved(small.smallest)));
-  return small;
 }
 
 /// On every device, and the outputs of one against the other's.
@@ -282,12 +152,14 @@ int repro_line(const ReproOptions& options, const KernelTable& all, const std::s
   const double timeout = seconds_of("--timeout", options.timeout);
   require_promise(c, table);
   if (options.each_device) return repro_on_each(options, table, c, devices);
-  const std::vector<Case> before = cases_before(options, table);
+  std::vector<Case> before = cases_before(options, table);
   for (const Case& other : before) (void)planned_record(other, table);
-  if (options.shrink && !before.empty())
-    throw Error("--shrink makes one case smaller, and --after names others: leave one of the two out");
   if (options.shrink) {
-    const Shrunk small = shrink_case(c, table, options);
+    ShrunkCase shrunk =
+        shrink_case(c, std::move(before), table,
+                    {timeout, seconds_of("--shrink-budget", options.shrink_budget), !options.json});
+    const Shrunk& small = shrunk.small;
+    before = std::move(shrunk.after);
     const Verdict verdict = small.finding.judgement.verdict;
     if (verdict == Verdict::flaky || interrupted()) {
       const Record record = record_of(verdict == Verdict::flaky ? c : small.smallest, table, small.finding);
@@ -298,7 +170,7 @@ int repro_line(const ReproOptions& options, const KernelTable& all, const std::s
   }
   return print_apart([&] { return repro_page(c, table, options, before); }, timeout,
                      [&] { return planned_record(c, table); }, options.json,
-                     seconds_of("--card-budget", options.card_budget));
+                     seconds_of("--card-budget", options.card_budget), &table);
 }
 
 /// The worst of two exit codes: what must not be overlooked first.
@@ -374,7 +246,8 @@ Command add_repro(CLI::App& app) {
       ->take_all()
       ->allow_extra_args(false)
       ->check(named());
-  app.add_flag("--shrink", options->shrink, "first make the case smaller, as long as it fails alike");
+  app.add_flag("--shrink", options->shrink,
+               "first make the case smaller, and those of --after, as long as it fails alike");
   app.add_option("--shrink-budget", options->shrink_budget, "time for that")->capture_default_str();
   app.add_option("--timeout", options->timeout, "a run that takes longer is a timeout (0: no limit)")
       ->capture_default_str();
@@ -385,114 +258,6 @@ Command add_repro(CLI::App& app) {
   app.add_option("--dump", options->dump, "write all tensors of the run to a safetensors file")
       ->check(named());
   return [options] { return run_repro(*options); };
-}
-
-namespace {
-
-/// The tensors that a run file of a case holds, a line each.
-int print_tensors(const std::string& line) {
-  const Resolved r(parse_case(line));
-  for (const NamedShape& tensor : tensors_in_file(r))
-    fmt::print("{:<24} [{}]{}\n", tensor.name, fmt::join(tensor.shape, ", "),
-               tensor.optional ? "  or none" : "");
-  return kPass;
-}
-
-/// What is judged as it stands and yet is seldom meant: a decay that grows, a strength outside of [0, 2].
-std::vector<std::string> unusual_inputs(const RunFile& run) {
-  std::vector<std::string> notes;
-  const auto range = [&](const char* name, double least, double most, const char* meant) {
-    const auto found = run.tensors.find(name);
-    if (found == run.tensors.end() || found->second.values.empty()) return;
-    const auto [low, high] = std::minmax_element(found->second.values.begin(), found->second.values.end());
-    if (*low < least || *high > most)
-      notes.push_back(fmt::format("{} is {:.3g} to {:.3g}; {}", name, *low, *high, meant));
-  };
-  range("g", -kInfinity, 0.0, "it is the natural logarithm of a decay in (0, 1]: above 0 the state grows");
-  range("beta", 0.0, 2.0, "in [0, 2] a write keeps the state's norm from growing: is it before its sigmoid?");
-  return notes;
-}
-
-}  // namespace
-
-Command add_judge(CLI::App& app) {
-  auto file = std::make_shared<std::string>();
-  auto line = std::make_shared<std::string>();
-  auto timeout = std::make_shared<std::string>("10m");
-  app.footer(
-      "The file is a safetensors file as `samestate repro --dump` writes it: metadata "
-      "format=samestate-run-1, case and kernel;\n"
-      "tensors q k v o, and where the case has them g beta initial_state cu_seqlens final_state. A system of "
-      "named tensors has\n"
-      "them all as input.NAME and output.NAME, [B, ...] but for weights, and under form=decode metadata "
-      "form, "
-      "the form that was\n"
-      "called, under taps=1 tap.NAME of those that the kernel handed out. F32 or F64. System, form, chunk, "
-      "sizes "
-      "and contract\n"
-      "are those of the case line; the data are the file's, whatever "
-      "regime or seed the line names.\n\n"
-      "  samestate judge run.safetensors\n"
-      "  samestate judge --tensors 'v1 rms_norm form=fused T=8'      which tensors, of which shape\n"
-      "  samestate judge --flashinfer-bench DIR --solution FILE      a Solution, its traces "
-      "(docs/subjects.md)");
-  auto* path = app.add_option("file", *file, "the run file, or a folder of `samestate export`");
-  auto* names = app.add_option("--tensors", *line, "print what a run file of this case line holds");
-  names->excludes(path);
-  app.add_option("--timeout", *timeout, "a file that takes longer is a timeout (0: no limit)")
-      ->capture_default_str();
-  auto json = std::make_shared<bool>(false);
-  app.add_flag("--json", *json, "machine-readable");
-  auto strict = std::make_shared<bool>(false);
-  app.add_flag("--strict", *strict, kStrictHelp);
-  auto budget = std::make_shared<std::string>("20s");
-  app.add_option("--card-budget", *budget,
-                 "time to look for a contract under which what fails the twin passes (0: none)")
-      ->capture_default_str();
-  auto reports = std::make_shared<JudgeFolderOptions>();
-  app.add_option("--jsonl", reports->jsonl, "of a folder: write every case as JSON Lines")->check(named());
-  app.add_option("--junit", reports->junit, "of a folder: write JUnit XML")->check(named());
-  app.add_option("--markdown", reports->markdown, "of a folder: write a Markdown summary")->check(named());
-  return [file, line, timeout, names, path, json, strict, budget, reports] {
-    if (names->count() > 0) return print_tensors(*line);
-    if (path->count() == 0) throw Error("judge: name a run file, or --tensors and a case line");
-    if (std::filesystem::is_directory(*file)) {
-      reports->folder = *file, reports->json = *json, reports->strict = *strict;
-      reports->timeout = seconds_of("--timeout", *timeout);
-      return judge_folder(*reports);
-    }
-    if (!reports->jsonl.empty() || !reports->junit.empty() || !reports->markdown.empty())
-      throw Error("--jsonl, --junit and --markdown are of a folder: one file has --json");
-    const auto judged = [&] {
-      RunFile run = read_run_file(*file, named_shapes);
-      if (*strict) run.case_line = format_case(exactly(parse_case(run.case_line)));
-      Trace trace;
-      const Record record = judge_run_file(run, &trace);
-      const Resolved r(parse_case(run.case_line));
-      Explanation e;
-      if (record.judgement.verdict == Verdict::fail) e = explain_with_mutants(r, trace);
-      const bool asked = *budget != "0" && is_about_the_contract(r, record.judgement);
-      if (*json) {
-        CaseExplanation lists = lists_of(e);
-        if (asked) lists.contract = neighbours_of(r, run, seconds_of("--card-budget", *budget)).text();
-        return with_code(case_json(record, lists), record.judgement.verdict);
-      }
-      Page page;
-      add_record(page, record);
-      for (const std::string& note : unusual_inputs(run)) page.line("note      {}", note);
-      add_explanation(page, e);
-      return with_code(page.text(), record.judgement.verdict, asked ? run_left_in(run) : "");
-    };
-    return print_apart(
-        judged, seconds_of("--timeout", *timeout),
-        [&] {
-          Record record;
-          record.line = "of " + *file;
-          record.kernel = record.device = "unknown";
-          return record;
-        },
-        *json, seconds_of("--card-budget", *budget));
-  };
 }
 
 }  // namespace samestate::cli

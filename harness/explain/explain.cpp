@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "harness/explain/explain_contract.h"
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
 #include "harness/explain/explain_tensors.h"
@@ -39,11 +40,11 @@ void show_bound(Explanation& out, const Resolved& r, const Family& family, const
   }
 }
 
-/// Contracts of the same formats of inputs, state and output under which just these outputs pass: what a row declares
-/// may be wrong, and not the kernel. Empty: none.
-std::string contracts_that_fit(const Resolved& r, const Family& family, const Batch& batch,
-                               const Outputs& outputs) {
-  std::vector<std::string> names;
+/// Contracts of the same formats of inputs, state and output under which just these outputs pass, and whose roundings made
+/// the errors: what a row declares may be wrong, and not the kernel.
+std::vector<ContractHint> contracts_that_fit(const Resolved& r, const Family& family, const Batch& batch,
+                                             const Outputs& outputs) {
+  std::vector<ContractHint> hints;
   for (const NamedContract& other : contracts()) {
     const Contract& c = other.contract;
     if (c.name == r.c.contract || c.input != r.contract->input || c.output != r.contract->output ||
@@ -52,11 +53,12 @@ std::string contracts_that_fit(const Resolved& r, const Family& family, const Ba
     Case as = r.c;
     as.contract = c.name;
     const Judgement j = judge_batch(Resolved(as), family, batch, outputs, {});
-    if (j.verdict == Verdict::pass) names.push_back(fmt::format("{} (ratio {:.2g})", c.name, j.ratio));
+    if (j.verdict != Verdict::pass || !has_size_of_roundings(j)) continue;
+    hints.push_back(
+        {c.name, fmt::format("the same outputs pass under contract {} (ratio {:.2g}): roundings of its",
+                             c.name, j.ratio)});
   }
-  if (names.empty()) return "";
-  return fmt::format("the same outputs pass under contract {}: roundings of its, or a fault as small as they",
-                     fmt::join(names, ", "));
+  return hints;
 }
 
 /// Partitions into chunks, or none, under which just these outputs pass: a kernel that has one of its own makes the
@@ -86,14 +88,26 @@ std::string partitions_that_fit(const Resolved& r, const Family& family, const B
                      fmt::join(names, ", "));
 }
 
+/// Whether the errors are like those of roundings: in all heads, in most of their elements, and no constant factor.
+bool looks_rounded(const Explanation& e, const std::vector<HeadDifference>& heads) {
+  if (std::ranges::any_of(e.patterns, [](const std::string& x) { return x.find(" times ") != x.npos; }))
+    return false;
+  RoundingShape shape;
+  for (const HeadDifference& d : heads) {
+    shape.add(d.exact.o, d.o);
+    shape.add(d.exact.state, d.state);
+  }
+  return shape.of_roundings();
+}
+
 /// `native`: the form of the kernel that ran; one without chunks has no partition.
 void add_fits(Explanation& out, const Resolved& r, const Family& family, const Batch& batch,
               const Outputs& outputs, const std::string& native) {
-  std::string contracts = contracts_that_fit(r, family, batch, outputs);
+  // One factor on everything, or errors in a few places alone, no rounding makes.
+  if (looks_rounded(out, head_differences(r, family, batch, outputs)))
+    out.contracts = contracts_that_fit(r, family, batch, outputs);
   std::string partitions = native == "recurrent" ? "" : partitions_that_fit(r, family, batch, outputs);
-  for (std::string* fits : {&contracts, &partitions}) {
-    if (!fits->empty()) out.patterns.push_back(std::move(*fits));
-  }
+  if (!partitions.empty()) out.patterns.push_back(std::move(partitions));
 }
 
 }  // namespace
@@ -107,8 +121,10 @@ Explanation RecurrentSystem::explain(const Resolved& r, const Trace& trace) cons
   const std::vector<HeadDifference> heads = head_differences(r, family, of, outputs);
   const HeadDifference* worst = show_differences(out, r, heads);
   if (worst == nullptr) {  // right everywhere, and too often off: another rounding, or the same elsewhere
-    if (judge_batch(r, family, of, outputs, {}).verdict == Verdict::fail)
+    if (judge_batch(r, family, of, outputs, {}).verdict == Verdict::fail) {
+      out.patterns = factor_patterns(heads, true);
       add_fits(out, r, family, of, outputs, trace.native);
+    }
     return out;
   }
   // What the values say is nearer to the cause than where they stand, and more than a few nobody reads.

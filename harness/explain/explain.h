@@ -20,12 +20,20 @@ struct BoundTerm {
   double value = 0.0;
 };
 
+/// A contract under which just the outputs of a failing run pass.
+struct ContractHint {
+  std::string contract;
+  std::string text;  ///< as a pattern: "the same outputs pass under contract bf16 .."
+};
+
 /// What a person wants to know of a run that differs.
 struct Explanation {
-  std::vector<std::string> compared;   ///< of a law: the two runs, and which of them keeps to the equations
-  std::vector<std::string> program;    ///< of the law serving: the calls up to the one that went wrong
-  std::vector<std::string> differs;    ///< where: tensors, sequences, heads, tokens, chunks, channels
-  std::vector<std::string> patterns;   ///< what it looks like, of the faults that are known by name
+  std::vector<std::string> compared;  ///< of a law: the two runs, and which of them keeps to the equations
+  std::vector<std::string> program;   ///< of the law serving: the calls up to the one that went wrong
+  std::vector<std::string> differs;   ///< where: tensors, sequences, heads, tokens, chunks, channels
+  std::vector<std::string> patterns;  ///< what it looks like, of the faults that are known by name
+  /// Contracts whose roundings the errors look like. One run is no proof: to be tried on more before they are said.
+  std::vector<ContractHint> contracts;
   std::vector<ExplainedValue> values;  ///< around the worst place
   std::vector<BoundTerm> terms;        ///< of the row's bound there (BOUNDS 7)
   std::string expected = "expected";   ///< what the first number of `values` is called

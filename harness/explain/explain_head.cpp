@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <set>
 
@@ -251,12 +252,66 @@ std::vector<std::string> place_patterns(const Resolved& r, const std::vector<Hea
 
 double constant_factor(const Matrix<double>& expected, const Matrix<double>& actual) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const double square = expected.squaredNorm();
-  if (expected.size() < 2 || square == 0.0 || !actual.allFinite() || actual.isZero(0)) return nan;
-  const double factor = expected.cwiseProduct(actual).sum() / square;
-  const double rest = (actual - factor * expected).norm();
-  const double whole = (actual - expected).norm();
-  return rest <= (1.0 - kExplainedShare) * whole ? factor : nan;
+  double square = 0.0, product = 0.0, whole = 0.0, size = 0.0;
+  Index finite = 0;
+  const auto each = [&](auto&& visit) {
+    for (Index i = 0; i < expected.size(); ++i) {
+      if (std::isfinite(actual.data()[i]) && std::isfinite(expected.data()[i]))
+        visit(expected.data()[i], actual.data()[i]);
+    }
+  };
+  each([&](double e, double a) {
+    ++finite;
+    square += e * e, product += e * a, whole += (a - e) * (a - e), size += a * a;
+  });
+  if (finite < 2 || 2 * finite < expected.size() || square == 0.0 || size == 0.0) return nan;
+  const double factor = product / square;
+  double rest = 0.0;
+  each([&](double e, double a) { rest += (a - factor * e) * (a - factor * e); });
+  return std::sqrt(rest) <= (1.0 - kExplainedShare) * std::sqrt(whole) ? factor : nan;
+}
+
+std::vector<std::string> factor_patterns(const std::vector<HeadDifference>& heads, bool everywhere) {
+  std::vector<std::string> out;
+  for (const bool state : {false, true}) {
+    std::vector<double> expected, actual;
+    double least = kInfinity, most = -kInfinity;
+    Index own = 0, count = 0;
+    const auto take = [&](const Matrix<double>& e, const Matrix<double>& a) {
+      expected.insert(expected.end(), e.data(), e.data() + e.size());
+      actual.insert(actual.end(), a.data(), a.data() + a.size());
+    };
+    const auto factor_from = [&](std::size_t begin) {
+      const Index size = std::ssize(expected) - static_cast<Index>(begin);
+      return constant_factor(Eigen::Map<Matrix<double>>(expected.data() + begin, 1, size),
+                             Eigen::Map<Matrix<double>>(actual.data() + begin, 1, size));
+    };
+    for (const HeadDifference& d : heads) {
+      const std::size_t begin = expected.size();
+      if (state && (everywhere || d.state_wrong)) take(d.exact.state, d.state);
+      if (!state && everywhere) take(d.exact.o, d.o);
+      for (const Index t : d.tokens) {
+        if (!state && !everywhere) take(d.exact.o.row(t), d.o.row(t));
+      }
+      if (expected.size() == begin) continue;
+      ++count;
+      const double factor = factor_from(begin);
+      if (std::isnan(factor)) continue;
+      ++own;
+      least = std::min(least, factor), most = std::max(most, factor);
+    }
+    if (count == 0) continue;
+    const std::string_view what = state        ? "the final state is the right one"
+                                  : everywhere ? "o is the right one"
+                                               : "the wrong rows of o are the right ones";
+    if (const double factor = factor_from(0); !std::isnan(factor)) {
+      out.push_back(fmt::format("{} times {:.6g}", what, factor));
+    } else if (own == count && count > 1) {
+      out.push_back(
+          fmt::format("in each head {} times a factor of its own, {:.6g} to {:.6g}", what, least, most));
+    }
+  }
+  return out;
 }
 
 namespace {
@@ -326,12 +381,7 @@ std::vector<std::string> value_patterns(const Resolved& r, const Outputs& output
   if (zero_o) out.push_back("the wrong rows of o are all zero");
   if (zero_state) out.push_back("the final state is all zero");
   if (transposed) out.push_back("the final state is the transposed of the right one");
-  const auto view = [](std::vector<double>& x) {
-    return Eigen::Map<Matrix<double>>(x.data(), 1, std::ssize(x));
-  };
-  const double factor = constant_factor(view(expected), view(actual));
-  if (!std::isnan(factor))
-    out.push_back(fmt::format("the wrong rows of o are the right ones times {:.6g}", factor));
+  std::ranges::move(factor_patterns(heads, false), std::back_inserter(out));
   if (right_in_bf16) return out;  // integers and powers of two: no rounding shows
   const Contract& contract = r.promised;
   if ((contract.output == Format::bf16 || contract.output == Format::fp16) &&

@@ -50,11 +50,17 @@ void find_wrong(HeadDifference& d, double state_tolerance);
 [[nodiscard]] std::vector<std::string> value_patterns(const Resolved& r, const Outputs& outputs,
                                                       const std::vector<HeadDifference>& heads);
 
+/// "the final state is the right one times 0.999", the same of o, of each head by a factor of its own where they share
+/// none. Of the wrong rows and states; with `everywhere` of all.
+[[nodiscard]] std::vector<std::string> factor_patterns(const std::vector<HeadDifference>& heads,
+                                                       bool everywhere);
+
 /// The single mistakes in the equation that give the kernel's values.
 [[nodiscard]] std::vector<std::string> mistakes(const Resolved& r, const Family& family, const Batch& batch,
                                                 const std::vector<HeadDifference>& heads);
 
-/// The factor between actual and expected values where one number, not 1, explains the difference; else NaN.
+/// The factor between actual and expected values where one number, not 1, explains the difference; else NaN. Values
+/// that are not finite, a minority, do not count.
 [[nodiscard]] double constant_factor(const Matrix<double>& expected, const Matrix<double>& actual);
 
 /// "from the second chunk on: .. errors begin at token 64, the first of the second chunk" where chunks have `chunk` of the

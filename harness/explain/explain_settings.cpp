@@ -25,28 +25,68 @@ bool same_bits(const Trace& a, const Trace& b) {
   });
 }
 
+/// Runs of a line whose verdicts are not all alike, until a rule in their order is looked for.
+constexpr int kRunsForOrder = 12;
+
 /// What became of runs of one line.
 struct Repeats {
   int runs = 0;
   int failed = 0;
   int passed = 0;
   bool differs = false;  ///< outputs of two of them, in bits
+  std::vector<bool> fails;
+  std::string reason;  ///< of the first that failed
   Trace first;
 
   void run(const Case& c, const KernelTable& table) {
     Trace trace;
-    const Verdict verdict = run_case(c, table, 1, &trace).judgement.verdict;
-    failed += verdict == Verdict::fail ? 1 : 0;
-    passed += verdict == Verdict::pass ? 1 : 0;
-    if (runs++ == 0) {
+    const Judgement j = run_case(c, table, 1, &trace).judgement;
+    failed += j.verdict == Verdict::fail ? 1 : 0;
+    passed += j.verdict == Verdict::pass ? 1 : 0;
+    fails.push_back(j.verdict == Verdict::fail);
+    if (j.verdict == Verdict::fail && reason.empty()) reason = j.reason;
+    // A run that was ended, as by a write outside of a tensor, leaves no outputs.
+    if (first.outputs.empty()) {
       first = std::move(trace);
-    } else {
+    } else if (!trace.outputs.empty()) {
       differs = differs || !same_bits(first, trace);
     }
+    ++runs;
   }
   [[nodiscard]] std::string text() const {
     return fmt::format("{} of {} runs failed, {}", failed, runs,
                        differs ? "their outputs differ bitwise" : "their outputs are the same bit for bit");
+  }
+
+  /// The rule of the order in which runs failed, as of a kernel that counts its calls or keeps what the first one left;
+  /// empty where there is none.
+  [[nodiscard]] std::string order() const {
+    const auto count = std::ssize(fails);
+    if (count < kRunsForOrder || failed == 0 || failed == runs) return "";
+    const auto from = std::ranges::find(fails, true) - fails.begin();
+    if (from > 0 && std::all_of(fails.begin() + from, fails.end(), [](bool x) { return x; }))
+      return fmt::format("passes in the first {} and fails from run {} on",
+                         from == 1 ? "run" : fmt::format("{} runs", from), from + 1);
+    const auto until = std::ranges::find(fails, false) - fails.begin();
+    if (until > 0 && std::none_of(fails.begin() + until, fails.end(), [](bool x) { return x; }))
+      return fmt::format("fails in the first {} alone and passes from run {} on",
+                         until == 1 ? "run" : fmt::format("{} runs", until), until + 1);
+    for (std::ptrdiff_t period = 2; 3 * period <= count; ++period) {
+      bool repeats = true;
+      for (std::ptrdiff_t i = period; i < count; ++i)
+        repeats =
+            repeats && fails[static_cast<std::size_t>(i)] == fails[static_cast<std::size_t>(i - period)];
+      if (!repeats) continue;
+      const auto each = std::count(fails.begin(), fails.begin() + period, true);
+      return each == 1 ? fmt::format("fails in every {} run", ordinal(period))
+                       : fmt::format("fails in {} of every {} runs, always the same ones", each, period);
+    }
+    return "";
+  }
+
+ private:
+  static std::string ordinal(std::ptrdiff_t n) {
+    return n == 2 ? "second" : n == 3 ? "third" : n == 4 ? "fourth" : fmt::format("{}th", n);
   }
 };
 
@@ -65,40 +105,62 @@ Repeats repeated(const Case& c, const KernelTable& table, int runs) {
 
 namespace {
 
-/// Whether the other seed's data fail as well with as many threads as the seed of the failure has.
-bool only_with_more_threads(const Key& key, const Case& failing, const Case& without,
-                            const KernelTable& table) {
-  return key.name == "seed" && threads_of(failing) > threads_of(without) &&
-         run_case(without, table, threads_of(failing)).judgement.verdict == Verdict::fail;
+/// How a failure that does not come each time is told.
+std::string told_of_runs(const Repeats& runs, const std::string& with) {
+  if (const std::string order = runs.order(); !order.empty())
+    return fmt::format("{}: the same line{} {} ({} of {} failed)", kByCount,
+                       with.empty() ? "" : " with " + with, order, runs.failed, runs.runs);
+  if (!runs.differs)
+    return fmt::format("fails in {} of {} runs{}, though what it returns is the same bit for bit: {}",
+                       runs.failed, runs.runs, with.empty() ? "" : " with " + with, runs.reason);
+  return fmt::format("{}: {} {}; no setting is told to be the cause", kNotDeterministic,
+                     with.empty() ? "of the same line" : "with " + with, runs.text());
+}
+
+/// A seed that chooses one thread, where that alone makes the case pass.
+std::string threads_text(const Case& failing, const KernelTable& table) {
+  const int threads = threads_of(failing);
+  if (threads == 1) return "";
+  constexpr std::uint64_t kSeeds = 4;
+  for (std::uint64_t i = 0; i < kSeeds; ++i) {
+    Case c = failing;
+    c.seed = 3 * i;  // of one thread
+    if (run_case(c, table).judgement.verdict != Verdict::pass ||
+        run_case(c, table, threads).judgement.verdict != Verdict::fail)
+      return "";
+  }
+  return fmt::format(
+      "only with {} threads, which the seed chooses: {} other seeds pass with one thread and fail with {}",
+      threads, kSeeds, threads);
 }
 
 }  // namespace
 
 std::vector<std::string> settings_that_matter(const Case& failing, const KernelTable& table) {
-  const Repeats same = repeated(failing, table, kRuns);
-  if (same.failed < same.runs)
-    return {fmt::format("{}: of the same line {}; no setting is told to be the cause", kNotDeterministic,
-                        same.text())};
+  Repeats same = repeated(failing, table, kRuns);
+  if (same.failed < same.runs) {
+    while (same.runs < kRunsForOrder) same.run(failing, table);
+    return {told_of_runs(same, "")};
+  }
   std::vector<std::string> out;
   for (const Key& key : keys()) {
-    // Other data are another case.
-    if (!key.setting || key.name == "regime" || key.print(failing).empty() || key.smaller == nullptr)
+    // Other data are another case (keys_that_matter).
+    if (!key.setting || key.name == "regime" || key.name == "seed" || key.print(failing).empty() ||
+        key.smaller == nullptr)
       continue;
     for (const Case& without : key.smaller(failing)) {
       if (!key.print(without).empty() || repeated(without, table, 1).passed == 0) continue;
-      const Repeats others = repeated(without, table, kRuns);
-      if (others.passed < others.runs)
-        return {fmt::format("{}: with {}={} {}; no setting is told to be the cause", kNotDeterministic,
-                            key.name, key.value(without), others.text())};
-      out.push_back(
-          only_with_more_threads(key, failing, without, table)
-              ? fmt::format("only with {} threads, which the seed chooses: with them {}={} fails too",
-                            threads_of(failing), key.name, key.value(without))
-              : fmt::format("only with {0}={1}: passes with {0}={2}", key.name, key.value(failing),
-                            key.value(without)));
+      Repeats others = repeated(without, table, kRuns);
+      if (others.passed < others.runs) {
+        while (others.runs < kRunsForOrder) others.run(without, table);
+        return {told_of_runs(others, fmt::format("{}={}", key.name, key.value(without)))};
+      }
+      out.push_back(fmt::format("only with {0}={1}: passes with {0}={2}", key.name, key.value(failing),
+                                key.value(without)));
       break;
     }
   }
+  if (std::string threads = threads_text(failing, table); !threads.empty()) out.push_back(std::move(threads));
   if (same.differs)
     out.push_back(fmt::format("{} in its bits: of the same line {}", kNotDeterministic, same.text()));
   return out;

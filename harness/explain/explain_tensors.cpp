@@ -320,9 +320,16 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
   const Index tokens = of_tokens(worst) ? c.T : 0;
   out.patterns = tensor_values(c, worst, tokens, exact, actual);
   if (const std::string ex2 = contract_of_ex2(r, trace); !ex2.empty())
-    out.patterns.insert(
-        out.patterns.begin(),
-        fmt::format("exp(x) as 2^(x log2 e), the product rounded: passes under contract={}", ex2));
+    out.contracts.push_back(
+        {ex2, fmt::format("exp(x) as 2^(x log2 e), the product rounded: passes under contract={}", ex2)});
+  // The outputs of one sequence: a factor on a state says more than where it shows.
+  for (const TensorDifference& d : found) {
+    if (d.sequence != worst.sequence || d.name == worst.name) continue;
+    const double factor = constant_factor(get(oracle.exact, d.name),
+                                          get(outputs[static_cast<std::size_t>(d.sequence)], d.name));
+    if (!std::isnan(factor))
+      out.patterns.push_back(fmt::format("{}: the right values times {:.6g}", d.name, factor));
+  }
   const auto take = [&](std::vector<std::string> places) {
     std::ranges::move(places, std::back_inserter(out.patterns));
   };

@@ -28,6 +28,10 @@ constexpr int kRunsOnDevice = 2;
 constexpr int kReplayed = 3;
 /// Failures that are run again: a kernel that is wrong throughout need not be slow too.
 constexpr int kRepeated = 200;
+/// Seconds in which the cases before a failure are looked for, where the run ends with it; and those in which what brought one
+/// failure of a kernel is tried on its others.
+constexpr double kReplayFast = 6.0;
+constexpr double kTryKnown = 20.0;
 
 /// A case that names no kernel runs on the CPU.
 bool any_on_device(std::span<const Case> cases, const KernelTable& table) {
@@ -87,6 +91,8 @@ class Campaign {
       }
     }
     while (next_ < cases_.size()) {
+      // What failed is being run again: a failure or flaky, it ends the run.
+      if (options_.fail_fast && (!failed_.empty() || !unrepeated_.empty())) return std::nullopt;
       if (ending()) return std::nullopt;
       Task next = task(next_++);
       if (!is_skipped(next)) return next;
@@ -218,30 +224,54 @@ class Campaign {
     std::vector<Case> before;
     for (const std::int64_t index : history_.before(failure.task))
       before.push_back(cases_[static_cast<std::size_t>(index)]);
-    const bool looked = !before.empty() && !interrupted() && replayed_[failure.record.kernel]++ < kReplayed;
+    const bool can = !before.empty() && !interrupted();
+    const auto count = before.size();
+    ReplayOptions options;
+    options.timeout = options_.timeout;
+    options.stop = stop_;
+    if (options_.fail_fast) options.budget = kReplayFast;
+    if (options_.devices != nullptr) options.gpus = options_.devices->visible_as(failure.record.gpu);
+    Replayed found;
+    if (can) found = behind_known(failure, options);
+    const bool looked = can && !found.repeated && replayed_[failure.record.kernel]++ < kReplayed;
     if (looked) {
-      ReplayOptions options;
-      options.timeout = options_.timeout;
-      options.stop = stop_;
-      if (options_.devices != nullptr) options.gpus = options_.devices->visible_as(failure.record.gpu);
-      const auto count = before.size();
-      const Replayed found = replay(std::move(before), failure.task.c, case_runner(table_), options);
-      if (found.repeated) {
-        for (const Case& c : found.after) failure.record.after.push_back(format_case(c));
-        j = found.result.judgement;
-        j.reason = fmt::format(
-            "only after {} other case(s) in one process, of the {} that ran before it; alone: {}. The kernel "
-            "keeps "
-            "something from call to call: {}",
-            found.after.size(), count, name_of(failure.alone), j.reason);
-        return finish(failure.index, failure.record);
-      }
+      found = replay(std::move(before), failure.task.c, case_runner(table_), options);
+      if (found.repeated) known_[failure.record.kernel].push_back(found.after);
+    }
+    if (found.repeated) {
+      for (const Case& c : found.after) failure.record.after.push_back(format_case(c));
+      j = found.result.judgement;
+      j.reason = fmt::format(
+          "only after {} other case(s) in one process, of the {} that ran before it; alone: {}. The kernel "
+          "keeps "
+          "something from call to call: {}",
+          found.after.size(), count, name_of(failure.alone), j.reason);
+      return finish(failure.index, failure.record);
     }
     j.verdict = Verdict::flaky;
     j.reason = fmt::format(
         "runs of the same case disagree: fail, then {} in a process of its own{}; the first: {}",
-        name_of(failure.alone), looked ? ", and behind the cases that ran before it too" : "", j.reason);
+        name_of(failure.alone),
+        looked ? ", and behind the cases that ran before it too, as far as the time allowed to look"
+        : can  ? fmt::format(", and it is not looked for: {} failures of the kernel were", kReplayed)
+               : "",
+        j.reason);
     finish(failure.index, failure.record);
+  }
+
+  /// Behind the cases that brought another failure of its kernel.
+  Replayed behind_known(const Unrepeated& failure, const ReplayOptions& options) {
+    Replayed out;
+    for (const std::vector<Case>& after : known_[failure.record.kernel]) {
+      if (tried_known_ > kTryKnown) break;
+      const Clock::time_point begin = Clock::now();
+      CaseResult result = run_behind(after, failure.task.c, case_runner(table_), options);
+      tried_known_ += std::chrono::duration<double>(Clock::now() - begin).count();
+      if (!is_repeatable_failure(result.judgement.verdict)) continue;
+      out = {true, after, std::move(result)};
+      break;
+    }
+    return out;
   }
 
   [[nodiscard]] bool interrupted() const { return stop_ && stop_(); }
@@ -272,7 +302,9 @@ class Campaign {
   std::deque<std::size_t> again_;
   std::map<std::size_t, Failed> failed_;
   std::vector<Unrepeated> unrepeated_;
-  std::map<std::string, int> replayed_;  ///< by kernel
+  std::map<std::string, int> replayed_;                          ///< by kernel
+  std::map<std::string, std::vector<std::vector<Case>>> known_;  ///< by kernel: cases that brought a failure
+  double tried_known_ = 0.0;                                     ///< seconds
   History history_;
   int repeats_left_ = kRepeated;
   std::int64_t run_ = 0;

@@ -16,6 +16,8 @@ struct CampaignOptions {
   HandOut* ranks = nullptr;  ///< that run cases too, each as many at a time; none: this process alone
   /// GPUs that share the cases, each by a process of its own; of cases without a cuda kernel none is asked.
   Devices* devices = nullptr;
+  bool fail_fast =
+      false;  ///< behind a failure none is started, and what it hangs on is looked for in seconds
   bool each_device = false;  ///< each case of a cuda kernel on every one of them: EachDevice; not with ranks
 };
 
@@ -35,7 +37,8 @@ struct CampaignResult {
 /// Runs the cases in a worker process (see Workers for what that asks of the caller and for crashes and
 /// hangs), in order of start; records arrive in order of finish. A failure is run again in processes of its own (the
 /// first 200; a kernel with more is wrong, not flaky). Where it does not come there it is looked for behind the cases
-/// that ran before it in its process: what brings it back is Record::after, and where nothing does it is flaky. The cases of a kernel that
+/// that ran before it in its process, first behind what brought another failure of its kernel: what brings it back is
+/// Record::after, and where nothing does it is flaky. The cases of a kernel that
 /// cost too much are skipped (Losses). Once `stop` is true no case is started. Throws Error for a case that
 /// is no case.
 CampaignResult run_campaign(std::span<const Case> cases, const KernelTable& table,

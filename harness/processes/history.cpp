@@ -20,25 +20,32 @@ class Replay {
 
   Replayed operator()(std::vector<Case> before) {
     Replayed out{false, std::move(before), {}};
-    if (!fails(out.after, out)) return out;
+    if (!find(out)) return out;
     out.repeated = true;
-    std::vector<Case> own;
-    for (const Case& other : out.after) {
-      if (other.kernel == c_.kernel && other.system == c_.system) own.push_back(other);
-    }
-    if (own.size() < out.after.size() && fails(own, out)) out.after = own;
-    // What it keeps is mostly of the case before; then what is left in blocks of half, a quarter, .., one.
-    for (std::size_t last = 1; last < out.after.size(); last *= 4) {
-      std::vector<Case> tail(out.after.end() - static_cast<std::ptrdiff_t>(last), out.after.end());
-      if (!fails(tail, out)) continue;
-      out.after = std::move(tail);
-      break;
-    }
     for (std::size_t block = (out.after.size() + 1) / 2; block >= 1; block /= 2) leave_out(block, out);
     return out;
   }
 
  private:
+  /// What it keeps is mostly of the case before it, or of the first one of its process.
+  bool find(Replayed& out) {
+    std::vector<Case> own;
+    for (const Case& other : out.after) {
+      if (other.kernel == c_.kernel && other.system == c_.system) own.push_back(other);
+    }
+    const auto brings = [&](std::vector<Case> some) {
+      if (!fails(some, out)) return false;
+      out.after = std::move(some);
+      return true;
+    };
+    for (std::size_t count = 1; count < own.size(); count *= 4) {
+      const auto part = static_cast<std::ptrdiff_t>(count);
+      if (brings({own.end() - part, own.end()}) || brings({own.begin(), own.begin() + part})) return true;
+    }
+    if (!own.empty() && own.size() < out.after.size() && brings(own)) return true;
+    return fails(out.after, out);
+  }
+
   /// Every block that is not needed.
   void leave_out(std::size_t block, Replayed& out) {
     for (std::size_t begin = 0; begin < out.after.size() && !spent();) {
@@ -53,34 +60,21 @@ class Replay {
     }
   }
 
-  [[nodiscard]] bool spent() const {
-    return std::chrono::duration<double>(Clock::now() - begin_).count() > options_.budget ||
-           (options_.stop && options_.stop());
+  [[nodiscard]] double left() const {
+    return options_.budget - std::chrono::duration<double>(Clock::now() - begin_).count();
   }
+  [[nodiscard]] bool spent() const { return left() <= 0.0 || (options_.stop && options_.stop()); }
 
-  /// Whether the case has a repeatable failure behind these; then its result is that of `out`.
+  /// Whether the case has a repeatable failure behind these; then its result is that of `out`. A sequence that the budget
+  /// ends has none.
   bool fails(const std::vector<Case>& before, Replayed& out) {
     if (spent()) return false;
-    const JobResult done = run_apart(
-        [&] {
-          if (options_.gpus) ::setenv("CUDA_VISIBLE_DEVICES", options_.gpus->c_str(), 1);
-          for (const Case& other : before) {
-            try {
-              (void)run_(other);
-            } catch (const Error&) {  // no case of this table
-            }
-          }
-          return result_text(run_(c_));
-        },
-        options_.timeout, options_.stop);
-    if (done.how == "interrupt") return false;
-    CaseResult result;
-    if (std::optional<Judgement> lost = judgement_of_loss(done)) {
-      result.judgement = std::move(*lost);
-    } else {
-      result = parse_result(done.text);
-    }
-    if (!is_repeatable_failure(result.judgement.verdict)) return false;
+    ReplayOptions options = options_;
+    const bool cut = options.timeout <= 0.0 || left() < options.timeout;
+    if (cut) options.timeout = left();
+    CaseResult result = run_behind(before, c_, run_, options);
+    const Verdict verdict = result.judgement.verdict;
+    if (!is_repeatable_failure(verdict) || (cut && verdict == Verdict::timeout)) return false;
     out.result = std::move(result);
     return true;
   }
@@ -105,6 +99,29 @@ std::vector<std::int64_t> History::before(const Task& task) const {
     if (order < task.order) numbers.push_back(number);
   }
   return numbers;
+}
+
+CaseResult run_behind(const std::vector<Case>& before, const Case& c, const CaseRunner& run,
+                      const ReplayOptions& options) {
+  const JobResult done = run_apart(
+      [&] {
+        if (options.gpus) ::setenv("CUDA_VISIBLE_DEVICES", options.gpus->c_str(), 1);
+        for (const Case& other : before) {
+          try {
+            (void)run(other);
+          } catch (const Error&) {  // no case of this table
+          }
+        }
+        return result_text(run(c));
+      },
+      options.timeout, options.stop);
+  CaseResult result;
+  if (std::optional<Judgement> lost = judgement_of_loss(done)) {
+    result.judgement = std::move(*lost);
+  } else {
+    result = parse_result(done.text);
+  }
+  return result;
 }
 
 Replayed replay(std::vector<Case> before, const Case& c, const CaseRunner& run,

@@ -39,10 +39,14 @@ struct Replayed {
   CaseResult result;        ///< of the case behind them
 };
 
-/// Runs `c` behind `before`, one after the other in a process of its own, and where it then has a repeatable failure
-/// leaves out as many of them as it can: all of other kernels, the early ones, then one by one. Cases that throw Error
-/// are left out.
+/// Runs `c` behind `before`, one after the other in a process of its own, and looks for the fewest that bring a repeatable
+/// failure: the last and the first of its own kernel, 1, 4, 16 .., then all of that, then all; from what brings it as many as
+/// can be are left out, by halves, quarters, .., one by one. Cases that throw Error are left out.
 [[nodiscard]] Replayed replay(std::vector<Case> before, const Case& c, const CaseRunner& run,
                               const ReplayOptions& options);
+
+/// What becomes of `c` behind `before` in a process of its own, in at most `options.timeout` seconds.
+[[nodiscard]] CaseResult run_behind(const std::vector<Case>& before, const Case& c, const CaseRunner& run,
+                                    const ReplayOptions& options);
 
 }  // namespace samestate

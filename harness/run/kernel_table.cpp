@@ -490,6 +490,8 @@ KernelChoice KernelTable::choose(const Resolved& r) const {
 }
 
 bool KernelTable::is_standard(const KernelRow& row, Case c) const {
+  // A line that runs on a kernel of a plugin names it: without the name, other commands would look in the plugin for any.
+  if (std::ranges::find(added(), row.name, &KernelRow::name) != added().end()) return false;
   c.kernel.clear();
   return choose(Resolved(c)).named == &row;
 }

@@ -59,6 +59,8 @@ class Repetition {
   void run() {
     if (one_.tokens > 1 && offsets_.empty()) thrown_away(one_token_less());
     thrown_away(other_settings());
+    // Behind those with other data: what is kept without asking for the data is of them.
+    one_field_at_a_time();
     call_(segment_, one_);
     const Values once = values_of(one_.outputs);
     restore();
@@ -67,6 +69,36 @@ class Repetition {
   }
 
  private:
+  /// Calls that differ from the one behind them in one field alone, so that what a kernel keeps for a call whose key lacks that
+  /// field is wrong in it. Each makes the entry that the call would find: none may come between that has all of its fields.
+  void one_field_at_a_time() {
+    const auto with = [&](auto&& change) {
+      KernelCall other = one_;
+      change(other);
+      call_thrown_away(other);
+    };
+    with([](KernelCall& other) { other.scale *= 4.0F; });
+    // Named tensors have none of the others.
+    const StridedTensor q = one_.input("q"), v = one_.input("v");
+    if (q.shape.size() != 4 || v.shape.size() != 4) return;
+    with([](KernelCall& other) { other.l2norm = !other.l2norm; });
+    if (q.shape[2] != v.shape[2]) {
+      with([](KernelCall& other) {
+        other.head_map = other.head_map == HeadMap::tiled ? HeadMap::interleaved : HeadMap::tiled;
+      });
+    }
+    // With the same lengths other strengths, or with the same strengths other lengths: one of both finds no entry.
+    if (offsets_.empty()) {
+      for (std::size_t i = 0; i < inputs_.size(); ++i) {
+        if (one_.inputs[i].name == "beta") put(one_.inputs[i].tensor, others(inputs_[i]));
+      }
+      call_thrown_away(one_);
+    } else {
+      reverse_lengths();
+      call_thrown_away(one_);
+    }
+  }
+
   [[nodiscard]] KernelCall one_token_less() const {
     KernelCall less = other_settings();
     less.tokens = one_.tokens - 1;
@@ -93,10 +125,18 @@ class Repetition {
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       if (!one_.inputs[i].indices) put(one_.inputs[i].tensor, others(inputs_[i]));
     }
-    // The lengths in reverse order.
+    reverse_lengths();
+    call_thrown_away(other);
+  }
+
+  void reverse_lengths() const {
     for (std::size_t n = 0; n < offsets_.size(); ++n) {
       one_.cu_seqlens(n) = offsets_.front() + offsets_.back() - offsets_[offsets_.size() - 1 - n];
     }
+  }
+
+  /// A call that the kernel may refuse, and the memory as it was.
+  void call_thrown_away(const KernelCall& other) const {
     try {
       call_(segment_, other);
     } catch (const Unavailable&) {

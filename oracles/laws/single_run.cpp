@@ -35,7 +35,7 @@ Judgement no_op(const LawSubject& s) {
   j.gate = "exact";
   j.rows = shape.B * shape.T * shape.Hv;
   j.verdict = Verdict::pass;
-  const auto differs = [&](const std::vector<float>& actual, const auto& expected, const char* what) {
+  const auto differs = [&](const std::vector<float>& actual, const auto& expected, bool state) {
     for (std::size_t i = 0; i < actual.size(); ++i) {
       if (actual[i] == expected(i)) continue;
       j.verdict = Verdict::fail;
@@ -43,15 +43,23 @@ Judgement no_op(const LawSubject& s) {
       j.expected = static_cast<double>(expected(i));
       j.actual = static_cast<double>(actual[i]);
       j.error = std::abs(j.actual - j.expected);
-      j.reason = fmt::format("no-op tokens changed {}: element {} is {} and must stay {}", what, i, j.actual,
-                             j.expected);
+      // [N, Hv, dk, dv] or [B, T, Hv, dv]
+      const auto at = static_cast<std::int64_t>(i);
+      const std::int64_t row = at / shape.dv;
+      j.gate = state ? "exact state" : "exact";
+      j.worst =
+          state
+              ? Location{row / shape.dk / shape.Hv, row / shape.dk % shape.Hv, row % shape.dk, at % shape.dv}
+              : Location{row / shape.Hv / shape.T, row % shape.Hv, row / shape.Hv % shape.T, at % shape.dv};
+      j.reason = fmt::format("no-op tokens changed {}: element {} is {} and must stay {}",
+                             state ? "the state" : "o", i, j.actual, j.expected);
       return;
     }
   };
   differs(
-      out.final_state, [&](std::size_t i) { return s.batch.initial_state[i]; }, "the state");
+      out.final_state, [&](std::size_t i) { return s.batch.initial_state[i]; }, true);
   differs(
-      out.o, [](std::size_t) { return 0.0F; }, "o");
+      out.o, [](std::size_t) { return 0.0F; }, false);
   return j;
 }
 

@@ -158,9 +158,11 @@ TEST_P(ExplainOperator, KnowsThePattern) {
   Trace trace;
   EXPECT_EQ(run_case(c, table, 1, &trace).judgement.verdict, Verdict::fail);
   const Explanation why = explain(Resolved(c), trace);
-  EXPECT_TRUE(std::any_of(why.patterns.begin(), why.patterns.end(), [&](const std::string& p) {
+  std::vector<std::string> says = why.patterns;
+  for (const ContractHint& hint : why.contracts) says.push_back(hint.text);
+  EXPECT_TRUE(std::any_of(says.begin(), says.end(), [&](const std::string& p) {
     return p.find(known.says) != p.npos;
-  })) << testing::PrintToString(why.patterns);
+  })) << testing::PrintToString(says);
   EXPECT_LE(why.patterns.size(), 6U) << testing::PrintToString(why.patterns);
   EXPECT_FALSE(why.differs.empty());
   EXPECT_FALSE(why.values.empty());

@@ -1,5 +1,6 @@
 #include "harness/explain/explain_settings.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -40,9 +41,10 @@ TEST(ExplainSettings, ThreadsThatASeedChoosesAreNamed) {
     if (a.threads > 1) faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; });
   }));
   const std::string line = std::string(kLine) + " seed=0x5";
-  EXPECT_EQ(
-      settings_that_matter(parse_case(line), table),
-      std::vector<std::string>{"only with 3 threads, which the seed chooses: with them seed=0x0 fails too"});
+  EXPECT_EQ(settings_that_matter(parse_case(line), table),
+            std::vector<std::string>{
+                "only with 3 threads, which the seed chooses: 4 other seeds pass with one thread and "
+                "fail with 3"});
 }
 
 /// Wrong in the calls that `wrong` says so of, counted from 0.
@@ -54,18 +56,48 @@ KernelTable wrong_at_times(Wrong wrong, float by = 3.0F) {
   }));
 }
 
-// As of a race: fails, passes, fails ... A run without a setting would pass by chance.
+// As of a race. A run without a setting would pass by chance.
 TEST(ExplainSettings, AFailureThatDoesNotRepeatIsBlamedOnNoSetting) {
-  const KernelTable table = wrong_at_times([](int call) { return call % 2 == 0; });
+  const KernelTable table = wrong_at_times([](int call) { return (0b110100101101 >> call & 1) != 0; });
+  EXPECT_EQ(settings_that_matter(parse_case(kLine), table),
+            std::vector<std::string>{
+                "not deterministic: of the same line 7 of 12 runs failed, their outputs differ "
+                "bitwise; no setting is told to be the cause"});
+}
+
+// A kernel that counts its calls, or keeps something from the first, is deterministic: the rule of its runs is told.
+TEST(ExplainSettings, AFailureByTheNumberOfCallsIsToldAsThat) {
+  const auto says = [](bool (*wrong)(int call)) {
+    return settings_that_matter(parse_case(kLine), wrong_at_times(wrong));
+  };
+  const std::string begin = "depends on earlier calls in the process: the same line ";
+  EXPECT_EQ(says([](int call) { return call % 3 == 2; }),
+            std::vector<std::string>{begin + "fails in every third run (4 of 12 failed)"});
   EXPECT_EQ(
-      settings_that_matter(parse_case(kLine), table),
-      std::vector<std::string>{"not deterministic: of the same line 3 of 5 runs failed, their outputs differ "
-                               "bitwise; no setting is told to be the cause"});
+      says([](int call) { return call > 0; }),
+      std::vector<std::string>{begin + "passes in the first run and fails from run 2 on (11 of 12 failed)"});
+  EXPECT_EQ(says([](int call) { return call == 0; }),
+            std::vector<std::string>{
+                begin + "fails in the first run alone and passes from run 2 on (1 of 12 failed)"});
+}
+
+// That other data pass is told by keys_that_matter, with how many do: no seed is the cause.
+TEST(ExplainSettings, ASeedIsNoCause) {
+  const KernelTable table = faulty::planted_table(faulty::after([](const Arguments& a) {
+    if (a.v(0, 0, 0, 0) > 0.0F) faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; });
+  }));
+  for (int seed = 1; seed < 20; ++seed) {
+    const Case c = parse_case(kLine + fmt::format(" seed={}", seed));
+    if (run_case(c, table).judgement.verdict != Verdict::fail) continue;
+    for (const std::string& text : settings_that_matter(c, table))
+      EXPECT_EQ(text.find("seed="), text.npos) << text;
+  }
 }
 
 // Rare: the line itself fails whenever it is tried, and what passes without a setting does not always.
 TEST(ExplainSettings, APassThatDoesNotRepeatBlamesNoSetting) {
-  const KernelTable table = wrong_at_times([](int call) { return call < 5 || call % 3 != 2; });
+  const KernelTable table =
+      wrong_at_times([](int call) { return call < 5 || (0b101100111010 >> (call % 12) & 1) != 0; });
   const std::vector<std::string> says = settings_that_matter(parse_case(kLine), table);
   ASSERT_EQ(says.size(), 1U);
   EXPECT_TRUE(says[0].starts_with("not deterministic: with ")) << says[0];

@@ -1,6 +1,9 @@
 #include "harness/processes/history.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
 
 namespace samestate {
 namespace {
@@ -47,6 +50,30 @@ TEST(Replay, LeavesOutWhatIsNotNeeded) {
   EXPECT_EQ(found.after, (std::vector<Case>{numbered(3), numbered(17)}));
   EXPECT_EQ(found.result.judgement.verdict, Verdict::fail);
   EXPECT_EQ(seen, 0) << "nothing ran in this process";
+}
+
+// The first case of its process leaves something: it is found without a run of all that came between.
+TEST(Replay, TheFirstAndTheLastAreTriedBeforeAllOfThem) {
+  static int seen = 0;
+  static int runs = 0;
+  const CaseRunner after_1 = [](const Case& c) {
+    seen += c.seed == 1 ? 1 : 0;
+    if (++runs > 20) std::abort();
+    return result(c.seed == 99 && seen > 0);
+  };
+  const Replayed found = replay(numbers(2000), numbered(99), after_1, {});
+  EXPECT_TRUE(found.repeated);
+  EXPECT_EQ(found.after, std::vector<Case>{numbered(1)});
+  EXPECT_EQ(found.result.judgement.verdict, Verdict::fail) << "no process ran more than 20";
+}
+
+// A sequence that takes longer than the budget is no failure of its own.
+TEST(Replay, ASequenceThatTheBudgetEndsIsNoFailure) {
+  const CaseRunner slow = [](const Case&) {
+    ::usleep(300000);
+    return result(false);
+  };
+  EXPECT_FALSE(replay(numbers(5), numbered(99), slow, {60.0, 1.0}).repeated);
 }
 
 TEST(Replay, SaysWhereTheyDoNotBringIt) {

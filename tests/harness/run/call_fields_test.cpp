@@ -4,7 +4,10 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <string>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "harness/run/run_case.h"
 #include "tests/harness/planted.h"
@@ -197,6 +200,45 @@ TEST(CallFields, WhatIsKeptFromEarlierCallsShows) {
     return base.run(a, c);
   };
   EXPECT_EQ(gate(refuses, "repeat=1"), "pass");
+}
+
+/// A fault that computes `field` once for all calls whose key, which has everything but it, is the same.
+template <class Value>
+Fault keyed_without(std::map<std::vector<double>, Value>& known, Value Arguments::*field) {
+  return before([&known, field](Arguments& a) {
+    std::vector<double> key{static_cast<double>(a.q.shape[1]), static_cast<double>(a.q.shape[2])};
+    if (static_cast<const void*>(&(a.*field)) != &a.scale) key.push_back(a.scale);
+    if (static_cast<const void*>(&(a.*field)) != &a.l2norm) key.push_back(a.l2norm ? 1.0 : 0.0);
+    if (static_cast<const void*>(&(a.*field)) != &a.head_map)
+      key.push_back(a.head_map == HeadMap::tiled ? 1.0 : 0.0);
+    a.*field = known.try_emplace(key, a.*field).first->second;
+  });
+}
+
+// What a cache keyed without one field gives shows in one case, in a process that ran nothing before.
+TEST(CallFields, ACacheWhoseKeyLacksAFieldShows) {
+  const auto verdict = [](const Fault& fault, const std::string& keys) {
+    return run_case(parse_case(std::string(kCase) + keys), planted_table(fault)).judgement.verdict;
+  };
+  const auto dies = [&](auto field, const std::string& keys = "") {
+    using Value = std::remove_cvref_t<decltype(std::declval<Arguments>().*field)>;
+    std::map<std::vector<double>, Value> known;
+    EXPECT_EQ(verdict(keyed_without<Value>(known, field), keys), Verdict::pass) << "alone it is right";
+    known.clear();
+    EXPECT_EQ(verdict(keyed_without<Value>(known, field), keys + " repeat=1"), Verdict::fail);
+  };
+  {
+    SCOPED_TRACE("scale");
+    dies(&Arguments::scale);
+  }
+  {
+    SCOPED_TRACE("head_map");
+    dies(&Arguments::head_map);
+  }
+  {
+    SCOPED_TRACE("l2norm");
+    dies(&Arguments::l2norm, "l2norm=1");  // without it the rows that are drawn are normalised ones
+  }
 }
 
 }  // namespace

@@ -1,0 +1,119 @@
+#include "cli/case_page.h"
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/explained.h"
+#include "cli/interrupt.h"
+#include "cli/table.h"
+#include "fixtures/run_file.h"
+#include "harness/processes/workers.h"
+#include "harness/systems/saved_run.h"
+#include "reports/records/summary.h"
+
+namespace samestate::cli {
+
+void add_record(Page& page, const Record& record) {
+  const Judgement& j = record.judgement;
+  page.line("case      {}", record.line);
+  page.line("kernel    {} on {}", record.kernel, record.device);
+  page.line("verdict   {}{}{}", name_of(j.verdict), j.reason.empty() ? "" : ": ", j.reason);
+  if (j.verdict == Verdict::skipped || j.verdict == Verdict::unsupported || j.verdict == Verdict::crash ||
+      j.verdict == Verdict::timeout || j.verdict == Verdict::flaky) {
+    return;
+  }
+  page.line("gate      {}{}", j.gate, j.stage.empty() ? "" : " of stage " + j.stage);
+  page.line("ratio     {:.6g}   (error {:.6g} of a bound of {:.6g})", j.ratio, j.error, j.bound);
+  if (const std::string_view measure = measure_of(j.gate); !measure.empty())
+    page.line("error     {}", measure);
+  // What is compared bit for bit, or in pairs of runs, has no other gates.
+  if (j.head_ratio > 0.0 || j.state_ratio > 0.0 || j.hard_ratio > 0.0)
+    page.line(
+        "gates     row {:.4g}   head {:.4g}   state {:.4g}   hard {:.4g}   twin {:.4g}   median row {:.4g}{}",
+        j.row_ratio, j.head_ratio, j.state_ratio, j.hard_ratio, j.twin_ratio, j.median_ratio,
+        j.sampled_ratio > 0.0 ? fmt::format("   sampled {:.4g}", j.sampled_ratio) : "");
+  if (!std::isnan(j.expected) || !std::isnan(j.actual)) {
+    page.line("worst at  {}", place_of(j));
+    page.line("          expected {:.9g}, actual {:.9g}, difference {:.3g}", j.expected, j.actual,
+              j.actual - j.expected);
+  }
+  if (j.rows > 0 && !j.gate.starts_with("exact"))
+    page.line("rows      {} compared, relative RMS error of o {:.3g}", j.rows, j.relative_rms);
+  const char* title = "stages    ";
+  for (const StageFinding& s : j.stages) {
+    page.line("{}{:<16} {:<8} ratio {:.4g}{}", std::exchange(title, "          "), s.stage,
+              name_of(s.verdict), s.ratio, s.gate.empty() ? "" : fmt::format(" ({})", s.gate));
+  }
+  if (j.held > 0)
+    page.line("held      {} of {}{} to their bounds, all others in float64: {}", j.held, j.held_of,
+              j.held_which.starts_with("tokens") ? "" : " heads", j.held_which);
+}
+
+void add_explanation(Page& page, const Explanation& e) {
+  const char* title = "compared  ";
+  for (const std::string& line : e.compared) page.line("{}{}", std::exchange(title, "          "), line);
+  title = "program   ";
+  for (std::size_t i = 0; i < e.program.size(); ++i) {
+    page.line("{}{:>2}. {}", std::exchange(title, "          "), i + 1, e.program[i]);
+  }
+  title = "differs   ";
+  for (const std::string& line : e.differs) page.line("{}{}", std::exchange(title, "          "), line);
+  title = "looks like";
+  for (const std::string& line : e.patterns) page.line("{} {}", std::exchange(title, "          "), line);
+  title = "values    ";
+  for (const ExplainedValue& v : e.values) {
+    page.line("{}{}: {} {:.9g}, {} {:.9g}", std::exchange(title, "          "), v.place, e.expected,
+              v.expected, e.actual, v.actual);
+  }
+  title = "bound     ";
+  for (const BoundTerm& term : e.terms) {
+    page.line("{}{:<28} {:.4g}", std::exchange(title, "          "), term.name, term.value);
+  }
+}
+
+std::string with_code(const std::string& page, Verdict verdict, const std::string& left) {
+  return fmt::format("{}{}{}\n{}", exit_code_of(verdict), left.empty() ? "" : " ", left, page);
+}
+
+std::string record_page(const Record& record, bool json) {
+  if (json) return case_json(record, {});
+  Page page;
+  add_record(page, record);
+  return page.text();
+}
+
+CaseExplanation lists_of(const Explanation& e) {
+  CaseExplanation out{e.differs, e.patterns, {}, {}, ""};
+  for (const ExplainedValue& v : e.values) out.values.push_back({v.place, v.expected, v.actual});
+  for (const BoundTerm& term : e.terms) out.terms.emplace_back(term.name, term.value);
+  return out;
+}
+
+int print_apart(const std::function<std::string()>& body, double timeout,
+                const std::function<Record()>& planned, bool json, double card_budget,
+                const KernelTable* table) {
+  const JobResult outcome = run_interruptibly(body, timeout);
+  if (const std::optional<Judgement> lost = judgement_of_loss(outcome)) {
+    Record record = planned();
+    record.judgement = *lost;
+    if (record.line.starts_with("v1 ")) say_what_ended(record.judgement, parse_case(record.line));
+    fmt::print("{}", record_page(record, json));
+    return exit_code_of(lost->verdict);
+  }
+  const std::size_t end = outcome.text.find('\n');
+  fmt::print("{}", std::string_view(outcome.text).substr(end + 1));
+  const std::string first = outcome.text.substr(0, end);
+  if (const std::size_t space = first.find(' '); space != first.npos) {
+    std::fflush(stdout);
+    const std::string path = first.substr(space + 1);
+    const RunFile run = read_run_file(path, named_shapes);
+    std::filesystem::remove(path);
+    print_neighbours(run, card_budget, table);
+  }
+  return std::stoi(first);
+}
+
+}  // namespace samestate::cli

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "harness/explain/explain.h"
+#include "harness/records/record.h"
+#include "harness/run/kernel_table.h"
+#include "reports/text/case_json.h"
+
+/// What `repro` and `judge` print of one case.
+namespace samestate::cli {
+
+/// A page of text that grows line by line.
+class Page {
+ public:
+  template <class... Arguments>
+  void line(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    text_ += fmt::format(format, std::forward<Arguments>(arguments)...) + "\n";
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+/// Verdict, gates, the worst place and stages.
+void add_record(Page& page, const Record& record);
+void add_explanation(Page& page, const Explanation& e);
+
+/// A page about a case and its verdict's exit code, as one text that a worker returns; behind the code a file of the run,
+/// where its contract is to be asked about.
+[[nodiscard]] std::string with_code(const std::string& page, Verdict verdict, const std::string& left = "");
+
+/// The page of a record alone; as JSON where asked.
+[[nodiscard]] std::string record_page(const Record& record, bool json);
+
+/// An explanation as the lists that a program reads.
+[[nodiscard]] CaseExplanation lists_of(const Explanation& e);
+
+/// Prints the page that `body` makes in a process of its own, or `planned` with the verdict of what became of
+/// it there, and the contracts near the run that it left (print_neighbours). Returns the exit code.
+[[nodiscard]] int print_apart(const std::function<std::string()>& body, double timeout,
+                              const std::function<Record()>& planned, bool json, double card_budget,
+                              const KernelTable* table = nullptr);
+
+}  // namespace samestate::cli

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <vector>
+
+#include "harness/cases/case_line.h"
+
+namespace samestate {
+
+/// The cases that are one step simpler than this one, boldest first: one call instead of many, fewer sequences and tokens,
+/// smaller sizes and chunks, plain settings and data. Each costs a reader less, so that a descent ends.
+[[nodiscard]] std::vector<Case> smaller_cases(const Case& from);
+
+}  // namespace samestate

@@ -1,0 +1,329 @@
+#include "harness/explain/explain_keys.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "harness/cases/keys.h"
+#include "harness/cases/regimes.h"
+#include "harness/cases/resolved.h"
+#include "harness/run/run_case.h"
+#include "reference/error.h"
+
+namespace samestate {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool power_of_two(std::int64_t n) { return n > 0 && std::has_single_bit(static_cast<std::uint64_t>(n)); }
+
+/// Values that fail, or that pass, the first few.
+std::string listed(const FailsWith& fails, bool wanted) {
+  constexpr std::size_t kShown = 5;
+  std::vector<std::string> some;
+  for (const auto& [value, failed] : fails) {
+    if (failed != wanted) continue;
+    if (some.size() == kShown) {
+      some.emplace_back("..");
+      break;
+    }
+    some.push_back(fmt::format("{}", value));
+  }
+  return fmt::format("{}", fmt::join(some, ", "));
+}
+
+/// The largest value below `failing` that passes and the smallest above it; nothing where none does.
+std::pair<std::optional<std::int64_t>, std::optional<std::int64_t>> passes_around(const FailsWith& fails,
+                                                                                  std::int64_t failing) {
+  std::optional<std::int64_t> below, above;
+  for (const auto& [value, failed] : fails) {
+    if (failed) continue;
+    if (value < failing) below = value;
+    if (value > failing && !above) above = value;
+  }
+  return {below, above};
+}
+
+}  // namespace
+
+namespace {
+
+std::string rule_without_exception(std::string_view key, std::int64_t failing, const FailsWith& fails,
+                                   const std::vector<std::pair<std::int64_t, std::string>>& units) {
+  if (std::ranges::all_of(fails, [](const auto& x) { return x.second; })) return "";
+  const auto separates = [&](const std::function<bool(std::int64_t)>& fault) {
+    return std::ranges::all_of(fails, [&](const auto& x) { return fault(x.first) == x.second; });
+  };
+  const auto [below, above] = passes_around(fails, failing);
+  const std::string tried =
+      fmt::format(": passes with {}={}, fails with {}", key, listed(fails, false), listed(fails, true));
+  const auto failures = std::ranges::count_if(fails, [](const auto& x) { return x.second; });
+  // A bound on one side is the simplest rule; what lies between its ends is not known.
+  if (below && separates([&](std::int64_t n) { return n > *below; })) {
+    for (const auto& [unit, name] : units) {
+      if (*below == unit)
+        return fmt::format("only where {} is larger than {} ({}){}", key, unit, name, tried);
+    }
+    const auto first = std::ranges::find_if(fails, [](const auto& x) { return x.second; })->first;
+    return fmt::format("only from {} = {} on{}", key, first, tried);
+  }
+  if (above && separates([&](std::int64_t n) { return n < *above; })) {
+    const auto least = fails.begin()->first;
+    if (failures == 1 && failing == least) return fmt::format("only {} = {}{}", key, failing, tried);
+    for (const auto& [unit, name] : units) {
+      if (*above == unit) return fmt::format("only where {} is less than {} ({}){}", key, unit, name, tried);
+    }
+    const auto last =
+        std::find_if(fails.rbegin(), fails.rend(), [](const auto& x) { return x.second; })->first;
+    return fmt::format("only up to {} = {}{}", key, last, tried);
+  }
+  for (const auto& [unit, name] : units) {
+    if (unit < 2) continue;
+    if (separates([&](std::int64_t n) { return n % unit != 0; }))
+      return fmt::format("only where {} is no multiple of {} ({}){}", key, unit, name, tried);
+    if (separates([&](std::int64_t n) { return n % unit == 0; }))
+      return fmt::format("only where {} is a multiple of {} ({}){}", key, unit, name, tried);
+    if (separates([&](std::int64_t n) { return n > unit && n % unit != 0; }))
+      return fmt::format("only where {0} is larger than {1} ({2}) and no multiple of it{3}", key, unit, name,
+                         tried);
+    if (separates([&](std::int64_t n) { return n > unit && n % unit == 0; }))
+      return fmt::format("only where {0} is a multiple of {1} ({2}) larger than it{3}", key, unit, name,
+                         tried);
+  }
+  if (failures == 1) return fmt::format("only {} = {}{}", key, failing, tried);
+  if (separates([](std::int64_t n) { return !power_of_two(n); }))
+    return fmt::format("only where {} is no power of two{}", key, tried);
+  if (separates(power_of_two)) return fmt::format("only where {} is a power of two{}", key, tried);
+  if (separates([](std::int64_t n) { return n % 2 != 0; }))
+    return fmt::format("only where {} is odd{}", key, tried);
+  for (const std::int64_t unit : {2, 3, 4, 8, 16, 32, 64, 128}) {
+    if (separates([&](std::int64_t n) { return n % unit != 0; }))
+      return fmt::format("only where {} is no multiple of {}{}", key, unit, tried);
+    if (separates([&](std::int64_t n) { return n % unit == 0; }))
+      return fmt::format("only where {} is a multiple of {}{}", key, unit, tried);
+  }
+  if (below && above && separates([&](std::int64_t n) { return n > *below && n < *above; }))
+    return fmt::format("only where {} lies between {} and {}{}", key, *below, *above, tried);
+  return fmt::format("depends on {}{}", key, tried);
+}
+
+}  // namespace
+
+std::string rule_of(std::string_view key, std::int64_t failing, const FailsWith& fails,
+                    const std::vector<std::pair<std::int64_t, std::string>>& units) {
+  std::string rule = rule_without_exception(key, failing, fails, units);
+  // Of one token, or one channel, much that is wrong elsewhere is right: nothing was carried, and there is nothing to mix.
+  const auto one = fails.find(1);
+  if (!rule.starts_with("depends on ") || one == fails.end() || one->second) return rule;
+  FailsWith others = fails;
+  others.erase(1);
+  if (std::string better = rule_without_exception(key, failing, others, units);
+      !better.empty() && !better.starts_with("depends on "))
+    return fmt::format("{}, and with 1 it passes too", better);
+  return rule;
+}
+
+namespace {
+
+/// Values of a size that tell rules apart: its neighbours, one, the powers of two and the multiples around it.
+std::set<std::int64_t> values_around(std::int64_t now,
+                                     const std::vector<std::pair<std::int64_t, std::string>>& units) {
+  std::set<std::int64_t> out{1, 2, 3, now - 1, now + 1, now / 2, 2 * now};
+  const auto around = [&](std::int64_t unit) {
+    if (unit < 2) return;
+    const std::int64_t floor = now / unit * unit;
+    for (const std::int64_t value : {floor - unit, floor, floor + unit, floor + unit + 1}) out.insert(value);
+    out.insert(unit - 1), out.insert(unit), out.insert(unit + 1);
+  };
+  for (const auto& [unit, name] : units) around(unit);
+  for (const std::int64_t unit : {4, 8, 16}) {
+    if (now > unit / 2) out.insert(now / unit * unit), out.insert((now / unit + 1) * unit);
+  }
+  const auto n = static_cast<std::uint64_t>(std::max<std::int64_t>(now, 1));
+  out.insert(static_cast<std::int64_t>(std::bit_floor(n)));
+  out.insert(static_cast<std::int64_t>(std::bit_ceil(n + 1)));
+  out.erase(now);
+  std::erase_if(out, [](std::int64_t value) { return value < 1; });
+  return out;
+}
+
+class Trials {
+ public:
+  Trials(const Case& failing, const KernelTable& table, double seconds)
+      : failing_(failing),
+        table_(table),
+        end_(Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(1e3 * seconds))),
+        // A larger size is tried where it costs about as much: the case runs within the caller's patience.
+        most_(4.0 * size_of_case(Resolved(failing)) + 65536.0) {}
+
+  KeyRules operator()() {
+    const Resolved r(failing_);
+    const bool chunked = r.form->chunked && failing_.chunk > 1;
+    std::vector<std::pair<std::int64_t, std::string>> units;
+    if (chunked) units.emplace_back(failing_.chunk, "chunk");
+    if (failing_.lengths.empty()) size("T", units, [](Case& c, std::int64_t v) { c.T = v; });
+    if (chunked) {
+      size("chunk", {{failing_.T, "T"}}, [](Case& c, std::int64_t v) { c.chunk = v; });
+    }
+    if (failing_.lengths.empty()) size("B", {}, [](Case& c, std::int64_t v) { c.B = v; });
+    if (failing_.lengths.size() > 1) sequences();
+    for (const CaseSize& of : r.system->sizes) {
+      const std::int64_t unit = of.multiple_of.empty() ? 1 : size_in(failing_, of.multiple_of);
+      std::vector<std::pair<std::int64_t, std::string>> multiples;
+      if (unit > 1) multiples.emplace_back(unit, of.multiple_of);
+      size(of.name, multiples, [&](Case& c, std::int64_t v) {
+        // What has to be a multiple of this one is as many times it as before.
+        for (const CaseSize& other : r.system->sizes) {
+          if (other.multiple_of != of.name) continue;
+          std::int64_t& follows = size_in(c, other.name);
+          follows = follows / size_in(failing_, of.name) * v;
+        }
+        size_in(c, of.name) = v;
+      });
+    }
+    regimes(r);
+    seeds();
+    std::ranges::move(bounds_, std::back_inserter(out_.rules));
+    return std::move(out_);
+  }
+
+ private:
+  /// Whether the case fails; nothing where it is no case, or is not judged, or the time is up.
+  std::optional<bool> fails(const Case& c) {
+    if (Clock::now() >= end_) return std::nullopt;
+    const std::optional<Resolved> r = resolved(c);
+    if (!r || size_of_case(*r) > most_) return std::nullopt;
+    try {
+      const Verdict verdict = run_case(c, table_).judgement.verdict;
+      if (verdict == Verdict::fail) return true;
+      if (verdict == Verdict::pass) return false;
+    } catch (const Error&) {  // no kernel of the table does it
+    }
+    return std::nullopt;
+  }
+
+  template <class Set>
+  void size(std::string_view key, const std::vector<std::pair<std::int64_t, std::string>>& units, Set set) {
+    const std::int64_t now = key == "T"       ? failing_.T
+                             : key == "B"     ? failing_.B
+                             : key == "chunk" ? failing_.chunk
+                                              : size_in(failing_, key);
+    if (now < 1) return;
+    FailsWith found{{now, true}};
+    const auto attempt = [&](std::int64_t value) {
+      Case c = failing_;
+      set(c, value);
+      c.prefill = std::min(c.prefill, c.T);
+      if (const std::optional<bool> failed = fails(c)) found[value] = *failed;
+      return found.contains(value);
+    };
+    for (const std::int64_t value : values_around(now, units)) attempt(value);
+    bisect(found, attempt);
+    take(key, found, rule_of(key, now, found, units));
+  }
+
+  /// Where the values that fail are all those above one that passes, the first of them; the same downwards.
+  template <class Attempt>
+  static void bisect(FailsWith& found, const Attempt& attempt) {
+    const auto monotone = [&] {
+      int turns = 0;
+      for (auto it = found.begin(); std::next(it) != found.end(); ++it)
+        turns += it->second != std::next(it)->second ? 1 : 0;
+      return turns == 1;
+    };
+    for (int i = 0; i < 8 && found.size() > 1 && monotone(); ++i) {
+      const auto turn = std::adjacent_find(found.begin(), found.end(),
+                                           [](const auto& a, const auto& b) { return a.second != b.second; });
+      const std::int64_t low = turn->first, high = std::next(turn)->first;
+      if (high - low < 2 || !attempt(low + (high - low) / 2)) return;
+    }
+  }
+
+  /// Of packed sequences, the first so many alone.
+  void sequences() {
+    const auto now = std::ssize(failing_.lengths);
+    FailsWith found{{now, true}};
+    for (const std::int64_t count : std::set<std::int64_t>{1, 2, 3, now / 2, now - 1}) {
+      if (count < 1 || count >= now) continue;
+      Case c = failing_;
+      c.lengths.resize(static_cast<std::size_t>(count));
+      c.T = 0;
+      for (const std::int64_t length : c.lengths) c.T += length;
+      if (const std::optional<bool> failed = fails(c)) found[count] = *failed;
+    }
+    take("sequences", found, rule_of("sequences", now, found, {}));
+  }
+
+  void regimes(const Resolved& r) {
+    constexpr std::size_t kTried = 6;
+    std::vector<std::string> passes, others;
+    std::size_t tried = 0;
+    for (const Regime* regime : r.system->regimes) {
+      if (regime->name == failing_.regime || tried == kTried) continue;
+      Case c = failing_;
+      c.regime = regime->name;
+      const std::optional<bool> failed = fails(c);
+      if (!failed) continue;
+      ++tried;
+      (*failed ? others : passes).emplace_back(regime->name);
+    }
+    // In one of many it may be by what its data happen to be.
+    if (passes.size() >= 2 && others.empty())
+      out_.rules.push_back(
+          fmt::format("only with regime={}: passes with {}", failing_.regime, fmt::join(passes, ", ")));
+  }
+
+  /// Other data of the same kind.
+  void seeds() {
+    constexpr std::uint64_t kSeeds = 6;
+    std::uint64_t passed = 0, tried = 0;
+    for (std::uint64_t i = 1; i <= kSeeds; ++i) {
+      Case c = failing_;
+      c.seed += 3 * i;  // which has as many threads
+      const std::optional<bool> failed = fails(c);
+      if (!failed) continue;
+      ++tried;
+      passed += *failed ? 0 : 1;
+    }
+    if (passed > 0)
+      out_.weak.push_back(
+          fmt::format("on some data alone: {} of {} other seeds pass, all else the same", passed, tried));
+  }
+
+  /// A threshold at one or two of something is true of much that is wrong with what is carried or shared.
+  void take(std::string_view key, const FailsWith& found, std::string rule) {
+    if (rule.empty()) return;
+    const bool from = rule.starts_with("only from ") || rule.find(" is larger than ") != rule.npos;
+    const bool several = from && !found.begin()->second && key != "sequences" && key != "B" &&
+                         std::ranges::none_of(found, [](const auto& x) { return x.first > 2 && !x.second; });
+    if (several || rule.starts_with("depends on ")) {
+      out_.weak.push_back(std::move(rule));
+    } else if (from || rule.starts_with("only up to ") || rule.find(" is less than ") != rule.npos) {
+      bounds_.push_back(std::move(rule));
+    } else {
+      out_.rules.push_back(std::move(rule));
+    }
+  }
+
+  const Case& failing_;
+  const KernelTable& table_;
+  Clock::time_point end_;
+  double most_;
+  KeyRules out_;
+  std::vector<std::string> bounds_;  ///< rules that name one end alone, behind those that are more telling
+};
+
+}  // namespace
+
+KeyRules keys_that_matter(const Case& failing, const KernelTable& table, double seconds) {
+  return Trials(failing, table, seconds)();
+}
+
+}  // namespace samestate

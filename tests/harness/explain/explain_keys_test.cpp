@@ -1,0 +1,96 @@
+// Which key turns a fault on, found by changing one at a time: a planted fault for each rule.
+#include "harness/explain/explain_keys.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/harness/planted.h"
+
+namespace samestate {
+namespace {
+
+const std::vector<std::pair<std::int64_t, std::string>> kChunk{{16, "chunk"}};
+
+TEST(RuleOf, NamesWhatSeparatesTheValues) {
+  const auto rule = [](std::int64_t failing, const FailsWith& fails) {
+    const std::string text = rule_of("T", failing, fails, kChunk);
+    return text.substr(0, text.find(':'));
+  };
+  EXPECT_EQ(rule(5, {{4, true}, {5, true}}), "");
+  EXPECT_EQ(rule(37, {{15, true}, {16, false}, {17, true}, {32, false}, {37, true}, {48, false}}),
+            "only where T is no multiple of 16 (chunk)");
+  EXPECT_EQ(rule(32, {{1, false}, {16, true}, {17, false}, {32, true}, {33, false}}),
+            "only where T is a multiple of 16 (chunk)");
+  EXPECT_EQ(rule(40, {{1, false}, {15, false}, {16, false}, {17, true}, {32, true}, {40, true}}),
+            "only where T is larger than 16 (chunk)");
+  EXPECT_EQ(rule(40, {{1, false}, {39, false}, {40, true}, {41, true}}), "only from T = 40 on");
+  EXPECT_EQ(rule(1, {{1, true}, {2, false}, {3, false}}), "only T = 1");
+  EXPECT_EQ(
+      rule(12,
+           {{1, false}, {2, false}, {3, true}, {4, false}, {8, false}, {12, true}, {16, false}, {24, true}}),
+      "only where T is no power of two");
+  EXPECT_EQ(rule(9, {{2, false}, {7, true}, {8, false}, {9, true}, {10, false}, {15, true}}),
+            "only where T is odd");
+  EXPECT_EQ(rule(9, {{3, true}, {4, false}, {6, true}, {8, false}, {9, true}, {12, false}, {16, true}})
+                .substr(0, 9),
+            "depends o");
+}
+
+TEST(RuleOf, OneIsAnExceptionThatIsTold) {
+  const std::string text = rule_of(
+      "T", 37, {{1, false}, {15, true}, {16, false}, {32, false}, {33, true}, {37, true}, {48, false}},
+      kChunk);
+  EXPECT_TRUE(text.starts_with("only where T is no multiple of 16 (chunk)")) << text;
+  EXPECT_TRUE(text.ends_with("and with 1 it passes too")) << text;
+}
+
+struct Planted {
+  const char* line;
+  bool (*wrong)(const Arguments&);
+  const char* says;
+};
+
+constexpr const char* kKernel = " kernel=planted.gated_delta_rule.chunked";
+
+// The words that a reader looks for, of a fault that is there with some values of one key alone.
+TEST(KeysThatMatter, FindsTheKeyOfAPlantedFault) {
+  const Planted faults[] = {
+      {"chunk=16 T=37 dk=4 dv=4", [](const Arguments& a) { return a.q.shape[1] % a.chunk != 0; },
+       "only where T is no multiple of 16 (chunk)"},
+      {"chunk=16 T=37 dk=4 dv=4", [](const Arguments& a) { return a.q.shape[1] > a.chunk; },
+       "only where T is larger than 16 (chunk)"},
+      {"chunk=16 T=9 dk=12 dv=4", [](const Arguments& a) { return (a.q.shape[3] & (a.q.shape[3] - 1)) != 0; },
+       "only where dk is no power of two"},
+      {"chunk=16 T=9 dk=1 dv=4", [](const Arguments& a) { return a.q.shape[3] == 1; }, "only dk = 1"},
+      {"chunk=16 T=9 dk=4 dv=7", [](const Arguments& a) { return a.v.shape[3] % 2 == 1; },
+       "only where dv is odd"},
+      {"chunk=16 B=4 T=9 dk=4 dv=4", [](const Arguments& a) { return a.q.shape[0] >= 3; },
+       "only from B = 3 on"},
+      {"chunk=8 T=9 dk=4 dv=4", [](const Arguments& a) { return a.chunk == 8; }, "only chunk = 8"},
+      {"chunk=16 T=77 dk=4 dv=4", [](const Arguments& a) { return a.q.shape[1] >= 41; },
+       "only from T = 41 on"},
+  };
+  for (const Planted& f : faults) {
+    const KernelTable table = faulty::planted_table(faulty::after([&](const Arguments& a) {
+      if (f.wrong(a)) faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; });
+    }));
+    const Case c = parse_case(std::string("v1 gated_delta_rule ") + f.line + kKernel);
+    ASSERT_EQ(run_case(c, table).judgement.verdict, Verdict::fail) << f.line;
+    const KeyRules found = keys_that_matter(c, table, 30.0);
+    ASSERT_FALSE(found.rules.empty()) << f.says;
+    EXPECT_TRUE(found.rules.front().starts_with(f.says)) << found.rules.front();
+  }
+}
+
+TEST(KeysThatMatter, SaysNothingOfWhatIsWrongWithEveryValue) {
+  const KernelTable table = faulty::planted_table(
+      faulty::after([](const Arguments& a) { faulty::each(a.o, [](float& x, const auto&) { x += 3.0F; }); }));
+  const KeyRules found = keys_that_matter(
+      parse_case(std::string("v1 gated_delta_rule chunk=16 T=9 dk=4 dv=4") + kKernel), table, 30.0);
+  EXPECT_TRUE(found.rules.empty());
+  EXPECT_TRUE(found.weak.empty());
+}
+
+}  // namespace
+}  // namespace samestate
