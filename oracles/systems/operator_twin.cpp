@@ -290,10 +290,12 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
   std::vector<TwinDistance> beam{nearest_};
   std::vector<TwinDistance> all{nearest_};
   std::set<std::string> known{nearest_.variant.words()};
+  // Parts come with an order of their own: what else such a kernel leaves out joins them in the next round.
+  std::vector<TwinVariant> parts = in_parts();
   while (!beam.empty()) {
     std::vector<TwinDistance> next;
     for (const TwinDistance& from : beam) {
-      std::vector<TwinVariant> variants;
+      std::vector<TwinVariant> variants = std::exchange(parts, {});
       for (const SkippedPoints& group : groups) {
         variants.push_back(from.variant);
         for (const PointPlace& place : group.places) variants.back().skipped.add(place);

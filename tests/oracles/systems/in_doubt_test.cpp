@@ -45,6 +45,10 @@ struct Subject : DrawnSubject {
   }
 };
 
+bool in_doubt(const Subject& of, const Tensors<double>& actual) {
+  return !doubtful_rows(of.subject(), actual, 1).empty();
+}
+
 Change kept_as(const char* tensor, Format format) {
   return [=](Tensors<double>& x) {
     Matrix<double>& m = x.find(tensor)->second;
@@ -86,7 +90,7 @@ TEST(InDoubt, WhatTheWorstCaseHidesDiesByDrawnRoundings) {
     const Tensors<double> actual = subject.reading(fault.change);
     const Judgement alone = subject.judge(actual, false);
     EXPECT_EQ(alone.verdict, Verdict::pass) << alone.ratio;
-    EXPECT_TRUE(in_doubt(subject.subject(), actual, 1));
+    EXPECT_TRUE(in_doubt(subject, actual));
     const Judgement together = subject.judge(actual);
     EXPECT_EQ(together.verdict, Verdict::fail) << together.sampled_ratio;
     EXPECT_TRUE(together.gate.starts_with("sampled")) << together.gate;
@@ -129,7 +133,7 @@ TEST(InDoubt, WhereTheWorstCaseSaysNothingAFaultIsDrawn) {
 TEST(InDoubt, ARightKernelIsNot) {
   for (const Subject* subject : {&latent(), &softmax()}) {
     const Tensors<double> right = in_fp32(subject->oracle.exact);
-    EXPECT_FALSE(in_doubt(subject->subject(), right, 1));
+    EXPECT_FALSE(in_doubt(*subject, right));
     EXPECT_EQ(subject->judge(right).verdict, Verdict::pass);
     EXPECT_EQ(subject->judge(right).sampled_ratio, 0.0) << "nothing is drawn";
   }
@@ -140,11 +144,11 @@ TEST(InDoubt, RoomAndNumbers) {
   const Subject& subject = latent();
   Tensors<double> actual = in_fp32(subject.oracle.exact);
   actual["y"](3, 2) = std::nan("");
-  EXPECT_TRUE(in_doubt(subject.subject(), actual, 1));
+  EXPECT_TRUE(in_doubt(subject, actual));
   Subject near("rms_norm", "equation", 3, {});
   Tensors<double> scaled = near.oracle.exact;
   scaled["y"] *= 1.5;
-  EXPECT_FALSE(in_doubt(near.subject(), scaled, 1)) << "the worst case sees it";
+  EXPECT_FALSE(in_doubt(near, scaled)) << "the worst case sees it";
 }
 
 TEST(InDoubt, FewSamplesAreEnoughForOneOfThemAndNotForAFault) {
@@ -206,7 +210,7 @@ TEST(InDoubt, RoundingsThatRepeatAreLeftToTheWorstCase) {
   subject.oracle = operator_oracle(subject.op, subject.call, subject.inputs, {}, subject.contract);
   EXPECT_TRUE(roundings_repeat(subject.subject()));
   const Tensors<double> actual = one_key_after_the_other(subject);
-  EXPECT_FALSE(in_doubt(subject.subject(), actual, 1)) << "a unit for each of the tokens";
+  EXPECT_FALSE(in_doubt(subject, actual)) << "a unit for each of the tokens";
   EXPECT_EQ(
       judge_sampled(subject.op, subject.call, subject.inputs, {}, subject.contract, subject.oracle, 1, actual)
           .verdict,
@@ -240,11 +244,11 @@ TEST(InDoubt, WeightsThatAreAlikeAreLeftToTheWorstCase) {
       Verdict::fail)
       << "drawn roundings do not know it";
   subject.oracle.tolerance.find("o")->second.array() += 1e-3;  // of scores that cancel it would be
-  EXPECT_FALSE(in_doubt(subject.subject(), actual, 1));
+  EXPECT_FALSE(in_doubt(subject, actual));
   EXPECT_EQ(subject.judge(actual).verdict, Verdict::pass);
   Tensors<double> wrong = actual;
   wrong.find("o")->second.row(700) *= 1.0 + 1.5 * 0x1p-24 * 767;
-  EXPECT_TRUE(in_doubt(subject.subject(), wrong, 1)) << "more than all of them to one side";
+  EXPECT_TRUE(in_doubt(subject, wrong)) << "more than all of them to one side";
 }
 
 TEST(InDoubt, TokensRepeatFromSoManyOn) {
