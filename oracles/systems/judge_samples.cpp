@@ -239,12 +239,23 @@ std::vector<Tensors<double>> samples_of(const TwinSubject& of, bool every, std::
     return minus;
   };
   std::vector<Tensors<double>> samples;
-  for (int n = first; n < first + count; ++n) {
-    SampledModel model = SampledModel::sample(of.contract, seed, n);
-    model.softmax = softmax;
-    const SamplingScope scope(model);
-    samples.push_back(every ? errors(evaluate(of.op.stochastic, of.op, of.call, of.inputs, of.cuts))
-                            : errors(evaluate(of.op.stored, of.op, of.call, of.inputs, of.cuts)));
+  // Inputs are the same in all samples: a layer's weights as such scalars fill a gigabyte.
+  const auto draw = [&]<class Scalar>(Tensors<Scalar> (*row)(const Call&, const Tensors<Scalar>&)) {
+    const std::vector<Tensors<Scalar>> sequence = alone(as<Scalar>(of.inputs));
+    for (int n = first; n < first + count; ++n) {
+      SampledModel model = SampledModel::sample(of.contract, seed, n);
+      model.softmax = softmax;
+      const SamplingScope scope(model);
+      const auto run = [&](const Call& one, const std::vector<Tensors<Scalar>>& part) {
+        return alone(row(one, part.front()));
+      };
+      samples.push_back(errors(evaluate_in_calls<Scalar>(of.op, of.call, sequence, of.cuts, run).front()));
+    }
+  };
+  if (every) {
+    draw(of.op.stochastic);
+  } else {
+    draw(of.op.stored);
   }
   return samples;
 }

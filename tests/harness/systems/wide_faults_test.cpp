@@ -20,8 +20,8 @@ namespace samestate {
 namespace {
 
 /// A case in fp32, its kernel of this build and what it wrote.
-struct Run {
-  Run(const std::string& line, const OperatorKernel& kernel)
+struct Written {
+  Written(const std::string& line, const OperatorKernel& kernel)
       : row(adapted(kernel)),
         r(parse_case(line)),
         system(dynamic_cast<const TensorSystem&>(*r.system)),
@@ -33,7 +33,7 @@ struct Run {
   }
   /// The run with one column of an output off by a share of each of its elements.
   [[nodiscard]] Judgement with_column_off(std::size_t output, Index column, float share) const {
-    Run wrong = *this;
+    Written wrong = *this;
     CaseTensor& x = wrong.outputs[output];
     const Index columns = x.spec.columns();
     for (Index i = column; i < std::ssize(x.data); i += columns)
@@ -65,7 +65,7 @@ std::string line_of(const ModelShape& shape, const OperatorKernel& kernel, Index
 
 void expect_faults_die(const std::string& line, const OperatorKernel& kernel) {
   SCOPED_TRACE(line);
-  const Run run(line, kernel);
+  const Written run(line, kernel);
   const Judgement right = run.judge();
   EXPECT_EQ(right.verdict, Verdict::pass) << right.reason;
   for (std::size_t i = 0; i < run.outputs.size(); ++i) {
@@ -89,9 +89,9 @@ TEST(WideFaults, OneColumnOfAMixtureOfExperts) {
 // Of many tokens that do not meet a few are drawn: those that stand out.
 TEST(WideFaults, OneColumnOfManyTokensOfAMixture) {
   const std::string line = "v1 qwen3_next_moe form=sorted T=12 D=512 N=4 F=128 Fs=64";
-  const Run run(line, operator_row("cpu.qwen3_next_moe.sorted"));
+  const Written run(line, operator_row("cpu.qwen3_next_moe.sorted"));
   EXPECT_EQ(run.judge().verdict, Verdict::pass);
-  Run wrong = run;
+  Written wrong = run;
   const Index D = 512;
   wrong.outputs.front().data[static_cast<std::size_t>(7 * D + 3)] *= 1.02F;
   const Judgement judged = wrong.judge();
