@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 #include <span>
@@ -295,7 +296,7 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
   while (!beam.empty()) {
     std::vector<TwinDistance> next;
     for (const TwinDistance& from : beam) {
-      std::vector<TwinVariant> variants = std::exchange(parts, {});
+      std::vector<TwinVariant> variants;
       for (const SkippedPoints& group : groups) {
         variants.push_back(from.variant);
         for (const PointPlace& place : group.places) variants.back().skipped.add(place);
@@ -304,6 +305,7 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
         variants.push_back(from.variant);
         change(variants.back());
       }
+      std::ranges::move(std::exchange(parts, {}), std::back_inserter(variants));
       for (TwinVariant& variant : variants) {
         variant.skipped.sort();
         if (evaluated_ >= kMost || !known.insert(variant.words()).second) continue;

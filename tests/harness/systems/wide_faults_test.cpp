@@ -82,8 +82,12 @@ void expect_faults_die(const std::string& line, const OperatorKernel& kernel) {
 
 // 0.0038 of a worst case of 0.0798, which passed.
 TEST(WideFaults, OneColumnOfAMixtureOfExperts) {
-  expect_faults_die("v1 qwen3_next_moe form=sorted T=2 D=2048 N=8 F=512 Fs=64",
+  const Written run("v1 qwen3_next_moe form=sorted T=2 D=2048 N=8 F=512 Fs=64",
                     operator_row("cpu.qwen3_next_moe.sorted"));
+  const Judgement wrong = run.with_column_off(0, 2047, 0.02F);
+  EXPECT_EQ(wrong.verdict, Verdict::fail) << wrong.reason;
+  EXPECT_LT(wrong.hard_ratio, 0.2) << "the worst case does not see it";
+  EXPECT_TRUE(wrong.gate.starts_with("sampled")) << wrong.gate;
 }
 
 // Of many tokens that do not meet a few are drawn: those that stand out.
