@@ -14,7 +14,7 @@
 /// The interface of code under test: one call evaluates one (system, form) on a batch of sequences.
 /// Layout [B, T, H, D]; state [N, Hv, dk, dv] (row convention: o = S^T q); g is the natural log of the decay,
 /// finite, <= 0. e^-128 is no fp32 number but 0: for a g below -128, a reset, a kernel may take any value from -128 down
-/// to it, and one that sums g takes none below -1024, since what is added to a larger sum in fp32 is lost.
+/// to it, and one that sums g takes none below -1024, since what is added to a larger sum in fp32 is lost. Sums of g are in any order: that of a whole chunk, in the decay to its end, may be another sum than the scan's last.
 ///
 /// A kernel may rely on: stride 1 in the last dimension of q, k, v, o and the states, whatever its extent;
 /// positive strides; no two elements of an output in one place; cu_seqlens contiguous and ascending within

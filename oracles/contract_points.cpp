@@ -18,13 +18,14 @@ namespace {
 using Values = std::vector<std::string_view>;
 using Text = std::string_view;
 
-constexpr std::array<std::pair<Format, Text>, 7> kFormats = {{{Format::none, "none"},
+constexpr std::array<std::pair<Format, Text>, 8> kFormats = {{{Format::none, "none"},
                                                               {Format::fp64, "fp64"},
                                                               {Format::fp32, "fp32"},
                                                               {Format::tf32, "tf32"},
                                                               {Format::tf32_truncated, "tf32_truncated"},
                                                               {Format::bf16, "bf16"},
-                                                              {Format::fp16, "fp16"}}};
+                                                              {Format::fp16, "fp16"},
+                                                              {Format::tf32x3, "tf32x3"}}};
 constexpr std::array<std::pair<Inverse, Text>, 4> kInverses = {{{Inverse::substitution, "substitution"},
                                                                 {Inverse::block16, "block16"},
                                                                 {Inverse::neumann, "neumann"},
@@ -47,8 +48,8 @@ Enum valued(const std::array<std::pair<Enum, Text>, Count>& names, Text name) {
 }
 
 const Values kStored = {"fp32", "bf16", "fp16"};
-const Values kOperand = {"fp32", "tf32", "tf32_truncated", "bf16", "fp16"};
-const Values kOptional = {"none", "fp32", "tf32", "tf32_truncated", "bf16", "fp16"};
+const Values kOperand = {"fp32", "tf32x3", "tf32", "tf32_truncated", "bf16", "fp16"};
+const Values kOptional = {"none", "fp32", "tf32x3", "tf32", "tf32_truncated", "bf16", "fp16"};
 
 template <Format Contract::*field>
 ContractPoint format_point(Text name, Text means, Values values) {
@@ -71,9 +72,9 @@ ContractPoint setting(Text name, Text means, Values values) {
 ContractPoint inverse_point() {
   Values values = {"substitution"};
   for (const Text text :
-       {"block16/fp32", "block16/tf32", "block16/tf32_truncated", "block16/bf16", "block16/fp16",
-        "block8/fp32", "block8/tf32", "block8/tf32_truncated", "block8/bf16", "block8/fp16", "neumann/fp32",
-        "neumann/tf32", "neumann/tf32_truncated", "neumann/bf16"})
+       {"block16/fp32", "block16/tf32x3", "block16/tf32", "block16/tf32_truncated", "block16/bf16",
+        "block16/fp16", "block8/fp32", "block8/tf32", "block8/tf32_truncated", "block8/bf16", "block8/fp16",
+        "neumann/fp32", "neumann/tf32", "neumann/tf32_truncated", "neumann/bf16"})
     values.push_back(text);
   return {
       "inverse",
@@ -109,7 +110,7 @@ std::vector<ContractPoint> make_points() {
                                   "their format; r multiplies fp32 sums; x r stays in fp32",
                                   {"operand", "factor", "unrounded"})),
       recurrent(format_point<&C::qk>("qk", "q and k as operands", kOperand)),
-      setting<&C::scan>("scan", "order of the sum of g in a chunk", {"sequential", "tree"}),
+      setting<&C::scan>("scan", "order of the sum of g in a chunk; the sum of all of them, in the decay to its end, may be another", {"sequential", "tree"}),
       recurrent(setting<&C::exponential>("exponential", "expf, or 2^(x log2 e)", {"exact", "ex2"})),
       setting<&C::log2e>("log2e", "what log2 e multiplies: G_i - G_j, each g before the sum, or the sum G",
                          {"difference", "gate", "sum"}),
@@ -355,7 +356,7 @@ Text name_of(Format format) {
 bool holds(Format outer, Format inner) {
   if (outer == inner || outer == Format::none || outer == Format::fp64) return true;
   if (outer == Format::fp32) return inner != Format::fp64 && inner != Format::none;
-  const bool tf32 = outer == Format::tf32 || outer == Format::tf32_truncated;
+  const bool tf32 = outer == Format::tf32 || outer == Format::tf32_truncated || outer == Format::tf32x3;
   return tf32 && (inner == Format::bf16 || inner == Format::fp16 || inner == Format::tf32 ||
                   inner == Format::tf32_truncated);
 }

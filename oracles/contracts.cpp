@@ -30,6 +30,10 @@ constexpr Row kRows[] = {
      "tf32"
      "+accumulator:tensor_core+exponential:ex2",
      "fp32 storage, tf32 operands rounded to nearest, tensor-core sums"},
+    {"tf32x3",
+     "tf32+qk:tf32x3+T:tf32x3+beta_v:tf32x3+beta_exp_k:tf32x3+W:tf32x3+state_operand:tf32x3+v_new:tf32x3"
+     "+v_decayed:tf32x3+P:tf32x3",
+     "fp32 storage, each product three of tf32 parts (about 21 bits), tensor-core sums"},
     {"tf32_block16", "tf32+inverse:block16/tf32", "tf32 with a 16 x 16 blocked inverse merged in tf32"},
     {"tf32_truncated",
      "tf32+qk:tf32_truncated+T:tf32_truncated+beta_v:tf32_truncated+beta_exp_k:tf32_truncated+W:tf32_"
@@ -124,6 +128,12 @@ const Contract& contract_of(Contract points) {
   return contract_named(format_contract(points, table().bases));
 }
 
+std::string nearest_card(std::string_view name) {
+  Contract c = contract_named(name);
+  c.nearest = true;
+  return contract_of(std::move(c)).name;
+}
+
 const Contract& exact_contract(std::string_view name) {
   Contract c = contract_named(name);
   if (!c.nearest) return contract_named(name);
@@ -202,7 +212,7 @@ double largest_integer(const Contract& c) {
   double coarsest = unit_roundoff(Format::fp32);
   for (Format f : {c.qk, c.beta_k, c.A, c.inverse_operand, c.T, c.beta_v, c.beta_exp_k, c.residual, c.U, c.W,
                    c.state_operand, c.v_new, c.v_decayed, c.k_decayed, c.P, c.q_decayed}) {
-    coarsest = std::max(coarsest, unit_roundoff(f));
+    coarsest = std::max(coarsest, unit_roundoff(whole_in(f)));
   }
   return 1.0 / coarsest;
 }
@@ -214,7 +224,7 @@ bool is_tf32(Format f) { return f == Format::tf32 || f == Format::tf32_truncated
 }  // namespace
 
 Format unit_operand(const Contract& c) {
-  return is_tf32(c.qk) && c.input == Format::fp32 ? c.qk : Format::none;
+  return (is_tf32(c.qk) || c.qk == Format::tf32x3) && c.input == Format::fp32 ? c.qk : Format::none;
 }
 
 bool of_tf32(const Contract& c) {

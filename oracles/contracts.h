@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "reference/contract.h"
@@ -23,6 +24,9 @@ struct NamedContract {
 
 /// The same of points, whatever their name.
 [[nodiscard]] const Contract& contract_of(Contract points);
+
+/// The text of that contract with a card that is nearest: its twin is reported and does not gate.
+[[nodiscard]] std::string nearest_card(std::string_view name);
 
 /// The same with an exact card: the twin gates.
 [[nodiscard]] const Contract& exact_contract(std::string_view name);
@@ -60,7 +64,7 @@ struct NamedContract {
 /// Up to which size every integer is one of all formats of operands and stored matrices: 1 / u of the coarsest.
 [[nodiscard]] double largest_integer(const Contract& contract);
 
-/// To what a matrix unit rounds the operands of an operator's products: tf32 or tf32_truncated of a contract whose storage is
+/// To what a matrix unit rounds the operands of an operator's products: tf32, tf32_truncated or tf32x3 of a contract whose storage is
 /// fp32; none otherwise, since operands of 16 bit are stored so before they are multiplied.
 [[nodiscard]] Format unit_operand(const Contract& contract);
 

@@ -357,7 +357,10 @@ Judgement judge_twin(const HeadOracle& oracle, const Contract& contract, const T
         "limit, RMS error {:.4g} times the twin's (limit 1 +- {:.3g}): {}",
         contract.name, middle, median_limit, single(worst), rms, rms_limit,
         kernel_error < error - rms_allowed
-            ? "more exact than the contract, a rounding that it declares is missing"
+            ? fmt::format(
+                  "{}; contract={} is the one to paste for a kernel that rounds less, `samestate repro` "
+                  "looks for one that has its roundings",
+                  kMoreExact, nearest_card(contract.name))
         : kernel_error > error + rms_allowed
             ? "a rounding that the contract does not declare"
             : "a rounding that the contract does not declare, or one it declares is missing");

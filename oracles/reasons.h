@@ -21,6 +21,14 @@ inline constexpr std::string_view kFinalState = "final state: ";
 /// that such a case is tried for a reason, and says nothing about how wide the bounds are.
 inline constexpr std::string_view kZeroGate = "zero";
 
+/// In the reason of a kernel that is nearer to the equations than the twin of its contract.
+inline constexpr std::string_view kMoreExact =
+    "more exact than the contract, a rounding that it declares is missing";
+
+/// Judgement::gate of a run that is vacuous since a row is in doubt (oracles/systems/in_doubt.h) and nothing could be drawn: it
+/// is not outweighed by what else of the run passes.
+inline constexpr std::string_view kInDoubtGate = "in doubt";
+
 /// Behind the reason of a stage that fails in a layer that passes as a whole.
 inline constexpr std::string_view kOnlyInStage = "; the whole layer shows nothing of it";
 

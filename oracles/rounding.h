@@ -28,6 +28,8 @@ constexpr FormatLayout layout_of(Format format) {
     case Format::tf32:
     case Format::tf32_truncated:
       return {11, -126, 127};
+    case Format::tf32x3:
+      return {20, -126, 127};
     case Format::bf16:
       return {8, -126, 127};
     case Format::fp16:
@@ -62,7 +64,7 @@ constexpr int unit_exponent(Format format) { return layout_of(format).precision 
 }  // namespace detail
 
 /// Largest relative error of one rounding: 2^-53 fp64, 2^-24 fp32, 2^-11 tf32 and fp16, 2^-10 tf32_truncated
-/// (it drops bits), 2^-8 bf16, 0 none. BOUNDS 1.
+/// (it drops bits), 2^-8 bf16, 0 none; of an operand of tf32x3 2^-20, its half of what the product lacks included (BOUNDS 5.5).
 [[nodiscard]] constexpr double unit_roundoff(Format format) {
   return format == Format::none ? 0.0 : detail::power(-detail::unit_exponent(format));
 }
@@ -102,6 +104,10 @@ constexpr int unit_exponent(Format format) { return layout_of(format).precision 
 
 /// The same for fp32 data: fp32, fp64 and none return x.
 [[nodiscard]] float round_to(float x, Format format);
+
+/// The format whose numbers an operand of `format` takes as they are: tf32x3 leaves out products of second parts, which only a number
+/// of tf32 has none of.
+constexpr Format whole_in(Format format) { return format == Format::tf32x3 ? Format::tf32 : format; }
 
 /// Half the spacing of `format` at |x|, subnormals included: the hard bound on rounding a value of magnitude
 /// up to |x| (for tf32_truncated the whole spacing). 0 for none; infinity or NaN where x is. BOUNDS 7,

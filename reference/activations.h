@@ -8,15 +8,22 @@
 /// (EQUATIONS 1; ACT-2 calls silu so).
 namespace samestate {
 
-/// 1 / (1 + e^-x), from the side that does not overflow.
+/// 1 / (1 + e^-x), from the side that does not overflow: known to a share of itself however small it is.
 template <class Scalar>
-[[nodiscard]] Scalar logistic(const Scalar& x) {
+[[nodiscard]] Scalar logistic_by_exp(const Scalar& x) {
   using std::exp;
   if (x < Scalar(0)) {
     const Scalar e = exp(x);
     return e / (Scalar(1) + e);
   }
   return Scalar(1) / (Scalar(1) + exp(-x));
+}
+
+/// The same of a gate or an activation, which kernels also evaluate as (1 + tanh(x / 2)) / 2, known to a rounding of 1: a scalar
+/// that carries errors has that in its own overload.
+template <class Scalar>
+[[nodiscard]] Scalar logistic(const Scalar& x) {
+  return logistic_by_exp(x);
 }
 
 /// x sigma(x) (ACT-2).

@@ -10,8 +10,9 @@
 namespace samestate {
 
 /// A storage or operand format. `none` at a rounding point says that the point does not exist in this kernel;
-/// `fp32` says that nothing is rounded below the working precision there.
-enum class Format { none, fp64, fp32, tf32, tf32_truncated, bf16, fp16 };
+/// `fp32` says that nothing is rounded below the working precision there; `tf32x3` that an operand is two numbers of tf32, whose
+/// products with those of the other operand are summed but for the smallest (3xTF32).
+enum class Format { none, fp64, fp32, tf32, tf32_truncated, bf16, fp16, tf32x3 };
 
 /// How T = (I + A)^-1 is computed: fp32 forward substitution; 16 x 16 substitution and merges whose operands
 /// are rounded to `inverse_operand`; Neumann doubling with the same rounding; 8 x 8 substitution and merges

@@ -45,6 +45,13 @@ inline void require_groups(Index N, Index G, Index M, Index K) {
   }
 }
 
+/// sigma of logits that are compared and divided by their sum: of the smallest too a share of itself has to be known, so that
+/// (1 + tanh(x / 2)) / 2 is no way to it.
+template <class Scalar>
+[[nodiscard]] Matrix<Scalar> expert_scores(const Matrix<Scalar>& logits) {
+  return logits.unaryExpr([](const Scalar& e) { return logistic_by_exp(e); });
+}
+
 /// Probabilities s = sigma(logits) [T, N] and choices s + bias [T, N], of a routing that has not chosen yet. Throws as
 /// require_groups, and where the bias has another length.
 template <class Scalar>
@@ -56,7 +63,7 @@ template <class Scalar>
     throw Error("group-limited router: a bias of " + std::to_string(router.selection_bias.size()) +
                 " elements for N=" + std::to_string(N) + " experts; give one each, or none");
   }
-  Routing<Scalar> out{logits, stored(logistic(logits)), Matrix<Index>(T, K), Matrix<Scalar>(T, K)};
+  Routing<Scalar> out{logits, stored(expert_scores(logits)), Matrix<Index>(T, K), Matrix<Scalar>(T, K)};
   choice = out.probabilities;
   if (router.selection_bias.size() != 0) choice.rowwise() += router.selection_bias.transpose();
   return out;

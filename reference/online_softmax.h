@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reference/softmax_attention.h"
@@ -90,21 +91,25 @@ template <class Scalar>
   require_consistent(x);
   if (tile < 1) throw Error("attention: tile=" + std::to_string(tile) + ": a tile holds at least 1 key");
   const Index dv = x.value_width();
+  // Of a kernel that takes whole tiles in parts of their own, as many as fit.
+  const Index of_part = merged ? 0 : keys_a_part<Scalar>(x.keys()) / tile * tile;
   const std::vector<OnlineSoftmax<Scalar>> none(static_cast<std::size_t>(x.tokens()),
                                                 OnlineSoftmax<Scalar>(dv));
   Matrix<Scalar> o(x.tokens(), x.heads * dv);
   for (Index h = 0; h < x.heads; ++h) {
-    std::vector<OnlineSoftmax<Scalar>> rows = none;
+    std::vector<OnlineSoftmax<Scalar>> rows = none, part = none;
+    const auto merge_part = [&] {
+      for (std::size_t t = 0; t < rows.size(); ++t) rows[t].merge(part[t]);
+      part = none;
+    };
+    Index from = -1;  // the part of the tile before
     for (const Index begin : tiles_of_keys<Scalar>(x.keys(), tile)) {
       const Index end = tile < x.keys() - begin ? begin + tile : x.keys();
-      if (!merged) {
-        add_tile(x, h, begin, end, rows);
-        continue;
-      }
-      std::vector<OnlineSoftmax<Scalar>> part = none;
-      add_tile(x, h, begin, end, part);
-      for (std::size_t t = 0; t < rows.size(); ++t) rows[t].merge(part[t]);
+      const Index before = std::exchange(from, of_part > 0 ? begin / of_part : 0);
+      if (before >= 0 && (merged || before != from)) merge_part();
+      add_tile(x, h, begin, end, of_part > 0 || merged ? part : rows);
     }
+    merge_part();
     for (Index t = 0; t < x.tokens(); ++t) {
       const OnlineSoftmax<Scalar>& row = rows[static_cast<std::size_t>(t)];
       if (row.empty) throw_fully_masked(t);

@@ -104,12 +104,12 @@ template <class Scalar, class Row>
   return largest;
 }
 
-/// Keys that a kernel takes at a time, its weights stored under the largest score so far and rescaled when that is raised; 0:
-/// all at once. Of a scalar that knows of such kernels, where weights are divided last.
+/// Keys of `keys` that a kernel takes at a time, its weights stored under the largest score so far and rescaled when that is
+/// raised; 0: all at once. Of a scalar that knows of such kernels, where weights are divided last.
 template <class Scalar>
-[[nodiscard]] Index key_tile() {
-  if constexpr (requires { RoundingPoint<Scalar>::key_tile(); }) {
-    return RoundingPoint<Scalar>::divides_last() ? RoundingPoint<Scalar>::key_tile() : 0;
+[[nodiscard]] Index key_tile(Index keys) {
+  if constexpr (requires { RoundingPoint<Scalar>::key_tile(keys); }) {
+    return RoundingPoint<Scalar>::divides_last() ? RoundingPoint<Scalar>::key_tile(keys) : 0;
   } else {
     return 0;
   }
@@ -138,6 +138,17 @@ template <class Scalar>
   }
 }
 
+/// Keys of each part that a kernel takes under a maximum of its own, of `keys` in all, as kernels of long contexts do (flash
+/// decoding); 0: all are one part. Of a scalar that knows of such kernels.
+template <class Scalar>
+[[nodiscard]] Index keys_a_part(Index keys) {
+  if constexpr (requires { RoundingPoint<Scalar>::keys_a_part(keys); }) {
+    return RoundingPoint<Scalar>::keys_a_part(keys);
+  } else {
+    return 0;
+  }
+}
+
 /// The first keys of tiles of `tile`, of `keys` in all, in the order in which they are taken.
 template <class Scalar>
 [[nodiscard]] std::vector<Index> tiles_of_keys(Index keys, Index tile) {
@@ -147,15 +158,18 @@ template <class Scalar>
   return begins;
 }
 
-/// The largest score of token t so far, of each tile of keys, or the one that a kernel keeps for it; of tiles before which no key
-/// was seen, any.
+/// The largest score of token t so far in its part, of each tile of keys, or the one that a kernel keeps for it; of tiles before
+/// which no key of the part was seen, any.
 template <class Scalar, class Row>
 [[nodiscard]] std::vector<Scalar> largest_so_far(const AttentionInputs<Scalar>& x, Index t, Index tile,
                                                  const Row& row) {
   const std::vector<Index> tiles = tiles_of_keys<Scalar>(row.size(), tile);
   std::vector<Scalar> out(tiles.size());
   std::optional<Scalar> largest;
+  const Index of_part = keys_a_part<Scalar>(row.size());
+  Index part = -1;
   for (const Index begin : tiles) {
+    if (of_part > 0 && begin / of_part != std::exchange(part, begin / of_part)) largest.reset();
     const std::optional<Scalar> here =
         largest_seen(x, t, begin, row.segment(begin, std::min(tile, row.size() - begin)));
     if (here && largest && !keeps_maximum(*largest, *here)) take_larger(*largest, *here);
@@ -174,7 +188,7 @@ template <class Scalar>
                                              Index first = 0) {
   using std::exp;
   const bool last = RoundingPoint<Scalar>::divides_last();
-  const Index tile = key_tile<Scalar>();
+  const Index tile = key_tile<Scalar>(x.keys());
   for (Index i = 0; i < scores.rows(); ++i) {
     const Index t = (first + i) % x.tokens();
     const std::optional<Scalar> largest = largest_seen(x, t, 0, scores.row(i));

@@ -43,6 +43,7 @@ class Neighbourhood {
     Neighbours out;
     const double own = distance(*case_.contract);
     std::vector<Tried> first = around({*case_.contract});
+    add_named(first);
     out.changes = 1;
     take(out, first, own);
     // A pair's better half is seldom among the worse of single changes.
@@ -81,10 +82,24 @@ class Neighbourhood {
         }
       }
     }
-    std::stable_sort(out.begin(), out.end(),
-                     [](const Tried& a, const Tried& b) { return a.distance < b.distance; });
+    std::stable_sort(out.begin(), out.end(), nearer);
     return out;
   }
+
+  /// Contracts that have a name and the formats of the kernel's tensors: a kernel that rounds nothing between input and output is
+  /// many changes away from one that stores at each point.
+  void add_named(std::vector<Tried>& to) {
+    const Contract& own = *case_.contract;
+    for (const NamedContract& row : contracts()) {
+      Contract other = row.contract;
+      other.nearest = own.nearest;
+      if (up() || other.input != own.input || other.output != own.output || other.state != own.state)
+        continue;
+      to.push_back({distance(other), std::move(other)});
+    }
+    std::stable_sort(to.begin(), to.end(), nearer);
+  }
+  [[nodiscard]] static bool nearer(const Tried& a, const Tried& b) { return a.distance < b.distance; }
 
   void take(Neighbours& out, const std::vector<Tried>& tried, double own) {
     constexpr std::size_t kJudged = 6;
@@ -130,8 +145,13 @@ bool is_about_the_contract(const Resolved& r, const Judgement& j) {
   const bool failed =
       j.verdict == Verdict::fail &&
       (j.gate.starts_with("twin") || (tensors && (j.gate.starts_with("sampled") || of_worst_case)));
+  // An error that the three products of tf32 parts may make is near the limits of fp32.
+  constexpr double kOfThreeProducts = 64.0;
+  const bool of_products =
+      !tensors && j.verdict == Verdict::fail && same_points(*r.contract, contract_named("fp32")) &&
+      (j.gate == "row" || j.gate == "head" || j.gate == "state") && j.ratio < kOfThreeProducts;
   const bool far = j.verdict == Verdict::pass && r.promised.nearest && j.twin_ratio > 1.0;
-  return r.law == nullptr && (failed || far);
+  return r.law == nullptr && (failed || far || of_products);
 }
 
 Neighbours neighbours_of(const Resolved& r, const RunFile& run, double seconds,
@@ -148,6 +168,17 @@ Neighbours neighbours_of(const Resolved& r, const RunFile& run, double seconds,
   for (const TensorSpec& spec : signature.inputs) inputs.push_back(values(spec));
   for (const TensorSpec& spec : signature.outputs) outputs.push_back(values(spec));
   const Outputs of = outputs_of(outputs);
+  if (!low_precision(*r.contract)) {
+    // fp32 has no twin to be near to.
+    Neighbours out;
+    out.coarser = true;
+    Case as = r.c;
+    as.contract = "tf32x3";
+    const Judgement j =
+        judge_batch(Resolved(as), system->family, system->batch(r, inputs, given_in(run.given)), of, {});
+    if (j.verdict == Verdict::pass) out.passes.push_back(as.contract);
+    return out;
+  }
   return Neighbourhood(r, system->family, system->batch(r, inputs, given_in(run.given)), of, seconds, stop)
       .look();
 }

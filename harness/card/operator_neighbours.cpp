@@ -20,6 +20,7 @@ Contract with_operands(const Contract& c, Format operand) {
   if (unit_operand(c) == operand) return c;
   const char* name = operand == Format::tf32             ? "tf32"
                      : operand == Format::tf32_truncated ? "tf32_truncated"
+                     : operand == Format::tf32x3         ? "tf32x3"
                                                          : "fp32";
   Contract other = contract_named(name);
   other.output = c.output;
@@ -53,7 +54,8 @@ std::vector<Contract> operator_contracts_near(const Contract& c, int changes,
                                               std::span<const Format> written) {
   std::vector<Contract> out;
   std::vector<Format> operands{unit_operand(c)};
-  if (c.input == Format::fp32) operands = {Format::none, Format::tf32, Format::tf32_truncated};
+  if (c.input == Format::fp32)
+    operands = {Format::none, Format::tf32x3, Format::tf32, Format::tf32_truncated};
   std::vector<Format> outputs{c.output};
   std::vector<Format> others{Format::fp32, c.input};
   others.insert(others.end(), written.begin(), written.end());

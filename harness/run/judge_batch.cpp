@@ -276,8 +276,11 @@ class BatchJudge {
       if (t.verdict == Verdict::fail) t = judge_twin_pieces(n, h, std::move(t));
       if (t.verdict == Verdict::fail && contract_.nearest) {
         j.reason = fmt::format(
-            "the card is nearest: {:.3g} of the twin's limit, reported and not gated (--strict gates it)",
-            t.twin_ratio);
+            "the card is nearest: {:.3g} of the twin's limit, reported and not gated (--strict gates it){}",
+            t.twin_ratio,
+            t.reason.find(kMoreExact) == std::string::npos
+                ? ""
+                : "; the kernel rounds less than the card declares");
       } else if (t.verdict == Verdict::fail) {
         merge(j, t);
       }

@@ -152,9 +152,16 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     const bool law = r.law != nullptr;
     // Samples of a large chunk, as its form computes it, take a minute where the running error takes a tenth of a second.
     const double tiles = std::max(1.0, static_cast<double>(r.c.chunk) / 64.0);
-    const double in_doubt = tiles > 1.0 ? 0.0 : 4.0;
     const double vacuous = patience * (points ? 1.0 : 0.3) / (tiles * tiles);
-    return SampledSequences(held, work, points ? 0.1 : law ? 0.0 : in_doubt, law ? 0.0 : vacuous);
+    return SampledSequences(held, work, points ? 0.1 : 0.0, law ? 0.0 : vacuous);
+  };
+  // Few right runs are in doubt, and drawing fails a wrong one: the work of a case that may go into it, of which a dozen samples
+  // are taken. Most of this work is a layer's weights, which a sample reads once.
+  double left_in_doubt = r.c.chunk > 64 ? 0.5 : 256.0 * patience;
+  const auto in_doubt = [&](double work) {
+    if (work > left_in_doubt) return false;
+    left_in_doubt -= work;
+    return true;
   };
   // A twin is sought among the subsets of its points. A stage has few of the layer's, and part of its work.
   constexpr double kOfStage = 0.25;
@@ -191,7 +198,8 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     const bool points = oracle.points && r.law == nullptr;
     const auto asked = [&](double of_twins, double of_draws) {
       return GatesAsked{[=, &looked](Verdict v) { return twins(of_twins, points).takes(looked, v); },
-                        [=, &looked](Verdict v) { return draws(of_draws, points).takes(looked, v); }};
+                        [=, &looked](Verdict v) { return draws(of_draws, points).takes(looked, v); },
+                        [=](double share) { return in_doubt(share * of_draws); }};
     };
     const std::optional<ChosenByKernel> chosen =
         chosen_by_kernel(system.row, part.call, part.inputs, part.cuts, *r.contract, oracle, part.outputs);
@@ -225,7 +233,9 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
       }
       // As of the rows of a sequence that is held whole: a bound that says nothing of some leaves the others judged.
       if (std::ranges::any_of(of_parts, [](const Judgement& j) { return j.verdict == Verdict::pass; }))
-        std::erase_if(of_parts, [](const Judgement& j) { return j.verdict == Verdict::vacuous; });
+        std::erase_if(of_parts, [](const Judgement& j) {
+          return j.verdict == Verdict::vacuous && j.gate != kInDoubtGate;
+        });
       for (Judgement& judgement : of_parts) add(std::move(judgement));
       if (which.empty()) which = tokens.text(), of_tokens = tokens.count();
       if (oracles == nullptr) continue;

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
 #include "oracles/limits.h"
 #include "oracles/reasons.h"
+#include "oracles/systems/in_doubt.h"
 #include "oracles/systems/judge_samples.h"
 
 namespace samestate::tensor_laws_detail {
@@ -28,7 +30,9 @@ void Comparison::add(Index b, const std::string& name, Index rows, const Side& f
                                     {x, get(first.oracle.exact, name), tolerance_x},
                                     {y, get(second.oracle.exact, name), tolerance_y}});
   }
+  const bool points = first.oracle.points || second.oracle.points;
   for (Index i = 0; i < rows; ++i) {
+    double squares = 0.0, bounds = 0.0, largest = 0.0;  // of the row
     for (Index j = 0; j < x.cols(); ++j) {
       const double bound = tolerance_x(i, j) + tolerance_y(i, j);
       if (!std::isfinite(bound)) continue;
@@ -47,8 +51,9 @@ void Comparison::add(Index b, const std::string& name, Index rows, const Side& f
       const double error = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
       const double ratio = error == 0.0 ? 0.0 : error / bound;
       ++compared_;
-      squares_ += y(i, j) * y(i, j);
-      bounds_ += bound * bound;
+      squares += y(i, j) * y(i, j);
+      bounds += bound * bound;
+      largest = std::max(largest, error);
       if (!where_.empty() && ratio <= worst_.ratio) continue;
       worst_.ratio = ratio;
       worst_.error = error;
@@ -59,6 +64,13 @@ void Comparison::add(Index b, const std::string& name, Index rows, const Side& f
       worst_.worst.sequence = b;
       where_ = name;
     }
+    squares_ += squares;
+    bounds_ += bounds;
+    // Without rounding points wide bounds pass no difference that a fault of kWideTolerance would make (in_doubt.h).
+    const double size = std::sqrt(squares / static_cast<double>(std::max<Index>(x.cols(), 1)));
+    const bool hides = !points && bounds > kWideTolerance * kWideTolerance * squares &&
+                       largest > std::max(kLargeShare * kWideTolerance * size, kLeastError);
+    if (hides && doubt_.empty()) doubt_ = fmt::format("output {}, row {}", name, i);
   }
 }
 
@@ -82,6 +94,11 @@ Judgement Comparison::take(const std::string& what) {
     worst_.reason = "everything compared is zero";
   } else if (bounds_ > kVacuousOutput * kVacuousOutput * squares_) {
     worst_.reason = fmt::format("the sum of the bounds is above {} of what is compared", kVacuousOutput);
+  } else if (!doubt_.empty()) {
+    worst_.gate = kInDoubtGate;
+    worst_.reason = fmt::format(
+        "{}: the sum of the bounds is above {} of its size, and the two runs differ by more than {} of it",
+        doubt_, kWideTolerance, kLargeShare * kWideTolerance);
   } else {
     worst_.verdict = Verdict::pass;
   }

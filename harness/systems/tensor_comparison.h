@@ -42,6 +42,8 @@ class Comparison {
   std::string where_not_finite_;
   double squares_ = 0.0, bounds_ = 0.0;
   std::string where_;
+  std::string
+      doubt_;  ///< of contracts without rounding points, a row whose bounds are wide and whose difference is not small
 };
 
 /// Of sequence b evaluated in calls ending at `cuts`.

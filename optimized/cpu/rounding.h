@@ -66,6 +66,8 @@ inline void round_values(const float* x, float* y, std::int64_t count, Format fo
       return apply(to_tf32);
     case Format::tf32_truncated:
       return apply(to_tf32_truncated);
+    case Format::tf32x3:
+      return apply([](float value) { return to_tf32(value) + to_tf32(value - to_tf32(value)); });
     case Format::none:
     case Format::fp32:
     case Format::fp64:

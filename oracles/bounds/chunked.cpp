@@ -234,7 +234,8 @@ class Chunks : private bounds::Chunk {
     const double eC = decay.from_start(L - 1);
     const Vec to_end = decay.between.row(L - 1);
     const Vec to_end_error =
-        decay.between_error.row(L - 1).transpose().cwiseQuotient(to_end.cwiseMax(1e-300));
+        (Norms::worst_case || coherent_gate_ ? decay.end_error : Vec(decay.between_error.row(L - 1)))
+            .cwiseQuotient(to_end.cwiseMax(1e-300));
     const Mat Kd = to_end.asDiagonal() * K;
     const Vec Kd_squares = Kd.rowwise().squaredNorm();
     const double decay_squared = std::pow(decay.start_error(L - 1), 2);

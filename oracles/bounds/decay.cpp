@@ -42,6 +42,15 @@ class ScanError {
     return 2 * std::max(std::fabs(sequential_(i)), std::fabs(doubling_(i))) + spread(size);
   }
 
+  /// By how much two fp32 sums of all g may differ: the scan's last, and one in any order. det: the errors of both; else what the
+  /// two scans really make, and the quadrature of roundings, which is three deviations of a sum in a tree.
+  [[nodiscard]] double apart() const {
+    const Index last = sums_.size() - 1;
+    if (!det_) return at(last);
+    const double any_order = kUnitRoundoff32 * static_cast<double>(last) * std::fabs(sums_(last));
+    return at(last) + std::max(at(last), any_order);
+  }
+
   /// Of G_i - G_j.
   [[nodiscard]] double between(Index i, Index j) const {
     const double scaled =
@@ -116,6 +125,9 @@ class SumError {
   [[nodiscard]] double at(Index i) const {
     return most_ ? std::max(least_.error.at(i), most_->error.at(i)) : least_.error.at(i);
   }
+  [[nodiscard]] double apart() const {
+    return most_ ? std::max(least_.error.apart(), most_->error.apart()) : least_.error.apart();
+  }
   [[nodiscard]] double between(Index i, Index j) const {
     return most_ ? std::max(least_.error.between(i, j), most_->error.between(i, j))
                  : least_.error.between(i, j);
@@ -168,7 +180,7 @@ ChunkDecay chunk_decay(const Vector<double>& gates, Exponential exponential, Sca
     decay.from_start = Vector<double>::Ones(L);
     decay.start_error = Vector<double>::Zero(L);
     decay.start_bias = Vector<double>::Zero(L);
-    decay.end_bias = Vector<double>::Zero(L);
+    decay.end_bias = decay.end_error = Vector<double>::Zero(L);
     return decay;
   }
   const SumError error(gates, scan, mode, model.rounded_once, log2e);
@@ -180,11 +192,13 @@ ChunkDecay chunk_decay(const Vector<double>& gates, Exponential exponential, Sca
   decay.start_error.resize(L);
   decay.start_bias.resize(L);
   decay.end_bias.resize(L);
+  decay.end_error.resize(L);
+  const double apart = relative_error(error.apart());
   for (Index i = 0; i < L; ++i) {
     const double start = std::exp(sums(i));
     const double to_end = sums(L - 1) - sums(i);
     decay.start_bias(i) = exponential_bias(sums(i), exponential, model) * start;
-    decay.end_bias(i) = exponential_bias(to_end, exponential, model) * std::exp(to_end);
+    decay.end_bias(i) = (exponential_bias(to_end, exponential, model) + apart) * std::exp(to_end);
     decay.from_start(i) = start;
     decay.start_error(i) =
         relative_error(error.at(i) + exponential_error(sums(i), exponential, model)) * start +
@@ -198,6 +212,7 @@ ChunkDecay chunk_decay(const Vector<double>& gates, Exponential exponential, Sca
       decay.between_error(i, j) = relative * value + flush_error(value);
     }
   }
+  decay.end_error = decay.between_error.row(L - 1).transpose() + apart * decay.between.row(L - 1).transpose();
   return decay;
 }
 

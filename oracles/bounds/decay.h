@@ -21,7 +21,10 @@ struct ChunkDecay {
   Vector<double> from_start;     ///< [L] exp(G_i)
   Vector<double> start_error;    ///< [L] absolute
   Vector<double> start_bias;     ///< [L] absolute: the exponential's bias alone
-  Vector<double> end_bias;       ///< [L] the same of exp(G_L - G_j)
+  Vector<double>
+      end_bias;  ///< [L] the same of exp(G_L - G_j), and what another sum for G_L makes of all of them
+  Vector<double>
+      end_error;  ///< [L] absolute, of exp(G_L - G_j): between_error's last row, and that of another sum
 };
 
 /// Of the gates g of one chunk. The error of a difference G_i - G_j is
@@ -32,6 +35,8 @@ struct ChunkDecay {
 /// Where log2 e multiplies each g first, the scalar twin's gates are those products, and their roundings the slope of
 /// the exponential; where it multiplies the sums, each end is rounded once more: + u32 (|G_i| + |G_j|), in quadrature in
 /// prob and semi.
+/// The decay to the chunk's end may have a sum of its own for G_L, since fp32 sums in any order: a plain sum beside the scan. All
+/// exp(G_L - G_j) are then off by one factor, 1 + delta, |delta| at most the errors of both sums of all g (BOUNDS 5.4).
 /// then eps = expm1(error + u32 |G_i - G_j| + exponential_error), error of E = eps E + flush_error(E).
 [[nodiscard]] ChunkDecay chunk_decay(const Vector<double>& g, Exponential exponential, Scan scan, Mode mode,
                                      const ExponentialModel& model, Log2e log2e = Log2e::difference);

@@ -8,6 +8,7 @@
 #include "oracles/bounds/skipped_points.h"
 #include "oracles/bounds/softmax_order.h"
 #include "oracles/rounding.h"
+#include "reference/activations.h"
 #include "reference/rounding_point.h"
 
 /// A scalar that carries its own error: the exact value and a rigorous bound on what any correct fp32
@@ -327,6 +328,14 @@ inline Running softplus(const Running& x) {
   return Running::rounded(value, carried, model.function_units).made_of(x);
 }
 
+/// sigma(x), by whatever way: kernels take 1 / (1 + e^-x), or (1 + tanh(x / 2)) / 2, where 1 and what is within a rounding of -1
+/// cancel: tanh within two roundings of 1 leaves sigma within one of them (bounds_operators.md 13). So one unit of 1 joins the
+/// error, of which silu makes |x|.
+inline Running logistic(const Running& x) {
+  const Running y = logistic_by_exp(x);
+  return Running::within(y.value(), y.error() + detail::running_model().unit).made_of(y);
+}
+
 template <>
 struct RoundingPoint<Running> {
   static constexpr bool rounds = true;
@@ -346,12 +355,13 @@ struct RoundingPoint<Running> {
   /// exactly and a number of the format stays.
   static Running operand(const Running& x) {
     const RunningModel& model = detail::running_model();
-    if (model.rounds != nullptr) *model.rounds = true;
+    // Of three products of tf32 parts no operand is one rounded number, and no twin is made.
+    if (model.rounds != nullptr && model.operand != Format::tf32x3) *model.rounds = true;
     const double error = x.error();
     const double value = x.value();
     if (model.of_twin)
       return error == 0.0 ? turned(value, model.operand) : nearest(value, error, model.operand);
-    if (error == 0.0 && round_to(value, model.operand) == value) return x;
+    if (error == 0.0 && round_to(value, whole_in(model.operand)) == value) return x;
     return Running::within(value, error + unit_roundoff(model.operand) * (std::abs(value) + error) +
                                       subnormal_error(model.operand))
         .made_of(x);
@@ -379,9 +389,10 @@ struct RoundingPoint<Running> {
     return !model.of_twin || model.sums_stored ? kept : x;
   }
   static bool divides_last() { return detail::running_model().softmax.divides_last; }
-  static std::int64_t key_tile() { return detail::running_model().softmax.key_tile; }
+  static std::int64_t key_tile(std::int64_t keys) { return detail::running_model().softmax.tile_of(keys); }
   static double lazy_by() { return detail::running_model().softmax.lazy_by; }
   static bool last_keys_first() { return detail::running_model().softmax.last_keys_first; }
+  static std::int64_t keys_a_part(std::int64_t keys) { return detail::running_model().softmax.part_of(keys); }
   static bool rounds_at(const PointPlace& place) {
     const RunningModel& model = detail::running_model();
     return model.skipped == nullptr || !model.skipped->has(place);

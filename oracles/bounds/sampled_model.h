@@ -94,6 +94,9 @@ class SamplingScope {
   if (format == Format::none || x == 0.0 || !std::isfinite(x)) return x;
   const SampledModel& model = detail::sampling().model;
   const double nearest = round_to(x, format);
+  // Three products err by an operand's own rounding and by its share of the one left out: no rounding has just these sizes.
+  if (format == Format::tf32x3 && model.drawn && std::isfinite(nearest))
+    return round_to(x, whole_in(format)) == x ? x : x + half_ulp(x, format) * random_function(x, model.salt);
   if (!model.drawn || nearest == x || !std::isfinite(nearest)) return nearest;
   const double half = half_ulp(x, format);
   // What is cut off is smaller by up to a spacing, and never larger: there is no sign to draw.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 /// In which order a kernel takes a softmax, which moves where its weights are stored but not their number.
@@ -10,6 +11,24 @@ struct SoftmaxOrder {
   std::int64_t key_tile = 0;     ///< and under the largest score of so many keys and those before; 0: of all
   double lazy_by = 0.0;          ///< a score raises the running maximum where it exceeds it by more than this
   bool last_keys_first = false;  ///< tiles of keys are taken from the last to the first
+  /// Keys are taken in so many parts of whole tiles (flash decoding), or in parts of so many keys, each under a maximum of its own;
+  /// sums and values of the parts are merged in fp32, by e^(m_i - m). 0: all keys are one part.
+  std::int64_t parts = 0;
+  std::int64_t keys_a_part = 0;
+  bool largest_of_part =
+      false;  ///< weights are stored under the largest score of their part, not of its tiles so far
+
+  /// Keys of one part where there are `keys` in all: a multiple of key_tile, which has to be set; 0: all.
+  [[nodiscard]] std::int64_t part_of(std::int64_t keys) const {
+    if (keys_a_part > 0) return keys_a_part;
+    if (parts < 2 || key_tile < 1) return 0;
+    const std::int64_t tiles = (keys + key_tile - 1) / key_tile;
+    return std::max<std::int64_t>((tiles + parts - 1) / parts, 1) * key_tile;
+  }
+  /// Keys that are stored under one maximum; 0: all.
+  [[nodiscard]] std::int64_t tile_of(std::int64_t keys) const {
+    return largest_of_part ? part_of(keys) : key_tile;
+  }
 
   friend bool operator==(const SoftmaxOrder&, const SoftmaxOrder&) = default;
 };

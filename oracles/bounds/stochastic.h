@@ -3,6 +3,7 @@
 #include "oracles/bounds/running_error.h"
 #include "oracles/bounds/sampled_model.h"
 #include "oracles/limits.h"
+#include "reference/activations.h"
 
 /// A scalar whose roundings of working precision are drawn too: sums in any order, functions within their units. Errors
 /// are those of bounds_operators.md 2: a sum of n terms, S with squares Q, errs by
@@ -170,6 +171,12 @@ inline Stochastic softplus(const Stochastic& x) {
   const double sum = (Stochastic(1.0) + exp(x)).value();
   return Stochastic::rounded(planted(std::log(std::max(sum, 1.0)), Planted::functions), kFunctionUnits);
 }
+/// By the ways of Running's: where a 1 is added to a softplus's e^x, it is to a logistic's tanh.
+inline Stochastic logistic(const Stochastic& x) {
+  if (!detail::sampling().model.adds_one) return logistic_by_exp(x);
+  const double tanh = planted(std::tanh(0.5 * x.value()), Planted::functions);
+  return Stochastic(0.5) * (Stochastic(1.0) + Stochastic::rounded(tanh, 2.0));
+}
 inline Stochastic sin(const Stochastic& x) {
   return Stochastic::rounded(planted(std::sin(x.value()), Planted::functions), kFunctionUnits);
 }
@@ -192,9 +199,12 @@ struct RoundingPoint<Stochastic> {
     return detail::sampling().model.sums_stored ? kept : x;
   }
   static bool divides_last() { return detail::sampling().model.softmax.divides_last; }
-  static std::int64_t key_tile() { return detail::sampling().model.softmax.key_tile; }
+  static std::int64_t key_tile(std::int64_t keys) { return detail::sampling().model.softmax.tile_of(keys); }
   static double lazy_by() { return detail::sampling().model.softmax.lazy_by; }
   static bool last_keys_first() { return detail::sampling().model.softmax.last_keys_first; }
+  static std::int64_t keys_a_part(std::int64_t keys) {
+    return detail::sampling().model.softmax.part_of(keys);
+  }
   static bool rounds_at(const PointPlace& place) { return model_rounds_at(place); }
   static bool rounds_operands(const PointPlace& place) { return model_rounds_operands(place); }
 };

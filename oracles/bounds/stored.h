@@ -52,9 +52,12 @@ struct RoundingPoint<Stored> {
   static Stored shift(Stored x) { return x; }
   static Stored summed(Stored x, Stored kept) { return detail::sampling().model.sums_stored ? kept : x; }
   static bool divides_last() { return detail::sampling().model.softmax.divides_last; }
-  static std::int64_t key_tile() { return detail::sampling().model.softmax.key_tile; }
+  static std::int64_t key_tile(std::int64_t keys) { return detail::sampling().model.softmax.tile_of(keys); }
   static double lazy_by() { return detail::sampling().model.softmax.lazy_by; }
   static bool last_keys_first() { return detail::sampling().model.softmax.last_keys_first; }
+  static std::int64_t keys_a_part(std::int64_t keys) {
+    return detail::sampling().model.softmax.part_of(keys);
+  }
   static bool rounds_at(const PointPlace& place) { return model_rounds_at(place); }
   static bool rounds_operands(const PointPlace& place) { return model_rounds_operands(place); }
 };

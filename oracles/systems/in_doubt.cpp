@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <memory>
 #include <random>
-#include <vector>
+#include <type_traits>
+#include <utility>
 
 #include "oracles/limits.h"
 #include "oracles/numbers.h"
@@ -36,22 +39,45 @@ struct Rows {
   std::vector<Index> rows;
   Vector<double> noise;  ///< sigma_r^2 of all rows
   Vector<double> alike;  ///< what the roundings of one long sum make of a row where all fall to one side
+  Vector<bool> wide;
 
-  [[nodiscard]] bool stands_out(Index r) const {
-    const double size = std::max(std::sqrt(noise(r)), alike(r) / kDoubt);
-    // So written, what is no number stands out, and a row whose moved values are none does not.
-    return !(std::sqrt(error.row(r).cwiseAbs2().mean()) <= kDoubt * size &&
-             error.row(r).cwiseAbs().maxCoeff() <= 4.0 * kDoubt * size) &&
-           !std::isnan(noise(r));
+  /// The error over the least that is in doubt.
+  [[nodiscard]] double times(Index r) const {
+    const double size = std::max({std::sqrt(noise(r)), alike(r) / kDoubt, kLeastError / kDoubt});
+    const double most = error.row(r).cwiseAbs().maxCoeff();
+    const double row = std::sqrt(error.row(r).cwiseAbs2().mean());
+    // Of what is no number, and where moved values are none, no comparison holds.
+    double times = std::max(row, most / 4.0) / (kDoubt * size);
+    if (std::isnan(noise(r))) times = 0.0;
+    if (!std::isfinite(row)) return kInfinity;
+    // Rows that are zero have no size that a share of it could be.
+    const double large = kLargeShare * kWideTolerance * std::sqrt(exact.row(r).cwiseAbs2().mean());
+    return wide(r) && large > kLeastError ? std::max(times, most / large) : times;
   }
-  void keep_those_that_stand_out() {
-    std::erase_if(rows, [&](Index r) { return !stands_out(r); });
+  void keep_those_in_doubt() {
+    std::erase_if(rows, [&](Index r) { return !(times(r) > 1.0); });
   }
 };
 
+/// RMS of a row's tolerance over that of what is expected.
+double share_of_row(const Matrix<double>& tolerance, const Matrix<double>& exact, Index r) {
+  const double size = exact.row(r).norm();
+  const double most = tolerance.row(r).norm();
+  return size > 0.0 ? most / size : most > 0.0 ? kInfinity : 0.0;
+}
+
+/// Whether each row of each output belongs to a token, and no state is carried.
+bool all_of_tokens(const Operator& op, const Signature& signature) {
+  const auto of_tokens = [](const TensorSpec& x) { return x.axis == Axis::tokens; };
+  const auto carried = [](const TensorSpec& x) { return x.axis == Axis::state || x.axis == Axis::prefix; };
+  return op.token_wise && std::ranges::all_of(signature.outputs, of_tokens) &&
+         std::ranges::none_of(signature.inputs, carried);
+}
+
 }  // namespace
 
-bool in_doubt(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed) {
+std::vector<DoubtfulRow> doubtful_rows(const TwinSubject& of, const Tensors<double>& actual,
+                                       std::uint64_t seed) {
   const auto tokens = static_cast<double>(tokens_met(of));
   std::map<std::string, Rows> outputs;
   for (const auto& [name, exact] : of.oracle.exact) {
@@ -59,17 +85,21 @@ bool in_doubt(const TwinSubject& of, const Tensors<double>& actual, std::uint64_
     const Matrix<double>& tolerance = get(of.oracle.tolerance, name);
     const Matrix<bool>& undecided = get(of.oracle.undecided, name);
     const Vector<double> squares = exact.cwiseAbs2().rowwise().mean();
-    Rows rows{
-        exact, get(actual, name) - exact, {}, kUnit * kUnit * squares, kUnit * tokens * squares.cwiseSqrt()};
+    Rows rows{exact,
+              get(actual, name) - exact,
+              {},
+              kUnit * kUnit * squares,
+              kUnit * tokens * squares.cwiseSqrt(),
+              Vector<bool>::Constant(exact.rows(), false)};
     for (Index r = 0; r < exact.rows(); ++r) {
-      const bool room =
-          !(tolerance.row(r).cwiseAbs2().mean() <= kRoomOfWorstCase * kRoomOfWorstCase * squares(r));
-      if (room && !undecided(r, 0)) rows.rows.push_back(r);
+      const double share = share_of_row(tolerance, exact, r);
+      rows.wide(r) = !(share <= kWideTolerance);
+      if (!(share <= kRoomOfWorstCase) && !undecided(r, 0)) rows.rows.push_back(r);
     }
-    rows.keep_those_that_stand_out();
+    rows.keep_those_in_doubt();
     if (!rows.rows.empty()) outputs.emplace(name, std::move(rows));
   }
-  if (outputs.empty()) return false;
+  if (outputs.empty()) return {};
   Call canonical = of.call;
   canonical.form = of.op.forms.front().name;
   const Signature signature = of.op.signature(canonical);
@@ -79,11 +109,66 @@ bool in_doubt(const TwinSubject& of, const Tensors<double>& actual, std::uint64_
     for (auto& [name, rows] : outputs)
       rows.noise += (get(values, name) - rows.exact).cwiseAbs2().rowwise().mean() / kMovedInputs;
   }
+  const bool alone = of.call.tokens > 0 && all_of_tokens(of.op, signature);
+  std::vector<DoubtfulRow> found;
   for (auto& [name, rows] : outputs) {
-    rows.keep_those_that_stand_out();
-    if (!rows.rows.empty()) return true;
+    rows.keep_those_in_doubt();
+    const Index each = alone ? rows.exact.rows() / of.call.tokens : 1;
+    for (const Index r : rows.rows)
+      found.push_back({name, r, alone ? r / each : -1, rows.times(r), rows.wide(r)});
   }
-  return false;
+  std::ranges::stable_sort(found, std::greater<>(), &DoubtfulRow::times);
+  return found;
+}
+
+std::vector<std::string> wide_outputs(const OperatorOracle& oracle) {
+  std::vector<std::string> wide;
+  for (const auto& [name, exact] : oracle.exact) {
+    const Matrix<double>& tolerance = get(oracle.tolerance, name);
+    double most = 0.0, size = 0.0;
+    for (Index i = 0; i < exact.size(); ++i) {
+      const double t = tolerance.data()[i];
+      if (!std::isfinite(t)) continue;
+      most += t * t, size += exact.data()[i] * exact.data()[i];
+    }
+    if (size > 0.0 && most > kWideTolerance * kWideTolerance * size) wide.push_back(name);
+  }
+  return wide;
+}
+
+TokensAlone tokens_in_doubt(const TwinSubject& of, const Tensors<double>& actual,
+                            const std::vector<DoubtfulRow>& rows, std::size_t most) {
+  TokensAlone out{{}, of.call, {}, {}, {}};
+  for (const DoubtfulRow& row : rows) {
+    if (out.tokens.size() < most && std::ranges::find(out.tokens, row.token) == out.tokens.end())
+      out.tokens.push_back(row.token);
+  }
+  std::ranges::sort(out.tokens);
+  const auto of_tokens = [&](const auto& x) {
+    const Index each = x.rows() / of.call.tokens;
+    std::vector<Index> kept;
+    for (const Index t : out.tokens) {
+      for (Index r = 0; r < each; ++r) kept.push_back(t * each + r);
+    }
+    return std::decay_t<decltype(x)>(x(kept, Eigen::all));
+  };
+  out.call.tokens = std::ssize(out.tokens);
+  if (of.call.choice != nullptr && of.call.choice->rows() == of.call.tokens)
+    out.call.choice = std::make_shared<const Matrix<Index>>(of_tokens(*of.call.choice));
+  for (const TensorSpec& spec : of.op.signature(of.call).inputs) {
+    const Matrix<double>& x = get(of.inputs, spec.name);
+    out.inputs.emplace(spec.name, spec.axis == Axis::tokens ? of_tokens(x) : x);
+  }
+  out.oracle.points = of.oracle.points;
+  out.oracle.axes = of.oracle.axes;
+  for (const auto& [name, x] : of.oracle.exact) {
+    out.oracle.exact.emplace(name, of_tokens(x));
+    out.oracle.tolerance.emplace(name, of_tokens(get(of.oracle.tolerance, name)));
+    out.oracle.undecided.emplace(name, of_tokens(get(of.oracle.undecided, name)));
+    out.actual.emplace(name, of_tokens(get(actual, name)));
+  }
+  for (const auto& [name, x] : of.oracle.overflows) out.oracle.overflows.emplace(name, of_tokens(x));
+  return out;
 }
 
 Index tokens_met(const TwinSubject& of) {

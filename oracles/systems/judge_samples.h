@@ -59,7 +59,7 @@ enum class SampledLimit { predicted, largest };
                                       const SoftmaxOrder& softmax = {});
 
 /// Whether the first kFewSamples are enough: each statistic is at most kSampledMargin times the largest of theirs, which says that kSamples would
-/// not fail the kernel, and nothing where it is more. They go to `few`.
+/// not fail the kernel, and nothing where it is more, or where that much is above kVacuousOutput of every output. They go to `few`.
 [[nodiscard]] bool lies_within_few(const Operator& op, const Call& call, const Tensors<double>& inputs,
                                    const std::vector<Index>& cuts, const Contract& contract,
                                    const OperatorOracle& oracle, std::uint64_t seed,

@@ -1,9 +1,17 @@
 #include "oracles/systems/judge_sequence.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "oracles/reasons.h"
 #include "oracles/systems/in_doubt.h"
 #include "oracles/systems/judge_samples.h"
 
@@ -49,6 +57,107 @@ bool has_free_chunks(const TwinSubject& of) {
   return !of.oracle.points && form != nullptr && form->chunked && of.call.chunk > 1 && of.call.tokens > 1;
 }
 
+/// Drawn roundings of a run; empty where they do not know whether they make its error. `begun`: where few may be enough.
+std::optional<Judgement> draw(const TwinSubject& of, const Tensors<double>& actual, std::uint64_t seed,
+                              SampledErrors begun = {}) {
+  Judgement drawn = judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual,
+                                  std::move(begun), {});
+  // Roundings of n tokens that are one token add up to n where drawn ones make the root of it: so far a run is not known.
+  const bool repeats = drawn.verdict == Verdict::fail &&
+                       drawn.ratio * drawn.ratio <= static_cast<double>(tokens_met(of)) &&
+                       roundings_repeat(of);
+  if (repeats) return {};
+  return drawn;
+}
+
+/// The same of a run in doubt, of which few samples may be enough: then nothing but the verdict is known.
+std::optional<Judgement> draw_in_doubt(const TwinSubject& of, const Tensors<double>& actual,
+                                       std::uint64_t seed) {
+  SampledErrors few;
+  if (!lies_within_few(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual, &few))
+    return draw(of, actual, seed, std::move(few));
+  Judgement within;
+  within.verdict = Verdict::pass;
+  return within;
+}
+
+/// Tokens that are drawn where none meets another and all are too many: those that stand out most.
+constexpr std::size_t kTokensDrawn = 4;
+
+/// Whether in each row of each output a share of its size is a number that an error can be held against: nothing is undecided, may
+/// overflow, or is nearly flushed to zero, and no row is zero.
+bool all_rows_have_sizes(const OperatorOracle& oracle) {
+  constexpr double kLeastSize = 1e-30;
+  if (!oracle.overflows.empty()) return false;
+  return std::ranges::all_of(oracle.exact, [&](const auto& output) {
+    const auto& [name, y] = output;
+    if (get(oracle.undecided, name).any() || !y.allFinite()) return false;
+    return y.size() == 0 || y.cwiseAbs2().rowwise().mean().minCoeff() > kLeastSize * kLeastSize;
+  });
+}
+
+/// What of a run that its worst case does not fail has to be drawn: what it says nothing of, as far as that is asked, and what it may
+/// hide something in.
+void judge_without_points(Judgement& judgement, const TwinSubject& of, const Tensors<double>& actual,
+                          std::uint64_t seed, const GatesAsked& asked) {
+  if (judgement.verdict == Verdict::fail) return;
+  if (judgement.verdict == Verdict::vacuous && asked.drawn(Verdict::vacuous)) {
+    if (const std::optional<Judgement> drawn = draw(of, actual, seed)) add(judgement, *drawn, true);
+    return;
+  }
+  const std::vector<std::string> wide = wide_outputs(of.oracle);
+  const auto say = [&](std::string_view who) {
+    if (judgement.verdict != Verdict::pass || wide.empty()) return;
+    judgement.reason +=
+        fmt::format("{}worst case above {} of its size: {} ({})", judgement.reason.empty() ? "" : "; ",
+                    kWideTolerance, fmt::join(wide, ", "), who);
+  };
+  const std::vector<DoubtfulRow> rows = doubtful_rows(of, actual, seed);
+  if (rows.empty()) {
+    // Had it been more than that, or a thousandth of a row, it would have been in doubt: then a wide worst case is no reason to say
+    // nothing.
+    if (judgement.verdict == Verdict::vacuous && judgement.gate != kZeroGate &&
+        all_rows_have_sizes(of.oracle))
+      judgement.verdict = Verdict::pass, judgement.reason.clear();
+    return say("the error is what inputs moved by a rounding make");
+  }
+  const auto hidden = std::ranges::find_if(rows, &DoubtfulRow::wide);
+  const auto leave_open = [&](std::string_view why) {
+    if (judgement.verdict != Verdict::pass || hidden == rows.end())
+      return say("drawn roundings know no more");
+    judgement.verdict = Verdict::vacuous;
+    judgement.gate = kInDoubtGate;
+    judgement.reason = fmt::format(
+        "output {}, row {}: its worst case is above {} of its size, its error more than inputs moved by a "
+        "rounding make, and "
+        "drawn roundings {}",
+        hidden->output, hidden->row, kWideTolerance, why);
+  };
+  const bool few_tokens = rows.front().token >= 0 && of.call.tokens > static_cast<Index>(kTokensDrawn);
+  const double share =
+      few_tokens ? static_cast<double>(kTokensDrawn) / static_cast<double>(of.call.tokens) : 1.0;
+  const bool may = asked.in_doubt ? asked.in_doubt(share) : asked.drawn(Verdict::pass);
+  if (!may) return leave_open("are too many for the work that a case may take");
+  std::optional<Judgement> drawn;
+  if (few_tokens) {
+    const TokensAlone alone = tokens_in_doubt(of, actual, rows, kTokensDrawn);
+    const std::vector<Index> no_cuts;
+    drawn = draw_in_doubt({of.op, alone.call, alone.inputs, no_cuts, of.contract, alone.oracle}, alone.actual,
+                          seed);
+    if (drawn && drawn->worst.token >= 0) {
+      const Index each = get(of.oracle.exact, rows.front().output).rows() / of.call.tokens;
+      drawn->worst.token = alone.tokens[static_cast<std::size_t>(drawn->worst.token / each)] * each +
+                           drawn->worst.token % each;
+    }
+  } else {
+    drawn = draw_in_doubt(of, actual, seed);
+  }
+  if (!drawn || drawn->verdict == Verdict::vacuous) return leave_open("do not know it either");
+  // Some tokens, or few samples, do not judge what the worst case leaves vacuous.
+  add(judgement, *drawn, !few_tokens && drawn->sampled_ratio > 0.0);
+  say("drawn roundings decide");
+}
+
 }  // namespace
 
 void take_numbers(Judgement& to, const Judgement& from) {
@@ -74,6 +183,9 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
   // Of a card that is nearest both are reported, as of the family: they know its points, and it may have others.
   const auto add_gated = [&](const Judgement& other, bool knows) {
     if (!of.contract.nearest || other.verdict != Verdict::fail) return add(judgement, other, knows);
+    judgement.reason += fmt::format(
+        "{}the card is nearest: {:.3g} of the limit of {}, reported and not gated (--strict gates it)",
+        judgement.reason.empty() ? "" : "; ", other.ratio, other.gate);
     judgement.sampled_ratio = std::max(judgement.sampled_ratio, other.sampled_ratio);
     judgement.twin_ratio = std::max(judgement.twin_ratio, other.twin_ratio);
   };
@@ -83,23 +195,12 @@ Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual, s
     softmax = nearest.softmax;
     add_gated(nearest.judgement, same);
   }
-  // Without rounding points the worst case is near, and samples are dear: where it says nothing and they are not, or it may
-  // hide something.
-  SampledErrors few;
-  const auto open = [&] {
-    if (of.oracle.points) return asked.drawn(judgement.verdict);
-    if (judgement.verdict == Verdict::vacuous && asked.drawn(Verdict::vacuous)) return true;
-    return asked.drawn(Verdict::pass) && in_doubt(of, actual, seed) && !roundings_repeat(of) &&
-           !lies_within_few(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual, &few);
-  };
-  if (judgement.verdict != Verdict::fail && !same && open()) {
-    const Judgement drawn = judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed,
-                                          actual, std::move(few), softmax);
-    // Roundings of n tokens that are one token add up to n where drawn ones make the root of it: so far a run is not known.
-    const bool repeats = !of.oracle.points && drawn.verdict == Verdict::fail &&
-                         drawn.ratio * drawn.ratio <= static_cast<double>(tokens_met(of)) &&
-                         roundings_repeat(of);
-    if (!repeats) add_gated(drawn, true);
+  if (!of.oracle.points) {
+    judge_without_points(judgement, of, actual, seed, asked);
+  } else if (judgement.verdict != Verdict::fail && !same && asked.drawn(judgement.verdict)) {
+    add_gated(
+        judge_sampled(of.op, of.call, of.inputs, of.cuts, of.contract, of.oracle, seed, actual, {}, softmax),
+        true);
   }
   return judgement;
 }

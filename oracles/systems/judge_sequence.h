@@ -12,13 +12,18 @@ namespace samestate {
 struct GatesAsked {
   std::function<bool(Verdict)> twin;
   std::function<bool(Verdict)> drawn;
+  /// Of a run without rounding points that is in doubt (in_doubt.h): whether this share of its sequence may be drawn; null: what
+  /// `drawn` says of a pass.
+  std::function<bool(double share)> in_doubt = {};
 };
 
 /// What decided `from` and where, without its verdict and reason.
 void take_numbers(Judgement& to, const Judgement& from);
 
 /// One sequence against its worst case; where it has rounding points against its twin; and where that leaves
-/// something open, against drawn roundings. `seed`: of the draws.
+/// something open, against drawn roundings. Without rounding points a row in doubt whose worst case is above kWideTolerance
+/// of its size passes by drawn roundings alone: where they may not be asked, or do not know it, the run is vacuous; the reason of
+/// a pass names outputs that are so wide. `seed`: of the draws.
 [[nodiscard]] Judgement judge_sequence(const TwinSubject& of, const Tensors<double>& actual,
                                        std::uint64_t seed, const GatesAsked& asked);
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -67,24 +68,6 @@ Cost cost_of(const Call& call, const costs::Parameters& a_token, costs::Count on
   return {costs::product({2, call.tokens, a_token.active}), costs::product({idle, one_expert})};
 }
 
-/// The routing comes from logits that are inputs: comparing them takes no arithmetic, so every kernel chooses
-/// alike, ties by the rule. The weights' error is that of softmax over all and renormalisation, which is no
-/// less than that of softmax over the selected.
-struct Experts {
-  static Signature signature(const Call& call) {
-    Signature s = with_experts(call);
-    s.inputs.push_back({"logits", Axis::tokens, {call.tokens, call.at("N")}, Content::activation});
-    return s;
-  }
-  template <class Scalar>
-  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
-    const Matrix<Scalar>& logits = get(inputs, "logits");
-    const Routing<Scalar> routing = route_to(logits, top_k(logits, call.at("K")));
-    return {{"y",
-             mixture_of_experts(get(inputs, "x"), routing, experts_of(call, inputs), form_named(call.form))}};
-  }
-};
-
 /// What any expert may make of a token, at most: by sums of absolute values, so that it takes no expert's products.
 class Largest {
  public:
@@ -110,6 +93,146 @@ class Largest {
   }
 
   double gate_ = 0.0, up_ = 0.0, down_ = 0.0;
+};
+
+/// Where the choice may turn, nothing can be said of a token.
+void leave_open(const Call& call, const Tensors<Running>& inputs, const Routing<Running>& routing,
+                Matrix<Running>& y) {
+  std::optional<Largest> largest;  // sums of all weights, which most calls need not
+  for (Index t = 0; t < call.tokens; ++t) {
+    if (is_chosen(call, t)) continue;
+    if (decided(certain_choice(routing.logits.row(t), routing.probabilities.row(t), call.at("K")))) continue;
+    if (!largest) largest.emplace(call, inputs);
+    const double size = largest->of(get(inputs, "x").row(t));
+    for (Index j = 0; j < y.cols(); ++j) y(t, j) = Running::unknown(y(t, j), size);
+  }
+}
+
+/// A choice [1, K] by descending probability, its distance from the kernel's outputs and the least that another's may have: the
+/// kernel's weights are of logits that may be stored in 16 bit, where two experts that are all but equal may change places and
+/// the wrong one's weights come nearer.
+struct Nearest {
+  Matrix<Index> chosen;
+  double distance = kInfinity;
+  double next = kInfinity;
+};
+
+/// By `rest` and the weighted outputs of the experts; a choice of -1 where no weights are numbers.
+Nearest nearest(const Choices& choices, const Matrix<Running>& logits, const Matrix<Running>& probabilities,
+                const Matrix<double>& rest, const Matrix<double>& y, const auto& output_of) {
+  std::map<Index, Matrix<double>> outputs;
+  for (const Index i : choices.possible()) outputs[i] = output_of(i);
+  double least_of_best = kInfinity;
+  Nearest best{Matrix<Index>::Constant(1, choices.places(), -1)};
+  choices.each([&](std::vector<Index> chosen) {
+    double weight = 0.0;
+    Matrix<double> sum = Matrix<double>::Zero(1, y.cols());
+    for (const Index i : chosen) {
+      weight += probabilities(0, i).value();
+      sum += probabilities(0, i).value() * outputs[i];
+    }
+    sum /= weight;
+    const double distance = (sum + rest - y).norm();
+    if (!(weight > kLeastWeight) || std::isnan(distance)) return;
+    double most = 0.0, moved = 0.0;
+    for (const Index i : chosen) most = std::max(most, logits(0, i).error());
+    for (const Index i : chosen) {
+      moved += std::expm1(std::min(logits(0, i).error() + most, 1.0)) * probabilities(0, i).value() / weight *
+               (outputs[i] - sum).norm();
+    }
+    const double least = std::max(distance - moved, 0.0);
+    if (!(distance < best.distance)) {
+      best.next = std::min(best.next, least);
+      return;
+    }
+    best.next = std::min(best.next, std::exchange(least_of_best, least));
+    best.distance = distance;
+    std::ranges::stable_sort(chosen, std::greater<>(), [&](Index i) { return probabilities(0, i).value(); });
+    for (std::size_t r = 0; r < chosen.size(); ++r) best.chosen(0, static_cast<Index>(r)) = chosen[r];
+  });
+  return best;
+}
+
+/// Whether the kernel's outputs of token t are farther from the nearest choice's than its worst case, and another choice's, which
+/// is of the same size, may be.
+template <class Row>
+bool beyond_roundings(const Call& call, const Tensors<double>& inputs, Index t, const Nearest& found) {
+  Call one = call;
+  one.tokens = 1;
+  one.choice = std::make_shared<const Matrix<Index>>(found.chosen);
+  Tensors<Running> token = as<Running>(inputs);
+  for (const TensorSpec& spec : Row::signature(call).inputs) {
+    if (spec.axis == Axis::tokens)
+      token[spec.name] = as<Running>(Matrix<double>(get(inputs, spec.name).row(t)));
+  }
+  const Matrix<Running> y = get(Row::template evaluate<Running>(one, token), "y");
+  double most = 0.0;
+  for (Index j = 0; j < y.cols(); ++j) {
+    const double error = y(0, j).error() + kLeastUnitOfOutputs * std::abs(y(0, j).value());
+    most += error * error;
+  }
+  return found.distance > kChoiceWorstCases * std::sqrt(most);
+}
+
+/// Of the choices that are open the one whose outputs are nearest to the kernel's, where all others are far from them and that
+/// is no chance: roundings of few channels may come near the outputs of another choice, where something is kept in fewer bits
+/// than fp32. The nearest too where it is too far for any rounding: then no choice is this kernel's. `rest_of(t)`: what is added
+/// to the experts' outputs.
+template <class Row>
+Matrix<Index> choice_by_outputs(const Call& call, const Tensors<double>& inputs,
+                                const Tensors<double>& actual, const Matrix<Running>& logits,
+                                const std::function<Matrix<double>(Index)>& rest_of) {
+  const Index K = call.at("K");
+  Matrix<Index> chosen = Matrix<Index>::Constant(call.tokens, K, -1);
+  const Matrix<Running> probabilities = softmax(logits);
+  const RunningModel& model = detail::running_model();
+  const bool few_bits = model.stored_unit > 0.0 || model.operand != Format::none;
+  std::optional<std::vector<SwiGluExpert<double>>> experts;
+  Index room = kMostOfChoices;
+  int alone = 0;
+  for (Index t = 0; t < call.tokens; ++t) {
+    const Choices choices(certain_choice(logits.row(t), probabilities.row(t), K), K);
+    const Matrix<double> y = get(actual, "y").row(t);
+    const Index work = choices.count() * K * (y.cols() + kOfOneSum);
+    if (choices.count() < 2 || work > room || !y.allFinite()) continue;
+    room -= work;
+    if (!experts) experts = experts_of(call, inputs);
+    const Nearest found = nearest(choices, logits.row(t), probabilities.row(t), rest_of(t), y, [&](Index i) {
+      return (*experts)[static_cast<std::size_t>(i)](get(inputs, "x").row(t));
+    });
+    const bool apart =
+        (!few_bits || y.cols() >= kChoiceChannels) && found.next > kChoiceFarther * found.distance;
+    if (found.chosen(0, 0) < 0 || (!apart && alone++ >= kMostAlone)) continue;
+    if (apart || beyond_roundings<Row>(call, inputs, t, found)) chosen.row(t) = found.chosen;
+  }
+  return chosen;
+}
+
+/// The routing comes from logits that are inputs. A kernel compares them, or the probabilities that it makes of them, as public
+/// routers do: logits that are no farther apart than roundings make their probabilities may tie there, and either is right
+/// (EQUATIONS 8.2). The weights' error is that of softmax over all and renormalisation, which is no less than that of softmax over
+/// the selected.
+struct Experts {
+  static Signature signature(const Call& call) {
+    Signature s = with_experts(call);
+    s.inputs.push_back({"logits", Axis::tokens, {call.tokens, call.at("N")}, Content::activation});
+    return s;
+  }
+  template <class Scalar>
+  static Tensors<Scalar> evaluate(const Call& call, const Tensors<Scalar>& inputs) {
+    const Matrix<Scalar>& logits = get(inputs, "logits");
+    const Routing<Scalar> routing = route_to(logits, as_chosen(call, top_k(logits, call.at("K"))));
+    Matrix<Scalar> y =
+        mixture_of_experts(get(inputs, "x"), routing, experts_of(call, inputs), form_named(call.form));
+    if constexpr (std::is_same_v<Scalar, Running>) leave_open(call, inputs, routing, y);
+    return {{"y", std::move(y)}};
+  }
+  static Matrix<Index> choice(const Call& call, const Tensors<double>& inputs,
+                              const Tensors<double>& actual) {
+    return choice_by_outputs<Experts>(call, inputs, actual, as<Running>(get(inputs, "logits")), [&](Index) {
+      return Matrix<double>(Matrix<double>::Zero(1, call.at("D")));
+    });
+  }
 };
 
 /// The whole block, its own router included.
@@ -138,121 +261,25 @@ struct Block {
         get(inputs, "x"), weights, route_to(logits, as_chosen(call, top_k(softmax(logits), K))),
         form_named(call.form));
     Matrix<Scalar> y = out.y;
-    if constexpr (std::is_same_v<Scalar, Running>) {
-      // Where the choice may turn, nothing can be said of the token.
-      const Largest largest(call, inputs);
-      for (Index t = 0; t < call.tokens; ++t) {
-        if (is_chosen(call, t)) continue;
-        if (decided(certain_choice(out.routing.logits.row(t), out.routing.probabilities.row(t), K))) continue;
-        const double size = largest.of(get(inputs, "x").row(t));
-        for (Index j = 0; j < y.cols(); ++j) y(t, j) = Running::unknown(y(t, j), size);
-      }
-    }
+    if constexpr (std::is_same_v<Scalar, Running>) leave_open(call, inputs, out.routing, y);
     return {{"y", std::move(y)}};
   }
 
-  /// Of the choices that are open the one whose outputs are nearest to the kernel's, where all others are far from them and that
-  /// is no chance: roundings of few channels may come near the outputs of another choice. The nearest too where it is too far
-  /// for any rounding: then no choice is this kernel's.
   static Matrix<Index> choice(const Call& call, const Tensors<double>& inputs,
                               const Tensors<double>& actual) {
-    const Index K = call.at("K");
-    Matrix<Index> chosen = Matrix<Index>::Constant(call.tokens, K, -1);
-    const Matrix<Running> logits =
-        router_logits(as<Running>(get(inputs, "x")), as<Running>(get(inputs, "router")));
-    const Matrix<Running> probabilities = softmax(logits);
-    std::optional<std::vector<SwiGluExpert<double>>> experts;
-    Index room = kMostOfChoices;
-    int alone = 0;
-    for (Index t = 0; t < call.tokens; ++t) {
-      const Choices choices(certain_choice(logits.row(t), probabilities.row(t), K), K);
-      const Matrix<double> y = get(actual, "y").row(t);
-      const Index work = choices.count() * K * (y.cols() + kOfOneSum);
-      if (choices.count() < 2 || work > room || !y.allFinite()) continue;
-      room -= work;
-      if (!experts) experts = experts_of(call, inputs);
-      const Nearest found =
-          nearest(choices, logits.row(t), probabilities.row(t), rest_of(inputs, t), y,
-                  [&](Index i) { return (*experts)[static_cast<std::size_t>(i)](get(inputs, "x").row(t)); });
-      const bool apart = y.cols() >= kChoiceChannels && found.next > kChoiceFarther * found.distance;
-      if (found.chosen(0, 0) < 0 || (!apart && alone++ >= kMostAlone)) continue;
-      if (apart || beyond_roundings(call, inputs, t, found)) chosen.row(t) = found.chosen;
-    }
-    return chosen;
+    return choice_by_outputs<Block>(
+        call, inputs, actual,
+        router_logits(as<Running>(get(inputs, "x")), as<Running>(get(inputs, "router"))),
+        [&](Index t) { return rest_of(inputs, t); });
   }
 
  private:
-  /// A choice [1, K] by descending probability, its distance from the kernel's outputs and the least that another's may have: the
-  /// kernel's weights are of logits that may be stored in 16 bit, where two experts that are all but equal may change places and
-  /// the wrong one's weights come nearer.
-  struct Nearest {
-    Matrix<Index> chosen;
-    double distance = kInfinity;
-    double next = kInfinity;
-  };
-
   /// What the shared expert adds to a token.
   static Matrix<double> rest_of(const Tensors<double>& inputs, Index t) {
     const Matrix<double> x = get(inputs, "x").row(t);
     const SwiGluExpert<double> shared{get(inputs, "shared_gate_proj"), get(inputs, "shared_up"),
                                       get(inputs, "shared_down")};
     return logistic(linear(x, get(inputs, "shared_gate")))(0, 0) * shared(x);
-  }
-
-  /// By `rest` and the weighted outputs of the experts; a choice of -1 where no weights are numbers.
-  static Nearest nearest(const Choices& choices, const Matrix<Running>& logits,
-                         const Matrix<Running>& probabilities, const Matrix<double>& rest,
-                         const Matrix<double>& y, const auto& output_of) {
-    std::map<Index, Matrix<double>> outputs;
-    for (const Index i : choices.possible()) outputs[i] = output_of(i);
-    double least_of_best = kInfinity;
-    Nearest best{Matrix<Index>::Constant(1, choices.places(), -1)};
-    choices.each([&](std::vector<Index> chosen) {
-      double weight = 0.0;
-      Matrix<double> sum = Matrix<double>::Zero(1, y.cols());
-      for (const Index i : chosen) {
-        weight += probabilities(0, i).value();
-        sum += probabilities(0, i).value() * outputs[i];
-      }
-      sum /= weight;
-      const double distance = (sum + rest - y).norm();
-      if (!(weight > kLeastWeight) || std::isnan(distance)) return;
-      double most = 0.0, moved = 0.0;
-      for (const Index i : chosen) most = std::max(most, logits(0, i).error());
-      for (const Index i : chosen) {
-        moved += std::expm1(std::min(logits(0, i).error() + most, 1.0)) * probabilities(0, i).value() /
-                 weight * (outputs[i] - sum).norm();
-      }
-      const double least = std::max(distance - moved, 0.0);
-      if (!(distance < best.distance)) {
-        best.next = std::min(best.next, least);
-        return;
-      }
-      best.next = std::min(best.next, std::exchange(least_of_best, least));
-      best.distance = distance;
-      std::ranges::stable_sort(chosen, std::greater<>(),
-                               [&](Index i) { return probabilities(0, i).value(); });
-      for (std::size_t r = 0; r < chosen.size(); ++r) best.chosen(0, static_cast<Index>(r)) = chosen[r];
-    });
-    return best;
-  }
-
-  /// Whether the kernel's outputs of token t are farther from the nearest choice's than its worst case, and another choice's, which
-  /// is of the same size, may be.
-  static bool beyond_roundings(const Call& call, const Tensors<double>& inputs, Index t,
-                               const Nearest& found) {
-    Call one = call;
-    one.tokens = 1;
-    one.choice = std::make_shared<const Matrix<Index>>(found.chosen);
-    Tensors<Running> token = as<Running>(inputs);
-    token["x"] = as<Running>(Matrix<double>(get(inputs, "x").row(t)));
-    const Matrix<Running> y = get(evaluate<Running>(one, token), "y");
-    double most = 0.0;
-    for (Index j = 0; j < y.cols(); ++j) {
-      const double error = y(0, j).error() + kLeastUnitOfOutputs * std::abs(y(0, j).value());
-      most += error * error;
-    }
-    return found.distance > kChoiceWorstCases * std::sqrt(most);
   }
 };
 
@@ -272,6 +299,7 @@ std::vector<Operator> mixture_of_experts_operators() {
       false,
       Experts::signature};
   evaluate_with<Experts>(experts);
+  experts.choice = Experts::choice;
   experts.token_wise = true;
   experts.cost = [](const Call& call) {
     const costs::Count one = costs::product({3, call.at("D"), call.at("F")});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 #include <span>
@@ -290,6 +291,8 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
   std::vector<TwinDistance> beam{nearest_};
   std::vector<TwinDistance> all{nearest_};
   std::set<std::string> known{nearest_.variant.words()};
+  // Parts come with an order of their own: what else such a kernel leaves out joins them in the next round.
+  std::vector<TwinVariant> parts = in_parts();
   while (!beam.empty()) {
     std::vector<TwinDistance> next;
     for (const TwinDistance& from : beam) {
@@ -302,6 +305,7 @@ void TwinSearch::run(const std::function<bool(const TwinDistance&)>& accepts) {
         variants.push_back(from.variant);
         change(variants.back());
       }
+      std::ranges::move(std::exchange(parts, {}), std::back_inserter(variants));
       for (TwinVariant& variant : variants) {
         variant.skipped.sort();
         if (evaluated_ >= kMost || !known.insert(variant.words()).second) continue;

@@ -77,6 +77,8 @@ class TwinSearch {
   [[nodiscard]] std::vector<SkippedPoints> moves() const;
   /// Changes of the order in which a softmax is taken, each alone.
   [[nodiscard]] std::vector<std::function<void(TwinVariant&)>> orders() const;
+  /// Of a softmax whose keys are taken in independent parts of whole tiles (flash decoding), every number and length of parts.
+  [[nodiscard]] std::vector<TwinVariant> in_parts() const;
   /// Of a kernel that keeps most in fp32: from the twin without any point, one is put back after another that comes nearer. True
   /// where one was accepted; what came nearest of each round joins `all`.
   [[nodiscard]] bool stores_few(const std::function<bool(const TwinDistance&)>& accepts, int most,

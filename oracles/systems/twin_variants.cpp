@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "oracles/limits.h"
+#include "oracles/systems/in_doubt.h"
 #include "oracles/systems/operator_twin.h"
 
 /// Which twins a kernel may have.
@@ -21,6 +23,12 @@ std::string TwinVariant::words() const {
   if (softmax.key_tile > 0) add(fmt::format("keys in tiles of {}", softmax.key_tile));
   if (softmax.lazy_by > 0.0) add(fmt::format("a maximum raised only by more than {:.3g}", softmax.lazy_by));
   if (softmax.last_keys_first) add("the last keys first");
+  const std::string_view under = softmax.largest_of_part ? ", each under its largest score" : "";
+  if (softmax.keys_a_part > 0) {
+    add(fmt::format("keys in independent parts of {}{}", softmax.keys_a_part, under));
+  } else if (softmax.parts > 1) {
+    add(fmt::format("keys in {} independent parts{}", softmax.parts, under));
+  }
   return out;
 }
 
@@ -98,6 +106,47 @@ std::vector<std::function<void(TwinVariant&)>> TwinSearch::orders() const {
       });
   }
   return changes;
+}
+
+std::vector<TwinVariant> TwinSearch::in_parts() const {
+  const auto met = [&](std::string_view file) {
+    return std::ranges::any_of(met_.places,
+                               [&](const PointPlace& place) { return place.file().ends_with(file); });
+  };
+  // A form in tiles has those of its call.
+  std::vector<Index> tiles;
+  if (met("softmax_attention.h")) {
+    tiles = {16, 32, 64, 128};
+  } else if (met("online_softmax.h") && of_.call.chunk > 0) {
+    tiles = {of_.call.chunk};
+  }
+  const Index keys = tokens_met(of_);
+  std::vector<TwinVariant> variants;
+  const auto add = [&](Index tile, std::int64_t parts, Index length) {
+    for (const bool largest : {false, true}) {
+      // Of one tile a part both are the same.
+      if (largest && length == tile) continue;
+      TwinVariant x;
+      x.softmax.divides_last = true;
+      x.softmax.key_tile = tile;
+      x.softmax.parts = parts;
+      x.softmax.keys_a_part = length;
+      x.softmax.largest_of_part = largest;
+      variants.push_back(std::move(x));
+    }
+  };
+  for (const Index tile : tiles) {
+    const Index blocks = (keys + tile - 1) / tile;
+    std::set<Index> lengths;
+    for (Index parts = 2; parts <= std::min<Index>(blocks, 128); ++parts) {
+      // A call of fewer keys has shorter parts, so that the number is no length there.
+      const Index length = (blocks + parts - 1) / parts;
+      const bool fresh = lengths.insert(length).second;
+      if (!of_.cuts.empty() && (parts & (parts - 1)) == 0) add(tile, parts, 0);
+      if (fresh) add(tile, 0, length * tile);
+    }
+  }
+  return variants;
 }
 
 }  // namespace samestate

@@ -16,7 +16,8 @@ struct MatrixUnit {
 
   /// Of a contract whose storage is fp32 and whose operands q and k are tf32.
   [[nodiscard]] static MatrixUnit of(const Contract& contract) {
-    const bool tf32 = contract.qk == Format::tf32 || contract.qk == Format::tf32_truncated;
+    const bool tf32 =
+        contract.qk == Format::tf32 || contract.qk == Format::tf32_truncated || contract.qk == Format::tf32x3;
     return {tf32 && contract.input == Format::fp32 ? contract.qk : Format::none};
   }
 

@@ -172,7 +172,9 @@ TEST(ComposedState, PredictsWhatKernelsDo) {
       EXPECT_LE(kernel.worst, 1.5) << family.name << " "
                                    << name;  // a state's tolerance is four times the prediction
       if (!rounds_nothing(family, contract)) {
-        EXPECT_GT(kernel.rms(), 0.08) << family.name << " " << name;
+        // Of a system with gates in fp32 the bound also holds another sum of them than this kernel makes (BOUNDS 5.4): 0.069.
+        EXPECT_GT(kernel.rms(), family.gated && contract.input == Format::fp32 ? 0.06 : 0.08)
+            << family.name << " " << name;
       }
     }
   }
