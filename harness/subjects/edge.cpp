@@ -26,7 +26,7 @@ using namespace edge_detail;
 
 constexpr std::size_t kAlignment = 256;
 /// NaN in every format, and no offset of a token.
-constexpr std::byte kAround{0xff};
+constexpr int kAroundByte = 0xff;
 /// What 16-bit outputs hold before the call.
 constexpr std::uint16_t kStaleBf16 = 0x7fc5, kStaleFp16 = 0x7e5a;
 
@@ -256,7 +256,7 @@ EdgeCall::EdgeCall(const Arguments& call, const Contract& contract, const Declar
     x.stride = {1};
     tensors_.push_back(std::move(x));
   }
-  place();
+  make_regions();
   if (shared) {
     EdgeTensor x = *std::find_if(tensors_.begin(), tensors_.end(),
                                  [](const EdgeTensor& other) { return other.name == "initial_state"; });
@@ -301,33 +301,70 @@ void EdgeCall::add(EdgeTensor x) {
   tensors_.push_back(std::move(x));
 }
 
-void EdgeCall::place() {
-  std::size_t at = kAlignment;
-  std::optional<std::size_t> initial;
-  for (EdgeTensor& x : tensors_) {
-    if (x.name == "final_state" && x.memory_stride.empty() && initial) {  // in place
-      const EdgeTensor& first = *std::find_if(tensors_.begin(), tensors_.end(), [](const EdgeTensor& other) {
-        return other.name == "initial_state";
-      });
-      x.offset = *initial, x.stride = first.stride, x.memory_stride = row_major_strides(x.call.shape);
-      if (first.call.data != nullptr) x.memory_stride = first.memory_stride;
-      continue;
-    }
-    x.offset = at;
-    if (x.name == "initial_state") initial = at;
-    std::int64_t last = 0;
-    bool empty = false;
-    for (std::size_t d = 0; d < x.shape.size(); ++d) {
-      empty = empty || x.shape[d] == 0;
-      last += (x.shape[d] - 1) * x.stride[d];
-    }
-    const std::size_t size = empty ? 0 : (static_cast<std::size_t>(last) + 1) * size_of(x.dtype);
-    at += (size + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
-  }
-  bytes_ = at;
+/// As the judge's tensor lies in its pages, so does the subject's in its own; layout=page_end ends with the last one to the
+/// element.
+MemoryPlace EdgeCall::place_of(const EdgeTensor& x) const {
+  MemoryPlace place;
+  place.element = size_of(x.dtype);
+  const auto at = reinterpret_cast<std::uintptr_t>(x.call.data);
+  place.ends_page = at % kPageBytes != 0;
+  if (keeps_strides_ && at % place.alignment != 0) place.alignment = place.element;
+  return place;
 }
 
-std::string EdgeCall::message(std::int64_t id, const std::string& kernel, std::size_t memory) const {
+void EdgeCall::make_regions() {
+  std::optional<std::size_t> initial;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    EdgeTensor& x = tensors_[i];
+    if (x.name == "final_state" && x.memory_stride.empty() && initial) {  // in place
+      const EdgeTensor& first = tensors_[*initial];
+      x.region = first.region, x.stride = first.stride, x.memory_stride = row_major_strides(x.call.shape);
+      if (first.call.data != nullptr) x.memory_stride = first.memory_stride;
+      regions_[x.region].only_read = false;
+      continue;
+    }
+    x.region = regions_.size();
+    if (x.name == "initial_state") initial = i;
+    EdgeRegion region{x.name, x.input && !x.output, place_of(x),
+                      blocks_of(x.shape, x.stride, size_of(x.dtype))};
+    // What is no tensor of the judge's is flush with the other side than the tensor before it.
+    if (!x.whole_numbers.empty() && i > 0)
+      region.place.ends_page = !regions_[tensors_[i - 1].region].place.ends_page;
+    // An offset that 32 bits do not hold, wrapped, hits nothing.
+    if (region.blocks.size() > 1) region.place.unused_before = std::size_t{1} << 33;
+    regions_.push_back(std::move(region));
+  }
+}
+
+std::size_t EdgeCall::packed_bytes() const {
+  std::size_t at = kAlignment;
+  for (const EdgeRegion& region : regions_) {
+    const std::size_t size = region.blocks.back().begin + region.blocks.back().bytes;
+    at += (size + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
+  }
+  return at;
+}
+
+std::vector<EdgePlace> EdgeCall::packed(std::span<std::byte> memory) const {
+  std::vector<EdgePlace> places;
+  std::size_t at = kAlignment, from = 0;
+  for (const EdgeRegion& region : regions_) {
+    EdgePlace place{memory.data() + at, at};
+    const std::size_t size = region.blocks.back().begin + region.blocks.back().bytes;
+    at += (size + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
+    // Blocks that lie apart have nothing to stand for what is between them here.
+    for (std::size_t b = 0; b < region.blocks.size(); ++b) {
+      const std::size_t to = b + 1 < region.blocks.size() ? place.offset + region.blocks[b + 1].begin : at;
+      place.around.push_back(memory.subspan(from, to - from));
+      from = to;
+    }
+    places.push_back(std::move(place));
+  }
+  return places;
+}
+
+std::string EdgeCall::message(std::int64_t id, const std::string& kernel, std::size_t memory,
+                              std::span<const EdgePlace> places) const {
   Json json = Json::parse(head_);
   json["id"] = id;
   json["kernel"] = kernel;
@@ -338,21 +375,32 @@ std::string EdgeCall::message(std::int64_t id, const std::string& kernel, std::s
                    {"dtype", name_of(x.dtype)},
                    {"shape", x.shape},
                    {"strides", x.stride},
-                   {"offset", x.offset}};
+                   {"offset", places[x.region].offset}};
     json[x.input ? "inputs" : "outputs"].push_back(one);
   }
   return json.dump();
 }
 
-void EdgeCall::write(std::span<std::byte> memory) {
-  std::fill_n(memory.begin(), bytes_, kAround);
+std::size_t EdgeCall::in_copy(std::size_t region, std::size_t byte) const {
+  const std::vector<MemoryBlock>& blocks = regions_[region].blocks;
+  if (blocks.size() == 1) return begins_[region][0] + byte;
+  const auto behind = std::ranges::upper_bound(blocks, byte, {}, &MemoryBlock::begin);
+  const auto b = static_cast<std::size_t>(behind - blocks.begin()) - 1;
+  return begins_[region][b] + byte - blocks[b].begin;
+}
+
+void EdgeCall::write(std::span<const EdgePlace> places) {
+  for (const EdgePlace& place : places) {
+    for (const std::span<std::byte>& around : place.around)
+      std::memset(around.data(), kAroundByte, around.size());
+  }
   for (const EdgeTensor& x : tensors_) {
-    std::byte* const base = memory.data() + x.offset + static_cast<std::size_t>(x.begin) * size_of(x.dtype);
+    std::byte* const data = places[x.region].data;
+    std::byte* const base = data + static_cast<std::size_t>(x.begin) * size_of(x.dtype);
     // What is not to be read stays NaN; a state of nobody's that a kernel goes on from is zero.
     if (x.input && null_slot_ == Conventions::NullSlot::none)
-      each_null_row(x, [&](std::size_t from, std::size_t size) {
-        std::fill_n(memory.begin() + static_cast<std::ptrdiff_t>(from), size, std::byte{0});
-      });
+      each_null_row(
+          x, [&](std::size_t from, std::size_t size) { std::fill_n(data + from, size, std::byte{0}); });
     for (std::size_t i = 0; i < x.whole_numbers.size(); ++i) {
       const std::int64_t wide = x.whole_numbers[i];
       const auto narrow = static_cast<std::int32_t>(wide);
@@ -362,7 +410,7 @@ void EdgeCall::write(std::span<std::byte> memory) {
     // Another name for the initial state's memory.
     const bool again = !x.input && x.name == "final_state" &&
                        std::any_of(tensors_.begin(), tensors_.end(), [&](const EdgeTensor& other) {
-                         return other.input && other.offset == x.offset;
+                         return other.input && other.region == x.region;
                        });
     if (!x.whole_numbers.empty() || again) continue;
     if (x.input && x.name == "g" && given_ != Given{})
@@ -376,7 +424,16 @@ void EdgeCall::write(std::span<std::byte> memory) {
     else
       put(x, base, nullptr);
   }
-  written_.assign(memory.begin(), memory.begin() + static_cast<std::ptrdiff_t>(bytes_));
+  written_.clear();
+  begins_.assign(places.size(), {});
+  for (std::size_t r = 0; r < places.size(); ++r) {
+    for (std::size_t b = 0; b < places[r].around.size(); ++b) {
+      const std::span<std::byte>& around = places[r].around[b];
+      const std::byte* const first = places[r].data + regions_[r].blocks[b].begin;
+      begins_[r].push_back(written_.size() + static_cast<std::size_t>(first - around.data()));
+      written_.insert(written_.end(), around.begin(), around.end());
+    }
+  }
 }
 
 template <class Converted>
@@ -410,48 +467,40 @@ void EdgeCall::put(const EdgeTensor& x, std::byte* base, Converted&& converted) 
   });
 }
 
-const EdgeTensor* EdgeCall::at(std::size_t byte) const {
-  for (const EdgeTensor& x : tensors_) {
-    std::int64_t last = 0;
-    for (std::size_t d = 0; d < x.shape.size(); ++d) last += (x.shape[d] - 1) * x.stride[d];
-    if (byte >= x.offset && byte < x.offset + (static_cast<std::size_t>(last) + 1) * size_of(x.dtype))
-      return &x;
-  }
-  return nullptr;
-}
-
-void EdgeCall::read(std::span<std::byte> memory) {
+void EdgeCall::read(std::span<const EdgePlace> places) {
   for (const EdgeTensor& x : tensors_) {
     if (!x.output) continue;
     const std::size_t size = size_of(x.dtype);
+    const std::byte* const memory = places[x.region].data;
     pieces(x, [&](const Piece& p) {
-      const std::size_t first = x.offset + static_cast<std::size_t>(x.begin + p.to) * size;
+      const std::size_t first = static_cast<std::size_t>(x.begin + p.to) * size;
       if (p.dense()) {
         const std::size_t all = static_cast<std::size_t>(p.count) * size;
-        std::memcpy(&written_[first], &memory[first], all);
+        std::memcpy(written_.data() + in_copy(x.region, first), memory + first, all);
         if (x.dtype == Dtype::fp32) {
-          if (x.call.data != nullptr) std::memcpy(x.call.data + p.from, &memory[first], all);
+          if (x.call.data != nullptr) std::memcpy(x.call.data + p.from, memory + first, all);
           return;
         }
       }
       for (std::int64_t i = 0; i < p.count; ++i) {
         const std::size_t place = first + static_cast<std::size_t>(i * p.to_step) * size;
-        std::memcpy(&written_[place], &memory[place], size);
+        std::memcpy(written_.data() + in_copy(x.region, place), memory + place, size);
         if (x.call.data == nullptr) continue;
         float& value = x.call.data[p.from + i * p.from_step];
         if (x.dtype == Dtype::fp32) {
-          std::memcpy(&value, &memory[place], sizeof value);
+          std::memcpy(&value, memory + place, sizeof value);
           continue;
         }
         std::uint16_t bits = 0;
-        std::memcpy(&bits, &memory[place], sizeof bits);
+        std::memcpy(&bits, memory + place, sizeof bits);
         // What was not written stays what the judge put there.
         if (x.input || bits != (x.dtype == Dtype::bf16 ? kStaleBf16 : kStaleFp16))
           value = value_of(bits, x.dtype);
       }
     });
-    each_null_row(
-        x, [&](std::size_t from, std::size_t bytes) { std::memcpy(&written_[from], &memory[from], bytes); });
+    each_null_row(x, [&](std::size_t from, std::size_t bytes) {
+      std::memcpy(written_.data() + in_copy(x.region, from), memory + from, bytes);
+    });
     if (x.nobodys.count > 0) continue;
     for (const std::int64_t b : without_state_) {
       StridedTensor own = x.call;
@@ -460,17 +509,33 @@ void EdgeCall::read(std::span<std::byte> memory) {
       visit(own, [](float& value) { value = 0.0F; });
     }
   }
-  if (std::memcmp(written_.data(), memory.data(), bytes_) == 0) return;
-  const auto [before, now] = std::mismatch(written_.begin(), written_.end(), memory.begin());
-  const auto byte = static_cast<std::size_t>(before - written_.begin());
-  const EdgeTensor* x = at(byte);
-  if (x != nullptr && x->input) throw Trespass("the kernel changed its input " + x->name);
-  const EdgeTensor* nearest = &tensors_.front();
-  for (const EdgeTensor& other : tensors_) {
-    if (other.offset <= byte && other.offset >= nearest->offset) nearest = &other;
+  for (std::size_t r = 0; r < places.size(); ++r) check_region(r, places[r]);
+}
+
+void EdgeCall::check_region(std::size_t r, const EdgePlace& place) const {
+  const EdgeRegion& region = regions_[r];
+  for (std::size_t b = 0; b < place.around.size(); ++b) {
+    const std::span<const std::byte> now = place.around[b];
+    const std::byte* const first = place.data + region.blocks[b].begin;
+    const std::byte* const before = written_.data() + begins_[r][b] - (first - now.data());
+    if (std::memcmp(before, now.data(), now.size()) == 0) continue;
+    const auto at = std::mismatch(now.begin(), now.end(), before).first - now.begin();
+    const std::ptrdiff_t byte = now.data() + at - place.data;
+    const auto size = static_cast<std::ptrdiff_t>(region.place.element);
+    const auto span = static_cast<std::ptrdiff_t>(region.blocks.back().begin + region.blocks.back().bytes);
+    if (byte < 0)
+      throw Trespass(fmt::format("the kernel wrote outside {}: {} elements before its first", region.name,
+                                 (size - 1 - byte) / size));
+    if (byte >= span)
+      throw Trespass(fmt::format("the kernel wrote outside {}: {} elements behind its last", region.name,
+                                 (byte - span) / size + 1));
+    if (region.only_read)
+      throw Trespass(
+          fmt::format("the kernel changed its input {}: element {} of its buffer", region.name, byte / size));
+    throw Trespass(
+        fmt::format("the kernel wrote outside {}: element {} of its buffer, which is a gap or nobody's",
+                    region.name, byte / size));
   }
-  throw Trespass(fmt::format("the kernel wrote outside its outputs: byte {} after the beginning of {}",
-                             byte - std::min(byte, nearest->offset), nearest->name));
 }
 
 }  // namespace samestate
