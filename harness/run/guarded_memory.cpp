@@ -326,6 +326,8 @@ extern "C" void on_fault(int, siginfo_t* info, void* context) {
     all.note[std::min(size, kFaultNote - 1)] = '\0';
   }
   ::sigaction(SIGSEGV, &all.before, nullptr);
+  // One that was sent comes again by no instruction.
+  if (info->si_code <= 0) ::raise(SIGSEGV);
   errno = error;
 }
 
@@ -423,6 +425,13 @@ std::vector<MemoryBlock> blocks_of(std::span<const std::int64_t> shape, std::spa
   }
   for (MemoryBlock& b : blocks) b.bytes = static_cast<std::size_t>(row);
   return blocks;
+}
+
+std::string outside(std::string_view name, std::int64_t element, std::int64_t span) {
+  if (element < 0) return fmt::format("outside {}: {} elements before its first", name, -element);
+  if (element >= span)
+    return fmt::format("outside {}: {} elements behind its last", name, element - span + 1);
+  return fmt::format("outside {}: element {} of its buffer, in a gap", name, element);
 }
 
 void note_faults(char* note) { Slots::all().note = note; }

@@ -70,6 +70,9 @@ class GuardedMemory {
 [[nodiscard]] std::vector<MemoryBlock> blocks_of(std::span<const std::int64_t> shape,
                                                  std::span<const std::int64_t> stride, std::size_t element);
 
+/// "outside o: 3 elements behind its last" of an element counted from a tensor's first one, of which it spans `span`.
+[[nodiscard]] std::string outside(std::string_view name, std::int64_t element, std::int64_t span);
+
 /// Where a fault ends this process, what was done to the tensors before is left in `note`, kFaultNote bytes that another
 /// process reads too; null: nowhere.
 inline constexpr std::size_t kFaultNote = 512;

@@ -17,7 +17,19 @@
 namespace samestate {
 namespace {
 
-bool untouched(float x) { return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(kOutside); }
+/// The first element that is not kOutside; `all.size()`: none.
+std::size_t first_touched(std::span<const float> all) {
+  constexpr std::size_t kAtOnce = kPageBytes / sizeof(float);
+  static const std::vector<float> outside(kAtOnce, kOutside);
+  for (std::size_t begin = 0; begin < all.size(); begin += kAtOnce) {
+    const std::span<const float> part = all.subspan(begin, std::min(kAtOnce, all.size() - begin));
+    if (std::memcmp(part.data(), outside.data(), part.size_bytes()) == 0) continue;
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      if (std::bit_cast<std::uint32_t>(part[i]) != std::bit_cast<std::uint32_t>(kOutside)) return begin + i;
+    }
+  }
+  return all.size();
+}
 
 constexpr std::int64_t kOverflow = std::int64_t{1} << 31;  // the first offset that an int cannot hold
 constexpr std::int64_t kPage = kPageBytes / sizeof(float);
@@ -299,7 +311,7 @@ void GuardedTensor::check_unowned(std::string_view name) const {
   for (std::int64_t t = 0; t < tensor_.shape[d]; ++t) {
     if (t >= lead && t < lead + owned_.shape[d]) continue;
     visit(tensor_.slice(d, t, t + 1), [&](const float& x) {
-      if (untouched(x)) return;
+      if (std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(kOutside)) return;
       throw Trespass(fmt::format("the kernel wrote {} of token {}, which belongs to no sequence", name, t));
     });
   }
@@ -311,13 +323,14 @@ void GuardedTensor::check_surroundings(std::string_view name) const {
   if (!tensor_.shape.empty()) check_unowned(name);
   if (buffer_->owned.front().data != owned_.data) return;
   const float* const first = buffer_->first();
+  const MemoryBlock& last = buffer_->memory.blocks().back();
+  const auto span = static_cast<std::int64_t>((last.begin + last.bytes) / sizeof(float));
   const auto check = [&](std::span<const float> around, const float* where) {
-    for (std::size_t i = 0; i < around.size(); ++i) {
-      if (!untouched(around[i]))
-        throw Trespass(fmt::format("the kernel wrote outside {}{}: element {} of its buffer", name,
-                                   buffer_->owned.size() > 1 ? " and what shares its rows" : "",
-                                   where + i - first));
-    }
+    const std::size_t i = first_touched(around);
+    if (i == around.size()) return;
+    const std::string shares = buffer_->owned.size() > 1 ? " and what shares its rows" : "";
+    throw Trespass("the kernel wrote " +
+                   outside(std::string(name) + shares, where + static_cast<std::ptrdiff_t>(i) - first, span));
   };
   const std::vector<MemoryBlock>& blocks = buffer_->memory.blocks();
   std::vector<float> copy;

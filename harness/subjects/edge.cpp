@@ -523,18 +523,11 @@ void EdgeCall::check_region(std::size_t r, const EdgePlace& place) const {
     const std::ptrdiff_t byte = now.data() + at - place.data;
     const auto size = static_cast<std::ptrdiff_t>(region.place.element);
     const auto span = static_cast<std::ptrdiff_t>(region.blocks.back().begin + region.blocks.back().bytes);
-    if (byte < 0)
-      throw Trespass(fmt::format("the kernel wrote outside {}: {} elements before its first", region.name,
-                                 (size - 1 - byte) / size));
-    if (byte >= span)
-      throw Trespass(fmt::format("the kernel wrote outside {}: {} elements behind its last", region.name,
-                                 (byte - span) / size + 1));
-    if (region.only_read)
+    const std::ptrdiff_t element = byte >= 0 ? byte / size : -((size - 1 - byte) / size);
+    if (region.only_read && byte >= 0 && byte < span)
       throw Trespass(
-          fmt::format("the kernel changed its input {}: element {} of its buffer", region.name, byte / size));
-    throw Trespass(
-        fmt::format("the kernel wrote outside {}: element {} of its buffer, which is a gap or nobody's",
-                    region.name, byte / size));
+          fmt::format("the kernel changed its input {}: element {} of its buffer", region.name, element));
+    throw Trespass("the kernel wrote " + outside(region.name, element, (span + size - 1) / size));
   }
 }
 

@@ -82,7 +82,8 @@ INSTANTIATE_TEST_SUITE_P(
                     [](const Arguments& a) {
                       volatile float* x = last(a.o) + 5000;
                       const float was = *x;
-                      *x = 7, *x = was;
+                      *x = 7;
+                      *x = was;
                     },
                     "read outside o: 5000 elements behind its last"},
         Trespassing{"BeforeO", "", [](const Arguments& a) { a.o.data[-1] = 0; }, "outside o"},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdint>
 #include <fstream>
 #include <numeric>
@@ -42,7 +43,8 @@ TEST(GuardedMemory, EveryWriteOutsideIsNamedWithItsDistance) {
   memory.named("q", true);
   volatile float* const at = floats(memory) + 1024 + 63;
   const float was = *at;
-  *at = 7.0F, *at = was;
+  *at = 7.0F;
+  *at = was;
   EXPECT_EQ(memory.trespass(), "read outside q: 64 elements behind its last");
 }
 
@@ -67,6 +69,16 @@ TEST(GuardedMemory, TheJudgeMayWriteBetweenCalls) {
   GuardedMemory::let_write(memory.data(), false);
   floats(memory)[2] = 6.0F;
   EXPECT_EQ(memory.trespass(), "wrote to its input q: element 2 of its buffer");
+}
+
+// Whatever is no fault of a tensor ends the process as it would have.
+TEST(GuardedMemory, OtherFaultsAreNotTaken) {
+  GuardedMemory memory = one(10);
+  memory.named("q", true);
+  memory.close();
+  EXPECT_EXIT(std::raise(SIGSEGV), testing::KilledBySignal(SIGSEGV), "");
+  volatile int* volatile nowhere = nullptr;
+  EXPECT_EXIT(*nowhere = 1, testing::KilledBySignal(SIGSEGV), "");
 }
 
 // The reservation of a tensor is the next one's.
