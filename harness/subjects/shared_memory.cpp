@@ -142,24 +142,21 @@ std::string SharedMemory::touched(std::span<const EdgeRegion> regions) {
   const bool wrote = written != there.end();
   const auto place =
       static_cast<std::int64_t>(stray + (wrote ? static_cast<std::size_t>(written - there.begin()) : 0));
-  // Of the tensors before and behind it the nearer.
+  // The tensor that is nearest to it, and how far outside it is at least.
   std::string words;
   std::int64_t nearest = INT64_MAX;
   for (std::size_t r = 0; r < regions.size(); ++r) {
-    const auto first = static_cast<std::int64_t>(offsets_[r]),
-               size = static_cast<std::int64_t>(regions[r].place.element);
-    const std::int64_t last = first + static_cast<std::int64_t>(span_of(regions[r]));
-    const std::int64_t page = wrote ? 1 : static_cast<std::int64_t>(kPageBytes);
-    const std::int64_t before = first - (place + page - 1), behind = place - last;
-    const std::int64_t distance = std::max({before, behind, std::int64_t{0}});
+    const auto first = static_cast<std::int64_t>(offsets_[r]);
+    const auto size = static_cast<std::int64_t>(regions[r].place.element);
+    const auto span = static_cast<std::int64_t>(span_of(regions[r]));
+    const std::int64_t last_of_page = wrote ? place : place + static_cast<std::int64_t>(kPageBytes) - 1;
+    const std::int64_t byte = (last_of_page < first ? last_of_page : place) - first;
+    const std::int64_t distance = byte < 0 ? -byte : std::max<std::int64_t>(byte - span + 1, 0);
     if (distance >= nearest) continue;
     nearest = distance;
-    const std::string at =
-        before > 0    ? fmt::format("{} elements before its first", (before + size - 1) / size)
-        : behind >= 0 ? fmt::format("{} elements behind its last", behind / size + 1)
-                      : fmt::format("element {} of its buffer, between its rows", (place - first) / size);
-    words = fmt::format("{} outside {}: {}{}", wrote ? "wrote" : "read, or wrote zeros,", regions[r].name,
-                        wrote ? "" : "in the page ", at);
+    const std::int64_t element = byte >= 0 ? byte / size : -((size - 1 - byte) / size);
+    const std::string where = outside(regions[r].name, element, (span + size - 1) / size);
+    words = wrote ? "wrote " + where : "read, or wrote zeros to, the page " + where;
   }
   // Whatever else is there.
   punch(0, size_);
