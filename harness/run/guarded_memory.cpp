@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -22,8 +23,15 @@ namespace {
 
 using Address = std::uintptr_t;
 
-/// Closed address space on each side: the first of these that the machine gives.
+/// Closed address space on each side: the first of these that the machine gives. Where a limit is near, the first one
+/// would take what the judge needs itself.
 constexpr std::array<std::size_t, 3> kClosed{std::size_t{64} << 20, std::size_t{1} << 20, kPageBytes};
+constexpr std::uint64_t kNearLimit = std::uint64_t{64} << 30;
+
+std::size_t closed_at_most() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < kNearLimit ? kClosed[1] : kClosed[0];
+}
 /// Sizes of reservations that serve one tensor after another; a larger tensor has a reservation of its own.
 constexpr std::array<std::size_t, 3> kCapacities{std::size_t{256} << 10, std::size_t{4} << 20,
                                                  std::size_t{64} << 20};
@@ -257,7 +265,9 @@ class Slots {
   }
 
   GuardedSlot* reserved(std::size_t before_first, std::size_t bytes, bool shared) {
+    const std::size_t most = closed_at_most();
     for (const std::size_t closed : kClosed) {
+      if (closed > most) continue;
       const std::size_t all = closed + before_first + bytes + closed;
       void* at = ::mmap(nullptr, all, PROT_NONE,
                         (shared ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -138,7 +138,10 @@ class Conversation {
         case SubjectAnswer::Kind::error:
           break;
       }
-      if (answer.trespass) throw Trespass("the kernel " + quote(answer.reason, 400));
+      if (answer.trespass) {
+        const std::string what = quote(answer.reason, 400);
+        throw Trespass("the kernel " + what.substr(1, what.size() - 2));
+      }
       tell(answer.trace);
       if (answer.fatal) process_.stop(true);
       throw std::runtime_error(answer.reason.empty() ? "it gave no reason" : quote(answer.reason, 400));

@@ -7,6 +7,7 @@ library cannot be reached inputs stay open.
 import ctypes
 import mmap
 import signal
+import weakref
 
 from .errors import Trespass
 
@@ -21,80 +22,93 @@ class _Action(ctypes.Structure):
                 ("restorer", ctypes.c_void_p)]
 
 
-class _Closed:
-    """Pages [begin, end) of one input: `data` is the address of its first element of `item` bytes."""
-
-    def __init__(self, begin, end, name, data, item):
-        self.begin, self.end, self.name, self.data, self.item = begin, end, name, data, item
-        self.key = begin, end
-
-
-class Guard:
-    """Of one process: the inputs of the call under way."""
+class _Faults:
+    """The handler of SIGSEGV of this process, which asks each Guard whose page it was."""
 
     def __init__(self):
-        self._closed, self._of, self._base, self._written = {}, None, 0, None
-        self._before = _Action()
+        self.guards, self._before = weakref.WeakSet(), _Action()
         try:
-            self._libc = ctypes.CDLL(None, use_errno=True)
-            self._libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-            self._libc.sigaction.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+            self.libc = ctypes.CDLL(None, use_errno=True)
+            self.libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+            self.libc.sigaction.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
         except (OSError, AttributeError):
-            self._libc = None
+            self.libc = None
         self._handler = _HANDLER(self._on_fault)  # kept: C holds its address
         self._address = ctypes.cast(self._handler, ctypes.c_void_p).value
 
     def _on_fault(self, _signal, info, _context):
         try:
             at = ctypes.c_size_t.from_address(info + _ADDRESS).value
-            for closed in list(self._closed.values()):
-                if closed.begin <= at < closed.end:
-                    if self._written is None:
-                        self._written = closed.name, (at - closed.data) // closed.item
-                    self._closed.pop(closed.key, None)
-                    if self._libc.mprotect(closed.begin, closed.end - closed.begin, _READ | _WRITE) == 0:
-                        return
+            if any(guard.absorbed(at) for guard in list(self.guards)):
+                return
         except Exception:
             pass
         # Not of an input: the instruction runs again, into whoever handled faults before.
-        self._libc.sigaction(signal.SIGSEGV, ctypes.byref(self._before), None)
+        self.libc.sigaction(signal.SIGSEGV, ctypes.byref(self._before), None)
 
-    def _watch(self):
+    def protect(self, begin, end, protection):
+        return self.libc.mprotect(begin, end - begin, protection) == 0
+
+    def watch(self):
+        """A library that a kernel imports may have put a handler of its own in the place of this one."""
         now = _Action()
-        self._libc.sigaction(signal.SIGSEGV, None, ctypes.byref(now))
+        self.libc.sigaction(signal.SIGSEGV, None, ctypes.byref(now))
         if now.handler == self._address:
             return
         self._before = now
         ours = _Action(handler=self._address, flags=_SIGINFO | _ONSTACK)
-        self._libc.sigaction(signal.SIGSEGV, ctypes.byref(ours), None)
+        self.libc.sigaction(signal.SIGSEGV, ctypes.byref(ours), None)
 
-    def close(self, mapped, inputs, outputs):
-        """Closes the inputs of a call that share no page with an output, and opens what another call had closed."""
-        if self._libc is None or not isinstance(mapped, mmap.mmap):
-            return
-        if mapped is not self._of:
-            self._of, self._closed = mapped, {}
-            self._base = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+
+_FAULTS = _Faults()
+
+
+class Guard:
+    """Of one mapping of a memory object: the inputs of the call under way."""
+
+    def __init__(self, mapped):
+        self._closed, self._written = {}, None  # {(begin, end): (name, address of the first element, bytes of one)}
+        self._base = ctypes.addressof(ctypes.c_char.from_buffer(mapped)) if _FAULTS.libc else None
+        _FAULTS.guards.add(self)
+
+    def absorbed(self, at):
+        """Whether the fault at this address was a write to an input; its pages are open then."""
+        for (begin, end), (name, data, item) in list(self._closed.items()):
+            if begin <= at < end:
+                if self._written is None:
+                    self._written = name, (at - data) // item
+                self._closed.pop((begin, end), None)
+                return _FAULTS.protect(begin, end, _READ | _WRITE)
+        return False
+
+    def close(self, inputs, outputs):
+        """Closes the inputs of a call that share no page with another tensor, and opens what another call had closed."""
         self._written = None
-        taken = [_pages(tensor) for tensor in outputs]
+        if self._base is None:
+            return
+        pages = [_pages(tensor) for tensor in inputs + outputs]
         wanted = {}
-        for tensor in inputs:
-            begin, end = _pages(tensor)
-            if begin == end or any(begin < e and b < end for b, e in taken):
+        for i, tensor in enumerate(inputs):
+            begin, end = pages[i]
+            if begin == end or any(begin < e and b < end for j, (b, e) in enumerate(pages) if j != i):
                 continue
-            one = _Closed(self._base + begin, self._base + end, tensor["name"], self._base + tensor["offset"],
-                          _item(tensor))
-            wanted[one.key] = one
-        for key in [key for key in self._closed if key not in wanted]:
-            self._closed.pop(key)
-            self._libc.mprotect(key[0], key[1] - key[0], _READ | _WRITE)
+            wanted[self._base + begin, self._base + end] = tensor["name"], self._base + tensor["offset"], _item(tensor)
+        for begin, end in [key for key in self._closed if key not in wanted]:
+            self._open(begin, end)
         for key, one in wanted.items():
-            closed = key in self._closed
-            self._closed[key] = one
-            if not closed and self._libc.mprotect(key[0], key[1] - key[0], _READ) != 0:
-                self._closed.pop(key)
+            if key in self._closed or _FAULTS.protect(*key, _READ):
+                self._closed[key] = one
         if self._closed:
-            self._watch()
+            _FAULTS.watch()
+
+    def _open(self, begin, end):
+        self._closed.pop((begin, end), None)
+        _FAULTS.protect(begin, end, _READ | _WRITE)
+
+    def open(self):
+        """Opens all that is closed."""
+        for begin, end in list(self._closed):
+            self._open(begin, end)
 
     def check(self):
         """Raises Trespass where an input was written since close()."""
@@ -116,6 +130,3 @@ def _pages(tensor):
     last = sum((n - 1) * s for n, s in zip(tensor["shape"], tensor["strides"])) + 1
     begin = tensor["offset"] // _PAGE * _PAGE
     return begin, -(-(tensor["offset"] + last * _item(tensor)) // _PAGE) * _PAGE
-
-
-GUARD = Guard()

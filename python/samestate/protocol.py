@@ -12,7 +12,7 @@ import threading
 import traceback
 
 from .errors import DeclarationError, Error, NoDevice, ProtocolError, Trespass, Unsupported
-from .guarding import GUARD
+from .guarding import Guard
 
 PROTOCOL = 1
 LONGEST_LINE = 4 << 20  # bytes, of the protocol
@@ -77,7 +77,7 @@ class Memory:
 
     def __init__(self, path):
         self._file = open(path, "r+b", buffering=0)
-        self._map = None
+        self._map = self.guard = None
 
     def map(self, size):
         """The mapping of at least `size` bytes. An old mapping lives as long as an array of it does."""
@@ -85,15 +85,20 @@ class Memory:
             actual = os.fstat(self._file.fileno()).st_size
             if actual < size or size < 1:
                 raise ProtocolError(f"bytes {size} of a memory object of {actual}")
+            if self.guard is not None:
+                self.guard.open()  # arrays of the old mapping may still be somebody's
             try:
                 self._map = mmap.mmap(self._file.fileno(), actual)
             except (OSError, ValueError, OverflowError) as error:
                 raise Error(f"{actual >> 20} MiB of the memory object, nearly all of it holes, cannot be mapped "
                             f"({error}): raise ulimit -v, or leave out layout=far") from None
+            self.guard = Guard(self._map)
         return self._map
 
     def close(self):
-        self._map = None
+        if self.guard is not None:
+            self.guard.open()
+        self._map = self.guard = None
         self._file.close()
 
 
@@ -206,13 +211,13 @@ def run(subjects, request, memory, stream):
         mapped = memory.map(request["bytes"])
         for tensor in request["inputs"] + request["outputs"]:
             check_tensor(tensor, len(mapped))
-        GUARD.close(mapped, request["inputs"], request["outputs"])
+        memory.guard.close(request["inputs"], request["outputs"])
         if subject.is_new_variant(request):
             with Busy(stream, identity, "first call of these sizes"):
                 subject.run(request, mapped)
         else:
             subject.run(request, mapped)
-        GUARD.check()
+        memory.guard.check()
         answer = {"type": "ran", "id": identity}
         if subject.ran_by(request):
             answer["function"] = subject.ran_by(request)
