@@ -16,12 +16,12 @@
 #include <numeric>
 
 #include "harness/run/call_loop.h"
-#include "harness/run/guard.h"
+#include "harness/run/guarded_slot.h"
 
 namespace samestate {
 namespace {
 
-using Address = std::uintptr_t;
+using namespace guarded;
 
 /// Closed address space on each side: the first of these that the machine gives. Where a limit is near, the first one
 /// would take what the judge needs itself.
@@ -32,25 +32,13 @@ std::size_t closed_at_most() {
   rlimit limit{};
   return ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < kNearLimit ? kClosed[1] : kClosed[0];
 }
+
 /// Sizes of reservations that serve one tensor after another; a larger tensor has a reservation of its own.
 constexpr std::array<std::size_t, 3> kCapacities{std::size_t{256} << 10, std::size_t{4} << 20,
                                                  std::size_t{64} << 20};
 /// The most memory that reservations without a tensor keep, all together.
 constexpr std::size_t kMostKept = std::size_t{256} << 20;
 constexpr std::size_t kMostSlots = 4096;
-/// Pages outside that are opened one at a time; a kernel that goes on is given more at once.
-constexpr int kSinglePages = 16;
-constexpr std::size_t kPagesAtOnce = 64;
-
-enum class Access { unknown, write, read, execute };
-
-constexpr Address page_of(Address a) { return a / kPageBytes * kPageBytes; }
-constexpr std::size_t whole_pages(std::size_t bytes) { return page_of(bytes + kPageBytes - 1); }
-
-int protect(Address begin, std::size_t bytes, int protection) {
-  return bytes == 0 ? 0 : ::mprotect(reinterpret_cast<void*>(begin), bytes, protection);
-}
-
 [[noreturn]] void refuse(std::size_t bytes, std::string_view what) {
   throw Unavailable({Outcome::Kind::no_device,
                      fmt::format("{} MiB of {} for a tensor between guard pages: {}; raise ulimit -v, set "
@@ -59,116 +47,6 @@ int protect(Address begin, std::size_t bytes, int protection) {
 }
 
 }  // namespace
-
-/// A reservation. While its tensor lives the handler of faults reads it, on whichever thread that runs.
-struct GuardedSlot {
-  std::atomic<bool> live{false};
-  Address begin = 0, end = 0;       ///< the whole reservation
-  Address first = 0;                ///< the page at which the memory begins
-  std::size_t capacity = 0;         ///< bytes from there for any tensor; 0: it is one tensor's alone
-  std::size_t open = 0;             ///< bytes from there that can be touched; of several blocks: 0
-  std::vector<MemoryBlock> blocks;  ///< where there are several
-  Address data = 0;
-  std::size_t span = 0, element = 4;
-  std::array<char, 64> name{};
-  bool input = false;
-  std::atomic<bool> closed{false};  ///< it can only be read
-  /// The first fault.
-  std::atomic<Address> fault{0};
-  std::atomic<Access> access{Access::unknown};
-  /// All pages outside that were opened lie between these.
-  std::atomic<Address> strayed_begin{0}, strayed_end{0};
-  std::atomic<int> strays{0};
-
-  template <class F>
-  void each_part(F&& f) const {
-    if (blocks.empty()) f(first, open);
-    for (const MemoryBlock& b : blocks) {
-      const Address from = page_of(data + b.begin);
-      f(from, whole_pages(data + b.begin + b.bytes) - from);
-    }
-  }
-  [[nodiscard]] bool owns(Address a) const {
-    bool found = false;
-    each_part([&](Address from, std::size_t bytes) { found = found || (a >= from && a - from < bytes); });
-    return found;
-  }
-  [[nodiscard]] bool protect_all(int protection) const {
-    bool done = true;
-    each_part([&](Address from, std::size_t bytes) { done = protect(from, bytes, protection) == 0 && done; });
-    return done;
-  }
-
-  [[nodiscard]] bool let(bool write) {
-    if (closed.load() != write) return true;
-    closed.store(!write);
-    return protect_all(write ? PROT_READ | PROT_WRITE : PROT_READ);
-  }
-
-  /// How trespass() says it, without a terminating null; the number of characters.
-  std::size_t describe(char* out, std::size_t size) const {
-    const Address at = fault.load();
-    if (at == 0) return 0;
-    const Access how = access.load();
-    const char* verb = how == Access::write ? "wrote" : how == Access::read ? "read" : "touched memory";
-    const auto offset = static_cast<std::int64_t>(at - data), all = static_cast<std::int64_t>(span);
-    const auto step = static_cast<std::int64_t>(element);
-    const char* const of = name.data();
-    if (offset >= 0 && offset < all && owns(at))
-      return fmt::format_to_n(out, size, "wrote to its input {}: element {} of its buffer", of, offset / step)
-          .size;
-    if (offset < 0)
-      return fmt::format_to_n(out, size, "{} outside {}: {} elements before its first", verb, of,
-                              (step - 1 - offset) / step)
-          .size;
-    if (offset >= all)
-      return fmt::format_to_n(out, size, "{} outside {}: {} elements behind its last", verb, of,
-                              (offset - all) / step + 1)
-          .size;
-    return fmt::format_to_n(out, size, "{} outside {}: element {} of its buffer, between its rows", verb, of,
-                            offset / step)
-        .size;
-  }
-
-  /// Makes a page of the reservation one that can be touched. False: the machine does not give it, or it is executed.
-  bool absorb(Address at, Access how) {
-    Address none = 0;
-    if (fault.compare_exchange_strong(none, at)) access.store(how);
-    if (how == Access::execute) return false;
-    if (owns(at)) return how != Access::read && let(true);
-    const std::size_t most = strays.fetch_add(1) < kSinglePages ? 1 : kPagesAtOnce;
-    const Address from = page_of(at);
-    Address to = from;
-    for (std::size_t i = 0; i < most && to < end && !owns(to); ++i) to += kPageBytes;
-    if (protect(from, to - from, PROT_READ | PROT_WRITE) != 0) return false;
-    if (strayed_begin.load() == 0 || from < strayed_begin.load()) strayed_begin.store(from);
-    if (to > strayed_end.load()) strayed_end.store(to);
-    // What is read here shows in the outputs; as an offset of a token it ends a loop.
-    constexpr std::int64_t kNoOffset = -0x5a5a5a5a;
-    const float outside = kOutside;
-    for (Address a = from; a < to; a += 8) {
-      if (element == 8) {
-        std::memcpy(reinterpret_cast<void*>(a), &kNoOffset, 8);
-      } else {
-        std::memcpy(reinterpret_cast<void*>(a), &outside, 4);
-        std::memcpy(reinterpret_cast<void*>(a + 4), &outside, 4);
-      }
-    }
-    return true;
-  }
-
-  void close_strays() {
-    const Address from = strayed_begin.exchange(0), to = strayed_end.exchange(0);
-    const auto drop = [](Address begin, Address end) {
-      if (begin < end)
-        (void)::mmap(reinterpret_cast<void*>(begin), end - begin, PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    };
-    if (from == 0) return;
-    drop(from, std::min(to, first));
-    drop(std::max(from, first + open), to);
-  }
-};
 
 namespace {
 
