@@ -17,7 +17,8 @@ namespace {
 
 using namespace edge_detail;
 
-constexpr std::size_t kAlignment = 256;
+/// Of a device's memory; around each tensor there it has kPackedGap bytes, which are compared after the call.
+constexpr std::size_t kAlignment = 256, kPackedGap = 65536;
 /// NaN in every format, and no offset of a token.
 constexpr int kAroundByte = 0xff;
 /// What 16-bit outputs hold before the call.
@@ -91,21 +92,21 @@ void EdgeCall::make_regions() {
 }
 
 std::size_t EdgeCall::packed_bytes() const {
-  std::size_t at = kAlignment;
+  std::size_t at = kPackedGap;
   for (const EdgeRegion& region : regions_) {
     const std::size_t size = region.blocks.back().begin + region.blocks.back().bytes;
-    at += (size + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
+    at += (size + kAlignment - 1) / kAlignment * kAlignment + kPackedGap;
   }
   return at;
 }
 
 std::vector<EdgePlace> EdgeCall::packed(std::span<std::byte> memory) const {
   std::vector<EdgePlace> places;
-  std::size_t at = kAlignment, from = 0;
+  std::size_t at = kPackedGap, from = 0;
   for (const EdgeRegion& region : regions_) {
     EdgePlace place{memory.data() + at, at};
     const std::size_t size = region.blocks.back().begin + region.blocks.back().bytes;
-    at += (size + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
+    at += (size + kAlignment - 1) / kAlignment * kAlignment + kPackedGap;
     // Blocks that lie apart have nothing to stand for what is between them here.
     for (std::size_t b = 0; b < region.blocks.size(); ++b) {
       const std::size_t to = b + 1 < region.blocks.size() ? place.offset + region.blocks[b + 1].begin : at;

@@ -49,7 +49,7 @@ done <<END
 wrong|1|verdict   fail
 nan|1|verdict   fail
 unwritten|1|worst at  sequence 0, head 0, token 8, channel 3
-edits_input|1|changed its input k
+edits_input|1|changed its input k: element 0 of its buffer
 writes_beside|1|wrote outside o: 2 elements before its first
 writes_64_beyond|1|wrote outside o: 64 elements behind its last
 writes_5000_beyond|1|wrote outside o: 5000 elements behind its last
