@@ -229,6 +229,11 @@ void complete(FuzzOptions& options) {
   search.shards = shard.count;
   search.filter.cases = filter_of(options.filter);
   search.build = SAMESTATE_VERSION;
+  if (search.resume && !search.checkpoint.empty() && !is_begun_checkpoint(search.checkpoint)) {
+    fmt::print(stderr, "samestate: {}: no finished case to go on with, the search begins\n",
+               search.checkpoint.string());
+    search.resume = false;
+  }
   if (options.has_seed) {
     search.seed = options.seed;
   } else if (search.resume && !search.checkpoint.empty()) {
@@ -389,7 +394,7 @@ Command add_fuzz(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--checkpoint", search.checkpoint, "append every finished case to this file")
       ->check(named());
-  app.add_flag("--resume", search.resume, "go on with the checkpoint");
+  app.add_flag("--resume", search.resume, "go on with the checkpoint; where there is none, begin");
   app.add_option("--jsonl", options->jsonl, "write every case as JSON Lines, flushed case by case")
       ->check(named());
   add_commit_option(app, options->commit);

@@ -1,7 +1,7 @@
 """The wheel: the package, and beside it the command where one has been built (README.md, "A wheel").
 
 The command is taken from the build folder that SAMESTATE_BUILD names, else from build/release of this repository; without
-one the wheel is pure Python. Its libraries come along, but those of the C and C++ runtimes; the tag is auditwheel's for
+one the wheel is pure Python. Its libraries come along with the texts of their licences, but those of the C and C++ runtimes; the tag is auditwheel's for
 a file that asks for the newest glibc that the command and its libraries ask for.
 """
 import os
@@ -49,6 +49,50 @@ def glibc_of(path):
         return max([int(n) for n in re.findall(rb"GLIBC_2\.(\d+)", file.read())], default=17)
 
 
+def said_by(*command):
+    """Lines that a program printed; none where it is not there or found nothing."""
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True)
+    except OSError:
+        return []
+    return done.stdout.splitlines() if done.returncode == 0 else []
+
+
+def licences_of(library):
+    """Paths of the texts under which a library of this machine may be passed on, by dpkg or rpm, or from the folder that
+    SAMESTATE_LICENSES names, in files that begin with the library's name (libfmt.txt); SystemExit where there is none."""
+    stem = os.path.basename(library).split(".so")[0]
+    own = os.environ.get("SAMESTATE_LICENSES")
+    found = [os.path.join(own, name) for name in sorted(os.listdir(own)) if name.startswith(stem + ".")] if own else []
+    real = os.path.realpath(library)
+    for path in [] if found else [library, real, "/usr" + library, real[4:] if real.startswith("/usr/") else real]:
+        for line in said_by("dpkg", "-S", path)[:1]:
+            found.append(f"/usr/share/doc/{line.split(':')[0]}/copyright")
+        for package in said_by("rpm", "-qf", path)[:1]:
+            found += said_by("rpm", "-q", "--licensefiles", package)
+        found = [path for path in found if os.path.isfile(path)]
+        if found:
+            break
+    # Debian's files name the longer texts by their path.
+    for path in list(found):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            common = sorted(set(re.findall(r"/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]", file.read())))
+        found += [text for text in common if os.path.isfile(text)]
+    if not found:
+        raise SystemExit(f"{library} goes into the wheel, and neither dpkg nor rpm knows its licence: put the text into a "
+                         f"folder as {stem}.txt and name that by SAMESTATE_LICENSES")
+    return found
+
+
+def add_library(library, folder):
+    """Copies a library into the folder, and the texts of its licence into licenses/ beside it: libfmt.so.9.copyright."""
+    name, licenses = os.path.basename(library), os.path.join(folder, "licenses")
+    os.makedirs(licenses, exist_ok=True)
+    shutil.copy(os.path.realpath(library), os.path.join(folder, name))
+    for path in licences_of(library):
+        shutil.copy(path, os.path.join(licenses, f"{name}.{os.path.basename(path)}"))
+
+
 def add_command(folder, package):
     """Copies the command into package/bin, what it reads into package/share, its libraries into package/lib."""
     with tempfile.TemporaryDirectory() as prefix:
@@ -60,7 +104,7 @@ def add_command(folder, package):
             shutil.copytree(os.path.join(prefix, part), os.path.join(package, part))
     os.mkdir(os.path.join(package, "lib"))
     for library in libraries_of(os.path.join(package, "bin", "samestate")):
-        shutil.copy(os.path.realpath(library), os.path.join(package, "lib", os.path.basename(library)))
+        add_library(library, os.path.join(package, "lib"))
 
 
 class WithCommand(Distribution):
@@ -87,8 +131,8 @@ class Wheel(bdist_wheel):
         if self.root_is_pure:
             return super().get_tag()
         package = os.path.join(self.get_finalized_command("build_py").build_lib, "samestate")
-        files = [os.path.join(package, part, name) for part in ("bin", "lib")
-                 for name in os.listdir(os.path.join(package, part))]
+        files = [entry.path for part in ("bin", "lib") for entry in os.scandir(os.path.join(package, part))
+                 if entry.is_file()]
         return "py3", "none", f"manylinux_2_{max(map(glibc_of, files))}_{os.uname().machine}"
 
 

@@ -136,6 +136,20 @@ std::string CheckpointTitle::text() const {
   return fmt::format("build={} seed={:#x} shard={}/{} kernels={}", build, seed, shard, shards, kernels);
 }
 
+bool is_begun_checkpoint(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return false;
+  std::string line;
+  {
+    std::ifstream in(path, std::ios::binary);
+    // What is no file, or something else, is named where it is opened.
+    if (std::getline(in, line) && !in.eof()) return true;
+  }
+  const bool cut = kMagic.starts_with(line) || line.starts_with(kMagic);
+  if (!std::filesystem::is_regular_file(path) || !cut) return true;
+  std::error_code error;
+  return !std::filesystem::remove(path, error);
+}
+
 std::uint64_t checkpoint_seed(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) {
     throw Error(path.string() + ": is not there; leave --resume out to begin it");

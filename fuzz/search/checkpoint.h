@@ -28,6 +28,9 @@ struct CheckpointTitle {
   [[nodiscard]] std::string text() const;
 };
 
+/// Whether a file is there. One that a kill left before its first line was whole is removed: it holds no case.
+[[nodiscard]] bool is_begun_checkpoint(const std::filesystem::path& path);
+
 /// The seed of the search that a checkpoint holds. Throws Error where it is none.
 [[nodiscard]] std::uint64_t checkpoint_seed(const std::filesystem::path& path);
 

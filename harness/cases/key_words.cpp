@@ -55,7 +55,7 @@ constexpr std::array kRows = {
         "heads, by "
         "tensor) more than 2^31 elements apart; each with gaps of its own or none; parts of the rows of one "
         "buffer; as [B, H, T, D]; the first columns of wider rows; dense, and behind each tensor a page that "
-        "nobody may touch, inputs read-only"},
+        "nobody may touch"},
     KeyWords{"final", "apart, none, in_place",
              "the final state: memory of its own, not asked for, or that of the initial one"},
     KeyWords{"unowned", "N,N",

@@ -167,7 +167,6 @@ class Campaign {
     const auto failed = failed_.find(index);
     const Verdict verdict = result.judgement.verdict;
     Record now = record_of(task.c, table_, result);
-    say_what_ended(now.judgement, task.c);
     const bool ended = result.judgement.gate == "signal" || result.judgement.gate == "exit";
     // What ended the campaign may have ended the process, or what the kernel talked to, or kept that from starting.
     if (interrupted() && (ended || (verdict == Verdict::skipped && failed != failed_.end()))) {

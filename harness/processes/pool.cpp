@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,10 +17,22 @@ namespace {
 
 constexpr int kTickMilliseconds = 50;  // a process that ran out of time says nothing
 constexpr int kMostStarts = 4;         // of a process that dies before it is given a job
+/// Below it the judge itself runs out of memory, case after case, or ends.
+constexpr std::uint64_t kLeastAddressSpace = std::uint64_t{2} << 30;
+
+void require_address_space() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur >= kLeastAddressSpace) return;
+  throw Error(
+      fmt::format("ulimit -v leaves {} MiB of address space, and judging takes {} MiB: raise it, as by "
+                  "ulimit -v unlimited",
+                  limit.rlim_cur >> 20, kLeastAddressSpace >> 20));
+}
 
 }  // namespace
 
 Pool::Pool(JobRunner run, const WorkerOptions& options) : run_(std::move(run)), options_(options) {
+  require_address_space();
   if (options_.workers < 1) throw Error(fmt::format("{} workers: at least 1 is needed", options_.workers));
   if (options_.threads < 1) throw Error(fmt::format("{} threads: at least 1 is needed", options_.threads));
   // One at least a device: or what names a device would wait for ever.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <malloc.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -22,6 +23,7 @@
 
 #include "harness/processes/line_process.h"
 #include "harness/run/call_variant.h"
+#include "harness/run/guarded_memory.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -195,12 +197,16 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     throw Error(fmt::format("no socket for a worker ({}): use fewer --threads", std::strerror(errno)));
   }
+  // Without it a fault is named all the same, but not what came before it.
+  void* note = ::mmap(nullptr, kFaultNote, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (note != MAP_FAILED) note_ = static_cast<char*>(note);
   std::fflush(nullptr);  // or the child prints the parent's text again
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) {
     const int why = errno;
     ::close(pair[0]), ::close(pair[1]);
+    if (note_ != nullptr) ::munmap(note_, kFaultNote);
     throw Error(fmt::format("no process for a worker ({}): use fewer --threads", std::strerror(why)));
   }
   if (pid == 0) {
@@ -214,6 +220,7 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
     // The driver reads it when it is started, which nothing has done here.
     if (gpus) ::setenv("CUDA_VISIBLE_DEVICES", gpus->c_str(), 1);
     keep_freed_memory();
+    note_faults(note_);
     limit(RLIMIT_CORE, 0);
     if (kLimitsMemory && memory > 0) limit(RLIMIT_DATA, memory);
     Service(socket, run, subject).work(threads);
@@ -223,7 +230,10 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
   socket_ = pair[0];
 }
 
-WorkerProcess::~WorkerProcess() { (void)end(true); }
+WorkerProcess::~WorkerProcess() {
+  (void)end(true);
+  if (note_ != nullptr) ::munmap(note_, kFaultNote);
+}
 
 bool WorkerProcess::send(std::uint32_t id, std::string_view text) {
   return send_message(socket_, {id, WorkerMessage::Kind::answer}, {std::string(text), {}});
@@ -261,9 +271,11 @@ WorkerEnd WorkerProcess::end(bool kill) {
   pid_ = socket_ = -1;
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
-    return {"signal",
-            fmt::format("the kernel's process was killed by signal {} ({})", signal, ::strsignal(signal)),
-            signal == SIGKILL};
+    std::string reason =
+        fmt::format("the kernel's process was killed by signal {} ({})", signal, ::strsignal(signal));
+    if (note_ != nullptr && note_[0] != '\0')
+      reason += fmt::format("; before that the kernel {}", std::string(note_, ::strnlen(note_, kFaultNote)));
+    return {"signal", std::move(reason), signal == SIGKILL};
   }
   return {"exit", fmt::format("the kernel ended its process with code {}", WEXITSTATUS(status))};
 }

@@ -75,6 +75,8 @@ class WorkerProcess {
   pid_t pid_ = -1;
   int socket_ = -1;
   std::string received_;
+  char* note_ =
+      nullptr;  ///< shared with it: what its kernel did to tensors before a fault ended it (note_faults)
 };
 
 }  // namespace samestate

@@ -28,13 +28,6 @@ CaseResult result_of(const JobResult& done) {
 
 }  // namespace
 
-void say_what_ended(Judgement& judgement, const Case& c) {
-  if (judgement.gate == "signal" && c.layout == "page_end")
-    judgement.reason +=
-        "; layout=page_end ends each tensor before a page that nobody may touch, and inputs cannot be "
-        "written";
-}
-
 std::optional<Judgement> judgement_of_loss(const JobResult& done, Verdict said) {
   Judgement j;
   j.gate = done.how;

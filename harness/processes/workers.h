@@ -78,9 +78,6 @@ class Workers {
 /// verdict of what an unrepeated one returned alone. Empty for one that was answered.
 [[nodiscard]] std::optional<Judgement> judgement_of_loss(const JobResult& done, Verdict said = Verdict::pass);
 
-/// Adds to the reason what of the case itself may have ended its process, as a page that may not be touched.
-void say_what_ended(Judgement& judgement, const Case& c);
-
 /// What the judgement says of a device that was not found or that failed (Answer::misses); empty: nothing.
 [[nodiscard]] std::string missed_device(const Judgement& judgement);
 

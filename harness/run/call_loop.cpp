@@ -6,33 +6,46 @@
 #include <map>
 
 #include "harness/run/guard.h"
+#include "harness/run/guarded_memory.h"
 #include "harness/run/repeated_call.h"
 
 namespace samestate {
 namespace {
 
-/// Offsets of packed sequences with guards around them, which a loop up to them does not enter.
+/// Offsets of packed sequences in pages of their own. Around them stands what a loop up to it does not enter.
 class GuardedOffsets {
  public:
   /// The first sequence begins at token `lead`.
-  GuardedOffsets(const std::vector<std::int64_t>& offsets, std::int64_t lead) {
-    storage_.assign(offsets.size() + 2 * kGuard, kOutside);
-    std::transform(offsets.begin(), offsets.end(), storage_.begin() + kGuard,
-                   [&](std::int64_t offset) { return offset + lead; });
-    before_ = storage_;
+  GuardedOffsets(const std::vector<std::int64_t>& offsets, std::int64_t lead, std::uint64_t turn)
+      : memory_({{0, offsets.size() * sizeof(std::int64_t)}}, {.ends_page = turn % 2 != 0, .element = 8}),
+        size_(std::ssize(offsets)) {
+    if (offsets.empty()) return;
+    std::ranges::fill(all(), kOutside);
+    std::ranges::transform(offsets, first(), [&](std::int64_t offset) { return offset + lead; });
+    before_.assign(all().begin(), all().end());
+    memory_.named("cu_seqlens", true);
+    memory_.close();
   }
-  [[nodiscard]] View<std::int64_t, 1> view() {
-    const auto size = static_cast<std::int64_t>(storage_.size()) - 2 * kGuard;
-    return size > 0 ? row_major<std::int64_t, 1>(storage_.data() + kGuard, {size}) : View<std::int64_t, 1>{};
+  [[nodiscard]] View<std::int64_t, 1> view() const {
+    return size_ > 0 ? row_major<std::int64_t, 1>(first(), {size_}) : View<std::int64_t, 1>{};
   }
   /// Throws Trespass.
   void check() const {
-    if (storage_ != before_) throw Trespass("the kernel changed its input cu_seqlens");
+    if (size_ == 0) return;
+    if (const std::string what = memory_.trespass(); !what.empty()) throw Trespass("the kernel " + what);
+    if (!std::ranges::equal(all(), before_)) throw Trespass("the kernel changed its input cu_seqlens");
   }
 
  private:
   static constexpr std::int64_t kOutside = -0x5a5a5a5a;
-  std::vector<std::int64_t> storage_, before_;
+  [[nodiscard]] std::int64_t* first() const { return reinterpret_cast<std::int64_t*>(memory_.data()); }
+  [[nodiscard]] std::span<std::int64_t> all() const {
+    const std::span<std::byte> pages = memory_.pages(0);
+    return {reinterpret_cast<std::int64_t*>(pages.data()), pages.size() / sizeof(std::int64_t)};
+  }
+  GuardedMemory memory_;
+  std::int64_t size_;
+  std::vector<std::int64_t> before_;
 };
 
 int token_dimension(const RunTensor& x) {
@@ -43,9 +56,9 @@ int token_dimension(const RunTensor& x) {
 /// One side of a call: its tensors behind guards, and what inputs hold.
 class GuardedSide {
  public:
-  /// `first`: the number of the first tensor among all of the call.
-  GuardedSide(const CallLoop& loop, const RunOptions& options, std::size_t first)
-      : layout_(options.layout), first_(first), closes_(!options.repeat) {
+  /// `first`: the number of the first tensor among all of the call; `turn`: GuardedTensor's.
+  GuardedSide(const CallLoop& loop, const RunOptions& options, std::size_t first, std::uint64_t turn)
+      : layout_(options.layout), first_(first), turn_(turn) {
     if (!loop.offsets.empty()) lead_ = options.lead, slack_ = options.slack;
   }
 
@@ -61,15 +74,16 @@ class GuardedSide {
     values_.push_back(std::move(values));
   }
   void place_inputs() {
-    tensors_ = guarded_tensors(places_, layout_, first_);
+    tensors_ = guarded_tensors(places_, layout_, first_, turn_);
     for (std::size_t i = 0; i < size(); ++i) tensors_[i].set(values_[i]);
-    for (GuardedTensor& x : tensors_) {
-      if (closes_) x.close();
-    }
+    for (std::size_t i = 0; i < size(); ++i) tensors_[i].close_input(specs_[i]->name);
   }
   void place_outputs() {
-    tensors_ = guarded_tensors(places_, layout_, first_);
-    for (GuardedTensor& x : tensors_) x.spoil();
+    tensors_ = guarded_tensors(places_, layout_, first_, turn_);
+    for (std::size_t i = 0; i < size(); ++i) {
+      tensors_[i].spoil();
+      tensors_[i].open_output(specs_[i]->name);
+    }
   }
 
   [[nodiscard]] std::size_t size() const { return specs_.size(); }
@@ -90,10 +104,10 @@ class GuardedSide {
 
   /// Throw Trespass.
   void check_inputs() const {
+    check_surroundings();
     for (std::size_t i = 0; i < size(); ++i) {
       if (!tensors_[i].same_as(values_[i])) throw Trespass("the kernel changed its input " + specs_[i]->name);
     }
-    check_surroundings();
   }
   void check_surroundings() const {
     for (std::size_t i = 0; i < size(); ++i) tensors_[i].check_surroundings(specs_[i]->name);
@@ -102,13 +116,16 @@ class GuardedSide {
  private:
   Layout layout_;
   std::size_t first_;
-  bool closes_;  ///< a call that repeats is given other inputs in the same memory
+  std::uint64_t turn_;
   std::int64_t lead_ = 0, slack_ = 0;
   std::vector<TensorPlace> places_;
   std::vector<const RunTensor*> specs_;
   std::vector<std::vector<float>> values_;
   std::vector<GuardedTensor> tensors_;
 };
+
+/// Cases differ in which side of their pages tensors are flush with, and calls of a case that are made apart do.
+std::uint64_t turn_of(const RunOptions& options) { return options.of != nullptr ? options.of->seed : 0; }
 
 KernelCall one_call(const CallLoop& loop, const RunOptions& options, const Segment& segment,
                     std::int64_t tokens) {
@@ -144,7 +161,8 @@ void each_call(const Path& path, Step&& step) {
 /// engine does.
 std::vector<std::vector<float>> run_in_place(const CallLoop& loop, const RunOptions& options,
                                              const OneCall& call) {
-  GuardedSide inputs(loop, options, 0), outputs(loop, options, loop.inputs.size());
+  const std::uint64_t turn = turn_of(options);
+  GuardedSide inputs(loop, options, 0, turn), outputs(loop, options, loop.inputs.size(), turn);
   for (const RunTensor& x : loop.outputs) outputs.add(x, x.shape);
   outputs.place_outputs();
   // Outputs whose memory holds the input that the calls carry.
@@ -160,7 +178,7 @@ std::vector<std::vector<float>> run_in_place(const CallLoop& loop, const RunOpti
     if (!in_output) inputs.add(x, x.shape, *x.data);
   }
   inputs.place_inputs();
-  GuardedOffsets offsets(loop.offsets, options.lead);
+  const GuardedOffsets offsets(loop.offsets, options.lead, turn);
   each_call(loop.path, [&](const Segment& segment, std::int64_t begin, std::int64_t end) {
     KernelCall one = one_call(loop, options, segment, end - begin);
     one.cu_seqlens = offsets.view();
@@ -217,9 +235,11 @@ std::vector<std::vector<float>> run_apart(const CallLoop& loop, const RunOptions
     for (const std::int64_t extent : x.shape) size *= static_cast<std::size_t>(extent);
     all.emplace_back(size, kPoison);
   }
+  std::uint64_t turn = turn_of(options);
   each_call(loop.path, [&](const Segment& segment, std::int64_t begin, std::int64_t end) {
     KernelCall one = one_call(loop, options, segment, end - begin);
-    GuardedSide inputs(loop, options, 0), outputs(loop, options, loop.inputs.size());
+    GuardedSide inputs(loop, options, 0, turn), outputs(loop, options, loop.inputs.size(), turn);
+    ++turn;
     for (const RunTensor& x : loop.inputs) {
       const auto state = states.find(x.name);
       if (state == states.end() && x.data == nullptr) continue;

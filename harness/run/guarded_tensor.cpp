@@ -1,11 +1,9 @@
 #include "harness/run/guarded_tensor.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -14,14 +12,27 @@
 
 #include "harness/run/call_loop.h"
 #include "harness/run/guard.h"
+#include "harness/run/guarded_memory.h"
 
 namespace samestate {
 namespace {
 
-bool untouched(float x) { return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(kOutside); }
+/// The first element that is not kOutside; `all.size()`: none.
+std::size_t first_touched(std::span<const float> all) {
+  constexpr std::size_t kAtOnce = kPageBytes / sizeof(float);
+  static const std::vector<float> outside(kAtOnce, kOutside);
+  for (std::size_t begin = 0; begin < all.size(); begin += kAtOnce) {
+    const std::span<const float> part = all.subspan(begin, std::min(kAtOnce, all.size() - begin));
+    if (std::memcmp(part.data(), outside.data(), part.size_bytes()) == 0) continue;
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      if (std::bit_cast<std::uint32_t>(part[i]) != std::bit_cast<std::uint32_t>(kOutside)) return begin + i;
+    }
+  }
+  return all.size();
+}
 
 constexpr std::int64_t kOverflow = std::int64_t{1} << 31;  // the first offset that an int cannot hold
-constexpr std::int64_t kPage = 4096 / sizeof(float);
+constexpr std::int64_t kPage = kPageBytes / sizeof(float);
 
 std::int64_t whole_pages(std::int64_t elements) { return (elements + kPage - 1) / kPage * kPage; }
 
@@ -109,6 +120,18 @@ std::int64_t product(const std::vector<std::int64_t>& shape, std::size_t begin, 
   return size;
 }
 
+std::vector<MemoryBlock> one_block(std::int64_t elements) {
+  return {{0, static_cast<std::size_t>(elements) * sizeof(float)}};
+}
+
+/// page_end: to the element; else aligned as what allocators give.
+MemoryPlace place_of(Layout layout, bool ends_page) {
+  MemoryPlace place;
+  place.ends_page = ends_page;
+  if (layout == Layout::page_end) place.alignment = sizeof(float);
+  return place;
+}
+
 }  // namespace
 
 std::int64_t StridedTensor::size() const {
@@ -133,59 +156,33 @@ StridedTensor StridedTensor::slice(std::size_t d, std::int64_t begin, std::int64
   return part;
 }
 
-struct GuardedTensor::Range {
-  void* begin;
-  std::size_t bytes;
-};
-
-void GuardedTensor::Unmap::operator()(Range* range) const {
-  ::munmap(range->begin, range->bytes);
-  delete range;
-}
-
-/// Memory of one tensor, or of several whose rows lie side by side, between guards; page_end: a page that may not be touched
-/// stands for the second one.
+/// Memory of one tensor, or of several whose rows lie side by side.
 struct GuardedTensor::Buffer {
-  explicit Buffer(std::int64_t size)
-      : heap(static_cast<std::size_t>(size + 2 * kGuard), kOutside), all(heap) {}
-  Buffer(std::int64_t size, Layout layout) : Buffer(layout == Layout::page_end ? 0 : size) {
-    if (layout != Layout::page_end) return;
-    const std::int64_t readable = whole_pages(size + kGuard);
-    const auto bytes = static_cast<std::size_t>(readable + kPage) * sizeof(float);
-    void* begin = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (begin == MAP_FAILED)
-      throw Unavailable({Outcome::Kind::no_device, fmt::format("layout=page_end needs {} bytes of memory: {}",
-                                                               bytes, std::strerror(errno))});
-    pages.reset(new Range{begin, bytes});
-    float* const end = static_cast<float*>(begin) + readable;
-    if (::mprotect(end, kPage * sizeof(float), PROT_NONE) != 0)
-      throw Unavailable(
-          {Outcome::Kind::no_device,
-           fmt::format("layout=page_end: no page may be closed here: {}", std::strerror(errno))});
-    all = {end - size - kGuard, end};
-    std::fill(all.begin(), all.end(), kOutside);
+  Buffer(std::vector<MemoryBlock> blocks, const MemoryPlace& place) : memory(std::move(blocks), place) {
+    for (std::size_t i = 0; i < memory.blocks().size(); ++i) std::ranges::fill(elements(i), kOutside);
   }
-  [[nodiscard]] float* first() const { return all.data() + kGuard; }
-  /// Guards behind the last element.
-  [[nodiscard]] std::int64_t behind() const { return pages ? 0 : kGuard; }
+  /// Of the pages of block i.
+  [[nodiscard]] std::span<float> elements(std::size_t i) const {
+    const std::span<std::byte> pages = memory.pages(i);
+    return {reinterpret_cast<float*>(pages.data()), pages.size() / sizeof(float)};
+  }
+  [[nodiscard]] float* first() const { return reinterpret_cast<float*>(memory.data()); }
 
-  std::vector<float> heap;
-  std::unique_ptr<Range, Unmap> pages;
-  std::span<float> all;
+  GuardedMemory memory;
   std::vector<StridedTensor> owned;
+  std::string names;
 };
 
-GuardedTensor::GuardedTensor(const TensorPlace& place, Layout layout, std::size_t number) {
+GuardedTensor::GuardedTensor(const TensorPlace& place, Layout layout, std::size_t number,
+                             std::uint64_t turn) {
   tensor_.shape = place.shape;
   tensor_.stride = strides_of(place, layout, number);
-  if (layout == Layout::far && tensor_.size() > 0) {
-    if (const std::optional<std::size_t> d = far_dimension(place, number)) {
-      reserve(*d);
-      own(place);
-      return;
-    }
-  }
-  lie_in(std::make_shared<Buffer>(span_of(tensor_), layout), 0);
+  const bool ends_page = layout == Layout::page_end || ((number + turn) & 1) != 0;
+  std::optional<std::size_t> far;
+  if (layout == Layout::far && tensor_.size() > 0) far = far_dimension(place, number);
+  lie_in(far ? far_rows(*far, ends_page)
+             : std::make_shared<Buffer>(one_block(span_of(tensor_)), place_of(layout, ends_page)),
+         0);
   own(place);
 }
 
@@ -200,18 +197,18 @@ void GuardedTensor::own(const TensorPlace& place) {
     token_dimension_ = place.batched ? 1 : 0;
     owned_ = tensor_.slice(token_dimension_, place.lead, tensor_.shape[token_dimension_] - place.slack);
   }
-  if (buffer_) buffer_->owned.push_back(owned_);
+  buffer_->owned.push_back(owned_);
 }
 
 std::vector<GuardedTensor> guarded_tensors(const std::vector<TensorPlace>& places, Layout layout,
-                                           std::size_t first) {
+                                           std::size_t first, std::uint64_t turn) {
   std::vector<GuardedTensor> out;
   out.reserve(places.size());
   for (std::size_t i = 0; i < places.size(); ++i) {
     const TensorPlace& place = places[i];
     const std::size_t shared = shared_dimensions(place);
     if (layout != Layout::fused || shared == 0) {
-      out.push_back(GuardedTensor(place, layout, first + i));
+      out.push_back(GuardedTensor(place, layout, first + i, turn));
       continue;
     }
     // Where the row of this tensor begins in that of all, and how long that is.
@@ -232,8 +229,10 @@ std::vector<GuardedTensor> guarded_tensors(const std::vector<TensorPlace>& place
     x.tensor_.stride = strides_of(place, Layout::dense, 0);
     x.tensor_.stride[shared - 1] = row;
     if (shared == 2) x.tensor_.stride[0] = extent_of(place.shape, 1) * row;
-    x.lie_in(leader == i ? std::make_shared<GuardedTensor::Buffer>(product(place.shape, 0, shared) * row)
-                         : out[leader].buffer_,
+    x.lie_in(leader == i
+                 ? std::make_shared<GuardedTensor::Buffer>(one_block(product(place.shape, 0, shared) * row),
+                                                           place_of(layout, ((first + i + turn) & 1) != 0))
+                 : out[leader].buffer_,
              begin);
     x.own(place);
     out.push_back(std::move(x));
@@ -241,37 +240,27 @@ std::vector<GuardedTensor> guarded_tensors(const std::vector<TensorPlace>& place
   return out;
 }
 
-void GuardedTensor::reserve(std::size_t far) {
+std::shared_ptr<GuardedTensor::Buffer> GuardedTensor::far_rows(std::size_t far, bool ends_page) {
+  const std::int64_t rows = tensor_.shape[far];
   far_ = far;
-  blocks_ = tensor_.shape[far];
   // One row of it is a block: the other dimensions in their order.
-  block_size_ = 1;
+  std::int64_t size = 1;
   for (std::size_t d = tensor_.shape.size(); d-- > 0;) {
     if (d == far) continue;
-    tensor_.stride[d] = block_size_;
-    block_size_ *= tensor_.shape[d];
+    tensor_.stride[d] = size;
+    size *= tensor_.shape[d];
   }
   // The last row begins after 2^31; of the batch every row after the first does.
-  const std::int64_t slot = whole_pages(block_size_ + 2 * kGuard);
-  block_stride_ = slot + whole_pages(far == 0 ? kOverflow : kOverflow / (blocks_ - 1));
-  tensor_.stride[far] = block_stride_;
-  const std::int64_t before = kOverflow + slot;
-  const auto bytes =
-      static_cast<std::size_t>(before + (blocks_ - 1) * block_stride_ + 2 * slot) * sizeof(float);
-  // Shared, as private memory would count as data in full where a process's data are limited.
-  void* begin =
-      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (begin == MAP_FAILED) {
-    throw Unavailable({Outcome::Kind::no_device,
-                       fmt::format("layout=far needs {} GiB of address space ({}): raise ulimit -v, or set "
-                                   "vm.overcommit_memory to 0 or 1",
-                                   bytes >> 30, std::strerror(errno))});
-  }
-  range_.reset(new Range{begin, bytes});
-  tensor_.data = static_cast<float*>(begin) + before;
-  for (std::int64_t i = 0; i < blocks_; ++i) {
-    std::fill_n(tensor_.data + i * block_stride_ - kGuard, block_size_ + 2 * kGuard, kOutside);
-  }
+  const std::int64_t step =
+      whole_pages(size + 2 * kPage) + whole_pages(far == 0 ? kOverflow : kOverflow / (rows - 1));
+  tensor_.stride[far] = step;
+  std::vector<MemoryBlock> blocks(static_cast<std::size_t>(rows));
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    blocks[i] = {i * static_cast<std::size_t>(step) * sizeof(float),
+                 static_cast<std::size_t>(size) * sizeof(float)};
+  MemoryPlace place = place_of(Layout::far, ends_page);
+  place.unused_before = static_cast<std::size_t>(kOverflow) * sizeof(float);
+  return std::make_shared<Buffer>(std::move(blocks), place);
 }
 
 void GuardedTensor::set(const std::vector<float>& dense) {
@@ -279,13 +268,17 @@ void GuardedTensor::set(const std::vector<float>& dense) {
   visit(owned_, [&](float& x) { x = dense[from++]; });
 }
 
-void GuardedTensor::close() {
-  if (!buffer_ || !buffer_->pages) return;
-  const Range& range = *buffer_->pages;
-  if (::mprotect(range.begin, range.bytes - kPage * sizeof(float), PROT_READ) != 0)
-    throw Unavailable({Outcome::Kind::no_device,
-                       fmt::format("layout=page_end: no page may be closed here: {}", std::strerror(errno))});
+void GuardedTensor::name(std::string_view name, bool input) {
+  buffer_->names += (buffer_->names.empty() ? "" : ", ") + std::string(name);
+  buffer_->memory.named(buffer_->names, input);
 }
+
+void GuardedTensor::close_input(std::string_view name) {
+  this->name(name, true);
+  buffer_->memory.close();
+}
+
+void GuardedTensor::open_output(std::string_view name) { this->name(name, false); }
 
 std::vector<float> GuardedTensor::get() const {
   std::vector<float> dense;
@@ -318,53 +311,50 @@ void GuardedTensor::check_unowned(std::string_view name) const {
   for (std::int64_t t = 0; t < tensor_.shape[d]; ++t) {
     if (t >= lead && t < lead + owned_.shape[d]) continue;
     visit(tensor_.slice(d, t, t + 1), [&](const float& x) {
-      if (untouched(x)) return;
+      if (std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(kOutside)) return;
       throw Trespass(fmt::format("the kernel wrote {} of token {}, which belongs to no sequence", name, t));
     });
   }
 }
 
 void GuardedTensor::check_surroundings(std::string_view name) const {
-  const auto refuse = [&](std::int64_t element) {
-    throw Trespass(fmt::format("the kernel wrote outside {}{}: element {} of its buffer", name,
-                               buffer_ && buffer_->owned.size() > 1 ? " and what shares its rows" : "",
-                               element));
-  };
-  const auto check = [&](const float* guard, std::int64_t size) {
-    for (std::int64_t i = 0; i < size; ++i) {
-      if (!untouched(guard[i])) refuse(guard + i - tensor_.data);
-    }
-  };
+  if (const std::string what = buffer_->memory.trespass(); !what.empty())
+    throw Trespass("the kernel " + what);
   if (!tensor_.shape.empty()) check_unowned(name);
-  if (buffer_) {
-    const std::span<float> all = buffer_->all;
-    const float* const begin = buffer_->first();
-    if (buffer_->owned.front().data != owned_.data) return;
-    if (std::ssize(all) == owned_.size() + kGuard + buffer_->behind()) {
-      check(begin - kGuard, kGuard);
-      check(begin + owned_.size(), buffer_->behind());
-      return;
-    }
-    std::vector<float> around(all.begin(), all.end());
-    for (StridedTensor inside : buffer_->owned) {
-      inside.data = around.data() + (inside.data - all.data());
+  if (buffer_->owned.front().data != owned_.data) return;
+  const float* const first = buffer_->first();
+  const MemoryBlock& last = buffer_->memory.blocks().back();
+  const auto span = static_cast<std::int64_t>((last.begin + last.bytes) / sizeof(float));
+  const auto check = [&](std::span<const float> around, const float* where) {
+    const std::size_t i = first_touched(around);
+    if (i == around.size()) return;
+    const std::string shares = buffer_->owned.size() > 1 ? " and what shares its rows" : "";
+    throw Trespass("the kernel wrote " +
+                   outside(std::string(name) + shares, where + static_cast<std::ptrdiff_t>(i) - first, span));
+  };
+  const std::vector<MemoryBlock>& blocks = buffer_->memory.blocks();
+  std::vector<float> copy;
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    const std::span<float> all = buffer_->elements(b);
+    const float* const begin = first + blocks[b].begin / sizeof(float);
+    const auto size = static_cast<std::ptrdiff_t>(blocks[b].bytes / sizeof(float));
+    check({all.data(), begin}, all.data());
+    check({begin + size, all.data() + all.size()}, begin + size);
+    if (blocks.size() == 1 && owned_.size() == size) continue;
+    // Gaps, and tokens of no sequence.
+    copy.assign(begin, begin + size);
+    const auto leave_out = [&](StridedTensor inside, std::ptrdiff_t at) {
+      inside.data = copy.data() + at;
       visit(inside, [](float& x) { x = kOutside; });
+    };
+    if (blocks.size() > 1) {
+      StridedTensor row = tensor_;
+      row.shape[far_] = 1;
+      leave_out(std::move(row), 0);
+    } else {
+      for (const StridedTensor& inside : buffer_->owned) leave_out(inside, inside.data - begin);
     }
-    for (std::size_t i = 0; i < around.size(); ++i) {
-      if (!untouched(around[i])) refuse(all.data() + i - tensor_.data);
-    }
-    return;
-  }
-  StridedTensor inside = tensor_;
-  inside.shape[far_] = 1;
-  std::vector<float> block(static_cast<std::size_t>(block_size_ + 2 * kGuard));
-  inside.data = block.data() + kGuard;
-  for (std::int64_t b = 0; b < blocks_; ++b) {
-    std::copy_n(tensor_.data + b * block_stride_ - kGuard, std::ssize(block), block.data());
-    visit(inside, [](float& x) { x = kOutside; });
-    for (std::size_t i = 0; i < block.size(); ++i) {
-      if (!untouched(block[i])) refuse(b * block_stride_ + static_cast<std::int64_t>(i) - kGuard);
-    }
+    check(copy, begin);
   }
 }
 

@@ -346,6 +346,12 @@ void KernelTable::check(const Row& row, std::string_view listed_by) const {
         fmt::format("kernel {}: a name is printable ASCII without spaces, as my.gated_delta_rule.chunked",
                     quote(row.name)));
   }
+  // It stands in every line, record and command.
+  constexpr std::size_t kLongestName = 200;
+  if (row.name.size() > kLongestName) {
+    throw Error(fmt::format("kernel {}: a name of {} characters, at most {}: choose a shorter one",
+                            quote(row.name, 60), row.name.size(), kLongestName));
+  }
   if (row.device != "cpu" && row.device != "cuda") {
     throw Error(fmt::format("kernel {}: device {} must be cpu or cuda", row.name, quote(row.device)));
   }

@@ -25,6 +25,9 @@ LaidOutCall::LaidOutCall(const WholeCall& whole, Layout layout)
       outputs_(guarded_tensors(whole.output_places(), layout, inputs_.size())),
       call_(whole.call()) {
   for (std::size_t i = 0; i < inputs_.size(); ++i) inputs_[i].set(elements_of(call_.inputs[i].tensor));
+  // Tensors of one buffer are closed together.
+  for (std::size_t i = 0; i < inputs_.size(); ++i) inputs_[i].close_input(call_.inputs[i].name);
+  for (std::size_t i = 0; i < outputs_.size(); ++i) outputs_[i].open_output(call_.outputs[i].name);
   place_in(call_.inputs, inputs_);
   place_in(call_.outputs, outputs_);
 }
@@ -32,9 +35,9 @@ LaidOutCall::LaidOutCall(const WholeCall& whole, Layout layout)
 void LaidOutCall::give_back() const {
   const KernelCall& whole = whole_->call();
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    inputs_[i].check_surroundings(call_.inputs[i].name);
     if (!inputs_[i].same_as(elements_of(whole.inputs[i].tensor)))
       throw Trespass("the kernel changed its input " + std::string(call_.inputs[i].name));
-    inputs_[i].check_surroundings(call_.inputs[i].name);
   }
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     outputs_[i].check_surroundings(call_.outputs[i].name);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "harness/run/guard.h"
+#include "harness/run/guarded_memory.h"
 
 namespace samestate {
 namespace {
@@ -88,6 +89,7 @@ class Repetition {
       });
     }
     // With the same lengths other strengths, or with the same strengths other lengths: one of both finds no entry.
+    let_write(true);
     if (offsets_.empty()) {
       for (std::size_t i = 0; i < inputs_.size(); ++i) {
         if (one_.inputs[i].name == "beta") put(one_.inputs[i].tensor, others(inputs_[i]));
@@ -121,7 +123,14 @@ class Repetition {
     return other;
   }
 
+  /// Inputs, which a call can only read, are the judge's to write between two.
+  void let_write(bool may) const {
+    for (const CallTensor& x : one_.inputs) GuardedMemory::let_write(x.tensor.data, may);
+    if (!offsets_.empty()) GuardedMemory::let_write(one_.cu_seqlens.data, may);
+  }
+
   void thrown_away(const KernelCall& other) {
+    let_write(true);
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       if (!one_.inputs[i].indices) put(one_.inputs[i].tensor, others(inputs_[i]));
     }
@@ -137,6 +146,7 @@ class Repetition {
 
   /// A call that the kernel may refuse, and the memory as it was.
   void call_thrown_away(const KernelCall& other) const {
+    let_write(false);
     try {
       call_(segment_, other);
     } catch (const Unavailable&) {
@@ -146,9 +156,11 @@ class Repetition {
 
   /// Outputs first: an input may be in the memory of one.
   void restore() const {
+    let_write(true);
     for (std::size_t i = 0; i < outputs_.size(); ++i) put(one_.outputs[i].tensor, outputs_[i]);
     for (std::size_t i = 0; i < inputs_.size(); ++i) put(one_.inputs[i].tensor, inputs_[i]);
     for (std::size_t n = 0; n < offsets_.size(); ++n) one_.cu_seqlens(n) = offsets_[n];
+    let_write(false);
   }
 
   static void same_bits(const CallTensor& x, const std::vector<float>& once) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <new>
 
 #include "harness/run/call_variant.h"
 #include "harness/run/device_fault.h"
@@ -103,6 +104,11 @@ void set_judgement(Record& record, const std::function<Judgement()>& judge) {
     record.judgement.verdict = Verdict::crash;
     record.judgement.gate = "exception";
     record.judgement.reason = thrown.what();
+  } catch (const std::bad_alloc&) {
+    record.judgement.verdict = Verdict::crash;
+    record.judgement.gate = "judge";
+    record.judgement.reason =
+        "the judge ran out of memory: raise ulimit -v and what else limits a process, or use fewer --threads";
   } catch (const std::exception& thrown) {
     record.judgement.verdict = Verdict::crash;
     record.judgement.gate = "judge";

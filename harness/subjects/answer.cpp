@@ -57,6 +57,7 @@ SubjectAnswer parse_answer(std::string_view line, std::int64_t id) {
   std::ranges::replace_if(
       out.function, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   out.fatal = json.contains("fatal") && json["fatal"] == true;
+  out.trespass = json.contains("trespass") && json["trespass"] == true;
   return out;
 }
 

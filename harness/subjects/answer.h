@@ -14,6 +14,8 @@ struct SubjectAnswer {
   /// Of a call that ran: what it was handed on to, where that is another function than the declared one.
   std::string function;
   bool fatal = false;  ///< of an error: it is to be started anew
+  bool trespass =
+      false;  ///< of an error: the kernel touched memory that is not its to touch, as `reason` says
 };
 
 /// Reads the line as the answer to call `id`; nothing in it is trusted. Throws Error, "answered .., which ..", for what is

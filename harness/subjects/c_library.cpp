@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/run/call_loop.h"
+#include "harness/run/guarded_memory.h"
 #include "harness/subjects/device_memory.h"
 #include "harness/subjects/edge.h"
 #include "optimized/subject.h"
@@ -24,7 +26,7 @@ using Json = nlohmann::ordered_json;
 /// The message of a call as the structs of C; the strings are the message's.
 class CCall {
  public:
-  /// `memory`: of the host; of the device where there is a stream.
+  /// Offsets count from `memory`, of the device, where there is a stream; else they are addresses of the host.
   CCall(const Json& message, std::byte* memory, void* stream) : message_(message) {
     call_.memory = stream != nullptr ? SAMESTATE_CUDA : SAMESTATE_HOST;
     call_.stream = stream;
@@ -73,7 +75,8 @@ class CCall {
                                                      Dtype::int64};
       samestate_tensor tensor{};
       tensor.name = text(x["name"]);
-      tensor.data = memory + x["offset"].get<std::size_t>();
+      const auto offset = x["offset"].get<std::size_t>();
+      tensor.data = memory != nullptr ? memory + offset : reinterpret_cast<std::byte*>(offset);
       const std::vector<std::int64_t>* shape = numbers("shape");
       tensor.shape = shape->data();
       tensor.strides = numbers("strides")->data();
@@ -100,6 +103,33 @@ class CCall {
   std::vector<std::int64_t> cuts_;
   std::array<char, 400> reason_{};
   samestate_call call_{};
+};
+
+/// The memory of a call, each tensor in pages of its own, inputs such that they can only be read.
+struct HostMemory {
+  explicit HostMemory(EdgeCall& call) {
+    for (const EdgeRegion& region : call.regions()) {
+      const GuardedMemory& one = memories.emplace_back(region.blocks, region.place);
+      EdgePlace place{one.data(), reinterpret_cast<std::size_t>(one.data())};
+      for (std::size_t b = 0; b < region.blocks.size(); ++b) place.around.push_back(one.pages(b));
+      places.push_back(std::move(place));
+    }
+    call.write(places);
+    for (std::size_t i = 0; i < memories.size(); ++i) {
+      memories[i].named(call.regions()[i].name, call.regions()[i].only_read);
+      if (call.regions()[i].only_read) memories[i].close();
+    }
+  }
+  /// Throws Trespass.
+  void read(EdgeCall& call) const {
+    for (const GuardedMemory& one : memories) {
+      if (const std::string what = one.trespass(); !what.empty()) throw Trespass("the kernel " + what);
+    }
+    call.read(places);
+  }
+
+  std::vector<GuardedMemory> memories;
+  std::vector<EdgePlace> places;
 };
 
 /// Throws what a kernel throws.
@@ -147,31 +177,27 @@ CSubject open_c_subject(const std::filesystem::path& path) {
     for (const Declaration& d : parse_ready(text).kernels) {
       if (d.device_memory) on_device.insert(d.name);
     }
-    return {
-        text, [run, on_device](EdgeCall& call, const std::string& kernel) {
-          // The tensors begin at multiples of 256 from a page.
-          constexpr std::size_t kPage = 4096;
-          const std::unique_ptr<std::byte, void (*)(void*)> memory(
-              static_cast<std::byte*>(std::aligned_alloc(kPage, (call.bytes() + kPage - 1) / kPage * kPage)),
-              std::free);
-          if (memory == nullptr) throw std::bad_alloc();
-          const std::span<std::byte> bytes(memory.get(), call.bytes());
-          call.write(bytes);
-          const Json message = Json::parse(call.message(1, kernel, call.bytes()));
-          if (!on_device.contains(kernel)) {
-            CCall c(message, bytes.data(), nullptr);
-            const Outcome outcome = outcome_of(run(c.get()), c);
-            if (outcome.kind == Outcome::Kind::ran) call.read(bytes);
-            return outcome;
-          }
-          DeviceMemory device(bytes);
-          CCall c(message, device.begin(), device.stream());
-          const Outcome outcome = outcome_of(run(c.get()), c);
-          if (outcome.kind != Outcome::Kind::ran) return outcome;
-          device.fetch(bytes);
-          call.read(bytes);
-          return outcome;
-        }};
+    return {text, [run, on_device](EdgeCall& call, const std::string& kernel) {
+              if (!on_device.contains(kernel)) {
+                const HostMemory memory(call);
+                const Json message = Json::parse(call.message(1, kernel, 0, memory.places));
+                CCall c(message, nullptr, nullptr);
+                Outcome outcome = outcome_of(run(c.get()), c);
+                if (outcome.kind == Outcome::Kind::ran) memory.read(call);
+                return outcome;
+              }
+              std::vector<std::byte> bytes(call.packed_bytes());
+              const std::vector<EdgePlace> places = call.packed(bytes);
+              call.write(places);
+              const Json message = Json::parse(call.message(1, kernel, bytes.size(), places));
+              DeviceMemory device(bytes);
+              CCall c(message, device.begin(), device.stream());
+              Outcome outcome = outcome_of(run(c.get()), c);
+              if (outcome.kind != Outcome::Kind::ran) return outcome;
+              device.fetch(bytes);
+              call.read(places);
+              return outcome;
+            }};
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", path.string(), error.what()));
   }

@@ -2,19 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <Eigen/Core>
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
-#include <numeric>
-#include <optional>
-#include <type_traits>
 
 #include "harness/cases/system.h"
 #include "harness/run/call_loop.h"
-#include "harness/run/guard.h"
 #include "harness/subjects/edge_parts.h"
 #include "oracles/systems/family.h"
 
@@ -24,44 +17,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using namespace edge_detail;
 
-constexpr std::size_t kAlignment = 256;
-/// NaN in every format, and no offset of a token.
-constexpr std::byte kAround{0xff};
-/// What 16-bit outputs hold before the call.
-constexpr std::uint16_t kStaleBf16 = 0x7fc5, kStaleFp16 = 0x7e5a;
-
 Format format_of(Dtype dtype) {
   return dtype == Dtype::bf16 ? Format::bf16 : dtype == Dtype::fp16 ? Format::fp16 : Format::fp32;
-}
-
-std::uint16_t bits_of(float x, Dtype dtype) {
-  return dtype == Dtype::bf16 ? Eigen::bfloat16_impl::float_to_bfloat16_rtne<false>(x).value
-                              : Eigen::half_impl::float_to_half_rtne(x).x;
-}
-
-float value_of(std::uint16_t bits, Dtype dtype) {
-  if (dtype == Dtype::bf16) return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
-  return Eigen::half_impl::half_to_float(Eigen::half_impl::raw_uint16_to_half(bits));
-}
-
-/// Elements that follow each other at one distance, in the call's tensor and in the memory.
-struct Piece {
-  std::int64_t from, to, count, from_step, to_step;
-  [[nodiscard]] bool dense() const { return from_step == 1 && to_step == 1; }
-};
-
-/// Calls f(Piece) for all of them, in row-major order.
-template <class F>
-void pieces(const EdgeTensor& x, F&& f, std::size_t d = 0, std::int64_t from = 0, std::int64_t to = 0) {
-  const std::vector<std::int64_t>& shape = x.call.shape;
-  if (d == 0 && x.call.stride == x.memory_stride && x.call.dense()) {
-    f(Piece{0, 0, x.call.size(), 1, 1});
-  } else if (d + 1 == shape.size()) {
-    f(Piece{from, to, shape[d], x.call.stride[d], x.memory_stride[d]});
-  } else {
-    for (std::int64_t i = 0; i < shape[d]; ++i)
-      pieces(x, f, d + 1, from + i * x.call.stride[d], to + i * x.memory_stride[d]);
-  }
 }
 
 template <class T, std::size_t Rank>
@@ -256,7 +213,7 @@ EdgeCall::EdgeCall(const Arguments& call, const Contract& contract, const Declar
     x.stride = {1};
     tensors_.push_back(std::move(x));
   }
-  place();
+  make_regions();
   if (shared) {
     EdgeTensor x = *std::find_if(tensors_.begin(), tensors_.end(),
                                  [](const EdgeTensor& other) { return other.name == "initial_state"; });
@@ -301,33 +258,8 @@ void EdgeCall::add(EdgeTensor x) {
   tensors_.push_back(std::move(x));
 }
 
-void EdgeCall::place() {
-  std::size_t at = kAlignment;
-  std::optional<std::size_t> initial;
-  for (EdgeTensor& x : tensors_) {
-    if (x.name == "final_state" && x.memory_stride.empty() && initial) {  // in place
-      const EdgeTensor& first = *std::find_if(tensors_.begin(), tensors_.end(), [](const EdgeTensor& other) {
-        return other.name == "initial_state";
-      });
-      x.offset = *initial, x.stride = first.stride, x.memory_stride = row_major_strides(x.call.shape);
-      if (first.call.data != nullptr) x.memory_stride = first.memory_stride;
-      continue;
-    }
-    x.offset = at;
-    if (x.name == "initial_state") initial = at;
-    std::int64_t last = 0;
-    bool empty = false;
-    for (std::size_t d = 0; d < x.shape.size(); ++d) {
-      empty = empty || x.shape[d] == 0;
-      last += (x.shape[d] - 1) * x.stride[d];
-    }
-    const std::size_t size = empty ? 0 : (static_cast<std::size_t>(last) + 1) * size_of(x.dtype);
-    at += (size + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
-  }
-  bytes_ = at;
-}
-
-std::string EdgeCall::message(std::int64_t id, const std::string& kernel, std::size_t memory) const {
+std::string EdgeCall::message(std::int64_t id, const std::string& kernel, std::size_t memory,
+                              std::span<const EdgePlace> places) const {
   Json json = Json::parse(head_);
   json["id"] = id;
   json["kernel"] = kernel;
@@ -338,139 +270,10 @@ std::string EdgeCall::message(std::int64_t id, const std::string& kernel, std::s
                    {"dtype", name_of(x.dtype)},
                    {"shape", x.shape},
                    {"strides", x.stride},
-                   {"offset", x.offset}};
+                   {"offset", places[x.region].offset}};
     json[x.input ? "inputs" : "outputs"].push_back(one);
   }
   return json.dump();
-}
-
-void EdgeCall::write(std::span<std::byte> memory) {
-  std::fill_n(memory.begin(), bytes_, kAround);
-  for (const EdgeTensor& x : tensors_) {
-    std::byte* const base = memory.data() + x.offset + static_cast<std::size_t>(x.begin) * size_of(x.dtype);
-    // What is not to be read stays NaN; a state of nobody's that a kernel goes on from is zero.
-    if (x.input && null_slot_ == Conventions::NullSlot::none)
-      each_null_row(x, [&](std::size_t from, std::size_t size) {
-        std::fill_n(memory.begin() + static_cast<std::ptrdiff_t>(from), size, std::byte{0});
-      });
-    for (std::size_t i = 0; i < x.whole_numbers.size(); ++i) {
-      const std::int64_t wide = x.whole_numbers[i];
-      const auto narrow = static_cast<std::int32_t>(wide);
-      std::memcpy(base + i * size_of(x.dtype),
-                  x.dtype == Dtype::int64 ? static_cast<const void*>(&wide) : &narrow, size_of(x.dtype));
-    }
-    // Another name for the initial state's memory.
-    const bool again = !x.input && x.name == "final_state" &&
-                       std::any_of(tensors_.begin(), tensors_.end(), [&](const EdgeTensor& other) {
-                         return other.input && other.offset == x.offset;
-                       });
-    if (!x.whole_numbers.empty() || again) continue;
-    if (x.input && x.name == "g" && given_ != Given{})
-      put(x, base, [&](float g) { return static_cast<float>(given_.given_g(g)); });
-    else if (x.input && x.name == "beta" && given_ != Given{})
-      put(x, base, [&](float beta) { return static_cast<float>(given_.given_beta(beta)); });
-    else if (x.input && slots_ > 0 && x.name == kSlot)
-      put(x, base, [&](float slot) { return given_slot(slot); });
-    else if (x.input && x.name == "q" && given_.folded_scale)
-      put(x, base, [&](float q) { return static_cast<float>(given_.given_q(q, scale_)); });
-    else
-      put(x, base, nullptr);
-  }
-  written_.assign(memory.begin(), memory.begin() + static_cast<std::ptrdiff_t>(bytes_));
-}
-
-template <class Converted>
-void EdgeCall::put(const EdgeTensor& x, std::byte* base, Converted&& converted) {
-  constexpr bool kAsItIs = std::is_null_pointer_v<std::decay_t<Converted>>;
-  const std::size_t size = size_of(x.dtype);
-  pieces(x, [&](const Piece& p) {
-    std::byte* const first = base + static_cast<std::size_t>(p.to) * size;
-    if (kAsItIs && x.dtype == Dtype::fp32 && p.dense() && x.call.data != nullptr) {
-      std::memcpy(first, x.call.data + p.from, static_cast<std::size_t>(p.count) * size);
-      return;
-    }
-    for (std::int64_t i = 0; i < p.count; ++i) {
-      float value = x.call.data == nullptr ? 0.0F : x.call.data[p.from + i * p.from_step];
-      if constexpr (!kAsItIs) value = converted(value);
-      std::byte* const place = first + static_cast<std::size_t>(i * p.to_step) * size;
-      if (x.dtype == Dtype::fp32) {
-        std::memcpy(place, &value, sizeof value);
-        continue;
-      }
-      const std::uint16_t bits = x.input                  ? bits_of(value, x.dtype)
-                                 : x.dtype == Dtype::bf16 ? kStaleBf16
-                                                          : kStaleFp16;
-      if (x.input && value == value && value_of(bits, x.dtype) != value)
-        // As where a law halves what is small already.
-        throw Unavailable({Outcome::Kind::unsupported,
-                           fmt::format("{} holds {}, which is no {}: name it in `dtypes`, as fp32", x.name,
-                                       value, name_of(x.dtype))});
-      std::memcpy(place, &bits, sizeof bits);
-    }
-  });
-}
-
-const EdgeTensor* EdgeCall::at(std::size_t byte) const {
-  for (const EdgeTensor& x : tensors_) {
-    std::int64_t last = 0;
-    for (std::size_t d = 0; d < x.shape.size(); ++d) last += (x.shape[d] - 1) * x.stride[d];
-    if (byte >= x.offset && byte < x.offset + (static_cast<std::size_t>(last) + 1) * size_of(x.dtype))
-      return &x;
-  }
-  return nullptr;
-}
-
-void EdgeCall::read(std::span<std::byte> memory) {
-  for (const EdgeTensor& x : tensors_) {
-    if (!x.output) continue;
-    const std::size_t size = size_of(x.dtype);
-    pieces(x, [&](const Piece& p) {
-      const std::size_t first = x.offset + static_cast<std::size_t>(x.begin + p.to) * size;
-      if (p.dense()) {
-        const std::size_t all = static_cast<std::size_t>(p.count) * size;
-        std::memcpy(&written_[first], &memory[first], all);
-        if (x.dtype == Dtype::fp32) {
-          if (x.call.data != nullptr) std::memcpy(x.call.data + p.from, &memory[first], all);
-          return;
-        }
-      }
-      for (std::int64_t i = 0; i < p.count; ++i) {
-        const std::size_t place = first + static_cast<std::size_t>(i * p.to_step) * size;
-        std::memcpy(&written_[place], &memory[place], size);
-        if (x.call.data == nullptr) continue;
-        float& value = x.call.data[p.from + i * p.from_step];
-        if (x.dtype == Dtype::fp32) {
-          std::memcpy(&value, &memory[place], sizeof value);
-          continue;
-        }
-        std::uint16_t bits = 0;
-        std::memcpy(&bits, &memory[place], sizeof bits);
-        // What was not written stays what the judge put there.
-        if (x.input || bits != (x.dtype == Dtype::bf16 ? kStaleBf16 : kStaleFp16))
-          value = value_of(bits, x.dtype);
-      }
-    });
-    each_null_row(
-        x, [&](std::size_t from, std::size_t bytes) { std::memcpy(&written_[from], &memory[from], bytes); });
-    if (x.nobodys.count > 0) continue;
-    for (const std::int64_t b : without_state_) {
-      StridedTensor own = x.call;
-      own.data += b * own.stride[0];
-      own.shape[0] = 1;
-      visit(own, [](float& value) { value = 0.0F; });
-    }
-  }
-  if (std::memcmp(written_.data(), memory.data(), bytes_) == 0) return;
-  const auto [before, now] = std::mismatch(written_.begin(), written_.end(), memory.begin());
-  const auto byte = static_cast<std::size_t>(before - written_.begin());
-  const EdgeTensor* x = at(byte);
-  if (x != nullptr && x->input) throw Trespass("the kernel changed its input " + x->name);
-  const EdgeTensor* nearest = &tensors_.front();
-  for (const EdgeTensor& other : tensors_) {
-    if (other.offset <= byte && other.offset >= nearest->offset) nearest = &other;
-  }
-  throw Trespass(fmt::format("the kernel wrote outside its outputs: byte {} after the beginning of {}",
-                             byte - std::min(byte, nearest->offset), nearest->name));
 }
 
 }  // namespace samestate

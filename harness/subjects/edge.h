@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/run/guarded_memory.h"
 #include "harness/run/guarded_tensor.h"
 #include "harness/subjects/declaration.h"
 #include "optimized/kernel.h"
@@ -31,7 +32,7 @@ struct EdgeTensor {
   std::string name;
   Dtype dtype = Dtype::fp32;
   std::vector<std::int64_t> shape = {}, stride = {};  ///< stride: of the memory, in elements
-  std::size_t offset = 0;                             ///< in bytes
+  std::size_t region = 0;                             ///< number of the memory that it lies in
   StridedTensor call =
       {};  ///< the judge's, its axes in the subject's order; shape may have merged some. Without data: zeros
   std::vector<std::int64_t> memory_stride = {};  ///< of the axes of `call`, in elements
@@ -41,7 +42,23 @@ struct EdgeTensor {
   NullRow nobodys = {};
 };
 
-/// One call laid out in a memory object.
+/// What one tensor asks of memory, or a state that is updated in place.
+struct EdgeRegion {
+  std::string name;
+  bool only_read = false;  ///< by the subject
+  MemoryPlace place = {};
+  std::vector<MemoryBlock> blocks = {};
+};
+
+/// Where a region lies.
+struct EdgePlace {
+  std::byte* data = nullptr;  ///< its first element, for the judge
+  std::size_t offset = 0;     ///< the same place, for the subject
+  /// By block: the memory that holds it, and around it what is the judge's to fill and to check.
+  std::vector<std::span<std::byte>> around = {};
+};
+
+/// One call on memory between guards.
 class EdgeCall {
  public:
   /// Of the recurrent family; `strides`: tensors keep the strides of the call where no axes are merged.
@@ -49,29 +66,39 @@ class EdgeCall {
   /// Of named tensors.
   EdgeCall(const OperatorArguments& call, const Contract& contract, const Declaration& declaration);
 
-  [[nodiscard]] std::size_t bytes() const { return bytes_; }
-  /// The message of the call.
-  [[nodiscard]] std::string message(std::int64_t id, const std::string& kernel, std::size_t memory) const;
+  [[nodiscard]] const std::vector<EdgeRegion>& regions() const { return regions_; }
+  /// One behind the other in memory of packed_bytes(), where there are no pages to be had, as on a device.
+  [[nodiscard]] std::size_t packed_bytes() const;
+  [[nodiscard]] std::vector<EdgePlace> packed(std::span<std::byte> memory) const;
 
-  /// Writes inputs, stale outputs and guards; `memory` has bytes().
-  void write(std::span<std::byte> memory);
+  /// The message of the call, on `memory` bytes.
+  [[nodiscard]] std::string message(std::int64_t id, const std::string& kernel, std::size_t memory,
+                                    std::span<const EdgePlace> places) const;
+
+  /// Writes inputs, stale outputs and what stands around them; `places`: one a region.
+  void write(std::span<const EdgePlace> places);
   /// Reads the outputs. Throws Trespass where anything else has changed.
-  void read(std::span<std::byte> memory);
+  void read(std::span<const EdgePlace> places);
 
  private:
   void add(EdgeTensor tensor);
   /// `x`, the pool, with a slot more a request.
   [[nodiscard]] EdgeTensor with_null_slot(EdgeTensor x) const;
   [[nodiscard]] float given_slot(float slot) const;
-  void place();
-  [[nodiscard]] const EdgeTensor* at(std::size_t byte) const;
+  void make_regions();
+  [[nodiscard]] MemoryPlace place_of(const EdgeTensor& tensor) const;
+  /// Where the copy of what was written has that byte of a region.
+  [[nodiscard]] std::size_t in_copy(std::size_t region, std::size_t byte) const;
+  void check_region(std::size_t region, const EdgePlace& place) const;
   /// The elements of the call's tensor, each as `converted` (null: as it is) and its dtype make it.
   template <class Converted>
   void put(const EdgeTensor& tensor, std::byte* base, Converted&& converted);
 
   std::vector<EdgeTensor> tensors_;
-  std::vector<std::byte> written_;
-  std::size_t bytes_ = 0;
+  std::vector<EdgeRegion> regions_;
+  std::vector<std::byte> written_;  ///< all that was written, block by block
+  std::vector<std::vector<std::size_t>>
+      begins_;  ///< where in it the blocks of each region begin, their first elements
   Given given_;
   std::string head_;  ///< of the message: settings, as JSON without the closing brace
   float scale_ = 1.0F;

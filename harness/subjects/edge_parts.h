@@ -30,12 +30,12 @@ inline constexpr std::string_view kSlot = "slot", kPool = "pool", kSlots = "P";
   return out;
 }
 
-/// Calls f(first byte in the memory object, bytes) for each slot that is nobody's.
+/// Calls f(first byte of the tensor's memory, bytes) for each slot that is nobody's.
 template <class F>
 void each_null_row(const EdgeTensor& x, F&& f) {
   const std::size_t size = size_of(x.dtype);
   for (std::int64_t i = 0; i < x.nobodys.count; ++i)
-    f(x.offset + static_cast<std::size_t>(x.nobodys.first + i * x.nobodys.step) * size,
+    f(static_cast<std::size_t>(x.nobodys.first + i * x.nobodys.step) * size,
       static_cast<std::size_t>(x.nobodys.size) * size);
 }
 

@@ -35,7 +35,7 @@ EdgeCall::EdgeCall(const OperatorArguments& call, const Contract& contract, cons
   }
   for (const NamedTensor<const float>& x : call.inputs) put(x.name, x.data, x.shape, x.stride, false);
   for (const NamedTensor<float>& x : call.outputs) put(x.name, x.data, x.shape, x.stride, true);
-  place();
+  make_regions();
   Json parameters = Json::object();
   for (const auto& [name, value] : call.parameters)
     parameters[std::string(name)] = slots_ > 0 && name == kSlots ? value + 1 : value;

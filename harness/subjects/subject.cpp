@@ -1,6 +1,5 @@
 #include "harness/subjects/subject.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -31,6 +30,7 @@
 #include "harness/subjects/answer.h"
 #include "harness/subjects/edge.h"
 #include "harness/subjects/said_once.h"
+#include "harness/subjects/shared_memory.h"
 #include "reference/error.h"
 #include "samestate_version.h"
 
@@ -39,55 +39,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
-
-/// The memory object that judge and subject map.
-class SharedMemory {
- public:
-  SharedMemory() : file_(::memfd_create("samestate", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
-    if (file_ < 0) throw Error(fmt::format("no memory object ({})", std::strerror(errno)));
-    // Or a subject that truncates it would end the judge.
-    ::fcntl(file_, F_ADD_SEALS, F_SEAL_SHRINK);
-  }
-  ~SharedMemory() {
-    unmap();
-    ::close(file_);
-  }
-  SharedMemory(const SharedMemory&) = delete;
-  SharedMemory& operator=(const SharedMemory&) = delete;
-
-  [[nodiscard]] std::string path() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), file_); }
-  [[nodiscard]] std::size_t size() const { return size_; }
-  [[nodiscard]] std::span<std::byte> bytes() const { return {static_cast<std::byte*>(begin_), size_}; }
-
-  void grow(std::size_t bytes) {
-    if (bytes <= size_) return;
-    constexpr std::size_t kPage = 65536;
-    const std::size_t wanted = (bytes + bytes / 4 + kPage - 1) / kPage * kPage;
-    unmap();
-    if (::ftruncate(file_, static_cast<off_t>(wanted)) != 0)
-      throw Unavailable({Outcome::Kind::no_device,
-                         fmt::format("no memory object of {} bytes ({})", wanted, std::strerror(errno))});
-    begin_ = ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
-    if (begin_ == MAP_FAILED) {
-      begin_ = nullptr;
-      throw Unavailable(
-          {Outcome::Kind::no_device,
-           fmt::format("{} bytes of a memory object cannot be mapped ({})", wanted, std::strerror(errno))});
-    }
-    size_ = wanted;
-  }
-
- private:
-  void unmap() {
-    if (begin_ != nullptr) ::munmap(begin_, size_);
-    begin_ = nullptr;
-    size_ = 0;
-  }
-
-  int file_;
-  void* begin_ = nullptr;
-  std::size_t size_ = 0;
-};
 
 /// One conversation.
 class Conversation {
@@ -146,8 +97,8 @@ class Conversation {
 
   /// Throws Trespass, and runtime_error where it died or spoke nonsense, which is a crash of the case.
   Outcome run(EdgeCall& call, const std::string& kernel) {
-    memory_.grow(call.bytes());
-    call.write(memory_.bytes());
+    const std::vector<EdgePlace> places = place_in_memory(call);
+    call.write(places);
     const std::int64_t id = ++id_;
     // A call that compiles has the time of a start, whatever a case's is.
     const std::string variant = kernel + '\n' + CallVariant::of_this_thread();
@@ -157,7 +108,7 @@ class Conversation {
     if (first) excused.emplace();
     if (process_.has_more()) lose("said something that it was not asked: it answers a call once");
     const auto last = Clock::now() + seconds(kBusyTimes * patience);
-    LineProcess::Said said = process_.send(call.message(id, kernel, memory_.size()), patience);
+    LineProcess::Said said = process_.send(call.message(id, kernel, memory_.size(), places), patience);
     while (true) {
       if (said.wrong.empty()) said = process_.receive(patience);
       if (!said.wrong.empty()) lose(said.wrong, said.kind == LineProcess::Said::Kind::late, first);
@@ -175,7 +126,10 @@ class Conversation {
           continue;
         case SubjectAnswer::Kind::ran:
           compiled_.insert(variant);
-          call.read(memory_.bytes());
+          require_object();
+          if (const std::string what = memory_.touched(call.regions()); !what.empty())
+            throw Trespass("the kernel " + what);
+          call.read(places);
           return {Outcome::Kind::ran, answer.function};
         case SubjectAnswer::Kind::unsupported:
           return {Outcome::Kind::unsupported, answer.reason};
@@ -183,6 +137,10 @@ class Conversation {
           return {Outcome::Kind::no_device, answer.reason};
         case SubjectAnswer::Kind::error:
           break;
+      }
+      if (answer.trespass) {
+        const std::string what = quote(answer.reason, 400);
+        throw Trespass("the kernel " + what.substr(1, what.size() - 2));
       }
       tell(answer.trace);
       if (answer.fatal) process_.stop(true);
@@ -193,6 +151,19 @@ class Conversation {
   Ready ready;
 
  private:
+  /// A subject that changed the object itself is one that nobody can go on with.
+  void require_object() {
+    const std::string what = memory_.changed();
+    if (what.empty()) return;
+    process_.stop(true);
+    throw Trespass("the kernel's process " + what);
+  }
+
+  std::vector<EdgePlace> place_in_memory(const EdgeCall& call) {
+    require_object();
+    return memory_.place(call.regions());
+  }
+
   static Clock::duration seconds(double s) {
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
   }
@@ -350,16 +321,7 @@ SubjectPatience patience_of_environment() {
   return patience;
 }
 
-Subject subject_rows(Ready ready, SubjectCall run) {
-  // What lies between the rows of a far tensor is gigabytes, and both sides would write it.
-  const SubjectCall call = [run = std::move(run)](EdgeCall& edge, const std::string& kernel) {
-    constexpr std::size_t kMost = std::size_t{3} << 30;
-    if (edge.bytes() > kMost)
-      return Outcome{Outcome::Kind::unsupported,
-                     fmt::format("its tensors span {} MiB, more than {}: another layout, or smaller sizes",
-                                 edge.bytes() >> 20, kMost >> 20)};
-    return run(edge, kernel);
-  };
+Subject subject_rows(Ready ready, SubjectCall call) {
   Subject out;
   out.about = std::move(ready.about);
   require_alike(ready.kernels);
@@ -372,7 +334,8 @@ Subject subject_rows(Ready ready, SubjectCall run) {
       const std::vector<std::string> own = limits_of(d.conventions);
       limits.insert(limits.end(), own.begin(), own.end());
     }
-    if (family || d.strided) limits.emplace_back("layout != far");
+    // What lies between far rows is gigabytes, which a device would have to hold.
+    if (d.device_memory) limits.emplace_back("layout != far");
     const auto row_of = [&](auto row) {
       row.name = d.name, row.system = d.system, row.form = d.form, row.device = d.device;
       row.contracts = d.contracts;

@@ -155,15 +155,12 @@ class Case:
     @staticmethod
     def _inputs_of(request, mapped):
         """What tells one call from another: sizes and the bytes of the inputs' extents, not the outputs wanted."""
-        from .protocol import ITEM
+        from .protocol import extents
 
         parts = [json.dumps([request["kernel"], request.get("chunk"), request.get("scale"),
                              [[t["name"], t["shape"]] for t in request["inputs"]]])]
         for tensor in request["inputs"]:
-            if 0 in tensor["shape"]:
-                continue
-            last = sum((n - 1) * s for n, s in zip(tensor["shape"], tensor["strides"])) + 1
-            parts.append(bytes(mapped[tensor["offset"]:tensor["offset"] + last * ITEM[tensor["dtype"]]]))
+            parts.extend(bytes(mapped[begin:end]) for begin, end in extents(tensor))
         return parts
 
     def _call(self, subjects, request, memory, stream):

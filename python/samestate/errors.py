@@ -30,6 +30,10 @@ class ProtocolError(Error):
     """A message that the protocol does not have; the call is answered with an error."""
 
 
+class Trespass(Error):
+    """The kernel touched memory that is not its to touch; the text says what it did."""
+
+
 class Failed(AssertionError):
     """A kernel failed; `record` is the case's record as `--jsonl` writes it, None where there is no such case;
     `summary`, of samestate.check, is the Summary of the whole gate."""

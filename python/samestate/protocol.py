@@ -11,7 +11,8 @@ import sys
 import threading
 import traceback
 
-from .errors import DeclarationError, Error, NoDevice, ProtocolError, Unsupported
+from .errors import DeclarationError, Error, NoDevice, ProtocolError, Trespass, Unsupported
+from .guarding import Guard
 
 PROTOCOL = 1
 LONGEST_LINE = 4 << 20  # bytes, of the protocol
@@ -76,7 +77,7 @@ class Memory:
 
     def __init__(self, path):
         self._file = open(path, "r+b", buffering=0)
-        self._map = None
+        self._map = self.guard = None
 
     def map(self, size):
         """The mapping of at least `size` bytes. An old mapping lives as long as an array of it does."""
@@ -84,11 +85,20 @@ class Memory:
             actual = os.fstat(self._file.fileno()).st_size
             if actual < size or size < 1:
                 raise ProtocolError(f"bytes {size} of a memory object of {actual}")
-            self._map = mmap.mmap(self._file.fileno(), actual)
+            if self.guard is not None:
+                self.guard.open()  # arrays of the old mapping may still be somebody's
+            try:
+                self._map = mmap.mmap(self._file.fileno(), actual)
+            except (OSError, ValueError, OverflowError) as error:
+                raise Error(f"{actual >> 20} MiB of the memory object, nearly all of it holes, cannot be mapped "
+                            f"({error}): raise ulimit -v, or leave out layout=far") from None
+            self.guard = Guard(self._map)
         return self._map
 
     def close(self):
-        self._map = None
+        if self.guard is not None:
+            self.guard.open()
+        self._map = self.guard = None
         self._file.close()
 
 
@@ -109,6 +119,21 @@ def check_tensor(tensor, size):
             raise ProtocolError(f"{name}: {last} elements at offset {offset} of {size} bytes")
     except (KeyError, TypeError) as error:
         raise ProtocolError(f"no tensor: {tensor!r:.200} ({type(error).__name__}: {error})") from None
+
+
+def extents(tensor, most=1 << 26):
+    """[(begin, end), ..] in bytes of the memory object: what a tensor spans, by rows where that is more than `most`, so that
+    far rows are taken without what lies between them."""
+    def spans(shape, strides, begin):
+        last = sum((n - 1) * s for n, s in zip(shape, strides)) + 1
+        if last * item <= most:
+            return [(begin, begin + last * item)]
+        far = max(range(len(shape)), key=lambda d: strides[d] if shape[d] > 1 else -1)
+        rest = shape[:far] + [1] + shape[far + 1:]
+        return [one for i in range(shape[far]) for one in spans(rest, strides, begin + i * strides[far] * item)]
+
+    item = ITEM[tensor["dtype"]]
+    return [] if 0 in tensor["shape"] else spans(list(tensor["shape"]), list(tensor["strides"]), tensor["offset"])
 
 
 def one_line(text):
@@ -133,6 +158,8 @@ def answer_to(error, identity):
     else:
         reason = f"{type(error).__name__}: {error}"
     answer = {"type": "error", "id": identity, "reason": one_line(reason)}
+    if isinstance(error, Trespass):
+        answer["trespass"] = True
     if not isinstance(error, Error):
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         answer["trace"] = trace[-LONGEST_TRACE:]
@@ -184,11 +211,13 @@ def run(subjects, request, memory, stream):
         mapped = memory.map(request["bytes"])
         for tensor in request["inputs"] + request["outputs"]:
             check_tensor(tensor, len(mapped))
+        memory.guard.close(request["inputs"], request["outputs"])
         if subject.is_new_variant(request):
             with Busy(stream, identity, "first call of these sizes"):
                 subject.run(request, mapped)
         else:
             subject.run(request, mapped)
+        memory.guard.check()
         answer = {"type": "ran", "id": identity}
         if subject.ran_by(request):
             answer["function"] = subject.ran_by(request)

@@ -35,7 +35,7 @@ ROWS = [
     ("lengths_by_object", "none", PACKED + " repeat=1", "fail", "row", None, "only with repeat=1"),
     # a short convolution that writes over its input
     ("convolution_in_place", "convolution", "v1 short_convolution form=gather T=6 C=4", "fail", "memory", None,
-     "the kernel changed its input x"),
+     "the kernel wrote to its input x"),
     # FlashInfer: `scale or default`
     ("scale_0_is_default", "none", DENSE + " scale=0", "fail", "row", "a scale of 0 is taken for the default",
      "only with scale=0"),

@@ -275,6 +275,10 @@ bad 'shard 0/9223372036854775807' fuzz --shard 0/9223372036854775807
 bad '--shard' fuzz --shard 1
 bad 'nope' fuzz --system nope
 bad '--checkpoint' fuzz --resume
+# Without address space the judge would run out of memory case after case: it says so at once.
+since=$SECONDS
+(ulimit -v 1000000; failures=0; bad 'ulimit -v leaves 976 MiB of address space, and judging takes 2048 MiB: raise it' gate --system l2norm --max-cases 4; exit $failures) || complain 'ulimit -v is not named'
+[[ $((SECONDS - since)) -le 10 ]] || complain "ulimit -v: it takes $((SECONDS - since)) s to say so"
 bad '--timeout' fuzz --timeout 0
 bad 'nope.so' fuzz --plugin ./nope.so
 run 0 "${search[@]}" --seed 4 --max-cases 60 --threads 3 --corpus found --checkpoint points --jsonl lines

@@ -33,7 +33,7 @@ done <<END
 no_stream|1|verdict   fail
 own_stream|1|still writing when its stream was idle
 edits_input|1|changed its input k
-writes_beside|1|wrote outside its outputs
+writes_beside|1|wrote outside o: 
 unwritten|1|verdict   fail
 on_host|5|signal 11
 breaks|5|CUDA_ERROR_ILLEGAL_ADDRESS

@@ -17,6 +17,20 @@ run 0 "${search[@]}"
 run 0 "${search[@]}" --resume
 says '4 from the checkpoint'
 
+# A search that ended before its checkpoint held anything is begun, from no file, an empty one and half a first line.
+head -c 20 cases.txt >half.txt
+: >empty.txt
+for file in absent empty half; do
+  run 0 fuzz "${kernel[@]}" --seed 1 --budget 0 --max-cases 4 --checkpoint $file.txt --resume
+  grep -q "$file.txt: no finished case to go on with, the search begins" err || complain 'does not say that it begins'
+  run 0 fuzz "${kernel[@]}" --budget 0 --max-cases 4 --checkpoint $file.txt --resume
+  says '4 from the checkpoint'
+done
+# Half a line of something else is nobody's to remove.
+printf 'my notes' >foreign.txt
+bad 'foreign.txt' fuzz "${kernel[@]}" --seed 1 --budget 0 --max-cases 4 --checkpoint foreign.txt --resume
+[[ "$(cat foreign.txt)" == 'my notes' ]] || complain 'foreign.txt was written to'
+
 printf x >>mine.so
 cp points.jsonl before.jsonl
 bad '--restart' "${sweep[@]}"

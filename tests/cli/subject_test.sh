@@ -49,8 +49,16 @@ done <<END
 wrong|1|verdict   fail
 nan|1|verdict   fail
 unwritten|1|worst at  sequence 0, head 0, token 8, channel 3
-edits_input|1|changed its input k
-writes_beside|1|wrote outside its outputs
+edits_input|1|changed its input k: element 0 of its buffer
+writes_beside|1|wrote outside o: 2 elements before its first
+writes_64_beyond|1|wrote outside o: 64 elements behind its last
+writes_5000_beyond|1|wrote outside o: 5000 elements behind its last
+writes_5000_before|1|wrote outside o: 5000 elements before its first
+reads_5000_beyond|1|read, or wrote zeros to, the page outside o: 4
+puts_back|1|read, or wrote zeros to, the page outside o: 4
+grows|1|made 
+seals|1|sealed the memory object, which is the judge's
+seals_writes|1|sealed the memory object, which is the judge's
 empty|1|verdict   fail
 refuses|1|refused inside its limits
 throws|5|ValueError: no
@@ -66,6 +74,20 @@ input|1|verdict   fail
 truncates|0|verdict   pass
 late|0|verdict   pass
 END
+# Nothing of it is skipped: every case is the subject's, and the next has a subject that is sound again.
+for fault in grows seals seals_writes puts_back; do
+  run 1 gate --subject "$subject $fault" --kernel "$name" --max-cases 20
+  grep -q '^20 cases, 20 judged: fail 20$' out || complain "$fault: $(head -1 out)"
+done
+bad 'a name of 1048586 characters, at most 200' gate --subject "$subject long_name" --max-cases 4
+# Offsets that 32 bits do not hold, of tokens, sequences, heads, states and bytes: rows that lie far apart show each.
+run 0 gate --subject "$subject strided" --kernel "$name" --layout far --max-cases 60
+says 'pass'
+for fault in token32 batch32 head32 slot32 byte32; do
+  run 0 gate --subject "$subject $fault" --kernel "$name" --layout dense,padded --max-cases 30
+  run 1 gate --subject "$subject $fault" --kernel "$name" --layout far --max-cases 60
+  grep -qE '(wrote|page) outside' out || complain "$fault: does not say where"
+done
 # The first call compiles or tunes: its time is a start's, and no case's; a later one's is.
 run 0 repro --timeout 1s --subject "$subject tunes" "$line"
 run 5 repro --timeout 1s --start-timeout 1.5s --subject "$subject tunes" "$line"

@@ -49,14 +49,22 @@ struct Tensor {
   std::byte* base = nullptr;
   std::string dtype;
   std::vector<std::int64_t> shape, strides;
+  bool state = false;
 
+  /// What one dimension adds to the offset, in 32 bits where the fault is that one's.
+  [[nodiscard]] std::int64_t term(std::size_t d, std::int64_t index) const {
+    const std::int64_t right = index * strides[d];
+    const bool wraps = (fault == "batch32" && d == 0 && !state) || (fault == "token32" && d == 1 && !state) ||
+                       (fault == "head32" && d == 2 && !state) || (fault == "slot32" && d == 0 && state);
+    return wraps ? static_cast<std::int32_t>(right) : right;
+  }
   template <class... Index>
   [[nodiscard]] std::byte* at(Index... index) const {
     const std::vector<std::int64_t> coordinates{index...};
     std::int64_t offset = 0;
-    for (std::size_t d = 0; d < coordinates.size(); ++d) offset += coordinates[d] * strides[d];
+    for (std::size_t d = 0; d < coordinates.size(); ++d) offset += term(d, coordinates[d]);
     const int size = dtype == "int64" ? 8 : dtype == "bf16" ? 2 : 4;
-    return base + offset * size;
+    return base + (fault == "byte32" ? static_cast<std::uint32_t>(offset * size) : offset * size);
   }
   template <class... Index>
   [[nodiscard]] double get(Index... index) const {
@@ -111,7 +119,8 @@ struct Memory {
 std::optional<Tensor> find(const Json& list, const char* name, const Memory& memory) {
   for (const Json& x : list) {
     if (x["name"] == name)
-      return Tensor{memory.begin + x["offset"].get<std::int64_t>(), x["dtype"], x["shape"], x["strides"]};
+      return Tensor{memory.begin + x["offset"].get<std::int64_t>(), x["dtype"], x["shape"], x["strides"],
+                    std::string_view(name).ends_with("_state")};
   }
   return std::nullopt;
 }
@@ -199,6 +208,18 @@ void compute(const Json& call, const Memory& memory) {
   }
   if (fault == "edits_input") k.set(3.0, 0, 0, 0, 0);
   if (fault == "writes_beside") *(o.base - 8) = std::byte{1};
+  std::int64_t last = 1;
+  for (std::size_t d = 0; d < o.shape.size(); ++d) last += (o.shape[d] - 1) * o.strides[d];
+  volatile std::byte* const behind = o.base + last * (o.dtype == "fp32" ? 4 : 2);
+  if (fault == "writes_64_beyond") behind[63 * 4] = std::byte{1};
+  if (fault == "writes_5000_beyond") behind[4999 * 4] = std::byte{1};
+  if (fault == "writes_5000_before") o.base[-5000 * 4] = std::byte{1};
+  if (fault == "reads_5000_beyond" && behind[4999 * 4] == std::byte{3}) std::exit(8);
+  if (fault == "puts_back") {
+    const std::byte was = behind[4999 * 4];
+    behind[4999 * 4] = std::byte{7};
+    behind[4999 * 4] = was;
+  }
 }
 
 /// In the place of o that of the call before, where that was as large, or what is in v.
@@ -240,7 +261,8 @@ int main(int argc, char** argv) {
                   {"form", "recurrent"},
                   {"contracts", {contract}},
                   {"conventions", conventions},
-                  {"strided", fault == "strided"}};
+                  {"strided", fault == "strided" || fault.ends_with("32")}};
+      if (fault == "long_name") kernel["name"] = std::string(1 << 20, 'a') + ".recurrent";
       if (fault == "key") kernel["colour"] = "red";
       if (fault == "tunes_each") kernel["variant"] = {"dk"};
       if (fault == "compiles") kernel["variant"] = {"dk", "dv"};
@@ -264,6 +286,14 @@ int main(int argc, char** argv) {
     if (fault == "floods") std::cout << std::string(5 << 20, 'x') << std::endl;
     if (fault == "truncates") {
       if (::truncate(memory.path.c_str(), 0) == 0) return 7;  // it is sealed
+    }
+    if (fault == "grows" && ::truncate(memory.path.c_str(), static_cast<off_t>(4 * memory.size)) != 0)
+      return 7;
+    if (fault.starts_with("seals")) {
+      constexpr int kFutureWrite = 0x10;
+      const int file = ::open(memory.path.c_str(), O_RDWR);
+      if (::fcntl(file, F_ADD_SEALS, fault == "seals_writes" ? kFutureWrite : F_SEAL_GROW) != 0) return 7;
+      ::close(file);
     }
     if (fault == "closes") ::close(STDOUT_FILENO);
     while (fault == "compiles_on" || (fault == "compiles_later" && calls > 1)) {

@@ -142,14 +142,16 @@ TEST(CallFields, OffsetsThatDoNotFit32BitsAreMetInEveryTensor) {
 /// What a fault remembers of earlier calls.
 template <class Key>
 Fault remembers(std::map<Key, std::vector<float>>& known, std::function<Key(const Arguments&)> key) {
-  return before([&known, key](Arguments& a) {
+  return [&known, key](const Kernel& base, Arguments a, const Contract& c) {
     std::vector<float> now;
     faulty::each(a.v, [&](const float& x, const auto&) { now.push_back(x); });
     std::vector<float>& then = known.try_emplace(key(a), now).first->second;
     if (then.size() != now.size()) then = now;
     auto from = then.begin();
-    faulty::each(a.v, [&](const float& x, const auto&) { const_cast<float&>(x) = *from++; });
-  });
+    faulty::Copy<4> copy(a.v, [&](float, const auto&) { return *from++; });
+    a.v = copy.view();
+    return base.run(a, c);
+  };
 }
 
 // In a process that ran nothing before, each of them is right but for the repetition.

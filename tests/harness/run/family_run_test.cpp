@@ -72,6 +72,20 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Trespassing{"PastTheEndOfO", "", [](const Arguments& a) { last(a.o)[1] = 0; }, "outside o"},
         Trespassing{"FarPastTheEndOfO", "", [](const Arguments& a) { last(a.o)[16] = 0; }, "outside o"},
+        Trespassing{"SixtyFourPastTheEndOfO", "", [](const Arguments& a) { last(a.o)[64] = 0; },
+                    "wrote outside o: 64 elements behind its last"},
+        Trespassing{"FiveThousandPastTheEndOfO", "", [](const Arguments& a) { last(a.o)[5000] = 0; },
+                    "wrote outside o: 5000 elements behind its last"},
+        Trespassing{"AMillionBeforeO", "seed=0x1", [](const Arguments& a) { a.o.data[-1'000'000] = 0; },
+                    "wrote outside o: 1000000 elements before its first"},
+        Trespassing{"PastTheEndOfOAndPutBack", "",
+                    [](const Arguments& a) {
+                      volatile float* x = last(a.o) + 5000;
+                      const float was = *x;
+                      *x = 7;
+                      *x = was;
+                    },
+                    "read outside o: 5000 elements behind its last"},
         Trespassing{"BeforeO", "", [](const Arguments& a) { a.o.data[-1] = 0; }, "outside o"},
         Trespassing{"NanPastTheEndOfO", "",
                     [](const Arguments& a) { last(a.o)[1] = std::numeric_limits<float>::quiet_NaN(); },
@@ -89,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
         Trespassing{"PaddingOfTheState", "layout=padded",
                     [](const Arguments& a) { (&a.final_state(1, 0, 3, 7))[1] = 1; }, "outside final_state"},
         Trespassing{"PaddingOfAnInput", "layout=padded",
-                    [](const Arguments& a) { writable((&a.q(0, 0, 0, 15))[1]) = 1; }, "outside q"},
+                    [](const Arguments& a) { writable((&a.q(0, 0, 0, 15))[1]) = 1; }, "its input q"},
         Trespassing{"GuardOfAnInput", "", [](const Arguments& a) { writable(a.g.data[-1]) = 0; },
                     "outside g"},
         Trespassing{"EditsQ", "", [](const Arguments& a) { writable(a.q(0, 0, 0, 0)) += 1; }, "its input q"},
@@ -144,14 +158,15 @@ TEST(Runner, WhatOutputsHeldBeforeTheCallMustNotMatter) {
   }
 }
 
-TEST(Runner, AnInputEditedAndPutBackIsNoTrespass) {
+TEST(Runner, AnInputEditedAndPutBackIsATrespass) {
   const Judgement j = judged(after([](const Arguments& a) {
-    float& x = writable(a.q(0, 0, 0, 0));
+    volatile float& x = writable(a.q(0, 0, 0, 0));
     const float old = x;
     x = 7;
     x = old;
   }));
-  EXPECT_EQ(j.verdict, Verdict::pass) << j.reason;
+  EXPECT_EQ(j.verdict, Verdict::fail);
+  EXPECT_EQ(j.reason, "the kernel wrote to its input q: element 0 of its buffer");
 }
 
 struct Unwritten {

@@ -53,6 +53,10 @@ TEST(KernelTable, ARowNamesWhatIsThere) {
                     })
                 .find("promises bf16+qk:tf32, and no bound of system linear_attention_normalised knows"),
             std::string::npos);
+  const std::string name =
+      refused(family, [](Kernel& row) { row.name = std::string(1 << 20, 'a') + ".chunked"; });
+  EXPECT_NE(name.find("a name of 1048584 characters, at most 200"), std::string::npos) << name;
+  EXPECT_LT(name.size(), 300U);
   const std::string alone = refused(family, [](Kernel& row) { row.contracts = {"any"}; });
   EXPECT_NE(alone.find("its row promises any alone, which stands beside"), std::string::npos) << alone;
   const std::string none = refused(family, [](Kernel& row) { row.contracts = {}; });

@@ -48,9 +48,11 @@ struct Call {
 struct Laid {
   Laid(const Arguments& a, const Conventions& conventions, const char* contract = "fp32",
        bool strided = false, const char* form = "chunked")
-      : edge(a, contract_named(contract), declaration(conventions, strided, form)), memory(edge.bytes()) {
-    edge.write(memory);
-    message = Json::parse(edge.message(1, "k", memory.size()));
+      : edge(a, contract_named(contract), declaration(conventions, strided, form)),
+        memory(edge.packed_bytes()),
+        places(edge.packed(memory)) {
+    edge.write(places);
+    message = Json::parse(edge.message(1, "k", memory.size(), places));
   }
   static Declaration declaration(const Conventions& conventions, bool strided, const char* form) {
     Declaration d;
@@ -74,6 +76,7 @@ struct Laid {
   }
   EdgeCall edge;
   std::vector<std::byte> memory;
+  std::vector<EdgePlace> places;
   Json message;
 };
 
@@ -120,7 +123,7 @@ TEST(Edge, TheCanonicalCallIsAsItStands) {
   EXPECT_EQ(laid.message["scale"], 0.25);
   EXPECT_EQ(laid.tensor("cu_seqlens"), nullptr);
   laid.at("o", 5) = 99.0F;
-  laid.edge.read(laid.memory);
+  laid.edge.read(laid.places);
   EXPECT_EQ(c.o[5], 99.0F);
   EXPECT_EQ(c.o[6], 6.0F) << "what was not written stays the judge's";
 }
@@ -131,7 +134,7 @@ TEST(Edge, StatesAreTransposedBothWays) {
   EXPECT_EQ(laid.tensor("initial_state")["shape"], Json({2, 4, 3, 2}));
   EXPECT_EQ(laid.at("initial_state", 1), 3.0F);  // [.., dv = 0, dk = 1]
   laid.at("final_state", 1) = 70.0F;
-  laid.edge.read(laid.memory);
+  laid.edge.read(laid.places);
   EXPECT_EQ(c.final_state[3], 70.0F);
 }
 
@@ -142,7 +145,7 @@ TEST(Edge, HeadsAreReorderedForAFixedMap) {
   // Tiled head 1 is key head 1's first: interleaved head 2.
   EXPECT_EQ(laid.at("v", 3), 6.0F);
   laid.at("o", 3) = -1.0F;
-  laid.edge.read(laid.memory);
+  laid.edge.read(laid.places);
   EXPECT_EQ(c.o[6], -1.0F);
   Laid repeated(c.a, {.heads = Conventions::Heads::repeated});
   EXPECT_EQ(repeated.tensor("k")["shape"], Json({2, 3, 4, 2}));
@@ -180,7 +183,7 @@ TEST(Edge, AStateInPlaceHasOneMemory) {
   Laid laid(c.a, {.state = Conventions::State::in_place});
   EXPECT_EQ(laid.tensor("initial_state")["offset"], laid.tensor("final_state")["offset"]);
   laid.at("final_state", 4) = 50.0F;
-  laid.edge.read(laid.memory);
+  laid.edge.read(laid.places);
   EXPECT_EQ(c.final_state[4], 50.0F);
   EXPECT_EQ(c.state[4], 4.0F) << "the judge's input is not the subject's to write";
   c.a.initial_state = {};
@@ -196,16 +199,16 @@ TEST(Edge, WhatElseIsWrittenIsSeen) {
   EXPECT_THROW(
       {
         try {
-          input.edge.read(input.memory);
+          input.edge.read(input.places);
         } catch (const Trespass& error) {
-          EXPECT_STREQ(error.what(), "the kernel changed its input k");
+          EXPECT_STREQ(error.what(), "the kernel changed its input k: element 2 of its buffer");
           throw;
         }
       },
       Trespass);
   Laid beside(c.a, {});
   beside.memory[beside.tensor("o")["offset"].get<std::size_t>() - 1] = std::byte{0};
-  EXPECT_THROW(beside.edge.read(beside.memory), Trespass);
+  EXPECT_THROW(beside.edge.read(beside.places), Trespass);
 }
 
 TEST(Edge, SixteenBitsAreTheContractsAndNothingIsRoundedInPassing) {
@@ -215,7 +218,7 @@ TEST(Edge, SixteenBitsAreTheContractsAndNothingIsRoundedInPassing) {
   EXPECT_EQ(laid.tensor("g")["dtype"], "fp32");
   laid.at<std::uint16_t>("o", 0) = 0x3f80;
   c.o[1] = 77.0F;
-  laid.edge.read(laid.memory);
+  laid.edge.read(laid.places);
   EXPECT_EQ(c.o[0], 1.0F);
   EXPECT_EQ(c.o[1], 77.0F) << "stale elements are not written";
   c.q[0] = 1.0F + 0x1p-12F;
@@ -257,9 +260,11 @@ struct Step {
 /// What the subject sees and leaves of a call.
 struct LaidStep {
   LaidStep(Step& step, Conventions::NullSlot null_slot)
-      : edge(step.call, contract_named("fp32"), step.declared(null_slot)), memory(edge.bytes()) {
-    edge.write(memory);
-    message = Json::parse(edge.message(1, "k", memory.size()));
+      : edge(step.call, contract_named("fp32"), step.declared(null_slot)),
+        memory(edge.packed_bytes()),
+        places(edge.packed(memory)) {
+    edge.write(places);
+    message = Json::parse(edge.message(1, "k", memory.size(), places));
   }
   [[nodiscard]] const Json& tensor(const char* side, const char* name) const {
     for (const Json& x : message[side]) {
@@ -275,6 +280,7 @@ struct LaidStep {
   }
   EdgeCall edge;
   std::vector<std::byte> memory;
+  std::vector<EdgePlace> places;
   Json message;
 };
 
@@ -292,7 +298,7 @@ TEST(Edge, ASlotThatIsNobodysStandsInFront) {
   float* const out = laid.at("outputs", "pool");
   for (int i = 0; i < 9; ++i) out[i] = static_cast<float>(i);
   for (int i = 0; i < 3; ++i) laid.at("outputs", "o")[i] = 5.0F;
-  laid.edge.read(laid.memory);
+  laid.edge.read(laid.places);
   EXPECT_EQ(step.after, (std::vector<float>{1, 2, 4, 5, 7, 8}));
   EXPECT_EQ(step.o, (std::vector<float>{5, 5, 5})) << "what it says of no slot is judged";
 }
@@ -305,13 +311,13 @@ TEST(Edge, WithoutANullSlotARowOfItsOwnIsNotJudged) {
   float* const out = laid.at("outputs", "pool");
   for (int i = 0; i < 9; ++i) out[i] = static_cast<float>(i);
   for (int i = 0; i < 3; ++i) laid.at("outputs", "o")[i] = 5.0F;
-  laid.edge.read(laid.memory);
+  laid.edge.read(laid.places);
   EXPECT_EQ(step.after, (std::vector<float>{0, 1, 3, 4, 6, 7}));
   EXPECT_EQ(step.o, (std::vector<float>{5, 0, 5}));
   // What is beside it still is the judge's.
   LaidStep beside(step, Conventions::NullSlot::none);
   beside.at("outputs", "pool")[9] = 1.0F;
-  EXPECT_THROW(beside.edge.read(beside.memory), Trespass);
+  EXPECT_THROW(beside.edge.read(beside.places), Trespass);
 }
 
 TEST(Edge, TheCanonicalPoolIsAsItStands) {

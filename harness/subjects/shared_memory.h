@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/subjects/edge.h"
+
+namespace samestate {
+
+/// The memory object that judge and subject map: a sparse file, each tensor in pages of its own and MiB of holes around
+/// them. A page of a hole is there once a process touched it, to read or to write, which is how that is found out in whatever
+/// process it happened.
+class SharedMemory {
+ public:
+  /// Throws Error where there is none.
+  SharedMemory();
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  /// To be opened by the subject.
+  [[nodiscard]] std::string path() const;
+  [[nodiscard]] std::size_t size() const { return size_; }
+
+  /// Where the tensors of a call lie from now on; only their pages are there. Throws Unavailable.
+  [[nodiscard]] std::vector<EdgePlace> place(std::span<const EdgeRegion> regions);
+
+  /// The first page of a hole that somebody touched since, as "wrote outside o: 20 elements behind its last"; empty: none.
+  /// `regions`: as place() got them.
+  [[nodiscard]] std::string touched(std::span<const EdgeRegion> regions);
+
+  /// What somebody else did to the object itself, as "sealed the memory object"; empty: nothing.
+  [[nodiscard]] std::string changed() const;
+
+ private:
+  struct Pages {
+    std::size_t begin, end;
+  };
+  void grow(std::size_t bytes);
+  void punch(std::size_t begin, std::size_t end) const;
+  void unmap();
+
+  int file_;
+  int seals_ = 0;
+  std::byte* begin_ = nullptr;
+  std::size_t size_ = 0;
+  std::vector<Pages> held_;           ///< in ascending order
+  std::vector<std::size_t> offsets_;  ///< of the regions' first elements
+};
+
+}  // namespace samestate

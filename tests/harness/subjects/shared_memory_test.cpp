@@ -1,0 +1,119 @@
+#include "harness/subjects/shared_memory.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace samestate {
+namespace {
+
+/// Another process's mapping of the object.
+struct Mapped {
+  explicit Mapped(const SharedMemory& memory)
+      : file(::open(memory.path().c_str(), O_RDWR)),
+        size(memory.size()),
+        begin(static_cast<std::byte*>(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0))) {}
+  ~Mapped() {
+    ::munmap(begin, size);
+    ::close(file);
+  }
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+  volatile float* at(std::size_t offset) const { return reinterpret_cast<volatile float*>(begin + offset); }
+
+  int file;
+  std::size_t size;
+  std::byte* begin;
+};
+
+std::vector<EdgeRegion> regions(std::size_t q, std::size_t o) {
+  return {{"q", true, {.ends_page = true}, {{0, q}}}, {"o", false, {}, {{0, o}}}};
+}
+
+void fill(const std::vector<EdgePlace>& places) {
+  for (const EdgePlace& place : places) {
+    for (const std::span<std::byte>& around : place.around) std::memset(around.data(), 0xff, around.size());
+  }
+}
+
+TEST(SharedMemory, TensorsLieInPagesOfTheirOwn) {
+  SharedMemory memory;
+  const auto asked = regions(4000, 100);
+  const std::vector<EdgePlace> places = memory.place(asked);
+  EXPECT_EQ((places[0].offset + 4032) % kPageBytes, 0U) << "to 64 bytes";
+  EXPECT_EQ(places[1].offset % kPageBytes, 0U);
+  EXPECT_GE(places[1].offset - places[0].offset, std::size_t{4} << 20);
+  fill(places);
+  const Mapped mapped(memory);
+  *mapped.at(places[1].offset) = 1.0F;
+  EXPECT_EQ(*reinterpret_cast<float*>(places[1].data), 1.0F);
+  EXPECT_EQ(memory.touched(asked), "");
+}
+
+TEST(SharedMemory, APageOfAHoleThatWasTouchedIsNamed) {
+  SharedMemory memory;
+  const auto asked = regions(4096, 4096);
+  for (int again = 0; again < 2; ++again) {
+    const std::vector<EdgePlace> places = memory.place(asked);
+    fill(places);
+    const Mapped mapped(memory);
+    EXPECT_EQ(memory.touched(asked), "");
+    *mapped.at(places[1].offset + 4096 + 4999 * 4) = 2.0F;
+    EXPECT_EQ(memory.touched(asked), "wrote outside o: 5000 elements behind its last");
+  }
+  std::vector<EdgePlace> places = memory.place(asked);
+  fill(places);
+  {
+    const Mapped mapped(memory);
+    volatile float* const beyond = mapped.at(places[0].offset - 64 * 4);
+    const float was = *beyond;
+    *beyond = 3.0F;
+    *beyond = was;
+  }
+  EXPECT_EQ(memory.touched(asked),
+            "read, or wrote zeros to, the page outside q: 1 elements before its first");
+}
+
+// What a larger call before left is not there in the next.
+TEST(SharedMemory, PagesThatAreNoTensorsAreHolesAgain) {
+  SharedMemory memory;
+  for (const std::size_t size : {100'000, 10, 50'000, 5'000'000, 4, 0, 70'000}) {
+    const auto asked = regions(size, 2 * size);
+    fill(memory.place(asked));
+    EXPECT_EQ(memory.touched(asked), "") << size;
+  }
+}
+
+TEST(SharedMemory, FarRowsAreHolesBetweenThem) {
+  SharedMemory memory;
+  std::vector<EdgeRegion> asked{{"k", true, {.unused_before = std::size_t{1} << 33}, {}}};
+  for (std::size_t i = 0; i < 4; ++i) asked[0].blocks.push_back({i << 33, 64});
+  const std::vector<EdgePlace> places = memory.place(asked);
+  ASSERT_EQ(places[0].around.size(), 4U);
+  fill(places);
+  const Mapped mapped(memory);
+  *mapped.at(places[0].offset + (std::size_t{3} << 33)) = 1.0F;
+  EXPECT_EQ(memory.touched(asked), "");
+  *mapped.at(places[0].offset + (std::size_t{1} << 32)) = 1.0F;
+  EXPECT_EQ(memory.touched(asked), "wrote outside k: element 1073741824 of its buffer, in a gap");
+}
+
+TEST(SharedMemory, ASubjectThatChangesTheObjectIsSeen) {
+  SharedMemory grown, sealed;
+  EXPECT_EQ(grown.changed(), "");
+  (void)grown.place(regions(100, 100));
+  EXPECT_EQ(grown.changed(), "");
+  ASSERT_EQ(::truncate(grown.path().c_str(), static_cast<off_t>(2 * grown.size())), 0);
+  EXPECT_NE(grown.changed().find("which is the judge's"), std::string::npos);
+  const int file = ::open(sealed.path().c_str(), O_RDWR);
+  ASSERT_EQ(::fcntl(file, F_ADD_SEALS, F_SEAL_GROW), 0);
+  ::close(file);
+  EXPECT_EQ(sealed.changed(), "sealed the memory object, which is the judge's");
+}
+
+}  // namespace
+}  // namespace samestate
