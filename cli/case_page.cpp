@@ -99,7 +99,6 @@ int print_apart(const std::function<std::string()>& body, double timeout,
   if (const std::optional<Judgement> lost = judgement_of_loss(outcome)) {
     Record record = planned();
     record.judgement = *lost;
-    if (record.line.starts_with("v1 ")) say_what_ended(record.judgement, parse_case(record.line));
     fmt::print("{}", record_page(record, json));
     return exit_code_of(lost->verdict);
   }
