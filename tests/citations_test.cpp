@@ -340,7 +340,7 @@ const Planted kPlanted[] = {
     {"GDN-17, A-12, E-09, EQ-02, P-07, COST-31, COST-31a, GDN-34..40", 0},
     {"GDN-170 and A-99; MAM-4", 3},
     {"GDN-34..400", 1},
-    {"BOUNDS_OPERATORS 8.10; BOUNDS_OPERATORS 13", 1},
+    {"BOUNDS_OPERATORS 8.10; BOUNDS_OPERATORS 99", 1},
     {"KERNELS 1: a page that is not here", 1},
     {"1E-05, UTF-8, BOUNDS has 1.5, W-1, M4, XM09, fp16-M09", 0},
 };

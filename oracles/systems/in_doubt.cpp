@@ -125,13 +125,14 @@ std::vector<std::string> wide_outputs(const OperatorOracle& oracle) {
   std::vector<std::string> wide;
   for (const auto& [name, exact] : oracle.exact) {
     const Matrix<double>& tolerance = get(oracle.tolerance, name);
+    const Matrix<bool>& undecided = get(oracle.undecided, name);
     double most = 0.0, size = 0.0;
-    for (Index i = 0; i < exact.size(); ++i) {
-      const double t = tolerance.data()[i];
-      if (!std::isfinite(t)) continue;
-      most += t * t, size += exact.data()[i] * exact.data()[i];
+    for (Index r = 0; r < exact.rows(); ++r) {
+      if (undecided(r, 0) || oracle.row_may_overflow(name, r)) continue;
+      most += tolerance.row(r).squaredNorm();
+      size += exact.row(r).squaredNorm();
     }
-    if (size > 0.0 && most > kWideTolerance * kWideTolerance * size) wide.push_back(name);
+    if (size > 0.0 && !(most <= kWideTolerance * kWideTolerance * size)) wide.push_back(name);
   }
   return wide;
 }

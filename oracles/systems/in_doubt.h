@@ -46,7 +46,7 @@ struct DoubtfulRow {
 [[nodiscard]] std::vector<DoubtfulRow> doubtful_rows(const TwinSubject& of, const Tensors<double>& actual,
                                                      std::uint64_t seed);
 
-/// Outputs that are wide: whose worst case, over the rows that have one, is above kWideTolerance of what is expected (RMS both).
+/// Outputs that are wide: whose worst case, over the rows that are decided and in the format's range, is above kWideTolerance of what is expected (RMS both).
 [[nodiscard]] std::vector<std::string> wide_outputs(const OperatorOracle& oracle);
 
 /// Tokens of one sequence by themselves, of a system whose tokens do not meet: what judges them is what judges the whole.
