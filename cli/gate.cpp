@@ -241,7 +241,7 @@ int run_gate(GateOptions options) {
 Command add_gate(CLI::App& app) {
   auto options = std::make_shared<GateOptions>();
   app.footer(
-      "The plan has a budget of time, which its kernels share: about 80 seconds of judging on two cores, "
+      "The plan has a budget of time, which its kernels share: about 100 seconds of judging on two cores, "
       "times --effort.\n"
       "At least half of it goes to ordinary calls: public models as they are trained and served. The rest "
       "goes to edge\n"

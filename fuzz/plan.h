@@ -12,8 +12,8 @@ namespace samestate {
 
 inline constexpr double kTriples = 10.0;  ///< effort from which on a plan has every triple
 
-/// Seconds of one core that judging a plan of effort 1 takes: 80 seconds on two cores.
-inline constexpr double kSecondsOfPlan = 160.0;
+/// Seconds of one core that judging a plan of effort 1 takes: 100 seconds on two cores.
+inline constexpr double kSecondsOfPlan = 200.0;
 
 /// Which cases a campaign runs.
 struct PlanOptions {

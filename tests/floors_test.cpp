@@ -33,7 +33,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"optimized", {"reference/view.h", "reference/contract.h", "reference/error.h"}},
     {"oracles", {"reference/"}},
     {"oracles/proofs", {"reference/", "oracles/", "fixtures/"}},
-    {"fixtures", {"reference/view.h", "reference/error.h"}},
+    {"fixtures", {"samestate_models.h", "reference/view.h", "reference/error.h"}},
     {"harness/records", {"oracles/verdict.h", "reference/error.h"}},
     {"harness/cases", {"reference/", "oracles/", "fixtures/", "harness/records/"}},
     {"harness/run",
@@ -104,7 +104,7 @@ std::string room_of(const std::string& path) {
 /// Headers made by the build.
 bool is_generated(const std::string& included) {
   return included == "samestate_version.h" || included == "samestate_kernel_sources.h" ||
-         included == "samestate_assets.h";
+         included == "samestate_assets.h" || included == "samestate_models.h";
 }
 
 bool is_ours(const std::string& included) { return !room_of(included).empty() || is_generated(included); }
@@ -266,6 +266,8 @@ const Edge kPlantedEdges[] = {
     {"oracles/bounds/x.cpp", "\"optimized/kernel.h\"", false},
     {"oracles/x.cpp", "\"fixtures/safetensors.h\"", false},
     {"fixtures/x.cpp", "\"reference/error.h\"", true},
+    {"fixtures/x.cpp", "\"samestate_models.h\"", true},
+    {"cli/x.cpp", "\"samestate_models.h\"", false},
     {"fixtures/x.cpp", "\"reference/contract.h\"", false},
     {"reports/x.cpp", "\"oracles/verdict.h\"", true},
     {"reports/x.cpp", "\"oracles/rounding.h\"", false},

@@ -405,12 +405,10 @@ void KernelTable::keep(std::string_view contract) {
 
 void KernelTable::hold_exact() {
   for (KernelRow& row : all_) {
-    bool nearest = false;
     for (std::string& contract : row.contracts) {
-      nearest = nearest || contract_named(contract).nearest;
+      if (contract_named(contract).nearest && !row.options.ends_with(" --strict")) row.options += " --strict";
       contract = exact_contract(contract).name;
     }
-    if (nearest) row.options += " --strict";
   }
   pair_rows();
 }
@@ -436,15 +434,13 @@ void KernelTable::added_by(const std::string& options) {
 }
 
 const KernelRow* KernelTable::find(std::string_view name) const {
-  const auto at =
-      std::find_if(all_.begin(), all_.end(), [&](const KernelRow& row) { return row.name == name; });
+  const auto at = std::ranges::find(all_, name, &KernelRow::name);
   return at == all_.end() ? nullptr : &*at;
 }
 
 const Kernel& KernelTable::named(std::string_view name) const {
-  for (const Kernel& row : rows_) {
-    if (row.name == name) return row;
-  }
+  const auto at = std::ranges::find(rows_, name, &Kernel::name);
+  if (at != rows_.end()) return *at;
   throw Error(fmt::format("kernel {} computes {}, which is none of the recurrent family", name,
                           row_named(name).system->name));
 }
@@ -462,8 +458,7 @@ const KernelRow& KernelTable::row_named(std::string_view name) const {
 
 KernelChoice KernelTable::choose(const Resolved& r) const {
   const std::string& wanted = r.c.kernel;
-  // Without a name: the first kernel that evaluates the form. Decode and packed runs are calls of other
-  // forms: of chunks where the case has chunks, of any where that is one of several.
+  // Without a name the first kernel that evaluates the form; decode and packed runs are calls of other forms.
   const KernelRow* row = wanted.empty() ? nullptr : &row_named(wanted);
   if (row != nullptr && row->system != r.system) {
     throw Error(fmt::format("kernel={} computes {}, not {}", wanted, row->system->name, r.c.system));

@@ -93,13 +93,20 @@ TEST(OrdinaryCalls, EachCallIsOneOfItsKindAndAffordable) {
       EXPECT_LE(seconds_of_call(kernel, call.c), kSecondsOfCall) << line;
       EXPECT_EQ(parse_case(line), call.c) << line;
       if (call.c.law.empty()) {
-        if (call.kind == "decode one") EXPECT_EQ(call.c.B, 1) << line;
-        if (call.kind == "verify") EXPECT_GE(call.c.T, 2) << line;
-        if (call.kind == "packed batch" && kernel.system->has_key("dk"))
+        if (call.kind == "decode one") {
+          EXPECT_EQ(call.c.B, 1) << line;
+        }
+        if (call.kind == "verify") {
+          EXPECT_GE(call.c.T, 2) << line;
+        }
+        if (call.kind == "packed batch" && kernel.system->has_key("dk")) {
           EXPECT_GE(call.c.lengths.size(), 2U) << line;
+        }
       }
     }
-    if (source.models() > 0) EXPECT_GE(kinds.size(), 3U) << kernel.name;
+    if (source.models() > 0) {
+      EXPECT_GE(kinds.size(), 3U) << kernel.name;
+    }
   }
 }
 

@@ -23,7 +23,7 @@ TEST(ChosenHeads, OfFewAll) {
   EXPECT_TRUE(chosen.all());
   EXPECT_EQ(chosen.count(), 24);
   Judgement judgement;
-  chosen.note(judgement);
+  chosen.note(judgement, 0);
   EXPECT_EQ(judgement.held, 0);
   EXPECT_TRUE(judgement.held_which.empty());
 }
@@ -82,7 +82,7 @@ TEST(ChosenHeads, SaysWhich) {
   EXPECT_EQ(chosen.text(), "0:0,1,2,3,4,5 1:0,1,2,3,4,5 2:0,1,2,3,4,5 3:0,1,2,3,4,5 4:0,1,2,3,4,5");
   Judgement judgement;
   const ChosenHeads batch(257, 1, 1, any);
-  batch.note(judgement);
+  batch.note(judgement, batch.others());
   EXPECT_EQ(judgement.held, batch.count());
   EXPECT_EQ(judgement.held_of, 257);
   EXPECT_TRUE(judgement.held_which.starts_with("0 1 2")) << judgement.held_which;
