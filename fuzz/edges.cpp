@@ -34,6 +34,14 @@ class Edges {
 
  private:
   void put_all() {
+    if (system_.has_key("dk")) {
+      std::size_t turn = 0;
+      for (const std::string_view part : served_calls()) {
+        Case c = with_part(kernel_, under(kernel_.contracts[turn++ % kernel_.contracts.size()]), part);
+        if (divides_heads(kernel_) && !system_.native(c.form)) c.cuts = kCutHeads;
+        put(std::move(c));
+      }
+    }
     if (divides_heads(kernel_)) return put_heads();
     for (const std::string& contract : kernel_.contracts) {
       const Case c = under(contract);
@@ -67,6 +75,11 @@ class Edges {
     full_chunks();
     for (Case& c : wide_calls(kernel_, start_)) put(std::move(c));
     regimes_beyond_tiles();
+    if (system_.has_key("dk")) {
+      std::size_t turn = 0;
+      for (const std::string_view part : family_calls())
+        put(under(kernel_.contracts[turn++ % kernel_.contracts.size()]), part);
+    }
     for (const std::string& part : system_.plan.models) {
       for (const std::string& contract : both) affordable(under(contract), part);
     }

@@ -21,21 +21,28 @@ std::int64_t within(const KeyCondition::Value& range, const Dice& dice) {
 }  // namespace
 
 Case brought_within(Case c, const KernelRow& kernel, const CaseFilter& filter, const Dice& dice) {
+  const System& system = *kernel.system;
   Case out = c;
   for (const KeyCondition& condition : filter.conditions()) {
     if (condition.key == "system" || condition.key == "kernel" || condition.holds(out, {})) continue;
     const KeyCondition::Value& value = dice.pick(condition.any);
+    if (condition.key == "law" && value.text == "none") {
+      out.law.clear();
+      continue;
+    }
     const std::string text = value.range ? std::to_string(within(value, dice)) : value.text;
     try {
       out = with_keys(out, condition.key + "=" + text);
     } catch (const Error&) {  // a pattern, none, or what the key does not take
     }
   }
-  const Case asked = out;
+  // A name that another system has.
+  if (system.form(out.form) == nullptr || system.regime(out.regime) == nullptr ||
+      (!out.law.empty() && system.law(out.law) == nullptr))
+    return c;
+  // The line's other sizes may stand in the way: one that is a multiple of another, or lengths whose sum is no longer T.
   if (!possible(out) || !within_limits(kernel, out)) settle(out, kernel, dice);
-  // The line's other sizes may stand in the way: an index limit, or a length that no longer is the sum of its parts.
-  if (possible(out) && within_limits(kernel, out)) return out;
-  return c;
+  return possible(out) && within_limits(kernel, out) ? out : c;
 }
 
 void keep_taken(std::vector<Case>& cases, const KernelTable& table, const CaseFilter& filter) {

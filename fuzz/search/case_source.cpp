@@ -76,8 +76,8 @@ Case CaseSource::draw(std::int64_t index, std::uint64_t attempt) const {
     const Dice dice{[](std::int64_t n) { return n <= 1 ? 0 : *rc::gen::inRange<std::int64_t>(0, n); }};
     const SearchKernel& of = dice.pick(dice.pick(systems_).kernels);
     const KernelRow& kernel = *of.row;
-    // One case in three is an ordinary call, half of those with something else put in; of the others one in 64 may be large.
-    Case c = dice.one_in(3) ? widened(of, dice) : Case{};
+    // One case in six is an ordinary call, half of those with something else put in; of the others one in 64 may be large.
+    Case c = dice.one_in(6) ? widened(of, dice) : Case{};
     if (c.system.empty()) c = draw_case(kernel, of.factors, dice, dice.one_in(64) ? kLargeCase : 1.0);
     c.seed = *rc::gen::arbitrary<std::uint64_t>();
     // Every other attempt is brought into the filter, where that leaves a case that is affordable.

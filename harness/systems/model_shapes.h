@@ -32,4 +32,13 @@ struct HeadWidths {
 /// of models, more value heads than key heads, packed. Parts of case lines.
 [[nodiscard]] std::span<const std::string_view> regime_calls();
 
+/// Calls of the recurrent family as models make them, parts of case lines: heads of their widths, chunks of 64 and
+/// 128 tokens and more than one of them, packed prompts of which one is longer than a chunk, prompts that are followed
+/// by tokens, more value heads than 64. Each is tried under one contract, they take turns.
+[[nodiscard]] std::span<const std::string_view> family_calls();
+
+/// Calls as they are served, likewise: more sequences than eight, some of several chunks, more than one key head, with two or three
+/// value heads each. Forms over ranks have them too.
+[[nodiscard]] std::span<const std::string_view> served_calls();
+
 }  // namespace samestate
