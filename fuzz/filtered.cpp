@@ -36,8 +36,9 @@ Case brought_within(Case c, const KernelRow& kernel, const CaseFilter& filter, c
     } catch (const Error&) {  // a pattern, none, or what the key does not take
     }
   }
-  // A name that another system has.
-  if (system.form(out.form) == nullptr || system.regime(out.regime) == nullptr ||
+  // A name that another system has, or a contract that the kernel does not promise.
+  if (std::ranges::find(kernel.contracts, out.contract) == kernel.contracts.end() ||
+      system.form(out.form) == nullptr || system.regime(out.regime) == nullptr ||
       (!out.law.empty() && system.law(out.law) == nullptr))
     return c;
   // The line's other sizes may stand in the way: one that is a multiple of another, or lengths whose sum is no longer T.

@@ -110,7 +110,10 @@ std::vector<ContractPoint> make_points() {
                                   "their format; r multiplies fp32 sums; x r stays in fp32",
                                   {"operand", "factor", "unrounded"})),
       recurrent(format_point<&C::qk>("qk", "q and k as operands", kOperand)),
-      setting<&C::scan>("scan", "order of the sum of g in a chunk; the sum of all of them, in the decay to its end, may be another", {"sequential", "tree"}),
+      setting<&C::scan>(
+          "scan",
+          "order of the sum of g in a chunk; the sum of all of them, in the decay to its end, may be another",
+          {"sequential", "tree"}),
       recurrent(setting<&C::exponential>("exponential", "expf, or 2^(x log2 e)", {"exact", "ex2"})),
       setting<&C::log2e>("log2e", "what log2 e multiplies: G_i - G_j, each g before the sum, or the sum G",
                          {"difference", "gate", "sum"}),

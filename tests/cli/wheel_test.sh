@@ -59,7 +59,7 @@ ls "$(dirname "$command")/../lib" | grep -E '^(libc|libm|libstdc[+][+]|libgcc_s|
 for library in "$(dirname "$command")"/../lib/*.so*; do
   licence="$(cat "$(dirname "$library")/licenses/$(basename "$library")".* 2>/dev/null)"
   grep -qiE 'licen[cs]e|permission is hereby granted' <<<"$licence" || complain "no licence of $(basename "$library")"
-  [[ "$licence" != *common-licenses/'L'GPL-3* || "$licence" == *'GNU LESSER GENERAL PUBLIC LICENSE'* ]] ||
+  [[ "$licence" != *common-licenses/LGPL* || "$licence" == *'GNU LESSER GENERAL PUBLIC LICENSE'* ]] ||
     complain "the licence of $(basename "$library") is only named"
 done
 # The corpus is there, and replayed first.

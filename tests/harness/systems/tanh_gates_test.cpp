@@ -90,7 +90,8 @@ TEST(TanhGates, SigmaByTanhIsRightAndALessExactOneIsNot) {
     SCOPED_TRACE(layer.system);
     EXPECT_EQ(fails(layer, by_exp), 0);
     EXPECT_EQ(fails(layer, by_tanh), 0);
-    EXPECT_GT(fails(layer, by_short_tanh), 75) << "tanh of 11 bits: all cases but those of tiny x, where it is 0";
+    EXPECT_GT(fails(layer, by_short_tanh), 75)
+        << "tanh of 11 bits: all cases but those of tiny x, where it is 0";
     EXPECT_GT(fails(layer, hard), 80);
   }
 }

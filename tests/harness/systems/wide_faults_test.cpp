@@ -98,7 +98,7 @@ TEST(WideFaults, OneColumnOfManyTokensOfAMixture) {
 }
 
 // Every layer and operator at the width of each public model that the table has.
-TEST(LongWideFaults, OneColumnOfEachSystemAtAModelsWidth) {
+TEST(WideFaults, LongOneColumnOfEachSystemAtAModelsWidth) {
   std::set<std::string_view> systems;
   for (const ModelShape& shape : model_shapes()) {
     const OperatorKernel* kernel = cpu_kernel_of(shape.system);
