@@ -37,8 +37,9 @@ Case brought_within(Case c, const KernelRow& kernel, const CaseFilter& filter, c
     }
   }
   // A name that another system has, or a contract that the kernel does not promise.
-  if (std::ranges::find(kernel.contracts, out.contract) == kernel.contracts.end() ||
-      system.form(out.form) == nullptr || system.regime(out.regime) == nullptr ||
+  const bool promised =
+      kernel.any_contract || std::ranges::find(kernel.contracts, out.contract) != kernel.contracts.end();
+  if (!promised || system.form(out.form) == nullptr || system.regime(out.regime) == nullptr ||
       (!out.law.empty() && system.law(out.law) == nullptr))
     return c;
   // The line's other sizes may stand in the way: one that is a multiple of another, or lengths whose sum is no longer T.

@@ -1,7 +1,14 @@
 #include "harness/processes/workers.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
+#include <atomic>
+#include <fstream>
+#include <functional>
+#include <iterator>
 
 #include <csignal>
 #include <cstdlib>
@@ -180,30 +187,37 @@ TEST(Workers, WhatIsNoCaseIsAnErrorOfTheSearch) {
 }
 
 TEST(Workers, DoNotOutliveTheirOwner) {
-  int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
+  // A worker owns no descriptor of its owner's, so that it says who it is in memory that both share.
+  void* const shared =
+      ::mmap(nullptr, sizeof(std::atomic<pid_t>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  auto* const worker = new (shared) std::atomic<pid_t>(0);
   const pid_t owner = ::fork();
   ASSERT_GE(owner, 0);
   if (owner == 0) {
-    ::close(ends[0]);
     Workers pool(
         [&](const Case&) -> CaseResult {
-          const pid_t me = ::getpid();
-          (void)!::write(ends[1], &me, sizeof me);
+          worker->store(::getpid());
           while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
         },
         {1, 60.0});
     (void)pool.run_one(numbered(0));
     ::_exit(0);
   }
-  ::close(ends[1]);
-  pid_t worker = 0;
-  ASSERT_EQ(::read(ends[0], &worker, sizeof worker), static_cast<ssize_t>(sizeof worker));
+  const auto within = [](const std::function<bool()>& holds) {
+    for (int i = 0; i < 1000 && !holds(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return holds();
+  };
+  ASSERT_TRUE(within([&] { return worker->load() != 0; }));
   ::kill(owner, SIGKILL);
-  // Both ends of the pipe are closed when the last of the two processes is gone.
-  char byte = 0;
-  EXPECT_EQ(::read(ends[0], &byte, 1), 0);
-  ::close(ends[0]);
+  ASSERT_EQ(::waitpid(owner, nullptr, 0), owner);
+  // Gone, or a zombie that nobody has waited for.
+  EXPECT_TRUE(within([&] {
+    std::ifstream status(fmt::format("/proc/{}/stat", worker->load()));
+    std::string text((std::istreambuf_iterator<char>(status)), {});
+    return text.empty() || text.find(") Z ") != std::string::npos;
+  }));
+  ::munmap(shared, sizeof(std::atomic<pid_t>));
 }
 
 }  // namespace

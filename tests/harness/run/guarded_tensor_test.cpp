@@ -294,7 +294,7 @@ TEST(GuardedTensor, AKernelThatPutsItsInputBackIsSeen) {
         .judgement.verdict;
   };
   for (const char* keys :
-       {"", " layout=page_end", " layout=far", " repeat=1", " final=in_place", " final=none"})
+       {"", " layout=page_end", " layout=far", " repeat=1", " state=random final=in_place", " final=none"})
     EXPECT_EQ(run(keys), Verdict::fail) << keys;
 }
 
