@@ -58,12 +58,12 @@ std::vector<std::string> not_met(const std::vector<Condition>& conditions) {
   return out;
 }
 
-// What servers and trainers do, which describes calls and not faults: at most one in twenty-five is met by no case.
+// What servers and trainers do, which describes calls and not faults: at most one in fifty is met by no case.
 TEST(OrdinaryCalls, DefaultGateMeetsTheCallsOfServersAndTrainers) {
   const std::vector<Condition> conditions = served_conditions();
   ASSERT_GE(conditions.size(), 90U);
   const std::vector<std::string> missing = not_met(conditions);
-  EXPECT_LE(25 * missing.size(), conditions.size()) << fmt::format("{}", fmt::join(missing, "\n"));
+  EXPECT_LE(50 * missing.size(), conditions.size()) << fmt::format("{}", fmt::join(missing, "\n"));
 }
 
 // A call that no program makes is met by none, so that the count above is not one of everything.
