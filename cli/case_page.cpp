@@ -29,7 +29,7 @@ void add_record(Page& page, const Record& record) {
   page.line("ratio     {:.6g}   (error {:.6g} of a bound of {:.6g})", j.ratio, j.error, j.bound);
   if (const std::string_view measure = measure_of(j.gate); !measure.empty())
     page.line("error     {}", measure);
-  // What is compared bit for bit, or in pairs of runs, has no other gates.
+  // A result that is compared bit for bit, or in pairs of runs, has no other gates.
   if (j.head_ratio > 0.0 || j.state_ratio > 0.0 || j.hard_ratio > 0.0)
     page.line(
         "gates     row {:.4g}   head {:.4g}   state {:.4g}   hard {:.4g}   twin {:.4g}   median row {:.4g}{}",

@@ -11,7 +11,7 @@
 #include "harness/run/kernel_table.h"
 #include "reports/text/case_json.h"
 
-/// What `repro` and `judge` print of one case.
+/// These functions print one case for `repro` and `judge`.
 namespace samestate::cli {
 
 /// A page of text that grows line by line.

@@ -21,12 +21,12 @@
 namespace samestate::cli {
 namespace {
 
-/// That bits differ where every run fails says less than what the wrong values show.
+/// Where every run fails, differing bits say less than the wrong values do.
 bool says_less(const std::string& setting) {
   return setting.starts_with(fmt::format("{} in its bits", kNotDeterministic));
 }
 
-/// That runs of the same line differ: then no other run says anything of a key.
+/// Runs of the same line differ, so that no other run says anything about a key.
 bool is_of_runs(const std::string& setting) {
   return setting.starts_with(kNotDeterministic) || setting.starts_with(kByCount) ||
          setting.starts_with("fails in ");
@@ -55,7 +55,7 @@ Neighbours tried_neighbours(const Resolved& r, const RunFile& run, const std::ve
   std::erase_if(near.passes, [&](const std::string& contract) {
     return !passes_all(r.c.contract, contract, others, table, seconds / 2);
   });
-  // What one case passes and another fails is no rounding of that contract, and no nearest one either.
+  // A contract under which one case passes and another fails does not explain the failures.
   if (near.passes.empty() && found > 0) near.nearest.clear();
   return near;
 }
@@ -146,7 +146,7 @@ std::string looks_like(const Record& failed, const std::vector<Case>& others, co
         const auto known = std::ranges::find_if(e.patterns, is_mutant);
         if (known != e.patterns.end() && !e.patterns.front().starts_with("only with ")) return *known;
         if (e.patterns.empty() || !is_of_key(e.patterns.front())) {
-          // Of roundings within their bound no place and no setting is the cause, which other data would show as well.
+          // Where roundings stay within their bound, neither a place nor a setting is the cause.
           if (!trace.outputs.empty() && is_about_the_contract(r, record.judgement)) {
             const std::vector<Case> near = others.empty() ? cases_near(c) : others;
             const Neighbours found =

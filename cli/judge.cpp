@@ -30,7 +30,7 @@ int print_tensors(const std::string& line) {
   return kPass;
 }
 
-/// What is judged as it stands and yet is seldom meant: a decay that grows, a strength outside of [0, 2].
+/// Values are judged as they stand although they are seldom meant: a decay that grows, a strength outside of [0, 2].
 std::vector<std::string> unusual_inputs(const RunFile& run) {
   std::vector<std::string> notes;
   const auto range = [&](const char* name, double least, double most, const char* meant) {
