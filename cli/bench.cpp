@@ -136,6 +136,8 @@ struct TimedRun {
       if (!on_host && !accelerated) accelerated = bench.ceilings_of_device();
       BenchResult result = bench.run(c, on_host ? *host : *accelerated, peer.get(), variant);
       Record& record = result.timed.record;
+      // The call that was under way was ended, which says nothing of its kernel.
+      if (interrupted() && record.judgement.verdict == Verdict::timeout) break;
       if (!variant.empty() && record.judgement.verdict == Verdict::unsupported) continue;
       record.device = on_host ? "cpu" : name;
       if (!on_host && device != nullptr) {

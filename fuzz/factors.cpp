@@ -294,6 +294,11 @@ std::vector<int> levels_of(const std::vector<Factor>& factors, const Case& c) {
   return out;
 }
 
+void settle_cuts(Case& c, const KernelRow& kernel) {
+  if (divides_heads(kernel) && !kernel.system->native(c.form)) c.cuts = kCutHeads;
+  if (c.ranks == 1) c.cuts = Case{}.cuts;
+}
+
 void settle(Case& c, const KernelRow& kernel, const Dice& dice) {
   const System& system = *kernel.system;
   if (c.lead + c.slack > 0 && c.law.empty()) c.form = "packed";
@@ -302,9 +307,7 @@ void settle(Case& c, const KernelRow& kernel, const Dice& dice) {
   if (!c.law.empty()) settle_law(c, kernel);
   const CaseForm& form = *system.form(c.form);
   if (form.chunked && !is_chunked(kernel)) c.chunk = 0;
-  // Drawn cuts of heads are those of the form itself.
-  if (divides_heads(kernel) && !system.native(form.name)) c.cuts = kCutHeads;
-  if (c.ranks == 1) c.cuts = Case{}.cuts;
+  settle_cuts(c, kernel);
   if (form.whole) c.T = std::min(c.T, kMostWhole);
   for (const CaseSize& size : system.sizes) {
     if (size.multiple_of.empty()) continue;

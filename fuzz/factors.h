@@ -55,6 +55,9 @@ struct Factor {
 /// The levels of a case, one a factor.
 [[nodiscard]] std::vector<int> levels_of(const std::vector<Factor>& factors, const Case& c);
 
+/// The cuts that the kernel's ranks have in the case's form, where only one kind is possible.
+void settle_cuts(Case& c, const KernelRow& kernel);
+
 /// Makes a case of what was put: what a form or a law needs, sizes that are multiples of others, the lengths of
 /// packed sequences. What then is no case all the same, `possible` says.
 void settle(Case& c, const KernelRow& kernel, const Dice& dice);

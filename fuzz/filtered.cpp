@@ -42,6 +42,7 @@ Case brought_within(Case c, const KernelRow& kernel, const CaseFilter& filter, c
   if (!promised || system.form(out.form) == nullptr || system.regime(out.regime) == nullptr ||
       (!out.law.empty() && system.law(out.law) == nullptr))
     return c;
+  settle_cuts(out, kernel);
   // The line's other sizes may stand in the way: one that is a multiple of another, or lengths whose sum is no longer T.
   if (!possible(out) || !within_limits(kernel, out)) settle(out, kernel, dice);
   return possible(out) && within_limits(kernel, out) ? out : c;

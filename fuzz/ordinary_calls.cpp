@@ -255,9 +255,10 @@ class Smaller {
       if (open.empty()) {
         if (kept.empty()) return false;
         // The widths outside of the heads first: they say least about the layer.
-        const auto outer =
-            std::ranges::find_if(kept, [this](std::string_view name) { return is_outer(name); });
-        kept.erase(outer != kept.end() ? outer : kept.begin() + dice_.below(std::ssize(kept)));
+        const auto inner =
+            std::ranges::partition(kept, [this](std::string_view name) { return is_outer(name); }).begin();
+        const std::int64_t outer = inner - kept.begin();
+        kept.erase(kept.begin() + dice_.below(outer > 0 ? outer : std::ssize(kept)));
         continue;
       }
       // Sequences of a packed call before their tokens: four of real lengths are one, forty of two tokens are not.

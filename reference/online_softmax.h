@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -42,14 +43,18 @@ struct OnlineSoftmax {
       maximum = raised;
     }
   }
-  /// One key; m must have been raised to its score. value: [1, dv], an operand.
-  template <class Row>
-  void add(const Scalar& score, const Row& value) {
+  /// The weight of one key, which joins the sum, as an operand; m must have been raised to its score.
+  [[nodiscard]] Scalar weigh(const Scalar& score) {
     using std::exp;
     const Scalar weight = exp(Scalar(score - maximum));
     const Scalar kept = operand_scalar(stored_scalar(weight), kWeighedTile);
     sum += RoundingPoint<Scalar>::summed(weight, kept);
-    values += kept * value.transpose();
+    return kept;
+  }
+  /// One key. value: [1, dv], an operand.
+  template <class Row>
+  void add(const Scalar& score, const Row& value) {
+    values += weigh(score) * value.transpose();
   }
   /// The keys of both.
   void merge(const OnlineSoftmax& other) {
@@ -74,15 +79,31 @@ void add_tile(const AttentionInputs<Scalar>& x, Index h, Index begin, Index end,
   const Matrix<Scalar> K = tile_of(x.k, x.width());
   const Matrix<Scalar> V = operand<Scalar>(tile_of(x.v, x.value_width()), kWeighedTile);
   const Matrix<Scalar> scores = scores_of(head_columns(x.q, h, x.width()), K, x.scale);
+  // A scalar whose sums hold for any order takes the whole tile by one product, where an unseen key's weight of zero is none.
+  constexpr bool kAnyOrder = requires(Scalar v) { RoundingPoint<Scalar>::joins_any_sum(v); };
+  bool together = false;
+  Matrix<Scalar> weights;
+  if constexpr (kAnyOrder) {
+    together = std::all_of(V.data(), V.data() + V.size(), RoundingPoint<Scalar>::joins_any_sum);
+    weights = Matrix<Scalar>::Zero(x.tokens(), end - begin);
+  }
   for (Index t = 0; t < x.tokens(); ++t) {
     OnlineSoftmax<Scalar>& row = rows[static_cast<std::size_t>(t)];
     const std::optional<Scalar> largest = largest_seen(x, t, begin, scores.row(t));
     if (!largest) continue;
     if (row.empty || !keeps_maximum(row.maximum, *largest)) row.raise(*largest);
     for (Index s = begin; s < end; ++s) {
-      if (x.sees(t, s)) row.add(scores(t, s - begin), V.row(s - begin));
+      if (!x.sees(t, s)) continue;
+      if (together) {
+        weights(t, s - begin) = row.weigh(scores(t, s - begin));
+      } else {
+        row.add(scores(t, s - begin), V.row(s - begin));
+      }
     }
   }
+  if (!together) return;
+  const Matrix<Scalar> values = weights * V;
+  for (Index t = 0; t < x.tokens(); ++t) rows[static_cast<std::size_t>(t)].values += values.row(t).transpose();
 }
 
 /// Tiles of `tile` keys, into one running softmax a row, or into one a tile that are merged afterwards.

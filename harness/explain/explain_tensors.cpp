@@ -12,11 +12,8 @@
 
 #include "harness/explain/explain_head.h"
 #include "harness/explain/explain_parts.h"
-#include "harness/systems/saved_run.h"
 #include "harness/systems/tensor_inputs.h"
 #include "oracles/contract_points.h"
-#include "oracles/contracts.h"
-#include "reference/error.h"
 
 namespace samestate {
 TensorDifference difference_of(const std::string& name, Index b, const Matrix<double>& exact,
@@ -238,25 +235,6 @@ std::vector<std::string> tensor_values(const Case& c, const TensorDifference& d,
 
 namespace {
 
-/// The contract under which the run passes once exp(x) may be 2^(x log2 e) with the product rounded, as mlx and
-/// ex2.approx have it: its error grows with x, so that it is seen where decays are strong. Empty: it does not.
-std::string contract_of_ex2(const Resolved& r, const Trace& trace) {
-  Contract other = *r.contract;
-  if (r.law != nullptr || other.exponential == Exponential::ex2 || !changed(other, "exponential", "ex2"))
-    return {};
-  Case as = r.c;
-  as.contract = contract_of(other).name;
-  Record record;
-  record.line = format_case(as);
-  record.kernel = "as it ran";
-  try {
-    const bool passes = judge_run_file(run_file_of(record, trace)).judgement.verdict == Verdict::pass;
-    return passes ? as.contract : std::string();
-  } catch (const Error&) {
-    return {};  // a run that no file holds
-  }
-}
-
 /// Names of the patterns in where the wrong elements are, of the worst output and of all.
 std::vector<std::string> all_places(const Resolved& r, const Signature& signature,
                                     const std::vector<TensorDifference>& found, const TensorDifference& worst,
@@ -319,9 +297,6 @@ Explanation explain_tensors(const Resolved& r, const TensorSystem& system, const
   const Matrix<double>& actual = get(outputs[static_cast<std::size_t>(worst.sequence)], worst.name);
   const Index tokens = of_tokens(worst) ? c.T : 0;
   out.patterns = tensor_values(c, worst, tokens, exact, actual);
-  if (const std::string ex2 = contract_of_ex2(r, trace); !ex2.empty())
-    out.contracts.push_back(
-        {ex2, fmt::format("exp(x) as 2^(x log2 e), the product rounded: passes under contract={}", ex2)});
   // The outputs of one sequence: a factor on a state says more than where it shows.
   for (const TensorDifference& d : found) {
     if (d.sequence != worst.sequence || d.name == worst.name) continue;

@@ -13,8 +13,10 @@ namespace {
 constexpr Index kFirst = 32;
 constexpr Index kBeside = 8;  ///< on both sides of an edge
 // The same where tokens follow a long prompt: theirs are the calls that the case is about, and each meets the whole prompt.
-constexpr Index kFirstOfPrompt = 8;
-constexpr Index kBesideInPrompt = 2;
+constexpr Index kAllOfPrompt = 64;
+constexpr Index kFirstOfPrompt = 4;
+constexpr Index kBesideInPrompt = 1;
+constexpr Index kLastOfPrompt = 4;
 constexpr Index kFirstEdge = 64;
 constexpr Index kDrawn = 3;
 constexpr Index kFarthest = 6;  ///< that a judge adds at most
@@ -23,13 +25,13 @@ constexpr Index kFarthest = 6;  ///< that a judge adds at most
 
 ChosenTokens::ChosenTokens(Index tokens, std::uint64_t seed, Index prompt)
     : taken_(static_cast<std::size_t>(tokens)), beside_(prompt > 0 ? kBesideInPrompt : kBeside) {
-  if (tokens <= kAll) {
+  if (tokens <= (prompt > 0 ? kAllOfPrompt : kAll)) {
     take(0, tokens);
     return;
   }
   take(0, prompt > 0 ? kFirstOfPrompt : kFirst);
   for (Index edge = kFirstEdge; edge < tokens; edge *= 2) take(edge - beside_, edge + beside_);
-  take(tokens - 2 * kBeside, tokens);
+  take(prompt > 0 ? prompt - kLastOfPrompt : tokens - 2 * kBeside, tokens);
   const Counter draws(seed, "chosen tokens");
   for (std::int64_t draw = 0; draw < kDrawn; ++draw) add(draws.below({draw, 0, 0, 0}, tokens));
 }
@@ -61,12 +63,13 @@ std::string ChosenTokens::text() const {
 }
 
 double ChosenTokens::share(Index tokens, Index prompt) {
-  if (tokens <= kAll) return 1.0;
+  if (tokens <= (prompt > 0 ? kAllOfPrompt : kAll)) return 1.0;
   const auto all = static_cast<double>(tokens);
   const double edges = std::ceil(std::log2(all / static_cast<double>(kFirstEdge)));
-  const double held = static_cast<double>(prompt > 0 ? kFirstOfPrompt + 2 * kBeside : kFirst) +
-                      static_cast<double>(2 * (prompt > 0 ? kBesideInPrompt : kBeside)) *
-                          (edges + 1.0 + static_cast<double>(kDrawn + kFarthest));
+  const Index ends = prompt > 0 ? kFirstOfPrompt + kLastOfPrompt + tokens - prompt : kFirst;
+  const double held =
+      static_cast<double>(ends) + static_cast<double>(2 * (prompt > 0 ? kBesideInPrompt : kBeside)) *
+                                      (edges + 1.0 + static_cast<double>(kDrawn + kFarthest));
   return std::min(1.0, held / all);
 }
 

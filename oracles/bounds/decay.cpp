@@ -193,7 +193,7 @@ ChunkDecay chunk_decay(const Vector<double>& gates, Exponential exponential, Sca
   decay.start_bias.resize(L);
   decay.end_bias.resize(L);
   decay.end_error.resize(L);
-  const double apart = relative_error(error.apart());
+  const double apart = model.repeats ? relative_error(error.apart()) : 0.0;
   for (Index i = 0; i < L; ++i) {
     const double start = std::exp(sums(i));
     const double to_end = sums(L - 1) - sums(i);

@@ -10,7 +10,7 @@ patience=300
 
 for form in sequence_parallel head_parallel; do
   kernel="alone.$form.gated_delta_rule.$form"
-  run 0 gate --plugin "$plugin" --kernel "$kernel" --jsonl "$form.jsonl"
+  run 0 gate --plugin "$plugin" --kernel "$kernel" --effort 0.1 --jsonl "$form.jsonl"
   ! grep -q '"verdict":"unsupported"' "$form.jsonl" || complain "$form: unsupported: $(grep -c '"verdict":"unsupported"' "$form.jsonl")"
   [[ "$(grep -c '"verdict":"pass"' "$form.jsonl")" -ge 100 ]] || complain "$form: hardly a case"
   says "$kernel: cases that call with chunks and without (form=decode, law=path_equivalence, law=serving) are not planned: they take alone.$form.gated_delta_rule.recurrent too."

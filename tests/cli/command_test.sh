@@ -331,7 +331,7 @@ present made/dump/run.safetensors
 run 0 fuzz --device cpu --system l2norm --max-cases 2 --seed 1 --checkpoint made/night/points --jsonl made/day/lines
 present made/night/points
 present made/day/lines
-bad 'file: cannot make the folder' fuzz --device cpu --system l2norm --max-cases 2 --checkpoint file/points --jsonl never/lines
+bad 'file/points: no file can be made beside it' fuzz --device cpu --system l2norm --max-cases 2 --checkpoint file/points --jsonl never/lines
 absent never
 mkdir odd_corpus
 mkfifo odd_corpus/retention.txt

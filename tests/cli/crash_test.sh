@@ -11,7 +11,7 @@ let_kernels_die
 patience=120
 
 cases=60
-run 5 fuzz --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent --seed 7 --budget 0 --max-cases "$cases" \
+run 5 fuzz --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent --seed 11 --budget 0 --max-cases "$cases" \
   --where 'T=2.. B=2..9 Hv=1,2,4 dv=2,3,8,16' --timeout 1s --shrink-budget 2s --corpus found --jsonl lines
 [[ "$(grep -c '"event": *"end"' lines)" -eq $cases ]] || complain 'not every case has a record'
 [[ "$(count crash)" -ge 2 ]] || complain 'no crashes'

@@ -54,7 +54,7 @@ bad 'no such system; nearest: retention' gate --system retentoin --list
 bad 'measured' gate --regime fast --list
 bad 'unknown key' gate --where size=4 --list
 bad '64..4096' gate --where T=long --list
-bad 'no case of the plan fits' gate --device cpu --system retention --where T=7777777 --list
+bad 'no case of the plan fits' gate --device cpu --system retention --where 'ranks=3 form=recurrent' --list
 bad 'cpu.rms_norm.fused promises bf16, fp16, fp32 only' gate --device cpu --kernel cpu.rms_norm.fused --contract fp32+output:bf16 --list
 bad 'none of 20000 drawn cases' fuzz --system retention --where T=7777777 --max-cases 3
 bad 'no point fits' sweep --quick --where T=7777777

@@ -31,7 +31,7 @@ starts() {
 }
 
 # --resume of a gate: killed at any line, even within one, it goes on to the file and the summary of the one run.
-gate=(gate --device cpu --system rms_norm --threads 2)
+gate=(gate --device cpu --system rms_norm --effort 0.05 --threads 2)
 timeless() { sed -E 's/[0-9.]+ s on [0-9]+ thread\(s\)(, [0-9]+ ranks, [0-9.]+ MB to rank 0)?/-/' "$1"; }
 run 0 "${gate[@]}" --jsonl one.jsonl --markdown one.md
 timeless out >one.out
@@ -92,7 +92,7 @@ refused() {
   grep -qF -- "$word" err || complain "does not name '$word'"
 }
 
-gate=(gate --device cpu --system rms_norm)
+gate=(gate --device cpu --system rms_norm --effort 0.05)
 for n in 2 3; do
   ranks "$n"
   run 0 "${gate[@]}" --jsonl ranks.jsonl
@@ -154,7 +154,7 @@ done
 # Ranks that are not alike, and verbs that ranks do not share.
 refused 'share their work' list kernels
 around=("${mpi[@]}" -n 2 bash -c 'exec "$0" "$@" --seed "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"')
-refused "was started as 'gate --device cpu --system rms_norm --seed 1'" "${gate[@]}"
+refused "was started as 'gate --device cpu --system rms_norm --effort 0.05 --seed 1'" "${gate[@]}"
 ranks 2
 refused 'no such option' gate --nonsense
 refused 'no such kernel' gate --kernel nonsense

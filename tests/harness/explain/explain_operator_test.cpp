@@ -49,12 +49,6 @@ struct Known {
   CallFault fault;
 };
 
-/// sigma(b) by e^-b as 2^(-b log2 e), the product in fp32.
-void sigmoid_by_ex2(ChangedCall& call) {
-  const std::span<float> b = call.input("b"), beta = call.output("beta");
-  for (std::size_t i = 0; i < beta.size(); ++i) beta[i] = 1.0F / (1.0F + std::exp2(-b[i] * 1.44269504F));
-}
-
 constexpr const char* kStep = "cpu.gated_delta_step.expanded";
 constexpr const char* kSteps = "v1 gated_delta_step form=expanded T=2 B=6 Hk=2 Hv=4 dk=4 dv=4 seed=3";
 
@@ -81,9 +75,6 @@ const Known kKnown[] = {
     {"NullSlot", kSteps, "has no slot (slot is -1): its outputs are zero and no row is written", kStep,
      miswritten(null_slot_answers)},
     {"OthersRows", kSteps, "they must stay as they were given", kStep, miswritten(first_rows_off)},
-    {"Exponential", "v1 activation_gates form=branchless T=64 H=4 regime=large",
-     "exp(x) as 2^(x log2 e), the product rounded: passes under contract=fp32+exponential:ex2",
-     "cpu.activation_gates.branchless", miswritten(sigmoid_by_ex2)},
     {"HeadOfGates", "v1 activation_gates form=branchless T=64 H=4", "beta: only head(s) 2",
      "cpu.activation_gates.branchless", miswritten([](ChangedCall& call) {
        const std::span<float> beta = call.output("beta");

@@ -154,8 +154,8 @@ const Known kKnown[] = {
      [](const Kernel& base, const Arguments& a, const Contract&) {
        return base.run(a, contract_named("tf32"));
      }},
-    {"ReadsOutside", "", "come from memory around a tensor",
-     after([](const Arguments& a) { a.o.data[0] = -2.0F * a.q.data[-1]; })},
+    {"ReadsOutside", "layout=padded", "come from memory around a tensor",
+     after([](const Arguments& a) { a.o.data[0] = -2.0F * a.q.data[a.q.shape[3]]; })},
     {"ForgetsBetweenChunks", "", "the state is lost between chunks",
      gate(&Arguments::g, [](const Arguments& a, float x,
                             const auto& at) { return at[1] > 0 && at[1] % a.chunk == 0 ? -1e38F : x; })},

@@ -59,6 +59,22 @@ TEST(ChosenTokens, TheShareIsThatOfWhatIsHeld) {
     EXPECT_GE(ChosenTokens::share(tokens), held) << tokens;
     EXPECT_LE(ChosenTokens::share(tokens), 2.0 * held) << tokens;
   }
+  for (const Index prompt : {100, 1000, 4100}) {
+    const auto tokens = prompt + 5;
+    const double held =
+        static_cast<double>(ChosenTokens(tokens, 1, prompt).count()) / static_cast<double>(tokens);
+    EXPECT_GE(ChosenTokens::share(tokens, prompt), held) << prompt;
+    EXPECT_LE(ChosenTokens::share(tokens, prompt), 2.5 * held) << prompt;
+  }
+}
+
+// Behind a prompt each token is a call of its own, and is held.
+TEST(ChosenTokens, BehindAPromptEveryToken) {
+  const ChosenTokens chosen(1040, 1, 1000);
+  const std::vector<bool> held = taken(chosen, 1040);
+  for (std::size_t t = 996; t < 1040; ++t) EXPECT_TRUE(held[t]) << t;
+  for (const std::size_t t : {0U, 63U, 64U, 127U, 128U, 511U, 512U}) EXPECT_TRUE(held[t]) << t;
+  EXPECT_LT(chosen.count(), 90);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "oracles/bounds/stored.h"
+#include "reference/online_softmax.h"
 
 namespace samestate {
 namespace {
@@ -102,6 +103,51 @@ TEST(RunningProducts, BoundAProductInSinglePrecision) {
     }
   }
   EXPECT_GT(largest, 1e-3);
+}
+
+// A tile's keys by one product: the values and bounds of key after key, of rows that do not see all of a tile too.
+TEST(RunningProducts, ATileOfKeysIsThatOfItsKeys) {
+  std::mt19937 random(5);
+  std::normal_distribution<double> normal;
+  const auto drawn = [&](Index rows, Index columns) {
+    Matrix<Running> x(rows, columns);
+    for (Index i = 0; i < x.size(); ++i) x.data()[i] = Running::within(normal(random), 1e-7);
+    return x;
+  };
+  AttentionInputs<Running> x;
+  x.q = drawn(5, 8);
+  x.k = drawn(21, 8);
+  x.v = drawn(21, 6);
+  x.heads = x.key_heads = 2;
+  x.scale = Running(0.5);
+  x.key_mask.assign(21, true);
+  x.key_mask[3] = x.key_mask[9] = false;
+  constexpr Index kTile = 8;
+  for (const bool infinite : {false, true}) {
+    if (infinite) x.v(3, 1) = Running::overflowing(INFINITY);  // of a key that nobody sees
+    const Matrix<Running> o = softmax_attention_online(x, kTile);
+    for (Index h = 0; h < x.heads; ++h) {
+      const Matrix<Running> scores =
+          detail::scores_of(detail::head_columns(x.q, h, 4), detail::head_columns(x.k, h, 4), x.scale);
+      for (Index t = 0; t < x.tokens(); ++t) {
+        OnlineSoftmax<Running> row(3);
+        for (Index begin = 0; begin < x.keys(); begin += kTile) {
+          const Index n = std::min(kTile, x.keys() - begin);
+          const auto largest = detail::largest_seen(x, t, begin, scores.row(t).segment(begin, n));
+          if (!largest) continue;
+          row.raise(*largest);
+          for (Index s = begin; s < begin + n; ++s) {
+            if (x.sees(t, s)) row.add(scores(t, s), x.v.row(s).segment(3 * h, 3));
+          }
+        }
+        for (Index j = 0; j < 3; ++j) {
+          const Running one = row.values(j) / row.sum, tile = o(t, 3 * h + j);
+          EXPECT_NEAR(tile.value(), one.value(), 1e-14);
+          EXPECT_NEAR(tile.error() / one.error(), 1.0, 1e-6);
+        }
+      }
+    }
+  }
 }
 
 TEST(StoredProducts, AreThoseOfDoubles) {
