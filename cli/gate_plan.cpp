@@ -170,7 +170,7 @@ GatePlanOptions options_of(const RunPart& part) {
 }
 
 bool owes_pairs(const PlanOptions& options, double budget) {
-  return options.max_cases == 0 && options.filter.empty() && options.effort >= 1 && budget == 0;
+  return options.max_cases == 0 && options.filter.empty() && options.effort > 0 && budget == 0;
 }
 
 PlanCoverage judged_of(const Plan& plan, std::span<const Record> records) {

@@ -141,7 +141,10 @@ MergedFile::MergedFile(const std::string& path, const Run& run) {
   if (path.empty()) return;
   std::error_code code;
   const bool special = std::filesystem::exists(path, code) && !std::filesystem::is_regular_file(path, code);
-  if (!special) fresh_ = std::make_unique<FreshFile>(path);
+  if (!special) {
+    make_parent_folder(path);
+    fresh_ = std::make_unique<FreshFile>(path);
+  }
   lines_ = RunFile(special ? path : fresh_->path().string(), run);
 }
 

@@ -130,7 +130,8 @@ int repro_on_each(const ReproOptions& options, const KernelTable& table, const C
   if (planned_record(c, table).device != "cuda")
     throw Error(
         "--each-device: the line's kernel is none of a cuda device: leave it out, or name another kernel");
-  CampaignOptions how{1, 0.0, seconds_of("--timeout", options.timeout), nullptr, devices, true};
+  const CampaignOptions how{
+      .timeout = seconds_of("--timeout", options.timeout), .devices = devices, .each_device = true};
   Record found;
   CampaignObserver observer;
   observer.finished = [&](std::size_t, const Record& record) { found = record; };

@@ -232,6 +232,7 @@ class Smaller {
       8;  ///< a smaller size is a count that costs little: taps of a convolution, chosen experts
   static constexpr Index kTile = 16;
   static constexpr Index kFewSequences = 4;
+  static constexpr Index kLongPrompt = 64;
 
   /// Widths outside of a layer's heads.
   [[nodiscard]] bool is_outer(std::string_view name) const {
@@ -261,8 +262,11 @@ class Smaller {
         kept.erase(kept.begin() + dice_.below(outer > 0 ? outer : std::ssize(kept)));
         continue;
       }
-      // Sequences of a packed call before their tokens: four of real lengths are one, forty of two tokens are not.
-      const bool many = std::ssize(c.lengths) > kFewSequences && std::ranges::find(open, "B") != open.end();
+      // Sequences of a packed call before their tokens, and those behind long prompts: four of real lengths are one, forty of
+      // two tokens are not.
+      const bool long_prompts = c.prefill >= kLongPrompt && c.B > kFewSequences;
+      const bool many = (std::ssize(c.lengths) > kFewSequences || long_prompts) &&
+                        std::ranges::find(open, "B") != open.end();
       const std::string_view name = many ? "B" : dice_.pick(open);
       Case less = c;
       if (!halve(less, name) || !std::isfinite(seconds_of(less))) {
@@ -353,14 +357,10 @@ class Smaller {
 }  // namespace
 
 double seconds_of_call(const KernelRow& kernel, const Case& c) {
-  // Measured on 39,424 ordinary calls of the house's kernels: the estimate of a system of named tensors counts every element as
-  // drawn, copied and judged, and is four times too high where a call is large, but for scans, whose exponentials it takes for
-  // products. Each decoded token is a call that gets all weights anew.
-  constexpr double kNamed = 0.25, kScan = 1.5, kOfToken = 0.5;
+  constexpr double kOfToken = 0.5;  // each decoded token is a call that gets all weights anew
   double work = work_of(kernel, c);
   if (!is_family(kernel)) {
-    const std::string_view name = kernel.system->name;
-    work *= name == "selective_scan" || name == "normalised_retention_recurrence" ? kScan : kNamed;
+    work *= measured_share(kernel.system->name);
     if (kernel.system->form(c.form)->decodes) {
       Case token = c;
       token.form = kernel.form;
@@ -402,7 +402,7 @@ bool OrdinaryCalls::draw_once(const std::vector<ModelSizes>& of, const CallKind&
   settle(c, kernel_, dice);
   out.why = "no kernel here makes one of its calls";
   if (!has_kernels(kernel_, c)) return false;
-  constexpr std::array kShares{1.0, 1.0, 0.5, 0.25, 0.125};
+  constexpr std::array kShares{1.0, 1.0, 1.0, 0.25, 0.125};
   const double seconds = kSecondsOfCall * (whole ? 1.0 : dice.pick(kShares));
   out.why = "its smallest form takes too long";
   if (!Smaller(kernel_, kind, dice).fit(c, seconds, whole, out.smaller)) return false;

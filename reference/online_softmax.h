@@ -103,7 +103,8 @@ void add_tile(const AttentionInputs<Scalar>& x, Index h, Index begin, Index end,
   }
   if (!together) return;
   const Matrix<Scalar> values = weights * V;
-  for (Index t = 0; t < x.tokens(); ++t) rows[static_cast<std::size_t>(t)].values += values.row(t).transpose();
+  for (Index t = 0; t < x.tokens(); ++t)
+    rows[static_cast<std::size_t>(t)].values += values.row(t).transpose();
 }
 
 /// Tiles of `tile` keys, into one running softmax a row, or into one a tile that are merged afterwards.

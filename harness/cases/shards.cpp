@@ -72,6 +72,11 @@ std::vector<std::size_t> part_of(std::span<const double> work, const Shard& shar
   return out;
 }
 
+double measured_share(std::string_view system) {
+  constexpr double kNamed = 0.25, kScan = 1.2;
+  return system == "selective_scan" || system == "normalised_retention_recurrence" ? kScan : kNamed;
+}
+
 double judging_work(const Case& c) { return kStartingWork + system_named(c.system).work(c); }
 
 }  // namespace samestate

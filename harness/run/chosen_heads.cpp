@@ -44,8 +44,8 @@ ChosenHeads::ChosenHeads(Index sequences, Index heads, std::uint64_t seed,
     for (std::size_t i = 0; i < of_sequences.size(); ++i) add(of_sequences[i], of_heads[i % of_heads.size()]);
     for (std::size_t i = 0; i < of_heads.size(); ++i) add(of_sequences[i % of_sequences.size()], of_heads[i]);
   } else {
-    add(first, 0);
-    add(last, heads - 1);
+    if (most > 0) add(first, 0);
+    if (most > 1) add(last, heads - 1);
   }
   const Counter draws(seed, "chosen heads");
   for (std::int64_t draw = 0; draw < 64 * kChosenHeads && count_ < most; ++draw) {

@@ -24,7 +24,11 @@ namespace {
 ChosenHeads chosen_sequences(const Case& c, const TensorSystem& system, Call call,
                              const std::vector<CaseTensor>& inputs,
                              const std::vector<Tensors<double>>& outputs) {
-  ChosenHeads chosen(c.B, 1, c.seed, [](Index) { return true; });
+  const Index most = system.sequences_to_hold(c);
+  const bool few = most < std::min(c.B, kChosenHeads);
+  // Where few can be held, one of them is the farthest.
+  ChosenHeads chosen(
+      c.B, 1, c.seed, [](Index) { return true; }, few ? most - 1 : kChosenHeads);
   if (chosen.all()) return chosen;
   call.form = system.row.forms.front().name;
   Farthest farthest;
@@ -35,7 +39,10 @@ ChosenHeads chosen_sequences(const Case& c, const TensorSystem& system, Call cal
     for (const auto& [name, x] : exact) distance.add(x, get(outputs[static_cast<std::size_t>(b)], name));
     farthest.add(b, distance);
   }
-  for (const Index b : farthest.heads()) chosen.add(b, 0);
+  for (const Index b : farthest.heads()) {
+    if (!few || chosen.count() < most) chosen.add(b, 0);
+  }
+  if (chosen.count() == 0) chosen.add(0, 0);
   return chosen;
 }
 
@@ -124,6 +131,9 @@ SequencePart part_of(const Operator& row, const Call& call, const std::vector<In
                     rows_of_tokens(signature.outputs, outputs, tokens, call.tokens),
                     std::move(tokens)};
   part.call.tokens = std::ssize(part.tokens);
+  const Index last = part.tokens.back();
+  const auto end = std::ranges::upper_bound(cuts, last);
+  part.call.behind = (end == cuts.end() ? call.tokens : *end) - last - 1;
   for (std::size_t i = 1; i < part.tokens.size(); ++i) {
     // Calls that end between two of them.
     const auto ends = [&](Index cut) { return cut > part.tokens[i - 1] && cut <= part.tokens[i]; };
@@ -142,8 +152,6 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
   alone.B = 1;
   alone.taps = false;
   const double one = system.work(alone);
-  // Whoever asks what a case is held against asks of this one, and waits for an answer.
-  const double patience = oracles != nullptr ? 10.0 : 1.0;
   Index held = chosen.count();
   const auto twins = [&](double work, bool points) {
     return SampledSequences(held, work, points ? 0.5 : 0.0, points ? 2.0 : 0.0);
@@ -152,12 +160,12 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     const bool law = r.law != nullptr;
     // Samples of a large chunk, as its form computes it, take a minute where the running error takes a tenth of a second.
     const double tiles = std::max(1.0, static_cast<double>(r.c.chunk) / 64.0);
-    const double vacuous = patience * (points ? 1.0 : 0.3) / (tiles * tiles);
+    const double vacuous = (points ? 1.0 : 0.3) / (tiles * tiles);
     return SampledSequences(held, work, points ? 0.1 : 0.0, law ? 0.0 : vacuous);
   };
   // Few right runs are in doubt, and drawing fails a wrong one: the work of a case that may go into it, of which a dozen samples
   // are taken. Most of this work is a layer's weights, which a sample reads once.
-  double left_in_doubt = r.c.chunk > 64 ? 0.5 : 256.0 * patience;
+  double left_in_doubt = r.c.chunk > 64 ? 0.5 : 256.0;
   const auto in_doubt = [&](double work) {
     if (work > left_in_doubt) return false;
     left_in_doubt -= work;

@@ -16,6 +16,7 @@
 #include "fixtures/run_file.h"
 #include "harness/cases/counter.h"
 #include "harness/cases/keys.h"
+#include "harness/cases/shards.h"
 #include "harness/run/chosen_heads.h"
 #include "harness/run/chosen_tokens.h"
 #include "harness/run/kernel_table.h"
@@ -300,8 +301,8 @@ double TensorSystem::work(const Case& c) const {
   const double calls = decodes ? static_cast<double>(c.T - c.prefill) * kTensorOfCall * of.tensors : 0.0;
   // Of many sequences few are held to their tolerance (ChosenHeads), the others evaluated in float64.
   constexpr double kPlain = 1.0 / 25;
-  const auto sequences = static_cast<double>(std::max<Index>(c.B, 1));
-  const double part = c.law.empty() ? std::min(1.0, static_cast<double>(kChosenHeads) / sequences) : 1.0;
+  const double part =
+      static_cast<double>(sequences_to_hold(c)) / static_cast<double>(std::max<Index>(c.B, 1));
   const double tokens = of.by_token && c.law.empty() && !c.taps ? ChosenTokens::share(c.T, c.prefill) : 1.0;
   const double share = part * tokens + (1.0 - part * tokens) * kPlain;
   // A law's runs, or a look at drawn roundings beside the worst case, or the worst case alone.
@@ -314,6 +315,16 @@ double TensorSystem::work(const Case& c) const {
   const double of_sequence = looks * (share * (of.operations + kElement * of.elements) + kSequence + calls) +
                              (1.0 - part) * kElement / 2 * of.elements;
   return static_cast<double>(c.B) * of_sequence / kMost;
+}
+
+Index TensorSystem::sequences_to_hold(const Case& c) const {
+  if (c.B <= 1 || !c.law.empty()) return c.B;
+  constexpr double kSeconds = 0.25;
+  Case one = c;
+  one.B = 1;
+  const double seconds = kSecondsOfWork * measured_share(row.name) * work(one);
+  if (!(seconds * static_cast<double>(kChosenHeads) > kSeconds)) return std::min(c.B, kChosenHeads);
+  return std::min(c.B, std::max<Index>(static_cast<Index>(kSeconds / seconds), 1));
 }
 
 std::vector<CaseTensor> TensorSystem::inputs(const Resolved& r) const { return tensor_inputs(r); }

@@ -66,6 +66,10 @@ class TensorSystem final : public System {
   [[nodiscard]] CaseCost cost(const Resolved& r, bool on_device) const override;
   [[nodiscard]] std::unique_ptr<WholeCall> whole_call(const Resolved& r, int threads) const override;
 
+  /// How many of a case's sequences are held to their tolerance: all, or without a law kChosenHeads, or as many as a quarter of a
+  /// second allows, but at least one.
+  [[nodiscard]] Index sequences_to_hold(const Case& c) const;
+
   /// The call of a case over the whole sequence; under form=decode with the form that `native` names.
   [[nodiscard]] Call call(const Case& c, std::string_view native) const;
 

@@ -86,6 +86,7 @@ struct Call {
   /// Of a router [tokens, K]: what each token goes to, descending, as the kernel under judgement chose (kernel_choice.h);
   /// -1 in the rows, and null where the router itself chooses.
   std::shared_ptr<const Matrix<Index>> choice = nullptr;
+  Index behind = 0;  ///< tokens of the call behind these, whose keys are not given (KeysBehind)
   /// Throws Error where there is no such parameter.
   [[nodiscard]] Index at(std::string_view name) const;
 };

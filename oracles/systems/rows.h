@@ -36,12 +36,15 @@ void evaluate_with(Operator& row) {
     return Form::template evaluate<double>(call, inputs);
   };
   row.running = [](const Call& call, const Tensors<Running>& inputs) {
+    const KeysBehind behind(call.behind);
     return Form::template evaluate<Running>(call, inputs);
   };
   row.stored = [](const Call& call, const Tensors<Stored>& inputs) {
+    const KeysBehind behind(call.behind);
     return Form::template evaluate<Stored>(call, inputs);
   };
   row.stochastic = [](const Call& call, const Tensors<Stochastic>& inputs) {
+    const KeysBehind behind(call.behind);
     return Form::template evaluate<Stochastic>(call, inputs);
   };
 }

@@ -120,7 +120,7 @@ std::vector<TwinVariant> TwinSearch::in_parts() const {
   } else if (met("online_softmax.h") && of_.call.chunk > 0) {
     tiles = {of_.call.chunk};
   }
-  const Index keys = tokens_met(of_);
+  const Index keys = tokens_met(of_) + of_.call.behind;
   std::vector<TwinVariant> variants;
   const auto add = [&](Index tile, std::int64_t parts, Index length) {
     for (const bool largest : {false, true}) {

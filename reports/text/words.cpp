@@ -37,7 +37,9 @@ constexpr std::array kWords = {
     Word{"kernel",
          "code under test: one system and some forms on one device, with the contracts that it keeps"},
     Word{"peer", "somebody else's kernel that `bench` times beside ours"},
-    Word{"subject", "the kernel and the data on which a *law* is tried"},
+    Word{"subject",
+         "1. a kernel of yours behind `--subject`: a C library, a program or a function of Python "
+         "([subjects.md](subjects.md)). 2. of a *law*: the kernel and the data on which it is tried"},
     Word{"plugin", "a shared library that brings kernels"},
     Word{"contract",
          "what a kernel promises to round, and how: inputs, operands, inverse, stored state, output, "
@@ -236,7 +238,13 @@ constexpr std::array kWords = {
          "a correct kernel with one bug put back (M..) or one fault in its equations (F); *killed* when the "
          "gate fails it"},
     Word{"adversary", "a mutant that cheats or damages its process instead of computing wrongly"},
-    Word{"plan", "the cases of a gate run: corpus, *edges*, seeded cases"},
+    Word{"plan",
+         "the cases of a gate run: corpus, *edges*, the covering set of *pairs*, drawn cases and *ordinary "
+         "calls*, as many as the run's budget of time allows "
+         "([judging.md](judging.md#where-cases-come-from))"},
+    Word{"ordinary call",
+         "a call as a server or a trainer makes it: a model of the catalogue times a kind of call, from "
+         "training step to resume"},
     Word{"factor",
          "of a plan: one thing that a case chooses, cut into levels that a kernel may treat differently: a "
          "contract, a "
@@ -250,7 +258,8 @@ constexpr std::array kWords = {
     Word{"pair",
          "levels of two *factors* in one case, as contract=bf16 with T=128-511. The gate says which share of "
          "those that a "
-         "case can have were judged; effort 1 meets every pair that it can afford, effort 10 every *triple*"},
+         "case can have were judged; a gate of one kernel meets all of them that it can afford, one of many "
+         "kernels as many as its time allows, effort 10 every *triple*"},
     Word{"triple", "as *pair*, of three factors"},
     Word{"partition",
          "where a chunked form cuts a sequence. Each has its own roundings and its own *bound*: a kernel "

@@ -35,7 +35,7 @@ for n in 2 3 7 64; do
   done
   sort parts | cmp -s - whole || complain "the shards of $n are not the whole"
 done
-least=999999 most=0
+least=999999999 most=0
 for i in 0 1 2; do
   run 0 gate --device cpu --system retention --list --shard "$i/3" --json
   work="$(grep -oE '"work": [0-9.e+-]+' out | awk '{ sum += $2 + 0.01 } END { printf "%d", 1000 * sum }')"

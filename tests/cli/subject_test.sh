@@ -12,9 +12,11 @@ patience=120
 name=mine.gated_delta_rule.recurrent
 line="v1 gated_delta_rule form=recurrent T=9 Hk=2 Hv=4 dk=8 dv=4 state=random kernel=$name"
 
-# gates CODE CONVENTIONS: a few hundred cases of a kernel that is right.
+# The subject's own loops are slow at the sizes of models.
+sizes='T=..128 dk=..64 dv=..64'
+# gates CODE CONVENTIONS: some hundred cases of a kernel that is right.
 gates() {
-  run "$1" gate --subject "$subject none '$2'" --kernel "$name" --max-cases 120
+  run "$1" gate --subject "$subject none '$2'" --kernel "$name" --where "$sizes" --max-cases 120
 }
 gates 0 '{}'
 says 'pass'
@@ -25,7 +27,7 @@ gates 0 '{"beta":"logit","heads":"interleaved","state_argument":"in_place"}'
 gates 0 '{"scale":"folded","heads":"repeated","state_argument":"required"}'
 gates 0 '{"scale":"dk","cu_seqlens":"int32"}'
 gates 0 '{"scale":"dv","dtypes":{"g":"bf16","beta":"bf16"}}'
-run 0 gate --subject "$subject strided" --kernel "$name" --max-cases 200 --layout padded,mixed,fused,permuted
+run 0 gate --subject "$subject strided" --kernel "$name" --where "$sizes" --max-cases 200 --layout padded,mixed,fused,permuted
 says 'pass'
 
 # A declaration that is not the kernel's: each of these computes something else.
@@ -84,7 +86,7 @@ bad 'a name of 1048586 characters, at most 200' gate --subject "$subject long_na
 run 0 gate --subject "$subject strided" --kernel "$name" --layout far --max-cases 60
 says 'pass'
 for fault in token32 batch32 head32 slot32 byte32; do
-  run 0 gate --subject "$subject $fault" --kernel "$name" --layout dense,padded --max-cases 30
+  run 0 gate --subject "$subject $fault" --kernel "$name" --where "$sizes" --layout dense,padded --max-cases 30
   run 1 gate --subject "$subject $fault" --kernel "$name" --layout far --max-cases 60
   grep -qE '(wrote|page) outside' out || complain "$fault: does not say where"
 done
@@ -204,7 +206,7 @@ run 77 repro --subject "$subject small" "$line"
 says 'outside its limits: dk <= 4'
 run 77 repro --subject "$subject small" "v1 gated_delta_rule form=recurrent T=9 dk=2 regime=slow kernel=$name"
 says 'outside its limits: regime != slow'
-run 0 gate --subject "$subject small" --kernel "$name" --max-cases 60
+run 0 gate --subject "$subject small" --kernel "$name" --where "$sizes" --max-cases 60
 
 # The gate goes on after a case that killed the subject, and the printed command runs as it stands.
 run 5 gate --subject "$subject signal" --kernel "$name" --max-cases 6
@@ -331,10 +333,10 @@ run 0 gate --subject "$subject none" --max-cases 5 --list
 run 0 gate --subject "$subject none" --kernel 'cpu.retention.*' --max-cases 5 --list
 grep -q "kernel=$name" out && complain 'plans what --kernel leaves out'
 # What is compiled anew for every size is asked for a few of them.
-run 0 gate --subject "$subject compiles" --kernel "$name" --variants 3 --max-cases 200
+run 0 gate --subject "$subject compiles" --kernel "$name" --where "$sizes" --variants 3 --max-cases 200
 says "$name: 3 of "
 says 'cases of the others left out (--variants takes more)'
-run 0 gate --subject "$subject compiles" --kernel "$name" --variants 3 --max-cases 200 --list
+run 0 gate --subject "$subject compiles" --kernel "$name" --where "$sizes" --variants 3 --max-cases 200 --list
 [[ "$(grep -oE ' (dk|dv)=[0-9]+( dv=[0-9]+)?' out | sort -u | wc -l)" -le 3 ]] || complain 'more than 3 variants'
 bad "variant: 'seed' belongs to a run" gate --subject "$subject compiles_for" --kernel "$name"
 

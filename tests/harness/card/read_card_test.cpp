@@ -106,7 +106,14 @@ TEST(ReadCard, OfPlainLoopsTheAccumulatorIsNotToldApartByChance) {
     truth.qk = Format::bf16;
     EXPECT_EQ(score_of(card, truth).wrong, 0) << score_of(card, truth).text;
     const auto told = std::ranges::count_if(card.points, &CardPoint::told);
-    EXPECT_GE(told, 15);
+    std::string not_told;
+    for (const CardPoint& point : card.points) {
+      if (point.told) continue;
+      not_told += point.name + "=" + point.value + " like";
+      for (const CardValue& like : point.like) not_told += " " + like.value;
+      not_told += "; ";
+    }
+    EXPECT_GE(told, 14) << not_told;  // A and U in fp32 are like products of three tf32 parts
   }
 }
 

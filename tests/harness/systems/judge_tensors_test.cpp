@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "harness/run/chosen_tokens.h"
@@ -137,6 +138,24 @@ TEST(JudgeTensors, LayersAreHeldWhole) {
     const Resolved r(parse_case(line));
     const auto& system = dynamic_cast<const TensorSystem&>(*r.system);
     EXPECT_FALSE(held_by_token(system.row, system.signature(r.c))) << line;
+  }
+}
+
+// Sequences that take a quarter of a second each: one is held, the farthest from float64.
+TEST(JudgeTensors, OfADearBatchTheWrongSequenceIsHeld) {
+  Long of("v1 selective_scan form=chunked B=3 T=128 D=1536 N=16 seed=0x9", "cpu.selective_scan.chunked");
+  const Judgement right = of.judge();
+  EXPECT_EQ(right.verdict, Verdict::pass) << right.reason;
+  EXPECT_EQ(right.held, 1);
+  EXPECT_EQ(right.held_of, 3);
+  for (Index b = 0; b < 3; ++b) {
+    float& x = of.at(100, 1000, b);
+    const float was = std::exchange(x, 1.01F * x + 1e-2F);
+    const Judgement wrong = of.judge();
+    EXPECT_EQ(wrong.verdict, Verdict::fail) << b;
+    EXPECT_EQ(wrong.worst.sequence, b);
+    EXPECT_EQ(wrong.held_which, std::to_string(b));
+    x = was;
   }
 }
 

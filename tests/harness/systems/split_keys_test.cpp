@@ -156,6 +156,18 @@ void expect_all_pass(int cases) {
   }
 }
 
+// Of a long call some tokens are judged, and its parts are those of all its keys.
+TEST(SplitKeys, OfALongCallToo) {
+  for (const char* form : {"form=naive", "form=decode prefill=697"}) {
+    const std::string line =
+        std::string("v1 softmax_attention contract=bf16 T=700 H=2 Hkv=1 d=8 dv=8 seed=0x5 ") + form;
+    const Judgement right = judged(line, {32, 4, true});
+    EXPECT_EQ(right.verdict, Verdict::pass) << form << ": " << right.ratio << " " << right.reason;
+    EXPECT_NE(right.held_which, "") << "all were judged";
+    EXPECT_EQ(judged(line, {32, 4, true, Merge::last_part_lost}).verdict, Verdict::fail) << form;
+  }
+}
+
 TEST(SplitKeys, RightKernelsOfDrawnCases) { expect_all_pass(60); }
 TEST(LongSplitKeys, RightKernelsOfManyDrawnCases) { expect_all_pass(575); }
 
