@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "fuzz/factors.h"
 #include "harness/cases/keys.h"
+#include "harness/run/makes_calls.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -45,7 +47,8 @@ Case brought_within(Case c, const KernelRow& kernel, const CaseFilter& filter, c
   settle_cuts(out, kernel);
   // The line's other sizes may stand in the way: one that is a multiple of another, or lengths whose sum is no longer T.
   if (!possible(out) || !within_limits(kernel, out)) settle(out, kernel, dice);
-  return possible(out) && within_limits(kernel, out) ? out : c;
+  const std::optional<Resolved> r = resolved(out);
+  return r && makes_calls(*r, kernel.form) && within_limits(kernel, out) ? out : c;
 }
 
 void keep_taken(std::vector<Case>& cases, const KernelTable& table, const CaseFilter& filter) {

@@ -12,6 +12,7 @@
 #include "harness/run/clock.h"
 #include "harness/run/float_environment.h"
 #include "harness/run/forwarded.h"
+#include "harness/run/makes_calls.h"
 #include "harness/run/output_hashes.h"
 #include "harness/run/plugin.h"
 #include "oracles/contract_points.h"
@@ -69,13 +70,6 @@ DeclaredLimits limits_of(const Row& row, const System& system) {
 
 bool keeps_any(const std::vector<std::string>& declared) {
   return std::find(declared.begin(), declared.end(), kAnyContract) != declared.end();
-}
-
-/// Whether a case may be about a kernel of that form. Calls with and without chunks follow each other in a decoded case,
-/// which may be about either kernel; but the one that is called over the case's ranks has to be one over ranks.
-bool makes_calls(const Resolved& r, const std::string& kernel_form) {
-  const bool divided = r.c.ranks > 1 && r.system->form(kernel_form)->chunked;
-  return (r.form->decodes && !divided) || r.system->evaluates(r, kernel_form);
 }
 
 /// The key that the kernel does not fit: its form, the ranks or the chunk.

@@ -45,7 +45,7 @@ done
 [[ $((1000 * (most - least))) -le $most ]] || complain "the shards have work from $least to $most"
 
 # Of a kernel that passes, whole: record, reports and summary are those of the one run.
-gate=(gate --device cpu --system rms_norm --effort 0.05 --threads 2)
+gate=(gate --device cpu --system rms_norm --effort 0.02 --threads 2)
 run 0 "${gate[@]}" --jsonl one.jsonl --junit one.xml --markdown one.md --coverage one.cov
 timeless out >one.out
 cases one.jsonl >one.cases
@@ -81,7 +81,7 @@ run 0 merge all.jsonl --jsonl again.jsonl
 cases again.jsonl >again.cases
 same again.cases one.cases
 # A kernel some of whose pairs show only in cases that the one run adds at its end: the merge adds the same.
-pairs=(gate --device cpu --kernel cpu.retention.recurrent --effort 0.1)
+pairs=(gate --device cpu --kernel cpu.short_convolution.scatter --effort 0.1 --threads 2)
 run 0 "${pairs[@]}" --jsonl one.jsonl --coverage one.cov
 cases one.jsonl >one.cases
 for i in 0 1; do run 0 "${pairs[@]}" --shard "$i/2" --jsonl "pairs-$i.jsonl"; done
@@ -97,7 +97,7 @@ says 'were not run: --no-again'
 small=(gate --device cpu --system rms_norm --max-cases 130)
 run 0 "${small[@]}" --jsonl one.jsonl
 cases one.jsonl >one.cases
-for ((i = 0; i < 64; ++i)); do "$samestate" "${small[@]}" --shard "$i/64" --jsonl "few-$i.jsonl" >out 2>err || complain "shard $i of 64: $(cat err)"; done
+for ((i = 0; i < 64; ++i)); do "$samestate" "${small[@]}" --shard "$i/64" --jsonl "few-$i.jsonl" >out 2>err || [[ $? -eq 3 ]] || complain "shard $i of 64: $(cat err)"; done  # 3: its cases are vacuous
 run 0 merge few-*.jsonl --jsonl all.jsonl
 cases all.jsonl >all.cases
 same all.cases one.cases

@@ -251,7 +251,7 @@ run 77 judge cases
 says 'nothing has been written into it'
 bad 'no empty folder' export --system retention --out cases
 bad 'no empty folder' export --system retention --out cases/manifest.json
-run 0 export --subject "$subject small" --kernel "$name" --max-cases 0 --out few
+run 0 export --subject "$subject small" --kernel "$name" --max-cases 0 --effort 0.02 --out few
 grep -oE 'dk=[0-9]+' few/manifest.json | sort -u >sizes
 grep -qvE '^dk=[1-4]$' sizes && complain "cases outside the kernel's limits: $(tr '\n' ' ' <sizes)"
 grep -q '"line"' few/manifest.json || complain 'no cases'
