@@ -141,6 +141,21 @@ TEST(JudgeTensors, LayersAreHeldWhole) {
   }
 }
 
+// The gate said vacuous and repro, which asks for the oracles, pass: it drew ten times as long.
+TEST(JudgeTensors, WhoAsksForTheOraclesGetsTheSameVerdict) {
+  Long of("v1 latent_attention form=absorbed B=2 T=78 D=72 dn=72 dr=72 dv=72 dc=72 q_lora=72 contract=bf16",
+          "cpu.latent_attention.absorbed");
+  std::vector<OperatorOracle> oracles;
+  const Judgement asked =
+      judge_tensors(of.r, of.system, of.row.form, of.inputs, by_sequence(of.outputs), &oracles);
+  const Judgement gate = of.judge();
+  EXPECT_EQ(oracles.size(), 2U);
+  EXPECT_EQ(gate.verdict, asked.verdict) << asked.reason;
+  EXPECT_EQ(gate.gate, asked.gate);
+  EXPECT_EQ(gate.ratio, asked.ratio);
+  EXPECT_EQ(gate.reason, asked.reason);
+}
+
 // Sequences that take a quarter of a second each: one is held, the farthest from float64.
 TEST(JudgeTensors, OfADearBatchTheWrongSequenceIsHeld) {
   Long of("v1 selective_scan form=chunked B=3 T=128 D=1536 N=16 seed=0x9", "cpu.selective_scan.chunked");
