@@ -33,9 +33,9 @@ struct Shard {
 inline constexpr double kStartingWork = 0.01;
 inline constexpr double kSecondsOfWork = 0.06;
 
-/// What judging a large case of a system of named tensors really takes of what System::work says, which counts every element as
-/// drawn, copied and judged. Measured on 39,424 ordinary calls of the house's kernels: a fourth, but of scans, whose exponentials
-/// it takes for products.
+/// The share of System::work that judging a large case of a system of named tensors really takes. The estimate counts every
+/// element as drawn, copied and judged, which is four times too much: so 39,424 ordinary calls of the house's kernels showed. For
+/// scans it is too little, since it takes their exponentials for products.
 [[nodiscard]] double measured_share(std::string_view system);
 
 /// What judging a case takes in the unit of System::work, what starting it takes included.

@@ -6,8 +6,8 @@
 
 namespace samestate {
 
-/// Whether a case may be about a kernel of that form. Calls with and without chunks follow each other in a decoded case,
-/// which may be about either kernel; but the one that is called over the case's ranks has to be one over ranks.
+/// True where a kernel of that form makes one of the case's calls, so that the case may be about it. A decoded case calls with
+/// chunks and without, and may be about either kernel; over ranks it has to be the one that is called over them.
 [[nodiscard]] bool makes_calls(const Resolved& r, const std::string& kernel_form);
 
 }  // namespace samestate

@@ -63,8 +63,8 @@ struct ExponentialModel {
   double ex2_bias_slope = kEx2BiasSlope;
   /// The arguments may be sums that are exact until each is rounded, not only those of a running sum.
   bool rounded_once = true;
-  /// What campaigns met and the prototype lacks: one rounding of a row of q or k is in all that it meets, what a matrix unit
-  /// cuts off a state has a mean (BOUNDS 5.2), and the sum of all of a chunk's gates may be made twice (BOUNDS 5.4).
+  /// Campaigns met three effects that the prototype lacks: one rounding of a row of q or k is in all that it meets, what a matrix
+  /// unit cuts off a state has a mean (BOUNDS 5.2), and a chunk's gates may be summed twice (BOUNDS 5.4).
   bool repeats = true;
 };
 

@@ -388,7 +388,8 @@ struct RoundingPoint<Running> {
     const RunningModel& model = detail::running_model();
     return !model.of_twin || model.sums_stored ? kept : x;
   }
-  /// Whether a sum of products with x may be made in any order, and with products with zero in it: not where x may be infinite.
+  /// True where a sum of products with x may be made in any order and may hold products with zero. An x that may be infinite
+  /// forbids both.
   static bool joins_any_sum(const Running& x) { return std::isfinite(x.value()) && std::isfinite(x.error()); }
   static bool divides_last() { return detail::running_model().softmax.divides_last; }
   static std::int64_t key_tile(std::int64_t keys) { return detail::running_model().softmax.tile_of(keys); }

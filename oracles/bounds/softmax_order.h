@@ -15,7 +15,7 @@ class KeysBehind {
   KeysBehind(const KeysBehind&) = delete;
   KeysBehind& operator=(const KeysBehind&) = delete;
 
-  /// Of this thread.
+  /// The number that this thread's evaluations see.
   static std::int64_t& count() {
     thread_local std::int64_t keys = 0;
     return keys;

@@ -58,7 +58,7 @@ std::vector<std::string> not_met(const std::vector<Condition>& conditions) {
   return out;
 }
 
-// What servers and trainers do, which describes calls and not faults: at most one in fifty is met by no case.
+// The conditions describe calls of servers and trainers, and no faults. A default gate may leave one in fifty of them unmet.
 TEST(OrdinaryCalls, DefaultGateMeetsTheCallsOfServersAndTrainers) {
   const std::vector<Condition> conditions = served_conditions();
   ASSERT_GE(conditions.size(), 90U);

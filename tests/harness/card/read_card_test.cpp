@@ -105,15 +105,12 @@ TEST(ReadCard, OfPlainLoopsTheAccumulatorIsNotToldApartByChance) {
     truth.norm = Norm::unrounded;
     truth.qk = Format::bf16;
     EXPECT_EQ(score_of(card, truth).wrong, 0) << score_of(card, truth).text;
-    const auto told = std::ranges::count_if(card.points, &CardPoint::told);
-    std::string not_told;
-    for (const CardPoint& point : card.points) {
-      if (point.told) continue;
-      not_told += point.name + "=" + point.value + " like";
-      for (const CardValue& like : point.like) not_told += " " + like.value;
-      not_told += "; ";
-    }
-    EXPECT_GE(told, 14) << not_told;  // A and U in fp32 are like products of three tf32 parts
+    // What is kept in fp32 looks the same where its products are three of tf32 parts (about 21 bits): that is told too.
+    const auto told = std::ranges::count_if(card.points, [](const CardPoint& point) {
+      return point.told ||
+             (point.value == "fp32" && point.like.size() == 1 && point.like.front().value == "tf32x3");
+    });
+    EXPECT_GE(told, 15);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -172,6 +173,15 @@ TEST(JudgeTensors, OfADearBatchTheWrongSequenceIsHeld) {
     EXPECT_EQ(wrong.held_which, std::to_string(b));
     x = was;
   }
+}
+
+// Where nothing is far from float64, the first sequence is held rather than none.
+TEST(JudgeTensors, OfADearBatchWithoutErrorsOneIsHeld) {
+  Long of("v1 selective_scan form=chunked B=3 T=128 D=1536 N=16 regime=zeros", "cpu.selective_scan.chunked");
+  for (CaseTensor& output : of.outputs) std::ranges::fill(output.data, 0.0F);
+  const Judgement judgement = of.judge();
+  EXPECT_EQ(judgement.held, 1);
+  EXPECT_EQ(judgement.held_which, "0");
 }
 
 }  // namespace
