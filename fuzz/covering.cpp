@@ -58,6 +58,7 @@ class Cover {
 
   void combinations() {
     for (std::int64_t at = 0; at < met_.size(); ++at) {
+      if (stopped()) return;
       if (met_.has(at)) continue;
       Missing& missing = missing_[static_cast<std::size_t>(at)];
       if (missing == Missing::none) missing = combination(met_.levels(at));
@@ -69,7 +70,7 @@ class Cover {
   void chance() {
     constexpr int kDraws = 1500, kOfNothing = 200;
     const Dice chance = dice();
-    for (int i = 0, nothing = 0; i < kDraws && nothing < kOfNothing; ++i, ++nothing) {
+    for (int i = 0, nothing = 0; i < kDraws && nothing < kOfNothing && !stopped(); ++i, ++nothing) {
       Case c = draw_case(kernel_, factors_, chance, 2 * options_.common);
       if (never_judged(*kernel_.system, c) != nullptr || met_.fresh(levels_of(factors_, c)) == 0) continue;
       keep(std::move(c));
@@ -115,6 +116,7 @@ class Cover {
     for (const Case& c : cases_) uses.count(c, 1);
     drop(uses);
     for (const std::size_t i : dearest_first()) {
+      if (stopped()) return;
       const double work = work_of(kernel_, cases_[i]);
       if (work <= options_.usual) break;
       const Needs needs = uses.needs(cases_[i]);
@@ -134,6 +136,8 @@ class Cover {
   [[nodiscard]] Covering take() { return {std::move(cases_), met_.met(), std::move(missing_)}; }
 
  private:
+  [[nodiscard]] bool stopped() const { return options_.stop && options_.stop(); }
+
   [[nodiscard]] std::vector<std::size_t> dearest_first() const {
     std::vector<double> work;
     for (const Case& c : cases_) work.push_back(work_of(kernel_, c));
@@ -147,6 +151,7 @@ class Cover {
   void drop(Uses& uses) {
     std::vector<bool> dropped(cases_.size());
     for (const std::size_t i : dearest_first()) {
+      if (stopped()) return;
       const Needs needs = uses.needs(cases_[i]);
       dropped[i] = needs.combinations.empty() && needs.values.empty();
       if (dropped[i]) uses.count(cases_[i], -1);

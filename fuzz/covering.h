@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@ struct CoveringOptions {
   std::uint64_t seed = 1;
   /// Of triples: Covering::missing of the pairs. A triple of which a pair is missing is missing too.
   const std::vector<Missing>* pairs = nullptr;
+  /// Once it says so no combination is begun: what comes back is then no covering set.
+  std::function<bool()> stop = nullptr;
 };
 
 /// Cases that together have each boundary among the values of each size (Factor::values), and each combination of

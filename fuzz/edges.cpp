@@ -34,14 +34,7 @@ class Edges {
 
  private:
   void put_all() {
-    if (system_.has_key("dk")) {
-      std::size_t turn = 0;
-      for (const std::string_view part : served_calls()) {
-        Case c = with_part(kernel_, under(kernel_.contracts[turn++ % kernel_.contracts.size()]), part);
-        if (divides_heads(kernel_) && !system_.native(c.form)) c.cuts = kCutHeads;
-        put(std::move(c));
-      }
-    }
+    family(FamilyCall::Tried::divided_as_well);
     if (divides_heads(kernel_)) return put_heads();
     for (const std::string& contract : kernel_.contracts) {
       const Case c = under(contract);
@@ -75,16 +68,23 @@ class Edges {
     full_chunks();
     for (Case& c : wide_calls(kernel_, start_)) put(std::move(c));
     regimes_beyond_tiles();
-    if (system_.has_key("dk")) {
-      std::size_t turn = 0;
-      for (const std::string_view part : family_calls())
-        put(under(kernel_.contracts[turn++ % kernel_.contracts.size()]), part);
-    }
+    family(FamilyCall::Tried::one_contract);
     for (const std::string& part : system_.plan.models) {
       for (const std::string& contract : both) affordable(under(contract), part);
     }
     for (const std::string& part : system_.plan.models) decoded(part);
     if (!system_.plan.models.empty()) twice(system_.plan.models.front());
+  }
+
+  void family(FamilyCall::Tried tried) {
+    if (!system_.has_key("dk")) return;
+    std::size_t turn = 0;
+    for (const FamilyCall& call : family_calls()) {
+      if (call.tried != tried) continue;
+      Case c = with_part(kernel_, under(kernel_.contracts[turn++ % kernel_.contracts.size()]), call.part);
+      if (divides_heads(kernel_) && !system_.native(c.form)) c.cuts = kCutHeads;
+      put(std::move(c));
+    }
   }
 
   void regimes_and_laws(const Case& c) {
@@ -328,8 +328,9 @@ class Edges {
       Case c = start_;
       c.regime = regime->name;
       if (system_.has_key("dk")) {
-        for (const std::string_view part : regime_calls()) {
-          Case of = with_part(kernel_, c, part);
+        for (const FamilyCall& call : family_calls()) {
+          if (call.tried != FamilyCall::Tried::every_regime) continue;
+          Case of = with_part(kernel_, c, call.part);
           if (regime->exact) of.l2norm = false;  // which leaves the integers
           put(of);
         }

@@ -148,13 +148,17 @@ class Planner {
     const std::vector<Factor> factors = covered_factors_of(kernel_);
     std::vector<Case> given(edges.begin(), edges.end());
     given.insert(given.end(), pairs.cases.begin(), pairs.cases.end());
-    const Covering dear =
-        cover(kernel_, factors, given, {.most = kDearPairs, .usual = 1.0, .seed = options_.seed});
+    const Covering dear = cover(
+        kernel_, factors, given,
+        {.most = kDearPairs, .usual = 1.0, .seed = options_.seed, .pairs = nullptr, .stop = options_.stop});
     spread(taken(numbered(dear)));
     given.insert(given.end(), dear.cases.begin(), dear.cases.end());
-    spread(taken(numbered(
-        cover(kernel_, factors, given,
-              {.strength = 3, .most = kMostOfTriple, .seed = options_.seed, .pairs = &dear.missing}))));
+    spread(taken(numbered(cover(kernel_, factors, given,
+                                {.strength = 3,
+                                 .most = kMostOfTriple,
+                                 .seed = options_.seed,
+                                 .pairs = &dear.missing,
+                                 .stop = options_.stop}))));
   }
 
   /// Drawn cases until those of the plan take `seconds`. Later ones may be larger.

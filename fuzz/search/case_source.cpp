@@ -19,8 +19,9 @@ namespace samestate {
 namespace {
 
 /// Another number whenever the drawing changes: a checkpoint of another drawing is then refused.
-constexpr std::uint64_t kDrawing = 6;
+constexpr std::uint64_t kDrawing = 7;
 constexpr double kLargeCase = 20.0;
+constexpr double kMostSeconds = 2 * kSecondsOfCall;  // of an ordinary call with something else put in
 
 /// Draws for one case after which a filter is taken to leave none.
 constexpr std::uint64_t kMostDraws = 20'000;
@@ -35,7 +36,7 @@ Case widened(const SearchKernel& of, const Dice& dice) {
   const Factor& factor = dice.pick(of.factors);
   factor.put(other, static_cast<int>(dice.below(std::ssize(factor.levels))), dice);
   settle(other, kernel, dice);
-  return work_of(kernel, other) <= kLargeCase && within_limits(kernel, other) ? other : c;
+  return seconds_of_call(kernel, other) <= kMostSeconds && within_limits(kernel, other) ? other : c;
 }
 
 }  // namespace

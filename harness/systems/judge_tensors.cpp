@@ -163,10 +163,14 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     const double vacuous = (points ? 1.0 : 0.3) / (tiles * tiles);
     return SampledSequences(held, work, points ? 0.1 : 0.0, law ? 0.0 : vacuous);
   };
-  // Few right runs are in doubt, and drawing fails a wrong one: the work of a case that may go into it, of which a dozen samples
-  // are taken. Most of this work is a layer's weights, which a sample reads once.
+  // Few right runs are in doubt, and drawing fails a wrong one: the work of a case that may go into it, of which some forty samples
+  // are taken. Most of the work of a few tokens is a layer's weights, which a sample reads once; of more tokens a sample takes as
+  // long as the running error.
+  constexpr Index kFewTokens = 4;
+  constexpr double kOfManyTokens = 16.0;
   double left_in_doubt = r.c.chunk > 64 ? 0.5 : 256.0;
-  const auto in_doubt = [&](double work) {
+  const auto in_doubt = [&](double work, Index tokens) {
+    if (tokens > kFewTokens) work *= kOfManyTokens;
     if (work > left_in_doubt) return false;
     left_in_doubt -= work;
     return true;
@@ -207,7 +211,10 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     const auto asked = [&](double of_twins, double of_draws) {
       return GatesAsked{[=, &looked](Verdict v) { return twins(of_twins, points).takes(looked, v); },
                         [=, &looked](Verdict v) { return draws(of_draws, points).takes(looked, v); },
-                        [=](double share) { return in_doubt(share * of_draws); }};
+                        [=, &part](double share) {
+                          const auto tokens = static_cast<double>(part.call.tokens);
+                          return in_doubt(share * of_draws, std::lround(share * tokens));
+                        }};
     };
     const std::optional<ChosenByKernel> chosen =
         chosen_by_kernel(system.row, part.call, part.inputs, part.cuts, *r.contract, oracle, part.outputs);

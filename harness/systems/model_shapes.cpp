@@ -202,77 +202,74 @@ std::span<const HeadWidths> head_widths() {
   return rows;
 }
 
-std::span<const std::string_view> regime_calls() {
-  static constexpr std::array<std::string_view, 4> rows{
+std::span<const FamilyCall> family_calls() {
+  using enum FamilyCall::Tried;
+  static constexpr std::array rows{
       // One chunk that is the whole call.
-      "chunk=128 T=128 dk=16 dv=8 state=random",
-      "chunk=64 T=193 dk=64 dv=16 Hk=1 Hv=2 state=random",
-      "chunk=128 T=200 dk=16 dv=8 state=random",
-      "chunk=64 form=packed lengths=66,3,64 dk=128 dv=128 l2norm=1",
-  };
-  return rows;
-}
-
-std::span<const std::string_view> family_calls() {
-  static constexpr std::array<std::string_view, 27> rows{
-      "dk=128 dv=128 chunk=64 T=130 final=in_place",
-      "dk=128 dv=128 chunk=64 form=packed lengths=1,70,0,5 l2norm=1",
-      "dk=64 dv=64 chunk=64 form=packed lengths=0,66,1,64,0,129",
-      "dk=128 dv=128 chunk=64 form=decode prefill=65 T=67",
-      "dk=64 dv=64 chunk=64 T=193 Hk=1 Hv=2 l2norm=1",
-      "dk=128 dv=128 chunk=128 T=131 state=none",
-      "dk=64 dv=64 chunk=128 T=259 final=in_place",
-      "dk=128 dv=64 chunk=64 T=67 Hk=1 Hv=2",
-      "dk=128 dv=128 chunk=64 T=2 Hk=32 Hv=96 l2norm=1",
-      "dk=128 dv=16 chunk=64 T=2 Hk=16 Hv=128",
-      "dk=80 dv=80 chunk=64 T=70",
-      "dk=96 dv=96 chunk=64 form=packed lengths=65,1,0,3 state=none",
-      "dk=256 dv=256 chunk=64 form=packed lengths=1,0,9 final=in_place",
-      "dk=256 dv=256 chunk=64 form=decode prefill=3 T=6",
-      "dk=64 dv=64 chunk=64 form=decode prefill=3 T=6 B=2 Hk=2 Hv=4 l2norm=1",
-      "dk=256 dv=512 chunk=64 T=9",
-      "dk=64 dv=192 chunk=64 T=9 Hk=3 Hv=6",
-      "dk=128 dv=256 chunk=64 T=9 Hk=3 Hv=6 heads=tiled",
-      "dk=64 dv=256 chunk=64 T=9 Hk=5 Hv=5",
+      FamilyCall{every_regime, "chunk=128 T=128 dk=16 dv=8 state=random"},
+      FamilyCall{every_regime, "chunk=64 T=193 dk=64 dv=16 Hk=1 Hv=2 state=random"},
+      FamilyCall{every_regime, "chunk=128 T=200 dk=16 dv=8 state=random"},
+      FamilyCall{every_regime, "chunk=64 form=packed lengths=66,3,64 dk=128 dv=128 l2norm=1"},
+      FamilyCall{one_contract, "dk=128 dv=128 chunk=64 T=130 final=in_place"},
+      FamilyCall{one_contract, "dk=128 dv=128 chunk=64 form=packed lengths=1,70,0,5 l2norm=1"},
+      FamilyCall{one_contract, "dk=64 dv=64 chunk=64 form=packed lengths=0,66,1,64,0,129"},
+      FamilyCall{one_contract, "dk=128 dv=128 chunk=64 form=decode prefill=65 T=67"},
+      FamilyCall{one_contract, "dk=64 dv=64 chunk=64 T=193 Hk=1 Hv=2 l2norm=1"},
+      FamilyCall{one_contract, "dk=128 dv=128 chunk=128 T=131 state=none"},
+      FamilyCall{one_contract, "dk=64 dv=64 chunk=128 T=259 final=in_place"},
+      FamilyCall{one_contract, "dk=128 dv=64 chunk=64 T=67 Hk=1 Hv=2"},
+      FamilyCall{one_contract, "dk=128 dv=128 chunk=64 T=2 Hk=32 Hv=96 l2norm=1"},
+      FamilyCall{one_contract, "dk=128 dv=16 chunk=64 T=2 Hk=16 Hv=128"},
+      FamilyCall{one_contract, "dk=80 dv=80 chunk=64 T=70"},
+      FamilyCall{one_contract, "dk=96 dv=96 chunk=64 form=packed lengths=65,1,0,3 state=none"},
+      FamilyCall{one_contract, "dk=256 dv=256 chunk=64 form=packed lengths=1,0,9 final=in_place"},
+      FamilyCall{one_contract, "dk=256 dv=256 chunk=64 form=decode prefill=3 T=6"},
+      FamilyCall{one_contract, "dk=64 dv=64 chunk=64 form=decode prefill=3 T=6 B=2 Hk=2 Hv=4 l2norm=1"},
+      FamilyCall{one_contract, "dk=256 dv=512 chunk=64 T=9"},
+      FamilyCall{one_contract, "dk=64 dv=192 chunk=64 T=9 Hk=3 Hv=6"},
+      FamilyCall{one_contract, "dk=128 dv=256 chunk=64 T=9 Hk=3 Hv=6 heads=tiled"},
+      FamilyCall{one_contract, "dk=64 dv=256 chunk=64 T=9 Hk=5 Hv=5"},
       // Beyond a tile in several ways at once: chunks and widths, sequences of several chunks, a text's length.
-      "dk=192 dv=128 chunk=256 T=350 l2norm=1",
-      "dk=192 dv=128 chunk=256 T=350 regime=slow",
-      "dk=128 dv=128 chunk=128 form=packed lengths=70,200,300",
-      "dk=64 dv=64 chunk=64 T=4357",
+      FamilyCall{one_contract, "dk=192 dv=128 chunk=256 T=350 l2norm=1"},
+      FamilyCall{one_contract, "dk=192 dv=128 chunk=256 T=350 regime=slow"},
+      FamilyCall{one_contract, "dk=128 dv=128 chunk=128 form=packed lengths=70,200,300"},
+      FamilyCall{one_contract, "dk=64 dv=64 chunk=64 T=4357"},
       // The last rows of a chunk that is not full, of decays that let them see its first.
-      "dk=16 dv=16 chunk=64 T=63 regime=slow",
-      "dk=16 dv=16 chunk=64 T=113 regime=slow Hk=1 Hv=2",
-      "dk=16 dv=8 chunk=64 T=9 Hk=3 Hv=15",
-      "dk=128 dv=128 chunk=64 form=packed lengths=3,2 Hk=16 Hv=32",
-  };
-  return rows;
-}
-
-std::span<const std::string_view> served_calls() {
-  static constexpr std::array<std::string_view, 20> rows{
-      "dk=128 dv=16 chunk=64 form=packed lengths=70,1,130,0,64,65,3,67,9,66 Hk=2 Hv=6 l2norm=1",
-      "dk=16 dv=128 chunk=128 form=packed lengths=20,0,131,70,1,1,257,65,12,3 Hk=2 Hv=4 heads=tiled "
-      "final=in_place",
-      "dk=64 dv=16 chunk=64 form=packed lengths=66,0,129,5,64,1,2,3,80,1,70 unowned=3,2 Hk=3 Hv=9 l2norm=1 "
-      "layout=fused",
-      "dk=128 dv=16 chunk=64 B=2 T=130 Hk=2 Hv=4 l2norm=1",
-      "dk=16 dv=128 chunk=64 B=2 T=131 Hk=2 Hv=6 layout=padded",
-      "dk=128 dv=8 chunk=64 T=300 Hk=2 Hv=6 final=none",
+      FamilyCall{one_contract, "dk=16 dv=16 chunk=64 T=63 regime=slow"},
+      FamilyCall{one_contract, "dk=16 dv=16 chunk=64 T=113 regime=slow Hk=1 Hv=2"},
+      FamilyCall{one_contract, "dk=16 dv=8 chunk=64 T=9 Hk=3 Hv=15"},
+      FamilyCall{one_contract, "dk=128 dv=128 chunk=64 form=packed lengths=3,2 Hk=16 Hv=32"},
+      FamilyCall{divided_as_well,
+                 "dk=128 dv=16 chunk=64 form=packed lengths=70,1,130,0,64,65,3,67,9,66 Hk=2 Hv=6 l2norm=1"},
+      FamilyCall{divided_as_well,
+                 "dk=16 dv=128 chunk=128 form=packed lengths=20,0,131,70,1,1,257,65,12,3 Hk=2 Hv=4 "
+                 "heads=tiled final=in_place"},
+      FamilyCall{divided_as_well,
+                 "dk=64 dv=16 chunk=64 form=packed lengths=66,0,129,5,64,1,2,3,80,1,70 unowned=3,2 Hk=3 Hv=9 "
+                 "l2norm=1 layout=fused"},
+      FamilyCall{divided_as_well, "dk=128 dv=16 chunk=64 B=2 T=130 Hk=2 Hv=4 l2norm=1"},
+      FamilyCall{divided_as_well, "dk=16 dv=128 chunk=64 B=2 T=131 Hk=2 Hv=6 layout=padded"},
+      FamilyCall{divided_as_well, "dk=128 dv=8 chunk=64 T=300 Hk=2 Hv=6 final=none"},
       // All at once of few columns, in smaller chunks: what goes wrong where four or five ordinary things come together.
-      "dk=4 dv=3 chunk=16 B=2 T=67 Hk=2 Hv=4 l2norm=1",
-      "dk=4 dv=3 chunk=16 B=2 T=67 Hk=2 Hv=4 heads=tiled l2norm=1 final=in_place layout=permuted",
-      "dk=4 dv=8 chunk=16 B=2 T=67 Hk=2 Hv=4 heads=tiled l2norm=1 state=none",
-      "dk=64 dv=5 chunk=32 B=2 T=103 Hk=2 Hv=6 l2norm=1",
-      "dk=128 dv=64 chunk=64 B=2 T=66 Hk=1 Hv=2 l2norm=1",
-      "dk=8 dv=4 chunk=64 B=2 T=2050 Hk=1 Hv=2 l2norm=1 regime=slow",
-      "dk=64 dv=2 chunk=64 T=1030 l2norm=1 regime=slow",
-      "dk=128 dv=128 chunk=64 form=packed lengths=5,66 Hk=1 Hv=2 l2norm=1",
-      "dk=64 dv=16 chunk=16 form=packed lengths=1,1,1,1 Hk=1 Hv=2 l2norm=1 final=in_place",
-      "dk=16 dv=7 chunk=16 form=packed lengths=30,40,0,1,17 Hk=2 Hv=4 heads=tiled l2norm=1",
-      "dk=64 dv=8 chunk=16 form=decode prefill=37 T=40 B=2 Hk=2 Hv=4 l2norm=1 final=in_place",
-      "dk=8 dv=5 chunk=16 form=decode prefill=37 T=40 B=2 Hk=2 Hv=6 heads=tiled l2norm=1",
-      "dk=8 dv=5 chunk=16 B=2 T=150 Hk=2 Hv=4 l2norm=1 law=split",
-      "dk=8 dv=5 chunk=16 T=40 Hk=2 Hv=4 l2norm=1 law=serving",
+      FamilyCall{divided_as_well, "dk=4 dv=3 chunk=16 B=2 T=67 Hk=2 Hv=4 l2norm=1"},
+      FamilyCall{divided_as_well,
+                 "dk=4 dv=3 chunk=16 B=2 T=67 Hk=2 Hv=4 heads=tiled l2norm=1 final=in_place layout=permuted"},
+      FamilyCall{divided_as_well, "dk=4 dv=8 chunk=16 B=2 T=67 Hk=2 Hv=4 heads=tiled l2norm=1 state=none"},
+      FamilyCall{divided_as_well, "dk=64 dv=5 chunk=32 B=2 T=103 Hk=2 Hv=6 l2norm=1"},
+      FamilyCall{divided_as_well, "dk=128 dv=64 chunk=64 B=2 T=66 Hk=1 Hv=2 l2norm=1"},
+      FamilyCall{divided_as_well, "dk=8 dv=4 chunk=64 B=2 T=2050 Hk=1 Hv=2 l2norm=1 regime=slow"},
+      FamilyCall{divided_as_well, "dk=64 dv=2 chunk=64 T=1030 l2norm=1 regime=slow"},
+      FamilyCall{divided_as_well, "dk=128 dv=128 chunk=64 form=packed lengths=5,66 Hk=1 Hv=2 l2norm=1"},
+      FamilyCall{divided_as_well,
+                 "dk=64 dv=16 chunk=16 form=packed lengths=1,1,1,1 Hk=1 Hv=2 l2norm=1 final=in_place"},
+      FamilyCall{divided_as_well,
+                 "dk=16 dv=7 chunk=16 form=packed lengths=30,40,0,1,17 Hk=2 Hv=4 heads=tiled l2norm=1"},
+      FamilyCall{divided_as_well,
+                 "dk=64 dv=8 chunk=16 form=decode prefill=37 T=40 B=2 Hk=2 Hv=4 l2norm=1 final=in_place"},
+      FamilyCall{divided_as_well,
+                 "dk=8 dv=5 chunk=16 form=decode prefill=37 T=40 B=2 Hk=2 Hv=6 heads=tiled l2norm=1"},
+      FamilyCall{divided_as_well, "dk=8 dv=5 chunk=16 B=2 T=150 Hk=2 Hv=4 l2norm=1 law=split"},
+      FamilyCall{divided_as_well, "dk=8 dv=5 chunk=16 T=40 Hk=2 Hv=4 l2norm=1 law=serving"},
   };
   return rows;
 }

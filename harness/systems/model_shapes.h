@@ -28,17 +28,19 @@ struct HeadWidths {
 /// Those of public models: Qwen3-Next's and Kimi's 128, RWKV's 64, Gated DeltaNet's 256, and others between.
 [[nodiscard]] std::span<const HeadWidths> head_widths();
 
-/// What every regime of the recurrent family meets: whole chunks of 64 tokens and more than 64 in one, several of them, widths
-/// of models, more value heads than key heads, packed. Parts of case lines.
-[[nodiscard]] std::span<const std::string_view> regime_calls();
+/// Calls of the recurrent family that every plan has, beside those that models make: what went wrong in them is in no pair of factors.
+struct FamilyCall {
+  enum class Tried : std::uint8_t {
+    every_regime,    ///< with the data of every regime in turn
+    one_contract,    ///< under one contract, in turn
+    divided_as_well  ///< the same, and by kernels of a form over ranks too
+  };
+  Tried tried;
+  std::string_view part;  ///< of a case line; what it does not name is the row's
+};
 
-/// Calls of the recurrent family as models make them, parts of case lines: heads of their widths, chunks of 64 and
-/// 128 tokens and more than one of them, packed prompts of which one is longer than a chunk, prompts that are followed
-/// by tokens, more value heads than 64. Each is tried under one contract, they take turns.
-[[nodiscard]] std::span<const std::string_view> family_calls();
-
-/// Calls as they are served, likewise: more sequences than eight, some of several chunks, more than one key head, with two or three
-/// value heads each. Forms over ranks have them too.
-[[nodiscard]] std::span<const std::string_view> served_calls();
+/// Whole chunks of 64 tokens, more than 64 in one and several of them; packed prompts of which one is longer than a chunk; prompts
+/// that are followed by tokens; more sequences than eight; two or three value heads a key head, and more than 64.
+[[nodiscard]] std::span<const FamilyCall> family_calls();
 
 }  // namespace samestate

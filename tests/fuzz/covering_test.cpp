@@ -104,6 +104,16 @@ TEST(Combinations, IndexAndLevelsAreInverse) {
   }
 }
 
+// Triples of one kernel take minutes, and whoever ends a gate waits for them.
+TEST(Covering, EndsSoonOnceItIsToldToStop) {
+  const KernelRow& kernel = row("cpu.gated_delta_rule.chunked");
+  const std::vector<Factor> factors = factors_of(kernel);
+  int asked = 0;
+  const Covering covering = cover(kernel, factors, {}, {.strength = 3, .stop = [&] { return ++asked > 3; }});
+  EXPECT_LT(covering.met, Combinations(factors, 3).size() / 2);
+  EXPECT_LT(asked, 20) << "once a combination or a step of thinning, and not again";
+}
+
 // Each case of a covering set has a pair of levels, or a boundary of a size, that no other case has.
 TEST(Covering, NoCaseIsSuperfluous) {
   for (const std::string_view name : {"cpu.rms_norm.fused", "cpu.linear_attention.recurrent"}) {
