@@ -40,6 +40,7 @@ SampledModel SampledModel::sample(const Contract& contract, std::uint64_t seed, 
     model.exponential_bias = 1.4 * (2.0 * uniform(model.salt + 3) - 1.0);
     model.base_two_slope = kEx2BiasSlope * (2.0 * uniform(model.salt + 6) - 1.0);
   }
+  model.stagnation = kStagnation * uniform(model.salt + 8);
   model.working = true;
   model.near_normal = model.kept == Format::none && model.operand == Format::none;
   model.by_place = n % 2 == 1;
@@ -62,7 +63,7 @@ SampledModel SampledModel::twin(const Contract& contract) {
 SampledModel SampledModel::jitter(const Contract& contract, std::uint64_t seed, int n) {
   SampledModel model = sample(contract, seed, n);
   model.drawn = model.near_normal = false;
-  model.truncation = model.exponential_bias = model.base_two_slope = 0.0;
+  model.truncation = model.stagnation = model.exponential_bias = model.base_two_slope = 0.0;
   model.by_base_two = model.sums_stored = model.adds_one = false;
   // The other order of three factors has products of its own, whose operands are others.
   if (model.operand != Format::none) model.associates_otherwise = false;

@@ -9,7 +9,7 @@
 /// are those of bounds_operators.md 2: a sum of n terms, S with squares Q, errs by
 ///   u sqrt((n - 1) (S^2 / 3 + Q / 6) + Q),  u n |S| / 2 where the terms are alike (S^2 >= 0.9 n Q), of many by one share of
 /// it in every second sample: what is a little less than 1 is rounded up again and again, in the sums of every token,
-/// and by nothing where the grid of its largest partial sum holds it and its terms, by their squares: eight odd numbers
+/// less what it loses of small terms behind large ones (kStagnation), and by nothing where the grid of its largest partial sum holds it and its terms, by their squares: eight odd numbers
 /// may add up to a multiple of four on which no sum of some of them lies.
 namespace samestate {
 
@@ -125,9 +125,11 @@ class Stochastic {
     if (std::abs(value_) < 0x1p-125) size += std::min(std::abs(value_), 0x1p-126);  // flushed to zero
     const double at = model.alike ? cell(grid) : value_;
     const std::uint64_t salt = model.salt ^ place;
+    const double lost = model.stagnation * std::min(terms_ * squares_ / kStagnationSpread, square);
     if (shared) return value_ + size * std::copysign(1.0, value_) * random_function(1.0, ~model.salt);
     return value_ + size * (normal ? normal_function(at, salt) : random_function(at, salt)) -
-           value_ * model.truncation * kUnit * std::ceil(terms_ / 16.0);
+           value_ * model.truncation * kUnit * std::ceil(terms_ / 16.0) -
+           (lost > 0.0 ? lost / value_ * kUnit * terms_ : 0.0);
   }
 
   /// What the grid makes of the value, if it is any: a state that settles meets one rounding again and again, where a
