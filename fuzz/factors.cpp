@@ -322,8 +322,10 @@ void settle(Case& c, const KernelRow& kernel, const Dice& dice) {
     else
       c.T = 1;
   }
-  c.prefill = form.decodes ? std::clamp(c.prefill, c.T - kMostDecoded, c.T) : 0;
+  c.prefill = form.decodes ? std::clamp(c.prefill, c.T - kMostDecoded * c.step, c.T) : 0;
   c.prefill = std::max<Index>(c.prefill, 0);
+  c.step = std::clamp<Index>(c.T - c.prefill, 1, c.step);
+  c.cached = c.cached && form.decodes && c.prefill > 0 && c.prefill < c.T && c.law.empty() && !c.taps;
   if (!form.packed) {
     c.lead = c.slack = 0;
     c.lengths.clear();

@@ -40,13 +40,17 @@ const CaseForm* form_of(const KernelRow& kernel, bool CaseForm::*which) {
 /// A pool of slots serves single tokens; it is neither trained nor prefilled.
 bool serves_slots(const KernelRow& kernel) { return kernel.system->law("pool") != nullptr; }
 
-/// One call of a prompt behind `cached` tokens, then a call for each of `decoded` tokens.
-bool put_decoded(Case& c, const KernelRow& kernel, Index cached, Index decoded) {
+/// One call of `cached` tokens, then `decoded` tokens in calls of `step` each.
+bool put_decoded(Case& c, const KernelRow& kernel, Index cached, Index decoded, const Dice& dice,
+                 Index step = 1) {
   const CaseForm* form = form_of(kernel, &CaseForm::decodes);
   if (form == nullptr) return false;
   c.form = form->name;
   c.T = cached + decoded;
   c.prefill = cached;
+  c.step = step;
+  // Three of four keep the time that the first call would take for what comes behind it.
+  c.cached = cached > 0 && decoded > 0 && gets_cache(*kernel.system, c) && !dice.one_in(4);
   return true;
 }
 
@@ -100,6 +104,10 @@ constexpr std::array kKinds{
                if (serves_slots(kernel)) return false;
                c.T = tokens_between(64, 8192, dice);
                go_on(c, kernel, dice);
+               if (!is_family(kernel) && !dice.one_in(4)) {
+                 const Index piece = tokens_between(16, 512, dice);
+                 if (put_decoded(c, kernel, tokens_between(16, 8192, dice), piece, dice, piece)) return true;
+               }
                return is_family(kernel) || c.regime != Case{}.regime || put_law(c, kernel, "split");
              }},
     CallKind{
@@ -127,7 +135,7 @@ constexpr std::array kKinds{
                  return true;
                }
                if (is_family(kernel) || serves_slots(kernel)) return true;
-               (void)put_decoded(c, kernel, tokens_between(1, 2048, dice), 1);
+               (void)put_decoded(c, kernel, tokens_between(1, 8192, dice), 1, dice);
                return true;
              }},
     CallKind{"decode one", "the next token of one sequence", 1, 1,
@@ -135,23 +143,24 @@ constexpr std::array kKinds{
                c.T = 1;
                go_on(c, kernel, dice);
                if (!is_family(kernel) && !serves_slots(kernel))
-                 (void)put_decoded(c, kernel, tokens_between(1, 8192, dice), 1);
+                 (void)put_decoded(c, kernel, tokens_between(1, 16384, dice), 1, dice);
                return true;
              }},
-    CallKind{"verify", "a few drafted tokens of each of several sequences", 2, 1,
+    CallKind{"verify",
+             "a few drafted tokens of each of several sequences, in one call behind what came before", 2, 1,
              [](Case& c, const KernelRow& kernel, const Dice& dice) {
                c.B = pick<6>(dice, {1, 2, 4, 4, 16, 64});
                c.T = 2 + dice.below(7);
                go_on(c, kernel, dice);
                if (!is_family(kernel) && !serves_slots(kernel))
-                 (void)put_decoded(c, kernel, tokens_between(1, 1024, dice), c.T);
+                 (void)put_decoded(c, kernel, tokens_between(1, 8192, dice), c.T, dice, c.T);
                return true;
              }},
     CallKind{"resume", "a prompt behind a cache, then a few tokens one by one", 2, 1,
              [](Case& c, const KernelRow& kernel, const Dice& dice) {
                c.B = pick<4>(dice, {1, 1, 2, 4});
                if (is_family(kernel)) go_on(c, kernel, dice);
-               return put_decoded(c, kernel, tokens_between(1, 2048, dice), 1 + dice.below(4));
+               return put_decoded(c, kernel, tokens_between(1, 2048, dice), 1 + dice.below(4), dice);
              }},
 };
 
@@ -234,10 +243,12 @@ class Smaller {
   static constexpr Index kFewSequences = 4;
   static constexpr Index kLongPrompt = 64;
 
-  /// Widths outside of a layer's heads.
+  /// Widths outside of a layer's heads, where it has any.
   [[nodiscard]] bool is_outer(std::string_view name) const {
     constexpr std::array<std::string_view, 4> kOuter{"D", "F", "Fs", "q_lora"};
-    return kernel_.system->sizes.size() > 2 && std::ranges::find(kOuter, name) != kOuter.end();
+    const auto heads = [](const CaseSize& size) { return is_heads(size.name); };
+    return std::ranges::any_of(kernel_.system->sizes, heads) &&
+           std::ranges::find(kOuter, name) != kOuter.end();
   }
 
   [[nodiscard]] static bool is_heads(std::string_view name) { return name.front() == 'H'; }
@@ -310,7 +321,7 @@ class Smaller {
         !is_family(kernel_)) {  // the tokens alone, behind the states that the data have
       c.form = kernel_.form;
       c.T = decoded;
-      c.prefill = 0;
+      c.prefill = 0, c.step = 1, c.cached = false;
       return;
     }
     c.T = decoded > 0 ? half(c.prefill, 1) + decoded : half(c.T, kind_.tokens);
@@ -364,8 +375,8 @@ double seconds_of_call(const KernelRow& kernel, const Case& c) {
     if (kernel.system->form(c.form)->decodes) {
       Case token = c;
       token.form = kernel.form;
-      token.T = 1, token.prefill = 0;
-      work += kOfToken * static_cast<double>(c.T - c.prefill) * work_of(kernel, token);
+      token.T = 1, token.prefill = 0, token.step = 1, token.cached = false;
+      work += kOfToken * static_cast<double>((c.T - c.prefill) / c.step) * work_of(kernel, token);
     }
   }
   return kSecondsOfWork * (kStartingWork + work);
@@ -402,8 +413,10 @@ bool OrdinaryCalls::draw_once(const std::vector<ModelSizes>& of, const CallKind&
   settle(c, kernel_, dice);
   out.why = "no kernel here makes one of its calls";
   if (!has_kernels(kernel_, c)) return false;
-  constexpr std::array kShares{1.0, 1.0, 1.0, 0.25, 0.125};
-  const double seconds = kSecondsOfCall * (whole ? 1.0 : dice.pick(kShares));
+  constexpr std::array kSeconds{kSecondsOfDearCall,  kSecondsOfCall,       kSecondsOfCall,
+                                kSecondsOfCall,      kSecondsOfCall / 4.0, kSecondsOfCall / 4.0,
+                                kSecondsOfCall / 8.0};
+  const double seconds = whole ? (dice.one_in(8) ? kSecondsOfDearCall : kSecondsOfCall) : dice.pick(kSeconds);
   out.why = "its smallest form takes too long";
   if (!Smaller(kernel_, kind, dice).fit(c, seconds, whole, out.smaller)) return false;
   out.why = "outside the kernel's limits";

@@ -39,8 +39,10 @@ inline constexpr std::string_view kNoSuchCall = "the system has no such call";
 /// Seconds of one core that judging the case takes, about; infinite for sizes that are impossible together.
 [[nodiscard]] double seconds_of_call(const KernelRow& kernel, const Case& c);
 
-/// Seconds of judging that one ordinary call may take on one core.
+/// Seconds of judging that one ordinary call may take on one core, and that one in some ten of them may: several sizes of a model
+/// meet a real number of tokens in those alone.
 inline constexpr double kSecondsOfCall = 0.5;
+inline constexpr double kSecondsOfDearCall = 2.0;
 
 /// Draws ordinary calls of one kernel: model x kind of call x tokens x data x settings. The models and kinds take turns, so that the
 /// first calls meet each model and each kind; all else is drawn. Where a call would take more than its share of kSecondsOfCall, some

@@ -29,7 +29,7 @@ double cost_of(const Resolved& r) {
   const bool reads_chunk = r.form->chunked || r.form->whole;
   const double chunk = reads_chunk ? bits(c.chunk) : c.chunk == Case{}.chunk ? 0.0 : 1.0;
   double cost = std::log2(1.0 + size_of_case(r)) + 0.5 * settings_of(r) + bits(c.T) + bits(c.B) +
-                0.1 * (chunk + bits(c.prefill) + bits(std::ssize(c.lengths)));
+                0.1 * (chunk + bits(c.prefill) + bits(c.step) + bits(std::ssize(c.lengths)));
   cost += 1e-3 * std::log2(1.0 + static_cast<double>(c.seed));
   for (const CaseSize& size : r.system->sizes) cost += 0.2 * bits(size_in(c, size.name));
   return cost;
@@ -71,7 +71,7 @@ class Steps {
       with([&](Case& c) {
         c.form = form.name;
         if (c.chunk == 0) c.chunk = Case{}.chunk;
-        c.prefill = 0;
+        c.prefill = 0, c.step = 1, c.cached = false;
         if (!c.lengths.empty()) c.T = *std::max_element(c.lengths.begin(), c.lengths.end());
         c.lengths.clear();
         c.lead = c.slack = 0;

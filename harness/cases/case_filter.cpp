@@ -75,7 +75,7 @@ bool form_reads(const Case& c, const System& system, std::string_view key) {
   const CaseForm* form = system.form(c.form);
   if (form == nullptr) return true;
   if (key == "chunk") return form->chunked;
-  if (key == "prefill") return form->decodes;
+  if (key == "prefill" || key == "step" || key == "cached") return form->decodes;
   if (key == "ranks" || key == "cuts") return form->ranked || c.ranks > 1;
   return true;
 }

@@ -22,7 +22,9 @@ struct Case {
   std::string form =
       "chunked";  ///< recurrent, chunked, parallel, sequence_parallel, head_parallel, decode, packed
   std::int64_t chunk = 64;            ///< chunked; decode and packed: 0 runs them on the recurrent kernel
-  std::int64_t prefill = 0;           ///< decode: tokens before the token-by-token part
+  std::int64_t prefill = 0;           ///< decode: tokens of the first call
+  std::int64_t step = 1;              ///< decode, named tensors: tokens of each call behind the first
+  bool cached = false;                ///< decode: the first call is not made, what it would leave is given
   std::int64_t ranks = 1;             ///< among which the tokens or heads of a call with chunks are divided
   std::string cuts = "even";          ///< how: even or drawn (oracles/path.h), or kCutHeads
   std::vector<std::int64_t> lengths;  ///< packed: tokens of each sequence, zeros included; T is their sum

@@ -27,7 +27,8 @@ constexpr std::string_view kGrammar =
 constexpr const char* kNoLaw = "none";
 
 /// Keys of a run, of which no call knows.
-constexpr std::array<std::string_view, 4> kUnseen = {"prefill", "lengths", "kernel", "seed"};
+constexpr std::array<std::string_view, 6> kUnseen = {"prefill", "step",   "cached",
+                                                     "lengths", "kernel", "seed"};
 
 /// The member of a size, T, B, chunk or ranks; null for other keys.
 template <class AnyCase>

@@ -20,6 +20,13 @@ constexpr std::array kRows = {
     KeyWords{"chunk", "0..2^24",
              "tokens of a chunk, read by chunked forms; in decode and packed 0 takes the recurrent kernel"},
     KeyWords{"prefill", "0..T", "form=decode: tokens in the first call, before one a call"},
+    KeyWords{"step", "1..2^24",
+             "form=decode of named tensors: tokens in each call behind the first, as when drafted tokens are "
+             "verified or a prompt is prefilled in pieces; the recurrent family has state=random for that"},
+    KeyWords{
+        "cached", "0, 1",
+        "form=decode of systems that get the rows of all tokens before them: the first call is not made, its "
+        "keys and values are given"},
     KeyWords{
         "ranks", "1..4096",
         "form=sequence_parallel and head_parallel, and packed and decode on kernels of those forms: among "

@@ -149,7 +149,28 @@ void check_tensors(const System& system, const Case& c) {
   }
 }
 
+void check_cached(const System& system, const CaseForm& form, const Case& c) {
+  if (!c.cached) return;
+  if (!form.decodes) throw Error("cached belongs to form=decode");
+  if (!gets_cache(system, c)) {
+    throw Error(
+        fmt::format("cached=1: calls of {} carry a state, which no call but the first can leave", c.system));
+  }
+  if (c.prefill < 1 || c.prefill >= c.T)
+    throw Error(fmt::format("cached=1: prefill={} has to leave tokens before it and behind it, of T={}",
+                            c.prefill, c.T));
+  if (!c.law.empty() || c.taps)
+    throw Error("cached=1: neither laws nor taps are tried without the first call");
+}
+
 }  // namespace
+
+bool gets_cache(const System& system, const Case& c) {
+  if (system.has_key("dk")) return false;
+  const Signature signature = system.signature(c);
+  return std::ranges::any_of(signature.inputs, [](const TensorSpec& x) { return x.axis == Axis::prefix; }) &&
+         std::ranges::none_of(signature.outputs, [](const TensorSpec& x) { return x.axis == Axis::state; });
+}
 
 Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system)) {
   form = system->form(c.form);
@@ -161,10 +182,16 @@ Resolved::Resolved(const Case& from) : c(from), system(&system_named(from.system
   check_lengths(*form, c);
   check_ranks(*system, *form, c);
   if (!form->decodes && c.prefill != 0) throw Error("prefill belongs to form=decode");
+  if (c.step != 1 && !form->decodes) throw Error("step belongs to form=decode");
+  if (c.step != 1 && system->has_key("dk")) {
+    throw Error(fmt::format("step={}: several tokens of {} behind a state are one call with state=random",
+                            c.step, c.system));
+  }
   if (form->decodes && c.prefill > c.T) {
     throw Error(fmt::format("prefill={} is more than T={}: it counts the tokens before the decoded ones",
                             c.prefill, c.T));
   }
+  check_cached(*system, *form, c);
   contract = &contract_named(c.contract);
   c.contract = contract->name;
   promised = c.l2norm ? with_l2norm(*contract) : *contract;

@@ -38,6 +38,10 @@ struct Resolved {
   [[nodiscard]] Path path(Index tokens) const;
 };
 
+/// Whether calls of the case get all that they need of the tokens before theirs as inputs, so that none has to be made for it: the
+/// keys and values of an attention, and no state.
+[[nodiscard]] bool gets_cache(const System& system, const Case& c);
+
 /// Nothing where the line is no case.
 [[nodiscard]] std::optional<Resolved> resolved(const Case& c);
 [[nodiscard]] bool possible(const Case& c);

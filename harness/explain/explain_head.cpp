@@ -234,11 +234,23 @@ std::vector<std::string> place_patterns(const Resolved& r, const std::vector<Hea
       out.push_back("exactly the heads whose key head differs between the tiled and the interleaved map");
     } else if (wrong_heads.size() == 1) {
       out.push_back(fmt::format("only head {} of {}", wrong_heads[0], r.c.Hv));
+    } else if (!wrong_heads.empty()) {
+      out.push_back(fmt::format("only heads {} of {}", ranges_text(wrong_heads), r.c.Hv));
     }
   }
   const std::vector<Index> channels = channels_of(heads);
   if (!channels.empty() && std::ssize(channels) < r.c.dv) {
+    std::vector<double> expected, actual;
+    for (const HeadDifference& d : heads) {
+      for (const Index t : d.tokens) {
+        for (const Index j : channels) expected.push_back(d.exact.o(t, j)), actual.push_back(d.o(t, j));
+      }
+    }
+    const Index size = std::ssize(expected);
+    const double factor = constant_factor(Eigen::Map<Matrix<double>>(expected.data(), 1, size),
+                                          Eigen::Map<Matrix<double>>(actual.data(), 1, size));
     out.push_back(fmt::format("only channel(s) {} of {}", ranges_text(channels), r.c.dv));
+    if (!std::isnan(factor)) out.back() += fmt::format(": the right values there times {:.6g}", factor);
   }
   const bool rows_wrong =
       std::any_of(heads.begin(), heads.end(), [](const auto& d) { return !d.tokens.empty(); });

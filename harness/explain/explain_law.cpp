@@ -113,7 +113,7 @@ Resolved case_of(const Case& c, const LawRun& run) {
   own.B = s.B, own.T = s.T, own.Hk = s.Hk, own.Hv = s.Hv, own.dk = s.dk, own.dv = s.dv;
   own.heads = s.head_map;
   own.chunk = run.path.front().chunk;
-  own.prefill = 0;
+  own.prefill = 0, own.step = 1, own.cached = false;
   own.lengths.clear();
   // Ranks that divide heads are no part of what a head is held to.
   own.ranks = std::max<Index>(std::ssize(run.path.front().cuts) - 1, 1);

@@ -227,7 +227,11 @@ std::vector<std::string> tensor_values(const Case& c, const TensorDifference& d,
       explained(actual, exact, exact.transpose())) {
     say("transposed");
   }
-  if (const std::string text = columns_text(d, exact.cols()); !text.empty()) say(text);
+  if (const std::string text = columns_text(d, exact.cols()); !text.empty()) {
+    const std::vector<Index> columns(d.columns.begin(), d.columns.end());
+    const double there = constant_factor(exact(d.rows, columns), actual(d.rows, columns));
+    say(std::isnan(there) ? text : fmt::format("{}: the right values there times {:.6g}", text, there));
+  }
   if (tokens == 0 || exact.rows() % tokens != 0) return out;
   if (finite && std::isnan(factor)) rearranged(c, tokens, exact.rows() / tokens, exact, actual, say);
   return out;

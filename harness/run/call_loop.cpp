@@ -144,15 +144,17 @@ KernelCall one_call(const CallLoop& loop, const RunOptions& options, const Segme
   return call;
 }
 
-/// Calls step(segment, begin, end) for every call; a path of none still hands the state on.
+/// Calls step(segment, begin, end) for every call behind the tokens that are given; a path of none still hands the state on.
 template <class Step>
-void each_call(const Path& path, Step&& step) {
+void each_call(const CallLoop& loop, Step&& step) {
   std::int64_t begin = 0;
   bool any = false;
-  for (const Segment& segment : path) {
+  for (const Segment& segment : loop.path) {
     const Index calls = segment.token_by_token ? segment.tokens : 1;
     const Index tokens = segment.token_by_token ? 1 : segment.tokens;
-    for (Index i = 0; i < calls; ++i, begin += tokens, any = true) step(segment, begin, begin + tokens);
+    for (Index i = 0; i < calls; ++i, begin += tokens, any = true) {
+      if (begin >= loop.given) step(segment, begin, begin + tokens);
+    }
   }
   if (!any) step(Segment{}, 0, 0);
 }
@@ -179,7 +181,7 @@ std::vector<std::vector<float>> run_in_place(const CallLoop& loop, const RunOpti
   }
   inputs.place_inputs();
   const GuardedOffsets offsets(loop.offsets, options.lead, turn);
-  each_call(loop.path, [&](const Segment& segment, std::int64_t begin, std::int64_t end) {
+  each_call(loop, [&](const Segment& segment, std::int64_t begin, std::int64_t end) {
     KernelCall one = one_call(loop, options, segment, end - begin);
     one.cu_seqlens = offsets.view();
     for (std::size_t i = 0; i < inputs.size(); ++i) one.inputs.push_back(inputs.part(i, begin, end));
@@ -236,7 +238,7 @@ std::vector<std::vector<float>> run_apart(const CallLoop& loop, const RunOptions
     all.emplace_back(size, kPoison);
   }
   std::uint64_t turn = turn_of(options);
-  each_call(loop.path, [&](const Segment& segment, std::int64_t begin, std::int64_t end) {
+  each_call(loop, [&](const Segment& segment, std::int64_t begin, std::int64_t end) {
     KernelCall one = one_call(loop, options, segment, end - begin);
     GuardedSide inputs(loop, options, 0, turn), outputs(loop, options, loop.inputs.size(), turn);
     ++turn;

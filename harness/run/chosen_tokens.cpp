@@ -21,10 +21,15 @@ constexpr Index kFirstEdge = 64;
 constexpr Index kDrawn = 3;
 constexpr Index kFarthest = 6;  ///< that a judge adds at most
 
+/// Where more follow than are held of a prompt, it is no prompt but the part of one that came before.
+Index prompt_of(Index tokens, Index cached) { return tokens - cached > kAllOfPrompt ? 0 : cached; }
+
 }  // namespace
 
-ChosenTokens::ChosenTokens(Index tokens, std::uint64_t seed, Index prompt)
-    : taken_(static_cast<std::size_t>(tokens)), beside_(prompt > 0 ? kBesideInPrompt : kBeside) {
+ChosenTokens::ChosenTokens(Index tokens, std::uint64_t seed, Index cached)
+    : taken_(static_cast<std::size_t>(tokens)) {
+  const Index prompt = prompt_of(tokens, cached);
+  beside_ = prompt > 0 ? kBesideInPrompt : kBeside;
   if (tokens <= (prompt > 0 ? kAllOfPrompt : kAll)) {
     take(0, tokens);
     return;
@@ -32,6 +37,7 @@ ChosenTokens::ChosenTokens(Index tokens, std::uint64_t seed, Index prompt)
   take(0, prompt > 0 ? kFirstOfPrompt : kFirst);
   for (Index edge = kFirstEdge; edge < tokens; edge *= 2) take(edge - beside_, edge + beside_);
   take(prompt > 0 ? prompt - kLastOfPrompt : tokens - 2 * kBeside, tokens);
+  if (cached > 0) add(cached);
   const Counter draws(seed, "chosen tokens");
   for (std::int64_t draw = 0; draw < kDrawn; ++draw) add(draws.below({draw, 0, 0, 0}, tokens));
 }
@@ -62,7 +68,8 @@ std::string ChosenTokens::text() const {
   return out;
 }
 
-double ChosenTokens::share(Index tokens, Index prompt) {
+double ChosenTokens::share(Index tokens, Index cached) {
+  const Index prompt = prompt_of(tokens, cached);
   if (tokens <= (prompt > 0 ? kAllOfPrompt : kAll)) return 1.0;
   const auto all = static_cast<double>(tokens);
   const double edges = std::ceil(std::log2(all / static_cast<double>(kFirstEdge)));

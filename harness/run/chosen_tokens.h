@@ -22,8 +22,9 @@ class ChosenTokens {
   /// Of a sequence that has no more, all.
   static constexpr Index kAll = 384;
 
-  /// `prompt`: tokens of one call, behind which each of the others is a call of its own; fewer of the prompt are held then.
-  ChosenTokens(Index tokens, std::uint64_t seed, Index prompt = 0);
+  /// `cached`: tokens of the first call, behind which the case's own follow; where those are few, all are held, and fewer of the
+  /// first call.
+  ChosenTokens(Index tokens, std::uint64_t seed, Index cached = 0);
 
   [[nodiscard]] bool all() const { return count_ == std::ssize(taken_); }
   [[nodiscard]] Index count() const { return count_; }
@@ -35,13 +36,13 @@ class ChosenTokens {
   [[nodiscard]] std::string text() const;
 
   /// The share of so many tokens that is held, about, for System::work.
-  [[nodiscard]] static double share(Index tokens, Index prompt = 0);
+  [[nodiscard]] static double share(Index tokens, Index cached = 0);
 
  private:
   void take(Index begin, Index end);
 
   std::vector<bool> taken_;
-  Index beside_;
+  Index beside_ = 0;
   Index count_ = 0;
 };
 

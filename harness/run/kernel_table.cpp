@@ -283,12 +283,13 @@ bool hold_in_calls(const DeclaredLimits& limits, const KernelRow& kernel, const 
   if (!r || r->system != kernel.system) return false;
   const bool any_form = r->form->of_any_form(), decodes = goes_on(*r);
   const bool chunked = kernel.system->form(kernel.form)->chunked;
+  bool given = c.cached;  // the first call is not made
   for (const Segment& segment : r->path(c.T)) {
-    if (segment.tokens == 0 && c.T > 0) continue;
+    if (std::exchange(given, false) || (segment.tokens == 0 && c.T > 0)) continue;
     if (!any_form && (segment.chunk > 0) != chunked) continue;  // the other kernel's
     Case call = c;
     if (!r->form->packed) call.form = decodes ? "decode" : kernel.form;
-    call.T = segment.token_by_token ? 1 : segment.tokens;
+    call.T = segment.token_by_token ? c.step : segment.tokens;
     if (!any_form) call.chunk = segment.chunk;
     if (segment.cuts.empty() && segment.head_cuts.empty()) call.ranks = 1, call.cuts = Case{}.cuts;
     if (!limits.hold(call)) return false;

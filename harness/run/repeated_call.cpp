@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -71,34 +73,52 @@ class Repetition {
 
  private:
   /// Calls that differ from the one behind them in one field alone, so that what a kernel keeps for a call whose key lacks that
-  /// field is wrong in it. Each makes the entry that the call would find: none may come between that has all of its fields.
+  /// field is wrong in it. Each makes the entry that the call would find: none may come between that has all of its fields. What
+  /// is kept of the call before, whatever it was, is of the last of them, which the data draw: over the cases each is the last.
   void one_field_at_a_time() {
+    std::vector<std::function<void()>> fields;
     const auto with = [&](auto&& change) {
-      KernelCall other = one_;
-      change(other);
-      call_thrown_away(other);
+      fields.emplace_back([this, change] {
+        KernelCall other = one_;
+        change(other);
+        call_thrown_away(other);
+      });
     };
     with([](KernelCall& other) { other.scale *= 4.0F; });
     // Named tensors have none of the others.
     const StridedTensor q = one_.input("q"), v = one_.input("v");
-    if (q.shape.size() != 4 || v.shape.size() != 4) return;
-    with([](KernelCall& other) { other.l2norm = !other.l2norm; });
-    if (q.shape[2] != v.shape[2]) {
-      with([](KernelCall& other) {
-        other.head_map = other.head_map == HeadMap::tiled ? HeadMap::interleaved : HeadMap::tiled;
+    if (q.shape.size() == 4 && v.shape.size() == 4) {
+      with([](KernelCall& other) { other.l2norm = !other.l2norm; });
+      if (q.shape[2] != v.shape[2]) {
+        with([](KernelCall& other) {
+          other.head_map = other.head_map == HeadMap::tiled ? HeadMap::interleaved : HeadMap::tiled;
+        });
+      }
+      // With the same lengths other strengths, or with the same strengths other lengths: one of both finds no entry.
+      fields.emplace_back([this] {
+        let_write(true);
+        if (offsets_.empty()) {
+          for (std::size_t i = 0; i < inputs_.size(); ++i) {
+            if (one_.inputs[i].name == "beta") put(one_.inputs[i].tensor, others(inputs_[i]));
+          }
+        } else {
+          reverse_lengths();
+        }
+        call_thrown_away(one_);
       });
     }
-    // With the same lengths other strengths, or with the same strengths other lengths: one of both finds no entry.
-    let_write(true);
-    if (offsets_.empty()) {
-      for (std::size_t i = 0; i < inputs_.size(); ++i) {
-        if (one_.inputs[i].name == "beta") put(one_.inputs[i].tensor, others(inputs_[i]));
-      }
-      call_thrown_away(one_);
-    } else {
-      reverse_lengths();
-      call_thrown_away(one_);
+    for (const auto& field : fields) field();
+    // Once more a drawn one of them, behind which nothing else comes.
+    fields[drawn_below(fields.size())]();
+  }
+
+  /// A number below `count` that the data of the call draw.
+  [[nodiscard]] std::size_t drawn_below(std::size_t count) const {
+    std::uint32_t bits = 0;
+    for (const std::vector<float>& values : inputs_) {
+      if (!values.empty()) bits = 31 * bits + std::bit_cast<std::uint32_t>(values.front());
     }
+    return (bits >> 7U) % count;
   }
 
   [[nodiscard]] KernelCall one_token_less() const {

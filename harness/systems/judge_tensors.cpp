@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,9 +21,20 @@
 namespace samestate {
 namespace {
 
+/// A sequence as it is judged: whole, or the tokens behind those whose call is not made.
+SequencePart made_part(const Case& c, const TensorSystem& system, const Call& call,
+                       const std::vector<Index>& cuts, const std::vector<CaseTensor>& inputs,
+                       const Tensors<double>& outputs, Index b) {
+  Tensors<double> sequence = sequence_of(inputs, b);
+  if (!c.cached) return {call, cuts, std::move(sequence), outputs, {}};
+  std::vector<Index> tokens(static_cast<std::size_t>(c.T - c.prefill));
+  std::iota(tokens.begin(), tokens.end(), c.prefill);
+  return part_of(system.row, call, cuts, sequence, outputs, std::move(tokens));
+}
+
 /// Of many sequences also those that float64 shows to be farthest off.
 ChosenHeads chosen_sequences(const Case& c, const TensorSystem& system, Call call,
-                             const std::vector<CaseTensor>& inputs,
+                             const std::vector<Index>& cuts, const std::vector<CaseTensor>& inputs,
                              const std::vector<Tensors<double>>& outputs) {
   const Index most = system.sequences_to_hold(c);
   const bool few = most < std::min(c.B, kChosenHeads);
@@ -34,9 +46,11 @@ ChosenHeads chosen_sequences(const Case& c, const TensorSystem& system, Call cal
   Farthest farthest;
   for (Index b = 0; b < c.B; ++b) {
     if (chosen.takes(b, 0)) continue;
-    const Tensors<double> exact = system.row.exact(call, sequence_of(inputs, b));
+    const SequencePart part =
+        made_part(c, system, call, cuts, inputs, outputs[static_cast<std::size_t>(b)], b);
     Distance distance;
-    for (const auto& [name, x] : exact) distance.add(x, get(outputs[static_cast<std::size_t>(b)], name));
+    for (const auto& [name, x] : system.row.exact(part.call, part.inputs))
+      distance.add(x, get(part.outputs, name));
     farthest.add(b, distance);
   }
   for (const Index b : farthest.heads()) {
@@ -146,7 +160,8 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
                         const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& outputs,
                         std::vector<OperatorOracle>* oracles) {
   const Call call = system.call(r.c, native);
-  const ChosenHeads chosen = chosen_sequences(r.c, system, call, inputs, outputs);
+  const std::vector<Index> cuts = cuts_of(r);
+  const ChosenHeads chosen = chosen_sequences(r.c, system, call, cuts, inputs, outputs);
   // Of work 1, some 35 ms of the running error. Without rounding points samples are dearer, and few runs are in doubt.
   Case alone = r.c;
   alone.B = 1;
@@ -179,8 +194,8 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
   constexpr double kOfStage = 0.25;
   // The inverse of a large chunk is all of the layer's.
   const double of_drawn_stage = r.c.chunk > 64 ? 1.0 : kOfStage;
-  const std::vector<Index> cuts = cuts_of(r);
-  const bool by_token = !r.c.taps && r.c.T > 0 && held_by_token(system.row, system.row.signature(call));
+  const bool by_token =
+      !r.c.taps && !r.c.cached && r.c.T > 0 && held_by_token(system.row, system.row.signature(call));
   std::optional<Judgement> worst, zeros;
   Index looked = 0;
   std::string which;
@@ -257,11 +272,11 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
       oracles->push_back(operator_oracle(system.row, call, sequence, cuts, *r.contract));
       continue;
     }
-    OperatorOracle oracle = operator_oracle(system.row, call, sequence, cuts, *r.contract);
+    SequencePart part = made_part(r.c, system, call, cuts, inputs, actual, b);
+    OperatorOracle oracle = operator_oracle(system.row, part.call, part.inputs, part.cuts, *r.contract);
     if (takes) {
       const std::size_t knew = known.size();
       const Index before = looked;
-      SequencePart part{call, cuts, std::move(sequence), actual, {}};
       Judgement judgement = judge_part(part, b, oracle, one);
       const bool twin = judgement.verdict == Verdict::fail && judgement.gate.starts_with("twin");
       // A twin that later sequences have may be this one's too.
@@ -271,6 +286,8 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
         add(std::move(judgement));
       }
     }
+    // Whoever asks for the oracles gets those of all tokens.
+    if (oracles && r.c.cached) oracle = operator_oracle(system.row, call, sequence, cuts, *r.contract);
     if (oracles) oracles->push_back(std::move(oracle));
   }
   for (Early& one_of : early) {

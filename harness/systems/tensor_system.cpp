@@ -273,13 +273,14 @@ CallLoop tensor_loop(const Case& c, const Call& call, const std::vector<CaseTens
   Index begin = 0;
   for (const Index end : cuts) loop.path.push_back({end - std::exchange(begin, end), c.chunk, false});
   loop.path.push_back({c.T - begin, c.chunk, false});
+  loop.given = c.cached ? c.prefill : 0;
   return loop;
 }
 
 std::vector<Index> cuts_of(const Resolved& r) {
   std::vector<Index> cuts;
   if (!r.form->decodes) return cuts;
-  for (Index t = std::max<Index>(r.c.prefill, 1); t < r.c.T; ++t) cuts.push_back(t);
+  for (Index t = std::max<Index>(r.c.prefill, 1); t < r.c.T; t += r.c.step) cuts.push_back(t);
   return cuts;
 }
 
@@ -298,12 +299,18 @@ double TensorSystem::work(const Case& c) const {
   const OfSizes of = of_sizes(*this, c, asked);
   if (!of.possible) return std::numeric_limits<double>::infinity();
   const bool decodes = asked != nullptr && asked->decodes;
-  const double calls = decodes ? static_cast<double>(c.T - c.prefill) * kTensorOfCall * of.tensors : 0.0;
+  const double calls =
+      decodes ? static_cast<double>((c.T - c.prefill) / c.step) * kTensorOfCall * of.tensors : 0.0;
   // Of many sequences few are held to their tolerance (ChosenHeads), the others evaluated in float64.
   constexpr double kPlain = 1.0 / 25;
   const double part =
       static_cast<double>(sequences_to_hold(c)) / static_cast<double>(std::max<Index>(c.B, 1));
-  const double tokens = of.by_token && c.law.empty() && !c.taps ? ChosenTokens::share(c.T, c.prefill) : 1.0;
+  // The last tokens meet twice as many others as the mean one.
+  const double made =
+      c.cached ? std::min(1.0, 2.0 * static_cast<double>(c.T - c.prefill) / static_cast<double>(c.T)) : 1.0;
+  const double tokens = c.cached                                  ? 1.0
+                        : of.by_token && c.law.empty() && !c.taps ? ChosenTokens::share(c.T, c.prefill)
+                                                                  : 1.0;
   const double share = part * tokens + (1.0 - part * tokens) * kPlain;
   // A law's runs, or a look at drawn roundings beside the worst case, or the worst case alone.
   constexpr double kLaw = 5.0, kSampled = 2.0;
@@ -312,8 +319,9 @@ double TensorSystem::work(const Case& c) const {
                         : keeps_sixteen_bits(c.contract) ? kSampled
                                                          : 1.0) *
                        (c.taps ? 2.0 : 1.0);
-  const double of_sequence = looks * (share * (of.operations + kElement * of.elements) + kSequence + calls) +
-                             (1.0 - part) * kElement / 2 * of.elements;
+  const double of_sequence =
+      looks * (share * (made * of.operations + kElement * of.elements) + kSequence + calls) +
+      (1.0 - part) * kElement / 2 * of.elements;
   return static_cast<double>(c.B) * of_sequence / kMost;
 }
 
@@ -328,6 +336,24 @@ Index TensorSystem::sequences_to_hold(const Case& c) const {
 }
 
 std::vector<CaseTensor> TensorSystem::inputs(const Resolved& r) const { return tensor_inputs(r); }
+
+namespace {
+
+/// Rows that no call was to write: where they are no number, an explanation would take them for what is wrong.
+void fill_given(const Resolved& r, Trace& trace) {
+  for (CaseTensor& y : trace.outputs) {
+    const auto each = static_cast<std::size_t>(y.spec.size());
+    for (std::size_t b = 0; b < trace.oracles.size(); ++b) {
+      const Matrix<double>& exact = get(trace.oracles[b].exact, y.spec.name);
+      const Index given = exact.size() / r.c.T * r.c.prefill;
+      std::transform(exact.data(), exact.data() + given,
+                     y.data.begin() + static_cast<std::ptrdiff_t>(b * each),
+                     [](double x) { return static_cast<float>(x); });
+    }
+  }
+}
+
+}  // namespace
 
 Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, const RunOptions& options,
                             Trace* trace) const {
@@ -368,6 +394,7 @@ Judgement TensorSystem::run(const Resolved& r, const KernelChoice& kernels, cons
       judge_tensors(r, *this, native, given, sequences, trace ? &trace->oracles : nullptr);
   if (trace) {
     trace->outputs = std::move(written.outputs);
+    if (r.c.cached) fill_given(r, *trace);
     std::ranges::move(written.taps, std::back_inserter(trace->outputs));
   }
   return judgement;

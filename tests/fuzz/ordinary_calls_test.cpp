@@ -77,6 +77,7 @@ TEST(OrdinaryCalls, EachCallIsOneOfItsKindAndAffordable) {
     const OrdinaryCalls source(kernel);
     const Counter counter(7, kernel.name);
     std::set<std::string_view> kinds;
+    int calls = 0, dear = 0;
     for (Index i = 0; i < std::min<Index>(source.round(), 40); ++i) {
       std::int64_t draw = 0;
       const OrdinaryCall call = source.draw(i, {[&](std::int64_t n) {
@@ -90,7 +91,8 @@ TEST(OrdinaryCalls, EachCallIsOneOfItsKindAndAffordable) {
       const std::string line = format_case(call.c);
       EXPECT_TRUE(possible(call.c)) << line;
       EXPECT_TRUE(within_limits(kernel, call.c)) << kernel.name << " " << line;
-      EXPECT_LE(seconds_of_call(kernel, call.c), kSecondsOfCall) << line;
+      EXPECT_LE(seconds_of_call(kernel, call.c), kSecondsOfDearCall) << line;
+      ++calls, dear += seconds_of_call(kernel, call.c) > kSecondsOfCall;
       EXPECT_EQ(parse_case(line), call.c) << line;
       if (call.c.law.empty()) {
         if (call.kind == "decode one") {
@@ -104,6 +106,7 @@ TEST(OrdinaryCalls, EachCallIsOneOfItsKindAndAffordable) {
         }
       }
     }
+    EXPECT_LE(4 * dear, calls + 4) << kernel.name;
     if (source.models() > 0) {
       EXPECT_GE(kinds.size(), 3U) << kernel.name;
     }

@@ -125,6 +125,10 @@ const Known kKnown[] = {
     {"OneColumn", kLine, "o: only channel(s) 5 of the 8 of a head", kKernel,
      miswritten(
          each_o([](auto&& o, auto b, auto t, auto j) { return o(b, t, j) + (j % 8 == 5 ? 1.0F : 0.0F); }))},
+    {"FactorOfAColumn", kLine, "o: only channel(s) 5 of the 8 of a head: the right values there times 1.02",
+     kKernel, miswritten(each_o([](auto&& o, auto b, auto t, auto j) {
+       return (j % 8 == 5 ? 1.02F : 1.0F) * o(b, t, j);
+     }))},
     {"HeadOfTheLastAxis", kLine, "o: only head(s) 2 of 4", kKernel,
      miswritten(
          each_o([](auto&& o, auto b, auto t, auto j) { return o(b, t, j) + (j / 8 == 2 ? 1.0F : 0.0F); }))},

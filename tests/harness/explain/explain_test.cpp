@@ -82,6 +82,12 @@ const Known kKnown[] = {
      adds_where([](const Arguments&, const auto& at) { return at[2] == 2; })},
     {"OneChannel", "", "only channel(s) 5..7 of 8",
      adds_where([](const Arguments&, const auto& at) { return at[3] >= 5; })},
+    {"TwoHeads", "", "only heads 2, 3 of 4",
+     adds_where([](const Arguments&, const auto& at) { return at[2] >= 2; })},
+    {"FactorOfAChannel", "", "only channel(s) 5 of 8: the right values there times 1.02",
+     after([](const Arguments& a) {
+       faulty::each(a.o, [](float& x, const auto& at) { x *= at[3] == 5 ? 1.02F : 1.0F; });
+     })},
     {"OnlyO", "", "only o: the final state is right",
      adds_where([](const Arguments&, const auto&) { return true; })},
     {"OnlyState", "", "only the final state",

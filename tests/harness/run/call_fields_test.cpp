@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -241,6 +242,24 @@ TEST(CallFields, ACacheWhoseKeyLacksAFieldShows) {
     SCOPED_TRACE("l2norm");
     dies(&Arguments::l2norm, "l2norm=1");  // without it the rows that are drawn are normalised ones
   }
+}
+
+// What is kept of the call before, whatever it was, shows in some of the cases of every plan: the last of the calls between is drawn.
+TEST(CallFields, TheScaleOfTheCallBeforeShowsInSomeCases) {
+  int failed = 0;
+  constexpr int kCases = 24;
+  for (int seed = 0; seed < kCases; ++seed) {
+    float before_it = 0.0F;
+    const Fault late = before([&](Arguments& a) {
+      const float own = a.scale;
+      a.scale = before_it == 0.0F ? own : before_it;
+      before_it = own;
+    });
+    const std::string line = kCase + fmt::format("repeat=1 seed={}", seed);
+    failed += run_case(parse_case(line), planted_table(late)).judgement.verdict == Verdict::fail;
+  }
+  EXPECT_GT(failed, 1);
+  EXPECT_LT(failed, kCases) << "other fields are the last as well";
 }
 
 }  // namespace
