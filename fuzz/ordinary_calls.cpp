@@ -40,6 +40,12 @@ const CaseForm* form_of(const KernelRow& kernel, bool CaseForm::*which) {
 /// A pool of slots serves single tokens; it is neither trained nor prefilled.
 bool serves_slots(const KernelRow& kernel) { return kernel.system->law("pool") != nullptr; }
 
+/// Whether what came before is in the states that the data have, and no call has to leave it: always of the family and of pools, every
+/// second time of other layers but of those that get keys and values.
+bool has_its_states(const KernelRow& kernel, const Case& c, const Dice& dice) {
+  return is_family(kernel) || serves_slots(kernel) || (!gets_cache(*kernel.system, c) && dice.one_in(2));
+}
+
 /// One call of `cached` tokens, then `decoded` tokens in calls of `step` each.
 bool put_decoded(Case& c, const KernelRow& kernel, Index cached, Index decoded, const Dice& dice,
                  Index step = 1) {
@@ -134,7 +140,7 @@ constexpr std::array kKinds{
                  c.lengths.assign(static_cast<std::size_t>(sequences), 1);
                  return true;
                }
-               if (is_family(kernel) || serves_slots(kernel)) return true;
+               if (has_its_states(kernel, c, dice)) return true;
                (void)put_decoded(c, kernel, tokens_between(1, 8192, dice), 1, dice);
                return true;
              }},
@@ -142,8 +148,8 @@ constexpr std::array kKinds{
              [](Case& c, const KernelRow& kernel, const Dice& dice) {
                c.T = 1;
                go_on(c, kernel, dice);
-               if (!is_family(kernel) && !serves_slots(kernel))
-                 (void)put_decoded(c, kernel, tokens_between(1, 16384, dice), 1, dice);
+               if (has_its_states(kernel, c, dice)) return true;
+               (void)put_decoded(c, kernel, tokens_between(1, 16384, dice), 1, dice);
                return true;
              }},
     CallKind{"verify",
@@ -152,8 +158,8 @@ constexpr std::array kKinds{
                c.B = pick<6>(dice, {1, 2, 4, 4, 16, 64});
                c.T = 2 + dice.below(7);
                go_on(c, kernel, dice);
-               if (!is_family(kernel) && !serves_slots(kernel))
-                 (void)put_decoded(c, kernel, tokens_between(1, 8192, dice), c.T, dice, c.T);
+               if (has_its_states(kernel, c, dice)) return true;
+               (void)put_decoded(c, kernel, tokens_between(1, 8192, dice), c.T, dice, c.T);
                return true;
              }},
     CallKind{"resume", "a prompt behind a cache, then a few tokens one by one", 2, 1,
@@ -193,7 +199,7 @@ void put_settings(Case& c, const KernelRow& kernel, const ModelSizes& sizes, con
     if (dice.one_in(8)) c.scale = 1.0;
   }
   if (serves_slots(kernel)) size_in(c, "P") = pick<5>(dice, {2, 4, 16, 64, 300});
-  if (system.form(kernel.form)->chunked) c.chunk = pick<8>(dice, {64, 64, 64, 64, 128, 32, 16, 256});
+  if (system.form(kernel.form)->chunked) c.chunk = pick<8>(dice, {64, 64, 64, 128, 128, 32, 16, 256});
   if (kernel.strided && dice.one_in(4))
     c.layout = std::array{"fused", "permuted", "padded"}[static_cast<std::size_t>(dice.below(3))];
   c.repeat = dice.one_in(6);
@@ -217,6 +223,8 @@ class Smaller {
     for (const CaseSize& size : kernel_.system->sizes) {
       if (size_in(c, size.name) > (is_heads(size.name) ? 1 : kSmallSize)) names.push_back(size.name);
     }
+    const auto heads = [](const CaseSize& size) { return is_heads(size.name); };
+    outer_first_ = std::ranges::any_of(kernel_.system->sizes, heads) || dice_.one_in(2);
     enum class Keep { layer, heads, tokens, half };
     const auto keep = layer ? Keep::layer : static_cast<Keep>(dice_.below(4));
     for (const std::string_view name : names) {
@@ -243,11 +251,10 @@ class Smaller {
   static constexpr Index kFewSequences = 4;
   static constexpr Index kLongPrompt = 64;
 
-  /// Widths outside of a layer's heads, where it has any.
+  /// Widths outside of a layer's heads, which are the first to be made smaller; of layers without heads they are every second time.
   [[nodiscard]] bool is_outer(std::string_view name) const {
     constexpr std::array<std::string_view, 4> kOuter{"D", "F", "Fs", "q_lora"};
-    const auto heads = [](const CaseSize& size) { return is_heads(size.name); };
-    return std::ranges::any_of(kernel_.system->sizes, heads) &&
+    return outer_first_ && kernel_.system->sizes.size() > 2 &&
            std::ranges::find(kOuter, name) != kOuter.end();
   }
 
@@ -363,6 +370,7 @@ class Smaller {
   const CallKind& kind_;
   const Dice& dice_;
   Index least_ = kTile;
+  bool outer_first_ = true;
 };
 
 }  // namespace
@@ -413,10 +421,9 @@ bool OrdinaryCalls::draw_once(const std::vector<ModelSizes>& of, const CallKind&
   settle(c, kernel_, dice);
   out.why = "no kernel here makes one of its calls";
   if (!has_kernels(kernel_, c)) return false;
-  constexpr std::array kSeconds{kSecondsOfDearCall,  kSecondsOfCall,       kSecondsOfCall,
-                                kSecondsOfCall,      kSecondsOfCall / 4.0, kSecondsOfCall / 4.0,
-                                kSecondsOfCall / 8.0};
-  const double seconds = whole ? (dice.one_in(8) ? kSecondsOfDearCall : kSecondsOfCall) : dice.pick(kSeconds);
+  constexpr std::array kSeconds{kSecondsOfDearCall, kSecondsOfCall,       kSecondsOfCall,
+                                kSecondsOfCall,     kSecondsOfCall / 4.0, kSecondsOfCall / 8.0};
+  const double seconds = whole && !dice.one_in(8) ? kSecondsOfCall : dice.pick(kSeconds);
   out.why = "its smallest form takes too long";
   if (!Smaller(kernel_, kind, dice).fit(c, seconds, whole, out.smaller)) return false;
   out.why = "outside the kernel's limits";

@@ -42,6 +42,13 @@ ChosenTokens::ChosenTokens(Index tokens, std::uint64_t seed, Index cached)
   for (std::int64_t draw = 0; draw < kDrawn; ++draw) add(draws.below({draw, 0, 0, 0}, tokens));
 }
 
+ChosenTokens ChosenTokens::behind(Index tokens, Index cached) {
+  ChosenTokens out;
+  out.taken_.resize(static_cast<std::size_t>(tokens));
+  out.take(cached, tokens);
+  return out;
+}
+
 void ChosenTokens::add(Index token) { take(token - beside_, token + beside_); }
 
 void ChosenTokens::take(Index begin, Index end) {

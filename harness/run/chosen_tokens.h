@@ -26,6 +26,9 @@ class ChosenTokens {
   /// first call.
   ChosenTokens(Index tokens, std::uint64_t seed, Index cached = 0);
 
+  /// All tokens of the calls behind a cache whose own call is not made.
+  [[nodiscard]] static ChosenTokens behind(Index tokens, Index cached);
+
   [[nodiscard]] bool all() const { return count_ == std::ssize(taken_); }
   [[nodiscard]] Index count() const { return count_; }
   /// A token and those beside it.
@@ -39,6 +42,7 @@ class ChosenTokens {
   [[nodiscard]] static double share(Index tokens, Index cached = 0);
 
  private:
+  ChosenTokens() = default;
   void take(Index begin, Index end);
 
   std::vector<bool> taken_;

@@ -21,20 +21,16 @@
 namespace samestate {
 namespace {
 
-/// A sequence as it is judged: whole, or the tokens behind those whose call is not made.
-SequencePart made_part(const Case& c, const TensorSystem& system, const Call& call,
-                       const std::vector<Index>& cuts, const std::vector<CaseTensor>& inputs,
-                       const Tensors<double>& outputs, Index b) {
-  Tensors<double> sequence = sequence_of(inputs, b);
-  if (!c.cached) return {call, cuts, std::move(sequence), outputs, {}};
+/// The tokens behind those whose call is not made.
+std::vector<Index> tokens_made(const Case& c) {
   std::vector<Index> tokens(static_cast<std::size_t>(c.T - c.prefill));
   std::iota(tokens.begin(), tokens.end(), c.prefill);
-  return part_of(system.row, call, cuts, sequence, outputs, std::move(tokens));
+  return tokens;
 }
 
 /// Of many sequences also those that float64 shows to be farthest off.
 ChosenHeads chosen_sequences(const Case& c, const TensorSystem& system, Call call,
-                             const std::vector<Index>& cuts, const std::vector<CaseTensor>& inputs,
+                             const std::vector<CaseTensor>& inputs,
                              const std::vector<Tensors<double>>& outputs) {
   const Index most = system.sequences_to_hold(c);
   const bool few = most < std::min(c.B, kChosenHeads);
@@ -46,11 +42,18 @@ ChosenHeads chosen_sequences(const Case& c, const TensorSystem& system, Call cal
   Farthest farthest;
   for (Index b = 0; b < c.B; ++b) {
     if (chosen.takes(b, 0)) continue;
-    const SequencePart part =
-        made_part(c, system, call, cuts, inputs, outputs[static_cast<std::size_t>(b)], b);
     Distance distance;
-    for (const auto& [name, x] : system.row.exact(part.call, part.inputs))
-      distance.add(x, get(part.outputs, name));
+    const auto add = [&](const Call& of, const Tensors<double>& sequence, const Tensors<double>& actual) {
+      for (const auto& [name, x] : system.row.exact(of, sequence)) distance.add(x, get(actual, name));
+    };
+    Tensors<double> sequence = sequence_of(inputs, b);
+    const Tensors<double>& actual = outputs[static_cast<std::size_t>(b)];
+    if (c.cached) {
+      const SequencePart made = part_of(system.row, call, {}, sequence, actual, tokens_made(c));
+      add(made.call, made.inputs, made.outputs);
+    } else {
+      add(call, sequence, actual);
+    }
     farthest.add(b, distance);
   }
   for (const Index b : farthest.heads()) {
@@ -160,8 +163,7 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
                         const std::vector<CaseTensor>& inputs, const std::vector<Tensors<double>>& outputs,
                         std::vector<OperatorOracle>* oracles) {
   const Call call = system.call(r.c, native);
-  const std::vector<Index> cuts = cuts_of(r);
-  const ChosenHeads chosen = chosen_sequences(r.c, system, call, cuts, inputs, outputs);
+  const ChosenHeads chosen = chosen_sequences(r.c, system, call, inputs, outputs);
   // Of work 1, some 35 ms of the running error. Without rounding points samples are dearer, and few runs are in doubt.
   Case alone = r.c;
   alone.B = 1;
@@ -194,8 +196,8 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
   constexpr double kOfStage = 0.25;
   // The inverse of a large chunk is all of the layer's.
   const double of_drawn_stage = r.c.chunk > 64 ? 1.0 : kOfStage;
-  const bool by_token =
-      !r.c.taps && !r.c.cached && r.c.T > 0 && held_by_token(system.row, system.row.signature(call));
+  const std::vector<Index> cuts = cuts_of(r);
+  const bool by_token = !r.c.taps && r.c.T > 0 && held_by_token(system.row, system.row.signature(call));
   std::optional<Judgement> worst, zeros;
   Index looked = 0;
   std::string which;
@@ -250,9 +252,11 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     if (!takes && oracles == nullptr) continue;
     Tensors<double> sequence = sequence_of(inputs, b);
     const Tensors<double>& actual = outputs[static_cast<std::size_t>(b)];
-    ChosenTokens tokens(r.c.T, r.c.seed + static_cast<std::uint64_t>(b), r.form->decodes ? r.c.prefill : 0);
+    ChosenTokens tokens = r.c.cached ? ChosenTokens::behind(r.c.T, r.c.prefill)
+                                     : ChosenTokens(r.c.T, r.c.seed + static_cast<std::uint64_t>(b),
+                                                    r.form->decodes ? r.c.prefill : 0);
     if (takes && by_token && !tokens.all()) {
-      add_farthest(tokens, system.row, call, sequence, actual);
+      if (!r.c.cached) add_farthest(tokens, system.row, call, sequence, actual);
       const std::vector<SequencePart> parts = parts_of(system.row, call, cuts, sequence, actual, tokens);
       held = chosen.count() * std::ssize(parts);
       std::vector<Judgement> of_parts;
@@ -272,9 +276,9 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
       oracles->push_back(operator_oracle(system.row, call, sequence, cuts, *r.contract));
       continue;
     }
-    SequencePart part = made_part(r.c, system, call, cuts, inputs, actual, b);
-    OperatorOracle oracle = operator_oracle(system.row, part.call, part.inputs, part.cuts, *r.contract);
+    OperatorOracle oracle = operator_oracle(system.row, call, sequence, cuts, *r.contract);
     if (takes) {
+      SequencePart part{call, cuts, std::move(sequence), actual, {}};
       const std::size_t knew = known.size();
       const Index before = looked;
       Judgement judgement = judge_part(part, b, oracle, one);
@@ -286,8 +290,6 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
         add(std::move(judgement));
       }
     }
-    // Whoever asks for the oracles gets those of all tokens.
-    if (oracles && r.c.cached) oracle = operator_oracle(system.row, call, sequence, cuts, *r.contract);
     if (oracles) oracles->push_back(std::move(oracle));
   }
   for (Early& one_of : early) {
