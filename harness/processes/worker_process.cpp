@@ -22,6 +22,7 @@
 #include <thread>
 
 #include "harness/processes/line_process.h"
+#include "harness/processes/orphans.h"
 #include "harness/run/call_variant.h"
 #include "harness/run/guarded_memory.h"
 #include "reference/error.h"
@@ -200,6 +201,7 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
   // Without it a fault is named all the same, but not what came before it.
   void* note = ::mmap(nullptr, kFaultNote, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (note != MAP_FAILED) note_ = static_cast<char*>(note);
+  adopt_orphans();
   std::fflush(nullptr);  // or the child prints the parent's text again
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
@@ -226,6 +228,7 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
     Service(socket, run, subject).work(threads);
   }
   ::close(pair[1]);
+  keep_child(pid);
   pid_ = pid;
   socket_ = pair[0];
 }
@@ -268,6 +271,8 @@ WorkerEnd WorkerProcess::end(bool kill) {
     }
   }
   ::close(socket_);
+  forget_child(pid_);
+  end_orphans();
   pid_ = socket_ = -1;
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);

@@ -47,7 +47,7 @@ struct WorkerEnd {
 };
 
 /// A child of the calling process that answers jobs over a socket, on `threads` threads. It dies with its
-/// parent, outlives SIGINT, SIGTERM and SIGHUP, and leaves no core. It owns no descriptor of its parent's but stderr, to which
+/// parent, outlives SIGINT, SIGTERM and SIGHUP, and leaves no core; what it started ends with it (orphans.h). It owns no descriptor of its parent's but stderr, to which
 /// what it prints to stdout goes too; it reads nothing from stdin. The caller must have no other threads and must not have
 /// called a GPU.
 class WorkerProcess {

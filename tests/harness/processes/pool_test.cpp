@@ -72,6 +72,17 @@ Answer act(const std::string& text) {
     for (int i = 0; i < 200 && arrived < 2; ++i) std::this_thread::sleep_for(5ms);
     return {arrived < 2 ? "alone" : "met", {}};
   }
+  if (text == "leaves a child" && ::fork() == 0) {
+    ::setsid();
+    for (const int signal : {SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
+    if (const pid_t inner = ::fork(); inner > 0) {
+      shared().runs[0] = inner;
+      shared().runs[1] = ::getpid();
+    }
+    std::this_thread::sleep_for(60s);
+    ::_exit(0);
+  }
+  while (text == "leaves a child" && shared().runs[1] == 0) std::this_thread::sleep_for(1ms);
   if (text == "pid") return {std::to_string(::getpid()), {}};
   if (text == "error") throw Error("no such\nthing");
   if (text == "internal") throw std::runtime_error("a defect");
@@ -137,6 +148,19 @@ std::vector<JobResult> run_all(Pool& pool, const std::vector<std::string>& texts
 std::vector<JobResult> run_all(const WorkerOptions& options, const std::vector<std::string>& texts) {
   Pool pool(run, options);
   return run_all(pool, texts);
+}
+
+// Whatever session it made: it would hold the caller's output open, and one a case would fill the machine.
+TEST(Pool, WhatAProcessLeavesBehindEndsWithIt) {
+  for (const int i : {0, 1}) shared().runs[i] = 0;
+  Pool other(run, options(1, 1));
+  const std::string goes_on = run_all(other, {"pid"})[0].text;
+  EXPECT_EQ(run_all(options(1, 1), {"leaves a child"})[0].text, "leaves a child");
+  for (const int i : {0, 1}) {
+    ASSERT_GT(shared().runs[i], 0);
+    EXPECT_EQ(::kill(shared().runs[i], 0), -1) << "process " << i << " goes on";
+  }
+  EXPECT_EQ(run_all(other, {"pid"})[0].text, goes_on) << "a process that still runs was ended too";
 }
 
 // What is under way when the caller stops is abandoned at once, and the pool is as new.
