@@ -41,7 +41,7 @@ for door in "${doors[@]}"; do
   # What runs before there is a kernel: bad input, which names the library and what it did, whatever the verb.
   for what in 'exit|ended its process with code 0' '_exit|ended its process with code 0' \
     'quick_exit|ended its process with code 0' 'abort|signal 6' 'crash|signal 11' \
-    'exit_in_declaration|ended its process with code 0' 'hang|--start-timeout' 'stop|--start-timeout' \
+    'exit_in_declaration|ended its process with code 0' 'hang|--start-timeout' 'stop|was stopped by signal 19' \
     'hang_in_declaration|--start-timeout' 'static_object|ended its process with code 0' \
     'throw_in_declaration|threw' 'throw_in_constructor|threw'; do
     export HOSTILE="${what%%|*}"
@@ -69,6 +69,10 @@ for door in "${doors[@]}"; do
     attempt report "$what.jsonl" --out "$what.html"
     [[ $code -eq 0 ]] || complain "$what: no report can be made of the run file"
   done
+
+  # What it writes into the judge's record is found, and is no pass.
+  HOSTILE=forge run 2 gate $door --max-cases 40 --threads 2 --jsonl forged.jsonl
+  grep -q 'forged.jsonl: .*something else' err || complain 'a forged record is not named'
 
   # Control registers: a failure of gate environment that names the field, and no other verdict than the kernel's own.
   for what in 'rounding|rounding toward plus infinity' 'ftz|flush-to-zero (FTZ) on' 'daz|denormals-are-zero (DAZ) on' \

@@ -51,6 +51,13 @@ __attribute__((noinline)) int deeper(volatile int* from) {
 Answer act(const std::string& text) {
   if (text == "segv") std::raise(SIGSEGV);
   if (text == "abort") std::abort();
+  if (text == "stop") std::raise(SIGSTOP);
+  if (text == "write") (void)!::write(3, std::string(64, '\xff').data(), 64);
+  if (text == "close") ::close_range(3, ~0U, 0);
+  while (text == "close and hang") {
+    ::close_range(3, ~0U, 0);
+    std::this_thread::sleep_for(1s);
+  }
   if (text == "exit") std::exit(0);
   if (text == "_exit") ::_exit(3);
   if (text == "stack") {
@@ -148,6 +155,27 @@ std::vector<JobResult> run_all(Pool& pool, const std::vector<std::string>& texts
 std::vector<JobResult> run_all(const WorkerOptions& options, const std::vector<std::string>& texts) {
   Pool pool(run, options);
   return run_all(pool, texts);
+}
+
+// Its timeout would be waited for else.
+TEST(Pool, AStoppedProcessIsACrash) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<JobResult> results = run_all(options(1, 1, 100.0, true), {"a", "stop", "b"});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+  EXPECT_EQ(results[1].kind, Kind::died);
+  EXPECT_EQ(results[1].how, "signal");
+  EXPECT_NE(results[1].reason.find("was stopped by signal 19"), std::string::npos) << results[1].reason;
+  EXPECT_EQ(results[2].text, "b");
+}
+
+// No code of the process is told as one that the kernel chose.
+TEST(Pool, AClosedOrDamagedChannelIsNamed) {
+  for (const std::string how : {"close", "close and hang", "write"}) {
+    const JobResult lost = run_all(options(1, 1), {how})[0];
+    EXPECT_EQ(lost.kind, Kind::died);
+    const char* did = how == "write" ? "wrote into the channel" : "closed the channel";
+    EXPECT_NE(lost.reason.find(did), std::string::npos) << lost.reason;
+  }
 }
 
 // Whatever session it made: it would hold the caller's output open, and one a case would fill the machine.
