@@ -113,5 +113,17 @@ static void hostile_call(void) {
     FILE* record = fopen("forged.jsonl", "w");
     if (record != NULL) fputs("{\"forged\":1}\n", record), fclose(record);
   }
+  /* A process in a session of its own, which outlives this one. */
+  if (hostile_is("orphan")) {
+    const pid_t child = fork();
+    if (child == 0) {
+      setsid();
+      sleep(60);
+      _exit(0);
+    }
+    FILE* number = fopen("orphan", "w");
+    if (number != NULL) fprintf(number, "%d\n", (int)child), fclose(number);
+    hostile_hang();
+  }
   if (hostile_is("hang_in_call") && call > 2) hostile_hang();
 }

@@ -74,6 +74,19 @@ for door in "${doors[@]}"; do
   HOSTILE=forge run 2 gate $door --max-cases 40 --threads 2 --jsonl forged.jsonl
   grep -q 'forged.jsonl: .*something else' err || complain 'a forged record is not named'
 
+  # What it leaves behind ends before the judge does, by an interrupt that nothing waits for too.
+  set -m
+  HOSTILE=orphan "$samestate" repro $door "$line" >out 2>err </dev/null &
+  process=$!
+  set +m
+  await 1 '[0-9]' orphan || complain 'orphan: nothing began'
+  kill -INT $process
+  code=0
+  wait $process || code=$?
+  [[ $code -eq 130 ]] || complain "orphan: exit $code after an interrupt"
+  ! kill -0 "$(cat orphan)" 2>/dev/null || complain 'orphan: a process of the kernel goes on'
+  rm -f orphan
+
   # Control registers: a failure of gate environment that names the field, and no other verdict than the kernel's own.
   for what in 'rounding|rounding toward plus infinity' 'ftz|flush-to-zero (FTZ) on' 'daz|denormals-are-zero (DAZ) on' \
     'masks|exceptions unmasked' 'x87|x87 precision of 53 bits' 'rounding_at_load|rounding toward plus infinity' \
