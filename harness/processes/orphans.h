@@ -9,7 +9,8 @@ namespace samestate {
 /// init. What children it has already stay as they are. Once a process: what is forked off has to call it again.
 void adopt_orphans();
 
-/// A child of this process that it ends itself, until it is forgotten.
+/// A child of this process that it ends itself, until it is forgotten: every one that it forks off has to be, or it ends with the
+/// next worker.
 void keep_child(pid_t child);
 void forget_child(pid_t child);
 
