@@ -99,8 +99,11 @@ int print_apart(const std::function<std::string()>& body, double timeout,
   if (const std::optional<Judgement> lost = judgement_of_loss(outcome)) {
     Record record = planned();
     record.judgement = *lost;
+    // No limit was hit, so that it says nothing of the kernel.
+    const bool stopped = outcome.how == "interrupt";
+    if (stopped) record.judgement.verdict = Verdict::skipped;
     fmt::print("{}", record_page(record, json));
-    return exit_code_of(lost->verdict);
+    return stopped ? static_cast<int>(kVacuous) : exit_code_of(lost->verdict);
   }
   const std::size_t end = outcome.text.find('\n');
   fmt::print("{}", std::string_view(outcome.text).substr(end + 1));

@@ -158,7 +158,7 @@ int run_gate(GateOptions options) {
   PlanOptions& of_plan = options.plan.plan;
   of_plan.filter = filter_of(options.filter);
   const KernelTable table = kernel_table(options.plugins, of_plan.filter, options.plan.strict);
-  of_plan.kernel = kernels_asked(of_plan.kernel, table);
+  of_plan.kernel = kernels_asked(of_plan.kernel, table, of_plan.system, of_plan.device);
   std::unique_ptr<Devices> devices;
   if (!options.list && (of_plan.device != "cpu" || !options.devices.empty()))
     devices = devices_of(options.devices, table,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include "fuzz/corpus.h"
 #include "fuzz/factors.h"
 #include "fuzz/filtered.h"
+#include "harness/cases/system.h"
 #include "harness/records/hash.h"
 #include "reference/error.h"
 
@@ -88,6 +90,37 @@ std::string not_promised(const CaseFilter& filter, const Plan& plan) {
   return "";
 }
 
+/// Why no case of the system can have what the condition asks for; empty: it can.
+std::string beyond_sizes(const KeyCondition& condition, const System& system) {
+  if (condition.key == "system" || condition.key == "kernel") return "";
+  const auto size = std::ranges::find(system.sizes, condition.key, &CaseSize::name);
+  if (size == system.sizes.end()) {
+    if (std::ranges::find(system.keys, condition.key) != system.keys.end()) return "";
+    std::vector<std::string_view> names;
+    for (const CaseSize& s : system.sizes) names.push_back(s.name);
+    return fmt::format("{} has no key {}; its sizes are {}", system.name, condition.key,
+                       fmt::join(names, ", "));
+  }
+  const auto least = static_cast<double>(size->least), most = static_cast<double>(size->most);
+  const auto all = [&](auto&& out) { return std::ranges::all_of(condition.any, out); };
+  using Value = KeyCondition::Value;
+  if (all([&](const Value& v) { return v.range && v.least > most; }))
+    return fmt::format("{} of {} ends at {}", condition.key, system.name, size->most);
+  if (all([&](const Value& v) { return v.range && v.most < least; }))
+    return fmt::format("{} of {} begins at {}", condition.key, system.name, size->least);
+  return "";
+}
+
+/// Of the filter's conditions one that no system of the plan can meet, and why; empty: each can be met.
+std::string beyond_all_sizes(const CaseFilter& filter, const Plan& plan) {
+  for (const KeyCondition& condition : filter.conditions()) {
+    std::set<std::string> why;
+    for (const KernelCoverage& of : plan.kernels) why.insert(beyond_sizes(condition, *of.kernel->system));
+    if (!why.empty() && !why.contains("")) return fmt::format(": {}", fmt::join(why, "; "));
+  }
+  return "";
+}
+
 }  // namespace
 
 GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
@@ -108,10 +141,10 @@ GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
     out.notes.push_back(text_of(left));
   const std::int64_t total = plan.total = std::ssize(cases);
   if (total == 0 && !options.plan.filter.empty()) {
-    const std::string promised = not_promised(options.plan.filter, plan);
-    throw Error(fmt::format(
-        "no case of the plan fits {}{}", options.plan.filter.text(),
-        promised.empty() ? ": `samestate gate --list` with fewer conditions shows what there is" : promised));
+    std::string why = not_promised(options.plan.filter, plan);
+    if (why.empty()) why = beyond_all_sizes(options.plan.filter, plan);
+    if (why.empty()) why = ": `samestate gate --list` with fewer conditions shows what there is";
+    throw Error(fmt::format("no case of the plan fits {}{}", options.plan.filter.text(), why));
   }
   const std::int64_t most = options.plan.max_cases;
   if (most > 0 && total > most) {

@@ -78,6 +78,11 @@ void note_interrupts() {
 bool interrupted() { return *noted != 0; }
 
 JobResult run_interruptibly(const std::function<std::string()>& body, double timeout) {
+  if (owner == 0) {
+    // Nobody notes it: the signal ends this process as ever, once the other one and what that started are gone.
+    const HeldInterrupts held;
+    return run_apart(body, timeout, HeldInterrupts::came);
+  }
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds kGrace(5);
   std::optional<Clock::time_point> since;

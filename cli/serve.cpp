@@ -27,6 +27,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "harness/cases/case_line.h"
+#include "harness/processes/orphans.h"
 #include "harness/subjects/declaration.h"
 #include "harness/subjects/subject.h"
 #include "reference/error.h"
@@ -237,6 +238,7 @@ class Relay {
       ::execv("/proc/self/exe", argv.data());
       ::_exit(kCrash);
     }
+    keep_child(gate_);
   }
 
   /// One round; false once the gate has ended and all that it wrote is passed on.

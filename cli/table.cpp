@@ -14,6 +14,7 @@
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "harness/cases/case_filter.h"
 #include "harness/processes/line_process.h"
 #include "harness/processes/pool.h"
 #include "harness/records/hash.h"
@@ -124,11 +125,16 @@ KernelTable kernel_table(const std::vector<std::string>& plugins, const CaseFilt
   return table;
 }
 
-std::string kernels_asked(const std::string& asked, const KernelTable& table) {
+std::string kernels_asked(const std::string& asked, const KernelTable& table, const std::string& system,
+                          const std::string& device) {
   if (!asked.empty()) return asked;
-  std::vector<std::string_view> names;
-  for (const KernelRow& row : table.added()) names.emplace_back(row.name);
-  return fmt::format("{}", fmt::join(names, ","));
+  std::vector<std::string_view> all, kept;
+  for (const KernelRow& row : table.added()) {
+    all.emplace_back(row.name);
+    if (is_among(system, row.system->name) && (device.empty() || row.device == device))
+      kept.emplace_back(row.name);
+  }
+  return fmt::format("{}", fmt::join(kept.empty() ? all : kept, ","));
 }
 
 Case about_brought(Case c, const KernelTable& table) {

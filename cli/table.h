@@ -19,8 +19,9 @@ namespace samestate::cli {
                                        bool strict = false);
 
 /// Names with commas between, as --kernel has them: `asked`; where nothing is, those of plugins and subjects, since
-/// whoever brings a kernel asks about it. Empty: every kernel.
-[[nodiscard]] std::string kernels_asked(const std::string& asked, const KernelTable& table);
+/// whoever brings a kernel asks about it, of `system` and `device` where some of them are, else all. Empty: every kernel.
+[[nodiscard]] std::string kernels_asked(const std::string& asked, const KernelTable& table,
+                                        const std::string& system, const std::string& device);
 
 /// The case, about the kernel of --plugin or --subject that computes it where its line names none: nobody who brings a kernel
 /// asks about another. Unchanged where nothing was brought. Throws Error that names the kernels where several compute it, and

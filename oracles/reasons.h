@@ -37,4 +37,13 @@ inline constexpr std::string_view kOnlyInStage = "; the whole layer shows nothin
 inline constexpr std::string_view kInNoStage =
     "; every stage that was judged is right from what the kernel handed to it";
 
+/// Behind the reason of a failure that no process of its own repeated, since enough others of the run were; the number of
+/// cases that its process had run before it follows, then kNotRunAgain.
+inline constexpr std::string_view kSeenAfter = "seen in a process that had run ";
+inline constexpr std::string_view kNotRunAgain = " case(s) before it; not run again";
+
+/// Before the reason of a failure that only other cases bring about stands "only after N other case(s) ..", which ends so.
+inline constexpr std::string_view kOnlyAfter = "only after ";
+inline constexpr std::string_view kKeepsSomething = "The kernel keeps something from call to call: ";
+
 }  // namespace samestate

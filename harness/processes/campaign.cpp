@@ -16,6 +16,7 @@
 #include "harness/processes/each_device.h"
 #include "harness/processes/history.h"
 #include "harness/processes/losses.h"
+#include "oracles/reasons.h"
 
 namespace samestate {
 namespace {
@@ -123,7 +124,8 @@ class Campaign {
       const auto failed = failed_.find(i);
       const auto alone = std::ranges::find(unrepeated_, i, &Unrepeated::index);
       if (alone != unrepeated_.end() || (each_device_ && each_device_->waits(i))) continue;
-      Record now = failed != failed_.end() ? failed->second.record : planned_record(cases_[i], table_);
+      Record now = failed != failed_.end() ? not_run_again(failed->second.record, failed->second.task)
+                                           : planned_record(cases_[i], table_);
       if (failed == failed_.end()) {
         now.judgement.verdict = Verdict::skipped;
         now.judgement.reason = "interrupted while it ran";
@@ -171,7 +173,7 @@ class Campaign {
     // What ended the campaign may have ended the process, or what the kernel talked to, or kept that from starting.
     if (interrupted() && (ended || (verdict == Verdict::skipped && failed != failed_.end()))) {
       if (failed != failed_.end()) {
-        now = std::move(failed->second.record);
+        now = not_run_again(std::move(failed->second.record), failed->second.task);
         failed_.erase(failed);
       } else {
         now.judgement = {};
@@ -185,7 +187,8 @@ class Campaign {
     losses_.add(now);
     if (each_device_ && failed == failed_.end() && each_device_->begin(index, now)) return;
     if (failed == failed_.end()) {
-      if (verdict != Verdict::fail || repeats_left_-- <= 0) return finish(index, now);
+      if (verdict != Verdict::fail) return finish(index, now);
+      if (repeats_left_-- <= 0) return finish(index, not_run_again(std::move(now), task));
       const int runs = now.device == "cpu" ? kRuns : kRunsOnDevice;
       failed_.emplace(index, Failed{std::move(now), task, runs - 1});
       again_.push_back(index);
@@ -198,6 +201,14 @@ class Campaign {
     if (verdict == Verdict::fail) return finish(index, alone.record);
     // Others may still run in its process; what is looked for there waits until they have ended.
     unrepeated_.push_back(std::move(alone));
+  }
+
+  /// A failure that stands as it was seen. In a process that had run nothing before, it is one by itself.
+  [[nodiscard]] Record not_run_again(Record record, const Task& task) const {
+    std::string& reason = record.judgement.reason;
+    if (const std::size_t before = history_.before(task).size(); before > 0)
+      reason += fmt::format("{}{}{}{}", reason.empty() ? "" : "; ", kSeenAfter, before, kNotRunAgain);
+    return record;
   }
 
   /// Of a case that another device ran before.
@@ -241,10 +252,8 @@ class Campaign {
       for (const Case& c : found.after) failure.record.after.push_back(format_case(c));
       j = found.result.judgement;
       j.reason = fmt::format(
-          "only after {} other case(s) in one process, of the {} that ran before it; alone: {}. The kernel "
-          "keeps "
-          "something from call to call: {}",
-          found.after.size(), count, name_of(failure.alone), j.reason);
+          "{}{} other case(s) in one process, of the {} that ran before it; alone: {}. {}{}", kOnlyAfter,
+          found.after.size(), count, name_of(failure.alone), kKeepsSomething, j.reason);
       return finish(failure.index, failure.record);
     }
     j.verdict = Verdict::flaky;

@@ -18,6 +18,7 @@
 #include <set>
 #include <utility>
 
+#include "harness/processes/orphans.h"
 #include "reference/error.h"
 
 namespace samestate {
@@ -94,6 +95,7 @@ LineProcess LineProcess::start(const std::string& command, std::string_view opti
   if (out.child_ < 0)
     throw Error(fmt::format("{}: no process ({}); free memory", option, std::strerror(why)));
   ::setpgid(out.child_, out.child_);
+  keep_child(out.child_);
   const std::scoped_lock lock(started_mutex);
   started.emplace(parent, out.child_);
   return out;
@@ -150,6 +152,8 @@ std::string LineProcess::stop(bool at_once) {
     while (::waitpid(child_, &status, 0) < 0 && errno == EINTR) {
     }
   }
+  forget_child(child_);
+  end_orphans();
   child_ = -1;
   return ended_with(status);
 }

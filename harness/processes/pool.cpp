@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -16,7 +17,10 @@ namespace samestate {
 namespace {
 
 constexpr int kTickMilliseconds = 50;  // a process that ran out of time says nothing
-constexpr int kMostStarts = 4;         // of a process that dies before it is given a job
+/// A process that stands still for so long, in so many looks, has stopped.
+constexpr int kStopLooks = 10;
+constexpr std::chrono::seconds kStopTime(1);
+constexpr int kMostStarts = 4;  // of a process that dies before it is given a job
 /// Below it the judge itself runs out of memory, case after case, or ends.
 constexpr std::uint64_t kLeastAddressSpace = std::uint64_t{2} << 30;
 
@@ -301,8 +305,28 @@ bool Pool::paused_too_long(const Flight& flight) {
   return std::chrono::duration<double>(Clock::now() - *flight.paused).count() > flight.most_paused;
 }
 
+/// The signal that stopped the process; 0: none, or it may yet go on. A terminal that stops a job and lets it go on does so to
+/// the judge too, which then may be the first to run.
+int Pool::stopped_for_good(Worker& worker) {
+  const int signal = worker.flights.empty() ? 0 : worker.process->stopped();
+  if (signal == 0) return worker.stop.looks = 0;
+  if (worker.stop.looks++ == 0) worker.stop.since = Clock::now();
+  return worker.stop.looks >= kStopLooks && Clock::now() - worker.stop.since > kStopTime ? signal : 0;
+}
+
 void Pool::look_at_the_clock(const JobObserver& observer) {
   for (Worker& worker : workers_) {
+    if (const int signal = stopped_for_good(worker); signal != 0) {
+      detach(worker);
+      (void)worker.process->end(true);
+      lose(worker, JobResult::Kind::died,
+           {"signal",
+            fmt::format("the kernel's process was stopped by signal {} ({}) and did not go on", signal,
+                        ::strsignal(signal)),
+            true},
+           observer);
+      continue;
+    }
     const auto late = std::ranges::find_if(worker.flights, paused_too_long);
     if (late != worker.flights.end()) {
       const std::string reason = fmt::format("not loaded after {:g} s (--start-timeout)", late->most_paused);

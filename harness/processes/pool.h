@@ -109,6 +109,11 @@ class Pool {
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr int kNoSlot = -1;
+  /// Since when a process was found standing still, and in how many looks.
+  struct Stop {
+    Clock::time_point since;
+    int looks = 0;
+  };
   /// Jobs that were in one process when it was lost, and what came of each of them alone.
   struct Suspicion {
     std::string how, reason;
@@ -150,6 +155,7 @@ class Pool {
     std::uint64_t number = 0;  ///< of the process
     std::int64_t given = 0;
     std::shared_ptr<Suspicion> suspicion = nullptr;
+    Stop stop = {};
   };
   struct Slot {
     Worker* worker = nullptr;
@@ -175,6 +181,7 @@ class Pool {
   void take(Worker& worker, Flight flight, WorkerMessage message, const JobObserver& observer);
   void look_at_the_clock(const JobObserver& observer);
   [[nodiscard]] static bool paused_too_long(const Flight& flight);
+  [[nodiscard]] static int stopped_for_good(Worker& worker);
   void abandon();
   void lose(Worker& worker, JobResult::Kind kind, const WorkerEnd& end, const JobObserver& observer);
   void suspect(Worker& worker, Flight flight, const WorkerEnd& end);

@@ -22,6 +22,7 @@
 #include <thread>
 
 #include "harness/processes/line_process.h"
+#include "harness/processes/orphans.h"
 #include "harness/run/call_variant.h"
 #include "harness/run/guarded_memory.h"
 #include "reference/error.h"
@@ -41,6 +42,8 @@ struct Header {
   WorkerMessage::Kind kind = WorkerMessage::Kind::answer;
   std::uint32_t text = 0, broken = 0, misses = 0;  ///< bytes that follow
 };
+/// Bytes that a worker shares with its parent: its note, and whether it left by itself.
+constexpr std::size_t kSharedBytes = kFaultNote + 1;
 /// An answer of more bytes is none: something wrote into the socket that is not the worker.
 constexpr std::uint32_t kMostBytes = 1U << 30;
 
@@ -130,8 +133,9 @@ extern "C" void outlive(int) {}
 /// The life of a worker: a job in, an answer out, until the parent is gone or wants no more.
 class Service {
  public:
-  Service(int socket, const JobRunner& run, std::int64_t subject)
-      : socket_(socket), run_(run), subject_(subject) {}
+  /// `left`: set when it ends by itself; may be null.
+  Service(int socket, const JobRunner& run, std::int64_t subject, char* left)
+      : socket_(socket), run_(run), subject_(subject), left_(left) {}
 
   [[noreturn]] void work(int threads) {
     // Detached: _exit ends them, wherever they are.
@@ -169,7 +173,8 @@ class Service {
     }
   }
 
-  [[noreturn]] static void leave() {
+  [[noreturn]] void leave() {
+    if (left_ != nullptr) *left_ = 1;
     LineProcess::end_all();
     ::_exit(0);
   }
@@ -185,6 +190,7 @@ class Service {
   int socket_;
   const JobRunner& run_;
   std::int64_t subject_;
+  char* left_;
   std::mutex reading_, sending_;
   std::string received_;
 };
@@ -198,15 +204,16 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
     throw Error(fmt::format("no socket for a worker ({}): use fewer --threads", std::strerror(errno)));
   }
   // Without it a fault is named all the same, but not what came before it.
-  void* note = ::mmap(nullptr, kFaultNote, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* note = ::mmap(nullptr, kSharedBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (note != MAP_FAILED) note_ = static_cast<char*>(note);
+  adopt_orphans();
   std::fflush(nullptr);  // or the child prints the parent's text again
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) {
     const int why = errno;
     ::close(pair[0]), ::close(pair[1]);
-    if (note_ != nullptr) ::munmap(note_, kFaultNote);
+    if (note_ != nullptr) ::munmap(note_, kSharedBytes);
     throw Error(fmt::format("no process for a worker ({}): use fewer --threads", std::strerror(why)));
   }
   if (pid == 0) {
@@ -223,16 +230,17 @@ WorkerProcess::WorkerProcess(const JobRunner& run, std::int64_t subject, int thr
     note_faults(note_);
     limit(RLIMIT_CORE, 0);
     if (kLimitsMemory && memory > 0) limit(RLIMIT_DATA, memory);
-    Service(socket, run, subject).work(threads);
+    Service(socket, run, subject, note_ == nullptr ? nullptr : note_ + kFaultNote).work(threads);
   }
   ::close(pair[1]);
+  keep_child(pid);
   pid_ = pid;
   socket_ = pair[0];
 }
 
 WorkerProcess::~WorkerProcess() {
   (void)end(true);
-  if (note_ != nullptr) ::munmap(note_, kFaultNote);
+  if (note_ != nullptr) ::munmap(note_, kSharedBytes);
 }
 
 bool WorkerProcess::send(std::uint32_t id, std::string_view text) {
@@ -244,9 +252,18 @@ bool WorkerProcess::receive(std::vector<WorkerMessage>& messages) {
   try {
     while (std::optional<WorkerMessage> message = take_message(received_)) messages.push_back(*message);
   } catch (const Error&) {
+    damaged_ = true;
     return false;
   }
   return open;
+}
+
+int WorkerProcess::stopped() const {
+  siginfo_t found{};
+  const bool some = pid_ > 0 &&
+                    ::waitid(P_PID, static_cast<id_t>(pid_), &found, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+                    found.si_pid == pid_;
+  return some ? found.si_status : 0;
 }
 
 WorkerEnd WorkerProcess::end(bool kill) {
@@ -268,7 +285,17 @@ WorkerEnd WorkerProcess::end(bool kill) {
     }
   }
   ::close(socket_);
+  forget_child(pid_);
+  end_orphans();
   pid_ = socket_ = -1;
+  // Nobody told it that there is nothing more, when its side of the socket was closed.
+  const bool left = note_ != nullptr && note_[kFaultNote] != 0;
+  if (!kill && (!gone || left))
+    return {"exit",
+            fmt::format(
+                "the kernel {} the channel of its process to the judge, while the process went on; use no "
+                "descriptor that the library did not open",
+                damaged_ ? "wrote into" : "closed")};
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
     std::string reason =

@@ -47,7 +47,7 @@ struct WorkerEnd {
 };
 
 /// A child of the calling process that answers jobs over a socket, on `threads` threads. It dies with its
-/// parent, outlives SIGINT, SIGTERM and SIGHUP, and leaves no core. It owns no descriptor of its parent's but stderr, to which
+/// parent, outlives SIGINT, SIGTERM and SIGHUP, and leaves no core; what it started ends with it (orphans.h). It owns no descriptor of its parent's but stderr, to which
 /// what it prints to stdout goes too; it reads nothing from stdin. The caller must have no other threads and must not have
 /// called a GPU.
 class WorkerProcess {
@@ -67,6 +67,8 @@ class WorkerProcess {
   [[nodiscard]] bool send(std::uint32_t id, std::string_view text);
   /// Reads what is there and appends the whole messages; false where the process is gone.
   [[nodiscard]] bool receive(std::vector<WorkerMessage>& messages);
+  /// The signal that it stands still by (SIGSTOP, say); 0: it does not.
+  [[nodiscard]] int stopped() const;
   /// Waits until it has ended, and kills it first where `kill` or where it does not end when told that there
   /// is nothing more. Empty where that was done before.
   WorkerEnd end(bool kill);
@@ -75,8 +77,9 @@ class WorkerProcess {
   pid_t pid_ = -1;
   int socket_ = -1;
   std::string received_;
+  bool damaged_ = false;  ///< something else than a message came
   char* note_ =
-      nullptr;  ///< shared with it: what its kernel did to tensors before a fault ended it (note_faults)
+      nullptr;  ///< shared with it: what its kernel did to tensors before a fault ended it (note_faults), and whether it left by itself
 };
 
 }  // namespace samestate

@@ -16,9 +16,23 @@ LineFile::~LineFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
+namespace {
+
+/// A name that leads to a descriptor of somebody, who may write there too.
+bool is_shared(const std::filesystem::path& path) {
+  return path.string().starts_with("/dev/") || path.string().starts_with("/proc/");
+}
+
+}  // namespace
+
 void LineFile::append(std::string_view line) {
   struct stat before {};
   const bool regular = ::fstat(descriptor_, &before) == 0 && S_ISREG(before.st_mode);
+  if (regular && size_ >= 0 && before.st_size != size_ && !is_shared(path_))
+    throw Error(fmt::format(
+        "{}: has {} bytes, and {} were written to it: something else changed it, a kernel perhaps; keep it "
+        "where only the judge writes",
+        path_.string(), before.st_size, size_));
   for (std::string_view rest = line; !rest.empty();) {
     const ssize_t n = ::write(descriptor_, rest.data(), rest.size());
     if (n > 0) {
@@ -32,6 +46,22 @@ void LineFile::append(std::string_view line) {
     throw Error(fmt::format("{}: cannot be written ({}); free space or name another file", path_.string(),
                             std::strerror(reason)));
   }
+  if (regular) size_ = before.st_size + static_cast<std::int64_t>(line.size());
+}
+
+void LineFile::check() const {
+  if (size_ < 0 || is_shared(path_)) return;
+  struct stat own {};
+  struct stat there {};
+  const bool same = ::fstat(descriptor_, &own) == 0 && ::stat(path_.c_str(), &there) == 0 &&
+                    own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+  if (same && there.st_size == size_) return;
+  throw Error(fmt::format(
+      "{}: {} what was written to it, {} bytes: something else replaced or changed it, a kernel perhaps; "
+      "keep "
+      "it where only the judge writes",
+      path_.string(), same ? fmt::format("holds {} bytes and not", there.st_size) : "is another file than",
+      size_));
 }
 
 void LineFile::sync() const { (void)::fsync(descriptor_); }

@@ -316,9 +316,10 @@ std::vector<MemoryBlock> blocks_of(std::span<const std::int64_t> shape, std::spa
 }
 
 std::string outside(std::string_view name, std::int64_t element, std::int64_t span) {
-  if (element < 0) return fmt::format("outside {}: {} elements before its first", name, -element);
+  const auto elements = [](std::int64_t n) { return fmt::format("{} element{}", n, n == 1 ? "" : "s"); };
+  if (element < 0) return fmt::format("outside {}: {} before its first", name, elements(-element));
   if (element >= span)
-    return fmt::format("outside {}: {} elements behind its last", name, element - span + 1);
+    return fmt::format("outside {}: {} behind its last", name, elements(element - span + 1));
   return fmt::format("outside {}: element {} of its buffer, in a gap", name, element);
 }
 

@@ -94,14 +94,12 @@ struct GuardedSlot {
     if (offset >= 0 && offset < all && owns(at))
       return fmt::format_to_n(out, size, "wrote to its input {}: element {} of its buffer", of, offset / step)
           .size;
-    if (offset < 0)
-      return fmt::format_to_n(out, size, "{} outside {}: {} elements before its first", verb, of,
-                              (step - 1 - offset) / step)
+    if (offset < 0 || offset >= all) {
+      const std::int64_t far = offset < 0 ? (step - 1 - offset) / step : (offset - all) / step + 1;
+      return fmt::format_to_n(out, size, "{} outside {}: {} element{} {}", verb, of, far, far == 1 ? "" : "s",
+                              offset < 0 ? "before its first" : "behind its last")
           .size;
-    if (offset >= all)
-      return fmt::format_to_n(out, size, "{} outside {}: {} elements behind its last", verb, of,
-                              (offset - all) / step + 1)
-          .size;
+    }
     return fmt::format_to_n(out, size, "{} outside {}: element {} of its buffer, between its rows", verb, of,
                             offset / step)
         .size;

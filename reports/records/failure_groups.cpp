@@ -37,8 +37,6 @@ const std::regex& numbers() {
 constexpr std::pair<std::string_view, std::string_view> kPhrases[] = {
     {"differ by N, more than the sum of their bounds N", "differ by more than the sum of their bounds"},
     {"no answer after N s", "no answer in time"},
-    {"only after N other case(s) in one process, of the N that ran before it",
-     "only after other cases in one process"},
     {"behind the N cases that", "behind the cases that"},
     {"error N > N", "too large an error"},
     {" is N and must be N", " is not what it must be"},
@@ -133,11 +131,30 @@ std::set<std::string> keys_of(std::string_view line) {
   return out;
 }
 
+/// The judgement as it would be, had its process run nothing before.
+Judgement without_process(Judgement j) {
+  if (is_confirmed(j)) return j;
+  const std::size_t at = j.reason.rfind(kSeenAfter);
+  j.reason.resize(at < 2 ? 0 : at - 2);
+  return j;
+}
+
 using Key = std::tuple<std::ptrdiff_t, std::string, std::string, std::string, std::string>;
 
 }  // namespace
 
+bool is_confirmed(const Judgement& j) {
+  return !j.reason.ends_with(kNotRunAgain) || j.reason.rfind(kSeenAfter) == j.reason.npos;
+}
+
 std::string likely_cause(const Judgement& j) {
+  if (!is_confirmed(j)) return likely_cause(without_process(j));
+  if (const std::size_t keeps = j.reason.find(kKeepsSomething);
+      keeps != j.reason.npos && j.reason.starts_with(kOnlyAfter)) {
+    Judgement own = j;
+    own.reason.erase(0, keeps + kKeepsSomething.size());
+    return "only after other cases in one process: " + likely_cause(own);
+  }
   for (const std::string_view behind : {kOnlyInStage, kInNoStage}) {
     if (!j.reason.ends_with(behind)) continue;
     Judgement own = j;
@@ -205,7 +222,8 @@ std::vector<FailureGroup> failure_groups(std::span<const Record> records) {
       for (const auto& [key, size] : sizes_of(records[i].line)) sizes.insert(key);
     }
     const auto smallness = [&](std::size_t i) {
-      return std::pair(elements_of(records[i].line, sizes), records[i].line.size());
+      return std::tuple(!is_confirmed(records[i].judgement), elements_of(records[i].line, sizes),
+                        records[i].line.size());
     };
     for (const std::size_t i : members.of) {
       const Record& r = records[i];

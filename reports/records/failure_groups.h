@@ -15,11 +15,15 @@ struct FailureGroup {
   std::string kernel, form, law;
   std::string cause;  ///< likely_cause of each
   std::int64_t cases = 0;
-  std::size_t example = 0;  ///< index of the records: that of the fewest elements, then of the shortest line
-  double largest = 0.0;     ///< ratio
+  std::size_t example =
+      0;  ///< index of the records: of those that were run again, if any, that of the fewest elements, then of the shortest line
+  double largest = 0.0;  ///< ratio
   /// Keys that every case of the group has and no case of the kernel that passed: "l2norm=1"; empty: none.
   std::string only;
 };
+
+/// Whether the failure came again in a process of its own, or had one from the start (kNotRunAgain says that it did not).
+[[nodiscard]] bool is_confirmed(const Judgement& judgement);
 
 /// What a failure says of its cause by itself, without a number of its own: "wrong where no operation rounds",
 /// "output o beyond its worst case".

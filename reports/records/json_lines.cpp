@@ -401,6 +401,7 @@ void JsonLinesWriter::finish(const RunEnd& end) {
   write_grown(object, end.grown);
   write(one_line(object));
   file_.sync();
+  file_.check();
 }
 
 void JsonLinesWriter::point(const Measurement& measurement, std::int64_t number) {

@@ -56,7 +56,7 @@ class JsonLinesWriter {
   /// After it was judged. Throws Error when the line did not reach the file.
   void end(std::int64_t number, const Record& record);
 
-  /// The last line of a run of the gate. Throws Error when it did not reach the file.
+  /// The last line of a run of the gate. Throws Error when it did not reach the file, or the file is not what was written.
   void finish(const RunEnd& end);
 
  private:

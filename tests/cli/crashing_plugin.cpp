@@ -124,3 +124,13 @@ void samestate_plugin_kernels(std::vector<samestate::Kernel>* rows) {
   add("unsafe", "recurrent", unsafe);
   add("hanging", "recurrent", hangs);
 }
+
+// One of another system.
+void samestate_plugin_operator_kernels(std::vector<samestate::OperatorKernel>* rows) {
+  for (samestate::OperatorKernel row : samestate::operator_kernels()) {
+    if (row.name != "cpu.rms_norm.fused") continue;
+    row.name = "other.rms_norm.fused";
+    row.contracts = {"fp32"};
+    rows->push_back(row);
+  }
+}

@@ -54,6 +54,9 @@ bad 'no such system; nearest: retention' gate --system retentoin --list
 bad 'measured' gate --regime fast --list
 bad 'unknown key' gate --where size=4 --list
 bad '64..4096' gate --where T=long --list
+bad 'D of rms_norm ends at 16384' gate --device cpu --system rms_norm --where D=20000 --list
+bad 'D of rms_norm begins at 1' gate --device cpu --system rms_norm --where D=0 --list
+bad 'rms_norm has no key dk; its sizes are ' gate --device cpu --system rms_norm --where dk=16 --list
 bad 'no case of the plan fits' gate --device cpu --system retention --where 'ranks=3 form=recurrent' --list
 bad 'cpu.rms_norm.fused promises bf16, fp16, fp32 only' gate --device cpu --kernel cpu.rms_norm.fused --contract fp32+output:bf16 --list
 bad 'none of 20000 drawn cases' fuzz --system retention --where T=7777777 --max-cases 3
@@ -106,6 +109,13 @@ run 0 sweep --quick --system retention --contract fp32 --where 'chunk=..16' --li
 none 'chunk=(32|64|128)'
 run 0 bench --device cpu --quick --system retention --list
 all '^v1 retention'
+
+# Of a plugin with kernels of several systems those of one.
+run 0 gate --plugin "$plugin" --system rms_norm --max-cases 20 --list
+all '^v1 rms_norm.*kernel=other.rms_norm.fused'
+run 0 gate --plugin "$plugin" --system rms_norm,delta_rule --max-cases 20 --list
+all '^v1 rms_norm.*kernel=other.rms_norm.fused'
+bad 'not retention' gate --plugin "$plugin" --system retention --list
 
 # A failure ends the run where it is asked to.
 broken=(gate --plugin "$plugin" --kernel crashing.gated_delta_rule.recurrent --timeout 2s --threads 1)

@@ -108,5 +108,22 @@ static void hostile_call(void) {
     while (hostile_served != hostile_asked) pthread_cond_wait(&hostile_turn, &hostile_mutex);
     pthread_mutex_unlock(&hostile_mutex);
   }
+  /* The judge's record, by the name that the test gives it. */
+  if (hostile_is("forge")) {
+    FILE* record = fopen("forged.jsonl", "w");
+    if (record != NULL) fputs("{\"forged\":1}\n", record), fclose(record);
+  }
+  /* A process in a session of its own, which outlives this one. */
+  if (hostile_is("orphan")) {
+    const pid_t child = fork();
+    if (child == 0) {
+      setsid();
+      sleep(60);
+      _exit(0);
+    }
+    FILE* number = fopen("orphan", "w");
+    if (number != NULL) fprintf(number, "%d\n", (int)child), fclose(number);
+    hostile_hang();
+  }
   if (hostile_is("hang_in_call") && call > 2) hostile_hang();
 }

@@ -41,7 +41,7 @@ for door in "${doors[@]}"; do
   # What runs before there is a kernel: bad input, which names the library and what it did, whatever the verb.
   for what in 'exit|ended its process with code 0' '_exit|ended its process with code 0' \
     'quick_exit|ended its process with code 0' 'abort|signal 6' 'crash|signal 11' \
-    'exit_in_declaration|ended its process with code 0' 'hang|--start-timeout' 'stop|--start-timeout' \
+    'exit_in_declaration|ended its process with code 0' 'hang|--start-timeout' 'stop|was stopped by signal 19' \
     'hang_in_declaration|--start-timeout' 'static_object|ended its process with code 0' \
     'throw_in_declaration|threw' 'throw_in_constructor|threw'; do
     export HOSTILE="${what%%|*}"
@@ -69,6 +69,23 @@ for door in "${doors[@]}"; do
     attempt report "$what.jsonl" --out "$what.html"
     [[ $code -eq 0 ]] || complain "$what: no report can be made of the run file"
   done
+
+  # What it writes into the judge's record is found, and is no pass.
+  HOSTILE=forge run 2 gate $door --max-cases 40 --threads 2 --jsonl forged.jsonl
+  grep -q 'forged.jsonl: .*something else' err || complain 'a forged record is not named'
+
+  # What it leaves behind ends before the judge does, by an interrupt that nothing waits for too.
+  set -m
+  HOSTILE=orphan "$samestate" repro $door "$line" >out 2>err </dev/null &
+  process=$!
+  set +m
+  await 1 '[0-9]' orphan || complain 'orphan: nothing began'
+  kill -INT $process
+  code=0
+  wait $process || code=$?
+  [[ $code -eq 130 ]] || complain "orphan: exit $code after an interrupt"
+  ! kill -0 "$(cat orphan)" 2>/dev/null || complain 'orphan: a process of the kernel goes on'
+  rm -f orphan
 
   # Control registers: a failure of gate environment that names the field, and no other verdict than the kernel's own.
   for what in 'rounding|rounding toward plus infinity' 'ftz|flush-to-zero (FTZ) on' 'daz|denormals-are-zero (DAZ) on' \

@@ -139,6 +139,13 @@ interrupt 3 15 $!
 grep -q '^Interrupted before 1 of ' out || complain "sweep: $(head -1 out)"
 [[ "$(grep -c '"event":"point"' points)" -ge 3 ]] || complain 'sweep: no points'
 
+# One line of several: nothing ran out of time.
+printf '%s\n' "v1 gated_delta_rule T=64 kernel=sleeping.gated_delta_rule.chunked" |
+  "$samestate" repro - --plugin "$plugin" >out 2>err &
+sleep 2
+interrupt 3 15 $!
+grep -q '^verdict *skipped' out && ! grep -q timeout out || complain "repro: $(cat out)"
+
 # A kernel alone: nothing of others.
 "$samestate" sweep --quick --plugin "$plugin" --kernel sleeping.gated_delta_rule.chunked --list >out 2>err
 grep -qv 'kernel=sleeping' out && complain 'sweep: a point of another kernel'

@@ -220,6 +220,16 @@ TEST(Campaign, AFailureThatComesAfterOthersHoldsThem) {
   EXPECT_EQ(count[11].after.size(), 11U) << "each of them counts";
 }
 
+// A kernel that is wrong throughout is not run again for ever; what stands as it was seen says so.
+TEST(Campaign, AFailureThatWasNotRunAgainSaysSo) {
+  const Kernel wrong = damaged("wrong", [](const Arguments&) { return true; });
+  const std::vector<Record> records = records_of(wrong, small_cases(203));
+  EXPECT_EQ(records[199].judgement.reason.find("not run again"), std::string::npos);
+  EXPECT_TRUE(records[202].judgement.reason.ends_with(
+      "seen in a process that had run 202 case(s) before it; not run again"))
+      << records[202].judgement.reason;
+}
+
 // A signal to the group ends the campaign, not its cases.
 TEST(Campaign, ASignalToTheGroupMakesNoCaseFlaky) {
   static volatile bool told = false;

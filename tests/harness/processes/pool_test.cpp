@@ -51,6 +51,13 @@ __attribute__((noinline)) int deeper(volatile int* from) {
 Answer act(const std::string& text) {
   if (text == "segv") std::raise(SIGSEGV);
   if (text == "abort") std::abort();
+  if (text == "stop") std::raise(SIGSTOP);
+  if (text == "write") (void)!::write(3, std::string(64, '\xff').data(), 64);
+  if (text == "close") ::close_range(3, ~0U, 0);
+  while (text == "close and hang") {
+    ::close_range(3, ~0U, 0);
+    std::this_thread::sleep_for(1s);
+  }
   if (text == "exit") std::exit(0);
   if (text == "_exit") ::_exit(3);
   if (text == "stack") {
@@ -72,6 +79,17 @@ Answer act(const std::string& text) {
     for (int i = 0; i < 200 && arrived < 2; ++i) std::this_thread::sleep_for(5ms);
     return {arrived < 2 ? "alone" : "met", {}};
   }
+  if (text == "leaves a child" && ::fork() == 0) {
+    ::setsid();
+    for (const int signal : {SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
+    if (const pid_t inner = ::fork(); inner > 0) {
+      shared().runs[0] = inner;
+      shared().runs[1] = ::getpid();
+    }
+    std::this_thread::sleep_for(60s);
+    ::_exit(0);
+  }
+  while (text == "leaves a child" && shared().runs[1] == 0) std::this_thread::sleep_for(1ms);
   if (text == "pid") return {std::to_string(::getpid()), {}};
   if (text == "error") throw Error("no such\nthing");
   if (text == "internal") throw std::runtime_error("a defect");
@@ -137,6 +155,40 @@ std::vector<JobResult> run_all(Pool& pool, const std::vector<std::string>& texts
 std::vector<JobResult> run_all(const WorkerOptions& options, const std::vector<std::string>& texts) {
   Pool pool(run, options);
   return run_all(pool, texts);
+}
+
+// Its timeout would be waited for else.
+TEST(Pool, AStoppedProcessIsACrash) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<JobResult> results = run_all(options(1, 1, 100.0, true), {"a", "stop", "b"});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+  EXPECT_EQ(results[1].kind, Kind::died);
+  EXPECT_EQ(results[1].how, "signal");
+  EXPECT_NE(results[1].reason.find("was stopped by signal 19"), std::string::npos) << results[1].reason;
+  EXPECT_EQ(results[2].text, "b");
+}
+
+// No code of the process is told as one that the kernel chose.
+TEST(Pool, AClosedOrDamagedChannelIsNamed) {
+  for (const std::string how : {"close", "close and hang", "write"}) {
+    const JobResult lost = run_all(options(1, 1), {how})[0];
+    EXPECT_EQ(lost.kind, Kind::died);
+    const char* did = how == "write" ? "wrote into the channel" : "closed the channel";
+    EXPECT_NE(lost.reason.find(did), std::string::npos) << lost.reason;
+  }
+}
+
+// Whatever session it made: it would hold the caller's output open, and one a case would fill the machine.
+TEST(Pool, WhatAProcessLeavesBehindEndsWithIt) {
+  for (const int i : {0, 1}) shared().runs[i] = 0;
+  Pool other(run, options(1, 1));
+  const std::string goes_on = run_all(other, {"pid"})[0].text;
+  EXPECT_EQ(run_all(options(1, 1), {"leaves a child"})[0].text, "leaves a child");
+  for (const int i : {0, 1}) {
+    ASSERT_GT(shared().runs[i], 0);
+    EXPECT_EQ(::kill(shared().runs[i], 0), -1) << "process " << i << " goes on";
+  }
+  EXPECT_EQ(run_all(other, {"pid"})[0].text, goes_on) << "a process that still runs was ended too";
 }
 
 // What is under way when the caller stops is abandoned at once, and the pool is as new.

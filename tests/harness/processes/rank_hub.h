@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/processes/orphans.h"
 #include "harness/processes/rank_link.h"
 #include "harness/processes/rank_service.h"
 
@@ -68,7 +69,10 @@ class RankHub {
   template <class Body>
   static pid_t child(Body&& body) {
     const pid_t pid = ::fork();
-    if (pid != 0) return pid;
+    if (pid != 0) {
+      keep_child(pid);  // what a pool of this process ends is others'
+      return pid;
+    }
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     body();
     ::_exit(0);

@@ -61,6 +61,31 @@ TEST(LineFile, TakesBackWhatDoesNotFit) {
   fs::remove(path);
 }
 
+// A kernel that finds the name of the judge's record can write there as its user can.
+TEST(LineFile, FindsWhatAnotherDidToTheFile) {
+  const fs::path path = fs::temp_directory_path() / ("samestate_changed_" + std::to_string(::getpid()));
+  const auto opened = [&] {
+    LineFile file(path, ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
+    file.append("one\n");
+    file.append("two\n");
+    return file;
+  };
+  EXPECT_NO_THROW(opened().check());
+  LineFile cut = opened();
+  std::ofstream(path, std::ios::trunc) << "forged";
+  EXPECT_THROW(cut.check(), Error);
+  EXPECT_NE(error_of(cut, "three\n").find("has 6 bytes, and 8 were written"), std::string::npos);
+  LineFile replaced = opened();
+  const fs::path other = path.string() + ".other";
+  std::ofstream(other) << "forged!\n";
+  fs::rename(other, path);
+  EXPECT_EQ(error_of(replaced, "three\n"), "") << "the old file is still there for who holds it";
+  EXPECT_THROW(replaced.check(), Error);
+  LineFile removed = opened();
+  fs::remove(path);
+  EXPECT_THROW(removed.check(), Error);
+}
+
 TEST(LineFile, NamesAFullDevice) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   LineFile file("/dev/full", ::open("/dev/full", O_WRONLY | O_CLOEXEC));

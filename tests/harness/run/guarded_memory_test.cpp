@@ -34,7 +34,8 @@ TEST(GuardedMemory, EveryWriteOutsideIsNamedWithItsDistance) {
         volatile float* const at = floats(memory) + (behind ? 1023 + far : -far);
         *at = 7.0F;
         EXPECT_EQ(*at, 7.0F) << "the kernel goes on";
-        EXPECT_EQ(memory.trespass(), "wrote outside o: " + std::to_string(far) + " elements " +
+        EXPECT_EQ(memory.trespass(), "wrote outside o: " + std::to_string(far) +
+                                         (far == 1 ? " element " : " elements ") +
                                          (behind ? "behind its last" : "before its first"));
       }
     }

@@ -232,7 +232,7 @@ TEST(GuardedTensor, BehindTheEndOfAPageNobodyReads) {
       x.check_surroundings("x");
       ADD_FAILURE() << "nothing was said";
     } catch (const Trespass& trespass) {
-      EXPECT_STREQ(trespass.what(), "the kernel read outside x: 1 elements behind its last");
+      EXPECT_STREQ(trespass.what(), "the kernel read outside x: 1 element behind its last");
     }
     GuardedTensor before(shape, Layout::page_end);
     before.open_output("x");

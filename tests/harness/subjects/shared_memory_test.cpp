@@ -75,7 +75,7 @@ TEST(SharedMemory, APageOfAHoleThatWasTouchedIsNamed) {
     *beyond = was;
   }
   EXPECT_EQ(memory.touched(asked),
-            "read, or wrote zeros to, the page outside q: 1 elements before its first");
+            "read, or wrote zeros to, the page outside q: 1 element before its first");
 }
 
 // What a larger call before left is not there in the next.

@@ -105,6 +105,27 @@ TEST(FailureGroups, TheExampleIsSmallThenShort) {
   EXPECT_EQ(example({"v1 a T=9 layout=padded", "v1 a T=9 seed=0x7"}), 1U);
 }
 
+// A kernel that keeps something from call to call: the example is one that its command shows, and what ran before is no kind.
+TEST(FailureGroups, WhatRanBeforeIsNoPartOfTheKind) {
+  std::vector<Record> records{record(Verdict::fail, 2.0, "v1 a T=5"), record(Verdict::fail, 2.0, "v1 a T=65"),
+                              record(Verdict::fail, 2.0, "v1 a T=66"),
+                              record(Verdict::fail, 2.0, "v1 a T=6")};
+  for (Record& r : records) r.judgement.gate = "element", r.judgement.reason = "output o: too far";
+  records[0].judgement.reason += "; seen in a process that had run 9 case(s) before it; not run again";
+  for (const std::size_t i : {2, 3}) {
+    records[i].judgement.reason =
+        "only after 1 other case(s) in one process, of the " + std::to_string(10 * i) +
+        " that ran before it; alone: pass. The kernel keeps something from call to call: output o: too far";
+  }
+  const std::vector<FailureGroup> groups = failure_groups(records);
+  ASSERT_EQ(groups.size(), 2U);
+  for (const FailureGroup& group : groups) {
+    EXPECT_EQ(group.cases, 2);
+    const bool after = group.cause.starts_with("only after other cases in one process: output o is beyond");
+    EXPECT_EQ(group.example, after ? 3U : 1U) << group.cause;
+  }
+}
+
 TEST(FailureGroups, CausesReadWellWithoutTheirNumbers) {
   const auto cause = [](Verdict verdict, const char* gate, const std::string& reason) {
     Judgement j;
