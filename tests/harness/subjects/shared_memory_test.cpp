@@ -74,8 +74,7 @@ TEST(SharedMemory, APageOfAHoleThatWasTouchedIsNamed) {
     *beyond = 3.0F;
     *beyond = was;
   }
-  EXPECT_EQ(memory.touched(asked),
-            "read, or wrote zeros to, the page outside q: 1 element before its first");
+  EXPECT_EQ(memory.touched(asked), "read, or wrote zeros to, the page outside q: 1 element before its first");
 }
 
 // What a larger call before left is not there in the next.
