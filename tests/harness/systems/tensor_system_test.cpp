@@ -136,6 +136,35 @@ TEST(OperatorRun, ACacheIsGivenInPlaceOfTheFirstCall) {
   }
 }
 
+// Small squares behind large ones are cut off: a sum in order is too small by more than roundings of either sign make.
+TEST(OperatorRun, ASumInOrderOfNumbersFarApartIsRight) {
+  OperatorKernel kernel = operator_row("cpu.rms_norm.fused");
+  float factor = 1.0F;
+  kernel.strided = false;
+  kernel.run = [&](const OperatorArguments& call, const Contract&) -> Outcome {
+    const auto& x = call.input("x");
+    const float* w = call.input("weight").data;
+    const std::int64_t D = x.shape.back(), rows = call.batch * call.tokens * call.parameter("H");
+    for (std::int64_t i = 0; i < rows; ++i) {
+      float sum = 0.0F;
+      for (std::int64_t j = 0; j < D; ++j) sum += x.data[i * D + j] * x.data[i * D + j];
+      const float inverse = factor / std::sqrt(sum / static_cast<float>(D) + 1e-6F);
+      for (std::int64_t j = 0; j < D; ++j)
+        call.output("y").data[i * D + j] = x.data[i * D + j] * inverse * w[j];
+    }
+    return {};
+  };
+  for (const char* keys : {"B=8 T=7 D=4095 seed=0x100000b97", "B=2 T=64 H=1 D=6144 seed=0x140000218",
+                           "T=40 H=1 D=16384 seed=3"}) {
+    const std::string line = fmt::format("v1 rms_norm form=fused regime=spiky {}", keys);
+    factor = 1.0F;
+    const Judgement j = judged(kernel, line);
+    EXPECT_EQ(j.verdict, Verdict::pass) << line << j.reason;
+    factor = 1.003F;
+    EXPECT_EQ(judged(kernel, line).verdict, Verdict::fail) << line;
+  }
+}
+
 // A card that is nearest knows the points that were found, and the kernel may have others.
 TEST(OperatorRun, TheTwinOfANearestCardIsReported) {
   const OperatorKernel& right = operator_row("cpu.latent_attention.absorbed");

@@ -186,6 +186,36 @@ TEST(Stochastic, SumsSpreadAsFloatsInAnyOrderDo) {
   EXPECT_LT(modelled, 8.0 * real);
 }
 
+// Each sixteenth square is 10,000 times the others: what a sum in order loses of them is within what samples lose, which of terms
+// that are alike is little.
+TEST(Stochastic, SumsLoseSmallTermsBehindLargeOnes) {
+  constexpr int kTerms = 16384;
+  std::mt19937_64 engine(13);
+  std::normal_distribution<double> normal;
+  for (const double large : {100.0, 1.0}) {
+    double in_order = 0.0, modelled = 0.0;
+    for (int round = 0; round < 40; ++round) {
+      double exact = 0.0;
+      float sum = 0.0F;
+      Stochastic pending(0.0);
+      for (int i = 0; i < kTerms; ++i) {
+        const double x = (i % 16 == round % 16 ? large : 1.0) * normal(engine);
+        const auto square = static_cast<double>(static_cast<float>(x * x));
+        exact += square, sum += static_cast<float>(square), pending += Stochastic(square);
+      }
+      SampledModel model = SampledModel::sample(contract_named("fp32"), 1, round);
+      const SamplingScope scope(model);
+      const double units = exact * kTerms * 0x1p-24;
+      in_order += (static_cast<double>(sum) - exact) / units / 40;
+      modelled += ((pending * Stochastic(3.0)).value() / 3.0 - exact) / units / 40;
+    }
+    const bool spiky = large > 1.0;
+    EXPECT_LT(in_order, spiky ? -0.02 : 0.0);
+    EXPECT_NEAR(modelled, spiky ? -0.5 * kStagnation : 0.0, spiky ? 0.2 * kStagnation : 0.1 * kStagnation);
+    EXPECT_LT(std::abs(in_order), spiky ? 4 * std::abs(modelled) : 0.003);
+  }
+}
+
 // mlx's exponential on a CPU, Triton's on a device: what grows with x is its rounded product.
 TEST(Stochastic, ExponentialsByBaseTwoSpreadAsTheirRoundedProductsDo) {
   constexpr int kRounds = 4000;
