@@ -1,12 +1,14 @@
 """Triton's interpreter on a CPU, repaired for kernels that were written for the compiler (read at Triton 3.6 and 3.9).
 
-Two repairs, of what the interpreter lacks, none of its arithmetic:
+Three repairs, of what the interpreter lacks, none of its arithmetic:
   autotune    nothing can be timed without a driver: the first configuration is taken
+  indices     a tensor of one element is an index: Triton 3.6 asks numpy for int(array), which numpy 2.4 and later refuse
+              of arrays with an axis
   loops       variables of `for i in range(..)` are numbers of Python there and tensors when compiled: i.to(tl.int64)
 
 Its fp32 is IEEE fp32 (contract fp32), where the device may use tf32. bf16 is not served: its casts to bf16 cut off
 instead of rounding to nearest, and tl.dot multiplies the bit patterns, so that what would be judged is neither the
-kernel nor a contract. fp16 is right. Triton 3.6 needs numpy < 2.4.
+kernel nor a contract. fp16 is right.
 """
 import os
 import sys
@@ -66,5 +68,12 @@ def prepare():
             node.body.insert(0, ast.parse(f"{name} = interpreter_semantic.to_tensor({name}, False)").body[0])
         return node
 
+    patch = interpreter._patch_lang_tensor
+
+    def patch_tensor(tensor, *more):
+        patch(tensor, *more)
+        tensor.__index__ = lambda self: int(self.handle.data.item())
+
+    interpreter._patch_lang_tensor = patch_tensor
     interpreter.ASTTransformer.visit_For = visit_For
     interpreter._samestate_repaired = True

@@ -1,8 +1,10 @@
 """Triton's kernels on a device: nothing that runs in the interpreter passes for one, and one configuration where asked."""
 import contextlib
+import importlib.util
 import io
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import types
@@ -41,6 +43,29 @@ def imitated(**environment):
     stack.enter_context(mock.patch.dict(os.environ, {**kept, **environment}, clear=True))
     stack.tuner = tuner
     return stack
+
+
+INDEX = """
+import numpy as np, triton.language as tl
+from samestate import interpreter as repaired
+repaired.prepare()
+from triton.runtime import interpreter
+scope = interpreter._LangPatchScope()
+interpreter._patch_lang_tensor(tl.core.tensor, scope)
+three = tl.core.tensor(interpreter.TensorHandle(np.array([3], dtype=np.int32), tl.int32), tl.int32)
+print(list(range(three)))
+scope.restore()
+assert "__index__" not in vars(tl.core.tensor), "the compiler's tensors are as they were"
+"""
+
+
+class Interpreter(unittest.TestCase):
+    @unittest.skipUnless(importlib.util.find_spec("triton"), "needs triton")
+    def test_a_tensor_of_one_element_is_an_index_with_any_numpy(self):
+        path = os.pathsep.join([os.path.dirname(HERE), *sys.path])
+        run = subprocess.run([sys.executable, "-c", INDEX], capture_output=True, text=True,
+                             env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path})
+        self.assertEqual(run.stdout.strip(), "[0, 1, 2]", run.stderr)
 
 
 class Device(unittest.TestCase):
