@@ -40,7 +40,7 @@ struct SampledModel {
   bool sums_stored =
       false;  ///< a softmax divides by the sum of the weights as stored, not of what they were before
   double truncation = 0.0;        ///< of this sample's accumulator, share of the largest bias
-  double stagnation = 0.0;        ///< what this sample's sums in fp32 lose of small terms behind large ones, share of n u
+  double stagnation = 0.0;        ///< what this sample's sums lose behind large terms, share of n u
   double exponential_bias = 0.0;  ///< mean relative error of this sample's exponential, in units of fp32
   bool by_base_two = false;       ///< exp(x) is 2^(x log2 e): the product is rounded
   double base_two_slope = 0.0;    ///< relative error of this sample's log2 e, in units of fp32
