@@ -90,7 +90,7 @@ std::string not_promised(const CaseFilter& filter, const Plan& plan) {
   return "";
 }
 
-/// Why no case of the system can have what the condition asks for; empty: it can.
+/// Says why no case of the system can meet the condition; empty where one can.
 std::string beyond_sizes(const KeyCondition& condition, const System& system) {
   if (condition.key == "system" || condition.key == "kernel") return "";
   const auto size = std::ranges::find(system.sizes, condition.key, &CaseSize::name);
@@ -111,7 +111,7 @@ std::string beyond_sizes(const KeyCondition& condition, const System& system) {
   return "";
 }
 
-/// Of the filter's conditions one that no system of the plan can meet, and why; empty: each can be met.
+/// Names the first condition of the filter that no system of the plan can meet, and the reason; empty where each can be met.
 std::string beyond_all_sizes(const CaseFilter& filter, const Plan& plan) {
   for (const KeyCondition& condition : filter.conditions()) {
     std::set<std::string> why;

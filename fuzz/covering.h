@@ -33,7 +33,7 @@ struct CoveringOptions {
   std::uint64_t seed = 1;
   /// Of triples: Covering::missing of the pairs. A triple of which a pair is missing is missing too.
   const std::vector<Missing>* pairs = nullptr;
-  /// Once it says so no combination is begun: what comes back is then no covering set.
+  /// No combination is begun once this returns true; the result is then incomplete and must not be used.
   std::function<bool()> stop = nullptr;
 };
 

@@ -40,8 +40,8 @@ const CaseForm* form_of(const KernelRow& kernel, bool CaseForm::*which) {
 /// A pool of slots serves single tokens; it is neither trained nor prefilled.
 bool serves_slots(const KernelRow& kernel) { return kernel.system->law("pool") != nullptr; }
 
-/// Whether what came before is in the states that the data have, and no call has to leave it: always of the family and of pools, every
-/// second time of other layers but of those that get keys and values.
+/// Whether the state before the call comes with the data, so that no earlier call has to leave it. This always holds for the recurrent
+/// family and for pools; other stateful layers get such data half of the time, and layers that take keys and values never do.
 bool has_its_states(const KernelRow& kernel, const Case& c, const Dice& dice) {
   return is_family(kernel) || serves_slots(kernel) || (!gets_cache(*kernel.system, c) && dice.one_in(2));
 }
@@ -55,7 +55,7 @@ bool put_decoded(Case& c, const KernelRow& kernel, Index cached, Index decoded, 
   c.T = cached + decoded;
   c.prefill = cached;
   c.step = step;
-  // Three of four keep the time that the first call would take for what comes behind it.
+  // In three cases of four the first call is not made: its time is better spent on the calls behind it.
   c.cached = cached > 0 && decoded > 0 && gets_cache(*kernel.system, c) && !dice.one_in(4);
   return true;
 }
@@ -251,7 +251,7 @@ class Smaller {
   static constexpr Index kFewSequences = 4;
   static constexpr Index kLongPrompt = 64;
 
-  /// Widths outside of a layer's heads, which are the first to be made smaller; of layers without heads they are every second time.
+  /// Widths outside of a layer's heads are made smaller first; a layer without heads treats them so only every second time.
   [[nodiscard]] bool is_outer(std::string_view name) const {
     constexpr std::array<std::string_view, 4> kOuter{"D", "F", "Fs", "q_lora"};
     return outer_first_ && kernel_.system->sizes.size() > 2 &&
@@ -421,7 +421,7 @@ bool OrdinaryCalls::draw_once(const std::vector<ModelSizes>& of, const CallKind&
   settle(c, kernel_, dice);
   out.why = "no kernel here makes one of its calls";
   if (!has_kernels(kernel_, c)) return false;
-  // Scans take so much memory that a dear call of theirs may take twenty seconds of a busy machine.
+  // A scan needs so much memory that an expensive call takes up to twenty seconds on a busy machine.
   const double dear = measured_share(kernel_.system->name) < 1.0 ? kSecondsOfDearCall : kSecondsOfCall;
   const std::array seconds_of{dear,           kSecondsOfCall,       kSecondsOfCall,
                               kSecondsOfCall, kSecondsOfCall / 4.0, kSecondsOfCall / 8.0};

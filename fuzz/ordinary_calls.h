@@ -39,8 +39,8 @@ inline constexpr std::string_view kNoSuchCall = "the system has no such call";
 /// Seconds of one core that judging the case takes, about; infinite for sizes that are impossible together.
 [[nodiscard]] double seconds_of_call(const KernelRow& kernel, const Case& c);
 
-/// Seconds of judging that one ordinary call may take on one core, and that one in some ten of them may: several sizes of a model
-/// meet a real number of tokens in those alone.
+/// Seconds of judging that an ordinary call may take on one core. About one call in ten may take the longer time: only such calls
+/// combine several sizes of a model with a realistic number of tokens.
 inline constexpr double kSecondsOfCall = 0.5;
 inline constexpr double kSecondsOfDearCall = 2.0;
 

@@ -94,12 +94,12 @@ inline constexpr double kSampledMargin = 1.25;
 inline constexpr double kSampledPrior = 4.0;
 /// Least spread that is believed of the logarithm of a statistic.
 inline constexpr double kSampledSpread = 0.03;
-/// Terms far below the sum so far are cut off by it, which is no matter of chance: sums of positive fp32 numbers in order lose up to
-/// so much of n u, and three times that with the largest term first (16,384 squares of which each sixteenth is 10,000 times the
-/// others). The limits are some nine deviations of what samples lose.
+/// A term far below the running sum is cut off, which is a bias and not a random error: sums of positive fp32 numbers in order lose up
+/// to this share of n u, and three times as much with the largest term first (16,384 squares of which each sixteenth is 10,000 times
+/// the others). The limits are about nine deviations of what samples lose.
 inline constexpr double kStagnation = 0.03;
-/// Whose largest terms are so many times as large as those of n equal ones (n times the sum of squares by the square of the sum);
-/// of others in proportion: 3 of squares of normal numbers, 12 of their fourth powers.
+/// n times the sum of squares over the square of the sum, from which on a sum loses the whole of kStagnation; below it the loss is in
+/// proportion. It is 3 for squares of normal numbers and 12 for their fourth powers.
 inline constexpr double kStagnationSpread = 48.0;
 /// Samples of the first look, and how many times more the second has: 8 are useless at that probability, 64 lower a
 /// limit by a sixth.

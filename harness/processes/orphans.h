@@ -2,19 +2,19 @@
 
 #include <sys/types.h>
 
-/// What a worker, or a program that this process started, leaves behind: processes whose parent is gone.
+/// Orphans: processes that a worker, or a program started by this process, leaves behind when it ends.
 namespace samestate {
 
-/// From now on they become children of this process, however often they forked and whatever session they made, instead of those of
-/// init. What children it has already stay as they are. Once a process: what is forked off has to call it again.
+/// Makes orphans children of this process instead of init, however often they forked and whatever session they are in. Children that
+/// exist already are left alone. Called once per process; a forked process has to call it again.
 void adopt_orphans();
 
-/// A child of this process that it ends itself, until it is forgotten: every one that it forks off has to be, or it ends with the
-/// next worker.
+/// Marks a child as one that this process ends itself, until it is forgotten. Every forked child has to be marked, or end_orphans()
+/// kills it.
 void keep_child(pid_t child);
 void forget_child(pid_t child);
 
-/// Kills and reaps every child of this process that is none of its own. Nothing where it adopted none.
+/// Kills and reaps every child that is not marked. Does nothing where adopt_orphans() was not called.
 void end_orphans();
 
 }  // namespace samestate

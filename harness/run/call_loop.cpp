@@ -144,7 +144,7 @@ KernelCall one_call(const CallLoop& loop, const RunOptions& options, const Segme
   return call;
 }
 
-/// Calls step(segment, begin, end) for every call behind the tokens that are given; a path of none still hands the state on.
+/// Calls step(segment, begin, end) for every call after the given tokens; an empty path still hands the state on.
 template <class Step>
 void each_call(const CallLoop& loop, Step&& step) {
   std::int64_t begin = 0;

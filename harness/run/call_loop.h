@@ -91,7 +91,7 @@ struct CallLoop {
   std::vector<std::int64_t> offsets;  ///< of packed sequences; else empty
   KernelCall settings;                ///< of every call, but for tensors, tokens and chunk
   Path path;
-  Index given = 0;        ///< tokens whose call is not made: the rows that later calls get of them are enough
+  Index given = 0;        ///< tokens whose call is not made, since later calls receive their rows as inputs
   bool in_place = false;  ///< states are carried in place, and calls see parts of whole tensors
 };
 

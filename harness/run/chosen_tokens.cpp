@@ -21,7 +21,7 @@ constexpr Index kFirstEdge = 64;
 constexpr Index kDrawn = 3;
 constexpr Index kFarthest = 6;  ///< that a judge adds at most
 
-/// Where more follow than are held of a prompt, it is no prompt but the part of one that came before.
+/// The cached tokens count as a prompt only if few tokens follow; otherwise they are just the earlier part of one.
 Index prompt_of(Index tokens, Index cached) { return tokens - cached > kAllOfPrompt ? 0 : cached; }
 
 }  // namespace

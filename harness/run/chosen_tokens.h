@@ -22,11 +22,11 @@ class ChosenTokens {
   /// Of a sequence that has no more, all.
   static constexpr Index kAll = 384;
 
-  /// `cached`: tokens of the first call, behind which the case's own follow; where those are few, all are held, and fewer of the
-  /// first call.
+  /// `cached`: tokens of the first call. If only a few tokens follow them, all of these are held, and fewer tokens of the first
+  /// call.
   ChosenTokens(Index tokens, std::uint64_t seed, Index cached = 0);
 
-  /// All tokens of the calls behind a cache whose own call is not made.
+  /// All tokens after a cache whose own call is not made.
   [[nodiscard]] static ChosenTokens behind(Index tokens, Index cached);
 
   [[nodiscard]] bool all() const { return count_ == std::ssize(taken_); }

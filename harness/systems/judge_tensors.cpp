@@ -21,7 +21,7 @@
 namespace samestate {
 namespace {
 
-/// The tokens behind those whose call is not made.
+/// The tokens whose calls are made: those after the cached ones.
 std::vector<Index> tokens_made(const Case& c) {
   std::vector<Index> tokens(static_cast<std::size_t>(c.T - c.prefill));
   std::iota(tokens.begin(), tokens.end(), c.prefill);
@@ -180,9 +180,9 @@ Judgement judge_tensors(const Resolved& r, const TensorSystem& system, std::stri
     const double vacuous = (points ? 1.0 : 0.3) / (tiles * tiles);
     return SampledSequences(held, work, points ? 0.1 : 0.0, law ? 0.0 : vacuous);
   };
-  // Few right runs are in doubt, and drawing fails a wrong one: the work of a case that may go into it, of which some forty samples
-  // are taken. Most of the work of a few tokens is a layer's weights, which a sample reads once; of more tokens a sample takes as
-  // long as the running error.
+  // Few correct runs are in doubt, and drawing fails a wrong one. This is the work of a case that may be drawn, about forty samples
+  // of it. With a few tokens most of the work is reading a layer's weights, which a sample does once; with more tokens each sample
+  // takes as long as the running error.
   constexpr Index kFewTokens = 4;
   constexpr double kOfManyTokens = 16.0;
   double left_in_doubt = r.c.chunk > 64 ? 0.5 : 256.0;

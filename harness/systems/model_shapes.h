@@ -28,7 +28,7 @@ struct HeadWidths {
 /// Those of public models: Qwen3-Next's and Kimi's 128, RWKV's 64, Gated DeltaNet's 256, and others between.
 [[nodiscard]] std::span<const HeadWidths> head_widths();
 
-/// Calls of the recurrent family that every plan has, beside those that models make: what went wrong in them is in no pair of factors.
+/// Calls of the recurrent family that every plan contains. Each stands for faults that no pair of factors finds.
 struct FamilyCall {
   enum class Tried : std::uint8_t {
     every_regime,    ///< with the data of every regime in turn

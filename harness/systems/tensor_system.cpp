@@ -305,7 +305,7 @@ double TensorSystem::work(const Case& c) const {
   constexpr double kPlain = 1.0 / 25;
   const double part =
       static_cast<double>(sequences_to_hold(c)) / static_cast<double>(std::max<Index>(c.B, 1));
-  // The last tokens meet twice as many others as the mean one.
+  // The last tokens attend to twice as many tokens as the average one.
   const double made =
       c.cached ? std::min(1.0, 2.0 * static_cast<double>(c.T - c.prefill) / static_cast<double>(c.T)) : 1.0;
   const double tokens = c.cached                                  ? 1.0
@@ -339,7 +339,7 @@ std::vector<CaseTensor> TensorSystem::inputs(const Resolved& r) const { return t
 
 namespace {
 
-/// Rows that no call was to write: where they are no number, an explanation would take them for what is wrong.
+/// Fills rows that no call was meant to write with exact values, so that an explanation does not report them as wrong.
 void fill_given(const Resolved& r, Trace& trace) {
   for (CaseTensor& y : trace.outputs) {
     const auto each = static_cast<std::size_t>(y.spec.size());

@@ -9,7 +9,7 @@
 /// are those of bounds_operators.md 2: a sum of n terms, S with squares Q, errs by
 ///   u sqrt((n - 1) (S^2 / 3 + Q / 6) + Q),  u n |S| / 2 where the terms are alike (S^2 >= 0.9 n Q), of many by one share of
 /// it in every second sample: what is a little less than 1 is rounded up again and again, in the sums of every token,
-/// less what it loses of small terms behind large ones (kStagnation), and by nothing where the grid of its largest partial sum holds it and its terms, by their squares: eight odd numbers
+/// and by nothing where the grid of its largest partial sum holds it and its terms, by their squares: eight odd numbers
 /// may add up to a multiple of four on which no sum of some of them lies.
 namespace samestate {
 
