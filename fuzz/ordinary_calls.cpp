@@ -40,8 +40,8 @@ const CaseForm* form_of(const KernelRow& kernel, bool CaseForm::*which) {
 /// A pool of slots serves single tokens; it is neither trained nor prefilled.
 bool serves_slots(const KernelRow& kernel) { return kernel.system->law("pool") != nullptr; }
 
-/// Whether the state before the call comes with the data, so that no earlier call has to leave it. This always holds for the recurrent
-/// family and for pools; other stateful layers get such data half of the time, and layers that take keys and values never do.
+/// Returns true where the data contain the state before the call, so that no earlier call has to leave it. This always holds for the
+/// recurrent family and for pools; other layers get such data half of the time, and layers that take keys and values never do.
 bool has_its_states(const KernelRow& kernel, const Case& c, const Dice& dice) {
   return is_family(kernel) || serves_slots(kernel) || (!gets_cache(*kernel.system, c) && dice.one_in(2));
 }

@@ -38,8 +38,8 @@ struct Resolved {
   [[nodiscard]] Path path(Index tokens) const;
 };
 
-/// Whether each call of the case receives everything it needs about earlier tokens as inputs (the keys and values of an attention)
-/// and carries no state, so that the calls before it need not be made.
+/// Returns true if each call of the case receives all that it needs of earlier tokens as inputs (the keys and values of an
+/// attention) and carries no state, so that the calls before it need not be made.
 [[nodiscard]] bool gets_cache(const System& system, const Case& c);
 
 /// Nothing where the line is no case.

@@ -22,7 +22,7 @@ struct FailureGroup {
   std::string only;
 };
 
-/// Whether the failure came again in a process of its own, or had one from the start (kNotRunAgain says that it did not).
+/// Returns true if the failure was seen in a process that had run nothing before (its reason lacks kNotRunAgain).
 [[nodiscard]] bool is_confirmed(const Judgement& judgement);
 
 /// What a failure says of its cause by itself, without a number of its own: "wrong where no operation rounds",

@@ -105,7 +105,7 @@ TEST(ReadCard, OfPlainLoopsTheAccumulatorIsNotToldApartByChance) {
     truth.norm = Norm::unrounded;
     truth.qk = Format::bf16;
     EXPECT_EQ(score_of(card, truth).wrong, 0) << score_of(card, truth).text;
-    // What is kept in fp32 looks the same where its products are three of tf32 parts (about 21 bits): that is told too.
+    // A state kept in fp32 looks the same where its products are three of tf32 parts (about 21 bits): that is told too.
     const auto told = std::ranges::count_if(card.points, [](const CardPoint& point) {
       return point.told ||
              (point.value == "fp32" && point.like.size() == 1 && point.like.front().value == "tf32x3");

@@ -244,7 +244,7 @@ TEST(CallFields, ACacheWhoseKeyLacksAFieldShows) {
   }
 }
 
-// What is kept of the call before, whatever it was, shows in some of the cases of every plan: the last of the calls between is drawn.
+// A kernel that uses the scale of the call before fails in some of these cases, since the last of the calls between is drawn.
 TEST(CallFields, TheScaleOfTheCallBeforeShowsInSomeCases) {
   int failed = 0;
   constexpr int kCases = 24;
