@@ -36,6 +36,17 @@ CLI::Option* add_plugin_option(CLI::App& app, std::vector<std::string>& plugins)
           return error.what();
         }
       });
+  app.add_option_function<int>(
+         "--subjects", [](int count) { ::setenv("SAMESTATE_SUBJECTS", std::to_string(count).c_str(), 1); },
+         "processes of a subject at a time (one a GPU, since each imports and compiles the same; on the CPU "
+         "as "
+         "many as --threads)")
+      ->check(CLI::Range(1, 1024));
+  app.add_option_function<std::string>(
+         "--autotune", [](const std::string& how) { ::setenv("SAMESTATE_AUTOTUNE", how.c_str(), 1); },
+         "what tuners of a Python subject do: first, their first configuration that runs, untimed; cached, "
+         "their own choice, kept on disk; full, their own choice, made anew (first)")
+      ->check(CLI::IsMember({"first", "cached", "full"}));
   return add_repeatable(
       app, "--plugin,--subject", plugins,
       "kernels of yours: a shared library (docs/plugins.md), python:NAME, socket:PATH or a command "

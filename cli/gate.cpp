@@ -17,9 +17,12 @@
 #include "cli/gate_result.h"
 #include "cli/gate_run.h"
 #include "cli/interrupt.h"
+#include "cli/learn.h"
 #include "cli/options.h"
 #include "cli/ranks.h"
+#include "cli/subject_log.h"
 #include "cli/table.h"
+#include "fuzz/refusals.h"
 #include "harness/cases/system.h"
 #include "harness/records/hash.h"
 #include "reference/error.h"
@@ -28,6 +31,7 @@
 #include "reports/records/judged_share.h"
 #include "reports/records/resume_run.h"
 #include "reports/records/summary.h"
+#include "reports/text/timings.h"
 
 namespace samestate::cli {
 namespace {
@@ -36,7 +40,7 @@ struct GateOptions {
   GatePlanOptions plan;
   FilterOptions filter;
   std::string shard = "0/1";
-  bool list = false, json = false, fail_fast = false, resume = false;
+  bool list = false, json = false, fail_fast = false, resume = false, timings = false;
   std::vector<std::string> plugins;
   std::string jsonl, junit, markdown, coverage, baseline, new_baseline, timeout = "10m", budget = "0";
   std::string corpus = standard_corpus(), commit, devices;
@@ -157,7 +161,8 @@ int run_gate(GateOptions options) {
                      {"--write-baseline", options.new_baseline}});
   PlanOptions& of_plan = options.plan.plan;
   of_plan.filter = filter_of(options.filter);
-  const KernelTable table = kernel_table(options.plugins, of_plan.filter, options.plan.strict);
+  const SubjectLog log(options.plugins);
+  KernelTable table = kernel_table(options.plugins, of_plan.filter, options.plan.strict);
   of_plan.kernel = kernels_asked(of_plan.kernel, table, of_plan.system, of_plan.device);
   std::unique_ptr<Devices> devices;
   if (!options.list && (of_plan.device != "cpu" || !options.devices.empty()))
@@ -177,6 +182,8 @@ int run_gate(GateOptions options) {
     if (!path.empty() && !options.list) require_writable(path);
   }
   if (!options.list) note_interrupts();
+  std::vector<std::string> learned, lacking;
+  if (!options.list) learn_by_calls(table, options.plan, timeout, devices.get(), learned, lacking);
   const GatePlan plan = gate_plan(options.plan, table, corpus);
   if (options.list) return print_plan(plan.plan.cases, options.json);
   if (options.each_device) require_cuda(plan.plan.cases, table);
@@ -202,6 +209,7 @@ int run_gate(GateOptions options) {
   how.campaign.ranks = hand_out(options.plugins);
   how.campaign.devices = devices.get();
   how.campaign.each_device = options.each_device;
+  how.campaign.compiling = options.plan.compiles ? 0.0 : kCompileSeconds;
   GateRun run(table, std::move(how), lines);
   const auto begin = std::chrono::steady_clock::now();
   run.take(earlier.records, earlier.numbers);
@@ -217,6 +225,9 @@ int run_gate(GateOptions options) {
   count_pairs(options, plan.plan, is_whole(options, budget) && run.left() == 0, result);
   count_calls(options, plan.plan, result);
   mark_missing_devices(result.records);
+  const std::vector<Refusals> refusals = find_refusals(
+      result.records, [&](const std::string& kernel) { return table.row_named(kernel).limits.text(); });
+  const std::vector<std::string> refused = count_as_refused(result.records, refusals);
   if (baseline) mark_grown(*baseline, options, table, result);
   explain_kinds(result, table, options.fail_fast);
   const bool failed = !failure_groups(result.records).empty();
@@ -226,9 +237,16 @@ int run_gate(GateOptions options) {
   end.not_complete = why_left(run.ran(), run.left(), options.fail_fast && failed, lines.lost());
   end.interrupted = interrupted() || !lines.lost().empty();
   end.not_started = run.not_started();
-  end.notes = plan.notes;
+  end.notes = learned;
+  end.notes.insert(end.notes.end(), plan.notes.begin(), plan.notes.end());
+  result.refused = plan.refused;
   if (devices) end.notes.insert(end.notes.end(), devices->losses().begin(), devices->losses().end());
+  for (std::string& sentence : run.not_compiled()) end.notes.push_back(std::move(sentence));
+  if (const std::string printed = log.text(); !printed.empty()) end.notes.push_back(printed);
+  end.remarks = lacking;
+  end.remarks.insert(end.remarks.end(), refused.begin(), refused.end());
   judge_gate(result);
+  if (options.timings) result.timings = timings_text(result.records);
   result.how = fmt::format(" on {} thread(s){}{}, seed {}{}", options.threads,
                            devices_text(result.records, run.compared(), options.each_device), ranks_text(),
                            of_plan.seed, options.plan.shard.count > 1 ? ", shard " + options.shard : "");
@@ -290,11 +308,11 @@ Command add_gate(CLI::App& app) {
          "share of a kernel's planned cases that must be judged, those outside its declared limits left out")
       ->capture_default_str()
       ->check(number_in(0.0, 1.0));
-  app.add_option("--variants", options->plan.variants,
-                 "of a kernel that is compiled anew for other sizes or settings (its declaration's "
-                 "\"variant\"), at most "
-                 "so many, each compiled once (0: all)")
-      ->capture_default_str()
+  app.add_option(
+         "--compiles", options->plan.compiles,
+         "variants to compile of a kernel that is compiled anew for other sizes or settings; the cases of "
+         "other "
+         "variants get the sizes of these (0: all; default: up to 24, as many as compile in the first 210 s)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1000000}));
   add_commit_option(app, options->commit);
   app.add_option("--budget", options->budget,
@@ -323,6 +341,8 @@ Command add_gate(CLI::App& app) {
   app.add_option("--shard", options->shard, kShardHelp)->capture_default_str();
   app.add_flag("--list", options->list, "print the case lines, run none");
   app.add_flag("--strict", options->plan.strict, kStrictHelp);
+  app.add_flag("--timings", options->timings,
+               "end with where the seconds of the cases went: start, compile, copies, kernel, judge");
   app.add_flag("--fail-fast", options->fail_fast, "start no case after the first failure");
   app.add_flag("--json", options->json, "machine-readable, instead of the summary; with --list too");
   app.add_option("--timeout", options->timeout, "a case that takes longer is a timeout (0: no limit)")

@@ -137,7 +137,13 @@ GatePlan gate_plan(const GatePlanOptions& options, const KernelTable& table,
     out.notes.push_back(fmt::format(
         "the filter's {} {} in no case: no kernel here takes {}, or its calls take too long",
         fmt::join(none, ", "), none.size() == 1 ? "is" : "are", none.size() == 1 ? "it" : "them"));
-  for (const LeftOut& left : keep_callable(cases, table, options.variants))
+  for (const auto& [kernel, texts] : options.learned) {
+    const DeclaredLimits limits(texts, *table.row_named(kernel).system);
+    out.refused += static_cast<std::int64_t>(std::erase_if(cases, [&](const Case& c) {
+      return table.choose(Resolved(c)).named->name == kernel && !limits.hold(c);
+    }));
+  }
+  for (const LeftOut& left : keep_callable(cases, table, options.compiles.value_or(kStandardCompiles)))
     out.notes.push_back(text_of(left));
   const std::int64_t total = plan.total = std::ssize(cases);
   if (total == 0 && !options.plan.filter.empty()) {
@@ -181,7 +187,7 @@ RunPart part_of_gate(const GatePlanOptions& options, const GatePlan& plan,
   put("kernel", of.kernel);
   put("max-cases", std::to_string(of.max_cases));
   put("where", of.filter.text());
-  put("variants", std::to_string(options.variants));
+  put("compiles", options.compiles ? std::to_string(*options.compiles) : "");
   put("strict", options.strict ? "on" : "");
   return part;
 }
@@ -194,7 +200,7 @@ GatePlanOptions options_of(const RunPart& part) {
   read(part, "device", out.plan.device);
   read(part, "kernel", out.plan.kernel);
   read(part, "max-cases", out.plan.max_cases);
-  read(part, "variants", out.variants);
+  if (part.options.contains("compiles")) read(part, "compiles", out.compiles.emplace());
   out.strict = part.options.contains("strict");
   std::string where;
   read(part, "where", where);
@@ -232,7 +238,7 @@ std::vector<Case> further_cases(const PlanCoverage& judged, const GatePlanOption
                                 const KernelTable& table, int round) {
   std::vector<Case> cases = judged.again(table, options.plan.seed, round);
   (void)keep_callable(cases, table, 0);
-  if (options.variants > 0) leave_compiled(cases, table);
+  if (options.compiles != 0) leave_compiled(cases, table);
   return cases;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,9 +21,16 @@ namespace samestate::cli {
 struct GatePlanOptions {
   PlanOptions plan;
   Shard shard;
-  std::int64_t variants = 8;
+  /// Variants of a kernel that is compiled by its calls; 0: all; nothing: kStandardCompiles, as far as kCompileSeconds last.
+  std::optional<std::int64_t> compiles;
   bool strict = false;
+  /// By kernel, limits that it keeps without declaring them (learn_by_calls): cases outside are left out, and counted.
+  std::map<std::string, std::vector<std::string>> learned;
 };
+
+/// A gate of one such kernel is to take five minutes.
+inline constexpr std::int64_t kStandardCompiles = 24;
+inline constexpr double kCompileSeconds = 210.0;
 
 /// The cases of one shard of a gate, in the order of the plan.
 struct GatePlan {
@@ -31,6 +39,7 @@ struct GatePlan {
   std::int64_t total = 0;             ///< cases of all shards
   std::string hash;                   ///< PlanHash of them
   std::vector<std::string> notes;     ///< what was left out, a sentence each
+  std::int64_t refused = 0;           ///< cases left out by what was learned
 };
 
 /// The corpus, then the plan; what a subject is not called for left out, thinned together where the cases are limited,

@@ -143,7 +143,7 @@ int report_gate(const GateResult& result, const GateReports& reports, RunFile& l
   fmt::print(aside, "{}", result.coverage);
   for (const std::string& note : end.notes) fmt::print(aside, "{}\n", note);
   if (!end.not_complete.empty()) fmt::print(aside, "{}\n", end.not_complete);
-  fmt::print(aside, "{}", result.growth);
+  fmt::print(aside, "{}{}", result.growth, result.timings);
   for (const std::string& remark : end.remarks) fmt::print(stderr, "samestate: {}\n", remark);
   if (!reports.baseline.empty() && end.exit != kPass)
     fmt::print(stderr, "samestate: {} was not written: the gate did not pass\n", reports.baseline);

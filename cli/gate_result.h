@@ -26,12 +26,14 @@ struct GateResult {
   std::vector<std::int64_t> numbers;  ///< of the records: their places in it
   RunEnd end;                         ///< judge_gate sets exit and remarks
   std::int64_t left = 0;              ///< cases that were not started
+  std::int64_t refused = 0;  ///< planned cases outside of limits that a kernel keeps and does not declare
   double least_judged = 0.5;
   std::string how;            ///< of the summary's second line, behind the seconds: " on 2 thread(s), seed 1"
   std::string coverage;       ///< of the plan's pairs, for people; empty: nothing is to be said
   std::string coverage_json;  ///< PlanCoverage::json
   std::optional<CoverageCount> pairs;  ///< of a plan that ran whole
   std::string growth;                  ///< beyond a baseline, for people
+  std::string timings;                 ///< timings_text, where that was asked for
   std::string baseline;                ///< its name where there was one
 };
 

@@ -1,9 +1,12 @@
 #include "cli/gate_run.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "cli/devices.h"
 #include "cli/interrupt.h"
+#include "reports/records/summary.h"
 
 namespace samestate::cli {
 
@@ -26,6 +29,7 @@ void GateRun::run(std::span<const Case> cases, std::span<const std::int64_t> num
     if (failure) record.options += device_options(record, options_.campaign.devices);
     lines_.end(numbers[i], record);
     failed_ = failed_ || failure;
+    progress_.compiled(record.spent.compile + record.spent.tune);
     progress_.step(record.judgement.ratio, failure);
     done_.emplace(numbers[i], std::move(record));
   };
@@ -33,9 +37,23 @@ void GateRun::run(std::span<const Case> cases, std::span<const std::int64_t> num
       run_campaign(cases, table_, options_.campaign, observer, [this] { return stopped(); });
   left_ += ran.not_started;
   compared_ += ran.compared;
+  for (const std::size_t i : ran.not_compiled) {
+    const std::string kernel = planned_record(cases[i], table_).kernel;
+    ++not_compiled_[kernel];
+    started[i] = true;  // nobody waits for it
+  }
   for (std::size_t i = 0; i < cases.size(); ++i) {
     if (!started[i]) ++not_started_[planned_record(cases[i], table_).kernel];
   }
+}
+
+std::vector<std::string> GateRun::not_compiled() const {
+  std::vector<std::string> out;
+  for (const auto& [kernel, cases] : not_compiled_)
+    out.push_back(fmt::format(
+        "{}: no variant was compiled after {:g} s, which left {} out; --compiles N takes as long as N take",
+        kernel, options_.campaign.compiling, counted(cases, "case")));
+  return out;
 }
 
 void GateRun::run_rest(std::span<const Case> cases, std::span<const std::int64_t> numbers) {

@@ -49,6 +49,8 @@ class GateRun {
   /// By kernel, cases that were left.
   [[nodiscard]] const std::map<std::string, std::int64_t>& not_started() const { return not_started_; }
   [[nodiscard]] std::int64_t left() const { return left_; }
+  /// A sentence for each kernel whose compiling was cut short (CampaignOptions::compiling).
+  [[nodiscard]] std::vector<std::string> not_compiled() const;
   /// Cases that every device ran.
   [[nodiscard]] std::int64_t compared() const { return compared_; }
   [[nodiscard]] std::int64_t ran() const { return static_cast<std::int64_t>(done_.size()); }
@@ -60,6 +62,7 @@ class GateRun {
   RunFile& lines_;
   std::map<std::int64_t, Record> done_;
   std::map<std::string, std::int64_t> not_started_;
+  std::map<std::string, std::int64_t> not_compiled_;  ///< cases by kernel
   std::int64_t left_ = 0;
   std::int64_t compared_ = 0;
   bool failed_ = false;

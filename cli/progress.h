@@ -23,6 +23,8 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void step(double ratio, bool failed, double work = 1.0);
+  /// So many seconds of the steps went into compilers.
+  void compiled(double seconds) { compiling_ += seconds; }
   /// A step of a search that has neither an end nor ratios: what it is at.
   void at(std::string_view what);
   /// So many steps more, of which nobody knew.
@@ -41,6 +43,7 @@ class Progress {
   double total_work_;
   double work_ = 0.0;
   double worst_ = 0.0;
+  double compiling_ = 0.0;
   bool terminal_;
   std::chrono::milliseconds pause_;  ///< between two lines
   bool shown_ = false;               ///< the line is on the screen

@@ -16,6 +16,7 @@
 #include "harness/processes/each_device.h"
 #include "harness/processes/history.h"
 #include "harness/processes/losses.h"
+#include "harness/run/call_variant.h"
 #include "oracles/reasons.h"
 
 namespace samestate {
@@ -33,6 +34,8 @@ constexpr int kRepeated = 200;
 /// failure of a kernel is tried on its others.
 constexpr double kReplayFast = 6.0;
 constexpr double kTryKnown = 20.0;
+/// Seconds that running failures again may take, of processes that start for it: that a kernel is wrong is known by then.
+constexpr double kRepeatSeconds = 60.0;
 
 /// A case that names no kernel runs on the CPU.
 bool any_on_device(std::span<const Case> cases, const KernelTable& table) {
@@ -69,7 +72,8 @@ class Campaign {
       for (const auto& [index, record] : each_device_->rest()) finish(index, record);
     }
     for (Unrepeated& failure : unrepeated_) look_before(failure);
-    return {run_, std::ssize(cases_) - run_, each_device_ ? each_device_->compared() : 0};
+    return {run_, std::ssize(cases_) - run_ - std::ssize(not_compiled_), not_compiled_,
+            each_device_ ? each_device_->compared() : 0};
   }
 
  private:
@@ -95,10 +99,27 @@ class Campaign {
       // What failed is being run again: a failure or flaky, it ends the run.
       if (options_.fail_fast && (!failed_.empty() || !unrepeated_.empty())) return std::nullopt;
       if (ending()) return std::nullopt;
+      if (compiles_too_late(next_)) {
+        not_compiled_.push_back(next_++);
+        continue;
+      }
       Task next = task(next_++);
       if (!is_skipped(next)) return next;
     }
     return std::nullopt;
+  }
+
+  /// Whether the case asks for a variant of its kernel that none before it had, when there is no time for another.
+  bool compiles_too_late(std::size_t index) {
+    if (options_.compiling <= 0.0) return false;
+    const KernelRow& row = *table_.choose(Resolved(cases_[index])).named;
+    if (row.compiled_for.empty()) return false;
+    const auto variant = std::pair(&row, variant_of(row, cases_[index]));
+    if (compiled_.contains(variant)) return false;
+    const std::chrono::duration<double> since = Clock::now() - begin_;
+    if (since.count() > options_.compiling) return true;
+    compiled_.insert(variant);
+    return false;
   }
 
   /// Whether no case is started any more.
@@ -195,6 +216,8 @@ class Campaign {
       return;
     }
     Failed& first = failed->second;
+    repeating_ += result.seconds;
+    if (repeating_ > kRepeatSeconds) repeats_left_ = 0;
     if (verdict == Verdict::fail && --first.left > 0) return again_.push_back(index);
     Unrepeated alone{index, std::move(first.record), std::move(first.task), verdict};
     failed_.erase(failed);
@@ -304,6 +327,8 @@ class Campaign {
   const std::function<bool()>& stop_;
   Clock::time_point begin_ = Clock::now();
   std::size_t next_ = 0;
+  std::vector<std::size_t> not_compiled_;
+  std::set<std::pair<const KernelRow*, std::vector<std::string>>> compiled_;
   std::vector<bool> started_ = std::vector<bool>(cases_.size());
   std::vector<bool> finished_ = std::vector<bool>(cases_.size());
   std::optional<Clock::time_point> interrupted_since_;
@@ -315,6 +340,7 @@ class Campaign {
   double tried_known_ = 0.0;                                     ///< seconds
   History history_;
   int repeats_left_ = kRepeated;
+  double repeating_ = 0.0;  ///< seconds of failures that were run again
   std::int64_t run_ = 0;
   Losses losses_;
   std::optional<EachDevice> each_device_;
@@ -333,7 +359,7 @@ CaseRunner case_runner(const KernelTable& table) {
 }
 
 CaseResult case_result(const Record& record, std::uint64_t edges) {
-  return {record.judgement, record.seconds, edges, record.gpu, record.outputs, record.ran_by};
+  return {record.judgement, record.seconds, edges, record.gpu, record.outputs, record.ran_by, record.spent};
 }
 
 Record record_of(const Case& c, const KernelTable& table, const CaseResult& result) {
@@ -342,6 +368,7 @@ Record record_of(const Case& c, const KernelTable& table, const CaseResult& resu
   record.seconds = result.seconds;
   record.outputs = result.outputs;
   record.ran_by = result.ran_by;
+  record.spent = result.spent;
   // What a client of `samestate serve` runs on, only that knows.
   const bool of_client = record.options.find(kOfClient) != record.options.npos;
   if (record.device == "cuda" && !of_client) record.gpu = result.gpu;

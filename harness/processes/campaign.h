@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "harness/processes/workers.h"
 #include "harness/run/run_case.h"
@@ -10,9 +11,11 @@ namespace samestate {
 
 /// How a list of cases is run.
 struct CampaignOptions {
-  int threads = 1;           ///< cases at a time, in one process, so that threads of one kernel meet
-  double budget = 0.0;       ///< seconds after which no case is started; 0: no limit
-  double timeout = 0.0;      ///< seconds that a case may take; 0: no limit
+  int threads = 1;       ///< cases at a time, in one process, so that threads of one kernel meet
+  double budget = 0.0;   ///< seconds after which no case is started; 0: no limit
+  double timeout = 0.0;  ///< seconds that a case may take; 0: no limit
+  /// Seconds after which no case is started that compiles a kernel anew (KernelRow::compiled_for); 0: no limit.
+  double compiling = 0.0;
   HandOut* ranks = nullptr;  ///< that run cases too, each as many at a time; none: this process alone
   /// GPUs that share the cases, each by a process of its own; of cases without a cuda kernel none is asked.
   Devices* devices = nullptr;
@@ -31,7 +34,9 @@ struct CampaignObserver {
 struct CampaignResult {
   std::int64_t run = 0;
   std::int64_t not_started = 0;  ///< left when the budget was spent or `stop` said so
-  std::int64_t compared = 0;     ///< cases that every device ran (CampaignOptions::each_device)
+  /// Left since they would have compiled a kernel after CampaignOptions::compiling: places in the list of cases.
+  std::vector<std::size_t> not_compiled = {};
+  std::int64_t compared = 0;  ///< cases that every device ran (CampaignOptions::each_device)
 };
 
 /// Runs the cases in a worker process (see Workers for what that asks of the caller and for crashes and

@@ -24,7 +24,9 @@ class LineProcess {
 
   /// Starts `/bin/sh -c command` in a process group of its own, which dies with the calling process. Throws Error, that
   /// begins with `option`, where no process can be made.
-  [[nodiscard]] static LineProcess start(const std::string& command, std::string_view option);
+  /// `log`: a file to which what it prints to stderr is appended, up to 16 MiB; empty: it prints to this process's stderr.
+  [[nodiscard]] static LineProcess start(const std::string& command, std::string_view option,
+                                         const std::string& log = {});
   /// Connects to whoever listens. Throws Error that names the path.
   [[nodiscard]] static LineProcess connect(const std::string& path, std::string_view option);
 
@@ -44,14 +46,22 @@ class LineProcess {
   /// Ends it: an orderly one at the end of its input, the others, and all that they started, by force after half a
   /// second, or at once. What it ended with, "exit code 3" or "signal 11 (Segmentation fault)"; empty for a socket.
   std::string stop(bool at_once = false);
+  /// The end of what it printed so far, of one with a log: at most 16 KiB, and its last line but for blanks.
+  [[nodiscard]] const std::string& printed() const { return printed_; }
+  [[nodiscard]] std::string last_printed() const;
   /// Ends at once what this process started and has not stopped, and all that they started: of a process that ends without
   /// destructors.
   static void end_all() noexcept;
 
  private:
+  /// Waits until the conversation has something, or milliseconds are over, and keeps what is printed meanwhile. As poll.
+  int wait(short events, int milliseconds);
+  void take_printed();
+
   pid_t child_ = -1;
   int socket_ = -1;
-  std::string received_;
+  int output_ = -1;  ///< what it prints; -1: that does not come here
+  std::string log_, printed_, received_;
 };
 
 }  // namespace samestate

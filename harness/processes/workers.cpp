@@ -11,7 +11,7 @@ namespace samestate {
 namespace {
 
 Answer answer_of(const CaseResult& result) {
-  return {result_text(result), broken_by(result.judgement), missed_device(result.judgement)};
+  return {result_text(result), broken_by(result.judgement, result.spent), missed_device(result.judgement)};
 }
 
 CaseResult result_of(const JobResult& done) {
@@ -65,8 +65,10 @@ std::optional<Judgement> judgement_of_loss(const JobResult& done, Verdict said) 
   return j;
 }
 
-std::string broken_by(const Judgement& judgement) {
-  const bool broken = judgement.verdict == Verdict::crash || judgement.gate == "device";
+std::string broken_by(const Judgement& judgement, const Spent& spent) {
+  // The process that threw is another one, which goes on, and this one is as it was.
+  const bool elsewhere = spent.calls > 0 && !spent.lost && judgement.gate != "device";
+  const bool broken = (judgement.verdict == Verdict::crash && !elsewhere) || judgement.gate == "device";
   return !broken ? "" : judgement.reason.empty() ? "a crash" : judgement.reason;
 }
 

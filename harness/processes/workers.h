@@ -82,6 +82,6 @@ class Workers {
 [[nodiscard]] std::string missed_device(const Judgement& judgement);
 
 /// Why a process in which a case was judged so is not to be used again; empty: it is.
-[[nodiscard]] std::string broken_by(const Judgement& judgement);
+[[nodiscard]] std::string broken_by(const Judgement& judgement, const Spent& spent = {});
 
 }  // namespace samestate

@@ -135,9 +135,10 @@ std::vector<StageFinding> stages_of(std::string_view text) {
   return out;
 }
 
-/// Without gpu and outputs, and then without ran_by, which checkpoints of before do not have.
+/// Checkpoints of before lack the last fields: gpu, outputs, ran_by and spent, or those behind the second or third of them.
 constexpr std::size_t kFieldsBefore = 1 + 1 + 13 + 7 + 1 + 1 + 1 + 2 + 1;
-constexpr std::size_t kFieldsThen = kFieldsBefore + 2, kFields = kFieldsThen + 1;
+constexpr std::size_t kFields = kFieldsBefore + 4;
+constexpr std::array kLengths = {kFieldsBefore, kFieldsBefore + 2, kFieldsBefore + 3, kFields};
 
 }  // namespace
 
@@ -149,7 +150,7 @@ std::string result_text(const CaseResult& finding) {
   out += '\t' + real_text(finding.seconds) + '\t' + std::to_string(finding.edges) + '\t' +
          escaped(j.held_which) + '\t' + escaped(j.stage) + '\t' + escaped(stages_text(j.stages)) + '\t' +
          escaped(j.reason) + '\t' + escaped(finding.gpu) + '\t' + escaped(finding.outputs) + '\t' +
-         escaped(finding.ran_by);
+         escaped(finding.ran_by) + '\t' + spent_text(finding.spent);
   return out;
 }
 
@@ -161,7 +162,7 @@ CaseResult parse_result(std::string_view text) {
     if (tab == std::string_view::npos) break;
     text.remove_prefix(tab + 1);
   }
-  if (fields.size() != kFields && fields.size() != kFieldsThen && fields.size() != kFieldsBefore) {
+  if (std::ranges::find(kLengths, fields.size()) == kLengths.end()) {
     throw Error(fmt::format("{} fields instead of {}", fields.size(), kFields));
   }
   CaseResult finding;
@@ -182,6 +183,8 @@ CaseResult parse_result(std::string_view text) {
   finding.outputs = plain(fields[at++]);
   if (at == fields.size()) return finding;
   finding.ran_by = plain(fields[at++]);
+  if (at == fields.size()) return finding;
+  finding.spent = parse_spent(fields[at++]);
   return finding;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "harness/records/spent.h"
 #include "oracles/verdict.h"
 
 namespace samestate {
@@ -16,13 +17,14 @@ struct CaseResult {
   std::string gpu = {};      ///< of the process that ran it; empty: it had none of its own
   std::string outputs = {};  ///< Record::outputs
   std::string ran_by = {};   ///< Record::ran_by
+  Spent spent = {};          ///< Record::spent
 };
 
 /// One line without its end, tab-separated, that comes back bit for bit: between processes and in
 /// checkpoints.
 [[nodiscard]] std::string result_text(const CaseResult& finding);
 
-/// The finding of such a line; one of before lacks gpu, outputs and ran_by, or the last. Throws Error that says which field is damaged.
+/// The finding of such a line; one of before lacks gpu, outputs, ran_by and spent, or the last of them. Throws Error that says which field is damaged.
 [[nodiscard]] CaseResult parse_result(std::string_view text);
 
 }  // namespace samestate

@@ -4,12 +4,17 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/records/spent.h"
 #include "oracles/verdict.h"
 
 namespace samestate {
 
 /// Judgement::gate of a case that was skipped for want of a device.
 inline constexpr std::string_view kNoDevice = "no device";
+/// Of a crash that came before the kernel had launched anything: it may be a call that it does not take.
+inline constexpr std::string_view kRefusal = "refusal";
+/// Of one that is unsupported since its kernel refuses what all refused cases share, and the declaration does not say so.
+inline constexpr std::string_view kRefused = "refused";
 /// Of one that was skipped since every device was lost: no fault of the kernel, which ran before.
 inline constexpr std::string_view kDevicesLost = "devices lost";
 /// Of a case whose outputs differ between two devices; the reason says how before its first colon.
@@ -40,6 +45,8 @@ struct Record {
   std::string outputs = {};
   /// What a kernel of somebody else's handed its calls on to (harness/run/forwarded.h); empty: it ran itself.
   std::string ran_by = {};
+  /// Of the same: where its seconds went.
+  Spent spent = {};
 };
 
 }  // namespace samestate

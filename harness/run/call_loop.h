@@ -31,6 +31,13 @@ class Trespass : public Error {
   using Error::Error;
 };
 
+/// A kernel of another process threw, and that process goes on.
+class ThrewElsewhere : public Error {
+ public:
+  ThrewElsewhere(const std::string& what, bool refusal) : Error(what), refusal(refusal) {}
+  bool refusal;  ///< it threw before it launched anything: the call may be one that it does not take
+};
+
 /// The same call with the same data gave other bits than before.
 class Unrepeatable : public Error {
  public:

@@ -17,7 +17,14 @@ std::vector<std::string> variant_of(const KernelRow& kernel, Case c) {
   const Resolved r(c);
   if (!r.form->packed) c.form = kernel.form;
   std::vector<std::string> values;
-  for (const std::string& key : kernel.compiled_for) values.push_back(call_value(c, key));
+  for (const std::string_view key : kernel.compiled_for) {
+    if (!key.ends_with(kBySixteen)) {
+      values.push_back(call_value(c, key));
+      continue;
+    }
+    const std::string value = call_value(c, key.substr(0, key.size() - kBySixteen.size()));
+    values.emplace_back(value == "1" ? "1" : std::stoll(value) % 16 == 0 ? "16" : "other");
+  }
   return values;
 }
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/run/kernel_table.h"
@@ -9,7 +10,12 @@
 /// Kernels that are compiled by their first call, whose time is not a case's (docs/subjects.md).
 namespace samestate {
 
-/// What the first call of the case that is this kernel's shows of the keys that it is compiled anew for.
+/// A key of which not each value is compiled anew, but each of three kinds of values: 1, multiples of 16 and others, which is what
+/// Triton makes of whole numbers that a kernel is given. "T%16" is that of T.
+inline constexpr std::string_view kBySixteen = "%16";
+
+/// What the first call of the case that is this kernel's shows of the keys that it is compiled anew for; of a key by sixteens "1",
+/// "16" or "other".
 [[nodiscard]] std::vector<std::string> variant_of(const KernelRow& kernel, Case c);
 
 /// While it lives the calling thread's calls are a case's of these kernels.

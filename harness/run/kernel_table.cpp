@@ -9,6 +9,7 @@
 
 #include "fixtures/quote.h"
 #include "harness/cases/keys.h"
+#include "harness/run/call_variant.h"
 #include "harness/run/clock.h"
 #include "harness/run/float_environment.h"
 #include "harness/run/forwarded.h"
@@ -411,17 +412,20 @@ void KernelTable::hold_exact() {
 void KernelTable::converts(std::string_view name, bool strided, std::vector<std::string> compiled_for,
                            std::function<Given(const Contract&)> given,
                            std::map<std::string, Format, std::less<>> formats) {
-  for (KernelRow& row : all_) {
-    if (row.name != name) continue;
-    for (const std::string& key : compiled_for) require_call_key(key, *row.system, "variant");
-    row.only_inside = true;
-    row.strided = strided;
-    row.compiled_for = std::move(compiled_for);
-    row.given = std::move(given);
-    row.formats = std::move(formats);
-    return;
-  }
-  throw Error(fmt::format("kernel {}: no such kernel", name));
+  this->compiled_for(name, std::move(compiled_for));
+  KernelRow& row = *std::ranges::find(all_, name, &KernelRow::name);
+  row.only_inside = true;
+  row.strided = strided;
+  row.given = std::move(given);
+  row.formats = std::move(formats);
+}
+
+void KernelTable::compiled_for(std::string_view name, std::vector<std::string> keys) {
+  const KernelRow& row = row_named(name);
+  for (const std::string_view key : keys)
+    require_call_key(key.substr(0, key.size() - (key.ends_with(kBySixteen) ? kBySixteen.size() : 0)),
+                     *row.system, "variant");
+  std::ranges::find(all_, name, &KernelRow::name)->compiled_for = std::move(keys);
 }
 
 void KernelTable::added_by(const std::string& options) {

@@ -79,8 +79,8 @@ class KernelThrew : public Error {
   using Error::Error;
 };
 
-/// What a call of a kernel gives. Throws KernelThrew for what it throws, but for the verdicts Unavailable, Trespass and
-/// Unrepeatable, which a kernel of another process is found out by on the way.
+/// What a call of a kernel gives. Throws KernelThrew for what it throws, but for the verdicts Unavailable, Trespass,
+/// Unrepeatable and ThrewElsewhere, which a kernel of another process is found out by on the way.
 template <class Call>
 auto called(const Call& call) {
   try {
@@ -90,6 +90,8 @@ auto called(const Call& call) {
   } catch (const Trespass&) {
     throw;
   } catch (const Unrepeatable&) {
+    throw;
+  } catch (const ThrewElsewhere&) {
     throw;
   } catch (const std::exception& thrown) {
     throw KernelThrew(std::string("the kernel threw: ") + thrown.what());
@@ -161,6 +163,8 @@ class KernelTable {
   void converts(std::string_view name, bool strided, std::vector<std::string> compiled_for,
                 std::function<Given(const Contract&)> given,
                 std::map<std::string, Format, std::less<>> formats = {});
+  /// Of one that was added: the keys for which it is compiled anew. Throws Error as converts does.
+  void compiled_for(std::string_view name, std::vector<std::string> keys);
   /// Of all rows that were added: what a printed command needs beside the line (KernelRow::options).
   void added_by(const std::string& options);
 

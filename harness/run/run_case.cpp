@@ -8,6 +8,7 @@
 #include <new>
 
 #include "harness/run/call_variant.h"
+#include "harness/run/collect_spent.h"
 #include "harness/run/device_fault.h"
 #include "harness/run/float_environment.h"
 #include "harness/run/forwarded.h"
@@ -100,6 +101,10 @@ void set_judgement(Record& record, const std::function<Judgement()>& judge) {
     record.judgement.verdict = Verdict::vacuous;
     record.judgement.gate = "reference";
     record.judgement.reason = fmt::format("the reference has no value to judge by: {}", none.what());
+  } catch (const ThrewElsewhere& thrown) {
+    record.judgement.verdict = Verdict::crash;
+    record.judgement.gate = thrown.refusal ? kRefusal : "exception";
+    record.judgement.reason = std::string("the kernel threw: ") + thrown.what();
   } catch (const KernelThrew& thrown) {
     record.judgement.verdict = Verdict::crash;
     record.judgement.gate = "exception";
@@ -151,6 +156,7 @@ Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads,
   const CallVariant variant(kernels, r.c);
   OutputHashes hashes;
   Forwarded forwarded;
+  const CollectSpent spent;
   set_judgement(record, [&] {
     try {
       return r.system->run(r, kernels, options, trace);
@@ -160,6 +166,7 @@ Record run_resolved(const Resolved& r, const KernelChoice& kernels, int threads,
   });
   record.outputs = hashes.text();
   record.ran_by = forwarded.text();
+  record.spent = spent.spent();
   return record;
 }
 

@@ -28,6 +28,38 @@ std::string text_of(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+/// Text of somebody else's for a message of one line.
+std::string short_text(const Json& object, const char* key) {
+  constexpr std::size_t kLongest = 400;
+  std::string text = text_of(object, key).substr(0, kLongest);
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return text;
+}
+
+/// A number from 0 to a day of seconds; 0 for anything else.
+double amount_in(const Json& object, const char* key) {
+  constexpr double kMost = 86400.0;
+  const auto found = object.find(key);
+  const double value = found != object.end() && found->is_number() ? found->get<double>() : 0.0;
+  return value >= 0.0 && value <= kMost ? value : 0.0;
+}
+
+Spent spent_in(const Json& answer) {
+  Spent spent;
+  spent.calls = 1;
+  spent.compiled = static_cast<std::int64_t>(amount_in(answer, "compiled"));
+  spent.loaded = static_cast<std::int64_t>(amount_in(answer, "loaded"));
+  const auto seconds = answer.find("seconds");
+  if (seconds == answer.end() || !seconds->is_object()) return spent;
+  spent.start = amount_in(*seconds, "import");
+  spent.compile = amount_in(*seconds, "compile");
+  spent.tune = amount_in(*seconds, "tune");
+  spent.copy = amount_in(*seconds, "copy");
+  spent.kernel = amount_in(*seconds, "kernel");
+  return spent;
+}
+
 }  // namespace
 
 SubjectAnswer parse_answer(std::string_view line, std::int64_t id) {
@@ -52,10 +84,10 @@ SubjectAnswer parse_answer(std::string_view line, std::int64_t id) {
   if (!known()) refuse("whose type is unknown");
   out.reason = text_of(json, "reason");
   out.trace = text_of(json, "trace");
-  constexpr std::size_t kLongestFunction = 400;
-  out.function = text_of(json, "function").substr(0, kLongestFunction);
-  std::ranges::replace_if(
-      out.function, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  out.function = short_text(json, "function");
+  out.where = short_text(json, "where");
+  out.refusal = json.contains("refusal") && json["refusal"] == true;
+  out.spent = spent_in(json);
   out.fatal = json.contains("fatal") && json["fatal"] == true;
   out.trespass = json.contains("trespass") && json["trespass"] == true;
   return out;

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "harness/records/spent.h"
+
 namespace samestate {
 
 /// What a subject says of a call.
@@ -13,6 +15,10 @@ struct SubjectAnswer {
   std::string trace;   ///< of an error, many lines
   /// Of a call that ran: what it was handed on to, where that is another function than the declared one.
   std::string function;
+  /// Of an error: the kernel threw before it launched anything, at `where` ("api.py:123 check").
+  bool refusal = false;
+  std::string where;
+  Spent spent;  ///< compile, tune, copy, kernel, compiled and loaded, as it says; its imports are `start`
   bool fatal = false;  ///< of an error: it is to be started anew
   bool trespass =
       false;  ///< of an error: the kernel touched memory that is not its to touch, as `reason` says

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -27,6 +28,7 @@
 #include "harness/processes/line_process.h"
 #include "harness/run/call_loop.h"
 #include "harness/run/call_variant.h"
+#include "harness/run/collect_spent.h"
 #include "harness/subjects/answer.h"
 #include "harness/subjects/edge.h"
 #include "harness/subjects/said_once.h"
@@ -39,6 +41,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
+
+/// What a call of this thread is compiled for.
+std::string variant_of_call(const std::string& kernel) {
+  return kernel + '\n' + CallVariant::of_this_thread();
+}
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 /// One conversation.
 class Conversation {
@@ -55,9 +66,9 @@ class Conversation {
       process_ = LineProcess::start(fmt::format("exec {} -m samestate.serve {}",
                                                 python != nullptr && *python != '\0' ? python : "python3",
                                                 shell_quoted(spec.substr(kPython.size()))),
-                                    option);
+                                    option, patience.log);
     } else {
-      process_ = LineProcess::start(spec, option);
+      process_ = LineProcess::start(spec, option, patience.log);
     }
     const Json hello{
         {"type", "hello"}, {"protocol", 1}, {"samestate", SAMESTATE_VERSION}, {"memory", memory_.path()}};
@@ -66,6 +77,8 @@ class Conversation {
     if (!said.wrong.empty()) {
       const bool late = said.kind == LineProcess::Said::Kind::late;
       const std::string how = process_.stop(late || said.kind == LineProcess::Said::Kind::stopped);
+      // What it printed says why, and a person who only sees the error would have to look for it.
+      fmt::print(stderr, "{}", process_.printed());
       if (late)
         throw Error(fmt::format("{}: not ready: {}, and it was killed; --start-timeout gives it longer",
                                 option, said.wrong));
@@ -97,11 +110,36 @@ class Conversation {
 
   /// Throws Trespass, and runtime_error where it died or spoke nonsense, which is a crash of the case.
   Outcome run(EdgeCall& call, const std::string& kernel) {
+    spent_ = {};
+    const auto began = Clock::now();
+    const auto note = [&] {
+      const double all = std::chrono::duration<double>(Clock::now() - began).count();
+      spent_.passing = std::max(0.0, all - spent_.seconds());
+      CollectSpent::note(spent_);
+    };
+    try {
+      Outcome outcome = answered(call, kernel);
+      note();
+      return outcome;
+    } catch (...) {
+      spent_.lost = !good();
+      note();
+      throw;
+    }
+  }
+
+  /// Whether it has made a call of that kind.
+  [[nodiscard]] bool has_compiled(const std::string& variant) const { return compiled_.contains(variant); }
+
+  Ready ready;
+
+ private:
+  Outcome answered(EdgeCall& call, const std::string& kernel) {
     const std::vector<EdgePlace> places = place_in_memory(call);
     call.write(places);
     const std::int64_t id = ++id_;
     // A call that compiles has the time of a start, whatever a case's is.
-    const std::string variant = kernel + '\n' + CallVariant::of_this_thread();
+    const std::string variant = variant_of_call(kernel);
     const bool first = !compiled_.contains(variant);
     const double patience = first ? patience_.start : patience_.call;
     std::optional<ExcusedTime> excused;
@@ -118,6 +156,7 @@ class Conversation {
       } catch (const Error& error) {
         lose(error.what());
       }
+      if (answer.kind != SubjectAnswer::Kind::busy) spent_ = answer.spent;
       switch (answer.kind) {
         case SubjectAnswer::Kind::busy:
           if (Clock::now() > last)
@@ -143,14 +182,15 @@ class Conversation {
         throw Trespass("the kernel " + what.substr(1, what.size() - 2));
       }
       tell(answer.trace);
-      if (answer.fatal) process_.stop(true);
-      throw std::runtime_error(answer.reason.empty() ? "it gave no reason" : quote(answer.reason, 400));
+      const std::string what = answer.reason.empty() ? "it gave no reason" : quote(answer.reason, 400);
+      if (!answer.fatal)
+        throw ThrewElsewhere(answer.where.empty() ? what : fmt::format("{} ({})", what, answer.where),
+                             answer.refusal);
+      process_.stop(true);
+      throw std::runtime_error(what);
     }
   }
 
-  Ready ready;
-
- private:
   /// A subject that changed the object itself is one that nobody can go on with.
   void require_object() {
     const std::string what = memory_.changed();
@@ -187,12 +227,15 @@ class Conversation {
 
   [[noreturn]] void lose(const std::string& why, bool late = false, bool first = false) {
     const std::string how = process_.stop(late);
+    const std::string last = process_.last_printed();
+    const std::string printed = last.empty() ? "" : fmt::format("; it last printed {}", quote(last, 400));
     if (late)
-      throw std::runtime_error(fmt::format("the subject's process: {}, and it was killed; {}", why,
+      throw std::runtime_error(fmt::format("the subject's process: {}, and it was killed; {}{}", why,
                                            first ? "--start-timeout gives the first call of a variant longer"
-                                                 : "SAMESTATE_CALL_TIMEOUT gives a call longer"));
+                                                 : "SAMESTATE_CALL_TIMEOUT gives a call longer",
+                                           printed));
     throw std::runtime_error(
-        fmt::format("the subject's process: {}{}{}", why, how.empty() ? "" : ", with ", how));
+        fmt::format("the subject's process: {}{}{}{}", why, how.empty() ? "" : ", with ", how, printed));
   }
 
   SubjectPatience patience_;
@@ -200,10 +243,12 @@ class Conversation {
   SharedMemory memory_;
   LineProcess process_;
   std::int64_t id_ = 0;
+  Spent spent_;                     ///< of the call under way
   std::set<std::string> compiled_;  ///< kernels and what of them a call has compiled
 };
 
-/// The conversations of a process: each process that calls has its own, and each of its threads while it calls.
+/// The conversations of a process: each process that calls has its own, and each of its threads while it calls. Where they are
+/// limited, a thread that calls waits for one, and other threads judge meanwhile what came of their calls.
 class Line {
   static constexpr int kMostFailures = 3;
 
@@ -217,10 +262,16 @@ class Line {
   }
 
   Outcome run(EdgeCall& call, const std::string& kernel) {
-    std::unique_ptr<Conversation> own = take();
+    std::unique_ptr<Conversation> own = take(kernel);
     const auto give_back = [&] {
-      const std::scoped_lock lock(mutex_);
-      if (own->good()) idle_.push_back(std::move(own));
+      {
+        const std::scoped_lock lock(mutex_);
+        if (own->good())
+          idle_.push_back(std::move(own));
+        else
+          --open_;
+      }
+      free_.notify_one();
     };
     try {
       Outcome outcome = own->run(call, kernel);
@@ -232,34 +283,67 @@ class Line {
     }
   }
 
-  void keep(std::unique_ptr<Conversation> conversation) { idle_.push_back(std::move(conversation)); }
+  /// Before it is first called.
+  void limit(int most) { most_ = most; }
 
  private:
-  std::unique_ptr<Conversation> take() {
-    {
-      const std::scoped_lock lock(mutex_);
-      if (process_ != ::getpid()) {
-        // Of the parent: its ends are not this process's to close.
-        for (std::unique_ptr<Conversation>& other : idle_) (void)other.release();
-        idle_.clear();
-        process_ = ::getpid();
-      }
-      if (!idle_.empty()) {
-        std::unique_ptr<Conversation> own = std::move(idle_.back());
-        idle_.pop_back();
-        return own;
-      }
+  /// One that nobody talks to, which has compiled the call where there is such; null: one may be started.
+  std::unique_ptr<Conversation> idle_one(const std::string& kernel) {
+    const std::string variant = variant_of_call(kernel);
+    std::unique_lock lock(mutex_);
+    if (process_ != ::getpid()) {
+      // Of the parent: its ends are not this process's to close.
+      for (std::unique_ptr<Conversation>& other : idle_) (void)other.release();
+      idle_.clear();
+      open_ = 0;
+      process_ = ::getpid();
     }
-    if (const int times = failures_->load(); times >= kMostFailures)
+    const auto free = [&] { return !idle_.empty() || most_ <= 0 || open_ < most_; };
+    if (!free()) {
+      const ExcusedTime excused;
+      const auto began = Clock::now();
+      // The process that it waits for keeps its own limits of time.
+      while (!free_.wait_for(lock, std::chrono::milliseconds(200), free)) {
+        if (patience_.stop && patience_.stop())
+          throw Unavailable({Outcome::Kind::no_device, "interrupted while it waited for the subject"});
+      }
+      CollectSpent::note({.waiting = seconds_since(began)});
+    }
+    if (idle_.empty()) {
+      ++open_;
+      return nullptr;
+    }
+    auto chosen = std::ranges::find_if(idle_, [&](const auto& one) { return one->has_compiled(variant); });
+    if (chosen == idle_.end()) chosen = std::prev(idle_.end());
+    std::unique_ptr<Conversation> own = std::move(*chosen);
+    idle_.erase(chosen);
+    return own;
+  }
+
+  std::unique_ptr<Conversation> take(const std::string& kernel) {
+    if (std::unique_ptr<Conversation> own = idle_one(kernel)) return own;
+    const auto not_started = [&] {
+      {
+        const std::scoped_lock lock(mutex_);
+        --open_;
+      }
+      free_.notify_one();
+    };
+    if (const int times = failures_->load(); times >= kMostFailures) {
+      not_started();
       throw std::runtime_error(
           fmt::format("--subject {}: it failed to start {} times running, and is not started again",
                       quote(spec_), times));
+    }
     try {
       const ExcusedTime excused;
+      const auto began = Clock::now();
       std::unique_ptr<Conversation> own = std::make_unique<Conversation>(spec_, patience_, &traces_);
+      CollectSpent::note({.start = seconds_since(began)});
       failures_->store(0);
       return own;
     } catch (const Error& error) {
+      not_started();
       if (patience_.stop && patience_.stop())
         throw Unavailable({Outcome::Kind::no_device, "interrupted while the subject started"});
       failures_->fetch_add(1);
@@ -272,8 +356,11 @@ class Line {
   SubjectPatience patience_;
   SaidOnce traces_;
   std::mutex mutex_;
+  std::condition_variable free_;
   pid_t process_ = ::getpid();
   std::vector<std::unique_ptr<Conversation>> idle_;
+  int open_ = 0;  ///< idle ones, and those that are talked to
+  int most_ = 0;  ///< 0: no limit
   std::atomic<int>* failures_ =
       nullptr;  ///< starts running that failed, in all processes that were forked off
 };
@@ -318,6 +405,13 @@ SubjectPatience patience_of_environment() {
   SubjectPatience patience;
   patience.start = seconds_in("SAMESTATE_START_TIMEOUT", patience.start);
   patience.call = seconds_in("SAMESTATE_CALL_TIMEOUT", patience.call);
+  const double processes = seconds_in("SAMESTATE_SUBJECTS", 0.0);
+  constexpr double kMostProcesses = 1024.0;
+  if (processes > kMostProcesses || processes != std::floor(processes))
+    throw Error(
+        fmt::format("SAMESTATE_SUBJECTS={}: a number of processes, 1 to {:g}", processes, kMostProcesses));
+  patience.processes = static_cast<int>(processes);
+  if (const char* log = std::getenv("SAMESTATE_SUBJECT_LOG"); log != nullptr) patience.log = log;
   return patience;
 }
 
@@ -375,6 +469,9 @@ Subject load_subject(const std::string& spec, const SubjectPatience& patience) {
   const auto line = std::make_shared<Line>(spec, patience);
   // Ended here: the processes that call are forked off, and have their own.
   Ready ready = Conversation(spec, patience, nullptr).ready;
+  const bool on_device =
+      std::ranges::all_of(ready.kernels, [](const Declaration& d) { return d.device != "cpu"; });
+  line->limit(patience.processes > 0 ? patience.processes : on_device ? 1 : 0);
   try {
     return subject_rows(std::move(ready), [line](EdgeCall& call, const std::string& kernel) {
       return line->run(call, kernel);

@@ -15,6 +15,10 @@ struct SubjectPatience {
   double start = 120.0;             ///< until it is ready
   double call = 600.0;              ///< one call; "busy" prolongs it, to kBusyTimes of this at most
   std::function<bool()> stop = {};  ///< asked while it starts: once it is true, the start is given up
+  /// Processes of it that a process which calls may have at a time, beyond which calls wait for one; 0: one where all its
+  /// kernels run on a device, since each would import and compile the same, else as many as there are calls at a time.
+  int processes = 0;
+  std::string log = {};  ///< a file to which all that its processes print is appended; empty: stderr
 };
 inline constexpr double kBusyTimes = 10.0;
 
@@ -38,7 +42,8 @@ using SubjectCall = std::function<Outcome(EdgeCall& call, const std::string& ker
 /// ended, with all that it started, before the Error is thrown; a call for which it would be started again does not run then.
 [[nodiscard]] Subject load_subject(const std::string& spec, const SubjectPatience& patience);
 
-/// SAMESTATE_START_TIMEOUT, SAMESTATE_CALL_TIMEOUT where they are set. Throws Error for what is no time.
+/// SAMESTATE_START_TIMEOUT, SAMESTATE_CALL_TIMEOUT, SAMESTATE_SUBJECTS and SAMESTATE_SUBJECT_LOG where they are set. Throws
+/// Error for what is no time, and no number of processes.
 [[nodiscard]] SubjectPatience patience_of_environment();
 
 }  // namespace samestate

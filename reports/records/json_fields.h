@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/records/measurement.h"
+#include "harness/records/spent.h"
 #include "harness/records/timing.h"
 #include "reference/error.h"
 
@@ -50,6 +51,7 @@ struct Writer {
                               {"ratio", encoded(s.ratio)},
                               {"gate", s.gate}});
   }
+  void unless_empty(const char* name, const Spent& spent) const { unless_empty(name, numbers_of(spent)); }
   void unless_zero(const char* name, double value) const {
     if (value != 0.0) object[name] = encoded(value);
   }
@@ -152,6 +154,11 @@ struct Reader {
       inner("ratio", s.ratio);
       inner("gate", s.gate);
     }
+  }
+  void unless_empty(const char* name, Spent& spent) const {
+    std::map<std::string, double> numbers;
+    unless_empty(name, numbers);
+    spent = spent_of(numbers);
   }
   static double number_of(const char* name, const Json& value) {
     if (value.is_number()) return value.get<double>();

@@ -77,6 +77,7 @@ void visit_judgement(AnyRecord& record, Visit&& visit) {
   visit.unless_empty("gpu", record.gpu);
   visit.unless_empty("outputs", record.outputs);
   visit.unless_empty("ran_by", record.ran_by);
+  visit.unless_empty("spent", record.spent);
 }
 
 template <class AnyMeasurement, class Visit>

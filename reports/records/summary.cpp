@@ -57,6 +57,7 @@ Summary summarise(std::span<const Record> records) {
     ++summary.cases;
     ++summary.counts[static_cast<std::size_t>(judgement.verdict)];
     summary.zeros += judgement.verdict == Verdict::vacuous && judgement.gate == kZeroGate;
+    summary.refused += judgement.verdict == Verdict::unsupported && judgement.gate == kRefused;
     summary.seconds += record.seconds;
     Collected& group = groups[{record.system, record.form, record.contract}];
     ++group.cases;
@@ -123,9 +124,13 @@ Summary summarise(std::span<const Record> records) {
 
 std::string counts_line(const Summary& summary) {
   std::string text;
+  const auto put = [&](std::string_view name, std::int64_t count) {
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, count);
+  };
   for (Verdict verdict : kSeverity) {
-    if (summary.count(verdict) == 0) continue;
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(verdict), summary.count(verdict));
+    const bool refused = verdict == Verdict::unsupported;
+    if (refused) put(kRefused, summary.refused);
+    put(name_of(verdict), summary.count(verdict) - (refused ? summary.refused : 0));
   }
   return text.empty() ? "no case" : text;
 }

@@ -64,6 +64,7 @@ struct NotJudged {
 struct Summary {
   std::array<std::int64_t, kVerdictCount> counts{};  ///< by Verdict
   std::int64_t zeros = 0;                            ///< of the vacuous: nothing but zeros was expected
+  std::int64_t refused = 0;                          ///< of the unsupported: by limits that are not declared
   std::int64_t cases = 0;
   std::int64_t judged = 0;
   double seconds = 0.0;

@@ -314,6 +314,15 @@ constexpr std::array kWords = {
          "of a case in a *record*: the function that ran in the place of the declared one, which handed its "
          "call "
          "on: module, file and hash of a subject ([subjects.md](subjects.md))"},
+    Word{"spent",
+         "of a case in a *record*: where the seconds of a subject's calls went, as it says itself: start, "
+         "waiting, compile, tune, copy, kernel, passing; kernels compiled, and loaded from a cache "
+         "([subjects.md](subjects.md))"},
+    Word{
+        "refused",
+        "the *gate* of cases that are *unsupported* since their kernel threw before it launched anything and "
+        "all cases that it refused so share a size or setting, which its *limits* do not name; a run with "
+        "such cases is no pass ([subjects.md](subjects.md))"},
     Word{"devices lost",
          "the *gate* of cases that were *skipped* since no device was left: the driver no longer had the one "
          "that they ran on, nor any other. No verdict of the kernel; the run has judged too little "

@@ -1,11 +1,15 @@
 #include "fuzz/compiled_variants.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
+#include "fuzz/ordinary_calls.h"
 #include "fuzz/plan.h"
+#include "harness/cases/resolved.h"
 #include "harness/cases/system.h"
 #include "harness/run/kernel_table.h"
 #include "optimized/kernel.h"
@@ -42,14 +46,18 @@ TEST(CompiledVariants, ThoseWithMostCasesOfWhatIsNewAreKeptEachInOnePiece) {
   ASSERT_EQ(left.size(), 1U);
   EXPECT_EQ(
       text_of(left[0]),
-      "mine.retention.recurrent: 2 of 4 variants, 3 cases of the others left out (--variants takes more)");
-  std::vector<std::int64_t> tokens;
-  for (const Case& c : cases) tokens.push_back(c.T);
-  // dk=8 in fp32 has most cases; then one case of two new values against two cases of one.
-  EXPECT_EQ(tokens, (std::vector<std::int64_t>{1, 2, 5, 4, 7}));
+      "mine.retention.recurrent: 2 of 4 variants are compiled (--compiles takes more), and 2 cases of the "
+      "others have their sizes and settings");
+  std::vector<std::string> shown;
+  for (const Case& c : cases) shown.push_back(fmt::format("{} {} {}", c.T, c.dk, c.contract));
+  // dk=8 in fp32 has most cases; then one case of two new values against two cases of one. T=1 dk=16 becomes T=1 dk=8, which is
+  // there already.
+  EXPECT_EQ(shown, (std::vector<std::string>{"1 8 fp32", "2 8 fp32", "5 8 fp32", "6 8 fp32", "3 16 bf16",
+                                             "4 16 bf16", "7 32 fp32"}));
 
   std::vector<Case> all = lines({"T=1 dk=8", "T=1 dk=16", "T=2 dk=8"});
-  EXPECT_EQ(text_of(keep_callable(all, table, 0)[0]), "mine.retention.recurrent: 2 of 2 variants");
+  EXPECT_EQ(text_of(keep_callable(all, table, 0)[0]),
+            "mine.retention.recurrent: 2 of 2 variants are compiled");
   ASSERT_EQ(all.size(), 3U);
   EXPECT_EQ(all[1].T, 2) << "one variant is done before the next is compiled";
   leave_compiled(all, table);
@@ -66,8 +74,45 @@ TEST(CompiledVariants, SizesThatOccurOnceDoNotTakeThePlaceOfASettingThatOccursOf
   }
   EXPECT_EQ(keep_callable(cases, table, 2).at(0).kept, 2);
   EXPECT_EQ(
-      std::ranges::count_if(cases, [](const Case& c) { return c.state == "random" && c.dk == Case{}.dk; }),
-      6);
+      std::ranges::count_if(cases, [](const Case& c) { return c.state == "random" && c.dk == Case{}.dk; }), 7)
+      << "six of its own, and the one whose sizes occur once";
+}
+
+TEST(CompiledVariants, ValuesOfOneKindShareAVariantWhereAKeyGoesBySixteens) {
+  const KernelTable table = with_subject({"T%16"});
+  std::vector<Case> cases = lines({"T=16", "T=1", "T=48", "T=17", "T=33"});
+  EXPECT_EQ(keep_callable(cases, table, 0).at(0).variants, 3);
+  std::vector<std::int64_t> tokens;
+  for (const Case& c : cases) tokens.push_back(c.T);
+  EXPECT_EQ(tokens.size(), 5U);
+  EXPECT_EQ(std::ranges::find(tokens, 48) - std::ranges::find(tokens, 16), 1);
+  EXPECT_EQ(std::ranges::find(tokens, 33) - std::ranges::find(tokens, 17), 1);
+  EXPECT_THROW((void)with_subject({"width%16"}), Error);
+}
+
+TEST(CompiledVariants, AWholePlanIsMovedToTheSizesThatAreCompiled) {
+  const KernelTable table = with_subject({"Hk", "Hv", "dk", "dv", "contract", "state"});
+  PlanOptions options;
+  options.kernel = kName;
+  std::vector<Case> cases = plan_cases(table, options);
+  const std::size_t planned = cases.size();
+  const LeftOut left = keep_callable(cases, table, 12).at(0);
+  EXPECT_EQ(left.kept, 12);
+  EXPECT_GT(left.variants, 200);
+  EXPECT_GT(2 * cases.size(), planned) << left.left << " left out";
+  std::set<std::tuple<Index, Index, Index, Index, std::string, std::string>> compiled;
+  std::set<std::string> regimes, layouts;
+  double seconds = 0.0;
+  for (const Case& c : cases) {
+    compiled.emplace(c.Hk, c.Hv, c.dk, c.dv, c.contract, c.state);
+    regimes.insert(c.regime), layouts.insert(c.layout);
+    EXPECT_TRUE(possible(c)) << format_case(c);
+    seconds = std::max(seconds, seconds_of_call(table.row_named(kName), c));
+  }
+  EXPECT_EQ(compiled.size(), 12U);
+  EXPECT_TRUE(std::ranges::any_of(compiled, [](const auto& v) { return std::get<2>(v) == 128; }));
+  EXPECT_GE(regimes.size(), 15U) << "what is not compiled stays as it was planned";
+  EXPECT_LE(seconds, 4 * kSecondsOfDearCall);
 }
 
 TEST(CompiledVariants, WhatLiesOutsideTheLimitsIsNotRun) {

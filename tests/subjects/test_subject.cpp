@@ -268,6 +268,9 @@ int main(int argc, char** argv) {
       if (fault == "compiles") kernel["variant"] = {"dk", "dv"};
       if (fault == "compiles_for") kernel["variant"] = {"seed"};
       if (fault == "refuses") kernel["limits"] = {"T >= 1"};
+      if (fault.starts_with("jit")) kernel["device"] = "cuda";
+      if (fault == "jit_declared") kernel["variant"] = {"dk", "T%16"};
+      if (fault == "jit_limited") kernel["limits"] = {"dk <= 128"};
       if (fault == "small") kernel["limits"] = {"dk <= 4", "regime != slow"};
       say({{"type", "ready"}, {"protocol", fault == "protocol" ? 9 : 1}, {"kernels", {kernel}}});
       continue;
@@ -276,7 +279,9 @@ int main(int argc, char** argv) {
     ++calls;
     memory.map(message["bytes"]);
     const Json id = message["id"];
-    if (fault == "signal") ::raise(SIGSEGV);
+    if (fault == "chatty") std::cerr << std::string(100'000, '.') << "\nptxas info: " << calls << std::endl;
+    if (fault == "chatty_crash") std::cerr << "error: illegal instruction at 0x3f" << std::endl;
+    if (fault == "signal" || fault == "chatty_crash") ::raise(SIGSEGV);
     if (fault == "exit") return 0;
     if (fault == "small" && message["parameters"]["dk"] > 4) return 4;  // it was not to be asked
     if (fault == "hangs" || (fault == "hangs_later" && calls > 1)) ::pause();
@@ -311,6 +316,14 @@ int main(int argc, char** argv) {
       say({{"type", "error"}, {"id", id}, {"reason", "ValueError: no"}, {"trace", trace}});
       continue;
     }
+    if (fault.starts_with("jit") && message["parameters"]["dk"] > 64) {
+      say({{"type", "error"},
+           {"id", id},
+           {"refusal", true},
+           {"where", "mine.py:12 launch"},
+           {"reason", "ValueError: head size " + message["parameters"]["dk"].dump()}});
+      continue;
+    }
     if (fault == "refuses") {
       say({{"type", "unsupported"}, {"id", id}, {"reason", "not today"}});
       continue;
@@ -324,7 +337,17 @@ int main(int argc, char** argv) {
     if (!skips) compute(message, memory);
     if (fault == "last" || fault == "input") give_other(fault == "last", message, memory);
     if (fault == "early") continue;
-    say({{"type", "ran"}, {"id", fault == "wrong_id" ? Json(77) : id}});
+    Json ran{{"type", "ran"}, {"id", fault == "wrong_id" ? Json(77) : id}};
+    if (fault.starts_with("jit")) {
+      // As Triton does: anew for each value of a constant, and for each kind of a whole number.
+      const int T = message["tokens"];
+      const std::string kind = T == 1 ? "1" : T % 16 == 0 ? "16" : "other";
+      const bool fresh = tuned.insert(message["parameters"]["dk"].dump() + kind).second;
+      if (fresh) ::usleep(20'000);
+      ran["compiled"] = fresh ? 1 : 0;
+      ran["seconds"] = {{"compile", fresh ? 0.02 : 0.0}, {"kernel", 0.001}};
+    }
+    say(ran);
     if (fault == "twice") say({{"type", "ran"}, {"id", id}});
   }
   return 0;

@@ -34,6 +34,31 @@ TEST(Answer, IsRead) {
   EXPECT_FALSE(parse_answer(R"({"type":"error","id":3,"fatal":"true"})", 3).fatal);
 }
 
+TEST(Answer, SaysWhereItsTimeWentAndNothingThatIsNoTime) {
+  const SubjectAnswer ran = parse_answer(
+      R"({"type":"ran","id":3,"compiled":2,"loaded":1,"seconds":{"compile":1.5,"kernel":0.25,"import":3}})",
+      3);
+  EXPECT_EQ(ran.spent.calls, 1);
+  EXPECT_EQ(ran.spent.compiled, 2);
+  EXPECT_EQ(ran.spent.loaded, 1);
+  EXPECT_EQ(ran.spent.compile, 1.5);
+  EXPECT_EQ(ran.spent.kernel, 0.25);
+  EXPECT_EQ(ran.spent.start, 3.0);
+  const SubjectAnswer odd = parse_answer(
+      R"({"type":"ran","id":3,"compiled":-2,"seconds":{"compile":1e300,"tune":"long","copy":-1}})", 3);
+  EXPECT_EQ(odd.spent.compiled, 0);
+  EXPECT_EQ(odd.spent.seconds(), 0.0);
+  EXPECT_EQ(parse_answer(R"({"type":"ran","id":3,"seconds":7})", 3).spent.seconds(), 0.0);
+}
+
+TEST(Answer, ARefusalIsSaidAndNotGuessed) {
+  const SubjectAnswer no =
+      parse_answer(R"({"type":"error","id":3,"refusal":true,"where":"api.py:12\ncheck","reason":"dk"})", 3);
+  EXPECT_TRUE(no.refusal);
+  EXPECT_EQ(no.where.find('\n'), std::string::npos);
+  EXPECT_FALSE(parse_answer(R"({"type":"error","id":3,"refusal":"true"})", 3).refusal);
+}
+
 TEST(Answer, WhatIsNoneIsNamed) {
   EXPECT_EQ(refused("ok"), "answered 'ok', which is no message");
   EXPECT_NE(refused(R"({"type":7,"id":3})").find("no message"), std::string::npos);

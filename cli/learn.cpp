@@ -1,0 +1,41 @@
+#include "cli/learn.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "cli/interrupt.h"
+#include "fuzz/compiled_keys.h"
+#include "harness/processes/campaign.h"
+
+namespace samestate::cli {
+
+void learn_by_calls(KernelTable& table, GatePlanOptions& options, double timeout, Devices* devices,
+                    std::vector<std::string>& notes, std::vector<std::string>& remarks) {
+  const KernelTable declared = table;
+  const PlanOptions& of = options.plan;
+  for (const KernelRow* row : wanted_kernels(declared, of.system, of.device, of.kernel)) {
+    if (!row->only_inside || row->device == "cpu" || !row->compiled_for.empty() || interrupted()) continue;
+    const auto begin = std::chrono::steady_clock::now();
+    fmt::print(stderr, "samestate: {}: a few calls, to learn for what it is compiled anew\n", row->name);
+    Workers one(case_runner(declared), shared_process(1, timeout, true, devices));
+    const CompiledKeys found = find_compiled_keys(
+        *row, [&](const Case& c) { return one.run_one(c); }, interrupted);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    if (!found.keys.empty()) {
+      table.compiled_for(row->name, found.keys);
+      notes.push_back(
+          fmt::format("{}: {} calls in {:.0f} s showed that it is compiled anew for {}, in up to {:.1f} s",
+                      row->name, found.calls, seconds.count(), fmt::join(found.keys, ", "), found.compile));
+    }
+    if (found.limits.empty()) continue;
+    options.learned[row->name] = found.limits;
+    remarks.push_back(fmt::format("{} refused calls of its limits: {}; it keeps to {}: declare {}", row->name,
+                                  found.refusal, fmt::join(found.limits, " and "),
+                                  fmt::join(found.limits, "; ")));
+  }
+}
+
+}  // namespace samestate::cli
