@@ -18,6 +18,11 @@ namespace {
 /// Tokens of a case that is quickly judged.
 constexpr Index kTokens = 64;
 
+/// A size of a tensor, or what a call has beside them.
+Index& number_in(Case& c, std::string_view name) {
+  return name == "T" ? c.T : name == "B" ? c.B : name == "chunk" ? c.chunk : size_in(c, name);
+}
+
 class Search {
  public:
   Search(const KernelRow& kernel, const std::function<CaseResult(const Case&)>& run,
@@ -40,6 +45,7 @@ class Search {
       look_at_words(key.name, {key.values.begin(), key.values.end()});
     }
     look_at_packed();
+    look_at_refused_bases();
     return finished();
   }
 
@@ -77,9 +83,13 @@ class Search {
       try {
         Case c = kernel_.limits.nearest(with_part(kernel_, start_of(kernel_), part));
         c.T = kTokens, c.kernel = kernel_.name;
-        if (!compiles(c)) continue;
-        base_ = c;
-        return true;
+        if (compiles(c)) {
+          base_ = c;
+          return true;
+        }
+        // What of them it refuses, cases that differ from the base in one of these sizes show.
+        bases_.insert(bases_.end(), refused_.begin(), refused_.end());
+        refused_.clear();
       } catch (const Error&) {
         continue;  // no sizes of this system
       }
@@ -87,17 +97,17 @@ class Search {
     return false;
   }
 
-  /// Another value of a size: of the same kind as `now`, or of another.
+  /// The base with another value of a size. Heads of the values are a multiple of those of the keys.
   std::optional<bool> with_size(std::string_view name, Index value) {
     Case c = base_;
-    size_in(c, name) = value;
+    if (name == "Hk" && c.Hk > 0 && c.Hv % value != 0) c.Hv = c.Hv / c.Hk * value;
+    number_in(c, name) = value;
     return compiles(c);
   }
 
   void look_at_size(std::string_view name) {
-    const bool own = kernel_.system->has_key(name) || base_.parameters.contains(name);
-    if (!own) return;
-    const Index now = size_in(base_, name);
+    if (!kernel_.system->has_key(name) && !base_.parameters.contains(name)) return;
+    const Index now = number_in(base_, name);
     const bool sixteens = now % 16 == 0;
     // Values of the kind that the base has; of sizes that are 1, of a kind that it has not, one after the other.
     const std::array<Index, 3> same = sixteens ? std::array<Index, 3>{now / 2, now * 2, now + 16}
@@ -143,6 +153,15 @@ class Search {
     if (compiles(c).value_or(false)) add("form");
   }
 
+  void look_at_refused_bases() {
+    for (const Case& c : bases_) {
+      for (const CaseSize& size : kernel_.system->sizes) {
+        const Index value = size_in(c, size.name);
+        if (value != size_in(base_, size.name)) (void)with_size(size.name, value);
+      }
+    }
+  }
+
   void add(std::string key) {
     if (std::ranges::find(out_.keys, key) == out_.keys.end()) out_.keys.push_back(std::move(key));
   }
@@ -158,6 +177,7 @@ class Search {
   Case base_;
   CompiledKeys out_;
   std::vector<Case> refused_, taken_;
+  std::vector<Case> bases_;  ///< that were refused
 };
 
 }  // namespace

@@ -124,6 +124,7 @@ std::vector<std::string> separating_limits(std::span<const Case> refused, std::s
   const System& system = system_named(refused.front().system);
   struct Limit {
     std::string text;
+    std::size_t values;        ///< that taken cases have of its key
     std::vector<bool> breaks;  ///< by refused case
   };
   std::vector<Limit> usable;
@@ -131,7 +132,9 @@ std::vector<std::string> separating_limits(std::span<const Case> refused, std::s
     try {
       const DeclaredLimits limits(std::array{text}, system);
       if (!std::ranges::all_of(taken, [&](const Case& c) { return limits.hold(c); })) continue;
-      Limit limit{text, {}};
+      std::set<std::string> values;
+      for (const Case& c : taken) values.insert(call_value(c, key_in(text)));
+      Limit limit{text, values.size(), {}};
       for (const Case& c : refused) limit.breaks.push_back(!limits.hold(c));
       usable.push_back(std::move(limit));
     } catch (const Error&) {
@@ -142,12 +145,13 @@ std::vector<std::string> separating_limits(std::span<const Case> refused, std::s
   std::vector<std::string> out;
   std::vector<bool> broken(refused.size());
   while (out.size() < kMost) {
+    // Of two that tell as many apart that whose key was tried at more values: by chance it does so less often.
     const Limit* best = nullptr;
-    std::ptrdiff_t most = 0;
+    std::pair<std::ptrdiff_t, std::size_t> most{0, 0};
     for (const Limit& limit : usable) {
       std::ptrdiff_t fresh = 0;
       for (std::size_t i = 0; i < broken.size(); ++i) fresh += limit.breaks[i] && !broken[i] ? 1 : 0;
-      if (fresh > most) best = &limit, most = fresh;
+      if (const std::pair now{fresh, limit.values}; fresh > 0 && now > most) best = &limit, most = now;
     }
     if (best == nullptr) return {};
     out.push_back(best->text);

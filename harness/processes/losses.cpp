@@ -7,7 +7,8 @@ namespace samestate {
 void Losses::add(const Record& record) {
   const Judgement& j = record.judgement;
   const bool hung = j.verdict == Verdict::timeout || (j.verdict == Verdict::flaky && j.gate == "timeout");
-  const bool thrown = j.gate == "judge" || (j.gate == "exception" && record.device == "cpu");
+  const bool goes_on = record.device == "cpu" || (record.spent.calls > 0 && !record.spent.lost);
+  const bool thrown = j.gate == "judge" || j.gate == kRefusal || (j.gate == "exception" && goes_on);
   const bool lost = (j.verdict == Verdict::crash && !thrown) ||
                     (j.verdict == Verdict::flaky && (j.gate == "signal" || j.gate == "exit"));
   if (!hung && !lost) return;
