@@ -125,8 +125,9 @@ class Ledger:
                 self._names.append(name)
 
     def launched(self):
-        """A kernel was launched."""
-        self.launches += 1
+        """A kernel was launched; what a tuner launches is not the call's."""
+        if not self._under_way["tune"]:
+            self.launches += 1
 
     def doing(self):
         """What keeps this call busy, in words; "" where nothing does that a person would wait for."""

@@ -95,8 +95,7 @@ def _first_that_runs(module, run, tuner, given, named):
         configs = every
     ran = vars(tuner).setdefault("_samestate_ran", {})
     key = tuple(repr(value) for name, value in {**tuner.nargs, **named}.items() if name in tuner.keys)
-    if ran.get(key) in configs:
-        configs = [ran[key]] + [config for config in configs if config is not ran[key]]
+    configs = sorted(configs, key=lambda config: config is not ran.get(key))  # configurations of Triton compare with no None
     failure = None
     for config in configs:
         tuner.configs = [config]
